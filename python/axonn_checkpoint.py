@@ -342,16 +342,41 @@ class Checkpoint:
 # --- Other files ---
 
 
-def metrics(run):
-    """metrics.jsonl of a run's output.dir, as a list of dicts, a step each."""
+def _lines(path):
     lines = []
-    with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             try:
                 lines.append(json.loads(line))
             except ValueError:
                 continue  # a crash has cut it short
-    return lines
+    return [line for line in lines if isinstance(line, dict)]
+
+
+def metrics(run):
+    """metrics.jsonl of a run's output.dir, as a list of dicts, a step each."""
+    return _lines(os.path.join(run, "metrics.jsonl"))
+
+
+def samples(run):
+    """samples.jsonl of a run's output.dir, as a list of dicts, a text each: step, time, prompt,
+    text, tokens, end. Empty if the run writes no samples."""
+    path = os.path.join(run, "samples.jsonl")
+    return _lines(path) if os.path.exists(path) else []
+
+
+def end(run):
+    """How the run in output.dir ended: a pair of "finished", "stopped" or "failed" and a line that
+    says more; (None, "") if it goes on, or was killed without a word."""
+    try:
+        with open(os.path.join(run, "lock"), encoding="utf-8", errors="replace") as file:
+            lines = file.read().split("\n")
+    except FileNotFoundError:
+        return None, ""
+    how, comma, rest = (lines[1] if len(lines) > 1 else "").partition(", ")
+    if not comma or how not in ("finished", "stopped", "failed"):
+        return None, ""
+    return how, rest.partition(": ")[2]
 
 
 def plans(path):

@@ -31,6 +31,13 @@ std::string cut(const std::string& line, int columns) {
   return line.substr(0, std::min(most, line.rfind("  ", most)));
 }
 
+/// Whether the file's last line has no end, as on a disk that was full.
+bool ends_within_a_line(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char last = '\n';
+  return file.seekg(-1, std::ios::end) && file.get(last) && last != '\n';
+}
+
 bool is_interactive(int descriptor) {
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
@@ -146,6 +153,7 @@ Log::Log(LogOptions options)
       terminal_(options_.terminal ? options_.terminal->rdbuf() : nullptr) {
   if (options_.file.empty()) return;
   file_.open(options_.file, std::ios::app);
+  torn_ = ends_within_a_line(options_.file);
   if (!file_) refuse("cannot write the log file '", options_.file, "': ", std::strerror(errno));
 }
 
@@ -163,6 +171,11 @@ void Log::warn(std::string_view line) {
   const std::scoped_lock lock(mutex_);
   to_file("warning", line);
   to_terminal(fmt::format("warning: {}", line));
+}
+
+void Log::error(std::string_view line) {
+  const std::scoped_lock lock(mutex_);
+  to_file("error", line);
 }
 
 void Log::step(const StepReport& report) {
@@ -184,8 +197,10 @@ void Log::to_file(std::string_view level, std::string_view line) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
   std::tm parts{};
   ::gmtime_r(&seconds, &parts);
-  file_ << fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z {} {}\n", parts, millis, level, line)
+  file_ << fmt::format("{}{:%Y-%m-%dT%H:%M:%S}.{:03}Z {} {}\n", torn_ ? "\n" : "", parts, millis,
+                       level, line)
         << std::flush;
+  torn_ = !file_;
   if (file_) return;
   const int error = errno;
   file_.clear();

@@ -108,7 +108,8 @@ class Log {
   Log& operator=(const Log&) = delete;
 
   void info(std::string_view line);
-  void warn(std::string_view line);  ///< "warning: ..."
+  void warn(std::string_view line);   ///< "warning: ..."
+  void error(std::string_view line);  ///< to the file alone: the program prints its error itself
   void step(const StepReport& report);
 
  private:
@@ -121,6 +122,7 @@ class Log {
   std::mutex mutex_;
   std::ofstream file_;
   bool on_step_line_ = false, file_failed_ = false;
+  bool torn_ = false;  // whether half a line may be at the end of the file
 };
 
 }  // namespace axonn

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iterator>
+#include <limits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -73,6 +74,7 @@ json status_of(const RunView& run, const std::string& name, std::time_t now) {
           {"checkpoints", run.checkpoints()},
           {"warnings", run.warnings()},
           {"slowest", run.slowest()},
+          {"sample_step", run.samples().last_step()},
           {"last", last}};
 }
 
@@ -222,6 +224,21 @@ std::string Board::config_json(std::int64_t number) {
   return text_of({{"version", view.config_version()}, {"config", view.config()}});
 }
 
+std::string Board::samples_json(std::int64_t number, std::int64_t step) {
+  const std::scoped_lock lock(mutex_);
+  const RunSamples& all = run(number).samples();
+  json samples = json::array();
+  std::int64_t found = 0;
+  for (TextSample& one : all.at(step)) {
+    found = one.step;
+    samples.push_back({{"prompt", std::move(one.prompt)},
+                       {"text", std::move(one.text)},
+                       {"tokens", one.tokens},
+                       {"end", std::move(one.end)}});
+  }
+  return text_of({{"steps", all.steps()}, {"step", found}, {"samples", samples}});
+}
+
 void add_board(HttpServer& server, Board& board) {
   server.get(
       "/",
@@ -242,6 +259,11 @@ void add_board(HttpServer& server, Board& board) {
   });
   server.get("/api/config", [&board](const HttpRequest& request, HttpResponse& response) {
     response.body = board.config_json(number_in(request, "run", -1));
+  });
+  server.get("/api/samples", [&board](const HttpRequest& request, HttpResponse& response) {
+    response.body =
+        board.samples_json(number_in(request, "run", -1),
+                           number_in(request, "step", std::numeric_limits<std::int64_t>::max()));
   });
 }
 

@@ -39,6 +39,10 @@ class Board {
   std::string range_json(std::int64_t run, std::int64_t first_step, std::int64_t last_step);
   /// {"version": 1, "config": {"training.steps": "50", ...}}. Throws as points_json().
   std::string config_json(std::int64_t run);
+  /// The samples of the last step up to `step` that has some, and all steps that have:
+  /// {"steps": [10, 20], "step": 20, "samples": [{"prompt", "text", "tokens", "end"}]}. Throws as
+  /// points_json().
+  std::string samples_json(std::int64_t run, std::int64_t step);
 
  private:
   void look_for_runs();
@@ -57,7 +61,8 @@ class Board {
   double looked_ = -1;  // on now_seconds()
 };
 
-/// Adds GET / (the page, without a token), /api/runs, /api/rows and /api/config.
+/// Adds GET / (the page, without a token), /api/runs, /api/rows, /api/config and
+/// /api/samples.
 void add_board(HttpServer& server, Board& board);
 
 }  // namespace axonn

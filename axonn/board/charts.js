@@ -193,7 +193,8 @@ const kNoChart = ["tokens", "seconds", "time", "model_tflops", "skipped", "save_
   "val_loss"];
 
 const page = {
-  runs: [], points: [], details: [], configs: [], hidden: new Set(),
+  runs: [], points: [], details: [], configs: [], samples: [], hidden: new Set(),
+  sampleStep: null,  // of the samples that are shown; null: the newest
   unit: "step", log: false, smooth: 0, zoom: null, drag: null,
 };
 

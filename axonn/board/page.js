@@ -128,11 +128,57 @@ function drawConfigs() {
       ...shown.map(({config}) => html("td", {}, config.config[key] ?? "-")))))]);
 }
 
+// The samples of the shown runs, prompt by prompt: [[prompt, [{number, step, sample}, ...]], ...].
+function samplesByPrompt() {
+  const prompts = new Map();
+  page.samples.forEach((one, number) => {
+    if (!one || page.hidden.has(number)) return;
+    for (const sample of one.samples) {
+      if (!prompts.has(sample.prompt)) prompts.set(sample.prompt, []);
+      prompts.get(sample.prompt).push({number, step: one.step, sample});
+    }
+  });
+  return [...prompts];
+}
+
+const kEnds = {stop_token: "the end of a text", stop_string: "the end of a turn",
+  context: "no room was left", not_finite: "its logits were not finite"};
+
+function sampleBox({number, step, sample: {text, tokens, end}}) {
+  const about = `after step ${count(step)}: ${count(tokens)} token${tokens === 1 ? "" : "s"}`
+    + (kEnds[end] ? `, then ${kEnds[end]}` : "");
+  return html("article", {}, html("header", {}, sample(number), html("b", {},
+    page.runs[number].name), html("span", {class: "soft"}, about)),
+  html("p", {class: "words", tabindex: "0"}, text || "(nothing)"));
+}
+
+function drawSamples() {
+  const prompts = samplesByPrompt();
+  const steps = [...new Set(page.samples.flatMap((one, number) =>
+    one && !page.hidden.has(number) ? one.steps : []))].sort((a, b) => a - b);
+  byId("about-samples").hidden = prompts.length === 0;
+  const key = JSON.stringify([prompts, steps, page.sampleStep, page.runs.map((run) => run.name)]);
+  if (drawSamples.key === key || prompts.length === 0) return;  // a selection of text stays
+  drawSamples.key = key;
+  const at = page.sampleStep === null ? steps.length - 1
+    : Math.max(0, steps.findLastIndex((step) => step <= page.sampleStep));
+  const slider = byId("sample-step");
+  slider.max = steps.length - 1;
+  slider.value = at;
+  byId("sample-at").textContent =
+    count(steps[at]) + (page.sampleStep === null ? ", the newest" : "");
+  drawSamples.steps = steps;
+  byId("samples").replaceChildren(...prompts.flatMap(([prompt, boxes]) =>
+    [html("h3", {class: "prompt"}, prompt),
+      html("div", {class: "texts"}, ...boxes.map(sampleBox))]));
+}
+
 function draw() {
   drawLegend();
   for (const chart of charts()) drawChart(figureOf(chart));
   drawRuns();
   drawNotes();
+  drawSamples();
   drawConfigs();
   byId("whole").hidden = !page.zoom;
 }
@@ -173,6 +219,21 @@ async function getConfig(number) {
     page.configs[number] = await get(`/api/config?run=${number}`);
 }
 
+async function getSamples(number) {
+  const {sample_step: newest, generation} = page.runs[number];
+  const key = `${newest} ${generation} ${page.sampleStep}`;
+  if (!newest) page.samples[number] = undefined;
+  if (!newest || page.samples[number] && page.samples[number].key === key) return;
+  const step = page.sampleStep === null ? "" : `&step=${page.sampleStep}`;
+  page.samples[number] = {...await get(`/api/samples?run=${number}${step}`), key};
+}
+
+async function showSamples(step) {
+  page.sampleStep = step;
+  await Promise.all(page.runs.map((_, number) => getSamples(number))).catch(failed);
+  drawSamples();
+}
+
 async function zoomTo(range) {
   page.zoom = range;
   if (range) await Promise.all(page.runs.map((_, number) => getDetail(number))).catch(failed);
@@ -190,6 +251,7 @@ async function update() {
   for (const number of page.runs.keys()) {
     await getPoints(number);
     await getConfig(number);
+    await getSamples(number);
   }
   const lines = status.waiting.map((one) => `Waiting: ${one}.`);
   if (status.left_out) lines.push(`${status.left_out} more runs are not shown.`);
@@ -219,6 +281,11 @@ function start() {
     if (page.unit !== byId("unit").value) page.zoom = null;
     page.unit = byId("unit").value;
     draw();
+  });
+  byId("sample-controls").addEventListener("submit", (event) => event.preventDefault());
+  byId("sample-step").addEventListener("input", (event) => {
+    const steps = drawSamples.steps, at = Number(event.target.value);
+    showSamples(at === steps.length - 1 ? null : steps[at]);
   });
   byId("whole").addEventListener("click", () => zoomTo(null));
   byId("key").addEventListener("change", () => update().catch(failed));

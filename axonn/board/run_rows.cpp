@@ -4,74 +4,34 @@
 #include <cmath>
 #include <numeric>
 
-#include <nlohmann/json.hpp>
+#include "axonn/train/run_steps.h"
 
 namespace axonn {
 
 namespace {
 
 constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
-constexpr std::size_t kLongestName = 80;
 
 double& value_in(std::vector<std::pair<std::string, double>>& values, const std::string& name) {
   const auto found = std::ranges::find(values, name, &std::pair<std::string, double>::first);
   return found != values.end() ? found->second : values.emplace_back(name, 0.0).second;
 }
 
-/// Takes a line's values as they are parsed: three times as fast as through a tree of the line.
-class RowReader final : public nlohmann::json_sax<nlohmann::json> {
- public:
-  RunRow row;
-  bool has_step = false;
-
-  // Null stands for NaN or infinity, but with mfu for a peak that is unknown.
-  bool null() override { return key_ == "mfu" || put(kNotANumber); }
-  bool boolean(bool value) override { return put(value ? 1 : 0); }
-  bool number_integer(number_integer_t value) override { return put_whole(value); }
-  bool number_unsigned(number_unsigned_t value) override {
-    return put_whole(static_cast<std::int64_t>(value));
-  }
-  bool number_float(number_float_t value, const string_t&) override { return put(value); }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool key(string_t& value) override {
-    (objects_ == 1 ? key_ : part_) = value;
-    return true;
-  }
-  bool start_object(std::size_t) override { return ++objects_ > 0; }
-  bool end_object() override { return --objects_ >= 0; }
-  bool start_array(std::size_t) override { return ++arrays_ > 0; }
-  bool end_array() override { return --arrays_ >= 0; }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override {
-    return false;
-  }
-
- private:
-  bool put_whole(std::int64_t value) {
-    if (key_ != "step" || objects_ != 1 || arrays_ > 0) return put(static_cast<double>(value));
-    row.step = value;
-    return has_step = true;
-  }
-  bool put(double value) {
-    if (arrays_ > 0 || key_.size() > kLongestName || part_.size() > kLongestName) return true;
-    if (objects_ == 1) row.values.emplace_back(key_, value);
-    if (objects_ == 2 && key_ == "exposed_comm_ms_by")
-      value_in(row.values, "exposed_comm_ms/" + part_.substr(0, part_.find(' '))) += value;
-    return true;
-  }
-
-  int objects_ = 0, arrays_ = 0;
-  std::string key_, part_;
-};
-
 std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
 std::optional<RunRow> parse_run_row(std::string_view line) {
-  RowReader reader;
-  if (!nlohmann::json::sax_parse(line, &reader) || !reader.has_step) return std::nullopt;
-  return std::move(reader.row);
+  std::optional<RunStep> step = parse_run_step(line);
+  if (!step) return std::nullopt;
+  RunRow row{.step = step->step, .values = {}};
+  for (RunValue& one : step->values)
+    if (one.part.empty())
+      row.values.emplace_back(std::move(one.key), one.value);
+    else if (one.key == "exposed_comm_ms_by")
+      value_in(row.values, "exposed_comm_ms/" + one.part.substr(0, one.part.find(' '))) +=
+          one.value;
+  return row;
 }
 
 void ValueRange::add(const ValueRange& other) {

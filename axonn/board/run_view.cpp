@@ -14,6 +14,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/storage/checkpoint/checkpoint_index.h"
+#include "axonn/train/run_end.h"
 
 namespace axonn {
 
@@ -39,20 +40,14 @@ std::int64_t whole_number(std::string_view text) {
   return value;
 }
 
-/// Whether the process that holds or held the folder's lock still runs; empty if it is not known,
-/// because it ran on another host. Does not touch the lock: a run that starts might be refused.
-std::optional<bool> writer_runs(const std::string& folder) {
-  // "process 1234 on nid0001, since 2026-11-21 17:40:02 UTC"
-  constexpr std::string_view kProcess = "process ", kOn = " on ";
-  const std::string text = small_file(folder + "/lock", 4096);
-  const std::size_t on = text.find(kOn), comma = text.find(", since ");
-  if (!text.starts_with(kProcess) || on == text.npos || comma == text.npos) return std::nullopt;
+/// Whether the process of a run still runs; empty if it is not known, because it ran on another
+/// host.
+std::optional<bool> still_runs(const RunProcess& writer) {
   std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) return std::nullopt;
-  if (text.substr(on + kOn.size(), comma - on - kOn.size()) != host.data()) return std::nullopt;
-  const std::int64_t process = whole_number(std::string_view(text).substr(kProcess.size()));
-  if (process <= 0) return std::nullopt;
-  return ::kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM;
+  if (writer.process <= 0 || ::gethostname(host.data(), host.size() - 1) != 0 ||
+      writer.host != host.data())
+    return std::nullopt;
+  return ::kill(static_cast<pid_t>(writer.process), 0) == 0 || errno == EPERM;
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -86,7 +81,10 @@ std::string_view name_of(RunPhase state) {
 }
 
 RunView::RunView(const std::string& folder)
-    : folder_(folder), rows_(folder + "/metrics.jsonl"), log_(folder + "/logs/rank-0.log") {}
+    : folder_(folder),
+      rows_(folder + "/metrics.jsonl"),
+      samples_(concat(folder, '/', kSamplesFile)),
+      log_(folder + "/logs/rank-0.log") {}
 
 bool RunView::is_run(const std::string& folder) {
   return is_plain_file(folder + "/config.toml") || is_plain_file(folder + "/metrics.jsonl");
@@ -107,8 +105,6 @@ void RunView::take_log_line(std::string_view line) {
   const std::string_view level = line.substr(space + 1, end - space - 1),
                          text = line.substr(end + 1, kLongestLine);
   const auto with_time = [&] { return concat(line.substr(0, space), ' ', text); };
-  if (level == "step") stop_.clear();
-  if (level == "info" && text.starts_with("stopped by")) stop_ = text;
   if (level != "warning") return;
   if (text.starts_with("slowest: ")) {
     slowest_ = with_time();
@@ -124,14 +120,14 @@ bool RunView::read(double seconds, std::time_t now) {
   const auto begin_anew = [this] {
     warnings_.clear();
     slowest_.clear();
-    stop_.clear();
   };
   const bool more = rows_.read(seconds);
   const bool more_log = log_.read(
       begin_anew, [this](std::string_view line, std::int64_t) { take_log_line(line); },
       seconds / 4);
+  const bool more_samples = samples_.read(seconds / 4);
   judge(now);
-  return more || more_log;
+  return more || more_log || more_samples;
 }
 
 std::int64_t RunView::steps() const {
@@ -158,7 +154,8 @@ std::string RunView::why_it_failed() const {
     if (const std::string name = at->path().filename(); name.starts_with("nonfinite-step-"))
       return concat("step ", whole_number(std::string_view(name).substr(15)),
                     " was not finite; axonn replay ", folder_, '/', name, " repeats it");
-  return concat("its process has ended; see what it printed, and ", folder_, "/logs/rank-0.log");
+  return concat("its process has ended without a word: it was killed, or its memory, its disk or ",
+                "its node gave out; see what it printed, and ", folder_, "/logs/rank-0.log");
 }
 
 void RunView::judge(std::time_t now) {
@@ -172,11 +169,14 @@ void RunView::judge(std::time_t now) {
   if (!is_run(folder_))
     return is(RunPhase::waiting,
               concat(folder_, is_folder(folder_) ? " holds no run yet" : " does not exist yet"));
-  if (steps() > 0 && step >= steps()) return is(RunPhase::ended);
-  const std::optional<bool> runs = writer_runs(folder_);
-  if (!runs.value_or(true))
-    return stop_.empty() ? is(RunPhase::failed, why_it_failed()) : is(RunPhase::stopped, stop_);
-  if (!runs && !stop_.empty()) return is(RunPhase::stopped, stop_);
+  const RunProcess writer = read_run_process(folder_);
+  if (writer.end == RunEnd::finished) return is(RunPhase::ended);
+  if (writer.end == RunEnd::stopped) return is(RunPhase::stopped, writer.why);
+  if (writer.end == RunEnd::failed)
+    return is(RunPhase::failed, concat(writer.when, ": ", writer.why));
+  const std::optional<bool> runs = still_runs(writer);
+  if (steps() > 0 && step >= steps() && !runs.value_or(false)) return is(RunPhase::ended);
+  if (!runs.value_or(true)) return is(RunPhase::failed, why_it_failed());
   const double age = seconds_since_line(now), step_ms = rows_.last_of("step_ms");
   if (age < 0) return is(RunPhase::starting, "no step yet");
   const double limit =

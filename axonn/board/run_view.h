@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "axonn/board/run_rows.h"
+#include "axonn/board/run_samples.h"
 
 namespace axonn {
 
@@ -32,6 +33,7 @@ class RunView {
 
   const std::string& folder() const { return folder_; }
   const RunRows& rows() const { return rows_; }
+  const RunSamples& samples() const { return samples_; }
   RunPhase state() const { return state_; }
   const std::string& reason() const { return reason_; }  ///< of the state; "" if that says it all
   const std::map<std::string, std::string>& config() const { return config_; }
@@ -53,9 +55,10 @@ class RunView {
 
   std::string folder_;
   RunRows rows_;
+  RunSamples samples_;
   LineTail log_;
   std::map<std::string, std::string> config_;
-  std::string config_text_, reason_, slowest_, stop_;
+  std::string config_text_, reason_, slowest_;
   int config_version_ = 0;
   std::vector<std::string> warnings_;
   std::vector<std::int64_t> checkpoints_;

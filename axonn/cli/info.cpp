@@ -1,8 +1,11 @@
 #include "axonn/cli/info.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -10,8 +13,10 @@
 #include <toml++/toml.h>
 #include <unistd.h>
 
+#include "axonn/base/check.h"
 #include "axonn/base/host.h"
 #include "axonn/base/log.h"
+#include "axonn/board/run_view.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/comm/device/nccl.h"
@@ -25,6 +30,7 @@
 #include "axonn/text/nfc.h"
 #include "axonn/text/sentencepiece/sentencepiece_tokenizer.h"
 #include "axonn/train/devices.h"
+#include "axonn/train/run_end.h"
 
 namespace axonn {
 
@@ -32,6 +38,30 @@ namespace {
 
 void line(std::string_view what, const std::string& value) {
   std::cout << fmt::format("{:<13} {}\n", what, value);
+}
+
+/// How the run in a folder stands. Throws UsageError if there is none.
+void describe_run(const std::string& folder) {
+  if (!RunView::is_run(folder) && read_run_process(folder).text.empty())
+    refuse(folder, " holds no run; name a run's output.dir");
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  RunView run(folder);
+  while (run.read(1, now)) {
+  }
+  const RunRows& rows = run.rows();
+  line("run", folder);
+  line("state", concat(name_of(run.state()), run.reason().empty() ? "" : ": ", run.reason()));
+  if (rows.rows() > 0) {
+    const double validation = rows.last_of("val_loss");
+    line("step", concat(format_count(rows.last().step),
+                        run.steps() > 0 ? " of " + format_count(run.steps()) : "", ", ",
+                        format_duration(run.seconds_since_line(now)), " ago"));
+    line("loss",
+         fmt::format("{:.4f}", rows.last_of("loss")) +
+             (std::isnan(validation) ? "" : fmt::format("; validation {:.4f}", validation)));
+  }
+  line("checkpoint",
+       run.checkpoints().empty() ? "none" : "step " + format_count(run.checkpoints().front()));
 }
 
 /// The GPU toolkit and libraries of the build, or "none".
@@ -93,9 +123,16 @@ std::vector<std::pair<std::string_view, std::string>> network_lines(
 }
 
 int run_info(const Arguments& arguments) {
-  CLI::App app("Shows what this build and this machine have.", "axonn info");
-  app.footer("Example:\n  axonn info    include its output in bug reports");
+  CLI::App app("Shows what this build and this machine have, or how runs stand.", "axonn info");
+  app.footer(
+      "Examples:\n"
+      "  axonn info            include its output in bug reports\n"
+      "  axonn info out/run    how that run stands, or why it ended");
+  std::vector<std::string> runs;
+  app.add_option("RUN", runs, "a run's output.dir");
   if (!parse_flags(app, arguments)) return 0;
+  std::ranges::for_each(runs, describe_run);
+  if (!runs.empty()) return 0;
   const BuildInfo& build = build_info();
   line("axonn", fmt::format("{}, {} build", build.version, build.type));
   line("compiler",

@@ -12,6 +12,7 @@
 #include "axonn/cli/stop_signals.h"
 #include "axonn/data/tokenize.h"
 #include "axonn/infer/evaluate.h"
+#include "axonn/infer/text_sampler.h"
 #include "axonn/model/model.h"
 #include "axonn/study/recite.h"
 #include "axonn/study/report_json.h"
@@ -163,6 +164,7 @@ int run_trainings(const LoadedConfig& loaded) {
                              .interactive = stdout_is_interactive() && !launches_mpi(config),
                              .columns = terminal_columns(),
                              .progress = progress_of(config),
+                             .make_text_sampler = make_text_sampler,
                              .stop = &catch_stop_signals()};
   bool stopped = false;
   launch(config, [&](Communicator& world) {

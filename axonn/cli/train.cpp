@@ -10,6 +10,7 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/stop_signals.h"
+#include "axonn/infer/text_sampler.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/auto_grid.h"
 #include "axonn/plan/machine/link_rates.h"
@@ -78,7 +79,8 @@ int run_train(const Arguments& arguments) {
     if (config.parallelism.automatic())
       refuse("[parallelism] grid = \"auto\" does not work with --dry-run, which chooses no grid; ",
              "set a grid, such as the first of axonn plan");
-    const DryRun found = dry_run(config, rank, speaks ? progress_of(config) : ProgressTarget{});
+    const DryRun found =
+        dry_run(config, rank, make_text_sampler, speaks ? progress_of(config) : ProgressTarget{});
     if (speaks) std::cout << to_text(found, config);
     if (!found.fault.empty()) fail(Where::here(), found.fault);
     return 0;
@@ -90,6 +92,7 @@ int run_train(const Arguments& arguments) {
                        .interactive = stdout_is_interactive() && !launches_mpi(config),
                        .columns = terminal_columns(),
                        .progress = progress_of(config),
+                       .make_text_sampler = make_text_sampler,
                        .stop = &catch_stop_signals()};
   std::atomic<bool> stopped = false;  // the same on all ranks
   launch(automatic ? on_all_devices(config) : config, [&](Communicator& world) {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <numeric>
 
 #include "axonn/base/check.h"
@@ -22,6 +23,9 @@ constexpr std::int64_t kRowsStep = 32;
 /// With a window, the most rows of a cached sequence in one pass; slots have as many entries, less
 /// one, beyond the window.
 constexpr std::int64_t kBeyondWindow = 64;
+
+/// Drawn where logits are not finite.
+constexpr std::int32_t kNotFinite = -2;
 
 /// Gathers the values of each (z, data) coordinate, in the order of places: data · Gz + z.
 std::vector<std::int32_t> gather_places(const Grid& grid, std::vector<std::int32_t> mine) {
@@ -100,7 +104,8 @@ TokenScore score_of(std::span<const float> logits, std::int32_t token, std::int6
 }
 
 std::string_view name_of(FinishReason reason) {
-  constexpr std::string_view kNames[] = {"max_tokens", "stop_token", "stop_string", "context"};
+  constexpr std::string_view kNames[] = {"max_tokens", "stop_token", "stop_string", "context",
+                                         "not_finite"};
   return kNames[static_cast<int>(reason)];
 }
 
@@ -296,8 +301,12 @@ void Generator::compute(const PassPlan& plan, Drawn& drawn) {
       penalise(mine, std::span(sequence.tokens).subspan(sequence.begin),
                options.sampling.repetition_penalty);
       const std::uint64_t draw = options.stream << 32 | sequence.produced();
+      const bool ends = options.ends_if_not_finite && !std::ranges::all_of(mine, [](float logit) {
+                          return logit < std::numeric_limits<float>::infinity();
+                        });
       const std::int32_t token =
-          sample(mine, options.sampling, Random(options.seed, "generate").uniform(draw));
+          ends ? kNotFinite
+               : sample(mine, options.sampling, Random(options.seed, "generate").uniform(draw));
       drawn.tokens[part.slot] = token;
       if (!raw.empty()) append(drawn.scores, score_of(raw, token, options.likeliest, vocab_));
     }
@@ -321,6 +330,7 @@ Generator::Drawn Generator::pass(const PassPlan& plan) {
 std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::int32_t token,
                                               const OnText& on_text) const {
   const GenerationOptions& options = sequence.options;
+  if (token == kNotFinite) return FinishReason::not_finite;
   if (options.max_tokens == 0) return FinishReason::max_tokens;
   if (std::ranges::find(options.stop_tokens, token) != options.stop_tokens.end())
     return FinishReason::stop_token;
@@ -367,7 +377,7 @@ void Generator::step(const OnText& on_text, const OnEnd& on_end) {
         of_part.pop_back();
       }
       std::ranges::move(of_part, std::back_inserter(sequence.result.prompt_scores));
-      if (token < 0) continue;
+      if (token < 0 && token != kNotFinite) continue;
       const auto reason = accept(sequence, token, on_text);
       if (!reason) continue;
       const std::size_t number = sequence.number;

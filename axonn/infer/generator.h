@@ -41,9 +41,11 @@ struct GenerationOptions {
   /// When the context is full: true drops all but its last half and continues, with positions
   /// counted from the first token that is left; false ends the generation.
   bool slides = false;
+  /// Logits that are NaN or infinite: true ends the text; false is an Error.
+  bool ends_if_not_finite = false;
 };
 
-enum class FinishReason : std::uint8_t { max_tokens, stop_token, stop_string, context };
+enum class FinishReason : std::uint8_t { max_tokens, stop_token, stop_string, context, not_finite };
 
 /// "max_tokens".
 std::string_view name_of(FinishReason reason);

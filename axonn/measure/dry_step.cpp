@@ -15,6 +15,7 @@
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/train/run_folder.h"
 #include "axonn/train/run_state.h"
+#include "axonn/train/sample_file.h"
 
 namespace axonn {
 
@@ -121,6 +122,21 @@ void describe_sample(const Config& config, const Corpus& corpus, int rank, DryRu
                static_cast<double>(sequences->count());
 }
 
+/// The peak of a rank's memory while samples are written between two steps; 0 if there are none.
+std::int64_t sample_memory(Config config, int rank, const Corpus& corpus,
+                           const TextSamplerMaker& make_text_sampler) {
+  if (config.samples.prompts.empty()) return 0;
+  config.training.cuda_graph = false;
+  const auto world = make_dry_world(config.parallelism.grid(), rank);
+  Training training(config, *world, make_dry_backend(nullptr, OperationSize::moderate),
+                    {.data = false});
+  const TextSampler sampler = text_sampler_of(training.model, corpus.tokenizer, make_text_sampler);
+  training.step.run(training.model.context(), made_up_input(training.model));
+  training.model.arena().reset_peak();
+  sampler();
+  return training.model.arena().stats().peak_bytes;
+}
+
 }  // namespace
 
 DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
@@ -147,7 +163,8 @@ DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   return result;
 }
 
-DryRun dry_run(const Config& given, int rank, const ProgressTarget& progress) {
+DryRun dry_run(const Config& given, int rank, const TextSamplerMaker& make_text_sampler,
+               const ProgressTarget& progress) {
   Config config = with_vocab(given);
   const GridShape shape = config.parallelism.grid();
   if (rank < 0 || rank >= shape.ranks())
@@ -178,6 +195,7 @@ DryRun dry_run(const Config& given, int rank, const ProgressTarget& progress) {
                                 .seed = static_cast<std::uint64_t>(config.training.seed),
                                 .report = report_to(line)});
   describe_sample(config, corpus, rank, run);
+  run.sample_bytes = sample_memory(config, rank, corpus, make_text_sampler);
   return run;
 }
 
@@ -202,6 +220,9 @@ std::string to_text(const DryRun& run, const Config& config) {
     if (run.memory.peak_by[i] > 0)
       text += fmt::format("  {:>12}  {}\n", format_bytes(run.memory.peak_by[i]),
                           name_of(static_cast<MemoryUse>(i)));
+  if (run.sample_bytes > 0)
+    text += fmt::format("  {:>12}  in all while samples are written, between steps: exact\n",
+                        format_bytes(run.sample_bytes));
   if (run.snapshot_bytes > 0)
     text += fmt::format("  {:>12}  more while a checkpoint is written\n",
                         format_bytes(run.snapshot_bytes));

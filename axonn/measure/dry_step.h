@@ -8,6 +8,7 @@
 #include "axonn/tensor/arena.h"
 #include "axonn/tensor/schedule.h"
 #include "axonn/train/config.h"
+#include "axonn/train/samples.h"
 #include "axonn/train/training.h"
 
 namespace axonn {
@@ -45,6 +46,7 @@ struct DryRun {
   std::int64_t trained = 0;           ///< number of trained parameters, including adapters
   std::string place;                  ///< "rank 5 (x 1, y 0, z 1, data 0)"
   ArenaStats memory;                  ///< of that rank: see DryStep
+  std::int64_t sample_bytes = 0;      ///< of that rank while samples are written; 0: there are none
   std::int64_t snapshot_bytes = 0;    ///< extra memory while a checkpoint is written
   std::int64_t share = 0;             ///< parameters that this rank reads from a model's files
   std::int64_t checkpoint_bytes = 0;  ///< size of one checkpoint
@@ -61,7 +63,8 @@ struct DryRun {
 /// Checks everything that a run needs, for one rank of its grid, without training, without other
 /// ranks, and without writing anything (except the cache of tokenised text, if it exists). config
 /// must be validated and resolved. Throws UsageError, as the run itself would.
-DryRun dry_run(const Config& config, int rank, const ProgressTarget& progress = {});
+DryRun dry_run(const Config& config, int rank, const TextSamplerMaker& make_text_sampler = {},
+               const ProgressTarget& progress = {});
 
 /// Returns the result as lines of text.
 std::string to_text(const DryRun& run, const Config& config);

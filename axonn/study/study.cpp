@@ -1,8 +1,8 @@
 #include "axonn/study/study.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <optional>
 #include <ostream>
@@ -23,6 +23,7 @@
 #include "axonn/study/report_json.h"
 #include "axonn/train/config_options.h"
 #include "axonn/train/run_folder.h"
+#include "axonn/train/run_steps.h"
 
 namespace axonn {
 
@@ -39,7 +40,8 @@ std::string identity_of(Config config) {
   OptionList list;
   list_options(config, list);
   auto json = nlohmann::ordered_json::parse(to_json(list));
-  for (const char* section : {"parallelism", "activation_checkpoint", "checkpoint", "output"})
+  for (const char* section :
+       {"parallelism", "activation_checkpoint", "checkpoint", "output", "samples"})
     json.erase(section);
   for (const char* key : {"micro_batch", "threads", "bind_cores", "tune", "tune_cache"})
     json["training"].erase(key);
@@ -60,18 +62,15 @@ std::string rate_text(const Config& config) {
 
 /// Adds the training time and the share of kept targets from the run's metrics.jsonl.
 void add_training(const std::string& folder, RecitationRun& run) {
-  std::ifstream file(folder + "/metrics.jsonl");
   double kept = 0;
-  std::int64_t steps = 0;
-  for (std::string line; std::getline(file, line);) {
-    const auto step = nlohmann::json::parse(line, nullptr, false);
-    if (!step.is_object()) continue;
-    run.train_seconds += step.value("step_ms", 0.0) / 1e3;
-    kept += step.value("goldfish_kept", 0.0);
-    ++steps;
-    if (step.contains("val_loss")) run.validation_loss = step.value("val_loss", 0.0);
-  }
-  if (run.variant == kGoldfish && steps > 0) run.kept_fraction = kept / static_cast<double>(steps);
+  const std::int64_t steps = read_run_steps(folder, [&](const RunStep& step) {
+    const double ms = step.value_of("step_ms"), share = step.value_of("goldfish_kept"),
+                 loss = step.value_of("val_loss");
+    if (std::isfinite(ms)) run.train_seconds += ms / 1e3;
+    if (std::isfinite(share)) kept += share;
+    if (std::isfinite(loss)) run.validation_loss = loss;
+  });
+  if (run.variant == kGoldfish) run.kept_fraction = kept / static_cast<double>(steps);
 }
 
 /// One rank of a study.

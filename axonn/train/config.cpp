@@ -102,6 +102,18 @@ void validate_schedule(const Config& config) {
            "; shorten one of them");
 }
 
+void validate_samples(const Config& config) {
+  const SamplesConfig& samples = config.samples;
+  for (std::size_t i = 0; i < samples.prompts.size(); ++i)
+    if (samples.prompts[i].empty())
+      refuse("[samples] prompts: prompt ", i + 1, " is empty; give at least one character");
+  if (samples.prompts.empty()) return;
+  if (samples.chat && config.data.jsonl.empty())
+    refuse(
+        "[samples] chat = true needs the chat template of [data] jsonl, which is not set; leave ",
+        "chat out, and the model goes on writing the prompts");
+}
+
 void validate_batch(const Config& config) {
   const ParallelismConfig& grid = config.parallelism;
   const TrainingConfig& training = config.training;
@@ -204,6 +216,7 @@ void validate(const Config& given) {
   validate_parallelism(config.parallelism);
   validate_context(config);
   validate_batch(config);
+  validate_samples(config);
   if (config.output.dir.empty())
     refuse("[output] dir is empty; name the folder that the run writes to, such as \"out\"");
 }

@@ -138,6 +138,16 @@ struct OutputConfig {
   std::string trace = {};      ///< file for a timeline of three steps; "": none
 };
 
+/// [samples]: texts that the model writes while it is trained.
+struct SamplesConfig {
+  std::vector<std::string> prompts = {};  ///< empty: none are written
+  bool chat = false;          ///< a prompt is a user's message, in the template of data.jsonl
+  std::int64_t every = 0;     ///< steps; 0: with each validation
+  std::int64_t tokens = 64;   ///< most of a text
+  double temperature = 0;     ///< 0: always the likeliest token
+  bool hold_weights = false;  ///< gathers weights over z once instead of for each token
+};
+
 /// A section that belongs to another part of the program, such as the memorization study, or to a
 /// user's program, such as the hyperparameters of its model. It is parsed, printed and written to
 /// config.toml like the sections of a Config.
@@ -160,6 +170,7 @@ struct Config {
   RecomputeConfig activation_checkpoint;
   CheckpointConfig checkpoint;
   OutputConfig output;
+  SamplesConfig samples;
   std::vector<FurtherSection> further = {};
 };
 

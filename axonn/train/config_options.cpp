@@ -391,6 +391,32 @@ void list_files(OutputConfig& output, OptionList& list) {
             .also = "profile save_traces_folder"});
 }
 
+void list_samples(SamplesConfig& samples, OptionList& list) {
+  list.section("samples",
+               "Texts that the model writes while it is trained: samples.jsonl in output.dir, "
+               "axonn board, TensorBoard's events");
+  list.add("prompts", &samples.prompts,
+           {.help = "texts that the model continues, each as a sample; in flags a comma separates "
+                    "two of them; needs a tokenizer; empty: no samples",
+            .also = "sample_prompts eval_prompts"});
+  list.add("chat", &samples.chat,
+           {.help = "whether a prompt is a user's message, which the model answers in the chat "
+                    "template of data.jsonl; false: it goes on writing the prompt"});
+  list.add("every", &samples.every,
+           {.help = "interval between samples, which are always written after the last step, too; "
+                    "0: training.eval_every",
+            .unit = "steps",
+            .min = 0});
+  list.add("tokens", &samples.tokens,
+           {.help = "most tokens that the model writes after each prompt", .min = 1});
+  list.add("temperature", &samples.temperature,
+           {.help = "0: always the likeliest token; higher: tokens are drawn, by training.seed, "
+                    "and rarer ones more often",
+            .min = 0});
+  list.add("hold_weights", &samples.hold_weights,
+           {.help = "whether to gather all weights over z once, for speed; takes their memory"});
+}
+
 void list_output(Config& config, OptionList& list) {
   list.section("activation_checkpoint",
                "Activation checkpointing: what is computed twice to save memory");
@@ -445,6 +471,7 @@ void list_options(Config& config, OptionList& list) {
   list_optimizer(config, list);
   list_parallelism(config.parallelism, list);
   list_output(config, list);
+  list_samples(config.samples, list);
   for (const FurtherSection& one : config.further) one.list(list);
 }
 
@@ -512,6 +539,10 @@ UnusedKeys unused_keys(const Config& config) {
   const bool no_validation = validation.empty() || parse_real(validation) == 0.0;
   keys.when(no_validation, {"training.eval_every", "training.eval_batches"},
             "data.validation is none; set it to a fraction such as 0.1, or to a file");
+  keys.when(config.samples.prompts.empty(),
+            {"samples.chat", "samples.every", "samples.tokens", "samples.temperature",
+             "samples.hold_weights"},
+            "samples.prompts is empty");
   keys.when(config.training.goldfish.k == 0, {"training.goldfish.h", "training.goldfish.mask"},
             "training.goldfish.k is 0");
   keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");

@@ -188,8 +188,8 @@ EventFile::EventFile(const std::string& path, double time, std::int64_t first_st
 
 std::string EventFile::write(const RunStep& step) {
   Proto summary;
-  for (const auto& [name, value] : step.values)
-    summary.message(1, Proto().bytes(1, name).real32(2, static_cast<float>(value)));
+  for (const RunValue& one : step.values)
+    summary.message(1, Proto().bytes(1, series_of(one)).real32(2, static_cast<float>(one.value)));
   return file_.append(record_of(event(step.time, step.step).message(kSummary, summary).text()));
 }
 

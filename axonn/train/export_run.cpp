@@ -17,6 +17,7 @@
 #include "axonn/train/config_options.h"
 #include "axonn/train/event_file.h"
 #include "axonn/train/run_steps.h"
+#include "axonn/train/sample_file.h"
 
 namespace axonn {
 
@@ -30,16 +31,18 @@ std::int64_t export_csv(const std::string& folder, const std::string& out) {
   std::vector<std::string> columns;
   std::map<std::string, std::size_t, std::less<>> place;
   read_run_steps(folder, [&](const RunStep& step) {
-    for (const auto& [name, value] : step.values)
-      if (place.try_emplace(name, columns.size()).second) columns.push_back(name);
+    for (const RunValue& one : step.values)
+      if (const std::string name = series_of(one); place.try_emplace(name, columns.size()).second)
+        columns.push_back(name);
   });
   std::string text = "step,time";
   for (const std::string& name : columns) text += ',' + name;  // no name has a comma or a quote
   text += '\n';
   const std::int64_t steps = read_run_steps(folder, [&](const RunStep& step) {
     std::vector<std::optional<double>> row(columns.size());
-    for (const auto& [name, value] : step.values)
-      if (const auto found = place.find(name); found != place.end()) row[found->second] = value;
+    for (const RunValue& one : step.values)
+      if (const auto found = place.find(series_of(one)); found != place.end())
+        row[found->second] = one.value;
     text += fmt::format("{},{:.3f}", step.step, step.time);
     for (const auto& value : row) text += value ? fmt::format(",{}", *value) : ",";
     text += '\n';
@@ -53,6 +56,8 @@ std::int64_t export_events(const std::string& folder, const std::string& out) {
     refuse(out, " has files of events of this program already; name another folder with --out");
   make_folders(out);
   std::unique_ptr<EventFile> events;
+  const std::vector<TextSample> samples = read_samples(folder);
+  auto sample = samples.begin();
   const std::int64_t steps = read_run_steps(folder, [&](const RunStep& step) {
     if (!events) {
       events =
@@ -60,6 +65,8 @@ std::int64_t export_events(const std::string& folder, const std::string& out) {
       if (path_exists(config_path(folder)))
         events->write_text(step.step, step.time, "config", as_code(read_text(config_path(folder))));
     }
+    for (; sample != samples.end() && sample->step <= step.step; ++sample)
+      events->write_text(sample->step, sample->time, sample->tag(), to_markdown(*sample));
     const std::string fault = events->write(step);
     AXONN_CHECK(fault.empty(), fault);
   });
@@ -80,9 +87,10 @@ class MlflowRun {
       const auto ms = static_cast<std::int64_t>(std::llround(step.time * 1e3));
       if (!made) begin(ms, made);
       last_ = ms;
-      for (const auto& [name, value] : step.values) {
+      for (const RunValue& one : step.values) {
+        const std::string name = series_of(one);
         std::string& lines = waiting[name];
-        lines += fmt::format("{} {} {}\n", ms, value, step.step);
+        lines += fmt::format("{} {} {}\n", ms, one.value, step.step);
         if (lines.size() >= kBuffer) flush(*made, metrics[name], name, lines);
       }
     });

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -59,21 +57,11 @@ MetricsFile::MetricsFile(const std::string& path, std::int64_t after_step, std::
 
 /// Keeps the lines up to a step. Returns their bytes.
 std::int64_t MetricsFile::keep(const std::string& path, std::int64_t after_step) {
-  if (after_step == 0) return 0;
-  std::string kept;
-  std::ifstream in(path);
-  for (std::string line; std::getline(in, line);) {
-    const std::optional<RunStep> step = parse_run_step(line);
-    if (!step || step->step > after_step) continue;
-    kept += line + '\n';
-    for (const auto& [name, value] : step->values) {
-      if (!std::isfinite(value)) continue;
-      if (name == "loss/train") losses_.emplace_back(step->step, value);
-      if (name == "loss/validation") validation_.emplace_back(step->step, value);
-    }
-  }
-  write_file_atomically(path, kept);
-  return std::ssize(kept);
+  return keep_steps(path, after_step, [this](const RunStep& step) {
+    for (const auto& [key, curve] : {std::pair{"loss", &losses_}, {"val_loss", &validation_}})
+      if (const double value = step.value_of(key); std::isfinite(value))
+        curve->emplace_back(step.step, value);
+  });
 }
 
 std::string MetricsFile::write(const StepMetrics& m) {

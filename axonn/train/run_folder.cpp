@@ -1,12 +1,9 @@
 #include "axonn/train/run_folder.h"
 
 #include <cerrno>
-#include <chrono>
 #include <filesystem>
 
 #include <fcntl.h>
-#include <fmt/chrono.h>
-#include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -14,6 +11,8 @@
 #include "axonn/comm/texts.h"
 #include "axonn/storage/checkpoint/checkpoint_index.h"
 #include "axonn/train/event_file.h"
+#include "axonn/train/run_end.h"
+#include "axonn/train/sample_file.h"
 
 namespace axonn {
 
@@ -29,15 +28,6 @@ bool is_nonfinite_step(const std::string& name) {
   const std::string_view number = std::string_view(name).substr(
       name.starts_with(kNonfiniteStep) ? std::string_view(kNonfiniteStep).size() : name.size());
   return !number.empty() && number.find_first_not_of("0123456789") == number.npos;
-}
-
-/// "process 1234 on nid0001, since 2026-11-21 17:40:02 UTC".
-std::string this_process() {
-  std::string host(256, '\0');
-  if (::gethostname(host.data(), host.size() - 1) != 0) host = "an unknown host";
-  return fmt::format(
-      "process {} on {}, since {:%F %T} UTC", ::getpid(), host.c_str(),
-      fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
 }
 
 /// The path without links, even if it does not exist. Throws Error if it cannot be read.
@@ -59,27 +49,26 @@ bool is_own_checkpoint(const std::string& path, const std::string& folder) {
 
 }  // namespace
 
-FolderLock::FolderLock(const std::string& folder) {
+FolderLock::FolderLock(const std::string& folder, const std::function<std::string()>& fault) {
   make_folders(folder);
   const std::string path = folder + "/lock";
   file_ = FileHandle(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (file_.get() < 0) refuse("cannot write ", path, ": ", cause_and_remedy(errno));
   const bool locked = ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0;
   if (!locked && errno == EWOULDBLOCK) {
-    std::string holder(200, '\0');
-    const ssize_t bytes = ::pread(file_.get(), holder.data(), holder.size(), 0);
-    holder.resize(bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
+    const std::string holder = read_run_process(folder).text;
     refuse("another run writes to ", folder, ": ",
-           holder.empty() ? "its process is unknown" : holder.substr(0, holder.find('\n')),
+           holder.empty() ? "its process is unknown" : holder,
            "; wait for its end, or choose another folder with --output.dir");
   }
   if (!locked)
     warning_ = concat("cannot lock ", path, ": ", cause_and_remedy(errno),
                       "; make sure that no other run writes to ", folder);
-  const std::string holder = this_process() + "\n";
-  // Without the text (the disk is full) the lock still holds.
-  if (::ftruncate(file_.get(), 0) == 0)
-    static_cast<void>(!::pwrite(file_.get(), holder.data(), holder.size(), 0));
+  if (const std::string found = fault ? fault() : ""; !found.empty()) refuse(found);
+  const std::string holder = this_run_process() + "\n";
+  // Without the text (the disk is full) the lock still holds. The file keeps its block meanwhile.
+  if (::pwrite(file_.get(), holder.data(), holder.size(), 0) == std::ssize(holder))
+    static_cast<void>(!::ftruncate(file_.get(), std::ssize(holder)));
 }
 
 std::string resume_path(const Config& config) {
@@ -107,8 +96,7 @@ std::string overwrite_fault(const Config& config) {
 
 RunFolder::RunFolder(const Config& config, Communicator& world) : folder_(config.output.dir) {
   if (world.rank() == 0) {
-    lock_.emplace(folder_);
-    if (const std::string fault = overwrite_fault(config); !fault.empty()) refuse(fault);
+    lock_.emplace(folder_, [&] { return overwrite_fault(config); });
     resumes_from_ = resume_path(config);
   }
   resumes_from_ = broadcast_text(world, resumes_from_, 0);
@@ -126,8 +114,9 @@ void RunFolder::remove_replaced() const {
       saved_steps.push_back(at->path());
   for (const std::string& step : saved_steps) remove_folder(step);
   for (const std::string& file : event_files(folder_)) fs::remove(file, error);
-  for (const std::string& file : {concat(own, '/', kLatestName), metrics_file(folder_),
-                                  folder_ + "/products.json", folder_ + "/loss.svg"}) {
+  for (const std::string& file :
+       {concat(own, '/', kLatestName), metrics_file(folder_), folder_ + '/' + kSamplesFile,
+        folder_ + "/products.json", folder_ + "/loss.svg"}) {
     std::error_code ignored;  // what writes the file next says so
     if (is_plain_file(file)) fs::remove(file, ignored);
   }

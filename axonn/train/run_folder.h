@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -13,13 +14,14 @@ namespace axonn {
 inline constexpr const char* kNonfiniteStep = "nonfinite-step-";
 
 /// A lock on a folder that one job at a time may write to: on the file DIR/lock, whose text names
-/// the process, its host and its start. The system releases the lock when the process ends, even if
-/// it is killed; the file stays. Linux also keeps such locks between hosts on NFS.
+/// the process, its host and its start (run_end.h). The system releases the lock when the process
+/// ends, even if it is killed; the file stays. Linux also keeps such locks between hosts on NFS.
 class FolderLock {
  public:
   /// Creates the folder if need be. Throws UsageError that names the holder, or the fault of the
-  /// folder.
-  explicit FolderLock(const std::string& folder);
+  /// folder; also if `fault`, which is asked once the folder is locked, has one. The file then says
+  /// what it said before.
+  explicit FolderLock(const std::string& folder, const std::function<std::string()>& fault = {});
 
   /// Why the folder is not locked: its file system has no locks. Empty if it is.
   const std::string& warning() const { return warning_; }
@@ -51,8 +53,9 @@ class RunFolder {
   std::string warning() const { return lock_ ? lock_->warning() : std::string(); }
 
   /// Removes the checkpoints that a killed run was writing or removing, and the run that this one
-  /// replaces, if there is one: its checkpoints, metrics, chart, products of tuning and saved steps
-  /// that were not finite. Call it on rank 0 when the new run is ready for its first step.
+  /// replaces, if there is one: its checkpoints, metrics, samples, chart, products of tuning and
+  /// saved steps that were not finite. Call it on rank 0 when the new run is ready for its first
+  /// step.
   void remove_replaced() const;
 
  private:

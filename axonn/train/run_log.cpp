@@ -101,6 +101,8 @@ void RunLog::begin(const Config& config, const std::string& config_text, std::in
   line_.tokens = tokens_seen;
   if (first()) {
     metrics_ = std::make_unique<MetricsFile>(config.output.dir + "/metrics.jsonl", first_step);
+    if (!config.samples.prompts.empty() || path_exists(config.output.dir + '/' + kSamplesFile))
+      samples_ = std::make_unique<SamplesFile>(config.output.dir, first_step);
     const double time = seconds_since_1970();
     const std::string next = next_event_file(config.output.dir, time, first_step);
     if (config.output.tensorboard) {
@@ -181,11 +183,27 @@ void RunLog::validated(double loss, std::int64_t windows, double seconds) {
                         format_count(windows), format_duration(seconds)));
 }
 
+void RunLog::sampled(std::vector<TextSample> samples, double seconds) {
+  log_.info(fmt::format("samples: step {}: {} text{} in {}", line_.step, samples.size(),
+                        plural(std::ssize(samples)), format_duration(seconds)));
+  if (!first()) return;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    samples[i].step = line_.step;
+    samples[i].time = seconds_since_1970();
+    samples[i].number = static_cast<int>(i) + 1;
+    samples_->write(samples[i]);
+    if (events_)
+      events_->write_text(samples[i].step, samples[i].time, samples[i].tag(),
+                          to_markdown(samples[i]));
+  }
+}
+
 /// The files that get each step; none on other ranks than the first.
 std::vector<RecordFile*> RunLog::files() {
   std::vector<RecordFile*> all;
   if (metrics_) all.push_back(&metrics_->records());
   if (events_) all.push_back(&events_->records());
+  if (samples_) all.push_back(&samples_->records());
   return all;
 }
 

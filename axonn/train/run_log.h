@@ -9,6 +9,7 @@
 #include "axonn/storage/checkpoint/checkpoint_saver.h"
 #include "axonn/train/event_file.h"
 #include "axonn/train/metrics_file.h"
+#include "axonn/train/sample_file.h"
 #include "axonn/train/training.h"
 
 namespace axonn {
@@ -21,6 +22,7 @@ class RunLog {
 
   void info(const std::string& line) { log_.info(line); }
   void warn(const std::string& line) { log_.warn(line); }
+  void error(const std::string& line) { log_.error(line); }
   /// Describes model, grid and data on rank 0. `threads`: of the CPU backend.
   void describe(Training& training, int threads);
 
@@ -35,6 +37,8 @@ class RunLog {
             const NamedSeconds& waits);
   /// Notes a validation after the step that was noted last.
   void validated(double loss, std::int64_t windows, double seconds);
+  /// Writes the texts that the model wrote after that step to samples.jsonl and the event file.
+  void sampled(std::vector<TextSample> samples, double seconds);
   /// Writes the last step to metrics.jsonl and the event file. If it cannot be written, warns once.
   void write_metrics();
   /// Notes a saved checkpoint, and draws loss.svg.
@@ -60,6 +64,7 @@ class RunLog {
   Config config_;
   std::unique_ptr<MetricsFile> metrics_;  // on rank 0
   std::unique_ptr<EventFile> events_;     // on rank 0, if output.tensorboard
+  std::unique_ptr<SamplesFile> samples_;  // on rank 0, if there are any
   std::string description_;               // of model, grid and data
   StepMetrics line_;                      // of the last step
   std::int64_t save_failures_ = 0, skipped_ = 0;

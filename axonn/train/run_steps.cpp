@@ -1,5 +1,6 @@
 #include "axonn/train/run_steps.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -16,9 +17,72 @@ namespace {
 
 constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
-/// The series of a key of metrics.jsonl. Tools show series with the same word before the slash
-/// together.
-std::string series_of(const std::string& key) {
+constexpr std::size_t kLongestName = 80;
+
+/// Takes a line's values as they are parsed: three times as fast as through a tree of the line.
+class StepReader final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  RunStep step;
+  bool has_step = false;
+
+  // Null stands for NaN or infinity, but with mfu for a peak that is unknown.
+  bool null() override { return key_ == "mfu" || put(kNotANumber); }
+  bool boolean(bool value) override { return put(value ? 1 : 0); }
+  bool number_integer(number_integer_t value) override { return put_whole(value); }
+  bool number_unsigned(number_unsigned_t value) override {
+    return put_whole(static_cast<std::int64_t>(value));
+  }
+  bool number_float(number_float_t value, const string_t&) override { return put(value); }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool key(string_t& value) override {
+    if (objects_ == 1) part_.clear();
+    (objects_ == 1 ? key_ : part_) = value;
+    return true;
+  }
+  bool start_object(std::size_t) override { return ++objects_ > 0; }
+  bool end_object() override { return --objects_ >= 0; }
+  bool start_array(std::size_t) override { return ++arrays_ > 0; }
+  bool end_array() override { return --arrays_ >= 0; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override {
+    return false;
+  }
+
+ private:
+  bool is(std::string_view key) const { return key_ == key && objects_ == 1 && arrays_ == 0; }
+  bool put_whole(std::int64_t value) {
+    if (!is("step")) return put(static_cast<double>(value));
+    step.step = value;
+    return has_step = true;
+  }
+  bool put(double value) {
+    if (is("time"))
+      step.time = value;
+    else if (arrays_ == 0 && (objects_ == 1 || objects_ == 2) && key_.size() <= kLongestName &&
+             part_.size() <= kLongestName)
+      step.values.push_back({key_, objects_ == 2 ? part_ : "", value});
+    return true;
+  }
+
+  int objects_ = 0, arrays_ = 0;
+  std::string key_, part_;
+};
+
+}  // namespace
+
+double RunStep::value_of(std::string_view key) const {
+  const auto found = std::ranges::find_if(
+      values, [&](const RunValue& one) { return one.key == key && one.part.empty(); });
+  return found == values.end() ? kNotANumber : found->value;
+}
+
+std::optional<RunStep> parse_run_step(std::string_view line) {
+  StepReader reader;
+  if (!nlohmann::json::sax_parse(line, &reader) || !reader.has_step) return std::nullopt;
+  return std::move(reader.step);
+}
+
+std::string series_of(const RunValue& value) {
   static const std::map<std::string, std::string, std::less<>> kSeries = {
       {"loss", "loss/train"},
       {"val_loss", "loss/validation"},
@@ -35,29 +99,24 @@ std::string series_of(const std::string& key) {
       {"exposed_comm_ms_by", "communication/exposed_ms_by"},
       {"memory_bytes", "memory/peak_bytes"},
       {"save_failures", "checkpoints/failed"}};
-  const auto found = kSeries.find(key);
-  return found == kSeries.end() ? "other/" + key : found->second;
+  const auto found = kSeries.find(value.key);
+  const std::string name = found == kSeries.end() ? "other/" + value.key : found->second;
+  return value.part.empty() ? name : name + '/' + value.part;
 }
 
-}  // namespace
-
-std::optional<RunStep> parse_run_step(std::string_view line) {
-  const auto entry = nlohmann::ordered_json::parse(line, nullptr, false);
-  if (!entry.is_object() || !entry.contains("step") || !entry["step"].is_number_integer())
-    return std::nullopt;
-  RunStep result{.step = entry["step"], .time = entry.value("time", 0.0), .values = {}};
-  for (const auto& [key, value] : entry.items()) {
-    if (key == "step" || key == "time") continue;
-    if (value.is_number()) result.values.emplace_back(series_of(key), value.get<double>());
-    if (value.is_boolean()) result.values.emplace_back(series_of(key), value.get<bool>() ? 1 : 0);
-    // Null is NaN or infinity; but an unknown mfu, too.
-    if (value.is_null() && key != "mfu") result.values.emplace_back(series_of(key), kNotANumber);
-    if (!value.is_object()) continue;
-    for (const auto& [part, number] : value.items())
-      if (number.is_number())
-        result.values.emplace_back(concat(series_of(key), '/', part), number.get<double>());
+std::int64_t keep_steps(const std::string& path, std::int64_t after_step,
+                        const std::function<void(const RunStep&)>& take) {
+  if (after_step == 0) return 0;
+  std::string kept;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    const std::optional<RunStep> step = parse_run_step(line);
+    if (!step || step->step > after_step) continue;
+    kept += line + '\n';
+    if (take) take(*step);
   }
-  return result;
+  write_file_atomically(path, kept);
+  return std::ssize(kept);
 }
 
 std::int64_t read_run_steps(const std::string& folder,
@@ -72,8 +131,7 @@ std::int64_t read_run_steps(const std::string& folder,
   for (std::string line; std::getline(file, line);) {
     std::optional<RunStep> step = parse_run_step(line);
     if (!step) continue;
-    for (const auto& [name, value] : step->values)
-      if (name == "speed/step_ms" && std::isfinite(value)) seconds += value / 1e3;
+    if (const double ms = step->value_of("step_ms"); std::isfinite(ms)) seconds += ms / 1e3;
     if (step->time == 0) step->time = seconds;
     take(*step);
     ++steps;

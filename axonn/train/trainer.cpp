@@ -17,9 +17,11 @@
 #include "axonn/train/corruption.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/nonfinite.h"
+#include "axonn/train/run_end.h"
 #include "axonn/train/run_folder.h"
 #include "axonn/train/run_log.h"
 #include "axonn/train/run_state.h"
+#include "axonn/train/sample_file.h"
 #include "axonn/train/stored_config.h"
 #include "axonn/train/tune.h"
 
@@ -79,16 +81,20 @@ class StepTracer {
   Trace trace_;
 };
 
-/// Whether something that is done every so many steps (0: never) is due after step `done`.
-bool is_due(std::int64_t every, std::int64_t done) { return every > 0 && done % every == 0; }
+/// Whether something that is done every so many steps (0: never) is due after step `done`, or at
+/// the last of all.
+bool is_due(std::int64_t every, std::int64_t done, std::int64_t last = 0) {
+  return done == last || (every > 0 && done % every == 0);
+}
 
 /// A training run on one rank.
 class Trainer {
  public:
-  Trainer(const Config& config, Communicator& world, const TrainOptions& options)
+  Trainer(const Config& config, Communicator& world, const RunFolder& folder,
+          const TrainOptions& options)
       : options_(options),
         world_(world),
-        folder_(config, world),
+        folder_(folder),
         log_(log_options(config, world.rank(), options), world),
         tracer_(config.output.trace, world),
         cores_(config, world),
@@ -107,8 +113,9 @@ class Trainer {
     try {
       begin();
       return go();
-    } catch (...) {  // an error of this or another rank
+    } catch (const std::exception& error) {  // of this or another rank
       if (saver_.finish_alone()) log_.info("the checkpoint that was being written is complete");
+      log_.error(error.what());
       throw;
     }
   }
@@ -124,7 +131,8 @@ class Trainer {
       const StepResult result = step();
       ++done;
       stopped = result.stop;
-      if (is_due(config_.training.eval_every, done) || done == steps) validate();
+      if (is_due(config_.training.eval_every, done, steps)) validate();
+      if (sampler_ && is_due(sample_every(), done, steps)) write_samples();
       log_.write_metrics();
       if (!result.busy) finish_saving();
       if (is_due(config_.checkpoint.every, done) && done < steps && !stopped) save();
@@ -151,6 +159,8 @@ class Trainer {
     if (!training_.corpus->tokenizer && origins().is_set("data.tokenizer") && world_.rank() == 0)
       log_.warn(concat("data.tokenizer (", origins().of("data.tokenizer"), ") has no effect: \"",
                        config_.data.tokenizer, "\" cannot have made the tokens of data.tokens"));
+    sampler_ =
+        text_sampler_of(training_.model, training_.corpus->tokenizer, options_.make_text_sampler);
     const std::string& from = folder_.resumes_from();
     if (!from.empty()) refuse_other_data(from);
     LoadedModel& model = training_.model;
@@ -261,6 +271,16 @@ class Trainer {
     log_.validated(loss, training_.validation_windows(), now_seconds() - start);
   }
 
+  std::int64_t sample_every() const {
+    return config_.samples.every > 0 ? config_.samples.every : config_.training.eval_every;
+  }
+
+  void write_samples() {
+    const double start = now_seconds();
+    const std::vector<TextSample> samples = sampler_();
+    log_.sampled(samples, now_seconds() - start);
+  }
+
   void save() {
     finish_saving();
     try {
@@ -302,7 +322,7 @@ class Trainer {
 
   TrainOptions options_;
   Communicator& world_;
-  RunFolder folder_;
+  const RunFolder& folder_;
   RunLog log_;
   StepTracer tracer_;
   OwnCores cores_;
@@ -310,6 +330,7 @@ class Trainer {
   const Config& config_;
   CheckpointSaver saver_;
   RunState state_;
+  TextSampler sampler_;  // empty: there are no samples
   std::int64_t first_step_ = 0;
   bool must_save_ = false;               // the checkpoint of the end
   std::optional<double> failing_since_;  // now_seconds() of the first of a row of failed saves
@@ -318,7 +339,24 @@ class Trainer {
 }  // namespace
 
 TrainEnd train(const Config& config, Communicator& world, const TrainOptions& options) {
-  return Trainer(config, world, options).run();
+  const RunFolder folder(config, world);
+  const auto note = [&](RunEnd end, std::string_view why) {
+    note_run_end(config.output.dir, end, why);
+  };
+  try {
+    const TrainEnd end = Trainer(config, world, folder, options).run();
+    if (world.rank() == 0)
+      note(end == TrainEnd::stopped ? RunEnd::stopped : RunEnd::finished,
+           end == TrainEnd::stopped ? "by a signal; --checkpoint.resume auto continues it"
+                                    : "all steps are done");
+    return end;
+  } catch (const Aborted& error) {  // the rank that failed first has said more, if it could
+    if (world.rank() == 0) note(RunEnd::failed, error.what());
+    throw;
+  } catch (const std::exception& error) {
+    note(RunEnd::failed, error.what());
+    throw;
+  }
 }
 
 }  // namespace axonn

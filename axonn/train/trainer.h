@@ -7,6 +7,7 @@
 #include "axonn/base/log.h"
 #include "axonn/comm/communicator.h"
 #include "axonn/model/model.h"
+#include "axonn/train/samples.h"
 #include "axonn/train/training.h"
 
 namespace axonn {
@@ -21,6 +22,9 @@ struct TrainOptions {
   ProgressTarget progress = {};  ///< shows on rank 0 how far slow parts are
   OptimizerMaker make_optimizer = axonn::make_optimizer;
   SequencesMaker make_sequences = {};  ///< empty: sequences of the data that [data] names
+  /// Writes the texts that samples.prompts ask for, such as axonn::make_text_sampler
+  /// (infer/text_sampler.h).
+  TextSamplerMaker make_text_sampler = {};
   /// Called on every rank when all steps are done and saved, also if a resumed run has none left to
   /// do.
   std::function<void(Training& training)> finished = {};
@@ -34,8 +38,9 @@ enum class TrainEnd {
 };
 
 /// Trains as config says. config must be validated and resolved, and its grid must fit world.
-/// Writes to output.dir: config.toml, metrics.jsonl, loss.svg, checkpoints/, logs/rank-N.log, and
-/// with training.tune also products.json.
+/// Writes to output.dir: config.toml, metrics.jsonl, loss.svg, checkpoints/, logs/rank-N.log, with
+/// training.tune also products.json, and with samples.prompts samples.jsonl. Notes its end in the
+/// file lock (train/run_end.h).
 ///
 /// Throws UsageError for bad data or a bad checkpoint. Throws Error if loss or gradient becomes NaN
 /// or infinite, as stop_for_nonfinite() does (train/nonfinite.h).

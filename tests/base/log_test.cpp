@@ -109,6 +109,14 @@ TEST(Log, WritesTimeAndLevelOnEveryLineOfTheFileAndAppendsToAnEarlierRun) {
   std::filesystem::remove(path);
 }
 
+TEST(Log, BeginsALineOfItsOwnAfterHalfALineOfAnEarlierRun) {
+  test::TemporaryPath folder;
+  const std::string path = folder / "rank-0.log";
+  test::spill(path, "2026-11-22T02:58:14.751Z info hal");
+  Log({.file = path}).info("whole");
+  EXPECT_THAT(test::slurp(path), testing::MatchesRegex("2026.* info hal\n20[^\n]*Z info whole\n"));
+}
+
 TEST(Log, RefusesAFileThatCannotBeWritten) {
   EXPECT_THROW(Log({.file = "/nowhere/rank-0.log"}), UsageError);
 }

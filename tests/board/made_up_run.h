@@ -17,6 +17,13 @@ inline std::string step_line(std::int64_t step, const std::string& loss = "2.5",
                 R"("exposed_comm_ms": 3.500, "memory_bytes": 9018496)", more, "}\n");
 }
 
+/// A line of samples.jsonl with its end.
+inline std::string sample_line(std::int64_t step, const std::string& prompt) {
+  return concat(R"({"step": )", step, R"(, "time": 1.5, "prompt": ")", prompt,
+                R"(", "text": "\u00e9 after )", step, R"(", "tokens": 3, "end": "max_tokens"})",
+                "\n");
+}
+
 /// Appends to a file, as a run does.
 inline void append(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::app) << text;

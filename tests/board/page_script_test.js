@@ -153,6 +153,32 @@ test("the page shows runs, hides curves and marks losses that are not finite", (
   assert(loss.plot.attributes["aria-label"].includes("a: 1"));
 });
 
+test("samples stand prompt by prompt, and stay while nothing changes", async () => {
+  const {page, byId, draw, get} = open();
+  const asked = [];
+  get("globalThis").fetch = async (path) => {
+    asked.push(path);
+    const step = path.includes("&step=5") ? 5 : 9;
+    const texts = [{prompt: "Once", text: `${step} <i>`, tokens: 1, end: "stop_token"}];
+    return {status: 200, ok: true, json: async () => ({steps: [5, 9], step, samples: texts})};
+  };
+  page.runs = [run("a", {sample_step: 9}), run("b", {sample_step: 9}), run("c", {sample_step: 0})];
+  for (const number of [0, 1, 2, 0]) await get("getSamples")(number);
+  assert.deepEqual(asked, ["/api/samples?run=0", "/api/samples?run=1"]);
+  draw();
+  const shown = () => byId("samples").textContent;
+  assert.equal(shown(), "Oncea" + "after step 9: 1 token, then the end of a text9 <i>"
+    + "bafter step 9: 1 token, then the end of a text9 <i>");
+  assert.equal(byId("sample-at").textContent, "9, the newest");
+  const box = byId("samples").children[0];
+  draw();
+  assert.equal(byId("samples").children[0], box, "a selection in it would be lost");
+  await get("showSamples")(5);
+  assert(shown().includes("after step 5") && !shown().includes("after step 9"));
+  byId("legend").children[0].listeners.click();
+  assert(!shown().includes("Oncea"));
+});
+
 test("every unit, log scale and smoothing draw finite coordinates, of a single point too", () => {
   for (const losses of [[2], [null], [3, 2, 1], [0, 0], []])
     for (const unit of ["step", "tokens", "seconds"])

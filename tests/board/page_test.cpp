@@ -1,5 +1,6 @@
 // The board's API in this process, and its page under node and in Chromium where they are.
 #include <cstdlib>
+#include <functional>
 #include <regex>
 
 #include <gmock/gmock.h>
@@ -10,6 +11,10 @@
 
 #include "tests/board/made_up_run.h"
 #include "tests/support/temporary_path.h"
+
+namespace axonn {
+extern const char kBoardPage[];
+}
 
 using namespace axonn;
 using namespace axonn::testing_support;
@@ -23,10 +28,13 @@ namespace {
 /// A board of a folder, and a client of it.
 class BoardTest : public testing::Test {
  protected:
-  void serve(const std::vector<std::string>& paths, const std::string& token = "") {
+  /// `more` adds to the server before it starts.
+  void serve(const std::vector<std::string>& paths, const std::string& token = "",
+             const std::function<void(HttpServer&)>& more = {}) {
     board_ = std::make_unique<Board>(paths);
     server_ = std::make_unique<HttpServer>(HttpServer::Options{.port = 0, .token = token});
     add_board(*server_, *board_);
+    if (more) more(*server_);
     port_ = server_->start();
   }
   httplib::Result get(const std::string& path, const httplib::Headers& headers = {}) const {
@@ -92,13 +100,28 @@ TEST_F(BoardTest, SendsOnlyNewRows) {
   EXPECT_TRUE(answer("/api/rows?run=0&from=3&to=1")["last_step"].empty());
 }
 
+TEST_F(BoardTest, SendsTheSamplesOfAStepAndTheStepsThatHaveSome) {
+  const std::string run = make_run(folder_ / "run", 3, 10);
+  append(run + "/samples.jsonl", sample_line(2, "a") + sample_line(2, "b") + sample_line(3, "a"));
+  serve({run});
+  EXPECT_EQ(answer("/api/runs")["runs"][0]["sample_step"], 3);
+  const json newest = answer("/api/samples?run=0"), older = answer("/api/samples?run=0&step=2");
+  EXPECT_THAT(newest["steps"], ElementsAre(2, 3));
+  EXPECT_EQ(newest["step"], 3);
+  ASSERT_EQ(older["samples"].size(), 2U);
+  EXPECT_EQ(older["samples"][1]["prompt"], "b");
+  EXPECT_EQ(older["samples"][1]["text"], "\u00e9 after 2");
+  EXPECT_EQ(older["samples"][1]["tokens"], 3);
+  EXPECT_EQ(older["samples"][1]["end"], "max_tokens");
+}
+
 TEST_F(BoardTest, RefusesWhatIsNoRun) {
   serve({make_run(folder_ / "run", 1, 10)});
   answer("/api/runs");
   for (const char* path :
        {"/api/rows", "/api/rows?run=1", "/api/rows?run=-1", "/api/rows?run=0x", "/api/rows?run=..",
         "/api/rows?run=99999999999999999999", "/api/rows?run=0&have=-1", "/api/config?run=7",
-        "/api/config?run=/etc/passwd"})
+        "/api/config?run=/etc/passwd", "/api/samples?run=1", "/api/samples?run=0&step=x"})
     EXPECT_EQ(status(path), 400) << path;
   for (const char* path : {"/run/metrics.jsonl", "/../etc/passwd", "/api"})
     EXPECT_EQ(status(path), 404) << path;
@@ -200,12 +223,15 @@ class BoardInChromium : public BoardTest {
     make_run(folder_ / "runs/a", 20, 20);
     make_run(folder_ / "runs/b", 7, 20, "0.1");
     append(folder_ / "runs/b/metrics.jsonl", step_line(8, "null"));
-    serve({folder_ / "runs"});
-    server_->get("/probe", [this](const HttpRequest&, HttpResponse& response) {
-      std::string page = get("/")->body;
-      page.insert(page.find("<script>"), kProbe);
-      response.type = "text/html";
-      response.body = page;
+    append(folder_ / "runs/a/samples.jsonl", sample_line(5, "Once") + sample_line(9, "Once"));
+    append(folder_ / "runs/b/samples.jsonl", sample_line(7, "Once") + sample_line(7, "<i>Twice"));
+    serve({folder_ / "runs"}, "", [](HttpServer& server) {
+      server.get("/probe", [](const HttpRequest&, HttpResponse& response) {
+        std::string page = kBoardPage;
+        page.insert(page.find("<script>"), kProbe);
+        response.type = "text/html";
+        response.body = page;
+      });
     });
   }
 };
@@ -221,7 +247,8 @@ TEST_F(BoardInChromium, ShowsRunsInLightDarkAndNarrow) {
   EXPECT_THAT(noted(light, "tip"), HasSubstr("step 20a0.2a, validation1.25"));
   EXPECT_EQ(noted(light, "curves-left"), "2") << "b's losses and validation";
   for (const char* part : {"20 of 20", "8 of 20", "optimizer.lr", "Exposed communication",
-                           "chart-memory_bytes", "class=\"nan\"", "8.601 MiB"})
+                           "chart-memory_bytes", "class=\"nan\"", "8.601 MiB", "\u00e9 after 9",
+                           "\u00e9 after 7", "&lt;i&gt;Twice", "after step 7: 3 tokens"})
     EXPECT_THAT(light, HasSubstr(part));
 
   const std::string dark = shown("--window-size=400,900 --blink-settings=preferredColorScheme=0");

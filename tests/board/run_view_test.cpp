@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include "axonn/train/run_end.h"
+
 #include "tests/board/made_up_run.h"
 #include "tests/support/temporary_path.h"
 
@@ -67,12 +69,26 @@ TEST_F(RunViewTest, TellsARunThatFailedFromOneThatStopped) {
   make_folders(run_ + "/nonfinite-step-6");
   read();
   EXPECT_THAT(view_.reason(), HasSubstr("step 6 was not finite; axonn replay"));
-  log("info stopped by a signal after step 5");
-  EXPECT_EQ(read(), RunPhase::stopped);
-  EXPECT_EQ(view_.reason(), "stopped by a signal after step 5");
-  log("step step: 6  loss: 2.0");
+  note_run_end(run_, RunEnd::failed, "cannot write\nthe file");
+  note_run_end(run_, RunEnd::stopped, "later");
+  EXPECT_EQ(read(), RunPhase::failed);
+  EXPECT_THAT(view_.reason(), testing::MatchesRegex("20.* UTC: cannot write the file"));
   write_file_atomically(run_ + "/lock", "process 1 on another-host, since a while\n");
   EXPECT_EQ(read(), RunPhase::running) << "it resumed, on a host that is not known";
+  note_run_end(run_, RunEnd::stopped, "by a signal");
+  EXPECT_EQ(read(), RunPhase::stopped);
+  EXPECT_EQ(view_.reason(), "by a signal");
+}
+
+TEST_F(RunViewTest, OfARunWithoutItsLastCheckpointIsNoRunThatEnded) {
+  make_run(run_, 10, 10);
+  append(run_ + "/lock", lock_of(getpid()));
+  EXPECT_EQ(read(), RunPhase::running) << "it writes its last checkpoint";
+  note_run_end(run_, RunEnd::failed, "no room");
+  EXPECT_EQ(read(), RunPhase::failed);
+  write_file_atomically(run_ + "/lock", lock_of(getpid()));
+  note_run_end(run_, RunEnd::finished, "all steps are done");
+  EXPECT_EQ(read(), RunPhase::ended);
 }
 
 TEST_F(RunViewTest, ShowsWarningsTheSlowestRankAndCheckpoints) {

@@ -4,6 +4,7 @@
 
 #include "axonn/cli/command.h"
 #include "axonn/comm/mpi/mpi.h"
+#include "axonn/train/run_end.h"
 
 #include "tests/cli/runs.h"
 #include "tests/cli/token_bytes.h"
@@ -64,6 +65,8 @@ TEST_F(MpiEnd, AStoppedRankIsNamedByTheWatchdogAfterTheTimeout) {
   EXPECT_EQ(finished.code, kFailed) << finished.err;
   EXPECT_THAT(finished.errors(),
               ElementsAre(AllOf(HasSubstr("rank 0"), HasSubstr("1"), HasSubstr("gave no answer"))));
+  EXPECT_EQ(read_run_process(run_.out()).end, RunEnd::failed);
+  EXPECT_THAT(read_run_process(run_.out()).why, HasSubstr("gave no answer"));
 }
 
 TEST_F(MpiEnd, ARankThatThrowsAloneIsNamedAndEndsTheOthers) {
@@ -79,4 +82,8 @@ TEST_F(MpiEnd, ARankThatThrowsAloneIsNamedAndEndsTheOthers) {
   EXPECT_EQ(finished.code, kUsageError) << finished.err;
   EXPECT_THAT(finished.errors(),
               ElementsAre(MatchesRegex("error: rank 1: token 59 of .*tokens.bin is 999, .*")));
+  EXPECT_EQ(read_run_process(run_.out()).end, RunEnd::failed);
+  EXPECT_THAT(read_run_process(run_.out()).why, HasSubstr("tokens.bin is 999"));
+  const Finished info = run_program({"info", run_.out()});
+  EXPECT_THAT(info.out, MatchesRegex("(.|\n)*\nstate +failed: 20[^\n]*tokens.bin is 999(.|\n)*"));
 }

@@ -139,6 +139,12 @@ class OtherFiles(RunTest):
     def test_metrics_and_plans(self):
         run = self.train("run")
         self.assertEqual([line["step"] for line in reader.metrics(run)], [1, 2, 3, 4, 5, 6])
+        with open(os.path.join(run, "metrics.jsonl"), "ab") as file:  # a crash within a line
+            file.write(b'{"step": 7, "x": "\xc3')
+        self.assertEqual(len(reader.metrics(run)), 6)
+        self.assertEqual(reader.samples(run), [])
+        self.assertEqual(reader.end(run)[0], "finished")
+        self.assertEqual(reader.end(self.path("none")), (None, ""))
         axonn("plan", "--model", "gpt2-124m", "--machine", "alps", "--devices", "4",
               "--batch-tokens", "8192", "--seq-len", "1024", "--json", self.path("plans.json"))
         self.assertIn("grid", reader.plans(self.path("plans.json"))[0])

@@ -5,9 +5,13 @@ import json
 import math
 import os
 import struct
+import sys
 
 import events
 from program import RunTest, axonn, main
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
+import axonn_checkpoint as reader  # noqa: E402
 
 
 def float32(value):
@@ -53,6 +57,27 @@ class Events(RunTest):
         steps = [event for event in found if "loss/train" in event["values"]]
         self.check(steps, metrics_of(run))
         self.assertEqual(sum("loss/validation" in event["values"] for event in steps), 3)
+
+    def test_samples_are_texts_that_a_resumed_run_and_an_export_repeat(self):
+        flags = ["--output.tensorboard", "--checkpoint.every", "2", "--samples.prompts", "a,bc",
+                 "--samples.tokens", "3", "--samples.every", "2"]
+        run = self.train("run", *flags)
+        os.rename(os.path.join(run, "checkpoints", "step-6"), self.path("gone"))
+        self.train("run", *flags, "--checkpoint.resume", "auto")
+        out = self.path("events")
+        axonn("export", run, "--format", "tensorboard", "--out", out)
+        want = [(line["step"], line["prompt"], line["text"]) for line in reader.samples(run)]
+        self.assertEqual([(step, prompt) for step, prompt, _ in want],
+                         [(step, prompt) for step in (2, 4, 6) for prompt in ("a", "bc")])
+        for folder in (run, out):
+            texts = [(event["step"], tag, text) for event in events_of(folder)
+                     for tag, text in event["values"].items() if tag.startswith("sample/")]
+            self.assertEqual([tag for _, tag, _ in texts], 3 * ["sample/1", "sample/2"])
+            for (step, prompt, text), event in zip(want, texts):
+                self.assertEqual(event[0], step)
+                for part in (prompt, text.split("\n")[0]):
+                    self.assertIn("    " + part, event[2])
+        self.assertEqual(reader.end(run), ("finished", "all steps are done"))
 
     def test_a_resumed_run_repeats_no_step_and_drops_those_that_run_again(self):
         flags = ["--output.tensorboard", "--checkpoint.every", "2"]

@@ -119,7 +119,7 @@ TEST(Metrics, OfTooManyLinesThatCannotBeWrittenTheOldestAreDroppedAndCounted) {
 TEST(Events, ThatCannotBeWrittenAreKeptAndWrittenLater) {
   test::TemporaryPath folder;
   EventFile whole(folder / "whole", 7, 1), late(folder / "late", 7, 1);
-  const auto number = [](std::int64_t i) { return RunStep{i, 7.5, {{"loss/train", 1.5}}}; };
+  const auto number = [](std::int64_t i) { return RunStep{i, 7.5, {{"loss", "", 1.5}}}; };
   for (int i : {1, 2, 3, 4}) EXPECT_EQ(whole.write(number(i)), "");
   EXPECT_EQ(late.write(number(1)), "");
   {

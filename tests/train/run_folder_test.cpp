@@ -1,6 +1,7 @@
 // Who may write to output.dir: one job at a time, and no run over another one unless asked.
 #include "axonn/train/run_folder.h"
 
+#include <atomic>
 #include <filesystem>
 #include <map>
 
@@ -9,7 +10,10 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
+#include "axonn/data/corpus.h"
+#include "axonn/data/sequences.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/train/run_end.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
@@ -94,6 +98,72 @@ TEST(RunFolder, KeepsItsRunIfTheOneThatReplacesOrResumesItCannotStart) {
   EXPECT_THAT(failure_of(other), HasSubstr("is not a checkpoint of this model"));
   fs::remove(config.output.dir + "/logs/rank-0.log");
   EXPECT_EQ(files_in(config.output.dir), before);
+}
+
+TEST(RunFolder, SaysHowItsRunEnded) {
+  test::TemporaryPath folder;
+  Config config = on_grid(tiny_config(folder / "out"), {.x = 2, .data = 2});
+  config.checkpoint.resume = "auto";
+  const std::string& out = config.output.dir;
+  EXPECT_EQ(read_run_process(out).text, "");
+  const std::atomic<bool> stop = true;
+  EXPECT_EQ(train_on_threads(config, {.stop = &stop}), TrainEnd::stopped);
+  EXPECT_EQ(read_run_process(out).end, RunEnd::stopped);
+
+  // Of one rank, in its sequences; the others are aborted.
+  struct Broken : Sequences {
+    std::int64_t count() const override { return 12 * 20; }
+    Size size(std::int64_t) const override { return {.targets = 8, .inputs = 8}; }
+    std::string where(std::int64_t) const override { return "here"; }
+    void read(std::int64_t n, Sequence& to) const override {
+      if (n == 12 * 7 - 1) throw Error("sample 83\nis broken");
+      to.ids.assign(8, 1);
+      to.targets = to.ids;
+    }
+  };
+  config.checkpoint.changed_data = ChangedData::restart;
+  EXPECT_THROW(train_on_threads(config, {.make_sequences =
+                                             [](const Config&, const Corpus&) {
+                                               return std::make_unique<Broken>();
+                                             }}),
+               Error);
+  RunProcess process = read_run_process(out);
+  EXPECT_EQ(process.end, RunEnd::failed);
+  EXPECT_THAT(process.why, HasSubstr("sample 83 is broken"));
+  EXPECT_THAT(process.when, testing::MatchesRegex("20..-..-.. ..:..:.. UTC"));
+  EXPECT_EQ(process.process, ::getpid());
+  EXPECT_THAT(test::slurp(out + "/logs/rank-0.log"), HasSubstr("Z error "));
+
+  config.checkpoint.changed_data = ChangedData::refuse;
+  config.training.seed = 2;
+  EXPECT_THAT(failure_of(config), HasSubstr("training.seed was 1"));
+  EXPECT_THAT(read_run_process(out).why, HasSubstr("training.seed was 1")) << "before a step";
+
+  config.checkpoint.resume = "";
+  const std::string before = test::slurp(out + "/lock");
+  EXPECT_THAT(failure_of(config), HasSubstr("would be overwritten"));
+  EXPECT_EQ(test::slurp(out + "/lock"), before) << "a start that was refused is no part of the run";
+  config.output.overwrite = true;
+  EXPECT_EQ(failure_of(config), "");
+  process = read_run_process(out);
+  EXPECT_EQ(process.end, RunEnd::finished);
+  EXPECT_EQ(process.why, "all steps are done");
+}
+
+TEST(RunFolder, TheFirstEndThatIsNotedStaysAndFitsIntoABlock) {
+  test::TemporaryPath folder;
+  note_run_end(folder.path(), RunEnd::failed, "nobody runs here");
+  EXPECT_FALSE(fs::exists(folder / "lock"));
+  const FolderLock lock(folder.path());
+  note_run_end(folder.path(), RunEnd::failed, std::string(100'000, 'x'));
+  note_run_end(folder.path(), RunEnd::finished, "too late");
+  EXPECT_LE(fs::file_size(folder / "lock"), 4096U);
+  EXPECT_EQ(read_run_process(folder.path()).end, RunEnd::failed);
+  for (const char* text : {"", "x", "process", "process 1 on", "process x on y, since z\nfailed",
+                           "process 7 on y, since z\nfailed, : ", "\n\n\xff", "\nfine, a: b"}) {
+    test::spill(folder / "lock", text);
+    EXPECT_EQ(read_run_process(folder.path()).why, "") << text;
+  }
 }
 
 TEST(RunFolder, LosesTheCheckpointsThatAKilledRunWasWritingOrRemoving) {
