@@ -418,7 +418,9 @@ Value member_of(const Value& value, std::string_view name) {
   if (has) return CallablePtr(std::make_shared<const BoundMethod>(value, name));
   const Dict* members = value.space() ? value.space() : value.dict();
   if (const Value* found = members ? members->find(name) : nullptr) return *found;
-  return Value::undefined(concat("a ", value.type_name(), " has no attribute '", name, "'"));
+  std::string why = "a ";  // no concat(): templates ask for many members that may be absent
+  why.append(value.type_name()).append(" has no attribute '").append(name) += '\'';
+  return Value::undefined(std::move(why));
 }
 
 std::vector<std::pair<std::string_view, Value>> global_functions() {
