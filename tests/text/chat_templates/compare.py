@@ -53,13 +53,18 @@ def templates_in(path):
             if k.endswith("_token") and isinstance(v, (str, dict))
         }
         own = path / "chat_template.jinja"
-        found = own.read_text() if own.exists() else known["chat_template"]
+        found = own.read_text() if own.exists() else known.get("chat_template")
+        if found is None:
+            sys.exit(f"{config} has no chat_template")
         if isinstance(found, str):
             found = [{"name": "default", "template": found}]
         for each in found:
             yield f"{path.name}:{each['name']}", each["template"], tokens
     else:
-        for file in sorted(path.glob("*.jinja")):
+        files = sorted(path.glob("*.jinja"))
+        if not files:
+            sys.exit(f"{path} is no template, and no folder of a model or of templates")
+        for file in files:
             yield from templates_in(file)
 
 
