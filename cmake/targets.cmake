@@ -108,6 +108,22 @@ function(axonn_test name)
   endif()
 endfunction()
 
+# axonn_python(MODULE PACKAGE): sets AXONN_PYTHON to a Python that has the module, for tests. If
+# there is none, it is empty, and a message names Debian's package.
+function(axonn_python module package)
+  find_package(Python3 COMPONENTS Interpreter QUIET)
+  foreach(candidate ${Python3_EXECUTABLE} /usr/bin/python3)
+    execute_process(COMMAND ${candidate} -c "import ${module}"
+      RESULT_VARIABLE status ERROR_QUIET OUTPUT_QUIET)
+    if(status EQUAL 0)
+      set(AXONN_PYTHON ${candidate} PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  set(AXONN_PYTHON "" PARENT_SCOPE)
+  message(STATUS "Tests in Python: some are left out, since ${module} was not found (${package})")
+endfunction()
+
 # axonn_test_instructions(NAME COMMAND...): in a build with -DAXONN_MARCH=dispatch, declares the
 # tests NAME.plain, NAME.avx2 and NAME.avx512, which run the command with kernels and oneDNN limited
 # to these instructions. Test NAME has those of the processor.

@@ -135,6 +135,10 @@ TEST(ChatTurns, LearnCallsOfToolsWithWhatTheTemplateWritesAroundThem) {
   EXPECT_THAT(learned_by("documents_and_results", kCall),
               HasSubstr("<|CHATBOT_TOKEN|>«{<|START_RESPONSE|>}Done.{<|END_RESPONSE|>}"
                         "{<|END_OF_TURN_TOKEN|>}»"));
+  EXPECT_THAT(learned_by("set_blocks", replaced(kCall, "abcdefghi", "long enough")),
+              HasSubstr("{<|assistant|>}\n«\n<tool_calls>[{\"name\": \"f\", \"arguments\": "
+                        "{'n': 5}, \"id\": \"long enough\"}]</tool_calls>\n{<|end|>}»\n"))
+      << "a template may write the call otherwise if no result follows";
   EXPECT_THAT(learned_by("xml_calls", kCall), HasSubstr("{<s>}tool\none{</s>}"))
       << "a template may write every role alike";
 }
@@ -144,6 +148,78 @@ TEST(ChatTurns, InTheMiddleEndWithTheTokenThatTheyHaveThere) {
                 {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"},
                 {"role": "assistant", "content": "d"}]})"),
               HasSubstr("«<|channel|>final{<|message|>}b{<|end|>}»{<|start|>}user"));
+}
+
+TEST(ChatTurns, InTheMiddleEndBeforeTheNextHeaderWhateverEndsTheWholeText) {
+  EXPECT_EQ(learned_by("role_tokens", R"({"messages": [{"role": "user", "content": "a"},
+                {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"},
+                {"role": "assistant", "content": "d"}]})"),
+            "{<|user|>}a{<|end|>}{<|assistant|>}«b{<|end|>}»{<|user|>}c{<|end|>}{<|assistant|>}"
+            "«d{<|end|>}{</s>}»");
+}
+
+TEST(ChatTurns, ThatBeginTheConversationDoNotLearnTheirHeader) {
+  const TempFolder folder;
+  const auto tokenizer = tokenizer_of_all(folder);
+  const ChatTemplate chat(
+      tokenizer, {.forms = {{"default", "t",
+                             "{% for m in messages %}{{ '<s>' if loop.first }}<|start_header_id|>"
+                             "{{ m.role }}<|end_header_id|>\n{{ m.content }}<|eot_id|>{% endfor %}"
+                             "{% if add_generation_prompt %}<|start_header_id|>assistant"
+                             "<|end_header_id|>\n{% endif %}"}}});
+  const Conversation talk(std::vector<Message>{{"assistant", "a"}, {"user", "b"}});
+  EXPECT_EQ(shown_turns(*tokenizer, chat.render(talk)),
+            "{<s>}{<|start_header_id|>}assistant{<|end_header_id|>}\n«a{<|eot_id|>}»"
+            "{<|start_header_id|>}user{<|end_header_id|>}\nb{<|eot_id|>}");
+}
+
+TEST(ChatTurns, BeginAfterTheHeaderWhateverWhiteSpaceIsInIt) {
+  const TempFolder folder;
+  const auto tokenizer = tokenizer_of_all(folder);
+  const ChatTemplate chat(
+      tokenizer, {.forms = {{"default", "t",
+                             "{% for m in messages %}{% if not loop.first %} {% endif %}"
+                             "<|{{ m.role }}|>\n{{ m.content }}</s>{% endfor %}"
+                             "{% if add_generation_prompt %}\n\n <|assistant|>\n{% endif %}"}}});
+  const Conversation talk(std::vector<Message>{{"user", "a"}, {"assistant", "\n b"}});
+  EXPECT_EQ(shown_turns(*tokenizer, chat.render(talk)),
+            "{<|user|>}\na{</s>} {<|assistant|>}\n«\n b{</s>}»");
+}
+
+TEST(ChatTurns, OfTemplatesThatAlwaysPromptEndBeforeThePrompt) {
+  const TempFolder folder;
+  const auto tokenizer = tokenizer_of_all(folder);
+  const auto chat = [&](const std::string& text, const std::string& prompt) {
+    return ChatTemplate(
+        tokenizer,
+        {.forms = {{"default", "t", "{% for m in messages %}" + text + "{% endfor %}" + prompt}}});
+  };
+  const Conversation talk(
+      std::vector<Message>{{"user", "a"}, {"assistant", "b"}, {"user", "c"}, {"assistant", "d"}});
+  const ChatTemplate alike = chat(
+                         "<|start_header_id|>{{ m.role }}<|end_header_id|>"
+                         "{{ m.content }}<|eot_id|>",
+                         "<|start_header_id|>assistant<|end_header_id|>"),
+                     apart = chat("<|{{ m.role }}|>{{ m.content }}<|end|>\n", "<|assistant|>");
+  EXPECT_EQ(shown_turns(*tokenizer, alike.render(talk)),
+            "{<|start_header_id|>}user{<|end_header_id|>}a{<|eot_id|>}"
+            "{<|start_header_id|>}assistant{<|end_header_id|>}«b{<|eot_id|>}»"
+            "{<|start_header_id|>}user{<|end_header_id|>}c{<|eot_id|>}"
+            "{<|start_header_id|>}assistant{<|end_header_id|>}«d{<|eot_id|>}»"
+            "{<|start_header_id|>}assistant{<|end_header_id|>}");
+  EXPECT_EQ(shown_turns(*tokenizer, apart.render(talk)),
+            "{<|user|>}a{<|end|>}\n{<|assistant|>}«b{<|end|>}»\n"
+            "{<|user|>}c{<|end|>}\n{<|assistant|>}«d{<|end|>}»\n{<|assistant|>}");
+  Conversation with_tools = talk;
+  with_tools.variables = talk_of(R"({"messages": [], "tools": [{"f": "x"}]})").variables;
+  const ChatTemplate listed = chat(
+      "{{ tools[0].f if loop.first }}<|{{ m.role }}|>{{ m.content }}"
+      "<|end|>",
+      "<|assistant|>");
+  EXPECT_THAT(shown_turns(*tokenizer, listed.render(with_tools)),
+              testing::EndsWith("{<|assistant|>}«d{<|end|>}»{<|assistant|>}"));
+  EXPECT_EQ(tokenizer->decode(alike.end_of_turn()), "<|eot_id|>");
+  EXPECT_EQ(tokenizer->decode(apart.end_of_turn()), "<|end|>");
 }
 
 TEST(ChatTurns, AreTheMarkedOnesIfTheTemplateMarksThem) {
@@ -222,6 +298,17 @@ TEST(ChatTurns, FollowThePromptThatGenerationWillGive) {
     const auto first = std::ranges::find(all.learned, true) - all.learned.begin();
     EXPECT_EQ(first, std::ssize(prompt)) << name;
   }
+}
+
+TEST(ChatTurns, OfToolsMayBeAnyValue) {
+  const auto talk = [](const std::string& role) {
+    return talk_of(R"({"messages": [{"role": ")" + role + R"(", "content": {"sky": [1]}}]})");
+  };
+  const ChatTemplate chat(make_tokenizer("bytes"),
+                          {.forms = {{"default", "t", "{{ messages[0].content | tojson }}"}}});
+  EXPECT_EQ(chat.text(talk("tool"), true).bytes(), R"({"sky": [1]})");
+  EXPECT_THAT([&] { talk("user"); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("a string or a list of parts")));
 }
 
 TEST(ChatTurns, OfTheTemplateForToolsAreUsedIfThereAreTools) {

@@ -21,7 +21,7 @@ namespace {
 using jinja::Origin;
 using jinja::Text;
 
-constexpr int kRenderingVersion = 2;  // raise it when the same conversations give other tokens
+constexpr int kRenderingVersion = 3;  // raise it when the same conversations give other tokens
 
 /// The templates in a JSON value: a text, or a list of {"name", "template"}.
 std::vector<ChatFormat::Form> forms_in(const JsonNode& node, const std::string& file) {
@@ -225,6 +225,23 @@ Text ChatTemplate::text(const Conversation& conversation, bool prompted) const {
   return text_of_first(conversation, conversation.messages.size(), prompted);
 }
 
+/// By conversations that differ from this one in their messages alone.
+std::string ChatTemplate::closing_prompt_for(const Conversation& conversation) const {
+  if (program_for(conversation).uses("add_generation_prompt")) return "";
+  const auto asked = [&](std::size_t times) {
+    Conversation probe(std::vector<Message>(times, {"user", "Hi"}));
+    probe.variables = conversation.variables;
+    std::optional<Text> found;
+    try {
+      found = text(probe, false);
+    } catch (const UsageError&) {  // users may have to take turns with the assistant
+    }
+    return found;
+  };
+  const std::optional<Text> once = asked(1);
+  return once ? closing_prompt(*once, asked(2), all_tokens_) : "";
+}
+
 void ChatTemplate::check(const Conversation& conversation, bool prompted) const {
   if (conversation.messages.empty()) refuse("the conversation has no messages");
   const std::vector<std::string> roles = roles_of(conversation);
@@ -252,14 +269,16 @@ ChatTemplate::Rendered ChatTemplate::encode(const Conversation& conversation, bo
     check(conversation, prompted);
     const Text whole = text(conversation, prompted);
     const std::vector<std::string> roles = roles_of(conversation);
-    const PartialRenderings renderings{[&](std::size_t count, bool with_prompt) {
-      std::optional<Text> first;
-      try {
-        first = text_of_first(conversation, count, with_prompt);
-      } catch (const UsageError&) {  // a template may want more messages
-      }
-      return first;
-    }};
+    const PartialRenderings renderings{
+        [&](std::size_t count, bool with_prompt) {
+          std::optional<Text> first;
+          try {
+            first = text_of_first(conversation, count, with_prompt);
+          } catch (const UsageError&) {  // a template may want more messages
+          }
+          return first;
+        },
+        closing_prompt_for(conversation)};
     const auto end = tokenizer_->end_of_text();
     const std::vector<ByteSpan> spans =
         learned_spans(whole, roles, renderings, all_tokens_,
@@ -304,7 +323,9 @@ void ChatTemplate::find_end_of_turn() {
     const Text whole = text(probe, false);
     const std::size_t at = whole.bytes().rfind(word);
     if (at == std::string::npos) return;
-    const std::string_view rest = std::string_view(whole.bytes()).substr(at + word.size());
+    std::string_view rest = std::string_view(whole.bytes()).substr(at + word.size());
+    if (const std::string prompt = closing_prompt_for(probe); rest.ends_with(prompt))
+      rest.remove_suffix(prompt.size());
     const std::string_view sign = jinja::strip(rest, jinja::Strip::both, nullptr);
     if (sign.empty()) return;
     std::optional<std::int32_t> last;

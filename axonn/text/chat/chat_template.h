@@ -93,6 +93,7 @@ class ChatTemplate {
   const jinja::Program& program_for(const Conversation& conversation) const;
   jinja::Text text_of_first(const Conversation& conversation, std::size_t count,
                             bool prompted) const;
+  std::string closing_prompt_for(const Conversation& conversation) const;
   void check(const Conversation& conversation, bool prompted) const;
   Rendered encode(const Conversation& conversation, bool prompted, const std::string& place) const;
   void find_end_of_turn();

@@ -114,7 +114,7 @@ std::string fault_of(const Value& message) {
   if (!role || !role->text()) return kWanted;
   const Value* content = members->find("content");
   if (!content || content->is_none()) return members->size() > (content ? 2U : 1U) ? "" : kWanted;
-  if (content->text()) return "";
+  if (content->text() || role->text()->bytes() == "tool") return "";
   const List* parts = content->list();
   const bool all = parts && std::ranges::all_of(parts->items, [](const Value& part) {
                      return part.dict() && part.dict()->find("type");

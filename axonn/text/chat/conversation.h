@@ -23,7 +23,8 @@ struct Conversation {
   /// Reads the members "messages", "tools", "documents" and "chat_template_kwargs" of an object, as
   /// data sets have them. Tools may also be the text of a JSON list. A message has a role, and as
   /// content a text, a list of parts with a type, or none if it has another member, such as
-  /// tool_calls. Throws UsageError, beginning with `place`, that names the member or the message.
+  /// tool_calls; that of a tool may be any value. Throws UsageError, beginning with `place`, that
+  /// names the member or the message.
   static Conversation parse(const jinja::Dict& object, const std::string& place);
 
   /// A member of message i that is a text; "" if it is none.

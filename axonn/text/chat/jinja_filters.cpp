@@ -36,13 +36,18 @@ template <const char* kMethod>
 Value by_method(Session& session, const Value& value, const Arguments& arguments) {
   return member_of(to_text(value), kMethod).callable()->call(session, arguments);
 }
-constexpr char kStrip[] = "strip", kUpper[] = "upper", kLower[] = "lower", kReplace[] = "replace",
+constexpr char kStrip[] = "strip", kUpper[] = "upper", kLower[] = "lower",
                kCapitalize[] = "capitalize";
+
+Value replace_filter(Session& session, const Value& value, const Arguments& arguments) {
+  const Text plain = to_text(value).as_markup(false);
+  return member_of(plain, "replace").callable()->call(session, arguments);
+}
 
 /// Jinja's own title(): a letter after white space, -, (, {, [ or < is in upper case.
 Value title_filter(Session& session, const Value& value, const Arguments& arguments) {
   const Parameters none("title", arguments, {});
-  const Text text = to_text(value);
+  const Text text = to_text(value).as_markup(false);
   session.charge(text.size());
   bool inner = false;
   return text.mapped([&](std::string_view piece) {
@@ -138,9 +143,18 @@ Value string_filter(Session& session, const Value& value, const Arguments& argum
   return out;
 }
 
-Value safe_filter(Session&, const Value& value, const Arguments& arguments) {
+Value safe_filter(Session& session, const Value& value, const Arguments& arguments) {
   const Parameters none("safe", arguments, {});
-  return value;
+  Text out = to_text(value);
+  session.charge(out.size());
+  return out.as_markup();
+}
+
+Value escape_filter(Session& session, const Value& value, const Arguments& arguments) {
+  const Parameters none("escape", arguments, {});
+  Text out = to_text(value).escaped();
+  session.charge(out.size());
+  return out;
 }
 
 Value items_filter(Session& session, const Value& value, const Arguments& arguments) {
@@ -251,7 +265,7 @@ Value indent_filter(Session& session, const Value& value, const Arguments& argum
     if (indents) out.append(by, {});
     out.append(text.slice(line));
   }
-  return out;
+  return out.as_markup(text.is_markup());
 }
 
 std::optional<double> float_in(const Text& text) {
@@ -325,7 +339,8 @@ Value round_filter(Session&, const Value& value, const Arguments& arguments) {
 Value attr_filter(Session&, const Value& value, const Arguments& arguments) {
   const Parameters in("attr", arguments, {"name"});
   const std::string& name = need_text(in.need(0), "attr").bytes();
-  if (value.dict()) return Value::undefined("attr finds no keys of a dict");
+  if (value.dict() && !member_of(Dict{}, name).callable())
+    return Value::undefined("attr finds no keys of a dict");
   return member_of(value, name);
 }
 
@@ -485,6 +500,8 @@ FilterFunction find_filter(std::string_view name) {
       {"d", default_filter},
       {"default", default_filter},
       {"dictsort", dictsort_filter},
+      {"e", escape_filter},
+      {"escape", escape_filter},
       {"first", end_filter<false>},
       {"float", float_filter},
       {"groupby", groupby_filter},
@@ -501,7 +518,7 @@ FilterFunction find_filter(std::string_view name) {
       {"min", extreme_filter<false>},
       {"reject", select_filter<false, false>},
       {"rejectattr", select_filter<false, true>},
-      {"replace", by_method<kReplace>},
+      {"replace", replace_filter},
       {"reverse", reverse_filter},
       {"round", round_filter},
       {"safe", safe_filter},

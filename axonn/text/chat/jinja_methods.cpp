@@ -13,6 +13,11 @@ namespace {
 
 using TextMethod = Value (*)(Session&, const Text&, const Arguments&);
 
+/// A text that a method puts into `text`.
+Text put_into(const Text& text, const Text& part) {
+  return text.is_markup() ? part.escaped() : part;
+}
+
 /// The text argument i, or nullptr if it is not given or None.
 const std::string* text_or_none(const Parameters& in, std::size_t i, std::string_view function) {
   if (!in[i] || in[i]->is_none()) return nullptr;
@@ -156,7 +161,7 @@ Value count_method(Session& session, const Text& text, const Arguments& argument
 Value replace_method(Session& session, const Text& text, const Arguments& arguments) {
   const Parameters in("replace()", arguments, {"old", "new", "count"});
   const std::string& from = need_text(in.need(0), "replace()").bytes();
-  const Text& to = need_text(in.need(1), "replace()");
+  const Text to = put_into(text, need_text(in.need(1), "replace()"));
   std::int64_t left = in.integer(2, -1);
   session.charge(text.size());
   Text out;
@@ -179,7 +184,7 @@ Value replace_method(Session& session, const Text& text, const Arguments& argume
   }
   if (done == 0 && out.empty()) return text;
   out.append(text.slice(done, text.size()));
-  return out;
+  return out.as_markup(text.is_markup());
 }
 
 Value upper_method(Session& session, const Text& text, const Arguments& arguments) {
@@ -204,13 +209,13 @@ Value join_method(Session& session, const Text& text, const Arguments& arguments
   Text out;
   bool first = true;
   for (const Value& each : elements(in.need(0))) {
-    const Text& part = need_text(each, "join()");
+    const Text part = put_into(text, need_text(each, "join()"));
     session.charge(text.cost() + part.cost());
     if (!first) out.append(text);
     first = false;
     out.append(part);
   }
-  return out;
+  return out.as_markup(text.is_markup());
 }
 
 /// format() with fields "{}", "{0}" and "{name}".
@@ -242,12 +247,12 @@ Value format_method(Session& session, const Text& text, const Arguments& argumen
     if (!value)
       wrong("format(): the field {", printable(field.substr(0, 40)),
             "} has no argument, or a form that is not supported");
-    const Text shown = to_text(*value);
+    const Text shown = put_into(text, to_text(*value));
     session.charge(shown.size());
     out.append(shown);
     at = end + 1;
   }
-  return out;
+  return out.as_markup(text.is_markup());
 }
 
 constexpr std::string_view kPredicates[] = {"isalnum", "isalpha",   "isdecimal", "isdigit",
@@ -413,7 +418,9 @@ Value member_of(const Value& value, std::string_view name) {
   if (has) return CallablePtr(std::make_shared<const BoundMethod>(value, name));
   const Dict* members = value.space() ? value.space() : value.dict();
   if (const Value* found = members ? members->find(name) : nullptr) return *found;
-  return Value::undefined(concat("a ", value.type_name(), " has no attribute '", name, "'"));
+  std::string why = "a ";  // no concat(): templates ask for many members that may be absent
+  why.append(value.type_name()).append(" has no attribute '").append(name) += '\'';
+  return Value::undefined(std::move(why));
 }
 
 std::vector<std::pair<std::string_view, Value>> global_functions() {

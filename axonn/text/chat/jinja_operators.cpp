@@ -75,7 +75,7 @@ Value repeated(Session& session, const Value& value, std::int64_t times) {
     session.charge(std::min(count, std::size_t{1} << 40) * (text->cost() + 1));
     Text out;
     for (std::size_t i = 0; i < count; ++i) out.append(*text);
-    return out;
+    return out.as_markup(text->is_markup());
   }
   const List& list = *value.list();
   List out{.is_tuple = list.is_tuple};
@@ -130,8 +130,10 @@ Value add(Session& session, const Value& left, const Value& right) {
   if (left.is_number() && right.is_number()) return numbers("+", left, right);
   if (const Text* a = left.text(), *b = right.text(); a && b) {
     session.charge(a->cost() + b->cost());
-    Text out = *a;
-    out.append(*b);
+    const bool markup = a->is_markup() || b->is_markup();
+    Text out = markup ? a->escaped() : *a;
+    out.append(markup ? b->escaped() : *b);
+    session.charge(markup ? out.size() : 0);
     return out;
   }
   const List *a = left.list(), *b = right.list();
@@ -208,7 +210,7 @@ Value slice_of(const Value& value, const Value& begin, const Value& end, const V
   if (value.list()) return out;
   Text joined;
   for (const Value& c : out.items) joined.append(*c.text());
-  return joined;
+  return joined.as_markup(value.text()->is_markup());
 }
 
 }  // namespace axonn::jinja

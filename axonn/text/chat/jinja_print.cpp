@@ -40,7 +40,7 @@ Text text_repr(const Text& text) {
   const bool doubled =
       bytes.find('\'') != bytes.npos && bytes.find('"') == bytes.npos;  // as Python chooses
   const char quote = doubled ? '"' : '\'';
-  Text out(std::string_view(&quote, 1));
+  Text out(concat(text.is_markup() ? "Markup(" : "", quote));
   out.append(text.mapped([&](std::string_view piece) {
     std::string shown;
     while (!piece.empty()) {
@@ -50,7 +50,7 @@ Text text_repr(const Text& text) {
     }
     return shown;
   }));
-  out.append(std::string_view(&quote, 1), {});
+  out.append(concat(quote, text.is_markup() ? ")" : ""), {});
   return out;
 }
 

@@ -523,11 +523,9 @@ Value Macro::call(Session&, const Arguments& arguments) const {
   const std::size_t required = definition_.parameters.size() - definition_.defaults.size();
   for (std::size_t i = 0; i < definition_.parameters.size(); ++i) {
     const auto& [symbol, name] = definition_.parameters[i];
-    const auto given = [&] {
-      return std::ranges::any_of(scope->variables,
-                                 [&](const auto& v) { return v.first == symbol; });
-    };
-    if (given()) continue;
+    if (std::ranges::find(scope->variables, symbol, [](const auto& v) { return v.first; }) !=
+        scope->variables.end())
+      continue;
     scope->set(symbol, i >= required
                            ? renderer_.evaluate(*definition_.defaults[i - required], scope)
                            : Value::undefined(concat("parameter '", name, "' was not provided")));
@@ -547,8 +545,8 @@ void Macro::bind(const Arguments& arguments, Scope& scope) const {
   const int caller = renderer_.symbol_of("caller"), varargs = renderer_.symbol_of("varargs"),
             kwargs = renderer_.symbol_of("kwargs");
   for (const auto& [name, value] : arguments.named) {
-    const auto found = std::ranges::find_if(
-        definition_.parameters, [&](const auto& parameter) { return parameter.second == name; });
+    const auto found = std::ranges::find(definition_.parameters, name,
+                                         [](const auto& parameter) { return parameter.second; });
     if (found != definition_.parameters.end())
       scope.set(found->first, value);
     else if (name == "caller")

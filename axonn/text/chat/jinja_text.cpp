@@ -39,10 +39,34 @@ void Text::mark() {
   for (Run& run : runs_) run.origin.marked = true;
 }
 
+Text Text::as_markup(bool yes) const {
+  Text out = *this;
+  out.is_markup_ = yes;
+  return out;
+}
+
+Text Text::escaped() const {
+  if (is_markup_) return *this;
+  constexpr std::string_view kPlain = "&<>'\"";
+  constexpr std::array<std::string_view, 5> kEscaped{"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+  return as_markup().mapped([&](std::string_view piece) {
+    std::string out;
+    for (const char c : piece) {
+      const std::size_t at = kPlain.find(c);
+      if (at == kPlain.npos)
+        out += c;
+      else
+        out += kEscaped[at];
+    }
+    return out;
+  });
+}
+
 Text Text::slice(std::size_t begin, std::size_t end) const {
   end = std::min(end, bytes_.size());
   begin = std::min(begin, end);
   Text out;
+  out.is_markup_ = is_markup_;
   std::size_t at = 0;
   for_pieces([&](std::string_view bytes, Origin origin) {
     const std::size_t from = std::max(at, begin), to = std::min(at + bytes.size(), end);

@@ -26,7 +26,8 @@ struct Origin {
 /// character: the parts of a concatenation, what strip(), split() and slices leave, each character
 /// that tojson, replace() or upper() rewrites. What replace() inserts has the origin of the
 /// inserted text. An empty piece of a message is kept too, as the place where an empty message
-/// stands.
+/// stands. Parts of markup (`safe`) are markup too, and a plain text that is added to one is
+/// escaped; append() writes what there is.
 class Text {
  public:
   Text() = default;
@@ -44,6 +45,10 @@ class Text {
   void cut(std::size_t size);
   /// Marks everything as written within {% generation %}.
   void mark();
+  bool is_markup() const { return is_markup_; }
+  Text as_markup(bool yes = true) const;
+  /// As markup, with &, <, >, ' and " as in HTML; the same if it is markup.
+  Text escaped() const;
 
   /// The bytes [begin, end).
   Text slice(std::size_t begin, std::size_t end) const;
@@ -68,6 +73,7 @@ class Text {
   template <typename F>
   Text mapped(const F& f) const {
     Text out;
+    out.is_markup_ = is_markup_;
     for_pieces([&](std::string_view bytes, Origin origin) { out.append(f(bytes), origin); });
     return out;
   }
@@ -81,6 +87,7 @@ class Text {
   std::string bytes_;
   Origin first_;           // of the whole text, if runs_ is empty
   std::vector<Run> runs_;  // else all of it
+  bool is_markup_ = false;
 };
 
 // Functions of characters as Python's str has them. Texts are UTF-8.

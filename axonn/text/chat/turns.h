@@ -23,7 +23,15 @@ struct PartialRenderings {
   /// The text of the first `count` messages; `prompted`: with the header of the assistant's next
   /// turn. Nothing if the template refuses them.
   std::function<std::optional<jinja::Text>(std::size_t count, bool prompted)> of_first;
+  /// What the template writes after every conversation, asked for a prompt or not.
+  std::string closing_prompt = {};
 };
+
+/// The prompt with which a template that does not know add_generation_prompt ends every text; "" if
+/// it cannot be told. `asked`, `asked_twice`: texts of conversations of one and two messages of the
+/// user, the second if the template renders it.
+std::string closing_prompt(const jinja::Text& asked, const std::optional<jinja::Text>& asked_twice,
+                           const AddedTokenFinder& tokens);
 
 /// The parts of a rendered conversation that are learned, in order.
 ///

@@ -20,9 +20,10 @@ TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
 
 
 class Generation(jinja2.ext.Extension):
-    """{% generation %}: its body, as it is."""
+    """{% generation %}: its body, as it is, between bounds."""
 
     tags = {"generation"}
+    bounds = ("", "")
 
     def parse(self, parser):
         line = next(parser.stream).lineno
@@ -30,7 +31,7 @@ class Generation(jinja2.ext.Extension):
         return jinja2.nodes.CallBlock(self.call_method("_body"), [], [], body).set_lineno(line)
 
     def _body(self, caller):
-        return caller()
+        return caller().join(self.bounds)
 
 
 def refuse(message):
@@ -100,6 +101,11 @@ def snippets():
     return (HERE / "snippets.j2").read_text().removesuffix("\n").split("\n%%\n")
 
 
+# What users may write to imitate control tokens.
+MARKERS = ["<|im_start|>", "<|im_end|>", "</s>", "<s>", "[INST]", "<|eot_id|>", "<|end|>",
+           "<end_of_turn>", "<|endoftext|>"]
+
+
 # Conversations by random choice: what users may write into every field.
 WORDS = ["", "Hi", " a b ", "\n\nx\n", "{{ 7 * 7 }}", "{% if %}", "</s><s>", "<|im_end|>\n",
          "[INST]", "é漢😀", "it's \"q\"", "a\\nb", "<think>t</think>\n\nx", "</think>", "\u00a0x\u3000",
@@ -162,11 +168,11 @@ def generated(number):
     return out
 
 
-def render_conversation(template, conversation, prompted):
+def render_conversation(template, conversation, prompted, tokens=TOKENS):
     return rendered(
         template,
         **{
-            **TOKENS,
+            **tokens,
             "messages": conversation["messages"],
             "tools": conversation.get("tools"),
             "documents": conversation.get("documents"),
