@@ -46,7 +46,8 @@ Plan best_choice(const Config& config, const Machine& machine, Communicator& wor
   const int ranks = world.size();
   SearchOptions options{
       .devices = ranks, .progress = progress, .note_progress = [&] { world.note_progress(); }};
-  if (config.parallelism.context > 1) options.fixed.context = config.parallelism.context;
+  if (config.parallelism.context > 1 || !config.samples.prompts.empty())
+    options.fixed.context = config.parallelism.context;
   if (config.activation_checkpoint.mode != RecomputeMode::none)
     options.recompute = config.activation_checkpoint.mode;
   const SearchResult found = search(with_vocab(config), machine, options);

@@ -108,6 +108,9 @@ void validate_samples(const Config& config) {
     if (samples.prompts[i].empty())
       refuse("[samples] prompts: prompt ", i + 1, " is empty; give at least one character");
   if (samples.prompts.empty()) return;
+  if (config.parallelism.context > 1)
+    refuse("[samples] prompts: with [parallelism] context = ", config.parallelism.context,
+           " no rank has whole sequences, which generation needs; leave one of them out");
   if (samples.chat && config.data.jsonl.empty())
     refuse(
         "[samples] chat = true needs the chat template of [data] jsonl, which is not set; leave ",
