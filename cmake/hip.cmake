@@ -110,7 +110,8 @@ function(axonn_hip_check)
   target_include_directories(hip_compile_check_host SYSTEM PRIVATE
     ${AXONN_HIP_INCLUDE} ${PROJECT_SOURCE_DIR}/tests/hip_stubs)
   target_compile_definitions(hip_compile_check_host PRIVATE ${AXONN_HIP_DEFINITIONS})
-  if(hip_version LESS 6)  # whose names of types lack bf16
+  file(STRINGS ${AXONN_HIP_INCLUDE}/hip/library_types.h bf16 REGEX "HIP_R_16BF")
+  if(NOT bf16)  # as in versions before 5.7
     target_compile_definitions(hip_compile_check_host PRIVATE HIP_R_16BF=HIP_R_16F)
   endif()
   target_compile_options(hip_compile_check_host PRIVATE ${AXONN_HIP_OPTIONS})

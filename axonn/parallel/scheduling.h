@@ -21,8 +21,8 @@ struct Overlap {
                                  ///< and the loss's collectives with the loss of later rows
   bool weight_gradients = true;  ///< ORS: a block's reduce-scatter with the next block's backward
   bool weights = true;           ///< OAG: the next block's all-gather with this block
-  bool data = true;  ///< a block's sum over data with the backward of earlier blocks, and the
-                     ///< gather of its new weights with earlier blocks of the next forward
+  bool data = true;     ///< a block's sum over data with the backward of earlier blocks, and the
+                        ///< gather of its new weights with earlier blocks of the next forward
   bool context = true;  ///< keys and values of some heads with the attention of others
 };
 
@@ -32,7 +32,7 @@ struct RunSettings {
   DType reduce_dtype = DType::f32;  ///< in which weight gradients are sent
   /// Between products, cut rows over the axis (x or y) on which values would be replicated.
   bool sequence_parallel = true;
-  SequenceCut sequence_cut = {};   ///< among ranks that share sequences
+  SequenceCut sequence_cut = {};  ///< among ranks that share sequences
   int chunks = 1;          ///< of a micro-batch's rows; one's collectives overlap another's compute
   bool recompute = false;  ///< blocks keep only their input; backward runs forward again
 };

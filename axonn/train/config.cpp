@@ -133,8 +133,7 @@ void validate_batch(const Config& config) {
     refuse("[training] global_batch = ", training.global_batch, " is not a multiple of ", unit,
            " = ", micro_part, "[parallelism] z ", grid.z,
            grid.context > 1 ? concat(" / context ", grid.context) : "", " x data ", grid.data,
-           "; set it to ",
-           next > unit ? concat(next - unit, " or ") : "", next,
+           "; set it to ", next > unit ? concat(next - unit, " or ") : "", next,
            ", or choose another grid or micro_batch");
   }
   const std::int64_t resolved_micro =
@@ -153,8 +152,8 @@ void validate_context(const Config& config) {
            "; set it to a divisor of z");
   const std::string trouble = trouble_of_cut(config.training.seq_len, grid.context);
   if (!trouble.empty())
-    refuse("[training] seq_len = ", config.training.seq_len, ", [parallelism] context = ",
-           grid.context, ": ", trouble);
+    refuse("[training] seq_len = ", config.training.seq_len,
+           ", [parallelism] context = ", grid.context, ": ", trouble);
 }
 
 void validate_parallelism(const ParallelismConfig& parallelism) {

@@ -98,8 +98,8 @@ struct ParallelismConfig {
   bool overlap_weight_gradients = true;  ///< ORS
   bool overlap_weights = true;           ///< OAG
   bool overlap_data = true;              ///< sum gradients over data during backward
-  bool overlap_context = true;  ///< gather keys and values of some heads while others attend
-  double timeout_seconds = 600;          ///< a collective may hang before the run ends
+  bool overlap_context = true;   ///< gather keys and values of some heads while others attend
+  double timeout_seconds = 600;  ///< a collective may hang before the run ends
 
   /// The config must be resolved: the grid is not automatic.
   GridShape grid() const { return {x, y, z, data, context}; }

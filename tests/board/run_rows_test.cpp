@@ -135,7 +135,7 @@ TEST_F(RunRowsTest, OfAMillionStepsAreThinnedWithinBounds) {
   ASSERT_EQ(all.first_step.size(), 1954U);  // of at most kMostSent
   EXPECT_EQ(all.first_step.front(), 1);
   EXPECT_EQ(all.last_step.back(), kSteps);
-  const ValueRange& spike = series(all, "loss")[(kSpike - 1) / 512];
+  const ValueRange spike = series(all, "loss")[(kSpike - 1) / 512];
   EXPECT_EQ(spike.high, 99);
   EXPECT_EQ(spike.low, 0);
   EXPECT_EQ(spike.count, 512U);

@@ -1,0 +1,107 @@
+#include "axonn/train/unused_keys.h"
+
+#include <initializer_list>
+
+#include "axonn/model/model.h"
+#include "axonn/options/options.h"
+
+namespace axonn {
+
+namespace {
+
+struct UnusedKeys {
+  KeyReasons found;
+
+  void when(bool condition, std::initializer_list<std::string> keys, const std::string& reason) {
+    if (!condition) return;
+    for (const std::string& key : keys) found.emplace_back(key, reason);
+  }
+};
+
+void add_unused_of_model(const ModelConfig& model, UnusedKeys& keys) {
+  const bool own = model.path.empty(), llama = model.family == ModelFamily::llama;
+  const std::string family(model_families()[static_cast<int>(model.family)]);
+  const std::string unread =
+      own ? "model.family is gpt" : "the checkpoint at model.path has its own sizes";
+  for (const auto& [key, value] : model.own_values)
+    keys.when(!key.starts_with(family + '.'), {key}, "model.family is " + family);
+  keys.when(!own,
+            {"model.name", "model.family", "model.layers", "model.hidden", "model.heads",
+             "model.kv_heads", "model.head_dim", "model.ffn", "model.vocab", "model.positions",
+             "model.tied", "model.bias", "model.norm_eps", "model.init_std"},
+            unread);
+  if (architecture_of(model.family)) {  // which keys of [model] it reads is not known
+    for (const auto& [key, value] : {std::pair{"model.layers", model.layers},
+                                     {"model.hidden", model.hidden},
+                                     {"model.heads", model.heads}})
+      keys.when(value == 0, {key}, "model.family is " + family + ", which works without it");
+    return;
+  }
+  keys.when(own && llama, {"model.bias"}, "model.family is llama, which has only qkv_bias");
+  keys.when(
+      !own || !llama,
+      {"model.qkv_bias", "model.qk_norm", "model.window", "model.rope_theta", "model.rope_scaling"},
+      unread);
+  const bool scaled = model.rope_scaling != RopeScalingKind::none;
+  keys.when(!own || !llama || !scaled,
+            {"model.rope_factor", "model.rope_low_freq_factor", "model.rope_high_freq_factor",
+             "model.rope_original_positions"},
+            own && llama ? "model.rope_scaling is none" : unread);
+  if (model.lora.path.empty())
+    keys.when(model.lora.rank == 0, {"lora.alpha", "lora.dropout", "lora.targets"},
+              "lora.rank is 0: the model itself is trained");
+  else
+    keys.when(true, {"lora.rank", "lora.alpha", "lora.targets"},
+              "the adapters at lora.path bring their own");
+}
+
+}  // namespace
+
+KeyReasons unused_keys(const Config& config) {
+  const ParallelismConfig& parallelism = config.parallelism;
+  const bool planned = parallelism.automatic();
+  const GridShape grid = planned || parallelism.named_grid.empty()
+                             ? parallelism.grid()
+                             : parse_grid(parallelism.named_grid);
+  UnusedKeys keys;
+  add_unused_of_model(config.model, keys);
+  keys.when(config.data.jsonl.empty(), {"data.chat_template", "data.chat_template_args"},
+            "data.jsonl is not set");
+  keys.when(config.data.text.empty(), {"data.text_field"}, "data.text is not set");
+  const std::string& validation = config.data.validation;
+  const bool no_validation = validation.empty() || parse_real(validation) == 0.0;
+  keys.when(no_validation, {"training.eval_every", "training.eval_batches"},
+            "data.validation is none; set it to a fraction such as 0.1, or to a file");
+  keys.when(config.samples.prompts.empty(),
+            {"samples.chat", "samples.every", "samples.tokens", "samples.temperature",
+             "samples.hold_weights"},
+            "samples.prompts is empty");
+  keys.when(config.training.goldfish.k == 0, {"training.goldfish.h", "training.goldfish.mask"},
+            "training.goldfish.k is 0");
+  keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
+  const bool own_attention =
+      parallelism.device == DeviceKind::cpu || parallelism.device == DeviceKind::hip;
+  keys.when(own_attention, {"training.attention"}, "parallelism.device is not cuda");
+  keys.when(config.optimizer.kind == OptimizerKind::sgd,
+            {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
+            "optimizer.kind is sgd, which has no moments");
+  keys.when(config.lr_scheduler.kind == ScheduleKind::constant, {"lr_scheduler.min_lr"},
+            "lr_scheduler.kind is constant");
+  keys.when(config.lr_scheduler.kind != ScheduleKind::wsd, {"lr_scheduler.decay_steps"},
+            "lr_scheduler.kind is not wsd");
+  keys.when(!planned && parallelism.collectives != CollectivesKind::automatic,
+            {"parallelism.machine"},
+            "neither parallelism.grid nor parallelism.collectives is auto");
+  keys.when(!planned && grid.x == 1 && grid.y == 1, {"parallelism.sequence_parallel"},
+            "parallelism.x and parallelism.y are 1");
+  keys.when(parallelism.context == 1, {"parallelism.context_layout", "parallelism.overlap_context"},
+            "parallelism.context is 1");
+  keys.when(!planned && grid.ranks() == 1,
+            {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",
+             "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",
+             "parallelism.overlap_data"},
+            "there is only one rank");
+  return keys.found;
+}
+
+}  // namespace axonn
