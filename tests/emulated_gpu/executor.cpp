@@ -30,11 +30,7 @@ constexpr int kMostThreads = 1024;
 constexpr std::size_t kPage = 4096, kSharedBytes = (kWarpThreads == 64 ? 64 : 48) << 10;
 /// With the page below that guards it. Not a power of two, so that stacks share the cache
 /// (start()).
-#ifdef __SANITIZE_THREAD__
-constexpr std::size_t kStackBytes = 129 * kPage;  // reports of races are made on these stacks
-#else
 constexpr std::size_t kStackBytes = 33 * kPage;
-#endif
 /// Of the memory that holds shared objects with gaps between them, which AddressSanitizer watches.
 constexpr std::size_t kSharedArena = 128 << 10, kGap = 64, kMostObjects = 512;
 constexpr std::size_t kArena = kPage + kSharedArena + kMostThreads * (kStackBytes + sizeof(Fiber));

@@ -12,7 +12,6 @@ extern "C" {
 // ThreadSanitizer's; null in other builds.
 __attribute__((weak)) void* __tsan_get_current_fiber(void);
 __attribute__((weak)) void* __tsan_create_fiber(unsigned flags);
-__attribute__((weak)) void __tsan_destroy_fiber(void* fiber);
 __attribute__((weak)) void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 __attribute__((weak)) void __tsan_acquire(void* address);
 __attribute__((weak)) void AnnotateIgnoreReadsBegin(const char* file, int line);  // and writes
@@ -200,12 +199,39 @@ cudaError_t call(const char* function, const std::function<cudaError_t()>& body)
   return returned(body());
 }
 
+namespace {
+
+/// ThreadSanitizer's fibers that no context uses. They are used again and never destroyed: that
+/// crashes the sanitizer of g++ 14 once a race was reported.
+struct UnusedFibers {
+  std::mutex lock;
+  std::vector<void*> all;
+};
+
+UnusedFibers& unused_fibers() {
+  static auto* const fibers = new UnusedFibers;
+  return *fibers;
+}
+
+}  // namespace
+
 Context::Context() {
-  if (__tsan_create_fiber) fiber_ = __tsan_create_fiber(0);
+  if (!__tsan_create_fiber) return;
+  UnusedFibers& unused = unused_fibers();
+  const std::lock_guard guard(unused.lock);
+  if (unused.all.empty()) {
+    fiber_ = __tsan_create_fiber(0);
+  } else {
+    fiber_ = unused.all.back();
+    unused.all.pop_back();
+  }
 }
 
 Context::~Context() {
-  if (fiber_) __tsan_destroy_fiber(fiber_);
+  if (!fiber_) return;
+  UnusedFibers& unused = unused_fibers();
+  const std::lock_guard guard(unused.lock);
+  unused.all.push_back(fiber_);
 }
 
 void Context::enter() const { enter(fiber_); }

@@ -22,7 +22,9 @@ struct UpdateKernel {
   Rule rule;
 
   AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
-    const std::int64_t rest = std::clamp<std::int64_t>(decayed - tile.begin, 0, tile.count);
+    // Not std::clamp, whose checks in newer libstdc++ call the host.
+    const std::int64_t rest =
+        std::max<std::int64_t>(0, std::min<std::int64_t>(decayed - tile.begin, tile.count));
     const int head = static_cast<int>(rest);
     rule.step(team, *this, {0, tile.begin, head, 0}, weight_decay);
     rule.step(team, *this, {0, tile.begin + head, tile.count - head, 0}, 0);
