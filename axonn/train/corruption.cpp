@@ -182,7 +182,8 @@ std::vector<Replica> result_replicas(Training& training, const MicroBatch& micro
   const Grid& grid = model.grid();
   const bool alike =
       !grid.world().on_streams() || (grid.extent(Axis::x) <= 2 && grid.extent(Axis::y) <= 2);
-  const AxisSet axes = alike ? AxisSet{Axis::z, Axis::data} : AxisSet{};
+  AxisSet axes = alike ? AxisSet{Axis::z, Axis::data} : AxisSet{};
+  if (grid.shape().context > 1) axes = axes.without(Axis::z);  // who have other positions
   Checksum checksum(ctx);
   std::vector<Replica> results;
   WatchingBackend watch(model.backend(), [&](const WatchingBackend::Operation& operation) {

@@ -14,7 +14,7 @@ namespace axonn {
 ///   this rank's piece of each parameter's master copy   x, y: those that do not cut the parameter
 ///   and optimizer state
 ///   every result of the forward pass of a micro-batch,  data and z; and with a repetition on the
-///   that of the first (z, data) coordinate              same rank
+///   that of the first (z, data) coordinate              same rank; not z if ranks share sequences
 ///
 /// Returns "" if all agree, otherwise the rank that differs and in what:
 ///

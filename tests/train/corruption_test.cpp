@@ -98,6 +98,19 @@ TEST(Corruption, NoneIsFoundInHealthyRuns) {
       }
 }
 
+TEST(Corruption, RanksThatShareSequencesHaveOtherResultsWithoutAFault) {
+  Config config = tiny_config("unused");
+  config.training.seq_len = 256;
+  config.training.global_batch = 4;
+  EXPECT_EQ(found_on({2, 1, 2, 2, 2}, 0, {}, {}, config), "");
+  // Attention is computed in four pieces of the heads; two steps come first.
+  const auto backend = [] {
+    return std::make_unique<FlippingBackend>("h.0.attn.c_attn.weight", "attention", 9);
+  };
+  EXPECT_THAT(found_on({2, 1, 2, 2, 2}, 6, {}, backend, config),
+              testing::AllOf(StartsWith("rank 6 ("), HasSubstr("when it computes it twice")));
+}
+
 TEST(Corruption, AFlippedBitOfAReplicatedParameterNamesItsRank) {
   // ln_1 is cut over y only, and lies in the pieces of data 1. Of three on x, the majority is
   // right.
