@@ -74,6 +74,17 @@ TEST(Context, AWindowOfNeighboursKeysHasTheLossesOfOneRank) {
   }
 }
 
+TEST(Context, SomeRanksMayHaveNoTargetThatCounts) {
+  ModelConfig model = llama();
+  model.window = 100;
+  TinyRun run = run_of(model);
+  run.counted = 100;  // all in the first rank's run
+  for (const ContextLayout layout : {ContextLayout::window, ContextLayout::zigzag}) {
+    run.sequence_cut = {layout, model.window};
+    EXPECT_EQ(difference_on_grids(run, {shared({1, 1, 4, 1}, 4), shared({2, 1, 2, 1}, 2)}), "");
+  }
+}
+
 TEST(Context, BatchMayBeSmallerThanZTimesData) {
   TinyRun run = run_of(with_positions(tiny_llama(), 1024));
   run.sequences = 1;

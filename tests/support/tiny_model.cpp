@@ -31,7 +31,7 @@ Tokens random_tokens(const Context& ctx, const TinyRun& run, std::int64_t step, 
         return static_cast<std::int32_t>(random.below(s * (run.positions + 1) + at, run.vocab));
       };
       ids.push_back(token(t));
-      targets.push_back(token(t + 1));
+      targets.push_back(run.counted == 0 || t < run.counted ? token(t + 1) : -1);
     }
   }
   const Rows rows{each, run.positions, first * run.positions};

@@ -27,6 +27,7 @@ struct TinyRun {
   bool sequence_parallel = true;
   bool recompute = false;
   std::uint64_t seed = 1;
+  std::int64_t counted = 0;   ///< first positions of a sequence whose targets count; 0: all
   bool packed = false;        ///< sequences hold two documents each, as in PackedRows
   bool repeat_batch = false;  ///< every step uses the tokens of the first step
   int max_delay_us = 0;       ///< random delays in every collective
