@@ -99,8 +99,9 @@ void check_parts(AttentionCase all, const Parts& parts, int threads = 1) {
     add(d_k, part.d_k());
     add(d_v, part.d_v());
   }
+  // In f32, but in another order than the whole; instructions without fused sums round more often.
   for (const auto& [sum, want] : {std::pair{d_k, whole.d_k()}, {d_v, whole.d_v()}})
-    EXPECT_TRUE(close(sum, want, {1e-6 * std::max(1.0, largest(want)), 0}));
+    EXPECT_TRUE(close(sum, want, {2e-6 * std::max(1.0, largest(want)), 0}));
 }
 
 /// Documents, and starts that differ from row to row, of sequences of this length.
