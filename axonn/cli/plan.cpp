@@ -233,7 +233,7 @@ void show(const std::vector<PlanReport>& reports, ScalingKind kind, const PlanFl
 
 std::string row(int place, const Plan& plan, const MeasuredSteps& measured) {
   return fmt::format("{:>2}  {:<16} {:>9.4f} {:>9.4f} {:>6.2f} {:>10.4f} {:>9.4f} {:>11} {:>11}\n",
-                     place, with_context(plan.grid), plan.time.step_s, measured.step_s,
+                     place, with_factors(plan.grid), plan.time.step_s, measured.step_s,
                      plan.time.step_s / measured.step_s, plan.time.exposed_s(), measured.waited_s,
                      format_bytes(plan.memory_bytes), format_bytes(measured.memory_bytes));
 }

@@ -56,7 +56,11 @@ class DryWorld final : public Communicator {
     const auto group = [&](int rank, int size) {
       return std::make_unique<DryWorld>(std::move(name), rank, size, place_, schedule_);
     };
-    if (name == "context") return group(context_part(place_.shape, at), place_.shape.context);
+    const GridShape& shape = place_.shape;
+    if (name == "context") return group(context_part(shape, at), shape.context);
+    if (name == "experts") return group(experts_part(shape, at), shape.experts);
+    if (name == "same experts")
+      return group(at.at(Axis::z) / shape.experts, shape.z / shape.experts);
     const auto axis = std::ranges::find(kAxes, name, [](Axis a) { return name_of(a); });
     AXONN_CHECK(axis != kAxes.end(), "split: a dry world has the groups of a grid only, got ",
                 name);

@@ -7,9 +7,11 @@ namespace axonn {
 Grid::Grid(Communicator& world, GridShape shape) : world_(world), shape_(shape) {
   for (Axis axis : kAxes)
     if (shape.extent(axis) < 1) refuse("grid ", to_string(shape), " has an extent below 1");
-  if (shape.context < 1 || shape.z % shape.context != 0)
-    refuse("[parallelism] context = ", shape.context, " does not divide z = ", shape.z,
-           "; set it to a divisor of z");
+  for (const auto& [key, factor] :
+       {std::pair{"context", shape.context}, std::pair{"experts", shape.experts}})
+    if (factor < 1 || shape.z % factor != 0)
+      refuse("[parallelism] ", key, " = ", factor, " does not divide z = ", shape.z,
+             "; set it to a divisor of z");
   if (shape.ranks() != world.size())
     refuse("grid ", to_string(shape), " needs ", shape.ranks(), " ranks, but there are ",
            world.size(), "; start as many as it needs, or change [parallelism] x, y, z and data");
@@ -21,9 +23,13 @@ Grid::Grid(Communicator& world, GridShape shape) : world_(world), shape_(shape) 
     groups_[static_cast<int>(axis)] = world.split(color, std::string(name_of(axis)));
     stride *= extent(axis);
   }
-  if (shape.context == 1) return;
-  const int part = context_part(shape, coords_);
-  context_ = world.split(world.rank() - part * shape.x * shape.y, "context");
+  const int step = shape.x * shape.y;  // between neighbours along z
+  if (shape.context > 1)
+    context_ = world.split(world.rank() - context_part(shape, coords_) * step, "context");
+  if (shape.experts == 1) return;
+  const int part = experts_part(shape, coords_), z = coord(Axis::z);
+  experts_ = world.split(world.rank() - part * step, "experts");
+  same_experts_ = world.split(world.rank() - (z - part) * step, "same experts");
 }
 
 std::string Grid::describe() const {
@@ -40,6 +46,10 @@ NamedSeconds WaitClock::so_far() const {
   };
   for (Axis axis : kAxes) add(name_of(axis), grid_->along(axis).stats());
   if (grid_->shape().context > 1) add("context", grid_->context().stats());
+  if (grid_->shape().experts > 1) {
+    add("experts", grid_->experts().stats());
+    add("same experts", grid_->same_experts().stats());
+  }
   add("world", grid_->world().stats());
   return all;
 }

@@ -22,7 +22,7 @@ namespace axonn {
 class Grid {
  public:
   /// Collective over world, which must outlive the grid. Throws UsageError if the product of the
-  /// extents is not world.size(), or context does not divide z.
+  /// extents is not world.size(), or context or experts does not divide z.
   Grid(Communicator& world, GridShape shape);
 
   const GridShape& shape() const { return shape_; }
@@ -39,6 +39,13 @@ class Grid {
   /// The group of the ranks that share this one's sequences, ordered by z: shape().context
   /// neighbours along z. Only if that is more than 1.
   Communicator& context() const { return *context_; }
+  /// The group of the ranks that share the experts of each layer, ordered by z: shape().experts
+  /// neighbours along z. Only if that is more than 1.
+  Communicator& experts() const { return *experts_; }
+  /// The group of the ranks along z that hold the same experts as this one, ordered by z.
+  Communicator& same_experts() const {
+    return same_experts_ ? *same_experts_ : along(Axis::z);
+  }
   Communicator& world() const { return world_; }
 
   /// Describes this rank: "rank 5 (x 1, y 0, z 1, data 0)".
@@ -49,7 +56,8 @@ class Grid {
   GridShape shape_;
   Coords coords_;
   std::array<std::unique_ptr<Communicator>, 4> groups_;
-  std::unique_ptr<Communicator> context_;  // null if shape().context is 1
+  std::unique_ptr<Communicator> context_;                 // null if shape().context is 1
+  std::unique_ptr<Communicator> experts_, same_experts_;  // null if shape().experts is 1
 };
 
 using NamedSeconds = std::vector<std::pair<std::string, double>>;

@@ -28,9 +28,9 @@ std::string architecture_for_gguf(const ModelConfig& model) {
   if (!model.is_llama())
     refuse("--to gguf: models of family ", model_families()[static_cast<int>(model.family)],
            " cannot be converted; Llama, Mistral, Qwen2 and Qwen3 can");
-  if (model.qk_norm && model.qkv_bias)
+  if (model.qk_norm != QkNormKind::none && model.qkv_bias)
     refuse("--to gguf: [model] qk_norm and qkv_bias together are in no architecture of llama.cpp");
-  if (model.qk_norm) return "qwen3";
+  if (model.qk_norm != QkNormKind::none) return "qwen3";
   return model.qkv_bias ? "qwen2" : "llama";
 }
 

@@ -23,9 +23,12 @@ std::string to_string(const GridShape& shape) {
   return concat(shape.x, ',', shape.y, ',', shape.z, ',', shape.data);
 }
 
-std::string with_context(const GridShape& shape) {
-  return shape.context == 1 ? to_string(shape)
-                            : concat(to_string(shape), " (context ", shape.context, ')');
+std::string with_factors(const GridShape& shape) {
+  std::string factors;
+  for (const auto& [name, factor] :
+       {std::pair{"context ", shape.context}, std::pair{"experts ", shape.experts}})
+    if (factor > 1) factors += concat(factors.empty() ? " (" : ", ", name, factor);
+  return to_string(shape) + factors + (factors.empty() ? "" : ")");
 }
 
 GridShape parse_grid(std::string_view text) {

@@ -42,22 +42,25 @@ class AxisSet {
 /// The names in words: "no axis", "y", "x and y".
 std::string names_of(AxisSet axes);
 
-/// Extents of the axes, and the factor of z along which ranks share sequences.
+/// Extents of the axes, and the factors of z along which ranks share sequences and experts.
 struct GridShape {
   int x = 1, y = 1, z = 1, data = 1;
   /// Divides z. So many neighbours along z compute the same sequences, of which each holds a part
   /// of the positions (context parallelism). Parameters are cut over all of z, whatever it is.
   int context = 1;
+  /// Divides z. So many neighbours along z share the experts of each layer, of which each holds a
+  /// part (expert parallelism). Independent of context.
+  int experts = 1;
 
   int extent(Axis axis) const { return std::array{x, y, z, data}[static_cast<int>(axis)]; }
   int ranks() const { return x * y * z * data; }
   bool operator==(const GridShape&) const = default;
 };
 
-/// Writes the extents in the order x,y,z,data: "2,1,2,1"; not the context.
+/// Writes the extents in the order x,y,z,data: "2,1,2,1"; not the factors of z.
 std::string to_string(const GridShape& shape);
-/// The same with the context, if it is not 1: "2,1,4,1 (context 2)".
-std::string with_context(const GridShape& shape);
+/// The same with the factors of z that are not 1: "2,1,4,1 (context 2, experts 4)".
+std::string with_factors(const GridShape& shape);
 /// Reads what to_string() writes. Throws UsageError unless the text is four positive integers
 /// separated by commas.
 GridShape parse_grid(std::string_view text);
@@ -84,6 +87,10 @@ constexpr int batch_place(const GridShape& shape, const Coords& at) {
 /// Which part of its place's sequences a rank holds: z mod context.
 constexpr int context_part(const GridShape& shape, const Coords& at) {
   return at.at(Axis::z) % shape.context;
+}
+/// Which part of each layer's experts a rank holds: z mod experts.
+constexpr int experts_part(const GridShape& shape, const Coords& at) {
+  return at.at(Axis::z) % shape.experts;
 }
 /// Whether a rank reports for its place, as exactly one does: it is 0 on x and y and has part 0.
 constexpr bool leads_place(const GridShape& shape, const Coords& at) {

@@ -86,6 +86,7 @@ std::int64_t Layout::local_cols(const GridShape& shape) const {
 }
 
 std::vector<Slice> Layout::slices(const GridShape& shape, const Coords& coords) const {
+  if (!at_home(shape, coords)) return {};
   const int ways = ways_of(shape, row_axis), at = place_of(coords, row_axis);
   const std::int64_t width = local_cols(shape), col = place_of(coords, col_axis) * width;
   bool first_of_same = true;
@@ -145,6 +146,9 @@ void Layout::check(const std::string& name, const GridShape& shape) const {
     refuse(name, ": a width of ", cols, " cannot be cut over ", name_of(*col_axis), " = ",
            ways_of(shape, col_axis), "; ", name_of(*col_axis), " must be one of ",
            divisors_text(cols));
+  if (expert && expert->of % shape.experts != 0)
+    refuse("[parallelism] experts = ", shape.experts, " does not divide the ", expert->of,
+           " experts of ", name, "; it must be one of ", divisors_text(expert->of));
 }
 
 std::vector<Slice> clip(const std::vector<Slice>& slices, std::int64_t begin, std::int64_t end) {

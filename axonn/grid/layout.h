@@ -49,6 +49,16 @@ UnitRange shared_units(std::int64_t units, std::int64_t readers, int ways, int a
 /// The most units that any of `ways` coordinates reads. Each of them reserves room for so many.
 std::int64_t shared_room(std::int64_t units, std::int64_t readers, int ways);
 
+/// One of a layer's `of` experts. The ranks whose part of the experts has it are its home: with
+/// GridShape::experts = e, those of z mod e = number / (of / e). e must divide `of`.
+struct ExpertNumber {
+  std::int64_t number = 0, of = 1;
+  bool operator==(const ExpertNumber&) const = default;
+  bool at_home(const GridShape& shape, const Coords& coords) const {
+    return number / (of / shape.experts) == experts_part(shape, coords);
+  }
+};
+
 /// How a parameter, a global matrix (rows, cols) stored (out, in), lies on the grid.
 ///
 /// A rank's block is local_rows() × local_cols(): rows cut over row_axis segment by segment,
@@ -65,6 +75,8 @@ struct Layout {
   /// Axes on which the block is the same but each rank computes only a summand of its gradient,
   /// as for a norm's weight on an axis that cuts rows.
   AxisSet partial = {};
+  /// Set for a parameter of an expert: only the ranks of its home hold a block of it.
+  std::optional<ExpertNumber> expert = {};
 
   std::int64_t count() const { return rows * cols; }
   std::int64_t local_rows(const GridShape& shape) const;
@@ -73,8 +85,13 @@ struct Layout {
     return local_rows(shape) * local_cols(shape);
   }
 
+  /// Whether the rank at coords holds a block.
+  bool at_home(const GridShape& shape, const Coords& coords) const {
+    return !expert || expert->at_home(shape, coords);
+  }
+
   /// The whole rectangles of the rank at coords, with offsets in its local block; none includes
-  /// padding. The owner is the first of the ranks on x and y that hold the same elements.
+  /// padding, and there is none away from an expert's home. The owner is the first of the ranks on x and y that hold the same elements.
   std::vector<Slice> slices(const GridShape& shape, const Coords& coords) const;
 
   /// Whether several ranks along the row axis hold the same elements, so that their gradients must

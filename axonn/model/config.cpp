@@ -47,12 +47,22 @@ void validate_rope(const ModelConfig& model) {
            "; Llama 3.1 has 1 and 4");
 }
 
+void validate_experts(const ModelConfig& model) {
+  if (model.experts == 0) return;
+  if (model.family != ModelFamily::llama)
+    refuse("[model] experts = ", model.experts, " needs family = \"llama\"");
+  if (model.experts_per_token < 1 || model.experts_per_token > model.experts)
+    refuse("[model] experts_per_token = ", model.experts_per_token, " must be from 1 to experts = ",
+           model.experts, "; Mixtral chooses 2 of 8");
+}
+
 }  // namespace
 
 ModelConfig resolved(ModelConfig model, std::int64_t vocab, std::int64_t positions) {
   if (model.kv_heads == 0) model.kv_heads = model.heads;
   if (model.head_dim == 0 && model.heads > 0) model.head_dim = model.hidden / model.heads;
   if (model.ffn == 0) model.ffn = default_ffn(model);
+  if (model.experts > 0 && model.expert_ffn == 0) model.expert_ffn = model.ffn;
   if (model.vocab == 0) model.vocab = vocab;
   if (model.positions == 0) model.positions = positions;
   return model;
@@ -77,6 +87,7 @@ void validate(const ModelConfig& model) {
     refuse("[model] kv_heads = ", model.kv_heads, " does not divide heads = ", model.heads,
            "; take ", divisors_near(model.heads, model.kv_heads), ", or 0 for as many as heads");
   if (model.family == ModelFamily::llama) validate_rope(model);
+  validate_experts(model);
 }
 
 namespace {
@@ -96,8 +107,9 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
   list.add("qkv_bias", &model.qkv_bias,
            {.help = "whether queries, keys and values have biases, as in Qwen2 (llama)",
             .also = "attention_bias add_qkv_bias use_qkv_bias"});
-  list.add("qk_norm", &model.qk_norm,
-           {.help = "whether RMSNorm is applied to each query and key head, as in Qwen3 (llama)",
+  list.add("qk_norm", model.qk_norm, kQkNormKinds,
+           {.help = "RMSNorm of queries and keys: of each head, as in Qwen3, or over the width of "
+                    "all heads, as in OLMoE (llama)",
             .also = "qk_layernorm use_qk_norm q_norm k_norm"});
   list.add("window", &model.window,
            {.help = "positions that attention sees, its own included, as in Mistral; 0: all "
@@ -130,6 +142,45 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
            {.help = "longest sequence of the model before scaling (rope_scaling llama3)",
             .min = 1,
             .also = "original_max_position_embeddings"});
+}
+
+void list_expert_options(ModelConfig& model, OptionList& list) {
+  list.add("experts", &model.experts,
+           {.help = "number of experts in the MLP of a layer, of which a router chooses some for "
+                    "each token, as in Mixtral; 0: dense MLPs (llama)",
+            .min = 0,
+            .also = "num_experts num_local_experts n_routed_experts moe_num_experts"});
+  list.add("experts_per_token", &model.experts_per_token,
+           {.help = "number of experts that the router chooses for each token",
+            .min = 0,
+            .also = "num_experts_per_tok moe_router_topk top_k moe_top_k"});
+  list.add("expert_ffn", &model.expert_ffn,
+           {.help = "width of an expert; 0: ffn",
+            .min = 0,
+            .also = "moe_intermediate_size moe_ffn_hidden_size"});
+  list.add("expert_norm", &model.expert_norm,
+           {.help = "whether the scores of a token's experts are divided by their sum",
+            .also = "norm_topk_prob moe_normalize_expert_weights"});
+  list.add("expert_step", &model.expert_step,
+           {.help = "every so many layers, the last one has experts, the others dense MLPs",
+            .min = 1,
+            .also = "decoder_sparse_step moe_layer_freq"});
+  list.add("dense_layers", &model.dense_layers,
+           {.help = "layers, counted from 0, that have dense MLPs whatever expert_step says",
+            .min = 0,
+            .also = "mlp_only_layers"});
+  list.add("router", model.router, kRouterKinds,
+           {.help = "how the router's logits become scores: softmax over all experts, or the "
+                    "sigmoid of each",
+            .also = "scoring_func moe_router_score_function"});
+  list.add("router_scale", &model.router_scale,
+           {.help = "factor of the chosen scores",
+            .above = 0,
+            .also = "routed_scaling_factor moe_router_topk_scaling_factor"});
+  list.add("router_bias", &model.router_bias,
+           {.help = "whether each expert has a bias that counts when experts are chosen, but not "
+                    "in their scores; training.balance.bias adapts it",
+            .also = "e_score_correction_bias moe_router_enable_expert_bias"});
 }
 
 void list_lora_options(LoraConfig& lora, OptionList& list) {
@@ -225,6 +276,7 @@ void list_options(ModelConfig& model, OptionList& list) {
       {.help = "whether linear layers and norms have biases (gpt)", .also = "add_bias_linear"});
   list_initialisation(model, list);
   list_llama_options(model, list);
+  list_expert_options(model, list);
   list.add(
       "path", &model.path,
       {.help = "checkpoint or Hugging Face folder to read sizes and weights from; empty: a new "

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -8,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "axonn/nn/options.h"
 
@@ -25,6 +27,16 @@ std::span<const std::string_view> model_families();
 enum class RopeScalingKind { none, llama3 };
 
 inline constexpr std::array<std::string_view, 2> kRopeScalingKinds = {"none", "llama3"};
+
+/// RMSNorm of queries and keys: of each head (Qwen3), or of all heads' columns together (OLMoE).
+enum class QkNormKind { none, head, width };
+
+inline constexpr std::array<std::string_view, 3> kQkNormKinds = {"none", "head", "width"};
+
+/// How a router turns logits into scores: over all experts together, or of each expert alone.
+enum class RouterKind { softmax, sigmoid };
+
+inline constexpr std::array<std::string_view, 2> kRouterKinds = {"softmax", "sigmoid"};
 
 /// The section [model]: the sizes of a model, or the path it is read from. Plain data.
 ///
@@ -46,11 +58,20 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   double init_std = 0.02;   ///< of the initial weights; projections into the residual: / sqrt(2 L)
   bool qkv_bias = false;    ///< biases of queries, keys and values (Qwen2)
-  bool qk_norm = false;     ///< RMSNorm of every query and key head (Qwen3)
+  QkNormKind qk_norm = QkNormKind::none;
   std::int64_t window = 0;  ///< positions that attention sees, its own included; 0: all
   double rope_theta = 10000;  ///< base of the rotary frequencies
   RopeScalingKind rope_scaling = RopeScalingKind::none;
   RopeScaling rope = {};  ///< of llama3; the keys rope_factor to rope_original_positions
+  std::int64_t experts = 0;  ///< E, experts of a layer's MLP; 0: all MLPs are dense
+  std::int64_t experts_per_token = 0;         ///< k
+  std::int64_t expert_ffn = 0;                ///< F of an expert; 0: ffn
+  bool expert_norm = true;                    ///< the chosen scores are divided by their sum
+  std::int64_t expert_step = 1;               ///< every so many layers, the last one has experts
+  std::vector<std::int64_t> dense_layers = {};  ///< layers without experts, counted from 0
+  RouterKind router = RouterKind::softmax;
+  double router_scale = 1;   ///< factor of the chosen scores
+  bool router_bias = false;  ///< a bias that only selects, see training.balance.bias
   std::string name = {};  ///< a published model, whose sizes are the defaults of the fields above
   std::string path = {};  ///< a checkpoint or Hugging Face folder, instead of the sizes above
   LoraConfig lora = {};   ///< the section [lora]
@@ -67,6 +88,11 @@ struct ModelConfig {
   }
 
   bool is_llama() const { return family == ModelFamily::llama; }
+  /// Whether a layer, counted from 0, has experts instead of a dense MLP.
+  bool has_experts(std::int64_t layer) const {
+    return experts > 0 && (layer + 1) % expert_step == 0 &&
+           std::ranges::find(dense_layers, layer) == dense_layers.end();
+  }
   /// D; 0 if there are no heads.
   std::int64_t head_width() const { return head_dim > 0 || heads == 0 ? head_dim : hidden / heads; }
   bool operator==(const ModelConfig&) const = default;

@@ -111,7 +111,7 @@ class LlamaBlock final : public DecoderBlock {
                   .parts = {"gate_proj", "up_proj"},
                   .adapters = &adapters_}),
         down_(parameters_, name + ".mlp.down_proj", residual_options(config, config.ffn)) {
-    if (config.qk_norm)
+    if (config.qk_norm != QkNormKind::none)
       qk_norm_.emplace(parameters_, name + ".self_attn", heads_,
                        static_cast<float>(config.norm_eps));
   }

@@ -201,7 +201,7 @@ ModelConfig read_llama(const Reader& file, const std::string& type, Unsupported&
   model.norm_eps = file.real({"rms_norm_eps"}, 1e-6);
   model.init_std = file.real({"initializer_range"}, 0.02);
   model.qkv_bias = type == "qwen2";
-  model.qk_norm = type == "qwen3";
+  if (type == "qwen3") model.qk_norm = QkNormKind::head;
   model.window = read_window(file, type, model, unsupported);
   read_rope(file, model, unsupported);
   const std::string activation = file.text({"hidden_act"}, "silu");
@@ -292,10 +292,10 @@ Json gpt2_config(const ModelConfig& model, const HuggingFaceDetails& details) {
 
 /// The class and the model_type of a model with these options.
 std::pair<const char*, const char*> llama_like(const ModelConfig& model) {
-  if (model.qk_norm && model.qkv_bias)
+  if (model.qk_norm != QkNormKind::none && model.qkv_bias)
     refuse("[model] qk_norm and qkv_bias together are in no model type of Hugging Face: Qwen3 has ",
            "only the first, Qwen2 only the second");
-  if (model.qk_norm) return {"Qwen3ForCausalLM", "qwen3"};
+  if (model.qk_norm != QkNormKind::none) return {"Qwen3ForCausalLM", "qwen3"};
   if (model.qkv_bias) return {"Qwen2ForCausalLM", "qwen2"};
   if (model.window > 0) return {"MistralForCausalLM", "mistral"};
   return {"LlamaForCausalLM", "llama"};

@@ -123,7 +123,7 @@ void add_qwens(Models& models) {
 
   ModelConfig qwen_3 = qwen_2(true, 40960, 1e-6);
   qwen_3.qkv_bias = false;
-  qwen_3.qk_norm = true;
+  qwen_3.qk_norm = QkNormKind::head;
   qwen_3.head_dim = 128;
   add(models, qwen_3,
       {{"qwen3-0.6b", 28, 1024, 16, 8, 3072},

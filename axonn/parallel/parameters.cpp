@@ -20,7 +20,9 @@ std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / t
 Parameter::Parameter(ParameterGroup& group, ParameterSpec spec)
     : group_(group),
       spec_(std::move(spec)),
-      local_rows_(spec_.layout.local_rows(group.grid_.shape())),
+      local_rows_(spec_.layout.at_home(group.grid_.shape(), group.grid_.coords())
+                      ? spec_.layout.local_rows(group.grid_.shape())
+                      : 0),
       local_cols_(spec_.layout.local_cols(group.grid_.shape())) {}
 
 View Parameter::block_of(const View& flat) const {
@@ -57,8 +59,8 @@ Parameter::Sum Parameter::gradient_of_all() const {
   return {gradient_block(), std::exchange(added_to_, true)};
 }
 
-ParameterGroup::ParameterGroup(std::string name, const Grid& grid)
-    : name_(std::move(name)), grid_(grid) {}
+ParameterGroup::ParameterGroup(std::string name, const Grid& grid, Holders holders)
+    : name_(std::move(name)), grid_(grid), holders_(holders) {}
 
 void ParameterGroup::freeze() {
   AXONN_CHECK(compute_.empty(), name_, ": frozen after allocate()");
@@ -88,7 +90,8 @@ const Parameter& ParameterGroup::add_joined(std::string name, std::vector<Parame
     AXONN_CHECK(part.decays == all.decays && part.layout.cols == all.layout.cols &&
                     part.layout.row_axis == all.layout.row_axis &&
                     part.layout.col_axis == all.layout.col_axis &&
-                    part.layout.partial == all.layout.partial,
+                    part.layout.partial == all.layout.partial &&
+                    part.layout.expert == all.layout.expert,
                 part.name, ": cannot be joined in ", all.name,
                 ": its layout or weight decay differs from the first part's");
     all.layout.rows += part.layout.rows;
@@ -118,7 +121,7 @@ FlatSizes ParameterGroup::sizes() const {
     end = round_up(end, kAlign);
     if (decays) sizes.decayed = end;
   }
-  const std::int64_t z = grid_.extent(Axis::z), data = grid_.extent(Axis::data);
+  const std::int64_t z = holders().size(), data = grid_.extent(Axis::data);
   sizes.flat = round_up(end, z * data * kAlign);
   sizes.shard = sizes.flat / z;
   sizes.piece = sizes.shard / data;
@@ -166,12 +169,12 @@ void ParameterGroup::allocate(const Context& ctx) {
 
 void ParameterGroup::start_gather(const Context& ctx) {
   if (!gathered_.empty()) return;
-  if (grid_.extent(Axis::z) == 1) {  // the shard is the whole block: nothing to gather
+  if (stays()) {  // the shard is the whole block: nothing to gather
     gathered_ = compute_;
     return;
   }
   gathered_ = ctx.empty(1, sizes_.flat, ctx.dtype, MemoryUse::gathered);
-  gathered_.set_pending(grid_.along(Axis::z).all_gather(buffer_of(gathered_.raw_view()),
+  gathered_.set_pending(holders().all_gather(buffer_of(gathered_.raw_view()),
                                                         buffer_of(compute_.view()), name_));
 }
 
@@ -202,7 +205,7 @@ void ParameterGroup::begin_step(const Context& ctx) {
 
 void ParameterGroup::begin_backward(const Context& ctx) {
   if (!gradient_.empty()) return;
-  if (grid_.extent(Axis::z) == 1) {
+  if (stays()) {
     gradient_ = shard_gradient_;
     return;
   }
@@ -225,7 +228,7 @@ void ParameterGroup::reduce(const Context& ctx) {
   add_arriving(ctx);
   if (--expected_ > 0) return;  // backward uses the group again: reduce once, after that
   clear_unused(ctx);
-  if (grid_.extent(Axis::z) == 1) {  // gradient_ is the shard; later micro-batches add to it
+  if (stays()) {  // gradient_ is the shard; later micro-batches add to it
     gradient_ = Tensor();
     return finish_reduce(ctx);
   }
@@ -239,7 +242,7 @@ void ParameterGroup::reduce(const Context& ctx) {
   const bool direct = fresh_ && run.reduce_dtype == DType::f32;
   Tensor into = direct ? shard_gradient_
                        : ctx.empty(1, sizes_.shard, run.reduce_dtype, MemoryUse::block_gradients);
-  Work work = grid_.along(Axis::z).reduce_scatter(buffer_of(into.view()),
+  Work work = holders().reduce_scatter(buffer_of(into.view()),
                                                   buffer_of(sent.raw_view()), name_);
   work.keep(sent.owner());
   into.set_pending(std::move(work));
@@ -274,7 +277,7 @@ void ParameterGroup::reduce_over_data(const Context& ctx) {
   if (over_data_) return;
   add_arriving(ctx);
   over_data_ = true;
-  if (grid_.extent(Axis::z) == 1) sum_shared(ctx, shard_gradient_);
+  if (stays()) sum_shared(ctx, shard_gradient_);
   const View shard = shard_gradient_.view();
   shard_gradient_.set_pending(
       grid_.along(Axis::data).reduce_scatter(buffer_of(piece_of(shard)), buffer_of(shard), name_));

@@ -78,7 +78,13 @@ struct FlatSizes {
   std::int64_t piece = 0;             ///< P
 };
 
-/// A block's parameters in flat buffers, one of each kind.
+/// The ranks along z among which a group's parameters are cut and gathered.
+enum class Holders : std::uint8_t {
+  all_of_z,      ///< Grid::along(z)
+  same_experts,  ///< Grid::same_experts(): for parameters of experts (Layout::expert)
+};
+
+/// A block's parameters in flat buffers, one of each kind. Below, z is the group of its holders.
 ///
 ///   F  the flat block: this rank's (x, y) blocks of all parameters, each beginning on 64 bytes
 ///      (joined ones without a gap), those with weight decay first, padded to Gz · Gd · 64 bytes
@@ -96,7 +102,7 @@ struct FlatSizes {
 /// reduce_over_data() reduce-scatters S over data and publish() all-gathers it.
 class ParameterGroup {
  public:
-  ParameterGroup(std::string name, const Grid& grid);
+  ParameterGroup(std::string name, const Grid& grid, Holders holders = Holders::all_of_z);
   ParameterGroup(const ParameterGroup&) = delete;
   ParameterGroup& operator=(const ParameterGroup&) = delete;
 
@@ -129,7 +135,7 @@ class ParameterGroup {
   void acquire(const Context& ctx);
   void release();
   /// Whether the parameters stay available after release(), because z has extent 1.
-  bool stays() const { return grid_.extent(Axis::z) == 1; }
+  bool stays() const { return holders().size() == 1; }
 
   /// Announces one more reduce() in this micro-batch: a group may be used in several places.
   void expect_reduce() { ++expected_; }
@@ -182,9 +188,12 @@ class ParameterGroup {
   friend class Parameter;
   Parameter& declare(ParameterSpec spec);
   void arrange();
+  Communicator& holders() const {
+    return holders_ == Holders::all_of_z ? grid_.along(Axis::z) : grid_.same_experts();
+  }
   /// Where this rank's piece begins in F.
   std::int64_t piece_begin() const {
-    return grid_.coord(Axis::z) * sizes_.shard + grid_.coord(Axis::data) * sizes_.piece;
+    return holders().rank() * sizes_.shard + grid_.coord(Axis::data) * sizes_.piece;
   }
   /// This rank's piece of a View or Tensor (1, S).
   template <typename Shard>
@@ -198,6 +207,7 @@ class ParameterGroup {
 
   std::string name_;
   const Grid& grid_;
+  const Holders holders_;
   bool frozen_ = false;
   std::vector<std::unique_ptr<Parameter>> parameters_;
   struct Joined {

@@ -54,15 +54,15 @@ Plan best_choice(const Config& config, const Machine& machine, Communicator& wor
   if (found.plans.empty())
     refuse("[parallelism] grid = \"auto\": no grid of ", ranks, " ranks fits into the ",
            format_bytes(static_cast<std::int64_t>(machine.usable_bytes())), " of a device",
-           found.smallest ? concat("; the smallest, ", with_context(found.smallest->grid),
+           found.smallest ? concat("; the smallest, ", with_factors(found.smallest->grid),
                                    ", takes ", format_bytes(found.smallest->memory_bytes))
                           : std::string());
   const Plan& best = found.plans.front();
   report(fmt::format("grid: {}, the best of {} that can cut the model; predicted {:.3g} s and {}",
-                     with_context(best.grid), found.cut, best.time.step_s,
+                     with_factors(best.grid), found.cut, best.time.step_s,
                      format_bytes(best.memory_bytes)));
   if (found.plans.size() > 1)
-    report(fmt::format("grid: second best {}, {:.3g} s", with_context(found.plans[1].grid),
+    report(fmt::format("grid: second best {}, {:.3g} s", with_factors(found.plans[1].grid),
                        found.plans[1].time.step_s));
   return best;
 }

@@ -136,7 +136,11 @@ CollectiveCost MachineCosts::collective(const Schedule::Start& start) const {
   GroupShape group{.inner = 1, .size = start.ranks};  // the world
   for (const Axis axis : kAxes)
     if (start.group == name_of(axis)) group = group_along(grid_, axis);
-  if (start.group == "context") group = {.inner = grid_.x * grid_.y, .size = grid_.context};
+  const int neighbours = grid_.x * grid_.y;
+  if (start.group == "context") group = {.inner = neighbours, .size = grid_.context};
+  if (start.group == "experts") group = {.inner = neighbours, .size = grid_.experts};
+  if (start.group == "same experts")
+    group = {.inner = neighbours * grid_.experts, .size = grid_.z / grid_.experts};
   CollectiveCost cost = flat(group, start);
   if (collectives_ != CollectivesKind::flat && machine_.program.empty())
     if (const auto two = two_level(group, start))

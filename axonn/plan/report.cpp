@@ -86,7 +86,7 @@ std::string question(const PlanReport& r) {
 std::string table(const PlanReport& r) {
   const TimeUnit unit = unit_of(r.result.plans.front());
   std::size_t width = 16;
-  for (const Plan& p : r.result.plans) width = std::max(width, with_context(p.grid).size());
+  for (const Plan& p : r.result.plans) width = std::max(width, with_factors(p.grid).size());
   std::string text =
       fmt::format("\n{:>2}  {:<{}} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}  {}\n", "",
                   "x,y,z,data", width, "micro", "recompute", fmt::format("step {}", unit.name),
@@ -96,7 +96,7 @@ std::string table(const PlanReport& r) {
     const PlanFlops flops = flops_of(r, p);
     text += fmt::format(
         "{:>2}  {:<{}} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}{}\n", i + 1,
-        with_context(p.grid), width, p.micro_batch, name_of(p.recompute),
+        with_factors(p.grid), width, p.micro_batch, name_of(p.recompute),
         three_digits(p.time.step_s * unit.each), three_digits(p.time.compute_s * unit.each),
         three_digits(p.time.exposed_s() * unit.each),
         gigabytes(static_cast<double>(p.memory_bytes)), three_digits(flops.model * 1e-15),
@@ -170,7 +170,7 @@ std::string remedy(const PlanReport& r) {
     text += fmt::format(
         ": grid {} needs the least, {} per rank with micro-batches of {} and full recomputation, "
         "but a device has {}",
-        with_context(least->grid), gigabytes(static_cast<double>(least->memory_bytes)),
+        with_factors(least->grid), gigabytes(static_cast<double>(least->memory_bytes)),
         least->micro_batch, memory_text(r.machine));
   text += ".\n";
   return text + (r.devices_that_fit > 0
@@ -374,7 +374,7 @@ std::string scaling_text(ScalingKind kind, const std::vector<PlanReport>& report
     const Plan& p = r.result.plans.front();
     const PlanFlops flops = flops_of(r, p);
     text += fmt::format("{:<16} {:>9} {:>5} {:>9} {:>8} {:>8} {:>8.1f} % {:>13} {:>9} {:>6}\n",
-                        with_context(p.grid), r.config.training.global_batch, p.micro_batch,
+                        with_factors(p.grid), r.config.training.global_batch, p.micro_batch,
                         name_of(p.recompute), three_digits(p.time.step_s),
                         three_digits(p.time.exposed_s()), 100 * efficiency(*first, r),
                         format_count(std::llround(rate_of(r))), three_digits(flops.model * 1e-15),

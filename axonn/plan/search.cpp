@@ -187,7 +187,7 @@ class Search {
     const auto micros = micro_batch_sizes(grid);
     if (micros.empty()) {
       const std::int64_t micro = options_.micro_batch, chunks = config_.parallelism.chunks;
-      one.reason = concat("grid ", with_context(grid), " cannot cut the batch of ",
+      one.reason = concat("grid ", with_factors(grid), " cannot cut the batch of ",
                           config_.training.global_batch, " sequences into ", batch_places(grid),
                           " parts over z and data",
                           micro > 0 ? concat(", with micro-batches of ", micro) : "",

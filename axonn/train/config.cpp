@@ -143,6 +143,18 @@ void validate_batch(const Config& config) {
            resolved_micro, " sequences; change chunks or [training] micro_batch");
 }
 
+/// Whether z and the model's experts can be cut among the ranks that share experts.
+void validate_experts(const Config& config) {
+  const int parts = config.parallelism.experts, z = config.parallelism.z;
+  const std::int64_t experts = config.model.experts;
+  if (parts > 1 && config.model.path.empty() && experts % parts != 0)
+    refuse("[parallelism] experts = ", parts, " does not divide [model] experts = ", experts,
+           "; set it to a divisor of both that and z");
+  if (!config.parallelism.automatic() && z % parts != 0)
+    refuse("[parallelism] experts = ", parts, " does not divide z = ", z,
+           "; set it to a divisor of z");
+}
+
 /// Whether z and the sequences can be cut among the ranks that share sequences.
 void validate_context(const Config& config) {
   const ParallelismConfig& grid = config.parallelism;
@@ -184,6 +196,7 @@ void validate_grid(const Config& config) {
   const GridShape keys = parallelism.grid();
   const auto differs = [&](GridShape other) {
     other.context = keys.context;
+    other.experts = keys.experts;
     return keys != other;
   };
   if (differs({}) && (parallelism.automatic() || differs(parse_grid(name))))
@@ -217,6 +230,7 @@ void validate(const Config& given) {
   validate_schedule(config);
   validate_parallelism(config.parallelism);
   validate_context(config);
+  validate_experts(config);
   validate_batch(config);
   validate_samples(config);
   if (config.output.dir.empty())

@@ -38,6 +38,23 @@ inline constexpr std::array<std::string_view, 2> kRecomputeModes = {"none", "ful
 enum class ChangedData { refuse, restart };
 inline constexpr std::array<std::string_view, 2> kChangedData = {"refuse", "restart"};
 
+/// Over which tokens the balance loss of experts takes its means.
+enum class BalanceScope {
+  sequence,      ///< each sequence; does not depend on the grid or the micro-batch
+  batch,         ///< a micro-batch of all ranks
+  hugging_face,  ///< the same, and over the layers together, times experts_per_token
+};
+inline constexpr std::array<std::string_view, 3> kBalanceScopes = {"sequence", "batch",
+                                                                   "hugging_face"};
+
+/// How a training keeps experts equally busy; the keys balance.scope to balance.bias.
+struct BalanceConfig {
+  BalanceScope scope = BalanceScope::sequence;
+  double weight = 0;  ///< of the balance loss, α
+  double z = 0;       ///< of the squared log-sum of the router's logits, β
+  double bias = 0;    ///< step of the router's bias, u; needs model.router_bias
+};
+
 /// [training]. Keys without a default (steps, seq_len, global_batch) are 0 until the user sets
 /// them.
 struct TrainingConfig {
@@ -56,6 +73,7 @@ struct TrainingConfig {
   double skip_outliers =
       0;  ///< skip steps whose loss or norm exceeds this multiple of the mean; 0: off
   GoldfishConfig goldfish = {};  ///< keys: goldfish.k, goldfish.h, goldfish.mask
+  BalanceConfig balance = {};
   std::int64_t threads = 0;      ///< compute threads per rank; 0: cores / ranks sharing them
   bool bind_cores = true;        ///< bind each of the ranks that share cores to a part of them
   CudaAttention attention = CudaAttention::automatic;  ///< on NVIDIA GPUs
@@ -84,6 +102,7 @@ struct ParallelismConfig {
   int x = 1, y = 1, z = 1, data = 1;
   int context = 1;  ///< neighbours along z that share sequences; divides z
   ContextLayout context_layout = ContextLayout::automatic;  ///< which positions each of them has
+  int experts = 1;  ///< neighbours along z that share the experts of each layer; divides z
   std::string named_grid = {};  ///< "x,y,z,data" instead of those four, or "auto"; key: grid
   std::string machine =
       {};  ///< for an automatic grid and automatic collectives: name or file; "": this one
@@ -102,9 +121,9 @@ struct ParallelismConfig {
   double timeout_seconds = 600;  ///< a collective may hang before the run ends
 
   /// The config must be resolved: the grid is not automatic.
-  GridShape grid() const { return {x, y, z, data, context}; }
+  GridShape grid() const { return {x, y, z, data, context, experts}; }
   bool automatic() const { return named_grid == "auto"; }
-  /// Sets the extents of the axes; the context stays.
+  /// Sets the extents of the axes; context and experts stay.
   void set_grid(const GridShape& shape) {
     x = shape.x;
     y = shape.y;

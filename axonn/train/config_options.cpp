@@ -163,6 +163,28 @@ void list_training(TrainingConfig& training, OptionList& list) {
 }
 
 /// Part of [training].
+void list_balance(BalanceConfig& balance, OptionList& list) {
+  list.add("balance.scope", balance.scope, kBalanceScopes,
+           {.help = "tokens over which the balance loss takes its means: each sequence; batch, a "
+                    "micro-batch of all ranks; hugging_face, the same over all layers together",
+            .also = "moe_router_load_balancing_type"});
+  list.add("balance.weight", &balance.weight,
+           {.help = "weight of the balance loss, which is 1 if the experts of a layer are equally "
+                    "busy; 0: none",
+            .min = 0,
+            .also = "router_aux_loss_coef moe_aux_loss_coeff aux_loss_alpha"});
+  list.add("balance.z", &balance.z,
+           {.help = "weight of the mean squared logarithm of the sum of the exponentials of a "
+                    "router's logits; 0: none",
+            .min = 0,
+            .also = "moe_z_loss_coeff router_z_loss_coef"});
+  list.add("balance.bias", &balance.bias,
+           {.help = "amount by which each step raises the router's bias of experts with fewer "
+                    "tokens than the mean, and lowers that of the others; 0: the bias stays",
+            .min = 0,
+            .also = "moe_router_bias_update_rate bias_update_speed"});
+}
+
 void list_details(TrainingConfig& training, OptionList& list) {
   GoldfishConfig& goldfish = training.goldfish;
   list.add("goldfish.k", &goldfish.k,
@@ -180,6 +202,7 @@ void list_details(TrainingConfig& training, OptionList& list) {
            {.help = "how targets are left out; hash: by a hash of the h tokens before; static: "
                     "every k-th; seeded: at random, anew in each epoch",
             .also = "goldfish_strategy"});
+  list_balance(training.balance, list);
   list.add(
       "attention", training.attention, kAttentionKinds,
       {.help = "implementation of attention on NVIDIA GPUs; cudnn: an error where cuDNN cannot "
@@ -307,9 +330,19 @@ void list_context(ParallelismConfig& parallelism, OptionList& list) {
                     "context while others attend"});
 }
 
+void list_experts(ParallelismConfig& parallelism, OptionList& list) {
+  list.add("experts", &parallelism.experts,
+           {.help = "number of neighbours along z that share the experts of each layer, of which "
+                    "each holds a part and computes the tokens of all; divides z and "
+                    "model.experts",
+            .min = 1,
+            .also = "expert_parallel expert_parallel_size expert_model_parallel_size ep ep_size"});
+}
+
 void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
   list_grid(parallelism, list);
   list_context(parallelism, list);
+  list_experts(parallelism, list);
   list.add(
       "device", parallelism.device, kDeviceKinds,
       {.help = "device that computes: the CPU (cpu), NVIDIA GPUs (cuda) or AMD GPUs (hip), each "

@@ -42,7 +42,7 @@ std::vector<ModelConfig> families() {
   all[2].rope_scaling = RopeScalingKind::llama3;
   all[3].window = 4;
   all[4].qkv_bias = true;
-  all[5].qk_norm = true;
+  all[5].qk_norm = QkNormKind::head;
   all[5].head_dim = 8;
   all[6].tied = true;
   return all;

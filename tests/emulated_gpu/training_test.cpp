@@ -51,7 +51,8 @@ Config llama_config() {
   config.model.kv_heads = 3;
   config.model.ffn = 48;
   config.model.tied = false;
-  config.model.qkv_bias = config.model.qk_norm = true;
+  config.model.qkv_bias = true;
+    config.model.qk_norm = QkNormKind::head;
   return config;
 }
 

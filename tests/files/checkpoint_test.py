@@ -53,7 +53,7 @@ class Checkpoint(RunTest):
         for grid in ("1,1,1,1", "2,1,1,1", "1,2,2,1", "2,1,2,2"):
             run = self.train("run-" + grid, "--parallelism.grid", grid)
             self.check_equals_converted(run)
-        llama = TINY.replace("[model]", '[model]\nfamily = "llama"\nkv_heads = 2\nqk_norm = true')
+        llama = TINY.replace("[model]", '[model]\nfamily = "llama"\nkv_heads = 2\nqk_norm = "head"')
         self.check_equals_converted(
             self.train("llama", "--parallelism.grid", "2,2,1,1", config=llama))
 

@@ -140,7 +140,7 @@ class Gguf(RunTest):
         self.assertIn("output.weight", found.tensors)
         self.check(found, self.as_folder(qwen2)[1], interleaved=False)
 
-        qwen3 = self.trained("run-qwen3", model="qk_norm = true")
+        qwen3 = self.trained("run-qwen3", model='qk_norm = "head"')
         found = self.convert(qwen3, "--dtype", "f32", name="qwen3")
         self.assertEqual(found.keys["general.architecture"], "qwen3")
         self.assertIn("blk.1.attn_k_norm.weight", found.tensors)

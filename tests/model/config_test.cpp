@@ -56,7 +56,7 @@ TEST(ModelConfig, ParameterCountsAreThePublishedOnes) {
                         .ffn = 3072,
                         .vocab = 151936,
                         .tied = true,
-                        .qk_norm = true};
+                        .qk_norm = QkNormKind::head};
   EXPECT_EQ(parameter_count(resolved(qwen3_06b, 0, 8192)), 596'049'920);
   ModelConfig qwen2_05b{.family = ModelFamily::llama,
                         .layers = 24,
@@ -73,7 +73,7 @@ TEST(ModelConfig, ParameterCountsAreThePublishedOnes) {
 TEST(ModelConfig, ParameterCountIsWhatTheModelDeclares) {
   for (const ModelConfig& config :
        {tiny_llama(), with([](ModelConfig& c) { c.qkv_bias = true; }),
-        with([](ModelConfig& c) { c.qk_norm = c.tied = true; }),
+        with([](ModelConfig& c) { c.tied = true, c.qk_norm = QkNormKind::head; }),
         with([](ModelConfig& c) { c.head_dim = 10; }), tiny_config(4, true), tiny_config(4, false)})
     EXPECT_EQ(parameter_count(config), counted(config));
 }

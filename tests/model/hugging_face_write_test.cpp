@@ -69,7 +69,7 @@ TEST(HuggingFaceWrite, TheModelTypeFollowsFromTheOptions) {
   EXPECT_EQ(written(model)["use_sliding_window"], false);
   EXPECT_TRUE(written(model)["sliding_window"].is_null());
   model.qkv_bias = false;
-  model.qk_norm = true;
+  model.qk_norm = QkNormKind::head;
   EXPECT_EQ(written(model)["architectures"][0], "Qwen3ForCausalLM");
   EXPECT_EQ(written(model)["attention_bias"], false);
 }
@@ -95,7 +95,8 @@ TEST(HuggingFaceWrite, RefusesUnsupportedOptionsAndNamesThem) {
   gpt.head_dim = 32;
   EXPECT_THAT(refusal(gpt), HasSubstr("head_dim = 32"));
   ModelConfig llama = known("llama-3.1-8b");
-  llama.qk_norm = llama.qkv_bias = true;
+  llama.qk_norm = QkNormKind::head;
+  llama.qkv_bias = true;
   EXPECT_THAT(refusal(llama), HasSubstr("qk_norm and qkv_bias together"));
 }
 

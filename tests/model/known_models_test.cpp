@@ -71,7 +71,7 @@ TEST(KnownModel, HasTheOptionsOfItsVersion) {
   EXPECT_EQ(known_model("mistral-7b-v0.1").window, 4096);
   EXPECT_EQ(known_model("mistral-7b-v0.3").window, 0);
   EXPECT_TRUE(known_model("qwen2.5-7b").qkv_bias);
-  EXPECT_TRUE(known_model("qwen3-8b").qk_norm);
+  EXPECT_EQ(known_model("qwen3-8b").qk_norm, QkNormKind::head);
   EXPECT_FALSE(known_model("qwen3-8b").qkv_bias);
   EXPECT_EQ(known_model("qwen2-72b").norm_eps, 1e-5);
 }

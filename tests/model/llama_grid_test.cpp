@@ -32,7 +32,7 @@ ModelConfig tiny_qwen2() {
 
 ModelConfig tiny_qwen3() {
   ModelConfig config = tiny_llama();
-  config.qk_norm = true;
+  config.qk_norm = QkNormKind::head;
   config.tied = true;
   return config;
 }

@@ -70,7 +70,7 @@ ModelConfig small_qwen2() {
 
 ModelConfig small_qwen3() {
   ModelConfig config = small_llama();
-  config.qk_norm = true;
+  config.qk_norm = QkNormKind::head;
   config.kv_heads = 1;
   return config;
 }

@@ -149,7 +149,7 @@ TEST(ReadMachine, KnowsARateForEveryMemoryBoundOperationOfAStep) {
   for (const ModelFamily family : {ModelFamily::gpt, ModelFamily::llama}) {
     Config config;
     config.model = {.family = family, .layers = 2, .hidden = 64, .heads = 4, .vocab = 128};
-    config.model.qk_norm = true;
+    config.model.qk_norm = QkNormKind::head;
     if (family == ModelFamily::llama) config.model.lora = {.rank = 2, .dropout = 0.1};
     config.training = {.steps = 1, .seq_len = 16, .global_batch = 4, .dtype = DType::bf16};
     config.optimizer.lr = 1e-3;

@@ -128,7 +128,7 @@ std::string difference_on_grids(TinyRun run, const std::vector<GridShape>& grids
   for (const GridShape& shape : grids) {
     run.grid = shape;
     const std::string text = difference(one, run_tiny(run), run.dtype);
-    if (!text.empty()) return "grid " + with_context(shape) + ":\n" + text;
+    if (!text.empty()) return "grid " + with_factors(shape) + ":\n" + text;
   }
   return {};
 }

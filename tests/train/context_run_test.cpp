@@ -47,7 +47,7 @@ TEST(ContextRuns, GoldfishKeepsAndCountsTheTargetsOfOneRank) {
   for (const GridShape grid : {shared({1, 1, 4, 1}, 2), shared({2, 1, 2, 1}, 2)}) {
     EXPECT_EQ(tokens(on_grid(config, grid)), tokens(config));
     EXPECT_LE(largest_difference(first_losses(on_grid(config, grid)), one), 2e-6)
-        << with_context(grid);
+        << with_factors(grid);
   }
 }
 
@@ -69,7 +69,7 @@ TEST(ContextRuns, DryPeakEqualsARealRuns) {
         });
         for (int rank = 0; rank < grid.ranks(); ++rank)
           EXPECT_EQ(dry_step(config, rank).memory.peak_by, real[rank].peak_by)
-              << with_context(grid) << ", rank " << rank << ", overlap " << overlap;
+              << with_factors(grid) << ", rank " << rank << ", overlap " << overlap;
       }
 }
 

@@ -176,7 +176,8 @@ TEST(Trainer, AResumedLlamaAgreesOnAnotherGridAndIsExactOnItsOwn) {
   straight.model.kv_heads = 3;
   straight.model.ffn = 48;
   straight.model.tied = false;
-  straight.model.qkv_bias = straight.model.qk_norm = true;
+  straight.model.qkv_bias = true;
+  straight.model.qk_norm = QkNormKind::head;
   train_on_threads(straight);
   const auto rest = column(from(metrics_of(straight), 6), "loss");
   for (const GridShape grid : {GridShape{2, 2, 1, 1}, GridShape{}, GridShape{3, 1, 1, 2}}) {

@@ -199,7 +199,7 @@ Config small_model(ModelFamily family, DType dtype, bool quick) {
                   .heads = 4,
                   .vocab = quick ? 256 : 1024};
   config.model.kv_heads = family == ModelFamily::llama ? 2 : 0;
-  config.model.qk_norm = family == ModelFamily::llama;
+  if (family == ModelFamily::llama) config.model.qk_norm = QkNormKind::head;
   config.training.steps = 1;
   config.training.seq_len = quick ? 32 : 128;
   config.training.global_batch = 1;
