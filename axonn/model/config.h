@@ -33,11 +33,6 @@ enum class QkNormKind { none, head, width };
 
 inline constexpr std::array<std::string_view, 3> kQkNormKinds = {"none", "head", "width"};
 
-/// How a router turns logits into scores: over all experts together, or of each expert alone.
-enum class RouterKind { softmax, sigmoid };
-
-inline constexpr std::array<std::string_view, 2> kRouterKinds = {"softmax", "sigmoid"};
-
 /// The section [model]: the sizes of a model, or the path it is read from. Plain data.
 ///
 /// resolved() replaces a 0 by a value that follows from the others. layers, hidden and heads have
