@@ -57,8 +57,8 @@ struct TrainingConfig {
       0;  ///< skip steps whose loss or norm exceeds this multiple of the mean; 0: off
   GoldfishConfig goldfish = {};  ///< keys: goldfish.k, goldfish.h, goldfish.mask
   BalanceConfig balance = {};
-  std::int64_t threads = 0;      ///< compute threads per rank; 0: cores / ranks sharing them
-  bool bind_cores = true;        ///< bind each of the ranks that share cores to a part of them
+  std::int64_t threads = 0;  ///< compute threads per rank; 0: cores / ranks sharing them
+  bool bind_cores = true;    ///< bind each of the ranks that share cores to a part of them
   CudaAttention attention = CudaAttention::automatic;  ///< on NVIDIA GPUs
   bool tune = false;            ///< time matrix products before the first step, keep the fastest
   std::string tune_cache = {};  ///< file of tuning results; "": in the user's cache folder
