@@ -1,8 +1,11 @@
 #include "axonn/nn/routing.h"
 
 #include <algorithm>
+#include <cstring>
+#include <string>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/texts.h"
 #include "axonn/parallel/scheduling.h"
 
 namespace axonn {
@@ -29,6 +32,23 @@ void RoutingRecord::get(std::int64_t layer, std::int64_t first, std::int64_t per
     std::copy_n(run->second.ids.begin() + skipped, count, ids.begin());
     ids = ids.subspan(count);
     first += count / per_row;
+  }
+}
+
+void RoutingRecord::share(Communicator& world) {
+  // Each run as its layer, first row, experts per row and number of ids, then the ids.
+  std::vector<std::int64_t> mine;
+  for (const auto& [at, run] : runs_) {
+    mine.insert(mine.end(), {at.first, at.second, run.per_row, std::ssize(run.ids)});
+    mine.insert(mine.end(), run.ids.begin(), run.ids.end());
+  }
+  const std::string text(reinterpret_cast<const char*>(mine.data()), mine.size() * 8);
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const std::string of_rank = broadcast_text(world, rank == world.rank() ? text : "", rank);
+    std::vector<std::int64_t> all(of_rank.size() / 8);
+    std::memcpy(all.data(), of_rank.data(), of_rank.size());
+    for (auto at = all.begin(); at != all.end(); at += 4 + at[3])
+      put(at[0], at[1], at[2], {at + 4, at + 4 + at[3]});
   }
 }
 

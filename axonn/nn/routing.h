@@ -24,6 +24,8 @@ class RoutingRecord {
   void get(std::int64_t layer, std::int64_t first, std::int64_t per_row,
            std::span<std::int32_t> ids) const;
   void clear();
+  /// Adds what other processes have recorded. Collective.
+  void share(Communicator& world);
 
  private:
   struct Run {
