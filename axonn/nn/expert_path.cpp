@@ -1,8 +1,9 @@
 #include "axonn/nn/expert_path.h"
 
+#include <cmath>
 #include <numeric>
 
-#include "axonn/base/check.h"
+#include "axonn/nn/routing.h"
 #include "axonn/parallel/scheduling.h"
 
 namespace axonn {
@@ -64,14 +65,22 @@ class SeveralHolders final : public ExpertPath {
     const std::vector<std::int64_t> rows = counts_on_host(ctx, all, ranks, routed_rows);
     const std::int64_t E = counts.count(), held = E / ranks;
     const auto of = [&](int rank, std::int64_t expert) { return rows[rank * E + expert]; };
+    // A plan's load comes from the other ranks.
+    const bool planned = !ctx.device().keeps_values() && ctx.routing;
+    const double load = planned ? ctx.routing->options().balance.expected_load : 1;
+    const double factor = (load * ranks - 1) / (ranks - 1);
+    const auto got = [&](int rank, std::int64_t i) {
+      const std::int64_t count = of(rank, here * held + i);
+      return rank == here || !planned ? count : std::llround(factor * static_cast<double>(count));
+    };
     rows_of_.resize(held);
     to_.resize(ranks);
     from_.resize(ranks);
     for (int r = 0; r < ranks; ++r)
       for (std::int64_t i = 0; i < held; ++i) {
         to_[r] += of(here, r * held + i);
-        from_[r] += of(r, here * held + i);
-        rows_of_[i] += of(r, here * held + i);
+        from_[r] += got(r, i);
+        rows_of_[i] += got(r, i);
       }
     // Rows come by rank, then expert; they are wanted by expert, then rank.
     std::vector<std::int64_t> next(held);  // place of the next row of each expert
@@ -79,7 +88,7 @@ class SeveralHolders final : public ExpertPath {
     std::vector<std::int32_t> places;
     for (int r = 0; r < ranks; ++r)
       for (std::int64_t i = 0; i < held; ++i)
-        for (std::int64_t n = of(r, here * held + i); n > 0; --n)
+        for (std::int64_t n = got(r, i); n > 0; --n)
           places.push_back(static_cast<std::int32_t>(next[i]++));
     if (!places.empty()) places_ = ctx.on_device(places).reshape(std::ssize(places), 1);
   }

@@ -45,8 +45,10 @@ class ExpertPath {
   std::vector<std::int64_t> rows_of_;
 };
 
-/// The path of a chunk with this placement, of which counts (1, E) i32 routed rows go to each
-/// expert. Waits for the counts. Collective over the ranks that share experts.
+/// The path of a chunk with this placement, of which counts (1, E) i32 routed rows, n together, go
+/// to each expert. Waits for the counts. A device without values takes them as equal; this rank's
+/// experts then get BalanceConfig::expected_load times as many. Collective over the ranks that
+/// share experts.
 std::unique_ptr<ExpertPath> make_expert_path(const Context& ctx, const Placement& placement,
                                              const Tensor& counts, std::int64_t routed_rows);
 

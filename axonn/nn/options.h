@@ -56,6 +56,8 @@ struct BalanceConfig {
   double weight = 0;  ///< of the balance loss, α
   double z = 0;       ///< of the squared log-sum of the router's logits, β
   double bias = 0;    ///< step of the router's bias, u; needs model.router_bias
+  /// Rows that a plan gives the rank with the busiest experts, over the mean.
+  double expected_load = 1;
 };
 
 }  // namespace axonn
