@@ -25,9 +25,9 @@ std::string find_differing_replica(const Context& ctx, Model& model) {
       for (Axis axis : kAxes) {
         if (axis == spec.layout.row_axis || axis == spec.layout.col_axis) continue;  // cut
         const bool of_expert = axis == Axis::z && spec.layout.expert;
-        Communicator& group = of_expert ? ctx.grid.same_experts() : ctx.grid.along(axis);
-        std::vector<std::int64_t> all(group.size());
-        group.all_gather(buffer(std::span(all)), buffer(std::span(&hash, 1)), spec.name).wait();
+        Communicator& along = of_expert ? ctx.grid.same_experts() : ctx.grid.along(axis);
+        std::vector<std::int64_t> all(along.size());
+        along.all_gather(buffer(std::span(all)), buffer(std::span(&hash, 1)), spec.name).wait();
         if (found.empty() && std::ranges::count(all, hash) != std::ssize(all))
           found = fmt::format("{} along {}", spec.name, name_of(axis));
       }

@@ -34,6 +34,7 @@ Config tiny_config(const std::string& folder) {
 Config on_grid(Config config, const GridShape& grid) {
   config.parallelism.set_grid(grid);
   config.parallelism.context = grid.context;
+  config.parallelism.experts = grid.experts;
   return config;
 }
 
