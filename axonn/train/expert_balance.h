@@ -1,21 +1,13 @@
 #pragma once
 
-#include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "axonn/model/model.h"
 #include "axonn/nn/routing.h"
+#include "axonn/train/step.h"
 
 namespace axonn {
-
-/// How busy the experts of a model were in a step.
-struct ExpertLoad {
-  double balance = 0;   ///< the balance loss without its weight; see Routing
-  double z = 0;         ///< the same of the z-loss
-  double max_load = 0;  ///< rows of the busiest expert of a layer over the mean of that layer
-};
 
 /// Keeps the experts of a model equally busy during its training: gives the routers what they
 /// share, sums over ranks what they counted, and moves their biases.

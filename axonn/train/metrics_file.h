@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "axonn/train/expert_balance.h"
 #include "axonn/train/record_file.h"
+#include "axonn/train/step.h"
 
 namespace axonn {
 

@@ -9,6 +9,7 @@
 #include "axonn/data/batches.h"
 #include "axonn/parallel/parameters.h"
 #include "axonn/parallel/scheduling.h"
+#include "axonn/train/expert_balance.h"
 #include "axonn/train/step_graphs.h"
 
 namespace axonn {
@@ -45,6 +46,8 @@ TrainStep::TrainStep(Model& model, OptimizerState& optimizer, const BalanceConfi
 }
 
 TrainStep::~TrainStep() = default;
+
+Routing* TrainStep::routing() { return balance_ ? &balance_->routing() : nullptr; }
 
 void TrainStep::use_graphs(const Context& ctx) {
   if (!ctx.device().captures())

@@ -7,12 +7,13 @@
 #include <string>
 
 #include "axonn/model/model.h"
-#include "axonn/train/expert_balance.h"
 #include "axonn/train/optimizer.h"
 
 namespace axonn {
 
 class Batches;
+class ExpertBalance;
+class Routing;
 class StepGraphs;
 struct MicroBatch;
 struct StepState;
@@ -43,6 +44,13 @@ struct StepInput {
   std::function<void(Phase)> on_phase = {};
 };
 
+/// How busy the experts of a model were in a step.
+struct ExpertLoad {
+  double balance = 0;   ///< the balance loss without its weight; see Routing
+  double z = 0;         ///< the same of the z-loss
+  double max_load = 0;  ///< rows of the busiest expert of a layer over the mean of that layer
+};
+
 struct StepResult {
   double loss = 0;       ///< mean over the step's tokens, nats
   double grad_norm = 0;  ///< global, before clipping
@@ -65,7 +73,7 @@ class TrainStep {
   /// then on. Changes no bit. Throws UsageError if device, transport or model do not.
   void use_graphs(const Context& ctx);
   /// What the routers of the model share; null if it has none.
-  Routing* routing() { return balance_ ? &balance_->routing() : nullptr; }
+  Routing* routing();
   /// Null unless use_graphs() was called.
   const StepGraphs* graphs() const { return graphs_.get(); }
 

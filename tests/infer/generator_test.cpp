@@ -47,6 +47,14 @@ ModelConfig qwen3() {
   return {.family = ModelFamily::llama, .kv_heads = 2, .qk_norm = QkNormKind::head};
 }
 
+ModelConfig mixtral() {
+  ModelConfig sizes = llama();
+  sizes.experts = 4;
+  sizes.experts_per_token = 2;
+  sizes.expert_ffn = 48;
+  return sizes;
+}
+
 /// Adds the tokenizer "bytes" to the options.
 Generator::Options with_tokenizer(Generator::Options options) {
   static const auto bytes = make_tokenizer("bytes");
@@ -118,6 +126,17 @@ const GridShape kGeneratorGrids[] = {{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {
                                      {2, 2, 1, 2}};
 
 }  // namespace
+
+TEST(Generator, ExpertsOnSeveralRanksGiveTheTokensOfOneRank) {
+  const Prompts prompts = some_prompts(5);
+  const Continuations want = by_whole_prefixes(mixtral(), prompts, 20);
+  for (GridShape grid : {GridShape{1, 1, 2, 1}, {2, 1, 2, 1}, {1, 2, 2, 1}, {1, 1, 4, 2}}) {
+    grid.experts = grid.z;
+    Config config = config_of(mixtral(), grid);
+    config.parallelism.experts = grid.experts;
+    EXPECT_EQ(tokens_of(generate(config, prompts, {.max_tokens = 20})), want) << with_factors(grid);
+  }
+}
 
 TEST_P(GeneratorOf, AgreesWithComputingTheWholePrefixOnEveryGrid) {
   const Prompts prompts = some_prompts(5);

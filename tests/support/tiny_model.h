@@ -9,8 +9,9 @@
 #include "axonn/model/config.h"
 #include "axonn/model/model.h"
 #include "axonn/parallel/scheduling.h"
-#include "axonn/train/expert_balance.h"
+#include "axonn/nn/routing.h"
 #include "axonn/train/optimizer.h"
+#include "axonn/train/step.h"
 
 namespace axonn::testing_support {
 

@@ -6,6 +6,7 @@
 #include "axonn/comm/threads/threads.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/nn/routing.h"
 #include "axonn/train/training.h"
 
 #include "tests/support/runs.h"
@@ -77,7 +78,7 @@ TEST(ExpertRuns, PlansOfBusyExpertsTakeMoreMemory) {
 TEST(ExpertRuns, RowsOfPaddingAreNotCounted) {
   test::TemporaryPath folder;
   Config config = expert_config(folder / "run");
-  config.data = {.jsonl = {folder + ".jsonl"}};
+  config.data = {.jsonl = {folder / "chats.jsonl"}};
   std::ofstream(config.data.jsonl.front()) << synthetic_conversations(20, 1);
   config.training.seq_len = 512;
   config.training.global_batch = 4;
@@ -126,8 +127,7 @@ TEST(ExpertRuns, ResumeExactlyAndWithOtherHolders) {
   };
   const std::vector<double> second(losses.begin() + 5, losses.end());
   EXPECT_EQ(resumed_on(holding({2, 1, 4, 1}, 4), "same"), second);
-  const std::string copies = "checkpoints/step-5";
-  const auto weights = weights_of(folder / "whole" / copies);
+  const auto weights = weights_of(folder / "whole/checkpoints/step-5");
   EXPECT_TRUE(weights.contains("model.layers.1.mlp.experts.3.down_proj.weight"));
   // Choices may flip between grids, so that losses are close, not equal.
   for (const GridShape grid : {GridShape{}, holding({2, 1, 2, 1}, 2), GridShape{1, 2, 2, 1}})
