@@ -271,10 +271,9 @@ class Decoder final : public LanguageModel {
         ctx, embedding_group_, [&](const Context& inside) { x = embedding_(inside, tokens); },
         ReadIn::forward);
     for (const auto& block : blocks_)
-      x = run_block(ctx, block->groups(), x,
-                    [&block = *block](const Context& inside, const Var& in) {
-                      return block(inside, in);
-                    });
+      x = run_block(
+          ctx, block->groups(), x,
+          [&block = *block](const Context& inside, const Var& in) { return block(inside, in); });
     return x;
   }
 

@@ -60,8 +60,7 @@ class SeveralHolders final : public ExpertPath {
     Communicator& group = ctx.grid.experts();
     const int ranks = group.size(), here = group.rank();
     Tensor all = ctx.empty(ranks, counts.count(), DType::i32);
-    all.set_pending(
-        group.all_gather(buffer_of(all.raw_view()), buffer_of(counts.view()), label()));
+    all.set_pending(group.all_gather(buffer_of(all.raw_view()), buffer_of(counts.view()), label()));
     const std::vector<std::int64_t> rows = counts_on_host(ctx, all, ranks, routed_rows);
     const std::int64_t E = counts.count(), held = E / ranks;
     const auto of = [&](int rank, std::int64_t expert) { return rows[rank * E + expert]; };
@@ -175,7 +174,7 @@ class SeveralHolders final : public ExpertPath {
 
   Context ctx_;
   Cut cut_;
-  std::int64_t routed_rows_;           // n
+  std::int64_t routed_rows_;             // n
   std::vector<std::int64_t> to_, from_;  // rows for, and from, each rank that shares experts
   Tensor places_;  // (m, 1) i32: of the rows as they come, their places by expert; empty if m is 0
 };
@@ -189,8 +188,7 @@ std::int64_t ExpertPath::rows() const {
 std::unique_ptr<ExpertPath> make_expert_path(const Context& ctx, const Placement& placement,
                                              const Tensor& counts, std::int64_t routed_rows) {
   if (ctx.grid.shape().experts == 1)
-    return std::make_unique<OneHolder>(ctx, placement,
-                                       counts_on_host(ctx, counts, 1, routed_rows));
+    return std::make_unique<OneHolder>(ctx, placement, counts_on_host(ctx, counts, 1, routed_rows));
   return std::make_unique<SeveralHolders>(ctx, placement, counts, routed_rows);
 }
 

@@ -12,18 +12,18 @@ namespace axonn {
 
 /// The router's results for the r rows of a chunk here.
 struct Experts::Routed {
-  Tensor ids, weights;                // (r, k) i32 and f32
-  Tensor logits, scores, log_sums;    // (r, E), (r, E), (r, 1) f32
+  Tensor ids, weights;              // (r, k) i32 and f32
+  Tensor logits, scores, log_sums;  // (r, E), (r, E), (r, 1) f32
 };
 
 /// What backward needs of a forward pass. R rows are those of all ranks of x.
 struct Experts::Pass {
   Routed routed;
-  Tensor places, weights;             // (R, k) i32 and f32
+  Tensor places, weights;  // (R, k) i32 and f32
   std::shared_ptr<ExpertPath> path;
-  Tensor gate_up;                     // (m, 2F/Gx)
-  Tensor activated;                   // (m, F/Gx)
-  Tensor results;                     // (n, W), of each routed row
+  Tensor gate_up;    // (m, 2F/Gx)
+  Tensor activated;  // (m, F/Gx)
+  Tensor results;    // (n, W), of each routed row
 };
 
 Experts::Experts(ParameterGroup& dense, ParameterGroup& held, const std::string& name,
@@ -42,8 +42,8 @@ Experts::Experts(ParameterGroup& dense, ParameterGroup& held, const std::string&
                       .init_std = options.init_std,
                       .decays = true});
   if (options.bias)
-    bias_ = &dense.add({.name = name + ".gate.e_score_correction_bias",
-                        .layout = {.rows = options.experts}});
+    bias_ = &dense.add(
+        {.name = name + ".gate.e_score_correction_bias", .layout = {.rows = options.experts}});
   for (std::int64_t i = 0; i < options.experts; ++i) {
     const std::string expert = concat(name, ".experts.", i, '.');
     const Layout up{.rows = options.ffn,
@@ -55,16 +55,13 @@ Experts::Experts(ParameterGroup& dense, ParameterGroup& held, const std::string&
     std::swap(down.rows, down.cols);
     std::swap(down.row_axis, down.col_axis);
     const auto spec = [&](const char* part, const Layout& layout, double std) {
-      return ParameterSpec{.name = expert + part + ".weight",
-                           .layout = layout,
-                           .init_std = std,
-                           .decays = true};
+      return ParameterSpec{
+          .name = expert + part + ".weight", .layout = layout, .init_std = std, .decays = true};
     };
-    const Weights weights{
-        &held.add_joined(expert + "gate_proj|up_proj.weight",
-                         {spec("gate_proj", up, options.init_std),
-                          spec("up_proj", up, options.init_std)}),
-        &held.add(spec("down_proj", down, options.down_init_std))};
+    const Weights weights{&held.add_joined(expert + "gate_proj|up_proj.weight",
+                                           {spec("gate_proj", up, options.init_std),
+                                            spec("up_proj", up, options.init_std)}),
+                          &held.add(spec("down_proj", down, options.down_init_std))};
     if (up.at_home(shape, dense.grid().coords())) here_.push_back(weights);
   }
 }
@@ -83,10 +80,8 @@ Tensor Experts::logits(const Context& ctx, const Chunk& inp) const {
               names_of(inp.placement.cols), ", wanted ", gate_->local_cols(), " over y");
   ctx.backend.mark(gate_->spec().name);
   Tensor logits = ctx.empty(inp.value.rows(), options_.experts, DType::f32);
-  ctx.backend.matmul({.out = logits.view(),
-                      .a = inp.value.view(),
-                      .b = gate_->weight(),
-                      .b_transposed = true});
+  ctx.backend.matmul(
+      {.out = logits.view(), .a = inp.value.view(), .b = gate_->weight(), .b_transposed = true});
   sum_over(ctx, logits, Axis::y, Cut::same, {});
   return logits;
 }
@@ -140,9 +135,8 @@ Chunk Experts::forward(const Context& ctx, const Chunk& inp) const {
                                    pass.weights.view()});
   Chunk out = make_chunk(ctx, inp, pass.path->sum(combined), inp.placement);
   if (!gate_->frozen()) need_gradient(ctx, out);
-  return with_backward(ctx, out, [this, ctx, inp, pass](const Tensor& d_out) {
-    backward(ctx, inp, pass, d_out);
-  });
+  return with_backward(
+      ctx, out, [this, ctx, inp, pass](const Tensor& d_out) { backward(ctx, inp, pass, d_out); });
 }
 
 namespace {
@@ -249,8 +243,7 @@ Tensor Experts::compute_backward(const Context& ctx, const Tensor& inp, const Pa
       for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
         return add_weights(*weights.down, of(d_down), of(pass.activated));
       });
-    ctx.backend.run(
-        ops::SwigluBackward{d_gate_up.view(), d_activated.view(), pass.gate_up.view()});
+    ctx.backend.run(ops::SwigluBackward{d_gate_up.view(), d_activated.view(), pass.gate_up.view()});
     if (wants_input)
       for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
         return Matmul{.out = of(d_rows), .a = of(d_gate_up), .b = weights.gate_up->weight()};
@@ -272,15 +265,15 @@ Tensor Experts::route_backward(const Context& ctx, const Chunk& inp, const Route
   const bool rows_cut = inp.placement.rows.has(Axis::x);
   const Routing* routing = ctx.routing;
   const Tensor d_logits = ctx.like(routed.logits);
-  ctx.backend.run(ops::RouteBackward{
-      .d_logits = d_logits.view(),
-      .d_weights = d_weights.view(),
-      .forward = route_of(options_, routed, {}),
-      .balance = routing ? routing->balance(options_.layer, inp.rows) : View{},
-      .counted = of_rows_here(ctx, inp, inp.rows.counted),
-      .first_row = rows_cut ? first : 0,
-      .positions = inp.rows.positions,
-      .z = routing ? routing->z_factor() : 0});
+  ctx.backend.run(
+      ops::RouteBackward{.d_logits = d_logits.view(),
+                         .d_weights = d_weights.view(),
+                         .forward = route_of(options_, routed, {}),
+                         .balance = routing ? routing->balance(options_.layer, inp.rows) : View{},
+                         .counted = of_rows_here(ctx, inp, inp.rows.counted),
+                         .first_row = rows_cut ? first : 0,
+                         .positions = inp.rows.positions,
+                         .z = routing ? routing->z_factor() : 0});
   const auto in_f32 = [&](const View& view) {
     Tensor copy = ctx.empty(view.rows, view.cols, DType::f32);
     ctx.backend.run(ops::Cast{copy.view(), view});

@@ -38,15 +38,15 @@ namespace axonn {
 class Experts {
  public:
   struct Options {
-    std::int64_t width = 0, ffn = 0;         ///< C, F
+    std::int64_t width = 0, ffn = 0;          ///< C, F
     std::int64_t experts = 0, per_token = 0;  ///< E, k
     RouterKind router = RouterKind::softmax;
     bool normalised = true;
     double scale = 1;
-    bool bias = false;          ///< whether there is b
-    double init_std = 0.02;     ///< of W_g, W1 and W3
+    bool bias = false;            ///< whether there is b
+    double init_std = 0.02;       ///< of W_g, W1 and W3
     double down_init_std = 0.02;  ///< of W2
-    std::int64_t layer = 0;     ///< number among the layers with experts
+    std::int64_t layer = 0;       ///< number among the layers with experts
   };
 
   /// Declares the router in `dense`, and the experts in `held`, a group of Holders::same_experts.

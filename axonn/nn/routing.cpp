@@ -27,8 +27,8 @@ void RoutingRecord::get(std::int64_t layer, std::int64_t first, std::int64_t per
                 " of layer ", layer, " was not recorded");
     AXONN_CHECK(run->second.per_row == per_row, "replayed routing: recorded with ",
                 run->second.per_row, " experts per token, wanted ", per_row);
-    const auto count = std::min<std::int64_t>(std::ssize(ids),
-                                              std::ssize(run->second.ids) - skipped);
+    const auto count =
+        std::min<std::int64_t>(std::ssize(ids), std::ssize(run->second.ids) - skipped);
     std::copy_n(run->second.ids.begin() + skipped, count, ids.begin());
     ids = ids.subspan(count);
     first += count / per_row;
@@ -121,8 +121,7 @@ bool Routing::recall(const Context& ctx, std::int64_t layer, const Chunk& inp,
   return true;
 }
 
-void Routing::note(const Context& ctx, std::int64_t layer, const Chunk& inp,
-                   const Choice& choice) {
+void Routing::note(const Context& ctx, std::int64_t layer, const Chunk& inp, const Choice& choice) {
   const Rerun rerun = ctx.scheduling().scope.rerun;
   if (rerun == Rerun::second_run) return;
   rows_cut_ = inp.placement.rows.has(Axis::x);

@@ -57,9 +57,9 @@ class Routing {
  public:
   struct Options {
     BalanceConfig balance = {};
-    std::int64_t layers = 0;   ///< L'
-    std::int64_t experts = 0;  ///< E
-    std::int64_t per_row = 0;  ///< k
+    std::int64_t layers = 0;          ///< L'
+    std::int64_t experts = 0;         ///< E
+    std::int64_t per_row = 0;         ///< k
     RoutingRecord* replay = nullptr;  ///< the choices to repeat instead of choosing; null: none
     RoutingRecord* record = nullptr;  ///< receives the choices; null: none
   };

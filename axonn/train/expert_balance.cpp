@@ -15,7 +15,8 @@ ExpertBalance::ExpertBalance(const Routers& routers, const BalanceConfig& config
                 .experts = routers.experts,
                 .per_row = routers.per_row}) {
   if (config.bias > 0 && std::ranges::count(routers.biases, nullptr) > 0)
-    refuse("[training] balance.bias = ", config.bias, " moves the routers' biases, but the model "
+    refuse("[training] balance.bias = ", config.bias,
+           " moves the routers' biases, but the model "
            "has none; set model.router_bias = true, or leave balance.bias out");
 }
 

@@ -26,11 +26,11 @@ struct StepMetrics {
   double exposed_comm_ms = 0;  ///< time that rank 0's compute waited for collectives
   /// The same by axis and kind, in ms: ("z all_gather", 1.2), without kinds that took no time.
   std::vector<std::pair<std::string, double>> exposed_by = {};
-  std::int64_t memory_bytes = 0;   ///< rank 0's peak
-  double val_loss = kNone;         ///< if it was evaluated after this step
-  double kept = kNone;             ///< fraction of the targets that the goldfish loss keeps
+  std::int64_t memory_bytes = 0;           ///< rank 0's peak
+  double val_loss = kNone;                 ///< if it was evaluated after this step
+  double kept = kNone;                     ///< fraction of the targets that the goldfish loss keeps
   std::optional<ExpertLoad> experts = {};  ///< of a model with experts
-  bool skipped = false;            ///< an outlier, which changed no weight
+  bool skipped = false;                    ///< an outlier, which changed no weight
   std::int64_t save_failures = 0;  ///< checkpoints that could not be written, of this run so far
 };
 

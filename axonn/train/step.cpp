@@ -59,8 +59,9 @@ void TrainStep::use_graphs(const Context& ctx) {
         "[training] cuda_graph: ranks communicate through host memory, which a graph cannot "
         "capture; graphs need NCCL (parallelism.transport) and a GPU per rank");
   if (balance_)
-    refuse("[training] cuda_graph: how many tokens each expert gets is only known in the step, and "
-           "a graph cannot wait for that; leave training.cuda_graph out");
+    refuse(
+        "[training] cuda_graph: how many tokens each expert gets is only known in the step, and "
+        "a graph cannot wait for that; leave training.cuda_graph out");
   graphs_ = std::make_unique<StepGraphs>();
 }
 

@@ -110,7 +110,7 @@ class TrainStep {
 
   Model& model_;
   OptimizerState& optimizer_;
-  std::unique_ptr<ExpertBalance> balance_;               // null without experts
+  std::unique_ptr<ExpertBalance> balance_;            // null without experts
   std::unique_ptr<StepState> training_, evaluation_;  // what passes of each kind leave in flight
   // For one step; with graphs, at the same addresses in all steps.
   // (1, 4) f64: loss, squared norm, stop, busy; then those of balance_; summed over all ranks

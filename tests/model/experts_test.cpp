@@ -231,7 +231,8 @@ TEST(Experts, AdaptersOfAttentionTrainWhileExpertsStay) {
 }
 
 /// A run of one step with a fault in a group's collectives of this kind.
-void expect_fault_found(const std::string& group, const std::string& operation, CommFault::Kind kind) {
+void expect_fault_found(const std::string& group, const std::string& operation,
+                        CommFault::Kind kind) {
   RoutingRecord choices;
   TinyRun run = balanced_run(tiny_mixtral());
   run.steps = 1;

@@ -8,8 +8,8 @@
 #include "axonn/comm/grid.h"
 #include "axonn/model/config.h"
 #include "axonn/model/model.h"
-#include "axonn/parallel/scheduling.h"
 #include "axonn/nn/routing.h"
+#include "axonn/parallel/scheduling.h"
 #include "axonn/train/optimizer.h"
 #include "axonn/train/step.h"
 
@@ -29,13 +29,13 @@ struct TinyRun {
   bool sequence_parallel = true;
   bool recompute = false;
   std::uint64_t seed = 1;
-  std::int64_t counted = 0;   ///< first positions of a sequence whose targets count; 0: all
-  bool packed = false;        ///< sequences hold two documents each, as in PackedRows
-  bool repeat_batch = false;  ///< every step uses the tokens of the first step
+  std::int64_t counted = 0;         ///< first positions of a sequence whose targets count; 0: all
+  bool packed = false;              ///< sequences hold two documents each, as in PackedRows
+  bool repeat_batch = false;        ///< every step uses the tokens of the first step
   BalanceConfig balance = {};       ///< of a model with experts
   RoutingRecord* replay = nullptr;  ///< the choices of its routers; null: they choose
   RoutingRecord* record = nullptr;  ///< receives them; null: none
-  int max_delay_us = 0;       ///< random delays in every collective
+  int max_delay_us = 0;             ///< random delays in every collective
   std::function<std::unique_ptr<Model>(const Grid&)> make_model;
   std::function<std::unique_ptr<Backend>()> make_backend = [] { return make_cpu_backend(1); };
   /// Called on every rank after the last step.

@@ -1,7 +1,7 @@
 // Runs of models with experts: memory, padding, metrics, checkpoints, what is refused.
-#include <gmock/gmock.h>
-
 #include <fstream>
+
+#include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
 #include "axonn/data/synthetic/synthetic.h"
@@ -40,7 +40,8 @@ void choose_evenly(RoutingRecord& choices, const Config& config) {
   std::vector<std::int32_t> ids;
   for (std::int64_t row = 0; row < 10 * config.training.global_batch * config.training.seq_len;
        ++row)
-    for (const std::int64_t id : {0, 1}) ids.push_back(static_cast<std::int32_t>(2 * (row % 2) + id));
+    for (const std::int64_t id : {0, 1})
+      ids.push_back(static_cast<std::int32_t>(2 * (row % 2) + id));
   for (std::int64_t layer = 0; layer < config.model.layers; ++layer) choices.put(layer, 0, 2, ids);
 }
 
