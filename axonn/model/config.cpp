@@ -52,8 +52,8 @@ void validate_experts(const ModelConfig& model) {
   if (model.family != ModelFamily::llama)
     refuse("[model] experts = ", model.experts, " needs family = \"llama\"");
   if (model.experts_per_token < 1 || model.experts_per_token > model.experts)
-    refuse("[model] experts_per_token = ", model.experts_per_token, " must be from 1 to experts = ",
-           model.experts, "; Mixtral chooses 2 of 8");
+    refuse("[model] experts_per_token = ", model.experts_per_token,
+           " must be from 1 to experts = ", model.experts, "; Mixtral chooses 2 of 8");
 }
 
 }  // namespace

@@ -124,7 +124,8 @@ std::int64_t block_parameters(const ModelConfig& m) {
   const std::int64_t weights =
       (qkv + attention_width(m)) * m.hidden + (m.is_llama() ? 3 : 2) * m.hidden * m.ffn;
   if (m.is_llama())
-    return weights + (m.qkv_bias ? qkv : 0) + (m.qk_norm != QkNormKind::none ? 2 * m.head_width() : 0) + 2 * m.hidden;
+    return weights + (m.qkv_bias ? qkv : 0) +
+           (m.qk_norm != QkNormKind::none ? 2 * m.head_width() : 0) + 2 * m.hidden;
   const std::int64_t vectors = m.bias ? qkv + m.hidden + m.ffn + m.hidden : 0;
   return weights + vectors + (m.bias ? 4 : 2) * m.hidden;
 }
