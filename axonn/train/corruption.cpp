@@ -56,6 +56,7 @@ struct Replica {
   std::string name;
   AxisSet axes;
   std::int64_t checksum = 0;
+  std::int64_t when = 0;  ///< grows in the order of computation; 0: there is none
 };
 
 /// How strongly a rank is suspected. The one with the smallest `when` comes first, then the one
@@ -68,19 +69,22 @@ struct Suspicion {
 
 constexpr std::int64_t kOneOfTwo = 1, kMinority = 4, kCertain = 100;
 
-/// Compares the replicas, whose order is that of their computation if `ordered`. Collective.
-Suspicion suspicion_of(const Grid& grid, const std::vector<Replica>& replicas, bool ordered) {
+/// Compares the replicas. Collective.
+Suspicion suspicion_of(const Grid& grid, const std::vector<Replica>& replicas) {
   std::vector<std::int64_t> mine;
   for (const Replica& replica : replicas) mine.push_back(replica.checksum);
-  const std::size_t n = mine.size();
   Suspicion found;
   for (const Axis axis : kAxes) {
     if (std::ranges::none_of(replicas, [&](auto& replica) { return replica.axes.has(axis); }))
       continue;
+    // After a fault, a router may choose other experts, which do other operations.
+    std::int64_t n = std::ssize(replicas);
+    Communicator& along = grid.along(axis);
+    along.all_reduce(buffer(std::span(&n, 1)), "verify", ReduceOp::min).wait();
     const std::size_t extent = grid.extent(axis);
     std::vector<std::int64_t> all(extent * n);
-    grid.along(axis).all_gather(buffer(std::span(all)), buffer(std::span(mine)), "verify").wait();
-    for (std::size_t i = 0; i < n; ++i) {
+    along.all_gather(buffer(std::span(all)), buffer(std::span(mine).first(n)), "verify").wait();
+    for (std::int64_t i = 0; i < n; ++i) {
       if (!replicas[i].axes.has(axis)) continue;
       std::map<std::int64_t, int> votes;
       for (std::size_t r = 0; r < extent; ++r) ++votes[all[r * n + i]];
@@ -89,7 +93,7 @@ Suspicion suspicion_of(const Grid& grid, const std::vector<Replica>& replicas, b
                  majority = std::ranges::none_of(
                      votes, [&](auto&v) { return v.first != mine[i] && v.second >= own; });
       if (majority) continue;
-      const std::int64_t when = ordered ? static_cast<std::int64_t>(i) : 0;
+      const std::int64_t when = replicas[i].when;
       if (when > found.when) break;
       if (when < found.when) found = {.when = when};
       found.weight += minority ? kMinority : kOneOfTwo;
@@ -183,13 +187,14 @@ std::vector<Replica> result_replicas(Training& training, const MicroBatch& micro
   const bool alike =
       !grid.world().on_streams() || (grid.extent(Axis::x) <= 2 && grid.extent(Axis::y) <= 2);
   AxisSet axes = alike ? AxisSet{Axis::z, Axis::data} : AxisSet{};
-  if (grid.shape().context > 1) axes = axes.without(Axis::z);  // who have other positions
+  // Ranks along z that have other positions, or other experts.
+  if (grid.shape().context > 1 || grid.shape().experts > 1) axes = axes.without(Axis::z);
   Checksum checksum(ctx);
   std::vector<Replica> results;
   WatchingBackend watch(model.backend(), [&](const WatchingBackend::Operation& operation) {
     checksum.add(operation.result);
     results.push_back({fmt::format("the result of {} in layer {}", operation.name, operation.layer),
-                       axes, checksum.finish()});
+                       axes, checksum.finish(), operation.number});
   });
   training.step.forward(model.context_on(watch), make_tokens(ctx, micro));
   return results;
@@ -199,17 +204,16 @@ std::vector<Replica> result_replicas(Training& training, const MicroBatch& micro
 
 std::string find_corruption(Training& training, std::int64_t step) {
   const Grid& grid = training.model.grid();
-  const std::string state = verdict(grid, suspicion_of(grid, state_replicas(training), false));
+  const std::string state = verdict(grid, suspicion_of(grid, state_replicas(training)));
   if (!state.empty()) return state;
   const MicroBatch micro = common_micro_batch(training, step);
   const std::vector<Replica> first = result_replicas(training, micro),
                              second = result_replicas(training, micro);
-  Suspicion mine = suspicion_of(grid, first, true);
-  for (std::size_t i = 0; i < first.size(); ++i) {
+  Suspicion mine = suspicion_of(grid, first);
+  for (std::size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
     if (first[i].checksum == second[i].checksum) continue;
-    const auto when = static_cast<std::int64_t>(i);
-    if (when <= mine.when)
-      mine = {when, kCertain, concat(first[i].name, " when it computes it twice")};
+    if (first[i].when <= mine.when)
+      mine = {first[i].when, kCertain, concat(first[i].name, " when it computes it twice")};
     break;
   }
   return verdict(grid, mine);

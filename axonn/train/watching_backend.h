@@ -11,12 +11,12 @@
 namespace axonn {
 
 /// Calls a function after every operation that passes through it to another backend, once for each
-/// product of several. All ranks do the same operations in the same order, so that their numbers
-/// compare the ranks' progress.
+/// product of several. All ranks mark the same layers in the same order, and do the same operations
+/// in a layer unless it has experts, so that the numbers compare the ranks' progress.
 class WatchingBackend final : public ForwardingBackend {
  public:
   struct Operation {
-    std::int64_t number = 0;  ///< counted from 0
+    std::int64_t number = 0;  ///< grows; of the marks so far and the operations since the last
     std::string_view layer;   ///< the last mark()
     std::string_view name;    ///< "matmul"
     View result;              ///< the first of it; collectives have not yet changed it
@@ -29,6 +29,7 @@ class WatchingBackend final : public ForwardingBackend {
 
   void mark(std::string_view layer) override {
     layer_ = layer;
+    count_ = (count_ / kOperationsOfLayer + 1) * kOperationsOfLayer;
     ForwardingBackend::mark(layer);
   }
 
@@ -40,6 +41,9 @@ class WatchingBackend final : public ForwardingBackend {
   }
 
  private:
+  /// More than the operations between two marks, and few enough for 2^39 marks.
+  static constexpr std::int64_t kOperationsOfLayer = 1 << 24;
+
   Watch watch_;
   std::int64_t count_ = 0;
   std::string layer_;

@@ -14,14 +14,14 @@ using testing::ThrowsMessage;
 
 namespace {
 
-/// The world ranks of this rank's group along `axis`.
-std::vector<int> members(const Grid& grid, Axis axis) {
-  Communicator& group = grid.along(axis);
+/// The world ranks of a group of this rank.
+std::vector<int> members(const Grid& grid, Communicator& group) {
   std::vector<int> ranks(group.size());
   int mine = grid.world().rank();
   group.all_gather(buffer(std::span(ranks)), buffer(std::span(&mine, 1))).wait();
   return ranks;
 }
+std::vector<int> members(const Grid& grid, Axis axis) { return members(grid, grid.along(axis)); }
 
 }  // namespace
 
@@ -52,6 +52,49 @@ TEST(Grid, OrdersEveryGroupByItsAxisAlsoOnOddExtents) {
       }
     }
   });
+}
+
+TEST(Grid, MakesGroupsThatShareExpertsOfNeighboursAlongZ) {
+  run_ranks(4, [](Communicator& world) {
+    const Grid grid(world, {.z = 4, .experts = 2});
+    const int r = world.rank();
+    EXPECT_EQ(members(grid, grid.experts()), (std::vector{r & ~1, r | 1}));
+    EXPECT_EQ(members(grid, grid.same_experts()), (std::vector{r & 1, (r & 1) + 2}));
+  });
+  for (const int experts : {2, 4})
+    run_ranks(16, [experts](Communicator& world) {
+      const GridShape shape{.x = 2, .z = 4, .data = 2, .context = 2, .experts = experts};
+      const Grid grid(world, shape);
+      std::vector<int> sharing, same, context;
+      for (int r = 0; r < world.size(); ++r) {
+        const Coords at = coords_of(shape, r), &mine = grid.coords();
+        const int z = at.at(Axis::z), my_z = mine.at(Axis::z);
+        if (at.at(Axis::x) != mine.at(Axis::x) || at.at(Axis::data) != mine.at(Axis::data))
+          continue;
+        if (z / experts == my_z / experts) sharing.push_back(r);
+        if (z % experts == my_z % experts) same.push_back(r);
+        if (z / 2 == my_z / 2) context.push_back(r);
+      }
+      EXPECT_EQ(members(grid, grid.experts()), sharing);
+      EXPECT_EQ(members(grid, grid.same_experts()), same);
+      EXPECT_EQ(members(grid, grid.context()), context);
+      EXPECT_EQ(grid.experts().rank(), experts_part(shape, grid.coords()));
+    });
+}
+
+TEST(Grid, HoldsTheSameExpertsOnAllOfZUnlessTheyAreShared) {
+  run_ranks(2, [](Communicator& world) {
+    const Grid grid(world, {.z = 2});
+    EXPECT_EQ(&grid.same_experts(), &grid.along(Axis::z));
+  });
+}
+
+TEST(Grid, RefusesFactorsThatDoNotDivideZ) {
+  const auto self = make_self();
+  for (const int experts : {0, 3})
+    EXPECT_THAT(([&] { Grid(*self, {.z = 4, .experts = experts}); }),
+                ThrowsMessage<UsageError>("[parallelism] experts = " + std::to_string(experts) +
+                                          " does not divide z = 4; set it to a divisor of z"));
 }
 
 TEST(Grid, WorksOnOneRank) {

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/dry_world.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/nn/attention.h"
 #include "axonn/nn/embedding.h"
@@ -34,6 +35,41 @@ void declare(ParameterGroup& group) {
   const Embedding embedding(group, {"wte", "wpe"}, {.vocab = 251, .width = 96, .positions = 7});
 }
 
+constexpr int kExperts = 4;
+
+/// The layout of a matrix of expert `number`.
+Layout of_expert(std::int64_t number, std::int64_t rows, std::int64_t cols, bool transposed) {
+  return {.rows = rows,
+          .cols = cols,
+          .row_axis = transposed ? Axis::y : Axis::x,
+          .col_axis = transposed ? Axis::x : Axis::y,
+          .expert = ExpertNumber{number, kExperts}};
+}
+
+/// A layer of experts: of each, gate and up joined, and down. Returns the operands.
+std::vector<const Parameter*> declare_experts(ParameterGroup& group) {
+  std::vector<const Parameter*> operands;
+  for (int number = 0; number < kExperts; ++number) {
+    const auto spec = [&](const char* name, const Layout& layout) {
+      return ParameterSpec{.name = "experts." + std::to_string(number) + '.' + name,
+                           .layout = layout,
+                           .init_std = 1,
+                           .decays = true};
+    };
+    const Layout in = of_expert(number, 6, 8, false);
+    operands.push_back(&group.add_joined("gate and up", {spec("gate", in), spec("up", in)}));
+    operands.push_back(&group.add(spec("down", of_expert(number, 8, 6, true))));
+  }
+  return operands;
+}
+
+/// Grids on which several ranks share the experts.
+std::vector<GridShape> grids_of_experts() {
+  if (sanitized()) return {{1, 1, 4, 1, 1, 2}, {2, 1, 2, 2, 2, 2}};
+  return {{1, 1, 2, 1, 1, 2}, {1, 1, 4, 1, 1, 2}, {1, 1, 4, 1, 1, 4}, {1, 1, 2, 2, 1, 2},
+          {2, 1, 2, 1, 2, 2}, {2, 2, 2, 1, 1, 2}, {1, 1, 4, 2, 2, 2}, {1, 2, 4, 1, 4, 2}};
+}
+
 using Values = std::map<std::string, std::vector<float>>;
 
 struct Held {
@@ -42,8 +78,9 @@ struct Held {
   std::int64_t owned = 0;  ///< elements in owned ranges of all ranks
 };
 
-/// The values and owners of all ranks of a grid after initialise().
-Held initialised(const GridShape& shape, DType dtype) {
+/// The values and owners of all ranks of a grid after initialise(): of the parameters above, or of
+/// experts.
+Held initialised(const GridShape& shape, DType dtype, Holders holders = Holders::all_of_z) {
   Held held;
   std::mutex mutex;
   run_ranks(shape.ranks(), [&](Communicator& world) {
@@ -51,8 +88,11 @@ Held initialised(const GridShape& shape, DType dtype) {
     Arena arena(backend->device());
     const Grid grid(world, shape);
     const Context ctx(*backend, arena, grid, dtype);
-    ParameterGroup group("all", grid);
-    declare(group);
+    ParameterGroup group("all", grid, holders);
+    if (holders == Holders::all_of_z)
+      declare(group);
+    else
+      declare_experts(group);
     group.allocate(ctx);
     group.initialise(ctx, 5);
     const std::lock_guard lock(mutex);
@@ -100,6 +140,112 @@ TEST(ParameterGroup, StartsWithTheSameValuesOnEveryGridAndOwnsEachOnce) {
 
 TEST(ParameterGroup, StartsFromTheSameMasterCopiesInBothTypes) {
   EXPECT_EQ(initialised({2, 1, 2, 1}, DType::bf16).values, initialised({}, DType::f32).values);
+}
+
+TEST(ParameterGroup, StartsExpertsWithTheSameValuesOnEveryGridAndOwnsEachOnce) {
+  const Held one = initialised({}, DType::f32, Holders::same_experts);
+  EXPECT_EQ(one.owned, kExperts * 3 * 48);
+  for (const GridShape& shape : grids_of_experts()) {
+    SCOPED_TRACE("grid " + with_factors(shape));
+    const Held held = initialised(shape, DType::f32, Holders::same_experts);
+    EXPECT_EQ(held.values, one.values);
+    EXPECT_EQ(held.owned, one.owned);
+    for (const auto& [name, owners] : held.owners) EXPECT_THAT(owners, testing::Each(1)) << name;
+  }
+}
+
+TEST(ParameterGroup, SumsGradientsOfExpertsOverThoseWhoHoldThemAndOverData) {
+  // Small integers, so sums are exact.
+  const auto summand = [](const Coords& at, std::int64_t number) {
+    return static_cast<float>((number + 1) * (1 + at.at(Axis::z) + 10 * at.at(Axis::data)));
+  };
+  for (const GridShape& shape : grids_of_experts()) {
+    SCOPED_TRACE("grid " + with_factors(shape));
+    double squares = 0, want_squares = 0;
+    const auto want = [&](std::int64_t number) {  // in two micro-batches
+      float sum = 0;
+      for (int r = 0; r < shape.ranks(); ++r) {
+        const Coords at = coords_of(shape, r);
+        const bool one_of_xy = at.at(Axis::x) == 0 && at.at(Axis::y) == 0;
+        if (one_of_xy && number / (kExperts / shape.experts) == experts_part(shape, at))
+          sum += 2 * summand(at, number);
+      }
+      return sum;
+    };
+    for (int number = 0; number < kExperts; ++number)
+      want_squares += 3 * 48 * want(number) * want(number);
+    std::mutex mutex;
+    run_ranks(shape.ranks(), [&](Communicator& world) {
+      const auto backend = make_cpu_backend(1);
+      Arena arena(backend->device());
+      const Grid grid(world, shape);
+      const Context ctx(*backend, arena, grid);
+      ParameterGroup group("all", grid, Holders::same_experts);
+      const auto operands = declare_experts(group);
+      group.allocate(ctx);
+      group.begin_step(ctx);
+      for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+        group.expect_reduce();
+        group.begin_backward(ctx);
+        for (const Parameter* parameter : operands) {
+          const View block = parameter->gradient(ctx);
+          const float more = summand(grid.coords(), parameter->spec().layout.expert->number);
+          for (std::int64_t i = 0; i < block.count(); ++i) block.as<float>()[i] += more;
+        }
+        group.reduce(ctx);
+        group.finish_reduce(ctx);
+      }
+      ParameterGroup* const groups[] = {&group};
+      finish_gradients(ctx, groups);
+      const float* gradient = group.gradient().as<float>();
+      for (const auto& [spec, slice] : group.piece_slices())
+        EXPECT_EQ(std::count(gradient + slice.offset, gradient + slice.offset + slice.count(),
+                             want(spec->layout.expert->number)),
+                  slice.count())
+            << spec->name;
+      const std::lock_guard lock(mutex);
+      for (const auto& [begin, end] : group.owned_ranges())
+        for (std::int64_t i = begin; i < end; ++i) squares += gradient[i] * gradient[i];
+    });
+    EXPECT_EQ(squares, want_squares) << "the norm counts an element never or twice";
+  }
+}
+
+TEST(ParameterGroup, KnowsTheSizesOfExpertsBeforeItIsAllocated) {
+  struct Want {
+    GridShape shape;
+    std::int64_t flat, shard, piece;
+  };
+  // An expert takes 96 elements, and 48 that are padded to 64; blocks are padded to 32 for each
+  // rank that shares them.
+  for (const auto& [shape, flat, shard, piece] :
+       {Want{{}, 640, 640, 640}, Want{{.z = 4}, 640, 160, 160},
+        Want{{.z = 4, .experts = 2}, 320, 160, 160}, Want{{.z = 4, .experts = 4}, 160, 160, 160},
+        Want{{.z = 2, .data = 2, .experts = 2}, 320, 320, 160},
+        Want{{.z = 4, .data = 2, .experts = 4}, 192, 192, 96}})
+    for (int rank = 0; rank < shape.ranks(); ++rank) {
+      const auto world = make_dry_world(shape, rank);
+      const Grid grid(*world, shape);
+      ParameterGroup group("all", grid, Holders::same_experts);
+      declare_experts(group);
+      const FlatSizes sizes = group.sizes();
+      EXPECT_EQ(sizes.flat, flat) << with_factors(shape);
+      EXPECT_EQ(sizes.shard, shard) << with_factors(shape);
+      EXPECT_EQ(sizes.piece, piece) << with_factors(shape);
+      EXPECT_EQ(sizes.decayed, sizes.flat / 160 * 160) << with_factors(shape);
+      EXPECT_EQ(group.stays(), shape.z == shape.experts);
+    }
+}
+
+TEST(ParameterGroup, RefusesRanksThatDoNotDivideTheExperts) {
+  const GridShape shape{.z = 3, .experts = 3};
+  const auto world = make_dry_world(shape, 0);
+  const Grid grid(*world, shape);
+  ParameterGroup group("h.0", grid, Holders::same_experts);
+  EXPECT_THAT([&] { declare_experts(group); },
+              testing::ThrowsMessage<UsageError>(
+                  testing::HasSubstr("experts = 3 does not divide the 4 experts of experts.0.gate; "
+                                     "it must be one of 1, 2, 4")));
 }
 
 TEST(ParameterGroup, StartsWithTheMeanAndDeviationOfTheSpec) {

@@ -68,6 +68,25 @@ TEST(Checkpoint, WrittenOnAnyGridIsReadOnAnyOtherWithReplicasFilledAndPaddingUnc
   }
 }
 
+TEST(Checkpoint, OfExpertsIsReadOnAnyGridWhoeverHeldThem) {
+  const std::vector<GridShape> grids = {
+      {},          {1, 1, 4, 1, 1, 4}, {2, 1, 2, 1, 1, 2}, {1, 1, 4, 1, 1, 2}, {1, 2, 2, 2, 2, 2},
+      {1, 1, 2, 1}};
+  const ModelStateOptions model{.experts = 4};
+  for (const GridShape& from : grids) {
+    const TemporaryPath folder;
+    save_model(folder.path(), from, 7, {}, model);
+    const CheckpointReader reader(folder.path());
+    std::vector<std::string> names;
+    for (const StoredParameter& parameter : reader.index().parameters)
+      names.push_back(parameter.name);
+    EXPECT_THAT(names, testing::Contains("h.0.experts.3.down.weight").Times(1));
+    for (const GridShape& to : grids)
+      EXPECT_EQ(load_model(folder.path(), to, model), "")
+          << with_factors(from) << " to " << with_factors(to);
+  }
+}
+
 TEST(Checkpoint, HoldsEveryElementOnceOnAnyGrid) {
   for (const GridShape& shape : kShapes) {
     const TemporaryPath folder;

@@ -59,25 +59,35 @@ ModelState::ModelState(const GridShape& shape, int rank, ModelStateOptions optio
                     {"h.0.up.weight", {kFfn, kWidth, Axis::x, Axis::y, {}}},
                     {"h.0.down.weight", {kWidth, kFfn, Axis::y, Axis::x, {}}}});
   add_block("ln_f", {{"ln_f.weight", {kWidth, 1, Axis::y, std::nullopt, {}}}});
+  if (options_.experts == 0) return;
+  Layouts experts;
+  for (std::int64_t i = 0; i < options_.experts; ++i) {
+    const std::string expert = concat("h.0.experts.", i);
+    const ExpertNumber number{i, options_.experts};
+    experts.push_back({expert + ".up.weight", {kFfn, kWidth, Axis::x, Axis::y, {}, {}, number}});
+    experts.push_back({expert + ".down.weight", {kWidth, kFfn, Axis::y, Axis::x, {}, {}, number}});
+  }
+  add_block("h.0.experts", experts, shape_.z / shape_.experts,
+            coords_.at(Axis::z) / shape_.experts);
 }
 
-void ModelState::add_block(const std::string& name,
-                           const std::vector<std::pair<std::string, Layout>>& parameters) {
+void ModelState::add_block(const std::string& name, const Layouts& parameters, int ways, int at) {
+  const auto count_of = [&](const Layout& layout) {
+    return layout.at_home(shape_, coords_) ? layout.local_count(shape_) : 0;
+  };
   std::int64_t flat = 0;
-  for (const auto& [_, layout] : parameters)
-    flat = round_up(flat + layout.local_count(shape_), kAlign);
-  flat = round_up(flat, kAlign * shape_.z * shape_.data);
+  for (const auto& [_, layout] : parameters) flat = round_up(flat + count_of(layout), kAlign);
+  flat = round_up(flat, kAlign * ways * shape_.data);
   StateBlock block;
   block.name = name;
-  block.count = flat / shape_.z / shape_.data;
-  const std::int64_t begin =
-      (coords_.at(Axis::z) * shape_.data + coords_.at(Axis::data)) * block.count;
+  block.count = flat / ways / shape_.data;
+  const std::int64_t begin = (at * shape_.data + coords_.at(Axis::data)) * block.count;
   std::int64_t offset = 0;
   for (const auto& [parameter, layout] : parameters) {
     layout.check(parameter, shape_);
     auto slices = layout.slices(shape_, coords_);
     for (Slice& slice : slices) slice.offset += offset;
-    offset = round_up(offset + layout.local_count(shape_), kAlign);
+    offset = round_up(offset + count_of(layout), kAlign);
     block.parameters.push_back(
         {{parameter, layout.rows, layout.cols}, clip(slices, begin, begin + block.count)});
     parameter_count_ += layout.count();

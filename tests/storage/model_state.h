@@ -13,10 +13,12 @@ namespace axonn::test {
 struct ModelStateOptions {
   std::vector<std::string> kinds = {"master", "exp_avg", "exp_avg_sq"};
   std::int64_t vocab = 251;
+  std::int64_t experts = 0;  ///< of one more block, which GridShape::experts ranks share
 };
 
 /// One rank's training state of a small GPT: padded vocabulary over x, width over y, 12 heads over
-/// x with 4 shared key-value heads, blocks cut flat over z and data. Each element i of parameter p
+/// x with 4 shared key-value heads, blocks cut flat over z and data, that of experts over the ranks
+/// of z that hold the same ones. Each element i of parameter p
 /// and kind k has a different value, exact in f32.
 class ModelState {
  public:
@@ -34,8 +36,12 @@ class ModelState {
   std::string difference(float shift = 0) const;
 
  private:
-  void add_block(const std::string& name,
-                 const std::vector<std::pair<std::string, Layout>>& parameters);
+  using Layouts = std::vector<std::pair<std::string, Layout>>;
+  /// Cuts the block over `ways` ranks of z, of which this one is number `at`.
+  void add_block(const std::string& name, const Layouts& parameters, int ways, int at);
+  void add_block(const std::string& name, const Layouts& parameters) {
+    add_block(name, parameters, shape_.z, coords_.at(Axis::z));
+  }
 
   GridShape shape_;
   Coords coords_;

@@ -64,8 +64,9 @@ Layout matrix_layout() {
   return {.rows = kRows, .cols = kCols, .row_axis = Axis::x, .col_axis = Axis::y};
 }
 
-/// Every rank of the grid loads its slices of w, t and v. Returns the bytes read by all ranks, and
-/// fails if an element is wrong or missing.
+/// Every rank of the grid loads its slices of w, t and v; where ranks share experts, also of w and
+/// t as parameters of each. Returns the bytes read by all ranks, and fails if an element is wrong
+/// or missing.
 std::int64_t load_on(const GridShape& shape, const std::string& folder) {
   std::atomic<std::int64_t> bytes = 0;
   run_ranks(shape.ranks(), [&](Communicator& world) {
@@ -76,9 +77,10 @@ std::int64_t load_on(const GridShape& shape, const std::string& folder) {
     std::vector<SliceRequest> wanted;
     std::vector<std::vector<float>> buffers;
     const auto want = [&](const char* name, const Layout& layout) {
-      const std::int64_t all = layout.local_count(shape), z = grid.extent(Axis::z),
-                         begin = all * grid.coord(Axis::z) / z,
-                         end = all * (grid.coord(Axis::z) + 1) / z;
+      const Communicator& holders = layout.expert ? grid.same_experts() : grid.along(Axis::z);
+      const std::int64_t all = layout.local_count(shape),
+                         begin = all * holders.rank() / holders.size(),
+                         end = all * (holders.rank() + 1) / holders.size();
       wanted.push_back({.parameter = name,
                         .slices = clip(layout.slices(shape, grid.coords()), begin, end),
                         .across = layout.col_axis ? &grid.along(*layout.col_axis) : nullptr});
@@ -87,6 +89,12 @@ std::int64_t load_on(const GridShape& shape, const std::string& folder) {
     want("w", matrix_layout());
     want("u", matrix_layout());
     want("v", {.rows = kRows, .row_axis = Axis::x});
+    for (std::int64_t number = 0; shape.experts > 1 && number < shape.experts; ++number)
+      for (const char* name : {"w", "u"}) {
+        Layout layout = matrix_layout();
+        layout.expert = {number, shape.experts};
+        want(name, layout);
+      }
     const auto take = [&](std::size_t i, std::int64_t offset, StoredType type,
                           std::span<const std::byte> stored) {
       to_floats(type, stored,
@@ -112,7 +120,7 @@ TEST(SafetensorsSource, EveryRankOfEveryGridGetsItsElementsInEveryType) {
     for (const GridShape& shape :
          {GridShape{1, 1, 1, 1}, GridShape{2, 1, 1, 1}, GridShape{1, 2, 1, 1},
           GridShape{1, 1, 3, 1}, GridShape{2, 2, 2, 1}, GridShape{3, 4, 1, 1},
-          GridShape{1, 5, 2, 1}})
+          GridShape{1, 5, 2, 1}, GridShape{1, 2, 2, 1, 1, 2}, GridShape{2, 2, 4, 1, 1, 2}})
       load_on(shape, path.path());
   }
 }

@@ -15,6 +15,7 @@
 
 using namespace axonn;
 using namespace axonn::testing_support;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -48,6 +49,17 @@ class FlippingBackend final : public ForwardingBackend {
 };
 
 using Change = std::function<void(Training&)>;
+
+/// tiny_config() with 4 experts in each layer, two for each token.
+Config config_with_experts() {
+  Config config = tiny_config("unused");
+  config.model.family = ModelFamily::llama;
+  config.model.ffn = 48;
+  config.model.experts = 4;
+  config.model.experts_per_token = 2;
+  config.model.expert_ffn = 24;
+  return config;
+}
 
 /// What find_corruption() returns after two steps, and `change` on one rank.
 std::string found_on(const GridShape& grid, int rank, const Change& change,
@@ -109,6 +121,25 @@ TEST(Corruption, RanksThatShareSequencesHaveOtherResultsWithoutAFault) {
   };
   EXPECT_THAT(found_on({2, 1, 2, 2, 2}, 6, {}, backend, config),
               testing::AllOf(StartsWith("rank 6 ("), HasSubstr("when it computes it twice")));
+}
+
+TEST(Corruption, RanksWithOtherExpertsHaveOtherResultsWithoutAFault) {
+  for (const GridShape grid : {GridShape{1, 1, 2, 2}, GridShape{2, 1, 2, 1, 1, 2},
+                               GridShape{1, 1, 4, 1, 1, 2}, GridShape{1, 2, 2, 2, 1, 2}})
+    EXPECT_EQ(found_on(grid, -1, {}, {}, config_with_experts()), "") << with_factors(grid);
+}
+
+TEST(Corruption, AFaultOfARankWithExpertsNamesItAlsoIfItChangesTheChoices) {
+  const GridShape grid{1, 1, 2, 2, 1, 2};
+  EXPECT_THAT(found_on(grid, 3, flip("model.layers.1.mlp.experts.3.up_proj.weight", "master"), {},
+                       config_with_experts()),
+              HasSubstr("rank 3 (x 0, y 0, z 1, data 1)"));
+  // The logits of the router in the first of two computations, after two steps.
+  const auto backend = [] {
+    return std::make_unique<FlippingBackend>("model.layers.0.mlp.gate.weight", "route", 3);
+  };
+  EXPECT_THAT(found_on(grid, 2, {}, backend, config_with_experts()),
+              AllOf(StartsWith("rank 2 ("), HasSubstr("route in layer model.layers.0.mlp.gate")));
 }
 
 TEST(Corruption, AFlippedBitOfAReplicatedParameterNamesItsRank) {
