@@ -156,6 +156,8 @@ def plain(names):
 # latency of memory.
 TOGETHER = {
     "run_rows<AddMomentsKernel<bf16> >": 2,
+    "run_rows<CombineRowsBackwardKernel<bf16> >": 2,
+    "run_rows<CombineRowsKernel<bf16> >": 4,
     "run_rows<CrossEntropyBackwardKernel<bf16, float> >": 2,
     "run_rows<HeadDots<bf16> >": 2,
     "run_rows<HeadNormBackwardKernel<bf16, bf16> >": 3,

@@ -56,6 +56,23 @@ Refused of_activations(const Operands& o) {
        ops::KeepHeads{.kept = o.y, .inp = o.x, .slots = o.few, .positions = o.ids, .entries = 2}},
       {"inp is (4,6) f32, want 1 sequences of a multiple of 2 x 64",
        ops::OrderBlocks{.out = o.x, .inp = o.y, .slots = o.ids, .sequences = 1, .ways = 2}},
+      {"out is (4,6) f32, want (4,3)", ops::Swiglu{o.x, o.y}},
+      {"d_out is (4,6) f32, want (4,3)", ops::SwigluBackward{o.x, o.x, o.y}},
+      {"out is (4,6) bf16, want f32", ops::Dropout{.out = o.half, .inp = o.x}},
+      {"inp is (4,3) f32, want (4,6)", ops::Gelu{o.x, o.thirds}},
+      {"d_out is (4,3) f32, want (4,6)", ops::GeluBackward{o.x, o.thirds, o.y}},
+      {"b is (1,6) f32, want (4,6)", ops::Add{o.x, o.y, o.row}},
+      {"out is (4,6) bf16, want f32", ops::Activation{o.half, o.x}},
+      {"d_out is (4,3) f32, want (4,6)", ops::ActivationBackward{o.x, o.thirds, o.y}},
+      {"b is (4,6) bf16, want f32", ops::Multiply{o.x, o.y, o.half}},
+      {"out is (4,3) f32, want (4,6)", ops::Scale{o.thirds, o.x, 2}},
+      {"inp is (1,4) i32, want f32 or bf16", ops::Cast{o.x, o.ids}},
+      {"out is (1,1) f32, want (1,6)", ops::ColumnSum{o.one, o.x}}};
+}
+
+/// Of each operation of experts.
+Refused of_experts(const Operands& o) {
+  return {
       {"scores is (4,3) f32, want (4,6)", ops::Route{.ids = o.experts,
                                                      .weights = o.stats,
                                                      .scores = o.thirds,
@@ -80,19 +97,7 @@ Refused of_activations(const Operands& o) {
                                                                   .d_out = o.x,
                                                                   .inp = o.copies,
                                                                   .places = o.experts,
-                                                                  .weights = o.stats}},
-      {"out is (4,6) f32, want (4,3)", ops::Swiglu{o.x, o.y}},
-      {"d_out is (4,6) f32, want (4,3)", ops::SwigluBackward{o.x, o.x, o.y}},
-      {"out is (4,6) bf16, want f32", ops::Dropout{.out = o.half, .inp = o.x}},
-      {"inp is (4,3) f32, want (4,6)", ops::Gelu{o.x, o.thirds}},
-      {"d_out is (4,3) f32, want (4,6)", ops::GeluBackward{o.x, o.thirds, o.y}},
-      {"b is (1,6) f32, want (4,6)", ops::Add{o.x, o.y, o.row}},
-      {"out is (4,6) bf16, want f32", ops::Activation{o.half, o.x}},
-      {"d_out is (4,3) f32, want (4,6)", ops::ActivationBackward{o.x, o.thirds, o.y}},
-      {"b is (4,6) bf16, want f32", ops::Multiply{o.x, o.y, o.half}},
-      {"out is (4,3) f32, want (4,6)", ops::Scale{o.thirds, o.x, 2}},
-      {"inp is (1,4) i32, want f32 or bf16", ops::Cast{o.x, o.ids}},
-      {"out is (1,1) f32, want (1,6)", ops::ColumnSum{o.one, o.x}}};
+                                                                  .weights = o.stats}}};
 }
 
 /// Of each further row-wise operation.
@@ -130,7 +135,7 @@ Refused of_others(const Operands& o) {
 TEST(OperandChecks, OfEveryRowwiseOperationNameOperationAndOperand) {
   const Operands operands;
   std::vector<std::string_view> names;
-  for (const Refused& some : {of_activations(operands), of_others(operands)})
+  for (const Refused& some : {of_activations(operands), of_experts(operands), of_others(operands)})
     for (const auto& [words, operation] : some) {
       names.push_back(std::visit([](const auto& args) { return args.kName; }, operation));
       expect_refusal(std::string(names.back()) + ": " + words, operation);

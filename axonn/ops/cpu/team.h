@@ -326,14 +326,13 @@ struct Team {
     return most;
   }
 
-  /// out[c] = sum over rows [begin, end), in order, of row(r)[c], for c below count. Rows that are
-  /// null are left out.
+  /// out[c] += row(r)[c] for rows [begin, end), in order, and c below count. Rows that are null are
+  /// left out. Element c of out always belongs to the same member, c modulo their number.
   template <typename Row>
   [[gnu::flatten]] void sums_in_double(double* out, int count, std::int64_t begin, std::int64_t end,
                                        Row row) const {
-    std::fill_n(out, count, 0.0);
     for (std::int64_t r = begin; r < end; ++r) {
-      const float* x = row(r);
+      const auto* x = row(r);
       if (!x) continue;
 #pragma omp simd
       for (int c = 0; c < count; ++c) out[c] += x[c];

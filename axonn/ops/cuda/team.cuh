@@ -347,9 +347,10 @@ struct Team {
   __device__ void sums_in_double(double* out, int count, std::int64_t begin, std::int64_t end,
                                  auto row) const {
     each(count, [&](int c) {
-      double sum = 0;
+      double sum = out[c];
+#pragma unroll 4
       for (std::int64_t r = begin; r < end; ++r)
-        if (const float* x = row(r)) sum += x[c];
+        if (const auto* x = row(r)) sum += x[c];
       out[c] = sum;
     });
   }

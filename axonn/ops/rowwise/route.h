@@ -234,7 +234,7 @@ struct RouteCountsPartials {
     blocks.range(block, begin, end);
     double* to = partial.row(block);
     team.share([&](int member, auto members) {
-      for (int e = member; e < E; e += members) to[e] = 0;
+      for (int e = member; e < E; e += members) to[e] = to[E + e] = 0;
       for (std::int64_t r = begin; r < end; ++r)
         for (int j = 0; j < k && blocks.rows.counts(r); ++j)
           if (const int id = ids.row(r)[j]; id % members == member) to[id] += 1;
@@ -263,12 +263,8 @@ struct AddRouteCounts {
   std::int64_t each;
 
   AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
-    team.each(tile.count, [&](int i) {
-      double sum = 0;
-      for (std::int64_t b = tile.row * each; b < (tile.row + 1) * each; ++b)
-        sum += partial.row(b)[tile.begin + i];
-      out.at(tile)[i] += sum;
-    });
+    team.sums_in_double(out.at(tile), tile.count, tile.row * each, (tile.row + 1) * each,
+                        [&](std::int64_t block) { return partial.row(block) + tile.begin; });
   }
 };
 
