@@ -260,13 +260,13 @@ TEST(Warnings, NameTheKeysOfExpertsThatHaveNoEffect) {
   EXPECT_THAT(warned(llama + "router_scale = 2.0\n[training]\nbalance.z = 1e-3\n"),
               testing::UnorderedElementsAre(
                   "model.router_scale (a.toml:4:1) has no effect: model.experts is 0",
-                  HasSubstr("training.balance.z (a.toml:6:1) has no effect: model.experts is 0")));
+                  HasSubstr("training.balance.z (a.toml:6:9) has no effect: model.experts is 0")));
   const std::string experts = llama + "experts = 4\nexperts_per_token = 2\nffn = 64\n";
   EXPECT_THAT(warned(experts), testing::IsEmpty());
   EXPECT_THAT(warned(experts + "expert_ffn = 32\n[training]\nbalance.scope = \"batch\"\n"),
               testing::UnorderedElementsAre(
                   HasSubstr("model.ffn (a.toml:6:1) has no effect: all layers have experts"),
-                  HasSubstr("training.balance.scope (a.toml:9:1) has no effect")));
+                  HasSubstr("training.balance.scope (a.toml:9:9) has no effect")));
   EXPECT_THAT(warned(experts + "expert_ffn = 32\ndense_layers = [1]\n"), testing::IsEmpty());
   EXPECT_THAT(warned("[model]\npath = \"m\"\nexperts = 4\n[training]\nbalance.weight = 1e-3\n"),
               testing::ElementsAre(HasSubstr("the checkpoint at model.path has its own sizes")));
