@@ -77,6 +77,7 @@ std::string format_step(const StepReport& report) {
       fmt::format("step: {}  loss: {:.4f}  grad_norm: {:.2f}  memory: {}  tps: {}  tflops: {:.2f}",
                   report.step, report.loss, report.grad_norm, format_bytes(report.memory_bytes),
                   format_count(std::llround(report.tokens_per_second)), report.tflops);
+  if (report.expert_load > 0) line += fmt::format("  load: {:.2f}", report.expert_load);
   if (report.mfu) line += fmt::format("  mfu: {:.1f}%", 100 * *report.mfu);
   return line;
 }

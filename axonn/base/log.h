@@ -20,6 +20,7 @@ struct StepReport {
   std::int64_t steps = 0;  ///< number of steps of the run; 0: unknown, no progress bar
   double loss = 0;
   double grad_norm = 0;
+  double expert_load = 0;  ///< tokens of the busiest expert over the mean; 0: no experts
   std::int64_t memory_bytes = 0;
   double tokens_per_second = 0;
   double tflops = 0;          ///< model flops, 1e12 per second

@@ -186,6 +186,9 @@ const kCharts = [
   {name: "lr", title: "Learning rate", unit: "", zero: true},
   {name: "mfu", title: "Model flops utilisation", unit: "share of the peak", zero: true},
   {name: "step_ms", title: "Step time", unit: "ms", zero: true},
+  {name: "max_expert_load", title: "Load of experts", unit: "busiest over the mean of its layer"},
+  {name: "balance_loss", title: "Balance of experts", unit: "1 if equally busy"},
+  {name: "router_z_loss", title: "Logits of routers", unit: "mean squared log-sum"},
   {name: "goldfish_kept", title: "Goldfish loss", unit: "share of targets counted"},
 ];
 // Not worth a chart: an axis, a product of others, or shown as a note.

@@ -25,7 +25,8 @@ constexpr const char* kCheckExamples =
 the gradient norm of every parameter. Shows the largest relative differences. Under mpirun, grids
 with as many ranks as were started run over MPI, others as threads of rank 0. On GPUs, all grids
 are compared with the first one on the CPU. Of --parallelism.context, a grid uses the greatest
-common divisor with its z.
+common divisor with its z, and of --parallelism.experts likewise. Routers repeat the choices of the first
+grid, since where two scores are almost equal they might choose otherwise.
 
 Examples:
   axonn check configs/tiny.toml
@@ -36,10 +37,11 @@ Examples:
 Exit codes: 0 all agree, 1 some differ, 2 usage error.)";
 
 /// The config for this grid: deterministic, with the grid's default micro-batch, and as many ranks
-/// that share sequences as parallelism.context and z allow.
+/// that share sequences and experts as z allows.
 Config config_on(Config config, const GridShape& grid) {
   config.parallelism.set_grid(grid);
   config.parallelism.context = std::gcd(config.parallelism.context, grid.z);
+  config.parallelism.experts = std::gcd(config.parallelism.experts, grid.z);
   config.training.micro_batch = 0;
   config.training.deterministic = true;
   validate(config);
@@ -51,6 +53,8 @@ Config config_on(Config config, const GridShape& grid) {
 std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>& grids,
                               int steps) {
   std::vector<GridTrace> all;
+  RoutingRecord choices;  // of the reference, which all grids repeat
+  bool has_reference = false;
   const auto configs = [&](Communicator& world) {
     std::vector<Config> each;
     Config one = config;
@@ -67,7 +71,12 @@ std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>
     return each;
   };
   const auto trace = [&](const Config& here, Communicator& world) {
-    GridTrace mine = trace_run(here, world, nullptr, steps, progress_of(config));
+    const bool first = !has_reference;
+    GridTrace mine = trace_run(here, world, nullptr,
+                               {.steps = steps,
+                                .record = first ? &choices : nullptr,
+                                .replay = first ? nullptr : &choices,
+                                .progress = progress_of(config)});
     if (world.rank() == 0) all.push_back(std::move(mine));
   };
   const auto trace_on_threads = [&](const Config& here) {
@@ -75,7 +84,10 @@ std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>
               {.timeout_seconds = here.parallelism.timeout_seconds});
   };
   if (!launches_mpi(config)) {
-    for (const Config& here : configs(*make_self())) trace_on_threads(here);
+    for (const Config& here : configs(*make_self())) {
+      trace_on_threads(here);
+      has_reference = true;
+    }
     return all;
   }
   launch(config, [&](Communicator& world) {
@@ -84,6 +96,8 @@ std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>
         trace(here, world);
       else if (world.rank() == 0)
         trace_on_threads(here);
+      if (!has_reference) choices.share(world);
+      has_reference = true;
     }
     world.barrier("check");
   });

@@ -1,6 +1,7 @@
 #include "axonn/comm/call.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "axonn/base/check.h"
 
@@ -11,11 +12,24 @@ namespace {
 /// Maximum number of waits in a report: the nearest to the culprit say enough.
 constexpr std::size_t kWaitsNamed = 8;
 
+Buffer piece_of(const Buffer& whole, const std::vector<std::int64_t>& counts, int rank, int size) {
+  if (counts.empty()) return part(whole, whole.count / size * rank, whole.count / size);
+  return part(whole, std::reduce(counts.begin(), counts.begin() + rank), counts[rank]);
+}
+
 }  // namespace
 
 std::int64_t Call::count(int size) const {
   if (operation == Operation::all_gather || operation == Operation::send) return inp.count;
   return operation == Operation::all_to_all ? out.count / size : out.count;
+}
+
+Buffer Call::piece_to(int rank, int size) const { return piece_of(inp, to, rank, size); }
+Buffer Call::piece_from(int rank, int size) const { return piece_of(out, from, rank, size); }
+
+std::string describe(const PairCounts& counts) {
+  return concat("rank ", counts.from, " gives ", counts.gives, " elements to rank ", counts.to,
+                ", which expects ", counts.expects);
 }
 
 std::string describe(const Call& call) {
@@ -24,6 +38,7 @@ std::string describe(const Call& call) {
   text << name_of(call.operation);
   if (call.operation == Operation::all_reduce)
     text << " (" << kOps[static_cast<int>(call.op)] << ')';
+  if (call.counted()) text << " (" << call.inp.count << " given, " << call.out.count << " taken)";
   if (call.operation == Operation::broadcast) text << " (root " << call.peer << ')';
   if (call.operation == Operation::send) text << " (to " << call.peer << ')';
   if (call.operation == Operation::recv) text << " (from " << call.peer << ')';
@@ -40,7 +55,9 @@ std::string describe(const Call& call, std::int64_t sequence, const std::string&
 
 bool agree(const Call& a, const Call& b) {
   if (a.operation == Operation::barrier && b.operation == Operation::barrier) return true;
-  const bool same_count = std::max(a.out.count, a.inp.count) == std::max(b.out.count, b.inp.count);
+  const bool same_count =
+      a.counted() == b.counted() &&
+      (a.counted() || std::max(a.out.count, a.inp.count) == std::max(b.out.count, b.inp.count));
   if (a.dtype() != b.dtype() || !same_count || !a.device != !b.device) return false;
   if (a.operation == Operation::send) return b.operation == Operation::recv;
   if (a.operation == Operation::recv) return b.operation == Operation::send;

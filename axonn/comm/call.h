@@ -33,6 +33,7 @@ class DevicePart {
 ///   reduce_scatter  (n)          (size · n)   -
 ///   broadcast       data (n)     data (n)     root
 ///   all_to_all      (size · n)   (size · n)   -
+///                   (Σ from)     (Σ to)       -
 ///   send            -            data (n)     to
 ///   recv            data (n)     -            from
 struct Call {
@@ -42,11 +43,18 @@ struct Call {
   int peer = -1;
   std::string label;
   std::shared_ptr<DevicePart> device = nullptr;  ///< null: the host does the work
+  /// Of an all_to_all whose pieces differ: the elements for each rank, and from each; else empty.
+  std::vector<std::int64_t> to = {}, from = {};
 
   bool is_pair() const { return operation == Operation::send || operation == Operation::recv; }
   DType dtype() const { return operation == Operation::send ? inp.dtype : out.dtype; }
-  /// n of the table: the elements that one rank gives to, or gets from, another.
+  /// Whether it is an all_to_all whose pieces differ.
+  bool counted() const { return !to.empty(); }
+  /// n of the table: the elements that one rank gives to, or gets from, another. Not of counted().
   std::int64_t count(int size) const;
+  /// The piece of an all_to_all's inp for a rank, and the piece of its out from a rank.
+  Buffer piece_to(int rank, int size) const;
+  Buffer piece_from(int rank, int size) const;
   /// Bytes of the larger buffer.
   std::int64_t bytes() const { return std::max(out.bytes(), inp.bytes()); }
 };
@@ -59,6 +67,14 @@ std::string describe(const Call& call, std::int64_t sequence, const std::string&
 /// Whether two ranks' calls match: the same operation, count, type, root and kind of memory, or a
 /// send and its recv.
 bool agree(const Call& a, const Call& b);
+
+/// The counts of one direction between two ranks of an all_to_all.
+struct PairCounts {
+  int from = 0, to = 0;  ///< ranks as messages name them
+  std::int64_t gives = 0, expects = 0;
+};
+/// What is wrong if the counts differ: "rank 1 gives 7 elements to rank 3, which expects 5".
+std::string describe(const PairCounts& counts);
 
 /// A sequence of calls that match in call order: the collectives of a group, or the messages from
 /// one of its ranks to another. Its parties are all ranks of the group, or the sender and the

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
@@ -58,6 +59,12 @@ class TimedState final : public Work::State {
   double started_;
 };
 
+/// Whether two buffers share no byte.
+bool apart(const Buffer& a, const Buffer& b) {
+  const auto begin = [](const Buffer& of) { return reinterpret_cast<std::uintptr_t>(of.data); };
+  return begin(a) + a.bytes() <= begin(b) || begin(b) + b.bytes() <= begin(a);
+}
+
 }  // namespace
 
 std::string_view name_of(Operation operation) {
@@ -91,6 +98,17 @@ Work Communicator::broadcast(Buffer data, int root, std::string_view label) {
 
 Work Communicator::all_to_all(Buffer out, Buffer inp, std::string_view label) {
   return begin({Operation::all_to_all, {}, out, inp, -1, std::string(label)});
+}
+
+Work Communicator::all_to_all(Buffer out, Buffer inp, const ExchangeCounts& counts,
+                              std::string_view label) {
+  Call call{Operation::all_to_all, {}, out, inp, -1, std::string(label)};
+  AXONN_CHECK(std::ssize(counts.to) == size_ && std::ssize(counts.from) == size_, about(call),
+              " of ", size_, " ranks: got counts for ", counts.to.size(), " and from ",
+              counts.from.size());
+  call.to.assign(counts.to.begin(), counts.to.end());
+  call.from.assign(counts.from.begin(), counts.from.end());
+  return begin(std::move(call));
 }
 
 Work Communicator::send(Buffer data, int to, std::string_view label) {
@@ -162,16 +180,10 @@ Work Communicator::begin(Call call) {
 }
 
 void Communicator::check(const Call& call) const {
-  const auto& [operation, op, out, inp, peer, label, device] = call;
+  const auto& [operation, op, out, inp, peer, label, device, to, from] = call;
   if (operation == Operation::all_gather) check_pieces(call, out, inp);
   if (operation == Operation::reduce_scatter) check_pieces(call, inp, out);
-  if (operation == Operation::all_to_all) {
-    AXONN_CHECK(out.count == inp.count && out.dtype == inp.dtype && out.count % size_ == 0,
-                about(call), " of ", size_, " ranks: out has ", out.count, ' ', name_of(out.dtype),
-                ", inp ", inp.count, ' ', name_of(inp.dtype),
-                "; they must be the same, and the count a multiple of ", size_);
-    check_overlap(call, out, inp);
-  }
+  if (operation == Operation::all_to_all) check_exchange(call);
   if (call.is_pair() || operation == Operation::broadcast)
     AXONN_CHECK(peer >= 0 && peer < size_, about(call), ": its ranks are 0 to ", size_ - 1);
   AXONN_CHECK(!call.is_pair() || peer != rank_, about(call), ": a rank cannot ",
@@ -184,6 +196,33 @@ void Communicator::check(const Call& call) const {
                 buffer.count, " elements at address ", buffer.data);
 }
 
+void Communicator::check_exchange(const Call& call) const {
+  const auto& out = call.out;
+  const auto& inp = call.inp;
+  if (!call.counted()) {
+    AXONN_CHECK(out.count == inp.count && out.dtype == inp.dtype && out.count % size_ == 0,
+                about(call), " of ", size_, " ranks: out has ", out.count, ' ', name_of(out.dtype),
+                ", inp ", inp.count, ' ', name_of(inp.dtype),
+                "; they must be the same, and the count a multiple of ", size_);
+    return check_overlap(call, out, inp);
+  }
+  const auto check = [&](const char* name, const Buffer& whole,
+                         const std::vector<std::int64_t>& counts) {
+    const std::int64_t sum = std::reduce(counts.begin(), counts.end());
+    AXONN_CHECK(std::ranges::min(counts) >= 0 && sum == whole.count, about(call), ": ", name,
+                " has ", whole.count, " elements, its ", size_, " counts add up to ", sum,
+                ", and the least is ", std::ranges::min(counts));
+  };
+  check("inp", inp, call.to);
+  check("out", out, call.from);
+  AXONN_CHECK(out.dtype == inp.dtype, about(call), ": out is ", name_of(out.dtype), ", inp ",
+              name_of(inp.dtype), "; they must be the same");
+  AXONN_CHECK(out.count == 0 || inp.count == 0 || apart(out, inp), about(call),
+              ": out and inp overlap; with counts they must be disjoint");
+  AXONN_CHECK(call.to[rank_] == call.from[rank_], about(call), ": ",
+              describe(PairCounts{rank_, rank_, call.to[rank_], call.from[rank_]}));
+}
+
 void Communicator::check_pieces(const Call& call, const Buffer& whole, const Buffer& piece) const {
   AXONN_CHECK(whole.count == piece.count * size_ && whole.dtype == piece.dtype, about(call), " of ",
               size_, " ranks: got pieces of ", piece.count, ' ', name_of(piece.dtype),
@@ -193,10 +232,6 @@ void Communicator::check_pieces(const Call& call, const Buffer& whole, const Buf
 }
 
 void Communicator::check_overlap(const Call& call, const Buffer& may, const Buffer& is) const {
-  const auto begin = [](const Buffer& b) { return reinterpret_cast<std::uintptr_t>(b.data); };
-  const auto apart = [&](const Buffer& a, const Buffer& b) {
-    return begin(a) + a.bytes() <= begin(b) || begin(b) + b.bytes() <= begin(a);
-  };
   AXONN_CHECK(may.data == is.data || apart(call.out, call.inp), about(call),
               ": out and inp overlap; they must be disjoint, or in place as communicator.h allows");
 }

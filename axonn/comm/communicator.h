@@ -33,6 +33,11 @@ Buffer buffer(std::span<T> values) {
           static_cast<std::int64_t>(values.size()), dtype_of<std::remove_const_t<T>>};
 }
 
+/// How many elements a rank gives to, and gets from, each rank of a group, in rank order.
+struct ExchangeCounts {
+  std::span<const std::int64_t> to, from;  ///< (size)
+};
+
 enum class ReduceOp { sum, max, min };
 
 enum class Operation : std::uint8_t {
@@ -62,10 +67,10 @@ struct CommStats {
 /// A fixed, ordered group of ranks that exchange buffers.
 ///
 /// All ranks of a group must call the same collectives in the same order with the same counts and
-/// types. A collective starts at once and returns a Work. Its buffers must exist, and must not be
-/// changed, until that Work is done. A group of one rank is legal everywhere and free, so callers
-/// never test size() == 1. Counts are elements. Buffers must not overlap, except in place as
-/// allowed below.
+/// types, except for an all_to_all with counts. A collective starts at once and returns a Work. Its
+/// buffers must exist, and must not be changed, until that Work is done. A group of one rank is
+/// legal everywhere and free, so callers never test size() == 1. Counts are elements. Buffers must
+/// not overlap, except in place as allowed below.
 ///
 /// Sums follow a tree over the ranks (reduce.h), in f32 for f32 and bf16 (one rounding at the end),
 /// so all transports but NCCL (nccl.h) give the same bits, on one host and on several. With every
@@ -109,6 +114,15 @@ class Communicator {
 
   /// Piece r of out becomes piece rank() of rank r's inp; both are (size · n), and may be the same.
   Work all_to_all(Buffer out, Buffer inp, std::string_view label = {});
+
+  /// The same with pieces of different counts: piece r of out, counts.from[r] elements, becomes the
+  /// piece of rank r's inp for this rank. Pieces lie one after another and fill their buffer. Out
+  /// and inp must not overlap. Counts may be 0, also all of them. counts.to[r] must be
+  /// counts.from[rank()] on rank r: threads and MPI throw Error with both ranks and both counts if
+  /// it is not. The call copies the counts. A rank without elements takes part on device memory,
+  /// as the others, unless it passes an address on the host.
+  Work all_to_all(Buffer out, Buffer inp, const ExchangeCounts& counts,
+                  std::string_view label = {});
 
   /// Point to point within the group. Sends and receives of a pair match in call order.
   Work send(Buffer data, int to, std::string_view label = {});
@@ -195,6 +209,7 @@ class Communicator {
   Work begin(Call call);
   /// Throws if the arguments are wrong.
   void check(const Call& call) const;
+  void check_exchange(const Call& call) const;
   /// Throws unless `whole` consists of size() pieces like `piece`, and `piece` is apart from it or
   /// is its piece rank().
   void check_pieces(const Call& call, const Buffer& whole, const Buffer& piece) const;

@@ -43,9 +43,7 @@ class Grid {
   /// neighbours along z. Only if that is more than 1.
   Communicator& experts() const { return *experts_; }
   /// The group of the ranks along z that hold the same experts as this one, ordered by z.
-  Communicator& same_experts() const {
-    return same_experts_ ? *same_experts_ : along(Axis::z);
-  }
+  Communicator& same_experts() const { return same_experts_ ? *same_experts_ : along(Axis::z); }
   Communicator& world() const { return world_; }
 
   /// Describes this rank: "rank 5 (x 1, y 0, z 1, data 0)".

@@ -12,12 +12,19 @@ namespace {
 /// (under a microsecond), few enough that nobody waits long for the last piece.
 constexpr std::int64_t kPieceBytes = 1 << 20;
 
+/// The elements of the largest piece that one rank gives to another.
+std::int64_t largest_piece(const std::vector<Call>& calls) {
+  std::int64_t most = 0;
+  for (const Call& call : calls) most = std::max(most, std::ranges::max(call.to));
+  return most;
+}
+
 }  // namespace
 
 Pieces::Pieces(std::vector<Call> calls) : calls_(std::move(calls)) {
   const Call& call = calls_.front();
   const std::int64_t ranks = calls_.size();
-  n_ = call.count(static_cast<int>(ranks));
+  n_ = call.counted() ? largest_piece(calls_) : call.count(static_cast<int>(ranks));
   if (n_ == 0) return;
   grain_ = std::clamp<std::int64_t>(kPieceBytes / (ranks * bytes_of(call.dtype())), 4096, 65536);
   chunks_ = (n_ + grain_ - 1) / grain_;
@@ -25,7 +32,7 @@ Pieces::Pieces(std::vector<Call> calls) : calls_(std::move(calls)) {
                         call.operation == Operation::reduce_scatter ||
                         call.operation == Operation::all_to_all;
   count_ = per_rank ? chunks_ * ranks : chunks_;
-  bytes_ = 2 * ranks * call.bytes();
+  for (const Call& each : calls_) bytes_ += 2 * each.bytes();
 }
 
 void Pieces::run(std::int64_t piece) const {
@@ -70,14 +77,19 @@ void Pieces::reduce_to(std::span<const Call> receivers, std::int64_t begin, std:
 // Exchanges both directions between `rank` and each rank that is not below it. Goes through a copy,
 // because a rank's out may be its inp.
 void Pieces::exchange(int rank, std::int64_t begin, std::int64_t count) const {
+  const auto size = static_cast<int>(calls_.size());
+  const auto chunk = [&](const Buffer& piece) {
+    const std::int64_t first = std::min(begin, piece.count);
+    return part(piece, first, std::min(count, piece.count - first));
+  };
   std::vector<char> kept(count * bytes_of(calls_.front().dtype()));
-  for (int other = rank; other < static_cast<int>(calls_.size()); ++other) {
-    const std::int64_t mine = other * n_ + begin, theirs = rank * n_ + begin;
-    const Buffer out = part(calls_[rank].out, mine, count);
-    const Buffer copied{kept.data(), count, out.dtype};
-    copy(copied, part(calls_[rank].inp, mine, count));
-    copy(out, part(calls_[other].inp, theirs, count));
-    copy(part(calls_[other].out, theirs, count), copied);
+  for (int other = rank; other < size; ++other) {
+    const Call &here = calls_[rank], &there = calls_[other];
+    const Buffer given = chunk(here.piece_to(other, size)),
+                 copied{kept.data(), given.count, given.dtype};
+    copy(copied, given);
+    copy(chunk(here.piece_from(other, size)), chunk(there.piece_to(rank, size)));
+    copy(chunk(there.piece_from(rank, size)), copied);
   }
 }
 

@@ -127,7 +127,7 @@ std::string PackedDocuments::where(std::int64_t n) const {
 void PackedDocuments::read(std::int64_t n, Sequence& to) const {
   AXONN_CHECK(n >= 0 && n < count(), "sequence ", n, " of ", count(), " was asked for");
   to.ids.assign(seq_len_, 0);
-  to.targets.assign(seq_len_, -1);
+  to.targets.assign(seq_len_, kPaddingTarget);
   to.positions.assign(seq_len_, 0);
   to.starts.resize(seq_len_);
   std::iota(to.starts.begin(), to.starts.end(), 0);

@@ -7,6 +7,9 @@
 
 namespace axonn {
 
+/// The target of a row of padding; other rows without a target have -1.
+inline constexpr std::int32_t kPaddingTarget = -2;
+
 /// One sequence as the model gets it: seq_len inputs and the target of each.
 struct Sequence {
   std::vector<std::int32_t> ids;

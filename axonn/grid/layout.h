@@ -91,7 +91,8 @@ struct Layout {
   }
 
   /// The whole rectangles of the rank at coords, with offsets in its local block; none includes
-  /// padding, and there is none away from an expert's home. The owner is the first of the ranks on x and y that hold the same elements.
+  /// padding, and there is none away from an expert's home. The owner is the first of the ranks on
+  /// x and y that hold the same elements.
   std::vector<Slice> slices(const GridShape& shape, const Coords& coords) const;
 
   /// Whether several ranks along the row axis hold the same elements, so that their gradients must

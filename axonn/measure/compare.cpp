@@ -24,10 +24,10 @@ std::string find_differing_replica(const Context& ctx, Model& model) {
       const auto hash = static_cast<std::int64_t>(hash_text(bytes));
       for (Axis axis : kAxes) {
         if (axis == spec.layout.row_axis || axis == spec.layout.col_axis) continue;  // cut
-        std::vector<std::int64_t> all(ctx.grid.extent(axis));
-        ctx.grid.along(axis)
-            .all_gather(buffer(std::span(all)), buffer(std::span(&hash, 1)), spec.name)
-            .wait();
+        const bool of_expert = axis == Axis::z && spec.layout.expert;
+        Communicator& along = of_expert ? ctx.grid.same_experts() : ctx.grid.along(axis);
+        std::vector<std::int64_t> all(along.size());
+        along.all_gather(buffer(std::span(all)), buffer(std::span(&hash, 1)), spec.name).wait();
         if (found.empty() && std::ranges::count(all, hash) != std::ssize(all))
           found = fmt::format("{} along {}", spec.name, name_of(axis));
       }
@@ -46,14 +46,16 @@ double relative(double want, double got) {
 }  // namespace
 
 GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
-                    int steps, const ProgressTarget& progress) {
-  Training training(config, world, std::move(backend), {.progress = progress});
+                    const TraceOptions& options) {
+  Training training(config, world, std::move(backend), {.progress = options.progress});
   training.model.initialise();
+  if (Routing* routing = training.step.routing())
+    routing->set_records(options.replay, options.record);
   const Context ctx = training.model.context();
   GridTrace trace;
   trace.grid = config.parallelism.grid();
   trace.device = training.model.backend().name();
-  for (int step = 0; step < steps; ++step) {
+  for (int step = 0; step < options.steps; ++step) {
     StepInput input = training.input(step);
     input.accept = [&](double, double) {
       if (step == 0) trace.parameter_norms = gradient_norms(ctx, training.optimizer);

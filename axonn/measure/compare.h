@@ -6,6 +6,7 @@
 #include "axonn/base/log.h"
 #include "axonn/comm/communicator.h"
 #include "axonn/model/model.h"
+#include "axonn/nn/routing.h"
 #include "axonn/ops/backend.h"
 #include "axonn/train/config.h"
 #include "axonn/train/optimizer.h"
@@ -23,10 +24,17 @@ struct GridTrace {
   std::string differing_replica;
 };
 
-/// Runs the first `steps` steps of config on its grid, which must fit world. backend null: this
-/// rank's device and cores as config says. Collective.
+struct TraceOptions {
+  int steps = 1;
+  RoutingRecord* record = nullptr;  ///< receives the choices of routers; null: none
+  RoutingRecord* replay = nullptr;  ///< the choices that routers repeat; null: they choose
+  ProgressTarget progress = {};
+};
+
+/// Runs the first steps of config on its grid, which must fit world. backend null: this rank's
+/// device and cores as config says. Collective.
 GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
-                    int steps, const ProgressTarget& progress = {});
+                    const TraceOptions& options);
 
 /// Largest relative differences between two grids, which compute sums in different orders.
 /// docs/correctness.md derives the values.

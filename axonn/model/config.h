@@ -33,11 +33,6 @@ enum class QkNormKind { none, head, width };
 
 inline constexpr std::array<std::string_view, 3> kQkNormKinds = {"none", "head", "width"};
 
-/// How a router turns logits into scores: over all experts together, or of each expert alone.
-enum class RouterKind { softmax, sigmoid };
-
-inline constexpr std::array<std::string_view, 2> kRouterKinds = {"softmax", "sigmoid"};
-
 /// The section [model]: the sizes of a model, or the path it is read from. Plain data.
 ///
 /// resolved() replaces a 0 by a value that follows from the others. layers, hidden and heads have
@@ -56,18 +51,18 @@ struct ModelConfig {
   bool tied = true;            ///< the logits' weight is the embedding's
   bool bias = true;            ///< biases in linear layers and norms
   double norm_eps = 1e-5;
-  double init_std = 0.02;   ///< of the initial weights; projections into the residual: / sqrt(2 L)
-  bool qkv_bias = false;    ///< biases of queries, keys and values (Qwen2)
+  double init_std = 0.02;  ///< of the initial weights; projections into the residual: / sqrt(2 L)
+  bool qkv_bias = false;   ///< biases of queries, keys and values (Qwen2)
   QkNormKind qk_norm = QkNormKind::none;
-  std::int64_t window = 0;  ///< positions that attention sees, its own included; 0: all
+  std::int64_t window = 0;    ///< positions that attention sees, its own included; 0: all
   double rope_theta = 10000;  ///< base of the rotary frequencies
   RopeScalingKind rope_scaling = RopeScalingKind::none;
-  RopeScaling rope = {};  ///< of llama3; the keys rope_factor to rope_original_positions
+  RopeScaling rope = {};     ///< of llama3; the keys rope_factor to rope_original_positions
   std::int64_t experts = 0;  ///< E, experts of a layer's MLP; 0: all MLPs are dense
-  std::int64_t experts_per_token = 0;         ///< k
-  std::int64_t expert_ffn = 0;                ///< F of an expert; 0: ffn
-  bool expert_norm = true;                    ///< the chosen scores are divided by their sum
-  std::int64_t expert_step = 1;               ///< every so many layers, the last one has experts
+  std::int64_t experts_per_token = 0;           ///< k
+  std::int64_t expert_ffn = 0;                  ///< F of an expert; 0: ffn
+  bool expert_norm = true;                      ///< the chosen scores are divided by their sum
+  std::int64_t expert_step = 1;                 ///< every so many layers, the last one has experts
   std::vector<std::int64_t> dense_layers = {};  ///< layers without experts, counted from 0
   RouterKind router = RouterKind::softmax;
   double router_scale = 1;   ///< factor of the chosen scores

@@ -1,10 +1,15 @@
 #include "axonn/model/decoder.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <optional>
+#include <string_view>
 
 #include "axonn/base/check.h"
 #include "axonn/nn/adapter.h"
+#include "axonn/nn/experts.h"
 #include "axonn/nn/linear.h"
 #include "axonn/nn/pointwise.h"
 #include "axonn/nn/rope.h"
@@ -20,7 +25,7 @@ Norm::Options norm_options(const ModelConfig& config) {
           .eps = static_cast<float>(config.norm_eps)};
 }
 
-/// A block: parameters, and adapters if the config has them.
+/// A block: parameters, and adapters and experts if the config has them.
 class DecoderBlock {
  public:
   DecoderBlock(const ModelConfig& config, const Grid& grid, const std::string& name)
@@ -32,8 +37,15 @@ class DecoderBlock {
 
   virtual Var operator()(const Context& ctx, Var x) const = 0;
 
-  ParameterGroup& parameters() { return parameters_; }
+  /// All of the block's groups, in the order in which they are gathered.
+  virtual std::vector<ParameterGroup*> groups() {
+    std::vector<ParameterGroup*> all{&parameters_};
+    if (ParameterGroup* adapters = adapters_.group()) all.push_back(adapters);
+    return all;
+  }
   Adapters& adapters() { return adapters_; }
+  /// The experts of its MLP; null if that is dense.
+  virtual const Experts* experts() const { return nullptr; }
 
  protected:
   Linear::Options qkv_options(const ModelConfig& config, bool bias,
@@ -90,48 +102,106 @@ class GptBlock final : public DecoderBlock {
   Linear up_, down_;
 };
 
+/// The MLP of Llama: down(silu(gate · x) ⊙ up · x).
+class SwigluMlp {
+ public:
+  SwigluMlp(ParameterGroup& group, const std::string& name, const Linear::Options& gate_up,
+            const Linear::Options& down)
+      : gate_up_(group, name, gate_up), down_(group, name + ".down_proj", down) {}
+
+  Var operator()(const Context& ctx, const Var& x) const {
+    return down_(ctx, swiglu(ctx, gate_up_(ctx, x)));
+  }
+
+ private:
+  Linear gate_up_, down_;
+};
+
 class LlamaBlock final : public DecoderBlock {
  public:
-  /// `rope` is shared by all blocks of the model, and must outlive them.
-  LlamaBlock(const ModelConfig& config, const Grid& grid, const std::string& name, const Rope& rope)
+  /// `rope` is shared by all blocks of the model, and must outlive them. With experts, the block is
+  /// number `routed` among those that have some.
+  LlamaBlock(const ModelConfig& config, const Grid& grid, const std::string& name, const Rope& rope,
+             std::optional<std::int64_t> routed)
       : DecoderBlock(config, grid, name),
         rope_(rope),
+        held_(name + ".mlp.experts", grid, Holders::same_experts),
         norm1_(parameters_, name + ".input_layernorm", norm_options(config)),
         qkv_(parameters_, name + ".self_attn",
              qkv_options(config, config.qkv_bias, {"q_proj", "k_proj", "v_proj"})),
         project_(parameters_, name + ".self_attn.o_proj",
                  residual_options(config, heads_.out_width())),
-        norm2_(parameters_, name + ".post_attention_layernorm", norm_options(config)),
-        gate_up_(parameters_, name + ".mlp",
-                 {.in = config.hidden,
-                  .out = 2 * config.ffn,
-                  .bias = false,
-                  .init_std = config.init_std,
-                  .segments = {{.rows = config.ffn}, {.rows = config.ffn}},
-                  .parts = {"gate_proj", "up_proj"},
-                  .adapters = &adapters_}),
-        down_(parameters_, name + ".mlp.down_proj", residual_options(config, config.ffn)) {
-    if (config.qk_norm != QkNormKind::none)
-      qk_norm_.emplace(parameters_, name + ".self_attn", heads_,
-                       static_cast<float>(config.norm_eps));
+        norm2_(parameters_, name + ".post_attention_layernorm", norm_options(config)) {
+    if (routed)
+      experts_.emplace(parameters_, held_, name + ".mlp", expert_options(config, *routed));
+    else
+      mlp_.emplace(parameters_, name + ".mlp", gate_up_options(config),
+                   residual_options(config, config.ffn));
+    const auto eps = static_cast<float>(config.norm_eps);
+    if (config.qk_norm == QkNormKind::head)
+      qk_norm_ = QkNorm(parameters_, name + ".self_attn", heads_, eps);
+    else if (config.qk_norm == QkNormKind::width)
+      qk_norm_ = QkWidthNorm(parameters_, name + ".self_attn", heads_, eps);
   }
 
   Var operator()(const Context& ctx, Var x) const override {
     Var qkv = qkv_(ctx, norm1_(ctx, x));
-    if (qk_norm_) qkv = (*qk_norm_)(ctx, qkv);
+    if (qk_norm_) qkv = qk_norm_(ctx, qkv);
     x = add(ctx, x, project_(ctx, attention(ctx, rope_(ctx, std::move(qkv), heads_), heads_)));
-    return add(ctx, x, down_(ctx, swiglu(ctx, gate_up_(ctx, norm2_(ctx, x)))));
+    const Var normed = norm2_(ctx, x);
+    return add(ctx, x, experts_ ? (*experts_)(ctx, normed) : (*mlp_)(ctx, normed));
   }
 
+  std::vector<ParameterGroup*> groups() override {
+    std::vector<ParameterGroup*> all = DecoderBlock::groups();
+    if (experts_) all.push_back(&held_);
+    return all;
+  }
+  const Experts* experts() const override { return experts_ ? &*experts_ : nullptr; }
+
  private:
+  Linear::Options gate_up_options(const ModelConfig& config) {
+    return {.in = config.hidden,
+            .out = 2 * config.ffn,
+            .bias = false,
+            .init_std = config.init_std,
+            .segments = {{.rows = config.ffn}, {.rows = config.ffn}},
+            .parts = {"gate_proj", "up_proj"},
+            .adapters = &adapters_};
+  }
+  Experts::Options expert_options(const ModelConfig& config, std::int64_t routed) {
+    return {.width = config.hidden,
+            .ffn = config.expert_ffn,
+            .experts = config.experts,
+            .per_token = config.experts_per_token,
+            .router = config.router,
+            .normalised = config.expert_norm,
+            .scale = config.router_scale,
+            .bias = config.router_bias,
+            .init_std = config.init_std,
+            .down_init_std = residual_options(config, config.expert_ffn).init_std,
+            .layer = routed};
+  }
+
   const Rope& rope_;
+  ParameterGroup held_;  // of experts; empty without
   Norm norm1_;
   Linear qkv_;
-  std::optional<QkNorm> qk_norm_;
+  std::function<Var(const Context&, const Var&)> qk_norm_;  // empty: none
   Linear project_;
   Norm norm2_;
-  Linear gate_up_, down_;
+  std::optional<SwigluMlp> mlp_;
+  std::optional<Experts> experts_;
 };
+
+void check_targets(const ModelConfig& config, const Adapters& adapters) {
+  for (const std::string_view product : {"gate", "gate_proj", "up_proj", "down_proj"})
+    if (config.experts > 0 && std::ranges::count(config.lora.targets, product) > 0)
+      refuse("[lora] targets: '", product,
+             "': routers and experts have no adapters; attention's q_proj, k_proj, v_proj and "
+             "o_proj can have some");
+  adapters.check_targets();
+}
 
 /// A family's names of parameters, those of a block without its number.
 struct ParameterNames {
@@ -162,7 +232,8 @@ class Decoder final : public LanguageModel {
                                        .layout = vocabulary_layout(config.vocab, config.hidden),
                                        .init_std = config.init_std,
                                        .decays = true})),
-        cross_entropy_(output_, {.vocab = config.vocab}) {
+        cross_entropy_(output_, {.vocab = config.vocab}),
+        routers_{.experts = config.experts, .per_row = config.experts_per_token, .biases = {}} {
     if (config.is_llama()) {
       std::optional<RopeScaling> scaling;
       if (config.rope_scaling == RopeScalingKind::llama3) scaling = config.rope;
@@ -170,29 +241,35 @@ class Decoder final : public LanguageModel {
     }
     for (std::int64_t i = 0; i < config.layers; ++i) {
       const std::string name = names.block + std::to_string(i);
-      if (rope_)
-        blocks_.push_back(std::make_unique<LlamaBlock>(config, grid, name, *rope_));
-      else
+      if (!rope_) {
         blocks_.push_back(std::make_unique<GptBlock>(config, grid, name));
+        continue;
+      }
+      std::optional<std::int64_t> routed;
+      if (config.has_experts(i)) routed = std::ssize(routers_.biases);
+      blocks_.push_back(std::make_unique<LlamaBlock>(config, grid, name, *rope_, routed));
+      if (const Experts* experts = blocks_.back()->experts())
+        routers_.biases.push_back(experts->bias() ? &experts->bias()->spec() : nullptr);
     }
-    if (!blocks_.empty()) blocks_.front()->adapters().check_targets();
+    if (!blocks_.empty()) check_targets(config, blocks_.front()->adapters());
     if (config.lora.rank == 0) return;
     embedding_group_.freeze();
-    for (const auto& block : blocks_) block->parameters().freeze();
+    for (const auto& block : blocks_)
+      for (ParameterGroup* group : block->groups())
+        if (group != block->adapters().group()) group->freeze();
     head_group_.freeze();
   }
 
   std::vector<ParameterGroup*> groups() override {
     std::vector<ParameterGroup*> all{&embedding_group_};
-    for (const auto& block : blocks_) {
-      all.push_back(&block->parameters());
-      if (ParameterGroup* adapters = block->adapters().group()) all.push_back(adapters);
-    }
+    for (const auto& block : blocks_) std::ranges::copy(block->groups(), std::back_inserter(all));
     all.push_back(&head_group_);
     return all;
   }
 
   std::int64_t vocab() const override { return config_.vocab; }
+
+  Routers routers() const override { return routers_; }
 
   std::string describe() const override {
     return concat(config_.layers, config_.layers == 1 ? " layer" : " layers", ", width ",
@@ -207,14 +284,9 @@ class Decoder final : public LanguageModel {
         ctx, embedding_group_, [&](const Context& inside) { x = embedding_(inside, tokens); },
         ReadIn::forward);
     for (const auto& block : blocks_)
-      x = run_block(ctx, block->parameters(), x,
-                    [&block = *block](const Context& inside, const Var& in) {
-                      if (!block.adapters().group()) return block(inside, in);
-                      Var out;
-                      with_parameters(inside, *block.adapters().group(),
-                                      [&](const Context& both) { out = block(both, in); });
-                      return out;
-                    });
+      x = run_block(
+          ctx, block->groups(), x,
+          [&block = *block](const Context& inside, const Var& in) { return block(inside, in); });
     return x;
   }
 
@@ -233,6 +305,7 @@ class Decoder final : public LanguageModel {
   Norm norm_;
   const Parameter& output_;  // the embedding's table if tied
   CrossEntropy cross_entropy_;
+  Routers routers_;
 };
 
 }  // namespace

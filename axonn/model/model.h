@@ -15,6 +15,14 @@
 
 namespace axonn {
 
+/// The routers of a model's mixtures of experts.
+struct Routers {
+  std::int64_t experts = 0;  ///< E of each
+  std::int64_t per_row = 0;  ///< k
+  /// Of each layer with experts, the bias that only selects, or null.
+  std::vector<const ParameterSpec*> biases = {};
+};
+
 /// A language model that the trainer can train: groups of parameters and a loss. It is written as
 /// for one device; the Context says on which grid it runs.
 class Model {
@@ -43,6 +51,8 @@ class Model {
   /// Whether next_logits() supports ctx.cache. If not, generation computes all tokens of a sequence
   /// for each new one.
   virtual bool caches() const { return true; }
+  /// Its routers, with as many biases as layers with experts; none by default.
+  virtual Routers routers() const { return {}; }
   /// Flops of one token, forward and backward, in sequences of seq_len tokens. By default 6 for
   /// each trained parameter and 4 for each frozen one.
   virtual double flops_per_token(std::int64_t seq_len);

@@ -30,9 +30,10 @@ void check_places(const Rows& rows, const RowPlaces& places) {
   const auto fits = [&](std::span<const std::int32_t> each) {
     return each.empty() || std::ssize(each) == rows.count();
   };
-  AXONN_CHECK(fits(places.positions) && fits(places.starts),
-              "make_tokens: ", places.positions.size(), " positions and ", places.starts.size(),
-              " starts for ", rows.count(), " rows");
+  AXONN_CHECK(fits(places.positions) && fits(places.starts) && fits(places.counted),
+              "make_tokens: ", places.positions.size(), " positions, ", places.starts.size(),
+              " starts and ", places.counted.size(), " marks of padding for ", rows.count(),
+              " rows");
   for (std::int32_t position : places.positions)
     AXONN_CHECK(position >= 0 && position < rows.most_positions(), "make_tokens: position ",
                 position, ", want 0 to ", rows.most_positions() - 1);
@@ -101,6 +102,7 @@ Tokens shared_tokens(const Context& ctx, std::span<const std::int32_t> ids,
   rows.position = places.positions.empty()
                       ? cut([T](std::int64_t row) { return static_cast<std::int32_t>(row % T); })
                       : part_of(places.positions);
+  rows.counted = part_of(places.counted);
   if (share->halo == 0) {
     rows.start = part_of(places.starts);
   } else {
@@ -126,6 +128,7 @@ Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
   if (ctx.grid.shape().context > 1) return shared_tokens(ctx, ids, targets, rows, places);
   rows.position = ctx.on_device(places.positions);
   rows.start = ctx.on_device(places.starts);
+  rows.counted = ctx.on_device(places.counted);
   return {ctx.on_device(ids), ctx.on_device(targets), std::move(rows)};
 }
 

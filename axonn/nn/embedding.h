@@ -15,10 +15,12 @@ struct Tokens {
   Rows rows;
 };
 
-/// Row positions and document starts in host memory, for packed sequences; see Rows.
+/// Row positions, document starts and which rows are no padding, in host memory, for packed
+/// sequences; see Rows.
 struct RowPlaces {
   std::span<const std::int32_t> positions = {};  ///< (R) or none
   std::span<const std::int32_t> starts = {};     ///< (R) or none
+  std::span<const std::int32_t> counted = {};    ///< (R) or none
   std::int64_t reach = 0;
 };
 

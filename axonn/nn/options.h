@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 // Options of layers that a model's config holds. Plain data.
@@ -32,6 +34,30 @@ struct LoraConfig {
   std::string path = {};  ///< adapters to start from, which set rank, alpha and targets
 
   bool operator==(const LoraConfig&) const = default;
+};
+
+/// How a router turns logits into scores: over all experts together, or of each expert alone.
+enum class RouterKind { softmax, sigmoid };
+
+inline constexpr std::array<std::string_view, 2> kRouterKinds = {"softmax", "sigmoid"};
+
+/// Over which tokens the balance loss of experts takes its means.
+enum class BalanceScope {
+  sequence,      ///< each sequence; does not depend on the grid or the micro-batch
+  batch,         ///< a micro-batch of all ranks
+  hugging_face,  ///< the same, and over the layers together, times experts_per_token
+};
+inline constexpr std::array<std::string_view, 3> kBalanceScopes = {"sequence", "batch",
+                                                                   "hugging_face"};
+
+/// How a training keeps experts equally busy; the keys balance.scope to balance.bias.
+struct BalanceConfig {
+  BalanceScope scope = BalanceScope::sequence;
+  double weight = 0;  ///< of the balance loss, α
+  double z = 0;       ///< of the squared log-sum of the router's logits, β
+  double bias = 0;    ///< step of the router's bias, u; needs model.router_bias
+  /// Rows that a plan gives the rank with the busiest experts, over the mean.
+  double expected_load = 1;
 };
 
 }  // namespace axonn

@@ -25,6 +25,10 @@ constexpr std::pair<std::string_view, bool MatmulShape::*> kWords[] = {
     {"d_gelu", &MatmulShape::gelu_derivative},
     {"d_bias", &MatmulShape::bias_gradient}};
 
+bool has_epilogue(const Matmul& args) {
+  return args.gelu || args.gelu_derivative_at.data || args.bias_gradient.data;
+}
+
 }  // namespace
 
 std::int64_t attention_pairs(std::span<const std::int32_t> blocks, std::int64_t window) {
@@ -90,7 +94,7 @@ std::optional<MatmulShape> parse_matmul_shape(std::string_view text) {
 }
 
 void Backend::matmul(const Matmul& args) {
-  if (!args.gelu && !args.gelu_derivative_at.data && !args.bias_gradient.data) return product(args);
+  if (!has_epilogue(args)) return product(args);
   check_matmul(args);
   if (fuses(args)) return product(args);
   Matmul plain = args;
@@ -102,6 +106,13 @@ void Backend::matmul(const Matmul& args) {
   if (args.gelu_derivative_at.data)
     run(ops::GeluBackward{args.out, args.out, args.gelu_derivative_at});
   if (args.bias_gradient.data) run(ops::ColumnSum{args.bias_gradient, args.a});
+}
+
+void Backend::matmuls(std::span<const Matmul> all) {
+  check_matmuls(all);
+  if (all.empty()) return;
+  if (!has_epilogue(all.front())) return products(all);
+  for (const Matmul& one : all) matmul(one);
 }
 
 }  // namespace axonn

@@ -25,12 +25,14 @@ class DryBackend final : public ForwardingBackend {
   std::string name() const override { return "dry"; }
   void mark(std::string_view layer) override { layer_ = layer; }
 
-  void product(const Matmul& args) override {
-    const std::int64_t inner = args.a_transposed ? args.a.rows : args.a.cols;
-    next_.flops = 2.0 * static_cast<double>(args.out.count() * inner);
-    next_.a_transposed = args.a_transposed;
-    next_.b_transposed = args.b_transposed;
-    ForwardingBackend::product(args);
+  void product(const Matmul& args) override { record(args, 1); }
+  /// Runs of equal products are one operation, so that a step of many experts stays small.
+  void products(std::span<const Matmul> all) override {
+    for (std::size_t i = 0, end; i < all.size(); i = end) {
+      const MatmulShape shape = shape_of(all[i]);
+      for (end = i + 1; end < all.size() && shape_of(all[end]) == shape;) ++end;
+      if (shape.flops() > 0) record(all[i], static_cast<std::int64_t>(end - i));
+    }
   }
   /// Stands for no device in particular: an epilogue is recorded as operations of its own.
   bool fuses(const Matmul&) override { return false; }
@@ -63,6 +65,14 @@ class DryBackend final : public ForwardingBackend {
   }
 
  private:
+  void record(const Matmul& args, std::int64_t count) {
+    next_.count = count;
+    next_.flops = static_cast<double>(count) * shape_of(args).flops();
+    next_.a_transposed = args.a_transposed;
+    next_.b_transposed = args.b_transposed;
+    ForwardingBackend::product(args);
+  }
+
   std::unique_ptr<Device> device_;
   Schedule* schedule_;
   std::string layer_;
@@ -92,6 +102,16 @@ class TracingBackend final : public ForwardingBackend {
 };
 
 }  // namespace
+
+void ForwardingBackend::products(std::span<const Matmul> all) {
+  if (all.empty()) return;
+  std::vector<View> operands;  // all results, then all left operands, and so on
+  for (std::size_t operand = 0; operand < all.front().operands().size(); ++operand)
+    for (const Matmul& one : all) operands.push_back(one.operands()[operand]);
+  around(
+      {.name = Matmul::kName, .kind = Matmul::kKind, .operands = operands, .results = all.size()},
+      [this, copies = std::vector(all.begin(), all.end())] { inner_->products(copies); });
+}
 
 std::unique_ptr<Backend> make_dry_backend(Schedule* schedule, OperationSize size) {
   return std::make_unique<DryBackend>(schedule, size);

@@ -23,6 +23,7 @@ struct OperationCall {
   OperationKind kind = OperationKind::rowwise;
   std::span<const View> operands;    ///< results first; one that the caller left out is empty
   std::span<const int> passes = {};  ///< how often each is read or written; empty: once
+  std::size_t results = 1;           ///< operands that a caller should look at as the results
 };
 
 /// A Backend that passes every operation to another one, through around(). Derive from it to time
@@ -41,6 +42,8 @@ class ForwardingBackend : public Backend {
   void product(const Matmul& args) override {
     forward(args, [=, this] { inner_->product(args); });
   }
+  /// One operation, a matmul whose results are those of all products.
+  void products(std::span<const Matmul> all) override;
   bool fuses(const Matmul& args) override { return inner_->fuses(args); }
   std::vector<std::string> matmul_ways(const MatmulShape& shape) const override {
     return inner_->matmul_ways(shape);
@@ -91,7 +94,8 @@ class ForwardingBackend : public Backend {
   Backend* inner_;
 };
 
-/// Counts the products that pass through it to another backend, by shape.
+/// Counts the products that pass through it to another backend, by shape. Leaves out those of
+/// products(), whose shapes change from call to call.
 class RecordingBackend final : public ForwardingBackend {
  public:
   explicit RecordingBackend(Backend& inner) : ForwardingBackend(inner) {}

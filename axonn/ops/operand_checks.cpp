@@ -47,6 +47,17 @@ void check_matmul(const Matmul& args) {
   check.f32("bias_gradient", args.bias_gradient, 1, out.rows);
 }
 
+void check_matmuls(std::span<const Matmul> all) {
+  for (const Matmul& one : all) check_matmul(one);
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    const MatmulShape first = shape_of(all.front()), got = shape_of(all[i]);
+    MatmulShape want = first;
+    (first.a_transposed ? want.K : want.M) = first.a_transposed ? got.K : got.M;
+    AXONN_CHECK(got == want, "matmuls: product ", i, " is ", to_string(got), " and product 0 ",
+                to_string(first), ", want them alike but for ", first.a_transposed ? "K" : "M");
+  }
+}
+
 void check_attention(std::string_view operation, const Attention& args) {
   const Checker check{operation};
   const std::int64_t rows = args.q.rows, keys = args.k.rows, T = args.positions, D = args.head_dim;

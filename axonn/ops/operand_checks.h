@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string_view>
 
 #include "axonn/ops/backend.h"
@@ -44,6 +45,8 @@ struct Checker {
 };
 
 void check_matmul(const Matmul& args);
+/// As check_matmul() for each, and that all are alike but for M, or for K if a is transposed.
+void check_matmuls(std::span<const Matmul> all);
 void check_attention(std::string_view operation, const Attention& args);
 void check_attention_backward(const AttentionBackward& args);
 void check_cached_attention(const CachedAttention& args);

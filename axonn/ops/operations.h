@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <variant>
 
+#include "axonn/ops/expert_operations.h"
 #include "axonn/tensor/device.h"
 #include "axonn/tensor/tensor.h"
 
@@ -537,12 +538,13 @@ using RowwiseOperation = std::variant<
     ops::RowMoments, ops::AddMoments, ops::CombineMoments, ops::MomentsAboutZero, ops::LayerNorm,
     ops::LayerNormSums, ops::LayerNormBackward, ops::LayerNormWeightBackward, ops::RmsNormSums,
     ops::HeadNorm, ops::HeadNormBackward, ops::RotaryEmbedding, ops::KeepHeads, ops::OrderBlocks,
-    ops::Swiglu, ops::SwigluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward, ops::Add,
-    ops::Activation, ops::ActivationBackward, ops::Multiply, ops::Scale, ops::Cast, ops::ColumnSum,
-    ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats,
-    ops::CombineSoftmax, ops::CrossEntropyBackward, ops::GreedyTargets, ops::Softmax, ops::RowDots,
-    ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::ClipFactor, ops::CountNonfinite,
-    ops::AdamW, ops::Sgd>;
+    ops::Route, ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder, ops::SpreadRows,
+    ops::CombineRows, ops::CombineRowsBackward, ops::Swiglu, ops::SwigluBackward, ops::Dropout,
+    ops::Gelu, ops::GeluBackward, ops::Add, ops::Activation, ops::ActivationBackward, ops::Multiply,
+    ops::Scale, ops::Cast, ops::ColumnSum, ops::Embedding, ops::EmbeddingBackward,
+    ops::PositionsBackward, ops::SoftmaxStats, ops::CombineSoftmax, ops::CrossEntropyBackward,
+    ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum, ops::SquaredSum,
+    ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

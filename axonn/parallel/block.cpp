@@ -91,13 +91,37 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
   });
 }
 
-Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const Forward& f) {
-  const Forward whole = [&group, f](const Context& inner, const Var& x) {
-    Var out;
-    with_parameters(inner, group, [&](const Context& inside) { out = f(inside, x); });
-    return out;
+namespace {
+
+Var with_all(const Context& ctx, std::span<ParameterGroup* const> groups, const Var& inp,
+             const Forward& f) {
+  if (groups.empty()) return f(ctx, inp);
+  Var out;
+  with_parameters(ctx, *groups.front(), [&](const Context& inside) {
+    out = with_all(inside, groups.subspan(1), inp, f);
+  });
+  return out;
+}
+
+}  // namespace
+
+Var run_block(const Context& ctx, std::span<ParameterGroup* const> groups, const Var& inp,
+              const Forward& f) {
+  const std::vector<ParameterGroup*> all(groups.begin(), groups.end());
+  const Forward named = [all, f](const Context& inner, const Var& x) {
+    Context inside = inner;  // all of the block's collectives have the first group's name
+    inside.own_scheduling().scope.label = all.front()->name();
+    return f(inside, x);
+  };
+  const Forward whole = [all, named](const Context& inner, const Var& x) {
+    return with_all(inner, all, x, named);
   };
   return ctx.scheduling().run.recompute ? checkpoint(ctx, inp, whole) : whole(ctx, inp);
+}
+
+Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const Forward& f) {
+  ParameterGroup* one = &group;
+  return run_block(ctx, std::span(&one, 1), inp, f);
 }
 
 }  // namespace axonn

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "axonn/parallel/parameters.h"
 #include "axonn/parallel/var.h"
@@ -29,8 +30,11 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
                      const std::function<void(const Context&)>& f,
                      ReadIn read_in = ReadIn::both_passes);
 
-/// One block of a model: f(ctx, inp) with the group's parameters; with RunSettings::recompute,
-/// backward computes it again.
+/// One block of a model: f(ctx, inp) with the parameters of the groups; with
+/// RunSettings::recompute, backward computes it again.
+Var run_block(const Context& ctx, std::span<ParameterGroup* const> groups, const Var& inp,
+              const Forward& f);
+/// The same with one group.
 Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const Forward& f);
 
 }  // namespace axonn

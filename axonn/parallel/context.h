@@ -12,6 +12,7 @@
 namespace axonn {
 
 class KeyValueCache;
+class Routing;
 struct Scheduling;
 
 inline Buffer buffer_of(const View& view) { return {view.data, view.count(), view.dtype}; }
@@ -30,6 +31,8 @@ class Context {
   Tape* tape = nullptr;    ///< null: nothing is recorded, as in evaluation
   /// If set, attention stores keys and values here, and reads those of earlier passes.
   KeyValueCache* cache = nullptr;
+  /// If set, routers note here what they choose, and learn here what to choose.
+  Routing* routing = nullptr;
 
   Device& device() const { return arena_.device(); }
 

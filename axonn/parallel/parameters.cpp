@@ -174,8 +174,8 @@ void ParameterGroup::start_gather(const Context& ctx) {
     return;
   }
   gathered_ = ctx.empty(1, sizes_.flat, ctx.dtype, MemoryUse::gathered);
-  gathered_.set_pending(holders().all_gather(buffer_of(gathered_.raw_view()),
-                                                        buffer_of(compute_.view()), name_));
+  gathered_.set_pending(
+      holders().all_gather(buffer_of(gathered_.raw_view()), buffer_of(compute_.view()), name_));
 }
 
 void ParameterGroup::acquire(const Context& ctx) {
@@ -242,8 +242,7 @@ void ParameterGroup::reduce(const Context& ctx) {
   const bool direct = fresh_ && run.reduce_dtype == DType::f32;
   Tensor into = direct ? shard_gradient_
                        : ctx.empty(1, sizes_.shard, run.reduce_dtype, MemoryUse::block_gradients);
-  Work work = holders().reduce_scatter(buffer_of(into.view()),
-                                                  buffer_of(sent.raw_view()), name_);
+  Work work = holders().reduce_scatter(buffer_of(into.view()), buffer_of(sent.raw_view()), name_);
   work.keep(sent.owner());
   into.set_pending(std::move(work));
   if (direct)

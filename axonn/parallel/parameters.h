@@ -107,6 +107,7 @@ class ParameterGroup {
   ParameterGroup& operator=(const ParameterGroup&) = delete;
 
   const std::string& name() const { return name_; }
+  const Grid& grid() const { return grid_; }
 
   /// Excludes the parameters from training: no gradient, no master copy, no optimizer state.
   /// Throws after allocate().

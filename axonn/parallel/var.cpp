@@ -27,6 +27,7 @@ Rows Rows::part(std::int64_t begin, std::int64_t end) const {
           .first = first + begin * whole(),
           .position = piece(position),
           .start = piece(start),
+          .counted = piece(counted),
           .reach = reach,
           .share = std::move(part_of_share)};
 }

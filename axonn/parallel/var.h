@@ -43,12 +43,14 @@ struct Rows {
   std::int64_t sequences = 0, positions = 0;
   std::int64_t first = 0;  ///< number of the first sequence's first row among all of the training
 
-  /// For sequences that hold several documents, or a part of one. Both are (1, R) i32 of all rows,
+  /// For sequences that hold several documents, or a part of one. They are (1, R) i32 of all rows,
   /// even if a rank holds only a run of them, or empty.
   Tensor position = {};  ///< each row's position; empty: row r has r % positions
   /// The first row of its sequence that each row sees; empty: 0. With a share that has a halo,
   /// counted from the first key.
   Tensor start = {};
+  /// 0 for a row of padding, which counts in no loss, else 1; as position and start. Empty: all 1.
+  Tensor counted = {};
   std::int64_t reach = 0;  ///< all positions are less than this; 0: `positions`
   /// Set if ranks share sequences. Then `positions` is the number of those here, and `position` is
   /// set, too.

@@ -119,11 +119,12 @@ double MachineCosts::mean_s(const Schedule::Compute& op) const {
     return machine_.launch_s + op.flops / machine_.attention_flops_per_s;
   if (op.kind == OperationKind::product) {
     const Schedule::Matrix &out = op.operands.at(0), &a = op.operands.at(1);
-    const double m = real(out.rows), n = real(out.cols), k = op.flops / (2 * m * n);
+    const double count = real(op.count), m = real(out.rows), n = real(out.cols),
+                 k = op.flops / (2 * count * m * n);
     const ProductRate& rate = a.dtype == DType::bf16 ? machine_.bf16 : machine_.f32;
     const double arithmetic = op.flops / rate.flops_per_s * (1 + rate.half_m / m) *
                               (1 + rate.half_n / n) * (1 + rate.half_k / k);
-    return machine_.launch_s + std::max(arithmetic, bytes / machine_.memory_bytes_per_s);
+    return count * machine_.launch_s + std::max(arithmetic, bytes / machine_.memory_bytes_per_s);
   }
   const auto& rates = machine_.rowwise_bytes_per_s;
   auto own = rates.find(op.operation);

@@ -28,14 +28,15 @@ struct Schedule {
     OperationKind kind = OperationKind::rowwise;
     std::string layer;             ///< set by Backend::mark()
     std::vector<Matrix> operands;  ///< arguments that are not empty, in order
-    double flops = 0;              ///< for products and attention (causal half); otherwise 0
+    std::int64_t count = 1;        ///< equal products, each with such operands
+    double flops = 0;              ///< for products (of all) and attention (causal half); else 0
     bool a_transposed = false, b_transposed = false;  ///< for products
 
     /// Bytes that it reads and writes.
     std::int64_t bytes() const {
       std::int64_t sum = 0;
       for (const Matrix& operand : operands) sum += operand.bytes();
-      return sum;
+      return count * sum;
     }
   };
 

@@ -38,23 +38,6 @@ inline constexpr std::array<std::string_view, 2> kRecomputeModes = {"none", "ful
 enum class ChangedData { refuse, restart };
 inline constexpr std::array<std::string_view, 2> kChangedData = {"refuse", "restart"};
 
-/// Over which tokens the balance loss of experts takes its means.
-enum class BalanceScope {
-  sequence,      ///< each sequence; does not depend on the grid or the micro-batch
-  batch,         ///< a micro-batch of all ranks
-  hugging_face,  ///< the same, and over the layers together, times experts_per_token
-};
-inline constexpr std::array<std::string_view, 3> kBalanceScopes = {"sequence", "batch",
-                                                                   "hugging_face"};
-
-/// How a training keeps experts equally busy; the keys balance.scope to balance.bias.
-struct BalanceConfig {
-  BalanceScope scope = BalanceScope::sequence;
-  double weight = 0;  ///< of the balance loss, α
-  double z = 0;       ///< of the squared log-sum of the router's logits, β
-  double bias = 0;    ///< step of the router's bias, u; needs model.router_bias
-};
-
 /// [training]. Keys without a default (steps, seq_len, global_batch) are 0 until the user sets
 /// them.
 struct TrainingConfig {
@@ -74,8 +57,8 @@ struct TrainingConfig {
       0;  ///< skip steps whose loss or norm exceeds this multiple of the mean; 0: off
   GoldfishConfig goldfish = {};  ///< keys: goldfish.k, goldfish.h, goldfish.mask
   BalanceConfig balance = {};
-  std::int64_t threads = 0;      ///< compute threads per rank; 0: cores / ranks sharing them
-  bool bind_cores = true;        ///< bind each of the ranks that share cores to a part of them
+  std::int64_t threads = 0;  ///< compute threads per rank; 0: cores / ranks sharing them
+  bool bind_cores = true;    ///< bind each of the ranks that share cores to a part of them
   CudaAttention attention = CudaAttention::automatic;  ///< on NVIDIA GPUs
   bool tune = false;            ///< time matrix products before the first step, keep the fastest
   std::string tune_cache = {};  ///< file of tuning results; "": in the user's cache folder

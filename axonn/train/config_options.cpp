@@ -183,6 +183,10 @@ void list_balance(BalanceConfig& balance, OptionList& list) {
                     "tokens than the mean, and lowers that of the others; 0: the bias stays",
             .min = 0,
             .also = "moe_router_bias_update_rate bias_update_speed"});
+  list.add("balance.expected_load", &balance.expected_load,
+           {.help = "tokens of the rank with the busiest experts over the mean, for which plans and "
+                    "dry runs count time and memory; training does not read it",
+            .min = 1});
 }
 
 void list_details(TrainingConfig& training, OptionList& list) {

@@ -47,6 +47,9 @@ std::string to_line(const StepMetrics& m) {
   if (!kinds.empty()) line += fmt::format(R"(, "exposed_comm_ms_by": {{{}}})", kinds);
   if (!std::isnan(m.val_loss)) line += fmt::format(R"(, "val_loss": {})", number(m.val_loss));
   if (!std::isnan(m.kept)) line += fmt::format(R"(, "goldfish_kept": {:.6f})", m.kept);
+  if (m.experts)
+    line += fmt::format(R"(, "balance_loss": {}, "router_z_loss": {}, "max_expert_load": {:.4f})",
+                        number(m.experts->balance), number(m.experts->z), m.experts->max_load);
   if (m.skipped) line += R"(, "skipped": true)";
   if (m.save_failures > 0) line += fmt::format(R"(, "save_failures": {})", m.save_failures);
   return line + "}";

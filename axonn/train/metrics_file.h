@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "axonn/train/expert_balance.h"
 #include "axonn/train/record_file.h"
 
 namespace axonn {
@@ -27,6 +29,7 @@ struct StepMetrics {
   std::int64_t memory_bytes = 0;   ///< rank 0's peak
   double val_loss = kNone;         ///< if it was evaluated after this step
   double kept = kNone;             ///< fraction of the targets that the goldfish loss keeps
+  std::optional<ExpertLoad> experts = {};  ///< of a model with experts
   bool skipped = false;            ///< an outlier, which changed no weight
   std::int64_t save_failures = 0;  ///< checkpoints that could not be written, of this run so far
 };

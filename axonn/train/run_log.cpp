@@ -138,7 +138,8 @@ void RunLog::step(Training& training, const StepInput& input, const StepResult& 
            .model_tflops = tflops,
            .mfu = peak > 0 ? tflops / peak : StepMetrics::kNone,
            .exposed_comm_ms = waited * 1e3,
-           .memory_bytes = training.model.arena().stats().peak_bytes};
+           .memory_bytes = training.model.arena().stats().peak_bytes,
+           .experts = result.experts};
   for (const auto& [kind, wait] : waits)
     if (wait > 0) line_.exposed_by.emplace_back(kind, wait * 1e3);
   counted_ += input.tokens;
@@ -170,6 +171,7 @@ void RunLog::print_step(double share) {
        .steps = steps,
        .loss = line_.loss,
        .grad_norm = line_.grad_norm,
+       .expert_load = line_.experts ? line_.experts->max_load : 0,
        .memory_bytes = line_.memory_bytes,
        .tokens_per_second = line_.tokens_per_s * share,
        .tflops = line_.model_tflops * share,

@@ -23,6 +23,9 @@ float loss_scale(const StepInput& input) {
   return static_cast<float>(1.0 / static_cast<double>(input.tokens));
 }
 
+/// Sums over all ranks that every step has.
+constexpr std::int64_t kSums = 4;
+
 template <typename T>
 T value_of(const Context& ctx, const Tensor& tensor) {
   T value{};
@@ -32,11 +35,14 @@ T value_of(const Context& ctx, const Tensor& tensor) {
 
 }  // namespace
 
-TrainStep::TrainStep(Model& model, OptimizerState& optimizer)
+TrainStep::TrainStep(Model& model, OptimizerState& optimizer, const BalanceConfig& balance)
     : model_(model),
       optimizer_(optimizer),
       training_(std::make_unique<StepState>()),
-      evaluation_(std::make_unique<StepState>()) {}
+      evaluation_(std::make_unique<StepState>()) {
+  const Routers routers = model.routers();
+  if (!routers.biases.empty()) balance_ = std::make_unique<ExpertBalance>(routers, balance);
+}
 
 TrainStep::~TrainStep() = default;
 
@@ -49,6 +55,9 @@ void TrainStep::use_graphs(const Context& ctx) {
     refuse(
         "[training] cuda_graph: ranks communicate through host memory, which a graph cannot "
         "capture; graphs need NCCL (parallelism.transport) and a GPU per rank");
+  if (balance_)
+    refuse("[training] cuda_graph: how many tokens each expert gets is only known in the step, and "
+           "a graph cannot wait for that; leave training.cuda_graph out");
   graphs_ = std::make_unique<StepGraphs>();
 }
 
@@ -56,6 +65,7 @@ void TrainStep::begin_step(const Context& ctx, const StepInput& input) {
   enter(input, Phase::forward);
   ctx.scheduling().step->reducing = nullptr;
   for (ParameterGroup* group : optimizer_.groups()) group->begin_step(ctx);
+  if (balance_) balance_->routing().begin_step(input.inputs);
 }
 
 void TrainStep::pass(Context& ctx, const StepInput& input, int micro, const TokensOf& tokens_of,
@@ -66,10 +76,15 @@ void TrainStep::pass(Context& ctx, const StepInput& input, int micro, const Toke
   StepState& state = *ctx.scheduling().step;
   state.last_micro_batch = micro + 1 == input.micro_batches;
   state.prefetcher.begin_pass();
-  model_.loss(ctx, tokens_of(micro), loss_scale(input), total);
+  const Tokens tokens = tokens_of(micro);
+  ctx.routing = routing();
+  if (ctx.routing) ctx.routing->begin_pass(ctx, tokens.rows);
+  model_.loss(ctx, tokens, loss_scale(input), total);
+  if (ctx.routing) ctx.routing->finish_pass(ctx);
   enter(input, Phase::backward);
   tape.backward();
   ctx.tape = nullptr;
+  ctx.routing = nullptr;
 }
 
 void TrainStep::gradients(Context& ctx, const StepInput& input, const Tensor& total) {
@@ -82,6 +97,11 @@ void TrainStep::gradients(Context& ctx, const StepInput& input, const Tensor& to
 void TrainStep::finish_sums(const Context& ctx, const StepInput& input) {
   optimizer_.add_squared_norm(ctx, sums_.view().col_range(1, 1));
   enter(input, Phase::optimizer);
+  if (balance_) {
+    const std::vector<double> sums = balance_->sums();
+    const View to = sums_.view().col_range(kSums, balance_->count());
+    ctx.device().copy_from_host(to.data, sums.data(), balance_->count() * bytes_of(DType::f64));
+  }
   sums_.set_pending(ctx.grid.world().all_reduce(buffer_of(sums_.raw_view()), "step"));
   ctx.backend.run(ops::ClipFactor{scale_.view(), sums_.view().col_range(1, 1),
                                   static_cast<float>(input.max_norm)});
@@ -113,18 +133,21 @@ void TrainStep::launch_graphs(Context& ctx, const StepInput& input) {
 Tokens make_tokens(const Context& ctx, const MicroBatch& batch) {
   const auto& [ids, targets, positions, starts] = batch.rows;
   const std::int64_t length = std::ssize(ids) / batch.sequences;
+  std::vector<std::int32_t> counted;
+  if (std::ranges::find(targets, kPaddingTarget) != targets.end())
+    for (const std::int32_t target : targets) counted.push_back(target == kPaddingTarget ? 0 : 1);
   return make_tokens(ctx, ids, targets, {batch.sequences, length, batch.first * length},
-                     {.positions = positions, .starts = starts});
+                     {.positions = positions, .starts = starts, .counted = counted});
 }
 
 StepResult TrainStep::run(Context ctx, const StepInput& input) {
   ctx.own_scheduling().step = training_.get();
   if (sums_.empty()) {
-    sums_ = ctx.empty(1, 4, DType::f64);
+    sums_ = ctx.empty(1, kSums + (balance_ ? balance_->count() : 0), DType::f64);
     scale_ = ctx.empty(1, 1, DType::f32);
   }
   Device& device = ctx.device();
-  const std::array<double, 4> begin{0, 0, input.stop ? 1.0 : 0.0, input.busy ? 1.0 : 0.0};
+  const std::array<double, kSums> begin{0, 0, input.stop ? 1.0 : 0.0, input.busy ? 1.0 : 0.0};
   device.copy_from_host(sums_.view().data, begin.data(), sizeof begin);
   const bool told = static_cast<bool>(input.on_phase);  // a graph cannot report phases
   const StepGraphs::Constants constants{loss_scale(input), static_cast<float>(input.max_norm)};
@@ -136,7 +159,10 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   }
   warm_ = true;
 
-  const auto [loss, squares, stops, busy] = value_of<std::array<double, 4>>(ctx, sums_);
+  std::vector<double> sums(sums_.count());
+  device.copy_to_host(sums.data(), sums_.view().data, sums_.bytes());
+  const double loss = sums[0], squares = sums[1], stops = sums[2], busy = sums[3];
+  const std::span<const double> of_experts = std::span(sums).subspan(kSums);
   StepResult report;
   report.loss = loss / static_cast<double>(input.tokens);
   report.grad_norm = std::sqrt(squares);
@@ -144,6 +170,8 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   report.stop = stops > 0;
   report.busy = busy > 0;
   report.applied = report.finite && (!input.accept || input.accept(report.loss, report.grad_norm));
+  if (balance_) report.experts = balance_->load(of_experts);
+  if (report.applied && balance_) balance_->move_biases(ctx, optimizer_.groups(), of_experts);
   if (report.applied) optimizer_.update(ctx, input.step, input.lr, scale_.view());
   if (!graphs_) sums_ = scale_ = Tensor();
   return report;

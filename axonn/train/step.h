@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "axonn/model/model.h"
+#include "axonn/train/expert_balance.h"
 #include "axonn/train/optimizer.h"
 
 namespace axonn {
@@ -48,18 +50,22 @@ struct StepResult {
   bool applied = true;
   bool stop = false;  ///< some rank was asked to stop: all ranks end after this step
   bool busy = false;  ///< some rank still writes a checkpoint
+  std::optional<ExpertLoad> experts = {};  ///< of a model with experts
 };
 
 /// One training step on any grid: forward and backward of every micro-batch, the sum over data, the
 /// norm, and the clipped update. Loss and flags share the all-reduce of the norm.
 class TrainStep {
  public:
-  TrainStep(Model& model, OptimizerState& optimizer);
+  /// Throws UsageError if the config moves biases that the model does not have.
+  TrainStep(Model& model, OptimizerState& optimizer, const BalanceConfig& balance = {});
   ~TrainStep();
 
   /// Captures everything up to the norm as device graphs in the second step and launches them from
-  /// then on. Changes no bit. Throws UsageError if device or transport do not support it.
+  /// then on. Changes no bit. Throws UsageError if device, transport or model do not.
   void use_graphs(const Context& ctx);
+  /// What the routers of the model share; null if it has none.
+  Routing* routing() { return balance_ ? &balance_->routing() : nullptr; }
   /// Null unless use_graphs() was called.
   const StepGraphs* graphs() const { return graphs_.get(); }
 
@@ -96,9 +102,11 @@ class TrainStep {
 
   Model& model_;
   OptimizerState& optimizer_;
+  std::unique_ptr<ExpertBalance> balance_;               // null without experts
   std::unique_ptr<StepState> training_, evaluation_;  // what passes of each kind leave in flight
   // For one step; with graphs, at the same addresses in all steps.
-  Tensor sums_;   // (1, 4) f64: loss, squared norm, stop, busy; summed over all ranks
+  // (1, 4) f64: loss, squared norm, stop, busy; then those of balance_; summed over all ranks
+  Tensor sums_;
   Tensor scale_;  // (1, 1) f32: the clip factor
   std::unique_ptr<StepGraphs> graphs_;
   bool warm_ = false;  // a step was done: memory is allocated, the order of gathers known

@@ -90,7 +90,7 @@ Training::Training(const Config& config, Communicator& world, std::unique_ptr<Ba
       model(with_vocab_of(config, corpus.get()), world, std::move(backend),
             {.progress = options.progress}),
       optimizer(model.trained(), options.make_optimizer(config.optimizer)),
-      step(model.model(), optimizer) {
+      step(model.model(), optimizer, config.training.balance) {
   if (options.data) {
     batches = training_batches(model, *corpus, options.make_sequences);
     validation = validation_batches(model, *corpus);
@@ -124,7 +124,7 @@ StepInput made_up_input(const LoadedModel& model) {
   StepInput input;
   input.micro_batches =
       static_cast<int>(t.global_batch / model.grid().batch_places() / t.micro_batch);
-  input.tokens = input.all_targets = t.global_batch * t.seq_len;
+  input.tokens = input.all_targets = input.inputs = t.global_batch * t.seq_len;
   input.max_norm = t.max_norm;
   input.tokens_of = [&model, batch](int) { return make_tokens(model.context(), batch); };
   return input;

@@ -10,15 +10,16 @@
 
 namespace axonn {
 
-/// Calls a function after every operation that passes through it to another backend. All ranks do
-/// the same operations in the same order, so that their numbers compare the ranks' progress.
+/// Calls a function after every operation that passes through it to another backend, once for each
+/// product of several. All ranks do the same operations in the same order, so that their numbers
+/// compare the ranks' progress.
 class WatchingBackend final : public ForwardingBackend {
  public:
   struct Operation {
     std::int64_t number = 0;  ///< counted from 0
     std::string_view layer;   ///< the last mark()
     std::string_view name;    ///< "matmul"
-    View result;              ///< the first one; collectives have not yet changed it
+    View result;              ///< the first of it; collectives have not yet changed it
   };
   using Watch = std::function<void(const Operation&)>;
 
@@ -34,7 +35,8 @@ class WatchingBackend final : public ForwardingBackend {
  protected:
   void around(const OperationCall& call, const std::function<void()>& run) override {
     run();
-    watch_({count_++, layer_, call.name, call.operands.front()});
+    for (const View& result : call.operands.first(call.results))
+      watch_({count_++, layer_, call.name, result});
   }
 
  private:

@@ -181,7 +181,63 @@ class Checker {
   std::vector<Values<T>> parts_, wholes_;  // by rank: (n), (size · n)
 };
 
+/// The elements that rank `from` gives to rank `to` in exchange number `which`. The last ones are
+/// large: pieces of several messages, of which some ranks get none.
+std::int64_t exchanged(int which, int from, int to, int size) {
+  const std::uint64_t bits = mixed((which * 64ull + from) * 64 + to);
+  if (which == 0) return 0;
+  if (which == 1) return from == size - 1 ? 1000 + to : 0;
+  if (which == 2) return to == 0 ? 3 * from + 1 : 0;
+  if (which < 6) return static_cast<std::int64_t>(bits % 3 == 0 ? 0 : bits / 3 % 40);
+  return static_cast<std::int64_t>(bits % 3 == 0 ? 0 : bits / 3 % 400'000);
+}
+constexpr int kExchanges = 8;
+
+/// One rank's part of an exchange, and what it must get.
+template <typename T>
+struct Exchanged {
+  Exchanged(const Communicator& comm, int which) : number(which) {
+    const int mine = comm.rank(), size = comm.size();
+    for (int other = 0; other < size; ++other) {
+      to.push_back(exchanged(which, mine, other, size));
+      from.push_back(exchanged(which, other, mine, size));
+      const Values<T> given = values_of<T>(mine * size + other, to.back(), which),
+                      taken = values_of<T>(other * size + mine, from.back(), which);
+      inp.insert(inp.end(), given.begin(), given.end());
+      want.insert(want.end(), taken.begin(), taken.end());
+    }
+    out.resize(want.size());
+  }
+  Work start(Communicator& comm) {
+    return comm.all_to_all(buffer(std::span(out)), buffer(std::span(inp)), {to, from}, "exchange");
+  }
+  int number;
+  std::vector<std::int64_t> to, from;
+  Values<T> inp, out, want;
+};
+
+template <typename T>
+void check_exchange_of(Communicator& comm) {
+  std::vector<Exchanged<T>> all;
+  for (int which = 0; which < kExchanges; ++which) all.emplace_back(comm, which);
+  std::vector<Work> works;
+  for (Exchanged<T>& each : all) works.push_back(each.start(comm));
+  std::ranges::reverse(works);
+  for (Work& work : works) work.wait();
+  for (const Exchanged<T>& each : all)
+    expect_same(each.out, each.want,
+                "exchange " + std::to_string(each.number) + " of " +
+                    std::string(name_of(dtype_of<T>)) + " on rank " + std::to_string(comm.rank()) +
+                    " of " + std::to_string(comm.size()));
+}
+
 }  // namespace
+
+void check_exchange(Communicator& comm) {
+  check_exchange_of<float>(comm);
+  check_exchange_of<bf16>(comm);
+  check_exchange_of<std::int32_t>(comm);
+}
 
 void check_collectives(Communicator& comm, std::int64_t count) {
   Checker<float>(comm, count).all();
@@ -281,6 +337,7 @@ void check_transport(Communicator& world) {
     // Zero, one, odd, about the minimum of a segment, and more than a block, a piece and a small
     // message.
     for (std::int64_t count : {0, 1, 7, 4097, 70'001}) check_collectives(*group, count);
+    check_exchange(*group);
   }
   check_many_in_flight(world, 10);
   check_split(world);

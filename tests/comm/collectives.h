@@ -13,6 +13,10 @@ namespace axonn {
 /// reported by EXPECT, and all ranks continue.
 void check_collectives(Communicator& comm, std::int64_t count);
 
+/// Checks all_to_alls with counts: all of them 0, one rank that gives everything, one that gets
+/// everything, and random ones, several in flight, in f32, bf16 and i32.
+void check_exchange(Communicator& comm);
+
 /// Splits the world in several ways, starts collectives on all groups at once, and waits for them
 /// in a different order on each rank.
 void check_many_in_flight(Communicator& world, int rounds);
@@ -28,7 +32,8 @@ void check_send_recv(Communicator& world);
 /// ranks and on all transports that sum in the order of reduce.h.
 std::uint64_t hash_of_sums(Communicator& world);
 
-/// Runs the checks above on the world, and those of collectives also on its first 1, 2, ... ranks.
+/// Runs the checks above on the world, and those of collectives and exchanges also on its first 1,
+/// 2, ... ranks.
 void check_transport(Communicator& world);
 
 /// The sizes of the worlds that check_transport() is given: one rank, two, and several. Under

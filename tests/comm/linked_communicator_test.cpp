@@ -136,6 +136,7 @@ TEST(LinkedCommunicator, RunsEveryCollectiveOfEveryGroupByItsLink) {
   for (int ranks : {1, 2, 5})
     run_linked(ranks, [](Communicator& world, GpuOfHostMemory&) {
       for (std::int64_t count : {0, 1, 7, 4097}) check_collectives(world, count);
+      check_exchange(world);
       check_many_in_flight(world, 10);
       check_split(world);
     });

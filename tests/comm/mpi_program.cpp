@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -276,6 +277,20 @@ void leaving_bytes(Communicator& world) {
     }
 }
 
+/// Rank 1 gives rank 3 another count than it expects. The first parts of both messages are equally
+/// long.
+void differs_in_counts(Communicator& world) {
+  const std::int64_t n = 1 << 20;
+  std::vector<std::int64_t> to(world.size(), n), from = to;
+  if (world.rank() == 1) to[3] += n;
+  // Static: MPI may send from them, and receive into them, until the end of the process.
+  static std::vector<float> inp, out;
+  inp.resize(std::reduce(to.begin(), to.end()));
+  out.resize(world.size() * n);
+  world.all_to_all(buffer(std::span(out)), buffer(std::span(inp)), {to, from}, "block 4 rows")
+      .wait();
+}
+
 void differs_in_kind(Communicator& world) {
   if (world.rank() == 1) return world.barrier("step");
   sum(world, 8, "block 4 mlp");
@@ -311,6 +326,7 @@ int main(int argc, char** argv) {
       {"returns_early", returns_early},
       {"runs_ahead", runs_ahead},
       {"differs", differs},
+      {"differs_in_counts", differs_in_counts},
       {"differs_in_kind", differs_in_kind},
       {"differs_in_method", differs_in_method},
       {"leaving_bytes", leaving_bytes},

@@ -192,6 +192,12 @@ TEST(Mpi, NamesTheTwoRanksWhoseCallsDoNotMatch) {
                     HasSubstr("barrier 'step'"), HasSubstr("does not match")));
 }
 
+TEST(Mpi, NamesTheTwoRanksAndTheCountsOfAnExchangeThatDoNotMatch) {
+  EXPECT_THAT(output_of_failure("differs_in_counts", "120", 1),
+              AllOf(HasSubstr("all_to_all ("), HasSubstr("'block 4 rows' (call 0 of group world)"),
+                    HasSubstr("rank 1 gives 2097152 elements to rank 3, which expects 1048576")));
+}
+
 TEST(Mpi, NamesTheTwoRanksWhoseMethodsDoNotMatch) {
   EXPECT_THAT(
       output_of_failure("differs_in_method", "120", 1),

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <numeric>
 #include <span>
 #include <thread>
 #include <vector>
@@ -51,6 +52,20 @@ std::vector<float> given(int rank, std::int64_t count) {
   return values;
 }
 
+/// Exchanges parts of the first half of a buffer, a third of n elements for one rank and none for
+/// others, into its second half.
+Work exchange(Communicator& world, const Buffer& whole) {
+  const std::int64_t n = whole.count / world.size(), half = whole.count / 2;
+  std::vector<std::int64_t> to, from;
+  for (int other = 0; other < world.size(); ++other) {
+    to.push_back(n / 6 * ((world.rank() + 2 * other) % 3));
+    from.push_back(n / 6 * ((other + 2 * world.rank()) % 3));
+  }
+  const Buffer inp = part(whole, 0, std::reduce(to.begin(), to.end())),
+               out = part(whole, half, std::reduce(from.begin(), from.end()));
+  return world.all_to_all(out, inp, {to, from}, "exchange");
+}
+
 /// Runs collectives one after another on the same two buffers, without waits of the host, and
 /// returns the rank's final values.
 template <typename Memory>
@@ -62,6 +77,7 @@ std::vector<float> chain(Communicator& world, const Memory& part, const Memory& 
     sum.wait();
     swap.wait();
     world.all_reduce(part.buffer(), "max", ReduceOp::max).wait();
+    exchange(world, whole.buffer()).wait();
     world.reduce_scatter(part.buffer(), whole.buffer(), "cut").wait();
     pairs->broadcast(part.buffer(), 0, "one").wait();
     world.all_gather(whole.buffer(), part.buffer(), "gather").wait();

@@ -26,12 +26,13 @@ struct Case {
   std::int64_t n;
   unsigned in_place = 0;
   int offset = 0;
+  bool counted = false;  // an all_to_all with counts
 };
 
 /// Every rank's buffers of a collective, and its calls on them.
 struct Ranks {
   explicit Ranks(const Case& of) : memory(2 * of.size) {
-    const auto [operation, dtype, size, n, in_place, offset] = of;
+    const auto [operation, dtype, size, n, in_place, offset, counted] = of;
     const bool whole_out = operation == Operation::all_gather || operation == Operation::all_to_all,
                whole_inp =
                    operation == Operation::reduce_scatter || operation == Operation::all_to_all;
@@ -72,10 +73,30 @@ struct Ranks {
   std::vector<Call> calls;
 };
 
+/// Gives the all_to_all of ranks other counts: of a rank for another, 0 to n elements.
+void give_counts(std::vector<Call>& calls, std::int64_t n) {
+  const auto size = static_cast<int>(calls.size());
+  const auto count = [&](int from, int to) { return n * ((3 * from + 5 * to) % 4) / 3; };
+  for (int r = 0; r < size; ++r) {
+    Call& call = calls[r];
+    for (int other = 0; other < size; ++other) {
+      call.to.push_back(count(r, other));
+      call.from.push_back(count(other, r));
+    }
+    call.inp.count = std::reduce(call.to.begin(), call.to.end());
+    call.out.count = std::reduce(call.from.begin(), call.from.end());
+  }
+}
+
 constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8};
 
 void expect_as_on_the_host(const Case& of) {
-  Ranks host(of), gpus(of);
+  const auto made = [&] {
+    Ranks ranks(of);
+    if (of.counted) give_counts(ranks.calls, of.n);
+    return ranks;
+  };
+  Ranks host = made(), gpus = made();
   const Pieces pieces(host.calls);
   for (std::int64_t i = 0; i < pieces.count(); ++i) pieces.run(i);
   std::vector<int> order(gpus.calls.size());
@@ -85,7 +106,7 @@ void expect_as_on_the_host(const Case& of) {
     EXPECT_TRUE(gpus.memory == host.memory)
         << name_of(of.operation) << " of " << of.n << ' ' << name_of(of.dtype) << " on " << of.size
         << " ranks, in place on (bits) " << of.in_place << ", misaligned by " << of.offset;
-    Ranks again(of);
+    Ranks again = made();
     std::swap(gpus, again);
   } while (order.size() < 4 && std::ranges::next_permutation(order).found);
 }
@@ -107,6 +128,19 @@ TEST(PeerWork, GivesTheSameBitsAsTheHostTransportInEveryOrderOfItsParts) {
               expect_as_on_the_host({operation, dtype, size, n, in_place,
                                      units_off * static_cast<int>(bytes_of(dtype))});
           }
+}
+
+TEST(PeerWork, ExchangesDifferentCountsAsTheHostTransportDoes) {
+  for (const DType dtype : kTypes)
+    for (const int size : {2, 3, 7, 8, kMostPeers})
+      for (const std::int64_t n : {0, 1, 5, 48, 257})
+        for (const int units_off : {0, 1})
+          expect_as_on_the_host({.operation = Operation::all_to_all,
+                                 .dtype = dtype,
+                                 .size = size,
+                                 .n = n,
+                                 .offset = units_off * static_cast<int>(bytes_of(dtype)),
+                                 .counted = true});
 }
 
 TEST(PeerWork, FitsIntoItsArraysForTheLargestGroup) {

@@ -36,6 +36,22 @@ TEST(Self, RefusesWrongArgumentsAndNamesTheCall) {
               ThrowsMessage<Error>(HasSubstr("want a whole of 4")));
   EXPECT_THAT([&] { self->all_to_all(four, three); },
               ThrowsMessage<Error>(HasSubstr("out has 4 f32, inp 3 f32")));
+  const std::vector<std::int64_t> counts{3}, more{4}, two{1, 2}, below{-1};
+  const auto exchange = [&](const Buffer& out, const std::vector<std::int64_t>& to,
+                            const std::vector<std::int64_t>& from) {
+    return [&] { self->all_to_all(out, three, {to, from}, "rows"); };
+  };
+  EXPECT_THAT(exchange(three, two, counts), ThrowsMessage<Error>(HasSubstr("got counts for 2")));
+  EXPECT_THAT(
+      exchange(four, counts, counts),
+      ThrowsMessage<Error>(HasSubstr("(3 given, 4 taken) of 4 f32 'rows' on group self: out "
+                                     "has 4 elements, its 1 counts add up to 3")));
+  EXPECT_THAT(exchange(four, below, more), ThrowsMessage<Error>(HasSubstr("the least is -1")));
+  EXPECT_THAT(
+      exchange(four, counts, more),
+      ThrowsMessage<Error>(HasSubstr("rank 0 gives 3 elements to rank 0, which expects 4")));
+  EXPECT_THAT(exchange(three, counts, counts),
+              ThrowsMessage<Error>(HasSubstr("out and inp overlap")));
   EXPECT_THAT([&] { self->broadcast(three, 1); },
               ThrowsMessage<Error>(HasSubstr("(root 1) of 3 f32 on group self: its ranks are 0")));
   EXPECT_THAT([&] { self->send(three, 0); }, ThrowsMessage<Error>(HasSubstr("to itself")));

@@ -51,6 +51,12 @@ TEST(Threads, RunManyCollectivesOnSeveralGroupsWithAnyOrderOfWaitsAndAnyDelays) 
                 {.max_delay_us = 200, .delay_seed = seed});
 }
 
+TEST(Threads, ExchangeDifferentCountsWithAnyDelays) {
+  for (int ranks : {2, 3, 5})
+    for (std::uint64_t seed : {1, 2})
+      run_ranks(ranks, check_exchange, {.max_delay_us = 200, .delay_seed = seed});
+}
+
 TEST(Threads, GiveTheSameBitsWhicheverThreadDoesTheWork) {
   std::vector<std::uint64_t> hashes;
   for (std::uint64_t seed : {1, 2, 3})
@@ -194,6 +200,35 @@ TEST(Threads, NameTheTwoRanksWhoseCallsDoNotMatch) {
   };
   EXPECT_THAT([&] { run_ranks(2, kinds); },
               ThrowsMessage<Error>(AllOf(HasSubstr("barrier"), HasSubstr("all_reduce"))));
+}
+
+TEST(Threads, NameTheTwoRanksAndTheCountsOfAnExchangeThatDoNotMatch) {
+  const auto exchange = [](Communicator& world, std::int64_t wrong) {
+    std::vector<std::int64_t> to(3, 2), from(3, 2);
+    if (world.rank() == 1) to[2] += wrong;
+    std::vector<float> inp(6 + (world.rank() == 1 ? wrong : 0)), out(6);
+    world.all_to_all(buffer(std::span(out)), buffer(std::span(inp)), {to, from}, "rows").wait();
+  };
+  const auto body = [&](Communicator& world) {
+    const auto group = world.split(world.rank() / 3, "group");
+    exchange(*group, world.rank() >= 3 ? 5 : 0);
+  };
+  for (const std::uint64_t seed : {1, 2, 3})  // whichever of the two ranks is the last to arrive
+    EXPECT_THAT([&] { run_ranks(6, body, {.max_delay_us = 200, .delay_seed = seed}); },
+                ThrowsMessage<Error>(
+                    AllOf(HasSubstr("all_to_all ("), HasSubstr("'rows' (call 0 of group group)"),
+                          HasSubstr("rank 4 gives 7 elements to rank 5, which expects 2"))));
+  const auto one_uniform = [](Communicator& world) {
+    const std::vector<std::int64_t> ones{1, 1};
+    std::vector<float> inp(2), out(2);
+    const Buffer to = buffer(std::span(out)), from = buffer(std::span(inp));
+    (world.rank() == 0 ? world.all_to_all(to, from) : world.all_to_all(to, from, {ones, ones}))
+        .wait();
+  };
+  EXPECT_THAT([&] { run_ranks(2, one_uniform); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("all_to_all of 2 f32"),
+                                         HasSubstr("all_to_all (2 given, 2 taken) of 2 f32"),
+                                         HasSubstr("does not match"))));
 }
 
 TEST(Threads, NameTwoRanksThatGiveAGroupDifferentNames) {

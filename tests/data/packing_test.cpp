@@ -39,7 +39,7 @@ TEST(PackedDocuments, HaveTheirOwnPositionsAndStartsAndMaskedBordersPromptsAndPa
   Sequence s;
   packed.read(0, s);
   EXPECT_THAT(s.ids, ElementsAre(20, 21, 22, 10, 11, 0, 0));
-  EXPECT_THAT(s.targets, ElementsAre(-1, -1, 23, 11, 12, -1, -1));
+  EXPECT_THAT(s.targets, ElementsAre(-1, -1, 23, 11, 12, kPaddingTarget, kPaddingTarget));
   EXPECT_THAT(s.positions, ElementsAre(0, 1, 2, 0, 1, 0, 0));
   EXPECT_THAT(s.starts, ElementsAre(0, 0, 0, 3, 3, 5, 6));
   EXPECT_EQ(packed.size(0).targets, 3);

@@ -32,6 +32,12 @@ void work(Communicator& host) {
     world->all_reduce(one, "sum").wait();
     const auto part = world->split(0, "part");
     part->all_to_all(whole, whole, "swap").wait();
+    const std::vector<std::int64_t> mine(2, host.rank() == 0 ? 3 : 0), theirs{3, 0};
+    const std::int64_t given = mine[0] + mine[1];
+    part->all_to_all({memory, 3, DType::f32},
+                     {given > 0 ? static_cast<float*>(memory) + n : nullptr, given, DType::f32},
+                     {mine, theirs}, "exchange")
+        .wait();
     std::vector<float> values(2 * n);
     device->copy_to_host(values.data(), memory, 8 * n);
     world->barrier("end");

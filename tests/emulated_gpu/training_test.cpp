@@ -52,7 +52,7 @@ Config llama_config() {
   config.model.ffn = 48;
   config.model.tied = false;
   config.model.qkv_bias = true;
-    config.model.qk_norm = QkNormKind::head;
+  config.model.qk_norm = QkNormKind::head;
   return config;
 }
 

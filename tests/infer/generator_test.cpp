@@ -43,7 +43,9 @@ ModelConfig llama() { return {.family = ModelFamily::llama, .kv_heads = 4, .tied
 ModelConfig mistral() {
   return {.family = ModelFamily::llama, .kv_heads = 4, .tied = false, .window = 5};
 }
-ModelConfig qwen3() { return {.family = ModelFamily::llama, .kv_heads = 2, .qk_norm = QkNormKind::head}; }
+ModelConfig qwen3() {
+  return {.family = ModelFamily::llama, .kv_heads = 2, .qk_norm = QkNormKind::head};
+}
 
 /// Adds the tokenizer "bytes" to the options.
 Generator::Options with_tokenizer(Generator::Options options) {

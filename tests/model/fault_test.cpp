@@ -50,7 +50,7 @@ GridComparison check(const GridShape& grid, CommFault fault, const MakeBackend& 
   static const GridTrace reference = [] {
     GridTrace one;
     run_ranks(1, [&](Communicator& world) {
-      one = trace_run(config_on({}), world, make_cpu_backend(1), kSteps);
+      one = trace_run(config_on({}), world, make_cpu_backend(1), {.steps = kSteps});
     });
     return one;
   }();
@@ -60,7 +60,7 @@ GridComparison check(const GridShape& grid, CommFault fault, const MakeBackend& 
   run_ranks(grid.ranks(), [&](Communicator& world) {
     FaultyCommunicator wrapped(world, fault);
     GridTrace mine = trace_run(config_on(grid, sequence_parallel), wrapped,
-                               backend(coords_of(grid, world.rank())), kSteps);
+                               backend(coords_of(grid, world.rank())), {.steps = kSteps});
     hits += wrapped.hits();
     if (world.rank() == 0) trace = std::move(mine);
   });

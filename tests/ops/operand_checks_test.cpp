@@ -18,8 +18,8 @@ constexpr auto kF32 = DType::f32, kBf16 = DType::bf16;
 /// Operands with 4 rows of 6 columns and others that fit them, and some that fit nothing.
 struct Operands {
   Operand x{4, 6, kF32}, y{4, 6, kF32}, half{4, 6, kBf16}, row{1, 6, kF32}, stats{4, 2, kF32},
-      column{4, 1, kF32}, thirds{4, 3, kF32}, one{1, 1, kF32}, ids{std::vector<std::int32_t>(4)},
-      few{std::vector<std::int32_t>(3)};
+      column{4, 1, kF32}, thirds{4, 3, kF32}, one{1, 1, kF32}, experts{4, 2, DType::i32},
+      copies{8, 6, kF32}, ids{std::vector<std::int32_t>(4)}, few{std::vector<std::int32_t>(3)};
 };
 
 /// Operations of which one operand does not fit, with the message without the operation's name.
@@ -56,6 +56,31 @@ Refused of_activations(const Operands& o) {
        ops::KeepHeads{.kept = o.y, .inp = o.x, .slots = o.few, .positions = o.ids, .entries = 2}},
       {"inp is (4,6) f32, want 1 sequences of a multiple of 2 x 64",
        ops::OrderBlocks{.out = o.x, .inp = o.y, .slots = o.ids, .sequences = 1, .ways = 2}},
+      {"scores is (4,3) f32, want (4,6)", ops::Route{.ids = o.experts,
+                                                     .weights = o.stats,
+                                                     .scores = o.thirds,
+                                                     .log_sums = o.column,
+                                                     .logits = o.x}},
+      {"d_weights is (4,3) f32, want (4,2)", ops::RouteBackward{.d_logits = o.y,
+                                                                .d_weights = o.thirds,
+                                                                .forward = {.ids = o.experts,
+                                                                            .weights = o.stats,
+                                                                            .scores = o.x,
+                                                                            .log_sums = o.column,
+                                                                            .logits = o.x}}},
+      {"out is (4,6) f32, want f64",
+       ops::RouteCounts{.out = o.x, .ids = o.experts, .scores = o.x, .log_sums = o.column}},
+      {"counts is (4,6) f32, want i32",
+       ops::ExpertOrder{.places = o.experts, .counts = o.x, .ids = o.experts}},
+      {"places is (4,2) f32, want i32", ops::SpreadRows{.out = o.x, .inp = o.y, .places = o.stats}},
+      {"weights is (4,3) f32, want (4,2)",
+       ops::CombineRows{.out = o.x, .inp = o.copies, .places = o.experts, .weights = o.thirds}},
+      {"d_inp is (4,6) f32, want (8,6)", ops::CombineRowsBackward{.d_inp = o.y,
+                                                                  .d_weights = o.stats,
+                                                                  .d_out = o.x,
+                                                                  .inp = o.copies,
+                                                                  .places = o.experts,
+                                                                  .weights = o.stats}},
       {"out is (4,6) f32, want (4,3)", ops::Swiglu{o.x, o.y}},
       {"d_out is (4,6) f32, want (4,3)", ops::SwigluBackward{o.x, o.x, o.y}},
       {"out is (4,6) bf16, want f32", ops::Dropout{.out = o.half, .inp = o.x}},

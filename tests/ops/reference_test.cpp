@@ -102,3 +102,26 @@ TEST(Reference, CrossEntropyGradientIsAFiniteDifferenceAndIgnoresNegativeTargets
   };
   EXPECT_TRUE(close(cross_entropy_backward(x, targets), finite_differences(x, loss), kTolerance));
 }
+
+TEST(Reference, RouteGradientsAreFiniteDifferencesOfWeightsScoresAndLogSumsOfTheSameChoice) {
+  const Matrix x = random_values("x", 4, 6, DType::f32);
+  const reference::Routing d{{},
+                             random_values("d_weights", 4, 3, DType::f32),
+                             random_values("d_scores", 4, 6, DType::f32),
+                             random_values("d_log_sums", 4, 1, DType::f32)};
+  for (const bool sigmoid : {false, true})
+    for (const bool normalise : {false, true}) {
+      reference::Router router{.k = 3,
+                               .sigmoid = sigmoid,
+                               .normalise = normalise,
+                               .scale = 2.5,
+                               .bias = {0, 1, 0, 2, 0, 0}};
+      router.chosen = route(x, router).ids;
+      const auto loss = [&](const Matrix& logits) {
+        const reference::Routing made = route(logits, router);
+        return weighted(made.weights, d.weights) + weighted(made.scores, d.scores) +
+               weighted(made.log_sums, d.log_sums);
+      };
+      EXPECT_TRUE(close(route_backward(d, x, router), finite_differences(x, loss), kTolerance));
+    }
+}

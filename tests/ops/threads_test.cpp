@@ -177,10 +177,50 @@ Outputs arithmetic(Backend& backend, DType type) {
   return outputs({&activated, &d, &product, &scaled, &stats, &p, &dots, &d_p});
 }
 
+Outputs experts(Backend& backend, DType type) {
+  const std::int64_t E = 70, k = 3;
+  const Operand logits = input("logits", kRows, E, DType::f32),
+                inp = input("inp", kRows, kCols, type), d_out = input("d_out", kRows, kCols, type),
+                balance = input("balance", 3, E, DType::f32);
+  Operand ids(kRows, k, DType::i32), weights(kRows, k, DType::f32), scores(kRows, E, DType::f32),
+      log_sums(kRows, 1, DType::f32), counts(3, 2 * E + 2, DType::f64),
+      places(kRows, k, DType::i32), each(1, E, DType::i32), copies(kRows * k, kCols, type),
+      out(kRows, kCols, type), d_copies(kRows * k, kCols, type), d_weights(kRows, k, DType::f32),
+      d_logits(kRows, E, DType::f32);
+  const ops::Route route{.ids = ids,
+                         .weights = weights,
+                         .scores = scores,
+                         .log_sums = log_sums,
+                         .logits = logits,
+                         .normalise = true};
+  backend.run(route);
+  backend.run(ops::RouteCounts{
+      .out = counts, .ids = ids, .scores = scores, .log_sums = log_sums, .positions = 100});
+  backend.run(ops::ExpertOrder{.places = places, .counts = each, .ids = ids});
+  backend.run(ops::SpreadRows{.out = copies, .inp = inp, .places = places});
+  backend.run(ops::CombineRows{.out = out, .inp = copies, .places = places, .weights = weights});
+  backend.run(ops::CombineRowsBackward{.d_inp = d_copies,
+                                       .d_weights = d_weights,
+                                       .d_out = d_out,
+                                       .inp = copies,
+                                       .places = places,
+                                       .weights = weights});
+  backend.run(ops::RouteBackward{.d_logits = d_logits,
+                                 .d_weights = d_weights,
+                                 .forward = route,
+                                 .balance = balance,
+                                 .positions = 100,
+                                 .z = 0.5f});
+  return outputs({&ids, &weights, &scores, &log_sums, &counts, &places, &each, &copies, &out,
+                  &d_copies, &d_weights, &d_logits});
+}
+
 /// Together they run every row-wise operation.
 constexpr std::pair<const char*, Outputs (*)(Backend&, DType)> kRowwise[] = {
-    {"layer_norm", layer_norm}, {"llama", llama},       {"loss_and_embedding", loss_and_embedding},
-    {"optimizers", optimizers}, {"elements", elements}, {"arithmetic", arithmetic}};
+    {"layer_norm", layer_norm}, {"llama", llama},
+    {"experts", experts},       {"loss_and_embedding", loss_and_embedding},
+    {"optimizers", optimizers}, {"elements", elements},
+    {"arithmetic", arithmetic}};
 
 /// Notes the names of the operations that pass through it.
 class NamingBackend final : public ForwardingBackend {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace axonn::reference {
 
@@ -278,6 +279,70 @@ Matrix cross_entropy_backward(const Matrix& logits, const std::vector<std::int32
     const double lse = log_sum_exp(logits, r);
     for (std::int64_t c = 0; c < logits.cols; ++c)
       d(r, c) = std::exp(logits(r, c) - lse) - (c == targets[r] ? 1 : 0);
+  }
+  return d;
+}
+
+namespace {
+
+/// The k numbers i of the largest value(i), i below n, ascending; ties to the lower number. NaN is
+/// less than all numbers.
+std::vector<std::int32_t> top(std::int64_t k, std::int64_t n, const auto& value) {
+  std::vector<std::int32_t> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) {
+    return value(a) > value(b) || (std::isnan(value(b)) && !std::isnan(value(a)));
+  });
+  order.resize(k);
+  std::ranges::sort(order);
+  return order;
+}
+
+}  // namespace
+
+Routing route(const Matrix& logits, const Router& router) {
+  const std::int64_t R = logits.rows, E = logits.cols, k = router.k;
+  Routing out{router.chosen, Matrix(R, k), softmax(logits), Matrix(R, 1)};
+  for (std::int64_t r = 0; r < R; ++r) {
+    out.log_sums(r, 0) = log_sum_exp(logits, r);
+    for (std::int64_t i = 0; i < E && router.sigmoid; ++i)
+      out.scores(r, i) = 1 / (1 + std::exp(-logits(r, i)));
+    if (router.chosen.empty()) {
+      const auto ids = top(k, E, [&](std::int32_t i) {
+        return out.scores(r, i) + (router.bias.empty() ? 0 : router.bias[i]);
+      });
+      out.ids.insert(out.ids.end(), ids.begin(), ids.end());
+    }
+    double sum = 0;
+    for (std::int64_t j = 0; j < k; ++j) sum += out.scores(r, out.ids[r * k + j]);
+    for (std::int64_t j = 0; j < k; ++j)
+      out.weights(r, j) = router.scale * out.scores(r, out.ids[r * k + j]) /
+                          (router.normalise ? std::max(sum, 1e-20) : 1);
+  }
+  return out;
+}
+
+Matrix route_backward(const Routing& d_out, const Matrix& logits, const Router& router) {
+  const std::int64_t R = logits.rows, E = logits.cols, k = router.k;
+  const Routing made = route(logits, router);
+  const Matrix p = softmax(logits);
+  Matrix d_scores = d_out.scores, d(R, E);
+  for (std::int64_t r = 0; r < R; ++r) {
+    double sum = 0, mean = 0, dot = 0;
+    for (std::int64_t j = 0; j < k; ++j) {
+      sum += made.scores(r, made.ids[r * k + j]);
+      mean += made.weights(r, j) * d_out.weights(r, j) / router.scale;
+    }
+    for (std::int64_t j = 0; j < k; ++j)
+      d_scores(r, made.ids[r * k + j]) +=
+          router.normalise ? (d_out.weights(r, j) - mean) * router.scale / std::max(sum, 1e-20)
+                           : router.scale * d_out.weights(r, j);
+    for (std::int64_t i = 0; i < E; ++i) dot += made.scores(r, i) * d_scores(r, i);
+    for (std::int64_t i = 0; i < E; ++i) {
+      const double s = made.scores(r, i);
+      d(r, i) = router.sigmoid ? s * (1 - s) * d_scores(r, i) : s * (d_scores(r, i) - dot);
+      d(r, i) += d_out.log_sums(r, 0) * p(r, i);
+    }
   }
   return d;
 }

@@ -114,6 +114,22 @@ Matrix cross_entropy(const Matrix& logits, const std::vector<std::int32_t>& targ
 /// (R, V): softmax(logits) - one_hot(target) of each row, or 0 if the target is negative.
 Matrix cross_entropy_backward(const Matrix& logits, const std::vector<std::int32_t>& targets);
 
+/// How a router chooses k of E experts for each row: see ops::Route.
+struct Router {
+  std::int64_t k = 1;
+  bool sigmoid = false, normalise = false;
+  double scale = 1;
+  std::vector<double> bias = {};          // (E), added to the scores for the choice; empty: 0
+  std::vector<std::int32_t> chosen = {};  // (R · k): a recorded choice; empty: made here
+};
+struct Routing {
+  std::vector<std::int32_t> ids;     // (R · k): k ascending numbers of experts of each row
+  Matrix weights, scores, log_sums;  // (R, k), (R, E), (R, 1)
+};
+Routing route(const Matrix& logits, const Router& router);
+/// The gradient of the logits (R, E) for gradients of the Routing's weights, scores and log_sums.
+Matrix route_backward(const Routing& d_out, const Matrix& logits, const Router& router);
+
 struct AdamW {
   double lr, beta1, beta2, eps, weight_decay;
   std::int64_t step;

@@ -34,6 +34,7 @@ Config tiny_config(const std::string& folder) {
 Config on_grid(Config config, const GridShape& grid) {
   config.parallelism.set_grid(grid);
   config.parallelism.context = grid.context;
+  config.parallelism.experts = grid.experts;
   return config;
 }
 
@@ -53,7 +54,7 @@ std::vector<double> first_losses(const Config& given) {
   const Config config = resolved(given);
   std::vector<double> losses;
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    const GridTrace trace = trace_run(config, world, make_cpu_backend(1), 3);
+    const GridTrace trace = trace_run(config, world, make_cpu_backend(1), {.steps = 3});
     if (world.rank() == 0) losses = trace.losses;
   });
   return losses;

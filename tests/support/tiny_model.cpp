@@ -70,13 +70,15 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
   OptimizerState optimizer(trained_groups(*model),
                            make_optimizer({.kind = run.optimizer, .lr = run.lr}));
   optimizer.allocate(ctx);
-  TrainStep step(*model, optimizer);
+  TrainStep step(*model, optimizer, run.balance);
+  if (Routing* routing = step.routing()) routing->set_records(run.replay, run.record);
   TinyTrace trace;
   for (int s = 0; s < run.steps; ++s) {
     const StepResult report =
         step.run(ctx, {.step = s,
                        .micro_batches = run.accumulation,
                        .tokens = run.sequences * run.positions,
+                       .inputs = run.sequences * run.positions,
                        .lr = run.lr,
                        .tokens_of = [&](int micro) { return random_tokens(ctx, run, s, micro); },
                        .accept =
@@ -86,6 +88,7 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
                            }});
     trace.losses.push_back(report.loss);
     trace.norms.push_back(report.grad_norm);
+    if (report.experts) trace.experts.push_back(*report.experts);
     trace.memory.push_back(arena.stats());
   }
   std::int64_t mine = hash_of_weights(*model);
@@ -133,6 +136,22 @@ std::string difference_on_grids(TinyRun run, const std::vector<GridShape>& grids
   return {};
 }
 
+std::string difference_replayed(TinyRun run, const std::vector<GridShape>& grids) {
+  RoutingRecord choices;
+  run.grid = {};
+  if (sanitized()) run.steps = 2;
+  run.record = &choices;
+  const TinyTrace one = run_tiny(run);
+  run.record = nullptr;
+  run.replay = &choices;
+  for (const GridShape& shape : grids) {
+    run.grid = shape;
+    const std::string text = difference(one, run_tiny(run), run.dtype);
+    if (!text.empty()) return "grid " + with_factors(shape) + ":\n" + text;
+  }
+  return {};
+}
+
 std::function<std::unique_ptr<Model>(const Grid&)> model_of(const ModelConfig& config) {
   return [config](const Grid& grid) { return make_model(config, grid); };
 }
@@ -148,6 +167,14 @@ ModelConfig tiny_llama() {
           .vocab = 251,
           .positions = 8,
           .tied = false};
+}
+
+ModelConfig tiny_mixtral() {
+  ModelConfig config = tiny_llama();
+  config.experts = 8;
+  config.experts_per_token = 2;
+  config.expert_ffn = 48;
+  return config;
 }
 
 ModelConfig tiny_config(std::int64_t kv_heads, bool tied) {

@@ -9,6 +9,7 @@
 #include "axonn/model/config.h"
 #include "axonn/model/model.h"
 #include "axonn/parallel/scheduling.h"
+#include "axonn/train/expert_balance.h"
 #include "axonn/train/optimizer.h"
 
 namespace axonn::testing_support {
@@ -30,6 +31,9 @@ struct TinyRun {
   std::int64_t counted = 0;   ///< first positions of a sequence whose targets count; 0: all
   bool packed = false;        ///< sequences hold two documents each, as in PackedRows
   bool repeat_batch = false;  ///< every step uses the tokens of the first step
+  BalanceConfig balance = {};       ///< of a model with experts
+  RoutingRecord* replay = nullptr;  ///< the choices of its routers; null: they choose
+  RoutingRecord* record = nullptr;  ///< receives them; null: none
   int max_delay_us = 0;       ///< random delays in every collective
   std::function<std::unique_ptr<Model>(const Grid&)> make_model;
   std::function<std::unique_ptr<Backend>()> make_backend = [] { return make_cpu_backend(1); };
@@ -41,6 +45,7 @@ struct TinyRun {
 struct TinyTrace {
   std::vector<double> losses, norms;
   NamedNorms parameter_norms;         ///< norms of the first step's gradients
+  std::vector<ExpertLoad> experts;    ///< of each step; empty without experts
   std::vector<std::int64_t> weights;  ///< a hash of each rank's piece of the final weights
   std::vector<ArenaStats> memory;     ///< this rank's memory after each step
 };
@@ -51,6 +56,10 @@ std::string difference(const TinyTrace& want, const TinyTrace& got, DType dtype)
 
 /// Sets switches of a run by bits: 1, 2, 4 and 8 for the fields of Overlap, 16 for recomputation.
 TinyRun with_switches(TinyRun run, int bits);
+
+/// Compares a model with experts on one rank with these grids, where the routers repeat its
+/// choices. Returns what difference_on_grids() does.
+std::string difference_replayed(TinyRun run, const std::vector<GridShape>& grids);
 
 /// Runs it with one thread per rank.
 TinyTrace run_tiny(const TinyRun& run);
@@ -72,5 +81,8 @@ std::function<std::unique_ptr<Model>(const Grid&)> tiny_gpt(std::int64_t kv_head
 
 /// A Llama of the same sizes, but MLP width 192, with one key-value head for every six query heads.
 ModelConfig tiny_llama();
+
+/// tiny_llama() with 8 experts of width 48 in each layer, two for each token.
+ModelConfig tiny_mixtral();
 
 }  // namespace axonn::testing_support

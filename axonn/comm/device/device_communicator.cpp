@@ -15,11 +15,16 @@ namespace axonn {
 
 std::shared_ptr<Work::State> DeviceCommunicator::start(Call call) {
   const Buffer& one = call.out.count > 0 ? call.out : call.inp;
-  if (one.count == 0 || !device_.holds(one.data)) return start_on(*host_, std::move(call));
+  const auto on_host = [&](const Buffer& of) { return of.data && !device_.holds(of.data); };
+  // With counts, a rank without elements joins the others, whose elements may be on the device.
+  const bool empty = one.count == 0,
+             joins = empty && call.counted() && !on_host(call.out) && !on_host(call.inp);
+  if (empty ? !joins : on_host(one)) return start_on(*host_, std::move(call));
   AXONN_CHECK(call.inp.count == 0 || device_.holds(call.inp.data), about(call),
               ": one buffer is in device memory and the other in host memory");
   if (size() > 1) return start_on_device(std::move(call));
-  if (call.out.data != call.inp.data) device_.copy(call.out.data, call.inp.data, call.out.bytes());
+  if (call.out.data != call.inp.data && call.out.count > 0)
+    device_.copy(call.out.data, call.inp.data, call.out.bytes());
   return nullptr;
 }
 

@@ -14,7 +14,8 @@ namespace {
 
 /// Adds a pair of arrays to a copy or a swap.
 void add(PeerWork& work, const Buffer& out, const Buffer& inp) {
-  if (out.data == inp.data && work.kind == PeerWork::Kind::copy) return;
+  if (out.count == 0 || (out.data == inp.data && work.kind == PeerWork::Kind::copy)) return;
+  work.bytes[work.outs_count] = out.bytes();
   work.outs[work.outs_count++] = out.data;
   work.inps[work.inps_count++] = inp.data;
 }
@@ -40,16 +41,20 @@ PeerWork all_reduce(std::span<const Call> calls, int rank) {
 }
 
 /// An all_to_all: for each pair of ranks, one of them swaps both pieces, because out and inp may be
-/// the same buffer.
+/// the same buffer. Pieces that differ are never in place: each rank copies those for it.
 PeerWork all_to_all(std::span<const Call> calls, int rank) {
   const auto size = static_cast<int>(calls.size());
-  const std::int64_t n = calls[0].out.count / size;
-  PeerWork work{.kind = PeerWork::Kind::swap, .count = n * bytes_of(calls[0].dtype())};
+  const auto move = [&](PeerWork& work, int to, int from) {
+    add(work, calls[to].piece_from(from, size), calls[from].piece_to(to, size));
+  };
+  PeerWork work{.kind = calls[rank].counted() ? PeerWork::Kind::copy : PeerWork::Kind::swap};
   for (int other = 0; other < size; ++other) {
-    const bool takes_it = (rank + other) % 2 == 1 ? rank < other : rank >= other;
-    if (!takes_it) continue;
-    add(work, part(calls[rank].out, other * n, n), part(calls[other].inp, rank * n, n));
-    add(work, part(calls[other].out, rank * n, n), part(calls[rank].inp, other * n, n));
+    if (work.kind == PeerWork::Kind::copy) {
+      move(work, rank, other);
+    } else if ((rank + other) % 2 == 1 ? rank < other : rank >= other) {
+      move(work, rank, other);
+      move(work, other, rank);
+    }
   }
   return work;
 }
@@ -195,7 +200,7 @@ PeerWork part_of(std::span<const Call> calls, int rank) {
       return work;
     }
     case Operation::all_gather: {
-      PeerWork work{.count = mine.inp.bytes()};
+      PeerWork work;
       for (int r = 0; r < size; ++r)
         add(work, part(mine.out, r * mine.inp.count, mine.inp.count), calls[r].inp);
       return work;
@@ -205,7 +210,7 @@ PeerWork part_of(std::span<const Call> calls, int rank) {
     case Operation::broadcast:
     case Operation::recv: {
       const int from = mine.operation == Operation::broadcast ? mine.peer : 0;
-      PeerWork work{.count = mine.out.bytes()};
+      PeerWork work;
       add(work, mine.out, calls[from].inp);
       return work;
     }

@@ -18,12 +18,12 @@ inline constexpr int kMostPeers = 32;
 /// The part of a collective that one rank's device does, on the memory of several devices. Plain
 /// data.
 ///
-///   kind     does                                                        count
-///   reduce   every outs[k][i] = the sum (max, min) of all inps[r][i],    elements
+///   kind     does                                                        size
+///   reduce   every outs[k][i] = the sum (max, min) of all inps[r][i],    count elements
 ///            as reduce() of axonn/comm/reduce.h
-///   copy     outs[k][i] = inps[k][i]                                     bytes
-///   swap     copy, but inps k and k + 1 (k even) are both read before    bytes
-///            outs k and k + 1 are written, since these may be the same
+///   copy     outs[k][i] = inps[k][i]                                     bytes[k]
+///   swap     copy, but inps k and k + 1 (k even) are both read before    bytes[k], the same for
+///            outs k and k + 1 are written, since these may be the same   k + 1
 ///
 /// Elements are independent of each other. An out may be the same array as an inp, but must not
 /// overlap one otherwise.
@@ -36,8 +36,9 @@ struct PeerWork {
   int outs_count = 0, inps_count = 0;
   std::array<void*, kMostPeers + 2> outs = {};
   std::array<const void*, kMostPeers + 2> inps = {};
+  std::array<std::int64_t, kMostPeers + 2> bytes = {};
 
-  bool empty() const { return count == 0 || outs_count == 0; }
+  bool empty() const { return (kind == Kind::reduce && count == 0) || outs_count == 0; }
 };
 
 /// Returns the part of rank `rank` in a collective. `calls` has the calls of all ranks in rank

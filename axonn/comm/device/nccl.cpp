@@ -72,7 +72,7 @@ class NcclLink final : public DeviceLink {
       case Operation::all_to_all:
       case Operation::send:
       case Operation::recv:
-        return exchange(call, count, on);
+        return exchange(call, on);
       case Operation::barrier:
         return;  // never gets here, because a barrier has no device buffer
     }
@@ -155,12 +155,12 @@ class NcclLink final : public DeviceLink {
     return now;
   }
 
-  /// A send, a receive, or an all_to_all with `count` elements for each rank. In place, an
-  /// all_to_all sends from a copy. A single send or receive, too, is in an NCCL group: without one,
-  /// it may report that it is done before it is on the stream.
-  void exchange(const Call& call, std::size_t count, cudaStream_t stream) {
-    Buffer from = call.inp;
-    if (call.inp.data == call.out.data) {
+  /// A send, a receive, or an all_to_all. In place, an all_to_all sends from a copy. A single send
+  /// or receive, too, is in an NCCL group: without one, it may report that it is done before it is
+  /// on the stream. Pieces without elements are not sent: both ranks know their counts.
+  void exchange(Call call, cudaStream_t stream) {
+    Buffer& from = call.inp;
+    if (from.count > 0 && from.data == call.out.data) {
       const auto bytes = static_cast<std::size_t>(from.bytes());
       cuda::check("cudaMallocAsync", cudaMallocAsync(&copy_, bytes, stream));
       copied_on_ = stream;
@@ -168,7 +168,6 @@ class NcclLink final : public DeviceLink {
                   cudaMemcpyAsync(copy_, from.data, bytes, cudaMemcpyDeviceToDevice, stream));
       from.data = copy_;
     }
-    const auto n = static_cast<std::int64_t>(count);
     const ncclDataType_t type = type_of(call.dtype());
     ncclResult_t first = ncclSuccess;  // error; the group must be ended all the same
     const char* failed = nullptr;
@@ -178,17 +177,19 @@ class NcclLink final : public DeviceLink {
       failed = function;
     };
     const auto send = [&](const Buffer& data, int to) {
-      keep("ncclSend", ncclSend(data.data, count, type, to, comm_, stream));
+      const auto count = static_cast<std::size_t>(data.count);
+      if (count > 0) keep("ncclSend", ncclSend(data.data, count, type, to, comm_, stream));
     };
     const auto recv = [&](const Buffer& data, int sender) {
-      keep("ncclRecv", ncclRecv(data.data, count, type, sender, comm_, stream));
+      const auto count = static_cast<std::size_t>(data.count);
+      if (count > 0) keep("ncclRecv", ncclRecv(data.data, count, type, sender, comm_, stream));
     };
     check("ncclGroupStart", ncclGroupStart());
     if (call.operation == Operation::send) send(from, call.peer);
     if (call.operation == Operation::recv) recv(call.out, call.peer);
     for (int peer = 0; peer < size_ && !call.is_pair(); ++peer) {
-      send(part(from, peer * n, n), peer);
-      recv(part(call.out, peer * n, n), peer);
+      send(call.piece_to(peer, size_), peer);
+      recv(call.piece_from(peer, size_), peer);
     }
     keep("ncclGroupEnd", ncclGroupEnd());
     begun(failed, first);

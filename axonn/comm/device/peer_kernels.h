@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "axonn/comm/device/device_threads.h"
@@ -81,35 +82,39 @@ struct Reduce {
 /// Copies (at_once = 1), or swaps (at_once = 2): reads two inps before it writes either out.
 template <typename Unit, int at_once>
 struct Copy {
-  PeerWork work;  ///< count: units
+  PeerWork work;
 
   AXONN_DEVICE void operator()(std::int64_t thread, std::int64_t threads) const {
-    for (int k = 0; k < work.outs_count; k += at_once)
-      for (std::int64_t i = thread; i < work.count; i += threads) {
+    for (int k = 0; k < work.outs_count; k += at_once) {
+      const std::int64_t units = work.bytes.data()[k] / static_cast<std::int64_t>(sizeof(Unit));
+      for (std::int64_t i = thread; i < units; i += threads) {
         Unit kept[at_once];
         for (int j = 0; j < at_once; ++j)
           kept[j] = static_cast<const Unit*>(work.inps.data()[k + j])[i];
         for (int j = 0; j < at_once; ++j) static_cast<Unit*>(work.outs.data()[k + j])[i] = kept[j];
       }
+    }
   }
 };
 
-/// Whether all addresses, and the count if it is given, are multiples of `bytes`.
-inline bool aligned(const PeerWork& work, std::uintptr_t bytes, std::int64_t count = 0) {
-  std::uintptr_t bits = static_cast<std::uintptr_t>(count);
-  for (int k = 0; k < work.outs_count; ++k) bits |= reinterpret_cast<std::uintptr_t>(work.outs[k]);
+/// Whether all addresses, and the bytes of copies, are multiples of `bytes`.
+inline bool aligned(const PeerWork& work, std::uintptr_t bytes) {
+  std::uintptr_t bits = 0;
+  for (int k = 0; k < work.outs_count; ++k)
+    bits |=
+        reinterpret_cast<std::uintptr_t>(work.outs[k]) | static_cast<std::uintptr_t>(work.bytes[k]);
   for (int k = 0; k < work.inps_count; ++k) bits |= reinterpret_cast<std::uintptr_t>(work.inps[k]);
   return bits % bytes == 0;
 }
 
 /// with_kernel_of() for a copy or a swap in units of Unit.
 template <typename Unit, typename Launch>
-void with_copy_of(PeerWork work, const Launch& launch) {
-  work.count /= static_cast<std::int64_t>(sizeof(Unit));
+void with_copy_of(const PeerWork& work, const Launch& launch) {
+  const std::int64_t units = std::ranges::max(work.bytes) / static_cast<std::int64_t>(sizeof(Unit));
   if (work.kind == PeerWork::Kind::swap)
-    launch(Copy<Unit, 2>{work}, work.count);
+    launch(Copy<Unit, 2>{work}, units);
   else
-    launch(Copy<Unit, 1>{work}, work.count);
+    launch(Copy<Unit, 1>{work}, units);
 }
 
 /// Calls launch(kernel, items) with the kernel of this work. At most `items` threads have something
@@ -118,10 +123,8 @@ template <typename Launch>
 void with_kernel_of(const PeerWork& work, const Launch& launch) {
   if (work.empty()) return;
   if (work.kind != PeerWork::Kind::reduce) {
-    if (aligned(work, kPackBytes, work.count))
-      return with_copy_of<Pack<std::uint32_t>>(work, launch);
-    if (aligned(work, sizeof(std::uint32_t), work.count))
-      return with_copy_of<std::uint32_t>(work, launch);
+    if (aligned(work, kPackBytes)) return with_copy_of<Pack<std::uint32_t>>(work, launch);
+    if (aligned(work, sizeof(std::uint32_t))) return with_copy_of<std::uint32_t>(work, launch);
     return with_copy_of<std::uint8_t>(work, launch);
   }
   reduction::with_types(work.dtype, work.op, [&](auto element, auto op) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <deque>
+#include <utility>
 
 #include "axonn/base/clock.h"
 #include "axonn/comm/reduce.h"
@@ -55,28 +56,37 @@ MpiAlgorithm::MpiAlgorithm(MpiContext& context, const MpiGroup& group, const Cal
       sequence_(sequence),
       tag_(group.id * kTagsPerGroup +
            kPhases * static_cast<int>(call.is_pair() ? kSlots : sequence % kSlots)),
-      mine_{call.operation, call.op, call.out, call.inp, call.peer, method_of(group, call), {}} {
-  call.label.copy(mine_.label, sizeof mine_.label - 1);
-  if (call.operation != Operation::recv) sends_header_to_ = call.is_pair() ? call.peer : after(1);
-  if (call.operation != Operation::send) gets_header_from_ = call.is_pair() ? call.peer : before(1);
+      mine_{call.operation,         call.op, call.out, call.inp, call.peer,
+            method_of(group, call), -1,      {}} {
+  const int last = call.counted() ? size() - 1 : 1;
+  for (int i = 1; i <= last; ++i) {
+    if (call.operation != Operation::recv)
+      headers_to_.push_back({call.is_pair() ? call.peer : after(i)});
+    if (call.operation != Operation::send)
+      headers_from_.push_back({call.is_pair() ? call.peer : before(i)});
+  }
 }
 
 void MpiAlgorithm::begin() {
-  const auto bytes_of_header = [](Header& header) {
-    return Buffer{&header, sizeof header, DType::u8};
+  const auto bytes_of_header = [](HeaderPeer& peer) {
+    return Buffer{&peer.header, sizeof peer.header, DType::u8};
   };
-  if (gets_header_from_ >= 0)
-    recv(headers_, bytes_of_header(theirs_), gets_header_from_, kHeaderPhase);
+  for (HeaderPeer& peer : headers_from_)
+    recv(peer.messages, bytes_of_header(peer), peer.rank, kHeaderPhase);
   // In a broadcast, no message comes back from the next rank.
   const bool one_way = call_.operation == Operation::broadcast;
-  if (sends_header_to_ >= 0)
-    send(headers_, bytes_of_header(mine_), sends_header_to_, kHeaderPhase,
+  for (HeaderPeer& peer : headers_to_) {
+    peer.header = mine_;
+    call_.label.copy(peer.header.label, sizeof peer.header.label - 1);
+    if (call_.counted()) peer.header.gives = call_.to[peer.rank];
+    send(peer.messages, bytes_of_header(peer), peer.rank, kHeaderPhase,
          one_way ? Transfer::send_confirmed : Transfer::send);
+  }
   start();
 }
 
 bool MpiAlgorithm::advance() {
-  const bool header_done = check_header();
+  const bool header_done = check_headers();
   if (failure_.empty()) {
     try {
       data_done_ = data_done_ || step();
@@ -92,25 +102,42 @@ bool MpiAlgorithm::advance() {
 }
 
 int MpiAlgorithm::awaited() const {
-  const int awaited = awaits();
-  return awaited >= 0 ? awaited : headers_.awaited();
+  int awaited = awaits();
+  for (const auto* peers : {&headers_from_, &headers_to_})
+    for (auto peer = peers->begin(); awaited < 0 && peer != peers->end(); ++peer)
+      awaited = peer->messages.awaited();
+  return awaited;
 }
 
-bool MpiAlgorithm::check_header() {
-  if (!headers_.advance(context_)) return false;
-  if (header_checked_ || gets_header_from_ < 0) return true;
-  header_checked_ = true;
-  const Call theirs{theirs_.operation, theirs_.op,   theirs_.out,
-                    theirs_.inp,       theirs_.peer, theirs_.label};
-  AXONN_CHECK(agree(call_, theirs), describe(call_, sequence_, group_.name), " on rank ",
-              group_.members[rank()], " does not match ", describe(theirs), " on rank ",
-              group_.members[gets_header_from_],
+bool MpiAlgorithm::check_headers() {
+  bool done = true;
+  for (HeaderPeer& peer : headers_from_) {
+    if (!peer.messages.advance(context_)) {
+      done = false;
+    } else if (!std::exchange(peer.checked, true)) {
+      check_header(peer);
+    }
+  }
+  for (HeaderPeer& peer : headers_to_) done = peer.messages.advance(context_) && done;
+  return done;
+}
+
+void MpiAlgorithm::check_header(const HeaderPeer& sender) const {
+  const Header& got = sender.header;
+  Call theirs{got.operation, got.op, got.out, got.inp, got.peer, got.label};
+  if (got.gives >= 0) theirs.to = {got.gives};
+  const int here = group_.members[rank()], there = group_.members[sender.rank];
+  AXONN_CHECK(agree(call_, theirs), describe(call_, sequence_, group_.name), " on rank ", here,
+              " does not match ", describe(theirs), " on rank ", there,
               "; all ranks of a group must make the same calls in the same order");
-  AXONN_CHECK(mine_.method == theirs_.method, describe(call_, sequence_, group_.name), ": rank ",
-              group_.members[rank()], " uses the method ", name_of(mine_.method), ", rank ",
-              group_.members[gets_header_from_], ' ', name_of(theirs_.method),
+  AXONN_CHECK(mine_.method == got.method, describe(call_, sequence_, group_.name), ": rank ", here,
+              " uses the method ", name_of(mine_.method), ", rank ", there, ' ',
+              name_of(got.method),
               "; parallelism.collectives and the rates of links must be the same on all ranks");
-  return true;
+  if (!call_.counted()) return;
+  const PairCounts counts{there, here, got.gives, call_.from[sender.rank]};
+  AXONN_CHECK(counts.gives == counts.expects, describe(call_, sequence_, group_.name), ": ",
+              describe(counts));
 }
 
 namespace {
@@ -125,21 +152,28 @@ class Exchange final : public MpiAlgorithm {
     if (call_.operation == Operation::send)
       return send(messages_, call_.inp, call_.peer, 0, Transfer::send_confirmed);
     if (call_.operation == Operation::recv) return recv(messages_, call_.out, call_.peer, 0);
-    const bool to_all = call_.operation == Operation::all_gather;
-    Buffer inp = call_.inp;
-    if (!to_all && inp.data == call_.out.data) {
-      copy_ = context_.staging.take(inp.bytes());
-      std::memcpy(copy_.get(), inp.data, inp.bytes());
-      inp.data = copy_.get();
+    if (call_.operation == Operation::all_gather) {
+      const std::int64_t n = call_.count(size());
+      return exchange_pieces([&](int from) { return part(call_.out, from * n, n); },
+                             [&](int) { return call_.inp; });
     }
-    const std::int64_t n = call_.count(size());
-    const auto theirs = [&](int from) { return part(call_.out, from * n, n); };
-    const auto mine = [&](int to) { return to_all ? inp : part(inp, to * n, n); };
+    Call from = call_;
+    if (from.inp.count > 0 && from.inp.data == from.out.data) {
+      copy_ = context_.staging.take(from.inp.bytes());
+      std::memcpy(copy_.get(), from.inp.data, from.inp.bytes());
+      from.inp.data = copy_.get();
+    }
+    exchange_pieces([&](int other) { return from.piece_from(other, size()); },
+                    [&](int other) { return from.piece_to(other, size()); });
+  }
+
+ private:
+  template <typename Theirs, typename Mine>
+  void exchange_pieces(const Theirs& theirs, const Mine& mine) {
     copy(theirs(rank()), mine(rank()));
     exchange(messages_, 0, theirs, mine);
   }
 
- private:
   StagingPool::Block copy_;  // a copy of inp, for an all_to_all in place
 };
 

@@ -54,7 +54,7 @@ inline constexpr int kSlots = 32, kPhases = 3, kTagsPerGroup = (kSlots + 1) * kP
 ///   barrier                                  log2(size) empty messages
 ///
 /// In each collective, every rank also sends its call to the next rank of the group, which compares
-/// it with its own.
+/// it with its own; if the pieces of an all_to_all differ, to all ranks, each with its count.
 ///
 /// A call is done only when every rank to which this rank has sent anything has begun the same
 /// call. So what a late rank has to keep for this one is bounded: MpiGroup::ahead() bytes for each
@@ -126,16 +126,24 @@ class MpiAlgorithm {
     Buffer out, inp;
     int peer;
     CollectiveMethod method;
-    char label[87];
+    std::int64_t gives;  ///< elements for the receiver, if the pieces differ; else -1
+    char label[79];
   };
-  bool check_header();
+  /// A rank that this one exchanges headers with.
+  struct HeaderPeer {
+    int rank = 0;
+    Messages messages = {};
+    Header header = {};
+    bool checked = false;
+  };
+  bool check_headers();
+  void check_header(const HeaderPeer& sender) const;
 
   const std::int64_t sequence_;
   const int tag_;
-  Header mine_, theirs_{};
-  int sends_header_to_ = -1, gets_header_from_ = -1;
-  Messages headers_;
-  bool header_checked_ = false, data_done_ = false;
+  const Header mine_;
+  std::vector<HeaderPeer> headers_to_, headers_from_;
+  bool data_done_ = false;
   std::string failure_;
   double failed_at_ = 0;
 };

@@ -143,6 +143,7 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
                       "; all ranks of a group must make the same calls in the same order"));
       throw Error(broken_);
     }
+    if (call.counted()) check_counts(party, call);
     calls_[party] = call;
     arrived_[party] = 1;
     return ++arrivals_ == static_cast<int>(parties_.size());
@@ -246,6 +247,21 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
 
   int first_arrived() const {
     return static_cast<int>(std::ranges::find(arrived_, 1) - arrived_.begin());
+  }
+
+  /// Compares the counts of a party's call with those of all that have arrived.
+  void check_counts(int party, const Call& call) {
+    for (int other = 0; other < std::ssize(calls_); ++other) {
+      if (!arrived_[other]) continue;
+      const Call& theirs = calls_[other];
+      for (const PairCounts& pair :
+           {PairCounts{parties_[party], parties_[other], call.to[other], theirs.from[party]},
+            PairCounts{parties_[other], parties_[party], theirs.to[party], call.from[other]}}) {
+        if (pair.gives == pair.expects) continue;
+        fail_all(concat(describe(call, sequence_, group_), ": ", describe(pair)));
+        throw Error(broken_);
+      }
+    }
   }
 
   void fail_all(std::string reason) {

@@ -1,5 +1,6 @@
 #include "axonn/ops/cpu/launch.h"
 #include "axonn/ops/rowwise/embedding.h"
+#include "axonn/ops/rowwise/experts.h"
 #include "axonn/ops/rowwise/heads.h"
 #include "axonn/ops/rowwise/optimizer.h"
 #include "axonn/ops/rowwise/order.h"
@@ -13,6 +14,10 @@ template void PositionsBackward::run(cpu::Launch, const Checker&) const;
 template void RotaryEmbedding::run(cpu::Launch, const Checker&) const;
 template void KeepHeads::run(cpu::Launch, const Checker&) const;
 template void OrderBlocks::run(cpu::Launch, const Checker&) const;
+template void ExpertOrder::run(cpu::Launch, const Checker&) const;
+template void SpreadRows::run(cpu::Launch, const Checker&) const;
+template void CombineRows::run(cpu::Launch, const Checker&) const;
+template void CombineRowsBackward::run(cpu::Launch, const Checker&) const;
 template void AdamW::run(cpu::Launch, const Checker&) const;
 template void Sgd::run(cpu::Launch, const Checker&) const;
 template void Sum::run(cpu::Launch, const Checker&) const;

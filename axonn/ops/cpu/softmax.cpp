@@ -1,6 +1,7 @@
 #include "axonn/ops/rowwise/softmax.h"
 
 #include "axonn/ops/cpu/launch.h"
+#include "axonn/ops/rowwise/route.h"
 
 namespace axonn::ops {
 
@@ -9,6 +10,9 @@ template void CombineSoftmax::run(cpu::Launch, const Checker&) const;
 template void GreedyTargets::run(cpu::Launch, const Checker&) const;
 template void CrossEntropyBackward::run(cpu::Launch, const Checker&) const;
 template void Softmax::run(cpu::Launch, const Checker&) const;
+template void Route::run(cpu::Launch, const Checker&) const;
+template void RouteBackward::run(cpu::Launch, const Checker&) const;
+template void RouteCounts::run(cpu::Launch, const Checker&) const;
 template void RowDots::run(cpu::Launch, const Checker&) const;
 template void SoftmaxBackward::run(cpu::Launch, const Checker&) const;
 

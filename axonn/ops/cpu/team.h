@@ -203,13 +203,45 @@ struct Team {
                                    const In*... in) const {
     constexpr Order kAs = kOrder<Out, In...>;
     for_strips_asking<kAs>(
+        asking(soon), count,
+        [&](int at, auto n, const auto&... x) { store<kAs>(out + at, apply(f, x...), n); }, in...);
+  }
+
+  /// map_asking(), and a sum: the body returns a Pair of the value and the term.
+  template <typename Out, typename F, typename... Soon, typename... In>
+  [[gnu::flatten]] float map_sum_asking(std::tuple<const Soon*...> soon, Out* out, int count, F f,
+                                        const In*... in) const {
+    constexpr Order kAs = kOrder<Out, In...>;
+    Floats total;
+    for_strips_asking<kAs>(
+        asking(soon), count,
+        [&](int at, auto n, const auto&... x) {
+          const rowwise::Pair<Floats> both = f(x...);
+          store<kAs>(out + at, both.first, n);
+          total = total + first_of(both.second, n);
+        },
+        in...);
+    return fold(total);
+  }
+
+  /// out = the sum of rows of inp, each times its weight, in f32. It prefetches the rows `soon` as
+  /// map_asking() does.
+  template <typename Out, typename In>
+  [[gnu::flatten]] void combine(Out* out, int count, rowwise::Matrix<const In> inp,
+                                const rowwise::RowTerms& terms, const std::int32_t* soon) const {
+    constexpr Order kAs = kOrder<Out, In>;
+    for_strips_asking<kAs>(
         [&](int at) __attribute__((always_inline)) {
           if (!far) return;
-          std::apply(
-              [&](auto... p) __attribute__((always_inline)) { (ask(p + at), ...); }, soon);
+          for (int j = 0; j < terms.count; ++j) ask(inp.row(soon[j]) + at);
         },
-        count, [&](int at, auto n, const auto&... x) { store<kAs>(out + at, apply(f, x...), n); },
-        in...);
+        count,
+        [&](int at, auto n) {
+          Floats total;
+          for (int j = 0; j < terms.count; ++j)
+            total = total + Floats(terms.weight(j)) * load<kAs>(inp.row(terms.rows[j]) + at, n);
+          store<kAs>(out + at, total, n);
+        });
   }
 
   /// The body returns a Pair. Each result may overwrite the inputs.
@@ -282,6 +314,36 @@ struct Team {
       store<Order::memory>(out[k] + whole, sums[k], count - whole);
   }
 
+  /// The largest f(i) for i below count; 0 if there is none.
+  template <typename F>
+  [[gnu::flatten]] std::uint64_t largest_of(int count, F f) const {
+    std::uint64_t most = 0;
+#pragma omp simd reduction(max : most)
+    for (int i = 0; i < count; ++i) {
+      const std::uint64_t one = f(i);
+      most = one > most ? one : most;
+    }
+    return most;
+  }
+
+  /// out[c] = sum over rows [begin, end), in order, of row(r)[c], for c below count. Rows that are
+  /// null are left out.
+  template <typename Row>
+  [[gnu::flatten]] void sums_in_double(double* out, int count, std::int64_t begin, std::int64_t end,
+                                       Row row) const {
+    std::fill_n(out, count, 0.0);
+    for (std::int64_t r = begin; r < end; ++r) {
+      const float* x = row(r);
+      if (!x) continue;
+#pragma omp simd
+      for (int c = 0; c < count; ++c) out[c] += x[c];
+    }
+  }
+
+  /// Calls f(member, members) for every member of the team, for work that they divide by a number
+  /// modulo `members`.
+  void share(auto f) const { f(0, std::integral_constant<int, 1>{}); }
+
   /// Calls f(i) for every i below count.
   void each(int count, auto f) const {
     for (int i = 0; i < count; ++i) f(i);
@@ -308,6 +370,16 @@ struct Team {
     for (int line = 0; line < static_cast<int>(sizeof(T)); ++line)
       __builtin_prefetch(reinterpret_cast<const std::byte*>(p) + bytes + line * kLineBytes, 0,
                          cache == Cache::first ? 3 : 2);
+  }
+
+  /// A function that prefetches each of `soon` from an element on.
+  template <typename... Soon>
+  auto asking(std::tuple<const Soon*...> soon) const {
+    return [ this, soon ](int at) __attribute__((always_inline)) {
+      if (!far) return;
+      std::apply(
+          [&](auto... p) __attribute__((always_inline)) { (ask(p + at), ...); }, soon);
+    };
   }
 
   /// The floats of a strip, one by one.

@@ -7,11 +7,13 @@
 #include "axonn/ops/cuda/launch.cuh"
 #include "axonn/ops/rowwise/elementwise.h"
 #include "axonn/ops/rowwise/embedding.h"
+#include "axonn/ops/rowwise/experts.h"
 #include "axonn/ops/rowwise/heads.h"
 #include "axonn/ops/rowwise/norm.h"
 #include "axonn/ops/rowwise/optimizer.h"
 #include "axonn/ops/rowwise/order.h"
 #include "axonn/ops/rowwise/reduce.h"
+#include "axonn/ops/rowwise/route.h"
 #include "axonn/ops/rowwise/softmax.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 

@@ -195,6 +195,52 @@ struct Team {
   }
 
   template <typename Out>
+  __device__ float map_sum_asking(const auto&, Out* out, int count, auto f,
+                                  const auto*... in) const {
+    float mine = 0;
+    for_packs(
+        aligned<kPack>(out, in...), count,
+        [&](int i, auto n, const auto&... x) {
+          Values<kPack> y;
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) {
+            const auto both = f(x.value[j]...);
+            y.value[j] = both.first;
+            mine += j < n ? both.second : 0.0f;
+          }
+          y.store(out + i, n);
+        },
+        in...);
+    return block_sum(mine);
+  }
+
+  template <typename In>
+  __device__ void combine(auto* out, int count, rowwise::Matrix<const In> inp,
+                          const rowwise::RowTerms& terms, const std::int32_t*) const {
+    const bool whole = aligned<kPack>(out, inp.data) && inp.template apart<kPack>();
+    const int step = static_cast<int>(blockDim.x) * kPack;
+    for (int i = static_cast<int>(threadIdx.x) * kPack; i < count; i += step) {
+      Values<kPack> total;
+#pragma unroll
+      for (int c = 0; c < kPack; ++c) total.value[c] = 0;
+      const auto add = [&](float weight, const Values<kPack>& x) {
+#pragma unroll
+        for (int c = 0; c < kPack; ++c) total.value[c] += weight * x.value[c];
+      };
+      if (const int n = count - i; whole && n >= kPack) {
+#pragma unroll 4
+        for (int j = 0; j < terms.count; ++j)
+          add(terms.weight(j), Values<kPack>(load_pack<kPack>(inp.row(terms.rows[j]) + i)));
+        total.store(out + i, Whole<kPack>{});
+      } else {
+        for (int j = 0; j < terms.count; ++j)
+          add(terms.weight(j), Values<kPack>(inp.row(terms.rows[j]) + i, n));
+        total.store(out + i, n);
+      }
+    }
+  }
+
+  template <typename Out>
   __device__ void map_pair(Out* first, Out* second, int count, auto f, const auto*... in) const {
     for_packs(
         aligned<kPack>(first, second, in...), count,
@@ -283,6 +329,33 @@ struct Team {
         for (int g = 0; g < groups; ++g) sum += parts.of[i][g * across * kPack + c];
         out[i][c] = sum;
       }
+  }
+
+  __device__ std::uint64_t largest_of(int count, auto f) const {
+    std::uint64_t most = 0;
+    const int step = static_cast<int>(blockDim.x) * kPack;
+    for (int i = static_cast<int>(threadIdx.x) * kPack; i < count; i += step)
+#pragma unroll
+      for (int j = 0; j < kPack; ++j)
+        if (i + j < count) {
+          const std::uint64_t one = f(i + j);
+          most = one > most ? one : most;
+        }
+    return block_reduce(most, [](std::uint64_t a, std::uint64_t b) { return a > b ? a : b; });
+  }
+
+  __device__ void sums_in_double(double* out, int count, std::int64_t begin, std::int64_t end,
+                                 auto row) const {
+    each(count, [&](int c) {
+      double sum = 0;
+      for (std::int64_t r = begin; r < end; ++r)
+        if (const float* x = row(r)) sum += x[c];
+      out[c] = sum;
+    });
+  }
+
+  __device__ void share(auto f) const {
+    f(static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x));
   }
 
   __device__ void each(int count, auto f) const {

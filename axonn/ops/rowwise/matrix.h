@@ -83,6 +83,15 @@ AXONN_DEVICE Pair<V> pair(V first, V second) {
   return {first, second};
 }
 
+/// Rows of a matrix to add up in their order, each times its weight.
+struct RowTerms {
+  const std::int32_t* rows;  // (count)
+  const float* weights;      // (count), or null: all are 1
+  int count;
+
+  AXONN_DEVICE float weight(int j) const { return weights ? weights[j] : 1.0f; }
+};
+
 /// The rows of a launch with one team per row.
 struct RowWork {
   std::int64_t rows, cols;

@@ -1,0 +1,62 @@
+#include "axonn/train/expert_balance.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "axonn/base/check.h"
+
+namespace axonn {
+
+ExpertBalance::ExpertBalance(const Routers& routers, const BalanceConfig& config)
+    : routers_(routers),
+      config_(config),
+      routing_({.balance = config,
+                .layers = std::ssize(routers.biases),
+                .experts = routers.experts,
+                .per_row = routers.per_row}) {
+  if (config.bias > 0 && std::ranges::count(routers.biases, nullptr) > 0)
+    refuse("[training] balance.bias = ", config.bias, " moves the routers' biases, but the model "
+           "has none; set model.router_bias = true, or leave balance.bias out");
+}
+
+std::vector<double> ExpertBalance::sums() const {
+  const Routing::Sums& here = routing_.sums();
+  std::vector<double> all{here.balance, here.z};
+  std::ranges::copy(here.counts, std::back_inserter(all));
+  return all;
+}
+
+ExpertLoad ExpertBalance::load(std::span<const double> sums) const {
+  ExpertLoad load{.balance = sums[0], .z = sums[1]};
+  for (std::int64_t layer = 0; layer < layers(); ++layer) {
+    const auto of = counts(sums, layer);
+    const double all = std::accumulate(of.begin(), of.end(), 0.0);
+    if (all > 0)
+      load.max_load = std::max(load.max_load, *std::ranges::max_element(of) *
+                                                  static_cast<double>(routers_.experts) / all);
+  }
+  return load;
+}
+
+void ExpertBalance::move_biases(const Context& ctx, std::span<ParameterGroup* const> groups,
+                                std::span<const double> sums) const {
+  if (config_.bias == 0) return;
+  for (ParameterGroup* group : groups)
+    for (const auto& [parameter, slice] : group->piece_slices()) {
+      const auto layer = std::ranges::find(routers_.biases, parameter) - routers_.biases.begin();
+      if (layer == layers()) continue;
+      const auto of = counts(sums, layer);
+      const double all = std::accumulate(of.begin(), of.end(), 0.0);
+      std::vector<float> values(slice.count());
+      const View here = group->master().col_range(slice.offset, slice.count());
+      ctx.device().copy_to_host(values.data(), here.data, std::ssize(values) * 4);
+      for (std::int64_t i = 0; i < slice.count(); ++i) {
+        // Compares counts · E with their sum, both integers.
+        const double more = of[slice.row + slice.begin + i] * static_cast<double>(routers_.experts);
+        if (more != all) values[i] += static_cast<float>(more < all ? config_.bias : -config_.bias);
+      }
+      group->set_values(ctx, slice.offset, values);
+    }
+}
+
+}  // namespace axonn

@@ -1,0 +1,231 @@
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "axonn/comm/threads/threads.h"
+
+#include "tests/support/faulty_communicator.h"
+#include "tests/support/grids.h"
+#include "tests/support/sanitized.h"
+#include "tests/support/tiny_model.h"
+
+// Mixtures of experts: the losses of one rank on every grid, and what changes no bit. Grids repeat
+// the choices of one rank, since a router may choose otherwise where rounding differs.
+
+using namespace axonn;
+using namespace axonn::testing_support;
+
+namespace {
+
+GridShape holding(GridShape grid, int experts, int context = 1) {
+  grid.experts = experts;
+  grid.context = context;
+  return grid;
+}
+
+/// Grids on which z is one group of holders or several, and other axes are cut, too.
+std::vector<GridShape> expert_grids() {
+  if (sanitized()) return {holding({2, 2, 2, 1}, 2), holding({1, 1, 4, 1}, 2)};
+  return {holding({1, 1, 2, 1}, 2), holding({1, 1, 4, 1}, 2), holding({1, 1, 4, 1}, 4),
+          holding({2, 1, 2, 1}, 2), holding({1, 2, 2, 1}, 2), holding({1, 1, 2, 2}, 2),
+          holding({2, 2, 2, 1}, 2), holding({1, 2, 2, 2}, 2), holding({1, 1, 8, 1}, 8),
+          holding({3, 1, 2, 1}, 2), holding({2, 1, 4, 1}, 2), holding({1, 3, 2, 1}, 2)};
+}
+
+constexpr BalanceConfig kBalanced{.weight = 0.01, .z = 0.001};
+
+TinyRun run_of(const ModelConfig& model) {
+  return {.balance = kBalanced, .make_model = model_of(model)};
+}
+
+ModelConfig with_sigmoid() {
+  ModelConfig model = tiny_mixtral();
+  model.router = RouterKind::sigmoid;
+  model.router_scale = 2.5;
+  model.router_bias = true;
+  model.experts_per_token = 3;
+  return model;
+}
+
+ModelConfig like_olmoe() {
+  ModelConfig model = tiny_mixtral();
+  model.expert_norm = false;
+  model.expert_step = 2;  // the first layer's MLP is dense
+  return model;
+}
+
+TEST(Experts, HaveTheLossesOfOneRankOnTenGrids) {
+  EXPECT_EQ(difference_replayed(run_of(tiny_mixtral()), ten_grids()), "");
+}
+
+TEST(Experts, HaveTheLossesOfOneRankWhereverTheyAreHeld) {
+  EXPECT_EQ(difference_replayed(run_of(tiny_mixtral()), expert_grids()), "");
+}
+
+TEST(Experts, OfOtherRoutersHaveTheLossesOfOneRank) {
+  for (const ModelConfig& model : {with_sigmoid(), like_olmoe()})
+    EXPECT_EQ(difference_replayed(run_of(model), expert_grids()), "");
+}
+
+TEST(Experts, BalancedByBatchHaveTheLossesOfOneRank) {
+  for (const BalanceScope scope : {BalanceScope::batch, BalanceScope::hugging_face}) {
+    TinyRun run = run_of(tiny_mixtral());
+    run.balance.scope = scope;
+    EXPECT_EQ(difference_replayed(run, expert_grids()), "");
+  }
+}
+
+TEST(Experts, AndSharedSequencesHaveTheLossesOfOneRank) {
+  ModelConfig model = tiny_mixtral();
+  model.positions = 512;
+  TinyRun run = run_of(model);
+  run.sequences = 4;
+  run.positions = 512;
+  run.steps = 3;
+  run.packed = true;
+  EXPECT_EQ(difference_replayed(run, {holding({1, 1, 4, 1}, 2, 2), holding({2, 1, 2, 1}, 2, 2),
+                                      holding({1, 1, 4, 1}, 4, 2), holding({1, 1, 4, 1}, 2, 4),
+                                      holding({1, 2, 2, 1}, 1, 2)}),
+            "");
+}
+
+TEST(Experts, Bfloat16StaysWithinOnePercent) {
+  TinyRun run = run_of(tiny_mixtral());
+  run.dtype = DType::bf16;
+  EXPECT_EQ(difference_replayed(run, {{2, 2, 1, 1}, holding({2, 1, 2, 1}, 2)}), "");
+}
+
+TEST(Experts, RowsThatAreNotCutOverXHaveTheLossesOfOneRank) {
+  TinyRun run = run_of(tiny_mixtral());
+  run.sequence_parallel = false;
+  EXPECT_EQ(difference_replayed(run, {{2, 2, 1, 1}, holding({2, 2, 2, 1}, 2)}), "");
+}
+
+TEST(Experts, ChunksAndAccumulationKeepTheLosses) {
+  RoutingRecord choices;
+  TinyRun run = run_of(tiny_mixtral());
+  run.record = &choices;
+  const TinyTrace one = run_tiny(run);
+  run.record = nullptr;
+  run.replay = &choices;
+  for (const GridShape& grid : {GridShape{}, holding({2, 1, 2, 1}, 2)}) {
+    run.grid = grid;
+    for (const auto& [chunks, accumulation] : {std::pair{2, 1}, {2, 2}, {1, 4}}) {
+      run.chunks = chunks;
+      run.accumulation = accumulation;
+      EXPECT_EQ(difference(one, run_tiny(run), run.dtype), "") << chunks << ' ' << accumulation;
+    }
+  }
+}
+
+TEST(Experts, NeitherOverlapNorRecomputationNorDelaysChangeABit) {
+  TinyRun run = run_of(tiny_mixtral());
+  run.grid = holding({2, 1, 4, 1}, 2);
+  run.steps = 3;
+  const TinyTrace want = run_tiny(run);
+  const auto expect_same = [&](const TinyRun& other, const char* what) {
+    const TinyTrace got = run_tiny(other);
+    EXPECT_EQ(got.losses, want.losses) << what;
+    EXPECT_EQ(got.norms, want.norms) << what;
+    EXPECT_EQ(got.weights, want.weights) << what;
+  };
+  expect_same(run, "again");
+  TinyRun other = run;
+  other.overlap = {false, false, false, false, false};
+  expect_same(other, "no overlap");
+  other = run;
+  other.recompute = true;
+  expect_same(other, "recomputation");
+  other = run;
+  other.max_delay_us = 200;
+  expect_same(other, "delays");
+}
+
+TEST(Experts, ThatAreEquallyBusyHaveABalanceLossOfOne) {
+  // All rows alike: each token goes to experts 0 and 1, and scores are even, as W_g is 0.
+  for (const auto& [scope, want] : {std::pair{BalanceScope::sequence, 1.0},
+                                    {BalanceScope::batch, 1.0},
+                                    {BalanceScope::hugging_face, 2.0}}) {
+    ModelConfig model = tiny_mixtral();
+    model.init_std = 0;
+    TinyRun run{.steps = 1, .lr = 0, .balance = {.scope = scope}, .make_model = model_of(model)};
+    for (const GridShape& grid : {GridShape{}, holding({2, 1, 4, 1}, 2)}) {
+      run.grid = grid;
+      const ExpertLoad load = run_tiny(run).experts.front();
+      EXPECT_NEAR(load.balance, want, 1e-6);
+      EXPECT_NEAR(load.z, std::pow(std::log(8.0), 2), 1e-5);
+      EXPECT_DOUBLE_EQ(load.max_load, 4);  // all rows at 2 of 8 experts
+    }
+  }
+}
+
+TEST(Experts, WithoutRowsHangNothingAndGetNoGradient) {
+  // All rows go to experts 0 and 1; of 4 holders, three have none at all.
+  RoutingRecord choices;
+  TinyRun run = run_of(tiny_mixtral());
+  run.steps = 2;
+  std::vector<std::int32_t> ids;
+  for (std::int64_t row = 0; row < run.steps * run.sequences * run.positions; ++row)
+    ids.insert(ids.end(), {0, 1});
+  for (const std::int64_t layer : {0, 1}) choices.put(layer, 0, 2, ids);
+  run.replay = &choices;
+  const TinyTrace one = run_tiny(run);
+  EXPECT_DOUBLE_EQ(one.experts.front().max_load, 4);
+  for (const GridShape& grid : {holding({1, 1, 4, 1}, 4), holding({2, 2, 2, 1}, 2)}) {
+    run.grid = grid;
+    const TinyTrace got = run_tiny(run);
+    EXPECT_EQ(difference(one, got, run.dtype), "");
+    for (const auto& [name, norm] : got.parameter_norms)
+      if (name.find("experts.5.") != std::string::npos) EXPECT_EQ(norm, 0) << name;
+  }
+}
+
+TEST(Experts, BiasMovesTowardsExpertsThatWereChosenLess) {
+  TinyRun run = run_of(with_sigmoid());
+  run.balance = {.bias = 0.05};
+  run.repeat_batch = true;
+  run.lr = 0;  // only the biases move
+  run.steps = 20;
+  const TinyTrace moved = run_tiny(run);
+  EXPECT_LT(moved.experts.back().max_load, moved.experts.front().max_load);
+  run.balance.bias = 0;
+  EXPECT_EQ(run_tiny(run).experts.back().max_load, moved.experts.front().max_load);
+  run.balance.bias = 0.05;
+  run.steps = 5;
+  EXPECT_EQ(difference_replayed(run, {holding({2, 2, 2, 1}, 2), {1, 1, 2, 2}}), "");
+}
+
+TEST(Experts, AdaptersOfAttentionTrainWhileExpertsStay) {
+  ModelConfig model = tiny_mixtral();
+  model.lora = {.rank = 4, .targets = {"q_proj", "o_proj"}};
+  EXPECT_EQ(difference_replayed(run_of(model), expert_grids()), "");
+}
+
+/// A run of one step with a fault in a group's collectives of this kind.
+void expect_found(const std::string& group, const std::string& operation, CommFault::Kind kind) {
+  RoutingRecord choices;
+  TinyRun run = run_of(tiny_mixtral());
+  run.steps = 1;
+  run.record = &choices;
+  const TinyTrace one = run_tiny(run);
+  run.record = nullptr;
+  run.replay = &choices;
+  run.grid = holding({2, 2, 2, 1}, 2);
+  TinyTrace faulty;
+  run_ranks(run.grid.ranks(), [&](Communicator& world) {
+    FaultyCommunicator wrong(world, {.kind = kind, .hits = [&](const Collective& call) {
+                                       return call.group == group && call.operation == operation;
+                                     }});
+    TinyTrace mine = run_tiny(run, wrong);
+    EXPECT_GT(wrong.hits(), 0);
+    if (world.rank() == 0) faulty = std::move(mine);
+  });
+  EXPECT_NE(difference(one, faulty, run.dtype), "") << group << ' ' << operation;
+}
+
+TEST(Experts, LostRowsAreFound) {
+  expect_found("experts", "all_to_all", CommFault::Kind::drop);
+  expect_found("x", "all_to_all", CommFault::Kind::drop);
+}
+
+}  // namespace

@@ -1,0 +1,155 @@
+// Runs of models with experts: memory, padding, metrics, checkpoints, what is refused.
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "axonn/comm/threads/threads.h"
+#include "axonn/data/synthetic/synthetic.h"
+#include "axonn/measure/dry_step.h"
+#include "axonn/train/training.h"
+
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+
+namespace {
+
+GridShape holding(GridShape grid, int experts) {
+  grid.experts = experts;
+  return grid;
+}
+
+/// tiny_config() with 4 experts in each layer, two for each token.
+Config expert_config(const std::string& folder) {
+  Config config = tiny_config(folder);
+  config.model.family = ModelFamily::llama;
+  config.model.ffn = 48;
+  config.model.experts = 4;
+  config.model.experts_per_token = 2;
+  config.model.expert_ffn = 24;
+  config.training.balance = {.weight = 0.01, .z = 0.001};
+  return config;
+}
+
+/// Row r goes to experts 2r and 2r + 1, modulo 4: all are equally busy.
+void choose_evenly(RoutingRecord& choices, const Config& config) {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t row = 0; row < 10 * config.training.global_batch * config.training.seq_len;
+       ++row)
+    for (const std::int64_t id : {0, 1}) ids.push_back(static_cast<std::int32_t>(2 * (row % 2) + id));
+  for (std::int64_t layer = 0; layer < config.model.layers; ++layer) choices.put(layer, 0, 2, ids);
+}
+
+TEST(ExpertRuns, DryPeakEqualsARealRunsWithEquallyBusyExperts) {
+  test::TemporaryPath folder;
+  for (const GridShape grid :
+       {GridShape{}, GridShape{2, 1, 2, 1}, holding({1, 1, 2, 1}, 2), holding({2, 2, 4, 1}, 2)})
+    for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
+      Config config = on_grid(expert_config(folder / "run"), grid);
+      config.activation_checkpoint.mode = mode;
+      config = resolved(config);
+      RoutingRecord choices;
+      choose_evenly(choices, config);
+      std::vector<ArenaStats> real(grid.ranks());
+      run_ranks(grid.ranks(), [&](Communicator& world) {
+        Training training(config, world, make_cpu_backend(1));
+        training.model.initialise();
+        training.step.routing()->set_records(&choices, nullptr);
+        for (int step = 0; step < 2; ++step) training.run(step);
+        real[world.rank()] = training.model.arena().stats();
+      });
+      for (int rank = 0; rank < grid.ranks(); ++rank)
+        EXPECT_EQ(dry_step(config, rank).memory.peak_by, real[rank].peak_by)
+            << with_factors(grid) << ", rank " << rank;
+    }
+}
+
+TEST(ExpertRuns, PlansOfBusyExpertsTakeMoreMemory) {
+  Config config = resolved(on_grid(expert_config("unused"), holding({1, 1, 4, 1}, 4)));
+  const std::int64_t even = dry_step(config, 0).memory.peak_bytes;
+  config.training.balance.expected_load = 2;
+  EXPECT_GT(dry_step(config, 0).memory.peak_bytes, even);
+}
+
+TEST(ExpertRuns, RowsOfPaddingAreNotCounted) {
+  test::TemporaryPath folder;
+  Config config = expert_config(folder / "run");
+  config.data = {.jsonl = {folder + ".jsonl"}};
+  std::ofstream(config.data.jsonl.front()) << synthetic_conversations(20, 1);
+  config.training.seq_len = 512;
+  config.training.global_batch = 4;
+  for (const GridShape grid : {GridShape{}, holding({2, 1, 2, 1}, 2)}) {
+    const Config here = resolved(on_grid(config, grid));
+    run_ranks(grid.ranks(), [&](Communicator& world) {
+      Training training(here, world, make_cpu_backend(1));
+      training.model.initialise();
+      const StepInput input = training.input(0);
+      ASSERT_LT(input.inputs, 4 * 512) << "some rows must be padding";
+      const StepResult result = training.step.run(training.model.context(), input);
+      double counted = 0;
+      for (const double count : training.step.routing()->sums().counts) counted += count;
+      world.all_reduce(buffer(std::span(&counted, 1))).wait();
+      EXPECT_EQ(counted, static_cast<double>(2 * 2 * input.inputs));  // layers, experts per token
+      EXPECT_GE(result.experts->balance, 0.99);
+    });
+  }
+}
+
+TEST(ExpertRuns, MetricsHaveTheLossesAndTheLoadOfExperts) {
+  test::TemporaryPath folder;
+  const Config config = on_grid(expert_config(folder / "run"), holding({2, 1, 2, 1}, 2));
+  train_on_threads(config);
+  for (const auto& line : metrics_of(config)) {
+    EXPECT_GE(line.at("balance_loss"), 0.99);
+    EXPECT_GT(line.at("router_z_loss"), 0);
+    EXPECT_GE(line.at("max_expert_load"), 1);
+    EXPECT_LE(line.at("max_expert_load"), 2);  // 4 experts, two for each token
+  }
+}
+
+TEST(ExpertRuns, ResumeExactlyAndWithOtherHolders) {
+  test::TemporaryPath folder;
+  Config first = on_grid(expert_config(folder / "whole"), holding({2, 1, 4, 1}, 4));
+  first.model.router_bias = true;
+  first.training.balance.bias = 0.01;
+  train_on_threads(first);
+  const std::vector<double> losses = column(metrics_of(first), "loss");
+  const auto resumed_on = [&](const GridShape& grid, const std::string& name) {
+    Config rest = on_grid(first, grid);
+    rest.output.dir = folder / name;
+    rest.checkpoint.resume = folder / "whole/checkpoints/step-5";
+    train_on_threads(rest);
+    return column(metrics_of(rest), "loss");
+  };
+  const std::vector<double> second(losses.begin() + 5, losses.end());
+  EXPECT_EQ(resumed_on(holding({2, 1, 4, 1}, 4), "same"), second);
+  const std::string copies = "checkpoints/step-5";
+  const auto weights = weights_of(folder / "whole" / copies);
+  EXPECT_TRUE(weights.contains("model.layers.1.mlp.experts.3.down_proj.weight"));
+  // Choices may flip between grids, so that losses are close, not equal.
+  for (const GridShape grid : {GridShape{}, holding({2, 1, 2, 1}, 2), GridShape{1, 2, 2, 1}})
+    EXPECT_LE(largest_difference(resumed_on(grid, "on " + with_factors(grid)), second), 1e-3);
+}
+
+TEST(ExpertRuns, WhatCannotBeCutIsRefusedWithARemedy) {
+  const auto refusal = [](const Config& config, const std::string& text) {
+    EXPECT_THAT([&] { validate(config); }, testing::ThrowsMessage<Error>(HasSubstr(text)));
+  };
+  Config config = on_grid(expert_config("unused"), holding({1, 1, 4, 1}, 4));
+  validate(config);
+  config.parallelism.experts = 3;
+  refusal(config, "experts = 3 does not divide [model] experts = 4");
+  config.model.experts = 6;
+  refusal(config, "experts = 3 does not divide z = 4");
+  config = expert_config("unused");
+  config.model.experts_per_token = 5;
+  refusal(config, "experts_per_token = 5 must be from 1 to experts = 4");
+  config = expert_config("unused");
+  config.training.balance.bias = 0.01;
+  EXPECT_THAT(failure_of(config), HasSubstr("set model.router_bias = true"));
+}
+
+}  // namespace
