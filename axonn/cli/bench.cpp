@@ -138,9 +138,9 @@ void measure_scaling(const Config& base, const BenchFlags& flags) {
   const std::vector<ScalingPoint> points = scaling_points(reports, cores);
   if (!mpi) std::cout << "ranks are threads of one process, on " << cores << " cores in total\n";
   const Config& first = configs.front();
-  const std::string title = fmt::format("{} parameters, {}, sequences of {}",
-                                        format_count(parameter_count(with_vocab(first).model)),
-                                        name_of(first.training.dtype), first.training.seq_len);
+  const std::string title =
+      fmt::format("{}, {}, sequences of {}", parameters_text(with_vocab(first).model),
+                  name_of(first.training.dtype), first.training.seq_len);
   if (!flags.svg.empty()) {
     write_file_atomically(flags.svg, scaling_svg(kind, title, points));
     std::cout << "curve: " << flags.svg << '\n';

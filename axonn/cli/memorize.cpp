@@ -137,8 +137,8 @@ int run_audit(const MemorizeFlags& flags) {
     options.progress = std::ref(line);
     MemorizationReport report = audit_model(loaded, *tokenizer, documents, control, options);
     const ModelConfig& sizes = loaded.config().model;
-    report.model = fmt::format("{}: {} parameters, {} layers, width {}", flags.model,
-                               format_count(parameter_count(sizes)), sizes.layers, sizes.hidden);
+    report.model = fmt::format("{}: {}, {} layers, width {}", flags.model, parameters_text(sizes),
+                               sizes.layers, sizes.hidden);
     if (loaded.grid().world().rank() != 0) return;
     line.clear();
     std::cout << to_text(report);

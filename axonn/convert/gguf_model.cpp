@@ -28,6 +28,12 @@ std::string architecture_for_gguf(const ModelConfig& model) {
   if (!model.is_llama())
     refuse("--to gguf: models of family ", model_families()[static_cast<int>(model.family)],
            " cannot be converted; Llama, Mistral, Qwen2 and Qwen3 can");
+  if (model.experts > 0)
+    refuse("--to gguf: models with experts cannot be converted; convert the Hugging Face folder ",
+           "with llama.cpp's own script");
+  if (model.qk_norm == QkNormKind::width)
+    refuse("--to gguf: [model] qk_norm = width is in no architecture of llama.cpp that is ",
+           "supported here");
   if (model.qk_norm != QkNormKind::none && model.qkv_bias)
     refuse("--to gguf: [model] qk_norm and qkv_bias together are in no architecture of llama.cpp");
   if (model.qk_norm != QkNormKind::none) return "qwen3";

@@ -54,6 +54,15 @@ void validate_experts(const ModelConfig& model) {
   if (model.experts_per_token < 1 || model.experts_per_token > model.experts)
     refuse("[model] experts_per_token = ", model.experts_per_token,
            " must be from 1 to experts = ", model.experts, "; Mixtral chooses 2 of 8");
+  for (const std::int64_t layer : model.dense_layers)
+    if (layer >= model.layers)
+      refuse("[model] dense_layers has ", layer, ", but the layers are 0 to ", model.layers - 1);
+  bool any = false;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) any |= model.has_experts(layer);
+  if (!any)
+    refuse("[model] experts = ", model.experts, ", but expert_step = ", model.expert_step,
+           " and dense_layers leave none of the ", model.layers,
+           " layers with experts; set experts = 0 for a dense model");
 }
 
 }  // namespace
@@ -103,6 +112,9 @@ Choice name_choice(ModelConfig& model) {
           [&model, names](int i) { model.name = i == 0 ? "" : names[i]; }};
 }
 
+/// Of qk_norm, which was a boolean before OLMoE's norm existed.
+constexpr std::array<Spelling, 2> kQkNormSpellings = {{{"false", "none"}, {"true", "head"}}};
+
 void list_llama_options(ModelConfig& model, OptionList& list) {
   list.add("qkv_bias", &model.qkv_bias,
            {.help = "whether queries, keys and values have biases, as in Qwen2 (llama)",
@@ -110,7 +122,8 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
   list.add("qk_norm", model.qk_norm, kQkNormKinds,
            {.help = "RMSNorm of queries and keys: of each head, as in Qwen3, or over the width of "
                     "all heads, as in OLMoE (llama)",
-            .also = "qk_layernorm use_qk_norm q_norm k_norm"});
+            .also = "qk_layernorm use_qk_norm q_norm k_norm",
+            .spellings = kQkNormSpellings});
   list.add("window", &model.window,
            {.help = "positions that attention sees, its own included, as in Mistral; 0: all "
                     "(llama)",

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <optional>
+#include <string_view>
 
 #include "axonn/base/check.h"
 #include "axonn/nn/adapter.h"
@@ -135,14 +137,16 @@ class LlamaBlock final : public DecoderBlock {
     else
       mlp_.emplace(parameters_, name + ".mlp", gate_up_options(config),
                    residual_options(config, config.ffn));
-    if (config.qk_norm != QkNormKind::none)
-      qk_norm_.emplace(parameters_, name + ".self_attn", heads_,
-                       static_cast<float>(config.norm_eps));
+    const auto eps = static_cast<float>(config.norm_eps);
+    if (config.qk_norm == QkNormKind::head)
+      qk_norm_ = QkNorm(parameters_, name + ".self_attn", heads_, eps);
+    else if (config.qk_norm == QkNormKind::width)
+      qk_norm_ = QkWidthNorm(parameters_, name + ".self_attn", heads_, eps);
   }
 
   Var operator()(const Context& ctx, Var x) const override {
     Var qkv = qkv_(ctx, norm1_(ctx, x));
-    if (qk_norm_) qkv = (*qk_norm_)(ctx, qkv);
+    if (qk_norm_) qkv = qk_norm_(ctx, qkv);
     x = add(ctx, x, project_(ctx, attention(ctx, rope_(ctx, std::move(qkv), heads_), heads_)));
     const Var normed = norm2_(ctx, x);
     return add(ctx, x, experts_ ? (*experts_)(ctx, normed) : (*mlp_)(ctx, normed));
@@ -183,12 +187,21 @@ class LlamaBlock final : public DecoderBlock {
   ParameterGroup held_;  // of experts; empty without
   Norm norm1_;
   Linear qkv_;
-  std::optional<QkNorm> qk_norm_;
+  std::function<Var(const Context&, const Var&)> qk_norm_;  // empty: none
   Linear project_;
   Norm norm2_;
   std::optional<SwigluMlp> mlp_;
   std::optional<Experts> experts_;
 };
+
+void check_targets(const ModelConfig& config, const Adapters& adapters) {
+  for (const std::string_view product : {"gate", "gate_proj", "up_proj", "down_proj"})
+    if (config.experts > 0 && std::ranges::count(config.lora.targets, product) > 0)
+      refuse("[lora] targets: '", product,
+             "': routers and experts have no adapters; attention's q_proj, k_proj, v_proj and "
+             "o_proj can have some");
+  adapters.check_targets();
+}
 
 /// A family's names of parameters, those of a block without its number.
 struct ParameterNames {
@@ -238,7 +251,7 @@ class Decoder final : public LanguageModel {
       if (const Experts* experts = blocks_.back()->experts())
         routers_.biases.push_back(experts->bias() ? &experts->bias()->spec() : nullptr);
     }
-    if (!blocks_.empty()) blocks_.front()->adapters().check_targets();
+    if (!blocks_.empty()) check_targets(config, blocks_.front()->adapters());
     if (config.lora.rank == 0) return;
     embedding_group_.freeze();
     for (const auto& block : blocks_)

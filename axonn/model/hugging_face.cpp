@@ -1,7 +1,6 @@
 #include "axonn/model/hugging_face.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -9,6 +8,7 @@
 #include <functional>
 #include <initializer_list>
 #include <optional>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -16,20 +16,22 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
-#include "axonn/model/model.h"
+#include "axonn/model/hugging_face_types.h"
 #include "axonn/options/options.h"
 
 namespace axonn {
 
 namespace {
 
-using Json = nlohmann::json;  // sorted by key, as transformers writes it
+using Json = nlohmann::json;
 
 constexpr std::size_t kMostBytes = 1 << 20;  // of a file; published ones have a few thousand
 constexpr int kDeepest = 16;                 // levels of nested objects; published files have 3
 // With sizes up to these, every count of parameters fits an int64.
 constexpr std::int64_t kMostLayers = 10'000, kMostColumns = 1 << 22, kMostRows = 1 << 30;
-constexpr std::array<std::string_view, 5> kTypes = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
+// Counts of all experts' parameters, which check_whole() computes, must fit too.
+constexpr std::int64_t kMostExperts = 1 << 16;
+constexpr double kMostParameters = 1e18;
 
 /// Reads keys of one object. A null counts as a missing key.
 class Reader {
@@ -62,6 +64,17 @@ class Reader {
     const auto value = integer(spellings, most);
     if (!value) refuse(place_, ": ", name_, " is missing");
     return *value;
+  }
+
+  /// A list of integers of at least 0, or an empty one.
+  std::vector<std::int64_t> integers(const char* key) const {
+    const auto fits = [](const Json& value) {
+      return value.is_array() && std::ranges::all_of(value, [](const Json& one) {
+               return one.is_number_unsigned() && one.get<std::uint64_t>() < kUnsigned;
+             });
+    };
+    return get<std::vector<std::int64_t>>({key}, fits, "a list of integers of at least 0")
+        .value_or(std::vector<std::int64_t>{});
   }
 
   double real(Keys spellings, double otherwise) const {
@@ -141,9 +154,9 @@ void read_rope(const Reader& file, ModelConfig& model, Unsupported& unsupported)
       rope->integer({"original_max_position_embeddings"}, kMostRows).value_or(8192);
 }
 
-/// The window of the layers, or 0. In Mistral all layers have one, in Qwen those from
+/// The window of the layers, or 0. In Mistral and Mixtral all layers have one, in Qwen those from
 /// max_window_layers on; newer files list each layer's kind.
-std::int64_t read_window(const Reader& file, const std::string& type, const ModelConfig& model,
+std::int64_t read_window(const Reader& file, const LlamaType& type, const ModelConfig& model,
                          Unsupported& unsupported) {
   const std::int64_t window = file.integer({"sliding_window"}, kMostRows).value_or(0);
   if (const Json* kinds = file.find({"layer_types"}); kinds && kinds->is_array()) {
@@ -155,12 +168,14 @@ std::int64_t read_window(const Reader& file, const std::string& type, const Mode
       unsupported.push_back("layer_types that differ");
     return sliding > 0 ? window : 0;
   }
-  if (type == "mistral") return window;
-  if (type == "llama" || !file.flag("use_sliding_window", false)) return 0;
+  if (type.name == "mistral" || type.name == "mixtral") return window;
+  if (!type.is_qwen() || !file.flag("use_sliding_window", false)) return 0;
+  // Versions of transformers differ in whether Qwen3's experts heed max_window_layers.
+  const bool every = type.experts > 0;
   const Json* first = file.find({"max_window_layers"});
   const bool known = first && first->is_number_unsigned();
-  const std::uint64_t from = known ? first->get<std::uint64_t>() : model.layers;
-  if (from > 0 && from < static_cast<std::uint64_t>(model.layers))
+  const std::uint64_t from = known ? first->get<std::uint64_t>() : every ? 0 : model.layers;
+  if (from > 0 && (every || from < static_cast<std::uint64_t>(model.layers)))
     unsupported.push_back("use_sliding_window in some layers only (max_window_layers)");
   return from == 0 ? window : 0;
 }
@@ -185,31 +200,63 @@ ModelConfig read_gpt2(const Reader& file, Unsupported& unsupported) {
   return model;
 }
 
-ModelConfig read_llama(const Reader& file, const std::string& type, Unsupported& unsupported) {
+void read_experts(const Reader& file, const LlamaType& type, ModelConfig& model,
+                  Unsupported& unsupported) {
+  model.experts =
+      file.integer({"num_experts", "num_local_experts"}, kMostExperts).value_or(type.experts);
+  model.experts_per_token =
+      file.integer({"num_experts_per_tok"}, kMostExperts).value_or(type.experts_per_token);
+  model.expert_ffn = model.ffn;
+  if (type.expert_ffn > 0) {
+    model.expert_ffn =
+        file.integer({"moe_intermediate_size"}, kMostColumns).value_or(type.expert_ffn);
+    model.expert_step = file.integer({"decoder_sparse_step"}, kMostLayers).value_or(1);
+    model.dense_layers = file.integers("mlp_only_layers");
+  }
+  model.expert_norm = type.normalises || file.flag("norm_topk_prob", false);
+  if (const Json* noise = file.find({"router_jitter_noise"}); noise && *noise != 0)
+    unsupported.push_back("router_jitter_noise " + noise->dump());
+  if (file.find({"clip_qkv"})) unsupported.push_back("clip_qkv");
+}
+
+ModelConfig read_llama(const Reader& file, const LlamaType& type, Unsupported& unsupported) {
   ModelConfig model;
   model.family = ModelFamily::llama;
   model.layers = file.needed({"num_hidden_layers"}, kMostLayers);
   model.hidden = file.needed({"hidden_size"}, kMostColumns);
   model.heads = file.needed({"num_attention_heads"}, kMostColumns);
   model.kv_heads = file.integer({"num_key_value_heads"}, kMostColumns).value_or(model.heads);
-  // Qwen3's heads are 128 wide unless the file says otherwise.
-  model.head_dim = file.integer({"head_dim"}, kMostColumns).value_or(type == "qwen3" ? 128 : 0);
+  model.head_dim = file.integer({"head_dim"}, kMostColumns).value_or(type.head_dim);
   model.ffn = file.needed({"intermediate_size"}, kMostColumns);
   model.vocab = file.needed({"vocab_size"}, kMostRows);
   model.positions = file.needed({"max_position_embeddings"}, kMostRows);
   model.tied = file.flag("tie_word_embeddings", false);
-  model.norm_eps = file.real({"rms_norm_eps"}, 1e-6);
+  model.norm_eps = file.real({"rms_norm_eps"}, type.norm_eps);
   model.init_std = file.real({"initializer_range"}, 0.02);
-  model.qkv_bias = type == "qwen2";
-  if (type == "qwen3") model.qk_norm = QkNormKind::head;
+  model.rope_theta = type.rope_theta;
+  model.qkv_bias = type.qkv_bias;
+  model.qk_norm = type.qk_norm;
   model.window = read_window(file, type, model, unsupported);
   read_rope(file, model, unsupported);
+  if (type.experts > 0) read_experts(file, type, model, unsupported);
   const std::string activation = file.text({"hidden_act"}, "silu");
   if (activation != "silu") unsupported.push_back("hidden_act '" + activation + "'");
   // In Llama and Qwen3, attention_bias adds a bias to the output projection too.
   for (const char* key : {"attention_bias", "mlp_bias"})
     if (file.flag(key, false)) unsupported.emplace_back(key);
   return model;
+}
+
+/// The type of the Llama family, or null for gpt2. Throws UsageError for others.
+const LlamaType* llama_type(const Reader& file, const std::string& place) {
+  const std::string name = file.text({"model_type"}, "");
+  if (name.empty()) refuse(place, ": model_type is missing; is it the config.json of a model?");
+  if (name == "gpt2") return nullptr;
+  const auto found = std::ranges::find(kLlamaTypes, name, &LlamaType::name);
+  if (found == kLlamaTypes.end())
+    refuse(place, ": model_type is '", name, "'; supported are gpt2, ",
+           join(kLlamaTypes | std::views::transform(&LlamaType::name)));
+  return &*found;
 }
 
 /// Throws UsageError unless the text is a JSON object that is neither too long nor too deep.
@@ -233,6 +280,9 @@ Json parse(std::string_view text, const std::string& place) {
 void check_whole(const ModelConfig& model, const std::string& place) {
   if (model.heads * model.head_width() > kMostColumns)
     refuse(place, ": ", model.heads, " heads of ", model.head_width(), " are too wide");
+  const double experts = static_cast<double>(model.experts) * static_cast<double>(model.layers) *
+                         static_cast<double>(model.hidden) * static_cast<double>(model.expert_ffn);
+  if (experts > kMostParameters) refuse(place, ": the experts have too many parameters");
   try {
     validate(model);
   } catch (const UsageError& error) {
@@ -250,125 +300,14 @@ std::string read_file(const std::string& file) {
   return text;
 }
 
-Json or_null(std::optional<std::int64_t> number) { return number ? Json(*number) : Json(); }
-
-/// The keys that all families have. Token keys are written even if they are null: transformers
-/// replaces a missing key by the default of the family's first model.
-Json common_config(const ModelConfig& model, const HuggingFaceDetails& details,
-                   const char* architecture, const char* type) {
-  return {{"architectures", Json::array({architecture})},
-          {"bos_token_id", or_null(details.begin_of_text)},
-          {"eos_token_id", or_null(details.end_of_text)},
-          {"initializer_range", model.init_std},
-          {"model_type", type},
-          {"tie_word_embeddings", model.tied},
-          {"torch_dtype", details.type},
-          {"use_cache", true},
-          {"vocab_size", model.vocab}};
-}
-
-Json gpt2_config(const ModelConfig& model, const HuggingFaceDetails& details) {
-  std::vector<std::string> faults;
-  if (!model.bias) faults.emplace_back("bias = false");
-  if (model.kv_heads != model.heads) faults.push_back(concat("kv_heads = ", model.kv_heads));
-  if (model.head_width() * model.heads != model.hidden)
-    faults.push_back(concat("head_dim = ", model.head_dim));
-  if (!faults.empty())
-    refuse("[model] has values that Hugging Face's GPT-2 does not support: ", join(faults));
-  Json out = common_config(model, details, "GPT2LMHeadModel", "gpt2");
-  out.update({{"activation_function", "gelu_new"},
-              {"attn_pdrop", 0.0},
-              {"embd_pdrop", 0.0},
-              {"resid_pdrop", 0.0},
-              {"layer_norm_epsilon", model.norm_eps},
-              {"n_ctx", model.positions},
-              {"n_embd", model.hidden},
-              {"n_head", model.heads},
-              {"n_inner", model.ffn},
-              {"n_layer", model.layers},
-              {"n_positions", model.positions}});
-  return out;
-}
-
-/// The class and the model_type of a model with these options.
-std::pair<const char*, const char*> llama_like(const ModelConfig& model) {
-  if (model.qk_norm != QkNormKind::none && model.qkv_bias)
-    refuse("[model] qk_norm and qkv_bias together are in no model type of Hugging Face: Qwen3 has ",
-           "only the first, Qwen2 only the second");
-  if (model.qk_norm != QkNormKind::none) return {"Qwen3ForCausalLM", "qwen3"};
-  if (model.qkv_bias) return {"Qwen2ForCausalLM", "qwen2"};
-  if (model.window > 0) return {"MistralForCausalLM", "mistral"};
-  return {"LlamaForCausalLM", "llama"};
-}
-
-Json llama_config(const ModelConfig& model, const HuggingFaceDetails& details) {
-  const auto [architecture, name] = llama_like(model);
-  const std::string_view type = name;
-  Json out = common_config(model, details, architecture, name);
-  out.update({{"attention_dropout", 0.0},
-              {"head_dim", model.head_width()},
-              {"hidden_act", "silu"},
-              {"hidden_size", model.hidden},
-              {"intermediate_size", model.ffn},
-              {"max_position_embeddings", model.positions},
-              {"num_attention_heads", model.heads},
-              {"num_hidden_layers", model.layers},
-              {"num_key_value_heads", model.kv_heads},
-              {"rms_norm_eps", model.norm_eps},
-              {"rope_theta", model.rope_theta},
-              {"rope_scaling", nullptr}});
-  if (type == "llama" || type == "qwen3") out["attention_bias"] = false;
-  if (type == "llama") out["mlp_bias"] = false;
-  if (type != "llama") out["sliding_window"] = model.window > 0 ? Json(model.window) : Json();
-  if (type.starts_with("qwen")) {
-    out["use_sliding_window"] = model.window > 0;
-    out["max_window_layers"] = model.window > 0 ? 0 : model.layers;  // the first with a window
-  }
-  if (model.rope_scaling == RopeScalingKind::llama3)
-    out["rope_scaling"] = {{"factor", model.rope.factor},
-                           {"high_freq_factor", model.rope.high_freq_factor},
-                           {"low_freq_factor", model.rope.low_freq_factor},
-                           {"original_max_position_embeddings", model.rope.original_positions},
-                           {"rope_type", "llama3"}};
-  return out;
-}
-
-bool ends_with_one_of(std::string_view name, std::initializer_list<std::string_view> endings) {
-  return std::ranges::any_of(endings, [&](std::string_view end) { return name.ends_with(end); });
-}
-
-StoredName stored_name(ModelFamily family, const std::string& parameter) {
-  if (family == ModelFamily::gpt)
-    return {.names = {parameter, "transformer." + parameter},
-            .transposed =
-                ends_with_one_of(parameter, {".c_attn.weight", ".c_proj.weight", ".c_fc.weight"})};
-  constexpr std::string_view kPrefix = "model.";  // absent if the model was saved without its head
-  StoredName stored{.names = {parameter}};
-  if (parameter.starts_with(kPrefix)) stored.names.push_back(parameter.substr(kPrefix.size()));
-  return stored;
-}
-
-StoredName stored_adapter_name(ModelFamily family, const std::string& parameter) {
-  StoredName stored = stored_name(family, parameter);
-  stored.transposed = false;  // even for a Conv1D, A is (r, in) and B is (out, r)
-  // PEFT names modules as in the model with its head, where GPT-2's have the prefix.
-  if (family == ModelFamily::gpt) std::ranges::reverse(stored.names);
-  for (std::string& name : stored.names) name = "base_model.model." + name;
-  return stored;
-}
-
 }  // namespace
 
 ModelConfig parse_hugging_face_config(std::string_view text, const std::string& place) {
   const Json json = parse(text, place);
   const Reader file(json, place);
-  const std::string type = file.text({"model_type"}, "");
-  if (type.empty()) refuse(place, ": model_type is missing; is it the config.json of a model?");
-  if (std::ranges::find(kTypes, type) == kTypes.end())
-    refuse(place, ": model_type is '", type, "'; supported are ", join(kTypes));
+  const LlamaType* type = llama_type(file, place);
   Unsupported unsupported;
-  ModelConfig model =
-      type == "gpt2" ? read_gpt2(file, unsupported) : read_llama(file, type, unsupported);
+  ModelConfig model = type ? read_llama(file, *type, unsupported) : read_gpt2(file, unsupported);
   if (file.find({"quantization_config"})) unsupported.push_back("quantization_config");
   if (!unsupported.empty()) refuse(place, ": not supported in models: ", join(unsupported));
   check_whole(model, place);
@@ -416,68 +355,6 @@ StoredAdapterConfig parse_adapter_config(std::string_view text, const std::strin
 StoredAdapterConfig read_adapter_config(const std::string& folder) {
   const std::string file = folder + "/adapter_config.json";
   return parse_adapter_config(read_file(file), file);
-}
-
-std::string to_hugging_face_config(const ModelConfig& given, const HuggingFaceDetails& details) {
-  const ModelConfig model = resolved(given, 0, 0);
-  if (architecture_of(model.family))
-    refuse("models of family ", model_families()[static_cast<int>(model.family)],
-           " have no Hugging Face format; convert them to a checkpoint");
-  AXONN_CHECK(model.layers > 0 && model.vocab > 0 && model.positions > 0,
-              "to_hugging_face_config: wanted layers, vocab and positions above 0");
-  const Json config =
-      model.family == ModelFamily::gpt ? gpt2_config(model, details) : llama_config(model, details);
-  return config.dump(2) + "\n";
-}
-
-std::string to_generation_config(const HuggingFaceDetails& details) {
-  Json out = Json::object();
-  if (details.begin_of_text) out["bos_token_id"] = *details.begin_of_text;
-  if (details.end_of_text) out["eos_token_id"] = *details.end_of_text;
-  return out.dump(2) + "\n";
-}
-
-std::string to_adapter_config(const ModelConfig& model, const std::string& base) {
-  AXONN_CHECK(model.lora.rank > 0, "to_adapter_config: the model has no adapters");
-  const Json config = {{"base_model_name_or_path", base},
-                       {"bias", "none"},
-                       {"fan_in_fan_out", model.family == ModelFamily::gpt},
-                       {"inference_mode", true},
-                       {"init_lora_weights", true},
-                       {"lora_alpha", model.lora.alpha},
-                       {"lora_dropout", model.lora.dropout},
-                       {"modules_to_save", nullptr},
-                       {"peft_type", "LORA"},
-                       {"r", model.lora.rank},
-                       {"target_modules", model.lora.targets},
-                       {"task_type", "CAUSAL_LM"}};
-  return config.dump(2) + "\n";
-}
-
-std::string adapted_layer(std::string_view parameter) {
-  const std::size_t end = std::min(parameter.find(".lora_A."), parameter.find(".lora_B."));
-  if (end == parameter.npos) return {};
-  const std::string_view module = parameter.substr(0, end);
-  return std::string(module.substr(module.rfind('.') + 1));
-}
-
-TensorNames base_names(const ModelConfig& config) {
-  const auto is_buffer = [tied = config.tied](std::string_view tensor) {
-    return (tied && tensor == "lm_head.weight") ||
-           ends_with_one_of(tensor, {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"});
-  };
-  return {.of = [family = config.family](
-                    const std::string& parameter) { return stored_name(family, parameter); },
-          .passed_over = is_buffer,
-          .config = "config.json"};
-}
-
-TensorNames adapter_names(const ModelConfig& config) {
-  return {
-      .of = [family = config.family](
-                const std::string& parameter) { return stored_adapter_name(family, parameter); },
-      .passed_over = [](std::string_view) { return false; },
-      .config = "adapter_config.json"};
 }
 
 }  // namespace axonn

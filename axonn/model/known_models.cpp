@@ -98,6 +98,29 @@ void add_llamas(Models& models) {
   add(models, llama(32768, 32768, 1e6), {{"mistral-7b-v0.3", 32, 4096, 32, 8, 14336}});
 }
 
+/// Experts, how many of them a token gets, and their width.
+struct ExpertSizes {
+  std::int64_t experts, per_token, ffn;
+};
+
+ModelConfig with_experts(ModelConfig model, const ExpertSizes& sizes) {
+  model.experts = sizes.experts;
+  model.experts_per_token = sizes.per_token;
+  model.expert_ffn = sizes.ffn;
+  return model;
+}
+
+void add_mixtures(Models& models) {
+  add(models, with_experts(llama(32000, 32768, 1e6), {8, 2, 14336}),
+      {{"mixtral-8x7b", 32, 4096, 32, 8, 14336}});
+  add(models, with_experts(llama(32768, 65536, 1e6), {8, 2, 16384}),
+      {{"mixtral-8x22b", 56, 6144, 48, 8, 16384}});
+  ModelConfig olmoe = with_experts(llama(50304, 4096), {64, 8, 1024});
+  olmoe.qk_norm = QkNormKind::width;
+  olmoe.expert_norm = false;
+  add(models, olmoe, {{"olmoe-1b-7b", 16, 2048, 16, 16, 1024}});
+}
+
 /// `small`: tied, and with the smaller vocabulary, as 0.5B to 3B.
 ModelConfig qwen_2(bool small, std::int64_t positions, double eps) {
   ModelConfig model = llama(small ? 151936 : 152064, positions, 1e6);
@@ -134,6 +157,8 @@ void add_qwens(Models& models) {
       {{"qwen3-8b", 36, 4096, 32, 8, 12288},
        {"qwen3-14b", 40, 5120, 40, 8, 17408},
        {"qwen3-32b", 64, 5120, 64, 8, 25600}});
+  add(models, with_experts(qwen_3, {128, 8, 768}), {{"qwen3-30b-a3b", 48, 2048, 32, 4, 6144}});
+  add(models, with_experts(qwen_3, {128, 8, 1536}), {{"qwen3-235b-a22b", 94, 4096, 64, 4, 12288}});
 }
 
 /// All models: families one after another, each from small to large.
@@ -142,6 +167,7 @@ const Models& all_models() {
     Models models;
     add_gpts(models);
     add_llamas(models);
+    add_mixtures(models);
     add_qwens(models);
     return models;
   }();

@@ -134,12 +134,17 @@ const Architecture* architecture_of(ModelFamily family);
 /// The number of parameters of a resolved config, without padding, with embeddings, without
 /// adapters.
 std::int64_t parameter_count(const ModelConfig& model);
+/// The parameters that one token uses: of the experts, experts_per_token in each layer.
+std::int64_t active_parameter_count(const ModelConfig& model);
+/// "46,702,792,704 parameters, 12,879,925,248 active", or without experts only the first count.
+std::string parameters_text(const ModelConfig& model);
 
 /// Flops of one token, forward and backward, in sequences of seq_len tokens, by the convention
-/// `model`: 6 N + 6 L C T. N counts all parameters but the input embeddings; a tied output layer
-/// counts. The second term is the causal half of attention over all previous positions, even with a
-/// window; C is heads · head_dim there. Recomputation is not counted. With adapters the first term
-/// is 4 N, as frozen weights have no gradient, and the adapters' own few flops are left out.
+/// `model`: 6 N + 6 L C T. N counts the active parameters without the input embeddings; a tied
+/// output layer counts. The second term is the causal half of attention over all previous
+/// positions, even with a window; C is heads · head_dim there. Recomputation is not counted. With
+/// adapters the first term is 4 N, as frozen weights have no gradient, and the adapters' own few
+/// flops are left out.
 double model_flops_per_token(const ModelConfig& model, std::int64_t seq_len);
 
 /// Flops of one step of `sequences`, by the three conventions in use. Output names the convention.
@@ -147,7 +152,7 @@ struct StepFlops {
   double model = 0;     ///< model_flops_per_token
   double hardware = 0;  ///< model, plus recomputation: a second forward pass of the blocks
   /// 96 B s l h² (...) of Narayanan et al., 2021, with recomputation and full attention, as in the
-  /// AxoNN paper. For any family, it is the value of a GPT of this width.
+  /// AxoNN paper. For any family, it is the value of a GPT of this width; with experts it is 0.
   double narayanan = 0;
 };
 /// For a registered family (model/model.h), `model` is Model::flops_per_token() and

@@ -166,4 +166,154 @@ Tensor QkNorm::backward(const Context& ctx, const LocalHeads& at, const Tensor& 
   return d_qkv;
 }
 
+/// The queries or the keys on this rank: columns [begin, begin + cols) of qkv.
+struct QkWidthNorm::Part {
+  const Parameter* parameter;
+  std::int64_t begin, cols;
+  std::int64_t skipped;       ///< leading columns that an earlier rank of x counts
+  std::int64_t width;         ///< columns of all ranks, each once
+  std::int64_t first_weight;  ///< where the columns begin in the weight here
+
+  View of(const View& qkv) const { return qkv.col_range(begin, cols); }
+  View weights(const View& all) const { return all.col_range(first_weight, cols); }
+  /// The columns that this rank counts, of a view of all `cols`.
+  View counted(const View& mine) const { return mine.col_range(skipped, cols - skipped); }
+};
+
+QkWidthNorm::QkWidthNorm(ParameterGroup& group, const std::string& name, const Heads& heads,
+                         float eps)
+    : heads_(heads), eps_(eps) {
+  const std::vector<Segment> segments = heads.qkv_segments();
+  const auto add = [&](const char* which, const Segment& segment) {
+    return &group.add({.name = name + which,
+                       .layout = {.rows = segment.rows,
+                                  .row_axis = Axis::x,
+                                  .segments = {segment},
+                                  .partial = Axis::y},
+                       .init_mean = 1});
+  };
+  q_weight_ = add(".q_norm.weight", segments[0]);
+  k_weight_ = add(".k_norm.weight", segments[1]);
+}
+
+std::array<QkWidthNorm::Part, 2> QkWidthNorm::parts(const Context& ctx, const LocalHeads& at,
+                                                    AxisSet over) const {
+  const std::int64_t q = at.heads * at.dim, k = at.room * at.dim,
+                     part = over.has(Axis::y) ? ctx.grid.coord(Axis::y) : 0;
+  // Queries before the rank's own read its first key head if an earlier rank has a copy of it.
+  const std::int64_t skipped = at.first_query > 0 ? at.dim : 0;
+  return {Part{q_weight_, 0, q, 0, heads_.out_width(), part * q},
+          Part{k_weight_, q, k, skipped, heads_.kv_heads * heads_.head_dim, part * k}};
+}
+
+/// Starts the sum over the axes that cut the heads.
+void QkWidthNorm::sum(const Context& ctx, Tensor& sums, AxisSet over) const {
+  for (const Axis axis : {Axis::x, Axis::y}) {
+    if (!over.has(axis)) continue;
+    sums.wait();
+    sums.set_pending(
+        ctx.grid.along(axis).all_reduce(buffer_of(sums.raw_view()), q_weight_->spec().name));
+  }
+}
+
+Var QkWidthNorm::operator()(const Context& ctx, const Var& qkv) const {
+  return each_later(
+      ctx, qkv, {.ahead = ctx.grid.extent(Axis::x) > 1 && qkv.size() > 2, .reads_parameters = true},
+      [this](const Context& here, const Chunk& in) { return start_sums(here, in); },
+      [this](const Context& here, const Chunk& in, const Tensor& sums) {
+        return forward(here, in, sums);
+      });
+}
+
+/// Returns (R, 4) f32, pending: 0 and the sum of squares of all ranks' queries, then of keys.
+Tensor QkWidthNorm::start_sums(const Context& ctx, const Chunk& in) const {
+  const LocalHeads at(ctx, heads_, in.placement.cols);
+  AXONN_CHECK(in.value.cols() == at.width(), q_weight_->spec().name, ": qkv ", in.value.raw_view(),
+              ", wanted ", at.width(), " columns");
+  ctx.backend.mark(q_weight_->spec().name);
+  Tensor sums = ctx.zeros(in.value.rows(), 4, DType::f32);
+  std::int64_t column = 0;
+  for (const Part& part : parts(ctx, at, in.placement.cols)) {
+    const View counted = part.counted(part.of(in.value.view())),
+               out = sums.view().col_range(column, 2);
+    column += 2;
+    if (counted.cols == 0) continue;
+    ctx.backend.run(ops::RowMoments{out, counted});
+    ctx.backend.run(ops::MomentsAboutZero{out, out, counted.cols});
+  }
+  sum(ctx, sums, in.placement.cols);
+  return sums;
+}
+
+Chunk QkWidthNorm::forward(const Context& ctx, const Chunk& in, const Tensor& sums) const {
+  const LocalHeads at(ctx, heads_, in.placement.cols);
+  ctx.backend.mark(q_weight_->spec().name);
+  Tensor value = ctx.like(in.value), stats = ctx.empty(in.value.rows(), 4, DType::f32);
+  std::int64_t column = 0;
+  for (const Part& part : parts(ctx, at, in.placement.cols)) {
+    const View stats_of_part = stats.view().col_range(column, 2);
+    ctx.backend.run(
+        ops::CombineMoments{stats_of_part, sums.view().col_range(column, 2), part.width, eps_});
+    ctx.backend.run(ops::LayerNorm{.out = part.of(value.view()),
+                                   .inp = part.of(in.value.view()),
+                                   .weight = part.weights(part.parameter->weight()),
+                                   .stats = stats_of_part});
+    column += 2;
+  }
+  ctx.backend.run(ops::Cast{at.v(value.view()), at.v(in.value.view())});
+  Chunk out = make_chunk(ctx, in, value, in.placement);
+  if (!q_weight_->frozen()) need_gradient(ctx, out);
+  return with_backward(ctx, out, [this, ctx, in, stats](const Tensor& d_out) {
+    Tensor d_qkv = backward(ctx, d_out, in, stats);
+    if (in.gradient) in.gradient->add(ctx, std::move(d_qkv));
+  });
+}
+
+/// Of a key head with several copies, each has a summand of the gradient. The term with the sum
+/// over the row is subtracted from the copy that counts; the other copies' gradient is
+/// d_out · weight · rstd alone, which is what LayerNorm computes of d_out.
+Tensor QkWidthNorm::backward(const Context& ctx, const Tensor& d_out, const Chunk& qkv,
+                             const Tensor& stats) const {
+  const AxisSet over = qkv.placement.cols;
+  const LocalHeads at(ctx, heads_, over);
+  ctx.backend.mark(q_weight_->spec().name);
+  const bool once =  // among ranks of y
+      (qkv.placement.rows | over).has(Axis::y) || ctx.grid.coord(Axis::y) == 0;
+  Tensor d_qkv = ctx.like(qkv.value), sums = ctx.empty(d_out.rows(), 4, DType::f32);
+  const std::array<Part, 2> both = parts(ctx, at, over);
+  const auto of_part = [](const Tensor& pairs, std::size_t i) {
+    return pairs.view().col_range(2 * static_cast<std::int64_t>(i), 2);
+  };
+  for (std::size_t i = 0; i < both.size(); ++i) {
+    const Part& part = both[i];
+    const View d = part.of(d_out.view()), inp = part.of(qkv.value.view());
+    ctx.backend.run(ops::RmsNormSums{of_part(sums, i), d, inp,
+                                     part.weights(part.parameter->weight()), of_part(stats, i)});
+    if (once && !part.parameter->frozen())
+      ctx.backend.run(ops::LayerNormWeightBackward{part.weights(part.parameter->gradient(ctx)),
+                                                   View{}, d, inp, of_part(stats, i)});
+  }
+  sum(ctx, sums, over);
+  for (std::size_t i = 0; i < both.size(); ++i) {
+    const Part& part = both[i];
+    const View d = part.of(d_out.view()), inp = part.of(qkv.value.view()),
+               to = part.of(d_qkv.view()), weight = part.weights(part.parameter->weight());
+    if (part.skipped > 0)
+      ctx.backend.run(ops::LayerNorm{.out = to.col_range(0, part.skipped),
+                                     .inp = d.col_range(0, part.skipped),
+                                     .weight = weight.col_range(0, part.skipped),
+                                     .stats = of_part(stats, i)});
+    if (part.cols > part.skipped)
+      ctx.backend.run(ops::LayerNormBackward{.d_inp = part.counted(to),
+                                             .d_out = part.counted(d),
+                                             .inp = part.counted(inp),
+                                             .weight = part.counted(weight),
+                                             .stats = of_part(stats, i),
+                                             .sums = of_part(sums, i),
+                                             .width = part.width});
+  }
+  ctx.backend.run(ops::Cast{at.v(d_qkv.view()), at.v(d_out.view())});
+  return d_qkv;
+}
+
 }  // namespace axonn

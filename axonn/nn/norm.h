@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "axonn/nn/attention.h"
@@ -73,6 +74,37 @@ class QkNorm {
   Norms norms(const LocalHeads& at, const View& out, const View& inp, const View& rstd) const;
   Tensor backward(const Context& ctx, const LocalHeads& at, const Tensor& d_out, const Chunk& qkv,
                   const Tensor& rstd) const;
+
+  Heads heads_;
+  float eps_;
+  const Parameter *q_weight_, *k_weight_;
+};
+
+/// RMSNorm of the queries of all heads together, and of the keys, as in OLMoE:
+///
+///   q = q / sqrt(mean of q² over the H·D columns + eps) · weight        k likewise, over K·D
+///
+/// The weights (H·D) and (K·D) are cut as the heads are. A key head that several ranks of x hold
+/// counts once. If rows are cut over y, the gradients of the weights are partial there.
+///
+/// Communication on x, and on y if heads are cut over it, four f32 per row: forward and backward
+/// each all-reduce the sums of q and of k.
+class QkWidthNorm {
+ public:
+  /// Declares name.q_norm.weight and name.k_norm.weight.
+  QkWidthNorm(ParameterGroup& group, const std::string& name, const Heads& heads, float eps);
+
+  /// Returns qkv (R, (h + 2k)·D), as attention() takes it, with normalized queries and keys.
+  Var operator()(const Context& ctx, const Var& qkv) const;
+
+ private:
+  struct Part;
+  std::array<Part, 2> parts(const Context& ctx, const LocalHeads& at, AxisSet over) const;
+  void sum(const Context& ctx, Tensor& sums, AxisSet over) const;
+  Tensor start_sums(const Context& ctx, const Chunk& qkv) const;
+  Chunk forward(const Context& ctx, const Chunk& qkv, const Tensor& sums) const;
+  Tensor backward(const Context& ctx, const Tensor& d_out, const Chunk& qkv,
+                  const Tensor& stats) const;
 
   Heads heads_;
   float eps_;

@@ -156,8 +156,13 @@ bool Option::in_range(double value) const {
          value < info_.below;
 }
 
-void Option::set_choice(const Choice& choice, const std::string& name,
-                        const std::string& place) const {
+const Spelling* Option::spelling(std::string_view other) const {
+  const auto found = std::ranges::find(info_.spellings, other, &Spelling::other);
+  return found == info_.spellings.end() ? nullptr : &*found;
+}
+
+void Option::set_choice(const Choice& choice, std::string name, const std::string& place) const {
+  if (const Spelling* as = spelling(name)) name = as->name;
   const auto found = std::ranges::find(choice.names, name);
   if (found != choice.names.end())
     return choice.set(static_cast<int>(found - choice.names.begin()));
@@ -202,8 +207,10 @@ void Option::set(const Value& value, const std::string& place) const {
                  *to = *all;
                },
                [&](const Choice& to) {
-                 need(text);
-                 set_choice(to, *text, place);
+                 const auto* flag = std::get_if<bool>(&value);
+                 const std::string name = text ? *text : flag && *flag ? "true" : "false";
+                 need(text || (flag && spelling(name)));
+                 set_choice(to, name, place);
                },
                [&]<typename Integer>(Integer* to) {
                  const auto bytes =

@@ -14,17 +14,23 @@
 
 namespace axonn {
 
+/// Another spelling of a choice, such as that of an earlier version.
+struct Spelling {
+  std::string_view other, name;  ///< with "true" and "false" a file may also give a boolean
+};
+
 /// Help and constraints of an option. Texts are not copied: pass literals.
 struct OptionInfo {
   static constexpr double kNone = std::numeric_limits<double>::infinity();
 
   std::string_view help;  ///< one line, without a full stop
   std::string_view unit = {};
-  double min = -kNone, max = kNone;      ///< range with inclusive bounds
-  double above = -kNone, below = kNone;  ///< range with exclusive bounds
-  bool or_number = false;                ///< for a string: a file may also give a number
-  bool required = false;                 ///< the user must set it; the default is not shown
-  std::string_view also = {};            ///< other projects' names for it, separated by spaces
+  double min = -kNone, max = kNone;          ///< range with inclusive bounds
+  double above = -kNone, below = kNone;      ///< range with exclusive bounds
+  bool or_number = false;                    ///< for a string: a file may also give a number
+  bool required = false;                     ///< the user must set it; the default is not shown
+  std::string_view also = {};                ///< other projects' names for it, separated by spaces
+  std::span<const Spelling> spellings = {};  ///< of a choice's values
 };
 
 /// Access to an enum option by the names of its values; value i is names[i].
@@ -78,7 +84,8 @@ class Option {
   [[noreturn]] void refuse_value(const std::string& got, const std::string& place) const;
 
  private:
-  void set_choice(const Choice& choice, const std::string& name, const std::string& place) const;
+  void set_choice(const Choice& choice, std::string name, const std::string& place) const;
+  const Spelling* spelling(std::string_view other) const;
   bool in_range(double value) const;
 
   std::string section_, name_;

@@ -69,14 +69,14 @@ std::string memory_text(const Machine& m) {
 std::string question(const PlanReport& r) {
   const Machine& m = r.machine;
   return fmt::format(
-      "model     {}: {} parameters, {}\n"
+      "model     {}: {}, {}\n"
       "machine   {}: {} devices ({}), {} per node\n"
       "program   {}\n"
       "memory    of a device: {}\n"
       "step      {} sequences of {} tokens, {} tokens\n"
       "search    strategy {}: {} grids, {} can cut model and batch, {} fit; {:.2f} s\n",
-      r.model, format_count(parameter_count(r.config.model)), name_of(r.config.training.dtype),
-      m.name, format_count(r.options.devices), m.device, m.devices_per_node, program_text(m),
+      r.model, parameters_text(r.config.model), name_of(r.config.training.dtype), m.name,
+      format_count(r.options.devices), m.device, m.devices_per_node, program_text(m),
       memory_text(m), format_count(r.config.training.global_batch),
       format_count(r.config.training.seq_len), format_count(r.batch_tokens()),
       kStrategies[static_cast<int>(r.options.strategy)], r.result.grids, r.result.cut, r.result.fit,
@@ -234,6 +234,7 @@ Json all_of(const PlanReport& r) {
                {"flops_convention", "model"},
                {"model", r.model},
                {"parameters", parameter_count(r.config.model)},
+               {"active_parameters", active_parameter_count(r.config.model)},
                {"machine", r.machine.name},
                {"program", r.machine.program.empty() ? "axonn" : r.machine.program},
                {"error", known(r.machine.error)},

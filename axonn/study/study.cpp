@@ -260,8 +260,7 @@ MemorizationReport Study::make_report() const {
   MemorizationReport report{
       .title = "Memorization study",
       .model = fmt::format(
-          "{} parameters, {} layers, width {}; {}", format_count(parameter_count(sizes)),
-          sizes.layers, sizes.hidden,
+          "{}, {} layers, width {}; {}", parameters_text(sizes), sizes.layers, sizes.hidden,
           sizes.path.empty() ? std::string("from scratch") : "continued from " + sizes.path),
       .notes = {fmt::format(
                     "{} steps of {} sequences of {} tokens: {} warm-up steps on other text, shared "

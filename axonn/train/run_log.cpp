@@ -72,8 +72,8 @@ void RunLog::describe(Training& training, int threads) {
   const ModelConfig& m = config.model;
   const std::string sizes = training.model.model().describe();
   say(fmt::format(
-      "model: {} parameters, {}{}vocabulary {}{}", format_count(parameter_count(m)), sizes,
-      sizes.empty() ? "" : ", ", format_count(m.vocab),
+      "model: {}, {}{}vocabulary {}{}", parameters_text(m), sizes, sizes.empty() ? "" : ", ",
+      format_count(m.vocab),
       m.lora.rank > 0 ? fmt::format("; frozen, with adapters of rank {}", m.lora.rank) : ""));
   const Device& device = training.model.backend().device();
   const std::string each =
@@ -254,9 +254,8 @@ void RunLog::finish() {
 
 void RunLog::draw() {
   if (!first()) return;
-  const std::string title =
-      fmt::format("{} parameters on grid {}", format_count(parameter_count(config_.model)),
-                  to_string(config_.parallelism.grid()));
+  const std::string title = fmt::format("{} on grid {}", parameters_text(config_.model),
+                                        to_string(config_.parallelism.grid()));
   const std::string fault = fault_of([&] {
     write_file_atomically(config_.output.dir + "/loss.svg",
                           loss_svg(title, metrics_->losses(), metrics_->validation()));

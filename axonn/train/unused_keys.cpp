@@ -18,6 +18,25 @@ struct UnusedKeys {
   }
 };
 
+void add_unused_of_experts(const Config& config, UnusedKeys& keys) {
+  const ModelConfig& model = config.model;
+  if (!model.path.empty() || architecture_of(model.family)) return;  // may have experts
+  const bool none = model.experts == 0;
+  keys.when(none,
+            {"model.experts_per_token", "model.expert_ffn", "model.expert_norm",
+             "model.expert_step", "model.dense_layers", "model.router", "model.router_scale",
+             "model.router_bias", "parallelism.experts", "training.balance.scope",
+             "training.balance.weight", "training.balance.z", "training.balance.bias"},
+            "model.experts is 0");
+  if (none) return;
+  bool dense = model.expert_ffn == 0;  // an expert's width is then ffn
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) dense |= !model.has_experts(layer);
+  keys.when(!dense, {"model.ffn"}, "all layers have experts, of width model.expert_ffn");
+  keys.when(!model.router_bias, {"training.balance.bias"}, "model.router_bias is false");
+  keys.when(config.training.balance.weight == 0, {"training.balance.scope"},
+            "training.balance.weight is 0");
+}
+
 void add_unused_of_model(const ModelConfig& model, UnusedKeys& keys) {
   const bool own = model.path.empty(), llama = model.family == ModelFamily::llama;
   const std::string family(model_families()[static_cast<int>(model.family)]);
@@ -25,11 +44,15 @@ void add_unused_of_model(const ModelConfig& model, UnusedKeys& keys) {
       own ? "model.family is gpt" : "the checkpoint at model.path has its own sizes";
   for (const auto& [key, value] : model.own_values)
     keys.when(!key.starts_with(family + '.'), {key}, "model.family is " + family);
-  keys.when(!own,
-            {"model.name", "model.family", "model.layers", "model.hidden", "model.heads",
-             "model.kv_heads", "model.head_dim", "model.ffn", "model.vocab", "model.positions",
-             "model.tied", "model.bias", "model.norm_eps", "model.init_std"},
-            unread);
+  keys.when(
+      !own,
+      {"model.name",       "model.family",       "model.layers",      "model.hidden",
+       "model.heads",      "model.kv_heads",     "model.head_dim",    "model.ffn",
+       "model.vocab",      "model.positions",    "model.tied",        "model.bias",
+       "model.norm_eps",   "model.init_std",     "model.experts",     "model.experts_per_token",
+       "model.expert_ffn", "model.expert_norm",  "model.expert_step", "model.dense_layers",
+       "model.router",     "model.router_scale", "model.router_bias"},
+      unread);
   if (architecture_of(model.family)) {  // which keys of [model] it reads is not known
     for (const auto& [key, value] : {std::pair{"model.layers", model.layers},
                                      {"model.hidden", model.hidden},
@@ -65,6 +88,7 @@ KeyReasons unused_keys(const Config& config) {
                              : parse_grid(parallelism.named_grid);
   UnusedKeys keys;
   add_unused_of_model(config.model, keys);
+  add_unused_of_experts(config, keys);
   keys.when(config.data.jsonl.empty(), {"data.chat_template", "data.chat_template_args"},
             "data.jsonl is not set");
   keys.when(config.data.text.empty(), {"data.text_field"}, "data.text is not set");

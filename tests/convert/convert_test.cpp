@@ -1,7 +1,9 @@
 // Conversions to a checkpoint and back, exact to the bit, and rejected jobs.
 #include "axonn/convert/convert.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -34,6 +36,24 @@ ModelConfig model_to_convert(ModelFamily family) {
   return resolved(config, 0, 0);
 }
 
+/// Like Mixtral, Qwen3-MoE with dense layers, and OLMoE.
+std::vector<ModelConfig> mixtures() {
+  std::vector<ModelConfig> all(3, model_to_convert(ModelFamily::llama));
+  for (ModelConfig& config : all) {
+    config.experts = 4;
+    config.experts_per_token = 2;
+    config.expert_ffn = config.ffn;
+  }
+  all[1].qk_norm = QkNormKind::head;
+  all[1].expert_ffn = 32;
+  all[1].layers = 4;
+  all[1].expert_step = 2;
+  all[1].dense_layers = {3};
+  all[2].qk_norm = QkNormKind::width;
+  all[2].expert_norm = false;
+  return all;
+}
+
 /// One model of every family whose written config has another model_type or other fields.
 std::vector<ModelConfig> families() {
   std::vector<ModelConfig> all(7, model_to_convert(ModelFamily::llama));
@@ -45,6 +65,7 @@ std::vector<ModelConfig> families() {
   all[5].qk_norm = QkNormKind::head;
   all[5].head_dim = 8;
   all[6].tied = true;
+  std::ranges::copy(mixtures(), std::back_inserter(all));
   return all;
 }
 
@@ -89,12 +110,44 @@ TEST(Convert, ToACheckpointAndBackIsExactForEveryFamily) {
       EXPECT_EQ(read_hugging_face_config(out), read_hugging_face_config(in));
       ++folders;
     }
-  EXPECT_EQ(folders, 21);
+  EXPECT_EQ(folders, 30);
+}
+
+TEST(Convert, ReadsTensorsThatJoinAllExpertsAndWritesEachExpertsOwn) {
+  for (const ModelConfig& config : mixtures()) {
+    const TemporaryPath path;
+    for (const char* folder : {"joined", "each"}) {
+      fs::create_directory(path / folder);
+      write_folder(path / folder, config, {.joined = folder == std::string("joined")});
+    }
+    EXPECT_EQ(plain_folder(path / "joined").count("model.layers.1.mlp.experts.down_proj"), 1u);
+    EXPECT_EQ(outcome(whole(path / "joined", path / "checkpoint")), "a checkpoint");
+    EXPECT_EQ(outcome(whole(path / "checkpoint", path / "out")), "a Hugging Face folder (BF16)");
+    EXPECT_EQ(plain_folder(path / "out"), plain_folder(path / "each"));
+    ModelConfig stored = config;
+    stored.path = path / "joined";
+    const std::vector<float> want = logits(stored, {});
+    stored.path = path / "each";
+    EXPECT_EQ(logits(stored, {}), want);
+  }
+}
+
+TEST(Convert, ChoosesMixtralsNamesByTheModelsType) {
+  const TemporaryPath path;
+  save_checkpoint(path / "run", mixtures()[0], {1, 1, 2, 1});
+  EXPECT_EQ(outcome(whole(path / "run", path / "out")), "a Hugging Face folder (F32)");
+  const auto folder = plain_folder(path / "out");
+  EXPECT_EQ(folder.count("model.layers.0.block_sparse_moe.gate.weight"), 1u);
+  EXPECT_EQ(folder.count("model.layers.1.block_sparse_moe.experts.3.w2.weight"), 1u);
+  EXPECT_EQ(folder.count("model.layers.1.mlp.experts.3.down_proj.weight"), 0u);
+  ConvertJob job = whole(path / "run", path / "m.gguf");
+  job.to = ModelForm::gguf;
+  EXPECT_THAT(outcome(job), HasSubstr("models with experts cannot be converted"));
 }
 
 TEST(Convert, CheckpointsOfAllGridsGiveTheSameFolderWithTheSameLogits) {
   for (const ModelConfig& config :
-       {model_to_convert(ModelFamily::gpt), model_to_convert(ModelFamily::llama)}) {
+       {model_to_convert(ModelFamily::gpt), model_to_convert(ModelFamily::llama), mixtures()[2]}) {
     const TemporaryPath path;
     save_checkpoint(path / "one", config, {});
     save_checkpoint(path / "eight", config, {2, 2, 2, 1});

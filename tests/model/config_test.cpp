@@ -5,6 +5,7 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/self.h"
 #include "axonn/model/model.h"
+#include "axonn/options/options_text.h"
 
 #include "tests/support/tiny_model.h"
 
@@ -86,6 +87,67 @@ TEST(ModelConfig, FlopsOfATokenExcludeTheEmbeddingAndUseAttentionsWidth) {
   narrow.head_dim = 64;
   EXPECT_EQ(model_flops_per_token(narrow, 8192) - model_flops_per_token(narrow, 0),
             6.0 * 32 * 2048 * 8192);
+}
+
+TEST(ModelConfig, FlopsOfATokenCountOnlyTheExpertsThatItUses) {
+  ModelConfig config = resolved(llama31_8b(), 0, 8192);
+  const double dense = model_flops_per_token(config, 0);
+  config.experts = 16;
+  config.experts_per_token = 3;
+  config.expert_ffn = 1000;
+  config.dense_layers = {5};
+  config.router_bias = true;
+  EXPECT_EQ(model_flops_per_token(config, 0) - dense,
+            6.0 * 31 * (16.0 * 4097 + 3.0 * 4096 * (3 * 1000 - 14336)));
+  EXPECT_EQ(step_flops(config, 2, 8192, false).narayanan, 0);
+  EXPECT_EQ(parameter_count(config) - active_parameter_count(config),
+            std::int64_t{31} * 13 * 3 * 4096 * 1000);
+}
+
+TEST(ModelConfig, RefusesExpertsThatDoNotFitTheLayers) {
+  const auto message = [](void (*change)(ModelConfig&)) {
+    ModelConfig config = tiny_llama();
+    config.experts = 4;
+    config.experts_per_token = 2;
+    change(config);
+    try {
+      validate(config);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(message([](ModelConfig&) {}), "no error");
+  EXPECT_THAT(message([](ModelConfig& c) { c.family = ModelFamily::gpt; }),
+              HasSubstr("needs family = \"llama\""));
+  EXPECT_THAT(message([](ModelConfig& c) { c.experts_per_token = 5; }),
+              HasSubstr("experts_per_token = 5 must be from 1 to experts = 4"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.dense_layers = {c.layers}; }),
+              HasSubstr(", but the layers are 0 to"));
+  EXPECT_THAT(message([](ModelConfig& c) { c.expert_step = c.layers + 1; }),
+              HasSubstr("set experts = 0 for a dense model"));
+}
+
+TEST(ModelConfig, QkNormMayBeABooleanAsInEarlierVersions) {
+  ModelConfig config;
+  OptionList list;
+  list_options(config, list);
+  Origins origins;
+  const auto read = [&](const std::string& value) {
+    config.qk_norm = QkNormKind::width;
+    read_toml_text(list, "[model]\nqk_norm = " + value, "a.toml", origins);
+    return config.qk_norm;
+  };
+  EXPECT_EQ(read("true"), QkNormKind::head);
+  EXPECT_EQ(read("false"), QkNormKind::none);
+  EXPECT_EQ(read("\"head\""), QkNormKind::head);
+  EXPECT_EQ(list.find("model", "qk_norm")->text(), "\"head\"");
+  list.find("model", "qk_norm")->set_text("false", "--model.qk_norm");
+  EXPECT_EQ(config.qk_norm, QkNormKind::none);
+  EXPECT_THAT([&] { read("1"); },
+              ThrowsMessage<UsageError>(HasSubstr("wants one of none, head, width, got 1")));
+  EXPECT_THAT([&] { read_toml_text(list, "[model]\nfamily = true", "a.toml", origins); },
+              ThrowsMessage<UsageError>(HasSubstr("got true")));
 }
 
 TEST(ModelConfig, DefaultsFollowTheFamily) {

@@ -116,6 +116,98 @@ TEST(HuggingFaceConfig, ReadsQwenWithItsBiasesAndNorms) {
             known("qwen3-4b"));
 }
 
+TEST(HuggingFaceConfig, ReadsMixtralWithItsExperts) {
+  EXPECT_EQ(resolved(parse(R"({"model_type": "mixtral", "architectures": ["MixtralForCausalLM"],
+    "attention_dropout": 0.0, "hidden_act": "silu", "hidden_size": 4096,
+    "initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 32768,
+    "num_attention_heads": 32, "num_experts_per_tok": 2, "num_hidden_layers": 32,
+    "num_key_value_heads": 8, "num_local_experts": 8, "output_router_logits": false,
+    "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.02,
+    "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+    "vocab_size": 32000})"),
+                     0, 0),
+            known("mixtral-8x7b"));
+  const ModelConfig defaults = parse(llama_file("", "mixtral"));
+  EXPECT_EQ(defaults.experts, 8);
+  EXPECT_EQ(defaults.experts_per_token, 2);
+  EXPECT_EQ(defaults.expert_ffn, 128);
+  EXPECT_TRUE(defaults.expert_norm);
+  EXPECT_EQ(defaults.norm_eps, 1e-5);
+  EXPECT_EQ(defaults.rope_theta, 1e6);
+  EXPECT_EQ(parse(llama_file(R"("sliding_window": 32)", "mixtral")).window, 32);
+  EXPECT_EQ(parse(llama_file(R"("router_jitter_noise": 0.0)", "mixtral")).experts, 8);
+  EXPECT_THAT(error_of(llama_file(R"("router_jitter_noise": 0.1)", "mixtral")),
+              HasSubstr("not supported in models: router_jitter_noise 0.1"));
+}
+
+TEST(HuggingFaceConfig, ReadsQwen3sExpertsAndItsDenseLayers) {
+  EXPECT_EQ(resolved(parse(R"({"model_type": "qwen3_moe", "attention_bias": false,
+    "decoder_sparse_step": 1, "head_dim": 128, "hidden_act": "silu", "hidden_size": 2048,
+    "intermediate_size": 6144, "max_position_embeddings": 40960, "max_window_layers": 48,
+    "mlp_only_layers": [], "moe_intermediate_size": 768, "norm_topk_prob": true,
+    "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8,
+    "num_hidden_layers": 48, "num_key_value_heads": 4, "output_router_logits": false,
+    "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000.0,
+    "router_aux_loss_coef": 0.001, "sliding_window": null, "tie_word_embeddings": false,
+    "use_sliding_window": false, "vocab_size": 151936})"),
+                     0, 0),
+            known("qwen3-30b-a3b"));
+  const auto read = [](const std::string& more) { return parse(llama_file(more, "qwen3_moe")); };
+  const ModelConfig defaults = read("");
+  EXPECT_EQ(defaults.experts, 128);
+  EXPECT_EQ(defaults.experts_per_token, 8);
+  EXPECT_EQ(defaults.expert_ffn, 768);
+  EXPECT_FALSE(defaults.expert_norm);
+  EXPECT_EQ(resolved(defaults, 0, 0).head_dim, 16) << "hidden_size / heads, unlike in qwen3";
+  EXPECT_EQ(defaults.expert_step, 1);
+  const ModelConfig some = read(R"("decoder_sparse_step": 2, "mlp_only_layers": [1])");
+  EXPECT_FALSE(some.has_experts(0));
+  EXPECT_FALSE(some.has_experts(1));
+  EXPECT_FALSE(some.has_experts(2));
+  EXPECT_TRUE(some.has_experts(3));
+  EXPECT_EQ(read(R"("sliding_window": 32, "use_sliding_window": true)").window, 32);
+  const auto error = [](const std::string& more) {
+    return error_of(llama_file(more, "qwen3_moe"));
+  };
+  EXPECT_THAT(error(R"("sliding_window": 32, "use_sliding_window": true, "max_window_layers": 4)"),
+              HasSubstr("max_window_layers"));
+  EXPECT_THAT(error(R"("attention_bias": true)"), HasSubstr("attention_bias"));
+  EXPECT_THAT(error(R"("mlp_only_layers": [-1])"),
+              HasSubstr("mlp_only_layers wants a list of integers of at least 0"));
+  EXPECT_THAT(error(R"("mlp_only_layers": 3)"), HasSubstr("wants a list"));
+  EXPECT_THAT(error(R"("mlp_only_layers": [4])"),
+              HasSubstr("dense_layers has 4, but the layers are 0 to 3"));
+  EXPECT_THAT(error(R"("mlp_only_layers": [0, 1, 2, 3])"), HasSubstr("leave none of the 4 layers"));
+  EXPECT_THAT(error(R"("num_experts_per_tok": 129)"), HasSubstr("must be from 1 to experts = 128"));
+  EXPECT_THAT(error(R"("num_experts": 65536, "moe_intermediate_size": 4194304)"),
+              testing::Not(HasSubstr("too many")));
+  EXPECT_THAT(error_of(R"({"model_type": "qwen3_moe", "hidden_size": 4194304,
+    "intermediate_size": 128, "num_hidden_layers": 400, "num_attention_heads": 4,
+    "vocab_size": 100, "num_experts": 65536, "moe_intermediate_size": 4194304,
+    "max_position_embeddings": 512})"),
+              HasSubstr("too many parameters"));
+}
+
+TEST(HuggingFaceConfig, ReadsOlmoeWithNormsOverTheWidth) {
+  EXPECT_EQ(resolved(parse(R"({"model_type": "olmoe", "attention_bias": false, "clip_qkv": null,
+    "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 1024,
+    "max_position_embeddings": 4096, "norm_topk_prob": false, "num_attention_heads": 16,
+    "num_experts": 64, "num_experts_per_tok": 8, "num_hidden_layers": 16,
+    "num_key_value_heads": 16, "rms_norm_eps": 1e-05, "rope_scaling": null,
+    "rope_theta": 10000.0, "router_aux_loss_coef": 0.01, "tie_word_embeddings": false,
+    "vocab_size": 50304})"),
+                     0, 0),
+            known("olmoe-1b-7b"));
+  const ModelConfig defaults = parse(llama_file("", "olmoe"));
+  EXPECT_EQ(defaults.experts, 64);
+  EXPECT_EQ(defaults.experts_per_token, 8);
+  EXPECT_EQ(defaults.norm_eps, 1e-5);
+  EXPECT_TRUE(parse(llama_file(R"("norm_topk_prob": true)", "olmoe")).expert_norm);
+  EXPECT_EQ(parse(llama_file(R"("sliding_window": 32)", "olmoe")).window, 0);
+  EXPECT_THAT(error_of(llama_file(R"("clip_qkv": 8.0, "attention_bias": true)", "olmoe")),
+              AllOf(HasSubstr("clip_qkv"), HasSubstr("attention_bias")));
+}
+
 TEST(HuggingFaceConfig, ReadsAWindowOfAllLayersAndRefusesOneOfSome) {
   const auto window = [](const std::string& more, const char* type) {
     return parse(llama_file(more, type)).window;
@@ -151,8 +243,9 @@ TEST(HuggingFaceConfig, ListsAllUnsupportedFeaturesInOneMessage) {
             HasSubstr("mlp_bias"), HasSubstr("attention_bias"), HasSubstr("hidden_act 'gelu'"),
             HasSubstr("quantization_config"), HasSubstr("partial_rotary_factor")));
   EXPECT_THAT(
-      error_of(llama_file("", "mixtral")),
-      HasSubstr("model_type is 'mixtral'; supported are gpt2, llama, mistral, qwen2, qwen3"));
+      error_of(llama_file("", "qwen2_moe")),
+      HasSubstr("model_type is 'qwen2_moe'; supported are gpt2, llama, mistral, qwen2, qwen3, "
+                "mixtral, qwen3_moe, olmoe"));
   EXPECT_THAT(error_of(llama_file(R"("rope_parameters": {"full_attention": {"rope_theta": 1}})")),
               HasSubstr("rope_parameters of several kinds of layers"));
   EXPECT_THAT(error_of(R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2,

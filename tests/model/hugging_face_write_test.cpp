@@ -74,6 +74,88 @@ TEST(HuggingFaceWrite, TheModelTypeFollowsFromTheOptions) {
   EXPECT_EQ(written(model)["attention_bias"], false);
 }
 
+TEST(HuggingFaceWrite, TheTypeOfAModelWithExpertsFollowsFromItsNorms) {
+  const auto mixtral = written(known("mixtral-8x7b"));
+  EXPECT_EQ(mixtral["architectures"][0], "MixtralForCausalLM");
+  EXPECT_EQ(mixtral["num_local_experts"], 8);
+  EXPECT_EQ(mixtral["intermediate_size"], 14336);
+  EXPECT_EQ(mixtral["router_aux_loss_coef"], 0.001);
+  EXPECT_TRUE(mixtral["sliding_window"].is_null());
+  EXPECT_FALSE(mixtral.contains("norm_topk_prob"));
+  const auto qwen = written(known("qwen3-30b-a3b"));
+  EXPECT_EQ(qwen["architectures"][0], "Qwen3MoeForCausalLM");
+  EXPECT_EQ(qwen["moe_intermediate_size"], 768);
+  EXPECT_EQ(qwen["intermediate_size"], 6144);
+  EXPECT_EQ(qwen["norm_topk_prob"], true);
+  EXPECT_EQ(qwen["attention_bias"], false);
+  EXPECT_EQ(qwen["mlp_only_layers"], nlohmann::json::array());
+  const auto olmoe = written(known("olmoe-1b-7b"));
+  EXPECT_EQ(olmoe["model_type"], "olmoe");
+  EXPECT_EQ(olmoe["intermediate_size"], 1024);
+  EXPECT_EQ(olmoe["router_aux_loss_coef"], 0.01);
+  EXPECT_EQ(olmoe["norm_topk_prob"], false);
+  EXPECT_TRUE(olmoe["clip_qkv"].is_null());
+  ModelConfig some = known("qwen3-30b-a3b");
+  some.expert_step = 2;
+  some.dense_layers = {3, 5};
+  some.window = 64;
+  EXPECT_EQ(resolved(parse_hugging_face_config(to_hugging_face_config(some, {}), "a"), 0, 0), some);
+}
+
+TEST(HuggingFaceWrite, RefusesExpertsThatNoTypeHasAndNamesTheKeys) {
+  ModelConfig model = known("mixtral-8x7b");
+  model.expert_norm = false;
+  model.expert_step = 2;
+  model.dense_layers = {0};
+  EXPECT_THAT(refusal(model),
+              testing::AllOf(HasSubstr("type mixtral"), HasSubstr("expert_norm = false"),
+                             HasSubstr("expert_step = 2"), HasSubstr("dense_layers")));
+  model = known("qwen3-30b-a3b");
+  model.router = RouterKind::sigmoid;
+  model.router_scale = 2.5;
+  model.router_bias = true;
+  EXPECT_THAT(refusal(model),
+              testing::AllOf(HasSubstr("type qwen3_moe"), HasSubstr("router = sigmoid"),
+                             HasSubstr("router_scale = 2.5"), HasSubstr("router_bias = true")));
+  model = known("olmoe-1b-7b");
+  model.window = 16;
+  model.head_dim = 64;
+  EXPECT_THAT(refusal(model), testing::AllOf(HasSubstr("type olmoe"), HasSubstr("window = 16"),
+                                             HasSubstr("head_dim = 64")));
+  model = known("mixtral-8x7b");
+  model.qkv_bias = true;
+  EXPECT_THAT(refusal(model), HasSubstr("qkv_bias = true with experts"));
+  model = known("llama-3.1-8b");
+  model.qk_norm = QkNormKind::width;
+  EXPECT_THAT(refusal(model), HasSubstr("qk_norm = width without experts"));
+}
+
+TEST(HuggingFaceWrite, MixtralsExpertsHaveTheirOwnNames) {
+  const auto names = [](const char* model, const char* parameter) {
+    return base_names(known(model)).of(parameter);
+  };
+  const auto first = [&](const char* model, const char* parameter) {
+    return names(model, parameter).names.front();
+  };
+  const char *gate = "model.layers.3.mlp.gate.weight",
+             *up = "model.layers.3.mlp.experts.12.up_proj.weight",
+             *down = "model.layers.3.mlp.experts.7.down_proj.weight";
+  EXPECT_EQ(first("mixtral-8x7b", gate), "model.layers.3.block_sparse_moe.gate.weight");
+  EXPECT_EQ(first("mixtral-8x7b", up), "model.layers.3.block_sparse_moe.experts.12.w3.weight");
+  EXPECT_EQ(first("mixtral-8x7b", down), "model.layers.3.block_sparse_moe.experts.7.w2.weight");
+  EXPECT_EQ(first("mixtral-8x7b", "model.layers.3.mlp.experts.0.gate_proj.weight"),
+            "model.layers.3.block_sparse_moe.experts.0.w1.weight");
+  for (const char* model : {"qwen3-30b-a3b", "olmoe-1b-7b"})
+    for (const char* parameter : {gate, up, down}) EXPECT_EQ(first(model, parameter), parameter);
+  EXPECT_EQ(first("llama-3.1-8b", "model.layers.3.mlp.gate_proj.weight"),
+            "model.layers.3.mlp.gate_proj.weight");
+  const StoredName::Joined joined = names("olmoe-1b-7b", up).joined;
+  EXPECT_EQ(joined.names.front(), "model.layers.3.mlp.experts.gate_up_proj");
+  EXPECT_EQ(joined.outer, 64);
+  EXPECT_EQ(joined.parts, 2);
+  EXPECT_EQ(joined.part, 25);
+}
+
 TEST(HuggingFaceWrite, WritesTheDtypeAndTheTokens) {
   const HuggingFaceDetails details{.type = "bfloat16", .begin_of_text = 1, .end_of_text = 2};
   const auto config = written(known("gpt2-124m"), details);

@@ -37,6 +37,12 @@ ModelConfig tiny_qwen3() {
   return config;
 }
 
+ModelConfig tiny_with_norms_over_the_width() {
+  ModelConfig config = tiny_llama();
+  config.qk_norm = QkNormKind::width;
+  return config;
+}
+
 }  // namespace
 
 TEST(LlamaOnGrids, Llama31HasTheLossesOfOneRankOnEveryGridOfUpToEightRanks) {
@@ -53,6 +59,14 @@ TEST(LlamaOnGrids, Qwen2WithOneKeyValueHeadHasTheLossesOfOneRankOnTenGrids) {
 
 TEST(LlamaOnGrids, Qwen3HasTheLossesOfOneRankOnTenGrids) {
   EXPECT_EQ(difference_on_grids({.make_model = model_of(tiny_qwen3())}, ten_grids()), "");
+}
+
+TEST(LlamaOnGrids, NormsOverTheWidthHaveTheLossesOfOneRankOnTenGrids) {
+  ModelConfig config = tiny_with_norms_over_the_width();
+  for (const std::int64_t kv_heads : {config.kv_heads, std::int64_t{1}}) {
+    config.kv_heads = kv_heads;
+    EXPECT_EQ(difference_on_grids({.make_model = model_of(config)}, ten_grids()), "");
+  }
 }
 
 TEST(LlamaOnGrids, GradientDescentHasTheLossesOfOneRankOnTenGrids) {

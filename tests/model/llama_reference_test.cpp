@@ -22,16 +22,26 @@ constexpr std::int64_t kPositions = OneRankModel::kPositions, kSequences = OneRa
 
 class RandomLlama : public OneRankModel {
  public:
-  using OneRankModel::OneRankModel;
+  explicit RandomLlama(const ModelConfig& config) : OneRankModel(config) {
+    chosen_ = reference_pass(weights()).routings;
+  }
 
-  Matrix reference_logits(const Weights& weights) const {
-    return llama_logits(config(), weights, ids(), kPositions);
+  /// With the experts that the model's own weights choose.
+  reference::LlamaPass reference_pass(const Weights& weights) const {
+    return llama_pass(config(), weights, ids(), kPositions, chosen_);
   }
-  double reference_loss(const Weights& weights) const {
+  Matrix reference_logits(const Weights& weights) const { return reference_pass(weights).logits; }
+  double reference_loss(const Weights& weights, const BalanceConfig& balance = {}) const {
+    const reference::LlamaPass pass = reference_pass(weights);
     double sum = 0;
-    for (double loss : cross_entropy(reference_logits(weights), targets()).values) sum += loss;
-    return sum;
+    for (double loss : cross_entropy(pass.logits, targets()).values) sum += loss;
+    if (balance.weight > 0)
+      sum += balance.weight * balance_loss(pass.routings, balance.scope, {kPositions});
+    return balance.z > 0 ? sum + balance.z * z_loss(pass.routings, {kPositions}) : sum;
   }
+
+ private:
+  std::vector<reference::Routing> chosen_;
 };
 
 ModelConfig small_llama() {
@@ -75,6 +85,40 @@ ModelConfig small_qwen3() {
   return config;
 }
 
+ModelConfig small_mixtral() {
+  ModelConfig config = small_llama();
+  config.experts = 4;
+  config.experts_per_token = 2;
+  return config;
+}
+
+ModelConfig small_qwen3_moe() {
+  ModelConfig config = small_qwen3();
+  config.layers = 4;
+  config.experts = 5;
+  config.experts_per_token = 3;
+  config.expert_ffn = 16;
+  config.expert_step = 2;
+  config.dense_layers = {3};
+  return config;
+}
+
+ModelConfig small_olmoe() {
+  ModelConfig config = small_mixtral();
+  config.qk_norm = QkNormKind::width;
+  config.expert_norm = false;
+  return config;
+}
+
+/// No published family of those here has such a router.
+ModelConfig small_with_sigmoid() {
+  ModelConfig config = small_mixtral();
+  config.router = RouterKind::sigmoid;
+  config.router_scale = 2.5;
+  config.router_bias = true;
+  return config;
+}
+
 struct Family {
   const char* name;
   ModelConfig (*config)();
@@ -108,12 +152,12 @@ TEST_P(LlamaReference, LossesAndLikeliestTargetsAreThoseOfPlainLoops) {
   }
 }
 
-TEST_P(LlamaReference, LossAndEveryParametersGradientAreThoseOfPlainLoops) {
-  RandomLlama llama(GetParam().config());
-  const auto [loss, gradients] = llama.backward();
-  EXPECT_NEAR(loss, llama.reference_loss(llama.weights()), 1e-5 * loss);
+/// Compares the gradient of every parameter with central differences of the loss of plain loops.
+void expect_gradients(const RandomLlama& llama, const Weights& gradients,
+                      const BalanceConfig& balance = {}) {
   EXPECT_EQ(gradients.size(), llama.weights().size());
   for (const auto& [name, gradient] : gradients) {
+    if (name.ends_with("e_score_correction_bias")) continue;  // it only selects
     // Central differences in double along one random direction: their relative error is step²,
     // 1e-8; that of f32 is 1e-6 of the sum of magnitudes.
     constexpr double kStep = 1e-4;
@@ -127,17 +171,50 @@ TEST_P(LlamaReference, LossAndEveryParametersGradientAreThoseOfPlainLoops) {
       Weights moved = llama.weights();
       auto& values = moved[parameter].values;
       for (std::size_t i = 0; i < values.size(); ++i) values[i] += step * direction.normal(i);
-      return llama.reference_loss(moved);
+      return llama.reference_loss(moved, balance);
     };
     EXPECT_NEAR((loss_at(kStep) - loss_at(-kStep)) / (2 * kStep), want, 2e-5 * size) << name;
     EXPECT_GT(size, 0) << name << " has no gradient";
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, LlamaReference,
-                         testing::Values(Family{"Llama2", small_llama},
-                                         Family{"Llama31", small_llama31},
-                                         Family{"Mistral", small_mistral},
-                                         Family{"Qwen2", small_qwen2},
-                                         Family{"Qwen3", small_qwen3}),
-                         [](const auto& family) { return std::string(family.param.name); });
+TEST_P(LlamaReference, LossAndEveryParametersGradientAreThoseOfPlainLoops) {
+  RandomLlama llama(GetParam().config());
+  const auto [loss, gradients] = llama.backward();
+  EXPECT_NEAR(loss, llama.reference_loss(llama.weights()), 1e-5 * loss);
+  expect_gradients(llama, gradients);
+}
+
+class RouterLosses : public testing::TestWithParam<BalanceScope> {};
+
+TEST_P(RouterLosses, AndTheirGradientsAreThoseOfPlainLoops) {
+  const BalanceConfig balance{.scope = GetParam(), .weight = 30, .z = 7};
+  for (const ModelConfig& config : {small_mixtral(), small_qwen3_moe(), small_with_sigmoid()}) {
+    RandomLlama llama(config);
+    llama.set_balance(balance);
+    const auto [loss, gradients] = llama.backward();
+    const auto routings = llama.reference_pass(llama.weights()).routings;
+    const auto [even, z] = llama.router_losses();
+    const double want = balance_loss(routings, balance.scope, {kPositions}),
+                 want_z = z_loss(routings, {kPositions});
+    EXPECT_NEAR(even, want, 1e-5 * want);
+    EXPECT_NEAR(z, want_z, 1e-5 * want_z);
+    expect_gradients(llama, gradients, balance);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Scopes, RouterLosses,
+                         testing::Values(BalanceScope::sequence, BalanceScope::batch,
+                                         BalanceScope::hugging_face),
+                         [](const auto& scope) {
+                           return std::string(kBalanceScopes[static_cast<int>(scope.param)]);
+                         });
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, LlamaReference,
+    testing::Values(Family{"Llama2", small_llama}, Family{"Llama31", small_llama31},
+                    Family{"Mistral", small_mistral}, Family{"Qwen2", small_qwen2},
+                    Family{"Qwen3", small_qwen3}, Family{"Mixtral", small_mixtral},
+                    Family{"Qwen3Moe", small_qwen3_moe}, Family{"Olmoe", small_olmoe},
+                    Family{"Sigmoid", small_with_sigmoid}),
+    [](const auto& family) { return std::string(family.param.name); });

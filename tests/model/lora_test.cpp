@@ -177,6 +177,17 @@ TEST(Lora, RefusesTargetsThatTheModelDoesNotHave) {
                                  testing::HasSubstr("q_proj"))));
 }
 
+TEST(Lora, RefusesTargetsInExperts) {
+  ModelConfig config = with_adapters(adapted_model(ModelFamily::llama));
+  config.experts = 4;
+  config.experts_per_token = 2;
+  config.expert_ffn = config.ffn;
+  config.lora.targets = {"q_proj", "down_proj"};
+  EXPECT_THAT([&] { OneRankModel model(config); },
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr(
+                  "'down_proj': routers and experts have no adapters; attention's q_proj")));
+}
+
 TEST(LoraOnGrids, TheLossesAreThoseOfOneRankOnTenGrids) {
   for (const ModelConfig& config : {tiny_llama(), tiny_config(4, true)})
     EXPECT_EQ(difference_on_grids({.lr = kLr, .make_model = model_of(with_adapters(config))},

@@ -117,7 +117,7 @@ Piece gated_mlp(ParameterGroup& group) {
 
 struct LlamaAttention {
   std::int64_t kv_heads = 24, window = 0;
-  bool qk_norm = false;
+  enum { none, head, width } qk_norm = none;
 };
 
 /// As in models of the Llama family: q, k and v are separate parameters, positions are rotary.
@@ -131,7 +131,11 @@ std::function<Piece(ParameterGroup&)> llama_attention(LlamaAttention options) {
                                                  .init_std = 0.5,
                                                  .heads = heads,
                                                  .parts = {"q_proj", "k_proj", "v_proj"}});
-    const auto norm = std::make_shared<QkNorm>(group, "attn", heads, 1e-2f);
+    std::function<Var(const Context&, const Var&)> norm;
+    if (options.qk_norm == LlamaAttention::head)
+      norm = QkNorm(group, "attn", heads, 1e-2f);
+    else if (options.qk_norm == LlamaAttention::width)
+      norm = QkWidthNorm(group, "attn", heads, 1e-2f);
     const auto rope = std::make_shared<Rope>(rope_frequencies(4, 10, {}));
     const auto project = std::make_shared<Linear>(
         group, "attn.o_proj",
@@ -139,7 +143,7 @@ std::function<Piece(ParameterGroup&)> llama_attention(LlamaAttention options) {
     return [=](const Context& ctx, const PieceInput& in) {
       rope->prepare(ctx, in.tokens.rows.positions);
       Var x = (*qkv)(ctx, in.x);
-      if (options.qk_norm) x = (*norm)(ctx, x);
+      if (norm) x = norm(ctx, x);
       return (*project)(ctx, attention(ctx, (*rope)(ctx, std::move(x), heads), heads));
     };
   };
@@ -220,8 +224,17 @@ TEST(Layers, AttentionWithRotaryPositionsIsTheSameOnEveryGridWithNormsAndAWindow
   for (std::int64_t kv_heads : {24, 4, 1}) {
     compare_on_all_grids({.make = llama_attention({.kv_heads = kv_heads})});
     compare_on_all_grids(
-        {.make = llama_attention({.kv_heads = kv_heads, .window = 2, .qk_norm = true})});
+        {.make = llama_attention(
+             {.kv_heads = kv_heads, .window = 2, .qk_norm = LlamaAttention::head})});
   }
+}
+
+TEST(Layers, AttentionWithNormsOverTheWidthOfAllHeadsIsTheSameOnEveryGrid) {
+  for (std::int64_t kv_heads : {24, 4, 3, 1})
+    for (int chunks : {1, 3})
+      compare_on_all_grids(
+          {.chunks = chunks,
+           .make = llama_attention({.kv_heads = kv_heads, .qk_norm = LlamaAttention::width})});
 }
 
 TEST(Layers, AttentionOverPackedDocumentsIsTheSameOnEveryGrid) {
@@ -259,11 +272,14 @@ TEST(Layers, GradientsOnOneRankMatchFiniteDifferences) {
   compare_with_finite_differences({.make = norm_after_mlp<Norm::Kind::rms>});
   compare_with_finite_differences({.make = gated_mlp});
   compare_with_finite_differences(
-      {.make = llama_attention({.kv_heads = 4, .window = 2, .qk_norm = true})});
+      {.make = llama_attention({.kv_heads = 4, .window = 2, .qk_norm = LlamaAttention::head})});
+  for (std::int64_t kv_heads : {24, 4})
+    compare_with_finite_differences(
+        {.make = llama_attention({.kv_heads = kv_heads, .qk_norm = LlamaAttention::width})});
   compare_with_finite_differences({.make = embedding_of(11)});
   compare_with_finite_differences({.packed = true, .make = embedding_of(11)});
   compare_with_finite_differences(
-      {.packed = true, .make = llama_attention({.kv_heads = 4, .qk_norm = true})});
+      {.packed = true, .make = llama_attention({.kv_heads = 4, .qk_norm = LlamaAttention::head})});
   compare_with_finite_differences({.make = cross_entropy_of(11), .loss_follows = true}, kLossScale);
 }
 

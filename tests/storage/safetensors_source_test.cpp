@@ -27,14 +27,16 @@ float value_at(std::int64_t row, std::int64_t col) {
   return static_cast<float>((row * kCols + col) % 251 - 100);
 }
 
-/// Writes a folder with "w" (96, 40), its transpose "t", and "v" (96).
+/// Writes a folder with "w" (96, 40), its transpose "t", "v" (96), and "j" (2, 192, 40), in which
+/// w is the third of four matrices; the others are zero.
 void write_folder(const std::string& folder, StoredType type) {
-  std::vector<float> w, t, v;
+  std::vector<float> w, t, v, j(4 * kRows * kCols);
   for (std::int64_t r = 0; r < kRows; ++r)
     for (std::int64_t c = 0; c < kCols; ++c) w.push_back(value_at(r, c));
   for (std::int64_t c = 0; c < kCols; ++c)
     for (std::int64_t r = 0; r < kRows; ++r) t.push_back(value_at(r, c));
   for (std::int64_t r = 0; r < kRows; ++r) v.push_back(value_at(r, 0));
+  std::ranges::copy(w, j.begin() + 2 * kRows * kCols);
   std::vector<std::vector<std::byte>> bytes;
   std::vector<SafetensorsTensor> tensors;
   const auto add = [&](const char* name, const std::vector<float>& values,
@@ -46,17 +48,22 @@ void write_folder(const std::string& folder, StoredType type) {
   add("w", w, {kRows, kCols});
   add("t", t, {kCols, kRows});
   add("v", v, {kRows});
+  add("j", j, {2, 2 * kRows, kCols});
   for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].data = bytes[i];
   write_safetensors(folder + "/model.safetensors", tensors);
 }
 
-/// The stored tensor of "u" is "t", transposed.
+/// The stored tensor of "u" is "t", transposed; "p" is the third matrix of "j".
 TensorNames names() {
   return {.of =
               [](const std::string& parameter) {
-                return parameter == "u" ? StoredName{{"t"}, true} : StoredName{{parameter}};
+                if (parameter == "u") return StoredName{{"t"}, true};
+                StoredName stored{{parameter}};
+                if (parameter == "p")
+                  stored.joined = {.names = {"J", "j"}, .outer = 2, .parts = 2, .part = 2};
+                return stored;
               },
-          .passed_over = [](std::string_view) { return false; },
+          .passed_over = [](std::string_view tensor) { return tensor == "j"; },
           .config = "config.json"};
 }
 
@@ -72,7 +79,7 @@ std::int64_t load_on(const GridShape& shape, const std::string& folder) {
   run_ranks(shape.ranks(), [&](Communicator& world) {
     const Grid grid(world, shape);
     const std::vector<StoredParameter> parameters{
-        {"w", kRows, kCols}, {"u", kRows, kCols}, {"v", kRows}};
+        {"w", kRows, kCols}, {"u", kRows, kCols}, {"v", kRows}, {"p", kRows, kCols}};
     SafetensorsSource source(SafetensorsFolder(folder), parameters, names());
     std::vector<SliceRequest> wanted;
     std::vector<std::vector<float>> buffers;
@@ -89,6 +96,7 @@ std::int64_t load_on(const GridShape& shape, const std::string& folder) {
     want("w", matrix_layout());
     want("u", matrix_layout());
     want("v", {.rows = kRows, .row_axis = Axis::x});
+    want("p", matrix_layout());
     for (std::int64_t number = 0; shape.experts > 1 && number < shape.experts; ++number)
       for (const char* name : {"w", "u"}) {
         Layout layout = matrix_layout();
@@ -129,12 +137,25 @@ TEST(SafetensorsSource, EveryRankOfEveryGridGetsItsElementsInEveryType) {
 TEST(SafetensorsSource, OnlyTheRowsAtTheEndsOfSlicesAreReadTwice) {
   const TemporaryPath path;
   write_folder(path.path(), StoredType::f32);
-  const std::int64_t bytes = (2 * kRows * kCols + kRows) * 4;
+  const std::int64_t bytes = (3 * kRows * kCols + kRows) * 4;
   EXPECT_EQ(load_on({1, 1, 1, 1}, path.path()), bytes);
   const std::int64_t vector = kRows * 4;  // the same on all four ranks of y, each of which reads it
   EXPECT_EQ(load_on({2, 4, 1, 1}, path.path()), bytes + 3 * vector);
-  const std::int64_t row = kCols * 4, most_ends = 2 * 7;  // seven pieces
+  const std::int64_t row = kCols * 4, most_ends = 3 * 7;  // of w, u and p, seven pieces each
   EXPECT_LE(load_on({1, 1, 7, 1}, path.path()), bytes + most_ends * row);
+}
+
+TEST(SafetensorsSource, RefusesAJoinedTensorOfAnotherShape) {
+  const TemporaryPath path;
+  write_folder(path.path(), StoredType::f32);
+  const auto open = [&](std::int64_t rows) {
+    SafetensorsSource(SafetensorsFolder(path.path()),
+                      {{"w", kRows, kCols}, {"u", kRows, kCols}, {"v", kRows}, {"p", rows, kCols}},
+                      names());
+  };
+  EXPECT_NO_THROW(open(kRows));
+  EXPECT_THAT([&] { open(kRows / 2); }, testing::ThrowsMessage<UsageError>(testing::HasSubstr(
+                                            "j is (2, 192, 40), wanted (2, 96, 40)")));
 }
 
 TEST(SafetensorsSource, ARankThatCannotReadLeavesNoOtherRankWaiting) {

@@ -41,12 +41,14 @@ std::vector<double> frequencies(const ModelConfig& m) {
   return out;
 }
 
-/// Applies RMSNorm with the weight `name` to each head's D columns, if the model has it.
+/// Applies RMSNorm with the weight `name`, if the model has it, to each head's D columns or to the
+/// whole width, as many columns as the weight has.
 Matrix head_norms(const Matrix& x, const ModelConfig& m, const Weights& weights,
                   const std::string& name) {
   const auto found = weights.find(name);
   if (found == weights.end()) return x;
-  Matrix heads(x.rows * x.cols / m.head_dim, m.head_dim);
+  const std::int64_t width = found->second.cols;
+  Matrix heads(x.rows * x.cols / width, width);
   heads.values = x.values;
   Matrix out = x;
   out.values = rms_norm(heads, found->second, m.norm_eps).values;
@@ -85,11 +87,66 @@ Matrix mlp(const Matrix& x, const Weights& weights, const std::string& name) {
   return product(hidden, weights.at(name + "down_proj.weight"));
 }
 
+/// The weighted sum of the chosen experts of each row. Every expert computes all rows.
+Matrix mixture(const Matrix& x, const ModelConfig& m, const Weights& weights,
+               const std::string& name, Routing& routing) {
+  Router router{.k = m.experts_per_token,
+                .sigmoid = m.router == RouterKind::sigmoid,
+                .normalise = m.expert_norm,
+                .scale = m.router_scale,
+                .chosen = std::move(routing.ids)};
+  if (m.router_bias) router.bias = weights.at(name + "gate.e_score_correction_bias").values;
+  routing = route(product(x, weights.at(name + "gate.weight")), router);
+  Matrix out(x.rows, x.cols);
+  for (std::int64_t e = 0; e < m.experts; ++e) {
+    const Matrix of_expert = mlp(x, weights, name + "experts." + std::to_string(e) + ".");
+    for (std::int64_t r = 0; r < x.rows; ++r)
+      for (std::int64_t j = 0; j < router.k; ++j)
+        for (std::int64_t c = 0; c < x.cols && routing.ids[r * router.k + j] == e; ++c)
+          out(r, c) += routing.weights(r, j) * of_expert(r, c);
+  }
+  return out;
+}
+
+bool counts(const RouterRows& rows, std::int64_t row) {
+  return rows.counted.empty() || rows.counted[row];
+}
+
+/// Of rows [begin, end) of one layer: how many are counted, f_i and P_i.
+struct Use {
+  double rows = 0;
+  std::vector<double> f, p;
+};
+
+Use use_of(const Routing& routing, const RouterRows& rows, std::int64_t begin, std::int64_t end) {
+  const std::int64_t k = routing.weights.cols, E = routing.scores.cols;
+  Use use{.f = std::vector<double>(E), .p = std::vector<double>(E)};
+  for (std::int64_t r = begin; r < end; ++r) {
+    if (!counts(rows, r)) continue;
+    ++use.rows;
+    for (std::int64_t j = 0; j < k; ++j) use.f[routing.ids[r * k + j]] += 1;
+    for (std::int64_t i = 0; i < E; ++i) use.p[i] += routing.scores(r, i);
+  }
+  for (std::int64_t i = 0; i < E && use.rows > 0; ++i) {
+    use.f[i] /= double(k) * use.rows;
+    use.p[i] /= use.rows;
+  }
+  return use;
+}
+
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  double out = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) out += a[i] * b[i];
+  return out;
+}
+
 }  // namespace
 
-Matrix llama_logits(const ModelConfig& m, const Weights& weights,
-                    const std::vector<std::int32_t>& ids, std::int64_t positions) {
+LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
+                     const std::vector<std::int32_t>& ids, std::int64_t positions,
+                     const std::vector<Routing>& repeated) {
   const Matrix& table = weights.at("model.embed_tokens.weight");
+  LlamaPass pass;
   Matrix x(std::int64_t(ids.size()), m.hidden);
   for (std::int64_t r = 0; r < x.rows; ++r)
     for (std::int64_t c = 0; c < x.cols; ++c) x(r, c) = table(ids[r], c);
@@ -100,10 +157,56 @@ Matrix llama_logits(const ModelConfig& m, const Weights& weights,
     };
     x = sum(x, self_attention(norm("input_layernorm.weight"), m, weights, layer + "self_attn.",
                               positions));
-    x = sum(x, mlp(norm("post_attention_layernorm.weight"), weights, layer + "mlp."));
+    const Matrix normed = norm("post_attention_layernorm.weight");
+    if (m.has_experts(i)) {
+      const std::size_t number = pass.routings.size();
+      pass.routings.push_back(repeated.empty() ? Routing{} : repeated[number]);
+      x = sum(x, mixture(normed, m, weights, layer + "mlp.", pass.routings.back()));
+    } else {
+      x = sum(x, mlp(normed, weights, layer + "mlp."));
+    }
   }
-  return product(rms_norm(x, weights.at("model.norm.weight"), m.norm_eps),
-                 m.tied ? table : weights.at("lm_head.weight"));
+  pass.logits = product(rms_norm(x, weights.at("model.norm.weight"), m.norm_eps),
+                        m.tied ? table : weights.at("lm_head.weight"));
+  return pass;
+}
+
+Matrix llama_logits(const ModelConfig& m, const Weights& weights,
+                    const std::vector<std::int32_t>& ids, std::int64_t positions) {
+  return llama_pass(m, weights, ids, positions).logits;
+}
+
+double balance_loss(const std::vector<Routing>& routings, BalanceScope scope,
+                    const RouterRows& rows) {
+  const std::int64_t all = routings.front().scores.rows, E = routings.front().scores.cols,
+                     k = routings.front().weights.cols;
+  const double layers = double(routings.size());
+  const std::int64_t each = scope == BalanceScope::sequence ? rows.positions : all;
+  std::vector<double> f(E), p(E);
+  double loss = 0;
+  for (const Routing& routing : routings) {
+    const double counted = use_of(routing, rows, 0, all).rows;
+    for (std::int64_t begin = 0; begin < all; begin += each) {
+      const Use use = use_of(routing, rows, begin, begin + each);
+      loss += use.rows / counted * double(E) * dot(use.f, use.p) / layers;
+      for (std::int64_t i = 0; i < E && scope == BalanceScope::hugging_face; ++i) {
+        f[i] += use.f[i] / layers;
+        p[i] += use.p[i] / layers;
+      }
+    }
+  }
+  return scope == BalanceScope::hugging_face ? double(k * E) * dot(f, p) : loss;
+}
+
+double z_loss(const std::vector<Routing>& routings, const RouterRows& rows) {
+  double total = 0, count = 0;
+  for (const Routing& routing : routings)
+    for (std::int64_t r = 0; r < routing.log_sums.rows; ++r) {
+      if (!counts(rows, r)) continue;
+      total += routing.log_sums(r, 0) * routing.log_sums(r, 0);
+      ++count;
+    }
+  return total / count;
 }
 
 }  // namespace axonn::reference

@@ -8,9 +8,36 @@
 
 namespace axonn::reference {
 
-/// The logits (B·T, V) of a Llama, Mistral or Qwen for sequences of `positions` tokens, computed
-/// directly from the published definitions.
+/// A forward pass: the logits (B·T, V), and what the router of each layer with experts chose.
+struct LlamaPass {
+  Matrix logits;
+  std::vector<Routing> routings;
+};
+
+/// A pass of a Llama, Mistral, Qwen, Mixtral or OLMoE over sequences of `positions` tokens,
+/// computed directly from the published definitions. `repeated`: a pass whose choices of experts
+/// are made again; empty: routers choose.
+LlamaPass llama_pass(const ModelConfig& config, const Weights& weights,
+                     const std::vector<std::int32_t>& ids, std::int64_t positions,
+                     const std::vector<Routing>& repeated = {});
+/// Its logits.
 Matrix llama_logits(const ModelConfig& config, const Weights& weights,
                     const std::vector<std::int32_t>& ids, std::int64_t positions);
+
+/// The rows over which the losses of routers take means.
+struct RouterRows {
+  std::int64_t positions = 0;      ///< of a sequence
+  std::vector<bool> counted = {};  ///< of each row: whether it is not padding; empty: all
+};
+/// The balance loss without its weight, with L' layers, E experts, k chosen per row, and the rows
+/// of a scope: f_i = (choices of i) / (k · rows), P_i = mean score of i.
+///
+///   sequence      mean over layers, and over sequences weighted by their rows, of E · sum f_i P_i
+///   batch         the same with all rows as one sequence
+///   hugging_face  k · E · sum f_i P_i, with f_i and P_i means over layers too
+double balance_loss(const std::vector<Routing>& routings, BalanceScope scope,
+                    const RouterRows& rows);
+/// The mean over layers and rows of the squared log-sum of exp of the logits.
+double z_loss(const std::vector<Routing>& routings, const RouterRows& rows);
 
 }  // namespace axonn::reference

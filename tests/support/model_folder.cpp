@@ -1,6 +1,8 @@
 #include "tests/support/model_folder.h"
 
+#include <algorithm>
 #include <array>
+#include <map>
 
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
@@ -43,17 +45,32 @@ void write_model(const std::string& folder, const ModelConfig& config,
     from_floats(options.type, values, bytes.back());
     tensors.push_back({{.name = name, .type = options.type, .shape = std::move(shape)}, {}});
   };
+  struct Joined {
+    std::vector<std::int64_t> shape;
+    std::vector<float> values;
+  };
+  std::map<std::string, Joined> all_joined;
   for (const ParameterSpec& spec : parameters_of(config)) {
     if (spec.name == options.without) continue;
     const std::int64_t rows = spec.layout.rows, cols = spec.layout.cols;
-    const bool transposed = base_names(config).of(spec.name).transposed;
+    const StoredName as = base_names(config).of(spec.name);
+    const bool transposed = as.transposed;
     std::vector<float> values;
     for (std::int64_t i = 0; i < rows * cols; ++i)
       values.push_back(value_of(spec.name, transposed ? i % rows * cols + i / rows : i));
+    if (options.joined && !as.joined.names.empty()) {
+      Joined& joined = all_joined[as.joined.names.front()];
+      joined.shape = {as.joined.outer, as.joined.parts * rows, cols};
+      joined.values.resize(as.joined.outer * as.joined.parts * rows * cols);
+      std::ranges::copy(values, joined.values.begin() + as.joined.part * rows * cols);
+      continue;
+    }
     std::vector<std::int64_t> shape{transposed ? cols : rows};
     if (cols > 1) shape.push_back(transposed ? rows : cols);
-    add(options.prefix + spec.name, shape, values);
+    const bool usual = options.prefix.empty() && !options.joined;
+    add(usual ? as.names.front() : options.prefix + spec.name, shape, values);
   }
+  for (const auto& [name, joined] : all_joined) add(name, joined.shape, joined.values);
   if (!options.and_also.empty()) add(options.and_also, {3}, {1, 2, 3});
   for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].data = bytes[i];
   if (!options.shards) return write_safetensors(folder + "/model.safetensors", tensors);

@@ -20,6 +20,7 @@ struct FolderOptions {
   StoredType type = StoredType::bf16;
   std::string prefix = {};  // of every name
   bool shards = false;
+  bool joined = false;  // experts as newer versions of transformers may store them
   std::string without = {}, and_also = {};  // names of tensors to leave out, and to add
 };
 

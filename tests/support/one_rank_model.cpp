@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "axonn/base/random.h"
+#include "axonn/nn/routing.h"
 #include "axonn/parallel/scheduling.h"
 
 namespace axonn::testing_support {
@@ -97,7 +98,22 @@ std::pair<double, Weights> OneRankModel::backward(
   StepState state{.last_micro_batch = true};
   ctx.own_scheduling().step = &state;
   const Tensor total = ctx.zeros(1, 1, DType::f64);
-  model_->loss(ctx, make(ctx), 1, total);
+  const Tokens tokens = make(ctx);
+  const Routers routers = model_->routers();
+  Routing routing({.balance = balance_.value_or(BalanceConfig{}),
+                   .layers = std::ssize(routers.biases),
+                   .experts = routers.experts,
+                   .per_row = routers.per_row});
+  if (balance_) {
+    ctx.routing = &routing;
+    routing.begin_step(tokens.rows.count());
+    routing.begin_pass(ctx, tokens.rows);
+  }
+  model_->loss(ctx, tokens, 1, total);
+  if (balance_) {
+    routing.finish_pass(ctx);
+    router_losses_ = {routing.sums().balance, routing.sums().z};
+  }
   tape.backward();
   Weights gradients = weights_;
   for (ParameterGroup* group : groups) {

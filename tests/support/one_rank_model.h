@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,7 +39,13 @@ class OneRankModel {
   /// (R, 2): the result of Model::target_losses.
   Matrix target_losses();
 
-  /// Returns the sum of the losses, and the gradients of all trained parameters.
+  /// Adds the losses of routers to what backward() differentiates.
+  void set_balance(const BalanceConfig& balance) { balance_ = balance; }
+  /// The balance loss and the z-loss of the last backward(), without their weights.
+  std::pair<double, double> router_losses() const { return router_losses_; }
+
+  /// Returns the sum of the losses without those of routers, and the gradients of all trained
+  /// parameters.
   std::pair<double, Weights> backward();
   /// The same for the tokens that make(ctx) returns.
   std::pair<double, Weights> backward(const std::function<Tokens(const Context&)>& make);
@@ -53,6 +60,8 @@ class OneRankModel {
   std::unique_ptr<Model> model_;
   std::vector<std::int32_t> ids_, targets_;
   Weights weights_;
+  std::optional<BalanceConfig> balance_;
+  std::pair<double, double> router_losses_;
 };
 
 }  // namespace axonn::testing_support

@@ -247,6 +247,31 @@ TEST(Warnings, NameEveryKeyThatTheUserSetAndTheRunDoesNotRead) {
               "parallelism.overlap_weights (a.toml:14:1) has no effect: there is only one rank")));
 }
 
+TEST(Warnings, NameTheKeysOfExpertsThatHaveNoEffect) {
+  const auto warned = [](const std::string& text) {
+    Config config;
+    OptionList list;
+    list_options(config, list);
+    Origins origins;
+    read_toml_text(list, text, "a.toml", origins);
+    return warnings(config, origins);
+  };
+  const std::string llama = "[model]\nfamily = \"llama\"\nlayers = 2\n";
+  EXPECT_THAT(warned(llama + "router_scale = 2.0\n[training]\nbalance.z = 1e-3\n"),
+              testing::UnorderedElementsAre(
+                  "model.router_scale (a.toml:4:1) has no effect: model.experts is 0",
+                  HasSubstr("training.balance.z (a.toml:6:9) has no effect: model.experts is 0")));
+  const std::string experts = llama + "experts = 4\nexperts_per_token = 2\nffn = 64\n";
+  EXPECT_THAT(warned(experts), testing::IsEmpty());
+  EXPECT_THAT(warned(experts + "expert_ffn = 32\n[training]\nbalance.scope = \"batch\"\n"),
+              testing::UnorderedElementsAre(
+                  HasSubstr("model.ffn (a.toml:6:1) has no effect: all layers have experts"),
+                  HasSubstr("training.balance.scope (a.toml:9:9) has no effect")));
+  EXPECT_THAT(warned(experts + "expert_ffn = 32\ndense_layers = [1]\n"), testing::IsEmpty());
+  EXPECT_THAT(warned("[model]\npath = \"m\"\nexperts = 4\n[training]\nbalance.weight = 1e-3\n"),
+              testing::ElementsAre(HasSubstr("the checkpoint at model.path has its own sizes")));
+}
+
 TEST(Validate, AcceptsTheSmallestConfigAndNamesMissingKeys) {
   EXPECT_EQ(refusal([](Config&) {}), "accepted");
   EXPECT_THAT(refusal([](Config& c) { c.model.layers = 0; }),

@@ -67,7 +67,7 @@ struct SliceLoader {
   void read(std::int64_t element, std::span<std::byte> out) {
     if (!fault.empty()) return;
     try {
-      stored.tensor.file->read(*stored.tensor.entry, element * each, out);
+      stored.tensor.file->read(*stored.tensor.entry, (stored.first + element) * each, out);
       bytes_read += std::ssize(out);
     } catch (const UsageError& error) {
       fault = error.what();
@@ -132,13 +132,16 @@ std::string text_of(const std::vector<std::int64_t>& shape) {
   return '(' + text + ')';
 }
 
-/// Adds a difference for another shape, and for a type that cannot be read.
-void check(const SafetensorsEntry& entry, const Stored& wanted, Differences& differences) {
+/// Adds a difference for another shape, and for a type that cannot be read. `joined`: null if the
+/// tensor is the matrix alone.
+void check(const SafetensorsEntry& entry, const Stored& wanted, const StoredName::Joined* joined,
+           Differences& differences) {
   std::vector<std::int64_t> shape{wanted.rows, wanted.cols};
+  if (joined) shape = {joined->outer, joined->parts * wanted.rows, wanted.cols};
   if (wanted.transposed) std::swap(shape[0], shape[1]);
-  const bool vector = wanted.cols == 1 && entry.shape == std::vector{wanted.rows};
+  const bool vector = !joined && wanted.cols == 1 && entry.shape == std::vector{wanted.rows};
   if (entry.shape != shape && !vector) {
-    if (wanted.cols == 1) shape.pop_back();
+    if (!joined && wanted.cols == 1) shape.pop_back();
     differences.add(entry.name, " is ", text_of(entry.shape), ", wanted ", text_of(shape));
   }
   if (!is_float(entry.type))
@@ -158,14 +161,19 @@ SafetensorsSource::SafetensorsSource(SafetensorsFolder folder,
     const StoredName name = names.of(parameter);
     Stored& stored = stored_[parameter];
     stored = {.tensor = {}, .transposed = name.transposed, .rows = rows, .cols = cols};
-    for (const std::string& one : name.names)
-      if (!stored.tensor.entry) stored.tensor = folder_.find(one);
-    if (!stored.tensor.entry) {
-      differences.add("there is no ", parameter);
+    const auto find = [&](const std::vector<std::string>& spellings) {
+      for (const std::string& one : spellings)
+        if (!stored.tensor.entry) stored.tensor = folder_.find(one);
+      return stored.tensor.entry != nullptr;
+    };
+    const bool alone = find(name.names);
+    if (!alone && !find(name.joined.names)) {
+      differences.add("there is no ", name.names.front());
       continue;
     }
+    if (!alone) stored.first = name.joined.part * rows * cols;
     known.insert(stored.tensor.entry->name);
-    check(*stored.tensor.entry, stored, differences);
+    check(*stored.tensor.entry, stored, alone ? nullptr : &name.joined, differences);
   }
   for (const auto& [name, tensor] : folder_.tensors())
     if (!known.contains(name) && !names.passed_over(name))

@@ -15,6 +15,14 @@ namespace axonn {
 struct StoredName {
   std::vector<std::string> names;  ///< the usual one first; a folder has one of them
   bool transposed = false;         ///< stored as (in, out), as in GPT-2's Conv1D
+  /// A tensor (outer, parts · rows, cols) that may hold the parameter instead, as one of outer ·
+  /// parts matrices (rows, cols), such as the matrices of all experts of a layer.
+  struct Joined {
+    std::vector<std::string> names = {};  ///< empty: there is no such tensor
+    std::int64_t outer = 1, parts = 1;
+    std::int64_t part = 0;  ///< which of the outer · parts matrices it is
+  };
+  Joined joined = {};
 };
 
 /// The names that a folder uses for tensors.
@@ -39,7 +47,9 @@ class SafetensorsSource final : public ParameterSource {
 
   /// The stored tensor of a parameter.
   struct Stored {
-    SafetensorsFolder::Tensor tensor;  ///< (rows, cols), or (cols, rows) if transposed
+    SafetensorsFolder::Tensor tensor;
+    /// Element at which the matrix (rows, cols), or (cols, rows) if transposed, begins.
+    std::int64_t first = 0;
     bool transposed = false;
     std::int64_t rows = 0, cols = 1;  ///< the model's shape, in which slices are given
   };
