@@ -144,6 +144,24 @@ TEST(Matmuls, WithoutRowsChangeNothingButGradientsOfWeightsThatAreNotAccumulated
   backend->matmuls({});
 }
 
+TEST(Matmuls, OfDifferentRowsOfTheSameMemoryEqualPlainLoops) {
+  const auto backend = test_backend();
+  constexpr std::int64_t M = 64, N = 96, K = 70, kFew = 3;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const Matrix a = random_values("a", M, K, type), b = random_values("b", K, N, type);
+    const Operand left(transpose(a), type), right(b, type), few(M, N, DType::f32),
+        all(M, N, DType::f32);
+    const auto of_rows = [&](const Operand& out, std::int64_t rows) {
+      return Matmul{.out = out,
+                    .a = left.view().row_range(0, rows),
+                    .b = right.view().row_range(0, rows),
+                    .a_transposed = true};
+    };
+    backend->matmuls(std::vector{of_rows(few, kFew), of_rows(all, K)});
+    EXPECT_TRUE(close(all, matmul(a, b), stored(DType::f32, K * K * rounding(DType::f32))));
+  }
+}
+
 TEST(Matmuls, RefuseProductsThatDifferByMoreThanTheirRows) {
   const auto backend = test_backend();
   const Experts few{.rows = {2, 3}, .N = 5, .width = 7, .type = DType::f32, .out_type = DType::f32};

@@ -262,6 +262,31 @@ TEST_P(Threads, ProductsInEveryModeHaveTheSameBits) {
         });
 }
 
+TEST_P(Threads, ProductsOfExpertsHaveTheSameBits) {
+  const std::vector<std::int64_t> counts{300, 7, 0, 90};
+  const std::int64_t width = 192, N = 520;
+  for (int mode = 0; mode < 4; ++mode)
+    expect_same_bits("matmuls", [&](Backend& backend) {
+      const bool ta = mode & 1, tb = mode & 2;
+      Outputs inputs, results;
+      std::vector<Matmul> products;
+      for (const std::int64_t rows : counts) {
+        const std::int64_t M = ta ? width : rows, K = ta ? rows : width;
+        inputs.push_back(input("a", ta ? K : M, ta ? M : K, GetParam()));
+        inputs.push_back(input("b", tb ? N : K, tb ? K : N, GetParam()));
+        results.emplace_back(M, N, ta ? DType::f32 : GetParam());
+        products.push_back({.out = results.back(),
+                            .a = inputs[inputs.size() - 2],
+                            .b = inputs.back(),
+                            .a_transposed = ta,
+                            .b_transposed = tb,
+                            .accumulate = ta});
+      }
+      backend.matmuls(products);
+      return results;
+    });
+}
+
 TEST_P(Threads, ProductsInEveryWayHaveTheSameBits) {
   for (int mode = 0; mode < 4; ++mode) {
     const MatmulShape shape{.M = 290,

@@ -51,6 +51,19 @@ TEST(Costs, AProductIsHalfAsFastAtEachHalfSize) {
   expect_equal(MachineCosts(machine, {}).compute_s(product(10000, 10000, 10000)), 1e-6 + 9 * full);
 }
 
+TEST(Costs, ProductsOfExpertsCostAsManyTimesOne) {
+  Machine machine = round_machine();
+  machine.launch_s = 1e-6;
+  machine.bf16.half_m = machine.bf16.half_k = 1000;
+  for (const std::int64_t rows : {8, 10000}) {  // bound by memory, and by arithmetic
+    Schedule::Compute op = product(rows, 10000, 10000);
+    const double one = MachineCosts(machine, {}).compute_s(op);
+    op.count = 7;
+    op.flops *= 7;
+    expect_equal(MachineCosts(machine, {}).compute_s(op), 7 * one);
+  }
+}
+
 TEST(Costs, AThinProductIsBoundByMemory) {
   const double bytes = 2.0 * (8 * 10000 + 8 * 10000 + 1e8);
   expect_equal(MachineCosts(round_machine(), {}).compute_s(product(8, 10000, 10000)), bytes / 1e12);

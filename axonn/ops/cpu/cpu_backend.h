@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,7 @@ class CpuBackend final : public Backend {
   std::string name() const override { return "cpu"; }
 
   void product(const Matmul& args) override { products_.run(args); }
+  void products(std::span<const Matmul> all) override { products_.run(all); }
   std::vector<std::string> matmul_ways(const MatmulShape& shape) const override {
     return Products::ways(shape);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,11 @@ class CudaBackend final : public Backend {
 
   void product(const Matmul& args) override {
     if (!products_.run(args)) matmul(args);  // now in parts
+  }
+  /// One after the other on the compute stream.
+  void products(std::span<const Matmul> all) override {
+    for (const Matmul& one : all)
+      if (!products_.run(one, true)) matmul(one);
   }
   bool fuses(const Matmul& args) override { return products_.fuses(args); }
   std::vector<std::string> matmul_ways(const MatmulShape& shape) const override {

@@ -8,9 +8,6 @@ namespace axonn::cpu {
 
 namespace {
 
-/// Below this many flops, waking threads costs more than they save (some ten microseconds).
-constexpr double kSmall = 2e6;
-
 /// Limit on a packed part: it must stay in cache while it is used, and each thread has its own.
 constexpr std::int64_t kMostPackedBytes = std::int64_t{4} << 20;
 
@@ -21,7 +18,7 @@ bool may_pack(const MatmulShape& shape, const PanelCut& cut) {
 /// Converting a part pays off if it is used often: large panels, one or more per thread.
 ProductPlan plan_as_floats(const MatmulShape& shape) {
   constexpr std::int64_t kRows = 512, kCols = 384;
-  if (shape.flops() < kSmall)
+  if (shape.flops() < kSmallFlops)
     return {
         .rows = PanelCut::into(shape.M, 1), .cols = PanelCut::into(shape.N, 1), .as_floats = true};
   return {.rows = PanelCut::about(shape.M, kRows),
@@ -40,7 +37,7 @@ ProductPlan default_plan(const MatmulShape& shape, bool bf16_products) {
   if (shape.type == DType::bf16 && !bf16_products) return plan_as_floats(shape);
   constexpr std::int64_t kPanels = 6, kLeastRows = 256, kLeastCols = 192, kNarrow = 768;
   const std::int64_t M = shape.M, N = shape.N;
-  if (shape.flops() < kSmall) return {PanelCut::into(M, 1), PanelCut::into(N, 1)};
+  if (shape.flops() < kSmallFlops) return {PanelCut::into(M, 1), PanelCut::into(N, 1)};
   if (!shape.a_transposed && shape.b_transposed && N <= kNarrow) {
     const std::int64_t parts = std::max((M + 511) / 512, std::min<std::int64_t>(4, M / kLeastRows));
     return {PanelCut::into(M, std::max<std::int64_t>(1, parts)), PanelCut::of(N, N)};
@@ -58,7 +55,7 @@ ProductPlan default_plan(const MatmulShape& shape, bool bf16_products) {
 
 std::vector<ProductPlan> plans_of(const MatmulShape& shape, bool bf16_products) {
   std::vector<ProductPlan> plans{default_plan(shape, bf16_products)};
-  if (shape.flops() < kSmall) return plans;
+  if (shape.flops() < kSmallFlops) return plans;
   std::vector<std::string> names{to_string(plans.front())};
   const auto add = [&](const ProductPlan& plan) {
     const std::string name = to_string(plan);

@@ -11,6 +11,9 @@
 
 namespace axonn::cpu {
 
+/// Below this many flops, waking threads costs more than they save (some ten microseconds).
+inline constexpr double kSmallFlops = 2e6;
+
 /// An extent cut into `parts` of `size`; the last one may be shorter.
 struct PanelCut {
   std::int64_t extent, size, parts;

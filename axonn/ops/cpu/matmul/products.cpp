@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <omp.h>
@@ -153,6 +154,30 @@ dnnl::memory::desc desc_of(const View& view, bool transposed = false) {
   return {{view.rows, view.cols}, type_of(view.dtype), {stride, 1}};
 }
 
+/// Descriptions of a product's matrices.
+struct Descs {
+  dnnl::memory::desc a, b, out;
+};
+
+Descs descs_of(const Matmul& args) {
+  return {desc_of(args.a, args.a_transposed), desc_of(args.b, args.b_transposed),
+          desc_of(args.out)};
+}
+
+/// Whether a primitive is for the extents of its product alone, or for any M; any K if a is
+/// transposed.
+enum class RowsOf { product, any };
+
+/// The product with `rows` in place of what changes if rows are `any`.
+Matmul with_rows(Matmul args, std::int64_t rows) {
+  args.a.rows = rows;
+  if (!args.a_transposed)
+    args.out.rows = rows;
+  else
+    (args.b_transposed ? args.b.cols : args.b.rows) = rows;
+  return args;
+}
+
 /// The same matrix in whatever layout the library prefers.
 dnnl::memory::desc any_layout(const View& view, bool transposed) {
   return {transposed ? dnnl::memory::dims{view.cols, view.rows}
@@ -160,10 +185,11 @@ dnnl::memory::desc any_layout(const View& view, bool transposed) {
           type_of(view.dtype), dnnl::memory::format_tag::any};
 }
 
-/// Everything that a primitive depends on.
+/// Everything that a primitive depends on; the rows are 0 if it is for any.
 struct Key {
   MatmulShape shape;
   std::int64_t out_stride, a_stride, b_stride;
+  RowsOf rows;
   bool pack_a, pack_b;
 
   auto operator<=>(const Key&) const = default;
@@ -180,9 +206,16 @@ struct ThreadMemory {
 
     void forget() { part = layout = nullptr; }
   };
+  void forget() {
+    a.forget();
+    b.forget();
+    floats.forget();
+  }
+
   Scratch scratch;
   Packed a, b;
   FloatOperands floats;
+  std::size_t product = 0;  // to which its packed or converted parts belong
 };
 
 /// Copies an operand's part of a panel into the layout that a primitive wants.
@@ -220,7 +253,10 @@ class Packing {
 /// A primitive and, for each thread, the memory objects through which it gets its pointers.
 class Primitive {
  public:
-  Primitive(const Matmul& args, const ProductPlan& plan, const dnnl::engine& engine, int threads) {
+  /// With rows `any`, nothing may be packed.
+  Primitive(const Matmul& args, const ProductPlan& plan, RowsOf rows, const dnnl::engine& engine,
+            int threads)
+      : engine_(engine), rows_(rows) {
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (args.accumulate) {
@@ -228,54 +264,69 @@ class Primitive {
       sum.append_sum();
       attributes.set_post_ops(sum);
     }
-    const auto plain_a = desc_of(args.a, args.a_transposed),
-               plain_b = desc_of(args.b, args.b_transposed), out = desc_of(args.out);
-    const auto a = plan.pack_a ? any_layout(args.a, args.a_transposed) : plain_a,
-               b = plan.pack_b ? any_layout(args.b, args.b_transposed) : plain_b;
-    const dnnl::memory::desc bias({1, args.out.cols}, type_of(args.a.dtype),
-                                  dnnl::memory::format_tag::ab);
+    const Descs plain =
+        descs_of(rows == RowsOf::any ? with_rows(args, DNNL_RUNTIME_DIM_VAL) : args);
+    const auto a = plan.pack_a ? any_layout(args.a, args.a_transposed) : plain.a,
+               b = plan.pack_b ? any_layout(args.b, args.b_transposed) : plain.b;
+    bias_ = {{1, args.out.cols}, type_of(args.a.dtype), dnnl::memory::format_tag::ab};
     const auto how = onednn::plan_matmul(
         {.src = a,
          .weights = b,
-         .bias = args.bias.data ? &bias : nullptr,
-         .out = out,
+         .bias = args.bias.data ? &bias_ : nullptr,
+         .out = plain.out,
          .strided_vector =
              (args.out.rows == 1 && args.a_transposed && args.a.stride > 1 && !plan.pack_a) ||
              (args.out.cols == 1 && args.out.stride > 1)},
         attributes, engine);
     primitive_ = dnnl::matmul(how);
-    scratch_bytes_ = static_cast<std::int64_t>(how.scratchpad_desc().get_size());
-    if (plan.pack_a) pack_a_.emplace(plain_a, how.src_desc(), engine, threads);
-    if (plan.pack_b) pack_b_.emplace(plain_b, how.weights_desc(), engine, threads);
-    const auto memory = [&](const dnnl::memory::desc& desc) {
-      return dnnl::memory(desc, engine, nullptr);
-    };
-    for (int i = 0; i < threads; ++i) {
-      arguments_.push_back({{DNNL_ARG_SRC, memory(how.src_desc())},
-                            {DNNL_ARG_WEIGHTS, memory(how.weights_desc())},
-                            {DNNL_ARG_DST, memory(out)},
-                            {DNNL_ARG_SCRATCHPAD, memory(how.scratchpad_desc())}});
-      if (args.bias.data) arguments_.back().emplace(DNNL_ARG_BIAS, memory(bias));
-    }
+    scratchpad_ = how.scratchpad_desc();
+    if (rows == RowsOf::any) return;
+    if (plan.pack_a) pack_a_.emplace(plain.a, how.src_desc(), engine, threads);
+    if (plan.pack_b) pack_b_.emplace(plain.b, how.weights_desc(), engine, threads);
+    for (int i = 0; i < threads; ++i)
+      arguments_.push_back(arguments_of(args, {how.src_desc(), how.weights_desc(), plain.out}));
   }
 
   void run(const Matmul& args, const dnnl::stream& stream, int thread, ThreadMemory& own) {
+    if (rows_ == RowsOf::any) {
+      Arguments arguments = arguments_of(args, descs_of(args));
+      return run(arguments, {args.a.data, args.b.data}, args, stream, own);
+    }
     void* a = pack_a_ ? pack_a_->pack(args.a.data, stream, thread, own.a) : args.a.data;
     void* b = pack_b_ ? pack_b_->pack(args.b.data, stream, thread, own.b) : args.b.data;
-    auto& arguments = arguments_[thread];
-    arguments.at(DNNL_ARG_SRC).set_data_handle(a);
-    arguments.at(DNNL_ARG_WEIGHTS).set_data_handle(b);
+    run(arguments_[thread], {a, b}, args, stream, own);
+  }
+
+ private:
+  Arguments arguments_of(const Matmul& args, const Descs& descs) const {
+    const auto memory = [&](const dnnl::memory::desc& desc) {
+      return dnnl::memory(desc, engine_, nullptr);
+    };
+    Arguments arguments{{DNNL_ARG_SRC, memory(descs.a)},
+                        {DNNL_ARG_WEIGHTS, memory(descs.b)},
+                        {DNNL_ARG_DST, memory(descs.out)},
+                        {DNNL_ARG_SCRATCHPAD, memory(scratchpad_)}};
+    if (args.bias.data) arguments.emplace(DNNL_ARG_BIAS, memory(bias_));
+    return arguments;
+  }
+
+  void run(Arguments& arguments, std::pair<void*, void*> operands, const Matmul& args,
+           const dnnl::stream& stream, ThreadMemory& own) {
+    arguments.at(DNNL_ARG_SRC).set_data_handle(operands.first);
+    arguments.at(DNNL_ARG_WEIGHTS).set_data_handle(operands.second);
     arguments.at(DNNL_ARG_DST).set_data_handle(args.out.data);
-    arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(own.scratch.take<char>(scratch_bytes_));
+    const auto bytes = static_cast<std::int64_t>(scratchpad_.get_size());
+    arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(own.scratch.take<char>(bytes));
     if (args.bias.data) arguments.at(DNNL_ARG_BIAS).set_data_handle(args.bias.data);
     primitive_.execute(stream, arguments);
   }
 
- private:
+  dnnl::engine engine_;
+  RowsOf rows_;
   dnnl::matmul primitive_;
-  std::int64_t scratch_bytes_ = 0;
+  dnnl::memory::desc scratchpad_, bias_;
   std::optional<Packing> pack_a_, pack_b_;
-  std::vector<Arguments> arguments_;  // by thread
+  std::vector<Arguments> arguments_;  // by thread; none if rows are `any`
 };
 
 /// Makes oneDNN use one thread for calls from the current thread while this object exists. oneDNN
@@ -297,6 +348,7 @@ class OneThread {
 /// A product with K = 0: out is the bias plus, if it accumulates, the old out.
 template <typename Out, typename Bias>
 void add_nothing(const Matmul& args) {
+  if (args.accumulate && !args.bias.data) return;
   for (std::int64_t r = 0; r < args.out.rows; ++r)
     for (std::int64_t c = 0; c < args.out.cols; ++c) {
       Out& out = args.out.row<Out>(r)[c];
@@ -304,6 +356,31 @@ void add_nothing(const Matmul& args) {
           (args.accumulate ? get(out) : 0) + (args.bias.data ? get(args.bias.as<Bias>()[c]) : 0));
     }
 }
+
+void add_nothing(const Matmul& args) {
+  if (args.a.dtype == DType::f32) return add_nothing<float, float>(args);
+  if (args.out.dtype == DType::f32) return add_nothing<float, bf16>(args);
+  add_nothing<bf16, bf16>(args);
+}
+
+/// A product and the tasks into which it is cut, each for one thread: panels, or strips of
+/// few_rows_matmul() if it has no plan.
+struct Job {
+  Matmul args;
+  std::optional<ProductPlan> plan;
+  RowsOf rows = RowsOf::product;
+  std::int64_t first = 0;  ///< number of its first task
+
+  std::int64_t tasks() const { return plan ? plan->panels() : few_rows_strips(args); }
+  /// Panels that share a packed or converted part are consecutive.
+  bool rows_first() const { return !plan->pack_a; }
+  bool shares() const { return plan && (plan->pack_a || plan->pack_b || plan->as_floats); }
+  std::int64_t run_length() const { return rows_first() ? plan->rows.parts : plan->cols.parts; }
+  Matmul panel(std::int64_t task) const {
+    const std::int64_t outer = task / run_length(), inner = task % run_length();
+    return rows_first() ? panel_of(args, *plan, inner, outer) : panel_of(args, *plan, outer, inner);
+  }
+};
 
 }  // namespace
 
@@ -325,72 +402,86 @@ struct Products::State {
     return found == chosen.end() ? default_plan(shape, library_multiplies_bf16()) : found->second;
   }
 
-  Key key_of(const Matmul& product, const ProductPlan& plan) const {
-    return {shape_of(product), product.out.stride, product.a.stride,
-            product.b.stride,  plan.pack_a,        plan.pack_b};
+  Key key_of(const Matmul& product, const Job& job) const {
+    const Matmul sized = job.rows == RowsOf::any ? with_rows(product, 0) : product;
+    return {.shape = shape_of(sized),
+            .out_stride = product.out.stride,
+            .a_stride = product.a.stride,
+            .b_stride = product.b.stride,
+            .rows = job.rows,
+            .pack_a = job.plan->pack_a,
+            .pack_b = job.plan->pack_b};
   }
 
-  void make_primitive(const Matmul& product, const ProductPlan& plan) {
-    const Key key = key_of(product, plan);
+  void make_primitive(const Matmul& product, const Job& job) {
+    const Key key = key_of(product, job);
     if (made.contains(key)) return;
     const OneThread one;
-    made.try_emplace(key, product, plan, engine, threads);
+    made.try_emplace(key, product, *job.plan, job.rows, engine, threads);
   }
 
   /// Makes the primitives of all panels. Only panels in the last row or column have other shapes,
   /// and only the first and last steps differ from the others.
-  void make_primitives(const Matmul& args, const ProductPlan& plan) {
+  void make_primitives(const Job& job) {
+    const ProductPlan& plan = *job.plan;
     for (const std::int64_t i : {std::int64_t{0}, plan.rows.parts - 1})
       for (const std::int64_t j : {std::int64_t{0}, plan.cols.parts - 1}) {
-        const Matmul panel = panel_of(args, plan, i, j);
+        const Matmul panel = panel_of(job.args, plan, i, j);
         if (!plan.as_floats) {
-          make_primitive(panel, plan);
+          make_primitive(panel, job);
           continue;
         }
         const std::int64_t steps = depth_of(panel).parts;
         for (std::int64_t step : {std::int64_t{0}, std::min<std::int64_t>(1, steps - 1), steps - 1})
-          make_primitive(FloatOperands::step(panel, step), plan);
+          make_primitive(FloatOperands::step(panel, step), job);
       }
   }
 
-  void run_panel(const Matmul& panel, const ProductPlan& plan, int thread) {
+  void run_panel(const Matmul& panel, const Job& job, int thread) {
     ThreadMemory& own = memory[thread];
     const auto multiply = [&](const Matmul& product) {
-      made.at(key_of(product, plan)).run(product, stream, thread, own);
+      made.at(key_of(product, job)).run(product, stream, thread, own);
     };
-    if (!plan.as_floats) return multiply(panel);
+    if (!job.plan->as_floats) return multiply(panel);
     for (std::int64_t step = 0; step < depth_of(panel).parts; ++step)
       multiply(own.floats.load(panel, step));
     own.floats.finish(panel);
   }
 
-  void run(const Matmul& args) {
-    const ProductPlan plan = plan_of(shape_of(args));
-    make_primitives(args, plan);
-    for (ThreadMemory& own : memory) {
-      own.a.forget();
-      own.b.forget();
-      own.floats.forget();
-    }
+  void run_task(std::span<const Job> jobs, std::int64_t task, int thread) {
+    const auto after = std::ranges::upper_bound(jobs, task, {}, &Job::first);
+    const Job& job = *(after - 1);
+    task -= job.first;
+    if (!job.plan) return few_rows_strip(job.args, task);
+    ThreadMemory& own = memory[thread];
+    const auto product = static_cast<std::size_t>(after - jobs.begin());
+    if (own.product != product) own.forget();
+    own.product = product;
+    run_panel(job.panel(task), job, thread);
+  }
 
-    // Panels that share a packed or converted part are consecutive, and a thread takes several.
-    const bool rows_first = !plan.pack_a, shares = plan.pack_a || plan.pack_b || plan.as_floats;
-    const std::int64_t run_length = rows_first ? plan.rows.parts : plan.cols.parts;
-    const int used = static_cast<int>(std::min<std::int64_t>(threads, plan.panels()));
-    const int chunk =
-        shares
-            ? static_cast<int>(std::clamp<std::int64_t>(plan.panels() / (2 * used), 1, run_length))
-            : 1;
+  /// Computes all products on at most `most` threads.
+  void run(std::span<Job> jobs, int most) {
+    std::int64_t tasks = 0, longest = 1;  // run of panels that share a part
+    for (Job& job : jobs) {
+      if (job.plan) make_primitives(job);
+      job.first = tasks;
+      tasks += job.tasks();
+      if (job.shares()) longest = std::max(longest, job.run_length());
+    }
+    for (ThreadMemory& own : memory) own.forget();
+
+    const int used = static_cast<int>(std::min<std::int64_t>(most, tasks));
+    const int chunk =  // a thread takes several panels that share a part
+        used > 0 ? static_cast<int>(std::clamp<std::int64_t>(tasks / (2 * used), 1, longest)) : 1;
     std::exception_ptr failure;  // an exception must not leave the parallel region
 #pragma omp parallel num_threads(used)
     {
       const OneThread one;
 #pragma omp for schedule(dynamic, chunk)
-      for (std::int64_t task = 0; task < plan.panels(); ++task) {
-        const std::int64_t outer = task / run_length, inner = task % run_length;
-        const std::int64_t i = rows_first ? inner : outer, j = rows_first ? outer : inner;
+      for (std::int64_t task = 0; task < tasks; ++task) {
         try {
-          run_panel(panel_of(args, plan, i, j), plan, omp_get_thread_num());
+          run_task(jobs, task, omp_get_thread_num());
         } catch (...) {
 #pragma omp critical
           failure = std::current_exception();
@@ -412,17 +503,38 @@ Products::~Products() = default;
 void Products::run(const Matmul& args) {
   check_matmul(args);
   if (args.out.count() == 0) return;
-  if (args.a.count() == 0) {
-    if (args.a.dtype == DType::f32) return add_nothing<float, float>(args);
-    if (args.out.dtype == DType::f32) return add_nothing<float, bf16>(args);
-    return add_nothing<bf16, bf16>(args);
-  }
-  if (state_->streams(shape_of(args))) return few_rows_matmul(args, state_->threads);
+  if (args.a.count() == 0) return add_nothing(args);
+  const MatmulShape shape = shape_of(args);
+  if (state_->streams(shape)) return few_rows_matmul(args, state_->threads);
+  Job job{.args = args, .plan = state_->plan_of(shape)};
   try {
-    state_->run(args);
+    state_->run({&job, 1}, state_->threads);
   } catch (const dnnl::error& error) {
     fail(Where::here(), "matmul: oneDNN refused out ", args.out, ", a ", args.a, ", b ", args.b,
          ": ", error.what());
+  }
+}
+
+void Products::run(std::span<const Matmul> all) {
+  std::vector<Job> jobs;
+  double flops = 0;
+  for (const Matmul& one : all) {
+    if (one.out.count() == 0) continue;
+    if (one.a.count() == 0) {
+      add_nothing(one);
+      continue;
+    }
+    const MatmulShape shape = shape_of(one);
+    Job& job = jobs.emplace_back(Job{.args = one, .plan = {}, .rows = RowsOf::any});
+    if (!has_few_rows(shape)) job.plan = default_plan(shape, library_multiplies_bf16());
+    flops += shape.flops();
+  }
+  if (jobs.empty()) return;
+  try {
+    state_->run(jobs, flops < kSmallFlops ? 1 : state_->threads);
+  } catch (const dnnl::error& error) {
+    fail(Where::here(), "matmul: oneDNN refused ", jobs.size(), " products, the first with out ",
+         jobs[0].args.out, ", a ", jobs[0].args.a, ", b ", jobs[0].args.b, ": ", error.what());
   }
 }
 

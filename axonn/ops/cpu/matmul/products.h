@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +17,8 @@ namespace axonn::cpu {
 /// a panel's operands are converted to f32. row_dots.h computes products of few rows.
 ///
 /// A primitive is made the first time that its shape, strides, types and options occur, and kept;
-/// after that a product allocates no buffers.
+/// after that a product allocates no buffers. Those of an expert are for any number of rows,
+/// because that changes from step to step.
 class Products {
  public:
   explicit Products(int threads);
@@ -26,6 +28,9 @@ class Products {
 
   /// Throws if shapes or types do not fit Matmul's description, or if oneDNN refuses the product.
   void run(const Matmul& args);
+  /// Backend::products(): all panels are shared among the threads. The plan of each is the default
+  /// one. Does not check shapes and types.
+  void run(std::span<const Matmul> all);
 
   /// "oneDNN 2.6.3 with AVX2": the library and the instruction set that it uses.
   static std::string library();

@@ -40,15 +40,22 @@ bool has_few_rows(const MatmulShape& shape) {
   return shape.M <= kFewRows && !shape.a_transposed && shape.b_transposed;
 }
 
-void few_rows_matmul(const Matmul& args, int threads) {
-  const std::int64_t N = args.out.cols, strips = (N + kColumns - 1) / kColumns;
-  const int used = args.b.count() < kParallelElements ? 1 : threads;
+std::int64_t few_rows_strips(const Matmul& args) {
+  return (args.out.cols + kColumns - 1) / kColumns;
+}
+
+void few_rows_strip(const Matmul& args, std::int64_t strip) {
   with_type(args.a.dtype, [&]<typename T>(T) {
     const auto run = args.out.dtype == args.a.dtype ? columns<T, T> : columns<T, float>;
-#pragma omp parallel for num_threads(used) schedule(static)
-    for (std::int64_t strip = 0; strip < strips; ++strip)
-      run(args, strip * kColumns, std::min(kColumns, N - strip * kColumns));
+    run(args, strip * kColumns, std::min(kColumns, args.out.cols - strip * kColumns));
   });
+}
+
+void few_rows_matmul(const Matmul& args, int threads) {
+  const std::int64_t strips = few_rows_strips(args);
+  const int used = args.b.count() < kParallelElements ? 1 : threads;
+#pragma omp parallel for num_threads(used) schedule(static)
+  for (std::int64_t strip = 0; strip < strips; ++strip) few_rows_strip(args, strip);
 }
 
 }  // namespace axonn::cpu

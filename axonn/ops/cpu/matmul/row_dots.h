@@ -176,4 +176,8 @@ bool has_few_rows(const MatmulShape& shape);
 /// elements of b, up to about 8 rows; by arithmetic for more.
 void few_rows_matmul(const Matmul& args, int threads);
 
+/// The parts of such a product that few_rows_strip() computes, each on one thread.
+std::int64_t few_rows_strips(const Matmul& args);
+void few_rows_strip(const Matmul& args, std::int64_t strip);
+
 }  // namespace axonn::cpu

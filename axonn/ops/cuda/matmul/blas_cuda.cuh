@@ -12,6 +12,10 @@ namespace axonn::cuda {
 
 inline constexpr const char* kBlasName = "cuBLASLt";
 
+/// Whether an algorithm that the heuristic has found may be tried for other rows. cuBLASLt checks
+/// an algorithm before it runs it.
+inline constexpr bool kAlgorithmsSuitOtherRows = true;
+
 /// "13.0.2".
 inline std::string blas_version() {
   const std::size_t version = cublasLtGetVersion();  // 130002

@@ -100,6 +100,9 @@ namespace axonn::cuda {
 
 inline constexpr const char* kBlasName = "hipBLASLt";
 
+/// See blas_cuda.cuh. hipBLASLt's algorithms are solutions of single problems.
+inline constexpr bool kAlgorithmsSuitOtherRows = false;
+
 /// "0.10.0": the version of the header, because the library tells its own only if there is a GPU.
 inline std::string blas_version() {
   return concat(HIPBLASLT_VERSION_MAJOR, '.', HIPBLASLT_VERSION_MINOR, '.',

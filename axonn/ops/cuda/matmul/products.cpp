@@ -90,6 +90,31 @@ Layout layout_of(DType type, std::int64_t rows, std::int64_t cols, const Side& s
   return owned;
 }
 
+/// cuBLASLt's layouts of a product's matrices, with the names of Matmul.
+struct Layouts {
+  Layout a, b, out;
+};
+
+Layouts layouts_of(const Key& key) {
+  const MatmulShape& s = key.shape;
+  const auto oriented = [&](DType type, bool transposed, std::pair<std::int64_t, std::int64_t> size,
+                            const Side& side) {
+    return transposed ? layout_of(type, size.second, size.first, side, key.count)
+                      : layout_of(type, size.first, size.second, side, key.count);
+  };
+  return {.a = oriented(s.type, s.a_transposed, {s.M, s.K}, key.a),
+          .b = oriented(s.type, s.b_transposed, {s.K, s.N}, key.b),
+          .out = oriented(s.out_type, false, {s.M, s.N}, key.out)};
+}
+
+/// The product with its rows, M, or K if a is transposed, rounded up to a multiple of kRows.
+Key with_rounded_rows(Key key) {
+  constexpr std::int64_t kRows = 64;  // asks for about as many algorithms as there are tile heights
+  std::int64_t& rows = key.shape.a_transposed ? key.shape.K : key.shape.M;
+  rows = (rows + kRows - 1) / kRows * kRows;
+  return key;
+}
+
 /// Whether Backend::matmul() computes it in parts if it is not fused.
 bool has_epilogue(const MatmulShape& shape) {
   return shape.gelu || shape.gelu_derivative || shape.bias_gradient;
@@ -152,24 +177,13 @@ struct Products::State {
 
   struct Plan {
     Operation operation;
-    Layout a, b, out;                                   // with the names of Matmul
+    Layouts layouts;
     std::vector<cublasLtMatmulHeuristicResult_t> ways;  // empty only if may_be_left()
     bool refused = false;  // the heuristic has algorithms, but a product was refused
   };
 
   Plan make(const Key& key) const {
-    const MatmulShape& s = key.shape;
-    const auto oriented = [&](DType type, bool transposed,
-                              std::pair<std::int64_t, std::int64_t> size, const Side& side) {
-      return transposed ? layout_of(type, size.second, size.first, side, key.count)
-                        : layout_of(type, size.first, size.second, side, key.count);
-    };
-    Plan plan{.operation = operation_of(key),
-              .a = oriented(s.type, s.a_transposed, {s.M, s.K}, key.a),
-              .b = oriented(s.type, s.b_transposed, {s.K, s.N}, key.b),
-              .out = oriented(s.out_type, false, {s.M, s.N}, key.out),
-              .ways = {},
-              .refused = false};
+    Plan plan{.operation = operation_of(key), .layouts = layouts_of(key), .ways = {}};
     ask(key, plan);
     return plan;
   }
@@ -191,8 +205,8 @@ struct Products::State {
     std::array<cublasLtMatmulHeuristicResult_t, kMostWays> found{};
     int count = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        library.get(), plan.operation.get(), plan.b.get(), plan.a.get(), plan.out.get(),
-        plan.out.get(), handle, kMostWays, found.data(), &count);
+        library.get(), plan.operation.get(), plan.layouts.b.get(), plan.layouts.a.get(),
+        plan.layouts.out.get(), plan.layouts.out.get(), handle, kMostWays, found.data(), &count);
     const bool optional = may_be_left(key.shape);
     if (optional && is_refusal(status)) return;
     check("cublasLtMatmulAlgoGetHeuristic", status);
@@ -204,7 +218,9 @@ struct Products::State {
 
   Plan& plan_of(const Key& key) {
     const auto known = plans.find(key);
-    return known != plans.end() ? known->second : plans.emplace(key, make(key)).first->second;
+    if (known != plans.end()) return known->second;
+    if (plans.size() >= kMostPlans) plans.clear();
+    return plans.emplace(key, make(key)).first->second;
   }
 
   /// The product of this shape with dense operands, and without the bias if that is added after it.
@@ -225,12 +241,9 @@ struct Products::State {
     return !plan.ways.empty() && !plan.refused;
   }
 
-  /// Returns false if cuBLASLt refuses the product because of its epilogue or bias.
-  bool run(const BatchedMatmul& args) {
+  /// Enqueues the product with these layouts and one of the plan's algorithms.
+  cublasStatus_t enqueue(const BatchedMatmul& args, const Plan& plan, const Layouts& layouts) {
     const Matmul& one = args.one;
-    const Key key = key_of(args);
-    Plan& plan = plan_of(key);
-    if (plan.ways.empty() || plan.refused) return false;
     const auto point = [&](cublasLtMatmulDescAttributes_t what, const void* to) {
       if (to)
         check("cublasLtMatmulDescSetAttribute",
@@ -239,14 +252,38 @@ struct Products::State {
     point(CUBLASLT_MATMUL_DESC_BIAS_POINTER,
           one.bias.data ? one.bias.data : one.bias_gradient.data);
     point(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, auxiliary_of(one).data);
-    const auto way = chosen.find(key.shape);
-    const std::size_t wanted = way == chosen.end() || args.count != 1 ? 0 : way->second;
+    const auto way = chosen.find(shape_of(one));
+    const bool usual = way == chosen.end() || args.count != 1 || args.rows_vary;
+    const std::size_t wanted = usual ? 0 : way->second;
     const auto& algorithm = plan.ways[std::min(wanted, plan.ways.size() - 1)].algo;
     const float beta = one.accumulate ? 1 : 0;
-    const cublasStatus_t status = cublasLtMatmul(
-        library.get(), plan.operation.get(), &args.scale, one.b.data, plan.b.get(), one.a.data,
-        plan.a.get(), &beta, one.out.data, plan.out.get(), one.out.data, plan.out.get(), &algorithm,
-        workspace.take<char>(kWorkspaceBytes), kWorkspaceBytes, handle_of(device.compute()));
+    return cublasLtMatmul(library.get(), plan.operation.get(), &args.scale, one.b.data,
+                          layouts.b.get(), one.a.data, layouts.a.get(), &beta, one.out.data,
+                          layouts.out.get(), one.out.data, layouts.out.get(), &algorithm,
+                          workspace.take<char>(kWorkspaceBytes), kWorkspaceBytes,
+                          handle_of(device.compute()));
+  }
+
+  /// Enqueues the product with the algorithm of its rounded rows. Returns false if there is none,
+  /// or if cuBLASLt refuses it for these rows; later products do not depend on that.
+  bool run_as_rounded(const BatchedMatmul& args, const Key& key) {
+    if (!kAlgorithmsSuitOtherRows) return false;
+    const Plan& plan = plan_of(with_rounded_rows(key));
+    if (plan.ways.empty()) return false;
+    const cublasStatus_t status = enqueue(args, plan, layouts_of(key));
+    if (is_refusal(status)) return false;
+    check("cublasLtMatmul", status);
+    return true;
+  }
+
+  /// Returns false if cuBLASLt refuses the product because of its epilogue or bias.
+  bool run(const BatchedMatmul& args) {
+    const Matmul& one = args.one;
+    const Key key = key_of(args);
+    if (args.rows_vary && run_as_rounded(args, key)) return true;
+    Plan& plan = plan_of(key);
+    if (plan.ways.empty() || plan.refused) return false;
+    const cublasStatus_t status = enqueue(args, plan, plan.layouts);
     if (may_be_left(key.shape) && is_refusal(status)) {
       plan.refused = true;
       const std::string product = to_string(key.shape);
@@ -265,6 +302,8 @@ struct Products::State {
 
   // The size that cuBLAS's manual recommends, and cuBLAS itself uses, on Hopper.
   static constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
+  /// Far more than a model has; a limit where the rows of experts need plans of their own.
+  static constexpr std::size_t kMostPlans = 4096;
 
   Device& device;
   Scratch workspace;
@@ -279,12 +318,12 @@ struct Products::State {
 Products::Products(Device& device) : state_(std::make_unique<State>(device)) {}
 Products::~Products() = default;
 
-bool Products::run(const Matmul& args) {
+bool Products::run(const Matmul& args, bool rows_vary) {
   check_matmul(args);
   if (args.out.count() == 0) return true;
   Stream& stream = state_->device.compute();
   const View bias = args.bias;
-  BatchedMatmul product{.one = args};
+  BatchedMatmul product{.one = args, .rows_vary = rows_vary};
   if (bias.data && !fuses_bias(args)) product.one.bias = {};
   const View& to_sums = args.bias_gradient;
   if (to_sums.data) product.one.bias_gradient.data = state_->sums.take<float>(to_sums.cols);

@@ -17,6 +17,8 @@ struct BatchedMatmul {
   float scale = 1;  ///< factor of the product, not of the old out
   std::int64_t count = 1;
   std::int64_t out_step = 0, a_step = 0, b_step = 0;  ///< elements
+  /// Whether M, or K if a is transposed, changes from call to call, as that of an expert.
+  bool rows_vary = false;
 };
 
 /// Matrix products by cuBLASLt, or hipBLASLt on AMD GPUs, in f32 (without TF32) or bf16, with sums
@@ -36,7 +38,10 @@ class Products {
   /// although its heuristic knew an algorithm; fuses() then is false from now on. If it refuses a
   /// bias, the bias is added after the product. Throws if shapes or types do not fit Matmul's
   /// description, or if cuBLASLt refuses the product otherwise.
-  bool run(const Matmul& args);
+  ///
+  /// rows_vary: see BatchedMatmul. The heuristic is asked for M, or K if a is transposed, rounded
+  /// up to a multiple of 64, and for the product itself only if cuBLASLt refuses that algorithm.
+  bool run(const Matmul& args, bool rows_vary = false);
   /// See Backend::fuses(): true if cuBLASLt has the epilogue for these operands and set_way() has
   /// not chosen "in parts".
   bool fuses(const Matmul& args);
