@@ -41,7 +41,8 @@ Exit codes: 0 all agree, 1 some differ, 2 usage error.)";
 Config config_on(Config config, const GridShape& grid) {
   config.parallelism.set_grid(grid);
   config.parallelism.context = std::gcd(config.parallelism.context, grid.z);
-  config.parallelism.experts = std::gcd(config.parallelism.experts, grid.z);
+  config.parallelism.experts = static_cast<int>(
+      std::gcd(std::gcd<std::int64_t>(config.parallelism.experts, grid.z), config.model.experts));
   config.training.micro_batch = 0;
   config.training.deterministic = true;
   validate(config);
