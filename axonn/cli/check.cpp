@@ -25,8 +25,8 @@ constexpr const char* kCheckExamples =
 the gradient norm of every parameter. Shows the largest relative differences. Under mpirun, grids
 with as many ranks as were started run over MPI, others as threads of rank 0. On GPUs, all grids
 are compared with the first one on the CPU. Of --parallelism.context, a grid uses the greatest
-common divisor with its z, and of --parallelism.experts likewise. Routers repeat the choices of the first
-grid, since where two scores are almost equal they might choose otherwise.
+common divisor with its z, and of --parallelism.experts likewise. Routers repeat the choices of the
+first grid, since where two scores are almost equal they might choose otherwise.
 
 Examples:
   axonn check configs/tiny.toml
@@ -41,7 +41,8 @@ Exit codes: 0 all agree, 1 some differ, 2 usage error.)";
 Config config_on(Config config, const GridShape& grid) {
   config.parallelism.set_grid(grid);
   config.parallelism.context = std::gcd(config.parallelism.context, grid.z);
-  config.parallelism.experts = std::gcd(config.parallelism.experts, grid.z);
+  config.parallelism.experts = static_cast<int>(
+      std::gcd(std::gcd<std::int64_t>(config.parallelism.experts, grid.z), config.model.experts));
   config.training.micro_batch = 0;
   config.training.deterministic = true;
   validate(config);

@@ -170,6 +170,7 @@ Config open_model(const ModelFlags& flags) {
         std::cerr << "warning: " << warning << '\n';
   config.parallelism.set_grid(parse_grid(flags.grid));
   config.parallelism.context = flags.context;
+  config.parallelism.experts = flags.experts;
   config.parallelism.device = flags.device;
   validate_device(flags.device);
   if (!flags.dtype.empty()) config.training.dtype = flags.dtype == "f32" ? DType::f32 : DType::bf16;

@@ -157,7 +157,7 @@ Config complete(Config config, const Origins& origins) {
   if (config.optimizer.lr <= 0) config.optimizer.lr = 1;
   config.lr_scheduler = {};
   config.parallelism.set_grid({});
-  config.parallelism.context = 1;
+  config.parallelism.context = config.parallelism.experts = 1;
   config.parallelism.named_grid.clear();
   config.parallelism.device = DeviceKind::automatic;
   config.training.micro_batch = 0;
@@ -182,9 +182,12 @@ SearchOptions options_of(const Config& config, const Origins& origins, const Pla
   };
   options.micro_batch = kept("training.micro_batch", config.training.micro_batch, std::int64_t{0});
   const ParallelismConfig& p = config.parallelism;
-  options.fixed = {kept("parallelism.x", p.x, 0), kept("parallelism.y", p.y, 0),
-                   kept("parallelism.z", p.z, 0), kept("parallelism.data", p.data, 0),
-                   kept("parallelism.context", p.context, 0)};
+  options.fixed = {kept("parallelism.x", p.x, 0),
+                   kept("parallelism.y", p.y, 0),
+                   kept("parallelism.z", p.z, 0),
+                   kept("parallelism.data", p.data, 0),
+                   kept("parallelism.context", p.context, 0),
+                   kept("parallelism.experts", p.experts, 0)};
   if (origins.from_flag("activation_checkpoint.mode"))
     options.recompute = config.activation_checkpoint.mode;
   return options;

@@ -23,13 +23,15 @@ std::string to_string(const GridShape& shape) {
   return concat(shape.x, ',', shape.y, ',', shape.z, ',', shape.data);
 }
 
-std::string with_factors(const GridShape& shape) {
+std::string factors_text(const GridShape& shape) {
   std::string factors;
   for (const auto& [name, factor] :
        {std::pair{"context ", shape.context}, std::pair{"experts ", shape.experts}})
     if (factor > 1) factors += concat(factors.empty() ? " (" : ", ", name, factor);
-  return to_string(shape) + factors + (factors.empty() ? "" : ")");
+  return factors + (factors.empty() ? "" : ")");
 }
+
+std::string with_factors(const GridShape& shape) { return to_string(shape) + factors_text(shape); }
 
 GridShape parse_grid(std::string_view text) {
   std::array<int, 4> extents{};

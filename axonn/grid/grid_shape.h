@@ -59,7 +59,9 @@ struct GridShape {
 
 /// Writes the extents in the order x,y,z,data: "2,1,2,1"; not the factors of z.
 std::string to_string(const GridShape& shape);
-/// The same with the factors of z that are not 1: "2,1,4,1 (context 2, experts 4)".
+/// The factors of z that are not 1: " (context 2, experts 4)"; empty if both are 1.
+std::string factors_text(const GridShape& shape);
+/// Both: "2,1,4,1 (context 2, experts 4)".
 std::string with_factors(const GridShape& shape);
 /// Reads what to_string() writes. Throws UsageError unless the text is four positive integers
 /// separated by commas.

@@ -315,10 +315,11 @@ void Generator::compute(const PassPlan& plan, Drawn& drawn) {
 
 Generator::Drawn Generator::pass(const PassPlan& plan) {
   Drawn drawn{.tokens = std::vector<std::int32_t>(slots_.slots, -1), .scores = {}};
-  // A rank without rows must still take part where weights are gathered over z, or where its
-  // experts compute the rows of others.
-  const bool no_rows = plan.of_place[model_.grid().batch_place()].empty();
-  if (!no_rows || !options_.hold_weights || model_.grid().shape().experts > 1) compute(plan, drawn);
+  // A rank without rows must still take part when weights are gathered over z, and when it has
+  // experts for other ranks' rows.
+  const Grid& grid = model_.grid();
+  const bool others_need_it = !options_.hold_weights || grid.shape().experts > 1;
+  if (others_need_it || !plan.of_place[grid.batch_place()].empty()) compute(plan, drawn);
   std::size_t words = 0;
   for (const auto& parts : plan.of_place) words = std::max(words, words_of(parts));
   drawn.tokens = gather_places(model_.grid(), std::move(drawn.tokens));

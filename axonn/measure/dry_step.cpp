@@ -210,10 +210,9 @@ std::string to_text(const DryRun& run, const Config& config) {
       config.model.lora.rank > 0
           ? fmt::format(", frozen; {} in adapters are trained", format_count(run.trained))
           : "",
-      p.x, p.y, p.z, p.context > 1 ? fmt::format(" (context {})", p.context) : "", p.data,
-      format_count(p.grid().ranks()), run.place, config.training.global_batch,
-      config.training.seq_len, config.training.micro_batch, format_count(config.training.steps),
-      run.epochs);
+      p.x, p.y, p.z, factors_text(p.grid()), p.data, format_count(p.grid().ranks()), run.place,
+      config.training.global_batch, config.training.seq_len, config.training.micro_batch,
+      format_count(config.training.steps), run.epochs);
   text += fmt::format("memory    {} on this rank at the peak of a step: exact\n",
                       format_bytes(run.memory.peak_bytes));
   for (int i = 0; i < kMemoryUses; ++i)

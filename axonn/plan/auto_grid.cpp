@@ -48,6 +48,7 @@ Plan best_choice(const Config& config, const Machine& machine, Communicator& wor
       .devices = ranks, .progress = progress, .note_progress = [&] { world.note_progress(); }};
   if (config.parallelism.context > 1 || !config.samples.prompts.empty())
     options.fixed.context = config.parallelism.context;
+  if (config.parallelism.experts > 1) options.fixed.experts = config.parallelism.experts;
   if (config.activation_checkpoint.mode != RecomputeMode::none)
     options.recompute = config.activation_checkpoint.mode;
   const SearchResult found = search(with_vocab(config), machine, options);
@@ -69,18 +70,16 @@ Plan best_choice(const Config& config, const Machine& machine, Communicator& wor
 
 /// Sends rank 0's choice to all ranks.
 Plan broadcast(Communicator& world, const Plan& mine) {
-  std::array<std::int64_t, 7> numbers = {mine.grid.x,
-                                         mine.grid.y,
-                                         mine.grid.z,
-                                         mine.grid.data,
-                                         mine.grid.context,
-                                         mine.micro_batch,
-                                         mine.recompute == RecomputeMode::full ? 1 : 0};
+  std::array<std::int64_t, 8> numbers = {
+      mine.grid.x,       mine.grid.y,
+      mine.grid.z,       mine.grid.data,
+      mine.grid.context, mine.grid.experts,
+      mine.micro_batch,  mine.recompute == RecomputeMode::full ? 1 : 0};
   world.broadcast(buffer(std::span<std::int64_t>(numbers)), 0, "grid").wait();
   const auto extent = [&](int i) { return static_cast<int>(numbers[i]); };
-  return {.grid = {extent(0), extent(1), extent(2), extent(3), extent(4)},
-          .micro_batch = numbers[5],
-          .recompute = numbers[6] == 1 ? RecomputeMode::full : RecomputeMode::none};
+  return {.grid = {extent(0), extent(1), extent(2), extent(3), extent(4), extent(5)},
+          .micro_batch = numbers[6],
+          .recompute = numbers[7] == 1 ? RecomputeMode::full : RecomputeMode::none};
 }
 
 }  // namespace
@@ -117,7 +116,7 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
     }
     if (first && !choice) choice = best_choice(config, machine, world, report, progress);
   } else if (first) {
-    report(fmt::format("grid: {}, from the run that this one resumes", to_string(choice->grid)));
+    report(fmt::format("grid: {}, from the run that this one resumes", with_factors(choice->grid)));
   }
   config = planned(config, broadcast(world, choice.value_or(plan_of(config))));
   validate(config);

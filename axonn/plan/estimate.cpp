@@ -19,7 +19,8 @@ Schedule scaled(Schedule schedule, double times) {
   };
   for (Schedule::Event& event : schedule.events) {
     if (auto* start = std::get_if<Schedule::Start>(&event)) {
-      if (start->group == "x" || start->group == "y") scale(start->bytes);
+      const bool of_rows = start->group == "x" || start->group == "y" || start->group == "experts";
+      if (of_rows) scale(start->bytes);
     } else if (auto* op = std::get_if<Schedule::Compute>(&event)) {
       auto& operands = op->operands;
       // Flat buffers of parameters, their gradients and the optimizer's state have one row.
@@ -69,15 +70,29 @@ Config with_blocks(Config config, std::int64_t blocks) {
   return config;
 }
 
+/// Numbers of blocks from which a figure of all of them is extrapolated: it is
+/// first + times · (second - first), of so many blocks each.
+struct Depths {
+  std::int64_t first = 0, second = 0, times = 0;
+};
+
+/// At least `least` blocks. Those from the first on repeat with the period of layers with experts.
+Depths depths_of(const ModelConfig& model, std::int64_t least) {
+  const std::int64_t period = model.experts > 0 ? model.expert_step : 1;
+  if (model.experts > 0)
+    for (const std::int64_t layer : model.dense_layers) least = std::max(least, layer + 1);
+  if (model.layers <= least + period) return {model.layers, model.layers, 0};
+  const std::int64_t first = least + (model.layers - least) % period;
+  return {first, first + period, (model.layers - first) / period};
+}
+
 /// f(config), extrapolated from three and four blocks if there are more. The first and the last
 /// block have other neighbours; of three, one has blocks on both sides.
 template <typename F>
 Prediction over_depth(const Config& config, const F& f) {
-  constexpr std::int64_t kLeast = 3;
-  const std::int64_t blocks = config.model.layers;
-  if (blocks <= kLeast + 1) return f(config);
-  return extend(f(with_blocks(config, kLeast)), f(with_blocks(config, kLeast + 1)),
-                blocks - kLeast);
+  const auto [first, second, times] = depths_of(config.model, 3);
+  const Prediction few = f(with_blocks(config, first));
+  return times == 0 ? few : extend(few, f(with_blocks(config, second)), times);
 }
 
 Prediction simulated(const Config& config, int micro_batches, const Costs& costs) {
@@ -135,8 +150,9 @@ Prediction optimistic(const Config& config, const Machine& machine) {
 std::int64_t state_bytes(const Config& config) {
   const auto world = make_dry_world(config.parallelism.grid(), 0);
   const Grid grid(*world, config.parallelism.grid());
-  const std::int64_t one = state_of(config, grid, 1), two = state_of(config, grid, 2);
-  return one + (config.model.layers - 1) * (two - one);
+  const auto [first, second, times] = depths_of(config.model, 1);
+  const std::int64_t few = state_of(config, grid, first);
+  return times == 0 ? few : few + times * (state_of(config, grid, second) - few);
 }
 
 }  // namespace axonn

@@ -196,6 +196,7 @@ Json known(double value) { return value > 0 ? Json(value) : Json(nullptr); }
 Json json_of(const GridShape& grid) {
   Json json{{"x", grid.x}, {"y", grid.y}, {"z", grid.z}, {"data", grid.data}};
   if (grid.context > 1) json["context"] = grid.context;
+  if (grid.experts > 1) json["experts"] = grid.experts;
   return json;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <ranges>
 
 #include "axonn/base/check.h"
@@ -101,20 +102,39 @@ class Search {
     return sizes;
   }
 
-  /// The grid with every number of ranks that may share sequences. Where it is free, that is more
-  /// than 1 for long sequences, or if there are fewer of them than (z, data) coordinates.
-  std::vector<GridShape> with_contexts(GridShape grid) const {
+  /// The grid with every number of ranks that may share sequences, and experts. Where the first is
+  /// free, it is more than 1 for long sequences, or if there are fewer of them than (z, data)
+  /// coordinates.
+  std::vector<GridShape> with_all_factors(GridShape grid) const {
+    std::vector<GridShape> all;
+    for (const int context : contexts(grid))
+      for (const int experts : holders_of_experts(grid)) {
+        grid.context = context;
+        grid.experts = experts;
+        all.push_back(grid);
+      }
+    return all;
+  }
+
+  std::vector<int> contexts(const GridShape& grid) const {
     const int fixed = options_.fixed.context;
     const std::int64_t length = config_.training.seq_len;
     const bool useful =
         length >= kLong || config_.training.global_batch < std::int64_t{grid.z} * grid.data;
-    std::vector<GridShape> all;
+    std::vector<int> all;
     for (const int context : divisors_of(grid.z)) {
       const bool chosen = fixed > 0 ? context == fixed : context == 1 || useful;
-      if (!chosen || (context > 1 && !trouble_of_cut(length, context).empty())) continue;
-      grid.context = context;
-      all.push_back(grid);
+      if (chosen && (context == 1 || trouble_of_cut(length, context).empty()))
+        all.push_back(context);
     }
+    return all;
+  }
+
+  std::vector<int> holders_of_experts(const GridShape& grid) const {
+    const std::int64_t experts = std::max<std::int64_t>(config_.model.experts, 1);
+    std::vector<int> all = divisors_of(static_cast<int>(std::gcd<std::int64_t>(grid.z, experts)));
+    if (const int fixed = options_.fixed.experts; fixed > 0)
+      std::erase_if(all, [&](int holders) { return holders != fixed; });
     return all;
   }
 
@@ -153,7 +173,7 @@ class Search {
   void screen() {
     std::vector<GridShape> grids;
     for (const GridShape& grid : grids_of(options_.devices))
-      if (wanted(grid)) std::ranges::copy(with_contexts(grid), std::back_inserter(grids));
+      if (wanted(grid)) std::ranges::copy(with_all_factors(grid), std::back_inserter(grids));
     std::vector<Screened> all(grids.size());
     ProgressLine line(options_.progress, "estimating", "grids");
     for (std::size_t first = 0; first < grids.size(); first += kScreenedAtOnce) {
@@ -251,13 +271,16 @@ class Search {
 
   /// A lower bound that needs no dry step: what is kept of each block for the backward pass. With
   /// recomputation that is its input; without, also queries, attention's output and values in the
-  /// MLP.
+  /// MLP, or in the experts of each token.
   static std::int64_t least_activations(const Config& config) {
     const ParallelismConfig& p = config.parallelism;
     const ModelConfig& m = config.model;
     const bool all = config.activation_checkpoint.mode == RecomputeMode::none;
+    const std::int64_t dense = m.ffn > 0 ? m.ffn : m.expert_ffn,
+                       ffn = m.experts > 0 ? std::min(dense, m.experts_per_token * m.expert_ffn)
+                                           : dense;
     return config.training.micro_batch * config.training.seq_len * m.layers *
-           (all ? 3 * m.hidden + m.ffn : m.hidden) * bytes_of(config.training.dtype) / (p.x * p.y);
+           (all ? 3 * m.hidden + ffn : m.hidden) * bytes_of(config.training.dtype) / (p.x * p.y);
   }
 
   /// Adds plans with their estimates: micro-batches from the largest that fits downwards, until a
@@ -299,6 +322,7 @@ bool allows(Strategy strategy, const GridShape& grid, int devices_per_node) {
 Config planned(Config config, const Plan& plan) {
   config.parallelism.set_grid(plan.grid);
   config.parallelism.context = plan.grid.context;
+  config.parallelism.experts = plan.grid.experts;
   config.training.micro_batch = plan.micro_batch;
   config.activation_checkpoint.mode = plan.recompute;
   return config;

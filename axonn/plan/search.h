@@ -54,7 +54,7 @@ struct SearchOptions {
   int top = 5;                                  ///< number of plans, one per grid
   std::int64_t micro_batch = 0;                 ///< 0: free
   std::optional<RecomputeMode> recompute = {};  ///< none: free
-  GridShape fixed{.x = 0, .y = 0, .z = 0, .data = 0, .context = 0};  ///< 0: free
+  GridShape fixed{.x = 0, .y = 0, .z = 0, .data = 0, .context = 0, .experts = 0};  ///< 0: free
   ProgressTarget progress = {};                 ///< shows how far the search is
   std::function<void()> note_progress = [] {};  ///< called for each prediction, by several threads
 };

@@ -80,8 +80,8 @@ void RunLog::describe(Training& training, int threads) {
       device.uuid().empty() ? fmt::format("{} thread{}", threads, plural(threads)) : device.name();
   const ParallelismConfig& p = config.parallelism;
   say(fmt::format("grid: x {}, y {}, z {}{}, data {}: {} rank{}, {} each, {}", p.x, p.y, p.z,
-                  p.context > 1 ? fmt::format(" (context {})", p.context) : "", p.data,
-                  world_.size(), plural(world_.size()), each, name_of(config.training.dtype)));
+                  factors_text(p.grid()), p.data, world_.size(), plural(world_.size()), each,
+                  name_of(config.training.dtype)));
   const TrainingConfig& t = config.training;
   say(fmt::format(
       "step: {} sequences of {} tokens, in micro-batches of {}; about {:.2f} epochs in the whole "

@@ -138,7 +138,7 @@ Tokens make_tokens(const Context& ctx, const MicroBatch& batch) {
   const auto& [ids, targets, positions, starts] = batch.rows;
   const std::int64_t length = std::ssize(ids) / batch.sequences;
   std::vector<std::int32_t> counted;
-  if (std::ranges::find(targets, kPaddingTarget) != targets.end())
+  if (!positions.empty())  // packed: there may be padding
     for (const std::int32_t target : targets) counted.push_back(target == kPaddingTarget ? 0 : 1);
   return make_tokens(ctx, ids, targets, {batch.sequences, length, batch.first * length},
                      {.positions = positions, .starts = starts, .counted = counted});

@@ -45,4 +45,15 @@ inline Config tiny_llama_config() {
                    16, 8);
 }
 
+/// A Llama with 4 experts, two for each token, in every second of seven layers.
+inline Config tiny_config_with_experts() {
+  Config config = tiny_llama_config();
+  config.model.layers = 7;
+  config.model.experts = 4;
+  config.model.experts_per_token = 2;
+  config.model.expert_ffn = 96;
+  config.model.expert_step = 2;
+  return config;
+}
+
 }  // namespace axonn::testing_support

@@ -15,7 +15,7 @@ using namespace axonn::testing_support;
 namespace {
 
 std::string describe(const Config& config) {
-  return "grid " + to_string(config.parallelism.grid()) + ", micro-batch " +
+  return "grid " + with_factors(config.parallelism.grid()) + ", micro-batch " +
          std::to_string(config.training.micro_batch) + " of " +
          std::to_string(config.training.global_batch) +
          (config.activation_checkpoint.mode == RecomputeMode::full ? ", recomputed" : "");
@@ -69,6 +69,24 @@ TEST(Estimate, OfADeepStepAgreesWithASimulationOfAllBlocks) {
     for (const auto& [name, seconds] : whole.exposed_by)
       EXPECT_NEAR(estimated.exposed_by.at(name), seconds, kEnds * whole.step_s) << name;
   }
+}
+
+TEST(Estimate, OfAStepWhoseLayersDifferAgreesWithASimulationOfAllBlocks) {
+  constexpr double kEnds = 0.05;  // as above
+  for (const GridShape& grid : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{1, 1, 4, 1, 1, 2}})
+    for (const std::vector<std::int64_t>& dense : {std::vector<std::int64_t>{}, {1}}) {
+      Config config = tiny_config_with_experts();
+      config.parallelism.set_grid(grid);
+      config.parallelism.experts = grid.experts;
+      config.model.layers = 24;
+      config.model.dense_layers = dense;
+      SCOPED_TRACE(describe(config));
+      const StepTime whole = simulate_whole_step(config, round_machine());
+      EXPECT_NEAR(estimate(config, round_machine()).time.step_s, whole.step_s,
+                  kEnds * whole.step_s);
+      const auto peak = static_cast<double>(dry_step(config, 0).memory.peak_bytes);
+      EXPECT_NEAR(static_cast<double>(estimate_memory(config)), peak, kEnds * peak);
+    }
 }
 
 TEST(Estimate, OfManyMicroBatchesAgreesWithASimulationOfAll) {

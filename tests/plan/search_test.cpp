@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/comm/dry_world.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/model/model.h"
 #include "axonn/plan/estimate.h"
 
 #include "tests/plan/configs.h"
@@ -177,6 +179,42 @@ TEST(Search, KeepsFixedExtentsMicroBatchAndRecomputation) {
   for (const Plan& plan :
        search(small_gpt(), round_machine(), {.devices = 8, .strategy = Strategy::hsdp}).plans)
     EXPECT_TRUE(allows(Strategy::hsdp, plan.grid, 4)) << to_string(plan.grid);
+}
+
+TEST(Search, TriesEveryNumberOfRanksThatMayShareExperts) {
+  SearchOptions options{.devices = 8};
+  options.fixed = {1, 1, 8, 1, 1, 0};
+  const Config config = tiny_config_with_experts();
+  const auto found = search(config, round_machine(), options);
+  std::vector<int> holders;
+  for (const Plan& plan : found.plans) {
+    holders.push_back(plan.grid.experts);
+    EXPECT_EQ(planned(config, plan).parallelism.grid(), plan.grid);
+  }
+  EXPECT_THAT(holders, testing::UnorderedElementsAre(1, 2, 4));  // divisors of 8 and of 4
+  options.fixed.experts = 2;
+  EXPECT_EQ(search(config, round_machine(), options).plans.front().grid.experts, 2);
+  EXPECT_EQ(search(config, round_machine(), options).grids, 1);
+  options.fixed.experts = 0;
+  EXPECT_EQ(search(tiny_llama_config(), round_machine(), options).grids, 1) << "a dense model";
+}
+
+TEST(Search, StateBytesKnowWhichLayersHaveExperts) {
+  for (const GridShape grid : {GridShape{}, GridShape{1, 1, 4, 1, 1, 2}})
+    for (const std::vector<std::int64_t>& dense : {std::vector<std::int64_t>{}, {1}, {1, 5}}) {
+      Config config = tiny_config_with_experts();
+      config.parallelism.set_grid(grid);
+      config.parallelism.experts = grid.experts;
+      config.model.dense_layers = dense;
+      std::int64_t bytes = 0;
+      const auto world = make_dry_world(grid, 0);
+      const Grid here(*world, grid);
+      const auto model = make_model(config.model, here);
+      // Of f32: weight and gradient of the shard, and two moments of the piece.
+      for (const ParameterGroup* group : model->groups())
+        bytes += 4 * (2 * group->sizes().shard + 2 * group->sizes().piece);
+      EXPECT_EQ(state_bytes(config), bytes) << with_factors(grid);
+    }
 }
 
 TEST(Search, WithThePapersCostsRanksGridsLikeThePapersModel) {
