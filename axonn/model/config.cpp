@@ -225,7 +225,8 @@ void list_kind(ModelConfig& model, OptionList& list) {
            {.help = "a published model: its sizes are the defaults of the keys below",
             .also = "model_name preset flavor"});
   list.add("family", model.family, model_families(),
-           {.help = "kind of model: gpt for GPT-2, llama for Llama, Mistral and Qwen",
+           {.help = "kind of model: gpt for GPT-2, llama for Llama, Mistral, Qwen, "
+                    "Mixtral and OLMoE",
             .also = "model_type"});
 }
 
