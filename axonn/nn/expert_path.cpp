@@ -38,8 +38,10 @@ class OneHolder final : public ExpertPath {
   Tensor whole(const Tensor& rows) const override {
     return Gather(ctx_, rows, Axis::x, cut_).whole(ctx_, {});
   }
-  Tensor out(const Tensor& routed) const override { return routed; }
+  Tensor exchange(const Tensor& routed) const override { return routed; }
+  Tensor gather(const Tensor& rows) const override { return rows; }
   Tensor back(const Tensor& results) const override { return results; }
+  bool exchanges() const override { return false; }
   Tensor sum(const Tensor& rows) const override {
     Tensor sum = rows;
     sum_over(ctx_, sum, Axis::x, cut_, {});
@@ -108,15 +110,21 @@ class SeveralHolders final : public ExpertPath {
     return swap(pieces);
   }
 
-  Tensor out(const Tensor& routed) const override {
-    const std::int64_t m = rows(), W = routed.cols();
-    const Tensor got = exchange(routed, to_, from_, m);
-    if (m == 0) return ctx_.empty(0, W * ctx_.grid.extent(Axis::x), routed.dtype());
-    const Tensor ordered = ctx_.like(got);
+  Tensor exchange(const Tensor& routed) const override {
+    const Tensor got = send(routed, to_, from_, rows());
+    if (rows() == 0) return got;
+    Tensor ordered = ctx_.like(got);
     ctx_.backend.run(ops::SpreadRows{ordered.view(), got.view(), places_.view()});
-    return Gather(ctx_, ordered, Axis::x, Cut::columns)
-        .whole(ctx_, {W * ctx_.grid.extent(Axis::x)});
+    return ordered;
   }
+
+  Tensor gather(const Tensor& rows) const override {
+    const std::int64_t C = rows.cols() * ctx_.grid.extent(Axis::x);
+    if (rows.rows() == 0) return ctx_.empty(0, C, rows.dtype());
+    return Gather(ctx_, rows, Axis::x, Cut::columns).whole(ctx_, {C});
+  }
+
+  bool exchanges() const override { return true; }
 
   Tensor back(const Tensor& results) const override {
     const std::int64_t m = rows(), W = results.cols() / ctx_.grid.extent(Axis::x);
@@ -126,7 +134,7 @@ class SeveralHolders final : public ExpertPath {
       sum_over(ctx_, sums, Axis::x, Cut::columns, {results.cols()});
       ctx_.backend.run(ops::CombineRows{sent.view(), sums.view(), places_.view()});
     }
-    return exchange(sent, from_, to_, routed_rows_);
+    return send(sent, from_, to_, routed_rows_);
   }
 
   Tensor sum(const Tensor& rows) const override {
@@ -157,8 +165,8 @@ class SeveralHolders final : public ExpertPath {
   }
 
   /// Sends to[r] rows to rank r of those that share experts, and gets from[r], `count` together.
-  Tensor exchange(const Tensor& rows, const std::vector<std::int64_t>& to,
-                  const std::vector<std::int64_t>& from, std::int64_t count) const {
+  Tensor send(const Tensor& rows, const std::vector<std::int64_t>& to,
+              const std::vector<std::int64_t>& from, std::int64_t count) const {
     const auto elements = [&](std::vector<std::int64_t> of) {
       for (std::int64_t& each : of) each *= rows.cols();
       return of;

@@ -12,9 +12,9 @@ namespace axonn {
 /// n = R · k routed rows are ordered by expert, then row. m of the routed rows, of all ranks that
 /// share experts, belong to the experts here.
 ///
-///                     whole              out                  back               sum
-///   one holder        gather over x      -                    -                  sum over x
-///   several           swap over x        exchange, gather x   scatter x, exch.   swap over x
+///                     whole          exchange    gather      back                  sum
+///   one holder        gather over x  -           -           -                     sum over x
+///   several           swap over x    exchange    gather x    scatter x, exchange   swap over x
 ///
 /// A swap makes rows that are cut over x into columns that are, W = C/(Gx · Gy) of them, so that
 /// every element crosses between holders once, and all ranks of x and y exchange the same counts.
@@ -22,7 +22,8 @@ namespace axonn {
 /// share the experts evenly:
 ///
 ///   x         one holder: (Gx - 1) · 2 r·C/Gy; several: the swaps, 2 r·C/Gy · (Gx - 1)/Gx, and
-///             2 m·C/Gy · (Gx - 1)/Gx
+///             2 m·C/Gy · (Gx - 1)/Gx; backward makes the experts' rows again from whole(), or
+///             gather()
 ///   experts   2 n·W · (e - 1)/e
 class ExpertPath {
  public:
@@ -30,14 +31,18 @@ class ExpertPath {
 
   /// (r, C/Gy) to (R, W).
   virtual Tensor whole(const Tensor& rows) const = 0;
-  /// Routed rows (n, W) to those of the experts here, ordered by expert: (m, C/Gy).
-  virtual Tensor out(const Tensor& routed) const = 0;
+  /// Routed rows (n, W) to those of the experts here, ordered by expert: (m, W).
+  virtual Tensor exchange(const Tensor& routed) const = 0;
+  /// (m, W) to (m, C/Gy).
+  virtual Tensor gather(const Tensor& rows) const = 0;
   /// The experts' results, summands over x, (m, C/Gy) to routed rows (n, W).
   virtual Tensor back(const Tensor& results) const = 0;
   /// (R, W) to (r, C/Gy). With one holder the rows are summands over x.
   virtual Tensor sum(const Tensor& rows) const = 0;
 
-  /// m by expert here: their rows in out(), one after another.
+  /// m by expert here: their rows in exchange(), one after another.
+  /// Whether exchange() communicates.
+  virtual bool exchanges() const = 0;
   const std::vector<std::int64_t>& rows_of() const { return rows_of_; }
   std::int64_t rows() const;  ///< m
 

@@ -4,9 +4,10 @@
 #include "axonn/nn/routing.h"
 #include "axonn/parallel/scheduling.h"
 
-// Forward:  A = out(spread(whole(inp)));  H = A · [W1; W3]ᵀ;  D = swiglu(H) · W2ᵀ;
+// Forward:  A = gather(exchange(spread(whole(inp))));  H = A · [W1; W3]ᵀ;  D = swiglu(H) · W2ᵀ;
 //           out = sum(combine(back(D), p))
-// Backward: the same steps the other way, with the transposed weights; A is made again.
+// Backward: the same steps the other way, with the transposed weights. A is made again: from inp,
+// or from what exchange() returned.
 
 namespace axonn {
 
@@ -21,6 +22,7 @@ struct Experts::Pass {
   Routed routed;
   Tensor places, weights;  // (R, k) i32 and f32
   std::shared_ptr<ExpertPath> path;
+  Tensor exchanged;  // (m, W) if the path exchanges, else empty
   Tensor gate_up;    // (m, 2F/Gx)
   Tensor activated;  // (m, F/Gx)
   Tensor results;    // (n, W), of each routed row
@@ -128,7 +130,7 @@ Chunk Experts::forward(const Context& ctx, const Chunk& inp) const {
   ctx.backend.run(ops::ExpertOrder{pass.places.view(), counts.view(), ids.view()});
   pass.path = make_expert_path(ctx, inp.placement, counts, ids.count());
 
-  compute(ctx, inp.value, pass);
+  compute(ctx, inp, pass);
   const std::int64_t R = ids.rows();
   Tensor combined = ctx.empty(R, pass.results.cols(), ctx.dtype);
   ctx.backend.run(ops::CombineRows{combined.view(), pass.results.view(), pass.places.view(),
@@ -139,18 +141,20 @@ Chunk Experts::forward(const Context& ctx, const Chunk& inp) const {
       ctx, out, [this, ctx, inp, pass](const Tensor& d_out) { backward(ctx, inp, pass, d_out); });
 }
 
-namespace {
-
-/// The rows of experts as they are computed: (m, C/Gy) of a chunk's input (r, C/Gy).
-Tensor rows_of_experts(const Context& ctx, const ExpertPath& path, const Tensor& inp,
-                       const Tensor& places) {
-  const Tensor whole = path.whole(inp);
-  const Tensor routed = ctx.empty(places.count(), whole.cols(), whole.dtype());
-  ctx.backend.run(ops::SpreadRows{routed.view(), whole.view(), places.view()});
-  return path.out(routed);
+/// The rows of the experts here, (m, W), of a chunk's input (r, C/Gy).
+Tensor Experts::exchange(const Context& ctx, const Chunk& inp, const Pass& pass) const {
+  if (!pass.exchanged.empty()) return pass.exchanged;
+  if (ctx.routing) {
+    const Tensor kept = ctx.routing->take_kept(ctx, options_.layer, inp);
+    if (!kept.empty()) return kept;
+  }
+  const Tensor whole = pass.path->whole(inp.value);
+  const Tensor routed = ctx.empty(pass.places.count(), whole.cols(), whole.dtype());
+  ctx.backend.run(ops::SpreadRows{routed.view(), whole.view(), pass.places.view()});
+  Tensor rows = pass.path->exchange(routed);
+  if (ctx.routing && pass.path->exchanges()) ctx.routing->keep(ctx, options_.layer, inp, rows);
+  return rows;
 }
-
-}  // namespace
 
 template <typename Make>
 void Experts::for_experts(const Context& ctx, const ExpertPath& path, const Make& make) const {
@@ -168,8 +172,10 @@ void Experts::for_experts(const Context& ctx, const ExpertPath& path, const Make
 }
 
 /// Computes what the pass keeps of the experts.
-void Experts::compute(const Context& ctx, const Tensor& inp, Pass& pass) const {
-  const Tensor rows = rows_of_experts(ctx, *pass.path, inp, pass.places);
+void Experts::compute(const Context& ctx, const Chunk& inp, Pass& pass) const {
+  const Tensor exchanged = exchange(ctx, inp, pass);
+  if (pass.path->exchanges()) pass.exchanged = exchanged;
+  const Tensor rows = pass.path->gather(exchanged);
   ctx.backend.mark(here_.front().gate_up->spec().name);
   const std::int64_t m = rows.rows(), width = here_.front().down->local_cols();
   pass.gate_up = ctx.empty(m, 2 * width, ctx.dtype);
@@ -207,11 +213,10 @@ void Experts::backward(const Context& ctx, const Chunk& inp, const Pass& pass,
                                            .places = pass.places.view(),
                                            .weights = pass.weights.view()});
   sum_over(ctx, d_weights, Axis::x, cut_over(inp.placement, Axis::x), {});
-  const bool wants_input = inp.gradient != nullptr;
-  const Tensor d_routed = compute_backward(ctx, inp.value, pass, d_results, wants_input);
+  const Tensor d_routed = compute_backward(ctx, inp, pass, d_results);
   sum_over(ctx, d_weights, Axis::y, Cut::same, {});
   const Tensor d_router = route_backward(ctx, inp, pass.routed, d_weights);
-  if (!wants_input) return;
+  if (!inp.gradient) return;
   const Tensor d_whole = ctx.empty(pass.places.rows(), d_routed.cols(), ctx.dtype);
   ctx.backend.run(ops::CombineRows{d_whole.view(), d_routed.view(), pass.places.view()});
   Tensor d_inp = pass.path->sum(d_whole);
@@ -221,11 +226,12 @@ void Experts::backward(const Context& ctx, const Chunk& inp, const Pass& pass,
 
 /// Adds to the gradients of the experts' weights. Returns the gradients of the routed rows (n, W),
 /// summands over x where ExpertPath::back() leaves such; nothing unless they are wanted.
-Tensor Experts::compute_backward(const Context& ctx, const Tensor& inp, const Pass& pass,
-                                 const Tensor& d_results, bool wants_input) const {
-  const Tensor d_down = pass.path->out(d_results);
+Tensor Experts::compute_backward(const Context& ctx, const Chunk& inp, const Pass& pass,
+                                 const Tensor& d_results) const {
+  const bool wants_input = inp.gradient != nullptr;
+  const Tensor d_down = pass.path->gather(pass.path->exchange(d_results));
   const bool learns = !here_.front().down->frozen();
-  const Tensor rows = learns ? rows_of_experts(ctx, *pass.path, inp, pass.places) : Tensor();
+  const Tensor rows = learns ? pass.path->gather(exchange(ctx, inp, pass)) : Tensor();
   ctx.backend.mark(here_.front().gate_up->spec().name);
   const Tensor d_rows = ctx.like(d_down);
   if (d_down.rows() > 0) {

@@ -67,10 +67,11 @@ class Experts {
   Chunk forward(const Context& ctx, const Chunk& inp) const;
   Routed route(const Context& ctx, const Chunk& inp) const;
   Tensor logits(const Context& ctx, const Chunk& inp) const;
-  void compute(const Context& ctx, const Tensor& inp, Pass& pass) const;
+  Tensor exchange(const Context& ctx, const Chunk& inp, const Pass& pass) const;
+  void compute(const Context& ctx, const Chunk& inp, Pass& pass) const;
   void backward(const Context& ctx, const Chunk& inp, const Pass& pass, const Tensor& d_out) const;
-  Tensor compute_backward(const Context& ctx, const Tensor& inp, const Pass& pass,
-                          const Tensor& d_results, bool wants_input) const;
+  Tensor compute_backward(const Context& ctx, const Chunk& inp, const Pass& pass,
+                          const Tensor& d_results) const;
   Tensor route_backward(const Context& ctx, const Chunk& inp, const Routed& routed,
                         const Tensor& d_weights) const;
 

@@ -98,6 +98,7 @@ void Routing::begin_pass(const Context& ctx, const Rows& rows) {
   pass_ = rows;
   rows_cut_ = false;
   first_run_.clear();
+  kept_.clear();
   counts_ = ctx.zeros(options_.layers * rows.sequences, width(), DType::f64);
   balance_ = Tensor();
 }
@@ -199,6 +200,18 @@ void Routing::finish_pass(const Context& ctx) {
   if (options_.balance.weight == 0) return;
   balance_ = ctx.empty(rows, E, DType::f32);
   ctx.device().copy_from_host(balance_.view().data, gradients.data(), balance_.bytes());
+}
+
+void Routing::keep(const Context& ctx, std::int64_t layer, const Chunk& inp, const Tensor& rows) {
+  const Scheduling& scheduling = ctx.scheduling();
+  if (scheduling.run.keep_dispatch && scheduling.scope.rerun == Rerun::first_run)
+    kept_[{layer, inp.rows.first}] = rows;
+}
+
+Tensor Routing::take_kept(const Context& ctx, std::int64_t layer, const Chunk& inp) {
+  if (ctx.scheduling().scope.rerun != Rerun::second_run) return {};
+  const auto found = kept_.find({layer, inp.rows.first});
+  return found == kept_.end() ? Tensor() : std::move(kept_.extract(found).mapped());
 }
 
 /// Adds the counts (L' · S, 2E + 2) of a place to the step's.

@@ -83,6 +83,12 @@ class Routing {
   /// Counts and records a choice, unless the pass is the second run.
   void note(const Context& ctx, std::int64_t layer, const Chunk& inp, const Choice& choice);
 
+  /// With RunSettings::keep_dispatch, keeps the rows that experts got for a chunk in the first run
+  /// of a pass that is repeated.
+  void keep(const Context& ctx, std::int64_t layer, const Chunk& inp, const Tensor& rows);
+  /// In the second run, moves them out; empty if there are none.
+  Tensor take_kept(const Context& ctx, std::int64_t layer, const Chunk& inp);
+
   /// Ends the forward pass: sums the counts over ranks. Backward may begin then.
   void finish_pass(const Context& ctx);
 
@@ -116,6 +122,7 @@ class Routing {
   Tensor counts_;          // (L' · S, 2E + 2) f64, see ops::RouteCounts
   Tensor balance_;         // (L' · S, E) f32
   RoutingRecord first_run_;
+  std::map<std::pair<std::int64_t, std::int64_t>, Tensor> kept_;  // by layer and first row
   Sums sums_;
 };
 

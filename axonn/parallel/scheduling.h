@@ -35,6 +35,7 @@ struct RunSettings {
   SequenceCut sequence_cut = {};  ///< among ranks that share sequences
   int chunks = 1;          ///< of a micro-batch's rows; one's collectives overlap another's compute
   bool recompute = false;  ///< blocks keep only their input; backward runs forward again
+  bool keep_dispatch = false;  ///< with recompute, keep also the rows that experts got
 };
 
 /// Remembers the order in which groups are acquired, so that later passes gather the next group

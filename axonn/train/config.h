@@ -119,6 +119,7 @@ struct ParallelismConfig {
 /// [activation_checkpoint]
 struct RecomputeConfig {
   RecomputeMode mode = RecomputeMode::none;
+  bool keep_dispatch = false;  ///< keep the rows that experts got from other ranks
 };
 
 /// [checkpoint]

@@ -463,6 +463,9 @@ void list_output(Config& config, OptionList& list) {
            {.help = "none: all activations are kept; full: a block keeps only its input, and its "
                     "forward runs again in backward",
             .also = "recompute_granularity recompute"});
+  list.add("keep_dispatch", &config.activation_checkpoint.keep_dispatch,
+           {.help = "with mode full, whether the rows that experts get from other ranks are kept, "
+                    "too, instead of being exchanged again"});
 
   CheckpointConfig& checkpoint = config.checkpoint;
   list.section("checkpoint", "Writing checkpoints, and resuming from them");

@@ -51,7 +51,8 @@ Context LoadedModel::context_on(Backend& backend) const {
       .sequence_parallel = p.sequence_parallel,
       .sequence_cut = {p.context_layout, config_.model.is_llama() ? config_.model.window : 0},
       .chunks = p.chunks,
-      .recompute = config_.activation_checkpoint.mode == RecomputeMode::full};
+      .recompute = config_.activation_checkpoint.mode == RecomputeMode::full,
+      .keep_dispatch = config_.activation_checkpoint.keep_dispatch};
   return ctx;
 }
 

@@ -103,6 +103,8 @@ KeyReasons unused_keys(const Config& config) {
   keys.when(config.training.goldfish.k == 0, {"training.goldfish.h", "training.goldfish.mask"},
             "training.goldfish.k is 0");
   keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
+  keys.when(config.activation_checkpoint.mode == RecomputeMode::none,
+            {"activation_checkpoint.keep_dispatch"}, "activation_checkpoint.mode is none");
   const bool own_attention =
       parallelism.device == DeviceKind::cpu || parallelism.device == DeviceKind::hip;
   keys.when(own_attention, {"training.attention"}, "parallelism.device is not cuda");

@@ -107,6 +107,22 @@ TEST(TrainingOnGpus, HasTheLossesOfTheCpuIfRanksShareSequences) {
               Le(2e-2));
 }
 
+TEST(TrainingOnGpus, HasTheLossesOfTheCpuWithExperts) {
+  Config config = llama_config();
+  config.model.experts = 4;
+  config.model.experts_per_token = 2;
+  config.model.expert_ffn = 24;
+  config.training.balance = {.weight = 0.01, .z = 0.001};
+  const std::vector<double> want = losses_of(config);
+  for (const GridShape grid :
+       {GridShape{}, GridShape{.x = 2, .z = 2}, GridShape{.x = 2, .z = 2, .experts = 2},
+        GridShape{.y = 2, .z = 2, .experts = 2}})
+    EXPECT_THAT(
+        largest_difference(losses_of(on_gpus(on_grid(config, grid), TransportKind::nccl)), want),
+        Le(kBetweenDevices))
+        << with_factors(grid);
+}
+
 TEST(TrainingOnGpus, HasTheLossesOfTheCpuWithEveryTransport) {
   const Config config = on_grid(small_config(), {2, 1, 2, 1});
   const std::vector<double> want = losses_of(config);

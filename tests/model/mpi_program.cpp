@@ -48,8 +48,34 @@ void compare_shared(Communicator& world) {
   }
 }
 
+/// The same with experts that ranks share, which choose as on one rank.
+void compare_experts(Communicator& world) {
+  RoutingRecord choices;
+  TinyRun run{.steps = 3,
+              .balance = {.weight = 0.01, .z = 0.001},
+              .record = &choices,
+              .make_model = model_of(tiny_mixtral())};
+  TinyTrace one, on_threads;
+  if (world.rank() == 0) one = run_tiny(run);
+  choices.share(world);
+  run.record = nullptr;
+  run.replay = &choices;
+  run.grid =
+      world.size() == 4 ? GridShape{.z = 4, .experts = 2} : GridShape{.x = 2, .z = 4, .experts = 4};
+  if (world.rank() == 0) on_threads = run_tiny(run);
+  world.barrier("computed");
+  for (int bits : {0, 15, 31}) {
+    const TinyTrace over_mpi = run_tiny(with_switches(run, bits), world);
+    if (world.rank() != 0) continue;
+    EXPECT_EQ(over_mpi.losses, on_threads.losses);
+    EXPECT_EQ(over_mpi.weights, on_threads.weights);
+    EXPECT_EQ(difference(one, over_mpi, run.dtype), "");
+  }
+}
+
 void compare(Communicator& world) {
   compare_shared(world);
+  compare_experts(world);
   for (DType dtype : {DType::f32, DType::bf16}) {
     TinyRun run{.steps = 3,
                 .accumulation = dtype == DType::bf16 ? 3 : 1,

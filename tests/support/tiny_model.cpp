@@ -62,7 +62,8 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
                               .sequence_parallel = run.sequence_parallel,
                               .sequence_cut = run.sequence_cut,
                               .chunks = run.chunks,
-                              .recompute = run.recompute};
+                              .recompute = run.recompute,
+                              .keep_dispatch = run.keep_dispatch};
   for (ParameterGroup* group : model->groups()) {
     group->allocate(ctx);
     group->initialise(ctx, run.seed);

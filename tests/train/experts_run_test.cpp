@@ -76,6 +76,33 @@ TEST(ExpertRuns, PlansOfBusyExpertsTakeMoreMemory) {
   EXPECT_GT(dry_step(config, 0).memory.peak_bytes, even);
 }
 
+/// Bytes of the collectives of a group that a rank starts in a step.
+std::int64_t bytes_of_group(const Config& config, const std::string& group,
+                            const std::string& operation) {
+  std::int64_t bytes = 0;
+  for (const Schedule::Event& event : dry_step(config, 0, {.schedule = true}).schedule.events)
+    if (const auto* start = std::get_if<Schedule::Start>(&event))
+      if (start->group == group && start->operation == operation) bytes += start->bytes;
+  return bytes;
+}
+
+TEST(ExpertRuns, ExchangeTheElementsOfTheTableInTheDocs) {
+  Config config = on_grid(expert_config("unused"), holding({2, 2, 2, 1}, 2));
+  config.model.layers = 1;
+  config = resolved(config);
+  constexpr std::int64_t kF32 = 4, Gx = 2, Gy = 2, k = 2;
+  const std::int64_t C = config.model.hidden,
+                     r = config.training.global_batch / 2 * config.training.seq_len / Gx;
+  // Dispatch and combine, forward and backward; buffers include the rows that stay.
+  const std::int64_t once = k * r * (C / Gy) * kF32;
+  EXPECT_EQ(bytes_of_group(config, "experts", "all_to_all"), 4 * once);
+  EXPECT_EQ(bytes_of_group(config, "x", "all_to_all"), 4 * r * (C / Gy) * kF32);
+  config.activation_checkpoint.mode = RecomputeMode::full;
+  EXPECT_EQ(bytes_of_group(config, "experts", "all_to_all"), 6 * once);
+  config.activation_checkpoint.keep_dispatch = true;
+  EXPECT_EQ(bytes_of_group(config, "experts", "all_to_all"), 5 * once);
+}
+
 TEST(ExpertRuns, RowsOfPaddingAreNotCounted) {
   test::TemporaryPath folder;
   Config config = expert_config(folder / "run");
