@@ -307,6 +307,21 @@ TEST(Experts, ACombinedRowOfAnotherExpertIsFound) {
   EXPECT_NE(with_fault({}, backend), "");
 }
 
+/// Adds the squares of every gradient twice, as if a copy of it counted, too.
+class CountsCopies : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  void run(const RowwiseOperation& operation) override {
+    ForwardingBackend::run(operation);
+    if (std::holds_alternative<ops::SquaredSum>(operation)) ForwardingBackend::run(operation);
+  }
+};
+
+TEST(Experts, ANormThatCountsCopiesIsFound) {
+  const auto backend = [] { return std::make_unique<CountsCopies>(make_cpu_backend(1)); };
+  EXPECT_NE(with_fault({}, backend), "");
+}
+
 TEST(Experts, FreeChoicesDifferOnlyWhereScoresAreAlmostEqual) {
   RoutingRecord of_one, of_grid;
   TinyRun run = balanced_run(tiny_mixtral());
