@@ -57,10 +57,6 @@ void add_eval_flags(CLI::App& app, EvalFlags& flags) {
                  "neighbours along z that share sequences, for long ones; divides the grid's z")
       ->check(count_from(1))
       ->capture_default_str();
-  app.add_option("--experts", flags.experts,
-                 "neighbours along z that share the experts of each layer; divides the grid's z")
-      ->check(count_from(1))
-      ->capture_default_str();
   app.add_option("--batch", flags.batch,
                  "windows or choices that each (z, data) coordinate computes at a time")
       ->check(count_from(1));

@@ -154,6 +154,10 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
                  "adapters of that model: a PEFT folder or a checkpoint of adapters")
       ->type_name("DIR");
   app.add_option("--grid", flags.grid, "x,y,z,data")->capture_default_str();
+  app.add_option("--experts", flags.experts,
+                 "neighbours along z that share the experts of each layer; divides the grid's z")
+      ->check(count_from(1))
+      ->capture_default_str();
   app.add_option("--dtype", flags.dtype,
                  "compute type; default: as the model was trained, else f32")
       ->check(CLI::IsMember({"f32", "bf16"}));

@@ -55,8 +55,8 @@ CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device);
 struct ModelFlags {
   std::string model, adapter, tokenizer, grid = "1,1,1,1", dtype;
   DeviceKind device = DeviceKind::automatic;
-  /// Neighbours along z that share sequences, and experts; only eval has flags for them.
-  int context = 1, experts = 1;
+  int context = 1;  ///< neighbours along z that share sequences; only eval has a flag for it
+  int experts = 1;  ///< neighbours along z that share experts
 };
 void add_model_flags(CLI::App& app, ModelFlags& flags);
 

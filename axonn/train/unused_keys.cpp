@@ -26,7 +26,8 @@ void add_unused_of_experts(const Config& config, UnusedKeys& keys) {
             {"model.experts_per_token", "model.expert_ffn", "model.expert_norm",
              "model.expert_step", "model.dense_layers", "model.router", "model.router_scale",
              "model.router_bias", "parallelism.experts", "training.balance.scope",
-             "training.balance.weight", "training.balance.z", "training.balance.bias"},
+             "training.balance.weight", "training.balance.z", "training.balance.bias",
+             "training.balance.expected_load", "activation_checkpoint.keep_dispatch"},
             "model.experts is 0");
   if (none) return;
   bool dense = model.expert_ffn == 0;  // an expert's width is then ffn

@@ -55,3 +55,26 @@ TEST(Recipes, TheLaptopRecipeTrainsABaseModelAndTunesItOnConversations) {
   EXPECT_THAT(run(dry), HasSubstr("target  \"..."));
   EXPECT_THAT(run(tune), HasSubstr("validation: step 3"));
 }
+
+TEST(Recipes, TinyExpertsTrainGenerateAndMoveToHuggingFaceAndBack) {
+  test::TemporaryPath folder;
+  const std::string trained = folder / "trained", hf = folder / "hf", back = folder / "back",
+                    again = folder / "again";
+  EXPECT_THAT(
+      run({"train", kConfigs + "/tiny-experts.toml", "--output.dir", trained, "--data.synthetic",
+           "100kB", "--training.steps", "4", "--lr_scheduler.warmup_steps", "2",
+           "--training.eval_batches", "1", "--output.log_every", "1"}),
+      HasSubstr("load: "));
+  const auto text = [&](const std::vector<std::string>& grid) {
+    std::vector<std::string> command{
+        "generate", "--model", trained + "/checkpoints", "--prompt", "The town", "--tokens", "20"};
+    command.insert(command.end(), grid.begin(), grid.end());
+    return run(command);
+  };
+  EXPECT_EQ(text({"--grid", "1,1,4,1", "--experts", "4"}), text({}));
+  run({"convert", "--model", trained + "/checkpoints", "--out", hf});
+  run({"convert", "--model", hf, "--out", back});
+  run({"convert", "--model", back, "--out", again});
+  EXPECT_EQ(test::slurp(again + "/model.safetensors"), test::slurp(hf + "/model.safetensors"));
+  EXPECT_THAT(test::slurp(hf + "/config.json"), HasSubstr("MixtralForCausalLM"));
+}
