@@ -214,12 +214,15 @@ void Experts::backward(const Context& ctx, const Chunk& inp, const Pass& pass,
                                            .weights = pass.weights.view()});
   sum_over(ctx, d_weights, Axis::x, cut_over(inp.placement, Axis::x), {});
   const Tensor d_routed = compute_backward(ctx, inp, pass, d_results);
+  Tensor d_inp;
+  if (inp.gradient) {  // its sum goes on during the router's backward
+    const Tensor d_whole = ctx.empty(pass.places.rows(), d_routed.cols(), ctx.dtype);
+    ctx.backend.run(ops::CombineRows{d_whole.view(), d_routed.view(), pass.places.view()});
+    d_inp = pass.path->sum(d_whole);
+  }
   sum_over(ctx, d_weights, Axis::y, Cut::same, {});
   const Tensor d_router = route_backward(ctx, inp, pass.routed, d_weights);
   if (!inp.gradient) return;
-  const Tensor d_whole = ctx.empty(pass.places.rows(), d_routed.cols(), ctx.dtype);
-  ctx.backend.run(ops::CombineRows{d_whole.view(), d_routed.view(), pass.places.view()});
-  Tensor d_inp = pass.path->sum(d_whole);
   ctx.backend.run(ops::Add{d_inp.view(), d_inp.view(), d_router.view()});
   inp.gradient->add(ctx, std::move(d_inp));
 }
