@@ -213,8 +213,10 @@ std::string to_text(const DryRun& run, const Config& config) {
       p.x, p.y, p.z, factors_text(p.grid()), p.data, format_count(p.grid().ranks()), run.place,
       config.training.global_batch, config.training.seq_len, config.training.micro_batch,
       format_count(config.training.steps), run.epochs);
-  text += fmt::format("memory    {} on this rank at the peak of a step: exact\n",
-                      format_bytes(run.memory.peak_bytes));
+  text += fmt::format(
+      "memory    {} on this rank at the peak of a step: exact{}\n",
+      format_bytes(run.memory.peak_bytes),
+      p.experts > 1 ? ", if experts are as busy as training.balance.expected_load says" : "");
   for (int i = 0; i < kMemoryUses; ++i)
     if (run.memory.peak_by[i] > 0)
       text += fmt::format("  {:>12}  {}\n", format_bytes(run.memory.peak_by[i]),
