@@ -205,7 +205,8 @@ TEST(ExpertRuns, WhatCannotBeCutIsRefusedWithARemedy) {
   config = expert_config("unused");
   config.model.experts_per_token = 5;
   refusal(config, "experts_per_token = 5 must be from 1 to experts = 4");
-  config = expert_config("unused");
+  test::TemporaryPath folder;
+  config = expert_config(folder / "run");
   config.training.balance.bias = 0.01;
   EXPECT_THAT(failure_of(config), HasSubstr("set model.router_bias = true"));
 }
