@@ -1,6 +1,13 @@
 #include "axonn/tensor/cuda/gpu_platform.h"
 
+#include <cstdlib>
+#include <string>
+#include <vector>
+
 #include <gmock/gmock.h>
+#include <unistd.h>
+
+#include "axonn/tensor/cuda/cuda_device.h"
 
 using namespace axonn;
 using testing::AllOf;
@@ -40,4 +47,20 @@ TEST(GpuPlatform, ABuildForOtherGpusSaysWhatItSupportsAndHowToBuildForTheWantedO
       trouble_of_build(kHip, nullptr),
       "this build has no HIP backend: configure with -DAXONN_HIP=ON on a machine with ROCm with "
       "hipBLASLt and RCCL (docs/gpus.md)");
+}
+
+TEST(GpuPlatform, LookingForGpusLeavesTheEnvironmentAlone) {
+  const auto variables = [] {
+    std::vector<std::string> all;
+    for (char** variable = environ; *variable; ++variable) all.emplace_back(*variable);
+    return all;
+  };
+  const std::vector<std::string> before = variables();
+  const CudaStatus ignored = cuda_status();
+  // A thread that reads the environment while another one's lookup changed it would crash.
+  EXPECT_EQ(variables(), before);
+  if (gpu_platform()) {
+    EXPECT_NE(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), nullptr);
+    EXPECT_NE(std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT"), nullptr);
+  }
 }

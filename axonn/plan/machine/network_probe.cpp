@@ -286,6 +286,7 @@ NetworkReport probe_network(Communicator& world, const ProbeOptions& options) {
   const int node = nodes.of[world.rank()];
   const bool first_of_node = nodes.ranks[node].front() == world.rank();
   const NcclLog log(is_gpu(options.device) && (!world.in_one_process() || world.rank() == 0));
+  world.barrier("the log of NCCL");  // threads must not read the environment while one changes it
   Config config;
   config.parallelism.device = options.device;
   config.parallelism.transport = options.transport;

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -261,23 +260,22 @@ std::string uuid_text(const char (&bytes)[16]) {
 
 namespace {
 
-/// Sets variables that CUDA and NCCL read when they start, unless the user has set them.
-void prepare_environment() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    // The hardware's queues, as many as it has: streams that share one wait for each other, and
-    // each group of ranks has a stream.
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    // A rank's groups are NCCL communicators on one GPU. Otherwise GPUs could start their kernels
-    // in different orders, so that they wait for each other.
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
-  });
-}
+/// Sets variables that CUDA and NCCL read when they start, unless the user has set them. Runs
+/// before main(): later, another rank's thread may be reading the environment, which moves when it
+/// grows.
+[[maybe_unused]] const bool environment_is_prepared = [] {
+  // The hardware's queues, as many as it has: streams that share one wait for each other, and each
+  // group of ranks has a stream.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  // A rank's groups are NCCL communicators on one GPU. Otherwise GPUs could start their kernels in
+  // different orders, so that they wait for each other.
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  return true;
+}();
 
 }  // namespace
 
 CudaStatus cuda_status() {
-  prepare_environment();
   CudaStatus status{.built_with = cuda::toolkit_version(), .driver = cuda::driver_version()};
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
