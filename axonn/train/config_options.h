@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "axonn/options/options.h"
@@ -8,9 +9,18 @@
 
 namespace axonn {
 
+/// Names of the types f32 and bf16 as keys take them.
+inline constexpr std::string_view kComputeTypes[] = {"f32", "bf16"};
+
 /// Adds every key to list, with its description: parsing, help, printing and documents are made
 /// from it. The list refers to config, which must outlive it.
 void list_options(Config& config, OptionList& list);
+
+/// Parts of list_options(): the sections [data], [training], [optimizer] and [lr_scheduler].
+void list_data(DataConfig& data, OptionList& list);
+void list_training(TrainingConfig& training, OptionList& list);
+void list_optimizer(OptimizerConfig& optimizer, OptionList& list);
+void list_schedule(ScheduleConfig& schedule, OptionList& list);
 
 /// Returns one line for each key that the user set and the run does not read.
 std::vector<std::string> warnings(const Config& config, const Origins& origins);

@@ -1,0 +1,59 @@
+// The keys of [data].
+#include "axonn/train/config_options.h"
+
+namespace axonn {
+
+void list_data(DataConfig& data, OptionList& list) {
+  list.section(
+      "data", "The source of tokens; exactly one of text, tokens, jsonl and synthetic must be set");
+  list.add("text", &data.text,
+           {.help = "text to train on: files, folders (every .txt and .jsonl file below them) or "
+                    "patterns such as *.txt; a file of text is a document, and so is each line of "
+                    "a .jsonl, .ndjson or .json file; all may be compressed with gzip or Zstandard",
+            .also = "dataset data_path input train_file"});
+  list.add("text_field", &data.text_field,
+           {.help = "key of a line of JSON in data.text whose value is the document",
+            .also = "json_keys json_key text_column dataset_text_field"});
+  list.add("tokens", &data.tokens,
+           {.help = "tokenised text to train on: llm.c's .bin files or Megatron's path prefixes; "
+                    "or a weighted blend of them, \"w1 path1 w2 path2\"",
+            .also = "token_file train_bin"});
+  list.add("jsonl", &data.jsonl,
+           {.help = "JSONL files for fine-tuning, also compressed (.gz, .zst), each line text, or "
+                    "prompt and completion, or "
+                    "messages; a sequence is packed with several; only completions and the "
+                    "assistant's messages are learned",
+            .also = "conversations sft_file chat_data train_jsonl"});
+  list.add(
+      "chat_template", &data.chat_template,
+      {.help = "template that turns messages into text: chatml, llama3, llama3.1, llama2, or a "
+               ".jinja file; auto: the template in the tokenizer's folder, or chatml if tokenizer "
+               "is \"bytes\"",
+       .also = "template"});
+  list.add("chat_template_args", &data.chat_template_args,
+           {.help = "variables of the chat template, as JSON: '{\"enable_thinking\": false}'; "
+                    "strftime_now: the date that it writes as today's, \"2024-07-26\"",
+            .also = "chat_template_kwargs template_kwargs"});
+  list.add("synthetic", &data.synthetic,
+           {.help = "amount of text to generate and train on; it states made-up facts; 0: none",
+            .unit = "bytes",
+            .min = 0,
+            .also = "mock_data"});
+  list.add(
+      "tokenizer", &data.tokenizer,
+      {.help = "\"bytes\" (each byte is a token), or a tokenizer: a folder with tokenizer.json, "
+               "with vocab.json and merges.txt, or with tokenizer.model, or one of these files; "
+               "\"bytes\" gives way to the tokenizer of the model at model.path, and where that is "
+               "not known, must be set",
+       .also = "tokenizer_path tokenizer_type"});
+  list.add("validation", &data.validation,
+           {.help = "validation data: a fraction of the training data, held out from the end of "
+                    "each source, or a file; 0 or empty: none, all data are trained on",
+            .or_number = true,
+            .also = "val_file split validation_file"});
+  list.add("shuffle", &data.shuffle,
+           {.help = "whether sequences come in a new random order each epoch; false: in the order "
+                    "of the files"});
+}
+
+}  // namespace axonn
