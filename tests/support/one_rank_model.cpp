@@ -24,6 +24,22 @@ void for_each_element(const ParameterGroup& group, Weights& weights, const F& f)
 
 }  // namespace
 
+Weights weights_of(const std::vector<ParameterGroup*>& groups) {
+  Weights weights;
+  for (const ParameterGroup* group : groups) {
+    const float* master = group->master().as<float>();
+    for (const auto& parameter : group->parameters()) {
+      const Layout& layout = parameter->spec().layout;
+      weights[parameter->spec().name] =
+          layout.cols == 1 ? Matrix(1, layout.rows) : Matrix(layout.rows, layout.cols);
+    }
+    for_each_element(*group, weights, [&](Matrix& kept, std::int64_t index, std::int64_t at) {
+      kept.values[index] = master[at];
+    });
+  }
+  return weights;
+}
+
 OneRankModel::OneRankModel(const ModelConfig& config)
     : config_(resolved(config, config.vocab, kPositions)), model_(make_model(config_, grid_)) {
   const Random numbers(3, "tokens");
@@ -35,16 +51,8 @@ OneRankModel::OneRankModel(const ModelConfig& config)
   for (ParameterGroup* group : model_->groups()) {
     group->allocate(ctx_);
     group->initialise(ctx_, 1);
-    const float* master = group->master().as<float>();
-    for (const auto& parameter : group->parameters()) {
-      const Layout& layout = parameter->spec().layout;
-      weights_[parameter->spec().name] =
-          layout.cols == 1 ? Matrix(1, layout.rows) : Matrix(layout.rows, layout.cols);
-    }
-    for_each_element(*group, weights_, [&](Matrix& kept, std::int64_t index, std::int64_t at) {
-      kept.values[index] = master[at];
-    });
   }
+  weights_ = weights_of(model_->groups());
   for (const auto& [name, matrix] : weights_) {
     const Random noise(5, name);
     Matrix& values = noisy[name] = matrix;

@@ -15,6 +15,9 @@
 
 namespace axonn::testing_support {
 
+/// The master weights of a model on one rank, by name; vectors have one row.
+reference::Weights weights_of(const std::vector<ParameterGroup*>& groups);
+
 /// A model on one rank in f32, with random weights and a batch of random tokens. All weights,
 /// including those of norms and biases, are large enough to affect the results.
 class OneRankModel {

@@ -15,23 +15,25 @@ namespace axonn::testing_support {
 
 namespace {
 
-/// This rank's sequences of a micro-batch. Token t of global sequence s depends only on (s, t) and
-/// the seed.
+/// Token t of sequence s of all the run's sequences.
+std::int32_t random_token(const TinyRun& run, std::int64_t s, std::int64_t t) {
+  const Random random(run.seed, "tokens");
+  return static_cast<std::int32_t>(random.below(s * (run.positions + 1) + t, run.vocab));
+}
+
+/// This rank's sequences of a micro-batch.
 Tokens random_tokens(const Context& ctx, const TinyRun& run, std::int64_t step, int micro) {
   const GridShape& shape = ctx.grid.shape();
   const std::int64_t each = run.sequences / (batch_places(shape) * run.accumulation);
   const int place = ctx.grid.batch_place();
   const std::int64_t first =
       (run.repeat_batch ? 0 : step) * run.sequences + (place * run.accumulation + micro) * each;
-  const Random random(run.seed, "tokens");
   std::vector<std::int32_t> ids, targets;
   for (std::int64_t s = first; s < first + each; ++s) {
     for (std::int64_t t = 0; t < run.positions; ++t) {
-      const auto token = [&](std::int64_t at) {
-        return static_cast<std::int32_t>(random.below(s * (run.positions + 1) + at, run.vocab));
-      };
-      ids.push_back(token(t));
-      targets.push_back(run.counted == 0 || t < run.counted ? token(t + 1) : -1);
+      ids.push_back(random_token(run, s, t));
+      const bool counts = run.counted == 0 || t < run.counted;
+      targets.push_back(counts ? random_token(run, s, t + 1) : -1);
     }
   }
   const Rows rows{each, run.positions, first * run.positions};
@@ -52,6 +54,13 @@ std::int64_t hash_of_weights(Model& model) {
 
 }  // namespace
 
+std::vector<std::int32_t> first_ids(const TinyRun& run) {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t s = 0; s < run.sequences; ++s)
+    for (std::int64_t t = 0; t < run.positions; ++t) ids.push_back(random_token(run, s, t));
+  return ids;
+}
+
 TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
   const auto backend = run.make_backend();
   Arena arena(backend->device());
@@ -68,6 +77,7 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
     group->allocate(ctx);
     group->initialise(ctx, run.seed);
   }
+  if (run.before) run.before(ctx, *model);
   OptimizerState optimizer(trained_groups(*model),
                            make_optimizer({.kind = run.optimizer, .lr = run.lr}));
   optimizer.allocate(ctx);

@@ -38,7 +38,8 @@ struct TinyRun {
   int max_delay_us = 0;             ///< random delays in every collective
   std::function<std::unique_ptr<Model>(const Grid&)> make_model;
   std::function<std::unique_ptr<Backend>()> make_backend = [] { return make_cpu_backend(1); };
-  /// Called on every rank after the last step.
+  /// Called on every rank before the first step and after the last one.
+  std::function<void(const Context&, Model&)> before = {};
   std::function<void(const Context&, Model&)> after = {};
 };
 
@@ -61,6 +62,9 @@ TinyRun with_switches(TinyRun run, int bits);
 /// Compares a model with experts on one rank with these grids, where the routers repeat its
 /// choices. Returns what difference_on_grids() does.
 std::string difference_replayed(TinyRun run, const std::vector<GridShape>& grids);
+
+/// The inputs of its first step: sequences times positions.
+std::vector<std::int32_t> first_ids(const TinyRun& run);
 
 /// Runs it with one thread per rank.
 TinyTrace run_tiny(const TinyRun& run);
