@@ -28,11 +28,7 @@ class CudaBackend final : public Backend {
   void product(const Matmul& args) override {
     if (!products_.run(args)) matmul(args);  // now in parts
   }
-  /// One after the other on the compute stream.
-  void products(std::span<const Matmul> all) override {
-    for (const Matmul& one : all)
-      if (!products_.run(one, true)) matmul(one);
-  }
+  void products(std::span<const Matmul> all) override { products_.run(all); }
   bool fuses(const Matmul& args) override { return products_.fuses(args); }
   std::vector<std::string> matmul_ways(const MatmulShape& shape) const override {
     return products_.ways(shape);

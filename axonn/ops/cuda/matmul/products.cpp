@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <compare>
+#include <deque>
 #include <map>
 #include <set>
 #include <type_traits>
@@ -166,10 +167,25 @@ constexpr int kMostWays = 8;  // also the number of kInParts
 constexpr std::string_view kWay = "heuristic ";
 constexpr std::string_view kInParts = "in parts";  // the product, then its epilogue
 
+/// A stream on which products run, with memory of its own: products of other lanes run at the same
+/// time.
+struct Lane {
+  Lane(Device& device, Stream& on) : stream(on), workspace(device), sums(device) {}
+  explicit Lane(Device& device, std::unique_ptr<Stream> on) : Lane(device, *on) {
+    own = std::move(on);
+  }
+
+  Stream& stream;
+  std::unique_ptr<Stream> own;  // null: the stream is the device's
+  Scratch workspace;
+  Scratch sums;  // cuBLASLt's bias gradient, before it is added to ours
+};
+
 }  // namespace
 
 struct Products::State {
-  explicit State(Device& on) : device(on), workspace(on), sums(on) {
+  explicit State(Device& on) : device(on) {
+    lanes.emplace_back(device, device.compute());
     cublasLtHandle_t handle = nullptr;
     check("cublasLtCreate", cublasLtCreate(&handle));
     library.reset(handle);
@@ -242,7 +258,8 @@ struct Products::State {
   }
 
   /// Enqueues the product with these layouts and one of the plan's algorithms.
-  cublasStatus_t enqueue(const BatchedMatmul& args, const Plan& plan, const Layouts& layouts) {
+  cublasStatus_t enqueue(Lane& lane, const BatchedMatmul& args, const Plan& plan,
+                         const Layouts& layouts) {
     const Matmul& one = args.one;
     const auto point = [&](cublasLtMatmulDescAttributes_t what, const void* to) {
       if (to)
@@ -260,30 +277,30 @@ struct Products::State {
     return cublasLtMatmul(library.get(), plan.operation.get(), &args.scale, one.b.data,
                           layouts.b.get(), one.a.data, layouts.a.get(), &beta, one.out.data,
                           layouts.out.get(), one.out.data, layouts.out.get(), &algorithm,
-                          workspace.take<char>(kWorkspaceBytes), kWorkspaceBytes,
-                          handle_of(device.compute()));
+                          lane.workspace.take<char>(kWorkspaceBytes), kWorkspaceBytes,
+                          handle_of(lane.stream));
   }
 
   /// Enqueues the product with the algorithm of its rounded rows. Returns false if there is none,
   /// or if cuBLASLt refuses it for these rows; later products do not depend on that.
-  bool run_as_rounded(const BatchedMatmul& args, const Key& key) {
+  bool run_as_rounded(Lane& lane, const BatchedMatmul& args, const Key& key) {
     if (!kAlgorithmsSuitOtherRows) return false;
     const Plan& plan = plan_of(with_rounded_rows(key));
     if (plan.ways.empty()) return false;
-    const cublasStatus_t status = enqueue(args, plan, layouts_of(key));
+    const cublasStatus_t status = enqueue(lane, args, plan, layouts_of(key));
     if (is_refusal(status)) return false;
     check("cublasLtMatmul", status);
     return true;
   }
 
   /// Returns false if cuBLASLt refuses the product because of its epilogue or bias.
-  bool run(const BatchedMatmul& args) {
+  bool run(Lane& lane, const BatchedMatmul& args) {
     const Matmul& one = args.one;
     const Key key = key_of(args);
-    if (args.rows_vary && run_as_rounded(args, key)) return true;
+    if (args.rows_vary && run_as_rounded(lane, args, key)) return true;
     Plan& plan = plan_of(key);
     if (plan.ways.empty() || plan.refused) return false;
-    const cublasStatus_t status = enqueue(args, plan, plan.layouts);
+    const cublasStatus_t status = enqueue(lane, args, plan, plan.layouts);
     if (may_be_left(key.shape) && is_refusal(status)) {
       plan.refused = true;
       const std::string product = to_string(key.shape);
@@ -300,14 +317,50 @@ struct Products::State {
     return true;
   }
 
+  /// See Products::run.
+  bool run(Lane& lane, const Matmul& args, bool rows_vary) {
+    check_matmul(args);
+    if (args.out.count() == 0) return true;
+    const View bias = args.bias;
+    BatchedMatmul product{.one = args, .rows_vary = rows_vary};
+    if (bias.data && !fuses_bias(args)) product.one.bias = {};
+    const View& to_sums = args.bias_gradient;
+    if (to_sums.data) product.one.bias_gradient.data = lane.sums.take<float>(to_sums.cols);
+    if (args.a.count() > 0) {
+      if (!run(lane, product)) {
+        if (has_epilogue(shape_of(product.one))) return false;
+        product.one.bias = {};  // cuBLASLt refuses it; it is added below
+        run(lane, product);
+      }
+    } else {  // K = 0: sums are zero
+      product.one.bias = {};
+      const auto size = static_cast<std::size_t>(bytes_of(args.out.dtype));
+      if (!args.accumulate)
+        check("cudaMemset2DAsync",
+              cudaMemset2DAsync(args.out.data, args.out.stride * size, 0, args.out.cols * size,
+                                static_cast<std::size_t>(args.out.rows), handle_of(lane.stream)));
+    }
+    if (bias.data && !product.one.bias.data) add_bias(lane.stream, args.out, bias);
+    if (to_sums.data) add_bias(lane.stream, to_sums, product.one.bias_gradient);
+    return true;
+  }
+
+  /// Makes lanes for so many products, and returns their number: at most kMostLanes.
+  std::size_t make_lanes(std::size_t products) {
+    const std::size_t wanted = std::clamp<std::size_t>(products, 1, kMostLanes);
+    while (lanes.size() < wanted) lanes.emplace_back(device, device.make_stream());
+    return wanted;
+  }
+
   // The size that cuBLAS's manual recommends, and cuBLAS itself uses, on Hopper.
   static constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
   /// Far more than a model has; a limit where the rows of experts need plans of their own.
   static constexpr std::size_t kMostPlans = 4096;
+  /// Products of few rows, such as those of experts, each occupy a part of a GPU.
+  static constexpr std::size_t kMostLanes = 4;
 
   Device& device;
-  Scratch workspace;
-  Scratch sums;  // cuBLASLt's bias gradient, before it is added to ours
+  std::deque<Lane> lanes;  // the first is on the compute stream
   Library library;
   std::map<Key, Plan> plans;
   std::map<MatmulShape, int> chosen;
@@ -318,32 +371,18 @@ struct Products::State {
 Products::Products(Device& device) : state_(std::make_unique<State>(device)) {}
 Products::~Products() = default;
 
-bool Products::run(const Matmul& args, bool rows_vary) {
-  check_matmul(args);
-  if (args.out.count() == 0) return true;
-  Stream& stream = state_->device.compute();
-  const View bias = args.bias;
-  BatchedMatmul product{.one = args, .rows_vary = rows_vary};
-  if (bias.data && !fuses_bias(args)) product.one.bias = {};
-  const View& to_sums = args.bias_gradient;
-  if (to_sums.data) product.one.bias_gradient.data = state_->sums.take<float>(to_sums.cols);
-  if (args.a.count() > 0) {
-    if (!state_->run(product)) {
-      if (has_epilogue(shape_of(product.one))) return false;
-      product.one.bias = {};  // cuBLASLt refuses it; it is added below
-      state_->run(product);
-    }
-  } else {  // K = 0: sums are zero
-    product.one.bias = {};
-    const auto size = static_cast<std::size_t>(bytes_of(args.out.dtype));
-    if (!args.accumulate)
-      check("cudaMemset2DAsync",
-            cudaMemset2DAsync(args.out.data, args.out.stride * size, 0, args.out.cols * size,
-                              static_cast<std::size_t>(args.out.rows), handle_of(stream)));
+bool Products::run(const Matmul& args) { return state_->run(state_->lanes.front(), args, false); }
+
+void Products::run(std::span<const Matmul> all) {
+  const std::size_t lanes = state_->make_lanes(all.size());
+  Stream& compute = state_->device.compute();
+  const auto before = compute.record();
+  for (std::size_t i = 1; i < lanes; ++i) state_->lanes[i].stream.wait(*before);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool done = state_->run(state_->lanes[i % lanes], all[i], true);
+    AXONN_CHECK(done, "matmuls: a product has an epilogue");
   }
-  if (bias.data && !product.one.bias.data) add_bias(stream, args.out, bias);
-  if (to_sums.data) add_bias(stream, to_sums, product.one.bias_gradient);
-  return true;
+  for (std::size_t i = 1; i < lanes; ++i) compute.wait(*state_->lanes[i].stream.record());
 }
 
 bool Products::fuses(const Matmul& args) {
@@ -355,7 +394,7 @@ bool Products::fuses(const Matmul& args) {
 
 void Products::run(const BatchedMatmul& args) {
   if (args.count == 0 || args.one.out.count() == 0) return;
-  state_->run(args);
+  state_->run(state_->lanes.front(), args);
 }
 
 std::vector<std::string> Products::take_remarks() { return std::exchange(state_->remarks, {}); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,7 +27,8 @@ struct BatchedMatmul {
 ///
 /// cuBLASLt's heuristic is asked for algorithms when a product's shape, strides, types, alignment
 /// and options first occur; its answer is kept. Products run on the compute stream, one after the
-/// other, and share one workspace. Every algorithm gives the same bits on the same GPU every time.
+/// other, and share one workspace, but for those that are asked for together. Every algorithm gives
+/// the same bits on the same GPU every time.
 class Products {
  public:
   explicit Products(Device& device);
@@ -38,10 +40,12 @@ class Products {
   /// although its heuristic knew an algorithm; fuses() then is false from now on. If it refuses a
   /// bias, the bias is added after the product. Throws if shapes or types do not fit Matmul's
   /// description, or if cuBLASLt refuses the product otherwise.
-  ///
-  /// rows_vary: see BatchedMatmul. The heuristic is asked for M, or K if a is transposed, rounded
-  /// up to a multiple of 64, and for the product itself only if cuBLASLt refuses that algorithm.
-  bool run(const Matmul& args, bool rows_vary = false);
+  bool run(const Matmul& args);
+  /// Computes independent products without epilogues, such as those of experts, on the compute
+  /// stream and up to three others, each with a workspace. M, or K if a is transposed, may change
+  /// from call to call: the heuristic is asked for it rounded up to a multiple of 64, and for the
+  /// product itself only if cuBLASLt refuses that algorithm.
+  void run(std::span<const Matmul> all);
   /// See Backend::fuses(): true if cuBLASLt has the epilogue for these operands and set_way() has
   /// not chosen "in parts".
   bool fuses(const Matmul& args);
