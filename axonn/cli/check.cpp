@@ -1,5 +1,7 @@
 #include "axonn/base/check.h"
 
+#include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <memory>
 #include <numeric>
@@ -11,6 +13,7 @@
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/measure/compare.h"
+#include "axonn/measure/coordinate_check.h"
 #include "axonn/ops/cpu/instructions.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/launch.h"
@@ -33,6 +36,8 @@ Examples:
   axonn check configs/tiny.toml --grids "1,1,1,1 2,2,1,1 1,2,2,2" --steps 10
   axonn check configs/tiny.toml --training.dtype bf16 --isa avx2
   axonn check configs/tiny.toml --parallelism.device cuda
+  axonn check configs/tiny.toml --mup --model.mup_base 96 --widths 96,192,384
+      instead, models of other widths: whether each layer's outputs change alike (muP)
 
 Exit codes: 0 all agree, 1 some differ, 2 usage error.)";
 
@@ -105,6 +110,19 @@ std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>
   return all;
 }
 
+/// The coordinate check of muP. Returns the exit code.
+int check_widths(const Config& config, const std::vector<std::int64_t>& widths, int steps) {
+  if (widths.size() < 2) refuse("--widths needs at least two widths, such as 64,128,256");
+  const std::vector<LayerChange> layers = coordinate_check(config, widths, steps);
+  const bool passes = std::ranges::all_of(
+      layers, [](const LayerChange& one) { return std::abs(one.slope) <= kMostSlope; });
+  std::cout << coordinate_table(layers, widths)
+            << (passes
+                    ? "\nno layer's change depends on the width\n"
+                    : "\nchanges DEPEND on the width: its learning rate will not suit another\n");
+  return passes ? 0 : kFailed;
+}
+
 }  // namespace
 
 int run_check(const Arguments& arguments) {
@@ -117,6 +135,16 @@ int run_check(const Arguments& arguments) {
   app.add_option("--steps", steps, "steps on each grid")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  bool mup = false;
+  std::vector<std::int64_t> widths;
+  auto* check_mup = app.add_flag("--mup", mup,
+                                 "instead of grids, compare widths: by how much the outputs of "
+                                 "each layer change in the first steps; on one rank of the CPU");
+  app.add_option("--widths", widths,
+                 "widths for --mup; default: 1, 2 and 4 times model.mup_base, or model.hidden")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber)
+      ->needs(check_mup);
   std::string isa;
   app.add_option("--isa", isa,
                  "limit the instructions that the CPU computes with, as on an older processor")
@@ -124,6 +152,13 @@ int run_check(const Arguments& arguments) {
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
   if (!isa.empty()) cpu::limit_instructions(isa);
+  if (mup) {
+    const Config config = with_stored_model(loaded->config, loaded->origins);
+    const std::int64_t base =
+        config.model.mup_base > 0 ? config.model.mup_base : config.model.hidden;
+    if (widths.empty()) widths = {base, 2 * base, 4 * base};
+    return check_widths(config, widths, steps);
+  }
   const std::vector<GridShape> grids = parse_grids(grids_text);
   if (grids.size() < 2)
     refuse("--grids needs at least two grids, such as \"1,1,1,1 2,2,1,1\"; got '", grids_text, "'");

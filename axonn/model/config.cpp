@@ -65,6 +65,15 @@ void validate_experts(const ModelConfig& model) {
            " layers with experts; set experts = 0 for a dense model");
 }
 
+void validate_mup(const ModelConfig& model) {
+  if (model.mup_base_head_dim > 0 && model.mup_base == 0)
+    refuse("[model] mup_base_head_dim = ", model.mup_base_head_dim,
+           " needs mup_base, the width of that model");
+  if (model.mup_base > 0 && model.lora.rank > 0)
+    refuse("[model] mup_base = ", model.mup_base, " and [lora] rank = ", model.lora.rank,
+           ": muP is for models that are trained from the start; set mup_base = 0");
+}
+
 }  // namespace
 
 ModelConfig resolved(ModelConfig model, std::int64_t vocab, std::int64_t positions) {
@@ -97,6 +106,7 @@ void validate(const ModelConfig& model) {
            "; take ", divisors_near(model.heads, model.kv_heads), ", or 0 for as many as heads");
   if (model.family == ModelFamily::llama) validate_rope(model);
   validate_experts(model);
+  validate_mup(model);
 }
 
 namespace {
@@ -239,6 +249,19 @@ void list_initialisation(ModelConfig& model, OptionList& list) {
            {.help = "standard deviation of the initial weights",
             .min = 0,
             .also = "initializer_range init_method_std"});
+  list.add(
+      "mup_base", &model.mup_base,
+      {.help = "muP: the width whose best init_std, learning rate and eps suit this model, too: "
+               "with m = hidden / mup_base, the weights of the blocks' products start with "
+               "init_std / sqrt(m) and learn with lr / m and eps / m, and logits are divided "
+               "by m; axonn check --mup tests it; 0: not used (gpt, llama)",
+       .min = 0,
+       .also = "mup_base_width mup_base_shapes base_width d_model_base use_mup"});
+  list.add("mup_base_head_dim", &model.mup_base_head_dim,
+           {.help = "width of a head of the model of width mup_base: scores are multiplied by its "
+                    "square root and divided by the width of a head; 0: the same as here",
+            .min = 0,
+            .also = "mup_base_head_size"});
 }
 
 }  // namespace

@@ -52,7 +52,10 @@ struct ModelConfig {
   bool bias = true;            ///< biases in linear layers and norms
   double norm_eps = 1e-5;
   double init_std = 0.02;  ///< of the initial weights; projections into the residual: / sqrt(2 L)
-  bool qkv_bias = false;   ///< biases of queries, keys and values (Qwen2)
+  /// muP: the width, and the head width, that init_std, the learning rate and AdamW's eps are for.
+  std::int64_t mup_base = 0;           ///< 0: not muP
+  std::int64_t mup_base_head_dim = 0;  ///< 0: head_width()
+  bool qkv_bias = false;               ///< biases of queries, keys and values (Qwen2)
   QkNormKind qk_norm = QkNormKind::none;
   std::int64_t window = 0;    ///< positions that attention sees, its own included; 0: all
   double rope_theta = 10000;  ///< base of the rotary frequencies
@@ -87,6 +90,10 @@ struct ModelConfig {
   bool has_experts(std::int64_t layer) const {
     return experts > 0 && (layer + 1) % expert_step == 0 &&
            std::ranges::find(dense_layers, layer) == dense_layers.end();
+  }
+  /// m, how many times as wide as muP's base; 1 without muP.
+  double width_factor() const {
+    return mup_base > 0 ? static_cast<double>(hidden) / static_cast<double>(mup_base) : 1;
   }
   /// D; 0 if there are no heads.
   std::int64_t head_width() const { return head_dim > 0 || heads == 0 ? head_dim : hidden / heads; }

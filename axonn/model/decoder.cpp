@@ -25,6 +25,11 @@ Norm::Options norm_options(const ModelConfig& config) {
           .eps = static_cast<float>(config.norm_eps)};
 }
 
+/// The standard deviation of the initial weights of a block's products.
+double block_std(const ModelConfig& config) {
+  return config.init_std / std::sqrt(config.width_factor());
+}
+
 /// A block: parameters, and adapters and experts if the config has them.
 class DecoderBlock {
  public:
@@ -32,7 +37,10 @@ class DecoderBlock {
       : parameters_(name, grid),
         adapters_(name, grid, config.lora),
         heads_{config.heads, config.kv_heads, config.head_width(),
-               config.is_llama() ? config.window : 0} {}
+               config.is_llama() ? config.window : 0, config.mup_base_head_dim} {
+    // Vectors keep the rate of the base.
+    parameters_.set_rate(1 / config.width_factor());
+  }
   virtual ~DecoderBlock() = default;
 
   virtual Var operator()(const Context& ctx, Var x) const = 0;
@@ -53,7 +61,7 @@ class DecoderBlock {
     return {.in = config.hidden,
             .out = heads_.qkv_width(),
             .bias = bias,
-            .init_std = config.init_std,
+            .init_std = block_std(config),
             .heads = heads_,
             .parts = std::move(parts),
             .adapters = &adapters_};
@@ -65,7 +73,7 @@ class DecoderBlock {
             .out = config.hidden,
             .orientation = Orientation::transposed,
             .bias = config.bias && !config.is_llama(),
-            .init_std = config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers)),
+            .init_std = block_std(config) / std::sqrt(2.0 * static_cast<double>(config.layers)),
             .adapters = &adapters_};
   }
 
@@ -86,7 +94,7 @@ class GptBlock final : public DecoderBlock {
             {.in = config.hidden,
              .out = config.ffn,
              .bias = config.bias,
-             .init_std = config.init_std,
+             .init_std = block_std(config),
              .adapters = &adapters_}),
         down_(parameters_, name + ".mlp.c_proj", residual_options(config, config.ffn)) {}
 
@@ -132,6 +140,7 @@ class LlamaBlock final : public DecoderBlock {
         project_(parameters_, name + ".self_attn.o_proj",
                  residual_options(config, heads_.out_width())),
         norm2_(parameters_, name + ".post_attention_layernorm", norm_options(config)) {
+    held_.set_rate(1 / config.width_factor());
     if (routed)
       experts_.emplace(parameters_, held_, name + ".mlp", expert_options(config, *routed));
     else
@@ -164,7 +173,7 @@ class LlamaBlock final : public DecoderBlock {
     return {.in = config.hidden,
             .out = 2 * config.ffn,
             .bias = false,
-            .init_std = config.init_std,
+            .init_std = block_std(config),
             .segments = {{.rows = config.ffn}, {.rows = config.ffn}},
             .parts = {"gate_proj", "up_proj"},
             .adapters = &adapters_};
@@ -178,7 +187,7 @@ class LlamaBlock final : public DecoderBlock {
             .normalised = config.expert_norm,
             .scale = config.router_scale,
             .bias = config.router_bias,
-            .init_std = config.init_std,
+            .init_std = block_std(config),
             .down_init_std = residual_options(config, config.expert_ffn).init_std,
             .layer = routed};
   }
@@ -293,7 +302,8 @@ class Decoder final : public LanguageModel {
   Head head() override {
     std::vector<ParameterGroup*> groups{&head_group_};
     if (config_.tied) groups.insert(groups.begin(), &embedding_group_);
-    return {norm_, cross_entropy_, std::move(groups)};
+    return {norm_, cross_entropy_, static_cast<float>(1 / config_.width_factor()),
+            std::move(groups)};
   }
 
   ModelConfig config_;

@@ -8,6 +8,7 @@
 #include "axonn/base/log.h"
 #include "axonn/comm/self.h"
 #include "axonn/model/decoder.h"
+#include "axonn/nn/pointwise.h"
 #include "axonn/options/options.h"
 
 namespace axonn {
@@ -43,8 +44,10 @@ template <typename F>
 void LanguageModel::at_end(const Context& ctx, const Tokens& tokens, const F& f) {
   const Var x = hidden(ctx, tokens);
   const Head end = head();
-  with_all(ctx, end.groups,
-           [&](const Context& inside) { f(inside, end.output, end.norm(inside, x)); });
+  with_all(ctx, end.groups, [&](const Context& inside) {
+    const Var normed = end.norm(inside, x);
+    f(inside, end.output, end.scale == 1 ? normed : scale(inside, normed, end.scale));
+  });
 }
 
 void LanguageModel::loss(const Context& ctx, const Tokens& tokens, float scale,

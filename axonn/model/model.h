@@ -74,6 +74,7 @@ class LanguageModel : public Model {
   struct Head {
     const Norm& norm;
     const CrossEntropy& output;
+    float scale = 1;                      ///< of the logits
     std::vector<ParameterGroup*> groups;  ///< of both: two if the output is tied to the embedding
   };
   virtual Head head() = 0;

@@ -25,14 +25,16 @@ Attention forward_args(const Context& ctx, const LocalHeads& at, const Chunk& qk
           .group = at.group,
           .first_query = at.first_query,
           .window = at.window,
-          .scale = at.scale(),
+          .scale = at.scale,
           .starts = of_rows_here(ctx, qkv, qkv.rows.start)};
 }
 
 }  // namespace
 
 LocalHeads::LocalHeads(const Context& ctx, const Heads& all, AxisSet over)
-    : dim(all.head_dim), window(all.window) {
+    : dim(all.head_dim), window(all.window), scale(1 / std::sqrt(static_cast<float>(dim))) {
+  if (all.base_head_dim > 0)
+    scale *= std::sqrt(static_cast<float>(all.base_head_dim) / static_cast<float>(dim));
   int ways = ctx.grid.extent(Axis::x), at = ctx.grid.coord(Axis::x);
   if (over.has(Axis::y)) {
     ways *= ctx.grid.extent(Axis::y);
@@ -154,7 +156,7 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
                                 .group = at.group,
                                 .first_query = at.first_query,
                                 .window = at.window,
-                                .scale = at.scale()});
+                                .scale = at.scale});
   return true;
 }
 

@@ -16,6 +16,8 @@ struct Heads {
   std::int64_t kv_heads = 0;  ///< divides heads; equal to it for plain multi-head attention
   std::int64_t head_dim = 0;
   std::int64_t window = 0;  ///< keys that a query sees, its own included; 0: all up to its own
+  /// muP: scores are multiplied by the root of this and divided by head_dim; 0: head_dim.
+  std::int64_t base_head_dim = 0;
 
   /// Output features of the fused QKV product.
   std::int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
@@ -40,12 +42,12 @@ struct Heads {
 /// and values. k (`room`) is the largest number of key-value heads that any rank reads.
 struct LocalHeads {
   std::int64_t heads, room, dim, group, first_query, window;
+  float scale;  ///< of scores: 1 / sqrt(dim) without muP
 
   /// `over`: the axes that cut the columns, x or x and y.
   LocalHeads(const Context& ctx, const Heads& all, AxisSet over);
 
   std::int64_t width() const { return (heads + 2 * room) * dim; }
-  float scale() const { return 1 / std::sqrt(static_cast<float>(dim)); }  ///< of scores
   View q(const View& qkv) const { return qkv.col_range(0, heads * dim); }
   View k(const View& qkv) const { return qkv.col_range(heads * dim, room * dim); }
   View qk(const View& qkv) const { return qkv.col_range(0, (heads + room) * dim); }

@@ -135,7 +135,7 @@ class SharedSequences {
             .group = at_.group,
             .first_query = piece.first_kv == 0 ? at_.first_query : 0,
             .window = at_.window,
-            .scale = at_.scale(),
+            .scale = at_.scale,
             .starts = of_rows_here(ctx_, qkv_, qkv_.rows.start),
             .query_blocks = blocks_,
             .pairs = pairs_};

@@ -114,6 +114,11 @@ class ParameterGroup {
   void freeze();
   bool frozen() const { return frozen_; }
 
+  /// Sets the factor of the learning rate, and of AdamW's eps, for the parameters with weight
+  /// decay: 1 / m with muP.
+  void set_rate(double rate) { rate_ = rate; }
+  double rate() const { return rate_; }
+
   /// Declares a parameter. Throws UsageError if the grid cannot cut it, Error after allocate().
   Parameter& add(ParameterSpec spec);
 
@@ -210,6 +215,7 @@ class ParameterGroup {
   const Grid& grid_;
   const Holders holders_;
   bool frozen_ = false;
+  double rate_ = 1;
   std::vector<std::unique_ptr<Parameter>> parameters_;
   struct Joined {
     std::unique_ptr<Parameter> whole;

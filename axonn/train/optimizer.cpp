@@ -18,22 +18,36 @@ class AdamW final : public Optimizer {
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   void update(const Context& ctx, const ParameterGroup& group,
               const Update& update) const override {
-    ctx.backend.run(ops::AdamW{.master = group.master(),
-                               .first = update.state[0],
-                               .second = update.state[1],
-                               .gradient = group.gradient(),
-                               .out = group.piece_of_compute(),
-                               .scale = update.scale,
-                               .lr = static_cast<float>(update.lr),
-                               .beta1 = static_cast<float>(config_.beta1),
-                               .beta2 = static_cast<float>(config_.beta2),
-                               .eps = static_cast<float>(config_.eps),
-                               .weight_decay = static_cast<float>(config_.weight_decay),
-                               .step = update.step + 1,
-                               .decayed = group.decayed()});
+    const std::int64_t all = group.piece_size(), decayed = group.decayed();
+    if (group.rate() == 1) return update_range(ctx, group, update, {0, all, decayed, 1});
+    update_range(ctx, group, update, {0, decayed, decayed, group.rate()});
+    update_range(ctx, group, update, {decayed, all - decayed, 0, 1});
   }
 
  private:
+  /// Elements of the piece, of which the first `decayed` decay, with their ParameterGroup::rate().
+  struct Range {
+    std::int64_t begin, count, decayed;
+    double rate;
+  };
+  void update_range(const Context& ctx, const ParameterGroup& group, const Update& update,
+                    const Range& range) const {
+    const auto part = [&](const View& piece) { return piece.col_range(range.begin, range.count); };
+    ctx.backend.run(ops::AdamW{.master = part(group.master()),
+                               .first = part(update.state[0]),
+                               .second = part(update.state[1]),
+                               .gradient = part(group.gradient()),
+                               .out = part(group.piece_of_compute()),
+                               .scale = update.scale,
+                               .lr = static_cast<float>(update.lr * range.rate),
+                               .beta1 = static_cast<float>(config_.beta1),
+                               .beta2 = static_cast<float>(config_.beta2),
+                               .eps = static_cast<float>(config_.eps * range.rate),
+                               .weight_decay = static_cast<float>(config_.weight_decay),
+                               .step = update.step + 1,
+                               .decayed = range.decayed});
+  }
+
   OptimizerConfig config_;
 };
 

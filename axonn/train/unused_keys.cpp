@@ -90,6 +90,7 @@ KeyReasons unused_keys(const Config& config) {
   UnusedKeys keys;
   add_unused_of_model(config.model, keys);
   add_unused_of_experts(config, keys);
+  keys.when(config.model.mup_base == 0, {"model.mup_base_head_dim"}, "model.mup_base is 0");
   keys.when(config.data.jsonl.empty(), {"data.chat_template", "data.chat_template_args"},
             "data.jsonl is not set");
   keys.when(config.data.text.empty(), {"data.text_field"}, "data.text is not set");

@@ -43,6 +43,13 @@ ModelConfig tiny_with_norms_over_the_width() {
   return config;
 }
 
+ModelConfig tiny_mup() {
+  ModelConfig config = tiny_llama();
+  config.mup_base = 32;
+  config.mup_base_head_dim = 2;
+  return config;
+}
+
 }  // namespace
 
 TEST(LlamaOnGrids, Llama31HasTheLossesOfOneRankOnEveryGridOfUpToEightRanks) {
@@ -59,6 +66,10 @@ TEST(LlamaOnGrids, Qwen2WithOneKeyValueHeadHasTheLossesOfOneRankOnTenGrids) {
 
 TEST(LlamaOnGrids, Qwen3HasTheLossesOfOneRankOnTenGrids) {
   EXPECT_EQ(difference_on_grids({.make_model = model_of(tiny_qwen3())}, ten_grids()), "");
+}
+
+TEST(LlamaOnGrids, WithMupHasTheLossesOfOneRankOnTenGrids) {
+  EXPECT_EQ(difference_on_grids({.make_model = model_of(tiny_mup())}, ten_grids()), "");
 }
 
 TEST(LlamaOnGrids, NormsOverTheWidthHaveTheLossesOfOneRankOnTenGrids) {

@@ -56,6 +56,13 @@ ModelConfig small_llama() {
           .norm_eps = 1e-3};
 }
 
+ModelConfig small_mup() {
+  ModelConfig config = small_llama();
+  config.mup_base = 8;
+  config.mup_base_head_dim = 9;
+  return config;
+}
+
 ModelConfig small_llama31() {
   ModelConfig config = small_llama();
   config.rope_theta = 50;
@@ -216,5 +223,5 @@ INSTANTIATE_TEST_SUITE_P(
                     Family{"Mistral", small_mistral}, Family{"Qwen2", small_qwen2},
                     Family{"Qwen3", small_qwen3}, Family{"Mixtral", small_mixtral},
                     Family{"Qwen3Moe", small_qwen3_moe}, Family{"Olmoe", small_olmoe},
-                    Family{"Sigmoid", small_with_sigmoid}),
+                    Family{"Sigmoid", small_with_sigmoid}, Family{"Mup", small_mup}),
     [](const auto& family) { return std::string(family.param.name); });

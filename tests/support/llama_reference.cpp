@@ -70,7 +70,9 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
                              .kv_heads = m.kv_heads,
                              .head_dim = m.head_dim,
                              .group = m.heads / m.kv_heads,
-                             .scale = 1 / std::sqrt(double(m.head_dim)),
+                             .scale = m.mup_base_head_dim > 0
+                                          ? std::sqrt(double(m.mup_base_head_dim)) / m.head_dim
+                                          : 1 / std::sqrt(double(m.head_dim)),
                              .window = m.window};
   return product(attention(turned("q"), turned("k"), project("v"), shape).out,
                  weights.at(name + "o_proj.weight"));
@@ -168,6 +170,8 @@ LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
   }
   pass.logits = product(rms_norm(x, weights.at("model.norm.weight"), m.norm_eps),
                         m.tied ? table : weights.at("lm_head.weight"));
+  if (m.mup_base > 0)
+    for (double& logit : pass.logits.values) logit *= double(m.mup_base) / double(m.hidden);
   return pass;
 }
 
