@@ -56,6 +56,9 @@ std::shared_ptr<const Batch> Batches::read(std::int64_t n) const {
   const auto append = [](std::vector<std::int32_t>& to, const std::vector<std::int32_t>& from) {
     to.insert(to.end(), from.begin(), from.end());
   };
+  const auto count_targets = [](const std::vector<std::int32_t>& targets) {
+    return std::ranges::count_if(targets, [](std::int32_t target) { return target >= 0; });
+  };
   Sequence one;
   for (std::int64_t first = mine; first < mine + each_; first += options_.micro_batch) {
     MicroBatch& micro = batch.micro_batches.emplace_back();
@@ -63,15 +66,16 @@ std::shared_ptr<const Batch> Batches::read(std::int64_t n) const {
     micro.sequences = options_.micro_batch;
     for (std::int64_t i = first; i < first + options_.micro_batch; ++i) {
       sequences_->read(std::min(i, end - 1), one);
-      if (mask_) mask_(i, one);
       if (i >= end) one.targets.assign(options_.seq_len, -1);
+      batch.targets += count_targets(one.targets);
+      batch.inputs += std::ssize(one.targets) - std::ranges::count(one.targets, kPaddingTarget);
+      if (mask_) mask_(i, one);
       append(micro.rows.ids, one.ids);
       append(micro.rows.targets, one.targets);
       append(micro.rows.positions, one.positions);
       append(micro.rows.starts, one.starts);
     }
-    batch.counted +=
-        std::ranges::count_if(micro.rows.targets, [](std::int32_t target) { return target >= 0; });
+    batch.counted += count_targets(micro.rows.targets);
   }
   return result;
 }

@@ -25,8 +25,10 @@ struct MicroBatch {
 struct Batch {
   std::vector<MicroBatch> micro_batches;
   std::int64_t counted = 0;  ///< targets of these micro-batches that count in the loss
+  std::int64_t targets = 0;  ///< as `counted`, including those that the mask leaves out
+  std::int64_t inputs = 0;   ///< inputs of these micro-batches that are not padding
   /// Of the whole step, over all coordinates: targets, including those that the mask leaves
-  /// out, and inputs that are not padding.
+  /// out, and inputs that are not padding; at most so many, if counts_by_reading().
   Sequences::Size whole{};
 };
 
@@ -71,8 +73,8 @@ class Batches {
   const Sequences& sequences() const { return *sequences_; }
   const BatchOptions& options() const { return options_; }
   int micro_batches() const { return static_cast<int>(each_ / options_.micro_batch); }
-  /// Whether there is a mask, so that only reading shows how many count.
-  bool masked() const { return static_cast<bool>(mask_); }
+  /// Whether only reading shows how many targets count.
+  bool counts_by_reading() const { return mask_ || sequences_->counts_by_reading(); }
   /// Number of steps that cover the sequences before options.end.
   std::int64_t steps() const;
 

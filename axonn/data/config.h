@@ -17,6 +17,17 @@ enum class GoldfishMask {
 
 inline constexpr std::array<std::string_view, 3> kGoldfishMasks = {"hash", "static", "seeded"};
 
+/// What the documents of a sequence are to each other.
+enum class DocumentMode {
+  joined,    ///< one text: attention, positions and the loss go on across their ends
+  separate,  ///< each is as if it were alone
+  packed,    ///< separate, and sequences hold whole documents as far as possible (PackedStream)
+  apertus    ///< as Apertus was trained: joined, without a loss on a document's first token
+};
+
+inline constexpr std::array<std::string_view, 4> kDocumentModes = {"joined", "separate", "packed",
+                                                                   "apertus"};
+
 /// training.goldfish: leaves one target in k out of the loss, so that no passage is learned whole.
 struct GoldfishConfig {
   std::int64_t k = 0;  ///< 0: none is left out; else at least 2
@@ -49,6 +60,10 @@ struct DataConfig {
   /// tokenizer that made them; it is then used only to show text and to read a validation text, and
   /// may be empty: not known.
   std::string tokenizer = "bytes";
+  /// What documents that share a sequence are to each other. Those of `jsonl` are always separate.
+  DocumentMode documents = DocumentMode::joined;
+  /// The token that ends a document; -1: the tokenizer's end-of-text token.
+  std::int64_t eod = -1;
   /// A fraction, such as 0.1: the last 10 % of each source, which training does not see. Or a file:
   /// text or tokens; with jsonl, a JSONL file. Empty or 0: none, training sees all data.
   std::string validation = "0";

@@ -166,6 +166,37 @@ void check_vocab(const Tokenizer& tokenizer, std::int64_t vocab) {
            " tokens, but model.vocab is ", vocab, "; set model.vocab to ", tokenizer.vocab_size());
 }
 
+/// Sets corpus.documents. Refuses documents that shall not be joined if nothing says where they
+/// end.
+void set_documents(const DataConfig& config, std::int64_t vocab, Corpus& corpus) {
+  DocumentRule& rule = corpus.documents;
+  rule.mode = config.documents;
+  if (config.eod >= 0) {
+    if (vocab > 0 && config.eod >= vocab)
+      refuse("data.eod is ", config.eod, ", but model.vocab is ", vocab,
+             "; set it to the token that ends a document");
+    rule.end_of_text = static_cast<std::int32_t>(config.eod);
+  } else if (corpus.tokenizer) {
+    rule.end_of_text = corpus.tokenizer->end_of_text().value_or(-1);
+  }
+  const bool packed = rule.mode == DocumentMode::packed;
+  if (rule.mode == DocumentMode::joined || (rule.end_of_text >= 0 && !packed)) return;
+  for (const auto* streams : {&corpus.train, &corpus.validation})
+    for (const TokenStream& stream : *streams)
+      if (!stream.source->has_documents() && packed)
+        refuse("data.documents is packed, but ", stream.source->name(),
+               " does not store where its documents begin; only text and Megatron's files do: make "
+               "one with 'axonn data tokenize', or set data.documents to separate");
+      else if (!stream.source->has_documents())
+        refuse("data.documents is ", kDocumentModes[static_cast<int>(rule.mode)],
+               ", but nothing says where the documents of ", stream.source->name(), " end: ",
+               corpus.tokenizer
+                   ? concat("the tokenizer ", corpus.tokenizer->name(), " has no end-of-text token")
+                   : "data.tokenizer is not the one that made the tokens",
+               ", and only text and Megatron's files store documents; set data.eod to the token "
+               "that ends a document");
+}
+
 }  // namespace
 
 std::vector<WeightedPaths> parse_blend(const std::vector<std::string>& entries) {
@@ -188,8 +219,10 @@ std::vector<WeightedPaths> parse_blend(const std::vector<std::string>& entries) 
   return blend;
 }
 
-Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
-  check_choice(config);
+namespace {
+
+/// Opens everything of the corpus but its documents' rule.
+Corpus open_sources(const DataConfig& config, const CorpusOptions& options) {
   Corpus corpus;
   if (!config.tokenizer.empty() || config.tokens.empty())
     corpus.tokenizer = make_tokenizer(config.tokenizer);
@@ -226,6 +259,15 @@ Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
   return corpus;
 }
 
+}  // namespace
+
+Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
+  check_choice(config);
+  Corpus corpus = open_sources(config, options);
+  set_documents(config, options.vocab, corpus);
+  return corpus;
+}
+
 std::string fingerprint(const Corpus& corpus) {
   constexpr std::int64_t kPlaces = 64, kTokens = 64;
   std::string key;
@@ -250,6 +292,7 @@ std::string fingerprint(const Corpus& corpus) {
       add(documents->coded(begin + spread(i, end - begin - 1)));
     }
   }
+  if (corpus.documents.mode == DocumentMode::packed) key += " packed";  // another order
   return hex_of(xxh3(key));
 }
 
@@ -259,7 +302,9 @@ std::unique_ptr<const Sequences> training_sequences(const Corpus& corpus,
     return std::make_unique<Sampler>(
         std::make_unique<PackedDocuments>(corpus.train_documents, options.seq_len, options.vocab),
         options);
-  return std::make_unique<Sampler>(corpus.train, options);
+  SamplerOptions of_corpus = options;
+  of_corpus.documents = corpus.documents;
+  return std::make_unique<Sampler>(corpus.train, of_corpus);
 }
 
 std::unique_ptr<const Sequences> validation_sequences(const Corpus& corpus, std::int64_t seq_len,
@@ -267,14 +312,12 @@ std::unique_ptr<const Sequences> validation_sequences(const Corpus& corpus, std:
   if (!corpus.validation_documents.empty())
     return std::make_unique<PackedDocuments>(corpus.validation_documents, seq_len, vocab);
   if (corpus.validation.empty()) return nullptr;
-  return std::make_unique<Windows>(corpus.validation, seq_len, vocab);
+  return stream_sequences(corpus.validation, seq_len, vocab, corpus.documents);
 }
 
 SequenceMask make_goldfish(const GoldfishConfig& config, std::uint64_t seed, const Corpus& corpus) {
   if (config.k == 0) return {};
-  std::optional<std::int32_t> end;
-  if (corpus.tokenizer) end = corpus.tokenizer->end_of_text();
-  return goldfish_mask(config, seed, end.value_or(-1));
+  return goldfish_mask(config, seed, corpus.documents.end_of_text);
 }
 
 }  // namespace axonn

@@ -21,6 +21,8 @@ struct Corpus {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<TokenStream> train;       ///< one, or one for each weight of a blend
   std::vector<TokenStream> validation;  ///< empty if there is none
+  /// Of the streams.
+  DocumentRule documents = {};
   /// With data.jsonl, used instead of the streams.
   DocumentRange train_documents = {}, validation_documents = {};
 };
@@ -37,8 +39,8 @@ std::unique_ptr<const Sequences> training_sequences(const Corpus& corpus,
 std::unique_ptr<const Sequences> validation_sequences(const Corpus& corpus, std::int64_t seq_len,
                                                       std::int64_t vocab);
 
-/// The goldfish mask for training; empty if config.k is 0. Documents end at the end-of-text token
-/// of the corpus' tokenizer.
+/// The goldfish mask for training; empty if config.k is 0. Documents end at corpus.documents'
+/// end-of-text token.
 SequenceMask make_goldfish(const GoldfishConfig& config, std::uint64_t seed, const Corpus& corpus);
 
 /// Token files of one weight.

@@ -41,6 +41,35 @@ std::string documents_of(const Sequence& sequence, const Tokenizer& tokenizer) {
 
 }  // namespace
 
+BestFit best_fit(std::span<const std::int64_t> inputs, std::int64_t seq_len) {
+  BestFit fit;
+  fit.sequence_of.reserve(inputs.size());
+  std::map<std::int64_t, std::vector<std::int64_t>> by_room;  // sequences by their free room
+  for (const std::int64_t count : inputs) {
+    std::int64_t room = seq_len, sequence = fit.sequences;
+    // The sequence with the least room that is enough, the last put of several; else a new one.
+    if (const auto least = by_room.lower_bound(count); least != by_room.end()) {
+      room = least->first;
+      sequence = least->second.back();
+      least->second.pop_back();
+      if (least->second.empty()) by_room.erase(least);
+    } else {
+      ++fit.sequences;
+    }
+    fit.sequence_of.push_back(sequence);
+    if (room > count) by_room[room - count].push_back(sequence);
+  }
+  return fit;
+}
+
+void make_padding(std::int64_t seq_len, Sequence& sequence) {
+  sequence.ids.assign(seq_len, 0);
+  sequence.targets.assign(seq_len, kPaddingTarget);
+  sequence.positions.assign(seq_len, 0);
+  sequence.starts.resize(seq_len);
+  std::iota(sequence.starts.begin(), sequence.starts.end(), 0);
+}
+
 PackedDocuments::PackedDocuments(DocumentRange range, std::int64_t seq_len, std::int64_t vocab)
     : range_(std::move(range)), seq_len_(seq_len), vocab_(vocab) {
   AXONN_CHECK(seq_len > 0, "training.seq_len is ", seq_len, "; it must be positive");
@@ -80,23 +109,10 @@ void PackedDocuments::cut(std::int64_t document) {
 
 void PackedDocuments::pack() {
   std::ranges::stable_sort(pieces_, std::greater(), &Piece::inputs);
-  std::vector<std::int64_t> sequence_of(pieces_.size());
-  std::map<std::int64_t, std::vector<std::int64_t>> by_room;  // sequences by their free room
-  std::int64_t sequences = 0;
-  for (std::size_t i = 0; i < pieces_.size(); ++i) {
-    std::int64_t room = seq_len_, sequence = sequences;
-    // The sequence with the least room that is enough, the last put of several; else a new one.
-    if (const auto least = by_room.lower_bound(pieces_[i].inputs); least != by_room.end()) {
-      room = least->first;
-      sequence = least->second.back();
-      least->second.pop_back();
-      if (least->second.empty()) by_room.erase(least);
-    } else {
-      ++sequences;
-    }
-    sequence_of[i] = sequence;
-    if (room > pieces_[i].inputs) by_room[room - pieces_[i].inputs].push_back(sequence);
-  }
+  std::vector<std::int64_t> inputs;
+  inputs.reserve(pieces_.size());
+  for (const Piece& piece : pieces_) inputs.push_back(piece.inputs);
+  const auto [sequence_of, sequences] = best_fit(inputs, seq_len_);
   // A counting sort by sequence; within a sequence the longest piece stays first.
   first_piece_.assign(sequences + 1, 0);
   for (const std::int64_t s : sequence_of) ++first_piece_[s + 1];
@@ -126,11 +142,7 @@ std::string PackedDocuments::where(std::int64_t n) const {
 
 void PackedDocuments::read(std::int64_t n, Sequence& to) const {
   AXONN_CHECK(n >= 0 && n < count(), "sequence ", n, " of ", count(), " was asked for");
-  to.ids.assign(seq_len_, 0);
-  to.targets.assign(seq_len_, kPaddingTarget);
-  to.positions.assign(seq_len_, 0);
-  to.starts.resize(seq_len_);
-  std::iota(to.starts.begin(), to.starts.end(), 0);
+  make_padding(seq_len_, to);
   std::vector<std::int32_t> coded;
   std::int32_t row = 0;
   for (std::int64_t i = first_piece_[n]; i < first_piece_[n + 1]; ++i) {

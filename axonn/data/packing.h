@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,18 @@ struct DocumentRange {
   std::int64_t begin = 0, end = 0;
   bool empty() const { return begin == end; }
 };
+
+/// The sequence of each piece of text, and the number of sequences.
+struct BestFit {
+  std::vector<std::int64_t> sequence_of;
+  std::int64_t sequences = 0;
+};
+/// Puts pieces of so many inputs, the longest first, each into the sequence of seq_len inputs with
+/// the least room that is enough, or into a new one. A piece has 1 to seq_len inputs.
+BestFit best_fit(std::span<const std::int64_t> inputs, std::int64_t seq_len);
+
+/// Makes all rows of a sequence padding: each a document of its own, without a target.
+void make_padding(std::int64_t seq_len, Sequence& sequence);
 
 /// Packs documents into sequences by best fit, the longest first (Johnson, 1974, shows that this
 /// takes at most 11/9 of the fewest possible sequences). The packing depends only on the documents'

@@ -21,8 +21,9 @@ std::vector<double> weights_of(const std::vector<TokenStream>& streams) {
 
 }  // namespace
 
-Windows::Windows(std::vector<TokenStream> streams, std::int64_t seq_len, std::int64_t vocab)
-    : streams_(std::move(streams)), seq_len_(seq_len), vocab_(vocab) {
+Windows::Windows(std::vector<TokenStream> streams, std::int64_t seq_len, std::int64_t vocab,
+                 const DocumentRule& documents)
+    : streams_(std::move(streams)), seq_len_(seq_len), vocab_(vocab), documents_(documents) {
   AXONN_CHECK(seq_len > 0, "training.seq_len is ", seq_len, "; it must be positive");
   AXONN_CHECK(!streams_.empty(), "windows need at least one stream of tokens");
   for (const TokenStream& stream : streams_) {
@@ -55,6 +56,24 @@ void Windows::read(std::int64_t n, Sequence& to) const {
   to.targets.erase(to.targets.begin());
   to.positions.clear();
   to.starts.clear();
+  if (documents_.mode != DocumentMode::joined) divide(*stream->source, begin, to);
+}
+
+void Windows::divide(const TokenSource& source, std::int64_t begin, Sequence& to) const {
+  std::vector<std::int64_t> begins;  // first the source's, then those that the tokens show
+  source.document_begins(begin + 1, begin + seq_len_ + 1, begins);
+  for (std::int64_t& at : begins) at -= begin;
+  for (std::int64_t row = 0; row < seq_len_; ++row)
+    if (to.ids[row] == documents_.end_of_text) begins.push_back(row + 1);
+  for (const std::int64_t row : begins) to.targets[row - 1] = -1;
+  if (documents_.mode != DocumentMode::separate) return;
+  to.starts.assign(seq_len_, 0);
+  for (const std::int64_t row : begins)
+    if (row < seq_len_) to.starts[row] = static_cast<std::int32_t>(row);
+  for (std::int32_t row = 0; row < seq_len_; ++row) {
+    if (row > 0 && to.starts[row] == 0) to.starts[row] = to.starts[row - 1];
+    to.positions.push_back(row - to.starts[row]);
+  }
 }
 
 std::string Windows::where(std::int64_t n) const {
@@ -99,7 +118,7 @@ Blend::Draw Blend::draw(std::int64_t n) const {
 Sampler::Sampler(const std::vector<TokenStream>& streams, const SamplerOptions& options)
     : blend_(weights_of(streams)), shuffle_(options.shuffle) {
   for (const TokenStream& stream : streams)
-    add(std::make_unique<Windows>(std::vector{stream}, options.seq_len, options.vocab), options);
+    add(stream_sequences({stream}, options.seq_len, options.vocab, options.documents), options);
 }
 
 Sampler::Sampler(std::unique_ptr<const Sequences> sequences, const SamplerOptions& options)
@@ -127,6 +146,11 @@ std::pair<const Sequences&, std::int64_t> Sampler::place(std::int64_t n) const {
 void Sampler::read(std::int64_t n, Sequence& to) const {
   const auto [sequences, m] = place(n);
   sequences.read(m, to);
+}
+
+bool Sampler::counts_by_reading() const {
+  return std::ranges::any_of(
+      sources_, [](const Source& source) { return source.sequences->counts_by_reading(); });
 }
 
 Sequences::Size Sampler::size(std::int64_t n) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "axonn/base/random.h"
+#include "axonn/data/config.h"
 #include "axonn/data/sequences.h"
 #include "axonn/data/token_file.h"
 
@@ -22,29 +23,51 @@ struct TokenStream {
   std::int64_t size() const { return end - begin; }
 };
 
+/// What the documents of a window are to each other, and where they end.
+struct DocumentRule {
+  DocumentMode mode = DocumentMode::joined;
+  /// The token that ends a document; -1: none does. A document also ends where the source says so.
+  std::int32_t end_of_text = -1;
+};
+
 /// Cuts streams into consecutive windows of seq_len + 1 tokens that overlap by one: inputs are the
 /// first seq_len tokens, targets the last seq_len. Every token but a stream's first is a target
 /// once; the rest at a stream's end, fewer than seq_len targets, is dropped. Windows are numbered
 /// stream after stream. Used directly for validation, and by Sampler for training.
+///
+/// Unless documents are joined, a document's first token is not a target. If they are separate,
+/// their positions count from 0, and they do not see each other; the part of a document that a
+/// window begins with is a document of its own.
 class Windows : public Sequences {
  public:
   /// vocab > 0: every token that is read must be below it.
   /// Throws UsageError if a stream is shorter than one window.
-  Windows(std::vector<TokenStream> streams, std::int64_t seq_len, std::int64_t vocab = 0);
+  Windows(std::vector<TokenStream> streams, std::int64_t seq_len, std::int64_t vocab = 0,
+          const DocumentRule& documents = {});
 
   std::int64_t count() const override { return firsts_.back(); }
   void read(std::int64_t n, Sequence& to) const override;
   Size size(std::int64_t) const override { return {seq_len_, seq_len_}; }
   std::string where(std::int64_t n) const override;
+  bool counts_by_reading() const override { return documents_.mode != DocumentMode::joined; }
 
  private:
   /// The stream of window n, and the window's first token in the stream's source.
   std::pair<const TokenStream*, std::int64_t> find(std::int64_t n) const;
+  /// Takes the first tokens of documents out of the targets, and separates documents. The sequence
+  /// has the tokens of the source from `begin` on.
+  void divide(const TokenSource& source, std::int64_t begin, Sequence& sequence) const;
 
   std::vector<TokenStream> streams_;
   std::int64_t seq_len_, vocab_;
+  DocumentRule documents_;
   std::vector<std::int64_t> firsts_{0};  // the first window of each stream; then their number
 };
+
+/// The sequences of streams: Windows, or PackedStream if documents are packed. Throws as these do.
+std::unique_ptr<const Sequences> stream_sequences(std::vector<TokenStream> streams,
+                                                  std::int64_t seq_len, std::int64_t vocab,
+                                                  const DocumentRule& documents);
 
 /// Mixes several sources by weight. The source of draw n is a function of n alone.
 ///
@@ -76,6 +99,7 @@ struct SamplerOptions {
   std::uint64_t seed = 0;
   bool shuffle = true;
   std::int64_t vocab = 0;  ///< if positive: tokens must be below it
+  DocumentRule documents = {};
 };
 
 /// Defines the order of training samples. Sample n is a function of the sequences, the options and
@@ -84,8 +108,8 @@ struct SamplerOptions {
 /// source; every sequence of a source comes once per epoch, in an order fixed by seed and epoch.
 class Sampler : public Sequences {
  public:
-  /// Samples windows; each stream is a source. Throws UsageError if a stream is shorter than
-  /// seq_len + 1 tokens or a weight is invalid.
+  /// Samples the sequences of streams; each stream is a source. Throws UsageError if a stream is
+  /// shorter than seq_len + 1 tokens or a weight is invalid.
   Sampler(const std::vector<TokenStream>& streams, const SamplerOptions& options);
   /// Samples these sequences: repeats them for ever. Ignores seq_len and vocab.
   Sampler(std::unique_ptr<const Sequences> sequences, const SamplerOptions& options);
@@ -95,6 +119,7 @@ class Sampler : public Sequences {
   void read(std::int64_t n, Sequence& to) const override;
   Size size(std::int64_t n) const override;
   std::string where(std::int64_t n) const override;
+  bool counts_by_reading() const override;
 
  private:
   struct Source {

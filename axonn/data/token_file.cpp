@@ -28,6 +28,7 @@ constexpr std::size_t kVersionAt = 9, kTypeAt = 17, kSequencesAt = 18, kDocument
                       kLengthsAt = 34;
 
 constexpr std::size_t kBufferBytes = 1 << 20;  // makes the cost of a call negligible
+constexpr std::int64_t kDocumentsAtOnce = 64;  // as many as a sequence has, or more
 constexpr std::int64_t kMostInt32 = std::numeric_limits<std::int32_t>::max();
 
 /// Element `index` of an array of little-endian numbers that need not be aligned.
@@ -42,13 +43,14 @@ T load(const char* bytes, std::int64_t index = 0) {
 template <typename T>
 class NumberReader {
  public:
-  /// The file must have all `count` numbers from `offset` on.
-  NumberReader(const InputFile& file, std::int64_t offset, std::int64_t count)
-      : file_(file), offset_(offset), left_(count) {}
+  /// The file must have all `count` numbers from `offset` on. Reads so many at once.
+  NumberReader(const InputFile& file, std::int64_t offset, std::int64_t count,
+               std::int64_t at_once = kBufferBytes / sizeof(T))
+      : file_(file), offset_(offset), left_(count), at_once_(at_once) {}
 
   T next() {
     if (at_ == block_.size()) {
-      block_.resize(std::min<std::int64_t>(left_, kBufferBytes / sizeof(T)));
+      block_.resize(std::min(left_, at_once_));
       file_.read(offset_, std::as_writable_bytes(std::span(block_)));
       offset_ += static_cast<std::int64_t>(block_.size() * sizeof(T));
       left_ -= std::ssize(block_);
@@ -59,7 +61,7 @@ class NumberReader {
 
  private:
   const InputFile& file_;
-  std::int64_t offset_, left_;
+  std::int64_t offset_, left_, at_once_;
   std::vector<T> block_;
   std::size_t at_ = 0;
 };
@@ -155,9 +157,17 @@ void MemoryTokens::read_valid(std::int64_t begin, std::span<std::int32_t> tokens
   std::copy_n(tokens_.begin() + begin, tokens.size(), tokens.begin());
 }
 
-JoinedTokens::JoinedTokens(std::vector<std::shared_ptr<const TokenSource>> parts)
-    : parts_(std::move(parts)) {
+void MemoryTokens::document_begins(std::int64_t begin, std::int64_t end,
+                                   std::vector<std::int64_t>& to) const {
+  const auto first = std::ranges::lower_bound(begins_, begin);
+  to.insert(to.end(), first, std::lower_bound(first, begins_.end(), end));
+}
+
+JoinedTokens::JoinedTokens(std::vector<std::shared_ptr<const TokenSource>> parts,
+                           std::vector<bool> continued)
+    : parts_(std::move(parts)), continued_(std::move(continued)) {
   AXONN_CHECK(!parts_.empty(), "JoinedTokens needs at least one source");
+  continued_.resize(parts_.size());
   std::int64_t end = 0;
   for (const auto& part : parts_) ends_.push_back(end += part->size());
 }
@@ -169,6 +179,22 @@ std::string JoinedTokens::name() const {
 
 std::size_t JoinedTokens::part_of(std::int64_t position) const {
   return std::ranges::upper_bound(ends_, position) - ends_.begin();
+}
+
+bool JoinedTokens::has_documents() const {
+  return std::ranges::all_of(parts_, [](const auto& part) { return part->has_documents(); });
+}
+
+void JoinedTokens::document_begins(std::int64_t begin, std::int64_t end,
+                                   std::vector<std::int64_t>& to) const {
+  for (std::size_t part = part_of(begin); part < parts_.size(); ++part) {
+    const std::int64_t first = ends_[part] - parts_[part]->size();
+    if (first >= end) return;
+    const std::size_t had = to.size();
+    parts_[part]->document_begins(std::max<std::int64_t>(begin - first, continued_[part] ? 1 : 0),
+                                  std::min(end, ends_[part]) - first, to);
+    for (std::size_t i = had; i < to.size(); ++i) to[i] += first;
+  }
 }
 
 std::string JoinedTokens::where(std::int64_t position) const {
@@ -235,7 +261,7 @@ void TokenFile::open_llmc() {
 }
 
 void TokenFile::open_megatron(const std::string& path) {
-  const InputFile file(path);
+  InputFile file(path);
   const auto size = static_cast<std::uint64_t>(file.bytes());
   const auto altered = [&](const auto&... parts) {
     refuse(path, ": ", parts..., "; it was cut short or altered; make it again");
@@ -264,8 +290,6 @@ void TokenFile::open_megatron(const std::string& path) {
   if (listed == 0) altered("has no document indices; an empty file has one");
   const auto sequences = static_cast<std::int64_t>(counted),
              entries = static_cast<std::int64_t>(listed);
-  documents_ = entries - 1;
-
   const std::int64_t offsets_at = kLengthsAt + 4 * sequences,
                      documents_at = offsets_at + 8 * sequences;
   NumberReader<std::int32_t> lengths(file, kLengthsAt, sequences);
@@ -293,6 +317,51 @@ void TokenFile::open_megatron(const std::string& path) {
     refuse(tokens_.path(), ": has ", tokens_.bytes(), " bytes, but its index counts ", count_,
            " tokens of ", item, " bytes, ", count_ * item,
            "; it was cut short or altered, or the two files belong to different data sets");
+  index_ = Index{.file = std::move(file),
+                 .sequences = sequences,
+                 .documents = entries - 1,
+                 .offsets_at = offsets_at,
+                 .documents_at = documents_at};
+}
+
+std::int64_t TokenFile::begin_of(std::int64_t document) const {
+  const auto number = [&](std::int64_t at) {
+    std::int64_t value = 0;
+    index_->file.read(at, std::as_writable_bytes(std::span(&value, 1)));
+    return value;
+  };
+  const std::int64_t sequence = number(index_->documents_at + 8 * document);
+  if (sequence >= index_->sequences) return count_;
+  return number(index_->offsets_at + 8 * sequence) / bytes_of(type_);
+}
+
+void TokenFile::document_begins(std::int64_t begin, std::int64_t end,
+                                std::vector<std::int64_t>& to) const {
+  if (!index_) return;
+  std::int64_t low = 0, high = index_->documents;  // the first document from `begin` on
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (begin_of(middle) < begin)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  NumberReader<std::int64_t> sequences(index_->file, index_->documents_at + 8 * low,
+                                       index_->documents - low, kDocumentsAtOnce);
+  std::optional<NumberReader<std::int64_t>> offsets;
+  std::int64_t last = -1, next = -1;  // the document's first token; the next sequence of offsets
+  for (; low < index_->documents; ++low) {
+    const std::int64_t sequence = sequences.next();
+    if (sequence >= index_->sequences) return;
+    if (sequence != next)
+      offsets.emplace(index_->file, index_->offsets_at + 8 * sequence, index_->sequences - sequence,
+                      kDocumentsAtOnce);
+    next = sequence + 1;
+    const std::int64_t at = offsets->next() / bytes_of(type_);
+    if (at >= end) return;
+    if (at != last) to.push_back(at);  // documents without tokens begin where the next does
+    last = at;
+  }
 }
 
 void TokenFile::read_valid(std::int64_t begin, std::span<std::int32_t> tokens) const {

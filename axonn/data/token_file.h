@@ -34,6 +34,13 @@ class TokenSource {
 
   std::int32_t at(std::int64_t position) const;
 
+  /// Whether the source itself knows where its documents begin, whatever its tokens.
+  virtual bool has_documents() const { return false; }
+  /// Appends the tokens in [begin, end) with which a document begins, ascending; none if the source
+  /// does not know. Throws UsageError if its file cannot be read.
+  virtual void document_begins(std::int64_t /*begin*/, std::int64_t /*end*/,
+                               std::vector<std::int64_t>& /*to*/) const {}
+
   /// The name of the source for messages: one path or several.
   virtual std::string name() const = 0;
 
@@ -50,25 +57,37 @@ class TokenSource {
 /// Tokens in memory.
 class MemoryTokens : public TokenSource {
  public:
-  MemoryTokens(std::string name, std::vector<std::int32_t> tokens)
-      : name_(std::move(name)), tokens_(std::move(tokens)) {}
+  /// begins: the first token of each document, ascending; empty: not known.
+  MemoryTokens(std::string name, std::vector<std::int32_t> tokens,
+               std::vector<std::int64_t> begins = {})
+      : name_(std::move(name)), tokens_(std::move(tokens)), begins_(std::move(begins)) {}
   std::int64_t size() const override { return std::ssize(tokens_); }
   std::string name() const override { return name_; }
+  bool has_documents() const override { return !begins_.empty(); }
+  void document_begins(std::int64_t begin, std::int64_t end,
+                       std::vector<std::int64_t>& to) const override;
 
  private:
   void read_valid(std::int64_t begin, std::span<std::int32_t> tokens) const override;
 
   std::string name_;
   std::vector<std::int32_t> tokens_;
+  std::vector<std::int64_t> begins_;
 };
 
 /// Several sources joined in order, such as the shards of a data set. A read may span them.
 class JoinedTokens : public TokenSource {
  public:
-  explicit JoinedTokens(std::vector<std::shared_ptr<const TokenSource>> parts);
+  /// `continued`: the parts that begin inside a document; empty: none.
+  explicit JoinedTokens(std::vector<std::shared_ptr<const TokenSource>> parts,
+                        std::vector<bool> continued = {});
   std::int64_t size() const override { return ends_.back(); }
   std::string name() const override;
   std::string where(std::int64_t position) const override;
+  /// Whether every part has documents.
+  bool has_documents() const override;
+  void document_begins(std::int64_t begin, std::int64_t end,
+                       std::vector<std::int64_t>& to) const override;
 
  private:
   void read_valid(std::int64_t begin, std::span<std::int32_t> tokens) const override;
@@ -76,6 +95,7 @@ class JoinedTokens : public TokenSource {
 
   std::vector<std::shared_ptr<const TokenSource>> parts_;
   std::vector<std::int64_t> ends_;  // end of each part
+  std::vector<bool> continued_;
 };
 
 /// The type of tokens in a file; the numbers are Megatron's codes.
@@ -103,9 +123,23 @@ class TokenFile : public TokenSource {
   std::string name() const override { return tokens_.path(); }
 
   /// The number of documents in Megatron's format; llm.c's does not store documents.
-  std::optional<std::int64_t> documents() const { return documents_; }
+  std::optional<std::int64_t> documents() const {
+    return index_ ? std::optional(index_->documents) : std::nullopt;
+  }
+  bool has_documents() const override { return index_.has_value(); }
+  /// Searches the index on the disk, so that memory does not grow with the documents.
+  void document_begins(std::int64_t begin, std::int64_t end,
+                       std::vector<std::int64_t>& to) const override;
 
  private:
+  /// Of Megatron's format.
+  struct Index {
+    InputFile file;
+    std::int64_t sequences, documents;
+    std::int64_t offsets_at, documents_at;  ///< bytes in the file where these tables begin
+  };
+  /// The first token of a document.
+  std::int64_t begin_of(std::int64_t document) const;
   void read_valid(std::int64_t begin, std::span<std::int32_t> tokens) const override;
   void open_llmc();
   void open_megatron(const std::string& index_path);
@@ -114,7 +148,7 @@ class TokenFile : public TokenSource {
   TokenType type_ = TokenType::u16;
   std::int64_t first_byte_ = 0;  // of the tokens
   std::int64_t count_ = 0;
-  std::optional<std::int64_t> documents_;
+  std::optional<Index> index_;
 };
 
 /// Describes a token file, one fact per line: format, type, tokens, documents, smallest and largest

@@ -223,15 +223,21 @@ std::int64_t total_bytes_of(std::span<const std::string> files) {
   return bytes;
 }
 
-std::shared_ptr<const TokenSource> open_parts(const CachedParts& parts) {
+std::shared_ptr<const TokenSource> open_parts(const CachedParts& parts,
+                                              const std::vector<std::string>& files) {
   std::vector<std::shared_ptr<const TokenSource>> sources;
+  std::vector<bool> continued;
+  bool inside = false;  // whether the part before ends inside a document
   for (const CachedParts::Part& part : parts.whole()) {
+    continued.push_back(inside);
+    const auto& [file, byte, line] = part.end;
+    inside = byte > 0 && file < files.size() && !is_json_lines(files[file]);
     auto source = std::make_shared<TokenFile>(part.path);
     if (source->size() != part.tokens)
       refuse(source->name(), " has ", source->size(), " tokens, not ", part.tokens);
     sources.push_back(std::move(source));
   }
-  return std::make_shared<JoinedTokens>(std::move(sources));
+  return std::make_shared<JoinedTokens>(std::move(sources), std::move(continued));
 }
 
 }  // namespace
@@ -273,12 +279,18 @@ std::shared_ptr<const TokenSource> tokenize_in_memory(const std::vector<std::str
                                                       const Tokenizer& tokenizer,
                                                       const TokenizeOptions& options) {
   std::vector<std::int32_t> all;
-  const TokenSink sink{[&](std::span<const std::int32_t> tokens) {
-    all.insert(all.end(), tokens.begin(), tokens.end());
-  }};
+  std::vector<std::int64_t> begins{0};
+  const TokenSink sink{.append =
+                           [&](std::span<const std::int32_t> tokens) {
+                             all.insert(all.end(), tokens.begin(), tokens.end());
+                           },
+                       .end_document =
+                           [&] {
+                             if (begins.back() < std::ssize(all)) begins.push_back(std::ssize(all));
+                           }};
   tokenize(files, tokenizer, sink, options);
   const std::string more = files.size() > 1 ? concat(" and ", files.size() - 1, " more") : "";
-  return std::make_shared<MemoryTokens>(files.front() + more, std::move(all));
+  return std::make_shared<MemoryTokens>(files.front() + more, std::move(all), std::move(begins));
 }
 
 std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string>& files,
@@ -300,7 +312,7 @@ std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string
     return source.files().place();
   };
   return open_cached(
-      path, cache, [&] { return open_parts(parts); },
+      path, cache, [&] { return open_parts(parts, files); },
       [&] {
         parts.make(
             files, [](const std::string& part) { return TokenFile(part).size(); }, make_part);

@@ -99,6 +99,19 @@ std::string shown(const Tokenizer* tokenizer, std::span<const std::int32_t> toke
   return text + (whole ? "" : " ...");
 }
 
+/// The first rows of the documents of a sequence, as "0, 17, 80"; "" if it has no documents. Rows
+/// of padding are left out.
+std::string rows_of_documents(const Sequence& sequence) {
+  constexpr int kMost = 12;  // a line of a terminal
+  std::string rows;
+  int count = 0;
+  for (std::int64_t row = 0; row < std::ssize(sequence.starts); ++row) {
+    if (sequence.starts[row] != row || sequence.targets[row] == kPaddingTarget) continue;
+    if (++count <= kMost) rows += fmt::format("{}{}", rows.empty() ? "" : ", ", row);
+  }
+  return count > kMost ? fmt::format("{} and {} more", rows, count - kMost) : rows;
+}
+
 void describe_sample(const Config& config, const Corpus& corpus, int rank, DryRun& run) {
   const TrainingConfig& training = config.training;
   const auto sequences =
@@ -116,6 +129,8 @@ void describe_sample(const Config& config, const Corpus& corpus, int rank, DryRu
       make_goldfish(training.goldfish, static_cast<std::uint64_t>(training.seed), corpus);
   if (mask) mask(n, sample);
   run.sample = fmt::format("sequence {} of step 1: {}", n + 1, sequences->where(n));
+  if (const std::string rows = rows_of_documents(sample); !rows.empty())
+    run.sample += "; documents begin at rows " + rows;
   run.input = shown(corpus.tokenizer.get(), sample.ids);
   run.target = shown(corpus.tokenizer.get(), sample.targets);
   run.epochs = static_cast<double>(training.steps * training.global_batch) /

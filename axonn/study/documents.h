@@ -78,6 +78,7 @@ class InjectedSequences : public Sequences {
   void read(std::int64_t n, Sequence& to) const override;
   Size size(std::int64_t n) const override;
   std::string where(std::int64_t n) const override;
+  bool counts_by_reading() const override { return others_->counts_by_reading(); }
 
  private:
   /// The document that sequence n holds, or -1 and the sequence's index among the others.

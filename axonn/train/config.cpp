@@ -81,6 +81,10 @@ void validate_graphs(const Config& config) {
       "constant";
   forbid(config.training.goldfish.k > 0, "[training] goldfish.k", counted);
   forbid(!config.data.jsonl.empty(), "[data] jsonl", counted);
+  const DocumentMode documents = config.data.documents;
+  forbid(documents != DocumentMode::joined,
+         concat("[data] documents = \"", kDocumentModes[static_cast<int>(documents)], '"').c_str(),
+         counted);
   const LoraConfig& lora = config.model.lora;
   forbid(lora.dropout > 0 && (lora.rank > 0 || !lora.path.empty()), "[lora] dropout",
          "dropout draws new random numbers in each step, but a CUDA graph would repeat the "

@@ -203,18 +203,22 @@ double TrainStep::forward(Context ctx, const Tokens& tokens) {
 
 double TrainStep::evaluate(Context ctx, Batches& batches) {
   ctx.own_scheduling().step = evaluation_.get();
-  Tensor total = ctx.zeros(1, 1, DType::f64);
-  std::int64_t targets = 0;
+  Tensor sums = ctx.zeros(1, 2, DType::f64);  // of losses, of targets
+  const Tensor total = sums.col_range(0, 1);
+  double targets = 0;
   for (std::int64_t step = 0; step < batches.steps(); ++step) {
     const std::shared_ptr<const Batch> batch = batches.at(step);
-    targets += batch->whole.targets;
+    if (ctx.grid.leads_place()) targets += static_cast<double>(batch->counted);
     for (const MicroBatch& micro : batch->micro_batches) {
       evaluation_->prefetcher.begin_pass();
       model_.loss(ctx, make_tokens(ctx, micro), 1, total);
     }
   }
-  total.set_pending(ctx.grid.world().all_reduce(buffer_of(total.raw_view()), "evaluation"));
-  return value_of<double>(ctx, total) / static_cast<double>(targets);
+  ctx.device().copy_from_host(sums.view().col_range(1, 1).data, &targets, sizeof targets);
+  sums.set_pending(ctx.grid.world().all_reduce(buffer_of(sums.raw_view()), "evaluation"));
+  std::array<double, 2> all{};
+  ctx.device().copy_to_host(all.data(), sums.view().data, sizeof all);
+  return all[0] / std::max(all[1], 1.0);
 }
 
 }  // namespace axonn

@@ -108,6 +108,12 @@ std::int64_t Training::validation_windows() const {
   return validation ? validation->options().end : 0;
 }
 
+bool has_packed_data(const Config& config) {
+  const DocumentMode documents = config.data.documents;
+  return !config.data.jsonl.empty() || documents == DocumentMode::separate ||
+         documents == DocumentMode::packed;
+}
+
 StepInput made_up_input(const LoadedModel& model) {
   constexpr std::int64_t kStride = 7919;  // a prime, so that neighbours differ in the vocab
   const Config& config = model.config();
@@ -116,7 +122,7 @@ StepInput made_up_input(const LoadedModel& model) {
   auto& [ids, targets, positions, starts] = batch.rows;
   for (std::int64_t i = 0; i < t.micro_batch * t.seq_len; ++i) {
     ids.push_back(static_cast<std::int32_t>(i * kStride % config.model.vocab));
-    if (config.data.jsonl.empty()) continue;
+    if (!has_packed_data(config)) continue;
     positions.push_back(static_cast<std::int32_t>(i % t.seq_len));  // packed sequences
     starts.push_back(0);
   }
@@ -130,25 +136,31 @@ StepInput made_up_input(const LoadedModel& model) {
   return input;
 }
 
-void Training::begin_count(std::int64_t n, std::int64_t here) {
+void Training::begin_count(std::int64_t n, const Batch* here) {
   const Grid& grid = model.grid();
   count_.work.wait();
   count_.step = n;
-  count_.targets = grid.leads_place() ? static_cast<double>(here) : 0;
-  count_.work = grid.world().all_reduce(buffer(std::span(&count_.targets, 1)), "counted targets");
+  count_.sums = {};
+  if (here && grid.leads_place())
+    count_.sums = {static_cast<double>(here->counted), static_cast<double>(here->targets),
+                   static_cast<double>(here->inputs)};
+  count_.work = grid.world().all_reduce(buffer(std::span<double>(count_.sums)), "counted targets");
 }
 
-std::int64_t Training::counted(std::int64_t n, const Batch& batch) {
-  if (count_.step != n) begin_count(n, batch.counted);
+void Training::count(std::int64_t n, const Batch& batch, StepInput& input) {
+  if (count_.step != n) begin_count(n, &batch);
   count_.work.wait();
-  const auto targets = static_cast<std::int64_t>(count_.targets);
-  std::int64_t next = 0;
+  // Without targets the mean loss is 0.
+  input.tokens = std::max<std::int64_t>(static_cast<std::int64_t>(count_.sums[0]), 1);
+  input.all_targets = std::max<std::int64_t>(static_cast<std::int64_t>(count_.sums[1]), 1);
+  if (batches->sequences().counts_by_reading())
+    input.inputs = static_cast<std::int64_t>(count_.sums[2]);
+  std::shared_ptr<const Batch> next;
   try {
-    next = batches->at(n + 1)->counted;
+    next = batches->at(n + 1);
   } catch (const std::exception&) {  // thrown again when that step is asked for, if it ever is
   }
-  begin_count(n + 1, next);
-  return std::max<std::int64_t>(targets, 1);  // without targets the mean loss is 0
+  begin_count(n + 1, next.get());
 }
 
 StepInput Training::input(std::int64_t n) {
@@ -156,9 +168,9 @@ StepInput Training::input(std::int64_t n) {
   StepInput input;
   input.step = n;
   input.micro_batches = batches->micro_batches();
-  input.all_targets = batch->whole.targets;
+  input.tokens = input.all_targets = batch->whole.targets;
   input.inputs = batch->whole.inputs;
-  input.tokens = batches->masked() ? counted(n, *batch) : input.all_targets;
+  if (batches->counts_by_reading()) count(n, *batch, input);
   input.lr = learning_rate(model.config(), n);
   input.max_norm = model.config().training.max_norm;
   input.tokens_of = [this, batch](int micro) {

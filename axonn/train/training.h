@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,6 +20,9 @@ struct Corpus;
 /// corpus.
 using SequencesMaker =
     std::function<std::unique_ptr<const Sequences>(const Config& config, const Corpus& corpus)>;
+
+/// Whether sequences come with positions and document starts.
+bool has_packed_data(const Config& config);
 
 /// The input of a step with made-up tokens, which all count: step 0, without a learning rate. The
 /// tokens have positions and document starts if the config's data is packed. model must outlive it.
@@ -52,10 +56,10 @@ class Training {
            const TrainingOptions& options = {});
   ~Training();
 
-  /// The input of step n, with the config's learning rate. Requires data. If the goldfish loss
-  /// leaves out targets it is collective: all ranks must ask for the same steps. Each call then
-  /// starts an all-reduce of 8 bytes that counts the next step's targets, so that only the first
-  /// call waits for one. Throws as Batches::at().
+  /// The input of step n, with the config's learning rate. Requires data. If only reading shows
+  /// how many targets count (goldfish loss, documents that are not joined), it is collective: all
+  /// ranks must ask for the same steps. Each call then starts an all-reduce of 24 bytes that counts
+  /// the next step's targets, so that only the first call waits for one. Throws as Batches::at().
   StepInput input(std::int64_t n);
   /// The place in the data before step n. The first call is collective.
   DataPlace place(std::int64_t n);
@@ -80,13 +84,15 @@ class Training {
 
  private:
   std::string data_fingerprint_;
-  void begin_count(std::int64_t n, std::int64_t here);
-  std::int64_t counted(std::int64_t n, const Batch& batch);
+  /// here: null if the step's batch cannot be read.
+  void begin_count(std::int64_t n, const Batch* here);
+  /// Sets the targets and inputs of step n's input.
+  void count(std::int64_t n, const Batch& batch, StepInput& input);
 
-  /// The all-reduce of a step's number of counted targets.
+  /// The all-reduce of a step's targets, those that count and all, and of its inputs.
   struct Count {
     std::int64_t step = -1;
-    double targets = 0;
+    std::array<double, 3> sums = {};
     Work work = {};
   };
   Count count_;

@@ -93,6 +93,11 @@ KeyReasons unused_keys(const Config& config) {
   keys.when(config.model.mup_base == 0, {"model.mup_base_head_dim"}, "model.mup_base is 0");
   keys.when(config.data.jsonl.empty(), {"data.chat_template", "data.chat_template_args"},
             "data.jsonl is not set");
+  keys.when(!config.data.jsonl.empty(), {"data.documents", "data.eod"},
+            "documents of data.jsonl are always separate");
+  keys.when(config.data.jsonl.empty() && config.data.documents == DocumentMode::joined &&
+                config.training.goldfish.k == 0,
+            {"data.eod"}, "data.documents is joined");
   keys.when(config.data.text.empty(), {"data.text_field"}, "data.text is not set");
   const std::string& validation = config.data.validation;
   const bool no_validation = validation.empty() || parse_real(validation) == 0.0;

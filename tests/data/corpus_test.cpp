@@ -182,3 +182,29 @@ TEST(Corpus, AFingerprintIsThatOfTheTrainingTokensAndNotOfTheirPlace) {
   EXPECT_EQ(examples(lines), examples(lines));
   EXPECT_NE(examples(lines), examples(others));
 }
+
+TEST(Corpus, TellsWhereDocumentsEndOrRefusesToSeparateThem) {
+  TempFolder folder;
+  const std::string text = folder.file("t.txt", "hello"),
+                    bin = token_file(folder, "t.bin", {1, 2, 3, 7, 4, 5}),
+                    megatron = token_file(folder, "m", {1, 2, 3, 7, 4, 5});
+  const auto separate = DocumentMode::separate;
+  EXPECT_EQ(open_corpus({.text = {text}}, {}).documents.mode, DocumentMode::joined);
+  for (const DataConfig& known : {DataConfig{.text = {text}, .documents = separate},
+                                  DataConfig{.tokens = {megatron}, .documents = separate},
+                                  DataConfig{.tokens = {bin}, .documents = separate, .eod = 7}}) {
+    const DocumentRule rule = open_corpus(known, {.vocab = 256}).documents;
+    EXPECT_EQ(rule.mode, separate);
+    EXPECT_EQ(rule.end_of_text, known.eod);
+  }
+  expect_refusal({.tokens = {megatron, bin}, .documents = separate}, {},
+                 "data.documents is separate, but nothing says where the documents of");
+  expect_refusal({.tokens = {bin}, .documents = DocumentMode::apertus}, {},
+                 "set data.eod to the token that ends a document");
+  expect_refusal({.synthetic = 100, .documents = separate}, {},
+                 "the tokenizer bytes has no end-of-text token");
+  expect_refusal({.tokens = {bin}, .documents = DocumentMode::packed, .eod = 7}, {},
+                 "does not store where its documents begin");
+  expect_refusal({.text = {text}, .eod = 256}, {.vocab = 256},
+                 "data.eod is 256, but model.vocab is 256");
+}

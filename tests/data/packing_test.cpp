@@ -8,6 +8,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
+#include "axonn/data/packed_stream.h"
 #include "axonn/data/sampler.h"
 
 using namespace axonn;
@@ -150,4 +151,72 @@ TEST(PackedDocuments, AreShownWithLearnedTextMarked) {
   EXPECT_THAT(text, testing::HasSubstr("  rows 0 to 3: d«ef»g«h»\n  rows 4 to 5: ab«c»\n"
                                        "  rows 6 to 7: padding\n"));
   EXPECT_THAT(text, testing::HasSubstr("learned    4 targets"));
+}
+
+TEST(PackedStream, HoldsEachDocumentOnceAndWholeUnlessItIsLongerThanASequence) {
+  constexpr std::int64_t kLength = 2048, kTokens = 5 * PackedStream::kRun / 2;
+  const Random random(1, "packed stream");
+  // Token t of document d is 4096 d + t, so that each tells its place.
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int64_t> begins;
+  std::vector<int> lengths;
+  while (std::ssize(tokens) < kTokens) {
+    begins.push_back(std::ssize(tokens));
+    lengths.push_back(static_cast<int>(1 + random.below(begins.size(), 4000)));
+    for (int t = 0; t < lengths.back(); ++t)
+      tokens.push_back(static_cast<std::int32_t>(4096 * (begins.size() - 1) + t));
+  }
+  const auto source = std::make_shared<MemoryTokens>("memory", tokens, begins);
+  const PackedStream packed({{source, 0, source->size()}}, kLength, 0);
+  const PackedStream again({{source, 0, source->size()}}, kLength, 0);
+  std::vector<int> seen(lengths.size());
+  std::int64_t inputs = 0;
+  for (std::int64_t n = packed.count() - 1; n >= 0; --n) {
+    Sequence s;
+    packed.read(n, s);
+    for (std::int64_t r = 0; r < kLength; ++r) {
+      if (s.targets[r] == kPaddingTarget) {
+        ASSERT_EQ(s.starts[r], r);
+        ASSERT_TRUE(r + 1 == kLength || s.targets[r + 1] == kPaddingTarget);
+        continue;
+      }
+      ++inputs;
+      ++seen[s.ids[r] / 4096];
+      ASSERT_EQ(s.targets[r], s.ids[r] + 1);
+      ASSERT_EQ(s.ids[r] % 4096 % kLength, s.positions[r]) << "only long documents are cut";
+      ASSERT_EQ(s.starts[r], r - s.positions[r]);
+    }
+  }
+  for (std::size_t d = 0; d < lengths.size(); ++d) ASSERT_EQ(seen[d], lengths[d] - 1) << d;
+  EXPECT_EQ(inputs, packed.inputs());
+  // Three runs, of which each ends with a few sequences that are not full.
+  EXPECT_LT(static_cast<double>(packed.count() * kLength), 1.05 * static_cast<double>(inputs));
+  Sequence first, second;
+  packed.read(packed.count() / 2, first);
+  again.read(packed.count() / 2, second);
+  EXPECT_EQ(first.ids, second.ids);
+  EXPECT_THROW(packed.read(packed.count(), first), Error);
+}
+
+TEST(PackedStream, StaysInsideItsStreams) {
+  std::vector<std::int32_t> tokens(20);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  const auto source =
+      std::make_shared<MemoryTokens>("memory", tokens, std::vector<std::int64_t>{0, 6, 7, 12});
+  // The stream begins inside the first document and ends inside the last.
+  const PackedStream packed({{source, 3, 15}, {source, 7, 12}}, 4, 0);
+  EXPECT_EQ(packed.count(), 3);
+  Sequence s;
+  packed.read(0, s);  // 7 to 11, as the longest
+  EXPECT_THAT(s.ids, ElementsAre(7, 8, 9, 10));
+  packed.read(1, s);
+  EXPECT_THAT(s.ids, ElementsAre(3, 4, 12, 13));
+  EXPECT_THAT(s.targets, ElementsAre(4, 5, 13, 14));
+  EXPECT_THAT(s.starts, ElementsAre(0, 0, 2, 2));
+  packed.read(2, s);
+  EXPECT_THAT(s.ids, ElementsAre(7, 8, 9, 10));
+  EXPECT_EQ(packed.where(1), "2 documents, first token 3 of memory");
+  const auto single = std::make_shared<MemoryTokens>("memory", std::vector<std::int32_t>{1, 2},
+                                                     std::vector<std::int64_t>{0, 1});
+  EXPECT_THROW(PackedStream({{single, 0, 2}}, 4, 0), UsageError);
 }

@@ -136,3 +136,56 @@ TEST(Sampler, ATooShortSourceOfABlendIsRefused) {
   const Sampler sampler({counting(10)}, {.seq_len = 3});
   EXPECT_THROW(sample(sampler, -1), Error);
 }
+
+namespace {
+
+constexpr std::int32_t kEnd = 99;
+
+/// A stream of documents that the source knows, at 0, 3 and 8; kEnd is token 5.
+TokenStream with_documents() {
+  std::vector<std::int32_t> tokens{1, 2, 3, 11, 12, kEnd, 13, 14, 21, 22, 23, 24, 25};
+  return {std::make_shared<MemoryTokens>("documents", tokens, std::vector<std::int64_t>{0, 3, 8}),
+          0, std::ssize(tokens)};
+}
+
+Sequence window_of(DocumentMode mode, std::int64_t n, std::int64_t seq_len = 6,
+                   std::int32_t end = kEnd) {
+  Sequence sequence;
+  Windows({with_documents()}, seq_len, 0, {mode, end}).read(n, sequence);
+  return sequence;
+}
+
+}  // namespace
+
+TEST(Windows, SeparateDocumentsWhereTheSourceAndTheEndOfTextSay) {
+  const Sequence first = window_of(DocumentMode::separate, 0),
+                 second = window_of(DocumentMode::separate, 1);
+  EXPECT_THAT(first.ids, ElementsAre(1, 2, 3, 11, 12, kEnd));
+  EXPECT_THAT(first.targets, ElementsAre(2, 3, -1, 12, kEnd, -1));
+  EXPECT_THAT(first.positions, ElementsAre(0, 1, 2, 0, 1, 2));
+  EXPECT_THAT(first.starts, ElementsAre(0, 0, 0, 3, 3, 3));
+  EXPECT_THAT(second.ids, ElementsAre(13, 14, 21, 22, 23, 24));
+  EXPECT_THAT(second.targets, ElementsAre(14, -1, 22, 23, 24, 25));
+  EXPECT_THAT(second.positions, ElementsAre(0, 1, 0, 1, 2, 3));
+  EXPECT_THAT(second.starts, ElementsAre(0, 0, 2, 2, 2, 2));
+  // Without the token, documents end only where the source says.
+  EXPECT_THAT(window_of(DocumentMode::separate, 0, 6, -1).targets,
+              ElementsAre(2, 3, -1, 12, kEnd, 13));
+}
+
+TEST(Windows, JoinedAndApertusDocumentsAreOneTextAndApertusHasNoLossOnFirstTokens) {
+  const Sequence joined = window_of(DocumentMode::joined, 0),
+                 apertus = window_of(DocumentMode::apertus, 0);
+  EXPECT_THAT(joined.targets, ElementsAre(2, 3, 11, 12, kEnd, 13));
+  EXPECT_THAT(apertus.targets, ElementsAre(2, 3, -1, 12, kEnd, -1));
+  for (const Sequence& sequence : {joined, apertus}) {
+    EXPECT_TRUE(sequence.positions.empty());
+    EXPECT_TRUE(sequence.starts.empty());
+  }
+  EXPECT_FALSE(Windows({with_documents()}, 6).counts_by_reading());
+  for (const auto mode : {DocumentMode::separate, DocumentMode::apertus}) {
+    EXPECT_TRUE(Windows({with_documents()}, 6, 0, {mode, kEnd}).counts_by_reading());
+    EXPECT_TRUE(
+        Sampler({with_documents()}, {.seq_len = 6, .documents = {mode, kEnd}}).counts_by_reading());
+  }
+}

@@ -278,3 +278,39 @@ TEST(TokenFile, ThatIsCutShortWhileItIsOpenIsAnErrorWithItsName) {
   EXPECT_THAT([&] { file.read(90'000, tokens); },
               testing::ThrowsMessage<UsageError>(HasSubstr("a.bin is cut short: it ends at byte")));
 }
+
+namespace {
+
+std::vector<std::int64_t> begins(const TokenSource& source, std::int64_t begin, std::int64_t end) {
+  std::vector<std::int64_t> found;
+  source.document_begins(begin, end, found);
+  return found;
+}
+
+}  // namespace
+
+TEST(TokenFile, FindsTheBeginsOfDocumentsInAnIndex) {
+  TempFolder folder;
+  folder.file("m.bin", bytes_of_values<std::uint16_t>({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  // Documents of two sequences, of none, of one without tokens, and of one each.
+  folder.file("m.idx", index_bytes(8, 2, {2, 1, 0, 4, 3}, {0, 2, 2, 3, 4, 5}));
+  const TokenFile file(folder.path("m"));
+  EXPECT_EQ(file.documents(), 5);
+  EXPECT_TRUE(file.has_documents());
+  EXPECT_THAT(begins(file, 0, 10), ElementsAre(0, 3, 7));
+  EXPECT_THAT(begins(file, 1, 7), ElementsAre(3));
+  EXPECT_THAT(begins(file, 3, 8), ElementsAre(3, 7));
+  EXPECT_THAT(begins(file, 8, 10), ElementsAre());
+  EXPECT_FALSE(TokenFile(folder.file("a.bin", llmc_bytes({0, 1}))).has_documents());
+
+  const auto megatron = std::make_shared<TokenFile>(folder.path("m"));
+  const auto memory = std::make_shared<MemoryTokens>("memory", std::vector<std::int32_t>{1, 2, 3},
+                                                     std::vector<std::int64_t>{0, 2});
+  const auto unknown = std::make_shared<TokenFile>(folder.path("a.bin"));
+  const JoinedTokens joined({memory, megatron, memory}), cut({memory, megatron}, {false, true});
+  EXPECT_TRUE(joined.has_documents());
+  EXPECT_THAT(begins(joined, 0, 16), ElementsAre(0, 2, 3, 6, 10, 13, 15));
+  EXPECT_THAT(begins(joined, 3, 14), ElementsAre(3, 6, 10, 13));
+  EXPECT_THAT(begins(cut, 0, 13), ElementsAre(0, 2, 6, 10)) << "a part goes on with a document";
+  EXPECT_FALSE(JoinedTokens({memory, unknown}).has_documents());
+}

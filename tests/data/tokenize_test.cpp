@@ -242,6 +242,11 @@ TEST(TokenizeCached, ContinuesWhereARunThatEndedHadCome) {
   EXPECT_GT(begun, each / 2) << "the first part is kept";
   EXPECT_EQ(tokens_of(*open(3 * each)), want);
   EXPECT_GT(begun, each);
+  std::vector<std::int64_t> begins, wanted;
+  open(0)->document_begins(0, std::ssize(want), begins);
+  tokenize_in_memory(files, *bpe)->document_begins(0, std::ssize(want), wanted);
+  EXPECT_EQ(wanted.size(), 3u);
+  EXPECT_EQ(begins, wanted) << "parts that end inside a file begin no document";
   EXPECT_EQ(tokens_of(*open(0)), want) << "nothing is tokenised";
   EXPECT_EQ(begun, -1);
   for (const auto& entry : std::filesystem::directory_iterator(cache.folder))
