@@ -12,6 +12,7 @@
 #include "axonn/cli/stop_signals.h"
 #include "axonn/infer/text_sampler.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/measure/recompute_budget.h"
 #include "axonn/plan/auto_grid.h"
 #include "axonn/plan/machine/link_rates.h"
 #include "axonn/train/devices.h"
@@ -74,7 +75,7 @@ int run_train(const Arguments& arguments) {
     if (speaks) std::cout << print_config(loaded->config, loaded->origins);
     return 0;
   }
-  const Config config = ready_config(loaded->config, loaded->origins);
+  const Config config = within_budget(ready_config(loaded->config, loaded->origins));
   if (dry) {
     if (config.parallelism.automatic())
       refuse("[parallelism] grid = \"auto\" does not work with --dry-run, which chooses no grid; ",
@@ -103,7 +104,7 @@ int run_train(const Arguments& arguments) {
     }
     const auto say = [](const std::string& line) { std::cerr << line << '\n'; };
     const Config chosen =
-        automatic ? with_chosen_grid(config, world, say, options.progress) : config;
+        automatic ? within_budget(with_chosen_grid(config, world, say, options.progress)) : config;
     if (train(chosen, world, options) == TrainEnd::stopped) stopped = true;
   });
   return stopped ? kStoppedEarly : 0;

@@ -247,7 +247,7 @@ std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads read
   Scheduling& scheduling = ctx.own_scheduling();
   scheduling.run.sequence_parallel = false;  // few rows, and slots do not move between ranks
   scheduling.run.chunks = 1;
-  scheduling.run.recompute = false;
+  scheduling.run.recompute = {};
   scheduling.step = &state_;
   state_.prefetcher.begin_pass();
   if (cache_) cache_->begin_pass(ctx, rows.slots, rows.positions, reads);

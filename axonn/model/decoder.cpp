@@ -292,10 +292,13 @@ class Decoder final : public LanguageModel {
     with_parameters(
         ctx, embedding_group_, [&](const Context& inside) { x = embedding_(inside, tokens); },
         ReadIn::forward);
-    for (const auto& block : blocks_)
+    for (std::size_t i = 0; i < blocks_.size(); ++i)
       x = run_block(
-          ctx, block->groups(), x,
-          [&block = *block](const Context& inside, const Var& in) { return block(inside, in); });
+          ctx, blocks_[i]->groups(), x,
+          [&block = *blocks_[i]](const Context& inside, const Var& in) {
+            return block(inside, in);
+          },
+          static_cast<std::int64_t>(i));
     return x;
   }
 

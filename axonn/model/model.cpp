@@ -214,19 +214,19 @@ double model_flops_per_token(const ModelConfig& m, std::int64_t seq_len) {
 }
 
 StepFlops step_flops(const ModelConfig& m, std::int64_t sequences, std::int64_t seq_len,
-                     bool recomputes) {
+                     double recomputed) {
   const double tokens = static_cast<double>(sequences * seq_len), s = static_cast<double>(seq_len),
                l = static_cast<double>(m.layers), h = static_cast<double>(m.hidden),
                v = static_cast<double>(m.vocab);
   StepFlops flops;
   flops.model = tokens * model_flops_per_token(m, seq_len);
   if (architecture_of(m.family)) {  // a forward pass is a third of forward and backward
-    flops.hardware = flops.model * (recomputes ? 4.0 / 3 : 1);
+    flops.hardware = flops.model * (1 + recomputed / 3);
     return flops;
   }
   const double blocks_forward = 2 * static_cast<double>(block_parameters(m, m.experts_per_token)) +
                                 2 * l * static_cast<double>(attention_width(m)) * s;
-  flops.hardware = flops.model + (recomputes ? tokens * blocks_forward : 0);
+  flops.hardware = flops.model + recomputed * tokens * blocks_forward;
   if (m.experts > 0) return flops;  // the formula is of dense MLPs of 4 h
   flops.narayanan = 96 * tokens * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
   return flops;

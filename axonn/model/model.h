@@ -151,14 +151,14 @@ double model_flops_per_token(const ModelConfig& model, std::int64_t seq_len);
 /// Flops of one step of `sequences`, by the three conventions in use. Output names the convention.
 struct StepFlops {
   double model = 0;     ///< model_flops_per_token
-  double hardware = 0;  ///< model, plus recomputation: a second forward pass of the blocks
+  double hardware = 0;  ///< model, plus recomputation: a second forward pass of some blocks
   /// 96 B s l h² (...) of Narayanan et al., 2021, with recomputation and full attention, as in the
   /// AxoNN paper. For any family, it is the value of a GPT of this width; with experts it is 0.
   double narayanan = 0;
 };
-/// For a registered family (model/model.h), `model` is Model::flops_per_token() and
-/// `narayanan` is 0.
+/// recomputed: the share of the blocks whose forward pass runs twice. For a registered family
+/// (model/model.h), `model` is Model::flops_per_token() and `narayanan` is 0.
 StepFlops step_flops(const ModelConfig& model, std::int64_t sequences, std::int64_t seq_len,
-                     bool recomputes);
+                     double recomputed);
 
 }  // namespace axonn

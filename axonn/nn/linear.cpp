@@ -130,20 +130,25 @@ Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole,
   if (learns()) need_gradient(ctx, out);
   if (!out.gradient) return out;
   if (ctx.grid.extent(out_axis_) > 1) ctx.tape->pause();  // in backward, while d_inp is summed
-  ctx.tape->record([this, ctx, inp, placement, gradient = out.gradient] {
-    backward(ctx, inp, placement, gradient->take());
+  Chunk kept = inp;
+  if (kept.remake) kept.value = Tensor();
+  ctx.tape->record([this, ctx, kept, placement, gradient = out.gradient] {
+    backward(ctx, kept, placement, gradient->take());
   });
   return gelu ? gelu_chunk(ctx, out, std::move(after)) : out;
 }
 
-void Linear::backward(const Context& ctx, const Chunk& inp, const Placement& out,
+void Linear::backward(const Context& ctx, Chunk inp, const Placement& out,
                       const Tensor& d_piece) const {
   ctx.backend.mark(weight_->spec().name);
   const Gather out_gather(ctx, d_piece, in_axis_, cut_over(out, in_axis_));
   Context again = ctx;  // only this rank's piece of the input was kept
   again.own_scheduling().scope.label = again_;
   std::optional<Gather> inp_gather;
-  if (learns()) inp_gather = gather(again, inp);
+  if (learns()) {
+    if (inp.remake) inp.value = inp.remake();
+    inp_gather = gather(again, inp);
+  }
   const bool overlaps = ctx.scheduling().run.overlap.input_gradients;
   if (learns() && !overlaps) inp_gather->wait();
   const Cut cut = cut_over(out, in_axis_);

@@ -83,8 +83,7 @@ class Linear {
   void adapt(Adapters& adapters, const std::string& name, const Layout& layout,
              const std::vector<std::string>& parts);
   Chunk forward(const Context& ctx, const Chunk& inp, const Tensor& whole, Then then) const;
-  void backward(const Context& ctx, const Chunk& inp, const Placement& out,
-                const Tensor& d_piece) const;
+  void backward(const Context& ctx, Chunk inp, const Placement& out, const Tensor& d_piece) const;
   void bias_backward(const Context& ctx, Cut cut, const Tensor& d_piece) const;
 
   Axis in_axis_, out_axis_;

@@ -47,12 +47,16 @@ Chunk Norm::forward(const Context& ctx, const Chunk& inp, const Tensor& moments)
   ctx.backend.run(
       ops::CombineMoments{stats.view(), moments.view(), inp.value.cols(), options_.eps});
 
-  Tensor value = ctx.like(inp.value);
-  ctx.backend.run(ops::LayerNorm{value.view(), inp.value.view(), weight_->weight(),
-                                 bias_ ? bias_->weight() : View{}, stats.view()});
-  Chunk out = make_chunk(ctx, inp, value, inp.placement);
+  const auto make = [this, ctx, from = inp.value, stats] {
+    Tensor value = ctx.like(from);
+    ctx.backend.run(ops::LayerNorm{value.view(), from.view(), weight_->weight(),
+                                   bias_ ? bias_->weight() : View{}, stats.view()});
+    return value;
+  };
+  Chunk out = make_chunk(ctx, inp, make(), inp.placement);
   if (!weight_->frozen()) need_gradient(ctx, out);
   if (!out.gradient) return out;
+  let_remake(ctx, out, make);
   const auto sums = std::make_shared<Sums>();
   if (inp.gradient) {
     ctx.tape->record([this, ctx, inp, stats, sums] { backward(ctx, inp, stats, *sums); });

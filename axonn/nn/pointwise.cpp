@@ -26,17 +26,26 @@ Chunk gelu_chunk(const Context& ctx, const Chunk& inp, Tensor value) {
 
 Var gelu(const Context& context, const Var& inp) {
   return each_later(context, inp, [](const Context& ctx, const Chunk& in) {
-    Tensor value = ctx.like(in.value);
-    ctx.backend.run(ops::Gelu{value.view(), in.value.view()});
-    return gelu_chunk(ctx, in, std::move(value));
+    const auto make = [ctx, from = in.value] {
+      Tensor value = ctx.like(from);
+      ctx.backend.run(ops::Gelu{value.view(), from.view()});
+      return value;
+    };
+    Chunk out = gelu_chunk(ctx, in, make());
+    let_remake(ctx, out, make);
+    return out;
   });
 }
 
 Var swiglu(const Context& context, const Var& inp) {
   return each_later(context, inp, [](const Context& ctx, const Chunk& in) {
-    Tensor value = ctx.empty(in.value.rows(), in.value.cols() / 2, ctx.dtype);
-    ctx.backend.run(ops::Swiglu{value.view(), in.value.view()});
-    const Chunk out = make_chunk(ctx, in, value, in.placement);
+    const auto make = [ctx, from = in.value] {
+      Tensor value = ctx.empty(from.rows(), from.cols() / 2, ctx.dtype);
+      ctx.backend.run(ops::Swiglu{value.view(), from.view()});
+      return value;
+    };
+    Chunk out = make_chunk(ctx, in, make(), in.placement);
+    let_remake(ctx, out, make);
     return with_backward(ctx, out, [ctx, in](const Tensor& d_out) {
       Tensor d_inp = in.value.unique() ? in.value : ctx.like(in.value);
       ctx.backend.run(ops::SwigluBackward{d_inp.view(), d_out.view(), in.value.view()});
@@ -75,9 +84,13 @@ void check_alike(std::string_view name, const Chunk& a, const Chunk& b) {
 
 Var activation(const Context& context, const Var& inp, ops::ActivationKind kind) {
   return each_later(context, inp, [kind](const Context& ctx, const Chunk& in) {
-    Tensor value = ctx.like(in.value);
-    ctx.backend.run(ops::Activation{value.view(), in.value.view(), kind});
-    const Chunk out = make_chunk(ctx, in, std::move(value), in.placement);
+    const auto make = [ctx, kind, from = in.value] {
+      Tensor value = ctx.like(from);
+      ctx.backend.run(ops::Activation{value.view(), from.view(), kind});
+      return value;
+    };
+    Chunk out = make_chunk(ctx, in, make(), in.placement);
+    let_remake(ctx, out, make);
     const auto backward = [ctx, kind, kept = in.value, to = in.gradient](const Tensor& d_out) {
       Tensor d_inp = d_out.unique() ? d_out : ctx.like(kept);
       ctx.backend.run(ops::ActivationBackward{d_inp.view(), d_out.view(), kept.view(), kind});

@@ -106,22 +106,26 @@ Var with_all(const Context& ctx, std::span<ParameterGroup* const> groups, const 
 }  // namespace
 
 Var run_block(const Context& ctx, std::span<ParameterGroup* const> groups, const Var& inp,
-              const Forward& f) {
+              const Forward& f, std::int64_t number) {
   const std::vector<ParameterGroup*> all(groups.begin(), groups.end());
-  const Forward named = [all, f](const Context& inner, const Var& x) {
+  const Recompute recompute = ctx.scheduling().run.recompute.of(number);
+  const Forward named = [all, f, recompute](const Context& inner, const Var& x) {
     Context inside = inner;  // all of the block's collectives have the first group's name
-    inside.own_scheduling().scope.label = all.front()->name();
+    BlockScope& scope = inside.own_scheduling().scope;
+    scope.label = all.front()->name();
+    scope.light = recompute == Recompute::light;
     return f(inside, x);
   };
   const Forward whole = [all, named](const Context& inner, const Var& x) {
     return with_all(inner, all, x, named);
   };
-  return ctx.scheduling().run.recompute ? checkpoint(ctx, inp, whole) : whole(ctx, inp);
+  return recompute == Recompute::full ? checkpoint(ctx, inp, whole) : whole(ctx, inp);
 }
 
-Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const Forward& f) {
+Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const Forward& f,
+              std::int64_t number) {
   ParameterGroup* one = &group;
-  return run_block(ctx, std::span(&one, 1), inp, f);
+  return run_block(ctx, std::span(&one, 1), inp, f, number);
 }
 
 }  // namespace axonn

@@ -30,11 +30,13 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
                      const std::function<void(const Context&)>& f,
                      ReadIn read_in = ReadIn::both_passes);
 
-/// One block of a model: f(ctx, inp) with the parameters of the groups; with
-/// RunSettings::recompute, backward computes it again.
+/// Block `number` of a model, counted from 0: f(ctx, inp) with the parameters of the groups.
+/// RunSettings::recompute says by the number what backward computes again; a model that gives its
+/// blocks no numbers recomputes all of them alike.
 Var run_block(const Context& ctx, std::span<ParameterGroup* const> groups, const Var& inp,
-              const Forward& f);
+              const Forward& f, std::int64_t number = 0);
 /// The same with one group.
-Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const Forward& f);
+Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const Forward& f,
+              std::int64_t number = 0);
 
 }  // namespace axonn

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,27 @@ struct Overlap {
   bool context = true;  ///< keys and values of some heads with the attention of others
 };
 
+/// How much of a block's forward pass backward computes again, to save memory; the bits of all
+/// results stay the same.
+enum class Recompute : std::uint8_t {
+  none,
+  light,  ///< values that one pass over memory makes again: outputs of norms and of activations
+  full,   ///< everything but the block's input
+};
+
+/// Which blocks of a model compute again, counted from the first. The last blocks keep most,
+/// because their backward comes first and frees it.
+struct RecomputedBlocks {
+  static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+  std::int64_t full = 0;   ///< the first so many, everything
+  std::int64_t light = 0;  ///< of the others, those below this number, lightly
+
+  Recompute of(std::int64_t block) const {
+    if (block < full) return Recompute::full;
+    return block < light ? Recompute::light : Recompute::none;
+  }
+};
+
 /// What stays the same during a run.
 struct RunSettings {
   Overlap overlap = {};
@@ -33,9 +55,9 @@ struct RunSettings {
   /// Between products, cut rows over the axis (x or y) on which values would be replicated.
   bool sequence_parallel = true;
   SequenceCut sequence_cut = {};  ///< among ranks that share sequences
-  int chunks = 1;          ///< of a micro-batch's rows; one's collectives overlap another's compute
-  bool recompute = false;  ///< blocks keep only their input; backward runs forward again
-  bool keep_dispatch = false;  ///< with recompute, keep also the rows that experts got
+  int chunks = 1;  ///< of a micro-batch's rows; one's collectives overlap another's compute
+  RecomputedBlocks recompute = {};
+  bool keep_dispatch = false;  ///< of blocks that recompute all, keep the rows that experts got
 };
 
 /// Remembers the order in which groups are acquired, so that later passes gather the next group
@@ -72,6 +94,7 @@ struct BlockScope {
   /// To be called at the end of the block, before its parameters are released.
   std::vector<std::function<void()>>* before_release = nullptr;
   Rerun rerun = Rerun::none;
+  bool light = false;  ///< values may be made again, see Chunk::remake
 };
 
 /// The part of a Context that models do not see: how collectives and compute are scheduled. Only

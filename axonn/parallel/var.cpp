@@ -93,6 +93,10 @@ void need_gradient(const Context& ctx, Chunk& chunk) {
   if (ctx.tape && !chunk.gradient) chunk.gradient = std::make_shared<Gradient>();
 }
 
+void let_remake(const Context& ctx, Chunk& chunk, std::function<Tensor()> make) {
+  if (chunk.gradient && ctx.scheduling().scope.light) chunk.remake = std::move(make);
+}
+
 namespace {
 
 /// Copies between (R, sum of runs) and G stacked pieces (G · R, sum of runs / G), piece i being

@@ -107,6 +107,8 @@ struct Chunk {
   /// residual sum made them for the next norm; else empty.
   Tensor moments = {};
   GeluInput gelu_of = {};  ///< set if the value is GELU of another and a gradient is needed
+  /// Set if backward may make the value again, with the same bits, instead of keeping it.
+  std::function<Tensor()> remake = {};
 };
 
 /// A value of a model: activations, in one or several chunks of their rows, so that one chunk's
@@ -235,6 +237,10 @@ Var each_later(const Context& ctx, Var inp, F f, Lazily how = {}) {
 Chunk make_chunk(const Context& ctx, const Chunk& from, Tensor value, Placement placement);
 /// Gives a chunk a gradient if ctx has a tape and the chunk has none.
 void need_gradient(const Context& ctx, Chunk& chunk);
+
+/// Sets chunk.remake if the chunk has a gradient and its block recomputes lightly. `make` must read
+/// only values that are kept anyway, and parameters of the block.
+void let_remake(const Context& ctx, Chunk& chunk, std::function<Tensor()> make);
 
 /// Records backward(d_out) if the chunk has a gradient, d_out. Returns the chunk.
 template <typename Backward>

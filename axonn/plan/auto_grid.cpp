@@ -26,7 +26,8 @@ using Report = std::function<void(const std::string& line)>;
 Plan plan_of(const Config& config) {
   return {.grid = config.parallelism.grid(),
           .micro_batch = config.training.micro_batch,
-          .recompute = config.activation_checkpoint.mode};
+          .recompute = config.activation_checkpoint.mode,
+          .recompute_blocks = config.activation_checkpoint.blocks};
 }
 
 /// The choice of the run that this one resumes, if it applies to as many ranks.
@@ -58,7 +59,8 @@ Plan best_choice(const Config& config, const Machine& machine, Communicator& wor
            found.smallest ? concat("; the smallest, ", with_factors(found.smallest->grid),
                                    ", takes ", format_bytes(found.smallest->memory_bytes))
                           : std::string());
-  const Plan& best = found.plans.front();
+  Plan best = found.plans.front();
+  if (!best.recompute_blocks) best.recompute_blocks = config.activation_checkpoint.blocks;
   report(fmt::format("grid: {}, the best of {} that can cut the model; predicted {:.3g} s and {}",
                      with_factors(best.grid), found.cut, best.time.step_s,
                      format_bytes(best.memory_bytes)));
@@ -70,16 +72,21 @@ Plan best_choice(const Config& config, const Machine& machine, Communicator& wor
 
 /// Sends rank 0's choice to all ranks.
 Plan broadcast(Communicator& world, const Plan& mine) {
-  std::array<std::int64_t, 8> numbers = {
-      mine.grid.x,       mine.grid.y,
-      mine.grid.z,       mine.grid.data,
-      mine.grid.context, mine.grid.experts,
-      mine.micro_batch,  mine.recompute == RecomputeMode::full ? 1 : 0};
+  std::array<std::int64_t, 9> numbers = {mine.grid.x,
+                                         mine.grid.y,
+                                         mine.grid.z,
+                                         mine.grid.data,
+                                         mine.grid.context,
+                                         mine.grid.experts,
+                                         mine.micro_batch,
+                                         static_cast<std::int64_t>(mine.recompute),
+                                         mine.recompute_blocks.value_or(0)};
   world.broadcast(buffer(std::span<std::int64_t>(numbers)), 0, "grid").wait();
   const auto extent = [&](int i) { return static_cast<int>(numbers[i]); };
   return {.grid = {extent(0), extent(1), extent(2), extent(3), extent(4), extent(5)},
           .micro_batch = numbers[6],
-          .recompute = numbers[7] == 1 ? RecomputeMode::full : RecomputeMode::none};
+          .recompute = static_cast<RecomputeMode>(numbers[7]),
+          .recompute_blocks = numbers[8]};
 }
 
 }  // namespace

@@ -20,6 +20,14 @@ using Part = std::pair<double, std::string>;  // seconds, name
 
 std::string_view name_of(RecomputeMode mode) { return kRecomputeModes[static_cast<int>(mode)]; }
 
+/// The plan's recomputation: "light", or "full:12" if the first 12 blocks take the next mode, full.
+std::string recompute_text(const Plan& plan) {
+  const std::int64_t blocks = plan.recompute_blocks.value_or(0);
+  if (blocks == 0 || plan.recompute == RecomputeMode::full)
+    return std::string(name_of(plan.recompute));
+  return fmt::format("{}:{}", kRecomputeModes[static_cast<int>(plan.recompute) + 1], blocks);
+}
+
 /// The unit of a report's times: seconds, or milliseconds if the best step takes less than a
 /// second.
 struct TimeUnit {
@@ -96,7 +104,7 @@ std::string table(const PlanReport& r) {
     const PlanFlops flops = flops_of(r, p);
     text += fmt::format(
         "{:>2}  {:<{}} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}{}\n", i + 1,
-        with_factors(p.grid), width, p.micro_batch, name_of(p.recompute),
+        with_factors(p.grid), width, p.micro_batch, recompute_text(p),
         three_digits(p.time.step_s * unit.each), three_digits(p.time.compute_s * unit.each),
         three_digits(p.time.exposed_s() * unit.each),
         gigabytes(static_cast<double>(p.memory_bytes)), three_digits(flops.model * 1e-15),
@@ -213,6 +221,7 @@ Json json_of(const PlanReport& r, const Plan& plan) {
       {"percent_of_peak", known(flops.percent_of_peak)},
       {"micro_batch", plan.micro_batch},
       {"activation_checkpoint", name_of(plan.recompute)},
+      {"activation_checkpoint_blocks", plan.recompute_blocks.value_or(0)},
       {"micro_batches", plan.micro_batch_count(r.config.training.global_batch)},
       {"tokens_per_s", static_cast<double>(r.batch_tokens()) / plan.time.step_s},
       {"hardware_pflops", flops.hardware * 1e-15},
@@ -344,7 +353,7 @@ PlanReport make_plans(PlanReport asked) {
 PlanFlops flops_of(const PlanReport& r, const Plan& plan) {
   const StepFlops step =
       step_flops(r.config.model, r.config.training.global_batch, r.config.training.seq_len,
-                 plan.recompute == RecomputeMode::full);
+                 fully_recomputed(planned(r.config, plan)));
   const double seconds = plan.time.step_s, devices = r.options.devices;
   const double peak =
       r.config.training.dtype == DType::bf16 ? r.machine.advertised_flops_per_s * devices : 0;
@@ -377,7 +386,7 @@ std::string scaling_text(ScalingKind kind, const std::vector<PlanReport>& report
     const PlanFlops flops = flops_of(r, p);
     text += fmt::format("{:<16} {:>9} {:>5} {:>9} {:>8} {:>8} {:>8.1f} % {:>13} {:>9} {:>6}\n",
                         with_factors(p.grid), r.config.training.global_batch, p.micro_batch,
-                        name_of(p.recompute), three_digits(p.time.step_s),
+                        recompute_text(p), three_digits(p.time.step_s),
                         three_digits(p.time.exposed_s()), 100 * efficiency(*first, r),
                         format_count(std::llround(rate_of(r))), three_digits(flops.model * 1e-15),
                         percent_of_peak(flops));

@@ -9,6 +9,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/host.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/measure/recompute_budget.h"
 #include "axonn/plan/costs.h"
 #include "axonn/plan/estimate.h"
 #include "axonn/plan/paper_model.h"
@@ -33,8 +34,6 @@ constexpr std::size_t kScreenedAtOnce = 64, kAtOnce = 8;
 /// Positions from which on context parallelism is tried on every grid.
 constexpr std::int64_t kLong = 8192;
 
-constexpr std::array kModes = {RecomputeMode::none, RecomputeMode::full};
-
 double seconds_of(const Plan& plan) { return plan.time.step_s; }
 
 /// A grid that can cut the model and fits in some mode.
@@ -46,7 +45,9 @@ struct Candidate {
 class Search {
  public:
   Search(const Config& config, const Machine& machine, const SearchOptions& options)
-      : config_(config), machine_(machine), options_(options) {}
+      : config_(config), machine_(machine), options_(options) {
+    if (options.recompute) modes_ = {*options.recompute};
+  }
 
   SearchResult run() {
     screen();
@@ -73,6 +74,10 @@ class Search {
         if (std::ssize(plans) > options_.top) plans.pop_back();
       }
     }
+    if (!options_.recompute && options_.cost == CostModel::simulated) {
+      parallel_for(plans.size(), threads_, [&](std::size_t i) { plans[i] = relaxed(plans[i]); });
+      std::ranges::stable_sort(plans, {}, seconds_of);
+    }
     if (!plans.empty()) result_.smallest.reset();
     return std::move(result_);
   }
@@ -84,9 +89,10 @@ class Search {
         return false;
     return allows(options_.strategy, grid, machine_.devices_per_node);
   }
-  bool wanted(RecomputeMode mode) const { return options_.recompute.value_or(mode) == mode; }
   bool fits(std::int64_t bytes) const {
-    return static_cast<double>(bytes) <= machine_.usable_bytes();
+    const std::int64_t budget = config_.activation_checkpoint.budget;
+    return static_cast<double>(bytes) <= machine_.usable_bytes() &&
+           (budget == 0 || bytes <= budget);
   }
 
   /// The possible micro-batch sizes on this grid, ascending; empty if it cannot cut the batch.
@@ -226,8 +232,8 @@ class Search {
     one.least = {.grid = grid, .micro_batch = micro_batch, .recompute = RecomputeMode::full};
     one.least.memory_bytes = state_bytes(planned(config_, one.least));
     one.cuts = true;
-    for (const RecomputeMode mode : kModes) {
-      if (!wanted(mode) || !fits(one.least.memory_bytes)) continue;
+    for (const RecomputeMode mode : modes_) {
+      if (!fits(one.least.memory_bytes)) continue;
       const Prediction found = cost(on(grid, micro_batch, mode), optimistic);
       one.least.memory_bytes = found.memory_bytes;
       if (!fits(found.memory_bytes)) continue;
@@ -240,8 +246,7 @@ class Search {
   std::optional<Plan> best_of(const GridShape& grid, double limit_s) const {
     std::vector<Plan> plans;
     double least = limit_s;
-    for (const RecomputeMode mode : kModes) {
-      if (!wanted(mode)) continue;
+    for (const RecomputeMode mode : modes_) {
       const Config config = on(grid, micro_batch_sizes(grid).front(), mode);
       if (cost(config, optimistic).time.step_s <= kSlack * least) add_plans(mode, grid, plans);
       for (const Plan& plan : plans) least = std::min(least, plan.time.step_s);
@@ -255,6 +260,23 @@ class Search {
       if (fits(exact.memory_bytes)) return plan;
     }
     return std::nullopt;
+  }
+
+  /// The plan with the least recomputation that fits, if it recomputes all and that is slower.
+  Plan relaxed(const Plan& plan) const {
+    if (plan.recompute != RecomputeMode::full) return plan;
+    const Config least = with_least_recomputation(planned(config_, plan), [&](const Config& one) {
+      options_.note_progress();
+      return fits(dry_step(one, 0).memory.peak_bytes);
+    });
+    const Prediction found = cost(least, predict);
+    if (!fits(found.memory_bytes) || found.time.step_s >= plan.time.step_s) return plan;
+    Plan other = plan;
+    other.recompute = least.activation_checkpoint.mode;
+    other.recompute_blocks = least.activation_checkpoint.blocks;
+    other.time = found.time;
+    other.memory_bytes = found.memory_bytes;
+    return other;
   }
 
   /// The micro-batch sizes that fit, descending. A size may fit where a smaller one does not: there
@@ -275,7 +297,8 @@ class Search {
   static std::int64_t least_activations(const Config& config) {
     const ParallelismConfig& p = config.parallelism;
     const ModelConfig& m = config.model;
-    const bool all = config.activation_checkpoint.mode == RecomputeMode::none;
+    const RecomputeConfig& recompute = config.activation_checkpoint;
+    const bool all = recompute.mode == RecomputeMode::none && recompute.blocks == 0;
     const std::int64_t dense = m.ffn > 0 ? m.ffn : m.expert_ffn,
                        ffn = m.experts > 0 ? std::min(dense, m.experts_per_token * m.expert_ffn)
                                            : dense;
@@ -291,7 +314,11 @@ class Search {
       const Prediction found = cost(on(grid, size, mode), estimate);
       if (found.time.step_s > before) return;
       before = found.time.step_s;
-      plans.push_back({grid, size, mode, found.time, found.memory_bytes});
+      plans.push_back({.grid = grid,
+                       .micro_batch = size,
+                       .recompute = mode,
+                       .time = found.time,
+                       .memory_bytes = found.memory_bytes});
     }
   }
 
@@ -299,6 +326,7 @@ class Search {
   const Machine& machine_;
   const SearchOptions options_;
   const int threads_ = usable_core_count();
+  std::vector<RecomputeMode> modes_ = {RecomputeMode::none, RecomputeMode::full};
   std::vector<Candidate> candidates_;
   SearchResult result_;
 };
@@ -324,7 +352,9 @@ Config planned(Config config, const Plan& plan) {
   config.parallelism.context = plan.grid.context;
   config.parallelism.experts = plan.grid.experts;
   config.training.micro_batch = plan.micro_batch;
-  config.activation_checkpoint.mode = plan.recompute;
+  RecomputeConfig& recompute = config.activation_checkpoint;
+  recompute.mode = plan.recompute;
+  recompute.blocks = plan.recompute_blocks.value_or(recompute.blocks);
   return config;
 }
 

@@ -31,6 +31,8 @@ struct Plan {
   GridShape grid;
   std::int64_t micro_batch = 1;  ///< sequences
   RecomputeMode recompute = RecomputeMode::none;
+  /// As RecomputeConfig::blocks; none: the config's.
+  std::optional<std::int64_t> recompute_blocks = {};
   StepTime time = {};
   std::int64_t memory_bytes = 0;  ///< peak of a rank's arena
 
@@ -74,7 +76,9 @@ struct SearchResult {
 /// A grid's optimistic time is that of a step whose batch is one micro-batch, recomputed only if
 /// not even the smallest micro-batch fits otherwise. Grids are searched in full in this order,
 /// until the optimistic time exceeds the last plan's time. Within a grid, plans are compared by
-/// estimate(); those that may be among the best are then predicted with all blocks.
+/// estimate(); those that may be among the best are then predicted with all blocks. Of the plans
+/// that recompute all blocks, the best ones then take the least recomputation that fits
+/// (recompute_budget.h), unless the mode is fixed.
 ///
 /// config must be validated and resolved and have a vocab; its grid, micro_batch and recomputation
 /// are ignored. Throws UsageError if no grid can cut the model and the batch, or if the machine has

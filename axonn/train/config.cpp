@@ -241,6 +241,13 @@ void validate(const Config& given) {
     refuse("[output] dir is empty; name the folder that the run writes to, such as \"out\"");
 }
 
+double fully_recomputed(const Config& config) {
+  const RecomputeConfig& recompute = config.activation_checkpoint;
+  if (recompute.mode != RecomputeMode::light) return recompute.mode == RecomputeMode::full ? 1 : 0;
+  const double all = static_cast<double>(std::max<std::int64_t>(config.model.layers, 1));
+  return std::min(static_cast<double>(recompute.blocks) / all, 1.0);
+}
+
 Config resolved(Config given) {
   Config config = with_named_grid(std::move(given));
   config.model = resolved(config.model, 0, config.training.seq_len);

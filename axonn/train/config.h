@@ -30,9 +30,9 @@ constexpr bool is_gpu(DeviceKind device) {
 void validate_device(DeviceKind device);
 enum class TransportKind { automatic, threads, mpi, nccl };
 enum class CollectivesKind { automatic, flat, two_level };
-enum class RecomputeMode { none, full };
+enum class RecomputeMode { none, light, full };
 
-inline constexpr std::array<std::string_view, 2> kRecomputeModes = {"none", "full"};
+inline constexpr std::array<std::string_view, 3> kRecomputeModes = {"none", "light", "full"};
 
 /// What a resumed run does if its samples or their order are not those of the checkpoint.
 enum class ChangedData { refuse, restart };
@@ -119,6 +119,8 @@ struct ParallelismConfig {
 /// [activation_checkpoint]
 struct RecomputeConfig {
   RecomputeMode mode = RecomputeMode::none;
+  std::int64_t blocks = 0;  ///< the first so many recompute more than the mode says: the next mode
+  std::int64_t budget = 0;  ///< bytes; 0: none, else mode and blocks follow from it
   bool keep_dispatch = false;  ///< keep the rows that experts got from other ranks
 };
 
@@ -185,5 +187,8 @@ void validate(const Config& config);
 /// positions, micro_batch, decay_steps), and a named grid as x, y, z and data. vocab stays as it
 /// is, since only the tokenizer knows it. Call it after validate(). The run stays the same.
 Config resolved(Config config);
+
+/// The share of the blocks whose whole forward pass runs again in backward.
+double fully_recomputed(const Config& config);
 
 }  // namespace axonn

@@ -200,12 +200,26 @@ void list_output(Config& config, OptionList& list) {
   list.section("activation_checkpoint",
                "Activation checkpointing: what is computed twice to save memory");
   list.add("mode", config.activation_checkpoint.mode, kRecomputeModes,
-           {.help = "none: all activations are kept; full: a block keeps only its input, and its "
-                    "forward runs again in backward",
+           {.help = "none: all activations are kept; light: outputs of norms and of activation "
+                    "functions are made again in backward; full: a block keeps only its input, and "
+                    "its forward runs again in backward",
             .also = "recompute_granularity recompute"});
-  list.add("keep_dispatch", &config.activation_checkpoint.keep_dispatch,
-           {.help = "with mode full, whether the rows that experts get from other ranks are kept, "
-                    "too, instead of being exchanged again"});
+  list.add("blocks", &config.activation_checkpoint.blocks,
+           {.help = "number of blocks, from the first, that take the next mode instead: light if "
+                    "mode is none, full if it is light",
+            .min = 0,
+            .also = "recompute_num_layers"});
+  list.add("budget", &config.activation_checkpoint.budget,
+           {.help = "most memory of a rank at the peak of a step; axonn train sets mode and blocks "
+                    "to the least recomputation that keeps it, by dry runs; 0: none",
+            .unit = "bytes",
+            .min = 0,
+            .also = "activation_memory_budget"});
+  list.add(
+      "keep_dispatch", &config.activation_checkpoint.keep_dispatch,
+      {.help =
+           "in blocks of mode full, whether the rows that experts get from other ranks are kept, "
+           "too, instead of being exchanged again"});
 
   CheckpointConfig& checkpoint = config.checkpoint;
   list.section("checkpoint", "Writing checkpoints, and resuming from them");

@@ -40,6 +40,22 @@ LoadedModel::~LoadedModel() = default;
 
 int LoadedModel::threads() const { return cores_ ? cores_->threads() : 0; }
 
+namespace {
+
+RecomputedBlocks recomputed_blocks(const RecomputeConfig& config) {
+  switch (config.mode) {
+    case RecomputeMode::none:
+      return {.light = config.blocks};
+    case RecomputeMode::light:
+      return {.full = config.blocks, .light = RecomputedBlocks::kAll};
+    case RecomputeMode::full:
+      return {.full = RecomputedBlocks::kAll};
+  }
+  return {};
+}
+
+}  // namespace
+
 Context LoadedModel::context_on(Backend& backend) const {
   const ParallelismConfig& p = config_.parallelism;
   Context ctx(backend, *arena_, *grid_, config_.training.dtype);
@@ -51,7 +67,7 @@ Context LoadedModel::context_on(Backend& backend) const {
       .sequence_parallel = p.sequence_parallel,
       .sequence_cut = {p.context_layout, config_.model.is_llama() ? config_.model.window : 0},
       .chunks = p.chunks,
-      .recompute = config_.activation_checkpoint.mode == RecomputeMode::full,
+      .recompute = recomputed_blocks(config_.activation_checkpoint),
       .keep_dispatch = config_.activation_checkpoint.keep_dispatch};
   return ctx;
 }

@@ -110,8 +110,11 @@ KeyReasons unused_keys(const Config& config) {
   keys.when(config.training.goldfish.k == 0, {"training.goldfish.h", "training.goldfish.mask"},
             "training.goldfish.k is 0");
   keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
-  keys.when(config.activation_checkpoint.mode == RecomputeMode::none,
+  const RecomputeConfig& recompute = config.activation_checkpoint;
+  keys.when(recompute.mode == RecomputeMode::none && recompute.budget == 0,
             {"activation_checkpoint.keep_dispatch"}, "activation_checkpoint.mode is none");
+  keys.when(recompute.mode == RecomputeMode::full && recompute.budget == 0,
+            {"activation_checkpoint.blocks"}, "activation_checkpoint.mode is full");
   const bool own_attention =
       parallelism.device == DeviceKind::cpu || parallelism.device == DeviceKind::hip;
   keys.when(own_attention, {"training.attention"}, "parallelism.device is not cuda");

@@ -71,7 +71,7 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
                               .sequence_parallel = run.sequence_parallel,
                               .sequence_cut = run.sequence_cut,
                               .chunks = run.chunks,
-                              .recompute = run.recompute,
+                              .recompute = {.full = run.recompute ? RecomputedBlocks::kAll : 0},
                               .keep_dispatch = run.keep_dispatch};
   for (ParameterGroup* group : model->groups()) {
     group->allocate(ctx);

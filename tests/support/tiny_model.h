@@ -27,7 +27,7 @@ struct TinyRun {
   SequenceCut sequence_cut = {};
   int chunks = 1;
   bool sequence_parallel = true;
-  bool recompute = false, keep_dispatch = false;
+  bool recompute = false, keep_dispatch = false;  ///< all blocks in full
   std::uint64_t seed = 1;
   std::int64_t counted = 0;         ///< first positions of a sequence whose targets count; 0: all
   bool packed = false;              ///< sequences hold two documents each, as in PackedRows

@@ -1,0 +1,153 @@
+// Times steps of the same run with several settings in turn, on one thread, and prints the median
+// ratio of each to the first.
+//
+// Usage: bench_train_variants recompute|documents [ROUNDS [HIDDEN [SEQ_LEN]]]
+//
+//   recompute  no recomputation; budgets at a quarter, a half and three quarters between the peaks
+//              of none and full; full
+//   documents  joined, apertus, separate, packed; documents of 8 to 500 tokens, drawn with weight
+//   1/length
+//
+// Seconds are of the processor, which other programs on the machine disturb less than the clock.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "axonn/base/check.h"
+#include "axonn/base/files.h"
+#include "axonn/base/random.h"
+#include "axonn/comm/self.h"
+#include "axonn/data/synthetic/synthetic.h"
+#include "axonn/measure/dry_step.h"
+#include "axonn/measure/recompute_budget.h"
+#include "axonn/train/training.h"
+
+using namespace axonn;
+
+namespace {
+
+struct Variant {
+  std::string name;
+  Config config;
+};
+
+Config base_config(std::int64_t hidden, std::int64_t seq_len) {
+  Config config;
+  config.model = {.family = ModelFamily::llama,
+                  .layers = 8,
+                  .hidden = hidden,
+                  .heads = hidden / 64,
+                  .kv_heads = hidden / 64,
+                  .vocab = 256};
+  config.data.synthetic = 1'000'000;
+  config.training.steps = 1000;
+  config.training.seq_len = seq_len;
+  config.training.global_batch = config.training.micro_batch = 2;
+  config.training.threads = 1;
+  config.optimizer.lr = 1e-4;
+  config.output.dir = "unused";
+  return resolved(config);
+}
+
+std::vector<Variant> recompute_variants(const Config& config) {
+  const auto peak = [](const Config& one) { return dry_step(one, 0).memory.peak_bytes; };
+  const Config full = with_recomputation(config, most_recomputation(config));
+  const std::int64_t most = peak(config), least = peak(full);
+  std::vector<Variant> variants{{"none", config}};
+  for (const int quarters : {3, 2, 1}) {
+    Config budget = config;
+    budget.activation_checkpoint.budget = least + (most - least) * quarters / 4;
+    budget = within_budget(budget);
+    const RecomputeConfig& chosen = budget.activation_checkpoint;
+    variants.push_back(
+        {concat("budget ", quarters, "/4: ", kRecomputeModes[static_cast<int>(chosen.mode)], " + ",
+                chosen.blocks),
+         budget});
+  }
+  variants.push_back({"full", full});
+  for (const auto& [name, one] : variants)
+    std::printf("%-24s peak %11lld bytes\n", name.c_str(), static_cast<long long>(peak(one)));
+  return variants;
+}
+
+std::vector<Variant> document_variants(Config config, const std::string& folder) {
+  const Random random(1, "documents");
+  const std::string text = synthetic_text(1'000'000, 1);
+  std::string lines;
+  std::uint64_t n = 0;
+  for (std::size_t at = 0; at + 500 < text.size(); ++n) {
+    const double u = static_cast<double>(random.below(n, 1 << 20)) / (1 << 20);
+    const auto length = static_cast<std::size_t>(8 * std::pow(500.0 / 8, u));
+    std::string document = text.substr(at, length);
+    std::ranges::replace_if(
+        document, [](char c) { return c == '"' || c == '\\' || c < ' '; }, ' ');
+    lines += "{\"text\": \"" + document + "\"}\n";
+    at += length;
+  }
+  std::printf("%llu documents, %.0f tokens on average\n", static_cast<unsigned long long>(n),
+              static_cast<double>(text.size()) / static_cast<double>(n));
+  write_file_atomically(folder + "/documents.jsonl", lines);
+  config.data.synthetic = 0;
+  config.data.text = {folder + "/documents.jsonl"};
+  std::vector<Variant> variants;
+  for (const auto mode : {DocumentMode::joined, DocumentMode::apertus, DocumentMode::separate,
+                          DocumentMode::packed}) {
+    config.data.documents = mode;
+    variants.push_back({std::string(kDocumentModes[static_cast<int>(mode)]), config});
+  }
+  return variants;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+void time_in_turn(const std::vector<Variant>& variants, int rounds) {
+  const auto world = make_self();
+  std::vector<std::unique_ptr<Training>> runs;
+  for (const Variant& variant : variants) {
+    runs.push_back(std::make_unique<Training>(variant.config, *world, make_cpu_backend(1)));
+    runs.back()->model.initialise();
+    for (int step = 0; step < 2; ++step) runs.back()->run(step);
+  }
+  std::vector<std::vector<double>> seconds(runs.size()), ratios(runs.size());
+  for (int round = 0; round < rounds; ++round) {
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const std::clock_t begin = std::clock();
+      runs[i]->run(2 + round);
+      seconds[i].push_back(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
+      ratios[i].push_back(seconds[i].back() / seconds[0].back());
+    }
+  }
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    std::printf("%-24s %.3f s, ratio %.3f\n", variants[i].name.c_str(), median(seconds[i]),
+                median(ratios[i]));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  const auto number = [&](int i, int otherwise) {
+    return argc > i ? std::atoi(argv[i]) : otherwise;
+  };
+  if (what != "recompute" && what != "documents") {
+    std::fprintf(stderr,
+                 "usage: bench_train_variants recompute|documents [ROUNDS [HIDDEN "
+                 "[SEQ_LEN]]]\n");
+    return 2;
+  }
+  const Config config = base_config(number(3, 256), number(4, 512));
+  const std::string folder = std::filesystem::temp_directory_path() / "bench-train-variants";
+  make_folders(folder);
+  time_in_turn(what == "recompute" ? recompute_variants(config) : document_variants(config, folder),
+               number(2, 9));
+  std::filesystem::remove_all(folder);
+}
