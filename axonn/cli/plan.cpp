@@ -156,6 +156,8 @@ Config complete(Config config, const Origins& origins) {
   if (config.training.steps == 0) config.training.steps = 1;
   if (config.optimizer.lr <= 0) config.optimizer.lr = 1;
   config.lr_scheduler = {};
+  config.training.batch_ramp.clear();  // plans are of the largest batch, global_batch
+  config.training.batch_stages.clear();
   config.parallelism.set_grid({});
   config.parallelism.context = config.parallelism.experts = 1;
   config.parallelism.named_grid.clear();

@@ -6,17 +6,29 @@
 
 namespace axonn {
 
+namespace {
+
+std::vector<BatchStage> stages_of(const BatchOptions& options) {
+  if (!options.stages.empty()) return options.stages;
+  return {{.batch = options.global_batch}};
+}
+
+}  // namespace
+
 Batches::Batches(std::shared_ptr<const Sequences> sequences, SequenceMask mask,
                  const BatchOptions& options)
     : sequences_(std::move(sequences)),
       mask_(std::move(mask)),
       options_(options),
-      each_(options.global_batch / std::max(options.places, 1)) {
-  const auto& [seq_len, global_batch, micro_batch, place, places, end, ahead] = options_;
-  AXONN_CHECK(seq_len > 0 && micro_batch > 0 && place >= 0 && place < places && each_ > 0 &&
-                  global_batch % (micro_batch * places) == 0,
-              "Batches: ", global_batch, " sequences of ", seq_len, " tokens in micro-batches of ",
-              micro_batch, " for coordinate ", place, " of ", places);
+      stages_(stages_of(options)) {
+  const BatchOptions& o = options_;
+  AXONN_CHECK(o.seq_len > 0 && o.micro_batch > 0 && o.place >= 0 && o.place < o.places,
+              "Batches: sequences of ", o.seq_len, " tokens in micro-batches of ", o.micro_batch,
+              " for coordinate ", o.place, " of ", o.places);
+  for (const BatchStage& stage : stages_of(options))
+    AXONN_CHECK(stage.batch % (o.micro_batch * o.places) == 0, "Batches: ", stage.batch,
+                " sequences in micro-batches of ", o.micro_batch, " for ", o.places,
+                " coordinates");
 }
 
 Batches::~Batches() { end_reading(); }
@@ -30,13 +42,15 @@ void Batches::end_reading() {
   if (reader_.joinable()) reader_.join();
 }
 
-void Batches::begin_at(std::int64_t step, std::int64_t sequence) {
-  AXONN_CHECK(step >= 0 && sequence >= 0, "Batches: step ", step, " at sequence ", sequence);
+void Batches::begin_at(std::int64_t step, std::int64_t sequence, std::int64_t consumed) {
+  AXONN_CHECK(step >= 0 && sequence >= 0 && consumed >= 0, "Batches: step ", step, " at sequence ",
+              sequence, " after ", consumed);
   end_reading();
   ends_ = false;
   ready_.clear();
   first_step_ = step;
-  first_sequence_ = sequence;
+  behind_ = sequence - consumed;
+  stages_.begin_at(step, consumed);
 }
 
 std::int64_t Batches::steps() const {
@@ -44,11 +58,12 @@ std::int64_t Batches::steps() const {
 }
 
 std::shared_ptr<const Batch> Batches::read(std::int64_t n) const {
-  const std::int64_t begin = first_of(n), mine = begin + options_.place * each_,
-                     end = options_.end > 0 ? options_.end : begin + options_.global_batch;
+  const std::int64_t begin = first_of(n), size = batch_of(n), each = size / options_.places,
+                     mine = begin + options_.place * each,
+                     end = options_.end > 0 ? options_.end : begin + size;
   auto result = std::make_shared<Batch>();
   Batch& batch = *result;
-  for (std::int64_t i = begin; i < std::min(begin + options_.global_batch, end); ++i) {
+  for (std::int64_t i = begin; i < std::min(begin + size, end); ++i) {
     const auto [targets, inputs] = sequences_->size(i);
     batch.whole.targets += targets;
     batch.whole.inputs += inputs;
@@ -60,7 +75,7 @@ std::shared_ptr<const Batch> Batches::read(std::int64_t n) const {
     return std::ranges::count_if(targets, [](std::int32_t target) { return target >= 0; });
   };
   Sequence one;
-  for (std::int64_t first = mine; first < mine + each_; first += options_.micro_batch) {
+  for (std::int64_t first = mine; first < mine + each; first += options_.micro_batch) {
     MicroBatch& micro = batch.micro_batches.emplace_back();
     micro.first = first;
     micro.sequences = options_.micro_batch;

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "axonn/data/batch_stages.h"
 #include "axonn/data/sequences.h"
 
 namespace axonn {
@@ -35,15 +36,17 @@ struct Batch {
 struct BatchOptions {
   std::int64_t seq_len = 0;       ///< inputs of a sequence
   std::int64_t global_batch = 0;  ///< sequences of a step; a multiple of micro_batch · places
-  std::int64_t micro_batch = 0;   ///< sequences of a micro-batch
-  int place = 0, places = 1;      ///< this (z, data) coordinate and their number
+  /// Batches in place of global_batch, likewise multiples. Empty: global_batch in all steps.
+  std::vector<BatchStage> stages = {};
+  std::int64_t micro_batch = 0;  ///< sequences of a micro-batch
+  int place = 0, places = 1;     ///< this (z, data) coordinate and their number
   /// If positive: sequences from this number on have no targets, and steps() covers those before
   /// it. 0: steps have no end.
   std::int64_t end = 0;
   int ahead = 2;  ///< number of steps to read ahead; 0: none, and at() reads itself
 };
 
-/// The batches of one (z, data) coordinate. Step n has the global_batch sequences from first_of(n)
+/// The batches of one (z, data) coordinate. Step n has the batch_of(n) sequences from first_of(n)
 /// on, and each coordinate has an equal run of them, so that a batch depends on the sequences, the
 /// options, begin_at() and n alone.
 ///
@@ -62,17 +65,19 @@ class Batches {
   std::shared_ptr<const Batch> at(std::int64_t n);
 
   /// Makes step `step` begin with this sequence, and each later step where the one before it ends.
-  /// Without this call step 0 begins with sequence 0.
-  void begin_at(std::int64_t step, std::int64_t sequence);
+  /// `consumed` sequences were consumed before it, by which stages are chosen: another number than
+  /// `sequence` if the order began anew. Without this call step 0 begins with sequence 0.
+  void begin_at(std::int64_t step, std::int64_t sequence, std::int64_t consumed);
+  void begin_at(std::int64_t step, std::int64_t sequence) { begin_at(step, sequence, sequence); }
   std::int64_t first_step() const { return first_step_; }  ///< the step that begin_at() named
   /// The number of step n's first sequence.
-  std::int64_t first_of(std::int64_t n) const {
-    return first_sequence_ + (n - first_step_) * options_.global_batch;
-  }
+  std::int64_t first_of(std::int64_t n) const { return consumed_before(n) + behind_; }
+  /// The sequences of step n, and those of all steps before it.
+  std::int64_t batch_of(std::int64_t n) const { return stages_.batch_of(n); }
+  std::int64_t consumed_before(std::int64_t n) const { return stages_.consumed_before(n); }
 
   const Sequences& sequences() const { return *sequences_; }
   const BatchOptions& options() const { return options_; }
-  int micro_batches() const { return static_cast<int>(each_ / options_.micro_batch); }
   /// Whether only reading shows how many targets count.
   bool counts_by_reading() const { return mask_ || sequences_->counts_by_reading(); }
   /// Number of steps that cover the sequences before options.end.
@@ -92,8 +97,9 @@ class Batches {
   std::shared_ptr<const Sequences> sequences_;
   SequenceMask mask_;
   BatchOptions options_;
-  std::int64_t each_;  // sequences per coordinate and step
-  std::int64_t first_step_ = 0, first_sequence_ = 0;
+  BatchStages stages_;
+  std::int64_t first_step_ = 0;
+  std::int64_t behind_ = 0;  // first_of() minus consumed_before()
   std::mutex lock_;
   std::condition_variable changed_;
   std::map<std::int64_t, Read> ready_;  // by step

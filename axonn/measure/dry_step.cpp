@@ -9,6 +9,7 @@
 #include "axonn/base/log.h"
 #include "axonn/base/utf8.h"
 #include "axonn/comm/dry_world.h"
+#include "axonn/data/batch_stages.h"
 #include "axonn/data/corpus.h"
 #include "axonn/data/tokenize.h"
 #include "axonn/model/model.h"
@@ -122,7 +123,8 @@ void describe_sample(const Config& config, const Corpus& corpus, int rank, DryRu
   validation_sequences(corpus, training.seq_len, config.model.vocab);
   const GridShape grid = config.parallelism.grid();
   const Coords at = coords_of(grid, rank);
-  const std::int64_t n = batch_place(grid, at) * (training.global_batch / batch_places(grid));
+  const BatchStages batches(batch_stages(training));
+  const std::int64_t n = batch_place(grid, at) * (batches.batch_of(0) / batch_places(grid));
   Sequence sample;
   sequences->read(n, sample);
   const SequenceMask mask =
@@ -133,7 +135,7 @@ void describe_sample(const Config& config, const Corpus& corpus, int rank, DryRu
     run.sample += "; documents begin at rows " + rows;
   run.input = shown(corpus.tokenizer.get(), sample.ids);
   run.target = shown(corpus.tokenizer.get(), sample.targets);
-  run.epochs = static_cast<double>(training.steps * training.global_batch) /
+  run.epochs = static_cast<double>(batches.consumed_before(training.steps)) /
                static_cast<double>(sequences->count());
 }
 

@@ -38,6 +38,8 @@ std::vector<Config> scaling_configs(const Config& base, const std::vector<GridSh
   const int first = grids.front().ranks();
   for (const GridShape& grid : grids) {
     Config config = base;
+    config.training.batch_ramp.clear();  // steps of the largest batch are measured
+    config.training.batch_stages.clear();
     std::int64_t& batch = config.training.global_batch;
     if (kind == ScalingKind::weak && batch * grid.ranks() % first != 0)
       refuse("weak scaling from ", first, " to ", grid.ranks(),

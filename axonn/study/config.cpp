@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "axonn/base/check.h"
+#include "axonn/data/batch_stages.h"
 #include "axonn/options/options.h"
 
 namespace axonn {
@@ -84,6 +85,11 @@ void validate_study(const Config& config, const MemorizeConfig& memorize) {
     refuse("[training] seq_len = ", seq_len, " has no room for a prompt of ", longest,
            " tokens and [memorize] suffix_tokens = ", memorize.suffix_tokens,
            "; documents are cut to seq_len + 1 tokens");
+  if (batch_stages(config.training).size() > 1 || config.lr_scheduler.counts_samples())
+    refuse(
+        "[memorize] injects documents at counted places of equal steps; leave out [training] "
+        "batch_ramp and batch_stages, and [lr_scheduler] warmup_samples, decay_samples and "
+        "total_samples");
   if (config.lr_scheduler.warmup_steps >= config.training.steps)
     refuse("[lr_scheduler] warmup_steps = ", config.lr_scheduler.warmup_steps,
            " leaves none of [training] steps = ", config.training.steps,

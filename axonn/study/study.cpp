@@ -51,12 +51,14 @@ std::string identity_of(Config config) {
 
 /// The learning rate after the warm-up.
 std::string rate_text(const Config& config) {
-  const auto& [kind, warmup, least, decay] = config.lr_scheduler;
+  const ScheduleConfig& schedule = config.lr_scheduler;
   const double most = config.optimizer.lr;
-  if (kind == ScheduleKind::constant) return fmt::format("with a learning rate of {}", most);
-  const std::string falls = fmt::format("falls from {} to {}", most, least);
-  if (kind == ScheduleKind::wsd)
-    return fmt::format("with a learning rate that {} in the last {} steps", falls, decay);
+  if (schedule.kind == ScheduleKind::constant)
+    return fmt::format("with a learning rate of {}", most);
+  const std::string falls = fmt::format("falls from {} to {}", most, schedule.min_lr);
+  if (schedule.kind == ScheduleKind::wsd)
+    return fmt::format("with a learning rate that {} in the last {} steps", falls,
+                       schedule.decay_steps);
   return "while the learning rate " + falls;
 }
 

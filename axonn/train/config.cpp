@@ -1,8 +1,10 @@
 #include "axonn/train/config.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "axonn/base/check.h"
+#include "axonn/data/batch_stages.h"
 #include "axonn/options/options.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/tensor/cuda/gpu_platform.h"
@@ -80,6 +82,8 @@ void validate_graphs(const Config& config) {
       "the number of targets that count varies per step, but a CUDA graph captures it as a "
       "constant";
   forbid(config.training.goldfish.k > 0, "[training] goldfish.k", counted);
+  forbid(!config.training.batch_ramp.empty(), "[training] batch_ramp", counted);
+  forbid(!config.training.batch_stages.empty(), "[training] batch_stages", counted);
   forbid(!config.data.jsonl.empty(), "[data] jsonl", counted);
   const DocumentMode documents = config.data.documents;
   forbid(documents != DocumentMode::joined,
@@ -91,9 +95,25 @@ void validate_graphs(const Config& config) {
          "captured ones");
 }
 
+/// Of a schedule that counts samples.
+void validate_samples_of(const ScheduleConfig& schedule) {
+  for (const auto& [key, steps] :
+       {std::pair{"warmup_steps", schedule.warmup_steps}, {"decay_steps", schedule.decay_steps}})
+    if (steps > 0)
+      refuse("[lr_scheduler] ", key, " = ", steps, " counts steps, but another key counts ",
+             "sequences; set warmup_samples, decay_samples and total_samples, or none of them");
+  const std::int64_t total = schedule.total_samples;
+  const std::int64_t decay = schedule.kind == ScheduleKind::wsd ? schedule.decay_samples : 0;
+  if (total > 0 && (schedule.warmup_samples > total || decay > total - schedule.warmup_samples))
+    refuse("[lr_scheduler] warmup_samples = ", schedule.warmup_samples,
+           " and decay_samples = ", decay, " are more than total_samples = ", total,
+           "; shorten one of them");
+}
+
 void validate_schedule(const Config& config) {
   const ScheduleConfig& schedule = config.lr_scheduler;
   const std::int64_t steps = config.training.steps;
+  if (schedule.counts_samples()) validate_samples_of(schedule);
   if (schedule.warmup_steps > steps)
     refuse("[lr_scheduler] warmup_steps = ", schedule.warmup_steps, " is more than [training] ",
            "steps = ", steps, "; shorten the warm-up");
@@ -121,6 +141,29 @@ void validate_samples(const Config& config) {
         "chat out, and the model goes on writing the prompts");
 }
 
+/// The most sequences that `places` coordinates can compute at a time in every step: all of their
+/// share, unless batches change.
+std::int64_t largest_micro_batch(const TrainingConfig& training, std::int64_t places) {
+  std::int64_t divisor = 0;
+  for (const BatchStage& stage : batch_stages(training)) divisor = std::gcd(divisor, stage.batch);
+  return divisor / places;
+}
+
+/// Refuses a ramp or stages with batches that are no multiples of `unit`.
+void validate_batch_stages(const Config& config, std::int64_t unit) {
+  const TrainingConfig& training = config.training;
+  const std::vector<BatchStage> stages = batch_stages(training);
+  if (stages.size() > 1 && config.parallelism.automatic())
+    refuse("[parallelism] grid = \"auto\" chooses a micro-batch for global_batch alone, but ",
+           "batches change ([training] batch_ramp, batch_stages); name a grid");
+  for (const BatchStage& stage : stages)
+    if (stage.batch % unit != 0)
+      refuse("[training] ", training.batch_ramp.empty() ? "batch_stages" : "batch_ramp",
+             " has steps of ", stage.batch, " sequences, not a multiple of ", unit,
+             ", the micro_batch (at least 1) times z times data; change it, the grid or the "
+             "micro_batch");
+}
+
 void validate_batch(const Config& config) {
   const ParallelismConfig& grid = config.parallelism;
   const TrainingConfig& training = config.training;
@@ -140,8 +183,9 @@ void validate_batch(const Config& config) {
            "; set it to ", next > unit ? concat(next - unit, " or ") : "", next,
            ", or choose another grid or micro_batch");
   }
+  validate_batch_stages(config, unit);
   const std::int64_t resolved_micro =
-      training.micro_batch > 0 ? training.micro_batch : training.global_batch / parts;
+      training.micro_batch > 0 ? training.micro_batch : largest_micro_batch(training, parts);
   if (resolved_micro % grid.chunks != 0)
     refuse("[parallelism] chunks = ", grid.chunks, " does not divide the micro-batch of ",
            resolved_micro, " sequences; change chunks or [training] micro_batch");
@@ -253,11 +297,19 @@ Config resolved(Config given) {
   config.model = resolved(config.model, 0, config.training.seq_len);
   if (config.training.micro_batch == 0)
     config.training.micro_batch =
-        config.training.global_batch / batch_places(config.parallelism.grid());
+        largest_micro_batch(config.training, batch_places(config.parallelism.grid()));
   ScheduleConfig& schedule = config.lr_scheduler;
-  if (schedule.kind == ScheduleKind::wsd && schedule.decay_steps == 0)
+  if (schedule.counts_samples()) {
+    std::int64_t& total = schedule.total_samples;
+    if (total == 0)
+      total = BatchStages(batch_stages(config.training)).consumed_before(config.training.steps);
+    if (schedule.kind == ScheduleKind::wsd && schedule.decay_samples == 0)
+      schedule.decay_samples =
+          std::clamp<std::int64_t>(total - schedule.warmup_samples, 0, total / 10);
+  } else if (schedule.kind == ScheduleKind::wsd && schedule.decay_steps == 0) {
     schedule.decay_steps = std::min(std::max<std::int64_t>(config.training.steps / 10, 1),
                                     config.training.steps - schedule.warmup_steps);
+  }
   return config;
 }
 

@@ -17,9 +17,12 @@
 namespace axonn {
 
 class OptionList;
+struct BatchStage;
 
 enum class OptimizerKind { adamw, sgd };
 enum class ScheduleKind { constant, linear, cosine, wsd };
+/// The curve of wsd's decay.
+enum class DecayShape { linear, cosine, one_minus_sqrt };
 enum class DeviceKind { automatic, cpu, cuda, hip };
 inline constexpr std::array<std::string_view, 4> kDeviceKinds = {"auto", "cpu", "cuda", "hip"};
 /// Whether the device is a GPU. This build may not support it.
@@ -44,8 +47,11 @@ struct TrainingConfig {
   std::int64_t steps = 0;
   std::int64_t seq_len = 0;       ///< T, tokens of one sequence
   std::int64_t global_batch = 0;  ///< sequences of one step, over all ranks
-  std::int64_t micro_batch = 0;   ///< sequences one (z, data) coordinate computes at a time; 0: all
-  DType dtype = DType::f32;       ///< f32 or bf16
+  /// Smaller batches at the start, see batch_stages(). At most one of the two is set.
+  std::string batch_ramp = {};                 ///< "start increment sequences"
+  std::vector<std::string> batch_stages = {};  ///< "batch sequences": the batch until that many
+  std::int64_t micro_batch = 0;  ///< sequences one (z, data) coordinate computes at a time; 0: all
+  DType dtype = DType::f32;      ///< f32 or bf16
   std::int64_t seed = 1;
   double max_norm = 1;            ///< of the global gradient norm, which is clipped to it; 0: none
   std::int64_t eval_every = 0;    ///< steps; 0: only after the last one
@@ -55,6 +61,8 @@ struct TrainingConfig {
   std::int64_t verify_every = 0;  ///< steps between searches for silent corruption; 0: none
   double skip_outliers =
       0;  ///< skip steps whose loss or norm exceeds this multiple of the mean; 0: off
+  double skip_deviations = 0;    ///< likewise, by this many standard deviations; 0: off
+  std::int64_t skip_most = 100;  ///< skipped steps in a row that end the run
   GoldfishConfig goldfish = {};  ///< keys: goldfish.k, goldfish.h, goldfish.mask
   BalanceConfig balance = {};
   std::int64_t threads = 0;  ///< compute threads per rank; 0: cores / ranks sharing them
@@ -76,8 +84,16 @@ struct OptimizerConfig {
 struct ScheduleConfig {
   ScheduleKind kind = ScheduleKind::cosine;
   std::int64_t warmup_steps = 0;
-  double min_lr = 0;             ///< last value of linear, cosine and wsd
-  std::int64_t decay_steps = 0;  ///< of wsd; 0: a tenth of the steps
+  double min_lr = 0;                      ///< last value of linear, cosine and wsd
+  std::int64_t decay_steps = 0;           ///< of wsd; 0: a tenth of the steps
+  DecayShape decay = DecayShape::linear;  ///< of wsd
+  /// In place of steps, sequences consumed before the step, if one of these is set.
+  std::int64_t warmup_samples = 0, decay_samples = 0;
+  std::int64_t total_samples = 0;  ///< where min_lr is reached; 0: the end of the run
+
+  bool counts_samples() const {
+    return warmup_samples > 0 || decay_samples > 0 || total_samples > 0;
+  }
 };
 
 /// [parallelism]
@@ -178,6 +194,10 @@ struct Config {
   SamplesConfig samples;
   std::vector<FurtherSection> further = {};
 };
+
+/// The batches of a run: those of training.batch_ramp or batch_stages, then global_batch. Throws
+/// UsageError, with the key and the remedy, if one of the keys cannot be read.
+std::vector<BatchStage> batch_stages(const TrainingConfig& training);
 
 /// Throws UsageError, naming the keys and the remedy, if values are missing or contradict one
 /// another. Does not check whether the grid can cut the model: the layers do.

@@ -103,9 +103,10 @@ StoredStep stored_step(const LoadedModel& model, const std::string& text) try {
   const auto json = nlohmann::json::parse(text);
   const auto& samples = json.at("samples");
   const TrainingConfig& t = model.config().training;
-  const std::int64_t each = t.global_batch / model.grid().batch_places(),
+  const std::int64_t each = std::ssize(samples) / model.grid().batch_places(),
                      mine = model.grid().batch_place() * each;
-  if (std::ssize(samples) != t.global_batch)
+  const auto stages = batch_stages(t);
+  if (std::ranges::find(stages, std::ssize(samples), &BatchStage::batch) == stages.end())
     refuse(kBatchFile, " has ", samples.size(), " samples, but training.global_batch is ",
            t.global_batch);
   StoredStep stored;

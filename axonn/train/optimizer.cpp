@@ -5,6 +5,8 @@
 #include <map>
 #include <numbers>
 
+#include "axonn/data/batch_stages.h"
+
 namespace axonn {
 
 namespace {
@@ -79,22 +81,45 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) {
   return std::make_unique<Sgd>(config);
 }
 
+namespace {
+
+/// The share of the peak rate above the lowest that is left when a share `done` of a decay is.
+double left_after(DecayShape shape, double done) {
+  if (shape == DecayShape::cosine) return 0.5 * (1 + std::cos(std::numbers::pi * done));
+  return 1 - std::sqrt(done);
+}
+
+}  // namespace
+
 double learning_rate(const Config& config, std::int64_t step) {
+  if (!config.lr_scheduler.counts_samples()) return learning_rate(config, step, 0);
+  return learning_rate(config, step,
+                       BatchStages(batch_stages(config.training)).consumed_before(step));
+}
+
+double learning_rate(const Config& config, std::int64_t step, std::int64_t samples) {
   const ScheduleConfig& schedule = config.lr_scheduler;
   const double lr = config.optimizer.lr, low = schedule.min_lr;
-  const std::int64_t steps = config.training.steps, warmup = schedule.warmup_steps;
-  if (step < warmup) return lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  const bool by_samples = schedule.counts_samples();
+  // Where the run is, and the ends of warm-up and run, in steps or in samples.
+  const std::int64_t now = by_samples ? samples : step,
+                     last = by_samples ? schedule.total_samples : config.training.steps - 1,
+                     warmup = by_samples ? schedule.warmup_samples : schedule.warmup_steps;
+  if (now < warmup)
+    return lr * static_cast<double>(by_samples ? now : now + 1) / static_cast<double>(warmup);
 
   if (schedule.kind == ScheduleKind::constant) return lr;
-  const std::int64_t begin = schedule.kind == ScheduleKind::wsd
-                                 ? std::max(warmup, steps - 1 - schedule.decay_steps)
-                                 : warmup;
-  // The fraction, 0 to 1, of the decay from step `begin` to the last that is done.
-  const auto span = static_cast<double>(std::max<std::int64_t>(1, steps - 1 - begin));
-  const double done = std::clamp(static_cast<double>(step - begin) / span, 0.0, 1.0);
-  if (schedule.kind == ScheduleKind::cosine)
-    return low + (lr - low) * 0.5 * (1 + std::cos(std::numbers::pi * done));
-  return lr + (low - lr) * done;
+  const bool wsd = schedule.kind == ScheduleKind::wsd;
+  const std::int64_t decay = by_samples ? schedule.decay_samples : schedule.decay_steps,
+                     begin = wsd ? std::max(warmup, last - decay) : warmup;
+  // The fraction, 0 to 1, of the decay that is done.
+  const auto span = static_cast<double>(std::max<std::int64_t>(1, last - begin));
+  const double done = std::clamp(static_cast<double>(now - begin) / span, 0.0, 1.0);
+  const DecayShape shape = wsd                                     ? schedule.decay
+                           : schedule.kind == ScheduleKind::cosine ? DecayShape::cosine
+                                                                   : DecayShape::linear;
+  if (shape == DecayShape::linear) return lr + (low - lr) * done;
+  return low + (lr - low) * left_after(shape, done);
 }
 
 void OptimizerState::allocate(const Context& ctx) {

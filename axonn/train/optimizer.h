@@ -26,7 +26,7 @@ class Optimizer {
   virtual std::vector<std::string> state_names() const = 0;
 
   struct Update {
-    std::int64_t step = 0;             ///< counted from 0
+    std::int64_t step = 0;             ///< number of updates before this one
     double lr = 0;                     ///< learning rate of this step
     View scale = {};                   ///< (1, 1) f32, multiplies the gradients: the clip factor
     std::span<const View> state = {};  ///< one (1, P) f32 for each of state_names()
@@ -42,11 +42,18 @@ using OptimizerMaker = std::function<std::unique_ptr<Optimizer>(const OptimizerC
 /// The OptimizerMaker of this library's rules.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config);
 
-/// Returns the learning rate of `step`, counted from 0.
+/// Returns the learning rate of `step`, counted from 0, before which `samples` sequences were
+/// consumed. config must be resolved.
 ///
 /// It rises linearly over warmup_steps to lr. After that, constant stays at lr; linear and cosine
-/// fall to min_lr at the last step; wsd (warm-up, stable, decay) stays at lr and falls linearly to
-/// min_lr over the last decay_steps.
+/// fall to min_lr at the last step; wsd (warm-up, stable, decay) stays at lr and falls to min_lr
+/// over the last decay_steps. With r the share of the decay that is done, wsd's shapes are 1 - r,
+/// (1 + cos(pi r)) / 2 and 1 - sqrt(r).
+///
+/// If the schedule counts samples s, the rate is lr s / w up to the end w of the warm-up, so that
+/// the first step has a rate of 0, and reaches min_lr where s is total_samples.
+double learning_rate(const Config& config, std::int64_t step, std::int64_t samples);
+/// The same of a run that has not changed its batches.
 double learning_rate(const Config& config, std::int64_t step);
 
 /// An optimizer and its state on this rank, for all groups that are trained.
@@ -62,7 +69,7 @@ class OptimizerState {
   /// it is the square of the global gradient norm: every element is counted once.
   void add_squared_norm(const Context& ctx, const View& out) const;
 
-  /// Does step `step`, counted from 0, and gathers the updated pieces over data. scale (1, 1) f32
+  /// Does update `step`, counted from 0, and gathers the updated pieces over data. scale (1, 1) f32
   /// multiplies the gradients.
   void update(const Context& ctx, std::int64_t step, double lr, const View& scale);
 

@@ -87,7 +87,11 @@ void RunLog::describe(Training& training, int threads) {
       "step: {} sequences of {} tokens, in micro-batches of {}; about {:.2f} epochs in the whole "
       "run",
       t.global_batch, t.seq_len, t.micro_batch,
-      ratio(t.steps * t.global_batch, training.batches->sequences().count())));
+      ratio(training.batches->consumed_before(t.steps), training.batches->sequences().count())));
+  if (const auto stages = batch_stages(t); stages.size() > 1)
+    say(fmt::format("batch: rises from {} to {} sequences until {} are consumed",
+                    stages.front().batch, t.global_batch,
+                    format_count(stages[stages.size() - 2].until)));
   if (const std::int64_t windows = training.validation_windows(); windows > 0)
     say(fmt::format("validation: {} sequences, {}after the last step", format_count(windows),
                     t.eval_every > 0 ? fmt::format("every {} steps and ", t.eval_every) : ""));
@@ -142,6 +146,9 @@ void RunLog::step(Training& training, const StepInput& input, const StepResult& 
            .experts = result.experts};
   for (const auto& [kind, wait] : waits)
     if (wait > 0) line_.exposed_by.emplace_back(kind, wait * 1e3);
+  const TrainingConfig& t = config_.training;
+  if (!t.batch_ramp.empty() || !t.batch_stages.empty())
+    line_.batch = training.batches->batch_of(input.step);
   counted_ += input.tokens;
   targets_ += input.all_targets;
   if (config_.training.goldfish.k > 0) line_.kept = ratio(input.tokens, input.all_targets);

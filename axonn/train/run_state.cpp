@@ -1,7 +1,10 @@
 #include "axonn/train/run_state.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <limits>
+#include <numeric>
 #include <optional>
 
 #include <nlohmann/json.hpp>
@@ -28,21 +31,42 @@ LoadCost load_state(const LoadedModel& model, const OptimizerState& optimizer,
   return load(model.context(), to, source, std::ref(line));
 }
 
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
+/// The mean of the last values plus `deviations` of their standard deviations.
+double limit_of(const std::vector<double>& last, double deviations) {
+  if (deviations == 0 || last.size() < OutlierMeans::kFewest) return kNoLimit;
+  const auto count = static_cast<double>(last.size());
+  const double mean = std::accumulate(last.begin(), last.end(), 0.0) / count;
+  double squares = 0;
+  for (const double value : last) squares += (value - mean) * (value - mean);
+  return mean + deviations * std::sqrt(squares / (count - 1));
+}
+
 }  // namespace
 
-bool OutlierMeans::accept(double factor, double loss_of_step, double norm_of_step) {
-  constexpr double kWarmup = 20, kWindow = 100;  // fewer steps give no reliable mean
-  const bool outlier = factor > 0 && steps >= kWarmup &&
-                       (loss_of_step > factor * loss || norm_of_step > factor * norm);
+bool OutlierMeans::accept(const OutlierRule& rule, double loss_of_step, double norm_of_step) {
+  constexpr double kWarmup = 20, kMeanOf = 100;  // fewer steps give no reliable mean
+  const auto most = [&](double mean, const std::vector<double>& last) {
+    const double multiple = rule.factor > 0 && steps >= kWarmup ? rule.factor * mean : kNoLimit;
+    return std::min(multiple, limit_of(last, rule.deviations));
+  };
+  const double most_loss = most(loss, losses), most_norm = most(norm, norms);
+  const bool outlier = loss_of_step > most_loss || norm_of_step > most_norm;
   skipped = outlier ? skipped + 1 : 0;
-  if (outlier) {
-    loss_of_step = std::min(loss_of_step, factor * loss);
-    norm_of_step = std::min(norm_of_step, factor * norm);
-  }
+  skipped_total += outlier ? 1 : 0;
+  loss_of_step = std::min(loss_of_step, most_loss);
+  norm_of_step = std::min(norm_of_step, most_norm);
   steps += 1;
-  const double share = 1 / std::min(steps, kWindow);
+  const double share = 1 / std::min(steps, kMeanOf);
   loss += share * (loss_of_step - loss);
   norm += share * (norm_of_step - norm);
+  for (const auto& [last, value] :
+       {std::pair{&losses, loss_of_step}, std::pair{&norms, norm_of_step}}) {
+    last->push_back(value);
+    const std::size_t kept = std::min(rule.deviations > 0 ? kWindow : 0, last->size());
+    last->erase(last->begin(), last->end() - static_cast<std::ptrdiff_t>(kept));
+  }
   return !outlier;
 }
 
@@ -88,6 +112,7 @@ StateTexts to_texts(const RunState& state, std::string config_toml) {
   const nlohmann::json json = {
       {"steps_done", state.steps_done},
       {"samples_done", data.samples_done},
+      {"consumed", data.consumed},
       {"tokens_seen", state.tokens_seen},
       {"seed", data.seed},
       {"data",
@@ -96,7 +121,10 @@ StateTexts to_texts(const RunState& state, std::string config_toml) {
        {{"loss", means.loss},
         {"norm", means.norm},
         {"steps", means.steps},
-        {"skipped", means.skipped}}}};
+        {"skipped", means.skipped},
+        {"skipped_total", means.skipped_total},
+        {"losses", means.losses},
+        {"norms", means.norms}}}};
   StateTexts texts{{kStateFile, json.dump(2) + "\n"}, {"config.toml", std::move(config_toml)}};
   if (!state.products.products.empty()) texts.emplace(kProductsFile, to_json(state.products));
   return texts;
@@ -115,16 +143,22 @@ RunState read_run_state(const CheckpointReader& reader, const Config& config) {
     const std::int64_t samples = state.steps_done * t.global_batch;
     state.tokens_seen = json.value("tokens_seen", samples * t.seq_len);
     state.data = {.samples_done = json.value("samples_done", samples),
+                  .consumed = json.value("consumed", json.value("samples_done", samples)),
                   .seed = json.value("seed", t.seed),
                   .seq_len = data.value("seq_len", t.seq_len),
                   .shuffle = data.value("shuffle", config.data.shuffle),
                   .fingerprint = data.value("fingerprint", std::string())};
-    state.outliers = {means.value("loss", 0.0), means.value("norm", 0.0), means.value("steps", 0.0),
-                      means.value("skipped", std::int64_t{0})};
+    state.outliers = {.loss = means.value("loss", 0.0),
+                      .norm = means.value("norm", 0.0),
+                      .steps = means.value("steps", 0.0),
+                      .skipped = means.value("skipped", std::int64_t{0}),
+                      .skipped_total = means.value("skipped_total", std::int64_t{0}),
+                      .losses = means.value("losses", std::vector<double>()),
+                      .norms = means.value("norms", std::vector<double>())};
   } catch (const nlohmann::json::exception& error) {
     refuse(file, ": ", error.what());
   }
-  if (state.steps_done < 0 || state.data.samples_done < 0)
+  if (state.steps_done < 0 || state.data.samples_done < 0 || state.data.consumed < 0)
     refuse(file, " counts ", state.steps_done, " steps and ", state.data.samples_done, " samples");
   if (t.tune && reader.has_text(kProductsFile))
     state.products = parse_matmul_choices(reader.text(kProductsFile),

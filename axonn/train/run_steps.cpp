@@ -93,6 +93,7 @@ std::string series_of(const RunValue& value) {
       {"lr", "optimizer/lr"},
       {"skipped", "optimizer/skipped"},
       {"tokens", "data/tokens"},
+      {"batch", "data/batch"},
       {"goldfish_kept", "data/goldfish_kept"},
       {"step_ms", "speed/step_ms"},
       {"tokens_per_s", "speed/tokens_per_s"},

@@ -176,7 +176,7 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   report.applied = report.finite && (!input.accept || input.accept(report.loss, report.grad_norm));
   if (balance_) report.experts = balance_->load(of_experts);
   if (report.applied && balance_) balance_->move_biases(ctx, optimizer_.groups(), of_experts);
-  if (report.applied) optimizer_.update(ctx, input.step, input.lr, scale_.view());
+  if (report.applied) optimizer_.update(ctx, input.step - input.skipped, input.lr, scale_.view());
   if (!graphs_) sums_ = scale_ = Tensor();
   return report;
 }

@@ -26,9 +26,10 @@ enum class Phase { forward, backward, optimizer };
 
 /// The input of one step: the same on every rank, except tokens and flags.
 struct StepInput {
-  std::int64_t step = 0;    ///< counted from 0
-  int micro_batches = 1;    ///< number of micro-batches of this rank
-  std::int64_t tokens = 0;  ///< targets of the step that count, over all ranks
+  std::int64_t step = 0;     ///< counted from 0
+  std::int64_t skipped = 0;  ///< earlier steps that changed no weight, so were no updates
+  int micro_batches = 1;     ///< number of micro-batches of this rank
+  std::int64_t tokens = 0;   ///< targets of the step that count, over all ranks
   /// `tokens` plus the targets that the goldfish loss leaves out.
   std::int64_t all_targets = 0;
   std::int64_t inputs = 0;  ///< of the step over all ranks, without padding

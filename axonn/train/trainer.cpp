@@ -226,11 +226,14 @@ class Trainer {
     const double start = now_seconds();
     const WaitClock waits(training_.model.grid());
     StepInput input = training_.input(step);
+    input.skipped = state_.outliers.skipped_total;
     input.stop = options_.stop && options_.stop->load();
     input.busy = saver_.pending() && !saver_.written();
     input.accept = [this, step](double loss, double norm) {
       if (is_due(config_.training.verify_every, step + 1)) verify(step);
-      return state_.outliers.accept(config_.training.skip_outliers, loss, norm);
+      return state_.outliers.accept({.factor = config_.training.skip_outliers,
+                                     .deviations = config_.training.skip_deviations},
+                                    loss, norm);
     };
     tracer_.before_step(step - first_step_);
     const StepResult result = training_.step.run(training_.model.context(), input);
@@ -242,11 +245,11 @@ class Trainer {
     }
     const double seconds = now_seconds() - start;
     log_.step(training_, input, result, seconds, waits.by_kind());
-    if (state_.outliers.skipped >= kMostSkipped)
-      fail(Where::here(), "step ", step + 1, ": the last ", kMostSkipped,
+    if (state_.outliers.skipped >= config_.training.skip_most)
+      fail(Where::here(), "step ", step + 1, ": the last ", state_.outliers.skipped,
            " steps were skipped, so ",
            "the weights have not changed since; resume from an earlier checkpoint with a lower ",
-           "optimizer.lr, or raise training.skip_outliers");
+           "optimizer.lr, or raise training.skip_outliers or training.skip_deviations");
     return result;
   }
 
@@ -316,9 +319,6 @@ class Trainer {
     if (must_save_ || seconds >= 60 * config_.checkpoint.give_up_minutes) throw;
     log_.save_failed(why);
   }
-
-  /// More outliers in a row are no outliers.
-  static constexpr std::int64_t kMostSkipped = 100;
 
   TrainOptions options_;
   Communicator& world_;

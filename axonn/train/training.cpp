@@ -51,6 +51,7 @@ BatchOptions batch_options(const LoadedModel& model) {
   const TrainingConfig& t = model.config().training;
   return {.seq_len = t.seq_len,
           .global_batch = t.global_batch,
+          .stages = batch_stages(t),
           .micro_batch = t.micro_batch,
           .place = model.grid().batch_place(),
           .places = model.grid().batch_places()};
@@ -77,6 +78,7 @@ std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corp
   if (!sequences) return nullptr;
   BatchOptions options = batch_options(model);
   options.global_batch = t.micro_batch * options.places;  // one micro-batch at a time
+  options.stages.clear();
   options.end = sequences->count();
   if (t.eval_batches > 0) options.end = std::min(options.end, t.eval_batches * t.global_batch);
   return std::make_unique<Batches>(std::move(sequences), SequenceMask(), options);
@@ -167,11 +169,11 @@ StepInput Training::input(std::int64_t n) {
   const std::shared_ptr<const Batch> batch = batches->at(n);
   StepInput input;
   input.step = n;
-  input.micro_batches = batches->micro_batches();
+  input.micro_batches = static_cast<int>(std::ssize(batch->micro_batches));
   input.tokens = input.all_targets = batch->whole.targets;
   input.inputs = batch->whole.inputs;
   if (batches->counts_by_reading()) count(n, *batch, input);
-  input.lr = learning_rate(model.config(), n);
+  input.lr = learning_rate(model.config(), n, batches->consumed_before(n));
   input.max_norm = model.config().training.max_norm;
   input.tokens_of = [this, batch](int micro) {
     return make_tokens(model.context(), batch->micro_batches[micro]);
@@ -186,6 +188,7 @@ DataPlace Training::place(std::int64_t n) {
     data_fingerprint_ = broadcast_text(world, world.rank() == 0 ? fingerprint(*corpus) : "", 0);
   const Config& config = model.config();
   return {.samples_done = batches->first_of(n),
+          .consumed = batches->consumed_before(n),
           .seed = config.training.seed,
           .seq_len = config.training.seq_len,
           .shuffle = config.data.shuffle,
@@ -214,7 +217,7 @@ bool Training::continue_at(std::int64_t n, const DataPlace& saved, const std::st
            "\"restart\"");
   count_.work.wait();
   count_.step = -1;
-  batches->begin_at(n, difference.empty() ? saved.samples_done : 0);
+  batches->begin_at(n, difference.empty() ? saved.samples_done : 0, saved.consumed);
   return !difference.empty();
 }
 
@@ -223,11 +226,12 @@ void save_checkpoint(Training& training, const std::string& folder, std::int64_t
   Communicator& world = model.grid().world();
   const TrainingConfig& t = model.config().training;
   CheckpointSaver saver({.folder = folder, .keep = 0, .async = false});
-  saver.begin(world, steps_done, state_blocks(model, training.optimizer),
-              to_texts({.steps_done = steps_done,
-                        .tokens_seen = steps_done * t.global_batch * t.seq_len,
-                        .data = training.place(steps_done)},
-                       stored_config_text(model.config(), Origins())));
+  const DataPlace place = training.place(steps_done);
+  const std::int64_t sequences = training.batches ? place.consumed : steps_done * t.global_batch;
+  saver.begin(
+      world, steps_done, state_blocks(model, training.optimizer),
+      to_texts({.steps_done = steps_done, .tokens_seen = sequences * t.seq_len, .data = place},
+               stored_config_text(model.config(), Origins())));
   saver.finish(world);
 }
 

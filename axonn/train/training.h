@@ -39,6 +39,8 @@ struct TrainingOptions {
 /// The place of a run in its training data, and what fixes the data and the order of samples.
 struct DataPlace {
   std::int64_t samples_done = 0;  ///< of the order: the number of the next sample
+  /// Sequences that the run has consumed: samples_done unless the order began anew.
+  std::int64_t consumed = 0;
   std::int64_t seed = 0, seq_len = 0;
   bool shuffle = true;
   std::string fingerprint = {};  ///< of the corpus; "": unknown

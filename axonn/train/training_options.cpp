@@ -24,9 +24,19 @@ void list_computation(TrainingConfig& training, OptionList& list) {
        .also = "sdc_check rerun_mode"});
   list.add("skip_outliers", &training.skip_outliers,
            {.help = "steps whose loss or gradient norm exceeds this multiple of its running mean "
-                    "are skipped: they change no weight; 100 in a row end the run, and so does a "
-                    "loss that is not finite; above 1, or 0: no step is skipped",
+                    "are skipped: they change no weight and do not count in the optimizer's bias "
+                    "corrections; a loss that is not finite ends the run; above 1, or 0: no step "
+                    "is skipped",
             .min = 0});
+  list.add("skip_deviations", &training.skip_deviations,
+           {.help = "likewise, steps whose loss or gradient norm exceeds its mean over the last "
+                    "128 steps by more than this many standard deviations, such as 6; from the "
+                    "64th step on; 0: no step is skipped",
+            .min = 0,
+            .also = "sigma_factor skip_step_sigma"});
+  list.add("skip_most", &training.skip_most,
+           {.help = "number of skipped steps in a row that ends the run, because it learns nothing",
+            .min = 1});
   list.add("threads", &training.threads,
            {.help = "compute threads per rank; 0: the cores that the rank may use, divided by the "
                     "ranks that share them",
@@ -130,9 +140,18 @@ void list_training(TrainingConfig& training, OptionList& list) {
        .min = 1,
        .required = true,
        .also = "batch_size global_batch_size total_batch_size"});
+  list.add("batch_ramp", &training.batch_ramp,
+           {.help = "smaller batches at the start, as \"start increment sequences\": the batch "
+                    "rises from start to global_batch in equal parts of the first sequences",
+            .also = "rampup_batch_size batch_size_warmup"});
+  list.add("batch_stages", &training.batch_stages,
+           {.help = "smaller batches at the start, each as \"batch sequences\": the batch until "
+                    "the run has consumed that many sequences, such as \"1024 2000000\"; then "
+                    "global_batch",
+            .also = "batch_size_schedule"});
   list.add("micro_batch", &training.micro_batch,
-           {.help = "sequences that one (z, data) coordinate computes at a time; 0: all of its "
-                    "share of global_batch, without accumulation",
+           {.help = "sequences that one (z, data) coordinate computes at a time; 0: the most that "
+                    "every step can: all of its share, without accumulation, unless batches change",
             .unit = "sequences",
             .min = 0,
             .also = "micro_batch_size local_batch_size batch_size"});

@@ -79,6 +79,19 @@ void add_unused_of_model(const ModelConfig& model, UnusedKeys& keys) {
               "the adapters at lora.path bring their own");
 }
 
+void add_unused_of_schedule(const Config& config, UnusedKeys& keys) {
+  const ScheduleConfig& schedule = config.lr_scheduler;
+  keys.when(schedule.kind == ScheduleKind::constant,
+            {"lr_scheduler.min_lr", "lr_scheduler.total_samples"}, "lr_scheduler.kind is constant");
+  keys.when(schedule.kind != ScheduleKind::wsd,
+            {"lr_scheduler.decay_steps", "lr_scheduler.decay_samples", "lr_scheduler.decay"},
+            "lr_scheduler.kind is not wsd");
+  keys.when(schedule.counts_samples(), {"lr_scheduler.warmup_steps", "lr_scheduler.decay_steps"},
+            "lr_scheduler counts sequences");
+  keys.when(config.training.skip_outliers == 0 && config.training.skip_deviations == 0,
+            {"training.skip_most"}, "training.skip_outliers and training.skip_deviations are 0");
+}
+
 }  // namespace
 
 KeyReasons unused_keys(const Config& config) {
@@ -121,10 +134,7 @@ KeyReasons unused_keys(const Config& config) {
   keys.when(config.optimizer.kind == OptimizerKind::sgd,
             {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
             "optimizer.kind is sgd, which has no moments");
-  keys.when(config.lr_scheduler.kind == ScheduleKind::constant, {"lr_scheduler.min_lr"},
-            "lr_scheduler.kind is constant");
-  keys.when(config.lr_scheduler.kind != ScheduleKind::wsd, {"lr_scheduler.decay_steps"},
-            "lr_scheduler.kind is not wsd");
+  add_unused_of_schedule(config, keys);
   keys.when(!planned && parallelism.collectives != CollectivesKind::automatic,
             {"parallelism.machine"},
             "neither parallelism.grid nor parallelism.collectives is auto");

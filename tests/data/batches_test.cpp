@@ -72,7 +72,6 @@ TEST(Batches, GiveEachCoordinateItsRunOfTheStepsSequences) {
     BatchOptions second = options(1, 3);
     second.ahead = ahead;
     Batches batches(std::make_shared<Counted>(), SequenceMask(), second);
-    EXPECT_EQ(batches.micro_batches(), 2);
     for (const std::int64_t step : {0, 1, 2, 7, 7, 3}) {  // in order, jumping, again, back
       const auto batch = batches.at(step);
       const std::int64_t first = 12 * step + 4;
@@ -162,5 +161,45 @@ TEST(Batches, BeginAtAnySequenceWhateverWasReadBefore) {
       EXPECT_THAT([&] { batches.at(2); },
                   ThrowsMessage<Error>(HasSubstr("step 2 comes before the first, 3")));
     }
+  }
+}
+
+TEST(BatchStages, LastUntilTheirSequencesAreConsumedWhereverARunBegins) {
+  // Step by step: a stage ends with the first step that begins at or beyond `until`.
+  const std::vector<BatchStage> all{
+      {.batch = 4, .until = 10}, {.batch = 6, .until = 11}, {.batch = 8, .until = 40}, {12}};
+  for (const std::int64_t begin : {0, 3, 10, 11, 12, 39, 40, 100}) {
+    BatchStages stages(all);
+    stages.begin_at(5, begin);
+    std::int64_t consumed = begin;
+    for (std::int64_t step = 5; step < 30; ++step) {
+      std::int64_t batch = 12;
+      for (std::size_t i = 3; i-- > 0;)
+        if (consumed < all[i].until) batch = all[i].batch;
+      EXPECT_EQ(stages.batch_of(step), batch) << begin << ", step " << step;
+      EXPECT_EQ(stages.consumed_before(step), consumed) << begin << ", step " << step;
+      consumed += batch;
+    }
+    EXPECT_EQ(stages.consumed_before(0), begin);
+  }
+}
+
+TEST(Batches, OfStagesShareEachStepsSequencesAndGoOnInTheOrder) {
+  for (const int place : {0, 1}) {
+    BatchOptions some = options(place, 2);
+    some.stages = {{.batch = 4, .until = 6}, {.batch = 8}};
+    Batches batches(std::make_shared<Counted>(), SequenceMask(), some);
+    EXPECT_THAT(sequences_of(*batches.at(1)),
+                ElementsAre(ElementsAre(4 + 2 * place, 5 + 2 * place)));
+    const std::int64_t first = 8 + 4 * place;
+    EXPECT_THAT(sequences_of(*batches.at(2)),
+                ElementsAre(ElementsAre(first, first + 1), ElementsAre(first + 2, first + 3)));
+    EXPECT_EQ(batches.at(2)->whole.targets, 8 * kLength);
+    // An order that began anew has the batches of all that was consumed.
+    batches.begin_at(3, 0, 16);
+    EXPECT_EQ(batches.first_of(4), 8);
+    EXPECT_EQ(batches.consumed_before(4), 24);
+    batches.begin_at(3, 2);
+    EXPECT_EQ(batches.batch_of(3), 4);
   }
 }

@@ -285,6 +285,50 @@ TEST(Validate, AcceptsTheSmallestConfigAndNamesMissingKeys) {
   EXPECT_EQ(refusal([](Config& c) { c.model = {.path = "checkpoint"}; }), "accepted");
 }
 
+TEST(Config, RefusesBatchesThatDoNotRiseToTheGlobalBatchOrCannotBeCut) {
+  const auto ramp = [](const char* text) {
+    return refusal([&](Config& c) { c.training.batch_ramp = text; });
+  };
+  for (const char* text : {"4 4", "4 4 0", "a 4 100", "4 4 100 1", "-4 4 100"})
+    EXPECT_THAT(ramp(text), HasSubstr("is not \"start increment sequences\"")) << text;
+  EXPECT_THAT(ramp("5 4 100"), HasSubstr("must be a multiple of the increment"));
+  EXPECT_THAT(ramp("24 4 100"), HasSubstr("does not rise from 24 by 4 to global_batch = 24"));
+  EXPECT_EQ(ramp("4 4 100"), "accepted");
+  const auto listed = [](const std::vector<std::string>& stages) {
+    return refusal([&](Config& c) { c.training.batch_stages = stages; });
+  };
+  EXPECT_THAT(listed({"8"}), HasSubstr("is not \"batch sequences\""));
+  EXPECT_THAT(listed({"8 100", "8 200"}), HasSubstr("\"8 100\" is out of order"));
+  EXPECT_THAT(listed({"8 100", "12 100"}), HasSubstr("\"12 100\" is out of order"));
+  EXPECT_THAT(listed({"8 100", "24 200"}), HasSubstr("rise to global_batch = 24"));
+  EXPECT_EQ(listed({"8 100", "12 200"}), "accepted");
+  const auto both = [](Config& c) {
+    c.training.batch_ramp = "4 4 100";
+    c.training.batch_stages = {"8 100"};
+  };
+  EXPECT_THAT(refusal(both), HasSubstr("exclude one another"));
+  const auto uncut = [](Config& c) {
+    c.training.batch_ramp = "4 4 100";
+    c.parallelism.data = 8;
+  };
+  EXPECT_THAT(refusal(uncut), HasSubstr("steps of 4 sequences, not a multiple of 8"));
+  const auto planned = [](Config& c) {
+    c.training.batch_ramp = "4 4 100";
+    c.parallelism.named_grid = "auto";
+  };
+  EXPECT_THAT(refusal(planned), HasSubstr("name a grid"));
+}
+
+TEST(Config, RefusesAScheduleThatCountsBothStepsAndSequences) {
+  const auto mixed = [](Config& c) { c.lr_scheduler = {.warmup_steps = 2, .total_samples = 100}; };
+  EXPECT_THAT(refusal(mixed), HasSubstr("warmup_steps = 2 counts steps"));
+  const auto longer = [](Config& c) {
+    c.lr_scheduler = {
+        .kind = ScheduleKind::wsd, .warmup_samples = 60, .decay_samples = 50, .total_samples = 100};
+  };
+  EXPECT_THAT(refusal(longer), HasSubstr("are more than total_samples = 100"));
+}
+
 TEST(Validate, NamesSizesThatWork) {
   EXPECT_THAT(refusal([](Config& c) { c.model.heads = 7; }),
               AllOf(HasSubstr("heads = 7 does not divide hidden = 96"), HasSubstr("6 or 8 heads")));

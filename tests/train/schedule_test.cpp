@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -51,6 +55,71 @@ TEST(Schedule, CosineIsFlatAtBothEndsAndHalfWayInTheMiddle) {
 TEST(Schedule, WsdStaysAndFallsLinearlyOverTheLastSteps) {
   EXPECT_THAT(rates(ScheduleKind::wsd, {3, 6, 7, 8, 10}),
               Pointwise(DoubleNear(kScheduleRounding), std::vector{1.0, 1.0, 0.775, 0.55, 0.1}));
+}
+
+TEST(Schedule, WsdFallsAlongTheCurveOfItsDecay) {
+  Config config;
+  config.training.steps = 1001;
+  config.optimizer.lr = 1;
+  config.lr_scheduler = {
+      .kind = ScheduleKind::wsd, .warmup_steps = 10, .min_lr = 0.1, .decay_steps = 400};
+  for (std::int64_t step = 600; step <= 1000; ++step) {
+    const long double r = (step - 600) / 400.0L;
+    const std::pair<DecayShape, long double> left[] = {
+        {DecayShape::linear, 1 - r},
+        {DecayShape::cosine, (1 + std::cos(std::numbers::pi_v<long double> * r)) / 2},
+        {DecayShape::one_minus_sqrt, 1 - std::sqrt(r)}};
+    for (const auto& [shape, share] : left) {
+      config.lr_scheduler.decay = shape;
+      EXPECT_NEAR(learning_rate(config, step), static_cast<double>(0.1L + 0.9L * share),
+                  kScheduleRounding);
+    }
+  }
+}
+
+TEST(Schedule, CountsSamplesAsTheRecipeOfApertusDoes) {
+  // Source: the pretraining of Apertus 8B; rates by samples consumed before the step.
+  Config config;
+  config.training.steps = 2'627'139;
+  config.training.global_batch = 2048;
+  config.training.batch_stages = {"1024 1718272000"};
+  config.optimizer.lr = 1.1e-4;
+  config.lr_scheduler = {.kind = ScheduleKind::wsd,
+                         .min_lr = 1.1e-5,
+                         .decay = DecayShape::one_minus_sqrt,
+                         .warmup_samples = 4'096'000,
+                         .decay_samples = 403'905'806,
+                         .total_samples = 3'662'109'375};
+  const long double S = 3'662'109'375, w = 4'096'000, c = 403'905'806, most = 1.1e-4L,
+                    least = 1.1e-5L;
+  const auto samples_before = [](std::int64_t step) {
+    return step * 1024 + std::max<std::int64_t>(step - 1'678'000, 0) * 1024;
+  };
+  for (std::int64_t step = 0; step < config.training.steps; step += 97) {
+    const std::int64_t samples = samples_before(step);
+    const auto s = static_cast<long double>(samples);
+    const long double want = s <= w       ? most * s / w
+                             : s <= S - c ? most
+                                          : least + (most - least) * (1 - sqrtl((s - (S - c)) / c));
+    const double got = learning_rate(config, step, samples);
+    // sqrt near 0 has a large slope, but its argument is exact to half an ulp.
+    ASSERT_NEAR(got, static_cast<double>(want), 4e-16 * static_cast<double>(most)) << step;
+  }
+  for (const std::int64_t step : {100LL, 1'678'000LL, 1'678'001LL, 2'600'000LL})
+    EXPECT_EQ(learning_rate(config, step), learning_rate(config, step, samples_before(step)));
+}
+
+TEST(Schedule, ThatCountsSamplesEndsByDefaultWithTheRun) {
+  Config config;
+  config.model = {.layers = 1, .hidden = 8, .heads = 1};
+  config.training.steps = 20;
+  config.training.global_batch = 12;
+  config.training.batch_ramp = "4 4 16";
+  config.optimizer.lr = 1;
+  config.lr_scheduler = {.kind = ScheduleKind::wsd, .warmup_samples = 8};
+  const ScheduleConfig schedule = resolved(config).lr_scheduler;
+  EXPECT_EQ(schedule.total_samples, 4 + 4 + 8 + 17 * 12);
+  EXPECT_EQ(schedule.decay_samples, schedule.total_samples / 10);
 }
 
 TEST(Schedule, IsDefinedWhereTheWarmUpIsTheWholeRun) {

@@ -1,0 +1,147 @@
+// Runs whose batch, rate or loss follow a schedule: the same on every grid, and resumed to the bit.
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "axonn/comm/threads/threads.h"
+#include "axonn/data/batch_stages.h"
+#include "axonn/measure/compare.h"
+#include "axonn/measure/dry_step.h"
+#include "axonn/train/run_state.h"
+
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+GridTrace ten_steps(const Config& given) {
+  validate(given);
+  const Config config = resolved(given);
+  GridTrace result;
+  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
+    GridTrace trace = trace_run(config, world, make_cpu_backend(1), {.steps = 10});
+    if (world.rank() == 0) result = std::move(trace);
+  });
+  return result;
+}
+
+/// Compares ten steps on one rank with those on grids of every axis, as `axonn check` does. Returns
+/// "" if they agree.
+std::string difference_on_grids(const Config& config) {
+  const Tolerance tolerance = tolerance_of(config.training.dtype);
+  const GridTrace one = ten_steps(config);
+  std::vector<GridComparison> comparisons;
+  bool agrees = true;
+  for (const GridShape grid : {GridShape{.x = 2}, GridShape{.y = 2}, GridShape{.z = 2},
+                               GridShape{.data = 2}, GridShape{2, 2, 2, 1}}) {
+    comparisons.push_back(compare(one, ten_steps(on_grid(config, grid)), tolerance));
+    agrees = agrees && comparisons.back().agrees;
+  }
+  return agrees ? "" : comparison_table(comparisons, tolerance);
+}
+
+/// Expects that overlap changes no loss.
+void expect_overlap_changes_nothing(Config config) {
+  config = on_grid(config, {2, 1, 2, 2});
+  const GridTrace with = ten_steps(config);
+  ParallelismConfig& p = config.parallelism;
+  p.overlap_input_gradients = p.overlap_weight_gradients = p.overlap_weights = p.overlap_data =
+      false;
+  const GridTrace without = ten_steps(config);
+  EXPECT_EQ(with.losses, without.losses);
+  EXPECT_EQ(with.norms, without.norms);
+}
+
+/// Expects that a run which is resumed from each checkpoint repeats the rest to the bit.
+void expect_resumes_to_the_bit(Config config) {
+  config.checkpoint.every = 1;
+  train_on_threads(config);
+  const std::string last = "/checkpoints/step-" + std::to_string(config.training.steps);
+  const auto whole = column(metrics_of(config), "loss");
+  const auto weights = weights_of(config.output.dir + last);
+  for (const int step : {3, 5, 8}) {
+    Config resumed = config;
+    resumed.output.dir = config.output.dir + "-from-" + std::to_string(step);
+    resumed.checkpoint.resume = config.output.dir + "/checkpoints/step-" + std::to_string(step);
+    train_on_threads(resumed);
+    EXPECT_EQ(column(metrics_of(resumed), "loss"), std::vector(whole.begin() + step, whole.end()));
+    EXPECT_TRUE(weights_of(resumed.output.dir + last) == weights) << "resumed after " << step;
+  }
+}
+
+/// Batches of 4, 4, 8 and then 12 sequences.
+Config ramped(const std::string& folder) {
+  Config config = tiny_config(folder);
+  config.training.batch_ramp = "4 4 16";
+  return config;
+}
+
+}  // namespace
+
+TEST(BatchRamp, HasTheLossesOfOneRankOnEveryGridWithAndWithoutOverlap) {
+  test::TemporaryPath folder;
+  Config config = ramped(folder / "run");
+  config.optimizer.lr = 1e-3;
+  EXPECT_EQ(difference_on_grids(config), "");
+  EXPECT_NE(ten_steps(config).losses, ten_steps(tiny_config(folder / "run")).losses);
+  expect_overlap_changes_nothing(config);
+}
+
+TEST(BatchRamp, GivesEachStepTheBatchOfTheSamplesBeforeIt) {
+  test::TemporaryPath folder;
+  const Config config = ramped(folder / "run");
+  train_on_threads(config);
+  EXPECT_THAT(column(metrics_of(config), "batch"),
+              ElementsAre(4, 4, 8, 12, 12, 12, 12, 12, 12, 12));
+  EXPECT_EQ(metrics_of(config).back().at("tokens"), (4 + 4 + 8 + 7 * 12) * 8);
+  EXPECT_THAT(test::slurp(folder / "run/logs/rank-0.log"),
+              HasSubstr("batch: rises from 4 to 12 sequences until 16 are consumed"));
+  Config plain = tiny_config(folder / "plain");
+  train_on_threads(plain);
+  EXPECT_FALSE(metrics_of(plain).back().contains("batch"));
+}
+
+TEST(BatchRamp, ResumesToTheBitAtEveryBatch) {
+  test::TemporaryPath folder;
+  expect_resumes_to_the_bit(on_grid(ramped(folder / "run"), {.z = 2}));
+}
+
+TEST(BatchRamp, HasTheSamePeakOfMemoryAsItsDryRun) {
+  test::TemporaryPath folder;
+  const Config config = resolved(on_grid(ramped(folder / "run"), {.z = 2}));
+  EXPECT_EQ(config.training.micro_batch, 2);  // 4 / 2: it divides every batch
+  train_on_threads(config);
+  EXPECT_EQ(dry_run(config, 0).memory.peak_bytes,
+            metrics_of(config).back().at("memory_bytes").get<std::int64_t>());
+  EXPECT_NEAR(dry_run(config, 0).epochs,
+              100.0 / 120 * dry_run(resolved(tiny_config(folder / "x")), 0).epochs, 1e-12);
+}
+
+TEST(Schedule, ThatCountsSamplesFollowsThemThroughARampAndAResumedRun) {
+  test::TemporaryPath folder;
+  Config config = ramped(folder / "run");
+  config.lr_scheduler = {.kind = ScheduleKind::wsd,
+                         .min_lr = 1e-3,
+                         .decay = DecayShape::one_minus_sqrt,
+                         .warmup_samples = 10,
+                         .decay_samples = 50,
+                         .total_samples = 100};
+  train_on_threads(config);
+  const double lr = 1e-2, low = 1e-3;
+  const auto falls = [&](double samples) {
+    return low + (lr - low) * (1 - std::sqrt((samples - 50) / 50));
+  };
+  // Samples before the steps: 0, 4, 8, 16, 28, 40, 52, 64, 76, 88.
+  const std::vector<double> want{0,  lr * 4 / 10, lr * 8 / 10, lr,        lr,
+                                 lr, falls(52),   falls(64),   falls(76), falls(88)};
+  EXPECT_THAT(column(metrics_of(config), "lr"),
+              testing::Pointwise(testing::DoubleNear(1e-17), want));
+  config.output.dir = folder / "other";
+  expect_resumes_to_the_bit(config);
+}
