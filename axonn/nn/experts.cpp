@@ -42,7 +42,8 @@ Experts::Experts(ParameterGroup& dense, ParameterGroup& held, const std::string&
                                  .col_axis = Axis::y,
                                  .partial = Axis::x},
                       .init_std = options.init_std,
-                      .decays = true});
+                      .decays = true,
+                      .hidden = true});
   if (options.bias)
     bias_ = &dense.add(
         {.name = name + ".gate.e_score_correction_bias", .layout = {.rows = options.experts}});
@@ -57,8 +58,11 @@ Experts::Experts(ParameterGroup& dense, ParameterGroup& held, const std::string&
     std::swap(down.rows, down.cols);
     std::swap(down.row_axis, down.col_axis);
     const auto spec = [&](const char* part, const Layout& layout, double std) {
-      return ParameterSpec{
-          .name = expert + part + ".weight", .layout = layout, .init_std = std, .decays = true};
+      return ParameterSpec{.name = expert + part + ".weight",
+                           .layout = layout,
+                           .init_std = std,
+                           .decays = true,
+                           .hidden = true};
     };
     const Weights weights{&held.add_joined(expert + "gate_proj|up_proj.weight",
                                            {spec("gate_proj", up, options.init_std),

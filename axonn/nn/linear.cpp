@@ -46,7 +46,11 @@ Linear::Linear(ParameterGroup& group, const std::string& name, Options options)
       .segments = heads_ ? heads_->qkv_segments() : options.segments,
   };
   weight_ = &declare(group,
-                     {.name = name, .layout = layout, .init_std = options.init_std, .decays = true},
+                     {.name = name,
+                      .layout = layout,
+                      .init_std = options.init_std,
+                      .decays = true,
+                      .hidden = true},
                      ".weight", options.parts);
   if (options.adapters) adapt(*options.adapters, name, layout, options.parts);
   if (!options.bias) return;

@@ -15,14 +15,17 @@ constexpr std::int64_t kAlign = 32;
 
 std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
+/// Rows of the block of the rank at these coordinates.
+std::int64_t rows_at(const Layout& layout, const GridShape& shape, const Coords& at) {
+  return layout.at_home(shape, at) ? layout.local_rows(shape) : 0;
+}
+
 }  // namespace
 
 Parameter::Parameter(ParameterGroup& group, ParameterSpec spec)
     : group_(group),
       spec_(std::move(spec)),
-      local_rows_(spec_.layout.at_home(group.grid_.shape(), group.grid_.coords())
-                      ? spec_.layout.local_rows(group.grid_.shape())
-                      : 0),
+      local_rows_(rows_at(spec_.layout, group.grid_.shape(), group.grid_.coords())),
       local_cols_(spec_.layout.local_cols(group.grid_.shape())) {}
 
 View Parameter::block_of(const View& flat) const {
@@ -107,7 +110,7 @@ const Parameter& ParameterGroup::add_joined(std::string name, std::vector<Parame
   return *operands_.back();
 }
 
-FlatSizes ParameterGroup::sizes() const {
+FlatSizes ParameterGroup::sizes(const Coords& at) const {
   FlatSizes sizes;
   sizes.offsets.resize(parameters_.size());
   std::int64_t end = 0;
@@ -116,7 +119,7 @@ FlatSizes ParameterGroup::sizes() const {
       if (parameters_[i]->spec_.decays != decays) continue;
       if (!parameters_[i]->follows_) end = round_up(end, kAlign);
       sizes.offsets[i] = end;
-      end += parameters_[i]->local_rows_ * parameters_[i]->local_cols_;
+      end += rows_at(parameters_[i]->spec_.layout, grid_.shape(), at) * parameters_[i]->local_cols_;
     }
     end = round_up(end, kAlign);
     if (decays) sizes.decayed = end;
@@ -126,6 +129,20 @@ FlatSizes ParameterGroup::sizes() const {
   sizes.shard = sizes.flat / z;
   sizes.piece = sizes.shard / data;
   return sizes;
+}
+
+std::int64_t ParameterGroup::piece_begin(const Coords& at, const FlatSizes& sizes) const {
+  const int z = at.at(Axis::z),
+            holder = holders_ == Holders::all_of_z ? z : z / grid_.shape().experts;
+  return holder * sizes.shard + at.at(Axis::data) * sizes.piece;
+}
+
+std::vector<Slice> ParameterGroup::slices_at(const Coords& at, const FlatSizes& sizes,
+                                             std::size_t i) const {
+  std::vector<Slice> slices = parameters_[i]->spec_.layout.slices(grid_.shape(), at);
+  for (Slice& slice : slices) slice.offset += sizes.offsets[i];
+  const std::int64_t begin = piece_begin(at, sizes);
+  return clip(slices, begin, begin + sizes.piece);
 }
 
 void ParameterGroup::arrange() {
@@ -140,13 +157,9 @@ void ParameterGroup::arrange() {
   }
   if (end < sizes_.flat) gaps_.emplace_back(end, sizes_.flat);
 
-  const std::int64_t begin = piece_begin();
-  for (const auto& parameter : parameters_) {
-    std::vector<Slice> slices = parameter->spec_.layout.slices(grid_.shape(), grid_.coords());
-    for (Slice& slice : slices) slice.offset += parameter->offset_;
-    for (const Slice& slice : clip(slices, begin, begin + piece_size()))
-      piece_slices_.push_back({&parameter->spec_, slice});
-  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    for (const Slice& slice : slices_at(grid_.coords(), sizes_, i))
+      piece_slices_.push_back({&parameters_[i]->spec_, slice});
   std::ranges::sort(piece_slices_, {}, [](const NamedSlice& s) { return s.slice.offset; });
   for (const auto& [parameter, slice] : piece_slices_) {
     if (!slice.owned) continue;
@@ -291,7 +304,8 @@ void ParameterGroup::publish(const Context& ctx) {
 }
 
 std::int64_t ParameterGroup::decayed() const {
-  return std::clamp<std::int64_t>(sizes_.decayed - piece_begin(), 0, piece_size());
+  return std::clamp<std::int64_t>(sizes_.decayed - piece_begin(grid_.coords(), sizes_), 0,
+                                  piece_size());
 }
 
 /// Sums the gradients of key-value heads that several ranks of x read: each has a summand. Copies

@@ -20,6 +20,8 @@ struct ParameterSpec {
   double init_mean = 0;
   double init_std = 0;  ///< element i of name starts at mean + std · normal(seed, name, i)
   bool decays = false;  ///< weight decay applies: matrices, not biases and norms
+  /// A matrix between hidden values, which Muon orthogonalises: not an embedding, nor the logits'.
+  bool hidden = false;
 };
 
 /// One parameter of a group; gives operations views of this rank's block of it.
@@ -129,7 +131,9 @@ class ParameterGroup {
 
   /// The sizes of the buffers, also before allocate(). Takes no memory and does not communicate, so
   /// that a run can be planned without its ranks.
-  FlatSizes sizes() const;
+  FlatSizes sizes() const { return sizes(grid_.coords()); }
+  /// Those of the rank at these coordinates. Offsets depend on its part of the experts alone.
+  FlatSizes sizes(const Coords& at) const;
 
   /// Lays out the blocks and allocates the compute and master copies, not yet initialised.
   void allocate(const Context& ctx);
@@ -184,6 +188,8 @@ class ParameterGroup {
   std::int64_t decayed() const;
   /// The slices of parameters in the piece, with offsets counted from its start.
   const std::vector<NamedSlice>& piece_slices() const { return piece_slices_; }
+  /// Those of parameters()[i] in the piece of the rank at these coordinates, which has `sizes`.
+  std::vector<Slice> slices_at(const Coords& at, const FlatSizes& sizes, std::size_t i) const;
   /// The parts [begin, end) of the piece that this rank owns, merged.
   const std::vector<std::pair<std::int64_t, std::int64_t>>& owned_ranges() const {
     return owned_ranges_;
@@ -197,10 +203,8 @@ class ParameterGroup {
   Communicator& holders() const {
     return holders_ == Holders::all_of_z ? grid_.along(Axis::z) : grid_.same_experts();
   }
-  /// Where this rank's piece begins in F.
-  std::int64_t piece_begin() const {
-    return holders().rank() * sizes_.shard + grid_.coord(Axis::data) * sizes_.piece;
-  }
+  /// Where the piece of the rank at these coordinates begins in F.
+  std::int64_t piece_begin(const Coords& at, const FlatSizes& sizes) const;
   /// This rank's piece of a View or Tensor (1, S).
   template <typename Shard>
   Shard piece_of(const Shard& shard) const {

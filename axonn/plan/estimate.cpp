@@ -7,6 +7,7 @@
 #include "axonn/measure/dry_step.h"
 #include "axonn/model/model.h"
 #include "axonn/plan/costs.h"
+#include "axonn/train/muon.h"
 
 namespace axonn {
 
@@ -22,6 +23,7 @@ Schedule scaled(Schedule schedule, double times) {
       const bool of_rows = start->group == "x" || start->group == "y" || start->group == "experts";
       if (of_rows) scale(start->bytes);
     } else if (auto* op = std::get_if<Schedule::Compute>(&event)) {
+      if (op->layer == kMuonLayer) continue;  // its matrices are parameters
       auto& operands = op->operands;
       // Flat buffers of parameters, their gradients and the optimizer's state have one row.
       if (std::ranges::all_of(operands, [](const auto& operand) { return operand.rows == 1; }))
@@ -127,6 +129,8 @@ Prediction predict(const Config& config, const Machine& machine) {
 }
 
 Prediction estimate(const Config& config, const Machine& machine) {
+  // Muon's rounds are not linear in the blocks: there may be one for the matrices of all of them.
+  if (config.optimizer.kind == OptimizerKind::muon) return predict(config, machine);
   return over_depth(config, [&](const Config& some) { return predict(some, machine); });
 }
 

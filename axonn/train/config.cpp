@@ -110,6 +110,25 @@ void validate_samples_of(const ScheduleConfig& schedule) {
            "; shorten one of them");
 }
 
+void validate_optimizer(const Config& config) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  if (optimizer.kind == OptimizerKind::ademamix && optimizer.beta3_warmup > 0 &&
+      optimizer.beta1 == 0)
+    refuse("[optimizer] beta3_warmup = ", optimizer.beta3_warmup,
+           " starts at beta1, which is 0; set beta1 above 0, or beta3_warmup to 0");
+  const bool adam =
+      optimizer.kind == OptimizerKind::adamw || optimizer.kind == OptimizerKind::ademamix;
+  if (config.model.mup_base > 0 && !adam)
+    refuse("[model] mup_base = ", config.model.mup_base,
+           " has learning rates for Adam; set [optimizer] kind to adamw or ademamix, or mup_base "
+           "to 0");
+  const LoraConfig& lora = config.model.lora;
+  if (optimizer.kind == OptimizerKind::muon && (lora.rank > 0 || !lora.path.empty()))
+    refuse(
+        "[optimizer] kind = \"muon\" orthogonalises whole matrices, but [lora] trains two factors "
+        "of each matrix's change; set kind = \"adamw\", or train without [lora]");
+}
+
 void validate_schedule(const Config& config) {
   const ScheduleConfig& schedule = config.lr_scheduler;
   const std::int64_t steps = config.training.steps;
@@ -275,6 +294,7 @@ void validate(const Config& given) {
   validate_data(config.data);
   validate_training(config);
   validate_graphs(config);
+  validate_optimizer(config);
   validate_schedule(config);
   validate_parallelism(config.parallelism);
   validate_context(config);

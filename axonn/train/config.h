@@ -19,7 +19,11 @@ namespace axonn {
 class OptionList;
 struct BatchStage;
 
-enum class OptimizerKind { adamw, sgd };
+enum class OptimizerKind { adamw, sgd, ademamix, muon };
+/// The factor of Muon's updates: rms gives them AdamW's size, shape depends on out / in alone.
+enum class MuonScale { rms, shape };
+/// The coefficients of Muon's Newton-Schulz steps.
+enum class MuonCoefficients { keller, schedule };
 enum class ScheduleKind { constant, linear, cosine, wsd };
 /// The curve of wsd's decay.
 enum class DecayShape { linear, cosine, one_minus_sqrt };
@@ -78,6 +82,14 @@ struct OptimizerConfig {
   double lr = 0;  ///< must be set
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double weight_decay = 0.1;  ///< of matrices only
+  double beta3 = 0.9999;      ///< AdEMAMix: decay rate of the slow mean of gradients
+  double alpha = 8;           ///< AdEMAMix: weight of the slow mean
+  std::int64_t alpha_warmup = 0, beta3_warmup = 0;  ///< AdEMAMix: steps; 0: none
+  double momentum = 0.95;                           ///< Muon: of its matrices
+  bool nesterov = true;
+  MuonScale muon_scale = MuonScale::rms;
+  MuonCoefficients muon_coefficients = MuonCoefficients::keller;
+  std::int64_t muon_steps = 5;  ///< Newton-Schulz steps
 };
 
 /// [lr_scheduler]

@@ -6,50 +6,34 @@
 #include <numbers>
 
 #include "axonn/data/batch_stages.h"
+#include "axonn/train/adamw.h"
+#include "axonn/train/muon.h"
 
 namespace axonn {
 
 namespace {
 
 /// Adam with decoupled weight decay. Source: Loshchilov and Hutter, "Decoupled Weight Decay
-/// Regularization", 2019, arXiv:1711.05101, algorithm 2.
+/// Regularization", 2019, arXiv:1711.05101, algorithm 2. AdEMAMix adds a slow mean of gradients.
 class AdamW final : public Optimizer {
  public:
   explicit AdamW(const OptimizerConfig& config) : config_(config) {}
 
-  std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
+  std::vector<std::string> state_names() const override {
+    if (config_.kind == OptimizerKind::ademamix) return {"exp_avg", "exp_avg_slow", "exp_avg_sq"};
+    return {"exp_avg", "exp_avg_sq"};
+  }
   void update(const Context& ctx, const ParameterGroup& group,
               const Update& update) const override {
     const std::int64_t all = group.piece_size(), decayed = group.decayed();
-    if (group.rate() == 1) return update_range(ctx, group, update, {0, all, decayed, 1});
-    update_range(ctx, group, update, {0, decayed, decayed, group.rate()});
-    update_range(ctx, group, update, {decayed, all - decayed, 0, 1});
+    if (group.rate() == 1)
+      return update_adamw(ctx, config_, group, update, {.count = all, .decayed = decayed});
+    update_adamw(ctx, config_, group, update,
+                 {.count = decayed, .decayed = decayed, .rate = group.rate()});
+    update_adamw(ctx, config_, group, update, {.begin = decayed, .count = all - decayed});
   }
 
  private:
-  /// Elements of the piece, of which the first `decayed` decay, with their ParameterGroup::rate().
-  struct Range {
-    std::int64_t begin, count, decayed;
-    double rate;
-  };
-  void update_range(const Context& ctx, const ParameterGroup& group, const Update& update,
-                    const Range& range) const {
-    const auto part = [&](const View& piece) { return piece.col_range(range.begin, range.count); };
-    ctx.backend.run(ops::AdamW{.master = part(group.master()),
-                               .first = part(update.state[0]),
-                               .second = part(update.state[1]),
-                               .gradient = part(group.gradient()),
-                               .out = part(group.piece_of_compute()),
-                               .scale = update.scale,
-                               .lr = static_cast<float>(update.lr * range.rate),
-                               .beta1 = static_cast<float>(config_.beta1),
-                               .beta2 = static_cast<float>(config_.beta2),
-                               .eps = static_cast<float>(config_.eps * range.rate),
-                               .weight_decay = static_cast<float>(config_.weight_decay),
-                               .step = update.step + 1,
-                               .decayed = range.decayed});
-  }
-
   OptimizerConfig config_;
 };
 
@@ -77,8 +61,9 @@ class Sgd final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) {
-  if (config.kind == OptimizerKind::adamw) return std::make_unique<AdamW>(config);
-  return std::make_unique<Sgd>(config);
+  if (config.kind == OptimizerKind::sgd) return std::make_unique<Sgd>(config);
+  if (config.kind == OptimizerKind::muon) return make_muon(config);
+  return std::make_unique<AdamW>(config);
 }
 
 namespace {
@@ -129,6 +114,7 @@ void OptimizerState::allocate(const Context& ctx) {
     for (std::size_t i = 0; i < names; ++i)
       buffers.push_back(ctx.zeros(1, group->piece_size(), DType::f32, MemoryUse::optimizer));
   }
+  optimizer_->prepare(ctx, groups_);
 }
 
 void OptimizerState::add_squared_norm(const Context& ctx, const View& out) const {
@@ -138,12 +124,14 @@ void OptimizerState::add_squared_norm(const Context& ctx, const View& out) const
 }
 
 void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, const View& scale) {
+  std::vector<std::vector<View>> states(groups_.size());
+  for (std::size_t i = 0; i < groups_.size(); ++i)
+    for (const Tensor& buffer : state_[i]) states[i].push_back(buffer.view());
+  optimizer_->update_together(ctx, {.step = step, .lr = lr, .scale = scale}, states);
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     ParameterGroup& group = *groups_[i];
     ctx.backend.mark(group.name());
-    std::vector<View> state;
-    for (const Tensor& buffer : state_[i]) state.push_back(buffer.view());
-    optimizer_->update(ctx, group, {.step = step, .lr = lr, .scale = scale, .state = state});
+    optimizer_->update(ctx, group, {.step = step, .lr = lr, .scale = scale, .state = states[i]});
     group.publish(ctx);
   }
 }

@@ -31,6 +31,14 @@ class Optimizer {
     View scale = {};                   ///< (1, 1) f32, multiplies the gradients: the clip factor
     std::span<const View> state = {};  ///< one (1, P) f32 for each of state_names()
   };
+  /// Called once, by OptimizerState::allocate(), on all ranks: lets a rule whose updates need other
+  /// ranks plan its communication. The groups are all that are trained, and outlive the rule.
+  virtual void prepare(const Context& /*ctx*/, std::span<ParameterGroup* const> /*groups*/) {}
+  /// Called once a step, on all ranks, before update() of each group: for updates that need several
+  /// groups or other ranks. `states` has the state of each group of prepare(); that of `update` is
+  /// empty.
+  virtual void update_together(const Context& /*ctx*/, const Update& /*update*/,
+                               std::span<const std::vector<View>> /*states*/) const {}
   /// Computes this rank's piece (P elements) of the group's new weights from group.gradient(), and
   /// stores it in group.master() and, in the compute type, in group.piece_of_compute().
   virtual void update(const Context& ctx, const ParameterGroup& group,

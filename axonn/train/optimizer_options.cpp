@@ -5,40 +5,99 @@ namespace axonn {
 
 namespace {
 
-constexpr std::string_view kOptimizerKinds[] = {"adamw", "sgd"};
+constexpr std::string_view kOptimizerKinds[] = {"adamw", "sgd", "ademamix", "muon"};
+constexpr std::string_view kMuonScales[] = {"rms", "shape"};
+constexpr std::string_view kMuonCoefficients[] = {"keller", "schedule"};
 constexpr std::string_view kScheduleKinds[] = {"constant", "linear", "cosine", "wsd"};
 constexpr std::string_view kDecayShapes[] = {"linear", "cosine", "1-sqrt"};
+
+void list_ademamix(OptimizerConfig& optimizer, OptionList& list) {
+  list.add("beta3", &optimizer.beta3,
+           {.help = "decay rate of the slow running mean of gradients (ademamix)",
+            .above = 0,
+            .below = 1,
+            .also = "ademamix_beta3"});
+  list.add("alpha", &optimizer.alpha,
+           {.help = "weight of the slow mean in the update; that of the fast one is 1 (ademamix)",
+            .min = 0,
+            .also = "ademamix_alpha"});
+  list.add("alpha_warmup", &optimizer.alpha_warmup,
+           {.help = "steps in which alpha rises linearly from 0; 0: no warm-up (ademamix)",
+            .min = 0,
+            .also = "ademamix_alpha_warmup t_alpha"});
+  list.add(
+      "beta3_warmup", &optimizer.beta3_warmup,
+      {.help = "steps in which the slow mean's decay rate goes from beta1 to beta3, so that its "
+               "half-life rises almost linearly; 0: no warm-up (ademamix)",
+       .min = 0,
+       .also = "ademamix_beta3_warmup t_beta3"});
+}
+
+void list_muon(OptimizerConfig& optimizer, OptionList& list) {
+  list.add("momentum", &optimizer.momentum,
+           {.help = "share of the momentum that a step keeps, before it adds the gradient (muon)",
+            .min = 0,
+            .below = 1,
+            .also = "muon_momentum"});
+  list.add(
+      "nesterov", &optimizer.nesterov,
+      {.help = "orthogonalise the gradient plus momentum times the new momentum, instead of the "
+               "new momentum alone (muon)",
+       .also = "muon_nesterov"});
+  list.add(
+      "muon_scale", optimizer.muon_scale, kMuonScales,
+      {.help = "factor of the orthogonal updates; rms: 0.2 times the root of the longer side, "
+               "for the rate and decay of adamw; shape: the root of rows / columns, at least 1",
+       .also = "muon_scale_mode"});
+  list.add(
+      "muon_coefficients", optimizer.muon_coefficients, kMuonCoefficients,
+      {.help = "coefficients of the Newton-Schulz steps; keller: (3.4445, -4.775, 2.0315) in "
+               "each; schedule: others in each of five steps, which end closer to orthogonal"});
+  list.add("muon_steps", &optimizer.muon_steps,
+           {.help = "number of Newton-Schulz steps (muon)",
+            .min = 1,
+            .max = 20,
+            .also = "muon_num_ns_steps ns_steps"});
+}
 
 }  // namespace
 
 void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
   list.section("optimizer", "How gradients update the weights");
-  list.add("kind", optimizer.kind, kOptimizerKinds,
-           {.help = "update rule: adamw, or sgd without momentum", .also = "name"});
+  list.add(
+      "kind", optimizer.kind, kOptimizerKinds,
+      {.help = "update rule: adamw; ademamix, which adds a slow mean of gradients; muon, which "
+               "orthogonalises the updates of hidden matrices and leaves the other parameters "
+               "to adamw; sgd without momentum",
+       .also = "name"});
   list.add("lr", &optimizer.lr,
            {.help = "peak learning rate, reached at the end of the warm-up",
             .above = 0,
             .required = true,
             .also = "learning_rate max_lr"});
   list.add("beta1", &optimizer.beta1,
-           {.help = "decay rate of the running mean of gradients (adamw)",
+           {.help = "decay rate of the running mean of gradients (all but sgd; of muon's matrices, "
+                    "momentum is)",
             .min = 0,
             .below = 1,
-            .also = "adam_beta1 betas momentum"});
+            .also = "adam_beta1 betas"});
   list.add("beta2", &optimizer.beta2,
-           {.help = "decay rate of the running mean of squared gradients (adamw)",
+           {.help = "decay rate of the running mean of squared gradients (all but sgd)",
             .min = 0,
             .below = 1,
             .also = "adam_beta2 betas"});
   list.add(
       "eps", &optimizer.eps,
-      {.help = "added to the square root of the second moment before the division by it (adamw)",
+      {.help = "added to the square root of the second moment before the division by it (all but "
+               "sgd)",
        .above = 0,
        .also = "adam_eps epsilon"});
   list.add("weight_decay", &optimizer.weight_decay,
            {.help = "decoupled weight decay of matrices, not of biases and norm weights; 0: none",
             .min = 0,
             .also = "wd"});
+  list_ademamix(optimizer, list);
+  list_muon(optimizer, list);
 }
 
 void list_schedule(ScheduleConfig& schedule, OptionList& list) {

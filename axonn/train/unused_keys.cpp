@@ -38,6 +38,20 @@ void add_unused_of_experts(const Config& config, UnusedKeys& keys) {
             "training.balance.weight is 0");
 }
 
+void add_unused_of_optimizer(const OptimizerConfig& optimizer, UnusedKeys& keys) {
+  keys.when(optimizer.kind == OptimizerKind::sgd,
+            {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
+            "optimizer.kind is sgd, which has no moments");
+  keys.when(
+      optimizer.kind != OptimizerKind::ademamix,
+      {"optimizer.beta3", "optimizer.alpha", "optimizer.alpha_warmup", "optimizer.beta3_warmup"},
+      "optimizer.kind is not ademamix");
+  keys.when(optimizer.kind != OptimizerKind::muon,
+            {"optimizer.momentum", "optimizer.nesterov", "optimizer.muon_scale",
+             "optimizer.muon_coefficients", "optimizer.muon_steps"},
+            "optimizer.kind is not muon");
+}
+
 void add_unused_of_model(const ModelConfig& model, UnusedKeys& keys) {
   const bool own = model.path.empty(), llama = model.family == ModelFamily::llama;
   const std::string family(model_families()[static_cast<int>(model.family)]);
@@ -131,9 +145,7 @@ KeyReasons unused_keys(const Config& config) {
   const bool own_attention =
       parallelism.device == DeviceKind::cpu || parallelism.device == DeviceKind::hip;
   keys.when(own_attention, {"training.attention"}, "parallelism.device is not cuda");
-  keys.when(config.optimizer.kind == OptimizerKind::sgd,
-            {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
-            "optimizer.kind is sgd, which has no moments");
+  add_unused_of_optimizer(config.optimizer, keys);
   add_unused_of_schedule(config, keys);
   keys.when(!planned && parallelism.collectives != CollectivesKind::automatic,
             {"parallelism.machine"},

@@ -139,6 +139,40 @@ TEST(DryStep, PeakEqualsARealRunsForLongTextWhereActivationsAndLogitsPrevail) {
   EXPECT_GT(at(parts, MemoryUse::activations), at(parts, MemoryUse::parameters));
 }
 
+TEST(DryStep, PeakEqualsARealRunsForAdEMAMixAndMuon) {
+  for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{3, 1, 2, 1}})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const OptimizerKind kind : {OptimizerKind::ademamix, OptimizerKind::muon})
+        for (const bool overlap : {true, false}) {
+          Config config = on_grid(tiny(), grid);
+          config.model.kv_heads = 2;
+          config.model.hidden = 240;  // updates, not logits, are the peak
+          config.training.dtype = dtype;
+          config.optimizer.kind = kind;
+          config.parallelism.overlap_data = overlap;
+          expect_predicted(config);
+        }
+}
+
+TEST(DryStep, MuonsMatricesTravelToTheirOwnersAndBack) {
+  Config config = on_grid(tiny(), {2, 1, 2, 1});
+  config.optimizer.kind = OptimizerKind::muon;
+  const std::int64_t c = config.model.hidden, layers = config.model.layers;
+  std::int64_t bytes = 0, products = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    const Schedule schedule = dry_step(resolved(config), rank, {.schedule = true}).schedule;
+    for (const auto& start : only<Schedule::Start>(schedule))
+      if (start.label == "muon momentum") bytes += start.bytes;
+    for (const auto& op : only<Schedule::Compute>(schedule))
+      products += op.layer == "muon" && op.operation == "matmul";
+  }
+  // q, k, v and o; up and down: six matrices, each of five steps of three products.
+  EXPECT_EQ(products, layers * 6 * 15);
+  // Each element is sent once; a rank counts the larger of what it sends and what arrives.
+  EXPECT_GE(bytes, layers * 12 * c * c * 4);
+  EXPECT_LT(bytes, 2 * layers * 12 * c * c * 4);
+}
+
 TEST(DryStep, PeakEqualsARealRunsForALlama) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{4, 1, 2, 1}})
     for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {

@@ -176,6 +176,7 @@ TOGETHER = {
     "run_tiles<SwigluBackwardKernel<bf16> >": 3,
     "run_tiles<SwigluKernel<bf16> >": 2,
     "run_tiles<Unary<TanhGelu, bf16, bf16> >": 1,
+    "run_tiles<UpdateKernel<bf16, AdEMAMixRule> >": 10,
     "run_tiles<UpdateKernel<bf16, AdamWRule> >": 8,
 }
 # The most registers of a thread. With 56, a multiprocessor has 1,152 threads of kernels of one row

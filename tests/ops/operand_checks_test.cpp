@@ -127,7 +127,11 @@ Refused of_others(const Operands& o) {
            ops::AdamW{
                .master = o.row, .first = o.one, .second = o.row, .gradient = o.row, .out = o.row}},
           {"gradient is (1,1) f32, want (1,6)",
-           ops::Sgd{.master = o.row, .gradient = o.one, .out = o.row}}};
+           ops::Sgd{.master = o.row, .gradient = o.one, .out = o.row}},
+          {"out is (1,1) f32, want (1,6)",
+           ops::Momentum{.momentum = o.row, .gradient = o.row, .out = o.one}},
+          {"squared_norm is (1,1) f32, want f64", ops::DivideByNorm{o.x, o.y, o.one}},
+          {"b is (4,6) bf16, want f32", ops::WeightedSum{o.x, o.y, o.half}}};
 }
 
 }  // namespace

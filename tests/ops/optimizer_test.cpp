@@ -55,6 +55,100 @@ TEST(AdamW, FollowsThePlainLoopOverThreeStepsAndWritesTheComputeCopy) {
     }
 }
 
+TEST(AdEMAMix, FollowsThePlainLoopOverThreeSteps) {
+  const auto backend = test_backend();
+  constexpr double kBeta3 = 0.9999;
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [n, decayed] : kSizes) {
+      Matrix w = random_values("w", 1, n, DType::f32), m(1, n), s(1, n), v(1, n);
+      const Operand master(w, DType::f32), first(1, n, DType::f32), slow(1, n, DType::f32),
+          second(1, n, DType::f32), out(1, n, type), scale(Matrix(1, 1, 0.5), DType::f32);
+      for (int step = 1; step <= 3; ++step) {
+        const Matrix g = random_values(std::to_string(step), 1, n, DType::f32);
+        const Operand gradient(g, DType::f32);
+        backend->run(ops::AdamW{.master = master,
+                                .first = first,
+                                .second = second,
+                                .gradient = gradient,
+                                .out = out,
+                                .scale = scale,
+                                .lr = 0.01f,
+                                .beta1 = 0.9f,
+                                .beta2 = 0.95f,
+                                .eps = 1e-8f,
+                                .weight_decay = 0.1f,
+                                .step = step,
+                                .decayed = decayed,
+                                .slow = slow,
+                                .beta3 = kBeta3,
+                                .alpha = 500});
+        for (std::int64_t i = 0; i < n; ++i)
+          reference::ademamix(
+              w(0, i), m(0, i), s(0, i), v(0, i), 0.5 * g(0, i),
+              {{0.01f, 0.9f, 0.95f, 1e-8f, i < decayed ? 0.1f : 0.0f, step}, kBeta3, 500});
+      }
+      // As of AdamW; the slow mean, at most 3e-4 times 500, adds at most a sixth to a step. It is
+      // the sum of three gradients over 10,000, each rounded thrice.
+      const double error = 3 * (rounding(DType::f32) + 0.04 * 30 * rounding(DType::f32));
+      EXPECT_TRUE(close(master, w, {error, 0}));
+      EXPECT_TRUE(close(slow, s, {9 * 1.5e-4 * rounding(DType::f32), 0}));
+      EXPECT_TRUE(close(second, v, {8 * rounding(DType::f32), 0}));
+      EXPECT_TRUE(close(out, master.values(), {0, type == DType::bf16 ? rounding(type) : 0}));
+    }
+}
+
+TEST(Momentum, FollowsThePlainLoopWithAndWithoutNesterov) {
+  const auto backend = test_backend();
+  for (const bool nesterov : {true, false})
+    for (const auto& [n, unused] : kSizes) {
+      Matrix m(1, n), want(1, n);
+      const Operand momentum(1, n, DType::f32), out(1, n, DType::f32),
+          scale(Matrix(1, 1, 0.5), DType::f32);
+      for (int step = 1; step <= 3; ++step) {
+        const Matrix g = random_values(std::to_string(step), 1, n, DType::f32);
+        const Operand gradient(g, DType::f32);
+        backend->run(ops::Momentum{.momentum = momentum,
+                                   .gradient = gradient,
+                                   .out = out,
+                                   .scale = scale,
+                                   .beta = 0.9f,
+                                   .nesterov = nesterov});
+        for (std::int64_t i = 0; i < n; ++i) {
+          m(0, i) = 0.9f * m(0, i) + 0.5 * g(0, i);
+          want(0, i) = nesterov ? 0.5 * g(0, i) + 0.9f * m(0, i) : m(0, i);
+        }
+      }
+      // Sums below 2 with two roundings in each of three steps, and two of out.
+      EXPECT_TRUE(close(momentum, m, {6 * 2 * rounding(DType::f32), 0}));
+      EXPECT_TRUE(close(out, want, {8 * 2 * rounding(DType::f32), 0}));
+    }
+}
+
+TEST(Muon, DivisionByTheNormAndWeightedSumsFollowPlainLoops) {
+  const auto backend = test_backend();
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const auto& [R, C, gap] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{1, 1, 0},
+                                    {3, 17, 4},
+                                    {60, 500, 0}}) {
+      const Matrix a = random_values("a", R, C, type), b = random_values("b", R, C, type);
+      const Operand out(R, C, type, gap), left(a, type, gap), right(b, type),
+          squares(Matrix(1, 1, 6.25), DType::f64);
+      Matrix want(R, C);
+      for (std::size_t i = 0; i < want.values.size(); ++i)
+        want.values[i] = 3 * a.values[i] - 0.5 * b.values[i];
+      backend->run(ops::WeightedSum{.out = out, .a = left, .b = right, .alpha = 3, .beta = -0.5f});
+      EXPECT_TRUE(close(out, want, stored(type, 4 * rounding(DType::f32))));
+      EXPECT_TRUE(out.gap_untouched());
+
+      const Matrix x = random_values("x", R, C, DType::f32);
+      const Operand inp(x, DType::f32);
+      for (std::size_t i = 0; i < want.values.size(); ++i) want.values[i] = x.values[i] / (2.5 + 1);
+      backend->run(ops::DivideByNorm{out, inp, squares, 1});
+      EXPECT_TRUE(close(out, want, stored(type, 2 * rounding(DType::f32))));
+      EXPECT_TRUE(out.gap_untouched());
+    }
+}
+
 TEST(Sgd, StepsAgainstTheScaledGradientAndDecaysTheFirstElements) {
   const auto backend = test_backend();
   for (DType type : {DType::f32, DType::bf16})

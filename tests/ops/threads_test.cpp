@@ -145,7 +145,24 @@ Outputs optimizers(Backend& backend, DType type) {
                        .lr = 0.1f,
                        .weight_decay = 0.1f,
                        .decayed = 70'001});
-  return outputs({&master, &first, &second, &out, &by_sgd});
+  const Operand other = input("h", 1, n, type);
+  Operand slow(1, n, DType::f32), momentum(1, n, DType::f32), moved(1, n, DType::f32),
+      divided(1, n, type), sum(1, n, type), squares(1, 1, DType::f64);
+  backend.run(ops::AdamW{.master = master,
+                         .first = first,
+                         .second = second,
+                         .gradient = gradient,
+                         .out = out,
+                         .lr = 0.1f,
+                         .decayed = 70'001,
+                         .slow = slow,
+                         .beta3 = 0.99,
+                         .alpha = 8});
+  backend.run(ops::Momentum{.momentum = momentum, .gradient = gradient, .out = moved});
+  backend.run(ops::DivideByNorm{divided, gradient, squares, 1});
+  backend.run(ops::WeightedSum{sum, divided, other, 3, 2});
+  return outputs(
+      {&master, &first, &second, &out, &by_sgd, &slow, &momentum, &moved, &divided, &sum});
 }
 
 Outputs elements(Backend& backend, DType type) {

@@ -149,10 +149,17 @@ TEST(Search, TheOptimisticTimeCountsLaunchesAndLatenciesOnce) {
   expect_optimistic_times_below_true_ones(small_gpt(), machine);
 }
 
+TEST(Search, TheOptimisticTimeCountsMuonsMatricesOnce) {
+  Config config = small_gpt();
+  config.optimizer.kind = OptimizerKind::muon;
+  expect_optimistic_times_below_true_ones(config, round_machine());
+}
+
 TEST(Search, StateBytesAreTheMemoryOfARankBetweenSteps) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{1, 2, 1, 2}})
     for (const DType dtype : {DType::f32, DType::bf16})
-      for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+      for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd,
+                                       OptimizerKind::ademamix, OptimizerKind::muon}) {
         Config config = tiny_llama_config();
         config.parallelism.set_grid(grid);
         config.training.dtype = dtype;

@@ -355,6 +355,35 @@ void adamw(double& weight, double& first, double& second, double gradient, const
   weight -= o.lr * (first_hat / (std::sqrt(second_hat) + o.eps) + o.weight_decay * weight);
 }
 
+void ademamix(double& weight, double& first, double& slow, double& second, double gradient,
+              const AdEMAMix& options) {
+  const AdamW& o = options.adamw;
+  first = o.beta1 * first + (1 - o.beta1) * gradient;
+  slow = options.beta3 * slow + (1 - options.beta3) * gradient;
+  second = o.beta2 * second + (1 - o.beta2) * gradient * gradient;
+  const double mean = first / (1 - std::pow(o.beta1, o.step)) + options.alpha * slow;
+  const double root = std::sqrt(second) / std::sqrt(1 - std::pow(o.beta2, o.step));
+  weight -= o.lr * (mean / (root + o.eps) + o.weight_decay * weight);
+}
+
+Matrix orthogonalised(const Matrix& u, const std::vector<std::array<double, 3>>& steps) {
+  const bool tall = u.rows > u.cols;
+  Matrix x = tall ? transpose(u) : u;
+  double squares = 0;
+  for (const double value : x.values) squares += value * value;
+  for (double& value : x.values) value /= std::sqrt(squares) + 1e-7;
+  for (const auto& [a, b, c] : steps) {
+    const Matrix gram = matmul(x, transpose(x)), square = matmul(gram, gram);
+    Matrix polynomial(gram.rows, gram.cols);
+    for (std::size_t i = 0; i < gram.values.size(); ++i)
+      polynomial.values[i] = b * gram.values[i] + c * square.values[i];
+    const Matrix product = matmul(polynomial, x);
+    for (std::size_t i = 0; i < x.values.size(); ++i)
+      x.values[i] = a * x.values[i] + product.values[i];
+  }
+  return tall ? transpose(x) : x;
+}
+
 Matrix finite_differences(const Matrix& x, const std::function<double(const Matrix&)>& loss) {
   constexpr double kStep = 1e-5;  // errors: truncation step² = 1e-10, rounding 1e-16/step = 1e-11
   Matrix gradient(x.rows, x.cols), moved = x;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -136,6 +137,18 @@ struct AdamW {
 };
 /// Updates one element: its weight and its first and second moments.
 void adamw(double& weight, double& first, double& second, double gradient, const AdamW& options);
+
+struct AdEMAMix {
+  AdamW adamw;
+  double beta3, alpha;  // of this step
+};
+/// The same with a slow mean of gradients.
+void ademamix(double& weight, double& first, double& slow, double& second, double gradient,
+              const AdEMAMix& options);
+
+/// The Newton-Schulz steps of Muon on u over its norm: with X of at most as many rows as columns,
+/// A = X Xᵀ, X = a X + (b A + c A²) X for each (a, b, c).
+Matrix orthogonalised(const Matrix& u, const std::vector<std::array<double, 3>>& steps);
 
 /// The gradient d loss / d x by central differences.
 Matrix finite_differences(const Matrix& x, const std::function<double(const Matrix&)>& loss);

@@ -79,7 +79,7 @@ std::set<std::string> single_edits(const std::string& word) {
 TEST(ConfigKeys, ATypoOfOneEditIsGuessedForEveryKey) {
   // One edit of these keys may also be one edit of their twin; then all nearest keys are named.
   const std::vector<std::set<std::string>> alike = {
-      {"x", "y", "z"}, {"beta1", "beta2"}, {"goldfish.k", "goldfish.h"}};
+      {"x", "y", "z"}, {"beta1", "beta2", "beta3"}, {"goldfish.k", "goldfish.h"}};
   Config config = whole_config();
   OptionList list;
   list_options(config, list);

@@ -1,0 +1,46 @@
+#include "axonn/train/adamw.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace axonn {
+
+SlowMean slow_mean(const OptimizerConfig& config, std::int64_t step) {
+  const auto t = static_cast<double>(step + 1);
+  SlowMean slow{config.alpha, config.beta3};
+  if (config.alpha_warmup > 0)
+    slow.alpha *= std::min(1.0, t / static_cast<double>(config.alpha_warmup));
+  if (step + 1 < config.beta3_warmup) {
+    const double r = t / static_cast<double>(config.beta3_warmup), fast = std::log(config.beta1),
+                 last = std::log(config.beta3);
+    slow.beta3 = std::exp(fast * last / ((1 - r) * last + r * fast));
+  }
+  return slow;
+}
+
+void update_adamw(const Context& ctx, const OptimizerConfig& config, const ParameterGroup& group,
+                  const Optimizer::Update& update, const UpdateRange& range) {
+  const auto part = [&](const View& piece) { return piece.col_range(range.begin, range.count); };
+  ops::AdamW step{.master = part(group.master()),
+                  .first = part(update.state.front()),
+                  .second = part(update.state.back()),
+                  .gradient = part(group.gradient()),
+                  .out = part(group.piece_of_compute()),
+                  .scale = update.scale,
+                  .lr = static_cast<float>(update.lr * range.rate),
+                  .beta1 = static_cast<float>(config.beta1),
+                  .beta2 = static_cast<float>(config.beta2),
+                  .eps = static_cast<float>(config.eps * range.rate),
+                  .weight_decay = static_cast<float>(config.weight_decay),
+                  .step = update.step + 1,
+                  .decayed = range.decayed};
+  if (config.kind == OptimizerKind::ademamix) {
+    const SlowMean slow = slow_mean(config, update.step);
+    step.slow = part(update.state[1]);
+    step.beta3 = slow.beta3;
+    step.alpha = static_cast<float>(slow.alpha);
+  }
+  ctx.backend.run(step);
+}
+
+}  // namespace axonn
