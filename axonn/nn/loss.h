@@ -9,6 +9,13 @@
 
 namespace axonn {
 
+/// Adds weight · lse² of each row that counts to the loss, where lse is the log-sum-exp of the
+/// row's logits, which it keeps small. Source: Chowdhery et al., "PaLM", 2022, arXiv:2204.02311.
+struct OutputZLoss {
+  float weight = 0;
+  View total = {};  ///< (1, 1) f64 += this rank's part of the sum of lse²
+};
+
 /// Softmax cross-entropy of the logits hidden · tableᵀ, with the vocabulary cut over x. The logits
 /// of all rows never exist at once: product, reduction, loss and gradient run on blocks of rows.
 ///
@@ -31,7 +38,8 @@ class CrossEntropy {
   CrossEntropy(const Parameter& table, Options options) : table_(table), options_(options) {}
 
   /// Adds this rank's part of the sum of losses to total (1, 1) f64; the parts of all ranks add up
-  /// to the sum over all rows. With a tape, records the gradient of scale · that sum.
+  /// to the sum over all rows. With a tape, records the gradient of scale · that sum. With
+  /// ctx.z_loss, adds to its total too, and records the gradient of both with its weight.
   void operator()(const Context& ctx, const Var& hidden, const Tensor& targets, float scale,
                   const Tensor& total) const;
 

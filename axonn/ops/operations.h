@@ -395,7 +395,7 @@ struct SoftmaxStats {
 };
 
 /// lse (R, 1) f32 = log-sum-exp, and loss (R, 1) f32 = lse minus the target's logit, from the
-/// stacked stats of all pieces (pieces · R, 3). Rows with a negative target have loss 0.
+/// stacked stats of all pieces (pieces · R, 3). Rows with a negative target have loss and lse 0.
 struct CombineSoftmax {
   View loss, lse, stats, targets;
 
@@ -404,8 +404,8 @@ struct CombineSoftmax {
   void run(auto launch, const Checker& check) const;
 };
 
-/// The gradient of a piece of the logits: (softmax - one hot) · scale. Rows with a negative target
-/// and columns beyond piece.valid are zero.
+/// The gradient of a piece of the logits: (softmax (1 + 2 z lse) - one hot) · scale, that of loss +
+/// z lse². Rows with a negative target and columns beyond piece.valid are zero.
 struct CrossEntropyBackward {
   View d_logits;  ///< (R, V) T, may be logits if both have the same type
   View logits;    ///< (R, V) T, may differ in type from d_logits
@@ -413,6 +413,7 @@ struct CrossEntropyBackward {
   View targets;   ///< (1, R) i32
   VocabularyPiece piece;
   float scale = 1;
+  float z = 0;
 
   static constexpr std::string_view kName = "cross_entropy_backward";
   auto operands() const { return std::array{d_logits, logits, lse, targets}; }

@@ -12,6 +12,7 @@
 namespace axonn {
 
 class KeyValueCache;
+struct OutputZLoss;
 class Routing;
 struct Scheduling;
 
@@ -33,6 +34,8 @@ class Context {
   KeyValueCache* cache = nullptr;
   /// If set, routers note here what they choose, and learn here what to choose.
   Routing* routing = nullptr;
+  /// If set, CrossEntropy adds this to the loss of a training pass.
+  const OutputZLoss* z_loss = nullptr;
 
   Device& device() const { return arena_.device(); }
 

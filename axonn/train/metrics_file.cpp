@@ -50,6 +50,7 @@ std::string to_line(const StepMetrics& m) {
   if (m.experts)
     line += fmt::format(R"(, "balance_loss": {}, "router_z_loss": {}, "max_expert_load": {:.4f})",
                         number(m.experts->balance), number(m.experts->z), m.experts->max_load);
+  if (!std::isnan(m.z_loss)) line += fmt::format(R"(, "output_z_loss": {})", number(m.z_loss));
   if (m.batch > 0) line += fmt::format(R"(, "batch": {})", m.batch);
   if (m.skipped) line += R"(, "skipped": true)";
   if (m.save_failures > 0) line += fmt::format(R"(, "save_failures": {})", m.save_failures);

@@ -30,6 +30,7 @@ struct StepMetrics {
   double val_loss = kNone;                 ///< if it was evaluated after this step
   double kept = kNone;                     ///< fraction of the targets that the goldfish loss keeps
   std::optional<ExpertLoad> experts = {};  ///< of a model with experts
+  double z_loss = kNone;                   ///< of the output logits, without its weight
   std::int64_t batch = 0;                  ///< sequences of the step; 0: those of all steps
   bool skipped = false;                    ///< an outlier, which changed no weight
   std::int64_t save_failures = 0;  ///< checkpoints that could not be written, of this run so far

@@ -146,6 +146,7 @@ void RunLog::step(Training& training, const StepInput& input, const StepResult& 
            .experts = result.experts};
   for (const auto& [kind, wait] : waits)
     if (wait > 0) line_.exposed_by.emplace_back(kind, wait * 1e3);
+  if (result.z_loss) line_.z_loss = *result.z_loss;
   const TrainingConfig& t = config_.training;
   if (!t.batch_ramp.empty() || !t.batch_stages.empty())
     line_.batch = training.batches->batch_of(input.step);

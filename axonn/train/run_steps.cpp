@@ -90,6 +90,7 @@ std::string series_of(const RunValue& value) {
       {"balance_loss", "experts/balance_loss"},
       {"router_z_loss", "experts/router_z_loss"},
       {"max_expert_load", "experts/max_load"},
+      {"output_z_loss", "loss/output_z_loss"},
       {"lr", "optimizer/lr"},
       {"skipped", "optimizer/skipped"},
       {"tokens", "data/tokens"},

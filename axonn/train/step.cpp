@@ -36,9 +36,11 @@ T value_of(const Context& ctx, const Tensor& tensor) {
 
 }  // namespace
 
-TrainStep::TrainStep(Model& model, OptimizerState& optimizer, const BalanceConfig& balance)
+TrainStep::TrainStep(Model& model, OptimizerState& optimizer, const BalanceConfig& balance,
+                     double z_loss)
     : model_(model),
       optimizer_(optimizer),
+      z_loss_{.weight = static_cast<float>(z_loss)},
       training_(std::make_unique<StepState>()),
       evaluation_(std::make_unique<StepState>()) {
   const Routers routers = model.routers();
@@ -65,6 +67,10 @@ void TrainStep::use_graphs(const Context& ctx) {
   graphs_ = std::make_unique<StepGraphs>();
 }
 
+std::int64_t TrainStep::sums_count() const {
+  return kSums + (z_loss_.weight > 0 ? 1 : 0) + (balance_ ? balance_->count() : 0);
+}
+
 void TrainStep::begin_step(const Context& ctx, const StepInput& input) {
   enter(input, Phase::forward);
   ctx.scheduling().step->reducing = nullptr;
@@ -83,7 +89,9 @@ void TrainStep::pass(Context& ctx, const StepInput& input, int micro, const Toke
   const Tokens tokens = tokens_of(micro);
   ctx.routing = routing();
   if (ctx.routing) ctx.routing->begin_pass(ctx, tokens.rows);
+  if (z_loss_.weight > 0) ctx.z_loss = &z_loss_;
   model_.loss(ctx, tokens, loss_scale(input), total);
+  ctx.z_loss = nullptr;
   if (ctx.routing) ctx.routing->finish_pass(ctx);
   enter(input, Phase::backward);
   tape.backward();
@@ -103,7 +111,7 @@ void TrainStep::finish_sums(const Context& ctx, const StepInput& input) {
   enter(input, Phase::optimizer);
   if (balance_) {
     const std::vector<double> sums = balance_->sums();
-    const View to = sums_.view().col_range(kSums, balance_->count());
+    const View to = sums_.view().col_range(sums_count() - balance_->count(), balance_->count());
     ctx.device().copy_from_host(to.data, sums.data(), balance_->count() * bytes_of(DType::f64));
   }
   sums_.set_pending(ctx.grid.world().all_reduce(buffer_of(sums_.raw_view()), "step"));
@@ -147,12 +155,15 @@ Tokens make_tokens(const Context& ctx, const MicroBatch& batch) {
 StepResult TrainStep::run(Context ctx, const StepInput& input) {
   ctx.own_scheduling().step = training_.get();
   if (sums_.empty()) {
-    sums_ = ctx.empty(1, kSums + (balance_ ? balance_->count() : 0), DType::f64);
+    sums_ = ctx.empty(1, sums_count(), DType::f64);
     scale_ = ctx.empty(1, 1, DType::f32);
   }
   Device& device = ctx.device();
-  const std::array<double, kSums> begin{0, 0, input.stop ? 1.0 : 0.0, input.busy ? 1.0 : 0.0};
-  device.copy_from_host(sums_.view().data, begin.data(), sizeof begin);
+  // The last is that of the z-loss.
+  const std::array<double, kSums + 1> begin{0, 0, input.stop ? 1.0 : 0.0, input.busy ? 1.0 : 0.0};
+  device.copy_from_host(sums_.view().data, begin.data(),
+                        (z_loss_.weight > 0 ? kSums + 1 : kSums) * bytes_of(DType::f64));
+  if (z_loss_.weight > 0) z_loss_.total = sums_.view().col_range(kSums, 1);
   const bool told = static_cast<bool>(input.on_phase);  // a graph cannot report phases
   const StepGraphs::Constants constants{loss_scale(input), static_cast<float>(input.max_norm)};
   if (graphs_ && warm_ && !told && graphs_->begin_step(ctx, constants)) {
@@ -166,7 +177,7 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   std::vector<double> sums(sums_.count());
   device.copy_to_host(sums.data(), sums_.view().data, sums_.bytes());
   const double loss = sums[0], squares = sums[1], stops = sums[2], busy = sums[3];
-  const std::span<const double> of_experts = std::span(sums).subspan(kSums);
+  const std::span<const double> of_experts = std::span(sums).last(balance_ ? balance_->count() : 0);
   StepResult report;
   report.loss = loss / static_cast<double>(input.tokens);
   report.grad_norm = std::sqrt(squares);
@@ -174,6 +185,7 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   report.stop = stops > 0;
   report.busy = busy > 0;
   report.applied = report.finite && (!input.accept || input.accept(report.loss, report.grad_norm));
+  if (z_loss_.weight > 0) report.z_loss = sums[kSums] / static_cast<double>(input.tokens);
   if (balance_) report.experts = balance_->load(of_experts);
   if (report.applied && balance_) balance_->move_biases(ctx, optimizer_.groups(), of_experts);
   if (report.applied) optimizer_.update(ctx, input.step - input.skipped, input.lr, scale_.view());
@@ -184,7 +196,9 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
 void TrainStep::repeat(Context ctx, const StepInput& input) {
   StepState state;
   ctx.own_scheduling().step = &state;
-  gradients(ctx, input, ctx.zeros(1, 1, DType::f64));
+  const Tensor totals = ctx.zeros(1, 2, DType::f64);
+  z_loss_.total = totals.view().col_range(1, 1);
+  gradients(ctx, input, totals.col_range(0, 1));
   for (const ParameterGroup* group : optimizer_.groups()) group->gradient();  // waits for the sums
 }
 

@@ -60,6 +60,8 @@ struct StepResult {
   bool stop = false;  ///< some rank was asked to stop: all ranks end after this step
   bool busy = false;  ///< some rank still writes a checkpoint
   std::optional<ExpertLoad> experts = {};  ///< of a model with experts
+  /// The mean squared log-sum-exp of the output logits, without its weight; if that is not 0.
+  std::optional<double> z_loss = {};
 };
 
 /// One training step on any grid: forward and backward of every micro-batch, the sum over data, the
@@ -67,7 +69,8 @@ struct StepResult {
 class TrainStep {
  public:
   /// Throws UsageError if the config moves biases that the model does not have.
-  TrainStep(Model& model, OptimizerState& optimizer, const BalanceConfig& balance = {});
+  TrainStep(Model& model, OptimizerState& optimizer, const BalanceConfig& balance = {},
+            double z_loss = 0);
   ~TrainStep();
 
   /// Captures everything up to the norm as device graphs in the second step and launches them from
@@ -101,6 +104,8 @@ class TrainStep {
   /// Adds this rank's losses to total, and leaves the gradients in their shards, summed over data.
   void gradients(Context& ctx, const StepInput& input, const Tensor& total);
   void begin_step(const Context& ctx, const StepInput& input);
+  /// Number of sums over all ranks.
+  std::int64_t sums_count() const;
   /// Runs forward and backward of one micro-batch.
   void pass(Context& ctx, const StepInput& input, int micro, const TokensOf& tokens_of,
             const Tensor& total);
@@ -111,10 +116,12 @@ class TrainStep {
 
   Model& model_;
   OptimizerState& optimizer_;
-  std::unique_ptr<ExpertBalance> balance_;            // null without experts
+  std::unique_ptr<ExpertBalance> balance_;  // null without experts
+  OutputZLoss z_loss_;
   std::unique_ptr<StepState> training_, evaluation_;  // what passes of each kind leave in flight
   // For one step; with graphs, at the same addresses in all steps.
-  // (1, 4) f64: loss, squared norm, stop, busy; then those of balance_; summed over all ranks
+  // (1, 4) f64: loss, squared norm, stop, busy; then that of z_loss_, if it has a weight, and those
+  // of balance_; summed over all ranks
   Tensor sums_;
   Tensor scale_;  // (1, 1) f32: the clip factor
   std::unique_ptr<StepGraphs> graphs_;

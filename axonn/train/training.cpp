@@ -92,7 +92,7 @@ Training::Training(const Config& config, Communicator& world, std::unique_ptr<Ba
       model(with_vocab_of(config, corpus.get()), world, std::move(backend),
             {.progress = options.progress}),
       optimizer(model.trained(), options.make_optimizer(config.optimizer)),
-      step(model.model(), optimizer, config.training.balance) {
+      step(model.model(), optimizer, config.training.balance, config.training.z_loss) {
   if (options.data) {
     batches = training_batches(model, *corpus, options.make_sequences);
     validation = validation_batches(model, *corpus);

@@ -95,6 +95,12 @@ void list_details(TrainingConfig& training, OptionList& list) {
                     "every k-th; seeded: at random, anew in each epoch",
             .also = "goldfish_strategy"});
   list_balance(training.balance, list);
+  list.add("z_loss", &training.z_loss,
+           {.help = "weight of the mean squared logarithm of the sum of the exponentials of the "
+                    "output logits, which keeps them small, such as 1e-4; the reported loss leaves "
+                    "it out; 0: none",
+            .min = 0,
+            .also = "z_loss_weight z_loss_multiplier softmax_auxiliary_loss"});
   list.add(
       "attention", training.attention, kAttentionKinds,
       {.help = "implementation of attention on NVIDIA GPUs; cudnn: an error where cuDNN cannot "
@@ -115,22 +121,8 @@ void list_details(TrainingConfig& training, OptionList& list) {
        .also = "cuda_graphs enable_cuda_graph capture"});
 }
 
-}  // namespace
-
-void list_training(TrainingConfig& training, OptionList& list) {
-  list.section("training", "The length of the run, its batch, and how it computes");
-  list.add(
-      "steps", &training.steps,
-      {.help = "number of optimizer steps in the whole run; a resumed run does those that are left",
-       .min = 1,
-       .required = true,
-       .also = "max_iters train_iters max_steps num_iterations"});
-  list.add("seq_len", &training.seq_len,
-           {.help = "length of each training sequence",
-            .unit = "tokens",
-            .min = 1,
-            .required = true,
-            .also = "block_size seq_length sequence_length context_length"});
+/// Part of [training].
+void list_batch(TrainingConfig& training, OptionList& list) {
   list.add(
       "global_batch", &training.global_batch,
       {.help =
@@ -155,6 +147,25 @@ void list_training(TrainingConfig& training, OptionList& list) {
             .unit = "sequences",
             .min = 0,
             .also = "micro_batch_size local_batch_size batch_size"});
+}
+
+}  // namespace
+
+void list_training(TrainingConfig& training, OptionList& list) {
+  list.section("training", "The length of the run, its batch, and how it computes");
+  list.add(
+      "steps", &training.steps,
+      {.help = "number of optimizer steps in the whole run; a resumed run does those that are left",
+       .min = 1,
+       .required = true,
+       .also = "max_iters train_iters max_steps num_iterations"});
+  list.add("seq_len", &training.seq_len,
+           {.help = "length of each training sequence",
+            .unit = "tokens",
+            .min = 1,
+            .required = true,
+            .also = "block_size seq_length sequence_length context_length"});
+  list_batch(training, list);
   list.add(
       "dtype", training.dtype, kComputeTypes,
       {.help = "type of activations and matrix products; sums and master weights are always f32",

@@ -22,9 +22,14 @@ bool is_largest(const Matrix& x, std::int64_t row, std::int32_t target) {
   return true;
 }
 
+struct Pieces {
+  std::int64_t count, each;
+};
+
 /// Checks a vocabulary V in pieces of `each` columns. The last pieces are partly or wholly padding,
 /// which holds numbers larger than any logit.
-void check(std::int64_t R, std::int64_t V, std::int64_t pieces, std::int64_t each, DType type) {
+void check(std::int64_t R, std::int64_t V, Pieces cut, DType type, float z = 0) {
+  const std::int64_t pieces = cut.count, each = cut.each;
   SCOPED_TRACE(testing::Message() << '(' << R << ',' << V << ") in " << pieces << " of " << each
                                   << ' ' << name_of(type));
   const auto backend = test_backend();
@@ -59,19 +64,23 @@ void check(std::int64_t R, std::int64_t V, std::int64_t pieces, std::int64_t eac
   // Sums of V terms at most 1; log makes a relative error absolute, on top of a logit up to 64.
   const double error = (static_cast<double>(V) + 32) * 2 * rounding(DType::f32);
   EXPECT_TRUE(close(loss, cross_entropy(x, targets), {error, 0}));
+  Matrix squares = lse.values();
+  for (double& value : squares.values) value *= value;
+  EXPECT_TRUE(close(squares, squared_log_sums(x, targets), {2 * 70 * error, 0}));
 
-  const Matrix d = cross_entropy_backward(x, targets);
+  const Matrix d = cross_entropy_backward(x, targets, z);
+  const double share = 1 + 2 * z * 70;  // lse is at most 64 + log V
   for (std::int64_t p = 0; p < pieces; ++p) {
     const DType other = type == DType::f32 ? DType::bf16 : DType::f32;
     const Operand converted(R, each, other, 1);
     for (const Operand* d_logits : {&converted, &std::as_const(logits[p])})  // last: in place
       backend->run(
-          ops::CrossEntropyBackward{*d_logits, logits[p], lse, target_view, piece_of(p), 0.25f});
+          ops::CrossEntropyBackward{*d_logits, logits[p], lse, target_view, piece_of(p), 0.25f, z});
     Matrix want(R, each);
     for (std::int64_t r = 0; r < R; ++r)
       for (std::int64_t c = 0; c < piece_of(p).valid; ++c) want(r, c) = d(r, p * each + c) * 0.25;
-    EXPECT_TRUE(close(logits[p], want, stored(type, error)));
-    EXPECT_TRUE(close(converted, want, stored(other, error)));
+    EXPECT_TRUE(close(logits[p], want, stored(type, share * error)));
+    EXPECT_TRUE(close(converted, want, stored(other, share * error)));
   }
 }
 
@@ -79,12 +88,19 @@ void check(std::int64_t R, std::int64_t V, std::int64_t pieces, std::int64_t eac
 
 TEST(CrossEntropy, EqualsPlainLoopsWholeAndInPiecesWithPaddingLeftOut) {
   for (DType type : {DType::f32, DType::bf16}) {
-    check(1, 1, 1, 1, type);
-    check(3, 17, 1, 17, type);
-    check(5, 251, 3, 84, type);
-    check(4, 251, 4, 64, type);
-    check(3, 10, 4, 5, type);  // two pieces are all padding
-    check(2, 5003, 2, 2502, type);
+    check(1, 1, {1, 1}, type);
+    check(3, 17, {1, 17}, type);
+    check(5, 251, {3, 84}, type);
+    check(4, 251, {4, 64}, type);
+    check(3, 10, {4, 5}, type);  // two pieces are all padding
+    check(2, 5003, {2, 2502}, type);
+  }
+}
+
+TEST(CrossEntropy, WithAZLossEqualsPlainLoopsInPieces) {
+  for (DType type : {DType::f32, DType::bf16}) {
+    check(5, 251, {3, 84}, type, 0.25f);
+    check(3, 10, {4, 5}, type, 1e-4f);
   }
 }
 

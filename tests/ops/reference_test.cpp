@@ -97,10 +97,14 @@ TEST(Reference, AttentionGradientsAreFiniteDifferencesWithGroupsAFirstQueryAndAW
 TEST(Reference, CrossEntropyGradientIsAFiniteDifferenceAndIgnoresNegativeTargets) {
   const Matrix x = random_values("x", 4, 6, DType::f32);
   const std::vector<std::int32_t> targets{5, -1, 0, 2};
-  const auto loss = [&](const Matrix& m) {
-    return weighted(cross_entropy(m, targets), Matrix(4, 1, 1));
-  };
-  EXPECT_TRUE(close(cross_entropy_backward(x, targets), finite_differences(x, loss), kTolerance));
+  for (const double z : {0.0, 0.3}) {
+    const auto loss = [&](const Matrix& m) {
+      return weighted(cross_entropy(m, targets), Matrix(4, 1, 1)) +
+             z * weighted(squared_log_sums(m, targets), Matrix(4, 1, 1));
+    };
+    EXPECT_TRUE(
+        close(cross_entropy_backward(x, targets, z), finite_differences(x, loss), kTolerance));
+  }
 }
 
 TEST(Reference, RouteGradientsAreFiniteDifferencesOfWeightsScoresAndLogSumsOfTheSameChoice) {

@@ -272,13 +272,21 @@ Matrix cross_entropy(const Matrix& logits, const std::vector<std::int32_t>& targ
   return loss;
 }
 
-Matrix cross_entropy_backward(const Matrix& logits, const std::vector<std::int32_t>& targets) {
+Matrix squared_log_sums(const Matrix& logits, const std::vector<std::int32_t>& targets) {
+  Matrix squares(logits.rows, 1);
+  for (std::int64_t r = 0; r < logits.rows; ++r)
+    if (targets[r] >= 0) squares(r, 0) = std::pow(log_sum_exp(logits, r), 2);
+  return squares;
+}
+
+Matrix cross_entropy_backward(const Matrix& logits, const std::vector<std::int32_t>& targets,
+                              double z) {
   Matrix d(logits.rows, logits.cols);
   for (std::int64_t r = 0; r < logits.rows; ++r) {
     if (targets[r] < 0) continue;
     const double lse = log_sum_exp(logits, r);
     for (std::int64_t c = 0; c < logits.cols; ++c)
-      d(r, c) = std::exp(logits(r, c) - lse) - (c == targets[r] ? 1 : 0);
+      d(r, c) = std::exp(logits(r, c) - lse) * (1 + 2 * z * lse) - (c == targets[r] ? 1 : 0);
   }
   return d;
 }

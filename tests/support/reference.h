@@ -112,8 +112,13 @@ AttentionGradients attention_backward(const Matrix& d_out, const Matrix& q, cons
 
 /// (R, 1): log(sum of exp(logits)) - logits[target] of each row, or 0 if the target is negative.
 Matrix cross_entropy(const Matrix& logits, const std::vector<std::int32_t>& targets);
-/// (R, V): softmax(logits) - one_hot(target) of each row, or 0 if the target is negative.
-Matrix cross_entropy_backward(const Matrix& logits, const std::vector<std::int32_t>& targets);
+/// (R, 1): the square of log(sum of exp(logits)) of each row, or 0 if the target is negative.
+Matrix squared_log_sums(const Matrix& logits, const std::vector<std::int32_t>& targets);
+/// The gradient of the sum of cross_entropy + z squared_log_sums: (R, V), with s = log(sum of
+/// exp(logits)), softmax(logits) (1 + 2 z s) - one_hot(target) of each row, or 0 if the target is
+/// negative.
+Matrix cross_entropy_backward(const Matrix& logits, const std::vector<std::int32_t>& targets,
+                              double z = 0);
 
 /// How a router chooses k of E experts for each row: see ops::Route.
 struct Router {

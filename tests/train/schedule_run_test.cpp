@@ -145,3 +145,37 @@ TEST(Schedule, ThatCountsSamplesFollowsThemThroughARampAndAResumedRun) {
   config.output.dir = folder / "other";
   expect_resumes_to_the_bit(config);
 }
+
+TEST(OutputZLoss, HasTheLossesOfOneRankOnEveryGridWithAndWithoutOverlap) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "run");
+  config.optimizer.lr = 1e-3;
+  config.training.z_loss = 0.01;
+  EXPECT_EQ(difference_on_grids(config), "");
+  expect_overlap_changes_nothing(config);
+  // It changes no loss of the first step, but its gradient.
+  const Config plain = tiny_config(folder / "plain");
+  EXPECT_EQ(ten_steps(config).losses.front(), ten_steps(plain).losses.front());
+  EXPECT_NE(ten_steps(config).norms.front(), ten_steps(plain).norms.front());
+}
+
+TEST(OutputZLoss, IsReportedWithoutItsWeightLowersTheLogSumsAndResumesToTheBit) {
+  test::TemporaryPath folder;
+  std::vector<double> one;
+  for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 2}}) {
+    Config config = on_grid(tiny_config(folder / to_string(grid)), grid);
+    config.optimizer.lr = 1e-3;
+    config.training.z_loss = 1;
+    train_on_threads(config);
+    const auto found = column(metrics_of(config), "output_z_loss");
+    if (one.empty()) one = found;
+    EXPECT_LE(largest_difference(found, one), 4e-6);  // twice that of the log-sum-exp
+    EXPECT_NEAR(found.front(), std::pow(std::log(256), 2), 0.5);
+    EXPECT_LT(found.back(), found.front());
+  }
+  Config config = tiny_config(folder / "resumed");
+  config.training.z_loss = 1;
+  expect_resumes_to_the_bit(config);
+  EXPECT_EQ(dry_run(resolved(config), 0).memory.peak_bytes,
+            metrics_of(config).back().at("memory_bytes").get<std::int64_t>());
+}

@@ -88,7 +88,7 @@ struct CombineSoftmaxKernel {
       float target = 0;
       for (std::int64_t p = 0; p < pieces; ++p) target += stats.row(p * R + row)[2];
       const float log_sum = most + std::log(total);
-      lse.row(row)[0] = log_sum;
+      lse.row(row)[0] = targets[row] < 0 ? 0 : log_sum;
       loss.row(row)[0] = targets[row] < 0 ? 0 : log_sum - target;
     });
   }
@@ -114,8 +114,8 @@ struct GreedyTargetsKernel {
   }
 };
 
-/// d_logits = (exp(logits - lse) - one hot) · scale; in place if the types are the same. One team
-/// per row. Bound by memory: R · V · (sizeof(T) + sizeof(Out)) bytes.
+/// d_logits = (exp(logits - lse) (1 + 2 z lse) - one hot) · scale; in place if the types are the
+/// same. One team per row. Bound by memory: R · V · (sizeof(T) + sizeof(Out)) bytes.
 template <typename Out, typename T>
 struct CrossEntropyBackwardKernel {
   Matrix<Out> d_logits;         // (R, V)
@@ -124,7 +124,7 @@ struct CrossEntropyBackwardKernel {
   const std::int32_t* targets;  // (R)
   std::int64_t first;
   int V, valid;
-  float scale;
+  float scale, z;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
     const bool counts = targets[row] >= 0;
@@ -132,13 +132,14 @@ struct CrossEntropyBackwardKernel {
     const std::int64_t local = targets[row] - first;
     const bool here = counts && local >= 0 && local < valid;
     const float own = team.first([&] { return here ? get(logits.row(row)[local]) : 0; });
-    const float log_sum = lse.row(row)[0], factor = scale;
+    const float log_sum = lse.row(row)[0], share = 1 + 2 * z * log_sum, factor = share * scale;
     team.map(
         d_logits.row(row), filled, [=](auto x) { return exponential(x - log_sum) * factor; },
         logits.row(row));
     team.map(d_logits.row(row) + filled, V - filled, [] { return 0.0f; });
     if (here)
-      team.once([&] { put(d_logits.row(row)[local], (exponential(own - log_sum) - 1) * factor); });
+      team.once(
+          [&] { put(d_logits.row(row)[local], (exponential(own - log_sum) * share - 1) * scale); });
   }
 };
 
@@ -246,6 +247,7 @@ void CrossEntropyBackward::run(auto launch, const Checker& check) const {
                                                 .V = width(logits),
                                                 .valid = static_cast<int>(piece.valid),
                                                 .scale = scale,
+                                                .z = z,
                                             });
   });
 }
