@@ -294,8 +294,13 @@ class Converter {
                           .type = type_,
                           .vector = spec.layout.cols == 1 && !spec.decays,
                           .transposed = as.transposed});
-      total_ += tensors_.back().bytes();
     }
+    for (const auto& [name, value] : names.numbers)
+      tensors_.push_back({.name = name,
+                          .parameter = {"", 1, 1},
+                          .type = type_,
+                          .number = static_cast<float>(value)});
+    for (const PlannedTensor& tensor : tensors_) total_ += tensor.bytes();
   }
 
   /// Returns what will be made.
@@ -306,6 +311,7 @@ class Converter {
     type_ = job_.type.value_or(job_.q8_0 ? StoredType::f32 : model_->form().type);
     const GgufType type = job_.q8_0 ? GgufType::q8_0 : gguf_type(type_);
     gguf_keys_ = gguf_model_keys(config, fs::path(job_.out).stem().string(), type);
+    for (auto& key : gguf_activation_keys(config, *source_)) gguf_keys_.push_back(std::move(key));
     for (auto& key : gguf_tokenizer_keys(tokenizer_, config.vocab))
       gguf_keys_.push_back(std::move(key));
     gguf_tensors_ = gguf_tensors(config, parameters_, type);

@@ -5,12 +5,14 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <string_view>
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/base/json_node.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/nn/rope.h"
+#include "axonn/nn/xielu.h"
 #include "axonn/text/bpe/bpe_vocab.h"
 #include "axonn/text/sentencepiece/model_check.h"
 #include "axonn/text/tokenizer.h"
@@ -21,13 +23,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kXielu = ".mlp.act_fn.";  // in the names of its parameters
+
 // The kinds of tokens in tokenizer.ggml.token_type, which are those of SentencePiece.
 constexpr std::int32_t kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5;
 
 std::string architecture_for_gguf(const ModelConfig& model) {
   if (!model.is_llama())
     refuse("--to gguf: models of family ", model_families()[static_cast<int>(model.family)],
-           " cannot be converted; Llama, Mistral, Qwen2 and Qwen3 can");
+           " cannot be converted; Llama, Mistral, Qwen2, Qwen3 and Apertus can");
   if (model.mup_base > 0)
     refuse("--to gguf: [model] mup_base = ", model.mup_base, ": GGUF has no factors of muP");
   if (model.experts > 0)
@@ -36,6 +40,13 @@ std::string architecture_for_gguf(const ModelConfig& model) {
   if (model.qk_norm == QkNormKind::width)
     refuse("--to gguf: [model] qk_norm = width is in no architecture of llama.cpp that is ",
            "supported here");
+  if (model.activation == MlpKind::xielu) {
+    if (model.qk_norm != QkNormKind::head || model.qkv_bias || model.window > 0)
+      refuse(
+          "--to gguf: [model] activation = xielu is in llama.cpp's architecture apertus, which "
+          "has qk_norm = head, no qkv_bias and no window");
+    return "apertus";
+  }
   if (model.qk_norm != QkNormKind::none && model.qkv_bias)
     refuse("--to gguf: [model] qk_norm and qkv_bias together are in no architecture of llama.cpp");
   if (model.qk_norm != QkNormKind::none) return "qwen3";
@@ -239,6 +250,24 @@ GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, Gguf
   return keys;
 }
 
+GgufKeys gguf_activation_keys(const ModelConfig& model, ParameterSource& source) {
+  if (model.activation != MlpKind::xielu) return {};
+  const auto learned = [&](const char* name) {
+    std::vector<float> values(static_cast<std::size_t>(model.layers));
+    for (std::int64_t i = 0; i < model.layers; ++i)
+      source.read_slice(concat("model.layers.", i, kXielu, name), {.rows = 1, .cols = 1, .end = 1},
+                        std::span(values).subspan(i, 1));
+    return values;
+  };
+  const auto constant = [&](double value) {
+    return std::vector<float>(static_cast<std::size_t>(model.layers), static_cast<float>(value));
+  };
+  return {{"xielu.alpha_p", learned("alpha_p")},
+          {"xielu.alpha_n", learned("alpha_n")},
+          {"xielu.beta", constant(Xielu::kBeta)},
+          {"xielu.eps", constant(Xielu::kEps)}};
+}
+
 GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab) {
   if (tokenizer.empty())
     refuse("--to gguf: the model's tokenizer is not known; name it with --tokenizer");
@@ -275,6 +304,7 @@ std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
   const bool interleaves = architecture_for_gguf(model) == "llama";
   std::vector<GgufTensor> tensors;
   for (const ParameterSpec& spec : parameters) {
+    if (spec.name.find(kXielu) != spec.name.npos) continue;  // gguf_activation_keys()
     GgufTensor tensor{.name = gguf_name(spec.name),
                       .parameter = {spec.name, spec.layout.rows, spec.layout.cols},
                       .type = type,

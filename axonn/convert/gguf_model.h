@@ -7,13 +7,18 @@
 #include "axonn/model/config.h"
 #include "axonn/parallel/parameters.h"
 #include "axonn/storage/gguf.h"
+#include "axonn/storage/parameter_source.h"
 
 namespace axonn {
 
 /// The keys of a GGUF file that describe a model of the llama family, as llama.cpp reads them:
-/// architecture "llama" for Llama and Mistral, "qwen2" or "qwen3". type: of the matrices. Throws
-/// UsageError for a model that is none of these.
+/// architecture "llama" for Llama and Mistral, "qwen2", "qwen3" or "apertus". type: of the
+/// matrices. Throws UsageError for a model that is none of these.
 GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, GgufType type);
+
+/// The keys with xIELU's numbers of each layer, which llama.cpp has there instead of in tensors.
+/// None without xIELU.
+GgufKeys gguf_activation_keys(const ModelConfig& model, ParameterSource& source);
 
 /// The keys of its tokenizer (make_tokenizer()), filled up to `vocab` tokens, and of its chat
 /// template, if there is one.

@@ -12,10 +12,12 @@ namespace axonn {
 enum class GoldfishMask {
   hash,      ///< by the h tokens before: the same wherever these occur
   position,  ///< every k-th token of a document; its name is "static"
-  seeded     ///< at random, anew each time the sequence is used
+  seeded,    ///< at random, anew each time the sequence is used
+  apertus    ///< by the product of h tokens, the target the last of them, as Apertus was trained
 };
 
-inline constexpr std::array<std::string_view, 3> kGoldfishMasks = {"hash", "static", "seeded"};
+inline constexpr std::array<std::string_view, 4> kGoldfishMasks = {"hash", "static", "seeded",
+                                                                   "apertus"};
 
 /// What the documents of a sequence are to each other.
 enum class DocumentMode {

@@ -1,6 +1,10 @@
 #include "axonn/data/goldfish.h"
 
+#include <algorithm>
 #include <limits>
+#include <random>
+#include <span>
+#include <vector>
 
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
@@ -16,12 +20,47 @@ std::uint64_t value_of(std::int32_t token) {
   return mix_bits(static_cast<std::uint64_t>(token) + 0x9e3779b97f4a7c15ULL);
 }
 
+/// Numbers in [0, 1) by key, multiples of 2^-24.
+std::vector<float> apertus_table() {
+  constexpr std::uint32_t kSeed = 2971215073u;  // a prime of Fibonacci's, as they chose it
+  std::mt19937 engine(kSeed);
+  std::vector<float> table(kApertusKeys);
+  for (float& value : table) value = static_cast<float>(engine() & 0xffffff) * 0x1p-24f;
+  return table;
+}
+
+/// Masks target i of a sequence, from h - 1 on, by the product of targets i - h + 1 to i.
+SequenceMask apertus_mask(const GoldfishConfig& config) {
+  static const std::vector<float> kTable = apertus_table();
+  return
+      [h = config.h, limit = 1 / static_cast<float>(config.k)](std::int64_t, Sequence& sequence) {
+        const auto length = std::ssize(sequence.ids);
+        // The next tokens, also where no loss counts; the last one is known only as a target.
+        std::vector<std::int32_t> next(sequence.ids.begin() + std::min<std::int64_t>(length, 1),
+                                       sequence.ids.end());
+        if (length > 0) next.push_back(sequence.targets.back());
+        for (std::int64_t i = h - 1; i < length; ++i)
+          if (sequence.targets[i] >= 0 &&
+              kTable[apertus_key(std::span(next).subspan(i + 1 - h, h))] < limit)
+            sequence.targets[i] = -1;
+      };
+}
+
 }  // namespace
+
+std::int64_t apertus_key(std::span<const std::int32_t> tokens) {
+  std::uint64_t product = 1;  // modulo 2^64
+  for (const std::int32_t token : tokens)
+    product *= static_cast<std::uint64_t>(std::int64_t{token});
+  const std::int64_t rest = static_cast<std::int64_t>(product) % kApertusKeys;
+  return rest < 0 ? rest + kApertusKeys : rest;
+}
 
 SequenceMask goldfish_mask(const GoldfishConfig& config, std::uint64_t seed,
                            std::int32_t end_of_text) {
   AXONN_CHECK(config.k >= 2 && config.h >= 1, "goldfish: k is ", config.k, " and h ", config.h,
               "; they must be at least 2 and 1");
+  if (config.mask == GoldfishMask::apertus) return apertus_mask(config);
   std::uint64_t leaving = 1;  // kBase^h: the factor of the token that leaves the window
   for (std::int64_t i = 0; i < config.h; ++i) leaving *= kBase;
   const auto k = static_cast<std::uint64_t>(config.k);
@@ -49,6 +88,8 @@ SequenceMask goldfish_mask(const GoldfishConfig& config, std::uint64_t seed,
         case GoldfishMask::seeded:
           hidden = lots.below(static_cast<std::uint64_t>(n * length + row), k) == 0;
           break;
+        case GoldfishMask::apertus:
+          break;  // above
       }
       if (hidden) sequence.targets[row] = -1;
     }

@@ -27,10 +27,10 @@ void need(std::int64_t value, const char* key) {
            ", or name a checkpoint with --model.path");
 }
 
-/// An MLP with SwiGLU has three matrices, one with GELU two. As in Llama, two thirds of 4 · hidden,
+/// An MLP with a gate has three matrices, one without two. As in Llama, two thirds of 4 · hidden,
 /// rounded up to a multiple of 256, give about as many parameters.
 std::int64_t default_ffn(const ModelConfig& model) {
-  if (model.family == ModelFamily::gpt) return 4 * model.hidden;
+  if (!model.has_gate()) return 4 * model.hidden;
   constexpr std::int64_t kMultiple = 256;
   return (8 * model.hidden / 3 + kMultiple - 1) / kMultiple * kMultiple;
 }
@@ -51,6 +51,9 @@ void validate_experts(const ModelConfig& model) {
   if (model.experts == 0) return;
   if (model.family != ModelFamily::llama)
     refuse("[model] experts = ", model.experts, " needs family = \"llama\"");
+  if (!model.has_gate())
+    refuse("[model] experts = ", model.experts, " have a gate, but activation = \"",
+           kMlpKinds[static_cast<int>(model.activation)], "\" has none; set it to \"swiglu\"");
   if (model.experts_per_token < 1 || model.experts_per_token > model.experts)
     refuse("[model] experts_per_token = ", model.experts_per_token,
            " must be from 1 to experts = ", model.experts, "; Mixtral chooses 2 of 8");
@@ -105,6 +108,9 @@ void validate(const ModelConfig& model) {
     refuse("[model] kv_heads = ", model.kv_heads, " does not divide heads = ", model.heads,
            "; take ", divisors_near(model.heads, model.kv_heads), ", or 0 for as many as heads");
   if (model.family == ModelFamily::llama) validate_rope(model);
+  if (model.family == ModelFamily::gpt && model.activation != MlpKind::swiglu)
+    refuse("[model] activation = \"", kMlpKinds[static_cast<int>(model.activation)],
+           "\" needs family = \"llama\"; gpt has GELU");
   validate_experts(model);
   validate_mup(model);
 }
@@ -126,6 +132,11 @@ Choice name_choice(ModelConfig& model) {
 constexpr std::array<Spelling, 2> kQkNormSpellings = {{{"false", "none"}, {"true", "head"}}};
 
 void list_llama_options(ModelConfig& model, OptionList& list) {
+  list.add(
+      "activation", model.activation, kMlpKinds,
+      {.help = "the MLP: swiglu, gated by silu, as in Llama, or xielu, without a gate and with "
+               "two learned numbers, as in Apertus (llama)",
+       .also = "hidden_act activation_func mlp_activation xielu swiglu"});
   list.add("qkv_bias", &model.qkv_bias,
            {.help = "whether queries, keys and values have biases, as in Qwen2 (llama)",
             .also = "attention_bias add_qkv_bias use_qkv_bias"});
@@ -236,7 +247,7 @@ void list_kind(ModelConfig& model, OptionList& list) {
             .also = "model_name preset flavor"});
   list.add("family", model.family, model_families(),
            {.help = "kind of model: gpt for GPT-2, llama for Llama, Mistral, Qwen, "
-                    "Mixtral and OLMoE",
+                    "Mixtral, OLMoE and Apertus",
             .also = "model_type"});
 }
 
@@ -292,11 +303,12 @@ void list_options(ModelConfig& model, OptionList& list) {
            {.help = "width of a head; 0: hidden / heads",
             .min = 0,
             .also = "kv_channels head_size d_head"});
-  list.add("ffn", &model.ffn,
-           {.help = "width of the MLP; 0: 4 times hidden, or in llama 8/3 times hidden, rounded up "
-                    "to a multiple of 256",
-            .min = 0,
-            .also = "ffn_hidden_size intermediate_size n_inner mlp"});
+  list.add(
+      "ffn", &model.ffn,
+      {.help = "width of the MLP; 0: 4 times hidden, or with swiglu 8/3 times hidden, rounded up "
+               "to a multiple of 256",
+       .min = 0,
+       .also = "ffn_hidden_size intermediate_size n_inner mlp"});
   list.add("vocab", &model.vocab,
            {.help = "size of the vocabulary, before padding; 0: the tokenizer's",
             .min = 0,

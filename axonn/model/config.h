@@ -33,11 +33,16 @@ enum class QkNormKind { none, head, width };
 
 inline constexpr std::array<std::string_view, 3> kQkNormKinds = {"none", "head", "width"};
 
+/// The MLP of the llama family: down(silu(gate x) ⊙ up x), or down(xielu(up x)) without a gate.
+enum class MlpKind { swiglu, xielu };
+
+inline constexpr std::array<std::string_view, 2> kMlpKinds = {"swiglu", "xielu"};
+
 /// The section [model]: the sizes of a model, or the path it is read from. Plain data.
 ///
 /// resolved() replaces a 0 by a value that follows from the others. layers, hidden and heads have
-/// no default, and are 0 until the user sets them. Only gpt reads `bias`; only llama reads qkv_bias
-/// to rope.
+/// no default, and are 0 until the user sets them. Only gpt reads `bias`; only llama reads
+/// activation to rope.
 struct ModelConfig {
   ModelFamily family = ModelFamily::gpt;
   std::int64_t layers = 0;     ///< L
@@ -45,7 +50,7 @@ struct ModelConfig {
   std::int64_t heads = 0;      ///< H
   std::int64_t kv_heads = 0;   ///< key-value heads; 0: heads
   std::int64_t head_dim = 0;   ///< D; 0: hidden / heads
-  std::int64_t ffn = 0;        ///< F, the MLP width; 0: 4 hidden, or 8/3 hidden in Llama
+  std::int64_t ffn = 0;        ///< F, the MLP width; 0: 4 hidden, or with swiglu 8/3 hidden
   std::int64_t vocab = 0;      ///< V, unpadded; 0: the tokenizer's
   std::int64_t positions = 0;  ///< the longest sequence; 0: training.seq_len
   bool tied = true;            ///< the logits' weight is the embedding's
@@ -55,7 +60,8 @@ struct ModelConfig {
   /// muP: the width, and the head width, that init_std, the learning rate and AdamW's eps are for.
   std::int64_t mup_base = 0;           ///< 0: not muP
   std::int64_t mup_base_head_dim = 0;  ///< 0: head_width()
-  bool qkv_bias = false;               ///< biases of queries, keys and values (Qwen2)
+  MlpKind activation = MlpKind::swiglu;
+  bool qkv_bias = false;  ///< biases of queries, keys and values (Qwen2)
   QkNormKind qk_norm = QkNormKind::none;
   std::int64_t window = 0;    ///< positions that attention sees, its own included; 0: all
   double rope_theta = 10000;  ///< base of the rotary frequencies
@@ -86,6 +92,8 @@ struct ModelConfig {
   }
 
   bool is_llama() const { return family == ModelFamily::llama; }
+  /// Whether dense MLPs have a matrix gate_proj beside up_proj and down_proj.
+  bool has_gate() const { return is_llama() && activation == MlpKind::swiglu; }
   /// Whether a layer, counted from 0, has experts instead of a dense MLP.
   bool has_experts(std::int64_t layer) const {
     return experts > 0 && (layer + 1) % expert_step == 0 &&

@@ -13,6 +13,7 @@
 #include "axonn/nn/linear.h"
 #include "axonn/nn/pointwise.h"
 #include "axonn/nn/rope.h"
+#include "axonn/nn/xielu.h"
 
 namespace axonn {
 
@@ -110,19 +111,24 @@ class GptBlock final : public DecoderBlock {
   Linear up_, down_;
 };
 
-/// The MLP of Llama: down(silu(gate · x) ⊙ up · x).
-class SwigluMlp {
+/// The MLP of Llama, down(silu(gate · x) ⊙ up · x), or without a gate down(xielu(up · x)).
+class LlamaMlp {
  public:
-  SwigluMlp(ParameterGroup& group, const std::string& name, const Linear::Options& gate_up,
-            const Linear::Options& down)
-      : gate_up_(group, name, gate_up), down_(group, name + ".down_proj", down) {}
+  /// up: of the gate and of up, joined, or of up alone.
+  LlamaMlp(ParameterGroup& group, const std::string& name, const Linear::Options& up,
+           const Linear::Options& down)
+      : up_(group, name, up), down_(group, name + ".down_proj", down) {
+    if (up.parts.size() == 1) xielu_.emplace(group, name + ".act_fn");
+  }
 
   Var operator()(const Context& ctx, const Var& x) const {
-    return down_(ctx, swiglu(ctx, gate_up_(ctx, x)));
+    const Var up = up_(ctx, x);
+    return down_(ctx, xielu_ ? (*xielu_)(ctx, up) : swiglu(ctx, up));
   }
 
  private:
-  Linear gate_up_, down_;
+  Linear up_, down_;
+  std::optional<Xielu> xielu_;
 };
 
 class LlamaBlock final : public DecoderBlock {
@@ -144,7 +150,7 @@ class LlamaBlock final : public DecoderBlock {
     if (routed)
       experts_.emplace(parameters_, held_, name + ".mlp", expert_options(config, *routed));
     else
-      mlp_.emplace(parameters_, name + ".mlp", gate_up_options(config),
+      mlp_.emplace(parameters_, name + ".mlp", up_options(config),
                    residual_options(config, config.ffn));
     const auto eps = static_cast<float>(config.norm_eps);
     if (config.qk_norm == QkNormKind::head)
@@ -169,14 +175,19 @@ class LlamaBlock final : public DecoderBlock {
   const Experts* experts() const override { return experts_ ? &*experts_ : nullptr; }
 
  private:
-  Linear::Options gate_up_options(const ModelConfig& config) {
-    return {.in = config.hidden,
-            .out = 2 * config.ffn,
-            .bias = false,
-            .init_std = block_std(config),
-            .segments = {{.rows = config.ffn}, {.rows = config.ffn}},
-            .parts = {"gate_proj", "up_proj"},
-            .adapters = &adapters_};
+  Linear::Options up_options(const ModelConfig& config) {
+    Linear::Options up{.in = config.hidden,
+                       .out = config.ffn,
+                       .bias = false,
+                       .init_std = block_std(config),
+                       .segments = {{.rows = config.ffn}},
+                       .parts = {"up_proj"},
+                       .adapters = &adapters_};
+    if (!config.has_gate()) return up;
+    up.out = 2 * config.ffn;
+    up.segments.push_back({.rows = config.ffn});
+    up.parts.insert(up.parts.begin(), "gate_proj");
+    return up;
   }
   Experts::Options expert_options(const ModelConfig& config, std::int64_t routed) {
     return {.width = config.hidden,
@@ -199,7 +210,7 @@ class LlamaBlock final : public DecoderBlock {
   std::function<Var(const Context&, const Var&)> qk_norm_;  // empty: none
   Linear project_;
   Norm norm2_;
-  std::optional<SwigluMlp> mlp_;
+  std::optional<LlamaMlp> mlp_;
   std::optional<Experts> experts_;
 };
 

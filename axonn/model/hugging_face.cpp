@@ -51,6 +51,9 @@ class Reader {
     return nullptr;
   }
 
+  /// Whether the object has the key, even if it is null.
+  bool has(const char* key) const { return object_.contains(key); }
+
   std::optional<std::int64_t> integer(Keys spellings, std::int64_t most) const {
     const auto fits = [&](const Json& value) {
       const bool whole = value.is_number_integer() &&
@@ -88,8 +91,9 @@ class Reader {
     return get<bool>({key}, &Json::is_boolean, "true or false").value_or(otherwise);
   }
 
-  std::string text(Keys spellings, const char* otherwise) const {
-    return get<std::string>(spellings, &Json::is_string, "a string").value_or(otherwise);
+  std::string text(Keys spellings, std::string_view otherwise) const {
+    return get<std::string>(spellings, &Json::is_string, "a string")
+        .value_or(std::string(otherwise));
   }
 
   std::optional<Reader> object(const char* key) const {
@@ -129,8 +133,10 @@ class Reader {
 /// Features of a file that models here do not support.
 using Unsupported = std::vector<std::string>;
 
-/// Reads rope_scaling, or in newer files rope_parameters, which also has rope_theta.
-void read_rope(const Reader& file, ModelConfig& model, Unsupported& unsupported) {
+/// Reads rope_scaling, or in newer files rope_parameters, which also has rope_theta. Apertus has
+/// Llama 3's scaling if the file says nothing.
+void read_rope(const Reader& file, const LlamaType& type, ModelConfig& model,
+               Unsupported& unsupported) {
   const auto read_common = [&](const Reader& from) {
     model.rope_theta = from.real({"rope_theta"}, model.rope_theta);
     if (from.real({"partial_rotary_factor"}, 1) != 1)
@@ -139,6 +145,8 @@ void read_rope(const Reader& file, ModelConfig& model, Unsupported& unsupported)
   read_common(file);
   const bool newer = file.find({"rope_parameters"});
   const std::optional<Reader> rope = file.object(newer ? "rope_parameters" : "rope_scaling");
+  if (!rope && type.activation == MlpKind::xielu && !file.has("rope_scaling"))
+    model.rope_scaling = RopeScalingKind::llama3;
   if (!rope) return;
   if (rope->has_objects())
     return unsupported.push_back("rope_parameters of several kinds of layers");
@@ -236,11 +244,12 @@ ModelConfig read_llama(const Reader& file, const LlamaType& type, Unsupported& u
   model.rope_theta = type.rope_theta;
   model.qkv_bias = type.qkv_bias;
   model.qk_norm = type.qk_norm;
+  model.activation = type.activation;
   model.window = read_window(file, type, model, unsupported);
-  read_rope(file, model, unsupported);
+  read_rope(file, type, model, unsupported);
   if (type.experts > 0) read_experts(file, type, model, unsupported);
-  const std::string activation = file.text({"hidden_act"}, "silu");
-  if (activation != "silu") unsupported.push_back("hidden_act '" + activation + "'");
+  const std::string activation = file.text({"hidden_act"}, type.hidden_act());
+  if (activation != type.hidden_act()) unsupported.push_back("hidden_act '" + activation + "'");
   // In Llama and Qwen3, attention_bias adds a bias to the output projection too.
   for (const char* key : {"attention_bias", "mlp_bias"})
     if (file.flag(key, false)) unsupported.emplace_back(key);

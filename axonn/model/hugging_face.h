@@ -11,8 +11,8 @@
 namespace axonn {
 
 /// Reads the sizes of a model from the text of a Hugging Face config.json of model_type gpt2,
-/// llama, mistral, qwen2, qwen3, mixtral, qwen3_moe or olmoe, in older and newer spellings. A
-/// missing key has the default that transformers gives it. router_aux_loss_coef and
+/// llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, olmoe or apertus, in older and newer
+/// spellings. A missing key has the default that transformers gives it. router_aux_loss_coef and
 /// output_router_logits are not read: training.balance sets what a training adds to the loss.
 /// `place` names the file in messages.
 ///
@@ -31,10 +31,10 @@ struct HuggingFaceDetails {
 };
 
 /// The text of config.json: GPT-2's; or in the llama family Qwen3's with qk_norm, Qwen2's with
-/// qkv_bias, Mistral's with a window, else Llama's. With experts: Qwen3-MoE's with qk_norm of each
-/// head, OLMoE's over the width, Mixtral's without; router_aux_loss_coef is the type's default.
-/// parse_hugging_face_config() reads it back. Throws UsageError with the keys of [model] that the
-/// type does not support.
+/// qkv_bias, Mistral's with a window, Apertus's with xIELU, else Llama's. With experts: Qwen3-MoE's
+/// with qk_norm of each head, OLMoE's over the width, Mixtral's without; router_aux_loss_coef is
+/// the type's default. parse_hugging_face_config() reads it back. Throws UsageError with the keys
+/// of [model] that the type does not support.
 std::string to_hugging_face_config(const ModelConfig& model, const HuggingFaceDetails& details);
 /// The text of generation_config.json.
 std::string to_generation_config(const HuggingFaceDetails& details);
@@ -58,10 +58,10 @@ std::string to_adapter_config(const ModelConfig& model, const std::string& base)
 /// parameter that is not an adapter's.
 std::string adapted_layer(std::string_view parameter);
 
-/// The names in a Hugging Face folder of a model. Mixtral's experts have other names there than
-/// here; the tensors of newer versions, which join all experts of a layer, can be read, but are not
-/// written. Passed over are buffers that older versions saved, and the weight of a tied output
-/// layer.
+/// The names in a Hugging Face folder of a model. Mixtral's experts and Apertus's norms have other
+/// names there than here; the tensors of newer versions, which join all experts of a layer, can be
+/// read, but are not written. Passed over are buffers that older versions saved, and the weight of
+/// a tied output layer. xIELU's beta and eps are numbers of the folder.
 TensorNames base_names(const ModelConfig& config);
 /// The names in a folder of the model's adapters in PEFT's format.
 TensorNames adapter_names(const ModelConfig& config);

@@ -1,12 +1,16 @@
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "axonn/base/check.h"
 #include "axonn/model/hugging_face.h"
+#include "axonn/nn/xielu.h"
 
 namespace axonn {
 
@@ -71,6 +75,17 @@ StoredName stored_expert(const ModelConfig& config, const ExpertName& of) {
   return stored;
 }
 
+/// Apertus's name of a norm of a block; "" for other parameters.
+std::string apertus_norm(const std::string& parameter) {
+  constexpr std::array<std::array<std::string_view, 2>, 2> kNames = {
+      {{".input_layernorm.weight", ".attention_layernorm.weight"},
+       {".post_attention_layernorm.weight", ".feedforward_layernorm.weight"}}};
+  for (const auto& [here, there] : kNames)
+    if (parameter.ends_with(here))
+      return parameter.substr(0, parameter.size() - here.size()) + std::string(there);
+  return {};
+}
+
 StoredName stored_name(const ModelConfig& config, const std::string& parameter) {
   if (config.family == ModelFamily::gpt)
     return {.names = {parameter, "transformer." + parameter},
@@ -83,6 +98,8 @@ StoredName stored_name(const ModelConfig& config, const std::string& parameter) 
   } else if (has_mixtral_names(config) && parameter.ends_with(kGate)) {
     const std::string module = parameter.substr(0, parameter.size() - kGate.size());
     stored.names.insert(stored.names.begin(), mixtral_module(module) + std::string(kGate));
+  } else if (config.activation == MlpKind::xielu) {
+    if (const std::string norm = apertus_norm(parameter); !norm.empty()) stored.names = {norm};
   }
   add_headless(stored.names);
   add_headless(stored.joined.names);
@@ -112,9 +129,15 @@ TensorNames base_names(const ModelConfig& config) {
     return (tied && tensor == "lm_head.weight") ||
            ends_with_one_of(tensor, {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"});
   };
-  return {.of = [config](const std::string& parameter) { return stored_name(config, parameter); },
-          .passed_over = is_buffer,
-          .config = "config.json"};
+  TensorNames names{
+      .of = [config](const std::string& parameter) { return stored_name(config, parameter); },
+      .passed_over = is_buffer,
+      .config = "config.json"};
+  for (std::int64_t i = 0; config.activation == MlpKind::xielu && i < config.layers; ++i)
+    for (const auto& [number, value] :
+         {std::pair{"beta", Xielu::kBeta}, std::pair{"eps", Xielu::kEps}})
+      names.numbers.push_back({concat("model.layers.", i, ".mlp.act_fn.", number), value});
+  return names;
 }
 
 TensorNames adapter_names(const ModelConfig& config) {

@@ -20,13 +20,16 @@ struct LlamaType {
   std::int64_t expert_ffn = 0;  ///< moe_intermediate_size; 0: experts have intermediate_size
   bool normalises = false;      ///< always; else if norm_topk_prob is true
   double balance = 0;           ///< router_aux_loss_coef
+  MlpKind activation = MlpKind::swiglu;
 
+  /// The value of hidden_act.
+  std::string_view hidden_act() const { return activation == MlpKind::xielu ? "xielu" : "silu"; }
   /// Whether the experts are those of Mixtral, whose tensors have other names.
   bool is_mixtral() const { return experts > 0 && qk_norm == QkNormKind::none; }
   bool is_qwen() const { return name.starts_with("qwen"); }
 };
 
-inline constexpr std::array<LlamaType, 7> kLlamaTypes = {{
+inline constexpr std::array<LlamaType, 8> kLlamaTypes = {{
     {.name = "llama", .architecture = "LlamaForCausalLM"},
     {.name = "mistral", .architecture = "MistralForCausalLM"},
     {.name = "qwen2", .architecture = "Qwen2ForCausalLM", .qkv_bias = true},
@@ -56,6 +59,12 @@ inline constexpr std::array<LlamaType, 7> kLlamaTypes = {{
      .experts = 64,
      .experts_per_token = 8,
      .balance = 0.01},
+    {.name = "apertus",
+     .architecture = "ApertusForCausalLM",
+     .qk_norm = QkNormKind::head,
+     .norm_eps = 1e-5,
+     .rope_theta = 12e6,
+     .activation = MlpKind::xielu},
 }};
 
 }  // namespace axonn

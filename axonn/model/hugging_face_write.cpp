@@ -76,6 +76,11 @@ void add_expert_faults(const ModelConfig& model, const LlamaType& type, Faults& 
 
 /// The type of a model with these options.
 const LlamaType& llama_type_of(const ModelConfig& model) {
+  if (model.activation == MlpKind::xielu &&
+      (model.qk_norm != QkNormKind::head || model.qkv_bias || model.window > 0))
+    refuse(
+        "[model] activation = xielu is in Hugging Face's type apertus, which has qk_norm = head, "
+        "no qkv_bias and no window");
   if (model.qk_norm != QkNormKind::none && model.qkv_bias)
     refuse("[model] qk_norm and qkv_bias together are in no model type of Hugging Face: Qwen3 has ",
            "only the first, Qwen2 only the second");
@@ -85,7 +90,7 @@ const LlamaType& llama_type_of(const ModelConfig& model) {
   const auto found = std::ranges::find_if(kLlamaTypes, [&](const LlamaType& type) {
     return mistral ? type.name == "mistral"
                    : (type.experts > 0) == experts && type.qk_norm == model.qk_norm &&
-                         type.qkv_bias == model.qkv_bias;
+                         type.qkv_bias == model.qkv_bias && type.activation == model.activation;
   });
   if (found == kLlamaTypes.end())
     refuse("[model] ", model.qkv_bias ? "qkv_bias = true" : "qk_norm = width", ' ',
@@ -95,7 +100,8 @@ const LlamaType& llama_type_of(const ModelConfig& model) {
   if (experts) add_expert_faults(model, *found, faults);
   if (found->name == "olmoe" && model.window > 0)
     faults.push_back(concat("window = ", model.window));
-  if (found->name == "olmoe" && model.heads * model.head_width() != model.hidden)
+  if ((found->name == "olmoe" || found->name == "apertus") &&
+      model.heads * model.head_width() != model.hidden)
     faults.push_back(concat("head_dim = ", model.head_dim));
   if (!faults.empty())
     refuse("[model] has values that Hugging Face's type ", found->name,
@@ -126,7 +132,7 @@ Json llama_config(const ModelConfig& model, const HuggingFaceDetails& details) {
   Json out = common_config(model, details, type.architecture, type.name);
   out.update({{"attention_dropout", 0.0},
               {"head_dim", model.head_width()},
-              {"hidden_act", "silu"},
+              {"hidden_act", type.hidden_act()},
               {"hidden_size", model.hidden},
               {"intermediate_size", model.ffn},
               {"max_position_embeddings", model.positions},
@@ -136,11 +142,14 @@ Json llama_config(const ModelConfig& model, const HuggingFaceDetails& details) {
               {"rms_norm_eps", model.norm_eps},
               {"rope_theta", model.rope_theta},
               {"rope_scaling", nullptr}});
-  const bool llama = type.name == "llama", olmoe = type.name == "olmoe";
-  if (llama || olmoe || (type.is_qwen() && !type.qkv_bias)) out["attention_bias"] = false;
+  const bool llama = type.name == "llama", olmoe = type.name == "olmoe",
+             apertus = type.name == "apertus";
+  if (llama || olmoe || apertus || (type.is_qwen() && !type.qkv_bias))
+    out["attention_bias"] = false;
   if (llama) out["mlp_bias"] = false;
   if (olmoe) out["clip_qkv"] = nullptr;
-  if (!llama && !olmoe) out["sliding_window"] = model.window > 0 ? Json(model.window) : Json();
+  if (!llama && !olmoe && !apertus)
+    out["sliding_window"] = model.window > 0 ? Json(model.window) : Json();
   if (type.is_qwen()) {
     out["use_sliding_window"] = model.window > 0;
     out["max_window_layers"] = model.window > 0 ? 0 : model.layers;  // the first with a window

@@ -161,6 +161,17 @@ void add_qwens(Models& models) {
   add(models, with_experts(qwen_3, {128, 8, 1536}), {{"qwen3-235b-a22b", 94, 4096, 64, 4, 12288}});
 }
 
+/// Trained on 4,096 positions with rope_theta 500,000, then extended to these.
+void add_apertus(Models& models) {
+  ModelConfig apertus = llama(131072, 65536, 12e6);
+  apertus.activation = MlpKind::xielu;
+  apertus.qk_norm = QkNormKind::head;
+  apertus.rope_scaling = RopeScalingKind::llama3;
+  apertus.rope.factor = 8;
+  add(models, apertus,
+      {{"apertus-8b", 32, 4096, 32, 8, 21504}, {"apertus-70b", 80, 8192, 64, 8, 43008}});
+}
+
 /// All models: families one after another, each from small to large.
 const Models& all_models() {
   static const Models kAll = [] {
@@ -169,6 +180,7 @@ const Models& all_models() {
     add_llamas(models);
     add_mixtures(models);
     add_qwens(models);
+    add_apertus(models);
     return models;
   }();
   return kAll;

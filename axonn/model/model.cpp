@@ -122,10 +122,11 @@ namespace {
 /// Columns of attention's output.
 std::int64_t attention_width(const ModelConfig& m) { return m.heads * m.head_width(); }
 
-/// Parameters of a layer's MLP: two or three products, or experts and their router. `experts`: how
-/// many of them are counted.
+/// Parameters of a layer's MLP: two or three products and the activation's, or experts and their
+/// router. `experts`: how many of them are counted.
 std::int64_t mlp_parameters(const ModelConfig& m, std::int64_t layer, std::int64_t experts) {
-  if (!m.has_experts(layer)) return (m.is_llama() ? 3 : 2) * m.hidden * m.ffn;
+  if (!m.has_experts(layer))
+    return (m.has_gate() ? 3 : 2) * m.hidden * m.ffn + (m.activation == MlpKind::xielu ? 2 : 0);
   return m.experts * (m.hidden + (m.router_bias ? 1 : 0)) + experts * 3 * m.hidden * m.expert_ffn;
 }
 

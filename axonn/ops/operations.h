@@ -233,6 +233,32 @@ struct SwigluBackward {
   void run(auto launch, const Checker& check) const;
 };
 
+/// The expanded integral of ELU with two learned numbers p and n, see rowwise/xielu.h. (R, C) T.
+struct Xielu {
+  View out, inp;
+  View p, n;  ///< (1, 1) W, f32 or bf16
+
+  static constexpr std::string_view kName = "xielu";
+  auto operands() const { return std::array{out, inp, p, n}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// The gradients of Xielu; forward.out is not read.
+struct XieluBackward {
+  Xielu forward;
+  View d_inp;  ///< (R, C), may be d_out
+  View d_out;  ///< (R, C)
+  /// (R, 2) f32: receives each row's terms of d_p and d_n; or empty, and so are d_p and d_n.
+  View sums = {};
+  View d_p = {}, d_n = {};  ///< (1, 1) f32, added to
+
+  static constexpr std::string_view kName = "xielu_backward";
+  auto operands() const {
+    return std::array{d_inp, sums, d_p, d_n, d_out, forward.inp, forward.p, forward.n};
+  }
+  void run(auto launch, const Checker& check) const;
+};
+
 /// Sets elements of a piece of a value to 0 at random. The choice depends only on the key and on
 /// the element's place in the whole value.
 struct Dropout {
@@ -581,14 +607,14 @@ using RowwiseOperation = std::variant<
     ops::RowMoments, ops::AddMoments, ops::CombineMoments, ops::MomentsAboutZero, ops::LayerNorm,
     ops::LayerNormSums, ops::LayerNormBackward, ops::LayerNormWeightBackward, ops::RmsNormSums,
     ops::HeadNorm, ops::HeadNormBackward, ops::RotaryEmbedding, ops::KeepHeads, ops::OrderBlocks,
-    ops::Swiglu, ops::SwigluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward, ops::Add,
-    ops::Activation, ops::ActivationBackward, ops::Multiply, ops::Scale, ops::Cast, ops::ColumnSum,
-    ops::Route, ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder, ops::SpreadRows,
-    ops::CombineRows, ops::CombineRowsBackward, ops::Embedding, ops::EmbeddingBackward,
-    ops::PositionsBackward, ops::SoftmaxStats, ops::CombineSoftmax, ops::CrossEntropyBackward,
-    ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum, ops::SquaredSum,
-    ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Momentum, ops::DivideByNorm,
-    ops::WeightedSum>;
+    ops::Swiglu, ops::SwigluBackward, ops::Xielu, ops::XieluBackward, ops::Dropout, ops::Gelu,
+    ops::GeluBackward, ops::Add, ops::Activation, ops::ActivationBackward, ops::Multiply,
+    ops::Scale, ops::Cast, ops::ColumnSum, ops::Route, ops::RouteBackward, ops::RouteCounts,
+    ops::ExpertOrder, ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward, ops::Embedding,
+    ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats, ops::CombineSoftmax,
+    ops::CrossEntropyBackward, ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward,
+    ops::Sum, ops::SquaredSum, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd,
+    ops::Momentum, ops::DivideByNorm, ops::WeightedSum>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

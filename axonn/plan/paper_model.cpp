@@ -21,7 +21,7 @@ std::array<Product, 4> products_of(const ModelConfig& model) {
   const auto h = static_cast<double>(model.hidden), f = static_cast<double>(model.ffn),
              d = static_cast<double>(model.head_width()), heads = static_cast<double>(model.heads),
              kv_heads = static_cast<double>(model.kv_heads);
-  const double into_mlp = model.family == ModelFamily::llama ? 2 * f : f;  // gate and up
+  const double into_mlp = model.has_gate() ? 2 * f : f;  // gate and up
   return {{{.k = h, .n = (heads + 2 * kv_heads) * d, .transposed = false},
            {.k = heads * d, .n = h, .transposed = true},
            {.k = h, .n = into_mlp, .transposed = false},

@@ -20,6 +20,7 @@ constexpr std::int64_t kElementsOfStrip = 1 << 20;  // converted and written whi
 
 std::vector<std::int64_t> shape_of(const PlannedTensor& tensor) {
   const auto& [name, rows, cols] = tensor.parameter;
+  if (tensor.number) return {};
   if (tensor.vector) return {rows};
   return tensor.transposed ? std::vector{cols, rows} : std::vector{rows, cols};
 }
@@ -42,6 +43,7 @@ class TensorWriter {
   void write(const PlannedTensor& tensor) {
     const auto& [name, rows, cols] = tensor.parameter;
     if (rows == 0 || cols == 0) return;
+    if (tensor.number) return put(tensor, {&*tensor.number, 1});
     const std::int64_t lines = tensor.transposed ? cols : rows,
                        width = tensor.transposed ? rows : cols,
                        at_once = std::max<std::int64_t>(1, kElementsAtOnce / width),

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,13 +12,14 @@
 
 namespace axonn {
 
-/// A tensor to write to a file, and the parameter that it is filled from.
+/// A tensor to write to a file, and the parameter that it is filled from, or a number.
 struct PlannedTensor {
   std::string name;  ///< in the file
   StoredParameter parameter;
   StoredType type = StoredType::f32;  ///< F32, BF16 or F16
   bool vector = false;                ///< stored as (rows); parameter.cols is 1
   bool transposed = false;            ///< stored as (cols, rows)
+  std::optional<float> number = {};   ///< stored as (); parameter is (1, 1) without a name
 
   std::int64_t bytes() const { return parameter.count() * bytes_of(type); }
 };

@@ -86,13 +86,15 @@ void list_details(TrainingConfig& training, OptionList& list) {
             .also = "goldfish_k goldfish_loss"});
   list.add("goldfish.h", &goldfish.h,
            {.help = "length of the text before a target whose hash decides whether the target is "
-                    "left out; the first h targets of each document always count",
+                    "left out; the first h targets of each document always count, or with the mask "
+                    "apertus the first h - 1 of each sequence",
             .unit = "tokens",
             .min = 1,
             .also = "goldfish_h goldfish_context_width"});
   list.add("goldfish.mask", goldfish.mask, kGoldfishMasks,
            {.help = "how targets are left out; hash: by a hash of the h tokens before; static: "
-                    "every k-th; seeded: at random, anew in each epoch",
+                    "every k-th; seeded: at random, anew in each epoch; apertus: by the product "
+                    "of h tokens, the target the last of them, as Apertus was trained",
             .also = "goldfish_strategy"});
   list_balance(training.balance, list);
   list.add("z_loss", &training.z_loss,

@@ -76,10 +76,10 @@ void add_unused_of_model(const ModelConfig& model, UnusedKeys& keys) {
     return;
   }
   keys.when(own && llama, {"model.bias"}, "model.family is llama, which has only qkv_bias");
-  keys.when(
-      !own || !llama,
-      {"model.qkv_bias", "model.qk_norm", "model.window", "model.rope_theta", "model.rope_scaling"},
-      unread);
+  keys.when(!own || !llama,
+            {"model.activation", "model.qkv_bias", "model.qk_norm", "model.window",
+             "model.rope_theta", "model.rope_scaling"},
+            unread);
   const bool scaled = model.rope_scaling != RopeScalingKind::none;
   keys.when(!own || !llama || !scaled,
             {"model.rope_factor", "model.rope_low_freq_factor", "model.rope_high_freq_factor",

@@ -78,3 +78,45 @@ TEST(Recipes, TinyExpertsTrainGenerateAndMoveToHuggingFaceAndBack) {
   EXPECT_EQ(test::slurp(again + "/model.safetensors"), test::slurp(hf + "/model.safetensors"));
   EXPECT_THAT(test::slurp(hf + "/config.json"), HasSubstr("MixtralForCausalLM"));
 }
+
+TEST(Recipes, TinyApertusTrainsGeneratesAndMovesToHuggingFaceAndBackAndToGguf) {
+  test::TemporaryPath folder;
+  const std::string trained = folder / "trained", hf = folder / "hf", back = folder / "back",
+                    again = folder / "again", tuned = folder / "tuned";
+  EXPECT_THAT(
+      run({"train", kConfigs + "/tiny-apertus.toml", "--output.dir", trained, "--data.synthetic",
+           "100kB", "--training.steps", "4", "--lr_scheduler.warmup_steps", "2",
+           "--lr_scheduler.decay_steps", "1", "--training.eval_batches", "1"}),
+      HasSubstr("goldfish: "));
+  const std::string checkpoint = trained + "/checkpoints";
+  const auto text = [&](const std::string& grid) {
+    return run({"generate", "--model", checkpoint, "--prompt", "The town", "--tokens", "20",
+                "--grid", grid});
+  };
+  EXPECT_EQ(text("2,2,1,1"), text("1,1,1,1"));
+  run({"convert", "--model", checkpoint, "--out", hf});
+  run({"convert", "--model", hf, "--out", back});
+  run({"convert", "--model", back, "--out", again});
+  EXPECT_EQ(test::slurp(again + "/model.safetensors"), test::slurp(hf + "/model.safetensors"));
+  EXPECT_THAT(test::slurp(hf + "/config.json"), HasSubstr("ApertusForCausalLM"));
+  const std::string gguf = folder / "model.gguf";
+  run({"convert", "--model", checkpoint, "--to", "gguf", "--out", gguf});
+  EXPECT_THAT(test::slurp(gguf), HasSubstr("xielu.alpha_p"));
+  run({"train", "--model.path", hf, "--lora.rank", "2", "--data.synthetic", "100kB",
+       "--training.steps", "2", "--training.seq_len", "64", "--training.global_batch", "2",
+       "--optimizer.lr", "1e-3", "--output.dir", tuned});
+}
+
+TEST(Recipes, ApertusDryRunsWithTheMemoryOfEveryRank) {
+  test::TemporaryPath folder;
+  for (const auto& [name, parameters] :
+       {std::pair{"/apertus-8b.toml", "8,053,338,176 parameters"},
+        std::pair{"/apertus-70b.toml", "70,599,864,480 parameters"}}) {
+    // The disk of a test has no room for its checkpoints, which the exit code says.
+    const Finished dry =
+        run_program({"train", kConfigs + name, "--dry-run", "--data.tokens", "", "--data.synthetic",
+                     "1MB", "--data.tokenizer", "bytes", "--output.dir", folder / "out"});
+    EXPECT_THAT(dry.out, HasSubstr(parameters)) << dry.err;
+    EXPECT_THAT(dry.out, HasSubstr("at the peak of a step: exact")) << dry.err;
+  }
+}

@@ -56,7 +56,7 @@ std::vector<ModelConfig> mixtures() {
 
 /// One model of every family whose written config has another model_type or other fields.
 std::vector<ModelConfig> families() {
-  std::vector<ModelConfig> all(7, model_to_convert(ModelFamily::llama));
+  std::vector<ModelConfig> all(8, model_to_convert(ModelFamily::llama));
   all[0] = all[1] = model_to_convert(ModelFamily::gpt);
   all[1].tied = false;
   all[2].rope_scaling = RopeScalingKind::llama3;
@@ -65,6 +65,9 @@ std::vector<ModelConfig> families() {
   all[5].qk_norm = QkNormKind::head;
   all[5].head_dim = 8;
   all[6].tied = true;
+  all[7].activation = MlpKind::xielu;
+  all[7].qk_norm = QkNormKind::head;
+  all[7].rope_scaling = RopeScalingKind::llama3;
   std::ranges::copy(mixtures(), std::back_inserter(all));
   return all;
 }
@@ -110,7 +113,7 @@ TEST(Convert, ToACheckpointAndBackIsExactForEveryFamily) {
       EXPECT_EQ(read_hugging_face_config(out), read_hugging_face_config(in));
       ++folders;
     }
-  EXPECT_EQ(folders, 30);
+  EXPECT_EQ(folders, 33);
 }
 
 TEST(Convert, ReadsTensorsThatJoinAllExpertsAndWritesEachExpertsOwn) {

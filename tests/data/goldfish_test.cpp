@@ -2,7 +2,9 @@
 
 #include <cmath>
 #include <numeric>
+#include <random>
 #include <span>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -53,7 +55,80 @@ bool plainly_hidden(std::span<const std::int32_t> context, std::int64_t k) {
   return static_cast<double>(mix(sum)) < std::pow(2.0, 64) / static_cast<double>(k);
 }
 
+/// Whether the mask `apertus` hides the last of these tokens, by its definition.
+bool plainly_hidden_by_apertus(std::span<const std::int32_t> tokens, std::int64_t k) {
+  static const std::vector<double> kTable = [] {
+    std::mt19937 engine(2971215073u);
+    std::vector<double> table;
+    for (int i = 0; i < 1000003; ++i) table.push_back((engine() % (1 << 24)) / std::pow(2.0, 24));
+    return table;
+  }();
+  __extension__ using Wide = __int128;
+  constexpr Wide kWrap = Wide{1} << 64;
+  Wide product = 1;
+  for (const std::int32_t token : tokens) product = product * token % kWrap;
+  if (product >= kWrap / 2) product -= kWrap;
+  return kTable[static_cast<std::size_t>((product % 1000003 + 1000003) % 1000003)] <
+         1 / static_cast<double>(k);
+}
+
 }  // namespace
+
+TEST(Goldfish, ApertusHidesTheTargetsThatItsDefinitionHides) {
+  for (const std::int64_t h : {1, 3, 50})
+    for (const std::int64_t k : {2, 5, 50}) {
+      const Sequence before = random_sequence(3000, 7, 131072),
+                     after = masked({.k = k, .h = h, .mask = GoldfishMask::apertus}, before);
+      for (std::int64_t i = 0; i < 3000; ++i) {
+        const bool hidden = i >= h - 1 && plainly_hidden_by_apertus(
+                                              std::span(before.targets).subspan(i + 1 - h, h), k);
+        ASSERT_EQ(after.targets[i], hidden ? -1 : before.targets[i])
+            << "target " << i << ", h " << h << ", k " << k;
+      }
+    }
+}
+
+TEST(Goldfish, ApertusKeysAreProductsModulo2To64AsSignedNumbers) {
+  EXPECT_EQ(apertus_key(Tokens{7, 11, 13}), 1001);
+  EXPECT_EQ(apertus_key(Tokens{131071, 0, 5}), 0);
+  EXPECT_EQ(apertus_key(Tokens{1 << 21, 1 << 21, 1 << 21}), 324658) << "-2^63";
+  EXPECT_EQ(apertus_key(Tokens{1 << 22, 1 << 21, 1 << 21}), 0) << "2^64";
+}
+
+TEST(Goldfish, ApertusNumbersBeginAsInItsTrainer) {
+  // The targets (key) have the keys 0, 1 and 2, whose numbers are 0.233684, 0.441264, 0.741148.
+  const auto hides = [](std::int32_t key, std::int64_t k) {
+    const Sequence one{{9}, {key}, {}, {}};
+    return masked({.k = k, .h = 1, .mask = GoldfishMask::apertus}, one).targets[0] < 0;
+  };
+  EXPECT_TRUE(hides(0, 4) && !hides(0, 5));
+  EXPECT_TRUE(hides(1, 2) && !hides(1, 3));
+  EXPECT_TRUE(!hides(2, 2));
+}
+
+TEST(Goldfish, ApertusHidesFewerThanOneInKBecauseProductsVanish) {
+  // A product of 50 random numbers has on average 50 factors of two; it is 0 modulo 2^64 if there
+  // are 64 or more, which has the probability below. Their number, 0.23, is not hidden.
+  constexpr std::int64_t kRows = 100000, kH = 50;
+  constexpr double kVanish = 0.094, kShare = 0.02 * (1 - kVanish);
+  const Sequence s =
+      masked({.k = 50, .h = kH, .mask = GoldfishMask::apertus}, random_sequence(kRows, 3, 131072));
+  const auto hidden = static_cast<double>(std::ranges::count(s.targets, -1));
+  // Six standard deviations of independent draws, plus the spread of the vanishing runs.
+  EXPECT_NEAR(hidden / kRows, kShare, 6 * std::sqrt(kShare / kRows) + 0.001);
+}
+
+TEST(Goldfish, ApertusIgnoresDocumentsAndTargetsThatDoNotCount) {
+  const GoldfishConfig config{.k = 2, .h = 4, .mask = GoldfishMask::apertus};
+  Sequence text = random_sequence(200, 21);
+  const Sequence whole = masked(config, text);
+  text.starts.assign(200, 0);
+  for (std::int64_t row = 90; row < 200; ++row) text.starts[row] = 90;
+  for (std::int64_t row = 50; row < 60; ++row) text.targets[row] = -1;
+  const Sequence packed = masked(config, text, 0, text.ids[30]);
+  for (std::int64_t row = 0; row < 200; ++row)
+    ASSERT_EQ(packed.targets[row], row >= 50 && row < 60 ? -1 : whole.targets[row]) << row;
+}
 
 TEST(Goldfish, HidesTheTargetsThatThePlainHashHides) {
   for (const std::int64_t h : {1, 4, 13, 48}) {

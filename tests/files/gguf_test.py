@@ -146,6 +146,23 @@ class Gguf(RunTest):
         self.assertIn("blk.1.attn_k_norm.weight", found.tensors)
         self.check(found, self.as_folder(qwen3)[1], interleaved=False)
 
+        apertus = self.trained("run-apertus", model='activation = "xielu"\nqk_norm = "head"')
+        found = self.convert(apertus, "--dtype", "f32", name="apertus")
+        self.assertEqual(found.keys["general.architecture"], "apertus")
+        want = {}  # norms by the names of the other types; xIELU's numbers are keys
+        for name, values in self.as_folder(apertus)[1].items():
+            _, _, number = name.partition(".mlp.act_fn.")
+            if number:
+                layer = int(name.split(".")[2])
+                self.assertEqual(np.float32(found.keys["xielu." + number][layer]), values.item())
+            else:
+                want[name.replace("attention_layernorm", "input_layernorm").replace(
+                    "feedforward_layernorm", "post_attention_layernorm")] = values
+        self.assertEqual({len(found.keys["xielu." + key])
+                          for key in ("alpha_p", "alpha_n", "beta", "eps")}, {2})
+        self.assertNotIn("blk.0.ffn_gate.weight", found.tensors)
+        self.check(found, want, interleaved=False)
+
         mistral = self.trained("run-mistral", model="window = 4")
         found = self.convert(mistral, "--dtype", "f32", name="mistral")
         self.assertEqual(found.keys["general.architecture"], "llama")

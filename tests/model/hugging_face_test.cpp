@@ -208,6 +208,33 @@ TEST(HuggingFaceConfig, ReadsOlmoeWithNormsOverTheWidth) {
               AllOf(HasSubstr("clip_qkv"), HasSubstr("attention_bias")));
 }
 
+TEST(HuggingFaceConfig, ReadsApertusWithItsActivationAndScaledFrequencies) {
+  const std::string sizes = R"({"model_type": "apertus", "attention_bias": false,
+    "architectures": ["ApertusForCausalLM"], "attention_dropout": 0.0, "hidden_act": "xielu",
+    "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 21504,
+    "max_position_embeddings": 65536, "mlp_bias": false, "num_attention_heads": 32,
+    "num_hidden_layers": 32, "num_key_value_heads": 8, "post_norm": false, "qk_norm": true,
+    "rms_norm_eps": 1e-05, "tie_word_embeddings": false, "vocab_size": 131072)";
+  const std::string scaling = R"({"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+    "original_max_position_embeddings": 8192, "rope_type": "llama3")";
+  const ModelConfig want = known("apertus-8b");
+  EXPECT_EQ(
+      resolved(parse(sizes + R"(, "rope_theta": 12000000, "rope_scaling": )" + scaling + "}}"), 0,
+               0),
+      want);
+  EXPECT_EQ(resolved(parse(sizes + R"(, "rope_parameters": )" + scaling +
+                           R"(, "rope_theta": 12000000.0}})"),
+                     0, 0),
+            want);
+  EXPECT_EQ(resolved(parse(sizes + "}"), 0, 0), want) << "the type's defaults";
+  const ModelConfig plain = parse(sizes + R"(, "rope_theta": 500000, "rope_scaling": null})");
+  EXPECT_EQ(plain.rope_scaling, RopeScalingKind::none);
+  EXPECT_EQ(plain.rope_theta, 500000);
+  EXPECT_THAT(error_of(llama_file(R"("hidden_act": "silu")", "apertus")),
+              HasSubstr("hidden_act 'silu'"));
+  EXPECT_THAT(error_of(llama_file(R"("hidden_act": "xielu")")), HasSubstr("hidden_act 'xielu'"));
+}
+
 TEST(HuggingFaceConfig, ReadsAWindowOfAllLayersAndRefusesOneOfSome) {
   const auto window = [](const std::string& more, const char* type) {
     return parse(llama_file(more, type)).window;
@@ -245,7 +272,7 @@ TEST(HuggingFaceConfig, ListsAllUnsupportedFeaturesInOneMessage) {
   EXPECT_THAT(
       error_of(llama_file("", "qwen2_moe")),
       HasSubstr("model_type is 'qwen2_moe'; supported are gpt2, llama, mistral, qwen2, qwen3, "
-                "mixtral, qwen3_moe, olmoe"));
+                "mixtral, qwen3_moe, olmoe, apertus"));
   EXPECT_THAT(error_of(llama_file(R"("rope_parameters": {"full_attention": {"rope_theta": 1}})")),
               HasSubstr("rope_parameters of several kinds of layers"));
   EXPECT_THAT(error_of(R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2,

@@ -72,6 +72,12 @@ TEST(HuggingFaceWrite, TheModelTypeFollowsFromTheOptions) {
   model.qk_norm = QkNormKind::head;
   EXPECT_EQ(written(model)["architectures"][0], "Qwen3ForCausalLM");
   EXPECT_EQ(written(model)["attention_bias"], false);
+  const auto apertus = written(known("apertus-8b"));
+  EXPECT_EQ(apertus["architectures"][0], "ApertusForCausalLM");
+  EXPECT_EQ(apertus["model_type"], "apertus");
+  EXPECT_EQ(apertus["hidden_act"], "xielu");
+  EXPECT_EQ(apertus["attention_bias"], false);
+  EXPECT_FALSE(apertus.contains("sliding_window"));
 }
 
 TEST(HuggingFaceWrite, TheTypeOfAModelWithExpertsFollowsFromItsNorms) {
@@ -156,6 +162,25 @@ TEST(HuggingFaceWrite, MixtralsExpertsHaveTheirOwnNames) {
   EXPECT_EQ(joined.part, 25);
 }
 
+TEST(HuggingFaceWrite, ApertussNormsHaveTheirOwnNamesAndXielusConstantsAreStored) {
+  const TensorNames names = base_names(known("apertus-8b"));
+  const auto first = [&](const char* parameter) { return names.of(parameter).names.front(); };
+  EXPECT_EQ(first("model.layers.3.input_layernorm.weight"),
+            "model.layers.3.attention_layernorm.weight");
+  EXPECT_EQ(first("model.layers.3.post_attention_layernorm.weight"),
+            "model.layers.3.feedforward_layernorm.weight");
+  for (const char* same :
+       {"model.layers.3.self_attn.q_norm.weight", "model.layers.3.mlp.act_fn.alpha_p",
+        "model.layers.3.mlp.up_proj.weight", "model.norm.weight"})
+    EXPECT_EQ(first(same), same);
+  ASSERT_EQ(names.numbers.size(), 64u);
+  EXPECT_EQ(names.numbers.front().name, "model.layers.0.mlp.act_fn.beta");
+  EXPECT_EQ(names.numbers.front().value, 0.5);
+  EXPECT_EQ(names.numbers.back().name, "model.layers.31.mlp.act_fn.eps");
+  EXPECT_EQ(names.numbers.back().value, -1e-6);
+  EXPECT_TRUE(base_names(known("qwen3-8b")).numbers.empty());
+}
+
 TEST(HuggingFaceWrite, WritesTheDtypeAndTheTokens) {
   const HuggingFaceDetails details{.type = "bfloat16", .begin_of_text = 1, .end_of_text = 2};
   const auto config = written(known("gpt2-124m"), details);
@@ -180,6 +205,12 @@ TEST(HuggingFaceWrite, RefusesUnsupportedOptionsAndNamesThem) {
   llama.qk_norm = QkNormKind::head;
   llama.qkv_bias = true;
   EXPECT_THAT(refusal(llama), HasSubstr("qk_norm and qkv_bias together"));
+  ModelConfig apertus = known("apertus-8b");
+  apertus.head_dim = 64;
+  EXPECT_THAT(refusal(apertus), HasSubstr("type apertus does not support: head_dim = 64"));
+  apertus = known("apertus-8b");
+  apertus.qk_norm = QkNormKind::none;
+  EXPECT_THAT(refusal(apertus), HasSubstr("activation = xielu is in Hugging Face's type apertus"));
 }
 
 TEST(HuggingFaceWrite, AnAdapterConfigReadsBackUnchanged) {

@@ -92,6 +92,13 @@ ModelConfig small_qwen3() {
   return config;
 }
 
+ModelConfig small_apertus() {
+  ModelConfig config = small_llama31();
+  config.qk_norm = QkNormKind::head;
+  config.activation = MlpKind::xielu;
+  return config;
+}
+
 ModelConfig small_mixtral() {
   ModelConfig config = small_llama();
   config.experts = 4;
@@ -223,5 +230,6 @@ INSTANTIATE_TEST_SUITE_P(
                     Family{"Mistral", small_mistral}, Family{"Qwen2", small_qwen2},
                     Family{"Qwen3", small_qwen3}, Family{"Mixtral", small_mixtral},
                     Family{"Qwen3Moe", small_qwen3_moe}, Family{"Olmoe", small_olmoe},
-                    Family{"Sigmoid", small_with_sigmoid}, Family{"Mup", small_mup}),
+                    Family{"Sigmoid", small_with_sigmoid}, Family{"Mup", small_mup},
+                    Family{"Apertus", small_apertus}),
     [](const auto& family) { return std::string(family.param.name); });

@@ -12,6 +12,7 @@
 
 #include "tests/support/model_folder.h"
 #include "tests/support/temporary_path.h"
+#include "tests/support/write_safetensors.h"
 
 using namespace axonn;
 using namespace axonn::test;
@@ -108,6 +109,36 @@ TEST(Load, FrozenWeightsAreReadIntoTheirComputeCopies) {
   config.lora.rank = 2;
   for (DType dtype : {DType::f32, DType::bf16})
     expect_loaded(config, folder.path(), {2, 1, 2, 1}, dtype);
+}
+
+TEST(Load, ApertusArrivesAndItsConstantsAreChecked) {
+  ModelConfig config = model_to_load(ModelFamily::llama);
+  config.qkv_bias = false;
+  config.qk_norm = QkNormKind::head;
+  config.activation = MlpKind::xielu;
+  for (const StoredType type : {StoredType::bf16, StoredType::f16, StoredType::f32}) {
+    const TemporaryPath folder;
+    write_model(folder.path(), config, {.type = type});
+    for (const GridShape& shape : {GridShape{1, 1, 1, 1}, GridShape{2, 2, 2, 1}})
+      expect_loaded(config, folder.path(), shape, DType::f32);
+  }
+  // and_also writes (1, 2, 3) in place of one number.
+  EXPECT_THAT(refusal(config, {.without = "model.layers.1.mlp.act_fn.eps",
+                               .and_also = "model.layers.1.mlp.act_fn.eps"}),
+              HasSubstr("model.layers.1.mlp.act_fn.eps is (3) BF16, wanted one number"));
+  EXPECT_THAT(refusal(config, {.without = "model.layers.1.mlp.act_fn.alpha_n"}),
+              HasSubstr("there is no model.layers.1.mlp.act_fn.alpha_n"));
+  const TemporaryPath folder;
+  const std::vector<float> values(1, 0.75f);
+  write_safetensors(folder.path() + "/model.safetensors",
+                    {{{.name = "layers.0.mlp.act_fn.beta", .type = StoredType::f32, .shape = {1}},
+                      std::as_bytes(std::span(values))}});
+  try {
+    SafetensorsSource(SafetensorsFolder(folder.path()), {}, base_names(config));
+    FAIL() << "another beta was accepted";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("layers.0.mlp.act_fn.beta is 0.75, but models here have"));
+  }
 }
 
 TEST(Load, AFolderThatDoesNotFitIsRejectedWithEveryMismatch) {

@@ -166,6 +166,7 @@ TOGETHER = {
     "run_rows<LayerNormSumsKernel<bf16, bf16> >": 3,
     "run_rows<RotaryKernel<bf16> >": 6,
     "run_rows<SoftmaxStatsKernel<float> >": 2,
+    "run_rows<XieluBackwardKernel<bf16, bf16> >": 2,
     "run_tiles<Binary<Plus, bf16, bf16, bf16> >": 2,
     "run_tiles<Binary<SiluGradient, bf16, bf16, bf16> >": 2,
     "run_tiles<Binary<TanhGeluGradient, bf16, bf16, bf16> >": 2,

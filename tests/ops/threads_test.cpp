@@ -88,6 +88,12 @@ Outputs llama(Backend& backend, DType type) {
   backend.run(ops::RotaryEmbedding{.out = turned, .inp = inp, .table = table});
   backend.run(ops::Swiglu{activated, inp});
   backend.run(ops::SwigluBackward{d_activated, d_half, inp});
+  const Operand p = input("p", 1, 1, type), n = input("n", 1, 1, type);
+  Operand bent(kRows, kCols, type), d_bent(kRows, kCols, type), terms(kRows, 2, DType::f32),
+      d_p(1, 1, DType::f32), d_n(1, 1, DType::f32);
+  const ops::Xielu xielu{.out = bent, .inp = inp, .p = p, .n = n};
+  backend.run(xielu);
+  backend.run(ops::XieluBackward{xielu, d_bent, d_out, terms, d_p, d_n});
   std::vector<std::int32_t> rows(kRows);
   std::iota(rows.begin(), rows.end(), 0);
   const Operand slots(rows), positions(random_ids("positions", kRows, 5));
@@ -101,7 +107,7 @@ Outputs llama(Backend& backend, DType type) {
                                .sequences = 1,
                                .ways = 2});
   return outputs({&squares, &sums, &heads, &rstd, &d_heads, &d_weight, &turned, &activated,
-                  &d_activated, &kept, &ordered});
+                  &d_activated, &bent, &d_bent, &d_p, &d_n, &kept, &ordered});
 }
 
 Outputs loss_and_embedding(Backend& backend, DType type) {

@@ -79,6 +79,12 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
 }
 
 Matrix mlp(const Matrix& x, const Weights& weights, const std::string& name) {
+  if (const auto p = weights.find(name + "act_fn.alpha_p"); p != weights.end()) {
+    Matrix hidden = product(x, weights.at(name + "up_proj.weight"));
+    const double n = weights.at(name + "act_fn.alpha_n")(0, 0);
+    for (double& value : hidden.values) value = xielu(value, p->second(0, 0), n);
+    return product(hidden, weights.at(name + "down_proj.weight"));
+  }
   const Matrix gate = product(x, weights.at(name + "gate_proj.weight")),
                up = product(x, weights.at(name + "up_proj.weight"));
   Matrix hidden(gate.rows, gate.cols);

@@ -131,6 +131,18 @@ Matrix swiglu_backward(const Matrix& d_out, const Matrix& inp) {
   return d;
 }
 
+double xielu(double x, double p, double n) {
+  const double ap = std::log1p(std::exp(p)), an = 0.5 + std::log1p(std::exp(n));
+  return x > 0 ? ap * x * x + 0.5 * x : an * (std::expm1(x) - x) + 0.5 * x;
+}
+
+XieluSlopes xielu_slopes(double x, double p, double n) {
+  const double ap = std::log1p(std::exp(p)), an = 0.5 + std::log1p(std::exp(n));
+  const double by_p = 1 / (1 + std::exp(-p)), by_n = 1 / (1 + std::exp(-n));
+  if (x > 0) return {2 * ap * x + 0.5, by_p * x * x, 0};
+  return {an * std::expm1(x) + 0.5, 0, by_n * (std::expm1(x) - x)};
+}
+
 double gelu(double x) {
   const double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
   return x / 2 * (1 + std::tanh(u));

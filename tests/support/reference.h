@@ -60,6 +60,15 @@ Matrix rotary(const Matrix& inp, std::int64_t positions, const std::vector<doubl
 Matrix swiglu(const Matrix& inp);
 Matrix swiglu_backward(const Matrix& d_out, const Matrix& inp);
 
+/// x > 0: ap x² + x/2; else an (expm1(x) - x) + x/2; ap = log(1 + e^p) and
+/// an = 1/2 + log(1 + e^n).
+double xielu(double x, double p, double n);
+/// Its derivatives by x, p and n.
+struct XieluSlopes {
+  double x, p, n;
+};
+XieluSlopes xielu_slopes(double x, double p, double n);
+
 /// x/2 · (1 + tanh(sqrt(2/pi) · (x + 0.044715 · x³))).
 double gelu(double x);
 double gelu_slope(double x);

@@ -30,7 +30,8 @@ Config goldfish_config(const std::string& folder, GoldfishMask mask = GoldfishMa
 
 TEST(GoldfishTraining, HasTheLossesOfOneRankOnEveryGridAndForEveryMicroBatch) {
   test::TemporaryPath folder;
-  for (const auto mask : {GoldfishMask::hash, GoldfishMask::position, GoldfishMask::seeded}) {
+  for (const auto mask :
+       {GoldfishMask::hash, GoldfishMask::position, GoldfishMask::seeded, GoldfishMask::apertus}) {
     const Config config = goldfish_config(folder / "run", mask);
     const std::vector<double> one = first_losses(config);
     EXPECT_NE(one, first_losses(tiny_config(folder / "run"))) << "goldfish changes no loss";

@@ -1,6 +1,7 @@
 #include "axonn/ops/rowwise/elementwise.h"
 
 #include "axonn/ops/cpu/launch.h"
+#include "axonn/ops/rowwise/xielu.h"
 
 namespace axonn::ops {
 
@@ -15,6 +16,8 @@ template void Multiply::run(cpu::Launch, const Checker&) const;
 template void Scale::run(cpu::Launch, const Checker&) const;
 template void Swiglu::run(cpu::Launch, const Checker&) const;
 template void SwigluBackward::run(cpu::Launch, const Checker&) const;
+template void Xielu::run(cpu::Launch, const Checker&) const;
+template void XieluBackward::run(cpu::Launch, const Checker&) const;
 template void Dropout::run(cpu::Launch, const Checker&) const;
 
 }  // namespace axonn::ops

@@ -15,6 +15,7 @@
 #include "axonn/ops/rowwise/reduce.h"
 #include "axonn/ops/rowwise/route.h"
 #include "axonn/ops/rowwise/softmax.h"
+#include "axonn/ops/rowwise/xielu.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 
 namespace axonn {

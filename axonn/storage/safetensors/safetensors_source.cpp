@@ -5,6 +5,7 @@
 #include "axonn/storage/safetensors/safetensors_source.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <set>
 
@@ -132,6 +133,22 @@ std::string text_of(const std::vector<std::int64_t>& shape) {
   return '(' + text + ')';
 }
 
+/// Adds a difference if the tensor is not this number.
+void check(const SafetensorsFolder::Tensor& tensor, double wanted, Differences& differences) {
+  const SafetensorsEntry& entry = *tensor.entry;
+  const bool one = entry.shape.empty() || entry.shape == std::vector<std::int64_t>{1};
+  if (!one || !is_float(entry.type))
+    return differences.add(entry.name, " is ", text_of(entry.shape), ' ', name_of(entry.type),
+                           ", wanted one number");
+  Bytes bytes(bytes_of(entry.type));
+  tensor.file->read(entry, 0, bytes);
+  float value = 0;
+  to_floats(entry.type, bytes, {&value, 1});
+  // Rounding to bf16, or to F16's smallest step, 2^-24.
+  if (!(std::abs(value - wanted) <= std::abs(wanted) / 256 + 0x1p-25))
+    differences.add(entry.name, " is ", value, ", but models here have ", wanted);
+}
+
 /// Adds a difference for another shape, and for a type that cannot be read. `joined`: null if the
 /// tensor is the matrix alone.
 void check(const SafetensorsEntry& entry, const Stored& wanted, const StoredName::Joined* joined,
@@ -175,6 +192,12 @@ SafetensorsSource::SafetensorsSource(SafetensorsFolder folder,
     known.insert(stored.tensor.entry->name);
     check(*stored.tensor.entry, stored, alone ? nullptr : &name.joined, differences);
   }
+  constexpr std::size_t kPrefix = std::string_view("model.").size();  // none without a head
+  for (const auto& [name, value] : names.numbers)
+    for (const std::string& spelling : {name, name.substr(kPrefix)}) {
+      const SafetensorsFolder::Tensor tensor = folder_.find(spelling);
+      if (tensor.entry && known.insert(spelling).second) check(tensor, value, differences);
+    }
   for (const auto& [name, tensor] : folder_.tensors())
     if (!known.contains(name) && !names.passed_over(name))
       differences.add(name, ' ', text_of(tensor.entry->shape), " is not known");

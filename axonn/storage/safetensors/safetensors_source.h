@@ -25,11 +25,18 @@ struct StoredName {
   Joined joined = {};
 };
 
+/// A number that the model has as a constant and that a folder may store, as a tensor () or (1).
+struct StoredNumber {
+  std::string name;
+  double value = 0;
+};
+
 /// The names that a folder uses for tensors.
 struct TensorNames {
   std::function<StoredName(const std::string& parameter)> of;
   std::function<bool(std::string_view tensor)> passed_over;  ///< tensors to ignore
   std::string config;  ///< file that describes which tensors there should be
+  std::vector<StoredNumber> numbers = {};
 };
 
 /// Reads the tensors of a Hugging Face folder: bf16, f16 or f32, of kind "master".
@@ -39,7 +46,7 @@ struct TensorNames {
 class SafetensorsSource final : public ParameterSource {
  public:
   /// Throws UsageError that lists every tensor that is missing, unknown, of another shape, or of a
-  /// type that cannot be read.
+  /// type that cannot be read, and every number that differs by more than rounding to 16 bits.
   SafetensorsSource(SafetensorsFolder folder, std::vector<StoredParameter> parameters,
                     const TensorNames& names);
 
