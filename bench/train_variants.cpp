@@ -23,6 +23,8 @@
 #include "axonn/base/files.h"
 #include "axonn/base/random.h"
 #include "axonn/comm/self.h"
+#include "axonn/data/corpus.h"
+#include "axonn/data/packed_stream.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/measure/recompute_budget.h"
@@ -76,6 +78,22 @@ std::vector<Variant> recompute_variants(const Config& config) {
   return variants;
 }
 
+/// Prints how many documents windows cut, and the padding of packed sequences.
+void print_packing(const std::vector<TokenStream>& streams, std::int64_t seq_len) {
+  std::vector<std::int64_t> begins;
+  const TokenSource& source = *streams.front().source;
+  source.document_begins(0, source.size(), begins);
+  begins.push_back(source.size());
+  std::int64_t cut = 0;
+  for (std::size_t d = 0; d + 1 < begins.size(); ++d)
+    cut += begins[d] / seq_len != (begins[d + 1] - 1) / seq_len;
+  const PackedStream packed(streams, seq_len, 0);
+  const double rows = static_cast<double>(packed.count() * seq_len);
+  std::printf("windows cut %.1f %% of the documents; packed sequences have %.2f %% padding\n",
+              100.0 * static_cast<double>(cut) / static_cast<double>(begins.size() - 1),
+              100 * (1 - static_cast<double>(packed.inputs()) / rows));
+}
+
 std::vector<Variant> document_variants(Config config, const std::string& folder) {
   const Random random(1, "documents");
   const std::string text = synthetic_text(1'000'000, 1);
@@ -95,6 +113,7 @@ std::vector<Variant> document_variants(Config config, const std::string& folder)
   write_file_atomically(folder + "/documents.jsonl", lines);
   config.data.synthetic = 0;
   config.data.text = {folder + "/documents.jsonl"};
+  print_packing(open_corpus(config.data, {}).train, config.training.seq_len);
   std::vector<Variant> variants;
   for (const auto mode : {DocumentMode::joined, DocumentMode::apertus, DocumentMode::separate,
                           DocumentMode::packed}) {

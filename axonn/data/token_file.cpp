@@ -317,11 +317,7 @@ void TokenFile::open_megatron(const std::string& path) {
     refuse(tokens_.path(), ": has ", tokens_.bytes(), " bytes, but its index counts ", count_,
            " tokens of ", item, " bytes, ", count_ * item,
            "; it was cut short or altered, or the two files belong to different data sets");
-  index_ = Index{.file = std::move(file),
-                 .sequences = sequences,
-                 .documents = entries - 1,
-                 .offsets_at = offsets_at,
-                 .documents_at = documents_at};
+  index_ = Index{std::move(file), sequences, entries - 1, offsets_at, documents_at};
 }
 
 std::int64_t TokenFile::begin_of(std::int64_t document) const {

@@ -3,6 +3,25 @@
 
 namespace axonn {
 
+namespace {
+
+void list_documents(DataConfig& data, OptionList& list) {
+  list.add("documents", data.documents, kDocumentModes,
+           {.help = "what the documents that share a sequence of data.text or data.tokens are to "
+                    "each other; joined: one text; separate: attention does not cross their ends, "
+                    "positions count from each one's first token, which has no loss; packed: "
+                    "separate, and only documents longer than a sequence are cut; apertus: joined, "
+                    "but without a loss on that token",
+            .also = "reset_attention_mask reset_position_ids eod_mask_loss intra_doc_masking"});
+  list.add("eod", &data.eod,
+           {.help = "token that ends a document; -1: the tokenizer's end-of-text token; documents "
+                    "also end where text files, lines and the index of Megatron's files say",
+            .min = -1,
+            .also = "eod_id eod_token_id"});
+}
+
+}  // namespace
+
 void list_data(DataConfig& data, OptionList& list) {
   list.section(
       "data", "The source of tokens; exactly one of text, tokens, jsonl and synthetic must be set");
@@ -46,18 +65,7 @@ void list_data(DataConfig& data, OptionList& list) {
                "\"bytes\" gives way to the tokenizer of the model at model.path, and where that is "
                "not known, must be set",
        .also = "tokenizer_path tokenizer_type"});
-  list.add("documents", data.documents, kDocumentModes,
-           {.help = "what the documents that share a sequence of data.text or data.tokens are to "
-                    "each other; joined: one text; separate: attention does not cross their ends, "
-                    "positions count from each one's first token, which has no loss; packed: "
-                    "separate, and only documents longer than a sequence are cut; apertus: joined, "
-                    "but without a loss on that token",
-            .also = "reset_attention_mask reset_position_ids eod_mask_loss intra_doc_masking"});
-  list.add("eod", &data.eod,
-           {.help = "token that ends a document; -1: the tokenizer's end-of-text token; documents "
-                    "also end where text files, lines and the index of Megatron's files say",
-            .min = -1,
-            .also = "eod_id eod_token_id"});
+  list_documents(data, list);
   list.add("validation", &data.validation,
            {.help = "validation data: a fraction of the training data, held out from the end of "
                     "each source, or a file; 0 or empty: none, all data are trained on",
