@@ -44,9 +44,9 @@ ModelConfig tiny_apertus() {
   return config;
 }
 
-/// Under AdamW a weight whose gradient is zero but for rounding moves by up to the learning rate,
-/// either way. In Apertus's small form that changes the losses of some seeds by more than 2e-6;
-/// with this one no gradient is so small. Gradient descent is exact for every seed.
+/// The seed matters: of the first eight, three change the losses under AdamW by more than 2e-6 on
+/// some grid. Likely because a weight whose gradient is almost zero moves by up to the learning
+/// rate whatever the gradient's rounding; gradient descent differs by 1e-8.
 TinyRun apertus_run() { return {.seed = 4, .make_model = model_of(tiny_apertus())}; }
 
 ModelConfig tiny_with_norms_over_the_width() {
