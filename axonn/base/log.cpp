@@ -107,7 +107,7 @@ ProgressTarget standard_error_progress(bool may_redraw) {
 ProgressLine::ProgressLine(const ProgressTarget& target, std::string doing, std::string unit)
     : out_(target.out ? target.out->rdbuf() : nullptr),
       redraws_(target.redraws),
-      clock_(target.clock),
+      clock_(target.clock ? target.clock : now_seconds),
       doing_(std::move(doing)),
       unit_(std::move(unit)),
       next_(clock_() + 1) {}

@@ -10,8 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "axonn/base/clock.h"
-
 namespace axonn {
 
 /// The figures of one training step that the user sees.
@@ -50,9 +48,9 @@ int terminal_columns();
 
 /// Where the progress of slow work is shown: on rank 0 standard error.
 struct ProgressTarget {
-  std::ostream* out = nullptr;  ///< null: nowhere
-  bool redraws = false;         ///< whether a line can be redrawn in place, as on a terminal
-  std::function<double()> clock = now_seconds;
+  std::ostream* out = nullptr;         ///< null: nowhere
+  bool redraws = false;                ///< whether a line can be redrawn in place, as on a terminal
+  std::function<double()> clock = {};  ///< seconds; empty: now_seconds()
 };
 
 /// Standard error, redrawn in place if `may_redraw` and it is a terminal.
