@@ -91,5 +91,6 @@ TEST(RowwiseOperations, OfTheUpdateAreMarkedSo) {
     const Schedule::Compute compute = recorded(operation);
     if (compute.kind == OperationKind::update) updates.insert(compute.operation);
   });
-  EXPECT_THAT(updates, testing::ElementsAre("adamw", "clip_factor", "sgd", "squared_sum"));
+  EXPECT_THAT(updates, testing::ElementsAre("adamw", "clip_factor", "divide_by_norm", "momentum",
+                                            "sgd", "squared_sum", "weighted_sum"));
 }
