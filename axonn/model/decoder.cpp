@@ -316,8 +316,8 @@ class Decoder final : public LanguageModel {
   Head head() override {
     std::vector<ParameterGroup*> groups{&head_group_};
     if (config_.tied) groups.insert(groups.begin(), &embedding_group_);
-    return {norm_, cross_entropy_, static_cast<float>(1 / config_.width_factor()),
-            std::move(groups)};
+    return {norm_, cross_entropy_, std::move(groups),
+            static_cast<float>(1 / config_.width_factor())};
   }
 
   ModelConfig config_;

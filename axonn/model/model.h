@@ -74,8 +74,8 @@ class LanguageModel : public Model {
   struct Head {
     const Norm& norm;
     const CrossEntropy& output;
-    float scale = 1;                      ///< of the logits
     std::vector<ParameterGroup*> groups;  ///< of both: two if the output is tied to the embedding
+    float scale = 1;                      ///< of the logits
   };
   virtual Head head() = 0;
 
