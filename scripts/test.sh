@@ -137,7 +137,8 @@ few+=':Tune.ChangesNoBit*:Generator.CachesOnlyTheWindow*:Sampling.DrawsEvery*'
 few+=':WriteTensors.LargeTensors*:ConfigKeys.ATypoOfOneEdit*:Padding*:FaultsOfAGrid*'
 few+=':*GeneratorOf.*/Mistral:*GeneratorOf.*/Qwen3:*GeneratorOf.*/GroupedGpt'
 few+=':Outliers.ByDeviations*:Outliers.AreNo*:Outliers.APlanted*:Recomputation.HasTheSame*'
-few+=':BatchRamp.ResumesToTheBit*'
+few+=':BatchRamp.ResumesToTheBit*:DocumentsTraining.HasTheLosses*:Context.ChunksAndAccumulation*'
+few+=':OptimizersOnGrids.Neither*:LlamaOnGrids.ApertusHasTheSame*:ExpertChoices*'
 runner=(env GTEST_FILTER="$few")
 # The unit tests do not use MPI, so leaks in the MPI library are not reported.
 run_preset asan unit_tests -L unit -LE project -j 2
