@@ -277,11 +277,6 @@ void OptionList::add(std::string_view name, Option::Target target, OptionInfo in
   last.options.emplace_back(last.name, name, std::move(target), info);
 }
 
-void OptionList::repeated(std::string_view name, std::string_view help, ListEntry entry) {
-  section(name, help);
-  sections_.back().entry = std::move(entry);
-}
-
 const OptionList::Section* OptionList::find(std::string_view section) const {
   const auto found = std::ranges::find(sections_, section, &Section::name);
   return found == sections_.end() ? nullptr : &*found;

@@ -98,14 +98,19 @@ class Option {
 /// the list was made from, which must outlive the list.
 class OptionList {
  public:
-  /// Adds one entry to the configuration and lists its keys, in a section of the same name.
-  using ListEntry = std::function<void(OptionList&)>;
+  using Use = std::function<void(const OptionList&)>;
+
+  /// The entries of a repeated section. Each has an option list, whose section has the same name.
+  struct Entries {
+    std::function<void(const Use&)> add;           ///< adds one
+    std::function<void(const Use&)> each, sample;  ///< all in order; one that is not among them
+  };
 
   struct Section {
     std::string name;
     std::string help;
     std::vector<Option> options;
-    ListEntry entry = {};  ///< set for a repeated section, which has no options of its own
+    std::optional<Entries> entries = {};  ///< of a repeated section, which has no own options
   };
 
   /// Begins a section; options that are added next belong to it.
@@ -124,8 +129,28 @@ class OptionList {
   }
 
   /// Adds a section that may occur any number of times in a file, each time as [[name]]. It has no
-  /// flags and is not printed.
-  void repeated(std::string_view name, std::string_view help, ListEntry entry);
+  /// flags. list adds a section of the same name, with the keys of one entry.
+  template <typename Entry>
+  void repeated(std::string_view name, std::string_view help, std::vector<Entry>& entries,
+                void (*list)(Entry&, OptionList&)) {
+    section(name, help);
+    const auto use_one = [list](Entry& entry, const Use& use) {
+      OptionList keys;
+      list(entry, keys);
+      use(keys);
+    };
+    sections_.back().entries = Entries{
+        .add = [&entries, use_one](const Use& use) { use_one(entries.emplace_back(), use); },
+        .each =
+            [&entries, use_one](const Use& use) {
+              for (Entry& entry : entries) use_one(entry, use);
+            },
+        .sample =
+            [use_one](const Use& use) {
+              Entry one;
+              use_one(one, use);
+            }};
+  }
 
   const std::vector<Section>& sections() const { return sections_; }
 

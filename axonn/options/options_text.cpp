@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -73,19 +74,18 @@ struct KeyReader {
   }
 };
 
-/// Reads all tables [[section]]. The origins of their values are not recorded.
+/// Adds an entry for each table [[section]]. The origins of their values are not recorded.
 void read_entries(const OptionList::Section& section, const toml::node& node,
-                  const std::string& file) {
+                  const std::string& file, UnknownSections unknown) {
   const toml::array* entries = node.as_array();
   if (!entries || !entries->is_homogeneous<toml::table>())
     refuse("[", section.name, "] is a repeated section (", place_of(file, node.source()),
            "); write each as [[", section.name, "]], with its keys below");
-  for (const toml::node& keys : *entries) {
-    OptionList list;
-    section.entry(list);
-    Origins unused;
-    KeyReader{list, file, unused}.read(section.name, *keys.as_table());
-  }
+  for (const toml::node& keys : *entries)
+    section.entries->add([&](const OptionList& list) {
+      Origins unused;
+      KeyReader{list, file, unused, unknown}.read(section.name, *keys.as_table());
+    });
 }
 
 /// The TOML files in the folder of `path`, with the same folder prefix as `path`.
@@ -156,6 +156,19 @@ std::string help_of(const OptionList::Section& section) {
   return text;
 }
 
+/// Help on a section, with [[name]] in place of [name] if it is repeated.
+std::string help_of_any(const OptionList::Section& section) {
+  std::string text;
+  if (!section.entries) return help_of(section);
+  section.entries->sample([&](const OptionList& list) {
+    OptionList::Section entry = list.sections().front();
+    entry.name = '[' + section.name + ']';
+    entry.help = section.help;
+    text = help_of(entry);
+  });
+  return text;
+}
+
 }  // namespace
 
 void read_toml(const OptionList& list, const std::string& path, Origins& origins) {
@@ -181,8 +194,8 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
   for (const auto& [section, node] : root) {
     const std::string place = place_of(name, section.source());
     const auto* known = list.find(section.str());
-    if (known && known->entry) {
-      read_entries(*known, node, name);
+    if (known && known->entries) {
+      read_entries(*known, node, name, unknown);
       continue;
     }
     const toml::table* keys = node.as_table();
@@ -212,6 +225,9 @@ std::vector<std::string> read_flags(const OptionList& list, std::span<const std:
       continue;
     }
     const Option* option = list.find(flag->section, flag->name);
+    const auto* section = list.find(flag->section);
+    if (section && section->entries)
+      refuse(flag->place, ": [[", flag->section, "]] has no flags; write its entries in a file");
     if (!option) refuse_key(list, flag->section, flag->name, flag->place);
     const bool value_follows = i + 1 < arguments.size() && !arguments[i + 1].starts_with("--");
     if (!flag->value && value_follows) flag->value = arguments[++i];
@@ -227,10 +243,35 @@ std::vector<std::string> read_flags(const OptionList& list, std::span<const std:
   return others;
 }
 
+namespace {
+
+/// The entries of a repeated section as TOML, without the keys that have their defaults.
+std::string entries_to_toml(const OptionList::Section& section) {
+  std::map<std::string, std::string> defaults;
+  section.entries->sample([&](const OptionList& list) {
+    for (const Option& option : list.sections().front().options)
+      defaults.emplace(option.name(), option.text());
+  });
+  std::string text;
+  section.entries->each([&](const OptionList& list) {
+    text += fmt::format("{}[[{}]]\n", text.empty() ? "" : "\n", section.name);
+    for (const Option& option : list.sections().front().options)
+      if (option.text() != defaults.at(option.name()))
+        text += fmt::format("{} = {}\n", option.name(), option.text());
+  });
+  return text;
+}
+
+}  // namespace
+
 std::string to_toml(const OptionList& list, const std::function<TomlNote(const Option&)>& note) {
   std::string text;
   for (const auto& section : list.sections()) {
-    if (section.entry) continue;
+    if (section.entries) {
+      const std::string entries = entries_to_toml(section);
+      text += (text.empty() || entries.empty() ? "" : "\n") + entries;
+      continue;
+    }
     text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section.name);
     std::vector<std::pair<std::string, TomlNote>> lines;
     std::size_t width = 0;
@@ -253,37 +294,58 @@ std::string to_toml(const OptionList& list, const Origins& origins) {
   });
 }
 
-std::string to_json(const OptionList& list) {
+namespace {
+
+std::string to_json(const std::vector<Option>& options) {
   std::string text = "{";
-  for (const auto& section : list.sections()) {
-    if (section.entry) continue;
-    text += fmt::format("{}\"{}\": {{", text.size() > 1 ? ", " : "", section.name);
-    for (const Option& option : section.options)
-      text +=
-          fmt::format("{}\"{}\": {}", text.back() == '{' ? "" : ", ", option.name(), option.text());
-    text += '}';
-  }
+  for (const Option& option : options)
+    text += fmt::format("{}\"{}\": {}", text.size() > 1 ? ", " : "", option.name(), option.text());
   return text + '}';
 }
 
-std::string to_markdown(const OptionList& list) {
+std::string table_of(const std::vector<Option>& options) {
   const auto cell = [](std::string text) {
     for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
       text.insert(at, 1, '\\');
     return text;
   };
+  std::string text = "| key | takes | default | meaning |\n| --- | --- | --- | --- |\n";
+  for (const Option& option : options)
+    text +=
+        fmt::format("| `{}` | {} | {} | {} |\n", option.name(), cell(option.wants()),
+                    option.info().required ? default_of(option) : '`' + default_of(option) + '`',
+                    cell(meaning_of(option)));
+  return text;
+}
+
+}  // namespace
+
+std::string to_json(const OptionList& list) {
+  std::string text = "{";
+  for (const auto& section : list.sections()) {
+    std::string values;
+    if (section.entries)
+      section.entries->each([&](const OptionList& entry) {
+        values += (values.empty() ? "" : ", ") + to_json(entry.sections().front().options);
+      });
+    text += fmt::format("{}\"{}\": {}", text.size() > 1 ? ", " : "", section.name,
+                        section.entries ? '[' + values + ']' : to_json(section.options));
+  }
+  return text + '}';
+}
+
+std::string to_markdown(const OptionList& list) {
   std::string text;
   for (const auto& section : list.sections()) {
-    if (section.entry) continue;
-    text += fmt::format(
-        "{}## [{}]\n\n{}.\n\n| key | takes | default | meaning |\n"
-        "| --- | --- | --- | --- |\n",
-        text.empty() ? "" : "\n", section.name, section.help);
-    for (const Option& option : section.options)
-      text +=
-          fmt::format("| `{}` | {} | {} | {} |\n", option.name(), cell(option.wants()),
-                      option.info().required ? default_of(option) : '`' + default_of(option) + '`',
-                      cell(meaning_of(option)));
+    std::string table;
+    if (section.entries)
+      section.entries->sample(
+          [&](const OptionList& entry) { table = table_of(entry.sections().front().options); });
+    else
+      table = table_of(section.options);
+    const std::string header = '[' + section.name + ']';
+    text += fmt::format("{}## {}\n\n{}.\n\n{}", text.empty() ? "" : "\n",
+                        section.entries ? '[' + header + ']' : header, section.help, table);
   }
   return text;
 }
@@ -292,7 +354,7 @@ std::string help_for(const OptionList& list, std::string_view word) {
   while (word.starts_with('-')) word.remove_prefix(1);
   std::string name(word);
   std::ranges::replace(name, '-', '_');
-  if (const auto* section = list.find(name)) return help_of(*section);
+  if (const auto* section = list.find(name)) return help_of_any(*section);
   const std::size_t dot = name.find('.');
   if (dot != std::string::npos) {
     const std::string in = name.substr(0, dot), key = name.substr(dot + 1);

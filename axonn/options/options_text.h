@@ -29,8 +29,6 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
 std::vector<std::string> read_flags(const OptionList& list, std::span<const std::string> arguments,
                                     Origins& origins);
 
-// Repeated sections are not written.
-
 /// A comment beside a value in a written TOML file.
 struct TomlNote {
   std::string comment;
@@ -38,7 +36,8 @@ struct TomlNote {
 };
 
 /// Writes all values of all sections as a TOML file that reads back the same, with a note beside
-/// each.
+/// each. Of the entries of repeated sections, writes only values that are not the default, without
+/// notes.
 std::string to_toml(const OptionList& list, const std::function<TomlNote(const Option&)>& note);
 
 /// Writes all values as TOML, each with its origin as a comment.

@@ -17,6 +17,7 @@ using namespace axonn;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::StartsWith;
 
 namespace {
@@ -56,27 +57,32 @@ OptionList list_of(Settings& settings) {
   return list;
 }
 
-/// The message of the UsageError that reading `text` throws.
-std::string toml_error(std::string_view text) {
-  Settings settings;
-  Origins origins;
+/// The message of the UsageError that `run` throws.
+template <typename Run>
+std::string error_of(Run&& run) {
   try {
-    read_toml_text(list_of(settings), text, "a.toml", origins);
+    run();
   } catch (const UsageError& error) {
     return error.what();
   }
   return "no error";
 }
 
+/// The same of reading `text`.
+std::string toml_error(std::string_view text) {
+  return error_of([&] {
+    Settings settings;
+    Origins origins;
+    read_toml_text(list_of(settings), text, "a.toml", origins);
+  });
+}
+
 std::string flag_error(const std::vector<std::string>& arguments) {
-  Settings settings;
-  Origins origins;
-  try {
+  return error_of([&] {
+    Settings settings;
+    Origins origins;
     read_flags(list_of(settings), arguments, origins);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "no error";
+  });
 }
 
 }  // namespace
@@ -188,23 +194,81 @@ TEST(ReadToml, ListsTheChoicesAndSuggestsTheClosest) {
             "'square'?");
 }
 
-TEST(ReadToml, ReadsEachEntryOfARepeatedSectionIntoItsOwnValues) {
-  std::vector<Settings> figures;
-  OptionList list;
-  list.repeated("figure", "What is drawn", [&](OptionList& entry) {
-    figures.emplace_back();
-    entry = list_of(figures.back());
-  });
+namespace {
+
+struct Stage {
+  std::string name;
+  std::int64_t from = 1;
+};
+
+void list_stage(Stage& stage, OptionList& list) {
+  list.section("stage", "A part");
+  list.add("name", &stage.name, {.help = "its name", .required = true});
+  list.add("from", &stage.from, {.help = "where it begins", .min = 1});
+}
+
+/// A list with a repeated section between others.
+OptionList list_of(Settings& settings, std::vector<Stage>& stages) {
+  OptionList list = list_of(settings);
+  list.repeated("stage", "A part, as often as you like", stages, list_stage);
+  return list;
+}
+
+}  // namespace
+
+TEST(RepeatedSection, IsReadAndWrittenEntryByEntry) {
+  Settings settings;
+  std::vector<Stage> stages;
+  const OptionList list = list_of(settings, stages);
   Origins origins;
-  read_toml_text(list, "[[figure]]\nsides = 3\n[[figure]]\narea = 7\n", "a.toml", origins);
-  ASSERT_EQ(figures.size(), 2u);
-  EXPECT_EQ(figures[0].sides, 3);
-  EXPECT_EQ(figures[1].sides, 4);
-  EXPECT_EQ(figures[1].area, 7);
-  EXPECT_EQ(to_json(list), "{}");
-  EXPECT_EQ(to_markdown(list), "");
-  EXPECT_THAT([&] { read_toml_text(list, "[figure]\nsides = 3\n", "a.toml", origins); },
-              testing::ThrowsMessage<UsageError>(HasSubstr("write each as [[figure]]")));
+  read_toml_text(list, "[[stage]]\nname = \"a\"\n[[stage]]\nfrom = 7\nname = \"b\"\n", "a.toml",
+                 origins);
+  ASSERT_EQ(stages.size(), 2u);
+  EXPECT_EQ(stages[0].name, "a");
+  EXPECT_EQ(stages[0].from, 1);
+  EXPECT_EQ(stages[1].name, "b");
+  EXPECT_EQ(stages[1].from, 7);
+  const std::string text = to_toml(list, origins);
+  EXPECT_THAT(text, testing::EndsWith(
+                        "\n\n[[stage]]\nname = \"a\"\n\n[[stage]]\nname = \"b\"\nfrom = 7\n"));
+  EXPECT_THAT(to_json(list), testing::EndsWith("\"stage\": [{\"name\": \"a\", \"from\": 1}, "
+                                               "{\"name\": \"b\", \"from\": 7}]}"));
+  // Another text adds entries.
+  read_toml_text(list, text, "b.toml", origins);
+  ASSERT_EQ(stages.size(), 4u);
+  EXPECT_EQ(stages[3].from, 7);
+  stages.clear();
+  EXPECT_THAT(to_toml(list, origins), Not(HasSubstr("stage")));
+}
+
+TEST(RepeatedSection, IsExplained) {
+  Settings settings;
+  std::vector<Stage> stages{{"a", 3}};
+  const OptionList list = list_of(settings, stages);
+  EXPECT_THAT(to_markdown(list),
+              testing::EndsWith("## [[stage]]\n\nA part, as often as you like.\n\n"
+                                "| key | takes | default | meaning |\n| --- | --- | --- | --- |\n"
+                                "| `name` | a string | must be set | its name |\n"
+                                "| `from` | an integer of at least 1 | `1` | where it begins |\n"));
+  EXPECT_THAT(help_for(list, "stage"),
+              StartsWith("[[stage]]  A part, as often as you like\n  name"));
+}
+
+TEST(RepeatedSection, RefusesAPlainTableFlagsAndUnknownKeys) {
+  Settings settings;
+  std::vector<Stage> stages;
+  const OptionList list = list_of(settings, stages);
+  Origins origins;
+  const auto fault_in = [&](const char* text) {
+    return error_of([&] { read_toml_text(list, text, "a.toml", origins); });
+  };
+  EXPECT_THAT(fault_in("[stage]\nfrom = 3\n"), HasSubstr("write each as [[stage]]"));
+  EXPECT_THAT(fault_in("[[stage]]\nform = 3\n"), HasSubstr("did you mean 'from'?"));
+  EXPECT_THAT(fault_in("[[stage]]\nfrom = 0\n"),
+              HasSubstr("[stage] from wants an integer of at least 1, got 0 (a.toml:2:1)"));
+  const std::vector<std::string> flags{"--stage.from", "3"};
+  EXPECT_EQ(error_of([&] { read_flags(list, flags, origins); }),
+            "--stage.from: [[stage]] has no flags; write its entries in a file");
 }
 
 TEST(ReadToml, NamesTheLineOfASyntaxError) {

@@ -176,9 +176,7 @@ void validate(const Machine& machine, const std::string& place) {
 OptionList options_of(Machine& machine) {
   OptionList list;
   list_options(machine, list);
-  list.repeated("group", "Groups of one shape that run at once", [&machine](OptionList& entry) {
-    list_options(machine.groups.emplace_back(), entry);
-  });
+  list.repeated("group", "Groups of one shape that run at once", machine.groups, list_options);
   return list;
 }
 
@@ -259,20 +257,12 @@ std::string to_toml(const Machine& machine) {
   AXONN_CHECK(list.find("rowwise")->options.size() == shown.rowwise_bytes_per_s.size(),
               "to_toml: the machine '", machine.name,
               "' has a rate of an unknown row-wise operation");
-  std::string text = to_toml(list, [](const Option& option) {
+  return to_toml(list, [](const Option& option) {
     const OptionInfo& info = option.info();
     return TomlNote{.comment = info.unit.empty() ? std::string(info.help)
                                                  : concat(info.help, " (", info.unit, ')'),
                     .disabled = option.section() == "rowwise" && option.text() == "0.0"};
   });
-  for (GroupRate& group : shown.groups) {
-    OptionList entry;
-    list_options(group, entry);
-    text += "\n[[group]]\n";
-    for (const Option& option : entry.sections().front().options)
-      text += option.name() + " = " + option.text() + '\n';
-  }
-  return text;
 }
 
 }  // namespace axonn
