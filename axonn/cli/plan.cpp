@@ -150,6 +150,7 @@ void set_batch(Config& config, const PlanFlags& flags) {
 Config complete(Config config, const Origins& origins) {
   if (!origins.is_set("training.dtype")) config.training.dtype = DType::bf16;
   const DataConfig& data = config.data;
+  config.stage.clear();
   if (data.text.empty() && data.tokens.empty() && data.jsonl.empty() && data.synthetic == 0)
     config.data.synthetic = 1;
   if (config.data.tokenizer.empty() && config.model.vocab > 0) config.data.tokenizer = "bytes";

@@ -1,6 +1,7 @@
 #include "axonn/data/batches.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "axonn/base/check.h"
 
@@ -17,14 +18,20 @@ std::vector<BatchStage> stages_of(const BatchOptions& options) {
 
 Batches::Batches(std::shared_ptr<const Sequences> sequences, SequenceMask mask,
                  const BatchOptions& options)
-    : sequences_(std::move(sequences)),
-      mask_(std::move(mask)),
+    : Batches({{.sequences = std::move(sequences), .mask = std::move(mask)}}, options) {}
+
+Batches::Batches(std::vector<BatchSource> sources, const BatchOptions& options)
+    : sources_(std::move(sources)),
       options_(options),
-      stages_(stages_of(options)) {
+      stages_(stages_of(options)),
+      done_(sources_.size()) {
   const BatchOptions& o = options_;
   AXONN_CHECK(o.seq_len > 0 && o.micro_batch > 0 && o.place >= 0 && o.place < o.places,
               "Batches: sequences of ", o.seq_len, " tokens in micro-batches of ", o.micro_batch,
               " for coordinate ", o.place, " of ", o.places);
+  AXONN_CHECK(!sources_.empty() && (sources_.size() == 1 || o.end == 0) &&
+                  std::ranges::is_sorted(sources_, std::less(), &BatchSource::first_step),
+              "Batches: ", sources_.size(), " sources");
   for (const BatchStage& stage : stages_of(options))
     AXONN_CHECK(stage.batch % (o.micro_batch * o.places) == 0, "Batches: ", stage.batch,
                 " sequences in micro-batches of ", o.micro_batch, " for ", o.places,
@@ -42,15 +49,38 @@ void Batches::end_reading() {
   if (reader_.joinable()) reader_.join();
 }
 
-void Batches::begin_at(std::int64_t step, std::int64_t sequence, std::int64_t consumed) {
-  AXONN_CHECK(step >= 0 && sequence >= 0 && consumed >= 0, "Batches: step ", step, " at sequence ",
-              sequence, " after ", consumed);
+void Batches::begin_at(std::int64_t step, std::int64_t consumed, std::vector<std::int64_t> done) {
+  AXONN_CHECK(step >= 0 && consumed >= 0 && done.size() == sources_.size() &&
+                  std::ranges::all_of(done, [](std::int64_t each) { return each >= 0; }),
+              "Batches: step ", step, " after ", consumed, " sequences");
   end_reading();
   ends_ = false;
   ready_.clear();
   first_step_ = step;
-  behind_ = sequence - consumed;
+  done_ = std::move(done);
   stages_.begin_at(step, consumed);
+}
+
+std::size_t Batches::source_index(std::int64_t n) const {
+  const auto after = std::ranges::upper_bound(sources_, n, {}, &BatchSource::first_step);
+  return static_cast<std::size_t>(std::max<std::ptrdiff_t>(after - sources_.begin() - 1, 0));
+}
+
+std::int64_t Batches::done(std::size_t s, std::int64_t n) const {
+  const std::int64_t begin = std::max(sources_[s].first_step, first_step_),
+                     end = s + 1 < sources_.size() ? sources_[s + 1].first_step : n,
+                     steps_until = std::max(std::min(n, end), begin);
+  return done_[s] + (consumed_before(steps_until) - consumed_before(begin)) * sources_[s].in_one;
+}
+
+bool Batches::counts_inputs_by_reading() const {
+  return std::ranges::any_of(
+      sources_, [](const BatchSource& source) { return source.sequences->counts_by_reading(); });
+}
+
+bool Batches::counts_by_reading() const {
+  return counts_inputs_by_reading() ||
+         std::ranges::any_of(sources_, [](const BatchSource& source) { return !!source.mask; });
 }
 
 std::int64_t Batches::steps() const {
@@ -58,13 +88,19 @@ std::int64_t Batches::steps() const {
 }
 
 std::shared_ptr<const Batch> Batches::read(std::int64_t n) const {
-  const std::int64_t begin = first_of(n), size = batch_of(n), each = size / options_.places,
+  const BatchSource& source = source_of(n);
+  if (n < source.first_step)
+    refuse("step ", n + 1, " has no data: the first stage, ", source.name, ", begins with step ",
+           source.first_step + 1, "; set its from_step, or resume from a later checkpoint");
+  const Sequences& sequences = *source.sequences;
+  const std::int64_t begin = first_of(n), size = batch_of(n) * source.in_one,
+                     each = size / options_.places, at_once = options_.micro_batch * source.in_one,
                      mine = begin + options_.place * each,
                      end = options_.end > 0 ? options_.end : begin + size;
   auto result = std::make_shared<Batch>();
   Batch& batch = *result;
   for (std::int64_t i = begin; i < std::min(begin + size, end); ++i) {
-    const auto [targets, inputs] = sequences_->size(i);
+    const auto [targets, inputs] = sequences.size(i);
     batch.whole.targets += targets;
     batch.whole.inputs += inputs;
   }
@@ -75,16 +111,16 @@ std::shared_ptr<const Batch> Batches::read(std::int64_t n) const {
     return std::ranges::count_if(targets, [](std::int32_t target) { return target >= 0; });
   };
   Sequence one;
-  for (std::int64_t first = mine; first < mine + each; first += options_.micro_batch) {
+  for (std::int64_t first = mine; first < mine + each; first += at_once) {
     MicroBatch& micro = batch.micro_batches.emplace_back();
     micro.first = first;
-    micro.sequences = options_.micro_batch;
-    for (std::int64_t i = first; i < first + options_.micro_batch; ++i) {
-      sequences_->read(std::min(i, end - 1), one);
+    micro.sequences = at_once;
+    for (std::int64_t i = first; i < first + at_once; ++i) {
+      sequences.read(std::min(i, end - 1), one);
       if (i >= end) one.targets.assign(options_.seq_len, -1);
       batch.targets += count_targets(one.targets);
       batch.inputs += std::ssize(one.targets) - std::ranges::count(one.targets, kPaddingTarget);
-      if (mask_) mask_(i, one);
+      if (source.mask) source.mask(i, one);
       append(micro.rows.ids, one.ids);
       append(micro.rows.targets, one.targets);
       append(micro.rows.positions, one.positions);

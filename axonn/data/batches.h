@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -33,6 +34,16 @@ struct Batch {
   Sequences::Size whole{};
 };
 
+/// The sequences of a run from a step on.
+struct BatchSource {
+  std::string name = {};
+  std::int64_t first_step = 0;
+  std::shared_ptr<const Sequences> sequences;
+  SequenceMask mask = {};
+  /// So many sequences are as long as one of BatchOptions, and take its place in batches.
+  std::int64_t in_one = 1;
+};
+
 struct BatchOptions {
   std::int64_t seq_len = 0;       ///< inputs of a sequence
   std::int64_t global_batch = 0;  ///< sequences of a step; a multiple of micro_batch · places
@@ -50,36 +61,50 @@ struct BatchOptions {
 /// on, and each coordinate has an equal run of them, so that a batch depends on the sequences, the
 /// options, begin_at() and n alone.
 ///
+/// A run may have several sources. Each has an order of its own, which goes on from its first step
+/// until that of the next source. batch_of() and consumed_before() count sequences of
+/// BatchOptions::seq_len, first_of() and done() those of the source.
+///
 /// A thread of its own reads the next steps' batches, so that slow storage delays a step only if
 /// reading takes longer than computing.
 class Batches {
  public:
   Batches(std::shared_ptr<const Sequences> sequences, SequenceMask mask,
           const BatchOptions& options);
+  /// Sources rise by first step. Several cannot have an end.
+  Batches(std::vector<BatchSource> sources, const BatchOptions& options);
   ~Batches();
   Batches(const Batches&) = delete;
   Batches& operator=(const Batches&) = delete;
 
   /// The batch of step n; waits until it is read. Any n may follow any other, but reading ahead
-  /// expects n + 1. Throws what reading it threw, such as a UsageError for an unknown token.
+  /// expects n + 1. Throws what reading it threw, such as a UsageError for an unknown token, and
+  /// UsageError if no source has begun.
   std::shared_ptr<const Batch> at(std::int64_t n);
 
-  /// Makes step `step` begin with this sequence, and each later step where the one before it ends.
-  /// `consumed` sequences were consumed before it, by which stages are chosen: another number than
-  /// `sequence` if the order began anew. Without this call step 0 begins with sequence 0.
-  void begin_at(std::int64_t step, std::int64_t sequence, std::int64_t consumed);
-  void begin_at(std::int64_t step, std::int64_t sequence) { begin_at(step, sequence, sequence); }
+  /// Makes each source go on with the sequence that `done` states for it, from step `step` on, or
+  /// from its first step if that is later. `consumed` sequences were consumed before step `step`,
+  /// by which stages are chosen. Without this call step 0 begins with sequence 0.
+  void begin_at(std::int64_t step, std::int64_t consumed, std::vector<std::int64_t> done);
+  /// The same for one source that was never begun anew.
+  void begin_at(std::int64_t step, std::int64_t sequence) { begin_at(step, sequence, {sequence}); }
   std::int64_t first_step() const { return first_step_; }  ///< the step that begin_at() named
-  /// The number of step n's first sequence.
-  std::int64_t first_of(std::int64_t n) const { return consumed_before(n) + behind_; }
+  /// The number of step n's first sequence, in the order of its source.
+  std::int64_t first_of(std::int64_t n) const { return done(source_index(n), n); }
+  /// The number of the next sequence of source s before step n.
+  std::int64_t done(std::size_t s, std::int64_t n) const;
   /// The sequences of step n, and those of all steps before it.
   std::int64_t batch_of(std::int64_t n) const { return stages_.batch_of(n); }
   std::int64_t consumed_before(std::int64_t n) const { return stages_.consumed_before(n); }
 
-  const Sequences& sequences() const { return *sequences_; }
+  const std::vector<BatchSource>& sources() const { return sources_; }
+  /// The source of step n, or the first if none has begun.
+  const BatchSource& source_of(std::int64_t n) const { return sources_[source_index(n)]; }
   const BatchOptions& options() const { return options_; }
+  /// Whether only reading shows how many inputs count.
+  bool counts_inputs_by_reading() const;
   /// Whether only reading shows how many targets count.
-  bool counts_by_reading() const { return mask_ || sequences_->counts_by_reading(); }
+  bool counts_by_reading() const;
   /// Number of steps that cover the sequences before options.end.
   std::int64_t steps() const;
 
@@ -94,12 +119,13 @@ class Batches {
   /// The next step to read ahead, if any. Needs the lock.
   std::optional<std::int64_t> next() const;
 
-  std::shared_ptr<const Sequences> sequences_;
-  SequenceMask mask_;
+  std::size_t source_index(std::int64_t n) const;
+
+  std::vector<BatchSource> sources_;
   BatchOptions options_;
   BatchStages stages_;
   std::int64_t first_step_ = 0;
-  std::int64_t behind_ = 0;  // first_of() minus consumed_before()
+  std::vector<std::int64_t> done_;  // before first_step_, of each source
   std::mutex lock_;
   std::condition_variable changed_;
   std::map<std::int64_t, Read> ready_;  // by step

@@ -14,6 +14,7 @@
 #include "axonn/data/tokenize.h"
 #include "axonn/model/model.h"
 #include "axonn/ops/forwarding_backend.h"
+#include "axonn/train/data_stages.h"
 #include "axonn/train/run_folder.h"
 #include "axonn/train/run_state.h"
 #include "axonn/train/sample_file.h"
@@ -113,30 +114,33 @@ std::string rows_of_documents(const Sequence& sequence) {
   return count > kMost ? fmt::format("{} and {} more", rows, count - kMost) : rows;
 }
 
-void describe_sample(const Config& config, const Corpus& corpus, int rank, DryRun& run) {
+void describe_sample(const Config& config, const std::vector<std::shared_ptr<const Corpus>>& stages,
+                     int rank, DryRun& run) {
   const TrainingConfig& training = config.training;
-  const auto sequences =
-      training_sequences(corpus, {.seq_len = training.seq_len,
-                                  .seed = static_cast<std::uint64_t>(training.seed),
-                                  .shuffle = config.data.shuffle,
-                                  .vocab = config.model.vocab});
+  const Corpus& corpus = *stages.front();
   validation_sequences(corpus, training.seq_len, config.model.vocab);
   const GridShape grid = config.parallelism.grid();
   const Coords at = coords_of(grid, rank);
-  const BatchStages batches(batch_stages(training));
-  const std::int64_t n = batch_place(grid, at) * (batches.batch_of(0) / batch_places(grid));
+  const Batches batches(stage_sources(config, stages), {.seq_len = training.seq_len,
+                                                        .global_batch = training.global_batch,
+                                                        .stages = batch_stages(training),
+                                                        .micro_batch = training.micro_batch,
+                                                        .place = batch_place(grid, at),
+                                                        .places = batch_places(grid)});
+  const BatchSource& first = batches.sources().front();
+  const std::int64_t n =
+      batches.options().place * (batches.batch_of(0) / batches.options().places) * first.in_one;
   Sequence sample;
-  sequences->read(n, sample);
-  const SequenceMask mask =
-      make_goldfish(training.goldfish, static_cast<std::uint64_t>(training.seed), corpus);
-  if (mask) mask(n, sample);
-  run.sample = fmt::format("sequence {} of step 1: {}", n + 1, sequences->where(n));
+  first.sequences->read(n, sample);
+  if (first.mask) first.mask(n, sample);
+  run.sample = fmt::format("sequence {} of step {}: {}", n + 1, first.first_step + 1,
+                           first.sequences->where(n));
   if (const std::string rows = rows_of_documents(sample); !rows.empty())
     run.sample += "; documents begin at rows " + rows;
   run.input = shown(corpus.tokenizer.get(), sample.ids);
   run.target = shown(corpus.tokenizer.get(), sample.targets);
-  run.epochs = static_cast<double>(batches.consumed_before(training.steps)) /
-               static_cast<double>(sequences->count());
+  if (config.stage.empty()) run.epochs = epochs_of(config, batches, 0);
+  run.stages = describe_stages(config, batches);
 }
 
 /// The peak of a rank's memory while samples are written between two steps; 0 if there are none.
@@ -206,13 +210,13 @@ DryRun dry_run(const Config& given, int rank, const TextSamplerMaker& make_text_
   describe_resume(config, *model, run);
   describe_disk(config, run);
   ProgressLine line(progress, kTokenizing);
-  const Corpus corpus =
-      open_corpus(config.data, {.cache = {.folder = config.output.dir + "/cache", .writes = false},
-                                .vocab = config.model.vocab,
-                                .seed = static_cast<std::uint64_t>(config.training.seed),
-                                .report = report_to(line)});
-  describe_sample(config, corpus, rank, run);
-  run.sample_bytes = sample_memory(config, rank, corpus, make_text_sampler);
+  const auto stages =
+      open_stages(config, {.cache = {.folder = config.output.dir + "/cache", .writes = false},
+                           .vocab = config.model.vocab,
+                           .seed = static_cast<std::uint64_t>(config.training.seed),
+                           .report = report_to(line)});
+  describe_sample(config, stages, rank, run);
+  run.sample_bytes = sample_memory(config, rank, *stages.front(), make_text_sampler);
   return run;
 }
 
@@ -221,15 +225,16 @@ std::string to_text(const DryRun& run, const Config& config) {
   std::string text = fmt::format(
       "model     {} parameters{}\n"
       "grid      x {}, y {}, z {}{}, data {}: {} ranks; this is {}\n"
-      "step      {} sequences of {} tokens, {} at a time on each (z, data); {} steps are {:.2f} "
-      "epochs\n",
+      "step      {} sequences of {} tokens, {} at a time on each (z, data); {} steps{}\n",
       format_count(run.parameters),
       config.model.lora.rank > 0
           ? fmt::format(", frozen; {} in adapters are trained", format_count(run.trained))
           : "",
       p.x, p.y, p.z, factors_text(p.grid()), p.data, format_count(p.grid().ranks()), run.place,
       config.training.global_batch, config.training.seq_len, config.training.micro_batch,
-      format_count(config.training.steps), run.epochs);
+      format_count(config.training.steps),
+      run.stages.empty() ? fmt::format(" are {:.2f} epochs", run.epochs) : "");
+  for (const std::string& stage : run.stages) text += "stage     " + stage + '\n';
   text += fmt::format(
       "memory    {} on this rank at the peak of a step: exact{}\n",
       format_bytes(run.memory.peak_bytes),

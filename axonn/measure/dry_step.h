@@ -52,9 +52,10 @@ struct DryRun {
   std::int64_t checkpoint_bytes = 0;  ///< size of one checkpoint
   std::int64_t disk_bytes = 0;        ///< most that the run's checkpoints need at once
   std::int64_t disk_free = 0;
-  double epochs = 0;          ///< over the whole run
-  std::string resumes_from;   ///< path of a checkpoint, or ""
-  std::string sample;         ///< which sample is the rank's first, and where it is from
+  double epochs = 0;                     ///< over the whole run, if it has no stages
+  std::vector<std::string> stages = {};  ///< a line for each
+  std::string resumes_from;              ///< path of a checkpoint, or ""
+  std::string sample;                    ///< which sample is the rank's first, and where it is from
   std::string input, target;  ///< that sample as the loss sees it: text, or token numbers
   std::vector<std::string> warnings;
   std::string fault;  ///< why the run would fail here and now, or ""

@@ -85,6 +85,10 @@ void validate_study(const Config& config, const MemorizeConfig& memorize) {
     refuse("[training] seq_len = ", seq_len, " has no room for a prompt of ", longest,
            " tokens and [memorize] suffix_tokens = ", memorize.suffix_tokens,
            "; documents are cut to seq_len + 1 tokens");
+  if (!config.stage.empty())
+    refuse(
+        "[memorize] injects documents into the data of one training; name them in [data], and "
+        "leave out [[stage]]");
   if (batch_stages(config.training).size() > 1 || config.lr_scheduler.counts_samples())
     refuse(
         "[memorize] injects documents at counted places of equal steps; leave out [training] "

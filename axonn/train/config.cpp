@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "axonn/base/check.h"
 #include "axonn/data/batch_stages.h"
@@ -37,6 +38,42 @@ void validate_data(const DataConfig& data) {
   if (fraction && !(*fraction >= 0 && *fraction < 1))
     refuse("[data] validation = ", toml_string(data.validation),
            " is not between 0 and 1; give a fraction such as 0.1, or a file");
+}
+
+/// Of one stage, which comes after the step `before`.
+void validate_stage(const StageConfig& stage, std::int64_t before, const TrainingConfig& training) {
+  const std::string name = concat("[[stage]] ", toml_string(stage.name));
+  if (stage.name.empty()) refuse("a [[stage]] has no name; set it, as in name = \"web\"");
+  const int sources = !stage.text.empty() + !stage.tokens.empty() + (stage.synthetic > 0);
+  if (sources != 1)
+    refuse(name, " names ", sources == 0 ? "no data" : "more than one kind of data",
+           "; set one of its keys text, tokens and synthetic");
+  if (stage.from_step <= before)
+    refuse(name, ": from_step = ", stage.from_step, " is not behind that of the stage before it, ",
+           before, "; list stages in the order of their steps");
+  if (stage.seq_len > 0 && training.seq_len % stage.seq_len != 0)
+    refuse(name, ": seq_len = ", stage.seq_len,
+           " does not divide [training] seq_len = ", training.seq_len,
+           "; set that to the longest sequence of all stages, of which the others "
+           "are parts");
+}
+
+void validate_stages(const Config& config) {
+  if (config.stage.empty()) return validate_data(config.data);
+  const DataConfig& data = config.data;
+  if (!data.text.empty() || !data.tokens.empty() || !data.jsonl.empty() || data.synthetic > 0)
+    refuse(
+        "[data] and [[stage]] both name training data; leave text, tokens, jsonl and synthetic "
+        "out of [data], and make the first data a [[stage]], too");
+  std::int64_t before = 0;
+  std::set<std::string> names;
+  for (const StageConfig& stage : config.stage) {
+    validate_stage(stage, before, config.training);
+    before = stage.from_step;
+    if (!names.insert(stage.name).second)
+      refuse("two stages have the name ", toml_string(stage.name), "; give each its own");
+  }
+  for (const Config& one : stages_of(config)) validate_data(one.data);
 }
 
 void validate_training(const Config& config) {
@@ -85,6 +122,9 @@ void validate_graphs(const Config& config) {
   forbid(!config.training.batch_ramp.empty(), "[training] batch_ramp", counted);
   forbid(!config.training.batch_stages.empty(), "[training] batch_stages", counted);
   forbid(!config.data.jsonl.empty(), "[data] jsonl", counted);
+  for (const Config& stage : stages_of(config))
+    forbid(stage.training.seq_len != config.training.seq_len, "seq_len of a [[stage]]",
+           "sequences change their length, but a CUDA graph captures it as a constant");
   const DocumentMode documents = config.data.documents;
   forbid(documents != DocumentMode::joined,
          concat("[data] documents = \"", kDocumentModes[static_cast<int>(documents)], '"').c_str(),
@@ -229,10 +269,13 @@ void validate_context(const Config& config) {
   if (grid.z % grid.context != 0)
     refuse("[parallelism] context = ", grid.context, " does not divide z = ", grid.z,
            "; set it to a divisor of z");
-  const std::string trouble = trouble_of_cut(config.training.seq_len, grid.context);
-  if (!trouble.empty())
-    refuse("[training] seq_len = ", config.training.seq_len,
-           ", [parallelism] context = ", grid.context, ": ", trouble);
+  for (const Config& stage : stages_of(config)) {
+    const std::int64_t length = stage.training.seq_len;
+    const std::string trouble = trouble_of_cut(length, grid.context);
+    if (!trouble.empty())
+      refuse(length == config.training.seq_len ? "[training]" : "a [[stage]]",
+             " seq_len = ", length, ", [parallelism] context = ", grid.context, ": ", trouble);
+  }
 }
 
 void validate_parallelism(const ParallelismConfig& parallelism) {
@@ -291,8 +334,8 @@ void validate(const Config& given) {
   validate_grid(given);
   const Config config = with_named_grid(given);
   validate(config.model);
-  validate_data(config.data);
   validate_training(config);
+  validate_stages(config);
   validate_graphs(config);
   validate_optimizer(config);
   validate_schedule(config);

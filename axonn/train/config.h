@@ -77,6 +77,15 @@ struct TrainingConfig {
   std::string tune_cache = {};  ///< file of tuning results; "": in the user's cache folder
 };
 
+/// [[stage]]: the training data from a step on, in place of those of [data].
+struct StageConfig {
+  std::string name = {};
+  std::int64_t from_step = 1;                       ///< its first step, counted from 1
+  std::vector<std::string> text = {}, tokens = {};  ///< as in DataConfig; one of the three is set
+  std::int64_t synthetic = 0;
+  std::int64_t seq_len = 0;  ///< divides training.seq_len; 0: training.seq_len
+};
+
 /// [optimizer]
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;
@@ -197,6 +206,7 @@ struct FurtherSection {
 struct Config {
   ModelConfig model;
   DataConfig data;
+  std::vector<StageConfig> stage;  ///< by from_step; empty: [data] holds for all steps
   TrainingConfig training;
   OptimizerConfig optimizer;
   ScheduleConfig lr_scheduler;
@@ -211,6 +221,10 @@ struct Config {
 /// The batches of a run: those of training.batch_ramp or batch_stages, then global_batch. Throws
 /// UsageError, with the key and the remedy, if one of the keys cannot be read.
 std::vector<BatchStage> batch_stages(const TrainingConfig& training);
+
+/// The config as it is in each stage: without stages, with its data and sequence length. Returns
+/// the config alone if it has no stages. Batches remain those of the config.
+std::vector<Config> stages_of(const Config& config);
 
 /// Throws UsageError, naming the keys and the remedy, if values are missing or contradict one
 /// another. Does not check whether the grid can cut the model: the layers do.

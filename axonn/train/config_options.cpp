@@ -262,6 +262,10 @@ void list_output(Config& config, OptionList& list) {
 void list_options(Config& config, OptionList& list) {
   list_options(config.model, list);
   list_data(config.data, list);
+  list.repeated("stage",
+                "The training data from a step on, in place of those of [data], which then names "
+                "none; as many stages as there are entries, in the order of their steps",
+                config.stage, list_stage);
   list_training(config.training, list);
   list_optimizer(config.optimizer, list);
   list_schedule(config.lr_scheduler, list);

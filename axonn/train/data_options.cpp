@@ -76,4 +76,23 @@ void list_data(DataConfig& data, OptionList& list) {
                     "of the files"});
 }
 
+void list_stage(StageConfig& stage, OptionList& list) {
+  list.section("stage", "The training data from a step on");
+  list.add("name", &stage.name,
+           {.help = "its name in checkpoints and metrics; a resumed run goes on with the sequences "
+                    "of the stage of the same name",
+            .required = true});
+  list.add("from_step", &stage.from_step,
+           {.help = "its first step, counted from 1", .min = 1, .also = "start_training_step"});
+  list.add("text", &stage.text, {.help = "as data.text"});
+  list.add("tokens", &stage.tokens, {.help = "as data.tokens"});
+  list.add("synthetic", &stage.synthetic, {.help = "as data.synthetic", .unit = "bytes", .min = 0});
+  list.add("seq_len", &stage.seq_len,
+           {.help = "inputs of a sequence; divides training.seq_len, and so many more sequences "
+                    "are in a batch that a step has the same tokens; 0: training.seq_len",
+            .unit = "tokens",
+            .min = 0,
+            .also = "sequence_length"});
+}
+
 }  // namespace axonn

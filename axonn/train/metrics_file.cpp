@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "axonn/base/chart.h"
 #include "axonn/base/files.h"
@@ -52,6 +53,7 @@ std::string to_line(const StepMetrics& m) {
                         number(m.experts->balance), number(m.experts->z), m.experts->max_load);
   if (!std::isnan(m.z_loss)) line += fmt::format(R"(, "output_z_loss": {})", number(m.z_loss));
   if (m.batch > 0) line += fmt::format(R"(, "batch": {})", m.batch);
+  if (!m.stage.empty()) line += fmt::format(R"(, "stage": {})", nlohmann::json(m.stage).dump());
   if (m.skipped) line += R"(, "skipped": true)";
   if (m.save_failures > 0) line += fmt::format(R"(, "save_failures": {})", m.save_failures);
   return line + "}";

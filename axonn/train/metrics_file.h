@@ -32,6 +32,7 @@ struct StepMetrics {
   std::optional<ExpertLoad> experts = {};  ///< of a model with experts
   double z_loss = kNone;                   ///< of the output logits, without its weight
   std::int64_t batch = 0;                  ///< sequences of the step; 0: those of all steps
+  std::string stage = {};                  ///< of the data; "": the run has none
   bool skipped = false;                    ///< an outlier, which changed no weight
   std::int64_t save_failures = 0;  ///< checkpoints that could not be written, of this run so far
 };

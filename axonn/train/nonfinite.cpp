@@ -75,10 +75,10 @@ std::string first_place(Communicator& world, const NonfiniteSearch& search) {
 std::string samples_json(Training& training, std::int64_t step) {
   nlohmann::json samples = nlohmann::json::array();
   if (!training.model.grid().leads_place()) return samples.dump();
+  const Sequences& sequences = *training.batches->source_of(step).sequences;
   for (const auto& [first, count, rows] : training.batches->at(step)->micro_batches)
     for (std::int64_t i = 0; i < count; ++i) {
-      nlohmann::json sample{{"sample", first + i},
-                            {"where", training.batches->sequences().where(first + i)}};
+      nlohmann::json sample{{"sample", first + i}, {"where", sequences.where(first + i)}};
       const auto add = [&](const char* key, const std::vector<std::int32_t>& all) {
         const std::int64_t length = std::ssize(all) / count;
         const auto begin = all.begin() + i * length;

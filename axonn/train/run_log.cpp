@@ -13,6 +13,7 @@
 #include "axonn/comm/texts.h"
 #include "axonn/data/batches.h"
 #include "axonn/model/model.h"
+#include "axonn/train/data_stages.h"
 #include "axonn/train/run_steps.h"
 
 namespace axonn {
@@ -83,11 +84,13 @@ void RunLog::describe(Training& training, int threads) {
                   factors_text(p.grid()), p.data, world_.size(), plural(world_.size()), each,
                   name_of(config.training.dtype)));
   const TrainingConfig& t = config.training;
-  say(fmt::format(
-      "step: {} sequences of {} tokens, in micro-batches of {}; about {:.2f} epochs in the whole "
-      "run",
-      t.global_batch, t.seq_len, t.micro_batch,
-      ratio(training.batches->consumed_before(t.steps), training.batches->sequences().count())));
+  const Batches& batches = *training.batches;
+  say(fmt::format("step: {} sequences of {} tokens, in micro-batches of {}{}", t.global_batch,
+                  t.seq_len, t.micro_batch,
+                  config.stage.empty() ? fmt::format("; about {:.2f} epochs in the whole run",
+                                                     epochs_of(config, batches, 0))
+                                       : ""));
+  for (const std::string& stage : describe_stages(config, batches)) say("stage: " + stage);
   if (const auto stages = batch_stages(t); stages.size() > 1)
     say(fmt::format("batch: rises from {} to {} sequences until {} are consumed",
                     stages.front().batch, t.global_batch,
@@ -129,8 +132,13 @@ void RunLog::step(Training& training, const StepInput& input, const StepResult& 
     if (first() && !slow.empty()) log_.warn(slow);
   }
   const double per_second = static_cast<double>(input.inputs) / seconds;
+  const BatchSource& source = training.batches->source_of(input.step);
   const double tflops =
-      per_second * model_flops_per_token(config_.model, config_.training.seq_len) * 1e-12;
+      per_second * model_flops_per_token(config_.model, config_.training.seq_len / source.in_one) *
+      1e-12;
+  if (source.name != line_.stage)
+    log_.info(fmt::format("stage: {} {} with step {}", source.name,
+                          input.step == source.first_step ? "begins" : "goes on", step));
   const double peak = config_.parallelism.peak_tflops * world_.size();
   line_ = {.step = step,
            .loss = result.loss,
@@ -143,7 +151,8 @@ void RunLog::step(Training& training, const StepInput& input, const StepResult& 
            .mfu = peak > 0 ? tflops / peak : StepMetrics::kNone,
            .exposed_comm_ms = waited * 1e3,
            .memory_bytes = training.model.arena().stats().peak_bytes,
-           .experts = result.experts};
+           .experts = result.experts,
+           .stage = source.name};
   for (const auto& [kind, wait] : waits)
     if (wait > 0) line_.exposed_by.emplace_back(kind, wait * 1e3);
   if (result.z_loss) line_.z_loss = *result.z_loss;

@@ -109,26 +109,53 @@ Resumed resume(const LoadedModel& model, const OptimizerState& optimizer, const 
 StateTexts to_texts(const RunState& state, std::string config_toml) {
   const OutlierMeans& means = state.outliers;
   const DataPlace& data = state.data;
-  const nlohmann::json json = {
-      {"steps_done", state.steps_done},
-      {"samples_done", data.samples_done},
-      {"consumed", data.consumed},
-      {"tokens_seen", state.tokens_seen},
-      {"seed", data.seed},
-      {"data",
-       {{"seq_len", data.seq_len}, {"shuffle", data.shuffle}, {"fingerprint", data.fingerprint}}},
-      {"outliers",
-       {{"loss", means.loss},
-        {"norm", means.norm},
-        {"steps", means.steps},
-        {"skipped", means.skipped},
-        {"skipped_total", means.skipped_total},
-        {"losses", means.losses},
-        {"norms", means.norms}}}};
+  auto stages = nlohmann::json::array();
+  for (const StagePlace& stage : data.stages)
+    stages.push_back({{"name", stage.name},
+                      {"samples_done", stage.samples_done},
+                      {"seq_len", stage.seq_len},
+                      {"fingerprint", stage.fingerprint}});
+  const nlohmann::json json = {{"steps_done", state.steps_done},
+                               {"consumed", data.consumed},
+                               {"tokens_seen", state.tokens_seen},
+                               {"seed", data.seed},
+                               {"data", {{"shuffle", data.shuffle}, {"stages", std::move(stages)}}},
+                               {"outliers",
+                                {{"loss", means.loss},
+                                 {"norm", means.norm},
+                                 {"steps", means.steps},
+                                 {"skipped", means.skipped},
+                                 {"skipped_total", means.skipped_total},
+                                 {"losses", means.losses},
+                                 {"norms", means.norms}}}};
   StateTexts texts{{kStateFile, json.dump(2) + "\n"}, {"config.toml", std::move(config_toml)}};
   if (!state.products.products.empty()) texts.emplace(kProductsFile, to_json(state.products));
   return texts;
 }
+
+namespace {
+
+/// The place in the data of a state.json, also of an older one. `samples`: those done, if it does
+/// not say.
+DataPlace place_of(const nlohmann::json& json, std::int64_t samples, const Config& config) {
+  const auto data = json.value("data", nlohmann::json::object());
+  DataPlace place{.consumed = json.value("consumed", json.value("samples_done", samples)),
+                  .seed = json.value("seed", config.training.seed),
+                  .shuffle = data.value("shuffle", config.data.shuffle)};
+  const auto add = [&](const nlohmann::json& stage, std::int64_t samples_done) {
+    place.stages.push_back({.name = stage.value("name", std::string()),
+                            .samples_done = samples_done,
+                            .seq_len = stage.value("seq_len", config.training.seq_len),
+                            .fingerprint = stage.value("fingerprint", std::string())});
+  };
+  if (data.contains("stages"))
+    for (const nlohmann::json& stage : data["stages"]) add(stage, stage.at("samples_done"));
+  else
+    add(data, json.value("samples_done", samples));
+  return place;
+}
+
+}  // namespace
 
 RunState read_run_state(const CheckpointReader& reader, const Config& config) {
   const std::string file = concat(reader.folder(), '/', kStateFile);
@@ -138,16 +165,10 @@ RunState read_run_state(const CheckpointReader& reader, const Config& config) {
   RunState state{.steps_done = json["steps_done"]};
   const TrainingConfig& t = config.training;
   try {
-    const auto data = json.value("data", nlohmann::json::object()),
-               means = json.value("outliers", nlohmann::json::object());
+    const auto means = json.value("outliers", nlohmann::json::object());
     const std::int64_t samples = state.steps_done * t.global_batch;
     state.tokens_seen = json.value("tokens_seen", samples * t.seq_len);
-    state.data = {.samples_done = json.value("samples_done", samples),
-                  .consumed = json.value("consumed", json.value("samples_done", samples)),
-                  .seed = json.value("seed", t.seed),
-                  .seq_len = data.value("seq_len", t.seq_len),
-                  .shuffle = data.value("shuffle", config.data.shuffle),
-                  .fingerprint = data.value("fingerprint", std::string())};
+    state.data = place_of(json, samples, config);
     state.outliers = {.loss = means.value("loss", 0.0),
                       .norm = means.value("norm", 0.0),
                       .steps = means.value("steps", 0.0),
@@ -158,8 +179,9 @@ RunState read_run_state(const CheckpointReader& reader, const Config& config) {
   } catch (const nlohmann::json::exception& error) {
     refuse(file, ": ", error.what());
   }
-  if (state.steps_done < 0 || state.data.samples_done < 0 || state.data.consumed < 0)
-    refuse(file, " counts ", state.steps_done, " steps and ", state.data.samples_done, " samples");
+  std::int64_t least = std::min(state.steps_done, state.data.consumed);
+  for (const StagePlace& stage : state.data.stages) least = std::min(least, stage.samples_done);
+  if (least < 0) refuse(file, " counts ", least, " steps or samples");
   if (t.tune && reader.has_text(kProductsFile))
     state.products = parse_matmul_choices(reader.text(kProductsFile),
                                           concat(reader.folder(), '/', kProductsFile));

@@ -156,11 +156,12 @@ class Trainer {
   void begin() {
     if (!folder_.warning().empty()) log_.warn(folder_.warning());
     log_.describe(training_, cores_.threads());
-    if (!training_.corpus->tokenizer && origins().is_set("data.tokenizer") && world_.rank() == 0)
+    if (!training_.corpora.front()->tokenizer && origins().is_set("data.tokenizer") &&
+        world_.rank() == 0)
       log_.warn(concat("data.tokenizer (", origins().of("data.tokenizer"), ") has no effect: \"",
                        config_.data.tokenizer, "\" cannot have made the tokens of data.tokens"));
-    sampler_ =
-        text_sampler_of(training_.model, training_.corpus->tokenizer, options_.make_text_sampler);
+    sampler_ = text_sampler_of(training_.model, training_.corpora.front()->tokenizer,
+                               options_.make_text_sampler);
     const std::string& from = folder_.resumes_from();
     if (!from.empty()) refuse_other_data(from);
     LoadedModel& model = training_.model;

@@ -8,6 +8,7 @@
 #include "axonn/data/corpus.h"
 #include "axonn/data/tokenize.h"
 #include "axonn/options/options.h"
+#include "axonn/train/data_stages.h"
 #include "axonn/train/run_state.h"
 #include "axonn/train/stored_config.h"
 
@@ -15,9 +16,10 @@ namespace axonn {
 
 namespace {
 
-std::shared_ptr<const Corpus> open_data(const Config& config, Communicator& world,
-                                        const TrainingOptions& options) {
-  if (!options.data) return nullptr;
+using Corpora = std::vector<std::shared_ptr<const Corpus>>;
+
+Corpora open_data(const Config& config, Communicator& world, const TrainingOptions& options) {
+  if (!options.data) return {};
   const bool first = world.rank() == 0;
   ProgressLine line(first ? options.progress : ProgressTarget{}, kTokenizing);
   const CorpusOptions corpus_options{.cache = {.folder = options.cache_folder, .makes = first},
@@ -28,22 +30,19 @@ std::shared_ptr<const Corpus> open_data(const Config& config, Communicator& worl
                                        line(made.bytes, made.total_bytes);
                                      }};
   // Rank 0 tokenises into the cache first; the other ranks then find it there.
-  std::shared_ptr<const Corpus> corpus;
-  const auto open = [&] {
-    corpus = std::make_shared<const Corpus>(open_corpus(config.data, corpus_options));
-  };
-  if (first) open();
+  Corpora corpora;
+  if (first) corpora = open_stages(config, corpus_options);
   world.barrier("open data");
-  if (!first) open();
-  return corpus;
+  return first ? corpora : open_stages(config, corpus_options);
 }
 
 /// A vocab of 0 becomes that of the corpus' tokenizer.
-Config with_vocab_of(Config config, const Corpus* corpus) {
-  if (config.model.vocab > 0 || !corpus) return config;
-  if (!corpus->tokenizer)
+Config with_vocab_of(Config config, const Corpora& corpora) {
+  if (config.model.vocab > 0 || corpora.empty()) return config;
+  const auto& tokenizer = corpora.front()->tokenizer;
+  if (!tokenizer)
     refuse("[model] vocab is not set, and token files do not state it; set model.vocab");
-  config.model.vocab = corpus->tokenizer->vocab_size();
+  config.model.vocab = tokenizer->vocab_size();
   return config;
 }
 
@@ -55,20 +54,6 @@ BatchOptions batch_options(const LoadedModel& model) {
           .micro_batch = t.micro_batch,
           .place = model.grid().batch_place(),
           .places = model.grid().batch_places()};
-}
-
-std::unique_ptr<Batches> training_batches(const LoadedModel& model, const Corpus& corpus,
-                                          const SequencesMaker& make_sequences) {
-  const Config& config = model.config();
-  const auto seed = static_cast<std::uint64_t>(config.training.seed);
-  auto sequences = make_sequences ? make_sequences(config, corpus)
-                                  : training_sequences(corpus, {.seq_len = config.training.seq_len,
-                                                                .seed = seed,
-                                                                .shuffle = config.data.shuffle,
-                                                                .vocab = config.model.vocab});
-  return std::make_unique<Batches>(std::move(sequences),
-                                   make_goldfish(config.training.goldfish, seed, corpus),
-                                   batch_options(model));
 }
 
 std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corpus& corpus) {
@@ -88,14 +73,15 @@ std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corp
 
 Training::Training(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
                    const TrainingOptions& options)
-    : corpus(open_data(config, world, options)),
-      model(with_vocab_of(config, corpus.get()), world, std::move(backend),
+    : corpora(open_data(config, world, options)),
+      model(with_vocab_of(config, corpora), world, std::move(backend),
             {.progress = options.progress}),
       optimizer(model.trained(), options.make_optimizer(config.optimizer)),
       step(model.model(), optimizer, config.training.balance, config.training.z_loss) {
   if (options.data) {
-    batches = training_batches(model, *corpus, options.make_sequences);
-    validation = validation_batches(model, *corpus);
+    batches = std::make_unique<Batches>(
+        stage_sources(model.config(), corpora, options.make_sequences), batch_options(model));
+    validation = validation_batches(model, *corpora.front());
   }
   const Context ctx = model.context();
   optimizer.allocate(ctx);
@@ -155,8 +141,7 @@ void Training::count(std::int64_t n, const Batch& batch, StepInput& input) {
   // Without targets the mean loss is 0.
   input.tokens = std::max<std::int64_t>(static_cast<std::int64_t>(count_.sums[0]), 1);
   input.all_targets = std::max<std::int64_t>(static_cast<std::int64_t>(count_.sums[1]), 1);
-  if (batches->sequences().counts_by_reading())
-    input.inputs = static_cast<std::int64_t>(count_.sums[2]);
+  if (batches->counts_inputs_by_reading()) input.inputs = static_cast<std::int64_t>(count_.sums[2]);
   std::shared_ptr<const Batch> next;
   try {
     next = batches->at(n + 1);
@@ -184,40 +169,86 @@ StepInput Training::input(std::int64_t n) {
 DataPlace Training::place(std::int64_t n) {
   if (!batches) return {};
   Communicator& world = model.grid().world();
-  if (data_fingerprint_.empty())
-    data_fingerprint_ = broadcast_text(world, world.rank() == 0 ? fingerprint(*corpus) : "", 0);
   const Config& config = model.config();
-  return {.samples_done = batches->first_of(n),
-          .consumed = batches->consumed_before(n),
-          .seed = config.training.seed,
-          .seq_len = config.training.seq_len,
-          .shuffle = config.data.shuffle,
-          .fingerprint = data_fingerprint_};
+  if (stages_.empty()) {
+    const std::vector<Config> configs = stages_of(config);
+    for (std::size_t s = 0; s < corpora.size(); ++s) {
+      const std::string mine = world.rank() == 0 ? fingerprint(*corpora[s]) : "";
+      stages_.push_back({.name = batches->sources()[s].name,
+                         .seq_len = configs[s].training.seq_len,
+                         .fingerprint = broadcast_text(world, mine, 0)});
+    }
+  }
+  DataPlace place{.consumed = batches->consumed_before(n),
+                  .seed = config.training.seed,
+                  .shuffle = config.data.shuffle,
+                  .stages = stages_};
+  for (std::size_t s = 0; s < stages_.size(); ++s)
+    place.stages[s].samples_done = batches->done(s, n);
+  place.stages.insert(place.stages.end(), unlisted_.begin(), unlisted_.end());
+  return place;
 }
+
+namespace {
+
+/// What fixes the order of samples and is not as it was, with the remedy; "" if nothing.
+std::string difference_of(const DataPlace& saved, const StagePlace& was, const DataPlace& here,
+                          const StagePlace& is) {
+  const std::string key = is.name.empty() ? "training.seq_len" : "seq_len of stage " + is.name;
+  std::string difference;
+  const auto compare = [&](const std::string& name, const auto& then, const auto& now) {
+    if (difference.empty() && then != now)
+      difference = concat(name, " was ", then, " and is ", now, "; set it to ", then);
+  };
+  const auto truth = [](bool value) { return value ? "true" : "false"; };
+  compare("training.seed", saved.seed, here.seed);
+  compare(key, was.seq_len, is.seq_len);
+  compare("data.shuffle", std::string(truth(saved.shuffle)), truth(here.shuffle));
+  if (difference.empty() && !was.fingerprint.empty() && was.fingerprint != is.fingerprint)
+    difference = concat("the training data", is.name.empty() ? "" : " of stage " + is.name,
+                        " are others (their files, the files' order, data.tokenizer or the part "
+                        "that data.validation leaves); use the same");
+  return difference;
+}
+
+}  // namespace
 
 bool Training::continue_at(std::int64_t n, const DataPlace& saved, const std::string& checkpoint) {
   if (!batches) return false;
   const DataPlace here = place(0);
-  std::string difference;
-  const auto compare = [&](const char* key, const auto& was, const auto& is) {
-    if (difference.empty() && was != is)
-      difference = concat(key, " was ", was, " and is ", is, "; set it to ", was);
+  const std::vector<BatchSource>& sources = batches->sources();
+  const auto saved_stage = [&](const std::string& name) {
+    return std::ranges::find(saved.stages, name, &StagePlace::name);
   };
-  const auto truth = [](bool value) { return value ? "true" : "false"; };
-  compare("training.seed", saved.seed, here.seed);
-  compare("training.seq_len", saved.seq_len, here.seq_len);
-  compare("data.shuffle", std::string(truth(saved.shuffle)), truth(here.shuffle));
-  if (difference.empty() && !saved.fingerprint.empty() && saved.fingerprint != here.fingerprint)
-    difference =
-        "the training data are others (their files, the files' order, data.tokenizer or the part "
-        "that data.validation leaves); use the same";
+  std::vector<std::int64_t> done(sources.size());
+  std::string difference;
+  for (std::size_t s = 0; s < sources.size(); ++s) {
+    const StagePlace& is = stages_[s];
+    const auto was = saved_stage(is.name);
+    const bool over = s + 1 < sources.size() && sources[s + 1].first_step <= n;
+    std::string of_stage;
+    if (was == saved.stages.end() && !over && sources[s].first_step < n)
+      of_stage = is.name.empty() ? "it was written by a run with stages; list them"
+                                 : concat("it knows no stage ", is.name,
+                                          ", which begins before its step; set "
+                                          "from_step of the stage to ",
+                                          n + 1);
+    else if (was != saved.stages.end() && was->samples_done > 0 && !over)
+      of_stage = difference_of(saved, *was, here, is);
+    if (was != saved.stages.end() && of_stage.empty()) done[s] = was->samples_done;
+    if (difference.empty()) difference = of_stage;
+  }
   if (!difference.empty() && model.config().checkpoint.changed_data == ChangedData::refuse)
     refuse("cannot continue ", checkpoint, " with the samples that it has not seen: ", difference,
            ", or continue with the first sample of the new order by checkpoint.changed_data = "
            "\"restart\"");
+  unlisted_.clear();
+  for (const StagePlace& one : saved.stages)
+    if (std::ranges::find(stages_, one.name, &StagePlace::name) == stages_.end())
+      unlisted_.push_back(one);
   count_.work.wait();
   count_.step = -1;
-  batches->begin_at(n, difference.empty() ? saved.samples_done : 0, saved.consumed);
+  batches->begin_at(n, saved.consumed, std::move(done));
   return !difference.empty();
 }
 

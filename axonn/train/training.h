@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "axonn/train/loaded_model.h"
 #include "axonn/train/optimizer.h"
@@ -16,8 +17,8 @@ class Sequences;
 struct Batch;
 struct Corpus;
 
-/// Replaces the training sequences that [data] names. Receives the resolved config and the opened
-/// corpus.
+/// Replaces the training sequences that [data] or a stage names. Receives the resolved config, as
+/// it is in the stage (stages_of()), and the opened corpus.
 using SequencesMaker =
     std::function<std::unique_ptr<const Sequences>(const Config& config, const Corpus& corpus)>;
 
@@ -36,14 +37,21 @@ struct TrainingOptions {
   ProgressTarget progress = {};        ///< shows on rank 0 how far tokenising and loading are
 };
 
+/// The place of a run in the training data of one stage.
+struct StagePlace {
+  std::string name = {};          ///< "" in a run without stages
+  std::int64_t samples_done = 0;  ///< of the stage's order: the number of the next sample
+  std::int64_t seq_len = 0;
+  std::string fingerprint = {};  ///< of the corpus; "": unknown
+};
+
 /// The place of a run in its training data, and what fixes the data and the order of samples.
 struct DataPlace {
-  std::int64_t samples_done = 0;  ///< of the order: the number of the next sample
-  /// Sequences that the run has consumed: samples_done unless the order began anew.
+  /// Sequences of training.seq_len that the run has consumed, in all stages.
   std::int64_t consumed = 0;
-  std::int64_t seed = 0, seq_len = 0;
+  std::int64_t seed = 0;
   bool shuffle = true;
-  std::string fingerprint = {};  ///< of the corpus; "": unknown
+  std::vector<StagePlace> stages = {};  ///< also those of an earlier run that this one lacks
 };
 
 /// The parts of a training run on one rank, made from its config: the model, its optimizer, the
@@ -66,8 +74,9 @@ class Training {
   /// The place in the data before step n. The first call is collective.
   DataPlace place(std::int64_t n);
   /// Makes step n continue at this place of an earlier run, whose `checkpoint` a message names.
-  /// If data or order differ, throws UsageError, or, if checkpoint.changed_data is restart, begins
-  /// with the first sample; then returns true. Collective as place(). Does nothing without data.
+  /// If data or order of a stage that is not yet over differ, throws UsageError, or, if
+  /// checkpoint.changed_data is restart, begins that stage with its first sample; then returns
+  /// true. Collective as place(). Does nothing without data.
   bool continue_at(std::int64_t n, const DataPlace& place, const std::string& checkpoint);
   /// Does step n.
   StepResult run(std::int64_t n) { return step.run(model.context(), input(n)); }
@@ -77,7 +86,9 @@ class Training {
   /// Number of validation sequences that validate() uses; 0 without validation data.
   std::int64_t validation_windows() const;
 
-  std::shared_ptr<const Corpus> corpus;  ///< null without data
+  /// The corpus of each stage; empty without data. The first has the tokenizer and the validation
+  /// data of the run.
+  std::vector<std::shared_ptr<const Corpus>> corpora;
   LoadedModel model;
   std::unique_ptr<Batches> batches;     ///< null without data
   std::unique_ptr<Batches> validation;  ///< null without validation data
@@ -85,7 +96,8 @@ class Training {
   TrainStep step;  ///< destroyed first: its graphs must not outlive the groups
 
  private:
-  std::string data_fingerprint_;
+  std::vector<StagePlace> stages_;    // at sample 0; known after the first place()
+  std::vector<StagePlace> unlisted_;  // of the earlier run
   /// here: null if the step's batch cannot be read.
   void begin_count(std::int64_t n, const Batch* here);
   /// Sets the targets and inputs of step n's input.

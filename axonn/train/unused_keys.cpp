@@ -125,7 +125,9 @@ KeyReasons unused_keys(const Config& config) {
   keys.when(config.data.jsonl.empty() && config.data.documents == DocumentMode::joined &&
                 config.training.goldfish.k == 0,
             {"data.eod"}, "data.documents is joined");
-  keys.when(config.data.text.empty(), {"data.text_field"}, "data.text is not set");
+  const bool reads_text = std::ranges::any_of(
+      stages_of(config), [](const Config& stage) { return !stage.data.text.empty(); });
+  keys.when(!reads_text, {"data.text_field"}, "data.text is not set");
   const std::string& validation = config.data.validation;
   const bool no_validation = validation.empty() || parse_real(validation) == 0.0;
   keys.when(no_validation, {"training.eval_every", "training.eval_batches"},

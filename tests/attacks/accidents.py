@@ -100,7 +100,7 @@ def other_batch(attacked):
     more = {"training.steps": 8, "training.global_batch": 8}
     fault = unlike(run.run(), 0) or unlike(run.run(**more), 0)
     state = json.loads((run.out / "checkpoints/step-8/state.json").read_text())
-    if state["samples_done"] != 4 * 4 + 4 * 8:
+    if state["data"]["stages"][0]["samples_done"] != 4 * 4 + 4 * 8:
         return f"the samples done are miscounted: {state}"
     return fault
 

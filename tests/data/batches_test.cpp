@@ -196,10 +196,48 @@ TEST(Batches, OfStagesShareEachStepsSequencesAndGoOnInTheOrder) {
                 ElementsAre(ElementsAre(first, first + 1), ElementsAre(first + 2, first + 3)));
     EXPECT_EQ(batches.at(2)->whole.targets, 8 * kLength);
     // An order that began anew has the batches of all that was consumed.
-    batches.begin_at(3, 0, 16);
+    batches.begin_at(3, 16, {0});
     EXPECT_EQ(batches.first_of(4), 8);
     EXPECT_EQ(batches.consumed_before(4), 24);
     batches.begin_at(3, 2);
     EXPECT_EQ(batches.batch_of(3), 4);
   }
+}
+
+TEST(Batches, TakeEachSourceFromItsFirstStepAndGoOnInItsOrder) {
+  // The second source's sequences are half as long: two take the place of one.
+  const auto whole = std::make_shared<Counted>(), halves = std::make_shared<Counted>();
+  for (const int place : {0, 1}) {
+    BatchOptions some = options(place, 2);
+    some.global_batch = 4;
+    Batches batches({{.name = "whole", .first_step = 0, .sequences = whole},
+                     {.name = "halves", .first_step = 2, .sequences = halves, .in_one = 2},
+                     {.name = "end", .first_step = 5, .sequences = whole}},
+                    some);
+    const auto first_of = [&](std::int64_t n) { return sequences_of(*batches.at(n)).front(); };
+    EXPECT_THAT(first_of(1), ElementsAre(4 + 2 * place, 5 + 2 * place));
+    EXPECT_EQ(batches.at(1)->micro_batches.front().sequences, 2);
+    const std::int64_t second = 4 * place;
+    EXPECT_THAT(first_of(2), ElementsAre(second, second + 1, second + 2, second + 3));
+    EXPECT_EQ(batches.at(2)->micro_batches.front().sequences, 4);
+    EXPECT_EQ(batches.at(4)->micro_batches.front().first, 16 + second);
+    EXPECT_EQ(batches.source_of(4).name, "halves");
+    EXPECT_THAT(first_of(6), ElementsAre(4 + 2 * place, 5 + 2 * place));
+    for (const auto& [n, done] : std::vector<std::pair<std::int64_t, std::vector<std::int64_t>>>{
+             {0, {0, 0, 0}}, {2, {8, 0, 0}}, {4, {8, 16, 0}}, {7, {8, 24, 8}}})
+      for (std::size_t s = 0; s < 3; ++s) EXPECT_EQ(batches.done(s, n), done[s]) << n << ' ' << s;
+
+    // Resumed in the second source, which has done more than its steps say, and by other steps.
+    batches.begin_at(3, 100, {50, 70, 30});
+    EXPECT_EQ(batches.first_of(3), 70);
+    EXPECT_EQ(batches.first_of(4), 78);
+    EXPECT_EQ(batches.first_of(5), 30);
+    EXPECT_EQ(batches.consumed_before(5), 108);
+    EXPECT_EQ(batches.done(0, 9), 50);
+    EXPECT_EQ(batches.done(1, 9), 86);
+  }
+  Batches late({{.name = "late", .first_step = 2, .sequences = whole}}, options(0, 1));
+  EXPECT_THAT([&] { late.at(1); },
+              ThrowsMessage<UsageError>(HasSubstr("step 2 has no data: the first stage, late, "
+                                                  "begins with step 3; set its from_step")));
 }

@@ -108,10 +108,10 @@ TEST(TextSampler, WritesWhatTheGeneratorWritesOfTheSameWeights) {
   options.finished = [&](Training& training) {
     Generator generator(training.model, {.context = 18,  // for the same rounding
                                          .hold_weights = false,
-                                         .tokenizer = training.corpus->tokenizer.get()});
+                                         .tokenizer = training.corpora.front()->tokenizer.get()});
     std::vector<std::vector<std::int32_t>> prompts;
     for (const std::string& prompt : config.samples.prompts)
-      prompts.push_back(training.corpus->tokenizer->encode_prompt(prompt));
+      prompts.push_back(training.corpora.front()->tokenizer->encode_prompt(prompt));
     const auto texts =
         generator.generate(prompts, {.max_tokens = 7, .sampling = {.temperature = 0.8}});
     if (training.model.grid().world().rank() != 0) return;
@@ -215,7 +215,8 @@ TEST(TextSampler, TakesTheMemoryThatTheDryRunStates) {
       run_ranks(grid.ranks(), [&](Communicator& world) {
         Training training(config, world, make_cpu_backend(1));
         training.model.initialise();
-        const TextSampler sampler = make_text_sampler(training.model, training.corpus->tokenizer);
+        const TextSampler sampler =
+            make_text_sampler(training.model, training.corpora.front()->tokenizer);
         training.run(0);
         training.model.arena().reset_peak();
         sampler();

@@ -286,6 +286,61 @@ TEST(Validate, AcceptsTheSmallestConfigAndNamesMissingKeys) {
   EXPECT_EQ(refusal([](Config& c) { c.model = {.path = "checkpoint"}; }), "accepted");
 }
 
+TEST(Config, RefusesStagesWithoutOneKindOfDataOrOutOfOrder) {
+  const auto staged = [](const auto& change) {
+    return refusal([&](Config& c) {
+      c.data.synthetic = 0;
+      c.training.seq_len = 8;
+      c.stage = {{.name = "a", .synthetic = 100}, {.name = "b", .from_step = 3, .text = {"b.txt"}}};
+      change(c);
+    });
+  };
+  EXPECT_EQ(staged([](Config&) {}), "accepted");
+  EXPECT_THAT(staged([](Config& c) { c.data.synthetic = 1; }),
+              HasSubstr("[data] and [[stage]] both name training data"));
+  EXPECT_THAT(staged([](Config& c) { c.stage[1].name = ""; }), HasSubstr("has no name"));
+  EXPECT_THAT(staged([](Config& c) { c.stage[1].name = "a"; }),
+              HasSubstr("two stages have the name \"a\""));
+  EXPECT_THAT(staged([](Config& c) { c.stage[1].text.clear(); }),
+              HasSubstr("[[stage]] \"b\" names no data; set one of its keys"));
+  EXPECT_THAT(staged([](Config& c) { c.stage[1].synthetic = 5; }),
+              HasSubstr("names more than one kind of data"));
+  EXPECT_THAT(staged([](Config& c) { c.stage[1].from_step = 1; }),
+              HasSubstr("from_step = 1 is not behind that of the stage before it, 1"));
+  EXPECT_THAT(staged([](Config& c) { c.stage[1].seq_len = 3; }),
+              HasSubstr("seq_len = 3 does not divide [training] seq_len = 8"));
+  EXPECT_EQ(staged([](Config& c) { c.stage[1].seq_len = 2; }), "accepted");
+  const auto uncut = [](Config& c) {
+    c.training.seq_len = 512;
+    c.stage[1].seq_len = 128;
+    c.parallelism.z = c.parallelism.context = 2;
+  };
+  EXPECT_THAT(staged(uncut), HasSubstr("a [[stage]] seq_len = 128, [parallelism] context = 2: "));
+  const auto captured = [](Config& c) {
+    c.stage[1].seq_len = 2;
+    c.training.cuda_graph = true;
+  };
+  EXPECT_THAT(staged(captured), HasSubstr("seq_len of a [[stage]] exclude one another"));
+}
+
+TEST(Config, StoresItsStages) {
+  Config config = small_config(), read;
+  config.stage = {{.name = "a", .tokens = {"0.7 x", "0.3 y"}},
+                  {.name = "b", .from_step = 3, .text = {"b.txt"}, .seq_len = 2}};
+  OptionList list;
+  list_options(read, list);
+  Origins origins;
+  read_toml_text(list, config_toml(config, Origins()), "config.toml", origins);
+  ASSERT_EQ(read.stage.size(), 2u);
+  EXPECT_EQ(read.stage[0].tokens, config.stage[0].tokens);
+  EXPECT_EQ(read.stage[1].from_step, 3);
+  EXPECT_EQ(read.stage[1].text, config.stage[1].text);
+  EXPECT_EQ(config_toml(read, Origins()), config_toml(config, Origins()));
+  EXPECT_THAT(config_toml(config, Origins()),
+              HasSubstr("\n[[stage]]\nname = \"b\"\nfrom_step = 3\ntext = [\"b.txt\"]\n"
+                        "seq_len = 2\n"));
+}
+
 TEST(Config, RefusesBatchesThatDoNotRiseToTheGlobalBatchOrCannotBeCut) {
   const auto ramp = [](const char* text) {
     return refusal([&](Config& c) { c.training.batch_ramp = text; });

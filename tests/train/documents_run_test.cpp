@@ -152,11 +152,12 @@ TEST(DocumentsTraining, CountsTargetsOverAllRanksInTrainingAndInValidation) {
       Training training(resolved(config), world, make_cpu_backend(1));
       training.model.initialise();
       for (int step = 0; step < 2; ++step) {
-        const SequenceMask mask = make_goldfish(config.training.goldfish, 0, *training.corpus);
+        const SequenceMask mask =
+            make_goldfish(config.training.goldfish, 0, *training.corpora.front());
         std::int64_t all = 0, kept = 0, inputs = 0;
         Sequence sequence;
         for (std::int64_t n = step * 12; n < (step + 1) * 12; ++n) {
-          training.batches->sequences().read(n, sequence);
+          training.batches->sources().front().sequences->read(n, sequence);
           all += count(sequence.targets);
           inputs += 32 - std::ranges::count(sequence.targets, kPaddingTarget);
           mask(n, sequence);

@@ -54,12 +54,12 @@ TEST(GoldfishTraining, CountsKeptTargetsOverAllRanks) {
       Training training(resolved(config), world, make_cpu_backend(1));
       for (int step = 0; step < 2; ++step) {
         // Count the kept targets of the masked sequences directly.
-        const SequenceMask mask =
-            make_goldfish(config.training.goldfish, config.training.seed, *training.corpus);
+        const SequenceMask mask = make_goldfish(config.training.goldfish, config.training.seed,
+                                                *training.corpora.front());
         std::int64_t kept = 0;
         Sequence one;
         for (std::int64_t n = step * 12; n < (step + 1) * 12; ++n) {
-          training.batches->sequences().read(n, one);
+          training.batches->sources().front().sequences->read(n, one);
           mask(n, one);
           kept += std::ranges::count_if(one.targets, [](std::int32_t t) { return t >= 0; });
         }
