@@ -44,7 +44,8 @@ namespace {
       guesses.empty() ? concat("; ", app.get_name(), " --help lists them") : did_you_mean(guesses));
 }
 
-/// A source of data that a flag names replaces the file's, which would contradict it.
+/// A source of data that a flag names replaces the file's and its stages, which would contradict
+/// it.
 void replace_data_source(LoadedConfig& loaded) {
   constexpr std::array kSources = {"text", "tokens", "jsonl", "synthetic"};
   Origins& origins = loaded.origins;
@@ -53,14 +54,17 @@ void replace_data_source(LoadedConfig& loaded) {
   };
   const auto chosen = std::ranges::find_if(kSources, by_flag);
   if (chosen == kSources.end()) return;
+  const auto replaces = [&](const std::string& what) {
+    if (speaks_for_all()) std::cerr << "note: --data." << *chosen << " replaces " << what << '\n';
+  };
+  if (!loaded.config.stage.empty()) replaces("the entries of [[stage]]");
+  loaded.config.stage.clear();
   OptionList list;
   list_options(loaded.config, list);
   for (const char* source : kSources) {
     const Option& option = *list.find("data", source);
     if (!origins.is_set(option.key()) || by_flag(source)) continue;
-    if (speaks_for_all())
-      std::cerr << "note: --data." << *chosen << " replaces " << option.key() << " ("
-                << origins.of(option.key()) << ")\n";
+    replaces(concat(option.key(), " (", origins.of(option.key()), ')'));
     option.set_text(option.is_list() ? "" : "0", option.key());
     origins.forget(option.key());
   }

@@ -116,7 +116,7 @@ TEST(Recipes, ApertusDryRunsWithTheMemoryOfEveryRank) {
   for (const auto& [name, parameters] :
        {std::pair{"/apertus-8b.toml", "8,053,338,176 parameters"},
         std::pair{"/apertus-70b.toml", "70,599,864,480 parameters"}}) {
-    // The same with data that are here.
+    // The same with data that are here, for each stage.
     const std::regex tokens("tokens = \"[a-z0-9_]*\"");
     const std::string file = folder / "recipe.toml";
     write_file_atomically(
@@ -127,4 +127,13 @@ TEST(Recipes, ApertusDryRunsWithTheMemoryOfEveryRank) {
     EXPECT_THAT(dry.out, HasSubstr(parameters)) << dry.err;
     EXPECT_THAT(dry.out, HasSubstr("at the peak of a step: exact")) << dry.err;
   }
+}
+
+TEST(Recipes, DataThatAFlagNamesReplaceTheStages) {
+  test::TemporaryPath folder;
+  const Finished dry =
+      run_program({"train", kConfigs + "/apertus-8b.toml", "--dry-run", "--data.synthetic", "1MB",
+                   "--data.tokenizer", "bytes", "--output.dir", folder / "out"});
+  EXPECT_THAT(dry.err, HasSubstr("--data.synthetic replaces the entries of [[stage]]"));
+  EXPECT_THAT(dry.out, HasSubstr("at the peak of a step: exact"));
 }

@@ -494,11 +494,12 @@ TEST(Configs, EveryFileOfTheProjectIsValidWithoutWarnings) {
     };
     read();
     if (!config.model.name.empty()) {
-      config.model = known_model(config.model.name);
+      config = {.model = known_model(config.model.name), .further = config.further};
       read();
     }
     EXPECT_THAT(warnings(config, origins), IsEmpty());
-    if (config.data.synthetic == 0 && config.data.jsonl.empty() && config.data.tokens.empty())
+    if (config.data.synthetic == 0 && config.data.jsonl.empty() && config.data.tokens.empty() &&
+        config.stage.empty())
       config.data.text = {"given on the command line"};
     EXPECT_NO_THROW(validate(config));
     ++files;
