@@ -12,6 +12,7 @@
 #include "axonn/base/files.h"
 #include "axonn/comm/self.h"
 #include "axonn/convert/gguf_model.h"
+#include "axonn/convert/mup_source.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/model_files.h"
 #include "axonn/ops/backend.h"
@@ -198,6 +199,11 @@ class Converter {
     if (!job_.tokenizer.empty()) tokenizer_ = job_.tokenizer;
     form_ =
         job_.to.value_or(folder && !adapters_ ? ModelForm::checkpoint : ModelForm::hugging_face);
+    config_ = model_->config();
+    if (form_ != ModelForm::checkpoint && config_.mup_base > 0) {
+      source_ = without_mup(std::move(source_), config_);
+      config_ = without_mup(config_);
+    }
     Converted done;
     if (job_.q8_0 && form_ != ModelForm::gguf) refuse("--dtype q8_0 is for --to gguf");
     if (form_ == ModelForm::gguf) {
@@ -283,8 +289,7 @@ class Converter {
   }
 
   void plan_tensors() {
-    const ModelConfig& config = model_->config();
-    const TensorNames names = model_->adapters() ? adapter_names(config) : base_names(config);
+    const TensorNames names = model_->adapters() ? adapter_names(config_) : base_names(config_);
     const std::string prefix = model_->form().prefix;
     for (const ParameterSpec& spec : parameters_) {
       const StoredName as = names.of(spec.name);
@@ -307,7 +312,7 @@ class Converter {
   std::string plan_gguf() {
     if (model_->adapters())
       refuse("--to gguf: ", job_.model, " holds adapters; merge them into their base with --merge");
-    const ModelConfig config = resolved(model_->config(), 0, 0);
+    const ModelConfig config = resolved(config_, 0, 0);
     type_ = job_.type.value_or(job_.q8_0 ? StoredType::f32 : model_->form().type);
     const GgufType type = job_.q8_0 ? GgufType::q8_0 : gguf_type(type_);
     gguf_keys_ = gguf_model_keys(config, fs::path(job_.out).stem().string(), type);
@@ -336,13 +341,13 @@ class Converter {
 
   void write_folder(const std::string& to) {
     const HuggingFaceDetails details = copy_tokenizer(to);
-    write_text(to + "/config.json", to_hugging_face_config(model_->config(), details));
+    write_text(to + "/config.json", to_hugging_face_config(config_, details));
     if (!fs::exists(to + '/' + kGenerationConfig))
       write_text(to + '/' + kGenerationConfig, to_generation_config(details));
   }
 
   void write_adapters(const std::string& to) {
-    ModelConfig config = model_->config();
+    ModelConfig config = config_;
     config.lora.targets.clear();
     for (const ParameterSpec& spec : parameters_)
       if (const std::string layer = adapted_layer(spec.name);
@@ -365,7 +370,7 @@ class Converter {
     TemporaryFolder folder(job_.out);
     const std::string& to = folder.path();
     if (form_ == ModelForm::checkpoint) {
-      ModelConfig config = model_->config();
+      ModelConfig config = config_;
       config.path.clear();
       StateTexts texts{{"config.toml", stored_config_text(config, tokenizer_)}};
       if (!model_->checkpoint()) texts.emplace(kOriginName, to_text(model_->form()));
@@ -385,6 +390,7 @@ class Converter {
   Progress progress_;
   std::optional<ModelFiles> model_;     // to write: a model, or adapters alone
   std::optional<ModelFiles> adapters_;  // to merge into it
+  ModelConfig config_;                  // of what is written
   std::string base_, tokenizer_;        // of the model
   std::vector<ParameterSpec> parameters_;
   std::unique_ptr<ParameterSource> source_;

@@ -32,8 +32,6 @@ std::string architecture_for_gguf(const ModelConfig& model) {
   if (!model.is_llama())
     refuse("--to gguf: models of family ", model_families()[static_cast<int>(model.family)],
            " cannot be converted; Llama, Mistral, Qwen2, Qwen3 and Apertus can");
-  if (model.mup_base > 0)
-    refuse("--to gguf: [model] mup_base = ", model.mup_base, ": GGUF has no factors of muP");
   if (model.experts > 0)
     refuse("--to gguf: models with experts cannot be converted; convert the Hugging Face folder ",
            "with llama.cpp's own script");

@@ -171,9 +171,7 @@ std::string to_hugging_face_config(const ModelConfig& given, const HuggingFaceDe
   if (architecture_of(model.family))
     refuse("models of family ", model_families()[static_cast<int>(model.family)],
            " have no Hugging Face format; convert them to a checkpoint");
-  if (model.mup_base > 0)
-    refuse("[model] mup_base = ", model.mup_base,
-           ": no model type of Hugging Face has the factors of muP; keep the checkpoint");
+  AXONN_CHECK(model.mup_base == 0, "to_hugging_face_config: muP has no keys there");
   AXONN_CHECK(model.layers > 0 && model.vocab > 0 && model.positions > 0,
               "to_hugging_face_config: wanted layers, vocab and positions above 0");
   const Json config =

@@ -10,6 +10,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/model/hugging_face.h"
+#include "axonn/model/model_files.h"
 
 #include "tests/storage/plain_safetensors.h"
 #include "tests/support/model_folder.h"
@@ -162,6 +163,46 @@ TEST(Convert, CheckpointsOfAllGridsGiveTheSameFolderWithTheSameLogits) {
     EXPECT_EQ(logits(stored, {}), logits(config, {})) << "logits differ";
     EXPECT_EQ(logits(stored, {2, 1, 2, 1}), logits(config, {2, 1, 2, 1}));
   }
+}
+
+TEST(Convert, WritesAMupModelAsOneWithoutMupThatComputesTheSame) {
+  std::vector<ModelConfig> models(4, model_to_convert(ModelFamily::llama));
+  models[1].qkv_bias = true;
+  models[2].qk_norm = QkNormKind::head;
+  models[3] = model_to_convert(ModelFamily::gpt);
+  for (ModelConfig config : models) {
+    const TemporaryPath path;
+    config.mup_base = 24;           // half as wide
+    config.mup_base_head_dim = 16;  // four times as wide as its heads
+    save_checkpoint(path / "run", config, {2, 1, 2, 1});
+    EXPECT_EQ(outcome(whole(path / "run", path / "folder")), "a Hugging Face folder (F32)");
+    ModelConfig stored = read_hugging_face_config(path / "folder");
+    stored.path = path / "folder";
+    EXPECT_EQ(stored.mup_base, 0);
+    const std::vector<float> want = logits(config, {});
+    EXPECT_EQ(logits(stored, {}), want);  // the factors are powers of two
+    stored.path.clear();
+    EXPECT_NE(logits(stored, {}), want);
+
+    config.mup_base = 20;
+    config.mup_base_head_dim = 3;
+    save_checkpoint(path / "other", config, {});
+    ASSERT_EQ(outcome(whole(path / "other", path / "folder2")), "a Hugging Face folder (F32)");
+    stored.path = path / "folder2";
+    const std::vector<float> found = logits(stored, {}), near = logits(config, {});
+    for (std::size_t i = 0; i < near.size(); ++i) EXPECT_NEAR(found[i], near[i], 1e-5) << i;
+  }
+}
+
+TEST(Convert, KeepsMupInACheckpoint) {
+  const TemporaryPath path;
+  ModelConfig config = model_to_convert(ModelFamily::llama);
+  config.mup_base = 24;
+  save_checkpoint(path / "run", config, {});
+  ConvertJob job = whole(path / "run", path / "again");
+  job.to = ModelForm::checkpoint;
+  EXPECT_EQ(outcome(job), "a checkpoint");
+  EXPECT_EQ(ModelFiles(path / "again").config().mup_base, 24);
 }
 
 TEST(Convert, WritesBf16ForModelsTrainedInBf16UnlessToldOtherwise) {
