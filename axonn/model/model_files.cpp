@@ -89,6 +89,16 @@ LoadCost load_or_initialise(const Context& ctx, Groups groups, const ModelConfig
   return load(ctx, to, *files->source(config, stored_parameters(groups)), progress);
 }
 
+/// What names the token files of a stage of a run.
+struct StageTokens {
+  std::vector<std::string> tokens;
+};
+
+void list_tokens(StageTokens& stage, OptionList& list) {
+  list.section("stage", "");
+  list.add("tokens", &stage.tokens, {});
+}
+
 }  // namespace
 
 ModelFiles::ModelFiles(std::string path)
@@ -120,6 +130,8 @@ ModelFiles::ModelFiles(std::string path, Format format)
     list.add("tokenizer", &tokenizer, {});
     std::vector<std::string> tokens;
     list.add("tokens", &tokens, {});
+    std::vector<StageTokens> stages;
+    list.repeated("stage", "", stages, list_tokens);
     list.section("training", "");
     list.add("dtype", &dtype, {});
     Origins origins;
@@ -127,6 +139,8 @@ ModelFiles::ModelFiles(std::string path, Format format)
                    origins, UnknownSections::skip_keys);
     config_ = resolved(config_, 0, 0);
     base_ = config_.path;
+    for (const StageTokens& stage : stages)
+      tokens.insert(tokens.end(), stage.tokens.begin(), stage.tokens.end());
     if (!tokenizer.empty() && (tokenizer != "bytes" || tokens.empty())) tokenizer_ = tokenizer;
     if (dtype == "bf16") trained_in_ = StoredType::bf16;
   }

@@ -199,7 +199,9 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
       continue;
     }
     const toml::table* keys = node.as_table();
-    if (!known && keys && unknown != UnknownSections::refuse) continue;
+    const bool is_section = keys || node.is_array_of_tables();
+    if (!known && is_section && unknown != UnknownSections::refuse) continue;
+    if (!known && is_section) refuse_section(list, section.str(), place);
     if (!keys) {
       if (known)
         refuse("[", section.str(), "] is a section (", place, "); write it as [", section.str(),
@@ -209,7 +211,6 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
           "'", section.str(), "' is outside any section (", place, ')',
           guesses.empty() ? "; put keys below a line such as [training]" : did_you_mean(guesses));
     }
-    if (!known) refuse_section(list, section.str(), place);
     KeyReader{list, name, origins, unknown}.read(std::string(section.str()), *keys);
   }
 }

@@ -241,6 +241,16 @@ TEST(RepeatedSection, IsReadAndWrittenEntryByEntry) {
   EXPECT_THAT(to_toml(list, origins), Not(HasSubstr("stage")));
 }
 
+TEST(RepeatedSection, ThatIsUnknownIsRefusedOrPassedOverAsAnySection) {
+  Settings settings;
+  Origins origins;
+  const std::string_view text = "[[stage]]\nname = \"a\"\n[figure]\nsides = 5\n";
+  EXPECT_THAT(toml_error(text), HasSubstr("stage"));
+  EXPECT_THAT(toml_error("[[figures]]\nsides = 5\n"), HasSubstr("did you mean [figure]?"));
+  read_toml_text(list_of(settings), text, "a.toml", origins, UnknownSections::skip);
+  EXPECT_EQ(settings.sides, 5);
+}
+
 TEST(RepeatedSection, IsExplained) {
   Settings settings;
   std::vector<Stage> stages{{"a", 3}};

@@ -10,6 +10,7 @@
 #include "axonn/measure/dry_step.h"
 #include "axonn/train/data_stages.h"
 #include "axonn/train/run_state.h"
+#include "axonn/train/stored_config.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
@@ -249,6 +250,8 @@ TEST(DataStages, TrainOnTheirOwnSequencesAndSayWhichInMetricsLogAndDryRun) {
               ElementsAre(std::pair("web", 36), std::pair("code", 48), std::pair("end", 0)));
   EXPECT_THAT(places_of(config, 10),
               ElementsAre(std::pair("web", 36), std::pair("code", 96), std::pair("end", 36)));
+  EXPECT_EQ(config_of_model(folder / "run/checkpoints").stage.size(), 3u);
+  EXPECT_EQ(ModelFiles(folder / "run/checkpoints").tokenizer(), "bytes");
   const DryRun dry = dry_run(resolved(config), 0);
   EXPECT_EQ(dry.memory.peak_bytes,
             metrics_of(config).back().at("memory_bytes").get<std::int64_t>());
