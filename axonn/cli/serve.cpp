@@ -155,7 +155,10 @@ int run_serve(const Arguments& arguments) {
   app.footer(kServeExamples);
   add_serve_flags(app, flags);
   if (!parse_flags(app, arguments)) return 0;
-  const HttpServer refuses_early(flags.http);
+  if (HttpServer server(flags.http); speaks_for_all()) {  // refuses a port before a model is read
+    server.start();
+    server.stop();
+  }
 
   Config config = open_model(flags);
   flags.served.tokenizer = need_tokenizer(config, flags);

@@ -27,6 +27,15 @@ bool is_hugging_face(const std::string& path) {
 
 bool is_peft(const std::string& path) { return path_exists(path + "/adapter_config.json"); }
 
+/// Throws UsageError if a folder has the tensors of a Hugging Face folder alone.
+void need_config(const std::string& folder) {
+  for (const char* file : {"model.safetensors", "model.safetensors.index.json"})
+    if (path_exists(concat(folder, '/', file)))
+      refuse(folder, " has ", file,
+             " but no config.json, which states the model's sizes; copy that ",
+             "file of the model into it");
+}
+
 bool has_tokenizer(const std::string& folder) {
   return std::ranges::any_of(std::array{"tokenizer.json", "vocab.json", "tokenizer.model"},
                              [&](const char* file) { return path_exists(folder + '/' + file); });
@@ -122,6 +131,7 @@ ModelFiles::ModelFiles(std::string path, Format format)
     config_.lora.targets = adapted_layers(path_);
     base_ = std::move(stored.base);
   } else {
+    need_config(path_);
     checkpoint_.emplace(path_);
     std::string tokenizer = "bytes", dtype = "f32";
     OptionList list;

@@ -2,6 +2,9 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "axonn/cli/command.h"
 
@@ -151,4 +154,17 @@ TEST_F(BadInput, UnderMpirunOneRankPrintsTheErrorOfAll) {
                2);
   expect_error(run_.train({"--parallelism.x", "4"}), HasSubstr("needs 4 ranks, but there are 2"),
                kUsageError, 2);
+}
+
+TEST(BadPort, IsRefusedBeforeTheModelIsRead) {
+  const int taken = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(taken, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(taken, 1), 0);
+  ASSERT_EQ(::getsockname(taken, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string port = std::to_string(ntohs(address.sin_port));
+  expect_error({"serve", "--model", "nowhere", "--port", port},
+               HasSubstr("cannot listen on 127.0.0.1 at port " + port));
+  ::close(taken);
 }

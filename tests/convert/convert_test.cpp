@@ -269,6 +269,14 @@ TEST(Convert, OverwritesOnlyModelsOnRequestAndNeverItsInput) {
   EXPECT_THAT(names_in(path.path()), ElementsAre("in", "other", "out"));
 }
 
+TEST(Convert, NamesTheFileThatAFolderOfTensorsLacks) {
+  const TemporaryPath path;
+  write_folder(path.path(), model_to_convert(ModelFamily::llama));
+  fs::remove(path / "config.json");
+  EXPECT_THAT(outcome(whole(path.path(), path / "out")),
+              HasSubstr("has model.safetensors but no config.json"));
+}
+
 TEST(Convert, RejectsMeaninglessCombinations) {
   const TemporaryPath path;
   const std::string in = path / "in", out = path / "out";
