@@ -178,6 +178,8 @@ const kUnits = {
 // A chart shows a series of every run. parts: of one run alone, the series with this prefix.
 const kCharts = [
   {name: "loss", title: "Loss", unit: "nats per token", validation: "val_loss"},
+  {name: "val_loss_ema", title: "Validation of averaged weights", unit: "nats per token",
+    sparse: true},
   {name: "tokens_per_s", title: "Speed", unit: "tokens/s", zero: true},
   {name: "exposed_comm_ms", title: "Exposed communication", unit: "ms per step of rank 0",
     zero: true, parts: "exposed_comm_ms/"},
@@ -232,7 +234,8 @@ function curvesOf(chart) {
     if (!has) return [];
     const validation = chart.validation && points.series[chart.validation];
     return [{number: style, label, points, xs: xsOf(points, page.unit), values: series.mean,
-      low: series.low, high: series.high, validation: validation ? validation.mean : null}];
+      low: series.low, high: series.high, validation: validation ? validation.mean : null,
+      sparse: chart.sparse}];
   };
   const curves = shown.flatMap((number) =>
     curve(number, number, page.runs[number].name, chart.name));
@@ -282,7 +285,7 @@ function drawCurve(curve, across, up) {
     d: band(curve, across, up)}));
   if (page.smooth > 0) parts.push(svg("path", {class: `${style} raw`,
     d: line(curve.xs, curve.values, across, up)}));
-  parts.push(svg("path", {class: style, d: line(curve.xs, curve.main, across, up)}));
+  parts.push(svg("path", {class: style, d: line(curve.xs, curve.main, across, up, curve.sparse)}));
   const isDrawn = (values, i) => isNumber(curve.xs[i]) && isNumber(values[i])
     && Number.isFinite(up.to(values[i]));  // a log scale has no place for 0
   const marked = (values, i, more) =>

@@ -32,6 +32,8 @@ constexpr const char* kConvertExamples =
   axonn convert --model out/lora/checkpoints --merge --out my-model
       the base model with the adapters merged into it
   axonn convert --model Llama-3.1-8B --adapter my-adapter --out my-model --dtype bf16
+  axonn convert --model out/run/checkpoints --ema --out my-model
+      the averages of the weights, of a run with optimizer.ema_decay
   axonn convert --model out/run/checkpoints --to gguf --out my-model.gguf --dtype q8_0
       a file for llama.cpp and programs built on it)";
 
@@ -75,6 +77,8 @@ void add_convert_flags(CLI::App& app, ConvertJob& job, std::optional<StoredType>
        {"q8_0", kQuantized}},
       "f32, bf16 or f16, for a Hugging Face folder or GGUF, or q8_0 for GGUF; default: the type of "
       "the folder that the model came from, or of its training");
+  app.add_flag("--ema", job.ema,
+               "the running averages of the checkpoint's weights (optimizer.ema_decay)");
   app.add_option("--max-shard-size", job.most_bytes,
                  "most bytes per file, such as 5GB or 500MB; larger models get several files")
       ->transform(CLI::AsSizeValue(true).description(""))

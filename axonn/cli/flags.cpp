@@ -157,6 +157,8 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--adapter", flags.adapter,
                  "adapters of that model: a PEFT folder or a checkpoint of adapters")
       ->type_name("DIR");
+  app.add_flag("--ema", flags.ema,
+               "the running averages of the checkpoint's weights (optimizer.ema_decay)");
   app.add_option("--grid", flags.grid, "x,y,z,data")->capture_default_str();
   app.add_option("--experts", flags.experts,
                  "neighbours along z that share the experts of each layer; divides the grid's z")
@@ -171,7 +173,8 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
 }
 
 Config open_model(const ModelFlags& flags) {
-  Config config = config_of_model(flags.model, flags.adapter);
+  Config config = config_of_model(flags.model, flags.adapter,
+                                  flags.ema ? StoredWeights::averages : StoredWeights::trained);
   for (const auto& files : {config.model.files, config.model.adapter_files})
     if (files && files->checkpoint() && speaks_for_all())
       for (const std::string& warning : files->checkpoint()->warnings())

@@ -55,8 +55,9 @@ CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device);
 struct ModelFlags {
   std::string model, adapter, tokenizer, grid = "1,1,1,1", dtype;
   DeviceKind device = DeviceKind::automatic;
-  int context = 1;  ///< neighbours along z that share sequences; only eval has a flag for it
-  int experts = 1;  ///< neighbours along z that share experts
+  int context = 1;   ///< neighbours along z that share sequences; only eval has a flag for it
+  int experts = 1;   ///< neighbours along z that share experts
+  bool ema = false;  ///< the averages of the checkpoint's weights in their place
 };
 void add_model_flags(CLI::App& app, ModelFlags& flags);
 

@@ -231,7 +231,7 @@ class Converter {
  private:
   /// Opens the model to write: with adapters merged into it, or of adapters alone.
   void open() {
-    model_.emplace(job_.model);
+    model_.emplace(job_.model, job_.ema ? StoredWeights::averages : StoredWeights::trained);
     if (model_->adapters()) {
       open_adapters();
     } else {

@@ -17,6 +17,7 @@ struct ConvertJob {
   std::string out;    ///< the folder to create; for GGUF the file
   std::optional<ModelForm> to = {};     ///< empty: the form that the model does not have
   std::optional<StoredType> type = {};  ///< of a folder's tensors; empty: as stored or trained
+  bool ema = false;                     ///< the averages of a checkpoint's weights in their place
   bool q8_0 = false;                    ///< for GGUF, instead of a type
   std::string adapters = {};  ///< to merge into the model: PEFT's folder or a checkpoint of them
   bool merge = false;         ///< model is a checkpoint of adapters: merge it into its base

@@ -44,14 +44,6 @@ void keep_second(Schedule& schedule, std::size_t first) {
 
 constexpr std::int64_t kF32 = 4;
 
-/// The kinds of f32 values that a checkpoint holds for each weight: the master copy and the
-/// optimizer's state.
-std::vector<std::string> stored_kinds(const Config& config) {
-  std::vector<std::string> kinds = make_optimizer(config.optimizer)->state_names();
-  kinds.insert(kinds.begin(), "master");
-  return kinds;
-}
-
 void describe_resume(const Config& config, Model& model, DryRun& run) {
   run.fault = overwrite_fault(config);
   const std::string path = resume_path(config);
@@ -59,8 +51,10 @@ void describe_resume(const Config& config, Model& model, DryRun& run) {
   const CheckpointReader reader(path);
   run.resumes_from = reader.folder();
   std::ranges::copy(reader.warnings(), std::back_inserter(run.warnings));
-  // Refuses a checkpoint of another model or optimizer.
-  CheckpointSource(reader, stored_parameters(trained_groups(model)), stored_kinds(config));
+  // Refuses a checkpoint of another model or optimizer. Averages may begin anew.
+  std::vector<std::string> kinds = state_kinds(config.optimizer);
+  std::erase(kinds, kAveragesKind);
+  CheckpointSource(reader, stored_parameters(trained_groups(model)), kinds);
 }
 
 void describe_disk(const Config& config, DryRun& run) {
@@ -69,7 +63,7 @@ void describe_disk(const Config& config, DryRun& run) {
   const std::int64_t saves = every > 0 ? (steps + every - 1) / every : 1;
   // A new checkpoint is complete before the oldest is removed.
   const std::int64_t at_once = keep > 0 ? std::min(saves, keep + 1) : saves;
-  run.checkpoint_bytes = run.trained * kF32 * std::ssize(stored_kinds(config));
+  run.checkpoint_bytes = run.trained * kF32 * std::ssize(state_kinds(config.optimizer));
   run.disk_bytes = run.checkpoint_bytes * at_once;
   run.disk_free = free_bytes(config.output.dir);
   if (run.disk_free < run.checkpoint_bytes)
@@ -202,7 +196,7 @@ DryRun dry_run(const Config& given, int rank, const TextSamplerMaker& make_text_
   const auto model = make_model(config.model, grid);
   if (config.checkpoint.async)
     for (const ParameterGroup* group : trained_groups(*model))
-      run.snapshot_bytes += std::ssize(stored_kinds(config)) * kF32 * group->sizes().piece;
+      run.snapshot_bytes += std::ssize(state_kinds(config.optimizer)) * kF32 * group->sizes().piece;
   for (const ParameterGroup* group : model->groups()) run.share += group->sizes().piece;
   for (const ParameterGroup* group : trained_groups(*model))
     for (const auto& parameter : group->parameters())

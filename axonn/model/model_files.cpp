@@ -110,10 +110,12 @@ void list_tokens(StageTokens& stage, OptionList& list) {
 
 }  // namespace
 
-ModelFiles::ModelFiles(std::string path)
-    : ModelFiles(path, is_hugging_face(path) ? Format::hugging_face
-                       : is_peft(path)       ? Format::peft
-                                             : Format::checkpoint) {}
+ModelFiles::ModelFiles(std::string path, StoredWeights weights)
+    : ModelFiles(path,
+                 is_hugging_face(path) ? Format::hugging_face
+                 : is_peft(path)       ? Format::peft
+                                       : Format::checkpoint,
+                 weights) {}
 
 ModelFiles ModelFiles::of_adapters(std::string path) {
   ModelFiles files = is_peft(path) ? ModelFiles(path, Format::peft) : ModelFiles(path);
@@ -121,8 +123,13 @@ ModelFiles ModelFiles::of_adapters(std::string path) {
   return files;
 }
 
-ModelFiles::ModelFiles(std::string path, Format format)
-    : path_(std::move(path)), format_(format), tokenizer_(has_tokenizer(path_) ? path_ : "") {
+ModelFiles::ModelFiles(std::string path, Format format, StoredWeights weights)
+    : path_(std::move(path)),
+      format_(format),
+      weights_(weights),
+      tokenizer_(has_tokenizer(path_) ? path_ : "") {
+  if (weights == StoredWeights::averages && format != Format::checkpoint)
+    refuse("--ema: ", path_, " is no checkpoint; only checkpoints hold averages of weights");
   if (format == Format::hugging_face) {
     config_ = resolved(read_hugging_face_config(path_), 0, 0);
   } else if (format == Format::peft) {
@@ -133,6 +140,9 @@ ModelFiles::ModelFiles(std::string path, Format format)
   } else {
     need_config(path_);
     checkpoint_.emplace(path_);
+    if (weights == StoredWeights::averages && !checkpoint_->has_kind(kAveragesKind))
+      refuse("--ema: ", checkpoint_->folder(), " has no averages of its weights; leave --ema out, ",
+             "or train with optimizer.ema_decay, such as 0.999");
     std::string tokenizer = "bytes", dtype = "f32";
     OptionList list;
     list_options(config_, list);
@@ -182,7 +192,11 @@ ModelFiles::Form ModelFiles::form() const {
 
 std::unique_ptr<ParameterSource> ModelFiles::source(const ModelConfig& model,
                                                     std::vector<StoredParameter> parameters) const {
-  if (checkpoint_) return std::make_unique<CheckpointSource>(*checkpoint_, std::move(parameters));
+  if (checkpoint_) {
+    const char* kind = weights_ == StoredWeights::averages ? kAveragesKind : kWeightsKind;
+    return std::make_unique<CheckpointSource>(*checkpoint_, std::move(parameters),
+                                              std::vector<std::string>{kind});
+  }
   const bool peft = format_ == Format::peft;
   if (!is_folder(path_))
     refuse(path_, " gives only sizes; to read weights, give the path of their folder");

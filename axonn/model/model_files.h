@@ -13,6 +13,10 @@
 
 namespace axonn {
 
+/// Which weights of a checkpoint: those that were trained, or their running averages
+/// (optimizer.ema_decay).
+enum class StoredWeights { trained, averages };
+
 /// A model on disk, or the adapters of one, in any format: a Hugging Face folder, a folder in
 /// PEFT's format, or a checkpoint. Nothing else tells these formats apart. Reads configs and the
 /// index of a checkpoint, no values; the ranks of a process share one.
@@ -21,8 +25,8 @@ class ModelFiles {
   /// path: one of these folders; the config.json of a Hugging Face folder, which gives sizes alone;
   /// or a folder of checkpoints, of which the newest intact one is taken. A folder with both a
   /// model and adapters is a model. Throws UsageError as the readers of the configs and
-  /// CheckpointReader do.
-  explicit ModelFiles(std::string path);
+  /// CheckpointReader do, and if averages are wanted of files that have none.
+  explicit ModelFiles(std::string path, StoredWeights weights = StoredWeights::trained);
   /// The same for adapters: a folder with both is one of adapters. Also throws UsageError if the
   /// path holds a model.
   static ModelFiles of_adapters(std::string path);
@@ -59,10 +63,11 @@ class ModelFiles {
 
  private:
   enum class Format { hugging_face, peft, checkpoint };
-  ModelFiles(std::string path, Format format);
+  ModelFiles(std::string path, Format format, StoredWeights weights = StoredWeights::trained);
 
   std::string path_;
   Format format_;
+  StoredWeights weights_;
   std::optional<CheckpointReader> checkpoint_;
   ModelConfig config_;
   std::string base_, tokenizer_;

@@ -544,7 +544,7 @@ using RowwiseOperation = std::variant<
     ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats, ops::CombineSoftmax,
     ops::CrossEntropyBackward, ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward,
     ops::Sum, ops::SquaredSum, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd,
-    ops::Momentum, ops::DivideByNorm, ops::WeightedSum>;
+    ops::Momentum, ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

@@ -85,5 +85,17 @@ struct WeightedSum {
   void run(auto launch, const Checker& check) const;
 };
 
+/// average += rate · (values - average), on a flat piece of parameters.
+struct MovingAverage {
+  View average, values;  ///< (1, n) f32
+  float rate = 0;        ///< 1 - the decay rate of the average
+
+  static constexpr std::string_view kName = "moving_average";
+  static constexpr auto kKind = OperationKind::update;
+  auto operands() const { return std::array{average, values}; }
+  auto passes() const { return std::array{2, 1}; }
+  void run(auto launch, const Checker& check) const;
+};
+
 }  // namespace ops
 }  // namespace axonn

@@ -108,12 +108,12 @@ std::int64_t state_of(const Config& config, const Grid& grid, std::int64_t block
   const DType type = config.training.dtype;
   const std::int64_t f32 = bytes_of(DType::f32), shard = bytes_of(type) + f32,
                      master = type == DType::f32 ? 0 : f32,
-                     moments = f32 * std::ssize(make_optimizer(config.optimizer)->state_names());
+                     state = f32 * (std::ssize(state_kinds(config.optimizer)) - 1);
   std::int64_t bytes = 0;
   for (const ParameterGroup* group : model->groups()) {
     const FlatSizes sizes = group->sizes();
     bytes += group->frozen() ? sizes.shard * bytes_of(type)
-                             : sizes.shard * shard + sizes.piece * (master + moments);
+                             : sizes.shard * shard + sizes.piece * (master + state);
   }
   return bytes;
 }

@@ -92,6 +92,7 @@ struct OptimizerConfig {
   double lr = 0;  ///< must be set
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double weight_decay = 0.1;  ///< of matrices only
+  double ema_decay = 0;       ///< of the running averages of the weights; 0: there are none
   double beta3 = 0.9999;      ///< AdEMAMix: decay rate of the slow mean of gradients
   double alpha = 8;           ///< AdEMAMix: weight of the slow mean
   std::int64_t alpha_warmup = 0, beta3_warmup = 0;  ///< AdEMAMix: steps; 0: none

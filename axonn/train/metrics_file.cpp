@@ -47,6 +47,8 @@ std::string to_line(const StepMetrics& m) {
     kinds += fmt::format(R"({}"{}": {:.3f})", kinds.empty() ? "" : ", ", kind, ms);
   if (!kinds.empty()) line += fmt::format(R"(, "exposed_comm_ms_by": {{{}}})", kinds);
   if (!std::isnan(m.val_loss)) line += fmt::format(R"(, "val_loss": {})", number(m.val_loss));
+  if (!std::isnan(m.val_loss_ema))
+    line += fmt::format(R"(, "val_loss_ema": {})", number(m.val_loss_ema));
   if (!std::isnan(m.kept)) line += fmt::format(R"(, "goldfish_kept": {:.6f})", m.kept);
   if (m.experts)
     line += fmt::format(R"(, "balance_loss": {}, "router_z_loss": {}, "max_expert_load": {:.4f})",

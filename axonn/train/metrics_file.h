@@ -28,6 +28,7 @@ struct StepMetrics {
   std::vector<std::pair<std::string, double>> exposed_by = {};
   std::int64_t memory_bytes = 0;           ///< rank 0's peak
   double val_loss = kNone;                 ///< if it was evaluated after this step
+  double val_loss_ema = kNone;             ///< the same of the averaged weights, if there are any
   double kept = kNone;                     ///< fraction of the targets that the goldfish loss keeps
   std::optional<ExpertLoad> experts = {};  ///< of a model with experts
   double z_loss = kNone;                   ///< of the output logits, without its weight

@@ -5,7 +5,9 @@
 #include <map>
 #include <numbers>
 
+#include "axonn/base/check.h"
 #include "axonn/data/batch_stages.h"
+#include "axonn/storage/checkpoint/checkpoint_index.h"
 #include "axonn/train/adamw.h"
 #include "axonn/train/muon.h"
 
@@ -66,6 +68,13 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) {
   return std::make_unique<AdamW>(config);
 }
 
+std::vector<std::string> state_kinds(const OptimizerConfig& config) {
+  std::vector<std::string> kinds = make_optimizer(config)->state_names();
+  kinds.insert(kinds.begin(), kWeightsKind);
+  if (config.ema_decay > 0) kinds.emplace_back(kAveragesKind);
+  return kinds;
+}
+
 namespace {
 
 /// The share of the peak rate above the lowest that is left when a share `done` of a decay is.
@@ -113,6 +122,8 @@ void OptimizerState::allocate(const Context& ctx) {
     std::vector<Tensor>& buffers = state_.emplace_back();
     for (std::size_t i = 0; i < names; ++i)
       buffers.push_back(ctx.zeros(1, group->piece_size(), DType::f32, MemoryUse::optimizer));
+    if (ema_decay_ > 0)
+      averages_.push_back(ctx.zeros(1, group->piece_size(), DType::f32, MemoryUse::optimizer));
   }
   optimizer_->prepare(ctx, groups_);
 }
@@ -132,15 +143,45 @@ void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, co
     ParameterGroup& group = *groups_[i];
     ctx.backend.mark(group.name());
     optimizer_->update(ctx, group, {.step = step, .lr = lr, .scale = scale, .state = states[i]});
+    if (ema_decay_ > 0) update_average(ctx, i);
     group.publish(ctx);
+  }
+  has_averages_ = ema_decay_ > 0;
+}
+
+void OptimizerState::update_average(const Context& ctx, std::size_t i) const {
+  const View average = averages_[i].view(), weights = groups_[i]->master();
+  if (has_averages_)
+    ctx.backend.run(ops::MovingAverage{average, weights, static_cast<float>(1 - ema_decay_)});
+  else
+    ctx.backend.run(ops::Cast{average, weights});
+}
+
+void OptimizerState::exchange_averages(const Context& ctx) {
+  constexpr std::int64_t kAtOnce = 1 << 20;  // elements, held in 4 MiB of further memory
+  AXONN_CHECK(has_averages_,
+              "there are no averages of the weights to exchange: optimizer.ema_decay"
+              " is 0, or no update was done");
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    for (std::int64_t begin = 0; begin < groups_[i]->piece_size(); begin += kAtOnce) {
+      const std::int64_t count = std::min(kAtOnce, groups_[i]->piece_size() - begin);
+      const View weights = groups_[i]->master().col_range(begin, count),
+                 averages = averages_[i].view().col_range(begin, count);
+      const Tensor held = ctx.empty(1, count, DType::f32);
+      ctx.backend.run(ops::Cast{held.view(), weights});
+      ctx.backend.run(ops::Cast{weights, averages});
+      ctx.backend.run(ops::Cast{averages, held.view()});
+    }
+    groups_[i]->publish_values(ctx);
   }
 }
 
 std::vector<std::pair<std::string, float*>> OptimizerState::buffers(std::size_t i) const {
-  std::vector<std::pair<std::string, float*>> all{{"master", groups_[i]->master().as<float>()}};
+  std::vector<std::pair<std::string, float*>> all{{kWeightsKind, groups_[i]->master().as<float>()}};
   const std::vector<std::string> names = optimizer_->state_names();
   for (std::size_t k = 0; k < names.size(); ++k)
     all.emplace_back(names[k], state_[i][k].view().as<float>());
+  if (has_averages_) all.emplace_back(kAveragesKind, averages_[i].view().as<float>());
   return all;
 }
 

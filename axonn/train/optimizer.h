@@ -45,6 +45,10 @@ class Optimizer {
                       const Update& update) const = 0;
 };
 
+/// The kinds of f32 values that a run keeps of each trained weight, as checkpoints call them: the
+/// weight itself, the rule's state, and its average if there is one.
+std::vector<std::string> state_kinds(const OptimizerConfig& config);
+
 using OptimizerMaker = std::function<std::unique_ptr<Optimizer>(const OptimizerConfig& config)>;
 
 /// The OptimizerMaker of this library's rules.
@@ -64,11 +68,17 @@ double learning_rate(const Config& config, std::int64_t step, std::int64_t sampl
 /// The same of a run that has not changed its batches.
 double learning_rate(const Config& config, std::int64_t step);
 
-/// An optimizer and its state on this rank, for all groups that are trained.
+/// An optimizer and its state on this rank, for all groups that are trained, and the running
+/// averages of their weights.
+///
+/// The first update() copies the weights w to the averages e, each later one adds
+/// (1 - ema_decay) · (w - e), in f32. They lie as the master weights do, cut over x, y, z and data.
 class OptimizerState {
  public:
-  OptimizerState(std::vector<ParameterGroup*> groups, std::unique_ptr<Optimizer> optimizer)
-      : groups_(std::move(groups)), optimizer_(std::move(optimizer)) {}
+  /// ema_decay 0: there are no averages.
+  OptimizerState(std::vector<ParameterGroup*> groups, std::unique_ptr<Optimizer> optimizer,
+                 double ema_decay = 0)
+      : groups_(std::move(groups)), optimizer_(std::move(optimizer)), ema_decay_(ema_decay) {}
 
   /// Allocates the buffers, which are zero. The groups must have been allocated.
   void allocate(const Context& ctx);
@@ -82,14 +92,28 @@ class OptimizerState {
   void update(const Context& ctx, std::int64_t step, double lr, const View& scale);
 
   const std::vector<ParameterGroup*>& groups() const { return groups_; }
-  /// What a checkpoint holds of group i, in f32 buffers of piece_size(): ("master", ...), and those
-  /// of the optimizer's state_names().
+  /// What a checkpoint holds of group i, in f32 buffers of piece_size(): ("master", ...), those of
+  /// the optimizer's state_names(), and ("ema", ...) if has_averages().
   std::vector<std::pair<std::string, float*>> buffers(std::size_t i) const;
 
+  /// Whether the averages have values: an update was done, or they are loaded.
+  bool has_averages() const { return has_averages_; }
+  /// Called before buffers() are loaded: whether the checkpoint has averages. If not, the next
+  /// update begins them. Has no effect if ema_decay is 0.
+  void expect_averages(bool stored) { has_averages_ = stored && ema_decay_ > 0; }
+  /// Exchanges the weights and their averages, for an evaluation of the averages. A second call
+  /// restores all bits. Collective: gathers the compute copies over data. Requires has_averages().
+  void exchange_averages(const Context& ctx);
+
  private:
+  void update_average(const Context& ctx, std::size_t i) const;
+
   std::vector<ParameterGroup*> groups_;
   std::unique_ptr<Optimizer> optimizer_;
+  double ema_decay_;
   std::vector<std::vector<Tensor>> state_;  // for each group a (1, P) of each name
+  std::vector<Tensor> averages_;            // for each group a (1, P); empty if ema_decay_ is 0
+  bool has_averages_ = false;
 };
 
 /// Norms by parameter name, in the model's order.

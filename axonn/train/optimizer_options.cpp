@@ -96,6 +96,12 @@ void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
            {.help = "decoupled weight decay of matrices, not of biases and norm weights; 0: none",
             .min = 0,
             .also = "wd"});
+  list.add("ema_decay", &optimizer.ema_decay,
+           {.help = "decay rate of running averages of the weights, which are saved, validated "
+                    "(val_loss_ema) and exported (convert --ema); 0: none",
+            .min = 0,
+            .below = 1,
+            .also = "ema ema_rate"});
   list_ademamix(optimizer, list);
   list_muon(optimizer, list);
 }

@@ -196,10 +196,14 @@ void RunLog::print_step(double share) {
        .seconds_left = mean * static_cast<double>(steps - line_.step)});
 }
 
-void RunLog::validated(double loss, std::int64_t windows, double seconds) {
+void RunLog::validated(double loss, std::optional<double> of_averages, std::int64_t windows,
+                       double seconds) {
   line_.val_loss = loss;
-  log_.info(fmt::format("validation: step {}  loss {:.4f}  ({} windows in {})", line_.step, loss,
-                        format_count(windows), format_duration(seconds)));
+  if (of_averages) line_.val_loss_ema = *of_averages;
+  log_.info(
+      fmt::format("validation: step {}  loss {:.4f}{}  ({} windows in {})", line_.step, loss,
+                  of_averages ? fmt::format("  of averaged weights {:.4f}", *of_averages) : "",
+                  format_count(windows), format_duration(seconds)));
 }
 
 void RunLog::sampled(std::vector<TextSample> samples, double seconds) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,10 @@ class RunLog {
   /// says. Prints its line and names a slow rank every output.log_every steps. Collective.
   void step(Training& training, const StepInput& input, const StepResult& result, double seconds,
             const NamedSeconds& waits);
-  /// Notes a validation after the step that was noted last.
-  void validated(double loss, std::int64_t windows, double seconds);
+  /// Notes a validation after the step that was noted last: the loss of the weights, and of their
+  /// running averages if there are any.
+  void validated(double loss, std::optional<double> of_averages, std::int64_t windows,
+                 double seconds);
   /// Writes the texts that the model wrote after that step to samples.jsonl and the event file.
   void sampled(std::vector<TextSample> samples, double seconds);
   /// Writes the last step to metrics.jsonl and the event file. If it cannot be written, warns once.

@@ -17,8 +17,9 @@ namespace {
 
 constexpr const char* kStateFile = "state.json";
 
-LoadCost load_state(const LoadedModel& model, const OptimizerState& optimizer,
+LoadCost load_state(const LoadedModel& model, OptimizerState& optimizer,
                     const CheckpointReader& reader) {
+  optimizer.expect_averages(reader.has_kind(kAveragesKind));
   std::vector<Destination> to;
   std::vector<std::string> kinds;
   for (std::size_t i = 0; i < model.trained().size(); ++i)
@@ -87,7 +88,7 @@ std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerSt
   return blocks;
 }
 
-Resumed resume(const LoadedModel& model, const OptimizerState& optimizer, const std::string& path) {
+Resumed resume(const LoadedModel& model, OptimizerState& optimizer, const std::string& path) {
   std::vector<std::string> warnings;
   std::string first_fault;
   for (std::int64_t before = CheckpointReader::kAnyStep;;) {  // a failure is the same on all ranks

@@ -72,6 +72,7 @@ struct Resumed {
 /// must be valid. If path is DIR, loads the newest valid checkpoint in it; if damage shows only
 /// while data are read, tries the one before it. Collective over the model's world. Throws
 /// UsageError, the same on all ranks, about the checkpoint that was tried first.
-Resumed resume(const LoadedModel& model, const OptimizerState& optimizer, const std::string& path);
+/// A checkpoint without averages of the weights is not refused: see OptimizerState.
+Resumed resume(const LoadedModel& model, OptimizerState& optimizer, const std::string& path);
 
 }  // namespace axonn

@@ -86,6 +86,7 @@ std::string series_of(const RunValue& value) {
   static const std::map<std::string, std::string, std::less<>> kSeries = {
       {"loss", "loss/train"},
       {"val_loss", "loss/validation"},
+      {"val_loss_ema", "loss/validation_ema"},
       {"grad_norm", "optimizer/grad_norm"},
       {"balance_loss", "experts/balance_loss"},
       {"router_z_loss", "experts/router_z_loss"},

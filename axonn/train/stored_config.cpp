@@ -92,8 +92,8 @@ Config ready_config(const Config& config, const Origins& origins) {
   return resolved(whole);
 }
 
-Config config_of_model(const std::string& path, const std::string& adapter) {
-  const auto files = std::make_shared<const ModelFiles>(path);
+Config config_of_model(const std::string& path, const std::string& adapter, StoredWeights weights) {
+  const auto files = std::make_shared<const ModelFiles>(path, weights);
   Config config;
   if (files->checkpoint()) {
     config = stored_config(*files->checkpoint());

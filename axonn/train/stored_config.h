@@ -34,9 +34,10 @@ Config with_stored_model(Config config, const Origins& origins);
 Config ready_config(const Config& config, const Origins& origins);
 
 /// Returns the config to run a model, not to train it: initialise() then reads the parameters.
-/// path and adapter are as for ModelFiles; adapter may be "". Grid and compute type may be changed.
-/// Call it once per process, before its ranks start. Throws as with_stored_model() does, and
-/// UsageError if path holds adapters although `adapter` is given.
-Config config_of_model(const std::string& path, const std::string& adapter = {});
+/// path, adapter and weights are as for ModelFiles; adapter may be "". Grid and compute type may be
+/// changed. Call it once per process, before its ranks start. Throws as with_stored_model() does,
+/// and UsageError if path holds adapters although `adapter` is given.
+Config config_of_model(const std::string& path, const std::string& adapter = {},
+                       StoredWeights weights = StoredWeights::trained);
 
 }  // namespace axonn

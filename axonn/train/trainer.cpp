@@ -206,6 +206,13 @@ class Trainer {
     if (training_.continue_at(first_step_, state_.data, reader.folder()))
       log_.warn(concat("the training data or their order are not those of ", reader.folder(),
                        ": continuing with the first sample of the new order"));
+    const bool averages = training_.optimizer.has_averages();
+    if (config_.optimizer.ema_decay > 0 && !averages)
+      log_.info(concat(reader.folder(), " has no averages of the weights (optimizer.ema_decay): ",
+                       "they begin with the weights after the next step"));
+    if (!averages && reader.has_kind(kAveragesKind))
+      log_.info(concat("the averages of the weights in ", reader.folder(),
+                       " are left out: optimizer.ema_decay is 0"));
     log_.info(
         fmt::format("resumed from {} (written by {} ranks): read {} in {}; the next step is {}",
                     reader.folder(), reader.index().ranks, format_bytes(cost.bytes),
@@ -272,7 +279,9 @@ class Trainer {
     if (!training_.validation) return;
     const double start = now_seconds();
     const double loss = training_.validate();
-    log_.validated(loss, training_.validation_windows(), now_seconds() - start);
+    std::optional<double> of_averages;
+    if (training_.optimizer.has_averages()) of_averages = training_.validate_averages();
+    log_.validated(loss, of_averages, training_.validation_windows(), now_seconds() - start);
   }
 
   std::int64_t sample_every() const {

@@ -76,7 +76,8 @@ Training::Training(const Config& config, Communicator& world, std::unique_ptr<Ba
     : corpora(open_data(config, world, options)),
       model(with_vocab_of(config, corpora), world, std::move(backend),
             {.progress = options.progress}),
-      optimizer(model.trained(), options.make_optimizer(config.optimizer)),
+      optimizer(model.trained(), options.make_optimizer(config.optimizer),
+                config.optimizer.ema_decay),
       step(model.model(), optimizer, config.training.balance, config.training.z_loss) {
   if (options.data) {
     batches = std::make_unique<Batches>(
@@ -91,6 +92,14 @@ Training::Training(const Config& config, Communicator& world, std::unique_ptr<Ba
 Training::~Training() = default;
 
 double Training::validate() { return step.evaluate(model.context(), *validation); }
+
+double Training::validate_averages() {
+  const Context ctx = model.context();
+  optimizer.exchange_averages(ctx);
+  const double loss = validate();
+  optimizer.exchange_averages(ctx);
+  return loss;
+}
 
 std::int64_t Training::validation_windows() const {
   return validation ? validation->options().end : 0;

@@ -83,6 +83,9 @@ class Training {
   /// Returns the mean loss over the first training.eval_batches global batches of the validation
   /// data (0: all of them). Requires validation.
   double validate();
+  /// Does the same with the running averages of the weights, and leaves all weights as they were.
+  /// Also requires optimizer.has_averages().
+  double validate_averages();
   /// Number of validation sequences that validate() uses; 0 without validation data.
   std::int64_t validation_windows() const;
 

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
 
 #include "axonn/cli/command.h"
 
@@ -78,6 +79,45 @@ TEST_F(ConvertCommand, AdaptersAreWrittenLoadedTrainedFurtherAndMerged) {
                   "--training.steps", "1", "--optimizer.lr", "1e-9"}));
   fs::remove_all(adapter);
   EXPECT_EQ(text(run_ / "more" + "/checkpoints"), want) << "a step with a tiny learning rate";
+}
+
+TEST_F(ConvertCommand, AveragesOfTheWeightsAreExportedAndScoredInTheirPlace) {
+  const std::string trained = run_ / "averaged", model = trained + "/checkpoints";
+  run(run_.train({"--output.dir", trained, "--optimizer.ema_decay", "0.5", "--optimizer.lr", "0.1",
+                  "--data.validation", "0.1"}));
+  test::spill(run_ / "text.txt", "Once there was a town by the river, and it was small.");
+  const auto scores = [&](const std::string& path, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"eval", "--model", path, "--data", run_ / "text.txt", "--seq-len",
+                               "8", "--json", run_ / "scores.json"});
+    run(more);
+    return nlohmann::json::parse(test::slurp(run_ / "scores.json")).at("loss").get<double>();
+  };
+  const double want = scores(model, {"--ema"});
+  EXPECT_NE(scores(model), want);
+  const std::string folder = run_ / "folder", back = run_ / "back", plain = run_ / "plain";
+  run({"convert", "--model", model, "--ema", "--out", folder});
+  run({"convert", "--model", model, "--ema", "--to", "checkpoint", "--out", back});
+  run({"convert", "--model", model, "--out", plain});
+  EXPECT_EQ(scores(folder), want);
+  EXPECT_EQ(scores(back), want);
+  EXPECT_EQ(scores(plain), scores(model));
+  EXPECT_EQ(text(folder), text(model, {"--ema"}));
+}
+
+TEST_F(ConvertCommand, AveragesThatAreMissingAreRefusedWithTheKeyThatMakesThem) {
+  for (const std::string command : {"convert", "generate"}) {
+    std::vector<std::string> arguments{command, "--model", checkpoints(), "--ema"};
+    if (command == "convert") arguments.insert(arguments.end(), {"--out", run_ / "x"});
+    EXPECT_THAT(error(kUsageError, arguments),
+                HasSubstr("step-6 has no averages of its weights; leave --ema out, or train with "
+                          "optimizer.ema_decay"));
+  }
+  run({"convert", "--model", checkpoints(), "--out", run_ / "folder"});
+  EXPECT_THAT(
+      error(kUsageError, {"convert", "--model", run_ / "folder", "--ema", "--out", run_ / "x"}),
+      HasSubstr("is no checkpoint; only checkpoints hold averages of weights"));
+  EXPECT_THAT(error(kUsageError, run_.train({"--optimizer.ema_decay", "1"})),
+              HasSubstr("optimizer.ema_decay"));
 }
 
 TEST_F(ConvertCommand, UsageErrorsNameTheFlag) {

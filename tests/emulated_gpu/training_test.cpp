@@ -69,6 +69,22 @@ TEST(TrainingOnGpus, HasTheLossesOfTheCpuOnTenGrids) {
         << to_string(grid);
 }
 
+TEST(TrainingOnGpus, HasTheAveragesOfTheWeightsOfTheCpu) {
+  test::TemporaryPath folder;
+  Config cpu = small_config();
+  cpu.training.steps = 3;
+  cpu.optimizer.ema_decay = 0.5;
+  cpu.output.dir = folder / "cpu";
+  Config gpu = on_gpus(on_grid(cpu, {2, 1, 1, 2}));
+  gpu.output.dir = folder / "gpu";
+  train_on_threads(cpu);
+  train_on_threads(gpu);
+  const auto last = [](const Config& config) {
+    return std::vector<double>{metrics_of(config).back().at("val_loss_ema")};
+  };
+  EXPECT_THAT(largest_difference(last(gpu), last(cpu)), Le(kBetweenDevices));
+}
+
 TEST(TrainingOnGpus, HasTheLossesOfTheCpuForLlama) {
   const std::vector<double> want = losses_of(llama_config());
   for (const GridShape grid : {GridShape{}, GridShape{1, 3, 2, 1}, GridShape{2, 2, 1, 1}})

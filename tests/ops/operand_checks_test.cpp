@@ -134,7 +134,8 @@ Refused of_others(const Operands& o) {
           {"out is (1,1) f32, want (1,6)",
            ops::Momentum{.momentum = o.row, .gradient = o.row, .out = o.one}},
           {"squared_norm is (1,1) f32, want f64", ops::DivideByNorm{o.x, o.y, o.one}},
-          {"b is (4,6) bf16, want f32", ops::WeightedSum{o.x, o.y, o.half}}};
+          {"b is (4,6) bf16, want f32", ops::WeightedSum{o.x, o.y, o.half}},
+          {"values is (1,1) f32, want (1,6)", ops::MovingAverage{o.row, o.one, 0.1f}}};
 }
 
 }  // namespace

@@ -91,6 +91,7 @@ TEST(RowwiseOperations, OfTheUpdateAreMarkedSo) {
     const Schedule::Compute compute = recorded(operation);
     if (compute.kind == OperationKind::update) updates.insert(compute.operation);
   });
-  EXPECT_THAT(updates, testing::ElementsAre("adamw", "clip_factor", "divide_by_norm", "momentum",
-                                            "sgd", "squared_sum", "weighted_sum"));
+  EXPECT_THAT(updates,
+              testing::ElementsAre("adamw", "clip_factor", "divide_by_norm", "momentum",
+                                   "moving_average", "sgd", "squared_sum", "weighted_sum"));
 }

@@ -149,6 +149,24 @@ TEST(Muon, DivisionByTheNormAndWeightedSumsFollowPlainLoops) {
     }
 }
 
+TEST(MovingAverage, FollowsThePlainLoopWithDecayRatesNearOne) {
+  const auto backend = test_backend();
+  for (const double rate : {0.5, 1e-4})
+    for (const auto& [n, unused] : kSizes) {
+      Matrix want = random_values("e", 1, n, DType::f32);
+      const Operand average(want, DType::f32);
+      for (int step = 1; step <= 3; ++step) {
+        const Matrix w = random_values(std::to_string(step), 1, n, DType::f32);
+        const Operand values(w, DType::f32);
+        backend->run(ops::MovingAverage{average, values, static_cast<float>(rate)});
+        for (std::int64_t i = 0; i < n; ++i) want(0, i) += rate * (w(0, i) - want(0, i));
+      }
+      // A sum below 1 is rounded once per step; the summand, at most 2 · rate, thrice.
+      const double error = 3 * (1 + 3 * 2 * rate) * rounding(DType::f32);
+      EXPECT_TRUE(close(average, want, {error, 0}));
+    }
+}
+
 TEST(Sgd, StepsAgainstTheScaledGradientAndDecaysTheFirstElements) {
   const auto backend = test_backend();
   for (DType type : {DType::f32, DType::bf16})

@@ -167,8 +167,10 @@ Outputs optimizers(Backend& backend, DType type) {
   backend.run(ops::Momentum{.momentum = momentum, .gradient = gradient, .out = moved});
   backend.run(ops::DivideByNorm{divided, gradient, squares, 1});
   backend.run(ops::WeightedSum{sum, divided, other, 3, 2});
-  return outputs(
-      {&master, &first, &second, &out, &by_sgd, &slow, &momentum, &moved, &divided, &sum});
+  Operand average = input("a", 1, n, DType::f32);
+  backend.run(ops::MovingAverage{average, gradient, 0.1f});
+  return outputs({&master, &first, &second, &out, &by_sgd, &slow, &momentum, &moved, &divided, &sum,
+                  &average});
 }
 
 Outputs elements(Backend& backend, DType type) {

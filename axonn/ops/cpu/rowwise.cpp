@@ -23,6 +23,7 @@ template void Sgd::run(cpu::Launch, const Checker&) const;
 template void Momentum::run(cpu::Launch, const Checker&) const;
 template void DivideByNorm::run(cpu::Launch, const Checker&) const;
 template void WeightedSum::run(cpu::Launch, const Checker&) const;
+template void MovingAverage::run(cpu::Launch, const Checker&) const;
 template void Sum::run(cpu::Launch, const Checker&) const;
 template void SquaredSum::run(cpu::Launch, const Checker&) const;
 template void ClipFactor::run(cpu::Launch, const Checker&) const;

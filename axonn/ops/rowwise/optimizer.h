@@ -151,6 +151,21 @@ struct WeightedSumKernel {
   }
 };
 
+/// average += rate · (values - average). In this form, the decay rate has all digits of `rate`. One
+/// team per tile. Bound by memory: 12 bytes per element.
+struct MovingAverageKernel {
+  float* average;
+  const float* values;
+  float rate;
+
+  AXONN_DEVICE void operator()(const auto& team, Tile at) const {
+    team.map(
+        average + at.begin, at.count,
+        [=, r = rate](auto mean, auto value) { return mean + r * (value - mean); },
+        average + at.begin, values + at.begin);
+  }
+};
+
 }  // namespace axonn::rowwise
 
 namespace axonn::ops {
@@ -228,6 +243,14 @@ void WeightedSum::run(auto launch, const Checker& check) const {
   with_type(out.dtype, [&]<typename T>(T) {
     launch.tiles(to.rows, to.cols, rowwise::WeightedSumKernel<T>{to, left, right, alpha, beta});
   });
+}
+
+void MovingAverage::run(auto launch, const Checker& check) const {
+  const std::int64_t count = average.cols;
+  check.f32("average", average, 1, count);
+  check.f32("values", values, 1, count);
+  launch.tiles(1, count,
+               rowwise::MovingAverageKernel{average.as<float>(), values.as<const float>(), rate});
 }
 
 }  // namespace axonn::ops

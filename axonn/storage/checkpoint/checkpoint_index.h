@@ -15,6 +15,9 @@ inline constexpr std::int64_t kElementBytes = sizeof(float);
 
 inline constexpr std::string_view kIndexName = "index.json", kLatestName = "latest";
 
+/// The kinds of a run's weights, and of their running averages (optimizer.ema_decay).
+inline constexpr const char *kWeightsKind = "master", *kAveragesKind = "ema";
+
 /// The folder name of a step's checkpoint: "step-200".
 std::string step_name(std::int64_t step);
 /// The step of such a name, or -1 for any other name.

@@ -194,19 +194,23 @@ const std::string& CheckpointReader::text(const std::string& name) const {
   return found->second;
 }
 
+bool CheckpointReader::has_kind(std::string_view kind) const {
+  return std::ranges::find(index_.kinds, kind) != index_.kinds.end();
+}
+
 CheckpointSource::CheckpointSource(const CheckpointReader& reader,
                                    std::vector<StoredParameter> parameters,
                                    const std::vector<std::string>& kinds)
     : ParameterSource(reader.folder(), std::move(parameters)),
       index_(reader.index()),
+      weights_(kinds.empty() ? kWeightsKind : kinds.front()),
       locations_(index_.parameters.size()),
       verified_(index_.files.size()) {
   for (const StoredParameter& stored : index_.parameters)
     places_.emplace(stored.name, std::ssize(places_));
   Differences differences;
   for (const std::string& kind : kinds)
-    if (std::ranges::find(index_.kinds, kind) == index_.kinds.end())
-      differences.add("it has no ", kind, " of its parameters");
+    if (!reader.has_kind(kind)) differences.add("it has no ", kind, " of its parameters");
   std::set<std::string_view> known;
   for (const auto& [name, rows, cols] : this->parameters()) {
     known.insert(name);
@@ -250,9 +254,9 @@ void CheckpointSource::add_runs(const SliceRequest& wanted, const Slice& slice, 
   check_cover(slice, overlaps, stored, path());
   for (const Overlap& overlap : overlaps) {
     const Location& at = locations[overlap.source];
-    const auto offset = at.block->offsets.find(wanted.kind);
-    if (offset == at.block->offsets.end())
-      refuse(path(), " has no ", wanted.kind, " of ", stored.name);
+    const std::string& kind = wanted.kind == kWeightsKind ? weights_ : wanted.kind;
+    const auto offset = at.block->offsets.find(kind);
+    if (offset == at.block->offsets.end()) refuse(path(), " has no ", kind, " of ", stored.name);
     const std::int64_t element = at.first + overlap.stored - at.slice->part.begin;
     runs.push_back({.file = at.file,
                     .offset = offset->second + element * kElementBytes,

@@ -36,6 +36,8 @@ class CheckpointReader {
   /// Throws UsageError if the checkpoint has no such text.
   const std::string& text(const std::string& name) const;
   bool has_text(const std::string& name) const { return texts_.contains(name); }
+  /// Whether it holds such values of its parameters: "exp_avg".
+  bool has_kind(std::string_view kind) const;
   /// Whether the path was that of a folder of checkpoints.
   bool one_of_several() const { return one_of_several_; }
   /// One line for each newer checkpoint that was damaged and skipped.
@@ -59,9 +61,10 @@ class CheckpointReader {
 /// holds wanted elements. Not collective. Holds one piece.
 class CheckpointSource final : public ParameterSource {
  public:
-  /// The reader must outlive it. `kinds` are those that will be read. Throws UsageError with a list
-  /// of the kinds that the checkpoint lacks and of the parameters that are missing on one side or
-  /// differ in shape.
+  /// The reader must outlive it. `kinds` are those that will be read; the first is what requests
+  /// for "master" get, so that averages can take the place of the weights. Throws UsageError with a
+  /// list of the kinds that the checkpoint lacks and of the parameters that are missing on one side
+  /// or differ in shape.
   CheckpointSource(const CheckpointReader& reader, std::vector<StoredParameter> parameters,
                    const std::vector<std::string>& kinds = {"master"});
 
@@ -95,6 +98,7 @@ class CheckpointSource final : public ParameterSource {
                                       const std::string& parameter);
 
   const CheckpointIndex& index_;
+  std::string weights_;  // the kind that requests for "master" get
   std::map<std::string, std::int64_t, std::less<>> places_;  // of parameters in the index
   std::vector<std::vector<Location>> locations_;             // by place
   std::vector<std::vector<bool>> verified_;                  // by file and piece
