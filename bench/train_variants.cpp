@@ -27,7 +27,8 @@
 #include "axonn/data/packed_stream.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/measure/dry_step.h"
-#include "axonn/measure/recompute_budget.h"
+#include "axonn/plan/recompute_budget.h"
+#include "axonn/train/recompute.h"
 #include "axonn/train/training.h"
 
 using namespace axonn;
@@ -59,18 +60,16 @@ Config base_config(std::int64_t hidden, std::int64_t seq_len) {
 
 std::vector<Variant> recompute_variants(const Config& config) {
   const auto peak = [](const Config& one) { return dry_step(one, 0).memory.peak_bytes; };
-  const Config full = with_recomputation(config, most_recomputation(config));
+  Config full = config;
+  full.activation_checkpoint.mode = RecomputeMode::full;
   const std::int64_t most = peak(config), least = peak(full);
   std::vector<Variant> variants{{"none", config}};
   for (const int quarters : {3, 2, 1}) {
     Config budget = config;
     budget.activation_checkpoint.budget = least + (most - least) * quarters / 4;
     budget = within_budget(budget);
-    const RecomputeConfig& chosen = budget.activation_checkpoint;
     variants.push_back(
-        {concat("budget ", quarters, "/4: ", kRecomputeModes[static_cast<int>(chosen.mode)], " + ",
-                chosen.blocks),
-         budget});
+        {concat("budget ", quarters, "/4: ", describe_recomputation(budget)), budget});
   }
   variants.push_back({"full", full});
   for (const auto& [name, one] : variants)

@@ -13,6 +13,7 @@
 #include "axonn/measure/scaling.h"
 #include "axonn/model/model.h"
 #include "axonn/options/options.h"
+#include "axonn/plan/recompute_budget.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
 
@@ -68,8 +69,10 @@ void add_bench_flags(CLI::App& app, BenchFlags& flags) {
       ->excludes(scaling);
 }
 
-void measure(const Config& config, const BenchFlags& flags) {
-  launch(config, [&](Communicator& world) {
+void measure(const Config& given, const BenchFlags& flags) {
+  const Config planned = within_budget(given);
+  launch(planned, [&](Communicator& world) {
+    const Config config = with_recomputation_of_rank_0(planned, world);
     const auto show = [&](const auto& report) {
       if (world.rank() != 0) return;
       std::cout << to_text(report);
@@ -118,7 +121,8 @@ void measure_scaling(const Config& base, const BenchFlags& flags) {
   const std::vector<GridShape> grids =
       flags.ranks.empty() ? parse_grids(flags.grids)
                           : grids_of_ranks(base.parallelism.grid(), flags.ranks, grows);
-  const std::vector<Config> configs = scaling_configs(base, grids, kind);
+  std::vector<Config> configs = scaling_configs(base, grids, kind);
+  for (Config& config : configs) config = within_budget(config);
   const bool mpi = launches_mpi(base);
   const int cores = mpi ? 0 : usable_core_count();
 

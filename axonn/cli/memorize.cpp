@@ -14,6 +14,7 @@
 #include "axonn/infer/evaluate.h"
 #include "axonn/infer/text_sampler.h"
 #include "axonn/model/model.h"
+#include "axonn/plan/recompute_budget.h"
 #include "axonn/study/recite.h"
 #include "axonn/study/report_json.h"
 #include "axonn/study/report_text.h"
@@ -153,7 +154,7 @@ int run_trainings(const LoadedConfig& loaded) {
   const bool speaks = speaks_for_all();
   for (const std::string& line : warnings(loaded.config, loaded.origins))
     if (speaks) std::cerr << "warning: " << line << '\n';
-  const Config config = ready_config(loaded.config, loaded.origins);
+  const Config config = within_budget(ready_config(loaded.config, loaded.origins));
   if (config.parallelism.automatic())
     refuse(
         "[parallelism] grid = \"auto\" works only with axonn train; set a grid, such as the first "
@@ -168,7 +169,8 @@ int run_trainings(const LoadedConfig& loaded) {
                              .stop = &catch_stop_signals()};
   bool stopped = false;
   launch(config, [&](Communicator& world) {
-    const auto report = run_study(config, *loaded.memorize, world, options);
+    const auto report =
+        run_study(with_recomputation_of_rank_0(config, world), *loaded.memorize, world, options);
     if (world.rank() != 0) return;
     stopped = !report;
     if (report)

@@ -12,9 +12,9 @@
 #include "axonn/cli/stop_signals.h"
 #include "axonn/infer/text_sampler.h"
 #include "axonn/measure/dry_step.h"
-#include "axonn/measure/recompute_budget.h"
 #include "axonn/plan/auto_grid.h"
 #include "axonn/plan/machine/link_rates.h"
+#include "axonn/plan/recompute_budget.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/launch.h"
 #include "axonn/train/stored_config.h"
@@ -103,8 +103,9 @@ int run_train(const Arguments& arguments) {
                      first ? read_machine(config.parallelism.machine) : Machine{});
     }
     const auto say = [](const std::string& line) { std::cerr << line << '\n'; };
-    const Config chosen =
-        automatic ? within_budget(with_chosen_grid(config, world, say, options.progress)) : config;
+    const Config chosen = with_recomputation_of_rank_0(
+        automatic ? within_budget(with_chosen_grid(config, world, say, options.progress)) : config,
+        world);
     if (train(chosen, world, options) == TrainEnd::stopped) stopped = true;
   });
   return stopped ? kStoppedEarly : 0;

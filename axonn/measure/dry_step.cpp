@@ -15,6 +15,7 @@
 #include "axonn/model/model.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/train/data_stages.h"
+#include "axonn/train/recompute.h"
 #include "axonn/train/run_folder.h"
 #include "axonn/train/run_state.h"
 #include "axonn/train/sample_file.h"
@@ -169,10 +170,16 @@ DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   const Context ctx = training.model.context();
   StepInput input = made_up_input(training.model);
   input.micro_batches = std::min(input.micro_batches, options.most_micro_batches);
+  std::int64_t kept = 0;
+  input.on_phase = [&](Phase phase) {
+    if (phase == Phase::backward) kept = training.model.arena().stats().live_bytes;
+  };
   training.step.run(ctx, input);
   const std::size_t first = schedule.events.size();
   training.step.run(ctx, input);
-  DryStep result{.memory = training.model.arena().stats(), .schedule = std::move(schedule)};
+  DryStep result{.memory = training.model.arena().stats(),
+                 .kept_bytes = kept,
+                 .schedule = std::move(schedule)};
   schedule = {};  // the destructor of `training` also records waits
   keep_second(result.schedule, first);
   return result;
@@ -237,6 +244,7 @@ std::string to_text(const DryRun& run, const Config& config) {
     if (run.memory.peak_by[i] > 0)
       text += fmt::format("  {:>12}  {}\n", format_bytes(run.memory.peak_by[i]),
                           name_of(static_cast<MemoryUse>(i)));
+  text += fmt::format("activations {}\n", describe_recomputation(config));
   if (run.sample_bytes > 0)
     text += fmt::format("  {:>12}  in all while samples are written, between steps: exact\n",
                         format_bytes(run.sample_bytes));

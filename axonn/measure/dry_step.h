@@ -25,6 +25,7 @@ struct DryStep {
   /// The peak over two steps. It equals the peak of the rank's arena in a run to the byte, since
   /// the same code asks for memory in the same order.
   ArenaStats memory;
+  std::int64_t kept_bytes = 0;  ///< that are allocated between the last forward and its backward
   /// Schedule of the second step: the first in which the order of blocks is known and work is left
   /// over from the step before. If a step has more than three micro-batches, the schedule has only
   /// three; the second stands for all between.

@@ -83,17 +83,26 @@ Var attention(const Context& context, const Var& qkv, const Heads& heads) {
       return make_chunk(ctx, in, value, in.placement);
     Tensor stats = ctx.empty(in.value.rows(), at.heads, DType::f32);
     ctx.backend.attention(forward_args(ctx, at, in, value, stats));
-    const Chunk out = make_chunk(ctx, in, value, in.placement);
-    return with_backward(ctx, out, [ctx, at, in, value, stats](const Tensor& d_out) {
-      Tensor d_qkv = ctx.like(in.value);
+    Chunk out = make_chunk(ctx, in, value, in.placement);
+    const SavedChunk kept(ctx, in);
+    let_remake(ctx, out, Remade::attention, [ctx, at, kept, stats] {
+      const Chunk inp = kept.get();
+      Tensor again = ctx.empty(inp.value.rows(), at.heads * at.dim, ctx.dtype);
+      ctx.backend.attention(forward_args(ctx, at, inp, again, stats));
+      return again;
+    });
+    const auto backward = [ctx, at, kept, stats, of = saved(ctx, out)](const Tensor& d_out) {
+      const Chunk inp = kept.get();
+      Tensor d_qkv = ctx.like(inp.value);
       const View d = d_qkv.view();
-      ctx.backend.attention_backward({.forward = forward_args(ctx, at, in, value, stats),
+      ctx.backend.attention_backward({.forward = forward_args(ctx, at, inp, of.get(), stats),
                                       .d_out = d_out.view(),
                                       .d_q = at.q(d),
                                       .d_k = at.k(d),
                                       .d_v = at.v(d)});
-      in.gradient->add(ctx, std::move(d_qkv));
-    });
+      inp.gradient->add(ctx, std::move(d_qkv));
+    };
+    return with_backward(ctx, out, backward);
   });
 }
 

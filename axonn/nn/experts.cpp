@@ -22,7 +22,8 @@ struct Experts::Pass {
   Routed routed;
   Tensor places, weights;  // (R, k) i32 and f32
   std::shared_ptr<ExpertPath> path;
-  Tensor exchanged;  // (m, W) if the path exchanges, else empty
+  // Empty if backward makes them again:
+  Tensor exchanged;  // (m, W); also empty if the path does not exchange
   Tensor gate_up;    // (m, 2F/Gx)
   Tensor activated;  // (m, F/Gx)
   Tensor results;    // (n, W), of each routed row
@@ -141,8 +142,13 @@ Chunk Experts::forward(const Context& ctx, const Chunk& inp) const {
                                    pass.weights.view()});
   Chunk out = make_chunk(ctx, inp, pass.path->sum(combined), inp.placement);
   if (!gate_->frozen()) need_gradient(ctx, out);
-  return with_backward(
-      ctx, out, [this, ctx, inp, pass](const Tensor& d_out) { backward(ctx, inp, pass, d_out); });
+  const Recompute& again = ctx.scheduling().scope.recompute;
+  if (again.has(Remade::exchanged)) pass.exchanged = {};
+  if (again.has(Remade::up)) pass.gate_up = {};
+  if (again.has(Remade::activations)) pass.activated = {};
+  return with_backward(ctx, out, [this, ctx, kept = SavedChunk(ctx, inp), pass](const Tensor& d) {
+    backward(ctx, kept.get(), pass, d);
+  });
 }
 
 /// The rows of the experts here, (m, W), of a chunk's input (r, C/Gy).
@@ -175,25 +181,35 @@ void Experts::for_experts(const Context& ctx, const ExpertPath& path, const Make
   ctx.backend.matmuls(products);
 }
 
+/// Of the rows of the experts here, the products with gate and up.
+Tensor Experts::gate_up_of(const Context& ctx, const Pass& pass, const Tensor& rows) const {
+  Tensor gate_up = ctx.empty(rows.rows(), 2 * here_.front().down->local_cols(), ctx.dtype);
+  if (rows.rows() == 0) return gate_up;
+  for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
+    return Matmul{
+        .out = of(gate_up), .a = of(rows), .b = weights.gate_up->weight(), .b_transposed = true};
+  });
+  sum_over(ctx, gate_up, Axis::y, Cut::same, {});
+  return gate_up;
+}
+
+Tensor Experts::activated_of(const Context& ctx, const Tensor& gate_up) const {
+  Tensor activated = ctx.empty(gate_up.rows(), gate_up.cols() / 2, ctx.dtype);
+  if (gate_up.rows() > 0) ctx.backend.run(ops::Swiglu{activated.view(), gate_up.view()});
+  return activated;
+}
+
 /// Computes what the pass keeps of the experts.
 void Experts::compute(const Context& ctx, const Chunk& inp, Pass& pass) const {
   const Tensor exchanged = exchange(ctx, inp, pass);
   if (pass.path->exchanges()) pass.exchanged = exchanged;
   const Tensor rows = pass.path->gather(exchanged);
   ctx.backend.mark(here_.front().gate_up->spec().name);
-  const std::int64_t m = rows.rows(), width = here_.front().down->local_cols();
-  pass.gate_up = ctx.empty(m, 2 * width, ctx.dtype);
-  pass.activated = ctx.empty(m, width, ctx.dtype);
+  const std::int64_t m = rows.rows();
+  pass.gate_up = gate_up_of(ctx, pass, rows);
+  pass.activated = activated_of(ctx, pass.gate_up);
   const Tensor results = ctx.empty(m, rows.cols(), ctx.dtype);
   if (m > 0) {
-    for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
-      return Matmul{.out = of(pass.gate_up),
-                    .a = of(rows),
-                    .b = weights.gate_up->weight(),
-                    .b_transposed = true};
-    });
-    sum_over(ctx, pass.gate_up, Axis::y, Cut::same, {});
-    ctx.backend.run(ops::Swiglu{pass.activated.view(), pass.gate_up.view()});
     for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
       return Matmul{.out = of(results),
                     .a = of(pass.activated),
@@ -238,11 +254,14 @@ Tensor Experts::compute_backward(const Context& ctx, const Chunk& inp, const Pas
   const bool wants_input = inp.gradient != nullptr;
   const Tensor d_down = pass.path->gather(pass.path->exchange(d_results));
   const bool learns = !here_.front().down->frozen();
-  const Tensor rows = learns ? pass.path->gather(exchange(ctx, inp, pass)) : Tensor();
+  const Tensor rows =
+      learns || pass.gate_up.empty() ? pass.path->gather(exchange(ctx, inp, pass)) : Tensor();
   ctx.backend.mark(here_.front().gate_up->spec().name);
   const Tensor d_rows = ctx.like(d_down);
   if (d_down.rows() > 0) {
-    Tensor d_activated = ctx.like(pass.activated), d_gate_up = ctx.like(pass.gate_up);
+    const Tensor gate_up = pass.gate_up.empty() ? gate_up_of(ctx, pass, rows) : pass.gate_up;
+    Tensor d_gate_up = ctx.like(gate_up);
+    Tensor d_activated = ctx.empty(gate_up.rows(), gate_up.cols() / 2, ctx.dtype);
     for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
       return Matmul{.out = of(d_activated), .a = of(d_down), .b = weights.down->weight()};
     });
@@ -252,11 +271,13 @@ Tensor Experts::compute_backward(const Context& ctx, const Chunk& inp, const Pas
       return Matmul{
           .out = d_weight, .a = d, .b = of, .a_transposed = true, .accumulate = accumulate};
     };
-    if (learns)
+    if (learns) {
+      const Tensor activated = pass.activated.empty() ? activated_of(ctx, gate_up) : pass.activated;
       for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
-        return add_weights(*weights.down, of(d_down), of(pass.activated));
+        return add_weights(*weights.down, of(d_down), of(activated));
       });
-    ctx.backend.run(ops::SwigluBackward{d_gate_up.view(), d_activated.view(), pass.gate_up.view()});
+    }
+    ctx.backend.run(ops::SwigluBackward{d_gate_up.view(), d_activated.view(), gate_up.view()});
     if (wants_input)
       for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
         return Matmul{.out = of(d_rows), .a = of(d_gate_up), .b = weights.gate_up->weight()};

@@ -68,6 +68,8 @@ class Experts {
   Routed route(const Context& ctx, const Chunk& inp) const;
   Tensor logits(const Context& ctx, const Chunk& inp) const;
   Tensor exchange(const Context& ctx, const Chunk& inp, const Pass& pass) const;
+  Tensor gate_up_of(const Context& ctx, const Pass& pass, const Tensor& rows) const;
+  Tensor activated_of(const Context& ctx, const Tensor& gate_up) const;
   void compute(const Context& ctx, const Chunk& inp, Pass& pass) const;
   void backward(const Context& ctx, const Chunk& inp, const Pass& pass, const Tensor& d_out) const;
   Tensor compute_backward(const Context& ctx, const Chunk& inp, const Pass& pass,

@@ -1,5 +1,7 @@
 #include "axonn/nn/linear.h"
 
+#include <utility>
+
 #include "axonn/base/check.h"
 #include "axonn/nn/pointwise.h"
 #include "axonn/parallel/scheduling.h"
@@ -107,14 +109,15 @@ Runs Linear::out_runs(const Context& ctx) const {
   return heads_ ? heads_->qkv_runs(ctx.grid) : Runs{weight_->local_rows()};
 }
 
-Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole, Then then) const {
-  AXONN_CHECK(inp.placement.cols.has(in_axis_) && whole.cols() == weight_->local_cols(),
-              weight_->spec().name, ": the input has ", inp.value.cols(), " columns over ",
-              names_of(inp.placement.cols), ", wanted ", weight_->local_cols(), " over ",
-              name_of(in_axis_), "; alternate Orientation::normal and Orientation::transposed");
+Cut Linear::out_cut(const Context& ctx, const Rows& rows, std::int64_t count) const {
+  return heads_ ? heads_->cut_over_y(ctx, rows) : row_cut(ctx, count, in_axis_);
+}
+
+/// The product of the gathered input, whose sum is pending, and GELU of it.
+Linear::Product Linear::product(const Context& ctx, const Tensor& whole, const Rows& rows,
+                                Then then) const {
   ctx.backend.mark(weight_->spec().name);
-  const bool adds_bias = bias_ && ctx.grid.coord(in_axis_) == 0;
-  const bool gelu = then == Then::gelu, keeps = gelu && ctx.tape && (inp.gradient || learns());
+  const bool adds_bias = bias_ && ctx.grid.coord(in_axis_) == 0, keeps = then == Then::kept_gelu;
   Tensor value = ctx.empty(whole.rows(), weight_->local_rows(), ctx.dtype);
   Tensor after = keeps ? ctx.like(value) : value;
   ctx.backend.matmul({.out = after.view(),
@@ -122,37 +125,68 @@ Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole,
                       .b = weight_->weight(),
                       .b_transposed = true,
                       .bias = adds_bias ? bias_->weight() : View{},
-                      .gelu = gelu,
+                      .gelu = then != Then::nothing,
                       .gelu_input = keeps ? value.view() : View{}});
-  for (const Adapter& adapter : adapters_) adapter.forward(ctx, value.view(), whole, inp.rows);
-  const Cut cut = heads_ ? heads_->cut_over_y(ctx, inp.rows) : row_cut(ctx, whole.rows(), in_axis_);
-  sum_over(ctx, value, in_axis_, cut, out_runs(ctx));
+  for (const Adapter& adapter : adapters_) adapter.forward(ctx, value.view(), whole, rows);
+  sum_over(ctx, value, in_axis_, out_cut(ctx, rows, whole.rows()), out_runs(ctx));
+  return {std::move(value), std::move(after)};
+}
+
+/// Lets backward make the product again; with GELU, stores its output in `after`, else null.
+void Linear::let_remake_product(const Context& ctx, Chunk& out, const Chunk& inp,
+                                std::shared_ptr<Tensor> after) const {
+  const Remade kind = heads_ ? Remade::qkv : in_axis_ == Axis::y ? Remade::up : Remade::residual;
+  let_remake(ctx, out, kind, [this, ctx, kept = SavedChunk(ctx, inp), after] {
+    Context again = ctx;
+    again.own_scheduling().scope.label = again_;
+    const Tensor whole = gather(again, kept.get()).whole(again, {weight_->local_cols()});
+    Product made = product(again, whole, kept.rest().rows, after ? Then::kept_gelu : Then::nothing);
+    if (after) *after = std::move(made.after);
+    return std::move(made.value);
+  });
+}
+
+Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole, Then then) const {
+  AXONN_CHECK(inp.placement.cols.has(in_axis_) && whole.cols() == weight_->local_cols(),
+              weight_->spec().name, ": the input has ", inp.value.cols(), " columns over ",
+              names_of(inp.placement.cols), ", wanted ", weight_->local_cols(), " over ",
+              name_of(in_axis_), "; alternate Orientation::normal and Orientation::transposed");
+  if (then == Then::gelu && ctx.tape && (inp.gradient || learns())) then = Then::kept_gelu;
+  auto [value, after] = product(ctx, whole, inp.rows, then);
+  const Cut cut = out_cut(ctx, inp.rows, whole.rows());
   Placement placement{inp.placement.rows.without(out_axis_), out_axis_};
   if (cut == Cut::rows) placement.rows = placement.rows | in_axis_;
   if (cut == Cut::columns) placement.cols = placement.cols | in_axis_;
-  Chunk out = make_chunk(ctx, inp, value, placement);
+  Chunk out = make_chunk(ctx, inp, std::move(value), placement);
   if (learns()) need_gradient(ctx, out);
   if (!out.gradient) return out;
   if (ctx.grid.extent(out_axis_) > 1) ctx.tape->pause();  // in backward, while d_inp is summed
-  Chunk kept = inp;
-  if (kept.remake) kept.value = Tensor();
-  ctx.tape->record([this, ctx, kept, placement, gradient = out.gradient] {
+  ctx.tape->record([this, ctx, kept = SavedChunk(ctx, inp), placement, gradient = out.gradient] {
     backward(ctx, kept, placement, gradient->take());
   });
-  return gelu ? gelu_chunk(ctx, out, std::move(after)) : out;
+  const auto again = then == Then::nothing ? nullptr : std::make_shared<Tensor>();
+  let_remake_product(ctx, out, inp, again);
+  if (!again) return out;
+  Chunk activated = gelu_chunk(ctx, out, std::move(after));
+  if (out.again.made_in(ctx.scheduling().scope.label))
+    activated.again = Saved(
+        [before = out.again, again] {
+          before.get();  // the same product
+          return std::exchange(*again, Tensor());
+        },
+        ctx.scheduling().scope.label);
+  return activated;
 }
 
-void Linear::backward(const Context& ctx, Chunk inp, const Placement& out,
+void Linear::backward(const Context& ctx, const SavedChunk& kept, const Placement& out,
                       const Tensor& d_piece) const {
   ctx.backend.mark(weight_->spec().name);
   const Gather out_gather(ctx, d_piece, in_axis_, cut_over(out, in_axis_));
   Context again = ctx;  // only this rank's piece of the input was kept
   again.own_scheduling().scope.label = again_;
+  const Chunk& inp = kept.rest();
   std::optional<Gather> inp_gather;
-  if (learns()) {
-    if (inp.remake) inp.value = inp.remake();
-    inp_gather = gather(again, inp);
-  }
+  if (learns()) inp_gather = gather(again, kept.get());
   const bool overlaps = ctx.scheduling().run.overlap.input_gradients;
   if (learns() && !overlaps) inp_gather->wait();
   const Cut cut = cut_over(out, in_axis_);
@@ -166,10 +200,11 @@ void Linear::backward(const Context& ctx, Chunk inp, const Placement& out,
   Tensor d_inp;
   if (inp.gradient) {
     d_inp = ctx.empty(d_out.rows(), weight_->local_cols(), ctx.dtype);
-    ctx.backend.matmul({.out = d_inp.view(),
-                        .a = d_out.view(),
-                        .b = weight_->weight(),
-                        .gelu_derivative_at = before.gradient ? before.value.view() : View{}});
+    ctx.backend.matmul(
+        {.out = d_inp.view(),
+         .a = d_out.view(),
+         .b = weight_->weight(),
+         .gelu_derivative_at = before.gradient ? before.value.get().view() : View{}});
   }
   if (!adapters_.empty()) {  // they add to d_inp before its sum
     const Tensor whole = inp_gather->whole(ctx, {weight_->local_cols()});

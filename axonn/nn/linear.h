@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -74,16 +75,25 @@ class Linear {
   Var gelu(const Context& ctx, const Var& inp) const;
 
  private:
-  enum class Then { nothing, gelu };
+  /// What follows the product: GELU, whose input is kept or not.
+  enum class Then { nothing, gelu, kept_gelu };
 
   Var apply(const Context& ctx, const Var& inp, Then then) const;
   Gather gather(const Context& ctx, const Chunk& inp) const;
   Runs out_runs(const Context& ctx) const;
+  Cut out_cut(const Context& ctx, const Rows& rows, std::int64_t count) const;
+  struct Product {
+    Tensor value, after;
+  };
+  Product product(const Context& ctx, const Tensor& whole, const Rows& rows, Then then) const;
+  void let_remake_product(const Context& ctx, Chunk& out, const Chunk& inp,
+                          std::shared_ptr<Tensor> after) const;
   bool learns() const { return !weight_->frozen() || !adapters_.empty(); }
   void adapt(Adapters& adapters, const std::string& name, const Layout& layout,
              const std::vector<std::string>& parts);
   Chunk forward(const Context& ctx, const Chunk& inp, const Tensor& whole, Then then) const;
-  void backward(const Context& ctx, Chunk inp, const Placement& out, const Tensor& d_piece) const;
+  void backward(const Context& ctx, const SavedChunk& kept, const Placement& out,
+                const Tensor& d_piece) const;
   void bias_backward(const Context& ctx, Cut cut, const Tensor& d_piece) const;
 
   Axis in_axis_, out_axis_;

@@ -1,6 +1,7 @@
 #include "axonn/nn/norm.h"
 
 #include "axonn/base/check.h"
+#include "axonn/parallel/scheduling.h"
 
 namespace axonn {
 
@@ -47,23 +48,24 @@ Chunk Norm::forward(const Context& ctx, const Chunk& inp, const Tensor& moments)
   ctx.backend.run(
       ops::CombineMoments{stats.view(), moments.view(), inp.value.cols(), options_.eps});
 
-  const auto make = [this, ctx, from = inp.value, stats] {
+  const auto of = [this, ctx, stats](const Tensor& from) {
     Tensor value = ctx.like(from);
     ctx.backend.run(ops::LayerNorm{value.view(), from.view(), weight_->weight(),
                                    bias_ ? bias_->weight() : View{}, stats.view()});
     return value;
   };
-  Chunk out = make_chunk(ctx, inp, make(), inp.placement);
+  Chunk out = make_chunk(ctx, inp, of(inp.value), inp.placement);
   if (!weight_->frozen()) need_gradient(ctx, out);
   if (!out.gradient) return out;
-  let_remake(ctx, out, make);
+  let_remake(ctx, out, Remade::norms, inp, of);
   const auto sums = std::make_shared<Sums>();
+  const SavedChunk kept(ctx, inp);
   if (inp.gradient) {
-    ctx.tape->record([this, ctx, inp, stats, sums] { backward(ctx, inp, stats, *sums); });
+    ctx.tape->record([this, ctx, kept, stats, sums] { backward(ctx, kept.get(), stats, *sums); });
     if (ctx.grid.extent(kAxis) > 1) ctx.tape->pause();
   }
-  ctx.tape->record([this, ctx, inp, stats, sums, gradient = out.gradient] {
-    *sums = start_backward(ctx, inp, stats, gradient->take());
+  ctx.tape->record([this, ctx, kept, stats, sums, gradient = out.gradient] {
+    *sums = start_backward(ctx, kept.get(), stats, gradient->take());
   });
   return out;
 }
@@ -134,18 +136,24 @@ Var QkNorm::operator()(const Context& context, const Var& qkv) const {
     AXONN_CHECK(in.value.cols() == at.width(), q_weight_->spec().name, ": qkv ",
                 in.value.raw_view(), ", wanted ", at.width(), " columns");
     ctx.backend.mark(q_weight_->spec().name);
-    Tensor value = ctx.like(in.value);
-    Tensor rstd = ctx.empty(in.value.rows(), at.heads + at.room, DType::f32);
-    const Norms both = norms(at, value.view(), in.value.view(), rstd.view());
-    ctx.backend.run(both.q);
-    ctx.backend.run(both.k);
-    ctx.backend.run(ops::Cast{at.v(value.view()), at.v(in.value.view())});
-    Chunk out = make_chunk(ctx, in, value, in.placement);
+    const Tensor rstd = ctx.empty(in.value.rows(), at.heads + at.room, DType::f32);
+    const auto of = [this, ctx, at, rstd](const Tensor& from) {
+      Tensor value = ctx.like(from);
+      const Norms both = norms(at, value.view(), from.view(), rstd.view());
+      ctx.backend.run(both.q);
+      ctx.backend.run(both.k);
+      ctx.backend.run(ops::Cast{at.v(value.view()), at.v(from.view())});
+      return value;
+    };
+    Chunk out = make_chunk(ctx, in, of(in.value), in.placement);
     if (!q_weight_->frozen()) need_gradient(ctx, out);
-    return with_backward(ctx, out, [this, ctx, at, in, rstd](const Tensor& d_out) {
-      Tensor d_qkv = backward(ctx, at, d_out, in, rstd);
-      if (in.gradient) in.gradient->add(ctx, std::move(d_qkv));
-    });
+    let_remake(ctx, out, Remade::heads, in, of);
+    const auto backward = [this, ctx, at, rstd, kept = SavedChunk(ctx, in)](const Tensor& d_out) {
+      const Chunk inp = kept.get();
+      Tensor d_qkv = this->backward(ctx, at, d_out, inp, rstd);
+      if (inp.gradient) inp.gradient->add(ctx, std::move(d_qkv));
+    };
+    return with_backward(ctx, out, backward);
   };
   return each_later(context, qkv, forward, {.reads_parameters = true});
 }
@@ -252,25 +260,32 @@ Tensor QkWidthNorm::start_sums(const Context& ctx, const Chunk& in) const {
 Chunk QkWidthNorm::forward(const Context& ctx, const Chunk& in, const Tensor& sums) const {
   const LocalHeads at(ctx, heads_, in.placement.cols);
   ctx.backend.mark(q_weight_->spec().name);
-  Tensor value = ctx.like(in.value), stats = ctx.empty(in.value.rows(), 4, DType::f32);
-  std::int64_t column = 0;
-  for (const Part& part : parts(ctx, at, in.placement.cols)) {
-    const View stats_of_part = stats.view().col_range(column, 2);
-    ctx.backend.run(
-        ops::CombineMoments{stats_of_part, sums.view().col_range(column, 2), part.width, eps_});
-    ctx.backend.run(ops::LayerNorm{.out = part.of(value.view()),
-                                   .inp = part.of(in.value.view()),
-                                   .weight = part.weights(part.parameter->weight()),
-                                   .stats = stats_of_part});
-    column += 2;
-  }
-  ctx.backend.run(ops::Cast{at.v(value.view()), at.v(in.value.view())});
-  Chunk out = make_chunk(ctx, in, value, in.placement);
+  const std::array<Part, 2> both = parts(ctx, at, in.placement.cols);
+  const Tensor stats = ctx.empty(in.value.rows(), 4, DType::f32);
+  const auto of_part = [](const Tensor& pairs, std::size_t i) {
+    return pairs.view().col_range(2 * static_cast<std::int64_t>(i), 2);
+  };
+  for (std::size_t i = 0; i < both.size(); ++i)
+    ctx.backend.run(ops::CombineMoments{of_part(stats, i), of_part(sums, i), both[i].width, eps_});
+  const auto of = [ctx, at, both, of_part, stats](const Tensor& from) {
+    Tensor value = ctx.like(from);
+    for (std::size_t i = 0; i < both.size(); ++i)
+      ctx.backend.run(ops::LayerNorm{.out = both[i].of(value.view()),
+                                     .inp = both[i].of(from.view()),
+                                     .weight = both[i].weights(both[i].parameter->weight()),
+                                     .stats = of_part(stats, i)});
+    ctx.backend.run(ops::Cast{at.v(value.view()), at.v(from.view())});
+    return value;
+  };
+  Chunk out = make_chunk(ctx, in, of(in.value), in.placement);
   if (!q_weight_->frozen()) need_gradient(ctx, out);
-  return with_backward(ctx, out, [this, ctx, in, stats](const Tensor& d_out) {
-    Tensor d_qkv = backward(ctx, d_out, in, stats);
-    if (in.gradient) in.gradient->add(ctx, std::move(d_qkv));
-  });
+  let_remake(ctx, out, Remade::heads, in, of);
+  const auto backward = [this, ctx, stats, kept = SavedChunk(ctx, in)](const Tensor& d_out) {
+    const Chunk inp = kept.get();
+    Tensor d_qkv = this->backward(ctx, d_out, inp, stats);
+    if (inp.gradient) inp.gradient->add(ctx, std::move(d_qkv));
+  };
+  return with_backward(ctx, out, backward);
 }
 
 /// Of a key head with several copies, each has a summand of the gradient. The term with the sum

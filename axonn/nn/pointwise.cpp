@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "axonn/base/check.h"
+#include "axonn/parallel/scheduling.h"
 #include "axonn/parallel/var.h"
 
 namespace axonn {
@@ -13,12 +14,13 @@ namespace axonn {
 Chunk gelu_chunk(const Context& ctx, const Chunk& inp, Tensor value) {
   Chunk out = make_chunk(ctx, inp, std::move(value), inp.placement);
   if (!out.gradient) return out;
-  out.gelu_of = {inp.value, inp.gradient};
+  out.gelu_of = {saved(ctx, inp), inp.gradient};
   ctx.tape->record([ctx, of = out.gelu_of, gradient = out.gradient] {
     const Tensor d_out = gradient->take_if_any();
     if (d_out.empty()) return;  // a product's epilogue has added to of.gradient instead
-    Tensor d_inp = d_out.unique() ? d_out : ctx.like(of.value);
-    ctx.backend.run(ops::GeluBackward{d_inp.view(), d_out.view(), of.value.view()});
+    const Tensor& from = of.value.get();
+    Tensor d_inp = d_out.unique() ? d_out : ctx.like(from);
+    ctx.backend.run(ops::GeluBackward{d_inp.view(), d_out.view(), from.view()});
     of.gradient->add(ctx, std::move(d_inp));
   });
   return out;
@@ -26,31 +28,33 @@ Chunk gelu_chunk(const Context& ctx, const Chunk& inp, Tensor value) {
 
 Var gelu(const Context& context, const Var& inp) {
   return each_later(context, inp, [](const Context& ctx, const Chunk& in) {
-    const auto make = [ctx, from = in.value] {
+    const auto of = [ctx](const Tensor& from) {
       Tensor value = ctx.like(from);
       ctx.backend.run(ops::Gelu{value.view(), from.view()});
       return value;
     };
-    Chunk out = gelu_chunk(ctx, in, make());
-    let_remake(ctx, out, make);
+    Chunk out = gelu_chunk(ctx, in, of(in.value));
+    let_remake(ctx, out, Remade::activations, in, of);
     return out;
   });
 }
 
 Var swiglu(const Context& context, const Var& inp) {
   return each_later(context, inp, [](const Context& ctx, const Chunk& in) {
-    const auto make = [ctx, from = in.value] {
+    const auto of = [ctx](const Tensor& from) {
       Tensor value = ctx.empty(from.rows(), from.cols() / 2, ctx.dtype);
       ctx.backend.run(ops::Swiglu{value.view(), from.view()});
       return value;
     };
-    Chunk out = make_chunk(ctx, in, make(), in.placement);
-    let_remake(ctx, out, make);
-    return with_backward(ctx, out, [ctx, in](const Tensor& d_out) {
-      Tensor d_inp = in.value.unique() ? in.value : ctx.like(in.value);
-      ctx.backend.run(ops::SwigluBackward{d_inp.view(), d_out.view(), in.value.view()});
-      in.gradient->add(ctx, std::move(d_inp));
-    });
+    Chunk out = make_chunk(ctx, in, of(in.value), in.placement);
+    let_remake(ctx, out, Remade::activations, in, of);
+    return with_backward(
+        ctx, out, [ctx, kept = saved(ctx, in), to = in.gradient](const Tensor& d_out) {
+          const Tensor& from = kept.get();
+          Tensor d_inp = kept.unique() ? from : ctx.like(from);
+          ctx.backend.run(ops::SwigluBackward{d_inp.view(), d_out.view(), from.view()});
+          to->add(ctx, std::move(d_inp));
+        });
   });
 }
 
@@ -84,16 +88,18 @@ void check_alike(std::string_view name, const Chunk& a, const Chunk& b) {
 
 Var activation(const Context& context, const Var& inp, ops::ActivationKind kind) {
   return each_later(context, inp, [kind](const Context& ctx, const Chunk& in) {
-    const auto make = [ctx, kind, from = in.value] {
+    const auto of = [ctx, kind](const Tensor& from) {
       Tensor value = ctx.like(from);
       ctx.backend.run(ops::Activation{value.view(), from.view(), kind});
       return value;
     };
-    Chunk out = make_chunk(ctx, in, make(), in.placement);
-    let_remake(ctx, out, make);
-    const auto backward = [ctx, kind, kept = in.value, to = in.gradient](const Tensor& d_out) {
-      Tensor d_inp = d_out.unique() ? d_out : ctx.like(kept);
-      ctx.backend.run(ops::ActivationBackward{d_inp.view(), d_out.view(), kept.view(), kind});
+    Chunk out = make_chunk(ctx, in, of(in.value), in.placement);
+    let_remake(ctx, out, Remade::activations, in, of);
+    const auto backward = [ctx, kind, kept = saved(ctx, in),
+                           to = in.gradient](const Tensor& d_out) {
+      const Tensor& from = kept.get();
+      Tensor d_inp = d_out.unique() ? d_out : ctx.like(from);
+      ctx.backend.run(ops::ActivationBackward{d_inp.view(), d_out.view(), from.view(), kind});
       to->add(ctx, std::move(d_inp));
     };
     return with_backward(ctx, out, backward);
@@ -208,6 +214,22 @@ Var tanh(const Context& ctx, const Var& inp) {
   return activation(ctx, inp, ops::ActivationKind::tanh);
 }
 
+namespace {
+
+/// A sum may be made again if that frees memory: if one of its terms is made again.
+void remake_sum(const Context& ctx, Chunk& out, const Chunk& left, const Chunk& right) {
+  const std::string_view block = ctx.scheduling().scope.label;
+  if (!left.again.made_in(block) && !right.again.made_in(block)) return;
+  const auto make = [ctx, a = saved(ctx, left), b = saved(ctx, right)] {
+    Tensor value = ctx.like(a.get());
+    ctx.backend.run(ops::Add{value.view(), a.get().view(), b.get().view()});
+    return value;
+  };
+  let_remake(ctx, out, Remade::residual, make);
+}
+
+}  // namespace
+
 Var add(const Context& context, const Var& a, const Var& b) {
   return each_of(context, "add", {a, b}, [](const Context& ctx, const std::vector<Chunk>& terms) {
     const Chunk &left = terms[0], &right = terms[1];
@@ -218,6 +240,7 @@ Var add(const Context& context, const Var& a, const Var& b) {
     Chunk out = make_chunk(ctx, left, value, left.placement);
     if (right.gradient) need_gradient(ctx, out);
     out.moments = moments;
+    remake_sum(ctx, out, left, right);
     return with_backward(ctx, out,
                          [ctx, to_a = left.gradient, to_b = right.gradient](const Tensor& d_out) {
                            for (const auto& to : {to_a, to_b})

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "axonn/base/check.h"
+#include "axonn/parallel/scheduling.h"
 
 namespace axonn {
 
@@ -63,13 +64,16 @@ Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const 
                 " positions, wanted ", at.width(), " columns, and prepare() has made the table ",
                 table_.raw_view());
     const View positions = of_rows_here(ctx, in, in.rows.position);
-    Tensor value = std::move(in.value);
-    const View inp = value.view();
-    if (!value.unique()) {
-      value = ctx.like(value);
-      ctx.backend.run(ops::Cast{at.v(value.view()), at.v(inp)});
-    }
-    turn(ctx, at.qk(value.view()), at.qk(inp), false, positions);
+    const auto turned = [this, ctx, at, positions](Tensor value) {
+      const View inp = value.view();
+      const Tensor before = value.unique() ? Tensor() : value;
+      if (!before.empty()) {
+        value = ctx.like(value);
+        ctx.backend.run(ops::Cast{at.v(value.view()), at.v(inp)});
+      }
+      turn(ctx, at.qk(value.view()), at.qk(inp), false, positions);
+      return value;
+    };
     const auto backward = [this, ctx, at, positions, kept = in.rows.position,
                            to = in.gradient](Tensor d) {
       const View d_out = d.view();
@@ -80,7 +84,13 @@ Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const 
       turn(ctx, at.qk(d.view()), at.qk(d_out), true, positions);
       to->add(ctx, std::move(d));
     };
-    return with_backward(ctx, make_chunk(ctx, in, value, in.placement), backward);
+    Chunk out = make_chunk(ctx, in, turned(std::move(in.value)), in.placement);
+    const std::string_view block = ctx.scheduling().scope.label;
+    if (in.again.made_in(block))
+      out.again = Saved(
+          [turned, kept = in.rows.position, of = std::move(in.again)] { return turned(of.take()); },
+          block);
+    return with_backward(ctx, out, backward);
   });
 }
 

@@ -171,12 +171,21 @@ Chunk shared_attention(const Context& ctx, const LocalHeads& at, const Chunk& qk
   const Tensor value = ctx.empty(qkv.value.rows(), at.heads * at.dim, ctx.dtype);
   const Tensor stats = ctx.empty(qkv.value.rows(), at.heads, DType::f32);
   SharedSequences(ctx, at, qkv, value, stats).forward();
-  const auto backward = [ctx, at, qkv, value, stats](const Tensor& d_out) {
-    Tensor d_qkv = ctx.like(qkv.value);
-    SharedSequences(ctx, at, qkv, value, stats).backward(d_out.view(), d_qkv.view());
-    qkv.gradient->add(ctx, std::move(d_qkv));
+  Chunk out = make_chunk(ctx, qkv, value, qkv.placement);
+  const SavedChunk kept(ctx, qkv);
+  let_remake(ctx, out, Remade::attention, [ctx, at, kept, stats] {
+    const Chunk inp = kept.get();
+    Tensor again = ctx.empty(inp.value.rows(), at.heads * at.dim, ctx.dtype);
+    SharedSequences(ctx, at, inp, again, stats).forward();
+    return again;
+  });
+  const auto backward = [ctx, at, kept, stats, of = saved(ctx, out)](const Tensor& d_out) {
+    const Chunk inp = kept.get();
+    Tensor d_qkv = ctx.like(inp.value);
+    SharedSequences(ctx, at, inp, of.get(), stats).backward(d_out.view(), d_qkv.view());
+    inp.gradient->add(ctx, std::move(d_qkv));
   };
-  return with_backward(ctx, make_chunk(ctx, qkv, value, qkv.placement), backward);
+  return with_backward(ctx, out, backward);
 }
 
 }  // namespace axonn

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "axonn/parallel/scheduling.h"
+
 namespace axonn {
 
 namespace {
@@ -23,14 +25,19 @@ Xielu::Xielu(ParameterGroup& group, const std::string& name) {
 
 Var Xielu::operator()(const Context& context, const Var& inp) const {
   const auto forward = [this](const Context& ctx, const Chunk& in) {
-    ctx.backend.mark(p_->spec().name);
-    Tensor value = ctx.like(in.value);
-    ctx.backend.run(ops::Xielu{value.view(), in.value.view(), p_->weight(), n_->weight()});
-    Chunk out = make_chunk(ctx, in, std::move(value), in.placement);
+    const auto of = [this, ctx](const Tensor& from) {
+      ctx.backend.mark(p_->spec().name);
+      Tensor value = ctx.like(from);
+      ctx.backend.run(ops::Xielu{value.view(), from.view(), p_->weight(), n_->weight()});
+      return value;
+    };
+    Chunk out = make_chunk(ctx, in, of(in.value), in.placement);
     if (!p_->frozen()) need_gradient(ctx, out);
-    return with_backward(ctx, out, [this, ctx, in](const Tensor& d_out) {
-      Tensor d_inp = backward(ctx, in, d_out);
-      if (in.gradient) in.gradient->add(ctx, std::move(d_inp));
+    let_remake(ctx, out, Remade::activations, in, of);
+    return with_backward(ctx, out, [this, ctx, kept = SavedChunk(ctx, in)](const Tensor& d_out) {
+      const Chunk whole = kept.get();
+      Tensor d_inp = backward(ctx, whole, d_out);
+      if (whole.gradient) whole.gradient->add(ctx, std::move(d_inp));
     });
   };
   return each_later(context, inp, forward, {.reads_parameters = true});

@@ -113,13 +113,15 @@ Var run_block(const Context& ctx, std::span<ParameterGroup* const> groups, const
     Context inside = inner;  // all of the block's collectives have the first group's name
     BlockScope& scope = inside.own_scheduling().scope;
     scope.label = all.front()->name();
-    scope.light = recompute == Recompute::light;
+    scope.recompute = recompute;
     return f(inside, x);
   };
   const Forward whole = [all, named](const Context& inner, const Var& x) {
     return with_all(inner, all, x, named);
   };
-  return recompute == Recompute::full ? checkpoint(ctx, inp, whole) : whole(ctx, inp);
+  if (recompute.is_all()) return checkpoint(ctx, inp, whole);
+  const Var out = whole(ctx, inp);
+  return recompute == Recompute() ? out : out.kept();
 }
 
 Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const Forward& f,

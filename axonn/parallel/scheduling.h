@@ -1,9 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,25 +28,63 @@ struct Overlap {
   bool context = true;  ///< keys and values of some heads with the attention of others
 };
 
-/// How much of a block's forward pass backward computes again, to save memory; the bits of all
-/// results stay the same.
-enum class Recompute : std::uint8_t {
-  none,
-  light,  ///< values that one pass over memory makes again: outputs of norms and of activations
-  full,   ///< everything but the block's input
+/// Values of a block that backward can make again instead of keeping them. The same operations make
+/// them from the same values as in forward, so the bits of all results stay the same.
+enum class Remade : std::uint8_t {
+  norms,        ///< outputs of norms
+  activations,  ///< outputs of activation functions
+  heads,        ///< queries, keys and values after the norms of queries and keys
+  attention,    ///< outputs of attention
+  qkv,          ///< outputs of products that make queries, keys and values
+  up,           ///< outputs of products that attention does not read and whose input is cut over y
+  residual,     ///< outputs of products whose input is cut over x, and sums of two values
+  exchanged,    ///< rows that experts got from other ranks
+};
+inline constexpr std::array<std::string_view, 8> kRemadeNames = {
+    "norms", "activations", "heads", "attention", "qkv", "up", "residual", "exchanged"};
+
+/// What backward computes again of a block.
+class Recompute {
+ public:
+  constexpr Recompute() = default;  ///< nothing
+  constexpr Recompute(std::initializer_list<Remade> values) {
+    for (const Remade value : values) bits_ |= bit(value);
+  }
+  /// Everything but the block's input: the block's forward pass runs again.
+  static constexpr Recompute all() {
+    Recompute everything;
+    everything.bits_ = kAll;
+    return everything;
+  }
+  /// Values that one pass over memory makes again from large ones that are kept.
+  static constexpr Recompute light() { return {Remade::norms, Remade::activations}; }
+
+  constexpr bool is_all() const { return bits_ == kAll; }
+  constexpr bool has(Remade value) const { return !is_all() && (bits_ & bit(value)) != 0; }
+  constexpr void add(Remade value) { bits_ |= bit(value); }
+  /// A number from which of_bits() makes the same.
+  constexpr std::int64_t bits() const { return bits_; }
+  static constexpr Recompute of_bits(std::int64_t bits) {
+    Recompute same;
+    same.bits_ = static_cast<std::uint32_t>(bits);
+    return same;
+  }
+  bool operator==(const Recompute&) const = default;
+
+ private:
+  static constexpr std::uint32_t kAll = ~0U;
+  static constexpr std::uint32_t bit(Remade value) { return 1U << static_cast<unsigned>(value); }
+  std::uint32_t bits_ = 0;
 };
 
-/// Which blocks of a model compute again, counted from the first. The last blocks keep most,
+/// What the blocks of a model compute again, counted from the first. The last blocks keep most,
 /// because their backward comes first and frees it.
 struct RecomputedBlocks {
-  static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
-  std::int64_t full = 0;   ///< the first so many, everything
-  std::int64_t light = 0;  ///< of the others, those below this number, lightly
+  std::int64_t first = 0;   ///< the first so many
+  Recompute of_first = {};  ///< ... compute this again
+  Recompute of_others = {};
 
-  Recompute of(std::int64_t block) const {
-    if (block < full) return Recompute::full;
-    return block < light ? Recompute::light : Recompute::none;
-  }
+  Recompute of(std::int64_t block) const { return block < first ? of_first : of_others; }
 };
 
 /// What stays the same during a run.
@@ -94,7 +133,7 @@ struct BlockScope {
   /// To be called at the end of the block, before its parameters are released.
   std::vector<std::function<void()>>* before_release = nullptr;
   Rerun rerun = Rerun::none;
-  bool light = false;  ///< values may be made again, see Chunk::remake
+  Recompute recompute = {};  ///< see let_remake()
 };
 
 /// The part of a Context that models do not see: how collectives and compute are scheduled. Only

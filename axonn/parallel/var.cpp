@@ -1,6 +1,7 @@
 #include "axonn/parallel/var.h"
 
 #include <numeric>
+#include <utility>
 
 #include "axonn/base/check.h"
 #include "axonn/parallel/scheduling.h"
@@ -84,6 +85,17 @@ Chunk Var::take() {
   return slots_.front().use_count() == 1 ? std::move(chunk) : chunk;
 }
 
+Var Var::kept() const {
+  Var outs;
+  for (std::size_t i = 0; i < size(); ++i)
+    outs.push_back_later([one = part(i)]() mutable {
+      Chunk chunk = one.take();
+      chunk.again = {};
+      return chunk;
+    });
+  return outs;
+}
+
 Chunk make_chunk(const Context& ctx, const Chunk& from, Tensor value, Placement placement) {
   return {std::move(value), placement, from.rows,
           ctx.tape && from.gradient ? std::make_shared<Gradient>() : nullptr};
@@ -93,8 +105,29 @@ void need_gradient(const Context& ctx, Chunk& chunk) {
   if (ctx.tape && !chunk.gradient) chunk.gradient = std::make_shared<Gradient>();
 }
 
-void let_remake(const Context& ctx, Chunk& chunk, std::function<Tensor()> make) {
-  if (chunk.gradient && ctx.scheduling().scope.light) chunk.remake = std::move(make);
+const Tensor& Saved::get() const {
+  if (!again_) return kept_;
+  if (again_->make) again_->value = std::exchange(again_->make, nullptr)();
+  return again_->value;
+}
+
+Tensor Saved::take() const {
+  const Tensor& value = get();
+  return again_ && unique() ? std::exchange(again_->value, Tensor()) : value;
+}
+
+bool Saved::unique() const {
+  return again_ ? again_.use_count() == 1 && again_->value.unique() : kept_.unique();
+}
+
+void let_remake(const Context& ctx, Chunk& chunk, Remade kind, std::function<Tensor()> make) {
+  const BlockScope& scope = ctx.scheduling().scope;
+  if (chunk.gradient && scope.recompute.has(kind))
+    chunk.again = Saved(std::move(make), scope.label);
+}
+
+Saved saved(const Context& ctx, const Chunk& chunk) {
+  return chunk.again.made_in(ctx.scheduling().scope.label) ? chunk.again : Saved(chunk.value);
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -13,6 +14,8 @@
 #include "axonn/parallel/context.h"
 
 namespace axonn {
+
+enum class Remade : std::uint8_t;  // parallel/scheduling.h
 
 /// How a value lies on the grid: its rows are cut over `rows`, its columns over `cols`; on every
 /// other axis it is the same. Columns cut over both x and y are heads: x's part is cut over y.
@@ -90,10 +93,38 @@ class Gradient {
   Tensor sum_;
 };
 
-/// The input of GELU, kept for backward, and its gradient. The product that makes the gradient of
+/// A value that backward reads: kept, or made again when it is read first. Copies share a value
+/// that is made again; it is freed with the last of them.
+class Saved {
+ public:
+  Saved() = default;
+  explicit Saved(Tensor kept) : kept_(std::move(kept)) {}
+  /// Of the block with this label, whose parameters `make` may read.
+  Saved(std::function<Tensor()> make, std::string_view block)
+      : again_(std::make_shared<Again>(Again{std::move(make), {}, block})) {}
+
+  const Tensor& get() const;
+  /// Moves the value out if nothing else reads it, else copies it.
+  Tensor take() const;
+  /// Whether nothing else reads the value, so that it may be overwritten.
+  bool unique() const;
+  /// Whether it is made again, in the block with this label.
+  bool made_in(std::string_view block) const { return again_ && again_->block == block; }
+
+ private:
+  struct Again {
+    std::function<Tensor()> make;  // empty: done
+    Tensor value;
+    std::string_view block;
+  };
+  Tensor kept_;
+  std::shared_ptr<Again> again_;
+};
+
+/// The input of GELU, saved for backward, and its gradient. The product that makes the gradient of
 /// GELU's output may apply GELU's derivative itself, and then adds to this gradient.
 struct GeluInput {
-  Tensor value;
+  Saved value;
   std::shared_ptr<Gradient> gradient;
 };
 
@@ -107,8 +138,7 @@ struct Chunk {
   /// residual sum made them for the next norm; else empty.
   Tensor moments = {};
   GeluInput gelu_of = {};  ///< set if the value is GELU of another and a gradient is needed
-  /// Set if backward may make the value again, with the same bits, instead of keeping it.
-  std::function<Tensor()> remake = {};
+  Saved again = {};        ///< set if its block makes the value again instead of keeping it
 };
 
 /// A value of a model: activations, in one or several chunks of their rows, so that one chunk's
@@ -145,6 +175,8 @@ class Var {
   void make_before_release(const Context& ctx) const;
   /// Moves the only chunk out if no other Var shares it, else copies it.
   Chunk take();
+  /// The same chunks, which the code after their block cannot make again. Computes none.
+  Var kept() const;
 
   /// For loops; each chunk is computed when the loop reaches it.
   struct Iterator {
@@ -238,9 +270,40 @@ Chunk make_chunk(const Context& ctx, const Chunk& from, Tensor value, Placement 
 /// Gives a chunk a gradient if ctx has a tape and the chunk has none.
 void need_gradient(const Context& ctx, Chunk& chunk);
 
-/// Sets chunk.remake if the chunk has a gradient and its block recomputes lightly. `make` must read
-/// only values that are kept anyway, and parameters of the block.
-void let_remake(const Context& ctx, Chunk& chunk, std::function<Tensor()> make);
+/// Sets chunk.again if the chunk has a gradient and its block makes values of this kind again.
+/// `make` must read only parameters of the block and saved() values.
+void let_remake(const Context& ctx, Chunk& chunk, Remade kind, std::function<Tensor()> make);
+
+/// The chunk's value for a backward step, or for another value's `make`.
+Saved saved(const Context& ctx, const Chunk& chunk);
+
+/// The same for a chunk whose value is f(inp.value).
+template <typename F>
+void let_remake(const Context& ctx, Chunk& chunk, Remade kind, const Chunk& inp, F f) {
+  let_remake(ctx, chunk, kind, [of = saved(ctx, inp), f] { return f(of.get()); });
+}
+
+/// A chunk for a backward step, which holds its value only if the block keeps it.
+class SavedChunk {
+ public:
+  SavedChunk(const Context& ctx, const Chunk& chunk) : value_(saved(ctx, chunk)), rest_(chunk) {
+    rest_.value = rest_.moments = {};
+    rest_.again = {};
+  }
+  /// The chunk with its value.
+  Chunk get() const {
+    Chunk whole = rest_;
+    whole.value = value_.get();
+    return whole;
+  }
+  /// The chunk without its value.
+  const Chunk& rest() const { return rest_; }
+  const Saved& value() const { return value_; }
+
+ private:
+  Saved value_;
+  Chunk rest_;
+};
 
 /// Records backward(d_out) if the chunk has a gradient, d_out. Returns the chunk.
 template <typename Backward>

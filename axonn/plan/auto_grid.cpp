@@ -10,6 +10,7 @@
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/machine/link_rates.h"
 #include "axonn/plan/machine/probe.h"
+#include "axonn/plan/recompute_budget.h"
 #include "axonn/plan/search.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/run_folder.h"
@@ -24,10 +25,9 @@ using Report = std::function<void(const std::string& line)>;
 
 /// The settings of config that a plan chooses, without time and memory.
 Plan plan_of(const Config& config) {
-  return {.grid = config.parallelism.grid(),
-          .micro_batch = config.training.micro_batch,
-          .recompute = config.activation_checkpoint.mode,
-          .recompute_blocks = config.activation_checkpoint.blocks};
+  Plan plan{.grid = config.parallelism.grid(), .micro_batch = config.training.micro_batch};
+  plan.set_recomputation(config.activation_checkpoint);
+  return plan;
 }
 
 /// The choice of the run that this one resumes, if it applies to as many ranks.
@@ -70,23 +70,17 @@ Plan best_choice(const Config& config, const Machine& machine, Communicator& wor
   return best;
 }
 
-/// Sends rank 0's choice to all ranks.
+/// Sends rank 0's grid and micro-batch to all ranks.
 Plan broadcast(Communicator& world, const Plan& mine) {
-  std::array<std::int64_t, 9> numbers = {mine.grid.x,
-                                         mine.grid.y,
-                                         mine.grid.z,
-                                         mine.grid.data,
-                                         mine.grid.context,
-                                         mine.grid.experts,
-                                         mine.micro_batch,
-                                         static_cast<std::int64_t>(mine.recompute),
-                                         mine.recompute_blocks.value_or(0)};
+  std::array<std::int64_t, 7> numbers = {mine.grid.x,     mine.grid.y,       mine.grid.z,
+                                         mine.grid.data,  mine.grid.context, mine.grid.experts,
+                                         mine.micro_batch};
   world.broadcast(buffer(std::span<std::int64_t>(numbers)), 0, "grid").wait();
   const auto extent = [&](int i) { return static_cast<int>(numbers[i]); };
-  return {.grid = {extent(0), extent(1), extent(2), extent(3), extent(4), extent(5)},
-          .micro_batch = numbers[6],
-          .recompute = static_cast<RecomputeMode>(numbers[7]),
-          .recompute_blocks = numbers[8]};
+  Plan plan = mine;
+  plan.grid = {extent(0), extent(1), extent(2), extent(3), extent(4), extent(5)};
+  plan.micro_batch = numbers[6];
+  return plan;
 }
 
 }  // namespace
@@ -126,6 +120,7 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
     report(fmt::format("grid: {}, from the run that this one resumes", with_factors(choice->grid)));
   }
   config = planned(config, broadcast(world, choice.value_or(plan_of(config))));
+  config = with_recomputation_of_rank_0(std::move(config), world);
   validate(config);
   return resolved(config);
 }

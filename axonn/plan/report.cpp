@@ -20,11 +20,13 @@ using Part = std::pair<double, std::string>;  // seconds, name
 
 std::string_view name_of(RecomputeMode mode) { return kRecomputeModes[static_cast<int>(mode)]; }
 
-/// The plan's recomputation: "light", or "full:12" if the first 12 blocks take the next mode, full.
+/// The plan's recomputation: "light", or "full:12" if the first 12 blocks take the next mode, full;
+/// "values:12" if they compute other values again than the rest.
 std::string recompute_text(const Plan& plan) {
   const std::int64_t blocks = plan.recompute_blocks.value_or(0);
   if (blocks == 0 || plan.recompute == RecomputeMode::full)
     return std::string(name_of(plan.recompute));
+  if (plan.recompute == RecomputeMode::values) return fmt::format("values:{}", blocks);
   return fmt::format("{}:{}", kRecomputeModes[static_cast<int>(plan.recompute) + 1], blocks);
 }
 
@@ -222,6 +224,8 @@ Json json_of(const PlanReport& r, const Plan& plan) {
       {"micro_batch", plan.micro_batch},
       {"activation_checkpoint", name_of(plan.recompute)},
       {"activation_checkpoint_blocks", plan.recompute_blocks.value_or(0)},
+      {"activation_checkpoint_values", plan.recompute_values},
+      {"activation_checkpoint_first_values", plan.recompute_first_values},
       {"micro_batches", plan.micro_batch_count(r.config.training.global_batch)},
       {"tokens_per_s", static_cast<double>(r.batch_tokens()) / plan.time.step_s},
       {"hardware_pflops", flops.hardware * 1e-15},

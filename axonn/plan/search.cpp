@@ -9,10 +9,10 @@
 #include "axonn/base/check.h"
 #include "axonn/base/host.h"
 #include "axonn/measure/dry_step.h"
-#include "axonn/measure/recompute_budget.h"
 #include "axonn/plan/costs.h"
 #include "axonn/plan/estimate.h"
 #include "axonn/plan/paper_model.h"
+#include "axonn/plan/recompute_budget.h"
 
 namespace axonn {
 
@@ -265,15 +265,16 @@ class Search {
   /// The plan with the least recomputation that fits, if it recomputes all and that is slower.
   Plan relaxed(const Plan& plan) const {
     if (plan.recompute != RecomputeMode::full) return plan;
-    const Config least = with_least_recomputation(planned(config_, plan), [&](const Config& one) {
+    options_.note_progress();
+    const RecomputeLevels levels(planned(config_, plan), machine_);
+    const Config least = levels.at(levels.least([&](const Config& one) {
       options_.note_progress();
       return fits(dry_step(one, 0).memory.peak_bytes);
-    });
+    }));
     const Prediction found = cost(least, predict);
     if (!fits(found.memory_bytes) || found.time.step_s >= plan.time.step_s) return plan;
     Plan other = plan;
-    other.recompute = least.activation_checkpoint.mode;
-    other.recompute_blocks = least.activation_checkpoint.blocks;
+    other.set_recomputation(least.activation_checkpoint);
     other.time = found.time;
     other.memory_bytes = found.memory_bytes;
     return other;
@@ -355,6 +356,10 @@ Config planned(Config config, const Plan& plan) {
   RecomputeConfig& recompute = config.activation_checkpoint;
   recompute.mode = plan.recompute;
   recompute.blocks = plan.recompute_blocks.value_or(recompute.blocks);
+  if (plan.recompute_blocks) {
+    recompute.values = plan.recompute_values;
+    recompute.first_values = plan.recompute_first_values;
+  }
   return config;
 }
 

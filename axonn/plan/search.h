@@ -33,9 +33,17 @@ struct Plan {
   RecomputeMode recompute = RecomputeMode::none;
   /// As RecomputeConfig::blocks; none: the config's.
   std::optional<std::int64_t> recompute_blocks = {};
+  /// As RecomputeConfig::values and first_values, if recompute_blocks is set.
+  std::vector<std::string> recompute_values = {}, recompute_first_values = {};
   StepTime time = {};
   std::int64_t memory_bytes = 0;  ///< peak of a rank's arena
 
+  void set_recomputation(const RecomputeConfig& config) {
+    recompute = config.mode;
+    recompute_blocks = config.blocks;
+    recompute_values = config.values;
+    recompute_first_values = config.first_values;
+  }
   std::int64_t micro_batch_count(std::int64_t global_batch) const {
     return global_batch / (micro_batch * batch_places(grid));
   }

@@ -9,6 +9,7 @@
 #include "axonn/options/options.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/tensor/cuda/gpu_platform.h"
+#include "axonn/train/recompute.h"
 
 namespace axonn {
 
@@ -344,15 +345,16 @@ void validate(const Config& given) {
   validate_experts(config);
   validate_batch(config);
   validate_samples(config);
+  recomputed_blocks(config.activation_checkpoint);
   if (config.output.dir.empty())
     refuse("[output] dir is empty; name the folder that the run writes to, such as \"out\"");
 }
 
 double fully_recomputed(const Config& config) {
-  const RecomputeConfig& recompute = config.activation_checkpoint;
-  if (recompute.mode != RecomputeMode::light) return recompute.mode == RecomputeMode::full ? 1 : 0;
-  const double all = static_cast<double>(std::max<std::int64_t>(config.model.layers, 1));
-  return std::min(static_cast<double>(recompute.blocks) / all, 1.0);
+  const RecomputedBlocks blocks = recomputed_blocks(config.activation_checkpoint);
+  const double all = static_cast<double>(std::max<std::int64_t>(config.model.layers, 1)),
+               first = std::min(static_cast<double>(blocks.first) / all, 1.0);
+  return (blocks.of_first.is_all() ? first : 0) + (blocks.of_others.is_all() ? 1 - first : 0);
 }
 
 Config resolved(Config given) {

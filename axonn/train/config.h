@@ -37,9 +37,10 @@ constexpr bool is_gpu(DeviceKind device) {
 void validate_device(DeviceKind device);
 enum class TransportKind { automatic, threads, mpi, nccl };
 enum class CollectivesKind { automatic, flat, two_level };
-enum class RecomputeMode { none, light, full };
+enum class RecomputeMode { none, light, full, values };
 
-inline constexpr std::array<std::string_view, 3> kRecomputeModes = {"none", "light", "full"};
+inline constexpr std::array<std::string_view, 4> kRecomputeModes = {"none", "light", "full",
+                                                                    "values"};
 
 /// What a resumed run does if its samples or their order are not those of the checkpoint.
 enum class ChangedData { refuse, restart };
@@ -158,9 +159,12 @@ struct ParallelismConfig {
 /// [activation_checkpoint]
 struct RecomputeConfig {
   RecomputeMode mode = RecomputeMode::none;
-  std::int64_t blocks = 0;  ///< the first so many recompute more than the mode says: the next mode
-  std::int64_t budget = 0;  ///< bytes; 0: none, else mode and blocks follow from it
-  bool keep_dispatch = false;  ///< keep the rows that experts got from other ranks
+  /// The first so many recompute something else: what the next mode says, or first_values.
+  std::int64_t blocks = 0;
+  std::vector<std::string> values = {}, first_values = {};  ///< of mode values
+  std::int64_t budget = 0;      ///< bytes; 0: none, else the keys above follow from it
+  std::int64_t peak_bytes = 0;  ///< of a step, as within_budget() found it; not a key
+  bool keep_dispatch = false;   ///< keep the rows that experts got from other ranks
 };
 
 /// [checkpoint]

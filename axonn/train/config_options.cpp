@@ -196,22 +196,31 @@ void list_samples(SamplesConfig& samples, OptionList& list) {
            {.help = "whether to gather all weights over z once, for speed; takes their memory"});
 }
 
-void list_output(Config& config, OptionList& list) {
+void list_recompute(Config& config, OptionList& list) {
   list.section("activation_checkpoint",
                "Activation checkpointing: what is computed twice to save memory");
   list.add("mode", config.activation_checkpoint.mode, kRecomputeModes,
            {.help = "none: all activations are kept; light: outputs of norms and of activation "
                     "functions are made again in backward; full: a block keeps only its input, and "
-                    "its forward runs again in backward",
+                    "its forward runs again in backward; values: those of the key values",
             .also = "recompute_granularity recompute"});
   list.add("blocks", &config.activation_checkpoint.blocks,
            {.help = "number of blocks, from the first, that take the next mode instead: light if "
-                    "mode is none, full if it is light",
+                    "mode is none, full if it is light; those of first_values if it is values",
             .min = 0,
             .also = "recompute_num_layers"});
+  list.add("values", &config.activation_checkpoint.values,
+           {.help = "what a block computes again in backward, with mode values: norms, activations "
+                    "(their outputs), heads (queries and keys after their norms), attention (its "
+                    "output), qkv, up, residual (outputs of products: before attention, in the MLP "
+                    "or the experts, and the sum after attention), exchanged (rows that experts "
+                    "get); or all alone, as mode full",
+            .also = "recompute_modules"});
+  list.add("first_values", &config.activation_checkpoint.first_values,
+           {.help = "the same for the first blocks, as many as the key blocks says"});
   list.add("budget", &config.activation_checkpoint.budget,
-           {.help = "most memory of a rank at the peak of a step; axonn train sets mode and blocks "
-                    "to the least recomputation that keeps it, by dry runs; 0: none",
+           {.help = "most memory of a rank at the peak of a step; sets the keys above to the "
+                    "least recomputation that keeps it, by dry runs; 0: none",
             .unit = "bytes",
             .min = 0,
             .also = "activation_memory_budget"});
@@ -220,7 +229,9 @@ void list_output(Config& config, OptionList& list) {
       {.help =
            "in blocks of mode full, whether the rows that experts get from other ranks are kept, "
            "too, instead of being exchanged again"});
+}
 
+void list_output(Config& config, OptionList& list) {
   CheckpointConfig& checkpoint = config.checkpoint;
   list.section("checkpoint", "Writing checkpoints, and resuming from them");
   list.add("every", &checkpoint.every,
@@ -270,6 +281,7 @@ void list_options(Config& config, OptionList& list) {
   list_optimizer(config.optimizer, list);
   list_schedule(config.lr_scheduler, list);
   list_parallelism(config.parallelism, list);
+  list_recompute(config, list);
   list_output(config, list);
   list_samples(config.samples, list);
   for (const FurtherSection& one : config.further) one.list(list);

@@ -6,6 +6,7 @@
 #include "axonn/parallel/scheduling.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/train/devices.h"
+#include "axonn/train/recompute.h"
 
 namespace axonn {
 
@@ -39,22 +40,6 @@ LoadedModel::LoadedModel(const Config& config, Communicator& world,
 LoadedModel::~LoadedModel() = default;
 
 int LoadedModel::threads() const { return cores_ ? cores_->threads() : 0; }
-
-namespace {
-
-RecomputedBlocks recomputed_blocks(const RecomputeConfig& config) {
-  switch (config.mode) {
-    case RecomputeMode::none:
-      return {.light = config.blocks};
-    case RecomputeMode::light:
-      return {.full = config.blocks, .light = RecomputedBlocks::kAll};
-    case RecomputeMode::full:
-      return {.full = RecomputedBlocks::kAll};
-  }
-  return {};
-}
-
-}  // namespace
 
 Context LoadedModel::context_on(Backend& backend) const {
   const ParallelismConfig& p = config_.parallelism;

@@ -14,6 +14,7 @@
 #include "axonn/data/batches.h"
 #include "axonn/model/model.h"
 #include "axonn/train/data_stages.h"
+#include "axonn/train/recompute.h"
 #include "axonn/train/run_steps.h"
 
 namespace axonn {
@@ -91,6 +92,10 @@ void RunLog::describe(Training& training, int threads) {
                                                      epochs_of(config, batches, 0))
                                        : ""));
   for (const std::string& stage : describe_stages(config, batches)) say("stage: " + stage);
+  if (config.activation_checkpoint.budget > 0 ||
+      config.activation_checkpoint.mode != RecomputeMode::none ||
+      config.activation_checkpoint.blocks > 0)
+    say("activations: " + describe_recomputation(config));
   if (const auto stages = batch_stages(t); stages.size() > 1)
     say(fmt::format("batch: rises from {} to {} sequences until {} are consumed",
                     stages.front().batch, t.global_batch,

@@ -144,6 +144,11 @@ KeyReasons unused_keys(const Config& config) {
             {"activation_checkpoint.keep_dispatch"}, "activation_checkpoint.mode is none");
   keys.when(recompute.mode == RecomputeMode::full && recompute.budget == 0,
             {"activation_checkpoint.blocks"}, "activation_checkpoint.mode is full");
+  keys.when(recompute.mode != RecomputeMode::values && recompute.budget == 0,
+            {"activation_checkpoint.values", "activation_checkpoint.first_values"},
+            "activation_checkpoint.mode is not values");
+  keys.when(recompute.blocks == 0 && recompute.budget == 0, {"activation_checkpoint.first_values"},
+            "activation_checkpoint.blocks is 0");
   const bool own_attention =
       parallelism.device == DeviceKind::cpu || parallelism.device == DeviceKind::hip;
   keys.when(own_attention, {"training.attention"}, "parallelism.device is not cuda");

@@ -67,12 +67,13 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
   const Grid grid(world, run.grid);
   const auto model = run.make_model(grid);
   Context ctx(*backend, arena, grid, run.dtype);
-  ctx.own_scheduling().run = {.overlap = run.overlap,
-                              .sequence_parallel = run.sequence_parallel,
-                              .sequence_cut = run.sequence_cut,
-                              .chunks = run.chunks,
-                              .recompute = {.full = run.recompute ? RecomputedBlocks::kAll : 0},
-                              .keep_dispatch = run.keep_dispatch};
+  ctx.own_scheduling().run = {
+      .overlap = run.overlap,
+      .sequence_parallel = run.sequence_parallel,
+      .sequence_cut = run.sequence_cut,
+      .chunks = run.chunks,
+      .recompute = {.of_others = run.recompute ? Recompute::all() : Recompute()},
+      .keep_dispatch = run.keep_dispatch};
   for (ParameterGroup* group : model->groups()) {
     group->allocate(ctx);
     group->initialise(ctx, run.seed);

@@ -1,12 +1,11 @@
-// Blocks that compute a part of their forward pass again: the same bits with less memory, which a
-// budget chooses.
+// Blocks that compute a part of their forward pass again: the same bits with less memory.
 #include <gmock/gmock.h>
 
-#include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/measure/compare.h"
 #include "axonn/measure/dry_step.h"
-#include "axonn/measure/recompute_budget.h"
+#include "axonn/nn/routing.h"
+#include "axonn/train/recompute.h"
 #include "axonn/train/training.h"
 
 #include "tests/support/runs.h"
@@ -21,10 +20,45 @@ namespace {
 Config recomputed_config(ModelFamily family = ModelFamily::llama) {
   Config config = tiny_config("unused");
   config.model.family = family;
-  config.model.layers = 4;
+  config.model.layers = 3;
   if (family == ModelFamily::llama) config.model.kv_heads = 6;
   config.training.seq_len = 32;
   return config;
+}
+
+/// A block as Apertus has it.
+Config apertus_config() {
+  Config config = recomputed_config();
+  config.model.activation = MlpKind::xielu;
+  config.model.qk_norm = QkNormKind::head;
+  return config;
+}
+
+/// A block as OLMoE has it.
+Config expert_config() {
+  Config config = recomputed_config();
+  config.model.qk_norm = QkNormKind::width;
+  config.model.experts = 4;
+  config.model.experts_per_token = 2;
+  config.model.expert_ffn = 24;
+  config.training.balance = {.weight = 0.01, .z = 0.001};
+  return config;
+}
+
+GridShape sharing(GridShape grid, int context, int experts) {
+  grid.context = context;
+  grid.experts = experts;
+  return grid;
+}
+
+Config with_blocks(Config config, const RecomputedBlocks& blocks) {
+  set_recomputed(config.activation_checkpoint, blocks);
+  return config;
+}
+
+/// The first two blocks make `values` again, the last one nothing.
+Config with_values(Config config, Recompute values) {
+  return with_blocks(std::move(config), {.first = 2, .of_first = values});
 }
 
 GridTrace three_steps_of(const Config& config) {
@@ -36,7 +70,35 @@ GridTrace three_steps_of(const Config& config) {
   return trace;
 }
 
-std::vector<ArenaStats> memory_of(const Config& config) {
+/// Every value alone, every pair, and all values.
+std::vector<Recompute> many_sets() {
+  std::vector<Recompute> sets;
+  Recompute everything;
+  for (std::size_t i = 0; i < kRemadeNames.size(); ++i) {
+    const auto value = static_cast<Remade>(i);
+    everything.add(value);
+    sets.push_back({value});
+    for (std::size_t j = 0; j < i; ++j) sets.push_back({static_cast<Remade>(j), value});
+  }
+  sets.push_back(everything);
+  sets.push_back(Recompute::all());
+  return sets;
+}
+
+/// Expects the bits of `config` without recomputation.
+void expect_same_bits(const Config& config, const std::vector<Recompute>& sets) {
+  const GridTrace want = three_steps_of(config);
+  for (const Recompute values : sets) {
+    const Config again = with_values(config, values);
+    SCOPED_TRACE(testing::Message() << with_factors(config.parallelism.grid()) << ": "
+                                    << describe_recomputation(again));
+    const GridTrace got = three_steps_of(again);
+    EXPECT_EQ(got.losses, want.losses);
+    EXPECT_EQ(got.norms, want.norms);
+  }
+}
+
+void expect_dry_peak(const Config& config) {
   std::vector<ArenaStats> all(config.parallelism.grid().ranks());
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
     Training training(config, world, make_cpu_backend(1));
@@ -44,74 +106,126 @@ std::vector<ArenaStats> memory_of(const Config& config) {
     for (int step = 0; step < 2; ++step) training.run(step);
     all[world.rank()] = training.model.arena().stats();
   });
-  return all;
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    EXPECT_EQ(dry_step(config, static_cast<int>(rank)).memory.peak_by, all[rank].peak_by)
+        << describe_recomputation(config) << ", rank " << rank;
 }
 
 std::int64_t peak_of(const Config& config) { return dry_step(config, 0).memory.peak_bytes; }
 
+std::int64_t kept_of(const Config& config) { return dry_step(config, 0).kept_bytes; }
+
 }  // namespace
 
-TEST(Recomputation, HasTheSameBitsAtEveryLevelAndThePeakOfTheDryRun) {
-  for (const ModelFamily family : {ModelFamily::llama, ModelFamily::gpt})
-    for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{1, 2, 1, 2}})
-      for (const int chunks : {1, 2}) {
-        Config given = recomputed_config(family);
-        given.parallelism.chunks = chunks;
-        if (chunks == 2) given.training.dtype = DType::bf16;
-        const Config config = resolved(on_grid(given, grid));
-        const GridTrace want = three_steps_of(config);
-        for (const std::int64_t level : {2, 4, 6, 8}) {
-          const Config again = with_recomputation(config, level);
-          SCOPED_TRACE(testing::Message() << to_string(grid) << ", level " << level);
-          const GridTrace got = three_steps_of(again);
-          EXPECT_EQ(got.losses, want.losses);
-          EXPECT_EQ(got.norms, want.norms);
-          const std::vector<ArenaStats> real = memory_of(again);
-          for (int rank = 0; rank < grid.ranks(); ++rank)
-            EXPECT_EQ(dry_step(again, rank).memory.peak_by, real[rank].peak_by) << rank;
-        }
-      }
+TEST(Recomputation, OfAnySetOfValuesHasTheSameBits) {
+  for (const Config& given :
+       {recomputed_config(), recomputed_config(ModelFamily::gpt), apertus_config()})
+    for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}}) {
+      Config config = given;
+      if (grid.ranks() > 1) config.training.dtype = DType::bf16;
+      expect_same_bits(resolved(on_grid(config, grid)), many_sets());
+    }
 }
 
-TEST(Recomputation, EachLevelTakesLessMemoryAndLightBlocksKeepNoOutputsOfNormsAndActivations) {
-  const Config config = resolved(recomputed_config());
+TEST(Recomputation, HasTheSameBitsOnGridsWithContextExpertsChunksAndWithoutOverlap) {
+  Recompute everything, products{Remade::qkv, Remade::up, Remade::residual};
+  for (std::size_t i = 0; i < kRemadeNames.size(); ++i) everything.add(static_cast<Remade>(i));
+  Config context = apertus_config();
+  context.training.seq_len = 256;
+  context.training.global_batch = 2;
+  for (const auto& [given, grid] : {std::pair{apertus_config(), GridShape{2, 1, 2, 1}},
+                                    {apertus_config(), GridShape{1, 2, 1, 2}},
+                                    {context, sharing({1, 1, 2, 1}, 2, 1)},
+                                    {expert_config(), GridShape{}},
+                                    {expert_config(), sharing({2, 1, 2, 1}, 1, 2)},
+                                    {expert_config(), sharing({1, 2, 2, 1}, 1, 2)}})
+    for (const bool overlap : {true, false}) {
+      Config config = on_grid(given, grid);
+      ParallelismConfig& p = config.parallelism;
+      p.overlap_input_gradients = p.overlap_weight_gradients = p.overlap_weights = p.overlap_data =
+          p.overlap_context = overlap;
+      if (overlap && given.model.experts == 0) p.chunks = 2;
+      expect_same_bits(resolved(config), {Recompute::light(), products, everything});
+    }
+}
+
+TEST(Recomputation, OfAnyValueHasThePeakOfTheDryRun) {
+  for (const Config& given :
+       {recomputed_config(), recomputed_config(ModelFamily::gpt), apertus_config()})
+    for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
+      const Config config = resolved(on_grid(given, grid));
+      Recompute more;
+      for (std::size_t i = 0; i < kRemadeNames.size(); ++i) {
+        expect_dry_peak(with_values(config, Recompute{static_cast<Remade>(i)}));
+        more.add(static_cast<Remade>(i));
+        expect_dry_peak(with_blocks(config, {.of_others = more}));
+      }
+    }
+}
+
+TEST(Recomputation, FreesTheBytesOfTheValuesThatItNames) {
+  const Config config = resolved(apertus_config());
+  const ModelConfig& m = config.model;
+  const std::int64_t row = config.training.micro_batch * config.training.seq_len *
+                           bytes_of(DType::f32),
+                     qkv = (m.heads + 2 * m.kv_heads) * m.head_width();
+  const auto saved = [&](Recompute values) {
+    return (kept_of(config) - kept_of(with_values(config, values))) / (2 * row);
+  };
+  EXPECT_EQ(saved({Remade::norms}), 2 * m.hidden);
+  EXPECT_EQ(saved({Remade::activations}), m.ffn);
+  EXPECT_EQ(saved({Remade::up}), m.ffn);
+  EXPECT_EQ(saved({Remade::activations, Remade::up}), 2 * m.ffn);
+  EXPECT_EQ(saved({Remade::heads}), qkv);
+  EXPECT_EQ(saved({Remade::qkv}), qkv);
+  EXPECT_EQ(saved({Remade::attention}), m.heads * m.head_width());
+  EXPECT_EQ(saved({Remade::residual}), m.hidden);
+  const Config experts = resolved(expert_config());
+  const auto of_experts = [&](Recompute values) {
+    return (kept_of(experts) - kept_of(with_values(experts, values))) / (2 * row);
+  };
+  EXPECT_EQ(of_experts({Remade::norms}), 2 * m.hidden);
+  EXPECT_EQ(of_experts({Remade::activations}),
+            experts.model.experts_per_token * experts.model.expert_ffn);
+}
+
+TEST(Recomputation, WithMoreValuesTakesLessMemoryUpToTheFullOne) {
+  const Config config = resolved(apertus_config());
   std::int64_t before = peak_of(config);
-  const std::int64_t none = before;
-  for (std::int64_t level = 1; level <= most_recomputation(config); ++level) {
-    const std::int64_t peak = peak_of(with_recomputation(config, level));
-    // The last block's backward comes first, and needs all of its values, or almost all.
-    if (level % config.model.layers != 0) {
-      EXPECT_LT(peak, before) << level;
-    }
-    if (level < most_recomputation(config)) {
-      EXPECT_LE(peak, before) << level;
-    }
+  Recompute more;
+  for (const Remade value : {Remade::activations, Remade::norms, Remade::heads, Remade::up,
+                             Remade::attention, Remade::qkv}) {
+    more.add(value);
+    const std::int64_t peak = peak_of(with_values(config, more));
+    EXPECT_LT(peak, before) << static_cast<int>(value);
     before = peak;
   }
-  // Of each row: the outputs of two norms and of SwiGLU, in f32, in all blocks but the last.
-  const ModelConfig& model = config.model;
-  const std::int64_t rows = config.training.micro_batch * config.training.seq_len;
-  EXPECT_EQ(none - peak_of(with_recomputation(config, 3)),
-            3 * rows * (2 * model.hidden + model.ffn) * bytes_of(DType::f32));
 }
 
-TEST(Recomputation, ABudgetTakesTheLeastLevelThatKeepsItToTheByte) {
-  for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
-    Config config = resolved(on_grid(recomputed_config(), grid));
-    for (const std::int64_t level : {0, 1, 3, 5, 7}) {
-      const Config want = with_recomputation(config, level);
-      config.activation_checkpoint.budget = peak_of(want);
-      const RecomputeConfig got = within_budget(config).activation_checkpoint;
-      EXPECT_EQ(got.mode, want.activation_checkpoint.mode) << level;
-      EXPECT_EQ(got.blocks, want.activation_checkpoint.blocks) << level;
-      --config.activation_checkpoint.budget;
-      if (level == 7) break;  // no level takes less
-      EXPECT_LT(peak_of(within_budget(config)), peak_of(want)) << level;
-    }
-    EXPECT_THAT([&] { within_budget(config); },
-                testing::ThrowsMessage<UsageError>(
-                    testing::AllOf(HasSubstr("[activation_checkpoint] budget = "),
-                                   HasSubstr(concat("set budget to at least ",
-                                                    config.activation_checkpoint.budget + 1)))));
+TEST(Recomputation, NamesTheKeyAndTheValuesThatThereAre) {
+  Config config = recomputed_config();
+  config.activation_checkpoint.mode = RecomputeMode::values;
+  config.activation_checkpoint.first_values = {"norms", "products"};
+  EXPECT_THAT([&] { validate(config); },
+              testing::ThrowsMessage<UsageError>(testing::AllOf(
+                  HasSubstr("[activation_checkpoint] first_values: 'products' is no value"),
+                  HasSubstr("norms, activations, heads"))));
+  config.activation_checkpoint.first_values = {"all"};
+  config.activation_checkpoint.values = {"norms"};
+  config.activation_checkpoint.blocks = 1;
+  config = resolved(config);
+  EXPECT_EQ(describe_recomputation(config), "1 block computes everything again, 2 norms");
+  EXPECT_DOUBLE_EQ(fully_recomputed(config), 1.0 / 3);
+}
+
+TEST(Recomputation, ModesAreNamesOfSetsOfValues) {
+  Config config = recomputed_config();
+  for (const RecomputeMode mode :
+       {RecomputeMode::none, RecomputeMode::light, RecomputeMode::full}) {
+    config.activation_checkpoint = {.mode = mode, .blocks = mode == RecomputeMode::full ? 0 : 2};
+    Config same = config;
+    set_recomputed(same.activation_checkpoint, recomputed_blocks(config.activation_checkpoint));
+    EXPECT_EQ(same.activation_checkpoint.mode, mode);
+    EXPECT_EQ(same.activation_checkpoint.blocks, config.activation_checkpoint.blocks);
   }
 }

@@ -1,0 +1,198 @@
+#include "axonn/plan/recompute_budget.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "axonn/base/check.h"
+#include "axonn/base/log.h"
+#include "axonn/measure/dry_step.h"
+#include "axonn/plan/costs.h"
+#include "axonn/train/loaded_model.h"
+#include "axonn/train/recompute.h"
+
+namespace axonn {
+
+namespace {
+
+/// Blocks of a model; 1 if a model of another program does not say.
+std::int64_t blocks_of(const Config& config) {
+  return std::max<std::int64_t>(config.model.layers, 1);
+}
+
+/// The largest peak of the ranks that may differ from each other. Ranks along z and data hold
+/// pieces of equal size.
+std::int64_t largest_peak(const Config& config) {
+  const GridShape grid = config.parallelism.grid();
+  std::int64_t peak = 0;
+  for (int rank = 0; rank < grid.x * grid.y; ++rank)
+    peak = std::max(peak, dry_step(config, rank).memory.peak_bytes);
+  return peak;
+}
+
+/// config with few blocks, among which is one of each kind.
+Config with_few_blocks(Config config) {
+  const ModelConfig& model = config.model;
+  std::int64_t blocks = 2;
+  if (model.experts > 0) {
+    blocks = std::max(blocks, model.expert_step);
+    for (const std::int64_t layer : model.dense_layers) blocks = std::max(blocks, layer + 2);
+  }
+  config.model.layers = std::min(blocks, model.layers);
+  return config;
+}
+
+/// What a step keeps between forward and backward, and its time.
+struct Cost {
+  std::int64_t kept_bytes;
+  double seconds;
+};
+
+Cost cost_of(Config config, const Costs& costs, Recompute values) {
+  set_recomputed(config.activation_checkpoint, {.of_others = values});
+  const DryStep dry = dry_step(config, 0, {.schedule = true});
+  return {dry.kept_bytes, simulate(dry.schedule, costs).step_s};
+}
+
+std::vector<RecomputePlan> plans_of(const Config& given, const Machine& machine) {
+  const Config config = with_few_blocks(given);
+  const MachineCosts costs(machine, config.parallelism.grid(), config.parallelism.collectives);
+  const Cost none = cost_of(config, costs, {});
+  std::vector<RecomputePlan> all{{}};
+  const auto add = [&](Recompute values) {
+    const Cost cost = cost_of(config, costs, values);
+    const std::int64_t saved = none.kept_bytes - cost.kept_bytes;
+    if (saved > 0) all.push_back({values, saved, std::max(cost.seconds - none.seconds, 0.0)});
+    return saved > 0;
+  };
+  if (given.model.layers > 0)  // else it is a model of another program, which need not have blocks
+    for (std::size_t i = 0; i < kRemadeNames.size(); ++i) {
+      const std::size_t before = all.size();
+      const auto value = static_cast<Remade>(i);
+      // A value that saves nothing alone saves nothing together with those before it.
+      if (!add({value})) continue;
+      for (std::size_t j = 1; j < before; ++j) {
+        Recompute more = all[j].values;
+        more.add(value);
+        add(more);
+      }
+    }
+  add(Recompute::all());
+  return best_plans(std::move(all));
+}
+
+/// Rates of one core of a server's processor, or of a part of one: only their ratio matters.
+Machine usual_processor() {
+  return {.name = "a usual processor",
+          .device = "cpu",
+          .devices_per_node = 1 << 16,  // no nodes
+          .memory_bytes = 1e12,
+          .bf16 = {.flops_per_s = 1e11},
+          .f32 = {.flops_per_s = 1e11},
+          .attention_flops_per_s = 3e10,
+          .memory_bytes_per_s = 1e10,
+          .launch_s = 1e-6,
+          .device_bytes_per_s = 3e9,
+          .device_latency_s = 1e-5};
+}
+
+}  // namespace
+
+std::vector<RecomputePlan> best_plans(std::vector<RecomputePlan> all) {
+  std::ranges::stable_sort(all, [](const RecomputePlan& a, const RecomputePlan& b) {
+    return std::pair(a.saved_bytes, a.seconds) < std::pair(b.saved_bytes, b.seconds);
+  });
+  // Whether the mix of a and c that saves as much as b takes at most as long.
+  const auto beaten = [](const RecomputePlan& b, const RecomputePlan& a, const RecomputePlan& c) {
+    const double share = static_cast<double>(b.saved_bytes - a.saved_bytes) /
+                         static_cast<double>(c.saved_bytes - a.saved_bytes);
+    return a.seconds + share * (c.seconds - a.seconds) <= b.seconds;
+  };
+  std::vector<RecomputePlan> best;
+  for (const RecomputePlan& plan : all) {
+    if (!best.empty() && plan.saved_bytes == best.back().saved_bytes) continue;
+    while (best.size() > 1 && beaten(best.back(), best[best.size() - 2], plan)) best.pop_back();
+    best.push_back(plan);
+  }
+  return best;
+}
+
+RecomputeLevels::RecomputeLevels(const Config& config, const Machine& machine)
+    : config_(config), blocks_(blocks_of(config)), plans_(plans_of(config, machine)) {}
+
+std::int64_t RecomputeLevels::last() const { return (std::ssize(plans_) - 1) * blocks_; }
+
+Config RecomputeLevels::at(std::int64_t level) const {
+  Config config = config_;
+  const auto plan = plans_.begin() + level / blocks_;
+  RecomputedBlocks blocks{.of_others = plan->values};
+  if (level % blocks_ > 0) {
+    blocks.first = level % blocks_;
+    blocks.of_first = (plan + 1)->values;
+  }
+  set_recomputed(config.activation_checkpoint, blocks);
+  return config;
+}
+
+std::int64_t RecomputeLevels::least(const std::function<bool(const Config&)>& fits) const {
+  std::int64_t low = 0, high = last();
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (fits(at(middle)))
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+Machine machine_of(const Config& config) {
+  const ParallelismConfig& p = config.parallelism;
+  if (!p.machine.empty()) return read_machine(p.machine);
+  if (!is_gpu(p.device)) return usual_processor();
+  return read_machine(p.device == DeviceKind::hip ? "frontier" : "dgx-h100");
+}
+
+Config within_budget(const Config& given) {
+  const std::int64_t budget = given.activation_checkpoint.budget;
+  if (budget == 0 || given.parallelism.automatic()) return given;
+  const RecomputeLevels levels(with_vocab(given), machine_of(given));
+  const auto fits = [&](const Config& one) { return dry_step(one, 0).memory.peak_bytes <= budget; };
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  const auto tried = [&](std::int64_t level) -> std::optional<Config> {
+    const Config chosen = levels.at(level);
+    const std::int64_t peak = largest_peak(chosen);
+    least = std::min(least, peak);
+    if (peak > budget) return std::nullopt;
+    Config result = given;
+    result.activation_checkpoint = chosen.activation_checkpoint;
+    result.activation_checkpoint.peak_bytes = peak;
+    return result;
+  };
+  // Rank 0 has the largest pieces where they are uneven; the others confirm it.
+  for (std::int64_t level = levels.least(fits); level <= levels.last(); ++level)
+    if (const auto found = tried(level)) return *found;
+  // While a block makes many values again, they are all there, which may take more than other
+  // blocks free. Then the least peak is that of an earlier level.
+  for (std::int64_t level = 0; level < levels.last(); ++level)
+    if (const auto found = tried(level)) return *found;
+  refuse("[activation_checkpoint] budget = ", budget, ": even if blocks are recomputed, a rank's ",
+         "step takes ", format_bytes(least), "; set budget to at least ", least,
+         ", or use a smaller training.micro_batch, or more ranks");
+}
+
+Config with_recomputation_of_rank_0(Config config, Communicator& world) {
+  RecomputeConfig& recompute = config.activation_checkpoint;
+  const RecomputedBlocks mine = recomputed_blocks(recompute);
+  std::array<std::int64_t, 4> numbers = {mine.first, mine.of_first.bits(), mine.of_others.bits(),
+                                         recompute.peak_bytes};
+  world.broadcast(buffer(std::span<std::int64_t>(numbers)), 0, "recomputation").wait();
+  set_recomputed(recompute,
+                 {numbers[0], Recompute::of_bits(numbers[1]), Recompute::of_bits(numbers[2])});
+  recompute.peak_bytes = numbers[3];
+  return config;
+}
+
+}  // namespace axonn

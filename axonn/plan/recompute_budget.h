@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "axonn/comm/communicator.h"
+#include "axonn/parallel/scheduling.h"
+#include "axonn/plan/machine/machine.h"
+#include "axonn/train/config.h"
+
+namespace axonn {
+
+/// What blocks may compute again, with the memory that it saves and the time that it costs.
+struct RecomputePlan {
+  Recompute values;
+  std::int64_t saved_bytes = 0;  ///< fewer than with no recomputation
+  double seconds = 0;            ///< more than with no recomputation
+};
+
+/// The plans of `all` that no other one, nor a mix of two others over many blocks, beats: from the
+/// one that saves nothing on, by more saved bytes and more seconds for each of them. Of plans that
+/// save and cost the same, the first.
+std::vector<RecomputePlan> best_plans(std::vector<RecomputePlan> all);
+
+/// Levels of recomputation of a model of L blocks, by less memory and more time. With plans P0, P1,
+/// ... of one block, level i · L + k gives plan P(i+1) to the first k blocks and P(i) to the
+/// others. The first level recomputes nothing, the last one everything.
+class RecomputeLevels {
+ public:
+  /// Finds the plans: for each set of values that backward can make again, a dry step of few blocks
+  /// gives the bytes that they keep, and its simulation on the machine the seconds, with the
+  /// collectives that backward repeats and their overlap. Takes about a hundred dry steps.
+  ///
+  /// config must be validated and resolved and have a vocab; the machine must have the rates.
+  RecomputeLevels(const Config& config, const Machine& machine);
+
+  const std::vector<RecomputePlan>& plans() const { return plans_; }
+  std::int64_t last() const;
+  /// config, with the recomputation of this level.
+  Config at(std::int64_t level) const;
+  /// The least level for which fits(config) holds, assuming that it holds from some level on; the
+  /// last level if it never does. Calls fits about log2(last()) times.
+  std::int64_t least(const std::function<bool(const Config&)>& fits) const;
+
+ private:
+  Config config_;
+  std::int64_t blocks_;
+  std::vector<RecomputePlan> plans_;
+};
+
+/// The machine of parallelism.machine; if that is not set, one with the usual ratio of the rates of
+/// products, memory and links of the device.
+Machine machine_of(const Config& config);
+
+/// Returns config with the least recomputation with which the peak of every rank's step is at most
+/// activation_checkpoint.budget, by dry steps: the peak is exact. Without a budget, or with an
+/// automatic grid, returns config as it is. Depends on config and its machine file alone.
+///
+/// config must be validated and resolved. Throws UsageError if no recomputation suffices, with the
+/// least budget that does.
+Config within_budget(const Config& config);
+
+/// Rank 0's recomputation, for all ranks. Collective.
+Config with_recomputation_of_rank_0(Config config, Communicator& world);
+
+}  // namespace axonn

@@ -1,0 +1,154 @@
+// Recomputation that a budget chooses.
+#include "axonn/plan/recompute_budget.h"
+
+#include <gmock/gmock.h>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/threads/threads.h"
+#include "axonn/measure/dry_step.h"
+#include "axonn/plan/estimate.h"
+#include "axonn/train/recompute.h"
+#include "axonn/train/training.h"
+
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+
+namespace {
+
+/// Activations take most of its memory.
+Config budget_config(const std::string& folder = "unused") {
+  Config config = tiny_config(folder);
+  config.model.family = ModelFamily::llama;
+  config.model.layers = 4;
+  config.model.kv_heads = 6;
+  config.training.seq_len = 32;
+  return config;
+}
+
+std::int64_t peak_of(const Config& config) { return dry_step(config, 0).memory.peak_bytes; }
+
+RecomputedBlocks blocks_of(const Config& config) {
+  return recomputed_blocks(config.activation_checkpoint);
+}
+
+}  // namespace
+
+TEST(RecomputeBudget, KeepsPlansThatNoMixOfTwoOthersBeats) {
+  const Recompute a{Remade::norms}, b{Remade::up}, c{Remade::qkv}, d{Remade::heads};
+  // b saves as much as the mix of a and c, for more; d saves less than a, for more.
+  const auto best = best_plans({{{}, 0, 0}, {d, 5, 3}, {b, 20, 6}, {a, 10, 1}, {c, 30, 9}});
+  ASSERT_EQ(best.size(), 3);
+  EXPECT_EQ(best[1].values, a);
+  EXPECT_EQ(best[2].values, c);
+}
+
+TEST(RecomputeBudget, LevelsBeginWithNothingEndWithEverythingAndGiveTwoPlansAtMost) {
+  const Config config = resolved(budget_config());
+  const RecomputeLevels levels(config, machine_of(config));
+  const auto& plans = levels.plans();
+  ASSERT_GE(plans.size(), 4);
+  for (std::size_t i = 1; i < plans.size(); ++i) {
+    EXPECT_GT(plans[i].saved_bytes, plans[i - 1].saved_bytes) << i;
+    EXPECT_GE(plans[i].seconds, plans[i - 1].seconds) << i;
+  }
+  EXPECT_EQ(blocks_of(levels.at(0)).of_others, Recompute());
+  EXPECT_EQ(blocks_of(levels.at(levels.last())).of_others, Recompute::all());
+  const RecomputedBlocks mixed = blocks_of(levels.at(4 + 3));
+  EXPECT_EQ(mixed.first, 3);
+  EXPECT_EQ(mixed.of_first, plans[2].values);
+  EXPECT_EQ(mixed.of_others, plans[1].values);
+}
+
+TEST(RecomputeBudget, EveryPlanHasThePeakOfTheRealStep) {
+  for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
+    Config config = budget_config();
+    config.model.qk_norm = QkNormKind::head;
+    config = resolved(on_grid(config, grid));
+    const RecomputeLevels levels(config, machine_of(config));
+    for (std::int64_t level = 0; level <= levels.last(); level += 2) {
+      const Config chosen = levels.at(level);
+      std::vector<ArenaStats> real(grid.ranks());
+      run_ranks(grid.ranks(), [&](Communicator& world) {
+        Training training(chosen, world, make_cpu_backend(1));
+        training.model.initialise();
+        for (int step = 0; step < 2; ++step) training.run(step);
+        real[world.rank()] = training.model.arena().stats();
+      });
+      for (int rank = 0; rank < grid.ranks(); ++rank)
+        EXPECT_EQ(dry_step(chosen, rank).memory.peak_by, real[rank].peak_by)
+            << to_string(grid) << ", level " << level << ", rank " << rank;
+    }
+  }
+}
+
+TEST(RecomputeBudget, IsKeptToTheByteByTheLeastLevel) {
+  for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
+    Config config = resolved(on_grid(budget_config(), grid));
+    const RecomputeLevels levels(config, machine_of(config));
+    std::int64_t least = peak_of(config);
+    for (std::int64_t level = 0; level <= levels.last(); ++level) {
+      const std::int64_t peak = peak_of(levels.at(level));
+      if (level > 0 && peak >= least) continue;  // a lower level takes as little
+      config.activation_checkpoint.budget = peak;
+      const Config got = within_budget(config);
+      EXPECT_LE(peak_of(got), peak) << level;
+      EXPECT_EQ(got.activation_checkpoint.peak_bytes, peak_of(got)) << level;
+      if (peak_of(got) == peak && level > 0) {
+        EXPECT_THAT(describe_recomputation(got), HasSubstr("budget"));
+      }
+      least = peak;
+    }
+    config.activation_checkpoint.budget = least;
+    EXPECT_EQ(peak_of(within_budget(config)), least);
+    config.activation_checkpoint.budget = least - 1;
+    EXPECT_THAT([&] { within_budget(config); },
+                testing::ThrowsMessage<UsageError>(testing::AllOf(
+                    HasSubstr(concat("[activation_checkpoint] budget = ", least - 1)),
+                    HasSubstr(concat("set budget to at least ", least)),
+                    HasSubstr("training.micro_batch"))));
+  }
+}
+
+TEST(RecomputeBudget, HalfWayCostsLessThanHalfOfFullRecomputation) {
+  Config config = budget_config();
+  config.model.layers = 16;
+  config = resolved(config);
+  const Machine machine = machine_of(config);
+  Config full = config;
+  full.activation_checkpoint.mode = RecomputeMode::full;
+  const auto seconds = [&](const Config& one) { return predict(one, machine).time.step_s; };
+  config.activation_checkpoint.budget = (peak_of(config) + peak_of(full)) / 2;
+  const double none = seconds(config), half = seconds(within_budget(config));
+  EXPECT_GT(half, none);
+  EXPECT_LT(half - none, 0.5 * (seconds(full) - none));
+}
+
+TEST(RecomputeBudget, AllRanksTakeRankZerosChoice) {
+  const Config config = resolved(budget_config());
+  const RecomputeLevels levels(config, machine_of(config));
+  run_ranks(2, [&](Communicator& world) {
+    const Config got = with_recomputation_of_rank_0(levels.at(5 + world.rank()), world);
+    EXPECT_EQ(blocks_of(got).first, blocks_of(levels.at(5)).first);
+    EXPECT_EQ(blocks_of(got).of_first, blocks_of(levels.at(5)).of_first);
+    EXPECT_EQ(blocks_of(got).of_others, blocks_of(levels.at(5)).of_others);
+  });
+}
+
+TEST(RecomputeBudget, ResumesToTheBitWithTheStoredPlan) {
+  test::TemporaryPath folder;
+  Config config = resolved(budget_config(folder / "straight"));
+  const RecomputeLevels levels(config, machine_of(config));
+  const Config straight = levels.at(levels.last() / 2);
+  train_on_threads(straight);
+  for (Config resumed : {straight, config}) {  // the plan need not stay
+    resumed.output.dir = folder / describe_recomputation(resumed);
+    resumed.checkpoint.resume = config.output.dir + "/checkpoints/step-5";
+    train_on_threads(resumed);
+    EXPECT_EQ(weights_of(resumed.output.dir + "/checkpoints/step-10"),
+              weights_of(straight.output.dir + "/checkpoints/step-10"));
+  }
+}
