@@ -44,10 +44,12 @@ ModelConfig tiny_apertus() {
   return config;
 }
 
-/// The seed matters: of the first eight, three change the losses under AdamW by more than 2e-6 on
-/// some grid. Likely because a weight whose gradient is almost zero moves by up to the learning
-/// rate whatever the gradient's rounding; gradient descent differs by 1e-8.
-TinyRun apertus_run() { return {.seed = 4, .make_model = model_of(tiny_apertus())}; }
+/// With AdamW's usual eps of 1e-8 some seeds differ by more than 2e-6 on some grid, because a
+/// weight whose gradient is as small as its rounding still moves by up to the learning rate:
+/// docs/apertus.md. That is not xIELU's: a larger eps leaves 3e-8 in every seed.
+TinyRun apertus_run(std::uint64_t seed = 1) {
+  return {.eps = 1e-5, .seed = seed, .make_model = model_of(tiny_apertus())};
+}
 
 ModelConfig tiny_with_norms_over_the_width() {
   ModelConfig config = tiny_llama();
@@ -88,10 +90,16 @@ TEST(LlamaOnGrids, ApertusHasTheLossesOfOneRankOnEveryGridOfUpToEightRanks) {
   EXPECT_EQ(difference_on_grids(apertus_run(), every_grid()), "");
 }
 
+TEST(LlamaOnGrids, ApertusHasTheLossesOfOneRankWhateverTheSeed) {
+  for (std::uint64_t seed = 1; seed <= (sanitized() ? 2 : 8); ++seed)
+    EXPECT_EQ(difference_on_grids(apertus_run(seed), {{2, 2, 1, 1}, {2, 1, 1, 2}, {1, 2, 2, 2}}),
+              "")
+        << seed;
+}
+
 TEST(LlamaOnGrids, ApertusUnderGradientDescentHasTheLossesOfOneRankOnTenGrids) {
   for (const std::uint64_t seed : {4, 5}) {
-    TinyRun run = apertus_run();
-    run.seed = seed;
+    TinyRun run = apertus_run(seed);
     run.optimizer = OptimizerKind::sgd;
     run.lr = 0.1;
     EXPECT_EQ(difference_on_grids(run, ten_grids()), "") << seed;

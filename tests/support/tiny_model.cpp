@@ -80,7 +80,7 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
   }
   if (run.before) run.before(ctx, *model);
   OptimizerState optimizer(trained_groups(*model),
-                           make_optimizer({.kind = run.optimizer, .lr = run.lr}));
+                           make_optimizer({.kind = run.optimizer, .lr = run.lr, .eps = run.eps}));
   optimizer.allocate(ctx);
   TrainStep step(*model, optimizer, run.balance);
   if (Routing* routing = step.routing()) routing->set_records(run.replay, run.record);

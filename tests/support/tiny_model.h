@@ -22,7 +22,7 @@ struct TinyRun {
   int steps = 10, accumulation = 1;
   DType dtype = DType::f32;
   OptimizerKind optimizer = OptimizerKind::adamw;
-  double lr = 1e-3;
+  double lr = 1e-3, eps = 1e-8;  ///< of the optimizer
   Overlap overlap = {};
   SequenceCut sequence_cut = {};
   int chunks = 1;
