@@ -332,11 +332,20 @@ TokenizeInput tokenize_input(const std::string& tokenizer, const std::vector<std
   return input;
 }
 
+void need_tokens(std::int64_t tokens, const std::vector<std::string>& files) {
+  if (tokens > 0) return;
+  refuse(
+      files.front(), files.size() == 1 ? "" : concat(" and ", files.size() - 1, " more files"),
+      ": no text to tokenize; a file of text needs at least a byte, and one of JSON lines a line "
+      "like {\"text\": ...}");
+}
+
 TokenizeProgress tokenize_files(const std::string& tokenizer, const std::vector<std::string>& text,
                                 const std::string& output, const TokenizeOptions& options) {
   const auto [encoder, files] = tokenize_input(tokenizer, text, output);
   TokenWriter writer(output, encoder->vocab_size());
   const TokenizeProgress result = tokenize(files, *encoder, sink_of(writer), options);
+  need_tokens(result.tokens, files);
   writer.finish();
   return result;
 }

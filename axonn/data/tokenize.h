@@ -76,6 +76,9 @@ struct TokenizeInput {
 TokenizeInput tokenize_input(const std::string& tokenizer, const std::vector<std::string>& text,
                              const std::string& output);
 
+/// Throws UsageError if the files gave no tokens.
+void need_tokens(std::int64_t tokens, const std::vector<std::string>& files);
+
 /// Makes a token file, atomically. tokenizer: as for make_tokenizer(). text: files, folders or
 /// patterns. output: PATH.bin for llm.c's format; else the prefix of Megatron's. Throws UsageError
 /// for faults in these values, Error if the disk is full.

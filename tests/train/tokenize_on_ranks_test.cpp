@@ -81,13 +81,21 @@ TEST(TokenizeOnRanks, GivesTheSameBytesForAnyNumberOfRanks) {
 
 TEST(TokenizeOnRanks, OfFewerBytesThanRanksSomeEncodeNothing) {
   const TempFolder folder;
-  for (const std::string& text : {std::string("ab"), std::string()}) {
-    const std::vector<std::string> files{folder.file("t.txt", text)};
-    tokenize_files("bytes", files, folder.path("one"));
-    tokenized(5, "bytes", files, folder.path("five"));
-    for (const char* ending : {".bin", ".idx"})
-      EXPECT_EQ(read_file(folder.path("five") + ending), read_file(folder.path("one") + ending));
-  }
+  const std::vector<std::string> files{folder.file("t.txt", "ab")};
+  tokenize_files("bytes", files, folder.path("one"));
+  tokenized(5, "bytes", files, folder.path("five"));
+  for (const char* ending : {".bin", ".idx"})
+    EXPECT_EQ(read_file(folder.path("five") + ending), read_file(folder.path("one") + ending));
+}
+
+TEST(TokenizeOnRanks, OfFilesWithoutTextIsAnErrorAndLeavesNothing) {
+  const TempFolder folder, out;
+  const std::vector<std::string> files{folder.file("t.txt", "")};
+  EXPECT_THAT([&] { tokenize_files("bytes", files, out.path("tokens")); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("t.txt: no text to tokenize")));
+  for (const std::string& fault : tokenized(3, "bytes", files, out.path("tokens")))
+    EXPECT_THAT(fault, HasSubstr("t.txt: no text to tokenize"));
+  EXPECT_EQ(out.entries(), 0);
 }
 
 TEST(TokenizeOnRanks, AFaultOfOneRankEndsAllAndLeavesNothing) {
