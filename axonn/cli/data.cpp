@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +12,7 @@
 #include "axonn/cli/flags.h"
 #include "axonn/comm/self.h"
 #include "axonn/data/corpus.h"
+#include "axonn/data/packed_stream.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/data/text_reader.h"
 #include "axonn/data/token_file.h"
@@ -28,7 +30,8 @@ constexpr const char* kHelp =
 
   tokenize   turns text into a token file: llm.c's format (FILE.bin), else Megatron's (PREFIX.bin,
              PREFIX.idx)
-  show       shows the contents of a token file, or the training sequences of a JSONL file
+  show       shows the contents of a token file, or the training sequences of a JSONL file or of
+             documents
   synthetic  generates readable text with facts, of any size
 
 axonn data COMMAND --help explains a command.
@@ -40,6 +43,7 @@ Examples:
   axonn data tokenize --tokenizer llama/ --text 'c4-train.*.json.gz' --output c4
   axonn data show book.bin --tokenizer bytes
   axonn data show chats.jsonl --tokenizer llama/ --seq-len 4096
+  axonn data show register.jsonl --documents packed --seq-len 256
   axonn data synthetic --bytes 10000000 --output facts.txt
   axonn data synthetic --conversations 2000 --output chats.jsonl
   axonn data synthetic --records 800 --output register.jsonl
@@ -92,8 +96,37 @@ int tokenize_command(const Arguments& arguments) {
   return 0;
 }
 
+/// Describes the sequences of a text or token file whose documents are as `documents` says, and
+/// shows one of them.
+std::string show_documents(const std::string& file, const DataConfig& data, std::int64_t seq_len,
+                           std::int64_t sequence) {
+  const Corpus corpus = open_corpus(data, {});
+  if (!corpus.tokenizer) refuse(file, ": name the tokenizer that made it with --tokenizer");
+  const auto sequences = stream_sequences(corpus.train, seq_len, 0, corpus.documents);
+  Sequences::Size size{};
+  if (const auto* packed = dynamic_cast<const PackedStream*>(sequences.get())) {
+    size = {packed->inputs(), packed->inputs()};  // reading each sequence would pack its run anew
+  } else {
+    Sequence one;
+    for (std::int64_t n = 0; n < sequences->count(); ++n) {
+      sequences->read(n, one);
+      size.inputs += seq_len;
+      size.targets += std::ranges::count_if(one.targets, [](auto target) { return target >= 0; });
+    }
+  }
+  const std::int64_t rows = sequences->count() * seq_len;
+  return fmt::format(
+             "sequences  {} of {} tokens\ninputs     {}, and {} rows of padding ({:.1f} %)\n"
+             "learned    {} targets\n",
+             format_count(sequences->count()), format_count(seq_len), format_count(size.inputs),
+             format_count(rows - size.inputs),
+             100 * static_cast<double>(rows - size.inputs) / static_cast<double>(rows),
+             format_count(size.targets)) +
+         show_sequence(*sequences, sequence, *corpus.tokenizer);
+}
+
 int show_command(const Arguments& arguments) {
-  std::string file, tokenizer_name;
+  std::string file, tokenizer_name, documents;
   DataConfig examples{.validation = ""};
   std::int64_t first = 32, seq_len = 1024, sequence = 0;
   CLI::App app("Shows the contents of a token file, or the training sequences of a JSONL file.",
@@ -109,12 +142,28 @@ int show_command(const Arguments& arguments) {
   app.add_option("--chat-template-args", examples.chat_template_args,
                  "for JSONL: as data.chat_template_args")
       ->type_name("JSON");
-  app.add_option("--seq-len", seq_len, "for JSONL: tokens per sequence")
+  app.add_option("--documents", documents,
+                 "show a sequence of a text or token file whose documents are so to each other, as "
+                 "data.documents; learned text stands between « and »")
+      ->check(
+          CLI::IsMember(std::vector<std::string>(kDocumentModes.begin(), kDocumentModes.end())));
+  app.add_option("--eod", examples.eod, "with --documents: as data.eod")->check(count_from(0));
+  app.add_option("--field", examples.text_field, "with --documents: as data.text_field")
+      ->capture_default_str();
+  app.add_option("--seq-len", seq_len, "for JSONL and --documents: tokens per sequence")
       ->capture_default_str()
       ->check(count_from(1));
-  app.add_option("--sequence", sequence, "for JSONL: index of the sequence to show")
+  app.add_option("--sequence", sequence, "for JSONL and --documents: index of the sequence to show")
       ->capture_default_str();
   if (!parse_flags(app, arguments)) return 0;
+  if (!documents.empty()) {
+    examples.documents = value_of<DocumentMode>(documents, kDocumentModes);
+    const bool tokens = TokenFile::recognises(file);
+    (tokens ? examples.tokens : examples.text) = {file};
+    if (tokens || !tokenizer_name.empty()) examples.tokenizer = tokenizer_name;
+    std::cout << show_documents(file, examples, seq_len, sequence);
+    return 0;
+  }
   if (is_json_lines(file)) {
     examples.jsonl = {file};
     if (!tokenizer_name.empty()) examples.tokenizer = tokenizer_name;

@@ -35,7 +35,7 @@ Examples:
 constexpr std::int64_t kRowsAtOnce = 2048;  // rows per batch without --batch
 
 struct EvalFlags : ModelFlags {
-  std::string data, choices, json;
+  std::string data, choices, json, documents;
   std::int64_t seq_len = 0, batch = 0;
 };
 
@@ -57,6 +57,11 @@ void add_eval_flags(CLI::App& app, EvalFlags& flags) {
                  "neighbours along z that share sequences, for long ones; divides the grid's z")
       ->check(count_from(1))
       ->capture_default_str();
+  app.add_option("--documents", flags.documents,
+                 "what the documents of a window are to each other, as data.documents; default: as "
+                 "the model was trained, else joined")
+      ->check(CLI::IsMember(std::vector<std::string>(kDocumentModes.begin(), kDocumentModes.end())))
+      ->needs(data);
   app.add_option("--batch", flags.batch,
                  "windows or choices that each (z, data) coordinate computes at a time")
       ->check(count_from(1));
@@ -92,7 +97,7 @@ std::int64_t batch_of(const EvalFlags& flags, const Grid& grid, std::int64_t len
 
 void score_text(LoadedModel& loaded, const EvaluationText& text, const EvalFlags& flags) {
   const std::int64_t seq_len = seq_len_of(loaded, flags);
-  const std::int64_t windows = evaluation_windows(text.tokens->size(), seq_len);
+  const std::int64_t windows = evaluation_windows(text, seq_len);
   const double begin = now_seconds();
   ProgressLine line(loaded.progress(), "scoring", "windows");
   const TextScore score = evaluate(loaded, text, seq_len,
@@ -116,6 +121,7 @@ void score_text(LoadedModel& loaded, const EvaluationText& text, const EvalFlags
               {"tokens", score.tokens},
               {"bytes", or_null(score.bytes)},
               {"seq_len", seq_len},
+              {"documents", kDocumentModes[static_cast<int>(text.documents.mode)]},
               {"tokens_per_s", tokens_per_s}},
              loaded, seconds);
 }
@@ -174,10 +180,13 @@ int run_eval(const Arguments& arguments) {
 
   Config config = open_model(flags);
   if (!flags.data.empty()) {
+    if (!flags.documents.empty())
+      config.data.documents = value_of<DocumentMode>(flags.documents, kDocumentModes);
     const auto tokenizer = tokenizer_of(config, flags);
     const EvaluationText text = [&] {
       ProgressLine line(speaks_for_all() ? progress_of(config) : ProgressTarget{}, kTokenizing);
-      return open_evaluation_text(flags.data, tokenizer.get(), config.model.vocab, report_to(line));
+      return open_evaluation_text(flags.data, tokenizer.get(), config.model.vocab, config.data,
+                                  report_to(line));
     }();
     with_model(config, [&](LoadedModel& loaded) { score_text(loaded, text, flags); });
     return 0;

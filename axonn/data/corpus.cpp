@@ -169,35 +169,43 @@ void check_vocab(const Tokenizer& tokenizer, std::int64_t vocab) {
 /// Sets corpus.documents. Refuses documents that shall not be joined if nothing says where they
 /// end.
 void set_documents(const DataConfig& config, std::int64_t vocab, Corpus& corpus) {
-  DocumentRule& rule = corpus.documents;
-  rule.mode = config.documents;
+  corpus.documents = document_rule(config, corpus.tokenizer.get(), vocab);
+  for (const auto* streams : {&corpus.train, &corpus.validation})
+    for (const TokenStream& stream : *streams)
+      check_documents(corpus.documents, *stream.source, corpus.tokenizer.get());
+}
+
+}  // namespace
+
+DocumentRule document_rule(const DataConfig& config, const Tokenizer* tokenizer,
+                           std::int64_t vocab) {
+  DocumentRule rule{.mode = config.documents};
   if (config.eod >= 0) {
     if (vocab > 0 && config.eod >= vocab)
       refuse("data.eod is ", config.eod, ", but model.vocab is ", vocab,
              "; set it to the token that ends a document");
     rule.end_of_text = static_cast<std::int32_t>(config.eod);
-  } else if (corpus.tokenizer) {
-    rule.end_of_text = corpus.tokenizer->end_of_text().value_or(-1);
+  } else if (tokenizer) {
+    rule.end_of_text = tokenizer->end_of_text().value_or(-1);
   }
-  const bool packed = rule.mode == DocumentMode::packed;
-  if (rule.mode == DocumentMode::joined || (rule.end_of_text >= 0 && !packed)) return;
-  for (const auto* streams : {&corpus.train, &corpus.validation})
-    for (const TokenStream& stream : *streams)
-      if (!stream.source->has_documents() && packed)
-        refuse("data.documents is packed, but ", stream.source->name(),
-               " does not store where its documents begin; only text and Megatron's files do: make "
-               "one with 'axonn data tokenize', or set data.documents to separate");
-      else if (!stream.source->has_documents())
-        refuse("data.documents is ", kDocumentModes[static_cast<int>(rule.mode)],
-               ", but nothing says where the documents of ", stream.source->name(), " end: ",
-               corpus.tokenizer
-                   ? concat("the tokenizer ", corpus.tokenizer->name(), " has no end-of-text token")
-                   : "data.tokenizer is not the one that made the tokens",
-               ", and only text and Megatron's files store documents; set data.eod to the token "
-               "that ends a document");
+  return rule;
 }
 
-}  // namespace
+void check_documents(const DocumentRule& rule, const TokenSource& source,
+                     const Tokenizer* tokenizer) {
+  if (rule.mode == DocumentMode::joined || source.has_documents()) return;
+  if (rule.mode == DocumentMode::packed)
+    refuse("data.documents is packed, but ", source.name(),
+           " does not store where its documents begin; only text and Megatron's files do: make "
+           "one with 'axonn data tokenize', or set data.documents to separate");
+  if (rule.end_of_text < 0)
+    refuse("data.documents is ", kDocumentModes[static_cast<int>(rule.mode)],
+           ", but nothing says where the documents of ", source.name(), " end: ",
+           tokenizer ? concat("the tokenizer ", tokenizer->name(), " has no end-of-text token")
+                     : "data.tokenizer is not the one that made the tokens",
+           ", and only text and Megatron's files store documents; set data.eod to the token "
+           "that ends a document");
+}
 
 std::vector<WeightedPaths> parse_blend(const std::vector<std::string>& entries) {
   const std::vector<std::string> words = words_of(entries);

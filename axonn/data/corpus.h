@@ -61,6 +61,14 @@ struct CorpusOptions {
   TokenizeReport report = {};  ///< called with the progress of tokenising
 };
 
+/// The rule of [data] for the documents of streams of this tokenizer (null: not known). Throws
+/// UsageError if data.eod is not below vocab; 0: any may be.
+DocumentRule document_rule(const DataConfig& config, const Tokenizer* tokenizer,
+                           std::int64_t vocab);
+/// Throws UsageError, with the remedy, unless rule and source say where documents begin.
+void check_documents(const DocumentRule& rule, const TokenSource& source,
+                     const Tokenizer* tokenizer);
+
 /// Opens the data that [data] names. Throws UsageError with the key, the file and the fault.
 Corpus open_corpus(const DataConfig& config, const CorpusOptions& options);
 

@@ -17,8 +17,11 @@ namespace {
 std::string documents_of(const Sequence& sequence, const Tokenizer& tokenizer) {
   std::string out;
   const std::int64_t rows = std::ssize(sequence.ids);
+  const auto begin_of = [&](std::int64_t row) {
+    return sequence.starts.empty() ? 0 : std::int64_t{sequence.starts[row]};
+  };
   for (std::int64_t begin = 0, end = 0; begin < rows; begin = end) {
-    for (end = begin + 1; end < rows && sequence.starts[end] == begin;) ++end;
+    for (end = begin + 1; end < rows && begin_of(end) == begin;) ++end;
     std::string text;
     bool learned = false;
     const auto put = [&](std::int32_t token, bool learns) {
@@ -32,7 +35,7 @@ std::string documents_of(const Sequence& sequence, const Tokenizer& tokenizer) {
       if (learns || r + 1 < end) put(learns ? sequence.targets[r] : sequence.ids[r + 1], learns);
     }
     if (learned) text += "»";
-    const bool padding = end == begin + 1 && sequence.targets[begin] < 0;
+    const bool padding = sequence.targets[begin] == kPaddingTarget;
     if (padding) return out + concat("  rows ", begin, " to ", rows - 1, ": padding\n");
     out += concat("  rows ", begin, " to ", end - 1, ": ", text, '\n');
   }
@@ -163,6 +166,16 @@ void PackedDocuments::read(std::int64_t n, Sequence& to) const {
   }
 }
 
+std::string show_sequence(const Sequences& sequences, std::int64_t sequence,
+                          const Tokenizer& tokenizer) {
+  if (sequence < 0 || sequence >= sequences.count())
+    refuse("--sequence is ", sequence, "; it must be 0 to ", sequences.count() - 1);
+  Sequence shown;
+  sequences.read(sequence, shown);
+  return concat("sequence ", sequence, ": ", sequences.where(sequence), '\n') +
+         documents_of(shown, tokenizer);
+}
+
 std::string describe(const PackedDocuments& packed, std::int64_t seq_len,
                      const Tokenizer& tokenizer, std::int64_t sequence) {
   const Sequences::Size& total = packed.total();
@@ -178,12 +191,7 @@ std::string describe(const PackedDocuments& packed, std::int64_t seq_len,
   if (packed.left_out() > 0)
     out += concat("left out   ", format_count(packed.left_out()),
                   " documents, or parts of them, with nothing to learn\n");
-  if (sequence < 0 || sequence >= packed.count())
-    refuse("--sequence is ", sequence, "; it must be 0 to ", packed.count() - 1);
-  Sequence shown;
-  packed.read(sequence, shown);
-  return out + concat("sequence ", sequence, ": ", packed.where(sequence), '\n') +
-         documents_of(shown, tokenizer);
+  return out + show_sequence(packed, sequence, tokenizer);
 }
 
 }  // namespace axonn

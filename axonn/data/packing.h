@@ -72,8 +72,12 @@ class PackedDocuments : public Sequences {
   Size total_{};
 };
 
-/// Describes packed documents, one fact per line, and shows the sequence of this number, one
-/// document per line, with learned tokens between « and ».
+/// Shows the sequence of this number, one document per line, with learned tokens between « and ».
+/// Throws UsageError if there is no such sequence.
+std::string show_sequence(const Sequences& sequences, std::int64_t sequence,
+                          const Tokenizer& tokenizer);
+
+/// Describes packed documents, one fact per line, and shows a sequence of them.
 std::string describe(const PackedDocuments& packed, std::int64_t seq_len,
                      const Tokenizer& tokenizer, std::int64_t sequence);
 

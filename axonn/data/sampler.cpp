@@ -21,6 +21,26 @@ std::vector<double> weights_of(const std::vector<TokenStream>& streams) {
 
 }  // namespace
 
+void divide_documents(const TokenSource& source, std::int64_t begin, const DocumentRule& rule,
+                      Sequence& to) {
+  if (rule.mode == DocumentMode::joined) return;
+  const auto rows = static_cast<std::int32_t>(std::ssize(to.ids));
+  std::vector<std::int64_t> begins;  // first the source's, then those that the tokens show
+  source.document_begins(begin + 1, begin + rows + 1, begins);
+  for (std::int64_t& at : begins) at -= begin;
+  for (std::int64_t row = 0; row < rows; ++row)
+    if (to.ids[row] == rule.end_of_text) begins.push_back(row + 1);
+  for (const std::int64_t row : begins) to.targets[row - 1] = -1;
+  if (rule.mode != DocumentMode::separate) return;
+  to.starts.assign(rows, 0);
+  for (const std::int64_t row : begins)
+    if (row < rows) to.starts[row] = static_cast<std::int32_t>(row);
+  for (std::int32_t row = 0; row < rows; ++row) {
+    if (row > 0 && to.starts[row] == 0) to.starts[row] = to.starts[row - 1];
+    to.positions.push_back(row - to.starts[row]);
+  }
+}
+
 Windows::Windows(std::vector<TokenStream> streams, std::int64_t seq_len, std::int64_t vocab,
                  const DocumentRule& documents)
     : streams_(std::move(streams)), seq_len_(seq_len), vocab_(vocab), documents_(documents) {
@@ -56,24 +76,7 @@ void Windows::read(std::int64_t n, Sequence& to) const {
   to.targets.erase(to.targets.begin());
   to.positions.clear();
   to.starts.clear();
-  if (documents_.mode != DocumentMode::joined) divide(*stream->source, begin, to);
-}
-
-void Windows::divide(const TokenSource& source, std::int64_t begin, Sequence& to) const {
-  std::vector<std::int64_t> begins;  // first the source's, then those that the tokens show
-  source.document_begins(begin + 1, begin + seq_len_ + 1, begins);
-  for (std::int64_t& at : begins) at -= begin;
-  for (std::int64_t row = 0; row < seq_len_; ++row)
-    if (to.ids[row] == documents_.end_of_text) begins.push_back(row + 1);
-  for (const std::int64_t row : begins) to.targets[row - 1] = -1;
-  if (documents_.mode != DocumentMode::separate) return;
-  to.starts.assign(seq_len_, 0);
-  for (const std::int64_t row : begins)
-    if (row < seq_len_) to.starts[row] = static_cast<std::int32_t>(row);
-  for (std::int32_t row = 0; row < seq_len_; ++row) {
-    if (row > 0 && to.starts[row] == 0) to.starts[row] = to.starts[row - 1];
-    to.positions.push_back(row - to.starts[row]);
-  }
+  divide_documents(*stream->source, begin, documents_, to);
 }
 
 std::string Windows::where(std::int64_t n) const {

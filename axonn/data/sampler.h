@@ -30,6 +30,11 @@ struct DocumentRule {
   std::int32_t end_of_text = -1;
 };
 
+/// Takes the first tokens of documents out of the targets unless documents are joined, and sets
+/// positions and starts if they are separate. The ids are the source's tokens from `begin` on.
+void divide_documents(const TokenSource& source, std::int64_t begin, const DocumentRule& rule,
+                      Sequence& sequence);
+
 /// Cuts streams into consecutive windows of seq_len + 1 tokens that overlap by one: inputs are the
 /// first seq_len tokens, targets the last seq_len. Every token but a stream's first is a target
 /// once; the rest at a stream's end, fewer than seq_len targets, is dropped. Windows are numbered
@@ -54,9 +59,6 @@ class Windows : public Sequences {
  private:
   /// The stream of window n, and the window's first token in the stream's source.
   std::pair<const TokenStream*, std::int64_t> find(std::int64_t n) const;
-  /// Takes the first tokens of documents out of the targets, and separates documents. The sequence
-  /// has the tokens of the source from `begin` on.
-  void divide(const TokenSource& source, std::int64_t begin, Sequence& sequence) const;
 
   std::vector<TokenStream> streams_;
   std::int64_t seq_len_, vocab_;

@@ -7,6 +7,8 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
+#include "axonn/data/corpus.h"
+#include "axonn/data/packed_stream.h"
 #include "axonn/data/text_reader.h"
 #include "axonn/data/tokenize.h"
 #include "axonn/parallel/scheduling.h"
@@ -15,42 +17,58 @@ namespace axonn {
 
 namespace {
 
-/// Returns the bytes of all tokens but the first; empty if the tokenizer does not know one of them.
-std::optional<std::int64_t> bytes_of_targets(const TokenSource& source, std::int64_t vocab,
+/// The tokens [begin, begin + count) of a text, begin > 0, as targets: first tokens of documents
+/// that are not joined are -1.
+std::vector<std::int32_t> targets_of(const EvaluationText& text, std::int64_t begin,
+                                     std::int64_t count) {
+  DocumentRule rule = text.documents;
+  if (rule.mode == DocumentMode::packed) rule.end_of_text = -1;  // only the source's documents
+  Sequence read{.ids = std::vector<std::int32_t>(count),
+                .targets = std::vector<std::int32_t>(count)};
+  text.tokens->read(begin - 1, read.ids);
+  text.tokens->read(begin, read.targets);
+  divide_documents(*text.tokens, begin - 1, rule, read);
+  return read.targets;
+}
+
+/// Returns the bytes of all targets; empty if the tokenizer does not know one of the tokens.
+std::optional<std::int64_t> bytes_of_targets(const EvaluationText& text, std::int64_t vocab,
                                              const Tokenizer* tokenizer) {
   constexpr std::int64_t kTokensAtOnce = 1 << 16;
+  const TokenSource& source = *text.tokens;
   std::vector<std::int64_t> bytes;
   for (std::int32_t token = 0; tokenizer && token < tokenizer->vocab_size(); ++token)
     bytes.push_back(tokenizer->is_special(token) ? 0 : std::ssize(tokenizer->bytes_of(token)));
   bool known = tokenizer != nullptr;
   std::int64_t total = 0;
-  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> tokens(1);
   for (std::int64_t begin = 0; begin < source.size(); begin += std::ssize(tokens)) {
-    tokens.resize(std::min(kTokensAtOnce, source.size() - begin));
+    if (begin > 0) tokens.resize(std::min(kTokensAtOnce, source.size() - begin));
     source.read_checked(begin, tokens, vocab);
-    for (const std::int32_t token : tokens) {
-      if (token >= std::ssize(bytes)) known = false;
-      if (known) total += bytes[token];
-    }
+    for (const std::int32_t token : tokens) known = known && token < std::ssize(bytes);
+    if (!known || begin == 0) continue;
+    for (const std::int32_t target : targets_of(text, begin, std::ssize(tokens)))
+      if (target >= 0) total += bytes[target];
   }
   if (!known) return std::nullopt;
-  return total - bytes[source.at(0)];
+  return total;
 }
 
 /// The text has a beginning-of-text token, if there is one, and no end-of-text token; lines of JSON
 /// have both.
 EvaluationText open_text(const std::string& path, const Tokenizer* tokenizer, std::int64_t vocab,
-                         const TokenizeReport& report) {
+                         const DocumentRule& documents, const TokenizeReport& report) {
   if (!tokenizer)
     refuse(path, " is a text, but the model's tokenizer is not known; name it with --tokenizer");
   check_fits(*tokenizer, vocab);
   const bool lines = is_json_lines(path);
   EvaluationText result{
       .tokens = tokenize_in_memory({path}, *tokenizer, {.ends = lines, .report = report}),
-      .target_bytes = {}};
+      .target_bytes = {},
+      .documents = documents};
   if (result.tokens->size() == 0) return result;
-  if (lines || is_compressed(path)) {
-    result.target_bytes = bytes_of_targets(*result.tokens, vocab, tokenizer);
+  if (lines || is_compressed(path) || documents.mode != DocumentMode::joined) {
+    result.target_bytes = bytes_of_targets(result, vocab, tokenizer);
     return result;
   }
   const InputFile file(path);
@@ -65,8 +83,20 @@ EvaluationText open_text(const std::string& path, const Tokenizer* tokenizer, st
 /// Sequences as a rank's tokens. Rows without a target have target -1.
 struct Batch {
   Rows rows;
-  std::vector<std::int32_t> ids, targets;
+  std::vector<std::int32_t> ids, targets, positions, starts;
 };
+
+/// Makes the rows of a sequence, from the row `begin` on, those of its documents.
+void add_places(const Sequence& sequence, std::int64_t begin, Batch& batch) {
+  if (sequence.starts.empty()) return;
+  if (batch.starts.empty()) {  // all other sequences are one document each
+    batch.starts.assign(batch.ids.size(), 0);
+    for (std::size_t row = 0; row < batch.ids.size(); ++row)
+      batch.positions.push_back(static_cast<std::int32_t>(row % batch.rows.positions));
+  }
+  std::ranges::copy(sequence.positions, batch.positions.begin() + begin);
+  std::ranges::copy(sequence.starts, batch.starts.begin() + begin);
+}
 
 /// Reads sequences [first, first + count), as long as the longest of them and a multiple of `unit`.
 /// Those beyond the last have no targets.
@@ -81,10 +111,16 @@ Batch read_batch(const ScoredSequences& sequences, std::int64_t first, std::int6
   batch.ids.assign(count * length, 0);
   batch.targets.assign(count * length, -1);
   std::int64_t row = 0;
-  for (const auto& [tokens, scored, positions] : read) {
+  for (const auto& [tokens, scored, positions, divided] : read) {
     const std::int64_t inputs = std::ssize(tokens) - 1;
-    std::copy_n(tokens.begin(), inputs, batch.ids.begin() + row);
-    std::copy_n(tokens.end() - scored, scored, batch.targets.begin() + row + inputs - scored);
+    if (divided.ids.empty()) {
+      std::copy_n(tokens.begin(), inputs, batch.ids.begin() + row);
+      std::copy_n(tokens.end() - scored, scored, batch.targets.begin() + row + inputs - scored);
+    } else {
+      std::ranges::copy(divided.ids, batch.ids.begin() + row);
+      std::ranges::copy(divided.targets, batch.targets.begin() + row);
+      add_places(divided, row, batch);
+    }
     row += length;
   }
   return batch;
@@ -111,7 +147,8 @@ std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequ
     const std::int64_t mine = first + grid.batch_place() * options.batch;
     const Batch batch = read_batch(sequences, mine, options.batch, unit);
     state.prefetcher.begin_pass();
-    const Tokens tokens = make_tokens(ctx, batch.ids, batch.targets, batch.rows);
+    const Tokens tokens = make_tokens(ctx, batch.ids, batch.targets, batch.rows,
+                                      {.positions = batch.positions, .starts = batch.starts});
     const Tensor losses = model.model().target_losses(ctx, tokens);
     std::vector<float> host(losses.count());  // the loss and the greedy flag of each row, (R, 2)
     ctx.device().copy_to_host(host.data(), losses.view().data, losses.bytes());
@@ -150,15 +187,17 @@ void check_fits(const Tokenizer& tokenizer, std::int64_t vocab) {
 }
 
 EvaluationText open_evaluation_text(const std::string& path, const Tokenizer* tokenizer,
-                                    std::int64_t vocab, const TokenizeReport& report) {
-  EvaluationText result;
+                                    std::int64_t vocab, const DataConfig& data,
+                                    const TokenizeReport& report) {
+  EvaluationText result{
+      .tokens = nullptr, .target_bytes = {}, .documents = document_rule(data, tokenizer, vocab)};
   if (TokenFile::recognises(path)) {
     result.tokens = std::make_shared<TokenFile>(path);
-    if (result.tokens->size() > 0)
-      result.target_bytes = bytes_of_targets(*result.tokens, vocab, tokenizer);
+    if (result.tokens->size() > 0) result.target_bytes = bytes_of_targets(result, vocab, tokenizer);
   } else {
-    result = open_text(path, tokenizer, vocab, report);
+    result = open_text(path, tokenizer, vocab, result.documents, report);
   }
+  check_documents(result.documents, *result.tokens, tokenizer);
   if (result.tokens->size() < 2)
     refuse(path, " has ", result.tokens->size(),
            " tokens; it needs at least two tokens: one input and one target");
@@ -170,8 +209,21 @@ std::optional<double> TextScore::bits_per_byte() const {
   return nats / std::numbers::ln2 / static_cast<double>(*bytes);
 }
 
-std::int64_t evaluation_windows(std::int64_t tokens, std::int64_t seq_len) {
-  return (tokens - 2) / seq_len + 1;
+namespace {
+
+/// The packed documents of a text; null if they are not packed.
+std::unique_ptr<PackedStream> packed_stream(const EvaluationText& text, std::int64_t seq_len,
+                                            std::int64_t vocab) {
+  if (text.documents.mode != DocumentMode::packed) return nullptr;
+  const std::vector<TokenStream> all{{.source = text.tokens, .end = text.tokens->size()}};
+  return std::make_unique<PackedStream>(all, seq_len, vocab);
+}
+
+}  // namespace
+
+std::int64_t evaluation_windows(const EvaluationText& text, std::int64_t seq_len) {
+  if (const auto packed = packed_stream(text, seq_len, 0)) return packed->count();
+  return (text.tokens->size() - 2) / seq_len + 1;
 }
 
 TextScore evaluate(LoadedModel& model, const EvaluationText& text, std::int64_t seq_len,
@@ -181,19 +233,34 @@ TextScore evaluate(LoadedModel& model, const EvaluationText& text, std::int64_t 
     refuse("windows of ", seq_len, " tokens (--seq-len) do not fit the model, which has ",
            positions, " positions");
   const TokenSource& tokens = *text.tokens;
+  const auto packed = packed_stream(text, seq_len, model.model().vocab());
   const auto window = [&](std::int64_t n) {
+    if (packed) {
+      ScoredSequence read{.positions = seq_len};
+      packed->read(n, read.divided);
+      return read;
+    }
     const std::int64_t targets = std::min(seq_len, tokens.size() - 1 - n * seq_len);
     ScoredSequence read{
         .tokens = std::vector<std::int32_t>(targets + 1), .scored = targets, .positions = targets};
     tokens.read_checked(n * seq_len, read.tokens, model.model().vocab());
+    if (text.documents.mode != DocumentMode::joined) {
+      read.divided = {.ids = {read.tokens.begin(), read.tokens.end() - 1},
+                      .targets = {read.tokens.begin() + 1, read.tokens.end()}};
+      divide_documents(tokens, n * seq_len, text.documents, read.divided);
+    }
     return read;
   };
   TextScore result{.bytes = text.target_bytes};
-  const std::int64_t count = evaluation_windows(tokens.size(), seq_len);
+  const std::int64_t count = evaluation_windows(text, seq_len);
   for (const SequenceScore& one : score(model, {.count = count, .at = window}, options)) {
     result.nats += one.nats;
     result.tokens += one.targets;
   }
+  if (result.tokens == 0)
+    refuse(tokens.name(),
+           " has no targets: every token is the first of its document; join them "
+           "with --documents joined");
   return result;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "axonn/data/sampler.h"
 #include "axonn/data/token_file.h"
 #include "axonn/data/tokenize.h"
 #include "axonn/text/tokenizer.h"
@@ -23,6 +24,8 @@ struct ScoredSequence {
   /// Number of positions to compute, at least tokens - 1. The rest is padding at the end, so that
   /// products have few different shapes.
   std::int64_t positions = 0;
+  /// If it has inputs, these with their targets and documents are scored in place of `tokens`.
+  Sequence divided = {};
 };
 
 /// Sequences whose likelihood a model is to score, the same on every rank.
@@ -56,11 +59,12 @@ std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequ
                                  const ScoreOptions& options);
 
 /// A text to evaluate a model on, as tokens. The first token is only input; every other one is a
-/// target.
+/// target, but for the first tokens of documents that are not joined.
 struct EvaluationText {
   std::shared_ptr<const TokenSource> tokens;
   /// Bytes of text that the targets stand for; empty if no tokenizer is known.
   std::optional<std::int64_t> target_bytes;
+  DocumentRule documents = {};
 };
 
 /// Opens a text file or a token file, for a model with this tokenizer (for a token file it may be
@@ -72,12 +76,14 @@ struct EvaluationText {
 /// JSON (is_json_lines()) is a document, with its end-of-text token as a target. For such files and
 /// for compressed ones, and for a token
 /// file, which is used as it is, target_bytes are the bytes of the targets' text, where special
-/// tokens have none.
+/// tokens have none. Unless [data] joins documents, their first tokens are no targets, and
+/// target_bytes are always those of the targets' text.
 ///
-/// Throws UsageError if the file cannot be read, has fewer than 2 tokens, or holds a token that is
-/// not below vocab.
+/// Throws UsageError if the file cannot be read, has fewer than 2 tokens, holds a token that is
+/// not below vocab, or does not say where its documents end and [data] does not join them.
 EvaluationText open_evaluation_text(const std::string& path, const Tokenizer* tokenizer,
-                                    std::int64_t vocab, const TokenizeReport& report = {});
+                                    std::int64_t vocab, const DataConfig& data = {},
+                                    const TokenizeReport& report = {});
 
 /// Throws UsageError if the tokenizer has more tokens than the model's vocabulary.
 void check_fits(const Tokenizer& tokenizer, std::int64_t vocab);
@@ -95,14 +101,15 @@ struct TextScore {
 
 /// Scores a text in consecutive windows of seq_len inputs and seq_len targets, shifted by one:
 /// every token but the first is a target once, and sees only the tokens before it in its window.
-/// The last window may be shorter. Windows are summed in order, in f64.
+/// The last window may be shorter. Windows are summed in order, in f64. Documents that are not
+/// joined are treated as in Windows, and packed ones are in the sequences of PackedStream.
 ///
 /// Collective over the model's ranks. Throws UsageError if seq_len is not positive or exceeds the
-/// model's positions; also throws as score() does.
+/// model's positions, or no token is a target; also throws as score() does.
 TextScore evaluate(LoadedModel& model, const EvaluationText& text, std::int64_t seq_len,
                    const ScoreOptions& options);
 
-/// Returns the number of windows of a text of `tokens` tokens.
-std::int64_t evaluation_windows(std::int64_t tokens, std::int64_t seq_len);
+/// Returns the number of windows of a text, or of sequences of its packed documents.
+std::int64_t evaluation_windows(const EvaluationText& text, std::int64_t seq_len);
 
 }  // namespace axonn

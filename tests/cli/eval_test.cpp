@@ -65,6 +65,27 @@ TEST_F(EvalCommand, WritesConsistentLossPerplexityBitsAndTokens) {
   EXPECT_NE(figures({"--data", run_ / "text.txt", "--seq-len", "5"}).at("loss"), one.at("loss"));
 }
 
+TEST_F(EvalCommand, SeparatesDocumentsAsTheModelWasTrainedOrAsAFlagSays) {
+  test::spill(run_ / "lines.jsonl", R"({"text": "Once there was a town."}
+{"text": "It was small."}
+)");
+  const std::vector<std::string> data{"--data", run_ / "lines.jsonl", "--seq-len", "8"};
+  const json joined = figures(data);
+  EXPECT_EQ(joined.at("documents"), "joined");
+  EXPECT_EQ(joined.at("tokens"), 34);
+  std::vector<std::string> flag = data;
+  flag.insert(flag.end(), {"--documents", "separate"});
+  const json separate = figures(flag);
+  EXPECT_EQ(separate.at("tokens"), 33);
+  EXPECT_EQ(separate.at("bytes"), 33);
+  EXPECT_EQ(run_program(run_.train({"--data.documents", "separate", "--data.text",
+                                    run_ / "lines.jsonl", "--data.synthetic", "0",
+                                    "--training.seq_len", "8", "--output.overwrite", "true"}))
+                .code,
+            0);
+  EXPECT_EQ(figures(data).at("documents"), "separate");
+}
+
 TEST_F(EvalCommand, AnswersQuestionsWithTheirLogLikelihoods) {
   const json report = figures({"--choices", run_ / "questions.jsonl", "--tokenizer", "bytes"});
   EXPECT_EQ(report.at("count"), 1);

@@ -255,6 +255,26 @@ TEST(DataCommand, TokenizesAndShowsWhatItWrote) {
   EXPECT_THAT(shown.out, AllOf(HasSubstr("tokens     17"), HasSubstr("67 97 108 108 32 109"),
                                HasSubstr("\"Call me Ishmael.\\n\"")));
   EXPECT_THAT(refuse({"data", "show", run / "none.bin"}).err, HasSubstr("none.bin"));
+  test::spill(run / "lines.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"defg\"}\n");
+  const std::vector<std::string> show{"data",      "show", run / "lines.jsonl",
+                                      "--seq-len", "6",    "--documents"};
+  const auto with = [&](const std::string& mode) {
+    std::vector<std::string> words = show;
+    words.push_back(mode);
+    return succeed(words).out;
+  };
+  EXPECT_THAT(with("packed"),
+              HasSubstr("sequences  1 of 6 tokens\ninputs     5, and 1 rows of padding (16.7 %)\n"
+                        "learned    5 targets\n"));
+  EXPECT_THAT(with("packed"), HasSubstr("  rows 0 to 2: d«efg»\n  rows 3 to 4: a«bc»\n"
+                                        "  rows 5 to 5: padding\n"));
+  EXPECT_THAT(with("separate"), HasSubstr("  rows 0 to 2: a«bc»\n  rows 3 to 5: d«efg»\n"));
+  EXPECT_THAT(with("apertus"), HasSubstr("  rows 0 to 5: a«bc»d«efg»\n"));
+  EXPECT_THAT(with("joined"), HasSubstr("  rows 0 to 5: a«bcdefg»\n"));
+  test::spill(run / "blank.jsonl", "\n");
+  EXPECT_THAT(
+      refuse({"data", "tokenize", "--text", run / "blank.jsonl", "--output", run / "blank"}).err,
+      HasSubstr("blank.jsonl: no text to tokenize"));
   EXPECT_THAT(refuse({"data", "show", run / "book.txt"}).err, HasSubstr("book.txt"));
   EXPECT_THAT(
       refuse({"data", "tokenize", "--text", run / "none.txt", "--output", run / "o.bin"}).err,

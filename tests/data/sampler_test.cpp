@@ -168,6 +168,9 @@ TEST(Windows, SeparateDocumentsWhereTheSourceAndTheEndOfTextSay) {
   EXPECT_THAT(second.targets, ElementsAre(14, -1, 22, 23, 24, 25));
   EXPECT_THAT(second.positions, ElementsAre(0, 1, 0, 1, 2, 3));
   EXPECT_THAT(second.starts, ElementsAre(0, 0, 2, 2, 2, 2));
+  // A document that begins right after the window still has no loss on its first token.
+  EXPECT_THAT(window_of(DocumentMode::separate, 0, 8, -1).targets,
+              ElementsAre(2, 3, -1, 12, kEnd, 13, 14, -1));
   // Without the token, documents end only where the source says.
   EXPECT_THAT(window_of(DocumentMode::separate, 0, 6, -1).targets,
               ElementsAre(2, 3, -1, 12, kEnd, 13));

@@ -88,15 +88,27 @@ EvaluationText text_of(std::vector<std::int32_t> tokens) {
   return {std::make_shared<MemoryTokens>("tokens", std::move(tokens)), std::nullopt};
 }
 
-TextScore score_on(const Config& config, std::int64_t tokens, std::int64_t seq_len,
+TextScore score_on(const Config& config, const EvaluationText& text, std::int64_t seq_len,
                    std::int64_t batch) {
   TextScore result;
   with_model(config, [&](LoadedModel& model) {
-    const TextScore mine =
-        evaluate(model, text_of(random_tokens(tokens)), seq_len, {.batch = batch});
+    const TextScore mine = evaluate(model, text, seq_len, {.batch = batch});
     if (model.grid().world().rank() == 0) result = mine;
   });
   return result;
+}
+
+TextScore score_on(const Config& config, std::int64_t tokens, std::int64_t seq_len,
+                   std::int64_t batch) {
+  return score_on(config, text_of(random_tokens(tokens)), seq_len, batch);
+}
+
+/// 30 tokens in documents of 3, 6, 1, 9 and 11.
+const std::vector<std::int64_t> kBegins{0, 3, 9, 10, 19};
+EvaluationText documents_of_30(DocumentMode mode) {
+  return {.tokens = std::make_shared<MemoryTokens>("documents", random_tokens(30), kBegins),
+          .target_bytes = {},
+          .documents = {.mode = mode}};
 }
 
 /// A tokenizer of bytes that puts a token before and after a text.
@@ -165,6 +177,63 @@ TEST(Evaluate, AgreesIfRanksShareSequences) {
   }
 }
 
+TEST(Evaluate, ScoresDocumentsThatAreNotJoinedAsIfEachWereAlone) {
+  const std::vector<std::int32_t> all = random_tokens(30);
+  const auto part = [&](std::int64_t begin, std::int64_t end) {
+    return std::vector(all.begin() + begin, all.begin() + end);
+  };
+  with_model(small_llama(), [&](LoadedModel& model) {
+    double separate = 0, packed = 0;
+    for (std::size_t d = 0; d < kBegins.size(); ++d) {
+      const std::int64_t begin = kBegins[d], end = d + 1 < kBegins.size() ? kBegins[d + 1] : 30;
+      packed += reference_nats(model, part(begin, end), 7);
+      for (std::int64_t at = begin; at + 1 < end;) {  // cut where windows of 7 begin
+        const std::int64_t next = std::min(at / 7 * 7 + 7, end - 1);
+        separate += reference_nats(model, part(at, next + 1), 7);
+        at = next;
+      }
+    }
+    for (const std::int64_t batch : {1, 4}) {
+      const TextScore alone = evaluate(model, documents_of_30(DocumentMode::separate), 7,
+                                       {.batch = batch}),
+                      whole = evaluate(model, documents_of_30(DocumentMode::packed), 7,
+                                       {.batch = batch}),
+                      joined = evaluate(model, documents_of_30(DocumentMode::joined), 7,
+                                        {.batch = batch}),
+                      apertus = evaluate(model, documents_of_30(DocumentMode::apertus), 7,
+                                         {.batch = batch});
+      EXPECT_NEAR(alone.nats, separate, 1e-5 * separate);
+      EXPECT_NEAR(whole.nats, packed, 1e-5 * packed);
+      for (const TextScore& score : {alone, whole, apertus})
+        EXPECT_EQ(score.tokens, 25) << "all but five first tokens";
+      EXPECT_EQ(joined.tokens, 29);
+      EXPECT_LT(apertus.nats, joined.nats);
+    }
+  });
+}
+
+TEST(Evaluate, AgreesOnGridsIfDocumentsAreSeparateOrPacked) {
+  for (const DocumentMode mode : {DocumentMode::separate, DocumentMode::packed}) {
+    const TextScore one = score_on(small_llama(), documents_of_30(mode), 8, 1);
+    for (GridShape grid :
+         {GridShape{2, 2, 1, 1}, GridShape{1, 1, 2, 2}, GridShape{1, 1, 2, 1, 2}}) {
+      const TextScore other = score_on(on_grid(small_llama(), grid), documents_of_30(mode), 8, 1);
+      EXPECT_EQ(other.tokens, 25) << to_string(grid);
+      EXPECT_NEAR(other.nats, one.nats, 1e-6 * one.nats) << to_string(grid);
+    }
+  }
+}
+
+TEST(Evaluate, RefusesDocumentsWithoutTargets) {
+  with_model(small_llama(), [](LoadedModel& model) {
+    EvaluationText text = documents_of_30(DocumentMode::separate);
+    text.tokens =
+        std::make_shared<MemoryTokens>("short", random_tokens(2), std::vector<std::int64_t>{0, 1});
+    EXPECT_THAT([&] { evaluate(model, text, 7, {}); },
+                ThrowsMessage<UsageError>(HasSubstr("short has no targets")));
+  });
+}
+
 TEST(Evaluate, RejectsWindowsLongerThanTheModelsPositions) {
   with_model(small_llama(), [](LoadedModel& model) {
     const EvaluationText text = text_of(random_tokens(40));
@@ -210,6 +279,31 @@ TEST(EvaluationText, OfATokenFileCountsItsTargetsBytesWithoutSpecialTokens) {
   EXPECT_EQ(bytes_with(&tokenizer, 258), 4);
   EXPECT_EQ(bytes_with(nullptr, 258), std::nullopt);
   EXPECT_EQ(bytes_with(make_tokenizer("bytes").get(), 300), std::nullopt);  // it has no token 257
+}
+
+TEST(EvaluationText, OfDocumentsThatAreNotJoinedCountsNoFirstTokens) {
+  const TemporaryPath folder;
+  spill(folder / "a.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"de\"}\n");
+  const auto bytes = make_tokenizer("bytes");
+  const TokenizerWithEnds with_ends;
+  for (const DocumentMode mode :
+       {DocumentMode::separate, DocumentMode::packed, DocumentMode::apertus}) {
+    const DataConfig data{.documents = mode};
+    EXPECT_EQ(open_evaluation_text(folder / "a.jsonl", bytes.get(), 256, data).target_bytes, 3);
+    EXPECT_EQ(open_evaluation_text(folder / "a.jsonl", &with_ends, 258, data).target_bytes, 5);
+  }
+  EXPECT_EQ(open_evaluation_text(folder / "a.jsonl", bytes.get(), 256).target_bytes, 4);
+  write_token_file(folder / "a.bin", {'h', 'i', 'y', 'o'});
+  EXPECT_THAT(
+      [&] {
+        open_evaluation_text(folder / "a.bin", bytes.get(), 256,
+                             {.documents = DocumentMode::separate});
+      },
+      ThrowsMessage<UsageError>(HasSubstr("set data.eod")));
+  EXPECT_EQ(open_evaluation_text(folder / "a.bin", bytes.get(), 256,
+                                 {.documents = DocumentMode::separate, .eod = 'i'})
+                .target_bytes,
+            2);
 }
 
 TEST(EvaluationText, IsRejectedIfTooShortOrNotTheModels) {
