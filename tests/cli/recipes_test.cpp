@@ -1,4 +1,6 @@
 // The recipes in configs/ as a user runs them.
+#include <filesystem>
+#include <map>
 #include <regex>
 
 #include <gmock/gmock.h>
@@ -109,6 +111,37 @@ TEST(Recipes, TinyApertusTrainsGeneratesAndMovesToHuggingFaceAndBackAndToGguf) {
   run({"train", "--model.path", hf, "--lora.rank", "2", "--data.synthetic", "100kB",
        "--training.steps", "2", "--training.seq_len", "64", "--training.global_batch", "2",
        "--optimizer.lr", "1e-3", "--output.dir", tuned});
+}
+
+TEST(Recipes, EveryConfigDryRunsWithExactMemory) {
+  test::TemporaryPath folder;
+  const std::string records = folder / "records.jsonl";
+  run({"data", "synthetic", "--records", "4000", "--output", records});
+  // Models that a recipe reads from a folder, by their known sizes.
+  const std::map<std::string, std::string> folders{
+      {"llama-3.1-405b", "llama-3.1-405b"}, {"llama-3.1-70b", "llama-3.1-70b"},
+      {"llama-3.1-8b", "llama-3.1-8b"},     {"mixtral-8x7b", "mixtral-8x7b"},
+      {"qwen3-30b-a3b", "qwen3-30b-a3b"},   {"laptop-chat", "llama-3.2-1b"}};
+  int recipes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kConfigs)) {
+    const std::string recipe = entry.path().stem();
+    std::vector<std::string> dry{"train", entry.path(),       "--dry-run",   "--data.text",
+                                 records, "--data.tokenizer", "bytes",       "--data.validation",
+                                 "0.3",   "--output.dir",     folder / "out"};
+    for (const auto& [begin, name] : folders)
+      if (recipe.starts_with(begin)) {
+        for (const char* word : {"--model.path", "", "--model.name"}) dry.emplace_back(word);
+        dry.push_back(name);
+      }
+    const Finished finished = run_program(dry);
+    EXPECT_THAT(finished.out, HasSubstr("at the peak of a step: exact")) << recipe << finished.err;
+    // The disk of a test has no room for the largest checkpoints; nothing else may be refused.
+    if (finished.code != 0) {
+      EXPECT_THAT(finished.err, HasSubstr("a checkpoint takes")) << recipe;
+    }
+    ++recipes;
+  }
+  EXPECT_GE(recipes, 22);
 }
 
 TEST(Recipes, ApertusDryRunsWithTheMemoryOfEveryRank) {
