@@ -54,6 +54,17 @@ Config as_llama(Config config) {
   return config;
 }
 
+/// A tiny Apertus with its joined documents and its goldfish mask. A larger eps keeps the effect of
+/// rounding small: docs/apertus.md.
+Config apertus_config(const test::TemporaryPath& folder) {
+  Config config = as_llama(documents_config(folder, DocumentMode::apertus));
+  config.model.activation = MlpKind::xielu;
+  config.model.qk_norm = QkNormKind::head;
+  config.optimizer.eps = 1e-5;
+  config.training.goldfish = {.k = 3, .h = 4, .mask = GoldfishMask::apertus};
+  return config;
+}
+
 GridTrace trace_of(const Config& given, int steps = 10) {
   validate(given);
   const Config config = resolved(given);
@@ -81,7 +92,7 @@ TEST(DocumentsTraining, HasTheLossesOfOneRankOnEveryGridAndForEveryMicroBatch) {
   test::TemporaryPath folder;
   std::vector<Config> configs{documents_config(folder),
                               as_llama(documents_config(folder, DocumentMode::packed)),
-                              documents_config(folder, DocumentMode::apertus)};
+                              apertus_config(folder)};
   configs[0].training.goldfish = configs[1].training.goldfish = {.k = 3, .h = 4};
   for (const Config& config : configs) {
     const GridTrace one = trace_of(config);
@@ -99,18 +110,19 @@ TEST(DocumentsTraining, HasTheLossesOfOneRankOnEveryGridAndForEveryMicroBatch) {
 
 TEST(DocumentsTraining, HasTheSameLossesWhereRanksShareSequencesAndTheSameBitsWithoutOverlap) {
   test::TemporaryPath folder;
-  Config config = as_llama(documents_config(folder));
-  config.training.seq_len = 256;
-  config.training.global_batch = 2;
-  const GridTrace one = trace_of(config, 4);
-  for (const ContextLayout layout : {ContextLayout::automatic, ContextLayout::zigzag}) {
-    Config shared = config;
-    shared.parallelism.context_layout = layout;
-    shared = on_grid(shared, {1, 1, 2, 1, 2});
-    const GridTrace two = trace_of(shared, 4);
-    expect_like(two, one, "a context of 2");
-    shared.parallelism.overlap_context = shared.parallelism.overlap_weights = false;
-    EXPECT_EQ(trace_of(shared, 4).losses, two.losses);
+  for (Config config : {as_llama(documents_config(folder)), apertus_config(folder)}) {
+    config.training.seq_len = 256;
+    config.training.global_batch = 2;
+    const GridTrace one = trace_of(config, 4);
+    for (const ContextLayout layout : {ContextLayout::automatic, ContextLayout::zigzag}) {
+      Config shared = config;
+      shared.parallelism.context_layout = layout;
+      shared = on_grid(shared, {1, 1, 2, 1, 2});
+      const GridTrace two = trace_of(shared, 4);
+      expect_like(two, one, "a context of 2");
+      shared.parallelism.overlap_context = shared.parallelism.overlap_weights = false;
+      EXPECT_EQ(trace_of(shared, 4).losses, two.losses);
+    }
   }
 }
 
@@ -185,15 +197,22 @@ TEST(DocumentsTraining, CountsTargetsOverAllRanksInTrainingAndInValidation) {
 
 TEST(DocumentsTraining, AResumedRunHasTheSameBits) {
   test::TemporaryPath folder;
-  Config whole = on_grid(documents_config(folder, DocumentMode::packed), {2, 1, 2, 1});
-  whole.training.goldfish = {.k = 3, .h = 4};
-  train_on_threads(whole);
-  Config rest = whole;
-  rest.output.dir = folder / "rest";
-  rest.checkpoint.resume = whole.output.dir + "/checkpoints/step-5";
-  train_on_threads(rest);
-  const std::vector<double> all = column(metrics_of(whole), "loss");
-  EXPECT_EQ(column(metrics_of(rest), "loss"), std::vector(all.begin() + 5, all.end()));
+  Config packed = documents_config(folder, DocumentMode::packed), apertus = apertus_config(folder);
+  packed.training.goldfish = {.k = 3, .h = 4};
+  apertus.output.dir = folder / "apertus";
+  apertus.optimizer.kind = OptimizerKind::ademamix;
+  for (const Config& config : {packed, apertus}) {
+    const Config whole = on_grid(config, {2, 1, 2, 1});
+    train_on_threads(whole);
+    Config rest = whole;
+    rest.output.dir += "-rest";
+    rest.checkpoint.resume = whole.output.dir + "/checkpoints/step-5";
+    train_on_threads(rest);
+    const std::vector<double> all = column(metrics_of(whole), "loss");
+    EXPECT_EQ(column(metrics_of(rest), "loss"), std::vector(all.begin() + 5, all.end()));
+    EXPECT_EQ(weights_of(rest.output.dir + "/checkpoints/step-10"),
+              weights_of(whole.output.dir + "/checkpoints/step-10"));
+  }
 }
 
 TEST(DocumentsTraining, DryPeakEqualsARealRunsAndShowsWhereDocumentsBegin) {
