@@ -183,6 +183,39 @@ TEST(Corpus, AFingerprintIsThatOfTheTrainingTokensAndNotOfTheirPlace) {
   EXPECT_NE(examples(lines), examples(others));
 }
 
+TEST(Corpus, PackedDocumentsAreOtherDataAndTheOtherModesAreTheSame) {
+  TempFolder folder;
+  const std::string lines = folder.file("t.jsonl", R"({"text": "abcd"}
+{"text": "efg"}
+)");
+  const auto of = [&](DocumentMode mode) {
+    return fingerprint(open_corpus({.text = {lines}, .documents = mode, .validation = ""}, {}));
+  };
+  EXPECT_EQ(of(DocumentMode::separate), of(DocumentMode::joined));
+  EXPECT_EQ(of(DocumentMode::apertus), of(DocumentMode::joined));
+  EXPECT_NE(of(DocumentMode::packed), of(DocumentMode::joined)) << "another order of sequences";
+}
+
+TEST(Corpus, ValidationTreatsDocumentsAsTrainingDoes) {
+  TempFolder folder;
+  const std::string lines = folder.file("t.jsonl", R"({"text": "abcd"}
+{"text": "efgh"}
+)");
+  for (const DocumentMode mode : {DocumentMode::separate, DocumentMode::packed}) {
+    const Corpus corpus =
+        open_corpus({.text = {lines}, .documents = mode, .validation = lines}, {.vocab = 256});
+    const auto training = training_sequences(corpus, {.seq_len = 7, .shuffle = false}),
+               validation = validation_sequences(corpus, 7, 256);
+    Sequence want, got;
+    training->read(0, want);
+    validation->read(0, got);
+    EXPECT_EQ(got.targets, want.targets);
+    EXPECT_EQ(got.starts, want.starts);
+    EXPECT_EQ(got.positions, want.positions);
+    EXPECT_EQ(got.positions.at(4), mode == DocumentMode::packed ? 1 : 0);
+  }
+}
+
 TEST(Corpus, TellsWhereDocumentsEndOrRefusesToSeparateThem) {
   TempFolder folder;
   const std::string text = folder.file("t.txt", "hello"),
