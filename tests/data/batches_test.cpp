@@ -9,6 +9,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/data/goldfish.h"
+#include "axonn/data/packed_stream.h"
 
 using namespace axonn;
 using testing::ElementsAre;
@@ -240,4 +241,18 @@ TEST(Batches, TakeEachSourceFromItsFirstStepAndGoOnInItsOrder) {
   EXPECT_THAT([&] { late.at(1); },
               ThrowsMessage<UsageError>(HasSubstr("step 2 has no data: the first stage, late, "
                                                   "begins with step 3; set its from_step")));
+}
+
+TEST(Batches, CountInputsThatAreNotPaddingAndTargetsBeforeTheMask) {
+  const std::vector<std::int32_t> tokens{1, 2, 3, 4, 5, 6, 7};
+  const std::vector<std::int64_t> begins{0, 3};
+  const auto source = std::make_shared<MemoryTokens>("documents", tokens, begins);
+  const std::vector<TokenStream> streams{{.source = source, .end = 7}};
+  const SequenceMask mask = [](std::int64_t, Sequence& one) { one.targets[0] = -1; };
+  Batches batches(std::make_shared<PackedStream>(streams, 8, 0), mask,
+                  {.seq_len = 8, .global_batch = 1, .micro_batch = 1, .ahead = 0});
+  const auto batch = batches.at(0);
+  EXPECT_EQ(batch->inputs, 5) << "3 of one document, 2 of the other, and 3 rows of padding";
+  EXPECT_EQ(batch->targets, 5);
+  EXPECT_EQ(batch->counted, 4);
 }
