@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <gmock/gmock.h>
 
 #include "tests/support/grids.h"
@@ -84,6 +86,29 @@ TEST(LlamaOnGrids, Qwen3HasTheLossesOfOneRankOnTenGrids) {
 
 TEST(LlamaOnGrids, WithMupHasTheLossesOfOneRankOnTenGrids) {
   EXPECT_EQ(difference_on_grids({.make_model = model_of(tiny_mup())}, ten_grids()), "");
+}
+
+TEST(LlamaOnGrids, BothSlopesOfXieluStartAtFourFifths) {
+  TinyRun run = apertus_run();
+  run.steps = 1;
+  int found = 0;
+  run.before = [&](const Context&, Model& model) {
+    for (const ParameterGroup* group : model.groups())
+      for (const auto& [spec, slice] : group->piece_slices()) {
+        const float value = group->master().as<float>()[slice.offset];
+        const double slope = std::log1p(std::exp(value));
+        if (spec->name.ends_with("alpha_p")) {
+          EXPECT_NEAR(slope, 0.8, 1e-6);
+        } else if (spec->name.ends_with("alpha_n")) {
+          EXPECT_NEAR(slope, 0.3, 1e-6) << "and 1/2";
+        } else {
+          continue;
+        }
+        ++found;
+      }
+  };
+  run_tiny(run);
+  EXPECT_EQ(found, 4);
 }
 
 TEST(LlamaOnGrids, ApertusHasTheLossesOfOneRankOnEveryGridOfUpToEightRanks) {

@@ -92,16 +92,21 @@ TEST(Outliers, AValueBeyondTheDeviationsOfTheLastStepsIsAnOutlierFromThe64thOn) 
 }
 
 TEST(Outliers, OneCountsAsItsLimitInTheDeviationToo) {
-  OutlierMeans means;
-  for (int i = 0; i < 100; ++i) means.accept({.deviations = 6}, 1 + 0.01 * (i % 2), 1);
   const double limit = 1.005 + 6 * 0.005 * std::sqrt(100.0 / 99);
-  EXPECT_FALSE(means.accept({.deviations = 6}, 1e9, 1));
-  EXPECT_NEAR(means.losses.back(), limit, 1e-12);
-  EXPECT_EQ(means.norms.back(), 1);
-  EXPECT_EQ(means.skipped_total, 1);
-  EXPECT_TRUE(means.accept({.deviations = 6}, 1, 1));
-  EXPECT_EQ(means.skipped, 0);
-  EXPECT_EQ(means.skipped_total, 1);
+  for (const bool of_norm : {false, true}) {
+    OutlierMeans means;
+    const auto accept = [&](double x) {
+      return means.accept({.deviations = 6}, of_norm ? 1 : x, of_norm ? x : 1);
+    };
+    for (int i = 0; i < 100; ++i) accept(1 + 0.01 * (i % 2));
+    EXPECT_FALSE(accept(1e9));
+    EXPECT_NEAR((of_norm ? means.norms : means.losses).back(), limit, 1e-12);
+    EXPECT_EQ((of_norm ? means.losses : means.norms).back(), 1);
+    EXPECT_EQ(means.skipped_total, 1);
+    EXPECT_TRUE(accept(1));
+    EXPECT_EQ(means.skipped, 0);
+    EXPECT_EQ(means.skipped_total, 1);
+  }
 }
 
 namespace {
@@ -142,12 +147,17 @@ TEST(Outliers, ByDeviationsFreezeWeightsMomentsAndTheirCountOnEveryGridAndResume
     }
   }
   const auto whole = column(metrics_of(config), "loss");
+  const auto statistics = [](const Config& of) {
+    return nlohmann::json::parse(test::slurp(of.output.dir + "/checkpoints/step-76/state.json"))
+        .at("outliers");
+  };
   for (const int step : {66, 70, 73}) {
     Config resumed = on_grid(config, {.x = 2});
     resumed.output.dir = folder / std::to_string(step);
     resumed.checkpoint.resume = config.output.dir + "/checkpoints/step-" + std::to_string(step);
     train_on_threads(resumed);
     EXPECT_EQ(column(metrics_of(resumed), "loss"), std::vector(whole.begin() + step, whole.end()));
+    EXPECT_EQ(statistics(resumed), statistics(config)) << "resumed after " << step;
   }
 }
 
