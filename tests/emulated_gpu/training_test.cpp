@@ -193,10 +193,7 @@ TEST(TrainingOnGpus, HasTheSameBitsWithAndWithoutOverlap) {
   for (const TransportKind transport : {TransportKind::nccl, TransportKind::threads}) {
     Config config = on_gpus(on_grid(small_config(), {2, 2, 2, 1}), transport);
     config.parallelism.chunks = 2;
-    Config plain = config;
-    plain.parallelism.overlap_input_gradients = plain.parallelism.overlap_weight_gradients =
-        plain.parallelism.overlap_weights = plain.parallelism.overlap_data = false;
-    EXPECT_EQ(losses_of(config), losses_of(plain));
+    EXPECT_EQ(losses_of(config), losses_of(without_overlap(config)));
   }
 }
 

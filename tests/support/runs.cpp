@@ -38,6 +38,13 @@ Config on_grid(Config config, const GridShape& grid) {
   return config;
 }
 
+Config without_overlap(Config config) {
+  ParallelismConfig& p = config.parallelism;
+  p.overlap_input_gradients = p.overlap_weight_gradients = p.overlap_weights = p.overlap_data =
+      p.overlap_context = false;
+  return config;
+}
+
 TrainEnd train_on_threads(const Config& given, const TrainOptions& options) {
   validate(given);
   const Config config = resolved(given);

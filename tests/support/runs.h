@@ -20,6 +20,9 @@ Config tiny_config(const std::string& folder);
 /// Returns config with this grid.
 Config on_grid(Config config, const GridShape& grid);
 
+/// Returns config without any overlap.
+Config without_overlap(Config config);
+
 /// Trains with one thread per rank. Expects all ranks to return the same, and returns it.
 TrainEnd train_on_threads(const Config& config, const TrainOptions& options = {});
 

@@ -179,9 +179,7 @@ TEST(Averages, HaveTheValidationLossOfOneRankOnEveryGridAndChangeNoStep) {
     train_on_threads(config);
     const auto got = validations(config, "val_loss_ema");
     EXPECT_LE(largest_difference(got, want), 2e-6) << to_string(grid);
-    ParallelismConfig& p = config.parallelism;
-    p.overlap_input_gradients = p.overlap_weight_gradients = p.overlap_weights = p.overlap_data =
-        false;
+    config = without_overlap(config);
     config.output.dir += "-without-overlap";
     train_on_threads(config);
     EXPECT_EQ(validations(config, "val_loss_ema"), got) << to_string(grid);

@@ -141,10 +141,8 @@ TEST(Recomputation, HasTheSameBitsOnGridsWithContextExpertsChunksAndWithoutOverl
                                     {expert_config(), sharing({1, 2, 2, 1}, 1, 2)}})
     for (const bool overlap : {true, false}) {
       Config config = on_grid(given, grid);
-      ParallelismConfig& p = config.parallelism;
-      p.overlap_input_gradients = p.overlap_weight_gradients = p.overlap_weights = p.overlap_data =
-          p.overlap_context = overlap;
-      if (overlap && given.model.experts == 0) p.chunks = 2;
+      if (!overlap) config = without_overlap(config);
+      if (overlap && given.model.experts == 0) config.parallelism.chunks = 2;
       expect_same_bits(resolved(config), {Recompute::light(), products, everything});
     }
 }

@@ -53,10 +53,7 @@ std::string difference_on_grids(const Config& config) {
 void expect_overlap_changes_nothing(Config config) {
   config = on_grid(config, {2, 1, 2, 2});
   const GridTrace with = ten_steps(config);
-  ParallelismConfig& p = config.parallelism;
-  p.overlap_input_gradients = p.overlap_weight_gradients = p.overlap_weights = p.overlap_data =
-      false;
-  const GridTrace without = ten_steps(config);
+  const GridTrace without = ten_steps(without_overlap(config));
   EXPECT_EQ(with.losses, without.losses);
   EXPECT_EQ(with.norms, without.norms);
 }
