@@ -71,7 +71,7 @@ GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<B
 
 Tolerance tolerance_of(DType dtype) {
   if (dtype == DType::bf16) return {.loss = 1e-2, .norm = 1e-1, .parameter = 5e-2, .floor = 1e-2};
-  return {.loss = 2e-6, .norm = 2e-5, .parameter = 1e-5, .floor = 1e-4};
+  return {.loss = 2e-6, .norm = 2e-5, .parameter = 1e-5, .floor = 1e-3};
 }
 
 Tolerance tolerance_between_devices(DType dtype) {

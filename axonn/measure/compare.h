@@ -41,7 +41,7 @@ GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<B
 struct Tolerance {
   double loss, norm, parameter;
   /// Norms below this fraction of the largest are compared with it instead: they are zero in theory
-  /// (such as a key bias's) and rounding noise in practice.
+  /// (such as a key bias's) or sums that nearly cancel, and rounding noise in practice.
   double floor;
 };
 Tolerance tolerance_of(DType dtype);

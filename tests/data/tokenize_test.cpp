@@ -1,5 +1,7 @@
 #include "axonn/data/tokenize.h"
 
+#include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <mutex>
 #include <random>
@@ -29,21 +31,28 @@ std::vector<std::int32_t> tokenized(const TokenFile& file) {
   return tokens;
 }
 
-/// Notes the threads that encode.
+/// Notes the threads that encode. Each waits until `wanted` have come, or `patience` is over.
 class ThreadNoter : public Tokenizer {
  public:
-  ThreadNoter() { tokens_ = {"x"}; }
+  ThreadNoter(std::int64_t wanted, std::chrono::milliseconds patience)
+      : wanted_(wanted), patience_(patience) {
+    tokens_ = {"x"};
+  }
   std::int64_t threads() const { return std::ssize(threads_); }
 
  private:
   void append_tokens(std::string_view, std::vector<std::int32_t>&,
                      const EncodeOptions&) const override {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // leaves texts to other threads
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     threads_.insert(std::this_thread::get_id());
+    came_.notify_all();
+    came_.wait_for(lock, patience_, [&] { return threads() >= wanted_; });
   }
 
+  std::int64_t wanted_;
+  std::chrono::milliseconds patience_;
   mutable std::mutex mutex_;
+  mutable std::condition_variable came_;
   mutable std::set<std::thread::id> threads_;
 };
 
@@ -162,7 +171,7 @@ TEST(Tokenize, UsesAsManyThreadsAsThereAreCoresThatItMayUse) {
   const TokenSink sink{[](std::span<const std::int32_t>) {}};
   std::thread([&] {
     ASSERT_TRUE(bind_this_thread({usable_cores().front()}));
-    const ThreadNoter alone, three;
+    const ThreadNoter alone(2, std::chrono::milliseconds(2)), three(3, std::chrono::seconds(30));
     tokenize(files, alone, sink);
     EXPECT_EQ(alone.threads(), 1);
     tokenize(files, three, sink, {.threads = 3});
