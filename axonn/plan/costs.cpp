@@ -65,8 +65,12 @@ Link link_of(const Machine& machine, const GroupShape& group, bool leaves_node,
     link.bytes_per_s *= machine.inside_share;
     return link;
   }
-  const int node = machine.devices_per_node, at_once = std::min(node, group.inner);
+  const int node = machine.devices_per_node, members = std::max(1, node / group.inner);
+  // A ring leaves a node once; in an exchange of all with all, each member sends to other nodes.
+  const bool exchange = operation == "all_to_all" && members > 1 && group.size > members;
+  const int at_once = exchange ? node : std::min(node, group.inner);
   Link link{machine.node_latency_s, machine.node_bytes_per_s / at_once};
+  if (exchange) link.bytes_per_s *= real(group.size - 1) / real(group.size - members);
   const int adapters = machine.adapters_per_node;
   if (adapters > 0 && at_once > adapters) link.bytes_per_s *= machine.shared_adapters_share;
   if (group.inner < node) {  // several members in each node: the ring uses links inside it, too

@@ -134,6 +134,22 @@ TEST(Costs, GroupsThatLeaveANodeShareItsLinks) {
                latency + 7e6 / 2e10);
 }
 
+TEST(Costs, InAnExchangeEachMemberOfANodeSendsAcross) {
+  const Machine machine = round_machine();
+  const auto link_s = [&](const GridShape& grid) {
+    return MachineCosts(machine, grid)
+        .collective(collective("z", grid.z, "all_to_all", 8000000))
+        .link_s;
+  };
+  // 4 members on each of 2 nodes: each sends half of its bytes across, at a quarter of the links.
+  expect_equal(link_s({.z = 8}), 4e6 / 1e10);
+  // x 2: 2 members of each group on each of 4 nodes; each sends 6 of 8 parts across.
+  expect_equal(link_s({.x = 2, .z = 8}), 6e6 / 1e10);
+  // x 4: one member on each node, as in a ring.
+  expect_equal(link_s({.x = 4, .z = 8}), 7e6 / 1e10);
+  expect_equal(link_s({.z = 4}), 0.75 * 8e6 / 1e11);
+}
+
 TEST(Costs, MoreGroupsThanAdaptersLeaveANodeWithAShareOfItsLinks) {
   Machine machine = round_machine();
   machine.adapters_per_node = 2;
