@@ -102,8 +102,10 @@ void weak(const std::string& folder) {
         run.seconds > 0 ? fmt::format("{:.2f}", run.seconds) : "",
         range(theirs.time.step_s, their_error), to_string(theirs.grid),
         range(best.time.step_s, ours.machine.error), to_string(best.grid), best.micro_batch,
-        best.recompute == RecomputeMode::full ? "yes" : "no", best.time.exposed_s(),
-        flops_of(ours, best).percent_of_peak,
+        best.recompute == RecomputeMode::none   ? "no"
+        : best.recompute == RecomputeMode::full ? "all"
+                                                : "some",
+        best.time.exposed_s(), flops_of(ours, best).percent_of_peak,
         fits ? fmt::format("{:.1f}", on_theirs.result.plans.front().time.step_s) : "does not fit");
     savings_text += fmt::format("| {} | {} | {} | {:.1f} |", place.machine, place.devices,
                                 place.model, best.time.step_s);

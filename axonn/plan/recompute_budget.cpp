@@ -10,6 +10,7 @@
 #include "axonn/base/log.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/costs.h"
+#include "axonn/plan/estimate.h"
 #include "axonn/train/loaded_model.h"
 #include "axonn/train/recompute.h"
 
@@ -44,43 +45,81 @@ Config with_few_blocks(Config config) {
   return config;
 }
 
-/// What a step keeps between forward and backward, and its time.
-struct Cost {
-  std::int64_t kept_bytes;
-  double seconds;
+/// What sets of values save and cost in a step of one micro-batch.
+class SetCosts {
+ public:
+  SetCosts(const Config& config, const Machine& machine)
+      : config_(config),
+        costs_(machine, config.parallelism.grid(), config.parallelism.collectives),
+        none_(step({})) {}
+
+  RecomputePlan of(Recompute values) const {
+    const RecomputePlan with = step(values);
+    return {values, none_.saved_bytes - with.saved_bytes,
+            std::max(with.seconds - none_.seconds, 0.0)};
+  }
+
+ private:
+  /// The bytes that a step keeps between forward and backward, and its time.
+  RecomputePlan step(Recompute values) const {
+    Config config = config_;
+    set_recomputed(config.activation_checkpoint, {.of_others = values});
+    const DryStep dry = dry_step(config, 0, {.schedule = true, .most_micro_batches = 1});
+    return {values, dry.kept_bytes, simulate(dry.schedule, costs_).step_s};
+  }
+
+  const Config config_;
+  const MachineCosts costs_;
+  const RecomputePlan none_;
 };
 
-Cost cost_of(Config config, const Costs& costs, Recompute values) {
-  set_recomputed(config.activation_checkpoint, {.of_others = values});
-  const DryStep dry = dry_step(config, 0, {.schedule = true});
-  return {dry.kept_bytes, simulate(dry.schedule, costs).step_s};
+Recompute with(Recompute values, std::size_t value) {
+  values.add(static_cast<Remade>(value));
+  return values;
 }
 
-std::vector<RecomputePlan> plans_of(const Config& given, const Machine& machine) {
-  const Config config = with_few_blocks(given);
-  const MachineCosts costs(machine, config.parallelism.grid(), config.parallelism.collectives);
-  const Cost none = cost_of(config, costs, {});
+/// Every set that saves something; first the empty one.
+std::vector<RecomputePlan> all_sets(const SetCosts& costs) {
   std::vector<RecomputePlan> all{{}};
-  const auto add = [&](Recompute values) {
-    const Cost cost = cost_of(config, costs, values);
-    const std::int64_t saved = none.kept_bytes - cost.kept_bytes;
-    if (saved > 0) all.push_back({values, saved, std::max(cost.seconds - none.seconds, 0.0)});
-    return saved > 0;
-  };
-  if (given.model.layers > 0)  // else it is a model of another program, which need not have blocks
-    for (std::size_t i = 0; i < kRemadeNames.size(); ++i) {
-      const std::size_t before = all.size();
-      const auto value = static_cast<Remade>(i);
-      // A value that saves nothing alone saves nothing together with those before it.
-      if (!add({value})) continue;
-      for (std::size_t j = 1; j < before; ++j) {
-        Recompute more = all[j].values;
-        more.add(value);
-        add(more);
-      }
+  for (std::size_t value = 0; value < kRemadeNames.size(); ++value) {
+    // A value that saves nothing alone saves nothing together with those before it.
+    const std::size_t before = costs.of(with({}, value)).saved_bytes > 0 ? all.size() : 0;
+    for (std::size_t i = 0; i < before; ++i)
+      if (const RecomputePlan plan = costs.of(with(all[i].values, value)); plan.saved_bytes > 0)
+        all.push_back(plan);
+  }
+  return all;
+}
+
+/// From the empty set on, each with the value added that saves the most bytes for its time.
+std::vector<RecomputePlan> nested_sets(const SetCosts& costs) {
+  std::vector<RecomputePlan> nested{{}};
+  while (true) {
+    const RecomputePlan& last = nested.back();
+    std::optional<RecomputePlan> best;
+    const auto ratio = [&](const RecomputePlan& plan) {
+      return static_cast<double>(plan.saved_bytes - last.saved_bytes) /
+             std::max(plan.seconds - last.seconds, 1e-12);
+    };
+    for (std::size_t value = 0; value < kRemadeNames.size(); ++value) {
+      if (with(last.values, value) == last.values) continue;
+      const RecomputePlan plan = costs.of(with(last.values, value));
+      const bool saves = plan.saved_bytes > last.saved_bytes;
+      if (saves && (!best || ratio(plan) > ratio(*best))) best = plan;
     }
-  add(Recompute::all());
-  return best_plans(std::move(all));
+    if (!best) return nested;
+    nested.push_back(*best);
+  }
+}
+
+std::vector<RecomputePlan> plans_of(const Config& config, const Machine& machine,
+                                    RecomputeSets sets) {
+  const SetCosts costs(with_few_blocks(config), machine);
+  std::vector<RecomputePlan> plans{{}};
+  if (config.model.layers > 0)  // else it is a model of another program, which need not have blocks
+    plans = sets == RecomputeSets::all ? all_sets(costs) : nested_sets(costs);
+  plans.push_back(costs.of(Recompute::all()));
+  return best_plans(std::move(plans));
 }
 
 /// Rates of one core of a server's processor, or of a part of one: only their ratio matters.
@@ -119,8 +158,11 @@ std::vector<RecomputePlan> best_plans(std::vector<RecomputePlan> all) {
   return best;
 }
 
-RecomputeLevels::RecomputeLevels(const Config& config, const Machine& machine)
-    : config_(config), blocks_(blocks_of(config)), plans_(plans_of(config, machine)) {}
+RecomputeLevels::RecomputeLevels(const Config& config, const Machine& machine, RecomputeSets sets)
+    : config_(config),
+      blocks_(blocks_of(config)),
+      few_(blocks_of(with_few_blocks(config))),
+      plans_(plans_of(config, machine, sets)) {}
 
 std::int64_t RecomputeLevels::last() const { return (std::ssize(plans_) - 1) * blocks_; }
 
@@ -136,14 +178,42 @@ Config RecomputeLevels::at(std::int64_t level) const {
   return config;
 }
 
-std::int64_t RecomputeLevels::least(const std::function<bool(const Config&)>& fits) const {
-  std::int64_t low = 0, high = last();
-  while (low < high) {
-    const std::int64_t middle = low + (high - low) / 2;
-    if (fits(at(middle)))
-      high = middle;
-    else
-      low = middle + 1;
+double RecomputeLevels::more_seconds(std::int64_t level) const {
+  const auto plan = plans_.begin() + level / blocks_;
+  const std::int64_t first = level % blocks_;
+  double blocks = static_cast<double>(blocks_ - first) * plan->seconds;
+  if (first > 0) blocks += static_cast<double>(first) * (plan + 1)->seconds;
+  const std::int64_t places =
+      batch_places(config_.parallelism.grid()) * config_.training.micro_batch;
+  return blocks / static_cast<double>(few_) *
+         static_cast<double>(config_.training.global_batch / places);
+}
+
+std::int64_t RecomputeLevels::about(std::int64_t budget) const {
+  std::int64_t before = 0;
+  for (std::int64_t i = 0; i < std::ssize(plans_); ++i) {
+    const std::int64_t bytes = estimate_memory(at(i * blocks_));
+    if (bytes <= budget && i == 0) return 0;
+    if (bytes <= budget)
+      return i * blocks_ - (budget - bytes) * blocks_ / std::max(before - bytes, std::int64_t{1});
+    before = bytes;
+  }
+  return last();
+}
+
+std::int64_t RecomputeLevels::least(const std::function<bool(const Config&)>& fits,
+                                    std::int64_t guess) const {
+  std::int64_t low = 0, high = last();  // between which it lies
+  std::int64_t level = guess;
+  bool bounded_below = false, bounded_above = false;
+  for (std::int64_t step = 1; low < high; step *= 2) {
+    level = std::clamp(level, low, high - 1);
+    const bool fit = fits(at(level));
+    (fit ? high : low) = fit ? level : level + 1;
+    (fit ? bounded_above : bounded_below) = true;
+    level = bounded_below && bounded_above ? low + (high - low) / 2
+            : fit                          ? high - step
+                                           : low + step;
   }
   return low;
 }
@@ -172,7 +242,8 @@ Config within_budget(const Config& given) {
     return result;
   };
   // Rank 0 has the largest pieces where they are uneven; the others confirm it.
-  for (std::int64_t level = levels.least(fits); level <= levels.last(); ++level)
+  for (std::int64_t level = levels.least(fits, levels.about(budget)); level <= levels.last();
+       ++level)
     if (const auto found = tried(level)) return *found;
   // While a block makes many values again, they are all there, which may take more than other
   // blocks free. Then the least peak is that of an earlier level.

@@ -15,13 +15,19 @@ namespace axonn {
 struct RecomputePlan {
   Recompute values;
   std::int64_t saved_bytes = 0;  ///< fewer than with no recomputation
-  double seconds = 0;            ///< more than with no recomputation
+  double seconds = 0;            ///< more than with no recomputation, for each micro-batch
 };
 
 /// The plans of `all` that no other one, nor a mix of two others over many blocks, beats: from the
 /// one that saves nothing on, by more saved bytes and more seconds for each of them. Of plans that
 /// save and cost the same, the first.
 std::vector<RecomputePlan> best_plans(std::vector<RecomputePlan> all);
+
+/// Which sets of values RecomputeLevels compares.
+enum class RecomputeSets : std::uint8_t {
+  all,    ///< all, hundreds: what a run does
+  nested  ///< each with one value more than the one before, about forty: close to the best of all
+};
 
 /// Levels of recomputation of a model of L blocks, by less memory and more time. With plans P0, P1,
 /// ... of one block, level i · L + k gives plan P(i+1) to the first k blocks and P(i) to the
@@ -30,22 +36,29 @@ class RecomputeLevels {
  public:
   /// Finds the plans: for each set of values that backward can make again, a dry step of few blocks
   /// gives the bytes that they keep, and its simulation on the machine the seconds, with the
-  /// collectives that backward repeats and their overlap. Takes about a hundred dry steps.
+  /// collectives that backward repeats and their overlap.
   ///
   /// config must be validated and resolved and have a vocab; the machine must have the rates.
-  RecomputeLevels(const Config& config, const Machine& machine);
+  RecomputeLevels(const Config& config, const Machine& machine,
+                  RecomputeSets sets = RecomputeSets::all);
 
   const std::vector<RecomputePlan>& plans() const { return plans_; }
   std::int64_t last() const;
   /// config, with the recomputation of this level.
   Config at(std::int64_t level) const;
+  /// Seconds of a step at this level more than at level 0, if each block takes as much longer as
+  /// one of few does.
+  double more_seconds(std::int64_t level) const;
+  /// The least level within a budget of bytes by estimate_memory(); the last level if none is.
+  std::int64_t about(std::int64_t budget) const;
   /// The least level for which fits(config) holds, assuming that it holds from some level on; the
-  /// last level if it never does. Calls fits about log2(last()) times.
-  std::int64_t least(const std::function<bool(const Config&)>& fits) const;
+  /// last level if it never does. Begins at `guess`: if that is d levels away, calls fits about
+  /// 2 log2(d) times.
+  std::int64_t least(const std::function<bool(const Config&)>& fits, std::int64_t guess) const;
 
  private:
   Config config_;
-  std::int64_t blocks_;
+  std::int64_t blocks_, few_;
   std::vector<RecomputePlan> plans_;
 };
 

@@ -47,6 +47,9 @@ class Search {
   Search(const Config& config, const Machine& machine, const SearchOptions& options)
       : config_(config), machine_(machine), options_(options) {
     if (options.recompute) modes_ = {*options.recompute};
+    if (budgeted_) modes_ = {RecomputeMode::none};
+    const std::int64_t budget = config.activation_checkpoint.budget;
+    if (budget > 0) budget_ = std::min(budget, budget_);
   }
 
   SearchResult run() {
@@ -74,10 +77,6 @@ class Search {
         if (std::ssize(plans) > options_.top) plans.pop_back();
       }
     }
-    if (!options_.recompute && options_.cost == CostModel::simulated) {
-      parallel_for(plans.size(), threads_, [&](std::size_t i) { plans[i] = relaxed(plans[i]); });
-      std::ranges::stable_sort(plans, {}, seconds_of);
-    }
     if (!plans.empty()) result_.smallest.reset();
     return std::move(result_);
   }
@@ -89,11 +88,7 @@ class Search {
         return false;
     return allows(options_.strategy, grid, machine_.devices_per_node);
   }
-  bool fits(std::int64_t bytes) const {
-    const std::int64_t budget = config_.activation_checkpoint.budget;
-    return static_cast<double>(bytes) <= machine_.usable_bytes() &&
-           (budget == 0 || bytes <= budget);
-  }
+  bool fits(std::int64_t bytes) const { return bytes <= budget_; }
 
   /// The possible micro-batch sizes on this grid, ascending; empty if it cannot cut the batch.
   std::vector<std::int64_t> micro_batch_sizes(const GridShape& grid) const {
@@ -236,48 +231,62 @@ class Search {
       if (!fits(one.least.memory_bytes)) continue;
       const Prediction found = cost(on(grid, micro_batch, mode), optimistic);
       one.least.memory_bytes = found.memory_bytes;
-      if (!fits(found.memory_bytes)) continue;
+      if (budgeted_ && !fits(found.memory_bytes))
+        one.least.memory_bytes = estimate_memory(on(grid, micro_batch, RecomputeMode::full));
+      if (!fits(one.least.memory_bytes)) continue;
       one.candidate = {grid, found.time.step_s};
       return;
     }
   }
 
+  /// A plan with its estimated time and memory.
+  struct Estimated {
+    Plan plan;
+    /// If the plan needs some recomputation: its levels, and about the least that fits.
+    std::optional<RecomputeLevels> levels;
+    std::int64_t level = 0;
+
+    double seconds() const { return seconds_of(plan); }
+  };
+
   /// The fastest plan on this grid, or none if it cannot take less than limit_s.
   std::optional<Plan> best_of(const GridShape& grid, double limit_s) const {
-    std::vector<Plan> plans;
+    std::vector<Estimated> plans;
     double least = limit_s;
     for (const RecomputeMode mode : modes_) {
       const Config config = on(grid, micro_batch_sizes(grid).front(), mode);
-      if (cost(config, optimistic).time.step_s <= kSlack * least) add_plans(mode, grid, plans);
-      for (const Plan& plan : plans) least = std::min(least, plan.time.step_s);
+      if (cost(config, optimistic).time.step_s <= kSlack * least)
+        add_plans(mode, grid, least, plans);
+      for (const Estimated& one : plans) least = std::min(least, one.seconds());
     }
-    std::ranges::stable_sort(plans, {}, seconds_of);
-    for (Plan& plan : plans) {
-      if (plan.time.step_s > kClose * limit_s) break;
-      const Prediction exact = cost(planned(config_, plan), predict);
-      plan.time = exact.time;
-      plan.memory_bytes = exact.memory_bytes;
-      if (fits(exact.memory_bytes)) return plan;
+    std::ranges::stable_sort(plans, {}, &Estimated::seconds);
+    for (Estimated& one : plans) {
+      if (one.seconds() > kClose * limit_s) break;
+      if (auto plan = predicted(one)) return plan;
     }
     return std::nullopt;
   }
 
-  /// The plan with the least recomputation that fits, if it recomputes all and that is slower.
-  Plan relaxed(const Plan& plan) const {
-    if (plan.recompute != RecomputeMode::full) return plan;
-    options_.note_progress();
-    const RecomputeLevels levels(planned(config_, plan), machine_);
-    const Config least = levels.at(levels.least([&](const Config& one) {
-      options_.note_progress();
-      return fits(dry_step(one, 0).memory.peak_bytes);
-    }));
-    const Prediction found = cost(least, predict);
-    if (!fits(found.memory_bytes) || found.time.step_s >= plan.time.step_s) return plan;
-    Plan other = plan;
-    other.set_recomputation(least.activation_checkpoint);
-    other.time = found.time;
-    other.memory_bytes = found.memory_bytes;
-    return other;
+  /// The plan as all blocks run it, with the least recomputation that fits if that is free; none if
+  /// it does not fit.
+  std::optional<Plan> predicted(Estimated& one) const {
+    Config config = planned(config_, one.plan);
+    Prediction exact = {one.plan.time, one.plan.memory_bytes};
+    if (!one.levels) exact = cost(config, predict);
+    if (budgeted_ && !fits(exact.memory_bytes)) {
+      if (!one.levels) one.levels.emplace(config, machine_, RecomputeSets::nested);
+      const auto fitting = [&](const Config& some) {
+        options_.note_progress();
+        return fits(dry_step(some, 0).memory.peak_bytes);
+      };
+      config = one.levels->at(one.levels->least(fitting, one.level));
+      exact = cost(config, predict);
+      one.plan.set_recomputation(config.activation_checkpoint);
+    }
+    if (!fits(exact.memory_bytes)) return std::nullopt;
+    one.plan.time = exact.time;
+    one.plan.memory_bytes = exact.memory_bytes;
+    return one.plan;
   }
 
   /// The micro-batch sizes that fit, descending. A size may fit where a smaller one does not: there
@@ -285,7 +294,7 @@ class Search {
   std::vector<std::int64_t> fitting_sizes(RecomputeMode mode, const GridShape& grid) const {
     std::vector<std::int64_t> fitting;
     for (const std::int64_t size : std::views::reverse(micro_batch_sizes(grid))) {
-      const Config config = on(grid, size, mode);
+      const Config config = on(grid, size, budgeted_ ? RecomputeMode::full : mode);
       options_.note_progress();
       if (fits(least_activations(config)) && fits(estimate_memory(config))) fitting.push_back(size);
     }
@@ -308,25 +317,37 @@ class Search {
   }
 
   /// Adds plans with their estimates: micro-batches from the largest that fits downwards, until a
-  /// smaller one is slower.
-  void add_plans(RecomputeMode mode, const GridShape& grid, std::vector<Plan>& plans) const {
+  /// smaller one is slower. Leaves out those that take clearly more than most_s.
+  void add_plans(RecomputeMode mode, const GridShape& grid, double most_s,
+                 std::vector<Estimated>& plans) const {
     double before = kNever;
     for (const std::int64_t size : fitting_sizes(mode, grid)) {
-      const Prediction found = cost(on(grid, size, mode), estimate);
-      if (found.time.step_s > before) return;
-      before = found.time.step_s;
-      plans.push_back({.grid = grid,
-                       .micro_batch = size,
-                       .recompute = mode,
-                       .time = found.time,
-                       .memory_bytes = found.memory_bytes});
+      const Config config = on(grid, size, mode);
+      const Prediction found = cost(config, estimate);
+      Estimated one{.plan = {.grid = grid,
+                             .micro_batch = size,
+                             .recompute = mode,
+                             .time = found.time,
+                             .memory_bytes = found.memory_bytes}};
+      if (one.seconds() > before) return;
+      if (one.seconds() > kClose * most_s) continue;
+      if (budgeted_ && !fits(found.memory_bytes)) {
+        one.levels.emplace(config, machine_, RecomputeSets::nested);
+        one.level = one.levels->about(budget_);
+        one.plan.time.step_s += one.levels->more_seconds(one.level);
+      }
+      before = std::min(before, one.seconds());
+      plans.push_back(std::move(one));
     }
   }
 
   const Config& config_;
   const Machine& machine_;
   const SearchOptions options_;
+  std::int64_t budget_ = static_cast<std::int64_t>(machine_.usable_bytes());
   const int threads_ = usable_core_count();
+  /// Whether a plan takes the least recomputation that fits; else all blocks have one of the modes.
+  const bool budgeted_ = !options_.recompute && options_.cost == CostModel::simulated;
   std::vector<RecomputeMode> modes_ = {RecomputeMode::none, RecomputeMode::full};
   std::vector<Candidate> candidates_;
   SearchResult result_;

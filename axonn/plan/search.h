@@ -81,12 +81,12 @@ struct SearchResult {
 /// Ranks the grids of options.devices ranks for config's model, batch and settings, each with its
 /// fastest micro-batch and recomputation that fit into a device's memory.
 ///
-/// A grid's optimistic time is that of a step whose batch is one micro-batch, recomputed only if
-/// not even the smallest micro-batch fits otherwise. Grids are searched in full in this order,
+/// A grid's optimistic time is that of a step whose batch is one micro-batch, without
+/// recomputation. Grids are searched in full in this order,
 /// until the optimistic time exceeds the last plan's time. Within a grid, plans are compared by
-/// estimate(); those that may be among the best are then predicted with all blocks. Of the plans
-/// that recompute all blocks, the best ones then take the least recomputation that fits
-/// (recompute_budget.h), unless the mode is fixed.
+/// estimate(); those that may be among the best are then predicted with all blocks. Each plan takes
+/// the least recomputation that fits (recompute_budget.h), unless the mode is fixed; with
+/// CostModel::paper none or full.
 ///
 /// config must be validated and resolved and have a vocab; its grid, micro_batch and recomputation
 /// are ignored. Throws UsageError if no grid can cut the model and the batch, or if the machine has

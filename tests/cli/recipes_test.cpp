@@ -1,10 +1,12 @@
 // The recipes in configs/ as a user runs them.
+#include <array>
 #include <filesystem>
 #include <map>
 #include <regex>
 
 #include <gmock/gmock.h>
 
+#include "axonn/base/check.h"
 #include "axonn/base/files.h"
 
 #include "tests/cli/program.h"
@@ -17,6 +19,15 @@ using testing::HasSubstr;
 namespace {
 
 const std::string kConfigs = AXONN_SOURCE_DIR "/configs";
+
+/// Each match of a pattern's first group.
+std::vector<std::string> matches(const std::string& text, const char* pattern) {
+  const std::regex regex(pattern);
+  std::vector<std::string> found;
+  for (std::sregex_iterator at(text.begin(), text.end(), regex), end; at != end; ++at)
+    found.push_back((*at)[1]);
+  return found;
+}
 
 std::string run(const std::vector<std::string>& arguments) {
   const Finished finished = run_program(arguments);
@@ -142,6 +153,41 @@ TEST(Recipes, EveryConfigDryRunsWithExactMemory) {
     ++recipes;
   }
   EXPECT_GE(recipes, 22);
+}
+
+TEST(Recipes, PlansInTheirHeadersAreThoseOfThePlanner) {
+  const std::regex planned(
+      R"(Planned, not measured: grid (\d+),(\d+),(\d+),(\d+) (?:with context (\d+) )?)"
+      R"((?:(?:with|and) experts (\d+) )?.*?takes )"
+      R"(([0-9.]+) s per step of .*?, ([0-9.]+) GB per device, ([0-9.]+) % of the advertised peak)"
+      R"(.*? according to axonn (plan(?: +[^A-Z\s]\S*)*))");
+  const std::array<const char*, 6> axes{"x", "y", "z", "data", "context", "experts"};
+  // A plan's row has these columns: grid, micro-batch, recomputation, seconds, seconds of compute,
+  // exposed seconds, GB, Pflop/s, per cent.
+  const char* const row = R"( 1  [\d,]+ (?:\(.*?\))? +(.*))";
+  int plans = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kConfigs)) {
+    std::string text = test::slurp(entry.path());
+    if (text.find("Planned, not measured") == std::string::npos) continue;
+    text = std::regex_replace(text, std::regex(R"(\\?\n# *)"), " ");
+    std::smatch found;
+    ASSERT_TRUE(std::regex_search(text, found, planned)) << entry.path();
+    std::vector<std::string> plan = matches(found[10], "([^ ]+)");
+    if (plan[1].starts_with("configs/")) plan[1] = entry.path();
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      plan.push_back(concat("--parallelism.", axes[i]));
+      plan.push_back(found[i + 1].matched ? found[i + 1].str() : "1");
+    }
+    const std::vector<std::string> rows = matches(run(plan), row);
+    ASSERT_EQ(rows.size(), 1U) << entry.path();
+    const std::vector<std::string> columns = matches(rows[0], "([^ ]+)");
+    for (const auto& [column, group] : {std::pair{2, 7}, {5, 8}, {8, 9}}) {
+      const double want = std::stod(columns.at(column));
+      EXPECT_NEAR(std::stod(found[group]), want, 0.01 * want) << entry.path() << ": " << rows[0];
+    }
+    ++plans;
+  }
+  EXPECT_GE(plans, 11);
 }
 
 TEST(Recipes, ApertusDryRunsWithTheMemoryOfEveryRank) {

@@ -1,6 +1,8 @@
 // Recomputation that a budget chooses.
 #include "axonn/plan/recompute_budget.h"
 
+#include <map>
+
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
@@ -61,6 +63,45 @@ TEST(RecomputeBudget, LevelsBeginWithNothingEndWithEverythingAndGiveTwoPlansAtMo
   EXPECT_EQ(mixed.first, 3);
   EXPECT_EQ(mixed.of_first, plans[2].values);
   EXPECT_EQ(mixed.of_others, plans[1].values);
+}
+
+TEST(RecomputeBudget, NestedSetsAreCloseToTheBestOfAll) {
+  Config config = budget_config();
+  config.model.qk_norm = QkNormKind::head;
+  config = resolved(config);
+  const Machine machine = machine_of(config);
+  const RecomputeLevels all(config, machine), nested(config, machine, RecomputeSets::nested);
+  const double most = all.more_seconds(all.last());
+  for (int part = 1; part <= 8; ++part) {
+    const std::int64_t budget =
+        peak_of(all.at(0)) - part * (peak_of(all.at(0)) - peak_of(all.at(all.last()))) / 8;
+    const auto fits = [&](const Config& one) { return peak_of(one) <= budget; };
+    const std::int64_t best = all.least(fits, all.about(budget)),
+                       close = nested.least(fits, nested.about(budget));
+    EXPECT_LE(peak_of(nested.at(close)), budget);
+    EXPECT_LE(nested.more_seconds(close), all.more_seconds(best) + 0.05 * most) << part;
+  }
+}
+
+TEST(RecomputeBudget, TheLeastLevelDoesNotDependOnTheGuess) {
+  const Config config = resolved(budget_config());
+  const RecomputeLevels levels(config, machine_of(config));
+  std::map<std::string, std::int64_t> numbers;
+  for (std::int64_t level = 0; level <= levels.last(); ++level)
+    numbers[describe_recomputation(levels.at(level))] = level;
+  for (std::int64_t want = 0; want <= levels.last() + 1; ++want) {
+    int calls = 0;
+    const auto fits = [&](const Config& one) {
+      ++calls;
+      return numbers.at(describe_recomputation(one)) >= want;
+    };
+    const std::int64_t least = std::min(want, levels.last());
+    for (const std::int64_t guess : {std::int64_t{0}, least + 5, std::int64_t{1} << 40})
+      EXPECT_EQ(levels.least(fits, guess), least) << guess;
+    calls = 0;
+    EXPECT_EQ(levels.least(fits, least), least);
+    EXPECT_LE(calls, 2);
+  }
 }
 
 TEST(RecomputeBudget, EveryPlanHasThePeakOfTheRealStep) {

@@ -7,6 +7,7 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/dry_world.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/model/known_models.h"
 #include "axonn/model/model.h"
 #include "axonn/plan/estimate.h"
 
@@ -95,6 +96,21 @@ TEST(Search, FindsWhatSearchingThroughAllFindsIfMemoryIsShort) {
     SCOPED_TRACE(memory);
     machine.memory_bytes = memory;
     expect_same_as_searching_all(config, machine, 8);
+  }
+}
+
+// Grids that cannot run without recomputation are the fastest with the least that fits.
+TEST(Search, FindsTheGridThatIsFastestWithTheLeastRecomputationThatFits) {
+  Config config = config_of(known_model("apertus-70b"), 4096, 4096);
+  config.training.dtype = DType::bf16;
+  const Machine machine = read_machine("alps");
+  SearchOptions options{.devices = 4096, .top = 1};
+  const Plan best = search(config, machine, options).plans.at(0);
+  for (const GridShape& grid : {GridShape{1, 1, 8, 512}, {4, 1, 4, 256}, {2, 1, 4, 512}}) {
+    options.fixed = grid;
+    const Plan other = search(config, machine, options).plans.at(0);
+    EXPECT_NE(other.recompute, RecomputeMode::none) << to_string(grid);
+    EXPECT_LE(best.time.step_s, other.time.step_s) << to_string(grid);
   }
 }
 
