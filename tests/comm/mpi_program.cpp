@@ -283,12 +283,24 @@ void differs_in_counts(Communicator& world) {
   const std::int64_t n = 1 << 20;
   std::vector<std::int64_t> to(world.size(), n), from = to;
   if (world.rank() == 1) to[3] += n;
-  // Static: MPI may send from them, and receive into them, until the end of the process.
-  static std::vector<float> inp, out;
-  inp.resize(std::reduce(to.begin(), to.end()));
-  out.resize(world.size() * n);
+  std::vector<float> inp(std::reduce(to.begin(), to.end())), out(world.size() * n);
   world.all_to_all(buffer(std::span(out)), buffer(std::span(inp)), {to, from}, "block 4 rows")
       .wait();
+}
+
+/// Rank 2 fails while large messages are on their way, and the others free their buffers. An
+/// exchange that it takes part in is begun, another one is not.
+void throws_amid_large_messages(Communicator& world) {
+  const std::int64_t n = 16 << 20;
+  std::vector<float> mine(n), others(n);
+  const auto pair = world.split(world.rank() % 2, "pair");
+  Work begun = world.all_reduce(buffer(std::span(mine)), "block 1 mlp");
+  if (world.rank() == 2) {
+    sleep_seconds(0.02);
+    throw Error("lost the way");
+  }
+  pair->all_reduce(buffer(std::span(others)), "block 2 mlp").wait();
+  begun.wait();
 }
 
 void differs_in_kind(Communicator& world) {
@@ -311,6 +323,7 @@ int main(int argc, char** argv) {
       {"hash", hash},
       {"large", large},
       {"throws", throws},
+      {"throws_amid_large_messages", throws_amid_large_messages},
       {"rank_0_unwinds", rank_0_unwinds},
       {"rank_0_hangs", rank_0_hangs},
       {"notes", notes},

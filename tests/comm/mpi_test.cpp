@@ -90,6 +90,16 @@ TEST(Mpi, EndsTheJobWithOneMessageWhenARankThrows) {
   EXPECT_THAT(output_of_failure("throws", "120", 1), HasSubstr("error: rank 2: lost the way"));
 }
 
+TEST(Mpi, LargeMessagesDoNotReachBuffersThatAreFreedWhenARankThrows) {
+  for (const char* transport : {"vader,self", "tcp,self"})
+    for (int time = 0; time < 3; ++time) {
+      Launched job(4, {"throws_amid_large_messages"}, {{"OMPI_MCA_btl", transport}});
+      EXPECT_EQ(job.finish(kPatience), 1) << transport << '\n' << job.output();
+      EXPECT_THAT(job.output(), AllOf(HasSubstr("error: rank 2: lost the way"),
+                                      Not(HasSubstr("Segmentation fault"))));
+    }
+}
+
 TEST(Mpi, LetsRank0UnwindBeforeAFailedRankEndsTheJob) {
   EXPECT_THAT(output_of_failure("rank_0_unwinds", "120", 1),
               AllOf(HasSubstr("error: rank 2: lost the way"), HasSubstr("published")));

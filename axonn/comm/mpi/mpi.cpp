@@ -408,14 +408,17 @@ class MpiEngine {
 
   void end_world() {
     bool speaks = lowest_that_failed_ < 0;
-    if (speaks) {
-      control_->tell_end(flag_->reason());
-      for (const double begin = now_seconds(); now_seconds() < begin + kGraceSeconds;) {
-        control_->poll();
-        std::this_thread::sleep_for(duration_of(kLongestSleep));
-      }
-      speaks = lowest_that_failed_ < 0 || rank_ < lowest_that_failed_;
+    if (speaks) control_->tell_end(flag_->reason());
+    for (Messages* messages : context_.posted) messages->cancel_receives();
+    // Callers free their buffers when they are released. So messages that are on their way arrive
+    // first; of those that no rank receives any more, MPI does not read the buffers.
+    for (const double begin = now_seconds(); now_seconds() < begin + kGraceSeconds;) {
+      control_->poll();
+      const auto let_go = [](Messages* messages) { return messages->let_go(); };
+      if (!speaks && std::ranges::all_of(context_.posted, let_go)) break;
+      std::this_thread::sleep_for(duration_of(kLongestSleep));
     }
+    if (speaks) speaks = lowest_that_failed_ < 0 || rank_ < lowest_that_failed_;
     {
       const Lock lock(mutex_);
       quiet_ = true;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace axonn {
 
@@ -51,8 +52,26 @@ void StagingPool::GiveBack::operator()(char* data) const noexcept {
   all.emplace_hint(all.lower_bound(bytes), bytes, std::unique_ptr<char[]>(data));
 }
 
+Messages& Messages::operator=(Messages&& other) noexcept {
+  if (context_) context_->posted.erase(this);
+  context_ = std::exchange(other.context_, nullptr);
+  requests_ = std::exchange(other.requests_, {});
+  parts_ = std::exchange(other.parts_, {});
+  pending_ = std::exchange(other.pending_, 0);
+  if (!context_) return *this;
+  context_->posted.erase(&other);
+  context_->posted.insert(this);
+  return *this;
+}
+
+Messages::~Messages() {
+  if (context_) context_->posted.erase(this);
+}
+
 void Messages::post(MpiContext& context, Transfer transfer, std::span<const Buffer> data,
                     const Route& route) {
+  context_ = &context;
+  context.posted.insert(this);
   const bool receives = transfer == Transfer::receive;
   std::int64_t total = 0;
   for (const Buffer& buffer : data) total += buffer.bytes();
@@ -146,6 +165,18 @@ bool Messages::advance(MpiContext& context) {
                 part.bytes);
   }
   return pending_ == 0;
+}
+
+void Messages::cancel_receives() {
+  for (std::size_t i = 0; i < requests_.size(); ++i)
+    if (parts_[i].receives && requests_[i] != MPI_REQUEST_NULL) MPI_Cancel(&requests_[i]);
+}
+
+bool Messages::let_go() {
+  int all = 0;
+  const int result =
+      MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &all, MPI_STATUSES_IGNORE);
+  return all != 0 || result != MPI_SUCCESS;
 }
 
 int Messages::awaited() const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -40,12 +41,15 @@ class StagingPool {
   std::multimap<std::int64_t, std::unique_ptr<char[]>> free_;  // by bytes
 };
 
+class Messages;
+
 /// State shared by all MPI collectives of a process. Used by the progress thread only.
 struct MpiContext {
   MPI_Comm comm = MPI_COMM_NULL;
   StagingPool staging;
   std::int64_t completions = 0;  ///< messages sent or received so far; grows with any progress
   std::int64_t rounds = 0;       ///< begun so far in collectives of several rounds
+  std::set<Messages*> posted;    ///< those that have been posted and still exist
 };
 
 /// Between whom messages go, and under which tag.
@@ -72,6 +76,11 @@ enum class Transfer {
 /// matched, which takes one answer, and all parts are expected by then.
 class Messages {
  public:
+  Messages() = default;
+  Messages(Messages&& other) noexcept { *this = std::move(other); }
+  Messages& operator=(Messages&& other) noexcept;
+  ~Messages();
+
   /// Sends the buffers to another rank, or receives them from one, as one message: the receiver's
   /// buffers may be cut differently.
   void post(MpiContext& context, Transfer transfer, std::span<const Buffer> data,
@@ -79,6 +88,11 @@ class Messages {
 
   /// Whether all messages are done. Throws Error if a message does not have the expected length.
   bool advance(MpiContext& context);
+
+  /// Gives up receiving what no other rank has begun to send. What it has begun still arrives.
+  void cancel_receives();
+  /// Whether MPI uses none of the buffers any more. Ignores errors.
+  bool let_go();
 
   /// The rank of the world whose message is missing, or, if there is none, one that has not taken
   /// a message; -1 if all are done. As of the last advance().
@@ -95,6 +109,7 @@ class Messages {
   /// Posts the part. A confirmed one is done only after it has been matched.
   void begin(MpiContext& context, std::size_t part, bool confirmed);
 
+  MpiContext* context_ = nullptr;  // once posted
   std::vector<MPI_Request> requests_;
   std::vector<Part> parts_;
   std::size_t pending_ = 0;
