@@ -11,6 +11,7 @@
 #include "axonn/base/log.h"
 #include "axonn/model/model.h"
 #include "axonn/plan/estimate.h"
+#include "axonn/train/recompute.h"
 
 namespace axonn {
 
@@ -137,6 +138,18 @@ std::string parts(const std::map<std::string, double>& of, const std::string& pr
   return text;
 }
 
+/// What the blocks of a plan compute again, and the key with which a run chooses likewise.
+std::string recomputation(const PlanReport& r, const Plan& plan) {
+  if (plan.recompute == RecomputeMode::none) return "";
+  std::string text = "Recomputation: " + describe_recomputation(planned(r.config, plan));
+  const std::int64_t budget = r.config.activation_checkpoint.budget;
+  const double bytes = budget > 0 ? static_cast<double>(budget) : r.machine.usable_bytes();
+  if (plan.recompute_blocks)
+    text += fmt::format("; in a run, set activation_checkpoint.budget = \"{:.1f}GB\"",
+                        std::floor(bytes / 1e8) / 10);
+  return text + '\n';
+}
+
 std::string explanation(const PlanReport& r) {
   const Plan& best = r.result.plans.front();
   const PlanFlops flops = flops_of(r, best);
@@ -156,6 +169,7 @@ std::string explanation(const PlanReport& r) {
   }
   text += parts(time.compute_by, "", time.step_s, unit);
   text += parts(time.exposed_by, "exposed ", time.step_s, unit);
+  text += recomputation(r, best);
   text += fmt::format("Pflop/s: {} model, {} hardware, {} Narayanan (the AxoNN paper's",
                       three_digits(flops.model * 1e-15), three_digits(flops.hardware * 1e-15),
                       three_digits(flops.narayanan * 1e-15));

@@ -91,6 +91,15 @@ TEST(PlanReport, TextHasEachPlanThePartsOfTheTimeAndTheFlopConvention) {
                           HasSubstr("Narayanan"), HasSubstr("days"), HasSubstr("small: ")));
 }
 
+TEST(PlanReport, SaysWhatIsComputedAgainAndHowARunChoosesLikewise) {
+  PlanReport report = report_on(1, 2.5e9);
+  ASSERT_NE(report.result.plans.at(0).recompute, RecomputeMode::none);
+  EXPECT_THAT(to_text(report), AllOf(HasSubstr("\nRecomputation: "), HasSubstr(" again"),
+                                     HasSubstr("set activation_checkpoint.budget = \"2.5GB\"\n")));
+  report = report_on(1);
+  EXPECT_THAT(to_text(report), Not(HasSubstr("Recomputation: ")));
+}
+
 TEST(PlanReport, NamesANumberOfDevicesThatFitsIfThisOneDoesNot) {
   const PlanReport report = report_on(2, 0.6e9);
   ASSERT_TRUE(report.result.plans.empty());
