@@ -102,19 +102,19 @@ class RecordingBackend final : public ForwardingBackend {
 
   void product(const Matmul& args) override {
     const MatmulShape shape = shape_of(args);
-    const auto found = std::ranges::find(products_, shape, &std::pair<MatmulShape, int>::first);
-    if (found == products_.end())
-      products_.emplace_back(shape, 1);
+    const auto found = std::ranges::find(counts_, shape, &std::pair<MatmulShape, int>::first);
+    if (found == counts_.end())
+      counts_.emplace_back(shape, 1);
     else
       ++found->second;
     ForwardingBackend::product(args);
   }
 
   /// Shapes and numbers of calls, in the order of first calls.
-  const std::vector<std::pair<MatmulShape, int>>& products() const { return products_; }
+  const std::vector<std::pair<MatmulShape, int>>& counts() const { return counts_; }
 
  private:
-  std::vector<std::pair<MatmulShape, int>> products_;
+  std::vector<std::pair<MatmulShape, int>> counts_;
 };
 
 /// A Backend on a dry device: operations compute nothing. If a schedule is given, it records them

@@ -65,7 +65,7 @@ auto with_json(std::string_view text, const std::string& name, F f) {
 MatmulChoices known_choices(const RecordingBackend& step, Backend& backend,
                             const MatmulCache& cache, const TuneOptions& options) {
   MatmulChoices known{.device = backend.matmul_device(), .products = {}};
-  for (const auto& [shape, calls] : step.products()) {
+  for (const auto& [shape, calls] : step.counts()) {
     const TunedMatmul* found = options.earlier.find(shape);
     if (!found && !options.again) found = cache.find(known.device, shape);
     if (!found || !backend.set_matmul_way(shape, found->way)) continue;
@@ -184,7 +184,7 @@ MatmulChoices tune(Training& training, const TuneOptions& options) {
   // Rank 0's list counts: a shape that rank 0 does not have is computed in the default way on all
   // ranks.
   MatmulChoices wanted{.device = choices.device, .products = {}}, timed = wanted;
-  for (const auto& [shape, calls] : step.products())
+  for (const auto& [shape, calls] : step.counts())
     if (!choices.find(shape))
       wanted.products.push_back({.shape = shape, .way = {}, .default_way = {}, .calls = calls});
   wanted = broadcast(world, wanted);

@@ -19,13 +19,15 @@ class GraphBackend final : public ForwardingBackend {
   GraphBackend(bool ordered, std::int64_t bytes)
       : ForwardingBackend(nullptr), ordered_(ordered), bytes_(bytes) {}
 
-  void attention(const Attention& args) override { run(graph_shape_of(args), {.forward = args}); }
+  void attention(const Attention& args) override {
+    compute(graph_shape_of(args), {.forward = args});
+  }
   void attention_backward(const AttentionBackward& args) override {
-    run(graph_shape_of(args, ordered_), args);
+    compute(graph_shape_of(args, ordered_), args);
   }
 
  private:
-  void run(const std::optional<AttentionGraphShape>& shape, const AttentionBackward& args) {
+  void compute(const std::optional<AttentionGraphShape>& shape, const AttentionBackward& args) {
     ASSERT_TRUE(shape);
     const AttentionGraphShape piece = graph_piece(*shape, bytes_);
     const AttentionGraph graph = attention_graph(piece);

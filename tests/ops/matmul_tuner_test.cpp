@@ -208,7 +208,7 @@ TEST(MatmulTuner, TimesAProductWithItsEpilogueFusedOrNot) {
       want.push_back(shape);
     }
     std::vector<MatmulShape> recorded;
-    for (const auto& [shape, calls] : backend.products()) recorded.push_back(shape);
+    for (const auto& [shape, calls] : backend.counts()) recorded.push_back(shape);
     EXPECT_EQ(recorded, want) << fuses;
   }
 }
@@ -222,5 +222,5 @@ TEST(RecordingBackend, CountsProductsByShapeInTheOrderOfFirstCalls) {
   backend.matmul({.out = out, .a = a, .b = c, .b_transposed = true});
   backend.matmul({.out = out, .a = a, .b = b});
   const MatmulShape nn{.M = 2, .N = 4, .K = 3}, nt{.M = 2, .N = 4, .K = 3, .b_transposed = true};
-  EXPECT_THAT(backend.products(), testing::ElementsAre(std::pair(nn, 2), std::pair(nt, 1)));
+  EXPECT_THAT(backend.counts(), testing::ElementsAre(std::pair(nn, 2), std::pair(nt, 1)));
 }

@@ -125,8 +125,8 @@ TEST(TrainStep, NoStepAfterTheSecondHasAProductOfANewShape) {
       training.step.rehearse(training.model.context_on(first), training.input(step));
     for (int step = 2; step < 5; ++step)
       training.step.rehearse(training.model.context_on(later), training.input(step));
-    for (const auto& [shape, calls] : later.products())
-      EXPECT_THAT(first.products(), Contains(Key(shape))) << to_string(shape);
+    for (const auto& [shape, calls] : later.counts())
+      EXPECT_THAT(first.counts(), Contains(Key(shape))) << to_string(shape);
   });
 }
 
