@@ -107,7 +107,8 @@ void measure_under_launcher(const std::vector<Config>& configs,
       const bool works = world.rank() < config.parallelism.grid().ranks();
       const auto group = world.split(works ? 0 : 1, "bench");
       if (works) {
-        const BenchReport report = benchmark(config, *group, progress_of(config));
+        const Config agreed = with_recomputation_of_rank_0(config, *group);
+        const BenchReport report = benchmark(agreed, *group, progress_of(agreed));
         if (world.rank() == 0) each(report);
       }
       world.barrier("bench: the next grid");

@@ -16,9 +16,9 @@ namespace {
 
 /// Smooths a curve: the mean of a forward and a backward exponential moving average, each over
 /// about a hundredth of the run, so that the result neither lags nor leads.
-MetricsFile::Curve smoothed(const MetricsFile::Curve& curve) {
+LossCurves::Curve smoothed(const LossCurves::Curve& curve) {
   const double keep = std::exp(-1.0 / std::max(1.0, static_cast<double>(curve.size()) / 100));
-  MetricsFile::Curve forward = curve, backward = curve;
+  LossCurves::Curve forward = curve, backward = curve;
   for (std::size_t i = 1; i < curve.size(); ++i) {
     const std::size_t j = curve.size() - 1 - i;
     forward[i].second = keep * forward[i - 1].second + (1 - keep) * curve[i].second;
@@ -67,43 +67,53 @@ MetricsFile::MetricsFile(const std::string& path, std::int64_t after_step, std::
 /// Keeps the lines up to a step. Returns their bytes.
 std::int64_t MetricsFile::keep(const std::string& path, std::int64_t after_step) {
   return keep_steps(path, after_step, [this](const RunStep& step) {
-    for (const auto& [key, curve] : {std::pair{"loss", &losses_}, {"val_loss", &validation_}})
+    for (const auto& [key, curve] : {std::pair{"loss", &losses_.training},
+                                     {"val_loss", &losses_.validation},
+                                     {"val_loss_ema", &losses_.averages}})
       if (const double value = step.value_of(key); std::isfinite(value))
         curve->emplace_back(step.step, value);
   });
 }
 
 std::string MetricsFile::write(const StepMetrics& m) {
-  if (std::isfinite(m.loss)) losses_.emplace_back(m.step, m.loss);
-  if (std::isfinite(m.val_loss)) validation_.emplace_back(m.step, m.val_loss);
+  for (const auto& [value, curve] : {std::pair{m.loss, &losses_.training},
+                                     {m.val_loss, &losses_.validation},
+                                     {m.val_loss_ema, &losses_.averages}})
+    if (std::isfinite(value)) curve->emplace_back(m.step, value);
   return file_.append(to_line(m) + "\n");
 }
 
-std::string loss_svg(const std::string& title, const MetricsFile::Curve& losses,
-                     const MetricsFile::Curve& validation) {
+std::string loss_svg(const std::string& title, const LossCurves& losses) {
   Chart chart{.title = title,
               .x = {.title = "step", .integers = true},
               .y = {.title = "loss (nats per token)"}};
-  if (!losses.empty()) {
-    const auto value = [](const auto& point) { return point.second; };
-    chart.x.low = losses.front().first;
-    chart.x.high = std::max(chart.x.low + 1, losses.back().first);
-    chart.y.low = std::ranges::min(losses, {}, value).second;
-    chart.y.high = std::ranges::max(losses, {}, value).second;
-    for (const auto& point : validation) chart.y.low = std::min(chart.y.low, point.second);
+  if (const LossCurves::Curve& training = losses.training; !training.empty()) {
+    chart.x.low = training.front().first;
+    chart.x.high = std::max(chart.x.low + 1, training.back().first);
+    chart.y.low = chart.y.high = training.front().second;
+    for (const LossCurves::Curve* curve : {&training, &losses.validation, &losses.averages})
+      for (const auto& [step, loss] : *curve) {
+        chart.y.low = std::min(chart.y.low, loss);
+        chart.y.high = std::max(chart.y.high, loss);
+      }
     const double margin = std::max(0.05 * (chart.y.high - chart.y.low), 1e-3);
     chart.y.low -= margin;
     chart.y.high += margin;
-    chart.lines.push_back({.points = losses, .color = "#9ecae1", .width = 1});
+    chart.lines.push_back({.points = training, .color = "#9ecae1", .width = 1});
     chart.lines.push_back(
-        {.points = smoothed(losses), .color = "#2171b5", .name = "training loss"});
+        {.points = smoothed(training), .color = "#2171b5", .name = "training loss"});
   }
-  if (!validation.empty())
-    chart.lines.push_back({.points = validation,
-                           .color = "#e6550d",
-                           .name = fmt::format("validation {:.3f}", validation.back().second)});
-  for (const auto& [step, loss] : validation)
-    chart.points.push_back({.x = step, .y = loss, .color = "#e6550d"});
+  const auto draw_validation = [&](const LossCurves::Curve& curve, const std::string& name,
+                                   const std::string& color) {
+    if (curve.empty()) return;
+    chart.lines.push_back({.points = curve,
+                           .color = color,
+                           .name = fmt::format("{} {:.3f}", name, curve.back().second)});
+    for (const auto& [step, loss] : curve)
+      chart.points.push_back({.x = step, .y = loss, .color = color});
+  };
+  draw_validation(losses.validation, "validation", "#e6550d");
+  draw_validation(losses.averages, "of averaged weights", "#31a354");
   return to_svg(chart);
 }
 

@@ -41,6 +41,13 @@ struct StepMetrics {
 /// The step as a line of metrics.jsonl, without its end.
 std::string to_line(const StepMetrics& metrics);
 
+/// Losses over steps, in nats per token, without those that are not finite.
+struct LossCurves {
+  using Curve = std::vector<std::pair<double, double>>;
+  Curve training, validation;
+  Curve averages;  ///< validation of the averaged weights
+};
+
 /// Writes output.dir/metrics.jsonl, one line per step, on rank 0.
 class MetricsFile {
  public:
@@ -54,21 +61,18 @@ class MetricsFile {
   std::string write(const StepMetrics& metrics);
   RecordFile& records() { return file_; }
 
-  /// (step, value) of all lines, including those of earlier runs.
-  using Curve = std::vector<std::pair<double, double>>;
-  const Curve& losses() const { return losses_; }
-  const Curve& validation() const { return validation_; }
+  /// The losses of all lines, including those of earlier runs.
+  const LossCurves& losses() const { return losses_; }
 
  private:
   std::int64_t keep(const std::string& path, std::int64_t after_step);
 
-  Curve losses_, validation_;  // before file_, whose initializer fills them
+  LossCurves losses_;  // before file_, whose initializer fills them
   RecordFile file_;
 };
 
-/// Draws training loss, its smoothed curve, and validation loss over steps. Standalone SVG,
-/// readable on light and dark backgrounds.
-std::string loss_svg(const std::string& title, const MetricsFile::Curve& losses,
-                     const MetricsFile::Curve& validation);
+/// Draws the training loss, its smoothed curve, and the validation losses over steps. Standalone
+/// SVG, readable on light and dark backgrounds.
+std::string loss_svg(const std::string& title, const LossCurves& losses);
 
 }  // namespace axonn

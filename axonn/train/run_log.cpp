@@ -283,8 +283,7 @@ void RunLog::draw() {
   const std::string title = fmt::format("{} on grid {}", parameters_text(config_.model),
                                         to_string(config_.parallelism.grid()));
   const std::string fault = fault_of([&] {
-    write_file_atomically(config_.output.dir + "/loss.svg",
-                          loss_svg(title, metrics_->losses(), metrics_->validation()));
+    write_file_atomically(config_.output.dir + "/loss.svg", loss_svg(title, metrics_->losses()));
   });
   if (!fault.empty()) log_.warn(fault);
 }

@@ -52,7 +52,7 @@ TEST(Metrics, AResumedFileKeepsEarlierStepsOnceAndDropsThoseThatRunAgain) {
   }
   test::spill(path, test::slurp(path) + "{\"step\": 6, \"lo");  // a crash in the middle of a line
   MetricsFile file(path, 3);
-  EXPECT_THAT(file.losses(), testing::ElementsAre(Pair(1, 1), Pair(2, 2), Pair(3, 3)));
+  EXPECT_THAT(file.losses().training, testing::ElementsAre(Pair(1, 1), Pair(2, 2), Pair(3, 3)));
   file.write(step(4, 40));
   const std::string text = test::slurp(path);
   EXPECT_EQ(std::ranges::count(text, '\n'), 4);
@@ -92,7 +92,8 @@ TEST(Metrics, LinesThatCannotBeWrittenAreKeptAndWrittenLater) {
   EXPECT_EQ(std::ranges::count(test::slurp(path), '\n'), 3);
   EXPECT_EQ(file.write(step(4, 4)), "");
   const MetricsFile again(path, 9);
-  EXPECT_THAT(again.losses(), testing::ElementsAre(Pair(1, 1), Pair(2, 2), Pair(3, 3), Pair(4, 4)));
+  EXPECT_THAT(again.losses().training,
+              testing::ElementsAre(Pair(1, 1), Pair(2, 2), Pair(3, 3), Pair(4, 4)));
 }
 
 TEST(Metrics, OfTooManyLinesThatCannotBeWrittenTheOldestAreDroppedAndCounted) {
@@ -106,11 +107,11 @@ TEST(Metrics, OfTooManyLinesThatCannotBeWrittenTheOldestAreDroppedAndCounted) {
       for (int i = 2; i <= 1000; ++i) EXPECT_NE(file.write(step(i, i)), "");
     }
     EXPECT_EQ(file.write(step(1001, 1)), "");
-    const std::int64_t lines = std::ssize(MetricsFile(path, 2000).losses());
+    const std::int64_t lines = std::ssize(MetricsFile(path, 2000).losses().training);
     EXPECT_GT(lines, 10);
     EXPECT_LT(lines, 100);
     EXPECT_EQ(file.records().dropped(), 1001 - lines);
-    const auto losses = MetricsFile(path, 2000).losses();
+    const auto losses = MetricsFile(path, 2000).losses().training;
     EXPECT_EQ(losses[1].first == 2, more > 0) << "the partly written line is finished";
     EXPECT_EQ(losses.back().first, 1001);
   }
@@ -133,11 +134,11 @@ TEST(Events, ThatCannotBeWrittenAreKeptAndWrittenLater) {
 }
 
 TEST(LossSvg, IsWellFormedForNoStepOneStepAndMany) {
-  MetricsFile::Curve none, one{{1, 5.0}}, many, validation{{10, 4.5}};
+  LossCurves::Curve none, one{{1, 5.0}}, many, validation{{10, 4.5}};
   for (int i = 1; i <= 5000; ++i) many.emplace_back(i, 5.0 / i);
   for (const auto& losses : {none, one, many})
     for (const auto& checked : {none, validation}) {
-      const std::string svg = loss_svg("a < b & c", losses, checked);
+      const std::string svg = loss_svg("a < b & c", {losses, checked, {}});
       EXPECT_EQ(tag_fault(svg), "");
       EXPECT_THAT(svg, HasSubstr("a &lt; b &amp; c"));
       EXPECT_THAT(svg, Not(HasSubstr("nan")));
@@ -145,4 +146,26 @@ TEST(LossSvg, IsWellFormedForNoStepOneStepAndMany) {
       EXPECT_EQ(svg.find("training loss") != svg.npos, !losses.empty());
       EXPECT_LT(svg.size(), 200'000u);
     }
+}
+
+TEST(LossSvg, ShowsTheValidationOfAveragedWeightsAlsoOfResumedRuns) {
+  test::TemporaryPath folder;
+  const std::string path = folder / "metrics.jsonl";
+  {
+    MetricsFile file(path, 0);
+    StepMetrics metrics = step(1, 3);
+    metrics.val_loss = 2.5;
+    file.write(metrics);
+    EXPECT_THAT(loss_svg("run", file.losses()), Not(HasSubstr("averaged")));
+    metrics = step(2, 2);
+    metrics.val_loss = 2.25;
+    metrics.val_loss_ema = 4.125;  // above all others: part of the picture, too
+    file.write(metrics);
+  }
+  const MetricsFile file(path, 2);
+  EXPECT_THAT(file.losses().averages, testing::ElementsAre(Pair(2, 4.125)));
+  const std::string svg = loss_svg("run", file.losses());
+  EXPECT_EQ(tag_fault(svg), "");
+  EXPECT_THAT(svg, HasSubstr("validation 2.250"));
+  EXPECT_THAT(svg, HasSubstr("of averaged weights 4.125"));
 }
