@@ -180,9 +180,9 @@ class Backend {
   /// The device's part of matmul(): a product, with its epilogue only if fuses() is true.
   virtual void product(const Matmul& args) = 0;
   /// Computes independent products, such as those of a layer's experts: alike but for M, or for K
-  /// if a is transposed, either of which may be 0. They write to different memory. The bits of a
-  /// result do not depend on the other products of the call; they may differ from those of
-  /// matmul().
+  /// if a is transposed, either of which may be 0, and for accumulate. They write to different
+  /// memory. The bits of a result do not depend on the other products of the call; they may differ
+  /// from those of matmul().
   void matmuls(std::span<const Matmul> all);
   /// The device's part of matmuls(): products without an epilogue, but perhaps with a bias.
   virtual void products(std::span<const Matmul> all) {

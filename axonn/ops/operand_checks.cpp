@@ -53,6 +53,7 @@ void check_matmuls(std::span<const Matmul> all) {
     const MatmulShape first = shape_of(all.front()), got = shape_of(all[i]);
     MatmulShape want = first;
     (first.a_transposed ? want.K : want.M) = first.a_transposed ? got.K : got.M;
+    want.accumulate = got.accumulate;
     AXONN_CHECK(got == want, "matmuls: product ", i, " is ", to_string(got), " and product 0 ",
                 to_string(first), ", want them alike but for ", first.a_transposed ? "K" : "M");
   }

@@ -185,6 +185,30 @@ TEST(Experts, WithoutRowsHangNothingAndGetNoGradient) {
   }
 }
 
+TEST(Experts, WithRowsInFewChunksKeepTheLosses) {
+  // Rows of the first sequence go to experts 0 and 5, of the last one to 0 and 6, others to 0
+  // and 1.
+  RoutingRecord choices;
+  TinyRun run = balanced_run(tiny_mixtral());
+  run.steps = 2;
+  std::vector<std::int32_t> ids;
+  for (int step = 0; step < run.steps; ++step)
+    for (std::int64_t sequence = 0; sequence < run.sequences; ++sequence)
+      for (std::int64_t row = 0; row < run.positions; ++row)
+        ids.insert(ids.end(), {0, sequence == 0 ? 5 : sequence == run.sequences - 1 ? 6 : 1});
+  for (const std::int64_t layer : {0, 1}) choices.put(layer, 0, 2, ids);
+  run.replay = &choices;
+  const TinyTrace one = run_tiny(run);
+  for (const GridShape& grid : {GridShape{}, holding({2, 1, 2, 1}, 2)}) {
+    run.grid = grid;
+    for (const auto& [chunks, accumulation] : {std::pair{2, 1}, {1, 2}, {2, 2}}) {
+      run.chunks = chunks;
+      run.accumulation = accumulation;
+      EXPECT_EQ(difference(one, run_tiny(run), run.dtype), "") << chunks << ' ' << accumulation;
+    }
+  }
+}
+
 TEST(Experts, BiasMovesTowardsExpertsThatWereChosenLess) {
   TinyRun run = balanced_run(with_sigmoid());
   run.balance = {.bias = 0.002};

@@ -162,6 +162,30 @@ TEST(Matmuls, OfDifferentRowsOfTheSameMemoryEqualPlainLoops) {
   }
 }
 
+TEST(Matmuls, OfWhichSomeAccumulateEqualPlainLoops) {
+  const auto backend = test_backend(2);
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const Experts gradients = modes({30, 7, 0, 0, 129}, 75, 51, type)[3];
+    const std::vector<ExpertProduct> products = products_of(gradients);
+    std::vector<Matmul> all;
+    std::vector<Matrix> want;
+    for (const ExpertProduct& product : products) {
+      const bool adds = all.size() % 2 == 1;
+      all.push_back(product.args);
+      all.back().accumulate = adds;
+      want.push_back(matmul(product.a, product.b));
+      if (adds)
+        for (std::int64_t m = 0; m < product.M; ++m)
+          for (std::int64_t n = 0; n < gradients.N; ++n) want.back()(m, n) += product.before(m, n);
+    }
+    backend->matmuls(all);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      EXPECT_TRUE(
+          close(products[i].out, want[i], stored(DType::f32, 131 * 131 * rounding(DType::f32))))
+          << name_of(type) << " product " << i;
+  }
+}
+
 TEST(Matmuls, RefuseProductsThatDifferByMoreThanTheirRows) {
   const auto backend = test_backend();
   const Experts few{.rows = {2, 3}, .N = 5, .width = 7, .type = DType::f32, .out_type = DType::f32};
