@@ -115,12 +115,15 @@ StepInput made_up_input(const LoadedModel& model) {
   constexpr std::int64_t kStride = 7919;  // a prime, so that neighbours differ in the vocab
   const Config& config = model.config();
   const TrainingConfig& t = config.training;
-  MicroBatch batch{.sequences = t.micro_batch, .rows = {}};
+  std::int64_t length = 0;
+  for (const Config& stage : stages_of(config)) length = std::max(length, stage.training.seq_len);
+  const std::int64_t rows = t.micro_batch * t.seq_len;
+  MicroBatch batch{.sequences = rows / length, .rows = {}};
   auto& [ids, targets, positions, starts] = batch.rows;
-  for (std::int64_t i = 0; i < t.micro_batch * t.seq_len; ++i) {
+  for (std::int64_t i = 0; i < rows; ++i) {
     ids.push_back(static_cast<std::int32_t>(i * kStride % config.model.vocab));
     if (!has_packed_data(config)) continue;
-    positions.push_back(static_cast<std::int32_t>(i % t.seq_len));  // packed sequences
+    positions.push_back(static_cast<std::int32_t>(i % length));  // packed sequences
     starts.push_back(0);
   }
   targets = ids;

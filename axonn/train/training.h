@@ -25,8 +25,9 @@ using SequencesMaker =
 /// Whether sequences come with positions and document starts.
 bool has_packed_data(const Config& config);
 
-/// The input of a step with made-up tokens, which all count: step 0, without a learning rate. The
-/// tokens have positions and document starts if the config's data is packed. model must outlive it.
+/// The input of a step with made-up tokens, which all count: step 0, without a learning rate. Its
+/// sequences are as long as the longest of any stage. They have positions and document starts if
+/// the config's data is packed. model must outlive it.
 StepInput made_up_input(const LoadedModel& model);
 
 struct TrainingOptions {

@@ -188,6 +188,18 @@ TEST(DryStep, PeakEqualsARealRunsForALlama) {
     }
 }
 
+TEST(DryStep, PeakEqualsARealRunsInStagesThatAreAllShorterThanTheConfigsSequences) {
+  Config config = on_grid(tiny(), {2, 1, 2, 1});
+  config.model.family = ModelFamily::llama;  // has a table of rotary positions
+  config.training.seq_len = 256;
+  std::swap(config.data.synthetic, config.stage.emplace_back().synthetic);
+  config.stage.front().name = "short";
+  for (const std::int64_t part : {1, 2, 4}) {
+    config.stage.front().seq_len = config.training.seq_len / part;
+    expect_predicted(config);
+  }
+}
+
 TEST(DryStep, InTwoChunksEverySumOfABlockHasAProductBetweenItsStartAndItsWait) {
   Config config = on_grid(tiny(), {2, 1, 1, 1});
   config.parallelism.sequence_parallel = false;
