@@ -62,6 +62,12 @@ class Sgd final : public Optimizer {
 
 }  // namespace
 
+OptimizerConfig optimizer_of(const Config& config) {
+  OptimizerConfig scaled = config.optimizer;
+  scaled.eps /= config.model.width_factor();
+  return scaled;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) {
   if (config.kind == OptimizerKind::sgd) return std::make_unique<Sgd>(config);
   if (config.kind == OptimizerKind::muon) return make_muon(config);

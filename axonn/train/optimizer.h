@@ -51,6 +51,10 @@ std::vector<std::string> state_kinds(const OptimizerConfig& config);
 
 using OptimizerMaker = std::function<std::unique_ptr<Optimizer>(const OptimizerConfig& config)>;
 
+/// The settings of [optimizer] for the width of the config's model: with muP, all gradients are
+/// smaller by m than those of the base, because the logits are, and so eps is divided by m.
+OptimizerConfig optimizer_of(const Config& config);
+
 /// The OptimizerMaker of this library's rules.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config);
 
