@@ -69,8 +69,9 @@ TEST(Experts, OfOtherRoutersHaveTheLossesOfOneRank) {
 }
 
 TEST(Experts, BalancedByBatchHaveTheLossesOfOneRank) {
-  for (const BalanceScope scope : {BalanceScope::batch, BalanceScope::hugging_face}) {
-    TinyRun run = balanced_run(tiny_mixtral());
+  for (const auto& [scope, model] : {std::pair{BalanceScope::batch, tiny_mixtral()},
+                                     {BalanceScope::hugging_face, with_sigmoid()}}) {
+    TinyRun run = balanced_run(model);
     run.balance.scope = scope;
     EXPECT_EQ(difference_replayed(run, expert_grids()), "");
   }
@@ -104,7 +105,7 @@ TEST(Experts, RowsThatAreNotCutOverXHaveTheLossesOfOneRank) {
 
 TEST(Experts, ChunksAndAccumulationKeepTheLosses) {
   RoutingRecord choices;
-  TinyRun run = balanced_run(tiny_mixtral());
+  TinyRun run = balanced_run(with_sigmoid());
   run.record = &choices;
   const TinyTrace one = run_tiny(run);
   run.record = nullptr;
