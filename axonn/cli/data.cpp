@@ -126,7 +126,7 @@ std::string show_documents(const std::string& file, const DataConfig& data, std:
 }
 
 int show_command(const Arguments& arguments) {
-  std::string file, tokenizer_name, documents;
+  std::string file, tokenizer_name;
   DataConfig examples{.validation = ""};
   std::int64_t first = 32, seq_len = 1024, sequence = 0;
   CLI::App app("Shows the contents of a token file, or the training sequences of a JSONL file.",
@@ -142,11 +142,13 @@ int show_command(const Arguments& arguments) {
   app.add_option("--chat-template-args", examples.chat_template_args,
                  "for JSONL: as data.chat_template_args")
       ->type_name("JSON");
-  app.add_option("--documents", documents,
-                 "show a sequence of a text or token file whose documents are so to each other, as "
-                 "data.documents; learned text stands between « and »")
-      ->check(
-          CLI::IsMember(std::vector<std::string>(kDocumentModes.begin(), kDocumentModes.end())));
+  app.add_flag("--mask-history", examples.mask_history, "for JSONL: as data.mask_history");
+  add_choice_flag(app, "--excess-length-strategy", examples.excess_length, kExcessLengths,
+                  "for JSONL: as data.excess_length_strategy");
+  const CLI::Option* documents = add_choice_flag(
+      app, "--documents", examples.documents, kDocumentModes,
+      "show a sequence of a text or token file whose documents are so to each other, as "
+      "data.documents; learned text stands between « and »");
   app.add_option("--eod", examples.eod, "with --documents: as data.eod")->check(count_from(0));
   app.add_option("--field", examples.text_field, "with --documents: as data.text_field")
       ->capture_default_str();
@@ -156,8 +158,7 @@ int show_command(const Arguments& arguments) {
   app.add_option("--sequence", sequence, "for JSONL and --documents: index of the sequence to show")
       ->capture_default_str();
   if (!parse_flags(app, arguments)) return 0;
-  if (!documents.empty()) {
-    examples.documents = value_of<DocumentMode>(documents, kDocumentModes);
+  if (documents->count() > 0) {
     const bool tokens = TokenFile::recognises(file);
     (tokens ? examples.tokens : examples.text) = {file};
     if (tokens || !tokenizer_name.empty()) examples.tokenizer = tokenizer_name;
@@ -168,8 +169,9 @@ int show_command(const Arguments& arguments) {
     examples.jsonl = {file};
     if (!tokenizer_name.empty()) examples.tokenizer = tokenizer_name;
     const Corpus corpus = open_corpus(examples, {});
-    std::cout << describe(PackedDocuments(corpus.train_documents, seq_len, 0), seq_len,
-                          *corpus.tokenizer, sequence);
+    if (!corpus.warning.empty()) std::cerr << "warning: " << corpus.warning << '\n';
+    std::cout << describe(PackedDocuments(corpus.train_documents, seq_len, 0, corpus.excess_length),
+                          seq_len, *corpus.tokenizer, sequence);
     return 0;
   }
   std::shared_ptr<const Tokenizer> tokenizer;

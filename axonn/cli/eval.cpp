@@ -37,7 +37,8 @@ Examples:
 constexpr std::int64_t kRowsAtOnce = 2048;  // rows per batch without --batch
 
 struct EvalFlags : ModelFlags {
-  std::string data, choices, json, documents;
+  std::string data, choices, json;
+  std::optional<DocumentMode> documents;
   std::int64_t seq_len = 0, batch = 0;
 };
 
@@ -59,10 +60,11 @@ void add_eval_flags(CLI::App& app, EvalFlags& flags) {
                  "neighbours along z that share sequences, for long ones; divides the grid's z")
       ->check(count_from(1))
       ->capture_default_str();
-  app.add_option("--documents", flags.documents,
-                 "what the documents of a window are to each other, as data.documents; default: as "
-                 "the model was trained, else joined")
-      ->check(CLI::IsMember(std::vector<std::string>(kDocumentModes.begin(), kDocumentModes.end())))
+  add_choice_flag(
+      app, "--documents", kDocumentModes,
+      [&flags](int i) { flags.documents = static_cast<DocumentMode>(i); },
+      "what the documents of a window are to each other, as data.documents; default: as the model "
+      "was trained, else joined")
       ->needs(data);
   app.add_option("--batch", flags.batch,
                  "windows or choices that each (z, data) coordinate computes at a time")
@@ -190,8 +192,7 @@ int run_eval(const Arguments& arguments) {
 
   Config config = open_model(flags);
   if (!flags.data.empty()) {
-    if (!flags.documents.empty())
-      config.data.documents = value_of<DocumentMode>(flags.documents, kDocumentModes);
+    config.data.documents = flags.documents.value_or(config.data.documents);
     const auto tokenizer = tokenizer_of(config, flags);
     const EvaluationText text = [&] {
       ProgressLine line(speaks_for_all() ? progress_of(config) : ProgressTarget{}, kTokenizing);

@@ -151,13 +151,24 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
   return loaded;
 }
 
-CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device) {
+CLI::Option* add_choice_flag(CLI::App& app, const std::string& flag,
+                             std::span<const std::string_view> names, std::function<void(int)> set,
+                             const std::string& help) {
+  const std::vector<std::string> known(names.begin(), names.end());
   return app
       .add_option_function<std::string>(
-          "--device",
-          [&device](const std::string& name) { device = value_of<DeviceKind>(name, kDeviceKinds); },
-          "auto (GPUs if every rank finds one that passes a self-test), cpu, cuda or hip")
-      ->check(CLI::IsMember(std::vector<std::string>(kDeviceKinds.begin(), kDeviceKinds.end())))
+          flag,
+          [known, set = std::move(set)](const std::string& name) {
+            set(static_cast<int>(std::ranges::find(known, name) - known.begin()));
+          },
+          help)
+      ->check(CLI::IsMember(known));
+}
+
+CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device) {
+  return add_choice_flag(
+             app, "--device", device, kDeviceKinds,
+             "auto (GPUs if every rank finds one that passes a self-test), cpu, cuda or hip")
       ->type_name("DEVICE");
 }
 

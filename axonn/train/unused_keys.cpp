@@ -118,7 +118,9 @@ KeyReasons unused_keys(const Config& config) {
   add_unused_of_model(config.model, keys);
   add_unused_of_experts(config, keys);
   keys.when(config.model.mup_base == 0, {"model.mup_base_head_dim"}, "model.mup_base is 0");
-  keys.when(config.data.jsonl.empty(), {"data.chat_template", "data.chat_template_args"},
+  keys.when(config.data.jsonl.empty(),
+            {"data.chat_template", "data.chat_template_args", "data.excess_length_strategy",
+             "data.mask_history"},
             "data.jsonl is not set");
   keys.when(!config.data.jsonl.empty(), {"data.documents", "data.eod"},
             "documents of data.jsonl are always separate");
