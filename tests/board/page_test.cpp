@@ -4,12 +4,12 @@
 #include <regex>
 
 #include <gmock/gmock.h>
-#include <httplib.h>
 #include <nlohmann/json.hpp>
 
 #include "axonn/board/board.h"
 
 #include "tests/board/made_up_run.h"
+#include "tests/support/http_client.h"
 #include "tests/support/temporary_path.h"
 
 namespace axonn {
@@ -37,19 +37,15 @@ class BoardTest : public testing::Test {
     if (more) more(*server_);
     port_ = server_->start();
   }
-  httplib::Result get(const std::string& path, const httplib::Headers& headers = {}) const {
-    httplib::Client client("127.0.0.1", port_);
-    return client.Get(path.c_str(), headers);
+  HttpAnswer get(const std::string& path, const HttpHeaders& headers = {}) const {
+    return http_get(port_, path, headers);
   }
   json answer(const std::string& path) const {
-    const auto result = get(path);
-    AXONN_CHECK(result && result->status == 200, path, ": ", result ? result->body : "no answer");
-    return json::parse(result->body);
+    const HttpAnswer result = get(path);
+    AXONN_CHECK(result.status == 200, path, ": ", result.body);
+    return json::parse(result.body);
   }
-  int status(const std::string& path) const {
-    const auto result = get(path);
-    return result ? result->status : -1;
-  }
+  int status(const std::string& path) const { return get(path).status; }
 
   test::TemporaryPath folder_;
   std::unique_ptr<Board> board_;
@@ -150,12 +146,12 @@ TEST_F(BoardTest, AsksForTheTokenExceptForThePage) {
   serve({folder_.path()}, "secret");
   EXPECT_EQ(status("/"), 200);
   EXPECT_EQ(status("/api/runs"), 401);
-  EXPECT_EQ(get("/api/runs", {{"Authorization", "Bearer secret"}})->status, 200);
+  EXPECT_EQ(get("/api/runs", {{"Authorization", "Bearer secret"}}).status, 200);
 }
 
 TEST_F(BoardTest, ThePageLoadsNothingElse) {
   serve({folder_.path()});
-  const std::string page = get("/")->body;
+  const std::string page = get("/").body;
   for (const char* part : {"src=", "@import", "<link rel=\"style", "innerHTML", "https:"})
     EXPECT_THAT(page, Not(HasSubstr(part)));
   EXPECT_THAT(page, HasSubstr("function drawChart"));
