@@ -26,6 +26,8 @@ constexpr std::size_t kLongestStop = 1000;  // bytes; each prompt has a copy
 // tokens have. A value takes up to about 200 bytes while it is read.
 constexpr int kMostDepth = jinja::Value::kMostDepth;
 constexpr std::int64_t kMostValues = std::int64_t{1} << 19;
+// The time to find the borders of the assistant's turns grows with the square of their number.
+constexpr std::size_t kMostMessages = 8192;
 constexpr std::size_t kLongestShown = 200;  // bytes of a value in an error
 
 template <typename... Parts>
@@ -277,6 +279,8 @@ void read_conversation(const Body& body, const std::string& text, const ServedMo
   const std::optional<jinja::Value> value = parse_chat_json(text);
   if (!value) refuse("the body is not JSON that a chat template can read");
   Conversation conversation = Conversation::parse(*value->dict(), "the request");
+  if (conversation.messages.size() > kMostMessages)
+    reject("messages", conversation.messages.size(), " messages, more than ", kMostMessages);
   conversation.parse_call_arguments();
   conversation.now = local_time(model.clock());
   const nlohmann::json& choice = body["tool_choice"];

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include <malloc.h>
+
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -35,6 +37,7 @@ constexpr int kBacklog = 1024;  // clients that wait to be connected
 constexpr int kWorkers = 3;     // threads that call the service
 constexpr std::chrono::milliseconds kSweep{100};
 constexpr double kLinger = 2;  // seconds for a client to read why its body is not
+constexpr std::size_t kMuch = 256 << 10;  // bytes of a body or of a piece of an answer
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// Brings calls to the thread that runs `io`, as long as it runs.
@@ -80,6 +83,9 @@ class HttpConnections::State {
   std::uint64_t orders = 0;
   int answering = 0;
   std::map<net::ip::address, int> answering_to = {};
+  /// A large request was handled or a large answer made. Their many small values leave memory in
+  /// the C library that it gives back to the system only when it is asked to.
+  bool handled_much = false;
   bool stopping = false;
 
  private:
@@ -242,6 +248,7 @@ void HttpConnections::Connection::admit() {
 void HttpConnections::Connection::count_body(std::size_t bytes) {
   state_.body_bytes += bytes - counted_body_;  // may be less than 0 together
   counted_body_ = bytes;
+  state_.handled_much |= bytes > kMuch;
   if (state_.body_bytes > std::max(kBodies, 2 * state_.options.body_bytes) && bytes > 0)
     throw HttpError(503, "too many large requests at once; try again later");
 }
@@ -373,6 +380,7 @@ void HttpConnections::Connection::pulled(std::optional<std::string> piece,
     bytes = state_.service.head_of(response_, framing_);
   }
   is_over_ = !piece;
+  state_.handled_much |= piece && piece->size() > kMuch;
   if (!framing_.chunked)
     bytes += piece.value_or("");
   else
@@ -548,6 +556,10 @@ void HttpConnections::State::sweep() {
     const double now = options.clock();
     for (const auto& one : std::vector(connections_.begin(), connections_.end())) one->sweep(now);
     if (now_seconds() > stop_by_) return io.stop();
+    if (handled_much && body_bytes == 0) {
+      handled_much = false;
+      net::post(workers, [] { malloc_trim(0); });
+    }
     if (!stopping && !accepting_) accept();
     sweep();
   });

@@ -120,13 +120,15 @@ TEST(Requests, WhatTheAnswerMayHaveIsBounded) {
               HasSubstr("lower max_tokens, n or top_logprobs, or"));
 }
 
-TEST(Requests, ListsThatEachPromptCopiesAreShort) {
+TEST(Requests, HaveShortLists) {
   EXPECT_THAT(refusal_of(json{{"prompt", "a"}, {"stop", std::string(1001, 'x')}}.dump()),
               HasSubstr("stop: a text has more than 1000 bytes"));
   EXPECT_THAT(refusal_of(json{{"prompt", "a"}, {"stop", std::vector<std::string>(17, "x")}}.dump()),
               HasSubstr("stop: 17 texts, more than 16"));
   EXPECT_THAT(refusal_of(json{{"prompt", "a"}, {"stop_token_ids", std::vector(1001, 1)}}.dump()),
               HasSubstr("stop_token_ids: 1001 tokens, more than 1000"));
+  EXPECT_THAT(refusal_of(json{{"messages", std::vector<json>(8193, json::parse(kUser))}}.dump()),
+              HasSubstr("messages: 8193 messages, more than 8192"));
   EXPECT_THAT(refusal_of(json{{"prompt", std::vector<std::string>(257, "x")}}.dump()),
               HasSubstr("prompt: 257 prompts are more than 256"));
 }
