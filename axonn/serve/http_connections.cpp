@@ -13,8 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include <malloc.h>
-
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -22,6 +20,7 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/write.hpp>
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include "axonn/base/check.h"
 
@@ -36,7 +35,7 @@ using ErrorCode = boost::system::error_code;
 constexpr int kBacklog = 1024;  // clients that wait to be connected
 constexpr int kWorkers = 3;     // threads that call the service
 constexpr std::chrono::milliseconds kSweep{100};
-constexpr double kLinger = 2;  // seconds for a client to read why its body is not
+constexpr double kLinger = 2;             // seconds for a client to read why its body is not
 constexpr std::size_t kMuch = 256 << 10;  // bytes of a body or of a piece of an answer
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
