@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -77,7 +78,7 @@ class HttpConnections::State {
   // The rest is used by the connections, on the one thread that runs `io`.
   net::io_context io{1};
   std::shared_ptr<Bell> bell = std::make_shared<Bell>(io);
-  net::thread_pool workers{kWorkers};
+  std::optional<net::thread_pool> workers;
   std::size_t body_bytes = 0;  ///< received and not yet read by the service
   std::uint64_t orders = 0;
   int answering = 0;
@@ -144,7 +145,7 @@ class HttpConnections::Connection : public std::enable_shared_from_this<Connecti
   void work(std::function<void()> job, std::function<void()> then);
   void pull();
   void pulled(std::optional<std::string> piece, const std::exception_ptr& fault);
-  void begin_pieces();
+  HttpResponse refusal_of(const std::exception_ptr& fault) const;
   void send(std::string bytes);
   void send_slice();
   void sent();
@@ -282,7 +283,7 @@ void HttpConnections::Connection::dispatch() {
 /// Calls `job` on another thread and then, unless the client has gone, `then` on this one.
 void HttpConnections::Connection::work(std::function<void()> job, std::function<void()> then) {
   is_working_ = true;
-  net::post(state_.workers,
+  net::post(*state_.workers,
             [self = shared_from_this(), job = std::move(job), then = std::move(then)]() mutable {
               bool failed = false;
               try {
@@ -327,7 +328,7 @@ void HttpConnections::Connection::answer_whole(HttpResponse response) {
   framing_ = {.length = response.body.size(), .keeps_alive = reader_.head().keeps_alive && !ends};
   is_over_ = true;
   std::string bytes = state_.service.head_of(response, framing_);
-  if (admitted_.request.method != "HEAD") bytes += response.body;
+  if (reader_.head().method != "HEAD") bytes += response.body;
   send(std::move(bytes));
 }
 
@@ -360,11 +361,7 @@ void HttpConnections::Connection::pulled(std::optional<std::string> piece,
   if (fault && has_head_) return close();  // the client sees that the answer is not whole
   if (fault) {
     pieces_.reset();
-    try {
-      std::rethrow_exception(fault);
-    } catch (const std::exception& error) {
-      return answer_whole(state_.service.refusal(HttpError(500, error.what())));
-    }
+    return answer_whole(refusal_of(fault));
   }
   if (piece && piece->empty()) {
     if (pulls_again_) pull();
@@ -385,6 +382,16 @@ void HttpConnections::Connection::pulled(std::optional<std::string> piece,
   else
     bytes += fmt::format("{:x}\r\n{}\r\n", piece ? piece->size() : 0, piece.value_or(""));
   send(std::move(bytes));
+}
+
+HttpResponse HttpConnections::Connection::refusal_of(const std::exception_ptr& fault) const {
+  try {
+    std::rethrow_exception(fault);
+  } catch (const HttpError& error) {
+    return state_.service.refusal(error);
+  } catch (const std::exception& error) {
+    return state_.service.refusal(HttpError(500, error.what()));
+  }
 }
 
 void HttpConnections::Connection::send(std::string bytes) {
@@ -495,6 +502,7 @@ int HttpConnections::State::start() {
   if (!error) acceptor_.bind(place, error);
   if (!error) acceptor_.listen(kBacklog, error);
   if (error) fail();
+  workers.emplace(kWorkers);
   accept();
   sweep();
   thread_ = std::thread([this] {
@@ -557,7 +565,7 @@ void HttpConnections::State::sweep() {
     if (now_seconds() > stop_by_) return io.stop();
     if (handled_much && body_bytes == 0) {
       handled_much = false;
-      net::post(workers, [] { malloc_trim(0); });
+      net::post(*workers, [] { malloc_trim(0); });
     }
     if (!stopping && !accepting_) accept();
     sweep();
@@ -577,7 +585,7 @@ void HttpConnections::State::stop() {
     if (connections_.empty()) io.stop();
   });
   thread_.join();
-  workers.join();
+  workers->join();
   bell->remove();
   for (const auto& one : std::vector(connections_.begin(), connections_.end())) one->close();
 }

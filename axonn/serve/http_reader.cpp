@@ -129,6 +129,10 @@ std::string HttpReader::take_body() { return std::exchange(parser_->body, {}); }
 std::size_t HttpReader::read(std::string_view bytes) {
   const Part before = part();
   std::size_t used = 0;
+  // The end of a body in chunks is at least "0\r\n\r\n". Boost's parser asserts that it sees so
+  // much of it at once.
+  constexpr std::size_t kLeastChunk = 5;
+  if (before == Part::body && parser_->chunked() && bytes.size() < kLeastChunk) return 0;
   while (part() == before && before != Part::whole && used < bytes.size()) {
     beast::error_code code;
     const std::size_t count = parser_->put({bytes.data() + used, bytes.size() - used}, code);

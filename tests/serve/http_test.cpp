@@ -88,6 +88,7 @@ class ServerTest : public testing::Test {
     std::atomic<int>* count_;
   };
   virtual std::optional<std::string> piece() {
+    if (fails_) throw HttpError(503, "no more");
     if (ended_) return std::nullopt;
     return "";
   }
@@ -107,7 +108,7 @@ class ServerTest : public testing::Test {
   }
 
   std::atomic<double> clock_ = 1000;
-  std::atomic<bool> ended_ = false;
+  std::atomic<bool> ended_ = false, fails_ = false;
   std::atomic<int> held_ = 0, waiting_ = 0;  // answers of /wait that exist, and that began
   std::mutex mutex_;
   std::vector<std::function<void()>> news_;
@@ -137,6 +138,14 @@ TEST(HttpReader, ReadsTheSameInPiecesOfAnySize) {
     }
 }
 
+// Boost's parser asserts how much it sees of the end.
+TEST(HttpReader, ReadsTheEndOfABodyInChunksByteByByte) {
+  const std::string head = post_head("Transfer-Encoding: chunked\r\n");
+  for (const char* end : {"0\r\n\r\n", "000000;a=b\r\n\r\n", "0\r\na: b\r\n\r\n"})
+    for (const char* body : {"", "1\r\na\r\n"})
+      for (const std::size_t size : {1, 2, 3, 4}) EXPECT_EQ(refusal(head + body + end, size), 0);
+}
+
 TEST(HttpReader, RefusesWhatIsMalformedTooLargeOrAmbiguous) {
   const std::string chunked = post_head("Transfer-Encoding: chunked\r\n");
   const std::vector<std::pair<int, std::string>> cases{
@@ -160,7 +169,7 @@ TEST(HttpReader, RefusesWhatIsMalformedTooLargeOrAmbiguous) {
       {400, post_head("Transfer-Encoding: gzip, chunked\r\n")},
       {400, post_head("Host: other\r\n")},
       {400, chunked + "fffffffffffffffff\r\n"},
-      {400, chunked + "x\r\n"},
+      {400, chunked + "x\r\nab"},
       {400, "GET / HTTP/3.0\r\n\r\n"},
       {400, std::string("\0\xff\x16\x03", 4) + "\r\n\r\n"},
   };
@@ -200,6 +209,7 @@ TEST_F(ServerTest, SpeaksWithOlderAndCuriousClients) {
   EXPECT_THAT(head.head,
               HasSubstr("200 OK\r\nContent-Type: application/json\r\nContent-Length: 2"));
   EXPECT_EQ(head.body, "");
+  EXPECT_EQ(answer_to("HEAD /of/ HTTP/1.1\r\nHost: [::1]\r\nConnection: close\r\n\r\n").body, "");
   EXPECT_EQ(http_get(port_, "/fail").status, 500);
   EXPECT_EQ(http_get(port_, "/favicon.ico").status, 204);
   ended_ = true;
@@ -329,6 +339,18 @@ TEST_F(ServerTest, AnswersOnlySoManyAtOnce) {
   ended_ = true;
   ring();
   EXPECT_EQ(parse_answer(clients[1]->receive_all()).status, 200);
+}
+
+TEST_F(ServerTest, SaysWhyAnAnswerFailsBeforeItsFirstPiece) {
+  serve();
+  const RawConnection client(port_);
+  client.send(request_text("GET", "/wait", "", {}));
+  until([&] { return waiting_ == 1; });
+  fails_ = true;
+  ring();
+  const HttpAnswer answer = parse_answer(client.receive_all());
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_THAT(answer.body, HasSubstr("no more"));
 }
 
 TEST_F(ServerTest, LetsAnAnswerGoWhenItsClientHangsUp) {

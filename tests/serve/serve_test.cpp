@@ -459,13 +459,20 @@ TEST(Serve, DescribesItsModelAndTokenizer) {
 
 TEST(Serve, StopsInTheMiddleOfAnswersAndSaysSo) {
   with_server({}, [](const Served& served) {
+    HttpAnswer whole;
+    std::thread waiting([&] {
+      whole = served.post("/v1/completions", {{"prompt", "a"}, {"max_tokens", kContext}});
+    });
     std::thread stopping([&] {
-      while (served.queue.load().running == 0) std::this_thread::yield();
+      while (served.queue.load().running < 2) std::this_thread::yield();
       served.queue.close("closing time");
     });
     const auto result = served.post("/v1/completions",
                                     {{"prompt", "a"}, {"max_tokens", kContext}, {"stream", true}});
     stopping.join();
+    waiting.join();
+    EXPECT_EQ(whole.status, 503);
+    EXPECT_THAT(whole.body, HasSubstr("closing time"));
     EXPECT_EQ(result.status, 200);
     EXPECT_THAT(result.body, HasSubstr("closing time"));
     EXPECT_THAT(result.body, Not(HasSubstr("[DONE]")));
