@@ -118,7 +118,6 @@ class HttpConnections::Connection : public std::enable_shared_from_this<Connecti
     if (now > deadline_) expire();
   }
 
-  bool is_waiting() const { return phase_ == Phase::waiting; }
   /// It has no request, or one that nobody works on.
   bool may_be_dropped() const { return !is_counted_; }
   /// Grows with the time at which it connected, or its last answer was sent.
@@ -560,6 +559,7 @@ bool HttpConnections::State::make_room() {
 void HttpConnections::State::sweep() {
   timer_.expires_after(kSweep);
   timer_.async_wait([this](ErrorCode) {
+    sweep();  // first, so that it goes on if there is no memory for the rest
     const double now = options.clock();
     for (const auto& one : std::vector(connections_.begin(), connections_.end())) one->sweep(now);
     if (now_seconds() > stop_by_) return io.stop();
@@ -568,7 +568,6 @@ void HttpConnections::State::sweep() {
       net::post(*workers, [] { malloc_trim(0); });
     }
     if (!stopping && !accepting_) accept();
-    sweep();
   });
 }
 
@@ -581,7 +580,7 @@ void HttpConnections::State::stop() {
     ErrorCode ignored;
     acceptor_.close(ignored);
     for (const auto& one : std::vector(connections_.begin(), connections_.end()))
-      if (one->is_waiting()) one->close();
+      if (one->may_be_dropped()) one->close();
     if (connections_.empty()) io.stop();
   });
   thread_.join();
