@@ -168,6 +168,17 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
     refuse("cannot open ", path_, ": ", cause_and_remedy(errno));
   if (!S_ISREG(status.st_mode)) refuse(path_, " is not a regular file");
   bytes_ = status.st_size;
+  refuse_lfs_pointer();
+}
+
+void InputFile::refuse_lfs_pointer() const {
+  constexpr std::string_view kBegin = "version https://git-lfs.github.com/spec/";
+  constexpr std::int64_t kMost = 1024;  // bytes, by the specification of these files
+  if (bytes_ < std::ssize(kBegin) || bytes_ > kMost) return;
+  std::string begin(kBegin.size(), '\0');
+  read(0, std::as_writable_bytes(std::span(begin)));
+  if (begin == kBegin)
+    refuse(path_, " is a Git LFS pointer, not the file itself: run git lfs pull in its folder");
 }
 
 void InputFile::read(std::int64_t offset, std::span<std::byte> out) const {
@@ -326,6 +337,14 @@ bool is_temporary_name(std::string_view name, std::string_view base) {
   if (!name.starts_with(base)) return false;
   name.remove_prefix(base.size());
   return name.starts_with(kTemporary) && parse_hex(name.substr(kTemporary.size()));
+}
+
+std::string real_path(const std::string& path) {
+  std::error_code error;
+  fs::path real = fs::weakly_canonical(fs::absolute(path), error);
+  AXONN_CHECK(!error, "cannot read ", path, ": ", cause_and_remedy(error.value()));
+  if (!real.has_filename()) real = real.parent_path();  // "dir/" is "dir"
+  return real;
 }
 
 bool path_exists(const std::string& path) { return fs::exists(status_of(path)); }

@@ -39,7 +39,8 @@ class FileHandle {
 class InputFile {
  public:
   /// Throws UsageError, naming the path, if it cannot be opened or is not a regular file. If the
-  /// process has too many open files, raises its limit as far as it may.
+  /// process has too many open files, raises its limit as far as it may. Also refuses a pointer of
+  /// Git LFS, which stands for a file that was not downloaded.
   explicit InputFile(std::string path);
 
   const std::string& path() const { return path_; }
@@ -50,6 +51,8 @@ class InputFile {
   void read(std::int64_t offset, std::span<std::byte> out) const;
 
  private:
+  void refuse_lfs_pointer() const;
+
   std::string path_;
   FileHandle file_;
   std::int64_t bytes_ = 0;
@@ -163,6 +166,10 @@ void remove_abandoned(const std::string& folder, const std::string& base = "");
 
 /// Whether `name`, a file name without its folder, is a temporary name for `base`.
 bool is_temporary_name(std::string_view name, std::string_view base);
+
+/// The absolute path without links and "..", whether it exists or not. Throws Error if a part of it
+/// cannot be read.
+std::string real_path(const std::string& path);
 
 /// Whether the path exists. Never throws: a path that cannot be accessed counts as missing.
 bool path_exists(const std::string& path);

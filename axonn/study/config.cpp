@@ -17,7 +17,8 @@ void list_memorize(MemorizeConfig& memorize, OptionList& list) {
                "The memorization study of axonn memorize; no other command reads these keys");
   list.add("documents", &memorize.documents,
            {.help = "JSONL files of documents, one {\"text\": ...} per line; empty: generated "
-                    "records of people and numbers that no rule predicts"});
+                    "records of people and numbers that no rule predicts",
+            .reads = Reads::files});
   list.add(
       "bucket_size", &memorize.bucket_size,
       {.help = "number of documents in each bucket, drawn at random with training.seed", .min = 1});

@@ -130,8 +130,13 @@ KeyReasons unused_keys(const Config& config) {
   keys.when(!reads_text, {"data.text_field"}, "data.text is not set");
   const std::string& validation = config.data.validation;
   const bool no_validation = validation.empty() || parse_real(validation) == 0.0;
-  keys.when(no_validation, {"training.eval_every", "training.eval_batches"},
-            "data.validation is none; set it to a fraction such as 0.1, or to a file");
+  keys.when(
+      no_validation,
+      {"training.eval_every", "training.eval_batches", "training.patience", "checkpoint.best"},
+      "data.validation is none; set it to a fraction such as 0.1, or to a file");
+  keys.when(!no_validation && config.training.eval_every == 0,
+            {"training.patience", "checkpoint.best"},
+            "training.eval_every is 0, so that only the last step is validated");
   keys.when(config.samples.prompts.empty(),
             {"samples.chat", "samples.every", "samples.tokens", "samples.temperature",
              "samples.hold_weights"},

@@ -290,7 +290,8 @@ TEST(Convert, RejectsMeaninglessCombinations) {
               HasSubstr("--base is for a checkpoint of adapters"));
   EXPECT_THAT(outcome({.model = in, .out = out, .adapters = in}),
               HasSubstr("in holds a model, not adapters"));
-  EXPECT_THAT(outcome({.model = path / "none", .out = out}), HasSubstr("no such path"));
+  EXPECT_THAT(outcome({.model = path / "none", .out = out}),
+              HasSubstr("there is no " + path / "none"));
   spill(in + "/config.json", R"({"model_type": "bert"})");
   EXPECT_THAT(outcome({.model = in, .out = out}), HasSubstr("model_type is 'bert'"));
   EXPECT_THAT(names_in(path.path()), ElementsAre("in"));
