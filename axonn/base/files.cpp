@@ -106,17 +106,6 @@ bool raise_file_limit() {
   return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
-/// Whether a file in a folder of text is text by its name. A plain .json is not: such files often
-/// describe the others.
-bool is_text_name(std::string_view name) {
-  for (const std::string_view packed : {".gz", ".zst"})
-    if (name.ends_with(packed)) {
-      name.remove_suffix(packed.size());
-      if (name.ends_with(".json")) return true;
-    }
-  return name.ends_with(".txt") || name.ends_with(".jsonl") || name.ends_with(".ndjson");
-}
-
 std::vector<std::string> files_below(const std::string& folder) {
   std::vector<std::string> files;
   std::error_code error;
@@ -360,6 +349,15 @@ std::vector<std::string> expand_pattern(const std::string& path) {
   globfree(&found);
   if (paths.empty()) refuse("no file matches ", path);
   return paths;
+}
+
+bool is_text_name(std::string_view name) {
+  for (const std::string_view packed : {".gz", ".zst"})
+    if (name.ends_with(packed)) {
+      name.remove_suffix(packed.size());
+      if (name.ends_with(".json")) return true;  // a plain .json often describes the others
+    }
+  return name.ends_with(".txt") || name.ends_with(".jsonl") || name.ends_with(".ndjson");
 }
 
 std::vector<std::string> text_files(const std::vector<std::string>& paths) {

@@ -185,6 +185,9 @@ std::vector<std::string> expand_pattern(const std::string& path);
 /// .json.zst, sorted by name. Throws UsageError if a path names nothing.
 std::vector<std::string> text_files(const std::vector<std::string>& paths);
 
+/// Whether text_files() takes a file of this name from a folder.
+bool is_text_name(std::string_view name);
+
 /// Reads a whole file. Throws UsageError if it cannot be read or is longer than `most` bytes.
 std::string read_text(const std::string& path, std::int64_t most = std::int64_t{1} << 30);
 

@@ -154,7 +154,8 @@ CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device) {
 
 void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--model", flags.model,
-                 "a checkpoint, the folder of several (the newest), or a Hugging Face folder")
+                 "a checkpoint, the folder of several (the newest) or the file best in it, or a "
+                 "Hugging Face folder")
       ->type_name("DIR");
   app.add_option("--adapter", flags.adapter,
                  "adapters of that model: a PEFT folder or a checkpoint of adapters")

@@ -362,6 +362,7 @@ DryRun dry_run(const Config& given, int rank, const DryRunOptions& options) {
 }
 
 void refuse_too_large(const Config& config, const MemoryLimits& limits) {
+  if (architecture_of(config.model.family)) return;  // its layers may need values to run
   std::int64_t peak = 0;
   try {
     peak = dry_step(with_sizes(config), 0).memory.peak_bytes;
@@ -426,10 +427,12 @@ std::string to_text(const DryRun& run, const Config& config) {
                         run.target);
   for (const std::string& warning : run.warnings) text += "warning: " + warning + '\n';
   if (!run.fault.empty()) return text;
-  return text +
-         fmt::format("{}: the same command without --dry-run {}.\n",
-                     run.warnings.empty() ? "No problem found" : "No fault found, but warnings",
-                     idle ? "has nothing to do" : "trains");
+  const std::string found =
+      run.warnings.empty() ? "No problem found" : "No fault found, but see the warnings";
+  const std::string does = idle                ? "has nothing to do"
+                           : p.machine.empty() ? "trains"
+                                               : "trains on devices of " + p.machine;
+  return text + fmt::format("{}: the same command without --dry-run {}.\n", found, does);
 }
 
 }  // namespace axonn

@@ -73,7 +73,7 @@ std::string to_text(const DryRun& run, const Config& config);
 
 /// Throws Error if the memory of the ranks that share this machine or a GPU of it cannot hold their
 /// arenas in a step: what dry_step() counts of rank 0, for each. Does nothing if no dry step of the
-/// model can be done.
+/// model can be done, or if another program registered it.
 void refuse_too_large(const Config& config, const MemoryLimits& limits);
 
 }  // namespace axonn

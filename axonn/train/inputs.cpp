@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
+#include <utility>
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
@@ -38,13 +39,8 @@ std::vector<std::string> paths_in(const std::string& value) {
 void add_inputs(const Option& option, NamedPaths& inputs) {
   if (option.info().reads == Reads::nothing) return;
   for (const std::string& value : option.strings())
-    for (const std::string& path : paths_in(value)) {
-      inputs.push_back({option.key(), path});
-      if (option.info().reads != Reads::texts || !is_folder(path)) continue;
-      std::vector<std::string> texts;
-      const std::string ignored = fault_of([&] { texts = text_files({path}); });
-      for (const std::string& text : texts) inputs.push_back({option.key(), text});
-    }
+    for (const std::string& path : paths_in(value))
+      inputs.push_back({option.key(), path, option.info().reads == Reads::texts});
 }
 
 /// Whether this program wrote the config file, for another run of the same (config_toml()).
@@ -55,6 +51,15 @@ bool is_written_config(const std::string& path) {
 
 bool lies_in(const fs::path& inner, const fs::path& outer) {
   return std::ranges::mismatch(inner, outer).in2 == outer.end();
+}
+
+/// Whether an existing path is, or has in it, a text file of a folder that stands for its texts.
+bool has_texts(const fs::path& path, const fs::path& folder) {
+  if (!lies_in(path, folder)) return false;
+  if (is_plain_file(path.string())) return is_text_name(path.native());
+  std::vector<std::string> texts;
+  const std::string none = fault_of([&] { texts = text_files({path.string()}); });
+  return !texts.empty();
 }
 
 /// Whether an existing path is a part of the model, tokenizer or checkpoint in a folder.
@@ -108,28 +113,31 @@ NamedPaths inputs_of(const Config& given) {
   return inputs;
 }
 
-std::string fault_of_output(const NamedPath& output, const NamedPaths& inputs) {
-  if (output.path.empty() || is_device(output.path)) return {};
-  const fs::path to = real_path(output.path);
-  for (const NamedPath& input : inputs) {
-    if (input.path.empty() || !path_exists(input.path) || is_device(input.path)) continue;
-    const fs::path from = real_path(input.path);
-    if (lies_in(from, to) || is_part_of(to, from))
-      return concat(output.name, ": ", shown(output.path, to), " would be replaced, but ",
-                    input.name, " = ", shown(input.path, from), " is read; choose another ",
-                    output.name);
+std::string fault_of_outputs(const NamedPaths& outputs, const NamedPaths& inputs) {
+  std::vector<std::pair<const NamedPath*, fs::path>> read;  // and where they really are
+  for (const NamedPath& input : inputs)
+    if (!input.path.empty() && path_exists(input.path) && !is_device(input.path))
+      read.emplace_back(&input, real_path(input.path));
+  for (const NamedPath& output : outputs) {
+    if (output.path.empty() || is_device(output.path)) continue;
+    const fs::path to = real_path(output.path);
+    for (const auto& [input, from] : read)
+      if (lies_in(from, to) || is_part_of(to, from) || (input->texts && has_texts(to, from)))
+        return concat(output.name, ": ", shown(output.path, to), " would be replaced, but ",
+                      input->name, " = ", shown(input->path, from), " is read; choose another ",
+                      output.name);
   }
   return {};
 }
 
 void claim_output(const NamedPath& output, const NamedPaths& inputs, bool overwrite) {
-  if (const std::string fault = fault_of_output(output, inputs); !fault.empty()) refuse(fault);
+  if (const std::string fault = fault_of_outputs({output}, inputs); !fault.empty()) refuse(fault);
   if (!overwrite && !output.path.empty() && has_content(output.path))
     refuse(output.name, ' ', output.path, " exists already; --overwrite replaces it");
 }
 
 void claim_result(const NamedPath& output, const NamedPaths& inputs, std::string_view begins) {
-  if (const std::string fault = fault_of_output(output, inputs); !fault.empty()) refuse(fault);
+  if (const std::string fault = fault_of_outputs({output}, inputs); !fault.empty()) refuse(fault);
   if (output.path.empty() || !is_plain_file(output.path) || !has_content(output.path)) return;
   std::string first(1, '\0');
   InputFile(output.path).read(0, std::as_writable_bytes(std::span(first)));

@@ -79,7 +79,7 @@ std::vector<std::string> check_continues(const CheckpointReader& reader, const C
   refuse("cannot continue ", reader.folder(),
          ", a checkpoint of another run: ", changed.empty() ? "" : join(changed, "; ") + "; ",
          changed.empty() ? "resume with the config of its run"
-                         : "set this as it was to go on with that run",
+                         : "set it as it was to go on with that run",
          ", or start a new run from its weights: model.path = ", reader.folder(),
          " and another output.dir", fault.empty() ? "" : "\n" + fault);
 }

@@ -63,8 +63,7 @@ std::vector<std::string> records(const std::string& folder) {
 /// Everything that a run with this config may replace or remove.
 NamedPaths outputs_of(const Config& config) {
   const std::string& folder = config.output.dir;
-  NamedPaths outputs{{"output.trace", config.output.trace},
-                     {"training.tune_cache", config.training.tune_cache}};
+  NamedPaths outputs;
   const auto add = [&](const std::string& path) { outputs.push_back({"output.dir", path}); };
   for (const char* name : {"checkpoints", "logs", "config.toml", "lock"})
     add(concat(folder, '/', name));
@@ -115,9 +114,10 @@ void refuse_to_replace_inputs(const Config& config) {
   std::erase_if(inputs, [&](const NamedPath& input) {  // which keeps its run's checkpoints
     return input.name == "checkpoint.resume" && is_own_checkpoint(input.path, config.output.dir);
   });
-  for (const NamedPath& output : outputs_of(config))
-    if (const std::string fault = fault_of_output(output, inputs); !fault.empty()) refuse(fault);
+  if (const std::string fault = fault_of_outputs(outputs_of(config), inputs); !fault.empty())
+    refuse(fault);
   claim_result({"output.trace", config.output.trace}, inputs, kBeginsJson);
+  claim_result({"training.tune_cache", config.training.tune_cache}, inputs, kBeginsJson);
 }
 
 FolderLock::FolderLock(const std::string& folder, const std::function<std::string()>& fault) {

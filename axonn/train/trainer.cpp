@@ -306,7 +306,8 @@ class Trainer {
     if (state_.outliers.skipped >= config_.training.skip_most)
       fail(Where::here(), "step ", step + 1, ": the last ", state_.outliers.skipped,
            " steps were skipped, so ",
-           "the weights have not changed since; resume from an earlier checkpoint with a lower ",
+           "the weights have not changed since; resume from an earlier checkpoint ",
+           "(checkpoint.resume, output.overwrite) with a lower ",
            "optimizer.lr, or raise training.skip_outliers or training.skip_deviations");
     return result;
   }
@@ -319,8 +320,8 @@ class Trainer {
       fail(Where::here(), "step ", step + 1, ": silent corruption: ", found,
            "; a flipped bit or faulty hardware is likely. The weights may be wrong since step ",
            std::max<std::int64_t>(step + 1 - config_.training.verify_every, 0),
-           ": resume from a checkpoint no newer than that (checkpoint.resume), without that "
-           "rank's hardware");
+           ": resume from a checkpoint no newer than that (checkpoint.resume, output.overwrite), "
+           "without that rank's hardware");
     log_.info(
         fmt::format("verified: step {}, in {}", step + 1, format_duration(now_seconds() - start)));
   }

@@ -18,6 +18,7 @@
 
 using namespace axonn;
 using namespace axonn::test;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
@@ -261,7 +262,7 @@ TEST(Convert, OverwritesOnlyModelsOnRequestAndNeverItsInput) {
       << "a file of the replaced checkpoint is left";
   for (const std::string& out : {in, path.path(), in + "/../in/"}) {
     job.out = out;
-    EXPECT_THAT(outcome(job), HasSubstr("which is read")) << out;
+    EXPECT_THAT(outcome(job), AllOf(HasSubstr("--out: "), HasSubstr(" is read; "))) << out;
   }
   spill(other + "/diary.txt", "dear");
   job.out = other;

@@ -106,7 +106,7 @@ TEST(DryRun, ComparesTheMemoryOfAllRanksThatShareItWithWhatThereIs) {
   EXPECT_THAT(to_text(run, config), HasSubstr("No problem found"));
   limits.free_bytes = limits.device_bytes - 1;
   EXPECT_THAT(with(limits).warnings, testing::ElementsAre(HasSubstr("are free now")));
-  EXPECT_THAT(to_text(with(limits), config), HasSubstr("No fault found, but warnings"));
+  EXPECT_THAT(to_text(with(limits), config), HasSubstr("No fault found, but see the warnings: "));
   --limits.device_bytes;
   run = with(limits);
   EXPECT_THAT(run.fault, AllOf(HasSubstr("too little memory: 4 ranks need "),

@@ -32,7 +32,7 @@ std::string make_file(const std::string& path, const std::string& text = "x") {
 
 std::vector<std::string> told(const NamedPaths& paths) {
   std::vector<std::string> all;
-  for (const auto& [name, path] : paths) all.push_back(concat(name, ' ', path));
+  for (const NamedPath& one : paths) all.push_back(concat(one.name, ' ', one.path));
   return all;
 }
 
@@ -64,10 +64,9 @@ TEST(Inputs, OfARunAreAllThatItsKeysNameAsFarAsTheyExist) {
       told(inputs_of(config)),
       testing::UnorderedElementsAre(
           "model.path " + folder / "model", "lora.path " + folder / "lora",
-          "data.text " + folder / "texts", "data.text " + folder / "texts/deep/a.txt",
-          "data.text " + folder / "one.txt", "data.tokens " + folder / "web.bin",
-          "data.tokens " + folder / "web.idx", "data.jsonl " + folder / "chats.jsonl",
-          "data.chat_template " + folder / "form.jinja",
+          "data.text " + folder / "texts", "data.text " + folder / "one.txt",
+          "data.tokens " + folder / "web.bin", "data.tokens " + folder / "web.idx",
+          "data.jsonl " + folder / "chats.jsonl", "data.chat_template " + folder / "form.jinja",
           "data.tokenizer " + folder / "tokenizer.json", "data.validation " + folder / "held.txt",
           "stage.text " + folder / "stage.txt", "stage.tokens " + folder / "stage.bin",
           "parallelism.machine " + folder / "machine.toml",
@@ -133,7 +132,7 @@ TEST(Inputs, AModelsFolderMayHoldARunButItsOwnFilesStay) {
   make_folders(model + "/checkpoints");
   EXPECT_EQ(replacing_by(config), "");
   const auto fault = [&](const std::string& file) {
-    return fault_of_output({"--json", model + '/' + file}, {{"--model", model}});
+    return fault_of_outputs({{"--json", model + '/' + file}}, {{"--model", model}});
   };
   for (const char* file : {"config.json", "model.safetensors", "tokenizer.json"}) {
     make_file(concat(model, '/', file));

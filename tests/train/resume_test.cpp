@@ -66,7 +66,7 @@ TEST(Resume, OfAnotherModelOptimizerOrAdapterIsRefusedWithTheKeysAndChangesNothi
   const std::string newest = checkpoints(config) + "/step-10";
   EXPECT_THAT(refusal([](Config& c) { c.optimizer.kind = OptimizerKind::sgd; }),
               AllOf(HasSubstr("cannot continue " + newest),
-                    HasSubstr("optimizer.kind was \"adamw\" and is \"sgd\"; set this as it was"),
+                    HasSubstr("optimizer.kind was \"adamw\" and is \"sgd\"; set it as it was"),
                     HasSubstr("model.path = " + newest), HasSubstr("has the state exp_avg")));
   EXPECT_THAT(refusal([](Config& c) { c.optimizer.kind = OptimizerKind::ademamix; }),
               AllOf(HasSubstr("optimizer.kind was"), HasSubstr("it has no exp_avg_slow")));
