@@ -191,6 +191,10 @@ int run_eval(const Arguments& arguments) {
     refuse("axonn eval: give either --data FILE or --choices FILE.jsonl");
 
   Config config = open_model(flags);
+  NamedPaths inputs = inputs_of(flags, config);
+  inputs.push_back({"--data", flags.data});
+  inputs.push_back({"--choices", flags.choices});
+  claim_result({"--json", flags.json}, inputs, kBeginsJson);
   if (!flags.data.empty()) {
     config.data.documents = flags.documents.value_or(config.data.documents);
     const auto tokenizer = tokenizer_of(config, flags);
