@@ -51,11 +51,11 @@ void list_data(DataConfig& data, OptionList& list) {
            {.help = "what happens to lines of data.jsonl that are longer than training.seq_len; "
                     "split: the rest becomes an example of its own, which begins in the middle; "
                     "drop: they are left out; truncate: their ends are cut off",
-            .also = "truncation_mode packing_strategy cutoff_len overlong"});
+            .also = "truncation_mode truncation overlong"});
   list.add("mask_history", &data.mask_history,
            {.help = "whether of a conversation only the assistant's last turn is learned; false: "
                     "all of its turns",
-            .also = "train_on_last_turn last_turn_only roles_to_train"});
+            .also = "train_on_last_turn last_turn_only"});
   list.add(
       "chat_template", &data.chat_template,
       {.help = "template that turns messages into text: chatml, llama3, llama3.1, llama2, or a "
@@ -85,7 +85,7 @@ void list_data(DataConfig& data, OptionList& list) {
            {.help = "validation data: a fraction of the training data, held out from the end of "
                     "each source, or a file; 0 or empty: none, all data are trained on",
             .or_number = true,
-            .also = "val_file split validation_file",
+            .also = "val_file split validation_file val_set_size val_size eval_dataset",
             .reads = Reads::texts});
   list.add("shuffle", &data.shuffle,
            {.help = "whether sequences come in a new random order each epoch; false: in the order "
