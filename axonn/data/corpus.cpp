@@ -110,7 +110,7 @@ ExampleEncoder example_encoder(const DataConfig& config, std::shared_ptr<const T
   return ExampleEncoder(std::move(tokenizer), std::move(chat));
 }
 
-DocumentRange open_examples(const std::vector<std::string>& paths, const ExampleEncoder& encoder,
+DocumentRange encoded_files(const std::vector<std::string>& paths, const ExampleEncoder& encoder,
                             const CorpusOptions& options) {
   std::vector<std::string> files;
   for (const std::string& path : paths)
@@ -160,11 +160,11 @@ void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& 
       example_encoder(config, corpus.tokenizer, expand_pattern(config.jsonl.front()).front());
   corpus.warning = encoder.warning();
   corpus.excess_length = config.excess_length;
-  DocumentRange& train = corpus.train_documents = open_examples(config.jsonl, encoder, options);
+  DocumentRange& train = corpus.train_documents = encoded_files(config.jsonl, encoder, options);
   if (config.validation.empty()) return;
   const auto fraction = fraction_in(config.validation);
   if (!fraction) {
-    corpus.validation_documents = open_examples({config.validation}, encoder, options);
+    corpus.validation_documents = encoded_files({config.validation}, encoder, options);
     return;
   }
   corpus.validation_documents = train;
@@ -179,7 +179,10 @@ void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& 
 void check_vocab(const Tokenizer& tokenizer, std::int64_t vocab) {
   if (vocab > 0 && tokenizer.vocab_size() > vocab)
     refuse("the tokenizer ", tokenizer.name(), " has ", tokenizer.vocab_size(),
-           " tokens, but model.vocab is ", vocab, "; set model.vocab to ", tokenizer.vocab_size());
+           " tokens, but model.vocab is ", vocab,
+           "; name the model's own tokenizer with data.tokenizer, or, without model.path, set "
+           "model.vocab to ",
+           tokenizer.vocab_size());
 }
 
 /// Sets corpus.documents. Refuses documents that shall not be joined if nothing says where they
@@ -241,6 +244,12 @@ std::vector<WeightedPaths> parse_blend(const std::vector<std::string>& entries) 
     blend.push_back({*weight, {words[i + 1]}});
   }
   return blend;
+}
+
+DocumentRange open_examples(const std::string& file, const DataConfig& config,
+                            std::shared_ptr<const Tokenizer> tokenizer,
+                            const CorpusOptions& options) {
+  return encoded_files({file}, example_encoder(config, std::move(tokenizer), file), options);
 }
 
 namespace {

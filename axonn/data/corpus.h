@@ -63,6 +63,11 @@ struct CorpusOptions {
   TokenizeReport report = {};  ///< called with the progress of tokenising
 };
 
+/// The documents of a JSONL file of examples, with the chat template of [data].
+DocumentRange open_examples(const std::string& file, const DataConfig& config,
+                            std::shared_ptr<const Tokenizer> tokenizer,
+                            const CorpusOptions& options);
+
 /// The rule of [data] for the documents of streams of this tokenizer (null: not known). Throws
 /// UsageError if data.eod is not below vocab; 0: any may be.
 DocumentRule document_rule(const DataConfig& config, const Tokenizer* tokenizer,

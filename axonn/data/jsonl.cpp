@@ -252,6 +252,14 @@ Example::Kind kind_of_examples(const std::string& file) {
   refuse(file, " has no line with an example");
 }
 
+bool holds_answers(const std::string& file) {
+  try {
+    return is_json_lines(file) && kind_of_examples(file) != Example::Kind::text;
+  } catch (const UsageError&) {  // lines of another kind
+    return false;
+  }
+}
+
 std::shared_ptr<const Documents> encode_examples(const std::vector<std::string>& files,
                                                  const ExampleEncoder& encoder,
                                                  const TokenCache& cache,

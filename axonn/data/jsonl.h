@@ -76,6 +76,9 @@ class ExampleEncoder {
 /// is no example.
 Example::Kind kind_of_examples(const std::string& file);
 
+/// Whether the first line of a JSONL file is a conversation, or a prompt and a completion.
+bool holds_answers(const std::string& file);
+
 /// Encodes the lines of JSONL files, also compressed ones (text_reader.h), as documents, one per
 /// line, in order; skips empty lines. The document of an example that lacks an answer is empty.
 /// The cache keeps the documents for later runs, in CachedParts. Encodes with all cores; memory: a
