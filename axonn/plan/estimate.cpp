@@ -55,7 +55,8 @@ Prediction extend(const Prediction& a, const Prediction& b, std::int64_t weight)
   StepTime time{.compute_s = a.time.compute_s + times * (b.time.compute_s - a.time.compute_s),
                 .compute_by = extend(a.time.compute_by, b.time.compute_by, times),
                 .exposed_by = extend(a.time.exposed_by, b.time.exposed_by, times),
-                .comm_by = extend(a.time.comm_by, b.time.comm_by, times)};
+                .comm_by = extend(a.time.comm_by, b.time.comm_by, times),
+                .alone_by = extend(a.time.alone_by, b.time.alone_by, times)};
   // More and more compute hides a collective only until it is hidden completely.
   for (auto& [name, seconds] : time.exposed_by) seconds = std::max(seconds, 0.0);
   time.step_s = time.compute_s + time.exposed_s();

@@ -112,27 +112,35 @@ bool has_packed_data(const Config& config) {
 }
 
 StepInput made_up_input(const LoadedModel& model) {
-  constexpr std::int64_t kStride = 7919;  // a prime, so that neighbours differ in the vocab
   const Config& config = model.config();
   const TrainingConfig& t = config.training;
   std::int64_t length = 0;
   for (const Config& stage : stages_of(config)) length = std::max(length, stage.training.seq_len);
   const std::int64_t rows = t.micro_batch * t.seq_len;
-  MicroBatch batch{.sequences = rows / length, .rows = {}};
-  auto& [ids, targets, positions, starts] = batch.rows;
-  for (std::int64_t i = 0; i < rows; ++i) {
-    ids.push_back(static_cast<std::int32_t>(i * kStride % config.model.vocab));
-    if (!has_packed_data(config)) continue;
-    positions.push_back(static_cast<std::int32_t>(i % length));  // packed sequences
-    starts.push_back(0);
+  const auto batch = std::make_shared<MicroBatch>();
+  batch->sequences = rows / length;
+  auto& [ids, targets, positions, starts] = batch->rows;
+  ids.resize(rows);
+  // A prime, so that neighbours differ. Row i has the id i · 7919 modulo the vocab.
+  const std::int64_t vocab = config.model.vocab, stride = 7919 % vocab;
+  std::int64_t id = 0;
+  for (std::int32_t& one : ids) {
+    one = static_cast<std::int32_t>(id);
+    id += stride;
+    if (id >= vocab) id -= vocab;
   }
   targets = ids;
+  if (has_packed_data(config)) {
+    starts.resize(rows, 0);
+    for (std::int64_t i = 0; i < rows; ++i)
+      positions.push_back(static_cast<std::int32_t>(i % length));  // packed sequences
+  }
   StepInput input;
   input.micro_batches =
       static_cast<int>(t.global_batch / model.grid().batch_places() / t.micro_batch);
   input.tokens = input.all_targets = input.inputs = t.global_batch * t.seq_len;
   input.max_norm = t.max_norm;
-  input.tokens_of = [&model, batch](int) { return make_tokens(model.context(), batch); };
+  input.tokens_of = [&model, batch](int) { return make_tokens(model.context(), *batch); };
   return input;
 }
 

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "axonn/base/check.h"
 #include "axonn/cli/command.h"
+#include "axonn/train/config.h"
 
 #include "tests/cli/runs.h"
 
@@ -70,6 +72,31 @@ TEST(PlanCommand, ANamedModelHasADefaultLengthAndBatch) {
               HasSubstr("64 sequences of 2,048 tokens"));
 }
 
+TEST(PlanCommand, SaysWhatItAssumedIfThereIsNoConfig) {
+  const SmallRun run;
+  const std::string file = run / "plan.json", config = run / "own.toml";
+  const Finished named = plan_succeeds(
+      {"plan", "--model", "gpt2-124m", "--machine", "frontier", "--devices", "4", "--json", file});
+  EXPECT_THAT(named.out,
+              HasSubstr("assumed   bf16 (--training.dtype), sequences of 1,024 tokens (--seq-len), "
+                        "steps of 4,194,304 tokens (--batch-tokens)\n"));
+  EXPECT_EQ(nlohmann::json::parse(test::slurp(file)).at("assumed").size(), 3u);
+  // A config's plan is of its run, whose type is f32 unless it says another.
+  test::spill(config,
+              "[model]\nname = \"gpt2-124m\"\n[training]\nseq_len = 256\nglobal_batch = 16\n");
+  const Finished own =
+      plan_succeeds({"plan", config, "--machine", "frontier", "--devices", "4", "--json", file});
+  EXPECT_THAT(own.out, testing::Not(HasSubstr("assumed")));
+  const auto written = nlohmann::json::parse(test::slurp(file));
+  EXPECT_EQ(written.at("dtype"), name_of(Config().training.dtype));
+  EXPECT_TRUE(written.at("assumed").empty());
+}
+
+TEST(PlanCommand, ABatchMayBeGivenInPowersOfTwo) {
+  EXPECT_THAT(plan_succeeds(plan({"--devices", "4", "--batch-tokens", "1Mi"})).out,
+              HasSubstr("1,024 sequences of 1,024 tokens, 1,048,576 tokens"));
+}
+
 TEST(PlanCommand, TheConfigMayBeGivenAsTheModel) {
   const Arguments as_model = {"plan", "--model", kGpt2, "--machine", "frontier", "--devices", "4"};
   const auto table = [](const std::string& out) { return out.substr(out.find("x,y,z,data")); };
@@ -100,8 +127,12 @@ TEST(PlanCommand, InvalidArgumentsAreRefusedInOneLine) {
   expect_refused(plan({"--devices", "0"}), HasSubstr("--devices 0"));
   expect_refused(plan({}), HasSubstr("--devices"));
   expect_refused(plan({"--devices", "8", "--batch-tokens", "1000", "--seq-len", "256"}),
-                 AllOf(HasSubstr("not a multiple"), HasSubstr("768 or 1024")));
-  expect_refused(plan({"--devices", "8", "--batch-tokens", "many"}), HasSubstr("many"));
+                 AllOf(HasSubstr("no whole number of sequences"), HasSubstr("give 768 or 1024")));
+  expect_refused(plan({"--devices", "8", "--batch-tokens", "4M", "--seq-len", "1024"}),
+                 AllOf(HasSubstr("4M is 4,000,000 tokens"),
+                       HasSubstr("give 4Mi (4,194,304), 3999744 or 4000768")));
+  for (const char* const none : {"many", "4i", "i", "Mi", "4MiB", "-1"})
+    expect_refused(plan({"--devices", "8", concat("--batch-tokens=", none)}), HasSubstr(none));
   expect_refused(plan({"--devices", "8", "--strategy", "5d"}), HasSubstr("5d"));
   expect_refused(plan({"--devices", "7"}), HasSubstr("none of the 4 grids of 7 devices"));
   expect_refused(plan({"--devices", "8", "--svg", "a.svg"}), HasSubstr("--svg"));
