@@ -160,11 +160,11 @@ void read_stops(const Body& body, const ServedModel& model, GenerationOptions& o
 /// What completions and chats have in common.
 void read_common(const Body& body, const ServedModel& model, CompletionRequest& request) {
   GenerationOptions& options = request.options;
-  options.sampling = {.temperature = body.real("temperature", 1, 0, 100),
-                      .top_k = std::max<std::int64_t>(body.whole("top_k", 0, -1, 1 << 30), 0),
-                      .top_p = body.real("top_p", 1, 0, 1),
-                      .repetition_penalty = body.real("repetition_penalty", 1, 1e-3, 1e3)};
-  if (options.sampling.top_p == 0) options.sampling = {.temperature = 0};
+  options.sampling = {
+      .temperature = body.real("temperature", 1, 0, kMostTemperature),
+      .top_k = std::max<std::int64_t>(body.whole("top_k", 0, -1, 1 << 30), 0),
+      .top_p = body.real("top_p", 1, 0, 1),
+      .repetition_penalty = body.real("repetition_penalty", 1, kLeastPenalty, kMostPenalty)};
   std::random_device random;  // without a seed, each request is drawn independently
   options.seed = body.has("seed") ? static_cast<std::uint64_t>(body.whole(
                                         "seed", 0, std::numeric_limits<std::int64_t>::min(),

@@ -76,7 +76,7 @@ Training::Training(const Config& config, Communicator& world, std::unique_ptr<Ba
     : corpora(open_data(config, world, options)),
       model(with_vocab_of(config, corpora), world, std::move(backend),
             {.progress = options.progress}),
-      optimizer(model.trained(), options.make_optimizer(config.optimizer),
+      optimizer(model.trained(), options.make_optimizer(optimizer_of(model.config())),
                 config.optimizer.ema_decay),
       step(model.model(), optimizer, config.training.balance, config.training.z_loss) {
   if (options.data) {

@@ -309,6 +309,20 @@ TEST(Serve, AChatIsThePromptOfItsTemplate) {
   });
 }
 
+TEST(Serve, TinyTemperaturesAndATopPOfZeroGiveTheLikeliestTokens) {
+  with_server({}, [](const Served& served) {
+    const auto text = [&](const char* key, double value) {
+      return served.answer(
+          "/v1/completions",
+          {{"prompt", "abc"}, {"max_tokens", 9}, {key, value}})["choices"][0]["text"];
+    };
+    const json likeliest = text("temperature", 0);
+    for (const double temperature : {1e-37, 1e-40, 5e-324})
+      EXPECT_EQ(text("temperature", temperature), likeliest) << temperature;
+    EXPECT_EQ(text("top_p", 0), likeliest);
+  });
+}
+
 TEST(Serve, EndsBeforeAStopText) {
   with_server({}, [](const Served& served) {
     const json request{{"prompt", "abc"}, {"max_tokens", 30}, {"temperature", 0}};
@@ -424,7 +438,11 @@ TEST(Serve, RefusesWhatItCannotDoAndNamesTheKey) {
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"stop_token_ids", {256}}}, 400),
                 HasSubstr("stop_token_ids: wanted tokens from 0 to 255, got 256"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"temperature", "hot"}}, 400),
-                HasSubstr("temperature: wanted a number from 0"));
+                HasSubstr("temperature: wanted a number from 0 to 100"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"temperature", 100.5}}, 400),
+                HasSubstr("temperature: wanted a number from 0 to 100"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"repetition_penalty", 0}}, 400),
+                HasSubstr("repetition_penalty: wanted a number from 0.001 to 1000"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"n", 1000}}, 400), HasSubstr("n: wanted"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"stop", ""}}, 400), HasSubstr("stop: wanted"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logit_bias", {{"5", 1}}}}, 400),
