@@ -3,6 +3,7 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "axonn/base/host.h"
 #include "axonn/comm/texts.h"
@@ -16,7 +17,7 @@ std::string describe_machine(Communicator& world, const Device* device) {
   const std::string ranks = fmt::format("{} rank{}", world.size(), world.size() == 1 ? "" : "s"),
                     where =
                         hosts.size() == 1 ? *hosts.begin() : fmt::format("{} hosts", hosts.size());
-  const int cores = usable_core_count();
+  const auto cores = ::sysconf(_SC_NPROCESSORS_ONLN);  // of the host: a rank may be bound to some
   return fmt::format(
       "{} on {}: {}", ranks, where,
       device && !device->uuid().empty()

@@ -1,7 +1,6 @@
 #include "tests/plan/published_rows.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -16,204 +15,112 @@ namespace {
 
 struct RowModel {
   const char* name;
-  ModelConfig model;
+  ModelFamily family;
+  std::int64_t layers, hidden, heads, kv_heads, ffn, vocab;  ///< 0: as many heads; four times hidden
+  bool tied = false;
+  MlpKind activation = MlpKind::swiglu;
+  bool qkv_bias = false;
 };
 
-ModelConfig row_gpt(ModelConfig sizes) {
-  sizes.bias = false;
-  return sizes;
-}
-
-ModelConfig row_llama(ModelConfig sizes) {
-  sizes.family = ModelFamily::llama;
-  return sizes;
-}
+constexpr ModelFamily kGpt = ModelFamily::gpt, kLlama = ModelFamily::llama;
 
 /// Activations that cost as much stand for others: xielu without a gate for relu².
-const std::vector<RowModel>& row_models() {
-  static const std::vector<RowModel> all = {
-      {"GPT-2 1.5B", row_gpt({.layers = 48, .hidden = 1600, .heads = 25, .vocab = 50304})},
-      {"MPT 3B", row_gpt({.layers = 32, .hidden = 2560, .heads = 20, .vocab = 50368})},
-      {"MPT 7B", row_gpt({.layers = 32, .hidden = 4096, .heads = 32, .vocab = 50368})},
-      {"MPT 30B", row_gpt({.layers = 48, .hidden = 7168, .heads = 56, .vocab = 50368})},
-      {"MPT 70B", row_gpt({.layers = 80, .hidden = 8192, .heads = 64, .vocab = 50368})},
-      {"GPT 16B",
-       row_gpt({.layers = 32, .hidden = 6144, .heads = 48, .vocab = 131072, .tied = false})},
-      {"Nemotron-4 15B", row_llama({.layers = 32,
-                                    .hidden = 6144,
-                                    .heads = 48,
-                                    .kv_heads = 8,
-                                    .ffn = 24576,
-                                    .vocab = 256000,
-                                    .tied = false,
-                                    .activation = MlpKind::xielu})},
-      {"Qwen2.5 3B", row_llama({.layers = 36,
-                                .hidden = 2048,
-                                .heads = 16,
-                                .kv_heads = 2,
-                                .ffn = 11008,
-                                .vocab = 151936,
-                                .qkv_bias = true})},
-      {"Llama 2 7B", row_llama({.layers = 32,
-                                .hidden = 4096,
-                                .heads = 32,
-                                .ffn = 11008,
-                                .vocab = 32000,
-                                .tied = false})},
-      {"Llama 3.2 3B", row_llama({.layers = 28,
-                                  .hidden = 3072,
-                                  .heads = 24,
-                                  .kv_heads = 8,
-                                  .ffn = 8192,
-                                  .vocab = 128256})},
-      {"Llama 3 8B", row_llama({.layers = 32,
-                                .hidden = 4096,
-                                .heads = 32,
-                                .kv_heads = 8,
-                                .ffn = 14336,
-                                .vocab = 128256,
-                                .tied = false})},
-      {"Llama 13B, KempnerForge", row_llama({.layers = 40,
-                                             .hidden = 5120,
-                                             .heads = 40,
-                                             .kv_heads = 8,
-                                             .ffn = 17920,
-                                             .vocab = 128256,
-                                             .tied = false})},
-      {"Llama 3 70B", row_llama({.layers = 80,
-                                 .hidden = 8192,
-                                 .heads = 64,
-                                 .kv_heads = 8,
-                                 .ffn = 28672,
-                                 .vocab = 128256,
-                                 .tied = false})},
-      {"Llama 3.1 405B", row_llama({.layers = 126,
-                                    .hidden = 16384,
-                                    .heads = 128,
-                                    .kv_heads = 8,
-                                    .ffn = 53248,
-                                    .vocab = 128256,
-                                    .tied = false})}};
-  return all;
+constexpr RowModel kModels[] = {
+    {"GPT-2 1.5B", kGpt, 48, 1600, 25, 0, 0, 50304, true},
+    {"MPT 3B", kGpt, 32, 2560, 20, 0, 0, 50368, true},
+    {"MPT 7B", kGpt, 32, 4096, 32, 0, 0, 50368, true},
+    {"MPT 30B", kGpt, 48, 7168, 56, 0, 0, 50368, true},
+    {"MPT 70B", kGpt, 80, 8192, 64, 0, 0, 50368, true},
+    {"GPT 16B", kGpt, 32, 6144, 48, 0, 0, 131072},
+    {"Nemotron-4 15B", kLlama, 32, 6144, 48, 8, 24576, 256000, false, MlpKind::xielu},
+    {"Qwen2.5 3B", kLlama, 36, 2048, 16, 2, 11008, 151936, true, MlpKind::swiglu, true},
+    {"Llama 2 7B", kLlama, 32, 4096, 32, 0, 11008, 32000},
+    {"Llama 3.2 3B", kLlama, 28, 3072, 24, 8, 8192, 128256, true},
+    {"Llama 3 8B", kLlama, 32, 4096, 32, 8, 14336, 128256},
+    {"Llama 13B, KempnerForge", kLlama, 40, 5120, 40, 8, 17920, 128256},
+    {"Llama 3 70B", kLlama, 80, 8192, 64, 8, 28672, 128256},
+    {"Llama 3.1 405B", kLlama, 126, 16384, 128, 8, 53248, 128256}};
+
+ModelConfig model_of(const PublishedRow& row) {
+  const auto* const found =
+      std::ranges::find(kModels, std::string_view(row.model), &RowModel::name);
+  AXONN_CHECK(found != std::end(kModels), "no sizes of ", row.model);
+  ModelConfig model{.family = found->family,
+                    .layers = found->layers,
+                    .hidden = found->hidden,
+                    .heads = found->heads,
+                    .kv_heads = found->kv_heads,
+                    .ffn = found->ffn,
+                    .vocab = found->vocab,
+                    .tied = found->tied,
+                    .activation = found->activation,
+                    .qkv_bias = found->qkv_bias};
+  model.bias = found->family != kGpt;
+  return model;
 }
 
-/// Of torchtitan's selective recomputation, which makes every second product again.
-const std::vector<std::string> kSelective = {"norms", "activations", "heads", "up"};
-/// Of MaxText, when it keeps the projections to queries, keys and values alone.
-const std::vector<std::string> kAllButQkv = {"norms",     "activations", "heads",
-                                             "attention", "up",          "residual"};
-constexpr RecomputeMode kFull = RecomputeMode::full, kValues = RecomputeMode::values;
+const RowSettings kFull{.recompute = RecomputeMode::full}, kOverlapped{.chunks = 2},
+    /// torchtitan's selective recomputation makes every second product again.
+    kSelective{.recompute = RecomputeMode::values,
+               .values = {"norms", "activations", "heads", "up"}},
+    /// MaxText's, when it keeps the projections to queries, keys and values alone.
+    kAllButQkv{.recompute = RecomputeMode::values,
+               .values = {"norms", "activations", "heads", "attention", "up", "residual"}};
 
 Config row_config(const PublishedRow& row) {
-  const auto sizes = std::ranges::find(row_models(), std::string_view(row.model), &RowModel::name);
-  AXONN_CHECK(sizes != row_models().end(), "no sizes of ", row.model);
   Config config;
-  config.model = sizes->model;
+  config.model = model_of(row);
   config.training = {.steps = 1, .seq_len = row.seq_len, .global_batch = row.batch};
   config.training.micro_batch = row.micro_batch;
   config.training.dtype = DType::bf16;
   config.parallelism.set_grid(row.grid);
-  config.parallelism.chunks = row.chunks;
-  config.activation_checkpoint.mode = row.recompute;
-  config.activation_checkpoint.values = row.values;
+  config.parallelism.chunks = row.settings.chunks;
+  config.activation_checkpoint.mode = row.settings.recompute;
+  config.activation_checkpoint.values = row.settings.values;
   return resolved(config);
 }
 
 }  // namespace
 
 const std::vector<PublishedRow>& published_rows() {
-  const char *const dgxc = "NVIDIA, dgxc-benchmarking v25.02", *const titan = "torchtitan, 2024-12",
+  const char *const dgxc = "NVIDIA, dgxc-benchmarking v25.02",
+                    *const dgxc_later = "NVIDIA, dgxc-benchmarking v25.05",
+                    *const megatron = "Megatron-Core r0.8.0", *const foundry = "llm-foundry v0.4",
+                    *const fms = "fms-fsdp, 2024-05", *const titan = "torchtitan, 2024-12",
                     *const compiled = "torchtitan, 2024-12, compiled",
                     *const async_tp = "torchtitan, 2025-06, compiled",
-                    *const foundry = "llm-foundry v0.4", *const forge = "KempnerForge, 2026-04",
+                    *const forge = "KempnerForge, 2026-04",
                     *const swiss = "Megatron-LM of swiss-ai, 2025";
   const char *const h100 = "dgx-h100", *const h200 = "dgx-h200", *const teton = "grand-teton";
-  constexpr double kNode800 = 85e9;  // 800 Gbit/s a node, times 0.85
-  constexpr double kNode1600 = 170e9;
+  constexpr RowNodes kFms{8, 85e9}, kForge{4, 170e9};  // 800 and 1,600 Gbit/s, times 0.85
   // program, model, machine, grid; sequence length, micro-batch, batch, tokens/s
   static const std::vector<PublishedRow> rows = {
       {"LLMQ, 2025-12", "Qwen2.5 3B", h100, {}, 1024, 16, 512, 30917},
       {"LLMQ, 2025-12", "Qwen2.5 3B", h100, {.data = 8}, 1024, 16, 512, 29994},
       {"llm.c, 2024-07", "GPT-2 1.5B", h100, {.data = 8}, 1024, 16, 1024, 46811},
-      {dgxc, "Nemotron-4 15B", h100, {.x = 4, .data = 4}, 4096, 4, 64, 5826, {}, {}, 2},
-      {dgxc, "Nemotron-4 15B", h100, {.x = 4, .data = 256}, 4096, 4, 4096, 5659, {}, {}, 2},
-      {dgxc, "Llama 3 70B", h100, {.z = 128, .data = 16}, 8192, 2, 4096, 1031, kValues, kAllButQkv},
-      {"NVIDIA, dgxc-benchmarking v25.05",
-       "Nemotron-4 15B",
-       h100,
-       {.x = 2, .data = 8},
-       4096,
-       2,
-       64,
-       5966,
-       {},
-       {},
-       2},
-      {"Megatron-Core r0.8.0",
-       "GPT 16B",
-       h100,
-       {.x = 4, .data = 48},
-       4096,
-       4,
-       192,
-       4820,
-       {},
-       {},
-       2},
+      {dgxc, "Nemotron-4 15B", h100, {.x = 4, .data = 4}, 4096, 4, 64, 5826, kOverlapped},
+      {dgxc, "Nemotron-4 15B", h100, {.x = 4, .data = 256}, 4096, 4, 4096, 5659, kOverlapped},
+      {dgxc, "Llama 3 70B", h100, {.z = 128, .data = 16}, 8192, 2, 4096, 1031, kAllButQkv},
+      {dgxc_later, "Nemotron-4 15B", h100, {.x = 2, .data = 8}, 4096, 2, 64, 5966, kOverlapped},
+      {megatron, "GPT 16B", h100, {.x = 4, .data = 48}, 4096, 4, 192, 4820, kOverlapped},
       {foundry, "MPT 3B", h100, {.z = 8}, 8192, 3, 144, 16578},
       {foundry, "MPT 7B", h100, {.z = 8}, 2048, 6, 48, 10643},
       {foundry, "MPT 7B", h100, {.z = 512}, 2048, 6, 3072, 9670},
       {foundry, "MPT 30B", h100, {.z = 32}, 2048, 14, 1344, 2308, kFull},
       {foundry, "MPT 70B", h100, {.z = 64}, 2048, 8, 2048, 1039, kFull},
-      {"fms-fsdp, 2024-05",
-       "Llama 2 7B",
-       h100,
-       {.z = 8, .data = 12},
-       4096,
-       2,
-       192,
-       9600,
-       {},
-       {},
-       1,
-       8,
-       kNode800},
-      {titan, "Llama 3 8B", teton, {.z = 8}, 8192, 2, 16, 5762, kValues, kSelective},
-      {compiled, "Llama 3 8B", teton, {.z = 8}, 8192, 2, 16, 6667, kValues, kSelective},
-      {titan, "Llama 3 8B", teton, {.z = 128}, 8192, 2, 256, 5605, kValues, kSelective},
-      {async_tp, "Llama 3 8B", teton, {.x = 8, .z = 8}, 8192, 12, 96, 4378, kValues, kSelective},
+      {fms, "Llama 2 7B", h100, {.z = 8, .data = 12}, 4096, 2, 192, 9600, {}, kFms},
+      {titan, "Llama 3 8B", teton, {.z = 8}, 8192, 2, 16, 5762, kSelective},
+      {compiled, "Llama 3 8B", teton, {.z = 8}, 8192, 2, 16, 6667, kSelective},
+      {titan, "Llama 3 8B", teton, {.z = 128}, 8192, 2, 256, 5605, kSelective},
+      {async_tp, "Llama 3 8B", teton, {.x = 8, .z = 8}, 8192, 12, 96, 4378, kSelective},
       {async_tp, "Llama 3 70B", teton, {.x = 8, .z = 32}, 8192, 16, 512, 652.4, kFull},
       {"torchtitan, 2024-08", "Llama 3.1 405B", teton, {.x = 8, .z = 16}, 8192, 2, 32, 109, kFull},
-      {forge, "Llama 3 8B", h200, {.z = 2}, 4096, 2, 16, 9364, kFull, {}, 1, 4, kNode1600},
-      {forge, "Llama 3 8B", h200, {.x = 2}, 4096, 4, 8, 6582, kFull, {}, 1, 4, kNode1600},
-      {forge, "Llama 3 8B", h200, {.z = 4}, 4096, 4, 32, 9746, kFull, {}, 1, 4, kNode1600},
-      {forge, "Llama 3 8B", h200, {.z = 32}, 4096, 4, 512, 9293, kFull, {}, 1, 4, kNode1600},
-      {forge,
-       "Llama 13B, KempnerForge",
-       h200,
-       {.z = 8},
-       4096,
-       4,
-       128,
-       4426,
-       kFull,
-       {},
-       1,
-       4,
-       kNode1600},
-      {forge,
-       "Llama 3 70B",
-       h200,
-       {.x = 4, .z = 8},
-       4096,
-       2,
-       64,
-       551.8,
-       kFull,
-       {},
-       1,
-       4,
-       kNode1600},
+      {forge, "Llama 3 8B", h200, {.z = 2}, 4096, 2, 16, 9364, kFull, kForge},
+      {forge, "Llama 3 8B", h200, {.x = 2}, 4096, 4, 8, 6582, kFull, kForge},
+      {forge, "Llama 3 8B", h200, {.z = 4}, 4096, 4, 32, 9746, kFull, kForge},
+      {forge, "Llama 3 8B", h200, {.z = 32}, 4096, 4, 512, 9293, kFull, kForge},
+      {forge, "Llama 13B, KempnerForge", h200, {.z = 8}, 4096, 4, 128, 4426, kFull, kForge},
+      {forge, "Llama 3 70B", h200, {.x = 4, .z = 8}, 4096, 2, 64, 551.8, kFull, kForge},
       {swiss, "Llama 3.2 3B", "alps", {.data = 4}, 8192, 1, 256, 18211},
       {swiss, "Llama 3.2 3B", "alps", {.data = 32}, 8192, 2, 256, 17778},
       {swiss, "Llama 3 8B", "alps", {.data = 256}, 8192, 1, 512, 8290}};
@@ -233,8 +140,8 @@ const PublishedRow& published_row(const std::string& program, const std::string&
 
 PredictedRow predict(const PublishedRow& row, void (*change)(Machine&)) {
   Machine machine = read_machine(row.machine);
-  if (row.devices_per_node > 0) machine.devices_per_node = row.devices_per_node;
-  if (row.node_bytes_per_s > 0) machine.node_bytes_per_s = row.node_bytes_per_s;
+  if (row.nodes.devices > 0) machine.devices_per_node = row.nodes.devices;
+  if (row.nodes.bytes_per_s > 0) machine.node_bytes_per_s = row.nodes.bytes_per_s;
   change(machine);
   const double seconds = estimate(row_config(row), machine).time.step_s;
   return {row, seconds, machine.range_of(seconds)};

@@ -9,6 +9,17 @@
 
 namespace axonn::testing_support {
 
+struct RowSettings {
+  RecomputeMode recompute = RecomputeMode::none;
+  std::vector<std::string> values = {};  ///< that backward computes again, of mode `values`
+  int chunks = 1;                        ///< 2: it overlaps tensor parallelism
+};
+
+struct RowNodes {  ///< 0: as in the machine file
+  int devices = 0;
+  double bytes_per_s = 0;
+};
+
 /// A published speed of another program, in bf16, with a dense model and without a pipeline, and
 /// the settings of that run.
 struct PublishedRow {
@@ -18,11 +29,8 @@ struct PublishedRow {
   GridShape grid;
   std::int64_t seq_len = 0, micro_batch = 0, batch = 0;  ///< batches in sequences
   double tokens_per_s = 0;                               ///< of each device
-  RecomputeMode recompute = RecomputeMode::none;
-  std::vector<std::string> values = {};  ///< that backward computes again, of mode `values`
-  int chunks = 1;                        ///< 2: it overlaps tensor parallelism
-  int devices_per_node = 0;              ///< 0: the file's
-  double node_bytes_per_s = 0;           ///< 0: the file's
+  RowSettings settings = {};
+  RowNodes nodes = {};
 
   double seconds() const {
     return static_cast<double>(batch * seq_len) / tokens_per_s / grid.ranks();

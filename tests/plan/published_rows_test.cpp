@@ -41,8 +41,7 @@ TEST(PublishedRows, LieInTheRangeOfPlansThatComputeNothingAgain) {
     for (const char* const machine : {"dgx-h100", "grand-teton"}) {
       PublishedRow row = published_row("torchtitan, 2024-12", "Llama 3 8B", devices);
       row.machine = machine;
-      row.recompute = RecomputeMode::none;
-      row.values.clear();
+      row.settings = {};
       const PredictedRow planned = predict(row);
       for (const double tokens : {5605.0, 5762.0, 6667.0, 7000.0}) {
         row.tokens_per_s = tokens;
