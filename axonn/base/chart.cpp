@@ -176,18 +176,18 @@ class Labels {
     }
   }
 
-  /// A free place beside the point, as near as possible: in the picture, off all other labels and,
-  /// if there is such a place, off lines and points.
+  /// The place with the least cost: near the point, in the picture, off other labels, and, unless
+  /// that is far away, off lines and points.
   Box place(const Chart::Point& point) {
     constexpr int kFarthest = 40;  // lines of text
     const double width = width_of(point.label);
     std::optional<std::pair<int, Box>> best;
-    for (int line = 0; line <= kFarthest && (!best || best->first > 0); ++line)
+    for (int line = 0; line <= kFarthest && (!best || best->first > line); ++line)
       for (const Side side : {Side::right, Side::middle, Side::left})
         for (const int lines : {line, -line}) {
           const Box box = beside(point, width, side, lines);
-          const int faults = faults_of(box);
-          if (!best || faults < best->first) best = {faults, box};
+          const int cost = line + cost_of(box);
+          if (!best || cost < best->first) best = {cost, box};
         }
     labels_.push_back(best->second);
     return best->second;
@@ -196,7 +196,7 @@ class Labels {
  private:
   enum class Side { right, middle, left };
 
-  /// So many lines of text below the point's height. In the middle: as far as the picture allows.
+  /// The place this many lines of text below the point. In the middle: within the picture's width.
   Box beside(const Chart::Point& point, double width, Side side, int lines) const {
     const double x = frame_.across(point.x), y = frame_.up(point.y) + lines * kLineHeight;
     double left = x + kGap;
@@ -205,20 +205,22 @@ class Labels {
     return {left, left + width, y - kLineHeight / 2, y + kLineHeight / 2};
   }
 
-  int faults_of(const Box& box) const {
-    constexpr int kOfLabel = 1000, kOfPicture = 100;
-    int faults = 0;
+  /// In lines of text that a label is rather moved by.
+  int cost_of(const Box& box) const {
+    constexpr int kOfLabel = 1000, kOfPicture = 100, kOfCrossing = 3;
+    int cost = 0;
     if (box.left < frame_.left || box.right > kWidth || box.top < kTop || box.bottom > kBottom)
-      faults += kOfPicture;
-    for (const Box& label : labels_) faults += box.meets(label) ? kOfLabel : 0;
-    for (const Box& dot : dots_) faults += box.meets(dot);
+      cost += kOfPicture;
+    for (const Box& label : labels_) cost += box.meets(label) ? kOfLabel : 0;
+    for (const Box& dot : dots_) cost += box.meets(dot) ? kOfCrossing : 0;
     for (const Chart::Line& line : frame_.chart.lines)
       for (std::size_t i = 0; i + 1 < line.points.size(); ++i) {
         const auto &from = line.points[i], &to = line.points[i + 1];
         const double x = frame_.across(from.first), y = frame_.up(from.second);
-        faults += box.meets(x, y, frame_.across(to.first) - x, frame_.up(to.second) - y);
+        const bool crosses = box.meets(x, y, frame_.across(to.first) - x, frame_.up(to.second) - y);
+        cost += crosses ? kOfCrossing : 0;
       }
-    return faults;
+    return cost;
   }
 
   const Frame& frame_;

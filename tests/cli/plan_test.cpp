@@ -93,8 +93,8 @@ TEST(PlanCommand, SaysWhatItAssumedIfThereIsNoConfig) {
 }
 
 TEST(PlanCommand, ABatchMayBeGivenInPowersOfTwo) {
-  EXPECT_THAT(plan_succeeds(plan({"--devices", "4", "--batch-tokens", "1Mi"})).out,
-              HasSubstr("1,024 sequences of 1,024 tokens, 1,048,576 tokens"));
+  EXPECT_THAT(plan_succeeds(plan({"--devices", "1", "--batch-tokens", "16Ki"})).out,
+              HasSubstr("64 sequences of 256 tokens, 16,384 tokens"));
 }
 
 TEST(PlanCommand, TheConfigMayBeGivenAsTheModel) {

@@ -16,7 +16,7 @@ namespace {
 struct RowModel {
   const char* name;
   ModelFamily family;
-  std::int64_t layers, hidden, heads, kv_heads, ffn, vocab;  ///< 0: as many heads; four times hidden
+  std::int64_t layers, hidden, heads, kv_heads, ffn, vocab;  ///< kv_heads, ffn 0: the default
   bool tied = false;
   MlpKind activation = MlpKind::swiglu;
   bool qkv_bias = false;
