@@ -8,7 +8,9 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/measure/dry_run.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/options/options.h"
 #include "axonn/train/run_state.h"
 #include "axonn/train/stored_config.h"
 #include "axonn/train/training.h"
