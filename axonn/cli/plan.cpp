@@ -167,8 +167,8 @@ void set_batch(Config& config, const PlanFlags& flags, std::vector<std::string>&
 }
 
 /// A config's type is that of its run; without a config it is bf16, which `assumed` notes.
-void set_dtype(const LoadedConfig& loaded, Config& config, std::vector<std::string>& assumed) {
-  if (!loaded.file.empty() || loaded.origins.is_set("training.dtype")) return;
+void set_dtype(Config& config, const Origins& origins, std::vector<std::string>& assumed) {
+  if (!config.file.empty() || origins.is_set("training.dtype")) return;
   config.training.dtype = DType::bf16;
   assumed.emplace_back("bf16 (--training.dtype)");
 }
@@ -305,7 +305,7 @@ int run_plan(const Arguments& given) {
   if (!loaded) return 0;
   Config config = with_stored_model(loaded->config, loaded->origins);
   std::vector<std::string> assumed;
-  set_dtype(*loaded, config, assumed);
+  set_dtype(config, loaded->origins, assumed);
   set_batch(config, flags, assumed);
   const std::vector<int> devices = devices_of(flags, config);
   PlanReport asked{.model = label_of(*loaded),

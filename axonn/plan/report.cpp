@@ -72,10 +72,9 @@ std::string program_text(const Machine& machine) {
 
 /// "NVIDIA's data sheets; nothing is fitted".
 std::string figures_text(const Machine& m) {
-  return (m.source.empty() ? "of unknown origin" : m.source) + (m.fitted.empty() ? ""
-                                                                : m.fitted == "nothing"
-                                                                    ? "; nothing is fitted"
-                                                                    : "; fitted: " + m.fitted);
+  const std::string source = m.source.empty() ? "of unknown origin" : m.source;
+  if (m.fitted.empty()) return source;
+  return source + (m.fitted == "nothing" ? "; nothing is fitted" : "; fitted: " + m.fitted);
 }
 
 /// "80.0 GB, of which plans may use 76.0 GB: the rest is kept for ...".
@@ -164,12 +163,13 @@ std::string recomputation(const PlanReport& r, const Plan& plan) {
   return text + '\n';
 }
 
-/// Lines of the parts of the best plan's memory, the largest first.
+/// Lines of the parts of the best plan's memory, the largest first, without those below 0.1 %.
 std::string memory_parts(const PlanReport& r) {
   const auto peak = static_cast<double>(r.result.plans.front().memory_bytes);
   std::vector<std::pair<std::int64_t, MemoryUse>> sorted;
   for (int i = 0; i < kMemoryUses; ++i)
-    if (r.memory[i] > 0) sorted.emplace_back(r.memory[i], static_cast<MemoryUse>(i));
+    if (static_cast<double>(r.memory[i]) >= 0.001 * peak)
+      sorted.emplace_back(r.memory[i], static_cast<MemoryUse>(i));
   std::ranges::sort(sorted, std::greater{}, &std::pair<std::int64_t, MemoryUse>::first);
   std::string text =
       fmt::format("Memory of a device: {} of {} ({:.0f} %)\n", gigabytes(peak),
