@@ -60,11 +60,26 @@ TEST(PlanCommand, WritesItsPlansAsJsonAndPrintsThem) {
                     HasSubstr("300,000,000,000 tokens: ")));
 }
 
+namespace {
+
+/// A plan of a named model in which there is nothing to search.
+Arguments one_grid(const std::string& model, const Arguments& more) {
+  Arguments all{"plan",     "--model",
+                model,      "--machine",
+                "frontier", "--devices",
+                "64",       "--parallelism.grid",
+                "1,1,64,1", "--training.micro_batch",
+                "1",        "--activation_checkpoint.mode",
+                "none"};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+}  // namespace
+
 TEST(PlanCommand, ANamedModelHasADefaultLengthAndBatch) {
   const auto of = [](const std::string& model, const Arguments& more) {
-    Arguments all{"plan", "--model", model, "--machine", "frontier", "--devices", "8"};
-    all.insert(all.end(), more.begin(), more.end());
-    return plan_succeeds(all).out;
+    return plan_succeeds(one_grid(model, more)).out;
   };
   EXPECT_THAT(of("gpt-5b", {}), HasSubstr("2,048 sequences of 2,048 tokens"));
   EXPECT_THAT(of("gpt2-124m", {}), HasSubstr("4,096 sequences of 1,024 tokens"));
@@ -75,8 +90,7 @@ TEST(PlanCommand, ANamedModelHasADefaultLengthAndBatch) {
 TEST(PlanCommand, SaysWhatItAssumedIfThereIsNoConfig) {
   const SmallRun run;
   const std::string file = run / "plan.json", config = run / "own.toml";
-  const Finished named = plan_succeeds(
-      {"plan", "--model", "gpt2-124m", "--machine", "frontier", "--devices", "4", "--json", file});
+  const Finished named = plan_succeeds(one_grid("gpt2-124m", {"--json", file}));
   EXPECT_THAT(named.out,
               HasSubstr("assumed   bf16 (--training.dtype), sequences of 1,024 tokens (--seq-len), "
                         "steps of 4,194,304 tokens (--batch-tokens)\n"));
