@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn {
 
@@ -24,7 +25,7 @@ LoadCost load_state(const LoadedModel& model, OptimizerState& optimizer,
   std::vector<std::string> kinds;
   for (std::size_t i = 0; i < model.trained().size(); ++i)
     for (const auto& [kind, data] : optimizer.buffers(i)) {
-      to.push_back({model.trained()[i], kind, data});
+      to.push_back({model.trained()[i], kind, address<float>(data)});
       if (i == 0) kinds.push_back(kind);
     }
   CheckpointSource source(reader, stored_parameters(model.trained()), kinds);
@@ -82,7 +83,8 @@ std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerSt
       for (const auto& [spec, slice] : group->piece_slices())
         if (spec->name == stored.name) parameter.slices.push_back(slice);
     }
-    for (const auto& [kind, data] : optimizer.buffers(i)) block.buffers.push_back({kind, data});
+    for (const auto& [kind, data] : optimizer.buffers(i))
+      block.buffers.push_back({kind, address<float>(data)});
     blocks.push_back(std::move(block));
   }
   return blocks;

@@ -102,5 +102,6 @@ TEST(Sampling, RefusesNanAndSettingsOutOfRange) {
       },
       ThrowsMessage<Error>(HasSubstr("a logit is NaN")));
   EXPECT_THROW(sample(std::vector<float>{1}, {.top_p = 0}, 0.5), Error);
+  EXPECT_THROW(sample(std::vector<float>{1}, {}, 1), Error);
   EXPECT_THROW(penalise({}, {}, 0), Error);
 }

@@ -9,6 +9,7 @@
 
 #include "axonn/comm/threads/threads.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/options/options.h"
 #include "axonn/train/run_state.h"
 #include "axonn/train/stored_config.h"
 #include "axonn/train/training.h"
@@ -88,7 +89,7 @@ std::vector<std::uint32_t> bits_of(Training& training, const std::string& kind) 
   for (std::size_t i = 0; i < training.optimizer.groups().size(); ++i) {
     const ParameterGroup& group = *training.optimizer.groups()[i];
     for (const auto& [name, data] : training.optimizer.buffers(i))
-      if (name == kind) add(data, group.piece_size() * 4);
+      if (name == kind) add(data.data, data.count() * 4);
     if (kind.empty())
       add(group.shard().data, group.shard().count() * bytes_of(group.shard().dtype));
   }
@@ -289,6 +290,7 @@ TEST(Averages, InPlaceOfTheWeightsHaveTheLossThatTheRunReported) {
     const auto loss_of = [&](StoredWeights weights) {
       double loss = 0;
       Config stored = config_of_model(step_folder(config, 10), {}, weights);
+      stored.optimizer = config.optimizer;
       with_steps(on_grid(stored, grid), 0, [&](Training& training) {
         const double mine = training.validate();
         if (training.model.grid().world().rank() == 0) loss = mine;
