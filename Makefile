@@ -1,12 +1,13 @@
 # Shortcuts for common tasks. CMake (CMakePresets.json) and scripts/ do the work.
 
-.PHONY: help packages dev-packages quickstart test attack build dev debug package gpu-check gpu-bundle format tidy docs clean
+.PHONY: help packages dev-packages quickstart test test-all attack build dev debug package gpu-check gpu-bundle format tidy docs clean
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
 help:
 	@echo "make quickstart  install missing packages, build, train for a minute, generate some text"
 	@echo "make test        install missing packages, build and run all tests (times: CONTRIBUTING.md)"
+	@echo "make test-all    the same, with the tests that make test leaves out to save time"
 	@echo "make attack      kill, damage and starve the program for an hour: survived of tried"
 	@echo "make build       build the optimised program, build/release/bin/axonn"
 	@echo "make dev         build/dev: the same with all tests; warnings are errors"
@@ -29,7 +30,10 @@ dev-packages:
 	@scripts/install-packages.sh --tests
 
 test: dev-packages
-	@scripts/test.sh $(if $(LIMIT),--limit $(LIMIT))
+	@scripts/testing/run.py $(if $(LIMIT),--limit $(LIMIT)) $(PARTS)
+
+test-all: dev-packages
+	@scripts/testing/run.py --all
 
 attack: dev-packages
 	@scripts/build.sh dev axonn

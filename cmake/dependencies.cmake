@@ -1,5 +1,6 @@
 # Finds the libraries that the project needs. A missing library is an error that names its Debian
-# package. A missing optional library (AXONN_MPI, AXONN_ICU, AXONN_SENTENCEPIECE) is one line.
+# package. A missing optional library (AXONN_MPI, AXONN_ICU, AXONN_SENTENCEPIECE,
+# AXONN_HTTP) is one line.
 
 function(axonn_need found package)
   if(NOT ${found})
@@ -54,8 +55,9 @@ if(NOT AXONN_MPI STREQUAL "OFF")
   find_package(MPI COMPONENTS CXX QUIET)
 endif()
 axonn_optional(MPI MPI_CXX_FOUND "libopenmpi-dev openmpi-bin")
+find_path(AXONN_BOOST boost/beast/http/basic_parser.hpp)
+axonn_optional(HTTP AXONN_BOOST libboost-dev)
 
-include(cmake/http.cmake)
 include(cmake/gpu.cmake)
 
 if(AXONN_TESTS)

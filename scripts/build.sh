@@ -13,7 +13,7 @@ if ! cmake --preset "$preset" >"build/$preset/configure.log" 2>&1; then
   cat "build/$preset/configure.log" >&2
   exit 1
 fi
-grep -E '^-- (CUDA|HIP|MPI|ICU|SENTENCEPIECE):' "build/$preset/configure.log" || true
+grep -E '^-- (CUDA|HIP|MPI|ICU|SENTENCEPIECE|HTTP):' "build/$preset/configure.log" || true
 jobs=$(nproc)
 # The compiler needs up to 1.5 GB per unit.
 memory=$(awk '/^MemAvailable/ {print int($2 / 1.5e6)}' /proc/meminfo)

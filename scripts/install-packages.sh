@@ -22,7 +22,7 @@ packages=(
   libpcre2-dev libicu-dev libsentencepiece-dev         # tokenizers: patterns, normal forms, models
   libxxhash-dev                                        # checksums
   zlib1g-dev libzstd-dev                               # compressed text
-  libcpp-httplib-dev                                   # axonn serve
+  libboost-dev                                         # axonn serve, axonn board: web server
 )
 ((!unit_tests)) || packages+=(
   ninja-build ccache                                   # presets dev, debug, asan, tsan, fuzz

@@ -38,7 +38,8 @@ while read -r library; do
   echo "  ${library##*/}: $package $(dpkg-query -W -f '${Version}' "$package")" >>"$tree/bundled"
 done <"$tree/needed"
 # Libraries whose headers are compiled into the program.
-for package in libcli11-dev libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev; do
+boost=$(dpkg-query -S "$(readlink -f /usr/include/boost/version.hpp)")
+for package in libcli11-dev libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev "${boost%%:*}"; do
   cp "/usr/share/doc/$package/copyright" "$licences/$package"
   echo "  headers: $package $(dpkg-query -W -f '${Version}' "$package")" >>"$tree/bundled"
 done

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "axonn/base/json_extent.h"
 #include "axonn/base/utf8.h"
 
 namespace axonn {
@@ -19,9 +20,8 @@ constexpr int kMostDepth = 32;
 
 const json kNull;
 
-/// Throws UsageError for a key that its object already has and for brackets that nest too deep.
-/// (A callback of the library's own parser could do that, but then each closing bracket takes time
-/// that grows with the elements around it.)
+/// Throws UsageError for a key that its object already has. (A callback of the library's own parser
+/// could do that, but then each closing bracket takes time that grows with the elements around it.)
 class JsonCheck : public nlohmann::json_sax<json> {
  public:
   explicit JsonCheck(const std::string& file) : file_(file) {}
@@ -49,7 +49,6 @@ class JsonCheck : public nlohmann::json_sax<json> {
 
  private:
   bool open() {
-    if (std::ssize(keys_) == kMostDepth) refuse(file_, ": brackets nest deeper than ", kMostDepth);
     keys_.emplace_back();
     return true;
   }
@@ -63,6 +62,8 @@ class JsonCheck : public nlohmann::json_sax<json> {
 };
 
 json parse_strictly(std::string_view text, const std::string& file) {
+  if (json_extent(text).depth > kMostDepth)
+    refuse(file, ": brackets nest deeper than ", kMostDepth);
   JsonCheck check(file);
   json::sax_parse(text, &check);
   try {

@@ -88,6 +88,10 @@ Utf8Front utf8_front(std::string_view text) {
   return {Kind::complete, form.bytes};
 }
 
+std::int64_t code_points(std::string_view text) {
+  return std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; });
+}
+
 std::size_t valid_utf8_prefix(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {

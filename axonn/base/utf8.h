@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,9 @@ struct Utf8Front {
 Utf8Front utf8_front(std::string_view text);
 /// The code point of that character; U+FFFD if it is not complete.
 char32_t code_point(std::string_view text);
+
+/// The number of code points of well-formed UTF-8.
+std::int64_t code_points(std::string_view text);
 
 /// The length in bytes of the longest prefix that is well-formed UTF-8.
 std::size_t valid_utf8_prefix(std::string_view text);

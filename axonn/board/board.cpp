@@ -25,6 +25,7 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostFolders = 1000;  // looked into, below a path
+constexpr int kLevels = 2;
 
 std::string text_of(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -47,18 +48,22 @@ std::string tidied(const std::string& path) {
   return whole.has_filename() || !whole.has_parent_path() ? whole : whole.parent_path();
 }
 
+/// "run" of "out/run"; of ".", the name of that folder. Pages show no other part of a path.
+std::string last_name(const std::string& path) {
+  return fs::absolute(path).lexically_normal().filename();
+}
+
 /// JSON has no NaN.
 json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(); }
 json known(double value) { return value < 0 ? json() : number_or_null(value); }
 
-json status_of(const RunView& run, const std::string& name, std::time_t now) {
+json status_of(const RunView& run, std::time_t now) {
   const RunRows& rows = run.rows();
   json last = json::object();
   for (const char* key : {"loss", "val_loss", "tokens", "tokens_per_s", "memory_bytes", "mfu",
                           "save_failures", "exposed_comm_ms", "step_ms"})
     last[key] = number_or_null(rows.last_of(key));
-  return {{"name", name},
-          {"folder", run.folder()},
+  return {{"name", run.name()},
           {"state", name_of(run.state())},
           {"reason", run.reason()},
           {"step", rows.last().step},
@@ -147,16 +152,31 @@ Board::Board(const std::vector<std::string>& paths) {
 }
 
 void Board::add_run(const std::string& folder, const std::string& path) {
-  const auto is_known = [&](const Named& run) { return run.view->folder() == folder; };
+  const auto is_known = [&](const auto& run) { return run->folder() == folder; };
   if (std::ranges::any_of(runs_, is_known)) return;
   if (runs_.size() >= kMostRuns) {
     ++left_out_;
     return;
   }
-  std::string name = folder == path ? fs::path(folder).filename().string()
-                                    : fs::path(folder).lexically_relative(path).string();
-  if (std::ranges::any_of(runs_, [&](const Named& run) { return run.name == name; })) name = folder;
-  runs_.push_back({name, std::make_unique<RunView>(folder)});
+  const auto has = [&](const std::string& name) {
+    return std::ranges::any_of(runs_, [&](const auto& run) { return run->name() == name; });
+  };
+  const std::string below = fs::path(folder).lexically_relative(path);
+  std::string name = folder == path ? last_name(path) : below;
+  if (has(name)) name = concat(last_name(path), '/', below);
+  for (int i = 2; has(name); ++i) name = concat(last_name(path), '/', below, " (", i, ')');
+  runs_.push_back(std::make_unique<RunView>(folder, name));
+}
+
+/// Adds the runs in a folder and, `levels` down, in its folders. Returns whether there are some.
+bool Board::add_runs(const std::string& folder, const std::string& path, int levels) {
+  const bool is_run = RunView::is_run(folder);
+  if (is_run) add_run(folder, path);
+  bool found = is_run;
+  if (levels == 0) return found;
+  for (const std::string& inner : folders_in(folder))
+    if (!is_run || !RunView::is_part(last_name(inner))) found |= add_runs(inner, path, levels - 1);
+  return found;
 }
 
 void Board::look_for_runs() {
@@ -167,20 +187,9 @@ void Board::look_for_runs() {
   left_out_ = 0;
   waiting_.clear();
   for (const std::string& path : paths_) {
-    if (RunView::is_run(path)) {
-      add_run(path, path);
-      continue;
-    }
-    bool found = false;
-    const auto add = [&](const std::string& folder) {
-      if (!RunView::is_run(folder)) return false;
-      add_run(folder, path);
-      return found = true;
-    };
-    for (const std::string& folder : folders_in(path))
-      if (!add(folder)) std::ranges::for_each(folders_in(folder), add);
-    if (!found)
-      waiting_.push_back(path + (is_folder(path) ? " holds no run yet" : " does not exist yet"));
+    if (!add_runs(path, path, kLevels))
+      waiting_.push_back(last_name(path) +
+                         (is_folder(path) ? " holds no run yet" : " does not exist yet"));
   }
 }
 
@@ -192,17 +201,17 @@ std::string Board::runs_json(std::time_t now) {
   bool more = false;
   // Another run comes first each time, so that a long one does not keep the others waiting.
   for (std::size_t i = 0; i < runs_.size(); ++i)
-    more |= runs_[(turn_ + i) % runs_.size()].view->read(std::max(0.0, end - now_seconds()), now);
+    more |= runs_[(turn_ + i) % runs_.size()]->read(std::max(0.0, end - now_seconds()), now);
   ++turn_;
   json runs = json::array();
-  for (const Named& run : runs_) runs.push_back(status_of(*run.view, run.name, now));
+  for (const auto& run : runs_) runs.push_back(status_of(*run, now));
   return text_of({{"runs", runs}, {"waiting", waiting_}, {"left_out", left_out_}, {"more", more}});
 }
 
 const RunView& Board::run(std::int64_t number) const {
   if (number < 0 || number >= std::ssize(runs_))
     refuse("there is no run ", number, "; /api/runs lists those that there are, from 0");
-  return *runs_[static_cast<std::size_t>(number)].view;
+  return *runs_[static_cast<std::size_t>(number)];
 }
 
 std::string Board::points_json(std::int64_t number, std::int64_t width, std::int64_t have) {

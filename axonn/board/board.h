@@ -17,13 +17,14 @@ class Board {
  public:
   static constexpr std::size_t kMostRuns = 64;
 
-  /// Folders of runs, or folders that hold those of runs, at most two levels down. They need not
-  /// exist yet; runs that appear later are added. Throws UsageError if one is a file.
+  /// Folders of runs, or folders that hold those of runs, at most two levels down; a folder may be
+  /// both. They need not exist yet; runs that appear later are added. Throws UsageError if one is a
+  /// file.
   explicit Board(const std::vector<std::string>& paths);
 
   /// Reads what is new, for about a quarter of a second, and tells the state of all runs:
   ///
-  ///   {"runs": [{"name", "folder", "state", "step", "steps", "rows", "generation", ...}, ...],
+  ///   {"runs": [{"name", "state", "step", "steps", "rows", "generation", ...}, ...],
   ///    "waiting": ["out does not exist yet"], "left_out": 0, "more": false}
   ///
   /// more: whether a run has lines that were not read yet. null: unknown.
@@ -46,16 +47,13 @@ class Board {
 
  private:
   void look_for_runs();
+  bool add_runs(const std::string& folder, const std::string& path, int levels);
   void add_run(const std::string& folder, const std::string& path);
   const RunView& run(std::int64_t number) const;
 
   std::mutex mutex_;
   std::vector<std::string> paths_;
-  struct Named {
-    std::string name;
-    std::unique_ptr<RunView> view;
-  };
-  std::vector<Named> runs_;
+  std::vector<std::unique_ptr<RunView>> runs_;
   std::vector<std::string> waiting_;
   std::size_t left_out_ = 0, turn_ = 0;
   double looked_ = -1;  // on now_seconds()

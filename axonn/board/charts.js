@@ -182,7 +182,7 @@ const kCharts = [
     sparse: true},
   {name: "tokens_per_s", title: "Speed", unit: "tokens/s", zero: true},
   {name: "exposed_comm_ms", title: "Exposed communication", unit: "ms per step of rank 0",
-    zero: true, parts: "exposed_comm_ms/"},
+    zero: true, parts: "exposed_comm_ms/", hidesZeros: true},  // one rank has no communication
   {name: "memory_bytes", title: "Memory", unit: "peak of rank 0", text: bytes, zero: true},
   {name: "grad_norm", title: "Gradient norm", unit: "before clipping"},
   {name: "lr", title: "Learning rate", unit: "", zero: true},
@@ -231,7 +231,7 @@ function curvesOf(chart) {
   const curve = (number, style, label, name) => {
     const points = pointsOf(number), series = points.series[name];
     const has = series && (series.mean.some(isNumber) || name === "loss");
-    if (!has) return [];
+    if (!has || chart.hidesZeros && series.mean.every((value) => !value)) return [];
     const validation = chart.validation && points.series[chart.validation];
     return [{number: style, label, points, xs: xsOf(points, page.unit), values: series.mean,
       low: series.low, high: series.high, validation: validation ? validation.mean : null,
@@ -409,11 +409,20 @@ function nearest(xs, x) {
   return best;
 }
 
+// The point of a curve at an x, or -1 if x lies more than a few pixels beyond the curve's ends.
+function pointAt(figure, curve, x) {
+  const kReach = 12, i = nearest(curve.xs, x);
+  const isInside = curve.xs.some((one) => isNumber(one) && one <= x)
+    && curve.xs.some((one) => isNumber(one) && one >= x);
+  const pixels = (one) => figure.across.to(one);
+  return i < 0 || isInside || Math.abs(pixels(curve.xs[i]) - pixels(x)) <= kReach ? i : -1;
+}
+
 // The rows of values at an x: [curve's number, label, text].
 function valuesAt(figure, x) {
   const text = figure.chart.text || short;
   return figure.curves.flatMap((curve) => {
-    const i = nearest(curve.xs, x);
+    const i = pointAt(figure, curve, x);
     if (i < 0) return [];
     const value = curve.main[i], rows = [];
     const spread = curve.low && isNumber(curve.low[i])
@@ -432,8 +441,8 @@ function showTip(figure) {
   if (figure.at === null) return;
   const {across} = figure, bottom = kFrame.height - kFrame.bottom;
   const x = Math.min(across.high, Math.max(across.low, figure.at)), pixel = across.to(x);
-  const first = figure.curves.find((curve) => nearest(curve.xs, x) >= 0);
-  const at = first ? first.xs[nearest(first.xs, x)] : x;
+  const first = figure.curves.find((curve) => pointAt(figure, curve, x) >= 0);
+  const at = first ? first.xs[pointAt(figure, first, x)] : x;
   const upright = `M${pixel.toFixed(1)} ${kFrame.top}V${bottom}`;
   figure.overlay.push(svg("path", {class: "cursor", d: upright}));
   if (page.drag && page.drag.figure === figure) {

@@ -31,8 +31,9 @@ function charts() {
 
 function drawLegend() {
   byId("legend").replaceChildren(...page.runs.map((run, number) => {
-    const button = html("button", {type: "button", "aria-pressed": String(!page.hidden.has(number)),
-      title: run.folder}, sample(number), run.name);
+    const pressed = String(!page.hidden.has(number));
+    const button = html("button", {type: "button", "aria-pressed": pressed}, sample(number),
+      run.name);
     button.addEventListener("click", () => {
       if (!page.hidden.delete(number)) page.hidden.add(number);
       draw();

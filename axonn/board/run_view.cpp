@@ -20,6 +20,7 @@ namespace axonn {
 
 namespace {
 
+constexpr std::string_view kNonfinite = "nonfinite-step-";
 constexpr std::size_t kWarnings = 20;
 constexpr std::size_t kLongestLine = 1000;                      // of the log, to show
 constexpr std::int64_t kLongestConfig = std::int64_t{1} << 20;  // bytes
@@ -80,14 +81,19 @@ std::string_view name_of(RunPhase state) {
   return kNames[static_cast<std::size_t>(state)];
 }
 
-RunView::RunView(const std::string& folder)
+RunView::RunView(const std::string& folder, std::string name)
     : folder_(folder),
+      name_(std::move(name)),
       rows_(folder + "/metrics.jsonl"),
       samples_(concat(folder, '/', kSamplesFile)),
       log_(folder + "/logs/rank-0.log") {}
 
 bool RunView::is_run(const std::string& folder) {
   return is_plain_file(folder + "/config.toml") || is_plain_file(folder + "/metrics.jsonl");
+}
+
+bool RunView::is_part(const std::string& name) {
+  return name == "checkpoints" || name == "logs" || name.starts_with(kNonfinite);
 }
 
 void RunView::read_config() {
@@ -151,11 +157,11 @@ std::string RunView::why_it_failed() const {
   std::error_code error;  // then there is no such folder
   for (std::filesystem::directory_iterator at(folder_, error), end; !error && at != end;
        at.increment(error))
-    if (const std::string name = at->path().filename(); name.starts_with("nonfinite-step-"))
-      return concat("step ", whole_number(std::string_view(name).substr(15)),
-                    " was not finite; axonn replay ", folder_, '/', name, " repeats it");
+    if (const std::string name = at->path().filename(); name.starts_with(kNonfinite))
+      return concat("step ", whole_number(std::string_view(name).substr(kNonfinite.size())),
+                    " was not finite; axonn replay ", name_, '/', name, " repeats it");
   return concat("its process has ended without a word: it was killed, or its memory, its disk or ",
-                "its node gave out; see what it printed, and ", folder_, "/logs/rank-0.log");
+                "its node gave out; see what it printed, and ", name_, "/logs/rank-0.log");
 }
 
 void RunView::judge(std::time_t now) {
@@ -168,7 +174,7 @@ void RunView::judge(std::time_t now) {
   };
   if (!is_run(folder_))
     return is(RunPhase::waiting,
-              concat(folder_, is_folder(folder_) ? " holds no run yet" : " does not exist yet"));
+              concat(name_, is_folder(folder_) ? " holds no run yet" : " does not exist yet"));
   const RunProcess writer = read_run_process(folder_);
   if (writer.end == RunEnd::finished) return is(RunPhase::ended);
   if (writer.end == RunEnd::stopped) return is(RunPhase::stopped, writer.why);

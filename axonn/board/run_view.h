@@ -22,16 +22,21 @@ std::string_view name_of(RunPhase state);
 /// Only reads, and only files with fixed names. Nothing throws: what is missing is empty.
 class RunView {
  public:
-  explicit RunView(const std::string& folder);
+  /// `name`: what pages and messages call the run.
+  RunView(const std::string& folder, std::string name);
 
   /// Whether the folder holds a run: config.toml or metrics.jsonl.
   static bool is_run(const std::string& folder);
+  /// Whether a folder of this name in a run's folder belongs to the run: checkpoints and the like,
+  /// which have a config.toml too.
+  static bool is_part(const std::string& name);
 
   /// Reads what is new, for about so many seconds. Returns whether there is more. `now`: in seconds
   /// since 1970.
   bool read(double seconds, std::time_t now);
 
   const std::string& folder() const { return folder_; }
+  const std::string& name() const { return name_; }
   const RunRows& rows() const { return rows_; }
   const RunSamples& samples() const { return samples_; }
   RunPhase state() const { return state_; }
@@ -53,7 +58,7 @@ class RunView {
   void judge(std::time_t now);
   std::string why_it_failed() const;
 
-  std::string folder_;
+  std::string folder_, name_;
   RunRows rows_;
   RunSamples samples_;
   LineTail log_;

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <array>
 #include <iostream>
 #include <span>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -126,22 +128,32 @@ void score_text(LoadedModel& loaded, const EvaluationText& text, const EvalFlags
              loaded, seconds);
 }
 
+/// The accuracies by the names of lm-evaluation-harness.
+std::array<std::pair<const char*, Accuracy>, 3> accuracies_of(const ChoiceReport& report) {
+  return {{{"acc", report.accuracy},
+           {"acc_norm", report.accuracy_by_character},
+           {"acc_bytes", report.accuracy_by_byte}}};
+}
+
 Json to_json(const ChoiceReport& report, std::span<const ChoiceQuestion> questions) {
   Json each = Json::array();
   for (std::size_t q = 0; q < questions.size(); ++q) {
     const ChoiceScore& score = report.questions[q];
     each.push_back({{"answer", questions[q].answer},
                     {"chosen", score.chosen},
-                    {"chosen_norm", score.chosen_by_byte},
+                    {"chosen_norm", score.chosen_by_character},
+                    {"chosen_bytes", score.chosen_by_byte},
                     {"log_likelihoods", score.log_likelihoods},
                     {"greedy", score.greedy}});
   }
-  return {{"acc", report.accuracy.share},
-          {"acc_stderr", report.accuracy.error},
-          {"acc_norm", report.accuracy_by_byte.share},
-          {"acc_norm_stderr", report.accuracy_by_byte.error},
-          {"count", questions.size()},
-          {"questions", std::move(each)}};
+  Json json;
+  for (const auto& [name, accuracy] : accuracies_of(report)) {
+    json[name] = accuracy.share;
+    json[concat(name, "_stderr")] = accuracy.error;
+  }
+  json["count"] = questions.size();
+  json["questions"] = std::move(each);
+  return json;
 }
 
 void score_choices(LoadedModel& loaded, std::span<const ChoiceQuestion> questions,
@@ -157,11 +169,9 @@ void score_choices(LoadedModel& loaded, std::span<const ChoiceQuestion> question
                         .report = [&](std::int64_t done) { line(done, count); }});
   if (loaded.grid().world().rank() != 0) return;
   line.clear();
-  std::cout << fmt::format("questions       {}\n", format_count(std::ssize(questions)))
-            << fmt::format("acc             {:.4f} +- {:.4f}\n", report.accuracy.share,
-                           report.accuracy.error)
-            << fmt::format("acc_norm        {:.4f} +- {:.4f}\n", report.accuracy_by_byte.share,
-                           report.accuracy_by_byte.error);
+  std::cout << fmt::format("questions       {}\n", format_count(std::ssize(questions)));
+  for (const auto& [name, accuracy] : accuracies_of(report))
+    std::cout << fmt::format("{:<15} {:.4f} +- {:.4f}\n", name, accuracy.share, accuracy.error);
   write_json(flags, to_json(report, questions), loaded, now_seconds() - begin);
 }
 

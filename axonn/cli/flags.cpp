@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "axonn/base/check.h"
 #include "axonn/infer/evaluate.h"
@@ -105,6 +106,16 @@ bool parse_flags(CLI::App& app, Arguments arguments, const OptionList* list) {
 CLI::Validator count_from(std::int64_t least) {
   constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
   return CLI::Range(least, kMost).description(least > 0 ? "POSITIVE" : "NONNEGATIVE");
+}
+
+CLI::Validator number_from(double least, double most) {
+  const auto trouble = [least, most](const std::string& text) -> std::string {
+    double value = 0;
+    const bool read = CLI::detail::lexical_cast(text, value);
+    if (read && value >= least && value <= most) return "";  // which NaN is not
+    return fmt::format("wanted a number from {} to {}, got '{}'", least, most, text);
+  };
+  return CLI::Validator(trouble, fmt::format("{} to {}", least, most));
 }
 
 std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& arguments) {

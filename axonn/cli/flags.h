@@ -28,6 +28,9 @@ bool parse_flags(CLI::App& app, Arguments arguments, const OptionList* list = nu
 /// For flags that count: whole numbers from `least` to 2^31 - 1, so that products of two fit.
 CLI::Validator count_from(std::int64_t least);
 
+/// For flags with a real number from `least` to `most`.
+CLI::Validator number_from(double least, double most);
+
 /// The enumerator with this name, one of `names`.
 template <typename Enum, std::size_t n>
 Enum value_of(const std::string& name, const std::array<std::string_view, n>& names) {

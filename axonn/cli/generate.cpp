@@ -242,18 +242,18 @@ void converse(LoadedModel& loaded, const std::shared_ptr<const Tokenizer>& token
 void add_sampling_flags(CLI::App& app, Sampling& sampling) {
   app.add_option("--temperature", sampling.temperature, "0: always the most likely token")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_from(0, kMostTemperature));
   app.add_option("--top-k", sampling.top_k, "only the k most likely tokens; 0: all")
       ->capture_default_str()
       ->check(count_from(0));
   app.add_option("--top-p", sampling.top_p,
-                 "only the most likely tokens that together have this probability")
+                 "only the most likely tokens that together have this probability; 0: only one")
       ->capture_default_str()
-      ->check(CLI::Range(1e-6, 1.0));
+      ->check(number_from(0, 1));
   app.add_option("--repetition-penalty", sampling.repetition_penalty,
                  "divides the logits of earlier tokens by this; 1: no penalty")
       ->capture_default_str()
-      ->check(CLI::Range(1e-3, 1e3));
+      ->check(number_from(kLeastPenalty, kMostPenalty));
 }
 
 void add_generate_flags(CLI::App& app, Request& request) {

@@ -45,7 +45,7 @@ void describe_run(const std::string& folder) {
   if (!RunView::is_run(folder) && read_run_process(folder).text.empty())
     refuse(folder, " holds no run; name a run's output.dir");
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  RunView run(folder);
+  RunView run(folder, folder);
   while (run.read(1, now)) {
   }
   const RunRows& rows = run.rows();

@@ -98,7 +98,7 @@ int run_probe(const Arguments& arguments) {
   auto* const nodes = app.add_flag("--network", network, "only compare the nodes");
   app.add_option("--tolerance", tolerance, "with --network: percent below the median")
       ->needs(nodes)
-      ->check(CLI::Range(0.1, 99.0))
+      ->check(number_from(0.1, 99))
       ->capture_default_str();
   app.add_option("--json", json, "with --network: also write the figures to this file")
       ->needs(nodes)

@@ -70,9 +70,18 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
   app.add_option("--max-body", flags.http.body_bytes, "most bytes of a request")
       ->capture_default_str()
       ->check(count_from(1));
-  app.add_option("--connections", flags.http.connections, "clients served at the same time")
+  app.add_option("--max-answer", flags.served.most_values,
+                 "most tokens and log-probabilities of an answer, all its texts together")
+      ->capture_default_str()
+      ->check(count_from(1));
+  app.add_option("--connections", flags.http.connections,
+                 "requests answered at the same time; others get status 503")
       ->capture_default_str()
       ->check(CLI::Range(1, 4096));
+  app.add_option("--client-connections", flags.http.client_connections,
+                 "of them, those of one address; 0: half, or all of this machine's")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 4096));
   app.add_option("--chat-template", flags.chat_template,
                  concat("auto (the model's own), a .jinja file, ", kChatTemplates))
       ->capture_default_str();

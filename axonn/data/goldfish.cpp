@@ -29,19 +29,23 @@ std::vector<float> apertus_table() {
   return table;
 }
 
+/// The targets of a sequence; where one does not count, the next row's token stands for it.
+std::vector<std::int32_t> all_targets(const Sequence& sequence) {
+  std::vector<std::int32_t> all = sequence.targets;
+  for (std::size_t row = 0; row + 1 < all.size(); ++row)
+    if (all[row] < 0) all[row] = sequence.ids[row + 1];
+  return all;
+}
+
 /// Masks target i of a sequence, from h - 1 on, by the product of targets i - h + 1 to i.
 SequenceMask apertus_mask(const GoldfishConfig& config) {
   static const std::vector<float> kTable = apertus_table();
   return
       [h = config.h, limit = 1 / static_cast<float>(config.k)](std::int64_t, Sequence& sequence) {
-        const auto length = std::ssize(sequence.ids);
-        // The next tokens, also where no loss counts; the last one is known only as a target.
-        std::vector<std::int32_t> next(sequence.ids.begin() + std::min<std::int64_t>(length, 1),
-                                       sequence.ids.end());
-        if (length > 0) next.push_back(sequence.targets.back());
-        for (std::int64_t i = h - 1; i < length; ++i)
+        const std::vector<std::int32_t> all = all_targets(sequence);
+        for (std::int64_t i = h - 1; i < std::ssize(all); ++i)
           if (sequence.targets[i] >= 0 &&
-              kTable[apertus_key(std::span(next).subspan(i + 1 - h, h))] < limit)
+              kTable[apertus_key(std::span(all).subspan(i + 1 - h, h))] < limit)
             sequence.targets[i] = -1;
       };
 }

@@ -18,13 +18,14 @@ std::int64_t apertus_key(std::span<const std::int32_t> tokens);
 /// target is left out if a hash of the h tokens before it in its document is below 2^64 / k;
 /// docs/memorization.md defines the hash. With any mask but `apertus`, the first h tokens of each
 /// document are kept, and so are those of a sequence that begins inside a document, since the
-/// tokens before it are not known.
+/// tokens before it are not known. Where the first token of them is no target, as at the beginning
+/// of a sequence, these are h - 1 targets, as in the paper's program.
 ///
 /// The mask `apertus` leaves out target i of a sequence, i >= h - 1, if the number of the key
 /// apertus_key(targets i - h + 1 to i) is below 1/k. The window contains the target, and goes on
-/// over the borders of documents. The numbers are those of std::mt19937 with the seed 2971215073,
-/// (u32 & 0xffffff) / 2^24. With h = 50 about 9 % of all products are 0 modulo 2^64; their number
-/// is 0.23, so they are kept.
+/// over the borders of documents; in place of a target that does not count it has the next row's
+/// token. The numbers are those of std::mt19937 with the seed 2971215073, (u32 & 0xffffff) / 2^24.
+/// With h = 50 about 9 % of all products are 0 modulo 2^64; their number is 0.23, so they are kept.
 ///
 /// Sources: Hans et al., "Be like a Goldfish, Don't Memorize!", 2024 (arXiv
 /// 2406.10209); Apertus's trainer, Megatron-LM of the Swiss AI Initiative.

@@ -93,20 +93,26 @@ std::vector<ChoiceSequence> sequences_of(std::span<const ChoiceQuestion> questio
 }
 
 void choose(ChoiceScore& score, const ChoiceQuestion& question) {
-  const auto largest = [](const std::vector<double>& values) {
+  const auto likeliest = [&](const auto& length) {
+    std::vector<double> values = score.log_likelihoods;
+    for (std::size_t c = 0; c < values.size(); ++c)
+      values[c] /= static_cast<double>(length(question.choices[c]));
     return std::ranges::max_element(values) - values.begin();
   };
-  std::vector<double> by_byte = score.log_likelihoods;
-  for (std::size_t c = 0; c < by_byte.size(); ++c)
-    by_byte[c] /= static_cast<double>(question.choices[c].size());
-  score.chosen = largest(score.log_likelihoods);
-  score.chosen_by_byte = largest(by_byte);
+  score.chosen = likeliest([](const std::string&) { return 1; });
+  score.chosen_by_character = likeliest([](const std::string& text) { return code_points(text); });
+  score.chosen_by_byte = likeliest([](const std::string& text) { return text.size(); });
 }
 
-Accuracy accuracy_of(std::int64_t right, std::int64_t of) {
-  const double share = static_cast<double>(right) / static_cast<double>(of);
-  const double freedom = static_cast<double>(std::max<std::int64_t>(of - 1, 1));
-  return {share, std::sqrt(share * (1 - share) / freedom)};
+/// Of one way to choose.
+Accuracy accuracy_of(std::span<const ChoiceScore> scores, std::span<const ChoiceQuestion> questions,
+                     std::int64_t ChoiceScore::*chosen) {
+  double right = 0;
+  for (std::size_t q = 0; q < scores.size(); ++q)
+    right += scores[q].*chosen == questions[q].answer ? 1 : 0;
+  const auto count = static_cast<double>(scores.size());
+  const double share = right / count;
+  return {share, std::sqrt(share * (1 - share) / std::max(count - 1, 1.0))};
 }
 
 }  // namespace
@@ -168,14 +174,11 @@ ChoiceReport evaluate_choices(LoadedModel& model, std::span<const ChoiceQuestion
     report.questions[q].log_likelihoods[choice] = -scores[n].nats;
     report.questions[q].greedy[choice] = scores[n].greedy == scores[n].targets;
   }
-  std::int64_t right = 0, right_by_byte = 0;
-  for (std::size_t q = 0; q < questions.size(); ++q) {
-    choose(report.questions[q], questions[q]);
-    right += report.questions[q].chosen == questions[q].answer;
-    right_by_byte += report.questions[q].chosen_by_byte == questions[q].answer;
-  }
-  report.accuracy = accuracy_of(right, std::ssize(questions));
-  report.accuracy_by_byte = accuracy_of(right_by_byte, std::ssize(questions));
+  for (std::size_t q = 0; q < questions.size(); ++q) choose(report.questions[q], questions[q]);
+  const auto of = [&](auto chosen) { return accuracy_of(report.questions, questions, chosen); };
+  report.accuracy = of(&ChoiceScore::chosen);
+  report.accuracy_by_character = of(&ChoiceScore::chosen_by_character);
+  report.accuracy_by_byte = of(&ChoiceScore::chosen_by_byte);
   return report;
 }
 

@@ -38,10 +38,11 @@ ScoredSequence encode_continuation(const Tokenizer& tokenizer, std::string_view 
 
 /// Scores of one question.
 struct ChoiceScore {
-  std::vector<double> log_likelihoods;  ///< of each choice given the question, nats
-  std::vector<bool> greedy;             ///< whether greedy decoding would write that choice
-  std::int64_t chosen = 0;              ///< likeliest choice, the first of equals
-  std::int64_t chosen_by_byte = 0;      ///< the same with log-likelihoods per byte of the choice
+  std::vector<double> log_likelihoods;   ///< of each choice given the question, nats
+  std::vector<bool> greedy;              ///< whether greedy decoding would write that choice
+  std::int64_t chosen = 0;               ///< likeliest choice, the first of equals
+  std::int64_t chosen_by_character = 0;  ///< the same by log-likelihoods per code point of it
+  std::int64_t chosen_by_byte = 0;       ///< the same per byte
 };
 
 /// The fraction of right answers and its standard error, sqrt(p (1 - p) / (n - 1)); 0 for one
@@ -52,8 +53,8 @@ struct Accuracy {
 
 struct ChoiceReport {
   std::vector<ChoiceScore> questions;
-  Accuracy accuracy;          ///< of `chosen`; the harness' acc
-  Accuracy accuracy_by_byte;  ///< of `chosen_by_byte`; the harness' acc_norm
+  // What lm-evaluation-harness calls acc, acc_norm and acc_bytes.
+  Accuracy accuracy, accuracy_by_character, accuracy_by_byte;
 };
 
 /// Scores every choice of every question: the log-likelihood of " choice" given the question. If

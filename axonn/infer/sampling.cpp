@@ -36,10 +36,10 @@ void penalise(std::span<float> logits, std::span<const std::int32_t> seen, doubl
 
 std::int32_t sample(std::span<const float> logits, const Sampling& sampling, double uniform) {
   AXONN_CHECK(!logits.empty() && sampling.temperature >= 0 && sampling.top_k >= 0 &&
-                  sampling.top_p > 0 && sampling.top_p <= 1,
+                  sampling.top_p >= 0 && sampling.top_p <= 1,
               "sample: ", logits.size(), " logits, temperature ", sampling.temperature, ", top_k ",
               sampling.top_k, ", top_p ", sampling.top_p,
-              "; wanted temperature >= 0, top_k >= 0, 0 < top_p <= 1");
+              "; wanted temperature >= 0, top_k >= 0, 0 <= top_p <= 1");
   AXONN_CHECK(std::ranges::none_of(logits, [](float x) { return std::isnan(x); }),
               "sample: a logit is NaN; the model is broken");
   AXONN_CHECK(uniform >= 0 && uniform < 1, "sample: a random number of ", uniform,
@@ -48,10 +48,13 @@ std::int32_t sample(std::span<const float> logits, const Sampling& sampling, dou
   if (sampling.temperature == 0) return static_cast<std::int32_t>(best - logits.begin());
 
   const std::size_t V = logits.size();
-  const auto scale = static_cast<float>(1 / sampling.temperature);
   std::vector<float> weights(V);
-  std::ranges::transform(logits, weights.begin(),
-                         [&](float logit) { return std::exp((logit - *best) * scale); });
+  std::ranges::transform(logits, weights.begin(), [&](float logit) {
+    if (logit == *best) return 1.0f;   // also of infinite logits, whose difference is NaN
+    constexpr double kLowest = -1000;  // e to this is 0 in f32
+    const double exponent = (double{logit} - *best) / sampling.temperature;
+    return exponent > kLowest ? std::exp(static_cast<float>(exponent)) : 0.0f;
+  });
   const bool all = sampling.top_k == 0 || sampling.top_k >= std::ssize(logits);
   double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   if (all && sampling.top_p == 1)

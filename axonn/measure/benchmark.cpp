@@ -349,11 +349,14 @@ std::string to_text(const BenchReport& r) {
     text += fmt::format("    {:.1f} % of the advertised peak, {:.3f} Tflop/s\n",
                         r.percent_of_advertised_peak(), r.advertised_peak * 1e-12);
   text += fmt::format(
-      "  hardware          {:.3f} Tflop/s (including recomputation)\n  Narayanan         {:.3f} "
-      "Tflop/s (the paper's formula, which always counts recomputation)\n  compute           "
-      "{:.1f} ms\n  exposed comm.     {:.1f} ms, {:.1f} % of the step\n",
-      tflops(r, r.flops.hardware), tflops(r, r.flops.narayanan), r.compute_s() * 1e3,
-      r.exposed_comm_s * 1e3, 100 * r.exposed_comm_s / r.step_s);
+      "  hardware          {:.3f} Tflop/s (including recomputation)\n  Narayanan         {}\n"
+      "  compute           {:.1f} ms\n  exposed comm.     {:.1f} ms, {:.1f} % of the step\n",
+      tflops(r, r.flops.hardware),
+      r.flops.narayanan
+          ? fmt::format("{:.3f} Tflop/s (the paper's formula, which always counts recomputation)",
+                        tflops(r, *r.flops.narayanan))
+          : "does not apply (the paper's formula is for dense GPT and Llama models)",
+      r.compute_s() * 1e3, r.exposed_comm_s * 1e3, 100 * r.exposed_comm_s / r.step_s);
   for (const auto& [kind, seconds] : r.exposed_by)
     text += fmt::format("    {:<22}{:.1f} ms\n", kind, seconds * 1e3);
   return text + memory_text(r.memory);
@@ -375,7 +378,7 @@ std::string to_json(const BenchReport& r) {
       {"tokens_per_s", r.tokens_per_s},
       {"model_tflops", tflops(r, r.flops.model)},
       {"hardware_tflops", tflops(r, r.flops.hardware)},
-      {"narayanan_tflops", tflops(r, r.flops.narayanan)},
+      {"narayanan_tflops", r.flops.narayanan ? Json(tflops(r, *r.flops.narayanan)) : Json(nullptr)},
       {"advertised_peak_tflops", known(r.advertised_peak, r.advertised_peak * 1e-12)},
       {"percent_of_advertised_peak", known(r.advertised_peak, r.percent_of_advertised_peak())},
       {"product_peak_tflops", r.product_peak * 1e-12},

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -40,12 +41,13 @@ Config at_width(Config config, std::int64_t width) {
   return resolved(config);
 }
 
-/// The results of all products of a forward pass.
+/// The results of the products of a forward pass, but for those of experts.
 Outputs outputs_of(Training& training, const Tokens& tokens) {
   Outputs outputs;
   WatchingBackend watching(
       training.model.backend(), [&](const WatchingBackend::Operation& operation) {
-        if (operation.name != Matmul::kName) return;
+        const bool of_experts = operation.layer.find(".experts.") != std::string_view::npos;
+        if (operation.name != Matmul::kName || of_experts) return;
         std::vector<float>& values = outputs.emplace_back(operation.layer, 0).second;
         training.model.backend().on_host(
             {.name = "outputs", .inputs = {operation.result}, .compute = [&](Views, Views all) {
@@ -112,6 +114,7 @@ std::vector<LayerChange> coordinate_check(const Config& config,
                                           const std::vector<std::int64_t>& widths, int steps) {
   Config base = config;
   base.parallelism.set_grid({});
+  base.parallelism.context = base.parallelism.experts = 1;
   base.parallelism.device = DeviceKind::cpu;
   base.training.micro_batch = 0;
   std::vector<LayerChange> layers;

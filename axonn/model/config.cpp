@@ -264,10 +264,10 @@ void list_initialisation(ModelConfig& model, OptionList& list) {
             .also = "initializer_range init_method_std"});
   list.add(
       "mup_base", &model.mup_base,
-      {.help = "muP: the width whose best init_std, learning rate and eps suit this model, too: "
-               "with m = hidden / mup_base, the weights of the blocks' products start with "
-               "init_std / sqrt(m) and learn with lr / m and eps / m, and logits are divided "
-               "by m; axonn check --mup tests it; 0: not used (gpt, llama)",
+      {.help = "muP: the width whose best init_std, learning rate, eps and weight decay suit this "
+               "model, too: with m = hidden / mup_base, the weights of the blocks' products start "
+               "with init_std / sqrt(m) and learn with lr / m and m times weight_decay; eps and "
+               "logits are divided by m; axonn check --mup tests it; 0: not used (gpt, llama)",
        .min = 0,
        .also = "mup_base_width mup_base_shapes base_width d_model_base use_mup"});
   list.add("mup_base_head_dim", &model.mup_base_head_dim,

@@ -59,7 +59,7 @@ struct ModelConfig {
   bool bias = true;            ///< biases in linear layers and norms
   double norm_eps = 1e-5;
   double init_std = 0.02;  ///< of the initial weights; projections into the residual: / sqrt(2 L)
-  /// muP: the width, and the head width, that init_std, the learning rate and AdamW's eps are for.
+  /// muP: the width, and the head width, that init_std and the settings of the optimizer are for.
   std::int64_t mup_base = 0;           ///< 0: not muP
   std::int64_t mup_base_head_dim = 0;  ///< 0: head_width()
   MlpKind activation = MlpKind::swiglu;

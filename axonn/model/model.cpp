@@ -232,7 +232,7 @@ StepFlops step_flops(const ModelConfig& m, std::int64_t sequences, std::int64_t 
   const double blocks_forward = 2 * static_cast<double>(block_parameters(m, m.experts_per_token)) +
                                 2 * l * static_cast<double>(attention_width(m)) * s;
   flops.hardware = flops.model + recomputed * tokens * blocks_forward;
-  if (m.experts > 0) return flops;  // the formula is of dense MLPs of 4 h
+  if (m.experts > 0) return flops;  // the formula has dense MLPs of width 4 h
   flops.narayanan = 96 * tokens * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
   return flops;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -150,11 +151,12 @@ struct StepFlops {
   double model = 0;     ///< model_flops_per_token
   double hardware = 0;  ///< model, plus recomputation: a second forward pass of some blocks
   /// 96 B s l h² (...) of Narayanan et al., 2021, with recomputation and full attention, as in the
-  /// AxoNN paper. For any family, it is the value of a GPT of this width; with experts it is 0.
-  double narayanan = 0;
+  /// AxoNN paper. For a dense model of any family of the library, it is the value of a GPT of this
+  /// width; other models have none.
+  std::optional<double> narayanan = {};
 };
 /// recomputed: the share of the blocks whose forward pass runs twice. For a registered family
-/// (model/model.h), `model` is Model::flops_per_token() and `narayanan` is 0.
+/// (model/model.h), `model` is Model::flops_per_token().
 StepFlops step_flops(const ModelConfig& model, std::int64_t sequences, std::int64_t seq_len,
                      double recomputed);
 

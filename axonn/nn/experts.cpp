@@ -15,6 +15,7 @@ namespace axonn {
 struct Experts::Routed {
   Tensor ids, weights;              // (r, k) i32 and f32
   Tensor logits, scores, log_sums;  // (r, E), (r, E), (r, 1) f32
+  Tensor score_sums;                // (r, 1) f32; empty for softmax, whose scores add up to 1
 };
 
 /// What backward needs of a forward pass. R rows are those of all ranks of x.
@@ -100,6 +101,7 @@ ops::Route route_of(const Experts::Options& options, const auto& routed, const V
           .weights = routed.weights.view(),
           .scores = routed.scores.view(),
           .log_sums = routed.log_sums.view(),
+          .score_sums = routed.score_sums.view(),
           .logits = routed.logits.view(),
           .bias = bias,
           .sigmoid = options.router == RouterKind::sigmoid,
@@ -111,17 +113,19 @@ ops::Route route_of(const Experts::Options& options, const auto& routed, const V
 
 Experts::Routed Experts::route(const Context& ctx, const Chunk& inp) const {
   const std::int64_t r = inp.value.rows(), k = options_.per_token;
-  const Routed routed{.ids = ctx.empty(r, k, DType::i32),
-                      .weights = ctx.empty(r, k, DType::f32),
-                      .logits = logits(ctx, inp),
-                      .scores = ctx.empty(r, options_.experts, DType::f32),
-                      .log_sums = ctx.empty(r, 1, DType::f32)};
+  Routed routed{.ids = ctx.empty(r, k, DType::i32),
+                .weights = ctx.empty(r, k, DType::f32),
+                .logits = logits(ctx, inp),
+                .scores = ctx.empty(r, options_.experts, DType::f32),
+                .log_sums = ctx.empty(r, 1, DType::f32)};
+  if (options_.router == RouterKind::sigmoid) routed.score_sums = ctx.empty(r, 1, DType::f32);
   ops::Route route = route_of(options_, routed, bias_ ? bias_->weight() : View{});
   Routing* routing = ctx.routing;
   route.chosen = routing && routing->recall(ctx, options_.layer, inp, routed.ids);
   ctx.backend.run(route);
   if (routing)
-    routing->note(ctx, options_.layer, inp, {routed.ids, routed.scores, routed.log_sums});
+    routing->note(ctx, options_.layer, inp,
+                  {routed.ids, routed.scores, routed.log_sums, routed.score_sums});
   return routed;
 }
 

@@ -132,6 +132,7 @@ void Routing::note(const Context& ctx, std::int64_t layer, const Chunk& inp, con
                                    .ids = choice.ids.view(),
                                    .scores = choice.scores.view(),
                                    .log_sums = choice.log_sums.view(),
+                                   .score_sums = choice.score_sums.view(),
                                    .counted = of_rows_here(ctx, inp, inp.rows.counted),
                                    .first_row = first_here(ctx, inp),
                                    .positions = inp.rows.positions});

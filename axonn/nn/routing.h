@@ -40,19 +40,22 @@ class RoutingRecord {
 /// and the losses that keep experts equally busy.
 ///
 /// L' layers with E experts, k chosen per row; N rows of the step that are not padding; f_i =
-/// count_i / (k N'), P_i = mean score of expert i, both over the N' rows of the balance's scope:
+/// count_i / (k N'), P_i = mean of s_i / (sum of s over all experts) for the scores s of a row,
+/// both over the N' rows of the balance's scope:
 ///
 ///   balance   1 / L' · sum over layers and scopes of N' / N · E · sum_i f_i P_i: 1 if even
 ///             (hugging_face: f and P are means over layers, too, and the sum is times k)
 ///   z         1 / (L' N) · sum over layers and rows of logsumexp(logits)²
 ///
-/// f is a constant in gradients. Counts come from first passes only, not from recomputation.
+/// f is a constant in gradients. Counts are of the choices that were made, with the routers'
+/// biases, and come from first passes only, not from recomputation.
 ///
 /// Communication per micro-batch: a sum of L' · S · (2E + 2) f64 for S sequences of the place, over
 /// x and the context; for scopes of several places one of L' · (2E + 2) over z and data.
 ///
 /// Sources: Fedus et al., "Switch Transformers", 2022; Zoph et al., "ST-MoE", 2022; Wang et al.,
-/// "Auxiliary-loss-free load balancing strategy for mixture-of-experts", 2024.
+/// "Auxiliary-loss-free load balancing strategy for mixture-of-experts", 2024; DeepSeek-AI,
+/// "DeepSeek-V3 technical report", 2024, equations 17 to 20.
 class Routing {
  public:
   struct Options {
@@ -76,9 +79,10 @@ class Routing {
   /// Reads the choices of a router for a chunk into ids (R, k) i32, if they are known: to be
   /// replayed, or those of the first run of a pass that is repeated. Else returns false.
   bool recall(const Context& ctx, std::int64_t layer, const Chunk& inp, const Tensor& ids) const;
-  /// What a router computed for a chunk: ids (R, k) i32, scores (R, E), log_sums (R, 1) f32.
+  /// What a router computed for a chunk: ids (R, k) i32, scores (R, E), log_sums (R, 1) f32, and
+  /// score_sums (R, 1) f32 or empty, as ops::RouteCounts has it.
   struct Choice {
-    Tensor ids, scores, log_sums;
+    Tensor ids, scores, log_sums, score_sums;
   };
   /// Counts and records a choice, unless the pass is the second run.
   void note(const Context& ctx, std::int64_t layer, const Chunk& inp, const Choice& choice);
@@ -92,8 +96,8 @@ class Routing {
   /// Ends the forward pass: sums the counts over ranks. Backward may begin then.
   void finish_pass(const Context& ctx);
 
-  /// (S, E) f32: what the balance loss adds to the gradients of the scores of each of a chunk's
-  /// sequences. Empty if its weight is 0.
+  /// (S, E) f32: the gradients of the balance loss for the rows' shares s_i / (sum of s), in each
+  /// of a chunk's sequences. Empty if its weight is 0.
   View balance(std::int64_t layer, const Rows& rows) const;
   /// The factor of logsumexp² in the loss: β / (L' · N).
   float z_factor() const;

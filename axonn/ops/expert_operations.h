@@ -23,6 +23,7 @@ struct Route {
   View weights;            ///< (R, k) f32: p of each, in the order of ids
   View scores;             ///< (R, E) f32: s
   View log_sums;           ///< (R, 1) f32: log of the sum of exp(logits)
+  View score_sums = {};    ///< (R, 1) f32: the sum of s over all experts; or empty: not wanted
   View logits;             ///< (R, E) f32
   View bias = {};          ///< (1, E) T, added to the scores for the choice alone; or empty
   bool sigmoid = false;    ///< s = sigmoid(logits) instead of their softmax
@@ -31,42 +32,47 @@ struct Route {
   bool chosen = false;  ///< ids holds a recorded choice: for each row different numbers below E
 
   static constexpr std::string_view kName = "route";
-  auto operands() const { return std::array{scores, weights, ids, log_sums, logits, bias}; }
+  auto operands() const {
+    return std::array{scores, weights, ids, log_sums, score_sums, logits, bias};
+  }
   void run(auto launch, const Checker& check) const;
 };
 
 /// The gradient of Route, and those of the losses on its scores and its log_sums. Row r belongs to
-/// sequence (first_row + r) / positions.
+/// sequence (first_row + r) / positions. With forward.score_sums, the loss on the scores is one of
+/// each row's s / (sum of s).
 struct RouteBackward {
   View d_logits;      ///< (R, E) f32
   View d_weights;     ///< (R, k) f32
   Route forward;      ///< bias is not read
-  View balance = {};  ///< (S, E) f32, added to the scores' gradients in each sequence; or empty
+  View balance = {};  ///< (S, E) f32: the gradients of that loss in each sequence; or empty
   View counted = {};  ///< (1, R) i32: where it is 0, balance and z do not apply; empty: all apply
   std::int64_t first_row = 0, positions = 1;
   float z = 0;  ///< of the loss z · log_sum² of each row
 
   static constexpr std::string_view kName = "route_backward";
   auto operands() const {
-    return std::array{d_logits,        d_weights,      forward.ids,
-                      forward.weights, forward.scores, forward.log_sums,
-                      forward.logits,  balance,        counted};
+    return std::array{d_logits,       d_weights,         forward.ids,    forward.weights,
+                      forward.scores, forward.log_sums,  forward.logits, balance,
+                      counted,        forward.score_sums};
   }
   void run(auto launch, const Checker& check) const;
 };
 
 /// Adds up what the losses on a router need, for each sequence: out (S, 2 E + 2) f64 += how often
-/// each expert is in ids, the sum of each score, the sum of log_sums², and the number of rows.
+/// each expert is in ids, the sum of each expert's shares of the rows' scores, the sum of
+/// log_sums², and the number of rows.
 struct RouteCounts {
-  View out;           ///< (S, 2 E + 2) f64
-  View ids;           ///< (R, k) i32
-  View scores;        ///< (R, E) f32
-  View log_sums;      ///< (R, 1) f32
-  View counted = {};  ///< (1, R) i32: rows with 0 are left out; empty: none is
+  View out;              ///< (S, 2 E + 2) f64
+  View ids;              ///< (R, k) i32
+  View scores;           ///< (R, E) f32
+  View log_sums;         ///< (R, 1) f32
+  View score_sums = {};  ///< (R, 1) f32, divide the scores; or empty: the scores are the shares
+  View counted = {};     ///< (1, R) i32: rows with 0 are left out; empty: none is
   std::int64_t first_row = 0, positions = 1;  ///< as in RouteBackward
 
   static constexpr std::string_view kName = "route_counts";
-  auto operands() const { return std::array{out, ids, scores, log_sums, counted}; }
+  auto operands() const { return std::array{out, ids, scores, log_sums, score_sums, counted}; }
   void run(auto launch, const Checker& check) const;
 };
 

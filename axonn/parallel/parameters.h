@@ -116,8 +116,7 @@ class ParameterGroup {
   void freeze();
   bool frozen() const { return frozen_; }
 
-  /// Sets the factor of the learning rate, and of AdamW's eps, for the parameters with weight
-  /// decay: 1 / m with muP.
+  /// Sets the factor of the learning rate for the parameters with weight decay: 1 / m with muP.
   void set_rate(double rate) { rate_ = rate; }
   double rate() const { return rate_; }
 

@@ -150,6 +150,18 @@ std::string recomputation(const PlanReport& r, const Plan& plan) {
   return text + '\n';
 }
 
+std::string flops_text(const PlanFlops& flops) {
+  std::string text =
+      fmt::format("Pflop/s: {} model, {} hardware", three_digits(flops.model * 1e-15),
+                  three_digits(flops.hardware * 1e-15));
+  if (!flops.narayanan)
+    return text + " (Narayanan's formula, the AxoNN paper's, is for dense GPT and Llama models)\n";
+  text += fmt::format(", {} Narayanan (the AxoNN paper's", three_digits(*flops.narayanan * 1e-15));
+  if (flops.narayanan_percent_of_peak > 0)
+    text += fmt::format(": {:.1f} % of the advertised peak", flops.narayanan_percent_of_peak);
+  return text + ")\n";
+}
+
 std::string explanation(const PlanReport& r) {
   const Plan& best = r.result.plans.front();
   const PlanFlops flops = flops_of(r, best);
@@ -170,12 +182,7 @@ std::string explanation(const PlanReport& r) {
   text += parts(time.compute_by, "", time.step_s, unit);
   text += parts(time.exposed_by, "exposed ", time.step_s, unit);
   text += recomputation(r, best);
-  text += fmt::format("Pflop/s: {} model, {} hardware, {} Narayanan (the AxoNN paper's",
-                      three_digits(flops.model * 1e-15), three_digits(flops.hardware * 1e-15),
-                      three_digits(flops.narayanan * 1e-15));
-  if (flops.narayanan_percent_of_peak > 0)
-    text += fmt::format(": {:.1f} % of the advertised peak", flops.narayanan_percent_of_peak);
-  text += ")\n";
+  text += flops_text(flops);
   if (!r.savings.empty()) text += "Time saved by overlap, and saved or added by other settings:\n";
   for (const Saving& saving : r.savings)
     text += fmt::format("  {:>+9.3f} {} {:>5.1f} %  {} parallelism.{}\n",
@@ -243,7 +250,7 @@ Json json_of(const PlanReport& r, const Plan& plan) {
       {"micro_batches", plan.micro_batch_count(r.config.training.global_batch)},
       {"tokens_per_s", static_cast<double>(r.batch_tokens()) / plan.time.step_s},
       {"hardware_pflops", flops.hardware * 1e-15},
-      {"narayanan_pflops", flops.narayanan * 1e-15},
+      {"narayanan_pflops", known(flops.narayanan.value_or(0) * 1e-15)},
       {"narayanan_percent_of_peak", known(flops.narayanan_percent_of_peak)},
       {"compute_s_by", plan.time.compute_by},
       {"exposed_comm_s_by", plan.time.exposed_by},
@@ -375,10 +382,11 @@ PlanFlops flops_of(const PlanReport& r, const Plan& plan) {
   const double seconds = plan.time.step_s, devices = r.options.devices;
   const double peak =
       r.config.training.dtype == DType::bf16 ? r.machine.advertised_flops_per_s * devices : 0;
-  PlanFlops flops{step.model / seconds, step.hardware / seconds, step.narayanan / seconds};
+  PlanFlops flops{.model = step.model / seconds, .hardware = step.hardware / seconds};
+  if (step.narayanan) flops.narayanan = *step.narayanan / seconds;
   if (peak > 0) {
     flops.percent_of_peak = 100 * flops.model / peak;
-    flops.narayanan_percent_of_peak = 100 * flops.narayanan / peak;
+    flops.narayanan_percent_of_peak = 100 * flops.narayanan.value_or(0) / peak;
   }
   return flops;
 }

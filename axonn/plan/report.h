@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,10 +57,11 @@ PlanReport make_plans(PlanReport asked);
 
 /// Flops per second of a plan's step on all devices. See StepFlops for the conventions.
 struct PlanFlops {
-  double model = 0, hardware = 0, narayanan = 0;
+  double model = 0, hardware = 0;
+  std::optional<double> narayanan = {};
   /// `model` over the advertised bf16 peak of all devices; 0: unknown, or not in bf16.
   double percent_of_peak = 0;
-  double narayanan_percent_of_peak = 0;
+  double narayanan_percent_of_peak = 0;  ///< likewise of `narayanan`
 };
 PlanFlops flops_of(const PlanReport& report, const Plan& plan);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <iterator>
 #include <utility>
 
@@ -20,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::chrono::milliseconds kPatience{200};
+constexpr std::int64_t kLargestAnswers = 8;  // that may be under way at once
 
 using Streams = std::vector<std::shared_ptr<TextStream>>;
 
@@ -28,8 +29,10 @@ using Streams = std::vector<std::shared_ptr<TextStream>>;
 /// used by it alone.
 class Answer {
  public:
-  Answer(const ServedModel& model, CompletionRequest request, Streams streams)
-      : request_(std::move(request)), open_(streams.size()) {
+  /// `room`: held for as long as the answer exists.
+  Answer(const ServedModel& model, CompletionRequest request, Streams streams,
+         std::shared_ptr<void> room)
+      : request_(std::move(request)), room_(std::move(room)), open_(streams.size()) {
     static std::atomic<std::uint64_t> count{0};
     head_ = std::make_unique<AnswerHead>(AnswerHead{
         model, request_,
@@ -51,23 +54,19 @@ class Answer {
   /// The next piece to send; "" if there is nothing new, none at the end.
   std::optional<std::string> next() {
     if (over_) return {};
-    if (open_ == 0) return last();
+    if (open_ == 0) return request_.stream ? last() : whole();
     std::string piece;
     if (!begun_ && request_.chat && request_.stream)
       for (const Choice& choice : choices_) piece += stream_begin(*head_, choice.whole.index);
     begun_ = true;
     if (!piece.empty()) return piece;
-    // Waits for one stream, then takes what the others have.
-    std::chrono::milliseconds patience = kPatience;
     for (Choice& choice : choices_) {
-      while (choice.stream) {
-        auto event = choice.stream->next(std::exchange(patience, std::chrono::milliseconds{0}));
-        if (!event) break;
-        if (!event->fault.empty()) return fault(event->fault);
-        piece += taken(choice, std::move(*event));
-      }
+      auto event = choice.stream ? choice.stream->next() : std::nullopt;
+      if (!event) continue;
+      if (!event->fault.empty()) return fault(event->fault);
+      piece += taken(choice, std::move(*event));
     }
-    return piece;
+    return open_ > 0 || !piece.empty() ? piece : next();
   }
 
  private:
@@ -129,43 +128,74 @@ class Answer {
 
   std::string last() {
     over_ = true;
-    if (request_.stream) return stream_done(*head_, generated_);
-    std::vector<ChoiceNews> whole;
-    for (Choice& choice : choices_) whole.push_back(std::move(choice.whole));
-    return answer_json(*head_, whole, generated_);
+    return stream_done(*head_, generated_);
   }
 
-  /// The status was sent already, so an answer that is no stream breaks off.
+  /// The next part of an answer that is no stream. The text of a choice is made when those before
+  /// it are sent, because it takes more memory than the choice.
+  std::string whole() {
+    std::string part = written_ == 0 ? answer_begin(*head_) : "";
+    if (written_ < choices_.size())
+      part += answer_choice(*head_, std::exchange(choices_[written_].whole, {}));
+    over_ = ++written_ >= choices_.size();
+    if (over_) part += answer_end(*head_, generated_);
+    return part;
+  }
+
   std::string fault(const std::string& why) {
     over_ = true;
-    if (!request_.stream) throw Error(why);
+    if (!request_.stream) throw HttpError(503, why);
     return stream_fault(why);
   }
 
   CompletionRequest request_;
+  std::shared_ptr<void> room_;
   std::unique_ptr<AnswerHead> head_;
   std::vector<Choice> choices_;
-  std::size_t open_;
+  std::size_t open_, written_ = 0;  // choices that have not ended, and that were written
   std::int64_t generated_ = 0;
   bool begun_ = false, over_ = false;
 };
 
-void complete(const ServedModel& model, RequestQueue& queue, CompletionRequest request,
+/// Bounds the values of all answers under way.
+class AnswerRoom {
+ public:
+  explicit AnswerRoom(std::int64_t values) : left_(values) {}
+
+  /// Takes room until the result is destroyed. Throws HttpError if there is too little.
+  static std::shared_ptr<void> take(const std::shared_ptr<AnswerRoom>& from, std::int64_t values) {
+    if ((from->left_ -= values) < 0) {
+      from->left_ += values;
+      throw HttpError(503, "too many large answers are under way; try again later");
+    }
+    return {nullptr, [from, values](void*) { from->left_ += values; }};
+  }
+
+ private:
+  std::atomic<std::int64_t> left_;
+};
+
+/// What the handlers of completions share.
+struct Completions {
+  const ServedModel& model;
+  RequestQueue& queue;
+  std::shared_ptr<AnswerRoom> room;
+};
+
+void complete(const Completions& of, CompletionRequest request, const HttpRequest& http,
               HttpResponse& response) {
+  auto room = AnswerRoom::take(of.room, request.values);
   std::vector<RequestQueue::Request> prompts;
   for (const auto& prompt : request.prompts)
     for (std::int64_t copy = 0; copy < request.copies; ++copy) {
       prompts.push_back({prompt, request.options});
       prompts.back().options.stream = static_cast<std::uint64_t>(copy);
     }
-  Streams streams = queue.submit(std::move(prompts));
-  if (streams.empty()) {
-    response.status = 503;
-    response.body = error_json("too many prompts are waiting; try again later", "overloaded");
-    return;
-  }
+  Streams streams = of.queue.submit(std::move(prompts), http.news);
+  if (streams.empty()) throw HttpError(503, "too many prompts are waiting; try again later");
   const bool stream = request.stream;
-  const auto answer = std::make_shared<Answer>(model, std::move(request), std::move(streams));
+  const auto answer =
+      std::make_shared<Answer>(of.model, std::move(request), std::move(streams), std::move(room));
   response.type = stream ? "text/event-stream" : "application/json";
   response.pieces = [answer] { return answer->next(); };
 }
@@ -184,7 +214,7 @@ Json tokenizer_info(const ServedModel& model) {
   const auto text_of = [&](std::optional<std::int32_t> token) {
     return token ? Json(std::string(tokenizer.bytes_of(*token))) : Json();
   };
-  return {{"tokenizer", tokenizer.name()},
+  return {{"tokenizer", std::filesystem::path(tokenizer.name()).filename()},
           {"vocab_size", tokenizer.vocab_size()},
           {"bos_token", text_of(tokenizer.begin_of_text())},
           {"eos_token", text_of(tokenizer.end_of_text())},
@@ -219,7 +249,14 @@ void add_api(HttpServer& server, const ServedModel& model, RequestQueue& queue) 
                   {"max_model_len", model.context},
                   {"chat", model.chat != nullptr}};
   server.get("/v1/models", fixed({{"object", "list"}, {"data", Json::array({here})}}));
-  server.get("/v1/models/" + model.name, fixed(here));
+  server.get("/v1/models/*", [&model, here](const HttpRequest& request, HttpResponse& response) {
+    const std::string name = request.path.substr(std::string_view("/v1/models/").size());
+    if (name != model.name)
+      throw HttpError(404,
+                      concat("there is no model '", name, "'; the server has '", model.name, "'"),
+                      "model_not_found");
+    response.body = here.dump() + '\n';
+  });
   server.get("/tokenizer_info", fixed(tokenizer_info(model)));
   server.post("/tokenize", [&model](const HttpRequest& request, HttpResponse& response) {
     const auto tokens = parse_tokenize(request.body, model);
@@ -233,12 +270,16 @@ void add_api(HttpServer& server, const ServedModel& model, RequestQueue& queue) 
                         -1, ' ', false, Json::error_handler_t::replace) +
                     '\n';
   });
-  server.post("/v1/completions", [&](const HttpRequest& request, HttpResponse& response) {
-    complete(model, queue, parse_completion(request.body, model), response);
+  const Completions completions{model, queue,
+                                std::make_shared<AnswerRoom>(kLargestAnswers * model.most_values)};
+  server.post("/v1/completions", [completions](const HttpRequest& request, HttpResponse& response) {
+    complete(completions, parse_completion(request.body, completions.model), request, response);
   });
-  server.post("/v1/chat/completions", [&](const HttpRequest& request, HttpResponse& response) {
-    complete(model, queue, parse_chat_completion(request.body, model), response);
-  });
+  server.post("/v1/chat/completions",
+              [completions](const HttpRequest& request, HttpResponse& response) {
+                complete(completions, parse_chat_completion(request.body, completions.model),
+                         request, response);
+              });
 }
 
 }  // namespace axonn

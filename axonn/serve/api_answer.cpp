@@ -180,23 +180,26 @@ std::int64_t characters_of(const ServedModel& model, std::int32_t token, bool ge
   return characters_in(model.tokenizer->bytes_of(token));
 }
 
-std::string answer_json(const AnswerHead& head, const std::vector<ChoiceNews>& choices,
-                        std::int64_t generated) {
-  const bool chat = head.request.chat;
-  Json answer = head_json(head, chat ? "chat.completion" : "text_completion");
-  answer["choices"] = Json::array();
-  for (const ChoiceNews& each : choices) {
-    Json choice{{"index", each.index}};
-    if (chat)
-      choice["message"] = message_json(head, each);
-    else
-      choice["text"] = each.parts.text;
-    choice["logprobs"] = scores_json(head, each);
-    choice["finish_reason"] = reason_name(*each.end, !each.parts.calls.empty());
-    answer["choices"].push_back(std::move(choice));
-  }
-  answer["usage"] = usage_json(head.request, generated);
-  return dumped(answer) + '\n';
+std::string answer_begin(const AnswerHead& head) {
+  std::string begin =
+      dumped(head_json(head, head.request.chat ? "chat.completion" : "text_completion"));
+  begin.pop_back();
+  return begin + ",\"choices\":[";
+}
+
+std::string answer_choice(const AnswerHead& head, const ChoiceNews& of) {
+  Json choice{{"index", of.index}};
+  if (head.request.chat)
+    choice["message"] = message_json(head, of);
+  else
+    choice["text"] = of.parts.text;
+  choice["logprobs"] = scores_json(head, of);
+  choice["finish_reason"] = reason_name(*of.end, !of.parts.calls.empty());
+  return (of.index > 0 ? "," : "") + dumped(choice);
+}
+
+std::string answer_end(const AnswerHead& head, std::int64_t generated) {
+  return "],\"usage\":" + dumped(usage_json(head.request, generated)) + "}\n";
 }
 
 std::string stream_begin(const AnswerHead& head, std::size_t index) {

@@ -37,9 +37,10 @@ struct ChoiceNews {
 std::int64_t characters_in(std::string_view text);
 std::int64_t characters_of(const ServedModel& model, std::int32_t token, bool generated);
 
-/// The whole answer; `generated`: tokens.
-std::string answer_json(const AnswerHead& head, const std::vector<ChoiceNews>& choices,
-                        std::int64_t generated);
+/// The whole answer: its beginning, each choice in turn, and its end; `generated`: tokens.
+std::string answer_begin(const AnswerHead& head);
+std::string answer_choice(const AnswerHead& head, const ChoiceNews& choice);
+std::string answer_end(const AnswerHead& head, std::int64_t generated);
 
 /// The first event of a chat's choice, which says whose message it is; "data: {...}\n\n".
 std::string stream_begin(const AnswerHead& head, std::size_t index);

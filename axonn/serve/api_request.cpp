@@ -1,6 +1,7 @@
 #include "axonn/serve/api_request.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <random>
@@ -9,6 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/base/json_extent.h"
+#include "axonn/base/utf8.h"
 #include "axonn/serve/http.h"
 #include "axonn/text/chat/conversation.h"
 
@@ -16,21 +19,59 @@ namespace axonn {
 
 namespace {
 
-constexpr std::int64_t kMostLikeliest = 100, kMostStops = 16;
+constexpr std::int64_t kMostLikeliest = 100;
+constexpr std::size_t kMostStops = 16, kMostStopTokens = 1000;
+constexpr std::size_t kLongestStop = 1000;  // bytes; each prompt has a copy
+// Of a body: the first is that of chats' data, the second is a few times what the longest lists of
+// tokens have. A value takes up to about 200 bytes while it is read.
+constexpr int kMostDepth = jinja::Value::kMostDepth;
+constexpr std::int64_t kMostValues = std::int64_t{1} << 19;
+// The time to find the borders of the assistant's turns grows with the square of their number.
+constexpr std::size_t kMostMessages = 8192;
+constexpr std::size_t kLongestShown = 200;  // bytes of a value in an error
 
 template <typename... Parts>
 [[noreturn]] void reject(const char* key, const Parts&... parts) {
   throw RequestError(key, concat(parts...));
 }
 
+/// A whole number, which some clients write as 1.0; none for another value.
+std::optional<std::int64_t> whole_number(const nlohmann::json& value) {
+  constexpr double kExact = 9007199254740992;  // from 2^53 on, not all whole numbers are floats
+  if (value.is_number_float()) {
+    const double real = value;
+    if (std::trunc(real) != real || std::abs(real) > kExact) return {};
+    return static_cast<std::int64_t>(real);
+  }
+  if (!value.is_number_integer() || value > std::numeric_limits<std::int64_t>::max()) return {};
+  return value.get<std::int64_t>();
+}
+
+/// A value in an error.
+std::string shown(const nlohmann::json& value) {
+  if (value.is_array()) return "a list";
+  if (value.is_object()) return "an object";
+  const std::string text =
+      value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).substr(0, kLongestShown);
+  return text.substr(0, valid_utf8_prefix(text));
+}
+
 /// The members of a request, with their names in errors.
 class Body {
  public:
-  explicit Body(const std::string& text) try : json_(nlohmann::json::parse(text)) {
+  explicit Body(const std::string& text) {
+    const JsonExtent extent = json_extent(text);
+    if (extent.depth > kMostDepth) refuse("the brackets of the body nest deeper than ", kMostDepth);
+    if (extent.values > kMostValues)
+      refuse("the body has more than ", kMostValues, " values; send several requests");
+    try {
+      json_ = nlohmann::json::parse(text);
+    } catch (const nlohmann::json::exception& error) {
+      const std::string_view why = error.what();  // begins with "[json.exception...] "
+      refuse("the body is not JSON: ",
+             printable(why.substr(std::min(why.find(']') + 2, why.size()), kLongestShown)));
+    }
     if (!json_.is_object()) refuse("the body is not a JSON object");
-  } catch (const nlohmann::json::exception& error) {
-    const std::string_view why = error.what();  // begins with "[json.exception...] "
-    refuse("the body is not JSON: ", why.substr(std::min(why.find(']') + 2, why.size())));
   }
 
   /// The member; null if it is missing.
@@ -58,9 +99,10 @@ class Body {
                      const char* limit = "") const {
     const nlohmann::json& value = (*this)[key];
     if (value.is_null()) return otherwise;
-    if (!value.is_number_integer() || value < least || value > most)
+    const std::optional<std::int64_t> number = whole_number(value);
+    if (!number || *number < least || *number > most)
       reject(key, "wanted a whole number from ", least, " to ", most, limit);
-    return value;
+    return *number;
   }
   /// A list of tokens that the model knows.
   std::vector<std::int32_t> tokens(const char* key, const nlohmann::json& list,
@@ -68,9 +110,10 @@ class Body {
     std::vector<std::int32_t> tokens;
     if (!list.is_array()) reject(key, "wanted a list of tokens");
     for (const nlohmann::json& token : list) {
-      if (!token.is_number_integer() || token < 0 || token >= vocab)
-        reject(key, "wanted tokens from 0 to ", vocab - 1, ", got ", token.dump());
-      tokens.push_back(token);
+      const std::optional<std::int64_t> number = whole_number(token);
+      if (!number || *number < 0 || *number >= vocab)
+        reject(key, "wanted tokens from 0 to ", vocab - 1, ", got ", shown(token));
+      tokens.push_back(static_cast<std::int32_t>(*number));
     }
     return tokens;
   }
@@ -84,13 +127,21 @@ class Body {
   nlohmann::json json_;
 };
 
-std::vector<std::string> texts_of(const nlohmann::json& value, const char* key) {
+std::vector<std::string> read_stop_texts(const nlohmann::json& value) {
   std::vector<std::string> texts;
-  for (const nlohmann::json& each : value.is_array() ? value : nlohmann::json::array({value})) {
+  const auto add = [&](const nlohmann::json& each) {
     if (!each.is_string() || each.get_ref<const std::string&>().empty())
-      reject(key, "wanted a text, or a list of texts, none empty");
+      reject("stop", "wanted a text, or a list of texts, none empty");
     texts.push_back(each);
+    if (texts.back().size() > kLongestStop)
+      reject("stop", "a text has more than ", kLongestStop, " bytes");
+  };
+  if (!value.is_array()) {
+    add(value);
+    return texts;
   }
+  if (value.size() > kMostStops) reject("stop", value.size(), " texts, more than ", kMostStops);
+  std::ranges::for_each(value, add);
   return texts;
 }
 
@@ -145,26 +196,26 @@ bool ends_in_thought(std::string_view prompt) {
 }
 
 void read_stops(const Body& body, const ServedModel& model, GenerationOptions& options) {
-  if (body.has("stop")) options.stop_strings = texts_of(body["stop"], "stop");
-  if (std::ssize(options.stop_strings) > kMostStops)
-    reject("stop", options.stop_strings.size(), " texts, more than ", kMostStops);
+  if (body.has("stop")) options.stop_strings = read_stop_texts(body["stop"]);
   if (!body.flag("ignore_eos", false)) {
     options.stop_tokens = model.stop_tokens;
     if (const auto end = model.tokenizer->end_of_text()) options.stop_tokens.push_back(*end);
   }
   if (!body.has("stop_token_ids")) return;
   const auto tokens = body.tokens("stop_token_ids", body["stop_token_ids"], model.vocab);
+  if (tokens.size() > kMostStopTokens)
+    reject("stop_token_ids", tokens.size(), " tokens, more than ", kMostStopTokens);
   options.stop_tokens.insert(options.stop_tokens.end(), tokens.begin(), tokens.end());
 }
 
 /// What completions and chats have in common.
 void read_common(const Body& body, const ServedModel& model, CompletionRequest& request) {
   GenerationOptions& options = request.options;
-  options.sampling = {.temperature = body.real("temperature", 1, 0, 100),
-                      .top_k = std::max<std::int64_t>(body.whole("top_k", 0, -1, 1 << 30), 0),
-                      .top_p = body.real("top_p", 1, 0, 1),
-                      .repetition_penalty = body.real("repetition_penalty", 1, 1e-3, 1e3)};
-  if (options.sampling.top_p == 0) options.sampling = {.temperature = 0};
+  options.sampling = {
+      .temperature = body.real("temperature", 1, 0, kMostTemperature),
+      .top_k = std::max<std::int64_t>(body.whole("top_k", 0, -1, 1 << 30), 0),
+      .top_p = body.real("top_p", 1, 0, 1),
+      .repetition_penalty = body.real("repetition_penalty", 1, kLeastPenalty, kMostPenalty)};
   std::random_device random;  // without a seed, each request is drawn independently
   options.seed = body.has("seed") ? static_cast<std::uint64_t>(body.whole(
                                         "seed", 0, std::numeric_limits<std::int64_t>::min(),
@@ -180,8 +231,29 @@ void read_common(const Body& body, const ServedModel& model, CompletionRequest& 
   body.only("response_format", {{"type", "text"}});
 }
 
+/// Counts the tokens and log-probabilities that the answer may have, and checks that they are few
+/// enough.
+void count_values(const ServedModel& model, CompletionRequest& request) {
+  const GenerationOptions& options = request.options;
+  std::int64_t tokens = 0;
+  for (const auto& prompt : request.prompts) {
+    const std::int64_t size = std::ssize(prompt);
+    tokens += std::min(options.max_tokens, model.context - size + 1) + (request.echo ? size : 0);
+  }
+  const std::int64_t each = 1 + std::max<std::int64_t>(options.likeliest + 1, 0);
+  request.values = request.copies * tokens * each;
+  if (request.values <= model.most_values) return;
+  const bool scored = options.likeliest >= 0;
+  const char* scores = request.chat ? "top_logprobs" : "logprobs";
+  reject("max_tokens", "the answer could have ", request.copies * tokens, " tokens",
+         scored ? concat(" with ", each - 1, " log-probabilities each") : "", ", ", request.values,
+         " values, more than ", model.most_values,
+         " (axonn serve --max-answer); lower max_tokens, ",
+         scored ? concat("n or ", scores) : "or n", ", or send fewer prompts at once");
+}
+
 /// Checks that the prompts fit.
-void check(const ServedModel& model, const CompletionRequest& request) {
+void check(const ServedModel& model, CompletionRequest& request) {
   const char* key = request.chat ? "messages" : "prompt";
   if (std::ssize(request.prompts) * request.copies > model.most_prompts)
     reject(key, request.prompts.size(), " prompts, each ", request.copies, " times, are more than ",
@@ -192,6 +264,7 @@ void check(const ServedModel& model, const CompletionRequest& request) {
                          concat("the prompt has ", prompt.size(),
                                 " tokens, but the context has only ", model.context),
                          "context_length_exceeded");
+  count_values(model, request);
 }
 
 std::tm local_time(std::time_t time) {
@@ -206,6 +279,8 @@ void read_conversation(const Body& body, const std::string& text, const ServedMo
   const std::optional<jinja::Value> value = parse_chat_json(text);
   if (!value) refuse("the body is not JSON that a chat template can read");
   Conversation conversation = Conversation::parse(*value->dict(), "the request");
+  if (conversation.messages.size() > kMostMessages)
+    reject("messages", conversation.messages.size(), " messages, more than ", kMostMessages);
   conversation.parse_call_arguments();
   conversation.now = local_time(model.clock());
   const nlohmann::json& choice = body["tool_choice"];
@@ -230,6 +305,9 @@ CompletionRequest parse_completion(const std::string& text, const ServedModel& m
   const Body body(text);
   CompletionRequest request{.echo = body.flag("echo", false)};
   const nlohmann::json& prompt = body["prompt"];
+  if (prompt.is_array() && !is_tokens(prompt) && std::ssize(prompt) > model.most_prompts)
+    reject("prompt", prompt.size(), " prompts are more than ", model.most_prompts,
+           " (axonn serve --max-prompts)");
   if (prompt.is_array() && !is_tokens(prompt))
     for (const nlohmann::json& each : prompt) add_prompt(body, each, model, request);
   else

@@ -20,8 +20,11 @@ struct ServedModel {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat;  ///< null: it has no chat template
   std::int64_t vocab = 0, context = 0;
-  std::int64_t most_tokens = 4096;             ///< generated for a prompt
-  std::int64_t most_prompts = 256;             ///< of a request, its copies included
+  std::int64_t most_tokens = 4096;  ///< generated for a prompt
+  std::int64_t most_prompts = 256;  ///< of a request, its copies included
+  /// Tokens and log-probabilities of an answer, all its texts together. Each takes up to about 100
+  /// bytes while the answer is written.
+  std::int64_t most_values = std::int64_t{1} << 20;
   std::vector<std::int32_t> stop_tokens = {};  ///< that end a text besides the tokenizer's
   std::function<std::time_t()> clock = [] { return std::time(nullptr); };
 };
@@ -38,6 +41,7 @@ struct CompletionRequest {
   bool single_call = false;  ///< of several calls of tools, the answer has the first
   bool stream = false;
   bool stream_usage = false;  ///< the stream's last piece counts tokens
+  std::int64_t values = 0;    ///< tokens and log-probabilities that the answer may have
   GenerationOptions options;
 };
 

@@ -1,6 +1,7 @@
 #include "axonn/serve/engine.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -60,31 +61,47 @@ RequestQueue::Orders unpacked(const std::string& bytes) {
   return orders;
 }
 
+void join(TextStream::Event& event, TextStream::Event next) {
+  const auto append = [](auto& to, auto& from) {
+    to.insert(to.end(), std::move_iterator(from.begin()), std::move_iterator(from.end()));
+  };
+  Generation &all = event.news, &more = next.news;
+  append(all.tokens, more.tokens);
+  append(all.prompt_scores, more.prompt_scores);
+  append(all.scores, more.scores);
+  all.text += more.text;
+  all.reason = more.reason;
+  all.slid |= more.slid;
+  event.end |= next.end;
+  event.fault += next.fault;
+}
+
 }  // namespace
 
-std::optional<TextStream::Event> TextStream::next(std::chrono::milliseconds patience) {
-  std::unique_lock lock(mutex_);
-  if (!changed_.wait_for(lock, patience, [&] { return !events_.empty(); })) return {};
-  Event event = std::move(events_.front());
-  events_.pop_front();
-  return event;
+std::optional<TextStream::Event> TextStream::next() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(event_, std::nullopt);
 }
 
 void TextStream::push(Event event) {
   {
     const std::lock_guard lock(mutex_);
-    events_.push_back(std::move(event));
+    if (event_)
+      join(*event_, std::move(event));
+    else
+      event_ = std::move(event);
   }
-  changed_.notify_one();
+  on_news_();
 }
 
-std::vector<std::shared_ptr<TextStream>> RequestQueue::submit(std::vector<Request> requests) {
+std::vector<std::shared_ptr<TextStream>> RequestQueue::submit(
+    std::vector<Request> requests, const std::function<void()>& on_news) {
   std::vector<std::shared_ptr<TextStream>> streams;
   {
     const std::lock_guard lock(mutex_);
     if (!closed_.empty() || waiting_.size() + requests.size() > most_) return {};
     for (Request& request : requests) {
-      streams.push_back(request.stream = std::make_shared<TextStream>());
+      streams.push_back(request.stream = std::make_shared<TextStream>(on_news));
       waiting_.push_back(std::move(request));
     }
   }

@@ -5,11 +5,13 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "axonn/infer/generator.h"
@@ -26,8 +28,11 @@ class TextStream {
     std::string fault = {};  ///< why there will be no end, if it is not empty
   };
 
-  /// The next event; none if there is none after `patience`.
-  std::optional<Event> next(std::chrono::milliseconds patience);
+  /// Calls `on_news` whenever there is an event, on the thread that writes.
+  explicit TextStream(std::function<void()> on_news) : on_news_(std::move(on_news)) {}
+
+  /// All that is new since the last call, as one event; none if nothing is.
+  std::optional<Event> next();
   /// Nobody reads any more: the engine drops the prompt before its next pass.
   void cancel() { cancelled_ = true; }
 
@@ -35,9 +40,9 @@ class TextStream {
   void push(Event event);
 
  private:
+  const std::function<void()> on_news_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Event> events_;
+  std::optional<Event> event_;  // events that nobody has taken, joined: a reader may be slow
   std::atomic<bool> cancelled_ = false;
 };
 
@@ -63,9 +68,10 @@ class RequestQueue {
   /// `most`: prompts that may wait for ranks to take them.
   explicit RequestQueue(std::size_t most) : most_(most) {}
 
-  /// Takes all prompts or none. Returns a stream for each; none if they have no room or the queue
-  /// is closed.
-  std::vector<std::shared_ptr<TextStream>> submit(std::vector<Request> requests);
+  /// Takes all prompts or none. Returns a stream for each, which call `on_news`; none if they have
+  /// no room or the queue is closed.
+  std::vector<std::shared_ptr<TextStream>> submit(std::vector<Request> requests,
+                                                  const std::function<void()>& on_news);
   /// The ranks stop before their next pass; unfinished prompts fail with `why`.
   void close(const std::string& why);
   Load load() const;

@@ -2,30 +2,53 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
-#include <thread>
+#include <charconv>
+#include <iterator>
+#include <map>
+#include <random>
+#include <tuple>
 
-#include <httplib.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/serve/http_connections.h"
 
 namespace axonn {
 
 namespace {
 
-constexpr int kBacklog = 1024;  // clients that wait to be connected
-
 constexpr std::array kThisMachine{"127.0.0.1", "localhost", "::1", "[::1]"};
 
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
 bool is_this_machine(const std::string& host) {
-  return std::ranges::find(kThisMachine, host) != kThisMachine.end();
+  return std::ranges::find(kThisMachine, lower(host)) != kThisMachine.end();
 }
 
 /// "localhost:8000" without its port.
 std::string host_in(const std::string& header) {
   const std::size_t colon = header.rfind(':');
   return colon == header.npos || header.ends_with(']') ? header : header.substr(0, colon);
+}
+
+/// "application/json" of "Application/JSON; charset=utf-8".
+std::string media_type(const std::string& header) {
+  std::string type = lower(header.substr(0, header.find(';')));
+  type.erase(type.find_last_not_of(" \t") + 1);
+  return type;
+}
+
+/// The secret of "Bearer SECRET"; "" of another scheme.
+std::string bearer_of(const std::string& header) {
+  const std::size_t space = header.find(' '), begin = header.find_first_not_of(' ', space);
+  return begin == header.npos || lower(header.substr(0, space)) != "bearer" ? ""
+                                                                            : header.substr(begin);
 }
 
 /// Compares in a time that does not depend on where they differ.
@@ -37,154 +60,183 @@ bool same_secret(const std::string& a, const std::string& b) {
   return difference == 0;
 }
 
-void set_error(httplib::Response& response, int status, const std::string& message,
-               const std::string& member = "", const std::string& code = "") {
-  response.status = status;
-  response.set_content(
-      error_json(message, status < 500 ? "invalid_request_error" : "server_error", member, code),
-      "application/json");
-}
-
-/// The regular expression, which the library expects, of a path.
-std::string literal(std::string_view path) {
-  std::string pattern;
-  for (const char c : path) {
-    if (std::string_view("^$\\.*+?()[]{}|").find(c) != std::string_view::npos) pattern += '\\';
-    pattern += c;
-  }
-  return pattern;
-}
-
-void send(HttpResponse answer, httplib::Response& response) {
-  response.status = answer.status;
-  if (!answer.pieces) {
-    response.set_content(answer.body, answer.type.c_str());
-    return;
-  }
-  const auto provide = [pieces = std::move(answer.pieces)](std::size_t, httplib::DataSink& sink) {
-    std::optional<std::string> piece;
-    try {
-      piece = pieces();
-    } catch (const std::exception&) {
-      return false;  // the client sees that the answer is not whole
+/// Replaces %41 by A and, in a parameter, + by a space.
+std::string unescaped(std::string_view text, bool is_parameter) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned char byte = 0;
+    const char *digits = text.data() + i + 1, *end = digits + 2;
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(digits, end, byte, 16).ptr == end) {
+      out += static_cast<char>(byte);
+      i += 2;
+    } else {
+      out += is_parameter && text[i] == '+' ? ' ' : text[i];
     }
-    if (!piece)
-      sink.done();
-    else if (piece->empty())
-      return sink.is_writable();
-    else
-      return sink.write(piece->data(), piece->size());
-    return true;
-  };
-  response.set_chunked_content_provider(answer.type.c_str(), provide,
-                                        [over = std::move(answer.over)](bool) {
-                                          if (over) over();
-                                        });
+  }
+  return out;
+}
+
+const char* reason_of(int status) {
+  switch (status) {
+    case 200:
+      return "OK";
+    case 204:
+      return "No Content";
+    case 400:
+      return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 403:
+      return "Forbidden";
+    case 404:
+      return "Not Found";
+    case 408:
+      return "Request Timeout";
+    case 413:
+      return "Content Too Large";
+    case 415:
+      return "Unsupported Media Type";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 503:
+      return "Service Unavailable";
+    default:
+      return status < 500 ? "Error" : "Internal Server Error";
+  }
+}
+
+/// Lets the scripts of a page run, and nothing that finds its way into it. Returns the page's
+/// Content-Security-Policy.
+std::string admit_scripts(std::string& page) {
+  std::random_device random;
+  const std::string nonce =
+      fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+  constexpr std::string_view kTag = "<script>";
+  for (std::size_t at = 0; (at = page.find(kTag, at)) != page.npos;)
+    page.replace(at, kTag.size(), fmt::format("<script nonce=\"{}\">", nonce));
+  return fmt::format(
+      "default-src 'none'; script-src 'nonce-{}'; style-src 'unsafe-inline'; connect-src 'self'; "
+      "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+      nonce);
 }
 
 }  // namespace
 
-class HttpServer::State {
+std::string HttpRequest::parameter(std::string_view name) const {
+  for (std::string_view rest = query; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('&'), rest.size());
+    const std::string_view one = rest.substr(0, end);
+    const std::size_t equals = std::min(one.find('='), one.size());
+    if (unescaped(one.substr(0, equals), true) == name)
+      return unescaped(one.substr(std::min(equals + 1, one.size())), true);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return {};
+}
+
+class HttpServer::State : public HttpService {
  public:
-  explicit State(Options options) : options_(std::move(options)) {
-    server_.set_payload_max_length(options_.body_bytes);
-    server_.set_read_timeout(options_.patience_s);
-    server_.set_write_timeout(options_.patience_s);
-    server_.set_keep_alive_max_count(1000);
-    server_.set_tcp_nodelay(true);
-    // The library's own options would let two servers share a port, each with half of the clients.
-    server_.set_socket_options([this](socket_t socket) {
-      const int yes = 1;
-      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-      socket_ = socket;
-    });
-    server_.new_task_queue = [count = options_.connections] {
-      return new httplib::ThreadPool(static_cast<std::size_t>(count));
-    };
-    server_.set_pre_routing_handler([this](const auto& request, auto& response) {
-      return refused(request, response) ? httplib::Server::HandlerResponse::Handled
-                                        : httplib::Server::HandlerResponse::Unhandled;
-    });
-    server_.set_error_handler([](const auto& request, auto& response) {
-      if (response.body.empty())
-        set_error(response, response.status,
-                  response.status == 413 ? "the request is too large"
-                  : response.status == 404
-                      ? concat("there is no ", request.method, ' ', request.path)
-                      : "the request is malformed");
-    });
-  }
-  ~State() { stop(); }
-
-  httplib::Server::Handler wrapped(Handler handler) {
-    return [handler = std::move(handler)](const httplib::Request& from, httplib::Response& to) {
-      HttpResponse answer;
-      try {
-        const auto parameter = [&from](const std::string& name) {
-          return from.get_param_value(name.c_str());
-        };
-        handler({.path = from.path, .body = from.body, .parameter = parameter}, answer);
-        send(std::move(answer), to);
-      } catch (const RequestError& error) {
-        set_error(to, 400, error.what(), error.member, error.code);
-      } catch (const UsageError& error) {
-        set_error(to, 400, error.what());
-      } catch (const std::exception& error) {
-        set_error(to, 500, error.what());
-      }
-    };
+  explicit State(Options its_options) : options(std::move(its_options)) {
+    add("GET", "/favicon.ico",
+        {[](const HttpRequest&, HttpResponse& response) { response.status = 204; }, true});
   }
 
-  int start() {
-    const int wanted = options_.port;
-    if (wanted == 0)
-      options_.port = server_.bind_to_any_port(options_.host.c_str());
-    else if (!server_.bind_to_port(options_.host.c_str(), wanted))
-      options_.port = -1;
-    if (options_.port < 0)
-      refuse("cannot listen on ", options_.host, " at port ", wanted,
-             ": another program has the port, or this machine has no such address; choose another "
-             "with --port (0: any that is free) or --host");
-    listen(socket_, kBacklog);  // the library allows 5 clients to wait
-    thread_ = std::thread([this] { server_.listen_after_bind(); });
-    while (!server_.is_running()) std::this_thread::yield();
-    return options_.port;
-  }
-  void stop() {
-    if (!thread_.joinable()) return;
-    server_.stop();
-    thread_.join();
+  struct Route {
+    Handler handler;
+    bool is_open = false;
+  };
+  void add(const std::string& method, const std::string& path, Route route) {
+    routes_[method + ' ' + path] = std::move(route);
   }
 
-  httplib::Server& server() { return server_; }
-  const Options& options() const { return options_; }
-  void open(const std::string& path) { open_.insert(path); }
+  Admitted admit(const HttpHead& head) const override;
+  HttpResponse answer(const HttpRequest& request) const override;
+  HttpResponse refusal(const HttpError& error) const override;
+  std::string head_of(const HttpResponse& response, const Framing& framing) const override;
+
+  Options options;
+  HttpConnections connections{options, *this};
 
  private:
-  bool refused(const httplib::Request& request, httplib::Response& response) const {
-    const auto refuse_with = [&](int status, const char* message, const char* code = "") {
-      set_error(response, status, message, "", code);
-      return true;
-    };
-    if (is_this_machine(options_.host) &&
-        !is_this_machine(host_in(request.get_header_value("Host"))))
-      return refuse_with(403, "this server answers only requests to localhost");
-    if (request.method == "POST" &&
-        !request.get_header_value("Content-Type").starts_with("application/json"))
-      return refuse_with(415, "the header Content-Type must be application/json");
-    if (!options_.token.empty() && !open_.contains(request.path) &&
-        !same_secret(request.get_header_value("Authorization"), "Bearer " + options_.token))
-      return refuse_with(401, "the header \"Authorization: Bearer TOKEN\" is missing or wrong",
-                         "invalid_api_key");
-    return false;
-  }
+  const Route* find(const std::string& method, const std::string& path) const;
 
-  Options options_;
-  httplib::Server server_;
-  socket_t socket_ = INVALID_SOCKET;
-  std::set<std::string> open_;
-  std::thread thread_;
+  std::map<std::string, Route> routes_;  // by "GET /path"
 };
+
+const HttpServer::State::Route* HttpServer::State::find(const std::string& method,
+                                                        const std::string& path) const {
+  const std::string wanted = concat(method == "HEAD" ? "GET" : method, ' ', path);
+  if (const auto found = routes_.find(wanted); found != routes_.end()) return &found->second;
+  for (const auto& [name, route] : routes_)
+    if (name.ends_with('*') &&
+        wanted.starts_with(std::string_view(name).substr(0, name.size() - 1)))
+      return &route;
+  return nullptr;
+}
+
+HttpService::Admitted HttpServer::State::admit(const HttpHead& head) const {
+  const std::size_t mark = std::min(head.target.find('?'), head.target.size());
+  Admitted admitted;
+  admitted.request = {.method = head.method,
+                      .path = unescaped(head.target.substr(0, mark), false),
+                      .query = head.target.substr(std::min(mark + 1, head.target.size()))};
+  const Route* route = find(head.method, admitted.request.path);
+  admitted.is_open = route && route->is_open;
+  if (is_this_machine(options.host) && !is_this_machine(host_in(head.host)))
+    throw HttpError(403, "this server answers only requests to localhost");
+  if (head.method == "POST" && media_type(head.content_type) != "application/json")
+    throw HttpError(415, "the header Content-Type must be application/json");
+  if (!options.token.empty() && !admitted.is_open &&
+      !same_secret(bearer_of(head.authorization), options.token))
+    throw HttpError(401, "the header \"Authorization: Bearer TOKEN\" is missing or wrong",
+                    "invalid_api_key");
+  if (!route) throw HttpError(404, concat("there is no ", head.method, ' ', admitted.request.path));
+  return admitted;
+}
+
+HttpResponse HttpServer::State::answer(const HttpRequest& request) const {
+  try {
+    HttpResponse response;
+    find(request.method, request.path)->handler(request, response);
+    if (response.type.starts_with("text/html")) response.policy = admit_scripts(response.body);
+    return response;
+  } catch (const HttpError& error) {
+    return refusal(error);
+  } catch (const UsageError& error) {
+    return refusal(HttpError(400, error.what()));
+  } catch (const std::exception& error) {
+    return refusal(HttpError(500, error.what()));
+  }
+}
+
+HttpResponse HttpServer::State::refusal(const HttpError& error) const {
+  const char* type = error.status < 500    ? "invalid_request_error"
+                     : error.status == 503 ? "overloaded"
+                                           : "server_error";
+  return {.status = error.status, .body = error_json(error.what(), type, error.member, error.code)};
+}
+
+std::string HttpServer::State::head_of(const HttpResponse& response, const Framing& framing) const {
+  std::string head = fmt::format("HTTP/1.1 {} {}\r\n", response.status, reason_of(response.status));
+  const auto line = [&](std::string_view name, std::string_view value) {
+    fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
+  };
+  if (response.status != 204) {
+    line("Content-Type", response.type);
+    if (framing.length) line("Content-Length", std::to_string(*framing.length));
+    if (framing.chunked) line("Transfer-Encoding", "chunked");
+  }
+  if (response.status == 401) line("WWW-Authenticate", "Bearer");
+  if (response.status == 503) line("Retry-After", "1");
+  line("Content-Security-Policy", response.policy);
+  line("X-Content-Type-Options", "nosniff");
+  line("X-Frame-Options", "DENY");
+  line("Referrer-Policy", "no-referrer");
+  line("Cache-Control", "no-store");
+  line("Connection", framing.keeps_alive ? "keep-alive" : "close");
+  return head + "\r\n";
+}
 
 std::string error_json(const std::string& message, const std::string& type,
                        const std::string& member, const std::string& code) {
@@ -200,8 +252,6 @@ std::string error_json(const std::string& message, const std::string& type,
          '\n';
 }
 
-std::string http_library() { return concat("cpp-httplib ", CPPHTTPLIB_VERSION); }
-
 HttpServer::HttpServer(Options options) {
   if (!is_this_machine(options.host) && options.token.empty())
     refuse("other machines can reach ", options.host,
@@ -209,22 +259,23 @@ HttpServer::HttpServer(Options options) {
   state_ = std::make_unique<State>(std::move(options));
 }
 
-HttpServer::~HttpServer() = default;
+HttpServer::~HttpServer() { stop(); }
 
 void HttpServer::get(const std::string& path, Handler handler, bool open) {
-  state_->server().Get(literal(path), state_->wrapped(std::move(handler)));
-  if (open) state_->open(path);
+  state_->add("GET", path, {std::move(handler), open});
 }
 
 void HttpServer::post(const std::string& path, Handler handler) {
-  state_->server().Post(literal(path), state_->wrapped(std::move(handler)));
+  state_->add("POST", path, {std::move(handler)});
 }
 
-int HttpServer::start() { return state_->start(); }
-void HttpServer::stop() { state_->stop(); }
+int HttpServer::start() { return state_->options.port = state_->connections.start(); }
+void HttpServer::stop() { state_->connections.stop(); }
 
 std::string HttpServer::address() const {
-  return concat("http://", state_->options().host, ':', state_->options().port);
+  const auto& [host, port] = std::tie(state_->options.host, state_->options.port);
+  const bool bare = host.find(':') != host.npos && !host.starts_with('[');
+  return concat("http://", bare ? "[" : "", host, bare ? "]:" : ":", port);
 }
 
 }  // namespace axonn

@@ -1,30 +1,20 @@
-// HttpServer of builds without cpp-httplib.
+// The web server of builds without Boost.
 #include "axonn/base/check.h"
-#include "axonn/serve/http.h"
+#include "axonn/serve/http_connections.h"
 
 namespace axonn {
 
-class HttpServer::State {};
+class HttpConnections::State {};
 
-std::string error_json(const std::string& message, const std::string&, const std::string&,
-                       const std::string&) {
-  return message;
-}
+std::string http_library() { return "none (built without Boost): no axonn serve, no axonn board"; }
 
-std::string http_library() {
-  return "none (built without cpp-httplib): no axonn serve, no axonn board";
-}
-
-HttpServer::HttpServer(Options) {
+HttpConnections::HttpConnections(const HttpServer::Options&, const HttpService&) {
   refuse(
-      "this build has no web server: install cpp-httplib (Debian: libcpp-httplib-dev) and build "
+      "this build has no web server: install Boost's headers (Debian: libboost-dev) and build "
       "again");
 }
-HttpServer::~HttpServer() = default;
-void HttpServer::get(const std::string&, Handler, bool) {}
-void HttpServer::post(const std::string&, Handler) {}
-int HttpServer::start() { return -1; }
-void HttpServer::stop() {}
-std::string HttpServer::address() const { return {}; }
+HttpConnections::~HttpConnections() = default;
+int HttpConnections::start() { return -1; }
+void HttpConnections::stop() {}
 
 }  // namespace axonn

@@ -30,8 +30,8 @@ void update_adamw(const Context& ctx, const OptimizerConfig& config, const Param
                   .lr = static_cast<float>(update.lr * range.rate),
                   .beta1 = static_cast<float>(config.beta1),
                   .beta2 = static_cast<float>(config.beta2),
-                  .eps = static_cast<float>(config.eps * range.rate),
-                  .weight_decay = static_cast<float>(config.weight_decay),
+                  .eps = static_cast<float>(config.eps),
+                  .weight_decay = static_cast<float>(config.weight_decay / range.rate),
                   .step = update.step + 1,
                   .decayed = range.decayed};
   if (config.kind == OptimizerKind::ademamix) {

@@ -9,7 +9,7 @@ namespace axonn {
 /// A run of elements of a group's piece. Weight decay applies to the first `decayed` of them.
 struct UpdateRange {
   std::int64_t begin = 0, count = 0, decayed = 0;
-  double rate = 1;  ///< factor of the learning rate and of eps
+  double rate = 1;  ///< factor of the learning rate, but not of what weight decay takes in a step
 };
 
 /// Does a step of AdamW, or of AdEMAMix if that is config.kind, on a range of the group's piece.

@@ -191,7 +191,8 @@ void list_samples(SamplesConfig& samples, OptionList& list) {
   list.add("temperature", &samples.temperature,
            {.help = "0: always the likeliest token; higher: tokens are drawn, by training.seed, "
                     "and rarer ones more often",
-            .min = 0});
+            .min = 0,
+            .max = 100});
   list.add("hold_weights", &samples.hold_weights,
            {.help = "whether to gather all weights over z once, for speed; takes their memory"});
 }

@@ -69,6 +69,12 @@ const View& StateViews::operator[](std::size_t i) const {
   return views_[i];
 }
 
+OptimizerConfig optimizer_of(const Config& config) {
+  OptimizerConfig scaled = config.optimizer;
+  scaled.eps /= config.model.width_factor();
+  return scaled;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) {
   if (const OptimizerRule* own = optimizer_rule_of(config.kind)) {
     std::unique_ptr<Optimizer> rule = own->make(config);
@@ -114,13 +120,15 @@ double learning_rate(const Config& config, std::int64_t step, std::int64_t sampl
   if (now < warmup)
     return lr * static_cast<double>(by_samples ? now : now + 1) / static_cast<double>(warmup);
 
-  if (schedule.kind == ScheduleKind::constant) return lr;
+  const bool only_step = !by_samples && config.training.steps == 1;
+  if (schedule.kind == ScheduleKind::constant || only_step) return lr;
   const bool wsd = schedule.kind == ScheduleKind::wsd;
   const std::int64_t decay = by_samples ? schedule.decay_samples : schedule.decay_steps,
                      begin = wsd ? std::max(warmup, last - decay) : warmup;
   // The fraction, 0 to 1, of the decay that is done.
-  const auto span = static_cast<double>(std::max<std::int64_t>(1, last - begin));
-  const double done = std::clamp(static_cast<double>(now - begin) / span, 0.0, 1.0);
+  double done = now < last ? 0 : 1;
+  if (now > begin && now < last)
+    done = static_cast<double>(now - begin) / static_cast<double>(last - begin);
   const DecayShape shape = wsd                                     ? schedule.decay
                            : schedule.kind == ScheduleKind::cosine ? DecayShape::cosine
                                                                    : DecayShape::linear;

@@ -70,6 +70,10 @@ std::vector<std::string> state_kinds(const OptimizerConfig& config);
 
 using OptimizerMaker = std::function<std::unique_ptr<Optimizer>(const OptimizerConfig& config)>;
 
+/// The settings of [optimizer] for the width of the config's model: with muP, all gradients are
+/// smaller by m than those of the base, because the logits are, and so eps is divided by m.
+OptimizerConfig optimizer_of(const Config& config);
+
 /// Makes the rule that optimizer.kind names, of this library or registered. Throws Error if the
 /// maker of a registered one returns null.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config);
@@ -104,10 +108,11 @@ const OptimizerRule* optimizer_rule_of(OptimizerKind kind);
 /// It rises linearly over warmup_steps to lr. After that, constant stays at lr; linear and cosine
 /// fall to min_lr at the last step; wsd (warm-up, stable, decay) stays at lr and falls to min_lr
 /// over the last decay_steps. With r the share of the decay that is done, wsd's shapes are 1 - r,
-/// (1 + cos(pi r)) / 2 and 1 - sqrt(r).
+/// (1 + cos(pi r)) / 2 and 1 - sqrt(r). The last step has min_lr unless it belongs to the warm-up
+/// or is the only one; then it has lr.
 ///
 /// If the schedule counts samples s, the rate is lr s / w up to the end w of the warm-up, so that
-/// the first step has a rate of 0, and reaches min_lr where s is total_samples.
+/// the first step has a rate of 0, and is min_lr from s = total_samples on.
 double learning_rate(const Config& config, std::int64_t step, std::int64_t samples);
 /// The same of a run that has not changed its batches.
 double learning_rate(const Config& config, std::int64_t step);

@@ -150,10 +150,12 @@ void list_schedule(ScheduleConfig& schedule, OptionList& list) {
            {.help = "steps in which the learning rate rises linearly to lr; 0: no warm-up",
             .min = 0,
             .also = "warmup_iters lr_warmup_iters num_warmup_steps"});
-  list.add("min_lr", &schedule.min_lr,
-           {.help = "learning rate at the last step; not used by constant",
-            .min = 0,
-            .also = "learning_rate_decay_frac"});
+  list.add(
+      "min_lr", &schedule.min_lr,
+      {.help = "learning rate of the last step after the warm-up, or from total_samples on; not "
+               "used by constant",
+       .min = 0,
+       .also = "learning_rate_decay_frac"});
   list.add("decay_steps", &schedule.decay_steps,
            {.help = "number of steps of wsd's final decay; 0: a tenth of training.steps",
             .min = 0,

@@ -91,7 +91,8 @@ Training::Training(const Config& config, Communicator& world, std::unique_ptr<Ba
     : corpora(open_data(checked(config), world, options)),
       model(with_vocab_of(config, corpora), world, std::move(backend),
             {.progress = options.progress}),
-      optimizer(model.trained(), rule_of(config.optimizer, options), config.optimizer.ema_decay),
+      optimizer(model.trained(), rule_of(optimizer_of(model.config()), options),
+                config.optimizer.ema_decay),
       step(model.model(), optimizer, config.training.balance, config.training.z_loss) {
   if (options.data) {
     batches = std::make_unique<Batches>(

@@ -86,8 +86,9 @@ void list_details(TrainingConfig& training, OptionList& list) {
             .also = "goldfish_k goldfish_loss"});
   list.add("goldfish.h", &goldfish.h,
            {.help = "length of the text before a target whose hash decides whether the target is "
-                    "left out; the first h targets of each document always count, or with the mask "
-                    "apertus the first h - 1 of each sequence",
+                    "left out; the first h tokens of each document and each sequence always count "
+                    "(h - 1 targets of a sequence, whose first token is none); with the mask "
+                    "apertus only those of each sequence",
             .unit = "tokens",
             .min = 1,
             .also = "goldfish_h goldfish_context_width"});

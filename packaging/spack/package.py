@@ -23,6 +23,7 @@ class Axonn(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("nlohmann-json@3.11:")
     depends_on("tomlplusplus@3.3:")
     depends_on("cli11@2.3:")
+    depends_on("boost@1.74:")
     depends_on("pcre2")
     depends_on("icu4c")
     depends_on("sentencepiece@0.1.97:")

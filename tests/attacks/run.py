@@ -5,6 +5,7 @@ from accidents import accidents
 from damage import flipped_bits, short_writes, small_disks
 from folders import folders
 from harness import main
+from hostile_requests import hostile_requests
 from job_scripts import job_chain, job_scripts
 from kills import kills
 from signals import signals
@@ -14,4 +15,4 @@ from system_calls import system_calls
 
 main({attack.__name__: attack for attack in
       (kills, system_calls, short_writes, flipped_bits, small_disks, signals, slurm,
-       job_scripts, job_chain, folders, accidents, strangers)})  # fmt: skip
+       job_scripts, job_chain, folders, accidents, strangers, hostile_requests)})  # fmt: skip

@@ -37,6 +37,7 @@ TEST(Utf8, CodePointsOfAllLengths) {
   EXPECT_EQ(code_point("\xe6\xbc\xa2"), U'\u6f22');
   EXPECT_EQ(code_point("\xf0\x9f\x98\x80"), U'\U0001f600');
   for (const char* bad : {"\xff", "\xc3", "\xed\xa0\x80"}) EXPECT_EQ(code_point(bad), 0xfffdu);
+  EXPECT_EQ(code_points("a\xc3\xa9\xe6\xbc\xa2\xf0\x9f\x98\x80"), 4);
 }
 
 TEST(Utf8, PrintableTextIsOneLineOfValidUtf8) {

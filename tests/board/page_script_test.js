@@ -64,7 +64,7 @@ const points = (losses, more = {}) => ({
   series: {loss: {mean: losses}, tokens: {mean: losses.map((_, i) => (i + 1) * 1000)},
     seconds: {mean: losses.map((_, i) => (i + 1) * 60)}, ...more},
 });
-const run = (name, more = {}) => ({name, folder: "/" + name, state: "running", reason: "", step: 3,
+const run = (name, more = {}) => ({name, state: "running", reason: "", step: 3,
   steps: 10, rows: 3, generation: 1, damaged: 0, not_finite: 0, seconds: 180, seconds_left: 420,
   age: 12, config_version: 1, checkpoints: [], warnings: [], slowest: "",
   last: {loss: 2}, ...more});
@@ -151,6 +151,32 @@ test("the page shows runs, hides curves and marks losses that are not finite", (
   assert.equal(byId("legend").children[1].attributes["aria-pressed"], "false");
   assert.equal(waits.plot.withClass("curve").length, 2, "of one run, a curve an axis");
   assert(loss.plot.attributes["aria-label"].includes("a: 1"));
+});
+
+test("a chart of zeros alone is not shown", () => {
+  const {page, draw, get} = open();
+  page.runs = [run("a")];
+  page.points = [points([3, 2, 1], {exposed_comm_ms: {mean: [0, 0, null]}, lr: {mean: [0, 0, 0]}})];
+  draw();
+  assert(get('figures.get("exposed_comm_ms")').box.hidden);
+  assert(!get('figures.get("lr")').box.hidden);
+});
+
+test("the pointer shows no run where it has no steps", () => {
+  const {page, draw, get} = open();
+  const values = Array.from({length: 100}, (_, i) => 100 - i);
+  page.runs = [run("short"), run("long")];
+  page.points = [points(values.slice(0, 10)), points(values)];
+  draw();
+  const loss = get('figures.get("loss")');
+  const shown = (at) => {
+    loss.at = at;
+    get("showTip")(loss);
+    return loss.tip.textContent;
+  };
+  assert.equal(shown(55), "step 55long46");
+  assert.equal(shown(10), "step 10short91long91");
+  assert.equal(shown(10.4), "step 10short91long91", "a few pixels beyond its end");
 });
 
 test("samples stand prompt by prompt, and stay while nothing changes", async () => {

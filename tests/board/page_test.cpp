@@ -4,12 +4,12 @@
 #include <regex>
 
 #include <gmock/gmock.h>
-#include <httplib.h>
 #include <nlohmann/json.hpp>
 
 #include "axonn/board/board.h"
 
 #include "tests/board/made_up_run.h"
+#include "tests/support/http_client.h"
 #include "tests/support/temporary_path.h"
 
 namespace axonn {
@@ -37,19 +37,15 @@ class BoardTest : public testing::Test {
     if (more) more(*server_);
     port_ = server_->start();
   }
-  httplib::Result get(const std::string& path, const httplib::Headers& headers = {}) const {
-    httplib::Client client("127.0.0.1", port_);
-    return client.Get(path.c_str(), headers);
+  HttpAnswer get(const std::string& path, const HttpHeaders& headers = {}) const {
+    return http_get(port_, path, headers);
   }
   json answer(const std::string& path) const {
-    const auto result = get(path);
-    AXONN_CHECK(result && result->status == 200, path, ": ", result ? result->body : "no answer");
-    return json::parse(result->body);
+    const HttpAnswer result = get(path);
+    AXONN_CHECK(result.status == 200, path, ": ", result.body);
+    return json::parse(result.body);
   }
-  int status(const std::string& path) const {
-    const auto result = get(path);
-    return result ? result->status : -1;
-  }
+  int status(const std::string& path) const { return get(path).status; }
 
   test::TemporaryPath folder_;
   std::unique_ptr<Board> board_;
@@ -76,6 +72,29 @@ TEST_F(BoardTest, TellsTheStatesOfRunsInAFolder) {
   EXPECT_THAT(all["waiting"][0], HasSubstr("later does not exist yet"));
   EXPECT_FALSE(all["more"]);
   EXPECT_EQ(answer("/api/config?run=1")["config"]["optimizer.lr"], "0.1");
+}
+
+// A run may have been written into the folder that holds other runs.
+TEST_F(BoardTest, ShowsARunAndTheRunsInItsFolder) {
+  const std::string out = make_run(folder_ / "out", 2, 2);
+  make_run(out + "/a", 1, 2);
+  make_run(out + "/a/deeper", 1, 2);
+  for (const char* part : {"/checkpoints/step-2", "/logs", "/nonfinite-step-3"})
+    make_run(out + part, 0, 2);
+  serve({out, folder_ / "later"});
+  const json all = answer("/api/runs");
+  const auto names = [](const json& of) {
+    std::vector<std::string> found;
+    for (const json& run : of["runs"]) found.push_back(run["name"]);
+    return found;
+  };
+  EXPECT_THAT(names(all), ElementsAre("out", "a", "a/deeper"));
+  EXPECT_THAT(all.dump(), Not(HasSubstr(folder_.path()))) << "no path of the machine";
+  make_run(folder_ / "other/a", 1, 2);
+  make_run(folder_ / "b/other/a", 1, 2);
+  Board same({out, folder_ / "other", folder_ / "b/other"});
+  EXPECT_THAT(names(json::parse(same.runs_json(0))),
+              ElementsAre("out", "a", "a/deeper", "other/a", "other/a (2)"));
 }
 
 TEST_F(BoardTest, SendsOnlyNewRows) {
@@ -150,12 +169,12 @@ TEST_F(BoardTest, AsksForTheTokenExceptForThePage) {
   serve({folder_.path()}, "secret");
   EXPECT_EQ(status("/"), 200);
   EXPECT_EQ(status("/api/runs"), 401);
-  EXPECT_EQ(get("/api/runs", {{"Authorization", "Bearer secret"}})->status, 200);
+  EXPECT_EQ(get("/api/runs", {{"Authorization", "Bearer secret"}}).status, 200);
 }
 
 TEST_F(BoardTest, ThePageLoadsNothingElse) {
   serve({folder_.path()});
-  const std::string page = get("/")->body;
+  const std::string page = get("/").body;
   for (const char* part : {"src=", "@import", "<link rel=\"style", "innerHTML", "https:"})
     EXPECT_THAT(page, Not(HasSubstr(part)));
   EXPECT_THAT(page, HasSubstr("function drawChart"));
@@ -180,6 +199,10 @@ setTimeout(() => {
   const style = getComputedStyle(document.body);
   note("colors", style.color + " on " + style.backgroundColor);
   note("outside", Math.max(0, seen.scrollWidth - innerWidth));
+  const cells = [...document.querySelectorAll('#runs, #runs tbody > tr > *')];
+  const cut = cells.filter((one) =>
+    one.scrollWidth > one.clientWidth + 1 || one.getBoundingClientRect().right > innerWidth);
+  note("cut", cut.map((one) => one.textContent).join("|"));
   note("columns", getComputedStyle(byId("charts")).gridTemplateColumns.split(" ").length);
   const plot = document.querySelector("#chart-loss svg.plot");
   const box = plot.getBoundingClientRect();
@@ -221,7 +244,7 @@ class BoardInChromium : public BoardTest {
     if (std::system("command -v chromium >/dev/null") != 0)
       GTEST_SKIP() << "chromium was not found (Debian package chromium)";
     make_run(folder_ / "runs/a", 20, 20);
-    make_run(folder_ / "runs/b", 7, 20, "0.1");
+    make_run(folder_ / "runs/b", 7, 1'000'000, "0.1");
     append(folder_ / "runs/b/metrics.jsonl", step_line(8, "null"));
     append(folder_ / "runs/a/samples.jsonl", sample_line(5, "Once") + sample_line(9, "Once"));
     append(folder_ / "runs/b/samples.jsonl", sample_line(7, "Once") + sample_line(7, "<i>Twice"));
@@ -242,19 +265,21 @@ TEST_F(BoardInChromium, ShowsRunsInLightDarkAndNarrow) {
   EXPECT_EQ(noted(light, "error"), "-");
   EXPECT_EQ(noted(light, "colors"), "rgb(29, 33, 38) on rgb(253, 253, 251)");
   EXPECT_EQ(noted(light, "outside"), "0");
+  EXPECT_EQ(noted(light, "cut"), "");
   EXPECT_EQ(noted(light, "columns"), "3");
   EXPECT_EQ(noted(light, "clipped"), "0");
   EXPECT_THAT(noted(light, "tip"), HasSubstr("step 20a0.2a, validation1.25"));
   EXPECT_EQ(noted(light, "curves-left"), "2") << "b's losses and validation";
-  for (const char* part : {"20 of 20", "8 of 20", "optimizer.lr", "Exposed communication",
+  for (const char* part : {"20 of 20", "8 of 1,000,000", "optimizer.lr", "Exposed communication",
                            "chart-memory_bytes", "class=\"nan\"", "8.601 MiB", "\u00e9 after 9",
                            "\u00e9 after 7", "&lt;i&gt;Twice", "after step 7: 3 tokens"})
     EXPECT_THAT(light, HasSubstr(part));
 
-  const std::string dark = shown("--window-size=400,900 --blink-settings=preferredColorScheme=0");
+  const std::string dark = shown("--window-size=320,900 --blink-settings=preferredColorScheme=0");
   EXPECT_EQ(noted(dark, "error"), "-");
   EXPECT_EQ(noted(dark, "colors"), "rgb(231, 233, 236) on rgb(20, 23, 27)");
   EXPECT_EQ(noted(dark, "outside"), "0");
+  EXPECT_EQ(noted(dark, "cut"), "");
   EXPECT_EQ(noted(dark, "columns"), "1");
   EXPECT_EQ(noted(dark, "clipped"), "0");
 }

@@ -38,7 +38,7 @@ class RunViewTest : public testing::Test {
 
   test::TemporaryPath folder_;
   std::string run_ = folder_ / "run";
-  RunView view_{run_};
+  RunView view_{run_, "run"};
 };
 
 TEST_F(RunViewTest, WaitsForARunAndFollowsItToItsEnd) {

@@ -92,8 +92,10 @@ TEST_F(EvalCommand, AnswersQuestionsWithTheirLogLikelihoods) {
   const json& question = report.at("questions").at(0);
   EXPECT_EQ(question.at("answer"), 0);
   EXPECT_EQ(question.at("log_likelihoods").size(), 2u);
-  EXPECT_EQ(report.at("acc"), question.at("chosen") == 0 ? 1.0 : 0.0);
-  EXPECT_EQ(report.at("acc_stderr"), 0.0);
+  for (const std::string name : {"", "_norm", "_bytes"}) {
+    EXPECT_EQ(report.at("acc" + name), question.at("chosen" + name) == 0 ? 1.0 : 0.0);
+    EXPECT_EQ(report.at("acc" + name + "_stderr"), 0.0);
+  }
 }
 
 TEST_F(EvalCommand, RefusesInputThatDoesNotFitTheModelAndSaysWhy) {

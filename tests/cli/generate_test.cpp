@@ -108,6 +108,22 @@ TEST_F(GenerateProgram, RefusesPromptsThatItCannotRead) {
     EXPECT_THAT(generate({flag, "9223372036854775807"}).err,
                 AllOf(HasSubstr(flag), HasSubstr("not in range"), HasSubstr("2147483647")));
   EXPECT_THAT(generate({"--context", "17"}).err, HasSubstr("the model has 16 positions"));
-  EXPECT_THAT(generate({"--repetition-penalty", "0"}).err, HasSubstr("--repetition-penalty"));
   EXPECT_THAT(generate({"--prompt", "a", "--stop", ""}).err, HasSubstr("stop string is empty"));
+}
+
+TEST_F(GenerateProgram, TakesTheSettingsOfSamplingThatServeTakes) {
+  for (const auto& [flag, value, wanted] : {std::tuple{"--temperature", "100.5", "0 to 100"},
+                                            {"--temperature", "-1", "0 to 100"},
+                                            {"--temperature", "nan", "0 to 100"},
+                                            {"--top-p", "1.5", "0 to 1"},
+                                            {"--repetition-penalty", "0", "0.001 to 1000"}}) {
+    const Finished refused = generate({flag, value});
+    EXPECT_EQ(refused.code, kUsageError) << flag;
+    EXPECT_THAT(refused.err,
+                AllOf(HasSubstr(flag), HasSubstr(std::string("a number from ") + wanted),
+                      HasSubstr(value)));
+  }
+  const std::string likeliest = text({"--prompt", "A", "--tokens", "20", "--temperature", "0"});
+  EXPECT_EQ(text({"--prompt", "A", "--tokens", "20", "--temperature", "1e-40"}), likeliest);
+  EXPECT_EQ(text({"--prompt", "A", "--tokens", "20", "--top-p", "0"}), likeliest);
 }

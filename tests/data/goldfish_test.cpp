@@ -130,6 +130,41 @@ TEST(Goldfish, ApertusIgnoresDocumentsAndTargetsThatDoNotCount) {
     ASSERT_EQ(packed.targets[row], row >= 50 && row < 60 ? -1 : whole.targets[row]) << row;
 }
 
+TEST(Goldfish, ApertusTakesTheTargetsOfPackedDocumentsAlsoWhereAnotherDocumentFollows) {
+  // Three documents of 40, 1 and 60 inputs: the last target of each is no input of the sequence.
+  const GoldfishConfig config{.k = 2, .h = 5, .mask = GoldfishMask::apertus};
+  Sequence before{{}, {}, {}, {}};
+  for (const std::int64_t inputs : {40, 1, 60}) {
+    const Sequence document = random_sequence(inputs, static_cast<std::uint64_t>(inputs), 131072);
+    const auto start = static_cast<std::int32_t>(before.ids.size());
+    before.ids.insert(before.ids.end(), document.ids.begin(), document.ids.end());
+    before.targets.insert(before.targets.end(), document.targets.begin(), document.targets.end());
+    before.starts.insert(before.starts.end(), static_cast<std::size_t>(inputs), start);
+  }
+  const Sequence after = masked(config, before);
+  for (std::int64_t i = 0; i < 101; ++i) {
+    const bool hidden =
+        i >= config.h - 1 &&
+        plainly_hidden_by_apertus(std::span(before.targets).subspan(i + 1 - config.h, config.h),
+                                  config.k);
+    ASSERT_EQ(after.targets[i], hidden ? -1 : before.targets[i]) << i;
+  }
+}
+
+TEST(Goldfish, KeepsOneTargetLessThanHAtTheBeginningOfASequence) {
+  // The first of the h tokens is no target; the paper's program likewise keeps targets 0 to h - 2.
+  constexpr std::int64_t kH = 7;
+  for (const auto mask : {GoldfishMask::hash, GoldfishMask::apertus}) {
+    std::int64_t first_hidden = kH;
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      const Sequence s = masked({.k = 2, .h = kH, .mask = mask}, random_sequence(kH, seed, 131072));
+      EXPECT_THAT(std::span(s.targets).first(kH - 1), Each(Ge(0)));
+      if (s.targets[kH - 1] < 0) first_hidden = kH - 1;
+    }
+    EXPECT_EQ(first_hidden, kH - 1);
+  }
+}
+
 TEST(Goldfish, HidesTheTargetsThatThePlainHashHides) {
   for (const std::int64_t h : {1, 4, 13, 48}) {
     for (const std::int64_t k : {2, 3, 10}) {

@@ -65,7 +65,7 @@ TEST(Jsonl, RefusesAnInvalidLineWithPlaceAndReason) {
   EXPECT_THAT(fault_of_line(R"({"messages": {}})"), HasSubstr("\"messages\" is not a list"));
   EXPECT_THAT(fault_of_line(R"({"messages": [{"role": "user"}]})"), HasSubstr(":7: message 1: "));
   EXPECT_THAT(fault_of_line(R"({"messages": [{"role": "user", "content": ["x"]}]})"),
-              HasSubstr("message 1: wanted {\"role\""));
+              HasSubstr("message 1: a part of the content is no object with a \"type\""));
   EXPECT_THAT(fault_of_line(R"({"messages": [{"role": 1, "content": ""}]})"),
               HasSubstr("message 1: wanted {\"role\""));
   EXPECT_THAT(fault_of_line(R"({"messages": [], "tools": "x"})"),

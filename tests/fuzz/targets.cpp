@@ -60,7 +60,14 @@ std::span<const Target> targets() {
              .run = chat_template,
              .base_bytes = 64 * kMiB,
              .bytes_per_byte = 4096,
-             .seeds = chat_template_seeds}};
+             .seeds = chat_template_seeds},
+      // A conversation is rendered, and its texts become tokens.
+      Target{.name = "api_request",
+             .run = api_request,
+             .base_bytes = 8 * kMiB,
+             .bytes_per_byte = 512,
+             .seeds = api_request_seeds},
+      Target{.name = "http_request", .run = http_request, .seeds = http_request_seeds}};
   return kTargets;
 }
 

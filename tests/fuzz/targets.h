@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-/// Fuzzing of the readers of foreign files with arbitrary bytes. A reader may refuse the bytes
-/// (UsageError). It must not crash, hang, fail in another way, or use more memory than the target
-/// allows.
+/// Fuzzing of the readers of foreign files and requests with arbitrary bytes. A reader may refuse
+/// the bytes (UsageError). It must not crash, hang, fail in another way, or use more memory than
+/// the target allows.
 namespace axonn::fuzz {
 
 struct Target {
@@ -49,6 +49,8 @@ void tokenizer_model(std::string_view input);
 void vocab_and_merges(std::string_view input);
 void encode_and_decode(std::string_view input);
 void chat_template(std::string_view input);
+void api_request(std::string_view input);
+void http_request(std::string_view input);
 
 std::vector<std::string> safetensors_seeds();
 std::vector<std::string> safetensors_folder_seeds();
@@ -61,5 +63,7 @@ std::vector<std::string> tokenizer_json_seeds();
 std::vector<std::string> tokenizer_model_seeds();
 std::vector<std::string> vocab_and_merges_seeds();
 std::vector<std::string> chat_template_seeds();
+std::vector<std::string> api_request_seeds();
+std::vector<std::string> http_request_seeds();
 
 }  // namespace axonn::fuzz

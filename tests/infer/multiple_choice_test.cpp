@@ -108,6 +108,34 @@ TEST(Choices, ChoosesTheLikeliestInTotalAndPerByteAndTheFirstOfEquals) {
       << "the test needs a question where the two choices differ";
 }
 
+TEST(Choices, HaveTheAccuraciesOfTheHarnessAlsoBeyondAscii) {
+  // Lengths as Python's len(text) and len(text.encode()) have them.
+  const ChoiceQuestion question{"Where?", {"\u00fc", "ab", "\u5317\u4eac", "\U0001f600!"}, 1};
+  const std::vector<double> characters{1, 2, 2, 2}, bytes{2, 2, 6, 5};
+  const auto tokenizer = make_tokenizer("bytes");
+  with_model(small_gpt(), [&](LoadedModel& model) {
+    const ChoiceReport report =
+        evaluate_choices(model, std::array{question}, *tokenizer, {.batch = 4});
+    const ChoiceScore& score = report.questions[0];
+    std::size_t in_total = 0, by_character = 0, by_byte = 0;
+    for (std::size_t c = 1; c < 4; ++c) {
+      const auto better = [&](std::size_t than, auto length) {
+        return score.log_likelihoods[c] / length(c) > score.log_likelihoods[than] / length(than);
+      };
+      if (better(in_total, [](std::size_t) { return 1; })) in_total = c;
+      if (better(by_character, [&](std::size_t i) { return characters[i]; })) by_character = c;
+      if (better(by_byte, [&](std::size_t i) { return bytes[i]; })) by_byte = c;
+    }
+    EXPECT_EQ(score.chosen, in_total);
+    EXPECT_EQ(score.chosen_by_character, by_character);
+    EXPECT_EQ(score.chosen_by_byte, by_byte);
+    EXPECT_NE(by_character, by_byte) << "the test needs a question where these differ";
+    EXPECT_EQ(report.accuracy.share, in_total == 1 ? 1 : 0);
+    EXPECT_EQ(report.accuracy_by_character.share, by_character == 1 ? 1 : 0);
+    EXPECT_EQ(report.accuracy_by_byte.share, by_byte == 1 ? 1 : 0);
+  });
+}
+
 TEST(Choices, AgreeOnEveryGridAndForEveryBatchSize) {
   const ChoiceReport one = report_on({}, 1);
   for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{1, 1, 2, 2},

@@ -81,6 +81,43 @@ TEST(Sampling, AtTemperatureZeroTakesTheFirstOfEquallyLikelyTokens) {
   EXPECT_EQ(sample(std::vector<float>{1, 3, 3, 2}, {.temperature = 0, .top_k = 2}, 0.9), 1);
 }
 
+TEST(Sampling, AtAnyTemperatureDrawsByTheDefinition) {
+  // Weights e^(logit / temperature), relative to the largest, with the difference in double.
+  const std::vector<float> logits{-1, 3, 2.5, 3, -40};
+  const double least = std::numeric_limits<double>::denorm_min(),
+               most = std::numeric_limits<double>::max();
+  for (const double temperature : {least, 1e-310, 1e-45, 1e-40, 1e-39, 1e-38, 1e-37, 1e-3, 1.0, 1e3,
+                                   1e38, 1e40, most, std::numeric_limits<double>::infinity()}) {
+    std::vector<double> weights;
+    for (const float logit : logits) weights.push_back(std::exp((logit - 3.0) / temperature));
+    const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
+    constexpr int kDraws = 1000;
+    std::vector<double> drawn(logits.size());
+    for (int i = 0; i < kDraws; ++i)
+      drawn[sample(logits, {.temperature = temperature}, (i + 0.5) / kDraws)] += 1.0 / kDraws;
+    for (std::size_t token = 0; token < logits.size(); ++token)
+      EXPECT_NEAR(drawn[token], weights[token] / all, 1.0 / kDraws + 1e-6)
+          << temperature << ": " << token;
+    EXPECT_EQ(sample(logits, {.temperature = temperature, .top_k = 1}, 0.999), 1) << temperature;
+  }
+}
+
+TEST(Sampling, TakesInfiniteLogitsAsTheLikeliestOrAsWithoutWeight) {
+  const float infinite = std::numeric_limits<float>::infinity();
+  for (const double temperature : {1e-300, 1e-40, 1.0, 1e300, double{infinite}})
+    for (const double top_p : {0.5, 1.0}) {
+      const Sampling sampling{.temperature = temperature, .top_p = top_p};
+      EXPECT_EQ(sample(std::vector<float>{1, infinite, 2}, sampling, 0.999), 1);
+      EXPECT_EQ(sample(std::vector<float>{-infinite, 5, -infinite}, sampling, 0.0), 1);
+      EXPECT_EQ(sample(std::vector<float>{-infinite, 5, -infinite}, sampling, 0.999), 1);
+    }
+  EXPECT_EQ(sample(std::vector<float>{infinite, 0, infinite}, {}, 0.75), 2) << "equally likely";
+}
+
+TEST(Sampling, WithATopPOfZeroTakesTheLikeliestToken) {
+  EXPECT_EQ(sample(std::vector<float>{1, 3, 3, 2}, {.temperature = 9, .top_p = 0}, 0.999), 1);
+}
+
 TEST(Sampling, NeverDrawsATokenWithoutWeight) {
   const float none = -std::numeric_limits<float>::infinity();
   const std::vector<float> logits{none, 0, none};
@@ -101,7 +138,14 @@ TEST(Sampling, RefusesNanAndSettingsOutOfRange) {
         sample(std::vector<float>{1, nan}, {}, 0.5);
       },
       ThrowsMessage<Error>(HasSubstr("a logit is NaN")));
-  EXPECT_THROW(sample(std::vector<float>{1}, {.top_p = 0}, 0.5), Error);
+  const double no_number = std::numeric_limits<double>::quiet_NaN();
+  for (const Sampling& sampling : {Sampling{.top_p = -0.1},
+                                   {.top_p = 1.1},
+                                   {.top_p = no_number},
+                                   {.temperature = -1e-9},
+                                   {.temperature = no_number},
+                                   {.top_k = -1}})
+    EXPECT_THROW(sample(std::vector<float>{1}, sampling, 0.5), Error);
   EXPECT_THROW(sample(std::vector<float>{1}, {}, 1), Error);
   EXPECT_THROW(penalise({}, {}, 0), Error);
 }

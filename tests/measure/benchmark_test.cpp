@@ -75,6 +75,15 @@ TEST(Bench, PercentOfAdvertisedPeakAppearsOnlyIfAPeakIsSet) {
   EXPECT_EQ(json["narayanan_tflops"], 1);
 }
 
+TEST(Bench, SaysWhereTheFormulaOfNarayananDoesNotApply) {
+  BenchReport report;
+  report.step_s = 1;
+  EXPECT_THAT(to_text(report), HasSubstr("Narayanan         does not apply (the paper's formula"));
+  EXPECT_TRUE(nlohmann::json::parse(to_json(report))["narayanan_tflops"].is_null());
+  report.flops.narayanan = 1e12;
+  EXPECT_THAT(to_text(report), HasSubstr("Narayanan         1.000 Tflop/s (the paper's formula"));
+}
+
 TEST(Bench, SpreadUsesTheSampleStandardDeviation) {
   const Spread even = spread_of({4, 1, 3, 2});
   EXPECT_EQ(even.min, 1);

@@ -14,7 +14,9 @@
 using namespace axonn;
 using namespace axonn::testing_support;
 using testing::AllOf;
+using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 using testing::ThrowsMessage;
 
 namespace {
@@ -56,6 +58,19 @@ TEST(CoordinateCheck, RefusesWidthsThatDoNotSuitTheHeads) {
       ThrowsMessage<UsageError>(HasSubstr("a width of 49")));
 }
 
+TEST(CoordinateCheck, TakesOneRankWhateverTheGridAndLeavesOutTheProductsOfExperts) {
+  Config config = config_of(48);
+  config.model.family = ModelFamily::llama;
+  config.model.experts = 4;
+  config.model.experts_per_token = 2;
+  config.model.expert_ffn = 48;
+  config.parallelism.z = config.parallelism.experts = 2;
+  std::vector<std::string> layers;
+  for (const LayerChange& layer : coordinate_check(config, {48}, 3)) layers.push_back(layer.layer);
+  EXPECT_THAT(layers, Contains(HasSubstr("mlp.gate.weight")));
+  EXPECT_THAT(layers, Not(Contains(HasSubstr(".experts."))));
+}
+
 TEST(CoordinateCheck, TableHasALineForEachLayerWithItsSlope) {
   const std::string table =
       coordinate_table({{"h.0", {0.25, 0.25}, 0}, {"h.1", {0.25, 0.5}, 1}}, {64, 128});
@@ -63,19 +78,21 @@ TEST(CoordinateCheck, TableHasALineForEachLayerWithItsSlope) {
                            HasSubstr("1.00  depends on the width")));
 }
 
-TEST(Mup, BlocksLearnWithTheRateOfTheBaseOverTheFactorOfTheWidth) {
-  // Adam's first step moves a weight with a gradient far above eps by the rate, and one with a
-  // gradient far below it by rate · gradient / eps, where both rate and eps have the factor.
+TEST(Mup, StepsAreThoseOfTheAuthorsAdamWWithAnEpsThatFallsAsTheGradientsDo) {
+  // mup's MuAdamW: the products of blocks have the rate lr / m and the decay m · weight_decay. All
+  // gradients fall as 1 / m, so eps does for all parameters. In Adam's first step the moments give
+  // gradient / (|gradient| + eps).
+  constexpr double kFactor = 2, kRate = 1e-2, kEps = 1e-3, kDecay = 0.3;
   Config config = config_of(0);
   config.model.mup_base = config.model.hidden / 2;
-  config.optimizer.weight_decay = 0;
-  config.optimizer.eps = 1e-3;
+  config.optimizer.weight_decay = kDecay;
+  config.optimizer.eps = kEps;
   const auto world = make_self();
   Training training(resolved(config), *world);
   training.model.initialise();
   const Context ctx = training.model.context();
   StepInput input = training.input(0);
-  input.lr = 1e-2;
+  input.lr = kRate;
   input.max_norm = 0;
   std::vector<std::vector<float>> before, gradients;
   input.accept = [&](double, double) {
@@ -94,11 +111,14 @@ TEST(Mup, BlocksLearnWithTheRateOfTheBaseOverTheFactorOfTheWidth) {
     const bool block = group.name().starts_with("h.");
     const std::int64_t decayed = group.decayed();
     for (std::int64_t i = 0; i < group.piece_size(); ++i) {
-      const double rate = block && i < decayed ? 0.5 : 1, gradient = gradients[g][i];
-      const double step = 1e-2 * rate * gradient / (std::abs(gradient) + 1e-3 * rate);
-      const double moved = double{before[g][i]} - group.master().as<float>()[i];
+      const double scaled = block && i < decayed ? kFactor : 1, gradient = gradients[g][i],
+                   weight = before[g][i], rate = kRate / scaled,
+                   decay = i < decayed ? kDecay * scaled : 0,
+                   step =
+                       rate * (gradient / (std::abs(gradient) + kEps / kFactor) + decay * weight),
+                   moved = weight - group.master().as<float>()[i];
       // The weight is rounded, and so are the moments' corrections.
-      ASSERT_NEAR(moved, step, 1e-5 * std::abs(step) + 6e-8 * (std::abs(before[g][i]) + 1e-3))
+      ASSERT_NEAR(moved, step, 1e-5 * std::abs(step) + 6e-8 * (std::abs(weight) + 1e-3))
           << group.name() << " element " << i;
     }
   }

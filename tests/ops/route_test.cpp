@@ -25,7 +25,7 @@ double routing_error(std::int64_t E) {
 /// The operands of a Route, the matrices with padding.
 struct Routed {
   std::int64_t R, E, k;
-  Operand logits, ids, weights, scores, log_sums, bias;
+  Operand logits, ids, weights, scores, log_sums, score_sums, bias;
 
   Routed(const Matrix& values, const Router& router, DType bias_type = DType::f32)
       : R(values.rows),
@@ -36,6 +36,7 @@ struct Routed {
         weights(R, k, DType::f32, 2),
         scores(R, E, DType::f32, 5),
         log_sums(R, 1, DType::f32, 1),
+        score_sums(R, 1, DType::f32, 2),
         bias(row(router.bias), bias_type) {}
 
   ops::Route args(const Router& router) const {
@@ -43,6 +44,7 @@ struct Routed {
             .weights = weights,
             .scores = scores,
             .log_sums = log_sums,
+            .score_sums = router.sigmoid ? score_sums.view() : View{},
             .logits = logits,
             .bias = router.bias.empty() ? View{} : bias.view(),
             .sigmoid = router.sigmoid,
@@ -74,6 +76,14 @@ Matrix some_logits(std::int64_t R, std::int64_t E) {
   Matrix logits = random_values("logits", R, E, DType::f32);
   for (double& value : logits.values) value *= 4;
   return logits;
+}
+
+/// (R, 1): the sum of each row.
+Matrix row_sums(const Matrix& values) {
+  Matrix sums(values.rows, 1);
+  for (std::int64_t r = 0; r < values.rows; ++r)
+    for (std::int64_t c = 0; c < values.cols; ++c) sums(r, 0) += values(r, c);
+  return sums;
 }
 
 /// Whether, of each row, k different experts are chosen, ascending, and no expert that is not has a
@@ -115,6 +125,9 @@ Router check_route(std::int64_t R, std::int64_t E, Router router, DType bias_typ
   EXPECT_TRUE(close(on.scores, want.scores, {0, error}));
   EXPECT_TRUE(close(on.weights, want.weights, {0, 2 * error}));
   EXPECT_TRUE(close(on.log_sums, want.log_sums, {error, rounding(DType::f32)}));
+  if (router.sigmoid) {
+    EXPECT_TRUE(close(on.score_sums, row_sums(want.scores), {0, 2 * error}));
+  }
   return router;
 }
 
@@ -124,6 +137,20 @@ struct RouterLosses {
   bool balance = false, some_left_out = false;
   double z = 0;
 };
+
+/// The gradients of the scores s of row r for gradients b of s, or with a sigmoid of s_i / sum of
+/// s.
+std::vector<double> of_shares(const Matrix& scores, std::int64_t r, const std::vector<double>& b,
+                              bool sigmoid) {
+  if (!sigmoid) return b;
+  double sum = 0;
+  for (std::int64_t i = 0; i < scores.cols; ++i) sum += scores(r, i);
+  std::vector<double> d(b.size());
+  for (std::int64_t i = 0; i < scores.cols; ++i)  // share i is a function of each score j
+    for (std::int64_t j = 0; j < scores.cols; ++j)
+      d[j] += b[i] * ((i == j ? 1 : 0) - scores(r, i) / sum) / sum;
+  return d;
+}
 
 void check_route_backward(std::int64_t R, std::int64_t E, const Router& router,
                           const RouterLosses& losses) {
@@ -152,8 +179,11 @@ void check_route_backward(std::int64_t R, std::int64_t E, const Router& router,
   for (std::int64_t r = 0; r < R; ++r) {
     if (losses.some_left_out && counted[r] == 0) continue;
     d_out.log_sums(r, 0) = 2 * losses.z * made.log_sums(r, 0);
-    for (std::int64_t i = 0; i < E && losses.balance; ++i)
-      d_out.scores(r, i) = balance((losses.first_row + r) / losses.positions, i);
+    if (!losses.balance) continue;
+    std::vector<double> of_sequence(E);
+    for (std::int64_t i = 0; i < E; ++i)
+      of_sequence[i] = balance((losses.first_row + r) / losses.positions, i);
+    std::ranges::copy(of_shares(made.scores, r, of_sequence, router.sigmoid), &d_out.scores(r, 0));
   }
   // The scores' gradients are at most about twice scale / their sum; a score is at least 1 / E.
   const double most = 2 * router.scale * (router.normalise ? static_cast<double>(E) : 1) + 2 +
@@ -272,14 +302,15 @@ TEST(RouteBackward, EqualsPlainLoopsWithAndWithoutTheLossesOfARouter) {
       }
 }
 
-TEST(RouteCounts, AddUpCountsAndScoresOfTheCountedRowsOfEachSequence) {
+TEST(RouteCounts, AddUpCountsAndSharesOfTheCountedRowsOfEachSequence) {
   for (const std::int64_t R : {1, 200, 331})
     for (const std::int64_t positions : {1, 3, 70, 1000})
       for (const std::int64_t first_row : {0, 50})
         for (const bool all : {false, true}) {
+          const bool sigmoid = positions != 3;
           SCOPED_TRACE(testing::Message() << R << ' ' << positions << ' ' << first_row << all);
           const std::int64_t E = 10, k = 3, S = (first_row + R - 1) / positions + 2;
-          const Router router{.k = k};
+          const Router router{.k = k, .sigmoid = sigmoid};
           const Matrix logits = some_logits(R, E);
           const Routing made = route(logits, router);
           const std::vector<std::int32_t> counted = random_ids("counted", R, 2);
@@ -287,20 +318,22 @@ TEST(RouteCounts, AddUpCountsAndScoresOfTheCountedRowsOfEachSequence) {
           std::ranges::copy(made.ids, ids.values.begin());
           const Operand out(want, DType::f64, 3), i(ids, DType::i32, 1),
               scores(made.scores, DType::f32, 2), log_sums(made.log_sums, DType::f32),
-              counts(counted);
+              sums(row_sums(made.scores), DType::f32, 1), counts(counted);
           test_backend()->run(ops::RouteCounts{.out = out,
                                                .ids = i,
                                                .scores = scores,
                                                .log_sums = log_sums,
+                                               .score_sums = sigmoid ? sums.view() : View{},
                                                .counted = all ? View{} : counts.view(),
                                                .first_row = first_row,
                                                .positions = positions});
-          const Matrix s = scores.values(), lse = log_sums.values();
+          const Matrix s = scores.values(), lse = log_sums.values(), total = sums.values();
           for (std::int64_t r = 0; r < R; ++r) {
             if (!all && counted[r] == 0) continue;
             const std::int64_t to = (first_row + r) / positions;
             for (std::int64_t j = 0; j < k; ++j) want(to, made.ids[r * k + j]) += 1;
-            for (std::int64_t e = 0; e < E; ++e) want(to, E + e) += s(r, e);
+            for (std::int64_t e = 0; e < E; ++e)
+              want(to, E + e) += sigmoid ? s(r, e) / total(r, 0) : s(r, e);
             want(to, 2 * E) += lse(r, 0) * lse(r, 0);
             want(to, 2 * E + 1) += 1;
           }

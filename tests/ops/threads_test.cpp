@@ -208,19 +208,25 @@ Outputs experts(Backend& backend, DType type) {
                 inp = input("inp", kRows, kCols, type), d_out = input("d_out", kRows, kCols, type),
                 balance = input("balance", 3, E, DType::f32);
   Operand ids(kRows, k, DType::i32), weights(kRows, k, DType::f32), scores(kRows, E, DType::f32),
-      log_sums(kRows, 1, DType::f32), counts(3, 2 * E + 2, DType::f64),
-      places(kRows, k, DType::i32), each(1, E, DType::i32), copies(kRows * k, kCols, type),
-      out(kRows, kCols, type), d_copies(kRows * k, kCols, type), d_weights(kRows, k, DType::f32),
-      d_logits(kRows, E, DType::f32);
+      log_sums(kRows, 1, DType::f32), score_sums(kRows, 1, DType::f32),
+      counts(3, 2 * E + 2, DType::f64), places(kRows, k, DType::i32), each(1, E, DType::i32),
+      copies(kRows * k, kCols, type), out(kRows, kCols, type), d_copies(kRows * k, kCols, type),
+      d_weights(kRows, k, DType::f32), d_logits(kRows, E, DType::f32);
   const ops::Route route{.ids = ids,
                          .weights = weights,
                          .scores = scores,
                          .log_sums = log_sums,
+                         .score_sums = score_sums,
                          .logits = logits,
+                         .sigmoid = true,
                          .normalise = true};
   backend.run(route);
-  backend.run(ops::RouteCounts{
-      .out = counts, .ids = ids, .scores = scores, .log_sums = log_sums, .positions = 100});
+  backend.run(ops::RouteCounts{.out = counts,
+                               .ids = ids,
+                               .scores = scores,
+                               .log_sums = log_sums,
+                               .score_sums = score_sums,
+                               .positions = 100});
   backend.run(ops::ExpertOrder{.places = places, .counts = each, .ids = ids});
   backend.run(ops::SpreadRows{.out = copies, .inp = inp, .places = places});
   backend.run(ops::CombineRows{.out = out, .inp = copies, .places = places, .weights = weights});
@@ -236,8 +242,8 @@ Outputs experts(Backend& backend, DType type) {
                                  .balance = balance,
                                  .positions = 100,
                                  .z = 0.5f});
-  return outputs({&ids, &weights, &scores, &log_sums, &counts, &places, &each, &copies, &out,
-                  &d_copies, &d_weights, &d_logits});
+  return outputs({&ids, &weights, &scores, &log_sums, &score_sums, &counts, &places, &each, &copies,
+                  &out, &d_copies, &d_weights, &d_logits});
 }
 
 /// Together they run every row-wise operation.

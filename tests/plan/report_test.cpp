@@ -91,6 +91,20 @@ TEST(PlanReport, TextHasEachPlanThePartsOfTheTimeAndTheFlopConvention) {
                           HasSubstr("Narayanan"), HasSubstr("days"), HasSubstr("small: ")));
 }
 
+TEST(PlanReport, HasTheFormulaOfNarayananForDenseModelsAlone) {
+  PlanReport report = report_on(1);
+  EXPECT_GT(
+      nlohmann::json::parse(to_json(report)).at("plans").at(0).at("narayanan_pflops").get<double>(),
+      0);
+  report.config.model.experts = 4;
+  report.config.model.experts_per_token = 2;
+  report.config.model.expert_ffn = 64;
+  EXPECT_THAT(to_text(report), HasSubstr("hardware (Narayanan's formula, the AxoNN paper's, is"));
+  const auto plan = nlohmann::json::parse(to_json(report)).at("plans").at(0);
+  EXPECT_TRUE(plan.at("narayanan_pflops").is_null());
+  EXPECT_TRUE(plan.at("narayanan_percent_of_peak").is_null());
+}
+
 TEST(PlanReport, SaysWhatIsComputedAgainAndHowARunChoosesLikewise) {
   PlanReport report = report_on(1, 2.5e9);
   ASSERT_NE(report.result.plans.at(0).recompute, RecomputeMode::none);

@@ -6,18 +6,15 @@
 #include <sstream>
 #include <thread>
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
-#include <httplib.h>
 #include <nlohmann/json.hpp>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "axonn/base/check.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/serve/api.h"
 
 #include "tests/serve/events.h"
+#include "tests/support/http_client.h"
 #include "tests/support/runs.h"
 #include "tests/support/with_model.h"
 
@@ -60,22 +57,20 @@ struct Served {
   RequestQueue& queue;
   LoadedModel& model;  ///< of rank 0
 
-  httplib::Client client() const {
-    httplib::Client client("127.0.0.1", port);
-    client.set_read_timeout(60);
-    return client;
+  HttpAnswer get(const std::string& path, const HttpHeaders& headers = {}) const {
+    return http_get(port, path, headers);
   }
-  httplib::Result post(const std::string& path, const json& body) const {
-    return client().Post(path.c_str(), body.dump(), "application/json");
+  HttpAnswer post(const std::string& path, const json& body,
+                  const HttpHeaders& headers = {}) const {
+    return http_post(port, path, body.dump(), headers);
   }
   /// The answer's JSON. The status must be 200.
   json answer(const std::string& path, const json& body) const {
-    const auto result = post(path, body);
-    AXONN_CHECK(result && result->status == 200, "POST ", path, ": ",
-                result ? result->body : "no answer: " + to_string(result.error()));
-    return json::parse(result->body);
+    const HttpAnswer result = post(path, body);
+    AXONN_CHECK(result.status == 200, "POST ", path, ": ", result.head, result.body);
+    return json::parse(result.body);
   }
-  json health() const { return json::parse(client().Get("/health")->body); }
+  json health() const { return json::parse(get("/health").body); }
 };
 
 /// Serves an untrained model on a grid, runs the test beside it, and stops.
@@ -119,45 +114,29 @@ std::size_t entries_of(const char* folder) {
 
 /// Sends raw bytes, reads so many, and hangs up.
 void hang_up(int port, const std::string& request, std::size_t reads) {
-  const int socket_of = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(static_cast<std::uint16_t>(port))};
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (connect(socket_of, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0) {
-    (void)!write(socket_of, request.data(), request.size());
-    std::string answer(reads, '\0');
-    for (std::size_t got = 0; got < reads;) {
-      const auto count = read(socket_of, answer.data(), reads - got);
-      if (count <= 0) break;
-      got += static_cast<std::size_t>(count);
-    }
+  const RawConnection connection(port);
+  connection.send(request);
+  for (std::size_t got = 0; got < reads;) {
+    const std::size_t count = connection.receive(reads - got).size();
+    if (count == 0) break;
+    got += count;
   }
-  close(socket_of);
 }
 
 /// The body of an answer whose pieces are taken with pauses.
 std::string read_slowly(const Served& served, const json& body) {
-  httplib::Request request;
-  request.method = "POST";
-  request.path = "/v1/completions";
-  request.set_header("Content-Type", "application/json");
-  request.body = body.dump();
-  std::string answer;
-  request.content_receiver = [&](const char* data, std::size_t size, std::uint64_t, std::uint64_t) {
+  const RawConnection connection(served.port);
+  connection.send(request_text("POST", "/v1/completions", body.dump(), {}));
+  std::string bytes;
+  for (std::string more; !(more = connection.receive(200)).empty();) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    answer.append(data, size);
-    return true;
-  };
-  auto client = served.client();
-  client.send(request);
-  return answer;
+    bytes += more;
+  }
+  return parse_answer(bytes).body;
 }
 
 std::string raw_post(const json& body) {
-  const std::string text = body.dump();
-  return concat(
-      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
-      "application/json\r\nContent-Length: ",
-      text.size(), "\r\n\r\n", text);
+  return request_text("POST", "/v1/completions", body.dump(), {});
 }
 
 }  // namespace
@@ -222,7 +201,7 @@ TEST(Serve, AStreamHasTheTextOfTheWholeAnswer) {
     EXPECT_EQ(whole["usage"]["completion_tokens"], 80);
     request["stream"] = true;
     request["stream_options"] = {{"include_usage", true}};
-    const Events events = events_of(served.post("/v1/completions", request)->body);
+    const Events events = events_of(served.post("/v1/completions", request).body);
     EXPECT_TRUE(events.done);
     EXPECT_EQ(events.usage, whole["usage"]);
     for (int i = 0; i < 4; ++i) {
@@ -241,7 +220,7 @@ TEST(Serve, AStreamHasTheScoresOfTheWholeAnswer) {
       request.update({{"max_tokens", 20}, {"seed", 7}});
       const json whole = served.answer(path, request);
       request["stream"] = true;
-      const Events events = events_of(served.post(path, request)->body);
+      const Events events = events_of(served.post(path, request).body);
       EXPECT_TRUE(events.done);
       for (const json& choice : whole["choices"]) {
         json scores;
@@ -309,6 +288,20 @@ TEST(Serve, AChatIsThePromptOfItsTemplate) {
   });
 }
 
+TEST(Serve, TinyTemperaturesAndATopPOfZeroGiveTheLikeliestTokens) {
+  with_server({}, [](const Served& served) {
+    const auto text = [&](const char* key, double value) {
+      return served.answer(
+          "/v1/completions",
+          {{"prompt", "abc"}, {"max_tokens", 9}, {key, value}})["choices"][0]["text"];
+    };
+    const json likeliest = text("temperature", 0);
+    for (const double temperature : {1e-37, 1e-40, 5e-324})
+      EXPECT_EQ(text("temperature", temperature), likeliest) << temperature;
+    EXPECT_EQ(text("top_p", 0), likeliest);
+  });
+}
+
 TEST(Serve, EndsBeforeAStopText) {
   with_server({}, [](const Served& served) {
     const json request{{"prompt", "abc"}, {"max_tokens", 30}, {"temperature", 0}};
@@ -362,9 +355,9 @@ TEST(Serve, AHundredClientsOfWhichSomeHangUpLeaveNothingBehind) {
             return;
           default: {
             const auto result = served.post("/v1/completions", request);
-            if (!result) {
-              ADD_FAILURE() << "client " << i << ": " << to_string(result.error());
-            } else if (json::parse(result->body)["choices"][0]["text"] == alone[i % 10]) {
+            if (result.status != 200) {
+              ADD_FAILURE() << "client " << i << ": " << result.head << result.body;
+            } else if (json::parse(result.body)["choices"][0]["text"] == alone[i % 10]) {
               ++right;
             }
           }
@@ -393,8 +386,8 @@ TEST(Serve, RefusesWhatItCannotDoAndNamesTheKey) {
   with_server({.http = {.port = 0, .body_bytes = 2000}}, [](const Served& served) {
     const auto refusal = [&](const char* path, const json& body, int status) {
       const auto result = served.post(path, body);
-      EXPECT_EQ(result->status, status) << body;
-      const json error = json::parse(result->body)["error"];
+      EXPECT_EQ(result.status, status) << body;
+      const json error = json::parse(result.body)["error"];
       const std::string message = error["message"];
       if (error["param"].is_string()) {
         EXPECT_TRUE(message.starts_with(error["param"].get<std::string>() + ":")) << message;
@@ -407,7 +400,7 @@ TEST(Serve, RefusesWhatItCannotDoAndNamesTheKey) {
     EXPECT_THAT(refusal(text, {{"prompt", {1, 256}}}, 400), HasSubstr("tokens from 0 to 255"));
     EXPECT_THAT(refusal(text, {{"prompt", std::string(301, 'a')}}, 400),
                 HasSubstr("301 tokens, but the context has only 300"));
-    EXPECT_THAT(served.post(text, {{"prompt", std::string(301, 'a')}})->body,
+    EXPECT_THAT(served.post(text, {{"prompt", std::string(301, 'a')}}).body,
                 HasSubstr("\"code\":\"context_length_exceeded\""));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"max_tokens", -1}}, 400),
                 HasSubstr("max_tokens: wanted a whole number from 0 to 4096, which is"));
@@ -424,7 +417,11 @@ TEST(Serve, RefusesWhatItCannotDoAndNamesTheKey) {
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"stop_token_ids", {256}}}, 400),
                 HasSubstr("stop_token_ids: wanted tokens from 0 to 255, got 256"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"temperature", "hot"}}, 400),
-                HasSubstr("temperature: wanted a number from 0"));
+                HasSubstr("temperature: wanted a number from 0 to 100"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"temperature", 100.5}}, 400),
+                HasSubstr("temperature: wanted a number from 0 to 100"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"repetition_penalty", 0}}, 400),
+                HasSubstr("repetition_penalty: wanted a number from 0.001 to 1000"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"n", 1000}}, 400), HasSubstr("n: wanted"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"stop", ""}}, 400), HasSubstr("stop: wanted"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logit_bias", {{"5", 1}}}}, 400),
@@ -433,15 +430,17 @@ TEST(Serve, RefusesWhatItCannotDoAndNamesTheKey) {
     EXPECT_THAT(refusal(chat, {{"messages", json::array()}}, 400), HasSubstr("messages"));
     EXPECT_THAT(refusal(text, {{"prompt", std::string(3000, 'a')}}, 413), HasSubstr("too large"));
     EXPECT_THAT(refusal("/v2", json::object(), 404), HasSubstr("there is no POST /v2"));
-    EXPECT_EQ(served.client().Get("/v1/models/a")->status, 404);
-    const auto broken =
-        served.client().Post("/v1/completions", "{\"prompt\": }", "application/json");
-    EXPECT_EQ(broken->status, 400);
-    EXPECT_THAT(broken->body, HasSubstr("is not JSON: parse error at line 1, column 12"));
-    const auto form = served.client().Post("/v1/completions", "{\"prompt\": \"a\"}", "text/plain");
-    EXPECT_EQ(form->status, 415) << "what another page's form can send";
-    const auto rebound = served.client().Get("/v1/models", {{"Host", "attacker.example"}});
-    EXPECT_EQ(rebound->status, 403);
+    const HttpAnswer unknown = served.get("/v1/models/a");
+    EXPECT_EQ(unknown.status, 404);
+    EXPECT_THAT(unknown.body, HasSubstr("there is no model 'a'; the server has 'tiny (a+b)'"));
+    EXPECT_THAT(unknown.body, HasSubstr("\"code\":\"model_not_found\""));
+    const auto broken = http_post(served.port, text, "{\"prompt\": }");
+    EXPECT_EQ(broken.status, 400);
+    EXPECT_THAT(broken.body, HasSubstr("is not JSON: parse error at line 1, column 12"));
+    const auto form = served.post(text, {{"prompt", "a"}}, {{"Content-Type", "text/plain"}});
+    EXPECT_EQ(form.status, 415) << "what another page's form can send";
+    const auto rebound = served.get("/v1/models", {{"Host", "attacker.example"}});
+    EXPECT_EQ(rebound.status, 403);
   });
 }
 
@@ -451,22 +450,20 @@ TEST(Serve, WantsTheTokenAndHasRoomForSoManyPrompts) {
   with_server({.http = {.port = 0, .token = "secret"}, .queue = 3}, [](const Served& served) {
     EXPECT_THAT([&] { HttpServer({.port = served.port}).start(); },
                 ThrowsMessage<UsageError>(HasSubstr("another program has the port")));
-    EXPECT_EQ(served.client().Get("/v1/models")->status, 401);
-    EXPECT_EQ(served.client().Get("/v1/models", {{"Authorization", "Bearer secreT"}})->status, 401);
-    const httplib::Headers right{{"Authorization", "Bearer secret"}};
-    EXPECT_EQ(served.client().Get("/v1/models", right)->status, 200);
+    EXPECT_EQ(served.get("/v1/models").status, 401);
+    EXPECT_EQ(served.get("/v1/models", {{"Authorization", "Bearer secreT"}}).status, 401);
+    const HttpHeaders right{{"Authorization", "Bearer secret"}};
+    EXPECT_EQ(served.get("/v1/models", right).status, 200);
     EXPECT_EQ(served.health()["status"], "ok") << "without a token";
     const json many{{"prompt", {"a", "b", "c", "d"}}, {"max_tokens", 1}};
-    EXPECT_EQ(
-        served.client().Post("/v1/completions", right, many.dump(), "application/json")->status,
-        503);
+    EXPECT_EQ(served.post("/v1/completions", many, right).status, 503);
     EXPECT_EQ(served.health()["waiting"], 0) << "all prompts of a request or none";
   });
 }
 
 TEST(Serve, DescribesItsModelAndTokenizer) {
   with_server({}, [](const Served& served) {
-    const auto get = [&](const char* path) { return json::parse(served.client().Get(path)->body); };
+    const auto get = [&](const char* path) { return json::parse(served.get(path).body); };
     const json model = get("/v1/models")["data"][0];
     EXPECT_EQ(model["id"], "tiny (a+b)");
     EXPECT_TRUE(model["created"].is_number_integer());
@@ -480,16 +477,23 @@ TEST(Serve, DescribesItsModelAndTokenizer) {
 
 TEST(Serve, StopsInTheMiddleOfAnswersAndSaysSo) {
   with_server({}, [](const Served& served) {
+    HttpAnswer whole;
+    std::thread waiting([&] {
+      whole = served.post("/v1/completions", {{"prompt", "a"}, {"max_tokens", kContext}});
+    });
     std::thread stopping([&] {
-      while (served.queue.load().running == 0) std::this_thread::yield();
+      while (served.queue.load().running < 2) std::this_thread::yield();
       served.queue.close("closing time");
     });
     const auto result = served.post("/v1/completions",
                                     {{"prompt", "a"}, {"max_tokens", kContext}, {"stream", true}});
     stopping.join();
-    ASSERT_TRUE(result);
-    EXPECT_THAT(result->body, HasSubstr("closing time"));
-    EXPECT_THAT(result->body, Not(HasSubstr("[DONE]")));
-    EXPECT_EQ(served.post("/v1/completions", {{"prompt", "a"}})->status, 503);
+    waiting.join();
+    EXPECT_EQ(whole.status, 503);
+    EXPECT_THAT(whole.body, HasSubstr("closing time"));
+    EXPECT_EQ(result.status, 200);
+    EXPECT_THAT(result.body, HasSubstr("closing time"));
+    EXPECT_THAT(result.body, Not(HasSubstr("[DONE]")));
+    EXPECT_EQ(served.post("/v1/completions", {{"prompt", "a"}}).status, 503);
   });
 }

@@ -6,13 +6,13 @@
 #include <thread>
 
 #include <gmock/gmock.h>
-#include <httplib.h>
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
 #include "axonn/serve/api.h"
 
 #include "tests/serve/events.h"
+#include "tests/support/http_client.h"
 #include "tests/text/tokenizer_files.h"
 
 using namespace axonn;
@@ -45,11 +45,8 @@ class ScriptedServer {
   }
 
   std::string body(const json& request) const {
-    httplib::Client client("127.0.0.1", port_);
     const char* path = request.contains("prompt") ? "/v1/completions" : "/v1/chat/completions";
-    const auto result = client.Post(path, request.dump(), "application/json");
-    AXONN_CHECK(result, "no answer: ", to_string(result.error()));
-    return result->body;
+    return http_post(port_, path, request.dump()).body;
   }
   json choice(const json& request) const {
     const json answer = json::parse(body(request));

@@ -120,7 +120,8 @@ bool counts(const RouterRows& rows, std::int64_t row) {
   return rows.counted.empty() || rows.counted[row];
 }
 
-/// Of rows [begin, end) of one layer: how many are counted, f_i and P_i.
+/// Of rows [begin, end) of one layer: how many are counted, f_i and P_i, the mean of the share that
+/// expert i has of a row's scores (DeepSeek-V3, equations 18 to 20).
 struct Use {
   double rows = 0;
   std::vector<double> f, p;
@@ -133,7 +134,9 @@ Use use_of(const Routing& routing, const RouterRows& rows, std::int64_t begin, s
     if (!counts(rows, r)) continue;
     ++use.rows;
     for (std::int64_t j = 0; j < k; ++j) use.f[routing.ids[r * k + j]] += 1;
-    for (std::int64_t i = 0; i < E; ++i) use.p[i] += routing.scores(r, i);
+    double sum = 0;
+    for (std::int64_t i = 0; i < E; ++i) sum += routing.scores(r, i);
+    for (std::int64_t i = 0; i < E; ++i) use.p[i] += routing.scores(r, i) / sum;
   }
   for (std::int64_t i = 0; i < E && use.rows > 0; ++i) {
     use.f[i] /= double(k) * use.rows;

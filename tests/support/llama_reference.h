@@ -30,7 +30,8 @@ struct RouterRows {
   std::vector<bool> counted = {};  ///< of each row: whether it is not padding; empty: all
 };
 /// The balance loss without its weight, with L' layers, E experts, k chosen per row, and the rows
-/// of a scope: f_i = (choices of i) / (k · rows), P_i = mean score of i.
+/// of a scope: f_i = (choices of i) / (k · rows), P_i = mean of (score of i) / (sum of a row's
+/// scores).
 ///
 ///   sequence      mean over layers, and over sequences weighted by their rows, of E · sum f_i P_i
 ///   batch         the same with all rows as one sequence

@@ -6,6 +6,7 @@
 //
 //   all, prompt   the text, and that up to the assistant's next message; null if it is refused
 //   why           of the last refusal
+//   fitted        the text of the conversation as it is learned: parts as the template reads them
 //   learned       the text of all tokens, as a list of pieces: not learned, learned, not learned,
 //   ... control       the special tokens among them; absent if the conversation cannot be learned
 #include <fstream>
@@ -66,6 +67,7 @@ json render(const ChatTemplate& chat, const Tokenizer& tokenizer, const std::str
   attempt([&] {
     const Conversation talk = Conversation::parse(*parse_chat_json(line)->dict(), "conversation");
     attempt([&] { encode(chat, tokenizer, talk, out); });
+    attempt([&] { out["fitted"] = chat.text(chat.fitted(talk), false).bytes(); });
     attempt([&] { out["prompt"] = chat.text(talk, true).bytes(); });
     attempt([&] { out["all"] = chat.text(talk, false).bytes(); });
   });

@@ -122,11 +122,53 @@ TEST(Schedule, ThatCountsSamplesEndsByDefaultWithTheRun) {
   EXPECT_EQ(schedule.decay_samples, schedule.total_samples / 10);
 }
 
-TEST(Schedule, IsDefinedWhereTheWarmUpIsTheWholeRun) {
-  Config config;
-  config.training.steps = 4;
-  config.optimizer.lr = 2;
-  config.lr_scheduler.warmup_steps = 4;
-  EXPECT_EQ(learning_rate(config, 3), 2);
-  EXPECT_EQ(learning_rate(config, 4), 2);
+TEST(Schedule, EndsWithTheLowestRateUnlessTheLastStepIsInTheWarmUpOrTheOnlyOne) {
+  for (const ScheduleKind kind : {ScheduleKind::linear, ScheduleKind::cosine, ScheduleKind::wsd})
+    for (std::int64_t steps = 1; steps <= 7; ++steps)
+      for (std::int64_t warmup = 0; warmup <= steps; ++warmup)
+        for (std::int64_t decay = 0; decay <= steps - warmup; ++decay) {
+          Config config;
+          config.model = {.layers = 1, .hidden = 8, .heads = 1};
+          config.training.steps = steps;
+          config.optimizer.lr = 1;
+          config.lr_scheduler = {
+              .kind = kind, .warmup_steps = warmup, .min_lr = 0.25, .decay_steps = decay};
+          config = resolved(config);
+          const bool lowest = steps > warmup && steps > 1;
+          EXPECT_EQ(learning_rate(config, steps - 1), lowest ? 0.25 : 1)
+              << static_cast<int>(kind) << ": " << steps << ' ' << warmup << ' ' << decay;
+          double highest = 0;
+          for (std::int64_t step = 0; step < steps; ++step) {
+            const double rate = learning_rate(config, step);
+            EXPECT_TRUE(rate > 0 && rate <= 1) << step;
+            highest = std::max(highest, rate);
+          }
+          EXPECT_EQ(highest, 1);
+        }
+}
+
+TEST(Schedule, ThatCountsSamplesHasTheLowestRateFromTheirTotalOn) {
+  for (const ScheduleKind kind : {ScheduleKind::linear, ScheduleKind::cosine, ScheduleKind::wsd})
+    for (const std::int64_t total : {1, 9, 40})
+      for (const std::int64_t warmup : {std::int64_t{0}, total / 2, total})
+        for (const std::int64_t decay : {std::int64_t{0}, total - warmup}) {
+          Config config;
+          config.model = {.layers = 1, .hidden = 8, .heads = 1};
+          config.training.steps = 30;
+          config.training.global_batch = 4;
+          config.optimizer.lr = 1;
+          config.lr_scheduler = {.kind = kind,
+                                 .min_lr = 0.25,
+                                 .warmup_samples = warmup,
+                                 .decay_samples = decay,
+                                 .total_samples = total};
+          config = resolved(config);
+          for (const std::int64_t samples : {total, total + 1, 4 * total})
+            EXPECT_EQ(learning_rate(config, 7, samples), 0.25)
+                << static_cast<int>(kind) << ": " << total << ' ' << warmup << ' ' << decay;
+          EXPECT_EQ(learning_rate(config, 0, 0), warmup > 0 ? 0 : 1);
+          if (warmup < total) {
+            EXPECT_EQ(learning_rate(config, 7, warmup), 1);
+          }
+        }
 }

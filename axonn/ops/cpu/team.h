@@ -326,16 +326,17 @@ struct Team {
     return most;
   }
 
-  /// out[c] += row(r)[c] for rows [begin, end), in order, and c below count. Rows that are null are
-  /// left out. Element c of out always belongs to the same member, c modulo their number.
+  /// out[c] += factor · values[c], with the rowwise::ScaledRow row(r), for rows [begin, end), in
+  /// order, and c below count. Element c of out always belongs to the same member, c modulo their
+  /// number.
   template <typename Row>
   [[gnu::flatten]] void sums_in_double(double* out, int count, std::int64_t begin, std::int64_t end,
                                        Row row) const {
     for (std::int64_t r = begin; r < end; ++r) {
-      const auto* x = row(r);
+      const auto [x, factor] = row(r);
       if (!x) continue;
 #pragma omp simd
-      for (int c = 0; c < count; ++c) out[c] += x[c];
+      for (int c = 0; c < count; ++c) out[c] += factor * x[c];
     }
   }
 

@@ -350,7 +350,7 @@ struct Team {
       double sum = out[c];
 #pragma unroll 4
       for (std::int64_t r = begin; r < end; ++r)
-        if (const auto* x = row(r)) sum += x[c];
+        if (const auto one = row(r); one.values) sum += one.factor * one.values[c];
       out[c] = sum;
     });
   }

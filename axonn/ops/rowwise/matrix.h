@@ -84,6 +84,13 @@ AXONN_DEVICE Pair<V> pair(V first, V second) {
   return {first, second};
 }
 
+/// A row of which each number counts `factor` times; values null: none.
+template <typename T>
+struct ScaledRow {
+  const T* values;
+  double factor;
+};
+
 /// Rows of a matrix to add up in their order, each times its weight.
 struct RowTerms {
   const std::int32_t* rows;  // (count)

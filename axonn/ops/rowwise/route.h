@@ -14,8 +14,8 @@ namespace axonn::rowwise {
 // s = softmax(l) or sigmoid(l) of the E logits of a row; K = the k experts of the largest s + b;
 // p = scale · s / (sum of s over K) or scale · s, for K.
 
-/// The sum that the chosen scores are divided by is at least this, so that scores of 0 give
-/// weights of 0.
+/// The sum that scores are divided by is at least this, so that scores of 0 give weights and shares
+/// of 0.
 constexpr float kLeastSum = 1e-20f;
 
 /// A number that grows with the score x of expert i, and falls with i for equal scores; different
@@ -42,6 +42,7 @@ struct RouteKernel {
   Matrix<std::int32_t> ids;        // (R, k)
   Matrix<float> weights;           // (R, k)
   Matrix<float> scores, log_sums;  // (R, E), (R, 1)
+  Matrix<float> score_sums;        // (R, 1) or absent
   Matrix<const float> logits;      // (R, E)
   const T* bias;                   // (E) or null
   int k, E;
@@ -72,7 +73,14 @@ struct RouteKernel {
     else
       team.map(
           s, E, [most, each = 1 / sum](auto l) { return exponential(l - most) * each; }, x);
-    team.once([&] { log_sums.row(row)[0] = most + std::log(sum); });
+    float total = 0;
+    if (score_sums.data)
+      total = team.sum(
+          E, [](auto p) { return p; }, s);
+    team.once([&] {
+      log_sums.row(row)[0] = most + std::log(sum);
+      if (score_sums.data) score_sums.row(row)[0] = total;
+    });
   }
 
   AXONN_DEVICE void choose(const auto& team, const RoutedRow& to) const {
@@ -106,15 +114,16 @@ struct SequenceRows {
 };
 
 /// d_logits = s · (d_s - sum of s · d_s), or s · (1 - s) · d_s, + 2 · z · log_sum ·
-/// softmax(logits). One team per row. Bound by memory: R · E · 4 bytes for each of the (R, E)
-/// arguments.
+/// softmax(logits). `balance` b is added to d_s; with score_sums S, (b - sum of s · b / S) / S is.
+/// One team per row. Bound by memory: R · E · 4 bytes for each of the (R, E) arguments.
 struct RouteBackwardKernel {
   Matrix<float> d_logits;          // (R, E)
   Matrix<const float> d_weights;   // (R, k)
   Matrix<const std::int32_t> ids;  // (R, k)
   Matrix<const float> weights;     // (R, k)
   Matrix<const float> scores, log_sums, logits;
-  Matrix<const float> balance;  // (S, E) or absent
+  Matrix<const float> score_sums;  // (R, 1) or absent
+  Matrix<const float> balance;     // (S, E) or absent
   SequenceRows rows;
   int k, E;
   float scale, z;
@@ -125,29 +134,40 @@ struct RouteBackwardKernel {
     const float *s = scores.row(row), *more = nullptr;
     if (counts && balance.data) more = balance.row(rows.sequence(row));
     const Slope slope{*this, row};
-    float dot = slope.dot();
-    if (more && !sigmoidal)
-      dot += team.sum(
+    float dot = slope.dot(), mean = 0, each = 1;  // a score's gradient gets (more - mean) · each
+    if (more) {
+      const float sum = team.sum(
           E, [](auto a, auto b) { return a * b; }, s, more);
+      if (score_sums.data) {
+        each = 1 / greatest(kLeastSum, score_sums.row(row)[0]);
+        mean = sum * each;
+      } else {
+        dot += sum;
+      }
+    }
     const float log_sum = log_sums.row(row)[0], pull = counts ? 2 * z * log_sum : 0.0f;
     const auto all = [&](auto... d) {
       if (sigmoidal)
         team.map(
             d_logits.row(row), E,
             [=](auto p, auto l, auto... d_s) {
-              return p * (1.0f - p) * (0.0f + ... + d_s) + pull * exponential(l - log_sum);
+              return p * (1.0f - p) * (0.0f + ... + ((d_s - mean) * each)) +
+                     pull * exponential(l - log_sum);
             },
             s, logits.row(row), d...);
       else
         team.map(
             d_logits.row(row), E,
-            [about = pull - dot](auto p, auto... d_s) { return p * (about + ... + d_s); }, s, d...);
+            [about = pull - dot, mean, each](auto p, auto... d_s) {
+              return p * (about + ... + ((d_s - mean) * each));
+            },
+            s, d...);
     };
     more ? all(more) : all();
     team.once([&] {
       for (int j = 0; j < k; ++j) {
         const int i = ids.row(row)[j];
-        const float p = s[i], d_s = slope(j) + (more ? more[i] : 0.0f);
+        const float p = s[i], d_s = slope(j) + (more ? (more[i] - mean) * each : 0.0f);
         d_logits.row(row)[i] =
             sigmoidal ? p * (1 - p) * d_s + pull * exponential(logits.row(row)[i] - log_sum)
                       : p * (d_s + (pull - dot));
@@ -227,6 +247,7 @@ struct RouteCountsPartials {
   Matrix<const std::int32_t> ids;  // (R, k)
   Matrix<const float> scores;      // (R, E)
   Matrix<const float> log_sums;    // (R, 1)
+  Matrix<const float> score_sums;  // (R, 1) or absent
   SequenceBlocks blocks;
   int k, E;
 
@@ -241,7 +262,8 @@ struct RouteCountsPartials {
           if (const int id = ids.row(r)[j]; id % members == member) to[id] += 1;
     });
     team.sums_in_double(to + E, E, begin, end, [&](std::int64_t r) {
-      return blocks.rows.counts(r) ? scores.row(r) : nullptr;
+      const double sum = score_sums.data ? greatest(kLeastSum, score_sums.row(r)[0]) : 1.0;
+      return ScaledRow<float>{blocks.rows.counts(r) ? scores.row(r) : nullptr, 1 / sum};
     });
     team.once([&] {
       double squares = 0, count = 0;
@@ -265,7 +287,9 @@ struct AddRouteCounts {
 
   AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
     team.sums_in_double(out.at(tile), tile.count, tile.row * each, (tile.row + 1) * each,
-                        [&](std::int64_t block) { return partial.row(block) + tile.begin; });
+                        [&](std::int64_t block) {
+                          return ScaledRow<double>{partial.row(block) + tile.begin, 1};
+                        });
   }
 };
 
@@ -283,6 +307,7 @@ inline int check_route(const Checker& check, const Route& route) {
   check.f32("weights", route.weights, R, k);
   check.f32("scores", route.scores, R, E);
   check.f32("log_sums", route.log_sums, R, 1);
+  if (route.score_sums.data) check.f32("score_sums", route.score_sums, R, 1);
   return static_cast<int>(E);
 }
 
@@ -308,6 +333,7 @@ void Route::run(auto launch, const Checker& check) const {
                                                           .weights = weights,
                                                           .scores = scores,
                                                           .log_sums = log_sums,
+                                                          .score_sums = score_sums,
                                                           .logits = logits,
                                                           .bias = address<const T>(bias),
                                                           .k = width(ids),
@@ -333,6 +359,7 @@ void RouteBackward::run(auto launch, const Checker& check) const {
                           .scores = forward.scores,
                           .log_sums = forward.log_sums,
                           .logits = forward.logits,
+                          .score_sums = forward.score_sums,
                           .balance = balance,
                           .rows = check_sequences(check, *this, balance, R),
                           .k = width(forward.ids),
@@ -350,13 +377,15 @@ void RouteCounts::run(auto launch, const Checker& check) const {
   check.f32("scores", scores, R, E);
   check.typed("ids", ids, DType::i32, R, ids.cols);
   check.f32("log_sums", log_sums, R, 1);
+  if (score_sums.data) check.f32("score_sums", score_sums, R, 1);
   check.typed("out", out, DType::f64, out.rows, sums);
   const rowwise::SequenceBlocks blocks(check_sequences(check, *this, out, R), R);
   const std::int64_t sequences = blocks.sequences(), all = sequences * blocks.each;
   if (all == 0) return;
   const Matrix<double> partial{launch.scratch.template take<double>(all * sums), sums};
   launch.rows({all, blocks.kRows * E, std::int64_t{E} * 8},
-              rowwise::RouteCountsPartials{partial, ids, scores, log_sums, blocks, width(ids), E});
+              rowwise::RouteCountsPartials{partial, ids, scores, log_sums, score_sums, blocks,
+                                           width(ids), E});
   launch.tiles(
       sequences, sums,
       rowwise::AddRouteCounts{

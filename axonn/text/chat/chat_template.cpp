@@ -21,7 +21,9 @@ namespace {
 using jinja::Origin;
 using jinja::Text;
 
-constexpr int kRenderingVersion = 3;  // raise it when the same conversations give other tokens
+constexpr std::array<std::string_view, 5> kUsualRoles{"system", "user", "assistant", "tool",
+                                                      "developer"};
+constexpr int kRenderingVersion = 4;  // raise it when the same conversations give other tokens
 
 /// The templates in a JSON value: a text, or a list of {"name", "template"}.
 std::vector<ChatFormat::Form> forms_in(const JsonNode& node, const std::string& file) {
@@ -189,6 +191,7 @@ ChatTemplate::ChatTemplate(std::shared_ptr<const Tokenizer> tokenizer, ChatForma
     all_tokens_.add(content, token);
     if (!tokenizer_->is_special(token)) plain_tokens_.add(content, token);
   }
+  find_content_forms();
   find_end_of_turn();
 }
 
@@ -198,11 +201,44 @@ const ChatTemplate::Form& ChatTemplate::form_for(bool tools) const {
   return *find("default");
 }
 
-const jinja::Program& ChatTemplate::program_for(const Conversation& conversation) const {
-  return form_for(
-             std::ranges::any_of(conversation.variables,
-                                 [](const auto& variable) { return variable.first == "tools"; }))
-      .program;
+const ChatTemplate::Form& ChatTemplate::form_for(const Conversation& conversation) const {
+  return form_for(std::ranges::any_of(
+      conversation.variables, [](const auto& variable) { return variable.first == "tools"; }));
+}
+
+void ChatTemplate::find_content_forms() {
+  for (Form& form : forms_) {
+    const bool tools = form.name == "tool_use";
+    const auto rendered = [&](const Conversation& conversation) {
+      std::optional<std::string> found;
+      try {
+        Conversation probe = conversation;
+        if (tools) probe.variables.emplace_back("tools", jinja::List{});
+        found = text(probe, false).bytes();
+      } catch (const UsageError&) {  // it may not know the role
+      }
+      return found;
+    };
+    for (const std::string_view role : kUsualRoles)
+      form.contents[std::string(role)] = find_content_form(role, rendered);
+  }
+}
+
+Conversation ChatTemplate::fitted(Conversation conversation) const {
+  const Form& form = form_for(conversation);
+  for (std::size_t i = 0; i < conversation.messages.size(); ++i) {
+    const jinja::Value* content = conversation.messages[i].dict()->find("content");
+    if (!content) continue;
+    const auto found = form.contents.find(conversation.text(i, "role"));
+    const ContentForm wanted =
+        found == form.contents.end() ? form.contents.at("user") : found->second;
+    const bool fits = content->text() ? wanted != ContentForm::parts : !is_text_parts(*content);
+    if (!fits)
+      conversation.set_member(
+          i, "content",
+          content_in(wanted, *content, Origin{.source = static_cast<std::int32_t>(i)}));
+  }
+  return conversation;
 }
 
 Text ChatTemplate::text_of_first(const Conversation& conversation, std::size_t count,
@@ -218,7 +254,7 @@ Text ChatTemplate::text_of_first(const Conversation& conversation, std::size_t c
   const std::optional<std::tm>& now = now_ ? now_ : conversation.now;
   jinja::RenderOptions options{.now = now ? &*now : nullptr};
   options.most_bytes += 256 * static_cast<std::int64_t>(conversation.bytes);
-  return jinja::render(program_for(conversation), variables, options);
+  return jinja::render(form_for(conversation).program, variables, options);
 }
 
 Text ChatTemplate::text(const Conversation& conversation, bool prompted) const {
@@ -227,9 +263,9 @@ Text ChatTemplate::text(const Conversation& conversation, bool prompted) const {
 
 /// By conversations that differ from this one in their messages alone.
 std::string ChatTemplate::closing_prompt_for(const Conversation& conversation) const {
-  if (program_for(conversation).uses("add_generation_prompt")) return "";
+  if (form_for(conversation).program.uses("add_generation_prompt")) return "";
   const auto asked = [&](std::size_t times) {
-    Conversation probe(std::vector<Message>(times, {"user", "Hi"}));
+    Conversation probe = fitted(Conversation(std::vector<Message>(times, {"user", "Hi"})));
     probe.variables = conversation.variables;
     std::optional<Text> found;
     try {
@@ -245,11 +281,9 @@ std::string ChatTemplate::closing_prompt_for(const Conversation& conversation) c
 void ChatTemplate::check(const Conversation& conversation, bool prompted) const {
   if (conversation.messages.empty()) refuse("the conversation has no messages");
   const std::vector<std::string> roles = roles_of(conversation);
-  const std::vector<std::string>& literals = program_for(conversation).literals;
-  constexpr std::array<std::string_view, 5> kUsual{"system", "user", "assistant", "tool",
-                                                   "developer"};
+  const std::vector<std::string>& literals = form_for(conversation).program.literals;
   for (std::size_t i = 0; i < roles.size(); ++i)
-    if (std::ranges::find(kUsual, roles[i]) == kUsual.end() &&
+    if (std::ranges::find(kUsualRoles, roles[i]) == kUsualRoles.end() &&
         !std::ranges::binary_search(literals, roles[i]))
       refuse("message ", i + 1, " has the role '", printable(roles[i].substr(0, 80)),
              "', which the chat template does not know; roles are system, user, assistant, ",
@@ -260,13 +294,14 @@ void ChatTemplate::check(const Conversation& conversation, bool prompted) const 
     refuse("no message is the assistant's, so there is nothing to learn");
 }
 
-ChatTemplate::Rendered ChatTemplate::encode(const Conversation& conversation, bool prompted,
+ChatTemplate::Rendered ChatTemplate::encode(const Conversation& given, bool prompted,
                                             const std::string& place) const {
   const auto with_place = [&](const auto& parts) {
     refuse(place, place.empty() ? "" : ": ", parts);
   };
   try {
-    check(conversation, prompted);
+    check(given, prompted);
+    const Conversation conversation = fitted(given);
     const Text whole = text(conversation, prompted);
     const std::vector<std::string> roles = roles_of(conversation);
     const PartialRenderings renderings{
@@ -318,7 +353,7 @@ void ChatTemplate::find_end_of_turn() {
   if (end) end_of_turn_ = {*end};
   try {
     const std::string word = "Yes";
-    Conversation probe({{"user", "Hi"}, {"assistant", word}});
+    Conversation probe = fitted(Conversation({{"user", "Hi"}, {"assistant", word}}));
     probe.now = parse_chat_date("2024-07-26", "");  // any day
     const Text whole = text(probe, false);
     const std::size_t at = whole.bytes().rfind(word);

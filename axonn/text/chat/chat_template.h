@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "axonn/text/chat/content_parts.h"
 #include "axonn/text/chat/conversation.h"
 #include "axonn/text/text_steps.h"
 #include "axonn/text/tokenizer.h"
@@ -70,6 +72,10 @@ class ChatTemplate {
   std::vector<std::int32_t> prompt(const Conversation& conversation,
                                    const std::string& place = "") const;
 
+  /// The conversation with the contents of messages in the form that the template reads.
+  /// render() and prompt() begin with that.
+  Conversation fitted(Conversation conversation) const;
+
   /// The text of a conversation, as transformers' apply_chat_template() returns it, with the origin
   /// of each piece. `prompted`: up to the start of the assistant's next message.
   jinja::Text text(const Conversation& conversation, bool prompted) const;
@@ -88,9 +94,11 @@ class ChatTemplate {
   struct Form {
     std::string name, source;
     jinja::Program program;
+    std::map<std::string, ContentForm> contents = {};  // by role
   };
   const Form& form_for(bool tools) const;
-  const jinja::Program& program_for(const Conversation& conversation) const;
+  const Form& form_for(const Conversation& conversation) const;
+  void find_content_forms();
   jinja::Text text_of_first(const Conversation& conversation, std::size_t count,
                             bool prompted) const;
   std::string closing_prompt_for(const Conversation& conversation) const;

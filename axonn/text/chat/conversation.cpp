@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/base/json_extent.h"
 #include "axonn/base/utf8.h"
+#include "axonn/text/chat/content_parts.h"
 
 namespace axonn {
 
@@ -78,7 +80,6 @@ class ValueBuilder : public nlohmann::json_sax<nlohmann::json> {
     return {.source = static_cast<std::int32_t>(open_[1].list.items.size())};
   }
   bool open(bool is_list) {
-    if (open_.size() == Value::kMostDepth) return false;
     open_.push_back({.is_list = is_list});
     return true;
   }
@@ -108,18 +109,16 @@ class ValueBuilder : public nlohmann::json_sax<nlohmann::json> {
 std::string fault_of(const Value& message) {
   constexpr const char* kWanted =
       "wanted {\"role\": \"...\", \"content\": \"...\"}; content is a string or a list of parts, "
-      "each an object with a \"type\"";
+      "each {\"type\": \"text\", \"text\": \"...\"}";
   const Dict* members = message.dict();
   const Value* role = members ? members->find("role") : nullptr;
   if (!role || !role->text()) return kWanted;
   const Value* content = members->find("content");
   if (!content || content->is_none()) return members->size() > (content ? 2U : 1U) ? "" : kWanted;
-  if (content->text() || role->text()->bytes() == "tool") return "";
-  const List* parts = content->list();
-  const bool all = parts && std::ranges::all_of(parts->items, [](const Value& part) {
-                     return part.dict() && part.dict()->find("type");
-                   });
-  return all ? "" : kWanted;
+  if (content->text()) return "";
+  const bool is_tool = role->text()->bytes() == "tool";
+  if (!content->list()) return is_tool ? "" : kWanted;
+  return fault_of_parts(*content->list(), is_tool);
 }
 
 /// A copy of the dict in which `key`, which it has, is `value`.
@@ -188,7 +187,7 @@ void Conversation::parse_call_arguments() {
                                  ? with(*call.dict(), "function", with_arguments(*function->dict()))
                                  : call);
     }
-    messages[i] = with(message, "tool_calls", std::move(parsed));
+    set_member(i, "tool_calls", std::move(parsed));
   }
 }
 
@@ -197,8 +196,13 @@ std::string Conversation::text(std::size_t i, std::string_view member) const {
   return found && found->text() ? found->text()->bytes() : "";
 }
 
+void Conversation::set_member(std::size_t i, const char* member, Value value) {
+  messages[i] = with(*messages[i].dict(), member, std::move(value));
+}
+
 std::optional<Value> parse_chat_json(std::string_view text, Origin other) {
   ValueBuilder builder(other);
+  if (json_extent(text).depth > Value::kMostDepth) return {};
   if (!nlohmann::json::sax_parse(text, &builder)) return {};
   return builder.take();
 }

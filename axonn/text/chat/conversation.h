@@ -22,13 +22,15 @@ struct Conversation {
 
   /// Reads the members "messages", "tools", "documents" and "chat_template_kwargs" of an object, as
   /// data sets have them. Tools may also be the text of a JSON list. A message has a role, and as
-  /// content a text, a list of parts with a type, or none if it has another member, such as
-  /// tool_calls; that of a tool may be any value. Throws UsageError, beginning with `place`, that
-  /// names the member or the message.
+  /// content a text, a list of parts that are text (content_parts.h), or none if it has another
+  /// member, such as tool_calls; that of a tool may be any value but images, audio and files.
+  /// Throws UsageError, beginning with `place`, that names the member or the message.
   static Conversation parse(const jinja::Dict& object, const std::string& place);
 
   /// A member of message i that is a text; "" if it is none.
   std::string text(std::size_t i, std::string_view member) const;
+  /// Sets or replaces a member of message i.
+  void set_member(std::size_t i, const char* member, jinja::Value value);
 
   /// Replaces the arguments of tool calls that are the text of a JSON object, as clients of
   /// OpenAI's API send them, by that object, which templates expect.

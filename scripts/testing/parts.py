@@ -1,0 +1,208 @@
+"""The parts of the tests, in the order of their importance.
+
+The seconds of a part are those of a quiet machine with two cores of an AMD EPYC (Zen 5), from
+nothing: no compiler cache, no earlier build.
+"""
+
+from dataclasses import dataclass, field
+
+from schedule import Part
+
+
+@dataclass(frozen=True)
+class Tests:
+    """Builds targets (all if empty) of a CMake preset, then runs ctest there.
+
+    few: a GoogleTest filter that saves time; "": all tests. under: a command that runs ctest.
+    system: number of the Debian version to run in; "": this one.
+    """
+
+    preset: str
+    targets: tuple = ()
+    ctest: tuple = ()
+    few: str = ""
+    environment: dict = field(default_factory=dict)
+    under: tuple = ()
+    system: str = ""
+
+
+@dataclass(frozen=True)
+class Script:
+    """A command that is a test of its own. Exit code 77: skipped."""
+
+    command: tuple
+
+
+def all_but(patterns):
+    """A GoogleTest filter of all tests but those that match the patterns."""
+    return "-" + ":".join(patterns.split())
+
+
+def only(patterns):
+    """A GoogleTest filter of the tests that match the patterns."""
+    return ":".join(patterns.split())
+
+
+def programs(*names):
+    """ctest's arguments for these tests alone."""
+    return ("-R", f"^({'|'.join(names)})$")
+
+
+# Under sanitizers everything takes ten times as long. Tests of grids use few of them there
+# (tests/support/sanitized.h). Left out are tests that repeat the same code, to compare more
+# numbers, to count bytes or until a model has learned.
+COMPARES_NUMBERS = """
+    Memory* DryStep* Bench.* Estimate* PublishedRuns* PlanReport* Search* ManyRanks*
+    *TrainingLowers* *TrainingLearns* Study.Finds* Study.Resumes* Study.GivesTheSame*
+    GptOnGrids.LossesDoNot* *ChunksRecomputationAnd* FineTuning.HasTheLosses*
+    FineTuning.ResumesToTheBit* FineTuning.TakesTheMemory* StepGraphs.ChangeNoBitO*
+    Tune.ChangesNoBit* Generator.CachesOnlyTheWindow* Sampling.DrawsEvery*
+    WriteTensors.LargeTensors* ConfigKeys.ATypoOfOneEdit* Padding* FaultsOfAGrid*
+    *GeneratorOf.*/Mistral *GeneratorOf.*/Qwen3 *GeneratorOf.*/GroupedGpt
+    Outliers.ByDeviations* Outliers.AreNo* Outliers.APlanted* Recomputation.HasTheSame*
+    BatchRamp.ResumesToTheBit* DocumentsTraining.HasTheLosses* Context.ChunksAndAccumulation*
+    OptimizersOnGrids.Neither* LlamaOnGrids.ApertusHasTheSame* ExpertChoices*
+"""
+# Of the models' tests, ThreadSanitizer runs those in which ranks run late or recompute blocks.
+NO_RANKS = """
+    *LlamaReference* ModelConfig* Experts.OfOther* Experts.Bal* Experts.Bias* Experts.Chunks*
+    Experts.A* Experts.Bfloat16* Experts.Rows*
+"""
+# Kernels that have barriers, and NCCL.
+BARRIERS = """
+    Softmax* CrossEntropy.Equals* LayerNorm.* Embedding* CachedAttention.TakesSeveral*
+    CachedAttention.OfLong* Attention.WithStarts* CudaGraph* OnGpus.NcclGives*
+"""
+# What depends on the number of lanes of a warp: matrix instructions, sums over a block.
+WARPS = "Executor.* Attention.* QueryBlocks.* *Norm*"
+SANITIZED = {"AXONN_TEST_SANITIZED": "1"}
+RANKS = ("comm_test", "parallel_test", "nn_test", "model_test")
+# ThreadSanitizer needs fixed shadow addresses, which address randomisation may take.
+FIXED_ADDRESSES = ("scripts/testing/fixed-addresses.sh",)
+
+PARTS = [
+    Part(
+        "dev",
+        "all unit tests, optimised, with the CUDA backend if CUDA is found",
+        build=250,
+        test=120,
+        needed=True,
+        run=Tests("dev", ctest=("-L", "unit")),
+    ),
+    Part(
+        "format",
+        "the format of the sources",
+        build=0,
+        test=5,
+        run=Script(("scripts/format.sh", "--check")),
+    ),
+    Part(
+        "programs",
+        "the commands, MPI, files that other tools read, the installed library",
+        build=1,
+        test=120,
+        run=Tests("dev", ctest=("-L", "mpi|files|slow|instructions")),
+    ),
+    Part(
+        "asan",
+        "unit tests under AddressSanitizer and UndefinedBehaviorSanitizer",
+        build=220,
+        test=90,
+        # The unit tests do not use MPI, so leaks in the MPI library are not reported.
+        run=Tests(
+            "asan",
+            targets=("unit_tests",),
+            ctest=("-L", "unit", "-LE", "project"),
+            few=all_but(COMPARES_NUMBERS),
+            environment=SANITIZED,
+        ),
+    ),
+    Part(
+        "tsan",
+        "communication, parallel layers and models under ThreadSanitizer",
+        build=100,
+        test=90,
+        run=Tests(
+            "tsan",
+            targets=RANKS,
+            ctest=programs(*RANKS),
+            few=all_but(COMPARES_NUMBERS + NO_RANKS),
+            environment=SANITIZED,
+            under=FIXED_ADDRESSES,
+        ),
+    ),
+    Part(
+        "emulated",
+        "the CUDA backend, NCCL's transport and trainings on GPUs that the CPU emulates",
+        build=60,
+        test=40,
+        run=Tests("emulated", targets=("gpu_tests",), ctest=("-L", "gpu")),
+    ),
+    Part(
+        "dispatch",
+        "operations, layers and a short training with the kernels of packages, for each set of "
+        "instructions that the processor has; the packages",
+        build=60,
+        test=60,
+        # All but the kernels comes from the compiler cache.
+        run=Tests(
+            "dispatch",
+            targets=("axonn", "ops_test", "ops_threads_test", "parallel_test"),
+            ctest=("-R", "^(ops|ops_threads|parallel)_test|^check_|^packages_"),
+        ),
+    ),
+    Part(
+        "attacks",
+        "kills, failing system calls, damaged files, full disks, hostile requests, Slurm",
+        build=1,
+        test=60,
+        run=Tests("dev", ctest=("-L", "attack")),
+    ),
+    Part(
+        "emulated-tsan",
+        "operations and collectives on emulated GPUs under ThreadSanitizer",
+        build=50,
+        test=30,
+        # Tests of each kernel that has barriers, and NCCL. ThreadSanitizer does not know the
+        # barriers of OpenMP's threads.
+        run=Tests(
+            "emulated-tsan",
+            targets=("ops_cuda_test", "comm_cuda_test", "emulated_races"),
+            ctest=programs("ops_cuda_test", "comm_cuda_test", "emulated_races_test"),
+            few=only(BARRIERS),
+            environment=SANITIZED | {"OMP_THREAD_LIMIT": "1"},
+            under=FIXED_ADDRESSES,
+        ),
+    ),
+    Part(
+        "emulated-amd",
+        "attention and norms with the warps and matrix instructions of AMD GPUs, emulated",
+        build=40,
+        test=15,
+        run=Tests(
+            "emulated-amd",
+            targets=("emulated_gpu_test", "ops_cuda_test"),
+            ctest=programs("emulated_gpu_test", "ops_cuda_test"),
+            few=only(WARPS),
+        ),
+    ),
+    Part(
+        "hip-check",
+        "the GPU backend compiled for AMD GPUs",
+        build=0,
+        test=20,
+        run=Script(("scripts/testing/hip-check.sh",)),
+    ),
+    Part(
+        "debian-13",
+        "operations, MPI and a short training in Debian 13, with newer libraries and compiler",
+        build=120,
+        test=10,
+        run=Tests(
+            "dev",
+            targets=("axonn", "ops_test", "comm_mpi_program"),
+            ctest=programs("ops_test", "check_f32", "check_bf16", "comm_mpi_program"),
+            system="13",
+        ),
+    ),
+]

@@ -1,0 +1,39 @@
+// What clients send to axonn serve, beneath its connections.
+#include "axonn/serve/api_request.h"
+#include "axonn/serve/http.h"
+
+#include "tests/fuzz/targets.h"
+
+namespace axonn::fuzz {
+
+void api_request(std::string_view input) {
+  static const auto kBytes = make_tokenizer("bytes");
+  static const ServedModel kModel{
+      .name = "model",
+      .tokenizer = kBytes,
+      .chat = std::make_shared<ChatTemplate>(kBytes, find_chat_format("auto", "bytes")),
+      .vocab = 256,
+      .context = 512};
+  const std::string body(input);
+  for (const auto& parse :
+       {+[](const std::string& text) { (void)parse_completion(text, kModel); },
+        +[](const std::string& text) { (void)parse_chat_completion(text, kModel); },
+        +[](const std::string& text) { (void)parse_tokenize(text, kModel); },
+        +[](const std::string& text) { (void)parse_detokenize(text, kModel); }})
+    try {
+      parse(body);
+    } catch (const UsageError&) {  // the other requests may read it
+    }
+}
+
+std::vector<std::string> api_request_seeds() {
+  return {R"({"prompt": ["a", "b"], "max_tokens": 3.0, "n": 2, "stop": ["x"], "logprobs": 1})",
+          R"({"prompt": [[1, 2], [3]], "echo": true, "stop_token_ids": [4], "seed": -1})",
+          R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+              {"role": "assistant", "tool_calls": [{"type": "function", "function":
+              {"name": "f", "arguments": "{\"a\": [1]}"}}]}, {"role": "tool", "content": [1]}],
+              "tools": [{"type": "function"}], "tool_choice": "auto", "top_logprobs": 2})",
+          R"({"tokens": [1, 2.0, 255]})"};
+}
+
+}  // namespace axonn::fuzz

@@ -1,0 +1,177 @@
+// What requests may ask for: their depth, and the size of their answers.
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/serve/api_request.h"
+#include "axonn/serve/http.h"
+
+#include "tests/fuzz/memory.h"
+
+using namespace axonn;
+using nlohmann::json;
+using testing::HasSubstr;
+
+namespace {
+
+ServedModel small_model() {
+  const auto bytes = make_tokenizer("bytes");
+  return {.name = "small",
+          .tokenizer = bytes,
+          .chat = std::make_shared<ChatTemplate>(bytes, find_chat_format("auto", "bytes")),
+          .vocab = 256,
+          .context = 512};
+}
+
+/// Why a request is refused; "" if it is not. A chat has "messages", a request for tokens "tokens".
+std::string refusal_of(const std::string& body, const ServedModel& model = small_model()) {
+  try {
+    if (body.find("\"messages\"") != body.npos)
+      parse_chat_completion(body, model);
+    else if (body.find("\"tokens\"") != body.npos)
+      parse_detokenize(body, model);
+    else
+      parse_completion(body, model);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string nested(int depth, const std::string& open = "[", const std::string& close = "]") {
+  std::string text;
+  for (int i = 0; i < depth; ++i) text += open;
+  for (int i = 0; i < depth; ++i) text += close;
+  return text;
+}
+
+constexpr const char* kUser = R"({"role":"user","content":"Hi"})";
+
+}  // namespace
+
+TEST(Requests, NestOnlySoDeepWhereverItIs) {
+  for (const std::string& deep : {nested(20'000), nested(20'000, R"({"a":)", "}"),
+                                  nested(20'000, R"([{"a":[)", "]}]"), std::string(20'000, '[')})
+    for (const std::string& body : {
+             deep,
+             R"({"prompt":)" + deep + "}",
+             R"({"prompt":[1,)" + deep + "]}",
+             R"({"prompt":["a",)" + deep + "]}",
+             R"({"prompt":"a","stop":)" + deep + "}",
+             R"({"prompt":"a","stop_token_ids":)" + deep + "}",
+             R"({"prompt":"a","stop_token_ids":[)" + deep + "]}",
+             R"({"prompt":"a","logit_bias":)" + deep + "}",
+             R"({"prompt":"a","response_format":)" + deep + "}",
+             R"({"prompt":"a","stream_options":)" + deep + "}",
+             R"({"prompt":"a","seed":)" + deep + "}",
+             R"({"prompt":"a","unknown":)" + deep + "}",
+             R"({"tokens":)" + deep + "}",
+             R"({"messages":)" + deep + "}",
+             R"({"messages":[{"role":"user","content":)" + deep + "}]}",
+             R"({"messages":[{"role":"tool","content":)" + deep + "}]}",
+             concat(R"({"messages":[)", kUser, R"(],"tools":)", deep, "}"),
+             concat(R"({"messages":[)", kUser, R"(],"chat_template_kwargs":{"a":)", deep, "}}"),
+         })
+      EXPECT_THAT(refusal_of(body), HasSubstr("nest deeper than 100")) << body.substr(0, 60);
+  EXPECT_EQ(refusal_of(R"({"prompt":"a","unknown":)" + nested(99) + "}"), "");
+}
+
+// Texts within JSON are parsed again.
+TEST(Requests, DeepArgumentsOfACallStayAText) {
+  const json body{
+      {"messages",
+       {{{"role", "user"}, {"content", "Hi"}},
+        {{"role", "assistant"},
+         {"tool_calls",
+          {{{"type", "function"}, {"function", {{"name", "f"}, {"arguments", nested(100'000)}}}}}}},
+        {{"role", "user"}, {"content", "Hi"}}}}};
+  EXPECT_THAT(refusal_of(body.dump()), HasSubstr("this template writes no calls of tools"));
+}
+
+TEST(Requests, HaveOnlySoManyValues) {
+  std::string list = "[0";
+  for (int i = 0; i < 1 << 19; ++i) list += ",0";
+  for (const std::string& body : {R"({"prompt":)" + list + "]}", R"({"tokens":)" + list + "]}",
+                                  R"({"messages":)" + list + "]}", R"({"a":)" + list + "]}"})
+    EXPECT_THAT(refusal_of(body), HasSubstr("more than 524288 values"));
+}
+
+TEST(Requests, WhatTheAnswerMayHaveIsBounded) {
+  const ServedModel model = small_model();
+  const auto values = [&](const json& body) { return parse_completion(body.dump(), model).values; };
+  EXPECT_EQ(values({{"prompt", "ab"}}), 16);
+  EXPECT_EQ(values({{"prompt", {"ab", "c"}}, {"n", 3}}), 2 * 3 * 16);
+  EXPECT_EQ(values({{"prompt", "ab"}, {"max_tokens", 4096}}), 511) << "the context's end";
+  EXPECT_EQ(values({{"prompt", "ab"}, {"logprobs", 0}}), 16 * 2);
+  EXPECT_EQ(values({{"prompt", "ab"}, {"logprobs", 5}, {"echo", true}}), 18 * 7);
+  EXPECT_EQ(values({{"prompt", "a"}, {"n", 256}, {"max_tokens", 4096}}), 256 * 512);
+  const std::string refused =
+      refusal_of(R"({"prompt":"a","n":256,"logprobs":100,"max_tokens":4096,"ignore_eos":true})");
+  EXPECT_THAT(refused, HasSubstr("max_tokens: the answer could have 131072 tokens with 101 "
+                                 "log-probabilities each, 13369344 values, more than 1048576"));
+  EXPECT_THAT(refused, HasSubstr("lower max_tokens, n or logprobs, or send fewer prompts"));
+  json prompts;
+  for (int i = 0; i < 256; ++i) prompts.push_back(std::string(500, 'a'));
+  EXPECT_THAT(
+      refusal_of(
+          json{{"prompt", prompts}, {"echo", true}, {"logprobs", 100}, {"max_tokens", 0}}.dump()),
+      HasSubstr("more than 1048576"));
+  EXPECT_THAT(refusal_of(R"({"messages":[{"role":"user","content":"Hi"}],"n":256,"logprobs":true,
+                             "top_logprobs":20})"),
+              HasSubstr("lower max_tokens, n or top_logprobs, or"));
+}
+
+TEST(Requests, HaveShortLists) {
+  EXPECT_THAT(refusal_of(json{{"prompt", "a"}, {"stop", std::string(1001, 'x')}}.dump()),
+              HasSubstr("stop: a text has more than 1000 bytes"));
+  EXPECT_THAT(refusal_of(json{{"prompt", "a"}, {"stop", std::vector<std::string>(17, "x")}}.dump()),
+              HasSubstr("stop: 17 texts, more than 16"));
+  EXPECT_THAT(refusal_of(json{{"prompt", "a"}, {"stop_token_ids", std::vector(1001, 1)}}.dump()),
+              HasSubstr("stop_token_ids: 1001 tokens, more than 1000"));
+  EXPECT_THAT(refusal_of(json{{"messages", std::vector<json>(8193, json::parse(kUser))}}.dump()),
+              HasSubstr("messages: 8193 messages, more than 8192"));
+  EXPECT_THAT(refusal_of(json{{"prompt", std::vector<std::string>(257, "x")}}.dump()),
+              HasSubstr("prompt: 257 prompts are more than 256"));
+}
+
+TEST(Requests, WholeNumbersMayBeWrittenAsFloats) {
+  const ServedModel model = small_model();
+  const CompletionRequest request = parse_completion(
+      R"({"prompt":[1.0,2e0],"max_tokens":3.0,"n":2.0,"seed":5.0,"logprobs":1.0})", model);
+  EXPECT_THAT(request.prompts, testing::ElementsAre(testing::ElementsAre(1, 2)));
+  EXPECT_EQ(request.options.max_tokens, 3);
+  EXPECT_EQ(request.copies, 2);
+  EXPECT_EQ(request.options.seed, 5U);
+  for (const char* number :
+       {"1.5", "1e300", "-1.0", "1e400", "9223372036854775808", "\"1\"", "true"})
+    EXPECT_NE(refusal_of(concat(R"({"prompt":"a","max_tokens":)", number, "}")), "") << number;
+}
+
+// A refusal shows a part of the value alone.
+TEST(Requests, ARefusalIsShort) {
+  std::string list = "[[0";
+  for (int i = 0; i < 10'000; ++i) list += ",0";
+  for (const std::string& value : {list + "]]", "[\"" + std::string(10'000, 'x') + "\"]"})
+    for (const char* key : {"tokens", "stop_token_ids\":[],\"prompt"})
+      EXPECT_LT(refusal_of(concat("{\"", key, "\":", value, "}")).size(), 500U) << key;
+  EXPECT_LT(refusal_of(std::string(10'000, 'x')).size(), 500U);
+}
+
+// Small values are what takes most memory for each byte of a body.
+TEST(Requests, TakeMemoryInProportionToTheirBytes) {
+  const ServedModel model = small_model();
+  std::string objects = "[{}", texts = "[\"\"", members = "{\"a\":0";
+  while (objects.size() < std::size_t{1} << 16) {
+    objects += ",{}";
+    texts += ",\"a\"";
+    members += concat(",\"", members.size(), "\":0");
+  }
+  for (const std::string& value : {objects + "]", texts + "]", members + "}"})
+    for (const std::string& body :
+         {R"({"prompt":"a","unknown":)" + value + "}", R"({"prompt":)" + value + "}",
+          R"({"messages":[)" + std::string(kUser) + R"(],"documents":)" + value + "}"}) {
+      const std::int64_t before = fuzz::held_bytes();
+      fuzz::most_held_bytes();
+      refusal_of(body, model);
+      EXPECT_LT((fuzz::most_held_bytes() - before) / std::ssize(body), 100) << body.substr(0, 80);
+    }
+}
