@@ -177,8 +177,7 @@ class ParameterGroup {
 
   /// (1, P) views of this rank's piece. The master copy may be part of the compute copy, which an
   /// unused prefetch may still be reading: master() waits for that. A frozen bf16 group has no
-  /// master copy.
-  /// Throws Error before allocate().
+  /// master copy. Throws Error before allocate().
   View master() const {
     check_allocated("master");
     gathered_.wait();
