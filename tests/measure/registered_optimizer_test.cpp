@@ -58,6 +58,10 @@ std::unique_ptr<Optimizer> make_heavy_ball(const OptimizerConfig& config) {
                                      config.own<bool>("heavy_ball.raw"));
 }
 
+void check_mass(const OptimizerConfig& config) {
+  if (config.own<double>("heavy_ball.mass") >= 1) refuse("[heavy_ball] mass is not below 1");
+}
+
 /// A config with the rule, which the first call registers.
 Config with_heavy_ball(Config config) {
   static const bool once = [] {
@@ -65,6 +69,7 @@ Config with_heavy_ball(Config config) {
                         .help = "Momentum",
                         .keys = {{.name = "mass", .value = 0.9, .help = "how heavy"},
                                  {.name = "raw", .value = false, .help = "reads its values"}},
+                        .validate = check_mass,
                         .make = make_heavy_ball});
     return true;
   }();
@@ -138,6 +143,10 @@ TEST(RegisteredOptimizer, HasKeysOfItsOwnAndNamesThoseThatItDoesNotRead) {
   EXPECT_THAT(warnings(config, origins), ElementsAre(HasSubstr("optimizer.kind is adamw")));
   EXPECT_THAT(config_toml(tiny_config("unused"), {}),
               HasSubstr("# mass = 0.9   # no effect: optimizer.kind is adamw"));
+  config = with_heavy_ball(tiny_config("unused"));
+  config.optimizer.own_values["heavy_ball.mass"] = 1.0;
+  EXPECT_THAT([&] { validate(config); },
+              ThrowsMessage<UsageError>(HasSubstr("mass is not below 1")));
   config.optimizer.own_values["heavy_ball.mas"] = 0.5;
   EXPECT_THAT([&] { validate(config); },
               ThrowsMessage<UsageError>(HasSubstr("did you mean 'heavy_ball.mass'")));
