@@ -18,6 +18,7 @@ readonly tests=(
   "model_test GptOnGrids.TrainingLowers*:LoraOnGrids.TrainingLearns*:Experts.OfEveryRouter*"
   "model_test LoraOnGrids.*Dropout*:*OnGrids.Bfloat16*"
   "train_test Trainer.*:Nonfinite.*:Corruption.*:GoldfishTraining.*:FineTuning.*:Outliers.*"
+  "train_test Resume.*:Checkpoints.*:Patience.*"
   "infer_test Generator.*:*GeneratorOf.*:TextSampler.*"
   "cli_program_test Generate*:LoraCommand.*:ConvertCommand.*:EvalCommand.*"
 )

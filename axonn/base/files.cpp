@@ -106,17 +106,6 @@ bool raise_file_limit() {
   return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
-/// Whether a file in a folder of text is text by its name. A plain .json is not: such files often
-/// describe the others.
-bool is_text_name(std::string_view name) {
-  for (const std::string_view packed : {".gz", ".zst"})
-    if (name.ends_with(packed)) {
-      name.remove_suffix(packed.size());
-      if (name.ends_with(".json")) return true;
-    }
-  return name.ends_with(".txt") || name.ends_with(".jsonl") || name.ends_with(".ndjson");
-}
-
 std::vector<std::string> files_below(const std::string& folder) {
   std::vector<std::string> files;
   std::error_code error;
@@ -168,6 +157,17 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
     refuse("cannot open ", path_, ": ", cause_and_remedy(errno));
   if (!S_ISREG(status.st_mode)) refuse(path_, " is not a regular file");
   bytes_ = status.st_size;
+  refuse_lfs_pointer();
+}
+
+void InputFile::refuse_lfs_pointer() const {
+  constexpr std::string_view kBegin = "version https://git-lfs.github.com/spec/";
+  constexpr std::int64_t kMost = 1024;  // bytes, by the specification of these files
+  if (bytes_ < std::ssize(kBegin) || bytes_ > kMost) return;
+  std::string begin(kBegin.size(), '\0');
+  read(0, std::as_writable_bytes(std::span(begin)));
+  if (begin == kBegin)
+    refuse(path_, " is a Git LFS pointer, not the file itself: run git lfs pull in its folder");
 }
 
 void InputFile::read(std::int64_t offset, std::span<std::byte> out) const {
@@ -328,6 +328,14 @@ bool is_temporary_name(std::string_view name, std::string_view base) {
   return name.starts_with(kTemporary) && parse_hex(name.substr(kTemporary.size()));
 }
 
+std::string real_path(const std::string& path) {
+  std::error_code error;
+  fs::path real = fs::weakly_canonical(fs::absolute(path), error);
+  AXONN_CHECK(!error, "cannot read ", path, ": ", cause_and_remedy(error.value()));
+  if (!real.has_filename()) real = real.parent_path();  // "dir/" is "dir"
+  return real;
+}
+
 bool path_exists(const std::string& path) { return fs::exists(status_of(path)); }
 bool is_folder(const std::string& path) { return fs::is_directory(status_of(path)); }
 bool is_plain_file(const std::string& path) { return fs::is_regular_file(status_of(path)); }
@@ -341,6 +349,15 @@ std::vector<std::string> expand_pattern(const std::string& path) {
   globfree(&found);
   if (paths.empty()) refuse("no file matches ", path);
   return paths;
+}
+
+bool is_text_name(std::string_view name) {
+  for (const std::string_view packed : {".gz", ".zst"})
+    if (name.ends_with(packed)) {
+      name.remove_suffix(packed.size());
+      if (name.ends_with(".json")) return true;  // a plain .json often describes the others
+    }
+  return name.ends_with(".txt") || name.ends_with(".jsonl") || name.ends_with(".ndjson");
 }
 
 std::vector<std::string> text_files(const std::vector<std::string>& paths) {

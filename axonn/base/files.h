@@ -39,7 +39,8 @@ class FileHandle {
 class InputFile {
  public:
   /// Throws UsageError, naming the path, if it cannot be opened or is not a regular file. If the
-  /// process has too many open files, raises its limit as far as it may.
+  /// process has too many open files, raises its limit as far as it may. Also refuses a pointer of
+  /// Git LFS, which stands for a file that was not downloaded.
   explicit InputFile(std::string path);
 
   const std::string& path() const { return path_; }
@@ -50,6 +51,8 @@ class InputFile {
   void read(std::int64_t offset, std::span<std::byte> out) const;
 
  private:
+  void refuse_lfs_pointer() const;
+
   std::string path_;
   FileHandle file_;
   std::int64_t bytes_ = 0;
@@ -164,6 +167,10 @@ void remove_abandoned(const std::string& folder, const std::string& base = "");
 /// Whether `name`, a file name without its folder, is a temporary name for `base`.
 bool is_temporary_name(std::string_view name, std::string_view base);
 
+/// The absolute path without links and "..", whether it exists or not. Throws Error if a part of it
+/// cannot be read.
+std::string real_path(const std::string& path);
+
 /// Whether the path exists. Never throws: a path that cannot be accessed counts as missing.
 bool path_exists(const std::string& path);
 bool is_folder(const std::string& path);
@@ -177,6 +184,9 @@ std::vector<std::string> expand_pattern(const std::string& path);
 /// and .ndjson file in it and below, also with .gz or .zst behind that, and for .json.gz and
 /// .json.zst, sorted by name. Throws UsageError if a path names nothing.
 std::vector<std::string> text_files(const std::vector<std::string>& paths);
+
+/// Whether text_files() takes a file of this name from a folder.
+bool is_text_name(std::string_view name);
 
 /// Reads a whole file. Throws UsageError if it cannot be read or is longer than `most` bytes.
 std::string read_text(const std::string& path, std::int64_t most = std::int64_t{1} << 30);

@@ -1,6 +1,7 @@
 #include "axonn/base/host.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -44,36 +45,70 @@ std::string processor_name() {
   return "unknown processor";
 }
 
-double available_memory(const std::string& root) {
-  const auto field = [&](const std::string& file, const std::string& name) {
-    std::ifstream stream(root + file);
+namespace {
+
+/// The files about memory of the system, below `root`.
+class MemoryFiles {
+ public:
+  explicit MemoryFiles(std::string root) : root_(std::move(root)) {}
+
+  /// The number behind a name in a file; 0 if it is not there.
+  double field(const std::string& file, const std::string& name) const {
+    std::ifstream stream(root_ + file);
     double value = 0;
     for (std::string word; stream >> word;)
       if (word == name && stream >> value) return value;
     return 0.0;
-  };
-  const auto number = [&](const std::string& file) {
+  }
+  double number(const std::string& file) const {
     double value = 0;
-    std::ifstream(root + file) >> value;
+    std::ifstream(root_ + file) >> value;
     return value;
-  };
-  double bytes = 1024 * field("/proc/meminfo", "MemAvailable:");
-  if (bytes == 0)
-    bytes = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
-            static_cast<double>(::sysconf(_SC_PAGE_SIZE));
-  struct Group {
-    const char *folder, *limit, *used, *inactive;
-  };
-  for (const auto& [folder, limit, used, inactive] :
-       {Group{"/sys/fs/cgroup/", "memory.max", "memory.current", "inactive_file"},
-        Group{"/sys/fs/cgroup/memory/", "memory.limit_in_bytes", "memory.usage_in_bytes",
-              "total_inactive_file"}}) {
-    const std::string at = folder;
-    const double most = number(at + limit);  // 0: "max", no limit
+  }
+  /// A line of /proc/meminfo, in bytes; without it, the machine's memory.
+  double of_machine(const std::string& name) const {
+    const double bytes = 1024 * field("/proc/meminfo", name);
+    if (bytes > 0) return bytes;
+    return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
+           static_cast<double>(::sysconf(_SC_PAGE_SIZE));
+  }
+
+ private:
+  std::string root_;
+};
+
+/// A control group, of version 2 or 1, that may limit memory.
+struct MemoryGroup {
+  const char *folder, *limit, *used, *inactive;
+};
+
+constexpr std::array kMemoryGroups = {
+    MemoryGroup{"/sys/fs/cgroup/", "memory.max", "memory.current", "inactive_file"},
+    MemoryGroup{"/sys/fs/cgroup/memory/", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                "total_inactive_file"}};
+
+}  // namespace
+
+double available_memory(const std::string& root) {
+  const MemoryFiles files(root);
+  double bytes = files.of_machine("MemAvailable:");
+  for (const MemoryGroup& group : kMemoryGroups) {
+    const std::string folder = group.folder;
+    const double most = files.number(folder + group.limit);  // 0: "max", no limit
     // The system frees cached file contents when memory is short.
-    const double taken = number(at + used) - field(at + "memory.stat", inactive);
+    const double taken =
+        files.number(folder + group.used) - files.field(folder + "memory.stat", group.inactive);
     if (most > 0) bytes = std::clamp(most - taken, 0.0, bytes);
   }
+  return bytes;
+}
+
+double total_memory(const std::string& root) {
+  const MemoryFiles files(root);
+  double bytes = files.of_machine("MemTotal:");
+  for (const MemoryGroup& group : kMemoryGroups)
+    if (const double most = files.number(std::string(group.folder) + group.limit); most > 0)
+      bytes = std::min(bytes, most);
   return bytes;
 }
 

@@ -16,6 +16,9 @@ std::string host_name();
 /// Bytes of memory that processes may still allocate: what the system has available, or what a
 /// container's limit leaves if that is less. `root` is the folder of /proc and /sys; tests set it.
 double available_memory(const std::string& root = "");
+/// Bytes of memory that all processes may allocate together: the machine's, or a container's limit
+/// if that is less.
+double total_memory(const std::string& root = "");
 
 /// The cores that the calling thread may run on, ascending. A launcher may have limited them.
 std::vector<int> usable_cores();

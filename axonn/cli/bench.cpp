@@ -162,6 +162,10 @@ int run_bench(const Arguments& arguments) {
   add_bench_flags(app, flags);
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
+  const NamedPaths inputs = inputs_of(loaded->config);
+  claim_result({"--json", flags.json}, inputs, kBeginsJson);
+  claim_result({"--svg", flags.svg}, inputs, kBeginsMarkup);
+  claim_result({"training.tune_cache", loaded->config.training.tune_cache}, inputs, kBeginsJson);
   if (!flags.scaling.empty()) {
     measure_scaling(with_stored_model(loaded->config, loaded->origins), flags);
     return 0;

@@ -49,8 +49,22 @@ Examples:
   axonn data synthetic --records 800 --output register.jsonl
 )";
 
+/// Throws UsageError if the files of `output` may not be written.
+void claim_token_file(const std::string& output, const std::vector<std::string>& text,
+                      const std::string& tokenizer, bool overwrite) {
+  Config config;
+  config.data.text = text;
+  config.data.tokenizer = tokenizer;
+  NamedPaths inputs = inputs_of(config);
+  for (NamedPath& input : inputs) input.name.replace(0, std::string_view("data.").size(), "--");
+  if (output.ends_with(".bin")) return claim_output({"--output", output}, inputs, overwrite);
+  for (const char* end : {".bin", ".idx"})
+    claim_output({"--output", output + end}, inputs, overwrite);
+}
+
 int tokenize_command(const Arguments& arguments) {
   std::string tokenizer = "bytes", output;
+  bool overwrite = false;
   std::vector<std::string> text;
   TokenizeOptions options;
   CLI::App app("Turns text into a token file.", "axonn data tokenize");
@@ -64,11 +78,13 @@ int tokenize_command(const Arguments& arguments) {
   app.add_option("--output", output,
                  "FILE.bin: llm.c's format; any other name: prefix of Megatron's format")
       ->required();
+  add_overwrite_flag(app, overwrite);
   app.footer(
       "Under mpirun or srun all ranks encode, each a part of the files: the output is the same. "
       "Its "
       "folder must be one that they share. Compressed files are not cut, so give several.");
   if (!parse_flags(app, arguments)) return 0;
+  claim_token_file(output, text, tokenizer, overwrite);
   const double start = now_seconds();
   const auto make = [&](Communicator& world) {
     ProgressLine line(world.rank() == 0 ? standard_error_progress(true) : ProgressTarget{},
@@ -195,7 +211,10 @@ int synthetic_command(const Arguments& arguments) {
       ->check(count_from(1));
   app.add_option("--seed", seed, "a different seed gives different facts")->capture_default_str();
   app.add_option("--output", output, "the file to write")->required();
+  bool overwrite = false;
+  add_overwrite_flag(app, overwrite);
   if (!parse_flags(app, arguments)) return 0;
+  claim_output({"--output", output}, {}, overwrite);
   if (const std::int64_t room = free_bytes(output); bytes > room)
     refuse("--bytes ", bytes, " is more than the ", room, " that ", output, " has room for");
   const std::string text = records > 0         ? synthetic_records(records, seed)

@@ -189,6 +189,10 @@ int run_eval(const Arguments& arguments) {
     refuse("axonn eval: give either --data FILE or --choices FILE.jsonl");
 
   Config config = open_model(flags);
+  NamedPaths inputs = inputs_of(flags, config);
+  inputs.push_back({"--data", flags.data});
+  inputs.push_back({"--choices", flags.choices});
+  claim_result({"--json", flags.json}, inputs, kBeginsJson);
   if (!flags.data.empty()) {
     if (!flags.documents.empty())
       config.data.documents = value_of<DocumentMode>(flags.documents, kDocumentModes);

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "axonn/base/check.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/train/export_run.h"
@@ -23,6 +24,7 @@ constexpr const char* kExportExamples =
 
 int run_export(const Arguments& arguments) {
   std::string run, format, out;
+  bool overwrite = false;
   CLI::App app("Writes the series of a run for other tools.", "axonn export");
   app.footer(kExportExamples);
   app.add_option("RUN", run, "output.dir of a run, which has metrics.jsonl")->required();
@@ -34,7 +36,12 @@ int run_export(const Arguments& arguments) {
   app.add_option("--out", out, "csv: the file; tensorboard: a folder; mlflow: the store (mlruns)")
       ->required()
       ->type_name("PATH");
+  add_overwrite_flag(app, overwrite);
   if (!parse_flags(app, arguments)) return 0;
+  NamedPaths inputs;
+  for (const char* file : {"metrics.jsonl", "config.toml", "samples.jsonl", "checkpoints"})
+    inputs.push_back({"RUN", concat(run, '/', file)});
+  if (format == "csv") claim_output({"--out", out}, inputs, overwrite);
   const std::int64_t steps = export_run(run, value_of<ExportFormat>(format, kExportFormats), out);
   if (!out.starts_with("/dev/"))
     std::cout << "wrote " << steps << " steps of " << run << " to " << out << '\n';

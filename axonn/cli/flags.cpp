@@ -120,7 +120,8 @@ CLI::Validator number_from(double least, double most) {
 
 std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& arguments) {
   LoadedConfig loaded;
-  app.add_option("CONFIG,--config", loaded.file, "a TOML file; axonn help lists its sections")
+  std::string file;
+  app.add_option("CONFIG,--config", file, "a TOML file; axonn help lists its sections")
       ->type_name("FILE.toml");
   // Flags override the file, but the file's name is known only after the flags are removed.
   LoadedConfig scratch;
@@ -129,11 +130,11 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
   const Arguments own = read_flags(scratch_list, arguments, scratch.origins);
   if (!parse_flags(app, own, &scratch_list)) return std::nullopt;
 
-  loaded.file = installed_config(loaded.file);
+  file = installed_config(file);
   const auto read = [&] {
     OptionList list;
     list_options(loaded.config, list);
-    if (!loaded.file.empty()) read_toml(list, loaded.file, loaded.origins);
+    if (!file.empty()) read_toml(list, file, loaded.origins);
     read_flags(list, arguments, loaded.origins);
     return list;
   };
@@ -147,6 +148,7 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
           option.default_text() != scratch_list.find("model", option.name())->default_text())
         loaded.origins.set(option.key(), "model.name");  // a size that differs from the default
   }
+  loaded.config.file = file;
   replace_data_source(loaded);
   return loaded;
 }
@@ -163,7 +165,8 @@ CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device) {
 
 void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--model", flags.model,
-                 "a checkpoint, the folder of several (the newest), or a Hugging Face folder")
+                 "a checkpoint, the folder of several (the newest) or the file best in it, or a "
+                 "Hugging Face folder")
       ->type_name("DIR");
   app.add_option("--adapter", flags.adapter,
                  "adapters of that model: a PEFT folder or a checkpoint of adapters")
@@ -197,6 +200,18 @@ Config open_model(const ModelFlags& flags) {
   validate_device(flags.device);
   if (!flags.dtype.empty()) config.training.dtype = flags.dtype == "f32" ? DType::f32 : DType::bf16;
   return config;
+}
+
+NamedPaths inputs_of(const ModelFlags& flags, const Config& config) {
+  const std::string& tokenizer = flags.tokenizer.empty() ? config.data.tokenizer : flags.tokenizer;
+  return {{"--model", flags.model},
+          {"--model", config.model.path},
+          {"--adapter", flags.adapter},
+          {"--tokenizer", tokenizer}};
+}
+
+void add_overwrite_flag(CLI::App& app, bool& overwrite) {
+  app.add_flag("--overwrite", overwrite, "replace what exists there");
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_of(Config& config, const ModelFlags& flags) {

@@ -11,6 +11,7 @@
 #include "axonn/study/config.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/train/config_options.h"
+#include "axonn/train/inputs.h"
 #include "axonn/train/loaded_model.h"
 
 namespace CLI {
@@ -42,7 +43,6 @@ struct LoadedConfig {
   std::shared_ptr<MemorizeConfig> memorize = std::make_shared<MemorizeConfig>();
   Config config{.further = {memorize_section(memorize)}};
   Origins origins;
-  std::string file;  ///< the config file; "" if there is none
 };
 
 /// Parses the arguments of a command that takes [CONFIG.toml or --config FILE] [--section.key value
@@ -68,6 +68,12 @@ void add_model_flags(CLI::App& app, ModelFlags& flags);
 /// flags. Prints one line for each damaged checkpoint that was skipped. Throws UsageError if there
 /// is no such device.
 Config open_model(const ModelFlags& flags);
+
+/// The files that a command with these flags and the config of open_model() reads.
+NamedPaths inputs_of(const ModelFlags& flags, const Config& config);
+
+/// Adds --overwrite.
+void add_overwrite_flag(CLI::App& app, bool& overwrite);
 
 /// The tokenizer of the flags or of the model, which sets config's data.tokenizer, and its vocab if
 /// that is 0; null if neither is known.

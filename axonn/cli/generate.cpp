@@ -314,6 +314,9 @@ int run_generate(const Arguments& arguments) {
   request.generator.hold_weights = !request.gather_weights;
 
   Config config = open_model(request);
+  NamedPaths inputs = inputs_of(request, config);
+  inputs.push_back({"--prompts", request.prompts_file});
+  claim_result({"--json", request.json}, inputs, kBeginsJson);
   if (request.chat) config.parallelism.timeout_seconds = kWhileSomebodyTypes;
   const auto tokenizer = need_tokenizer(config, request);
   request.generator.tokenizer = tokenizer.get();

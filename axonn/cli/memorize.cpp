@@ -13,6 +13,7 @@
 #include "axonn/data/tokenize.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/infer/text_sampler.h"
+#include "axonn/measure/dry_run.h"
 #include "axonn/model/model.h"
 #include "axonn/plan/recompute_budget.h"
 #include "axonn/study/recite.h"
@@ -100,7 +101,7 @@ void refuse_config(const LoadedConfig& loaded) {
   OptionList list;
   Config config = loaded.config;
   list_options(config, list);
-  std::string given = loaded.file;
+  std::string given = loaded.config.file;
   for (const auto& section : list.sections())
     for (const Option& option : section.options)
       if (given.empty() && loaded.origins.from_flag(option.key()))
@@ -115,6 +116,11 @@ int run_audit(const MemorizeFlags& flags) {
   if (flags.documents.empty())
     refuse("axonn memorize --audit: no documents; give some with --documents FILE.jsonl");
   Config config = open_model(flags);
+  NamedPaths inputs = inputs_of(flags, config);
+  for (const std::string& file : flags.documents) inputs.push_back({"--documents", file});
+  for (const std::string& file : flags.control) inputs.push_back({"--control", file});
+  claim_result({"--json", flags.json}, inputs, kBeginsJson);
+  claim_result({"--html", flags.html}, inputs, kBeginsMarkup);
   const auto tokenizer = need_tokenizer(config, flags);
   const DocumentLimits limits{.least = flags.suffix + 1, .most = seq_len_of(config, flags)};
   const auto read = [&](const std::vector<std::string>& files) {
@@ -169,6 +175,7 @@ int run_trainings(const LoadedConfig& loaded) {
                              .stop = &catch_stop_signals()};
   bool stopped = false;
   launch(config, [&](Communicator& world) {
+    if (world.rank() == 0) refuse_too_large(config, limits_here(config));
     const auto report =
         run_study(with_recomputation_of_rank_0(config, world), *loaded.memorize, world, options);
     if (world.rank() != 0) return;

@@ -170,7 +170,7 @@ Config complete(Config config, const Origins& origins) {
 
 std::string label_of(const LoadedConfig& loaded) {
   const ModelConfig& model = loaded.config.model;
-  for (const std::string& label : {model.path, model.name, loaded.file})
+  for (const std::string& label : {model.path, model.name, loaded.config.file})
     if (!label.empty()) return label;
   return std::string(model_families()[static_cast<int>(model.family)]);
 }
@@ -291,6 +291,10 @@ int run_plan(const Arguments& given) {
     refuse("--svg draws the scaling over several --devices; give more than one number");
   if (flags.measure > 0 && devices.size() > 1)
     refuse("--measure needs a single number of --devices");
+  NamedPaths inputs = inputs_of(config);
+  inputs.push_back({"--machine", flags.machine});
+  claim_result({"--json", flags.json}, inputs, kBeginsJson);
+  claim_result({"--svg", flags.svg}, inputs, kBeginsMarkup);
   asked.options.top = std::max(flags.top, flags.measure);
   const std::vector<PlanReport> reports = plans_for(asked, devices, kind);
   if (speaks_for_all()) show(reports, kind, flags);

@@ -73,7 +73,7 @@ int run_probe(const Arguments& arguments) {
   app.footer(kProbeExamples);
   int ranks = 0;
   std::string output = "machine.toml", json;
-  bool network = false;
+  bool network = false, overwrite = false;
   double tolerance = 10;
   Config config;
   std::ostream terminal(std::cout.rdbuf());  // does not throw
@@ -93,6 +93,7 @@ int run_probe(const Arguments& arguments) {
   app.add_option("--output", output, "the machine file to write")
       ->type_name("FILE.toml")
       ->capture_default_str();
+  add_overwrite_flag(app, overwrite);
   app.add_option("--name", asked.name, "name of the machine")->capture_default_str();
   app.add_flag("--quick", asked.quick, "fewer and smaller sizes");
   auto* const nodes = app.add_flag("--network", network, "only compare the nodes");
@@ -104,6 +105,8 @@ int run_probe(const Arguments& arguments) {
       ->needs(nodes)
       ->type_name("FILE");
   if (!parse_flags(app, arguments)) return 0;
+  claim_result({"--json", json}, {}, kBeginsJson);
+  if (!network) claim_output({"--output", output}, {}, overwrite);
   validate_device(asked.device);
   const int gpus = static_cast<int>(gpus_for(asked.device).size());
   config.parallelism.data = ranks > 0 ? ranks : std::max(gpus > 0 ? gpus : usable_core_count(), 2);

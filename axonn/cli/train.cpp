@@ -1,17 +1,21 @@
 #include <algorithm>
 #include <atomic>
+#include <cctype>
+#include <filesystem>
 #include <iostream>
 
 #include <CLI/CLI.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/base/host.h"
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/cli/stop_signals.h"
 #include "axonn/infer/text_sampler.h"
-#include "axonn/measure/dry_step.h"
+#include "axonn/measure/dry_run.h"
+#include "axonn/model/known_models.h"
 #include "axonn/plan/auto_grid.h"
 #include "axonn/plan/machine/link_rates.h"
 #include "axonn/plan/recompute_budget.h"
@@ -54,6 +58,49 @@ Config on_all_devices(Config config) {
   return config;
 }
 
+/// The memory that a dry run compares with: that of the machine which parallelism.machine names, or
+/// this one's.
+MemoryLimits limits_of(const Config& config) {
+  const std::string& name = config.parallelism.machine;
+  if (name.empty()) return limits_here(config);
+  const Machine machine = read_machine(name);
+  return {.device = "a device of " + machine.name,
+          .device_bytes = static_cast<std::int64_t>(machine.usable_bytes()),
+          .one = false};
+}
+
+/// The config of a run. If a dry run lacks the model's files, says how to do it without them.
+Config checked_config(const LoadedConfig& loaded, bool dry) {
+  try {
+    return within_budget(ready_config(loaded.config, loaded.origins));
+  } catch (const UsageError& error) {
+    const std::string path = loaded.config.model.path;
+    if (!dry || path.empty() || path_exists(path)) throw;
+    std::string name = std::filesystem::path(path).filename();
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    const auto names = model_names();
+    const bool known = std::ranges::find(names, name) != names.end();
+    refuse(error.what(), ". For the memory without the files: --model.path \"\" --model.name ",
+           known ? name : "NAME", " --data.synthetic 1MB --data.tokenizer bytes",
+           known ? "" : " (axonn help model.name lists names)");
+  }
+}
+
+/// `axonn train --dry-run`; returns the exit code.
+int train_dry(const Config& config, int rank) {
+  if (config.parallelism.automatic())
+    refuse("[parallelism] grid = \"auto\" does not work with --dry-run, which chooses no grid; ",
+           "set a grid, such as the first of axonn plan");
+  const bool speaks = speaks_for_all();
+  const DryRun found = dry_run(config, rank,
+                               {.make_text_sampler = make_text_sampler,
+                                .limits = limits_of(config),
+                                .progress = speaks ? progress_of(config) : ProgressTarget{}});
+  if (speaks) std::cout << to_text(found, config);
+  if (!found.fault.empty()) fail(Where::here(), found.fault);
+  return 0;
+}
+
 }  // namespace
 
 int run_train(const Arguments& arguments) {
@@ -63,7 +110,7 @@ int run_train(const Arguments& arguments) {
   int rank = 0;
   app.add_flag("--print-config", print, "show every value and where it comes from, and stop");
   app.add_flag("--dry-run", dry,
-               "check everything without training: memory, disk, the first sample");
+               "check everything without training: memory, disk, weights, data, the first sample");
   app.add_option("--rank", rank, "rank whose memory --dry-run reports; no ranks are started")
       ->needs("--dry-run");
   const auto loaded = read_config(app, arguments);
@@ -75,17 +122,8 @@ int run_train(const Arguments& arguments) {
     if (speaks) std::cout << print_config(loaded->config, loaded->origins);
     return 0;
   }
-  const Config config = within_budget(ready_config(loaded->config, loaded->origins));
-  if (dry) {
-    if (config.parallelism.automatic())
-      refuse("[parallelism] grid = \"auto\" does not work with --dry-run, which chooses no grid; ",
-             "set a grid, such as the first of axonn plan");
-    const DryRun found =
-        dry_run(config, rank, make_text_sampler, speaks ? progress_of(config) : ProgressTarget{});
-    if (speaks) std::cout << to_text(found, config);
-    if (!found.fault.empty()) fail(Where::here(), found.fault);
-    return 0;
-  }
+  const Config config = checked_config(*loaded, dry);
+  if (dry) return train_dry(config, rank);
   const bool automatic = config.parallelism.automatic();
   TrainOptions options{.origins = &loaded->origins,
                        .terminal = &std::cout,
@@ -106,6 +144,7 @@ int run_train(const Arguments& arguments) {
     const Config chosen = with_recomputation_of_rank_0(
         automatic ? within_budget(with_chosen_grid(config, world, say, options.progress)) : config,
         world);
+    if (world.rank() == 0) refuse_too_large(chosen, limits_here(chosen));
     if (train(chosen, world, options) == TrainEnd::stopped) stopped = true;
   });
   return stopped ? kStoppedEarly : 0;

@@ -38,6 +38,9 @@ int run_tune(const Arguments& arguments) {
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
   const Config config = ready_config(loaded->config, loaded->origins);
+  const NamedPaths inputs = inputs_of(config);
+  claim_result({"--json", json}, inputs, kBeginsJson);
+  claim_result({"training.tune_cache", config.training.tune_cache}, inputs, kBeginsJson);
   const std::string cache = matmul_cache_path(config.training.tune_cache);
   launch(config, [&](Communicator& world) {
     const ProgressTarget progress = progress_of(config);

@@ -17,4 +17,14 @@ bool under_launcher(const std::function<const char*(const char*)>& variable) {
   return variable("SLURM_PROCID") && tasks && std::atoi(tasks) > 1;
 }
 
+int launched_here(const std::function<const char*(const char*)>& variable) {
+  // Open MPI; Hydra; MVAPICH; Cray PALS; Slurm, as "4(x2),3": on two nodes 4 each, then 3.
+  constexpr std::array kVariables = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+                                     "MV2_COMM_WORLD_LOCAL_SIZE", "PALS_LOCAL_SIZE",
+                                     "SLURM_STEP_TASKS_PER_NODE"};
+  for (const char* name : kVariables)
+    if (const char* const count = variable(name)) return std::max(std::atoi(count), 1);
+  return 1;
+}
+
 }  // namespace axonn

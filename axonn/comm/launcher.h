@@ -10,4 +10,7 @@ namespace axonn {
 /// tests replace it.
 bool under_launcher(const std::function<const char*(const char* name)>& variable = std::getenv);
 
+/// How many processes of its job a launcher has started on this machine; 1 if it does not say.
+int launched_here(const std::function<const char*(const char* name)>& variable = std::getenv);
+
 }  // namespace axonn

@@ -1,7 +1,6 @@
 #include "axonn/convert/convert.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -19,6 +18,7 @@
 #include "axonn/storage/gguf.h"
 #include "axonn/storage/write_tensors.h"
 #include "axonn/text/tokenizer.h"
+#include "axonn/train/inputs.h"
 #include "axonn/train/stored_config.h"
 
 namespace axonn {
@@ -27,23 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kGenerationConfig = "generation_config.json";
-/// Files that programs expect beside the model in a Hugging Face folder. The end of an answer may
-/// be one of several tokens, which only generation_config.json lists.
-constexpr std::array kTokenizerFiles = {
-    "tokenizer.json",     "tokenizer_config.json", "tokenizer.model",         "vocab.json",
-    "merges.txt",         "added_tokens.json",     "special_tokens_map.json", "chat_template.jinja",
-    "chat_template.json", kGenerationConfig};
-
 std::string torch_name(StoredType type) {
   if (type == StoredType::bf16) return "bfloat16";
   return type == StoredType::f16 ? "float16" : "float32";
-}
-
-/// Whether `inner` is `outer` or lies in it.
-bool lies_in(const std::string& inner, const std::string& outer) {
-  const fs::path a = fs::weakly_canonical(inner), b = fs::weakly_canonical(outer);
-  return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).second == b.end();
 }
 
 bool looks_like_a_model(const std::string& folder) {
@@ -195,7 +181,11 @@ class Converter {
     const bool adapters = model_->adapters(), folder = !model_->checkpoint();
     if (folder && tokenizer_ == model_->path())
       tokenizer_ = fs::absolute(tokenizer_).lexically_normal();
-    check_out({job_.model, job_.adapters, source_->path(), tokenizer_, adapters ? "" : base_});
+    check_out({{"--model", job_.model},
+               {"--model", source_->path()},
+               {"--adapter", job_.adapters},
+               {"--base", adapters ? "" : base_},
+               {"--tokenizer", job_.tokenizer.empty() ? tokenizer_ : job_.tokenizer}});
     if (!job_.tokenizer.empty()) tokenizer_ = job_.tokenizer;
     form_ =
         job_.to.value_or(folder && !adapters_ ? ModelForm::checkpoint : ModelForm::hugging_face);
@@ -276,14 +266,11 @@ class Converter {
                                              static_cast<float>(scale), job_.threads);
   }
 
-  void check_out(std::initializer_list<std::string> inputs) const {
-    for (const std::string& input : inputs)
-      if (!input.empty() && input != "bytes" && fs::exists(input) && lies_in(input, job_.out))
-        refuse("--out ", job_.out, " would replace ", input,
-               ", which is read; name another folder");
+  /// Throws UsageError unless `out` may be written: a model, where that is allowed.
+  void check_out(const NamedPaths& inputs) const {
+    claim_output({"--out", job_.out}, inputs, job_.overwrite);
     std::error_code ignored;
     if (!fs::exists(job_.out, ignored) || fs::is_empty(job_.out, ignored)) return;
-    if (!job_.overwrite) refuse("--out ", job_.out, " exists already; --overwrite replaces it");
     if (job_.to == ModelForm::gguf ? !is_gguf(job_.out) : !looks_like_a_model(job_.out))
       refuse("--out ", job_.out, " exists and holds no model; it is not replaced");
   }
@@ -334,8 +321,9 @@ class Converter {
     const auto read = make_tokenizer(tokenizer_);
     details.begin_of_text = read->begin_of_text();
     details.end_of_text = read->end_of_text();
-    for (const char* name : kTokenizerFiles)
-      if (fs::exists(from / name)) write_text(to + '/' + name, read_text((from / name).string()));
+    for (const std::string_view name : kTokenizerFiles)
+      if (fs::exists(from / name))
+        write_text(concat(to, '/', name), read_text((from / name).string()));
     return details;
   }
 

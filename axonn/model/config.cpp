@@ -240,7 +240,8 @@ void list_lora_options(LoraConfig& lora, OptionList& list) {
   list.add("path", &lora.path,
            {.help = "adapters to start from: a PEFT folder or a checkpoint of adapters, which sets "
                     "rank, alpha and targets; empty: new adapters",
-            .also = "adapter adapter_path peft_model_id"});
+            .also = "adapter adapter_path peft_model_id",
+            .reads = Reads::files});
 }
 
 void list_kind(ModelConfig& model, OptionList& list) {
@@ -332,7 +333,8 @@ void list_options(ModelConfig& model, OptionList& list) {
       "path", &model.path,
       {.help = "checkpoint or Hugging Face folder to read sizes and weights from; empty: a new "
                "model",
-       .also = "init_from load"});
+       .also = "init_from load",
+       .reads = Reads::files});
   list_lora_options(model.lora, list);
   list_own_options(model, list);
 }

@@ -8,7 +8,7 @@
 #include <functional>
 #include <initializer_list>
 #include <optional>
-#include <ranges>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -262,10 +262,10 @@ const LlamaType* llama_type(const Reader& file, const std::string& place) {
   if (name.empty()) refuse(place, ": model_type is missing; is it the config.json of a model?");
   if (name == "gpt2") return nullptr;
   const auto found = std::ranges::find(kLlamaTypes, name, &LlamaType::name);
-  if (found == kLlamaTypes.end())
-    refuse(place, ": model_type is '", name, "'; supported are gpt2, ",
-           join(kLlamaTypes | std::views::transform(&LlamaType::name)));
-  return &*found;
+  if (found != kLlamaTypes.end()) return &*found;
+  std::vector<std::string_view> names;
+  for (const LlamaType& type : kLlamaTypes) names.push_back(type.name);
+  refuse(place, ": model_type is '", name, "'; supported are gpt2, ", join(names));
 }
 
 /// Throws UsageError unless the text is a JSON object that is neither too long nor too deep.

@@ -27,6 +27,19 @@ bool is_hugging_face(const std::string& path) {
 
 bool is_peft(const std::string& path) { return path_exists(path + "/adapter_config.json"); }
 
+/// Throws UsageError if there is no such path, which may be a name on Hugging Face's hub.
+void need_path(const std::string& path) {
+  if (path_exists(path)) return;
+  const std::size_t slash = path.find('/');
+  const bool name = slash != path.npos && slash > 0 && path.front() != '.' &&
+                    slash + 1 < path.size() && path.find('/', slash + 1) == path.npos;
+  refuse("there is no ", path,
+         "; give a checkpoint, a folder of checkpoints or a Hugging Face folder",
+         name ? concat(": to download a model of Hugging Face's hub, hf download ", path,
+                       " --local-dir ", path.substr(slash + 1))
+              : "");
+}
+
 /// Throws UsageError if a folder has the tensors of a Hugging Face folder alone.
 void need_config(const std::string& folder) {
   for (const char* file : {"model.safetensors", "model.safetensors.index.json"})
@@ -82,20 +95,38 @@ void put(const Context& ctx, const Destination& to, std::int64_t offset, StoredT
     to.group->set_values(ctx, offset, all);
 }
 
+/// Opens the parameters of groups at `path`, at which `files` may be open already and then stay.
+/// Null if the path is empty.
+std::unique_ptr<ParameterSource> open_source(Groups groups, const ModelConfig& config,
+                                             std::shared_ptr<const ModelFiles>& files,
+                                             const std::string& path) {
+  if (path.empty()) return nullptr;
+  if (!files || files->path() != path) files = std::make_shared<const ModelFiles>(path);
+  return files->source(config, stored_parameters(groups));
+}
+
 /// Reads the parameters of groups from `path`, at which `files` may be open; gives them initial
 /// values if it is empty.
 LoadCost load_or_initialise(const Context& ctx, Groups groups, const ModelConfig& config,
                             std::shared_ptr<const ModelFiles> files, const std::string& path,
                             const Progress& progress) {
   if (groups.empty()) return {};
-  if (path.empty()) {
+  const auto source = open_source(groups, config, files, path);
+  if (!source) {
     for (ParameterGroup* group : groups) group->initialise(ctx, ctx.seed);
     return {};
   }
-  if (!files || files->path() != path) files = std::make_shared<const ModelFiles>(path);
   std::vector<Destination> to;
   for (ParameterGroup* group : groups) to.push_back({.group = group});
-  return load(ctx, to, *files->source(config, stored_parameters(groups)), progress);
+  return load(ctx, to, *source, progress);
+}
+
+std::vector<ParameterGroup*> frozen_groups(Model& model, Groups trained) {
+  std::vector<ParameterGroup*> groups = model.groups();
+  std::erase_if(groups, [&](ParameterGroup* group) {
+    return std::ranges::find(trained, group) != trained.end();
+  });
+  return groups;
 }
 
 /// What names the token files of a stage of a run.
@@ -138,6 +169,7 @@ ModelFiles::ModelFiles(std::string path, Format format, StoredWeights weights)
     config_.lora.targets = adapted_layers(path_);
     base_ = std::move(stored.base);
   } else {
+    need_path(path_);
     need_config(path_);
     checkpoint_.emplace(path_);
     if (weights == StoredWeights::averages && !checkpoint_->has_kind(kAveragesKind))
@@ -203,6 +235,12 @@ std::unique_ptr<ParameterSource> ModelFiles::source(const ModelConfig& model,
   return std::make_unique<SafetensorsSource>(
       SafetensorsFolder(path_, peft ? kAdapterStem : "model"), std::move(parameters),
       peft ? adapter_names(model) : base_names(model));
+}
+
+bool is_model_file(std::string_view name) {
+  return name == "config.json" || name == "adapter_config.json" || name.ends_with(".safetensors") ||
+         name.ends_with(".safetensors.index.json") ||
+         std::ranges::find(kTokenizerFiles, name) != kTokenizerFiles.end();
 }
 
 std::string to_text(const ModelFiles::Form& form) {
@@ -274,11 +312,17 @@ LoadCost initialise(const Context& ctx, Model& model, std::span<ParameterGroup* 
 LoadCost initialise_frozen(const Context& ctx, Model& model,
                            std::span<ParameterGroup* const> trained, const ModelConfig& config,
                            const Progress& progress) {
-  std::vector<ParameterGroup*> groups = model.groups();
-  std::erase_if(groups, [&](ParameterGroup* group) {
-    return std::ranges::find(trained, group) != trained.end();
-  });
-  return load_or_initialise(ctx, groups, config, config.files, config.path, progress);
+  return load_or_initialise(ctx, frozen_groups(model, trained), config, config.files, config.path,
+                            progress);
+}
+
+void check_files(Model& model, Groups trained, const ModelConfig& config, bool resumes) {
+  std::shared_ptr<const ModelFiles> base = config.files, adapters = config.adapter_files;
+  const std::vector<ParameterGroup*> frozen = frozen_groups(model, trained);
+  const bool lora = config.lora.rank > 0;
+  if (!frozen.empty()) open_source(frozen, config, base, config.path);
+  if (!resumes)
+    open_source(trained, config, lora ? adapters : base, lora ? config.lora.path : config.path);
 }
 
 }  // namespace axonn

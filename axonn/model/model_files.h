@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "axonn/model/model.h"
@@ -74,6 +76,17 @@ class ModelFiles {
   StoredType trained_in_ = StoredType::f32;
 };
 
+/// Files that programs expect beside the model in a Hugging Face folder. The end of an answer may
+/// be one of several tokens, which only generation_config.json lists.
+inline constexpr const char* kGenerationConfig = "generation_config.json";
+inline constexpr std::array<std::string_view, 10> kTokenizerFiles = {
+    "tokenizer.json",     "tokenizer_config.json", "tokenizer.model",         "vocab.json",
+    "merges.txt",         "added_tokens.json",     "special_tokens_map.json", "chat_template.jinja",
+    "chat_template.json", kGenerationConfig};
+/// Whether a file of this name in a Hugging Face folder belongs to its model, adapters or
+/// tokenizer.
+bool is_model_file(std::string_view name);
+
 /// Name and contents of a text file in a checkpoint that was made from a Hugging Face folder. It
 /// records the folder's form, so that converting back restores it.
 inline constexpr const char* kOriginName = "hugging_face.json";
@@ -108,5 +121,10 @@ LoadCost initialise(const Context& ctx, Model& model, std::span<ParameterGroup* 
 LoadCost initialise_frozen(const Context& ctx, Model& model,
                            std::span<ParameterGroup* const> trained, const ModelConfig& config,
                            const Progress& progress = {});
+
+/// Throws UsageError, as initialise() does, or as initialise_frozen() if `resumes`, unless the
+/// files that it would read hold the model's parameters. Reads only their headers. Not collective.
+void check_files(Model& model, std::span<ParameterGroup* const> trained, const ModelConfig& config,
+                 bool resumes);
 
 }  // namespace axonn

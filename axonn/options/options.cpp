@@ -120,6 +120,12 @@ std::optional<bool> parse_bool(std::string_view text) {
 Option::Option(std::string_view section, std::string_view name, Target target, OptionInfo info)
     : section_(section), name_(name), target_(std::move(target)), info_(info), default_(text()) {}
 
+std::vector<std::string> Option::strings() const {
+  if (const auto* text = std::get_if<std::string*>(&target_)) return {**text};
+  if (const auto* list = std::get_if<std::vector<std::string>*>(&target_)) return **list;
+  return {};
+}
+
 std::string Option::text() const {
   return std::visit(Overload{[](const Choice& choice) {
                                const auto i = static_cast<std::size_t>(choice.get());

@@ -19,6 +19,10 @@ struct Spelling {
   std::string_view other, name;  ///< with "true" and "false" a file may also give a boolean
 };
 
+/// What a key's value names, if a run reads it: files, folders, patterns of them, or prefixes of
+/// token files; or the same for texts, of which a folder holds many (text_files()).
+enum class Reads { nothing, files, texts };
+
 /// Help and constraints of an option. Texts are not copied: pass literals.
 struct OptionInfo {
   static constexpr double kNone = std::numeric_limits<double>::infinity();
@@ -31,6 +35,7 @@ struct OptionInfo {
   bool required = false;                     ///< the user must set it; the default is not shown
   std::string_view also = {};                ///< other projects' names for it, separated by spaces
   std::span<const Spelling> spellings = {};  ///< of a choice's values
+  Reads reads = Reads::nothing;
 };
 
 /// Access to an enum option by the names of its values; value i is names[i].
@@ -62,6 +67,8 @@ class Option {
   }
   bool is_bool() const { return std::holds_alternative<bool*>(target_); }
 
+  /// The value of a string, or the values of a list of strings; else none.
+  std::vector<std::string> strings() const;
   /// The current value as TOML, and the default value. Numbers round-trip bit for bit.
   std::string text() const;
   const std::string& default_text() const { return default_; }

@@ -17,7 +17,8 @@ void list_memorize(MemorizeConfig& memorize, OptionList& list) {
                "The memorization study of axonn memorize; no other command reads these keys");
   list.add("documents", &memorize.documents,
            {.help = "JSONL files of documents, one {\"text\": ...} per line; empty: generated "
-                    "records of people and numbers that no rule predicts"});
+                    "records of people and numbers that no rule predicts",
+            .reads = Reads::files});
   list.add(
       "bucket_size", &memorize.bucket_size,
       {.help = "number of documents in each bucket, drawn at random with training.seed", .min = 1});
@@ -85,6 +86,10 @@ void validate_study(const Config& config, const MemorizeConfig& memorize) {
     refuse("[training] seq_len = ", seq_len, " has no room for a prompt of ", longest,
            " tokens and [memorize] suffix_tokens = ", memorize.suffix_tokens,
            "; documents are cut to seq_len + 1 tokens");
+  if (config.training.patience > 0)
+    refuse("[training] patience = ", config.training.patience,
+           " would end some trainings of a study before others, which could not be compared; leave "
+           "it out");
   if (!config.stage.empty())
     refuse(
         "[memorize] injects documents into the data of one training; name them in [data], and "

@@ -22,6 +22,7 @@
 #include "axonn/study/recite.h"
 #include "axonn/study/report_json.h"
 #include "axonn/train/config_options.h"
+#include "axonn/train/inputs.h"
 #include "axonn/train/run_folder.h"
 #include "axonn/train/run_steps.h"
 
@@ -126,6 +127,8 @@ class Study {
   std::int64_t documents_of_trial() const { return std::ssize(epochs_) * memorize_.bucket_size; }
 
   void claim_folder() {
+    for (const char* name : {"study.json", "config.toml", "report.json", "report.html"})
+      claim_output({"output.dir", concat(config_.output.dir, '/', name)}, inputs_of(config_), true);
     lock_.emplace(config_.output.dir);
     if (!lock_->warning().empty()) say("warning: " + lock_->warning());
     const std::string path = config_.output.dir + "/study.json", mine = identity_of(config_);
@@ -133,7 +136,10 @@ class Study {
       refuse(config_.output.dir, " holds another study (see ", path,
              "); choose another folder with --output.dir, or remove this one");
     write_file_atomically(path, mine);
-    write_file_atomically(config_.output.dir + "/config.toml", print_config(config_, Origins()));
+    write_file_atomically(
+        config_.output.dir + "/config.toml",
+        concat(kWrittenConfig, "study: axonn memorize config.toml, started in the same folder.\n\n",
+               print_config(config_, Origins())));
   }
 
   SharedDocuments documents_of(std::int64_t trial);

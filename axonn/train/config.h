@@ -68,6 +68,7 @@ struct TrainingConfig {
   double max_norm = 1;            ///< of the global gradient norm, which is clipped to it; 0: none
   std::int64_t eval_every = 0;    ///< steps; 0: only after the last one
   std::int64_t eval_batches = 0;  ///< global batches of one evaluation; 0: all validation data
+  std::int64_t patience = 0;  ///< validations in a row without a lower loss that end it; 0: none do
   bool deterministic = true;
   bool cuda_graph = false;        ///< capture steps once as CUDA graphs, then launch them
   std::int64_t verify_every = 0;  ///< steps between searches for silent corruption; 0: none
@@ -184,9 +185,11 @@ struct RecomputeConfig {
 
 /// [checkpoint]
 struct CheckpointConfig {
-  std::int64_t every = 0;   ///< steps; 0: only at the end
-  std::int64_t keep = 2;    ///< number of newest checkpoints that stay; 0: all
-  std::string resume = {};  ///< "", "auto" or a path
+  std::int64_t every = 0;     ///< steps; 0: none by their number
+  double every_minutes = 30;  ///< since the start or the last one; 0: none by time
+  std::int64_t keep = 2;      ///< number of newest checkpoints that stay; 0: all
+  bool best = false;          ///< save after each lowest validation loss; the last one stays
+  std::string resume = {};    ///< "", "auto" or a path
   ChangedData changed_data = ChangedData::refuse;
   bool async = true;             ///< written in the background
   double give_up_minutes = 120;  ///< how long a run goes on although checkpoints fail
@@ -236,6 +239,7 @@ struct Config {
   OutputConfig output;
   SamplesConfig samples;
   std::vector<FurtherSection> further = {};
+  std::string file = {};  ///< that it was read from; "": none
 };
 
 /// The batches of a run: those of training.batch_ramp or batch_stages, then global_batch. Throws

@@ -52,7 +52,8 @@ void list_grid(ParallelismConfig& parallelism, OptionList& list) {
   list.add("machine", &parallelism.machine,
            {.help = "machine that grid = auto plans for, and by whose links collectives = auto "
                     "chooses: a name or a file, as in axonn plan; empty: for the grid, the ranks "
-                    "first measure the machine they run on, for some seconds"});
+                    "first measure the machine they run on, for some seconds",
+            .reads = Reads::files});
 }
 
 void list_context(ParallelismConfig& parallelism, OptionList& list) {
@@ -235,20 +236,36 @@ void list_recompute(Config& config, OptionList& list) {
 void list_output(Config& config, OptionList& list) {
   CheckpointConfig& checkpoint = config.checkpoint;
   list.section("checkpoint", "Writing checkpoints, and resuming from them");
-  list.add("every", &checkpoint.every,
-           {.help = "interval between checkpoints; the end of the run writes one too; 0: no others",
-            .unit = "steps",
+  list.add(
+      "every", &checkpoint.every,
+      {.help = "interval between checkpoints, besides every_minutes; the end of the run writes "
+               "one too; 0: none by steps",
+       .unit = "steps",
+       .min = 0,
+       .also = "interval save_interval checkpoint_every"});
+  list.add("every_minutes", &checkpoint.every_minutes,
+           {.help = "a checkpoint is written after the step that ends so long after the last "
+                    "checkpoint or the start, by the clock of rank 0; 0: none by time",
+            .unit = "minutes",
             .min = 0,
-            .also = "interval save_interval checkpoint_every"});
+            .also = "save_minutes save_interval_minutes"});
   list.add("keep", &checkpoint.keep,
            {.help = "number of newest checkpoints to keep; older ones are deleted; 0: all are kept",
             .min = 0,
             .also = "keep_latest_k"});
+  list.add(
+      "best", &checkpoint.best,
+      {.help = "whether a checkpoint is written after each validation whose loss is the lowest "
+               "so far; the last of these stays whatever keep says, and the file "
+               "checkpoints/best names it, a path that commands take as they take a "
+               "checkpoint's",
+       .also = "load_best_model_at_end save_best"});
   list.add("resume", &checkpoint.resume,
            {.help = "checkpoint to resume from: its path, or that of a folder of checkpoints for "
                     "the newest valid one; \"auto\": the newest valid one in output.dir, if there "
                     "is any; empty: start a new run",
-            .also = "load initial_load_path"});
+            .also = "load initial_load_path",
+            .reads = Reads::files});
   list.add("changed_data", checkpoint.changed_data, kChangedData,
            {.help = "when the run that is resumed had other training data, or another "
                     "training.seed, training.seq_len or data.shuffle, which fix the order of "
@@ -260,7 +277,7 @@ void list_output(Config& config, OptionList& list) {
        .also = "async_mode async_save"});
   list.add("give_up_minutes", &checkpoint.give_up_minutes,
            {.help = "time for which a run goes on although its checkpoints cannot be written, such "
-                    "as on a full disk: it warns and tries again after checkpoint.every steps; the "
+                    "as on a full disk: it warns and tries again when the next one is due; the "
                     "checkpoint at the end of the run must succeed; 0: the first failure ends the "
                     "run",
             .unit = "minutes",
@@ -318,13 +335,14 @@ std::string config_toml(Config config, const Origins& origins) {
     const auto found = std::ranges::find(unused, option.key(), [](auto& one) { return one.first; });
     return found == unused.end() ? "" : found->second;
   };
-  return "# Repeats this run: axonn train config.toml, started in the same folder.\n\n" +
-         to_toml(options_of(config), [&](const Option& option) {
-           const std::string reason = reason_of(option);
-           return reason.empty() || origins.is_set(option.key())
-                      ? TomlNote{}
-                      : TomlNote{.comment = "no effect: " + reason, .disabled = true};
-         });
+  const std::string text = to_toml(options_of(config), [&](const Option& option) {
+    const std::string reason = reason_of(option);
+    return reason.empty() || origins.is_set(option.key())
+               ? TomlNote{}
+               : TomlNote{.comment = "no effect: " + reason, .disabled = true};
+  });
+  return concat(kWrittenConfig, "run: axonn train config.toml, started in the same folder.\n\n",
+                text);
 }
 
 std::string config_reference(Config config) {

@@ -30,6 +30,9 @@ std::vector<std::string> warnings(const Config& config, const Origins& origins);
 /// Returns every value with its origin, as valid TOML, for --print-config.
 std::string print_config(Config config, const Origins& origins);
 
+/// The beginning of every config file that this program writes to repeat a run.
+inline constexpr std::string_view kWrittenConfig = "# Repeats this ";
+
 /// Returns output.dir/config.toml, which repeats the run to the bit. Keys that nobody set and that
 /// have no effect are comments, so that they cause no warnings when the file is used.
 std::string config_toml(Config config, const Origins& origins);

@@ -29,26 +29,30 @@ void list_data(DataConfig& data, OptionList& list) {
            {.help = "text to train on: files, folders (every .txt and .jsonl file below them) or "
                     "patterns such as *.txt; a file of text is a document, and so is each line of "
                     "a .jsonl, .ndjson or .json file; all may be compressed with gzip or Zstandard",
-            .also = "dataset data_path input train_file"});
+            .also = "dataset data_path input train_file",
+            .reads = Reads::texts});
   list.add("text_field", &data.text_field,
            {.help = "key of a line of JSON in data.text whose value is the document",
             .also = "json_keys json_key text_column dataset_text_field"});
   list.add("tokens", &data.tokens,
            {.help = "tokenised text to train on: llm.c's .bin files or Megatron's path prefixes; "
                     "or a weighted blend of them, \"w1 path1 w2 path2\"",
-            .also = "token_file train_bin"});
+            .also = "token_file train_bin",
+            .reads = Reads::files});
   list.add("jsonl", &data.jsonl,
            {.help = "JSONL files for fine-tuning, also compressed (.gz, .zst), each line text, or "
                     "prompt and completion, or "
                     "messages; a sequence is packed with several; only completions and the "
                     "assistant's messages are learned",
-            .also = "conversations sft_file chat_data train_jsonl"});
+            .also = "conversations sft_file chat_data train_jsonl",
+            .reads = Reads::files});
   list.add(
       "chat_template", &data.chat_template,
       {.help = "template that turns messages into text: chatml, llama3, llama3.1, llama2, or a "
                ".jinja file; auto: the template in the tokenizer's folder, or chatml if tokenizer "
                "is \"bytes\"",
-       .also = "template"});
+       .also = "template",
+       .reads = Reads::files});
   list.add("chat_template_args", &data.chat_template_args,
            {.help = "variables of the chat template, as JSON: '{\"enable_thinking\": false}'; "
                     "strftime_now: the date that it writes as today's, \"2024-07-26\"",
@@ -64,13 +68,15 @@ void list_data(DataConfig& data, OptionList& list) {
                "with vocab.json and merges.txt, or with tokenizer.model, or one of these files; "
                "\"bytes\" gives way to the tokenizer of the model at model.path, and where that is "
                "not known, must be set",
-       .also = "tokenizer_path tokenizer_type"});
+       .also = "tokenizer_path tokenizer_type",
+       .reads = Reads::files});
   list_documents(data, list);
   list.add("validation", &data.validation,
            {.help = "validation data: a fraction of the training data, held out from the end of "
                     "each source, or a file; 0 or empty: none, all data are trained on",
             .or_number = true,
-            .also = "val_file split validation_file"});
+            .also = "val_file split validation_file",
+            .reads = Reads::texts});
   list.add("shuffle", &data.shuffle,
            {.help = "whether sequences come in a new random order each epoch; false: in the order "
                     "of the files"});
@@ -84,8 +90,8 @@ void list_stage(StageConfig& stage, OptionList& list) {
             .required = true});
   list.add("from_step", &stage.from_step,
            {.help = "its first step, counted from 1", .min = 1, .also = "start_training_step"});
-  list.add("text", &stage.text, {.help = "as data.text"});
-  list.add("tokens", &stage.tokens, {.help = "as data.tokens"});
+  list.add("text", &stage.text, {.help = "as data.text", .reads = Reads::texts});
+  list.add("tokens", &stage.tokens, {.help = "as data.tokens", .reads = Reads::files});
   list.add("synthetic", &stage.synthetic, {.help = "as data.synthetic", .unit = "bytes", .min = 0});
   list.add("seq_len", &stage.seq_len,
            {.help = "inputs of a sequence; divides training.seq_len, and so many more sequences "

@@ -1,5 +1,7 @@
 #include "axonn/train/data_stages.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "axonn/base/check.h"
@@ -13,6 +15,26 @@ namespace {
 std::uint64_t order_seed(const Config& config, const std::string& stage) {
   const auto seed = static_cast<std::uint64_t>(config.training.seed);
   return stage.empty() ? seed : seed ^ xxh3(stage);
+}
+
+/// What fixes the order of samples and is not as it was, with the remedy; "" if nothing.
+std::string difference_of(const DataPlace& saved, const StagePlace& was, const DataPlace& here,
+                          const StagePlace& is) {
+  const std::string key = is.name.empty() ? "training.seq_len" : "seq_len of stage " + is.name;
+  std::string difference;
+  const auto compare = [&](const std::string& name, const auto& then, const auto& now) {
+    if (difference.empty() && then != now)
+      difference = concat(name, " was ", then, " and is ", now, "; set it to ", then);
+  };
+  const auto truth = [](bool value) { return value ? "true" : "false"; };
+  compare("training.seed", saved.seed, here.seed);
+  compare(key, was.seq_len, is.seq_len);
+  compare("data.shuffle", std::string(truth(saved.shuffle)), truth(here.shuffle));
+  if (difference.empty() && !was.fingerprint.empty() && was.fingerprint != is.fingerprint)
+    difference = concat("the training data", is.name.empty() ? "" : " of stage " + is.name,
+                        " are others (their files, the files' order, data.tokenizer or the part "
+                        "that data.validation leaves); use the same");
+  return difference;
 }
 
 std::string name_of_stage(const Config& config, std::size_t i) {
@@ -87,6 +109,48 @@ std::vector<std::string> describe_stages(const Config& config, const Batches& ba
                                       source.name, source.first_step + 1, config.training.steps));
   }
   return lines;
+}
+
+DataPlace data_begin(const Config& config, const std::vector<BatchSource>& sources,
+                     std::vector<std::string> fingerprints) {
+  const std::vector<Config> configs = stages_of(config);
+  DataPlace place{.seed = config.training.seed, .shuffle = config.data.shuffle};
+  for (std::size_t s = 0; s < sources.size(); ++s)
+    place.stages.push_back({.name = sources[s].name,
+                            .seq_len = configs[s].training.seq_len,
+                            .fingerprint = std::move(fingerprints[s])});
+  return place;
+}
+
+ContinuedData continued_data(std::int64_t n, const DataPlace& saved, const DataPlace& here,
+                             const std::vector<BatchSource>& sources) {
+  ContinuedData continued{.done = std::vector<std::int64_t>(sources.size()), .difference = {}};
+  for (std::size_t s = 0; s < sources.size(); ++s) {
+    const StagePlace& is = here.stages[s];
+    const auto was = std::ranges::find(saved.stages, is.name, &StagePlace::name);
+    const bool over = s + 1 < sources.size() && sources[s + 1].first_step <= n;
+    std::string of_stage;
+    if (was == saved.stages.end() && !over && sources[s].first_step < n)
+      of_stage = is.name.empty() ? "it was written by a run with stages; list them"
+                                 : concat("it knows no stage ", is.name,
+                                          ", which begins before its step; set "
+                                          "from_step of the stage to ",
+                                          n + 1);
+    else if (was != saved.stages.end() && was->samples_done > 0 && !over)
+      of_stage = difference_of(saved, *was, here, is);
+    if (was != saved.stages.end() && of_stage.empty()) continued.done[s] = was->samples_done;
+    if (continued.difference.empty()) continued.difference = of_stage;
+  }
+  return continued;
+}
+
+void refuse_changed_data(const Config& config, const std::string& checkpoint,
+                         const ContinuedData& continued) {
+  if (!continued.difference.empty() && config.checkpoint.changed_data == ChangedData::refuse)
+    refuse("cannot continue ", checkpoint,
+           " with the samples that it has not seen: ", continued.difference,
+           ", or continue with the first sample of the new order by checkpoint.changed_data = "
+           "\"restart\"");
 }
 
 }  // namespace axonn

@@ -28,4 +28,22 @@ std::vector<std::string> describe_stages(const Config& config, const Batches& ba
 /// The epochs of stage s, or of [data], in the whole run.
 double epochs_of(const Config& config, const Batches& batches, std::size_t s);
 
+/// The place of a run in its data before the first sample. `fingerprints`: of the data of each
+/// stage, or "" if not known.
+DataPlace data_begin(const Config& config, const std::vector<BatchSource>& sources,
+                     std::vector<std::string> fingerprints);
+
+/// How a run goes on with its data where another one was.
+struct ContinuedData {
+  std::vector<std::int64_t> done;  ///< samples of each source before the next step
+  std::string difference;          ///< what keeps it from those not yet seen, and the remedy; or ""
+};
+/// Of a run whose data begin at `here`, after n steps of one that was at `saved`.
+ContinuedData continued_data(std::int64_t n, const DataPlace& saved, const DataPlace& here,
+                             const std::vector<BatchSource>& sources);
+/// Throws UsageError if there is a difference and checkpoint.changed_data is refuse. `checkpoint`:
+/// for the message.
+void refuse_changed_data(const Config& config, const std::string& checkpoint,
+                         const ContinuedData& continued);
+
 }  // namespace axonn

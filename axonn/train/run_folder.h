@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "axonn/base/files.h"
 #include "axonn/comm/communicator.h"
@@ -35,16 +37,27 @@ class FolderLock {
 /// it holds checkpoints; "" for a fresh start. Call it on rank 0.
 std::string resume_path(const Config& config);
 
-/// Why the run may not start: output.dir holds another run, which this one would neither resume nor
-/// was allowed to replace (output.overwrite). "" if it may. Call it on rank 0.
+/// Throws UsageError, naming the key and both paths, if the run would replace or remove a file or a
+/// folder that it reads (inputs.h), also one that the run before it in output.dir has made. Writes
+/// nothing. Call it on rank 0.
+void refuse_to_replace_inputs(const Config& config);
+
+/// Why the run may not start, unless output.overwrite allows it: output.dir holds another run,
+/// which this one would not resume, or it holds newer intact checkpoints than the one that
+/// checkpoint.resume names. "" if it may. Call it on rank 0.
 std::string overwrite_fault(const Config& config);
+
+/// Why a checkpoint of so many bytes has no room in output.dir, once the checkpoints are gone that
+/// the run replaces; "" if it has. Call it on rank 0.
+std::string disk_fault(const Config& config, std::int64_t bytes);
 
 /// output.dir of a training run, from the start of the run to its end. Every rank has one; rank 0
 /// holds the lock.
 class RunFolder {
  public:
-  /// Collective. Rank 0 throws UsageError, before anything is written, if another job writes there
-  /// or if overwrite_fault() has one; the other ranks then throw Aborted.
+  /// Collective. Rank 0 throws UsageError, before anything is written, as
+  /// refuse_to_replace_inputs() does, if another job writes there, or if overwrite_fault() has one;
+  /// the other ranks then throw Aborted.
   RunFolder(const Config& config, Communicator& world);
 
   /// resume_path(), on every rank.
@@ -54,14 +67,17 @@ class RunFolder {
 
   /// Removes the checkpoints that a killed run was writing or removing, and the run that this one
   /// replaces, if there is one: its checkpoints, metrics, samples, chart, products of tuning and
-  /// saved steps that were not finite. Call it on rank 0 when the new run is ready for its first
-  /// step.
-  void remove_replaced() const;
+  /// saved steps that were not finite; or, if the run may go back to an older checkpoint, the newer
+  /// ones. The best checkpoint of a run that continues after steps_done steps is that of step
+  /// `best`, if it is there, and none of a later step. Call it on rank 0 when the new run is ready
+  /// for its first step.
+  void remove_replaced(std::int64_t steps_done, std::int64_t best) const;
 
  private:
   std::string folder_;
   std::optional<FolderLock> lock_;
   std::string resumes_from_;
+  std::vector<std::int64_t> replaced_;  // on rank 0: the steps whose checkpoints are removed
 };
 
 }  // namespace axonn

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <numeric>
-#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -17,21 +15,6 @@ namespace axonn {
 namespace {
 
 constexpr const char* kStateFile = "state.json";
-
-LoadCost load_state(const LoadedModel& model, OptimizerState& optimizer,
-                    const CheckpointReader& reader) {
-  optimizer.expect_averages(reader.has_kind(kAveragesKind));
-  std::vector<Destination> to;
-  std::vector<std::string> kinds;
-  for (std::size_t i = 0; i < model.trained().size(); ++i)
-    for (const auto& [kind, data] : optimizer.buffers(i)) {
-      to.push_back({model.trained()[i], kind, address<float>(data)});
-      if (i == 0) kinds.push_back(kind);
-    }
-  CheckpointSource source(reader, stored_parameters(model.trained()), kinds);
-  ProgressLine line(model.progress(), kLoading);
-  return load(model.context(), to, source, std::ref(line));
-}
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
@@ -72,6 +55,19 @@ bool OutlierMeans::accept(const OutlierRule& rule, double loss_of_step, double n
   return !outlier;
 }
 
+bool BestLoss::note(double loss_of_step, std::int64_t step_of_loss) {
+  const bool best = step == 0 || loss_of_step < loss;
+  if (best) *this = {.loss = loss_of_step, .step = step_of_loss};
+  if (!best) ++worse;
+  return best;
+}
+
+std::int64_t checkpoint_bytes(std::span<ParameterGroup* const> trained, std::int64_t kinds) {
+  std::int64_t elements = 0;
+  for (const StoredParameter& parameter : stored_parameters(trained)) elements += parameter.count();
+  return elements * kElementBytes * kinds;
+}
+
 std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerState& optimizer) {
   std::vector<StateBlock> blocks;
   for (std::size_t i = 0; i < model.trained().size(); ++i) {
@@ -90,25 +86,6 @@ std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerSt
   return blocks;
 }
 
-Resumed resume(const LoadedModel& model, OptimizerState& optimizer, const std::string& path) {
-  std::vector<std::string> warnings;
-  std::string first_fault;
-  for (std::int64_t before = CheckpointReader::kAnyStep;;) {  // a failure is the same on all ranks
-    std::optional<CheckpointReader> reader;
-    try {
-      reader.emplace(model.grid().world(), path, before);
-      std::ranges::copy(reader->warnings(), std::back_inserter(warnings));
-      const LoadCost cost = load_state(model, optimizer, *reader);
-      return {*std::move(reader), cost, std::move(warnings)};
-    } catch (const UsageError& error) {
-      if (first_fault.empty()) first_fault = error.what();
-      if (!reader || !reader->one_of_several()) refuse(first_fault);
-      warnings.push_back(concat("checkpoint ", reader->folder(), " is skipped: ", error.what()));
-      before = reader->step();
-    }
-  }
-}
-
 StateTexts to_texts(const RunState& state, std::string config_toml) {
   const OutlierMeans& means = state.outliers;
   const DataPlace& data = state.data;
@@ -118,19 +95,22 @@ StateTexts to_texts(const RunState& state, std::string config_toml) {
                       {"samples_done", stage.samples_done},
                       {"seq_len", stage.seq_len},
                       {"fingerprint", stage.fingerprint}});
-  const nlohmann::json json = {{"steps_done", state.steps_done},
-                               {"consumed", data.consumed},
-                               {"tokens_seen", state.tokens_seen},
-                               {"seed", data.seed},
-                               {"data", {{"shuffle", data.shuffle}, {"stages", std::move(stages)}}},
-                               {"outliers",
-                                {{"loss", means.loss},
-                                 {"norm", means.norm},
-                                 {"steps", means.steps},
-                                 {"skipped", means.skipped},
-                                 {"skipped_total", means.skipped_total},
-                                 {"losses", means.losses},
-                                 {"norms", means.norms}}}};
+  nlohmann::json json = {{"steps_done", state.steps_done},
+                         {"consumed", data.consumed},
+                         {"tokens_seen", state.tokens_seen},
+                         {"seed", data.seed},
+                         {"data", {{"shuffle", data.shuffle}, {"stages", std::move(stages)}}},
+                         {"outliers",
+                          {{"loss", means.loss},
+                           {"norm", means.norm},
+                           {"steps", means.steps},
+                           {"skipped", means.skipped},
+                           {"skipped_total", means.skipped_total},
+                           {"losses", means.losses},
+                           {"norms", means.norms}}}};
+  if (state.best.step > 0)
+    json["best"] = {
+        {"loss", state.best.loss}, {"step", state.best.step}, {"worse", state.best.worse}};
   StateTexts texts{{kStateFile, json.dump(2) + "\n"}, {"config.toml", std::move(config_toml)}};
   if (!state.products.products.empty()) texts.emplace(kProductsFile, to_json(state.products));
   return texts;
@@ -172,6 +152,10 @@ RunState read_run_state(const CheckpointReader& reader, const Config& config) {
     const std::int64_t samples = state.steps_done * t.global_batch;
     state.tokens_seen = json.value("tokens_seen", samples * t.seq_len);
     state.data = place_of(json, samples, config);
+    const auto best = json.value("best", nlohmann::json::object());
+    state.best = {.loss = best.value("loss", 0.0),
+                  .step = best.value("step", std::int64_t{0}),
+                  .worse = best.value("worse", std::int64_t{0})};
     state.outliers = {.loss = means.value("loss", 0.0),
                       .norm = means.value("norm", 0.0),
                       .steps = means.value("steps", 0.0),

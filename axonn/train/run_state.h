@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,16 @@ struct OutlierMeans {
   bool accept(const OutlierRule& rule, double loss_of_step, double norm_of_step);
 };
 
+/// The validations of a run.
+struct BestLoss {
+  double loss = 0;         ///< the lowest; of the weights, not of their averages
+  std::int64_t step = 0;   ///< after which it was found; 0: there was no validation
+  std::int64_t worse = 0;  ///< validations since then, none of which was lower
+
+  /// Notes a validation. Returns whether its loss is the lowest so far.
+  bool note(double loss_of_step, std::int64_t step_of_loss);
+};
+
 /// The file of tuned products, in output.dir and in checkpoints.
 inline constexpr const char* kProductsFile = "products.json";
 
@@ -46,6 +57,7 @@ inline constexpr const char* kProductsFile = "products.json";
 struct RunState {
   std::int64_t steps_done = 0;
   std::int64_t tokens_seen = 0;  ///< over all ranks, without padding
+  BestLoss best = {};
   DataPlace data = {};
   OutlierMeans outliers = {};
   MatmulChoices products = {};  ///< empty unless training.tune is set
@@ -57,22 +69,12 @@ StateTexts to_texts(const RunState& state, std::string config_toml);
 /// UsageError if state.json is damaged.
 RunState read_run_state(const CheckpointReader& reader, const Config& config);
 
+/// Bytes of a checkpoint with so many kinds of values of the parameters of these groups: of all
+/// ranks' files, without their headers.
+std::int64_t checkpoint_bytes(std::span<ParameterGroup* const> trained, std::int64_t kinds);
+
 /// This rank's part of the trained parameters and the optimizer's state, as CheckpointSaver takes
 /// it.
 std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerState& optimizer);
-
-/// The checkpoint that a run was resumed from.
-struct Resumed {
-  CheckpointReader reader;
-  LoadCost cost;
-  std::vector<std::string> warnings;  ///< one line for each newer checkpoint that was skipped
-};
-
-/// Loads parameters and optimizer state from the checkpoint at path, a folder DIR/step-N, which
-/// must be valid. If path is DIR, loads the newest valid checkpoint in it; if damage shows only
-/// while data are read, tries the one before it. Collective over the model's world. Throws
-/// UsageError, the same on all ranks, about the checkpoint that was tried first.
-/// A checkpoint without averages of the weights is not refused: see OptimizerState.
-Resumed resume(const LoadedModel& model, OptimizerState& optimizer, const std::string& path);
 
 }  // namespace axonn

@@ -25,7 +25,7 @@ float loss_scale(const StepInput& input) {
 }
 
 /// Sums over all ranks that every step has.
-constexpr std::int64_t kSums = 4;
+constexpr std::int64_t kSums = 5;
 
 template <typename T>
 T value_of(const Context& ctx, const Tensor& tensor) {
@@ -164,7 +164,9 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   }
   Device& device = ctx.device();
   // The last is that of the z-loss.
-  const std::array<double, kSums + 1> begin{0, 0, input.stop ? 1.0 : 0.0, input.busy ? 1.0 : 0.0};
+  const auto flag = [](bool set) { return set ? 1.0 : 0.0; };
+  const std::array<double, kSums + 1> begin{0, 0, flag(input.stop), flag(input.busy),
+                                            flag(input.save)};
   device.copy_from_host(sums_.view().data, begin.data(),
                         (z_loss_.weight > 0 ? kSums + 1 : kSums) * bytes_of(DType::f64));
   if (z_loss_.weight > 0) z_loss_.total = sums_.view().col_range(kSums, 1);
@@ -180,14 +182,15 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
 
   std::vector<double> sums(sums_.count());
   device.copy_to_host(sums.data(), sums_.view().data, sums_.bytes());
-  const double loss = sums[0], squares = sums[1], stops = sums[2], busy = sums[3];
+  const double loss = sums[0], squares = sums[1];
   const std::span<const double> of_experts = std::span(sums).last(balance_ ? balance_->count() : 0);
   StepResult report;
   report.loss = loss / static_cast<double>(input.tokens);
   report.grad_norm = std::sqrt(squares);
   report.finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
-  report.stop = stops > 0;
-  report.busy = busy > 0;
+  report.stop = sums[2] > 0;
+  report.busy = sums[3] > 0;
+  report.save = sums[4] > 0;
   report.applied = report.finite && (!input.accept || input.accept(report.loss, report.grad_norm));
   if (z_loss_.weight > 0) report.z_loss = sums[kSums] / static_cast<double>(input.tokens);
   if (balance_) report.experts = balance_->load(of_experts);

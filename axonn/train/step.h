@@ -39,6 +39,7 @@ struct StepInput {
   std::function<Tokens(int micro)> tokens_of;
   bool stop = false;  ///< this rank was asked to stop
   bool busy = false;  ///< this rank still writes a checkpoint
+  bool save = false;  ///< this rank's clock says that a checkpoint is due
   /// Decides whether to apply a step whose loss and norm are finite. Must give the same answer on
   /// every rank. Empty: every finite step is applied.
   std::function<bool(double loss, double norm)> accept = {};
@@ -60,6 +61,7 @@ struct StepResult {
   bool applied = true;
   bool stop = false;  ///< some rank was asked to stop: all ranks end after this step
   bool busy = false;  ///< some rank still writes a checkpoint
+  bool save = false;  ///< some rank asked for a checkpoint
   std::optional<ExpertLoad> experts = {};  ///< of a model with experts
   /// The mean squared log-sum-exp of the output logits, without its weight; if that is not 0.
   std::optional<double> z_loss = {};
@@ -121,8 +123,8 @@ class TrainStep {
   OutputZLoss z_loss_;
   std::unique_ptr<StepState> training_, evaluation_;  // what passes of each kind leave in flight
   // For one step; with graphs, at the same addresses in all steps.
-  // (1, 4) f64: loss, squared norm, stop, busy; then that of z_loss_, if it has a weight, and those
-  // of balance_; summed over all ranks
+  // (1, 5) f64: loss, squared norm, stop, busy, save; then that of z_loss_, if it has a weight, and
+  // those of balance_; summed over all ranks
   Tensor sums_;
   Tensor scale_;  // (1, 1) f32: the clip factor
   std::unique_ptr<StepGraphs> graphs_;

@@ -17,6 +17,7 @@
 #include "axonn/train/corruption.h"
 #include "axonn/train/devices.h"
 #include "axonn/train/nonfinite.h"
+#include "axonn/train/resume.h"
 #include "axonn/train/run_end.h"
 #include "axonn/train/run_folder.h"
 #include "axonn/train/run_log.h"
@@ -120,6 +121,15 @@ class Trainer {
     }
   }
 
+  /// Of a run that is finished, for its user.
+  std::string why_ended() const {
+    if (!gives_up()) return "all steps are done";
+    return fmt::format(
+        "ended early after step {}: no lower validation loss than {:.4f}, of step {}, in {} "
+        "validations (training.patience)",
+        state_.steps_done, state_.best.loss, state_.best.step, state_.best.worse);
+  }
+
  private:
   Origins origins() const { return options_.origins ? *options_.origins : Origins(); }
 
@@ -127,29 +137,36 @@ class Trainer {
     const std::int64_t steps = config_.training.steps;
     std::int64_t& done = state_.steps_done;
     bool stopped = false;
-    while (done < steps && !stopped) {
+    while (done < steps && !stopped && !gives_up()) {
       const StepResult result = step();
       ++done;
       stopped = result.stop;
-      if (is_due(config_.training.eval_every, done, steps)) validate();
+      const bool best = is_due(config_.training.eval_every, done, steps) && validate();
       if (sampler_ && is_due(sample_every(), done, steps)) write_samples();
       log_.write_metrics();
       if (!result.busy) finish_saving();
-      if (is_due(config_.checkpoint.every, done) && done < steps && !stopped) save();
+      const bool last = done == steps || stopped || gives_up();
+      if (!last && (best || result.save || is_due(config_.checkpoint.every, done))) save();
     }
     finish_saving();
     must_save_ = true;
     if (done > first_step_) save();
     finish_saving();
     log_.finish();
-    if (done < steps) {
+    if (done < steps && stopped) {
       log_.info(fmt::format(
           "stopped by a signal after step {}; to continue, run again with --checkpoint.resume auto",
           done));
       return TrainEnd::stopped;
     }
+    if (done > first_step_ && gives_up()) log_.info(why_ended());
     if (options_.finished) options_.finished(training_);
     return TrainEnd::finished;
+  }
+
+  /// Whether so many validations in a row had no lower loss that the run ends.
+  bool gives_up() const {
+    return config_.training.patience > 0 && state_.best.worse >= config_.training.patience;
   }
 
   /// Sets parameters, state and products to those that the first step begins with.
@@ -163,7 +180,7 @@ class Trainer {
     sampler_ = text_sampler_of(training_.model, training_.corpora.front()->tokenizer,
                                options_.make_text_sampler);
     const std::string& from = folder_.resumes_from();
-    if (!from.empty()) refuse_other_data(from);
+    if (!from.empty()) refuse_other_run(from);
     LoadedModel& model = training_.model;
     const LoadCost cost = from.empty() ? model.initialise() : model.initialise_frozen();
     if (cost.bytes > 0)
@@ -171,19 +188,38 @@ class Trainer {
                             format_bytes(cost.bytes), format_duration(cost.seconds)));
     training_.place(0);  // collective, which saving should not be
     if (!from.empty()) resume_from(from);
+    if (from.empty() && config_.checkpoint.resume == "auto")
+      log_.info(
+          fmt::format("no checkpoint in {}/checkpoints: starting at step 1", config_.output.dir));
     if (config_.training.tune) tune_products();
     // A run that cannot read its first batch leaves the files of an earlier one as they are.
-    if (first_step_ < config_.training.steps) training_.batches->at(first_step_);
+    if (!nothing_to_do()) {
+      training_.batches->at(first_step_);
+      check_disk();
+    }
     world_.barrier("first batch");
     log_.begin(config_, world_.rank() == 0 ? start_files() : "", first_step_, state_.tokens_seen);
+    restart_clock();
+  }
+
+  /// Throws Error on rank 0 if the checkpoint of the run's end has no room.
+  void check_disk() const {
+    if (world_.rank() != 0) return;
+    const OptimizerState& optimizer = training_.optimizer;
+    const bool begins_averages = config_.optimizer.ema_decay > 0 && !optimizer.has_averages();
+    const std::int64_t kinds = std::ssize(optimizer.buffers(0)) + (begins_averages ? 1 : 0);
+    const std::string fault =
+        disk_fault(config_, checkpoint_bytes(training_.model.trained(), kinds));
+    AXONN_CHECK(fault.empty(), fault);
   }
 
   /// Writes the first files of the run: it has all that it needs. Returns its config.toml.
   std::string start_files() {
-    folder_.remove_replaced();
+    folder_.remove_replaced(first_step_, state_.best.step);
     Config stored = config_;
     stored.output.overwrite = false;  // a permission for one start
     const std::string text = config_toml(stored, origins());
+    if (nothing_to_do()) return text;  // the files are those of the run that did it
     write_file_atomically(config_.output.dir + "/config.toml", text);
     if (config_.training.tune)
       write_file_atomically(concat(config_.output.dir, '/', kProductsFile),
@@ -191,9 +227,12 @@ class Trainer {
     return text;
   }
 
-  /// Throws UsageError if the run may not continue there with its data. Reads no weights.
-  void refuse_other_data(const std::string& path) {
+  /// Throws UsageError if the run may not continue there with its model, its optimizer and its
+  /// data. Reads no weights.
+  void refuse_other_run(const std::string& path) {
     const CheckpointReader reader(world_, path);
+    for (const std::string& changed : check_continues(reader, training_.model, training_.optimizer))
+      log_.warn(concat(changed, ": continuing ", reader.folder(), " with another model"));
     const RunState state = read_run_state(reader, config_);
     training_.continue_at(state.steps_done, state.data, reader.folder());
   }
@@ -214,10 +253,20 @@ class Trainer {
       log_.info(concat("the averages of the weights in ", reader.folder(),
                        " are left out: optimizer.ema_decay is 0"));
     log_.info(
-        fmt::format("resumed from {} (written by {} ranks): read {} in {}; the next step is {}",
-                    reader.folder(), reader.index().ranks, format_bytes(cost.bytes),
-                    format_duration(cost.seconds), first_step_ + 1));
+        fmt::format("resumed from {} (written by {} ranks): read {} in {}{}", reader.folder(),
+                    reader.index().ranks, format_bytes(cost.bytes), format_duration(cost.seconds),
+                    nothing_to_do() ? "" : fmt::format("; the next step is {}", first_step_ + 1)));
+    if (!nothing_to_do()) return;
+    const std::int64_t steps = config_.training.steps;
+    const bool all = first_step_ >= steps;
+    log_.info(
+        fmt::format("nothing to do: the checkpoint at {} is at step {} of {}{}; raise {} to "
+                    "go on",
+                    reader.folder(), first_step_, steps, all ? "" : ", and the run " + why_ended(),
+                    all ? "training.steps" : "training.patience"));
   }
+
+  bool nothing_to_do() const { return first_step_ >= config_.training.steps || gives_up(); }
 
   /// Chooses how products are computed. A resumed run keeps its earlier choices.
   void tune_products() {
@@ -237,6 +286,7 @@ class Trainer {
     input.skipped = state_.outliers.skipped_total;
     input.stop = options_.stop && options_.stop->load();
     input.busy = saver_.pending() && !saver_.written();
+    input.save = is_due_by_time();
     input.accept = [this, step](double loss, double norm) {
       if (is_due(config_.training.verify_every, step + 1)) verify(step);
       return state_.outliers.accept({.factor = config_.training.skip_outliers,
@@ -256,7 +306,8 @@ class Trainer {
     if (state_.outliers.skipped >= config_.training.skip_most)
       fail(Where::here(), "step ", step + 1, ": the last ", state_.outliers.skipped,
            " steps were skipped, so ",
-           "the weights have not changed since; resume from an earlier checkpoint with a lower ",
+           "the weights have not changed since; resume from an earlier checkpoint ",
+           "(checkpoint.resume, output.overwrite) with a lower ",
            "optimizer.lr, or raise training.skip_outliers or training.skip_deviations");
     return result;
   }
@@ -269,19 +320,36 @@ class Trainer {
       fail(Where::here(), "step ", step + 1, ": silent corruption: ", found,
            "; a flipped bit or faulty hardware is likely. The weights may be wrong since step ",
            std::max<std::int64_t>(step + 1 - config_.training.verify_every, 0),
-           ": resume from a checkpoint no newer than that (checkpoint.resume), without that "
-           "rank's hardware");
+           ": resume from a checkpoint no newer than that (checkpoint.resume, output.overwrite), "
+           "without that rank's hardware");
     log_.info(
         fmt::format("verified: step {}, in {}", step + 1, format_duration(now_seconds() - start)));
   }
 
-  void validate() {
-    if (!training_.validation) return;
+  /// Returns whether a checkpoint is due because its loss is the lowest so far.
+  bool validate() {
+    if (!training_.validation) return false;
     const double start = now_seconds();
     const double loss = training_.validate();
     std::optional<double> of_averages;
     if (training_.optimizer.has_averages()) of_averages = training_.validate_averages();
     log_.validated(loss, of_averages, training_.validation_windows(), now_seconds() - start);
+    finish_saving();  // of the best so far, perhaps
+    const BestLoss before = state_.best;
+    if (!state_.best.note(loss, state_.steps_done) || !config_.checkpoint.best) return false;
+    before_best_ = before;
+    saver_.keep_best(state_.steps_done);
+    return true;
+  }
+
+  /// On rank 0, which decides for all.
+  void restart_clock() {
+    if (world_.rank() == 0) saved_at_ = options_.clock();
+  }
+  bool is_due_by_time() const {
+    const double minutes = config_.checkpoint.every_minutes;
+    return world_.rank() == 0 && minutes > 0 && !saver_.pending() &&
+           options_.clock() - saved_at_ >= 60 * minutes;
   }
 
   std::int64_t sample_every() const {
@@ -296,6 +364,7 @@ class Trainer {
 
   void save() {
     finish_saving();
+    restart_clock();
     try {
       saver_.begin(world_, state_.steps_done, state_blocks(training_.model, training_.optimizer),
                    texts());
@@ -316,6 +385,7 @@ class Trainer {
     try {
       log_.saved(saver_.finish(world_));
       failing_since_.reset();
+      before_best_.reset();
     } catch (const AgreedError& error) {
       note_failed_save(error.what());
     }
@@ -328,6 +398,10 @@ class Trainer {
     world_.all_reduce({&seconds, 1, DType::f64}, "failed checkpoint", ReduceOp::max).wait();
     if (must_save_ || seconds >= 60 * config_.checkpoint.give_up_minutes) throw;
     log_.save_failed(why);
+    if (!before_best_) return;
+    state_.best.loss = before_best_->loss;  // so that the next one that is lower is saved
+    state_.best.step = before_best_->step;
+    before_best_.reset();
   }
 
   TrainOptions options_;
@@ -343,6 +417,8 @@ class Trainer {
   TextSampler sampler_;  // empty: there are no samples
   std::int64_t first_step_ = 0;
   bool must_save_ = false;               // the checkpoint of the end
+  double saved_at_ = 0;                  // by options_.clock: the last checkpoint, or the start
+  std::optional<BestLoss> before_best_;  // while the checkpoint of a lower loss is not yet saved
   std::optional<double> failing_since_;  // now_seconds() of the first of a row of failed saves
 };
 
@@ -354,11 +430,12 @@ TrainEnd train(const Config& config, Communicator& world, const TrainOptions& op
     note_run_end(config.output.dir, end, why);
   };
   try {
-    const TrainEnd end = Trainer(config, world, folder, options).run();
+    Trainer trainer(config, world, folder, options);
+    const TrainEnd end = trainer.run();
     if (world.rank() == 0)
       note(end == TrainEnd::stopped ? RunEnd::stopped : RunEnd::finished,
            end == TrainEnd::stopped ? "by a signal; --checkpoint.resume auto continues it"
-                                    : "all steps are done");
+                                    : trainer.why_ended());
     return end;
   } catch (const Aborted& error) {  // the rank that failed first has said more, if it could
     if (world.rank() == 0) note(RunEnd::failed, error.what());

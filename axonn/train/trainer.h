@@ -4,6 +4,7 @@
 #include <functional>
 #include <iosfwd>
 
+#include "axonn/base/clock.h"
 #include "axonn/base/log.h"
 #include "axonn/comm/communicator.h"
 #include "axonn/model/model.h"
@@ -30,10 +31,12 @@ struct TrainOptions {
   std::function<void(Training& training)> finished = {};
   const std::atomic<bool>* stop =
       nullptr;  ///< set by a signal: the run saves and ends after this step
+  /// Seconds, for checkpoint.every_minutes; rank 0's decides.
+  std::function<double()> clock = now_seconds;
 };
 
 enum class TrainEnd {
-  finished,  ///< all steps are done
+  finished,  ///< all steps are done, or training.patience is over
   stopped,   ///< asked to stop: the last step that all ranks did is saved
 };
 

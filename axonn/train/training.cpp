@@ -9,6 +9,7 @@
 #include "axonn/data/tokenize.h"
 #include "axonn/options/options.h"
 #include "axonn/train/data_stages.h"
+#include "axonn/train/resume.h"
 #include "axonn/train/run_state.h"
 #include "axonn/train/stored_config.h"
 
@@ -206,87 +207,33 @@ StepInput Training::input(std::int64_t n) {
 DataPlace Training::place(std::int64_t n) {
   if (!batches) return {};
   Communicator& world = model.grid().world();
-  const Config& config = model.config();
-  if (stages_.empty()) {
-    const std::vector<Config> configs = stages_of(config);
-    for (std::size_t s = 0; s < corpora.size(); ++s) {
-      const std::string mine = world.rank() == 0 ? fingerprint(*corpora[s]) : "";
-      stages_.push_back({.name = batches->sources()[s].name,
-                         .seq_len = configs[s].training.seq_len,
-                         .fingerprint = broadcast_text(world, mine, 0)});
-    }
+  if (begin_.stages.empty()) {
+    std::vector<std::string> fingerprints;
+    for (const auto& corpus : corpora)
+      fingerprints.push_back(world.rank() == 0 ? fingerprint(*corpus) : "");
+    begin_ = data_begin(model.config(), batches->sources(),
+                        broadcast_texts(world, std::move(fingerprints)));
   }
-  DataPlace place{.consumed = batches->consumed_before(n),
-                  .seed = config.training.seed,
-                  .shuffle = config.data.shuffle,
-                  .stages = stages_};
-  for (std::size_t s = 0; s < stages_.size(); ++s)
+  DataPlace place = begin_;
+  place.consumed = batches->consumed_before(n);
+  for (std::size_t s = 0; s < begin_.stages.size(); ++s)
     place.stages[s].samples_done = batches->done(s, n);
   place.stages.insert(place.stages.end(), unlisted_.begin(), unlisted_.end());
   return place;
 }
 
-namespace {
-
-/// What fixes the order of samples and is not as it was, with the remedy; "" if nothing.
-std::string difference_of(const DataPlace& saved, const StagePlace& was, const DataPlace& here,
-                          const StagePlace& is) {
-  const std::string key = is.name.empty() ? "training.seq_len" : "seq_len of stage " + is.name;
-  std::string difference;
-  const auto compare = [&](const std::string& name, const auto& then, const auto& now) {
-    if (difference.empty() && then != now)
-      difference = concat(name, " was ", then, " and is ", now, "; set it to ", then);
-  };
-  const auto truth = [](bool value) { return value ? "true" : "false"; };
-  compare("training.seed", saved.seed, here.seed);
-  compare(key, was.seq_len, is.seq_len);
-  compare("data.shuffle", std::string(truth(saved.shuffle)), truth(here.shuffle));
-  if (difference.empty() && !was.fingerprint.empty() && was.fingerprint != is.fingerprint)
-    difference = concat("the training data", is.name.empty() ? "" : " of stage " + is.name,
-                        " are others (their files, the files' order, data.tokenizer or the part "
-                        "that data.validation leaves); use the same");
-  return difference;
-}
-
-}  // namespace
-
 bool Training::continue_at(std::int64_t n, const DataPlace& saved, const std::string& checkpoint) {
   if (!batches) return false;
-  const DataPlace here = place(0);
-  const std::vector<BatchSource>& sources = batches->sources();
-  const auto saved_stage = [&](const std::string& name) {
-    return std::ranges::find(saved.stages, name, &StagePlace::name);
-  };
-  std::vector<std::int64_t> done(sources.size());
-  std::string difference;
-  for (std::size_t s = 0; s < sources.size(); ++s) {
-    const StagePlace& is = stages_[s];
-    const auto was = saved_stage(is.name);
-    const bool over = s + 1 < sources.size() && sources[s + 1].first_step <= n;
-    std::string of_stage;
-    if (was == saved.stages.end() && !over && sources[s].first_step < n)
-      of_stage = is.name.empty() ? "it was written by a run with stages; list them"
-                                 : concat("it knows no stage ", is.name,
-                                          ", which begins before its step; set "
-                                          "from_step of the stage to ",
-                                          n + 1);
-    else if (was != saved.stages.end() && was->samples_done > 0 && !over)
-      of_stage = difference_of(saved, *was, here, is);
-    if (was != saved.stages.end() && of_stage.empty()) done[s] = was->samples_done;
-    if (difference.empty()) difference = of_stage;
-  }
-  if (!difference.empty() && model.config().checkpoint.changed_data == ChangedData::refuse)
-    refuse("cannot continue ", checkpoint, " with the samples that it has not seen: ", difference,
-           ", or continue with the first sample of the new order by checkpoint.changed_data = "
-           "\"restart\"");
+  ContinuedData continued = continued_data(n, saved, place(0), batches->sources());
+  refuse_changed_data(model.config(), checkpoint, continued);
   unlisted_.clear();
   for (const StagePlace& one : saved.stages)
-    if (std::ranges::find(stages_, one.name, &StagePlace::name) == stages_.end())
+    if (std::ranges::find(begin_.stages, one.name, &StagePlace::name) == begin_.stages.end())
       unlisted_.push_back(one);
   count_.work.wait();
   count_.step = -1;
-  batches->begin_at(n, saved.consumed, std::move(done));
-  return !difference.empty();
+  batches->begin_at(n, saved.consumed, std::move(continued.done));
+  return !continued.difference.empty();
 }
 
 void save_checkpoint(Training& training, const std::string& folder, std::int64_t steps_done) {

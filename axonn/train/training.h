@@ -101,7 +101,7 @@ class Training {
   TrainStep step;  ///< destroyed first: its graphs must not outlive the groups
 
  private:
-  std::vector<StagePlace> stages_;    // at sample 0; known after the first place()
+  DataPlace begin_;                   // known after the first place()
   std::vector<StagePlace> unlisted_;  // of the earlier run
   /// here: null if the step's batch cannot be read.
   void begin_count(std::int64_t n, const Batch* here);

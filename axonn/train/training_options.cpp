@@ -191,6 +191,11 @@ void list_training(TrainingConfig& training, OptionList& list) {
            {.help = "number of global batches in one evaluation; 0: all of the validation data",
             .min = 0,
             .also = "eval_iters val_max_steps"});
+  list.add("patience", &training.patience,
+           {.help = "number of validations in a row without a lower loss after which the run ends, "
+                    "with a checkpoint (early stopping); 0: it does not end early",
+            .min = 0,
+            .also = "early_stopping_patience early_stopping"});
   list_computation(training, list);
   list_details(training, list);
 }

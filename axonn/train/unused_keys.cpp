@@ -126,6 +126,29 @@ void add_unused_of_model(const ModelConfig& model, UnusedKeys& keys) {
               "the adapters at lora.path bring their own");
 }
 
+/// Of [data], and of the validation with a part of it.
+void add_unused_of_data(const Config& config, UnusedKeys& keys) {
+  keys.when(config.data.jsonl.empty(), {"data.chat_template", "data.chat_template_args"},
+            "data.jsonl is not set");
+  keys.when(!config.data.jsonl.empty(), {"data.documents", "data.eod"},
+            "documents of data.jsonl are always separate");
+  keys.when(config.data.jsonl.empty() && config.data.documents == DocumentMode::joined &&
+                config.training.goldfish.k == 0,
+            {"data.eod"}, "data.documents is joined");
+  const bool reads_text = std::ranges::any_of(
+      stages_of(config), [](const Config& stage) { return !stage.data.text.empty(); });
+  keys.when(!reads_text, {"data.text_field"}, "data.text is not set");
+  const std::string& validation = config.data.validation;
+  const bool no_validation = validation.empty() || parse_real(validation) == 0.0;
+  keys.when(
+      no_validation,
+      {"training.eval_every", "training.eval_batches", "training.patience", "checkpoint.best"},
+      "data.validation is none; set it to a fraction such as 0.1, or to a file");
+  keys.when(!no_validation && config.training.eval_every == 0,
+            {"training.patience", "checkpoint.best"},
+            "training.eval_every is 0, so that only the last step is validated");
+}
+
 void add_unused_of_schedule(const Config& config, UnusedKeys& keys) {
   const ScheduleConfig& schedule = config.lr_scheduler;
   keys.when(schedule.kind == ScheduleKind::constant,
@@ -151,20 +174,7 @@ KeyReasons unused_keys(const Config& config) {
   add_unused_of_model(config.model, keys);
   add_unused_of_experts(config, keys);
   keys.when(config.model.mup_base == 0, {"model.mup_base_head_dim"}, "model.mup_base is 0");
-  keys.when(config.data.jsonl.empty(), {"data.chat_template", "data.chat_template_args"},
-            "data.jsonl is not set");
-  keys.when(!config.data.jsonl.empty(), {"data.documents", "data.eod"},
-            "documents of data.jsonl are always separate");
-  keys.when(config.data.jsonl.empty() && config.data.documents == DocumentMode::joined &&
-                config.training.goldfish.k == 0,
-            {"data.eod"}, "data.documents is joined");
-  const bool reads_text = std::ranges::any_of(
-      stages_of(config), [](const Config& stage) { return !stage.data.text.empty(); });
-  keys.when(!reads_text, {"data.text_field"}, "data.text is not set");
-  const std::string& validation = config.data.validation;
-  const bool no_validation = validation.empty() || parse_real(validation) == 0.0;
-  keys.when(no_validation, {"training.eval_every", "training.eval_batches"},
-            "data.validation is none; set it to a fraction such as 0.1, or to a file");
+  add_unused_of_data(config, keys);
   keys.when(config.samples.prompts.empty(),
             {"samples.chat", "samples.every", "samples.tokens", "samples.temperature",
              "samples.hold_weights"},

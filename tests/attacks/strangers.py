@@ -157,11 +157,12 @@ def failing_json(attacked):
     """generate cannot write its JSON: the file that was there stays as it was."""
     run = trained(attacked)
     answers = attacked.folder / "answers.json"
-    answers.write_text("earlier answers")
+    earlier = '{"earlier": "answers"}'
+    answers.write_text(earlier)
     limited = ["bash", "-c", 'ulimit -f 0; exec "$@" >/dev/null 2>&1', "bash"]
     result = call(attacked, "generate", "--tokens", 4, "--model", run.out / "checkpoints", "--json",
                   answers, prefix=limited)  # fmt: skip
-    if answers.read_text() != "earlier answers":
+    if answers.read_text() != earlier:
         return f"the file is lost: {result.text()}"
     return unlike(result, 1)
 

@@ -81,6 +81,26 @@ TEST(InputFile, ReadBeyondItsEndIsAnErrorWithItsSize) {
               ThrowsMessage<UsageError>(HasSubstr("ends at byte 5, but bytes up to 7")));
 }
 
+TEST(InputFile, ThatIsAPointerOfGitLfsIsAUsageErrorWithTheRemedy) {
+  TemporaryPath folder;
+  const std::string file = folder / "tokenizer.json", begin = "version https://git-lfs.github.com/";
+  spill(file, begin + "spec/v1\noid sha256:00\nsize 9\n");
+  EXPECT_THAT([&] { read_text(file); },
+              ThrowsMessage<UsageError>(AllOf(HasSubstr(file + " is a Git LFS pointer"),
+                                              HasSubstr("git lfs pull"))));
+  spill(file, begin);
+  EXPECT_EQ(read_text(file), begin);
+}
+
+TEST(RealPath, FollowsLinksAndDotsOfPathsThatNeedNotExist) {
+  TemporaryPath folder;
+  std::filesystem::create_directories(folder / "a/b");
+  std::filesystem::create_directory_symlink("a", folder / "link");
+  for (const char* path : {"link/b/", "a/none/../b", "link/../a/b/."})
+    EXPECT_EQ(real_path(folder / path), real_path(folder / "a") + "/b") << path;
+  EXPECT_EQ(real_path(folder / "link/new/x"), real_path(folder / "a") + "/new/x");
+}
+
 TEST(InputFile, MoreThanTheSoftLimitOfOpenFilesCanBeOpen) {
   const TemporaryPath folder;
   spill(folder / "a", "abcde");

@@ -35,6 +35,17 @@ TEST(AvailableMemory, IsThatOfTheSystemWithoutALimit) {
   EXPECT_GT(available_memory(), 0);
 }
 
+TEST(TotalMemory, IsThatOfTheMachineOrAContainersLimit) {
+  const System system;
+  EXPECT_EQ(total_memory(system.root()), 900 * 1024);
+  system.write("/sys/fs/cgroup/memory.max", "max\n");
+  EXPECT_EQ(total_memory(system.root()), 900 * 1024);
+  system.write("/sys/fs/cgroup/memory.current", "70000\n");
+  system.write("/sys/fs/cgroup/memory.max", "100000\n");
+  EXPECT_EQ(total_memory(system.root()), 100000);
+  EXPECT_GE(total_memory(), available_memory());
+}
+
 TEST(AvailableMemory, IsTheRestOfAContainersLimitWithoutCachedFiles) {
   for (const bool first : {true, false}) {  // versions 2 and 1 of control groups
     const System system;

@@ -16,6 +16,7 @@ using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 namespace {
 
@@ -97,36 +98,47 @@ TEST_F(Damage, ACheckpointOfAnotherModelIsRefusedWithTheParameters) {
   const Finished finished =
       run_program(run_.train({"--checkpoint.resume", step(6), "--model.ffn", "32"}));
   EXPECT_EQ(finished.code, kUsageError);
-  EXPECT_THAT(finished.errors(), ElementsAre(HasSubstr("is not a checkpoint of this model")));
-  EXPECT_THAT(finished.err, HasSubstr("h.0.mlp.c_fc.weight"));
+  EXPECT_THAT(finished.errors(), ElementsAre(HasSubstr("model.ffn was 64 and is 32")));
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("is not a checkpoint of this model"),
+                                  HasSubstr("h.0.mlp.c_fc.weight")));
   EXPECT_EQ(run_.checkpoints(), before);
 }
 
 TEST_F(Damage, AFullDiskAtCheckpointsIsReportedAndTheEarlierOneKept) {
   const std::string folder = run_.out() + "-disk";
-  const SmallDisk disk(folder, "300k");  // one checkpoint of 92 KiB, and half of another
+  const SmallDisk disk(folder, "320k");  // two checkpoints of 92 KiB, and half of another
   if (!disk.mounted()) GTEST_SKIP() << kNoMount;
   const std::vector<std::string> arguments = {"--output.dir", folder, "--checkpoint.every", "1"};
   ASSERT_EQ(run_program(run_.train({"--output.dir", folder, "--training.steps", "2"})).code, 0);
   const std::string good = test::slurp(folder + "/checkpoints/step-2/rank-00000.safetensors");
-  test::spill(folder + "/filler", std::string(100 << 10, 'x'));
   const Finished finished =
       run_program(run_.train({"--output.dir", folder, "--checkpoint.every", "1",
                               "--checkpoint.resume", "auto", "--parallelism.x", "2"}));
   EXPECT_EQ(finished.code, kFailed) << finished.out;
-  for (const char* step : {"3", "4", "5"})
+  for (const char* step : {"4", "5"})
     EXPECT_THAT(finished.out,
                 ContainsRegex(std::string("warning: .*step-") + step + " failed on "));
   EXPECT_THAT(finished.errors(),
               ElementsAre(AllOf(HasSubstr("step-6"), HasSubstr("free space there"))));
   EXPECT_EQ(test::slurp(folder + "/checkpoints/step-2/rank-00000.safetensors"), good);
-  EXPECT_EQ(test::slurp(folder + "/checkpoints/latest"), "step-2\n");
-  EXPECT_THAT(test::names_in(folder + "/checkpoints"), ElementsAre("latest", "step-2"));
+  EXPECT_EQ(test::slurp(folder + "/checkpoints/latest"), "step-3\n");
+  EXPECT_THAT(test::names_in(folder + "/checkpoints"), ElementsAre("latest", "step-2", "step-3"));
+}
+
+TEST_F(Damage, ADiskWithoutRoomForACheckpointIsRefusedBeforeTheFirstStep) {
+  const std::string folder = run_.out() + "-disk";
+  const SmallDisk disk(folder, "64k");
+  if (!disk.mounted()) GTEST_SKIP() << kNoMount;
+  const Finished finished = run_program(run_.train({"--output.dir", folder}));
+  EXPECT_EQ(finished.code, kFailed) << finished.out;
+  EXPECT_THAT(finished.errors(), ElementsAre(AllOf(HasSubstr("a checkpoint takes "),
+                                                   HasSubstr("output.dir to another disk"))));
+  EXPECT_THAT(finished.out, Not(HasSubstr("step: 1 ")));
 }
 
 TEST_F(Damage, AFullDiskWhenWritingMetricsIsReportedOnceAndTheLastCheckpointFails) {
   const std::string folder = run_.out() + "-disk";
-  const SmallDisk disk(folder, "64k");
+  const SmallDisk disk(folder, "160k");
   if (!disk.mounted()) GTEST_SKIP() << kNoMount;
   const Finished finished =
       run_program(run_.train({"--output.dir", folder, "--training.steps", "1000"}));

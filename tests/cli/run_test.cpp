@@ -16,6 +16,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::StartsWith;
 
 namespace {
@@ -127,6 +128,38 @@ TEST(TrainCommand, ADryRunShowsMemoryDiskAndASampleAndWritesNothing) {
   EXPECT_THAT(refuse(run.train({"--dry-run", "--rank", "1"})).err,
               HasSubstr("--rank 1 is not on grid 1,1,1,1: ranks are 0 to 0"));
   EXPECT_THAT(refuse(run.train({"--rank", "0"})).err, HasSubstr("--dry-run"));
+}
+
+TEST(TrainCommand, ADryRunFindsTooLittleMemoryHereOrOnTheMachineThatIsNamed) {
+  const SmallRun run;
+  const std::vector<std::string> many{"--dry-run", "--parallelism.data", "1048576",
+                                      "--training.global_batch", "1048576"};
+  const Finished here = run_program(run.train(many));
+  EXPECT_EQ(here.code, kFailed);
+  EXPECT_THAT(here.err, HasSubstr("error: too little memory: 1048576 ranks need "));
+  EXPECT_THAT(here.out, AllOf(HasSubstr("of this machine"), Not(HasSubstr("No problem"))));
+  std::vector<std::string> there = many;
+  there.insert(there.end(), {"--parallelism.machine", "dgx-h100"});
+  EXPECT_THAT(run_program(run.train(there)).out, HasSubstr("1 rank needs "));
+
+  const std::string missing =
+      refuse(run.train({"--dry-run", "--model.path", run / "Llama-3.2-1B"})).err;
+  EXPECT_THAT(missing, AllOf(HasSubstr("there is no " + run / "Llama-3.2-1B"),
+                             HasSubstr("--model.name llama-3.2-1b --data.synthetic 1MB")));
+  EXPECT_THAT(refuse(run.train({"--model.path", run / "Llama-3.2-1B"})).err,
+              Not(HasSubstr("--model.name")));
+}
+
+TEST(TrainCommand, ReplacesItsConfigOnlyIfItWroteIt) {
+  const SmallRun run;
+  const std::string config = run.out() + "/config.toml", mine = test::slurp(run.config());
+  std::filesystem::create_directories(run.out());
+  test::spill(config, mine);
+  EXPECT_THAT(refuse({"train", config}).err,
+              AllOf(HasSubstr("output.dir: "), HasSubstr("CONFIG = " + config)));
+  EXPECT_EQ(test::slurp(config), mine);
+  succeed(run.train({"--output.dir", run / "other"}));
+  succeed({"train", run / "other/config.toml", "--output.overwrite"});
 }
 
 TEST(CheckCommand, ComparesGridsInATable) {
@@ -280,6 +313,15 @@ TEST(DataCommand, TokenizesAndShowsWhatItWrote) {
       refuse({"data", "tokenize", "--text", run / "none.txt", "--output", run / "o.bin"}).err,
       HasSubstr("none.txt"));
   EXPECT_THAT(refuse({"data", "tokenize", "--text", run / "book.txt"}).err, HasSubstr("--output"));
+  const std::string before = test::slurp(run / "book.bin");
+  for (const char* command : {"tokenize", "synthetic"}) {
+    std::vector<std::string> again{"data", command, "--output", run / "book.bin"};
+    if (command == std::string("tokenize")) again.insert(again.end(), {"--text", run / "book.txt"});
+    EXPECT_THAT(refuse(again).err, HasSubstr("book.bin exists already; --overwrite replaces it"));
+    EXPECT_EQ(test::slurp(run / "book.bin"), before);
+    again.emplace_back("--overwrite");
+    succeed(again);
+  }
   EXPECT_THAT(refuse({"data", "shove"}).err, HasSubstr("tokenize, show and synthetic"));
 }
 
@@ -300,8 +342,10 @@ TEST(Output, HasNoControlCodesWithoutATerminalOrWithNoColor) {
           run.train({"--print-config"}), Arguments{"info"}, Arguments{"help"},
           Arguments{"train", "--help"},
           Arguments{"check", run.config(), "--steps", "2", "--grids", "1,1,1,1 1,1,2,1"},
-          Arguments{"data", "synthetic", "--bytes", "100000", "--output", run / "text.txt"},
-          Arguments{"data", "tokenize", "--text", run / "text.txt", "--output", run / "text.bin"},
+          Arguments{"data", "synthetic", "--bytes", "100000", "--output", run / "text.txt",
+                    "--overwrite"},
+          Arguments{"data", "tokenize", "--text", run / "text.txt", "--output", run / "text.bin",
+                    "--overwrite"},
           Arguments{"generate", "--model", run.out() + "/checkpoints", "--temperature", "0"}}) {
       const Finished finished = succeed(arguments, options);
       for (const char code : {'\x1b', '\r', '\b', '\a'}) {

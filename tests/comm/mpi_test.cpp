@@ -252,4 +252,12 @@ TEST(UnderLauncher, DetectsLaunchersButNotAShellInAnAllocation) {
   EXPECT_FALSE(under({{"SLURM_JOB_ID", "17"}, {"SLURM_NTASKS", "8"}}));         // salloc
   EXPECT_FALSE(under({{"SLURM_JOB_ID", "17"}, {"SLURM_PROCID", "0"}}));         // sbatch
   EXPECT_FALSE(under({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));  // srun --pty bash
+
+  const auto here = [](const char* set, const char* value) {
+    return launched_here(
+        [&](const char* name) { return std::string_view(name) == set ? value : nullptr; });
+  };
+  EXPECT_EQ(here("", ""), 1);
+  EXPECT_EQ(here("OMPI_COMM_WORLD_LOCAL_SIZE", "8"), 8);
+  EXPECT_EQ(here("SLURM_STEP_TASKS_PER_NODE", "4(x2),3"), 4);
 }

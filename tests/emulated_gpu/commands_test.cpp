@@ -116,9 +116,9 @@ TEST_F(CommandsOnGpus, CheckComparesGridsWithOneRankOnTheCpu) {
 TEST_F(CommandsOnGpus, ProbeMeasuresThemForAPlan) {
   const std::string file = trained_ / "machine.toml";
   for (const auto& [gpus, words] : {std::pair{"2", "a GPU each"}, {"1", "which share GPUs"}}) {
-    const Finished probe =
-        succeeded({"probe", "--quick", "--ranks", "2", "--device", "cuda", "--output", file},
-                  {.environment = {{"AXONN_EMULATED_GPUS", gpus}}});
+    const Finished probe = succeeded(
+        {"probe", "--quick", "--ranks", "2", "--device", "cuda", "--output", file, "--overwrite"},
+        {.environment = {{"AXONN_EMULATED_GPUS", gpus}}});
     EXPECT_THAT(probe.out, AllOf(HasSubstr("products bf16"), HasSubstr("all_reduce")));
     EXPECT_THAT(test::slurp(file), AllOf(HasSubstr("Emulated GPU"), HasSubstr(words)));
     EXPECT_THAT(succeeded({"plan", trained_.config(), "--machine", file, "--devices", "2"}).out,

@@ -10,7 +10,7 @@
 #include "axonn/comm/threads/threads.h"
 #include "axonn/data/corpus.h"
 #include "axonn/infer/generator.h"
-#include "axonn/measure/dry_step.h"
+#include "axonn/measure/dry_run.h"
 #include "axonn/parallel/parameters.h"
 #include "axonn/train/sample_file.h"
 
@@ -223,12 +223,12 @@ TEST(TextSampler, TakesTheMemoryThatTheDryRunStates) {
         taken[world.rank()] = training.model.arena().stats().peak_bytes;
       });
       for (int rank = 0; rank < grid.ranks(); ++rank) {
-        const DryRun run = dry_run(config, rank, make_text_sampler);
+        const DryRun run = dry_run(config, rank, {.make_text_sampler = make_text_sampler});
         EXPECT_EQ(run.sample_bytes, taken[rank]) << to_string(grid) << ' ' << rank;
         EXPECT_THAT(to_text(run, config), HasSubstr("in all while samples are written"));
       }
       config.samples.prompts.clear();
-      EXPECT_EQ(dry_run(config, 0, make_text_sampler).sample_bytes, 0);
+      EXPECT_EQ(dry_run(config, 0, {.make_text_sampler = make_text_sampler}).sample_bytes, 0);
     }
 }
 

@@ -1,14 +1,25 @@
+#include "axonn/measure/dry_run.h"
+
+#include <cmath>
+#include <filesystem>
+
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/host.h"
+#include "axonn/convert/convert.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/options/options.h"
+#include "axonn/train/stored_config.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 namespace {
@@ -74,6 +85,107 @@ TEST(DryRun, WithAdaptersNeedsDiskSpaceOnlyForThem) {
   EXPECT_EQ(run.fault, "");
 }
 
+TEST(DryRun, ComparesTheMemoryOfAllRanksThatShareItWithWhatThereIs) {
+  Config given = on_grid(gpt2_124m(), {.z = 4});
+  given.training.global_batch = given.training.steps = 4;
+  const Config config = resolved(given);
+  const DryRun alone = dry_run(config, 0);
+  EXPECT_EQ(alone.fault + alone.needs, "");
+  const std::int64_t peak = alone.memory.peak_bytes, copy = alone.snapshot_bytes;
+  EXPECT_NEAR(static_cast<double>(copy), 12 * 124.44e6 / 4, 1e6);
+  const auto with = [&](const MemoryLimits& limits) {
+    return dry_run(config, 0, {.limits = limits});
+  };
+  MemoryLimits limits{.device = "this machine",
+                      .device_bytes = 4 * (peak + copy + alone.data_bytes),
+                      .ranks_on_device = 4,
+                      .ranks_on_host = 4};
+  DryRun run = with(limits);
+  EXPECT_EQ(run.fault, "");
+  EXPECT_THAT(run.needs, testing::ContainsRegex("4 ranks need .* of the .* of this machine"));
+  EXPECT_THAT(to_text(run, config), HasSubstr("No problem found"));
+  limits.free_bytes = limits.device_bytes - 1;
+  EXPECT_THAT(with(limits).warnings, testing::ElementsAre(HasSubstr("are free now")));
+  EXPECT_THAT(to_text(with(limits), config), HasSubstr("No fault found, but see the warnings: "));
+  --limits.device_bytes;
+  run = with(limits);
+  EXPECT_THAT(run.fault, AllOf(HasSubstr("too little memory: 4 ranks need "),
+                               HasSubstr("parallelism.machine")));
+  EXPECT_THAT(to_text(run, config), Not(HasSubstr("found")));
+
+  limits = {.device = "a GPU", .device_bytes = peak, .host_bytes = 1, .one = false};
+  EXPECT_THAT(with(limits).fault, HasSubstr("of the 1B of this machine"));
+  limits.host_bytes = 0;
+  EXPECT_EQ(with(limits).fault, "");
+  limits.ranks_on_device = 2;
+  EXPECT_THAT(with(limits).fault, HasSubstr("2 ranks need "));
+}
+
+TEST(DryRun, OfARunHereCountsItsRanksAndRefusesWhatExceedsTheMachine) {
+  Config config = resolved(on_grid(gpt2_124m(), {.z = 4}));
+  config.parallelism.device = DeviceKind::cpu;
+  config.parallelism.transport = TransportKind::threads;
+  MemoryLimits limits = limits_here(config);
+  EXPECT_EQ(limits.ranks_on_device, 4);
+  EXPECT_EQ(static_cast<double>(limits.device_bytes), std::floor(total_memory()));
+  EXPECT_NO_THROW(refuse_too_large(config, {}));
+  limits.device_bytes = 4 * dry_step(config, 0).memory.peak_bytes;
+  EXPECT_NO_THROW(refuse_too_large(config, limits));
+  --limits.device_bytes;
+  EXPECT_THROW(refuse_too_large(config, limits), Error);
+}
+
+TEST(DryRun, OpensTheWeightsAndSaysWhatIsWrongWithThem) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "base");
+  train_on_threads(config);
+  const std::string model = folder / "model", weights = model + "/model.safetensors";
+  convert({.model = folder / "base/checkpoints", .out = model});
+  config.output.dir = folder / "out";
+  config.model.path = model;
+  config = with_stored_model(config, {});
+  EXPECT_EQ(dry_run(resolved(config), 0).fault, "");
+  EXPECT_EQ(dry_run(resolved(config), 0).weights, model);
+  const std::string whole = test::slurp(weights);
+  const auto fault_with = [&](const std::string& contents) {
+    test::spill(weights, contents);
+    const DryRun run = dry_run(resolved(config), 0);
+    EXPECT_GT(run.memory.peak_bytes, 0);
+    EXPECT_NE(run.input, "");
+    return run.fault;
+  };
+  EXPECT_THAT(fault_with(whole.substr(0, whole.size() / 2)), HasSubstr("cut short"));
+  EXPECT_THAT(fault_with("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"),
+              AllOf(HasSubstr(weights + " is a Git LFS pointer"), HasSubstr("git lfs pull")));
+  std::filesystem::remove(weights);
+  EXPECT_THAT(dry_run(resolved(config), 0).fault, HasSubstr("has neither model.safetensors"));
+  test::spill(weights, whole);
+  config.model.ffn = 48;
+  EXPECT_THAT(dry_run(resolved(config), 0).fault, HasSubstr("wanted (24, 48)"));
+}
+
+TEST(DryRun, CountsConversationsThatAreCutAndEpochs) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "out");
+  config.data = {.jsonl = {folder / "chats.jsonl"}, .validation = "0"};
+  test::spill(config.data.jsonl.front(), R"({"prompt": "one", "completion": "two"})"
+                                         "\n"
+                                         R"({"prompt": "a longer one", "completion": "two"})"
+                                         "\n");
+  config.training.seq_len = 8;
+  DryRun run = dry_run(resolved(config), 0);
+  EXPECT_EQ(run.fault, "");
+  EXPECT_THAT(
+      run.warnings,
+      testing::ElementsAre(HasSubstr("1 of 2 conversations are longer than training.seq_len = 8"),
+                           HasSubstr("the run sees its data ")));
+  config.training.seq_len = 4;
+  EXPECT_THAT(dry_run(resolved(config), 0).fault, HasSubstr("2 of 2 conversations"));
+  config.training.seq_len = 64;
+  config.training.steps = 1;
+  EXPECT_THAT(dry_run(resolved(config), 0).warnings, testing::IsEmpty());
+}
+
 TEST(DryRun, ShowsTheFirstSampleOfTheRankAndItsTargetsShiftedByOne) {
   test::TemporaryPath folder;
   test::spill(folder / "text.txt", "zero.567one.4567two.4567three.67four.567five.567six");
@@ -92,11 +204,10 @@ TEST(DryRun, ShowsTheFirstSampleOfTheRankAndItsTargetsShiftedByOne) {
 TEST(DryRun, RejectsWhatTheRunWouldReject) {
   const auto refusal = [](Config config, int rank = 0) -> std::string {
     try {
-      dry_run(resolved(config), rank);
+      return dry_run(resolved(config), rank).fault;
     } catch (const UsageError& error) {
       return error.what();
     }
-    return "accepted";
   };
   const Config config = tiny_config("unused");
   EXPECT_THAT(refusal(on_grid(config, {.x = 5})),
@@ -118,6 +229,18 @@ TEST(DryRun, NamesTheCheckpointToResumeFromAndRejectsAnotherModels) {
   train_on_threads(config);
   config.checkpoint.resume = "auto";
   EXPECT_EQ(dry_run(resolved(config), 0).resumes_from, folder / "checkpoints/step-10");
-  config.model.ffn = 48;
-  EXPECT_THROW(dry_run(resolved(config), 0), UsageError);
+  EXPECT_THAT(to_text(dry_run(resolved(config), 0), resolved(config)),
+              AllOf(HasSubstr("step-10, at step 10 of 10: nothing to do"),
+                    HasSubstr("without --dry-run has nothing to do")));
+  Config other = config;
+  other.model.ffn = 48;
+  EXPECT_THAT(dry_run(resolved(other), 0).fault, HasSubstr("model.ffn was 96 and is 48"));
+  other = config;
+  other.training.seed = 2;
+  EXPECT_THAT(dry_run(resolved(other), 0).fault, HasSubstr("training.seed was 1 and is 2"));
+  other.checkpoint.changed_data = ChangedData::restart;
+  EXPECT_EQ(dry_run(resolved(other), 0).fault, "");
+  other.output.dir = folder / "new";
+  EXPECT_THAT(to_text(dry_run(resolved(other), 0), resolved(other)),
+              HasSubstr("no checkpoint in " + other.output.dir + "/checkpoints: the run starts"));
 }

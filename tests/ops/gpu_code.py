@@ -189,6 +189,7 @@ MOST_REGISTERS = [
     ("run_tiles<SwigluBackwardKernel", 80),
     ("run_rows<RotaryKernel", 80),
     ("run_rows<SoftmaxBackward<", 80),
+    ("run_rows<RouteBackwardKernel", 72),  # three rows of loads under way
     ("run_", 64),
     ("", 255),
 ]

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/measure/dry_run.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/options/options.h"
 #include "axonn/train/run_state.h"

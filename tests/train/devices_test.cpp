@@ -10,6 +10,7 @@
 #include "axonn/options/options.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/tensor/cuda/gpu_platform.h"
+#include "axonn/train/resume.h"
 #include "axonn/train/run_state.h"
 #include "axonn/train/stored_config.h"
 #include "axonn/train/training.h"

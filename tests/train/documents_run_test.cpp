@@ -10,6 +10,7 @@
 #include "axonn/data/corpus.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/measure/compare.h"
+#include "axonn/measure/dry_run.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/train/training.h"
 

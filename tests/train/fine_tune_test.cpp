@@ -7,6 +7,7 @@
 #include "axonn/comm/threads/threads.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/measure/compare.h"
+#include "axonn/measure/dry_run.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/train/training.h"
 

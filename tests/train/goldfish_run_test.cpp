@@ -7,7 +7,7 @@
 #include "axonn/data/batches.h"
 #include "axonn/data/corpus.h"
 #include "axonn/measure/compare.h"
-#include "axonn/measure/dry_step.h"
+#include "axonn/measure/dry_run.h"
 #include "axonn/train/training.h"
 
 #include "tests/support/runs.h"

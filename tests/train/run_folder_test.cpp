@@ -12,7 +12,7 @@
 #include "axonn/base/files.h"
 #include "axonn/data/corpus.h"
 #include "axonn/data/sequences.h"
-#include "axonn/measure/dry_step.h"
+#include "axonn/measure/dry_run.h"
 #include "axonn/train/run_end.h"
 
 #include "tests/support/runs.h"
@@ -95,7 +95,11 @@ TEST(RunFolder, KeepsItsRunIfTheOneThatReplacesOrResumesItCannotStart) {
   other = config;
   other.checkpoint.resume = "auto";
   other.model.ffn = 48;
-  EXPECT_THAT(failure_of(other), HasSubstr("is not a checkpoint of this model"));
+  EXPECT_THAT(failure_of(other), HasSubstr("model.ffn was 96 and is 48"));
+  other = config;
+  other.output.overwrite = true;
+  other.model.path = config.output.dir + "/checkpoints";
+  EXPECT_THAT(failure_of(other), AllOf(HasSubstr("model.path = "), HasSubstr("is read")));
   fs::remove(config.output.dir + "/logs/rank-0.log");
   EXPECT_EQ(files_in(config.output.dir), before);
 }
@@ -198,14 +202,48 @@ TEST(RunFolder, IsResumedFromItsOwnCheckpointsButNotOverwrittenByARunThatResumes
   train_on_threads(second);
   second.checkpoint.resume = first.output.dir + "/checkpoints/step-5";
   EXPECT_THAT(failure_of(second), HasSubstr("holds a run with a checkpoint of step 10"));
-  second.checkpoint.resume = second.output.dir + "/../second/checkpoints/step-5";
-  second.training.steps = 8;
+  second.checkpoint.resume = second.output.dir + "/../second/checkpoints";
+  second.training.steps = 12;
   EXPECT_EQ(failure_of(second), "");
-  EXPECT_EQ(metrics_of(second).size(), 8u);
+  EXPECT_EQ(metrics_of(second).size(), 12u);
   second.checkpoint.resume = first.output.dir + "/checkpoints/step-5";
   second.output.overwrite = true;
   EXPECT_EQ(failure_of(second), "");
   EXPECT_EQ(metrics_of(second).front().at("step"), 6);
+}
+
+TEST(RunFolder, GoesBackBehindAnIntactCheckpointOnlyIfItMayBeRemoved) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "out");
+  train_on_threads(config);
+  const std::string own = config.output.dir + "/checkpoints";
+  const auto before = files_in(own);
+  config.checkpoint.resume = own + "/step-5";
+  config.training.steps = 8;
+  EXPECT_THAT(failure_of(config),
+              AllOf(HasSubstr("step-5 goes back behind"), HasSubstr("step-10, which the run would"),
+                    HasSubstr("--output.dir"), HasSubstr("--output.overwrite")));
+  EXPECT_THAT(dry_run(resolved(config), 0).fault, HasSubstr("goes back behind"));
+  EXPECT_EQ(files_in(own), before);
+  config.output.overwrite = true;
+  EXPECT_EQ(failure_of(config), "");
+  EXPECT_THAT(test::names_in(own), ElementsAre("latest", "step-5", "step-8"));
+  EXPECT_EQ(metrics_of(config).size(), 8u);
+
+  config.output.overwrite = false;  // a damaged one is no reason, and stays until its step
+  fs::resize_file(own + "/step-8/index.json", 100);
+  config.training.steps = 7;
+  EXPECT_EQ(failure_of(config), "");
+  EXPECT_THAT(test::names_in(own), ElementsAre("latest", "step-5", "step-7", "step-8"));
+}
+
+TEST(RunFolder, WithTooLittleRoomForACheckpointIsRefusedBeforeTheFirstStep) {
+  test::TemporaryPath folder;
+  const Config config = tiny_config(folder / "out");
+  const std::int64_t free = free_bytes(folder.path());
+  EXPECT_EQ(disk_fault(config, free / 2), "");
+  EXPECT_THAT(disk_fault(config, 2 * free),
+              AllOf(HasSubstr("a checkpoint takes "), HasSubstr(config.output.dir + " has only")));
 }
 
 TEST(RunFolder, WithARunIsAFaultOfADryRunToo) {

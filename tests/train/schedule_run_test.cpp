@@ -7,7 +7,7 @@
 #include "axonn/comm/threads/threads.h"
 #include "axonn/data/batch_stages.h"
 #include "axonn/measure/compare.h"
-#include "axonn/measure/dry_step.h"
+#include "axonn/measure/dry_run.h"
 #include "axonn/train/data_stages.h"
 #include "axonn/train/run_state.h"
 #include "axonn/train/stored_config.h"

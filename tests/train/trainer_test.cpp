@@ -276,8 +276,17 @@ TEST(Trainer, ResumingAFinishedRunDoesNothing) {
   config.checkpoint.resume = "auto";
   train_on_threads(config);
   const auto lines = column(metrics_of(config), "loss");
+  const std::string config_text = test::slurp(config.output.dir + "/config.toml");
   EXPECT_EQ(train_on_threads(config), TrainEnd::finished);
   EXPECT_EQ(column(metrics_of(config), "loss"), lines);
+  config.training.steps = 4;
+  EXPECT_EQ(train_on_threads(config), TrainEnd::finished);
+  const std::string log = test::slurp(config.output.dir + "/logs/rank-0.log");
+  EXPECT_THAT(log, HasSubstr("nothing to do: the checkpoint at " + checkpoint(config, 10) +
+                             " is at step 10 of 10; raise training.steps to go on"));
+  EXPECT_THAT(log, HasSubstr("is at step 10 of 4"));
+  EXPECT_THAT(log, Not(HasSubstr("the next step is 11")));
+  EXPECT_EQ(test::slurp(config.output.dir + "/config.toml"), config_text);
 }
 
 TEST(Trainer, FallsBackToTheOlderCheckpointWithAWarningAndRunsItsStepsAgainOnce) {
@@ -411,6 +420,24 @@ TEST(Trainer, GoesOnIfACheckpointFailsAndTriesAgainAtTheNextInterval) {
     EXPECT_EQ(lines.at(2).at("save_failures"), 1);
     EXPECT_EQ(lines.at(9).at("save_failures"), 2);
   }
+}
+
+TEST(Trainer, ALowestLossWhoseCheckpointFailsIsNotTheBest) {
+  test::TemporaryPath folder;
+  Config config = without_checkpoints(folder.path());
+  config.optimizer.lr = 1;  // the loss rises
+  config.lr_scheduler.kind = ScheduleKind::constant;
+  config.checkpoint.best = true;
+  config.training.eval_every = 1;
+  config.training.eval_batches = 1;
+  Watch watch("step: 8 ", [&] { std::filesystem::remove(config.output.dir + "/checkpoints"); });
+  std::ostream terminal(&watch);
+  EXPECT_EQ(train_on_threads(config, {.terminal = &terminal}), TrainEnd::finished);
+  const auto losses = column(metrics_of(config), "val_loss");
+  const auto best = std::min_element(losses.begin() + 7, losses.end());
+  EXPECT_LT(*std::min_element(losses.begin(), losses.begin() + 7), *best) << "of those that failed";
+  EXPECT_EQ(test::slurp(config.output.dir + "/checkpoints/best"),
+            "step-" + std::to_string(best - losses.begin() + 1) + "\n");
 }
 
 TEST(Trainer, EndsWithAnErrorIfTheLastCheckpointFailsOrNoneSucceedsForTooLong) {

@@ -12,6 +12,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/base/hash.h"
+#include "axonn/comm/texts.h"
 
 namespace axonn {
 
@@ -175,6 +176,22 @@ std::vector<std::int64_t> steps_in(const std::string& folder) {
       steps.push_back(step);
   std::ranges::sort(steps, std::greater());
   return steps;
+}
+
+std::int64_t step_named_in(const std::string& file) {
+  constexpr std::int64_t kMost = 100;  // bytes
+  std::string name = read_text(file, kMost);
+  if (name.ends_with('\n')) name.pop_back();
+  const std::int64_t step = step_of(name);
+  if (step < 0) refuse(file, " is altered: it does not name a checkpoint");
+  return step;
+}
+
+std::int64_t best_step(const std::string& folder) {
+  const std::string path = concat(folder, '/', kBestName);
+  std::int64_t step = -1;
+  if (path_exists(path)) fault_of([&] { step = step_named_in(path); });
+  return step;
 }
 
 std::string to_text(const CheckpointIndex& index) {

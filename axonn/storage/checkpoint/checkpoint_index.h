@@ -13,7 +13,8 @@ namespace axonn {
 /// Checkpoints hold f32.
 inline constexpr std::int64_t kElementBytes = sizeof(float);
 
-inline constexpr std::string_view kIndexName = "index.json", kLatestName = "latest";
+inline constexpr std::string_view kIndexName = "index.json", kLatestName = "latest",
+                                  kBestName = "best";
 
 /// The kinds of a run's weights, and of their running averages (optimizer.ema_decay).
 inline constexpr const char *kWeightsKind = "master", *kAveragesKind = "ema";
@@ -26,6 +27,12 @@ std::int64_t step_of(std::string_view name);
 /// The steps whose checkpoints a folder holds, judged by name, highest first; none if the folder
 /// cannot be read.
 std::vector<std::int64_t> steps_in(const std::string& folder);
+
+/// The step whose checkpoint a file DIR/latest or DIR/best names. Throws UsageError if it cannot be
+/// read or names none.
+std::int64_t step_named_in(const std::string& file);
+/// The step that DIR/best names; -1 if there is no such file, or if it is damaged.
+std::int64_t best_step(const std::string& folder);
 
 /// Whether DIR holds a checkpoint, intact or not. For resume = "auto": false means a fresh start.
 /// Does not throw if the folder does not exist. Call it on rank 0 and broadcast the result.

@@ -24,6 +24,16 @@ std::string last_name(const std::string& path) {
   return (at.has_filename() ? at : at.parent_path()).filename().string();
 }
 
+std::string without_slash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+/// A path of this name in the same folder.
+std::string sibling(const std::string& path, const std::string& name) {
+  return (fs::path(path).parent_path() / name).string();
+}
+
 /// The steps below `before` to try, best first: the one that `latest` names and those before it.
 /// Later steps belong to an abandoned run and are tried only if `latest` is missing or unusable.
 std::vector<std::int64_t> candidates(const std::string& folder, std::int64_t before,
@@ -32,16 +42,12 @@ std::vector<std::int64_t> candidates(const std::string& folder, std::int64_t bef
   std::erase_if(steps, [&](std::int64_t step) { return step >= before; });
   const std::string path = concat(folder, '/', kLatestName);
   if (before != CheckpointReader::kAnyStep || !path_exists(path)) return steps;
-  std::string name;
-  const std::string fault = fault_of([&] { name = read_text(path, 100); });
-  if (name.ends_with('\n')) name.pop_back();
-  const std::int64_t latest = step_of(name);
+  std::int64_t latest = -1;
+  const std::string fault = fault_of([&] { latest = step_named_in(path); });
   if (!fault.empty())
     warnings.push_back(fault);
-  else if (latest < 0)
-    warnings.push_back(path + " is altered: it does not name a checkpoint");
   else if (std::ranges::find(steps, latest) == steps.end())
-    warnings.push_back(concat(path, " names ", name, ", which does not exist"));
+    warnings.push_back(concat(path, " names ", step_name(latest), ", which does not exist"));
   else
     std::erase_if(steps, [&](std::int64_t step) { return step > latest; });
   return steps;
@@ -155,7 +161,10 @@ std::string CheckpointReader::open_newest(const std::string& folder, std::int64_
 
 /// Does the same for a path of either kind.
 std::string CheckpointReader::open(std::string path, std::int64_t before) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  path = without_slash(std::move(path));
+  if (const std::string name = last_name(path);
+      (name == kBestName || name == kLatestName) && is_plain_file(path))
+    return open_step(sibling(path, step_name(step_named_in(path))));
   if (!is_folder(path))
     refuse(path, " is not a folder of checkpoints", path_exists(path) ? "" : ": no such path");
   const bool is_step = path_exists(concat(path, '/', kIndexName)) || step_of(last_name(path)) >= 0;
@@ -177,7 +186,7 @@ CheckpointReader::CheckpointReader(Communicator& world, const std::string& path,
   told = broadcast_texts(world, std::move(told));
   if (told.size() == 1) refuse(told.front());
   folder_ = told[0];
-  one_of_several_ = last_name(path) != last_name(folder_);
+  one_of_several_ = folder_.starts_with(without_slash(path) + '/');
   if (world.rank() == 0) return;
   index_ = parse_index(told[1], folder_);
   auto next = told.begin() + 2;

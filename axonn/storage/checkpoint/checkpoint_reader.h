@@ -21,7 +21,8 @@ namespace axonn {
 class CheckpointReader {
  public:
   static constexpr std::int64_t kAnyStep = INT64_MAX;
-  /// path: a folder DIR/step-N, which must be intact; or DIR: the checkpoint that `latest` names,
+  /// path: a folder DIR/step-N, or the file DIR/best or DIR/latest, which names one; it must be
+  /// intact. Or DIR: the checkpoint that `latest` names,
   /// or the newest intact one before it, with a warning for each damaged one; only steps below
   /// `before` are considered. Collective: rank 0 reads the index and broadcasts it; if that fails,
   /// all ranks throw.
@@ -38,7 +39,7 @@ class CheckpointReader {
   bool has_text(const std::string& name) const { return texts_.contains(name); }
   /// Whether it holds such values of its parameters: "exp_avg".
   bool has_kind(std::string_view kind) const;
-  /// Whether the path was that of a folder of checkpoints.
+  /// Whether the path was that of a folder of checkpoints, of which it took the newest.
   bool one_of_several() const { return one_of_several_; }
   /// One line for each newer checkpoint that was damaged and skipped.
   const std::vector<std::string>& warnings() const { return warnings_; }

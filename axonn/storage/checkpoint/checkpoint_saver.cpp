@@ -96,21 +96,24 @@ void remove_leftovers(const std::string& folder) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string(), base = name.substr(0, name.find('.'));
-    if ((step_of(base) >= 0 || base == kLatestName) && is_temporary_name(name, base))
+    if ((step_of(base) >= 0 || base == kLatestName || base == kBestName) &&
+        is_temporary_name(name, base))
       leftovers.push_back(at->path());
   }
   for (const fs::path& path : leftovers) fs::remove_all(path, error);
 }
 
-/// Removes older checkpoints so that `keep` remain, counting `step` itself; 0 removes none.
-/// Checkpoints of later steps belong to an abandoned run and stay. Returns one warning for each
-/// checkpoint that could not be removed.
+/// Removes older checkpoints so that `keep` remain, counting `step` itself, and the best one; 0
+/// removes none. Checkpoints of later steps, which a run has skipped as damaged, stay. Returns one
+/// warning for each checkpoint that could not be removed.
 std::vector<std::string> prune(const std::string& folder, std::int64_t step, std::int64_t keep) {
   std::vector<std::string> warnings;
   if (keep == 0) return warnings;
   auto steps = steps_in(folder);
   std::erase_if(steps, [&](std::int64_t other) { return other > step; });
+  const std::int64_t best = best_step(folder);
   for (std::size_t i = static_cast<std::size_t>(keep); i < steps.size(); ++i) {
+    if (steps[i] == best) continue;
     std::string fault = fault_of([&] { remove_folder(concat(folder, '/', step_name(steps[i]))); });
     if (!fault.empty()) warnings.push_back(std::move(fault));
   }
@@ -248,6 +251,8 @@ SaveCost CheckpointSaver::publish(CheckpointIndex whole) {
   cost.bytes = bytes_ + write_index(temporary_->path(), std::move(whole), texts_);
   temporary_->publish();
   write_file_atomically(concat(options_.folder, '/', kLatestName), step_name(step_) + "\n");
+  if (best_ == step_)
+    write_file_atomically(concat(options_.folder, '/', kBestName), step_name(step_) + "\n");
   cost.warnings = prune(options_.folder, step_, options_.keep);
   return cost;
 }

@@ -17,6 +17,7 @@
 /// Checkpoints: written on one grid of ranks, read on any other.
 ///
 ///   DIR/latest                          "step-200": the checkpoint that a run resumes from
+///   DIR/best                            "step-150": the one that is kept as the best, if any
 ///   DIR/step-200/index.json             location and checksums of the data (checkpoint_index.h)
 ///   DIR/step-200/rank-00000.safetensors the slices that rank 0 owns, end to end
 ///   DIR/step-200/state.json, ...        the texts that the caller gave
@@ -93,6 +94,10 @@ class CheckpointSaver {
   void begin(Communicator& world, std::int64_t step, std::span<const StateBlock> blocks,
              const StateTexts& texts);
 
+  /// Makes the checkpoint of this step the best when it is published: it stays, whatever `keep`
+  /// says, until another one takes its place, and DIR/best names it. Call it before begin().
+  void keep_best(std::int64_t step) { best_ = step; }
+
   /// Whether a checkpoint was begun but not finished.
   bool pending() const { return pending_; }
 
@@ -124,7 +129,7 @@ class CheckpointSaver {
 
   SaverOptions options_;
   bool pending_ = false;
-  std::int64_t step_ = 0;
+  std::int64_t step_ = 0, best_ = -1;
   std::int64_t bytes_ = 0;  // of all ranks' files
   int rank_ = 0, ranks_ = 1;
   std::string unfinished_;  // folder that all ranks write to

@@ -318,7 +318,7 @@ SafetensorsFolder::SafetensorsFolder(std::string path, const std::string& stem)
   } else {
     if (!path_exists(path_ + '/' + name))
       refuse(path_, " has neither ", name, " nor ", name, ".index.json",
-             "; save it as safetensors (.bin weights cannot be read)");
+             "; download the weights, or save them as safetensors (.bin weights cannot be read)");
     tensors_ = open(name);
   }
 }

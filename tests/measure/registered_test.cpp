@@ -1,10 +1,13 @@
-// An optimizer that a program registers trains, resumes and is planned as those of the library. It
-// is tested here, since it adds a section to the configuration of every test of its program.
+// Optimizers and families that a program registers train, resume and are planned as those of the
+// library. They are tested here, since they add sections to the configuration of every test of
+// their program.
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/model/model.h"
 #include "axonn/train/config_options.h"
+#include "axonn/train/resume.h"
 #include "axonn/train/stored_config.h"
 
 #include "tests/support/runs.h"
@@ -124,7 +127,7 @@ TEST(RegisteredOptimizer, ThatReadsItsValuesItselfCannotBePlannedAndSaysSo) {
   Config config = with_heavy_ball(tiny_config("unused"));
   config.optimizer.own_values["heavy_ball.raw"] = true;
   EXPECT_THAT([&] { dry_step(ready_to_dry_run(config), 0); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("registered_optimizer_test.cpp:"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("registered_test.cpp:"),
                                          HasSubstr("do not exist"), HasSubstr("on_host()"))));
 }
 
@@ -150,4 +153,23 @@ TEST(RegisteredOptimizer, HasKeysOfItsOwnAndNamesThoseThatItDoesNotRead) {
   config.optimizer.own_values["heavy_ball.mas"] = 0.5;
   EXPECT_THAT([&] { validate(config); },
               ThrowsMessage<UsageError>(HasSubstr("did you mean 'heavy_ball.mass'")));
+}
+
+TEST(RegisteredFamily, ThatResumesWithOtherValuesIsToldWhichOnes) {
+  register_architecture({.name = "twisted",
+                         .help = "A GPT with a name of its own",
+                         .keys = {{.name = "turns", .value = 1, .help = "how many"}},
+                         .make = [](ModelConfig config, const Grid& grid) {
+                           config.family = ModelFamily::gpt;
+                           return make_model(resolved(config, 0, 0), grid);
+                         }});
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "run");
+  config.model.family = model_family("twisted");
+  config.training.steps = 1;
+  train_on_threads(config);
+  config.model.own_values["twisted.turns"] = 2;
+  const CheckpointReader reader(config.output.dir + "/checkpoints/step-1");
+  EXPECT_THAT(check_continues(reader, config, {}, state_kinds(config.optimizer)),
+              ElementsAre("twisted.turns was 1 and is 2"));
 }
