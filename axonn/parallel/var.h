@@ -290,8 +290,8 @@ Chunk make_chunk(const Context& ctx, const Chunk& from, Tensor value, Placement 
 void need_gradient(const Context& ctx, Chunk& chunk);
 
 /// Sets chunk.again if the chunk has a gradient and its block makes values of this kind again.
-/// `make` must read only parameters of the block and saved() values. For layers of this library:
-/// the header of Remade is internal.
+/// `make` must read only parameters of the block and saved() values. Programs that name
+/// a kind include axonn/parallel/scheduling.h.
 void let_remake(const Context& ctx, Chunk& chunk, Remade kind, std::function<Tensor()> make);
 
 /// The chunk's value for a backward step, or for another value's `make`.
