@@ -131,7 +131,9 @@ Prediction predict(const Config& config, const Machine& machine) {
 
 Prediction estimate(const Config& config, const Machine& machine) {
   // Muon's rounds are not linear in the blocks: there may be one for the matrices of all of them.
-  if (config.optimizer.kind == OptimizerKind::muon) return predict(config, machine);
+  // A registered rule may have such rounds, too.
+  const OptimizerKind kind = config.optimizer.kind;
+  if (kind == OptimizerKind::muon || optimizer_rule_of(kind)) return predict(config, machine);
   return over_depth(config, [&](const Config& some) { return predict(some, machine); });
 }
 

@@ -70,14 +70,29 @@ std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corp
   return std::make_unique<Batches>(std::move(sequences), SequenceMask(), options);
 }
 
+const Config& checked(const Config& config) {
+  const TrainingConfig& t = config.training;
+  for (const auto& [key, value] : {std::pair{"seq_len", t.seq_len},
+                                   {"global_batch", t.global_batch},
+                                   {"micro_batch", t.micro_batch}})
+    AXONN_CHECK(value > 0, "Training: training.", key, " is ", value,
+                "; call validate(config), and pass resolved(config)");
+  return config;
+}
+
+std::unique_ptr<Optimizer> rule_of(const OptimizerConfig& config, const TrainingOptions& options) {
+  AXONN_CHECK(options.make_optimizer, "Training: TrainingOptions::make_optimizer is empty");
+  return options.make_optimizer(config);
+}
+
 }  // namespace
 
 Training::Training(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
                    const TrainingOptions& options)
-    : corpora(open_data(config, world, options)),
+    : corpora(open_data(checked(config), world, options)),
       model(with_vocab_of(config, corpora), world, std::move(backend),
             {.progress = options.progress}),
-      optimizer(model.trained(), options.make_optimizer(optimizer_of(model.config())),
+      optimizer(model.trained(), rule_of(optimizer_of(model.config()), options),
                 config.optimizer.ema_decay),
       step(model.model(), optimizer, config.training.balance, config.training.z_loss) {
   if (options.data) {
@@ -92,9 +107,15 @@ Training::Training(const Config& config, Communicator& world, std::unique_ptr<Ba
 
 Training::~Training() = default;
 
-double Training::validate() { return step.evaluate(model.context(), *validation); }
+double Training::validate() {
+  AXONN_CHECK(validation,
+              "validate: there is no validation data; set data.validation to a fraction such as "
+              "0.1 or to a file, or leave the call out where `validation` is null");
+  return step.evaluate(model.context(), *validation);
+}
 
 double Training::validate_averages() {
+  if (!validation) return validate();  // which throws, before any weight is exchanged
   const Context ctx = model.context();
   optimizer.exchange_averages(ctx);
   const double loss = validate();
@@ -172,6 +193,10 @@ void Training::count(std::int64_t n, const Batch& batch, StepInput& input) {
 }
 
 StepInput Training::input(std::int64_t n) {
+  AXONN_CHECK(batches,
+              "input: there is no data, since TrainingOptions::data is false; give the "
+              "step a StepInput of your own");
+  AXONN_CHECK(n >= 0, "input: there is no step ", n, "; steps are counted from 0");
   const std::shared_ptr<const Batch> batch = batches->at(n);
   StepInput input;
   input.step = n;
@@ -223,6 +248,9 @@ void save_checkpoint(Training& training, const std::string& folder, std::int64_t
   const LoadedModel& model = training.model;
   Communicator& world = model.grid().world();
   const TrainingConfig& t = model.config().training;
+  for (const ParameterGroup* group : model.trained())
+    AXONN_CHECK(group->has_values(), "save_checkpoint: ", group->name(),
+                " has no values; call LoadedModel::initialise() or load_checkpoint() before");
   CheckpointSaver saver({.folder = folder, .keep = 0, .async = false});
   const DataPlace place = training.place(steps_done);
   const std::int64_t sequences = training.batches ? place.consumed : steps_done * t.global_batch;
