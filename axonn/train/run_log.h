@@ -71,7 +71,7 @@ class RunLog {
   std::unique_ptr<SamplesFile> samples_;  // on rank 0, if there are any
   std::string description_;               // of model, grid and data
   bool shows_description_ = true;
-  StepMetrics line_;                      // of the last step
+  StepMetrics line_;  // of the last step
   std::int64_t save_failures_ = 0, skipped_ = 0;
   std::int64_t first_step_ = 0;
   std::int64_t counted_ = 0, targets_ = 0;  // in the loss, and in all, since begin()

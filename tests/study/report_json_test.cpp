@@ -84,10 +84,9 @@ TEST(ReportJson, SaysWhereTheReportComesFrom) {
   EXPECT_EQ(origin.at("date"), "2026-11-21 18:02:11 UTC");
   EXPECT_EQ(origin.at("machine"), "2 ranks on node7: a processor, 2 cores");
   EXPECT_EQ(origin.at("config"), "[model]\nlayers = 4\n");
-  EXPECT_EQ(json.at("groups").at(1), (nlohmann::json{{"name", "6 epochs"},
-                                                     {"documents", 2},
-                                                     {"epochs", 6},
-                                                     {"control", false}}));
+  EXPECT_EQ(
+      json.at("groups").at(1),
+      (nlohmann::json{{"name", "6 epochs"}, {"documents", 2}, {"epochs", 6}, {"control", false}}));
 }
 
 TEST(ReportJson, NumbersAreReadBackBitForBit) {
