@@ -5,6 +5,37 @@ namespace axonn {
 
 namespace {
 
+void list_examples(DataConfig& data, OptionList& list) {
+  list.add(
+      "jsonl", &data.jsonl,
+      {.help = "JSONL files for fine-tuning, also compressed (.gz, .zst); a line has messages, "
+               "ShareGPT's conversations, alpaca's instruction and output, prompt and "
+               "completion, or text; several share a sequence; of conversations and "
+               "completions only the answers are learned",
+       .also = "conversations sft_file chat_data train_jsonl",
+       .reads = Reads::files});
+  list.add("excess_length_strategy", data.excess_length, kExcessLengths,
+           {.help = "what happens to lines of data.jsonl that are longer than training.seq_len; "
+                    "split: the rest becomes an example of its own, which begins in the middle; "
+                    "drop: they are left out; truncate: their ends are cut off",
+            .also = "truncation_mode truncation overlong"});
+  list.add("mask_history", &data.mask_history,
+           {.help = "whether of a conversation only the assistant's last turn is learned; false: "
+                    "all of its turns",
+            .also = "train_on_last_turn last_turn_only"});
+  list.add(
+      "chat_template", &data.chat_template,
+      {.help = "template that turns messages into text: chatml, llama3, llama3.1, llama2, or a "
+               ".jinja file; auto: the template in the tokenizer's folder, or chatml if tokenizer "
+               "is \"bytes\"",
+       .also = "template",
+       .reads = Reads::files});
+  list.add("chat_template_args", &data.chat_template_args,
+           {.help = "variables of the chat template, as JSON: '{\"enable_thinking\": false}'; "
+                    "strftime_now: the date that it writes as today's, \"2024-07-26\"",
+            .also = "chat_template_kwargs template_kwargs"});
+}
+
 void list_documents(DataConfig& data, OptionList& list) {
   list.add("documents", data.documents, kDocumentModes,
            {.help = "what the documents that share a sequence of data.text or data.tokens are to "
@@ -39,34 +70,7 @@ void list_data(DataConfig& data, OptionList& list) {
                     "or a weighted blend of them, \"w1 path1 w2 path2\"",
             .also = "token_file train_bin",
             .reads = Reads::files});
-  list.add(
-      "jsonl", &data.jsonl,
-      {.help = "JSONL files for fine-tuning, also compressed (.gz, .zst); a line has messages, "
-               "ShareGPT's conversations, alpaca's instruction and output, prompt and "
-               "completion, or text; several share a sequence; of conversations and "
-               "completions only the answers are learned",
-       .also = "conversations sft_file chat_data train_jsonl",
-       .reads = Reads::files});
-  list.add("excess_length_strategy", data.excess_length, kExcessLengths,
-           {.help = "what happens to lines of data.jsonl that are longer than training.seq_len; "
-                    "split: the rest becomes an example of its own, which begins in the middle; "
-                    "drop: they are left out; truncate: their ends are cut off",
-            .also = "truncation_mode truncation overlong"});
-  list.add("mask_history", &data.mask_history,
-           {.help = "whether of a conversation only the assistant's last turn is learned; false: "
-                    "all of its turns",
-            .also = "train_on_last_turn last_turn_only"});
-  list.add(
-      "chat_template", &data.chat_template,
-      {.help = "template that turns messages into text: chatml, llama3, llama3.1, llama2, or a "
-               ".jinja file; auto: the template in the tokenizer's folder, or chatml if tokenizer "
-               "is \"bytes\"",
-       .also = "template",
-       .reads = Reads::files});
-  list.add("chat_template_args", &data.chat_template_args,
-           {.help = "variables of the chat template, as JSON: '{\"enable_thinking\": false}'; "
-                    "strftime_now: the date that it writes as today's, \"2024-07-26\"",
-            .also = "chat_template_kwargs template_kwargs"});
+  list_examples(data, list);
   list.add("synthetic", &data.synthetic,
            {.help = "amount of text to generate and train on; it states made-up facts; 0: none",
             .unit = "bytes",
