@@ -263,7 +263,9 @@ class Trainer {
         fmt::format("nothing to do: the checkpoint at {} is at step {} of {}{}; raise {} to "
                     "go on",
                     reader.folder(), first_step_, steps, all ? "" : ", and the run " + why_ended(),
-                    all ? "training.steps" : "training.patience"));
+                    !all                          ? "training.patience"
+                    : config_.training.epochs > 0 ? "training.epochs"
+                                                  : "training.steps"));
   }
 
   bool nothing_to_do() const { return first_step_ >= config_.training.steps || gives_up(); }
