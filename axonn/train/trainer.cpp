@@ -198,7 +198,7 @@ class Trainer {
       check_disk();
     }
     world_.barrier("first batch");
-    log_.begin(config_, world_.rank() == 0 ? start_files() : "", first_step_, state_.tokens_seen);
+    log_.begin(config_, world_.rank() == 0 ? start_files() : "", state_);
     restart_clock();
   }
 
