@@ -87,6 +87,10 @@ class Option {
   /// Appends the flag's text to a list. Throws as set() does, and Error if the option is no list.
   void append_text(const std::string& text, const std::string& place) const;
 
+  /// Throws UsageError if the current value is one that set() does not accept, as a program can put
+  /// into a variable. A required option may be unset.
+  void check() const;
+
   /// Throws the UsageError for a value that the option does not accept.
   [[noreturn]] void refuse_value(const std::string& got, const std::string& place) const;
 
@@ -157,6 +161,11 @@ class OptionList {
               Entry one;
               use_one(one, use);
             }};
+  }
+
+  /// Takes a section out, if there is one.
+  void remove(std::string_view section) {
+    std::erase_if(sections_, [&](const Section& one) { return one.name == section; });
   }
 
   const std::vector<Section>& sections() const { return sections_; }

@@ -25,8 +25,9 @@ class RunLog {
   void info(const std::string& line) { log_.info(line); }
   void warn(const std::string& line) { log_.warn(line); }
   void error(const std::string& line) { log_.error(line); }
-  /// Describes model, grid and data on rank 0. `threads`: of the CPU backend.
-  void describe(Training& training, int threads);
+  /// Describes model, grid and data on rank 0; `shown`: also on the terminal. `threads`: of the CPU
+  /// backend.
+  void describe(Training& training, int threads, bool shown = true);
 
   /// Begins the figures of a run that goes on from this state. config_text: for the event file.
   void begin(const Config& config, const std::string& config_text, const RunState& state);
@@ -68,8 +69,9 @@ class RunLog {
   std::unique_ptr<EventFile> events_;     // on rank 0, if output.tensorboard
   std::unique_ptr<SamplesFile> samples_;  // on rank 0, if there are any
   std::string description_;               // of model, grid and data
-  StepMetrics line_;                      // of the last step
-  BestLoss best_;                         // of the validations
+  bool shows_description_ = true;
+  StepMetrics line_;  // of the last step
+  BestLoss best_;     // of the validations
   std::int64_t save_failures_ = 0, skipped_ = 0;
   std::int64_t first_step_ = 0;
   std::int64_t counted_ = 0, targets_ = 0;  // in the loss, and in all, since begin()
