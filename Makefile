@@ -2,6 +2,7 @@
 
 .PHONY: help packages dev-packages quickstart test test-all attack build dev debug package gpu-check gpu-bundle format tidy docs clean
 .DEFAULT_GOAL := help
+BEGAN := $(shell date +%s)
 MAKEFLAGS += --no-print-directory
 
 help:
@@ -30,7 +31,7 @@ dev-packages:
 	@scripts/install-packages.sh --tests
 
 test: dev-packages
-	@scripts/testing/run.py $(if $(LIMIT),--limit $(LIMIT)) $(PARTS)
+	@scripts/testing/run.py $(if $(LIMIT),--limit $$(($(BEGAN) + $(LIMIT) - $$(date +%s)))) $(PARTS)
 
 test-all: dev-packages
 	@scripts/testing/run.py --all

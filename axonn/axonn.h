@@ -1,8 +1,8 @@
 #pragma once
 
-/// The library for programs of your own: models, optimizers and training loops that run on any grid
-/// of ranks. docs/library.md introduces it. Only the headers that this one includes, directly or
-/// not, are installed.
+/// The library for programs of your own: models, layers, optimizers and training loops that run on
+/// any grid of ranks. docs/library.md introduces it, and lists the headers for generation,
+/// evaluation and data. These and what they include are installed; all others are internal.
 
 #include "axonn/base/check.h"
 #include "axonn/cli/program.h"

@@ -1,7 +1,8 @@
 // plan_published FILE.svg: compares the planner's predictions with the measurements of arXiv
-// 2502.08145, each left out of the fit of the machine's constants. Prints the table, and writes the
-// picture, of docs/planning.md.
+// 2502.08145, each left out of the fit of the machine's constants, and with published speeds of
+// other programs. Prints the tables, and writes the picture, of docs/planning.md.
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iostream>
 
@@ -10,6 +11,7 @@
 #include "axonn/base/chart.h"
 
 #include "tests/plan/published.h"
+#include "tests/plan/published_rows.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
@@ -71,4 +73,15 @@ int main(int count, char** arguments) {
                              fitted.bf16.flops_per_s);
   }
   std::ofstream(arguments[1]) << to_svg(chart);
+  double mean = 0, fastest = 0, slowest = 0;
+  for (const PublishedRow& row : published_rows()) {
+    const PredictedRow one = predict(row);
+    std::cout << table_row(one) << '\n';
+    mean += std::abs(one.error()) / static_cast<double>(published_rows().size());
+    fastest = std::min(fastest, row.seconds() / one.seconds - 1);
+    slowest = std::max(slowest, row.seconds() / one.seconds - 1);
+  }
+  std::cout << fmt::format(
+      "mean error {:.1f} %; published steps take {:.1f} % less to {:.1f} % more than predicted\n",
+      100 * mean, -100 * fastest, 100 * slowest);
 }

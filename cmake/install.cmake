@@ -28,10 +28,18 @@ install(FILES packaging/modulefiles/axonn.lua DESTINATION ${modules}
         RENAME ${PROJECT_VERSION}.lua COMPONENT program)
 install(FILES packaging/modulefiles/axonn.tcl DESTINATION ${modules}
         RENAME ${PROJECT_VERSION} COMPONENT program)
-install(FILES README.md CHANGELOG.md CITATION.cff DESTINATION ${CMAKE_INSTALL_DOCDIR}
-        COMPONENT program)
+install(FILES README.md CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE
+        DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright COMPONENT program)
-install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+# Beside docs what it links to, in the places of the source tree.
+install(DIRECTORY docs examples slurm DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(DIRECTORY bench/results DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench COMPONENT program)
+install(FILES python/axonn_checkpoint.py DESTINATION ${CMAKE_INSTALL_DOCDIR}/python
+        COMPONENT program)
+foreach(folder tests/emulated_gpu tests/text/chat_templates)
+  install(FILES ${folder}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder}
+          COMPONENT program)
+endforeach()
 
 # `cpack -G DEB` in a build folder: axonn and axonn-dev. scripts/package.sh builds what is released.
 set(CPACK_PACKAGE_NAME axonn)

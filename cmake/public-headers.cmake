@@ -1,7 +1,9 @@
-# The headers that are installed: axonn/axonn.h and all that it includes, directly or not. Sets
-# axonn_public_headers to their paths from the root of the source tree.
+# The headers that are installed: those below and all that they include, directly or not. Sets
+# axonn_public_headers to their paths from the root of the source tree. docs/library.md lists the
+# first ones.
 set(axonn_public_headers)
-set(todo axonn/axonn.h)
+set(todo axonn/axonn.h axonn/data/batches.h axonn/data/corpus.h axonn/infer/evaluate.h
+         axonn/infer/generator.h)
 while(todo)
   list(POP_FRONT todo header)
   list(APPEND axonn_public_headers ${header})
@@ -14,9 +16,9 @@ while(todo)
   endforeach()
 endwhile()
 list(LENGTH axonn_public_headers count)
-set(most 40)
+set(most 60)
 if(count GREATER most)
   list(SORT axonn_public_headers)
   list(JOIN axonn_public_headers "\n  " text)
-  message(FATAL_ERROR "axonn/axonn.h includes ${count} headers, more than ${most}:\n  ${text}")
+  message(FATAL_ERROR "there are ${count} public headers, more than ${most}:\n  ${text}")
 endif()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -12,8 +13,9 @@ namespace axonn {
 namespace {
 
 constexpr double kWidth = 760, kHeight = 440;
-constexpr double kLeft = 94, kRight = 730, kTop = 66, kBottom = 380;
+constexpr double kRight = 730, kTop = 66, kBottom = 380;
 constexpr double kLetter = 7, kLineHeight = 15;  // approximate sizes of the text
+constexpr double kTitleX = 20, kGap = 8;         // of the y axis: its title; before its tick marks
 constexpr int kMarksAcross = 8, kMarksUp = 8;    // approximate
 constexpr std::size_t kMostPoints = 1500;        // more could not be told apart at this width
 
@@ -50,23 +52,6 @@ std::vector<double> marks_of(const Chart::Axis& axis, int about) {
   return found;
 }
 
-/// Maps values of a chart to pixels.
-struct Frame {
-  const Chart& chart;
-
-  double across(double value) const { return at(chart.x, value, kLeft, kRight); }
-  double up(double value) const {
-    return at(chart.y, std::min(value, chart.y.high), kBottom, kTop);
-  }
-
- private:
-  static double at(const Chart::Axis& axis, double value, double first, double last) {
-    const auto along = [&](double v) { return axis.logarithmic ? std::log10(v) : v; };
-    const double low = along(axis.low), range = along(axis.high) - low;
-    return first + (last - first) * (along(value) - low) / (range > 0 ? range : 1);
-  }
-};
-
 std::string escaped(const std::string& text) {
   std::string out;
   for (char c : text) out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : std::string(1, c);
@@ -80,6 +65,33 @@ std::string number(double value) {
   return fmt::format("{:g}", rounded);
 }
 
+double width_of(const std::string& text) { return kLetter * static_cast<double>(text.size()); }
+
+/// Maps values of a chart to pixels.
+struct Frame {
+  const Chart& chart;
+  double left = left_of(chart);
+
+  double across(double value) const { return at(chart.x, value, left, kRight); }
+  double up(double value) const {
+    return at(chart.y, std::min(value, chart.y.high), kBottom, kTop);
+  }
+
+ private:
+  /// Leaves room for the numbers of the y axis beside its title.
+  static double left_of(const Chart& chart) {
+    double widest = 0;
+    for (const double mark : marks_of(chart.y, kMarksUp))
+      widest = std::max(widest, width_of(number(mark)));
+    return kTitleX + kLineHeight + widest + kGap;
+  }
+  static double at(const Chart::Axis& axis, double value, double first, double last) {
+    const auto along = [&](double v) { return axis.logarithmic ? std::log10(v) : v; };
+    const double low = along(axis.low), range = along(axis.high) - low;
+    return first + (last - first) * (along(value) - low) / (range > 0 ? range : 1);
+  }
+};
+
 std::string axes(const Frame& frame) {
   const Chart& chart = frame.chart;
   std::string svg;
@@ -87,17 +99,18 @@ std::string axes(const Frame& frame) {
     svg += fmt::format(
         "<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>"
         "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
-        kLeft, kRight, frame.up(v), frame.up(v), kLeft - 8, frame.up(v) + 4, number(v));
+        frame.left, kRight, frame.up(v), frame.up(v), frame.left - kGap, frame.up(v) + 4,
+        number(v));
   for (const double v : marks_of(chart.x, kMarksAcross))
     svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
                        frame.across(v), kBottom + 20, number(v));
   svg += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-                     (kLeft + kRight) / 2, kBottom + 44, escaped(chart.x.title));
+                     (frame.left + kRight) / 2, kBottom + 44, escaped(chart.x.title));
   const double middle = (kTop + kBottom) / 2;
   return svg + fmt::format(
-                   "<text transform=\"translate(20 {}) rotate(-90)\" text-anchor=\"middle\">{}"
+                   "<text transform=\"translate({} {}) rotate(-90)\" text-anchor=\"middle\">{}"
                    "</text>\n",
-                   middle, escaped(chart.y.title));
+                   kTitleX, middle, escaped(chart.y.title));
 }
 
 std::string drawn(const Chart::Line& line, const Frame& frame) {
@@ -112,88 +125,141 @@ std::string drawn(const Chart::Line& line, const Frame& frame) {
 }
 
 /// Draws the legend as a row below the title.
-std::string legend(const Chart& chart) {
+std::string legend(const Frame& frame) {
   std::string svg;
-  double x = kLeft;
-  for (const Chart::Line& line : chart.lines) {
+  double x = frame.left;
+  for (const Chart::Line& line : frame.chart.lines) {
     if (line.name.empty()) continue;
     svg += fmt::format(
         "<line x1=\"{}\" x2=\"{}\" y1=\"46\" y2=\"46\" stroke=\"{}\" stroke-width=\"3\"{}/>"
         "<text x=\"{}\" y=\"50\">{}</text>\n",
         x, x + 24, line.color, line.dashed ? " stroke-dasharray=\"6 4\"" : "", x + 30,
         escaped(line.name));
-    x += 60 + kLetter * static_cast<double>(line.name.size());
+    x += 60 + width_of(line.name);
   }
   return svg;
 }
 
-/// Draws the points, with labels to their right, or to their left where the picture ends. A label
-/// that would overlap another moves down.
+/// A rectangle in pixels.
+struct Box {
+  double left, right, top, bottom;
+
+  bool meets(const Box& other) const {
+    return left < other.right && other.left < right && top < other.bottom && other.top < bottom;
+  }
+  /// Whether the straight line from (x, y) on, by dx and dy, passes through it.
+  bool meets(double x, double y, double dx, double dy) const {
+    double from = 0, to = 1;  // the part of the line that is left
+    const auto clip = [&](double begin, double step, double low, double high) {
+      if (step == 0) {
+        if (begin < low || begin > high) to = -1;
+        return;
+      }
+      const double a = (low - begin) / step, b = (high - begin) / step;
+      from = std::max(from, std::min(a, b));
+      to = std::min(to, std::max(a, b));
+    };
+    clip(x, dx, left, right);
+    clip(y, dy, top, bottom);
+    return from <= to;
+  }
+};
+
+/// Finds places for the labels of points.
+class Labels {
+ public:
+  explicit Labels(const Frame& frame) : frame_(frame) {
+    constexpr double kRadius = 5;
+    for (const Chart::Point& point : frame.chart.points) {
+      const double x = frame.across(point.x), y = frame.up(point.y);
+      dots_.push_back({x - kRadius, x + kRadius, y - kRadius, y + kRadius});
+    }
+  }
+
+  /// The place with the least cost: near the point, in the picture, off other labels, and, unless
+  /// that is far away, off lines and points.
+  Box place(const Chart::Point& point) {
+    constexpr int kFarthest = 40;  // lines of text
+    const double width = width_of(point.label);
+    std::optional<std::pair<int, Box>> best;
+    for (int line = 0; line <= kFarthest && (!best || best->first > line); ++line)
+      for (const Side side : {Side::right, Side::middle, Side::left})
+        for (const int lines : {line, -line}) {
+          const Box box = beside(point, width, side, lines);
+          const int cost = line + cost_of(box);
+          if (!best || cost < best->first) best = {cost, box};
+        }
+    labels_.push_back(best->second);
+    return best->second;
+  }
+
+ private:
+  enum class Side { right, middle, left };
+
+  /// The place this many lines of text below the point. In the middle: within the picture's width.
+  Box beside(const Chart::Point& point, double width, Side side, int lines) const {
+    const double x = frame_.across(point.x), y = frame_.up(point.y) + lines * kLineHeight;
+    double left = x + kGap;
+    if (side == Side::left) left = x - kGap - width;
+    if (side == Side::middle) left = std::min(x - width / 2, kWidth - width);
+    return {left, left + width, y - kLineHeight / 2, y + kLineHeight / 2};
+  }
+
+  /// In lines of text that a label is rather moved by.
+  int cost_of(const Box& box) const {
+    constexpr int kOfLabel = 1000, kOfPicture = 100, kOfCrossing = 3;
+    int cost = 0;
+    if (box.left < frame_.left || box.right > kWidth || box.top < kTop || box.bottom > kBottom)
+      cost += kOfPicture;
+    for (const Box& label : labels_) cost += box.meets(label) ? kOfLabel : 0;
+    for (const Box& dot : dots_) cost += box.meets(dot) ? kOfCrossing : 0;
+    for (const Chart::Line& line : frame_.chart.lines)
+      for (std::size_t i = 0; i + 1 < line.points.size(); ++i) {
+        const auto &from = line.points[i], &to = line.points[i + 1];
+        const double x = frame_.across(from.first), y = frame_.up(from.second);
+        const bool crosses = box.meets(x, y, frame_.across(to.first) - x, frame_.up(to.second) - y);
+        cost += crosses ? kOfCrossing : 0;
+      }
+    return cost;
+  }
+
+  const Frame& frame_;
+  std::vector<Box> dots_, labels_;
+};
+
+/// Draws the points, each with its label beside it.
 std::string drawn(std::vector<Chart::Point> points, const Frame& frame) {
-  struct Box {
-    double left, right, y;
-  };
-  std::vector<Box> taken;
+  Labels labels(frame);
   std::ranges::stable_sort(points, std::greater(), &Chart::Point::y);
   std::string svg, dots;
   for (const Chart::Point& point : points) {
-    const double x = frame.across(point.x), y = frame.up(point.y),
-                 width = kLetter * static_cast<double>(point.label.size());
-    dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" fill=\"{}\"/>\n", x, y,
-                        point.color);
+    dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" fill=\"{}\"/>\n",
+                        frame.across(point.x), frame.up(point.y), point.color);
     if (point.label.empty()) continue;
-    const bool right = x + 8 + width <= kWidth;
-    Box box{right ? x + 8 : x - 8 - width, right ? x + 8 + width : x - 8, y + 4};
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (const Box& other : taken)
-        if (box.left < other.right && other.left < box.right &&
-            std::abs(box.y - other.y) < kLineHeight) {
-          box.y = other.y + kLineHeight;
-          moved = true;
-        }
-    }
-    taken.push_back(box);
+    const Box box = labels.place(point);
     svg += fmt::format(
-        "<rect class=\"back\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" fill=\"#fff\" "
-        "opacity=\"0.9\"/><text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n",
-        box.left - 2, box.y - kLineHeight + 4, width + 4, kLineHeight, right ? box.left : box.right,
-        box.y, right ? "start" : "end", escaped(point.label));
+        "<text class=\"label\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
+        (box.left + box.right) / 2, box.bottom - 3, escaped(point.label));
   }
   return svg + dots;  // points last, so that no label hides one
 }
 
 }  // namespace
 
-Chart::Axis widened(Chart::Axis axis) {
-  if (spans_powers(axis)) {
-    const double below = std::pow(10, std::floor(std::log10(axis.low))),
-                 above = std::pow(10, std::floor(std::log10(axis.high)));
-    for (const double factor : {1.0, 2.0, 5.0})
-      if (factor * below <= axis.low) axis.low = factor * below;
-    for (const double factor : {10.0, 5.0, 2.0, 1.0})
-      if (factor * above >= axis.high) axis.high = factor * above;
-    return axis;
-  }
-  const double step = step_of(axis, kMarksUp);
-  const double low = std::floor(axis.low / step) * step;
-  if (low > 0 || !axis.logarithmic) axis.low = low;
-  axis.high = std::ceil(axis.high / step) * step;
-  return axis;
-}
-
 std::string to_svg(const Chart& chart) {
   const Frame frame{chart};
   std::string svg = fmt::format(
       R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" font-family="sans-serif" )"
       R"(font-size="13"><style>text{{fill:#444}}.grid{{stroke:#ddd}})"
+      R"(.label{{paint-order:stroke;stroke:#fff;stroke-width:3}})"
       R"(@media(prefers-color-scheme:dark){{text{{fill:#ccc}}.grid{{stroke:#444}})"
-      R"(.back{{fill:#1b1b1b}}}}</style><rect class="back" width="{}" height="{}" fill="#fff"/>)"
+      R"(.label{{stroke:#1b1b1b}}.back{{fill:#1b1b1b}}}}</style>)"
+      R"(<rect class="back" width="{}" height="{}" fill="#fff"/>)"
       "\n<text x=\"{}\" y=\"26\" font-size=\"16\">{}</text>\n",
-      kWidth, kHeight, kWidth, kHeight, kLeft, escaped(chart.title));
+      kWidth, kHeight, kWidth, kHeight, frame.left, escaped(chart.title));
   svg += axes(frame);
   for (const Chart::Line& line : chart.lines) svg += drawn(line, frame);
-  svg += legend(chart);
+  svg += legend(frame);
   return svg + drawn(chart.points, frame) + "</svg>\n";
 }
 

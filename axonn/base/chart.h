@@ -26,7 +26,7 @@ struct Chart {
   struct Point {
     double x = 0, y = 0;
     std::string color;
-    std::string label = {};  ///< beside it; labels never overlap
+    std::string label = {};  ///< near it, off the lines if possible; labels never overlap
   };
 
   std::string title;
@@ -34,9 +34,6 @@ struct Chart {
   std::vector<Line> lines = {};
   std::vector<Point> points = {};
 };
-
-/// Returns the axis widened so that it begins and ends on a tick mark.
-Chart::Axis widened(Chart::Axis axis);
 
 /// Returns a standalone SVG, readable on light and dark backgrounds. Points of lines above the
 /// range of the y axis are drawn at its edge.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 
 namespace axonn {
 
@@ -15,5 +16,8 @@ inline double now_seconds() {
 inline std::chrono::duration<double> duration_of(double seconds) {
   return std::chrono::duration<double>(std::min(seconds, 1e8));
 }
+
+/// The time of day: "2026-11-21 18:02:11 UTC".
+std::string utc_now();
 
 }  // namespace axonn

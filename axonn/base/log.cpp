@@ -168,6 +168,11 @@ void Log::info(std::string_view line) {
   to_terminal(line);
 }
 
+void Log::note(std::string_view line) {
+  const std::scoped_lock lock(mutex_);
+  to_file("info", line);
+}
+
 void Log::warn(std::string_view line) {
   const std::scoped_lock lock(mutex_);
   to_file("warning", line);

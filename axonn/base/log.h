@@ -108,6 +108,7 @@ class Log {
 
   void info(std::string_view line);
   void warn(std::string_view line);   ///< "warning: ..."
+  void note(std::string_view line);   ///< as info(), to the file alone
   void error(std::string_view line);  ///< to the file alone: the program prints its error itself
   void step(const StepReport& report);
 

@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
+#include "axonn/cli/info.h"
 #include "axonn/cli/stop_signals.h"
 #include "axonn/data/tokenize.h"
 #include "axonn/infer/evaluate.h"
@@ -16,6 +18,7 @@
 #include "axonn/measure/dry_run.h"
 #include "axonn/model/model.h"
 #include "axonn/plan/recompute_budget.h"
+#include "axonn/study/origin.h"
 #include "axonn/study/recite.h"
 #include "axonn/study/report_json.h"
 #include "axonn/study/report_text.h"
@@ -111,7 +114,28 @@ void refuse_config(const LoadedConfig& loaded) {
            "; axonn memorize --help lists its flags");
 }
 
-int run_audit(const MemorizeFlags& flags) {
+/// "axonn 0.3.0".
+std::string program_name() { return concat("axonn ", build_info().version); }
+
+/// The command line, as a shell reads it.
+std::string command_line(const Arguments& arguments) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%";
+  std::string line = "axonn memorize";
+  for (const std::string& word : arguments) {
+    line += ' ';
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (const char c : word) line += c == '\'' ? "'\\''" : std::string(1, c);
+    line += '\'';
+  }
+  return line;
+}
+
+int run_audit(const MemorizeFlags& flags, const std::string& command) {
   if (flags.model.empty()) refuse("axonn memorize --audit: no model; give one with --model DIR");
   if (flags.documents.empty())
     refuse("axonn memorize --audit: no documents; give some with --documents FILE.jsonl");
@@ -143,6 +167,11 @@ int run_audit(const MemorizeFlags& flags) {
     ReciteOptions options = asked;
     options.progress = std::ref(line);
     MemorizationReport report = audit_model(loaded, *tokenizer, documents, control, options);
+    report.origin = {
+        .program = program_name(),
+        .command = command,
+        .date = utc_now(),
+        .machine = describe_machine(loaded.grid().world(), &loaded.backend().device())};
     const ModelConfig& sizes = loaded.config().model;
     report.model = fmt::format("{}: {}, {} layers, width {}", flags.model, parameters_text(sizes),
                                sizes.layers, sizes.hidden);
@@ -156,7 +185,7 @@ int run_audit(const MemorizeFlags& flags) {
 }
 
 /// Runs the study, then prints the report.
-int run_trainings(const LoadedConfig& loaded) {
+int run_trainings(const LoadedConfig& loaded, const std::string& command) {
   const bool speaks = speaks_for_all();
   for (const std::string& line : warnings(loaded.config, loaded.origins))
     if (speaks) std::cerr << "warning: " << line << '\n';
@@ -173,11 +202,14 @@ int run_trainings(const LoadedConfig& loaded) {
                              .progress = progress_of(config),
                              .make_text_sampler = make_text_sampler,
                              .stop = &catch_stop_signals()};
+  const ReportOrigin origin{.program = program_name(),
+                            .command = command,
+                            .config = print_config(config, loaded.origins)};
   bool stopped = false;
   launch(config, [&](Communicator& world) {
     if (world.rank() == 0) refuse_too_large(config, limits_here(config));
-    const auto report =
-        run_study(with_recomputation_of_rank_0(config, world), *loaded.memorize, world, options);
+    const auto report = run_study(with_recomputation_of_rank_0(config, world), *loaded.memorize,
+                                  world, options, origin);
     if (world.rank() != 0) return;
     stopped = !report;
     if (report)
@@ -200,13 +232,13 @@ int run_memorize(const Arguments& arguments) {
   if (!loaded) return 0;
   if (flags.audit) {
     refuse_config(*loaded);
-    return run_audit(flags);
+    return run_audit(flags, command_line(arguments));
   }
   if (print) {
     if (speaks_for_all()) std::cout << print_config(loaded->config, loaded->origins);
     return 0;
   }
-  return run_trainings(*loaded);
+  return run_trainings(*loaded, command_line(arguments));
 }
 
 }  // namespace axonn

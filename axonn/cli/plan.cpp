@@ -23,8 +23,9 @@ constexpr const char* kPlanExamples =
     R"(Simulates a training step on every grid of the devices, with the machine's costs; nothing is
 run. For each grid it takes the micro-batch and the recomputation that are fastest among those that
 fit into memory. Settings such as parallelism.chunks come from the file or from flags. An axis,
-training.micro_batch or activation_checkpoint.mode given as a flag is fixed. Defaults: the compute
-type is bf16; a model given by name has sequences of 2,048 tokens and steps of 4 Mi tokens.
+training.micro_batch or activation_checkpoint.mode given as a flag is fixed. A config's plan has the
+config's own type, length and batch. Without a config: bf16, sequences of 2,048 tokens and steps of
+4 Mi tokens; the output says what it assumed.
 
 Flops follow the convention "model" unless another is named.
 
@@ -32,7 +33,7 @@ Examples:
   axonn plan configs/gpt2-124m.toml --machine dgx-h100 --devices 8
       the model and batch of a config
   axonn plan --model gpt-80b --machine frontier --devices 8192
-             --batch-tokens 16777216 --seq-len 2048 --train-tokens 2T
+             --batch-tokens 16Mi --seq-len 2048 --train-tokens 2T
       a model by name; with days and device hours of a whole training
   axonn plan configs/gpt2-124m.toml --machine frontier --devices 8 --strategy fsdp
       the best grid that uses z only
@@ -59,7 +60,7 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
       ->delimiter(',');
   app.add_option("--batch-tokens", flags.batch_tokens,
                  "tokens per step, instead of training.global_batch")
-      ->type_name("N");
+      ->type_name("N|4Mi");
   app.add_option("--seq-len", flags.seq_len, "instead of training.seq_len")
       ->check(count_from(1))
       ->type_name("N");
@@ -91,19 +92,26 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
       ->type_name("FILE");
 }
 
-/// Parses a count such as "1500", "4M", "300B" (10^9) or "15T". Throws UsageError for other text.
+/// Parses a count such as "1500", "4Mi" (4 · 2^20), "300B" (300 · 10^9) or "15T". Throws UsageError
+/// for other text.
 std::int64_t count_of(const std::string& flag, const std::string& text) {
-  constexpr std::string_view kSuffixes = "KMBT";
-  const auto suffix = text.empty() ? std::string_view::npos : kSuffixes.find(text.back());
+  constexpr std::string_view kDecimal = "KMBT", kBinary = "KMGT";
+  const bool binary = text.ends_with('i');
+  std::string_view number = std::string_view(text).substr(0, text.size() - (binary ? 1 : 0));
+  const std::string_view suffixes = binary ? kBinary : kDecimal;
+  const auto suffix = number.empty() ? std::string_view::npos : suffixes.find(number.back());
   double factor = 1;
-  if (suffix != std::string_view::npos)
-    for (std::size_t i = 0; i <= suffix; ++i) factor *= 1000;
-  const auto number = parse_real(text.substr(0, text.size() - (factor > 1)));
+  if (suffix != std::string_view::npos) {
+    factor = std::pow(binary ? 1024 : 1000, suffix + 1);
+    number.remove_suffix(1);
+  }
+  const auto value = parse_real(std::string(number));
   constexpr double kMost = 1e18;
-  if (!number || !(*number > 0) || *number * factor > kMost || *number * factor < 1)
+  const bool unit_missing = binary && factor == 1;
+  if (unit_missing || !value || !(*value > 0) || *value * factor > kMost || *value * factor < 1)
     refuse("--", flag, " ", text,
-           " is not a number of tokens; give one such as 4194304, 300B or 15T");
-  return std::llround(*number * factor);
+           " is not a number of tokens; give one such as 4194304, 4Mi (4 times 2^20), 300B or 15T");
+  return std::llround(*value * factor);
 }
 
 /// Replaces `--model X` by the flag that it stands for: --config, --model.path or --model.name.
@@ -123,32 +131,50 @@ Arguments spelled_out(Arguments arguments) {
   return arguments;
 }
 
+/// Refuses a batch of no whole number of sequences, and names batches that are.
+[[noreturn]] void refuse_batch(const std::string& given, std::int64_t tokens, std::int64_t length) {
+  const std::int64_t fewer = std::max(tokens / length, std::int64_t{1}) * length,
+                     more = (tokens / length + 1) * length;
+  std::string binary;
+  if (!given.empty() && (given.back() == 'K' || given.back() == 'M'))
+    if (const std::int64_t meant = count_of("batch-tokens", given + 'i'); meant % length == 0)
+      binary = fmt::format("{}i ({}), ", given, format_count(meant));
+  refuse("--batch-tokens ", given, " is ", format_count(tokens),
+         " tokens, which is no whole number of sequences of ", format_count(length),
+         " tokens; give ", binary, fewer, " or ", more);
+}
+
 /// Sets sequence length and batch from the flags. Where neither file nor flags set them: 2,048
-/// tokens, or the model's positions if fewer, and 4 Mi tokens per step.
-void set_batch(Config& config, const PlanFlags& flags) {
+/// tokens, or the model's positions if fewer, and 4 Mi tokens per step; notes that in `assumed`.
+void set_batch(Config& config, const PlanFlags& flags, std::vector<std::string>& assumed) {
   constexpr std::int64_t kUsualLength = 2048, kUsualBatch = std::int64_t{4} << 20;
-  std::int64_t& length = config.training.seq_len;
+  std::int64_t &length = config.training.seq_len, &batch = config.training.global_batch;
   if (flags.seq_len > 0) length = flags.seq_len;
   if (length == 0) {
     const std::int64_t most = config.model.positions;
     length = most > 0 ? std::min(most, kUsualLength) : kUsualLength;
+    assumed.push_back(fmt::format("sequences of {} tokens (--seq-len)", format_count(length)));
   }
-  if (flags.batch_tokens.empty()) {
-    if (config.training.global_batch == 0)
-      config.training.global_batch = std::max<std::int64_t>(kUsualBatch / length, 1);
-    return;
+  if (!flags.batch_tokens.empty()) {
+    const std::int64_t tokens = count_of("batch-tokens", flags.batch_tokens);
+    if (tokens % length != 0) refuse_batch(flags.batch_tokens, tokens, length);
+    batch = tokens / length;
+  } else if (batch == 0) {
+    batch = std::max<std::int64_t>(kUsualBatch / length, 1);
+    assumed.push_back(
+        fmt::format("steps of {} tokens (--batch-tokens)", format_count(batch * length)));
   }
-  const std::int64_t tokens = count_of("batch-tokens", flags.batch_tokens);
-  if (tokens % length != 0)
-    refuse("--batch-tokens ", tokens, " is not a multiple of the ", length,
-           " tokens of a sequence; take ", std::max(tokens / length, std::int64_t{1}) * length,
-           " or ", (tokens / length + 1) * length);
-  config.training.global_batch = tokens / length;
+}
+
+/// A config's type is that of its run; without a config it is bf16, which `assumed` notes.
+void set_dtype(Config& config, const Origins& origins, std::vector<std::string>& assumed) {
+  if (!config.file.empty() || origins.is_set("training.dtype")) return;
+  config.training.dtype = DType::bf16;
+  assumed.emplace_back("bf16 (--training.dtype)");
 }
 
 /// The config as for a run, with placeholders for keys that do not matter to a plan.
-Config complete(Config config, const Origins& origins) {
-  if (!origins.is_set("training.dtype")) config.training.dtype = DType::bf16;
+Config complete(Config config) {
   const DataConfig& data = config.data;
   config.stage.clear();
   if (data.text.empty() && data.tokens.empty() && data.jsonl.empty() && data.synthetic == 0)
@@ -278,13 +304,16 @@ int run_plan(const Arguments& given) {
   const auto loaded = read_config(app, spelled_out(given));
   if (!loaded) return 0;
   Config config = with_stored_model(loaded->config, loaded->origins);
-  set_batch(config, flags);
+  std::vector<std::string> assumed;
+  set_dtype(config, loaded->origins, assumed);
+  set_batch(config, flags, assumed);
   const std::vector<int> devices = devices_of(flags, config);
   PlanReport asked{.model = label_of(*loaded),
-                   .config = complete(config, loaded->origins),
+                   .config = complete(config),
                    .machine = read_machine(flags.machine),
                    .options = options_of(config, loaded->origins, flags),
-                   .result = {}};
+                   .result = {},
+                   .assumed = assumed};
   if (!flags.tokens.empty()) asked.tokens = count_of("tokens", flags.tokens);
   const auto kind = value_of<ScalingKind>(flags.scaling, kScalingKinds);
   if (devices.size() < 2 && !flags.svg.empty())

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "axonn/base/check.h"
 #include "axonn/comm/communicator.h"
 #include "axonn/grid/grid_shape.h"
 
@@ -37,11 +38,11 @@ class Grid {
   /// The group of ranks that differ from this one only in `axis`, ordered by it.
   Communicator& along(Axis axis) const { return *groups_[static_cast<int>(axis)]; }
   /// The group of the ranks that share this one's sequences, ordered by z: shape().context
-  /// neighbours along z. Only if that is more than 1.
-  Communicator& context() const { return *context_; }
+  /// neighbours along z. Throws Error if that is 1.
+  Communicator& context() const { return shared(context_, "context"); }
   /// The group of the ranks that share the experts of each layer, ordered by z: shape().experts
-  /// neighbours along z. Only if that is more than 1.
-  Communicator& experts() const { return *experts_; }
+  /// neighbours along z. Throws Error if that is 1.
+  Communicator& experts() const { return shared(experts_, "experts"); }
   /// The group of the ranks along z that hold the same experts as this one, ordered by z.
   Communicator& same_experts() const { return same_experts_ ? *same_experts_ : along(Axis::z); }
   Communicator& world() const { return world_; }
@@ -50,6 +51,11 @@ class Grid {
   std::string describe() const;
 
  private:
+  static Communicator& shared(const std::unique_ptr<Communicator>& group, const char* factor) {
+    AXONN_CHECK(group, "the grid has no group of ranks that share ", factor, ": ", factor, " is 1");
+    return *group;
+  }
+
   Communicator& world_;
   GridShape shape_;
   Coords coords_;

@@ -67,6 +67,7 @@ std::size_t Batches::source_index(std::int64_t n) const {
 }
 
 std::int64_t Batches::done(std::size_t s, std::int64_t n) const {
+  AXONN_CHECK(s < sources_.size(), "Batches: there is no source ", s, " of ", sources_.size());
   const std::int64_t begin = std::max(sources_[s].first_step, first_step_),
                      end = s + 1 < sources_.size() ? sources_[s + 1].first_step : n,
                      steps_until = std::max(std::min(n, end), begin);

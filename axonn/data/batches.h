@@ -91,7 +91,7 @@ class Batches {
   std::int64_t first_step() const { return first_step_; }  ///< the step that begin_at() named
   /// The number of step n's first sequence, in the order of its source.
   std::int64_t first_of(std::int64_t n) const { return done(source_index(n), n); }
-  /// The number of the next sequence of source s before step n.
+  /// The number of the next sequence of source s before step n. Throws Error if there is no source.
   std::int64_t done(std::size_t s, std::int64_t n) const;
   /// The sequences of step n, and those of all steps before it.
   std::int64_t batch_of(std::int64_t n) const { return stages_.batch_of(n); }

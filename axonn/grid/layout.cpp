@@ -128,6 +128,13 @@ bool Layout::shared(const GridShape& shape) const {
 }
 
 void Layout::check(const std::string& name, const GridShape& shape) const {
+  for (const auto& axis : {row_axis, col_axis})
+    AXONN_CHECK(!axis || *axis == Axis::x || *axis == Axis::y, name, ": cut over ",
+                axis ? name_of(*axis) : "",
+                "; parameters are cut over x and y, and by their group "
+                "over z and data");
+  AXONN_CHECK(!row_axis || row_axis != col_axis, name, ": rows and columns are both cut over ",
+              row_axis ? name_of(*row_axis) : "");
   std::int64_t total = 0;
   const int ways = ways_of(shape, row_axis);
   for (const Segment& segment : segments_of(*this)) {
@@ -135,6 +142,9 @@ void Layout::check(const std::string& name, const GridShape& shape) const {
     AXONN_CHECK(segment.unit > 0 && segment.rows % segment.unit == 0, name, ": a segment of ",
                 segment.rows, " rows is not a multiple of its unit of ", segment.unit);
     const bool shared = segment.kind == Segment::Kind::shared;
+    AXONN_CHECK(!shared || (segment.readers > 0 && segment.rows > 0), name,
+                ": a shared segment of ", segment.rows, " rows has ", segment.readers,
+                " readers, wanted at least 1");
     const std::int64_t units = shared ? segment.readers : segment.rows / segment.unit;
     if (segment.kind != Segment::Kind::padded && units % ways != 0)
       refuse(name, ": ", units, segment.unit > 1 ? " heads" : " rows", " cannot be cut over ",

@@ -69,9 +69,9 @@ struct ExpertNumber {
 ///             4..7, columns 0..1. Vectors are (n, 1).
 struct Layout {
   std::int64_t rows = 0, cols = 1;
-  std::optional<Axis> row_axis;
-  std::optional<Axis> col_axis;
-  std::vector<Segment> segments;  ///< add up to rows; empty: one even segment of unit 1
+  std::optional<Axis> row_axis = {};
+  std::optional<Axis> col_axis = {};
+  std::vector<Segment> segments = {};  ///< add up to rows; empty: one even segment of unit 1
   /// Axes on which the block is the same but each rank computes only a summand of its gradient,
   /// as for a norm's weight on an axis that cuts rows.
   AxisSet partial = {};
@@ -99,7 +99,8 @@ struct Layout {
   /// be summed over that axis.
   bool shared(const GridShape& shape) const;
 
-  /// Throws UsageError, with the parameter, the axis and valid extents, if the grid cannot cut it.
+  /// Throws UsageError, with the parameter, the axis and valid extents, if the grid cannot cut it,
+  /// and Error if segments or axes are wrong on any grid.
   void check(const std::string& name, const GridShape& shape) const;
 };
 

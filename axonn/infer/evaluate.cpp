@@ -96,14 +96,29 @@ void add_places(const Sequence& sequence, std::int64_t begin, Batch& batch) {
   std::ranges::copy(sequence.starts, batch.starts.begin() + begin);
 }
 
+/// The sequence, which is number n. Throws Error if it cannot be scored.
+const ScoredSequence& checked(const ScoredSequence& one, std::int64_t vocab, std::int64_t n) {
+  const bool divided = !one.divided.ids.empty();
+  const std::int64_t inputs = divided ? std::ssize(one.divided.ids) : std::ssize(one.tokens) - 1;
+  AXONN_CHECK(inputs >= 0 && one.scored >= 0 && (divided || one.scored <= inputs),
+              "score: sequence ", n, " has ", one.tokens.size(), " tokens, of which ", one.scored,
+              " are scored; wanted fewer than there are");
+  AXONN_CHECK(one.positions >= inputs, "score: sequence ", n, " computes ", one.positions,
+              " positions of ", inputs, "; wanted ScoredSequence::positions of at least as many");
+  for (const std::int32_t token : divided ? one.divided.ids : one.tokens)
+    AXONN_CHECK(token >= 0 && token < vocab, "score: sequence ", n, " has token ", token,
+                ", but the model's vocabulary has ", vocab);
+  return one;
+}
+
 /// Reads sequences [first, first + count), as long as the longest of them and a multiple of `unit`.
 /// Those beyond the last have no targets.
 Batch read_batch(const ScoredSequences& sequences, std::int64_t first, std::int64_t count,
-                 std::int64_t unit) {
+                 std::int64_t unit, std::int64_t vocab) {
   std::vector<ScoredSequence> read;
   std::int64_t length = 1;
   for (std::int64_t n = first; n < std::min(first + count, sequences.count); ++n)
-    length = std::max(length, read.emplace_back(sequences.at(n)).positions);
+    length = std::max(length, checked(read.emplace_back(sequences.at(n)), vocab, n).positions);
   length = (length + unit - 1) / unit * unit;
   Batch batch{.rows = {count, length}};
   batch.ids.assign(count * length, 0);
@@ -130,6 +145,8 @@ std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequ
                                  const ScoreOptions& options) {
   AXONN_CHECK(options.batch > 0, "score: ", options.batch,
               " sequences at a time; options.batch must be at least 1");
+  AXONN_CHECK(sequences.count == 0 || sequences.at, "score: there is no function `at` that gives ",
+              sequences.count, " sequences");
   const Grid& grid = model.grid();
   const std::int64_t round = options.batch * grid.batch_places();
   const bool counts = grid.coord(Axis::x) == 0 && grid.coord(Axis::y) == 0;
@@ -143,7 +160,8 @@ std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequ
   for (std::int64_t first = 0; first < sequences.count; first += round) {
     // Every rank computes in every round, because the weights are gathered over z.
     const std::int64_t mine = first + grid.batch_place() * options.batch;
-    const Batch batch = read_batch(sequences, mine, options.batch, unit);
+    const Batch batch =
+        read_batch(sequences, mine, options.batch, unit, model.config().model.vocab);
     state.prefetcher.begin_pass();
     const Tokens tokens = make_tokens(ctx, batch.ids, batch.targets, batch.rows,
                                       {.positions = batch.positions, .starts = batch.starts});
@@ -245,6 +263,8 @@ TextScore evaluate(LoadedModel& model, const EvaluationText& text, std::int64_t 
   if (seq_len < 1 || seq_len > positions)
     refuse("windows of ", seq_len, " tokens (--seq-len) do not fit the model, which has ",
            positions, " positions");
+  AXONN_CHECK(text.tokens || text.examples.documents,
+              "evaluate: the text has no tokens; open_evaluation_text() opens one");
   const auto packed = packed_sequences(text, seq_len, model.model().vocab());
   const auto window = [&](std::int64_t n) {
     if (packed) {

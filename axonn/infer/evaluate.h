@@ -55,7 +55,9 @@ struct ScoreOptions {
 /// added in f64 in the order of its positions, whatever the grid and the batch.
 ///
 /// Collective over the model's ranks. Communication in addition to the forward passes: an
-/// all-reduce of 24 bytes per sequence over all ranks. Throws Error if a loss is NaN or infinite.
+/// all-reduce of 24 bytes per sequence over all ranks. Throws Error if a loss is NaN or infinite,
+/// and if a sequence has fewer tokens or positions than it needs, or a token that the model does
+/// not have.
 std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequences,
                                  const ScoreOptions& options);
 
@@ -114,7 +116,8 @@ struct TextScore {
 /// are in those of PackedDocuments.
 ///
 /// Collective over the model's ranks. Throws UsageError if seq_len is not positive or exceeds the
-/// model's positions, or no token is a target; also throws as score() does.
+/// model's positions, or no token is a target, Error if the text has no tokens; also throws as
+/// score() does.
 TextScore evaluate(LoadedModel& model, const EvaluationText& text, std::int64_t seq_len,
                    const ScoreOptions& options);
 

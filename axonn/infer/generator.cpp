@@ -84,6 +84,8 @@ Generation finished(GeneratedSequence& sequence, FinishReason reason,
 
 TokenScore score_of(std::span<const float> logits, std::int32_t token, std::int64_t count,
                     std::int64_t known) {
+  AXONN_CHECK(token >= 0 && token < std::ssize(logits), "score_of: token ", token, " of ",
+              logits.size(), " logits");
   const float most = *std::ranges::max_element(logits);
   double sum = 0;
   for (const float logit : logits) sum += std::exp(double{logit} - most);

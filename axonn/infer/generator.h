@@ -60,7 +60,7 @@ struct TokenScore {
 };
 
 /// The score of `token` by the logits (V) of its place, with the `count` likeliest of the first
-/// `known` tokens. Sums in f64.
+/// `known` tokens. Sums in f64. Throws Error if there is no such token.
 TokenScore score_of(std::span<const float> logits, std::int32_t token, std::int64_t count,
                     std::int64_t known);
 

@@ -42,6 +42,8 @@ std::int32_t sample(std::span<const float> logits, const Sampling& sampling, dou
               "; wanted temperature >= 0, top_k >= 0, 0 <= top_p <= 1");
   AXONN_CHECK(std::ranges::none_of(logits, [](float x) { return std::isnan(x); }),
               "sample: a logit is NaN; the model is broken");
+  AXONN_CHECK(uniform >= 0 && uniform < 1, "sample: a random number of ", uniform,
+              ", wanted one in [0, 1)");
   const auto best = std::ranges::max_element(logits);
   if (sampling.temperature == 0) return static_cast<std::int32_t>(best - logits.begin());
 

@@ -24,8 +24,9 @@ void penalise(std::span<float> logits, std::span<const std::int32_t> seen, doubl
 
 /// Draws a token from logits (V), to which the penalty has been applied. `uniform` in [0, 1) is the
 /// random number: equal bits give equal tokens on all ranks. Sorts only as many tokens as top_k and
-/// top_p need. Infinite logits are the likeliest, or have no weight. Throws if a logit is NaN or a
-/// setting is out of range: temperature and top_k below 0, top_p outside of 0 to 1.
+/// top_p need. Infinite logits are the likeliest, or have no weight. Throws if a logit is NaN, or a
+/// setting or the random number is out of range: temperature and top_k below 0, top_p outside of 0
+/// to 1.
 std::int32_t sample(std::span<const float> logits, const Sampling& sampling, double uniform);
 
 }  // namespace axonn

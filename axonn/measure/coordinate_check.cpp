@@ -48,14 +48,15 @@ Outputs outputs_of(Training& training, const Tokens& tokens) {
       training.model.backend(), [&](const WatchingBackend::Operation& operation) {
         const bool of_experts = operation.layer.find(".experts.") != std::string_view::npos;
         if (operation.name != Matmul::kName || of_experts) return;
-        const View& result = operation.result;
         std::vector<float>& values = outputs.emplace_back(operation.layer, 0).second;
-        for (std::int64_t row = 0; row < result.rows; ++row)
-          for (std::int64_t col = 0; col < result.cols; ++col) {
-            const std::int64_t at = row * result.stride + col;
-            values.push_back(result.dtype == DType::bf16 ? get(result.as<bf16>()[at])
-                                                         : result.as<float>()[at]);
-          }
+        training.model.backend().on_host(
+            {.name = "outputs", .inputs = {operation.result}, .compute = [&](Views, Views all) {
+               const bool bf16s = all[0].dtype == DType::bf16;
+               for (std::int64_t row = 0; row < all[0].rows; ++row)
+                 for (std::int64_t col = 0; col < all[0].cols; ++col)
+                   values.push_back(bf16s ? get(all[0].row<bf16>(row)[col])
+                                          : all[0].row<float>(row)[col]);
+             }});
       });
   training.model.model().target_losses(training.model.context_on(watching), tokens);
   return outputs;

@@ -135,13 +135,13 @@ std::string to_svg(const ScalingChart& scaling) {
                             .label = mark.label});
   }
   for (const auto& [count, rate] : best) chart.x.marks.push_back(count);
-  const double fewest = chart.x.marks.front(), most = chart.x.marks.back(),
-               room = std::pow(10, 0.06 + 0.05 * std::log10(most / fewest));
-  chart.x.low = fewest / room;
-  chart.x.high = most * room;
-  chart.y.low = low * 0.97;
-  chart.y.high = high * 1.03;
-  chart.y = widened(chart.y);
+  const auto fit = [](Chart::Axis& axis, double least, double greatest) {
+    const double room = std::pow(10, 0.06 + 0.05 * std::log10(greatest / least));
+    axis.low = least / room;
+    axis.high = greatest * room;
+  };
+  fit(chart.x, chart.x.marks.front(), chart.x.marks.back());
+  fit(chart.y, low, high);
   chart.lines = {{.points = {ideal.begin(), ideal.end()},
                   .color = kIdeal,
                   .dashed = true,

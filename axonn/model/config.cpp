@@ -92,8 +92,10 @@ ModelConfig resolved(ModelConfig model, std::int64_t vocab, std::int64_t positio
 void validate(const ModelConfig& model) {
   if (model.lora.dropout >= 1)
     refuse("[lora] dropout = ", model.lora.dropout, " is not below 1; common values are 0 to 0.1");
+  const Architecture* const own = architecture_of(model.family);
+  validate_own_values(model.own_values, model_families());
   if (!model.path.empty()) return;
-  if (const Architecture* own = architecture_of(model.family)) {
+  if (own) {
     if (own->validate) own->validate(model);
     return;
   }

@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "axonn/nn/options.h"
+#include "axonn/options/own_values.h"
 
 namespace axonn {
 
@@ -23,6 +22,9 @@ enum class ModelFamily { gpt, llama };
 
 /// Names of all families, in the order of their values.
 std::span<const std::string_view> model_families();
+/// The family of this name, such as a registered one: model_family("neighbours"). Throws
+/// UsageError, with the names of all, if there is none.
+ModelFamily model_family(std::string_view name);
 
 enum class RopeScalingKind { none, llama3 };
 
@@ -82,13 +84,13 @@ struct ModelConfig {
   /// At `path` and lora.path, if opened already; not keys.
   std::shared_ptr<const ModelFiles> files = {}, adapter_files = {};
 
-  using OwnValue = std::variant<bool, std::int64_t, double, std::string>;
-  /// Hyperparameters of registered families, by "section.key".
-  std::map<std::string, OwnValue> own_values = {};
-  /// Such a value. Throws if there is none, or if it has another type.
+  /// Hyperparameters of registered families, by "family.key"; one that is missing has its default.
+  OwnValues own_values = {};
+  /// Such a value, as own<std::int64_t>("neighbours.context"). Throws Error, with the keys that are
+  /// near, if there is no such key, and with its type if that is not T.
   template <typename T>
   const T& own(const std::string& key) const {
-    return std::get<T>(own_values.at(key));
+    return own_value_as<T>(own_values, key);
   }
 
   bool is_llama() const { return family == ModelFamily::llama; }

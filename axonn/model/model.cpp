@@ -1,32 +1,41 @@
 #include "axonn/model/model.h"
 
 #include <algorithm>
-#include <array>
-#include <deque>
+#include <map>
+#include <set>
 
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
 #include "axonn/comm/self.h"
 #include "axonn/model/decoder.h"
 #include "axonn/nn/pointwise.h"
-#include "axonn/options/options.h"
+#include "axonn/options/registry.h"
 
 namespace axonn {
 
 namespace {
 
-constexpr std::size_t kOwnFamilies = 2, kMostFamilies = 16;
-
-/// All families: the library's, then the registered ones. Addresses stay, since options refer to
-/// names and help texts.
-struct Families {
-  std::array<std::string_view, kMostFamilies> names = {"gpt", "llama"};
-  std::deque<Architecture> registered;
-};
-
-Families& families() {
-  static Families all;
+Registry<Architecture>& families() {
+  static Registry<Architecture> all("model.family", {"gpt", "llama"});
   return all;
+}
+
+/// Throws Error if a model of a registered family cannot be trained or saved.
+void check_parameters(Model& model, const std::string& family) {
+  const std::vector<ParameterGroup*> groups = model.groups();
+  AXONN_CHECK(!groups.empty(), family, ": Model::groups() is empty; list the parameters there");
+  std::set<const ParameterGroup*> seen;
+  std::map<std::string_view, const ParameterGroup*> names;
+  for (const ParameterGroup* group : groups) {
+    AXONN_CHECK(group && seen.insert(group).second, family, ": Model::groups() has ",
+                group ? "the group " + group->name() + " twice" : "a null pointer");
+    for (const auto& parameter : group->parameters()) {
+      const auto [other, added] = names.try_emplace(parameter->spec().name, group);
+      AXONN_CHECK(added, family, ": two parameters are named ", parameter->spec().name,
+                  ", in the groups ", other->second->name(), " and ", group->name(),
+                  "; begin names with that of their block");
+    }
+  }
 }
 
 void with_all(const Context& ctx, std::span<ParameterGroup* const> groups,
@@ -76,39 +85,34 @@ Tensor LanguageModel::next_logits(const Context& ctx, const Tokens& tokens,
 }
 
 void register_architecture(Architecture architecture) {
-  Families& all = families();
-  const std::size_t count = model_families().size();
-  AXONN_CHECK(std::ranges::find(model_families(), architecture.name) == model_families().end() &&
-                  count < kMostFamilies,
-              "register_architecture: the family '", architecture.name,
-              "' exists already, or there are more than ", kMostFamilies);
-  all.registered.push_back(std::move(architecture));
-  all.names[count] = all.registered.back().name;
+  AXONN_CHECK(architecture.make, "register_architecture: the family '", architecture.name,
+              "' has no function `make`");
+  add_own_section({architecture.name, architecture.help, architecture.keys});
+  families().add(std::move(architecture));
 }
 
-std::span<const std::string_view> model_families() {
-  return std::span(families().names).first(kOwnFamilies + families().registered.size());
+std::span<const std::string_view> model_families() { return families().names(); }
+
+ModelFamily model_family(std::string_view name) {
+  return static_cast<ModelFamily>(families().value_of(name));
 }
 
 const Architecture* architecture_of(ModelFamily family) {
-  const auto i = static_cast<std::size_t>(family);
-  return i < kOwnFamilies ? nullptr : &families().registered.at(i - kOwnFamilies);
+  return families().find(static_cast<std::size_t>(family));
 }
 
 void list_own_options(ModelConfig& model, OptionList& list) {
-  for (const Architecture& architecture : families().registered) {
-    list.section(architecture.name, architecture.help);
-    for (const Architecture::Key& key : architecture.keys) {
-      ModelConfig::OwnValue& value =
-          model.own_values.try_emplace(architecture.name + '.' + key.name, key.value).first->second;
-      std::visit([&](auto& target) { list.add(key.name, &target, {.help = key.help}); }, value);
-    }
-  }
+  for (const Architecture& architecture : families().entries())
+    list_own_section(architecture.name, model.own_values, list);
 }
 
 std::unique_ptr<Model> make_model(const ModelConfig& config, const Grid& grid) {
-  if (const Architecture* own = architecture_of(config.family)) return own->make(config, grid);
-  return make_decoder(config, grid);
+  const Architecture* const own = architecture_of(config.family);
+  if (!own) return make_decoder(config, grid);
+  std::unique_ptr<Model> model = own->make(config, grid);
+  AXONN_CHECK(model, own->name, ": its function `make` returned null");
+  check_parameters(*model, own->name);
+  return model;
 }
 
 std::vector<ParameterGroup*> trained_groups(Model& model) {

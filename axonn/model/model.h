@@ -104,22 +104,17 @@ using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
 std::vector<ParameterGroup*> trained_groups(Model& model);
 
 /// Makes this rank's part of a model of any family from a resolved config. Throws UsageError if the
-/// grid cannot cut a size.
+/// grid cannot cut a size, and Error for a registered family if its `make` returns null, or if the
+/// model has no group, a group twice, or two parameters of one name.
 std::unique_ptr<Model> make_model(const ModelConfig& config, const Grid& grid);
 
 /// A family of models that a program adds to those of this library. Its hyperparameters are the
 /// keys of a section [name] of the config; they are validated, printed, and saved in checkpoints as
 /// every other key is.
 struct Architecture {
-  struct Key {
-    std::string name;
-    ModelConfig::OwnValue value;  ///< the default, which also sets the type
-    std::string help;             ///< one line
-  };
-
   std::string name;  ///< the value of model.family
   std::string help;  ///< of the section [name], one line
-  std::vector<Key> keys = {};
+  std::vector<OwnKey> keys = {};
   /// Throws UsageError for hyperparameters that do not fit one another. Empty: all fit.
   std::function<void(const ModelConfig&)> validate = {};
   /// Makes this rank's part of a model from a resolved config; see make_model().
@@ -127,10 +122,12 @@ struct Architecture {
 };
 
 /// Adds a family, so that every command and config of this process knows it. Call it at the
-/// beginning of main(), before a config is read. Throws Error if the name is taken.
+/// beginning of main(), before a config is read. Throws Error if it has no `make`, or if a name is
+/// taken or not one of small letters, digits and '_'.
 void register_architecture(Architecture architecture);
 
 /// The architecture that was registered for this family; null for the library's own families.
+/// Throws Error for a value that is no family.
 const Architecture* architecture_of(ModelFamily family);
 
 /// The number of parameters of a resolved config, without padding, with embeddings, without

@@ -103,6 +103,7 @@ void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_ou
 
 Adapters::Adapters(const std::string& block, const Grid& grid, LoraConfig config)
     : grid_(grid), config_(std::move(config)) {
+  AXONN_CHECK(config_.rank >= 0, block, ": adapters of rank ", config_.rank, ", want at least 0");
   if (config_.rank > 0) group_ = std::make_unique<ParameterGroup>(block + " (adapters)", grid);
 }
 

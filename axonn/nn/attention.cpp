@@ -29,10 +29,19 @@ Attention forward_args(const Context& ctx, const LocalHeads& at, const Chunk& qk
           .starts = of_rows_here(ctx, qkv, qkv.rows.start)};
 }
 
+const Heads& checked(const Heads& h) {
+  AXONN_CHECK(h.heads > 0 && h.kv_heads > 0 && h.head_dim > 0 && h.heads % h.kv_heads == 0,
+              "attention: ", h.heads, " heads and ", h.kv_heads, " key-value heads of width ",
+              h.head_dim, "; wanted positive numbers, of which the second divides the first");
+  return h;
+}
+
 }  // namespace
 
 LocalHeads::LocalHeads(const Context& ctx, const Heads& all, AxisSet over)
-    : dim(all.head_dim), window(all.window), scale(1 / std::sqrt(static_cast<float>(dim))) {
+    : dim(checked(all).head_dim),
+      window(all.window),
+      scale(1 / std::sqrt(static_cast<float>(dim))) {
   if (all.base_head_dim > 0)
     scale *= std::sqrt(static_cast<float>(all.base_head_dim) / static_cast<float>(dim));
   int ways = ctx.grid.extent(Axis::x), at = ctx.grid.coord(Axis::x);
@@ -47,6 +56,7 @@ LocalHeads::LocalHeads(const Context& ctx, const Heads& all, AxisSet over)
 }
 
 std::vector<Segment> Heads::qkv_segments() const {
+  checked(*this);
   const Segment q{.rows = heads * head_dim, .unit = head_dim};
   const Segment kv{.rows = kv_heads * head_dim,
                    .unit = head_dim,
@@ -170,6 +180,7 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
 }
 
 std::int64_t KeyValueCache::elements(const Heads& heads, const Grid& grid) {
+  checked(heads);
   const int x = grid.extent(Axis::x), y = grid.extent(Axis::y);
   const int ways = heads.divide_over_y(grid) ? x * y : x;
   return 2 * shared_room(heads.kv_heads, heads.heads, ways) * heads.head_dim;

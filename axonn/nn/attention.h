@@ -10,7 +10,8 @@
 
 namespace axonn {
 
-/// The global heads of an attention layer.
+/// The global heads of an attention layer. Layers that get them throw Error unless heads, kv_heads
+/// and head_dim are positive and kv_heads divides heads.
 struct Heads {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;  ///< divides heads; equal to it for plain multi-head attention
@@ -57,7 +58,8 @@ struct LocalHeads {
 /// Causal softmax attention within each sequence; a row sees keys from its Rows::start on. Heads
 /// are cut over x, and those of one x coordinate, or its sequences, over y (Heads::cut_over_y). No
 /// communication: each rank of x that reads a key-value head has a copy of it. With Context::cache,
-/// rows also see the cached keys and values of their sequences.
+/// rows also see the cached keys and values of their sequences. Throws Error if the columns of qkv
+/// are not those of the heads over x, or over x and y.
 ///
 ///   qkv  (R, (h + 2k)·D)  this rank's query, key and value heads    out  (R, h·D)
 Var attention(const Context& ctx, const Var& qkv, const Heads& heads);

@@ -27,7 +27,9 @@ struct RowPlaces {
 /// Copies tokens to the device: ids (R), and targets (R) or none, of whole sequences. If ranks
 /// share sequences (GridShape::context), only this rank's part of each, by
 /// RunSettings::sequence_cut. Throws if the counts differ, a position is not below the reach, a
-/// start is negative or beyond its row, or sequences cannot be cut.
+/// start is negative or beyond its row, or sequences cannot be cut. Does not compare ids and
+/// targets with a vocabulary: an Embedding gives 0 for an id that it does not have, and the loss of
+/// a target that is not in the vocabulary means nothing.
 Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
                    std::span<const std::int32_t> targets, Rows rows, const RowPlaces& places = {});
 
@@ -48,7 +50,7 @@ class Embedding {
 
   Embedding(ParameterGroup& group, Names names, Options options);
 
-  /// Throws if a sequence is longer than Options::positions.
+  /// Returns (R, width), columns over y. Throws if a sequence is longer than Options::positions.
   Var operator()(const Context& ctx, const Tokens& tokens) const;
 
   /// The token table, for tied logits.

@@ -90,6 +90,8 @@ void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tenso
     ctx.backend.mark("loss");
     const Cut cut_x = cut_over(chunk.placement, Axis::x);
     const Tensor whole = rows_of(ctx, chunk);
+    AXONN_CHECK(first + whole.rows() <= targets.cols(), "loss: ", targets.cols(), " targets, but ",
+                first + whole.rows(), " rows or more");
     const auto d_hidden = ctx.tape ? std::make_shared<Tensor>(ctx.like(whole)) : nullptr;
     for (std::int64_t row = 0; row < whole.rows(); row += at_once) {
       const std::int64_t n = std::min(at_once, whole.rows() - row);

@@ -39,7 +39,9 @@ class CrossEntropy {
 
   /// Adds this rank's part of the sum of losses to total (1, 1) f64; the parts of all ranks add up
   /// to the sum over all rows. With a tape, records the gradient of scale · that sum. With
-  /// ctx.z_loss, adds to its total too, and records the gradient of both with its weight.
+  /// ctx.z_loss, adds to its total too, and records the gradient of both with its weight. Throws if
+  /// columns of hidden are not those of the table over y, or if its rows are more than the columns
+  /// of targets (1, R).
   void operator()(const Context& ctx, const Var& hidden, const Tensor& targets, float scale,
                   const Tensor& total) const;
 

@@ -1,6 +1,7 @@
 #include "axonn/nn/norm.h"
 
 #include "axonn/base/check.h"
+#include "axonn/parallel/block.h"
 #include "axonn/parallel/scheduling.h"
 
 namespace axonn {
@@ -85,9 +86,7 @@ Norm::Sums Norm::start_backward(const Context& ctx, const Chunk& inp, const Tens
     sums.set_pending(
         ctx.grid.along(kAxis).all_reduce(buffer_of(sums.raw_view()), weight_->spec().name));
   }
-  // Counts each row once among the ranks of x.
-  const bool once = inp.placement.rows.has(Axis::x) || ctx.grid.coord(Axis::x) == 0;
-  if (once && !weight_->frozen())
+  if (adds_gradient(ctx, *weight_, inp.placement))
     ctx.backend.run(ops::LayerNormWeightBackward{weight_->gradient(ctx),
                                                  bias_ ? bias_->gradient(ctx) : View{},
                                                  d_out.view(), inp.value.view(), stats.view()});
@@ -164,9 +163,7 @@ Tensor QkNorm::backward(const Context& ctx, const LocalHeads& at, const Tensor& 
   Tensor d_qkv = ctx.like(qkv.value);
   const View d = d_out.view(), to = d_qkv.view();
   const Norms forward = norms(at, to, qkv.value.view(), rstd.view());
-  const AxisSet cut = qkv.placement.rows | qkv.placement.cols;
-  const bool counts = !q_weight_->frozen() &&
-                      (cut.has(Axis::y) || ctx.grid.coord(Axis::y) == 0);  // once among ranks of y
+  const bool counts = adds_gradient(ctx, *q_weight_, qkv.placement);
   const auto gradient = [&](const Parameter* weight) {
     return counts ? weight->gradient(ctx) : View{};
   };
@@ -296,8 +293,6 @@ Tensor QkWidthNorm::backward(const Context& ctx, const Tensor& d_out, const Chun
   const AxisSet over = qkv.placement.cols;
   const LocalHeads at(ctx, heads_, over);
   ctx.backend.mark(q_weight_->spec().name);
-  const bool once =  // among ranks of y
-      (qkv.placement.rows | over).has(Axis::y) || ctx.grid.coord(Axis::y) == 0;
   Tensor d_qkv = ctx.like(qkv.value), sums = ctx.empty(d_out.rows(), 4, DType::f32);
   const std::array<Part, 2> both = parts(ctx, at, over);
   const auto of_part = [](const Tensor& pairs, std::size_t i) {
@@ -308,7 +303,7 @@ Tensor QkWidthNorm::backward(const Context& ctx, const Tensor& d_out, const Chun
     const View d = part.of(d_out.view()), inp = part.of(qkv.value.view());
     ctx.backend.run(ops::RmsNormSums{of_part(sums, i), d, inp,
                                      part.weights(part.parameter->weight()), of_part(stats, i)});
-    if (once && !part.parameter->frozen())
+    if (adds_gradient(ctx, *part.parameter, qkv.placement))
       ctx.backend.run(ops::LayerNormWeightBackward{part.weights(part.parameter->gradient(ctx)),
                                                    View{}, d, inp, of_part(stats, i)});
   }

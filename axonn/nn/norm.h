@@ -37,6 +37,8 @@ class Norm {
   /// Declares name.weight (width), and name.bias (width) if it has one.
   Norm(ParameterGroup& group, const std::string& name, Options options);
 
+  /// Returns (R, width), with the placement of inp. Throws if the columns of inp are not `width`
+  /// over y.
   Var operator()(const Context& ctx, const Var& inp) const;
 
  private:

@@ -18,6 +18,7 @@ Chunk gelu_chunk(const Context& ctx, const Chunk& inp, Tensor value);
 
 /// silu(gate) · up of inp (R, 2F), each rank's gate columns followed by its up columns, as a Linear
 /// of two segments makes them. Keeps its input; the gradient reuses its memory. No communication.
+/// Throws if the columns are odd.
 Var swiglu(const Context& ctx, const Var& inp);
 
 /// max(inp, 0), inp / (1 + e^-inp) and tanh(inp), element-wise; (R, C), with the placement of inp.

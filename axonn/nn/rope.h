@@ -22,7 +22,7 @@ class Rope {
   explicit Rope(std::vector<double> frequencies) : frequencies_(std::move(frequencies)) {}
 
   /// Makes the table of so many positions, unless it has just these. To be called before a pass;
-  /// does not communicate.
+  /// does not communicate. Throws for a negative number.
   void prepare(const Context& ctx, std::int64_t positions);
 
   /// Returns qkv (R, (h + 2k)·D), as attention() takes it, with rotated queries and keys; in place

@@ -139,6 +139,7 @@ void Routing::note(const Context& ctx, std::int64_t layer, const Chunk& inp, con
   const bool repeats = rerun == Rerun::first_run;
   if (!repeats && !options_.record) return;
   const std::vector<std::int32_t> host = on_host(ctx, choice.ids);
+  if (!ctx.device().keeps_values()) return;
   const std::int64_t k = options_.per_row;
   for_each_run_here(ctx, inp, [&](std::int64_t row, std::int64_t count, std::int64_t number) {
     const auto begin = host.begin() + row * k;

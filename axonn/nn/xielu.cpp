@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "axonn/parallel/block.h"
 #include "axonn/parallel/scheduling.h"
 
 namespace axonn {
@@ -46,10 +47,7 @@ Var Xielu::operator()(const Context& context, const Var& inp) const {
 Tensor Xielu::backward(const Context& ctx, const Chunk& inp, const Tensor& d_out) const {
   ctx.backend.mark(p_->spec().name);
   Tensor d_inp = d_out.unique() ? d_out : ctx.like(inp.value);
-  const AxisSet cut = inp.placement.rows | inp.placement.cols;
-  bool counts = !p_->frozen();  // each element once among the ranks of x and y
-  for (const Axis axis : {Axis::x, Axis::y})
-    counts = counts && (cut.has(axis) || ctx.grid.coord(axis) == 0);
+  const bool counts = adds_gradient(ctx, *p_, inp.placement);
   Tensor sums;
   if (counts) sums = ctx.empty(d_out.rows(), 2, DType::f32);
   ctx.backend.run(ops::XieluBackward{.forward = {{}, inp.value.view(), p_->weight(), n_->weight()},

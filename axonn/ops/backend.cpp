@@ -1,6 +1,7 @@
 #include "axonn/ops/backend.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <sstream>
 
 #include "axonn/base/check.h"
@@ -106,6 +107,62 @@ void Backend::matmul(const Matmul& args) {
   if (args.gelu_derivative_at.data)
     run(ops::GeluBackward{args.out, args.out, args.gelu_derivative_at});
   if (args.bias_gradient.data) run(ops::ColumnSum{args.bias_gradient, args.a});
+}
+
+namespace {
+
+/// The values of a view of a GPU in memory of the host, without gaps between rows.
+class HostCopy {
+ public:
+  HostCopy(Device& device, const View& of)
+      : device_(device),
+        of_(of),
+        memory_(static_cast<std::size_t>(of.count() * bytes_of(of.dtype))) {
+    for_each_run([&](void* host, void* there, std::int64_t bytes) {
+      device_.copy_to_host(host, there, bytes);
+    });
+  }
+  View view() {
+    return {of_.count() > 0 ? memory_.data() : nullptr, of_.dtype, of_.rows, of_.cols, of_.cols};
+  }
+  void write_back() {
+    for_each_run([&](void* host, void* there, std::int64_t bytes) {
+      device_.copy_from_host(there, host, bytes);
+    });
+  }
+
+ private:
+  template <typename F>
+  void for_each_run(const F& copy) {
+    const bool whole = of_.contiguous();
+    const std::int64_t runs = whole ? std::min<std::int64_t>(of_.rows, 1) : of_.rows,
+                       bytes = (whole ? of_.count() : of_.cols) * bytes_of(of_.dtype);
+    for (std::int64_t i = 0; i < runs; ++i)
+      copy(memory_.data() + i * bytes, of_.row_range(i, 1).data, bytes);
+  }
+
+  Device& device_;
+  View of_;
+  std::vector<std::byte> memory_;
+};
+
+}  // namespace
+
+void Backend::on_host(const HostOperation& op) {
+  AXONN_CHECK(op.compute, "on_host: the operation '", op.name, "' has no function `compute`");
+  try {
+    if (device().memory() == Memory::host) return op.compute(op.results, op.inputs);
+    std::vector<HostCopy> copies;
+    std::vector<View> views;
+    for (const auto* operands : {&op.results, &op.inputs})
+      for (const View& view : *operands) copies.emplace_back(device(), view);
+    for (HostCopy& copy : copies) views.push_back(copy.view());
+    const std::span<const View> all(views);
+    op.compute(all.first(op.results.size()), all.subspan(op.results.size()));
+    for (std::size_t i = 0; i < op.results.size(); ++i) copies[i].write_back();
+  } catch (const AccessError& error) {
+    throw AccessError(concat("operation ", op.name, ": ", error.what()));
+  }
 }
 
 void Backend::matmuls(std::span<const Matmul> all) {

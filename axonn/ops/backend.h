@@ -3,6 +3,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -157,6 +158,14 @@ struct CachedAttention {
   auto operands() const { return std::array{out, q, keys, values, slots, positions}; }
 };
 
+/// An operation of a program's own, which code of the host computes. `compute` gets the same views
+/// in the same order, and reads and writes them as any memory; results may be read, too.
+struct HostOperation {
+  std::string name;  ///< in traces, plans and messages: "layer_scale"
+  std::vector<View> results = {}, inputs = {};
+  std::function<void(std::span<const View> results, std::span<const View> inputs)> compute;
+};
+
 /// The arithmetic of one rank on its device. Every operation is enqueued on device().compute();
 /// none makes the host wait for a GPU. Every sum has a fixed order, whatever the number of threads,
 /// unless CudaOptions::deterministic is off.
@@ -204,6 +213,13 @@ class Backend {
   virtual void attention_backward(const AttentionBackward& args) = 0;
   virtual void cached_attention(const CachedAttention& args) = 0;
   virtual void run(const RowwiseOperation& operation) = 0;
+
+  /// Computes an operation of a program's own on any device. On a GPU it waits for the device and
+  /// copies the operands to the host and the results back, which is right, but slow. A device that
+  /// keeps no values (dry runs, plans) counts the operands' bytes as those of a row-wise operation,
+  /// and does not call `compute`. Throws Error if there is no `compute`, and what it throws; an
+  /// AccessError then names the operation. Within Device::capture() a GPU refuses the copies.
+  virtual void on_host(const HostOperation& operation);
 };
 
 /// Backend on the CPU: oneDNN for products, this project's kernels for the rest. The calling thread

@@ -113,6 +113,13 @@ void ForwardingBackend::products(std::span<const Matmul> all) {
       [this, copies = std::vector(all.begin(), all.end())] { inner_->products(copies); });
 }
 
+void ForwardingBackend::on_host(const HostOperation& operation) {
+  std::vector<View> operands = operation.results;
+  operands.insert(operands.end(), operation.inputs.begin(), operation.inputs.end());
+  around({.name = operation.name, .operands = operands, .results = operation.results.size()},
+         [this, operation] { inner_->on_host(operation); });
+}
+
 std::unique_ptr<Backend> make_dry_backend(Schedule* schedule, OperationSize size) {
   return std::make_unique<DryBackend>(schedule, size);
 }

@@ -19,7 +19,7 @@ namespace axonn {
 
 /// An operation that passes through a ForwardingBackend.
 struct OperationCall {
-  std::string_view name;  ///< its kName: "matmul", "layer_norm"
+  std::string_view name;  ///< its kName: "matmul", "layer_norm"; or that of a HostOperation
   OperationKind kind = OperationKind::rowwise;
   std::span<const View> operands;    ///< results first; one that the caller left out is empty
   std::span<const int> passes = {};  ///< how often each is read or written; empty: once
@@ -66,6 +66,8 @@ class ForwardingBackend : public Backend {
     std::visit([&](const auto& args) { forward(args, [=, this] { inner_->run(args); }); },
                operation);
   }
+
+  void on_host(const HostOperation& operation) override;
 
   void mark(std::string_view layer) override { inner_->mark(layer); }
 

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -126,10 +127,13 @@ std::vector<std::string> Option::strings() const {
 }
 
 std::string Option::text() const {
-  return std::visit(
-      Overload{[](const Choice& choice) { return toml_string(choice.names[choice.get()]); },
-               [](const auto* value) { return toml_text(*value); }},
-      target_);
+  return std::visit(Overload{[](const Choice& choice) {
+                               const auto i = static_cast<std::size_t>(choice.get());
+                               return i < choice.names.size() ? toml_string(choice.names[i])
+                                                              : concat("value ", i);
+                             },
+                             [](const auto* value) { return toml_text(*value); }},
+                    target_);
 }
 
 std::string Option::wants() const {
@@ -160,6 +164,27 @@ void Option::refuse_value(const std::string& got, const std::string& place) cons
 bool Option::in_range(double value) const {
   return std::isfinite(value) && value >= info_.min && value <= info_.max && value > info_.above &&
          value < info_.below;
+}
+
+void Option::check() const {
+  const bool fits = std::visit(
+      Overload{[&](const Choice& choice) {
+                 return static_cast<std::size_t>(choice.get()) < choice.names.size();
+               },
+               [&](const std::vector<std::int64_t>* values) {
+                 return std::ranges::all_of(*values, [&](std::int64_t value) {
+                   return in_range(static_cast<double>(value));
+                 });
+               },
+               [&](const auto* value) {
+                 using T = std::remove_cvref_t<decltype(*value)>;
+                 if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
+                   return in_range(static_cast<double>(*value)) || (info_.required && *value == 0);
+                 else
+                   return true;
+               }},
+      target_);
+  if (!fits) refuse('[', section_, "] ", name_, " wants ", wants(), ", got ", text());
 }
 
 const Spelling* Option::spelling(std::string_view other) const {

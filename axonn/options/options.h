@@ -90,6 +90,10 @@ class Option {
   /// Whether another project calls it so (OptionInfo::also).
   bool also_called(std::string_view name) const;
 
+  /// Throws UsageError if the current value is one that set() does not accept, as a program can put
+  /// into a variable. A required option may be unset.
+  void check() const;
+
   /// Throws the UsageError for a value that the option does not accept.
   [[noreturn]] void refuse_value(const std::string& got, const std::string& place) const;
 
@@ -166,6 +170,11 @@ class OptionList {
               Entry one;
               use_one(one, use);
             }};
+  }
+
+  /// Takes a section out, if there is one.
+  void remove(std::string_view section) {
+    std::erase_if(sections_, [&](const Section& one) { return one.name == section; });
   }
 
   const std::vector<Section>& sections() const { return sections_; }

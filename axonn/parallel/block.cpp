@@ -53,7 +53,7 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
   const auto f = [&body, &group](Context inside) {
     std::vector<std::function<void()>> before_release;
     inside.own_scheduling().scope.before_release = group.stays() ? nullptr : &before_release;
-    body(inside);
+    in_block(inside, [&] { body(inside); });
     for (const auto& make : before_release) make();
   };
   Context inside = ctx;
@@ -91,6 +91,14 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
   });
 }
 
+bool adds_gradient(const Context& ctx, const Parameter& parameter, const Placement& placement) {
+  const AxisSet cut = placement.rows | placement.cols, partial = parameter.spec().layout.partial;
+  bool adds = !parameter.frozen();
+  for (const Axis axis : {Axis::x, Axis::y})
+    adds = adds && (!partial.has(axis) || cut.has(axis) || ctx.grid.coord(axis) == 0);
+  return adds;
+}
+
 namespace {
 
 Var with_all(const Context& ctx, std::span<ParameterGroup* const> groups, const Var& inp,
@@ -107,6 +115,7 @@ Var with_all(const Context& ctx, std::span<ParameterGroup* const> groups, const 
 
 Var run_block(const Context& ctx, std::span<ParameterGroup* const> groups, const Var& inp,
               const Forward& f, std::int64_t number) {
+  AXONN_CHECK(!groups.empty(), "run_block: no groups; without parameters, call the function");
   const std::vector<ParameterGroup*> all(groups.begin(), groups.end());
   const Recompute recompute = ctx.scheduling().run.recompute.of(number);
   const Forward named = [all, f, recompute](const Context& inner, const Var& x) {

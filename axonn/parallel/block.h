@@ -30,9 +30,15 @@ void with_parameters(const Context& ctx, ParameterGroup& group,
                      const std::function<void(const Context&)>& f,
                      ReadIn read_in = ReadIn::both_passes);
 
+/// Whether this rank adds its summand to the gradient of a parameter, in the backward step of a
+/// value that lies so. Along an axis of Layout::partial, each rank adds its own if the axis cuts
+/// the value; else all have the same, and the first adds it alone. False if the parameter is
+/// frozen.
+bool adds_gradient(const Context& ctx, const Parameter& parameter, const Placement& placement);
+
 /// Block `number` of a model, counted from 0: f(ctx, inp) with the parameters of the groups.
 /// RunSettings::recompute says by the number what backward computes again; a model that gives its
-/// blocks no numbers recomputes all of them alike.
+/// blocks no numbers recomputes all of them alike. Throws Error without groups.
 Var run_block(const Context& ctx, std::span<ParameterGroup* const> groups, const Var& inp,
               const Forward& f, std::int64_t number = 0);
 /// The same with one group.

@@ -16,6 +16,9 @@ struct OutputZLoss;
 class Routing;
 struct Scheduling;
 
+/// Operands of an operation, as a HostOperation gets them.
+using Views = std::span<const View>;
+
 inline Buffer buffer_of(const View& view) { return {view.data, view.count(), view.dtype}; }
 
 /// The device, the grid and the tape of a pass, which a model's operations need besides their

@@ -5,6 +5,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
 #include "axonn/parallel/scheduling.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn {
 
@@ -72,6 +73,9 @@ void ParameterGroup::freeze() {
 
 Parameter& ParameterGroup::declare(ParameterSpec spec) {
   AXONN_CHECK(compute_.empty(), name_, ": parameter ", spec.name, " declared after allocate()");
+  AXONN_CHECK(!spec.name.empty() && spec.layout.rows > 0 && spec.layout.cols > 0, name_,
+              ": the parameter '", spec.name, "' of ", spec.layout.rows, " x ", spec.layout.cols,
+              " elements wants a name and at least one element");
   spec.layout.check(spec.name, grid_.shape());
   return *parameters_.emplace_back(std::make_unique<Parameter>(*this, std::move(spec)));
 }
@@ -139,6 +143,8 @@ std::int64_t ParameterGroup::piece_begin(const Coords& at, const FlatSizes& size
 
 std::vector<Slice> ParameterGroup::slices_at(const Coords& at, const FlatSizes& sizes,
                                              std::size_t i) const {
+  AXONN_CHECK(i < parameters_.size(), name_, ": there is no parameter ", i, " of ",
+              parameters_.size());
   std::vector<Slice> slices = parameters_[i]->spec_.layout.slices(grid_.shape(), at);
   for (Slice& slice : slices) slice.offset += sizes.offsets[i];
   const std::int64_t begin = piece_begin(at, sizes);
@@ -192,6 +198,9 @@ void ParameterGroup::start_gather(const Context& ctx) {
 }
 
 void ParameterGroup::acquire(const Context& ctx) {
+  AXONN_CHECK(has_values_ || (!compute_.empty() && !ctx.device().keeps_values()), name_,
+              ": its parameters have no values; call LoadedModel::initialise() or "
+              "load_checkpoint() before the first pass");
   start_gather(ctx);
   ++users_;
   const Scheduling& scheduling = ctx.scheduling();
@@ -204,6 +213,7 @@ void ParameterGroup::acquire(const Context& ctx) {
 }
 
 void ParameterGroup::release() {
+  AXONN_CHECK(users_ > 0, name_, ": release() without acquire()");
   if (--users_ == 0 && !stays()) gathered_ = Tensor();
 }
 
@@ -223,7 +233,7 @@ void ParameterGroup::begin_backward(const Context& ctx) {
     return;
   }
   gradient_ = ctx.empty(1, sizes_.flat, DType::f32, MemoryUse::block_gradients);
-  float* flat = gradient_.view().as<float>();
+  float* flat = address<float>(gradient_.view());
   for (const auto& [begin, end] : gaps_)
     ctx.device().fill_zero(flat + begin, (end - begin) * bytes_of(DType::f32));
   for (const Parameter* operand : operands_) operand->added_to_ = false;
@@ -287,6 +297,7 @@ void ParameterGroup::finish_reduce(const Context& ctx) {
 
 void ParameterGroup::reduce_over_data(const Context& ctx) {
   if (over_data_) return;
+  gradient();  // checks that there is one
   add_arriving(ctx);
   over_data_ = true;
   if (stays()) sum_shared(ctx, shard_gradient_);
@@ -296,11 +307,18 @@ void ParameterGroup::reduce_over_data(const Context& ctx) {
 }
 
 void ParameterGroup::publish(const Context& ctx) {
+  check_allocated("publish");
   if (users_ == 0) gathered_ = Tensor();  // an unused prefetch is stale now
   const View shard = compute_.view();
   compute_.set_pending(
       grid_.along(Axis::data).all_gather(buffer_of(shard), buffer_of(piece_of_compute()), name_));
   if (!ctx.scheduling().run.overlap.data) compute_.wait();
+}
+
+View ParameterGroup::gradient() const {
+  AXONN_CHECK(!shard_gradient_.empty(), name_,
+              ": there is no gradient: ", frozen_ ? "the group is frozen" : "no step was begun");
+  return piece_of(shard_gradient_.view());
 }
 
 std::int64_t ParameterGroup::decayed() const {
@@ -336,16 +354,16 @@ void ParameterGroup::sum_shared(const Context& ctx, const Tensor& flat) {
   }
   if (parts.empty()) return;
   Tensor all = ctx.zeros(1, size, DType::f32, MemoryUse::block_gradients);
-  float* sums = all.view().as<float>();
-  float* mine = flat.view().as<float>();
+  float* sums = address<float>(all.view());
+  float* mine = address<float>(flat.view());
   for (const Part& p : parts) ctx.device().copy(sums + p.in_union, mine + p.local, p.count * 4);
   all.set_pending(grid_.along(*axis).all_reduce(buffer_of(all.raw_view()), name_));
-  sums = all.view().as<float>();
+  sums = address<float>(all.view());
   for (const Part& p : parts) ctx.device().copy(mine + p.local, sums + p.in_union, p.count * 4);
 }
 
 void ParameterGroup::initialise(const Context& ctx, std::uint64_t seed) {
-  AXONN_CHECK(!compute_.empty(), name_, ": initialise() before allocate()");
+  check_allocated("initialise");
   constexpr std::int64_t kAtOnce = 1 << 20;  // elements in host memory
   std::vector<float> host;
   for (const auto& [spec, slice] : piece_slices_) {
@@ -387,6 +405,7 @@ void ParameterGroup::set_values(const Context& ctx, std::int64_t offset,
 }
 
 void ParameterGroup::publish_values(const Context& ctx) {
+  has_values_ = true;
   if (!master_.empty() && ctx.dtype != DType::f32)
     ctx.backend.run(ops::Cast{piece_of_compute(), master()});
   publish(ctx);

@@ -120,7 +120,8 @@ class ParameterGroup {
   void set_rate(double rate) { rate_ = rate; }
   double rate() const { return rate_; }
 
-  /// Declares a parameter. Throws UsageError if the grid cannot cut it, Error after allocate().
+  /// Declares a parameter. Throws UsageError if the grid cannot cut it, Error if it has no name or
+  /// no elements, or after allocate().
   Parameter& add(ParameterSpec spec);
 
   /// Declares parameters that differ only in name and rows, places their blocks one after another,
@@ -138,9 +139,12 @@ class ParameterGroup {
   void allocate(const Context& ctx);
   /// Gives every element its initial value. Throws before allocate().
   void initialise(const Context& ctx, std::uint64_t seed);
+  /// Whether the elements have values: initial ones, or those that publish_values() completed.
+  bool has_values() const { return has_values_; }
 
   /// Gathers the compute copy, or uses a gather that was prefetched. Each acquire() needs its
-  /// release(). With a StepState, also starts the next group's gather.
+  /// release(). With a StepState, also starts the next group's gather. Throws Error, with the
+  /// remedy, without has_values() on a device that keeps values.
   void acquire(const Context& ctx);
   void release();
   /// Whether the parameters stay available after release(), because z has extent 1.
@@ -173,21 +177,28 @@ class ParameterGroup {
 
   /// (1, P) views of this rank's piece. The master copy may be part of the compute copy, which an
   /// unused prefetch may still be reading: master() waits for that. A frozen bf16 group has no
-  /// master copy.
+  /// master copy. Throws Error before allocate().
   View master() const {
+    check_allocated("master");
     gathered_.wait();
     return master_.view();
   }
-  /// (1, S), the compute copy: the same bits on all ranks of data.
-  View shard() const { return compute_.view(); }
-  View piece_of_compute() const { return piece_of(compute_.view()); }
-  View gradient() const { return piece_of(shard_gradient_.view()); }
+  /// (1, S), the compute copy: the same bits on all ranks of data; and this rank's piece (1, P) of
+  /// it. Both throw Error before allocate().
+  View shard() const {
+    check_allocated("shard");
+    return compute_.view();
+  }
+  View piece_of_compute() const { return piece_of(shard()); }
+  /// Throws Error if the group is frozen or no step was begun.
+  View gradient() const;
   std::int64_t piece_size() const { return sizes_.piece; }
   /// Leading elements of the piece to which weight decay applies.
   std::int64_t decayed() const;
   /// The slices of parameters in the piece, with offsets counted from its start.
   const std::vector<NamedSlice>& piece_slices() const { return piece_slices_; }
   /// Those of parameters()[i] in the piece of the rank at these coordinates, which has `sizes`.
+  /// Throws Error if there is no such parameter.
   std::vector<Slice> slices_at(const Coords& at, const FlatSizes& sizes, std::size_t i) const;
   /// The parts [begin, end) of the piece that this rank owns, merged.
   const std::vector<std::pair<std::int64_t, std::int64_t>>& owned_ranges() const {
@@ -198,6 +209,9 @@ class ParameterGroup {
  private:
   friend class Parameter;
   Parameter& declare(ParameterSpec spec);
+  void check_allocated(const char* function) const {
+    AXONN_CHECK(!compute_.empty(), name_, ": ", function, "() before allocate()");
+  }
   void arrange();
   Communicator& holders() const {
     return holders_ == Holders::all_of_z ? grid_.along(Axis::z) : grid_.same_experts();
@@ -237,6 +251,7 @@ class ParameterGroup {
   Tensor gradient_;        // (1, F) f32 during backward; is shard_gradient_ where Gz is 1
   Tensor shard_gradient_;  // (1, S) f32
   Tensor arriving_;        // (1, S) of a later micro-batch, in flight
+  bool has_values_ = false;
   int users_ = 0;
   int expected_ = 0;        // reduce() calls still to come in this micro-batch's backward
   bool over_data_ = false;  // the sum over data has begun

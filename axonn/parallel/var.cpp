@@ -65,7 +65,7 @@ Tensor Gradient::take() {
 
 Var Var::part(std::size_t i) const {
   Var one;
-  one.slots_.push_back(slots_.at(i));
+  one.slots_.push_back(slot(i));
   return one;
 }
 
@@ -118,6 +118,12 @@ Tensor Saved::take() const {
 
 bool Saved::unique() const {
   return again_ ? again_.use_count() == 1 && again_->value.unique() : kept_.unique();
+}
+
+void fail_in_block(const Context& ctx, const AccessError& error) {
+  const std::string_view block = ctx.scheduling().scope.label;
+  fail(Where::here(), block.empty() ? "outside of a block: " : concat("in block ", block, ": "),
+       error.what());
 }
 
 void let_remake(const Context& ctx, Chunk& chunk, Remade kind, std::function<Tensor()> make) {

@@ -161,8 +161,9 @@ class Var {
   void push_back_later(Make make) { slots_.push_back(std::make_shared<Slot>(std::move(make))); }
 
   std::size_t size() const { return slots_.size(); }
-  const Chunk& operator[](std::size_t i) const { return slots_[i]->get(); }
-  const Chunk& front() const { return slots_.front()->get(); }
+  /// Throw Error if there is no such chunk, as in a value that no operation has made.
+  const Chunk& operator[](std::size_t i) const { return slot(i)->get(); }
+  const Chunk& front() const { return slot(0)->get(); }
 
   /// Computes the lazy chunks.
   void make() const {
@@ -203,8 +204,26 @@ class Var {
     Chunk chunk_;
     Make make_;
   };
+  const std::shared_ptr<Slot>& slot(std::size_t i) const {
+    AXONN_CHECK(i < size(), "a value of ", size(), " chunks has no chunk ", i);
+    return slots_[i];
+  }
+
   std::vector<std::shared_ptr<Slot>> slots_;
 };
+
+/// Throws the error of an own layer again, with the name of the block that ctx is in.
+[[noreturn]] void fail_in_block(const Context& ctx, const AccessError& error);
+
+/// Calls f, which belongs to the block that ctx is in.
+template <typename F>
+auto in_block(const Context& ctx, F&& f) {
+  try {
+    return f();
+  } catch (const AccessError& error) {
+    fail_in_block(ctx, error);
+  }
+}
 
 /// Wraps f(ctx), which computes lazy chunk i. The place on the tape for the steps that f records is
 /// taken now, so that backward does not depend on when f runs; it is in lane i, so that chunks take
@@ -215,7 +234,7 @@ Var::Make later(const Context& ctx, std::size_t i, F f) {
   return [ctx, tape, f = std::move(f)]() mutable {
     Context here = ctx;
     here.tape = tape.get();
-    return f(here);
+    return in_block(here, [&] { return f(here); });
   };
 }
 
@@ -271,7 +290,8 @@ Chunk make_chunk(const Context& ctx, const Chunk& from, Tensor value, Placement 
 void need_gradient(const Context& ctx, Chunk& chunk);
 
 /// Sets chunk.again if the chunk has a gradient and its block makes values of this kind again.
-/// `make` must read only parameters of the block and saved() values.
+/// `make` must read only parameters of the block and saved() values. Programs that name
+/// a kind include axonn/parallel/scheduling.h.
 void let_remake(const Context& ctx, Chunk& chunk, Remade kind, std::function<Tensor()> make);
 
 /// The chunk's value for a backward step, or for another value's `make`.
@@ -309,8 +329,9 @@ class SavedChunk {
 template <typename Backward>
 Chunk with_backward(const Context& ctx, Chunk out, Backward backward) {
   if (out.gradient)
-    ctx.tape->record(
-        [gradient = out.gradient, backward = std::move(backward)] { backward(gradient->take()); });
+    ctx.tape->record([ctx, gradient = out.gradient, backward = std::move(backward)] {
+      in_block(ctx, [&] { backward(gradient->take()); });
+    });
   return out;
 }
 

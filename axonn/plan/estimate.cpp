@@ -55,7 +55,8 @@ Prediction extend(const Prediction& a, const Prediction& b, std::int64_t weight)
   StepTime time{.compute_s = a.time.compute_s + times * (b.time.compute_s - a.time.compute_s),
                 .compute_by = extend(a.time.compute_by, b.time.compute_by, times),
                 .exposed_by = extend(a.time.exposed_by, b.time.exposed_by, times),
-                .comm_by = extend(a.time.comm_by, b.time.comm_by, times)};
+                .comm_by = extend(a.time.comm_by, b.time.comm_by, times),
+                .alone_by = extend(a.time.alone_by, b.time.alone_by, times)};
   // More and more compute hides a collective only until it is hidden completely.
   for (auto& [name, seconds] : time.exposed_by) seconds = std::max(seconds, 0.0);
   time.step_s = time.compute_s + time.exposed_s();
@@ -130,7 +131,9 @@ Prediction predict(const Config& config, const Machine& machine) {
 
 Prediction estimate(const Config& config, const Machine& machine) {
   // Muon's rounds are not linear in the blocks: there may be one for the matrices of all of them.
-  if (config.optimizer.kind == OptimizerKind::muon) return predict(config, machine);
+  // A registered rule may have such rounds, too.
+  const OptimizerKind kind = config.optimizer.kind;
+  if (kind == OptimizerKind::muon || optimizer_rule_of(kind)) return predict(config, machine);
   return over_depth(config, [&](const Config& some) { return predict(some, machine); });
 }
 

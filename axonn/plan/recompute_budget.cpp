@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -91,8 +92,24 @@ std::vector<RecomputePlan> all_sets(const SetCosts& costs) {
   return all;
 }
 
-/// From the empty set on, each with the value added that saves the most bytes for its time.
-std::vector<RecomputePlan> nested_sets(const SetCosts& costs) {
+/// The values that blocks of the model may have; those of a program's own model may have all.
+std::vector<std::size_t> values_of(const Config& config) {
+  const ModelConfig& model = config.model;
+  const bool known = model.family == ModelFamily::gpt || model.family == ModelFamily::llama;
+  std::vector<std::size_t> values;
+  for (std::size_t value = 0; value < kRemadeNames.size(); ++value) {
+    const auto kind = static_cast<Remade>(value);
+    const bool never = (kind == Remade::heads && model.qk_norm == QkNormKind::none) ||
+                       (kind == Remade::exchanged && config.parallelism.experts == 1);
+    if (!known || !never) values.push_back(value);
+  }
+  return values;
+}
+
+/// From the empty set on, each with the one of `values` added that saves the most bytes for its
+/// time.
+std::vector<RecomputePlan> nested_sets(const SetCosts& costs,
+                                       const std::vector<std::size_t>& values) {
   std::vector<RecomputePlan> nested{{}};
   while (true) {
     const RecomputePlan& last = nested.back();
@@ -101,7 +118,7 @@ std::vector<RecomputePlan> nested_sets(const SetCosts& costs) {
       return static_cast<double>(plan.saved_bytes - last.saved_bytes) /
              std::max(plan.seconds - last.seconds, 1e-12);
     };
-    for (std::size_t value = 0; value < kRemadeNames.size(); ++value) {
+    for (const std::size_t value : values) {
       if (with(last.values, value) == last.values) continue;
       const RecomputePlan plan = costs.of(with(last.values, value));
       const bool saves = plan.saved_bytes > last.saved_bytes;
@@ -117,7 +134,7 @@ std::vector<RecomputePlan> plans_of(const Config& config, const Machine& machine
   const SetCosts costs(with_few_blocks(config), machine);
   std::vector<RecomputePlan> plans{{}};
   if (config.model.layers > 0)  // else it is a model of another program, which need not have blocks
-    plans = sets == RecomputeSets::all ? all_sets(costs) : nested_sets(costs);
+    plans = sets == RecomputeSets::all ? all_sets(costs) : nested_sets(costs, values_of(config));
   plans.push_back(costs.of(Recompute::all()));
   return best_plans(std::move(plans));
 }
@@ -187,6 +204,29 @@ double RecomputeLevels::more_seconds(std::int64_t level) const {
       batch_places(config_.parallelism.grid()) * config_.training.micro_batch;
   return blocks / static_cast<double>(few_) *
          static_cast<double>(config_.training.global_batch / places);
+}
+
+double RecomputeLevels::least_seconds(const Config& other, std::int64_t bytes) const {
+  const auto share_of = [](const Config& config) {  // of the model's values
+    const ParallelismConfig& p = config.parallelism;
+    return static_cast<double>(config.training.micro_batch) / (p.x * p.y * p.context);
+  };
+  const double larger = share_of(other) / share_of(config_) * static_cast<double>(blocks_) /
+                        static_cast<double>(few_),  // than the values of plans_
+      saved = static_cast<double>(bytes) / larger;
+  const auto next = std::ranges::find_if(plans_, [&](const RecomputePlan& plan) {
+    return static_cast<double>(plan.saved_bytes) >= saved;
+  });
+  double seconds = plans_.back().seconds;
+  if (next == plans_.begin()) return 0;
+  if (next != plans_.end()) {
+    const RecomputePlan& before = *(next - 1);
+    const double part = (saved - static_cast<double>(before.saved_bytes)) /
+                        static_cast<double>(next->saved_bytes - before.saved_bytes);
+    seconds = std::lerp(before.seconds, next->seconds, part);
+  }
+  const std::int64_t places = batch_places(other.parallelism.grid()) * other.training.micro_batch;
+  return seconds * larger * static_cast<double>(other.training.global_batch / places);
 }
 
 std::int64_t RecomputeLevels::about(std::int64_t budget) const {

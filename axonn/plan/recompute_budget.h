@@ -26,7 +26,7 @@ std::vector<RecomputePlan> best_plans(std::vector<RecomputePlan> all);
 /// Which sets of values RecomputeLevels compares.
 enum class RecomputeSets : std::uint8_t {
   all,    ///< all, hundreds: what a run does
-  nested  ///< each with one value more than the one before, about forty: close to the best of all
+  nested  ///< each with one value more than the one before, 20 to 40: close to the best of all
 };
 
 /// Levels of recomputation of a model of L blocks, by less memory and more time. With plans P0, P1,
@@ -49,6 +49,10 @@ class RecomputeLevels {
   /// Seconds of a step at this level more than at level 0, if each block takes as much longer as
   /// one of few does.
   double more_seconds(std::int64_t level) const;
+  /// About the least time that a step of `other`, which differs in its grid and micro-batch, takes
+  /// more if its peak has so many bytes less. It is too low if a smaller part of the values is
+  /// computed less efficiently, or if collectives are repeated.
+  double least_seconds(const Config& other, std::int64_t bytes) const;
   /// The least level within a budget of bytes by estimate_memory(); the last level if none is.
   std::int64_t about(std::int64_t budget) const;
   /// The least level for which fits(config) holds, assuming that it holds from some level on; the

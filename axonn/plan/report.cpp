@@ -9,6 +9,7 @@
 
 #include "axonn/base/clock.h"
 #include "axonn/base/log.h"
+#include "axonn/measure/dry_step.h"
 #include "axonn/model/model.h"
 #include "axonn/plan/estimate.h"
 #include "axonn/train/recompute.h"
@@ -56,25 +57,32 @@ std::string three_digits(double value) {
   return fmt::format("{:.{}f}", value, std::clamp(decimals, 0, 4));
 }
 
-/// The least and the largest time to expect of a plan, in seconds.
-std::pair<double, double> range_of(const Plan& plan, const Machine& machine) {
-  return {plan.time.step_s * (1 - machine.error), plan.time.step_s * (1 + machine.error)};
+/// "20 % less to 70 % more".
+std::string range_text(const Machine& machine) {
+  const auto [least, most] = machine.range_of(100);
+  return fmt::format("{:.0f} % less to {:.0f} % more", 100 - least, most - 100);
 }
 
-/// "axonn; its times are right within 20 %".
+/// "axonn; a step is expected to take 20 % less to 70 % more".
 std::string program_text(const Machine& machine) {
   return (machine.program.empty() ? "axonn" : machine.program) +
-         (machine.error > 0
-              ? fmt::format("; times are expected to be right within {:.0f} %", 100 * machine.error)
-              : "; how far times may be off is unknown");
+         (machine.error > 0 ? "; a step is expected to take " + range_text(machine)
+                            : "; how far times may be off is unknown");
 }
 
-/// "76.0 GB of 80.0 GB: 4.0 GB are kept for ...".
+/// "NVIDIA's data sheets; nothing is fitted".
+std::string figures_text(const Machine& m) {
+  const std::string source = m.source.empty() ? "of unknown origin" : m.source;
+  if (m.fitted.empty()) return source;
+  return source + (m.fitted == "nothing" ? "; nothing is fitted" : "; fitted: " + m.fitted);
+}
+
+/// "80.0 GB, of which plans may use 76.0 GB: the rest is kept for ...".
 std::string memory_text(const Machine& m) {
   if (m.reserve_bytes == 0) return gigabytes(m.memory_bytes);
-  return fmt::format("{} of {}: {} are kept for driver, communicators and libraries",
-                     gigabytes(m.usable_bytes()), gigabytes(m.memory_bytes),
-                     gigabytes(m.reserve_bytes));
+  return fmt::format(
+      "{}, of which plans may use {}: the rest is kept for driver, communicators and libraries",
+      gigabytes(m.memory_bytes), gigabytes(m.usable_bytes()));
 }
 
 std::string question(const PlanReport& r) {
@@ -82,14 +90,17 @@ std::string question(const PlanReport& r) {
   return fmt::format(
       "model     {}: {}, {}\n"
       "machine   {}: {} devices ({}), {} per node\n"
+      "figures   {}\n"
       "program   {}\n"
-      "memory    of a device: {}\n"
+      "memory    per device {}\n"
       "step      {} sequences of {} tokens, {} tokens\n"
+      "{}"
       "search    strategy {}: {} grids, {} can cut model and batch, {} fit; {:.2f} s\n",
       r.model, parameters_text(r.config.model), name_of(r.config.training.dtype), m.name,
-      format_count(r.options.devices), m.device, m.devices_per_node, program_text(m),
-      memory_text(m), format_count(r.config.training.global_batch),
+      format_count(r.options.devices), m.device, m.devices_per_node, figures_text(m),
+      program_text(m), memory_text(m), format_count(r.config.training.global_batch),
       format_count(r.config.training.seq_len), format_count(r.batch_tokens()),
+      r.assumed.empty() ? "" : fmt::format("assumed   {}\n", fmt::join(r.assumed, ", ")),
       kStrategies[static_cast<int>(r.options.strategy)], r.result.grids, r.result.cut, r.result.fit,
       r.search_s);
 }
@@ -98,19 +109,20 @@ std::string table(const PlanReport& r) {
   const TimeUnit unit = unit_of(r.result.plans.front());
   std::size_t width = 16;
   for (const Plan& p : r.result.plans) width = std::max(width, with_factors(p.grid).size());
-  std::string text =
-      fmt::format("\n{:>2}  {:<{}} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}  {}\n", "",
-                  "x,y,z,data", width, "micro", "recompute", fmt::format("step {}", unit.name),
-                  "compute", "exposed", "memory", "Pflop/s", "% peak", "behind the first");
+  std::string text = fmt::format(
+      "\n{:>2}  {:<{}} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>12} {:>9} {:>6}  {}\n", "",
+      "x,y,z,data", width, "micro", "recompute", fmt::format("step {}", unit.name), "compute",
+      "exposed", "memory", "tok/s/device", "Pflop/s", "% peak", "behind the first");
   for (std::size_t i = 0; i < r.result.plans.size(); ++i) {
     const Plan& p = r.result.plans[i];
     const PlanFlops flops = flops_of(r, p);
     text += fmt::format(
-        "{:>2}  {:<{}} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>6}{}\n", i + 1,
+        "{:>2}  {:<{}} {:>5} {:>9} {:>8} {:>8} {:>8} {:>9} {:>12} {:>9} {:>6}{}\n", i + 1,
         with_factors(p.grid), width, p.micro_batch, recompute_text(p),
         three_digits(p.time.step_s * unit.each), three_digits(p.time.compute_s * unit.each),
         three_digits(p.time.exposed_s() * unit.each),
-        gigabytes(static_cast<double>(p.memory_bytes)), three_digits(flops.model * 1e-15),
+        gigabytes(static_cast<double>(p.memory_bytes)),
+        format_count(std::llround(r.tokens_per_s_per_device(p))), three_digits(flops.model * 1e-15),
         percent_of_peak(flops), i == 0 ? "" : "  " + why_behind(r.result.plans.front(), p));
   }
   if (r.options.cost == CostModel::paper)
@@ -118,8 +130,9 @@ std::string table(const PlanReport& r) {
         "Seconds are those of the paper's communication model: they rank grids, but do not predict "
         "a step; Pflop/s and % have no meaning here.\n";
   return text +
-         "Pflop/s and % of the advertised bf16 peak count model flops (convention model); "
-         "memory is the peak of a rank's arena.\n";
+         "tok/s/device: tokens per second on each device. Pflop/s and % of the advertised bf16 "
+         "peak "
+         "count\nmodel flops (convention model). memory: the peak of a rank's arena.\n";
 }
 
 /// Lines of the parts of a step, the largest first, each with its share of the step.
@@ -150,6 +163,23 @@ std::string recomputation(const PlanReport& r, const Plan& plan) {
   return text + '\n';
 }
 
+/// Lines of the parts of the best plan's memory, the largest first, without those below 0.1 %.
+std::string memory_parts(const PlanReport& r) {
+  const auto peak = static_cast<double>(r.result.plans.front().memory_bytes);
+  std::vector<std::pair<std::int64_t, MemoryUse>> sorted;
+  for (int i = 0; i < kMemoryUses; ++i)
+    if (static_cast<double>(r.memory[i]) >= 0.001 * peak)
+      sorted.emplace_back(r.memory[i], static_cast<MemoryUse>(i));
+  std::ranges::sort(sorted, std::greater{}, &std::pair<std::int64_t, MemoryUse>::first);
+  std::string text =
+      fmt::format("Memory of a device: {} of {} ({:.0f} %)\n", gigabytes(peak),
+                  gigabytes(r.machine.usable_bytes()), 100 * peak / r.machine.usable_bytes());
+  for (const auto& [bytes, use] : sorted)
+    text += fmt::format("  {:>9}  {:>6.1f} %  {}\n", gigabytes(static_cast<double>(bytes)),
+                        100 * static_cast<double>(bytes) / peak, name_of(use));
+  return text;
+}
+
 std::string flops_text(const PlanFlops& flops) {
   std::string text =
       fmt::format("Pflop/s: {} model, {} hardware", three_digits(flops.model * 1e-15),
@@ -174,15 +204,17 @@ std::string explanation(const PlanReport& r) {
       micros, micros == 1 ? "" : "es", best.micro_batch, best.micro_batch == 1 ? "" : "s",
       batch_places(best.grid), best.grid.context > 1 ? "coordinates / context" : "coordinates");
   if (r.machine.error > 0) {
-    const auto [least, most] = range_of(best, r.machine);
-    text += fmt::format("  {:>9} {}          a step, expected between {} and {} {}\n",
-                        three_digits(time.step_s * unit.each), unit.name,
-                        three_digits(least * unit.each), three_digits(most * unit.each), unit.name);
+    const auto [least, most] = r.machine.range_of(time.step_s);
+    const double rate = r.tokens_per_s_per_device(best) * time.step_s;
+    text += fmt::format(
+        "  {:>9} {}          a step, expected between {} and {} {}: {} to {} tokens/s a device\n",
+        three_digits(time.step_s * unit.each), unit.name, three_digits(least * unit.each),
+        three_digits(most * unit.each), unit.name, format_count(std::llround(rate / most)),
+        format_count(std::llround(rate / least)));
   }
   text += parts(time.compute_by, "", time.step_s, unit);
   text += parts(time.exposed_by, "exposed ", time.step_s, unit);
-  text += recomputation(r, best);
-  text += flops_text(flops);
+  text += recomputation(r, best) + memory_parts(r) + flops_text(flops);
   if (!r.savings.empty()) text += "Time saved by overlap, and saved or added by other settings:\n";
   for (const Saving& saving : r.savings)
     text += fmt::format("  {:>+9.3f} {} {:>5.1f} %  {} parallelism.{}\n",
@@ -209,18 +241,22 @@ std::string remedy(const PlanReport& r) {
                      : "No larger number of devices that was tried fits this batch either.\n");
 }
 
-double rate_of(const PlanReport& r) {
-  return static_cast<double>(r.batch_tokens()) / r.result.plans.front().time.step_s;
+double rate_of(const PlanReport& r) { return r.tokens_per_s(r.result.plans.front()); }
+
+double rate_per_device(const PlanReport& r) {
+  return r.tokens_per_s_per_device(r.result.plans.front());
 }
 
 /// Tokens per second and device, relative to the first number of devices that fits.
 double efficiency(const PlanReport& first, const PlanReport& r) {
-  return rate_of(r) / r.options.devices / (rate_of(first) / first.options.devices);
+  return rate_per_device(r) / rate_per_device(first);
 }
 
 bool fits(const PlanReport& r) { return !r.result.plans.empty(); }
 
 using Json = nlohmann::ordered_json;
+
+Json stated(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 Json known(double value) { return value > 0 ? Json(value) : Json(nullptr); }
 
@@ -236,7 +272,7 @@ Json json_of(const PlanReport& r, const Plan& plan) {
   Json json = {
       {"grid", json_of(plan.grid)},
       {"predicted_s", plan.time.step_s},
-      {"predicted_range_s", range_of(plan, r.machine)},
+      {"predicted_range_s", r.machine.range_of(plan.time.step_s)},
       {"compute_s", plan.time.compute_s},
       {"exposed_comm_s", plan.time.exposed_s()},
       {"memory_bytes", plan.memory_bytes},
@@ -248,7 +284,8 @@ Json json_of(const PlanReport& r, const Plan& plan) {
       {"activation_checkpoint_values", plan.recompute_values},
       {"activation_checkpoint_first_values", plan.recompute_first_values},
       {"micro_batches", plan.micro_batch_count(r.config.training.global_batch)},
-      {"tokens_per_s", static_cast<double>(r.batch_tokens()) / plan.time.step_s},
+      {"tokens_per_s", r.tokens_per_s(plan)},
+      {"tokens_per_s_per_device", r.tokens_per_s_per_device(plan)},
       {"hardware_pflops", flops.hardware * 1e-15},
       {"narayanan_pflops", known(flops.narayanan.value_or(0) * 1e-15)},
       {"narayanan_percent_of_peak", known(flops.narayanan_percent_of_peak)},
@@ -273,6 +310,9 @@ Json all_of(const PlanReport& r) {
                {"machine", r.machine.name},
                {"program", r.machine.program.empty() ? "axonn" : r.machine.program},
                {"error", known(r.machine.error)},
+               {"slower", known(r.machine.slower > 0 ? r.machine.slower : r.machine.error)},
+               {"figures", {{"source", r.machine.source}, {"fitted", stated(r.machine.fitted)}}},
+               {"assumed", r.assumed},
                {"devices", r.options.devices},
                {"strategy", kStrategies[static_cast<int>(r.options.strategy)]},
                {"cost", kCostModels[static_cast<int>(r.options.cost)]},
@@ -288,6 +328,8 @@ Json all_of(const PlanReport& r) {
                  {"fit", r.result.fit},
                  {"simulated", r.result.simulated}}}};
   for (const Plan& plan : r.result.plans) json["plans"].push_back(json_of(r, plan));
+  for (int i = 0; i < kMemoryUses; ++i)
+    if (r.memory[i] > 0) json["memory_bytes_by"][name_of(static_cast<MemoryUse>(i))] = r.memory[i];
   for (const Saving& saving : r.savings)
     json[saving.set ? "saves_s" : "would_save_s"][saving.setting] = saving.seconds;
   if (const auto& least = r.result.smallest) {
@@ -368,10 +410,14 @@ PlanReport make_plans(PlanReport asked) {
   const double begin = now_seconds();
   asked.result = search(asked.config, asked.machine, asked.options);
   asked.search_s = now_seconds() - begin;
-  if (asked.result.plans.empty())
+  const auto& plans = asked.result.plans;
+  if (plans.empty()) {
     asked.devices_that_fit = devices_that_fit(asked.config, asked.machine, asked.options);
-  else if (asked.options.cost == CostModel::simulated)
-    asked.savings = savings(asked.config, asked.machine, asked.result.plans.front());
+    return asked;
+  }
+  asked.memory = dry_step(planned(asked.config, plans.front()), 0).memory.peak_by;
+  if (asked.options.cost == CostModel::simulated)
+    asked.savings = savings(asked.config, asked.machine, plans.front());
   return asked;
 }
 
@@ -399,9 +445,10 @@ std::string scaling_text(ScalingKind kind, const std::vector<PlanReport>& report
   const auto first = std::ranges::find_if(reports, fits);
   std::string text =
       fmt::format("{} scaling, the best plan for each number of devices\n\n", name_of(kind));
-  text += fmt::format("{:>8} {:<16} {:>9} {:>5} {:>9} {:>8} {:>8} {:>10} {:>13} {:>9} {:>6}\n",
-                      "devices", "x,y,z,data", "sequences", "micro", "recompute", "step s",
-                      "exposed", "efficiency", "tokens/s", "Pflop/s", "% peak");
+  text +=
+      fmt::format("{:>8} {:<16} {:>9} {:>5} {:>9} {:>8} {:>8} {:>10} {:>13} {:>12} {:>9} {:>6}\n",
+                  "devices", "x,y,z,data", "sequences", "micro", "recompute", "step s", "exposed",
+                  "efficiency", "tokens/s", "tok/s/device", "Pflop/s", "% peak");
   for (const PlanReport& r : reports) {
     text += fmt::format("{:>8} ", format_count(r.options.devices));
     if (!fits(r)) {
@@ -410,15 +457,18 @@ std::string scaling_text(ScalingKind kind, const std::vector<PlanReport>& report
     }
     const Plan& p = r.result.plans.front();
     const PlanFlops flops = flops_of(r, p);
-    text += fmt::format("{:<16} {:>9} {:>5} {:>9} {:>8} {:>8} {:>8.1f} % {:>13} {:>9} {:>6}\n",
-                        with_factors(p.grid), r.config.training.global_batch, p.micro_batch,
-                        recompute_text(p), three_digits(p.time.step_s),
-                        three_digits(p.time.exposed_s()), 100 * efficiency(*first, r),
-                        format_count(std::llround(rate_of(r))), three_digits(flops.model * 1e-15),
-                        percent_of_peak(flops));
+    text += fmt::format(
+        "{:<16} {:>9} {:>5} {:>9} {:>8} {:>8} {:>8.1f} % {:>13} {:>12} {:>9} {:>6}\n",
+        with_factors(p.grid), r.config.training.global_batch, p.micro_batch, recompute_text(p),
+        three_digits(p.time.step_s), three_digits(p.time.exposed_s()), 100 * efficiency(*first, r),
+        format_count(std::llround(rate_of(r))), format_count(std::llround(rate_per_device(r))),
+        three_digits(flops.model * 1e-15), percent_of_peak(flops));
   }
-  return text + "Pflop/s and % of the advertised bf16 peak count model flops. The figures are of " +
-         program_text(reports.front().machine) + ".\n";
+  const PlanReport& any = reports.front();
+  text += "Pflop/s and % of the advertised bf16 peak count model flops.\n";
+  if (!any.assumed.empty()) text += fmt::format("assumed: {}\n", fmt::join(any.assumed, ", "));
+  return text + "figures: " + figures_text(any.machine) +
+         "\nprogram: " + program_text(any.machine) + '\n';
 }
 
 std::string to_json(const PlanReport& report) { return all_of(report).dump(2) + "\n"; }
@@ -440,7 +490,7 @@ std::string scaling_svg(ScalingKind kind, const std::vector<PlanReport>& reports
         {.count = r.options.devices,
          .tokens_per_s = rate_of(r),
          .ideal = rate_of(first) / first.options.devices * r.options.devices,
-         .label = fmt::format("{} ({:.0f} %)", to_string(r.result.plans.front().grid),
+         .label = fmt::format("{} ({:.0f} %)", with_factors(r.result.plans.front().grid),
                               100 * efficiency(first, r))});
   }
   return to_svg(chart);

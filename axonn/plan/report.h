@@ -9,6 +9,7 @@
 
 #include "axonn/measure/scaling.h"
 #include "axonn/plan/search.h"
+#include "axonn/tensor/arena.h"
 
 namespace axonn {
 
@@ -37,9 +38,11 @@ struct PlanReport {
   SearchOptions options;
   SearchResult result;
   double search_s = 0;
-  std::int64_t tokens = 0;      ///< of a whole training, for days and device hours; 0: not shown
-  std::vector<Saving> savings;  ///< of the best plan
-  int devices_that_fit = 0;     ///< a number that fits, if options.devices does not; 0: none found
+  std::int64_t tokens = 0;  ///< of a whole training, for days and device hours; 0: not shown
+  std::vector<std::string> assumed;  ///< settings that the user did not give: "bf16"
+  std::vector<Saving> savings;       ///< of the best plan
+  MemoryParts memory = {};           ///< of a rank at its peak on the best plan
+  int devices_that_fit = 0;  ///< a number that fits, if options.devices does not; 0: none found
 
   std::int64_t batch_tokens() const {
     return config.training.global_batch * config.training.seq_len;
@@ -47,6 +50,12 @@ struct PlanReport {
   /// The time of the whole training on a plan.
   double training_s(const Plan& plan) const {
     return static_cast<double>(tokens) / static_cast<double>(batch_tokens()) * plan.time.step_s;
+  }
+  double tokens_per_s(const Plan& plan) const {
+    return static_cast<double>(batch_tokens()) / plan.time.step_s;
+  }
+  double tokens_per_s_per_device(const Plan& plan) const {
+    return tokens_per_s(plan) / options.devices;
   }
   double training_days(const Plan& plan) const { return training_s(plan) / 86400; }
   double device_hours(const Plan& plan) const { return training_s(plan) / 3600 * options.devices; }

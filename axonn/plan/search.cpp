@@ -36,10 +36,19 @@ constexpr std::int64_t kLong = 8192;
 
 double seconds_of(const Plan& plan) { return plan.time.step_s; }
 
+/// Rows of a micro-batch whose recomputation is taken as typical.
+constexpr std::int64_t kTypicalRows = 16384;
+
+/// The part of the time that recomputation is expected to take which it takes in any case.
+constexpr double kSure = 0.9;
+
 /// A grid that can cut the model and fits in some mode.
 struct Candidate {
   GridShape grid;
-  double optimistic_s = kNever;  ///< of the first mode that fits
+  Prediction optimistic = {};       ///< of the first mode that fits
+  double least_s = kNever;          ///< about the least time of a step
+  std::int64_t state_bytes = 0;     ///< in memory at any time
+  std::int64_t smallest_bytes = 0;  ///< of the smallest micro-batch, all recomputed; 0: unknown
 };
 
 class Search {
@@ -54,22 +63,24 @@ class Search {
 
   SearchResult run() {
     screen();
+    sort_candidates();
     auto& plans = result_.plans;
-    ProgressLine line(options_.progress, "simulating", "grids at most");
+    ProgressLine line(options_.progress, "simulating", "grids");
     for (std::size_t first = 0; first < candidates_.size(); first += kAtOnce) {
       const double limit_s = std::ssize(plans) < options_.top ? kNever : seconds_of(plans.back());
       const auto end = std::ranges::find_if(
           candidates_.begin() + static_cast<std::ptrdiff_t>(first), candidates_.end(),
-          [&](const Candidate& one) { return one.optimistic_s > kSlack * limit_s; });
+          [&](const Candidate& one) { return one.least_s > kSlack * limit_s; });
       const auto left = static_cast<std::size_t>(end - candidates_.begin()) - first;
       const std::size_t count = std::min(kAtOnce, left);
       if (count == 0) break;
-      line(static_cast<std::int64_t>(first), std::ssize(candidates_));
+      // How many are left is known only if there are plans to compare with.
+      line(static_cast<std::int64_t>(first),
+           limit_s < kNever ? static_cast<std::int64_t>(first + left) : 0);
       result_.simulated += static_cast<int>(count);
       std::vector<std::optional<Plan>> found(count);
-      parallel_for(count, threads_, [&](std::size_t i) {
-        found[i] = best_of(candidates_[first + i].grid, limit_s);
-      });
+      parallel_for(count, threads_,
+                   [&](std::size_t i) { found[i] = best_of(candidates_[first + i], limit_s); });
       for (std::optional<Plan>& plan : found) {
         if (!plan) continue;
         const auto at = std::ranges::upper_bound(plans, seconds_of(*plan), {}, seconds_of);
@@ -100,6 +111,22 @@ class Search {
       if (local % size == 0 && size % config_.parallelism.chunks == 0 &&
           (options_.micro_batch == 0 || options_.micro_batch == size))
         sizes.push_back(size);
+    return sizes;
+  }
+
+  /// Those of the sizes that a plan may have. If p ranks in place of one share sequences, p times
+  /// as many of these give every rank the same rows, with more communication.
+  std::vector<std::int64_t> useful_sizes(const GridShape& grid) const {
+    std::vector<std::int64_t> sizes = micro_batch_sizes(grid);
+    if (options_.micro_batch > 0 || grid.context == 1) return sizes;
+    const std::vector<int> all = contexts(grid);
+    std::erase_if(sizes, [&](std::int64_t size) {
+      return std::ranges::any_of(all, [&](int fewer) {
+        const std::int64_t times = grid.context / fewer;
+        return fewer < grid.context && grid.context % fewer == 0 && size % times == 0 &&
+               size / times % config_.parallelism.chunks == 0;
+      });
+    });
     return sizes;
   }
 
@@ -200,12 +227,64 @@ class Search {
              " devices that strategy ", kStrategies[static_cast<int>(options_.strategy)],
              " and the settings allow can cut this model and batch",
              reason.empty() ? "" : "; for example: ", reason);
-    std::ranges::stable_sort(candidates_, {}, &Candidate::optimistic_s);
+  }
+
+  /// By the least time of a step.
+  void sort_candidates() {
+    const auto short_of_memory = [&](const Candidate& one) {
+      return !fits(one.optimistic.memory_bytes);
+    };
+    if (budgeted_ && config_.parallelism.sequence_parallel &&
+        std::ranges::any_of(candidates_, short_of_memory))
+      typical_.emplace(typical(), machine_, RecomputeSets::nested);
+    for (Candidate& one : candidates_) one.least_s = least_s(one);
+    std::ranges::stable_sort(candidates_, {}, &Candidate::least_s);
+  }
+
+  /// About the least time of a step on this grid: that of a single micro-batch, of its computation
+  /// with the recomputation that each size needs, and of gathering and reducing for each
+  /// micro-batch.
+  double least_s(const Candidate& one) const {
+    const StepTime& time = one.optimistic.time;
+    const std::vector<std::int64_t> sizes = useful_sizes(one.grid);
+    double each_s = 0, least = kNever;
+    for (const char* const collective : {"z all_gather", "z reduce_scatter"})
+      if (const auto found = time.alone_by.find(collective); found != time.alone_by.end())
+        each_s = std::max(each_s, found->second);
+    const auto kept = [&](std::int64_t size, RecomputeMode mode) {
+      return least_activations(on(one.grid, size, mode));
+    };
+    for (const std::int64_t size : sizes) {
+      const std::int64_t local = config_.training.global_batch / batch_places(one.grid);
+      if (!fits(one.state_bytes + kept(size, RecomputeMode::full))) continue;
+      const std::int64_t bytes = one.optimistic.memory_bytes + kept(size, RecomputeMode::none) -
+                                 kept(sizes.front(), RecomputeMode::none);
+      const double compute_s =
+          time.compute_s +
+          kSure * recomputing_s(on(one.grid, size, RecomputeMode::none), bytes - budget_);
+      least = std::min(
+          least, std::max({time.step_s, compute_s, each_s * static_cast<double>(local / size)}));
+    }
+    return least;
+  }
+
+  /// A step of one device, which need not fit.
+  Config typical() const {
+    const std::int64_t batch = config_.training.global_batch;
+    Plan plan{.grid = {}, .micro_batch = batch};
+    for (std::int64_t size = batch; size * config_.training.seq_len > kTypicalRows && size > 1;)
+      if (batch % --size == 0 && size % config_.parallelism.chunks == 0) plan.micro_batch = size;
+    return on(plan.grid, plan.micro_batch, RecomputeMode::none);
+  }
+
+  /// About the least time that a step takes longer if it lacks so many bytes.
+  double recomputing_s(const Config& config, std::int64_t missing) const {
+    return typical_ && missing > 0 ? typical_->least_seconds(config, missing) : 0;
   }
 
   Screened screened(const GridShape& grid) const {
     Screened one;
-    const auto micros = micro_batch_sizes(grid);
+    const auto micros = useful_sizes(grid);
     if (micros.empty()) {
       const std::int64_t micro = options_.micro_batch, chunks = config_.parallelism.chunks;
       one.reason = concat("grid ", with_factors(grid), " cannot cut the batch of ",
@@ -225,16 +304,20 @@ class Search {
 
   void screen(const GridShape& grid, std::int64_t micro_batch, Screened& one) const {
     one.least = {.grid = grid, .micro_batch = micro_batch, .recompute = RecomputeMode::full};
-    one.least.memory_bytes = state_bytes(planned(config_, one.least));
+    const std::int64_t state = state_bytes(planned(config_, one.least));
+    one.least.memory_bytes = state;
     one.cuts = true;
     for (const RecomputeMode mode : modes_) {
       if (!fits(one.least.memory_bytes)) continue;
       const Prediction found = cost(on(grid, micro_batch, mode), optimistic);
       one.least.memory_bytes = found.memory_bytes;
+      std::int64_t smallest = 0;
       if (budgeted_ && !fits(found.memory_bytes))
-        one.least.memory_bytes = estimate_memory(on(grid, micro_batch, RecomputeMode::full));
+        one.least.memory_bytes = smallest =
+            estimate_memory(on(grid, micro_batch, RecomputeMode::full));
       if (!fits(one.least.memory_bytes)) continue;
-      one.candidate = {grid, found.time.step_s};
+      one.candidate = {
+          .grid = grid, .optimistic = found, .state_bytes = state, .smallest_bytes = smallest};
       return;
     }
   }
@@ -242,6 +325,7 @@ class Search {
   /// A plan with its estimated time and memory.
   struct Estimated {
     Plan plan;
+    double least_s = 0;  ///< if what is computed again hides communication
     /// If the plan needs some recomputation: its levels, and about the least that fits.
     std::optional<RecomputeLevels> levels;
     std::int64_t level = 0;
@@ -250,18 +334,19 @@ class Search {
   };
 
   /// The fastest plan on this grid, or none if it cannot take less than limit_s.
-  std::optional<Plan> best_of(const GridShape& grid, double limit_s) const {
+  std::optional<Plan> best_of(const Candidate& candidate, double limit_s) const {
     std::vector<Estimated> plans;
     double least = limit_s;
     for (const RecomputeMode mode : modes_) {
-      const Config config = on(grid, micro_batch_sizes(grid).front(), mode);
-      if (cost(config, optimistic).time.step_s <= kSlack * least)
-        add_plans(mode, grid, least, plans);
+      const Config config = on(candidate.grid, useful_sizes(candidate.grid).front(), mode);
+      const double optimistic_s =
+          budgeted_ ? candidate.least_s : cost(config, optimistic).time.step_s;
+      if (optimistic_s <= kSlack * least) add_plans(mode, candidate, least, plans);
       for (const Estimated& one : plans) least = std::min(least, one.seconds());
     }
     std::ranges::stable_sort(plans, {}, &Estimated::seconds);
     for (Estimated& one : plans) {
-      if (one.seconds() > kClose * limit_s) break;
+      if (one.least_s > kClose * limit_s) continue;
       if (auto plan = predicted(one)) return plan;
     }
     return std::nullopt;
@@ -289,16 +374,15 @@ class Search {
     return one.plan;
   }
 
-  /// The micro-batch sizes that fit, descending. A size may fit where a smaller one does not: there
-  /// are more of the smaller ones, whose gradients are added up.
-  std::vector<std::int64_t> fitting_sizes(RecomputeMode mode, const GridShape& grid) const {
-    std::vector<std::int64_t> fitting;
-    for (const std::int64_t size : std::views::reverse(micro_batch_sizes(grid))) {
-      const Config config = on(grid, size, budgeted_ ? RecomputeMode::full : mode);
-      options_.note_progress();
-      if (fits(least_activations(config)) && fits(estimate_memory(config))) fitting.push_back(size);
-    }
-    return fitting;
+  /// Whether micro-batches of config's size fit, with recomputation if that is free. A size may fit
+  /// where a smaller one does not: there are more of the smaller ones, whose gradients are added
+  /// up.
+  bool fits_somehow(const Config& config, const Candidate& candidate) const {
+    options_.note_progress();
+    if (!fits(candidate.state_bytes + least_activations(config))) return false;
+    const bool known = candidate.smallest_bytes > 0 &&
+                       config.training.micro_batch == useful_sizes(candidate.grid).front();
+    return fits(known ? candidate.smallest_bytes : estimate_memory(config));
   }
 
   /// A lower bound that needs no dry step: what is kept of each block for the backward pass. With
@@ -313,25 +397,34 @@ class Search {
                        ffn = m.experts > 0 ? std::min(dense, m.experts_per_token * m.expert_ffn)
                                            : dense;
     return config.training.micro_batch * config.training.seq_len * m.layers *
-           (all ? 3 * m.hidden + ffn : m.hidden) * bytes_of(config.training.dtype) / (p.x * p.y);
+           (all ? 3 * m.hidden + ffn : m.hidden) * bytes_of(config.training.dtype) /
+           (p.x * p.y * p.context);
   }
 
   /// Adds plans with their estimates: micro-batches from the largest that fits downwards, until a
   /// smaller one is slower. Leaves out those that take clearly more than most_s.
-  void add_plans(RecomputeMode mode, const GridShape& grid, double most_s,
+  void add_plans(RecomputeMode mode, const Candidate& candidate, double most_s,
                  std::vector<Estimated>& plans) const {
+    const GridShape& grid = candidate.grid;
     double before = kNever;
-    for (const std::int64_t size : fitting_sizes(mode, grid)) {
+    for (const std::int64_t size : std::views::reverse(useful_sizes(grid))) {
       const Config config = on(grid, size, mode);
+      if (!fits_somehow(budgeted_ ? on(grid, size, RecomputeMode::full) : config, candidate))
+        continue;
       const Prediction found = cost(config, estimate);
       Estimated one{.plan = {.grid = grid,
                              .micro_batch = size,
                              .recompute = mode,
                              .time = found.time,
-                             .memory_bytes = found.memory_bytes}};
+                             .memory_bytes = found.memory_bytes},
+                    .least_s = found.time.step_s};
       if (one.seconds() > before) return;
       if (one.seconds() > kClose * most_s) continue;
       if (budgeted_ && !fits(found.memory_bytes)) {
+        one.least_s =
+            std::max(one.least_s, found.time.compute_s +
+                                      kSure * recomputing_s(config, found.memory_bytes - budget_));
+        if (one.least_s > kClose * most_s) continue;
         one.levels.emplace(config, machine_, RecomputeSets::nested);
         one.level = one.levels->about(budget_);
         one.plan.time.step_s += one.levels->more_seconds(one.level);
@@ -350,6 +443,7 @@ class Search {
   const bool budgeted_ = !options_.recompute && options_.cost == CostModel::simulated;
   std::vector<RecomputeMode> modes_ = {RecomputeMode::none, RecomputeMode::full};
   std::vector<Candidate> candidates_;
+  std::optional<RecomputeLevels> typical_;  ///< if the memory of some grid is short
   SearchResult result_;
 };
 

@@ -35,7 +35,7 @@ class Player {
     if (leaves_some) {
       now_ = late_ = worked_ = 0;
       computed_ = {};
-      for (Stream& stream : streams_) stream.exposed = stream.busy = 0;
+      for (Stream& stream : streams_) stream.exposed = stream.busy = stream.alone = 0;
       step(false);
     }
 
@@ -49,6 +49,7 @@ class Player {
       const std::string name = *stream.group + ' ' + *stream.operation;
       time.exposed_by[name] = stream.exposed;
       time.comm_by[name] = stream.busy;
+      time.alone_by[name] = stream.alone;
     }
     return time;
   }
@@ -65,7 +66,7 @@ class Player {
     const std::string* group;
     const std::string* operation;
     std::deque<std::size_t> queue = {};  // of collectives_
-    double exposed = 0, busy = 0;
+    double exposed = 0, busy = 0, alone = 0;
   };
 
   void start(std::size_t event, const Schedule::Start& start) {
@@ -78,6 +79,7 @@ class Player {
       streams_.push_back({.group = &start.group, .operation = &start.operation});
     Stream& stream = streams_[at];
     collective_of_[event] = collectives_.size();
+    stream.alone += cost.latency_s + cost.link_s;
     stream.queue.push_back(collectives_.size());
     collectives_.push_back({.latency = cost.latency_s,
                             .link = cost.link_s,

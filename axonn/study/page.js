@@ -208,10 +208,10 @@ function spread(wanted) {
   return y;
 }
 
-// The horizontal grid and the labels of the prompts; labels that would overlap are left out, except
-// that of the longest prompt.
-function curveGrid(view, frame) {
-  const parts = frame.axis.ticks.flatMap((tick) => {
+// The horizontal grid and the labels of the x axis; labels that would overlap are left out, except
+// the last one.
+function curveGrid({axis, names, title}, frame) {
+  const parts = axis.ticks.flatMap((tick) => {
     const y = frame.up(tick);
     const [x1, x2] = [kCurveLeft, frame.right + 8];
     return [
@@ -219,54 +219,139 @@ function curveGrid(view, frame) {
       svg("text", {class: "soft", x: x1 - 8, y: y + 4.5, "text-anchor": "end"}, `${tick}`)];
   });
   let free = -Infinity;
-  const last = view.prompts.length - 1;
-  view.prompts.forEach((prompt, i) => {
-    const name = promptText(view.prompt_lengths[prompt]), x = frame.across(i);
-    const half = kLetter * name.length / 2 + 4;
+  const last = names.length - 1;
+  names.forEach((name, i) => {
+    const x = frame.across(i), half = kLetter * name.length / 2 + 4;
     if (x - half < free || (i < last && x + half > frame.across(last) - 24)) return;
     free = x + half;
     parts.push(svg("text", {class: "soft", x, y: kBottom + 20, "text-anchor": "middle"}, name));
   });
   return [...parts, svg("text",
     {class: "soft", x: (kCurveLeft + frame.right) / 2, y: kBottom + 44, "text-anchor": "middle"},
-    "tokens of the prompt")];
+    title)];
 }
 
-// One line per group over the prompt lengths, for one variant. The first two colors are left to the
-// bars.
-function curves(view, variant) {
-  const names = view.names.map((name) => shortened(name, 22)), alone = view.variants.length === 1;
-  const width = alone ? 1000 : 490, last = view.prompts.length - 1;
-  const right = width - kLetter * Math.max(0, ...names.map(columns)) - 38;
-  const axis = percentAxis(Math.max(...view.summary.map((cell) => cell.exact_percent)));
-  const frame = {axis, right,
+// A chart of lines over equal steps. `names`: of the steps; `title`: of their axis. A line has a
+// name, a color, the number of its dashes and marks, and points {i, value, tip}: the step, the
+// value, and both in words.
+function lineChart({id, label, alone, axis, names, title, lines}) {
+  const legend = lines.map((line) => shortened(line.name, 22));
+  const width = alone ? 1000 : 490, last = names.length - 1;
+  const right = width - kLetter * Math.max(0, ...legend.map(columns)) - 38;
+  const frame = {right,
     across: (i) => kCurveLeft + 14 + (right - kCurveLeft - 14) * i / Math.max(last, 1),
     up: (value) => kBottom - (kBottom - kTop) * value / axis.top};
-  const points = names.map((_, group) => view.prompts
-    .map((prompt, i) => ({cell: view.cell(variant, group, prompt), i, prompt}))
-    .filter(({cell}) => cell.trials > 0)
-    .map(({cell, i, prompt}) => ({x: frame.across(i), y: frame.up(cell.exact_percent),
-      of: promptText(view.prompt_lengths[prompt]), share: percent(cell) + " %", i})));
   const chart = svg("svg", {class: alone ? "alone" : "", viewBox: `0 0 ${width} 330`, role: "img"});
-  const suffix = view.variantTexts[variant] && ", " + view.variantTexts[variant];
-  const withPrompt = ({share, of}) => `${share} with ${of === "whole" ? "the whole prompt" : of}`;
-  describe(chart, `curve${variant}`, "Exact match by tokens of the prompt" + suffix,
-    points.map((line, group) => `${view.names[group]}: ${
-      line.map(withPrompt).join(", ") || "not tested"}. `).join(""));
-  chart.append(...curveGrid(view, frame));
-  points.forEach((line, group) => chart.append(svg("g", {class: `c${(2 + group) % 8}`},
-    svg("polyline", {class: `curve dash${group % kPatterns}`,
-      points: line.map(({x, y}) => `${fixed(x, 1)},${fixed(y, 1)}`).join(" ")}),
-    ...line.map(({x, y, of, share}) => svg("g", {},
-      svg("title", {}, `${view.names[group]}, ${of} tokens: ${share}`), mark(group, x, y))))));
-  const ends = points.map((line, group) => ({group, end: line.at(-1)}))
+  describe(chart, id, label, lines.map(({name, points}) =>
+    `${name}: ${points.map(({tip}) => tip).join(", ") || "not tested"}. `).join(""));
+  chart.append(...curveGrid({axis, names, title}, frame));
+  const at = ({i, value}) => [frame.across(i), frame.up(value)];
+  for (const {name, color, number, points} of lines)
+    chart.append(svg("g", {class: `c${color % 8}`},
+      svg("polyline", {class: `curve dash${number % kPatterns}`,
+        points: points.map((point) => at(point).map((v) => fixed(v, 1)).join()).join(" ")}),
+      ...points.map((point) => svg("g", {}, svg("title", {}, `${name}: ${point.tip}`),
+        mark(number, ...at(point))))));
+  const ends = lines.map((line, i) => ({...line, legend: legend[i], end: line.points.at(-1)}))
     .filter(({end}) => end?.i === last);
-  const heights = spread(ends.map(({end}) => end.y));
-  ends.forEach(({group}, i) => chart.append(svg("g", {class: `c${(2 + group) % 8}`},
-    mark(group, right + 20, heights[i]),
-    svg("text", {x: right + 30, y: heights[i] + 4.5}, names[group]))));
+  const heights = spread(ends.map(({end}) => frame.up(end.value)));
+  ends.forEach(({color, number, legend: text}, i) => chart.append(svg("g", {class: `c${color % 8}`},
+    mark(number, right + 20, heights[i]),
+    svg("text", {x: right + 30, y: heights[i] + 4.5}, text))));
   return chart;
 }
+
+// Exact matches over the prompt lengths, one line per group, for one variant. The first two colors
+// are left to the variants.
+function promptChart(view, variant) {
+  const names = view.prompts.map((prompt) => promptText(view.prompt_lengths[prompt]));
+  const suffix = view.variantTexts[variant] && ", " + view.variantTexts[variant];
+  const tip = (cell, name) =>
+    `${percent(cell)} % with ${name === "whole" ? "the whole prompt" : name + " tokens"}`;
+  return lineChart({
+    id: `prompt${variant}`, alone: view.variants.length === 1, names, title: "tokens of the prompt",
+    label: "Exact match by tokens of the prompt" + suffix,
+    axis: percentAxis(Math.max(...view.summary.map((cell) => cell.exact_percent))),
+    lines: view.names.map((name, group) => ({name, color: 2 + group, number: group,
+      points: view.prompts.map((prompt, i) => ({cell: view.cell(variant, group, prompt), i}))
+        .filter(({cell}) => cell.trials > 0)
+        .map(({cell, i}) => ({i, value: cell.exact_percent, tip: tip(cell, names[i])}))}))});
+}
+
+// The shortest axis from 0 that covers `most`, with two to five steps.
+function axisTo(most) {
+  for (let power = 10 ** Math.floor(Math.log10(most > 0 ? most : 1) - 1); ; power *= 10)
+    for (const step of [1, 2, 5].map((factor) => factor * power)) {
+      const steps = Math.max(2, Math.ceil(most / step - 1e-9));
+      if (steps > 5) continue;
+      const ticks = Array.from({length: steps + 1}, (_, i) => +(i * step).toPrecision(6));
+      return {top: ticks.at(-1), ticks};
+    }
+}
+
+// The figures that epochs change, for the longest prompt.
+const figuresOver = (view) => [
+  {id: "exact", title: "Exact match", unit: "% of the documents", of: (cell) => cell.exact_percent,
+    digits: 1, axis: percentAxis},
+  {id: "run", title: "Longest run", unit: `tokens, of ${count(view.suffix_tokens)}`,
+    of: (cell) => cell.longest_run, digits: 1, axis: axisTo},
+  {id: "loss", title: "Loss", unit: "nats a token", of: (cell) => cell.loss, digits: 3,
+    axis: axisTo}];
+
+// A figure over the epochs of the groups, one line per variant, with the color of its bars.
+function epochChart(view, figure) {
+  const epochs = view.groups.map((group) => group.epochs);
+  const order = [...epochs.keys()].sort((a, b) => epochs[a] - epochs[b]);
+  const names = order.map((group) => count(epochs[group]));
+  const lines = view.variants.map(({name}, variant) => ({name, color: variant, number: variant,
+    points: order.map((group, i) => ({cell: view.longest(variant, group), i}))
+      .filter(({cell}) => cell.trials > 0 && figure.of(cell) !== null)
+      .map(({cell, i}) => ({i, value: figure.of(cell),
+        tip: `${fixed(figure.of(cell), figure.digits)} after ${names[i]} epochs`}))}));
+  const values = lines.flatMap(({points}) => points.map(({value}) => value));
+  return lineChart({id: `epochs-${figure.id}`, alone: false, names, title: "epochs", lines,
+    label: `${figure.title}, ${figure.unit}, by epochs`,
+    axis: figure.axis(Math.max(0, ...values))});
+}
+
+// ---- Figures as files.
+
+// What a figure's style sheet decides.
+const kDrawn = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin",
+  "font-size", "font-weight", "font-family", "text-anchor", "paint-order"];
+
+// The chart as the text of an SVG file, in the colors of paper.
+function standalone(chart) {
+  const copy = chart.cloneNode(true), root = document.documentElement.classList;
+  const copies = [...copy.querySelectorAll("*")];
+  const [width, height] = chart.getAttribute("viewBox").split(" ").slice(2);
+  root.add("paper");
+  [...chart.querySelectorAll("*")].forEach((node, i) => {
+    const style = getComputedStyle(node);
+    for (const key of kDrawn)
+      copies[i].setAttribute(key, style.getPropertyValue(key).replaceAll("\"", ""));
+    for (const key of ["class", "style"]) copies[i].removeAttribute(key);
+  });
+  root.remove("paper");
+  filled(copy, {xmlns: chart.namespaceURI, width: Number(width), height: Number(height)}, []);
+  copy.removeAttribute("class");
+  return new XMLSerializer().serializeToString(copy);
+}
+
+// A button that saves the chart as NAME.svg.
+function saveButton(chart, name) {
+  const button = html("button", {type: "button", class: "save"}, "Save as SVG");
+  button.addEventListener("click", () => {
+    const file = new Blob([standalone(chart)], {type: "image/svg+xml"});
+    const link = html("a", {href: URL.createObjectURL(file), download: `${name}.svg`});
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+  return button;
+}
+
+const figure = (caption, chart, name) => html("figure", {},
+  ...caption ? [html("figcaption", {}, caption)] : [], chart, saveButton(chart, name));
 
 // ---- Tables.
 
@@ -418,29 +503,54 @@ function passage(view, one) {
       ...shown(title, ...marked(texts[i], common[i], all[i].length > kMost))))));
 }
 
-// The best recitations of a group and variant: the first ones open, the others in a fold that is
-// filled when it is opened.
-function passagesOf(view, {documents, shown}) {
-  const kOpen = 6, [open, rest] = [shown.slice(0, kOpen), shown.slice(kOpen)];
-  if (documents === 0) return [html("p", {class: "soft"}, "No document was tested.")];
-  const nodes = open.map((one) => passage(view, one));
+// Passages: the first `open` ones, and a fold of the others. When it is opened, it gets the next
+// ones, and a fold of the rest.
+function unfolded(view, shown, open, documents) {
+  const kInAFold = 50, nodes = shown.slice(0, open).map((one) => passage(view, one));
+  const rest = shown.slice(open);
   if (rest.length === 0) return nodes;
   const fold = html("details", {},
-    html("summary", {}, `${rest.length} more of ${count(documents)} documents`));
-  fold.addEventListener("toggle", () => fold.append(...rest.map((one) => passage(view, one))),
-    {once: true});
+    html("summary", {}, `${count(rest.length)} more of ${count(documents)} documents`));
+  fold.addEventListener("toggle",
+    () => fold.append(...unfolded(view, rest, kInAFold, documents)), {once: true});
   return [...nodes, fold];
 }
 
+// The best recitations of a group and variant.
+function passagesOf(view, shown) {
+  const kOpen = 6;
+  if (shown.length === 0) return [html("p", {class: "soft"}, "No document was tested.")];
+  return unfolded(view, shown, kOpen, shown.length);
+}
+
+// The groups' numbers: those with the longest matches first, and the control last.
+function passageOrder(view) {
+  const most = (group) => view.variants.map((_, variant) => view.longest(variant, group))
+    .map((cell) => [cell.exact_percent, cell.longest_run])
+    .reduce((a, b) => a.map((value, i) => Math.max(value, b[i])), [0, 0]);
+  const rank = view.groups.map(({control}, group) =>
+    [control ? 1 : 0, ...most(group).map((value) => -value)]);
+  const compare = (a, b) => a.map((value, i) => value - b[i]).find((difference) => difference) ?? 0;
+  return [...view.groups.keys()].sort((a, b) => compare(rank[a], rank[b]));
+}
+
 function passages(view) {
-  return view.names.map((name, group) => html("section", {class: "group"},
-    html("h3", {id: `group-${group}`}, name),
+  return passageOrder(view).map((group) => html("section", {class: "group"},
+    html("h3", {id: `group-${group}`}, view.names[group]),
     ...view.variantTexts.flatMap((text, variant) => {
       const cell = view.longest(variant, group);
       const share = cell.trials ? [html("span", {class: "share"}, `${percent(cell)} % exact`)] : [];
       return [html("h4", {}, (text || "Most recited documents") + " ", ...share),
         ...passagesOf(view, view.passages[variant * view.names.length + group])];
     })));
+}
+
+// ---- Origin.
+
+function originTable({origin}, table) {
+  const rows = [["Program", origin.program], ["Date", origin.date], ["Command", origin.command],
+    ["Machine", origin.machine]].filter(([, text]) => text !== "");
+  table.append(html("tbody", {}, ...rows.map(([name, text]) => bodyRow(name, [text]))));
 }
 
 // ---- The page.
@@ -450,9 +560,14 @@ function show(report) {
   document.title = `${report.title}: ${report.model}`;
   filled(byId("title"), {}, [report.title]);
   filled(byId("model"), {}, [report.model]);
+  const stamp = [report.origin.program, report.origin.date].filter((text) => text);
+  filled(byId("stamp"), {}, [stamp.join(", ")]);
   const headline = report.headline.replace(/"([^"]*)"/g, "\u201c$1\u201d");
   filled(byId("headline"), {}, [headline.replaceAll(" %", "\u00a0%")]);
   byId("notes").append(...report.notes.map((note) => html("li", {}, note)));
+  originTable(report, byId("origin"));
+  if (report.origin.config === "") byId("config").remove();
+  else filled(byId("config-text"), {}, [report.origin.config]);
   if (report.summary.length === 0) return byId("main").remove();
 
   const prompt = view.prompts.length === 1 ? "" : " Shown for the longest prompt ("
@@ -461,14 +576,19 @@ function show(report) {
     + `${tokens} tokens exactly. Bars are means over trials; whiskers show `
     + `${rangeMeaning(view)[1]}.${prompt}`]);
   drawBars(view, byId("bars"));
+  byId("bars-figure").append(saveButton(byId("bars"), "exact-match"));
+  if (view.groups.some(({epochs}) => epochs === undefined)) byId("by-epochs").remove();
+  else byId("epochs").append(...figuresOver(view).map((one) =>
+    figure(`${one.title}, ${one.unit}`, epochChart(view, one), `${one.id}-by-epochs`)));
   if (view.prompts.length === 1) byId("by-prompt").remove();
-  else byId("curves").append(...view.variantTexts.map((text, variant) => html("figure", {},
-    ...text ? [html("figcaption", {}, text)] : [], curves(view, variant))));
+  else byId("curves").append(...view.variantTexts.map((text, variant) =>
+    figure(text, promptChart(view, variant), `exact-match-by-prompt-${variant + 1}`)));
   cellsTable(view, byId("cells"));
   filled(byId("cells-hint"), {}, ["Means over documents and trials. Longest run: tokens of the "
     + `longest common run, of ${tokens}. Tokens right: share of positions with equal tokens. Edit `
     + "distance: tokens inserted, deleted or replaced. Loss: of the document\u2019s own tokens."]);
   runsTable(view, byId("runs"));
+  if (report.runs.every((run) => run.kept_fraction === null)) byId("runs-hint").remove();
   byId("passages").append(...passages(view));
 }
 

@@ -138,6 +138,7 @@ MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
                             .suffix_tokens = options.suffix_tokens,
                             .prompt_lengths = options.prompt_lengths};
   if (!control.documents.empty()) {
+    report.control = std::ssize(report.groups);
     report.groups.push_back("control");
     report.group_sizes.push_back(std::ssize(control.documents));
     report.notes.push_back(found_note("control documents", control));

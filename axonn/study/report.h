@@ -34,19 +34,31 @@ struct RecitationRun {
 
 inline constexpr std::int64_t kWholePrompt = 0;
 
+/// Where a report comes from.
+struct ReportOrigin {
+  std::string program = {};  ///< with its version: "axonn 0.3.0"
+  std::string command = {};  ///< as it was typed
+  std::string date = {};     ///< of the report: "2026-11-21 18:02:11 UTC"
+  std::string machine = {};  ///< "2 ranks on node7: AMD EPYC 9654, 2 cores"
+  std::string config = {};   ///< the text of the study's config.toml; "" in an audit
+};
+
 /// The result of a study (a group is a bucket of documents, learned for a number of epochs) or of
 /// an audit (the groups are the tested documents and, optionally, the controls).
 struct MemorizationReport {
-  std::string title;                        ///< "Memorization study" or "Memorization audit"
-  std::string model;                        ///< one-line description
-  std::vector<std::string> notes = {};      ///< what was done, one sentence each
-  std::vector<std::string> groups;          ///< "control", "4 epochs", ...
-  std::vector<std::int64_t> group_sizes;    ///< documents of each
-  std::vector<std::string> document_names;  ///< of each document
+  std::string title;                            ///< "Memorization study" or "Memorization audit"
+  std::string model;                            ///< one-line description
+  std::vector<std::string> notes = {};          ///< what was done, one sentence each
+  std::vector<std::string> groups;              ///< "control", "4 epochs", ...
+  std::vector<std::int64_t> group_sizes;        ///< documents of each
+  std::vector<std::int64_t> group_epochs = {};  ///< of each in training; empty in an audit
+  std::optional<std::int64_t> control = {};     ///< the group that the model has never seen
+  std::vector<std::string> document_names;      ///< of each document
   std::int64_t suffix_tokens = 50;
   /// Lengths of the prompts in tokens; kWholePrompt: all tokens before the suffix.
   std::vector<std::int64_t> prompt_lengths;
   std::vector<RecitationRun> runs;
+  ReportOrigin origin = {};
 };
 
 /// Mean and range of a figure over the trials.

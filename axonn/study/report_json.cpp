@@ -19,8 +19,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kPassages = 50;  // of a group and variant that the page shows
-
 /// indent: of the lines; -1: all on one line.
 std::string dumped(const Json& json, int indent = 1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -115,13 +113,27 @@ Json json_of(const RecitationCell& cell, const MemorizationReport& report,
           {"loss", cell.loss}};
 }
 
+Json json_of_group(const MemorizationReport& report, std::size_t group) {
+  Json json = {{"name", report.groups[group]}, {"documents", report.group_sizes[group]}};
+  if (!report.group_epochs.empty()) json["epochs"] = report.group_epochs.at(group);
+  json["control"] = report.control == static_cast<std::int64_t>(group);
+  return json;
+}
+
+Json json_of(const ReportOrigin& origin) {
+  return {{"program", origin.program},
+          {"command", origin.command},
+          {"date", origin.date},
+          {"machine", origin.machine},
+          {"config", origin.config}};
+}
+
 /// The common beginning of report.json and of the page's JSON.
 Json overview_of(const MemorizationReport& report, const MemorizationSummary& summary) {
   AXONN_CHECK(report.groups.size() == report.group_sizes.size(), "to_json: the report has ",
               report.groups.size(), " groups, but group sizes for ", report.group_sizes.size());
   Json groups = Json::array(), variants = Json::array();
-  for (std::size_t i = 0; i < report.groups.size(); ++i)
-    groups.push_back({{"name", report.groups[i]}, {"documents", report.group_sizes[i]}});
+  for (std::size_t i = 0; i < report.groups.size(); ++i) groups.push_back(json_of_group(report, i));
   for (const VariantSummary& variant : summary.variants) variants.push_back(json_of(variant));
   return {{"title", report.title},
           {"model", report.model},
@@ -130,18 +142,18 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
           {"groups", std::move(groups)},
           {"suffix_tokens", report.suffix_tokens},
           {"prompt_lengths", report.prompt_lengths},
-          {"variants", std::move(variants)}};
+          {"variants", std::move(variants)},
+          {"origin", json_of(report.origin)}};
 }
 
 Json passages_of(const MemorizationReport& report, const std::string& variant, std::int64_t group) {
-  const std::vector<RankedRecitation> ranked = most_recited(report, variant, group);
   Json shown = Json::array();
-  for (std::size_t i = 0; i < std::min(ranked.size(), kPassages); ++i) {
-    shown.push_back(json_of(*ranked[i].recitation));
-    shown.back()["name"] = document_text(report, ranked[i].recitation->document);
-    shown.back()["trial"] = ranked[i].run->trial;
+  for (const auto& [run, recitation] : most_recited(report, variant, group)) {
+    shown.push_back(json_of(*recitation));
+    shown.back()["name"] = document_text(report, recitation->document);
+    shown.back()["trial"] = run->trial;
   }
-  return {{"documents", ranked.size()}, {"shown", std::move(shown)}};
+  return shown;
 }
 
 /// A JSON value and its path, for error messages. Does not own the value.

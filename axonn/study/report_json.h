@@ -19,13 +19,13 @@ RecitationRun parse_run(const std::string& text, const std::string& where);
 
 /// The report as one self-contained HTML page without external files, with a light, a dark and a
 /// print style: page.html, with JSON that its script (page.js) draws. Shows bars of exact matches,
-/// curves over prompt lengths if there are several, tables of all figures, and recited passages
-/// with the common text marked.
+/// curves of several figures over the epochs, and over prompt lengths if there are several, each of
+/// which can be saved as SVG; tables of all figures; recited passages with the common text marked,
+/// those of the most recited group first and of the control last; and the report's origin.
 ///
 /// The JSON is that of to_json(), but "summary" has all cells, by variant, group and prompt; seeds
 /// are texts, since JavaScript would round them; and instead of all recitations and names there are
-/// "passages": by variant and group, the number of tested documents and the best recitations of the
-/// 50 most recited ones.
+/// "passages": by variant and group, the best recitation of each document.
 std::string html_page(const MemorizationReport& report);
 
 }  // namespace axonn

@@ -121,10 +121,13 @@ std::string begun(std::string sentence) {
 std::string none_recited(const MemorizationReport& report, const MemorizationSummary& summary,
                          const std::vector<std::vector<RecitationCell>>& groups) {
   std::int64_t documents = 0, longest = 0;
+  const bool others = groups.size() > 1;  // than the control
   for (const auto& cells : groups)
-    documents += std::ranges::max(cells, {}, &RecitationCell::documents).documents;
+    if (!others || report.control != cells.front().group)
+      documents += std::ranges::max(cells, {}, &RecitationCell::documents).documents;
   for (const RecitationRun& run : report.runs)
-    for (const Recitation& r : run.recitations) longest = std::max(longest, r.longest_run);
+    for (const Recitation& r : run.recitations)
+      if (!others || report.control != r.group) longest = std::max(longest, r.longest_run);
   return begun(given(report, summary) +
                fmt::format("the model writes {} for none of {} documents; the longest run of "
                            "tokens that it reproduces is {} of {}.",

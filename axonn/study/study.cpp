@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 #include <ostream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,7 @@
 #include "axonn/options/options_text.h"
 #include "axonn/storage/checkpoint/checkpoint_index.h"
 #include "axonn/study/documents.h"
+#include "axonn/study/origin.h"
 #include "axonn/study/recite.h"
 #include "axonn/study/report_json.h"
 #include "axonn/train/config_options.h"
@@ -63,6 +65,17 @@ std::string rate_text(const Config& config) {
   return "while the learning rate " + falls;
 }
 
+/// What the goldfish loss leaves out, and what it always keeps.
+std::string goldfish_note(const GoldfishConfig& fish) {
+  const bool of_sequences = fish.mask == GoldfishMask::apertus;
+  return fmt::format(
+      "Goldfish loss: one target in {} is left out (mask \"{}\"), but never the first {} of a {}, "
+      "before which there are too few tokens for the mask: so more than {:.1f} % of the targets "
+      "count",
+      fish.k, kGoldfishMasks[static_cast<int>(fish.mask)], of_sequences ? fish.h - 1 : fish.h,
+      of_sequences ? "sequence" : "document", 100 - 100.0 / static_cast<double>(fish.k));
+}
+
 /// Adds the training time and the share of kept targets from the run's metrics.jsonl.
 void add_training(const std::string& folder, RecitationRun& run) {
   double kept = 0;
@@ -80,11 +93,12 @@ void add_training(const std::string& folder, RecitationRun& run) {
 class Study {
  public:
   Study(const Config& config, const MemorizeConfig& memorize, Communicator& world,
-        const TrainOptions& options)
+        const TrainOptions& options, ReportOrigin origin)
       : config_(config),
         memorize_(memorize),
         world_(world),
         options_(options),
+        origin_(std::move(origin)),
         tokenizer_(make_tokenizer(config.data.tokenizer)),
         epochs_(memorize.epochs),
         prompt_lengths_(memorize.prompt_lengths) {
@@ -98,6 +112,7 @@ class Study {
 
   std::optional<MemorizationReport> run() {
     if (first()) claim_folder();
+    origin_.machine = describe_machine(world_, nullptr);
     world_.barrier("study");
     MemorizationReport report;
     for (std::int64_t trial = 1; trial <= memorize_.trials; ++trial) {
@@ -136,15 +151,20 @@ class Study {
       refuse(config_.output.dir, " holds another study (see ", path,
              "); choose another folder with --output.dir, or remove this one");
     write_file_atomically(path, mine);
+    if (origin_.config.empty()) origin_.config = print_config(config_, Origins());
     write_file_atomically(
         config_.output.dir + "/config.toml",
         concat(kWrittenConfig, "study: axonn memorize config.toml, started in the same folder.\n\n",
-               print_config(config_, Origins())));
+               origin_.config));
   }
+
+  std::string progress(std::int64_t trial, const std::string& variant);
 
   SharedDocuments documents_of(std::int64_t trial);
   Config config_of(std::int64_t trial, const std::string& variant) const;
   bool run_one(std::int64_t trial, const std::string& variant, const SharedDocuments& documents);
+  bool warm_up(std::int64_t trial);
+  TrainEnd train_one(const Config& config, TrainOptions options);
   void ask(Training& training, const std::vector<StudyDocument>& documents, RecitationRun& run);
   MemorizationReport make_report() const;
 
@@ -153,12 +173,38 @@ class Study {
   const MemorizeConfig& memorize_;
   Communicator& world_;
   const TrainOptions& options_;
+  ReportOrigin origin_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::vector<std::int64_t> epochs_;          // by group: 0 of the control, then memorize.epochs
   std::vector<std::int64_t> prompt_lengths_;  // the whole prompt, then memorize.prompt_lengths
   std::vector<RecitationRun> runs_;           // filled on rank 0 only
   std::vector<std::string> names_;            // of the documents of all trials
+  std::int64_t warmed_up_ = 0;                // the last trial whose warm-up was done here
+  bool described_ = false;                    // the terminal shows model, grid and data once
+  std::optional<std::int64_t> first_done_;    // steps of the study before this process
+  double began_ = now_seconds();
 };
+
+/// How far the study is when this part of it begins: "1,000 of 3,000 steps of the study are done
+/// (33 %), about 3m 12s left".
+std::string Study::progress(std::int64_t trial, const std::string& variant) {
+  const auto& losses = memorize_.losses;
+  const std::int64_t warmup = config_.lr_scheduler.warmup_steps,
+                     each = config_.training.steps - warmup,
+                     of_trial = warmup + each * std::ssize(losses),
+                     all = memorize_.trials * of_trial;
+  std::int64_t done = (trial - 1) * of_trial;
+  if (variant != kWarmup)
+    done += warmup + each * (std::ranges::find(losses, variant) - losses.begin());
+  if (!first_done_) first_done_ = done;
+  std::string text = fmt::format("{} of {} steps of the study are done ({} %)", format_count(done),
+                                 format_count(all), 100 * done / all);
+  if (done > *first_done_)
+    text += fmt::format(", about {} left",
+                        format_duration((now_seconds() - began_) * static_cast<double>(all - done) /
+                                        static_cast<double>(done - *first_done_)));
+  return text;
+}
 
 Config Study::config_of(std::int64_t trial, const std::string& variant) const {
   Config run = config_;
@@ -201,6 +247,7 @@ void Study::ask(Training& training, const std::vector<StudyDocument>& documents,
                               .prompt_lengths = prompt_lengths_,
                               .batch = memorize_.batch,
                               .hold_weights = memorize_.hold_weights};
+  origin_.machine = describe_machine(world_, &training.model.backend().device());
   const double start = now_seconds();
   run.recitations = recite(training.model, *tokenizer_, documents, options);
   run.test_seconds = now_seconds() - start;
@@ -208,6 +255,23 @@ void Study::ask(Training& training, const std::vector<StudyDocument>& documents,
     one.group = one.document / memorize_.bucket_size;
     one.document += (run.trial - 1) * documents_of_trial();
   }
+}
+
+TrainEnd Study::train_one(const Config& config, TrainOptions options) {
+  options.describe = !std::exchange(described_, true);
+  return train(config, world_, options);
+}
+
+/// The steps that all losses of a trial share. Returns false if it was asked to stop.
+bool Study::warm_up(std::int64_t trial) {
+  if (warmed_up_ == trial) return true;
+  const Config shared = config_of(trial, kWarmup);
+  say(fmt::format("trial {} of {}, warm-up, steps 1 to {}: {}\n{}", trial, memorize_.trials,
+                  format_count(shared.training.steps), shared.output.dir,
+                  progress(trial, kWarmup)));
+  if (train_one(shared, options_) == TrainEnd::stopped) return false;
+  warmed_up_ = trial;
+  return true;
 }
 
 /// Trains and tests one model, unless its result exists. Returns false if it was asked to stop.
@@ -224,13 +288,12 @@ bool Study::run_one(std::int64_t trial, const std::string& variant,
   const bool begun = everywhere(first() && has_checkpoint(config.output.dir + "/checkpoints"));
   if (!begun) config.checkpoint.resume = "";
   if (!begun && warmup > 0) {  // the part of a trial that all variants share
-    const Config shared = config_of(trial, kWarmup);
-    say(fmt::format("trial {} of {}, warm-up: {}", trial, memorize_.trials, shared.output.dir));
-    if (train(shared, world_, options_) == TrainEnd::stopped) return false;
-    config.checkpoint.resume = shared.output.dir + "/checkpoints";
+    if (!warm_up(trial)) return false;
+    config.checkpoint.resume = config_of(trial, kWarmup).output.dir + "/checkpoints";
   }
-  say(fmt::format("trial {} of {}, {} loss: {}", trial, memorize_.trials, variant,
-                  config.output.dir));
+  say(fmt::format("trial {} of {}, {} loss, steps {} to {}: {}\n{}", trial, memorize_.trials,
+                  variant, format_count(warmup + 1), format_count(config.training.steps),
+                  config.output.dir, progress(trial, variant)));
   std::vector<std::int64_t> epochs;
   for (const std::int64_t each : epochs_) epochs.insert(epochs.end(), memorize_.bucket_size, each);
   const InjectionPlan plan{.steps = config.training.steps,
@@ -248,7 +311,7 @@ bool Study::run_one(std::int64_t trial, const std::string& variant,
   };
   RecitationRun run{.variant = variant, .trial = trial, .seed = plan.seed};
   options.finished = [&](Training& training) { ask(training, *documents, run); };
-  if (train(config, world_, options) == TrainEnd::stopped) return false;
+  if (train_one(config, std::move(options)) == TrainEnd::stopped) return false;
   if (!first()) return true;
   add_training(config.output.dir, run);
   write_file_atomically(file, to_json(run));
@@ -287,15 +350,15 @@ MemorizationReport Study::make_report() const {
                     memorize_.bucket_size, memorize_.suffix_tokens)},
       .groups = {},
       .group_sizes = std::vector<std::int64_t>(epochs_.size(), memorize_.bucket_size),
+      .group_epochs = epochs_,
+      .control = 0,
       .document_names = names_,
       .suffix_tokens = memorize_.suffix_tokens,
       .prompt_lengths = prompt_lengths_,
-      .runs = runs_};
-  const auto& fish = training.goldfish;
-  if (memorize_.has_goldfish())
-    report.notes.push_back(fmt::format("Goldfish loss: one target in {} is left out ({}, h = {})",
-                                       fish.k, kGoldfishMasks[static_cast<int>(fish.mask)],
-                                       fish.h));
+      .runs = runs_,
+      .origin = origin_};
+  report.origin.date = utc_now();
+  if (memorize_.has_goldfish()) report.notes.push_back(goldfish_note(training.goldfish));
   for (const std::int64_t epochs : epochs_)
     report.groups.push_back(
         epochs == 0 ? "control" : fmt::format("{} epoch{}", epochs, epochs == 1 ? "" : "s"));
@@ -305,9 +368,10 @@ MemorizationReport Study::make_report() const {
 }  // namespace
 
 std::optional<MemorizationReport> run_study(const Config& config, const MemorizeConfig& memorize,
-                                            Communicator& world, const TrainOptions& options) {
+                                            Communicator& world, const TrainOptions& options,
+                                            const ReportOrigin& origin) {
   validate_study(config, memorize);
-  return Study(config, memorize, world, options).run();
+  return Study(config, memorize, world, options, origin).run();
 }
 
 }  // namespace axonn

@@ -18,10 +18,12 @@ namespace axonn {
 ///
 /// Keeps the runs that an earlier call finished in output.dir, and resumes the one that it began.
 /// Collective over world; config is validated and resolved. options: of every training; the study
-/// sets make_sequences and finished itself. Returns the report on rank 0, an incomplete one on
-/// others, and nothing if it was asked to stop. Throws as train() and validate_study(), and
-/// UsageError if output.dir holds another study, or there are too few documents or steps.
+/// sets make_sequences, describe and finished itself. origin: program, command and config; the
+/// study sets the rest. Returns the report on rank 0, an incomplete one on others, and nothing if
+/// it was asked to stop. Throws as train() and validate_study(), and UsageError if output.dir holds
+/// another study, or there are too few documents or steps.
 std::optional<MemorizationReport> run_study(const Config& config, const MemorizeConfig& memorize,
-                                            Communicator& world, const TrainOptions& options);
+                                            Communicator& world, const TrainOptions& options,
+                                            const ReportOrigin& origin = {});
 
 }  // namespace axonn

@@ -68,7 +68,7 @@ class DryDevice final : public Device {
 
   std::string name() const override { return "dry"; }
   OperationSize operation_size() const override { return size_; }
-  bool keeps_values() const override { return false; }
+  Memory memory() const override { return Memory::none; }
 
   void* allocate(std::int64_t bytes) override {
     const std::uintptr_t begin = next_;

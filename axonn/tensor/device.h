@@ -114,6 +114,13 @@ class Graph {
 /// millions of elements, and has memory for their results.
 enum class OperationSize { moderate, large };
 
+/// Where the values of a device's memory are.
+enum class Memory : std::uint8_t {
+  host,  ///< code of the host may read and write them
+  gpu,   ///< in memory that only a GPU and the copies of its Device access
+  none,  ///< nowhere: addresses stand for memory whose bytes are only counted
+};
+
 /// One rank's device: raw memory, copies and streams. Used by its rank's thread only.
 class Device {
  public:
@@ -127,8 +134,10 @@ class Device {
   /// Where a layer may cut its work into operations, it does so by this.
   virtual OperationSize operation_size() const { return OperationSize::moderate; }
 
-  /// Whether it keeps values. If not, no value that is copied to it is ever used.
-  virtual bool keeps_values() const { return true; }
+  virtual Memory memory() const { return Memory::host; }
+  /// Whether it keeps values. If not, as in dry runs and plans, no value that is copied to it is
+  /// ever used, and copies to the host give zeros.
+  bool keeps_values() const { return memory() != Memory::none; }
 
   /// Allocates memory for the arena, aligned for every type and kernel (to 256 bytes on GPUs, a
   /// page elsewhere). Throws OutOfMemory if there is none of that size.

@@ -3,28 +3,53 @@
 #include <cstdint>
 #include <memory>
 #include <ostream>
+#include <type_traits>
 #include <utility>
 
+#include "axonn/base/check.h"
 #include "axonn/tensor/arena.h"
 #include "axonn/tensor/dtype.h"
 
 namespace axonn {
 
+/// Code of the host read or wrote a View that it cannot, or as another type. what() begins with the
+/// line that did.
+class AccessError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A view of a row-major matrix in device memory: the operand type of all operations. It does not
 /// own the memory.
+///
+/// Code of the host reads and writes elements through as() and row(), which check the type and that
+/// the host can access the memory; check once for a row, not for each element:
+///
+///   float* const first = view.row<float>(r);
+///   for (std::int64_t c = 0; c < view.cols; ++c) first[c] *= 2;
 struct View {
   void* data = nullptr;
   DType dtype = DType::f32;
   std::int64_t rows = 0, cols = 0;
-  std::int64_t stride = 0;  ///< elements from one row to the next
+  std::int64_t stride = 0;       ///< elements from one row to the next
+  Memory memory = Memory::host;  ///< of the device
 
+  /// The first element; null if the view is empty. Throws AccessError, with the caller's line and
+  /// the remedy, if elements are not of type T (float for f32, bf16, std::int32_t for i32, ...), or
+  /// if they are in a GPU's memory or, on a device that keeps no values, nowhere.
   template <typename T>
-  T* as() const {
+  T* as(Where where = Where::here()) const {
+    constexpr DType wanted = dtype_of<std::remove_const_t<T>>;
+    if (count() > 0 && (dtype != wanted || memory != Memory::host || !data)) [[unlikely]]
+      refuse_access(wanted, where);
     return static_cast<T*>(data);
   }
+  /// The first element of row r. Throws as as() does, and if there is no row r.
   template <typename T>
-  T* row(std::int64_t r) const {
-    return static_cast<T*>(data) + r * stride;
+  T* row(std::int64_t r, Where where = Where::here()) const {
+    if (r < 0 || r >= rows) [[unlikely]]
+      refuse_row(r, where);
+    return as<T>(where) + r * stride;
   }
   std::int64_t count() const { return rows * cols; }
   bool contiguous() const { return stride == cols || rows <= 1; }
@@ -32,6 +57,10 @@ struct View {
   View row_range(std::int64_t begin, std::int64_t n) const;
   /// Columns [begin, begin + n).
   View col_range(std::int64_t begin, std::int64_t n) const;
+
+ private:
+  [[noreturn]] void refuse_access(DType wanted, Where where) const;
+  [[noreturn]] void refuse_row(std::int64_t r, Where where) const;
 };
 
 /// Prints "(rows,cols) dtype".
@@ -45,7 +74,7 @@ std::ostream& operator<<(std::ostream& out, const View& view);
 class Tensor {
  public:
   Tensor() = default;
-  /// Allocates an uninitialised (rows, cols) matrix.
+  /// Allocates an uninitialised (rows, cols) matrix. Throws Error for negative extents.
   Tensor(Arena& arena, std::int64_t rows, std::int64_t cols, DType dtype,
          MemoryUse use = MemoryUse::activations);
 
@@ -78,7 +107,8 @@ class Tensor {
   /// The same elements as (rows, cols). Throws if the counts differ or the rows are not contiguous.
   Tensor reshape(std::int64_t rows, std::int64_t cols) const;
 
-  /// Stores a collective that writes the tensor. Waits for the one stored before.
+  /// Stores a collective that writes the tensor. Waits for the one stored before. Throws if the
+  /// tensor is empty.
   void set_pending(Work work);
   /// Waits for the pending collective.
   void wait() const;

@@ -22,8 +22,8 @@ void update_adamw(const Context& ctx, const OptimizerConfig& config, const Param
                   const Optimizer::Update& update, const UpdateRange& range) {
   const auto part = [&](const View& piece) { return piece.col_range(range.begin, range.count); };
   ops::AdamW step{.master = part(group.master()),
-                  .first = part(update.state.front()),
-                  .second = part(update.state.back()),
+                  .first = part(update.state[0]),
+                  .second = part(update.state[update.state.size() - 1]),
                   .gradient = part(group.gradient()),
                   .out = part(group.piece_of_compute()),
                   .scale = update.scale,

@@ -9,6 +9,8 @@
 #include "axonn/options/options.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/tensor/cuda/gpu_platform.h"
+#include "axonn/train/config_options.h"
+#include "axonn/train/optimizer.h"
 #include "axonn/train/recompute.h"
 
 namespace axonn {
@@ -153,6 +155,9 @@ void validate_samples_of(const ScheduleConfig& schedule) {
 
 void validate_optimizer(const Config& config) {
   const OptimizerConfig& optimizer = config.optimizer;
+  const OptimizerRule* const own = optimizer_rule_of(optimizer.kind);
+  validate_own_values(optimizer.own_values, optimizer_kinds());
+  if (own && own->validate) own->validate(optimizer);
   if (optimizer.kind == OptimizerKind::ademamix && optimizer.beta3_warmup > 0 &&
       optimizer.beta1 == 0)
     refuse("[optimizer] beta3_warmup = ", optimizer.beta3_warmup,
@@ -291,6 +296,20 @@ void validate_parallelism(const ParallelismConfig& parallelism) {
   }
 }
 
+/// Whether each value is one that its key accepts, as it is in a config that was read.
+void validate_ranges(Config config) {
+  OptionList list;
+  list_options(config, list);
+  for (const auto& section : list.sections()) {
+    for (const Option& option : section.options) option.check();
+    if (!section.entries) continue;
+    section.entries->each([](const OptionList& entry) {
+      for (const auto& one : entry.sections())
+        for (const Option& option : one.options) option.check();
+    });
+  }
+}
+
 /// Returns the config with x, y, z and data taken from the named grid, if one is named.
 Config with_named_grid(Config config) {
   ParallelismConfig& parallelism = config.parallelism;
@@ -332,6 +351,7 @@ void validate_device(DeviceKind device) {
 }
 
 void validate(const Config& given) {
+  validate_ranges(given);
   validate_grid(given);
   const Config config = with_named_grid(given);
   validate(config.model);
@@ -359,10 +379,13 @@ double fully_recomputed(const Config& config) {
 
 Config resolved(Config given) {
   Config config = with_named_grid(std::move(given));
+  const GridShape grid = config.parallelism.grid();
+  for (const int extent : {grid.x, grid.y, grid.z, grid.data, grid.context, grid.experts})
+    AXONN_CHECK(extent > 0, "resolved: [parallelism] has an extent of ", extent,
+                "; call validate(config) before");
   config.model = resolved(config.model, 0, config.training.seq_len);
   if (config.training.micro_batch == 0)
-    config.training.micro_batch =
-        largest_micro_batch(config.training, batch_places(config.parallelism.grid()));
+    config.training.micro_batch = largest_micro_batch(config.training, batch_places(grid));
   ScheduleConfig& schedule = config.lr_scheduler;
   if (schedule.counts_samples()) {
     std::int64_t& total = schedule.total_samples;

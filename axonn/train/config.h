@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,13 @@ namespace axonn {
 class OptionList;
 struct BatchStage;
 
+/// The update rules of this library; those that a program registers (train/optimizer.h) follow.
 enum class OptimizerKind { adamw, sgd, ademamix, muon };
+/// Names of all rules, in the order of their values.
+std::span<const std::string_view> optimizer_kinds();
+/// The kind of this name, such as a registered one: optimizer_kind("lion"). Throws UsageError, with
+/// the names of all, if there is none.
+OptimizerKind optimizer_kind(std::string_view name);
 /// The factor of Muon's updates: rms gives them AdamW's size, shape depends on out / in alone.
 enum class MuonScale { rms, shape };
 /// The coefficients of Muon's Newton-Schulz steps.
@@ -103,6 +110,14 @@ struct OptimizerConfig {
   MuonScale muon_scale = MuonScale::rms;
   MuonCoefficients muon_coefficients = MuonCoefficients::keller;
   std::int64_t muon_steps = 5;  ///< Newton-Schulz steps
+
+  /// Keys of registered rules, by "rule.key"; one that is missing has its default.
+  OwnValues own_values = {};
+  /// Such a value, as own<double>("lion.beta1"). Throws as ModelConfig::own() does.
+  template <typename T>
+  const T& own(const std::string& key) const {
+    return own_value_as<T>(own_values, key);
+  }
 };
 
 /// [lr_scheduler]
@@ -235,8 +250,8 @@ std::vector<BatchStage> batch_stages(const TrainingConfig& training);
 /// the config alone if it has no stages. Batches remain those of the config.
 std::vector<Config> stages_of(const Config& config);
 
-/// Throws UsageError, naming the keys and the remedy, if values are missing or contradict one
-/// another. Does not check whether the grid can cut the model: the layers do.
+/// Throws UsageError, naming the keys and the remedy, if values are missing, out of range, or
+/// contradict one another. Does not check whether the grid can cut the model: the layers do.
 void validate(const Config& config);
 
 /// Returns the config with every value filled in that follows from others (kv_heads, ffn,

@@ -157,11 +157,10 @@ std::vector<Replica> state_replicas(Training& training) {
         AxisSet axes = {Axis::x, Axis::y};
         for (const auto& cut : {spec.layout.row_axis, spec.layout.col_axis})
           if (cut) axes = axes.without(*cut);
-        float* values = data;
+        const View& values = data;
         add(concat(kind, " of ", spec.name), axes, [&](const auto& take) {
           for (const auto& [of, slice] : trained[i]->piece_slices())
-            if (of == &spec)
-              take(View{values + slice.offset, DType::f32, 1, slice.count(), slice.count()});
+            if (of == &spec) take(values.col_range(slice.offset, slice.count()));
         });
       }
   return replicas;

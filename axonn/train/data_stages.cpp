@@ -79,6 +79,7 @@ std::vector<BatchSource> stage_sources(const Config& config,
                                                            .seed = order_seed(config, name),
                                                            .shuffle = one.data.shuffle,
                                                            .vocab = one.model.vocab});
+    AXONN_CHECK(sequences, "TrainingOptions::make_sequences returned null");
     sources.push_back(
         {.name = name,
          .first_step = config.stage.empty() ? 0 : config.stage[i].from_step - 1,

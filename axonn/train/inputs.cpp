@@ -83,7 +83,11 @@ std::string shown(const std::string& path, const fs::path& real) {
   return plain ? path : concat(path, " (that is ", real.string(), ')');
 }
 
+/// Whether writing to the path replaces nothing: a device, a pipe, or what this process has open,
+/// which may be a file that the shell was told to write.
 bool is_device(const std::string& path) {
+  for (const std::string_view open : {"/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/"})
+    if (path.starts_with(open)) return true;
   return path_exists(path) && !is_plain_file(path) && !is_folder(path);
 }
 

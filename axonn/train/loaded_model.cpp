@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "axonn/base/check.h"
 #include "axonn/model/model_files.h"
 #include "axonn/parallel/scheduling.h"
 #include "axonn/text/tokenizer.h"
@@ -16,9 +17,24 @@ Config with_vocab(Config config) {
   return config;
 }
 
+namespace {
+
+const Config& checked_model(const Config& config) {
+  const ParallelismConfig& p = config.parallelism;
+  AXONN_CHECK(p.named_grid.empty(), "LoadedModel: parallelism.grid is still \"", p.named_grid,
+              "\"; pass resolved(config)");
+  const ModelConfig& m = config.model;
+  AXONN_CHECK(architecture_of(m.family) || (m.layers > 0 && m.hidden > 0 && m.heads > 0),
+              "LoadedModel: model has ", m.layers, " layers, width ", m.hidden, ", ", m.heads,
+              " heads; call validate(config), and pass resolved(config)");
+  return config;
+}
+
+}  // namespace
+
 LoadedModel::LoadedModel(const Config& config, Communicator& world,
                          std::unique_ptr<Backend> backend, Options options)
-    : config_(with_vocab(config)),
+    : config_(with_vocab(checked_model(config))),
       cores_(backend ? nullptr : std::make_unique<OwnCores>(config, world)),
       backend_(backend ? std::move(backend) : make_backend(config, world, cores_->threads())),
       arena_(std::make_unique<Arena>(backend_->device())),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "axonn/base/log.h"
@@ -20,10 +21,14 @@ class LoadedModel {
     ProgressTarget progress = {};  ///< shows on rank 0 how far reading parameters is
   };
 
+  /// The model of a program that generates or evaluates, on this rank's device; not trainable.
+  LoadedModel(const Config& config, Communicator& world)
+      : LoadedModel(config, world, nullptr, {.trainable = false, .progress = {}}) {}
   /// Collective over world, which must outlive it. config must be validated and resolved; a vocab
   /// of 0 becomes the tokenizer's. Allocates parameters, whose values are not yet set. Throws
-  /// UsageError if the grid cannot cut the model. backend null: this rank's device and cores as
-  /// config says; the rank's own thread must then create, use and destroy it.
+  /// UsageError if the grid cannot cut the model, and Error if the config is not resolved. backend
+  /// null: this rank's device and cores as config says; the rank's own thread must then create, use
+  /// and destroy it.
   LoadedModel(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
               Options options);
   ~LoadedModel();
@@ -68,6 +73,14 @@ class LoadedModel {
   std::vector<ParameterGroup*> trained_;  // the groups of model_ that are trained
   ProgressTarget progress_;
 };
+
+/// Returns the config to run a model, not to train it: LoadedModel::initialise() then reads the
+/// parameters. path is a checkpoint, a folder of checkpoints (the newest), or a Hugging Face
+/// folder; adapter, if not empty, holds adapters for it. The grid is that of the training, or of
+/// one rank; parallelism and training.dtype may be changed. Call it once per process, before its
+/// ranks start. Throws UsageError if there is no model, if it cannot be read, or if path holds
+/// adapters although `adapter` is given.
+Config config_of_model(const std::string& path, const std::string& adapter = {});
 
 /// What a rank's progress of reading parameters is called.
 inline constexpr const char* kLoading = "loading, rank 0";

@@ -218,6 +218,7 @@ Config config_of_step(const std::string& folder) {
   const Config stored = stored_config(reader);
   Config config = config_of_model(reader.folder());
   config.parallelism = stored.parallelism;
+  config.optimizer = stored.optimizer;
   config.training.cuda_graph = false;  // a graph serves later steps only
   return config;
 }

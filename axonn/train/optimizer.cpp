@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <numbers>
+#include <set>
 
 #include "axonn/base/check.h"
 #include "axonn/data/batch_stages.h"
@@ -62,6 +63,12 @@ class Sgd final : public Optimizer {
 
 }  // namespace
 
+const View& StateViews::operator[](std::size_t i) const {
+  AXONN_CHECK(i < views_.size(), "state[", i, "]: the rule's state_names() has ", views_.size(),
+              " names");
+  return views_[i];
+}
+
 OptimizerConfig optimizer_of(const Config& config) {
   OptimizerConfig scaled = config.optimizer;
   scaled.eps /= config.model.width_factor();
@@ -69,6 +76,11 @@ OptimizerConfig optimizer_of(const Config& config) {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) {
+  if (const OptimizerRule* own = optimizer_rule_of(config.kind)) {
+    std::unique_ptr<Optimizer> rule = own->make(config);
+    AXONN_CHECK(rule, "optimizer.kind '", own->name, "': its function `make` returned null");
+    return rule;
+  }
   if (config.kind == OptimizerKind::sgd) return std::make_unique<Sgd>(config);
   if (config.kind == OptimizerKind::muon) return make_muon(config);
   return std::make_unique<AdamW>(config);
@@ -124,6 +136,17 @@ double learning_rate(const Config& config, std::int64_t step, std::int64_t sampl
   return low + (lr - low) * left_after(shape, done);
 }
 
+OptimizerState::OptimizerState(std::vector<ParameterGroup*> groups,
+                               std::unique_ptr<Optimizer> optimizer, double ema_decay)
+    : groups_(std::move(groups)), optimizer_(std::move(optimizer)), ema_decay_(ema_decay) {
+  AXONN_CHECK(optimizer_, "OptimizerState: there is no optimizer; make_optimizer() makes one");
+  std::set<std::string> kinds{kWeightsKind, kAveragesKind};
+  for (const std::string& name : optimizer_->state_names())
+    AXONN_CHECK(!name.empty() && kinds.insert(name).second, "OptimizerState: state_names() has '",
+                name, "'; wanted names that differ from each other, from ", kWeightsKind, " and ",
+                kAveragesKind);
+}
+
 void OptimizerState::allocate(const Context& ctx) {
   const std::size_t names = optimizer_->state_names().size();
   for (const ParameterGroup* group : groups_) {
@@ -136,6 +159,11 @@ void OptimizerState::allocate(const Context& ctx) {
   optimizer_->prepare(ctx, groups_);
 }
 
+void OptimizerState::check_allocated(const char* function) const {
+  AXONN_CHECK(state_.size() == groups_.size(), function,
+              ": the optimizer has no state; call OptimizerState::allocate() before");
+}
+
 void OptimizerState::add_squared_norm(const Context& ctx, const View& out) const {
   for (const ParameterGroup* group : groups_)
     for (const auto& [begin, end] : group->owned_ranges())
@@ -143,6 +171,7 @@ void OptimizerState::add_squared_norm(const Context& ctx, const View& out) const
 }
 
 void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, const View& scale) {
+  check_allocated("update");
   std::vector<std::vector<View>> states(groups_.size());
   for (std::size_t i = 0; i < groups_.size(); ++i)
     for (const Tensor& buffer : state_[i]) states[i].push_back(buffer.view());
@@ -184,12 +213,13 @@ void OptimizerState::exchange_averages(const Context& ctx) {
   }
 }
 
-std::vector<std::pair<std::string, float*>> OptimizerState::buffers(std::size_t i) const {
-  std::vector<std::pair<std::string, float*>> all{{kWeightsKind, groups_[i]->master().as<float>()}};
+std::vector<std::pair<std::string, View>> OptimizerState::buffers(std::size_t i) const {
+  check_allocated("buffers");
+  AXONN_CHECK(i < groups_.size(), "buffers: there is no group ", i, " of ", groups_.size());
+  std::vector<std::pair<std::string, View>> all{{kWeightsKind, groups_[i]->master()}};
   const std::vector<std::string> names = optimizer_->state_names();
-  for (std::size_t k = 0; k < names.size(); ++k)
-    all.emplace_back(names[k], state_[i][k].view().as<float>());
-  if (has_averages_) all.emplace_back(kAveragesKind, averages_[i].view().as<float>());
+  for (std::size_t k = 0; k < names.size(); ++k) all.emplace_back(names[k], state_[i][k].view());
+  if (has_averages_) all.emplace_back(kAveragesKind, averages_[i].view());
   return all;
 }
 

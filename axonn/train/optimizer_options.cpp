@@ -1,11 +1,20 @@
-// The keys of [optimizer] and [lr_scheduler].
+// The keys of [optimizer] and [lr_scheduler], and the registered optimizers.
+#include <algorithm>
+
+#include "axonn/base/check.h"
+#include "axonn/options/registry.h"
 #include "axonn/train/config_options.h"
+#include "axonn/train/optimizer.h"
 
 namespace axonn {
 
 namespace {
 
-constexpr std::string_view kOptimizerKinds[] = {"adamw", "sgd", "ademamix", "muon"};
+Registry<OptimizerRule>& optimizer_rules() {
+  static Registry<OptimizerRule> all("optimizer.kind", {"adamw", "sgd", "ademamix", "muon"});
+  return all;
+}
+
 constexpr std::string_view kMuonScales[] = {"rms", "shape"};
 constexpr std::string_view kMuonCoefficients[] = {"keller", "schedule"};
 constexpr std::string_view kScheduleKinds[] = {"constant", "linear", "cosine", "wsd"};
@@ -62,10 +71,32 @@ void list_muon(OptimizerConfig& optimizer, OptionList& list) {
 
 }  // namespace
 
+std::span<const std::string_view> optimizer_kinds() { return optimizer_rules().names(); }
+
+OptimizerKind optimizer_kind(std::string_view name) {
+  return static_cast<OptimizerKind>(optimizer_rules().value_of(name));
+}
+
+const OptimizerRule* optimizer_rule_of(OptimizerKind kind) {
+  return optimizer_rules().find(static_cast<std::size_t>(kind));
+}
+
+void register_optimizer(OptimizerRule rule) {
+  AXONN_CHECK(rule.make, "register_optimizer: '", rule.name, "' has no function `make`");
+  OptimizerConfig config;
+  OptionList list;
+  list_optimizer(config, list);
+  for (const std::string& key : rule.reads)
+    AXONN_CHECK(list.find("optimizer", key), "register_optimizer: '", rule.name, "' reads '", key,
+                "', which is no key of [optimizer]; list a key of its own in `keys`");
+  add_own_section({rule.name, rule.help, rule.keys});
+  optimizer_rules().add(std::move(rule));
+}
+
 void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
   list.section("optimizer", "How gradients update the weights");
   list.add(
-      "kind", optimizer.kind, kOptimizerKinds,
+      "kind", optimizer.kind, optimizer_kinds(),
       {.help = "update rule: adamw; ademamix, which adds a slow mean of gradients; muon, which "
                "orthogonalises the updates of hidden matrices and leaves the other parameters "
                "to adamw; sgd without momentum",
@@ -104,6 +135,8 @@ void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
             .also = "ema ema_rate"});
   list_ademamix(optimizer, list);
   list_muon(optimizer, list);
+  for (const OptimizerRule& rule : optimizer_rules().entries())
+    list_own_section(rule.name, optimizer.own_values, list);
 }
 
 void list_schedule(ScheduleConfig& schedule, OptionList& list) {

@@ -7,7 +7,9 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/texts.h"
+#include "axonn/model/model.h"
 #include "axonn/options/options.h"
+#include "axonn/tensor/address.h"
 #include "axonn/train/config_options.h"
 #include "axonn/train/stored_config.h"
 #include "axonn/train/unused_keys.h"
@@ -27,7 +29,7 @@ LoadCost load_state(const LoadedModel& model, OptimizerState& optimizer,
   std::vector<Destination> to;
   for (std::size_t i = 0; i < model.trained().size(); ++i)
     for (const auto& [kind, data] : optimizer.buffers(i))
-      to.push_back({model.trained()[i], kind, data});
+      to.push_back({model.trained()[i], kind, address<float>(data)});
   CheckpointSource source(reader, stored_parameters(model.trained()), kinds_of(optimizer));
   ProgressLine line(model.progress(), kLoading);
   return load(model.context(), to, source, std::ref(line));
@@ -43,7 +45,8 @@ std::vector<std::string> changed_keys(const CheckpointReader& reader, const Conf
   list_options(now, of_now);
   list_options(then, of_then);
   const KeyReasons unused = unused_keys(config);
-  const auto compare = [&](const char* section, std::initializer_list<std::string_view> without) {
+  const auto compare = [&](std::string_view section,
+                           std::initializer_list<std::string_view> without) {
     for (const Option& is : of_now.find(section)->options) {
       const Option* was = of_then.find(section, is.name());
       const bool read =
@@ -55,6 +58,8 @@ std::vector<std::string> changed_keys(const CheckpointReader& reader, const Conf
   };
   compare("model", {"path", "name", "init_std"});
   compare("lora", {"path", "dropout"});
+  const Architecture* const own = architecture_of(config.model.family);
+  if (own && !own->keys.empty()) compare(own->name, {});
   if (then.optimizer.kind != now.optimizer.kind) {
     const auto kind = [](const OptionList& list) { return list.find("optimizer", "kind")->text(); };
     lines.push_back(concat("optimizer.kind was ", kind(of_then), " and is ", kind(of_now)));

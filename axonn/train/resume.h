@@ -13,8 +13,8 @@ namespace axonn {
 
 /// Throws UsageError if a run with this config cannot continue the checkpoint, since it trains
 /// other parameters or keeps another state of them. The message names the keys that differ, and the
-/// remedy. Returns a line for each key of [model] and [lora] that differs although the run can
-/// continue. Reads no values.
+/// remedy. Returns a line for each key of [model], [lora] and the section of a registered family
+/// that differs although the run can continue. Reads no values.
 ///
 /// config must be resolved, with a vocab. `parameters` are those that are trained, and `kinds` what
 /// the run keeps of them (state_kinds()). Averages of the weights may be missing on either side.

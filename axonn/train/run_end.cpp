@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <chrono>
 #include <exception>
 
 #include <fcntl.h>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 
 namespace axonn {
@@ -22,11 +21,6 @@ constexpr std::array<std::string_view, 4> kEnds = {"", "finished", "stopped", "f
 constexpr std::string_view kProcess = "process ", kOn = " on ", kSince = ", since ";
 
 std::string lock_path(const std::string& folder) { return folder + "/lock"; }
-
-std::string utc_now() {
-  const auto now = std::chrono::system_clock::now();
-  return fmt::format("{:%F %T} UTC", fmt::gmtime(std::chrono::system_clock::to_time_t(now)));
-}
 
 std::string bytes_of(int file) {
   std::string bytes(kMostBytes, '\0');

@@ -64,12 +64,13 @@ std::string stragglers(const Grid& grid, double seconds) {
 
 /// Logs a line of the run's description.
 void RunLog::say(const std::string& line) {
-  log_.info(line);
+  shows_description_ ? log_.info(line) : log_.note(line);
   description_ += "- " + line + "\n";
 }
 
-void RunLog::describe(Training& training, int threads) {
+void RunLog::describe(Training& training, int threads, bool shown) {
   if (!first()) return;
+  shows_description_ = shown;
   const Config& config = training.model.config();
   const ModelConfig& m = config.model;
   const std::string sizes = training.model.model().describe();

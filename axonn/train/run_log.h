@@ -24,8 +24,9 @@ class RunLog {
   void info(const std::string& line) { log_.info(line); }
   void warn(const std::string& line) { log_.warn(line); }
   void error(const std::string& line) { log_.error(line); }
-  /// Describes model, grid and data on rank 0. `threads`: of the CPU backend.
-  void describe(Training& training, int threads);
+  /// Describes model, grid and data on rank 0; `shown`: also on the terminal. `threads`: of the CPU
+  /// backend.
+  void describe(Training& training, int threads, bool shown = true);
 
   /// Begins the figures of a run whose next step is first_step, counted from 0. config_text: for
   /// the event file.
@@ -69,7 +70,8 @@ class RunLog {
   std::unique_ptr<EventFile> events_;     // on rank 0, if output.tensorboard
   std::unique_ptr<SamplesFile> samples_;  // on rank 0, if there are any
   std::string description_;               // of model, grid and data
-  StepMetrics line_;                      // of the last step
+  bool shows_description_ = true;
+  StepMetrics line_;  // of the last step
   std::int64_t save_failures_ = 0, skipped_ = 0;
   std::int64_t first_step_ = 0;
   std::int64_t counted_ = 0, targets_ = 0;  // in the loss, and in all, since begin()

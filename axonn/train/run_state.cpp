@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn {
 
@@ -78,7 +79,8 @@ std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerSt
       for (const auto& [spec, slice] : group->piece_slices())
         if (spec->name == stored.name) parameter.slices.push_back(slice);
     }
-    for (const auto& [kind, data] : optimizer.buffers(i)) block.buffers.push_back({kind, data});
+    for (const auto& [kind, data] : optimizer.buffers(i))
+      block.buffers.push_back({kind, address<float>(data)});
     blocks.push_back(std::move(block));
   }
   return blocks;

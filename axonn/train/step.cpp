@@ -72,6 +72,10 @@ std::int64_t TrainStep::sums_count() const {
 }
 
 void TrainStep::begin_step(const Context& ctx, const StepInput& input) {
+  AXONN_CHECK(input.tokens_of && input.micro_batches > 0 && input.tokens > 0,
+              "the input of a step wants tokens_of, at least one micro-batch and a token; got ",
+              input.micro_batches, " micro-batches and ", input.tokens,
+              " tokens; Training::input() makes it");
   enter(input, Phase::forward);
   ctx.scheduling().step->reducing = nullptr;
   for (ParameterGroup* group : optimizer_.groups()) group->begin_step(ctx);

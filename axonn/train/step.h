@@ -24,7 +24,8 @@ Tokens make_tokens(const Context& ctx, const MicroBatch& batch);
 /// The phases of a step. The optimizer phase begins when all gradients have arrived.
 enum class Phase { forward, backward, optimizer };
 
-/// The input of one step: the same on every rank, except tokens and flags.
+/// The input of one step: the same on every rank, except tokens and flags. Training::input() makes
+/// one; a step throws Error if it lacks tokens_of, or counts no micro-batch or no token.
 struct StepInput {
   std::int64_t step = 0;     ///< counted from 0
   std::int64_t skipped = 0;  ///< earlier steps that changed no weight, so were no updates

@@ -1,5 +1,7 @@
 #include "axonn/train/stored_config.h"
 
+#include <initializer_list>
+#include <string_view>
 #include <utility>
 
 #include "axonn/base/check.h"
@@ -27,18 +29,23 @@ void take_model(Config& config, Files files, const Origins& origins) {
   config.model.files = std::move(files);
 }
 
-}  // namespace
-
-Config stored_config(const CheckpointReader& reader) {
+/// The config of a checkpoint, in which these sections keep their defaults.
+Config read_config(const CheckpointReader& reader,
+                   std::initializer_list<std::string_view> skipped) {
   Config config;
   OptionList list;
   list_options(config, list);
+  for (const std::string_view section : skipped) list.remove(section);
   Origins origins;
   // A checkpoint may hold sections of other owners: of a study, or of a user's program.
   read_toml_text(list, reader.text("config.toml"), reader.folder() + "/config.toml", origins,
                  UnknownSections::skip);
   return config;
 }
+
+}  // namespace
+
+Config stored_config(const CheckpointReader& reader) { return read_config(reader, {}); }
 
 std::string stored_config_text(Config config, const Origins& origins) {
   config.model.lora.path.clear();   // the checkpoint holds the adapters itself
@@ -92,11 +99,16 @@ Config ready_config(const Config& config, const Origins& origins) {
   return resolved(whole);
 }
 
+Config config_of_model(const std::string& path, const std::string& adapter) {
+  return config_of_model(path, adapter, StoredWeights::trained);
+}
+
 Config config_of_model(const std::string& path, const std::string& adapter, StoredWeights weights) {
   const auto files = std::make_shared<const ModelFiles>(path, weights);
   Config config;
   if (files->checkpoint()) {
-    config = stored_config(*files->checkpoint());
+    // The program that runs a model need not know the optimizer, which may be another program's.
+    config = read_config(*files->checkpoint(), {"optimizer"});
     // Device and transport of the training machine may not exist on this one.
     config.parallelism.device = DeviceKind::automatic;
     config.parallelism.transport = TransportKind::automatic;

@@ -4,6 +4,7 @@
 
 #include "axonn/model/model_files.h"
 #include "axonn/train/config.h"
+#include "axonn/train/loaded_model.h"
 
 namespace axonn {
 
@@ -33,11 +34,7 @@ Config with_stored_model(Config config, const Origins& origins);
 /// Returns the config of a run: with_stored_model(), validated and resolved. Throws as these do.
 Config ready_config(const Config& config, const Origins& origins);
 
-/// Returns the config to run a model, not to train it: initialise() then reads the parameters.
-/// path, adapter and weights are as for ModelFiles; adapter may be "". Grid and compute type may be
-/// changed. Call it once per process, before its ranks start. Throws as with_stored_model() does,
-/// and UsageError if path holds adapters although `adapter` is given.
-Config config_of_model(const std::string& path, const std::string& adapter = {},
-                       StoredWeights weights = StoredWeights::trained);
+/// config_of_model() of these weights of a checkpoint, as ModelFiles takes them.
+Config config_of_model(const std::string& path, const std::string& adapter, StoredWeights weights);
 
 }  // namespace axonn

@@ -172,7 +172,7 @@ class Trainer {
   /// Sets parameters, state and products to those that the first step begins with.
   void begin() {
     if (!folder_.warning().empty()) log_.warn(folder_.warning());
-    log_.describe(training_, cores_.threads());
+    log_.describe(training_, cores_.threads(), options_.describe);
     if (!training_.corpora.front()->tokenizer && origins().is_set("data.tokenizer") &&
         world_.rank() == 0)
       log_.warn(concat("data.tokenizer (", origins().of("data.tokenizer"), ") has no effect: \"",

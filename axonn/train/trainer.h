@@ -20,6 +20,7 @@ struct TrainOptions {
   std::ostream* terminal = nullptr;  ///< where rank 0 shows progress; null: nowhere
   bool interactive = false;          ///< redraw the step line in place
   int columns = 100;
+  bool describe = true;          ///< show model, grid and data at the start
   ProgressTarget progress = {};  ///< shows on rank 0 how far slow parts are
   OptimizerMaker make_optimizer = axonn::make_optimizer;
   SequencesMaker make_sequences = {};  ///< empty: sequences of the data that [data] names

@@ -70,14 +70,29 @@ std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corp
   return std::make_unique<Batches>(std::move(sequences), SequenceMask(), options);
 }
 
+const Config& checked(const Config& config) {
+  const TrainingConfig& t = config.training;
+  for (const auto& [key, value] : {std::pair{"seq_len", t.seq_len},
+                                   {"global_batch", t.global_batch},
+                                   {"micro_batch", t.micro_batch}})
+    AXONN_CHECK(value > 0, "Training: training.", key, " is ", value,
+                "; call validate(config), and pass resolved(config)");
+  return config;
+}
+
+std::unique_ptr<Optimizer> rule_of(const OptimizerConfig& config, const TrainingOptions& options) {
+  AXONN_CHECK(options.make_optimizer, "Training: TrainingOptions::make_optimizer is empty");
+  return options.make_optimizer(config);
+}
+
 }  // namespace
 
 Training::Training(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
                    const TrainingOptions& options)
-    : corpora(open_data(config, world, options)),
+    : corpora(open_data(checked(config), world, options)),
       model(with_vocab_of(config, corpora), world, std::move(backend),
             {.progress = options.progress}),
-      optimizer(model.trained(), options.make_optimizer(optimizer_of(model.config())),
+      optimizer(model.trained(), rule_of(optimizer_of(model.config()), options),
                 config.optimizer.ema_decay),
       step(model.model(), optimizer, config.training.balance, config.training.z_loss) {
   if (options.data) {
@@ -92,9 +107,15 @@ Training::Training(const Config& config, Communicator& world, std::unique_ptr<Ba
 
 Training::~Training() = default;
 
-double Training::validate() { return step.evaluate(model.context(), *validation); }
+double Training::validate() {
+  AXONN_CHECK(validation,
+              "validate: there is no validation data; set data.validation to a fraction such as "
+              "0.1 or to a file, or leave the call out where `validation` is null");
+  return step.evaluate(model.context(), *validation);
+}
 
 double Training::validate_averages() {
+  if (!validation) return validate();  // which throws, before any weight is exchanged
   const Context ctx = model.context();
   optimizer.exchange_averages(ctx);
   const double loss = validate();
@@ -113,27 +134,35 @@ bool has_packed_data(const Config& config) {
 }
 
 StepInput made_up_input(const LoadedModel& model) {
-  constexpr std::int64_t kStride = 7919;  // a prime, so that neighbours differ in the vocab
   const Config& config = model.config();
   const TrainingConfig& t = config.training;
   std::int64_t length = 0;
   for (const Config& stage : stages_of(config)) length = std::max(length, stage.training.seq_len);
   const std::int64_t rows = t.micro_batch * t.seq_len;
-  MicroBatch batch{.sequences = rows / length, .rows = {}};
-  auto& [ids, targets, positions, starts] = batch.rows;
-  for (std::int64_t i = 0; i < rows; ++i) {
-    ids.push_back(static_cast<std::int32_t>(i * kStride % config.model.vocab));
-    if (!has_packed_data(config)) continue;
-    positions.push_back(static_cast<std::int32_t>(i % length));  // packed sequences
-    starts.push_back(0);
+  const auto batch = std::make_shared<MicroBatch>();
+  batch->sequences = rows / length;
+  auto& [ids, targets, positions, starts] = batch->rows;
+  ids.resize(rows);
+  // A prime, so that neighbours differ. Row i has the id i · 7919 modulo the vocab.
+  const std::int64_t vocab = config.model.vocab, stride = 7919 % vocab;
+  std::int64_t id = 0;
+  for (std::int32_t& one : ids) {
+    one = static_cast<std::int32_t>(id);
+    id += stride;
+    if (id >= vocab) id -= vocab;
   }
   targets = ids;
+  if (has_packed_data(config)) {
+    starts.resize(rows, 0);
+    for (std::int64_t i = 0; i < rows; ++i)
+      positions.push_back(static_cast<std::int32_t>(i % length));  // packed sequences
+  }
   StepInput input;
   input.micro_batches =
       static_cast<int>(t.global_batch / model.grid().batch_places() / t.micro_batch);
   input.tokens = input.all_targets = input.inputs = t.global_batch * t.seq_len;
   input.max_norm = t.max_norm;
-  input.tokens_of = [&model, batch](int) { return make_tokens(model.context(), batch); };
+  input.tokens_of = [&model, batch](int) { return make_tokens(model.context(), *batch); };
   return input;
 }
 
@@ -164,6 +193,10 @@ void Training::count(std::int64_t n, const Batch& batch, StepInput& input) {
 }
 
 StepInput Training::input(std::int64_t n) {
+  AXONN_CHECK(batches,
+              "input: there is no data, since TrainingOptions::data is false; give the "
+              "step a StepInput of your own");
+  AXONN_CHECK(n >= 0, "input: there is no step ", n, "; steps are counted from 0");
   const std::shared_ptr<const Batch> batch = batches->at(n);
   StepInput input;
   input.step = n;
@@ -215,6 +248,9 @@ void save_checkpoint(Training& training, const std::string& folder, std::int64_t
   const LoadedModel& model = training.model;
   Communicator& world = model.grid().world();
   const TrainingConfig& t = model.config().training;
+  for (const ParameterGroup* group : model.trained())
+    AXONN_CHECK(group->has_values(), "save_checkpoint: ", group->name(),
+                " has no values; call LoadedModel::initialise() or load_checkpoint() before");
   CheckpointSaver saver({.folder = folder, .keep = 0, .async = false});
   const DataPlace place = training.place(steps_done);
   const std::int64_t sequences = training.batches ? place.consumed : steps_done * t.global_batch;

@@ -61,16 +61,17 @@ class Training {
  public:
   /// Collective over world, which must outlive it. config must be validated and resolved; a vocab
   /// of 0 becomes the tokenizer's. Parameters are not yet set: see LoadedModel::initialise().
-  /// Throws UsageError if the grid cannot cut the model, and for bad data. backend null: as
-  /// LoadedModel has it.
+  /// Throws UsageError if the grid cannot cut the model, and for bad data, and Error if the config
+  /// is not resolved. backend null: as LoadedModel has it.
   Training(const Config& config, Communicator& world, std::unique_ptr<Backend> backend = nullptr,
            const TrainingOptions& options = {});
   ~Training();
 
-  /// The input of step n, with the config's learning rate. Requires data. If only reading shows
+  /// The input of step n, counted from 0, with the config's learning rate. If only reading shows
   /// how many targets count (goldfish loss, documents that are not joined), it is collective: all
   /// ranks must ask for the same steps. Each call then starts an all-reduce of 24 bytes that counts
-  /// the next step's targets, so that only the first call waits for one. Throws as Batches::at().
+  /// the next step's targets, so that only the first call waits for one. Throws Error without data,
+  /// and as Batches::at().
   StepInput input(std::int64_t n);
   /// The place in the data before step n. The first call is collective.
   DataPlace place(std::int64_t n);
@@ -82,10 +83,10 @@ class Training {
   /// Does step n.
   StepResult run(std::int64_t n) { return step.run(model.context(), input(n)); }
   /// Returns the mean loss over the first training.eval_batches global batches of the validation
-  /// data (0: all of them). Requires validation.
+  /// data (0: all of them), in nats. Collective. Throws Error without validation data.
   double validate();
   /// Does the same with the running averages of the weights, and leaves all weights as they were.
-  /// Also requires optimizer.has_averages().
+  /// Also throws Error without optimizer.has_averages().
   double validate_averages();
   /// Number of validation sequences that validate() uses; 0 without validation data.
   std::int64_t validation_windows() const;
@@ -118,8 +119,8 @@ class Training {
 
 /// Saves a checkpoint of parameters, optimizer state and the place in the data as DIR/step-N, and
 /// returns when it is written. `folder` is DIR; steps_done, N, is the number of steps that the
-/// model was trained for. Collective. Throws Error, the same on all ranks, if a file cannot be
-/// written; checkpoints in DIR stay.
+/// model was trained for. Collective. Throws Error, the same on all ranks, if parameters have no
+/// values or a file cannot be written; checkpoints in DIR stay.
 void save_checkpoint(Training& training, const std::string& folder, std::int64_t steps_done);
 
 /// Loads parameters, optimizer state and the place in the data from the checkpoint at path, which a

@@ -1,9 +1,16 @@
 #include "axonn/train/unused_keys.h"
 
+#include <algorithm>
 #include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
 
+#include "axonn/base/check.h"
 #include "axonn/model/model.h"
 #include "axonn/options/options.h"
+#include "axonn/train/config_options.h"
+#include "axonn/train/optimizer.h"
 
 namespace axonn {
 
@@ -17,6 +24,14 @@ struct UnusedKeys {
     for (const std::string& key : keys) found.emplace_back(key, reason);
   }
 };
+
+/// Adds the keys that a program registered for other choices of a key than this one.
+void add_own_keys_of_others(std::span<const std::string_view> choices, std::size_t chosen,
+                            const std::string& key, UnusedKeys& keys) {
+  for (std::size_t i = 0; i < choices.size(); ++i)
+    for (const std::string& own : own_keys_of(choices[i]))
+      keys.when(i != chosen, {own}, concat(key, " is ", choices[chosen]));
+}
 
 void add_unused_of_experts(const Config& config, UnusedKeys& keys) {
   const ModelConfig& model = config.model;
@@ -38,7 +53,25 @@ void add_unused_of_experts(const Config& config, UnusedKeys& keys) {
             "training.balance.weight is 0");
 }
 
+/// Adds what `given`, whose kind is registered, sets in vain: keys of other rules.
+void add_unused_of_rule(const OptimizerConfig& given, const OptimizerRule& rule, UnusedKeys& keys) {
+  OptimizerConfig config = given;
+  OptionList list;
+  list_optimizer(config, list);
+  const std::string reason = "optimizer.kind is " + rule.name + ", which does not read it";
+  for (const Option& option : list.find("optimizer")->options) {
+    const std::string& name = option.name();
+    const bool always = name == "kind" || name == "lr" || name == "ema_decay";
+    keys.when(!always && std::ranges::find(rule.reads, name) == rule.reads.end(), {option.key()},
+              reason);
+  }
+}
+
 void add_unused_of_optimizer(const OptimizerConfig& optimizer, UnusedKeys& keys) {
+  const OptimizerRule* const rule = optimizer_rule_of(optimizer.kind);
+  add_own_keys_of_others(optimizer_kinds(), static_cast<std::size_t>(optimizer.kind),
+                         "optimizer.kind", keys);
+  if (rule) return add_unused_of_rule(optimizer, *rule, keys);
   keys.when(optimizer.kind == OptimizerKind::sgd,
             {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
             "optimizer.kind is sgd, which has no moments");
@@ -57,8 +90,8 @@ void add_unused_of_model(const ModelConfig& model, UnusedKeys& keys) {
   const std::string family(model_families()[static_cast<int>(model.family)]);
   const std::string unread =
       own ? "model.family is gpt" : "the checkpoint at model.path has its own sizes";
-  for (const auto& [key, value] : model.own_values)
-    keys.when(!key.starts_with(family + '.'), {key}, "model.family is " + family);
+  add_own_keys_of_others(model_families(), static_cast<std::size_t>(model.family), "model.family",
+                         keys);
   keys.when(
       !own,
       {"model.name",       "model.family",       "model.layers",      "model.hidden",

@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
   axonn::register_architecture(
       {.name = "neighbours",
        .help = "Predicts a byte from the bytes before it",
-       .keys = {{.name = "context", .value = std::int64_t{4}, .help = "bytes that it sees"}},
+       .keys = {{.name = "context", .value = 4, .help = "bytes that it sees"}},
        .make = [](const axonn::ModelConfig& config, const axonn::Grid& grid) {
          return std::make_unique<Neighbours>(config, grid);
        }});

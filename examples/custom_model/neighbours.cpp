@@ -31,10 +31,11 @@ MlpBlock::MlpBlock(const Grid& grid, const std::string& name, std::int64_t width
       norm_(group_, name + ".norm", {.width = width}),
       up_(group_, name + ".up", {.in = width, .out = 4 * width}),
       down_(group_, name + ".down",
-            {.in = 4 * width, .out = width, .orientation = Orientation::transposed}) {}
+            {.in = 4 * width, .out = width, .orientation = Orientation::transposed}),
+      scale_(group_, name + ".scale", {.width = width}) {}
 
 Var MlpBlock::operator()(const Context& ctx, const Var& x) const {
-  return add(ctx, x, down_(ctx, gelu(ctx, up_(ctx, norm_(ctx, x)))));
+  return add(ctx, x, scale_(ctx, down_(ctx, gelu(ctx, up_(ctx, norm_(ctx, x))))));
 }
 
 Neighbours::Neighbours(const ModelConfig& config, const Grid& grid)

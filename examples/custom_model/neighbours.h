@@ -5,7 +5,9 @@
 
 #include <axonn/axonn.h>
 
-/// One residual MLP: x + down(gelu(up(norm(x)))).
+#include "layer_scale.h"
+
+/// One residual MLP: x + scale(down(gelu(up(norm(x))))).
 class MlpBlock {
  public:
   MlpBlock(const axonn::Grid& grid, const std::string& name, std::int64_t width);
@@ -16,6 +18,7 @@ class MlpBlock {
   axonn::ParameterGroup group_;
   axonn::Norm norm_;
   axonn::Linear up_, down_;
+  LayerScale scale_;
 };
 
 /// Predicts the next token from the last few tokens: each has its own embedding table, and the sum

@@ -18,3 +18,7 @@ class Lion : public axonn::Optimizer {
  private:
   Options options_;
 };
+
+/// Makes "lion" a value of optimizer.kind, with the keys lion.beta1 and lion.beta2. Throws Error if
+/// it is called twice.
+void register_lion();

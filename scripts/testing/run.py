@@ -54,9 +54,7 @@ class Runner:
         """Runs a command of the part and notes its time. Returns its exit code."""
         print(f"== {part.name}: {kind}", flush=True)
         begin, begin_processor = time.monotonic(), processor_seconds()
-        process = subprocess.Popen(
-            command, cwd=ROOT, start_new_session=True
-        )
+        process = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
         try:
             code = process.wait(schedule.left())
         except subprocess.TimeoutExpired:

@@ -86,8 +86,8 @@ TEST(InputFile, ThatIsAPointerOfGitLfsIsAUsageErrorWithTheRemedy) {
   const std::string file = folder / "tokenizer.json", begin = "version https://git-lfs.github.com/";
   spill(file, begin + "spec/v1\noid sha256:00\nsize 9\n");
   EXPECT_THAT([&] { read_text(file); },
-              ThrowsMessage<UsageError>(AllOf(HasSubstr(file + " is a Git LFS pointer"),
-                                              HasSubstr("git lfs pull"))));
+              ThrowsMessage<UsageError>(
+                  AllOf(HasSubstr(file + " is a Git LFS pointer"), HasSubstr("git lfs pull"))));
   spill(file, begin);
   EXPECT_EQ(read_text(file), begin);
 }

@@ -54,7 +54,12 @@ TEST(MemorizeProgram, WritesItsReportsAndKeepsFinishedRuns) {
   const Finished again = run_program(study(run));
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_THAT(again.out, HasSubstr("trial 2, goldfish: already done"));
-  EXPECT_EQ(test::slurp(run / "study/report.html"), page);
+  json repeated = json::parse(test::slurp(run / "study/report.json"));
+  EXPECT_EQ(repeated.at("origin").at("command"), report.at("origin").at("command"));
+  EXPECT_THAT(report.at("origin").at("command").get<std::string>(),
+              testing::StartsWith("axonn memorize " + run.config()));
+  repeated.at("origin") = report.at("origin");  // its date differs
+  EXPECT_EQ(repeated, report);
   const Finished other = run_program(study(run, {"--memorize.suffix_tokens", "40"}));
   EXPECT_EQ(other.code, kUsageError);
   EXPECT_THAT(other.err, HasSubstr("holds another study"));

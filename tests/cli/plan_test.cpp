@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "axonn/base/check.h"
 #include "axonn/cli/command.h"
+#include "axonn/train/config.h"
 
 #include "tests/cli/runs.h"
 
@@ -58,16 +60,55 @@ TEST(PlanCommand, WritesItsPlansAsJsonAndPrintsThem) {
                     HasSubstr("300,000,000,000 tokens: ")));
 }
 
+namespace {
+
+/// A plan of a named model in which there is nothing to search.
+Arguments one_grid(const std::string& model, const Arguments& more) {
+  Arguments all{"plan",     "--model",
+                model,      "--machine",
+                "frontier", "--devices",
+                "64",       "--parallelism.grid",
+                "1,1,64,1", "--training.micro_batch",
+                "1",        "--activation_checkpoint.mode",
+                "none"};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+}  // namespace
+
 TEST(PlanCommand, ANamedModelHasADefaultLengthAndBatch) {
   const auto of = [](const std::string& model, const Arguments& more) {
-    Arguments all{"plan", "--model", model, "--machine", "frontier", "--devices", "8"};
-    all.insert(all.end(), more.begin(), more.end());
-    return plan_succeeds(all).out;
+    return plan_succeeds(one_grid(model, more)).out;
   };
   EXPECT_THAT(of("gpt-5b", {}), HasSubstr("2,048 sequences of 2,048 tokens"));
   EXPECT_THAT(of("gpt2-124m", {}), HasSubstr("4,096 sequences of 1,024 tokens"));
   EXPECT_THAT(of("gpt-5b", {"--batch-tokens", "131072"}),
               HasSubstr("64 sequences of 2,048 tokens"));
+}
+
+TEST(PlanCommand, SaysWhatItAssumedIfThereIsNoConfig) {
+  const SmallRun run;
+  const std::string file = run / "plan.json", config = run / "own.toml";
+  const Finished named = plan_succeeds(one_grid("gpt2-124m", {"--json", file}));
+  EXPECT_THAT(named.out,
+              HasSubstr("assumed   bf16 (--training.dtype), sequences of 1,024 tokens (--seq-len), "
+                        "steps of 4,194,304 tokens (--batch-tokens)\n"));
+  EXPECT_EQ(nlohmann::json::parse(test::slurp(file)).at("assumed").size(), 3u);
+  // A config's plan is of its run, whose type is f32 unless it says another.
+  test::spill(config,
+              "[model]\nname = \"gpt2-124m\"\n[training]\nseq_len = 256\nglobal_batch = 16\n");
+  const Finished own =
+      plan_succeeds({"plan", config, "--machine", "frontier", "--devices", "4", "--json", file});
+  EXPECT_THAT(own.out, testing::Not(HasSubstr("assumed")));
+  const auto written = nlohmann::json::parse(test::slurp(file));
+  EXPECT_EQ(written.at("dtype"), name_of(Config().training.dtype));
+  EXPECT_TRUE(written.at("assumed").empty());
+}
+
+TEST(PlanCommand, ABatchMayBeGivenInPowersOfTwo) {
+  EXPECT_THAT(plan_succeeds(plan({"--devices", "1", "--batch-tokens", "16Ki"})).out,
+              HasSubstr("64 sequences of 256 tokens, 16,384 tokens"));
 }
 
 TEST(PlanCommand, TheConfigMayBeGivenAsTheModel) {
@@ -100,8 +141,12 @@ TEST(PlanCommand, InvalidArgumentsAreRefusedInOneLine) {
   expect_refused(plan({"--devices", "0"}), HasSubstr("--devices 0"));
   expect_refused(plan({}), HasSubstr("--devices"));
   expect_refused(plan({"--devices", "8", "--batch-tokens", "1000", "--seq-len", "256"}),
-                 AllOf(HasSubstr("not a multiple"), HasSubstr("768 or 1024")));
-  expect_refused(plan({"--devices", "8", "--batch-tokens", "many"}), HasSubstr("many"));
+                 AllOf(HasSubstr("no whole number of sequences"), HasSubstr("give 768 or 1024")));
+  expect_refused(plan({"--devices", "8", "--batch-tokens", "4M", "--seq-len", "1024"}),
+                 AllOf(HasSubstr("4M is 4,000,000 tokens"),
+                       HasSubstr("give 4Mi (4,194,304), 3999744 or 4000768")));
+  for (const char* const none : {"many", "4i", "i", "Mi", "4MiB", "-1"})
+    expect_refused(plan({"--devices", "8", concat("--batch-tokens=", none)}), HasSubstr(none));
   expect_refused(plan({"--devices", "8", "--strategy", "5d"}), HasSubstr("5d"));
   expect_refused(plan({"--devices", "7"}), HasSubstr("none of the 4 grids of 7 devices"));
   expect_refused(plan({"--devices", "8", "--svg", "a.svg"}), HasSubstr("--svg"));

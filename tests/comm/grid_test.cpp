@@ -102,6 +102,8 @@ TEST(Grid, WorksOnOneRank) {
   const Grid grid(*self, {});
   for (Axis axis : kAxes) EXPECT_EQ(grid.along(axis).size(), 1);
   EXPECT_EQ(grid.describe(), "rank 0 (x 0, y 0, z 0, data 0)");
+  EXPECT_THAT([&] { grid.context(); }, ThrowsMessage<Error>(HasSubstr("context is 1")));
+  EXPECT_THAT([&] { grid.experts(); }, ThrowsMessage<Error>(HasSubstr("experts is 1")));
 }
 
 TEST(Grid, DescribesARankByItsCoordinates) {

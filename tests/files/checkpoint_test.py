@@ -123,10 +123,10 @@ class Checkpoint(RunTest):
         with np.load(self.path("one.npz")) as saved:
             np.testing.assert_array_equal(saved["wte.weight"],
                                           checkpoint.get("wte.weight", "exp_avg"))
-        reader, writer = os.pipe()
-        os.close(reader)  # as `| head` does once it has enough
-        cut = subprocess.run([*program, "list"], stdout=writer, stderr=subprocess.PIPE)
-        os.close(writer)
+        read_end, write_end = os.pipe()
+        os.close(read_end)  # as `| head` does once it has enough
+        cut = subprocess.run([*program, "list"], stdout=write_end, stderr=subprocess.PIPE)
+        os.close(write_end)
         self.assertEqual((cut.returncode, cut.stderr), (0, b""))
         bad = subprocess.run([*program[:2], self.folder + "/none", "list"], text=True,
                              capture_output=True)

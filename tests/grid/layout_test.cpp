@@ -190,6 +190,15 @@ TEST(Layout, PaddingIsCutOverAnyNumberOfRanks) {
   EXPECT_THAT(vocabulary_layout(5, 96).slices({4, 1, 1, 1}, Coords{{3, 0, 0, 0}}), IsEmpty());
 }
 
+TEST(Layout, RefusesAxesAndReadersThatNoGridHas) {
+  EXPECT_THROW(over(4, 4, Axis::x, Axis::x).check("w", {}), Error);
+  EXPECT_THROW(over(4, 4, Axis::z, {}).check("w", {}), Error);
+  EXPECT_THROW(over(4, 4, Axis::x, Axis::data).check("w", {}), Error);
+  Layout layout = over(4, 1, Axis::x, {});
+  layout.segments = {{.rows = 4, .kind = Segment::Kind::shared, .readers = 0}};
+  EXPECT_THROW(layout.check("w", {}), Error);
+}
+
 TEST(Layout, RefusesSegmentsThatDoNotAddUp) {
   Layout layout = over(10, 1, Axis::x, {});
   layout.segments = {{.rows = 6}, {.rows = 3}};

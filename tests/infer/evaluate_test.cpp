@@ -234,6 +234,24 @@ TEST(Evaluate, RefusesDocumentsWithoutTargets) {
   });
 }
 
+TEST(Evaluate, RefusesSequencesThatCannotBeScored) {
+  with_model(small_llama(), [](LoadedModel& model) {
+    const auto refused = [&](const ScoredSequence& one, const std::string& why) {
+      EXPECT_THAT([&] { score(model, {.count = 1, .at = [&](auto) { return one; }}, {}); },
+                  ThrowsMessage<Error>(HasSubstr(why)));
+    };
+    refused({.tokens = {1, 2}, .scored = 2, .positions = 1}, "2 are scored; wanted fewer");
+    refused({.tokens = {}, .scored = 0, .positions = 1}, "has 0 tokens");
+    refused({.tokens = {1, 2}, .scored = 1}, "computes 0 positions of 1");
+    refused({.tokens = {1, 1 << 30}, .scored = 1, .positions = 1}, "has token 1073741824");
+    refused({.tokens = {1, -2}, .scored = 1, .positions = 1}, "has token -2");
+    EXPECT_THAT([&] { score(model, {.count = 1}, {}); },
+                ThrowsMessage<Error>(HasSubstr("no function `at`")));
+    EXPECT_THAT([&] { evaluate(model, {}, 7, {}); },
+                ThrowsMessage<Error>(HasSubstr("the text has no tokens")));
+  });
+}
+
 TEST(Evaluate, RejectsWindowsLongerThanTheModelsPositions) {
   with_model(small_llama(), [](LoadedModel& model) {
     const EvaluationText text = text_of(random_tokens(40));

@@ -146,5 +146,6 @@ TEST(Sampling, RefusesNanAndSettingsOutOfRange) {
                                    {.temperature = no_number},
                                    {.top_k = -1}})
     EXPECT_THROW(sample(std::vector<float>{1}, sampling, 0.5), Error);
+  EXPECT_THROW(sample(std::vector<float>{1}, {}, 1), Error);
   EXPECT_THROW(penalise({}, {}, 0), Error);
 }

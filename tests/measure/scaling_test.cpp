@@ -1,5 +1,7 @@
 #include "axonn/measure/scaling.h"
 
+#include <regex>
+
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -120,6 +122,21 @@ TEST(Scaling, TableJsonAndPictureShowEveryPoint) {
   EXPECT_EQ(tag_fault(svg), "");
   EXPECT_THAT(svg, AllOf(HasSubstr("weak scaling: a model"), HasSubstr("1,1,1,1: 100 (100 %)"),
                          HasSubstr("2,1,1,1: 150 (75 %)"), HasSubstr(">ranks<")));
+}
+
+TEST(Scaling, TheAxesOfTheChartFitThePoints) {
+  ScalingChart chart{.title = "t", .counted = "ranks", .best = "b", .ideal = "i"};
+  for (const int count : {8, 64, 256})
+    chart.marks.push_back(
+        {.count = count, .tokens_per_s = 1100.0 * count, .ideal = 1200.0 * count});
+  const std::string svg = to_svg(chart);
+  std::vector<double> heights;
+  const std::regex dot(R"re(<circle cx="[0-9.]+" cy="([0-9.]+)")re");
+  for (std::sregex_iterator at(svg.begin(), svg.end(), dot), end; at != end; ++at)
+    heights.push_back(std::stod((*at)[1]));
+  ASSERT_EQ(heights.size(), 3u);
+  constexpr double kFrame = 314;  // pixels
+  EXPECT_GT(heights.back() - heights.front(), 0.7 * kFrame);
 }
 
 TEST(Scaling, AChartOfOnePointIsValid) {

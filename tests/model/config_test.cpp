@@ -44,7 +44,87 @@ std::int64_t counted(const ModelConfig& config) {
   return count;
 }
 
+/// A model that only declares parameters of these names, a group for each list.
+class Names final : public Model {
+ public:
+  Names(const Grid& grid, const std::vector<std::vector<std::string>>& names) {
+    for (const auto& list : names) {
+      groups_.push_back(std::make_unique<ParameterGroup>(list.front() + "s", grid));
+      for (const std::string& name : list)
+        groups_.back()->add({.name = name, .layout = {.rows = 3}});
+    }
+  }
+  std::vector<ParameterGroup*> groups() override {
+    std::vector<ParameterGroup*> all;
+    for (const auto& group : groups_) all.push_back(group.get());
+    return all;
+  }
+  void loss(const Context&, const Tokens&, float, const Tensor&) override {}
+  Tensor target_losses(const Context&, const Tokens&) override { return {}; }
+  Tensor next_logits(const Context&, const Tokens&, std::span<const std::int64_t>) override {
+    return {};
+  }
+  std::int64_t vocab() const override { return 1; }
+
+ private:
+  std::vector<std::unique_ptr<ParameterGroup>> groups_;
+};
+
+/// A family that is called `name` and has these parameters.
+Architecture family_of(const std::string& name, std::vector<std::vector<std::string>> names) {
+  return {.name = name,
+          .help = "Only names",
+          .keys = {{.name = "depth", .value = 2, .help = "how deep"}},
+          .make = [names = std::move(names)](const ModelConfig&, const Grid& grid) {
+            return std::make_unique<Names>(grid, names);
+          }};
+}
+
 }  // namespace
+
+TEST(Architecture, IsNamedInAConfigAndItsKeysHaveTheirDefaults) {
+  register_architecture(family_of("named_family", {{"a"}, {"b"}}));
+  ModelConfig config{.family = model_family("named_family")};
+  EXPECT_EQ(counted(config), 6);
+  EXPECT_EQ(config.own<std::int64_t>("named_family.depth"), 2);
+  config.own_values["named_family.depth"] = 5;
+  validate(config);
+  EXPECT_EQ(config.own<std::int64_t>("named_family.depth"), 5);
+  config.own_values["named_family.dept"] = 5;
+  EXPECT_THAT([&] { validate(config); },
+              ThrowsMessage<UsageError>(HasSubstr("did you mean 'named_family.depth'")));
+  EXPECT_THAT([] { model_family("mamba"); },
+              ThrowsMessage<UsageError>(HasSubstr("model.family wants one of gpt, llama, ")));
+  EXPECT_THAT([] { architecture_of(static_cast<ModelFamily>(99)); },
+              ThrowsMessage<Error>(HasSubstr("model.family has no value 99")));
+}
+
+TEST(Architecture, WithParametersThatCouldNotBeSavedIsRefusedWhenItIsMade) {
+  register_architecture(family_of("twins", {{"a", "b"}, {"c", "a"}}));
+  EXPECT_THAT([] { counted({.family = model_family("twins")}); },
+              ThrowsMessage<Error>(
+                  HasSubstr("twins: two parameters are named a, in the groups as and cs")));
+  register_architecture(family_of("twins_of_a_group", {{"a", "a"}}));
+  EXPECT_THAT(
+      [] { counted({.family = model_family("twins_of_a_group")}); },
+      ThrowsMessage<Error>(HasSubstr("two parameters are named a, in the groups as and as")));
+  register_architecture(family_of("childless", {}));
+  EXPECT_THAT([] { counted({.family = model_family("childless")}); },
+              ThrowsMessage<Error>(HasSubstr("childless: Model::groups() is empty")));
+  register_architecture(
+      {.name = "unmade", .help = {}, .make = [](const auto&, const auto&) { return nullptr; }});
+  EXPECT_THAT([] { counted({.family = model_family("unmade")}); },
+              ThrowsMessage<Error>(HasSubstr("unmade: its function `make` returned null")));
+}
+
+TEST(Architecture, NeedsANameOfItsOwnAndAFunctionThatMakesIt) {
+  EXPECT_THAT([] { register_architecture({.name = "empty", .help = {}, .make = {}}); },
+              ThrowsMessage<Error>(HasSubstr("'empty' has no function `make`")));
+  EXPECT_THAT([] { register_architecture(family_of("gpt", {{"a"}})); },
+              ThrowsMessage<Error>(HasSubstr("model.family 'gpt' exists already")));
+  EXPECT_THAT([] { register_architecture(family_of("No Name", {{"a"}})); },
+              ThrowsMessage<Error>(HasSubstr("small letters")));
+}
 
 TEST(ModelConfig, ParameterCountsAreThePublishedOnes) {
   EXPECT_EQ(parameter_count(resolved(llama31_8b(), 0, 8192)), 8'030'261'248);

@@ -8,10 +8,16 @@
 
 #include <gmock/gmock.h>
 
+#include "axonn/base/check.h"
 #include "axonn/ops/forwarding_backend.h"
 
+#include "tests/support/gpu_of_host_memory.h"
+
 using namespace axonn;
+using axonn::testing_support::GpuOfHostMemory;
+using testing::ElementsAre;
 using testing::ElementsAreArray;
+using testing::HasSubstr;
 using testing::SizeIs;
 
 namespace {
@@ -36,7 +42,87 @@ Schedule::Compute recorded(const RowwiseOperation& operation) {
   return std::get<Schedule::Compute>(schedule.events.at(0));
 }
 
+/// A backend whose device claims to be a GPU.
+class OnGpu final : public ForwardingBackend {
+ public:
+  OnGpu() : ForwardingBackend(make_cpu_backend(1)) {}
+  Device& device() override { return device_; }
+  void on_host(const HostOperation& operation) override { Backend::on_host(operation); }
+
+  GpuOfHostMemory device_{Memory::gpu};
+};
+
+/// to += from · 10, as a program's own operation.
+HostOperation add_tens(const View& to, const View& from) {
+  return {.name = "add_tens",
+          .results = {to},
+          .inputs = {from},
+          .compute = [](std::span<const View> results, std::span<const View> inputs) {
+            for (std::int64_t r = 0; r < results[0].rows; ++r)
+              for (std::int64_t c = 0; c < results[0].cols; ++c)
+                results[0].row<float>(r)[c] += 10 * inputs[0].row<float>(r)[c];
+          }};
+}
+
+/// (2, 3) f32 with values[3 r + c], which need not lie in memory that the host may access.
+Tensor tensor_of(Arena& arena, const std::vector<float>& values) {
+  const Tensor tensor(arena, 2, 3, DType::f32);
+  arena.device().copy_from_host(tensor.view().data, values.data(), tensor.bytes());
+  return tensor;
+}
+
+std::vector<float> values_of(Device& device, const Tensor& tensor) {
+  std::vector<float> values(tensor.count());
+  device.copy_to_host(values.data(), tensor.view().data, tensor.bytes());
+  return values;
+}
+
 }  // namespace
+
+TEST(HostOperations, AreComputedInMemoryOfTheHostAndInCopiesOfThatOfAGpu) {
+  const auto cpu = make_cpu_backend(1);
+  OnGpu gpu;
+  for (Backend* backend : {cpu.get(), static_cast<Backend*>(&gpu)}) {
+    Arena arena(backend->device());
+    const Tensor to = tensor_of(arena, {1, 2, 3, 4, 5, 6}),
+                 from = tensor_of(arena, {1, 1, 1, 2, 2, 2});
+    backend->on_host(add_tens(to.view(), from.view()));
+    EXPECT_THAT(values_of(backend->device(), to), ElementsAre(11, 12, 13, 24, 25, 26));
+    backend->on_host(add_tens(to.col_range(1, 2).view(), from.col_range(0, 2).view()));
+    EXPECT_THAT(values_of(backend->device(), to), ElementsAre(11, 22, 23, 24, 45, 46));
+    backend->on_host(add_tens(to.row_range(2, 0).view(), from.row_range(2, 0).view()));
+  }
+  EXPECT_GT(gpu.device_.copies(), 10);
+}
+
+TEST(HostOperations, AreCountedAndNotComputedWithoutValues) {
+  Schedule schedule;
+  const auto dry = make_dry_backend(&schedule);
+  dry->mark("h.0.scale");
+  dry->on_host(add_tens(matrix(10, 20, DType::f32), matrix(10, 20, DType::bf16)));
+  const auto& event = std::get<Schedule::Compute>(schedule.events.at(0));
+  EXPECT_EQ(event.operation, "add_tens");
+  EXPECT_EQ(event.layer, "h.0.scale");
+  EXPECT_EQ(event.kind, OperationKind::rowwise);
+  EXPECT_EQ(event.bytes(), 10 * 20 * (4 + 2));
+}
+
+TEST(HostOperations, AreNamedInTheErrorOfAWrongType) {
+  const auto backend = make_cpu_backend(1);
+  const auto error_of = [&](const HostOperation& operation) -> std::string {
+    try {
+      backend->on_host(operation);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error_of(add_tens(matrix(1, 1, DType::bf16), matrix(1, 1, DType::f32))),
+              testing::AllOf(HasSubstr("operation add_tens: operations_test.cpp:"),
+                             HasSubstr("(1,1) bf16 are not f32")));
+  EXPECT_EQ(error_of({.name = "nothing", .compute = {}}),
+            "on_host: the operation 'nothing' has no function `compute`");
+}
 
 TEST(RowwiseOperations, HaveDifferentNamesUnderWhichTheyAreRecorded) {
   EXPECT_THAT(std::set(kRowwiseNames.begin(), kRowwiseNames.end()), SizeIs(kRowwiseNames.size()));

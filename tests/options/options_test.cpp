@@ -536,3 +536,31 @@ TEST(DidYouMean, JoinsGuessesIntoAQuestionAndIsEmptyWithoutAny) {
   EXPECT_EQ(did_you_mean(one), "; did you mean 'lr'?");
   EXPECT_EQ(did_you_mean(three), "; did you mean 'x', 'y' or [data] z?");
 }
+
+TEST(Option, ChecksTheValueThatAProgramPutIntoItsVariable) {
+  Settings settings;
+  const auto error = [&] {
+    const OptionList list = list_of(settings);
+    return error_of([&] {
+      for (const auto& section : list.sections())
+        for (const Option& option : section.options) option.check();
+    });
+  };
+  EXPECT_EQ(error(), "no error");
+  settings.sides = 2;
+  EXPECT_EQ(error(), "[figure] sides wants an integer from 3 to 99, got 2");
+  settings = {.edge = 1};
+  EXPECT_THAT(error(), StartsWith("[figure] edge wants a number of at least 0 and below 1, got 1"));
+  settings = {.layers = {0, -1}};
+  EXPECT_THAT(error(), HasSubstr("[paint] layers wants a list of integers, each of at least 0"));
+  settings = {.shape = static_cast<Shape>(5)};
+  EXPECT_EQ(error(), "[figure] shape wants one of round, square, got value 5");
+}
+
+TEST(Option, ThatIsRequiredMayBeUnsetInItsVariable) {
+  Settings settings{.sides = 0};
+  OptionList list;
+  list.section("figure", "What is drawn");
+  list.add("sides", &settings.sides, {.help = "number of sides", .min = 3, .required = true});
+  EXPECT_EQ(error_of([&] { list.find("figure", "sides")->check(); }), "no error");
+}

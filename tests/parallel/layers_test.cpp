@@ -327,3 +327,27 @@ TEST(Layers, EmbeddingRefusesSequencesLongerThanItsPositions) {
     EXPECT_STREQ(error.what(), "rank 0: embedding: sequences of 6 tokens, but wpe has 5 positions");
   }
 }
+
+TEST(OwnLayer, ThatReadsValuesAsAnotherTypeIsNamedWithItsBlock) {
+  // Reads f32 of a bf16 value in forward, lazily or at once, or in backward.
+  enum class Place { at_once, lazily, backward };
+  for (const Place place : {Place::at_once, Place::lazily, Place::backward}) {
+    PieceRun run{.dtype = DType::bf16};
+    run.make = [place](ParameterGroup& group) -> Piece {
+      const auto norm = std::make_shared<Norm>(group, "norm", Norm::Options{.width = 24});
+      return [place, norm](const Context& ctx, const PieceInput& in) {
+        const Var x = (*norm)(ctx, in.x);
+        if (place == Place::at_once) x.front().value.view().row<float>(0);
+        return each_later(ctx, x, [place](const Context& here, const Chunk& chunk) {
+          if (place == Place::lazily) chunk.value.view().row<float>(0);
+          const Chunk out = make_chunk(here, chunk, chunk.value, chunk.placement);
+          return with_backward(here, out, [](const Tensor& d) { d.view().row<float>(0); });
+        });
+      };
+    };
+    EXPECT_THAT([&] { run_piece(run); },
+                testing::ThrowsMessage<Error>(testing::MatchesRegex(
+                    "rank 0: in block piece: layers_test.cpp:[0-9]+: elements of a view "
+                    "\\(72,24\\) bf16 are not f32.*")));
+  }
+}

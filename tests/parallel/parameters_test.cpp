@@ -14,6 +14,7 @@
 #include "axonn/nn/embedding.h"
 #include "axonn/nn/linear.h"
 #include "axonn/nn/norm.h"
+#include "axonn/parallel/block.h"
 #include "axonn/parallel/scheduling.h"
 
 #include "tests/support/grids.h"
@@ -407,7 +408,22 @@ TEST(ParameterGroup, RefusesUseOutOfOrder) {
     ParameterGroup group("block", grid);
     const Parameter& weight = group.add({.name = "w", .layout = {.rows = 3}});
     EXPECT_THROW(group.initialise(ctx, 1), Error);
+    for (const auto& early : {&ParameterGroup::master, &ParameterGroup::shard,
+                              &ParameterGroup::piece_of_compute, &ParameterGroup::gradient})
+      EXPECT_THROW((group.*early)(), Error);
+    EXPECT_THROW(group.publish(ctx), Error);
+    EXPECT_THROW(group.add({.name = "", .layout = {.rows = 3}}), Error);
+    EXPECT_THROW(group.add({.name = "none", .layout = {}}), Error);
     group.allocate(ctx);
+    EXPECT_THROW(group.acquire(ctx), Error) << "no values";
+    EXPECT_THROW(group.release(), Error);
+    EXPECT_THROW(group.gradient(), Error);
+    EXPECT_THROW(group.reduce_over_data(ctx), Error);
+    EXPECT_THROW(group.slices_at(grid.coords(), group.sizes(), 1), Error);
+    EXPECT_THROW(run_block(ctx, std::span<ParameterGroup* const>(), Var(),
+                           [](const Context&, const Var& x) { return x; }),
+                 Error);
+    EXPECT_THROW(Var().front(), Error);
     EXPECT_THROW(group.allocate(ctx), Error);
     EXPECT_THROW(group.add({.name = "late", .layout = {.rows = 3}}), Error);
     EXPECT_THROW(weight.weight(), Error);

@@ -54,8 +54,9 @@ const std::string kDevice =
 }  // namespace
 
 TEST(ReadMachine, ReadsTheMachinesOfTheProgramByName) {
-  EXPECT_THAT(machine_names(), ElementsAre("alps", "alps-paper", "dgx-h100", "dgx-h200", "frontier",
-                                           "frontier-paper", "perlmutter", "perlmutter-paper"));
+  EXPECT_THAT(machine_names(),
+              ElementsAre("alps", "alps-paper", "dgx-h100", "dgx-h200", "frontier",
+                          "frontier-paper", "grand-teton", "perlmutter", "perlmutter-paper"));
   for (const std::string& name : machine_names()) {
     SCOPED_TRACE(name);
     const Machine machine = read_machine(name);
@@ -64,6 +65,9 @@ TEST(ReadMachine, ReadsTheMachinesOfTheProgramByName) {
     EXPECT_GT(machine.f32.flops_per_s, 0);
     EXPECT_GT(machine.node_bytes_per_s, 0);
     EXPECT_FALSE(machine.source.empty());
+    EXPECT_FALSE(machine.fitted.empty());
+    EXPECT_GT(machine.jitter_s, 0);
+    EXPECT_GT(machine.device_spread, 0);
   }
 }
 
@@ -99,7 +103,14 @@ TEST(ReadMachine, AFileMayGiveOnlyWhatDiffersFromAnotherMachine) {
   EXPECT_EQ(machine, want);
   EXPECT_THAT(error_of("[like]\nmachine = \"perlmuter\"\n"),
               HasSubstr("did you mean 'perlmutter'?"));
-  EXPECT_THAT(error_of("[like]\nmachine = \"alps-paper\"\n"), HasSubstr("name that one"));
+  Machine paper = read_machine("alps-paper");
+  paper.reserve_bytes = 3e9;
+  EXPECT_EQ(machine_of("[like]\nmachine = \"alps-paper\"\n[machine]\nreserve_bytes = 3e9\n"),
+            paper);
+  const TemporaryFile itself("");
+  std::ofstream(itself.path()) << "[like]\nmachine = \"" << itself.path() << "\"\n";
+  EXPECT_THAT([&] { read_machine(itself.path()); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("must lead to a complete file")));
 }
 
 TEST(ReadMachine, ReportsAnUnknownKeyWithItsPlaceAndASuggestion) {

@@ -48,6 +48,30 @@ TEST(RecomputeBudget, KeepsPlansThatNoMixOfTwoOthersBeats) {
   EXPECT_EQ(best[2].values, c);
 }
 
+TEST(RecomputeBudget, TheLeastSecondsOfOtherGridsAreThoseOfTheirShareOfTheValues) {
+  Config one = resolved(budget_config());
+  one.parallelism.set_grid({});
+  one.training.micro_batch = one.training.global_batch;
+  const RecomputeLevels levels(one, machine_of(one), RecomputeSets::nested);
+  const RecomputePlan& last = levels.plans().back();
+  const std::int64_t all = last.saved_bytes * one.model.layers / 2;  // of two blocks
+  const double most = levels.least_seconds(one, all);
+  EXPECT_NEAR(most, last.seconds * 2, 1e-9 * most) << "four blocks";
+  EXPECT_EQ(levels.least_seconds(one, 0), 0);
+  EXPECT_EQ(levels.least_seconds(one, 2 * all), most) << "no more can be saved";
+  double before = 0;
+  for (int i = 1; i <= 10; ++i) {
+    const double seconds = levels.least_seconds(one, all * i / 10);
+    EXPECT_GE(seconds, before);
+    before = seconds;
+  }
+  // Half of the values on each of two ranks, in two micro-batches: half of the time in all.
+  Config two = one;
+  two.parallelism.set_grid({.x = 2});
+  two.training.micro_batch /= 2;
+  EXPECT_NEAR(levels.least_seconds(two, all / 4), most / 2, 1e-9 * most);
+}
+
 TEST(RecomputeBudget, LevelsBeginWithNothingEndWithEverythingAndGiveTwoPlansAtMost) {
   const Config config = resolved(budget_config());
   const RecomputeLevels levels(config, machine_of(config));

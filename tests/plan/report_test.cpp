@@ -41,7 +41,7 @@ TEST(PlanReport, KeepsTheReserveFreeAndSaysSo) {
   asked.machine.reserve_bytes = 0.6 * first;
   const PlanReport report = make_plans(asked);
   for (const Plan& plan : report.result.plans) EXPECT_LE(plan.memory_bytes, 0.9 * first);
-  EXPECT_THAT(to_text(report), HasSubstr("are kept for driver, communicators and libraries"));
+  EXPECT_THAT(to_text(report), HasSubstr("is kept for driver, communicators and libraries\n"));
 }
 
 TEST(PlanReport, JsonHasThePlansBestFirstWithAllDocumentedKeys) {
@@ -112,6 +112,51 @@ TEST(PlanReport, SaysWhatIsComputedAgainAndHowARunChoosesLikewise) {
                                      HasSubstr("set activation_checkpoint.budget = \"2.5GB\"\n")));
   report = report_on(1);
   EXPECT_THAT(to_text(report), Not(HasSubstr("Recomputation: ")));
+}
+
+TEST(PlanReport, SaysHowFastADeviceIsAndWhereTheFiguresComeFrom) {
+  PlanReport report = report_on(8);
+  report.machine.source = "a data sheet";
+  report.machine.fitted = "nothing";
+  report.machine.error = 0.2;
+  report.machine.slower = 0.6;
+  report.assumed = {"bf16 (--training.dtype)"};
+  const double rate = report.tokens_per_s_per_device(report.result.plans[0]);
+  EXPECT_DOUBLE_EQ(8 * rate * report.result.plans[0].time.step_s, 32 * 512);
+  const std::string text = to_text(report);
+  EXPECT_THAT(text, AllOf(HasSubstr("tok/s/device"), HasSubstr("a data sheet; nothing is fitted\n"),
+                          HasSubstr("a step is expected to take 20 % less to 60 % more\n"),
+                          HasSubstr("assumed   bf16 (--training.dtype)\n"),
+                          HasSubstr(" tokens/s a device\n")));
+  const auto json = nlohmann::json::parse(to_json(report));
+  EXPECT_DOUBLE_EQ(json.at("plans").at(0).at("tokens_per_s_per_device"), rate);
+  EXPECT_EQ(json.at("figures").at("source"), "a data sheet");
+  EXPECT_EQ(json.at("figures").at("fitted"), "nothing");
+  EXPECT_EQ(json.at("error"), 0.2);
+  EXPECT_EQ(json.at("slower"), 0.6);
+  const double step = json.at("plans").at(0).at("predicted_s");
+  EXPECT_DOUBLE_EQ(json.at("plans").at(0).at("predicted_range_s").at(0), step * 0.8);
+  EXPECT_DOUBLE_EQ(json.at("plans").at(0).at("predicted_range_s").at(1), step * 1.6);
+  report.machine.fitted = "jitter_s, to two steps";
+  EXPECT_THAT(to_text(report), HasSubstr("; fitted: jitter_s, to two steps\n"));
+  EXPECT_THAT(scaling_text(ScalingKind::strong, {report}), HasSubstr("fitted: jitter_s"));
+}
+
+TEST(PlanReport, ShowsThePartsOfTheMemoryAgainstThatOfADevice) {
+  const PlanReport report = report_on(8);
+  const auto json = nlohmann::json::parse(to_json(report));
+  std::int64_t sum = 0;
+  for (const auto& [use, bytes] : json.at("memory_bytes_by").items())
+    sum += bytes.get<std::int64_t>();
+  EXPECT_EQ(sum, report.result.plans[0].memory_bytes);
+  EXPECT_THAT(to_text(report), AllOf(HasSubstr("Memory of a device: "),
+                                     HasSubstr(" of 1000.0 GB ("), HasSubstr("%  activations\n")));
+}
+
+TEST(PlanReport, TheScalingPictureNamesRanksThatShareSequences) {
+  PlanReport report = report_on(4);
+  report.result.plans[0].grid = {.z = 4, .context = 2};
+  EXPECT_THAT(scaling_svg(ScalingKind::strong, {report}), HasSubstr("1,1,4,1 (context 2)"));
 }
 
 TEST(PlanReport, NamesANumberOfDevicesThatFitsIfThisOneDoesNot) {

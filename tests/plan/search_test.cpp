@@ -1,6 +1,7 @@
 #include "axonn/plan/search.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <gmock/gmock.h>
 
@@ -187,6 +188,36 @@ TEST(Search, StateBytesAreTheMemoryOfARankBetweenSteps) {
               << to_string(grid) << ", adapters of rank " << rank;
         }
       }
+}
+
+// Twice as many ranks that share sequences, with twice as many sequences, give each rank the same
+// rows.
+TEST(Search, NoPlanSharesSequencesThatFewerRanksCouldHaveAlone) {
+  Config config = tiny_llama_config();
+  config.training.seq_len = 8192;
+  config.training.global_batch = 48;
+  SearchOptions options{.devices = 8, .top = 100};
+  options.fixed.x = options.fixed.y = 1;
+  for (const Plan& plan : search(config, round_machine(), options).plans)
+    EXPECT_EQ(std::gcd<std::int64_t>(plan.grid.context, plan.micro_batch), 1)
+        << with_factors(plan.grid) << ", micro-batches of " << plan.micro_batch;
+  // With a fixed number of ranks there are no fewer.
+  options.fixed.context = 4;
+  options.fixed.z = 8;
+  EXPECT_EQ(search(config, round_machine(), options).plans.at(0).micro_batch % 2, 0);
+}
+
+TEST(Search, SharedSequencesTakeEachRankOnlyItsPartOfTheMemory) {
+  Config config = tiny_llama_config();
+  config.training.seq_len = 8192;
+  config.training.global_batch = 8;
+  SearchOptions options{.devices = 8};
+  options.fixed = {1, 1, 8, 1, 4, 0};
+  const Plan ample = search(config, round_machine(), options).plans.at(0);
+  ASSERT_EQ(ample.micro_batch, 4);
+  Machine machine = round_machine();
+  machine.memory_bytes = static_cast<double>(ample.memory_bytes);
+  EXPECT_EQ(search(config, machine, options).plans.at(0).micro_batch, 4);
 }
 
 TEST(Search, KeepsFixedExtentsMicroBatchAndRecomputation) {

@@ -110,6 +110,7 @@ TEST(Simulate, CollectivesThatLeaveTheNodeShareItsLinks) {
                                                     Pair("data all_gather", near(4))));
   EXPECT_THAT(time.step_s, near(8));
   EXPECT_THAT(time.comm_by.at("data all_gather"), near(8));
+  EXPECT_THAT(time.alone_by.at("data all_gather"), near(6));
 }
 
 TEST(Simulate, ACollectiveDoesNotUseTheLinksDuringItsLatency) {

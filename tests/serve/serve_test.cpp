@@ -439,8 +439,7 @@ TEST(Serve, RefusesWhatItCannotDoAndNamesTheKey) {
     EXPECT_THAT(broken.body, HasSubstr("is not JSON: parse error at line 1, column 12"));
     const auto form = served.post(text, {{"prompt", "a"}}, {{"Content-Type", "text/plain"}});
     EXPECT_EQ(form.status, 415) << "what another page's form can send";
-    const auto rebound = served.get("/v1/models", {{"Host", "attacker.example"}});
-    EXPECT_EQ(rebound.status, 403);
+    EXPECT_EQ(served.get("/v1/models", {{"Host", "attacker.example"}}).status, 403);
   });
 }
 

@@ -41,11 +41,18 @@ inline MemorizationReport small_study() {
           .notes = {"Four documents are learned.", "They are made up."},
           .groups = {"control", "6 epochs"},
           .group_sizes = {2, 2},
+          .group_epochs = {0, 6},
+          .control = 0,
           .document_names = {"Alder", "Birch", "Cedar", "Dogwood"},
           .suffix_tokens = 10,
           .prompt_lengths = {kWholePrompt},
           .runs = {run("standard", 1, {1, 0, 10, 4}), run("standard", 2, {2, 1, 10, 10}),
-                   run("goldfish", 1, {1, 0, 3, 2}), run("goldfish", 2, {0, 1, 2, 5})}};
+                   run("goldfish", 1, {1, 0, 3, 2}), run("goldfish", 2, {0, 1, 2, 5})},
+          .origin = {.program = "axonn 1.2.3",
+                     .command = "axonn memorize 'a study.toml'",
+                     .date = "2026-11-21 18:02:11 UTC",
+                     .machine = "2 ranks on node7: a processor, 2 cores",
+                     .config = "[model]\nlayers = 4\n"}};
 }
 
 /// One run over two groups of two documents with three prompt lengths, the whole prompt first.
@@ -60,6 +67,7 @@ inline MemorizationReport small_audit() {
           .model = "gpt, 1.2 million parameters",
           .groups = {"asked", "controls"},
           .group_sizes = {2, 2},
+          .control = 1,
           .document_names = {"alder.txt", "birch.txt", "cedar.txt", "dogwood.txt"},
           .suffix_tokens = 10,
           .prompt_lengths = {kWholePrompt, 8, 32},

@@ -21,15 +21,24 @@ class Node {
       this.children.push(child);
     }
   }
+  removeAttribute(key) { delete this.attributes[key]; }
+  getAttribute(key) { return this.attributes[key]; }
   addEventListener(name, call) { this.listeners[name] = call; }
   remove() { this.removed = true; }
   get textContent() {
     return this.children.map((one) => typeof one === "string" ? one : one.textContent).join("");
   }
-  // All nodes below that have this name.
+  // All nodes below that have this name; "*": all.
   all(name) {
     return this.children.filter((one) => one instanceof Node)
-      .flatMap((one) => [...one.name === name ? [one] : [], ...one.all(name)]);
+      .flatMap((one) => [...one.name === name || name === "*" ? [one] : [], ...one.all(name)]);
+  }
+  querySelectorAll(name) { return this.all(name); }
+  cloneNode() {
+    const copy = new Node(this.name, this.namespaceURI);
+    Object.assign(copy.attributes, this.attributes);
+    copy.append(...this.children.map((one) => one instanceof Node ? one.cloneNode() : one));
+    return copy;
   }
   one(name) { return this.all(name)[0]; }
   number(attribute) { return Number(this.attributes[attribute]); }
@@ -50,7 +59,17 @@ function open(page) {
     createElement: (name) => new Node(name, "html"),
     createElementNS: (space, name) => new Node(name, space),
   };
-  const context = vm.createContext({document});
+  // The style of a node, in the colors that the page has at that time.
+  const classes = new Set();
+  document.documentElement = {classList: {
+    add: (name) => classes.add(name), remove: (name) => classes.delete(name)}};
+  const getComputedStyle = (node) => ({getPropertyValue: (key) => key !== "fill" ? ""
+    : node.attributes.style ? 'url("#fill1")' : classes.has("paper") ? "black" : "white"});
+  const written = (node) => `<${[node.name, ...Object.entries(node.attributes)
+    .map(([key, value]) => `${key}="${value}"`)].join(" ")}>${node.children
+    .map((one) => one instanceof Node ? written(one) : one).join("")}</${node.name}>`;
+  class XMLSerializer { serializeToString(node) { return written(node); } }
+  const context = vm.createContext({document, getComputedStyle, XMLSerializer});
   vm.runInContext(script, context);
   return {...ids, document, script: context};
 }
@@ -190,24 +209,73 @@ test("tables have the figures of the summary", () => {
   assert.deepEqual(rows(open("audit").cells)[1].slice(0, 4), ["asked", "8", "2", "0.0"]);
 });
 
+test("an axis of any figure ends within a step of the maximum", () => {
+  for (const [most, top, step] of [[0, 0.2, 0.1], [47, 50, 10], [3.14, 4, 1], [0.061, 0.08, 0.02],
+    [1200, 1500, 500]]) {
+    const axis = script.axisTo(most);
+    assert.deepEqual([axis.top, axis.ticks[1]], [top, step], `${most}`);
+  }
+});
+
+test("there is a curve per loss of each figure over the epochs", () => {
+  const {epochs} = open("study"), figures = epochs.all("figure");
+  assert.deepEqual(texts(epochs.all("figcaption")),
+    ["Exact match, % of the documents", "Longest run, tokens, of 10", "Loss, nats a token"]);
+  for (const figure of figures) assert.equal(figure.all("polyline").length, 2);
+  assert(texts(figures[1].all("title")).includes("standard: 8.5 after 6 epochs"));
+  assert(texts(figures[2].all("title")).includes("goldfish: 2.250 after 6 epochs"));
+  assert(open("audit")["by-epochs"].removed);
+});
+
 test("there is a curve per group if there are several prompt lengths", () => {
   assert(open("study")["by-prompt"].removed);
   const {curves, "bars-hint": hint} = open("audit");
   assert.equal(curves.all("polyline").length, 2);
-  assert.match(curves.one("desc").textContent,
-    /^asked: 0\.0 % with 8, 50\.0 % with 32, 100\.0 % with the whole prompt\. controls: /);
-  assert(texts(curves.all("title")).includes("asked, 32 tokens: 50.0 %"));
+  assert.match(curves.one("desc").textContent, new RegExp("^asked: 0\\.0 % with 8 tokens, "
+    + "50\\.0 % with 32 tokens, 100\\.0 % with the whole prompt\\. controls: "));
+  assert(texts(curves.all("title")).includes("asked: 50.0 % with 32 tokens"));
   const points = curves.one("polyline").attributes.points.split(" ").map((point) =>
     point.split(",").map(Number));
   assert.deepEqual(points.map(([, y]) => y), [270, 142, 14]);
   assert.match(hint.textContent, /95 % interval .* longest prompt \(whole\)/);
 });
 
+test("every figure can be saved in the colors of paper", () => {
+  const page = open("study"), count = (nodes) => nodes.length;
+  assert.equal(count(page["bars-figure"].all("button")), 1);
+  assert.equal(count(page.epochs.all("button")), 3);
+  const file = page.script.standalone(page.bars);
+  assert.match(file, /^<svg [^>]*viewBox="0 0 1000 \d+"[^>]* xmlns="svg" width="1000" height="/);
+  assert.match(file, /fill="black"/);
+  assert.match(file, /fill="url\(#fill1\)"/);
+  assert.doesNotMatch(file, /class=|style=|fill="white"/);
+  assert(page.bars.all("*").some((node) => node.attributes.class), "the page's chart is unchanged");
+});
+
+test("the report's origin is at its head and its end", () => {
+  const page = open("study");
+  assert.equal(page.stamp.textContent, "axonn 1.2.3, 2026-11-21 18:02:11 UTC");
+  assert.deepEqual(rows(page.origin), [["Program", "axonn 1.2.3"],
+    ["Date", "2026-11-21 18:02:11 UTC"], ["Command", "axonn memorize 'a study.toml'"],
+    ["Machine", "2 ranks on node7: a processor, 2 cores"]]);
+  assert.equal(page["config-text"].textContent, "[model]\nlayers = 4\n");
+  assert(open("audit").config.removed);
+  assert(open("audit")["runs-hint"].removed);
+  assert.match(page["runs-hint"].textContent, /^$/, "in the page itself");
+});
+
+test("passages begin with what was memorized and end with the control", () => {
+  const order = (page) => texts(open(page).passages.all("h3"));
+  assert.deepEqual(order("study"), ["6 epochs", "control"]);
+  assert.deepEqual(order("audit"), ["asked", "controls"]);
+  assert.equal(open("study").passages.one("h5").textContent, "Cedar");
+});
+
 test("every group is linked and every document is shown", () => {
   for (const [name, documents] of [["study", ["Alder", "Birch", "Cedar", "Dogwood"]],
     ["audit", ["alder.txt", "birch.txt", "cedar.txt", "dogwood.txt"]]]) {
     const page = open(name), targets = page.passages.all("h3").map((title) => title.attributes.id);
-    assert.deepEqual(targets, ["group-0", "group-1"]);
+    assert.deepEqual([...targets].sort(), ["group-0", "group-1"]);
     const links = page.cells.all("a").map((link) => link.attributes.href);
     assert.deepEqual([...new Set(links)], ["#group-0", "#group-1"]);
     for (const document of documents) assert(texts(page.passages.all("h5")).includes(document));
@@ -225,9 +293,14 @@ test("common text is marked", () => {
 test("all but the first passages of a group are folded", () => {
   const {passages} = open("large"), fold = passages.one("details");
   assert.equal(passages.all("article").length, 6);
-  assert.equal(fold.one("summary").textContent, "44 more of 60 documents");
+  assert.equal(fold.one("summary").textContent, "114 more of 120 documents");
   fold.listeners.toggle();
-  assert.equal(fold.all("article").length, 44);
+  assert.equal(fold.all("article").length, 50);
+  const rest = fold.one("details");
+  assert.equal(rest.one("summary").textContent, "64 more of 120 documents");
+  rest.listeners.toggle();
+  rest.one("details").listeners.toggle();
+  assert.equal(passages.all("article").length, 120, "all can be reached");
 });
 
 test("texts of a report become text only", () => {
@@ -236,7 +309,7 @@ test("texts of a report become text only", () => {
     "section", "span", "strong", "summary", "table", "tbody", "td", "th", "thead", "tr"];
   const names = (node) => node.children.filter((one) => one instanceof Node)
     .flatMap((one) => [one.name, ...names(one)]);
-  for (const id of ["title", "notes", "cells", "runs", "passages"])
+  for (const id of ["title", "notes", "cells", "runs", "passages", "origin", "config-text"])
     for (const name of names(page[id])) assert(known.includes(name), name);
   assert.equal(page.title.textContent,
     "</title></style></script><script>x</script>\"'&<!--\ufffd\u2401\u241b]]>");

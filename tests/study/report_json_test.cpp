@@ -67,12 +67,26 @@ TEST(ReportJson, HasEverythingOfTheReport) {
   EXPECT_EQ(json.at("title"), report.title);
   EXPECT_EQ(json.at("model"), report.model);
   EXPECT_EQ(json.at("notes"), report.notes);
-  EXPECT_EQ(json.at("groups").at(1), (nlohmann::json{{"name", "controls"}, {"documents", 2}}));
+  EXPECT_EQ(json.at("groups").at(1),
+            (nlohmann::json{{"name", "controls"}, {"documents", 2}, {"control", true}}));
   EXPECT_EQ(json.at("document_names"), report.document_names);
   EXPECT_EQ(json.at("suffix_tokens"), report.suffix_tokens);
   EXPECT_EQ(json.at("prompt_lengths"), report.prompt_lengths);
   EXPECT_THAT(json.at("headline").get<std::string>(), StartsWith("Given the whole prompt, "));
   expect_same(parse_run(json.at("runs").at(0).dump(), "x"), report.runs[0]);
+}
+
+TEST(ReportJson, SaysWhereTheReportComesFrom) {
+  const auto json = nlohmann::json::parse(to_json(small_study()));
+  const auto& origin = json.at("origin");
+  EXPECT_EQ(origin.at("program"), "axonn 1.2.3");
+  EXPECT_EQ(origin.at("command"), "axonn memorize 'a study.toml'");
+  EXPECT_EQ(origin.at("date"), "2026-11-21 18:02:11 UTC");
+  EXPECT_EQ(origin.at("machine"), "2 ranks on node7: a processor, 2 cores");
+  EXPECT_EQ(origin.at("config"), "[model]\nlayers = 4\n");
+  EXPECT_EQ(
+      json.at("groups").at(1),
+      (nlohmann::json{{"name", "6 epochs"}, {"documents", 2}, {"epochs", 6}, {"control", false}}));
 }
 
 TEST(ReportJson, NumbersAreReadBackBitForBit) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/host.h"
 #include "axonn/base/random.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/study/recite.h"
@@ -76,10 +77,10 @@ StudyConfig letters_config(const std::string& folder) {
   return config;
 }
 
-MemorizationReport study(const StudyConfig& config) {
+MemorizationReport study(const StudyConfig& config, const TrainOptions& options = {}) {
   MemorizationReport report;
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    const auto found = run_study(resolved(config), config.memorize, world, {});
+    const auto found = run_study(resolved(config), config.memorize, world, options);
     if (world.rank() == 0) report = found.value();
   });
   return report;
@@ -157,8 +158,21 @@ TEST(Study, ResumesAndKeepsFinishedRuns) {
   test::TemporaryPath folder;
   StudyConfig config = study_config(folder / "whole");
   config.memorize.losses = {"standard", "goldfish"};
-  const MemorizationReport whole = study(config);
+  std::ostringstream terminal;
+  const MemorizationReport whole = study(config, {.terminal = &terminal});
   ASSERT_EQ(whole.runs.size(), 2u);
+  EXPECT_THAT(whole.notes[2], HasSubstr("never the first 13 of a document"));
+  EXPECT_THAT(whole.origin.machine, testing::StartsWith("1 rank on " + host_name() + ": "));
+  EXPECT_THAT(whole.origin.date, testing::EndsWith(" UTC"));
+  EXPECT_THAT(test::slurp(config.output.dir + "/config.toml"),
+              testing::EndsWith(whole.origin.config));
+  // The terminal shows the model once, and how much of all runs is done.
+  const std::string shown = terminal.str();
+  EXPECT_EQ(shown.find("model: "), shown.rfind("model: ")) << shown;
+  EXPECT_EQ(shown.find("warm-up, steps 1 to 5"), shown.rfind("warm-up, ")) << shown;
+  EXPECT_THAT(shown, AllOf(HasSubstr("\n0 of 55 steps of the study are done (0 %)\n"),
+                           HasSubstr("standard loss, steps 6 to 30: "),
+                           HasSubstr("\n30 of 55 steps of the study are done (54 %), about ")));
   EXPECT_FALSE(whole.runs[0].kept_fraction);
   EXPECT_NEAR(whole.runs[1].kept_fraction.value(), 0.53, 0.04);
   EXPECT_EQ(test::slurp(config.output.dir + "/report.json"), to_json(whole));

@@ -12,7 +12,11 @@ namespace axonn::testing_support {
 /// device's copies. It is host memory, so that anything can compute on it.
 class GpuOfHostMemory final : public Device {
  public:
+  /// `memory`: what it says of itself; with Memory::gpu, code of the host refuses its tensors.
+  explicit GpuOfHostMemory(Memory memory = Memory::host) : memory_(memory) {}
+
   std::string name() const override { return "gpu of host memory"; }
+  Memory memory() const override { return memory_; }
   std::string uuid() const override { return "0123456789abcdef"; }
 
   void* allocate(std::int64_t bytes) override {
@@ -55,6 +59,7 @@ class GpuOfHostMemory final : public Device {
   int copies() const { return copies_; }
 
  private:
+  Memory memory_;
   std::unique_ptr<Device> inner_ = make_cpu_device();
   std::set<std::pair<char*, char*>> allocated_;
   bool everything_ = false;

@@ -114,7 +114,7 @@ void save_checkpoint(const std::string& folder, const ModelConfig& model, const 
                      DType dtype) {
   Config config{.model = model};
   config.parallelism.set_grid(grid);
-  config.training = {.steps = 1, .seq_len = 8, .global_batch = 8, .dtype = dtype};
+  config.training = {.steps = 1, .seq_len = 8, .global_batch = 8, .micro_batch = 1, .dtype = dtype};
   config.optimizer.lr = 1;
   run_ranks(grid.ranks(), [&](Communicator& world) {
     Training training(config, world, make_cpu_backend(1), {.data = false});

@@ -9,7 +9,9 @@
 #include "axonn/base/check.h"
 
 using namespace axonn;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 namespace {
 
@@ -142,6 +144,42 @@ TEST_F(TensorTest, ReshapeKeepsTheElementsAndRefusesAnotherCountOrAColumnRange) 
             "reshape needs a contiguous tensor and an equal count; got (4,6) f32 to (5,5)");
   EXPECT_EQ(error_of([&] { tensor.col_range(0, 3).reshape(3, 4); }),
             "reshape needs a contiguous tensor and an equal count; got (4,3) f32 to (3,4)");
+}
+
+TEST_F(TensorTest, ElementsAreReadAsTheirTypeAlone) {
+  const Tensor words(arena_, 2, 4, DType::bf16), empty;
+  EXPECT_THAT(error_of([&] { words.view().row<float>(1); }),
+              AllOf(StartsWith("tensor_test.cpp:"), HasSubstr("(2,4) bf16 are not f32"),
+                    HasSubstr("get() and put()")));
+  EXPECT_THAT(error_of([&] { counting(1, 2).view().as<std::int32_t>(); }),
+              HasSubstr("(1,2) f32 are not i32"));
+  EXPECT_THAT(error_of([&] { words.view().row<bf16>(2); }), HasSubstr("(2,4) bf16 has no row 2"));
+  EXPECT_THAT(error_of([&] { words.view().row<bf16>(-1); }), HasSubstr("has no row -1"));
+  EXPECT_EQ(words.view().row<const bf16>(1), words.view().as<bf16>() + 4);
+  EXPECT_EQ(empty.view().as<std::int32_t>(), nullptr);
+}
+
+TEST_F(TensorTest, ElementsThatTheHostCannotAccessAreNotRead) {
+  const auto dry = make_dry_device();
+  Arena nowhere(*dry);
+  const Tensor tensor(nowhere, 4, 6, DType::f32);
+  for (const View& view : {tensor.view(), tensor.reshape(6, 4).view(), tensor.raw_view(),
+                           tensor.row_range(1, 2).view(), tensor.view().col_range(2, 3)})
+    EXPECT_THAT(error_of([&] { view.row<float>(0); }),
+                AllOf(HasSubstr("do not exist: dry runs, plans"), HasSubstr("on_host()")));
+  View of_gpu = counting(2, 2).view();
+  of_gpu.memory = Memory::gpu;
+  EXPECT_THAT(error_of([&] { of_gpu.as<float>(); }), HasSubstr("are in a GPU's memory"));
+  EXPECT_FALSE(dry->keeps_values());
+  EXPECT_TRUE(device_->keeps_values());
+}
+
+TEST_F(TensorTest, RefusesNegativeExtentsAndWorkOfNoMemory) {
+  EXPECT_EQ(error_of([&] { Tensor(arena_, -1, 4, DType::f32); }),
+            "a tensor cannot have -1 x 4 elements");
+  const std::int64_t much = std::int64_t{1} << 40;
+  EXPECT_THAT(error_of([&] { Tensor(arena_, much, much, DType::u8); }), HasSubstr("2^63 bytes"));
+  EXPECT_EQ(error_of([] { Tensor().set_pending({}); }), "set_pending: the tensor is empty");
 }
 
 TEST_F(TensorTest, TakesNoMemoryWithoutElements) {

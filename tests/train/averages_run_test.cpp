@@ -90,7 +90,7 @@ std::vector<std::uint32_t> bits_of(Training& training, const std::string& kind) 
   for (std::size_t i = 0; i < training.optimizer.groups().size(); ++i) {
     const ParameterGroup& group = *training.optimizer.groups()[i];
     for (const auto& [name, data] : training.optimizer.buffers(i))
-      if (name == kind) add(data, group.piece_size() * 4);
+      if (name == kind) add(data.data, data.count() * 4);
     if (kind.empty())
       add(group.shard().data, group.shard().count() * bytes_of(group.shard().dtype));
   }
@@ -291,6 +291,7 @@ TEST(Averages, InPlaceOfTheWeightsHaveTheLossThatTheRunReported) {
     const auto loss_of = [&](StoredWeights weights) {
       double loss = 0;
       Config stored = config_of_model(step_folder(config, 10), {}, weights);
+      stored.optimizer = config.optimizer;
       with_steps(on_grid(stored, grid), 0, [&](Training& training) {
         const double mine = training.validate();
         if (training.model.grid().world().rank() == 0) loss = mine;

@@ -87,7 +87,8 @@ Change flip(const std::string& parameter, const std::string& kind) {
     for (std::size_t i = 0; i < groups.size(); ++i)
       for (const auto& [spec, slice] : groups[i]->piece_slices())
         for (const auto& [name, data] : training.optimizer.buffers(i))
-          if (spec->name == parameter && name == kind) return flip_a_bit(data[slice.offset]);
+          if (spec->name == parameter && name == kind)
+            return flip_a_bit(data.as<float>()[slice.offset]);
     ADD_FAILURE() << "this rank holds nothing of " << parameter;
   };
 }

@@ -3,13 +3,17 @@
 
 #include <gmock/gmock.h>
 
+#include "axonn/base/check.h"
+
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::ThrowsMessage;
 
 namespace {
 
@@ -38,6 +42,45 @@ TrainOptions with_momentum() {
 }
 
 }  // namespace
+
+TEST(Optimizer, WrongRegistrationsAndKindsAreRefused) {
+  const auto make = [](const OptimizerConfig&) { return std::make_unique<Momentum>(); };
+  EXPECT_THAT([] { register_optimizer({.name = "unmade", .help = {}, .make = {}}); },
+              ThrowsMessage<Error>(HasSubstr("'unmade' has no function `make`")));
+  EXPECT_THAT([&] { register_optimizer({.name = "sgd", .help = {}, .make = make}); },
+              ThrowsMessage<Error>(HasSubstr("optimizer.kind 'sgd' exists already (adamw, sgd")));
+  EXPECT_THAT(
+      [&] { register_optimizer({.name = "a", .help = {}, .reads = {"beta4"}, .make = make}); },
+      ThrowsMessage<Error>(HasSubstr("'a' reads 'beta4', which is no key of [optimizer]")));
+  EXPECT_THAT([] { optimizer_kind("adam"); },
+              ThrowsMessage<UsageError>(HasSubstr("optimizer.kind wants one of adamw, sgd,")));
+  EXPECT_THAT([] { make_optimizer({.kind = static_cast<OptimizerKind>(99)}); },
+              ThrowsMessage<Error>(HasSubstr("optimizer.kind has no value 99")));
+}
+
+TEST(Optimizer, HasNoMoreStateThanItNames) {
+  const std::vector<View> one(1);
+  const StateViews state(one);
+  EXPECT_EQ(state[0].count(), 0);
+  EXPECT_THAT([&] { state[1]; },
+              ThrowsMessage<Error>(HasSubstr("state[1]: the rule's state_names() has 1 names")));
+  EXPECT_THAT([&] { OptimizerState({}, make_optimizer({})).buffers(0); },
+              ThrowsMessage<Error>(HasSubstr("there is no group 0 of 0")));
+  class Named final : public Optimizer {
+   public:
+    explicit Named(std::vector<std::string> names) : names_(std::move(names)) {}
+    std::vector<std::string> state_names() const override { return names_; }
+    void update(const Context&, const ParameterGroup&, const Update&) const override {}
+
+   private:
+    std::vector<std::string> names_;
+  };
+  for (const auto& names : {std::vector<std::string>{"a", "a"}, {"master"}, {"ema"}, {""}})
+    EXPECT_THAT([&] { OptimizerState({}, std::make_unique<Named>(names)); },
+                ThrowsMessage<Error>(HasSubstr("wanted names that differ")));
+  EXPECT_THAT([&] { OptimizerState({}, nullptr); },
+              ThrowsMessage<Error>(HasSubstr("there is no optimizer")));
+}
 
 TEST(Optimizer, OfTheUserHasTheLossesOfOneRankOnAGridOfEveryAxis) {
   test::TemporaryPath folder;

@@ -5,8 +5,11 @@
 
 #include <gmock/gmock.h>
 
+#include "axonn/base/check.h"
+#include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/ops/forwarding_backend.h"
+#include "axonn/train/launch.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
@@ -14,8 +17,10 @@
 using namespace axonn;
 using namespace axonn::testing_support;
 using testing::Contains;
+using testing::HasSubstr;
 using testing::Key;
 using testing::MatchesRegex;
+using testing::ThrowsMessage;
 
 namespace {
 
@@ -48,7 +53,65 @@ std::vector<float> copy_of(const View& view) {
   return {data, data + view.count()};
 }
 
+/// The message of the Error that f(training) throws, for a training that is not initialised.
+std::string refusal_of(const Config& config, const std::function<void(Training&)>& f,
+                       const TrainingOptions& options = {}) {
+  const auto world = make_self();
+  try {
+    Training training(config, *world, make_cpu_backend(1), options);
+    f(training);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+Config ready(Config config) {
+  validate(config);
+  return resolved(config);
+}
+
 }  // namespace
+
+TEST(Training, RefusesToTrainEvaluateOrSaveParametersWithoutValues) {
+  const Config config = ready(tiny_config("unused"));
+  const auto wanted = HasSubstr("call LoadedModel::initialise() or load_checkpoint() before");
+  EXPECT_THAT(refusal_of(config, [](Training& t) { t.run(0); }), wanted);
+  EXPECT_THAT(refusal_of(config, [](Training& t) { t.validate(); }), wanted);
+  EXPECT_THAT(refusal_of(config, [](Training& t) { save_checkpoint(t, "unused", 1); }), wanted);
+}
+
+TEST(Training, RefusesAConfigThatIsNotReady) {
+  const auto nothing = [](Training&) {};
+  EXPECT_THAT(refusal_of(tiny_config("unused"), nothing),
+              HasSubstr("training.micro_batch is 0; call validate(config), and pass resolved("));
+  EXPECT_THAT(refusal_of(Config(), nothing), HasSubstr("training.seq_len is 0"));
+  Config config = tiny_config("unused");
+  config.training.micro_batch = 1;
+  config.model.heads = 0;
+  EXPECT_THAT(refusal_of(config, nothing), HasSubstr("0 heads; call validate(config)"));
+  config.model.heads = 4;
+  config.parallelism.named_grid = "2,1,1,1";
+  EXPECT_THAT(refusal_of(config, nothing), HasSubstr("parallelism.grid is still \"2,1,1,1\""));
+  EXPECT_THAT([&] { launch(config, [](Communicator&) {}); },
+              ThrowsMessage<Error>(HasSubstr("launch: parallelism.grid is still")));
+}
+
+TEST(Training, RefusesWhatItsDataDoNotHave) {
+  Config config = tiny_config("unused");
+  config.data.validation = {};
+  config = ready(config);
+  EXPECT_THAT(refusal_of(config, [](Training& t) { t.validate(); }),
+              HasSubstr("there is no validation data; set data.validation"));
+  EXPECT_THAT(refusal_of(config, [](Training& t) { t.validate_averages(); }),
+              HasSubstr("there is no validation data"));
+  EXPECT_THAT(refusal_of(config, [](Training& t) { t.input(-1); }),
+              HasSubstr("there is no step -1"));
+  EXPECT_THAT(refusal_of(config, [](Training& t) { t.input(0); }, {.data = false}),
+              HasSubstr("there is no data, since TrainingOptions::data is false"));
+  EXPECT_THAT(refusal_of(config, [](Training& t) { t.step.run(t.model.context(), {}); }),
+              HasSubstr("wants tokens_of, at least one micro-batch and a token"));
+}
 
 TEST(Training, ValidationCountsEveryWindowOnceOnEveryGridAndForEveryMicroBatch) {
   Config config = tiny_config("unused");

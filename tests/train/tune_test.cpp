@@ -148,7 +148,7 @@ TEST(Tune, WarnsOfADamagedCacheAndTrains) {
   Config config = small_config(folder.path());
   config.training.steps = 2;
   config.lr_scheduler.warmup_steps = 0;
-  test::spill(config.training.tune_cache, "no JSON");
+  test::spill(config.training.tune_cache, "{no JSON");
   train_on_threads(config);
   EXPECT_EQ(metrics_of(config).size(), 2u);
   EXPECT_THAT(test::slurp(config.output.dir + "/logs/rank-0.log"), HasSubstr("ignored"));

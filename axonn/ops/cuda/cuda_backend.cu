@@ -16,6 +16,7 @@
 #include "axonn/ops/rowwise/route.h"
 #include "axonn/ops/rowwise/softmax.h"
 #include "axonn/ops/rowwise/xielu.h"
+#include "axonn/tensor/address.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 
 namespace axonn {
@@ -104,7 +105,7 @@ __global__ void add_rows(float* out, const float* partial, std::int64_t blocks, 
 
 void add_bias(Stream& stream, const View& out, const View& bias) {
   with_types(out.dtype, bias.dtype, [&]<typename Out, typename B>(Out, B) {
-    const Matrix<const B> in_each_row{bias.as<const B>(), 0};
+    const Matrix<const B> in_each_row{address<const B>(bias), 0};
     launch_tiles(handle_of(stream), out.rows, out.cols, kTile,
                  rowwise::Binary<rowwise::Plus, Out, Out, B>{out, out, in_each_row});
   });

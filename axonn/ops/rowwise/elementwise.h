@@ -6,6 +6,7 @@
 
 #include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/math.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::rowwise {
 
@@ -268,7 +269,7 @@ void ColumnSum::run(auto launch, const Checker& check) const {
   check.values("inp", inp);
   check.f32("out", out, 1, inp.cols);
   with_type(inp.dtype, [&]<typename T>(T) {
-    launch.columns({inp.rows, inp.cols}, std::array{out.as<float>()}, [&](const auto& blocks) {
+    launch.columns({inp.rows, inp.cols}, std::array{address<float>(out)}, [&](const auto& blocks) {
       return rowwise::ColumnPartials<1, rowwise::ValueTerm, Matrix<const T>>{
           blocks, inp.rows, {}, {inp}};
     });

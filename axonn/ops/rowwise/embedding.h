@@ -5,6 +5,7 @@
 
 #include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/math.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::rowwise {
 
@@ -115,10 +116,10 @@ void Embedding::run(auto launch, const Checker& check) const {
   with_type(out.dtype, [&]<typename T>(T) {
     launch.rows({out.rows, out.cols}, rowwise::EmbeddingKernel<T>{
                                           .out = out,
-                                          .ids = ids.as<const std::int32_t>(),
+                                          .ids = address<const std::int32_t>(ids),
                                           .table = table,
                                           .learned = learned,
-                                          .positions = positions.as<const std::int32_t>(),
+                                          .positions = address<const std::int32_t>(positions),
                                           .first = first,
                                           .V = table.rows,
                                           .P = learned.rows,
@@ -136,7 +137,7 @@ void EmbeddingBackward::run(auto launch, const Checker& check) const {
     launch.rows_by_id(rowwise::EmbeddingBackwardKernel<T>{
         .d_table = d_table,
         .d_out = d_out,
-        .ids = ids.as<const std::int32_t>(),
+        .ids = address<const std::int32_t>(ids),
         .first = first,
         .V = d_table.rows,
         .R = d_out.rows,

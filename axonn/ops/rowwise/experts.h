@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "axonn/ops/rowwise/launch.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::rowwise {
 
@@ -174,7 +175,7 @@ void ExpertOrder::run(auto launch, const Checker& check) const {
   const std::int64_t threads = std::int64_t{E} * 8, work = rowwise::kOrderRows * k;
   launch.rows({blocks, work, threads}, rowwise::CountExperts{before, ids, R, k, E});
   launch.rows({1, E, threads},
-              rowwise::AddExperts{counts.as<std::int32_t>(), starts, before, blocks, E});
+              rowwise::AddExperts{address<std::int32_t>(counts), starts, before, blocks, E});
   launch.rows({blocks, work, threads}, rowwise::PlaceExperts{places, before, starts, ids, R, k});
 }
 

@@ -5,6 +5,7 @@
 
 #include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/math.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::rowwise {
 
@@ -101,7 +102,7 @@ void RotaryEmbedding::run(auto launch, const Checker& check) const {
     launch.rows(
         {inp.rows, inp.cols, D / 2},
         rowwise::RotaryKernel<T>{out, inp, table, table.rows, heads, D, inverse ? -1.0f : 1.0f,
-                                 positions.as<const std::int32_t>()});
+                                 address<const std::int32_t>(positions)});
   });
 }
 
@@ -118,8 +119,8 @@ void KeepHeads::run(auto launch, const Checker& check) const {
   check.ids("positions", positions, inp.rows);
   with_type(inp.dtype, [&]<typename T>(T) {
     launch.rows({inp.rows, inp.cols, D},
-                rowwise::KeepHeadsKernel<T>{kept, inp, slots.as<const std::int32_t>(),
-                                            positions.as<const std::int32_t>(), entries,
+                rowwise::KeepHeadsKernel<T>{kept, inp, address<const std::int32_t>(slots),
+                                            address<const std::int32_t>(positions), entries,
                                             inp.cols / D, width(kept)});
   });
 }

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "axonn/tensor/address.h"
 #include "axonn/tensor/tensor.h"
 
 namespace axonn::rowwise {
@@ -24,7 +25,7 @@ struct Matrix {
 
   Matrix() = default;
   AXONN_DEVICE Matrix(T* first, std::int64_t apart) : data(first), stride(apart) {}
-  Matrix(const View& view) : data(view.as<T>()), stride(view.stride) {}  // NOLINT: see above
+  Matrix(const View& view) : data(address<T>(view)), stride(view.stride) {}  // NOLINT: see above
 
   AXONN_DEVICE T* row(std::int64_t r) const { return data + r * stride; }
   AXONN_DEVICE T* at(const Tile& tile) const { return row(tile.row) + tile.begin; }

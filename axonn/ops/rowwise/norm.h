@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "axonn/ops/rowwise/launch.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::rowwise {
 
@@ -317,8 +318,8 @@ void LayerNorm::run(auto launch, const Checker& check) const {
   if (bias.data) check.like("bias", bias, weight);
   with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
     launch.rows({inp.rows, inp.cols},
-                rowwise::LayerNormKernel<T, W>{out, inp, weight.as<const W>(), bias.as<const W>(),
-                                               stats, width(inp)});
+                rowwise::LayerNormKernel<T, W>{out, inp, address<const W>(weight),
+                                               address<const W>(bias), stats, width(inp)});
   });
 }
 
@@ -349,7 +350,7 @@ void LayerNormBackward::run(auto launch, const Checker& check) const {
               " of whole rows, want at least the columns of inp ", inp);
   with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
     launch.rows({inp.rows, inp.cols}, rowwise::LayerNormBackwardKernel<T, W>{
-                                          d_inp, d_out, inp, weight.as<const W>(), stats, sums,
+                                          d_inp, d_out, inp, address<const W>(weight), stats, sums,
                                           residual, ops::width(inp), static_cast<float>(width)});
   });
 }
@@ -368,10 +369,10 @@ void LayerNormWeightBackward::run(auto launch, const Checker& check) const {
       });
     };
     if (d_bias.data)
-      sum(std::array{d_weight.as<float>(), d_bias.as<float>()},
+      sum(std::array{address<float>(d_weight), address<float>(d_bias)},
           rowwise::WeightAndBiasTerms{{stats}});
     else
-      sum(std::array{d_weight.as<float>()}, rowwise::WeightTerm{stats});
+      sum(std::array{address<float>(d_weight)}, rowwise::WeightTerm{stats});
   });
 }
 
@@ -402,7 +403,7 @@ void HeadNorm::run(auto launch, const Checker& check) const {
   check.like("out", out, inp);
   with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
     launch.rows({inp.rows, inp.cols, weight.cols},
-                rowwise::HeadNormKernel<T, W>{out, inp, weight.as<const W>(), rstd, heads,
+                rowwise::HeadNormKernel<T, W>{out, inp, address<const W>(weight), rstd, heads,
                                               width(weight), eps});
   });
 }
@@ -416,8 +417,8 @@ void HeadNormBackward::run(auto launch, const Checker& check) const {
   const rowwise::RowWork work{inp.rows, inp.cols, weight.cols};
   const auto rstd = Matrix<const float>(forward.rstd);
   with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
-    launch.rows(work, rowwise::HeadNormBackwardKernel<T, W>{d_inp, d_out, inp, weight.as<const W>(),
-                                                            rstd, heads, width(weight)});
+    launch.rows(work, rowwise::HeadNormBackwardKernel<T, W>{
+                          d_inp, d_out, inp, address<const W>(weight), rstd, heads, width(weight)});
   });
   if (!d_weight.data || inp.count() == 0) return;
   const std::int64_t all = inp.rows * heads;
@@ -428,7 +429,7 @@ void HeadNormBackward::run(auto launch, const Checker& check) const {
   with_type(inp.dtype, [&]<typename T>(T) {
     using Rows = rowwise::HeadRows<const T>;
     const auto rows_of = [&](const View& view) { return Rows{view, each, width(weight)}; };
-    launch.columns(sums, std::array{d_weight.as<float>()}, [&](const auto& blocks) {
+    launch.columns(sums, std::array{address<float>(d_weight)}, [&](const auto& blocks) {
       return rowwise::ColumnPartials<1, rowwise::HeadWeightTerm, Rows, Rows>{
           blocks, all, {{rstd, each, 1}}, {rows_of(d_out), rows_of(inp)}};
     });

@@ -6,6 +6,7 @@
 
 #include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/math.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::rowwise {
 
@@ -197,12 +198,13 @@ void AdamW::run(auto launch, const Checker& check) const {
   const auto correction = [&](float beta) {
     return static_cast<float>(1 / (1 - std::pow(double{beta}, static_cast<double>(step))));
   };
-  const rowwise::AdamWRule rule{first.as<float>(), second.as<float>(), beta1, beta2, eps,
-                                correction(beta1), correction(beta2)};
+  const rowwise::AdamWRule rule{address<float>(first), address<float>(second), beta1, beta2, eps,
+                                correction(beta1),     correction(beta2)};
   if (!slow.data) return run_update(launch, check, *this, rule);
   check.f32("slow", slow, 1, master.cols);
-  run_update(launch, check, *this,
-             rowwise::AdEMAMixRule{rule, slow.as<float>(), static_cast<float>(1 - beta3), alpha});
+  run_update(
+      launch, check, *this,
+      rowwise::AdEMAMixRule{rule, address<float>(slow), static_cast<float>(1 - beta3), alpha});
 }
 
 void Sgd::run(auto launch, const Checker& check) const {
@@ -215,10 +217,10 @@ void Momentum::run(auto launch, const Checker& check) const {
   check.f32("gradient", gradient, 1, count);
   check.f32("out", out, 1, count);
   if (scale.data) check.f32("scale", scale, 1, 1);
-  launch.tiles(
-      1, count,
-      rowwise::MomentumKernel{out.as<float>(), momentum.as<float>(), gradient.as<const float>(),
-                              static_cast<const float*>(scale.data), beta, nesterov});
+  launch.tiles(1, count,
+               rowwise::MomentumKernel{address<float>(out), address<float>(momentum),
+                                       address<const float>(gradient),
+                                       static_cast<const float*>(scale.data), beta, nesterov});
 }
 
 void DivideByNorm::run(auto launch, const Checker& check) const {
@@ -230,7 +232,7 @@ void DivideByNorm::run(auto launch, const Checker& check) const {
   with_types(out.dtype, inp.dtype, [&]<typename Out, typename In>(Out, In) {
     launch.tiles(
         to.rows, to.cols,
-        rowwise::DivideByNormKernel<Out, In>{to, from, squared_norm.as<const double>(), eps});
+        rowwise::DivideByNormKernel<Out, In>{to, from, address<const double>(squared_norm), eps});
   });
 }
 
@@ -249,8 +251,9 @@ void MovingAverage::run(auto launch, const Checker& check) const {
   const std::int64_t count = average.cols;
   check.f32("average", average, 1, count);
   check.f32("values", values, 1, count);
-  launch.tiles(1, count,
-               rowwise::MovingAverageKernel{average.as<float>(), values.as<const float>(), rate});
+  launch.tiles(
+      1, count,
+      rowwise::MovingAverageKernel{address<float>(average), address<const float>(values), rate});
 }
 
 }  // namespace axonn::ops

@@ -4,6 +4,7 @@
 
 #include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/math.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::rowwise {
 
@@ -44,9 +45,9 @@ void OrderBlocks::run(auto launch, const Checker& check) const {
   const std::int64_t blocks = inp.rows / sequences / kSequenceBlock;
   check.ids("slots", slots, sequences * blocks);
   with_type(inp.dtype, [&]<typename T>(T) {
-    launch.rows({inp.rows, inp.cols},
-                rowwise::OrderBlocksKernel<T>{out, inp, slots.as<const std::int32_t>(), sequences,
-                                              blocks, blocks / ways, width(inp), inverse});
+    launch.rows({inp.rows, inp.cols}, rowwise::OrderBlocksKernel<T>{
+                                          out, inp, address<const std::int32_t>(slots), sequences,
+                                          blocks, blocks / ways, width(inp), inverse});
   });
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "axonn/ops/rowwise/launch.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::rowwise {
 
@@ -75,7 +76,7 @@ void run_reduction(auto launch, const Checker& check, const View& out, View inp)
   check.typed("out", out, dtype_of<Total>, 1, 1);
   flatten(inp);
   with_type(inp.dtype, [&]<typename T>(T) {
-    launch.reduce(inp.rows, inp.cols, out.as<Total>(), [&](Total* partial) {
+    launch.reduce(inp.rows, inp.cols, address<Total>(out), [&](Total* partial) {
       return Partials<T>{partial, inp};
     });
   });
@@ -96,8 +97,9 @@ void CountNonfinite::run(auto launch, const Checker& check) const {
 void ClipFactor::run(auto launch, const Checker& check) const {
   check.f32("out", out, 1, 1);
   check.typed("squared_norm", squared_norm, DType::f64, 1, 1);
-  launch.tiles(
-      1, 1, rowwise::ClipFactorKernel{out.as<float>(), squared_norm.as<const double>(), max_norm});
+  launch.tiles(1, 1,
+               rowwise::ClipFactorKernel{address<float>(out), address<const double>(squared_norm),
+                                         max_norm});
 }
 
 }  // namespace axonn::ops

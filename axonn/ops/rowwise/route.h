@@ -7,6 +7,7 @@
 
 #include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/math.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::rowwise {
 
@@ -334,7 +335,7 @@ void Route::run(auto launch, const Checker& check) const {
                                                           .log_sums = log_sums,
                                                           .score_sums = score_sums,
                                                           .logits = logits,
-                                                          .bias = bias.as<const T>(),
+                                                          .bias = address<const T>(bias),
                                                           .k = width(ids),
                                                           .E = E,
                                                           .scale = scale,

@@ -8,6 +8,7 @@
 #include "axonn/ops/rowwise/heads.h"
 #include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/math.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::rowwise {
 
@@ -208,7 +209,7 @@ void SoftmaxStats::run(auto launch, const Checker& check) const {
   check.f32("out", out, logits.rows, targets.rows > 0 ? 3 : 2);
   with_type(logits.dtype, [&]<typename T>(T) {
     launch.rows({logits.rows, logits.cols},
-                rowwise::SoftmaxStatsKernel<T>{out, logits, targets.as<const std::int32_t>(),
+                rowwise::SoftmaxStatsKernel<T>{out, logits, address<const std::int32_t>(targets),
                                                piece.first, static_cast<int>(piece.valid)});
   });
 }
@@ -219,7 +220,7 @@ void CombineSoftmax::run(auto launch, const Checker& check) const {
   const std::int64_t pieces = check_pieces(check, stats, targets);
   if (pieces == 0) return;
   launch.tiles(1, loss.rows,
-               rowwise::CombineSoftmaxKernel{loss, lse, stats, targets.as<const std::int32_t>(),
+               rowwise::CombineSoftmaxKernel{loss, lse, stats, address<const std::int32_t>(targets),
                                              loss.rows, pieces});
 }
 
@@ -227,9 +228,9 @@ void GreedyTargets::run(auto launch, const Checker& check) const {
   check.f32("out", out, targets.cols, 1);
   const std::int64_t pieces = check_pieces(check, stats, targets);
   if (pieces == 0) return;
-  launch.tiles(
-      1, out.rows,
-      rowwise::GreedyTargetsKernel{out, stats, targets.as<const std::int32_t>(), out.rows, pieces});
+  launch.tiles(1, out.rows,
+               rowwise::GreedyTargetsKernel{out, stats, address<const std::int32_t>(targets),
+                                            out.rows, pieces});
 }
 
 void CrossEntropyBackward::run(auto launch, const Checker& check) const {
@@ -242,7 +243,7 @@ void CrossEntropyBackward::run(auto launch, const Checker& check) const {
                                                 .d_logits = d_logits,
                                                 .logits = logits,
                                                 .lse = lse,
-                                                .targets = targets.as<const std::int32_t>(),
+                                                .targets = address<const std::int32_t>(targets),
                                                 .first = piece.first,
                                                 .V = width(logits),
                                                 .valid = static_cast<int>(piece.valid),

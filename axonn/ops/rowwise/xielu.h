@@ -7,6 +7,7 @@
 #include "axonn/ops/rowwise/elementwise.h"
 #include "axonn/ops/rowwise/launch.h"
 #include "axonn/ops/rowwise/math.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::rowwise {
 
@@ -126,9 +127,9 @@ void Xielu::run(auto launch, const Checker& check) const {
   check_xielu(check, *this);
   check.like("out", out, inp);
   with_types(inp.dtype, p.dtype, [&]<typename T, typename W>(T, W) {
-    launch.rows(
-        {inp.rows, inp.cols},
-        rowwise::XieluKernel<T, W>{out, inp, {p.as<const W>(), n.as<const W>()}, width(inp)});
+    launch.rows({inp.rows, inp.cols},
+                rowwise::XieluKernel<T, W>{
+                    out, inp, {address<const W>(p), address<const W>(n)}, width(inp)});
   });
 }
 
@@ -143,13 +144,14 @@ void XieluBackward::run(auto launch, const Checker& check) const {
     check.f32("d_n", d_n, 1, 1);
   }
   with_types(inp.dtype, p.dtype, [&]<typename T, typename W>(T, W) {
-    launch.rows({inp.rows, inp.cols},
-                rowwise::XieluBackwardKernel<T, W>{
-                    d_inp, sums, d_out, inp, {p.as<const W>(), n.as<const W>()}, width(inp)});
+    launch.rows(
+        {inp.rows, inp.cols},
+        rowwise::XieluBackwardKernel<T, W>{
+            d_inp, sums, d_out, inp, {address<const W>(p), address<const W>(n)}, width(inp)});
   });
   if (!sums.data || inp.count() == 0) return;
   const auto add = [&](const View& to, const View& column) {
-    launch.columns({inp.rows, 1}, std::array{to.as<float>()}, [&](const auto& blocks) {
+    launch.columns({inp.rows, 1}, std::array{address<float>(to)}, [&](const auto& blocks) {
       using Rows = Matrix<const float>;
       return rowwise::ColumnPartials<1, rowwise::ValueTerm, Rows>{blocks, inp.rows, {}, {column}};
     });

@@ -49,6 +49,8 @@ void list_devices(Machine& machine, OptionList& list) {
   list.add("name", &machine.name, {.help = "name of the machine"});
   list.add("device", &machine.device, {.help = "device of one rank"});
   list.add("source", &machine.source, {.help = "origin of the figures"});
+  list.add("fitted", &machine.fitted,
+           {.help = "figures that were fitted, and to what; \"nothing\" if none was"});
   list.add("devices_per_node", &machine.devices_per_node,
            {.help = "ranks that share a node's links", .min = 1, .also = "gpus_per_node"});
   add_figure(list, "memory_bytes", machine.memory_bytes, "memory of a device", "bytes");
@@ -113,7 +115,9 @@ void list_options(Machine& machine, OptionList& list) {
            {.help = "collectives that it starts for each gather or scatter of a block's weights",
             .min = 1});
   add_figure(list, "error", machine.error,
-             "expected error of a predicted step's time, as a fraction of it; 0: unknown");
+             "a step is expected to take at most so much less than predicted, as a fraction; 0: "
+             "unknown");
+  add_figure(list, "slower", machine.slower, "and at most so much more; 0: as error");
   list.section("rowwise", "Operations whose rate differs from memory_bytes_per_s");
   const auto add = [&](std::string_view operation) {
     add_figure(list, operation, machine.rowwise_bytes_per_s[std::string(operation)],
@@ -231,14 +235,15 @@ std::vector<CollectiveAlgorithm> algorithms_of(std::string_view operation, int s
 }
 
 Machine read_machine(const std::string& name_or_file) {
+  std::vector<std::string> files = {name_or_file};  // each is like the next
   Machine machine;
-  if (const std::string like = read_over(machine, name_or_file); !like.empty()) {
-    machine = {};
-    if (!read_over(machine, like).empty())
-      refuse("the machine ", name_or_file, " is like ", like,
-             ", which is like a third one; name that one in [like] machine");
-    read_over(machine, name_or_file);
+  for (std::string like; !(like = read_over(machine, files.back())).empty(); machine = {}) {
+    if (std::ranges::find(files, like) != files.end())
+      refuse("the machine ", files.back(), " is like ", like, ", which is like ", name_or_file,
+             "; [like] machine must lead to a complete file");
+    files.push_back(like);
   }
+  for (files.pop_back(); !files.empty(); files.pop_back()) read_over(machine, files.back());
   std::erase_if(machine.rowwise_bytes_per_s, [](const auto& rate) { return rate.second == 0; });
   validate(machine, name_or_file);
   return machine;

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "axonn/grid/grid_shape.h"
@@ -58,7 +59,8 @@ struct GroupRate {
 /// otherwise.
 struct Machine {
   std::string name, device;
-  std::string source;  ///< origin of the figures: publications, fits or a probe
+  std::string source;  ///< origin of the figures: publications, data sheets or a probe
+  std::string fitted;  ///< figures that were fitted, and to what; "nothing"; "": unknown
   int devices_per_node = 1;
   double memory_bytes = 0;            ///< of a device
   double reserve_bytes = 0;           ///< of those, for what is not in a rank's arena
@@ -91,12 +93,18 @@ struct Machine {
   std::string program;
   /// Collectives of that program for each gather or scatter of a block's weights by this one.
   double weight_collectives = 1;
-  double error = 0;  ///< expected error of a predicted step's time, as a fraction; 0: unknown
+  /// A step is expected to take at most so much less than predicted, as a fraction; 0: unknown.
+  double error = 0;
+  double slower = 0;  ///< and at most so much more; 0: as `error`
 
   bool operator==(const Machine&) const = default;
 
   /// Bytes that a rank's arena may have.
   double usable_bytes() const { return memory_bytes - reserve_bytes; }
+  /// The least and the largest time to expect where one is predicted.
+  std::pair<double, double> range_of(double seconds) const {
+    return {seconds * (1 - error), seconds * (1 + (slower > 0 ? slower : error))};
+  }
 };
 
 /// Reads a machine by name ("frontier") or from a TOML file.

@@ -490,6 +490,7 @@ void probe_links(ProbeContext& ctx, Machine& machine) {
       probe_slowdowns(ctx, std::min(sizes.back(), std::int64_t{4 << 20}), work);
   machine.overlap_slowdown = slowdowns.of_compute;
   machine.collective_slowdown = slowdowns.of_collective;
+  machine.fitted = "rates, half sizes and latencies, to the measured times";
   machine.error = 0.3;  // bench/plan_ranking: most times planned are within it
   ctx.report(fmt::format("overlap: compute takes {:.0f} % longer, and a collective {:.0f} %",
                          100 * slowdowns.of_compute, 100 * slowdowns.of_collective));

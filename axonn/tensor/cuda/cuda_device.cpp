@@ -159,6 +159,7 @@ class CudaDevice final : public Device {
   std::string name() const override { return gpu_.name; }
   std::string uuid() const override { return gpu_.uuid; }
   OperationSize operation_size() const override { return OperationSize::large; }
+  Memory memory() const override { return Memory::gpu; }
 
   void* allocate(std::int64_t bytes) override {
     void* memory = nullptr;

@@ -8,6 +8,7 @@
 #include "axonn/ops/operand_checks.h"
 #include "axonn/ops/rowwise/heads.h"
 #include "axonn/ops/rowwise/math.h"
+#include "axonn/tensor/address.h"
 
 // From p = exp(scale · q · kᵀ - stats) and delta = sum over D of d_out · out, block by block:
 //
@@ -163,7 +164,7 @@ class HeadBackward {
   std::int64_t hidden_keys(int r, int i, int j) const {
     std::int64_t first = 0;
     if (forward_.starts.data)
-      first = forward_.starts.as<const std::int32_t>()[query_block(0, i).row + r];
+      first = address<const std::int32_t>(forward_.starts)[query_block(0, i).row + r];
     if (forward_.window > 0)
       first = std::max<std::int64_t>(first, queries_.place(i) * kBlock + r + 1 - forward_.window);
     return first - std::int64_t{j} * kBlock;
@@ -173,7 +174,7 @@ class HeadBackward {
   void score_gradients(int r, int g, int i, int j, int seen) {
     const Team team;
     const std::int64_t row = query_block(g, i).row + r, head = heads_.begin + g;
-    const float scale = forward_.scale, lse = forward_.stats.row<float>(row)[head],
+    const float scale = forward_.scale, lse = address<float>(forward_.stats, row)[head],
                 delta = delta_.row(row)[head];
     float *p = work_.p + r * kBlock, *ds = work_.ds + r * kBlock;
     if (diagonal(i, j))

@@ -7,6 +7,7 @@
 #include "axonn/ops/backend.h"
 #include "axonn/ops/cpu/matmul/block_matmul.h"
 #include "axonn/ops/cpu/team.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::cpu {
 
@@ -35,7 +36,7 @@ struct QueryBlocks {
         first_row(sequence * rows),
         count(static_cast<int>((rows + kBlock - 1) / kBlock)),
         places(args.query_blocks.data
-                   ? args.query_blocks.as<const std::int32_t>() + sequence * count
+                   ? address<const std::int32_t>(args.query_blocks) + sequence * count
                    : nullptr) {}
 
   int place(int i) const { return places ? places[i] : i; }
@@ -68,7 +69,7 @@ struct FirstKeys {
 
   FirstKeys(const Attention& args, Block queries) {
     if (!args.starts.data) return;
-    each = args.starts.as<const std::int32_t>() + queries.row;
+    each = address<const std::int32_t>(args.starts) + queries.row;
     const auto [low, high] = std::minmax_element(each, each + queries.rows);
     least = *low;
     most = *high;
@@ -81,7 +82,7 @@ struct FirstKeys {
 template <typename T>
 void prefetch_rows(const View& from, Block block) {
   for (int r = 0; r < block.rows; ++r)
-    Team{}.prefetch(from.row<const T>(block.row + r) + block.column, block.dim);
+    Team{}.prefetch(address<const T>(from, block.row + r) + block.column, block.dim);
 }
 
 /// to (kBlock, width) = the block as floats; rows and columns beyond it are zero.
@@ -92,7 +93,7 @@ void pack(float* to, int width, const View& from, Block block) {
   for (int r = 0; r < kBlock; ++r, to += width) {
     const int filled = r < block.rows ? block.dim : 0;
     team.map(
-        to, filled, [](auto x) { return x; }, from.row<const T>(block.row + r) + block.column);
+        to, filled, [](auto x) { return x; }, address<const T>(from, block.row + r) + block.column);
     team.map(to + filled, width - filled, [] { return 0.0f; });
   }
 }
@@ -116,8 +117,8 @@ template <typename T>
 void unpack(const View& view, Block block, const float* from, int width, float factor = 1) {
   for (int r = 0; r < block.rows; ++r)
     Team{}.map(
-        view.row<T>(block.row + r) + block.column, block.dim, [=](auto x) { return x * factor; },
-        from + r * width);
+        address<T>(view, block.row + r) + block.column, block.dim,
+        [=](auto x) { return x * factor; }, from + r * width);
 }
 
 /// How attention's blocks are multiplied. Operands of a block are words of four bytes, each with
@@ -155,7 +156,8 @@ struct Operands<T, true> {
     prefetch_rows<T>(from, block);
     for (int r = 0; r < kBlock; ++r, row += width) {
       const int filled = r < block.rows ? block.dim : 0;
-      if (filled > 0) std::copy_n(from.row<const bf16>(block.row + r) + block.column, filled, row);
+      if (filled > 0)
+        std::copy_n(address<const bf16>(from, block.row + r) + block.column, filled, row);
       std::fill(row + filled, row + width, bf16{});
     }
   }

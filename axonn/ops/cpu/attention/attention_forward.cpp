@@ -9,6 +9,7 @@
 #include "axonn/ops/cpu/launch.h"
 #include "axonn/ops/operand_checks.h"
 #include "axonn/ops/rowwise/math.h"
+#include "axonn/tensor/address.h"
 
 // out = softmax(scale · q · kᵀ, causal) · v. A task is a block of queries of one key-value head. It
 // goes over blocks of keys, with a running maximum m, a running sum l and an unnormalised result o
@@ -191,7 +192,7 @@ void forward_task(const Attention& args, Task task, const Workspace& work) {
       const float sum = work.l[g * kBlock + r];
       unpack<T>(args.out, {row, head * D, 1, D}, work.o + g * head_size + r * width, width,
                 1 / sum);
-      args.stats.row<float>(row)[head] = work.m[g * kBlock + r] + std::log(sum);
+      address<float>(args.stats, row)[head] = work.m[g * kBlock + r] + std::log(sum);
     }
 }
 

@@ -11,6 +11,7 @@
 #include "axonn/ops/cpu/matmul/row_dots.h"
 #include "axonn/ops/operand_checks.h"
 #include "axonn/ops/rowwise/math.h"
+#include "axonn/tensor/address.h"
 
 // Attention of a new token to the keys of its sequence, in stretches of kStretch positions. Each
 // stretch has a maximum m, a sum l and an unnormalised result o, as in attention_forward.cpp; these
@@ -82,7 +83,7 @@ struct Seen {
   std::int64_t begin, end;
 
   Seen(const CachedAttention& args, const Task& task) {
-    const std::int64_t at = args.positions.as<std::int32_t>()[task.row];
+    const std::int64_t at = address<std::int32_t>(args.positions)[task.row];
     const std::int64_t first =
         args.window > 0 ? std::max<std::int64_t>(0, at + 1 - args.window) : 0;
     begin = std::max(first, task.stretch * kStretch);
@@ -96,14 +97,14 @@ void add_keys(const CachedAttention& args, const Task& task, const Partial& out,
               int count) {
   constexpr int kMost = 8;  // heads whose scores are computed together
   const int D = static_cast<int>(args.head_dim);
-  const T *keys = args.keys.row<T>(entry), *values = args.values.row<T>(entry);
+  const T *keys = address<T>(args.keys, entry), *values = address<T>(args.values, entry);
   const HeadRange heads = heads_of(args, task.kv_head);
   const Team team;
   for (std::int64_t first = heads.begin; first < heads.end; first += kMost) {
     alignas(64) float scores[kMost][kBlock];
     const std::int64_t n = std::min<std::int64_t>(kMost, heads.end - first);
     row_dots<T>(
-        {args.q.row<T>(task.row) + first * D, D, keys, D, D}, n, count,
+        {address<T>(args.q, task.row) + first * D, D, keys, D, D}, n, count,
         [&](std::int64_t h, std::int64_t key, float dot) { scores[h][key] = args.scale * dot; });
     for (std::int64_t h = 0; h < n; ++h) {
       float *p = scores[h], &m = out.m(first + h), &l = out.l(first + h), *o = out.o(first + h);
@@ -130,7 +131,7 @@ void stretch_task(const CachedAttention& args, const Task& task, const Partial& 
     out.m(h) = -std::numeric_limits<float>::infinity();
     out.l(h) = 0;
   }
-  const std::int64_t slot = args.slots.as<std::int32_t>()[task.row];
+  const std::int64_t slot = address<std::int32_t>(args.slots)[task.row];
   const std::int64_t first = (slot * args.kv_heads + task.kv_head) * args.entries;
   const Seen seen(args, task);
   if (slot < 0) return;
@@ -195,7 +196,7 @@ void CpuBackend::cached_attention(const CachedAttention& args) {
         for (std::int64_t i = 0; i < rows * args.heads; ++i) {
           const std::int64_t row = i / args.heads, head = i % args.heads;
           const Partial* first = &partials[row * stretches];
-          combine(args.out.row<T>(begin + row) + head * D, D, first, first + stretches, head);
+          combine(address<T>(args.out, begin + row) + head * D, D, first, first + stretches, head);
         }
       }
     }

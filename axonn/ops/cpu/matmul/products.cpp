@@ -17,6 +17,7 @@
 #include "axonn/ops/cpu/matmul/product_plan.h"
 #include "axonn/ops/cpu/matmul/row_dots.h"
 #include "axonn/ops/operand_checks.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::cpu {
 
@@ -68,8 +69,8 @@ void convert(const View& to, const View& from) {
   const Team team{.far = true};
   for (std::int64_t r = 0; r < from.rows; ++r)
     team.map(
-        to.row<float>(r), static_cast<int>(from.cols), [](auto x) { return x; },
-        from.row<const bf16>(r));
+        address<float>(to, r), static_cast<int>(from.cols), [](auto x) { return x; },
+        address<const bf16>(from, r));
 }
 
 /// Computes products of bf16 operands as f32 products, for processors without bf16 products. Holds
@@ -123,12 +124,12 @@ class FloatOperands {
     const int n = static_cast<int>(panel.out.cols);
     with_type(panel.out.dtype, [&]<typename Out>(Out) {
       for (std::int64_t r = 0; r < panel.out.rows; ++r) {
-        Out* const out = panel.out.row<Out>(r);
-        float* const sum = sums.row<float>(r);
+        Out* const out = address<Out>(panel.out, r);
+        float* const sum = address<float>(sums, r);
         const auto add = [](auto x, auto y) { return x + y; };
         if (panel.accumulate) team.map(sum, n, add, sum, out);
         if (panel.bias.data)
-          team.map(out, n, add, sum, panel.bias.as<const bf16>());
+          team.map(out, n, add, sum, address<const bf16>(panel.bias));
         else
           team.map(
               out, n, [](auto x) { return x; }, sum);
@@ -351,9 +352,9 @@ void add_nothing(const Matmul& args) {
   if (args.accumulate && !args.bias.data) return;
   for (std::int64_t r = 0; r < args.out.rows; ++r)
     for (std::int64_t c = 0; c < args.out.cols; ++c) {
-      Out& out = args.out.row<Out>(r)[c];
-      put(out,
-          (args.accumulate ? get(out) : 0) + (args.bias.data ? get(args.bias.as<Bias>()[c]) : 0));
+      Out& out = address<Out>(args.out, r)[c];
+      put(out, (args.accumulate ? get(out) : 0) +
+                   (args.bias.data ? get(address<Bias>(args.bias)[c]) : 0));
     }
 }
 
@@ -543,6 +544,8 @@ std::string Products::library() {
 }
 
 std::vector<std::string> Products::ways(const MatmulShape& shape) {
+  AXONN_CHECK(shape.flops() > 0, "matmul_ways: got a product ", to_string(shape),
+              ", want sizes above 0");
   std::vector<std::string> names;
   if (has_few_rows(shape)) names.emplace_back(kStreamed);
   for (const ProductPlan& plan : plans_of(shape, library_multiplies_bf16()))
@@ -551,6 +554,7 @@ std::vector<std::string> Products::ways(const MatmulShape& shape) {
 }
 
 bool Products::set_way(const MatmulShape& shape, std::string_view way) {
+  if (shape.flops() <= 0) return false;
   if (has_few_rows(shape) && way == kStreamed) {
     state_->chosen.erase(shape);
     return true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "axonn/ops/cpu/launch.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::cpu {
 
@@ -20,14 +21,14 @@ constexpr std::int64_t kColumns = 64;
 
 template <typename T, typename Out>
 void columns(const Matmul& args, std::int64_t begin, std::int64_t count) {
-  const T* const bias = args.bias.data ? args.bias.as<T>() + begin : nullptr;
+  const T* const bias = args.bias.data ? address<T>(args.bias) + begin : nullptr;
   const auto write = [&](std::int64_t row, std::int64_t col, float sum) {
-    Out& out = args.out.row<Out>(row)[begin + col];
+    Out& out = address<Out>(args.out, row)[begin + col];
     if (bias) sum += get(bias[col]);
     put(out, args.accumulate ? sum + get(out) : sum);
   };
-  const RowPairs<T> rows{args.a.as<T>(), args.a.stride, args.b.row<T>(begin), args.b.stride,
-                         args.a.cols};
+  const RowPairs<T> rows{address<T>(args.a), args.a.stride, address<T>(args.b, begin),
+                         args.b.stride, args.a.cols};
   if (args.out.rows <= kStreamed)
     stream_dots(rows, args.out.rows, count, write);
   else

@@ -19,6 +19,7 @@
 #include "axonn/ops/cuda/launch.cuh"
 #include "axonn/ops/operand_checks.h"
 #include "axonn/ops/rowwise/math.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::cuda {
 
@@ -56,8 +57,8 @@ struct Scores {
         group(args.group),
         window(args.window),
         stats(args.stats),
-        starts(args.starts.as<const std::int32_t>()),
-        query_blocks(args.query_blocks.as<const std::int32_t>()) {}
+        starts(address<const std::int32_t>(args.starts)),
+        query_blocks(address<const std::int32_t>(args.query_blocks)) {}
 
   /// Columns [begin, end) that a row's query sees.
   struct Seen {

@@ -14,6 +14,7 @@
 #include <limits>
 
 #include "axonn/base/check.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn {
 
@@ -302,7 +303,7 @@ std::vector<void*> graph_memory(const AttentionGraph& graph, const AttentionBack
   };
   const auto queries = [&](const View& view) { return at(view, head * a.head_dim); };
   const auto keys = [&](const View& view) { return at(view, kv_column); };
-  void* const starts = a.starts.data ? a.starts.as<std::int32_t>() + row : nullptr;
+  void* const starts = a.starts.data ? address<std::int32_t>(a.starts) + row : nullptr;
   // By GraphRole, whose first two have no memory or their own.
   const std::array<void*, 15> by_role{nullptr,
                                       nullptr,

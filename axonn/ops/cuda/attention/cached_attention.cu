@@ -14,6 +14,7 @@
 #include "axonn/ops/cuda/launch.cuh"
 #include "axonn/ops/operand_checks.h"
 #include "axonn/ops/rowwise/math.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::cuda {
 
@@ -188,11 +189,11 @@ void CudaBackend::cached_attention(const CachedAttention& args) {
       std::max<std::int64_t>(kPartBytes / static_cast<std::int64_t>(sizeof(float)) / of_row, 1);
   with_type(args.q.dtype, [&]<typename T>(T) {
     CachedHead<T> head{.q = args.q,
-                       .keys = args.keys.as<const T>(),
-                       .values = args.values.as<const T>(),
+                       .keys = address<const T>(args.keys),
+                       .values = address<const T>(args.values),
                        .out = args.out,
-                       .slots = args.slots.as<const std::int32_t>(),
-                       .positions = args.positions.as<const std::int32_t>(),
+                       .slots = address<const std::int32_t>(args.slots),
+                       .positions = address<const std::int32_t>(args.positions),
                        .entries = args.entries,
                        .kv_heads = args.kv_heads,
                        .group = args.group,

@@ -8,6 +8,7 @@
 #include "axonn/ops/cuda/warp.cuh"
 #include "axonn/ops/rowwise/math.h"
 #include "axonn/ops/rowwise/matrix.h"
+#include "axonn/tensor/address.h"
 
 namespace axonn::cuda {
 
@@ -194,8 +195,8 @@ struct FlashOperands {
         v(args.v),
         out(args.out),
         stats(args.stats),
-        starts(args.starts.as<const std::int32_t>()),
-        query_blocks(args.query_blocks.as<const std::int32_t>()),
+        starts(address<const std::int32_t>(args.starts)),
+        query_blocks(address<const std::int32_t>(args.query_blocks)),
         T(static_cast<int>(args.positions)),
         Tq(static_cast<int>(args.queries())),
         group(static_cast<int>(args.group)),
