@@ -36,7 +36,7 @@ on_hosts() {
 }
 
 on_hosts "$figures/probe.txt" "$build/bin/axonn" probe --threads 1 --name "4 emulated hosts" \
-  --output "$figures/machine.toml" --overwrite
+  --out "$figures/machine.toml" --overwrite
 cat "$figures/probe.txt"
 
 readonly parts=4  # of a round: none takes a minute

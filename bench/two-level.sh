@@ -20,7 +20,7 @@ hosts() { scripts/emulated-hosts "$@"; }
 hosts up 4 "$rate"
 trap 'hosts down; rm -rf "$folder"' EXIT
 
-hosts run 2 "$axonn" probe --quick --output "$folder/here.toml" >/dev/null
+hosts run 2 "$axonn" probe --quick --out "$folder/here.toml" >/dev/null
 figure() { sed -nE "s/^$1 = ([0-9.e+-]+).*/\1/p" "$folder/here.toml"; }
 rates=$(awk -v b="$(figure node_bytes_per_s)" -v l="$(figure node_latency_s)" \
   -v i="$(figure device_latency_s)" 'BEGIN {printf "%.0f %.0f %.0f", 8e-6 * b, 1e6 * l, 1e6 * i}')

@@ -444,10 +444,17 @@ def main(arguments=None):
                   f"kinds {', '.join(checkpoint.kinds)}")
             for name, shape in checkpoint.shapes.items():
                 print(f"{name}  {', '.join(map(str, shape))}")
+    except BrokenPipeError:
+        raise
     except (CheckpointError, OSError, KeyError) as error:
         # str() of a KeyError has quotes around the message.
         sys.exit(f"error: {error.args[0] if isinstance(error, KeyError) else error}")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # as of `list | head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+

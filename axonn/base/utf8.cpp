@@ -140,6 +140,13 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (std::size_t end; (end = text.find('\\')) != text.npos; text.remove_prefix(end + 1))
+    out += printable(text.substr(0, end)) + R"(\\)";
+  return out + printable(text);
+}
+
 std::string harmless(std::string_view text) {
   constexpr std::string_view kKept = "\n\t\r", kClearsLine = "\x1b[K";
   std::string out;

@@ -57,7 +57,7 @@ constexpr StoredType kQuantized = StoredType::i8;
 
 void add_convert_flags(CLI::App& app, ConvertJob& job, std::optional<StoredType>& dtype) {
   app.add_option("--model", job.model,
-                 "a Hugging Face folder, a checkpoint, or the folder of several (the newest)")
+                 "a Hugging Face folder, a checkpoint, or a run's folder (its newest one)")
       ->required()
       ->type_name("DIR");
   app.add_option("--out", job.out, "the folder to create; for gguf the file")
@@ -113,6 +113,7 @@ int run_convert(const Arguments& arguments) {
     ProgressLine line(standard_error_progress(true), "converting");
     done = convert(job, std::ref(line));
   }
+  if (!done.warning.empty()) std::cerr << "warning: " << done.warning << '\n';
   std::cout << fmt::format("wrote {}, {}: {} in {}\n", job.out, done.what, format_bytes(done.bytes),
                            format_duration(done.seconds));
   return 0;

@@ -37,16 +37,16 @@ constexpr const char* kHelp =
 axonn data COMMAND --help explains a command.
 
 Examples:
-  axonn data tokenize --tokenizer bytes --text book.txt --output book.bin
-  axonn data tokenize --tokenizer gpt2/ --text corpus/ --output corpus.bin
-  srun axonn data tokenize --tokenizer gpt2/ --text corpus/ --output corpus.bin
-  axonn data tokenize --tokenizer llama/ --text 'c4-train.*.json.gz' --output c4
+  axonn data tokenize --tokenizer bytes --text book.txt --out book.bin
+  axonn data tokenize --tokenizer gpt2/ --text corpus/ --out corpus.bin
+  srun axonn data tokenize --tokenizer gpt2/ --text corpus/ --out corpus.bin
+  axonn data tokenize --tokenizer llama/ --text 'c4-train.*.json.gz' --out c4
   axonn data show book.bin --tokenizer bytes
   axonn data show chats.jsonl --tokenizer llama/ --seq-len 4096
-  axonn data show register.jsonl --documents packed --seq-len 256
-  axonn data synthetic --bytes 10000000 --output facts.txt
-  axonn data synthetic --conversations 2000 --output chats.jsonl
-  axonn data synthetic --records 800 --output register.jsonl
+  axonn data show register.jsonl --document-mode packed --seq-len 256
+  axonn data synthetic --bytes 10000000 --out facts.txt
+  axonn data synthetic --conversations 2000 --out chats.jsonl
+  axonn data synthetic --records 800 --out register.jsonl
 )";
 
 /// Throws UsageError if the files of `output` may not be written.
@@ -57,9 +57,8 @@ void claim_token_file(const std::string& output, const std::vector<std::string>&
   config.data.tokenizer = tokenizer;
   NamedPaths inputs = inputs_of(config);
   for (NamedPath& input : inputs) input.name.replace(0, std::string_view("data.").size(), "--");
-  if (output.ends_with(".bin")) return claim_output({"--output", output}, inputs, overwrite);
-  for (const char* end : {".bin", ".idx"})
-    claim_output({"--output", output + end}, inputs, overwrite);
+  if (output.ends_with(".bin")) return claim_output({"--out", output}, inputs, overwrite);
+  for (const char* end : {".bin", ".idx"}) claim_output({"--out", output + end}, inputs, overwrite);
 }
 
 int tokenize_command(const Arguments& arguments) {
@@ -75,7 +74,7 @@ int tokenize_command(const Arguments& arguments) {
       ->required();
   app.add_option("--field", options.field, "key of a line of JSON whose value is the document")
       ->capture_default_str();
-  app.add_option("--output", output,
+  app.add_option("--out", output,
                  "FILE.bin: llm.c's format; any other name: prefix of Megatron's format")
       ->required();
   add_overwrite_flag(app, overwrite);
@@ -142,7 +141,7 @@ std::string show_documents(const std::string& file, const DataConfig& data, std:
 }
 
 int show_command(const Arguments& arguments) {
-  std::string file, tokenizer_name, documents;
+  std::string file, tokenizer_name;
   DataConfig examples{.validation = ""};
   std::int64_t first = 32, seq_len = 1024, sequence = 0;
   CLI::App app("Shows the contents of a token file, or the training sequences of a JSONL file.",
@@ -158,22 +157,24 @@ int show_command(const Arguments& arguments) {
   app.add_option("--chat-template-args", examples.chat_template_args,
                  "for JSONL: as data.chat_template_args")
       ->type_name("JSON");
-  app.add_option("--documents", documents,
-                 "show a sequence of a text or token file whose documents are so to each other, as "
-                 "data.documents; learned text stands between « and »")
-      ->check(
-          CLI::IsMember(std::vector<std::string>(kDocumentModes.begin(), kDocumentModes.end())));
-  app.add_option("--eod", examples.eod, "with --documents: as data.eod")->check(count_from(0));
-  app.add_option("--field", examples.text_field, "with --documents: as data.text_field")
+  app.add_flag("--mask-history", examples.mask_history, "for JSONL: as data.mask_history");
+  add_choice_flag(app, "--excess-length-strategy", examples.excess_length, kExcessLengths,
+                  "for JSONL: as data.excess_length_strategy");
+  const CLI::Option* documents = add_choice_flag(
+      app, "--document-mode", examples.documents, kDocumentModes,
+      "show a sequence of a text or token file whose documents are so to each other, as "
+      "data.documents; learned text stands between « and »");
+  app.add_option("--eod", examples.eod, "with --document-mode: as data.eod")->check(count_from(0));
+  app.add_option("--field", examples.text_field, "with --document-mode: as data.text_field")
       ->capture_default_str();
-  app.add_option("--seq-len", seq_len, "for JSONL and --documents: tokens per sequence")
+  app.add_option("--seq-len", seq_len, "for JSONL and --document-mode: tokens per sequence")
       ->capture_default_str()
       ->check(count_from(1));
-  app.add_option("--sequence", sequence, "for JSONL and --documents: index of the sequence to show")
+  app.add_option("--sequence", sequence,
+                 "for JSONL and --document-mode: index of the sequence to show")
       ->capture_default_str();
   if (!parse_flags(app, arguments)) return 0;
-  if (!documents.empty()) {
-    examples.documents = value_of<DocumentMode>(documents, kDocumentModes);
+  if (documents->count() > 0) {
     const bool tokens = TokenFile::recognises(file);
     (tokens ? examples.tokens : examples.text) = {file};
     if (tokens || !tokenizer_name.empty()) examples.tokenizer = tokenizer_name;
@@ -184,8 +185,9 @@ int show_command(const Arguments& arguments) {
     examples.jsonl = {file};
     if (!tokenizer_name.empty()) examples.tokenizer = tokenizer_name;
     const Corpus corpus = open_corpus(examples, {});
-    std::cout << describe(PackedDocuments(corpus.train_documents, seq_len, 0), seq_len,
-                          *corpus.tokenizer, sequence);
+    if (!corpus.warning.empty()) std::cerr << "warning: " << corpus.warning << '\n';
+    std::cout << describe(PackedDocuments(corpus.train_documents, seq_len, 0, corpus.excess_length),
+                          seq_len, *corpus.tokenizer, sequence);
     return 0;
   }
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -210,11 +212,11 @@ int synthetic_command(const Arguments& arguments) {
                  "number of unpredictable bits in its last 50 bytes")
       ->check(count_from(1));
   app.add_option("--seed", seed, "a different seed gives different facts")->capture_default_str();
-  app.add_option("--output", output, "the file to write")->required();
+  app.add_option("--out", output, "the file to write")->required();
   bool overwrite = false;
   add_overwrite_flag(app, overwrite);
   if (!parse_flags(app, arguments)) return 0;
-  claim_output({"--output", output}, {}, overwrite);
+  claim_output({"--out", output}, {}, overwrite);
   if (const std::int64_t room = free_bytes(output); bytes > room)
     refuse("--bytes ", bytes, " is more than the ", room, " that ", output, " has room for");
   const std::string text = records > 0         ? synthetic_records(records, seed)

@@ -31,13 +31,15 @@ Examples:
   axonn eval --model out/quickstart/checkpoints --data book.txt --seq-len 256 --json scores.json
   axonn eval --model Llama-3.2-1B/ --data book.txt --seq-len 2048 --dtype bf16 --grid 2,1,1,1
   axonn eval --model out/checkpoints/step-200 --data tokens.bin --seq-len 1024
+  axonn eval --model out/laptop-chat --data chats.jsonl
   axonn eval --model Llama-3.2-1B/ --choices questions.jsonl --json answers.json
       lines of {"question": text, "choices": [text, ...], "answer": index, letter or text})";
 
 constexpr std::int64_t kRowsAtOnce = 2048;  // rows per batch without --batch
 
 struct EvalFlags : ModelFlags {
-  std::string data, choices, json, documents;
+  std::string data, choices, json, chat_template;
+  std::optional<DocumentMode> documents;
   std::int64_t seq_len = 0, batch = 0;
 };
 
@@ -46,7 +48,7 @@ void add_eval_flags(CLI::App& app, EvalFlags& flags) {
   auto* data =
       app.add_option("--data", flags.data,
                      "a file of text or JSON lines, also compressed, or a token file of llm.c "
-                     "or Megatron");
+                     "or Megatron; of conversations the answers are scored");
   data->type_name("FILE");
   app.add_option("--choices", flags.choices, "instead: multiple-choice questions")
       ->type_name("FILE.jsonl")
@@ -55,14 +57,18 @@ void add_eval_flags(CLI::App& app, EvalFlags& flags) {
                  "inputs per window; default: as the model was trained, else 1,024")
       ->check(count_from(1))
       ->needs(data);
-  app.add_option("--context", flags.context,
+  app.add_option("--context-ranks", flags.context,
                  "neighbours along z that share sequences, for long ones; divides the grid's z")
       ->check(count_from(1))
       ->capture_default_str();
-  app.add_option("--documents", flags.documents,
-                 "what the documents of a window are to each other, as data.documents; default: as "
-                 "the model was trained, else joined")
-      ->check(CLI::IsMember(std::vector<std::string>(kDocumentModes.begin(), kDocumentModes.end())))
+  add_choice_flag(
+      app, "--document-mode", kDocumentModes,
+      [&flags](int i) { flags.documents = static_cast<DocumentMode>(i); },
+      "what the documents of a window are to each other, as data.documents; default: as the model "
+      "was trained, else joined")
+      ->needs(data);
+  app.add_option("--chat-template", flags.chat_template,
+                 "for conversations: as data.chat_template; default: as the model was trained")
       ->needs(data);
   app.add_option("--batch", flags.batch,
                  "windows or choices that each (z, data) coordinate computes at a time")
@@ -112,7 +118,9 @@ void score_text(LoadedModel& loaded, const EvaluationText& text, const EvalFlags
   const auto bits = score.bits_per_byte();
   std::cout << fmt::format("loss            {:.6f}\nperplexity      {:.4f}\nbits per byte   {}\n",
                            score.loss(), score.perplexity(),
-                           bits ? fmt::format("{:.6f}", *bits) : "unknown (no tokenizer)")
+                           bits          ? fmt::format("{:.6f}", *bits)
+                           : text.tokens ? "unknown (no tokenizer)"
+                                         : "not for conversations")
             << fmt::format("tokens          {}{}, {} a second\n", format_count(score.tokens),
                            score.bytes ? " of " + format_count(*score.bytes) + " bytes" : "",
                            format_count(static_cast<std::int64_t>(tokens_per_s)));
@@ -194,14 +202,18 @@ int run_eval(const Arguments& arguments) {
   inputs.push_back({"--choices", flags.choices});
   claim_result({"--json", flags.json}, inputs, kBeginsJson);
   if (!flags.data.empty()) {
-    if (!flags.documents.empty())
-      config.data.documents = value_of<DocumentMode>(flags.documents, kDocumentModes);
+    config.data.documents = flags.documents.value_or(config.data.documents);
+    if (!flags.chat_template.empty()) config.data.chat_template = flags.chat_template;
     const auto tokenizer = tokenizer_of(config, flags);
     const EvaluationText text = [&] {
       ProgressLine line(speaks_for_all() ? progress_of(config) : ProgressTarget{}, kTokenizing);
-      return open_evaluation_text(flags.data, tokenizer.get(), config.model.vocab, config.data,
+      return open_evaluation_text(flags.data, tokenizer, config.model.vocab, config.data,
                                   report_to(line));
     }();
+    if (!text.tokens && flags.documents)
+      refuse("--document-mode is for texts; the answers of conversations are scored one by one");
+    if (text.tokens && !flags.chat_template.empty())
+      refuse("--chat-template is for conversations; ", flags.data, " holds none");
     with_model(config, [&](LoadedModel& loaded) { score_text(loaded, text, flags); });
     return 0;
   }

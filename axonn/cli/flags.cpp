@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/files.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/model/known_models.h"
 #include "axonn/options/options.h"
@@ -20,6 +21,32 @@
 namespace axonn {
 
 namespace {
+
+/// A flag of another name in former versions, whose name had several meanings.
+struct RenamedFlag {
+  std::string_view command;
+  std::string_view former, name;
+};
+constexpr std::array<RenamedFlag, 12> kRenamedFlags = {
+    {{"axonn eval", "--context", "--context-ranks"},
+     {"axonn eval", "--documents", "--document-mode"},
+     {"axonn eval", "--experts", "--expert-ranks"},
+     {"axonn generate", "--experts", "--expert-ranks"},
+     {"axonn serve", "--experts", "--expert-ranks"},
+     {"axonn memorize", "--experts", "--expert-ranks"},
+     {"axonn memorize", "--prompts", "--prompt-lengths"},
+     {"axonn plan", "--tokens", "--train-tokens"},
+     {"axonn probe", "--output", "--out"},
+     {"axonn data show", "--documents", "--document-mode"},
+     {"axonn data synthetic", "--output", "--out"},
+     {"axonn data tokenize", "--output", "--out"}}};
+
+void refuse_renamed(const std::string& command, const Arguments& arguments) {
+  for (const std::string& argument : arguments)
+    for (const RenamedFlag& flag : kRenamedFlags)
+      if (flag.command == command && argument.substr(0, argument.find('=')) == flag.former)
+        refuse(command, " has no flag '", flag.former, "'; it is called ", flag.name);
+}
 
 /// Throws for an unknown argument. With `list`, also suggests keys of the configuration.
 [[noreturn]] void refuse_argument(const CLI::App& app, const std::string& argument,
@@ -35,6 +62,7 @@ namespace {
   if (guesses.empty() && list) {
     std::string word = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
     std::ranges::replace(word, '-', '_');
+    if (!list->remedy_for(word).empty()) refuse_key(*list, "", word, flag);
     for (const auto& section : list->sections())
       for (const std::string& guess : guess_key(*list, section.name, word))
         if (!guess.starts_with('[') && guesses.size() < 4)
@@ -87,6 +115,7 @@ std::string installed_config(const std::string& file) {
 bool parse_flags(CLI::App& app, Arguments arguments, const OptionList* list) {
   app.allow_extras();
   app.get_formatter()->column_width(32);
+  refuse_renamed(app.get_name(), arguments);
   std::ranges::reverse(arguments);  // CLI11 reads them from the back
   try {
     app.parse(arguments);
@@ -155,20 +184,31 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
   return loaded;
 }
 
-CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device) {
+CLI::Option* add_choice_flag(CLI::App& app, const std::string& flag,
+                             std::span<const std::string_view> names, std::function<void(int)> set,
+                             const std::string& help) {
+  const std::vector<std::string> known(names.begin(), names.end());
   return app
       .add_option_function<std::string>(
-          "--device",
-          [&device](const std::string& name) { device = value_of<DeviceKind>(name, kDeviceKinds); },
-          "auto (GPUs if every rank finds one that passes a self-test), cpu, cuda or hip")
-      ->check(CLI::IsMember(std::vector<std::string>(kDeviceKinds.begin(), kDeviceKinds.end())))
+          flag,
+          [known, set = std::move(set)](const std::string& name) {
+            set(static_cast<int>(std::ranges::find(known, name) - known.begin()));
+          },
+          help)
+      ->check(CLI::IsMember(known));
+}
+
+CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device) {
+  return add_choice_flag(
+             app, "--device", device, kDeviceKinds,
+             "auto (GPUs if every rank finds one that passes a self-test), cpu, cuda or hip")
       ->type_name("DEVICE");
 }
 
 void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--model", flags.model,
-                 "a checkpoint, the folder of several (the newest) or the file best in it, or a "
-                 "Hugging Face folder")
+                 "a checkpoint, a run's folder (its newest one), the file best in its checkpoints, "
+                 "or a Hugging Face folder")
       ->type_name("DIR");
   app.add_option("--adapter", flags.adapter,
                  "adapters of that model: a PEFT folder or a checkpoint of adapters")
@@ -176,7 +216,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_flag("--ema", flags.ema,
                "the running averages of the checkpoint's weights (optimizer.ema_decay)");
   app.add_option("--grid", flags.grid, "x,y,z,data")->capture_default_str();
-  app.add_option("--experts", flags.experts,
+  app.add_option("--expert-ranks", flags.experts,
                  "neighbours along z that share the experts of each layer; divides the grid's z")
       ->check(count_from(1))
       ->capture_default_str();

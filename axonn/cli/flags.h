@@ -5,7 +5,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "axonn/cli/command.h"
 #include "axonn/study/config.h"
@@ -50,6 +52,19 @@ struct LoadedConfig {
 /// replaces the file's, with a note. Unset keys of adapters and output.dir get the defaults that
 /// suit. Otherwise the config is as written: not yet validated or resolved. Throws UsageError.
 std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& arguments);
+
+/// Adds a flag with the index of one of `names`, which parsing passes to `set`.
+CLI::Option* add_choice_flag(CLI::App& app, const std::string& flag,
+                             std::span<const std::string_view> names, std::function<void(int)> set,
+                             const std::string& help);
+
+/// Adds a flag with the name of an enumerator, which parsing stores.
+template <typename Enum>
+CLI::Option* add_choice_flag(CLI::App& app, const std::string& flag, Enum& value,
+                             std::span<const std::string_view> names, const std::string& help) {
+  return add_choice_flag(
+      app, flag, names, [&value](int i) { value = static_cast<Enum>(i); }, help);
+}
 
 /// Adds --device, with parallelism.device's values, which parsing stores.
 CLI::Option* add_device_flag(CLI::App& app, DeviceKind& device);

@@ -41,7 +41,7 @@ Examples:
       a small study on generated documents
   axonn memorize configs/memorize-tiny.toml --memorize.trials 3 --output.dir out/three-seeds
   axonn memorize --audit --model Llama-3.2-1B/ --documents mine.jsonl --control new.jsonl
-                 --prompts 32,64,128 --html audit.html
+                 --prompt-lengths 32,64,128 --html audit.html
   axonn memorize --audit --model out/memorize-tiny/trial-1-standard/checkpoints
                  --documents register.jsonl)";
 
@@ -64,7 +64,7 @@ void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
                  "the same for documents that the model cannot have seen")
       ->type_name("FILE.jsonl")
       ->delimiter(',');
-  app.add_option("--prompts", flags.prompts,
+  app.add_option("--prompt-lengths", flags.prompts,
                  "lengths of prompts in tokens, in addition to all tokens before the suffix")
       ->check(count_from(1))
       ->delimiter(',');

@@ -33,7 +33,7 @@ Examples:
   axonn plan configs/gpt2-124m.toml --machine dgx-h100 --devices 8
       the model and batch of a config
   axonn plan --model gpt-80b --machine frontier --devices 8192
-             --batch-tokens 16Mi --seq-len 2048 --tokens 2T
+             --batch-tokens 16Mi --seq-len 2048 --train-tokens 2T
       a model by name; with days and device hours of a whole training
   axonn plan configs/gpt2-124m.toml --machine frontier --devices 8 --strategy fsdp
       the best grid that uses z only
@@ -80,7 +80,7 @@ void add_plan_flags(CLI::App& app, PlanFlags& flags) {
                  "run a few steps of the best K plans here and compare with the prediction")
       ->check(CLI::Range(1, 1000))
       ->type_name("K");
-  app.add_option("--tokens", flags.tokens,
+  app.add_option("--train-tokens", flags.tokens,
                  "tokens of a whole training: shows days and device hours")
       ->type_name("N|15T");
   app.add_option("--scaling", flags.scaling,

@@ -33,11 +33,11 @@ node's products, memory and links, and marks figures that are more than --tolera
 the median of all nodes. The exit code is 1 if a node is marked.
 
 Examples:
-  axonn probe --ranks 4 --output here.toml
+  axonn probe --ranks 4 --out here.toml
   srun axonn probe --network --device cuda --json nodes.json
       before a run: are all nodes as fast as the others?
-  mpirun -np 8 axonn probe --output cluster.toml
-  axonn probe --device cuda --output gpus.toml
+  mpirun -np 8 axonn probe --out cluster.toml
+  axonn probe --device cuda --out gpus.toml
       NVIDIA GPUs, a rank each, and NCCL between them
   axonn plan configs/gpt2-124m.toml --machine here.toml --devices 4)";
 
@@ -90,7 +90,7 @@ int run_probe(const Arguments& arguments) {
                  "ranks that share a node; default: those with the same host name")
       ->check(CLI::PositiveNumber);
   add_device_flag(app, asked.device);
-  app.add_option("--output", output, "the machine file to write")
+  app.add_option("--out", output, "the machine file to write")
       ->type_name("FILE.toml")
       ->capture_default_str();
   add_overwrite_flag(app, overwrite);
@@ -106,7 +106,7 @@ int run_probe(const Arguments& arguments) {
       ->type_name("FILE");
   if (!parse_flags(app, arguments)) return 0;
   claim_result({"--json", json}, {}, kBeginsJson);
-  if (!network) claim_output({"--output", output}, {}, overwrite);
+  if (!network) claim_output({"--out", output}, {}, overwrite);
   validate_device(asked.device);
   const int gpus = static_cast<int>(gpus_for(asked.device).size());
   config.parallelism.data = ranks > 0 ? ranks : std::max(gpus > 0 ? gpus : usable_core_count(), 2);

@@ -17,6 +17,8 @@
 #include "axonn/ops/backend.h"
 #include "axonn/storage/gguf.h"
 #include "axonn/storage/write_tensors.h"
+#include "axonn/text/bpe/write_bpe.h"
+#include "axonn/text/chat/chat_template.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/train/inputs.h"
 #include "axonn/train/stored_config.h"
@@ -198,6 +200,11 @@ class Converter {
     if (job_.q8_0 && form_ != ModelForm::gguf) refuse("--dtype q8_0 is for --to gguf");
     if (form_ == ModelForm::gguf) {
       done.what = plan_gguf();
+      if (gguf_positions(config_) < config_.positions)
+        done.warning = concat(
+            "the model attends to a window of ", config_.window, " positions, but llama.cpp to ",
+            "all; so the file states a context of ", config_.window,
+            ", and longer texts (--ctx-size) ", "give other values than this model");
     } else if (form_ == ModelForm::checkpoint) {
       if (adapters)
         refuse("--to checkpoint: ", job_.model,
@@ -313,7 +320,13 @@ class Converter {
 
   HuggingFaceDetails copy_tokenizer(const std::string& to) const {
     HuggingFaceDetails details{.type = torch_name(type_)};
-    if (tokenizer_ == "bytes" || tokenizer_.empty()) return details;
+    if (tokenizer_.empty()) return details;
+    if (tokenizer_ == "bytes") {
+      write_tokenizer(bytes_as_bpe(), to);
+      write_text(to + "/chat_template.jinja",
+                 find_chat_format("auto", tokenizer_).forms.front().text);
+      return details;
+    }
     if (!fs::exists(tokenizer_))
       refuse("the tokenizer of this model, ", tokenizer_,
              ", does not exist; name it with --tokenizer");
@@ -324,7 +337,17 @@ class Converter {
     for (const std::string_view name : kTokenizerFiles)
       if (fs::exists(from / name))
         write_text(concat(to, '/', name), read_text((from / name).string()));
+    read_end_tokens(to);  // refuses a damaged file
+    if (!fs::exists(from / "tokenizer.json") && fs::exists(from / "vocab.json"))
+      write_tokenizer(read_bpe_vocab(from.string()), to);
     return details;
+  }
+
+  /// Writes the files that other programs read instead of vocab.json and merges.txt.
+  static void write_tokenizer(const BpeVocab& vocab, const std::string& to) {
+    write_text(to + "/tokenizer.json", to_tokenizer_json(vocab));
+    if (const std::string path = to + "/tokenizer_config.json"; !fs::exists(path))
+      write_text(path, to_tokenizer_config(vocab));
   }
 
   void write_folder(const std::string& to) {

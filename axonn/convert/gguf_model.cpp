@@ -135,19 +135,12 @@ struct TokenList {
   }
 };
 
-/// A byte-level token in the characters that stand for its bytes.
-std::string in_characters(std::string_view bytes) {
-  std::string result;
-  for (const char byte : bytes) result += bpe_character(static_cast<unsigned char>(byte));
-  return result;
-}
-
 GgufKeys keys_of_bpe(const BpeVocab& vocab, std::int64_t count) {
   if (!vocab.characters.empty())
     refuse("--to gguf: ", vocab.name, " is a BPE over characters, whose scores only its ",
            "tokenizer.model has; put that beside it");
   TokenList list;
-  for (const std::string& token : vocab.tokens) list.tokens.push_back(in_characters(token));
+  for (const std::string& token : vocab.tokens) list.tokens.push_back(bpe_characters(token));
   list.types.assign(list.tokens.size(), kNormal);
   for (const AddedToken& token : vocab.added_tokens) {
     list.tokens[token.id] = token.content;
@@ -165,10 +158,14 @@ GgufKeys keys_of_bpe(const BpeVocab& vocab, std::int64_t count) {
 }
 
 GgufKeys keys_of_bytes(std::int64_t count) {
-  BpeVocab vocab{.name = "bytes", .tokens = {}, .merges = {}};
-  for (int byte = 0; byte < 256; ++byte) vocab.tokens.emplace_back(1, static_cast<char>(byte));
-  vocab.pattern = kGpt2Pattern;
-  return keys_of_bpe(vocab, count);
+  constexpr std::uint32_t kNoCharacter = 255;  // a byte that no text in UTF-8 has
+  GgufKeys keys = keys_of_bpe(bytes_as_bpe(), count);
+  // Without these, llama.cpp takes token 11 for both.
+  keys.emplace_back("tokenizer.ggml.bos_token_id", kNoCharacter);
+  keys.emplace_back("tokenizer.ggml.eos_token_id", kNoCharacter);
+  keys.emplace_back("tokenizer.ggml.add_bos_token", false);
+  keys.emplace_back("tokenizer.ggml.add_eos_token", false);
+  return keys;
 }
 
 /// `folder` may have tokens added to the model in tokenizer.json or added_tokens.json.
@@ -221,6 +218,10 @@ std::string chat_template_in(const std::string& folder) {
 
 }  // namespace
 
+std::int64_t gguf_positions(const ModelConfig& model) {
+  return model.window > 0 ? std::min(model.window, model.positions) : model.positions;
+}
+
 GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, GgufType type) {
   const std::string architecture = architecture_for_gguf(model);
   GgufKeys keys{{"general.architecture", architecture},
@@ -232,7 +233,7 @@ GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, Gguf
     keys.emplace_back(concat(architecture, '.', key), static_cast<std::uint32_t>(value));
   };
   add("block_count", model.layers);
-  add("context_length", model.positions);
+  add("context_length", gguf_positions(model));
   add("embedding_length", model.hidden);
   add("feed_forward_length", model.ffn);
   add("vocab_size", model.vocab);
@@ -269,11 +270,7 @@ GgufKeys gguf_activation_keys(const ModelConfig& model, ParameterSource& source)
 GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab) {
   if (tokenizer.empty())
     refuse("--to gguf: the model's tokenizer is not known; name it with --tokenizer");
-  if (tokenizer == "bytes") {
-    GgufKeys keys = keys_of_bytes(vocab);
-    keys.emplace_back("tokenizer.ggml.add_bos_token", false);
-    return keys;
-  }
+  if (tokenizer == "bytes") return keys_of_bytes(vocab);
   const auto read = make_tokenizer(tokenizer);  // refuses what is no tokenizer
   const std::string folder = is_folder(tokenizer) ? tokenizer
                                                   : fs::path(tokenizer).parent_path().string(),

@@ -11,6 +11,10 @@
 
 namespace axonn {
 
+/// The positions that programs which read GGUF may use: at most the window, because llama.cpp
+/// attends to all positions in the architectures that can be written here.
+std::int64_t gguf_positions(const ModelConfig& model);
+
 /// The keys of a GGUF file that describe a model of the llama family, as llama.cpp reads them:
 /// architecture "llama" for Llama and Mistral, "qwen2", "qwen3" or "apertus". type: of the
 /// matrices. Throws UsageError for a model that is none of these.
@@ -24,8 +28,8 @@ GgufKeys gguf_activation_keys(const ModelConfig& model, ParameterSource& source)
 /// template, if there is one.
 ///
 /// A byte-level BPE is of the kind "gpt2", with the name under which llama.cpp knows its pattern;
-/// "bytes" is one without merges. tokenizer.model with BPE is of the kind "llama". Throws
-/// UsageError for any other tokenizer, with the reason.
+/// "bytes" is one without merges, whose end is a byte that no text has. tokenizer.model with BPE is
+/// of the kind "llama". Throws UsageError for any other tokenizer, with the reason.
 GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab);
 
 /// The tensors: the model's parameters under llama.cpp's names, vectors in F32. In architecture

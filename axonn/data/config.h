@@ -30,6 +30,15 @@ enum class DocumentMode {
 inline constexpr std::array<std::string_view, 4> kDocumentModes = {"joined", "separate", "packed",
                                                                    "apertus"};
 
+/// What happens to an example of `jsonl` that is longer than a sequence.
+enum class ExcessLength {
+  split,    ///< its pieces become documents of their own
+  drop,     ///< it is left out
+  truncate  ///< it ends with the sequence
+};
+
+inline constexpr std::array<std::string_view, 3> kExcessLengths = {"split", "drop", "truncate"};
+
 /// training.goldfish: leaves one target in k out of the loss, so that no passage is learned whole.
 struct GoldfishConfig {
   std::int64_t k = 0;  ///< 0: none is left out; else at least 2
@@ -56,6 +65,9 @@ struct DataConfig {
   std::string chat_template = "auto";
   /// Variables of the template, a JSON object (parse_chat_arguments()); or empty.
   std::string chat_template_args = {};
+  /// Whether of the assistant's turns in a conversation only the last is learned.
+  bool mask_history = false;
+  ExcessLength excess_length = ExcessLength::split;  ///< key: excess_length_strategy
   /// Size of generated text, in bytes (synthetic.h).
   std::int64_t synthetic = 0;
   /// "bytes", or a tokenizer's folder or file (make_tokenizer()). With token files, it must be the

@@ -97,7 +97,20 @@ void fit_tokenizer(Corpus& corpus, std::int64_t model_vocab) {
   }
 }
 
-DocumentRange open_examples(const std::vector<std::string>& paths, const ExampleEncoder& encoder,
+ExampleEncoder example_encoder(const DataConfig& config, std::shared_ptr<const Tokenizer> tokenizer,
+                               const std::string& file) {
+  std::optional<ChatTemplate> chat;
+  if (kind_of_examples(file) == Example::Kind::messages) {
+    ChatArguments arguments =
+        parse_chat_arguments(config.chat_template_args, "data.chat_template_args");
+    arguments.last_turn_only = config.mask_history;
+    chat.emplace(tokenizer, find_chat_format(config.chat_template, config.tokenizer),
+                 std::move(arguments));
+  }
+  return ExampleEncoder(std::move(tokenizer), std::move(chat));
+}
+
+DocumentRange encoded_files(const std::vector<std::string>& paths, const ExampleEncoder& encoder,
                             const CorpusOptions& options) {
   std::vector<std::string> files;
   for (const std::string& path : paths)
@@ -143,27 +156,33 @@ void check_choice(const DataConfig& config) {
 
 /// Opens data.jsonl, and data.validation: a fraction of data.jsonl or another JSONL file.
 void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
-  std::optional<ChatTemplate> chat;
-  if (kind_of_examples(expand_pattern(config.jsonl.front()).front()) == Example::Kind::messages)
-    chat.emplace(corpus.tokenizer, find_chat_format(config.chat_template, config.tokenizer),
-                 parse_chat_arguments(config.chat_template_args, "data.chat_template_args"));
-  const ExampleEncoder encoder(corpus.tokenizer, std::move(chat));
-  DocumentRange& train = corpus.train_documents = open_examples(config.jsonl, encoder, options);
+  const ExampleEncoder encoder =
+      example_encoder(config, corpus.tokenizer, expand_pattern(config.jsonl.front()).front());
+  corpus.warning = encoder.warning();
+  corpus.excess_length = config.excess_length;
+  DocumentRange& train = corpus.train_documents = encoded_files(config.jsonl, encoder, options);
   if (config.validation.empty()) return;
   const auto fraction = fraction_in(config.validation);
   if (!fraction) {
-    corpus.validation_documents = open_examples({config.validation}, encoder, options);
+    corpus.validation_documents = encoded_files({config.validation}, encoder, options);
     return;
   }
   corpus.validation_documents = train;
-  const auto kept = std::floor(static_cast<double>(train.end) * (1 - *fraction));
-  train.end = corpus.validation_documents.begin = static_cast<std::int64_t>(kept);
+  const auto kept =
+      static_cast<std::int64_t>(std::floor(static_cast<double>(train.end) * (1 - *fraction)));
+  if (kept == 0)
+    refuse("data.validation = ", config.validation, " leaves none of the ", train.end,
+           " examples of ", config.jsonl.front(), " for training; lower it");
+  train.end = corpus.validation_documents.begin = kept;
 }
 
 void check_vocab(const Tokenizer& tokenizer, std::int64_t vocab) {
   if (vocab > 0 && tokenizer.vocab_size() > vocab)
     refuse("the tokenizer ", tokenizer.name(), " has ", tokenizer.vocab_size(),
-           " tokens, but model.vocab is ", vocab, "; set model.vocab to ", tokenizer.vocab_size());
+           " tokens, but model.vocab is ", vocab,
+           "; name the model's own tokenizer with data.tokenizer, or, without model.path, set "
+           "model.vocab to ",
+           tokenizer.vocab_size());
 }
 
 /// Sets corpus.documents. Refuses documents that shall not be joined if nothing says where they
@@ -225,6 +244,12 @@ std::vector<WeightedPaths> parse_blend(const std::vector<std::string>& entries) 
     blend.push_back({*weight, {words[i + 1]}});
   }
   return blend;
+}
+
+DocumentRange open_examples(const std::string& file, const DataConfig& config,
+                            std::shared_ptr<const Tokenizer> tokenizer,
+                            const CorpusOptions& options) {
+  return encoded_files({file}, example_encoder(config, std::move(tokenizer), file), options);
 }
 
 namespace {
@@ -301,6 +326,8 @@ std::string fingerprint(const Corpus& corpus) {
     }
   }
   if (corpus.documents.mode == DocumentMode::packed) key += " packed";  // another order
+  if (corpus.excess_length != ExcessLength::split)
+    key += concat(' ', kExcessLengths[static_cast<std::size_t>(corpus.excess_length)]);
   return hex_of(xxh3(key));
 }
 
@@ -308,7 +335,8 @@ std::unique_ptr<const Sequences> training_sequences(const Corpus& corpus,
                                                     const SamplerOptions& options) {
   if (corpus.train_documents.documents)
     return std::make_unique<Sampler>(
-        std::make_unique<PackedDocuments>(corpus.train_documents, options.seq_len, options.vocab),
+        std::make_unique<PackedDocuments>(corpus.train_documents, options.seq_len, options.vocab,
+                                          corpus.excess_length),
         options);
   SamplerOptions of_corpus = options;
   of_corpus.documents = corpus.documents;
@@ -318,7 +346,8 @@ std::unique_ptr<const Sequences> training_sequences(const Corpus& corpus,
 std::unique_ptr<const Sequences> validation_sequences(const Corpus& corpus, std::int64_t seq_len,
                                                       std::int64_t vocab) {
   if (!corpus.validation_documents.empty())
-    return std::make_unique<PackedDocuments>(corpus.validation_documents, seq_len, vocab);
+    return std::make_unique<PackedDocuments>(corpus.validation_documents, seq_len, vocab,
+                                             corpus.excess_length);
   if (corpus.validation.empty()) return nullptr;
   return stream_sequences(corpus.validation, seq_len, vocab, corpus.documents);
 }

@@ -25,6 +25,8 @@ struct Corpus {
   DocumentRule documents = {};
   /// With data.jsonl, used instead of the streams.
   DocumentRange train_documents = {}, validation_documents = {};
+  ExcessLength excess_length = ExcessLength::split;  ///< of these
+  std::string warning = {};  ///< what the user should know of the chat template; "": nothing
 };
 
 /// A hash of the training data's sizes and weights and of tokens spread over them, but not of paths
@@ -60,6 +62,11 @@ struct CorpusOptions {
   std::uint64_t seed = 1;      ///< of synthetic text
   TokenizeReport report = {};  ///< called with the progress of tokenising
 };
+
+/// The documents of a JSONL file of examples, with the chat template of [data].
+DocumentRange open_examples(const std::string& file, const DataConfig& config,
+                            std::shared_ptr<const Tokenizer> tokenizer,
+                            const CorpusOptions& options);
 
 /// The rule of [data] for the documents of streams of this tokenizer (null: not known). Throws
 /// UsageError if data.eod is not below vocab; 0: any may be.

@@ -10,13 +10,15 @@
 #include "axonn/base/files.h"
 #include "axonn/base/host.h"
 #include "axonn/base/utf8.h"
+#include "axonn/data/conversation_lines.h"
 
 namespace axonn {
 
 namespace {
 
 constexpr const char* kKinds =
-    "a line must have \"text\", or \"prompt\" and \"completion\", or \"messages\"";
+    "a line must have one of: \"messages\"; \"conversations\" (ShareGPT); \"instruction\" and "
+    "\"output\" (alpaca); \"prompt\" and \"completion\"; \"text\"";
 
 void check_utf8(std::string_view line, const std::string& place) {
   if (const std::size_t valid = valid_utf8_prefix(line); valid < line.size())
@@ -34,8 +36,18 @@ std::string text_at(const jinja::Dict& object, const char* key, const std::strin
   return found->text()->bytes();
 }
 
+/// The names of the object's members, for messages.
+std::string keys_of(const jinja::Dict& object) {
+  std::string keys;
+  for (const auto& [name, value] : object.items())
+    keys += concat(keys.empty() ? "\"" : ", \"", name.text()->bytes(), '"');
+  return keys.empty() ? "nothing" : shortened(printable(keys), 120);
+}
+
+bool is_blank(std::string_view text) { return text.find_first_not_of(kWhiteSpace) == text.npos; }
+
 constexpr std::size_t kBatchBytes = std::size_t{8} << 20;  // of text, per core
-constexpr int kDocumentsVersion = 2;  // raise it when the same lines give other documents
+constexpr int kDocumentsVersion = 3;  // raise it when the same lines give other documents
 
 /// The lines that are not blank among the next `bytes` bytes of a file, or the next line if it is
 /// longer. Their texts are valid until advance().
@@ -81,6 +93,7 @@ class LineEncoder {
     if (example.kind != kind_)
       refuse(line.place, ": this line has ", name_of(example.kind), ", the first one ",
              name_of(kind_), "; put each kind into separate files and runs");
+    if (example.lacks_answer()) return {};
     const ChatTemplate::Rendered rendered = encoder_.encode(example, line.place);
     std::vector<std::int32_t> coded = rendered.tokens;
     for (std::size_t i = 0; i < coded.size(); ++i)
@@ -133,7 +146,7 @@ std::vector<Line> lines_of(std::string_view text, const std::string& file, std::
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end == text.npos ? text.size() : end + 1);
     ++before;
-    if (line.find_first_not_of(kWhiteSpace) == line.npos) continue;
+    if (is_blank(line)) continue;
     lines.push_back({line, concat(file, ':', before)});
   }
   return lines;
@@ -156,12 +169,14 @@ Example parse_example(std::string_view line, const std::string& place) {
   const std::optional<jinja::Value> value = parse_chat_json(line);
   if (!value || !value->dict()) refuse_no_object(line, place);
   const jinja::Dict& object = *value->dict();
-  const bool text = object.find("text"), messages = object.find("messages"),
-             completion = object.find("prompt") || object.find("completion");
-  if (text + messages + completion != 1)
-    refuse(place, ": ", kKinds,
-           text + messages + completion == 0 ? "; this one has none of them"
-                                             : "; this one has more than one of them");
+  const bool messages = object.find("messages"), sharegpt = object.find("conversations"),
+             alpaca = object.find("instruction"), text = object.find("text") && !alpaca,
+             prompt = object.find("prompt") && !messages && !sharegpt && !alpaca,
+             completion = object.find("completion") || prompt;
+  const int kinds = messages + sharegpt + alpaca + completion + text;
+  if (kinds != 1)
+    refuse(place, ": ", kKinds, "; this one has ",
+           kinds == 0 ? concat("none of them, but: ", keys_of(object)) : "more than one of them");
   Example example;
   if (text) {
     example.text = text_at(object, "text", place);
@@ -171,10 +186,27 @@ Example parse_example(std::string_view line, const std::string& place) {
     example.text = text_at(object, "completion", place);
   } else {
     example.kind = Example::Kind::messages;
-    example.conversation = Conversation::parse(object, place);
+    example.conversation = Conversation::parse(sharegpt ? from_sharegpt(object, place)
+                                               : alpaca ? from_alpaca(object, place)
+                                                        : object,
+                                               place);
     example.conversation.bytes = line.size();
   }
   return example;
+}
+
+bool Example::lacks_answer() const {
+  if (kind != Kind::messages) return is_blank(text);
+  const std::vector<jinja::Value>& all = conversation.messages;
+  return std::ranges::any_of(all, [&](const jinja::Value& message) {
+    const jinja::Dict& members = *message.dict();
+    return members.find("role")->text()->bytes() == "assistant" &&
+           std::ranges::all_of(members.items(), [](const jinja::Dict::Item& item) {
+             const auto& [name, value] = item;
+             return name.text()->bytes() == "role" || !value.truth() ||
+                    (value.text() && is_blank(value.text()->bytes()));
+           });
+  });
 }
 
 // Here and not in the header, where g++ 12 warns of an uninitialised template if it is empty.
@@ -204,11 +236,28 @@ std::string ExampleEncoder::fingerprint() const {
   return concat(tokenizer_->fingerprint(), chat_ ? chat_->fingerprint() : "");
 }
 
+std::string ExampleEncoder::warning() const {
+  return !chat_ || chat_->teaches_end()
+             ? ""
+             : "the chat template ends an answer with no token that is learned, so the model will "
+               "not learn to stop; end the assistant's turn with a token, such as eos_token, "
+               "inside "
+               "of {% generation %} if the template has it";
+}
+
 Example::Kind kind_of_examples(const std::string& file) {
   const std::vector<std::string> files{file};
   for (TextFiles reader(files); !reader.at_end(); reader.advance())
     for (const Line& line : next_lines(reader, 1)) return parse_example(line.text, line.place).kind;
   refuse(file, " has no line with an example");
+}
+
+bool holds_answers(const std::string& file) {
+  try {
+    return is_json_lines(file) && kind_of_examples(file) != Example::Kind::text;
+  } catch (const UsageError&) {  // lines of another kind
+    return false;
+  }
 }
 
 std::shared_ptr<const Documents> encode_examples(const std::vector<std::string>& files,

@@ -19,12 +19,17 @@ struct Example {
     text,        ///< {"text": "..."}: all of it is learned
     completion,  ///< {"prompt": "...", "completion": "..."}: the completion is learned
     /// {"messages": [{"role": "...", "content": "..."}, ...]}: the assistant's turns. May also have
-    /// "tools", "documents" and "chat_template_kwargs", as data for transformers has them.
+    /// "tools", "documents" and "chat_template_kwargs", as data for transformers has them. Also
+    /// lines of ShareGPT's and alpaca's formats (conversation_lines.h).
     messages,
   };
   Kind kind = Kind::text;
   std::string prompt = {}, text = {};  ///< text: also the completion
   Conversation conversation = {};
+
+  /// Whether an answer is missing: the text, the completion, or a message of the assistant, is
+  /// nothing but white space. Training would learn that to say nothing is an answer.
+  bool lacks_answer() const;
 };
 std::string_view name_of(Example::Kind kind);
 
@@ -40,8 +45,9 @@ std::vector<Line> lines_of(std::string_view text, const std::string& file, std::
 /// the line is not UTF-8 or not a JSON object, or has no string there.
 std::string text_of_line(const Line& line, const std::string& field);
 
-/// Parses a line; ignores other keys. Throws UsageError, beginning with `place`, if the line is not
-/// UTF-8, not a JSON object or not exactly one of the kinds, or if a value has the wrong type.
+/// Parses a line; ignores other keys, among them "text" beside "instruction", and "prompt" where
+/// there is no "completion". Throws UsageError, beginning with `place`, if the line is not UTF-8,
+/// not a JSON object or not exactly one of the kinds, or if a value has the wrong type.
 Example parse_example(std::string_view line, const std::string& place);
 
 /// Encodes examples as documents of tokens.
@@ -58,6 +64,9 @@ class ExampleEncoder {
 
   std::string fingerprint() const;
 
+  /// The warning that the chat template teaches no end of an answer; "" if it does.
+  std::string warning() const;
+
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_;
@@ -67,8 +76,11 @@ class ExampleEncoder {
 /// is no example.
 Example::Kind kind_of_examples(const std::string& file);
 
+/// Whether the first line of a JSONL file is a conversation, or a prompt and a completion.
+bool holds_answers(const std::string& file);
+
 /// Encodes the lines of JSONL files, also compressed ones (text_reader.h), as documents, one per
-/// line, in order; skips empty lines.
+/// line, in order; skips empty lines. The document of an example that lacks an answer is empty.
 /// The cache keeps the documents for later runs, in CachedParts. Encodes with all cores; memory: a
 /// few times 8 MB per core. Throws UsageError, with "FILE:LINE", as parse_example() and
 /// ExampleEncoder::encode() do, and if a line is of another kind than the first.

@@ -1,9 +1,11 @@
 #include "axonn/data/packing.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
@@ -22,19 +24,24 @@ std::string documents_of(const Sequence& sequence, const Tokenizer& tokenizer) {
   };
   for (std::int64_t begin = 0, end = 0; begin < rows; begin = end) {
     for (end = begin + 1; end < rows && begin_of(end) == begin;) ++end;
-    std::string text;
+    std::string text, same;  // same: the bytes since the last mark, as a character may be cut
     bool learned = false;
-    const auto put = [&](std::int32_t token, bool learns) {
-      if (learns != learned) text += learns ? "«" : "»";
+    const auto mark = [&](bool learns) {
+      if (learns == learned) return;
+      text += escaped(std::exchange(same, "")) + (learns ? "«" : "»");
       learned = learns;
-      text += printable(tokenizer.bytes_of(token));
+    };
+    const auto put = [&](std::int32_t token, bool learns) {
+      mark(learns);
+      same += tokenizer.bytes_of(token);
     };
     put(sequence.ids[begin], false);
     for (std::int64_t r = begin; r < end; ++r) {
       const bool learns = sequence.targets[r] >= 0;
       if (learns || r + 1 < end) put(learns ? sequence.targets[r] : sequence.ids[r + 1], learns);
     }
-    if (learned) text += "»";
+    mark(false);
+    text += escaped(same);
     const bool padding = sequence.targets[begin] == kPaddingTarget;
     if (padding) return out + concat("  rows ", begin, " to ", rows - 1, ": padding\n");
     out += concat("  rows ", begin, " to ", end - 1, ": ", text, '\n');
@@ -73,30 +80,42 @@ void make_padding(std::int64_t seq_len, Sequence& sequence) {
   std::iota(sequence.starts.begin(), sequence.starts.end(), 0);
 }
 
-PackedDocuments::PackedDocuments(DocumentRange range, std::int64_t seq_len, std::int64_t vocab)
-    : range_(std::move(range)), seq_len_(seq_len), vocab_(vocab) {
+PackedDocuments::PackedDocuments(DocumentRange range, std::int64_t seq_len, std::int64_t vocab,
+                                 ExcessLength excess)
+    : range_(std::move(range)), seq_len_(seq_len), vocab_(vocab), excess_(excess) {
   AXONN_CHECK(seq_len > 0, "training.seq_len is ", seq_len, "; it must be positive");
   AXONN_CHECK(range_.documents && range_.begin >= 0 && range_.begin <= range_.end &&
                   range_.end <= range_.documents->count(),
               "documents ", range_.begin, " to ", range_.end, " do not exist");
   for (std::int64_t d = range_.begin; d < range_.end; ++d) cut(d);
-  if (pieces_.empty())
+  if (pieces_.empty()) {
+    std::string why;
+    for (const std::string& note : notes()) why += concat(why.empty() ? ": " : "; ", note);
     refuse(range_.documents->name(), ": in documents ", range_.begin + 1, " to ", range_.end,
-           " there is nothing to learn; give more, or another data.validation");
+           " there is nothing to learn", why, "; give more, or another data.validation");
+  }
   pack();
 }
 
 void PackedDocuments::cut(std::int64_t document) {
   const std::int64_t inputs = range_.documents->size(document) - 1;
+  if (inputs < 0) {
+    ++empty_;
+    return;
+  }
+  const bool longer = inputs > seq_len_;
+  longer_ += longer;
+  if (longer && excess_ == ExcessLength::drop) return;
   std::vector<std::int32_t> coded;
-  if (inputs > seq_len_) coded = range_.documents->coded(document);
+  if (longer) coded = range_.documents->coded(document);
   bool all = inputs > 0;
-  for (std::int64_t begin = 0; begin < inputs; begin += seq_len_) {
-    const std::int64_t n = std::min(seq_len_, inputs - begin);
+  const std::int64_t end = excess_ == ExcessLength::truncate ? std::min(inputs, seq_len_) : inputs;
+  for (std::int64_t begin = 0; begin < end; begin += seq_len_) {
+    const std::int64_t n = std::min(seq_len_, end - begin);
     const auto targets =
-        n == inputs ? range_.documents->learned(document)
-                    : static_cast<std::int32_t>(std::count_if(
-                          coded.begin() + begin + 1, coded.begin() + begin + 1 + n, is_learned));
+        longer ? static_cast<std::int32_t>(std::count_if(coded.begin() + begin + 1,
+                                                         coded.begin() + begin + 1 + n, is_learned))
+               : range_.documents->learned(document);
     if (targets == 0) {
       all = false;
       continue;
@@ -106,8 +125,25 @@ void PackedDocuments::cut(std::int64_t document) {
     total_.targets += targets;
     total_.inputs += n;
   }
-  continued_ += inputs > seq_len_;
   left_out_ += !all;
+}
+
+std::vector<std::string> PackedDocuments::notes() const {
+  std::vector<std::string> notes;
+  const auto note = [&](std::int64_t count, const auto&... parts) {
+    if (count > 0)
+      notes.push_back(concat(format_count(count), " of ", format_count(range_.end - range_.begin),
+                             " examples ", parts...));
+  };
+  constexpr std::array kFates = {
+      "is split, so that its later parts begin without what precedes them", "is left out",
+      "is cut off there"};
+  note(longer_, "are longer than ", format_count(seq_len_), " tokens: each ",
+       kFates[static_cast<std::size_t>(excess_)],
+       " (data.excess_length_strategy = ", kExcessLengths[static_cast<std::size_t>(excess_)], ')');
+  note(empty_, "have an empty answer and are left out");
+  note(left_out_, "have nothing to learn, or parts without it, which are left out");
+  return notes;
 }
 
 void PackedDocuments::pack() {
@@ -185,12 +221,7 @@ std::string describe(const PackedDocuments& packed, std::int64_t seq_len,
              " tokens, with ", format_count(packed.pieces()), " documents\ninputs     ",
              format_count(total.inputs), ", and ", format_count(rows - total.inputs),
              " rows of padding\nlearned    ", format_count(total.targets), " targets\n");
-  if (packed.continued() > 0)
-    out += concat("longer     ", format_count(packed.continued()),
-                  " documents exceed a sequence; each is split into several\n");
-  if (packed.left_out() > 0)
-    out += concat("left out   ", format_count(packed.left_out()),
-                  " documents, or parts of them, with nothing to learn\n");
+  for (const std::string& note : packed.notes()) out += concat("note       ", note, '\n');
   return out + show_sequence(packed, sequence, tokenizer);
 }
 

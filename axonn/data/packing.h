@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "axonn/data/config.h"
 #include "axonn/data/documents.h"
 #include "axonn/data/sequences.h"
 #include "axonn/text/tokenizer.h"
@@ -35,23 +36,28 @@ void make_padding(std::int64_t seq_len, Sequence& sequence);
 /// takes at most 11/9 of the fewest possible sequences). The packing depends only on the documents'
 /// lengths and seq_len. Tokens do not see other documents.
 ///
-/// A document of n + 1 tokens has n inputs. One with more than seq_len inputs is split into pieces,
-/// each treated as a document; pieces without a learned target are left out. Rows after the last
-/// document are padding: each is a document of its own, without a target.
+/// A document of n + 1 tokens has n inputs. `excess` says what becomes of one with more than
+/// seq_len inputs; pieces of it are treated as documents. Documents and pieces without a learned
+/// target are left out. Rows after the last document are padding: each is a document of its own,
+/// without a target.
 class PackedDocuments : public Sequences {
  public:
   /// vocab > 0: every token that is read must be below it. Memory: 32 bytes per document. Throws
   /// UsageError if there is nothing to learn.
-  PackedDocuments(DocumentRange range, std::int64_t seq_len, std::int64_t vocab);
+  PackedDocuments(DocumentRange range, std::int64_t seq_len, std::int64_t vocab,
+                  ExcessLength excess = ExcessLength::split);
 
   std::int64_t count() const override { return std::ssize(first_piece_) - 1; }
   void read(std::int64_t n, Sequence& to) const override;
   Size size(std::int64_t n) const override;
   std::string where(std::int64_t n) const override;
+  std::vector<std::string> notes() const override;
 
   std::int64_t pieces() const { return std::ssize(pieces_); }
-  /// The documents that were split, and those that were left out, at least in part.
-  std::int64_t continued() const { return continued_; }
+  /// The documents that are longer than a sequence; those without any token; and others that have
+  /// nothing to learn, at least in a piece.
+  std::int64_t longer() const { return longer_; }
+  std::int64_t empty() const { return empty_; }
   std::int64_t left_out() const { return left_out_; }
   /// The size of all pieces together.
   const Size& total() const { return total_; }
@@ -68,7 +74,8 @@ class PackedDocuments : public Sequences {
   std::int64_t seq_len_, vocab_;
   std::vector<Piece> pieces_;              // sequence after sequence
   std::vector<std::int64_t> first_piece_;  // of each sequence; then their number
-  std::int64_t continued_ = 0, left_out_ = 0;
+  ExcessLength excess_;
+  std::int64_t longer_ = 0, empty_ = 0, left_out_ = 0;
   Size total_{};
 };
 

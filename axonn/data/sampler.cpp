@@ -151,6 +151,13 @@ void Sampler::read(std::int64_t n, Sequence& to) const {
   sequences.read(m, to);
 }
 
+std::vector<std::string> Sampler::notes() const {
+  std::vector<std::string> all;
+  for (const Source& source : sources_)
+    for (std::string& note : source.sequences->notes()) all.push_back(std::move(note));
+  return all;
+}
+
 bool Sampler::counts_by_reading() const {
   return std::ranges::any_of(
       sources_, [](const Source& source) { return source.sequences->counts_by_reading(); });

@@ -122,6 +122,7 @@ class Sampler : public Sequences {
   Size size(std::int64_t n) const override;
   std::string where(std::int64_t n) const override;
   bool counts_by_reading() const override;
+  std::vector<std::string> notes() const override;
 
  private:
   struct Source {

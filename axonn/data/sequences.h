@@ -44,6 +44,8 @@ class Sequences {
   virtual Size size(std::int64_t n) const = 0;
   /// The origin of sequence n, for messages.
   virtual std::string where(std::int64_t n) const = 0;
+  /// Which data became no sequences, or were cut: a sentence each, for the user.
+  virtual std::vector<std::string> notes() const { return {}; }
 };
 
 }  // namespace axonn

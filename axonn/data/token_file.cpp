@@ -120,7 +120,7 @@ std::string text_of(std::span<const std::int32_t> tokens, const Tokenizer& token
     text += tokenizer.bytes_of(token);
   }
   text.resize(text.size() - incomplete_utf8_suffix(text));
-  return '"' + printable(text) + '"';
+  return '"' + escaped(text) + '"';
 }
 
 }  // namespace

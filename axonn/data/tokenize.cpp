@@ -323,7 +323,7 @@ std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string
 TokenizeInput tokenize_input(const std::string& tokenizer, const std::vector<std::string>& text,
                              const std::string& output) {
   if (text.empty()) refuse("data tokenize needs --text FILE or a folder");
-  if (output.empty()) refuse("data tokenize needs --output FILE.bin");
+  if (output.empty()) refuse("data tokenize needs --out FILE.bin");
   TokenizeInput input{make_tokenizer(tokenizer), text_files(text)};
   for (const std::string& file : input.files)
     for (const char* ending : {"", ".bin", ".idx"})  // Megatron's files have the endings

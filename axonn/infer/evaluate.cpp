@@ -8,6 +8,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/data/corpus.h"
+#include "axonn/data/jsonl.h"
 #include "axonn/data/packed_stream.h"
 #include "axonn/data/text_reader.h"
 #include "axonn/data/tokenize.h"
@@ -56,24 +57,21 @@ std::optional<std::int64_t> bytes_of_targets(const EvaluationText& text, std::in
 
 /// The text has a beginning-of-text token, if there is one, and no end-of-text token; lines of JSON
 /// have both.
-EvaluationText open_text(const std::string& path, const Tokenizer* tokenizer, std::int64_t vocab,
+EvaluationText open_text(const std::string& path, const Tokenizer& tokenizer, std::int64_t vocab,
                          const DocumentRule& documents, const TokenizeReport& report) {
-  if (!tokenizer)
-    refuse(path, " is a text, but the model's tokenizer is not known; name it with --tokenizer");
-  check_fits(*tokenizer, vocab);
   const bool lines = is_json_lines(path);
   EvaluationText result{
-      .tokens = tokenize_in_memory({path}, *tokenizer, {.ends = lines, .report = report}),
+      .tokens = tokenize_in_memory({path}, tokenizer, {.ends = lines, .report = report}),
       .target_bytes = {},
       .documents = documents};
   if (result.tokens->size() == 0) return result;
   if (lines || is_compressed(path) || documents.mode != DocumentMode::joined) {
-    result.target_bytes = bytes_of_targets(result, vocab, tokenizer);
+    result.target_bytes = bytes_of_targets(result, vocab, &tokenizer);
     return result;
   }
   const InputFile file(path);
   const std::int32_t first_token = result.tokens->at(0);
-  const std::string first = tokenizer->decode({&first_token, 1});
+  const std::string first = tokenizer.decode({&first_token, 1});
   std::string begin(std::min<std::size_t>(first.size(), file.bytes()), '\0');
   file.read(0, std::as_writable_bytes(std::span(begin)));
   result.target_bytes = file.bytes() - (begin == first ? std::ssize(first) : 0);
@@ -204,18 +202,31 @@ void check_fits(const Tokenizer& tokenizer, std::int64_t vocab) {
            "; name the model's own tokenizer with --tokenizer");
 }
 
-EvaluationText open_evaluation_text(const std::string& path, const Tokenizer* tokenizer,
+EvaluationText open_evaluation_text(const std::string& path,
+                                    const std::shared_ptr<const Tokenizer>& tokenizer,
                                     std::int64_t vocab, const DataConfig& data,
                                     const TokenizeReport& report) {
-  EvaluationText result{
-      .tokens = nullptr, .target_bytes = {}, .documents = document_rule(data, tokenizer, vocab)};
-  if (TokenFile::recognises(path)) {
+  const bool is_tokens = TokenFile::recognises(path);
+  if (!is_tokens && !tokenizer)
+    refuse(path, " is a text, but the model's tokenizer is not known; name it with --tokenizer");
+  if (!is_tokens) check_fits(*tokenizer, vocab);
+  if (!is_tokens && holds_answers(path))
+    return {.tokens = nullptr,
+            .target_bytes = {},
+            .documents = {.mode = DocumentMode::packed},
+            .examples = open_examples(path, data, tokenizer, {.report = report}),
+            .excess_length = data.excess_length};
+  EvaluationText result{.tokens = nullptr,
+                        .target_bytes = {},
+                        .documents = document_rule(data, tokenizer.get(), vocab)};
+  if (is_tokens) {
     result.tokens = std::make_shared<TokenFile>(path);
-    if (result.tokens->size() > 0) result.target_bytes = bytes_of_targets(result, vocab, tokenizer);
+    if (result.tokens->size() > 0)
+      result.target_bytes = bytes_of_targets(result, vocab, tokenizer.get());
   } else {
-    result = open_text(path, tokenizer, vocab, result.documents, report);
+    result = open_text(path, *tokenizer, vocab, result.documents, report);
   }
-  check_documents(result.documents, *result.tokens, tokenizer);
+  check_documents(result.documents, *result.tokens, tokenizer.get());
   if (result.tokens->size() < 2)
     refuse(path, " has ", result.tokens->size(),
            " tokens; it needs at least two tokens: one input and one target");
@@ -229,9 +240,11 @@ std::optional<double> TextScore::bits_per_byte() const {
 
 namespace {
 
-/// The packed documents of a text; null if they are not packed.
-std::unique_ptr<PackedStream> packed_stream(const EvaluationText& text, std::int64_t seq_len,
+/// The packed documents or examples of a text; null if they are not packed.
+std::unique_ptr<Sequences> packed_sequences(const EvaluationText& text, std::int64_t seq_len,
                                             std::int64_t vocab) {
+  if (!text.tokens)
+    return std::make_unique<PackedDocuments>(text.examples, seq_len, vocab, text.excess_length);
   if (text.documents.mode != DocumentMode::packed) return nullptr;
   const std::vector<TokenStream> all{{.source = text.tokens, .end = text.tokens->size()}};
   return std::make_unique<PackedStream>(all, seq_len, vocab);
@@ -240,7 +253,7 @@ std::unique_ptr<PackedStream> packed_stream(const EvaluationText& text, std::int
 }  // namespace
 
 std::int64_t evaluation_windows(const EvaluationText& text, std::int64_t seq_len) {
-  if (const auto packed = packed_stream(text, seq_len, 0)) return packed->count();
+  if (const auto packed = packed_sequences(text, seq_len, 0)) return packed->count();
   return (text.tokens->size() - 2) / seq_len + 1;
 }
 
@@ -250,15 +263,16 @@ TextScore evaluate(LoadedModel& model, const EvaluationText& text, std::int64_t 
   if (seq_len < 1 || seq_len > positions)
     refuse("windows of ", seq_len, " tokens (--seq-len) do not fit the model, which has ",
            positions, " positions");
-  AXONN_CHECK(text.tokens, "evaluate: the text has no tokens; open_evaluation_text() opens one");
-  const TokenSource& tokens = *text.tokens;
-  const auto packed = packed_stream(text, seq_len, model.model().vocab());
+  AXONN_CHECK(text.tokens || text.examples.documents,
+              "evaluate: the text has no tokens; open_evaluation_text() opens one");
+  const auto packed = packed_sequences(text, seq_len, model.model().vocab());
   const auto window = [&](std::int64_t n) {
     if (packed) {
       ScoredSequence read{.positions = seq_len};
       packed->read(n, read.divided);
       return read;
     }
+    const TokenSource& tokens = *text.tokens;
     const std::int64_t targets = std::min(seq_len, tokens.size() - 1 - n * seq_len);
     ScoredSequence read{
         .tokens = std::vector<std::int32_t>(targets + 1), .scored = targets, .positions = targets};
@@ -277,9 +291,9 @@ TextScore evaluate(LoadedModel& model, const EvaluationText& text, std::int64_t 
     result.tokens += one.targets;
   }
   if (result.tokens == 0)
-    refuse(tokens.name(),
+    refuse(text.tokens->name(),
            " has no targets: every token is the first of its document; join them "
-           "with --documents joined");
+           "with --document-mode joined");
   return result;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "axonn/data/packing.h"
 #include "axonn/data/sampler.h"
 #include "axonn/data/token_file.h"
 #include "axonn/data/tokenize.h"
@@ -63,10 +64,13 @@ std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequ
 /// A text to evaluate a model on, as tokens. The first token is only input; every other one is a
 /// target, but for the first tokens of documents that are not joined.
 struct EvaluationText {
-  std::shared_ptr<const TokenSource> tokens;
+  std::shared_ptr<const TokenSource> tokens;  ///< null if there are examples
   /// Bytes of text that the targets stand for; empty if no tokenizer is known.
   std::optional<std::int64_t> target_bytes;
   DocumentRule documents = {};
+  /// Conversations, or prompts with completions, of which the answers are targets.
+  DocumentRange examples = {};
+  ExcessLength excess_length = ExcessLength::split;  ///< of these
 };
 
 /// Opens a text file or a token file, for a model with this tokenizer (for a token file it may be
@@ -81,9 +85,13 @@ struct EvaluationText {
 /// tokens have none. Unless [data] joins documents, their first tokens are no targets, and
 /// target_bytes are always those of the targets' text.
 ///
+/// A JSONL file of conversations or of prompts with completions (holds_answers()) becomes
+/// `examples`, encoded as training would with `data`; target_bytes are then empty.
+///
 /// Throws UsageError if the file cannot be read, has fewer than 2 tokens, holds a token that is
 /// not below vocab, or does not say where its documents end and [data] does not join them.
-EvaluationText open_evaluation_text(const std::string& path, const Tokenizer* tokenizer,
+EvaluationText open_evaluation_text(const std::string& path,
+                                    const std::shared_ptr<const Tokenizer>& tokenizer,
                                     std::int64_t vocab, const DataConfig& data = {},
                                     const TokenizeReport& report = {});
 
@@ -104,7 +112,8 @@ struct TextScore {
 /// Scores a text in consecutive windows of seq_len inputs and seq_len targets, shifted by one:
 /// every token but the first is a target once, and sees only the tokens before it in its window.
 /// The last window may be shorter. Windows are summed in order, in f64. Documents that are not
-/// joined are treated as in Windows, and packed ones are in the sequences of PackedStream.
+/// joined are treated as in Windows, and packed ones are in the sequences of PackedStream. Examples
+/// are in those of PackedDocuments.
 ///
 /// Collective over the model's ranks. Throws UsageError if seq_len is not positive or exceeds the
 /// model's positions, or no token is a target, Error if the text has no tokens; also throws as
@@ -112,7 +121,7 @@ struct TextScore {
 TextScore evaluate(LoadedModel& model, const EvaluationText& text, std::int64_t seq_len,
                    const ScoreOptions& options);
 
-/// Returns the number of windows of a text, or of sequences of its packed documents.
+/// Returns the number of windows of a text, or of sequences of its packed documents or examples.
 std::int64_t evaluation_windows(const EvaluationText& text, std::int64_t seq_len);
 
 }  // namespace axonn

@@ -240,11 +240,11 @@ void list_lora_options(LoraConfig& lora, OptionList& list) {
   list.add("targets", &lora.targets,
            {.help = "layers that get adapters, by the last part of their names, such as q_proj; "
                     "empty: all layers of the blocks",
-            .also = "target_modules lora_target_modules modules"});
+            .also = "target_modules lora_target_modules lora_target modules"});
   list.add("path", &lora.path,
            {.help = "adapters to start from: a PEFT folder or a checkpoint of adapters, which sets "
                     "rank, alpha and targets; empty: new adapters",
-            .also = "adapter adapter_path peft_model_id",
+            .also = "adapter adapter_path adapter_name_or_path lora_model_dir peft_model_id",
             .reads = Reads::files});
 }
 
@@ -335,9 +335,10 @@ void list_options(ModelConfig& model, OptionList& list) {
   list_expert_options(model, list);
   list.add(
       "path", &model.path,
-      {.help = "checkpoint or Hugging Face folder to read sizes and weights from; empty: a new "
-               "model",
-       .also = "init_from load",
+      {.help =
+           "checkpoint, run's output.dir or Hugging Face folder to read sizes and weights from; "
+           "empty: a new model",
+       .also = "init_from load base_model model_name_or_path pretrained_model_name_or_path",
        .reads = Reads::files});
   list_lora_options(model.lora, list);
   list_own_options(model, list);

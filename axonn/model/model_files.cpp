@@ -10,6 +10,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
+#include "axonn/base/hub.h"
 #include "axonn/comm/texts.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/options/options_text.h"
@@ -30,14 +31,8 @@ bool is_peft(const std::string& path) { return path_exists(path + "/adapter_conf
 /// Throws UsageError if there is no such path, which may be a name on Hugging Face's hub.
 void need_path(const std::string& path) {
   if (path_exists(path)) return;
-  const std::size_t slash = path.find('/');
-  const bool name = slash != path.npos && slash > 0 && path.front() != '.' &&
-                    slash + 1 < path.size() && path.find('/', slash + 1) == path.npos;
-  refuse("there is no ", path,
-         "; give a checkpoint, a folder of checkpoints or a Hugging Face folder",
-         name ? concat(": to download a model of Hugging Face's hub, hf download ", path,
-                       " --local-dir ", path.substr(slash + 1))
-              : "");
+  refuse("there is no ", path, "; give a checkpoint, a run's folder or a Hugging Face folder",
+         download_hint(path));
 }
 
 /// Throws UsageError if a folder has the tensors of a Hugging Face folder alone.
@@ -200,10 +195,10 @@ ModelFiles::ModelFiles(std::string path, Format format, StoredWeights weights)
   if (tokenizer_.empty() && (config_.vocab == kBytes || config_.vocab == 0)) tokenizer_ = "bytes";
 }
 
-ModelFiles::Form ModelFiles::form() const {
+std::optional<ModelFiles::Form> ModelFiles::origin() const {
   Form form{.type = trained_in_};
   if (checkpoint_) {
-    if (!checkpoint_->has_text(kOriginName)) return form;
+    if (!checkpoint_->has_text(kOriginName)) return {};
     const auto origin = nlohmann::json::parse(checkpoint_->text(kOriginName), nullptr, false);
     if (!origin.is_object())
       refuse(checkpoint_->folder(), '/', kOriginName, " is not a JSON object");

@@ -53,9 +53,11 @@ class ModelFiles {
     StoredType type = StoredType::f32;  ///< the narrowest that holds all tensors
     std::string prefix = {};            ///< of the tensors' names
   };
-  /// For a checkpoint: the form of the folder that it was made from, or else the type that it was
-  /// trained in. Opens all files of a folder.
-  Form form() const;
+  /// The form of this Hugging Face folder, or of the one that a checkpoint's model came from; empty
+  /// if the model was trained from new weights. Opens all files of a folder.
+  std::optional<Form> origin() const;
+  /// The same; without it, the type that the checkpoint was trained in.
+  Form form() const { return origin().value_or(Form{.type = trained_in_}); }
 
   /// Returns the source of these parameters of `model`, which are all that the files should hold.
   /// The files must outlive it. Throws UsageError that lists all differences, or if there are no
@@ -87,7 +89,7 @@ inline constexpr std::array<std::string_view, 10> kTokenizerFiles = {
 /// tokenizer.
 bool is_model_file(std::string_view name);
 
-/// Name and contents of a text file in a checkpoint that was made from a Hugging Face folder. It
+/// Name and contents of a text file in a checkpoint whose model came from a Hugging Face folder. It
 /// records the folder's form, so that converting back restores it.
 inline constexpr const char* kOriginName = "hugging_face.json";
 std::string to_text(const ModelFiles::Form& form);

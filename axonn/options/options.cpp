@@ -462,7 +462,7 @@ std::vector<std::string> guess_key(const OptionList& list, std::string_view sect
   for (std::string& other : matching(list, section, [&](const Option& option) {
          const bool same =
              name.size() == option.name().size() && edit_distance(name, option.name()) == 0;
-         return same || is_word_of(name, option.info().also);
+         return same || option.also_called(name);
        }))
     if (std::ranges::find(guesses, other) == guesses.end()) guesses.push_back(std::move(other));
   if (guesses.empty() && own) guesses = nearest(name, names_of(*own));
@@ -490,8 +490,18 @@ void refuse_section(const OptionList& list, std::string_view section, const std:
          guesses.empty() ? "; the sections are " + join(names) : did_you_mean(guesses));
 }
 
+bool Option::also_called(std::string_view name) const { return is_word_of(name, info_.also); }
+
+std::string_view OptionList::remedy_for(std::string_view name) const {
+  const auto found = std::ranges::find_if(
+      other_names_, [&](const OtherNames& other) { return is_word_of(name, other.names); });
+  return found == other_names_.end() ? "" : found->remedy;
+}
+
 void refuse_key(const OptionList& list, std::string_view section, std::string_view name,
                 const std::string& place) {
+  if (const std::string_view remedy = list.remedy_for(name); !remedy.empty())
+    refuse("there is no key '", name, "' (", place, "); ", remedy);
   const auto* own = list.find(section);
   if (!own) refuse_section(list, section, place);
   const Names guesses = guess_key(list, section, name);

@@ -87,6 +87,9 @@ class Option {
   /// Appends the flag's text to a list. Throws as set() does, and Error if the option is no list.
   void append_text(const std::string& text, const std::string& place) const;
 
+  /// Whether another project calls it so (OptionInfo::also).
+  bool also_called(std::string_view name) const;
+
   /// Throws UsageError if the current value is one that set() does not accept, as a program can put
   /// into a variable. A required option may be unset.
   void check() const;
@@ -103,6 +106,12 @@ class Option {
   Target target_;
   OptionInfo info_;
   std::string default_;
+};
+
+/// Keys of other projects whose meaning no key here has.
+struct OtherNames {
+  std::string_view names;   ///< separated by spaces
+  std::string_view remedy;  ///< "set training.global_batch to ..."
 };
 
 /// All sections with their options, in display order. The options point into the configuration that
@@ -174,8 +183,14 @@ class OptionList {
   const Section* find(std::string_view section) const;
   const Option* find(std::string_view section, std::string_view name) const;
 
+  /// Names that errors and help explain, in place of a guess. The span must outlive the list.
+  void explain(std::span<const OtherNames> names) { other_names_ = names; }
+  /// The remedy for such a name; "" if it is not explained.
+  std::string_view remedy_for(std::string_view name) const;
+
  private:
   std::vector<Section> sections_;
+  std::span<const OtherNames> other_names_;
 };
 
 /// Records where each value was set.

@@ -206,6 +206,7 @@ void read_toml_text(const OptionList& list, std::string_view text, const std::st
       if (known)
         refuse("[", section.str(), "] is a section (", place, "); write it as [", section.str(),
                "], with its keys below");
+      if (!list.remedy_for(section.str()).empty()) refuse_key(list, "", section.str(), place);
       const auto guesses = guess_key(list, "", section.str());
       refuse(
           "'", section.str(), "' is outside any section (", place, ')',
@@ -364,10 +365,16 @@ std::string help_for(const OptionList& list, std::string_view word) {
     return help_of(*option);
   }
   std::string text;
-  for (const auto& section : list.sections())
-    if (const Option* option = list.find(section.name, name))
-      text += (text.empty() ? "" : "\n") + help_of(*option);
+  const auto add_help = [&](const auto& is_meant) {
+    for (const auto& section : list.sections())
+      for (const Option& option : section.options)
+        if (is_meant(option)) text += (text.empty() ? "" : "\n") + help_of(option);
+  };
+  add_help([&](const Option& option) { return option.name() == name; });
+  if (text.empty()) add_help([&](const Option& option) { return option.also_called(name); });
   if (!text.empty()) return text;
+  if (const std::string_view remedy = list.remedy_for(name); !remedy.empty())
+    return concat(name, ": ", remedy, '\n');
   std::vector<std::string> guesses = guess_key(list, "", name), sections;
   for (const auto& section : list.sections()) sections.push_back(section.name);
   for (std::string& guess : nearest(name, sections)) guesses.push_back(std::move(guess));

@@ -6,6 +6,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
+#include "axonn/base/hub.h"
 #include "axonn/base/json_node.h"
 #include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
@@ -111,7 +112,7 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& bytes_or_path
   }
   if (!path_exists(bytes_or_path))
     refuse("tokenizer '", bytes_or_path, "' does not exist; expected \"bytes\", ", kWanted,
-           ", or one of these files");
+           ", or one of these files", download_hint(bytes_or_path));
   if (path.filename() == "vocab.json" || path.filename() == "merges.txt")
     return make_bpe_tokenizer(read_bpe_vocab(path.parent_path().string()));
   if (path.extension() == ".json") return make_bpe_tokenizer(read_tokenizer_json(bytes_or_path));

@@ -8,6 +8,7 @@
 #include "axonn/base/check.h"
 #include "axonn/model/model.h"
 #include "axonn/options/options_text.h"
+#include "axonn/train/other_names.h"
 #include "axonn/train/unused_keys.h"
 
 namespace axonn {
@@ -163,12 +164,12 @@ void list_files(OutputConfig& output, OptionList& list) {
                "redrawn in place; metrics.jsonl has every step",
        .unit = "steps",
        .min = 1,
-       .also = "log_interval log_freq"});
+       .also = "log_interval log_freq logging_steps"});
   list.add("tensorboard", &output.tensorboard,
            {.help = "whether to write the series of metrics.jsonl and the configuration also as "
                     "TensorBoard's events, into output.dir; axonn export makes the same of "
                     "metrics.jsonl later",
-            .also = "enable_tensorboard tensorboard_dir report_to wandb"});
+            .also = "enable_tensorboard tensorboard_dir report_to wandb wandb_project"});
   list.add("trace", &output.trace,
            {.help = "file for a timeline of the 3rd to 5th step after the start or the resume, for "
                     "Perfetto; empty: none",
@@ -209,7 +210,7 @@ void list_recompute(Config& config, OptionList& list) {
            {.help = "none: all activations are kept; light: outputs of norms and of activation "
                     "functions are made again in backward; full: a block keeps only its input, and "
                     "its forward runs again in backward; values: those of the key values",
-            .also = "recompute_granularity recompute"});
+            .also = "recompute_granularity recompute gradient_checkpointing"});
   list.add("blocks", &config.activation_checkpoint.blocks,
            {.help = "number of blocks, from the first, that take the next mode instead: light if "
                     "mode is none, full if it is light; those of first_values if it is values",
@@ -246,7 +247,7 @@ void list_output(Config& config, OptionList& list) {
                "one too; 0: none by steps",
        .unit = "steps",
        .min = 0,
-       .also = "interval save_interval checkpoint_every"});
+       .also = "interval save_interval save_steps save_freq checkpoint_every"});
   list.add("every_minutes", &checkpoint.every_minutes,
            {.help = "a checkpoint is written after the step that ends so long after the last "
                     "checkpoint or the start, by the clock of rank 0; 0: none by time",
@@ -256,7 +257,7 @@ void list_output(Config& config, OptionList& list) {
   list.add("keep", &checkpoint.keep,
            {.help = "number of newest checkpoints to keep; older ones are deleted; 0: all are kept",
             .min = 0,
-            .also = "keep_latest_k"});
+            .also = "keep_latest_k save_total_limit"});
   list.add(
       "best", &checkpoint.best,
       {.help = "whether a checkpoint is written after each validation whose loss is the lowest "
@@ -265,10 +266,10 @@ void list_output(Config& config, OptionList& list) {
                "checkpoint's",
        .also = "load_best_model_at_end save_best"});
   list.add("resume", &checkpoint.resume,
-           {.help = "checkpoint to resume from: its path, or that of a folder of checkpoints for "
-                    "the newest valid one; \"auto\": the newest valid one in output.dir, if there "
+           {.help = "checkpoint to resume from: its path, or a run's output.dir for the newest "
+                    "valid one; \"auto\": the newest valid one in output.dir, if there "
                     "is any; empty: start a new run",
-            .also = "load initial_load_path",
+            .also = "load initial_load_path resume_from_checkpoint",
             .reads = Reads::files});
   list.add("changed_data", checkpoint.changed_data, kChangedData,
            {.help = "when the run that is resumed had other training data, or another "
@@ -293,6 +294,7 @@ void list_output(Config& config, OptionList& list) {
 }  // namespace
 
 void list_options(Config& config, OptionList& list) {
+  list.explain(other_names());
   list_options(config.model, list);
   list_data(config.data, list);
   list.repeated("stage",

@@ -39,13 +39,23 @@ void list_data(DataConfig& data, OptionList& list) {
                     "or a weighted blend of them, \"w1 path1 w2 path2\"",
             .also = "token_file train_bin",
             .reads = Reads::files});
-  list.add("jsonl", &data.jsonl,
-           {.help = "JSONL files for fine-tuning, also compressed (.gz, .zst), each line text, or "
-                    "prompt and completion, or "
-                    "messages; a sequence is packed with several; only completions and the "
-                    "assistant's messages are learned",
-            .also = "conversations sft_file chat_data train_jsonl",
-            .reads = Reads::files});
+  list.add(
+      "jsonl", &data.jsonl,
+      {.help = "JSONL files for fine-tuning, also compressed (.gz, .zst); a line has messages, "
+               "ShareGPT's conversations, alpaca's instruction and output, prompt and "
+               "completion, or text; several share a sequence; of conversations and "
+               "completions only the answers are learned",
+       .also = "conversations sft_file chat_data train_jsonl",
+       .reads = Reads::files});
+  list.add("excess_length_strategy", data.excess_length, kExcessLengths,
+           {.help = "what happens to lines of data.jsonl that are longer than training.seq_len; "
+                    "split: the rest becomes an example of its own, which begins in the middle; "
+                    "drop: they are left out; truncate: their ends are cut off",
+            .also = "truncation_mode truncation overlong"});
+  list.add("mask_history", &data.mask_history,
+           {.help = "whether of a conversation only the assistant's last turn is learned; false: "
+                    "all of its turns",
+            .also = "train_on_last_turn last_turn_only"});
   list.add(
       "chat_template", &data.chat_template,
       {.help = "template that turns messages into text: chatml, llama3, llama3.1, llama2, or a "
@@ -75,7 +85,7 @@ void list_data(DataConfig& data, OptionList& list) {
            {.help = "validation data: a fraction of the training data, held out from the end of "
                     "each source, or a file; 0 or empty: none, all data are trained on",
             .or_number = true,
-            .also = "val_file split validation_file",
+            .also = "val_file split validation_file val_set_size val_size eval_dataset",
             .reads = Reads::texts});
   list.add("shuffle", &data.shuffle,
            {.help = "whether sequences come in a new random order each epoch; false: in the order "

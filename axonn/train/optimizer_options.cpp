@@ -118,7 +118,7 @@ void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
       {.help = "update rule: adamw; ademamix, which adds a slow mean of gradients; muon, which "
                "orthogonalises the updates of hidden matrices and leaves the other parameters "
                "to adamw; sgd without momentum",
-       .also = "name"});
+       .also = "name optim optimizer"});
   list.add("lr", &optimizer.lr,
            {.help = "peak learning rate, reached at the end of the warm-up; with adapters 2e-4 "
                     "if it is not set",
@@ -141,7 +141,7 @@ void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
       {.help = "added to the square root of the second moment before the division by it (all but "
                "sgd)",
        .above = 0,
-       .also = "adam_eps epsilon"});
+       .also = "adam_eps adam_epsilon epsilon"});
   list.add("weight_decay", &optimizer.weight_decay,
            {.help = "decoupled weight decay of matrices, not of biases and norm weights; 0: none; "
                     "with adapters 0 if it is not set",
@@ -165,7 +165,7 @@ void list_schedule(ScheduleConfig& schedule, OptionList& list) {
            {.help = "learning rate after the warm-up; constant: stays at lr; linear, cosine: falls "
                     "to min_lr at the last step; wsd: stays at lr, then falls to min_lr over the "
                     "last decay_steps",
-            .also = "lr_decay_style decay_type"});
+            .also = "lr_decay_style decay_type lr_scheduler_type"});
   list.add("warmup_steps", &schedule.warmup_steps,
            {.help = "steps in which the learning rate rises linearly to lr; 0: no warm-up",
             .min = 0,

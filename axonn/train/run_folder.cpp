@@ -38,8 +38,8 @@ bool is_nonfinite_step(const std::string& name) {
 /// Error if it cannot be known: a run that is not its own would be removed.
 bool is_own_checkpoint(const std::string& path, const std::string& folder) {
   if (path.empty()) return false;
-  const fs::path from =
-      fs::path(real_path(path)).lexically_relative(real_path(own_checkpoints(folder)));
+  const fs::path from = fs::path(real_path(checkpoints_of(path)))
+                            .lexically_relative(real_path(own_checkpoints(folder)));
   return !from.empty() && *from.begin() != "..";
 }
 

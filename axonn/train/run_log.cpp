@@ -94,6 +94,9 @@ void RunLog::describe(Training& training, int threads, bool shown) {
                                     epochs_of(config, batches, 0))
                       : ""));
   for (const std::string& stage : describe_stages(config, batches)) say("stage: " + stage);
+  for (const BatchSource& source : batches.sources())
+    for (const std::string& note : source.sequences->notes()) say("data: " + note);
+  if (!training.corpora.front()->warning.empty()) log_.warn(training.corpora.front()->warning);
   if (config.activation_checkpoint.budget > 0 ||
       config.activation_checkpoint.mode != RecomputeMode::none ||
       config.activation_checkpoint.blocks > 0)

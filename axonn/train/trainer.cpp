@@ -191,6 +191,8 @@ class Trainer {
     if (from.empty() && config_.checkpoint.resume == "auto")
       log_.info(
           fmt::format("no checkpoint in {}/checkpoints: starting at step 1", config_.output.dir));
+    if (config_.model.files && config_.model.lora.rank == 0 && world_.rank() == 0)
+      origin_ = config_.model.files->origin();
     if (config_.training.tune) tune_products();
     // A run that cannot read its first batch leaves the files of an earlier one as they are.
     if (!nothing_to_do()) {
@@ -379,7 +381,9 @@ class Trainer {
   StateTexts texts() {
     state_.tokens_seen = log_.tokens_seen();
     state_.data = training_.place(state_.steps_done);
-    return to_texts(state_, stored_config_text(config_, origins()));
+    StateTexts texts = to_texts(state_, stored_config_text(config_, origins()));
+    if (origin_) texts.emplace(kOriginName, to_text(*origin_));
+    return texts;
   }
 
   void finish_saving() {
@@ -415,6 +419,7 @@ class Trainer {
   Training training_;
   const Config& config_;
   CheckpointSaver saver_;
+  std::optional<ModelFiles::Form> origin_;  // rank 0: of the model that this run began with
   RunState state_;
   TextSampler sampler_;  // empty: there are no samples
   std::int64_t first_step_ = 0;

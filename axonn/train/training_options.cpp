@@ -149,7 +149,8 @@ void list_batch(TrainingConfig& training, OptionList& list) {
                     "every step can: all of its share, without accumulation, unless batches change",
             .unit = "sequences",
             .min = 0,
-            .also = "micro_batch_size local_batch_size batch_size"});
+            .also = "micro_batch_size local_batch_size batch_size per_device_train_batch_size "
+                    "per_device_eval_batch_size train_micro_batch_size_per_gpu"});
 }
 
 }  // namespace
@@ -172,7 +173,8 @@ void list_training(TrainingConfig& training, OptionList& list) {
             .unit = "tokens",
             .min = 1,
             .required = true,
-            .also = "block_size seq_length sequence_length context_length"});
+            .also = "block_size seq_length sequence_length sequence_len context_length "
+                    "max_seq_length max_seq_len max_length cutoff_len model_max_length"});
   list_batch(training, list);
   list.add(
       "dtype", training.dtype, kComputeTypes,
@@ -191,7 +193,7 @@ void list_training(TrainingConfig& training, OptionList& list) {
                     "last step is always evaluated; 0: only that one",
             .unit = "steps",
             .min = 0,
-            .also = "eval_interval val_loss_every"});
+            .also = "eval_interval val_loss_every eval_steps"});
   list.add("eval_batches", &training.eval_batches,
            {.help = "number of global batches in one evaluation; 0: all of the validation data",
             .min = 0,

@@ -128,7 +128,9 @@ void add_unused_of_model(const ModelConfig& model, UnusedKeys& keys) {
 
 /// Of [data], and of the validation with a part of it.
 void add_unused_of_data(const Config& config, UnusedKeys& keys) {
-  keys.when(config.data.jsonl.empty(), {"data.chat_template", "data.chat_template_args"},
+  keys.when(config.data.jsonl.empty(),
+            {"data.chat_template", "data.chat_template_args", "data.excess_length_strategy",
+             "data.mask_history"},
             "data.jsonl is not set");
   keys.when(!config.data.jsonl.empty(), {"data.documents", "data.eod"},
             "documents of data.jsonl are always separate");

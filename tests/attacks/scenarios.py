@@ -121,7 +121,7 @@ def tokenizing(attacked):
     text = "".join(attacked.rng.choice(["so it goes ", "tree\n", "été "]) for _ in range(20000))
     (scenario.given / "a.txt").write_text(text)
     scenario.words = [scenario.program, "data", "tokenize", "--text", scenario.given / "a.txt",
-                      "--output", scenario.folder / "made-tokens", "--overwrite"]  # fmt: skip
+                      "--out", scenario.folder / "made-tokens", "--overwrite"]  # fmt: skip
     return scenario.ready()
 
 

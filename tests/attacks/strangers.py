@@ -21,7 +21,7 @@ def encoded(attacked, tokenizer, text):
     """Tokenizes a text with at most 1 GB of memory and 20 seconds."""
     (attacked.folder / "text.txt").write_text(text)
     return call(attacked, "data", "tokenize", "--tokenizer", tokenizer, "--text",
-                attacked.folder / "text.txt", "--output", attacked.folder / "tokens.bin",
+                attacked.folder / "text.txt", "--out", attacked.folder / "tokens.bin",
                 prefix=["prlimit", "--as=2000000000"], seconds=20)  # fmt: skip
 
 
@@ -126,15 +126,15 @@ def full_output(attacked):
                 ["plan", config, "--machine", "alps", "--devices", 4],
                 ["generate", "--model", model, "--tokens", 4],
                 ["eval", "--model", model, "--data", text],
-                ["data", "tokenize", "--text", text, "--output", attacked.folder / "tokens.bin"],
+                ["data", "tokenize", "--text", text, "--out", attacked.folder / "tokens.bin"],
                 ["data", "show", attacked.folder / "tokens.bin"],
-                ["data", "synthetic", "--bytes", 99, "--output", full],
+                ["data", "synthetic", "--bytes", 99, "--out", full],
                 ["eval", "--model", model, "--data", text, "--json", full],
                 ["generate", "--model", model, "--tokens", 4, "--json", full],
                 ["convert", "--model", model, "--out", attacked.folder / "made"]]  # fmt: skip
     if attacked.long:
         commands += [["bench", config], ["tune", config],
-                     ["probe", "--quick", "--output", attacked.folder / "here.toml"],
+                     ["probe", "--quick", "--out", attacked.folder / "here.toml"],
                      ["check", config, "--steps", 1, "--grids", "1,1,1,1 1,1,1,1"]]  # fmt: skip
     writing = ["bash", "-c", 'exec "$@" >/dev/full', "bash"]
     for words in commands:

@@ -44,6 +44,7 @@ TEST(Utf8, PrintableTextIsOneLineOfValidUtf8) {
   EXPECT_EQ(printable("a\n\tb\x01\x7f"
                       "é\xff."),
             "a\\n\\tb\\x01\\x7fé\uFFFD.");
+  EXPECT_EQ(escaped("a\n\\n\\"), R"(a\n\\n\\)");
 }
 
 TEST(Utf8, HarmlessTextCannotCommandATerminal) {

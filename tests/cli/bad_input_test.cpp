@@ -130,7 +130,7 @@ TEST_F(BadInput, AGridThatCannotCutTheModelIsRefusedWithValidExtents) {
 
 TEST_F(BadInput, ASizeBeyondEveryMachineIsRefused) {
   const std::string largest = "9223372036854775807";
-  expect_error({"data", "synthetic", "--bytes", largest, "--output", run_ / "x"},
+  expect_error({"data", "synthetic", "--bytes", largest, "--out", run_ / "x"},
                HasSubstr("--bytes " + largest + " is more than the "));
   expect_error({"plan", run_.config(), "--machine", "alps", "--devices", "2", "--seq-len", largest},
                HasSubstr("--seq-len"));

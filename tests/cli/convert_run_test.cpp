@@ -50,14 +50,24 @@ TEST_F(ConvertCommand, ACheckpointConvertedToAFolderAndBackGeneratesTheSameText)
               HasSubstr("wrote " + folder + ", a Hugging Face folder (F32)"));
   run({"convert", "--model", folder, "--out", again});
   const std::string want = text(checkpoints());
+  EXPECT_EQ(text(run_.out()), want) << "the run's folder";
   EXPECT_EQ(text(folder), want);
   EXPECT_EQ(text(again), want);
   EXPECT_EQ(text(again, {"--grid", "2,2,1,1"}), want);
   run(run_.train(
       {"--model.path", folder, "--output.dir", run_ / "tuned", "--training.steps", "2"}));
-  // A model that is trained further keeps its sizes, even if its source is gone.
+  const std::string half = run_ / "half";
+  run({"convert", "--model", folder, "--out", half, "--to", "hf", "--dtype", "bf16"});
+  run(run_.train(
+      {"--model.path", half, "--output.dir", run_ / "tuned16", "--training.steps", "1"}));
+  // A model that is trained further keeps its sizes and its form, even if its source is gone.
   fs::remove_all(folder);
-  run({"convert", "--model", run_ / "tuned" + "/checkpoints", "--out", run_ / "tuned-folder"});
+  fs::remove_all(half);
+  run({"convert", "--model", run_ / "tuned", "--out", run_ / "tuned-folder", "--tokenizer",
+       "bytes"});
+  EXPECT_THAT(run({"convert", "--model", run_ / "tuned16", "--out", run_ / "tuned-folder16",
+                   "--tokenizer", "bytes"}),
+              HasSubstr("a Hugging Face folder (BF16)"));
   EXPECT_EQ(test::plain_folder(run_ / "tuned-folder").at("wte.weight").shape,
             (std::vector<std::int64_t>{256, 16}));
 }

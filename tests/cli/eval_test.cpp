@@ -74,7 +74,7 @@ TEST_F(EvalCommand, SeparatesDocumentsAsTheModelWasTrainedOrAsAFlagSays) {
   EXPECT_EQ(joined.at("documents"), "joined");
   EXPECT_EQ(joined.at("tokens"), 34);
   std::vector<std::string> flag = data;
-  flag.insert(flag.end(), {"--documents", "separate"});
+  flag.insert(flag.end(), {"--document-mode", "separate"});
   const json separate = figures(flag);
   EXPECT_EQ(separate.at("tokens"), 33);
   EXPECT_EQ(separate.at("bytes"), 33);
@@ -84,6 +84,19 @@ TEST_F(EvalCommand, SeparatesDocumentsAsTheModelWasTrainedOrAsAFlagSays) {
                 .code,
             0);
   EXPECT_EQ(figures(data).at("documents"), "separate");
+}
+
+TEST_F(EvalCommand, ScoresTheAnswersOfConversations) {
+  test::spill(run_ / "chats.jsonl", R"({"instruction": "Where?", "output": "There."}
+)");
+  const json scores = figures({"--data", run_ / "chats.jsonl", "--seq-len", "8"});
+  EXPECT_EQ(scores.at("tokens"), 16) << "There.<|im_end|>";
+  EXPECT_EQ(scores.at("documents"), "packed");
+  EXPECT_EQ(scores.at("bits_per_byte"), nullptr);
+  EXPECT_THAT(refused({"--data", run_ / "chats.jsonl", "--document-mode", "joined"}),
+              HasSubstr("--document-mode is for texts"));
+  EXPECT_THAT(refused({"--data", run_ / "text.txt", "--chat-template", "chatml"}),
+              HasSubstr("--chat-template is for conversations"));
 }
 
 TEST_F(EvalCommand, AnswersQuestionsWithTheirLogLikelihoods) {
@@ -101,6 +114,7 @@ TEST_F(EvalCommand, AnswersQuestionsWithTheirLogLikelihoods) {
 TEST_F(EvalCommand, RefusesInputThatDoesNotFitTheModelAndSaysWhy) {
   test::spill(run_ / "short.txt", "x");
   EXPECT_THAT(refused({}), HasSubstr("--data FILE or --choices"));
+  EXPECT_THAT(refused({"--context", "2"}), HasSubstr("'--context'; it is called --context-ranks"));
   EXPECT_THAT(refused({"--data", run_ / "short.txt"}), HasSubstr("has 1 tokens"));
   EXPECT_THAT(refused({"--data", run_ / "none.txt"}), HasSubstr("none.txt"));
   EXPECT_THAT(refused({"--data", run_ / "text.txt", "--seq-len", "9"}), HasSubstr("8 positions"));

@@ -69,15 +69,15 @@ TEST(MemorizeProgram, AuditsAModelWithControls) {
   const SmallRun run;
   ASSERT_EQ(run_program(run.train({"--training.seq_len", "128"})).code, 0);
   for (const char* seed : {"1", "2"})
-    ASSERT_EQ(run_program({"data", "synthetic", "--records", "4", "--seed", seed, "--output",
+    ASSERT_EQ(run_program({"data", "synthetic", "--records", "4", "--seed", seed, "--out",
                            run / (std::string(seed) + ".jsonl")})
                   .code,
               0);
   const std::vector<std::string> audit{
-      "memorize",    "--audit",         "--model",   run.out() + "/checkpoints",
-      "--documents", run / "1.jsonl",   "--control", run / "2.jsonl",
-      "--prompts",   "16,32",           "--json",    run / "audit.json",
-      "--html",      run / "audit.html"};
+      "memorize",         "--audit",         "--model",   run.out() + "/checkpoints",
+      "--documents",      run / "1.jsonl",   "--control", run / "2.jsonl",
+      "--prompt-lengths", "16,32",           "--json",    run / "audit.json",
+      "--html",           run / "audit.html"};
   const Finished finished = run_program(audit);
   ASSERT_EQ(finished.code, 0) << finished.err;
   EXPECT_THAT(finished.out, AllOf(HasSubstr("documents"), HasSubstr("control"), HasSubstr("16")));
@@ -100,7 +100,7 @@ TEST(MemorizeProgram, NamesMissingAndWrongArguments) {
               HasSubstr("--audit uses no config: leave out " + run.config()));
   EXPECT_THAT(error({"memorize", "--audit", "--training.seed", "3"}),
               HasSubstr("--audit uses no config: leave out --training.seed"));
-  for (const char* flag : {"--suffix", "--seq-len", "--batch", "--prompts"})
+  for (const char* flag : {"--suffix", "--seq-len", "--batch", "--prompt-lengths"})
     EXPECT_THAT(error({"memorize", "--audit", "--model", run.out(), "--documents", run.config(),
                        flag, "9223372036854775807"}),
                 AllOf(HasSubstr(flag), HasSubstr("not in range"), HasSubstr("2147483647")));

@@ -84,7 +84,7 @@ TEST(Output, AHangupIsIgnoredUnderNohup) {
 TEST(Output, AFileBeyondTheLimitIsAnErrorThatNamesIt) {
   const SmallRun run;
   const Finished finished =
-      shell("ulimit -f 4; \\$AXONN data synthetic --bytes 100000 --output " + (run / "big.txt"));
+      shell("ulimit -f 4; \\$AXONN data synthetic --bytes 100000 --out " + (run / "big.txt"));
   EXPECT_EQ(finished.code, kFailed) << finished.err;
   EXPECT_THAT(finished.err, HasSubstr("big.txt"));
   EXPECT_THAT(finished.err, HasSubstr("File too large; raise the limit"));
@@ -94,9 +94,9 @@ TEST(Output, AFileBeyondTheLimitIsAnErrorThatNamesIt) {
 TEST(Output, ADeviceOrPipeIsWrittenAndNotReplaced) {
   const test::TemporaryPath folder;
   const std::string pipe = folder / "pipe", file = folder / "file";
-  const Finished finished = shell("mkfifo " + pipe + "; cat " + pipe + " >" + file +
-                                  " & \\$AXONN data synthetic --bytes 300 --output " + pipe +
-                                  " && wait && test -p " + pipe);
+  const Finished finished =
+      shell("mkfifo " + pipe + "; cat " + pipe + " >" + file +
+            " & \\$AXONN data synthetic --bytes 300 --out " + pipe + " && wait && test -p " + pipe);
   EXPECT_EQ(finished.code, 0) << finished.err;
   EXPECT_GE(test::slurp(file).size(), 300u);
 }
@@ -105,7 +105,7 @@ TEST(Output, SlowWorkSaysOnStandardErrorHowFarItIs) {
   const SmallRun run;
   const std::int64_t bytes = 100 << 20;
   std::ofstream(run / "text.txt") << std::string(bytes, 'x');
-  Program program({"data", "tokenize", "--text", run / "text.txt", "--output", run / "text.bin"});
+  Program program({"data", "tokenize", "--text", run / "text.txt", "--out", run / "text.bin"});
   const auto begun = [&] {
     return std::ranges::any_of(test::names_in(run / ""), [](const std::string& name) {
       return name.starts_with("text.bin.tmp-");

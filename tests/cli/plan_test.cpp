@@ -49,7 +49,7 @@ TEST(PlanCommand, WritesItsPlansAsJsonAndPrintsThem) {
   const std::string file = run / "plan.json";
   const Finished finished =
       plan_succeeds(plan({"--devices", "8", "--batch-tokens", "524288", "--seq-len", "1024",
-                          "--tokens", "300B", "--top", "2", "--json", file}));
+                          "--train-tokens", "300B", "--top", "2", "--json", file}));
   const auto written = nlohmann::json::parse(test::slurp(file));
   ASSERT_EQ(written.at("plans").size(), 2u);
   EXPECT_EQ(written.at("dtype"), "bf16");

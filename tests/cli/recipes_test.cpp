@@ -45,7 +45,7 @@ TEST(Recipes, TheLaptopRecipeTrainsABaseModelAndTunesItOnConversations) {
   run({"train", kConfigs + "/laptop-llama.toml", "--output.dir", base, "--data.synthetic", "100kB",
        "--training.steps", "3", "--lr_scheduler.warmup_steps", "2", "--training.seq_len", "384",
        "--training.global_batch", "1", "--training.eval_batches", "1"});
-  run({"data", "synthetic", "--conversations", "60", "--output", chats});
+  run({"data", "synthetic", "--conversations", "60", "--out", chats});
   const std::string shown = run({"data", "show", chats, "--seq-len", "384"});
   EXPECT_THAT(shown, HasSubstr("sequences  "));
   EXPECT_THAT(shown, HasSubstr("<|im_start|>assistant\\n«"));
@@ -89,7 +89,7 @@ TEST(Recipes, TinyExpertsTrainGenerateAndMoveToHuggingFaceAndBack) {
     command.insert(command.end(), grid.begin(), grid.end());
     return run(command);
   };
-  EXPECT_EQ(text({"--grid", "1,1,4,1", "--experts", "4"}), text({}));
+  EXPECT_EQ(text({"--grid", "1,1,4,1", "--expert-ranks", "4"}), text({}));
   run({"convert", "--model", trained + "/checkpoints", "--out", hf});
   run({"convert", "--model", hf, "--out", back});
   run({"convert", "--model", back, "--out", again});
@@ -128,7 +128,7 @@ TEST(Recipes, TinyApertusTrainsGeneratesAndMovesToHuggingFaceAndBackAndToGguf) {
 TEST(Recipes, EveryConfigDryRunsWithExactMemory) {
   test::TemporaryPath folder;
   const std::string records = folder / "records.jsonl";
-  run({"data", "synthetic", "--records", "4000", "--output", records});
+  run({"data", "synthetic", "--records", "4000", "--out", records});
   // Models that a recipe reads from a folder, by their known sizes.
   const std::map<std::string, std::string> folders{
       {"llama-3.1-405b", "llama-3.1-405b"}, {"llama-3.1-70b", "llama-3.1-70b"},

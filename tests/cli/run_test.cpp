@@ -282,7 +282,7 @@ TEST(GenerateCommand, WritesTheSameTextOnEveryGridAtAnyTemperature) {
 TEST(DataCommand, TokenizesAndShowsWhatItWrote) {
   const SmallRun run;
   test::spill(run / "book.txt", "Call me Ishmael.\n");
-  succeed({"data", "tokenize", "--tokenizer", "bytes", "--text", run / "book.txt", "--output",
+  succeed({"data", "tokenize", "--tokenizer", "bytes", "--text", run / "book.txt", "--out",
            run / "book.bin"});
   const Finished shown = succeed({"data", "show", run / "book.bin", "--tokenizer", "bytes"});
   EXPECT_THAT(shown.out, AllOf(HasSubstr("tokens     17"), HasSubstr("67 97 108 108 32 109"),
@@ -290,7 +290,7 @@ TEST(DataCommand, TokenizesAndShowsWhatItWrote) {
   EXPECT_THAT(refuse({"data", "show", run / "none.bin"}).err, HasSubstr("none.bin"));
   test::spill(run / "lines.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"defg\"}\n");
   const std::vector<std::string> show{"data",      "show", run / "lines.jsonl",
-                                      "--seq-len", "6",    "--documents"};
+                                      "--seq-len", "6",    "--document-mode"};
   const auto with = [&](const std::string& mode) {
     std::vector<std::string> words = show;
     words.push_back(mode);
@@ -306,16 +306,15 @@ TEST(DataCommand, TokenizesAndShowsWhatItWrote) {
   EXPECT_THAT(with("joined"), HasSubstr("  rows 0 to 5: a«bcdefg»\n"));
   test::spill(run / "blank.jsonl", "\n");
   EXPECT_THAT(
-      refuse({"data", "tokenize", "--text", run / "blank.jsonl", "--output", run / "blank"}).err,
+      refuse({"data", "tokenize", "--text", run / "blank.jsonl", "--out", run / "blank"}).err,
       HasSubstr("blank.jsonl: no text to tokenize"));
   EXPECT_THAT(refuse({"data", "show", run / "book.txt"}).err, HasSubstr("book.txt"));
-  EXPECT_THAT(
-      refuse({"data", "tokenize", "--text", run / "none.txt", "--output", run / "o.bin"}).err,
-      HasSubstr("none.txt"));
-  EXPECT_THAT(refuse({"data", "tokenize", "--text", run / "book.txt"}).err, HasSubstr("--output"));
+  EXPECT_THAT(refuse({"data", "tokenize", "--text", run / "none.txt", "--out", run / "o.bin"}).err,
+              HasSubstr("none.txt"));
+  EXPECT_THAT(refuse({"data", "tokenize", "--text", run / "book.txt"}).err, HasSubstr("--out"));
   const std::string before = test::slurp(run / "book.bin");
   for (const char* command : {"tokenize", "synthetic"}) {
-    std::vector<std::string> again{"data", command, "--output", run / "book.bin"};
+    std::vector<std::string> again{"data", command, "--out", run / "book.bin"};
     if (command == std::string("tokenize")) again.insert(again.end(), {"--text", run / "book.txt"});
     EXPECT_THAT(refuse(again).err, HasSubstr("book.bin exists already; --overwrite replaces it"));
     EXPECT_EQ(test::slurp(run / "book.bin"), before);
@@ -342,9 +341,9 @@ TEST(Output, HasNoControlCodesWithoutATerminalOrWithNoColor) {
           run.train({"--print-config"}), Arguments{"info"}, Arguments{"help"},
           Arguments{"train", "--help"},
           Arguments{"check", run.config(), "--steps", "2", "--grids", "1,1,1,1 1,1,2,1"},
-          Arguments{"data", "synthetic", "--bytes", "100000", "--output", run / "text.txt",
+          Arguments{"data", "synthetic", "--bytes", "100000", "--out", run / "text.txt",
                     "--overwrite"},
-          Arguments{"data", "tokenize", "--text", run / "text.txt", "--output", run / "text.bin",
+          Arguments{"data", "tokenize", "--text", run / "text.txt", "--out", run / "text.bin",
                     "--overwrite"},
           Arguments{"generate", "--model", run.out() + "/checkpoints", "--temperature", "0"}}) {
       const Finished finished = succeed(arguments, options);

@@ -19,7 +19,7 @@ TEST(TokenizeRun, UnderMpirunWritesTheSameFilesOrNone) {
   test::spill(folder / "a.txt", synthetic_text(200'000, 1));
   test::spill(folder / "b.txt", synthetic_text(3'000, 2));
   const auto tokenize = [&](const std::string& text, const std::string& output, int ranks) {
-    return run_program({"data", "tokenize", "--tokenizer", "bytes", "--text", text, "--output",
+    return run_program({"data", "tokenize", "--tokenizer", "bytes", "--text", text, "--out",
                         folder / output, "--overwrite"},
                        {.ranks = ranks});
   };

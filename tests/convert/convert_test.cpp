@@ -9,8 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/convert/gguf_model.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/model_files.h"
+#include "axonn/text/tokenizer.h"
 
 #include "tests/storage/plain_safetensors.h"
 #include "tests/support/model_folder.h"
@@ -231,6 +233,10 @@ TEST(Convert, CopiesTheTokenizersFilesAndNamesItsSpecialTokens) {
   spill(in + "/generation_config.json", R"({"eos_token_id": [3, 2]})");
   outcome(whole(in, path / "checkpoint"));
   EXPECT_EQ(outcome(whole(path / "checkpoint", path / "out")), "a Hugging Face folder (BF16)");
+  EXPECT_EQ(make_tokenizer(path / "out" + "/tokenizer.json")->encode("hello world"),
+            make_tokenizer(in)->encode("hello world"))
+      << "other programs read this file";
+  EXPECT_THAT(slurp(path / "out" + "/tokenizer_config.json"), HasSubstr("<|endoftext|>"));
   for (const char* name :
        {"vocab.json", "merges.txt", "chat_template.jinja", "generation_config.json"})
     EXPECT_EQ(slurp(path / "out" + '/' + name), slurp(in + '/' + name)) << name;
@@ -243,6 +249,37 @@ TEST(Convert, CopiesTheTokenizersFilesAndNamesItsSpecialTokens) {
   ConvertJob job = whole(path / "checkpoint", path / "other");
   job.tokenizer = path / "moved";
   EXPECT_EQ(outcome(job), "a Hugging Face folder (BF16)");
+}
+
+TEST(Convert, WritesATokenizerForModelsOfBytesAndRefusesADamagedGenerationConfig) {
+  const TemporaryPath path;
+  ModelConfig config = model_to_convert(ModelFamily::llama);
+  config.vocab = 256;
+  save_checkpoint(path / "run", config, {});
+  outcome(whole(path / "run", path / "out"));
+  EXPECT_EQ(make_tokenizer(path / "out")->encode("\u00fcber"),
+            make_tokenizer("bytes")->encode("\u00fcber"));
+  EXPECT_THAT(slurp(path / "out" + "/chat_template.jinja"), HasSubstr("<|im_start|>"));
+  spill(path / "out" + "/generation_config.json", R"({"eos_token_id": "2"})");
+  ConvertJob job = whole(path / "run", path / "other");
+  job.tokenizer = path / "out";
+  EXPECT_THAT(outcome(job), HasSubstr("generation_config.json"));
+}
+
+TEST(Convert, ToGgufSaysThatAWindowIsLostAndStatesItAsTheContext) {
+  const TemporaryPath path;
+  ModelConfig config = model_to_convert(ModelFamily::llama);
+  config.vocab = 256;
+  for (const std::int64_t window : {0, 4, 8}) {
+    config.window = window;
+    EXPECT_EQ(gguf_positions(config), window == 4 ? 4 : 8);
+    const std::string run = concat(path / "run", window);
+    save_checkpoint(run, config, {});
+    const Converted done =
+        convert({.model = run, .out = run + ".gguf", .to = ModelForm::gguf, .tokenizer = "bytes"});
+    EXPECT_EQ(done.warning.find("attends to a window of 4 positions") != std::string::npos,
+              window == 4);
+  }
 }
 
 TEST(Convert, OverwritesOnlyModelsOnRequestAndNeverItsInput) {

@@ -42,6 +42,96 @@ ExampleEncoder bytes_encoder() {
 
 }  // namespace
 
+TEST(Jsonl, ReadsLinesOfOtherFormatsAsConversations) {
+  const auto roles_and_contents = [](std::string_view line) {
+    const Example example = parse_example(line, "f.jsonl:7");
+    EXPECT_EQ(example.kind, Example::Kind::messages);
+    std::vector<std::string> all;
+    for (std::size_t i = 0; i < example.conversation.messages.size(); ++i)
+      all.push_back(concat(example.conversation.text(i, "role"), '|',
+                           example.conversation.text(i, "content")));
+    return all;
+  };
+  EXPECT_THAT(roles_and_contents(R"({"instruction": "Add.", "input": "2+2", "output": "4",
+                                     "system": "Be brief.", "history": [["Hi", "Hello"]],
+                                     "text": "all of it again"})"),
+              ElementsAre("system|Be brief.", "user|Hi", "assistant|Hello", "user|Add.\n2+2",
+                          "assistant|4"));
+  EXPECT_THAT(roles_and_contents(R"({"instruction": "Add.", "input": "", "output": "4",
+                                     "system": null, "history": []})"),
+              ElementsAre("user|Add.", "assistant|4"));
+  EXPECT_THAT(roles_and_contents(R"({"conversations": [{"from": "human", "value": "a"},
+                  {"from": "chatgpt", "value": "b"}, {"role": "user", "content": "c"},
+                  {"from": "model", "value": "d"}], "system": "s", "id": 7})"),
+              ElementsAre("system|s", "user|a", "assistant|b", "user|c", "assistant|d"));
+  EXPECT_THAT(roles_and_contents(R"({"prompt": "a", "prompt_id": 1, "messages":
+                  [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"),
+              ElementsAre("user|a", "assistant|b"))
+      << "a prompt without a completion is another key";
+}
+
+TEST(Jsonl, ReadsCallsAndToolsOfShareGptLinesAsTemplatesExpectThem) {
+  const Conversation talk = parse_example(R"({"conversations": [{"from": "system", "value": "own"},
+      {"from": "human", "value": "Both?"},
+      {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"n\": 5}}"},
+      {"from": "observation", "value": "one"}, {"from": "gpt", "value": "Done."}],
+      "system": "other", "tools": "[{\"name\": \"f\", \"parameters\": {}}]"})",
+                                          "")
+                                .conversation;
+  ASSERT_EQ(talk.messages.size(), 5U);
+  EXPECT_EQ(talk.text(0, "content"), "own") << "its own system message counts";
+  EXPECT_EQ(jinja::to_text(*talk.messages[2].dict()->find("tool_calls")).bytes(),
+            "[{'type': 'function', 'function': {'name': 'f', 'arguments': {'n': 5}}}]");
+  EXPECT_EQ(talk.text(3, "role"), "tool");
+  ASSERT_EQ(talk.variables.size(), 1U);
+  EXPECT_EQ(jinja::to_text(talk.variables[0].second).bytes(),
+            "[{'type': 'function', 'function': {'name': 'f', 'parameters': {}}}]");
+}
+
+TEST(Jsonl, RefusesInvalidLinesOfOtherFormatsWithTheReason) {
+  EXPECT_THAT(fault_of_line(R"({"question": "a", "answer": "b"})"),
+              HasSubstr("\"conversations\" (ShareGPT); \"instruction\" and \"output\" (alpaca); "
+                        "\"prompt\" and \"completion\"; \"text\"; this one has none of them, but: "
+                        "\"question\", \"answer\""));
+  EXPECT_THAT(fault_of_line(R"({"instruction": "a"})"), HasSubstr("\"output\" is missing"));
+  EXPECT_THAT(fault_of_line(R"({"instruction": ["a"], "output": "b"})"),
+              HasSubstr(":7: \"instruction\" is not a string"));
+  EXPECT_THAT(fault_of_line(R"({"instruction": "a", "output": "b", "history": [["c"]]})"),
+              HasSubstr("\"history\" must be a list of pairs"));
+  EXPECT_THAT(fault_of_line(R"({"conversations": "x"})"), HasSubstr("is not a list"));
+  EXPECT_THAT(fault_of_line(R"({"conversations": [{"from": "human"}]})"),
+              HasSubstr(":7: entry 1 of \"conversations\": wanted {\"from\": \"...\", \"value\""));
+  EXPECT_THAT(fault_of_line(R"({"conversations": [{"from": "wizard", "value": "x"}]})"),
+              HasSubstr("is from 'wizard'; known are human, user, gpt"));
+  EXPECT_THAT(fault_of_line(R"({"conversations": [{"from": "function_call", "value": "f 5"}]})"),
+              HasSubstr("a function call must be the JSON of"));
+  EXPECT_THAT(fault_of_line(R"({"conversations": [], "tools": "f"})"),
+              HasSubstr("\"tools\" is not a list"));
+  EXPECT_THAT(fault_of_line(R"({"conversations": [], "messages": []})"),
+              HasSubstr("more than one"));
+}
+
+TEST(JsonlDocuments, OfExamplesWithoutAnAnswerAreEmpty) {
+  const TempFolder folder;
+  const auto encoded = [&](const std::string& lines) {
+    return encode_examples({folder.file("a.jsonl", lines)}, bytes_encoder(), {}, {});
+  };
+  const auto talks = encoded(R"({"instruction": "a", "output": ""}
+{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": " \n"}]}
+{"messages": [{"role": "user", "content": ""}, {"role": "assistant", "content": "b"}]}
+)");
+  ASSERT_EQ(talks->count(), 3);
+  EXPECT_EQ(talks->size(0), 0);
+  EXPECT_EQ(talks->size(1), 0);
+  EXPECT_GT(talks->size(2), 0);
+  const auto completions = encoded("{\"prompt\": \"a\", \"completion\": \"\"}\n");
+  EXPECT_EQ(completions->size(0), 0);
+  const Example call = parse_example(R"({"messages": [{"role": "assistant", "content": "",
+      "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}]})",
+                                     "");
+  EXPECT_FALSE(call.lacks_answer()) << "a call is an answer";
+}
+
 TEST(Jsonl, ReadsThreeKindsOfLines) {
   EXPECT_EQ(parse_example(R"({"text": "a\nb", "id": 7})", "").text, "a\nb");
   const Example completion = parse_example(R"({"completion":"c","prompt":""})", "");
@@ -162,6 +252,11 @@ TEST(JsonlCorpus, SplitsOffTheLastDocumentsOrReadsAnotherFile) {
   EXPECT_EQ(split.validation_documents.end, 10);
   EXPECT_EQ(validation_sequences(split, 4, 256)->count(), 1);
   EXPECT_EQ(training_sequences(split, {.seq_len = 4})->count(), 2);
+  EXPECT_THAT(jsonl_fault([&] { open_corpus({.jsonl = {file}, .validation = "0.9999"}, {}); }),
+              HasSubstr("data.validation = 0.9999 leaves none of the 10 examples"));
+  EXPECT_THAT(jsonl_fault([&] { open_corpus({.jsonl = {file}}, {.vocab = 255}); }),
+              HasSubstr("name the model's own tokenizer with data.tokenizer, or, without "
+                        "model.path, set model.vocab to 256"));
   const Corpus two = open_corpus({.jsonl = {file}, .validation = other}, {});
   EXPECT_EQ(two.train_documents.end, 10);
   EXPECT_THAT(coded(*two.validation_documents.documents, 0), ElementsAre('z', 'z'));

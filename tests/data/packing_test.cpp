@@ -97,8 +97,9 @@ TEST(PackedDocuments, LongerThanASequenceAreSplitAndPiecesWithoutATargetAreLeftO
       documents({{1, 2, 3, 4, 5, 6, 7, 8}, {~1, ~2, ~3, ~4, ~5, 6}, {~1, ~2}, {9}, {}}), 3, 0);
   // 3 + 3 + 1 inputs, then 3 without a target, and 2; the others have none at all.
   EXPECT_EQ(packed.pieces(), 4);
-  EXPECT_EQ(packed.continued(), 2);
-  EXPECT_EQ(packed.left_out(), 4);
+  EXPECT_EQ(packed.longer(), 2);
+  EXPECT_EQ(packed.left_out(), 3);
+  EXPECT_EQ(packed.empty(), 1);
   EXPECT_EQ(packed.total().targets, 8);
   std::multiset<std::int32_t> targets;
   Sequence s;
@@ -108,6 +109,34 @@ TEST(PackedDocuments, LongerThanASequenceAreSplitAndPiecesWithoutATargetAreLeftO
       if (target >= 0) targets.insert(target);
   }
   EXPECT_THAT(targets, ElementsAre(2, 3, 4, 5, 6, 6, 7, 8));
+}
+
+TEST(PackedDocuments, LongerThanASequenceAreLeftOutOrCutOffIfTheUserWants) {
+  const auto targets_of = [](ExcessLength excess, const auto&... expected_notes) {
+    const PackedDocuments packed(
+        documents({{1, 2, 3, 4, 5, 6, 7, 8}, {~1, ~2, ~3, ~4, 5}, {9, 10}}), 3, 0, excess);
+    EXPECT_THAT(packed.notes(), ElementsAre(testing::HasSubstr(expected_notes)...));
+    std::multiset<std::int32_t> targets;
+    Sequence s;
+    for (std::int64_t n = 0; n < packed.count(); ++n) {
+      packed.read(n, s);
+      for (std::int32_t target : s.targets)
+        if (target >= 0) targets.insert(target);
+    }
+    return targets;
+  };
+  EXPECT_THAT(targets_of(ExcessLength::drop,
+                         "2 of 3 examples are longer than 3 tokens: each is left out "
+                         "(data.excess_length_strategy = drop)"),
+              ElementsAre(10));
+  EXPECT_THAT(targets_of(ExcessLength::truncate, "cut off there", "1 of 3 examples have nothing"),
+              ElementsAre(2, 3, 4, 10));
+  EXPECT_THAT(
+      [] {
+        PackedDocuments(of_inputs({7, 8}), 3, 0, ExcessLength::drop);
+      },
+      testing::ThrowsMessage<UsageError>(
+          testing::HasSubstr("nothing to learn: 2 of 2 examples are longer than 3 tokens")));
 }
 
 TEST(PackedDocuments, RefuseNothingToLearnAndTokensOutsideTheVocabulary) {
@@ -151,6 +180,15 @@ TEST(PackedDocuments, AreShownWithLearnedTextMarked) {
   EXPECT_THAT(text, testing::HasSubstr("  rows 0 to 3: d«ef»g«h»\n  rows 4 to 5: ab«c»\n"
                                        "  rows 6 to 7: padding\n"));
   EXPECT_THAT(text, testing::HasSubstr("learned    4 targets"));
+}
+
+TEST(PackedDocuments, AreShownWithCharactersOfSeveralTokensAndBackslashes) {
+  const auto bytes = make_tokenizer("bytes");
+  std::vector<std::int32_t> coded = bytes->encode("\u5317\n\\n");
+  for (std::int32_t& token : coded) token = ~token;
+  for (const std::int32_t token : bytes->encode("\u00fc")) coded.push_back(token);
+  EXPECT_THAT(describe(PackedDocuments(documents({coded}), 8, 0), 8, *bytes, 0),
+              testing::HasSubstr("  rows 0 to 6: \u5317\\n\\\\n«\u00fc»\n"));
 }
 
 TEST(PackedStream, HoldsEachDocumentOnceAndWholeUnlessItIsLongerThanASequence) {

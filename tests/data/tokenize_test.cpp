@@ -144,7 +144,7 @@ TEST(TokenizeFiles, RefusesInvalidJobsBeforeWritingAnything) {
   refused({bin}, folder.path("t"), "t.bin is one of the text files");
   std::filesystem::remove(bin);
   refused({}, folder.path("o.bin"), "--text");
-  refused({text}, "", "--output");
+  refused({text}, "", "--out");
   refused({folder.path("none")}, folder.path("o.bin"), "no file or folder");
   tokenize_files("bytes", {text}, folder.path("o.bin"));
   refused({folder.path("o.bin")}, folder.path("p.bin"), "is a token file, not text");

@@ -90,9 +90,9 @@ TEST_F(CommandsOnGpus, EvaluateWithTheLossOfTheCpu) {
 
 TEST_F(CommandsOnGpus, AuditWithTheFindingsOfTheCpu) {
   const std::string documents = trained_ / "documents.jsonl";
-  succeeded({"data", "synthetic", "--records", "4", "--seed", "1", "--output", documents});
-  const Arguments audit{"memorize", "--audit", "--documents", documents,
-                        "--suffix", "8",       "--prompts",   "16"};
+  succeeded({"data", "synthetic", "--records", "4", "--seed", "1", "--out", documents});
+  const Arguments audit{"memorize", "--audit", "--documents",      documents,
+                        "--suffix", "8",       "--prompt-lengths", "16"};
   const auto recitations = [&](const std::string& device) {
     return result(audit, device).at("runs").at(0).at("recitations");
   };
@@ -117,7 +117,7 @@ TEST_F(CommandsOnGpus, ProbeMeasuresThemForAPlan) {
   const std::string file = trained_ / "machine.toml";
   for (const auto& [gpus, words] : {std::pair{"2", "a GPU each"}, {"1", "which share GPUs"}}) {
     const Finished probe = succeeded(
-        {"probe", "--quick", "--ranks", "2", "--device", "cuda", "--output", file, "--overwrite"},
+        {"probe", "--quick", "--ranks", "2", "--device", "cuda", "--out", file, "--overwrite"},
         {.environment = {{"AXONN_EMULATED_GPUS", gpus}}});
     EXPECT_THAT(probe.out, AllOf(HasSubstr("products bf16"), HasSubstr("all_reduce")));
     EXPECT_THAT(test::slurp(file), AllOf(HasSubstr("Emulated GPU"), HasSubstr(words)));

@@ -123,6 +123,11 @@ class Checkpoint(RunTest):
         with np.load(self.path("one.npz")) as saved:
             np.testing.assert_array_equal(saved["wte.weight"],
                                           checkpoint.get("wte.weight", "exp_avg"))
+        read_end, write_end = os.pipe()
+        os.close(read_end)  # as `| head` does once it has enough
+        cut = subprocess.run([*program, "list"], stdout=write_end, stderr=subprocess.PIPE)
+        os.close(write_end)
+        self.assertEqual((cut.returncode, cut.stderr), (0, b""))
         bad = subprocess.run([*program[:2], self.folder + "/none", "list"], text=True,
                              capture_output=True)
         self.assertEqual((bad.returncode, bad.stderr[:6]), (1, "error:"))

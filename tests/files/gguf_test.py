@@ -167,6 +167,7 @@ class Gguf(RunTest):
         found = self.convert(mistral, "--dtype", "f32", name="mistral")
         self.assertEqual(found.keys["general.architecture"], "llama")
         self.assertEqual(found.keys["llama.attention.sliding_window"], 4)
+        self.assertEqual(found.keys["llama.context_length"], 4)
         self.check(found, self.as_folder(mistral)[1], interleaved=True)
 
         scaled = self.trained("run-scaled", model='rope_scaling = "llama3"\nrope_factor = 4.0\n'
@@ -257,6 +258,8 @@ class Gguf(RunTest):
         self.assertEqual(len(keys["tokenizer.ggml.tokens"]), 256)
         self.assertEqual(keys["tokenizer.ggml.tokens"][32], "\u0120")
         self.assertEqual(keys["tokenizer.ggml.merges"], [])
+        self.assertEqual(keys["tokenizer.ggml.eos_token_id"], 255)  # no byte of UTF-8
+        self.assertEqual(keys["tokenizer.ggml.bos_token_id"], 255)
 
     def test_a_sentencepiece_model_with_its_scores_and_types(self):
         def varint(value):

@@ -273,7 +273,7 @@ TEST(EvaluationText, OfBytesUsesItsFirstByteOnlyAsInput) {
   const TemporaryPath folder;
   spill(folder / "a.txt", "hello");
   const auto tokenizer = make_tokenizer("bytes");
-  const EvaluationText text = open_evaluation_text(folder / "a.txt", tokenizer.get(), 256);
+  const EvaluationText text = open_evaluation_text(folder / "a.txt", tokenizer, 256);
   EXPECT_THAT(all_of(text), testing::ElementsAre('h', 'e', 'l', 'l', 'o'));
   EXPECT_EQ(text.target_bytes, 4);
 }
@@ -281,8 +281,8 @@ TEST(EvaluationText, OfBytesUsesItsFirstByteOnlyAsInput) {
 TEST(EvaluationText, BeginsWithTheBeginningOfTextAndHasNoEndOfText) {
   const TemporaryPath folder;
   spill(folder / "a.txt", "hello");
-  const TokenizerWithEnds tokenizer;
-  const EvaluationText text = open_evaluation_text(folder / "a.txt", &tokenizer, 258);
+  const auto tokenizer = std::make_shared<TokenizerWithEnds>();
+  const EvaluationText text = open_evaluation_text(folder / "a.txt", tokenizer, 258);
   EXPECT_THAT(all_of(text), testing::ElementsAre(256, 'h', 'e', 'l', 'l', 'o'));
   EXPECT_EQ(text.target_bytes, 5);
 }
@@ -290,38 +290,60 @@ TEST(EvaluationText, BeginsWithTheBeginningOfTextAndHasNoEndOfText) {
 TEST(EvaluationText, OfATokenFileCountsItsTargetsBytesWithoutSpecialTokens) {
   const TemporaryPath folder;
   write_token_file(folder / "a.bin", {'h', 'i', 257, 256, 'y', 'o', 'u', 257});
-  const TokenizerWithEnds tokenizer;
-  const auto bytes_with = [&](const Tokenizer* with, std::int64_t vocab) {
+  const auto tokenizer = std::make_shared<TokenizerWithEnds>();
+  const auto bytes_with = [&](const std::shared_ptr<const Tokenizer>& with, std::int64_t vocab) {
     return open_evaluation_text(folder / "a.bin", with, vocab).target_bytes;
   };
-  EXPECT_EQ(bytes_with(&tokenizer, 258), 4);
+  EXPECT_EQ(bytes_with(tokenizer, 258), 4);
   EXPECT_EQ(bytes_with(nullptr, 258), std::nullopt);
-  EXPECT_EQ(bytes_with(make_tokenizer("bytes").get(), 300), std::nullopt);  // it has no token 257
+  EXPECT_EQ(bytes_with(make_tokenizer("bytes"), 300), std::nullopt);  // it has no token 257
 }
 
 TEST(EvaluationText, OfDocumentsThatAreNotJoinedCountsNoFirstTokens) {
   const TemporaryPath folder;
   spill(folder / "a.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"de\"}\n");
   const auto bytes = make_tokenizer("bytes");
-  const TokenizerWithEnds with_ends;
+  const auto with_ends = std::make_shared<TokenizerWithEnds>();
   for (const DocumentMode mode :
        {DocumentMode::separate, DocumentMode::packed, DocumentMode::apertus}) {
     const DataConfig data{.documents = mode};
-    EXPECT_EQ(open_evaluation_text(folder / "a.jsonl", bytes.get(), 256, data).target_bytes, 3);
-    EXPECT_EQ(open_evaluation_text(folder / "a.jsonl", &with_ends, 258, data).target_bytes, 5);
+    EXPECT_EQ(open_evaluation_text(folder / "a.jsonl", bytes, 256, data).target_bytes, 3);
+    EXPECT_EQ(open_evaluation_text(folder / "a.jsonl", with_ends, 258, data).target_bytes, 5);
   }
-  EXPECT_EQ(open_evaluation_text(folder / "a.jsonl", bytes.get(), 256).target_bytes, 4);
+  EXPECT_EQ(open_evaluation_text(folder / "a.jsonl", bytes, 256).target_bytes, 4);
   write_token_file(folder / "a.bin", {'h', 'i', 'y', 'o'});
   EXPECT_THAT(
       [&] {
-        open_evaluation_text(folder / "a.bin", bytes.get(), 256,
-                             {.documents = DocumentMode::separate});
+        open_evaluation_text(folder / "a.bin", bytes, 256, {.documents = DocumentMode::separate});
       },
       ThrowsMessage<UsageError>(HasSubstr("set data.eod")));
-  EXPECT_EQ(open_evaluation_text(folder / "a.bin", bytes.get(), 256,
+  EXPECT_EQ(open_evaluation_text(folder / "a.bin", bytes, 256,
                                  {.documents = DocumentMode::separate, .eod = 'i'})
                 .target_bytes,
             2);
+}
+
+TEST(EvaluationText, OfConversationsScoresTheAnswersAsTrainingDoes) {
+  const TemporaryPath folder;
+  spill(folder / "a.jsonl", R"({"prompt": "ab", "completion": "cd"}
+{"prompt": "e", "completion": "fgh"}
+)");
+  Config config = small_llama();
+  config.model.vocab = 256;
+  const EvaluationText text =
+      open_evaluation_text(folder / "a.jsonl", make_tokenizer("bytes"), 256);
+  EXPECT_EQ(text.examples.end, 2);
+  with_model(config, [&](LoadedModel& model) {
+    const TextScore all = evaluate(model, text, 12, {});
+    EXPECT_EQ(all.tokens, 5);
+    EXPECT_EQ(all.bytes, std::nullopt);
+    const auto alone = [&](std::vector<std::int32_t> tokens, std::int64_t scored) {
+      const ScoredSequence one{.tokens = std::move(tokens), .scored = scored, .positions = 12};
+      return score(model, {.count = 1, .at = [&](std::int64_t) { return one; }}, {})[0].nats;
+    };
+    EXPECT_NEAR(all.nats, alone({'a', 'b', 'c', 'd'}, 2) + alone({'e', 'f', 'g', 'h'}, 3),
+                1e-5 * all.nats);
+  });
 }
 
 TEST(EvaluationText, IsRejectedIfTooShortOrNotTheModels) {
@@ -331,19 +353,20 @@ TEST(EvaluationText, IsRejectedIfTooShortOrNotTheModels) {
   write_token_file(folder / "short.bin", {5});
   write_token_file(folder / "large.bin", {5, 6, 300, 7});
   const auto tokenizer = make_tokenizer("bytes");
-  const auto open = [&](const std::string& name, const Tokenizer* with, std::int64_t vocab) {
+  const auto open = [&](const std::string& name, const std::shared_ptr<const Tokenizer>& with,
+                        std::int64_t vocab) {
     return [&, name, with, vocab] { open_evaluation_text(folder / name, with, vocab); };
   };
-  EXPECT_THAT(open("empty.txt", tokenizer.get(), 256),
+  EXPECT_THAT(open("empty.txt", tokenizer, 256),
               ThrowsMessage<UsageError>(HasSubstr("has 0 tokens")));
-  EXPECT_THAT(open("short.txt", tokenizer.get(), 256),
+  EXPECT_THAT(open("short.txt", tokenizer, 256),
               ThrowsMessage<UsageError>(HasSubstr("has 1 tokens")));
   EXPECT_THAT(open("short.bin", nullptr, 256),
               ThrowsMessage<UsageError>(HasSubstr("has 1 tokens")));
   EXPECT_THAT(open("large.bin", nullptr, 256), ThrowsMessage<UsageError>(HasSubstr("token 2 of")));
   EXPECT_THAT(open("short.txt", nullptr, 256), ThrowsMessage<UsageError>(HasSubstr("--tokenizer")));
-  EXPECT_THAT(open("short.txt", tokenizer.get(), 255),
+  EXPECT_THAT(open("short.txt", tokenizer, 255),
               ThrowsMessage<UsageError>(HasSubstr("has 256 tokens")));
-  EXPECT_THAT(open("missing.txt", tokenizer.get(), 256),
+  EXPECT_THAT(open("missing.txt", tokenizer, 256),
               ThrowsMessage<UsageError>(HasSubstr("missing.txt")));
 }

@@ -425,6 +425,21 @@ TEST(HelpFor, FindsASectionAKeyWithItsSectionAndAKeyAlone) {
               testing::ThrowsMessage<UsageError>(HasSubstr("did you mean [figure] edge?")));
 }
 
+TEST(OptionList, AnswersTheNamesOfOtherProjectsThatNoKeyMeansWithTheRemedy) {
+  Settings settings;
+  OptionList list = list_of(settings);
+  constexpr OtherNames names[] = {{"corners corner_count", "set figure.sides"}};
+  list.explain(names);
+  EXPECT_EQ(error_of([&] { refuse_key(list, "paint", "corner_count", "f.toml:2:1"); }),
+            "there is no key 'corner_count' (f.toml:2:1); set figure.sides");
+  Origins origins;
+  EXPECT_THAT(error_of([&] { read_toml_text(list, "corners = 3", "f.toml", origins); }),
+              HasSubstr("(f.toml:1:1); set figure.sides"));
+  EXPECT_EQ(help_for(list, "corners"), "corners: set figure.sides\n");
+  EXPECT_EQ(help_for(list, "side_length"), help_for(list, "edge")) << "another name of a key";
+  EXPECT_EQ(list.remedy_for("corner"), "");
+}
+
 TEST(OptionList, RefusesAKeyThatIsListedTwice) {
   Settings settings;
   OptionList list = list_of(settings);

@@ -143,6 +143,46 @@ TEST(ChatTurns, LearnCallsOfToolsWithWhatTheTemplateWritesAroundThem) {
       << "a template may write every role alike";
 }
 
+TEST(ChatTurns, OfTheLastMessageAloneAreLearnedIfTheUserWants) {
+  const TempFolder folder;
+  const auto tokenizer = tokenizer_of_all(folder);
+  const auto learned_last = [&](const std::string& name, const std::string& json) {
+    const std::string file = std::string(AXONN_CHAT_TEMPLATES) + '/' + name + ".jinja";
+    ChatArguments arguments{.now = parse_chat_date("2024-07-26", "day"), .last_turn_only = true};
+    const ChatTemplate form(tokenizer,
+                            {.forms = {{"default", name, read_text(file)}},
+                             .tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}}},
+                            arguments);
+    EXPECT_NE(form.fingerprint(), template_of(tokenizer, name).fingerprint());
+    return shown_turns(*tokenizer, form.render(talk_of(json)));
+  };
+  EXPECT_EQ(learned_last("thinking_last_turn", kThoughts),
+            "{<|im_start|>}user\n2+2?{<|im_end|>}\n{<|im_start|>}assistant\n4{<|im_end|>}\n"
+            "{<|im_start|>}user\n3+3?{<|im_end|>}\n{<|im_start|>}assistant\n"
+            "«(<think>)\nadd again\n(</think>)\n\n6{<|im_end|>}»\n");
+  EXPECT_EQ(learned_last("inst_tools", kCall),
+            "{<s>}{[INST]}Both?{[/INST]}[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"n\": 5}, "
+            "\"id\": \"abcdefghi\"}]{</s>}[TOOL_RESULTS]{\"content\": one, \"call_id\": "
+            "\"abcdefghi\"}[/TOOL_RESULTS]«Done.{</s>}»");
+}
+
+TEST(ChatTurns, ThatEndWithNothingThatIsLearnedAreKnown) {
+  const TempFolder folder;
+  const auto tokenizer = tokenizer_of_all(folder);
+  const auto teaches = [&](const std::string& text) {
+    return ChatTemplate(tokenizer, {.forms = {{"default", "here", text}}}).teaches_end();
+  };
+  const std::string begin = "{% for m in messages %}<|im_start|>{{ m.role }}\n";
+  EXPECT_TRUE(teaches(begin + "{{ m.content }}<|im_end|>\n{% endfor %}"));
+  EXPECT_TRUE(teaches(begin + "{{ m.content }} END\n{% endfor %}")) << "words may end a turn";
+  EXPECT_FALSE(teaches(begin + "{{ m.content }}\n{% endfor %}"));
+  EXPECT_FALSE(teaches(begin + "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}"
+                               "{% endgeneration %}{% else %}{{ m.content }}{% endif %}"
+                               "<|im_end|>\n{% endfor %}"))
+      << "the end is outside of what is learned";
+  EXPECT_TRUE(teaches("{{ raise_exception('only with tools') }}")) << "it is not known";
+}
+
 TEST(ChatTurns, InTheMiddleEndWithTheTokenThatTheyHaveThere) {
   EXPECT_THAT(learned_by("channels", R"({"messages": [{"role": "user", "content": "a"},
                 {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"},

@@ -6,6 +6,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/text/bpe/bpe_vocab.h"
+#include "axonn/text/bpe/write_bpe.h"
 #include "axonn/text/nfc.h"
 #include "axonn/text/tokenizer.h"
 
@@ -65,6 +66,23 @@ TEST(TokenizerJson, OfGpt2GivesTheTokensOfVocabAndMerges) {
     if (i % 3 == 0) text[engine() % text.size()] = '\xff';
     ASSERT_EQ(one_file->encode(text), two_files->encode(text)) << testing::PrintToString(text);
     ASSERT_EQ(one_file->decode(one_file->encode(text)), text);
+  }
+}
+
+TEST(TokenizerJson, WrittenForOtherProgramsGivesTheSameTokens) {
+  const TempFolder small, folder;
+  const std::string text = "hello\xff wor<|endoftext|>ld \u5317\u4eac\n\t caf\u00e9 it's 42";
+  for (const bool bytes : {true, false}) {
+    const BpeVocab vocab = bytes ? bytes_as_bpe() : read_bpe_vocab(small_bpe(small));
+    folder.file("tokenizer.json", to_tokenizer_json(vocab));
+    folder.file("tokenizer_config.json", to_tokenizer_config(vocab));
+    const auto written = make_tokenizer(folder.path()),
+               want = make_tokenizer(bytes ? "bytes" : small.path());
+    EXPECT_EQ(written->encode(text), want->encode(text));
+    EXPECT_EQ(written->decode(written->encode(text)), text);
+    EXPECT_EQ(written->vocab_size(), want->vocab_size());
+    EXPECT_EQ(written->end_of_text(), want->end_of_text());
+    EXPECT_EQ(written->begin_of_text(), std::nullopt);
   }
 }
 

@@ -77,6 +77,48 @@ std::set<std::string> single_edits(const std::string& word) {
 
 }  // namespace
 
+TEST(ConfigKeys, NamesOfOtherProjectsAreAnsweredWithTheKeyHere) {
+  Config config = whole_config();
+  OptionList list;
+  list_options(config, list);
+  const std::vector<std::pair<std::string, std::string>> names = {
+      {"per_device_train_batch_size", "micro_batch"},
+      {"micro_batch_size", "micro_batch"},
+      {"gradient_accumulation_steps", "global_batch"},
+      {"global_batch_size", "global_batch"},
+      {"max_steps", "steps"},
+      {"train_iters", "steps"},
+      {"sequence_len", "seq_len"},
+      {"max_seq_length", "seq_len"},
+      {"cutoff_len", "seq_len"},
+      {"learning_rate", "lr"},
+      {"warmup_ratio", "warmup_steps"},
+      {"lr_warmup_iters", "warmup_steps"},
+      {"lr_scheduler_type", "kind"},
+      {"optim", "kind"},
+      {"max_grad_norm", "max_norm"},
+      {"save_steps", "every"},
+      {"save_total_limit", "keep"},
+      {"eval_steps", "eval_every"},
+      {"logging_steps", "log_every"},
+      {"output_dir", "dir"},
+      {"base_model", "path"},
+      {"model_name_or_path", "path"},
+      {"lora_r", "rank"},
+      {"lora_target_modules", "targets"},
+      {"datasets", "data.jsonl"},
+      {"val_set_size", "validation"},
+      {"sample_packing", "data.documents"},
+      {"gradient_checkpointing", "mode"},
+      {"tensor_model_parallel_size", "x"},
+      {"deepspeed", "parallelism.z"},
+      {"pipeline_model_parallel_size", "parallelism.x"}};
+  for (const auto& [name, key] : names)
+    EXPECT_THAT([&] { refuse_key(list, "training", name, "here"); },
+                testing::ThrowsMessage<UsageError>(testing::HasSubstr(key)))
+        << name;
+}
+
 TEST(ConfigKeys, ATypoOfOneEditIsGuessedForEveryKey) {
   // One edit of these keys may also be one edit of their twin; then all nearest keys are named.
   const std::vector<std::set<std::string>> alike = {

@@ -194,6 +194,11 @@ std::int64_t best_step(const std::string& folder) {
   return step;
 }
 
+std::string checkpoints_of(const std::string& path) {
+  const std::string own = path + "/checkpoints";
+  return has_checkpoint(own) && !has_checkpoint(path) ? own : path;
+}
+
 std::string to_text(const CheckpointIndex& index) {
   json parameters = json::array(), texts = json::array();
   for (const StoredParameter& p : index.parameters) parameters.push_back({p.name, p.rows, p.cols});

@@ -33,6 +33,8 @@ std::vector<std::int64_t> steps_in(const std::string& folder);
 std::int64_t step_named_in(const std::string& file);
 /// The step that DIR/best names; -1 if there is no such file, or if it is damaged.
 std::int64_t best_step(const std::string& folder);
+/// The folder of a run's checkpoints, if `path` is a run's output.dir; else `path`.
+std::string checkpoints_of(const std::string& path);
 
 /// Whether DIR holds a checkpoint, intact or not. For resume = "auto": false means a fresh start.
 /// Does not throw if the folder does not exist. Call it on rank 0 and broadcast the result.

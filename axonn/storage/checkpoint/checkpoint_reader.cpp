@@ -167,6 +167,7 @@ std::string CheckpointReader::open(std::string path, std::int64_t before) {
     return open_step(sibling(path, step_name(step_named_in(path))));
   if (!is_folder(path))
     refuse(path, " is not a folder of checkpoints", path_exists(path) ? "" : ": no such path");
+  path = checkpoints_of(path);
   const bool is_step = path_exists(concat(path, '/', kIndexName)) || step_of(last_name(path)) >= 0;
   return is_step ? open_step(path) : open_newest(path, before);
 }

@@ -22,10 +22,10 @@ class CheckpointReader {
  public:
   static constexpr std::int64_t kAnyStep = INT64_MAX;
   /// path: a folder DIR/step-N, or the file DIR/best or DIR/latest, which names one; it must be
-  /// intact. Or DIR: the checkpoint that `latest` names,
-  /// or the newest intact one before it, with a warning for each damaged one; only steps below
-  /// `before` are considered. Collective: rank 0 reads the index and broadcasts it; if that fails,
-  /// all ranks throw.
+  /// intact. Or DIR, or a run's output.dir that holds DIR (checkpoints_of()): the checkpoint that
+  /// `latest` names, or the newest intact one before it, with a warning for each damaged one; only
+  /// steps below `before` are considered. Collective: rank 0 reads the index and broadcasts it; if
+  /// that fails, all ranks throw.
   CheckpointReader(Communicator& world, const std::string& path, std::int64_t before = kAnyStep);
   /// For a single rank.
   explicit CheckpointReader(const std::string& path);

@@ -504,6 +504,19 @@ std::string bpe_character(unsigned char byte) {
   return {static_cast<char>(0xc0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3f))};
 }
 
+std::string bpe_characters(std::string_view bytes) {
+  std::string result;
+  for (const char byte : bytes) result += bpe_character(static_cast<unsigned char>(byte));
+  return result;
+}
+
+BpeVocab bytes_as_bpe() {
+  BpeVocab vocab{.name = "bytes", .tokens = {}, .merges = {}};
+  for (int byte = 0; byte < 256; ++byte) vocab.tokens.emplace_back(1, static_cast<char>(byte));
+  vocab.pattern = kGpt2Pattern;
+  return vocab;
+}
+
 BpeVocab read_bpe_vocab(const std::string& folder) {
   if (!is_folder(folder))
     refuse("tokenizer '", folder, "' is not a folder with vocab.json and merges.txt");

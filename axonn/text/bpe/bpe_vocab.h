@@ -61,6 +61,12 @@ extern const std::string_view kGpt2Pattern;
 /// is U+0120). Source: as above.
 std::string bpe_character(unsigned char byte);
 
+/// These characters of all bytes of a token.
+std::string bpe_characters(std::string_view bytes);
+
+/// The tokenizer "bytes" as a byte-level BPE without merges.
+BpeVocab bytes_as_bpe();
+
 /// Reads GPT-2's byte-level BPE: folder/vocab.json, an object that maps tokens to the ids 0 .. n -
 /// 1, and folder/merges.txt, with a line "left right" for each merge after an optional first line
 /// "#version". Throws UsageError with the file, the line and the fault; also if

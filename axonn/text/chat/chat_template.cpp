@@ -163,7 +163,9 @@ ChatFormat find_chat_format(const std::string& name, const std::string& tokenize
 
 ChatTemplate::ChatTemplate(std::shared_ptr<const Tokenizer> tokenizer, ChatFormat format,
                            ChatArguments arguments)
-    : tokenizer_(std::move(tokenizer)), now_(arguments.now) {
+    : tokenizer_(std::move(tokenizer)),
+      now_(arguments.now),
+      last_turn_only_(arguments.last_turn_only) {
   std::string all = std::to_string(kRenderingVersion);
   for (const std::string& token : format.needed_tokens)
     if (!tokenizer_->added_token(token))
@@ -186,6 +188,7 @@ ChatTemplate::ChatTemplate(std::shared_ptr<const Tokenizer> tokenizer, ChatForma
   for (const auto& [name, value] : variables_)
     all += concat('|', name, '=', jinja::to_text(value).bytes());
   if (now_) all += concat('|', now_->tm_year, '-', now_->tm_yday);
+  if (last_turn_only_) all += "|last turn only";
   fingerprint_ = std::to_string(hash_text(all));
   for (const auto& [content, token] : tokenizer_->added_tokens()) {
     all_tokens_.add(content, token);
@@ -315,9 +318,10 @@ ChatTemplate::Rendered ChatTemplate::encode(const Conversation& given, bool prom
         },
         closing_prompt_for(conversation)};
     const auto end = tokenizer_->end_of_text();
-    const std::vector<ByteSpan> spans =
+    std::vector<ByteSpan> spans =
         learned_spans(whole, roles, renderings, all_tokens_,
                       end ? tokenizer_->bytes_of(*end) : std::string_view());
+    if (last_turn_only_) spans = spans_of_last_turn(whole, roles, std::move(spans));
     TextEncoder encoder(*tokenizer_, {all_tokens_, plain_tokens_}, roles, whole.bytes());
     Rendered out;
     std::size_t at = 0;
@@ -344,6 +348,22 @@ ChatTemplate::Rendered ChatTemplate::render(const Conversation& conversation,
 std::vector<std::int32_t> ChatTemplate::prompt(const Conversation& conversation,
                                                const std::string& place) const {
   return encode(conversation, true, place).tokens;
+}
+
+bool ChatTemplate::teaches_end() const {
+  constexpr std::string_view kWord = "Yes";
+  Conversation probe({{"user", "Hi"}, {"assistant", std::string(kWord)}});
+  probe.now = parse_chat_date("2024-07-26", "");  // any day
+  try {
+    const Rendered rendered = render(probe);
+    std::vector<std::int32_t> learned;
+    for (std::size_t i = 0; i < rendered.tokens.size(); ++i)
+      if (rendered.learned[i]) learned.push_back(rendered.tokens[i]);
+    const std::string text = tokenizer_->decode(learned);
+    return !jinja::strip(text, jinja::Strip::right, nullptr).ends_with(kWord);
+  } catch (const UsageError&) {  // its end is not known
+    return true;
+  }
 }
 
 /// Renders a conversation of two messages. Its last learned tokens, after the assistant's word, end

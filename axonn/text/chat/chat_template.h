@@ -87,6 +87,11 @@ class ChatTemplate {
   /// template writes none.
   const std::vector<std::int32_t>& end_of_turn() const { return end_of_turn_; }
 
+  /// Whether something after the assistant's words is learned, such as the token that ends its
+  /// turn. A model that does not learn it never stops. Also true if the template refuses an example
+  /// of a question and an answer.
+  bool teaches_end() const;
+
   /// Templates with equal fingerprints render alike, given the same tokenizer.
   const std::string& fingerprint() const { return fingerprint_; }
 
@@ -110,6 +115,7 @@ class ChatTemplate {
   std::vector<Form> forms_;
   jinja::Variables variables_;
   std::optional<std::tm> now_;
+  bool last_turn_only_;
   /// All added tokens; and those that an assistant's words may hold.
   AddedTokenFinder all_tokens_, plain_tokens_;
   std::vector<std::int32_t> end_of_turn_;

@@ -53,7 +53,8 @@ std::optional<jinja::Value> parse_chat_json(std::string_view text,
 /// What the user sets for all conversations.
 struct ChatArguments {
   jinja::Variables variables;
-  std::optional<std::tm> now;  ///< that strftime_now() shows
+  std::optional<std::tm> now;   ///< that strftime_now() shows
+  bool last_turn_only = false;  ///< whether only the assistant's last turn is learned
 };
 
 /// Parses a JSON object of template variables, such as {"enable_thinking": false}, or "". The

@@ -229,4 +229,16 @@ std::vector<ByteSpan> learned_spans(const Text& text, const std::vector<std::str
   return spans;
 }
 
+std::vector<ByteSpan> spans_of_last_turn(const Text& text, const std::vector<std::string>& roles,
+                                         std::vector<ByteSpan> spans) {
+  const auto last = std::ranges::find(roles.rbegin(), roles.rend(), "assistant");
+  if (last == roles.rend()) return {};
+  const auto message = static_cast<std::int32_t>(roles.rend() - last) - 1;
+  const std::vector<Piece> pieces = pieces_of(text);
+  const auto first = std::ranges::find(pieces, message, &Piece::message);
+  if (first == pieces.end()) return {};
+  std::erase_if(spans, [&](const ByteSpan& span) { return span.end <= first->at.begin; });
+  return spans;
+}
+
 }  // namespace axonn

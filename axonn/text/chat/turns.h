@@ -55,4 +55,9 @@ std::vector<ByteSpan> learned_spans(const jinja::Text& text, const std::vector<s
                                     const PartialRenderings& renderings,
                                     const AddedTokenFinder& tokens, std::string_view end_of_text);
 
+/// Those of the learned spans that belong to the assistant's last message.
+std::vector<ByteSpan> spans_of_last_turn(const jinja::Text& text,
+                                         const std::vector<std::string>& roles,
+                                         std::vector<ByteSpan> spans);
+
 }  // namespace axonn

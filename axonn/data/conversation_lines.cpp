@@ -1,0 +1,200 @@
+#include "axonn/data/conversation_lines.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "axonn/base/check.h"
+#include "axonn/base/utf8.h"
+#include "axonn/text/chat/conversation.h"
+
+namespace axonn {
+
+namespace {
+
+using jinja::Dict;
+using jinja::List;
+using jinja::Origin;
+using jinja::Text;
+using jinja::Value;
+
+constexpr std::string_view kCalls = "tool_calls";  // the role of a turn that calls functions
+
+/// What "from" may say, and the role of the message.
+struct Speaker {
+  std::string_view from, role;
+};
+constexpr std::array<Speaker, 16> kSpeakers = {{{"human", "user"},
+                                                {"user", "user"},
+                                                {"gpt", "assistant"},
+                                                {"assistant", "assistant"},
+                                                {"model", "assistant"},
+                                                {"chatgpt", "assistant"},
+                                                {"bing", "assistant"},
+                                                {"bard", "assistant"},
+                                                {"system", "system"},
+                                                {"tool", "tool"},
+                                                {"function", "tool"},
+                                                {"observation", "tool"},
+                                                {"function_response", "tool"},
+                                                {"tool_response", "tool"},
+                                                {"function_call", kCalls},
+                                                {"tool_call", kCalls}}};
+
+/// The member; null if it does not exist or is null.
+const Value* member(const Dict& dict, std::string_view name) {
+  const Value* found = dict.find(name);
+  return found && !found->is_none() ? found : nullptr;
+}
+
+/// The text under a key of a line; "" if there is none. Throws if it is no text.
+std::string text_of(const Dict& line, const char* key, const std::string& place) {
+  const Value* found = member(line, key);
+  if (!found) return "";
+  if (!found->text()) refuse(place, ": \"", key, "\" is not a string");
+  return found->text()->bytes();
+}
+
+/// The messages of a line. Texts have the origins that parse_chat_json() gives those of "messages".
+class MessageList {
+ public:
+  void add(std::string_view role, std::string_view content) {
+    Dict message;
+    message.set("role", Text(role));
+    message.set("content", Text(content, origin()));
+    list_.items.emplace_back(std::move(message));
+  }
+
+  /// Adds a turn that calls functions: `calls` is the JSON of one or of a list of them.
+  void add_calls(const std::string& calls, const std::string& place) {
+    const std::optional<Value> parsed = parse_chat_json(calls, origin());
+    List found;
+    for (const Value& call : parsed && parsed->list() ? parsed->list()->items : one_of(parsed)) {
+      const Value* name = call.dict() ? call.dict()->find("name") : nullptr;
+      if (!name || !name->text() || !call.dict()->find("arguments"))
+        refuse(place, ": a function call must be the JSON of {\"name\": ..., \"arguments\": {...}}",
+               ", or of a list of them; got ", printable(calls.substr(0, 60)));
+      Dict wrapped;
+      wrapped.set("type", Text("function", origin()));
+      wrapped.set("function", call);
+      found.items.emplace_back(std::move(wrapped));
+    }
+    Dict message;
+    message.set("role", Text("assistant"));
+    message.set("content", Text("", origin()));
+    message.set("tool_calls", std::move(found));
+    list_.items.emplace_back(std::move(message));
+  }
+
+  List take() { return std::move(list_); }
+
+ private:
+  static std::vector<Value> one_of(const std::optional<Value>& value) {
+    return {value.value_or(Value())};
+  }
+  Origin origin() const { return {.source = static_cast<std::int32_t>(list_.items.size())}; }
+
+  List list_;
+};
+
+/// The object that Conversation::parse() reads.
+Dict object_of(MessageList messages) {
+  Dict object;
+  object.set("messages", messages.take());
+  return object;
+}
+
+/// The text of an entry under one of two names; null if it has none.
+const Text* text_in(const Value& entry, const char* name, const char* other) {
+  if (!entry.dict()) return nullptr;
+  const Value* found = member(*entry.dict(), name);
+  if (!found) found = member(*entry.dict(), other);
+  return found ? found->text() : nullptr;
+}
+
+const Text* from_in(const Value& entry) { return text_in(entry, "from", "role"); }
+
+void add_entry(const Value& entry, const std::string& place, MessageList& to) {
+  const Text *from = from_in(entry), *value = text_in(entry, "value", "content");
+  if (!from || !value) refuse(place, R"(: wanted {"from": "...", "value": "..."})");
+  const auto speaker = std::ranges::find(kSpeakers, from->bytes(), &Speaker::from);
+  if (speaker == kSpeakers.end()) {
+    std::string names;
+    for (const Speaker& known : kSpeakers) names += concat(names.empty() ? "" : ", ", known.from);
+    refuse(place, " is from '", printable(from->bytes().substr(0, 80)), "'; known are ", names);
+  }
+  if (speaker->role == kCalls)
+    to.add_calls(value->bytes(), place);
+  else
+    to.add(speaker->role, value->bytes());
+}
+
+/// A list of tools in which each is {"type": "function", "function": {...}}, as templates expect;
+/// LLaMA-Factory's data has the inner objects alone.
+Value wrapped_tools(const Value& tools, const std::string& place) {
+  std::optional<Value> list = tools;
+  if (tools.text()) list = parse_chat_json(tools.text()->bytes());
+  if (!list || !list->list()) refuse(place, ": \"tools\" is not a list");
+  List all;
+  for (const Value& tool : list->list()->items) {
+    if (tool.dict() && tool.dict()->find("name") && !tool.dict()->find("function")) {
+      Dict wrapped;
+      wrapped.set("type", Text("function", Origin{.source = Origin::kData}));
+      wrapped.set("function", tool);
+      all.items.emplace_back(std::move(wrapped));
+    } else {
+      all.items.push_back(tool);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+Dict from_sharegpt(const Dict& line, const std::string& place) {
+  const Value* entries = member(line, "conversations");
+  if (!entries || !entries->list()) refuse(place, ": \"conversations\" is not a list");
+  MessageList messages;
+  const std::vector<Value>& items = entries->list()->items;
+  const Text* first = items.empty() ? nullptr : from_in(items.front());
+  const bool has_system = first && first->bytes() == "system";
+  if (const std::string system = text_of(line, "system", place); !system.empty() && !has_system)
+    messages.add("system", system);
+  for (std::size_t i = 0; i < items.size(); ++i)
+    add_entry(items[i], concat(place, ": entry ", i + 1, " of \"conversations\""), messages);
+  Dict object = object_of(std::move(messages));
+  if (const Value* tools = member(line, "tools");
+      tools && !(tools->text() && tools->text()->empty()))
+    object.set("tools", wrapped_tools(*tools, place));
+  return object;
+}
+
+Dict from_alpaca(const Dict& line, const std::string& place) {
+  MessageList messages;
+  if (const std::string system = text_of(line, "system", place); !system.empty())
+    messages.add("system", system);
+  if (const Value* history = member(line, "history")) {
+    if (!history->list()) refuse(place, ": \"history\" is not a list");
+    for (const Value& turn : history->list()->items) {
+      const List* pair = turn.list();
+      if (!pair || pair->items.size() != 2 || !pair->items[0].text() || !pair->items[1].text())
+        refuse(place, ": \"history\" must be a list of pairs [question, answer] of strings");
+      messages.add("user", pair->items[0].text()->bytes());
+      messages.add("assistant", pair->items[1].text()->bytes());
+    }
+  }
+  if (!member(line, "output"))
+    refuse(place,
+           ": \"output\" is missing; a line of alpaca's format has \"instruction\" and "
+           "\"output\"");
+  const std::string instruction = text_of(line, "instruction", place),
+                    input = text_of(line, "input", place);
+  messages.add("user", instruction + (instruction.empty() || input.empty() ? "" : "\n") + input);
+  messages.add("assistant", text_of(line, "output", place));
+  return object_of(std::move(messages));
+}
+
+}  // namespace axonn
