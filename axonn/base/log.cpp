@@ -54,6 +54,15 @@ std::string format_count(std::int64_t count) {
   return digits;
 }
 
+std::string format_short_count(std::int64_t count) {
+  constexpr std::array kUnits = {"", "K", "M", "B", "T"};
+  double value = static_cast<double>(count);
+  std::size_t unit = 0;
+  // From 999.95 on, one decimal would show 1000.0 of the smaller unit.
+  while (std::abs(value) >= 999.95 && unit + 1 < kUnits.size()) value /= 1000, ++unit;
+  return unit == 0 ? concat(count) : fmt::format("{:.1f}{}", value, kUnits[unit]);
+}
+
 std::string format_bytes(std::int64_t bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   double value = static_cast<double>(bytes);
@@ -73,24 +82,20 @@ std::string format_duration(double seconds) {
 }
 
 std::string format_step(const StepReport& report) {
-  std::string line =
-      fmt::format("step: {}  loss: {:.4f}  grad_norm: {:.2f}  memory: {}  tps: {}  tflops: {:.2f}",
-                  report.step, report.loss, report.grad_norm, format_bytes(report.memory_bytes),
-                  format_count(std::llround(report.tokens_per_second)), report.tflops);
-  if (report.expert_load > 0) line += fmt::format("  load: {:.2f}", report.expert_load);
-  if (report.mfu) line += fmt::format("  mfu: {:.1f}%", 100 * *report.mfu);
-  return line;
-}
-
-std::string format_progress(const StepReport& report, int width) {
-  if (report.steps <= 0) return {};
-  const double part =
-      std::clamp(static_cast<double>(report.step) / static_cast<double>(report.steps), 0.0, 1.0);
-  const int filled = static_cast<int>(part * width);
-  std::string bar = fmt::format("[{:#<{}}{:-<{}}] {:3.0f}%", "", filled, "", width - filled,
-                                std::floor(100 * part));
-  if (report.seconds_left >= 0) bar += "  " + format_duration(report.seconds_left) + " left";
-  return bar;
+  std::string line = fmt::format("step {}", report.step);
+  if (report.steps > 0)
+    line += fmt::format("/{}  {}%", report.steps, 100 * report.step / report.steps);
+  if (report.seconds_left >= 0) line += "  " + format_duration(report.seconds_left) + " left";
+  line +=
+      fmt::format("  loss {:.4f}  grad_norm {:.2f}  tokens/s {}  lr {:.2e}  tokens {}", report.loss,
+                  report.grad_norm, format_count(std::llround(report.tokens_per_second)), report.lr,
+                  format_short_count(report.tokens));
+  if (report.epoch) line += fmt::format("  epoch {:.2f}", *report.epoch);
+  if (report.best_validation) line += fmt::format("  best val {:.4f}", *report.best_validation);
+  line += fmt::format("  tflops {:.2f}", report.tflops);
+  if (report.mfu) line += fmt::format("  mfu {:.1f}%", 100 * *report.mfu);
+  if (report.expert_load > 0) line += fmt::format("  load {:.2f}", report.expert_load);
+  return line + "  memory " + format_bytes(report.memory_bytes);
 }
 
 int terminal_columns() {
@@ -152,6 +157,7 @@ void ProgressLine::operator()(std::int64_t done, std::int64_t total) {
 Log::Log(LogOptions options)
     : options_(std::move(options)),
       terminal_(options_.terminal ? options_.terminal->rdbuf() : nullptr) {
+  if (!options_.clock) options_.clock = now_seconds;
   if (options_.file.empty()) return;
   file_.open(options_.file, std::ios::app);
   torn_ = ends_within_a_line(options_.file);
@@ -189,10 +195,12 @@ void Log::step(const StepReport& report) {
   const std::string line = format_step(report);
   to_file("step", line);
   if (!options_.interactive) return to_terminal(line);
-  const std::string bar = format_progress(report);
-  show(
-      fmt::format("\r{}\x1b[K", cut(bar.empty() ? line : bar + "  " + line, options_.columns - 1)));
-  on_step_line_ = true;
+  constexpr double kShortest = 1;  // seconds between lines that stay
+  const double now = options_.clock();
+  const bool stays = !kept_at_ || now - *kept_at_ >= kShortest;
+  if (stays) kept_at_ = now;
+  show(fmt::format("\r{}\x1b[K{}", cut(line, options_.columns - 1), stays ? "\n" : ""));
+  on_step_line_ = !stays;
 }
 
 void Log::to_file(std::string_view level, std::string_view line) {

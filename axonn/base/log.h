@@ -15,9 +15,13 @@ namespace axonn {
 /// The figures of one training step that the user sees.
 struct StepReport {
   std::int64_t step = 0;
-  std::int64_t steps = 0;  ///< number of steps of the run; 0: unknown, no progress bar
+  std::int64_t steps = 0;  ///< number of steps of the run; 0: unknown
   double loss = 0;
   double grad_norm = 0;
+  double lr = 0;
+  std::int64_t tokens = 0;                     ///< seen so far
+  std::optional<double> epoch = {};            ///< how often the run has read its data
+  std::optional<double> best_validation = {};  ///< lowest validation loss so far
   double expert_load = 0;  ///< tokens of the busiest expert over the mean; 0: no experts
   std::int64_t memory_bytes = 0;
   double tokens_per_second = 0;
@@ -26,14 +30,15 @@ struct StepReport {
   double seconds_left = -1;   ///< negative: unknown
 };
 
-/// "step: 10  loss: 4.2113  grad_norm: 1.34  memory: 2.65GiB  tps: 1,772  tflops: 0.51  mfu: 48.1%"
+/// "step 10/40  25%  3m 12s left  loss 4.2113  grad_norm 1.34  tokens/s 1,772  lr 2.00e-04  tokens
+/// 1.2M  epoch 0.10  best val 4.3012  tflops 0.51  mfu 48.1%  memory 2.65GiB": first what a narrow
+/// terminal should show.
 std::string format_step(const StepReport& report);
-
-/// "[########------------]  40%  3m 12s left", with `width` characters between the brackets.
-std::string format_progress(const StepReport& report, int width = 20);
 
 /// 1,234,567.
 std::string format_count(std::int64_t count);
+/// 999, 1.2K, 51.2M, 1.3T: thousands, one decimal.
+std::string format_short_count(std::int64_t count);
 /// 512B, 1.50KiB, 2.65GiB: powers of 1024, two decimals.
 std::string format_bytes(std::int64_t bytes);
 /// 3.2s, 3m 12s, 2h 05m, 4d 03h.
@@ -90,8 +95,11 @@ class ProgressLine {
 struct LogOptions {
   std::string file;                  ///< this rank's log file; "": none. Its folder must exist.
   std::ostream* terminal = nullptr;  ///< set on rank 0 only; not owned
-  bool interactive = false;          ///< redraw the step line in place
-  int columns = 100;                 ///< terminal width; the last fields of a longer line are cut
+  /// Redraw the step line in place and cut its last fields to the terminal's width, `columns`. A
+  /// line stays if it comes a second or more after the last one that stays.
+  bool interactive = false;
+  int columns = 100;
+  std::function<double()> clock = {};  ///< seconds; empty: now_seconds()
 };
 
 /// Writes one rank's messages to its own file, with a timestamp on each line, and on rank 0 also to
@@ -121,6 +129,7 @@ class Log {
   std::ostream terminal_;  // of its own, which never throws; fails from the first failed write on
   std::mutex mutex_;
   std::ofstream file_;
+  std::optional<double> kept_at_;  // by options_.clock: the last step line that stays
   bool on_step_line_ = false, file_failed_ = false;
   bool torn_ = false;  // whether half a line may be at the end of the file
 };

@@ -144,7 +144,7 @@ RunRows::RunRows(std::string path, std::size_t most_kept)
 void RunRows::begin_anew() {
   rows_ = ThinnedRows(most_kept_);
   last_ = {};
-  last_validation_ = kNotANumber;
+  last_validation_ = best_validation_ = kNotANumber;
   damaged_ = not_finite_ = 0;
   ++generation_;
 }
@@ -159,7 +159,9 @@ void RunRows::take(std::string_view line, std::int64_t offset) {
   last_ = std::move(*row);
   for (const auto& [name, value] : last_.values) {
     if (name == "loss" && std::isnan(value)) ++not_finite_;
-    if (name == "val_loss") last_validation_ = value;
+    if (name != "val_loss") continue;
+    last_validation_ = value;
+    best_validation_ = std::fmin(best_validation_, value);  // the number, if the other is none
   }
 }
 

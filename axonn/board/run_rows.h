@@ -103,6 +103,8 @@ class RunRows {
   const RunRow& last() const { return last_; }
   /// A value of the last row, or the last "val_loss"; NaN if there is none.
   double last_of(std::string_view name) const;
+  /// The lowest "val_loss"; NaN if there is none.
+  double best_validation() const { return best_validation_; }
   std::int64_t not_finite() const { return not_finite_; }  ///< steps with such a loss
 
   /// The whole run in at most kMostSent points. If the caller has `have` points of this width, the
@@ -120,7 +122,8 @@ class RunRows {
   std::size_t most_kept_;
   ThinnedRows rows_;
   RunRow last_;
-  double last_validation_ = std::numeric_limits<double>::quiet_NaN();
+  double last_validation_ = std::numeric_limits<double>::quiet_NaN(),
+         best_validation_ = last_validation_;
   std::int64_t damaged_ = 0, not_finite_ = 0, generation_ = 1;
 };
 

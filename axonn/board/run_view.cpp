@@ -63,8 +63,10 @@ std::map<std::string, std::string> parse_run_config(std::string_view text) {
   std::string section;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = trimmed(text.substr(0, end));
+    std::string_view line = trimmed(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
+    if (section == "training." && line.starts_with("# steps = "))
+      line = trimmed(line.substr(2, line.find('#', 1) - 2));
     if (line.starts_with('[') && line.ends_with(']')) {
       section = concat(line.substr(1, line.size() - 2), '.');
     } else if (const std::size_t equals = line.find('=');

@@ -11,7 +11,8 @@
 
 namespace axonn {
 
-/// The keys of a run's config.toml, "training.steps", and their values as they are written there.
+/// The keys of a run's config.toml, "training.steps", and their values as they are written there;
+/// also training.steps in a comment, where training.epochs gives it.
 std::map<std::string, std::string> parse_run_config(std::string_view text);
 
 enum class RunPhase { waiting, starting, running, stalled, ended, stopped, failed };

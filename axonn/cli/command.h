@@ -29,6 +29,7 @@ std::span<const Command> commands();
 int run_axonn(const Arguments& arguments);
 
 int run_train(const Arguments& arguments);
+int run_finetune(const Arguments& arguments);
 int run_replay(const Arguments& arguments);
 int run_check(const Arguments& arguments);
 int run_bench(const Arguments& arguments);

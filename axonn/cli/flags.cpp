@@ -179,6 +179,8 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
   }
   loaded.config.file = file;
   replace_data_source(loaded);
+  set_adapter_defaults(loaded.config, loaded.origins);
+  name_output(loaded.config, loaded.origins);
   return loaded;
 }
 

@@ -49,8 +49,8 @@ struct LoadedConfig {
 
 /// Parses the arguments of a command that takes [CONFIG.toml or --config FILE] [--section.key value
 /// ...] and its own flags. Returns nothing if it printed the help. A source of data in a flag
-/// replaces the file's, with a note. Otherwise the config is as written: not yet validated or
-/// resolved. Throws UsageError.
+/// replaces the file's, with a note. Unset keys of adapters and output.dir get the defaults that
+/// suit. Otherwise the config is as written: not yet validated or resolved. Throws UsageError.
 std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& arguments);
 
 /// Adds a flag with the index of one of `names`, which parsing passes to `set`.

@@ -40,6 +40,8 @@ void line(std::string_view what, const std::string& value) {
   std::cout << fmt::format("{:<13} {}\n", what, value);
 }
 
+std::int64_t whole(double value) { return std::isfinite(value) ? std::llround(value) : 0; }
+
 /// How the run in a folder stands. Throws UsageError if there is none.
 void describe_run(const std::string& folder) {
   if (!RunView::is_run(folder) && read_run_process(folder).text.empty())
@@ -52,13 +54,26 @@ void describe_run(const std::string& folder) {
   line("run", folder);
   line("state", concat(name_of(run.state()), run.reason().empty() ? "" : ": ", run.reason()));
   if (rows.rows() > 0) {
-    const double validation = rows.last_of("val_loss");
-    line("step", concat(format_count(rows.last().step),
-                        run.steps() > 0 ? " of " + format_count(run.steps()) : "", ", ",
-                        format_duration(run.seconds_since_line(now)), " ago"));
-    line("loss",
-         fmt::format("{:.4f}", rows.last_of("loss")) +
-             (std::isnan(validation) ? "" : fmt::format("; validation {:.4f}", validation)));
+    const double validation = rows.last_of("val_loss"), left = run.seconds_left();
+    const std::int64_t step = rows.last().step, steps = run.steps();
+    line("step",
+         concat(
+             format_count(step),
+             steps > 0 ? fmt::format(" of {} ({}%)", format_count(steps), 100 * step / steps) : "",
+             ", ", format_duration(run.seconds_since_line(now)), " ago",
+             left > 0 ? concat("; ", format_duration(left), " left") : ""));
+    line("loss", fmt::format("{:.4f}", rows.last_of("loss")) +
+                     (std::isnan(validation) ? ""
+                                             : fmt::format("; validation {:.4f}, best {:.4f}",
+                                                           validation, rows.best_validation())));
+    line("data", fmt::format("{} tokens", format_short_count(whole(rows.last_of("tokens")))) +
+                     (std::isnan(rows.last_of("epoch"))
+                          ? ""
+                          : fmt::format(", epoch {:.2f}", rows.last_of("epoch"))));
+    line("speed", fmt::format("{} tokens/s; {} a step on average",
+                              format_count(whole(rows.last_of("tokens_per_s"))),
+                              format_duration(rows.seconds() / static_cast<double>(rows.rows()))));
+    line("lr", fmt::format("{:.2e}", rows.last_of("lr")));
   }
   line("checkpoint",
        run.checkpoints().empty() ? "none" : "step " + format_count(run.checkpoints().front()));

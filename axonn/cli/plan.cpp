@@ -180,7 +180,8 @@ Config complete(Config config) {
   if (data.text.empty() && data.tokens.empty() && data.jsonl.empty() && data.synthetic == 0)
     config.data.synthetic = 1;
   if (config.data.tokenizer.empty() && config.model.vocab > 0) config.data.tokenizer = "bytes";
-  if (config.training.steps == 0) config.training.steps = 1;
+  config.training.steps = 1;
+  config.training.epochs = 0;
   if (config.optimizer.lr <= 0) config.optimizer.lr = 1;
   config.lr_scheduler = {};
   config.training.batch_ramp.clear();  // plans are of the largest batch, global_batch

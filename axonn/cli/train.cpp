@@ -1,3 +1,5 @@
+#include "axonn/cli/train.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cctype>
@@ -11,7 +13,6 @@
 #include "axonn/base/host.h"
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
-#include "axonn/cli/flags.h"
 #include "axonn/cli/stop_signals.h"
 #include "axonn/infer/text_sampler.h"
 #include "axonn/measure/dry_run.h"
@@ -103,29 +104,35 @@ int train_dry(const Config& config, int rank) {
 
 }  // namespace
 
+void add_train_flags(CLI::App& app, TrainFlags& flags) {
+  app.add_flag("--print-config", flags.print, "show every value and where it comes from, and stop");
+  app.add_flag("--dry-run", flags.dry,
+               "check everything without training: memory, disk, weights, data, the first sample");
+  app.add_option("--rank", flags.rank, "rank whose memory --dry-run reports; no ranks are started")
+      ->needs("--dry-run");
+}
+
 int run_train(const Arguments& arguments) {
   CLI::App app("Trains a model, on one rank or on a grid of ranks.", "axonn train");
   app.footer(kTrainExamples);
-  bool print = false, dry = false;
-  int rank = 0;
-  app.add_flag("--print-config", print, "show every value and where it comes from, and stop");
-  app.add_flag("--dry-run", dry,
-               "check everything without training: memory, disk, weights, data, the first sample");
-  app.add_option("--rank", rank, "rank whose memory --dry-run reports; no ranks are started")
-      ->needs("--dry-run");
+  TrainFlags flags;
+  add_train_flags(app, flags);
   const auto loaded = read_config(app, arguments);
-  if (!loaded) return 0;
+  return loaded ? run_training(*loaded, flags) : 0;
+}
+
+int run_training(const LoadedConfig& loaded, const TrainFlags& flags) {
   const bool speaks = speaks_for_all();
-  for (const std::string& line : warnings(loaded->config, loaded->origins))
+  for (const std::string& line : warnings(loaded.config, loaded.origins))
     if (speaks) std::cerr << "warning: " << line << '\n';
-  if (print) {
-    if (speaks) std::cout << print_config(loaded->config, loaded->origins);
+  if (flags.print) {
+    if (speaks) std::cout << print_config(loaded.config, loaded.origins);
     return 0;
   }
-  const Config config = checked_config(*loaded, dry);
-  if (dry) return train_dry(config, rank);
+  const Config config = checked_config(loaded, flags.dry);
+  if (flags.dry) return train_dry(config, flags.rank);
   const bool automatic = config.parallelism.automatic();
-  TrainOptions options{.origins = &loaded->origins,
+  TrainOptions options{.origins = &loaded.origins,
                        .terminal = &std::cout,
                        // Under a launcher a rank may see a terminal even if the output is a file.
                        .interactive = stdout_is_interactive() && !launches_mpi(config),

@@ -148,7 +148,9 @@ std::int64_t bytes_of_data(const Config& config, const Stages& stages) {
 class DryChecks {
  public:
   DryChecks(const Config& config, int rank, const DryRunOptions& options)
-      : config_(config), rank_(rank), options_(options) {}
+      : config_(config), rank_(rank), options_(options) {
+    run_.steps = config.training.steps;
+  }
 
   DryRun run() {
     count_memory();
@@ -156,8 +158,8 @@ class DryChecks {
     add_fault(run_, overwrite_fault(config_));
     check([this] { open_checkpoint(); });
     check([this] { check_weights(); });
-    describe_disk();
     check([this] { describe_data(); });
+    describe_disk();
     describe_memory(options_.limits, std::max(run_.memory.peak_bytes, run_.sample_bytes),
                     run_.snapshot_bytes + run_.data_bytes, run_);
     return std::move(run_);
@@ -211,7 +213,7 @@ class DryChecks {
 
   void describe_disk() {
     const CheckpointConfig& checkpoint = config_.checkpoint;
-    const std::int64_t steps = config_.training.steps, every = checkpoint.every;
+    const std::int64_t steps = std::max<std::int64_t>(run_.steps, 1), every = checkpoint.every;
     std::int64_t at_once = every > 0 ? (steps + every - 1) / every : 1;
     // A new checkpoint is complete before the oldest is removed. How many are due by time depends
     // on the speed.
@@ -221,7 +223,7 @@ class DryChecks {
     run_.disk_bytes = run_.checkpoint_bytes * at_once;
     run_.disk_free = free_bytes(config_.output.dir);
     const std::string fault = disk_fault(config_, run_.checkpoint_bytes);
-    if (run_.nothing_to_do(config_)) return;
+    if (run_.nothing_to_do()) return;
     add_fault(run_, fault);
     if (fault.empty() && run_.disk_free < run_.disk_bytes)
       warn(
@@ -244,16 +246,19 @@ class DryChecks {
     const TrainingConfig& training = config_.training;
     validation_sequences(*stages.front(), training.seq_len, config_.model.vocab);
     const GridShape grid = config_.parallelism.grid();
-    const Batches batches(stage_sources(config_, stages),
-                          {.seq_len = training.seq_len,
-                           .global_batch = training.global_batch,
-                           .stages = batch_stages(training),
-                           .micro_batch = training.micro_batch,
-                           .place = batch_place(grid, coords_of(grid, rank_)),
-                           .places = batch_places(grid)});
+    Batches batches(stage_sources(config_, stages),
+                    {.seq_len = training.seq_len,
+                     .global_batch = training.global_batch,
+                     .stages = batch_stages(training),
+                     .micro_batch = training.micro_batch,
+                     .place = batch_place(grid, coords_of(grid, rank_)),
+                     .places = batch_places(grid)});
     describe_sample(batches, stages.front()->tokenizer.get());
-    describe_epochs(batches);
     if (checkpoint_) check_continued(batches, stages);
+    if (training.epochs > 0)
+      config_ = with_steps(std::move(config_), steps_of_epochs(config_, batches));
+    run_.steps = training.steps;
+    describe_epochs(batches);
     run_.sample_bytes = sample_memory(config_, rank_, *stages.front(), options_.make_text_sampler);
   }
 
@@ -297,24 +302,26 @@ class DryChecks {
     for (std::size_t s = 0; s < batches.sources().size(); ++s)
       if (const double epochs = epochs_of(config_, batches, s); epochs > kMost)
         warn(fmt::format(
-            "the run sees {} {:.2f} times; far fewer epochs than {} are usual: lower "
-            "training.steps or training.global_batch, or add data",
+            "the run sees {} {:.2f} times; far fewer epochs than {} are usual: lower {}, or add "
+            "data",
             config_.stage.empty() ? "its data" : "the data of stage " + config_.stage[s].name,
-            epochs, kMost));
+            epochs, kMost,
+            config_.training.epochs > 0 ? "training.epochs"
+                                        : "training.steps or training.global_batch"));
   }
 
-  /// Whether the run may go on with the data of the checkpoint.
-  void check_continued(const Batches& batches, const Stages& stages) {
+  /// Goes on with the data of the checkpoint, if the run may.
+  void check_continued(Batches& batches, const Stages& stages) {
     const RunState state = read_run_state(*checkpoint_, config_);
     std::vector<std::string> fingerprints;
     for (const auto& corpus : stages) fingerprints.push_back(fingerprint(*corpus));
     const DataPlace here = data_begin(config_, batches.sources(), std::move(fingerprints));
-    const ContinuedData continued =
-        continued_data(state.steps_done, state.data, here, batches.sources());
+    ContinuedData continued = continued_data(state.steps_done, state.data, here, batches.sources());
     refuse_changed_data(config_, checkpoint_->folder(), continued);
+    batches.begin_at(state.steps_done, state.data.consumed, std::move(continued.done));
   }
 
-  const Config& config_;
+  Config config_;
   const int rank_;
   const DryRunOptions& options_;
   DryRun run_;
@@ -348,10 +355,6 @@ MemoryLimits limits_here(const Config& config) {
           .one = false};
 }
 
-bool DryRun::nothing_to_do(const Config& config) const {
-  return !resumes_from.empty() && steps_done >= config.training.steps;
-}
-
 DryRun dry_run(const Config& given, int rank, const DryRunOptions& options) {
   const GridShape shape = given.parallelism.grid();
   if (rank < 0 || rank >= shape.ranks())
@@ -376,20 +379,32 @@ void refuse_too_large(const Config& config, const MemoryLimits& limits) {
   AXONN_CHECK(run.fault.empty(), run.fault);
 }
 
+namespace {
+
+/// The steps and epochs of the run, as far as they are known.
+std::string length_text(const DryRun& run, const Config& config) {
+  if (run.steps == 0)
+    return fmt::format("; {} epochs, whose steps are not known without the data",
+                       config.training.epochs);
+  return fmt::format("; {} step{}{}", format_count(run.steps), run.steps == 1 ? "" : "s",
+                     run.epochs > 0 ? fmt::format(" are {:.2f} epochs", run.epochs) : "");
+}
+
+}  // namespace
+
 std::string to_text(const DryRun& run, const Config& config) {
   const ParallelismConfig& p = config.parallelism;
   std::string text = fmt::format(
       "model     {} parameters{}\n"
       "grid      x {}, y {}, z {}{}, data {}: {} ranks; this is {}\n"
-      "step      {} sequences of {} tokens, {} at a time on each (z, data); {} steps{}\n",
+      "step      {} sequences of {} tokens, {} at a time on each (z, data){}\n",
       format_count(run.parameters),
       config.model.lora.rank > 0
           ? fmt::format(", frozen; {} in adapters are trained", format_count(run.trained))
           : "",
       p.x, p.y, p.z, factors_text(p.grid()), p.data, format_count(p.grid().ranks()), run.place,
       config.training.global_batch, config.training.seq_len, config.training.micro_batch,
-      format_count(config.training.steps),
-      run.epochs > 0 ? fmt::format(" are {:.2f} epochs", run.epochs) : "");
+      length_text(run, config));
   for (const std::string& stage : run.stages) text += "stage     " + stage + '\n';
   text += fmt::format(
       "memory    {} on this rank at the peak of a step: exact{}\n",
@@ -415,10 +430,10 @@ std::string to_text(const DryRun& run, const Config& config) {
   text += fmt::format("disk      {} per checkpoint, {} for all that are kept; {} free at {}\n",
                       format_bytes(run.checkpoint_bytes), format_bytes(run.disk_bytes),
                       format_bytes(run.disk_free), config.output.dir);
-  const bool idle = run.nothing_to_do(config);
+  const bool idle = run.nothing_to_do();
   if (!run.resumes_from.empty())
     text += fmt::format("resume    from {}, at step {} of {}{}\n", run.resumes_from, run.steps_done,
-                        config.training.steps, idle ? ": nothing to do" : "");
+                        run.steps, idle ? ": nothing to do" : "");
   else if (config.checkpoint.resume == "auto")
     text += fmt::format("resume    no checkpoint in {}/checkpoints: the run starts at step 1\n",
                         config.output.dir);

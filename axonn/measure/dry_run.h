@@ -47,6 +47,7 @@ struct DryRun {
   std::int64_t disk_free = 0;
   std::string needs;                     ///< memory of all ranks against the limits, or ""
   std::string weights;                   ///< path of the files that were compared with the model
+  std::int64_t steps = 0;                ///< of the whole run; 0: unknown, without its data
   double epochs = 0;                     ///< over the whole run, if it has no stages
   std::vector<std::string> stages = {};  ///< a line for each
   std::string resumes_from;              ///< path of a checkpoint, or ""
@@ -56,8 +57,8 @@ struct DryRun {
   std::vector<std::string> warnings;
   std::string fault;  ///< why the run would fail here and now, a line for each reason, or ""
 
-  /// Whether the checkpoint has all steps of the config.
-  bool nothing_to_do(const Config& config) const;
+  /// Whether the checkpoint has all steps.
+  bool nothing_to_do() const { return !resumes_from.empty() && steps > 0 && steps_done >= steps; }
 };
 
 /// Checks everything that a run needs, for one rank of its grid, without training, without other

@@ -21,12 +21,6 @@ std::string divisors_near(std::int64_t whole, std::int64_t part) {
                                     : concat(below, above != below ? concat(" or ", above) : "");
 }
 
-void need(std::int64_t value, const char* key) {
-  if (value <= 0)
-    refuse("[model] ", key, " is missing: set it in the file or with --model.", key,
-           ", or name a checkpoint with --model.path");
-}
-
 /// An MLP with a gate has three matrices, one without two. As in Llama, two thirds of 4 · hidden,
 /// rounded up to a multiple of 256, give about as many parameters.
 std::int64_t default_ffn(const ModelConfig& model) {
@@ -89,6 +83,16 @@ ModelConfig resolved(ModelConfig model, std::int64_t vocab, std::int64_t positio
   return model;
 }
 
+std::vector<std::string> missing_keys(const ModelConfig& model) {
+  if (!model.path.empty() || architecture_of(model.family)) return {};
+  std::vector<std::string> missing;
+  for (const auto& [key, value] : {std::pair{"model.layers", model.layers},
+                                   {"model.hidden", model.hidden},
+                                   {"model.heads", model.heads}})
+    if (value <= 0) missing.emplace_back(key);
+  return missing;
+}
+
 void validate(const ModelConfig& model) {
   if (model.lora.dropout >= 1)
     refuse("[lora] dropout = ", model.lora.dropout, " is not below 1; common values are 0 to 0.1");
@@ -99,9 +103,9 @@ void validate(const ModelConfig& model) {
     if (own->validate) own->validate(model);
     return;
   }
-  need(model.layers, "layers");
-  need(model.hidden, "hidden");
-  need(model.heads, "heads");
+  if (const auto missing = missing_keys(model); !missing.empty())
+    refuse(join(missing), missing.size() == 1 ? " is missing" : " are missing",
+           "; set the sizes of the model, or name one with model.path or model.name");
   if (model.head_dim == 0 && model.hidden % model.heads != 0)
     refuse("[model] heads = ", model.heads, " does not divide hidden = ", model.hidden, "; take ",
            divisors_near(model.hidden, model.heads), " heads, or a hidden of ",

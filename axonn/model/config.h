@@ -114,6 +114,10 @@ struct ModelConfig {
 /// `positions` training.seq_len; if one of these is 0, the config's 0 stays.
 ModelConfig resolved(ModelConfig model, std::int64_t vocab, std::int64_t positions);
 
+/// The keys of [model] that must be set and are not: "model.layers". None if the model is read from
+/// a path or its family is registered.
+std::vector<std::string> missing_keys(const ModelConfig& model);
+
 /// Throws UsageError, with the keys and the remedy, if sizes are missing or do not fit one another.
 /// Whether a grid can cut them is checked by the layers.
 void validate(const ModelConfig& model);

@@ -99,8 +99,11 @@ void validate_study(const Config& config, const MemorizeConfig& memorize) {
         "[memorize] injects documents at counted places of equal steps; leave out [training] "
         "batch_ramp and batch_stages, and [lr_scheduler] warmup_samples, decay_samples and "
         "total_samples");
-  if (config.lr_scheduler.warmup_steps >= config.training.steps)
-    refuse("[lr_scheduler] warmup_steps = ", config.lr_scheduler.warmup_steps,
+  if (config.training.epochs > 0)
+    refuse("[training] epochs = ", toml_number(config.training.epochs),
+           ": a study counts its steps itself, since documents are injected; set steps");
+  if (warmup_steps(config) >= config.training.steps)
+    refuse("[lr_scheduler] warmup_steps = ", warmup_steps(config),
            " leaves none of [training] steps = ", config.training.steps,
            " for the documents, which are injected after the warm-up");
 }

@@ -104,6 +104,9 @@ class Study {
         prompt_lengths_(memorize.prompt_lengths) {
     epochs_.insert(epochs_.begin(), 0);
     prompt_lengths_.insert(prompt_lengths_.begin(), kWholePrompt);
+    // The same in all trainings, of which the warm-up has fewer steps.
+    config_.lr_scheduler.warmup_steps = warmup_steps(config_);
+    config_.lr_scheduler.warmup_ratio = 0;
     // The study's files name its own values.
     const FurtherSection own = memorize_section(std::make_shared<MemorizeConfig>(memorize));
     std::erase_if(config_.further, [&](const auto& one) { return one.name == own.name; });

@@ -1,6 +1,7 @@
 #include "axonn/train/config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -17,20 +18,43 @@ namespace axonn {
 
 namespace {
 
-void need(bool set, const char* section, const char* key) {
-  if (!set)
-    refuse('[', section, "] ", key, " is missing: set it in the file or with --", section, '.',
-           key);
+int sources_of(const DataConfig& data) {
+  return !data.text.empty() + !data.tokens.empty() + !data.jsonl.empty() + (data.synthetic > 0);
+}
+
+/// Refuses a config without the keys that have no default: all of them in one error, each with the
+/// first part of its help.
+void refuse_missing(Config config) {
+  std::vector<std::pair<std::string, std::string>> missing;  // a key, and an addition to its help
+  for (const std::string& key : missing_keys(config.model))
+    missing.emplace_back(key, missing.empty() ? ", unless model.path names a model" : "");
+  const auto need = [&](bool set, const char* key, const char* addition = "") {
+    if (!set) missing.emplace_back(key, addition);
+  };
+  const TrainingConfig& training = config.training;
+  const bool has_data = !config.stage.empty() || sources_of(config.data) > 0;
+  need(has_data, "data.text", ", or data.tokens, data.jsonl or data.synthetic");
+  need(training.steps > 0 || training.epochs > 0, "training.steps", ", or training.epochs");
+  need(training.seq_len > 0, "training.seq_len");
+  need(training.global_batch > 0, "training.global_batch");
+  need(config.optimizer.lr > 0, "optimizer.lr");
+  if (missing.empty()) return;
+  OptionList list;
+  list_options(config, list);
+  std::string lines;
+  for (const auto& [key, addition] : missing) {
+    const std::size_t dot = key.find('.');
+    const std::string_view help = list.find(key.substr(0, dot), key.substr(dot + 1))->info().help;
+    lines += concat("\n  ", key, ": ", help.substr(0, help.find_first_of(";:")), addition);
+  }
+  refuse(missing.size() == 1 ? "a key is missing" : concat(missing.size(), " keys are missing"),
+         "; set ", missing.size() == 1 ? "it" : "them", config.file.empty() ? "" : " in ",
+         config.file.empty() ? " in a file, axonn train CONFIG.toml," : config.file,
+         " or by flags such as --", missing.front().first, " VALUE:", lines);
 }
 
 void validate_data(const DataConfig& data) {
-  const int sources =
-      !data.text.empty() + !data.tokens.empty() + !data.jsonl.empty() + (data.synthetic > 0);
-  if (sources == 0)
-    refuse(
-        "no data: set one of [data] text, tokens, jsonl and synthetic, for example --data.text "
-        "FILE or --data.synthetic 1MB");
-  if (sources > 1)
+  if (sources_of(data) > 1)
     refuse("[data] text, tokens, jsonl and synthetic exclude one another; set one of them");
   if (data.tokenizer.empty() && data.tokens.empty())
     refuse(
@@ -79,17 +103,29 @@ void validate_stages(const Config& config) {
   for (const Config& one : stages_of(config)) validate_data(one.data);
 }
 
-void validate_training(const Config& config) {
-  const TrainingConfig& training = config.training;
-  need(training.steps > 0, "training", "steps");
-  need(training.seq_len > 0, "training", "seq_len");
-  need(training.global_batch > 0, "training", "global_batch");
+void validate_tokens(const TrainingConfig& training) {
   std::int64_t sequences = 0, tokens = 0;
   if (__builtin_mul_overflow(training.steps, training.global_batch, &sequences) ||
       __builtin_mul_overflow(sequences, training.seq_len, &tokens))
     refuse("[training] steps = ", training.steps, ", global_batch = ", training.global_batch,
            " and seq_len = ", training.seq_len, " are more than 2^63 tokens together; lower one");
-  need(config.optimizer.lr > 0, "optimizer", "lr");
+}
+
+void validate_epochs(const Config& config) {
+  const TrainingConfig& training = config.training;
+  if (training.epochs == 0) return;
+  if (training.steps > 0)
+    refuse("[training] steps = ", training.steps, " and epochs = ", toml_number(training.epochs),
+           " both set the length of the run; leave one of them out (as a flag, 0 does so)");
+  if (!config.stage.empty())
+    refuse("[training] epochs = ", toml_number(training.epochs),
+           " of which data? The entries of [[stage]] name several; set steps instead");
+}
+
+void validate_training(const Config& config) {
+  const TrainingConfig& training = config.training;
+  validate_epochs(config);
+  validate_tokens(training);
   if (training.skip_outliers > 0 && training.skip_outliers <= 1)
     refuse("[training] skip_outliers = ", training.skip_outliers,
            " would skip every step: steps whose loss or gradient norm exceeds this multiple of the "
@@ -140,10 +176,12 @@ void validate_graphs(const Config& config) {
 
 /// Of a schedule that counts samples.
 void validate_samples_of(const ScheduleConfig& schedule) {
-  for (const auto& [key, steps] :
-       {std::pair{"warmup_steps", schedule.warmup_steps}, {"decay_steps", schedule.decay_steps}})
-    if (steps > 0)
-      refuse("[lr_scheduler] ", key, " = ", steps, " counts steps, but another key counts ",
+  for (const auto& [key, value] :
+       {std::pair{"warmup_steps", static_cast<double>(schedule.warmup_steps)},
+        {"warmup_ratio", schedule.warmup_ratio},
+        {"decay_steps", static_cast<double>(schedule.decay_steps)}})
+    if (value > 0)
+      refuse("[lr_scheduler] ", key, " = ", value, " counts steps, but another key counts ",
              "sequences; set warmup_samples, decay_samples and total_samples, or none of them");
   const std::int64_t total = schedule.total_samples;
   const std::int64_t decay = schedule.kind == ScheduleKind::wsd ? schedule.decay_samples : 0;
@@ -179,16 +217,21 @@ void validate_schedule(const Config& config) {
   const ScheduleConfig& schedule = config.lr_scheduler;
   const std::int64_t steps = config.training.steps;
   if (schedule.counts_samples()) validate_samples_of(schedule);
-  if (schedule.warmup_steps > steps)
-    refuse("[lr_scheduler] warmup_steps = ", schedule.warmup_steps, " is more than [training] ",
-           "steps = ", steps, "; shorten the warm-up");
+  if (schedule.warmup_steps > 0 && schedule.warmup_ratio > 0)
+    refuse("[lr_scheduler] warmup_steps = ", schedule.warmup_steps,
+           " and warmup_ratio = ", schedule.warmup_ratio,
+           " both set the length of the warm-up; leave one of them out");
   if (schedule.min_lr > config.optimizer.lr)
     refuse("[lr_scheduler] min_lr = ", schedule.min_lr,
            " is above [optimizer] lr = ", config.optimizer.lr, "; lower min_lr");
-  if (schedule.kind == ScheduleKind::wsd && schedule.warmup_steps + schedule.decay_steps > steps)
-    refuse("[lr_scheduler] warmup_steps = ", schedule.warmup_steps,
-           " and decay_steps = ", schedule.decay_steps, " are more than [training] steps = ", steps,
-           "; shorten one of them");
+  if (steps == 0) return;  // until the data give them: with_steps()
+  const std::int64_t warmup = warmup_steps(config);
+  if (warmup > steps)
+    refuse("[lr_scheduler] warmup_steps = ", warmup, " is more than [training] ", "steps = ", steps,
+           "; shorten the warm-up");
+  if (schedule.kind == ScheduleKind::wsd && warmup + schedule.decay_steps > steps)
+    refuse("[lr_scheduler] warmup_steps = ", warmup, " and decay_steps = ", schedule.decay_steps,
+           " are more than [training] steps = ", steps, "; shorten one of them");
 }
 
 void validate_samples(const Config& config) {
@@ -354,6 +397,7 @@ void validate(const Config& given) {
   validate_ranges(given);
   validate_grid(given);
   const Config config = with_named_grid(given);
+  refuse_missing(config);
   validate(config.model);
   validate_training(config);
   validate_stages(config);
@@ -367,7 +411,7 @@ void validate(const Config& given) {
   validate_samples(config);
   recomputed_blocks(config.activation_checkpoint);
   if (config.output.dir.empty())
-    refuse("[output] dir is empty; name the folder that the run writes to, such as \"out\"");
+    refuse("[output] dir is empty; name the folder that the run writes to, such as \"out/run\"");
 }
 
 double fully_recomputed(const Config& config) {
@@ -375,6 +419,43 @@ double fully_recomputed(const Config& config) {
   const double all = static_cast<double>(std::max<std::int64_t>(config.model.layers, 1)),
                first = std::min(static_cast<double>(blocks.first) / all, 1.0);
   return (blocks.of_first.is_all() ? first : 0) + (blocks.of_others.is_all() ? 1 - first : 0);
+}
+
+std::int64_t warmup_steps(const Config& config) {
+  const ScheduleConfig& schedule = config.lr_scheduler;
+  if (schedule.warmup_ratio == 0) return schedule.warmup_steps;
+  constexpr double kRounding = 1e-9;  // 0.07 * 100 is above 7
+  const double steps = schedule.warmup_ratio * static_cast<double>(config.training.steps);
+  return static_cast<std::int64_t>(std::ceil(steps * (1 - kRounding)));
+}
+
+namespace {
+
+/// Fills in the values of the schedule that follow from the number of steps.
+void resolve_schedule(Config& config) {
+  const std::int64_t steps = config.training.steps;
+  ScheduleConfig& schedule = config.lr_scheduler;
+  if (steps == 0) return;  // until the data give them: with_steps()
+  if (schedule.counts_samples()) {
+    std::int64_t& total = schedule.total_samples;
+    if (total == 0) total = BatchStages(batch_stages(config.training)).consumed_before(steps);
+    if (schedule.kind == ScheduleKind::wsd && schedule.decay_samples == 0)
+      schedule.decay_samples =
+          std::clamp<std::int64_t>(total - schedule.warmup_samples, 0, total / 10);
+  } else if (schedule.kind == ScheduleKind::wsd && schedule.decay_steps == 0) {
+    schedule.decay_steps =
+        std::min(std::max<std::int64_t>(steps / 10, 1), steps - warmup_steps(config));
+  }
+}
+
+}  // namespace
+
+Config with_steps(Config config, std::int64_t steps) {
+  config.training.steps = steps;
+  validate_tokens(config.training);
+  validate_schedule(config);
+  resolve_schedule(config);
+  return config;
 }
 
 Config resolved(Config given) {
@@ -386,18 +467,7 @@ Config resolved(Config given) {
   config.model = resolved(config.model, 0, config.training.seq_len);
   if (config.training.micro_batch == 0)
     config.training.micro_batch = largest_micro_batch(config.training, batch_places(grid));
-  ScheduleConfig& schedule = config.lr_scheduler;
-  if (schedule.counts_samples()) {
-    std::int64_t& total = schedule.total_samples;
-    if (total == 0)
-      total = BatchStages(batch_stages(config.training)).consumed_before(config.training.steps);
-    if (schedule.kind == ScheduleKind::wsd && schedule.decay_samples == 0)
-      schedule.decay_samples =
-          std::clamp<std::int64_t>(total - schedule.warmup_samples, 0, total / 10);
-  } else if (schedule.kind == ScheduleKind::wsd && schedule.decay_steps == 0) {
-    schedule.decay_steps = std::min(std::max<std::int64_t>(config.training.steps / 10, 1),
-                                    config.training.steps - schedule.warmup_steps);
-  }
+  resolve_schedule(config);
   return config;
 }
 

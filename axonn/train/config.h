@@ -53,10 +53,11 @@ inline constexpr std::array<std::string_view, 4> kRecomputeModes = {"none", "lig
 enum class ChangedData { refuse, restart };
 inline constexpr std::array<std::string_view, 2> kChangedData = {"refuse", "restart"};
 
-/// [training]. Keys without a default (steps, seq_len, global_batch) are 0 until the user sets
-/// them.
+/// [training]. Keys without a default (seq_len, global_batch, and steps or epochs) are 0 until the
+/// user sets them.
 struct TrainingConfig {
   std::int64_t steps = 0;
+  double epochs = 0;              ///< in place of steps, which the data then give; 0: steps are set
   std::int64_t seq_len = 0;       ///< T, tokens of one sequence
   std::int64_t global_batch = 0;  ///< sequences of one step, over all ranks
   /// Smaller batches at the start, see batch_stages(). At most one of the two is set.
@@ -124,6 +125,7 @@ struct OptimizerConfig {
 struct ScheduleConfig {
   ScheduleKind kind = ScheduleKind::cosine;
   std::int64_t warmup_steps = 0;
+  double warmup_ratio = 0;                ///< of all steps, in place of warmup_steps; 0: none
   double min_lr = 0;                      ///< last value of linear, cosine and wsd
   std::int64_t decay_steps = 0;           ///< of wsd; 0: a tenth of the steps
   DecayShape decay = DecayShape::linear;  ///< of wsd
@@ -197,7 +199,7 @@ struct CheckpointConfig {
 
 /// [output]
 struct OutputConfig {
-  std::string dir = "out";
+  std::string dir = "out/run";
   bool overwrite = false;      ///< replace the run that dir holds
   std::int64_t log_every = 1;  ///< steps
   bool tensorboard = false;    ///< also write the steps as TensorBoard's events
@@ -250,14 +252,24 @@ std::vector<BatchStage> batch_stages(const TrainingConfig& training);
 /// the config alone if it has no stages. Batches remain those of the config.
 std::vector<Config> stages_of(const Config& config);
 
-/// Throws UsageError, naming the keys and the remedy, if values are missing, out of range, or
-/// contradict one another. Does not check whether the grid can cut the model: the layers do.
+/// The steps of the warm-up: lr_scheduler.warmup_steps, or the share of training.steps that
+/// warmup_ratio is, rounded up.
+std::int64_t warmup_steps(const Config& config);
+
+/// Throws UsageError, naming the keys and the remedy, if values are missing (all of them in one
+/// error), out of range, or contradict one another. Does not check whether the grid can cut the
+/// model: the layers do.
 void validate(const Config& config);
 
 /// Returns the config with every value filled in that follows from others (kv_heads, ffn,
 /// positions, micro_batch, decay_steps), and a named grid as x, y, z and data. vocab stays as it
-/// is, since only the tokenizer knows it. Call it after validate(). The run stays the same.
+/// is, since only the tokenizer knows it, and so do steps if the config has epochs. Call it after
+/// validate(). The run stays the same.
 Config resolved(Config config);
+
+/// Returns a resolved config with the number of steps that its epochs are. Throws UsageError if
+/// other keys contradict it.
+Config with_steps(Config config, std::int64_t steps);
 
 /// The share of the blocks whose whole forward pass runs again in backward.
 double fully_recomputed(const Config& config);

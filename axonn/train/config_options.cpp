@@ -3,6 +3,7 @@
 #include "axonn/train/config_options.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "axonn/base/check.h"
 #include "axonn/model/model.h"
@@ -150,17 +151,20 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
 void list_files(OutputConfig& output, OptionList& list) {
   list.section("output", "Where a run writes its files, and how often it reports");
   list.add("dir", &output.dir,
-           {.help = "folder for the run's files: config.toml, metrics.jsonl, checkpoints, logs",
+           {.help = "folder for the run's files: config.toml, metrics.jsonl, checkpoints, logs; if "
+                    "it is not set, out/NAME for a configuration NAME.toml",
             .also = "out_dir output_dir dump_folder save"});
   list.add(
       "overwrite", &output.overwrite,
       {.help = "whether a run that starts anew replaces the run that output.dir holds: removes "
                "its checkpoints and metrics before the first step; false: it is refused"});
-  list.add("log_every", &output.log_every,
-           {.help = "interval between printed step lines; metrics.jsonl has every step",
-            .unit = "steps",
-            .min = 1,
-            .also = "log_interval log_freq logging_steps"});
+  list.add(
+      "log_every", &output.log_every,
+      {.help = "interval between step lines; on a terminal, one that follows within a second is "
+               "redrawn in place; metrics.jsonl has every step",
+       .unit = "steps",
+       .min = 1,
+       .also = "log_interval log_freq logging_steps"});
   list.add("tensorboard", &output.tensorboard,
            {.help = "whether to write the series of metrics.jsonl and the configuration also as "
                     "TensorBoard's events, into output.dir; axonn export makes the same of "
@@ -317,8 +321,22 @@ OptionList options_of(Config& config) {
 
 }  // namespace
 
+void name_output(Config& config, Origins& origins) {
+  if (origins.is_set("output.dir") || config.file.empty()) return;
+  config.output.dir = "out/" + std::filesystem::path(config.file).stem().string();
+  origins.set("output.dir", "named after " + config.file);
+}
+
 std::vector<std::string> warnings(const Config& config, const Origins& origins) {
+  constexpr std::int64_t kBytes = 256, kLarge = 2048;  // no tokenizer of bytes needs so many
   std::vector<std::string> lines;
+  const bool chosen = origins.is_set("data.tokenizer") || config.data.tokenizer != "bytes";
+  const bool reads_text = !config.data.text.empty() || !config.data.jsonl.empty();
+  if (!chosen && reads_text && config.model.path.empty() && config.model.vocab > kLarge)
+    lines.push_back(concat("data.tokenizer is \"bytes\" by default, which uses ", kBytes,
+                           " of the ", config.model.vocab,
+                           " tokens of model.vocab; set it to the folder of a "
+                           "tokenizer"));
   for (const auto& [key, reason] : unused_keys(config))
     if (origins.is_set(key))
       lines.push_back(concat(key, " (", origins.of(key), ") has no effect: ", reason));

@@ -24,7 +24,15 @@ void list_training(TrainingConfig& training, OptionList& list);
 void list_optimizer(OptimizerConfig& optimizer, OptionList& list);
 void list_schedule(ScheduleConfig& schedule, OptionList& list);
 
-/// Returns one line for each key that the user set and the run does not read.
+/// Sets the keys that adapters need otherwise than a whole model and that nobody has set: the
+/// learning rate, the warm-up and the weight decay. Does nothing if the config trains no adapters.
+void set_adapter_defaults(Config& config, Origins& origins);
+
+/// Names output.dir, unless it is set, after the config's file: out/NAME for NAME.toml.
+void name_output(Config& config, Origins& origins);
+
+/// Returns one line for each key that the user set and the run does not read, and for a tokenizer
+/// that nobody chose and that leaves most of the vocabulary unused.
 std::vector<std::string> warnings(const Config& config, const Origins& origins);
 
 /// Returns every value with its origin, as valid TOML, for --print-config.

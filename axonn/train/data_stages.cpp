@@ -1,11 +1,13 @@
 #include "axonn/train/data_stages.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
 #include "axonn/base/check.h"
 #include "axonn/base/hash.h"
+#include "axonn/options/options.h"
 
 namespace axonn {
 
@@ -91,9 +93,30 @@ std::vector<BatchSource> stage_sources(const Config& config,
   return sources;
 }
 
-double epochs_of(const Config& config, const Batches& batches, std::size_t s) {
-  return static_cast<double>(batches.done(s, config.training.steps)) /
+double epochs_before(const Batches& batches, std::size_t s, std::int64_t n) {
+  return static_cast<double>(batches.done(s, n)) /
          static_cast<double>(batches.sources()[s].sequences->count());
+}
+
+double epochs_of(const Config& config, const Batches& batches, std::size_t s) {
+  return epochs_before(batches, s, config.training.steps);
+}
+
+std::int64_t steps_of_epochs(const Config& config, const Batches& batches) {
+  constexpr double kRounding = 1e-12,  // 0.1 * 30 is above 3
+      kMost = 1LL << 53;               // which a double counts exactly
+  const double epochs = config.training.epochs,
+               sequences = epochs * static_cast<double>(batches.sources()[0].sequences->count());
+  if (sequences > kMost)
+    refuse("[training] epochs = ", toml_number(epochs), " are ", sequences,
+           " sequences, more than a run can count; lower it");
+  const auto needed = static_cast<std::int64_t>(std::ceil(sequences * (1 - kRounding)));
+  std::int64_t enough = batches.first_step() + needed, fewer = batches.first_step() - 1;
+  while (enough - fewer > 1) {
+    const std::int64_t between = fewer + (enough - fewer) / 2;
+    (batches.done(0, between) >= needed ? enough : fewer) = between;
+  }
+  return std::max<std::int64_t>(enough, 1);
 }
 
 std::vector<std::string> describe_stages(const Config& config, const Batches& batches) {

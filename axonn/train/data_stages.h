@@ -25,8 +25,14 @@ std::vector<BatchSource> stage_sources(const Config& config,
 /// A line for each stage of a run: its name, steps and sequences, and its epochs until the last
 /// step. Empty if the config has no stages.
 std::vector<std::string> describe_stages(const Config& config, const Batches& batches);
-/// The epochs of stage s, or of [data], in the whole run.
+/// How often the run has read the data of stage s, or of [data], before step n.
+double epochs_before(const Batches& batches, std::size_t s, std::int64_t n);
+/// The same before the end of the run.
 double epochs_of(const Config& config, const Batches& batches, std::size_t s);
+
+/// The fewest steps of a run without stages, those of an earlier part included, in which it reads
+/// its data training.epochs times. Throws UsageError if they are too many to count.
+std::int64_t steps_of_epochs(const Config& config, const Batches& batches);
 
 /// The place of a run in its data before the first sample. `fingerprints`: of the data of each
 /// stage, or "" if not known.

@@ -35,6 +35,7 @@ const Config& checked_model(const Config& config) {
 LoadedModel::LoadedModel(const Config& config, Communicator& world,
                          std::unique_ptr<Backend> backend, Options options)
     : config_(with_vocab(checked_model(config))),
+      schedule_(config.lr_scheduler),
       cores_(backend ? nullptr : std::make_unique<OwnCores>(config, world)),
       backend_(backend ? std::move(backend) : make_backend(config, world, cores_->threads())),
       arena_(std::make_unique<Arena>(backend_->device())),
@@ -81,6 +82,11 @@ LoadCost LoadedModel::initialise() {
 LoadCost LoadedModel::initialise_frozen() {
   ProgressLine line(progress_, kLoading);
   return axonn::initialise_frozen(context(), *model_, trained_, config_.model, std::ref(line));
+}
+
+void LoadedModel::set_steps(std::int64_t steps) {
+  config_.lr_scheduler = schedule_;
+  config_ = with_steps(std::move(config_), steps);
 }
 
 void LoadedModel::settle() const {

@@ -41,6 +41,9 @@ class LoadedModel {
   /// checkpoint does not hold. Does nothing without adapters. Collective.
   LoadCost initialise_frozen();
 
+  /// Sets the number of steps of a config that has epochs. Throws as with_steps().
+  void set_steps(std::int64_t steps);
+
   /// Waits for everything that a step leaves in flight: the device's work and the gather of its
   /// updated weights over data.
   void settle() const;
@@ -64,6 +67,7 @@ class LoadedModel {
 
  private:
   Config config_;
+  ScheduleConfig schedule_;          // as given: what follows from steps is not yet filled in
   std::unique_ptr<OwnCores> cores_;  // null if the backend was given
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Arena> arena_;

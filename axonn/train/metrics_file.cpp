@@ -38,10 +38,11 @@ std::string to_line(const StepMetrics& m) {
   };
   std::string line = fmt::format(
       R"({{"step": {}, "time": {:.3f}, "loss": {}, "grad_norm": {}, "lr": {}, "tokens": {}, )"
-      R"("step_ms": {:.3f}, "tokens_per_s": {:.1f}, "model_tflops": {:.6g}, "mfu": {}, )"
+      R"("epoch": {:.6g}, "step_ms": {:.3f}, "tokens_per_s": {:.1f}, "model_tflops": {:.6g}, )"
+      R"("mfu": {}, )"
       R"("exposed_comm_ms": {:.3f}, "memory_bytes": {})",
-      m.step, m.time, number(m.loss), number(m.grad_norm), number(m.lr), m.tokens, m.step_ms,
-      m.tokens_per_s, m.model_tflops, number(m.mfu), m.exposed_comm_ms, m.memory_bytes);
+      m.step, m.time, number(m.loss), number(m.grad_norm), number(m.lr), m.tokens, m.epoch,
+      m.step_ms, m.tokens_per_s, m.model_tflops, number(m.mfu), m.exposed_comm_ms, m.memory_bytes);
   std::string kinds;
   for (const auto& [kind, ms] : m.exposed_by)
     kinds += fmt::format(R"({}"{}": {:.3f})", kinds.empty() ? "" : ", ", kind, ms);

@@ -20,6 +20,7 @@ struct StepMetrics {
   double time = 0;        ///< at its end, in seconds since 1970
   double loss = 0, grad_norm = 0, lr = 0;
   std::int64_t tokens = 0;  ///< seen so far, over all ranks, without padding
+  double epoch = 0;         ///< how often the run has read its data, or those of its stage
   double step_ms = 0, tokens_per_s = 0;
   double model_tflops = 0;     ///< of all ranks, counting the causal half of attention
   double mfu = kNone;          ///< fraction of the peak, if that is known

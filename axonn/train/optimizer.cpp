@@ -116,7 +116,7 @@ double learning_rate(const Config& config, std::int64_t step, std::int64_t sampl
   // Where the run is, and the ends of warm-up and run, in steps or in samples.
   const std::int64_t now = by_samples ? samples : step,
                      last = by_samples ? schedule.total_samples : config.training.steps - 1,
-                     warmup = by_samples ? schedule.warmup_samples : schedule.warmup_steps;
+                     warmup = by_samples ? schedule.warmup_samples : warmup_steps(config);
   if (now < warmup)
     return lr * static_cast<double>(by_samples ? now : now + 1) / static_cast<double>(warmup);
 

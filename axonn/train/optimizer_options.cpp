@@ -71,6 +71,24 @@ void list_muon(OptimizerConfig& optimizer, OptionList& list) {
 
 }  // namespace
 
+void set_adapter_defaults(Config& config, Origins& origins) {
+  // As papers and programs that train adapters have them: the rate is ten times that of a whole
+  // model, and decay would pull the factors, whose product is the change, towards no change.
+  constexpr double kRate = 2e-4, kWarmup = 0.03, kDecay = 0;
+  const LoraConfig& lora = config.model.lora;
+  if (lora.rank == 0 && lora.path.empty()) return;
+  const auto set = [&](const char* key, double& value, double suited) {
+    if (origins.is_set(key)) return;
+    value = suited;
+    origins.set(key, "default of adapters");
+  };
+  set("optimizer.lr", config.optimizer.lr, kRate);
+  set("optimizer.weight_decay", config.optimizer.weight_decay, kDecay);
+  ScheduleConfig& schedule = config.lr_scheduler;
+  if (!origins.is_set("lr_scheduler.warmup_steps") && !schedule.counts_samples())
+    set("lr_scheduler.warmup_ratio", schedule.warmup_ratio, kWarmup);
+}
+
 std::span<const std::string_view> optimizer_kinds() { return optimizer_rules().names(); }
 
 OptimizerKind optimizer_kind(std::string_view name) {
@@ -102,7 +120,8 @@ void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
                "to adamw; sgd without momentum",
        .also = "name optim optimizer"});
   list.add("lr", &optimizer.lr,
-           {.help = "peak learning rate, reached at the end of the warm-up",
+           {.help = "peak learning rate, reached at the end of the warm-up; with adapters 2e-4 "
+                    "if it is not set",
             .above = 0,
             .required = true,
             .also = "learning_rate max_lr"});
@@ -124,7 +143,8 @@ void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
        .above = 0,
        .also = "adam_eps adam_epsilon epsilon"});
   list.add("weight_decay", &optimizer.weight_decay,
-           {.help = "decoupled weight decay of matrices, not of biases and norm weights; 0: none",
+           {.help = "decoupled weight decay of matrices, not of biases and norm weights; 0: none; "
+                    "with adapters 0 if it is not set",
             .min = 0,
             .also = "wd"});
   list.add("ema_decay", &optimizer.ema_decay,
@@ -150,6 +170,13 @@ void list_schedule(ScheduleConfig& schedule, OptionList& list) {
            {.help = "steps in which the learning rate rises linearly to lr; 0: no warm-up",
             .min = 0,
             .also = "warmup_iters lr_warmup_iters num_warmup_steps"});
+  list.add("warmup_ratio", &schedule.warmup_ratio,
+           {.help = "length of the warm-up as a share of all steps, such as 0.03, in place of "
+                    "warmup_steps; rounded up; 0: warmup_steps; with adapters 0.03 if neither is "
+                    "set",
+            .min = 0,
+            .max = 1,
+            .also = "lr_warmup_fraction warmup_fraction"});
   list.add(
       "min_lr", &schedule.min_lr,
       {.help = "learning rate of the last step after the warm-up, or from total_samples on; not "

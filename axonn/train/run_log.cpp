@@ -89,9 +89,10 @@ void RunLog::describe(Training& training, int threads, bool shown) {
   const Batches& batches = *training.batches;
   say(fmt::format("step: {} sequences of {} tokens, in micro-batches of {}{}", t.global_batch,
                   t.seq_len, t.micro_batch,
-                  config.stage.empty() ? fmt::format("; about {:.2f} epochs in the whole run",
-                                                     epochs_of(config, batches, 0))
-                                       : ""));
+                  config.stage.empty()
+                      ? fmt::format("; {} steps are about {:.2f} epochs", format_count(t.steps),
+                                    epochs_of(config, batches, 0))
+                      : ""));
   for (const std::string& stage : describe_stages(config, batches)) say("stage: " + stage);
   for (const BatchSource& source : batches.sources())
     for (const std::string& note : source.sequences->notes()) say("data: " + note);
@@ -110,11 +111,12 @@ void RunLog::describe(Training& training, int threads, bool shown) {
   if (training.step.graphs()) say("graphs: captured in the second step, launched from then on");
 }
 
-void RunLog::begin(const Config& config, const std::string& config_text, std::int64_t first_step,
-                   std::int64_t tokens_seen) {
+void RunLog::begin(const Config& config, const std::string& config_text, const RunState& state) {
+  const std::int64_t first_step = state.steps_done;
   config_ = config;
   first_step_ = first_step;
-  line_.tokens = tokens_seen;
+  line_.tokens = state.tokens_seen;
+  best_ = state.best;
   if (first()) {
     metrics_ = std::make_unique<MetricsFile>(config.output.dir + "/metrics.jsonl", first_step);
     if (!config.samples.prompts.empty() || path_exists(config.output.dir + '/' + kSamplesFile))
@@ -154,6 +156,9 @@ void RunLog::step(Training& training, const StepInput& input, const StepResult& 
            .grad_norm = result.grad_norm,
            .lr = input.lr,
            .tokens = line_.tokens + input.inputs,
+           .epoch = ratio(training.batches->first_of(input.step) +
+                              training.batches->batch_of(input.step) * source.in_one,
+                          source.sequences->count()),
            .step_ms = seconds * 1e3,
            .tokens_per_s = per_second,
            .model_tflops = tflops,
@@ -197,6 +202,10 @@ void RunLog::print_step(double share) {
        .steps = steps,
        .loss = line_.loss,
        .grad_norm = line_.grad_norm,
+       .lr = line_.lr,
+       .tokens = line_.tokens,
+       .epoch = line_.epoch,
+       .best_validation = best_.step > 0 ? std::optional(best_.loss) : std::nullopt,
        .expert_load = line_.experts ? line_.experts->max_load : 0,
        .memory_bytes = line_.memory_bytes,
        .tokens_per_second = line_.tokens_per_s * share,
@@ -208,6 +217,7 @@ void RunLog::print_step(double share) {
 void RunLog::validated(double loss, std::optional<double> of_averages, std::int64_t windows,
                        double seconds) {
   line_.val_loss = loss;
+  best_.note(loss, line_.step);
   if (of_averages) line_.val_loss_ema = *of_averages;
   log_.info(
       fmt::format("validation: step {}  loss {:.4f}{}  ({} windows in {})", line_.step, loss,

@@ -10,6 +10,7 @@
 #include "axonn/storage/checkpoint/checkpoint_saver.h"
 #include "axonn/train/event_file.h"
 #include "axonn/train/metrics_file.h"
+#include "axonn/train/run_state.h"
 #include "axonn/train/sample_file.h"
 #include "axonn/train/training.h"
 
@@ -28,10 +29,8 @@ class RunLog {
   /// backend.
   void describe(Training& training, int threads, bool shown = true);
 
-  /// Begins the figures of a run whose next step is first_step, counted from 0. config_text: for
-  /// the event file.
-  void begin(const Config& config, const std::string& config_text, std::int64_t first_step,
-             std::int64_t tokens_seen);
+  /// Begins the figures of a run that goes on from this state. config_text: for the event file.
+  void begin(const Config& config, const std::string& config_text, const RunState& state);
 
   /// Notes a step that took this rank `seconds`, of which it waited for collectives as `waits`
   /// says. Prints its line and names a slow rank every output.log_every steps. Collective.
@@ -72,6 +71,7 @@ class RunLog {
   std::string description_;               // of model, grid and data
   bool shows_description_ = true;
   StepMetrics line_;  // of the last step
+  BestLoss best_;     // of the validations
   std::int64_t save_failures_ = 0, skipped_ = 0;
   std::int64_t first_step_ = 0;
   std::int64_t counted_ = 0, targets_ = 0;  // in the loss, and in all, since begin()

@@ -95,6 +95,7 @@ std::string series_of(const RunValue& value) {
       {"lr", "optimizer/lr"},
       {"skipped", "optimizer/skipped"},
       {"tokens", "data/tokens"},
+      {"epoch", "data/epoch"},
       {"batch", "data/batch"},
       {"goldfish_kept", "data/goldfish_kept"},
       {"step_ms", "speed/step_ms"},

@@ -200,7 +200,7 @@ class Trainer {
       check_disk();
     }
     world_.barrier("first batch");
-    log_.begin(config_, world_.rank() == 0 ? start_files() : "", first_step_, state_.tokens_seen);
+    log_.begin(config_, world_.rank() == 0 ? start_files() : "", state_);
     restart_clock();
   }
 
@@ -265,7 +265,9 @@ class Trainer {
         fmt::format("nothing to do: the checkpoint at {} is at step {} of {}{}; raise {} to "
                     "go on",
                     reader.folder(), first_step_, steps, all ? "" : ", and the run " + why_ended(),
-                    all ? "training.steps" : "training.patience"));
+                    !all                          ? "training.patience"
+                    : config_.training.epochs > 0 ? "training.epochs"
+                                                  : "training.steps"));
   }
 
   bool nothing_to_do() const { return first_step_ >= config_.training.steps || gives_up(); }

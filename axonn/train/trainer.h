@@ -18,10 +18,10 @@ class Origins;
 struct TrainOptions {
   const Origins* origins = nullptr;  ///< of the config's values, for output.dir/config.toml
   std::ostream* terminal = nullptr;  ///< where rank 0 shows progress; null: nowhere
-  bool interactive = false;          ///< redraw the step line in place
-  int columns = 100;
-  bool describe = true;          ///< show model, grid and data at the start
-  ProgressTarget progress = {};  ///< shows on rank 0 how far slow parts are
+  bool interactive = false;          ///< redraw the step line in place: see LogOptions
+  int columns = 100;                 ///< of an interactive terminal
+  bool describe = true;              ///< show model, grid and data at the start
+  ProgressTarget progress = {};      ///< shows on rank 0 how far slow parts are
   OptimizerMaker make_optimizer = axonn::make_optimizer;
   SequencesMaker make_sequences = {};  ///< empty: sequences of the data that [data] names
   /// Writes the texts that samples.prompts ask for, such as axonn::make_text_sampler

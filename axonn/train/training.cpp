@@ -99,6 +99,7 @@ Training::Training(const Config& config, Communicator& world, std::unique_ptr<Ba
     batches = std::make_unique<Batches>(
         stage_sources(model.config(), corpora, options.make_sequences), batch_options(model));
     validation = validation_batches(model, *corpora.front());
+    follow_epochs();
   }
   const Context ctx = model.context();
   optimizer.allocate(ctx);
@@ -106,6 +107,11 @@ Training::Training(const Config& config, Communicator& world, std::unique_ptr<Ba
 }
 
 Training::~Training() = default;
+
+void Training::follow_epochs() {
+  if (model.config().training.epochs > 0)
+    model.set_steps(steps_of_epochs(model.config(), *batches));
+}
 
 double Training::validate() {
   AXONN_CHECK(validation,
@@ -241,6 +247,7 @@ bool Training::continue_at(std::int64_t n, const DataPlace& saved, const std::st
   count_.work.wait();
   count_.step = -1;
   batches->begin_at(n, saved.consumed, std::move(continued.done));
+  follow_epochs();  // another batch has other steps
   return !continued.difference.empty();
 }
 

@@ -60,9 +60,10 @@ struct DataPlace {
 class Training {
  public:
   /// Collective over world, which must outlive it. config must be validated and resolved; a vocab
-  /// of 0 becomes the tokenizer's. Parameters are not yet set: see LoadedModel::initialise().
-  /// Throws UsageError if the grid cannot cut the model, and for bad data, and Error if the config
-  /// is not resolved. backend null: as LoadedModel has it.
+  /// of 0 becomes the tokenizer's, and epochs become steps: see model.config(). Parameters are not
+  /// yet set: see LoadedModel::initialise(). Throws UsageError if the grid cannot cut the model,
+  /// and for bad data, and Error if the config is not resolved. backend null: as LoadedModel has
+  /// it.
   Training(const Config& config, Communicator& world, std::unique_ptr<Backend> backend = nullptr,
            const TrainingOptions& options = {});
   ~Training();
@@ -101,6 +102,9 @@ class Training {
   TrainStep step;  ///< destroyed first: its graphs must not outlive the groups
 
  private:
+  /// Sets the steps of a config that has epochs.
+  void follow_epochs();
+
   DataPlace begin_;                   // known after the first place()
   std::vector<StagePlace> unlisted_;  // of the earlier run
   /// here: null if the step's batch cannot be read.

@@ -157,12 +157,17 @@ void list_batch(TrainingConfig& training, OptionList& list) {
 
 void list_training(TrainingConfig& training, OptionList& list) {
   list.section("training", "The length of the run, its batch, and how it computes");
-  list.add(
-      "steps", &training.steps,
-      {.help = "number of optimizer steps in the whole run; a resumed run does those that are left",
-       .min = 1,
-       .required = true,
-       .also = "max_iters train_iters max_steps num_iterations"});
+  list.add("steps", &training.steps,
+           {.help = "number of optimizer steps in the whole run; a resumed run does those that are "
+                    "left; 0: as many as training.epochs needs",
+            .min = 0,
+            .also = "max_iters train_iters max_steps num_iterations"});
+  list.add("epochs", &training.epochs,
+           {.help = "number of times that the run reads its training data, such as 3 or 0.5, in "
+                    "place of steps: it has the fewest steps that read them so often; 0: steps "
+                    "is set",
+            .min = 0,
+            .also = "num_train_epochs num_epochs"});
   list.add("seq_len", &training.seq_len,
            {.help = "length of each training sequence",
             .unit = "tokens",

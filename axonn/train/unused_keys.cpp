@@ -158,8 +158,13 @@ void add_unused_of_schedule(const Config& config, UnusedKeys& keys) {
   keys.when(schedule.kind != ScheduleKind::wsd,
             {"lr_scheduler.decay_steps", "lr_scheduler.decay_samples", "lr_scheduler.decay"},
             "lr_scheduler.kind is not wsd");
-  keys.when(schedule.counts_samples(), {"lr_scheduler.warmup_steps", "lr_scheduler.decay_steps"},
+  keys.when(schedule.counts_samples(),
+            {"lr_scheduler.warmup_steps", "lr_scheduler.warmup_ratio", "lr_scheduler.decay_steps"},
             "lr_scheduler counts sequences");
+  keys.when(schedule.warmup_ratio > 0, {"lr_scheduler.warmup_steps"},
+            "lr_scheduler.warmup_ratio gives its value");
+  keys.when(config.training.epochs > 0, {"training.steps"},
+            "the data give its value by training.epochs");
   keys.when(config.training.skip_outliers == 0 && config.training.skip_deviations == 0,
             {"training.skip_most"}, "training.skip_outliers and training.skip_deviations are 0");
 }

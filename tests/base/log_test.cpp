@@ -20,6 +20,10 @@ const StepReport kReport = {.step = 10,
                             .steps = 40,
                             .loss = 4.21134,
                             .grad_norm = 1.342,
+                            .lr = 2e-4,
+                            .tokens = 1'234'567,
+                            .epoch = 0.1,
+                            .best_validation = 4.30123,
                             .memory_bytes = 2'845'415'834,
                             .tokens_per_second = 1771.6,
                             .tflops = 0.511,
@@ -29,25 +33,16 @@ const StepReport kReport = {.step = 10,
 }  // namespace
 
 TEST(FormatStep, PrintsTheDocumentedLine) {
-  EXPECT_EQ(format_step(kReport),
-            "step: 10  loss: 4.2113  grad_norm: 1.34  memory: 2.65GiB  tps: 1,772  tflops: 0.51  "
-            "mfu: 48.1%");
+  EXPECT_EQ(
+      format_step(kReport),
+      "step 10/40  25%  3m 12s left  loss 4.2113  grad_norm 1.34  tokens/s 1,772  lr 2.00e-04  "
+      "tokens 1.2M  epoch 0.10  best val 4.3012  tflops 0.51  mfu 48.1%  memory 2.65GiB");
 }
 
-TEST(FormatStep, LeavesOutMfuIfThePeakIsUnknown) {
-  StepReport report = kReport;
-  report.mfu.reset();
-  EXPECT_THAT(format_step(report), Not(HasSubstr("mfu")));
-}
-
-TEST(FormatProgress, FillsTheBarByTheFractionOfStepsDone) {
-  EXPECT_EQ(format_progress(kReport), "[#####---------------]  25%  3m 12s left");
-  StepReport done = kReport;
-  done.step = 40;
-  done.seconds_left = -1;
-  EXPECT_EQ(format_progress(done), "[####################] 100%");
-  done.steps = 0;
-  EXPECT_EQ(format_progress(done), "");
+TEST(FormatStep, LeavesOutWhatIsUnknown) {
+  EXPECT_EQ(format_step({.step = 10, .loss = 1}),
+            "step 10  loss 1.0000  grad_norm 0.00  tokens/s 0  lr 0.00e+00  tokens 0  tflops 0.00  "
+            "memory 0B");
 }
 
 TEST(Format, CountsHaveSeparatorsAndBytesAndDurationsHaveUnits) {
@@ -56,6 +51,10 @@ TEST(Format, CountsHaveSeparatorsAndBytesAndDurationsHaveUnits) {
   EXPECT_EQ(format_count(1000), "1,000");
   EXPECT_EQ(format_count(1234567), "1,234,567");
   EXPECT_EQ(format_count(-123456), "-123,456");
+  EXPECT_EQ(format_short_count(999), "999");
+  EXPECT_EQ(format_short_count(999'949), "999.9K");
+  EXPECT_EQ(format_short_count(999'950), "1.0M");
+  EXPECT_EQ(format_short_count(1'500'000'000'000), "1.5T");
   EXPECT_EQ(format_bytes(512), "512B");
   EXPECT_EQ(format_bytes(1536), "1.50KiB");
   EXPECT_EQ(format_bytes((std::int64_t{1} << 30) - 1), "1.00GiB");
@@ -74,24 +73,32 @@ TEST(Log, WritesOneLineEachWithoutControlCodesIfTheOutputIsNotATerminal) {
   EXPECT_EQ(out.str(), "loading\n" + format_step(kReport) + "\nwarning: slow\n");
 }
 
-TEST(Log, RedrawsTheStepLineInPlaceOnATerminalAndEndsItBeforeOtherLines) {
+TEST(Log, OfATerminalKeepsALineASecondAndRedrawsTheOthersInPlace) {
   std::ostringstream out;
+  double now = 100;
   {
-    Log log({.file = {}, .terminal = &out, .interactive = true, .columns = 200});
-    log.step(kReport);
+    Log log({.file = {}, .terminal = &out, .interactive = true, .columns = 200, .clock = [&now] {
+               return now;
+             }});
+    for (const double time : {100.0, 100.4, 100.9, 101.0}) {
+      now = time;
+      log.step(kReport);
+    }
+    now = 101.5;
     log.step(kReport);
     log.info("saved");
     log.step(kReport);
   }
-  const std::string line = "\r" + format_progress(kReport) + "  " + format_step(kReport) + "\x1b[K";
-  EXPECT_EQ(out.str(), line + line + "\nsaved\n" + line + "\n");
+  const std::string line = "\r" + format_step(kReport) + "\x1b[K";
+  EXPECT_EQ(out.str(), line + "\n" + line + line + line + "\n" + line + "\nsaved\n" + line + "\n");
 }
 
 TEST(Log, CutsTheStepLineBetweenTwoFieldsOnANarrowTerminal) {
   std::ostringstream out;
-  Log log({.file = {}, .terminal = &out, .interactive = true, .columns = 70});
+  Log log({.file = {}, .terminal = &out, .interactive = true, .columns = 80});
   log.step(kReport);
-  EXPECT_EQ(out.str(), "\r" + format_progress(kReport) + "  step: 10  loss: 4.2113\x1b[K");
+  EXPECT_EQ(out.str(),
+            "\rstep 10/40  25%  3m 12s left  loss 4.2113  grad_norm 1.34  tokens/s 1,772\x1b[K\n");
 }
 
 TEST(Log, WritesTimeAndLevelOnEveryLineOfTheFileAndAppendsToAnEarlierRun) {

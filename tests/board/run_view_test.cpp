@@ -115,6 +115,14 @@ TEST(RunConfig, HasTheKeysThatAreSet) {
                                   testing::Pair("training.steps", "50")));
 }
 
+TEST(RunConfig, HasTheStepsThatEpochsGive) {
+  const auto config = parse_run_config(
+      "[other]\n# steps = 3  # no effect\n[training]\n# steps = 50  # no effect: epochs\n"
+      "epochs = 2.5\n");
+  EXPECT_THAT(config, ElementsAre(testing::Pair("training.epochs", "2.5"),
+                                  testing::Pair("training.steps", "50")));
+}
+
 TEST_F(RunViewTest, NoticesAChangedConfig) {
   make_run(run_, 1, 10);
   read();

@@ -133,7 +133,7 @@ TEST_F(Damage, ADiskWithoutRoomForACheckpointIsRefusedBeforeTheFirstStep) {
   EXPECT_EQ(finished.code, kFailed) << finished.out;
   EXPECT_THAT(finished.errors(), ElementsAre(AllOf(HasSubstr("a checkpoint takes "),
                                                    HasSubstr("output.dir to another disk"))));
-  EXPECT_THAT(finished.out, Not(HasSubstr("step: 1 ")));
+  EXPECT_THAT(finished.out, Not(HasSubstr("step 1/")));
 }
 
 TEST_F(Damage, AFullDiskWhenWritingMetricsIsReportedOnceAndTheLastCheckpointFails) {
@@ -145,7 +145,7 @@ TEST_F(Damage, AFullDiskWhenWritingMetricsIsReportedOnceAndTheLastCheckpointFail
   EXPECT_EQ(finished.code, kFailed) << finished.out;
   EXPECT_THAT(finished.out,
               ContainsRegex("warning: cannot write .*metrics.jsonl: No space left on"));
-  EXPECT_THAT(finished.out, HasSubstr("step: 1000 "));
+  EXPECT_THAT(finished.out, HasSubstr("step 1000/1000 "));
   EXPECT_THAT(finished.errors(), ElementsAre(HasSubstr("step-1000")));
 }
 

@@ -55,6 +55,36 @@ TEST_F(LoraCommand, AdaptersResumeOnAnotherGridAndWriteTheSameTextOnEveryGrid) {
   EXPECT_NE(text(base_.out(), "1,1,1,1"), once) << "the base model writes a different text";
 }
 
+TEST_F(LoraCommand, FinetuneIsTrainWithDefaultsThatFlagsOverride) {
+  test::spill(tuned_ / "notes.txt", std::string(4000, 'a'));
+  const std::vector<std::string> arguments{"finetune",           base_.out() + "/checkpoints",
+                                           tuned_ / "notes.txt", "--training.seq_len=8",
+                                           "--lora.rank",        "4",
+                                           "--training.threads", "1",
+                                           "--output.dir",       tuned_ / "fine"};
+  const Finished finished = run_program(arguments);
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  EXPECT_THAT(finished.err,
+              testing::AllOf(HasSubstr("\n  axonn train \\\n    --model.path " + base_.out()),
+                             HasSubstr("    --training.epochs 3.0 \\\n"),
+                             HasSubstr("    --lora.rank 4 \\\n    --lora.alpha 8.0 \\\n"),
+                             HasSubstr("    --optimizer.lr 2e-04 \\\n"),
+                             HasSubstr("    --data.text " + tuned_ / "notes.txt")));
+  EXPECT_THAT(finished.out, HasSubstr("178 steps are about 3.00 epochs"));
+  EXPECT_THAT(finished.out, HasSubstr("--adapter " + tuned_ / "fine" + "/checkpoints --prompt"));
+  EXPECT_THAT(run({"info", tuned_ / "fine"}),
+              testing::AllOf(HasSubstr("178 of 178 (100%), "), HasSubstr(", epoch 3.00\n"),
+                             testing::ContainsRegex("; validation [0-9.]+, best [0-9.]+\n"),
+                             HasSubstr(" tokens/s; ")));
+  EXPECT_THAT(run({"finetune", "--full", base_.out() + "/checkpoints", "chats.jsonl.gz",
+                   "--training.steps", "5", "--print-config"}),
+              testing::AllOf(testing::ContainsRegex("\nlr = 1e-05 +# axonn finetune\n"),
+                             testing::ContainsRegex("\nrank = 0 +# default\n"),
+                             testing::ContainsRegex("\nepochs = 0.0 +# default\n"),
+                             HasSubstr("\njsonl = [\"chats.jsonl.gz\"]"),
+                             testing::ContainsRegex("\ndir = \"out/[^/]+-chats\" ")));
+}
+
 TEST_F(LoraCommand, ADryRunShowsFrozenAndTrainedParameters) {
   const std::string out = run(adapt("dry", {"--dry-run"}));
   EXPECT_THAT(out, HasSubstr("frozen; "));

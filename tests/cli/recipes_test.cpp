@@ -82,7 +82,7 @@ TEST(Recipes, TinyExpertsTrainGenerateAndMoveToHuggingFaceAndBack) {
       run({"train", kConfigs + "/tiny-experts.toml", "--output.dir", trained, "--data.synthetic",
            "100kB", "--training.steps", "4", "--lr_scheduler.warmup_steps", "2",
            "--training.eval_batches", "1", "--output.log_every", "1"}),
-      HasSubstr("load: "));
+      HasSubstr("  load "));
   const auto text = [&](const std::vector<std::string>& grid) {
     std::vector<std::string> command{
         "generate", "--model", trained + "/checkpoints", "--prompt", "The town", "--tokens", "20"};

@@ -186,6 +186,20 @@ TEST(DryRun, CountsConversationsThatAreCutAndEpochs) {
   EXPECT_THAT(dry_run(resolved(config), 0).warnings, testing::IsEmpty());
 }
 
+TEST(DryRun, CountsTheStepsOfEpochsOrSaysThatTheyNeedTheData) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "out");
+  config.data.synthetic = 1000;
+  config.training.steps = 0;
+  config.training.epochs = 3;
+  const DryRun run = dry_run(resolved(config), 0);
+  EXPECT_EQ(run.steps, 28);  // of 12: three times 112 sequences
+  EXPECT_THAT(to_text(run, resolved(config)), HasSubstr("; 28 steps are 3.00 epochs\n"));
+  config.data = {.text = {"/no/such/file"}};
+  EXPECT_THAT(to_text(dry_run(resolved(config), 0), resolved(config)),
+              HasSubstr("; 3 epochs, whose steps are not known without the data\n"));
+}
+
 TEST(DryRun, ShowsTheFirstSampleOfTheRankAndItsTargetsShiftedByOne) {
   test::TemporaryPath folder;
   test::spill(folder / "text.txt", "zero.567one.4567two.4567three.67four.567five.567six");

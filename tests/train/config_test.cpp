@@ -316,17 +316,99 @@ TEST(Warnings, NameTheKeysOfExpertsThatHaveNoEffect) {
               testing::ElementsAre(HasSubstr("the checkpoint at model.path has its own sizes")));
 }
 
-TEST(Validate, AcceptsTheSmallestConfigAndNamesMissingKeys) {
+TEST(Validate, AcceptsTheSmallestConfigAndNamesAllMissingKeysAtOnce) {
   EXPECT_EQ(refusal([](Config&) {}), "accepted");
-  EXPECT_THAT(refusal([](Config& c) { c.model.layers = 0; }),
-              AllOf(HasSubstr("[model] layers is missing"), HasSubstr("--model.layers")));
-  EXPECT_THAT(refusal([](Config& c) { c.training.steps = 0; }),
-              HasSubstr("[training] steps is missing"));
-  EXPECT_THAT(refusal([](Config& c) { c.training.seq_len = 0; }), HasSubstr("--training.seq_len"));
-  EXPECT_THAT(refusal([](Config& c) { c.training.global_batch = 0; }), HasSubstr("global_batch"));
-  EXPECT_THAT(refusal([](Config& c) { c.optimizer.lr = 0; }), HasSubstr("[optimizer] lr"));
-  EXPECT_THAT(refusal([](Config& c) { c.data.synthetic = 0; }), HasSubstr("no data"));
+  EXPECT_EQ(refusal([](Config& c) { c.training.seq_len = 0; }),
+            "a key is missing; set it in a file, axonn train CONFIG.toml, or by flags such as "
+            "--training.seq_len VALUE:\n  training.seq_len: length of each training sequence");
+  const std::string all = refusal([](Config& c) {
+    c = {};
+    c.file = "a.toml";
+  });
+  EXPECT_THAT(all,
+              HasSubstr("8 keys are missing; set them in a.toml or by flags such as --model."));
+  for (const char* key :
+       {"model.layers", "model.hidden", "model.heads", "data.text", "training.steps",
+        "training.seq_len", "training.global_batch", "optimizer.lr"})
+    EXPECT_THAT(all, HasSubstr(std::string("\n  ") + key + ": "));
+  EXPECT_THAT(all, AllOf(HasSubstr("unless model.path names a model"),
+                         HasSubstr(", or training.epochs"), HasSubstr(", or data.tokens, ")));
   EXPECT_EQ(refusal([](Config& c) { c.model = {.path = "checkpoint"}; }), "accepted");
+}
+
+TEST(Validate, TakesEpochsInPlaceOfStepsAndAShareInPlaceOfWarmupSteps) {
+  const auto epochs = [](Config& c) {
+    c.training.steps = 0;
+    c.training.epochs = 2.5;
+    c.lr_scheduler = {.warmup_steps = 11, .min_lr = 0};
+  };
+  EXPECT_EQ(refusal(epochs), "accepted");
+  Config config = small_config();
+  epochs(config);
+  EXPECT_THAT([&] { with_steps(resolved(config), 10); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("warmup_steps = 11 is more than")));
+  EXPECT_THAT(refusal([](Config& c) { c.training.epochs = 3; }),
+              AllOf(HasSubstr("steps = 10 and epochs = 3.0"), HasSubstr("leave one of them out")));
+  const auto staged = [&](Config& c) {
+    epochs(c);
+    c.data.synthetic = 0;
+    c.stage = {{.name = "a", .synthetic = 100}};
+  };
+  EXPECT_THAT(refusal(staged), HasSubstr("[[stage]] name several; set steps instead"));
+  EXPECT_THAT(refusal([](Config& c) { c.lr_scheduler = {.warmup_steps = 2, .warmup_ratio = 0.5}; }),
+              HasSubstr("warmup_steps = 2 and warmup_ratio = 0.5 both set"));
+  EXPECT_THAT(
+      refusal([](Config& c) { c.lr_scheduler = {.warmup_ratio = 0.5, .total_samples = 100}; }),
+      HasSubstr("warmup_ratio = 0.5 counts steps"));
+}
+
+TEST(Defaults, OfAdaptersAreTheirOwnUnlessTheUserSetsTheKeys) {
+  Config config = small_config();
+  config.model.lora.rank = 8;
+  Origins origins;
+  set_adapter_defaults(config, origins);
+  EXPECT_EQ(config.optimizer.lr, 2e-4);
+  EXPECT_EQ(config.optimizer.weight_decay, 0);
+  EXPECT_EQ(config.lr_scheduler.warmup_ratio, 0.03);
+  EXPECT_THAT(print_config(config, origins),
+              testing::ContainsRegex("\nlr = 2e-04 +# default of adapters\n"));
+  config = small_config();
+  config.model.lora.path = "adapters";
+  config.lr_scheduler.warmup_steps = 3;
+  Origins set;
+  for (const char* key : {"optimizer.lr", "lr_scheduler.warmup_steps"}) set.set(key, "a.toml");
+  set_adapter_defaults(config, set);
+  EXPECT_EQ(config.optimizer.lr, 1e-3);
+  EXPECT_EQ(config.optimizer.weight_decay, 0);
+  EXPECT_EQ(config.lr_scheduler.warmup_ratio, 0);
+  config = small_config();
+  set_adapter_defaults(config, origins = {});
+  EXPECT_EQ(values_of(config), values_of(small_config()));
+}
+
+TEST(Defaults, OutputIsNamedAfterTheFileOfTheConfig) {
+  Config config;
+  Origins origins;
+  name_output(config, origins);
+  EXPECT_EQ(config.output.dir, "out/run");
+  config.file = "some/where/chat.v2.toml";
+  name_output(config, origins);
+  EXPECT_EQ(config.output.dir, "out/chat.v2");
+  EXPECT_EQ(origins.of("output.dir"), "named after some/where/chat.v2.toml");
+  config.output.dir = "elsewhere";
+  name_output(config, origins);
+  EXPECT_EQ(config.output.dir, "elsewhere");
+}
+
+TEST(Warnings, NameATokenizerThatLeavesMostOfTheVocabularyUnused) {
+  Config config = small_config();
+  config.data = {.text = {"a.txt"}};
+  config.model.vocab = 50'257;
+  Origins origins;
+  EXPECT_THAT(warnings(config, origins),
+              ElementsAre(HasSubstr("uses 256 of the 50257 tokens of model.vocab")));
+  origins.set("data.tokenizer", "a.toml");
+  EXPECT_THAT(warnings(config, origins), IsEmpty());
 }
 
 TEST(Config, RefusesStagesWithoutOneKindOfDataOrOutOfOrder) {

@@ -109,6 +109,15 @@ TEST(Schedule, CountsSamplesAsTheRecipeOfApertusDoes) {
     EXPECT_EQ(learning_rate(config, step), learning_rate(config, step, samples_before(step)));
 }
 
+TEST(Schedule, WarmsUpForAShareOfTheStepsRoundedUp) {
+  Config config;
+  config.lr_scheduler.warmup_ratio = 0.07;
+  for (const auto& [steps, warmup] : {std::pair{100, 7}, {101, 8}, {1, 1}, {0, 0}}) {
+    config.training.steps = steps;
+    EXPECT_EQ(warmup_steps(config), warmup) << steps;
+  }
+}
+
 TEST(Schedule, ThatCountsSamplesEndsByDefaultWithTheRun) {
   Config config;
   config.model = {.layers = 1, .hidden = 8, .heads = 1};

@@ -82,8 +82,8 @@ TEST(Trainer, WritesTheKeysOfAStepAndTheValidationLossOfEvaluatedSteps) {
     for (const auto& [key, value] : line.items())
       if (key != "val_loss") keys.push_back(key);
     EXPECT_THAT(keys, UnorderedElementsAre("step", "time", "loss", "grad_norm", "lr", "tokens",
-                                           "step_ms", "tokens_per_s", "model_tflops", "mfu",
-                                           "exposed_comm_ms", "memory_bytes"));
+                                           "epoch", "step_ms", "tokens_per_s", "model_tflops",
+                                           "mfu", "exposed_comm_ms", "memory_bytes"));
     EXPECT_EQ(line.contains("val_loss"), line.at("step") == 5 || line.at("step") == 10);
   }
   EXPECT_THAT(column(lines, "step"), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10));
@@ -223,6 +223,29 @@ TEST(Trainer, AResumedRunWithAnotherGlobalBatchGoesOnWithTheNextUnseenSample) {
     again.checkpoint.resume = checkpoint(resumed, 8);
     EXPECT_EQ(first_sample_of(again), 4 * 12 + 4 * batch);
   }
+}
+
+TEST(Trainer, OfSomeEpochsHasTheFewestStepsThatReadTheDataSoOften) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "run");
+  config.data.synthetic = 1000;  // 112 sequences, besides those of validation
+  config.training.steps = 0;
+  config.training.epochs = 1.1;  // 123.2 sequences
+  config.lr_scheduler = {.kind = ScheduleKind::linear, .warmup_ratio = 0.25, .min_lr = 1e-3};
+  train_on_threads(config);
+  const auto lines = metrics_of(config);
+  ASSERT_EQ(lines.size(), 11u);  // of 12
+  EXPECT_NEAR(lines.back().at("epoch"), 11 * 12 / 112.0, 1e-5);
+  EXPECT_DOUBLE_EQ(lines[1].at("lr"), 1e-2 * 2 / 3);  // the warm-up has 2.75 steps, rounded up
+  EXPECT_DOUBLE_EQ(lines.back().at("lr"), 1e-3);
+  EXPECT_THAT(test::slurp(config.output.dir + "/config.toml"),
+              AllOf(ContainsRegex("\n# steps = 11 +# no effect: "), HasSubstr("\nepochs = 1.1\n")));
+
+  config.checkpoint.resume = checkpoint(config, 5);
+  config.output.dir = folder / "small";
+  config.training.global_batch = 6;
+  train_on_threads(config);
+  EXPECT_EQ(metrics_of(config).back().at("step"), 5 + 11);  // 60 sequences, then 64 by 6
 }
 
 TEST(Trainer, ResumingWithOtherDataOrAnotherOrderIsRefusedOrBeginsThemAnew) {
@@ -406,7 +429,7 @@ TEST(Trainer, GoesOnIfACheckpointFailsAndTriesAgainAtTheNextInterval) {
   test::TemporaryPath folder;
   for (const GridShape grid : {GridShape{}, GridShape{.x = 2, .data = 2}}) {
     const Config config = on_grid(without_checkpoints(folder / to_string(grid)), grid);
-    Watch watch("step: 5 ", [&] { std::filesystem::remove(config.output.dir + "/checkpoints"); });
+    Watch watch("step 5/", [&] { std::filesystem::remove(config.output.dir + "/checkpoints"); });
     std::ostream terminal(&watch);
     EXPECT_EQ(train_on_threads(config, {.terminal = &terminal}), TrainEnd::finished);
     EXPECT_THAT(watch.str(), AllOf(ContainsRegex("warning: writing checkpoint .*step-2 failed on "
@@ -430,7 +453,7 @@ TEST(Trainer, ALowestLossWhoseCheckpointFailsIsNotTheBest) {
   config.checkpoint.best = true;
   config.training.eval_every = 1;
   config.training.eval_batches = 1;
-  Watch watch("step: 8 ", [&] { std::filesystem::remove(config.output.dir + "/checkpoints"); });
+  Watch watch("step 8/", [&] { std::filesystem::remove(config.output.dir + "/checkpoints"); });
   std::ostream terminal(&watch);
   EXPECT_EQ(train_on_threads(config, {.terminal = &terminal}), TrainEnd::finished);
   const auto losses = column(metrics_of(config), "val_loss");
@@ -455,7 +478,7 @@ TEST(Trainer, PrintsNothingWithoutATerminalAndNoControlCodesToAStream) {
   test::TemporaryPath folder;
   std::ostringstream terminal;
   train_on_threads(tiny_config(folder.path()), {.terminal = &terminal});
-  EXPECT_THAT(terminal.str(), HasSubstr("step: 10  loss: "));
+  EXPECT_THAT(terminal.str(), HasSubstr("step 10/10  100%  0.0s left  loss "));
   EXPECT_THAT(terminal.str(), HasSubstr("saved " + folder.path()));
   for (const char code : {'\x1b', '\r', '\b'})
     EXPECT_EQ(terminal.str().find(code), std::string::npos);

@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "axonn/base/check.h"
+#include "axonn/base/files.h"
+#include "axonn/cli/command.h"
+#include "axonn/cli/train.h"
+#include "axonn/data/text_reader.h"
+#include "axonn/model/model_files.h"
+#include "axonn/ops/cpu/instructions.h"
+#include "axonn/options/options_text.h"
+#include "axonn/train/devices.h"
+#include "axonn/train/launch.h"
+
+namespace axonn {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kExamples =
+    R"(It is axonn train with defaults for fine-tuning, and prints the same command of axonn train.
+Any key of a configuration can be given as a flag and overrides a default.
+
+Examples:
+  axonn finetune Qwen3-0.6B chats.jsonl
+      adapters (LoRA) for a Hugging Face folder: three epochs of conversations
+  axonn finetune Qwen3-0.6B chats.jsonl --dry-run
+      memory, steps and the first sample, without training
+  axonn finetune Qwen3-0.6B chats.jsonl --training.epochs 1 --lora.rank 64 --output.dir out/r64
+      other values of some keys
+  axonn finetune out/laptop-llama/checkpoints notes.txt --full
+      all weights, on plain text
+
+Exit codes: as for axonn train.)";
+
+constexpr const char* kOrigin = "axonn finetune";
+
+struct FinetuneFlags {
+  std::string model, data;
+  bool full = false;
+  TrainFlags train;
+};
+
+/// The key of [data] that reads such a file.
+std::string data_key(const std::string& path) {
+  if (is_json_lines(path)) return "data.jsonl";
+  return path.ends_with(".bin") || path_exists(path + ".idx") ? "data.tokens" : "data.text";
+}
+
+/// "Qwen3-0.6B-chats" for the model ".../Qwen3-0.6B" and the data "chats.jsonl". A model in a run's
+/// folder has the name of the run.
+std::string name_of(const FinetuneFlags& flags) {
+  const auto is_part = [](const std::string& name) {
+    return name.empty() || name == "checkpoints" || name == "best" || name.starts_with("step-");
+  };
+  fs::path model = fs::absolute(flags.model).lexically_normal();
+  while (model.has_relative_path() && is_part(model.filename())) model = model.parent_path();
+  std::string data = fs::path(flags.data).lexically_normal().filename();
+  data = data.substr(0, data.find('.'));
+  std::erase_if(data, [](char c) { return c == '*' || c == '?'; });
+  return model.filename().string() + (data.empty() ? "" : "-") + data;
+}
+
+/// The value of a key as a flag has it.
+std::string flag_value(const Option& option) {
+  const std::vector<std::string> strings = option.strings();
+  std::string value = strings.empty() ? option.text() : join(strings, ",");
+  if (value.starts_with('"')) value = value.substr(1, value.size() - 2);  // a choice's name
+  constexpr std::string_view kPlain = "_./,:=+-";
+  const bool plain = !value.empty() && std::ranges::all_of(value, [&](unsigned char c) {
+    return std::isalnum(c) || kPlain.find(static_cast<char>(c)) != kPlain.npos;
+  });
+  if (plain) return value;
+  std::string quoted;
+  for (const char c : value) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return concat('\'', quoted, '\'');
+}
+
+/// Fills a config that has the user's flags.
+class Defaults {
+ public:
+  explicit Defaults(LoadedConfig& loaded) : loaded_(loaded) { list_options(loaded.config, list_); }
+
+  const OptionList& list() const { return list_; }
+
+  void fill(const FinetuneFlags& flags) {
+    set("model.path", flags.model);
+    set(data_key(flags.data), flags.data);
+    set("data.validation", "0.05");
+    if (!is_set("training.steps")) set("training.epochs", "3");
+    constexpr std::int64_t kLongest = 2048;
+    const std::int64_t positions = ModelFiles(flags.model).config().positions;
+    set("training.seq_len",
+        std::to_string(positions > 0 ? std::min(positions, kLongest) : kLongest));
+    set("training.global_batch", "8");
+    if (!loaded_.config.parallelism.automatic()) set("training.micro_batch", "1");
+    const bool fast =
+        !gpus_for(loaded_.config.parallelism.device).empty() || cpu::library_multiplies_bf16();
+    set("training.dtype", fast ? "bf16" : "f32");
+    set("training.eval_every", "50");
+    flags.full ? fill_full() : fill_adapters();
+    set("output.dir", "out/" + name_of(flags));
+  }
+
+  /// The command of `axonn train` with the values that were set.
+  std::string command() const {
+    std::string text = "axonn train";
+    for (const OptionList::Section& section : list_.sections())
+      for (const Option& option : section.options)
+        if (is_set(option.key()))
+          text += concat(" \\\n    --", option.key(), ' ', flag_value(option));
+    return text;
+  }
+
+ private:
+  bool is_set(const std::string& key) const { return loaded_.origins.is_set(key); }
+
+  void set(const std::string& key, const std::string& value) {
+    if (is_set(key)) return;
+    const std::size_t dot = key.find('.');
+    list_.find(key.substr(0, dot), key.substr(dot + 1))->set_text(value, kOrigin);
+    loaded_.origins.set(key, kOrigin);
+  }
+
+  void fill_adapters() {
+    if (!is_set("lora.path")) set("lora.rank", "16");
+    const std::int64_t rank = loaded_.config.model.lora.rank;
+    if (rank > 0) set("lora.alpha", std::to_string(2 * rank));
+    set_adapter_defaults(loaded_.config, loaded_.origins);
+  }
+
+  /// A tenth of the rate of adapters or less, so that the model keeps what it knows.
+  void fill_full() {
+    set("optimizer.lr", "1e-5");
+    set("optimizer.weight_decay", "0");
+    if (!is_set("lr_scheduler.warmup_steps") && !loaded_.config.lr_scheduler.counts_samples())
+      set("lr_scheduler.warmup_ratio", "0.03");
+  }
+
+  LoadedConfig& loaded_;
+  OptionList list_;
+};
+
+}  // namespace
+
+int run_finetune(const Arguments& arguments) {
+  CLI::App app("Fine-tunes a model on a file of conversations or text.", "axonn finetune");
+  app.footer(kExamples);
+  FinetuneFlags flags;
+  app.add_option("MODEL", flags.model, "a Hugging Face folder or checkpoints (model.path)")
+      ->required()
+      ->type_name("DIR");
+  app.add_option(
+         "DATA", flags.data,
+         "conversations (.jsonl: data.jsonl), text (data.text) or tokens (.bin: data.tokens)")
+      ->required()
+      ->type_name("FILE");
+  app.add_flag("--full", flags.full, "train all weights instead of adapters");
+  add_train_flags(app, flags.train);
+  LoadedConfig loaded;
+  Defaults defaults(loaded);
+  const Arguments own = read_flags(defaults.list(), arguments, loaded.origins);
+  if (!parse_flags(app, own, &defaults.list())) return 0;
+  defaults.fill(flags);
+  const bool speaks = speaks_for_all();
+  if (speaks) std::cerr << "note: the same command is\n  " << defaults.command() << '\n';
+  const int code = run_training(loaded, flags.train);
+  if (code != 0 || flags.train.print || flags.train.dry || !speaks) return code;
+  const Config& config = loaded.config;
+  const std::string result = config.output.dir + "/checkpoints";
+  std::cout << "to try it: axonn generate --model "
+            << (flags.full ? result : concat(config.model.path, " --adapter ", result))
+            << (config.data.jsonl.empty() ? "" : " --chat") << " --prompt TEXT\n";
+  return code;
+}
+
+}  // namespace axonn
