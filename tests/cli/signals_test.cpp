@@ -35,7 +35,7 @@ void expect_no_gap(const SmallRun& run) {
 void expect_stop(const SmallRun& run, int signal, int ranks,
                  const std::vector<std::string>& arguments) {
   Program program(run.train(arguments), {.ranks = ranks});
-  ASSERT_TRUE(program.prints("  loss: ")) << program.finish(0).err;
+  ASSERT_TRUE(program.prints("  loss ")) << program.finish(0).err;
   ::kill(program.pid(), signal);
   const Finished finished = program.finish();
   EXPECT_EQ(finished.code, kStoppedEarly) << finished.out << finished.err;
@@ -64,7 +64,7 @@ TEST(Signals, TermIntUsr1AndHupEachSaveACheckpointThatTheNextRunResumes) {
 TEST(Signals, WhileARunWritesAnotherIsRefusedWithItsProcessAndAKillReleasesTheFolder) {
   const SmallRun run;
   Program first(run.train(kEndless));
-  ASSERT_TRUE(first.prints("  loss: ")) << first.finish(0).err;
+  ASSERT_TRUE(first.prints("  loss ")) << first.finish(0).err;
   const Finished second = run_program(run.train({"--checkpoint.resume", "auto"}));
   EXPECT_EQ(second.code, kUsageError) << second.out;
   EXPECT_THAT(second.errors(),
