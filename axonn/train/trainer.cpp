@@ -352,8 +352,8 @@ class Trainer {
   }
   bool is_due_by_time() const {
     const double minutes = config_.checkpoint.every_minutes;
-    return world_.rank() == 0 && minutes > 0 && !saver_.pending() &&
-           options_.clock() - saved_at_ >= 60 * minutes;
+    return world_.rank() == 0 && minutes > 0 && options_.clock() - saved_at_ >= 60 * minutes &&
+           !saver_.pending();
   }
 
   std::int64_t sample_every() const {

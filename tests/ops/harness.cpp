@@ -76,7 +76,7 @@ std::vector<char> bytes_of_matrix(std::int64_t rows, std::int64_t cols, DType dt
 Operand::Operand(std::int64_t rows, std::int64_t cols, DType dtype, std::int64_t gap,
                  const auto& value)
     : memory_(bytes_of_matrix(rows, cols, dtype, gap, value)),
-      view_{memory_.data(), dtype, rows, cols, cols + gap} {}
+      view_{memory_.data(), dtype, rows, cols, cols + gap, memory_of_operands()} {}
 
 Operand::Operand(std::int64_t rows, std::int64_t cols, DType dtype, std::int64_t gap)
     : Operand(rows, cols, dtype, gap, [](auto...) { return 0; }) {}
@@ -93,6 +93,7 @@ Matrix Operand::values() const {
   std::vector<char> bytes = memory_.values();
   View host = view_;
   host.data = bytes.data();
+  host.memory = Memory::host;
   Matrix out(host.rows, host.cols);
   for (std::int64_t r = 0; r < host.rows; ++r)
     for (std::int64_t c = 0; c < host.cols; ++c) out(r, c) = load(host, r, c);

@@ -7,6 +7,8 @@ namespace axonn {
 
 std::unique_ptr<Backend> test_backend(int threads) { return make_cpu_backend(threads); }
 
+Memory memory_of_operands() { return Memory::host; }
+
 void* allocate_operand(std::int64_t bytes) { return ::operator new(bytes); }
 
 void release_operand(void* memory, std::int64_t) noexcept { ::operator delete(memory); }

@@ -61,6 +61,8 @@ std::unique_ptr<Backend> test_backend(int) {
   return test_cuda_backend({.attention = CudaAttention::own});
 }
 
+Memory memory_of_operands() { return operands().memory(); }
+
 void* allocate_operand(std::int64_t bytes) { return operands().allocate(bytes); }
 
 void release_operand(void* memory, std::int64_t bytes) noexcept {

@@ -20,6 +20,8 @@ void* allocate_operand(std::int64_t bytes);
 void release_operand(void* memory, std::int64_t bytes) noexcept;
 void write_operand(void* to, const void* host, std::int64_t bytes);
 void read_operand(void* host, const void* from, std::int64_t bytes);
+/// Who can access that memory.
+Memory memory_of_operands();
 
 /// Bytes in that memory.
 class OperandMemory {

@@ -1,4 +1,4 @@
-// The patterns of test names in scripts/ match tests that exist.
+// Every file of tests is built, and the patterns of test names in scripts/ match tests that exist.
 #include <regex>
 #include <set>
 
@@ -56,5 +56,19 @@ TEST(Filters, EveryPatternInScriptsMatchesATest) {
       EXPECT_TRUE(
           std::ranges::any_of(names, [&](const auto& name) { return matches(pattern, name); }))
           << script << ": no test matches " << pattern;
+  }
+}
+
+TEST(TestFiles, AreAllInTheListsOfTheirFolders) {
+  std::string lists;
+  for (const SourceFile& file : source_tree())
+    if (file.path.starts_with("tests/") && file.ends_with("CMakeLists.txt"))
+      for (const std::string& line : file.lines) lists += ' ' + line + ' ';
+  for (const SourceFile& file : source_tree()) {
+    if (!file.path.starts_with("tests/") || !file.ends_with("_test.cpp")) continue;
+    const std::string name = file.path.substr(file.path.rfind('/') + 1);
+    EXPECT_TRUE(lists.find(' ' + name) != std::string::npos ||
+                lists.find('/' + name) != std::string::npos)
+        << "no CMakeLists.txt builds " << file.path;
   }
 }

@@ -42,11 +42,11 @@ run(custom_model check ${config} --grids "1,1,1,1 2,2,1,1" --steps 2
     --parallelism.sequence_parallel false)
 run(custom_model train ${config} --dry-run --parallelism.grid 2,2,2,1 --training.dtype bf16)
 run(custom_model train ${config} --neighbours.context 3 --parallelism.grid 2,1,2,1)
-run(custom_model train ${WORK}/run/out/config.toml --checkpoint.resume auto --training.steps 22)
-run(custom_model generate --model out/checkpoints --prompt "The " --tokens 20 --grid 1,1,2,1)
+run(custom_model train ${WORK}/run/out/neighbours/config.toml --checkpoint.resume auto --training.steps 22)
+run(custom_model generate --model out/neighbours/checkpoints --prompt "The " --tokens 20 --grid 1,1,2,1)
 run(custom_model plan ${config} --devices 8 --machine frontier)
 run(custom_model train ${config} --output.dir bf16 --training.steps 2 --training.dtype bf16)
-expect_stored(out/checkpoints/step-22 "context = 3")
+expect_stored(out/neighbours/checkpoints/step-22 "context = 3")
 
 # Every command works for an optimizer that is not the library's, and the program axonn runs the
 # model that it trained.

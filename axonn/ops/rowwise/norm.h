@@ -331,7 +331,7 @@ void run_norm_sums(auto launch, const Checker& check, const auto& op) {
   check.f32("out", op.out, op.inp.rows, 2);
   with_types(op.inp.dtype, op.weight.dtype, [&]<typename T, typename W>(T, W) {
     launch.rows({op.inp.rows, op.inp.cols},
-                Kernel<T, W>{op.out, op.d_out, op.inp, op.weight.template as<const W>(), op.stats,
+                Kernel<T, W>{op.out, op.d_out, op.inp, address<const W>(op.weight), op.stats,
                              width(op.inp)});
   });
 }

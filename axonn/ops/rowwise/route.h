@@ -322,7 +322,7 @@ inline rowwise::SequenceRows check_sequences(const Checker& check, const auto& a
               " rows from ", args.first_row, " of sequences of ", args.positions,
               " positions, want at least ", sequences, " rows");
   if (args.counted.data) check.ids("counted", args.counted, R);
-  return {args.counted.template as<const std::int32_t>(), args.first_row, args.positions};
+  return {address<const std::int32_t>(args.counted), args.first_row, args.positions};
 }
 
 void Route::run(auto launch, const Checker& check) const {
