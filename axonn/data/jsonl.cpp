@@ -26,7 +26,11 @@ void check_utf8(std::string_view line, const std::string& place) {
 }
 
 [[noreturn]] void refuse_no_object(std::string_view line, const std::string& place) {
-  refuse(place, ": this is not a JSON object: ", printable(line.substr(0, 60)));
+  const char* const remedy =
+      line.starts_with('[')
+          ? "; an array of objects becomes lines by: jq -c '.[]' FILE.json > FILE.jsonl"
+          : "";
+  refuse(place, ": this is not a JSON object: ", printable(line.substr(0, 60)), remedy);
 }
 
 std::string text_at(const jinja::Dict& object, const char* key, const std::string& place) {

@@ -106,7 +106,8 @@ BenchMemory compare_memory(LoadedModel& model) {
   const ArenaStats& stats = model.arena().stats();
   BenchMemory memory{.measured_bytes = stats.peak_bytes,
                      .predicted_bytes = dry_step(model.config(), world.rank()).memory.peak_bytes,
-                     .parts = stats.peak_by};
+                     .parts = stats.peak_by,
+                     .even_loads = model.config().model.experts > 0};
   std::vector<std::int64_t> peaks(world.size());
   world.all_gather(buffer(std::span(peaks)), buffer(std::span(&memory.measured_bytes, 1)), "bench")
       .wait();
@@ -127,7 +128,8 @@ std::string memory_text(const BenchMemory& memory) {
       format_bytes(memory.measured_bytes), format_bytes(memory.predicted_bytes),
       memory.largest_difference == 0
           ? "exact on every rank"
-          : fmt::format("off by up to {} on some rank", format_bytes(memory.largest_difference)));
+          : fmt::format("off by up to {} on some rank{}", format_bytes(memory.largest_difference),
+                        memory.even_loads ? ": the prediction is for experts of equal loads" : ""));
   for (int i = 0; i < kMemoryUses; ++i)
     if (memory.parts[i] > 0)
       text += fmt::format("    {:<22}{}\n", name_of(static_cast<MemoryUse>(i)),

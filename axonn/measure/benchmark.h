@@ -26,6 +26,7 @@ struct BenchMemory {
   std::int64_t measured_bytes = 0, predicted_bytes = 0;
   MemoryParts parts{};                  ///< of measured_bytes, by use
   std::int64_t largest_difference = 0;  ///< largest |measured - predicted| of any rank, in bytes
+  bool even_loads = false;  ///< the prediction is for experts that get as many tokens each
 };
 
 /// Results of `axonn bench`, with the method of AxoNN's paper: ten iterations and the mean of the

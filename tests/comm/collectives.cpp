@@ -50,51 +50,52 @@ Values<T> values_of(int rank, std::int64_t count, int salt) {
   return values;
 }
 
-/// The oracle: combines element i of all ranks, in f32 for bf16. Values are paired up with their
-/// neighbours; the results are paired up again, and one without a neighbour goes on as it is.
 template <typename T>
-T combine(const std::vector<Values<T>>& ranks, std::int64_t i, ReduceOp op) {
-  const auto wide = [](T x) {
-    if constexpr (std::is_same_v<T, bf16>)
-      return get(x);
-    else
-      return x;
-  };
-  using Wide = decltype(wide(ranks[0][i]));
-  std::vector<Wide> level;
-  for (const Values<T>& values : ranks) level.push_back(wide(values[i]));
-  while (level.size() > 1) {
-    std::vector<Wide> next;
+auto widened(T x) {
+  if constexpr (std::is_same_v<T, bf16>)
+    return get(x);
+  else
+    return x;
+}
+
+/// The oracle: combines elements [first, first + count) of all ranks, in f32 for bf16. Ranks are
+/// paired up with their neighbours; the results are paired up again, and one without a neighbour
+/// goes on as it is.
+template <typename T>
+Values<T> combined(const std::vector<Values<T>>& ranks, std::int64_t first, std::int64_t count,
+                   ReduceOp op) {
+  using Wide = decltype(widened(T()));
+  std::vector<Values<Wide>> level;
+  for (const Values<T>& values : ranks) {
+    level.emplace_back(count);
+    for (std::int64_t i = 0; i < count; ++i) level.back()[i] = widened(values[first + i]);
+  }
+  for (; level.size() > 1; level.resize((level.size() + 1) / 2))
     for (std::size_t r = 0; r < level.size(); r += 2) {
-      Wide x = level[r];
-      if (r + 1 < level.size()) {
-        const Wide y = level[r + 1];
-        x = op == ReduceOp::sum   ? static_cast<Wide>(x + y)
-            : op == ReduceOp::max ? std::max(x, y)
-                                  : std::min(x, y);
+      for (std::int64_t i = 0; i < count && r + 1 < level.size(); ++i) {
+        const Wide x = level[r][i], y = level[r + 1][i];
+        level[r][i] = op == ReduceOp::sum   ? static_cast<Wide>(x + y)
+                      : op == ReduceOp::max ? std::max(x, y)
+                                            : std::min(x, y);
       }
-      next.push_back(x);
+      if (r > 0) level[r / 2] = std::move(level[r]);
     }
-    level = next;
-  }
-  const Wide total = level.front();
-  if constexpr (std::is_same_v<T, bf16>) {
-    T rounded;
-    put(rounded, total);
-    return rounded;
-  } else {
-    return total;
-  }
+  Values<T> rounded(count);
+  for (std::int64_t i = 0; i < count; ++i)
+    if constexpr (std::is_same_v<T, bf16>)
+      put(rounded[i], level.front()[i]);
+    else
+      rounded[i] = level.front()[i];
+  return rounded;
 }
 
 template <typename T>
 void expect_same(const Values<T>& got, const Values<T>& want, const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    if (std::memcmp(&got[i], &want[i], sizeof(T)) == 0) continue;
-    ADD_FAILURE() << what << " differs first at " << i << " of " << got.size();
-    return;
-  }
+  if (got.empty() || std::memcmp(got.data(), want.data(), got.size() * sizeof(T)) == 0) return;
+  std::size_t i = 0;
+  while (std::memcmp(&got[i], &want[i], sizeof(T)) == 0) ++i;
+  ADD_FAILURE() << what << " differs first at " << i << " of " << got.size();
 }
 
 /// Checks the collectives of one type on one group.
@@ -123,19 +124,19 @@ class Checker {
            std::string(name_of(dtype_of<T>)) + " on rank " + std::to_string(comm_.rank()) + " of " +
            std::to_string(comm_.size());
   }
-  Values<T> mine(const std::vector<Values<T>>& of) const { return of[comm_.rank()]; }
+  const Values<T>& mine(const std::vector<Values<T>>& of) const { return of[comm_.rank()]; }
 
   void all_reduce(ReduceOp op) {
-    Values<T> data = mine(parts_), want(n_);
-    for (std::int64_t i = 0; i < n_; ++i) want[i] = combine(parts_, i, op);
+    Values<T> data = mine(parts_);
+    const Values<T> want = combined(parts_, 0, n_, op);
     comm_.all_reduce(buffer(std::span<T>(data)), "sum", op).wait();
     expect_same(data, want, what("all_reduce"));
   }
 
   void reduce_scatter() {
     const std::int64_t first = comm_.rank() * n_;
-    Values<T> want(n_), out(n_), inp = mine(wholes_);
-    for (std::int64_t i = 0; i < n_; ++i) want[i] = combine(wholes_, first + i, ReduceOp::sum);
+    const Values<T> want = combined(wholes_, first, n_, ReduceOp::sum);
+    Values<T> out(n_), inp = mine(wholes_);
     comm_.reduce_scatter(buffer(std::span<T>(out)), buffer(std::span<T>(inp)), "apart").wait();
     expect_same(out, want, what("reduce_scatter"));
     expect_same(inp, mine(wholes_), what("the inp of reduce_scatter"));

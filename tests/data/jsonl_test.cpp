@@ -146,7 +146,9 @@ TEST(Jsonl, ReadsThreeKindsOfLines) {
 
 TEST(Jsonl, RefusesAnInvalidLineWithPlaceAndReason) {
   EXPECT_THAT(fault_of_line("{\"text\": "), StartsWith("f.jsonl:7: this is not a JSON object"));
-  EXPECT_THAT(fault_of_line("[1]"), HasSubstr("this is not a JSON object: [1]"));
+  EXPECT_THAT(
+      fault_of_line("[1]"),
+      HasSubstr("this is not a JSON object: [1]; an array of objects becomes lines by: jq"));
   EXPECT_THAT(fault_of_line("{\"text\": \"a\xff\"}"), HasSubstr(":7: byte 12 of the line is not"));
   EXPECT_THAT(fault_of_line("{\"txt\": 1}"), HasSubstr("this one has none of them"));
   EXPECT_THAT(fault_of_line(R"({"text": "", "messages": []})"), HasSubstr("more than one of them"));
