@@ -81,8 +81,9 @@ function(axonn_test name)
   axonn_unity(${name} 12 SEPARATE ${ARG_SEPARATE})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} axonn_test_main GTest::gmock)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  # Most of a test's compile time goes into GoogleTest's headers, whose code takes little run time.
-  target_compile_options(${name} PRIVATE $<IF:$<CONFIG:Release>,-O1,-O0>)
+  # GoogleTest's macros become much code that takes little run time: -Og compiles it in two thirds
+  # of the time of -O1.
+  target_compile_options(${name} PRIVATE -Og)
   set(command $<TARGET_FILE:${name}> ${ARG_ARGUMENTS})
   set(labels ${ARG_LABELS})
   if(NOT labels)
