@@ -93,8 +93,8 @@ PARTS = [
     Part(
         "dev",
         "all unit tests, optimised, with the CUDA backend if CUDA is found",
-        build=250,
-        test=120,
+        build=470,
+        test=270,
         needed=True,
         run=Tests("dev", ctest=("-L", "unit")),
     ),
@@ -109,14 +109,14 @@ PARTS = [
         "programs",
         "the commands, MPI, files that other tools read, the installed library",
         build=1,
-        test=120,
+        test=235,
         run=Tests("dev", ctest=("-L", "mpi|files|slow|instructions")),
     ),
     Part(
         "asan",
         "the library and files under AddressSanitizer and UndefinedBehaviorSanitizer",
-        build=220,
-        test=90,
+        build=440,
+        test=120,
         # These tests do not use MPI, so leaks in the MPI library are not reported.
         run=Tests(
             "asan",
@@ -129,8 +129,8 @@ PARTS = [
     Part(
         "tsan",
         "communication, parallel layers and models under ThreadSanitizer",
-        build=100,
-        test=90,
+        build=165,
+        test=125,
         run=Tests(
             "tsan",
             programs=RANKS,
@@ -142,16 +142,16 @@ PARTS = [
     Part(
         "emulated",
         "the CUDA backend, NCCL's transport and trainings on GPUs that the CPU emulates",
-        build=60,
-        test=40,
+        build=90,
+        test=60,
         run=Tests("emulated", targets=("gpu_tests",), ctest=("-L", "gpu")),
     ),
     Part(
         "dispatch",
         "operations and a short training with the kernels of packages, for each set of "
         "instructions that the processor has; the packages",
-        build=60,
-        test=60,
+        build=150,
+        test=65,
         # All but the kernels comes from the compiler cache.
         run=Tests(
             "dispatch",
@@ -162,15 +162,15 @@ PARTS = [
     Part(
         "attacks",
         "kills, failing system calls, damaged files, full disks, hostile requests, Slurm",
-        build=1,
-        test=60,
+        build=2,
+        test=110,
         run=Tests("dev", ctest=("-L", "attack")),
     ),
     Part(
         "emulated-tsan",
         "operations and collectives on emulated GPUs under ThreadSanitizer",
-        build=50,
-        test=30,
+        build=65,
+        test=25,
         # Tests of each kernel that has barriers, and NCCL. ThreadSanitizer does not know the
         # barriers of OpenMP's threads.
         run=Tests(
@@ -186,7 +186,7 @@ PARTS = [
         "emulated-amd",
         "attention and norms with the warps and matrix instructions of AMD GPUs, emulated",
         build=40,
-        test=15,
+        test=30,
         run=Tests(
             "emulated-amd",
             programs=("emulated_gpu_test", "ops_cuda_test"),
@@ -197,7 +197,7 @@ PARTS = [
         "hip-check",
         "the GPU backend compiled for AMD GPUs",
         build=0,
-        test=20,
+        test=45,
         run=Script(("scripts/testing/hip-check.sh",)),
     ),
     Part(
