@@ -88,8 +88,8 @@ class ScheduleTest(unittest.TestCase):
         self.assertEqual(schedule.left(), 1)
         self.assertIsNone(Schedule(0, 1, machine.clock).left())
 
-    def test_all_parts_fit_90_minutes_on_a_machine_that_is_twice_as_slow(self):
-        ran, left_out, _ = outcome(Machine(2), 5400, 2, PARTS)
+    def test_all_parts_fit_90_minutes_on_a_machine_that_takes_half_as_long_again(self):
+        ran, left_out, _ = outcome(Machine(1.5), 5400, 1.5, PARTS)
         self.assertEqual(left_out, [])
         self.assertEqual(len(set(ran)), len(PARTS))
 
