@@ -32,6 +32,18 @@ DocumentRange of_inputs(const std::vector<int>& inputs) {
   return documents(all);
 }
 
+/// The targets of all its sequences that are learned.
+std::multiset<std::int32_t> learned_from(const PackedDocuments& packed) {
+  std::multiset<std::int32_t> targets;
+  Sequence s;
+  for (std::int64_t n = 0; n < packed.count(); ++n) {
+    packed.read(n, s);
+    for (std::int32_t target : s.targets)
+      if (target >= 0) targets.insert(target);
+  }
+  return targets;
+}
+
 }  // namespace
 
 TEST(PackedDocuments, HaveTheirOwnPositionsAndStartsAndMaskedBordersPromptsAndPadding) {
@@ -101,14 +113,7 @@ TEST(PackedDocuments, LongerThanASequenceAreSplitAndPiecesWithoutATargetAreLeftO
   EXPECT_EQ(packed.left_out(), 3);
   EXPECT_EQ(packed.empty(), 1);
   EXPECT_EQ(packed.total().targets, 8);
-  std::multiset<std::int32_t> targets;
-  Sequence s;
-  for (std::int64_t n = 0; n < packed.count(); ++n) {
-    packed.read(n, s);
-    for (std::int32_t target : s.targets)
-      if (target >= 0) targets.insert(target);
-  }
-  EXPECT_THAT(targets, ElementsAre(2, 3, 4, 5, 6, 6, 7, 8));
+  EXPECT_THAT(learned_from(packed), ElementsAre(2, 3, 4, 5, 6, 6, 7, 8));
 }
 
 TEST(PackedDocuments, LongerThanASequenceAreLeftOutOrCutOffIfTheUserWants) {
@@ -116,14 +121,7 @@ TEST(PackedDocuments, LongerThanASequenceAreLeftOutOrCutOffIfTheUserWants) {
     const PackedDocuments packed(
         documents({{1, 2, 3, 4, 5, 6, 7, 8}, {~1, ~2, ~3, ~4, 5}, {9, 10}}), 3, 0, excess);
     EXPECT_THAT(packed.notes(), ElementsAre(testing::HasSubstr(expected_notes)...));
-    std::multiset<std::int32_t> targets;
-    Sequence s;
-    for (std::int64_t n = 0; n < packed.count(); ++n) {
-      packed.read(n, s);
-      for (std::int32_t target : s.targets)
-        if (target >= 0) targets.insert(target);
-    }
-    return targets;
+    return learned_from(packed);
   };
   EXPECT_THAT(targets_of(ExcessLength::drop,
                          "2 of 3 examples are longer than 3 tokens: each is left out "
