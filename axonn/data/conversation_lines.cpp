@@ -58,6 +58,14 @@ std::string text_of(const Dict& line, const char* key, const std::string& place)
   return found->text()->bytes();
 }
 
+/// {"type": "function", "function": function}, as templates expect.
+Dict wrapped(const Value& function, Origin origin) {
+  Dict object;
+  object.set("type", Text("function", origin));
+  object.set("function", function);
+  return object;
+}
+
 /// The messages of a line. Texts have the origins that parse_chat_json() gives those of "messages".
 class MessageList {
  public:
@@ -77,10 +85,7 @@ class MessageList {
       if (!name || !name->text() || !call.dict()->find("arguments"))
         refuse(place, ": a function call must be the JSON of {\"name\": ..., \"arguments\": {...}}",
                ", or of a list of them; got ", printable(calls.substr(0, 60)));
-      Dict wrapped;
-      wrapped.set("type", Text("function", origin()));
-      wrapped.set("function", call);
-      found.items.emplace_back(std::move(wrapped));
+      found.items.emplace_back(wrapped(call, origin()));
     }
     Dict message;
     message.set("role", Text("assistant"));
@@ -141,10 +146,7 @@ Value wrapped_tools(const Value& tools, const std::string& place) {
   List all;
   for (const Value& tool : list->list()->items) {
     if (tool.dict() && tool.dict()->find("name") && !tool.dict()->find("function")) {
-      Dict wrapped;
-      wrapped.set("type", Text("function", Origin{.source = Origin::kData}));
-      wrapped.set("function", tool);
-      all.items.emplace_back(std::move(wrapped));
+      all.items.emplace_back(wrapped(tool, Origin{.source = Origin::kData}));
     } else {
       all.items.push_back(tool);
     }
