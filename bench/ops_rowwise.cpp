@@ -42,7 +42,6 @@
 namespace {
 
 using namespace axonn;
-using bench::Memory;
 using bench::Streams;
 using bench::VectorWork;
 
@@ -85,7 +84,7 @@ struct Named {
 /// Makes the cases of one type, with arguments of about `bytes`.
 class Cases {
  public:
-  Cases(Memory& memory, DType type, std::int64_t bytes, int threads)
+  Cases(bench::Memory& memory, DType type, std::int64_t bytes, int threads)
       : memory_(memory),
         type_(type),
         bytes_(bytes),
@@ -111,7 +110,7 @@ class Cases {
   Case optimizer(bool adam);
   Case squares();
 
-  Memory& memory_;
+  bench::Memory& memory_;
   DType type_;
   std::int64_t bytes_, threads_, b_;
   double get_, put_;  ///< instructions to load 16 elements, and to store them
@@ -320,7 +319,7 @@ int main(int argc, char** argv) {
       "%d threads; 10^9 instructions on 16 floats per second: any %.2f, multiply-add %.2f, sum "
       "%.2f, division %.2f (in place of %.1f multiply-adds), root %.2f\n",
       threads, rates.issue, rates.multiply, rates.add, rates.divide, rates.beside, rates.root);
-  Memory memory;
+  bench::Memory memory;
   int all = 0, all_near = 0;
   for (const Size& size : sizes()) {
     int count = 0, near = 0;

@@ -400,26 +400,38 @@ struct Team {
   /// each `in`, then zeros; n is Whole, or an int in an incomplete last strip.
   template <Order order, typename F, typename... In>
   [[gnu::always_inline]] void for_strips(int count, F f, const In*... in) const {
-    if (!far) return for_strips_asking<order>([](int) {}, count, f, in...);
-    for_strips_asking<order>(
-        [&]([[maybe_unused]] int i) __attribute__((always_inline)) {
-          (ask<Cache::second>(in + i, kAheadBytes), ...);
-          (ask<Cache::first>(in + i, kNearBytes), ...);
-        },
-        count, f, in...);
+    const auto ahead = [&]([[maybe_unused]] int i) __attribute__((always_inline)) {
+      (ask<Cache::second>(in + i, kAheadBytes), ...);
+      (ask<Cache::first>(in + i, kNearBytes), ...);
+    };
+    if (far)
+      for_whole_strips<order>(ahead, count, f, in...);
+    else
+      for_whole_strips<order>([](int) {}, count, f, in...);
+    for_last_strip<order>(count, f, in...);
   }
 
   /// The same, with a call of asks(begin) before a strip's elements are loaded.
   template <Order order, typename Asks, typename F, typename... In>
   [[gnu::always_inline]] static void for_strips_asking(Asks asks, int count, F f, const In*... in) {
-    int i = 0;
-    for (; i + Floats::kCount <= count; i += Floats::kCount) {
+    for_whole_strips<order>(asks, count, f, in...);
+    for_last_strip<order>(count, f, in...);
+  }
+
+  /// for_strips_asking() without an incomplete last strip.
+  template <Order order, typename Asks, typename F, typename... In>
+  [[gnu::always_inline]] static void for_whole_strips(Asks asks, int count, F f, const In*... in) {
+    for (int i = 0; i + Floats::kCount <= count; i += Floats::kCount) {
       asks(i);
       f(i, Whole{}, load<order>(in + i, Whole{})...);
     }
-    if (i == count) return;
-    asks(i);
-    f(i, count - i, load<Order::memory>(in + i, count - i)...);
+  }
+
+  /// The incomplete last strip of for_strips(), if there is one.
+  template <Order order, typename F, typename... In>
+  [[gnu::always_inline]] static void for_last_strip(int count, F f, const In*... in) {
+    const int rest = count % Floats::kCount, i = count - rest;
+    if (rest > 0) f(i, rest, load<Order::memory>(in + i, rest)...);
   }
 
   /// f(x...), or element by element if the body does not accept strips.
