@@ -6,8 +6,6 @@ cd "$(dirname "$0")/.."
 
 preset=$1
 shift
-# With paths relative to the source tree, presets share ccache entries of equal compilations.
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 mkdir -p "build/$preset"
 if ! cmake --preset "$preset" >"build/$preset/configure.log" 2>&1; then
   cat "build/$preset/configure.log" >&2

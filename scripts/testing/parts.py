@@ -83,9 +83,9 @@ SANITIZED = {"AXONN_TEST_SANITIZED": "1"}
 MEMORY = tuple(
     f"{folder}_test"
     for folder in "base options tensor grid ops ops_threads comm parallel nn text data storage "
-    "model convert serve fuzz_corpus".split()
+    "convert serve fuzz_corpus".split()
 )
-RANKS = ("comm_test", "parallel_test", "nn_test", "model_test")
+RANKS = ("comm_test", "parallel_test", "model_test")
 # ThreadSanitizer needs fixed shadow addresses, which address randomisation may take.
 FIXED_ADDRESSES = ("scripts/testing/fixed-addresses.sh",)
 
@@ -121,7 +121,7 @@ PARTS = [
         run=Tests(
             "asan",
             programs=MEMORY,
-            nightly=("train_test", "infer_test"),  # run the same code at length
+            nightly=("model_test", "train_test", "infer_test"),  # run the same code at length
             few=all_but(COMPARES_NUMBERS + ORDERS),
             environment=SANITIZED,
         ),
@@ -181,6 +181,7 @@ PARTS = [
             environment=SANITIZED | {"OMP_THREAD_LIMIT": "1"},
             under=FIXED_ADDRESSES,
         ),
+        nightly=True,  # for those who change kernels
     ),
     Part(
         "emulated-amd",
@@ -192,6 +193,15 @@ PARTS = [
             programs=("emulated_gpu_test", "ops_cuda_test"),
             few=only(WARPS),
         ),
+        nightly=True,
+    ),
+    Part(
+        "benchmarks",
+        "the programs of bench/ compile",
+        build=0,
+        test=60,
+        run=Script(("scripts/build.sh", "dispatch", "bench/all")),
+        nightly=True,
     ),
     Part(
         "hip-check",

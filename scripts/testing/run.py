@@ -2,8 +2,8 @@
 """Builds and runs the tests, part by part (parts.py): run.py [--limit SECONDS] [--all] [PART ...]
 
 With a limit, parts that would not end in time on this machine are left out (schedule.py); the last
-lines say which. --all: also tests that parts leave out to save time. With names of parts, only
-these run. Prints each part's seconds, and in the last line "N passed, M failed, K skipped".
+lines say which. --all: also the parts and tests that are left out to save time. With names of
+parts, only these run. Prints each part's seconds, and in the last line "N passed, M failed, K skipped".
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from parts import PARTS, Script
 from results import Results, count
-from schedule import Schedule, run_parts
+from schedule import Schedule, chosen, run_parts
 
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = 77  # exit code of a script that lacks something on this machine
@@ -156,13 +156,13 @@ class Runner:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--limit", type=float, default=0, help="seconds of the whole run; 0: none")
-    parser.add_argument("--all", action="store_true", help="all tests of each part")
+    parser.add_argument("--all", action="store_true", help="all parts, and all tests of each")
     parser.add_argument("part", nargs="*", help=f"parts to run: {', '.join(p.name for p in PARTS)}")
     arguments = parser.parse_args()
     unknown = set(arguments.part) - {part.name for part in PARTS}
     if unknown:
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
-    parts = [part for part in PARTS if not arguments.part or part.name in arguments.part]
+    parts = chosen(PARTS, arguments.part, arguments.all)
     slowness = measured_slowness()
     print(f"this machine takes {slowness:.2f} times the seconds of the reference")
     schedule = Schedule(arguments.limit, slowness, time.monotonic)

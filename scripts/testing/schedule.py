@@ -28,6 +28,7 @@ class Part:
     test: float
     run: object = None  # what the runner needs to know
     needed: bool = False  # never left out
+    nightly: bool = False  # only runs if it is named, or all tests are asked for
 
 
 @dataclass
@@ -81,6 +82,13 @@ class Schedule:
     def left(self):
         """Seconds after which a running part is ended; None: never."""
         return max(1, ENDED * self.limit - self.elapsed()) if self.limit else None
+
+
+def chosen(parts, names, whole):
+    """The parts of these names; without names those of each day, or all if `whole`."""
+    if names:
+        return [part for part in parts if part.name in names]
+    return [part for part in parts if whole or not part.nightly]
 
 
 def run_parts(parts, schedule, run):

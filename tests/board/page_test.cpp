@@ -9,6 +9,7 @@
 #include "axonn/board/board.h"
 
 #include "tests/board/made_up_run.h"
+#include "tests/support/build_paths.h"
 #include "tests/support/http_client.h"
 #include "tests/support/temporary_path.h"
 
@@ -184,7 +185,9 @@ TEST_F(BoardTest, ThePageLoadsNothingElse) {
 TEST(BoardScript, PassesItsTestsUnderNode) {
   if (std::system("command -v node >/dev/null") != 0)
     GTEST_SKIP() << "node was not found (Debian package nodejs)";
-  EXPECT_EQ(std::system("node " AXONN_SOURCE_DIR "/tests/board/page_script_test.js 2>&1"), 0);
+  const std::string command =
+      "node " + test::source_folder() + "/tests/board/page_script_test.js 2>&1";
+  EXPECT_EQ(std::system(command.c_str()), 0);
 }
 
 /// Notes what the page looks like, and its errors, as attributes of its root.

@@ -9,6 +9,8 @@
 #include "axonn/base/check.h"
 #include "axonn/cli/command.h"
 
+#include "tests/support/build_paths.h"
+
 using namespace axonn;
 using testing::AllOf;
 using testing::HasSubstr;
@@ -60,7 +62,7 @@ TEST(Program, PrintsItsVersion) { EXPECT_THAT(run({"--version"}).out, HasSubstr(
 
 TEST(Program, ExitsWithTwoOnUsageErrorsAndPrintsThemToStderrOnly) {
   const auto shell = [](const std::string& arguments, const std::string& redirect) {
-    const std::string command = std::string(AXONN_PROGRAM) + ' ' + arguments + ' ' + redirect;
+    const std::string command = test::program() + ' ' + arguments + ' ' + redirect;
     std::FILE* pipe = ::popen(command.c_str(), "r");
     std::string text;
     for (int c; (c = std::fgetc(pipe)) != EOF;) text += static_cast<char>(c);
@@ -86,7 +88,7 @@ TEST(Help, ExplainsKeysAndSectionsAndGuessesMistypedOnes) {
 }
 
 TEST(Train, ShowsEveryValueWithItsOriginInAnyOrderOfArguments) {
-  const std::string config = std::string(AXONN_SOURCE_DIR) + "/configs/tiny.toml";
+  const std::string config = test::source_folder() + "/configs/tiny.toml";
   for (const Arguments& arguments :
        {Arguments{"train", config, "--print-config", "--training.steps", "7"},
         Arguments{"train", "--training.steps=7", "--print-config", config},
@@ -146,7 +148,7 @@ TEST(Plan, AcceptsAHuggingFaceFolderOrItsConfigAsTheModel) {
 }
 
 TEST(Flags, ASourceOfDataReplacesTheOneOfTheFile) {
-  const std::string config = AXONN_SOURCE_DIR "/configs/tiny.toml";
+  const std::string config = test::source_folder() + "/configs/tiny.toml";
   const Outcome outcome = run({"train", config, "--print-config", "--data.text", "book.txt"});
   EXPECT_THAT(outcome.err, HasSubstr("note: --data.text replaces data.synthetic (" + config + ":"));
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("text = [\"book.txt\"]"), HasSubstr("synthetic = 0 ")));

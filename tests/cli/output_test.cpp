@@ -13,6 +13,7 @@
 #include "axonn/cli/command.h"
 
 #include "tests/cli/runs.h"
+#include "tests/support/build_paths.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
@@ -25,7 +26,7 @@ namespace {
 /// Runs a line of bash, in which $AXONN is the program; returns its exit code and stderr.
 Finished shell(const std::string& line) {
   const test::TemporaryPath folder;
-  const std::string err = folder / "err", command = "AXONN='" AXONN_PROGRAM "'; " + line;
+  const std::string err = folder / "err", command = "AXONN='" + test::program() + "'; " + line;
   const int status = std::system(("bash -c \"set -o pipefail; " + command + "\" 2>" + err).c_str());
   return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1, .out = {}, .err = test::slurp(err)};
 }

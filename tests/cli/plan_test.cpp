@@ -7,6 +7,7 @@
 #include "axonn/train/config.h"
 
 #include "tests/cli/runs.h"
+#include "tests/support/build_paths.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;
@@ -21,7 +22,7 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-const std::string kGpt2 = AXONN_SOURCE_DIR "/configs/gpt2-124m.toml";
+const std::string kGpt2 = test::source_folder() + "/configs/gpt2-124m.toml";
 
 Arguments plan(const Arguments& more) {
   Arguments all = {"plan", kGpt2, "--machine", "frontier"};

@@ -17,6 +17,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 
+#include "tests/support/build_paths.h"
 #include "tests/support/temporary_path.h"
 
 namespace axonn::testing_support {
@@ -30,9 +31,9 @@ void sleep_a_little() { std::this_thread::sleep_for(std::chrono::milliseconds(5)
 std::vector<std::string> command_line(const std::vector<std::string>& arguments,
                                       const ProgramOptions& options) {
   std::vector<std::string> words;
-  if (options.ranks > 0) words = {AXONN_MPIRUN, "-np", std::to_string(options.ranks)};
+  if (options.ranks > 0) words = {test::mpirun(), "-np", std::to_string(options.ranks)};
   words.insert(words.end(), options.wrapper.begin(), options.wrapper.end());
-  words.push_back(AXONN_PROGRAM);
+  words.push_back(test::program());
   words.insert(words.end(), arguments.begin(), arguments.end());
   return words;
 }
@@ -63,9 +64,7 @@ std::vector<std::string> lines_of(const std::string& text, const auto& wanted) {
 
 }  // namespace
 
-std::string no_mpirun() {
-  return std::string_view(AXONN_MPIRUN).empty() ? "built without MPI" : "";
-}
+std::string no_mpirun() { return test::mpirun().empty() ? "built without MPI" : ""; }
 
 std::vector<std::string> Finished::errors() const {
   return lines_of(err, [](const std::string& line) { return line.starts_with("error:"); });

@@ -10,6 +10,7 @@
 #include "axonn/base/files.h"
 
 #include "tests/cli/program.h"
+#include "tests/support/build_paths.h"
 #include "tests/support/temporary_path.h"
 
 using namespace axonn;
@@ -19,7 +20,7 @@ using testing::Not;
 
 namespace {
 
-const std::string kConfigs = AXONN_SOURCE_DIR "/configs";
+const std::string kConfigs = test::source_folder() + "/configs";
 
 /// Each match of a pattern's first group.
 std::vector<std::string> matches(const std::string& text, const char* pattern) {

@@ -13,11 +13,14 @@
 #include "axonn/comm/threads/threads.h"
 
 #include "tests/comm/collectives.h"
+#include "tests/support/build_paths.h"
 
 using namespace axonn;
 using testing::HasSubstr;
 
 namespace {
+
+const std::string kProgram = test::build_folder() + "/tests/comm/comm_mpi_program";
 
 struct Result {
   int exit_code;
@@ -25,7 +28,8 @@ struct Result {
 };
 
 Result hosts(const std::string& words) {
-  const std::string command = concat("timeout 120 ", AXONN_TEST_HOSTS, ' ', words, " 2>&1");
+  const std::string command =
+      concat("timeout 120 ", test::source_folder(), "/scripts/emulated-hosts ", words, " 2>&1");
   FILE* pipe = popen(command.c_str(), "r");
   AXONN_CHECK(pipe, command, " did not start");
   Result result;
@@ -59,17 +63,17 @@ class EmulatedHosts : public testing::Test {
 }  // namespace
 
 TEST_F(EmulatedHosts, RanksOnDifferentHostsRunEveryCollective) {
-  const Result run = hosts(concat("run 1 ", AXONN_TEST_PROGRAM, " check"));
+  const Result run = hosts(concat("run 1 ", kProgram, " check"));
   EXPECT_EQ(run.exit_code, 0) << run.output;
 }
 
 TEST_F(EmulatedHosts, SeveralRanksOfAHostRunEveryCollectiveInTwoLevels) {
-  const Result run = hosts(concat("run 2 ", AXONN_TEST_PROGRAM, " check 100 0 two-level"));
+  const Result run = hosts(concat("run 2 ", kProgram, " check 100 0 two-level"));
   EXPECT_EQ(run.exit_code, 0) << run.output;
 }
 
 TEST_F(EmulatedHosts, AHostSendsEachValueOnceInTwoLevels) {
-  const Result run = hosts(concat("run 2 ", AXONN_TEST_PROGRAM, " leaving_bytes"));
+  const Result run = hosts(concat("run 2 ", kProgram, " leaving_bytes"));
   EXPECT_EQ(run.exit_code, 0) << run.output;
 }
 
@@ -79,7 +83,7 @@ TEST_F(EmulatedHosts, RanksOnDifferentHostsGetTheSameBitsAsThreads) {
     const std::uint64_t hash = hash_of_sums(world);
     if (world.rank() == 0) want = hash;
   });
-  const Result run = hosts(concat("run 1 ", AXONN_TEST_PROGRAM, " hash"));
+  const Result run = hosts(concat("run 1 ", kProgram, " hash"));
   EXPECT_EQ(run.exit_code, 0) << run.output;
   EXPECT_THAT(run.output, HasSubstr("hash " + std::to_string(want)));
 }
@@ -91,7 +95,7 @@ TEST_F(EmulatedHosts, AProbeOfTheNetworkFindsTheHostWithASlowLink) {
   // Only a link that is four times as slow is certainly below; the hosts share this machine's
   // cores.
   const Result run =
-      hosts(concat("run 1 ", AXONN_PROGRAM,
+      hosts(concat("run 1 ", test::program(),
                    " probe --network --quick --threads 1 --tolerance 60 --json ", file));
   EXPECT_EQ(run.exit_code, 1) << run.output;
   std::ifstream stream(file);

@@ -11,12 +11,14 @@
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 
+#include "tests/support/build_paths.h"
+
 namespace axonn {
 
 Launched::Launched(int ranks, const std::vector<std::string>& arguments,
                    const std::map<std::string, std::string>& environment) {
-  std::vector<std::string> words = {AXONN_TEST_MPIRUN, "-np", std::to_string(ranks),
-                                    AXONN_TEST_PROGRAM};
+  std::vector<std::string> words = {test::mpirun(), "-np", std::to_string(ranks),
+                                    test::build_folder() + "/tests/comm/comm_mpi_program"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts/testing"))
 
 from parts import PARTS  # noqa: E402
 from results import count  # noqa: E402
-from schedule import Part, Schedule, run_parts  # noqa: E402
+from schedule import Part, Schedule, chosen, run_parts  # noqa: E402
 
 
 class Machine:
@@ -37,6 +37,7 @@ def outcome(machine, limit, measured, parts):
     return machine.ran, [part.name for part in left_out], schedule
 
 
+DAILY = chosen(PARTS, [], False)
 FOUR = [
     Part("first", "", 100, 100, needed=True),
     Part("large", "", 300, 300),
@@ -88,15 +89,21 @@ class ScheduleTest(unittest.TestCase):
         self.assertEqual(schedule.left(), 1)
         self.assertIsNone(Schedule(0, 1, machine.clock).left())
 
-    def test_all_parts_fit_90_minutes_on_a_machine_that_takes_half_as_long_again(self):
-        ran, left_out, _ = outcome(Machine(1.5), 5400, 1.5, PARTS)
+    def test_nightly_parts_run_only_if_asked_for(self):
+        daily, nightly = FOUR[0], Part("nightly", "", 10, 10, nightly=True)
+        self.assertEqual(chosen([daily, nightly], [], False), [daily])
+        self.assertEqual(chosen([daily, nightly], [], True), [daily, nightly])
+        self.assertEqual(chosen([daily, nightly], ["nightly"], False), [nightly])
+
+    def test_all_parts_fit_90_minutes_on_a_machine_that_takes_twice_as_long(self):
+        ran, left_out, _ = outcome(Machine(2), 5400, 2, DAILY)
         self.assertEqual(left_out, [])
-        self.assertEqual(len(set(ran)), len(PARTS))
+        self.assertEqual(len(set(ran)), len(DAILY))
 
     def test_on_a_machine_four_times_as_slow_the_first_parts_run_in_time(self):
-        ran, left_out, schedule = outcome(Machine(4), 5400, 4, PARTS)
+        ran, left_out, schedule = outcome(Machine(4), 5400, 4, DAILY)
         self.assertNotEqual(left_out, [])
-        self.assertEqual(ran[:2], [part.name for part in PARTS[:2]])
+        self.assertEqual(ran[:2], [part.name for part in DAILY[:2]])
         self.assertLessEqual(schedule.elapsed(), 0.8 * 5400)
 
 

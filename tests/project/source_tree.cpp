@@ -8,6 +8,8 @@
 
 #include "axonn/base/check.h"
 
+#include "tests/support/build_paths.h"
+
 namespace axonn::testing_support {
 
 namespace {
@@ -64,13 +66,13 @@ SourceFile source_file(std::string path, std::string_view text) {
 }
 
 SourceFile read_source(const std::string& path) {
-  std::ifstream in(fs::path(AXONN_SOURCE_DIR) / path, std::ios::binary);
+  std::ifstream in(fs::path(test::source_folder()) / path, std::ios::binary);
   AXONN_CHECK(in, path, ": cannot read this file");
   return source_file(path, std::string(std::istreambuf_iterator<char>(in), {}));
 }
 
 std::vector<SourceFile> source_tree() {
-  const fs::path root = AXONN_SOURCE_DIR;
+  const fs::path root = test::source_folder();
   std::vector<std::string> paths;
   for (const std::string_view folder : kFolders) {
     if (!fs::is_directory(root / folder)) continue;

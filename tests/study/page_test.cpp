@@ -8,6 +8,7 @@
 #include "axonn/study/report_json.h"
 
 #include "tests/study/made_up_report.h"
+#include "tests/support/build_paths.h"
 #include "tests/support/temporary_path.h"
 
 using namespace axonn;
@@ -152,7 +153,7 @@ TEST(Page, TheScriptDrawsTheReport) {
       {"odd", odd_study()},     {"large", large_audit()}, {"empty", empty}};
   for (const auto& [name, report] : pages)
     write_file_atomically(folder / (std::string(name) + ".html"), html_page(report));
-  const std::string command = std::string("node ") + AXONN_SOURCE_DIR +
+  const std::string command = "node " + test::source_folder() +
                               "/tests/study/page_script_test.js '" + (folder / "") + "' 2>&1";
   EXPECT_EQ(std::system(command.c_str()), 0);
 }

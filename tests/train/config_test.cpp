@@ -14,6 +14,8 @@
 #include "axonn/study/config.h"
 #include "axonn/train/config_options.h"
 
+#include "tests/support/build_paths.h"
+
 using namespace axonn;
 using testing::AllOf;
 using testing::ElementsAre;
@@ -23,7 +25,7 @@ using testing::Not;
 
 namespace {
 
-const std::filesystem::path kRoot = AXONN_SOURCE_DIR;
+const std::filesystem::path kRoot = test::source_folder();
 
 /// The smallest config that validate() accepts.
 Config small_config() {
