@@ -16,7 +16,7 @@ class Tests:
     programs: the tests to run; (): those that ctest's arguments select. nightly: those that run too
     if all tests are asked for. targets: (): the programs, or everything. few: a GoogleTest filter
     that saves time; "": all tests. under: a command that runs ctest. system: number of the Debian
-    version to run in; "": this one.
+    version to run in; "": this one. jobs: tests that run at once, more than cores where they sleep.
     """
 
     preset: str
@@ -28,6 +28,7 @@ class Tests:
     environment: dict = field(default_factory=dict)
     under: tuple = ()
     system: str = ""
+    jobs: int = 2
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ PARTS = [
         "the commands, MPI, files that other tools read, the installed library",
         build=1,
         test=235,
-        run=Tests("dev", ctest=("-L", "mpi|files|slow|instructions")),
+        run=Tests("dev", ctest=("-L", "mpi|files|slow|instructions"), jobs=3),
     ),
     Part(
         "asan",
@@ -164,7 +165,7 @@ PARTS = [
         "kills, failing system calls, damaged files, full disks, hostile requests, Slurm",
         build=2,
         test=110,
-        run=Tests("dev", ctest=("-L", "attack")),
+        run=Tests("dev", ctest=("-L", "attack"), jobs=3),
     ),
     Part(
         "emulated-tsan",

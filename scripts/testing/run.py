@@ -114,7 +114,7 @@ class Runner:
         setting = [f"{name}={value}" for name, value in tests.environment.items()]
         if tests.few and not self.whole:
             setting.append(f"GTEST_FILTER={tests.few}")
-        ctest = ["ctest", "--test-dir", f"build/{tests.preset}", "-j", "2"]
+        ctest = ["ctest", "--test-dir", f"build/{tests.preset}", "-j", str(tests.jobs)]
         ctest += ["--output-on-failure", "--no-tests=error", *tests.ctest]
         if programs:
             ctest += ["-R", f"^({'|'.join(programs)})$"]
