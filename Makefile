@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 help:
 	@echo "make quickstart  install missing packages, build, train for a minute, generate some text"
 	@echo "make test        install missing packages, build and run all tests (times: CONTRIBUTING.md)"
-	@echo "make test-all    the same, with the tests that make test leaves out to save time"
+	@echo "make test-all    the same, with what make test leaves out to save time"
 	@echo "make attack      kill, damage and starve the program for an hour: survived of tried"
 	@echo "make build       build the optimised program, build/release/bin/axonn"
 	@echo "make dev         build/dev: the same with all tests; warnings are errors"

@@ -184,6 +184,12 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
   return loaded;
 }
 
+void warn_about(const LoadedConfig& loaded) {
+  if (!speaks_for_all()) return;
+  for (const std::string& line : warnings(loaded.config, loaded.origins))
+    std::cerr << "warning: " << line << '\n';
+}
+
 CLI::Option* add_choice_flag(CLI::App& app, const std::string& flag,
                              std::span<const std::string_view> names, std::function<void(int)> set,
                              const std::string& help) {

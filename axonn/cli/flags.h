@@ -53,6 +53,9 @@ struct LoadedConfig {
 /// suit. Otherwise the config is as written: not yet validated or resolved. Throws UsageError.
 std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& arguments);
 
+/// Prints the warnings() about a config, once for all ranks.
+void warn_about(const LoadedConfig& loaded);
+
 /// Adds a flag with the index of one of `names`, which parsing passes to `set`.
 CLI::Option* add_choice_flag(CLI::App& app, const std::string& flag,
                              std::span<const std::string_view> names, std::function<void(int)> set,

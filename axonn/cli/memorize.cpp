@@ -186,10 +186,8 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
 
 /// Runs the study, then prints the report.
 int run_trainings(const LoadedConfig& loaded, const std::string& command) {
-  const bool speaks = speaks_for_all();
-  for (const std::string& line : warnings(loaded.config, loaded.origins))
-    if (speaks) std::cerr << "warning: " << line << '\n';
   const Config config = within_budget(ready_config(loaded.config, loaded.origins));
+  warn_about(loaded);
   if (config.parallelism.automatic())
     refuse(
         "[parallelism] grid = \"auto\" works only with axonn train; set a grid, such as the first "

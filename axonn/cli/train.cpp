@@ -122,14 +122,13 @@ int run_train(const Arguments& arguments) {
 }
 
 int run_training(const LoadedConfig& loaded, const TrainFlags& flags) {
-  const bool speaks = speaks_for_all();
-  for (const std::string& line : warnings(loaded.config, loaded.origins))
-    if (speaks) std::cerr << "warning: " << line << '\n';
   if (flags.print) {
-    if (speaks) std::cout << print_config(loaded.config, loaded.origins);
+    warn_about(loaded);
+    if (speaks_for_all()) std::cout << print_config(loaded.config, loaded.origins);
     return 0;
   }
   const Config config = checked_config(loaded, flags.dry);
+  warn_about(loaded);
   if (flags.dry) return train_dry(config, flags.rank);
   const bool automatic = config.parallelism.automatic();
   TrainOptions options{.origins = &loaded.origins,

@@ -119,6 +119,12 @@ TEST(Train, WarnsOfAKeyWithoutEffect) {
       HasSubstr("warning: optimizer.beta1 (--optimizer.beta1) has no effect"));
 }
 
+TEST(Train, SaysWhatIsWrongWithoutWarningsBeforeIt) {
+  const Outcome outcome = run({"train", "--optimizer.kind", "sgd", "--optimizer.beta1=0.5"});
+  EXPECT_THAT(outcome.refusal, HasSubstr("data"));
+  EXPECT_THAT(outcome.err, testing::Not(HasSubstr("warning")));
+}
+
 TEST(Train, SuggestsFlagsForUnknownOnes) {
   EXPECT_EQ(run({"train", "--print-confg"}).refusal,
             "axonn train has no flag '--print-confg'; did you mean '--print-config'?");
