@@ -76,8 +76,8 @@ function(axonn_test_options target)
 endfunction()
 
 # Declares a program that does nothing, whose precompiled headers test programs use: those of
-# GoogleTest and of the standard library, which take a tenth of the time to compile a test. g++ wants
-# the same options for them as for the tests.
+# GoogleTest and of the standard library, which take a tenth of the time to compile a test. g++
+# wants the same options for them as for the tests.
 function(axonn_precompiled_headers)
   if(NOT AXONN_UNITY)
     return()
