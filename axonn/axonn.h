@@ -6,6 +6,10 @@
 
 #include "axonn/base/check.h"
 #include "axonn/cli/program.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/stored_config.h"
+#include "axonn/config/validate.h"
+#include "axonn/load/launch.h"
 #include "axonn/model/model.h"
 #include "axonn/nn/adapter.h"
 #include "axonn/nn/attention.h"
@@ -15,5 +19,4 @@
 #include "axonn/nn/norm.h"
 #include "axonn/nn/pointwise.h"
 #include "axonn/nn/rope.h"
-#include "axonn/train/launch.h"
 #include "axonn/train/training.h"

@@ -21,9 +21,10 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
+#include "axonn/load/loaded_model.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/storage/safetensors/safetensors.h"
-#include "axonn/train/loaded_model.h"
 
 #include "tests/support/large_model.h"
 

@@ -8,12 +8,15 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/mpi/mpi.h"
+#include "axonn/config/config_options.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/stored_config.h"
+#include "axonn/config/validate.h"
 #include "axonn/measure/benchmark.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/options/options_text.h"
 #include "axonn/plan/estimate.h"
 #include "axonn/plan/search.h"
-#include "axonn/train/config_options.h"
 
 // Whether the grids that the planner ranks first are the fastest: compares the measured time of
 // every grid with the estimate for a machine file. bench/plan_ranking.sh runs it on emulated hosts.

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "axonn/base/chart.h"
+#include "axonn/config/resolve.h"
 #include "axonn/plan/report.h"
 
 #include "tests/plan/published.h"

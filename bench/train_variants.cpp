@@ -23,12 +23,13 @@
 #include "axonn/base/files.h"
 #include "axonn/base/random.h"
 #include "axonn/comm/self.h"
+#include "axonn/config/recompute.h"
+#include "axonn/config/resolve.h"
 #include "axonn/data/corpus.h"
 #include "axonn/data/packed_stream.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/recompute_budget.h"
-#include "axonn/train/recompute.h"
 #include "axonn/train/training.h"
 
 using namespace axonn;

@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 
 # PROGRAM GOOGLETEST-FILTER
 readonly tests=(
-  "study_test Study.*:Audit.*"
+  "memorize_test Study.*:Audit.*"
   "model_test GptOnGrids.TrainingLowers*:LoraOnGrids.TrainingLearns*:Experts.OfEveryRouter*"
   "model_test LoraOnGrids.*Dropout*:*OnGrids.Bfloat16*"
   "train_test Trainer.*:Nonfinite.*:Corruption.*:GoldfishTraining.*:FineTuning.*:Outliers.*"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "axonn/train/run_steps.h"
+#include "axonn/records/run_steps.h"
 
 namespace axonn {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "axonn/train/run_steps.h"
+#include "axonn/records/run_steps.h"
 
 namespace axonn {
 

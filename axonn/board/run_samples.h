@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "axonn/board/line_tail.h"
-#include "axonn/train/sample_file.h"
+#include "axonn/records/sample_file.h"
 
 namespace axonn {
 

@@ -13,8 +13,8 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
+#include "axonn/records/run_end.h"
 #include "axonn/storage/checkpoint/checkpoint_index.h"
-#include "axonn/train/run_end.h"
 
 namespace axonn {
 

@@ -9,13 +9,13 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
+#include "axonn/config/stored_config.h"
+#include "axonn/load/launch.h"
 #include "axonn/measure/benchmark.h"
 #include "axonn/measure/scaling.h"
 #include "axonn/model/model.h"
 #include "axonn/options/options.h"
 #include "axonn/plan/recompute_budget.h"
-#include "axonn/train/launch.h"
-#include "axonn/train/stored_config.h"
 
 namespace axonn {
 

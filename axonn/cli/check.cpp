@@ -12,12 +12,14 @@
 #include "axonn/cli/flags.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/stored_config.h"
+#include "axonn/config/validate.h"
+#include "axonn/load/devices.h"
+#include "axonn/load/launch.h"
 #include "axonn/measure/compare.h"
 #include "axonn/measure/coordinate_check.h"
 #include "axonn/ops/cpu/instructions.h"
-#include "axonn/train/devices.h"
-#include "axonn/train/launch.h"
-#include "axonn/train/stored_config.h"
 
 namespace axonn {
 

@@ -17,8 +17,8 @@
 #include "axonn/data/text_reader.h"
 #include "axonn/data/token_file.h"
 #include "axonn/data/tokenize.h"
-#include "axonn/train/devices.h"
-#include "axonn/train/launch.h"
+#include "axonn/load/devices.h"
+#include "axonn/load/launch.h"
 #include "axonn/train/tokenize_on_ranks.h"
 
 namespace axonn {

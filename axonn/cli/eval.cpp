@@ -17,7 +17,7 @@
 #include "axonn/data/tokenize.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/infer/multiple_choice.h"
-#include "axonn/train/launch.h"
+#include "axonn/load/launch.h"
 
 namespace axonn {
 

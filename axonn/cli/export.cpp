@@ -5,7 +5,7 @@
 #include "axonn/base/check.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/train/export_run.h"
+#include "axonn/records/export_run.h"
 
 namespace axonn {
 

@@ -10,11 +10,11 @@
 #include "axonn/cli/command.h"
 #include "axonn/cli/train.h"
 #include "axonn/data/text_reader.h"
+#include "axonn/load/devices.h"
+#include "axonn/load/launch.h"
 #include "axonn/model/model_files.h"
 #include "axonn/ops/cpu/instructions.h"
 #include "axonn/options/options_text.h"
-#include "axonn/train/devices.h"
-#include "axonn/train/launch.h"
 
 namespace axonn {
 

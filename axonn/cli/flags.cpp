@@ -11,12 +11,13 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
+#include "axonn/config/stored_config.h"
+#include "axonn/config/validate.h"
 #include "axonn/infer/evaluate.h"
+#include "axonn/load/launch.h"
 #include "axonn/model/known_models.h"
 #include "axonn/options/options.h"
 #include "axonn/options/options_text.h"
-#include "axonn/train/launch.h"
-#include "axonn/train/stored_config.h"
 
 namespace axonn {
 

@@ -10,11 +10,11 @@
 #include <string_view>
 
 #include "axonn/cli/command.h"
-#include "axonn/study/config.h"
+#include "axonn/config/config_options.h"
+#include "axonn/config/inputs.h"
+#include "axonn/load/loaded_model.h"
+#include "axonn/memorize/config.h"
 #include "axonn/text/tokenizer.h"
-#include "axonn/train/config_options.h"
-#include "axonn/train/inputs.h"
-#include "axonn/train/loaded_model.h"
 
 namespace CLI {
 class App;

@@ -17,8 +17,9 @@
 #include "axonn/cli/flags.h"
 #include "axonn/comm/texts.h"
 #include "axonn/infer/generator.h"
+#include "axonn/load/launch.h"
 #include "axonn/text/chat/chat_template.h"
-#include "axonn/train/launch.h"
+#include "axonn/text/tokenizer_config.h"
 
 namespace axonn {
 

@@ -23,14 +23,14 @@
 #include "axonn/comm/mpi/mpi.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/texts.h"
+#include "axonn/load/devices.h"
 #include "axonn/ops/backend.h"
 #include "axonn/ops/cpu/instructions.h"
 #include "axonn/ops/self_test.h"
+#include "axonn/records/run_end.h"
 #include "axonn/serve/http.h"
 #include "axonn/text/nfc.h"
 #include "axonn/text/sentencepiece/sentencepiece_tokenizer.h"
-#include "axonn/train/devices.h"
-#include "axonn/train/run_end.h"
 
 namespace axonn {
 

@@ -9,11 +9,13 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/stored_config.h"
+#include "axonn/config/validate.h"
+#include "axonn/load/launch.h"
 #include "axonn/measure/benchmark.h"
 #include "axonn/options/options.h"
 #include "axonn/plan/report.h"
-#include "axonn/train/launch.h"
-#include "axonn/train/stored_config.h"
 
 namespace axonn {
 

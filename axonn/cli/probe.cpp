@@ -11,9 +11,10 @@
 #include "axonn/base/host.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
+#include "axonn/config/validate.h"
+#include "axonn/load/devices.h"
+#include "axonn/load/launch.h"
 #include "axonn/plan/machine/network_probe.h"
-#include "axonn/train/devices.h"
-#include "axonn/train/launch.h"
 
 namespace axonn {
 

@@ -13,9 +13,9 @@
 #include "axonn/cli/flags.h"
 #include "axonn/cli/info.h"
 #include "axonn/cli/standard_output.h"
+#include "axonn/load/launch.h"
 #include "axonn/options/options.h"
 #include "axonn/options/options_text.h"
-#include "axonn/train/launch.h"
 
 namespace axonn {
 

@@ -6,7 +6,9 @@
 #include "axonn/base/check.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/train/launch.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/validate.h"
+#include "axonn/load/launch.h"
 #include "axonn/train/nonfinite.h"
 
 namespace axonn {

@@ -13,8 +13,9 @@
 #include "axonn/cli/flags.h"
 #include "axonn/cli/stop_signals.h"
 #include "axonn/comm/texts.h"
+#include "axonn/load/launch.h"
 #include "axonn/serve/api.h"
-#include "axonn/train/launch.h"
+#include "axonn/text/tokenizer_config.h"
 
 namespace axonn {
 

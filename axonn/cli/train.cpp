@@ -14,15 +14,15 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/stop_signals.h"
+#include "axonn/config/stored_config.h"
 #include "axonn/infer/text_sampler.h"
+#include "axonn/load/devices.h"
+#include "axonn/load/launch.h"
 #include "axonn/measure/dry_run.h"
 #include "axonn/model/known_models.h"
 #include "axonn/plan/auto_grid.h"
 #include "axonn/plan/machine/link_rates.h"
 #include "axonn/plan/recompute_budget.h"
-#include "axonn/train/devices.h"
-#include "axonn/train/launch.h"
-#include "axonn/train/stored_config.h"
 #include "axonn/train/trainer.h"
 
 namespace axonn {

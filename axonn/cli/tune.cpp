@@ -7,8 +7,8 @@
 #include "axonn/base/files.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/train/launch.h"
-#include "axonn/train/stored_config.h"
+#include "axonn/config/stored_config.h"
+#include "axonn/load/launch.h"
 #include "axonn/train/training.h"
 
 namespace axonn {

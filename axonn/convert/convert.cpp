@@ -10,6 +10,9 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/comm/self.h"
+#include "axonn/config/inputs.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/stored_config.h"
 #include "axonn/convert/gguf_model.h"
 #include "axonn/convert/mup_source.h"
 #include "axonn/model/hugging_face.h"
@@ -20,8 +23,7 @@
 #include "axonn/text/bpe/write_bpe.h"
 #include "axonn/text/chat/chat_template.h"
 #include "axonn/text/tokenizer.h"
-#include "axonn/train/inputs.h"
-#include "axonn/train/stored_config.h"
+#include "axonn/text/tokenizer_config.h"
 
 namespace axonn {
 

@@ -16,6 +16,7 @@
 #include "axonn/text/bpe/bpe_vocab.h"
 #include "axonn/text/sentencepiece/model_check.h"
 #include "axonn/text/tokenizer.h"
+#include "axonn/text/tokenizer_config.h"
 
 namespace axonn {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "axonn/text/chat/jinja_value.h"
+#include "axonn/text/jinja/jinja_value.h"
 
 namespace axonn {
 

@@ -13,8 +13,8 @@
 #include "axonn/data/sampler.h"
 #include "axonn/data/token_file.h"
 #include "axonn/data/tokenize.h"
+#include "axonn/load/loaded_model.h"
 #include "axonn/text/tokenizer.h"
-#include "axonn/train/loaded_model.h"
 
 namespace axonn {
 

@@ -9,6 +9,7 @@
 
 #include "axonn/infer/generator.h"
 #include "axonn/nn/attention.h"
+#include "axonn/text/stream_decoder.h"
 #include "axonn/text/tokenizer.h"
 
 namespace axonn {

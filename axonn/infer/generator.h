@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "axonn/infer/sampling.h"
+#include "axonn/load/loaded_model.h"
 #include "axonn/nn/attention.h"
 #include "axonn/parallel/scheduling.h"
 #include "axonn/text/tokenizer.h"
-#include "axonn/train/loaded_model.h"
 
 namespace axonn {
 

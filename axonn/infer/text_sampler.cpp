@@ -7,8 +7,8 @@
 
 #include "axonn/base/check.h"
 #include "axonn/infer/generator.h"
+#include "axonn/records/sample_file.h"
 #include "axonn/text/chat/chat_template.h"
-#include "axonn/train/sample_file.h"
 
 namespace axonn {
 

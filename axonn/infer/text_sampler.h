@@ -2,8 +2,8 @@
 
 #include <memory>
 
+#include "axonn/load/loaded_model.h"
 #include "axonn/text/tokenizer.h"
-#include "axonn/train/loaded_model.h"
 #include "axonn/train/samples.h"
 
 namespace axonn {

@@ -14,6 +14,7 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/log.h"
 #include "axonn/base/random.h"
+#include "axonn/config/recompute.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/train/tune.h"
 

@@ -5,11 +5,12 @@
 
 #include "axonn/base/log.h"
 #include "axonn/comm/communicator.h"
+#include "axonn/config/config.h"
 #include "axonn/model/model.h"
 #include "axonn/nn/routing.h"
 #include "axonn/ops/backend.h"
-#include "axonn/train/config.h"
-#include "axonn/train/optimizer.h"
+#include "axonn/optim/gradient_norms.h"
+#include "axonn/optim/optimizer.h"
 
 namespace axonn {
 

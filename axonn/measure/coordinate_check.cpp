@@ -9,6 +9,8 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/self.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/validate.h"
 #include "axonn/train/training.h"
 #include "axonn/train/watching_backend.h"
 

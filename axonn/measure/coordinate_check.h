@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "axonn/train/config.h"
+#include "axonn/config/config.h"
 
 namespace axonn {
 

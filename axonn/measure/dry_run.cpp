@@ -14,21 +14,25 @@
 #include "axonn/comm/dry_world.h"
 #include "axonn/comm/launcher.h"
 #include "axonn/comm/texts.h"
+#include "axonn/config/batch_ramp.h"
+#include "axonn/config/recompute.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/stored_config.h"
 #include "axonn/data/batch_stages.h"
 #include "axonn/data/batches.h"
 #include "axonn/data/corpus.h"
 #include "axonn/data/tokenize.h"
+#include "axonn/load/devices.h"
+#include "axonn/load/launch.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/model/model_files.h"
 #include "axonn/ops/forwarding_backend.h"
+#include "axonn/records/run_folder.h"
+#include "axonn/records/run_state.h"
+#include "axonn/records/sample_file.h"
 #include "axonn/train/data_stages.h"
-#include "axonn/train/devices.h"
-#include "axonn/train/launch.h"
-#include "axonn/train/recompute.h"
 #include "axonn/train/resume.h"
-#include "axonn/train/run_folder.h"
-#include "axonn/train/run_state.h"
-#include "axonn/train/sample_file.h"
+#include "axonn/train/state_blocks.h"
 
 namespace axonn {
 
@@ -315,7 +319,7 @@ class DryChecks {
     const RunState state = read_run_state(*checkpoint_, config_);
     std::vector<std::string> fingerprints;
     for (const auto& corpus : stages) fingerprints.push_back(fingerprint(*corpus));
-    const DataPlace here = data_begin(config_, batches.sources(), std::move(fingerprints));
+    const DataPosition here = data_begin(config_, batches.sources(), std::move(fingerprints));
     ContinuedData continued = continued_data(state.steps_done, state.data, here, batches.sources());
     refuse_changed_data(config_, checkpoint_->folder(), continued);
     batches.begin_at(state.steps_done, state.data.consumed, std::move(continued.done));

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "axonn/base/log.h"
+#include "axonn/config/config.h"
 #include "axonn/tensor/arena.h"
-#include "axonn/train/config.h"
 #include "axonn/train/samples.h"
 
 namespace axonn {

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
+#include "axonn/config/config.h"
 #include "axonn/tensor/arena.h"
 #include "axonn/tensor/schedule.h"
-#include "axonn/train/config.h"
 
 namespace axonn {
 

@@ -10,6 +10,9 @@
 #include "axonn/base/chart.h"
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/stored_config.h"
+#include "axonn/config/validate.h"
 #include "axonn/measure/dry_step.h"
 
 namespace axonn {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "axonn/config/config.h"
 #include "axonn/measure/benchmark.h"
-#include "axonn/train/config.h"
 
 namespace axonn {
 

@@ -7,14 +7,17 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/stored_config.h"
+#include "axonn/config/validate.h"
+#include "axonn/load/devices.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/machine/link_rates.h"
 #include "axonn/plan/machine/probe.h"
 #include "axonn/plan/recompute_budget.h"
 #include "axonn/plan/search.h"
-#include "axonn/train/devices.h"
-#include "axonn/train/run_folder.h"
-#include "axonn/train/stored_config.h"
+#include "axonn/records/run_folder.h"
+#include "axonn/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/train/training.h"
 
 namespace axonn {

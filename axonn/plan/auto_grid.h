@@ -5,7 +5,7 @@
 
 #include "axonn/base/log.h"
 #include "axonn/comm/communicator.h"
-#include "axonn/train/config.h"
+#include "axonn/config/config.h"
 
 namespace axonn {
 

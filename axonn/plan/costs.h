@@ -2,10 +2,10 @@
 
 #include <optional>
 
+#include "axonn/config/config.h"
 #include "axonn/grid/grid_shape.h"
 #include "axonn/plan/machine/machine.h"
 #include "axonn/plan/simulate.h"
-#include "axonn/train/config.h"
 
 namespace axonn {
 

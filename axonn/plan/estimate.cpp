@@ -6,8 +6,8 @@
 #include "axonn/comm/dry_world.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/model/model.h"
+#include "axonn/optim/muon.h"
 #include "axonn/plan/costs.h"
-#include "axonn/train/muon.h"
 
 namespace axonn {
 

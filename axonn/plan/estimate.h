@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
+#include "axonn/config/config.h"
 #include "axonn/plan/machine/machine.h"
 #include "axonn/plan/simulate.h"
-#include "axonn/train/config.h"
 
 namespace axonn {
 

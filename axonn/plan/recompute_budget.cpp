@@ -9,11 +9,12 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
+#include "axonn/config/recompute.h"
+#include "axonn/config/stored_config.h"
+#include "axonn/load/loaded_model.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/costs.h"
 #include "axonn/plan/estimate.h"
-#include "axonn/train/loaded_model.h"
-#include "axonn/train/recompute.h"
 
 namespace axonn {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "axonn/comm/communicator.h"
+#include "axonn/config/config.h"
 #include "axonn/parallel/scheduling.h"
 #include "axonn/plan/machine/machine.h"
-#include "axonn/train/config.h"
 
 namespace axonn {
 

@@ -9,10 +9,10 @@
 
 #include "axonn/base/clock.h"
 #include "axonn/base/log.h"
+#include "axonn/config/recompute.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/model/model.h"
 #include "axonn/plan/estimate.h"
-#include "axonn/train/recompute.h"
 
 namespace axonn {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "axonn/base/log.h"
+#include "axonn/config/config.h"
 #include "axonn/plan/machine/machine.h"
 #include "axonn/plan/simulate.h"
-#include "axonn/train/config.h"
 
 namespace axonn {
 

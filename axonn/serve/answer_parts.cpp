@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "axonn/text/stream_decoder.h"
 #include "axonn/text/tokenizer.h"
 
 namespace axonn {

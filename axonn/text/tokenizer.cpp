@@ -37,22 +37,6 @@ class ByteTokenizer : public Tokenizer {
   }
 };
 
-/// The text that a token adds after the tokens before it.
-std::string_view shown(const Tokenizer& tokenizer, std::int32_t token, DecodeOptions& state) {
-  std::string_view bytes = tokenizer.bytes_of(token);
-  if (state.skip_special && tokenizer.is_special(token) &&
-      std::ranges::find(state.shown, token) == state.shown.end())
-    return {};
-  const bool front = !std::exchange(state.continues, true);
-  if (front && bytes.starts_with(' ') && tokenizer.puts_space()) bytes.remove_prefix(1);
-  return bytes;
-}
-
-/// The characters of a token, which is a string or an object with the string in "content".
-std::string token_at(const JsonNode& node) {
-  return node.is_object() ? node["content"].text() : node.text_or("");
-}
-
 }  // namespace
 
 std::string_view Tokenizer::bytes_of(std::int32_t token) const {
@@ -86,11 +70,21 @@ std::size_t Tokenizer::cut(std::string_view text, std::size_t wanted) const {
   return std::min(at, text.size());
 }
 
+std::string_view Tokenizer::shown(std::int32_t token, DecodeOptions& state) const {
+  std::string_view bytes = bytes_of(token);
+  if (state.skip_special && is_special(token) &&
+      std::ranges::find(state.shown, token) == state.shown.end())
+    return {};
+  const bool front = !std::exchange(state.continues, true);
+  if (front && bytes.starts_with(' ') && puts_space()) bytes.remove_prefix(1);
+  return bytes;
+}
+
 std::string Tokenizer::decode(std::span<const std::int32_t> tokens,
                               const DecodeOptions& options) const {
   DecodeOptions state = options;
   std::string text;
-  for (std::int32_t token : tokens) text += shown(*this, token, state);
+  for (std::int32_t token : tokens) text += shown(token, state);
   return text;
 }
 
@@ -119,72 +113,6 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& bytes_or_path
   if (path.extension() == ".model") return make_sentencepiece_tokenizer(bytes_or_path);
   refuse("tokenizer '", bytes_or_path, "' is not a tokenizer's file; expected \"bytes\", ", kWanted,
          ", or one of these files");
-}
-
-TokenizerConfig read_tokenizer_config(const std::string& folder) {
-  const std::string path = std::filesystem::path(folder) / "tokenizer_config.json";
-  TokenizerConfig result;
-  if (!path_exists(path)) return result;
-  const TextFile file(path);
-  const JsonNode config = JsonNode::parse(file.text(), path);
-  result.tokenizer_class = config["tokenizer_class"].text_or("");
-  if (const JsonNode adds = config["add_bos_token"]; !adds.is_null())
-    result.adds_begin = adds.flag_or(false);
-  result.begin_of_text = token_at(config["bos_token"]);
-  result.end_of_text = token_at(config["eos_token"]);
-  return result;
-}
-
-std::vector<std::int32_t> read_end_tokens(const std::string& folder) {
-  const std::string path = std::filesystem::path(folder) / "generation_config.json";
-  if (!path_exists(path)) return {};
-  const TextFile file(path);
-  const JsonNode found = JsonNode::parse(file.text(), path)["eos_token_id"];
-  if (found.is_null()) return {};
-  std::vector<std::int32_t> tokens;
-  for (const JsonNode& each : found.is_array() ? found.items() : std::vector{found})
-    tokens.push_back(static_cast<std::int32_t>(each.number()));
-  return tokens;
-}
-
-std::size_t begun_suffix(std::string_view text, std::string_view pattern) {
-  for (std::size_t n = std::min(text.size(), pattern.size() - 1); n > 0; --n)
-    if (text.ends_with(pattern.substr(0, n))) return n;
-  return 0;
-}
-
-StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, const DecodeOptions& options,
-                             std::vector<std::string> stops)
-    : tokenizer_(tokenizer), options_(options), stops_(std::move(stops)) {
-  for (const std::string& stop : stops_)
-    if (stop.empty()) refuse("a stop string is empty");
-}
-
-std::string StreamDecoder::push(std::int32_t token) {
-  if (stopped_) return {};
-  held_ += shown(tokenizer_, token, options_);
-  return take_ready(held_.size() - incomplete_utf8_suffix(held_));
-}
-
-/// Takes the text that can be shown from the first `whole` bytes that are held.
-std::string StreamDecoder::take_ready(std::size_t whole) {
-  const std::string_view text = std::string_view(held_).substr(0, whole);
-  std::size_t end = text.npos, back = 0;
-  for (const std::string& stop : stops_) {
-    end = std::min(end, text.find(stop));
-    back = std::max(back, begun_suffix(text, stop));
-  }
-  stopped_ = end != text.npos;
-  std::string ready(text.substr(0, stopped_ ? end : whole - back));
-  held_.erase(0, ready.size());
-  return ready;
-}
-
-std::string StreamDecoder::finish() {
-  if (stopped_) return {};
-  std::string rest = take_ready(held_.size());
-  if (!stopped_) rest += std::exchange(held_, {});
-  return rest;
 }
 
 }  // namespace axonn

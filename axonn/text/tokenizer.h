@@ -93,6 +93,8 @@ class Tokenizer {
   /// The bytes of the tokens, concatenated, without the space that encoding put before them. Throws
   /// Error if a token is not in the vocabulary.
   std::string decode(std::span<const std::int32_t> tokens, const DecodeOptions& options = {}) const;
+  /// The text that a token adds after the tokens before it; `state` then counts it.
+  std::string_view shown(std::int32_t token, DecodeOptions& state) const;
 
   /// Whether encoding puts a space before text, which decoding removes.
   bool puts_space() const { return puts_space_; }
@@ -120,50 +122,5 @@ class Tokenizer {
 /// folder with tokenizer.json (preferred), with vocab.json and merges.txt, or with tokenizer.model;
 /// or one such file. Throws UsageError with the file, the place in it, and the fault.
 std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& bytes_or_path);
-
-/// The settings of tokenizer_config.json that the other files of a tokenizer do not have.
-struct TokenizerConfig {
-  std::string tokenizer_class;             ///< empty: not given
-  std::optional<bool> adds_begin;          ///< add_bos_token
-  std::string begin_of_text, end_of_text;  ///< the characters of bos_token and eos_token, or empty
-};
-
-/// Reads folder/tokenizer_config.json; returns empty settings if there is none. Throws UsageError
-/// if it is not a JSON object, or if one of these keys has another type.
-TokenizerConfig read_tokenizer_config(const std::string& folder);
-
-/// The tokens that end an answer: eos_token_id in folder/generation_config.json, of which some
-/// models have several. None if there is no such file or key. Throws UsageError for other values.
-std::vector<std::int32_t> read_end_tokens(const std::string& folder);
-
-/// The length of the longest suffix of the text with which `pattern` may begin, but not all of it.
-std::size_t begun_suffix(std::string_view text, std::string_view pattern);
-
-/// Decodes tokens one by one, for display, up to the first stop string. Holds back a UTF-8
-/// character that is spread over several tokens until it is complete, and text that may be the
-/// beginning of a stop string until it is known not to be; so a stop string is never shown. Without
-/// stop strings, all results of push() and finish() together equal decode() of all tokens.
-class StreamDecoder {
- public:
-  /// Throws UsageError if a stop string is empty. The tokenizer must outlive it.
-  explicit StreamDecoder(const Tokenizer& tokenizer, const DecodeOptions& options = {},
-                         std::vector<std::string> stops = {});
-
-  /// Takes the next token and returns the text that can be shown after it.
-  std::string push(std::int32_t token);
-  /// Returns the remaining text after the last token, with bytes that never became a character; ""
-  /// after a stop.
-  std::string finish();
-  bool stopped() const { return stopped_; }
-
- private:
-  std::string take_ready(std::size_t whole);
-
-  const Tokenizer& tokenizer_;
-  DecodeOptions options_;
-  std::vector<std::string> stops_;
-  std::string held_;
-  bool stopped_ = false;
-};
 
 }  // namespace axonn

@@ -20,8 +20,8 @@ std::uint64_t order_seed(const Config& config, const std::string& stage) {
 }
 
 /// What fixes the order of samples and is not as it was, with the remedy; "" if nothing.
-std::string difference_of(const DataPlace& saved, const StagePlace& was, const DataPlace& here,
-                          const StagePlace& is) {
+std::string difference_of(const DataPosition& saved, const StagePosition& was,
+                          const DataPosition& here, const StagePosition& is) {
   const std::string key = is.name.empty() ? "training.seq_len" : "seq_len of stage " + is.name;
   std::string difference;
   const auto compare = [&](const std::string& name, const auto& then, const auto& now) {
@@ -44,20 +44,6 @@ std::string name_of_stage(const Config& config, std::size_t i) {
 }
 
 }  // namespace
-
-std::vector<Config> stages_of(const Config& config) {
-  if (config.stage.empty()) return {config};
-  std::vector<Config> all;
-  for (const StageConfig& stage : config.stage) {
-    Config& one = all.emplace_back(config);
-    one.stage.clear();
-    one.data.text = stage.text;
-    one.data.tokens = stage.tokens;
-    one.data.synthetic = stage.synthetic;
-    if (stage.seq_len > 0) one.training.seq_len = stage.seq_len;
-  }
-  return all;
-}
 
 std::vector<std::shared_ptr<const Corpus>> open_stages(const Config& config,
                                                        const CorpusOptions& options) {
@@ -134,10 +120,10 @@ std::vector<std::string> describe_stages(const Config& config, const Batches& ba
   return lines;
 }
 
-DataPlace data_begin(const Config& config, const std::vector<BatchSource>& sources,
-                     std::vector<std::string> fingerprints) {
+DataPosition data_begin(const Config& config, const std::vector<BatchSource>& sources,
+                        std::vector<std::string> fingerprints) {
   const std::vector<Config> configs = stages_of(config);
-  DataPlace place{.seed = config.training.seed, .shuffle = config.data.shuffle};
+  DataPosition place{.seed = config.training.seed, .shuffle = config.data.shuffle};
   for (std::size_t s = 0; s < sources.size(); ++s)
     place.stages.push_back({.name = sources[s].name,
                             .seq_len = configs[s].training.seq_len,
@@ -145,12 +131,12 @@ DataPlace data_begin(const Config& config, const std::vector<BatchSource>& sourc
   return place;
 }
 
-ContinuedData continued_data(std::int64_t n, const DataPlace& saved, const DataPlace& here,
+ContinuedData continued_data(std::int64_t n, const DataPosition& saved, const DataPosition& here,
                              const std::vector<BatchSource>& sources) {
   ContinuedData continued{.done = std::vector<std::int64_t>(sources.size()), .difference = {}};
   for (std::size_t s = 0; s < sources.size(); ++s) {
-    const StagePlace& is = here.stages[s];
-    const auto was = std::ranges::find(saved.stages, is.name, &StagePlace::name);
+    const StagePosition& is = here.stages[s];
+    const auto was = std::ranges::find(saved.stages, is.name, &StagePosition::name);
     const bool over = s + 1 < sources.size() && sources[s + 1].first_step <= n;
     std::string of_stage;
     if (was == saved.stages.end() && !over && sources[s].first_step < n)

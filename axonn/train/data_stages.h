@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "axonn/config/config.h"
 #include "axonn/data/batches.h"
 #include "axonn/data/corpus.h"
-#include "axonn/train/config.h"
 #include "axonn/train/training.h"
 
 namespace axonn {
@@ -36,8 +36,8 @@ std::int64_t steps_of_epochs(const Config& config, const Batches& batches);
 
 /// The place of a run in its data before the first sample. `fingerprints`: of the data of each
 /// stage, or "" if not known.
-DataPlace data_begin(const Config& config, const std::vector<BatchSource>& sources,
-                     std::vector<std::string> fingerprints);
+DataPosition data_begin(const Config& config, const std::vector<BatchSource>& sources,
+                        std::vector<std::string> fingerprints);
 
 /// How a run goes on with its data where another one was.
 struct ContinuedData {
@@ -45,7 +45,7 @@ struct ContinuedData {
   std::string difference;          ///< what keeps it from those not yet seen, and the remedy; or ""
 };
 /// Of a run whose data begin at `here`, after n steps of one that was at `saved`.
-ContinuedData continued_data(std::int64_t n, const DataPlace& saved, const DataPlace& here,
+ContinuedData continued_data(std::int64_t n, const DataPosition& saved, const DataPosition& here,
                              const std::vector<BatchSource>& sources);
 /// Throws UsageError if there is a difference and checkpoint.changed_data is refuse. `checkpoint`:
 /// for the message.

@@ -10,10 +10,12 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/texts.h"
+#include "axonn/config/batch_ramp.h"
+#include "axonn/config/stored_config.h"
 #include "axonn/data/batches.h"
-#include "axonn/train/run_folder.h"
-#include "axonn/train/run_state.h"
-#include "axonn/train/stored_config.h"
+#include "axonn/records/run_folder.h"
+#include "axonn/records/run_state.h"
+#include "axonn/train/state_blocks.h"
 #include "axonn/train/watching_backend.h"
 
 namespace axonn {

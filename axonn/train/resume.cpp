@@ -7,12 +7,13 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/texts.h"
+#include "axonn/config/config_options.h"
+#include "axonn/config/stored_config.h"
+#include "axonn/config/unused_keys.h"
 #include "axonn/model/model.h"
+#include "axonn/model/model_files.h"
 #include "axonn/options/options.h"
 #include "axonn/tensor/address.h"
-#include "axonn/train/config_options.h"
-#include "axonn/train/stored_config.h"
-#include "axonn/train/unused_keys.h"
 
 namespace axonn {
 

@@ -4,10 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "axonn/config/config.h"
+#include "axonn/load/loaded_model.h"
+#include "axonn/optim/optimizer.h"
+#include "axonn/optim/optimizer_state.h"
 #include "axonn/storage/checkpoint/checkpoint_reader.h"
-#include "axonn/train/config.h"
-#include "axonn/train/loaded_model.h"
-#include "axonn/train/optimizer.h"
 
 namespace axonn {
 

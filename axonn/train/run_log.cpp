@@ -11,11 +11,12 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/comm/texts.h"
+#include "axonn/config/batch_ramp.h"
+#include "axonn/config/recompute.h"
 #include "axonn/data/batches.h"
 #include "axonn/model/model.h"
+#include "axonn/records/run_steps.h"
 #include "axonn/train/data_stages.h"
-#include "axonn/train/recompute.h"
-#include "axonn/train/run_steps.h"
 
 namespace axonn {
 

@@ -7,11 +7,11 @@
 
 #include "axonn/base/log.h"
 #include "axonn/comm/grid.h"
+#include "axonn/records/event_file.h"
+#include "axonn/records/metrics_file.h"
+#include "axonn/records/run_state.h"
+#include "axonn/records/sample_file.h"
 #include "axonn/storage/checkpoint/checkpoint_saver.h"
-#include "axonn/train/event_file.h"
-#include "axonn/train/metrics_file.h"
-#include "axonn/train/run_state.h"
-#include "axonn/train/sample_file.h"
 #include "axonn/train/training.h"
 
 namespace axonn {

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "axonn/base/check.h"
+#include "axonn/load/loaded_model.h"
+#include "axonn/records/sample_file.h"
 #include "axonn/text/tokenizer.h"
-#include "axonn/train/loaded_model.h"
-#include "axonn/train/sample_file.h"
 
 namespace axonn {
 

@@ -7,7 +7,8 @@
 #include <string>
 
 #include "axonn/model/model.h"
-#include "axonn/train/optimizer.h"
+#include "axonn/nn/expert_load.h"
+#include "axonn/optim/optimizer_state.h"
 
 namespace axonn {
 
@@ -45,13 +46,6 @@ struct StepInput {
   std::function<bool(double loss, double norm)> accept = {};
   /// Called when a phase begins. With several micro-batches, forward and backward alternate.
   std::function<void(Phase)> on_phase = {};
-};
-
-/// How busy the experts of a model were in a step.
-struct ExpertLoad {
-  double balance = 0;   ///< the balance loss without its weight; see Routing
-  double z = 0;         ///< the same of the z-loss
-  double max_load = 0;  ///< rows of the busiest expert of a layer over the mean of that layer
 };
 
 struct StepResult {

@@ -44,7 +44,7 @@ enum class TrainEnd {
 /// Trains as config says. config must be validated and resolved, and its grid must fit world.
 /// Writes to output.dir: config.toml, metrics.jsonl, loss.svg, checkpoints/, logs/rank-N.log, with
 /// training.tune also products.json, and with samples.prompts samples.jsonl. Notes its end in the
-/// file lock (train/run_end.h).
+/// file lock (records/run_end.h).
 ///
 /// Throws UsageError for bad data or a bad checkpoint. Throws Error if loss or gradient becomes NaN
 /// or infinite, as stop_for_nonfinite() does (train/nonfinite.h).

@@ -4,14 +4,17 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/texts.h"
+#include "axonn/config/batch_ramp.h"
+#include "axonn/config/stored_config.h"
 #include "axonn/data/batches.h"
 #include "axonn/data/corpus.h"
 #include "axonn/data/tokenize.h"
+#include "axonn/optim/learning_rate.h"
 #include "axonn/options/options.h"
+#include "axonn/records/run_state.h"
 #include "axonn/train/data_stages.h"
 #include "axonn/train/resume.h"
-#include "axonn/train/run_state.h"
-#include "axonn/train/stored_config.h"
+#include "axonn/train/state_blocks.h"
 
 namespace axonn {
 
@@ -218,7 +221,7 @@ StepInput Training::input(std::int64_t n) {
   return input;
 }
 
-DataPlace Training::place(std::int64_t n) {
+DataPosition Training::place(std::int64_t n) {
   if (!batches) return {};
   Communicator& world = model.grid().world();
   if (begin_.stages.empty()) {
@@ -228,7 +231,7 @@ DataPlace Training::place(std::int64_t n) {
     begin_ = data_begin(model.config(), batches->sources(),
                         broadcast_texts(world, std::move(fingerprints)));
   }
-  DataPlace place = begin_;
+  DataPosition place = begin_;
   place.consumed = batches->consumed_before(n);
   for (std::size_t s = 0; s < begin_.stages.size(); ++s)
     place.stages[s].samples_done = batches->done(s, n);
@@ -236,13 +239,14 @@ DataPlace Training::place(std::int64_t n) {
   return place;
 }
 
-bool Training::continue_at(std::int64_t n, const DataPlace& saved, const std::string& checkpoint) {
+bool Training::continue_at(std::int64_t n, const DataPosition& saved,
+                           const std::string& checkpoint) {
   if (!batches) return false;
   ContinuedData continued = continued_data(n, saved, place(0), batches->sources());
   refuse_changed_data(model.config(), checkpoint, continued);
   unlisted_.clear();
-  for (const StagePlace& one : saved.stages)
-    if (std::ranges::find(begin_.stages, one.name, &StagePlace::name) == begin_.stages.end())
+  for (const StagePosition& one : saved.stages)
+    if (std::ranges::find(begin_.stages, one.name, &StagePosition::name) == begin_.stages.end())
       unlisted_.push_back(one);
   count_.work.wait();
   count_.step = -1;
@@ -259,7 +263,7 @@ void save_checkpoint(Training& training, const std::string& folder, std::int64_t
     AXONN_CHECK(group->has_values(), "save_checkpoint: ", group->name(),
                 " has no values; call LoadedModel::initialise() or load_checkpoint() before");
   CheckpointSaver saver({.folder = folder, .keep = 0, .async = false});
-  const DataPlace place = training.place(steps_done);
+  const DataPosition place = training.place(steps_done);
   const std::int64_t sequences = training.batches ? place.consumed : steps_done * t.global_batch;
   saver.begin(
       world, steps_done, state_blocks(model, training.optimizer),

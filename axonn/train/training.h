@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "axonn/train/loaded_model.h"
-#include "axonn/train/optimizer.h"
+#include "axonn/load/loaded_model.h"
+#include "axonn/optim/optimizer_state.h"
+#include "axonn/records/data_position.h"
 #include "axonn/train/step.h"
 
 namespace axonn {
@@ -38,23 +39,6 @@ struct TrainingOptions {
   ProgressTarget progress = {};        ///< shows on rank 0 how far tokenising and loading are
 };
 
-/// The place of a run in the training data of one stage.
-struct StagePlace {
-  std::string name = {};          ///< "" in a run without stages
-  std::int64_t samples_done = 0;  ///< of the stage's order: the number of the next sample
-  std::int64_t seq_len = 0;
-  std::string fingerprint = {};  ///< of the corpus; "": unknown
-};
-
-/// The place of a run in its training data, and what fixes the data and the order of samples.
-struct DataPlace {
-  /// Sequences of training.seq_len that the run has consumed, in all stages.
-  std::int64_t consumed = 0;
-  std::int64_t seed = 0;
-  bool shuffle = true;
-  std::vector<StagePlace> stages = {};  ///< also those of an earlier run that this one lacks
-};
-
 /// The parts of a training run on one rank, made from its config: the model, its optimizer, the
 /// step, and the data.
 class Training {
@@ -75,12 +59,12 @@ class Training {
   /// and as Batches::at().
   StepInput input(std::int64_t n);
   /// The place in the data before step n. The first call is collective.
-  DataPlace place(std::int64_t n);
+  DataPosition place(std::int64_t n);
   /// Makes step n continue at this place of an earlier run, whose `checkpoint` a message names.
   /// If data or order of a stage that is not yet over differ, throws UsageError, or, if
   /// checkpoint.changed_data is restart, begins that stage with its first sample; then returns
   /// true. Collective as place(). Does nothing without data.
-  bool continue_at(std::int64_t n, const DataPlace& place, const std::string& checkpoint);
+  bool continue_at(std::int64_t n, const DataPosition& place, const std::string& checkpoint);
   /// Does step n.
   StepResult run(std::int64_t n) { return step.run(model.context(), input(n)); }
   /// Returns the mean loss over the first training.eval_batches global batches of the validation
@@ -105,8 +89,8 @@ class Training {
   /// Sets the steps of a config that has epochs.
   void follow_epochs();
 
-  DataPlace begin_;                   // known after the first place()
-  std::vector<StagePlace> unlisted_;  // of the earlier run
+  DataPosition begin_;                   // known after the first place()
+  std::vector<StagePosition> unlisted_;  // of the earlier run
   /// here: null if the step's batch cannot be read.
   void begin_count(std::int64_t n, const Batch* here);
   /// Sets the targets and inputs of step n's input.

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
-#include "axonn/train/run_end.h"
+#include "axonn/records/run_end.h"
 
 #include "tests/board/made_up_run.h"
 #include "tests/support/temporary_path.h"

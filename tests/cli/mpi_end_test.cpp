@@ -4,7 +4,7 @@
 
 #include "axonn/cli/command.h"
 #include "axonn/comm/mpi/mpi.h"
-#include "axonn/train/run_end.h"
+#include "axonn/records/run_end.h"
 
 #include "tests/cli/runs.h"
 #include "tests/cli/token_bytes.h"

@@ -4,7 +4,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/cli/command.h"
-#include "axonn/train/config.h"
+#include "axonn/config/config.h"
 
 #include "tests/cli/runs.h"
 #include "tests/support/build_paths.h"

@@ -8,9 +8,10 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/stored_config.h"
 #include "axonn/convert/convert.h"
 #include "axonn/model/hugging_face.h"
-#include "axonn/train/stored_config.h"
 #include "axonn/train/training.h"
 
 #include "tests/storage/plain_safetensors.h"

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/config/resolve.h"
 #include "axonn/convert/gguf_model.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/model_files.h"

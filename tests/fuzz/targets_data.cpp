@@ -8,7 +8,9 @@
 #include "axonn/data/token_file.h"
 #include "axonn/infer/multiple_choice.h"
 #include "axonn/text/chat/conversation.h"
+#include "axonn/text/stream_decoder.h"
 #include "axonn/text/tokenizer.h"
+#include "axonn/text/tokenizer_config.h"
 
 #include "tests/data/compress.h"
 #include "tests/fuzz/targets.h"

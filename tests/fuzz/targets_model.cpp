@@ -4,11 +4,13 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/hash.h"
+#include "axonn/config/config_options.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/validate.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/options/options_text.h"
 #include "axonn/storage/checkpoint/checkpoint_index.h"
 #include "axonn/storage/safetensors/safetensors.h"
-#include "axonn/train/config_options.h"
 
 #include "tests/fuzz/targets.h"
 #include "tests/support/data_files.h"

@@ -8,11 +8,12 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
 #include "axonn/data/corpus.h"
 #include "axonn/infer/generator.h"
 #include "axonn/measure/dry_run.h"
 #include "axonn/parallel/parameters.h"
-#include "axonn/train/sample_file.h"
+#include "axonn/records/sample_file.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"

@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/self.h"
+#include "axonn/config/resolve.h"
 #include "axonn/train/training.h"
 
 #include "tests/support/runs.h"

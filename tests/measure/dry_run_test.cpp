@@ -7,10 +7,11 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/host.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/stored_config.h"
 #include "axonn/convert/convert.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/options/options.h"
-#include "axonn/train/stored_config.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"

@@ -8,6 +8,8 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/validate.h"
 
 #include "tests/support/runs.h"
 

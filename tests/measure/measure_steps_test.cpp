@@ -4,6 +4,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
 #include "axonn/measure/benchmark.h"
 #include "axonn/measure/dry_step.h"
 

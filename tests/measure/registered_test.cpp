@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/config/config_options.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/stored_config.h"
+#include "axonn/config/validate.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/model/model.h"
-#include "axonn/train/config_options.h"
 #include "axonn/train/resume.h"
-#include "axonn/train/stored_config.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
 #include "axonn/measure/compare.h"
 #include "axonn/ops/forwarding_backend.h"
 

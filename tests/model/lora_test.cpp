@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/config/resolve.h"
 #include "axonn/measure/dry_step.h"
 
 #include "tests/support/grids.h"

@@ -7,6 +7,8 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/validate.h"
 #include "axonn/plan/search.h"
 #include "axonn/train/trainer.h"
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "axonn/train/config.h"
+#include "axonn/config/config.h"
+#include "axonn/config/resolve.h"
 
 namespace axonn::testing_support {
 

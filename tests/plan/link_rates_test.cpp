@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "axonn/comm/threads/threads.h"
-#include "axonn/train/launch.h"
+#include "axonn/load/launch.h"
 
 using namespace axonn;
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "axonn/base/check.h"
+#include "axonn/config/resolve.h"
 #include "axonn/measure/dry_step.h"
 
 using namespace axonn;

@@ -9,6 +9,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
 #include "axonn/plan/costs.h"
 #include "axonn/plan/estimate.h"
 

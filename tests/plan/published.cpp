@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "axonn/base/check.h"
+#include "axonn/config/resolve.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/costs.h"
 

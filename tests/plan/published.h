@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "axonn/config/config.h"
 #include "axonn/plan/machine/machine.h"
 #include "axonn/plan/simulate.h"
-#include "axonn/train/config.h"
 
 namespace axonn::testing_support {
 

@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
+#include "axonn/config/resolve.h"
 #include "axonn/plan/estimate.h"
 
 namespace axonn::testing_support {

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "axonn/config/config.h"
 #include "axonn/plan/machine/machine.h"
-#include "axonn/train/config.h"
 
 namespace axonn::testing_support {
 

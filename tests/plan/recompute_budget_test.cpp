@@ -7,9 +7,10 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/recompute.h"
+#include "axonn/config/resolve.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/estimate.h"
-#include "axonn/train/recompute.h"
 #include "axonn/train/training.h"
 
 #include "tests/support/runs.h"

@@ -6,6 +6,7 @@
 #include "axonn/base/files.h"
 #include "axonn/base/random.h"
 #include "axonn/comm/self.h"
+#include "axonn/config/resolve.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/model.h"
 #include "axonn/storage/write_tensors.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "axonn/base/random.h"
+#include "axonn/config/resolve.h"
 #include "axonn/nn/routing.h"
 #include "axonn/parallel/scheduling.h"
 

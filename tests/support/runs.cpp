@@ -8,6 +8,8 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/validate.h"
 #include "axonn/data/token_file.h"
 #include "axonn/measure/compare.h"
 #include "axonn/storage/checkpoint/checkpoint_reader.h"

@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "axonn/config/config.h"
 #include "axonn/grid/grid_shape.h"
-#include "axonn/train/config.h"
 #include "axonn/train/trainer.h"
 
 namespace axonn::testing_support {

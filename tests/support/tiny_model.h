@@ -9,8 +9,9 @@
 #include "axonn/model/config.h"
 #include "axonn/model/model.h"
 #include "axonn/nn/routing.h"
+#include "axonn/optim/gradient_norms.h"
+#include "axonn/optim/optimizer.h"
 #include "axonn/parallel/scheduling.h"
-#include "axonn/train/optimizer.h"
 #include "axonn/train/step.h"
 
 namespace axonn::testing_support {

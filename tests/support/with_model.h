@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "axonn/comm/threads/threads.h"
-#include "axonn/train/loaded_model.h"
+#include "axonn/load/loaded_model.h"
 
 namespace axonn::testing_support {
 

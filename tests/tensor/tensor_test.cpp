@@ -163,8 +163,8 @@ TEST_F(TensorTest, ElementsThatTheHostCannotAccessAreNotRead) {
   const auto dry = make_dry_device();
   Arena nowhere(*dry);
   const Tensor tensor(nowhere, 4, 6, DType::f32);
-  for (const View& view : {tensor.view(), tensor.reshape(6, 4).view(), tensor.raw_view(),
-                           tensor.row_range(1, 2).view(), tensor.view().col_range(2, 3)})
+  for (const View view : {tensor.view(), tensor.reshape(6, 4).view(), tensor.raw_view(),
+                          tensor.row_range(1, 2).view(), tensor.view().col_range(2, 3)})
     EXPECT_THAT(error_of([&] { view.row<float>(0); }),
                 AllOf(HasSubstr("do not exist: dry runs, plans"), HasSubstr("on_host()")));
   View of_gpu = counting(2, 2).view();

@@ -3,7 +3,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/text/chat/conversation.h"
-#include "axonn/text/chat/jinja_render.h"
+#include "axonn/text/jinja/jinja_render.h"
 
 using namespace axonn;
 using testing::HasSubstr;

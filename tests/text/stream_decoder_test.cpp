@@ -1,3 +1,5 @@
+#include "axonn/text/stream_decoder.h"
+
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"

@@ -8,6 +8,7 @@
 #include "axonn/text/bpe/bpe_vocab.h"
 #include "axonn/text/bpe/write_bpe.h"
 #include "axonn/text/nfc.h"
+#include "axonn/text/stream_decoder.h"
 #include "axonn/text/tokenizer.h"
 
 #include "tests/text/naive_bpe.h"

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/text/stream_decoder.h"
+#include "axonn/text/tokenizer_config.h"
 
 #include "tests/text/small_bpe.h"
 

@@ -8,11 +8,14 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/stored_config.h"
+#include "axonn/config/validate.h"
 #include "axonn/measure/dry_run.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/model/model_files.h"
 #include "axonn/options/options.h"
-#include "axonn/train/run_state.h"
-#include "axonn/train/stored_config.h"
+#include "axonn/records/run_state.h"
 #include "axonn/train/training.h"
 
 #include "tests/support/runs.h"

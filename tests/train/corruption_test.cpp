@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
 #include "axonn/ops/forwarding_backend.h"
 
 #include "tests/support/grids.h"

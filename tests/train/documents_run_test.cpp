@@ -6,6 +6,8 @@
 
 #include "axonn/base/files.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/validate.h"
 #include "axonn/data/batches.h"
 #include "axonn/data/corpus.h"
 #include "axonn/data/synthetic/synthetic.h"

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/validate.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/nn/routing.h"

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/validate.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/measure/compare.h"
 #include "axonn/measure/dry_run.h"

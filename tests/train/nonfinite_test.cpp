@@ -9,11 +9,14 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/config_options.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/validate.h"
 #include "axonn/data/batches.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/options/options.h"
-#include "axonn/train/config_options.h"
-#include "axonn/train/run_state.h"
+#include "axonn/records/run_state.h"
+#include "axonn/train/tune.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"

@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/train/run_state.h"
+#include "axonn/records/run_state.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"

@@ -2,10 +2,12 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/recompute.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/validate.h"
 #include "axonn/measure/compare.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/nn/routing.h"
-#include "axonn/train/recompute.h"
 #include "axonn/train/training.h"
 
 #include "tests/support/runs.h"

@@ -9,8 +9,8 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/files.h"
+#include "axonn/config/stored_config.h"
 #include "axonn/model/model_files.h"
-#include "axonn/train/stored_config.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"

@@ -5,12 +5,15 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/stored_config.h"
+#include "axonn/config/validate.h"
 #include "axonn/data/batch_stages.h"
 #include "axonn/measure/compare.h"
 #include "axonn/measure/dry_run.h"
+#include "axonn/model/model_files.h"
+#include "axonn/records/run_state.h"
 #include "axonn/train/data_stages.h"
-#include "axonn/train/run_state.h"
-#include "axonn/train/stored_config.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"

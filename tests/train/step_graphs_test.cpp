@@ -7,8 +7,11 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/validate.h"
+#include "axonn/records/run_state.h"
 #include "axonn/storage/checkpoint/checkpoint_reader.h"
-#include "axonn/train/run_state.h"
+#include "axonn/train/state_blocks.h"
 #include "axonn/train/training.h"
 
 #include "tests/support/capturing_device.h"

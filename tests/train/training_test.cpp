@@ -8,8 +8,10 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/validate.h"
+#include "axonn/load/launch.h"
 #include "axonn/ops/forwarding_backend.h"
-#include "axonn/train/launch.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"

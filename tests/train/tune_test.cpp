@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/resolve.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"

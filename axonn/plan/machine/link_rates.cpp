@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "axonn/train/launch.h"
+#include "axonn/load/launch.h"
 
 namespace axonn {
 

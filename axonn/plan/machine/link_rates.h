@@ -1,8 +1,8 @@
 #pragma once
 
 #include "axonn/comm/collective_cost.h"
+#include "axonn/config/config.h"
 #include "axonn/plan/machine/machine.h"
-#include "axonn/train/config.h"
 
 namespace axonn {
 

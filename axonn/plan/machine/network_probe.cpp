@@ -18,8 +18,8 @@
 #include "axonn/comm/adapters.h"
 #include "axonn/comm/device/device_communicator.h"
 #include "axonn/comm/texts.h"
+#include "axonn/load/devices.h"
 #include "axonn/plan/machine/measuring.h"
-#include "axonn/train/devices.h"
 
 namespace axonn {
 

@@ -20,13 +20,15 @@
 #include "axonn/base/log.h"
 #include "axonn/comm/device/device_communicator.h"
 #include "axonn/comm/self.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/validate.h"
+#include "axonn/load/devices.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/plan/machine/fit.h"
 #include "axonn/plan/machine/measuring.h"
 #include "axonn/plan/simulate.h"
 #include "axonn/tensor/cuda/cuda_device.h"
-#include "axonn/train/devices.h"
 #include "axonn/train/training.h"
 
 namespace axonn {

@@ -5,8 +5,8 @@
 
 #include "axonn/base/log.h"
 #include "axonn/comm/communicator.h"
+#include "axonn/config/config.h"
 #include "axonn/plan/machine/machine.h"
-#include "axonn/train/config.h"
 
 namespace axonn {
 

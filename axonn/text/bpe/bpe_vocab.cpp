@@ -14,7 +14,7 @@
 #include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
 #include "axonn/text/nfc.h"
-#include "axonn/text/tokenizer.h"
+#include "axonn/text/tokenizer_config.h"
 #include "axonn/text/word_pattern.h"
 
 namespace axonn {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "axonn/text/chat/jinja_render.h"
+#include "axonn/text/jinja/jinja_render.h"
 
 namespace axonn {
 

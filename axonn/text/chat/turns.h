@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "axonn/text/chat/jinja_text.h"
+#include "axonn/text/jinja/jinja_text.h"
 #include "axonn/text/text_steps.h"
 
 namespace axonn {

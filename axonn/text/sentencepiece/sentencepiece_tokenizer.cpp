@@ -14,6 +14,7 @@
 #include "axonn/base/utf8.h"
 #include "axonn/text/sentencepiece/model_check.h"
 #include "axonn/text/text_steps.h"
+#include "axonn/text/tokenizer_config.h"
 #include "axonn/text/word_cache.h"
 
 namespace axonn {

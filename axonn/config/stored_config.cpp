@@ -1,0 +1,145 @@
+#include "axonn/config/stored_config.h"
+
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+
+#include "axonn/base/check.h"
+#include "axonn/config/config_options.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/validate.h"
+#include "axonn/model/model_files.h"
+#include "axonn/options/options_text.h"
+#include "axonn/storage/checkpoint/checkpoint_reader.h"
+#include "axonn/text/tokenizer.h"
+
+namespace axonn {
+
+namespace {
+
+using Files = std::shared_ptr<const ModelFiles>;
+
+/// Sets the model of a config to the one in `files`. Adapters stay those of the config, and so does
+/// a tokenizer that the user chose.
+void take_model(Config& config, Files files, const Origins& origins) {
+  LoraConfig lora = std::move(config.model.lora);
+  Files adapter_files = std::move(config.model.adapter_files);
+  config.model = files->config();
+  config.model.path = files->path();
+  config.model.lora = std::move(lora);
+  config.model.adapter_files = std::move(adapter_files);
+  const bool known = !files->tokenizer().empty();
+  if (config.data.tokenizer == "bytes" && (known || !origins.is_set("data.tokenizer")))
+    config.data.tokenizer = files->tokenizer();
+  config.model.files = std::move(files);
+}
+
+/// The config of a checkpoint, in which these sections keep their defaults.
+Config read_config(const CheckpointReader& reader,
+                   std::initializer_list<std::string_view> skipped) {
+  Config config;
+  OptionList list;
+  list_options(config, list);
+  for (const std::string_view section : skipped) list.remove(section);
+  Origins origins;
+  // A checkpoint may hold sections of other owners: of a study, or of a user's program.
+  read_toml_text(list, reader.text("config.toml"), reader.folder() + "/config.toml", origins,
+                 UnknownSections::skip);
+  return config;
+}
+
+}  // namespace
+
+Config stored_config(const CheckpointReader& reader) { return read_config(reader, {}); }
+
+std::string stored_config_text(Config config, const Origins& origins) {
+  config.model.lora.path.clear();   // the checkpoint holds the adapters itself
+  config.output.overwrite = false;  // a permission for one start
+  if (config.model.path.empty()) return config_toml(config, origins);
+  Origins all = origins;
+  OptionList list;
+  list_options(config, list);
+  for (const Option& option : list.find("model")->options)
+    if (!all.is_set(option.key())) all.set(option.key(), "model.path");
+  return config_toml(config, all);
+}
+
+std::string stored_config_text(const ModelConfig& model, const std::string& tokenizer) {
+  Config config;
+  config.model = model;
+  config.data.tokenizer = tokenizer;
+  OptionList list;
+  list_options(config, list);
+  return "# The sizes of a converted model.\n\n" + to_toml(list, [](const Option& option) {
+           const bool told = option.section() == "model" || option.key() == "data.tokenizer";
+           return TomlNote{.comment = {}, .disabled = !told};
+         });
+}
+
+ModelConfig with_stored_adapters(ModelConfig model, const std::string& path) {
+  model.adapter_files = std::make_shared<const ModelFiles>(ModelFiles::of_adapters(path));
+  model.lora = model.adapter_files->config().lora;
+  model.lora.path = path;
+  return model;
+}
+
+Config with_stored_model(Config config, const Origins& origins) {
+  if (!config.model.lora.path.empty()) {
+    const double dropout = config.model.lora.dropout;
+    config.model = with_stored_adapters(config.model, config.model.lora.path);
+    config.model.lora.dropout = dropout;
+  }
+  if (config.model.path.empty()) return config;
+  const auto files = std::make_shared<const ModelFiles>(config.model.path);
+  if (files->adapters())
+    refuse("[model] path = '", files->path(), "' holds only adapters of the model at '",
+           files->base(), "'; set path to that model and [lora] path to the adapters");
+  take_model(config, files, origins);
+  return config;
+}
+
+Config ready_config(const Config& config, const Origins& origins) {
+  const Config whole = with_stored_model(config, origins);
+  validate(whole);
+  return resolved(whole);
+}
+
+Config config_of_model(const std::string& path, const std::string& adapter) {
+  return config_of_model(path, adapter, StoredWeights::trained);
+}
+
+Config config_of_model(const std::string& path, const std::string& adapter, StoredWeights weights) {
+  const auto files = std::make_shared<const ModelFiles>(path, weights);
+  Config config;
+  if (files->checkpoint()) {
+    // The program that runs a model need not know the optimizer, which may be another program's.
+    config = read_config(*files->checkpoint(), {"optimizer"});
+    // Device and transport of the training machine may not exist on this one.
+    config.parallelism.device = DeviceKind::automatic;
+    config.parallelism.transport = TransportKind::automatic;
+  }
+  if (!files->adapters()) {
+    take_model(config, files, {});
+    if (!adapter.empty()) config.model = with_stored_adapters(config.model, adapter);
+    return config;
+  }
+  if (!adapter.empty())
+    refuse("--adapter: ", path, " holds adapters itself; give the path of their base model");
+  if (!files->checkpoint())
+    refuse(path, " holds only adapters of the model at '", files->base(),
+           "'; give the path of that model with --model and this one with --adapter");
+  config.model.lora.path = path;
+  config.model.adapter_files = files;
+  config.data.tokenizer = files->tokenizer();
+  if (!config.model.path.empty())
+    config.model.files = std::make_shared<const ModelFiles>(config.model.path);
+  return config;
+}
+
+Config with_vocab(Config config) {
+  if (config.model.vocab > 0) return config;
+  config.model.vocab = make_tokenizer(config.data.tokenizer)->vocab_size();
+  return config;
+}
+
+}  // namespace axonn

@@ -1,0 +1,73 @@
+#include "axonn/load/launch.h"
+
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+
+#include "axonn/base/check.h"
+#include "axonn/comm/collective_cost.h"
+#include "axonn/comm/launcher.h"
+#include "axonn/comm/mpi/mpi.h"
+#include "axonn/comm/threads/threads.h"
+
+namespace axonn {
+
+bool launches_mpi(const Config& config) {
+  const TransportKind transport = config.parallelism.transport;
+  return transport == TransportKind::mpi ||
+         (transport != TransportKind::threads && under_launcher());
+}
+
+bool speaks_for_all() {
+  if (!under_launcher()) return true;
+  // Open MPI; MPICH; PMIx; MVAPICH; Cray PALS; Slurm.
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK",
+                           "PALS_RANKID", "SLURM_PROCID"})
+    if (const char* rank = std::getenv(name)) return std::string_view(rank) == "0";
+  return true;
+}
+
+void end_launched(const std::exception_ptr& error) {
+  if (!under_launcher()) return;
+  try {
+    run_mpi([&](Communicator&) { std::rethrow_exception(error); });
+  } catch (const UsageError&) {  // built without MPI: each process prints its own error
+  }
+}
+
+CollectivePolicy policy_of(const ParallelismConfig& config) {
+  switch (config.collectives) {
+    case CollectivesKind::automatic:
+      break;
+    case CollectivesKind::flat:
+      return {CollectiveMethod::flat};
+    case CollectivesKind::two_level:
+      return {CollectiveMethod::two_level};
+  }
+  return {};
+}
+
+void launch(const Config& config, const std::function<void(Communicator& world)>& body) {
+  if (config.parallelism.automatic())
+    refuse("[parallelism] grid = \"auto\" works only with axonn train; set a grid, such as the ",
+           "first of axonn plan");
+  AXONN_CHECK(config.parallelism.named_grid.empty(), "launch: parallelism.grid is still \"",
+              config.parallelism.named_grid, "\"; pass resolved(config)");
+  AXONN_CHECK(body, "launch: there is no function to run");
+  const double timeout = config.parallelism.timeout_seconds;
+  const auto with_policy = [&](Communicator& world) {
+    world.set_policy(policy_of(config.parallelism));
+    body(world);
+  };
+  if (launches_mpi(config))
+    run_mpi(with_policy, {.timeout_seconds = timeout, .report = {}});
+  else
+    run_ranks(config.parallelism.grid().ranks(), with_policy,
+              {.timeout_seconds = timeout, .on_hang = [](const std::string& reason) {
+                 // Ends the process, since a thread that hangs cannot be ended alone.
+                 std::cerr << "error: " << reason << std::endl;
+                 std::_Exit(EXIT_FAILURE);
+               }});
+}
+
+}  // namespace axonn

@@ -1,0 +1,93 @@
+#include "axonn/load/loaded_model.h"
+
+#include <algorithm>
+
+#include "axonn/base/check.h"
+#include "axonn/config/recompute.h"
+#include "axonn/config/resolve.h"
+#include "axonn/config/stored_config.h"
+#include "axonn/load/devices.h"
+#include "axonn/model/model_files.h"
+#include "axonn/parallel/scheduling.h"
+#include "axonn/text/tokenizer.h"
+
+namespace axonn {
+
+namespace {
+
+const Config& checked_model(const Config& config) {
+  const ParallelismConfig& p = config.parallelism;
+  AXONN_CHECK(p.named_grid.empty(), "LoadedModel: parallelism.grid is still \"", p.named_grid,
+              "\"; pass resolved(config)");
+  const ModelConfig& m = config.model;
+  AXONN_CHECK(architecture_of(m.family) || (m.layers > 0 && m.hidden > 0 && m.heads > 0),
+              "LoadedModel: model has ", m.layers, " layers, width ", m.hidden, ", ", m.heads,
+              " heads; call validate(config), and pass resolved(config)");
+  return config;
+}
+
+}  // namespace
+
+LoadedModel::LoadedModel(const Config& config, Communicator& world,
+                         std::unique_ptr<Backend> backend, Options options)
+    : config_(with_vocab(checked_model(config))),
+      schedule_(config.lr_scheduler),
+      cores_(backend ? nullptr : std::make_unique<OwnCores>(config, world)),
+      backend_(backend ? std::move(backend) : make_backend(config, world, cores_->threads())),
+      arena_(std::make_unique<Arena>(backend_->device())),
+      device_world_(make_device_world(config.parallelism, world, backend_->device())),
+      grid_(std::make_unique<Grid>(device_world_ ? *device_world_ : world,
+                                   config.parallelism.grid())),
+      progress_(world.rank() == 0 ? std::move(options.progress) : ProgressTarget{}) {
+  config_.model = resolved(config_.model, config_.model.vocab,
+                           std::max<std::int64_t>(config_.training.seq_len, 1));
+  model_ = make_model(config_.model, *grid_);
+  trained_ = trained_groups(*model_);
+  const Context ctx = context();
+  for (ParameterGroup* group : model_->groups()) {
+    if (!options.trainable) group->freeze();
+    group->allocate(ctx);
+  }
+}
+
+LoadedModel::~LoadedModel() = default;
+
+int LoadedModel::threads() const { return cores_ ? cores_->threads() : 0; }
+
+Context LoadedModel::context_on(Backend& backend) const {
+  const ParallelismConfig& p = config_.parallelism;
+  Context ctx(backend, *arena_, *grid_, config_.training.dtype);
+  ctx.seed = static_cast<std::uint64_t>(config_.training.seed);
+  ctx.own_scheduling().run = {
+      .overlap = {p.overlap_input_gradients, p.overlap_weight_gradients, p.overlap_weights,
+                  p.overlap_data, p.overlap_context},
+      .reduce_dtype = p.reduce_dtype,
+      .sequence_parallel = p.sequence_parallel,
+      .sequence_cut = {p.context_layout, config_.model.is_llama() ? config_.model.window : 0},
+      .chunks = p.chunks,
+      .recompute = recomputed_blocks(config_.activation_checkpoint),
+      .keep_dispatch = config_.activation_checkpoint.keep_dispatch};
+  return ctx;
+}
+
+LoadCost LoadedModel::initialise() {
+  ProgressLine line(progress_, kLoading);
+  return axonn::initialise(context(), *model_, trained_, config_.model, std::ref(line));
+}
+
+LoadCost LoadedModel::initialise_frozen() {
+  ProgressLine line(progress_, kLoading);
+  return axonn::initialise_frozen(context(), *model_, trained_, config_.model, std::ref(line));
+}
+
+void LoadedModel::set_steps(std::int64_t steps) {
+  config_.lr_scheduler = schedule_;
+  config_ = with_steps(std::move(config_), steps);
+}
+
+void LoadedModel::settle() const {
+  for (const ParameterGroup* group : model_->groups()) group->piece_of_compute();
+  backend_->device().compute().synchronize();
+}
+
+}  // namespace axonn

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace axonn {
+
+/// The settings of tokenizer_config.json that the other files of a tokenizer do not have.
+struct TokenizerConfig {
+  std::string tokenizer_class;             ///< empty: not given
+  std::optional<bool> adds_begin;          ///< add_bos_token
+  std::string begin_of_text, end_of_text;  ///< the characters of bos_token and eos_token, or empty
+};
+
+/// Reads folder/tokenizer_config.json; returns empty settings if there is none. Throws UsageError
+/// if it is not a JSON object, or if one of these keys has another type.
+TokenizerConfig read_tokenizer_config(const std::string& folder);
+
+/// The tokens that end an answer: eos_token_id in folder/generation_config.json, of which some
+/// models have several. None if there is no such file or key. Throws UsageError for other values.
+std::vector<std::int32_t> read_end_tokens(const std::string& folder);
+
+}  // namespace axonn

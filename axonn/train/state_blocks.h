@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "axonn/load/loaded_model.h"
+#include "axonn/optim/optimizer_state.h"
+#include "axonn/storage/checkpoint/checkpoint_saver.h"
+
+namespace axonn {
+
+/// Bytes of a checkpoint with so many kinds of values of the parameters of these groups: of all
+/// ranks' files, without their headers.
+std::int64_t checkpoint_bytes(std::span<ParameterGroup* const> trained, std::int64_t kinds);
+
+/// This rank's part of the trained parameters and the optimizer's state, as CheckpointSaver takes
+/// it.
+std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerState& optimizer);
+
+}  // namespace axonn
