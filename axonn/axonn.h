@@ -6,9 +6,8 @@
 
 #include "axonn/base/check.h"
 #include "axonn/cli/program.h"
-#include "axonn/config/resolve.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/stored_config.h"
-#include "axonn/config/validate.h"
 #include "axonn/load/launch.h"
 #include "axonn/model/model.h"
 #include "axonn/nn/adapter.h"

@@ -17,6 +17,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/comm/self.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/infer/generator.h"
 #include "axonn/model/known_models.h"
 #include "axonn/model/model.h"
@@ -98,7 +99,8 @@ int main(int argc, char** argv) {
   config.training.dtype = dtype == "f32" ? DType::f32 : DType::bf16;
   const bool on_gpu = argc > 4 && argv[4] == std::string("cuda");
   const auto world = make_self();
-  LoadedModel model(config, *world, on_gpu ? make_cuda_backend(0) : make_cpu_backend(threads),
+  LoadedModel model(prepared_model(config), *world,
+                    on_gpu ? make_cuda_backend(0) : make_cpu_backend(threads),
                     {.trainable = false});
   model.initialise();
   constexpr std::int64_t kStreamBytes = std::int64_t{256} << 20;

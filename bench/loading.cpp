@@ -21,6 +21,7 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/load/loaded_model.h"
 #include "axonn/model/hugging_face.h"
@@ -80,7 +81,7 @@ double load_seconds(const std::string& folder, int ranks) {
   config.parallelism.z = ranks;
   double seconds = 0;
   run_ranks(ranks, [&](Communicator& world) {
-    LoadedModel model(config, world, make_cpu_backend(1), {.trainable = false});
+    LoadedModel model(prepared_model(config), world, make_cpu_backend(1), {.trainable = false});
     // As before plain reading: so the pages that the drop frees are the next to be filled.
     if (world.rank() == 0) drop_from_cache(folder);
     world.barrier("begin");

@@ -23,6 +23,7 @@
 #include "axonn/base/files.h"
 #include "axonn/base/random.h"
 #include "axonn/comm/self.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/recompute.h"
 #include "axonn/config/resolve.h"
 #include "axonn/data/corpus.h"
@@ -68,7 +69,7 @@ std::vector<Variant> recompute_variants(const Config& config) {
   for (const int quarters : {3, 2, 1}) {
     Config budget = config;
     budget.activation_checkpoint.budget = least + (most - least) * quarters / 4;
-    budget = within_budget(budget);
+    budget = within_budget(prepared(budget));
     variants.push_back(
         {concat("budget ", quarters, "/4: ", describe_recomputation(budget)), budget});
   }

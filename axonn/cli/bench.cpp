@@ -16,6 +16,7 @@
 #include "axonn/model/model.h"
 #include "axonn/options/options.h"
 #include "axonn/plan/recompute_budget.h"
+#include "axonn/plan/start_run.h"
 
 namespace axonn {
 
@@ -69,30 +70,28 @@ void add_bench_flags(CLI::App& app, BenchFlags& flags) {
       ->excludes(scaling);
 }
 
-void measure(const Config& given, const BenchFlags& flags) {
-  const Config planned = within_budget(given);
-  launch(planned, [&](Communicator& world) {
-    const Config config = with_recomputation_of_rank_0(planned, world);
+void measure(const PreparedRun& run, const BenchFlags& flags) {
+  start_run(run, [&](const PreparedRun& agreed, Communicator& world) {
     const auto show = [&](const auto& report) {
       if (world.rank() != 0) return;
       std::cout << to_text(report);
       if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
     };
-    flags.overlap ? show(overlap_benchmark(config, world, progress_of(config)))
-                  : show(benchmark(config, world, progress_of(config)));
+    flags.overlap ? show(overlap_benchmark(agreed, world, progress_of(agreed)))
+                  : show(benchmark(agreed, world, progress_of(agreed)));
   });
 }
 
-/// Benchmarks each config under a launcher, on the first of its ranks. The other ranks wait.
-void measure_under_launcher(const std::vector<Config>& configs,
+/// Benchmarks each run under a launcher, on the first of its ranks. The other ranks wait.
+void measure_under_launcher(const std::vector<PreparedRun>& runs,
                             const std::function<void(const BenchReport&)>& each) {
-  launch(configs.front(), [&](Communicator& world) {
-    std::vector<Config> fit;
+  launch(runs.front(), [&](Communicator& world) {
+    std::vector<PreparedRun> fit;
     std::vector<std::string> too_large;
-    for (const Config& config : configs) {
-      const GridShape grid = config.parallelism.grid();
+    for (const PreparedRun& run : runs) {
+      const GridShape grid = run.config().parallelism.grid();
       if (grid.ranks() <= world.size())
-        fit.push_back(config);
+        fit.push_back(run);
       else
         too_large.push_back(concat(to_string(grid), " of ", grid.ranks(), " ranks"));
     }
@@ -103,12 +102,11 @@ void measure_under_launcher(const std::vector<Config>& configs,
     if (!too_large.empty() && world.rank() == 0)
       std::cerr << "warning: the launcher started " << world.size()
                 << " ranks; left out: " << join(too_large) << '\n';
-    for (const Config& config : fit) {
-      const bool works = world.rank() < config.parallelism.grid().ranks();
+    for (const PreparedRun& run : fit) {
+      const bool works = world.rank() < run.config().parallelism.grid().ranks();
       const auto group = world.split(works ? 0 : 1, "bench");
       if (works) {
-        const Config agreed = with_recomputation_of_rank_0(config, *group);
-        const BenchReport report = benchmark(agreed, *group, progress_of(agreed));
+        const BenchReport report = benchmark(agreed(run, *group), *group, progress_of(run));
         if (world.rank() == 0) each(report);
       }
       world.barrier("bench: the next grid");
@@ -122,8 +120,8 @@ void measure_scaling(const Config& base, const BenchFlags& flags) {
   const std::vector<GridShape> grids =
       flags.ranks.empty() ? parse_grids(flags.grids)
                           : grids_of_ranks(base.parallelism.grid(), flags.ranks, grows);
-  std::vector<Config> configs = scaling_configs(base, grids, kind);
-  for (Config& config : configs) config = within_budget(config);
+  std::vector<PreparedRun> runs = scaling_runs(base, grids, kind);
+  for (PreparedRun& run : runs) run = within_budget(run);
   const bool mpi = launches_mpi(base);
   const int cores = mpi ? 0 : usable_core_count();
 
@@ -133,19 +131,18 @@ void measure_scaling(const Config& base, const BenchFlags& flags) {
     reports.push_back(report);
     std::cout << scaling_row(scaling_points(reports, cores).back()) << std::flush;
   };
-  if (mpi) measure_under_launcher(configs, each);
-  for (std::size_t i = 0; i < configs.size() && !mpi; ++i)
-    launch(configs[i], [&](Communicator& world) {
-      const BenchReport report = benchmark(configs[i], world, progress_of(base));
+  if (mpi) measure_under_launcher(runs, each);
+  for (std::size_t i = 0; i < runs.size() && !mpi; ++i)
+    start_run(runs[i], [&](const PreparedRun& agreed, Communicator& world) {
+      const BenchReport report = benchmark(agreed, world, progress_of(base));
       if (world.rank() == 0) each(report);
     });
   if (reports.empty()) return;  // not the rank that reports
   const std::vector<ScalingPoint> points = scaling_points(reports, cores);
   if (!mpi) std::cout << "ranks are threads of one process, on " << cores << " cores in total\n";
-  const Config& first = configs.front();
-  const std::string title =
-      fmt::format("{}, {}, sequences of {}", parameters_text(with_vocab(first).model),
-                  name_of(first.training.dtype), first.training.seq_len);
+  const Config& first = runs.front();
+  const std::string title = fmt::format("{}, {}, sequences of {}", parameters_text(first.model),
+                                        name_of(first.training.dtype), first.training.seq_len);
   if (!flags.svg.empty()) {
     write_file_atomically(flags.svg, scaling_svg(kind, title, points));
     std::cout << "curve: " << flags.svg << '\n';
@@ -170,7 +167,7 @@ int run_bench(const Arguments& arguments) {
     measure_scaling(with_stored_model(loaded->config, loaded->origins), flags);
     return 0;
   }
-  measure(ready_config(loaded->config, loaded->origins), flags);
+  measure(prepare_run(loaded->config, loaded->origins), flags);
   return 0;
 }
 

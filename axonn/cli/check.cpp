@@ -12,14 +12,14 @@
 #include "axonn/cli/flags.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
-#include "axonn/config/resolve.h"
 #include "axonn/config/stored_config.h"
-#include "axonn/config/validate.h"
 #include "axonn/load/devices.h"
 #include "axonn/load/launch.h"
 #include "axonn/measure/compare.h"
 #include "axonn/measure/coordinate_check.h"
 #include "axonn/ops/cpu/instructions.h"
+#include "axonn/plan/recompute_budget.h"
+#include "axonn/plan/start_run.h"
 
 namespace axonn {
 
@@ -43,17 +43,16 @@ Examples:
 
 Exit codes: 0 all agree, 1 some differ, 2 usage error.)";
 
-/// The config for this grid: deterministic, with the grid's default micro-batch, and as many ranks
+/// The run on this grid: deterministic, with the grid's default micro-batch, and as many ranks
 /// that share sequences and experts as z allows.
-Config config_on(Config config, const GridShape& grid) {
+PreparedRun run_on(Config config, const GridShape& grid) {
   config.parallelism.set_grid(grid);
   config.parallelism.context = std::gcd(config.parallelism.context, grid.z);
   config.parallelism.experts = static_cast<int>(
       std::gcd(std::gcd<std::int64_t>(config.parallelism.experts, grid.z), config.model.experts));
   config.training.micro_batch = 0;
   config.training.deterministic = true;
-  validate(config);
-  return resolved(config);
+  return within_budget(prepared(std::move(config)));
 }
 
 /// The traces of the first grid on the CPU, if the config's device is another, and of all grids on
@@ -63,44 +62,45 @@ std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>
   std::vector<GridTrace> all;
   RoutingRecord choices;  // of the reference, which all grids repeat
   bool has_reference = false;
-  const auto configs = [&](Communicator& world) {
-    std::vector<Config> each;
+  const auto runs = [&](Communicator& world) {
+    std::vector<PreparedRun> each;
     Config one = config;
     const DeviceChoice choice = choose_device(config, world);
     if (!choice.remark.empty() && world.rank() == 0) std::cerr << "note: " << choice.remark << '\n';
     one.parallelism.device = choice.device;
-    for (const GridShape& grid : grids) each.push_back(config_on(one, grid));
+    for (const GridShape& grid : grids) each.push_back(run_on(one, grid));
     if (!is_gpu(one.parallelism.device)) return each;
     one.parallelism.device = DeviceKind::cpu;
     one.parallelism.transport = TransportKind::automatic;
     one.training.attention = CudaAttention::automatic;
     one.training.cuda_graph = false;
-    each.insert(each.begin(), config_on(one, grids.front()));
+    each.insert(each.begin(), run_on(one, grids.front()));
     return each;
   };
-  const auto trace = [&](const Config& here, Communicator& world) {
+  const auto trace = [&](const PreparedRun& here, Communicator& world) {
     const bool first = !has_reference;
-    GridTrace mine = trace_run(here, world, nullptr,
+    GridTrace mine = trace_run(agreed(here, world), world, nullptr,
                                {.steps = steps,
                                 .record = first ? &choices : nullptr,
                                 .replay = first ? nullptr : &choices,
                                 .progress = progress_of(config)});
     if (world.rank() == 0) all.push_back(std::move(mine));
   };
-  const auto trace_on_threads = [&](const Config& here) {
-    run_ranks(here.parallelism.grid().ranks(), [&](Communicator& world) { trace(here, world); },
-              {.timeout_seconds = here.parallelism.timeout_seconds});
+  const auto trace_on_threads = [&](const PreparedRun& here) {
+    const ParallelismConfig& p = here.config().parallelism;
+    run_ranks(p.grid().ranks(), [&](Communicator& world) { trace(here, world); },
+              {.timeout_seconds = p.timeout_seconds});
   };
   if (!launches_mpi(config)) {
-    for (const Config& here : configs(*make_self())) {
+    for (const PreparedRun& here : runs(*make_self())) {
       trace_on_threads(here);
       has_reference = true;
     }
     return all;
   }
   launch(config, [&](Communicator& world) {
-    for (const Config& here : configs(world)) {
-      if (here.parallelism.grid().ranks() == world.size())
+    for (const PreparedRun& here : runs(world)) {
+      if (here.config().parallelism.grid().ranks() == world.size())
         trace(here, world);
       else if (world.rank() == 0)
         trace_on_threads(here);

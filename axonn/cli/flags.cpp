@@ -18,6 +18,7 @@
 #include "axonn/model/known_models.h"
 #include "axonn/options/options.h"
 #include "axonn/options/options_text.h"
+#include "axonn/plan/start_run.h"
 
 namespace axonn {
 
@@ -231,6 +232,10 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
                  "compute type; default: as the model was trained, else f32")
       ->check(CLI::IsMember({"f32", "bf16"}));
   add_device_flag(app, flags.device);
+  app.add_option(
+      "--machine", flags.machine,
+      "machine by whose links ranks choose how to exchange data: a name or a file, as in "
+      "axonn plan");
   app.add_option("--tokenizer", flags.tokenizer,
                  "bytes, or a tokenizer's folder or file; default: the model's own");
 }
@@ -246,6 +251,7 @@ Config open_model(const ModelFlags& flags) {
   config.parallelism.context = flags.context;
   config.parallelism.experts = flags.experts;
   config.parallelism.device = flags.device;
+  config.parallelism.machine = flags.machine;
   validate_device(flags.device);
   if (!flags.dtype.empty()) config.training.dtype = flags.dtype == "f32" ? DType::f32 : DType::bf16;
   return config;
@@ -288,9 +294,9 @@ void print_remarks(Backend& backend, const Communicator& world) {
 }
 
 void with_model(const Config& config, const std::function<void(LoadedModel&)>& body) {
-  launch(config, [&](Communicator& world) {
-    LoadedModel loaded(config, world, nullptr,
-                       {.trainable = false, .progress = progress_of(config)});
+  start_run(prepared_model(config), [&](const PreparedRun& agreed, Communicator& world) {
+    LoadedModel loaded(agreed, world, nullptr,
+                       {.trainable = false, .progress = progress_of(agreed)});
     loaded.initialise();
     print_remarks(loaded.backend(), world);
     body(loaded);

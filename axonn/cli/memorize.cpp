@@ -12,7 +12,6 @@
 #include "axonn/cli/flags.h"
 #include "axonn/cli/info.h"
 #include "axonn/cli/stop_signals.h"
-#include "axonn/config/stored_config.h"
 #include "axonn/data/tokenize.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/infer/text_sampler.h"
@@ -25,6 +24,7 @@
 #include "axonn/memorize/study.h"
 #include "axonn/model/model.h"
 #include "axonn/plan/recompute_budget.h"
+#include "axonn/plan/start_run.h"
 
 namespace axonn {
 
@@ -186,7 +186,8 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
 
 /// Runs the study, then prints the report.
 int run_trainings(const LoadedConfig& loaded, const std::string& command) {
-  const Config config = within_budget(ready_config(loaded.config, loaded.origins));
+  const PreparedRun run = prepare_run(loaded.config, loaded.origins);
+  const Config& config = run;
   warn_about(loaded);
   if (config.parallelism.automatic())
     refuse(
@@ -204,10 +205,9 @@ int run_trainings(const LoadedConfig& loaded, const std::string& command) {
                             .command = command,
                             .config = print_config(config, loaded.origins)};
   bool stopped = false;
-  launch(config, [&](Communicator& world) {
-    if (world.rank() == 0) refuse_too_large(config, limits_here(config));
-    const auto report = run_study(with_recomputation_of_rank_0(config, world), *loaded.memorize,
-                                  world, options, origin);
+  start_run(run, [&](const PreparedRun& agreed, Communicator& world) {
+    if (world.rank() == 0) refuse_too_large(agreed, limits_here(agreed));
+    const auto report = run_study(agreed, *loaded.memorize, world, options, origin);
     if (world.rank() != 0) return;
     stopped = !report;
     if (report)

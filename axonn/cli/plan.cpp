@@ -9,9 +9,7 @@
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/config/resolve.h"
 #include "axonn/config/stored_config.h"
-#include "axonn/config/validate.h"
 #include "axonn/load/launch.h"
 #include "axonn/measure/benchmark.h"
 #include "axonn/options/options.h"
@@ -193,8 +191,8 @@ Config complete(Config config) {
   config.parallelism.named_grid.clear();
   config.parallelism.device = DeviceKind::automatic;
   config.training.micro_batch = 0;
-  validate(config);
-  return with_vocab(resolved(config));
+  config.activation_checkpoint.budget = 0;
+  return prepared(std::move(config));
 }
 
 std::string label_of(const LoadedConfig& loaded) {
@@ -287,7 +285,8 @@ void measure_plans(const PlanReport& report, int count) {
                                "x,y,z,data", "planned s", "measured", "ratio", "waits pl.",
                                "measured", "memory pl.", "measured");
     for (int i = 0; i < std::min(count, static_cast<int>(plans.size())); ++i) {
-      const auto measured = measure_steps(planned(report.config, plans[i]), world, kMeasured);
+      const auto measured =
+          measure_steps(still_prepared(planned(report.config, plans[i])), world, kMeasured);
       if (speaks) std::cout << row(i + 1, plans[i], measured) << std::flush;
     }
     if (speaks)

@@ -6,9 +6,8 @@
 #include "axonn/base/check.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/config/resolve.h"
-#include "axonn/config/validate.h"
 #include "axonn/load/launch.h"
+#include "axonn/plan/start_run.h"
 #include "axonn/train/nonfinite.h"
 
 namespace axonn {
@@ -50,11 +49,10 @@ int run_replay(const Arguments& arguments) {
   }
   if (!dtype.empty()) config.training.dtype = dtype == "f32" ? DType::f32 : DType::bf16;
   if (chosen->count() > 0) config.parallelism.device = device;
-  validate(config);
-  config = resolved(config);
+  const PreparedRun run = prepared(std::move(config));
   bool finite = true;
-  launch(config, [&](Communicator& world) {
-    const auto [step, result, origin, tuned] = replay(config, folder, world, progress_of(config));
+  start_run(run, [&](const PreparedRun& agreed, Communicator& world) {
+    const auto [step, result, origin, tuned] = replay(agreed, folder, world, progress_of(agreed));
     if (world.rank() != 0) return;
     finite = result.finite;
     std::cout << fmt::format("step {}: loss {}, gradient norm {}\n", step, result.loss,

@@ -10,19 +10,15 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
-#include "axonn/base/host.h"
 #include "axonn/base/log.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/stop_signals.h"
-#include "axonn/config/stored_config.h"
 #include "axonn/infer/text_sampler.h"
-#include "axonn/load/devices.h"
 #include "axonn/load/launch.h"
 #include "axonn/measure/dry_run.h"
 #include "axonn/model/known_models.h"
-#include "axonn/plan/auto_grid.h"
-#include "axonn/plan/machine/link_rates.h"
-#include "axonn/plan/recompute_budget.h"
+#include "axonn/plan/machine/machine.h"
+#include "axonn/plan/start_run.h"
 #include "axonn/train/trainer.h"
 
 namespace axonn {
@@ -49,16 +45,6 @@ Examples:
 
 Exit codes: 0 done, 1 failed, 2 usage error, 75 stopped by a signal with a checkpoint saved.)";
 
-/// The config that launch() gets for an automatic grid. Without a launcher it starts one rank per
-/// GPU, or per training.threads cores.
-Config on_all_devices(Config config) {
-  const int threads = std::max(1, static_cast<int>(config.training.threads)),
-            gpus = static_cast<int>(gpus_for(config.parallelism.device).size());
-  config.parallelism.named_grid.clear();
-  config.parallelism.data = gpus > 0 ? gpus : std::max(1, usable_core_count() / threads);
-  return config;
-}
-
 /// The memory that a dry run compares with: that of the machine which parallelism.machine names, or
 /// this one's.
 MemoryLimits limits_of(const Config& config) {
@@ -70,10 +56,10 @@ MemoryLimits limits_of(const Config& config) {
           .one = false};
 }
 
-/// The config of a run. If a dry run lacks the model's files, says how to do it without them.
-Config checked_config(const LoadedConfig& loaded, bool dry) {
+/// prepare_run(). If a dry run lacks the model's files, says how to do it without them.
+PreparedRun prepared_of(const LoadedConfig& loaded, bool dry) {
   try {
-    return within_budget(ready_config(loaded.config, loaded.origins));
+    return prepare_run(loaded.config, loaded.origins);
   } catch (const UsageError& error) {
     const std::string path = loaded.config.model.path;
     if (!dry || path.empty() || path_exists(path)) throw;
@@ -88,12 +74,13 @@ Config checked_config(const LoadedConfig& loaded, bool dry) {
 }
 
 /// `axonn train --dry-run`; returns the exit code.
-int train_dry(const Config& config, int rank) {
+int train_dry(const PreparedRun& run, int rank) {
+  const Config& config = run;
   if (config.parallelism.automatic())
     refuse("[parallelism] grid = \"auto\" does not work with --dry-run, which chooses no grid; ",
            "set a grid, such as the first of axonn plan");
   const bool speaks = speaks_for_all();
-  const DryRun found = dry_run(config, rank,
+  const DryRun found = dry_run(run, rank,
                                {.make_text_sampler = make_text_sampler,
                                 .limits = limits_of(config),
                                 .progress = speaks ? progress_of(config) : ProgressTarget{}});
@@ -127,32 +114,24 @@ int run_training(const LoadedConfig& loaded, const TrainFlags& flags) {
     if (speaks_for_all()) std::cout << print_config(loaded.config, loaded.origins);
     return 0;
   }
-  const Config config = checked_config(loaded, flags.dry);
+  const PreparedRun run = prepared_of(loaded, flags.dry);
   warn_about(loaded);
-  if (flags.dry) return train_dry(config, flags.rank);
-  const bool automatic = config.parallelism.automatic();
+  if (flags.dry) return train_dry(run, flags.rank);
   TrainOptions options{.origins = &loaded.origins,
                        .terminal = &std::cout,
                        // Under a launcher a rank may see a terminal even if the output is a file.
-                       .interactive = stdout_is_interactive() && !launches_mpi(config),
+                       .interactive = stdout_is_interactive() && !launches_mpi(run),
                        .columns = terminal_columns(),
-                       .progress = progress_of(config),
+                       .progress = progress_of(run),
                        .make_text_sampler = make_text_sampler,
                        .stop = &catch_stop_signals()};
   std::atomic<bool> stopped = false;  // the same on all ranks
-  launch(automatic ? on_all_devices(config) : config, [&](Communicator& world) {
-    if (!automatic && !config.parallelism.machine.empty()) {
-      const bool first = world.rank() == 0;
-      use_link_rates(world, config.parallelism,
-                     first ? read_machine(config.parallelism.machine) : Machine{});
-    }
-    const auto say = [](const std::string& line) { std::cerr << line << '\n'; };
-    const Config chosen = with_recomputation_of_rank_0(
-        automatic ? within_budget(with_chosen_grid(config, world, say, options.progress)) : config,
-        world);
-    if (world.rank() == 0) refuse_too_large(chosen, limits_here(chosen));
-    if (train(chosen, world, options) == TrainEnd::stopped) stopped = true;
-  });
+  const auto say = [](const std::string& line) { std::cerr << line << '\n'; };
+  start_run_on_any_grid(run, say, options.progress,
+                        [&](const PreparedRun& agreed, Communicator& world) {
+                          if (world.rank() == 0) refuse_too_large(agreed, limits_here(agreed));
+                          if (train(agreed, world, options) == TrainEnd::stopped) stopped = true;
+                        });
   return stopped ? kStoppedEarly : 0;
 }
 

@@ -7,8 +7,8 @@
 #include "axonn/base/files.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/config/stored_config.h"
 #include "axonn/load/launch.h"
+#include "axonn/plan/start_run.h"
 #include "axonn/train/training.h"
 
 namespace axonn {
@@ -37,14 +37,15 @@ int run_tune(const Arguments& arguments) {
   app.add_option("--json", json, "also write the choices to this file")->type_name("FILE");
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
-  const Config config = ready_config(loaded->config, loaded->origins);
+  const PreparedRun run = prepare_run(loaded->config, loaded->origins);
+  const Config& config = run;
   const NamedPaths inputs = inputs_of(config);
   claim_result({"--json", json}, inputs, kBeginsJson);
   claim_result({"training.tune_cache", config.training.tune_cache}, inputs, kBeginsJson);
   const std::string cache = matmul_cache_path(config.training.tune_cache);
-  launch(config, [&](Communicator& world) {
-    const ProgressTarget progress = progress_of(config);
-    Training training(config, world, nullptr, {.progress = progress});
+  start_run(run, [&](const PreparedRun& agreed, Communicator& world) {
+    const ProgressTarget progress = progress_of(agreed);
+    Training training(agreed, world, nullptr, {.progress = progress});
     training.model.initialise();
     const MatmulChoices choices =
         tune(training, {.cache = cache,

@@ -6,8 +6,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/config/config_options.h"
-#include "axonn/config/resolve.h"
-#include "axonn/config/validate.h"
 #include "axonn/model/model_files.h"
 #include "axonn/options/options_text.h"
 #include "axonn/storage/checkpoint/checkpoint_reader.h"
@@ -98,12 +96,6 @@ Config with_stored_model(Config config, const Origins& origins) {
   return config;
 }
 
-Config ready_config(const Config& config, const Origins& origins) {
-  const Config whole = with_stored_model(config, origins);
-  validate(whole);
-  return resolved(whole);
-}
-
 Config config_of_model(const std::string& path, const std::string& adapter) {
   return config_of_model(path, adapter, StoredWeights::trained);
 }
@@ -138,6 +130,8 @@ Config config_of_model(const std::string& path, const std::string& adapter, Stor
 
 Config with_vocab(Config config) {
   if (config.model.vocab > 0) return config;
+  if (config.data.tokenizer.empty())
+    refuse("[model] vocab is not set, and token files do not state it; set model.vocab");
   config.model.vocab = make_tokenizer(config.data.tokenizer)->vocab_size();
   return config;
 }

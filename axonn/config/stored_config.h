@@ -31,9 +31,6 @@ ModelConfig with_stored_adapters(ModelConfig model, const std::string& path);
 /// holds adapters instead of a model, or the reverse.
 Config with_stored_model(Config config, const Origins& origins);
 
-/// Returns the config of a run: with_stored_model(), validated and resolved. Throws as these do.
-Config ready_config(const Config& config, const Origins& origins);
-
 /// Returns the config to run a model, not to train it: LoadedModel::initialise() then reads the
 /// parameters. path is a checkpoint, a folder of checkpoints (the newest), or a Hugging Face
 /// folder; adapter, if not empty, holds adapters for it. The grid is that of the training, or of
@@ -46,7 +43,7 @@ Config config_of_model(const std::string& path, const std::string& adapter = {})
 Config config_of_model(const std::string& path, const std::string& adapter, StoredWeights weights);
 
 /// Returns config with a vocab of 0 replaced by the size of the tokenizer that data.tokenizer
-/// names. Throws UsageError if there is no such tokenizer.
+/// names. Throws UsageError if it names none, or if there is no such tokenizer.
 Config with_vocab(Config config);
 
 }  // namespace axonn

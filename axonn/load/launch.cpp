@@ -52,7 +52,7 @@ void launch(const Config& config, const std::function<void(Communicator& world)>
     refuse("[parallelism] grid = \"auto\" works only with axonn train; set a grid, such as the ",
            "first of axonn plan");
   AXONN_CHECK(config.parallelism.named_grid.empty(), "launch: parallelism.grid is still \"",
-              config.parallelism.named_grid, "\"; pass resolved(config)");
+              config.parallelism.named_grid, "\"; pass prepared(config)");
   AXONN_CHECK(body, "launch: there is no function to run");
   const double timeout = config.parallelism.timeout_seconds;
   const auto with_policy = [&](Communicator& world) {

@@ -5,7 +5,6 @@
 #include "axonn/base/check.h"
 #include "axonn/config/recompute.h"
 #include "axonn/config/resolve.h"
-#include "axonn/config/stored_config.h"
 #include "axonn/load/devices.h"
 #include "axonn/model/model_files.h"
 #include "axonn/parallel/scheduling.h"
@@ -13,34 +12,21 @@
 
 namespace axonn {
 
-namespace {
-
-const Config& checked_model(const Config& config) {
-  const ParallelismConfig& p = config.parallelism;
-  AXONN_CHECK(p.named_grid.empty(), "LoadedModel: parallelism.grid is still \"", p.named_grid,
-              "\"; pass resolved(config)");
-  const ModelConfig& m = config.model;
-  AXONN_CHECK(architecture_of(m.family) || (m.layers > 0 && m.hidden > 0 && m.heads > 0),
-              "LoadedModel: model has ", m.layers, " layers, width ", m.hidden, ", ", m.heads,
-              " heads; call validate(config), and pass resolved(config)");
-  return config;
-}
-
-}  // namespace
-
-LoadedModel::LoadedModel(const Config& config, Communicator& world,
+LoadedModel::LoadedModel(const PreparedRun& run, Communicator& world,
                          std::unique_ptr<Backend> backend, Options options)
-    : config_(with_vocab(checked_model(config))),
-      schedule_(config.lr_scheduler),
-      cores_(backend ? nullptr : std::make_unique<OwnCores>(config, world)),
-      backend_(backend ? std::move(backend) : make_backend(config, world, cores_->threads())),
+    : config_(run),
+      schedule_(config_.lr_scheduler),
+      cores_(backend ? nullptr : std::make_unique<OwnCores>(config_, world)),
+      backend_(backend ? std::move(backend) : make_backend(config_, world, cores_->threads())),
       arena_(std::make_unique<Arena>(backend_->device())),
-      device_world_(make_device_world(config.parallelism, world, backend_->device())),
+      device_world_(make_device_world(config_.parallelism, world, backend_->device())),
       grid_(std::make_unique<Grid>(device_world_ ? *device_world_ : world,
-                                   config.parallelism.grid())),
+                                   config_.parallelism.grid())),
       progress_(world.rank() == 0 ? std::move(options.progress) : ProgressTarget{}) {
-  config_.model = resolved(config_.model, config_.model.vocab,
-                           std::max<std::int64_t>(config_.training.seq_len, 1));
+  const RecomputeConfig& recompute = config_.activation_checkpoint;
+  AXONN_CHECK(recompute.budget == 0 || recompute.peak_bytes > 0,
+              "LoadedModel: activation_checkpoint.budget was not applied, as within_budget() does; "
+              "set mode, blocks and values instead");
   model_ = make_model(config_.model, *grid_);
   trained_ = trained_groups(*model_);
   const Context ctx = context();

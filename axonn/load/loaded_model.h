@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "axonn/base/log.h"
-#include "axonn/config/config.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/model/model.h"
 
 namespace axonn {
@@ -22,14 +22,13 @@ class LoadedModel {
   };
 
   /// The model of a program that generates or evaluates, on this rank's device; not trainable.
-  LoadedModel(const Config& config, Communicator& world)
-      : LoadedModel(config, world, nullptr, {.trainable = false, .progress = {}}) {}
-  /// Collective over world, which must outlive it. config must be validated and resolved; a vocab
-  /// of 0 becomes the tokenizer's. Allocates parameters, whose values are not yet set. Throws
-  /// UsageError if the grid cannot cut the model, and Error if the config is not resolved. backend
-  /// null: this rank's device and cores as config says; the rank's own thread must then create, use
-  /// and destroy it.
-  LoadedModel(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
+  LoadedModel(const PreparedRun& run, Communicator& world)
+      : LoadedModel(run, world, nullptr, {.trainable = false, .progress = {}}) {}
+  /// Collective over world, which must outlive it. Allocates parameters, whose values are not yet
+  /// set. Throws UsageError if the grid cannot cut the model, and Error if
+  /// activation_checkpoint.budget was not applied. backend null: this rank's device and cores as
+  /// the config says; the rank's own thread must then create, use and destroy it.
+  LoadedModel(const PreparedRun& run, Communicator& world, std::unique_ptr<Backend> backend,
               Options options);
   ~LoadedModel();
 

@@ -202,8 +202,8 @@ class PhaseClock {
   double since_ = 0;
 };
 
-StepCost measure(const Config& config, Communicator& world, const ProgressTarget& target) {
-  Training training(config, world, nullptr, {.progress = target});
+StepCost measure(const PreparedRun& run, Communicator& world, const ProgressTarget& target) {
+  Training training(run, world, nullptr, {.progress = target});
   training.model.initialise();
   PhaseClock clock(training.model.grid());
   double begin = 0, progress = 0;
@@ -281,8 +281,9 @@ Spread spread_of(std::vector<double> values) {
           .deviation = count > 1 ? std::sqrt(squares / (count - 1)) : 0};
 }
 
-BenchReport benchmark(const Config& config, Communicator& world, const ProgressTarget& progress) {
-  Training training(config, world, nullptr, {.progress = progress});
+BenchReport benchmark(const PreparedRun& run, Communicator& world, const ProgressTarget& progress) {
+  const Config& config = run;
+  Training training(run, world, nullptr, {.progress = progress});
   LoadedModel& model = training.model;
   model.initialise();
   if (config.training.tune)
@@ -399,16 +400,17 @@ double OverlapReport::ideal_s() const {
          std::max(off.backward.compute_s, off.backward.comm_s) + off.optimizer.compute_s;
 }
 
-OverlapReport overlap_benchmark(const Config& config, Communicator& world,
+OverlapReport overlap_benchmark(const PreparedRun& run, Communicator& world,
                                 const ProgressTarget& progress) {
+  const Config& config = run;
   OverlapReport report{.grid = config.parallelism.grid(), .chunks = config.parallelism.chunks};
   Config without = config;
   ParallelismConfig& p = without.parallelism;
   p.chunks = 1;
   p.overlap_input_gradients = p.overlap_weight_gradients = false;
   p.overlap_weights = p.overlap_data = p.overlap_context = false;
-  report.off = measure(without, world, progress);
-  report.on = measure(config, world, progress);
+  report.off = measure(still_prepared(without), world, progress);
+  report.on = measure(run, world, progress);
   move_weights_to_forward(report.off);
   return report;
 }
@@ -433,15 +435,15 @@ std::string to_json(const OverlapReport& r) {
   return json.dump(2) + "\n";
 }
 
-MeasuredSteps measure_steps(const Config& config, Communicator& world,
+MeasuredSteps measure_steps(const PreparedRun& run, Communicator& world,
                             const MeasureOptions& options) {
   AXONN_CHECK(options.steps > 0, "measure_steps: got ", options.steps, " steps, wanted at least 1");
-  Training training(config, world, nullptr, {.data = false});
+  Training training(run, world, nullptr, {.data = false});
   LoadedModel& model = training.model;
   model.initialise();
   const Context ctx = model.context();
   StepInput input = made_up_input(model);
-  input.lr = config.optimizer.lr;
+  input.lr = run->optimizer.lr;
   training.step.run(ctx, input);  // from the second step on, prefetching knows the order of blocks
   world.barrier("measure");
   double start = now_seconds();

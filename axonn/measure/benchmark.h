@@ -6,6 +6,7 @@
 #include "axonn/base/log.h"
 #include "axonn/comm/communicator.h"
 #include "axonn/comm/grid.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/model/model.h"
 #include "axonn/tensor/arena.h"
 #include "axonn/train/training.h"
@@ -55,10 +56,10 @@ struct BenchReport {
 
 inline constexpr int kBenchIterations = 10, kBenchWarmup = 2;
 
-/// Trains kBenchIterations steps of config, which must be validated and resolved, and times the
-/// fixed products after every few steps, so that both see the machine in the same state.
-/// Collective. progress: shows on rank 0 how far tokenising and loading are, here and below.
-BenchReport benchmark(const Config& config, Communicator& world,
+/// Trains kBenchIterations steps, and times the fixed products after every few steps, so that both
+/// see the machine in the same state. Collective. progress: shows on rank 0 how far tokenising and
+/// loading are, here and below.
+BenchReport benchmark(const PreparedRun& run, Communicator& world,
                       const ProgressTarget& progress = {});
 
 /// The report as text for people, and as JSON with the keys that docs/performance.md lists.
@@ -94,8 +95,8 @@ struct OverlapReport {
   double ratio() const { return on.step_s / ideal_s(); }
 };
 
-/// Measures both. Collective. config must be validated and resolved.
-OverlapReport overlap_benchmark(const Config& config, Communicator& world,
+/// Measures both. Collective.
+OverlapReport overlap_benchmark(const PreparedRun& run, Communicator& world,
                                 const ProgressTarget& progress = {});
 
 std::string to_text(const OverlapReport& report);
@@ -116,7 +117,7 @@ struct MeasuredSteps {
 
 /// Runs steps of config on arbitrary tokens, so that no data is needed. config must be validated
 /// and resolved and have a vocab. Collective. Throws UsageError if the grid cannot cut the model.
-MeasuredSteps measure_steps(const Config& config, Communicator& world,
+MeasuredSteps measure_steps(const PreparedRun& run, Communicator& world,
                             const MeasureOptions& options = {});
 
 }  // namespace axonn

@@ -45,15 +45,15 @@ double relative(double want, double got) {
 
 }  // namespace
 
-GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
+GridTrace trace_run(const PreparedRun& run, Communicator& world, std::unique_ptr<Backend> backend,
                     const TraceOptions& options) {
-  Training training(config, world, std::move(backend), {.progress = options.progress});
+  Training training(run, world, std::move(backend), {.progress = options.progress});
   training.model.initialise();
   if (Routing* routing = training.step.routing())
     routing->set_records(options.replay, options.record);
   const Context ctx = training.model.context();
   GridTrace trace;
-  trace.grid = config.parallelism.grid();
+  trace.grid = run->parallelism.grid();
   trace.device = training.model.backend().name();
   for (int step = 0; step < options.steps; ++step) {
     StepInput input = training.input(step);

@@ -5,7 +5,7 @@
 
 #include "axonn/base/log.h"
 #include "axonn/comm/communicator.h"
-#include "axonn/config/config.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/model/model.h"
 #include "axonn/nn/routing.h"
 #include "axonn/ops/backend.h"
@@ -34,7 +34,7 @@ struct TraceOptions {
 
 /// Runs the first steps of config on its grid, which must fit world. backend null: this rank's
 /// device and cores as config says. Collective.
-GridTrace trace_run(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
+GridTrace trace_run(const PreparedRun& run, Communicator& world, std::unique_ptr<Backend> backend,
                     const TraceOptions& options);
 
 /// Largest relative differences between two grids, which compute sums in different orders.

@@ -9,8 +9,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/self.h"
-#include "axonn/config/resolve.h"
-#include "axonn/config/validate.h"
 #include "axonn/train/training.h"
 #include "axonn/train/watching_backend.h"
 
@@ -21,7 +19,7 @@ namespace {
 /// The results of products, in the order of the pass, with their layers.
 using Outputs = std::vector<std::pair<std::string, std::vector<float>>>;
 
-Config at_width(Config config, std::int64_t width) {
+PreparedRun at_width(Config config, std::int64_t width) {
   ModelConfig& m = config.model;
   const std::int64_t was = m.hidden;
   if (m.mup_base_head_dim > 0) {
@@ -39,8 +37,7 @@ Config at_width(Config config, std::int64_t width) {
   m.expert_ffn = m.expert_ffn * width / was;
   m.hidden = width;
   m.name.clear();
-  validate(config);
-  return resolved(config);
+  return prepared(std::move(config));
 }
 
 /// The results of the products of a forward pass, but for those of experts.
@@ -65,15 +62,15 @@ Outputs outputs_of(Training& training, const Tokens& tokens) {
 }
 
 /// The root mean square by which each layer's outputs change in `steps` steps.
-std::vector<std::pair<std::string, double>> changes_of(const Config& config, int steps) {
+std::vector<std::pair<std::string, double>> changes_of(const PreparedRun& run, int steps) {
   const auto world = make_self();
-  Training training(config, *world);
+  Training training(run, *world);
   training.model.initialise();
   const Tokens tokens = training.input(0).tokens_of(0);
   const Outputs before = outputs_of(training, tokens);
   for (int step = 0; step < steps; ++step) {
     StepInput input = training.input(step);
-    input.lr = config.optimizer.lr;
+    input.lr = run->optimizer.lr;
     training.step.run(training.model.context(), input);
   }
   training.model.settle();

@@ -17,7 +17,6 @@
 #include "axonn/config/batch_ramp.h"
 #include "axonn/config/recompute.h"
 #include "axonn/config/resolve.h"
-#include "axonn/config/stored_config.h"
 #include "axonn/data/batch_stages.h"
 #include "axonn/data/batches.h"
 #include "axonn/data/corpus.h"
@@ -42,13 +41,6 @@ using Stages = std::vector<std::shared_ptr<const Corpus>>;
 
 void add_fault(DryRun& run, const std::string& fault) {
   if (!fault.empty()) run.fault += (run.fault.empty() ? "" : "\n") + fault;
-}
-
-/// The config with the sizes of its model complete.
-Config with_sizes(const Config& given) {
-  Config config = with_vocab(given);
-  config.model = resolved(config.model, config.model.vocab, config.training.seq_len);
-  return config;
 }
 
 std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
@@ -124,8 +116,8 @@ std::int64_t sample_memory(Config config, int rank, const Corpus& corpus,
   if (config.samples.prompts.empty()) return 0;
   config.training.cuda_graph = false;
   const auto world = make_dry_world(config.parallelism.grid(), rank);
-  Training training(config, *world, make_dry_backend(nullptr, OperationSize::moderate),
-                    {.data = false});
+  Training training(still_prepared(config), *world,
+                    make_dry_backend(nullptr, OperationSize::moderate), {.data = false});
   const TextSampler sampler = text_sampler_of(training.model, corpus.tokenizer, make_text_sampler);
   training.step.run(training.model.context(), made_up_input(training.model));
   training.model.arena().reset_peak();
@@ -359,20 +351,19 @@ MemoryLimits limits_here(const Config& config) {
           .one = false};
 }
 
-DryRun dry_run(const Config& given, int rank, const DryRunOptions& options) {
-  const GridShape shape = given.parallelism.grid();
+DryRun dry_run(const PreparedRun& run, int rank, const DryRunOptions& options) {
+  const GridShape shape = run->parallelism.grid();
   if (rank < 0 || rank >= shape.ranks())
     refuse("--rank ", rank, " is not on grid ", to_string(shape), ": ranks are 0 to ",
            shape.ranks() - 1);
-  const Config config = with_sizes(given);
-  return DryChecks(config, rank, options).run();
+  return DryChecks(run, rank, options).run();
 }
 
 void refuse_too_large(const Config& config, const MemoryLimits& limits) {
   if (architecture_of(config.model.family)) return;  // its layers may need values to run
   std::int64_t peak = 0;
   try {
-    peak = dry_step(with_sizes(config), 0).memory.peak_bytes;
+    peak = dry_step(config, 0).memory.peak_bytes;
   } catch (const std::exception&) {  // what is wrong, the run itself says
     return;
   }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "axonn/base/log.h"
-#include "axonn/config/config.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/tensor/arena.h"
 #include "axonn/train/samples.h"
 
@@ -65,9 +65,8 @@ struct DryRun {
 /// ranks, and without writing anything (except the cache of tokenised text, if it exists): memory
 /// against the limits, disk, weights and checkpoint against the model, data. Files and data that
 /// the run would refuse are faults of the result, which still has all that is known without them.
-/// config must be validated and resolved. Throws UsageError if there is no such rank, or if the
-/// grid cannot cut the model.
-DryRun dry_run(const Config& config, int rank, const DryRunOptions& options = {});
+/// Throws UsageError if there is no such rank, or if the grid cannot cut the model.
+DryRun dry_run(const PreparedRun& run, int rank, const DryRunOptions& options = {});
 
 /// Returns the result as lines of text.
 std::string to_text(const DryRun& run, const Config& config);

@@ -4,6 +4,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/dry_world.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/train/training.h"
 
@@ -35,15 +36,12 @@ void keep_second(Schedule& schedule, std::size_t first) {
 DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   Config config = given;
   config.training.cuda_graph = false;  // graphs launch the same work, and there is no GPU here
-  AXONN_CHECK(config.model.vocab > 0 && config.training.micro_batch > 0,
-              "dry_step: the config is not resolved; its vocab is ", config.model.vocab,
-              " and its micro_batch ", config.training.micro_batch);
   Schedule schedule;
   Schedule* const noted = options.schedule ? &schedule : nullptr;
   const auto world = make_dry_world(config.parallelism.grid(), rank, noted);
   const OperationSize size =
       is_gpu(config.parallelism.device) ? OperationSize::large : OperationSize::moderate;
-  Training training(config, *world, make_dry_backend(noted, size), {.data = false});
+  Training training(still_prepared(config), *world, make_dry_backend(noted, size), {.data = false});
   const Context ctx = training.model.context();
   StepInput input = made_up_input(training.model);
   input.micro_batches = std::min(input.micro_batches, options.most_micro_batches);

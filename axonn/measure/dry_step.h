@@ -32,8 +32,8 @@ struct DryStep {
 /// other ranks. So memory and schedule are counted, not modelled a second time. Takes milliseconds,
 /// whatever the sizes.
 ///
-/// config must be validated and resolved, and have a vocab. Throws UsageError if the grid cannot
-/// cut the model, and names the sizes that it can.
+/// config must be complete: see still_prepared(). Throws Error as that does, and UsageError if the
+/// grid cannot cut the model, with the sizes that it can.
 DryStep dry_step(const Config& config, int rank, const DryStepOptions& options = {});
 
 }  // namespace axonn

@@ -10,9 +10,6 @@
 #include "axonn/base/chart.h"
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
-#include "axonn/config/resolve.h"
-#include "axonn/config/stored_config.h"
-#include "axonn/config/validate.h"
 #include "axonn/measure/dry_step.h"
 
 namespace axonn {
@@ -34,10 +31,10 @@ std::vector<GridShape> grids_of_ranks(const GridShape& base, const std::vector<i
   return grids;
 }
 
-std::vector<Config> scaling_configs(const Config& base, const std::vector<GridShape>& grids,
-                                    ScalingKind kind) {
+std::vector<PreparedRun> scaling_runs(const Config& base, const std::vector<GridShape>& grids,
+                                      ScalingKind kind) {
   if (grids.empty()) refuse("no grid to measure: give --grids or --ranks");
-  std::vector<Config> configs;
+  std::vector<PreparedRun> configs;
   const int first = grids.front().ranks();
   for (const GridShape& grid : grids) {
     Config config = base;
@@ -51,9 +48,10 @@ std::vector<Config> scaling_configs(const Config& base, const std::vector<GridSh
     if (kind == ScalingKind::weak) batch = batch * grid.ranks() / first;
     config.parallelism.set_grid(grid);
     try {
-      validate(config);
-      configs.push_back(resolved(std::move(config)));
-      dry_step(with_vocab(configs.back()), 0);  // throws if the grid cannot cut the model
+      configs.push_back(prepared(std::move(config)));
+      Config cut = configs.back();
+      cut.activation_checkpoint.budget = 0;
+      dry_step(cut, 0);  // throws if the grid cannot cut the model
     } catch (const UsageError& error) {
       refuse("grid ", to_string(grid), ": ", error.what());
     }

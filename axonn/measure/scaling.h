@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "axonn/config/config.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/measure/benchmark.h"
 
 namespace axonn {
@@ -23,12 +23,12 @@ inline std::string_view name_of(ScalingKind kind) { return kScalingKinds[static_
 std::vector<GridShape> grids_of_ranks(const GridShape& base, const std::vector<int>& ranks,
                                       Axis grows);
 
-/// Returns the config for each of the grids, validated and resolved. strong keeps base's
+/// Returns the run for each of the grids. strong keeps base's
 /// global_batch; weak multiplies it by the ranks over the first grid's. A micro_batch that is set
 /// stays. base must have the model's sizes. Throws UsageError if a grid cannot cut the model or the
 /// batch; it names the grid and values that work.
-std::vector<Config> scaling_configs(const Config& base, const std::vector<GridShape>& grids,
-                                    ScalingKind kind);
+std::vector<PreparedRun> scaling_runs(const Config& base, const std::vector<GridShape>& grids,
+                                      ScalingKind kind);
 
 /// Results of one grid, relative to the first.
 struct ScalingPoint {

@@ -262,7 +262,7 @@ void Study::ask(Training& training, const std::vector<StudyDocument>& documents,
 
 TrainEnd Study::train_one(const Config& config, TrainOptions options) {
   options.describe = !std::exchange(described_, true);
-  return train(config, world_, options);
+  return train(still_prepared(config), world_, options);
 }
 
 /// The steps that all losses of a trial share. Returns false if it was asked to stop.
@@ -370,11 +370,11 @@ MemorizationReport Study::make_report() const {
 
 }  // namespace
 
-std::optional<MemorizationReport> run_study(const Config& config, const MemorizeConfig& memorize,
+std::optional<MemorizationReport> run_study(const PreparedRun& run, const MemorizeConfig& memorize,
                                             Communicator& world, const TrainOptions& options,
                                             const ReportOrigin& origin) {
-  validate_study(config, memorize);
-  return Study(config, memorize, world, options, origin).run();
+  validate_study(run, memorize);
+  return Study(run, memorize, world, options, origin).run();
 }
 
 }  // namespace axonn

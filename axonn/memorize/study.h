@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "axonn/comm/communicator.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/memorize/config.h"
 #include "axonn/memorize/report.h"
 #include "axonn/train/trainer.h"
@@ -17,12 +18,12 @@ namespace axonn {
 /// files of train(), and recitations.json after the test), report.json and report.html.
 ///
 /// Keeps the runs that an earlier call finished in output.dir, and resumes the one that it began.
-/// Collective over world; config is validated and resolved. options: of every training; the study
+/// Collective over world. options: of every training; the study
 /// sets make_sequences, describe and finished itself. origin: program, command and config; the
 /// study sets the rest. Returns the report on rank 0, an incomplete one on others, and nothing if
 /// it was asked to stop. Throws as train() and validate_study(), and UsageError if output.dir holds
 /// another study, or there are too few documents or steps.
-std::optional<MemorizationReport> run_study(const Config& config, const MemorizeConfig& memorize,
+std::optional<MemorizationReport> run_study(const PreparedRun& run, const MemorizeConfig& memorize,
                                             Communicator& world, const TrainOptions& options,
                                             const ReportOrigin& origin = {});
 

@@ -7,9 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
-#include "axonn/config/resolve.h"
 #include "axonn/config/stored_config.h"
-#include "axonn/config/validate.h"
 #include "axonn/load/devices.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/machine/link_rates.h"
@@ -45,6 +43,12 @@ std::optional<Plan> earlier_choice(const Config& config, int ranks) {
   return plan_of(earlier);
 }
 
+/// What a plan chooses says nothing about the budget, which is applied to the grid that it names.
+Config without_budget(Config config) {
+  config.activation_checkpoint.budget = 0;
+  return config;
+}
+
 Plan best_choice(const Config& config, const Machine& machine, Communicator& world,
                  const Report& report, const ProgressTarget& progress) {
   const int ranks = world.size();
@@ -55,7 +59,7 @@ Plan best_choice(const Config& config, const Machine& machine, Communicator& wor
   if (config.parallelism.experts > 1) options.fixed.experts = config.parallelism.experts;
   if (config.activation_checkpoint.mode != RecomputeMode::none)
     options.recompute = config.activation_checkpoint.mode;
-  const SearchResult found = search(with_vocab(config), machine, options);
+  const SearchResult found = search(without_budget(config), machine, options);
   if (found.plans.empty())
     refuse("[parallelism] grid = \"auto\": no grid of ", ranks, " ranks fits into the ",
            format_bytes(static_cast<std::int64_t>(machine.usable_bytes())), " of a device",
@@ -88,8 +92,8 @@ Plan broadcast(Communicator& world, const Plan& mine) {
 
 }  // namespace
 
-Config with_chosen_grid(Config config, Communicator& world, const Report& report,
-                        const ProgressTarget& progress) {
+PreparedRun with_chosen_grid(Config config, Communicator& world, const Report& report,
+                             const ProgressTarget& progress) {
   AXONN_CHECK(config.parallelism.automatic(), "with_chosen_grid: wanted grid = \"auto\", got ",
               to_string(config.parallelism.grid()));
   config.parallelism.named_grid.clear();
@@ -123,9 +127,7 @@ Config with_chosen_grid(Config config, Communicator& world, const Report& report
     report(fmt::format("grid: {}, from the run that this one resumes", with_factors(choice->grid)));
   }
   config = planned(config, broadcast(world, choice.value_or(plan_of(config))));
-  config = with_recomputation_of_rank_0(std::move(config), world);
-  validate(config);
-  return resolved(config);
+  return prepared(with_recomputation_of_rank_0(std::move(config), world).config());
 }
 
 }  // namespace axonn

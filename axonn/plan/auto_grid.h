@@ -5,7 +5,7 @@
 
 #include "axonn/base/log.h"
 #include "axonn/comm/communicator.h"
-#include "axonn/config/config.h"
+#include "axonn/config/prepared_run.h"
 
 namespace axonn {
 
@@ -15,12 +15,12 @@ namespace axonn {
 ///
 /// A run that resumes keeps the choice of the checkpoint's run if that had as many ranks.
 ///
-/// config must be validated and resolved. Rank 0 chooses for all, and reports the choice and its
+/// Rank 0 chooses for all, and reports the choice and its
 /// reason. Collective.
 /// Throws UsageError as RunFolder does, before anything slow, and if no grid of so many ranks cuts
 /// the model or fits into memory. progress: shows on rank 0 how far measuring and the search are.
-Config with_chosen_grid(Config config, Communicator& world,
-                        const std::function<void(const std::string& line)>& report,
-                        const ProgressTarget& progress = {});
+PreparedRun with_chosen_grid(Config config, Communicator& world,
+                             const std::function<void(const std::string& line)>& report,
+                             const ProgressTarget& progress = {});
 
 }  // namespace axonn

@@ -10,7 +10,6 @@
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
 #include "axonn/config/recompute.h"
-#include "axonn/config/stored_config.h"
 #include "axonn/load/loaded_model.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/costs.h"
@@ -266,21 +265,24 @@ Machine machine_of(const Config& config) {
   return read_machine(p.device == DeviceKind::hip ? "frontier" : "dgx-h100");
 }
 
-Config within_budget(const Config& given) {
+PreparedRun within_budget(const PreparedRun& run) {
+  const Config& given = run;
   const std::int64_t budget = given.activation_checkpoint.budget;
-  if (budget == 0 || given.parallelism.automatic()) return given;
-  const RecomputeLevels levels(with_vocab(given), machine_of(given));
+  if (budget == 0 || given.parallelism.automatic()) return run;
+  Config without = given;
+  without.activation_checkpoint.budget = 0;
+  const RecomputeLevels levels(without, machine_of(given));
   const auto fits = [&](const Config& one) { return dry_step(one, 0).memory.peak_bytes <= budget; };
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  const auto tried = [&](std::int64_t level) -> std::optional<Config> {
+  const auto tried = [&](std::int64_t level) -> std::optional<PreparedRun> {
     const Config chosen = levels.at(level);
     const std::int64_t peak = largest_peak(chosen);
     least = std::min(least, peak);
     if (peak > budget) return std::nullopt;
-    Config result = given;
-    result.activation_checkpoint = chosen.activation_checkpoint;
+    Config result = chosen;
+    result.activation_checkpoint.budget = budget;
     result.activation_checkpoint.peak_bytes = peak;
-    return result;
+    return still_prepared(std::move(result));
   };
   // Rank 0 has the largest pieces where they are uneven; the others confirm it.
   for (std::int64_t level = levels.least(fits, levels.about(budget)); level <= levels.last();
@@ -295,7 +297,7 @@ Config within_budget(const Config& given) {
          ", or use a smaller training.micro_batch, or more ranks");
 }
 
-Config with_recomputation_of_rank_0(Config config, Communicator& world) {
+PreparedRun with_recomputation_of_rank_0(Config config, Communicator& world) {
   RecomputeConfig& recompute = config.activation_checkpoint;
   const RecomputedBlocks mine = recomputed_blocks(recompute);
   std::array<std::int64_t, 4> numbers = {mine.first, mine.of_first.bits(), mine.of_others.bits(),
@@ -304,7 +306,7 @@ Config with_recomputation_of_rank_0(Config config, Communicator& world) {
   set_recomputed(recompute,
                  {numbers[0], Recompute::of_bits(numbers[1]), Recompute::of_bits(numbers[2])});
   recompute.peak_bytes = numbers[3];
-  return config;
+  return still_prepared(std::move(config));
 }
 
 }  // namespace axonn

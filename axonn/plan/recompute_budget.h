@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "axonn/comm/communicator.h"
-#include "axonn/config/config.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/parallel/scheduling.h"
 #include "axonn/plan/machine/machine.h"
 
@@ -70,15 +70,13 @@ class RecomputeLevels {
 /// products, memory and links of the device.
 Machine machine_of(const Config& config);
 
-/// Returns config with the least recomputation with which the peak of every rank's step is at most
+/// Returns the run with the least recomputation with which the peak of every rank's step is at most
 /// activation_checkpoint.budget, by dry steps: the peak is exact. Without a budget, or with an
-/// automatic grid, returns config as it is. Depends on config and its machine file alone.
-///
-/// config must be validated and resolved. Throws UsageError if no recomputation suffices, with the
-/// least budget that does.
-Config within_budget(const Config& config);
+/// automatic grid, returns the run as it is. Depends on the run and its machine file alone. Throws
+/// UsageError if no recomputation suffices, with the least budget that does.
+PreparedRun within_budget(const PreparedRun& run);
 
 /// Rank 0's recomputation, for all ranks. Collective.
-Config with_recomputation_of_rank_0(Config config, Communicator& world);
+PreparedRun with_recomputation_of_rank_0(Config config, Communicator& world);
 
 }  // namespace axonn

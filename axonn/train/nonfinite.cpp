@@ -221,13 +221,14 @@ Config config_of_step(const std::string& folder) {
   Config config = config_of_model(reader.folder());
   config.parallelism = stored.parallelism;
   config.optimizer = stored.optimizer;
-  config.training.cuda_graph = false;  // a graph serves later steps only
+  config.activation_checkpoint.budget = 0;  // the stored recomputation met it
+  config.training.cuda_graph = false;       // a graph serves later steps only
   return config;
 }
 
-Replay replay(const Config& config, const std::string& folder, Communicator& world,
+Replay replay(const PreparedRun& run, const std::string& folder, Communicator& world,
               const ProgressTarget& progress) {
-  Training training(config, world, nullptr, {.data = false, .progress = progress});
+  Training training(run, world, nullptr, {.data = false, .progress = progress});
   training.model.initialise();
   const CheckpointReader reader(world, folder);
   auto [input, micro_batches] = stored_step(training.model, reader.text(kBatchFile));

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "axonn/config/prepared_run.h"
 #include "axonn/storage/checkpoint/checkpoint_index.h"
 #include "axonn/train/training.h"
 
@@ -44,10 +45,10 @@ struct Replay {
   /// Products that were computed in the way that the run's tuning had chosen.
   std::int64_t tuned_products = 0;
 };
-/// Repeats the step that save_step() saved in FOLDER, with the run's tuned products; config is that
-/// of config_of_step(), resolved. Nothing is updated or written. Collective. Throws UsageError if
-/// the step is damaged.
-Replay replay(const Config& config, const std::string& folder, Communicator& world,
+/// Repeats the step that save_step() saved in FOLDER, with the run's tuned products; the run is
+/// that of config_of_step(). Nothing is updated or written. Collective. Throws UsageError if the
+/// step is damaged.
+Replay replay(const PreparedRun& run, const std::string& folder, Communicator& world,
               const ProgressTarget& progress = {});
 
 }  // namespace axonn

@@ -93,23 +93,23 @@ bool is_due(std::int64_t every, std::int64_t done, std::int64_t last = 0) {
 /// A training run on one rank.
 class Trainer {
  public:
-  Trainer(const Config& config, Communicator& world, const RunFolder& folder,
+  Trainer(const PreparedRun& run, Communicator& world, const RunFolder& folder,
           const TrainOptions& options)
       : options_(options),
         world_(world),
         folder_(folder),
-        log_(log_options(config, world.rank(), options), world),
-        tracer_(config.output.trace, world),
-        cores_(config, world),
-        training_(config, world, tracer_.wrap(make_backend(config, world, cores_.threads())),
-                  {.cache_folder = config.output.dir + "/cache",
+        log_(log_options(run, world.rank(), options), world),
+        tracer_(run->output.trace, world),
+        cores_(run, world),
+        training_(run, world, tracer_.wrap(make_backend(run, world, cores_.threads())),
+                  {.cache_folder = run->output.dir + "/cache",
                    .make_optimizer = options.make_optimizer,
                    .make_sequences = options.make_sequences,
                    .progress = options.progress}),
         config_(training_.model.config()),
-        saver_({.folder = config.output.dir + "/checkpoints",
-                .keep = config.checkpoint.keep,
-                .async = config.checkpoint.async,
+        saver_({.folder = run->output.dir + "/checkpoints",
+                .keep = run->checkpoint.keep,
+                .async = run->checkpoint.async,
                 .progress = training_.model.progress()}) {}
 
   TrainEnd run() {
@@ -433,13 +433,13 @@ class Trainer {
 
 }  // namespace
 
-TrainEnd train(const Config& config, Communicator& world, const TrainOptions& options) {
-  const RunFolder folder(config, world);
+TrainEnd train(const PreparedRun& run, Communicator& world, const TrainOptions& options) {
+  const RunFolder folder(run, world);
   const auto note = [&](RunEnd end, std::string_view why) {
-    note_run_end(config.output.dir, end, why);
+    note_run_end(run->output.dir, end, why);
   };
   try {
-    Trainer trainer(config, world, folder, options);
+    Trainer trainer(run, world, folder, options);
     const TrainEnd end = trainer.run();
     if (world.rank() == 0)
       note(end == TrainEnd::stopped ? RunEnd::stopped : RunEnd::finished,

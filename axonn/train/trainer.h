@@ -7,6 +7,7 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/log.h"
 #include "axonn/comm/communicator.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/model/model.h"
 #include "axonn/train/samples.h"
 #include "axonn/train/training.h"
@@ -41,13 +42,12 @@ enum class TrainEnd {
   stopped,   ///< asked to stop: the last step that all ranks did is saved
 };
 
-/// Trains as config says. config must be validated and resolved, and its grid must fit world.
-/// Writes to output.dir: config.toml, metrics.jsonl, loss.svg, checkpoints/, logs/rank-N.log, with
-/// training.tune also products.json, and with samples.prompts samples.jsonl. Notes its end in the
-/// file lock (records/run_end.h).
+/// Trains as the run's config says, whose grid must fit world. Writes to output.dir: config.toml,
+/// metrics.jsonl, loss.svg, checkpoints/, logs/rank-N.log, with training.tune also products.json,
+/// and with samples.prompts samples.jsonl. Notes its end in the file lock (records/run_end.h).
 ///
 /// Throws UsageError for bad data or a bad checkpoint. Throws Error if loss or gradient becomes NaN
 /// or infinite, as stop_for_nonfinite() does (train/nonfinite.h).
-TrainEnd train(const Config& config, Communicator& world, const TrainOptions& options);
+TrainEnd train(const PreparedRun& run, Communicator& world, const TrainOptions& options);
 
 }  // namespace axonn

@@ -40,16 +40,6 @@ Corpora open_data(const Config& config, Communicator& world, const TrainingOptio
   return first ? corpora : open_stages(config, corpus_options);
 }
 
-/// A vocab of 0 becomes that of the corpus' tokenizer.
-Config with_vocab_of(Config config, const Corpora& corpora) {
-  if (config.model.vocab > 0 || corpora.empty()) return config;
-  const auto& tokenizer = corpora.front()->tokenizer;
-  if (!tokenizer)
-    refuse("[model] vocab is not set, and token files do not state it; set model.vocab");
-  config.model.vocab = tokenizer->vocab_size();
-  return config;
-}
-
 BatchOptions batch_options(const LoadedModel& model) {
   const TrainingConfig& t = model.config().training;
   return {.seq_len = t.seq_len,
@@ -73,16 +63,6 @@ std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corp
   return std::make_unique<Batches>(std::move(sequences), SequenceMask(), options);
 }
 
-const Config& checked(const Config& config) {
-  const TrainingConfig& t = config.training;
-  for (const auto& [key, value] : {std::pair{"seq_len", t.seq_len},
-                                   {"global_batch", t.global_batch},
-                                   {"micro_batch", t.micro_batch}})
-    AXONN_CHECK(value > 0, "Training: training.", key, " is ", value,
-                "; call validate(config), and pass resolved(config)");
-  return config;
-}
-
 std::unique_ptr<Optimizer> rule_of(const OptimizerConfig& config, const TrainingOptions& options) {
   AXONN_CHECK(options.make_optimizer, "Training: TrainingOptions::make_optimizer is empty");
   return options.make_optimizer(config);
@@ -90,14 +70,14 @@ std::unique_ptr<Optimizer> rule_of(const OptimizerConfig& config, const Training
 
 }  // namespace
 
-Training::Training(const Config& config, Communicator& world, std::unique_ptr<Backend> backend,
+Training::Training(const PreparedRun& run, Communicator& world, std::unique_ptr<Backend> backend,
                    const TrainingOptions& options)
-    : corpora(open_data(checked(config), world, options)),
-      model(with_vocab_of(config, corpora), world, std::move(backend),
-            {.progress = options.progress}),
+    : corpora(open_data(run, world, options)),
+      model(run, world, std::move(backend), {.progress = options.progress}),
       optimizer(model.trained(), rule_of(optimizer_of(model.config()), options),
-                config.optimizer.ema_decay),
-      step(model.model(), optimizer, config.training.balance, config.training.z_loss) {
+                model.config().optimizer.ema_decay),
+      step(model.model(), optimizer, model.config().training.balance,
+           model.config().training.z_loss) {
   if (options.data) {
     batches = std::make_unique<Batches>(
         stage_sources(model.config(), corpora, options.make_sequences), batch_options(model));
@@ -106,7 +86,7 @@ Training::Training(const Config& config, Communicator& world, std::unique_ptr<Ba
   }
   const Context ctx = model.context();
   optimizer.allocate(ctx);
-  if (config.training.cuda_graph) step.use_graphs(ctx);
+  if (model.config().training.cuda_graph) step.use_graphs(ctx);
 }
 
 Training::~Training() = default;

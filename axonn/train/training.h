@@ -43,12 +43,10 @@ struct TrainingOptions {
 /// step, and the data.
 class Training {
  public:
-  /// Collective over world, which must outlive it. config must be validated and resolved; a vocab
-  /// of 0 becomes the tokenizer's, and epochs become steps: see model.config(). Parameters are not
-  /// yet set: see LoadedModel::initialise(). Throws UsageError if the grid cannot cut the model,
-  /// and for bad data, and Error if the config is not resolved. backend null: as LoadedModel has
-  /// it.
-  Training(const Config& config, Communicator& world, std::unique_ptr<Backend> backend = nullptr,
+  /// Collective over world, which must outlive it. Epochs become steps: see model.config().
+  /// Parameters are not yet set: see LoadedModel::initialise(). Throws UsageError if the grid
+  /// cannot cut the model, and for bad data. backend null: as LoadedModel has it.
+  Training(const PreparedRun& run, Communicator& world, std::unique_ptr<Backend> backend = nullptr,
            const TrainingOptions& options = {});
   ~Training();
 

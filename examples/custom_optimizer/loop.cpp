@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kSteps = 20;
 const std::string kFolder = "custom_optimizer_checkpoints";
 
-axonn::Config config_of(const axonn::GridShape& grid) {
+axonn::PreparedRun run_on(const axonn::GridShape& grid) {
   axonn::Config config;
   config.model = {.layers = 2, .hidden = 64, .heads = 4};
   config.data.synthetic = 100'000;  // bytes of generated text
@@ -22,13 +22,12 @@ axonn::Config config_of(const axonn::GridShape& grid) {
   config.lr_scheduler.kind = axonn::ScheduleKind::constant;
   config.parallelism.set_grid(grid);
   config.optimizer.kind = axonn::optimizer_kind("lion");
-  axonn::validate(config);
-  return axonn::resolved(config);
+  return axonn::prepared(config);
 }
 
 /// One rank's training; returns the losses of its steps.
-std::vector<double> train(const axonn::Config& config, axonn::Communicator& world, bool resumes) {
-  axonn::Training training(config, world);
+std::vector<double> train(const axonn::PreparedRun& run, axonn::Communicator& world, bool resumes) {
+  axonn::Training training(run, world);
   training.model.initialise();
   std::int64_t step = 0;
   if (resumes) step = axonn::load_checkpoint(training, kFolder);
@@ -43,8 +42,9 @@ std::vector<double> train(const axonn::Config& config, axonn::Communicator& worl
 /// The same losses on every rank, of which the first returns its own.
 std::vector<double> train_on(const axonn::GridShape& grid, bool resumes) {
   std::vector<double> losses;
-  axonn::launch(config_of(grid), [&](axonn::Communicator& world) {
-    const std::vector<double> mine = train(config_of(grid), world, resumes);
+  const axonn::PreparedRun run = run_on(grid);
+  axonn::launch(run, [&](axonn::Communicator& world) {
+    const std::vector<double> mine = train(run, world, resumes);
     if (world.rank() == 0) losses = mine;
   });
   return losses;
@@ -67,11 +67,11 @@ double compare(const std::vector<double>& one, const std::vector<double>& other)
 
 /// Prints text that the model of the checkpoint writes.
 void generate() {
-  const axonn::Config config = axonn::config_of_model(kFolder);
-  axonn::launch(config, [&](axonn::Communicator& world) {
-    axonn::LoadedModel model(config, world);
+  const auto run = axonn::prepared_model(axonn::config_of_model(kFolder));
+  axonn::launch(run, [&](axonn::Communicator& world) {
+    axonn::LoadedModel model(run, world);
     model.initialise();
-    const auto tokenizer = axonn::make_tokenizer(config.data.tokenizer);
+    const auto tokenizer = axonn::make_tokenizer(run->data.tokenizer);
     axonn::Generator generator(model, {.tokenizer = tokenizer.get()});
     const auto texts = generator.generate({tokenizer->encode_prompt("The ")}, {.max_tokens = 20});
     if (world.rank() == 0) std::printf("the checkpoint writes \"The %s\"\n", texts[0].text.c_str());

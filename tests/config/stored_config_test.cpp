@@ -8,6 +8,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/load/loaded_model.h"
 #include "axonn/model/hugging_face.h"
@@ -120,7 +121,8 @@ TEST_F(StoredConfig, OfAFolderWithoutSafetensorsIsReadButItsWeightsAreRefusedByN
     EXPECT_EQ(config.model.hidden, 24);
     const std::string message = refusal([&] {
       run_ranks(1, [&](Communicator& world) {
-        LoadedModel loaded(config, world, make_cpu_backend(1), {.trainable = false});
+        LoadedModel loaded(prepared_model(config), world, make_cpu_backend(1),
+                           {.trainable = false});
         loaded.initialise();
       });
     });
@@ -166,10 +168,10 @@ TEST(StoredConfigOfFolder, ARunIsRefusedThatNeedsMorePositionsOrATokenizer) {
   config.training.steps = config.training.global_batch = 1;
   config.training.seq_len = 8;
   config.optimizer.lr = 1;
-  EXPECT_EQ(ready_config(config, {}).model.positions, 8);
+  EXPECT_EQ(prepared(with_stored_model(config, {}))->model.positions, 8);
   const auto refusal_of = [&](const Config& asked) {
     try {
-      ready_config(asked, {});
+      prepared(with_stored_model(asked, {}));
     } catch (const UsageError& error) {
       return std::string(error.what());
     }

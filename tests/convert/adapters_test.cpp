@@ -8,6 +8,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/stored_config.h"
 #include "axonn/convert/convert.h"
@@ -202,7 +203,8 @@ TEST_P(AdaptersOfOneLayer, LoadTheirBaseFromACheckpointWithoutAnF32Copy) {
     const auto base_of = [&](const std::string& path) {
       Config mine = config;
       mine.model.path = path;
-      Training training(mine, world, make_cpu_backend(1), {.data = false});
+      Training training(still_prepared(resolved(mine)), world, make_cpu_backend(1),
+                        {.data = false});
       const std::int64_t before = training.model.arena().stats().peak_bytes;
       EXPECT_GT(training.model.initialise().bytes, 0);
       EXPECT_EQ(training.model.arena().stats().peak_bytes, before);

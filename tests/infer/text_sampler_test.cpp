@@ -8,6 +8,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/data/corpus.h"
 #include "axonn/infer/generator.h"
@@ -214,7 +215,7 @@ TEST(TextSampler, TakesTheMemoryThatTheDryRunStates) {
       config.samples.hold_weights = holds;
       std::vector<std::int64_t> taken(grid.ranks());
       run_ranks(grid.ranks(), [&](Communicator& world) {
-        Training training(config, world, make_cpu_backend(1));
+        Training training(prepared(config), world, make_cpu_backend(1));
         training.model.initialise();
         const TextSampler sampler =
             make_text_sampler(training.model, training.corpora.front()->tokenizer);
@@ -224,12 +225,14 @@ TEST(TextSampler, TakesTheMemoryThatTheDryRunStates) {
         taken[world.rank()] = training.model.arena().stats().peak_bytes;
       });
       for (int rank = 0; rank < grid.ranks(); ++rank) {
-        const DryRun run = dry_run(config, rank, {.make_text_sampler = make_text_sampler});
+        const DryRun run =
+            dry_run(prepared(config), rank, {.make_text_sampler = make_text_sampler});
         EXPECT_EQ(run.sample_bytes, taken[rank]) << to_string(grid) << ' ' << rank;
         EXPECT_THAT(to_text(run, config), HasSubstr("in all while samples are written"));
       }
       config.samples.prompts.clear();
-      EXPECT_EQ(dry_run(config, 0, {.make_text_sampler = make_text_sampler}).sample_bytes, 0);
+      EXPECT_EQ(dry_run(prepared(config), 0, {.make_text_sampler = make_text_sampler}).sample_bytes,
+                0);
     }
 }
 

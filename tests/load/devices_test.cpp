@@ -5,6 +5,7 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/stored_config.h"
 #include "axonn/config/validate.h"
@@ -60,7 +61,7 @@ std::vector<double> losses_of(const Config& given, MakeBackend make) {
     CheckpointSaver saver({.folder = config.output.dir, .keep = 0, .async = false});
     std::string saved;
     for (std::int64_t i = 0; i < 3; ++i) {
-      Training training(config, world, make());
+      Training training(prepared(config), world, make());
       if (i == 0)
         training.model.initialise();
       else
@@ -98,7 +99,7 @@ TEST(Devices, DeviceMemoryChangesNoGeneratedTokenOnAnyGrid) {
       const Config config = resolved(on_grid(tiny_config(folder.path()), grid));
       std::vector<std::vector<std::int32_t>> tokens;
       run_ranks(grid.ranks(), [&](Communicator& world) {
-        LoadedModel model(config, world, make(), {.trainable = false});
+        LoadedModel model(prepared_model(config), world, make(), {.trainable = false});
         model.initialise();
         Generator generator(model, {});
         const auto all = generator.generate(prompts, {.max_tokens = 8});

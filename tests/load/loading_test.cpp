@@ -6,6 +6,7 @@
 
 #include "axonn/base/files.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/load/loaded_model.h"
 #include "axonn/storage/safetensors/safetensors.h"
 
@@ -53,7 +54,7 @@ TEST(Loading, OfTwoGigabytesOnEightRanksTakesASixthPerRankAndReadsThemOnce) {
   std::mutex mutex;
   std::int64_t read = 0, most = 0;
   run_ranks(8, [&](Communicator& world) {
-    LoadedModel loaded(config, world, make_cpu_backend(1), {.trainable = false});
+    LoadedModel loaded(prepared_model(config), world, make_cpu_backend(1), {.trainable = false});
     const LoadCost cost = loaded.initialise();
     const std::scoped_lock lock(mutex);
     read += cost.bytes;

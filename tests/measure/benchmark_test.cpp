@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 
 #include "tests/support/runs.h"
@@ -23,7 +24,7 @@ BenchReport bench_on_threads(const Config& given) {
   const Config config = resolved(given);
   BenchReport report;
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    const BenchReport mine = benchmark(config, world);
+    const BenchReport mine = benchmark(prepared(config), world);
     if (world.rank() == 0) report = mine;
   });
   return report;

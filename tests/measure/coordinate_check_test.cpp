@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/self.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/train/training.h"
 
@@ -89,7 +90,7 @@ TEST(Mup, StepsAreThoseOfTheAuthorsAdamWWithAnEpsThatFallsAsTheGradientsDo) {
   config.optimizer.weight_decay = kDecay;
   config.optimizer.eps = kEps;
   const auto world = make_self();
-  Training training(resolved(config), *world);
+  Training training(prepared(config), *world);
   training.model.initialise();
   const Context ctx = training.model.context();
   StepInput input = training.input(0);

@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/host.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/stored_config.h"
 #include "axonn/convert/convert.h"
@@ -56,7 +57,7 @@ Config llama_405b() {
 TEST(DryRun, OfAnyOf32768RanksReportsItsPlaceAndTheModelsSize) {
   const Config config = resolved(on_grid(gpt2_124m(), {4, 4, 32, 64}));
   for (const int rank : {0, 12345, 32767}) {
-    const DryRun run = dry_run(config, rank);
+    const DryRun run = dry_run(prepared(config), rank);
     EXPECT_EQ(run.parameters, 124'439'808);
     EXPECT_EQ(run.checkpoint_bytes, 124'439'808 * std::int64_t{12});
     EXPECT_THAT(run.place, StartsWith("rank " + std::to_string(rank) + " (x "));
@@ -66,7 +67,7 @@ TEST(DryRun, OfAnyOf32768RanksReportsItsPlaceAndTheModelsSize) {
 
 TEST(DryRun, ReportsMemoryEvenIfTheDiskIsTooSmall) {
   const Config config = resolved(on_grid(llama_405b(), {8, 1, 16, 1}));
-  const DryRun run = dry_run(config, 77);
+  const DryRun run = dry_run(prepared(config), 77);
   const std::int64_t parameters = 405'853'388'800;
   EXPECT_EQ(run.parameters, parameters);
   EXPECT_NEAR(static_cast<double>(run.share), parameters / 128.0, 0.01 * parameters / 128);
@@ -77,7 +78,7 @@ TEST(DryRun, ReportsMemoryEvenIfTheDiskIsTooSmall) {
 TEST(DryRun, WithAdaptersNeedsDiskSpaceOnlyForThem) {
   Config config = on_grid(llama_405b(), {8, 1, 16, 1});
   config.model.lora.rank = 1;
-  const DryRun run = dry_run(resolved(config), 77);
+  const DryRun run = dry_run(prepared(config), 77);
   EXPECT_EQ(run.checkpoint_bytes, run.trained * 12);
   // Per layer one row and one column of each of q, k, v and o, gate, up and down.
   const std::int64_t c = 16384, kv = 1024, ffn = 53248;
@@ -90,12 +91,12 @@ TEST(DryRun, ComparesTheMemoryOfAllRanksThatShareItWithWhatThereIs) {
   Config given = on_grid(gpt2_124m(), {.z = 4});
   given.training.global_batch = given.training.steps = 4;
   const Config config = resolved(given);
-  const DryRun alone = dry_run(config, 0);
+  const DryRun alone = dry_run(prepared(config), 0);
   EXPECT_EQ(alone.fault + alone.needs, "");
   const std::int64_t peak = alone.memory.peak_bytes, copy = alone.snapshot_bytes;
   EXPECT_NEAR(static_cast<double>(copy), 12 * 124.44e6 / 4, 1e6);
   const auto with = [&](const MemoryLimits& limits) {
-    return dry_run(config, 0, {.limits = limits});
+    return dry_run(prepared(config), 0, {.limits = limits});
   };
   MemoryLimits limits{.device = "this machine",
                       .device_bytes = 4 * (peak + copy + alone.data_bytes),
@@ -145,12 +146,12 @@ TEST(DryRun, OpensTheWeightsAndSaysWhatIsWrongWithThem) {
   config.output.dir = folder / "out";
   config.model.path = model;
   config = with_stored_model(config, {});
-  EXPECT_EQ(dry_run(resolved(config), 0).fault, "");
-  EXPECT_EQ(dry_run(resolved(config), 0).weights, model);
+  EXPECT_EQ(dry_run(prepared(config), 0).fault, "");
+  EXPECT_EQ(dry_run(prepared(config), 0).weights, model);
   const std::string whole = test::slurp(weights);
   const auto fault_with = [&](const std::string& contents) {
     test::spill(weights, contents);
-    const DryRun run = dry_run(resolved(config), 0);
+    const DryRun run = dry_run(prepared(config), 0);
     EXPECT_GT(run.memory.peak_bytes, 0);
     EXPECT_NE(run.input, "");
     return run.fault;
@@ -159,10 +160,10 @@ TEST(DryRun, OpensTheWeightsAndSaysWhatIsWrongWithThem) {
   EXPECT_THAT(fault_with("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"),
               AllOf(HasSubstr(weights + " is a Git LFS pointer"), HasSubstr("git lfs pull")));
   std::filesystem::remove(weights);
-  EXPECT_THAT(dry_run(resolved(config), 0).fault, HasSubstr("has neither model.safetensors"));
+  EXPECT_THAT(dry_run(prepared(config), 0).fault, HasSubstr("has neither model.safetensors"));
   test::spill(weights, whole);
   config.model.ffn = 48;
-  EXPECT_THAT(dry_run(resolved(config), 0).fault, HasSubstr("wanted (24, 48)"));
+  EXPECT_THAT(dry_run(prepared(config), 0).fault, HasSubstr("wanted (24, 48)"));
 }
 
 TEST(DryRun, CountsConversationsThatAreCutAndEpochs) {
@@ -174,17 +175,18 @@ TEST(DryRun, CountsConversationsThatAreCutAndEpochs) {
                                          R"({"prompt": "a longer one", "completion": "two"})"
                                          "\n");
   config.training.seq_len = 8;
-  DryRun run = dry_run(resolved(config), 0);
+  DryRun run = dry_run(prepared(config), 0);
   EXPECT_EQ(run.fault, "");
   EXPECT_THAT(
       run.warnings,
       testing::ElementsAre(HasSubstr("1 of 2 conversations are longer than training.seq_len = 8"),
                            HasSubstr("the run sees its data ")));
   config.training.seq_len = 4;
-  EXPECT_THAT(dry_run(resolved(config), 0).fault, HasSubstr("2 of 2 conversations"));
+  EXPECT_THAT(dry_run(prepared(config), 0).fault, HasSubstr("2 of 2 conversations"));
   config.training.seq_len = 64;
   config.training.steps = 1;
-  EXPECT_THAT(dry_run(resolved(config), 0).warnings, testing::IsEmpty());
+  config.lr_scheduler.warmup_steps = 0;
+  EXPECT_THAT(dry_run(prepared(config), 0).warnings, testing::IsEmpty());
 }
 
 TEST(DryRun, CountsTheStepsOfEpochsOrSaysThatTheyNeedTheData) {
@@ -193,11 +195,11 @@ TEST(DryRun, CountsTheStepsOfEpochsOrSaysThatTheyNeedTheData) {
   config.data.synthetic = 1000;
   config.training.steps = 0;
   config.training.epochs = 3;
-  const DryRun run = dry_run(resolved(config), 0);
+  const DryRun run = dry_run(prepared(config), 0);
   EXPECT_EQ(run.steps, 28);  // of 12: three times 112 sequences
   EXPECT_THAT(to_text(run, resolved(config)), HasSubstr("; 28 steps are 3.00 epochs\n"));
   config.data = {.text = {"/no/such/file"}};
-  EXPECT_THAT(to_text(dry_run(resolved(config), 0), resolved(config)),
+  EXPECT_THAT(to_text(dry_run(prepared(config), 0), resolved(config)),
               HasSubstr("; 3 epochs, whose steps are not known without the data\n"));
 }
 
@@ -208,18 +210,19 @@ TEST(DryRun, ShowsTheFirstSampleOfTheRankAndItsTargetsShiftedByOne) {
   config.data = {.text = {folder / "text.txt"}, .validation = "0", .shuffle = false};
   config.training.global_batch = 6;
   config = resolved(config);
-  EXPECT_EQ(dry_run(config, 0).input, R"("zero.567")");
-  EXPECT_EQ(dry_run(config, 0).target, R"("ero.567o")");
-  EXPECT_EQ(dry_run(config, 1).input, R"("one.4567")");
-  EXPECT_EQ(dry_run(config, 3).input, R"("three.67")");
-  EXPECT_THAT(dry_run(config, 3).sample, StartsWith("sequence 4 of step 1: token 24 of "));
+  EXPECT_EQ(dry_run(prepared(config), 0).input, R"("zero.567")");
+  EXPECT_EQ(dry_run(prepared(config), 0).target, R"("ero.567o")");
+  EXPECT_EQ(dry_run(prepared(config), 1).input, R"("one.4567")");
+  EXPECT_EQ(dry_run(prepared(config), 3).input, R"("three.67")");
+  EXPECT_THAT(dry_run(prepared(config), 3).sample,
+              StartsWith("sequence 4 of step 1: token 24 of "));
   EXPECT_THAT(test::names_in(folder.path()), testing::ElementsAre("text.txt"));
 }
 
 TEST(DryRun, RejectsWhatTheRunWouldReject) {
   const auto refusal = [](Config config, int rank = 0) -> std::string {
     try {
-      return dry_run(resolved(config), rank).fault;
+      return dry_run(prepared(config), rank).fault;
     } catch (const UsageError& error) {
       return error.what();
     }
@@ -243,19 +246,19 @@ TEST(DryRun, NamesTheCheckpointToResumeFromAndRejectsAnotherModels) {
   Config config = tiny_config(folder.path());
   train_on_threads(config);
   config.checkpoint.resume = "auto";
-  EXPECT_EQ(dry_run(resolved(config), 0).resumes_from, folder / "checkpoints/step-10");
-  EXPECT_THAT(to_text(dry_run(resolved(config), 0), resolved(config)),
+  EXPECT_EQ(dry_run(prepared(config), 0).resumes_from, folder / "checkpoints/step-10");
+  EXPECT_THAT(to_text(dry_run(prepared(config), 0), resolved(config)),
               AllOf(HasSubstr("step-10, at step 10 of 10: nothing to do"),
                     HasSubstr("without --dry-run has nothing to do")));
   Config other = config;
   other.model.ffn = 48;
-  EXPECT_THAT(dry_run(resolved(other), 0).fault, HasSubstr("model.ffn was 96 and is 48"));
+  EXPECT_THAT(dry_run(prepared(other), 0).fault, HasSubstr("model.ffn was 96 and is 48"));
   other = config;
   other.training.seed = 2;
-  EXPECT_THAT(dry_run(resolved(other), 0).fault, HasSubstr("training.seed was 1 and is 2"));
+  EXPECT_THAT(dry_run(prepared(other), 0).fault, HasSubstr("training.seed was 1 and is 2"));
   other.checkpoint.changed_data = ChangedData::restart;
-  EXPECT_EQ(dry_run(resolved(other), 0).fault, "");
+  EXPECT_EQ(dry_run(prepared(other), 0).fault, "");
   other.output.dir = folder / "new";
-  EXPECT_THAT(to_text(dry_run(resolved(other), 0), resolved(other)),
+  EXPECT_THAT(to_text(dry_run(prepared(other), 0), resolved(other)),
               HasSubstr("no checkpoint in " + other.output.dir + "/checkpoints: the run starts"));
 }

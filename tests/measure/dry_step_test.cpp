@@ -8,6 +8,7 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/validate.h"
 
@@ -28,7 +29,7 @@ constexpr int kMeasuredSteps = 3;
 std::vector<ArenaStats> measure(const Config& config) {
   std::vector<ArenaStats> ranks(config.parallelism.grid().ranks());
   run_ranks(static_cast<int>(ranks.size()), [&](Communicator& world) {
-    Training training(config, world, make_cpu_backend(1));
+    Training training(prepared(config), world, make_cpu_backend(1));
     training.model.initialise();
     for (int step = 0; step < kMeasuredSteps; ++step)
       training.step.run(training.model.context(), training.input(step));
@@ -314,7 +315,8 @@ TEST(MadeUpInput, OfPackedDataHasPositionsAndStarts) {
     Config config = tiny();
     if (packed) config.data.jsonl = {"documents.jsonl"};
     const auto world = make_self();
-    Training training(resolved(config), *world, make_cpu_backend(1), {.data = false});
+    Training training(still_prepared(resolved(config)), *world, make_cpu_backend(1),
+                      {.data = false});
     const Config& made = training.model.config();
     const Tokens tokens = made_up_input(training.model).tokens_of(0);
     const std::int64_t count = made.training.micro_batch * made.training.seq_len;

@@ -4,6 +4,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/measure/benchmark.h"
 #include "axonn/measure/dry_step.h"
@@ -25,7 +26,7 @@ Config measured_config(const GridShape& grid) {
 std::vector<MeasuredSteps> measured(const Config& config, const MeasureOptions& options) {
   std::vector<MeasuredSteps> steps(config.parallelism.grid().ranks());
   run_ranks(static_cast<int>(steps.size()), [&](Communicator& world) {
-    steps[world.rank()] = measure_steps(config, world, options);
+    steps[world.rank()] = measure_steps(still_prepared(config), world, options);
   });
   return steps;
 }

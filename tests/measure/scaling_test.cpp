@@ -47,11 +47,11 @@ BenchReport measured(const GridShape& grid, int threads, double tokens_per_s) {
 TEST(Scaling, WeakScalesTheBatchWithTheRanksAndStrongKeepsIt) {
   const std::vector<GridShape> grids{{2, 1, 1, 1}, {2, 1, 2, 1}, {2, 2, 1, 3}};
   std::vector<std::int64_t> weak, strong, micro;
-  for (const Config& config : scaling_configs(base(), grids, ScalingKind::weak)) {
+  for (const Config& config : scaling_runs(base(), grids, ScalingKind::weak)) {
     weak.push_back(config.training.global_batch);
     micro.push_back(config.training.micro_batch);
   }
-  for (const Config& config : scaling_configs(base(), grids, ScalingKind::strong))
+  for (const Config& config : scaling_runs(base(), grids, ScalingKind::strong))
     strong.push_back(config.training.global_batch);
   EXPECT_THAT(weak, ElementsAre(12, 24, 72));
   EXPECT_THAT(micro, ElementsAre(12, 12, 24))
@@ -61,7 +61,7 @@ TEST(Scaling, WeakScalesTheBatchWithTheRanksAndStrongKeepsIt) {
 
 TEST(Scaling, AGridThatDoesNotFitIsNamedWithOnesThatDo) {
   const auto refusal = [](const GridShape& grid, ScalingKind kind = ScalingKind::strong) {
-    return refusal_of([&] { scaling_configs(base(), {{2, 1, 1, 1}, grid}, kind); });
+    return refusal_of([&] { scaling_runs(base(), {{2, 1, 1, 1}, grid}, kind); });
   };
   EXPECT_THAT(refusal({5, 1, 1, 1}),
               AllOf(StartsWith("grid 5,1,1,1: "), HasSubstr("x must be one of 1, 2, 3, 4, 6, 12")));
@@ -71,10 +71,10 @@ TEST(Scaling, AGridThatDoesNotFitIsNamedWithOnesThatDo) {
   Config odd = base();
   odd.training.global_batch = 3;
   EXPECT_THAT(refusal_of([&] {
-                scaling_configs(odd, {{2, 1, 1, 1}, {1, 1, 1, 1}}, ScalingKind::weak);
+                scaling_runs(odd, {{2, 1, 1, 1}, {1, 1, 1, 1}}, ScalingKind::weak);
               }),
               HasSubstr("set it to a multiple of 2"));
-  EXPECT_THAT(refusal_of([] { scaling_configs(base(), {}, ScalingKind::weak); }),
+  EXPECT_THAT(refusal_of([] { scaling_runs(base(), {}, ScalingKind::weak); }),
               HasSubstr("--grids or --ranks"));
 }
 

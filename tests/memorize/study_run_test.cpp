@@ -9,6 +9,7 @@
 #include "axonn/base/host.h"
 #include "axonn/base/random.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/stored_config.h"
 #include "axonn/memorize/recite.h"
@@ -81,7 +82,7 @@ StudyConfig letters_config(const std::string& folder) {
 MemorizationReport study(const StudyConfig& config, const TrainOptions& options = {}) {
   MemorizationReport report;
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    const auto found = run_study(resolved(config), config.memorize, world, options);
+    const auto found = run_study(prepared(config), config.memorize, world, options);
     if (world.rank() == 0) report = found.value();
   });
   return report;
@@ -183,7 +184,7 @@ TEST(Study, ResumesAndKeepsFinishedRuns) {
   rest.output.dir = folder / "rest";
   std::atomic<bool> stop = true;
   run_ranks(1, [&](Communicator& world) {
-    EXPECT_FALSE(run_study(resolved(rest), rest.memorize, world, {.stop = &stop}).has_value());
+    EXPECT_FALSE(run_study(prepared(rest), rest.memorize, world, {.stop = &stop}).has_value());
   });
   EXPECT_EQ(written(study(rest)), written(whole));
 
@@ -257,13 +258,13 @@ TEST(Audit, TestsATrainedModel) {
   test::TemporaryPath folder;
   const StudyConfig config = study_config(folder / "study");
   const MemorizationReport trained = study(config);
-  const Config trained_config =
-      config_of_model(config.output.dir + "/trial-1-standard/checkpoints");
+  const PreparedRun trained_run =
+      prepared_model(config_of_model(config.output.dir + "/trial-1-standard/checkpoints"));
   const auto tokenizer = make_tokenizer("bytes");
   const auto records = generated_documents(6, 1, *tokenizer, {.least = 51, .most = 192});
   const auto control = generated_documents(5, 99, *tokenizer, {.least = 51, .most = 192});
   run_ranks(1, [&](Communicator& world) {
-    LoadedModel loaded(trained_config, world, make_cpu_backend(1), {.trainable = false});
+    LoadedModel loaded(trained_run, world, make_cpu_backend(1), {.trainable = false});
     loaded.initialise();
     const MemorizationReport report =
         audit_model(loaded, *tokenizer, records, control,

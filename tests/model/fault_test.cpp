@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/measure/compare.h"
 #include "axonn/ops/forwarding_backend.h"
@@ -26,7 +27,7 @@ constexpr std::int64_t kHeadDim = 4, kKvHeads = 4, kWidth = 96;
 
 /// Bytes of synthetic text. The vocabulary is one larger than bytes need, so that no even number
 /// divides it and every grid with x > 1 here has padding.
-Config config_on(const GridShape& grid, bool sequence_parallel = true) {
+PreparedRun run_on(const GridShape& grid, bool sequence_parallel = true) {
   Config config;
   config.model = {.layers = kLayers,
                   .hidden = kWidth,
@@ -38,7 +39,7 @@ Config config_on(const GridShape& grid, bool sequence_parallel = true) {
   config.optimizer.lr = 1e-3;
   config.parallelism.set_grid(grid);
   config.parallelism.sequence_parallel = sequence_parallel;
-  return resolved(config);
+  return prepared(std::move(config));
 }
 
 using MakeBackend = std::function<std::unique_ptr<Backend>(const Coords&)>;
@@ -51,7 +52,7 @@ GridComparison check(const GridShape& grid, CommFault fault, const MakeBackend& 
   static const GridTrace reference = [] {
     GridTrace one;
     run_ranks(1, [&](Communicator& world) {
-      one = trace_run(config_on({}), world, make_cpu_backend(1), {.steps = kSteps});
+      one = trace_run(run_on({}), world, make_cpu_backend(1), {.steps = kSteps});
     });
     return one;
   }();
@@ -60,7 +61,7 @@ GridComparison check(const GridShape& grid, CommFault fault, const MakeBackend& 
   std::atomic<int> hits = 0;
   run_ranks(grid.ranks(), [&](Communicator& world) {
     FaultyCommunicator wrapped(world, fault);
-    GridTrace mine = trace_run(config_on(grid, sequence_parallel), wrapped,
+    GridTrace mine = trace_run(run_on(grid, sequence_parallel), wrapped,
                                backend(coords_of(grid, world.rank())), {.steps = kSteps});
     hits += wrapped.hits();
     if (world.rank() == 0) trace = std::move(mine);

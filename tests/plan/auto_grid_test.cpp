@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/validate.h"
 #include "axonn/plan/search.h"
@@ -86,7 +87,7 @@ TEST(AutoGrid, AResumedRunKeepsItsGridUnlessTheNumberOfRanksChanges) {
   before.parallelism.set_grid(odd);
   before.training.micro_batch = 1;
   before.activation_checkpoint.mode = RecomputeMode::full;
-  run_ranks(4, [&](Communicator& world) { train(resolved(before), world, {}); });
+  run_ranks(4, [&](Communicator& world) { train(prepared(before), world, {}); });
 
   config.checkpoint.resume = "auto";
   const Chosen same = choose(config, 4);
@@ -101,7 +102,7 @@ TEST(AutoGrid, RefusesToReplaceARunBeforeItPlans) {
   Config config = planned_config(folder_of("finished"));
   Config before = config;
   before.parallelism.set_grid({});
-  run_ranks(1, [&](Communicator& world) { train(resolved(before), world, {}); });
+  run_ranks(1, [&](Communicator& world) { train(prepared(before), world, {}); });
   config.parallelism.machine = "no such machine";
   EXPECT_THAT([&] { choose(config, 2); },
               testing::ThrowsMessage<UsageError>(HasSubstr("holds a run")));

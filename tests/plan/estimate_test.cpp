@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/train/training.h"
 
 #include "tests/plan/configs.h"
@@ -42,7 +43,7 @@ std::vector<Config> configs_of(const Config& base, const std::vector<GridShape>&
 std::vector<std::int64_t> peaks(const Config& config) {
   std::vector<std::int64_t> bytes(config.parallelism.grid().ranks());
   run_ranks(static_cast<int>(bytes.size()), [&](Communicator& world) {
-    Training training(config, world, make_cpu_backend(1));
+    Training training(prepared(config), world, make_cpu_backend(1));
     training.model.initialise();
     for (int step = 0; step < 2; ++step)
       training.step.run(training.model.context(), training.input(step));

@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/recompute.h"
 #include "axonn/config/resolve.h"
 #include "axonn/measure/dry_step.h"
@@ -139,7 +140,7 @@ TEST(RecomputeBudget, EveryPlanHasThePeakOfTheRealStep) {
       const Config chosen = levels.at(level);
       std::vector<ArenaStats> real(grid.ranks());
       run_ranks(grid.ranks(), [&](Communicator& world) {
-        Training training(chosen, world, make_cpu_backend(1));
+        Training training(still_prepared(chosen), world, make_cpu_backend(1));
         training.model.initialise();
         for (int step = 0; step < 2; ++step) training.run(step);
         real[world.rank()] = training.model.arena().stats();
@@ -160,18 +161,18 @@ TEST(RecomputeBudget, IsKeptToTheByteByTheLeastLevel) {
       const std::int64_t peak = peak_of(levels.at(level));
       if (level > 0 && peak >= least) continue;  // a lower level takes as little
       config.activation_checkpoint.budget = peak;
-      const Config got = within_budget(config);
+      const PreparedRun got = within_budget(prepared(config));
       EXPECT_LE(peak_of(got), peak) << level;
-      EXPECT_EQ(got.activation_checkpoint.peak_bytes, peak_of(got)) << level;
+      EXPECT_EQ(got->activation_checkpoint.peak_bytes, peak_of(got)) << level;
       if (peak_of(got) == peak && level > 0) {
         EXPECT_THAT(describe_recomputation(got), HasSubstr("budget"));
       }
       least = peak;
     }
     config.activation_checkpoint.budget = least;
-    EXPECT_EQ(peak_of(within_budget(config)), least);
+    EXPECT_EQ(peak_of(within_budget(prepared(config))), least);
     config.activation_checkpoint.budget = least - 1;
-    EXPECT_THAT([&] { within_budget(config); },
+    EXPECT_THAT([&] { within_budget(prepared(config)); },
                 testing::ThrowsMessage<UsageError>(testing::AllOf(
                     HasSubstr(concat("[activation_checkpoint] budget = ", least - 1)),
                     HasSubstr(concat("set budget to at least ", least)),
@@ -187,8 +188,9 @@ TEST(RecomputeBudget, HalfWayCostsLessThanHalfOfFullRecomputation) {
   Config full = config;
   full.activation_checkpoint.mode = RecomputeMode::full;
   const auto seconds = [&](const Config& one) { return predict(one, machine).time.step_s; };
+  const double none = seconds(config);
   config.activation_checkpoint.budget = (peak_of(config) + peak_of(full)) / 2;
-  const double none = seconds(config), half = seconds(within_budget(config));
+  const double half = seconds(within_budget(prepared(config)));
   EXPECT_GT(half, none);
   EXPECT_LT(half - none, 0.5 * (seconds(full) - none));
 }

@@ -10,6 +10,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/data/corpus.h"
 #include "axonn/data/sequences.h"
@@ -224,7 +225,7 @@ TEST(RunFolder, GoesBackBehindAnIntactCheckpointOnlyIfItMayBeRemoved) {
   EXPECT_THAT(failure_of(config),
               AllOf(HasSubstr("step-5 goes back behind"), HasSubstr("step-10, which the run would"),
                     HasSubstr("--output.dir"), HasSubstr("--output.overwrite")));
-  EXPECT_THAT(dry_run(resolved(config), 0).fault, HasSubstr("goes back behind"));
+  EXPECT_THAT(dry_run(prepared(config), 0).fault, HasSubstr("goes back behind"));
   EXPECT_EQ(files_in(own), before);
   config.output.overwrite = true;
   EXPECT_EQ(failure_of(config), "");
@@ -250,9 +251,9 @@ TEST(RunFolder, WithTooLittleRoomForACheckpointIsRefusedBeforeTheFirstStep) {
 TEST(RunFolder, WithARunIsAFaultOfADryRunToo) {
   test::TemporaryPath folder;
   const Config config = resolved(tiny_config(folder / "out"));
-  EXPECT_EQ(dry_run(config, 0).fault, "");
+  EXPECT_EQ(dry_run(prepared(config), 0).fault, "");
   train_on_threads(config);
-  EXPECT_THAT(dry_run(config, 0).fault, HasSubstr("holds a run"));
+  EXPECT_THAT(dry_run(prepared(config), 0).fault, HasSubstr("holds a run"));
 }
 
 TEST(RunFolder, IsNotWrittenByADryRun) {
@@ -266,6 +267,6 @@ TEST(RunFolder, IsNotWrittenByADryRun) {
   test::spill(text, std::string(6000, 'b'));  // the cache has no tokens of this text
   test::spill(config.output.dir + "/cache/tokens-1.bin.tmp-0123456789abcdef", "");
   const auto before = files_in(config.output.dir);
-  EXPECT_THAT(dry_run(config, 0).input, HasSubstr("bbb"));
+  EXPECT_THAT(dry_run(prepared(config), 0).input, HasSubstr("bbb"));
   EXPECT_EQ(files_in(config.output.dir), before);
 }

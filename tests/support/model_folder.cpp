@@ -8,6 +8,8 @@
 #include "axonn/base/random.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
+#include "axonn/config/resolve.h"
 #include "axonn/config/stored_config.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/model.h"
@@ -118,7 +120,8 @@ void save_checkpoint(const std::string& folder, const ModelConfig& model, const 
   config.training = {.steps = 1, .seq_len = 8, .global_batch = 8, .micro_batch = 1, .dtype = dtype};
   config.optimizer.lr = 1;
   run_ranks(grid.ranks(), [&](Communicator& world) {
-    Training training(config, world, make_cpu_backend(1), {.data = false});
+    Training training(still_prepared(resolved(config)), world, make_cpu_backend(1),
+                      {.data = false});
     training.model.initialise();
     if (model.lora.rank > 0) set_trained(training);
     CheckpointSaver saver({.folder = folder, .async = false});
@@ -133,7 +136,7 @@ std::vector<float> logits(const ModelConfig& model, const GridShape& grid) {
   config.parallelism.set_grid(grid);
   std::vector<float> result;
   run_ranks(grid.ranks(), [&](Communicator& world) {
-    LoadedModel loaded(config, world, make_cpu_backend(1), {.trainable = false});
+    LoadedModel loaded(prepared_model(config), world, make_cpu_backend(1), {.trainable = false});
     loaded.initialise();
     const std::vector<std::int32_t> ids{5, 17, 3, 99, 40, 8, 77, 1};
     const Context ctx = loaded.context();

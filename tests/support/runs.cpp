@@ -8,6 +8,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/validate.h"
 #include "axonn/data/token_file.h"
@@ -51,8 +52,9 @@ TrainEnd train_on_threads(const Config& given, const TrainOptions& options) {
   validate(given);
   const Config config = resolved(given);
   std::vector<TrainEnd> ends(config.parallelism.grid().ranks());
-  run_ranks(static_cast<int>(ends.size()),
-            [&](Communicator& world) { ends[world.rank()] = train(config, world, options); });
+  run_ranks(static_cast<int>(ends.size()), [&](Communicator& world) {
+    ends[world.rank()] = train(prepared(config), world, options);
+  });
   EXPECT_EQ(std::ranges::count(ends, ends.front()), std::ssize(ends))
       << "ranks returned different values";
   return ends.front();
@@ -63,7 +65,7 @@ std::vector<double> first_losses(const Config& given) {
   const Config config = resolved(given);
   std::vector<double> losses;
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    const GridTrace trace = trace_run(config, world, make_cpu_backend(1), {.steps = 3});
+    const GridTrace trace = trace_run(prepared(config), world, make_cpu_backend(1), {.steps = 3});
     if (world.rank() == 0) losses = trace.losses;
   });
   return losses;

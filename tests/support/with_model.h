@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/load/loaded_model.h"
 
 namespace axonn::testing_support {
@@ -11,7 +12,7 @@ namespace axonn::testing_support {
 /// values or those at model.path.
 inline void with_model(const Config& config, const std::function<void(LoadedModel&)>& body) {
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    LoadedModel model(config, world, make_cpu_backend(1), {.trainable = false});
+    LoadedModel model(prepared_model(config), world, make_cpu_backend(1), {.trainable = false});
     model.initialise();
     body(model);
   });

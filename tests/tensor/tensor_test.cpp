@@ -3,6 +3,7 @@
 #include <functional>
 #include <numeric>
 #include <sstream>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -163,8 +164,9 @@ TEST_F(TensorTest, ElementsThatTheHostCannotAccessAreNotRead) {
   const auto dry = make_dry_device();
   Arena nowhere(*dry);
   const Tensor tensor(nowhere, 4, 6, DType::f32);
-  for (const View view : {tensor.view(), tensor.reshape(6, 4).view(), tensor.raw_view(),
-                          tensor.row_range(1, 2).view(), tensor.view().col_range(2, 3)})
+  const std::vector<View> views{tensor.view(), tensor.reshape(6, 4).view(), tensor.raw_view(),
+                                tensor.row_range(1, 2).view(), tensor.view().col_range(2, 3)};
+  for (const View& view : views)
     EXPECT_THAT(error_of([&] { view.row<float>(0); }),
                 AllOf(HasSubstr("do not exist: dry runs, plans"), HasSubstr("on_host()")));
   View of_gpu = counting(2, 2).view();

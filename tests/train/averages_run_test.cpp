@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/stored_config.h"
 #include "axonn/config/validate.h"
@@ -76,7 +77,7 @@ void with_steps(const Config& given, int steps, const std::function<void(Trainin
   validate(given);
   const Config config = resolved(given);
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    Training training(config, world, make_cpu_backend(1));
+    Training training(prepared(config), world, make_cpu_backend(1));
     training.model.initialise();
     for (int step = 0; step < steps; ++step) training.run(step);
     body(training);
@@ -155,7 +156,7 @@ TEST(Averages, OfAdaptersAreOfTheAdaptersAlone) {
   Config config = on_grid(averaged(folder / "lora"), {2, 1, 2, 1});
   config.model.path = step_folder(base, 10);
   config.model.lora.rank = 2;
-  config = ready_config(config, {});
+  config = prepared(with_stored_model(config, {}));
   expect_plain_averages(config);
   for (const auto& [name, values] : weights_of(step_folder(config, 10), "ema"))
     EXPECT_THAT(name, HasSubstr("lora"));
@@ -270,7 +271,7 @@ TEST(Averages, BeginWithTheNextStepIfTheyAreTurnedOnLaterAndAreLeftOutIfTurnedOf
   Config on = averaged(folder / "on");
   on.checkpoint.resume = step_folder(off, 5);
   on.checkpoint.every = 1;
-  EXPECT_EQ(dry_run(resolved(on), 0).fault, "");
+  EXPECT_EQ(dry_run(prepared(on), 0).fault, "");
   train_on_threads(on);
   EXPECT_THAT(test::slurp(on.output.dir + "/logs/rank-0.log"),
               HasSubstr("has no averages of the weights (optimizer.ema_decay): they begin"));
@@ -313,7 +314,7 @@ TEST(Averages, TakeTheMemoryTheDiskAndTheTimeThatADryRunCounts) {
     given.training.dtype = dtype;
     const Config config = resolved(given);
     train_on_threads(config);
-    const DryRun run = dry_run(config, 0);
+    const DryRun run = dry_run(prepared(config), 0);
     EXPECT_EQ(run.memory.peak_bytes,
               metrics_of(config).back().at("memory_bytes").get<std::int64_t>());
     EXPECT_EQ(run.checkpoint_bytes, 4 * 4 * run.trained);
@@ -324,7 +325,7 @@ TEST(Averages, TakeTheMemoryTheDiskAndTheTimeThatADryRunCounts) {
       if (training.model.grid().world().rank() > 0) return;
       for (const ParameterGroup* group : training.optimizer.groups()) piece += group->piece_size();
     });
-    EXPECT_EQ(run.memory.peak_bytes - dry_run(plain, 0).memory.peak_bytes, 4 * piece);
+    EXPECT_EQ(run.memory.peak_bytes - dry_run(prepared(plain), 0).memory.peak_bytes, 4 * piece);
     for (const Schedule::Event& event : dry_step(config, 0, {.schedule = true}).schedule.events)
       if (const auto* op = std::get_if<Schedule::Compute>(&event))
         if (op->operation == "moving_average") bytes += op->bytes();

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/validate.h"
 #include "axonn/data/batches.h"
@@ -39,7 +40,7 @@ TEST(ContextRuns, GoldfishKeepsAndCountsTheTargetsOfOneRank) {
   const auto tokens = [](const Config& given) {
     std::int64_t counted = 0;
     run_ranks(given.parallelism.grid().ranks(), [&](Communicator& world) {
-      Training training(resolved(given), world, make_cpu_backend(1));
+      Training training(prepared(given), world, make_cpu_backend(1));
       const StepInput input = training.input(1);
       if (world.rank() == 0) counted = input.tokens;
     });
@@ -64,7 +65,7 @@ TEST(ContextRuns, DryPeakEqualsARealRuns) {
         config = resolved(config);
         std::vector<ArenaStats> real(grid.ranks());
         run_ranks(grid.ranks(), [&](Communicator& world) {
-          Training training(config, world, make_cpu_backend(1));
+          Training training(prepared(config), world, make_cpu_backend(1));
           training.model.initialise();
           for (int step = 0; step < 2; ++step) training.run(step);
           real[world.rank()] = training.model.arena().stats();
@@ -103,7 +104,7 @@ TEST(ContextRuns, TargetsThatEachRankOfAContextCountsAreFound) {
   const double one = first_losses(long_config(folder / "run")).front();
   const Config config = resolved(on_grid(long_config(folder / "run"), shared({2, 1, 2, 1}, 2)));
   run_ranks(4, [&](Communicator& world) {
-    Training training(config, world, make_cpu_backend(1));
+    Training training(prepared(config), world, make_cpu_backend(1));
     training.model.initialise();
     StepInput input = training.input(0);
     EXPECT_NEAR(training.step.run(training.model.context(), input).loss / one, 1, 2e-6);

@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/ops/forwarding_backend.h"
 
@@ -70,7 +71,7 @@ std::string found_on(const GridShape& grid, int rank, const Change& change,
   std::vector<std::string> found(grid.ranks());
   run_ranks(grid.ranks(), [&](Communicator& world) {
     const bool hit = world.rank() == rank;
-    Training training(config, world, hit && backend ? backend() : make_cpu_backend(1));
+    Training training(prepared(config), world, hit && backend ? backend() : make_cpu_backend(1));
     training.model.initialise();
     for (int step = 0; step < 2; ++step) training.run(step);
     training.model.settle();

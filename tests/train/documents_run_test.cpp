@@ -6,6 +6,7 @@
 
 #include "axonn/base/files.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/validate.h"
 #include "axonn/data/batches.h"
@@ -73,7 +74,7 @@ GridTrace trace_of(const Config& given, int steps = 10) {
   const Config config = resolved(given);
   GridTrace trace;
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    GridTrace mine = trace_run(config, world, make_cpu_backend(1), {.steps = steps});
+    GridTrace mine = trace_run(prepared(config), world, make_cpu_backend(1), {.steps = steps});
     if (world.rank() == 0) trace = std::move(mine);
   });
   return trace;
@@ -134,7 +135,7 @@ TEST(DocumentsTraining, TheLossIsThatOfEachDocumentAlone) {
   for (const Config& given : {documents_config(folder), as_llama(documents_config(folder))}) {
     const Config config = resolved(given);
     run_ranks(1, [&](Communicator& world) {
-      Training training(config, world, make_cpu_backend(1));
+      Training training(prepared(config), world, make_cpu_backend(1));
       training.model.initialise();
       const Context ctx = training.model.context();
       const MicroBatch batch = training.batches->at(0)->micro_batches.front();
@@ -164,7 +165,7 @@ TEST(DocumentsTraining, CountsTargetsOverAllRanksInTrainingAndInValidation) {
     Config config = on_grid(documents_config(folder, mode), grid);
     config.training.goldfish = {.k = 3, .h = 4};
     run_ranks(grid.ranks(), [&](Communicator& world) {
-      Training training(resolved(config), world, make_cpu_backend(1));
+      Training training(prepared(config), world, make_cpu_backend(1));
       training.model.initialise();
       for (int step = 0; step < 2; ++step) {
         const SequenceMask mask =
@@ -224,7 +225,7 @@ TEST(DocumentsTraining, DryPeakEqualsARealRunsAndShowsWhereDocumentsBegin) {
     const Config config = resolved(on_grid(documents_config(folder, DocumentMode::packed), grid));
     std::vector<ArenaStats> real(grid.ranks());
     run_ranks(grid.ranks(), [&](Communicator& world) {
-      Training training(config, world, make_cpu_backend(1));
+      Training training(prepared(config), world, make_cpu_backend(1));
       training.model.initialise();
       for (int step = 0; step < 2; ++step) training.run(step);
       real[world.rank()] = training.model.arena().stats();
@@ -232,8 +233,8 @@ TEST(DocumentsTraining, DryPeakEqualsARealRunsAndShowsWhereDocumentsBegin) {
     for (int rank = 0; rank < grid.ranks(); ++rank)
       EXPECT_EQ(dry_step(config, rank).memory.peak_by, real[rank].peak_by) << rank;
   }
-  const Config separate = resolved(documents_config(folder)),
-               joined = resolved(documents_config(folder, DocumentMode::joined));
+  const PreparedRun separate = prepared(documents_config(folder)),
+                    joined = prepared(documents_config(folder, DocumentMode::joined));
   EXPECT_THAT(dry_run(separate, 0).sample, HasSubstr("; documents begin at rows 0"));
   EXPECT_THAT(dry_run(joined, 0).sample, testing::Not(HasSubstr("documents begin")));
 }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/validate.h"
 #include "axonn/data/synthetic/synthetic.h"
@@ -61,7 +62,7 @@ TEST(ExpertRuns, DryPeakEqualsARealRunsWithEquallyBusyExperts) {
       choose_evenly(choices, config);
       std::vector<ArenaStats> real(grid.ranks());
       run_ranks(grid.ranks(), [&](Communicator& world) {
-        Training training(config, world, make_cpu_backend(1));
+        Training training(prepared(config), world, make_cpu_backend(1));
         training.model.initialise();
         training.step.routing()->set_records(&choices, nullptr);
         for (int step = 0; step < 2; ++step) training.run(step);
@@ -130,7 +131,7 @@ Counted count_choices(const Config& config, bool counts_padding) {
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
     std::unique_ptr<Backend> backend = make_cpu_backend(1);
     if (counts_padding) backend = std::make_unique<CountsPadding>(std::move(backend));
-    Training training(config, world, std::move(backend));
+    Training training(prepared(config), world, std::move(backend));
     training.model.initialise();
     const StepInput input = training.input(0);
     const StepResult result = training.step.run(training.model.context(), input);

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/validate.h"
 #include "axonn/data/synthetic/synthetic.h"
@@ -82,7 +83,7 @@ TEST(FineTuning, ValidationLossIsTheMeanOverTheHeldOutTargetsThatCount) {
     cut.training.micro_batch = micro;
     validate(cut);
     run_ranks(grid.ranks(), [&](Communicator& world) {
-      Training training(resolved(cut), world, make_cpu_backend(1));
+      Training training(prepared(cut), world, make_cpu_backend(1));
       training.model.initialise();
       EXPECT_GT(training.validation_windows(), 2);
       EXPECT_LE(training.validation_windows(), 12) << "there are only twelve conversations";
@@ -100,7 +101,7 @@ TEST(FineTuning, TakesTheMemoryThatADryStepPredicts) {
   config.training.micro_batch = 2;
   validate(config);
   run_ranks(4, [&](Communicator& world) {
-    Training training(resolved(config), world, make_cpu_backend(1));
+    Training training(prepared(config), world, make_cpu_backend(1));
     training.model.initialise();
     for (int step = 0; step < 2; ++step)
       training.step.run(training.model.context(), training.input(step));
@@ -112,7 +113,7 @@ TEST(FineTuning, TakesTheMemoryThatADryStepPredicts) {
 
 TEST(FineTuning, ADryRunShowsWhatTheLossSees) {
   test::TemporaryPath folder;
-  const DryRun run = dry_run(resolved(chats(folder / "run")), 0);
+  const DryRun run = dry_run(prepared(chats(folder / "run")), 0);
   EXPECT_THAT(run.sample, testing::ContainsRegex("sequence 1 of step 1: documents .* of .*jsonl"));
   EXPECT_THAT(run.input, HasSubstr("<|im_start|>user\\n"));
   EXPECT_THAT(run.target, testing::StartsWith("\"..."));

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/data/batches.h"
 #include "axonn/data/corpus.h"
@@ -52,7 +53,7 @@ TEST(GoldfishTraining, CountsKeptTargetsOverAllRanks) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 3}}) {
     const Config config = on_grid(goldfish_config(folder / "run"), grid);
     run_ranks(grid.ranks(), [&](Communicator& world) {
-      Training training(resolved(config), world, make_cpu_backend(1));
+      Training training(prepared(config), world, make_cpu_backend(1));
       for (int step = 0; step < 2; ++step) {
         // Count the kept targets of the masked sequences directly.
         const SequenceMask mask = make_goldfish(config.training.goldfish, config.training.seed,
@@ -98,7 +99,7 @@ TEST(GoldfishTraining, ADryRunShowsWhatTheLossLeavesOut) {
   test::TemporaryPath folder;
   Config config = goldfish_config(folder / "run");
   config.training.seq_len = 40;
-  EXPECT_THAT(dry_run(resolved(config), 0).target, HasSubstr("..."));
-  EXPECT_THAT(dry_run(resolved(tiny_config(folder / "plain")), 0).target,
+  EXPECT_THAT(dry_run(prepared(config), 0).target, HasSubstr("..."));
+  EXPECT_THAT(dry_run(prepared(tiny_config(folder / "plain")), 0).target,
               testing::Not(HasSubstr("...")));
 }

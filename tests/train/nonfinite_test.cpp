@@ -10,6 +10,7 @@
 
 #include "axonn/comm/threads/threads.h"
 #include "axonn/config/config_options.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/validate.h"
 #include "axonn/data/batches.h"
@@ -70,7 +71,7 @@ std::string origin_of(const GridShape& grid, int rank, const Poison& poison) {
     auto backend = std::make_unique<PoisonedBackend>(
         make_cpu_backend(1), world.rank() == rank ? std::optional(poison) : std::nullopt);
     PoisonedBackend& poisoned = *backend;
-    Training training(config, world, std::move(backend));
+    Training training(prepared(config), world, std::move(backend));
     training.model.initialise();
     const StepInput input = training.input(0);
     EXPECT_FALSE(training.step.run(training.model.context(), input).finite);
@@ -126,7 +127,7 @@ TEST(Nonfinite, AFaultThatDoesNotComeAgainHasNoOrigin) {
 TEST(Nonfinite, WeightsThatWereNanBeforeTheStepAreNamed) {
   const Config config = resolved(on_grid(tiny_config("unused"), {.y = 2, .data = 2}));
   run_ranks(4, [&](Communicator& world) {
-    Training training(config, world, make_cpu_backend(1));
+    Training training(prepared(config), world, make_cpu_backend(1));
     training.model.initialise();
     ParameterGroup& second = *training.model.model().groups()[2];
     if (world.rank() == 3) second.master().as<float>()[0] = std::numeric_limits<float>::infinity();
@@ -174,7 +175,7 @@ TEST(Nonfinite, ASavedStepIsRepeatedToTheBitAndOnAnotherGrid) {
   config = resolved(config);
   StepResult want;
   run_ranks(4, [&](Communicator& world) {
-    Training training(config, world, make_cpu_backend(1));
+    Training training(prepared(config), world, make_cpu_backend(1));
     training.model.initialise();
     for (int step = 0; step < 3; ++step) training.run(step);
     const StepInput input = training.input(3);
@@ -186,7 +187,7 @@ TEST(Nonfinite, ASavedStepIsRepeatedToTheBitAndOnAnotherGrid) {
   const auto again = [&](const Config& with) {
     Replay report;
     run_ranks(with.parallelism.grid().ranks(), [&](Communicator& world) {
-      const Replay mine = replay(with, folder / "saved", world);
+      const Replay mine = replay(prepared(with), folder / "saved", world);
       if (world.rank() == 0) report = mine;
     });
     EXPECT_EQ(report.step, 4);
@@ -198,7 +199,7 @@ TEST(Nonfinite, ASavedStepIsRepeatedToTheBitAndOnAnotherGrid) {
   EXPECT_EQ(again(same).grad_norm, want.grad_norm);
   Config other = on_grid(same, {1, 2, 1, 3});
   other.training.micro_batch = 0;
-  EXPECT_NEAR(again(resolved(other)).loss / want.loss, 1, 1e-5);  // sums in another order
+  EXPECT_NEAR(again(other).loss / want.loss, 1, 1e-5);  // sums in another order
 }
 
 TEST(Nonfinite, ASavedStepIsRepeatedWithTheTunedProductsOfItsRun) {
@@ -209,7 +210,7 @@ TEST(Nonfinite, ASavedStepIsRepeatedWithTheTunedProductsOfItsRun) {
   MatmulChoices choices;
   StepResult want;
   run_ranks(1, [&](Communicator& world) {
-    Training training(config, world, make_cpu_backend(1));
+    Training training(prepared(config), world, make_cpu_backend(1));
     training.model.initialise();
     choices = tune(training, {});
     Backend& backend = training.model.backend();
@@ -222,7 +223,8 @@ TEST(Nonfinite, ASavedStepIsRepeatedWithTheTunedProductsOfItsRun) {
     want = training.run(0);
   });
   run_ranks(1, [&](Communicator& world) {
-    const Replay report = replay(config_of_step(folder / "saved"), folder / "saved", world);
+    const Replay report =
+        replay(prepared(config_of_step(folder / "saved")), folder / "saved", world);
     EXPECT_EQ(report.result.loss, want.loss);
     EXPECT_EQ(report.tuned_products, std::ssize(choices.products));
     EXPECT_GT(report.tuned_products, 0);

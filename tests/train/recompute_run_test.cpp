@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/recompute.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/validate.h"
@@ -67,7 +68,7 @@ Config with_values(Config config, Recompute values) {
 GridTrace three_steps_of(const Config& config) {
   GridTrace trace;
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    GridTrace mine = trace_run(config, world, make_cpu_backend(1), {.steps = 3});
+    GridTrace mine = trace_run(prepared(config), world, make_cpu_backend(1), {.steps = 3});
     if (world.rank() == 0) trace = std::move(mine);
   });
   return trace;
@@ -104,7 +105,7 @@ void expect_same_bits(const Config& config, const std::vector<Recompute>& sets) 
 void expect_dry_peak(const Config& config) {
   std::vector<ArenaStats> all(config.parallelism.grid().ranks());
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    Training training(config, world, make_cpu_backend(1));
+    Training training(prepared(config), world, make_cpu_backend(1));
     training.model.initialise();
     for (int step = 0; step < 2; ++step) training.run(step);
     all[world.rank()] = training.model.arena().stats();

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/stored_config.h"
 #include "axonn/config/validate.h"
@@ -31,7 +32,7 @@ GridTrace ten_steps(const Config& given) {
   const Config config = resolved(given);
   GridTrace result;
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    GridTrace trace = trace_run(config, world, make_cpu_backend(1), {.steps = 10});
+    GridTrace trace = trace_run(prepared(config), world, make_cpu_backend(1), {.steps = 10});
     if (world.rank() == 0) result = std::move(trace);
   });
   return result;
@@ -120,10 +121,10 @@ TEST(BatchRamp, HasTheSamePeakOfMemoryAsItsDryRun) {
   const Config config = resolved(on_grid(ramped(folder / "run"), {.z = 2}));
   EXPECT_EQ(config.training.micro_batch, 2);  // 4 / 2: it divides every batch
   train_on_threads(config);
-  EXPECT_EQ(dry_run(config, 0).memory.peak_bytes,
+  EXPECT_EQ(dry_run(prepared(config), 0).memory.peak_bytes,
             metrics_of(config).back().at("memory_bytes").get<std::int64_t>());
-  EXPECT_NEAR(dry_run(config, 0).epochs,
-              100.0 / 120 * dry_run(resolved(tiny_config(folder / "x")), 0).epochs, 1e-12);
+  EXPECT_NEAR(dry_run(prepared(config), 0).epochs,
+              100.0 / 120 * dry_run(prepared(tiny_config(folder / "x")), 0).epochs, 1e-12);
 }
 
 TEST(Schedule, ThatCountsSamplesFollowsThemThroughARampAndAResumedRun) {
@@ -179,7 +180,7 @@ TEST(OutputZLoss, IsReportedWithoutItsWeightLowersTheLogSumsAndResumesToTheBit) 
   Config config = tiny_config(folder / "resumed");
   config.training.z_loss = 1;
   expect_resumes_to_the_bit(config);
-  EXPECT_EQ(dry_run(resolved(config), 0).memory.peak_bytes,
+  EXPECT_EQ(dry_run(prepared(config), 0).memory.peak_bytes,
             metrics_of(config).back().at("memory_bytes").get<std::int64_t>());
 }
 
@@ -252,7 +253,7 @@ TEST(DataStages, TrainOnTheirOwnSequencesAndSayWhichInMetricsLogAndDryRun) {
               ElementsAre(std::pair("web", 36), std::pair("code", 96), std::pair("end", 36)));
   EXPECT_EQ(config_of_model(folder / "run/checkpoints").stage.size(), 3u);
   EXPECT_EQ(ModelFiles(folder / "run/checkpoints").tokenizer(), "bytes");
-  const DryRun dry = dry_run(resolved(config), 0);
+  const DryRun dry = dry_run(prepared(config), 0);
   EXPECT_EQ(dry.memory.peak_bytes,
             metrics_of(config).back().at("memory_bytes").get<std::int64_t>());
   EXPECT_THAT(dry.stages, ElementsAre(HasSubstr("web from step 1: sequences of 8 tokens"),

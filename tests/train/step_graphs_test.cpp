@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/validate.h"
 #include "axonn/records/run_state.h"
@@ -83,7 +84,7 @@ Outcome run_eagerly(const Config& given, const Between& between = {}) {
   const Config config = resolved(given);
   Outcome outcome = room_for(config);
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    Training training(config, world, make_cpu_backend(1));
+    Training training(prepared(config), world, make_cpu_backend(1));
     run_steps(training, world.rank(), between, outcome);
   });
   return outcome;
@@ -98,7 +99,8 @@ Outcome run_captured(Config given, const Between& between = {}, const std::strin
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& host) {
     const auto device = std::make_shared<CapturingDevice>();
     CapturingCommunicator world(host, *device);
-    Training training(config, world, std::make_unique<CapturingBackend>(device, left_out));
+    Training training(prepared(config), world,
+                      std::make_unique<CapturingBackend>(device, left_out));
     run_steps(training, world.rank(), between, outcome);
     if (host.rank() != 0) return;
     outcome.captures = training.step.graphs()->captures();
@@ -246,7 +248,7 @@ TEST(StepGraphs, AreNotUsedForAStepWithAnotherNumberOfTargets) {
     const Config run = resolved(given);
     run_ranks(1, [&](Communicator& host) {
       CapturingCommunicator world(host, *device);
-      Training training(run, world, std::make_unique<CapturingBackend>(device));
+      Training training(prepared(run), world, std::make_unique<CapturingBackend>(device));
       training.model.initialise();
       for (std::int64_t step = 0; step < kSteps; ++step) {
         StepInput input = training.input(step);
@@ -276,7 +278,7 @@ TEST(StepGraphs, AreRejectedIfTheStepCannotBeCaptured) {
   config.training.cuda_graph = true;
   const auto on_processor = [&] {
     run_ranks(1,
-              [&](Communicator& world) { Training(resolved(config), world, make_cpu_backend(1)); });
+              [&](Communicator& world) { Training(prepared(config), world, make_cpu_backend(1)); });
   };
   EXPECT_THAT(on_processor,
               ThrowsMessage<UsageError>(
@@ -285,7 +287,7 @@ TEST(StepGraphs, AreRejectedIfTheStepCannotBeCaptured) {
     run_ranks(2, [&](Communicator& host) {
       const auto device = std::make_shared<CapturingDevice>();
       const auto world = make_staged(host, *device);
-      Training(resolved(on_grid(config, {.z = 2})), *world,
+      Training(prepared(on_grid(config, {.z = 2})), *world,
                std::make_unique<CapturingBackend>(device));
     });
   };
@@ -322,7 +324,7 @@ TEST(TrainStep, TheHostWaitsForTheDeviceOncePerStepWithAndWithoutGraphs) {
       run_ranks(grid.ranks(), [&](Communicator& host) {
         const auto device = std::make_shared<CapturingDevice>();
         CapturingCommunicator world(host, *device);
-        Training training(config, world, std::make_unique<CapturingBackend>(device));
+        Training training(prepared(config), world, std::make_unique<CapturingBackend>(device));
         training.model.initialise();
         for (std::int64_t step = 0; step < 4; ++step) {
           const StepInput input = training.input(step);

@@ -8,6 +8,7 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/validate.h"
 #include "axonn/load/launch.h"
@@ -30,7 +31,7 @@ void with_training(const Config& given, const std::function<void(Training&)>& bo
   validate(given);
   const Config config = resolved(given);
   run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    Training training(config, world, make_cpu_backend(1));
+    Training training(prepared(config), world, make_cpu_backend(1));
     training.model.initialise();
     body(training);
   });
@@ -60,7 +61,7 @@ std::string refusal_of(const Config& config, const std::function<void(Training&)
                        const TrainingOptions& options = {}) {
   const auto world = make_self();
   try {
-    Training training(config, *world, make_cpu_backend(1), options);
+    Training training(prepared(config), *world, make_cpu_backend(1), options);
     f(training);
   } catch (const Error& error) {
     return error.what();
@@ -68,41 +69,19 @@ std::string refusal_of(const Config& config, const std::function<void(Training&)
   return "no error";
 }
 
-Config ready(Config config) {
-  validate(config);
-  return resolved(config);
-}
-
 }  // namespace
 
 TEST(Training, RefusesToTrainEvaluateOrSaveParametersWithoutValues) {
-  const Config config = ready(tiny_config("unused"));
+  const Config config = tiny_config("unused");
   const auto wanted = HasSubstr("call LoadedModel::initialise() or load_checkpoint() before");
   EXPECT_THAT(refusal_of(config, [](Training& t) { t.run(0); }), wanted);
   EXPECT_THAT(refusal_of(config, [](Training& t) { t.validate(); }), wanted);
   EXPECT_THAT(refusal_of(config, [](Training& t) { save_checkpoint(t, "unused", 1); }), wanted);
 }
 
-TEST(Training, RefusesAConfigThatIsNotReady) {
-  const auto nothing = [](Training&) {};
-  EXPECT_THAT(refusal_of(tiny_config("unused"), nothing),
-              HasSubstr("training.micro_batch is 0; call validate(config), and pass resolved("));
-  EXPECT_THAT(refusal_of(Config(), nothing), HasSubstr("training.seq_len is 0"));
-  Config config = tiny_config("unused");
-  config.training.micro_batch = 1;
-  config.model.heads = 0;
-  EXPECT_THAT(refusal_of(config, nothing), HasSubstr("0 heads; call validate(config)"));
-  config.model.heads = 4;
-  config.parallelism.named_grid = "2,1,1,1";
-  EXPECT_THAT(refusal_of(config, nothing), HasSubstr("parallelism.grid is still \"2,1,1,1\""));
-  EXPECT_THAT([&] { launch(config, [](Communicator&) {}); },
-              ThrowsMessage<Error>(HasSubstr("launch: parallelism.grid is still")));
-}
-
 TEST(Training, RefusesWhatItsDataDoNotHave) {
   Config config = tiny_config("unused");
   config.data.validation = {};
-  config = ready(config);
   EXPECT_THAT(refusal_of(config, [](Training& t) { t.validate(); }),
               HasSubstr("there is no validation data; set data.validation"));
   EXPECT_THAT(refusal_of(config, [](Training& t) { t.validate_averages(); }),

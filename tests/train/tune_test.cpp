@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 
 #include "tests/support/runs.h"
@@ -37,7 +38,7 @@ Tuned tune_on_threads(const Config& given, const TuneOptions& options) {
   Tuned tuned{.choices = std::vector<MatmulChoices>(config.parallelism.grid().ranks()),
               .lines = {}};
   run_ranks(static_cast<int>(tuned.choices.size()), [&](Communicator& world) {
-    Training training(config, world, make_cpu_backend(1));
+    Training training(prepared(config), world, make_cpu_backend(1));
     training.model.initialise();
     TuneOptions mine = options;
     mine.report = [&](const std::string& line) { tuned.lines.push_back(line); };

@@ -253,7 +253,7 @@ void time_steps(const ProbeContext& ctx, Config config, double waiting, Operatio
     const auto alone = make_self();
     auto backend = std::make_unique<TimedBackend>(ctx.backend);
     TimedBackend& timed_backend = *backend;
-    Training training(resolved(config), *alone, std::move(backend), {.data = false});
+    Training training(prepared(config), *alone, std::move(backend), {.data = false});
     training.model.initialise();
     const StepInput input = made_up_input(training.model);
     const auto step_s = [&] {
@@ -265,7 +265,7 @@ void time_steps(const ProbeContext& ctx, Config config, double waiting, Operatio
     const double taken = mean_over_ranks(ctx.world, {step_s()}).front();
     if (taken < enough && config.training.global_batch < kMostSequences) continue;
     const int count = std::clamp(static_cast<int>(seconds / taken), 3, 100);
-    const std::vector<Schedule::Compute> operations = operations_of(resolved(config));
+    const std::vector<Schedule::Compute> operations = operations_of(prepared(config));
     std::vector<double> sums(operations.size());
     timed_backend.take();
     for (int i = 0; i < count; ++i) {
