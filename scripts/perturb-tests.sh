@@ -1,27 +1,19 @@
 #!/bin/bash
 # Usage: scripts/perturb-tests.sh [RUNS] [FILTER...]
 #
-# Runs the tests that train until something is learned, or that compare trained models, RUNS times
-# each (default 100), every time with a different rounding of the matrix products. Prints failures /
-# runs of each test and exits with 1 if one failed. With FILTERs it runs only the lines of the list
-# below that contain one of them.
+# Runs every suite of tests that trains RUNS times (default 100), each with a different rounding
+# of the matrix products. These are the suites of the sources that include a header of the list
+# below. Prints failures / runs of each test and exits with 1 if one failed. With FILTERs it runs
+# only the programs and suites whose names contain one of them.
 #
 # Run i uses the seed i of tests/support/perturb_products.cpp. oneDNN's products use AVX2, AVX-512
 # and the machine's newest instructions in turn. The output of failed runs is kept in
 # build/dev/perturbed.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 
-# PROGRAM GOOGLETEST-FILTER
-readonly tests=(
-  "memorize_test Study.*:Audit.*"
-  "model_test GptOnGrids.TrainingLowers*:LoraOnGrids.TrainingLearns*:Experts.OfEveryRouter*"
-  "model_test LoraOnGrids.*Dropout*:*OnGrids.Bfloat16*"
-  "train_test Trainer.*:Nonfinite.*:Corruption.*:GoldfishTraining.*:FineTuning.*:Outliers.*"
-  "train_test Resume.*:Checkpoints.*:Patience.*"
-  "infer_test Generator.*:*GeneratorOf.*:TextSampler.*"
-  "cli_program_test Generate*:LoraCommand.*:ConvertCommand.*:EvalCommand.*"
-)
+# What trains in tests: runs of the library, steps of tiny models, and runs of the program.
+readonly trains='#include "tests/(support/(runs|tiny_model)|cli/runs)\.h"'
 
 readonly runs=${1:-100}
 shift
@@ -30,12 +22,36 @@ readonly build=build/dev
 readonly library=$PWD/$build/tests/libperturb_products.so
 readonly logs=$build/perturbed
 
-# is_wanted LINE: whether a line of the list contains one of the FILTERs.
+# program_of SOURCE: the test program that the CMakeLists.txt beside the source makes of it.
+program_of() {
+  awk -v source="$(basename "$1")" '/axonn_test\(/ { sub(/.*\(/, ""); name = $1 }
+    { for (i = 1; i <= NF; ++i) if ($i == source) print name }' "$(dirname "$1")/CMakeLists.txt"
+}
+
+# suites_of SOURCE: its suites as a GoogleTest filter, "Suite.*:*/Suite.*".
+suites_of() {
+  sed -nE 's/^(TEST|TEST_F|TEST_P|TEST_SKIP)\((\w+).*/\2.*:*\/\2.*/p' "$1" | sort -u | paste -sd:
+}
+
+# is_wanted PROGRAM FILTER: whether one of the FILTERs of the command line is part of them.
 is_wanted() {
   local filter
-  for filter in "${wanted[@]}"; do [[ $1 == *"$filter"* ]] && return; done
+  for filter in "${wanted[@]}"; do [[ "$1 $2" == *"$filter"* ]] && return; done
   return 1
 }
+
+# Tests on emulated GPUs do not compute with oneDNN.
+mapfile -t sources < <(grep -lE "$trains" tests/*/*_test.cpp | grep -v emulated_gpu)
+tests=()
+for source in "${sources[@]}"; do
+  program=$(program_of "$source")
+  if [[ -z $program ]]; then
+    echo "perturb-tests.sh: no program of tests/ has $source" >&2
+    exit 1
+  fi
+  is_wanted "$program" "$(suites_of "$source")" && tests+=("$program $(suites_of "$source")")
+done
+readonly tests
 
 # perturbed_run PROGRAM FILTER SEED: prints the output of one run, and keeps it if the run failed.
 perturbed_run() {
@@ -62,7 +78,6 @@ scripts/build.sh dev perturb_products "${programs[@]}" || exit
 mkdir -p "$logs"
 failed=0
 for test in "${tests[@]}"; do
-  is_wanted "$test" || continue
   read -r program filter <<<"$test"
   path=$(echo "$build"/tests/*/"$program")
   while read -r bad all name; do

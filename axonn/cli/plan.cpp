@@ -191,7 +191,6 @@ Config complete(Config config) {
   config.parallelism.named_grid.clear();
   config.parallelism.device = DeviceKind::automatic;
   config.training.micro_batch = 0;
-  config.activation_checkpoint.budget = 0;
   return prepared(std::move(config));
 }
 
@@ -285,8 +284,9 @@ void measure_plans(const PlanReport& report, int count) {
                                "x,y,z,data", "planned s", "measured", "ratio", "waits pl.",
                                "measured", "memory pl.", "measured");
     for (int i = 0; i < std::min(count, static_cast<int>(plans.size())); ++i) {
-      const auto measured =
-          measure_steps(still_prepared(planned(report.config, plans[i])), world, kMeasured);
+      Config config = planned(report.config, plans[i]);
+      config.activation_checkpoint.budget = 0;  // the plan keeps it
+      const auto measured = measure_steps(still_prepared(config), world, kMeasured);
       if (speaks) std::cout << row(i + 1, plans[i], measured) << std::flush;
     }
     if (speaks)

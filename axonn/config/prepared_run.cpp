@@ -34,8 +34,6 @@ PreparedRun still_prepared(Config config) {
       m.vocab > 0 && (architecture_of(m.family) || (m.layers > 0 && m.hidden > 0 && m.heads > 0)),
       "the model has ", m.layers, " layers, width ", m.hidden, ", ", m.heads,
       " heads and a vocabulary of ", m.vocab, "; prepare the run with prepared(config)");
-  AXONN_CHECK(config.training.micro_batch > 0,
-              "training.micro_batch is 0; prepare the run with prepared(config)");
   return PreparedRun(std::move(config));
 }
 

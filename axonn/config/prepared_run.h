@@ -34,8 +34,7 @@ PreparedRun prepared(Config config);
 PreparedRun prepared_model(Config config);
 
 /// A variant of a prepared run in which no value became incomplete, such as one on another grid
-/// with its micro-batch. Throws Error, with the function to call, if a value is missing, or if
-/// activation_checkpoint.budget was not applied.
+/// with its micro-batch. Throws Error, with the function to call, if a size or the grid is missing.
 PreparedRun still_prepared(Config config);
 
 }  // namespace axonn

@@ -35,7 +35,8 @@ void keep_second(Schedule& schedule, std::size_t first) {
 
 DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   Config config = given;
-  config.training.cuda_graph = false;  // graphs launch the same work, and there is no GPU here
+  config.training.cuda_graph = false;       // graphs launch the same work, and there is no GPU here
+  config.activation_checkpoint.budget = 0;  // within_budget() itself counts with dry steps
   Schedule schedule;
   Schedule* const noted = options.schedule ? &schedule : nullptr;
   const auto world = make_dry_world(config.parallelism.grid(), rank, noted);

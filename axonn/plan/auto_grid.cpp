@@ -43,12 +43,6 @@ std::optional<Plan> earlier_choice(const Config& config, int ranks) {
   return plan_of(earlier);
 }
 
-/// What a plan chooses says nothing about the budget, which is applied to the grid that it names.
-Config without_budget(Config config) {
-  config.activation_checkpoint.budget = 0;
-  return config;
-}
-
 Plan best_choice(const Config& config, const Machine& machine, Communicator& world,
                  const Report& report, const ProgressTarget& progress) {
   const int ranks = world.size();
@@ -59,7 +53,7 @@ Plan best_choice(const Config& config, const Machine& machine, Communicator& wor
   if (config.parallelism.experts > 1) options.fixed.experts = config.parallelism.experts;
   if (config.activation_checkpoint.mode != RecomputeMode::none)
     options.recompute = config.activation_checkpoint.mode;
-  const SearchResult found = search(without_budget(config), machine, options);
+  const SearchResult found = search(config, machine, options);
   if (found.plans.empty())
     refuse("[parallelism] grid = \"auto\": no grid of ", ranks, " ranks fits into the ",
            format_bytes(static_cast<std::int64_t>(machine.usable_bytes())), " of a device",

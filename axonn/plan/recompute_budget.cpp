@@ -269,9 +269,7 @@ PreparedRun within_budget(const PreparedRun& run) {
   const Config& given = run;
   const std::int64_t budget = given.activation_checkpoint.budget;
   if (budget == 0 || given.parallelism.automatic()) return run;
-  Config without = given;
-  without.activation_checkpoint.budget = 0;
-  const RecomputeLevels levels(without, machine_of(given));
+  const RecomputeLevels levels(given, machine_of(given));
   const auto fits = [&](const Config& one) { return dry_step(one, 0).memory.peak_bytes <= budget; };
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   const auto tried = [&](std::int64_t level) -> std::optional<PreparedRun> {
@@ -280,7 +278,6 @@ PreparedRun within_budget(const PreparedRun& run) {
     least = std::min(least, peak);
     if (peak > budget) return std::nullopt;
     Config result = chosen;
-    result.activation_checkpoint.budget = budget;
     result.activation_checkpoint.peak_bytes = peak;
     return still_prepared(std::move(result));
   };

@@ -63,6 +63,14 @@ std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corp
   return std::make_unique<Batches>(std::move(sequences), SequenceMask(), options);
 }
 
+const PreparedRun& trainable(const PreparedRun& run) {
+  AXONN_CHECK(
+      run->training.micro_batch > 0,
+      "Training: training.micro_batch is 0, as in a run that only loads a model; prepare it "
+      "with prepared(config)");
+  return run;
+}
+
 std::unique_ptr<Optimizer> rule_of(const OptimizerConfig& config, const TrainingOptions& options) {
   AXONN_CHECK(options.make_optimizer, "Training: TrainingOptions::make_optimizer is empty");
   return options.make_optimizer(config);
@@ -72,7 +80,7 @@ std::unique_ptr<Optimizer> rule_of(const OptimizerConfig& config, const Training
 
 Training::Training(const PreparedRun& run, Communicator& world, std::unique_ptr<Backend> backend,
                    const TrainingOptions& options)
-    : corpora(open_data(run, world, options)),
+    : corpora(open_data(trainable(run), world, options)),
       model(run, world, std::move(backend), {.progress = options.progress}),
       optimizer(model.trained(), rule_of(optimizer_of(model.config()), options),
                 model.config().optimizer.ema_decay),

@@ -48,7 +48,7 @@ TEST(MemorizeProgram, WritesItsReportsAndKeepsFinishedRuns) {
                                HasSubstr("report.html")));
   const json report = json::parse(test::slurp(run / "study/report.json"));
   EXPECT_EQ(report.at("runs").size(), 4u) << "two losses, two trials";
-  const std::string page = test::slurp(run / "memorize/report.html");
+  const std::string page = test::slurp(run / "study/report.html");
   EXPECT_THAT(page, AllOf(HasSubstr("<svg"), HasSubstr("\"title\":\"Memorization study\"")));
 
   const Finished again = run_program(study(run));

@@ -8,6 +8,7 @@
 #include "axonn/comm/self.h"
 #include "axonn/load/launch.h"
 #include "axonn/load/loaded_model.h"
+#include "axonn/train/training.h"
 
 using namespace axonn;
 using testing::HasSubstr;
@@ -55,13 +56,16 @@ TEST(PreparedRun, AVariantWithAMissingValueIsRefused) {
   config.model.heads = 0;
   refused(config, "0 heads");
   config = prepared(asked());
-  config.training.micro_batch = 0;
-  refused(config, "training.micro_batch is 0");
-  config = prepared(asked());
   config.parallelism.named_grid = "2,1,1,1";
   refused(config, "parallelism.grid is still \"2,1,1,1\"");
   EXPECT_THAT([&] { launch(config, [](Communicator&) {}); },
               ThrowsMessage<Error>(HasSubstr("launch: parallelism.grid is still")));
+}
+
+TEST(PreparedRun, OfAStoredModelIsNotTrained) {
+  const auto world = make_self();
+  EXPECT_THAT([&] { Training(prepared_model(asked()), *world); },
+              ThrowsMessage<Error>(HasSubstr("training.micro_batch is 0")));
 }
 
 TEST(PreparedRun, WithABudgetThatWasNotAppliedLoadsNoModel) {

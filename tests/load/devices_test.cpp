@@ -54,14 +54,13 @@ double step(Training& training, std::int64_t i) {
 
 /// Returns the losses of three steps. Between steps everything is saved, and read by a new run.
 std::vector<double> losses_of(const Config& given, MakeBackend make) {
-  validate(given);
-  const Config config = resolved(given);
+  const PreparedRun run = prepared(given);
   std::vector<double> losses(3);
-  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    CheckpointSaver saver({.folder = config.output.dir, .keep = 0, .async = false});
+  run_ranks(run->parallelism.grid().ranks(), [&](Communicator& world) {
+    CheckpointSaver saver({.folder = run->output.dir, .keep = 0, .async = false});
     std::string saved;
     for (std::int64_t i = 0; i < 3; ++i) {
-      Training training(prepared(config), world, make());
+      Training training(run, world, make());
       if (i == 0)
         training.model.initialise();
       else

@@ -8,7 +8,6 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/self.h"
 #include "axonn/config/prepared_run.h"
-#include "axonn/config/resolve.h"
 #include "axonn/train/training.h"
 
 #include "tests/support/runs.h"

@@ -10,7 +10,6 @@
 #include "axonn/comm/threads/threads.h"
 #include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
-#include "axonn/config/validate.h"
 
 #include "tests/support/runs.h"
 
@@ -55,12 +54,11 @@ std::string describe(const Config& config) {
 
 /// Expects dry_step() to predict the peak of every rank, and its parts, to the byte.
 void expect_predicted(const Config& given) {
-  validate(given);
-  const Config config = resolved(given);
-  const std::vector<ArenaStats> measured = measure(config);
+  const PreparedRun run = prepared(given);
+  const std::vector<ArenaStats> measured = measure(run);
   for (int rank = 0; rank < std::ssize(measured); ++rank) {
-    SCOPED_TRACE(describe(config) + ", rank " + std::to_string(rank));
-    const ArenaStats dry = dry_step(config, rank).memory;
+    SCOPED_TRACE(describe(run) + ", rank " + std::to_string(rank));
+    const ArenaStats dry = dry_step(run, rank).memory;
     EXPECT_EQ(dry.peak_bytes, measured[rank].peak_bytes);
     EXPECT_EQ(dry.peak_by, measured[rank].peak_by);
     EXPECT_EQ(dry.live_bytes, measured[rank].live_bytes);

@@ -10,7 +10,6 @@
 #include "axonn/base/random.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/config/prepared_run.h"
-#include "axonn/config/resolve.h"
 #include "axonn/config/stored_config.h"
 #include "axonn/memorize/recite.h"
 #include "axonn/memorize/report_json.h"

@@ -5,7 +5,6 @@
 
 #include "axonn/comm/threads/threads.h"
 #include "axonn/config/prepared_run.h"
-#include "axonn/config/resolve.h"
 #include "axonn/measure/compare.h"
 #include "axonn/ops/forwarding_backend.h"
 

@@ -167,11 +167,11 @@ TEST(LlamaOnGrids, ApertusHasTheSameBitsWhateverOverlaps) {
     run.grid = grid;
     run.steps = 3;
     run.chunks = 2;
-    const TinyTrace first = run_tiny(with_switches(run, 0));
-    for (const int bits : {1, 2, 4, 8, 15, 31}) {
-      const TinyTrace other = run_tiny(with_switches(run, bits));
-      EXPECT_EQ(first.losses, other.losses) << bits;
-      EXPECT_EQ(first.weights, other.weights) << bits;
+    const TinyTrace first = run_tiny(with(no_overlap(), run));
+    for (const Switches& switches : each_overlap()) {
+      const TinyTrace other = run_tiny(with(switches, run));
+      EXPECT_EQ(first.losses, other.losses) << switches.name;
+      EXPECT_EQ(first.weights, other.weights) << switches.name;
     }
   }
 }

@@ -64,8 +64,8 @@ void compare_experts(Communicator& world) {
       world.size() == 4 ? GridShape{.z = 4, .experts = 2} : GridShape{.x = 2, .z = 4, .experts = 4};
   if (world.rank() == 0) on_threads = run_tiny(run);
   world.barrier("computed");
-  for (int bits : {0, 15, 31}) {
-    const TinyTrace over_mpi = run_tiny(with_switches(run, bits), world);
+  for (const Switches& switches : all_or_nothing()) {
+    const TinyTrace over_mpi = run_tiny(with(switches, run), world);
     if (world.rank() != 0) continue;
     EXPECT_EQ(over_mpi.losses, on_threads.losses);
     EXPECT_EQ(over_mpi.weights, on_threads.weights);
@@ -86,11 +86,11 @@ void compare(Communicator& world) {
     for (const GridShape& grid : grids_for(world.size())) {
       run.grid = grid;
       TinyTrace on_threads;
-      if (world.rank() == 0) on_threads = run_tiny(with_switches(run, 0));
+      if (world.rank() == 0) on_threads = run_tiny(with(no_overlap(), run));
       world.barrier("computed");
-      for (int bits : {0, 1, 2, 4, 8, 15, 31}) {
-        SCOPED_TRACE("grid " + to_string(grid) + ", switches " + std::to_string(bits));
-        const TinyTrace over_mpi = run_tiny(with_switches(run, bits), world);
+      for (const Switches& switches : each_overlap()) {
+        SCOPED_TRACE("grid " + to_string(grid) + ", " + switches.name);
+        const TinyTrace over_mpi = run_tiny(with(switches, run), world);
         if (world.rank() != 0) continue;
         EXPECT_EQ(over_mpi.losses, on_threads.losses);
         EXPECT_EQ(over_mpi.norms, on_threads.norms);

@@ -66,11 +66,11 @@ TEST(OptimizersOnGrids, NeitherOverlapNorLateCollectivesChangeABitOfMuon) {
       run.grid = shape;
       run.dtype = dtype;
       run.steps = 2;
-      const TinyTrace plain = run_tiny(with_switches(run, 0));
+      const TinyTrace plain = run_tiny(with(no_overlap(), run));
       run.max_delay_us = 200;
-      for (const int bits : {0, 15, 31}) {
-        SCOPED_TRACE("grid " + to_string(shape) + ", switches " + std::to_string(bits));
-        const TinyTrace late = run_tiny(with_switches(run, bits));
+      for (const Switches& switches : all_or_nothing()) {
+        SCOPED_TRACE("grid " + to_string(shape) + ", " + switches.name);
+        const TinyTrace late = run_tiny(with(switches, run));
         EXPECT_EQ(plain.losses, late.losses);
         EXPECT_EQ(plain.weights, late.weights);
       }

@@ -9,8 +9,6 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/config/prepared_run.h"
-#include "axonn/config/resolve.h"
-#include "axonn/config/validate.h"
 #include "axonn/data/token_file.h"
 #include "axonn/measure/compare.h"
 #include "axonn/storage/checkpoint/checkpoint_reader.h"
@@ -49,23 +47,20 @@ Config without_overlap(Config config) {
 }
 
 TrainEnd train_on_threads(const Config& given, const TrainOptions& options) {
-  validate(given);
-  const Config config = resolved(given);
-  std::vector<TrainEnd> ends(config.parallelism.grid().ranks());
-  run_ranks(static_cast<int>(ends.size()), [&](Communicator& world) {
-    ends[world.rank()] = train(prepared(config), world, options);
-  });
+  const PreparedRun run = prepared(given);
+  std::vector<TrainEnd> ends(run->parallelism.grid().ranks());
+  run_ranks(static_cast<int>(ends.size()),
+            [&](Communicator& world) { ends[world.rank()] = train(run, world, options); });
   EXPECT_EQ(std::ranges::count(ends, ends.front()), std::ssize(ends))
       << "ranks returned different values";
   return ends.front();
 }
 
 std::vector<double> first_losses(const Config& given) {
-  validate(given);
-  const Config config = resolved(given);
+  const PreparedRun run = prepared(given);
   std::vector<double> losses;
-  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    const GridTrace trace = trace_run(prepared(config), world, make_cpu_backend(1), {.steps = 3});
+  run_ranks(run->parallelism.grid().ranks(), [&](Communicator& world) {
+    const GridTrace trace = trace_run(run, world, make_cpu_backend(1), {.steps = 3});
     if (world.rank() == 0) losses = trace.losses;
   });
   return losses;
@@ -82,8 +77,10 @@ std::string failure_of(const Config& config) {
 
 std::vector<nlohmann::json> metrics_of(const Config& config) {
   std::vector<nlohmann::json> lines;
-  std::ifstream file(config.output.dir + "/metrics.jsonl");
+  const std::string path = config.output.dir + "/metrics.jsonl";
+  std::ifstream file(path);
   for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  AXONN_CHECK(!lines.empty(), path, " is missing or empty");
   return lines;
 }
 

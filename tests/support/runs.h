@@ -32,7 +32,7 @@ std::vector<double> first_losses(const Config& config);
 /// Returns the message of the Error that ends the run; "" if none does.
 std::string failure_of(const Config& config);
 
-/// Returns the lines of a run's metrics.jsonl.
+/// Returns the lines of a run's metrics.jsonl. Throws Error if there are none.
 std::vector<nlohmann::json> metrics_of(const Config& config);
 /// Returns one value of each line.
 std::vector<double> column(const std::vector<nlohmann::json>& lines, const std::string& key);

@@ -1,6 +1,8 @@
 #include "tests/support/tiny_model.h"
 
+#include <algorithm>
 #include <bit>
+#include <iterator>
 #include <span>
 
 #include "axonn/base/random.h"
@@ -121,9 +123,31 @@ TinyTrace run_tiny(const TinyRun& run) {
   return trace;
 }
 
-TinyRun with_switches(TinyRun run, int bits) {
-  run.overlap = {(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
-  run.recompute = (bits & 16) != 0;
+Switches no_overlap() { return {"no overlap", {false, false, false, false, false}}; }
+
+std::vector<Switches> all_or_nothing() {
+  return {no_overlap(), {"overlap"}, {"overlap and recomputation", {}, true}};
+}
+
+std::vector<Switches> each_overlap() {
+  std::vector<Switches> each;
+  const auto only = [&](const std::string& name, bool Overlap::*field) {
+    each.push_back(no_overlap());
+    each.back().name = "only " + name;
+    each.back().overlap.*field = true;
+  };
+  only("input gradients", &Overlap::input_gradients);
+  only("weight gradients", &Overlap::weight_gradients);
+  only("weights", &Overlap::weights);
+  only("data", &Overlap::data);
+  only("context", &Overlap::context);
+  std::ranges::copy(all_or_nothing(), std::back_inserter(each));
+  return each;
+}
+
+TinyRun with(const Switches& switches, TinyRun run) {
+  run.overlap = switches.overlap;
+  run.recompute = switches.recompute;
   return run;
 }
 

@@ -57,8 +57,19 @@ struct TinyTrace {
 /// table that it would print.
 std::string difference(const TinyTrace& want, const TinyTrace& got, DType dtype);
 
-/// Sets switches of a run by bits: 1, 2, 4 and 8 for the fields of Overlap, 16 for recomputation.
-TinyRun with_switches(TinyRun run, int bits);
+/// What a run overlaps and whether it recomputes its blocks; neither changes a bit.
+struct Switches {
+  std::string name;
+  Overlap overlap = {};
+  bool recompute = false;
+};
+/// Nothing overlaps.
+Switches no_overlap();
+/// Nothing overlaps; everything does; everything does and blocks are recomputed.
+std::vector<Switches> all_or_nothing();
+/// Each field of Overlap alone, then all_or_nothing().
+std::vector<Switches> each_overlap();
+TinyRun with(const Switches& switches, TinyRun run);
 
 /// Compares a model with experts on one rank with these grids, where the routers repeat its
 /// choices. Returns what difference_on_grids() does.

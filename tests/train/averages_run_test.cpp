@@ -11,7 +11,6 @@
 #include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/stored_config.h"
-#include "axonn/config/validate.h"
 #include "axonn/measure/dry_run.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/model/model_files.h"
@@ -74,10 +73,9 @@ void expect_plain_averages(Config config) {
 
 /// Does the first steps of a run, and then `body`, on every rank.
 void with_steps(const Config& given, int steps, const std::function<void(Training&)>& body) {
-  validate(given);
-  const Config config = resolved(given);
-  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    Training training(prepared(config), world, make_cpu_backend(1));
+  const PreparedRun run = prepared(given);
+  run_ranks(run->parallelism.grid().ranks(), [&](Communicator& world) {
+    Training training(run, world, make_cpu_backend(1));
     training.model.initialise();
     for (int step = 0; step < steps; ++step) training.run(step);
     body(training);

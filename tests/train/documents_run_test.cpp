@@ -70,11 +70,10 @@ Config apertus_config(const test::TemporaryPath& folder) {
 }
 
 GridTrace trace_of(const Config& given, int steps = 10) {
-  validate(given);
-  const Config config = resolved(given);
+  const PreparedRun run = prepared(given);
   GridTrace trace;
-  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    GridTrace mine = trace_run(prepared(config), world, make_cpu_backend(1), {.steps = steps});
+  run_ranks(run->parallelism.grid().ranks(), [&](Communicator& world) {
+    GridTrace mine = trace_run(run, world, make_cpu_backend(1), {.steps = steps});
     if (world.rank() == 0) trace = std::move(mine);
   });
   return trace;

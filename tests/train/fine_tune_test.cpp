@@ -6,7 +6,6 @@
 
 #include "axonn/comm/threads/threads.h"
 #include "axonn/config/prepared_run.h"
-#include "axonn/config/resolve.h"
 #include "axonn/config/validate.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/measure/compare.h"

@@ -8,7 +8,6 @@
 #include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/stored_config.h"
-#include "axonn/config/validate.h"
 #include "axonn/data/batch_stages.h"
 #include "axonn/measure/compare.h"
 #include "axonn/measure/dry_run.h"
@@ -28,11 +27,10 @@ using testing::Not;
 namespace {
 
 GridTrace ten_steps(const Config& given) {
-  validate(given);
-  const Config config = resolved(given);
+  const PreparedRun run = prepared(given);
   GridTrace result;
-  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    GridTrace trace = trace_run(prepared(config), world, make_cpu_backend(1), {.steps = 10});
+  run_ranks(run->parallelism.grid().ranks(), [&](Communicator& world) {
+    GridTrace trace = trace_run(run, world, make_cpu_backend(1), {.steps = 10});
     if (world.rank() == 0) result = std::move(trace);
   });
   return result;

@@ -80,11 +80,10 @@ Outcome room_for(const Config& config) {
 
 /// Runs without graphs, on the CPU.
 Outcome run_eagerly(const Config& given, const Between& between = {}) {
-  validate(given);
-  const Config config = resolved(given);
-  Outcome outcome = room_for(config);
-  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    Training training(prepared(config), world, make_cpu_backend(1));
+  const PreparedRun run = prepared(given);
+  Outcome outcome = room_for(run);
+  run_ranks(run->parallelism.grid().ranks(), [&](Communicator& world) {
+    Training training(run, world, make_cpu_backend(1));
     run_steps(training, world.rank(), between, outcome);
   });
   return outcome;
@@ -93,14 +92,12 @@ Outcome run_eagerly(const Config& given, const Between& between = {}) {
 /// Runs with graphs, on a device that can capture.
 Outcome run_captured(Config given, const Between& between = {}, const std::string& left_out = {}) {
   given.training.cuda_graph = true;
-  validate(given);
-  const Config config = resolved(given);
-  Outcome outcome = room_for(config);
-  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& host) {
+  const PreparedRun run = prepared(given);
+  Outcome outcome = room_for(run);
+  run_ranks(run->parallelism.grid().ranks(), [&](Communicator& host) {
     const auto device = std::make_shared<CapturingDevice>();
     CapturingCommunicator world(host, *device);
-    Training training(prepared(config), world,
-                      std::make_unique<CapturingBackend>(device, left_out));
+    Training training(run, world, std::make_unique<CapturingBackend>(device, left_out));
     run_steps(training, world.rank(), between, outcome);
     if (host.rank() != 0) return;
     outcome.captures = training.step.graphs()->captures();

@@ -9,8 +9,6 @@
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/config/prepared_run.h"
-#include "axonn/config/resolve.h"
-#include "axonn/config/validate.h"
 #include "axonn/load/launch.h"
 #include "axonn/ops/forwarding_backend.h"
 
@@ -28,10 +26,9 @@ using testing::ThrowsMessage;
 namespace {
 
 void with_training(const Config& given, const std::function<void(Training&)>& body) {
-  validate(given);
-  const Config config = resolved(given);
-  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    Training training(prepared(config), world, make_cpu_backend(1));
+  const PreparedRun run = prepared(given);
+  run_ranks(run->parallelism.grid().ranks(), [&](Communicator& world) {
+    Training training(run, world, make_cpu_backend(1));
     training.model.initialise();
     body(training);
   });
