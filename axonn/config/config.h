@@ -169,7 +169,7 @@ struct ParallelismConfig {
 /// [activation_checkpoint]
 struct RecomputeConfig {
   RecomputeMode mode = RecomputeMode::none;
-  /// The first so many recompute something else: what the next mode says, or first_values.
+  /// The first `blocks` blocks recompute more: what the next mode says, or first_values.
   std::int64_t blocks = 0;
   std::vector<std::string> values = {}, first_values = {};  ///< of mode values
   std::int64_t budget = 0;      ///< bytes; 0: none, else the keys above follow from it

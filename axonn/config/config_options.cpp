@@ -211,11 +211,12 @@ void list_recompute(Config& config, OptionList& list) {
                     "functions are made again in backward; full: a block keeps only its input, and "
                     "its forward runs again in backward; values: those of the key values",
             .also = "recompute_granularity recompute gradient_checkpointing"});
-  list.add("blocks", &config.activation_checkpoint.blocks,
-           {.help = "number of blocks, from the first, that take the next mode instead: light if "
-                    "mode is none, full if it is light; those of first_values if it is values",
-            .min = 0,
-            .also = "recompute_num_layers"});
+  list.add(
+      "blocks", &config.activation_checkpoint.blocks,
+      {.help = "the first blocks, as many as this says, recompute more: light if mode is none, "
+               "full if it is light, first_values if it is values",
+       .min = 0,
+       .also = "recompute_num_layers"});
   list.add("values", &config.activation_checkpoint.values,
            {.help = "what a block computes again in backward, with mode values: norms, activations "
                     "(their outputs), heads (queries and keys after their norms), attention (its "

@@ -29,8 +29,8 @@ Recompute values_named(const std::vector<std::string>& names, std::string_view k
     if (found == kRemadeNames.end()) {
       std::string known;
       for (const std::string_view one : kRemadeNames) known += concat(one, ", ");
-      refuse("[activation_checkpoint] ", key, ": '", name,
-             "' is no value that a block can compute again; give some of ", known, "or all alone");
+      refuse("[activation_checkpoint] ", key, ": unknown value '", name, "'; choose from ", known,
+             "or give only all");
     }
     values.add(static_cast<Remade>(found - kRemadeNames.begin()));
   }

@@ -77,7 +77,7 @@ void validate_stage(const StageConfig& stage, std::int64_t before, const Trainin
     refuse(name, " names ", sources == 0 ? "no data" : "more than one kind of data",
            "; set one of its keys text, tokens and synthetic");
   if (stage.from_step <= before)
-    refuse(name, ": from_step = ", stage.from_step, " is not behind that of the stage before it, ",
+    refuse(name, ": from_step = ", stage.from_step, " must be greater than the previous stage's, ",
            before, "; list stages in the order of their steps");
   if (stage.seq_len > 0 && training.seq_len % stage.seq_len != 0)
     refuse(name, ": seq_len = ", stage.seq_len,

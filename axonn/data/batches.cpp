@@ -29,9 +29,11 @@ Batches::Batches(std::vector<BatchSource> sources, const BatchOptions& options)
   AXONN_CHECK(o.seq_len > 0 && o.micro_batch > 0 && o.place >= 0 && o.place < o.places,
               "Batches: sequences of ", o.seq_len, " tokens in micro-batches of ", o.micro_batch,
               " for coordinate ", o.place, " of ", o.places);
-  AXONN_CHECK(!sources_.empty() && (sources_.size() == 1 || o.end == 0) &&
-                  std::ranges::is_sorted(sources_, std::less(), &BatchSource::first_step),
-              "Batches: ", sources_.size(), " sources");
+  AXONN_CHECK(
+      !sources_.empty() && (sources_.size() == 1 || o.end == 0) &&
+          std::ranges::is_sorted(sources_, std::less(), &BatchSource::first_step),
+      "Batches: ", sources_.size(),
+      " sources; want at least one, sorted by first_step, and end = 0 if there are several");
   for (const BatchStage& stage : stages_of(options))
     AXONN_CHECK(stage.batch % (o.micro_batch * o.places) == 0, "Batches: ", stage.batch,
                 " sequences in micro-batches of ", o.micro_batch, " for ", o.places,
@@ -52,7 +54,8 @@ void Batches::end_reading() {
 void Batches::begin_at(std::int64_t step, std::int64_t consumed, std::vector<std::int64_t> done) {
   AXONN_CHECK(step >= 0 && consumed >= 0 && done.size() == sources_.size() &&
                   std::ranges::all_of(done, [](std::int64_t each) { return each >= 0; }),
-              "Batches: step ", step, " after ", consumed, " sequences");
+              "Batches::begin_at: step ", step, " after ", consumed, " sequences, with samples of ",
+              done.size(), " sources done; want none below 0, for ", sources_.size(), " sources");
   end_reading();
   ends_ = false;
   ready_.clear();

@@ -40,7 +40,7 @@ struct BatchSource {
   std::int64_t first_step = 0;
   std::shared_ptr<const Sequences> sequences;
   SequenceMask mask = {};
-  /// So many sequences are as long as one of BatchOptions, and take its place in batches.
+  /// Number of this source's sequences that fill one batch row of BatchOptions::seq_len tokens.
   std::int64_t in_one = 1;
 };
 

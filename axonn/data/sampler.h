@@ -23,7 +23,7 @@ struct TokenStream {
   std::int64_t size() const { return end - begin; }
 };
 
-/// What the documents of a window are to each other, and where they end.
+/// How the documents of a window are separated.
 struct DocumentRule {
   DocumentMode mode = DocumentMode::joined;
   /// The token that ends a document; -1: none does. A document also ends where the source says so.

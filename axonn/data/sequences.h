@@ -34,8 +34,8 @@ class Sequences {
   virtual std::int64_t count() const = 0;
   /// Reads sequence n. Throws UsageError for a token that the model does not have.
   virtual void read(std::int64_t n, Sequence& to) const = 0;
-  /// Whether only reading a sequence shows how many of its targets and inputs count: Size then has
-  /// the most that may.
+  /// True if the numbers of targets and inputs that count are known only after reading a sequence:
+  /// size() then returns upper bounds.
   virtual bool counts_by_reading() const { return false; }
   /// The targets that count, and the inputs that are not padding.
   struct Size {

@@ -49,7 +49,7 @@ UnitRange shared_units(std::int64_t units, std::int64_t readers, int ways, int a
 /// The most units that any of `ways` coordinates reads. Each of them reserves room for so many.
 std::int64_t shared_room(std::int64_t units, std::int64_t readers, int ways);
 
-/// One of a layer's `of` experts. The ranks whose part of the experts has it are its home: with
+/// Expert `number` of the `of` of a layer. Its home are the ranks that store it: with
 /// GridShape::experts = e, those of z mod e = number / (of / e). e must divide `of`.
 struct ExpertNumber {
   std::int64_t number = 0, of = 1;

@@ -302,7 +302,7 @@ void Generator::compute(const PassPlan& plan, Drawn& drawn) {
       if (options.likeliest >= 0) raw.assign(&all[each * row], &all[each * row] + vocab);
       penalise(mine, std::span(sequence.tokens).subspan(sequence.begin),
                options.sampling.repetition_penalty);
-      const std::uint64_t draw = options.stream << 32 | sequence.produced();
+      const std::uint64_t draw = options.random_stream << 32 | sequence.produced();
       const bool ends = options.ends_if_not_finite && !std::ranges::all_of(mine, [](float logit) {
                           return logit < std::numeric_limits<float>::infinity();
                         });
@@ -356,7 +356,8 @@ std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::
 }
 
 void Generator::step(const OnText& on_text, const OnEnd& on_end) {
-  AXONN_CHECK(slots_.slots > 0 && !idle(), "Generator: step() without slots or prompts");
+  AXONN_CHECK(slots_.slots > 0 && !idle(),
+              "Generator::step: there is no prompt; call reserve() and add() first");
   if (options_.hold_weights && !held_)
     held_ = std::make_unique<Held>(model_.context(), model_.model().groups());
   const PassPlan plan = schedule_->next();
@@ -409,7 +410,7 @@ std::vector<Generation> Generator::generate(const std::vector<std::vector<std::i
   GenerationOptions mine = options;
   for (const auto& prompt : prompts) {
     add(prompt, mine);
-    ++mine.stream;
+    ++mine.random_stream;
   }
   const struct Release {
     std::unique_ptr<Held>& held;

@@ -27,7 +27,8 @@ struct GenerationOptions {
   std::int64_t max_tokens = 200;  ///< generated per prompt; 0: only computes the prompt
   Sampling sampling = {.temperature = 0};
   std::uint64_t seed = 1;
-  std::uint64_t stream = 0;  ///< texts of one seed and different streams are drawn independently
+  std::uint64_t random_stream =
+      0;  ///< texts of one seed and different streams are drawn independently
   /// Log-probabilities of the generated tokens, and of so many of the likeliest tokens at their
   /// places; -1: none.
   std::int64_t likeliest = -1;
@@ -43,6 +44,8 @@ struct GenerationOptions {
   bool slides = false;
   /// Logits that are NaN or infinite: true ends the text; false is an Error.
   bool ends_if_not_finite = false;
+
+  bool operator==(const GenerationOptions&) const = default;
 };
 
 enum class FinishReason : std::uint8_t { max_tokens, stop_token, stop_string, context, not_finite };

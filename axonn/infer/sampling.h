@@ -15,6 +15,8 @@ struct Sampling {
   std::int64_t top_k = 0;         ///< only the k most likely; 0: all
   double top_p = 1;               ///< only the most likely that reach this probability; 0: one
   double repetition_penalty = 1;  ///< the `penalty` of penalise(); 1: none
+
+  bool operator==(const Sampling&) const = default;
 };
 
 /// Makes the tokens in `seen` less likely: divides their logits (of V) by `penalty` if positive,

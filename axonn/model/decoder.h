@@ -12,8 +12,8 @@ namespace axonn {
 /// models.
 ///
 ///   gpt    GPT-2: learned positions, LayerNorm, GELU; key-value heads may be fewer than query
-///   heads llama  rotary positions, RMSNorm, SwiGLU, no biases. Options add biases of queries, keys
-///   and
+///          heads
+///   llama  rotary positions, RMSNorm, SwiGLU, no biases. Options add biases of queries, keys and
 ///          values (Qwen2), norms of query and key heads (Qwen3), a window (Mistral), scaled
 ///          frequencies for longer sequences (Llama 3.1) and an MLP without a gate (Apertus)
 ///

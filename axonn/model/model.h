@@ -75,8 +75,9 @@ class LanguageModel : public Model {
   struct Head {
     const Norm& norm;
     const CrossEntropy& output;
-    std::vector<ParameterGroup*> groups;  ///< of both: two if the output is tied to the embedding
-    float scale = 1;                      ///< of the logits
+    std::vector<ParameterGroup*>
+        groups;       ///< of norm and output; the embedding's, too, if weights are tied
+    float scale = 1;  ///< of the logits
   };
   virtual Head head() = 0;
 

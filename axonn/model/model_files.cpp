@@ -155,7 +155,7 @@ ModelFiles::ModelFiles(std::string path, Format format, StoredWeights weights)
       weights_(weights),
       tokenizer_(has_tokenizer(path_) ? path_ : "") {
   if (weights == StoredWeights::averages && format != Format::checkpoint)
-    refuse("--ema: ", path_, " is no checkpoint; only checkpoints hold averages of weights");
+    refuse("--ema: ", path_, " is not a checkpoint; only checkpoints hold averages of weights");
   if (format == Format::hugging_face) {
     config_ = resolved(read_hugging_face_config(path_), 0, 0);
   } else if (format == Format::peft) {

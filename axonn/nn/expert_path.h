@@ -40,9 +40,9 @@ class ExpertPath {
   /// (R, W) to (r, C/Gy). With one holder the rows are summands over x.
   virtual Tensor sum(const Tensor& rows) const = 0;
 
-  /// m by expert here: their rows in exchange(), one after another.
   /// Whether exchange() communicates.
   virtual bool exchanges() const = 0;
+  /// Rows of exchange() for each expert of this rank, in order.
   const std::vector<std::int64_t>& rows_of() const { return rows_of_; }
   std::int64_t rows() const;  ///< m
 

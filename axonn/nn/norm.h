@@ -12,8 +12,8 @@ namespace axonn {
 /// Normalizes each row:
 ///
 ///   layer   out = (inp - mean) / sqrt(variance + eps) · weight + bias
-///   rms     out = inp / sqrt(mean of inp² + eps) · weight: the same with 0 as the mean, without
-///   bias
+///   rms     out = inp / sqrt(mean of inp² + eps) · weight: the same with 0 as the mean, and
+///           without bias
 ///
 /// The `width` columns are cut over y, and so are weight and bias. If rows are cut over x, the
 /// gradients of weight and bias are partial there.

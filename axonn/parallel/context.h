@@ -35,7 +35,7 @@ class Context {
   Tape* tape = nullptr;    ///< null: nothing is recorded, as in evaluation
   /// If set, attention stores keys and values here, and reads those of earlier passes.
   KeyValueCache* cache = nullptr;
-  /// If set, routers note here what they choose, and learn here what to choose.
+  /// If set, routers record their choices here, or take recorded ones instead of choosing.
   Routing* routing = nullptr;
   /// If set, CrossEntropy adds this to the loss of a training pass.
   const OutputZLoss* z_loss = nullptr;

@@ -36,7 +36,7 @@ enum class Remade : std::uint8_t {
   heads,        ///< queries, keys and values after the norms of queries and keys
   attention,    ///< outputs of attention
   qkv,          ///< outputs of products that make queries, keys and values
-  up,           ///< outputs of products that attention does not read and whose input is cut over y
+  up,           ///< outputs of the first products of MLPs and experts
   residual,     ///< outputs of products whose input is cut over x, and sums of two values
   exchanged,    ///< rows that experts got from other ranks
 };
@@ -113,7 +113,7 @@ class Prefetcher {
   bool known_ = false;
 };
 
-/// What one block leaves to the next. Each kind of pass (training, evaluation) has its own.
+/// State that the blocks of one pass share. Each kind of pass (training, evaluation) has its own.
 struct StepState {
   Prefetcher prefetcher = {};  ///< gathers the next block's parameters early
   /// The group whose reduce-scatter is in flight: at most one at a time, so memory stays bounded.

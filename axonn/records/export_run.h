@@ -16,8 +16,8 @@ inline constexpr std::array<std::string_view, 3> kExportFormats = {"csv", "tenso
 ///   csv          the file `out`: a row a step, a column a series; "nan" for a value that is not
 ///                finite, nothing for one that the step does not have
 ///   tensorboard  a file of events in the folder `out`, with the run's config.toml and its samples
-///   as texts mlflow       a run in the file store `out` (mlruns), in the experiment "axonn", with
-///   the keys
+///                as texts
+///   mlflow       a run in the file store `out` (mlruns), in the experiment "axonn", with the keys
 ///                of config.toml as parameters. Source: MLflow, store/tracking/file_store.py
 ///
 /// Returns the number of steps. Throws UsageError if the folder has no run, or if `out` has events

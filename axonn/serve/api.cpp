@@ -189,7 +189,7 @@ void complete(const Completions& of, CompletionRequest request, const HttpReques
   for (const auto& prompt : request.prompts)
     for (std::int64_t copy = 0; copy < request.copies; ++copy) {
       prompts.push_back({prompt, request.options});
-      prompts.back().options.stream = static_cast<std::uint64_t>(copy);
+      prompts.back().options.random_stream = static_cast<std::uint64_t>(copy);
     }
   Streams streams = of.queue.submit(std::move(prompts), http.news);
   if (streams.empty()) throw HttpError(503, "too many prompts are waiting; try again later");

@@ -52,8 +52,9 @@ struct CompletionRequest {
 CompletionRequest parse_completion(const std::string& body, const ServedModel& model);
 
 /// Parses the body of POST /v1/chat/completions: messages and what the model's template reads
-/// beside them, tool_choice, parallel_tool_calls, and the keys above, but max_completion_tokens
-/// and, for logprobs, top_logprobs. Throws UsageError, also if the model has no chat template.
+/// beside them, tool_choice, parallel_tool_calls, the keys above, max_completion_tokens for
+/// max_tokens, and top_logprobs for logprobs. Throws UsageError, also if the model has no chat
+/// template.
 CompletionRequest parse_chat_completion(const std::string& body, const ServedModel& model);
 
 /// The tokens of `prompt` of POST /tokenize, with add_special_tokens (default true).

@@ -4,62 +4,15 @@
 #include <iterator>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "axonn/base/check.h"
 #include "axonn/comm/texts.h"
+#include "axonn/serve/orders.h"
 
 namespace axonn {
 
 namespace {
 
 constexpr std::chrono::seconds kHeartbeat{1};
-
-nlohmann::json to_json(const GenerationOptions& options) {
-  const auto& [temperature, top_k, top_p, penalty] = options.sampling;
-  return {options.max_tokens,
-          options.seed,
-          options.stream,
-          options.likeliest,
-          options.score_prompt,
-          options.stop_tokens,
-          options.stop_strings,
-          options.shown_tokens,
-          temperature,
-          top_k,
-          top_p,
-          penalty};
-}
-
-GenerationOptions options_of(const nlohmann::json& from) {
-  return {.max_tokens = from[0],
-          .sampling = {from[8], from[9], from[10], from[11]},
-          .seed = from[1],
-          .stream = from[2],
-          .likeliest = from[3],
-          .score_prompt = from[4],
-          .stop_tokens = from[5].get<std::vector<std::int32_t>>(),
-          .stop_strings = from[6].get<std::vector<std::string>>(),
-          .shown_tokens = from[7].get<std::vector<std::int32_t>>()};
-}
-
-/// As CBOR, which also holds stop strings that are not UTF-8.
-std::string packed(const RequestQueue::Orders& orders) {
-  nlohmann::json add = nlohmann::json::array();
-  for (const auto& request : orders.add) add.push_back({request.prompt, to_json(request.options)});
-  std::string bytes;
-  nlohmann::json::to_cbor({orders.stop, add, orders.cancel}, bytes);
-  return bytes;
-}
-
-RequestQueue::Orders unpacked(const std::string& bytes) {
-  const nlohmann::json from = nlohmann::json::from_cbor(bytes);
-  RequestQueue::Orders orders{.stop = from[0]};
-  for (const nlohmann::json& request : from[1])
-    orders.add.push_back({.prompt = request[0], .options = options_of(request[1])});
-  from[2].get_to(orders.cancel);
-  return orders;
-}
 
 void join(TextStream::Event& event, TextStream::Event next) {
   const auto append = [](auto& to, auto& from) {

@@ -102,8 +102,8 @@ class RequestQueue {
 };
 
 /// Generates for the prompts in rank 0's queue until it is closed. Collective: every rank of the
-/// generator's model calls it, the others with null. Before each pass rank 0 broadcasts what came
-/// and went; while there is nothing to do, once a second, so that no rank waits longer.
+/// generator's model calls it, the others with null. Before each pass rank 0 broadcasts new
+/// and cancelled prompts; while there are none, once a second, so that no rank waits longer.
 void serve(Generator& generator, Communicator& world, RequestQueue* queue);
 
 }  // namespace axonn

@@ -19,7 +19,7 @@ std::uint64_t order_seed(const Config& config, const std::string& stage) {
   return stage.empty() ? seed : seed ^ xxh3(stage);
 }
 
-/// What fixes the order of samples and is not as it was, with the remedy; "" if nothing.
+/// The first changed setting that alters the order of samples, with its remedy; "" if none.
 std::string difference_of(const DataPosition& saved, const StagePosition& was,
                           const DataPosition& here, const StagePosition& is) {
   const std::string key = is.name.empty() ? "training.seq_len" : "seq_len of stage " + is.name;

@@ -115,10 +115,10 @@ class TrainStep {
   OptimizerState& optimizer_;
   std::unique_ptr<ExpertBalance> balance_;  // null without experts
   OutputZLoss z_loss_;
-  std::unique_ptr<StepState> training_, evaluation_;  // what passes of each kind leave in flight
+  std::unique_ptr<StepState> training_, evaluation_;  // of passes in flight
   // For one step; with graphs, at the same addresses in all steps.
-  // (1, 5) f64: loss, squared norm, stop, busy, save; then that of z_loss_, if it has a weight, and
-  // those of balance_; summed over all ranks
+  // (1, 5) f64: loss, squared norm, stop, busy, save; then one of z_loss_, if it has a weight, and
+  // balance_.size() of balance_; summed over all ranks
   Tensor sums_;
   Tensor scale_;  // (1, 1) f32: the clip factor
   std::unique_ptr<StepGraphs> graphs_;

@@ -125,7 +125,7 @@ TEST_F(ConvertCommand, AveragesThatAreMissingAreRefusedWithTheKeyThatMakesThem) 
   run({"convert", "--model", checkpoints(), "--out", run_ / "folder"});
   EXPECT_THAT(
       error(kUsageError, {"convert", "--model", run_ / "folder", "--ema", "--out", run_ / "x"}),
-      HasSubstr("is no checkpoint; only checkpoints hold averages of weights"));
+      HasSubstr("is not a checkpoint; only checkpoints hold averages of weights"));
   EXPECT_THAT(error(kUsageError, run_.train({"--optimizer.ema_decay", "1"})),
               HasSubstr("optimizer.ema_decay"));
 }

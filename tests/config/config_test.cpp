@@ -312,7 +312,7 @@ TEST(Config, RefusesStagesWithoutOneKindOfDataOrOutOfOrder) {
   EXPECT_THAT(staged([](Config& c) { c.stage[1].synthetic = 5; }),
               HasSubstr("names more than one kind of data"));
   EXPECT_THAT(staged([](Config& c) { c.stage[1].from_step = 1; }),
-              HasSubstr("from_step = 1 is not behind that of the stage before it, 1"));
+              HasSubstr("from_step = 1 must be greater than the previous stage's, 1"));
   EXPECT_THAT(staged([](Config& c) { c.stage[1].seq_len = 3; }),
               HasSubstr("seq_len = 3 does not divide [training] seq_len = 8"));
   EXPECT_EQ(staged([](Config& c) { c.stage[1].seq_len = 2; }), "accepted");

@@ -128,8 +128,7 @@ const std::vector<PublishedRow>& published_rows() {
   return rows;
 }
 
-const PublishedRow& published_row(const std::string& program, const std::string& model,
-                                  int devices) {
+const PublishedRow& published_row(std::string_view program, std::string_view model, int devices) {
   const auto& rows = published_rows();
   const auto found = std::ranges::find_if(rows, [&](const PublishedRow& row) {
     return row.program == program && row.model == model && row.grid.ranks() == devices;

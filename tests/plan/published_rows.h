@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,8 +42,7 @@ struct PublishedRow {
 const std::vector<PublishedRow>& published_rows();
 
 /// The row of this program, model and number of devices, which must exist.
-const PublishedRow& published_row(const std::string& program, const std::string& model,
-                                  int devices);
+const PublishedRow& published_row(std::string_view program, std::string_view model, int devices);
 
 struct PredictedRow {
   PublishedRow row;

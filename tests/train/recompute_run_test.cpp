@@ -212,7 +212,7 @@ TEST(Recomputation, NamesTheKeyAndTheValuesThatThereAre) {
   config.activation_checkpoint.first_values = {"norms", "products"};
   EXPECT_THAT([&] { validate(config); },
               testing::ThrowsMessage<UsageError>(testing::AllOf(
-                  HasSubstr("[activation_checkpoint] first_values: 'products' is no value"),
+                  HasSubstr("[activation_checkpoint] first_values: unknown value 'products'"),
                   HasSubstr("norms, activations, heads"))));
   config.activation_checkpoint.first_values = {"all"};
   config.activation_checkpoint.values = {"norms"};

@@ -40,7 +40,7 @@ class Parameters {
   std::vector<const Value*> found_;
 };
 
-/// What functions need of the rendering that calls them: its limits, and calls back into it.
+/// The running renderer, as filters and methods see it: its limits, and calls back into it.
 class Session {
  public:
   virtual ~Session() = default;
