@@ -1,6 +1,6 @@
 // plan_published FILE.svg: compares the planner's predictions with the measurements of arXiv
 // 2502.08145, each left out of the fit of the machine's constants, and with published speeds of
-// other programs. Prints the tables, and writes the picture, of docs/planning.md.
+// other programs. Prints the tables, and writes the picture, of docs/planning-model.md.
 #include <algorithm>
 #include <cmath>
 #include <fstream>

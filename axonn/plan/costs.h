@@ -10,7 +10,7 @@
 namespace axonn {
 
 /// Seconds of operations and collectives on a machine and a grid, by the formulas of
-/// docs/planning.md. All groups of an axis are assumed to run at once, like that of rank 0.
+/// docs/planning-model.md. All groups of an axis are assumed to run at once, like that of rank 0.
 class MachineCosts final : public Costs {
  public:
   /// `collectives`: with `automatic`, each takes the faster of its two forms. The machine's

@@ -61,7 +61,7 @@ Predicted predict(const PublishedRun& run);
 std::vector<Predicted> predict(const std::vector<PublishedRun>& runs);
 
 /// The machine of the run's "-paper" file, with its fitted constants fitted anew to two runs, of
-/// which none is `left_out`. docs/planning.md names the constants and the runs.
+/// which none is `left_out`. docs/planning-model.md names the constants and the runs.
 Machine fitted_without(const PublishedRun& left_out);
 
 /// Predicts each run with constants that were fitted without it.
@@ -73,7 +73,8 @@ struct Errors {
 };
 Errors errors_of(const std::vector<Predicted>& all);
 
-/// The first cells of the run's row in docs/planning.md: "| frontier | 8192 | 80B | + OAG | ".
+/// The first cells of the run's row in docs/planning-model.md:
+/// "| frontier | 8192 | 80B | + OAG | ".
 std::string table_key(const PublishedRun& run);
 
 /// The whole row: "| frontier | 8192 | 80B | + OAG | 2,1,512,8 | 18.49 | 18.67 | +1.0 % |".

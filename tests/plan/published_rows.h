@@ -38,7 +38,8 @@ struct PublishedRow {
   }
 };
 
-/// Rows of the programs' own pages, which docs/planning.md names, on DGX-like machines and Alps.
+/// Rows of the programs' own pages, which docs/planning-model.md names, on DGX-like machines and
+/// Alps.
 const std::vector<PublishedRow>& published_rows();
 
 /// The row of this program, model and number of devices, which must exist.
@@ -57,7 +58,7 @@ struct PredictedRow {
 PredictedRow predict(
     const PublishedRow& row, void (*change)(Machine&) = [](Machine&) {});
 
-/// The first cells of the row in docs/planning.md, and all of them.
+/// The first cells of the row in docs/planning-model.md, and all of them.
 std::string table_key(const PublishedRow& row);
 std::string table_row(const PredictedRow& predicted);
 

@@ -1,5 +1,5 @@
-// Compares plans for DGX-like machines with the speeds that others published. docs/planning.md has
-// the table; bench_plan_published writes it.
+// Compares plans for DGX-like machines with the speeds that others published.
+// docs/planning-model.md has the table; bench_plan_published writes it.
 #include "tests/plan/published_rows.h"
 
 #include <algorithm>
@@ -77,16 +77,16 @@ TEST(PublishedRows, TheJitterOfDgxIsFittedToThreeStepsThatGrowWithTheDevices) {
 
 TEST(PublishedRows, TheTableInTheDocsHasThem) {
   constexpr double kAsGood = 0.02;
-  const std::vector<std::string> lines = read_source("docs/planning.md").lines;
+  const std::vector<std::string> lines = read_source("docs/planning-model.md").lines;
   for (const PredictedRow& one : predicted_rows()) {
     const std::string row = table_row(one), key = table_key(one.row);
     const auto line =
         std::ranges::find_if(lines, [&](const std::string& text) { return text.starts_with(key); });
-    ASSERT_NE(line, lines.end()) << "docs/planning.md has no row " << row;
+    ASSERT_NE(line, lines.end()) << "docs/planning-model.md has no row " << row;
     std::string predicted = line->substr(line->find('|', key.size()) + 1);
     std::erase(predicted, ',');
     const double seconds = one.row.tokens_per_s * one.row.seconds() / std::stod(predicted);
     EXPECT_NEAR(seconds, one.seconds, kAsGood * one.seconds)
-        << "docs/planning.md has " << *line << ", but the prediction is " << row;
+        << "docs/planning-model.md has " << *line << ", but the prediction is " << row;
   }
 }

@@ -1,5 +1,5 @@
-// Compares the planner with the steps that the authors of arXiv 2502.08145 timed. docs/planning.md
-// has the table; bench_plan_published writes it.
+// Compares the planner with the steps that the authors of arXiv 2502.08145 timed.
+// docs/planning-model.md has the table; bench_plan_published writes it.
 #include "tests/plan/published.h"
 
 #include <algorithm>
@@ -65,13 +65,13 @@ TEST(PublishedRuns, EachOptimisationIsFasterThanTheOneBefore) {
 TEST(PublishedRuns, TheTableInTheDocsHasThePredictedTimes) {
   // The tolerance allows small changes of the prediction without an update of the table.
   constexpr double kAsGood = 0.02;
-  const std::vector<std::string> lines = read_source("docs/planning.md").lines;
+  const std::vector<std::string> lines = read_source("docs/planning-model.md").lines;
   for (const Predicted& one : leave_one_out(published_runs())) {
     const std::string row = table_row(one), run = table_key(one.run);
     const auto line =
         std::ranges::find_if(lines, [&](const std::string& text) { return text.starts_with(run); });
-    ASSERT_NE(line, lines.end()) << "docs/planning.md has no row " << row;
+    ASSERT_NE(line, lines.end()) << "docs/planning-model.md has no row " << row;
     EXPECT_NEAR(predicted_in(*line), one.time.step_s, kAsGood * one.time.step_s)
-        << "docs/planning.md has " << *line << ", but the prediction is " << row;
+        << "docs/planning-model.md has " << *line << ", but the prediction is " << row;
   }
 }

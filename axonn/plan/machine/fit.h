@@ -8,8 +8,8 @@
 
 namespace axonn {
 
-/// Fits of a machine's constants to measured times, see docs/planning.md. Those of products and of
-/// groups minimise squared relative errors, so that short times count as much as long ones.
+/// Fits of a machine's constants to measured times, see docs/planning-model.md. Those of products
+/// and of groups minimise squared relative errors, so that short times count as much as long ones.
 
 struct TimedProduct {
   std::int64_t m = 1, n = 1, k = 1;

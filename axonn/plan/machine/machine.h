@@ -11,7 +11,7 @@
 
 namespace axonn {
 
-/// The speed of products in one type, see docs/planning.md: 2mnk flops take
+/// The speed of products in one type, see docs/planning-model.md: 2mnk flops take
 /// 2mnk / flops_per_s · (1 + half_m/m) · (1 + half_n/n) · (1 + half_k/k) seconds.
 struct ProductRate {
   double flops_per_s = 0;                     ///< of a large product
