@@ -67,7 +67,7 @@ ORDERS = """
 """
 # Of the models' tests, ThreadSanitizer runs those in which ranks run late or recompute blocks.
 NO_RANKS = """
-    *LlamaReference* ModelConfig* Experts.OfOther* Experts.Bal* Experts.Bias* Experts.Chunks*
+    *FamilyReference* ModelConfig* Experts.OfOther* Experts.Bal* Experts.Bias* Experts.Chunks*
     Experts.A* Experts.Bfloat16* Experts.Rows* *RouterLosses* Layers.Gradients* GptOnGrids.No*
 """
 # Kernels that have barriers, and NCCL.

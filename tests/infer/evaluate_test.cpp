@@ -10,7 +10,7 @@
 #include "axonn/base/random.h"
 #include "axonn/comm/threads/threads.h"
 
-#include "tests/support/llama_reference.h"
+#include "tests/support/family_reference.h"
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
 #include "tests/support/with_model.h"

@@ -8,7 +8,7 @@
 #include "axonn/base/random.h"
 #include "axonn/ops/forwarding_backend.h"
 
-#include "tests/support/llama_reference.h"
+#include "tests/support/family_reference.h"
 #include "tests/support/one_rank_model.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/tiny_model.h"

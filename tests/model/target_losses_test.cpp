@@ -1,4 +1,4 @@
-// The loss of each target, on grids; llama_reference_test.cpp compares it with plain loops.
+// The loss of each target, on grids; family_reference_test.cpp compares it with plain loops.
 #include <cmath>
 #include <span>
 #include <vector>

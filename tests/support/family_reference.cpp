@@ -1,4 +1,4 @@
-#include "tests/support/llama_reference.h"
+#include "tests/support/family_reference.h"
 
 namespace axonn::reference {
 
@@ -116,6 +116,14 @@ Matrix mixture(const Matrix& x, const ModelConfig& m, const Weights& weights,
   return out;
 }
 
+/// Columns [begin, begin + count) of x.
+Matrix columns(const Matrix& x, std::int64_t begin, std::int64_t count) {
+  Matrix out(x.rows, count);
+  for (std::int64_t r = 0; r < x.rows; ++r)
+    for (std::int64_t c = 0; c < count; ++c) out(r, c) = x(r, begin + c);
+  return out;
+}
+
 bool counts(const RouterRows& rows, std::int64_t row) {
   return rows.counted.empty() || rows.counted[row];
 }
@@ -187,6 +195,42 @@ LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
 Matrix llama_logits(const ModelConfig& m, const Weights& weights,
                     const std::vector<std::int32_t>& ids, std::int64_t positions) {
   return llama_pass(m, weights, ids, positions).logits;
+}
+
+Matrix gpt_logits(const ModelConfig& m, const Weights& weights,
+                  const std::vector<std::int32_t>& ids, std::int64_t positions) {
+  const Matrix &tokens = weights.at("wte.weight"), &learned = weights.at("wpe.weight");
+  const auto norm = [&](const Matrix& x, const std::string& name) {
+    const auto bias = weights.find(name + ".bias");
+    return layer_norm(x, weights.at(name + ".weight"),
+                      bias == weights.end() ? Matrix(1, x.cols) : bias->second, m.norm_eps);
+  };
+  const auto linear = [&](const Matrix& x, const std::string& name) {
+    return with_bias(product(x, weights.at(name + ".weight")), weights, name + ".bias");
+  };
+  const AttentionShape shape{.positions = positions,
+                             .heads = m.heads,
+                             .kv_heads = m.kv_heads,
+                             .head_dim = m.head_dim,
+                             .group = m.heads / m.kv_heads,
+                             .scale = 1 / std::sqrt(double(m.head_dim))};
+  const std::int64_t wide = m.heads * m.head_dim, narrow = m.kv_heads * m.head_dim;
+  Matrix x(std::int64_t(ids.size()), m.hidden);
+  for (std::int64_t r = 0; r < x.rows; ++r)
+    for (std::int64_t c = 0; c < x.cols; ++c)
+      x(r, c) = tokens(ids[r], c) + learned(r % positions, c);
+  for (std::int64_t i = 0; i < m.layers; ++i) {
+    const std::string block = "h." + std::to_string(i) + ".";
+    const Matrix qkv = linear(norm(x, block + "ln_1"), block + "attn.c_attn");
+    const Matrix heads = attention(columns(qkv, 0, wide), columns(qkv, wide, narrow),
+                                   columns(qkv, wide + narrow, narrow), shape)
+                             .out;
+    x = sum(x, linear(heads, block + "attn.c_proj"));
+    Matrix hidden = linear(norm(x, block + "ln_2"), block + "mlp.c_fc");
+    for (double& value : hidden.values) value = gelu(value);
+    x = sum(x, linear(hidden, block + "mlp.c_proj"));
+  }
+  return product(norm(x, "ln_f"), m.tied ? tokens : weights.at("lm_head.weight"));
 }
 
 double balance_loss(const std::vector<Routing>& routings, BalanceScope scope,

@@ -1,6 +1,6 @@
-// Compares logits, loss and gradients of every variant of the Llama family with an independent
-// implementation: plain loops in double.
-#include "tests/support/llama_reference.h"
+// Compares logits, loss and gradients of GPT-2 and of every variant of the Llama family with an
+// independent implementation: plain loops in double.
+#include "tests/support/family_reference.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,14 +20,16 @@ namespace {
 
 constexpr std::int64_t kPositions = OneRankModel::kPositions, kSequences = OneRankModel::kSequences;
 
-class RandomLlama : public OneRankModel {
+class RandomModel : public OneRankModel {
  public:
-  explicit RandomLlama(const ModelConfig& config) : OneRankModel(config) {
+  explicit RandomModel(const ModelConfig& config) : OneRankModel(config) {
     chosen_ = reference_pass(weights()).routings;
   }
 
   /// With the experts that the model's own weights choose.
   reference::LlamaPass reference_pass(const Weights& weights) const {
+    if (config().family == ModelFamily::gpt)
+      return {gpt_logits(config(), weights, ids(), kPositions), {}};
     return llama_pass(config(), weights, ids(), kPositions, chosen_);
   }
   Matrix reference_logits(const Weights& weights) const { return reference_pass(weights).logits; }
@@ -43,6 +45,18 @@ class RandomLlama : public OneRankModel {
  private:
   std::vector<reference::Routing> chosen_;
 };
+
+ModelConfig small_gpt() {
+  return {.layers = 2, .hidden = 24, .heads = 6, .kv_heads = 6, .vocab = 31, .norm_eps = 1e-3};
+}
+
+ModelConfig small_gpt_of_groups() {
+  ModelConfig config = small_gpt();
+  config.kv_heads = 2;
+  config.tied = false;
+  config.bias = false;
+  return config;
+}
 
 ModelConfig small_llama() {
   return {.family = ModelFamily::llama,
@@ -137,39 +151,39 @@ struct Family {
   const char* name;
   ModelConfig (*config)();
 };
-class LlamaReference : public testing::TestWithParam<Family> {};
+class FamilyReference : public testing::TestWithParam<Family> {};
 
 }  // namespace
 
-TEST_P(LlamaReference, LogitsAreThoseOfPlainLoops) {
-  RandomLlama llama(GetParam().config());
-  const Matrix want = llama.reference_logits(llama.weights());
+TEST_P(FamilyReference, LogitsAreThoseOfPlainLoops) {
+  RandomModel model(GetParam().config());
+  const Matrix want = model.reference_logits(model.weights());
   double largest = 0;
   for (double value : want.values) largest = std::max(largest, std::abs(value));
   for (std::int64_t s = 0; s < kSequences; ++s) {
-    const std::vector<float> got = llama.logits(s);
+    const std::vector<float> got = model.logits(s);
     for (std::int64_t c = 0; c < want.cols; ++c)  // f32 errs by about 1e-6 of the largest
       EXPECT_NEAR(got[c], want((s + 1) * kPositions - 1, c), 1e-5 * largest) << s << ',' << c;
   }
 }
 
-TEST_P(LlamaReference, LossesAndLikeliestTargetsAreThoseOfPlainLoops) {
-  RandomLlama llama(GetParam().config());
-  const Matrix logits = llama.reference_logits(llama.weights());
-  const Matrix want = cross_entropy(logits, llama.targets()), got = llama.target_losses();
+TEST_P(FamilyReference, LossesAndLikeliestTargetsAreThoseOfPlainLoops) {
+  RandomModel model(GetParam().config());
+  const Matrix logits = model.reference_logits(model.weights());
+  const Matrix want = cross_entropy(logits, model.targets()), got = model.target_losses();
   ASSERT_EQ(got.rows, want.rows);
   for (std::int64_t r = 0; r < want.rows; ++r) {
     EXPECT_NEAR(got(r, 0), want(r, 0), 2e-5 * (1 + want(r, 0))) << r;
     const auto row = logits.values.begin() + r * logits.cols;
-    const bool likeliest = std::max_element(row, row + logits.cols) - row == llama.targets()[r];
+    const bool likeliest = std::max_element(row, row + logits.cols) - row == model.targets()[r];
     EXPECT_EQ(got(r, 1), likeliest ? 1 : 0) << r;
   }
 }
 
 /// Compares the gradient of every parameter with central differences of the loss of plain loops.
-void expect_gradients(const RandomLlama& llama, const Weights& gradients,
+void expect_gradients(const RandomModel& model, const Weights& gradients,
                       const BalanceConfig& balance = {}) {
-  EXPECT_EQ(gradients.size(), llama.weights().size());
+  EXPECT_EQ(gradients.size(), model.weights().size());
   for (const auto& [name, gradient] : gradients) {
     if (name.ends_with("e_score_correction_bias")) continue;  // it only selects
     // Central differences in double along one random direction: their relative error is step²,
@@ -182,21 +196,21 @@ void expect_gradients(const RandomLlama& llama, const Weights& gradients,
       size += std::abs(gradient.values[i]);
     }
     const auto loss_at = [&, &parameter = name](double step) {
-      Weights moved = llama.weights();
+      Weights moved = model.weights();
       auto& values = moved[parameter].values;
       for (std::size_t i = 0; i < values.size(); ++i) values[i] += step * direction.normal(i);
-      return llama.reference_loss(moved, balance);
+      return model.reference_loss(moved, balance);
     };
     EXPECT_NEAR((loss_at(kStep) - loss_at(-kStep)) / (2 * kStep), want, 2e-5 * size) << name;
     EXPECT_GT(size, 0) << name << " has no gradient";
   }
 }
 
-TEST_P(LlamaReference, LossAndEveryParametersGradientAreThoseOfPlainLoops) {
-  RandomLlama llama(GetParam().config());
-  const auto [loss, gradients] = llama.backward();
-  EXPECT_NEAR(loss, llama.reference_loss(llama.weights()), 1e-5 * loss);
-  expect_gradients(llama, gradients);
+TEST_P(FamilyReference, LossAndEveryParametersGradientAreThoseOfPlainLoops) {
+  RandomModel model(GetParam().config());
+  const auto [loss, gradients] = model.backward();
+  EXPECT_NEAR(loss, model.reference_loss(model.weights()), 1e-5 * loss);
+  expect_gradients(model, gradients);
 }
 
 class RouterLosses : public testing::TestWithParam<BalanceScope> {};
@@ -204,16 +218,16 @@ class RouterLosses : public testing::TestWithParam<BalanceScope> {};
 TEST_P(RouterLosses, AndTheirGradientsAreThoseOfPlainLoops) {
   const BalanceConfig balance{.scope = GetParam(), .weight = 30, .z = 7};
   for (const ModelConfig& config : {small_mixtral(), small_qwen3_moe(), small_with_sigmoid()}) {
-    RandomLlama llama(config);
-    llama.set_balance(balance);
-    const auto [loss, gradients] = llama.backward();
-    const auto routings = llama.reference_pass(llama.weights()).routings;
-    const auto [even, z] = llama.router_losses();
+    RandomModel model(config);
+    model.set_balance(balance);
+    const auto [loss, gradients] = model.backward();
+    const auto routings = model.reference_pass(model.weights()).routings;
+    const auto [even, z] = model.router_losses();
     const double want = balance_loss(routings, balance.scope, {kPositions}),
                  want_z = z_loss(routings, {kPositions});
     EXPECT_NEAR(even, want, 1e-5 * want);
     EXPECT_NEAR(z, want_z, 1e-5 * want_z);
-    expect_gradients(llama, gradients, balance);
+    expect_gradients(model, gradients, balance);
   }
 }
 
@@ -225,8 +239,10 @@ INSTANTIATE_TEST_SUITE_P(Scopes, RouterLosses,
                          });
 
 INSTANTIATE_TEST_SUITE_P(
-    Families, LlamaReference,
-    testing::Values(Family{"Llama2", small_llama}, Family{"Llama31", small_llama31},
+    Families, FamilyReference,
+    testing::Values(Family{"Gpt2", small_gpt},
+                    Family{"Gpt2OfGroupsWithoutBiases", small_gpt_of_groups},
+                    Family{"Llama2", small_llama}, Family{"Llama31", small_llama31},
                     Family{"Mistral", small_mistral}, Family{"Qwen2", small_qwen2},
                     Family{"Qwen3", small_qwen3}, Family{"Mixtral", small_mixtral},
                     Family{"Qwen3Moe", small_qwen3_moe}, Family{"Olmoe", small_olmoe},

@@ -24,6 +24,10 @@ LlamaPass llama_pass(const ModelConfig& config, const Weights& weights,
 Matrix llama_logits(const ModelConfig& config, const Weights& weights,
                     const std::vector<std::int32_t>& ids, std::int64_t positions);
 
+/// The logits (B·T, V) of a GPT-2 over sequences of `positions` tokens, likewise.
+Matrix gpt_logits(const ModelConfig& config, const Weights& weights,
+                  const std::vector<std::int32_t>& ids, std::int64_t positions);
+
 /// The rows over which the losses of routers take means.
 struct RouterRows {
   std::int64_t positions = 0;      ///< of a sequence
