@@ -49,7 +49,8 @@ for source in "${sources[@]}"; do
     echo "perturb-tests.sh: no program of tests/ has $source" >&2
     exit 1
   fi
-  is_wanted "$program" "$(suites_of "$source")" && tests+=("$program $(suites_of "$source")")
+  suites=$(suites_of "$source")
+  is_wanted "$program" "$suites" && tests+=("$program $suites")
 done
 readonly tests
 

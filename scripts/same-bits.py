@@ -113,7 +113,7 @@ checkpoint.keep = 0
 
 # Of a metrics line, what depends on the clock.
 TIMES = {"time", "step_ms", "tokens_per_s", "model_tflops", "mfu", "exposed_comm_ms",
-         "exposed_comm_ms_by", "seconds", "grow_ms"}
+         "exposed_comm_ms_by"}
 
 
 def run(folder, program, *arguments):

@@ -89,7 +89,7 @@ void measure_under_launcher(const std::vector<PreparedRun>& runs,
     std::vector<PreparedRun> fit;
     std::vector<std::string> too_large;
     for (const PreparedRun& run : runs) {
-      const GridShape grid = run.config().parallelism.grid();
+      const GridShape grid = run->parallelism.grid();
       if (grid.ranks() <= world.size())
         fit.push_back(run);
       else
@@ -103,7 +103,7 @@ void measure_under_launcher(const std::vector<PreparedRun>& runs,
       std::cerr << "warning: the launcher started " << world.size()
                 << " ranks; left out: " << join(too_large) << '\n';
     for (const PreparedRun& run : fit) {
-      const bool works = world.rank() < run.config().parallelism.grid().ranks();
+      const bool works = world.rank() < run->parallelism.grid().ranks();
       const auto group = world.split(works ? 0 : 1, "bench");
       if (works) {
         const BenchReport report = benchmark(agreed(run, *group), *group, progress_of(run));

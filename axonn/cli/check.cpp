@@ -87,7 +87,7 @@ std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>
     if (world.rank() == 0) all.push_back(std::move(mine));
   };
   const auto trace_on_threads = [&](const PreparedRun& here) {
-    const ParallelismConfig& p = here.config().parallelism;
+    const ParallelismConfig& p = here->parallelism;
     run_ranks(p.grid().ranks(), [&](Communicator& world) { trace(here, world); },
               {.timeout_seconds = p.timeout_seconds});
   };
@@ -100,7 +100,7 @@ std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>
   }
   launch(config, [&](Communicator& world) {
     for (const PreparedRun& here : runs(world)) {
-      if (here.config().parallelism.grid().ranks() == world.size())
+      if (here->parallelism.grid().ranks() == world.size())
         trace(here, world);
       else if (world.rank() == 0)
         trace_on_threads(here);

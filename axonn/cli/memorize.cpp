@@ -23,7 +23,6 @@
 #include "axonn/memorize/report_text.h"
 #include "axonn/memorize/study.h"
 #include "axonn/model/model.h"
-#include "axonn/plan/recompute_budget.h"
 #include "axonn/plan/start_run.h"
 
 namespace axonn {

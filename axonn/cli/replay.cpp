@@ -6,7 +6,6 @@
 #include "axonn/base/check.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/load/launch.h"
 #include "axonn/plan/start_run.h"
 #include "axonn/train/nonfinite.h"
 

@@ -7,7 +7,6 @@
 #include "axonn/base/files.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
-#include "axonn/load/launch.h"
 #include "axonn/plan/start_run.h"
 #include "axonn/train/training.h"
 

@@ -12,15 +12,12 @@ namespace axonn {
 
 PreparedRun prepared(Config config) {
   validate(config);
-  config = resolved(with_vocab(std::move(config)));
-  config.model = resolved(config.model, config.model.vocab, config.training.seq_len);
-  return PreparedRun(std::move(config));
+  return PreparedRun(resolved(with_vocab(std::move(config))));
 }
 
 PreparedRun prepared_model(Config config) {
   config = with_vocab(std::move(config));
-  config.model = resolved(config.model, config.model.vocab,
-                          std::max<std::int64_t>(config.training.seq_len, 1));
+  config.model = resolved(config.model, 0, std::max<std::int64_t>(config.training.seq_len, 1));
   config.activation_checkpoint = {};
   return PreparedRun(std::move(config));
 }

@@ -1,14 +1,11 @@
 #include "axonn/load/loaded_model.h"
 
-#include <algorithm>
-
 #include "axonn/base/check.h"
 #include "axonn/config/recompute.h"
 #include "axonn/config/resolve.h"
 #include "axonn/load/devices.h"
 #include "axonn/model/model_files.h"
 #include "axonn/parallel/scheduling.h"
-#include "axonn/text/tokenizer.h"
 
 namespace axonn {
 

@@ -10,7 +10,6 @@
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
 #include "axonn/config/recompute.h"
-#include "axonn/load/loaded_model.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/plan/costs.h"
 #include "axonn/plan/estimate.h"
@@ -273,13 +272,12 @@ PreparedRun within_budget(const PreparedRun& run) {
   const auto fits = [&](const Config& one) { return dry_step(one, 0).memory.peak_bytes <= budget; };
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   const auto tried = [&](std::int64_t level) -> std::optional<PreparedRun> {
-    const Config chosen = levels.at(level);
+    Config chosen = levels.at(level);
     const std::int64_t peak = largest_peak(chosen);
     least = std::min(least, peak);
     if (peak > budget) return std::nullopt;
-    Config result = chosen;
-    result.activation_checkpoint.peak_bytes = peak;
-    return still_prepared(std::move(result));
+    chosen.activation_checkpoint.peak_bytes = peak;
+    return still_prepared(std::move(chosen));
   };
   // Rank 0 has the largest pieces where they are uneven; the others confirm it.
   for (std::int64_t level = levels.least(fits, levels.about(budget)); level <= levels.last();

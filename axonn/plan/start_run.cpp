@@ -30,7 +30,7 @@ PreparedRun prepare_run(const Config& config, const Origins& origins) {
 }
 
 PreparedRun agreed(const PreparedRun& run, Communicator& world) {
-  const ParallelismConfig& p = run.config().parallelism;
+  const ParallelismConfig& p = run->parallelism;
   if (!p.machine.empty())
     use_link_rates(world, p, world.rank() == 0 ? read_machine(p.machine) : Machine{});
   return with_recomputation_of_rank_0(run, world);
@@ -45,7 +45,7 @@ void start_run_on_any_grid(
     const PreparedRun& run, const std::function<void(const std::string& line)>& report,
     const ProgressTarget& progress,
     const std::function<void(const PreparedRun& agreed, Communicator& world)>& body) {
-  if (!run.config().parallelism.automatic()) return start_run(run, body);
+  if (!run->parallelism.automatic()) return start_run(run, body);
   launch(on_all_devices(run), [&](Communicator& world) {
     const PreparedRun chosen = within_budget(with_chosen_grid(run, world, report, progress));
     body(with_recomputation_of_rank_0(chosen, world), world);

@@ -20,8 +20,7 @@
 #include "axonn/base/log.h"
 #include "axonn/comm/device/device_communicator.h"
 #include "axonn/comm/self.h"
-#include "axonn/config/resolve.h"
-#include "axonn/config/validate.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/load/devices.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/ops/forwarding_backend.h"
@@ -210,8 +209,7 @@ Config small_model(ModelFamily family, DType dtype, bool quick) {
   config.parallelism.transport = TransportKind::threads;  // nothing is sent
   config.optimizer.lr = 1e-4;
   config.data.synthetic = 1;  // never read: the tokens are made up
-  validate(config);
-  return config;  // resolved() derives the micro-batch from the batch
+  return config;              // prepared() derives the micro-batch from the batch
 }
 
 /// The operations of the backend in a step of config, in order.
@@ -253,7 +251,8 @@ void time_steps(const ProbeContext& ctx, Config config, double waiting, Operatio
     const auto alone = make_self();
     auto backend = std::make_unique<TimedBackend>(ctx.backend);
     TimedBackend& timed_backend = *backend;
-    Training training(prepared(config), *alone, std::move(backend), {.data = false});
+    const PreparedRun run = prepared(config);
+    Training training(run, *alone, std::move(backend), {.data = false});
     training.model.initialise();
     const StepInput input = made_up_input(training.model);
     const auto step_s = [&] {
@@ -265,7 +264,7 @@ void time_steps(const ProbeContext& ctx, Config config, double waiting, Operatio
     const double taken = mean_over_ranks(ctx.world, {step_s()}).front();
     if (taken < enough && config.training.global_batch < kMostSequences) continue;
     const int count = std::clamp(static_cast<int>(seconds / taken), 3, 100);
-    const std::vector<Schedule::Compute> operations = operations_of(prepared(config));
+    const std::vector<Schedule::Compute> operations = operations_of(run);
     std::vector<double> sums(operations.size());
     timed_backend.take();
     for (int i = 0; i < count; ++i) {
