@@ -243,7 +243,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
 Config open_model(const ModelFlags& flags) {
   Config config = config_of_model(flags.model, flags.adapter,
                                   flags.ema ? StoredWeights::averages : StoredWeights::trained);
-  for (const auto& files : {config.model.files, config.model.adapter_files})
+  for (const auto& files : {config.model_files.model, config.model_files.adapters})
     if (files && files->checkpoint() && speaks_for_all())
       for (const std::string& warning : files->checkpoint()->warnings())
         std::cerr << "warning: " << warning << '\n';

@@ -233,7 +233,8 @@ struct Config {
   OutputConfig output;
   SamplesConfig samples;
   std::vector<FurtherSection> further = {};
-  std::string file = {};  ///< that it was read from; "": none
+  std::string file = {};       ///< that it was read from; "": none
+  OpenFiles model_files = {};  ///< see with_stored_model()
 };
 
 /// The config as it is in each stage: without stages, with its data and sequence length. Returns

@@ -15,21 +15,17 @@ namespace axonn {
 
 namespace {
 
-using Files = std::shared_ptr<const ModelFiles>;
-
 /// Sets the model of a config to the one in `files`. Adapters stay those of the config, and so does
 /// a tokenizer that the user chose.
-void take_model(Config& config, Files files, const Origins& origins) {
+void take_model(Config& config, std::shared_ptr<const ModelFiles> files, const Origins& origins) {
   LoraConfig lora = std::move(config.model.lora);
-  Files adapter_files = std::move(config.model.adapter_files);
   config.model = files->config();
   config.model.path = files->path();
   config.model.lora = std::move(lora);
-  config.model.adapter_files = std::move(adapter_files);
   const bool known = !files->tokenizer().empty();
   if (config.data.tokenizer == "bytes" && (known || !origins.is_set("data.tokenizer")))
     config.data.tokenizer = files->tokenizer();
-  config.model.files = std::move(files);
+  config.model_files.model = std::move(files);
 }
 
 /// The config of a checkpoint, in which these sections keep their defaults.
@@ -74,17 +70,18 @@ std::string stored_config_text(const ModelConfig& model, const std::string& toke
          });
 }
 
-ModelConfig with_stored_adapters(ModelConfig model, const std::string& path) {
-  model.adapter_files = std::make_shared<const ModelFiles>(ModelFiles::of_adapters(path));
-  model.lora = model.adapter_files->config().lora;
-  model.lora.path = path;
-  return model;
+Config with_stored_adapters(Config config, const std::string& path) {
+  const auto files = std::make_shared<const ModelFiles>(ModelFiles::of_adapters(path));
+  config.model.lora = files->config().lora;
+  config.model.lora.path = path;
+  config.model_files.adapters = files;
+  return config;
 }
 
 Config with_stored_model(Config config, const Origins& origins) {
   if (!config.model.lora.path.empty()) {
     const double dropout = config.model.lora.dropout;
-    config.model = with_stored_adapters(config.model, config.model.lora.path);
+    config = with_stored_adapters(config, config.model.lora.path);
     config.model.lora.dropout = dropout;
   }
   if (config.model.path.empty()) return config;
@@ -112,8 +109,7 @@ Config config_of_model(const std::string& path, const std::string& adapter, Stor
   }
   if (!files->adapters()) {
     take_model(config, files, {});
-    if (!adapter.empty()) config.model = with_stored_adapters(config.model, adapter);
-    return config;
+    return adapter.empty() ? config : with_stored_adapters(config, adapter);
   }
   if (!adapter.empty())
     refuse("--adapter: ", path, " holds adapters itself; give the path of their base model");
@@ -121,10 +117,10 @@ Config config_of_model(const std::string& path, const std::string& adapter, Stor
     refuse(path, " holds only adapters of the model at '", files->base(),
            "'; give the path of that model with --model and this one with --adapter");
   config.model.lora.path = path;
-  config.model.adapter_files = files;
+  config.model_files.adapters = files;
   config.data.tokenizer = files->tokenizer();
   if (!config.model.path.empty())
-    config.model.files = std::make_shared<const ModelFiles>(config.model.path);
+    config.model_files.model = std::make_shared<const ModelFiles>(config.model.path);
   return config;
 }
 

@@ -20,9 +20,9 @@ std::string stored_config_text(Config config, const Origins& origins);
 /// The same for a model without a run.
 std::string stored_config_text(const ModelConfig& model, const std::string& tokenizer);
 
-/// Returns model with the adapters at path: their rank, alpha, dropout and targets, and their
+/// Returns config with the adapters at path: their rank, alpha, dropout and targets, and their
 /// files. Throws as ModelFiles::of_adapters() does.
-ModelConfig with_stored_adapters(ModelConfig model, const std::string& path);
+Config with_stored_adapters(Config config, const std::string& path);
 
 /// Returns config with the sizes and files of the model at model.path, if set. Its tokenizer
 /// replaces "bytes", also if it is not known (""), unless the origins say that the user set

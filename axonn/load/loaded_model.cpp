@@ -55,12 +55,14 @@ Context LoadedModel::context_on(Backend& backend) const {
 
 LoadCost LoadedModel::initialise() {
   ProgressLine line(progress_, kLoading);
-  return axonn::initialise(context(), *model_, trained_, config_.model, std::ref(line));
+  return axonn::initialise(context(), *model_, trained_, config_.model, config_.model_files,
+                           std::ref(line));
 }
 
 LoadCost LoadedModel::initialise_frozen() {
   ProgressLine line(progress_, kLoading);
-  return axonn::initialise_frozen(context(), *model_, trained_, config_.model, std::ref(line));
+  return axonn::initialise_frozen(context(), *model_, trained_, config_.model, config_.model_files,
+                                  std::ref(line));
 }
 
 void LoadedModel::set_steps(std::int64_t steps) {

@@ -203,7 +203,7 @@ class DryChecks {
   }
 
   void check_weights() {
-    check_files(*model_, trained_, config_.model, checkpoint_.has_value());
+    check_files(*model_, trained_, config_.model, config_.model_files, checkpoint_.has_value());
     run_.weights = config_.model.path;
   }
 

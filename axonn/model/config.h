@@ -81,8 +81,6 @@ struct ModelConfig {
   std::string name = {};  ///< a published model, whose sizes are the defaults of the fields above
   std::string path = {};  ///< a checkpoint or Hugging Face folder, instead of the sizes above
   LoraConfig lora = {};   ///< the section [lora]
-  /// At `path` and lora.path, if opened already; not keys.
-  std::shared_ptr<const ModelFiles> files = {}, adapter_files = {};
 
   /// Hyperparameters of registered families, by "family.key"; one that is missing has its default.
   OwnValues own_values = {};
@@ -108,6 +106,12 @@ struct ModelConfig {
   /// D; 0 if there are no heads.
   std::int64_t head_width() const { return head_dim > 0 || heads == 0 ? head_dim : hidden / heads; }
   bool operator==(const ModelConfig&) const = default;
+};
+
+/// The files at path and lora.path of a model, each null until it is opened. The ranks of a process
+/// share them.
+struct OpenFiles {
+  std::shared_ptr<const ModelFiles> model = {}, adapters = {};
 };
 
 /// The config with every 0 replaced by the value it stands for. `vocab` is the tokenizer's and

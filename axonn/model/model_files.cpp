@@ -295,24 +295,25 @@ LoadCost load(const Context& ctx, std::span<const Destination> destinations,
 }
 
 LoadCost initialise(const Context& ctx, Model& model, std::span<ParameterGroup* const> trained,
-                    const ModelConfig& config, const Progress& progress) {
+                    const ModelConfig& config, const OpenFiles& files, const Progress& progress) {
   if (config.lora.rank == 0)
-    return load_or_initialise(ctx, trained, config, config.files, config.path, progress);
-  const LoadCost base = initialise_frozen(ctx, model, trained, config, progress),
-                 adapters = load_or_initialise(ctx, trained, config, config.adapter_files,
+    return load_or_initialise(ctx, trained, config, files.model, config.path, progress);
+  const LoadCost base = initialise_frozen(ctx, model, trained, config, files, progress),
+                 adapters = load_or_initialise(ctx, trained, config, files.adapters,
                                                config.lora.path, progress);
   return {.bytes = base.bytes + adapters.bytes, .seconds = base.seconds + adapters.seconds};
 }
 
 LoadCost initialise_frozen(const Context& ctx, Model& model,
                            std::span<ParameterGroup* const> trained, const ModelConfig& config,
-                           const Progress& progress) {
-  return load_or_initialise(ctx, frozen_groups(model, trained), config, config.files, config.path,
+                           const OpenFiles& files, const Progress& progress) {
+  return load_or_initialise(ctx, frozen_groups(model, trained), config, files.model, config.path,
                             progress);
 }
 
-void check_files(Model& model, Groups trained, const ModelConfig& config, bool resumes) {
-  std::shared_ptr<const ModelFiles> base = config.files, adapters = config.adapter_files;
+void check_files(Model& model, Groups trained, const ModelConfig& config, const OpenFiles& files,
+                 bool resumes) {
+  std::shared_ptr<const ModelFiles> base = files.model, adapters = files.adapters;
   const std::vector<ParameterGroup*> frozen = frozen_groups(model, trained);
   const bool lora = config.lora.rank > 0;
   if (!frozen.empty()) open_source(frozen, config, base, config.path);

@@ -113,20 +113,22 @@ LoadCost load(const Context& ctx, std::span<const Destination> destinations,
               ParameterSource& source, const Progress& progress = {});
 
 /// Sets all parameters of a model with this config to those at config.path, or to initial values
-/// from ctx.seed. Adapters are read from config.lora.path, or get initial values. `trained`: the
-/// groups that are trained, or were before they were frozen. Collective. Throws as load() does,
-/// and UsageError if the files are not of this model.
+/// from ctx.seed. Adapters are read from config.lora.path, or get initial values. `files` that are
+/// null, or at other paths, are opened here. `trained`: the groups that are trained, or were before
+/// they were frozen. Collective. Throws as load() does, and UsageError if the files are not of this
+/// model.
 LoadCost initialise(const Context& ctx, Model& model, std::span<ParameterGroup* const> trained,
-                    const ModelConfig& config, const Progress& progress = {});
+                    const ModelConfig& config, const OpenFiles& files,
+                    const Progress& progress = {});
 /// Does the same for the other groups only: those of the base model of adapters, which a checkpoint
 /// of a run does not hold. Does nothing without adapters. Collective.
 LoadCost initialise_frozen(const Context& ctx, Model& model,
                            std::span<ParameterGroup* const> trained, const ModelConfig& config,
-                           const Progress& progress = {});
+                           const OpenFiles& files, const Progress& progress = {});
 
 /// Throws UsageError, as initialise() does, or as initialise_frozen() if `resumes`, unless the
 /// files that it would read hold the model's parameters. Reads only their headers. Not collective.
 void check_files(Model& model, std::span<ParameterGroup* const> trained, const ModelConfig& config,
-                 bool resumes);
+                 const OpenFiles& files, bool resumes);
 
 }  // namespace axonn

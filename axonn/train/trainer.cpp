@@ -193,8 +193,8 @@ class Trainer {
     if (from.empty() && config_.checkpoint.resume == "auto")
       log_.info(
           fmt::format("no checkpoint in {}/checkpoints: starting at step 1", config_.output.dir));
-    if (config_.model.files && config_.model.lora.rank == 0 && world_.rank() == 0)
-      origin_ = config_.model.files->origin();
+    const ModelFiles* const files = config_.model_files.model.get();
+    if (files && config_.model.lora.rank == 0 && world_.rank() == 0) origin_ = files->origin();
     if (config_.training.tune) tune_products();
     // A run that cannot read its first batch leaves the files of an earlier one as they are.
     if (!nothing_to_do()) {

@@ -149,6 +149,8 @@ TEST(StoredConfigOfFolder, SizesAndTokenizerAreUsedUnlessAnotherTokenizerIsNamed
   const Config found = with_stored_model(config, {});
   EXPECT_EQ(found.data.tokenizer, folder.path());
   EXPECT_EQ(found.model.path, folder.path());
+  EXPECT_NE(found.model_files.model, nullptr);
+  EXPECT_EQ(found.model, with_stored_model(config, {}).model) << "sizes are equal, files are not";
   EXPECT_EQ(found.model.ffn, 96);
   EXPECT_EQ(found.model.kv_heads, 4);
   EXPECT_EQ(found.model.lora.rank, 3)

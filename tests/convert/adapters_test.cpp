@@ -60,7 +60,9 @@ class Adapters : public testing::TestWithParam<ModelFamily> {
   std::string peft() const { return path_ / "peft"; }
   PlainTensors tensors() const { return plain_safetensors(peft() + "/adapter_model.safetensors"); }
   /// The base model with the adapters at a path.
-  ModelConfig with(const std::string& path) const { return with_stored_adapters(adapted_, path); }
+  ModelConfig with(const std::string& path) const {
+    return with_stored_adapters({.model = adapted_}, path).model;
+  }
 
   TemporaryPath path_;
   std::string base_;
