@@ -19,8 +19,8 @@
 #include "axonn/comm/self.h"
 #include "axonn/config/prepared_run.h"
 #include "axonn/infer/generator.h"
+#include "axonn/model/counts.h"
 #include "axonn/model/known_models.h"
-#include "axonn/model/model.h"
 
 #include "bench/measure.h"
 

@@ -13,7 +13,7 @@
 #include "axonn/load/launch.h"
 #include "axonn/measure/benchmark.h"
 #include "axonn/measure/scaling.h"
-#include "axonn/model/model.h"
+#include "axonn/model/counts.h"
 #include "axonn/options/options.h"
 #include "axonn/plan/recompute_budget.h"
 #include "axonn/plan/start_run.h"

@@ -22,7 +22,7 @@
 #include "axonn/memorize/report_json.h"
 #include "axonn/memorize/report_text.h"
 #include "axonn/memorize/study.h"
-#include "axonn/model/model.h"
+#include "axonn/model/counts.h"
 #include "axonn/plan/start_run.h"
 
 namespace axonn {

@@ -7,7 +7,7 @@
 #include "axonn/comm/communicator.h"
 #include "axonn/comm/grid.h"
 #include "axonn/config/prepared_run.h"
-#include "axonn/model/model.h"
+#include "axonn/model/counts.h"
 #include "axonn/tensor/arena.h"
 #include "axonn/train/training.h"
 

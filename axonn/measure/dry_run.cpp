@@ -24,6 +24,7 @@
 #include "axonn/load/devices.h"
 #include "axonn/load/launch.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/model/counts.h"
 #include "axonn/model/model_files.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/records/run_folder.h"

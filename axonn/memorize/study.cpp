@@ -22,7 +22,7 @@
 #include "axonn/memorize/origin.h"
 #include "axonn/memorize/recite.h"
 #include "axonn/memorize/report_json.h"
-#include "axonn/model/model.h"
+#include "axonn/model/counts.h"
 #include "axonn/options/options_text.h"
 #include "axonn/records/run_folder.h"
 #include "axonn/records/run_steps.h"

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "axonn/base/check.h"
+#include "axonn/model/counts.h"
 #include "axonn/nn/adapter.h"
 #include "axonn/nn/experts.h"
 #include "axonn/nn/linear.h"
@@ -291,12 +292,40 @@ class Decoder final : public LanguageModel {
 
   Routers routers() const override { return routers_; }
 
+  /// By the convention `model`: 6 N + 6 L C T. N counts the active parameters without the input
+  /// embeddings; a tied output layer counts. The second term is the causal half of attention over
+  /// all previous positions, even with a window; C is heads · head_dim there. Recomputation is not
+  /// counted. With adapters the first term is 4 N, as frozen weights have no gradient, and the
+  /// adapters' own few flops are left out.
+  double flops_per_token(std::int64_t seq_len) override {
+    const std::int64_t head = active_parameters(head_group_, routers_) +
+                              (config_.tied ? config_.vocab * config_.hidden : 0);
+    return (config_.lora.rank > 0 ? 4 : 6) * static_cast<double>(in_blocks() + head) +
+           6 * attention_pairs(seq_len);
+  }
+  double block_flops_per_token(std::int64_t seq_len) override {
+    return 2 * static_cast<double>(in_blocks()) + 2 * attention_pairs(seq_len);
+  }
+
   std::string describe() const override {
     return concat(config_.layers, config_.layers == 1 ? " layer" : " layers", ", width ",
                   config_.hidden, ", ", config_.heads, " heads");
   }
 
  private:
+  /// Active parameters of all blocks, without adapters.
+  std::int64_t in_blocks() const {
+    std::int64_t count = 0;
+    for (const auto& block : blocks_)
+      for (const ParameterGroup* group : block->groups())
+        if (group != block->adapters().group()) count += active_parameters(*group, routers_);
+    return count;
+  }
+  /// L C T, the products of attention's outputs with the positions that they see, twice.
+  double attention_pairs(std::int64_t seq_len) const {
+    return static_cast<double>(config_.layers * config_.heads * config_.head_width() * seq_len);
+  }
+
   Var hidden(const Context& ctx, const Tokens& tokens) override {
     if (rope_) rope_->prepare(ctx, tokens.rows.most_positions());
     Var x;

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,6 +56,11 @@ class Model {
   /// Flops of one token, forward and backward, in sequences of seq_len tokens. By default 6 for
   /// each trained parameter and 4 for each frozen one.
   virtual double flops_per_token(std::int64_t seq_len);
+  /// Those of its forward pass through all blocks, which recomputation repeats. By default a third
+  /// of flops_per_token().
+  virtual double block_flops_per_token(std::int64_t seq_len) {
+    return flops_per_token(seq_len) / 3;
+  }
   /// The sizes, for logs and reports: "2 layers, width 96, 24 heads". Empty: none.
   virtual std::string describe() const { return {}; }
 };
@@ -88,9 +92,6 @@ class LanguageModel : public Model {
   template <typename F>
   void at_end(const Context& ctx, const Tokens& tokens, const F& f);
 };
-
-/// The number of parameters of a model, without padding.
-std::int64_t parameter_count(Model& model);
 
 /// The cost of reading parameters for this rank.
 struct LoadCost {
@@ -130,35 +131,5 @@ void register_architecture(Architecture architecture);
 /// The architecture that was registered for this family; null for the library's own families.
 /// Throws Error for a value that is no family.
 const Architecture* architecture_of(ModelFamily family);
-
-/// The number of parameters of a resolved config, without padding, with embeddings, without
-/// adapters.
-std::int64_t parameter_count(const ModelConfig& model);
-/// The parameters that one token uses: of the experts, experts_per_token in each layer.
-std::int64_t active_parameter_count(const ModelConfig& model);
-/// "46,702,792,704 parameters, 12,879,925,248 active", or without experts only the first count.
-std::string parameters_text(const ModelConfig& model);
-
-/// Flops of one token, forward and backward, in sequences of seq_len tokens, by the convention
-/// `model`: 6 N + 6 L C T. N counts the active parameters without the input embeddings; a tied
-/// output layer counts. The second term is the causal half of attention over all previous
-/// positions, even with a window; C is heads · head_dim there. Recomputation is not counted. With
-/// adapters the first term is 4 N, as frozen weights have no gradient, and the adapters' own few
-/// flops are left out.
-double model_flops_per_token(const ModelConfig& model, std::int64_t seq_len);
-
-/// Flops of one step of `sequences`, by the three conventions in use. Output names the convention.
-struct StepFlops {
-  double model = 0;     ///< model_flops_per_token
-  double hardware = 0;  ///< model, plus recomputation: a second forward pass of some blocks
-  /// 96 B s l h² (...) of Narayanan et al., 2021, with recomputation and full attention, as in the
-  /// AxoNN paper. For a dense model of any family of the library, it is the value of a GPT of this
-  /// width; other models have none.
-  std::optional<double> narayanan = {};
-};
-/// recomputed: the share of the blocks whose forward pass runs twice. For a registered family
-/// (model/model.h), `model` is Model::flops_per_token().
-StepFlops step_flops(const ModelConfig& model, std::int64_t sequences, std::int64_t seq_len,
-                     double recomputed);
 
 }  // namespace axonn

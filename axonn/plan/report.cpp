@@ -11,7 +11,7 @@
 #include "axonn/base/log.h"
 #include "axonn/config/recompute.h"
 #include "axonn/measure/dry_step.h"
-#include "axonn/model/model.h"
+#include "axonn/model/counts.h"
 #include "axonn/plan/estimate.h"
 
 namespace axonn {

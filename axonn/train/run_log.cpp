@@ -14,7 +14,7 @@
 #include "axonn/config/batch_ramp.h"
 #include "axonn/config/recompute.h"
 #include "axonn/data/batches.h"
-#include "axonn/model/model.h"
+#include "axonn/model/counts.h"
 #include "axonn/records/run_steps.h"
 #include "axonn/train/data_stages.h"
 
@@ -146,8 +146,8 @@ void RunLog::step(Training& training, const StepInput& input, const StepResult& 
   const double per_second = static_cast<double>(input.inputs) / seconds;
   const BatchSource& source = training.batches->source_of(input.step);
   const double tflops =
-      per_second * model_flops_per_token(config_.model, config_.training.seq_len / source.in_one) *
-      1e-12;
+      per_second *
+      training.model.model().flops_per_token(config_.training.seq_len / source.in_one) * 1e-12;
   if (source.name != line_.stage)
     log_.info(fmt::format("stage: {} {} with step {}", source.name,
                           input.step == source.first_step ? "begins" : "goes on", step));

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/model/model.h"
+#include "axonn/model/counts.h"
 #include "axonn/options/options_text.h"
 
 using namespace axonn;

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
-#include "axonn/model/model.h"
+#include "axonn/model/counts.h"
 
 #include "tests/support/tiny_model.h"
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "axonn/model/model.h"
+#include "axonn/model/counts.h"
 #include "axonn/plan/estimate.h"
 
 #include "tests/plan/configs.h"
