@@ -128,7 +128,10 @@ void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
   list_ademamix(optimizer, list);
   list_muon(optimizer, list);
   for (const OptimizerRule& rule : registered_optimizers())
-    list_own_section(rule.name, optimizer.own_values, list);
+    list_own_section(rule.name, optimizer.own_values, list, [&optimizer, &rule] {
+      const std::string_view kind = optimizer_kinds()[static_cast<std::size_t>(optimizer.kind)];
+      return kind == rule.name ? "" : concat("optimizer.kind is ", kind);
+    });
 }
 
 void list_schedule(ScheduleConfig& schedule, OptionList& list) {

@@ -25,29 +25,16 @@ struct UnusedKeys {
   }
 };
 
-/// Adds the keys that a program registered for other choices of a key than this one.
-void add_own_keys_of_others(std::span<const std::string_view> choices, std::size_t chosen,
-                            const std::string& key, UnusedKeys& keys) {
-  for (std::size_t i = 0; i < choices.size(); ++i)
-    for (const std::string& own : own_keys_of(choices[i]))
-      keys.when(i != chosen, {own}, concat(key, " is ", choices[chosen]));
-}
-
 void add_unused_of_experts(const Config& config, UnusedKeys& keys) {
   const ModelConfig& model = config.model;
   if (!model.path.empty() || architecture_of(model.family)) return;  // may have experts
   const bool none = model.experts == 0;
   keys.when(none,
-            {"model.experts_per_token", "model.expert_ffn", "model.expert_norm",
-             "model.expert_step", "model.dense_layers", "model.router", "model.router_scale",
-             "model.router_bias", "parallelism.experts", "training.balance.scope",
-             "training.balance.weight", "training.balance.z", "training.balance.bias",
-             "training.balance.expected_load", "activation_checkpoint.keep_dispatch"},
+            {"parallelism.experts", "training.balance.scope", "training.balance.weight",
+             "training.balance.z", "training.balance.bias", "training.balance.expected_load",
+             "activation_checkpoint.keep_dispatch"},
             "model.experts is 0");
   if (none) return;
-  bool dense = model.expert_ffn == 0;  // an expert's width is then ffn
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) dense |= !model.has_experts(layer);
-  keys.when(!dense, {"model.ffn"}, "all layers have experts, of width model.expert_ffn");
   keys.when(!model.router_bias, {"training.balance.bias"}, "model.router_bias is false");
   keys.when(config.training.balance.weight == 0, {"training.balance.scope"},
             "training.balance.weight is 0");
@@ -69,8 +56,6 @@ void add_unused_of_rule(const OptimizerConfig& given, const OptimizerRule& rule,
 
 void add_unused_of_optimizer(const OptimizerConfig& optimizer, UnusedKeys& keys) {
   const OptimizerRule* const rule = optimizer_rule_of(optimizer.kind);
-  add_own_keys_of_others(optimizer_kinds(), static_cast<std::size_t>(optimizer.kind),
-                         "optimizer.kind", keys);
   if (rule) return add_unused_of_rule(optimizer, *rule, keys);
   keys.when(optimizer.kind == OptimizerKind::sgd,
             {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
@@ -83,47 +68,6 @@ void add_unused_of_optimizer(const OptimizerConfig& optimizer, UnusedKeys& keys)
             {"optimizer.momentum", "optimizer.nesterov", "optimizer.muon_scale",
              "optimizer.muon_coefficients", "optimizer.muon_steps"},
             "optimizer.kind is not muon");
-}
-
-void add_unused_of_model(const ModelConfig& model, UnusedKeys& keys) {
-  const bool own = model.path.empty(), llama = model.family == ModelFamily::llama;
-  const std::string family(model_families()[static_cast<int>(model.family)]);
-  const std::string unread =
-      own ? "model.family is gpt" : "the checkpoint at model.path has its own sizes";
-  add_own_keys_of_others(model_families(), static_cast<std::size_t>(model.family), "model.family",
-                         keys);
-  keys.when(
-      !own,
-      {"model.name",       "model.family",       "model.layers",      "model.hidden",
-       "model.heads",      "model.kv_heads",     "model.head_dim",    "model.ffn",
-       "model.vocab",      "model.positions",    "model.tied",        "model.bias",
-       "model.norm_eps",   "model.init_std",     "model.experts",     "model.experts_per_token",
-       "model.expert_ffn", "model.expert_norm",  "model.expert_step", "model.dense_layers",
-       "model.router",     "model.router_scale", "model.router_bias"},
-      unread);
-  if (architecture_of(model.family)) {  // which keys of [model] it reads is not known
-    for (const auto& [key, value] : {std::pair{"model.layers", model.layers},
-                                     {"model.hidden", model.hidden},
-                                     {"model.heads", model.heads}})
-      keys.when(value == 0, {key}, "model.family is " + family + ", which works without it");
-    return;
-  }
-  keys.when(own && llama, {"model.bias"}, "model.family is llama, which has only qkv_bias");
-  keys.when(!own || !llama,
-            {"model.activation", "model.qkv_bias", "model.qk_norm", "model.window",
-             "model.rope_theta", "model.rope_scaling"},
-            unread);
-  const bool scaled = model.rope_scaling != RopeScalingKind::none;
-  keys.when(!own || !llama || !scaled,
-            {"model.rope_factor", "model.rope_low_freq_factor", "model.rope_high_freq_factor",
-             "model.rope_original_positions"},
-            own && llama ? "model.rope_scaling is none" : unread);
-  if (model.lora.path.empty())
-    keys.when(model.lora.rank == 0, {"lora.alpha", "lora.dropout", "lora.targets"},
-              "lora.rank is 0: the model itself is trained");
-  else
-    keys.when(true, {"lora.rank", "lora.alpha", "lora.targets"},
-              "the adapters at lora.path bring their own");
 }
 
 /// Of [data], and of the validation with a part of it.
@@ -178,9 +122,14 @@ KeyReasons unused_keys(const Config& config) {
                              ? parallelism.grid()
                              : parse_grid(parallelism.named_grid);
   UnusedKeys keys;
-  add_unused_of_model(config.model, keys);
+  Config listed = config;
+  OptionList list;
+  list_options(listed, list);
+  for (const OptionList::Section& section : list.sections())
+    for (const Option& option : section.options)
+      if (const std::string reason = option.unused(); !reason.empty())
+        keys.when(true, {option.key()}, reason);
   add_unused_of_experts(config, keys);
-  keys.when(config.model.mup_base == 0, {"model.mup_base_head_dim"}, "model.mup_base is 0");
   add_unused_of_data(config, keys);
   keys.when(config.samples.prompts.empty(),
             {"samples.chat", "samples.every", "samples.tokens", "samples.temperature",

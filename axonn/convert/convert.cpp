@@ -16,6 +16,7 @@
 #include "axonn/convert/gguf_model.h"
 #include "axonn/convert/mup_source.h"
 #include "axonn/model/hugging_face.h"
+#include "axonn/model/peft.h"
 #include "axonn/model/model_files.h"
 #include "axonn/ops/backend.h"
 #include "axonn/storage/gguf.h"
@@ -296,8 +297,8 @@ class Converter {
                           .vector = spec.layout.cols == 1 && !spec.decays,
                           .transposed = as.transposed});
     }
-    for (const auto& [name, value] : names.numbers)
-      tensors_.push_back({.name = name,
+    for (const auto& [spellings, value] : names.numbers)
+      tensors_.push_back({.name = spellings.front(),
                           .parameter = {"", 1, 1},
                           .type = type_,
                           .number = static_cast<float>(value)});
@@ -312,7 +313,7 @@ class Converter {
     type_ = job_.type.value_or(job_.q8_0 ? StoredType::f32 : model_->form().type);
     const GgufType type = job_.q8_0 ? GgufType::q8_0 : gguf_type(type_);
     gguf_keys_ = gguf_model_keys(config, fs::path(job_.out).stem().string(), type);
-    for (auto& key : gguf_activation_keys(config, *source_)) gguf_keys_.push_back(std::move(key));
+    for (auto& key : gguf_values(config, *source_)) gguf_keys_.push_back(std::move(key));
     for (auto& key : gguf_tokenizer_keys(tokenizer_, config.vocab))
       gguf_keys_.push_back(std::move(key));
     gguf_tensors_ = gguf_tensors(config, parameters_, type);

@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string_view>
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/base/json_node.h"
-#include "axonn/model/hugging_face.h"
+#include "axonn/model/families/family.h"
+#include "axonn/model/model.h"
 #include "axonn/nn/rope.h"
-#include "axonn/nn/xielu.h"
+#include "axonn/options/options.h"
 #include "axonn/text/bpe/bpe_vocab.h"
 #include "axonn/text/sentencepiece/model_check.h"
 #include "axonn/text/tokenizer.h"
@@ -24,33 +24,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kXielu = ".mlp.act_fn.";  // in the names of its parameters
-
 // The kinds of tokens in tokenizer.ggml.token_type, which are those of SentencePiece.
 constexpr std::int32_t kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5;
 
-std::string architecture_for_gguf(const ModelConfig& model) {
-  if (!model.is_llama())
-    refuse("--to gguf: models of family ", model_families()[static_cast<int>(model.family)],
-           " cannot be converted; Llama, Mistral, Qwen2, Qwen3 and Apertus can");
-  if (model.experts > 0)
-    refuse("--to gguf: models with experts cannot be converted; convert the Hugging Face folder ",
-           "with llama.cpp's own script");
-  if (model.qk_norm == QkNormKind::width)
-    refuse("--to gguf: [model] qk_norm = width is in no architecture of llama.cpp that is ",
-           "supported here");
-  if (model.activation == MlpKind::xielu) {
-    if (model.qk_norm != QkNormKind::head || model.qkv_bias || model.window > 0)
-      refuse(
-          "--to gguf: [model] activation = xielu is in llama.cpp's architecture apertus, which "
-          "has qk_norm = head, no qkv_bias and no window");
-    return "apertus";
+/// The model's family and type. Throws UsageError if llama.cpp's format has no such models.
+struct GgufModel {
+  explicit GgufModel(const ModelConfig& model) {
+    family = find_family(model);
+    type = family ? &need_type(*family, model) : nullptr;
+    if (type && !type->gguf.architecture.empty()) return;
+    std::vector<std::string_view> names;
+    for (const Family* const one : families())
+      for (const ModelType& known : one->types())
+        if (!known.gguf.architecture.empty()) names.push_back(known.name);
+    refuse("--to gguf: models of ",
+           type ? concat("the type ", type->name)
+                : concat("family ", model_families()[static_cast<int>(model.family)]),
+           " cannot be converted, those of the types ", join(names), " can",
+           type ? "; convert the Hugging Face folder with llama.cpp's own script" : "");
   }
-  if (model.qk_norm != QkNormKind::none && model.qkv_bias)
-    refuse("--to gguf: [model] qk_norm and qkv_bias together are in no architecture of llama.cpp");
-  if (model.qk_norm != QkNormKind::none) return "qwen3";
-  return model.qkv_bias ? "qwen2" : "llama";
-}
+
+  const Family* family;
+  const ModelType* type;
+};
 
 /// llama.cpp's code for the type of most tensors of a file.
 std::uint32_t file_type(GgufType type) {
@@ -65,37 +61,6 @@ std::uint32_t file_type(GgufType type) {
       return 32;
   }
   return 0;
-}
-
-/// Ends of names of parameters in a block, and llama.cpp's.
-const std::map<std::string, std::string, std::less<>> kBlockNames = {
-    {"input_layernorm.weight", "attn_norm.weight"},
-    {"self_attn.q_proj.weight", "attn_q.weight"},
-    {"self_attn.k_proj.weight", "attn_k.weight"},
-    {"self_attn.v_proj.weight", "attn_v.weight"},
-    {"self_attn.q_proj.bias", "attn_q.bias"},
-    {"self_attn.k_proj.bias", "attn_k.bias"},
-    {"self_attn.v_proj.bias", "attn_v.bias"},
-    {"self_attn.q_norm.weight", "attn_q_norm.weight"},
-    {"self_attn.k_norm.weight", "attn_k_norm.weight"},
-    {"self_attn.o_proj.weight", "attn_output.weight"},
-    {"post_attention_layernorm.weight", "ffn_norm.weight"},
-    {"mlp.gate_proj.weight", "ffn_gate.weight"},
-    {"mlp.up_proj.weight", "ffn_up.weight"},
-    {"mlp.down_proj.weight", "ffn_down.weight"}};
-
-std::string gguf_name(const std::string& parameter) {
-  if (parameter == "model.embed_tokens.weight") return "token_embd.weight";
-  if (parameter == "model.norm.weight") return "output_norm.weight";
-  if (parameter == "lm_head.weight") return "output.weight";
-  constexpr std::string_view kLayers = "model.layers.";
-  const std::size_t dot = parameter.find('.', kLayers.size());
-  if (parameter.starts_with(kLayers) && dot != parameter.npos)
-    if (const auto found = kBlockNames.find(std::string_view(parameter).substr(dot + 1));
-        found != kBlockNames.end())
-      return concat("blk.", parameter.substr(kLayers.size(), dot - kLayers.size()), '.',
-                    found->second);
-  refuse("--to gguf: llama.cpp has no name for the parameter ", parameter);
 }
 
 /// The name under which llama.cpp knows a byte-level tokenizer's pattern.
@@ -224,7 +189,7 @@ std::int64_t gguf_positions(const ModelConfig& model) {
 }
 
 GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, GgufType type) {
-  const std::string architecture = architecture_for_gguf(model);
+  const std::string architecture(GgufModel(model).type->gguf.architecture);
   GgufKeys keys{{"general.architecture", architecture},
                 {"general.type", std::string("model")},
                 {"general.name", name},
@@ -250,22 +215,9 @@ GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, Gguf
   return keys;
 }
 
-GgufKeys gguf_activation_keys(const ModelConfig& model, ParameterSource& source) {
-  if (model.activation != MlpKind::xielu) return {};
-  const auto learned = [&](const char* name) {
-    std::vector<float> values(static_cast<std::size_t>(model.layers));
-    for (std::int64_t i = 0; i < model.layers; ++i)
-      source.read_slice(concat("model.layers.", i, kXielu, name), {.rows = 1, .cols = 1, .end = 1},
-                        std::span(values).subspan(i, 1));
-    return values;
-  };
-  const auto constant = [&](double value) {
-    return std::vector<float>(static_cast<std::size_t>(model.layers), static_cast<float>(value));
-  };
-  return {{"xielu.alpha_p", learned("alpha_p")},
-          {"xielu.alpha_n", learned("alpha_n")},
-          {"xielu.beta", constant(Xielu::kBeta)},
-          {"xielu.eps", constant(Xielu::kEps)}};
+GgufKeys gguf_values(const ModelConfig& model, ParameterSource& source) {
+  const GgufForm& form = GgufModel(model).type->gguf;
+  return form.values ? form.values(model, source) : GgufKeys();
 }
 
 GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab) {
@@ -297,18 +249,23 @@ GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab) {
 
 std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
                                      std::span<const ParameterSpec> parameters, GgufType type) {
-  const bool interleaves = architecture_for_gguf(model) == "llama";
+  const GgufModel known(model);
+  const GgufForm& form = known.type->gguf;
   std::vector<GgufTensor> tensors;
   for (const ParameterSpec& spec : parameters) {
-    if (spec.name.find(kXielu) != spec.name.npos) continue;  // gguf_activation_keys()
-    GgufTensor tensor{.name = gguf_name(spec.name),
+    const bool in_keys =
+        !form.kept_in_keys.empty() && spec.name.find(form.kept_in_keys) != spec.name.npos;
+    if (in_keys) continue;  // gguf_values()
+    GgufTensor tensor{.name = known.family->gguf_name(spec.name),
                       .parameter = {spec.name, spec.layout.rows, spec.layout.cols},
                       .type = type,
                       .vector = spec.layout.cols == 1 && !spec.decays};
+    if (tensor.name.empty())
+      refuse("--to gguf: llama.cpp has no name for the parameter ", spec.name);
     if (tensor.vector) tensor.type = GgufType::f32;
     if (tensor.type == GgufType::q8_0 && tensor.parameter.cols % 32 != 0)
       tensor.type = GgufType::f16;
-    if (interleaves &&
+    if (form.interleaved &&
         (tensor.name.ends_with(".attn_q.weight") || tensor.name.ends_with(".attn_k.weight")))
       tensor.interleaved = model.head_width();
     tensors.push_back(std::move(tensor));

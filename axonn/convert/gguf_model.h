@@ -15,14 +15,13 @@ namespace axonn {
 /// attends to all positions in the architectures that can be written here.
 std::int64_t gguf_positions(const ModelConfig& model);
 
-/// The keys of a GGUF file that describe a model of the llama family, as llama.cpp reads them:
-/// architecture "llama" for Llama and Mistral, "qwen2", "qwen3" or "apertus". type: of the
-/// matrices. Throws UsageError for a model that is none of these.
+/// The keys of a GGUF file that describe a model, as llama.cpp reads them. type: of the matrices.
+/// Throws UsageError for a model whose type has no architecture there (GgufForm).
 GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, GgufType type);
 
-/// The keys with xIELU's numbers of each layer, which llama.cpp has there instead of in tensors.
-/// None without xIELU.
-GgufKeys gguf_activation_keys(const ModelConfig& model, ParameterSource& source);
+/// The keys of parameters that llama.cpp has there instead of in tensors, such as xIELU's numbers
+/// of each layer.
+GgufKeys gguf_values(const ModelConfig& model, ParameterSource& source);
 
 /// The keys of its tokenizer (make_tokenizer()), filled up to `vocab` tokens, and of its chat
 /// template, if there is one.

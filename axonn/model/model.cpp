@@ -5,7 +5,7 @@
 #include <set>
 
 #include "axonn/base/check.h"
-#include "axonn/model/decoder.h"
+#include "axonn/model/families/family.h"
 #include "axonn/nn/pointwise.h"
 #include "axonn/options/registry.h"
 
@@ -13,8 +13,13 @@ namespace axonn {
 
 namespace {
 
-Registry<Architecture>& families() {
-  static Registry<Architecture> all("model.family", {"gpt", "llama"});
+/// Of the library's families, and behind them those that the program registers.
+Registry<Architecture>& registry() {
+  static Registry<Architecture> all("model.family", [] {
+    std::vector<std::string_view> names;
+    for (const Family* const family : families()) names.push_back(family->name);
+    return names;
+  }());
   return all;
 }
 
@@ -86,27 +91,30 @@ void register_architecture(Architecture architecture) {
   AXONN_CHECK(architecture.make, "register_architecture: the family '", architecture.name,
               "' has no function `make`");
   add_own_section({architecture.name, architecture.help, architecture.keys});
-  families().add(std::move(architecture));
+  registry().add(std::move(architecture));
 }
 
-std::span<const std::string_view> model_families() { return families().names(); }
+std::span<const std::string_view> model_families() { return registry().names(); }
 
 ModelFamily model_family(std::string_view name) {
-  return static_cast<ModelFamily>(families().value_of(name));
+  return static_cast<ModelFamily>(registry().value_of(name));
 }
 
 const Architecture* architecture_of(ModelFamily family) {
-  return families().find(static_cast<std::size_t>(family));
+  return registry().find(static_cast<std::size_t>(family));
 }
 
 void list_own_options(ModelConfig& model, OptionList& list) {
-  for (const Architecture& architecture : families().entries())
-    list_own_section(architecture.name, model.own_values, list);
+  for (const Architecture& architecture : registry().entries())
+    list_own_section(architecture.name, model.own_values, list, [&model, &architecture] {
+      const std::string_view family = model_families()[static_cast<std::size_t>(model.family)];
+      return family == architecture.name ? "" : concat("model.family is ", family);
+    });
 }
 
 std::unique_ptr<Model> make_model(const ModelConfig& config, const Grid& grid) {
+  if (const Family* const family = find_family(config)) return family->make(config, grid);
   const Architecture* const own = architecture_of(config.family);
-  if (!own) return make_decoder(config, grid);
   std::unique_ptr<Model> model = own->make(config, grid);
   AXONN_CHECK(model, own->name, ": its function `make` returned null");
   check_parameters(*model, own->name);

@@ -12,7 +12,9 @@
 #include "axonn/base/files.h"
 #include "axonn/base/hub.h"
 #include "axonn/comm/texts.h"
+#include "axonn/model/families/family.h"
 #include "axonn/model/hugging_face.h"
+#include "axonn/model/peft.h"
 #include "axonn/options/options_text.h"
 #include "axonn/storage/safetensors/safetensors_source.h"
 
@@ -211,9 +213,10 @@ std::optional<ModelFiles::Form> ModelFiles::origin() const {
   form.type = folder.tensors().begin()->second.entry->type;
   for (const auto& [name, tensor] : folder.tensors())
     if (tensor.entry->type != form.type) form.type = StoredType::f32;
-  constexpr const char* kPrefix = "transformer.";
-  if (config_.family == ModelFamily::gpt && folder.find(concat(kPrefix, "wte.weight")).entry)
-    form.prefix = kPrefix;
+  const Family* const family = find_family(config_);
+  for (const auto& [name, tensor] : folder.tensors())
+    if (family && !family->prefix.empty() && name.starts_with(family->prefix))
+      form.prefix = family->prefix;
   return form;
 }
 

@@ -117,8 +117,14 @@ std::optional<bool> parse_bool(std::string_view text) {
 
 }  // namespace
 
-Option::Option(std::string_view section, std::string_view name, Target target, OptionInfo info)
-    : section_(section), name_(name), target_(std::move(target)), info_(info), default_(text()) {}
+Option::Option(std::string_view section, std::string_view name, Target target, OptionInfo info,
+               UnusedReason unused)
+    : section_(section),
+      name_(name),
+      target_(std::move(target)),
+      info_(info),
+      unused_(std::move(unused)),
+      default_(text()) {}
 
 std::vector<std::string> Option::strings() const {
   if (const auto* text = std::get_if<std::string*>(&target_)) return {**text};
@@ -299,13 +305,14 @@ void Option::append_text(const std::string& text, const std::string& place) cons
 void OptionList::section(std::string_view name, std::string_view help) {
   AXONN_CHECK(!find(name), "the section [", name, "] is listed twice");
   sections_.push_back({std::string(name), std::string(help), {}, {}});
+  unused_ = {};
 }
 
 void OptionList::add(std::string_view name, Option::Target target, OptionInfo info) {
   AXONN_CHECK(!sections_.empty(), "the option '", name, "' is listed before any section");
   Section& last = sections_.back();
   AXONN_CHECK(!find(last.name, name), "the option ", last.name, '.', name, " is listed twice");
-  last.options.emplace_back(last.name, name, std::move(target), info);
+  last.options.emplace_back(last.name, name, std::move(target), info, unused_);
 }
 
 const OptionList::Section* OptionList::find(std::string_view section) const {

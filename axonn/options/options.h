@@ -38,6 +38,9 @@ struct OptionInfo {
   Reads reads = Reads::nothing;
 };
 
+/// Why a run does not read an option; "" if it does. May look at other values, when it is called.
+using UnusedReason = std::function<std::string()>;
+
 /// Access to an enum option by the names of its values; value i is names[i].
 struct Choice {
   std::span<const std::string_view> names;
@@ -55,12 +58,15 @@ class Option {
                              std::vector<std::int64_t>>;
 
   /// The target's current value becomes the option's default.
-  Option(std::string_view section, std::string_view name, Target target, OptionInfo info);
+  Option(std::string_view section, std::string_view name, Target target, OptionInfo info,
+         UnusedReason unused = {});
 
   const std::string& section() const { return section_; }
   const std::string& name() const { return name_; }
   std::string key() const { return section_ + '.' + name_; }
   const OptionInfo& info() const { return info_; }
+  /// Why the values that the options have now do not need this one; "" if they do.
+  std::string unused() const { return unused_ ? unused_() : ""; }
   bool is_list() const {
     return std::holds_alternative<std::vector<std::string>*>(target_) ||
            std::holds_alternative<std::vector<std::int64_t>*>(target_);
@@ -105,6 +111,7 @@ class Option {
   std::string section_, name_;
   Target target_;
   OptionInfo info_;
+  UnusedReason unused_;
   std::string default_;
 };
 
@@ -137,6 +144,9 @@ class OptionList {
   void section(std::string_view name, std::string_view help);
 
   void add(std::string_view name, Option::Target target, OptionInfo info);
+
+  /// Gives a reason to the options that are added next, up to another reason or section.
+  void unused_if(UnusedReason reason) { unused_ = std::move(reason); }
 
   template <typename Enum>
   requires std::is_enum_v<Enum>
@@ -190,6 +200,7 @@ class OptionList {
 
  private:
   std::vector<Section> sections_;
+  UnusedReason unused_;
   std::span<const OtherNames> other_names_;
 };
 

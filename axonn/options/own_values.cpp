@@ -102,10 +102,12 @@ std::vector<std::string> own_keys_of(std::string_view name) {
   return keys;
 }
 
-void list_own_section(std::string_view name, OwnValues& values, OptionList& list) {
+void list_own_section(std::string_view name, OwnValues& values, OptionList& list,
+                      const std::function<std::string()>& unused) {
   const OwnSection* const section = own_section(name);
   if (!section || section->keys.empty()) return;
   list.section(section->name, section->help);
+  list.unused_if(unused);
   for (const OwnKey& key : section->keys) {
     OwnValue& value = values.try_emplace(section->name + '.' + key.name, key.value).first->second;
     std::visit([&](auto& target) { list.add(key.name, &target, {.help = key.help}); }, value);

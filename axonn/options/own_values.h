@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -49,7 +50,9 @@ void validate_own_values(const OwnValues& values, std::span<const std::string_vi
 std::vector<std::string> own_keys_of(std::string_view section);
 
 /// Lists the section's options; they set `values`, where those that are missing get defaults.
-void list_own_section(std::string_view section, OwnValues& values, OptionList& list);
+/// `unused`: why none of them is read; "" if they are.
+void list_own_section(std::string_view section, OwnValues& values, OptionList& list,
+                      const std::function<std::string()>& unused);
 
 /// Throws the Error of reading a key as another type.
 [[noreturn]] void fail_own_type(const std::string& key, const OwnValue& value);

@@ -4,10 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <deque>
-#include <initializer_list>
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "axonn/base/check.h"
 #include "axonn/options/options.h"
@@ -20,7 +20,7 @@ template <typename Entry>
 class Registry {
  public:
   /// `key` is the one whose values these are, for messages.
-  Registry(std::string_view key, std::initializer_list<std::string_view> names)
+  Registry(std::string_view key, const std::vector<std::string_view>& names)
       : key_(key), own_(names.size()) {
     std::ranges::copy(names, names_.begin());
   }

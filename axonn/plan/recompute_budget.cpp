@@ -11,6 +11,7 @@
 #include "axonn/base/log.h"
 #include "axonn/config/recompute.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/model/model.h"
 #include "axonn/plan/costs.h"
 #include "axonn/plan/estimate.h"
 
@@ -94,7 +95,7 @@ std::vector<RecomputePlan> all_sets(const SetCosts& costs) {
 /// The values that blocks of the model may have; those of a program's own model may have all.
 std::vector<std::size_t> values_of(const Config& config) {
   const ModelConfig& model = config.model;
-  const bool known = model.family == ModelFamily::gpt || model.family == ModelFamily::llama;
+  const bool known = !architecture_of(model.family);
   std::vector<std::size_t> values;
   for (std::size_t value = 0; value < kRemadeNames.size(); ++value) {
     const auto kind = static_cast<Remade>(value);

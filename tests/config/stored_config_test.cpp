@@ -12,6 +12,7 @@
 #include "axonn/config/resolve.h"
 #include "axonn/load/loaded_model.h"
 #include "axonn/model/hugging_face.h"
+#include "axonn/model/peft.h"
 #include "axonn/options/options.h"
 
 #include "tests/support/model_folder.h"

@@ -13,6 +13,7 @@
 #include "axonn/config/stored_config.h"
 #include "axonn/convert/convert.h"
 #include "axonn/model/hugging_face.h"
+#include "axonn/model/peft.h"
 #include "axonn/train/training.h"
 
 #include "tests/storage/plain_safetensors.h"

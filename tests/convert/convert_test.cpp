@@ -150,7 +150,7 @@ TEST(Convert, ChoosesMixtralsNamesByTheModelsType) {
   EXPECT_EQ(folder.count("model.layers.1.mlp.experts.3.down_proj.weight"), 0u);
   ConvertJob job = whole(path / "run", path / "m.gguf");
   job.to = ModelForm::gguf;
-  EXPECT_THAT(outcome(job), HasSubstr("models with experts cannot be converted"));
+  EXPECT_THAT(outcome(job), HasSubstr("models of the type mixtral cannot be converted"));
 }
 
 TEST(Convert, CheckpointsOfAllGridsGiveTheSameFolderWithTheSameLogits) {

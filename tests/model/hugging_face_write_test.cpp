@@ -5,6 +5,7 @@
 #include "axonn/base/check.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/known_models.h"
+#include "axonn/model/peft.h"
 
 using namespace axonn;
 using testing::HasSubstr;
@@ -130,10 +131,10 @@ TEST(HuggingFaceWrite, RefusesExpertsThatNoTypeHasAndNamesTheKeys) {
                                              HasSubstr("head_dim = 64")));
   model = known("mixtral-8x7b");
   model.qkv_bias = true;
-  EXPECT_THAT(refusal(model), HasSubstr("qkv_bias = true with experts"));
+  EXPECT_THAT(refusal(model), HasSubstr("[model] qkv_bias = true, experts = 8: no model type"));
   model = known("llama-3.1-8b");
   model.qk_norm = QkNormKind::width;
-  EXPECT_THAT(refusal(model), HasSubstr("qk_norm = width without experts"));
+  EXPECT_THAT(refusal(model), HasSubstr("[model] qk_norm = width: no model type"));
 }
 
 TEST(HuggingFaceWrite, MixtralsExpertsHaveTheirOwnNames) {
@@ -174,9 +175,9 @@ TEST(HuggingFaceWrite, ApertussNormsHaveTheirOwnNamesAndXielusConstantsAreStored
         "model.layers.3.mlp.up_proj.weight", "model.norm.weight"})
     EXPECT_EQ(first(same), same);
   ASSERT_EQ(names.numbers.size(), 64u);
-  EXPECT_EQ(names.numbers.front().name, "model.layers.0.mlp.act_fn.beta");
+  EXPECT_EQ(names.numbers.front().names.front(), "model.layers.0.mlp.act_fn.beta");
   EXPECT_EQ(names.numbers.front().value, 0.5);
-  EXPECT_EQ(names.numbers.back().name, "model.layers.31.mlp.act_fn.eps");
+  EXPECT_EQ(names.numbers.back().names.front(), "model.layers.31.mlp.act_fn.eps");
   EXPECT_EQ(names.numbers.back().value, -1e-6);
   EXPECT_TRUE(base_names(known("qwen3-8b")).numbers.empty());
 }
@@ -204,13 +205,16 @@ TEST(HuggingFaceWrite, RefusesUnsupportedOptionsAndNamesThem) {
   ModelConfig llama = known("llama-3.1-8b");
   llama.qk_norm = QkNormKind::head;
   llama.qkv_bias = true;
-  EXPECT_THAT(refusal(llama), HasSubstr("qk_norm and qkv_bias together"));
+  EXPECT_THAT(refusal(llama),
+              HasSubstr("[model] qkv_bias = true, qk_norm = head: no model type of Hugging "
+                        "Face that is supported here has just these "
+                        "options; mistral has window = 4096"));
   ModelConfig apertus = known("apertus-8b");
   apertus.head_dim = 64;
   EXPECT_THAT(refusal(apertus), HasSubstr("type apertus does not support: head_dim = 64"));
   apertus = known("apertus-8b");
   apertus.qk_norm = QkNormKind::none;
-  EXPECT_THAT(refusal(apertus), HasSubstr("activation = xielu is in Hugging Face's type apertus"));
+  EXPECT_THAT(refusal(apertus), HasSubstr("apertus has activation = xielu, qk_norm = head"));
 }
 
 TEST(HuggingFaceWrite, AnAdapterConfigReadsBackUnchanged) {

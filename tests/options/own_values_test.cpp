@@ -45,7 +45,7 @@ TEST(OwnValues, AreTheDefaultsUntilTheyAreSetInASectionLikeAnyOther) {
   EXPECT_EQ(own_value_as<std::int64_t>(values, "leaf.veins"), 7);
   EXPECT_EQ(own_value_as<std::string>(values, "leaf.tree"), "oak");
   OptionList list;
-  list_own_section("leaf", values, list);
+  list_own_section("leaf", values, list, {});
   Origins origins;
   read_toml_text(list, "[leaf]\nveins = 9\n", "a.toml", origins);
   EXPECT_EQ(own_value_as<std::int64_t>(values, "leaf.veins"), 9);

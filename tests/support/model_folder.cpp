@@ -74,8 +74,8 @@ void write_model(const std::string& folder, const ModelConfig& config,
     add(usual ? as.names.front() : options.prefix + spec.name, shape, values);
   }
   for (const auto& [name, joined] : all_joined) add(name, joined.shape, joined.values);
-  for (const auto& [name, value] : base_names(config).numbers)
-    if (name != options.without) add(name, {}, {static_cast<float>(value)});
+  for (const auto& [names, value] : base_names(config).numbers)
+    if (names.front() != options.without) add(names.front(), {}, {static_cast<float>(value)});
   if (!options.and_also.empty()) add(options.and_also, {3}, {1, 2, 3});
   for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].data = bytes[i];
   if (!options.shards) return write_safetensors(folder + "/model.safetensors", tensors);

@@ -23,6 +23,7 @@
 #include "axonn/config/prepared_run.h"
 #include "axonn/load/devices.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/model/families/family.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/plan/machine/fit.h"
 #include "axonn/plan/machine/measuring.h"
@@ -192,15 +193,14 @@ class TimedBackend final : public ForwardingBackend {
 
 /// A model with every operation of its family, so small that its steps are short even on a share of
 /// a core.
-Config small_model(ModelFamily family, DType dtype, bool quick) {
+Config small_model(const Family& family, DType dtype, bool quick) {
   Config config;
-  config.model = {.family = family,
+  config.model = {.family = model_family(family.name),
                   .layers = 2,
                   .hidden = quick ? 64 : 256,
                   .heads = 4,
                   .vocab = quick ? 256 : 1024};
-  config.model.kv_heads = family == ModelFamily::llama ? 2 : 0;
-  if (family == ModelFamily::llama) config.model.qk_norm = QkNormKind::head;
+  family.use_all_operations(config.model);
   config.training.steps = 1;
   config.training.seq_len = quick ? 32 : 128;
   config.training.global_batch = 1;
@@ -296,10 +296,10 @@ void time_steps(const ProbeContext& ctx, Config config, double waiting, Operatio
 void probe_steps(ProbeContext& ctx, Machine& machine) {
   OperationTimes times;
   const double waiting = seconds_of_waiting(ctx, machine.launch_s);
-  for (const ModelFamily family : {ModelFamily::gpt, ModelFamily::llama})
+  for (const Family* const family : families())
     for (const DType dtype : {DType::f32, DType::bf16}) {
       ctx.begin_part();
-      time_steps(ctx, small_model(family, dtype, ctx.options.quick), waiting, times);
+      time_steps(ctx, small_model(*family, dtype, ctx.options.quick), waiting, times);
     }
   machine.attention_flops_per_s = fit_rows_rate(times.attention, machine.launch_s);
   ctx.report(fmt::format("attention      {:9.1f} Gflop/s", machine.attention_flops_per_s * 1e-9));

@@ -192,9 +192,8 @@ SafetensorsSource::SafetensorsSource(SafetensorsFolder folder,
     known.insert(stored.tensor.entry->name);
     check(*stored.tensor.entry, stored, alone ? nullptr : &name.joined, differences);
   }
-  constexpr std::size_t kPrefix = std::string_view("model.").size();  // none without a head
-  for (const auto& [name, value] : names.numbers)
-    for (const std::string& spelling : {name, name.substr(kPrefix)}) {
+  for (const auto& [spellings, value] : names.numbers)
+    for (const std::string& spelling : spellings) {
       const SafetensorsFolder::Tensor tensor = folder_.find(spelling);
       if (tensor.entry && known.insert(spelling).second) check(tensor, value, differences);
     }

@@ -27,7 +27,7 @@ struct StoredName {
 
 /// A number that the model has as a constant and that a folder may store, as a tensor () or (1).
 struct StoredNumber {
-  std::string name;
+  std::vector<std::string> names;  ///< a folder has it under any of them
   double value = 0;
 };
 

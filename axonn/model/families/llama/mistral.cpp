@@ -1,0 +1,35 @@
+// Mistral, whose attention may have a window. Sizes: the config.json of each model.
+#include "axonn/model/families/llama/types.h"
+
+namespace axonn {
+
+namespace {
+
+std::vector<ModelConfig> known_mistrals() {
+  std::vector<ModelConfig> models;
+  ModelConfig first = known_llama(32000, 32768);
+  first.window = 4096;
+  add_known(models, first, {{"mistral-7b-v0.1", 32, 4096, 32, 8, 14336}});
+  add_known(models, known_llama(32768, 32768, 1e6), {{"mistral-7b-v0.3", 32, 4096, 32, 8, 14336}});
+  return models;
+}
+
+void read_mistral(const JsonReader& file, ModelConfig& model, Unsupported&) {
+  if (!lists_layers(file)) model.window = sliding_window(file);
+}
+
+}  // namespace
+
+std::vector<ModelType> mistral_types() {
+  ModelConfig defaults = llama_defaults();
+  defaults.window = 4096;
+  return {{.name = "mistral",
+           .architecture = "MistralForCausalLM",
+           .defaults = defaults,
+           .known = known_mistrals,
+           .read = read_mistral,
+           .write = write_window,
+           .gguf = {.architecture = "llama", .interleaved = true}}};
+}
+
+}  // namespace axonn
