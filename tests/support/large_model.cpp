@@ -7,8 +7,8 @@
 #include "axonn/base/random.h"
 #include "axonn/comm/self.h"
 #include "axonn/config/resolve.h"
-#include "axonn/model/hugging_face.h"
 #include "axonn/model/counts.h"
+#include "axonn/model/hugging_face.h"
 #include "axonn/storage/write_tensors.h"
 
 namespace axonn::testing_support {
