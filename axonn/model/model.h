@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "axonn/model/config.h"
-#include "axonn/nn/embedding.h"
 #include "axonn/nn/loss.h"
 #include "axonn/nn/norm.h"
+#include "axonn/nn/tokens.h"
 #include "axonn/parallel/block.h"
 
 namespace axonn {
@@ -70,7 +70,6 @@ class LanguageModel : public Model {
   Tensor next_logits(const Context& ctx, const Tokens& tokens,
                      std::span<const std::int64_t> rows) override;
 
- protected:
   /// The end of the model.
   struct Head {
     const Norm& norm;
@@ -79,14 +78,12 @@ class LanguageModel : public Model {
         groups;       ///< of norm and output; the embedding's, too, if weights are tied
     float scale = 1;  ///< of the logits
   };
+
+ protected:
   virtual Head head() = 0;
 
   /// Returns the norm's input.
   virtual Var hidden(const Context& ctx, const Tokens& tokens) = 0;
-
- private:
-  template <typename F>
-  void at_end(const Context& ctx, const Tokens& tokens, const F& f);
 };
 
 /// The number of parameters of a model, without padding.
