@@ -43,13 +43,13 @@ class Model {
   virtual Tensor target_losses(const Context& ctx, const Tokens& tokens) = 0;
 
   /// Logits (n, V/Gx) f32 of the tokens that follow n of the rows. ctx must have no tape. With
-  /// ctx.cache, the rows' sequences may have begun in earlier passes.
+  /// a KeyValueCache, the rows' sequences may have begun in earlier passes.
   virtual Tensor next_logits(const Context& ctx, const Tokens& tokens,
                              std::span<const std::int64_t> rows) = 0;
 
   virtual std::int64_t vocab() const = 0;
 
-  /// Whether next_logits() supports ctx.cache. If not, generation computes all tokens of a sequence
+  /// Whether next_logits() supports a KeyValueCache. If not, generation computes all tokens of a sequence
   /// for each new one.
   virtual bool caches() const { return true; }
   /// Its routers, with as many biases as layers with experts; none by default.
