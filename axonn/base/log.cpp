@@ -94,7 +94,7 @@ std::string format_step(const StepReport& report) {
   if (report.best_validation) line += fmt::format("  best val {:.4f}", *report.best_validation);
   line += fmt::format("  tflops {:.2f}", report.tflops);
   if (report.mfu) line += fmt::format("  mfu {:.1f}%", 100 * *report.mfu);
-  if (report.expert_load > 0) line += fmt::format("  load {:.2f}", report.expert_load);
+  for (const auto& [name, value] : report.figures) line += fmt::format("  {} {:.2f}", name, value);
   return line + "  memory " + format_bytes(report.memory_bytes);
 }
 

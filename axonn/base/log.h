@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace axonn {
 
@@ -22,7 +23,7 @@ struct StepReport {
   std::int64_t tokens = 0;                     ///< seen so far
   std::optional<double> epoch = {};            ///< how often the run has read its data
   std::optional<double> best_validation = {};  ///< lowest validation loss so far
-  double expert_load = 0;  ///< tokens of the busiest expert over the mean; 0: no experts
+  std::vector<std::pair<std::string_view, double>> figures = {};  ///< further ones, with names
   std::int64_t memory_bytes = 0;
   double tokens_per_second = 0;
   double tflops = 0;          ///< model flops, 1e12 per second

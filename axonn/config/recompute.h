@@ -4,7 +4,7 @@
 #include <string>
 
 #include "axonn/config/config.h"
-#include "axonn/parallel/scheduling.h"
+#include "axonn/parallel/recompute.h"
 
 namespace axonn {
 

@@ -11,6 +11,7 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/random.h"
 #include "axonn/infer/generation_schedule.h"
+#include "axonn/parallel/scheduling.h"
 
 namespace axonn {
 
@@ -162,7 +163,7 @@ struct Generator::Rows {
 };
 
 Generator::Generator(LoadedModel& loaded, const Options& options)
-    : model_(loaded), options_(options) {
+    : model_(loaded), options_(options), state_(std::make_unique<StepState>()) {
   const ModelConfig& model = loaded.config().model;
   context_ = options.context > 0 ? options.context : model.positions;
   AXONN_CHECK(options.batch >= 0 && options.context >= 0, "Generator: a batch of ", options.batch,
@@ -200,7 +201,8 @@ std::int64_t Generator::reserve(std::size_t prompts) {
       std::min(most, (static_cast<std::int64_t>(prompts) + slots_.places - 1) / slots_.places);
   if (wanted > slots_.slots) {
     if (slots_.caches)
-      cache_.emplace(KeyValueCache::Options{.slots = wanted, .entries = slots_.entries});
+      cache_ = std::make_shared<KeyValueCache>(
+          KeyValueCache::Options{.slots = wanted, .entries = slots_.entries});
     slots_.slots = wanted;
     slots_.tokens.clear();
   }
@@ -245,13 +247,13 @@ bool Generator::idle() const { return schedule_->empty(); }
 /// Returns the logits (n, V) of the rows that need them, the same on all ranks of x and y.
 std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads reads) {
   Context ctx = model_.context();
-  if (cache_) ctx.cache = &*cache_;
+  if (cache_) ctx.attach(cache_);
   Scheduling& scheduling = ctx.own_scheduling();
   scheduling.run.sequence_parallel = false;  // few rows, and slots do not move between ranks
   scheduling.run.chunks = 1;
   scheduling.run.recompute = {};
-  scheduling.step = &state_;
-  state_.prefetcher.begin_pass();
+  scheduling.step = state_.get();
+  state_->prefetcher.begin_pass();
   if (cache_) cache_->begin_pass(ctx, rows.slots, rows.positions, reads);
   const Tokens tokens =
       make_tokens(ctx, rows.ids, {}, {1, std::ssize(rows.ids)},

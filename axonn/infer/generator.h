@@ -13,7 +13,6 @@
 #include "axonn/infer/sampling.h"
 #include "axonn/load/loaded_model.h"
 #include "axonn/nn/attention.h"
-#include "axonn/parallel/scheduling.h"
 #include "axonn/text/tokenizer.h"
 
 namespace axonn {
@@ -21,6 +20,7 @@ namespace axonn {
 class GenerationSchedule;
 struct GeneratedSequence;
 struct PassPlan;
+struct StepState;
 
 /// How a text is generated.
 struct GenerationOptions {
@@ -180,12 +180,12 @@ class Generator {
   std::int64_t context_;
   std::int64_t vocab_;  ///< number of tokens that may be drawn
   Heads heads_;
-  std::optional<KeyValueCache> cache_;
+  std::shared_ptr<KeyValueCache> cache_;  // null: the model does not use it
   CacheSlots slots_;
   std::unique_ptr<GenerationSchedule> schedule_;
   std::unique_ptr<Held> held_;
   std::size_t next_number_ = 0;
-  StepState state_;
+  std::unique_ptr<StepState> state_;  // of all passes
   GenerationStats stats_;
 };
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "axonn/base/random.h"
+#include "axonn/train/expert_balance.h"
 #include "axonn/train/training.h"
 
 namespace axonn {
@@ -49,8 +50,8 @@ GridTrace trace_run(const PreparedRun& run, Communicator& world, std::unique_ptr
                     const TraceOptions& options) {
   Training training(run, world, std::move(backend), {.progress = options.progress});
   training.model.initialise();
-  if (Routing* routing = training.step.routing())
-    routing->set_records(options.replay, options.record);
+  if (auto* balance = training.step.term<ExpertBalance>())
+    balance->routing().set_records(options.replay, options.record);
   const Context ctx = training.model.context();
   GridTrace trace;
   trace.grid = run->parallelism.grid();

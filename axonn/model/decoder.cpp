@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <string_view>
 
@@ -142,15 +143,12 @@ void Decoder::prepare(const Context&, const Tokens&) {}
 
 Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {
   prepare(ctx, tokens);
-  Var x;
-  with_parameters(
-      ctx, embedding_group_, [&](const Context& inside) { x = embedding_(inside, tokens); },
-      ReadIn::forward);
-  for (std::size_t i = 0; i < blocks_.size(); ++i)
-    x = run_block(
-        ctx, blocks_[i]->groups(), x,
-        [&block = *blocks_[i]](const Context& inside, const Var& in) { return block(inside, in); },
-        static_cast<std::int64_t>(i));
+  GatheredWeights weights(ctx, embedding_group_, ReadIn::forward);
+  Var x = embedding_(weights.context(), tokens);
+  weights.release();
+  std::int64_t number = 0;
+  for (const auto& block : blocks_)
+    x = run_block(ctx, block->groups(), x, std::cref(*block), number++);
   return x;
 }
 

@@ -41,50 +41,44 @@ void check_parameters(Model& model, const std::string& family) {
   }
 }
 
-void with_all(const Context& ctx, std::span<ParameterGroup* const> groups,
-              const std::function<void(const Context&)>& f) {
-  if (groups.empty()) return f(ctx);
-  with_parameters(
-      ctx, *groups.front(), [&](const Context& inside) { with_all(inside, groups.subspan(1), f); },
-      ReadIn::held);
+/// The output layer's input.
+Var logits_input(const Context& ctx, const LanguageModel::Head& head, const Var& x) {
+  const Var normed = head.norm(ctx, x);
+  return head.scale == 1 ? normed : scale(ctx, normed, head.scale);
 }
 
 }  // namespace
 
-/// Calls f(ctx, output layer, its input) with the head's parameters gathered.
-template <typename F>
-void LanguageModel::at_end(const Context& ctx, const Tokens& tokens, const F& f) {
-  const Var x = hidden(ctx, tokens);
-  const Head end = head();
-  with_all(ctx, end.groups, [&](const Context& inside) {
-    const Var normed = end.norm(inside, x);
-    f(inside, end.output, end.scale == 1 ? normed : scale(inside, normed, end.scale));
-  });
-}
-
 void LanguageModel::loss(const Context& ctx, const Tokens& tokens, float scale,
                          const Tensor& total) {
-  at_end(ctx, tokens, [&](const Context& inside, const CrossEntropy& output, const Var& x) {
-    output(inside, x, tokens.targets, scale, total);
-  });
+  const Var x = hidden(ctx, tokens);
+  const Head end = head();
+  GatheredWeights weights(ctx, end.groups, ReadIn::held);
+  const Context& inside = weights.context();
+  end.output(inside, logits_input(inside, end, x), tokens.targets, scale, total);
+  weights.release();
 }
 
 Tensor LanguageModel::target_losses(const Context& ctx, const Tokens& tokens) {
-  Tensor out;
-  at_end(ctx, tokens, [&](const Context& inside, const CrossEntropy& output, const Var& x) {
-    out = output.each(inside, x, tokens.targets);
-  });
-  return out;
+  const Var x = hidden(ctx, tokens);
+  const Head end = head();
+  GatheredWeights weights(ctx, end.groups, ReadIn::held);
+  const Context& inside = weights.context();
+  Tensor losses = end.output.each(inside, logits_input(inside, end, x), tokens.targets);
+  weights.release();
+  return losses;
 }
 
 Tensor LanguageModel::next_logits(const Context& ctx, const Tokens& tokens,
                                   std::span<const std::int64_t> rows) {
   AXONN_CHECK(!ctx.tape, "next_logits: got a tape; call it without one");
-  Tensor out;
-  at_end(ctx, tokens, [&](const Context& inside, const CrossEntropy& output, const Var& x) {
-    out = output.logits_of_rows(inside, x, rows);
-  });
-  return out;
+  const Var x = hidden(ctx, tokens);
+  const Head end = head();
+  GatheredWeights weights(ctx, end.groups, ReadIn::held);
+  const Context& inside = weights.context();
+  Tensor logits = end.output.logits_of_rows(inside, logits_input(inside, end, x), rows);
+  weights.release();
+  return logits;
 }
 
 void register_architecture(Architecture architecture) {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "axonn/model/config.h"
-#include "axonn/nn/embedding.h"
 #include "axonn/nn/loss.h"
 #include "axonn/nn/norm.h"
+#include "axonn/nn/tokens.h"
 #include "axonn/parallel/block.h"
 
 namespace axonn {
@@ -42,13 +42,13 @@ class Model {
   virtual Tensor target_losses(const Context& ctx, const Tokens& tokens) = 0;
 
   /// Logits (n, V/Gx) f32 of the tokens that follow n of the rows. ctx must have no tape. With
-  /// ctx.cache, the rows' sequences may have begun in earlier passes.
+  /// a KeyValueCache, the rows' sequences may have begun in earlier passes.
   virtual Tensor next_logits(const Context& ctx, const Tokens& tokens,
                              std::span<const std::int64_t> rows) = 0;
 
   virtual std::int64_t vocab() const = 0;
 
-  /// Whether next_logits() supports ctx.cache. If not, generation computes all tokens of a sequence
+  /// Whether next_logits() supports a KeyValueCache. If not, generation computes all tokens of a sequence
   /// for each new one.
   virtual bool caches() const { return true; }
   /// Its routers, with as many biases as layers with experts; none by default.
@@ -74,7 +74,6 @@ class LanguageModel : public Model {
   Tensor next_logits(const Context& ctx, const Tokens& tokens,
                      std::span<const std::int64_t> rows) override;
 
- protected:
   /// The end of the model.
   struct Head {
     const Norm& norm;
@@ -83,14 +82,12 @@ class LanguageModel : public Model {
         groups;       ///< of norm and output; the embedding's, too, if weights are tied
     float scale = 1;  ///< of the logits
   };
+
+ protected:
   virtual Head head() = 0;
 
   /// Returns the norm's input.
   virtual Var hidden(const Context& ctx, const Tokens& tokens) = 0;
-
- private:
-  template <typename F>
-  void at_end(const Context& ctx, const Tokens& tokens, const F& f);
 };
 
 /// The cost of reading parameters for this rank.

@@ -75,7 +75,7 @@ Runs Heads::qkv_runs(const Grid& grid) const {
 Cut Heads::cut_over_y(const Context& ctx, const Rows& rows) const {
   const int y = ctx.grid.extent(Axis::y);
   const bool even = divide_over_y(ctx.grid);
-  if (ctx.cache) return even && y > 1 ? Cut::columns : Cut::same;
+  if (ctx.find<KeyValueCache>()) return even && y > 1 ? Cut::columns : Cut::same;
   if (!ctx.scheduling().run.sequence_parallel || y == 1) return Cut::same;
   if (even) return Cut::columns;
   return row_cut(ctx, rows.sequences, Axis::y);
@@ -89,7 +89,8 @@ Var attention(const Context& context, const Var& qkv, const Heads& heads) {
                 " query and 2 x ", at.room, " key-value heads of ", at.dim);
     if (in.rows.share) return shared_attention(ctx, at, in);
     Tensor value = ctx.empty(in.value.rows(), at.heads * at.dim, ctx.dtype);
-    if (ctx.cache && ctx.cache->attend(ctx, at, in, value.view()))
+    KeyValueCache* cache = ctx.find<KeyValueCache>();
+    if (cache && cache->attend(ctx, at, in, value.view()))
       return make_chunk(ctx, in, value, in.placement);
     Tensor stats = ctx.empty(in.value.rows(), at.heads, DType::f32);
     ctx.backend.attention(forward_args(ctx, at, in, value, stats));

@@ -67,8 +67,9 @@ class SeveralHolders final : public ExpertPath {
     const std::int64_t E = counts.count(), held = E / ranks;
     const auto of = [&](int rank, std::int64_t expert) { return rows[rank * E + expert]; };
     // A plan's load comes from the other ranks.
-    const bool planned = !ctx.device().keeps_values() && ctx.routing;
-    const double load = planned ? ctx.routing->options().balance.expected_load : 1;
+    const Routing* routing = ctx.find<Routing>();
+    const bool planned = !ctx.device().keeps_values() && routing;
+    const double load = planned ? routing->options().balance.expected_load : 1;
     const double factor = (load * ranks - 1) / (ranks - 1);
     const auto got = [&](int rank, std::int64_t i) {
       const std::int64_t count = of(rank, here * held + i);

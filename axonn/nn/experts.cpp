@@ -120,7 +120,7 @@ Experts::Routed Experts::route(const Context& ctx, const Chunk& inp) const {
                 .log_sums = ctx.empty(r, 1, DType::f32)};
   if (options_.router == RouterKind::sigmoid) routed.score_sums = ctx.empty(r, 1, DType::f32);
   ops::Route route = route_of(options_, routed, bias_ ? bias_->weight() : View{});
-  Routing* routing = ctx.routing;
+  Routing* routing = ctx.find<Routing>();
   route.chosen = routing && routing->recall(ctx, options_.layer, inp, routed.ids);
   ctx.backend.run(route);
   if (routing)
@@ -158,15 +158,16 @@ Chunk Experts::forward(const Context& ctx, const Chunk& inp) const {
 /// The rows of the experts here, (m, W), of a chunk's input (r, C/Gy).
 Tensor Experts::exchange(const Context& ctx, const Chunk& inp, const Pass& pass) const {
   if (!pass.exchanged.empty()) return pass.exchanged;
-  if (ctx.routing) {
-    const Tensor kept = ctx.routing->take_kept(ctx, options_.layer, inp);
+  Routing* routing = ctx.find<Routing>();
+  if (routing) {
+    const Tensor kept = routing->take_kept(ctx, options_.layer, inp);
     if (!kept.empty()) return kept;
   }
   const Tensor whole = pass.path->whole(inp.value);
   const Tensor routed = ctx.empty(pass.places.count(), whole.cols(), whole.dtype());
   ctx.backend.run(ops::SpreadRows{routed.view(), whole.view(), pass.places.view()});
   Tensor rows = pass.path->exchange(routed);
-  if (ctx.routing && pass.path->exchanges()) ctx.routing->keep(ctx, options_.layer, inp, rows);
+  if (routing && pass.path->exchanges()) routing->keep(ctx, options_.layer, inp, rows);
   return rows;
 }
 
@@ -301,7 +302,7 @@ Tensor Experts::route_backward(const Context& ctx, const Chunk& inp, const Route
   ctx.backend.mark(gate_->spec().name);
   const std::int64_t r = inp.value.rows(), first = ctx.grid.coord(Axis::x) * r;
   const bool rows_cut = inp.placement.rows.has(Axis::x);
-  const Routing* routing = ctx.routing;
+  const Routing* routing = ctx.find<Routing>();
   const Tensor d_logits = ctx.like(routed.logits);
   ctx.backend.run(
       ops::RouteBackward{.d_logits = d_logits.view(),

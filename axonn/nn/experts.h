@@ -54,7 +54,7 @@ class Experts {
   Experts(ParameterGroup& dense, ParameterGroup& held, const std::string& name,
           const Options& options);
 
-  /// Throws if inp's columns are not cut over y. With Context::routing, notes what it chooses.
+  /// Throws if inp's columns are not cut over y. With a Routing, notes what it chooses.
   Var operator()(const Context& ctx, const Var& inp) const;
 
   /// b; null if there is none.

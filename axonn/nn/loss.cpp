@@ -178,10 +178,11 @@ void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
   const std::int64_t n = scores.rows();
   Tensor loss = ctx.empty(n, 1, DType::f32), lse = ctx.empty(n, 1, DType::f32);
   ctx.backend.run(ops::CombineSoftmax{loss.view(), lse.view(), stats.view(), wanted});
+  const OutputZLoss* z_loss = ctx.find<OutputZLoss>();
   const bool first_on_y = cut == Cut::rows || ctx.grid.coord(Axis::y) == 0;
   if (ctx.grid.coord(Axis::x) == 0 && first_on_y) {
     ctx.backend.run(ops::Sum{total.view(), loss.view()});
-    if (ctx.z_loss) ctx.backend.run(ops::SquaredSum{ctx.z_loss->total, lse.view()});
+    if (z_loss) ctx.backend.run(ops::SquaredSum{z_loss->total, lse.view()});
   }
   if (!block.d_hidden) return;
 
@@ -192,7 +193,7 @@ void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
                                             .targets = wanted,
                                             .piece = vocabulary_piece(ctx.grid, options_.vocab),
                                             .scale = scale,
-                                            .z = ctx.z_loss ? ctx.z_loss->weight : 0});
+                                            .z = z_loss ? z_loss->weight : 0});
   block.d_logits = std::make_unique<Gather>(ctx, d_piece, Axis::y, cut);
 }
 

@@ -9,7 +9,7 @@
 
 namespace axonn {
 
-/// Adds weight · lse² of each row that counts to the loss, where lse is the log-sum-exp of the
+/// Attached to a pass, adds weight · lse² of each row that counts to the loss, where lse is the log-sum-exp of the
 /// row's logits, which it keeps small. Source: Chowdhery et al., "PaLM", 2022, arXiv:2204.02311.
 struct OutputZLoss {
   float weight = 0;
@@ -39,7 +39,7 @@ class CrossEntropy {
 
   /// Adds this rank's part of the sum of losses to total (1, 1) f64; the parts of all ranks add up
   /// to the sum over all rows. With a tape, records the gradient of scale · that sum. With
-  /// ctx.z_loss, adds to its total too, and records the gradient of both with its weight. Throws if
+  /// an OutputZLoss, adds to its total too, and records the gradient of both with its weight. Throws if
   /// columns of hidden are not those of the table over y, or if its rows are more than the columns
   /// of targets (1, R).
   void operator()(const Context& ctx, const Var& hidden, const Tensor& targets, float scale,

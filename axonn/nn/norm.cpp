@@ -2,7 +2,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/parallel/block.h"
-#include "axonn/parallel/scheduling.h"
+#include "axonn/parallel/recompute.h"
 
 namespace axonn {
 

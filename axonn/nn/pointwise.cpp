@@ -70,11 +70,12 @@ Var each_of(const Context& context, std::string_view name, const std::vector<Var
   for (std::size_t i = 0; i < values[0].size(); ++i) {
     std::vector<Var> parts;
     for (const Var& value : values) parts.push_back(value.part(i));
-    outs.push_back_later(later(context, i, [parts, f](const Context& ctx) {
+    outs.push_back_later([lazy = LazyContext(context, i), parts, f] {
+      const Context ctx = lazy.get();
       std::vector<Chunk> chunks;
       for (const Var& part : parts) chunks.push_back(part.front());
       return f(ctx, chunks);
-    }));
+    });
   }
   return outs;
 }

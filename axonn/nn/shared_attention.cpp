@@ -166,7 +166,8 @@ class SharedSequences {
 }  // namespace
 
 Chunk shared_attention(const Context& ctx, const LocalHeads& at, const Chunk& qkv) {
-  AXONN_CHECK(!ctx.cache, "attention: a cache needs whole sequences on each rank; generate with ",
+  AXONN_CHECK(!ctx.find<KeyValueCache>(),
+              "attention: a cache needs whole sequences on each rank; generate with ",
               "parallelism.context = 1");
   const Tensor value = ctx.empty(qkv.value.rows(), at.heads * at.dim, ctx.dtype);
   const Tensor stats = ctx.empty(qkv.value.rows(), at.heads, DType::f32);

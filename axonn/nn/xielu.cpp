@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "axonn/parallel/block.h"
-#include "axonn/parallel/scheduling.h"
+#include "axonn/parallel/recompute.h"
 
 namespace axonn {
 

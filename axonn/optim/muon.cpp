@@ -82,7 +82,7 @@ class MuonPlanner {
       for (int part = 0; part < grid.shape().experts; ++part) {
         Coords at;
         at.at_axis[static_cast<int>(Axis::z)] = part;
-        of_parts.push_back(group->sizes(at));
+        of_parts.push_back(group->layout().sizes(at));
       }
     }
   }
@@ -105,7 +105,7 @@ class MuonPlanner {
   /// The slices of the matrix on the rank at these coordinates.
   std::vector<Slice> slices_at(const HiddenMatrix& matrix, const Coords& at) const {
     const FlatSizes& sizes = sizes_[matrix.group][experts_part(grid_.shape(), at)];
-    std::vector<Slice> slices = groups_[matrix.group]->slices_at(at, sizes, matrix.parameter);
+    std::vector<Slice> slices = groups_[matrix.group]->layout().slices(at, sizes, matrix.parameter);
     std::erase_if(slices, [&](const Slice& slice) { return !matrix.has(slice); });
     return slices;
   }

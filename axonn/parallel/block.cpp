@@ -1,5 +1,8 @@
 #include "axonn/parallel/block.h"
 
+#include <array>
+#include <utility>
+
 #include "axonn/base/check.h"
 #include "axonn/parallel/scheduling.h"
 
@@ -48,47 +51,58 @@ Var checkpoint(const Context& ctx, const Var& inp, const Forward& f) {
   return out;
 }
 
-void with_parameters(const Context& ctx, ParameterGroup& group,
-                     const std::function<void(const Context&)>& body, ReadIn read_in) {
-  const auto f = [&body, &group](Context inside) {
-    std::vector<std::function<void()>> before_release;
-    inside.own_scheduling().scope.before_release = group.stays() ? nullptr : &before_release;
-    in_block(inside, [&] { body(inside); });
-    for (const auto& make : before_release) make();
-  };
-  Context inside = ctx;
-  BlockScope& scope = inside.own_scheduling().scope;
-  scope.label = group.name();
-  if (read_in == ReadIn::held) scope.hold_parameters = true;
-  const bool held = scope.hold_parameters;
-  group.acquire(inside);
-  ctx.backend.mark(group.name());
-  const bool learns = !group.frozen();
-  if (learns && expects_reduce(ctx)) group.expect_reduce();
-  if (!ctx.tape) {
-    f(inside);
-    group.release();
-    return;
+GatheredWeights::GatheredWeights(const Context& ctx, std::span<ParameterGroup* const> groups,
+                                 ReadIn read_in)
+    : held_(ctx.scheduling().scope.hold_parameters || read_in == ReadIn::held),
+      again_(held_ || read_in == ReadIn::both_passes),
+      inside_(ctx) {
+  BlockScope& scope = inside_.own_scheduling().scope;
+  scope.hold_parameters = held_;
+  scope.before_release = nullptr;
+  for (ParameterGroup* group : groups) {
+    scope.label = group->name();
+    if (!group->stays()) scope.before_release = &before_release_;
   }
-  const bool again = held || read_in == ReadIn::both_passes;
+  for (ParameterGroup* group : groups) gather(*group);
+}
+
+GatheredWeights::GatheredWeights(const Context& ctx, ParameterGroup& group, ReadIn read_in)
+    : GatheredWeights(ctx, std::array{&group}, read_in) {}
+
+void GatheredWeights::gather(ParameterGroup& group) {
+  group.acquire(inside_);
+  if (!held_for_backward()) groups_.push_back(&group);
+  inside_.backend.mark(group.name());
+  const bool learns = !group.frozen();
+  if (learns && expects_reduce(inside_)) group.expect_reduce();
+  if (!inside_.tape) return;
   // If the group is never released, chunks of one block need not wait for all chunks of the next.
-  Tape& end = group.stays() ? ctx.tape->last_lane() : *ctx.tape;
-  end.record([inside, &group, learns, again] {
-    if (learns) group.reduce(inside);
+  Tape& end = group.stays() ? inside_.tape->last_lane() : *inside_.tape;
+  end.record([ctx = inside_, &group, learns, again = again_] {
+    if (learns) group.reduce(ctx);
     if (again) group.release();
   });
-  if (held) {
-    if (learns) group.begin_backward(inside);
-    f(inside);
-    return;
+  if (held_ && learns) group.begin_backward(inside_);
+}
+
+void GatheredWeights::release() {
+  for (std::size_t i = 0; i < before_release_.size(); ++i)
+    std::exchange(before_release_[i], nullptr)();
+  while (!groups_.empty()) {
+    ParameterGroup& group = *groups_.back();
+    groups_.pop_back();
+    group.release();
+    if (!inside_.tape) continue;
+    Tape& begin = group.stays() ? inside_.tape->first_lane() : *inside_.tape;
+    begin.record([ctx = inside_, &group, again = again_] {
+      if (again) group.acquire(ctx);
+      if (!group.frozen()) group.begin_backward(ctx);
+    });
   }
-  f(inside);
-  group.release();
-  Tape& begin = group.stays() ? ctx.tape->first_lane() : *ctx.tape;
-  begin.record([inside, &group, learns, again] {
-    if (again) group.acquire(inside);
-    if (learns) group.begin_backward(inside);
-  });
+}
+
+GatheredWeights::~GatheredWeights() {
+  for (ParameterGroup* group : groups_) group->release();
 }
 
 bool adds_gradient(const Context& ctx, const Parameter& parameter, const Placement& placement) {
@@ -101,13 +115,21 @@ bool adds_gradient(const Context& ctx, const Parameter& parameter, const Placeme
 
 namespace {
 
-Var with_all(const Context& ctx, std::span<ParameterGroup* const> groups, const Var& inp,
-             const Forward& f) {
-  if (groups.empty()) return f(ctx, inp);
+/// A block without checkpointing.
+Var run_once(const Context& ctx, std::span<ParameterGroup* const> groups, const Var& inp,
+             const Forward& f, Recompute recompute) {
+  GatheredWeights weights(ctx, groups);
+  Context inside = weights.context();
+  BlockScope& scope = inside.own_scheduling().scope;
+  scope.label = groups.front()->name();
+  scope.recompute = recompute;
   Var out;
-  with_parameters(ctx, *groups.front(), [&](const Context& inside) {
-    out = with_all(inside, groups.subspan(1), inp, f);
-  });
+  try {
+    out = f(inside, inp);
+  } catch (const AccessError& error) {
+    fail_in_block(inside, error);
+  }
+  weights.release();
   return out;
 }
 
@@ -116,27 +138,20 @@ Var with_all(const Context& ctx, std::span<ParameterGroup* const> groups, const 
 Var run_block(const Context& ctx, std::span<ParameterGroup* const> groups, const Var& inp,
               const Forward& f, std::int64_t number) {
   AXONN_CHECK(!groups.empty(), "run_block: no groups; without parameters, call the function");
-  const std::vector<ParameterGroup*> all(groups.begin(), groups.end());
   const Recompute recompute = ctx.scheduling().run.recompute.of(number);
-  const Forward named = [all, f, recompute](const Context& inner, const Var& x) {
-    Context inside = inner;  // all of the block's collectives have the first group's name
-    BlockScope& scope = inside.own_scheduling().scope;
-    scope.label = all.front()->name();
-    scope.recompute = recompute;
-    return f(inside, x);
-  };
-  const Forward whole = [all, named](const Context& inner, const Var& x) {
-    return with_all(inner, all, x, named);
-  };
-  if (recompute.is_all()) return checkpoint(ctx, inp, whole);
-  const Var out = whole(ctx, inp);
+  if (recompute.is_all()) {
+    const std::vector<ParameterGroup*> all(groups.begin(), groups.end());
+    return checkpoint(ctx, inp, [all, f, recompute](const Context& inner, const Var& x) {
+      return run_once(inner, all, x, f, recompute);
+    });
+  }
+  const Var out = run_once(ctx, groups, inp, f, recompute);
   return recompute == Recompute() ? out : out.kept();
 }
 
 Var run_block(const Context& ctx, ParameterGroup& group, const Var& inp, const Forward& f,
               std::int64_t number) {
-  ParameterGroup* one = &group;
-  return run_block(ctx, std::span(&one, 1), inp, f, number);
+  return run_block(ctx, std::array{&group}, inp, f, number);
 }
 
 }  // namespace axonn

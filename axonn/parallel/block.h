@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "axonn/parallel/parameters.h"
 #include "axonn/parallel/var.h"
@@ -20,15 +21,43 @@ enum class ReadIn : std::uint8_t {
   both_passes,
   forward,  ///< backward does not, as an embedding's
   /// Both, and backward follows at once, as at the end of a model: parameters stay gathered until
-  /// their backward is done, and f may add to their gradients while it runs, as CrossEntropy does.
+  /// their backward is done, and the forward pass may add to their gradients, as CrossEntropy does.
   held,
 };
 
-/// Calls f(ctx) with the group's parameters gathered. With a tape, gathers them again for backward
-/// if read_in says so, and starts the reduction of their gradients when the backward of f is done.
-void with_parameters(const Context& ctx, ParameterGroup& group,
-                     const std::function<void(const Context&)>& f,
-                     ReadIn read_in = ReadIn::both_passes);
+/// The parameters of groups, gathered for a part of the forward pass, which release() ends:
+///
+///   GatheredWeights weights(ctx, group);
+///   const Var out = layer(weights.context(), inp);
+///   weights.release();
+///
+/// With a tape, backward gathers them again if ReadIn says so, and starts the reduction of their
+/// gradients when it has left this part.
+class GatheredWeights {
+ public:
+  /// Gathers the groups in their order.
+  GatheredWeights(const Context& ctx, std::span<ParameterGroup* const> groups,
+                  ReadIn read_in = ReadIn::both_passes);
+  GatheredWeights(const Context& ctx, ParameterGroup& group, ReadIn read_in = ReadIn::both_passes);
+  GatheredWeights(const GatheredWeights&) = delete;
+  GatheredWeights& operator=(const GatheredWeights&) = delete;
+  /// Without release(), as after an exception, frees the weights. The tape is of no use then.
+  ~GatheredWeights();
+
+  /// For the layers of this part. Its collectives have the name of the last group.
+  const Context& context() const { return inside_; }
+  /// Computes the lazy chunks that read the weights, and frees the weights unless they are held.
+  void release();
+
+ private:
+  void gather(ParameterGroup& group);
+  bool held_for_backward() const { return held_ && inside_.tape; }
+
+  bool held_, again_;  // again_: backward reads the weights, too
+  std::vector<std::function<void()>> before_release_;
+  Context inside_;
+  std::vector<ParameterGroup*> groups_;  // which release() has to free
+};
 
 /// Whether this rank adds its summand to the gradient of a parameter, in the backward step of a
 /// value that lies so. Along an axis of Layout::partial, each rank adds its own if the axis cuts
@@ -38,7 +67,8 @@ bool adds_gradient(const Context& ctx, const Parameter& parameter, const Placeme
 
 /// Block `number` of a model, counted from 0: f(ctx, inp) with the parameters of the groups.
 /// RunSettings::recompute says by the number what backward computes again; a model that gives its
-/// blocks no numbers recomputes all of them alike. Throws Error without groups.
+/// blocks no numbers recomputes all of them alike. All collectives have the first group's name.
+/// Throws Error without groups.
 Var run_block(const Context& ctx, std::span<ParameterGroup* const> groups, const Var& inp,
               const Forward& f, std::int64_t number = 0);
 /// The same with one group.

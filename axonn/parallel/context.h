@@ -3,17 +3,16 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "axonn/comm/grid.h"
 #include "axonn/ops/backend.h"
+#include "axonn/parallel/attachments.h"
 #include "axonn/tensor/arena.h"
 #include "axonn/tensor/tape.h"
 
 namespace axonn {
 
-class KeyValueCache;
-struct OutputZLoss;
-class Routing;
 struct Scheduling;
 
 /// Operands of an operation, as a HostOperation gets them.
@@ -22,7 +21,7 @@ using Views = std::span<const View>;
 inline Buffer buffer_of(const View& view) { return {view.data, view.count(), view.dtype}; }
 
 /// The device, the grid and the tape of a pass, which a model's operations need besides their
-/// inputs. Cheap to copy: holds references only.
+/// inputs. Cheap to copy.
 class Context {
  public:
   /// Without a tape, and scheduled as by default.
@@ -33,14 +32,20 @@ class Context {
   DType dtype;             ///< of activations and of the parameters' compute copies
   std::uint64_t seed = 0;  ///< of random numbers in training, such as dropout
   Tape* tape = nullptr;    ///< null: nothing is recorded, as in evaluation
-  /// If set, attention stores keys and values here, and reads those of earlier passes.
-  KeyValueCache* cache = nullptr;
-  /// If set, routers record their choices here, or take recorded ones instead of choosing.
-  Routing* routing = nullptr;
-  /// If set, CrossEntropy adds this to the loss of a training pass.
-  const OutputZLoss* z_loss = nullptr;
 
   Device& device() const { return arena_.device(); }
+
+  /// The object of this type that whoever runs the pass attached for layers to find: a
+  /// KeyValueCache, a Routing, an OutputZLoss, or one of your own. Null if there is none.
+  template <typename T>
+  T* find() const {
+    return attachments_.find<T>();
+  }
+  /// For this context and its later copies, which keep the object alive.
+  template <typename T>
+  void attach(std::shared_ptr<T> object) {
+    attachments_.attach(std::move(object));
+  }
 
   /// Whether the pass is for training, so that dropout applies. A pass without a tape is if
   /// checkpoint() repeats it with one.
@@ -74,6 +79,7 @@ class Context {
  private:
   Arena& arena_;
   std::shared_ptr<const Scheduling> scheduling_;
+  Attachments attachments_;
 };
 
 }  // namespace axonn

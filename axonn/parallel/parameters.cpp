@@ -9,20 +9,6 @@
 
 namespace axonn {
 
-namespace {
-
-// Elements: blocks, shards and pieces begin on 64 bytes in bf16, and so in f32.
-constexpr std::int64_t kAlign = 32;
-
-std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
-
-/// Rows of the block of the rank at these coordinates.
-std::int64_t rows_at(const Layout& layout, const GridShape& shape, const Coords& at) {
-  return layout.at_home(shape, at) ? layout.local_rows(shape) : 0;
-}
-
-}  // namespace
-
 Parameter::Parameter(ParameterGroup& group, ParameterSpec spec)
     : group_(group),
       spec_(std::move(spec)),
@@ -38,8 +24,8 @@ View Parameter::block_of(const View& flat) const {
 }
 
 View Parameter::weight() const {
-  AXONN_CHECK(!group_.gathered_.empty(), spec_.name,
-              ": read outside with_parameters() of its block ", group_.name_);
+  AXONN_CHECK(!group_.gathered_.empty(), spec_.name, ": read while the weights of its block ",
+              group_.name_, " are not gathered; see GatheredWeights");
   return block_of(group_.gathered_.view());
 }
 
@@ -64,24 +50,27 @@ Parameter::Sum Parameter::gradient_of_all() const {
 }
 
 ParameterGroup::ParameterGroup(std::string name, const Grid& grid, Holders holders)
-    : name_(std::move(name)), grid_(grid), holders_(holders) {}
+    : name_(std::move(name)), grid_(grid), holders_(holders), layout_(grid.shape(), holders) {}
 
 void ParameterGroup::freeze() {
   AXONN_CHECK(compute_.empty(), name_, ": frozen after allocate()");
   frozen_ = true;
 }
 
-Parameter& ParameterGroup::declare(ParameterSpec spec) {
+Parameter& ParameterGroup::declare(ParameterSpec spec, bool follows) {
   AXONN_CHECK(compute_.empty(), name_, ": parameter ", spec.name, " declared after allocate()");
   AXONN_CHECK(!spec.name.empty() && spec.layout.rows > 0 && spec.layout.cols > 0, name_,
               ": the parameter '", spec.name, "' of ", spec.layout.rows, " x ", spec.layout.cols,
               " elements wants a name and at least one element");
   spec.layout.check(spec.name, grid_.shape());
-  return *parameters_.emplace_back(std::make_unique<Parameter>(*this, std::move(spec)));
+  Parameter& added = *parameters_.emplace_back(std::make_unique<Parameter>(*this, std::move(spec)));
+  added.follows_ = follows;
+  layout_.add(added.spec(), follows);
+  return added;
 }
 
 Parameter& ParameterGroup::add(ParameterSpec spec) {
-  Parameter& parameter = declare(std::move(spec));
+  Parameter& parameter = declare(std::move(spec), false);
   operands_.push_back(&parameter);
   return parameter;
 }
@@ -105,8 +94,7 @@ const Parameter& ParameterGroup::add_joined(std::string name, std::vector<Parame
     std::vector<Segment> segments = part.layout.segments;
     if (segments.empty()) segments = {{.rows = part.layout.rows}};
     std::ranges::copy(segments, std::back_inserter(all.layout.segments));
-    Parameter& added = declare(std::move(part));
-    added.follows_ = first != nullptr;
+    Parameter& added = declare(std::move(part), first != nullptr);
     if (!first) first = &added;
   }
   joined_.push_back({std::make_unique<Parameter>(*this, std::move(all)), first});
@@ -114,66 +102,15 @@ const Parameter& ParameterGroup::add_joined(std::string name, std::vector<Parame
   return *operands_.back();
 }
 
-FlatSizes ParameterGroup::sizes(const Coords& at) const {
-  FlatSizes sizes;
-  sizes.offsets.resize(parameters_.size());
-  std::int64_t end = 0;
-  for (const bool decays : {true, false}) {
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      if (parameters_[i]->spec_.decays != decays) continue;
-      if (!parameters_[i]->follows_) end = round_up(end, kAlign);
-      sizes.offsets[i] = end;
-      end += rows_at(parameters_[i]->spec_.layout, grid_.shape(), at) * parameters_[i]->local_cols_;
-    }
-    end = round_up(end, kAlign);
-    if (decays) sizes.decayed = end;
-  }
-  const std::int64_t z = holders().size(), data = grid_.extent(Axis::data);
-  sizes.flat = round_up(end, z * data * kAlign);
-  sizes.shard = sizes.flat / z;
-  sizes.piece = sizes.shard / data;
-  return sizes;
-}
-
-std::int64_t ParameterGroup::piece_begin(const Coords& at, const FlatSizes& sizes) const {
-  const int z = at.at(Axis::z),
-            holder = holders_ == Holders::all_of_z ? z : z / grid_.shape().experts;
-  return holder * sizes.shard + at.at(Axis::data) * sizes.piece;
-}
-
-std::vector<Slice> ParameterGroup::slices_at(const Coords& at, const FlatSizes& sizes,
-                                             std::size_t i) const {
-  AXONN_CHECK(i < parameters_.size(), name_, ": there is no parameter ", i, " of ",
-              parameters_.size());
-  std::vector<Slice> slices = parameters_[i]->spec_.layout.slices(grid_.shape(), at);
-  for (Slice& slice : slices) slice.offset += sizes.offsets[i];
-  const std::int64_t begin = piece_begin(at, sizes);
-  return clip(slices, begin, begin + sizes.piece);
-}
-
+/// Says where the blocks lie.
 void ParameterGroup::arrange() {
   sizes_ = sizes();
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->offset_ = sizes_.offsets[i];
   for (const Joined& joined : joined_) joined.whole->offset_ = joined.first->offset_;
   std::ranges::sort(operands_, {}, &Parameter::offset_);
-  std::int64_t end = 0;
-  for (const Parameter* operand : operands_) {
-    if (end < operand->offset_) gaps_.emplace_back(end, operand->offset_);
-    end = operand->offset_ + operand->size();
-  }
-  if (end < sizes_.flat) gaps_.emplace_back(end, sizes_.flat);
-
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    for (const Slice& slice : slices_at(grid_.coords(), sizes_, i))
-      piece_slices_.push_back({&parameters_[i]->spec_, slice});
-  std::ranges::sort(piece_slices_, {}, [](const NamedSlice& s) { return s.slice.offset; });
-  for (const auto& [parameter, slice] : piece_slices_) {
-    if (!slice.owned) continue;
-    if (!owned_ranges_.empty() && owned_ranges_.back().second == slice.offset)
-      owned_ranges_.back().second += slice.count();
-    else
-      owned_ranges_.emplace_back(slice.offset, slice.offset + slice.count());
-  }
+  gaps_ = layout_.gaps(grid_.coords(), sizes_);
+  piece_slices_ = layout_.piece_slices(grid_.coords(), sizes_);
+  owned_ranges_ = axonn::owned_ranges(piece_slices_);
 }
 
 void ParameterGroup::allocate(const Context& ctx) {
@@ -322,7 +259,7 @@ View ParameterGroup::gradient() const {
 }
 
 std::int64_t ParameterGroup::decayed() const {
-  return std::clamp<std::int64_t>(sizes_.decayed - piece_begin(grid_.coords(), sizes_), 0,
+  return std::clamp<std::int64_t>(sizes_.decayed - layout_.piece_begin(grid_.coords(), sizes_), 0,
                                   piece_size());
 }
 

@@ -6,23 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "axonn/grid/layout.h"
 #include "axonn/parallel/context.h"
+#include "axonn/parallel/flat_layout.h"
 
 namespace axonn {
 
 class ParameterGroup;
-
-/// The declaration of a parameter, the same on every rank and every grid.
-struct ParameterSpec {
-  std::string name;  ///< global: Hugging Face's name
-  Layout layout;
-  double init_mean = 0;
-  double init_std = 0;  ///< element i of name starts at mean + std · normal(seed, name, i)
-  bool decays = false;  ///< weight decay applies: matrices, not biases and norms
-  /// A matrix between hidden values, which Muon orthogonalises: not an embedding, nor the logits'.
-  bool hidden = false;
-};
 
 /// One parameter of a group; gives operations views of this rank's block of it.
 class Parameter {
@@ -65,33 +54,9 @@ class Parameter {
   mutable bool added_to_ = false;  // the group's buffer holds a summand of the gradient
 };
 
-/// A slice of a named parameter.
-struct NamedSlice {
-  const ParameterSpec* parameter = nullptr;
-  Slice slice;
-};
-
-/// Elements of a group's flat buffers on one rank; F, S and P as ParameterGroup has them.
-struct FlatSizes {
-  std::vector<std::int64_t> offsets;  ///< of each parameter's block in F, in the order of add()
-  std::int64_t decayed = 0;           ///< leading elements of F to which weight decay applies
-  std::int64_t flat = 0;              ///< F
-  std::int64_t shard = 0;             ///< S
-  std::int64_t piece = 0;             ///< P
-};
-
-/// The ranks along z among which a group's parameters are cut and gathered.
-enum class Holders : std::uint8_t {
-  all_of_z,      ///< Grid::along(z)
-  same_experts,  ///< Grid::same_experts(): for parameters of experts (Layout::expert)
-};
-
-/// A block's parameters in flat buffers, one of each kind. Below, z is the group of its holders.
-///
-///   F  the flat block: this rank's (x, y) blocks of all parameters, each beginning on 64 bytes
-///      (joined ones without a gap), those with weight decay first, padded to Gz · Gd · 64 bytes
-///   S  = F / Gz: the shard that this z coordinate keeps     (compute type, and gradient in f32)
-///   P  = S / Gd: the piece that this data coordinate updates        (master copy and moments, f32)
+/// A block's parameters in flat buffers, one of each kind. FlatLayout says where they lie: in the
+/// flat block F, of which this rank keeps the shard S over z (the group of the holders) and updates
+/// the piece P over data.
 ///
 ///   kind         kept     while the block computes
 ///   compute copy S        F, gathered over z
@@ -129,11 +94,10 @@ class ParameterGroup {
   /// of them (QKV; gate and up). parameters() lists only the parts.
   const Parameter& add_joined(std::string name, std::vector<ParameterSpec> parts);
 
-  /// The sizes of the buffers, also before allocate(). Takes no memory and does not communicate, so
-  /// that a run can be planned without its ranks.
-  FlatSizes sizes() const { return sizes(grid_.coords()); }
-  /// Those of the rank at these coordinates. Offsets depend on its part of the experts alone.
-  FlatSizes sizes(const Coords& at) const;
+  /// Where the parameters lie, also before allocate().
+  const FlatLayout& layout() const { return layout_; }
+  /// The sizes of this rank's buffers, also before allocate().
+  FlatSizes sizes() const { return layout_.sizes(grid_.coords()); }
 
   /// Lays out the blocks and allocates the compute and master copies, not yet initialised.
   void allocate(const Context& ctx);
@@ -197,18 +161,13 @@ class ParameterGroup {
   std::int64_t decayed() const;
   /// The slices of parameters in the piece, with offsets counted from its start.
   const std::vector<NamedSlice>& piece_slices() const { return piece_slices_; }
-  /// Those of parameters()[i] in the piece of the rank at these coordinates, which has `sizes`.
-  /// Throws Error if there is no such parameter.
-  std::vector<Slice> slices_at(const Coords& at, const FlatSizes& sizes, std::size_t i) const;
-  /// The parts [begin, end) of the piece that this rank owns, merged.
-  const std::vector<std::pair<std::int64_t, std::int64_t>>& owned_ranges() const {
-    return owned_ranges_;
-  }
+  /// The parts of the piece that this rank owns, merged.
+  const Ranges& owned_ranges() const { return owned_ranges_; }
   const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
 
  private:
   friend class Parameter;
-  Parameter& declare(ParameterSpec spec);
+  Parameter& declare(ParameterSpec spec, bool follows);
   void check_allocated(const char* function) const {
     AXONN_CHECK(!compute_.empty(), name_, ": ", function, "() before allocate()");
   }
@@ -216,8 +175,6 @@ class ParameterGroup {
   Communicator& holders() const {
     return holders_ == Holders::all_of_z ? grid_.along(Axis::z) : grid_.same_experts();
   }
-  /// Where the piece of the rank at these coordinates begins in F.
-  std::int64_t piece_begin(const Coords& at, const FlatSizes& sizes) const;
   /// This rank's piece of a View or Tensor (1, S).
   template <typename Shard>
   Shard piece_of(const Shard& shard) const {
@@ -239,11 +196,12 @@ class ParameterGroup {
     const Parameter* first;
   };
   std::vector<Joined> joined_;
-  FlatSizes sizes_;                         // set by allocate()
   std::vector<const Parameter*> operands_;  // parameters as operations see them: joined ones as one
-  std::vector<std::pair<std::int64_t, std::int64_t>> gaps_;  // [begin, end) of F between them
+  FlatLayout layout_;
+  // Of this rank; set by allocate().
+  FlatSizes sizes_;
+  Ranges gaps_, owned_ranges_;
   std::vector<NamedSlice> piece_slices_;
-  std::vector<std::pair<std::int64_t, std::int64_t>> owned_ranges_;
 
   Tensor compute_;         // (1, S)
   Tensor master_;          // (1, P), a part of compute_ in f32

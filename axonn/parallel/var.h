@@ -12,10 +12,9 @@
 
 #include "axonn/grid/sequence_cut.h"
 #include "axonn/parallel/context.h"
+#include "axonn/parallel/recompute.h"
 
 namespace axonn {
-
-enum class Remade : std::uint8_t;  // parallel/scheduling.h
 
 /// How a value lies on the grid: its rows are cut over `rows`, its columns over `cols`; on every
 /// other axis it is the same. Columns cut over both x and y are heads: x's part is cut over y.
@@ -215,29 +214,6 @@ class Var {
 /// Throws the error of an own layer again, with the name of the block that ctx is in.
 [[noreturn]] void fail_in_block(const Context& ctx, const AccessError& error);
 
-/// Calls f, which belongs to the block that ctx is in.
-template <typename F>
-auto in_block(const Context& ctx, F&& f) {
-  try {
-    return f();
-  } catch (const AccessError& error) {
-    fail_in_block(ctx, error);
-  }
-}
-
-/// Wraps f(ctx), which computes lazy chunk i. The place on the tape for the steps that f records is
-/// taken now, so that backward does not depend on when f runs; it is in lane i, so that chunks take
-/// turns in backward as well.
-template <typename F>
-Var::Make later(const Context& ctx, std::size_t i, F f) {
-  const std::shared_ptr<Tape> tape = ctx.tape ? ctx.tape->lane(i).branch() : nullptr;
-  return [ctx, tape, f = std::move(f)]() mutable {
-    Context here = ctx;
-    here.tape = tape.get();
-    return in_block(here, [&] { return f(here); });
-  };
-}
-
 /// How each_later() goes through chunks.
 struct Lazily {
   /// Start a chunk before the previous one is finished, so that its collective overlaps.
@@ -246,29 +222,65 @@ struct Lazily {
   bool reads_parameters = false;
 };
 
-/// Lazily applies finish(ctx, chunk, start(ctx, chunk)) to each chunk of inp; start begins a
-/// collective.
+/// The context in which lazy chunk i is computed. The place on the tape for the steps that are
+/// recorded then is taken now, so that backward does not depend on when the chunk is computed; it
+/// is in lane i, so that chunks take turns in backward as well.
+class LazyContext {
+ public:
+  LazyContext(const Context& ctx, std::size_t i)
+      : ctx_(ctx), tape_(ctx.tape ? ctx.tape->lane(i).branch() : nullptr) {}
+  Context get() const {
+    Context here = ctx_;
+    here.tape = tape_.get();
+    return here;
+  }
+
+ private:
+  Context ctx_;
+  std::shared_ptr<Tape> tape_;
+};
+
+/// Computes a chunk of each_later() when it is first accessed.
 template <typename Start, typename Finish>
-Var each_later(const Context& ctx, Var inp, Lazily how, Start start, Finish finish) {
+struct LazyChunk {
   using Started = std::invoke_result_t<Start, const Context&, const Chunk&>;
   struct Part {
     Var inp;  // empty: finished
     std::optional<Started> started;
   };
-  std::vector<std::shared_ptr<Part>> parts;
-  for (std::size_t i = 0; i < inp.size(); ++i)
-    parts.push_back(std::make_shared<Part>(Part{inp.part(i), {}}));
-  inp = {};  // if the caller moved inp in, each part is now the only owner of its chunk
-  Var outs;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const auto next = how.ahead && i + 1 < parts.size() ? parts[i + 1] : nullptr;
-    outs.push_back_later(later(ctx, i, [part = parts[i], next, start, finish](const Context& here) {
+
+  LazyContext context;
+  std::shared_ptr<Part> part, next;  ///< next: null if no other chunk starts before this is done
+  Start start;
+  Finish finish;
+
+  Chunk operator()() {
+    const Context here = context.get();
+    try {
       for (Part* wanted : {part.get(), next.get()})
         if (wanted && wanted->inp.size() > 0 && !wanted->started)
           wanted->started = start(here, wanted->inp.front());
       Var of = std::exchange(part->inp, Var());
       return finish(here, of.take(), *std::exchange(part->started, std::nullopt));
-    }));
+    } catch (const AccessError& error) {
+      fail_in_block(here, error);
+    }
+  }
+};
+
+/// Lazily applies finish(ctx, chunk, start(ctx, chunk)) to each chunk of inp; start begins a
+/// collective.
+template <typename Start, typename Finish>
+Var each_later(const Context& ctx, Var inp, Lazily how, Start start, Finish finish) {
+  using Lazy = LazyChunk<Start, Finish>;
+  std::vector<std::shared_ptr<typename Lazy::Part>> parts;
+  for (std::size_t i = 0; i < inp.size(); ++i)
+    parts.push_back(std::make_shared<typename Lazy::Part>(typename Lazy::Part{inp.part(i), {}}));
+  inp = {};  // if the caller moved inp in, each part is now the only owner of its chunk
+  Var outs;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto next = how.ahead && i + 1 < parts.size() ? parts[i + 1] : nullptr;
+    outs.push_back_later(Lazy{LazyContext(ctx, i), parts[i], next, start, finish});
   }
   if (how.reads_parameters) outs.make_before_release(ctx);
   return outs;
@@ -290,8 +302,7 @@ Chunk make_chunk(const Context& ctx, const Chunk& from, Tensor value, Placement 
 void need_gradient(const Context& ctx, Chunk& chunk);
 
 /// Sets chunk.again if the chunk has a gradient and its block makes values of this kind again.
-/// `make` must read only parameters of the block and saved() values. Programs that name
-/// a kind include axonn/parallel/scheduling.h.
+/// `make` must read only parameters of the block and saved() values.
 void let_remake(const Context& ctx, Chunk& chunk, Remade kind, std::function<Tensor()> make);
 
 /// The chunk's value for a backward step, or for another value's `make`.
@@ -330,7 +341,11 @@ template <typename Backward>
 Chunk with_backward(const Context& ctx, Chunk out, Backward backward) {
   if (out.gradient)
     ctx.tape->record([ctx, gradient = out.gradient, backward = std::move(backward)] {
-      in_block(ctx, [&] { backward(gradient->take()); });
+      try {
+        backward(gradient->take());
+      } catch (const AccessError& error) {
+        fail_in_block(ctx, error);
+      }
     });
   return out;
 }

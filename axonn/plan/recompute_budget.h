@@ -6,7 +6,7 @@
 
 #include "axonn/comm/communicator.h"
 #include "axonn/config/prepared_run.h"
-#include "axonn/parallel/scheduling.h"
+#include "axonn/parallel/recompute.h"
 #include "axonn/plan/machine/machine.h"
 
 namespace axonn {

@@ -51,10 +51,11 @@ std::string to_line(const StepMetrics& m) {
   if (!std::isnan(m.val_loss_ema))
     line += fmt::format(R"(, "val_loss_ema": {})", number(m.val_loss_ema));
   if (!std::isnan(m.kept)) line += fmt::format(R"(, "goldfish_kept": {:.6f})", m.kept);
-  if (m.experts)
-    line += fmt::format(R"(, "balance_loss": {}, "router_z_loss": {}, "max_expert_load": {:.4f})",
-                        number(m.experts->balance), number(m.experts->z), m.experts->max_load);
-  if (!std::isnan(m.z_loss)) line += fmt::format(R"(, "output_z_loss": {})", number(m.z_loss));
+  for (const Metric& metric : m.metrics)
+    line += fmt::format(R"(, "{}": {})", metric.name,
+                        metric.decimals < 0 || !std::isfinite(metric.value)
+                            ? number(metric.value)
+                            : fmt::format("{:.{}f}", metric.value, metric.decimals));
   if (m.batch > 0) line += fmt::format(R"(, "batch": {})", m.batch);
   if (!m.stage.empty()) line += fmt::format(R"(, "stage": {})", nlohmann::json(m.stage).dump());
   if (m.skipped) line += R"(, "skipped": true)";

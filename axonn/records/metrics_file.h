@@ -2,12 +2,11 @@
 
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "axonn/nn/expert_load.h"
+#include "axonn/records/metric.h"
 #include "axonn/records/record_file.h"
 
 namespace axonn {
@@ -27,16 +26,15 @@ struct StepMetrics {
   double exposed_comm_ms = 0;  ///< time that rank 0's compute waited for collectives
   /// The same by axis and kind, in ms: ("z all_gather", 1.2), without kinds that took no time.
   std::vector<std::pair<std::string, double>> exposed_by = {};
-  std::int64_t memory_bytes = 0;           ///< rank 0's peak
-  double val_loss = kNone;                 ///< if it was evaluated after this step
-  double val_loss_ema = kNone;             ///< the same of the averaged weights, if there are any
-  double kept = kNone;                     ///< fraction of the targets that the goldfish loss keeps
-  std::optional<ExpertLoad> experts = {};  ///< of a model with experts
-  double z_loss = kNone;                   ///< of the output logits, without its weight
-  std::int64_t batch = 0;                  ///< sequences of the step; 0: those of all steps
-  std::string stage = {};                  ///< of the data; "": the run has none
-  bool skipped = false;                    ///< an outlier, which changed no weight
-  std::int64_t save_failures = 0;  ///< checkpoints that could not be written, of this run so far
+  std::int64_t memory_bytes = 0;     ///< rank 0's peak
+  double val_loss = kNone;           ///< if it was evaluated after this step
+  double val_loss_ema = kNone;       ///< the same of the averaged weights, if there are any
+  double kept = kNone;               ///< fraction of the targets that the goldfish loss keeps
+  std::vector<Metric> metrics = {};  ///< of the loss terms
+  std::int64_t batch = 0;            ///< sequences of the step; 0: those of all steps
+  std::string stage = {};            ///< of the data; "": the run has none
+  bool skipped = false;              ///< an outlier, which changed no weight
+  std::int64_t save_failures = 0;    ///< checkpoints that could not be written, of this run so far
 };
 
 /// The step as a line of metrics.jsonl, without its end.

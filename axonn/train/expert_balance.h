@@ -1,34 +1,37 @@
 #pragma once
 
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "axonn/model/model.h"
 #include "axonn/nn/routing.h"
-#include "axonn/train/step.h"
+#include "axonn/train/loss_term.h"
 
 namespace axonn {
 
 /// Keeps the experts of a model equally busy during its training: gives the routers what they
 /// share, sums over ranks what they counted, and moves their biases.
-class ExpertBalance {
+class ExpertBalance final : public LossTerm {
  public:
   /// Throws UsageError if the config moves biases that the model does not have.
   ExpertBalance(const Routers& routers, const BalanceConfig& config);
 
-  Routing& routing() { return routing_; }
+  Routing& routing() { return *routing_; }
 
-  /// Number of f64 that a step sums over all ranks.
-  std::int64_t count() const { return kLosses + layers() * routers_.experts; }
-  /// This rank's summands.
-  std::vector<double> sums() const;
-  /// The load of a step, from the sums over all ranks.
-  ExpertLoad load(std::span<const double> sums) const;
+  std::int64_t count() const override { return kLosses + layers() * routers_.experts; }
+  std::string graph_obstacle() const override;
+  void begin_step(const StepInput& input) override;
+  void begin_pass(Context& ctx, const Rows& rows, const View& sums) override;
+  void finish_pass(const Context& ctx) override;
+  void finish_sums(const Context& ctx, const View& sums) override;
+  /// The losses without their weights; and the rows of the busiest expert of a layer, over the mean
+  /// of that layer.
+  std::vector<Metric> metrics(std::span<const double> sums, const StepInput& input) const override;
   /// Raises the biases of experts that were chosen less often than the mean of their layer by
-  /// BalanceConfig::bias, and lowers those of the others. To be called before the update of the
-  /// parameters, which publishes the values.
-  void move_biases(const Context& ctx, std::span<ParameterGroup* const> groups,
-                   std::span<const double> sums) const;
+  /// BalanceConfig::bias, and lowers those of the others. The update publishes the values.
+  void before_update(const Context& ctx, std::span<ParameterGroup* const> groups,
+                     std::span<const double> sums) override;
 
  private:
   static constexpr std::int64_t kLosses = 2;
@@ -40,7 +43,7 @@ class ExpertBalance {
 
   Routers routers_;
   BalanceConfig config_;
-  Routing routing_;
+  std::shared_ptr<Routing> routing_;
 };
 
 }  // namespace axonn

@@ -166,11 +166,10 @@ void RunLog::step(Training& training, const StepInput& input, const StepResult& 
            .mfu = peak > 0 ? tflops / peak : StepMetrics::kNone,
            .exposed_comm_ms = waited * 1e3,
            .memory_bytes = training.model.arena().stats().peak_bytes,
-           .experts = result.experts,
+           .metrics = result.metrics,
            .stage = source.name};
   for (const auto& [kind, wait] : waits)
     if (wait > 0) line_.exposed_by.emplace_back(kind, wait * 1e3);
-  if (result.z_loss) line_.z_loss = *result.z_loss;
   const TrainingConfig& t = config_.training;
   if (!t.batch_ramp.empty() || !t.batch_stages.empty())
     line_.batch = training.batches->batch_of(input.step);
@@ -197,6 +196,9 @@ void RunLog::step(Training& training, const StepInput& input, const StepResult& 
 void RunLog::print_step(double share) {
   if (!first()) return;
   const std::int64_t steps = config_.training.steps;
+  std::vector<std::pair<std::string_view, double>> figures;
+  for (const Metric& metric : line_.metrics)
+    if (!metric.in_line.empty()) figures.emplace_back(metric.in_line, metric.value);
   const double mean = (now_seconds() - began_) / static_cast<double>(line_.step - first_step_);
   log_.step(
       {.step = line_.step,
@@ -207,7 +209,7 @@ void RunLog::print_step(double share) {
        .tokens = line_.tokens,
        .epoch = line_.epoch,
        .best_validation = best_.step > 0 ? std::optional(best_.loss) : std::nullopt,
-       .expert_load = line_.experts ? line_.experts->max_load : 0,
+       .figures = std::move(figures),
        .memory_bytes = line_.memory_bytes,
        .tokens_per_second = line_.tokens_per_s * share,
        .tflops = line_.model_tflops * share,

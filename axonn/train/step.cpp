@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
+#include <limits>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "axonn/base/check.h"
 #include "axonn/data/batches.h"
 #include "axonn/parallel/parameters.h"
 #include "axonn/parallel/scheduling.h"
-#include "axonn/train/expert_balance.h"
+#include "axonn/train/loss_term.h"
 #include "axonn/train/step_graphs.h"
 
 namespace axonn {
@@ -36,20 +40,20 @@ T value_of(const Context& ctx, const Tensor& tensor) {
 
 }  // namespace
 
-TrainStep::TrainStep(Model& model, OptimizerState& optimizer, const BalanceConfig& balance,
-                     double z_loss)
-    : model_(model),
-      optimizer_(optimizer),
-      z_loss_{.weight = static_cast<float>(z_loss)},
-      training_(std::make_unique<StepState>()),
-      evaluation_(std::make_unique<StepState>()) {
-  const Routers routers = model.routers();
-  if (!routers.biases.empty()) balance_ = std::make_unique<ExpertBalance>(routers, balance);
+double StepResult::metric(std::string_view name) const {
+  const auto found = std::ranges::find(metrics, name, &Metric::name);
+  return found == metrics.end() ? std::numeric_limits<double>::quiet_NaN() : found->value;
 }
 
-TrainStep::~TrainStep() = default;
+TrainStep::TrainStep(Model& model, OptimizerState& optimizer,
+                     std::vector<std::unique_ptr<LossTerm>> terms)
+    : model_(model),
+      optimizer_(optimizer),
+      terms_(std::move(terms)),
+      training_(std::make_unique<StepState>()),
+      evaluation_(std::make_unique<StepState>()) {}
 
-Routing* TrainStep::routing() { return balance_ ? &balance_->routing() : nullptr; }
+TrainStep::~TrainStep() = default;
 
 void TrainStep::use_graphs(const Context& ctx) {
   if (!ctx.device().captures())
@@ -60,15 +64,25 @@ void TrainStep::use_graphs(const Context& ctx) {
     refuse(
         "[training] cuda_graph: ranks communicate through host memory, which a graph cannot "
         "capture; graphs need NCCL (parallelism.transport) and a GPU per rank");
-  if (balance_)
-    refuse(
-        "[training] cuda_graph: how many tokens each expert gets is only known in the step, and "
-        "a graph cannot wait for that; leave training.cuda_graph out");
+  for (const auto& term : terms_)
+    if (const std::string obstacle = term->graph_obstacle(); !obstacle.empty())
+      refuse("[training] cuda_graph: ", obstacle, "; leave training.cuda_graph out");
   graphs_ = std::make_unique<StepGraphs>();
 }
 
+template <typename F>
+void TrainStep::for_each_term(const F& f) const {
+  std::int64_t begin = kSums;
+  for (const auto& term : terms_) {
+    f(*term, begin);
+    begin += term->count();
+  }
+}
+
 std::int64_t TrainStep::sums_count() const {
-  return kSums + (z_loss_.weight > 0 ? 1 : 0) + (balance_ ? balance_->count() : 0);
+  std::int64_t count = kSums;
+  for (const auto& term : terms_) count += term->count();
+  return count;
 }
 
 void TrainStep::begin_step(const Context& ctx, const StepInput& input) {
@@ -79,60 +93,55 @@ void TrainStep::begin_step(const Context& ctx, const StepInput& input) {
   enter(input, Phase::forward);
   ctx.scheduling().step->reducing = nullptr;
   for (ParameterGroup* group : optimizer_.groups()) group->begin_step(ctx);
-  if (balance_) balance_->routing().begin_step(input.inputs);
+  for (const auto& term : terms_) term->begin_step(input);
 }
 
-void TrainStep::pass(Context& ctx, const StepInput& input, int micro, const TokensOf& tokens_of,
-                     const Tensor& total) {
+void TrainStep::pass(const Context& step, const StepInput& input, int micro,
+                     const TokensOf& tokens_of, const Tensor& sums) {
   if (micro > 0) enter(input, Phase::forward);
   Tape tape;
+  Context ctx = step;  // the tape, and what the terms attach, are this pass's
   ctx.tape = &tape;
   StepState& state = *ctx.scheduling().step;
   state.last_micro_batch = micro + 1 == input.micro_batches;
   state.prefetcher.begin_pass();
   const Tokens tokens = tokens_of(micro);
-  ctx.routing = routing();
-  if (ctx.routing) ctx.routing->begin_pass(ctx, tokens.rows);
-  if (z_loss_.weight > 0) ctx.z_loss = &z_loss_;
-  model_.loss(ctx, tokens, loss_scale(input), total);
-  ctx.z_loss = nullptr;
-  if (ctx.routing) ctx.routing->finish_pass(ctx);
+  for_each_term([&](LossTerm& term, std::int64_t begin) {
+    term.begin_pass(ctx, tokens.rows, sums.view().col_range(begin, term.count()));
+  });
+  model_.loss(ctx, tokens, loss_scale(input), sums.col_range(0, 1));
+  for (const auto& term : terms_) term->finish_pass(ctx);
   enter(input, Phase::backward);
   tape.backward();
-  ctx.tape = nullptr;
-  ctx.routing = nullptr;
 }
 
-void TrainStep::gradients(Context& ctx, const StepInput& input, const Tensor& total) {
+void TrainStep::gradients(const Context& ctx, const StepInput& input, const Tensor& sums) {
   begin_step(ctx, input);
   for (int micro = 0; micro < input.micro_batches; ++micro)
-    pass(ctx, input, micro, input.tokens_of, total);
+    pass(ctx, input, micro, input.tokens_of, sums);
   finish_gradients(ctx, optimizer_.groups());
 }
 
 void TrainStep::finish_sums(const Context& ctx, const StepInput& input) {
   optimizer_.add_squared_norm(ctx, sums_.view().col_range(1, 1));
   enter(input, Phase::optimizer);
-  if (balance_) {
-    const std::vector<double> sums = balance_->sums();
-    const View to = sums_.view().col_range(sums_count() - balance_->count(), balance_->count());
-    ctx.device().copy_from_host(to.data, sums.data(), balance_->count() * bytes_of(DType::f64));
-  }
+  for_each_term([&](LossTerm& term, std::int64_t begin) {
+    term.finish_sums(ctx, sums_.view().col_range(begin, term.count()));
+  });
   sums_.set_pending(ctx.grid.world().all_reduce(buffer_of(sums_.raw_view()), "step"));
   ctx.backend.run(ops::ClipFactor{scale_.view(), sums_.view().col_range(1, 1),
                                   static_cast<float>(input.max_norm)});
 }
 
-void TrainStep::launch_graphs(Context& ctx, const StepInput& input) {
+void TrainStep::launch_graphs(const Context& ctx, const StepInput& input) {
   begin_step(ctx, input);
   // A graph does not wait for work that began before it, so the new weights must have arrived.
   for (const ParameterGroup* group : model_.groups()) group->piece_of_compute();
-  const Tensor total = sums_.col_range(0, 1);
   for (int micro = 0; micro < input.micro_batches; ++micro) {
     const Tokens& tokens = graphs_->place(ctx, input.tokens_of(micro));
     const auto placed = [&tokens](int) { return tokens; };
     graphs_->run(ctx.arena(), micro, input.micro_batches, [&] {
-      pass(ctx, input, micro, placed, total);
+      pass(ctx, input, micro, placed, sums_);
       StepState& state = *ctx.scheduling().step;
       if (ParameterGroup* reducing = std::exchange(state.reducing, nullptr))
         reducing->finish_reduce(ctx);  // a piece must complete the reduction that it started
@@ -163,27 +172,22 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
     scale_ = ctx.empty(1, 1, DType::f32);
   }
   Device& device = ctx.device();
-  // The last is that of the z-loss.
   const auto flag = [](bool set) { return set ? 1.0 : 0.0; };
-  const std::array<double, kSums + 1> begin{0, 0, flag(input.stop), flag(input.busy),
-                                            flag(input.save)};
-  device.copy_from_host(sums_.view().data, begin.data(),
-                        (z_loss_.weight > 0 ? kSums + 1 : kSums) * bytes_of(DType::f64));
-  if (z_loss_.weight > 0) z_loss_.total = sums_.view().col_range(kSums, 1);
+  std::vector<double> sums{0, 0, flag(input.stop), flag(input.busy), flag(input.save)};
+  sums.resize(sums_.count());
+  device.copy_from_host(sums_.view().data, sums.data(), sums_.bytes());
   const bool told = static_cast<bool>(input.on_phase);  // a graph cannot report phases
   const StepGraphs::Constants constants{loss_scale(input), static_cast<float>(input.max_norm)};
   if (graphs_ && warm_ && !told && graphs_->begin_step(ctx, constants)) {
     launch_graphs(ctx, input);
   } else {
-    gradients(ctx, input, sums_.col_range(0, 1));
+    gradients(ctx, input, sums_);
     finish_sums(ctx, input);
   }
   warm_ = true;
 
-  std::vector<double> sums(sums_.count());
   device.copy_to_host(sums.data(), sums_.view().data, sums_.bytes());
   const double loss = sums[0], squares = sums[1];
-  const std::span<const double> of_experts = std::span(sums).last(balance_ ? balance_->count() : 0);
   StepResult report;
   report.loss = loss / static_cast<double>(input.tokens);
   report.grad_norm = std::sqrt(squares);
@@ -192,9 +196,11 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   report.busy = sums[3] > 0;
   report.save = sums[4] > 0;
   report.applied = report.finite && (!input.accept || input.accept(report.loss, report.grad_norm));
-  if (z_loss_.weight > 0) report.z_loss = sums[kSums] / static_cast<double>(input.tokens);
-  if (balance_) report.experts = balance_->load(of_experts);
-  if (report.applied && balance_) balance_->move_biases(ctx, optimizer_.groups(), of_experts);
+  for_each_term([&](LossTerm& term, std::int64_t begin) {
+    const auto of_term = std::span<const double>(sums).subspan(begin, term.count());
+    std::ranges::copy(term.metrics(of_term, input), std::back_inserter(report.metrics));
+    if (report.applied) term.before_update(ctx, optimizer_.groups(), of_term);
+  });
   if (report.applied) optimizer_.update(ctx, input.step - input.skipped, input.lr, scale_.view());
   if (!graphs_) sums_ = scale_ = Tensor();
   return report;
@@ -203,9 +209,8 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
 void TrainStep::repeat(Context ctx, const StepInput& input) {
   StepState state;
   ctx.own_scheduling().step = &state;
-  const Tensor totals = ctx.zeros(1, 2, DType::f64);
-  z_loss_.total = totals.view().col_range(1, 1);
-  gradients(ctx, input, totals.col_range(0, 1));
+  const Tensor sums = ctx.zeros(1, sums_count(), DType::f64);
+  gradients(ctx, input, sums);
   for (const ParameterGroup* group : optimizer_.groups()) group->gradient();  // waits for the sums
 }
 

@@ -3,18 +3,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <string>
+#include <string_view>
+#include <vector>
 
 #include "axonn/model/model.h"
-#include "axonn/nn/expert_load.h"
 #include "axonn/optim/optimizer_state.h"
+#include "axonn/records/metric.h"
 
 namespace axonn {
 
 class Batches;
-class ExpertBalance;
-class Routing;
+class LossTerm;
 class StepGraphs;
 struct MicroBatch;
 struct StepState;
@@ -53,28 +52,33 @@ struct StepResult {
   double grad_norm = 0;  ///< global, before clipping
   bool finite = true;    ///< loss and norm are finite; if not, no parameter was changed
   bool applied = true;
-  bool stop = false;  ///< some rank was asked to stop: all ranks end after this step
-  bool busy = false;  ///< some rank still writes a checkpoint
-  bool save = false;  ///< some rank asked for a checkpoint
-  std::optional<ExpertLoad> experts = {};  ///< of a model with experts
-  /// The mean squared log-sum-exp of the output logits, without its weight; if that is not 0.
-  std::optional<double> z_loss = {};
+  bool stop = false;                 ///< some rank was asked to stop: all ranks end after this step
+  bool busy = false;                 ///< some rank still writes a checkpoint
+  bool save = false;                 ///< some rank asked for a checkpoint
+  std::vector<Metric> metrics = {};  ///< of the loss terms, in their order
+
+  /// The value of the metric of this name; NaN if there is none.
+  double metric(std::string_view name) const;
 };
 
 /// One training step on any grid: forward and backward of every micro-batch, the sum over data, the
-/// norm, and the clipped update. Loss and flags share the all-reduce of the norm.
+/// norm, and the clipped update. Loss, flags and the sums of the loss terms share the all-reduce of
+/// the norm.
 class TrainStep {
  public:
-  /// Throws UsageError if the config moves biases that the model does not have.
-  TrainStep(Model& model, OptimizerState& optimizer, const BalanceConfig& balance = {},
-            double z_loss = 0);
+  TrainStep(Model& model, OptimizerState& optimizer, std::vector<std::unique_ptr<LossTerm>> terms);
   ~TrainStep();
 
   /// Captures everything up to the norm as device graphs in the second step and launches them from
-  /// then on. Changes no bit. Throws UsageError if device, transport or model do not.
+  /// then on. Changes no bit. Throws UsageError if device, transport or a loss term do not allow it.
   void use_graphs(const Context& ctx);
-  /// What the routers of the model share; null if it has none.
-  Routing* routing();
+  /// The loss term of this type (train/loss_term.h); null if there is none.
+  template <typename T>
+  T* term() const {
+    for (const auto& term : terms_)
+      if (T* wanted = dynamic_cast<T*>(term.get())) return wanted;
+    return nullptr;
+  }
   /// Null unless use_graphs() was called.
   const StepGraphs* graphs() const { return graphs_.get(); }
 
@@ -98,27 +102,30 @@ class TrainStep {
  private:
   using TokensOf = std::function<Tokens(int micro)>;
 
-  /// Adds this rank's losses to total, and leaves the gradients in their shards, summed over data.
-  void gradients(Context& ctx, const StepInput& input, const Tensor& total);
+  /// Adds this rank's summands to sums, laid out as sums_, and leaves the gradients in their shards,
+  /// summed over data.
+  void gradients(const Context& ctx, const StepInput& input, const Tensor& sums);
   void begin_step(const Context& ctx, const StepInput& input);
   /// Number of sums over all ranks.
   std::int64_t sums_count() const;
+  /// Calls f(term, begin) for each loss term, whose sums begin there among all.
+  template <typename F>
+  void for_each_term(const F& f) const;
   /// Runs forward and backward of one micro-batch.
-  void pass(Context& ctx, const StepInput& input, int micro, const TokensOf& tokens_of,
-            const Tensor& total);
+  void pass(const Context& step, const StepInput& input, int micro, const TokensOf& tokens_of,
+            const Tensor& sums);
   /// Adds the squared norm to sums_, sums it over all ranks, and computes the clip factor.
   void finish_sums(const Context& ctx, const StepInput& input);
   /// Does the work of gradients() and finish_sums() by launching graphs.
-  void launch_graphs(Context& ctx, const StepInput& input);
+  void launch_graphs(const Context& ctx, const StepInput& input);
 
   Model& model_;
   OptimizerState& optimizer_;
-  std::unique_ptr<ExpertBalance> balance_;  // null without experts
-  OutputZLoss z_loss_;
+  const std::vector<std::unique_ptr<LossTerm>> terms_;
   std::unique_ptr<StepState> training_, evaluation_;  // of passes in flight
   // For one step; with graphs, at the same addresses in all steps.
-  // (1, 5) f64: loss, squared norm, stop, busy, save; then one of z_loss_, if it has a weight, and
-  // balance_.size() of balance_; summed over all ranks
+  // (1, 5) f64: loss, squared norm, stop, busy, save; then LossTerm::count() of each of terms_;
+  // summed over all ranks
   Tensor sums_;
   Tensor scale_;  // (1, 1) f32: the clip factor
   std::unique_ptr<StepGraphs> graphs_;

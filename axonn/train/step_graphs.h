@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "axonn/nn/embedding.h"
+#include "axonn/nn/tokens.h"
 
 namespace axonn {
 

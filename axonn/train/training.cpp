@@ -13,6 +13,7 @@
 #include "axonn/options/options.h"
 #include "axonn/records/run_state.h"
 #include "axonn/train/data_stages.h"
+#include "axonn/train/loss_term.h"
 #include "axonn/train/resume.h"
 #include "axonn/train/state_blocks.h"
 
@@ -84,8 +85,7 @@ Training::Training(const PreparedRun& run, Communicator& world, std::unique_ptr<
       model(run, world, std::move(backend), {.progress = options.progress}),
       optimizer(model.trained(), rule_of(optimizer_of(model.config()), options),
                 model.config().optimizer.ema_decay),
-      step(model.model(), optimizer, model.config().training.balance,
-           model.config().training.z_loss) {
+      step(model.model(), optimizer, make_loss_terms(model.model(), model.config().training)) {
   if (options.data) {
     batches = std::make_unique<Batches>(
         stage_sources(model.config(), corpora, options.make_sequences), batch_options(model));

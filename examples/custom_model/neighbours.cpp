@@ -1,5 +1,6 @@
 #include "neighbours.h"
 
+#include <functional>
 #include <string>
 
 using namespace axonn;
@@ -77,15 +78,13 @@ std::string Neighbours::describe() const {
 }
 
 Var Neighbours::hidden(const Context& ctx, const Tokens& tokens) {
-  Var x;
-  with_parameters(ctx, embedding_group_, [&](const Context& inside) {
-    x = embeddings_[0](inside, tokens);
-    for (std::size_t back = 1; back < embeddings_.size(); ++back)
-      x = add(inside, x,
-              embeddings_[back](inside, earlier(inside, tokens, static_cast<std::int64_t>(back))));
-  });
-  for (const auto& block : blocks_)
-    x = run_block(ctx, block->parameters(), x,
-                  [&](const Context& inside, const Var& in) { return (*block)(inside, in); });
+  GatheredWeights weights(ctx, embedding_group_);
+  const Context& inside = weights.context();
+  Var x = embeddings_[0](inside, tokens);
+  for (std::size_t back = 1; back < embeddings_.size(); ++back)
+    x = add(inside, x,
+            embeddings_[back](inside, earlier(inside, tokens, static_cast<std::int64_t>(back))));
+  weights.release();
+  for (const auto& block : blocks_) x = run_block(ctx, block->parameters(), x, std::cref(*block));
   return x;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <stdexcept>
 
 #include <gmock/gmock.h>
 
@@ -399,6 +400,31 @@ TEST(ParameterGroup, WaitsForAnUnusedPrefetchBeforeItSetsValues) {  // see Threa
   });
 }
 
+TEST(GatheredWeights, AreFreedByReleaseAndByAnException) {
+  run_ranks(2, [](Communicator& world) {
+    const auto backend = make_cpu_backend(1);
+    Arena arena(backend->device());
+    const Grid grid(world, {.z = 2});
+    const Context ctx(*backend, arena, grid);
+    ParameterGroup group("block", grid);
+    const Parameter& weight = group.add({.name = "w", .layout = {.rows = 3}});
+    group.allocate(ctx);
+    group.initialise(ctx, 1);
+    EXPECT_THROW(weight.weight(), Error);
+    const auto fail_inside = [&] {
+      const GatheredWeights weights(ctx, group);
+      weight.weight();
+      throw std::runtime_error("a layer's");
+    };
+    EXPECT_THROW(fail_inside(), std::runtime_error);
+    EXPECT_THROW(weight.weight(), Error);
+    GatheredWeights weights(ctx, group);
+    weight.weight();
+    weights.release();
+    EXPECT_THROW(weight.weight(), Error);
+  });
+}
+
 TEST(ParameterGroup, RefusesUseOutOfOrder) {
   run_ranks(1, [](Communicator& world) {
     const auto backend = make_cpu_backend(1);
@@ -419,7 +445,7 @@ TEST(ParameterGroup, RefusesUseOutOfOrder) {
     EXPECT_THROW(group.release(), Error);
     EXPECT_THROW(group.gradient(), Error);
     EXPECT_THROW(group.reduce_over_data(ctx), Error);
-    EXPECT_THROW(group.slices_at(grid.coords(), group.sizes(), 1), Error);
+    EXPECT_THROW(group.layout().slices(grid.coords(), group.sizes(), 1), Error);
     EXPECT_THROW(run_block(ctx, std::span<ParameterGroup* const>(), Var(),
                            [](const Context&, const Var& x) { return x; }),
                  Error);

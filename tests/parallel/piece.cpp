@@ -75,9 +75,14 @@ class PieceRank {
     const Tokens tokens = tokens_of(ctx);
     PieceInput input{input_of(ctx, tokens.rows), tokens, ctx.zeros(1, 1, DType::f64)};
     Var out;
-    with_parameters(
-        ctx, group_, [&](const Context& inside) { out = piece(inside, input); },
-        run_.loss_follows ? ReadIn::held : ReadIn::both_passes);
+    if (run_.loss_follows) {
+      GatheredWeights weights(ctx, group_, ReadIn::held);
+      out = piece(weights.context(), input);
+      weights.release();
+    } else {
+      out = run_block(ctx, group_, input.x,
+                      [&](const Context& inside, const Var&) { return piece(inside, input); });
+    }
     keep_out(ctx, out);
     tape.backward();
     keep_gradients(ctx, input);

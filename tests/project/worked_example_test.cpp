@@ -68,8 +68,9 @@ TEST(WorkedExample, MatchesWhatLinearComputesOnEveryRank) {
                    .placement = {{Axis::z, Axis::data}, Axis::y},
                    .rows = {.sequences = 1, .positions = 2},
                    .gradient = d_inp}};
-    Var out;
-    with_parameters(ctx, group, [&](const Context& inside) { out = linear(inside, inp); });
+    GatheredWeights weights(ctx, group);
+    const Var out = linear(weights.context(), inp);
+    weights.release();
     EXPECT_EQ(values(out[0].value), values(block_of(ctx, kOut, z, x)));
 
     out[0].gradient->add(ctx, block_of(ctx, kDOut, z, x));

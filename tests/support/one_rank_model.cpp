@@ -109,19 +109,20 @@ std::pair<double, Weights> OneRankModel::backward(
   const Tensor total = ctx.zeros(1, 1, DType::f64);
   const Tokens tokens = make(ctx);
   const Routers routers = model_->routers();
-  Routing routing({.balance = balance_.value_or(BalanceConfig{}),
-                   .layers = std::ssize(routers.biases),
-                   .experts = routers.experts,
-                   .per_row = routers.per_row});
+  const auto routing =
+      std::make_shared<Routing>(Routing::Options{.balance = balance_.value_or(BalanceConfig{}),
+                                                 .layers = std::ssize(routers.biases),
+                                                 .experts = routers.experts,
+                                                 .per_row = routers.per_row});
   if (balance_) {
-    ctx.routing = &routing;
-    routing.begin_step(tokens.rows.count());
-    routing.begin_pass(ctx, tokens.rows);
+    ctx.attach(routing);
+    routing->begin_step(tokens.rows.count());
+    routing->begin_pass(ctx, tokens.rows);
   }
   model_->loss(ctx, tokens, 1, total);
   if (balance_) {
-    routing.finish_pass(ctx);
-    router_losses_ = {routing.sums().balance, routing.sums().z};
+    routing->finish_pass(ctx);
+    router_losses_ = {routing->sums().balance, routing->sums().z};
   }
   tape.backward();
   Weights gradients = weights_;

@@ -8,6 +8,7 @@
 #include "axonn/base/random.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/measure/compare.h"
+#include "axonn/train/expert_balance.h"
 #include "axonn/train/step.h"
 
 #include "tests/support/grids.h"
@@ -84,8 +85,9 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
   OptimizerState optimizer(trained_groups(*model),
                            make_optimizer({.kind = run.optimizer, .lr = run.lr, .eps = run.eps}));
   optimizer.allocate(ctx);
-  TrainStep step(*model, optimizer, run.balance);
-  if (Routing* routing = step.routing()) routing->set_records(run.replay, run.record);
+  TrainStep step(*model, optimizer, make_loss_terms(*model, {.balance = run.balance}));
+  if (auto* balance = step.term<ExpertBalance>())
+    balance->routing().set_records(run.replay, run.record);
   TinyTrace trace;
   for (int s = 0; s < run.steps; ++s) {
     const StepResult report =
@@ -102,7 +104,10 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
                            }});
     trace.losses.push_back(report.loss);
     trace.norms.push_back(report.grad_norm);
-    if (report.experts) trace.experts.push_back(*report.experts);
+    if (step.term<ExpertBalance>())
+      trace.experts.push_back({.balance = report.metric("balance_loss"),
+                               .z = report.metric("router_z_loss"),
+                               .max_load = report.metric("max_expert_load")});
     trace.memory.push_back(arena.stats());
   }
   std::int64_t mine = hash_of_weights(*model);

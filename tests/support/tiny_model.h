@@ -44,6 +44,11 @@ struct TinyRun {
   std::function<void(const Context&, Model&)> after = {};
 };
 
+/// The metrics of the experts of a step.
+struct ExpertLoad {
+  double balance = 0, z = 0, max_load = 0;
+};
+
 /// The results of a run. All but `memory` are the same on every rank.
 struct TinyTrace {
   std::vector<double> losses, norms;

@@ -11,6 +11,7 @@
 #include "axonn/measure/dry_step.h"
 #include "axonn/nn/routing.h"
 #include "axonn/ops/forwarding_backend.h"
+#include "axonn/train/expert_balance.h"
 #include "axonn/train/training.h"
 
 #include "tests/support/runs.h"
@@ -64,7 +65,7 @@ TEST(ExpertRuns, DryPeakEqualsARealRunsWithEquallyBusyExperts) {
       run_ranks(grid.ranks(), [&](Communicator& world) {
         Training training(prepared(config), world, make_cpu_backend(1));
         training.model.initialise();
-        training.step.routing()->set_records(&choices, nullptr);
+        training.step.term<ExpertBalance>()->routing().set_records(&choices, nullptr);
         for (int step = 0; step < 2; ++step) training.run(step);
         real[world.rank()] = training.model.arena().stats();
       });
@@ -136,12 +137,13 @@ Counted count_choices(const Config& config, bool counts_padding) {
     const StepInput input = training.input(0);
     const StepResult result = training.step.run(training.model.context(), input);
     double counted = 0;
-    for (const double count : training.step.routing()->sums().counts) counted += count;
+    const Routing& routing = training.step.term<ExpertBalance>()->routing();
+    for (const double count : routing.sums().counts) counted += count;
     world.all_reduce(buffer(std::span(&counted, 1))).wait();
     const ModelConfig& model = config.model;
     if (world.rank() == 0)
       found = {counted, static_cast<double>(model.layers * model.experts_per_token * input.inputs)};
-    EXPECT_GE(result.experts->balance, 0.99);
+    EXPECT_GE(result.metric("balance_loss"), 0.99);
   });
   return found;
 }
