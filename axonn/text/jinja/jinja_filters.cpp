@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "axonn/base/utf8.h"
 #include "axonn/text/characters.h"
 #include "axonn/text/jinja/jinja_methods.h"
 #include "axonn/text/jinja/jinja_operators.h"
@@ -89,7 +90,7 @@ Value default_filter(Session&, const Value& value, const Parameters& in) {
 }
 
 Value length_filter(Session&, const Value& value, const Parameters&) {
-  if (const Text* text = value.text()) return count_characters(text->bytes());
+  if (const Text* text = value.text()) return code_points(text->bytes());
   if (const Dict* dict = value.dict()) return dict->size();
   if (const List* list = value.list()) return list->items.size();
   if (value.is_undefined()) return 0;

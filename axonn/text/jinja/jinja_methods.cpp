@@ -84,7 +84,7 @@ Value affix_method(Session&, const Value& self, const Parameters& in) {
 Value find_method(Session&, const Value& self, const Parameters& in) {
   const std::string_view bytes = self.text()->bytes();
   const std::size_t at = bytes.find(in.text(0).bytes());
-  return at == bytes.npos ? Value(-1) : Value(count_characters(bytes.substr(0, at)));
+  return at == bytes.npos ? Value(-1) : Value(code_points(bytes.substr(0, at)));
 }
 
 Value replace_method(Session&, const Value& self, const Parameters& in) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "axonn/base/check.h"
+#include "axonn/base/utf8.h"
 #include "axonn/text/jinja/jinja_call.h"
 #include "axonn/text/jinja/jinja_methods.h"
 #include "axonn/text/jinja/jinja_print.h"
@@ -142,7 +144,7 @@ Value item_of(const Value& value, const Value& key) {
     return index >= 0 && index < size ? list->items[static_cast<std::size_t>(index)] : none();
   }
   if (const Text* text = value.text()) {
-    const auto size = static_cast<std::int64_t>(count_characters(text->bytes()));
+    const auto size = code_points(text->bytes());
     if (index < 0) index += size;
     if (index < 0 || index >= size) return none();
     const std::size_t at = byte_of_character(text->bytes(), static_cast<std::size_t>(index));
@@ -153,7 +155,7 @@ Value item_of(const Value& value, const Value& key) {
 
 Value slice_of(const Value& value, const Value& begin, const Value& end, const Value& step) {
   if (const Text* text = value.text(); text && (step.is_none() || equal(step, 1))) {
-    const auto size = static_cast<std::int64_t>(count_characters(text->bytes()));
+    const auto size = code_points(text->bytes());
     const SliceRange range = slice_range(size, begin, end, step);
     const std::size_t from =
         byte_of_character(text->bytes(), static_cast<std::size_t>(range.begin));

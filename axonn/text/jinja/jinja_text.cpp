@@ -61,11 +61,6 @@ std::string_view first_character(std::string_view text) {
   return text.substr(0, utf8_front(text).bytes);
 }
 
-std::size_t count_characters(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
-}
-
 std::size_t byte_of_character(std::string_view text, std::size_t index) {
   std::size_t at = 0;
   for (; at < text.size(); ++at)

@@ -88,7 +88,6 @@ class Text {
 
 // Functions of characters as Python's str has them. Texts are UTF-8.
 
-std::size_t count_characters(std::string_view text);
 /// The byte at which character `index` begins; text.size() if there are fewer.
 std::size_t byte_of_character(std::string_view text, std::size_t index);
 /// The bytes of the first character; text must not be empty.
