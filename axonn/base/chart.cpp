@@ -147,22 +147,6 @@ struct Box {
   bool meets(const Box& other) const {
     return left < other.right && other.left < right && top < other.bottom && other.top < bottom;
   }
-  /// Whether the straight line from (x, y) on, by dx and dy, passes through it.
-  bool meets(double x, double y, double dx, double dy) const {
-    double from = 0, to = 1;  // the part of the line that is left
-    const auto clip = [&](double begin, double step, double low, double high) {
-      if (step == 0) {
-        if (begin < low || begin > high) to = -1;
-        return;
-      }
-      const double a = (low - begin) / step, b = (high - begin) / step;
-      from = std::max(from, std::min(a, b));
-      to = std::min(to, std::max(a, b));
-    };
-    clip(x, dx, left, right);
-    clip(y, dy, top, bottom);
-    return from <= to;
-  }
 };
 
 /// Finds places for the labels of points.
@@ -177,7 +161,7 @@ class Labels {
   }
 
   /// The place with the least cost: near the point, in the picture, off other labels, and, unless
-  /// that is far away, off lines and points.
+  /// that is far away, off points.
   Box place(const Chart::Point& point) {
     constexpr int kFarthest = 40;  // lines of text
     const double width = width_of(point.label);
@@ -207,19 +191,12 @@ class Labels {
 
   /// In lines of text that a label is rather moved by.
   int cost_of(const Box& box) const {
-    constexpr int kOfLabel = 1000, kOfPicture = 100, kOfCrossing = 3;
+    constexpr int kOfLabel = 1000, kOfPicture = 100, kOfPoint = 3;
     int cost = 0;
     if (box.left < frame_.left || box.right > kWidth || box.top < kTop || box.bottom > kBottom)
       cost += kOfPicture;
     for (const Box& label : labels_) cost += box.meets(label) ? kOfLabel : 0;
-    for (const Box& dot : dots_) cost += box.meets(dot) ? kOfCrossing : 0;
-    for (const Chart::Line& line : frame_.chart.lines)
-      for (std::size_t i = 0; i + 1 < line.points.size(); ++i) {
-        const auto &from = line.points[i], &to = line.points[i + 1];
-        const double x = frame_.across(from.first), y = frame_.up(from.second);
-        const bool crosses = box.meets(x, y, frame_.across(to.first) - x, frame_.up(to.second) - y);
-        cost += crosses ? kOfCrossing : 0;
-      }
+    for (const Box& dot : dots_) cost += box.meets(dot) ? kOfPoint : 0;
     return cost;
   }
 

@@ -26,7 +26,7 @@ struct Chart {
   struct Point {
     double x = 0, y = 0;
     std::string color;
-    std::string label = {};  ///< near it, off the lines if possible; labels never overlap
+    std::string label = {};  ///< near it; labels never overlap
   };
 
   std::string title;

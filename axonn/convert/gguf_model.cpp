@@ -14,7 +14,7 @@
 #include "axonn/nn/rope.h"
 #include "axonn/options/options.h"
 #include "axonn/text/bpe/bpe_vocab.h"
-#include "axonn/text/sentencepiece/model_check.h"
+#include "axonn/text/sentencepiece/sentencepiece_model.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/text/tokenizer_config.h"
 
@@ -138,7 +138,7 @@ GgufKeys keys_of_bytes(std::int64_t count) {
 GgufKeys keys_of_sentencepiece(const std::string& path, std::int64_t count) {
   const TextFile file(path);
   const SentencePieces model = read_sentencepieces(file.text(), path);
-  if (!model.bpe)
+  if (model.model_type != 2)
     refuse("--to gguf: ", path, " is a unigram model; only models with BPE can be converted");
   TokenList list;
   std::vector<float> scores;

@@ -16,23 +16,10 @@ UChar32 icu_character(char32_t c) { return static_cast<UChar32>(c); }
 
 }  // namespace
 
-NumberKind number_kind(char32_t c) {
-  switch (u_getIntPropertyValue(icu_character(c), UCHAR_NUMERIC_TYPE)) {
-    case U_NT_NONE:
-      return NumberKind::none;
-    case U_NT_DECIMAL:
-      return NumberKind::decimal;
-    case U_NT_DIGIT:
-      return NumberKind::digit;
-    default:
-      return NumberKind::other;
-  }
+bool is_cased(char32_t c) {
+  const UChar32 u = icu_character(c);
+  return u_isUUppercase(u) || u_isULowercase(u) || u_istitle(u);
 }
-
-bool is_letter(char32_t c) { return u_isalpha(icu_character(c)) != 0; }
-bool is_upper_case(char32_t c) { return u_isUUppercase(icu_character(c)) != 0; }
-bool is_lower_case(char32_t c) { return u_isULowercase(icu_character(c)) != 0; }
-bool is_title_case(char32_t c) { return u_istitle(icu_character(c)) != 0; }
 
 bool is_printable(char32_t c) {
   if (c < 0x7f) return c >= 0x20;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -9,13 +8,8 @@ namespace axonn {
 /// Properties of Unicode's characters, by ICU. no_characters.cpp stands for characters.cpp in a
 /// build without ICU; there they are known for ASCII, and other characters are a UsageError.
 
-enum class NumberKind : std::uint8_t { none, decimal, digit, other };
-
-NumberKind number_kind(char32_t c);
-bool is_letter(char32_t c);
-bool is_upper_case(char32_t c);
-bool is_lower_case(char32_t c);
-bool is_title_case(char32_t c);
+/// Whether it is a letter in upper, lower or title case.
+bool is_cased(char32_t c);
 /// Whether Python's repr() shows the character as it is.
 bool is_printable(char32_t c);
 char32_t title_case_of(char32_t c);

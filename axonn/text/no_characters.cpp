@@ -19,16 +19,12 @@ std::string each_of(std::string_view text, char32_t (*change)(char32_t)) {
   return out;
 }
 
+bool is_lower_case(char32_t c) { return ascii(c) >= 'a' && c <= 'z'; }
+bool is_upper_case(char32_t c) { return ascii(c) >= 'A' && c <= 'Z'; }
+
 }  // namespace
 
-NumberKind number_kind(char32_t c) {
-  return ascii(c) >= '0' && c <= '9' ? NumberKind::decimal : NumberKind::none;
-}
-
-bool is_letter(char32_t c) { return is_upper_case(c) || is_lower_case(c); }
-bool is_upper_case(char32_t c) { return ascii(c) >= 'A' && c <= 'Z'; }
-bool is_lower_case(char32_t c) { return ascii(c) >= 'a' && c <= 'z'; }
-bool is_title_case(char32_t c) { return ascii(c) != c; }
+bool is_cased(char32_t c) { return is_lower_case(c) || is_upper_case(c); }
 bool is_printable(char32_t c) { return ascii(c) >= 0x20 && c < 0x7f; }
 char32_t title_case_of(char32_t c) { return is_lower_case(c) ? c - 'a' + 'A' : c; }
 

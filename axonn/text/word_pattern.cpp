@@ -1,7 +1,6 @@
 #include "axonn/text/word_pattern.h"
 
 #include <algorithm>
-#include <ctime>
 #include <utility>
 
 #include <pcre2.h>
@@ -25,11 +24,10 @@ constexpr std::size_t kStackBytes = 1 << 20;
 
 constexpr std::size_t kMostPatternBytes = 16 << 10;
 
-// A pattern sees so much text, and more only if it asks for it. This bounds the time of one match,
-// so that the time limit, which is tested between two matches, holds.
+// A pattern sees so much text, and more only if it asks for it.
 constexpr std::size_t kWindow = 256;
-constexpr std::size_t kCheckEvery = 64 * kWindow;  // reading the clock takes as long as a few words
-constexpr double kSeconds = 1, kSecondsPerByte = 10e-6;
+// The bytes that it may see in a text, and those for each byte of the words.
+constexpr std::size_t kMostSeen = 64 << 20, kMostSeenPerByte = 16 * kWindow;
 
 // PCRE2's \s matches U+180E, but without UCP no other character beyond ASCII.
 constexpr std::string_view kSpaces =
@@ -161,17 +159,9 @@ std::string to_pcre2(std::string_view pattern, const std::string& where) {
   return Translator(pattern, where).run();
 }
 
-double thread_cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 struct WordPattern::Matcher::State {
   std::shared_ptr<const void> owner;
-  std::function<double()> clock;
-  double started = 0;
-  std::size_t unchecked = 0, cut = 0;  // bytes shown to the pattern since check_time(); of words
+  std::size_t seen = 0, cut = 0;  // bytes that the pattern saw; of words
   const pcre2_code* code = nullptr;
   std::size_t limit = 0;  // of PCRE2's steps in one match
   pcre2_match_data* data = nullptr;
@@ -208,10 +198,7 @@ WordPattern::WordPattern(std::string_view pattern, const std::string& where) {
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
 }
 
-WordPattern::Matcher::Matcher(const WordPattern& pattern, std::function<double()> clock)
-    : state_(std::make_unique<State>()) {
-  state_->clock = std::move(clock);
-  start();
+WordPattern::Matcher::Matcher(const WordPattern& pattern) : state_(std::make_unique<State>()) {
   state_->owner = pattern.code_;
   state_->code = static_cast<const pcre2_code*>(pattern.code_.get());
   state_->data = pcre2_match_data_create(1, nullptr);
@@ -228,20 +215,7 @@ WordPattern::Matcher::Matcher(const WordPattern& pattern, std::function<double()
 WordPattern::Matcher::~Matcher() = default;
 WordPattern::Matcher::Matcher(Matcher&&) noexcept = default;
 
-void WordPattern::Matcher::start() {
-  state_->started = state_->clock();
-  state_->unchecked = state_->cut = 0;
-}
-
-void WordPattern::Matcher::check_time() {
-  const double allowed = kSeconds + kSecondsPerByte * static_cast<double>(state_->cut),
-               taken = state_->clock() - state_->started;
-  state_->unchecked = 0;
-  if (taken > allowed)
-    refuse("the tokenizer's pattern took ", taken, " s for ", state_->cut,
-           " bytes of text; at most ", kSeconds,
-           " s and 10 us per byte are allowed. The pattern is not a published one, or ", "damaged");
-}
+void WordPattern::Matcher::start() { state_->seen = state_->cut = 0; }
 
 /// The bytes of the match at the front of the text; 0: there is none.
 std::size_t WordPattern::Matcher::match(std::string_view text) {
@@ -252,9 +226,11 @@ std::size_t WordPattern::Matcher::match(std::string_view text) {
     const bool all = bytes == text.size();
     // A character is not cut. (Its later bytes are 10xxxxxx.)
     while (!all && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;
-    state_->unchecked += bytes;
-    if (state_->unchecked >= kCheckEvery) check_time();
-    if (const std::size_t limit = 100'000 + 32 * bytes; limit != state_->limit) {
+    state_->seen += bytes;
+    if (state_->seen > kMostSeen + kMostSeenPerByte * state_->cut)
+      refuse("the tokenizer's pattern looks at ", state_->seen, " bytes to cut ", state_->cut,
+             " bytes of text into words. It is not a published one, or damaged");
+    if (const std::size_t limit = 10'000 + 32 * bytes; limit != state_->limit) {
       pcre2_set_match_limit(state_->context, static_cast<std::uint32_t>(limit));
       state_->limit = limit;
     }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,9 +16,6 @@ namespace axonn {
 /// possessive {n,m}+. Throws UsageError with `where` and the place in the pattern.
 std::string to_pcre2(std::string_view pattern, const std::string& where);
 
-/// Seconds of processor time that the calling thread has used. Only differences are meaningful.
-double thread_cpu_seconds();
-
 /// Cuts text into words by a pattern: each match is a word, and so is the text between two matches.
 class WordPattern {
  public:
@@ -31,24 +27,22 @@ class WordPattern {
   /// The search state of one thread.
   class Matcher {
    public:
-    explicit Matcher(const WordPattern& pattern,
-                     std::function<double()> clock = thread_cpu_seconds);
+    explicit Matcher(const WordPattern& pattern);
     ~Matcher();
     Matcher(Matcher&&) noexcept;
 
-    /// Begins a text, on the thread that calls first_word(): its time is counted from here.
+    /// Begins a text: what the pattern looks at is counted from here.
     void start();
 
     /// The bytes of the first word, at least 1. `text` is well-formed UTF-8 and not empty. Throws
-    /// UsageError if the pattern backtracks more than 100,000 times and 32 times per byte, or has
-    /// taken more than one second and 10 us per byte of the words since start(); good patterns take
-    /// a hundredth of that.
+    /// UsageError if the pattern backtracks more than 10,000 times and 32 times per byte in one
+    /// match, or has looked at more than 64 MiB and 4,096 bytes for each byte of the words since
+    /// start(); good patterns need a tenth of that.
     std::size_t first_word(std::string_view text);
 
    private:
     struct State;
     std::size_t match(std::string_view text);
-    void check_time();
 
     std::unique_ptr<State> state_;
   };

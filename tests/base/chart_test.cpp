@@ -1,8 +1,6 @@
 #include "axonn/base/chart.h"
 
-#include <cmath>
 #include <regex>
-#include <sstream>
 
 #include <gmock/gmock.h>
 
@@ -91,28 +89,6 @@ TEST(Chart, LabelsOfClosePointsDoNotOverlap) {
   ASSERT_EQ(boxes.size(), 5u);
   for (std::size_t i = 0; i < boxes.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) EXPECT_FALSE(meet(boxes[i], boxes[j])) << i << ", " << j;
-}
-
-TEST(Chart, LabelsLieBesideTheLines) {
-  Chart chart = from_to(0, 1);
-  chart.lines.push_back({.points = {{0, 0}, {1, 1}}, .color = "#000"});
-  chart.lines.push_back({.points = {{0, 0.2}, {1, 0.2}}, .color = "#000"});
-  for (const double at : {0.0, 0.2, 0.5, 1.0})
-    chart.points.push_back({.x = at, .y = at, .color = "#000", .label = "a label"});
-  const std::string svg = to_svg(chart);
-  EXPECT_THAT(svg, Not(HasSubstr("opacity")));
-  const std::vector<Rectangle> boxes = boxes_of(svg, "a label");
-  ASSERT_EQ(boxes.size(), 4u);
-  for (const std::string& points : found(svg, R"re(<polyline[^>]*points="([^"]*)")re")) {
-    std::istringstream in(points);
-    double x1 = 0, y1 = 0, x2 = 0, y2 = 0;
-    char comma = 0;
-    in >> x1 >> comma >> y1 >> x2 >> comma >> y2;
-    for (int i = 0; i <= 1000; ++i) {
-      const double x = std::lerp(x1, x2, i / 1000.0), y = std::lerp(y1, y2, i / 1000.0);
-      for (const Rectangle& box : boxes) EXPECT_FALSE(meet(box, {x, x, y, y})) << x << ", " << y;
-    }
-  }
 }
 
 TEST(Chart, TheTitleOfTheYAxisIsBesideItsNumbers) {

@@ -6,6 +6,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/data/corpus.h"
+#include "axonn/text/jinja/jinja_print.h"
 
 #include "tests/text/small_bpe.h"
 

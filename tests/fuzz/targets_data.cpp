@@ -8,6 +8,7 @@
 #include "axonn/data/token_file.h"
 #include "axonn/infer/multiple_choice.h"
 #include "axonn/text/chat/conversation.h"
+#include "axonn/text/jinja/jinja_parser.h"
 #include "axonn/text/stream_decoder.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/text/tokenizer_config.h"
@@ -233,8 +234,7 @@ void chat_template(std::string_view input) {
   const std::tm now = parse_chat_date("2024-07-26", "now");
   jinja::Variables variables = talk.variables;
   variables.emplace_back("messages", jinja::List{.items = talk.messages});
-  const jinja::Text text =
-      jinja::render(program, variables, {.now = &now, .most_steps = 50'000, .most_bytes = 4 << 20});
+  const jinja::Text text = jinja::render(program, variables, {.now = &now, .most_steps = 300'000});
   std::size_t bytes = 0;
   text.for_pieces([&](std::string_view piece, jinja::Origin) { bytes += piece.size(); });
   AXONN_CHECK(bytes == text.size(), "the pieces of a text are not all of it");
@@ -249,10 +249,10 @@ std::vector<std::string> chat_template_seeds() {
        {"{% for m in messages if m.content %}{{ loop.index ~ m['role'] | title }}{% else %}x{% "
         "endfor %}",
         "{%- macro f(a, b=1) -%}{{ a[::-1] }}{% if b %}{{ f(a, b - 1) }}{% endif %}{% endmacro %}"
-        "{{ f('abc', b=3) }}{% call(x) f(messages) %}{{ x }}{% endcall %}",
+        "{{ f('abc', b=3) }}{% filter upper %}{{ f(messages) }}{% endfilter %}",
         "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% break %}"
-        "{% endfor %}{{ ns.n // 2 ** 3 % 5 }}{% generation %}{{ messages | tojson(indent=2) }}"
-        "{% endgeneration %}{# c #}{% raw %}{{ {% endraw %}",
+        "{% endfor %}{{ ns.n // 2 * 3 % 5 }}{% generation %}{{ messages | tojson(indent=2) }}"
+        "{% endgeneration %}{# c #}",
         "{{ messages[0].content.split(' ', 1)[-1].strip().replace('a', '') | indent(2) | upper }}"
         "{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | list }}",
         "{% set x %}{{ strftime_now('%Y') }}{% endset %}{{ x if x is defined and x not in [1] else "

@@ -11,6 +11,8 @@
 #include "axonn/base/utf8.h"
 #include "axonn/text/chat/named_templates.h"
 #include "axonn/text/chat/turns.h"
+#include "axonn/text/jinja/jinja_parser.h"
+#include "axonn/text/jinja/jinja_print.h"
 
 namespace axonn {
 
@@ -256,7 +258,7 @@ Text ChatTemplate::text_of_first(const Conversation& conversation, std::size_t c
   variables.emplace_back("add_generation_prompt", prompted);
   const std::optional<std::tm>& now = now_ ? now_ : conversation.now;
   jinja::RenderOptions options{.now = now ? &*now : nullptr};
-  options.most_bytes += 256 * static_cast<std::int64_t>(conversation.bytes);
+  options.most_steps += 16 * static_cast<std::int64_t>(conversation.bytes);
   return jinja::render(form_for(conversation).program, variables, options);
 }
 

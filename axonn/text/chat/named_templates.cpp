@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "axonn/base/check.h"
+
 namespace axonn {
 
 namespace {
@@ -80,19 +82,13 @@ constexpr std::string_view kLlama2 = R"({%- set system = namespace(words='') -%}
 {%- endfor -%}
 )";
 
-std::string joined_parts(std::initializer_list<std::string_view> parts) {
-  std::string text;
-  for (std::string_view part : parts) text += part;
-  return text;
-}
-
 }  // namespace
 
 const NamedTemplate* find_named_template(std::string_view name) {
-  static const std::string chatml = joined_parts({kWords, kChatml}),
-                           llama3 = joined_parts({kWords, kNoDates, kLlama3}),
-                           llama3_1 = joined_parts({kWords, kDates, kLlama3}),
-                           llama2 = joined_parts({kWords, kLlama2});
+  static const std::string chatml = concat(kWords, kChatml),
+                           llama3 = concat(kWords, kNoDates, kLlama3),
+                           llama3_1 = concat(kWords, kDates, kLlama3),
+                           llama2 = concat(kWords, kLlama2);
   static const std::vector<std::string> of_llama3{"<|begin_of_text|>", "<|start_header_id|>",
                                                   "<|end_header_id|>", "<|eot_id|>"};
   static const std::vector<NamedTemplate> all{{"chatml", chatml, {}},

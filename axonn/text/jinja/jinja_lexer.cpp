@@ -89,8 +89,6 @@ class Lexer {
     at_ = tag + (sign == '-' || sign == '+' ? 3 : 2);
     if (kind == '#')
       read_comment(tag);
-    else if (kind == '%' && is_raw(tag))
-      read_raw(tag);
     else
       read_tag(tag, kind == '%');
   }
@@ -133,52 +131,10 @@ class Lexer {
     fault(tag, "this comment has no end");
   }
 
-  /// Whether a block tag begins "{% raw %}", which at_ is then after.
-  bool is_raw(std::size_t tag) {
-    const std::size_t begin = at_;
-    skip_space();
-    if (sees("raw")) {
-      at_ += 3;
-      skip_space();
-      const bool strips = sees("-%}");
-      if (strips || sees("%}")) {
-        at_ += strips ? 3 : 2;
-        if (strips) skip_space();
-        line_starts_ = source_[at_ - 1] == '\n';
-        return true;
-      }
-      fault(tag, "'{% raw' wants '%}'");
-    }
-    at_ = begin;
-    return false;
-  }
-
-  void read_raw(std::size_t tag) {
-    const std::size_t begin = at_;
-    for (; at_ < source_.size(); ++at_) {
-      if (!sees("{%")) continue;
-      const std::size_t end = at_;
-      at_ += 2;
-      const char sign = at_ < source_.size() ? source_[at_] : ' ';
-      if (sign == '-' || sign == '+') ++at_;
-      skip_space();
-      if (sees("endraw")) {
-        at_ += 6;
-        const std::string_view text =
-            left_of_tag(std::string_view(source_).substr(begin, end - begin), '%', sign);
-        skip_space();
-        if (skip_end("%}")) {
-          if (!text.empty()) push(Kind::data, begin, std::string(text));
-          return;
-        }
-      }
-      at_ = end;
-    }
-    fault(tag, "'{% raw %}' has no '{% endraw %}'");
-  }
-
   void read_tag(std::size_t tag, bool block) {
     push(block ? Kind::open_block : Kind::open_print, tag, "");
+    skip_space();
+    if (block && sees("raw")) fault(at_, "the statement 'raw' is not supported");
     std::string open;  // the brackets that are open
     while (true) {
       const std::size_t before = at_;
@@ -187,7 +143,7 @@ class Lexer {
       if (open.empty()) {
         const std::size_t end = at_;
         if (block ? skip_end("%}") : skip_print_end()) {
-          push(block ? Kind::close_block : Kind::close_print, end, "");
+          push(block ? Kind::close_block : Kind::close_print, end, block ? "%}" : "}}");
           return;
         }
       }
@@ -228,41 +184,29 @@ class Lexer {
     at_ += sign->size();
   }
 
-  /// Skips digits with single underscores between them.
-  std::size_t digits_end(std::size_t at) const {
-    while (at < source_.size() &&
-           (is_digit(source_[at]) || (source_[at] == '_' && at + 1 < source_.size() &&
-                                      is_digit(source_[at + 1]) && is_digit(source_[at - 1]))))
-      ++at;
-    return at;
+  /// Skips digits after `at`, if there are some.
+  bool skip_digits(std::size_t at) {
+    if (at == source_.size() || !is_digit(source_[at])) return false;
+    while (at < source_.size() && is_digit(source_[at])) ++at;
+    at_ = at;
+    return true;
   }
 
   void read_number() {
     const std::size_t begin = at_;
-    const auto digit_at = [&](std::size_t at) {
-      return at < source_.size() && is_digit(source_[at]);
-    };
-    if (source_[at_] == '0' && at_ + 1 < source_.size() &&
-        std::string_view("bBoOxX").find(source_[at_ + 1]) != std::string_view::npos)
-      fault(at_, "integers are supported as decimals only");
-    at_ = digits_end(at_);
+    skip_digits(at_);
     bool real = false;
-    const bool after_dot = begin > 0 && source_[begin - 1] == '.';
-    if (!after_dot && sees(".") && digit_at(at_ + 1)) {
-      real = true;
-      at_ = digits_end(at_ + 1);
-    }
-    if (!after_dot && (sees("e") || sees("E"))) {
-      const std::size_t sign =
-          at_ + 1 < source_.size() && (source_[at_ + 1] == '+' || source_[at_ + 1] == '-');
-      if (digit_at(at_ + 1 + sign)) {
-        real = true;
-        at_ = digits_end(at_ + 1 + sign);
+    if (begin == 0 || source_[begin - 1] != '.') {  // not x.0.e
+      real = sees(".") && skip_digits(at_ + 1);
+      if (sees("e") || sees("E")) {
+        const bool sign =
+            at_ + 1 < source_.size() && (source_[at_ + 1] == '+' || source_[at_ + 1] == '-');
+        real = skip_digits(at_ + 1 + sign) || real;
       }
     }
-    std::string text = source_.substr(begin, at_ - begin);
-    std::erase(text, '_');
-    push(real ? Kind::real : Kind::integer, begin, std::move(text));
+    if (at_ < source_.size() && is_word(source_[at_]))
+      fault(begin, "a number in this form is not supported");
+    push(real ? Kind::real : Kind::integer, begin, source_.substr(begin, at_ - begin));
   }
 
   void read_string(char quote) {
@@ -289,29 +233,22 @@ class Lexer {
     if (const std::size_t i = kNames.find(c); i != kNames.npos) {
       value += kValues[i];
     } else if (c == 'x' || c == 'u' || c == 'U') {
-      append_code(begin, c == 'x' ? 2 : c == 'u' ? 4 : 8, 16, value);
-    } else if (c >= '0' && c <= '7') {
-      --at_;
-      std::size_t digits = 1;
-      while (digits < 3 && at_ + digits < source_.size() && source_[at_ + digits] >= '0' &&
-             source_[at_ + digits] <= '7')
-        ++digits;
-      append_code(begin, digits, 8, value);
-    } else if (c == 'N') {
-      fault(begin, "characters by name (\\N{...}) are not supported");
+      append_code(begin, c == 'x' ? 2 : c == 'u' ? 4 : 8, value);
+    } else if (c == 'N' || is_digit(c)) {
+      fault(begin, "the escape \\", c, " is not supported");
     } else {
       (value += '\\') += c;
     }
   }
 
-  void append_code(std::size_t begin, std::size_t digits, unsigned base, std::string& value) {
+  void append_code(std::size_t begin, std::size_t digits, std::string& value) {
     char32_t code = 0;
     for (std::size_t i = 0; i < digits; ++i, ++at_) {
       const std::size_t digit = at_ < source_.size()
                                     ? std::string_view("0123456789abcdefABCDEF").find(source_[at_])
                                     : std::string_view::npos;
       if (digit == std::string_view::npos) fault(begin, "this escape wants ", digits, " digits");
-      code = code * base + static_cast<char32_t>(digit < 16 ? digit : digit - 6);
+      code = code * 16 + static_cast<char32_t>(digit < 16 ? digit : digit - 6);
     }
     if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
       fault(begin, "this escape is no character");

@@ -1,8 +1,13 @@
-// Arithmetic, members, items and slices of values, as Python has them.
+#include "axonn/text/jinja/jinja_operators.h"
+
 #include <algorithm>
 #include <cmath>
 
+#include "axonn/base/check.h"
+#include "axonn/base/utf8.h"
 #include "axonn/text/jinja/jinja_call.h"
+#include "axonn/text/jinja/jinja_methods.h"
+#include "axonn/text/jinja/jinja_print.h"
 
 namespace axonn::jinja {
 
@@ -11,12 +16,8 @@ namespace {
 [[noreturn]] void no_operator(std::string_view op, const Value& left, const Value& right) {
   for (const Value* value : {&left, &right})
     if (const auto* undefined = value->as<Undefined>())
-      wrong(undefined->why ? *undefined->why : "an operand is undefined");
-  wrong("'", op, "' is not defined for ", left.type_name(), " and ", right.type_name());
-}
-
-[[noreturn]] void overflow(std::string_view op) {
-  wrong("the result of '", op, "' is beyond 64 bits");
+      refuse(undefined->why ? *undefined->why : "an operand is undefined");
+  refuse("'", op, "' is not defined for ", left.type_name(), " and ", right.type_name());
 }
 
 double real(const Value& value) {
@@ -24,25 +25,14 @@ double real(const Value& value) {
   return static_cast<double>(need_integer(value, "arithmetic"));
 }
 
-Value integer_power(std::int64_t base, std::int64_t exponent) {
-  if (exponent < 0) return std::pow(static_cast<double>(base), static_cast<double>(exponent));
-  std::int64_t result = 1;
-  if (base == 0 || base == 1) return exponent == 0 ? 1 : base;
-  if (base == -1) return exponent % 2 == 0 ? 1 : -1;
-  for (; exponent > 0; --exponent)
-    if (__builtin_mul_overflow(result, base, &result)) overflow("**");
-  return result;
-}
-
 Value integer_arithmetic(std::string_view op, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
-  if (op == "**") return integer_power(a, b);
   if (op == "+"   ? __builtin_add_overflow(a, b, &result)
       : op == "-" ? __builtin_sub_overflow(a, b, &result)
                   : op == "*" && __builtin_mul_overflow(a, b, &result))
-    overflow(op);
+    refuse("the result of '", op, "' is beyond 64 bits");
   if (op == "+" || op == "-" || op == "*") return result;
-  if (b == 0) wrong("division by zero");
+  if (b == 0) refuse("division by zero");
   if (op == "/") return static_cast<double>(a) / static_cast<double>(b);
   if (b == -1) return op == "%" ? Value(0) : integer_arithmetic("-", 0, a);
   const std::int64_t rest = a % b, moved = rest != 0 && (rest < 0) != (b < 0) ? 1 : 0;
@@ -54,8 +44,7 @@ Value real_arithmetic(std::string_view op, double a, double b) {
   if (op == "+") return a + b;
   if (op == "-") return a - b;
   if (op == "*") return a * b;
-  if (op == "**") return std::pow(a, b);
-  if (b == 0) wrong("division by zero");
+  if (b == 0) refuse("division by zero");
   if (op == "/") return a / b;
   double rest = std::fmod(a, b);
   if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
@@ -63,27 +52,20 @@ Value real_arithmetic(std::string_view op, double a, double b) {
   return std::floor((a - rest) / b + 0.5);
 }
 
-Value numbers(std::string_view op, const Value& left, const Value& right) {
-  if (left.as<double>() || right.as<double>()) return real_arithmetic(op, real(left), real(right));
-  return integer_arithmetic(op, need_integer(left, op), need_integer(right, op));
-}
-
 /// A text or list `times` times.
-Value repeated(Session& session, const Value& value, std::int64_t times) {
+Value repeated(const Value& value, std::int64_t times) {
   const auto count = static_cast<std::size_t>(std::max<std::int64_t>(times, 0));
-  if (const Text* text = value.text()) {
-    session.charge(std::min(count, std::size_t{1} << 40) * (text->cost() + 1));
-    Text out;
-    for (std::size_t i = 0; i < count; ++i) out.append(*text);
-    return out.as_markup(text->is_markup());
+  if (value.cost() > 0 && count > Text::kMostCost / value.cost())
+    refuse("'*' makes a ", value.type_name(), " of more than ", Text::kMostCost >> 20U, " MiB");
+  Text text;
+  List list{.is_tuple = value.list() && value.list()->is_tuple};
+  for (std::size_t i = 0; i < count && value.cost() > 0; ++i) {
+    if (value.text())
+      text.append(*value.text());
+    else
+      list.items.insert(list.items.end(), value.list()->items.begin(), value.list()->items.end());
   }
-  const List& list = *value.list();
-  List out{.is_tuple = list.is_tuple};
-  if (!list.items.empty())
-    session.charge(std::min(count, std::size_t{1} << 40) * list.items.size() * sizeof(Value));
-  for (std::size_t i = 0; i < count && !list.items.empty(); ++i)
-    out.items.insert(out.items.end(), list.items.begin(), list.items.end());
-  return out;
+  return value.text() ? Value(std::move(text)) : Value(std::move(list));
 }
 
 struct SliceRange {
@@ -92,7 +74,7 @@ struct SliceRange {
 
 SliceRange slice_range(std::int64_t size, const Value& begin, const Value& end, const Value& step) {
   const std::int64_t by = step.is_none() ? 1 : need_integer(step, "a slice");
-  if (by == 0) wrong("the step of a slice is 0");
+  if (by == 0) refuse("the step of a slice is 0");
   const auto bound = [&](const Value& value, std::int64_t otherwise) {
     if (value.is_none()) return otherwise;
     std::int64_t at = need_integer(value, "a slice");
@@ -110,47 +92,29 @@ SliceRange slice_range(std::int64_t size, const Value& begin, const Value& end, 
 
 }  // namespace
 
-const Text& need_text(const Value& value, std::string_view function) {
-  if (const Text* text = value.text()) return *text;
-  if (const auto* undefined = value.as<Undefined>(); undefined && undefined->why)
-    wrong(*undefined->why);
-  wrong(function, " needs a str, not a ", value.type_name());
-}
-
-std::int64_t need_integer(const Value& value, std::string_view function) {
-  if (const auto* number = value.as<std::int64_t>()) return *number;
-  if (const auto* flag = value.as<bool>()) return *flag ? 1 : 0;
-  if (const auto* undefined = value.as<Undefined>(); undefined && undefined->why)
-    wrong(*undefined->why);
-  if (value.as<LargeInteger>()) wrong(function, ": an integer beyond 64 bits cannot be used");
-  wrong(function, " needs an int, not a ", value.type_name());
-}
-
-Value add(Session& session, const Value& left, const Value& right) {
-  if (left.is_number() && right.is_number()) return numbers("+", left, right);
-  if (const Text* a = left.text(), *b = right.text(); a && b) {
-    session.charge(a->cost() + b->cost());
-    const bool markup = a->is_markup() || b->is_markup();
-    Text out = markup ? a->escaped() : *a;
-    out.append(markup ? b->escaped() : *b);
-    session.charge(markup ? out.size() : 0);
+Value arithmetic(std::string_view op, const Value& left, const Value& right) {
+  if (left.is_number() && right.is_number()) {
+    if (left.as<double>() || right.as<double>())
+      return real_arithmetic(op, real(left), real(right));
+    return integer_arithmetic(op, need_integer(left, op), need_integer(right, op));
+  }
+  const auto is_sequence = [](const Value& value) { return value.text() || value.list(); };
+  if (op == "*" && is_sequence(left) && right.is_integer())
+    return repeated(left, need_integer(right, op));
+  if (op == "*" && is_sequence(right) && left.is_integer())
+    return repeated(right, need_integer(left, op));
+  if (op == "%" && left.text()) refuse("formatting with '%' is not supported");
+  const List *a = left.list(), *b = right.list();
+  if (op == "+" && left.text() && right.text()) {
+    Text out = *left.text();
+    out.append(*right.text());
     return out;
   }
-  const List *a = left.list(), *b = right.list();
-  if (!a || !b || a->is_tuple != b->is_tuple) no_operator("+", left, right);
-  session.charge((a->items.size() + b->items.size()) * sizeof(Value));
-  List out{.items = a->items, .is_tuple = a->is_tuple};
-  out.items.insert(out.items.end(), b->items.begin(), b->items.end());
-  return out;
-}
-
-Value arithmetic(Session& session, std::string_view op, const Value& left, const Value& right) {
-  if (left.is_number() && right.is_number()) return numbers(op, left, right);
-  if (op == "*" && (left.text() || left.list()) && right.is_integer())
-    return repeated(session, left, need_integer(right, op));
-  if (op == "*" && (right.text() || right.list()) && left.is_integer())
-    return repeated(session, right, need_integer(left, op));
-  if (op == "%" && left.text()) wrong("formatting with '%' is not supported");
+  if (op == "+" && a && b && a->is_tuple == b->is_tuple) {
+    List out{.items = a->items, .is_tuple = a->is_tuple};
+    out.items.insert(out.items.end(), b->items.begin(), b->items.end());
+    return out;
+  }
   no_operator(op, left, right);
 }
 
@@ -161,7 +125,7 @@ Value negated(const Value& value) {
 
 Value item_of(const Value& value, const Value& key) {
   if (const auto* undefined = value.as<Undefined>())
-    wrong(undefined->why ? *undefined->why : "an undefined value has no items");
+    refuse(undefined->why ? *undefined->why : "an undefined value has no items");
   const auto none = [&] {
     return Value::undefined(concat("a ", value.type_name(), " has no item ",
                                    key.text() || key.is_number() ? to_text(key).bytes() : "of that",
@@ -180,7 +144,7 @@ Value item_of(const Value& value, const Value& key) {
     return index >= 0 && index < size ? list->items[static_cast<std::size_t>(index)] : none();
   }
   if (const Text* text = value.text()) {
-    const auto size = static_cast<std::int64_t>(count_characters(text->bytes()));
+    const auto size = code_points(text->bytes());
     if (index < 0) index += size;
     if (index < 0 || index >= size) return none();
     const std::size_t at = byte_of_character(text->bytes(), static_cast<std::size_t>(index));
@@ -191,7 +155,7 @@ Value item_of(const Value& value, const Value& key) {
 
 Value slice_of(const Value& value, const Value& begin, const Value& end, const Value& step) {
   if (const Text* text = value.text(); text && (step.is_none() || equal(step, 1))) {
-    const auto size = static_cast<std::int64_t>(count_characters(text->bytes()));
+    const auto size = code_points(text->bytes());
     const SliceRange range = slice_range(size, begin, end, step);
     const std::size_t from =
         byte_of_character(text->bytes(), static_cast<std::size_t>(range.begin));
@@ -210,7 +174,7 @@ Value slice_of(const Value& value, const Value& begin, const Value& end, const V
   if (value.list()) return out;
   Text joined;
   for (const Value& c : out.items) joined.append(*c.text());
-  return joined.as_markup(value.text()->is_markup());
+  return joined;
 }
 
 }  // namespace axonn::jinja

@@ -1,12 +1,28 @@
-#include "axonn/text/jinja/jinja_expression_parser.h"
+#include "axonn/text/jinja/jinja_parser.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "axonn/base/utf8.h"
+#include "axonn/text/jinja/jinja_methods.h"
 
 namespace axonn::jinja {
 
 namespace {
 
-class Parser : public ExpressionParser {
+// Published templates nest 12 deep. These bound the memory of parsing and the stack of rendering.
+constexpr int kMostNesting = 60;
+constexpr std::size_t kMostOperands = 200;  // of one chain of operators or filters
+
+class Parser {
  public:
-  using ExpressionParser::ExpressionParser;
+  Parser(std::string_view source, const std::string& file)
+      : tokens_(tokenize(source, file)), file_(file) {
+    program_.file = file;
+  }
 
   Program take() {
     program_.body = body({}, {});
@@ -15,6 +31,83 @@ class Parser : public ExpressionParser {
   }
 
  private:
+  using Kind = Expression::Kind;
+  using Is = Token::Kind;
+
+  // Tokens.
+  const Token& now() const { return tokens_[at_]; }
+  const Token& next() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
+  Token take_token() { return tokens_[std::min(at_++, tokens_.size() - 1)]; }
+  bool sees(Is kind, std::string_view text = {}) const {
+    return now().kind == kind && (text.empty() || now().text == text);
+  }
+  bool sees_sign(std::string_view text) const { return sees(Is::sign, text); }
+  bool sees_name(std::string_view text) const { return sees(Is::name, text); }
+  bool skip(Is kind, std::string_view text) {
+    const bool here = sees(kind, text);
+    at_ += here;
+    return here;
+  }
+  bool skip_sign(std::string_view text) { return skip(Is::sign, text); }
+  bool skip_name(std::string_view text) { return skip(Is::name, text); }
+
+  template <typename... Parts>
+  [[noreturn]] void fault(Place at, const Parts&... parts) const {
+    refuse_at(file_, at, parts...);
+  }
+  static std::string shown(const Token& token) {
+    if (token.kind == Is::end) return "the end of the template";
+    if (token.kind == Is::data) return "text";
+    if (token.kind == Is::string) return "a string";
+    return concat('\'', printable(token.text.substr(0, 40)), '\'');
+  }
+  [[noreturn]] void unexpected(std::string_view wanted) const {
+    fault(now().at, "wanted ", wanted, ", got ", shown(now()));
+  }
+  void need_sign(std::string_view text) {
+    if (!skip_sign(text)) unexpected(concat('\'', text, '\''));
+  }
+  std::string need_name(std::string_view what = "a name") {
+    if (!sees(Is::name)) unexpected(what);
+    return take_token().text;
+  }
+
+  /// Throws if brackets or blocks nest too deep; lives as long as one of them.
+  class Nesting {
+   public:
+    explicit Nesting(Parser& parser) : depth_(parser.depth_) {
+      if (++depth_ > kMostNesting)
+        parser.fault(parser.now().at, "this nests deeper than ", kMostNesting);
+    }
+    ~Nesting() { --depth_; }
+    Nesting(const Nesting&) = delete;
+    Nesting& operator=(const Nesting&) = delete;
+
+   private:
+    int& depth_;
+  };
+
+  int symbol(const std::string& name) {
+    const auto [found, added] = symbols_.emplace(name, static_cast<int>(symbols_.size()));
+    if (added) program_.symbols.push_back(name);
+    return found->second;
+  }
+
+  template <typename... Parts>
+  static ExpressionPtr make(Kind kind, Place at, std::string text = {}, Parts... parts) {
+    auto made = std::make_unique<Expression>(Expression{kind, at});
+    (made->parts.push_back(std::move(parts)), ...);
+    made->text = std::move(text);
+    return made;
+  }
+  static ExpressionPtr constant(Place at, Value value) {
+    auto made = std::make_unique<Expression>(Expression{Kind::constant, at});
+    made->value = std::move(value);
+    return made;
+  }
+
+  // Statements.
+
   /// The statements of the block at `begin`, up to a block tag with one of these names, which is
   /// not consumed.
   Body body(Place begin, std::initializer_list<std::string_view> ends) {
@@ -70,15 +163,10 @@ class Parser : public ExpressionParser {
       Statement& made = begin(S::macro);
       made.name = need_name();
       made.symbol = symbol(made.name);
-      return macro(made, "endmacro");
-    }
-    if (name == "call") {
-      Statement& made = begin(S::call);
-      made.name = "caller";
-      if (sees_sign("(")) parameters(made);
-      made.values.push_back(unary(true));
-      if (made.values[0]->kind != Kind::call) fault(made.values[0]->at, "wanted a call");
-      made.bodies.push_back(block(made.at, "endcall"));
+      parameters(made);
+      const int loops = std::exchange(loops_, 0);
+      made.bodies.push_back(block(made.at, "endmacro"));
+      loops_ = loops;
       return;
     }
     if (name == "filter") {
@@ -87,7 +175,6 @@ class Parser : public ExpressionParser {
       made.bodies.push_back(block(made.at, "endfilter"));
       return;
     }
-    if (name == "with") return with(begin(S::with));
     if (name == "generation") {
       program_.marks_generation = true;
       begin(S::generation).bodies.push_back(block(at, "endgeneration"));
@@ -148,11 +235,10 @@ class Parser : public ExpressionParser {
   }
 
   void loop(Statement& made) {
-    made.targets.push_back(target(false));
+    made.target = target(false);
     if (!skip_name("in")) unexpected("'in'");
     made.values.push_back(tuple("", false));
     if (skip_name("if")) made.values.push_back(expression());
-    made.recursive = skip_name("recursive");
     close_block();
     ++loops_;
     made.bodies.push_back(body(made.at, {"else", "endfor"}));
@@ -165,7 +251,7 @@ class Parser : public ExpressionParser {
   }
 
   void set(Statement& made) {
-    made.targets.push_back(target(true));
+    made.target = target(true);
     if (skip_sign("=")) {
       made.values.push_back(tuple());
       return;
@@ -173,16 +259,6 @@ class Parser : public ExpressionParser {
     made.kind = Statement::Kind::set_body;
     if (skip_sign("|")) made.values.push_back(filters_of_block());
     made.bodies.push_back(block(made.at, "endset"));
-  }
-
-  void with(Statement& made) {
-    while (!sees(Is::close_block)) {
-      if (!made.targets.empty()) need_sign(",");
-      made.targets.push_back({.at = now().at, .symbol = symbol(need_name())});
-      need_sign("=");
-      made.values.push_back(expression());
-    }
-    made.bodies.push_back(block(made.at, "endwith"));
   }
 
   void parameters(Statement& made) {
@@ -199,14 +275,316 @@ class Parser : public ExpressionParser {
     }
   }
 
-  void macro(Statement& made, std::string_view end) {
-    parameters(made);
-    const int loops = std::exchange(loops_, 0);
-    made.bodies.push_back(block(made.at, end));
-    loops_ = loops;
+  // Expressions, from the loosest operator to the tightest.
+  ExpressionPtr expression(bool with_choice = true) {
+    const Nesting nesting(*this);
+    ExpressionPtr left = disjunction();
+    for (std::size_t n = 0; with_choice && skip_name("if"); check_chain(++n)) {
+      const Place at = now().at;
+      ExpressionPtr condition = disjunction();
+      ExpressionPtr otherwise = skip_name("else") ? expression() : nullptr;
+      left =
+          make(Kind::choice, at, {}, std::move(left), std::move(condition), std::move(otherwise));
+    }
+    return left;
+  }
+  ExpressionPtr disjunction() {
+    return chain(Kind::disjunction, {"or"},
+                 [&] { return chain(Kind::conjunction, {"and"}, [&] { return negation(); }); });
   }
 
-  int loops_ = 0;
+  void check_chain(std::size_t operands) const {
+    if (operands > kMostOperands)
+      fault(now().at, "this expression has more than ", kMostOperands, " operands in a row");
+  }
+
+  /// Operands with operators of one kind between them, from left to right.
+  template <typename Operand>
+  ExpressionPtr chain(Kind kind, std::initializer_list<std::string_view> signs,
+                      const Operand& operand) {
+    ExpressionPtr left = operand();
+    const Is is = kind == Kind::arithmetic ? Is::sign : Is::name;
+    for (std::size_t n = 0; sees(is) && std::ranges::find(signs, now().text) != signs.end();
+         check_chain(++n)) {
+      const Token sign = take_token();
+      left = make(kind, sign.at, sign.text, std::move(left), operand());
+      for (const ExpressionPtr& part : left->parts)
+        if (kind == Kind::arithmetic && part->kind == Kind::filter && part->text == "safe")
+          fault(sign.at, "'", sign.text,
+                "' escapes HTML beside 'safe', which is not supported; without ",
+                "'safe' the text is written as it is");
+    }
+    return left;
+  }
+
+  ExpressionPtr negation() {
+    if (!sees_name("not")) return comparison();
+    const Nesting nesting(*this);
+    const Place at = take_token().at;
+    return make(Kind::negation, at, {}, negation());
+  }
+
+  std::optional<std::string> comparison_sign() {
+    for (const char* sign : {"==", "!=", "<", "<=", ">", ">="})
+      if (skip_sign(sign)) return sign;
+    if (skip_name("in")) return "in";
+    if (sees_name("not") && next().kind == Is::name && next().text == "in") {
+      at_ += 2;
+      return "not in";
+    }
+    return {};
+  }
+
+  ExpressionPtr comparison() {
+    ExpressionPtr left = sum();
+    const Place at = now().at;
+    std::vector<std::string> signs;
+    std::vector<ExpressionPtr> parts;
+    while (const auto sign = comparison_sign()) {
+      if (parts.empty()) parts.push_back(std::move(left));
+      signs.push_back(*sign);
+      parts.push_back(sum());
+      check_chain(signs.size());
+    }
+    if (parts.empty()) return left;
+    auto made = std::make_unique<Expression>(Expression{Kind::comparison, at});
+    made->parts = std::move(parts);
+    made->signs = std::move(signs);
+    return made;
+  }
+
+  ExpressionPtr sum() {
+    return chain(Kind::arithmetic, {"+", "-"}, [&] { return join(); });
+  }
+  ExpressionPtr join() {
+    const Place at = now().at;
+    auto made = std::make_unique<Expression>(Expression{Kind::join, at});
+    do {
+      made->parts.push_back(product());
+      check_chain(made->parts.size());
+    } while (skip_sign("~"));
+    if (made->parts.size() == 1) return std::move(made->parts[0]);
+    return made;
+  }
+  ExpressionPtr product() {
+    return chain(Kind::arithmetic, {"*", "/", "//", "%"}, [&] { return unary(true); });
+  }
+
+  ExpressionPtr unary(bool with_filters) {
+    ExpressionPtr made;
+    if (sees_sign("-") || sees_sign("+")) {
+      const Nesting nesting(*this);
+      const Token sign = take_token();
+      made = make(sign.text == "-" ? Kind::minus : Kind::plus, sign.at, {}, unary(false));
+    } else {
+      made = primary();
+    }
+    made = postfix(std::move(made), false);
+    return with_filters ? postfix(std::move(made), true) : std::move(made);
+  }
+
+  ExpressionPtr number(const Token& token) {
+    const char *begin = token.text.data(), *end = begin + token.text.size();
+    if (token.kind == Is::real) {
+      double value = 0;
+      std::from_chars(begin, end, value);
+      return constant(token.at, value);
+    }
+    std::int64_t value = 0;
+    if (std::from_chars(begin, end, value).ec != std::errc())
+      fault(token.at, "this integer is beyond 64 bits");
+    return constant(token.at, value);
+  }
+
+  ExpressionPtr primary() {
+    const Token token = now();
+    if (token.kind == Is::name) {
+      ++at_;
+      if (token.text == "true" || token.text == "True") return constant(token.at, true);
+      if (token.text == "false" || token.text == "False") return constant(token.at, false);
+      if (token.text == "none" || token.text == "None") return constant(token.at, None{});
+      auto made = std::make_unique<Expression>(Expression{Kind::name, token.at});
+      made->text = token.text;
+      made->symbol = symbol(token.text);
+      return made;
+    }
+    if (token.kind == Is::string) {
+      std::string text;
+      while (sees(Is::string)) text += take_token().text;
+      program_.literals.push_back(text);
+      return constant(token.at, std::move(text));
+    }
+    if (token.kind == Is::integer || token.kind == Is::real) return number(take_token());
+    const Nesting nesting(*this);
+    if (skip_sign("(")) {
+      ExpressionPtr inner = tuple(")");
+      need_sign(")");
+      return inner;
+    }
+    if (skip_sign("[")) {
+      auto made = std::make_unique<Expression>(Expression{Kind::list, token.at});
+      while (!skip_sign("]")) {
+        if (!made->parts.empty()) need_sign(",");
+        if (skip_sign("]")) break;
+        made->parts.push_back(expression());
+      }
+      return made;
+    }
+    if (skip_sign("{")) return dict(token.at);
+    unexpected("an expression");
+  }
+
+  ExpressionPtr dict(Place at) {
+    auto made = std::make_unique<Expression>(Expression{Kind::dict, at});
+    while (!skip_sign("}")) {
+      if (!made->parts.empty()) need_sign(",");
+      if (skip_sign("}")) break;
+      made->parts.push_back(expression());
+      need_sign(":");
+      made->parts.push_back(expression());
+    }
+    return made;
+  }
+
+  /// One expression, or several with commas: a tuple. `end`: the bracket after it; "" outside of
+  /// brackets, where a tuple is not empty.
+  ExpressionPtr tuple(std::string_view end = "", bool with_choice = true) {
+    const Place at = now().at;
+    const auto ends = [&] {
+      return sees_sign(")") || sees(Is::close_print) || sees(Is::close_block) || sees_name("in");
+    };
+    auto made = std::make_unique<Expression>(Expression{Kind::tuple, at});
+    bool several = false;
+    while (!ends()) {
+      made->parts.push_back(expression(with_choice));
+      if (!skip_sign(",")) break;
+      several = true;
+    }
+    if (made->parts.size() == 1 && !several) return std::move(made->parts[0]);
+    if (made->parts.empty() && end.empty()) unexpected("an expression");
+    return made;
+  }
+
+  /// Members, items and calls after an expression; with `filters`, filters and tests instead of
+  /// members and items.
+  ExpressionPtr postfix(ExpressionPtr left, bool filters) {
+    for (std::size_t n = 0;; check_chain(++n)) {
+      const Token token = now();
+      if (token.kind == Is::sign && token.text == "(") {
+        check_method(*left);
+        auto made = std::make_unique<Expression>(Expression{Kind::call, token.at});
+        made->parts.push_back(std::move(left));
+        made->arguments = call_arguments();
+        left = std::move(made);
+      } else if (filters && skip_sign("|")) {
+        left = filter(std::move(left));
+      } else if (filters && skip_name("is")) {
+        left = test(std::move(left), token.at);
+      } else if (!filters && skip_sign(".")) {
+        left = member(std::move(left), token.at);
+      } else if (!filters && skip_sign("[")) {
+        left = item(std::move(left), token.at);
+      } else {
+        return left;
+      }
+    }
+  }
+
+  void check_method(const Expression& called) const {
+    if (called.kind == Kind::member && !is_method(called.text))
+      fault(called.at, "the method ", printable(called.text.substr(0, 40)), "() is not supported");
+  }
+
+  ExpressionPtr member(ExpressionPtr left, Place at) {
+    if (sees(Is::integer)) return make(Kind::item, at, {}, std::move(left), number(take_token()));
+    return make(Kind::member, at, need_name("the name of a member"), std::move(left));
+  }
+
+  ExpressionPtr item(ExpressionPtr left, Place at) {
+    const Nesting nesting(*this);
+    const auto bound = [&]() -> ExpressionPtr {
+      if (sees_sign(":") || sees_sign("]")) return nullptr;
+      return expression();
+    };
+    ExpressionPtr first = bound();
+    if (skip_sign("]")) {
+      if (!first) fault(at, "wanted an index");
+      return make(Kind::item, at, {}, std::move(left), std::move(first));
+    }
+    if (sees_sign(",")) fault(now().at, "an index of several parts is not supported");
+    need_sign(":");
+    ExpressionPtr end = bound();
+    ExpressionPtr step = skip_sign(":") ? bound() : nullptr;
+    need_sign("]");
+    return make(Kind::slice, at, {}, std::move(left), std::move(first), std::move(end),
+                std::move(step));
+  }
+
+  CallArguments call_arguments() {
+    const Nesting nesting(*this);
+    CallArguments out;
+    need_sign("(");
+    for (bool first = true; !skip_sign(")"); first = false) {
+      if (!first) need_sign(",");
+      if (skip_sign(")")) break;
+      if (skip_sign("*")) {
+        out.rest = expression();
+      } else if (sees(Is::name) && next().kind == Is::sign && next().text == "=") {
+        std::string name = take_token().text;
+        ++at_;
+        out.named.emplace_back(std::move(name), expression());
+      } else {
+        if (!out.named.empty() || out.rest)
+          fault(now().at, "an argument without a name follows one with a name");
+        out.positional.push_back(expression());
+      }
+    }
+    return out;
+  }
+
+  ExpressionPtr filter(ExpressionPtr left) {
+    const Place at = now().at;
+    auto made = std::make_unique<Expression>(Expression{Kind::filter, at});
+    made->text = need_name("the name of a filter");
+    made->filter_function = find_filter(made->text);
+    if (!made->filter_function)
+      fault(at, "the filter '", printable(made->text.substr(0, 40)), "' is not supported");
+    made->parts.push_back(std::move(left));
+    if (sees_sign("(")) made->arguments = call_arguments();
+    return made;
+  }
+
+  ExpressionPtr test(ExpressionPtr left, Place at) {
+    const bool negated = skip_name("not");
+    const Place named_at = now().at;
+    auto made = std::make_unique<Expression>(Expression{Kind::test, at});
+    made->text = need_name("the name of a test");
+    made->called_test = find_test(made->text);
+    if (!made->called_test)
+      fault(named_at, "the test '", printable(made->text.substr(0, 40)), "' is not supported");
+    made->parts.push_back(std::move(left));
+    const auto begins = [&] {
+      if (now().kind == Is::sign) return now().text == "[" || now().text == "{";
+      if (now().kind == Is::name)
+        return now().text != "else" && now().text != "or" && now().text != "and";
+      return now().kind == Is::string || now().kind == Is::integer || now().kind == Is::real;
+    };
+    if (sees_sign("(")) {
+      made->arguments = call_arguments();
+    } else if (begins()) {
+      if (sees_name("is")) fault(now().at, "tests cannot be chained with 'is'");
+      made->arguments.positional.push_back(postfix(primary(), false));
+    }
+    if (!negated) return made;
+    return make(Kind::negation, at, {}, ExpressionPtr(std::move(made)));
+  }
+
+  std::vector<Token> tokens_;
+  const std::string& file_;
+  std::size_t at_ = 0;
+  int depth_ = 0, loops_ = 0;
+  std::unordered_map<std::string, int> symbols_;
+  Program program_;
 };
 
 }  // namespace

@@ -1,14 +1,36 @@
-// How values are written: str(), repr() and json.dumps().
-#include <algorithm>
+#include "axonn/text/jinja/jinja_print.h"
 
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "axonn/base/check.h"
 #include "axonn/base/utf8.h"
 #include "axonn/text/characters.h"
-#include "axonn/text/jinja/jinja_call.h"
-#include "axonn/text/jinja/jinja_value.h"
 
 namespace axonn::jinja {
 
 namespace {
+
+/// repr() of a float: "0.1", "1e+16", "inf".
+std::string float_text(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  char buffer[40];
+  const auto end =
+      std::to_chars(std::begin(buffer), std::end(buffer), value, std::chars_format::scientific);
+  std::string_view shortest(buffer, static_cast<std::size_t>(end.ptr - buffer));
+  int exponent = 0;
+  const std::size_t e = shortest.find('e');
+  const char* digits = shortest.data() + e + 1 + (shortest[e + 1] == '+' ? 1 : 0);
+  std::from_chars(digits, end.ptr, exponent);
+  // Python writes exponents below -4 and from 16 on.
+  if (exponent < -4 || exponent >= 16) return std::string(shortest);
+  const auto fixed =
+      std::to_chars(std::begin(buffer), std::end(buffer), value, std::chars_format::fixed);
+  std::string text(buffer, fixed.ptr);
+  return text.find('.') == text.npos ? text + ".0" : text;
+}
 
 std::string hex(char32_t c, int digits) {
   std::string out(static_cast<std::size_t>(digits), '0');
@@ -40,7 +62,8 @@ Text text_repr(const Text& text) {
   const bool doubled =
       bytes.find('\'') != bytes.npos && bytes.find('"') == bytes.npos;  // as Python chooses
   const char quote = doubled ? '"' : '\'';
-  Text out(concat(text.is_markup() ? "Markup(" : "", quote));
+  const std::string_view around(&quote, 1);
+  Text out(around);
   out.append(text.mapped([&](std::string_view piece) {
     std::string shown;
     while (!piece.empty()) {
@@ -50,8 +73,14 @@ Text text_repr(const Text& text) {
     }
     return shown;
   }));
-  out.append(concat(quote, text.is_markup() ? ")" : ""), {});
+  out.append(around, {});
   return out;
+}
+
+void append_repr(const Value& value, Text& to) {
+  if (const Text* text = value.text()) return to.append(text_repr(*text));
+  if (value.is_undefined()) return to.append("Undefined", {});
+  to.append(to_text(value));
 }
 
 void append_list(const List& list, Text& to) {
@@ -125,8 +154,8 @@ class JsonWriter {
       if (text == "nan") return "NaN";
       return text == "inf" ? "Infinity" : text == "-inf" ? "-Infinity" : text;
     }
-    if (value.is_integer()) return to_text(value).bytes();
-    wrong("a ", value.type_name(), " cannot be written as JSON");
+    if (value.is_integer() || value.as<LargeInteger>()) return to_text(value).bytes();
+    refuse("a ", value.type_name(), " cannot be written as JSON");
   }
 
   void write(const Text& text) {
@@ -182,12 +211,6 @@ class JsonWriter {
 
 }  // namespace
 
-void append_repr(const Value& value, Text& to) {
-  if (const Text* text = value.text()) return to.append(text_repr(*text));
-  if (value.is_undefined()) return to.append("Undefined", {});
-  to.append(to_text(value));
-}
-
 Text to_text(const Value& value) {
   if (const Text* text = value.text()) return *text;
   if (value.is_undefined()) return {};
@@ -202,7 +225,7 @@ Text to_text(const Value& value) {
   else if (const Dict* dict = value.dict())
     append_dict(*dict, out);
   else
-    wrong("a ", value.type_name(), " cannot be written as text");
+    refuse("a ", value.type_name(), " cannot be written as text");
   return out;
 }
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "axonn/text/jinja/jinja_call.h"
+#include "axonn/text/jinja/jinja_filters.h"
 #include "axonn/text/jinja/jinja_lexer.h"
 
 namespace axonn::jinja {
@@ -18,7 +18,7 @@ using ExpressionPtr = std::unique_ptr<const Expression>;
 struct CallArguments {
   std::vector<ExpressionPtr> positional;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
-  ExpressionPtr rest, named_rest;  ///< *rest, **named_rest; or nullptr
+  ExpressionPtr rest;  ///< *rest, or nullptr
 };
 
 struct Expression {
@@ -52,13 +52,13 @@ struct Expression {
   int symbol = -1;        ///< of a name
   std::vector<std::string> signs = {};
   CallArguments arguments = {};
-  FilterFunction filter = nullptr;
-  TestFunction test = nullptr;
+  const Function* filter_function = nullptr;
+  const Test* called_test = nullptr;
 };
 
 /// What a set or a for assigns to: a name, the member of a namespace, or several of them.
 struct Target {
-  Place at;
+  Place at = {};
   int symbol = -1;
   std::string member = {};  ///< empty: the name itself
   std::vector<Target> parts = {};
@@ -66,6 +66,9 @@ struct Target {
 
 struct Statement;
 using Body = std::vector<Statement>;
+
+/// Of a macro: its symbol and its name.
+using Parameter = std::pair<int, std::string>;
 
 struct Statement {
   enum class Kind {
@@ -76,9 +79,7 @@ struct Statement {
     set,
     set_body,  ///< {% set x | values[0] %}...{% endset %}
     macro,
-    call,    ///< {% call(parameters) values[0] %}
     filter,  ///< {% filter values[0] %}
-    with,    ///< targets and values in pairs
     generation,
     break_loop,
     continue_loop,
@@ -87,13 +88,12 @@ struct Statement {
   Place at;
   TextPtr text = {};
   std::vector<ExpressionPtr> values = {};
-  std::vector<Target> targets = {};
+  Target target = {};  ///< of loop and set
   std::vector<Body> bodies = {};
-  bool recursive = false;
-  // Of macro and call:
+  // Of a macro:
   int symbol = -1;
   std::string name = {};
-  std::vector<std::pair<int, std::string>> parameters = {};
+  std::vector<Parameter> parameters = {};
   std::vector<ExpressionPtr> defaults = {};  ///< of the last parameters
 };
 
@@ -107,10 +107,5 @@ struct Program {
 
   bool uses(std::string_view name) const;
 };
-
-/// Parses a template of `file`, a name for messages. Throws UsageError with file, line and column
-/// for a fault, and for what is not supported: extends, include, import, block, do, autoescape,
-/// trans; filters, tests and methods that find_filter(), find_test() and is_method() do not know.
-Program parse(std::string_view source, const std::string& file);
 
 }  // namespace axonn::jinja

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "axonn/base/utf8.h"
+#include "axonn/text/jinja/jinja_methods.h"
+#include "axonn/text/jinja/jinja_operators.h"
+#include "axonn/text/jinja/jinja_print.h"
 
 namespace axonn::jinja {
 
@@ -12,10 +16,12 @@ namespace {
 // Bounds the stack: each level takes about 1 KB, with AddressSanitizer 6 KB.
 constexpr int kMostLevels = 600;
 
+using Variable = std::pair<int, Value>;
+
 /// The variables of a block. Those of the blocks around it are looked up in `outer`.
 struct Scope {
   std::shared_ptr<Scope> outer;
-  std::vector<std::pair<int, Value>> variables = {};
+  std::vector<Variable> variables = {};
 
   const Value* find(int symbol) const {
     for (const Scope* scope = this; scope; scope = scope->outer.get())
@@ -36,7 +42,7 @@ using ScopePtr = std::shared_ptr<Scope>;
 
 class Renderer;
 
-/// A macro, or the body of a call block, with the variables around its definition.
+/// A macro with the variables around its definition.
 class Macro : public Callable {
  public:
   Macro(Renderer& renderer, const Statement& definition, ScopePtr scope)
@@ -44,62 +50,31 @@ class Macro : public Callable {
   Value call(Session& session, const Arguments& arguments) const override;
 
  private:
-  void bind(const Arguments& arguments, Scope& scope) const;
-
   Renderer& renderer_;
   const Statement& definition_;
   ScopePtr scope_;
 };
 
 /// The variable `loop`.
-class Loop : public Callable, public std::enable_shared_from_this<Loop> {
+class Loop : public Callable {
  public:
-  Loop(Renderer& renderer, const Statement& statement, ScopePtr scope, std::int64_t depth)
-      : renderer_(renderer), statement_(statement), scope_(std::move(scope)), depth_(depth) {}
-  Value call(Session& session, const Arguments& arguments) const override;
+  Value call(Session&, const Arguments&) const override { refuse("loop() is not supported"); }
   Value member(std::string_view name) const override;
 
   std::vector<Value> items;
   std::size_t index = 0;
-  /// The arguments of the last loop.changed(), if it was called.
-  mutable std::shared_ptr<const List> last;
-
- private:
-  Renderer& renderer_;
-  const Statement& statement_;
-  ScopePtr scope_;
-  std::int64_t depth_;
 };
 
-class LoopMethod : public Callable {
- public:
-  LoopMethod(std::shared_ptr<const Loop> loop, bool changed)
-      : loop_(std::move(loop)), changed_(changed) {}
-  Value call(Session&, const Arguments& arguments) const override {
-    const std::vector<Value>& given = arguments.positional;
-    if (changed_) {
-      const Value now(List{.items = given});
-      const bool same = loop_->last && equal(loop_->last, now);
-      loop_->last = *now.as<ListPtr>();
-      return !same;
-    }
-    if (given.empty()) wrong("loop.cycle() needs an argument");
-    return given[loop_->index % given.size()];
-  }
-
- private:
-  std::shared_ptr<const Loop> loop_;
-  bool changed_;
-};
-
-class Renderer : public Session {
+class Renderer {
  public:
   enum class Flow { normal, break_loop, continue_loop };
 
   Renderer(const Program& program, const RenderOptions& options)
-      : program_(program), options_(options), root_(std::make_shared<Scope>()) {}
+      : program_(program),
+        session_{.now = options.now, .most_steps = options.most_steps},
+        root_(std::make_shared<Scope>()) {}
   // Macros and their scopes refer to each other.
-  ~Renderer() override {
+  ~Renderer() {
     for (const ScopePtr& scope : defining_) scope->variables.clear();
   }
   Renderer(const Renderer&) = delete;
@@ -124,32 +99,6 @@ class Renderer : public Session {
     return out;
   }
 
-  void charge(std::size_t bytes) override {
-    bytes_ += static_cast<std::int64_t>(bytes);
-    if (bytes_ > options_.most_bytes)
-      wrong("the template makes more than ", options_.most_bytes, " bytes of text and lists");
-  }
-  Value filter(std::string_view name, const Value& value, const Arguments& arguments) override {
-    const FilterFunction found = find_filter(name);
-    if (!found) wrong("the filter '", printable(name.substr(0, 40)), "' is not supported");
-    step();
-    return found(*this, value, arguments);
-  }
-  bool test(std::string_view name, const Value& value, const Arguments& arguments) override {
-    const TestFunction found = find_test(name);
-    if (!found) wrong("the test '", printable(name.substr(0, 40)), "' is not supported");
-    step();
-    return found(*this, value, arguments);
-  }
-  std::string time(const std::string& format) override {
-    if (!options_.now)
-      wrong("strftime_now() writes the current date, so the data would change from day to day");
-    std::array<char, 512> buffer;
-    const std::size_t size =
-        std::strftime(buffer.data(), buffer.size(), format.c_str(), options_.now);
-    return std::string(buffer.data(), size);
-  }
-
   /// What a body writes, with its own variables.
   Text written(const Body& body, const ScopePtr& scope) {
     Text text;
@@ -159,24 +108,9 @@ class Renderer : public Session {
     return text;
   }
 
-  Text written_loop(const Statement& statement, const Value& items, const ScopePtr& scope,
-                    std::int64_t depth) {
-    Text text;
-    Text* const before = std::exchange(out_, &text);
-    run_loop(statement, items, scope, depth);
-    out_ = before;
-    return text;
-  }
-
   Value evaluate(const Expression& e, const ScopePtr& scope) {
     const Level level(*this);
     return evaluate_kind(e, scope);
-  }
-
-  int symbol_of(std::string_view name) const {
-    const auto found = std::ranges::find(program_.symbols, name);
-    return found == program_.symbols.end() ? -1
-                                           : static_cast<int>(found - program_.symbols.begin());
   }
 
  private:
@@ -184,8 +118,8 @@ class Renderer : public Session {
   class Level {
    public:
     explicit Level(Renderer& renderer) : levels_(renderer.levels_) {
-      renderer.step();
-      if (levels_ == kMostLevels) wrong("the template calls itself too deep");
+      renderer.session_.charge();
+      if (levels_ == kMostLevels) refuse("the template calls itself too deep");
       ++levels_;
     }
     ~Level() { --levels_; }
@@ -195,11 +129,6 @@ class Renderer : public Session {
    private:
     int& levels_;
   };
-
-  void step() {
-    if (++steps_ > options_.most_steps)
-      wrong("the template takes more than ", options_.most_steps, " steps");
-  }
 
   static const std::vector<std::pair<std::string_view, Value>>& globals() {
     static const std::vector<std::pair<std::string_view, Value>> all = global_functions();
@@ -215,68 +144,55 @@ class Renderer : public Session {
     return Flow::normal;
   }
 
-  void write(const Value& value) {
-    if (const Text* text = value.text()) return write(*text);
-    write(to_text(value));
-  }
   void write(const Text& text) {
-    charge(text.cost());
+    session_.charge(text.cost());
     out_->append(text);
   }
 
   Flow run(const Statement& s, const ScopePtr& scope) {
-    using Kind = Statement::Kind;
+    using S = Statement::Kind;
     place_ = s.at;
-    step();
+    session_.charge();
     switch (s.kind) {
-      case Kind::text:
+      case S::text:
         write(*s.text);
         break;
-      case Kind::print: {
+      case S::print: {
         const Value value = evaluate(*s.values[0], scope);
         place_ = s.at;
-        write(value);
+        write(to_text(value));
         break;
       }
-      case Kind::choose: {
+      case S::choose: {
         std::size_t i = 0;
         while (i < s.values.size() && !evaluate(*s.values[i], scope).truth()) ++i;
         if (i < s.bodies.size()) return run(s.bodies[i], scope);
         break;
       }
-      case Kind::loop:
-        run_loop(s, evaluate(*s.values[0], scope), scope, 0);
+      case S::loop:
+        run_loop(s, evaluate(*s.values[0], scope), scope);
         break;
-      case Kind::set:
-        assign(s.targets[0], evaluate(*s.values[0], scope), *scope);
+      case S::set:
+        assign(s.target, evaluate(*s.values[0], scope), *scope);
         break;
-      case Kind::set_body:
+      case S::set_body:
         set_body(s, scope);
         break;
-      case Kind::macro:
-        scope->set(s.symbol, defined(s, scope));
+      case S::macro:
+        define(s, scope);
         break;
-      case Kind::call:
-        call_block(s, scope);
+      case S::filter:
+        write(to_text(filtered(*s.values[0], written(s.bodies[0], inner(scope)), scope)));
         break;
-      case Kind::filter:
-        write(filtered(*s.values[0], written(s.bodies[0], inner(scope)), scope));
-        break;
-      case Kind::with: {
-        const ScopePtr within = inner(scope);
-        for (std::size_t i = 0; i < s.targets.size(); ++i)
-          within->set(s.targets[i].symbol, evaluate(*s.values[i], scope));
-        return run(s.bodies[0], within);
-      }
-      case Kind::generation: {
+      case S::generation: {
         Text text = written(s.bodies[0], inner(scope));
         text.mark();
         write(text);
         break;
       }
-      case Kind::break_loop:
+      case S::break_loop:
         return Flow::break_loop;
-      case Kind::continue_loop:
+      case S::continue_loop:
         return Flow::continue_loop;
     }
     return Flow::normal;
@@ -285,22 +201,15 @@ class Renderer : public Session {
   void set_body(const Statement& s, const ScopePtr& scope) {
     Value value = written(s.bodies[0], inner(scope));
     if (!s.values.empty()) value = filtered(*s.values[0], std::move(value), scope);
-    assign(s.targets[0], std::move(value), *scope);
-  }
-
-  void call_block(const Statement& s, const ScopePtr& scope) {
-    const Expression& call = *s.values[0];
-    Arguments arguments = arguments_of(call.arguments, scope);
-    arguments.named.emplace_back("caller", defined(s, scope));
-    write(call_value(call, evaluate(*call.parts[0], scope), arguments));
+    assign(s.target, std::move(value), *scope);
   }
 
   static ScopePtr inner(const ScopePtr& scope) { return std::make_shared<Scope>(Scope{scope}); }
 
-  Value defined(const Statement& s, const ScopePtr& scope) {
+  void define(const Statement& s, const ScopePtr& scope) {
     if (defining_.empty() || defining_.back() != scope) defining_.push_back(scope);
-    charge(512);  // of its scope, too
-    return CallablePtr(std::make_shared<const Macro>(*this, s, scope));
+    session_.charge(512);  // of its scope, too
+    scope->set(s.symbol, CallablePtr(std::make_shared<const Macro>(*this, s, scope)));
   }
 
   /// Applies the filters of a filter block to what the block writes.
@@ -308,24 +217,24 @@ class Renderer : public Session {
     if (filter.parts[0]) value = filtered(*filter.parts[0], std::move(value), scope);
     const Arguments arguments = arguments_of(filter.arguments, scope);
     place_ = filter.at;
-    return filter.filter(*this, value, arguments);
+    return call_function(*filter.filter_function, session_, value, arguments);
   }
 
   void assign(const Target& target, Value value, Scope& scope) {
     place_ = target.at;
     if (!target.parts.empty()) {
       const std::vector<Value> all = elements(value);
-      charge(all.size() * sizeof(Value));
+      session_.charge(value.cost());
       if (all.size() != target.parts.size())
-        wrong("wanted ", target.parts.size(), " values to unpack, got ", all.size());
+        refuse("wanted ", target.parts.size(), " values to unpack, got ", all.size());
       for (std::size_t i = 0; i < all.size(); ++i) assign(target.parts[i], all[i], scope);
     } else if (target.member.empty()) {
       scope.set(target.symbol, std::move(value));
     } else {
       const Value* found = scope.find(target.symbol);
       if (!found || !found->space())
-        wrong("only members of a namespace() can be set, and '",
-              program_.symbols[static_cast<std::size_t>(target.symbol)], "' is none");
+        refuse("only members of a namespace() can be set, and '",
+               program_.symbols[static_cast<std::size_t>(target.symbol)], "' is none");
       found->space()->set(target.member, std::move(value));
     }
   }
@@ -335,23 +244,23 @@ class Renderer : public Session {
     if (s.values.size() < 2) return all;
     std::erase_if(all, [&](const Value& each) {
       const ScopePtr within = inner(scope);
-      assign(s.targets[0], each, *within);
+      assign(s.target, each, *within);
       return !evaluate(*s.values[1], within).truth();
     });
     return all;
   }
 
-  void run_loop(const Statement& s, const Value& items, const ScopePtr& scope, std::int64_t depth) {
+  void run_loop(const Statement& s, const Value& items, const ScopePtr& scope) {
     place_ = s.at;
-    const auto loop = std::make_shared<Loop>(*this, s, scope, depth);
+    session_.charge(items.cost());
+    const auto loop = std::make_shared<Loop>();
     loop->items = chosen(s, elements(items), scope);
-    charge(loop->items.size() * sizeof(Value));
     ScopePtr within;
     for (; loop->index < loop->items.size(); ++loop->index) {
       if (!within || within.use_count() > 1) within = inner(scope);
       within->variables.clear();
       within->set(loop_symbol_, CallablePtr(loop));
-      assign(s.targets[0], loop->items[loop->index], *within);
+      assign(s.target, loop->items[loop->index], *within);
       if (run(s.bodies[0], within) == Flow::break_loop) break;
     }
     if (loop->items.empty() && s.bodies.size() > 1) run(s.bodies[1], inner(scope));
@@ -368,22 +277,16 @@ class Renderer : public Session {
     if (written.rest)
       for (Value& each : elements(evaluate(*written.rest, scope)))
         out.positional.push_back(std::move(each));
-    if (written.named_rest) {
-      const Value rest = evaluate(*written.named_rest, scope);
-      if (!rest.dict()) wrong("'**' needs a dict, not a ", rest.type_name());
-      for (const auto& [key, value] : rest.dict()->items())
-        out.named.emplace_back(need_text(key, "'**'").bytes(), value);
-    }
-    charge((out.positional.size() + out.named.size()) * sizeof(Value));
+    session_.charge((out.positional.size() + out.named.size()) * sizeof(Value));
     return out;
   }
 
   Value call_value(const Expression& e, const Value& function, const Arguments& arguments) {
     place_ = e.at;
     if (const auto* undefined = function.as<Undefined>())
-      wrong(undefined->why ? *undefined->why : "an undefined value cannot be called");
-    if (!function.callable()) wrong("a ", function.type_name(), " cannot be called");
-    Value result = function.callable()->call(*this, arguments);
+      refuse(undefined->why ? *undefined->why : "an undefined value cannot be called");
+    if (!function.callable()) refuse("a ", function.type_name(), " cannot be called");
+    Value result = function.callable()->call(session_, arguments);
     place_ = e.at;
     return result;
   }
@@ -393,7 +296,8 @@ class Renderer : public Session {
     for (std::size_t i = 0; i < e.signs.size(); ++i) {
       Value right = evaluate(*e.parts[i + 1], scope);
       place_ = e.at;
-      charge(left.text() ? left.text()->size() : 0);
+      const bool within = e.signs[i] == "in" || e.signs[i] == "not in";
+      session_.charge(within ? right.weight() : std::min(left.weight(), right.weight()));
       if (!holds(e.signs[i], left, right)) return false;
       left = std::move(right);
     }
@@ -418,12 +322,13 @@ class Renderer : public Session {
       place_ = e.at;
       dict.set(std::move(key), std::move(value));
     }
-    charge(e.parts.size() * sizeof(Value));
+    session_.charge(e.parts.size() * sizeof(Value));
     return dict;
   }
 
+  using Kind = Expression::Kind;
+
   Value evaluate_kind(const Expression& e, const ScopePtr& scope) {
-    using Kind = Expression::Kind;
     const auto part = [&](std::size_t i) { return evaluate(*e.parts[i], scope); };
     switch (e.kind) {
       case Kind::constant:
@@ -436,7 +341,7 @@ class Renderer : public Session {
         List list{.is_tuple = e.kind == Kind::tuple};
         for (const ExpressionPtr& each : e.parts) list.items.push_back(evaluate(*each, scope));
         place_ = e.at;
-        charge(list.items.size() * sizeof(Value));
+        session_.charge(list.items.size() * sizeof(Value));
         return list;
       }
       case Kind::dict:
@@ -463,35 +368,41 @@ class Renderer : public Session {
 
   /// The operations that can fail by their operands: they set the place after evaluating those.
   Value evaluate_operation(const Expression& e, const ScopePtr& scope) {
-    using Kind = Expression::Kind;
     Value first = e.parts[0] ? evaluate(*e.parts[0], scope) : Value();
     if (e.kind == Kind::join) return joined(e, std::move(first), scope);
     if (e.kind == Kind::call) return call_value(e, first, arguments_of(e.arguments, scope));
     if (e.kind == Kind::filter || e.kind == Kind::test) {
       const Arguments arguments = arguments_of(e.arguments, scope);
       place_ = e.at;
-      if (e.kind == Kind::filter) return e.filter(*this, first, arguments);
-      return e.test(*this, first, arguments);
+      if (e.kind == Kind::filter)
+        return call_function(*e.filter_function, session_, first, arguments);
+      return call_test(*e.called_test, session_, first, arguments);
     }
     std::array<Value, 3> others{None{}, None{}, None{}};
     for (std::size_t i = 1; i < e.parts.size(); ++i)
       if (e.parts[i]) others[i - 1] = evaluate(*e.parts[i], scope);
     place_ = e.at;
+    if (e.kind == Kind::member) return member_of(first, e.text);
+    if (first.text()) session_.charge(first.cost());
+    Value result = evaluated(e, first, others);
+    if (first.text() || e.kind == Kind::slice || e.kind == Kind::arithmetic)
+      session_.charge(result.cost());
+    return result;
+  }
+
+  static Value evaluated(const Expression& e, const Value& first,
+                         const std::array<Value, 3>& others) {
     switch (e.kind) {
-      case Kind::member:
-        return member_of(first, e.text);
       case Kind::item:
         return item_of(first, others[0]);
       case Kind::slice:
-        charge(first.text() ? first.text()->size() : sizeof(Value));
         return slice_of(first, others[0], others[1], others[2]);
       case Kind::minus:
         return negated(first);
       case Kind::plus:
         return first.as<double>() ? first : Value(need_integer(first, "'+'"));
       default:
-        return e.text == "+" ? add(*this, first, others[0])
-                             : arithmetic(*this, e.text, first, others[0]);
+        return arithmetic(e.text, first, others[0]);
     }
   }
 
@@ -500,73 +411,48 @@ class Renderer : public Session {
     for (std::size_t i = 0; i < e.parts.size(); ++i) {
       const Text part = to_text(i == 0 ? first : evaluate(*e.parts[i], scope));
       place_ = e.at;
-      charge(part.cost());
+      session_.charge(part.cost());
       out.append(part);
     }
     return out;
   }
 
   const Program& program_;
-  const RenderOptions& options_;
-  const int loop_symbol_ = symbol_of("loop");
+  Session session_;
+  const int loop_symbol_ =
+      static_cast<int>(std::ranges::find(program_.symbols, "loop") - program_.symbols.begin());
   ScopePtr root_;
   std::vector<ScopePtr> defining_;  // of macros
   Text* out_ = nullptr;
   Place place_;
-  std::int64_t steps_ = 0, bytes_ = 0;
   int levels_ = 0;
 };
 
 Value Macro::call(Session&, const Arguments& arguments) const {
+  const auto& [parameters, defaults, name] =
+      std::tie(definition_.parameters, definition_.defaults, definition_.name);
+  if (arguments.positional.size() > parameters.size())
+    refuse(name, "() takes at most ", parameters.size(), " arguments, got ",
+           arguments.positional.size());
   const auto scope = std::make_shared<Scope>(Scope{scope_});
-  bind(arguments, *scope);
-  const std::size_t required = definition_.parameters.size() - definition_.defaults.size();
-  for (std::size_t i = 0; i < definition_.parameters.size(); ++i) {
-    const auto& [symbol, name] = definition_.parameters[i];
-    if (std::ranges::find(scope->variables, symbol, [](const auto& v) { return v.first; }) !=
-        scope->variables.end())
+  for (std::size_t i = 0; i < arguments.positional.size(); ++i)
+    scope->set(parameters[i].first, arguments.positional[i]);
+  for (const auto& [argument, value] : arguments.named) {
+    const auto found = std::ranges::find(parameters, argument, &Parameter::second);
+    if (found == parameters.end())
+      refuse(name, "() has no parameter '", printable(argument.substr(0, 40)), "'");
+    scope->set(found->first, value);
+  }
+  const std::size_t required = parameters.size() - defaults.size();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [symbol, parameter] = parameters[i];
+    if (std::ranges::find(scope->variables, symbol, &Variable::first) != scope->variables.end())
       continue;
-    scope->set(symbol, i >= required
-                           ? renderer_.evaluate(*definition_.defaults[i - required], scope)
-                           : Value::undefined(concat("parameter '", name, "' was not provided")));
+    scope->set(symbol, i >= required ? renderer_.evaluate(*defaults[i - required], scope)
+                                     : Value::undefined(
+                                           concat("parameter '", parameter, "' was not provided")));
   }
   return renderer_.written(definition_.bodies[0], scope);
-}
-
-void Macro::bind(const Arguments& arguments, Scope& scope) const {
-  List more{.is_tuple = true};
-  Dict named;
-  for (std::size_t i = 0; i < arguments.positional.size(); ++i) {
-    if (i < definition_.parameters.size())
-      scope.set(definition_.parameters[i].first, arguments.positional[i]);
-    else
-      more.items.push_back(arguments.positional[i]);
-  }
-  const int caller = renderer_.symbol_of("caller"), varargs = renderer_.symbol_of("varargs"),
-            kwargs = renderer_.symbol_of("kwargs");
-  for (const auto& [name, value] : arguments.named) {
-    const auto found = std::ranges::find(definition_.parameters, name,
-                                         [](const auto& parameter) { return parameter.second; });
-    if (found != definition_.parameters.end())
-      scope.set(found->first, value);
-    else if (name == "caller")
-      scope.set(caller, value);
-    else if (kwargs >= 0)
-      named.set(name, value);
-    else
-      wrong(definition_.name, "() has no parameter '", printable(name.substr(0, 40)), "'");
-  }
-  if (!more.items.empty() && varargs < 0)
-    wrong(definition_.name, "() takes at most ", definition_.parameters.size(), " arguments, got ",
-          arguments.positional.size());
-  if (varargs >= 0) scope.set(varargs, std::move(more));
-  if (kwargs >= 0) scope.set(kwargs, std::move(named));
-}
-
-Value Loop::call(Session&, const Arguments& arguments) const {
-  if (!statement_.recursive) wrong("loop() needs '{% for ... recursive %}'");
-  const Parameters in("loop()", arguments, {"iterable"});
-  return renderer_.written_loop(statement_, in.need(0), scope_, depth_ + 1);
 }
 
 Value Loop::member(std::string_view name) const {
@@ -578,15 +464,11 @@ Value Loop::member(std::string_view name) const {
   if (name == "first") return index == 0;
   if (name == "last") return index + 1 == size;
   if (name == "length") return size;
-  if (name == "depth") return depth_ + 1;
-  if (name == "depth0") return depth_;
   if (name == "previtem")
     return index > 0 ? items[index - 1] : Value::undefined("there is no previous item");
   if (name == "nextitem")
     return index + 1 < size ? items[index + 1] : Value::undefined("there is no next item");
-  if (name == "cycle" || name == "changed")
-    return CallablePtr(std::make_shared<const LoopMethod>(shared_from_this(), name == "changed"));
-  return Value::undefined(concat("loop has no attribute '", name, "'"));
+  refuse("loop.", name, " is not supported");
 }
 
 }  // namespace

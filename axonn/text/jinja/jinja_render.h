@@ -13,10 +13,9 @@ namespace axonn::jinja {
 struct RenderOptions {
   /// The time that strftime_now() shows, as local time; nullptr: strftime_now() throws.
   const std::tm* now = nullptr;
-  /// Steps of the interpreter. Published templates take some thousands for each message.
+  /// Of the interpreter (Session::charge()). Published templates take some thousands for each
+  /// message.
   std::int64_t most_steps = 20'000'000;
-  /// Bytes of all texts and lists that are made on the way; so the memory is bounded too.
-  std::int64_t most_bytes = std::int64_t{256} << 20;
 };
 
 using Variables = std::vector<std::pair<std::string, Value>>;

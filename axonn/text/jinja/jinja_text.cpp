@@ -1,8 +1,8 @@
 #include "axonn/text/jinja/jinja_text.h"
 
 #include <algorithm>
-#include <array>
 
+#include "axonn/base/check.h"
 #include "axonn/base/utf8.h"
 #include "axonn/text/characters.h"
 
@@ -11,6 +11,8 @@ namespace axonn::jinja {
 void Text::append(std::string_view bytes, Origin origin) {
   const bool kept = !bytes.empty() || origin.source >= 0;
   if (!kept) return;
+  if (cost() + bytes.size() > kMostCost)
+    refuse("the template makes a text of more than ", kMostCost >> 20U, " MiB");
   if (bytes_.empty() && runs_.empty() && first_.source < 0) {
     bytes_ = bytes;
     first_ = origin;
@@ -39,34 +41,10 @@ void Text::mark() {
   for (Run& run : runs_) run.origin.marked = true;
 }
 
-Text Text::as_markup(bool yes) const {
-  Text out = *this;
-  out.is_markup_ = yes;
-  return out;
-}
-
-Text Text::escaped() const {
-  if (is_markup_) return *this;
-  constexpr std::string_view kPlain = "&<>'\"";
-  constexpr std::array<std::string_view, 5> kEscaped{"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
-  return as_markup().mapped([&](std::string_view piece) {
-    std::string out;
-    for (const char c : piece) {
-      const std::size_t at = kPlain.find(c);
-      if (at == kPlain.npos)
-        out += c;
-      else
-        out += kEscaped[at];
-    }
-    return out;
-  });
-}
-
 Text Text::slice(std::size_t begin, std::size_t end) const {
   end = std::min(end, bytes_.size());
   begin = std::min(begin, end);
   Text out;
-  out.is_markup_ = is_markup_;
   std::size_t at = 0;
   for_pieces([&](std::string_view bytes, Origin origin) {
     const std::size_t from = std::max(at, begin), to = std::min(at + bytes.size(), end);
@@ -81,11 +59,6 @@ Text Text::slice(std::size_t begin, std::size_t end) const {
 
 std::string_view first_character(std::string_view text) {
   return text.substr(0, utf8_front(text).bytes);
-}
-
-std::size_t count_characters(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
 std::size_t byte_of_character(std::string_view text, std::size_t index) {
@@ -122,23 +95,6 @@ bool is_white_space(char32_t c) {
          c == 0x3000;
 }
 
-namespace {
-
-bool is_in_class(char32_t c, std::string_view predicate) {
-  if (predicate == "isspace") return is_white_space(c);
-  const bool letter = is_letter(c);
-  if (predicate == "isalpha") return letter;
-  const NumberKind number = number_kind(c);
-  if (predicate == "isdecimal") return number == NumberKind::decimal;
-  if (predicate == "isdigit") return number == NumberKind::decimal || number == NumberKind::digit;
-  if (predicate == "isalnum") return letter || number != NumberKind::none;
-  return number != NumberKind::none;  // isnumeric
-}
-
-bool is_cased(char32_t c) { return is_upper_case(c) || is_lower_case(c) || is_title_case(c); }
-
-}  // namespace
-
 Text title_case(const Text& text, bool once) {
   bool inner = false;  // after a letter of the same word
   return text.mapped([&](std::string_view piece) {
@@ -155,27 +111,6 @@ Text title_case(const Text& text, bool once) {
     }
     return out;
   });
-}
-
-bool has_only(std::string_view text, std::string_view predicate) {
-  const bool upper = predicate == "isupper";
-  if (upper || predicate == "islower") {
-    bool some = false;
-    for (std::string_view rest = text; !rest.empty();) {
-      const std::string_view first = first_character(rest);
-      rest.remove_prefix(first.size());
-      const char32_t c = code_point(first);
-      if (is_title_case(c) || (upper ? is_lower_case(c) : is_upper_case(c))) return false;
-      some = some || (upper ? is_upper_case(c) : is_lower_case(c));
-    }
-    return some;
-  }
-  for (std::string_view rest = text; !rest.empty();) {
-    const std::string_view first = first_character(rest);
-    rest.remove_prefix(first.size());
-    if (!is_in_class(code_point(first), predicate)) return false;
-  }
-  return !text.empty();
 }
 
 std::string_view strip(std::string_view text, Strip which, const std::string* characters) {

@@ -26,8 +26,7 @@ struct Origin {
 /// character: the parts of a concatenation, what strip(), split() and slices leave, each character
 /// that tojson, replace() or upper() rewrites. What replace() inserts has the origin of the
 /// inserted text. An empty piece of a message is kept too, as the place where an empty message
-/// stands. Parts of markup (`safe`) are markup too, and a plain text that is added to one is
-/// escaped; append() writes what there is.
+/// stands.
 class Text {
  public:
   Text() = default;
@@ -38,17 +37,16 @@ class Text {
   bool empty() const { return bytes_.empty(); }
   /// The memory that it takes.
   std::size_t cost() const { return bytes_.size() + runs_.size() * sizeof(Run); }
+  /// The most memory that a text may take, so that no template makes more at once.
+  static constexpr std::size_t kMostCost = std::size_t{64} << 20;
 
+  /// Throws UsageError if the text then takes more than kMostCost.
   void append(std::string_view bytes, Origin origin);
   void append(const Text& other);
   /// Removes the bytes from `size` on.
   void cut(std::size_t size);
   /// Marks everything as written within {% generation %}.
   void mark();
-  bool is_markup() const { return is_markup_; }
-  Text as_markup(bool yes = true) const;
-  /// As markup, with &, <, >, ' and " as in HTML; the same if it is markup.
-  Text escaped() const;
 
   /// The bytes [begin, end).
   Text slice(std::size_t begin, std::size_t end) const;
@@ -73,7 +71,6 @@ class Text {
   template <typename F>
   Text mapped(const F& f) const {
     Text out;
-    out.is_markup_ = is_markup_;
     for_pieces([&](std::string_view bytes, Origin origin) { out.append(f(bytes), origin); });
     return out;
   }
@@ -87,12 +84,10 @@ class Text {
   std::string bytes_;
   Origin first_;           // of the whole text, if runs_ is empty
   std::vector<Run> runs_;  // else all of it
-  bool is_markup_ = false;
 };
 
 // Functions of characters as Python's str has them. Texts are UTF-8.
 
-std::size_t count_characters(std::string_view text);
 /// The byte at which character `index` begins; text.size() if there are fewer.
 std::size_t byte_of_character(std::string_view text, std::size_t index);
 /// The bytes of the first character; text must not be empty.
@@ -102,8 +97,6 @@ bool is_white_space(char32_t c);
 /// str.title(): each first letter of a word in upper case, the others in lower case. `once`:
 /// str.capitalize(), only that of the whole text.
 Text title_case(const Text& text, bool once);
-/// Whether the text has characters and all satisfy the predicate of this name ("isdigit").
-bool has_only(std::string_view text, std::string_view predicate);
 
 /// Which end of a text to strip.
 enum class Strip { left, right, both };

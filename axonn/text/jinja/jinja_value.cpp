@@ -1,11 +1,10 @@
 #include "axonn/text/jinja/jinja_value.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
+#include <optional>
 
+#include "axonn/base/check.h"
 #include "axonn/base/utf8.h"
-#include "axonn/text/jinja/jinja_call.h"
 
 namespace axonn::jinja {
 
@@ -14,7 +13,7 @@ namespace {
 constexpr std::size_t kFewKeys = 16;  // up to here, comparing all keys is fast
 
 int deeper(int depth) {
-  if (depth >= Value::kMostDepth) wrong("values nest deeper than ", Value::kMostDepth);
+  if (depth >= Value::kMostDepth) refuse("values nest deeper than ", Value::kMostDepth);
   return depth + 1;
 }
 
@@ -22,6 +21,12 @@ double as_double(const Value& value) {
   if (const auto* number = value.as<double>()) return *number;
   if (const auto* flag = value.as<bool>()) return *flag ? 1 : 0;
   return static_cast<double>(*value.as<std::int64_t>());
+}
+
+/// The weight of what holds `value` besides what weighs `weight`.
+std::size_t heavier(std::size_t weight, const Value& value) {
+  constexpr std::size_t kElement = 32, kMost = std::size_t{1} << 60;
+  return std::min(weight + kElement + value.weight(), kMost);
 }
 
 std::optional<std::int64_t> as_integer(const Value& value) {
@@ -35,8 +40,9 @@ std::optional<std::int64_t> as_integer(const Value& value) {
 Value::Value(List list) {
   for (const Value& item : list.items) {
     if (item.space() || item.callable())
-      wrong("a list cannot hold a ", item.type_name(), "; only data can be in lists");
+      refuse("a list cannot hold a ", item.type_name(), "; only data can be in lists");
     list.depth = std::max(list.depth, deeper(item.depth()));
+    list.weight = heavier(list.weight, item);
   }
   held_ = std::make_shared<const List>(std::move(list));
 }
@@ -60,9 +66,9 @@ bool Value::truth() const {
 }
 
 std::string_view Value::type_name() const {
-  constexpr std::string_view kNames[] = {"undefined value", "None", "bool",    "int",
-                                         "float",           "str",  "list",    "dict",
-                                         "namespace",       "int",  "function"};
+  constexpr std::string_view kNames[] = {
+      "undefined value",    "None",    "bool", "int", "float", "str", "list", "dict", "namespace",
+      "int beyond 64 bits", "function"};
   if (const List* l = list(); l && l->is_tuple) return "tuple";
   return kNames[held_.index()];
 }
@@ -71,6 +77,17 @@ int Value::depth() const {
   if (const List* l = list()) return l->depth;
   if (const Dict* d = dict()) return d->depth();
   return 0;
+}
+
+std::size_t Value::cost() const {
+  if (const Text* t = text()) return t->cost();
+  if (const List* l = list()) return l->items.size() * 32;
+  return dict() ? dict()->size() * 64 : 0;
+}
+
+std::size_t Value::weight() const {
+  if (const List* l = list()) return l->weight;
+  return dict() ? dict()->weight() : cost();
 }
 
 std::size_t Dict::index_of(const Value& key) const {
@@ -104,10 +121,11 @@ const Value* Dict::find_key(const Value& key) const {
 
 void Dict::set(Value key, Value value) {
   if (key.list() ? !key.list()->is_tuple : key.dict() || key.space() || key.is_undefined())
-    wrong("a ", key.type_name(), " cannot be a key");
+    refuse("a ", key.type_name(), " cannot be a key");
   if (value.space() || value.callable())
-    wrong("a ", value.type_name(), " cannot be stored; only data can");
+    refuse("a ", value.type_name(), " cannot be stored; only data can");
   depth_ = std::max({depth_, deeper(value.depth()), deeper(key.depth())});
+  weight_ = heavier(heavier(weight_, key), value);
   const std::size_t index = index_of(key);
   if (index < items_.size()) {
     items_[index].second = std::move(value);
@@ -123,9 +141,9 @@ void Dict::set(Value key, Value value) {
 }
 
 bool equal(const Value& left, const Value& right) {
+  if (const auto* a = left.as<LargeInteger>(), *b = right.as<LargeInteger>(); a && b)
+    return *a->digits == *b->digits;
   if (left.is_number() && right.is_number()) {
-    const auto *a = left.as<LargeInteger>(), *b = right.as<LargeInteger>();
-    if (a || b) return a && b && *a->digits == *b->digits;
     const auto i = as_integer(left), j = as_integer(right);
     return i && j ? *i == *j : as_double(left) == as_double(right);
   }
@@ -144,8 +162,6 @@ bool equal(const Value& left, const Value& right) {
 
 int compare(const Value& left, const Value& right) {
   if (left.is_number() && right.is_number()) {
-    if (left.as<LargeInteger>() || right.as<LargeInteger>())
-      wrong("an integer beyond 64 bits cannot be compared");
     if (const auto i = as_integer(left), j = as_integer(right); i && j)
       return *i < *j ? -1 : *i > *j;
     const double a = as_double(left), b = as_double(right);
@@ -153,28 +169,22 @@ int compare(const Value& left, const Value& right) {
   }
   // The order of bytes in UTF-8 is that of characters.
   if (const Text* a = left.text(), *b = right.text(); a && b) return a->bytes().compare(b->bytes());
-  const List *a = left.list(), *b = right.list();
-  if (!a || !b || a->is_tuple != b->is_tuple) {
-    for (const Value* value : {&left, &right})
-      if (const auto* undefined = value->as<Undefined>(); undefined && undefined->why)
-        wrong(*undefined->why);
-    wrong("a ", left.type_name(), " and a ", right.type_name(), " have no order");
-  }
-  for (std::size_t i = 0; i < std::min(a->items.size(), b->items.size()); ++i)
-    if (!equal(a->items[i], b->items[i])) return compare(a->items[i], b->items[i]);
-  return a->items.size() < b->items.size() ? -1 : a->items.size() > b->items.size();
+  for (const Value* value : {&left, &right})
+    if (const auto* undefined = value->as<Undefined>(); undefined && undefined->why)
+      refuse(*undefined->why);
+  refuse("a ", left.type_name(), " and a ", right.type_name(), " have no order");
 }
 
 bool contains(const Value& container, const Value& item) {
   if (const Text* text = container.text()) {
-    if (!item.text()) wrong("'in <string>' requires a string, not a ", item.type_name());
+    if (!item.text()) refuse("'in <string>' requires a string, not a ", item.type_name());
     return text->bytes().find(item.text()->bytes()) != std::string::npos;
   }
   if (const Dict* dict = container.dict()) return dict->find_key(item) != nullptr;
   if (const List* list = container.list())
     return std::ranges::any_of(list->items, [&](const Value& each) { return equal(each, item); });
   if (container.is_undefined()) return false;
-  wrong("a ", container.type_name(), " is not iterable");
+  refuse("a ", container.type_name(), " is not iterable");
 }
 
 std::vector<Value> elements(const Value& value) {
@@ -183,6 +193,8 @@ std::vector<Value> elements(const Value& value) {
   if (const Dict* dict = value.dict()) {
     for (const Dict::Item& item : dict->items()) out.push_back(item.first);
   } else if (const Text* text = value.text()) {
+    if (text->size() > kMostElements)
+      refuse("a text of more than ", kMostElements, " bytes cannot be cut into characters");
     text->for_pieces([&](std::string_view piece, Origin origin) {
       while (!piece.empty()) {
         const std::string_view first = first_character(piece);
@@ -191,28 +203,9 @@ std::vector<Value> elements(const Value& value) {
       }
     });
   } else if (!value.is_undefined()) {
-    wrong("a ", value.type_name(), " is not iterable");
+    refuse("a ", value.type_name(), " is not iterable");
   }
   return out;
-}
-
-std::string float_text(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  char buffer[40];
-  const auto end =
-      std::to_chars(std::begin(buffer), std::end(buffer), value, std::chars_format::scientific);
-  std::string_view shortest(buffer, static_cast<std::size_t>(end.ptr - buffer));
-  int exponent = 0;
-  const std::size_t e = shortest.find('e');
-  const char* digits = shortest.data() + e + 1 + (shortest[e + 1] == '+' ? 1 : 0);
-  std::from_chars(digits, end.ptr, exponent);
-  // Python writes exponents below -4 and from 16 on.
-  if (exponent < -4 || exponent >= 16) return std::string(shortest);
-  const auto fixed =
-      std::to_chars(std::begin(buffer), std::end(buffer), value, std::chars_format::fixed);
-  std::string text(buffer, fixed.ptr);
-  return text.find('.') == text.npos ? text + ".0" : text;
 }
 
 }  // namespace axonn::jinja

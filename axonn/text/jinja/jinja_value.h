@@ -24,7 +24,7 @@ struct Undefined {
   std::shared_ptr<const std::string> why;  ///< "'x' is undefined"
 };
 struct None {};
-/// An integer beyond 64 bits, which data may have, as its digits. Templates can only print it.
+/// An integer beyond 64 bits, which data may have, as its digits. Templates can only write it.
 struct LargeInteger {
   std::shared_ptr<const std::string> digits;
 };
@@ -72,7 +72,7 @@ class Value {
   bool is_undefined() const { return is<Undefined>(); }
   bool is_none() const { return is<None>(); }
   bool is_text() const { return is<TextPtr>(); }
-  bool is_integer() const { return is<std::int64_t>() || is<bool>() || is<LargeInteger>(); }
+  bool is_integer() const { return is<std::int64_t>() || is<bool>(); }
   bool is_number() const { return is_integer() || is<double>(); }
 
   /// The value if it has this type, else nullptr.
@@ -93,6 +93,10 @@ class Value {
   std::string_view type_name() const;
   /// How deep it nests: 0 for a value that holds no others.
   int depth() const;
+  /// About the memory of its own text, or of its elements without what they hold.
+  std::size_t cost() const;
+  /// The same with what they hold, as often as it appears: bounds the time of going over it.
+  std::size_t weight() const;
 
  private:
   template <typename T>
@@ -109,7 +113,8 @@ class Value {
 struct List {
   std::vector<Value> items;
   bool is_tuple = false;
-  int depth = 0;  ///< set by Value
+  int depth = 0;           ///< set by Value
+  std::size_t weight = 0;  ///< the same
 };
 
 /// Keys and values in the order in which keys were first set.
@@ -124,6 +129,7 @@ class Dict {
   const Value* find(std::string_view key) const;
   const Value* find_key(const Value& key) const;
   int depth() const { return depth_; }
+  std::size_t weight() const { return weight_; }
 
  private:
   std::size_t index_of(const Value& key) const;
@@ -131,43 +137,18 @@ class Dict {
   std::vector<Item> items_;
   std::unordered_map<std::string_view, std::size_t> texts_;  // the text keys, if there are many
   int depth_ = 0;
+  std::size_t weight_ = 0;
 };
-
-/// Throws UsageError for a fault of the values that a template works with. The renderer adds the
-/// place.
-template <typename... Parts>
-[[noreturn]] void wrong(const Parts&... parts);
 
 bool equal(const Value& left, const Value& right);
 /// Negative, 0 or positive. Throws for types that have no order.
 int compare(const Value& left, const Value& right);
 /// Whether `container` holds the item: an element, a key, a part of a text.
 bool contains(const Value& container, const Value& item);
+/// The most elements that a text is cut into.
+inline constexpr std::size_t kMostElements = 1'000'000;
 /// The elements of a list, the keys of a dict, the characters of a text; none if undefined. Throws
-/// if it is not iterable.
+/// if it is not iterable, and for a text of more than kMostElements bytes.
 std::vector<Value> elements(const Value& value);
 
-/// str(): a text as it is, None as "None", lists and dicts as Python shows them.
-Text to_text(const Value& value);
-/// Appends repr().
-void append_repr(const Value& value, Text& to);
-/// repr() of a float: "0.1", "1e+16", "inf".
-std::string float_text(double value);
-
-/// The options of json.dumps().
-struct JsonStyle {
-  bool ensure_ascii = false, sort_keys = false;
-  std::string indent = {};  ///< of one level; if has_indent
-  bool has_indent = false;
-  std::string item_separator = ", ", key_separator = ": ";
-};
-Text to_json(const Value& value, const JsonStyle& style);
-
 }  // namespace axonn::jinja
-
-#include "axonn/base/check.h"
-
-template <typename... Parts>
-[[noreturn]] void axonn::jinja::wrong(const Parts&... parts) {
-  refuse(parts...);
-}

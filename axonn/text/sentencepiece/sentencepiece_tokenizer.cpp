@@ -12,7 +12,7 @@
 #include "axonn/base/files.h"
 #include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
-#include "axonn/text/sentencepiece/model_check.h"
+#include "axonn/text/sentencepiece/sentencepiece_model.h"
 #include "axonn/text/text_steps.h"
 #include "axonn/text/tokenizer_config.h"
 #include "axonn/text/word_cache.h"
@@ -25,12 +25,14 @@ namespace {
 // text.
 constexpr std::string_view kStranger = "\ue0fa";
 
+constexpr std::int32_t kModelOfWords = 3;  // SentencePieces::model_type
+
 class SentencePieceTokenizer : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(const std::string& path) : path_(path) {
     name_ = concat("SentencePiece (", path, ')');
     const TextFile file(path);
-    const auto check = check_sentencepiece_model(file.text(), path);
+    const SentencePieces read = read_sentencepieces(file.text(), path);
     const auto status = model_.LoadFromSerializedProto(file.text());
     if (!status.ok() || model_.GetPieceSize() == 0)
       refuse(path, ": SentencePiece cannot read this model (", printable(status.ToString()),
@@ -43,7 +45,8 @@ class SentencePieceTokenizer : public Tokenizer {
     stranger_ = ask(kStranger);
     newlines_apart_ =
         by_words_ && newline_is_a_byte() && spaced_text(ask("a  a")).ends_with("a  a");
-    characters_apart_ = newlines_apart_ && !check.replaces_characters && !check.of_words;
+    characters_apart_ =
+        newlines_apart_ && !read.replaces_characters && read.model_type != kModelOfWords;
     find_ends(read_tokenizer_config(std::filesystem::path(path).parent_path().string()));
     fingerprint_ = hash_text(concat("sentencepiece ", hash_text(file.text()), ' ',
                                     begin_.value_or(-1), ' ', end_.value_or(-1)));

@@ -18,7 +18,7 @@ namespace axonn {
 ///
 /// tokenizer_config.json beside it may name the begin-of-text and end-of-text tokens, or turn the
 /// first off; without it, they are the model's. Throws UsageError if the library cannot read the
-/// file, if check_sentencepiece_model() refuses it, or in a build without the library.
+/// file, if read_sentencepieces() refuses it, or in a build without the library.
 std::shared_ptr<const Tokenizer> make_sentencepiece_tokenizer(const std::string& path);
 
 /// "built in", or "none" and what that costs.

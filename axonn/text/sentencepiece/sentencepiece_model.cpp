@@ -1,10 +1,9 @@
-#include "axonn/text/sentencepiece/model_check.h"
+#include "axonn/text/sentencepiece/sentencepiece_model.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 #include "axonn/base/check.h"
 
@@ -73,25 +72,21 @@ class ProtobufReader {
   const std::string& where_;
 };
 
-void check_piece(std::string_view message, std::int64_t index, const std::string& path) {
+SentencePieces::Piece read_piece(std::string_view message, std::size_t index,
+                                 const std::string& path) {
+  SentencePieces::Piece piece;
   ProtobufReader reader(message, path);
   while (!reader.done()) {
     const auto field = reader.next();
-    if (field.number == 1 && field.bytes.size() > kMostPieceBytes)
-      refuse(path, ": piece ", index, " has ", field.bytes.size(), " bytes; at most ",
-             kMostPieceBytes, " are possible");
+    if (field.number == 1) piece.text = field.bytes;
+    if (field.number == 2)
+      piece.score = std::bit_cast<float>(static_cast<std::uint32_t>(field.value));
+    if (field.number == 3) piece.type = static_cast<std::int32_t>(field.value);
   }
-}
-
-/// Whether the options of the trainer name the model type (3) WORD (3).
-bool is_model_of_words(std::string_view options, const std::string& path) {
-  bool result = false;
-  ProtobufReader reader(options, path);
-  while (!reader.done()) {
-    const auto option = reader.next();
-    result = result || (option.number == 3 && option.value == 3);
-  }
-  return result;
+  if (piece.text.size() > kMostPieceBytes)
+    refuse(path, ": piece ", index, " has ", piece.text.size(), " bytes; at most ", kMostPieceBytes,
+           " are possible");
+  return piece;
 }
 
 /// Checks the map of replaced characters: the bytes of a trie (4), the trie, and the replacements,
@@ -130,50 +125,23 @@ void check_character_map(std::string_view map, const std::string& path) {
 }  // namespace
 
 SentencePieces read_sentencepieces(std::string_view model, const std::string& path) {
-  check_sentencepiece_model(model, path);
-  constexpr std::uint64_t kBpe = 2;  // TrainerSpec.ModelType
   SentencePieces result;
   ProtobufReader reader(model, path);
   while (!reader.done()) {
     const auto part = reader.next();
-    if (!part.is_bytes || part.number > 3) continue;
-    ProtobufReader fields(part.bytes, path);
-    if (part.number == 1) result.pieces.emplace_back();
-    while (!fields.done()) {
-      const auto [number, bytes, value, is_bytes] = fields.next();
-      if (part.number == 1) {
-        SentencePieces::Piece& piece = result.pieces.back();
-        if (number == 1) piece.text = bytes;
-        if (number == 2) piece.score = std::bit_cast<float>(static_cast<std::uint32_t>(value));
-        if (number == 3) piece.type = static_cast<std::int32_t>(value);
-      } else if (part.number == 2) {  // of the trainer
-        if (number == 3) result.bpe = value == kBpe;
-        if (number == 40) result.unknown = static_cast<std::int32_t>(value);
-      } else if (number == 3) {  // of the normalizer
-        result.adds_space = value != 0;
-      }
-    }
-  }
-  return result;
-}
-
-SentencePieceModelCheck check_sentencepiece_model(std::string_view model, const std::string& path) {
-  SentencePieceModelCheck result;
-  std::int64_t pieces = 0;
-  ProtobufReader reader(model, path);
-  while (!reader.done()) {
-    const auto field = reader.next();
-    if (!field.is_bytes) continue;
-    if (field.number == 1) check_piece(field.bytes, pieces++, path);
-    if (field.number == 2)
-      result.of_words = result.of_words || is_model_of_words(field.bytes, path);
-    if (field.number != 3 && field.number != 5) continue;
-    // The options of the normalizer, or of what undoes it.
-    ProtobufReader options(field.bytes, path);
+    if (!part.is_bytes) continue;
+    if (part.number == 1)
+      result.pieces.push_back(read_piece(part.bytes, result.pieces.size(), path));
+    const bool trainer = part.number == 2, normalizer = part.number == 3;
+    if (!trainer && !normalizer && part.number != 5) continue;  // 5 undoes the normalizer
+    ProtobufReader options(part.bytes, path);
     while (!options.done()) {
-      const auto option = options.next();
-      if (option.number != 2 || option.bytes.empty()) continue;
-      check_character_map(option.bytes, path);
+      const auto [number, bytes, value, is_bytes] = options.next();
+      if (trainer && number == 3) result.model_type = static_cast<std::int32_t>(value);
+      if (trainer && number == 40) result.unknown = static_cast<std::int32_t>(value);
+      if (normalizer && number == 3) result.adds_space = value != 0;
+      if (trainer || number != 2 || bytes.empty()) continue;
+      check_character_map(bytes, path);
       result.replaces_characters = true;
     }
   }
