@@ -218,9 +218,17 @@ void list_other_sizes(ModelConfig& model, OptionList& list) {
   list.add("tied", &model.tied,
            {.help = "whether the output layer uses the embedding's weight",
             .also = "tie_word_embeddings untie_embeddings_and_output_weights"});
+  list.unused_if([&model] {
+    return model.path.empty() && model.is_llama() ? "model.family is llama, which has only qkv_bias"
+                                                  : why_sizes_unread(model);
+  });
+  list.add(
+      "bias", &model.bias,
+      {.help = "whether linear layers and norms have biases (gpt)", .also = "add_bias_linear"});
 }
 
 void list_initialisation(ModelConfig& model, OptionList& list) {
+  list.unused_if([&model] { return why_sizes_unread(model); });
   list.add("norm_eps", &model.norm_eps,
            {.help = "added to the variance in norms",
             .above = 0,

@@ -7,6 +7,7 @@
 
 #include "axonn/model/model.h"
 #include "axonn/nn/adapter.h"
+#include "axonn/nn/embedding.h"
 #include "axonn/nn/linear.h"
 
 namespace axonn {

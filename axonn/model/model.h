@@ -48,8 +48,8 @@ class Model {
 
   virtual std::int64_t vocab() const = 0;
 
-  /// Whether next_logits() supports a KeyValueCache. If not, generation computes all tokens of a sequence
-  /// for each new one.
+  /// Whether next_logits() supports a KeyValueCache. If not, generation computes all tokens of a
+  /// sequence for each new one.
   virtual bool caches() const { return true; }
   /// Its routers, with as many biases as layers with experts; none by default.
   virtual Routers routers() const { return {}; }

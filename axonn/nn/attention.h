@@ -33,9 +33,9 @@ struct Heads {
   bool divide_over_y(const Grid& grid) const {
     return kv_heads % (grid.extent(Axis::x) * grid.extent(Axis::y)) == 0;
   }
-  /// How attention is shared among the ranks of y: by heads if divide_over_y(),
-  /// else by whole sequences with RunSettings::sequence_parallel if y divides them, else not. With
-  /// a KeyValueCache it is shared by heads or not at all, so that each sequence's keys stay on one rank.
+  /// How attention is shared among the ranks of y: by heads if divide_over_y(), else by whole
+  /// sequences with RunSettings::sequence_parallel if y divides them, else not. With a cache of
+  /// keys it is shared by heads or not at all, so that each sequence's keys stay on one rank.
   Cut cut_over_y(const Context& ctx, const Rows& rows) const;
 };
 
@@ -57,16 +57,16 @@ struct LocalHeads {
 
 /// Causal softmax attention within each sequence; a row sees keys from its Rows::start on. Heads
 /// are cut over x, and those of one x coordinate, or its sequences, over y (Heads::cut_over_y). No
-/// communication: each rank of x that reads a key-value head has a copy of it. With a KeyValueCache,
-/// rows also see the cached keys and values of their sequences. Throws Error if the columns of qkv
-/// are not those of the heads over x, or over x and y.
+/// communication: each rank of x that reads a key-value head has a copy of it. With a
+/// KeyValueCache, rows also see the cached keys and values of their sequences. Throws Error if the
+/// columns of qkv are not those of the heads over x, or over x and y.
 ///
 ///   qkv  (R, (h + 2k)·D)  this rank's query, key and value heads    out  (R, h·D)
 Var attention(const Context& ctx, const Var& qkv, const Heads& heads);
 
-/// The keys and values of all attention layers, for sequences that are being generated.
-/// Attached to a pass, attention() stores those of its rows here and reads those of earlier passes.
-/// A model needs no code for it, provided that its rows see one another only through attention().
+/// The keys and values of all attention layers, for sequences that are being generated. If it is
+/// attached to a pass, attention() stores those of its rows and reads those of earlier passes. A
+/// model needs no code for it, provided that its rows see one another only through attention().
 ///
 /// A slot holds the last `entries` positions of one sequence; with a window, these suffice. A rank
 /// stores the sequences of its own (z, data) coordinate. Heads are cut as in attention(): over

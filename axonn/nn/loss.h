@@ -9,8 +9,8 @@
 
 namespace axonn {
 
-/// Attached to a pass, adds weight · lse² of each row that counts to the loss, where lse is the log-sum-exp of the
-/// row's logits, which it keeps small. Source: Chowdhery et al., "PaLM", 2022, arXiv:2204.02311.
+/// Attached to a pass, adds weight · lse² of each row that counts to the loss; lse, the log-sum-exp
+/// of its logits, stays small. Source: Chowdhery et al., "PaLM", 2022, arXiv:2204.02311.
 struct OutputZLoss {
   float weight = 0;
   View total = {};  ///< (1, 1) f64 += this rank's part of the sum of lse²
@@ -38,10 +38,10 @@ class CrossEntropy {
   CrossEntropy(const Parameter& table, Options options) : table_(table), options_(options) {}
 
   /// Adds this rank's part of the sum of losses to total (1, 1) f64; the parts of all ranks add up
-  /// to the sum over all rows. With a tape, records the gradient of scale · that sum. With
-  /// an OutputZLoss, adds to its total too, and records the gradient of both with its weight. Throws if
-  /// columns of hidden are not those of the table over y, or if its rows are more than the columns
-  /// of targets (1, R).
+  /// to the sum over all rows. With a tape, records the gradient of scale · that sum. With an
+  /// OutputZLoss, adds to its total too, and records the gradient of both with its weight. Throws
+  /// if columns of hidden are not those of the table over y, or if its rows are more than the
+  /// columns of targets (1, R).
   void operator()(const Context& ctx, const Var& hidden, const Tensor& targets, float scale,
                   const Tensor& total) const;
 

@@ -70,7 +70,7 @@ class TrainStep {
   ~TrainStep();
 
   /// Captures everything up to the norm as device graphs in the second step and launches them from
-  /// then on. Changes no bit. Throws UsageError if device, transport or a loss term do not allow it.
+  /// then on. Changes no bit. Throws UsageError if device, transport or a loss term cannot.
   void use_graphs(const Context& ctx);
   /// The loss term of this type (train/loss_term.h); null if there is none.
   template <typename T>
@@ -102,8 +102,8 @@ class TrainStep {
  private:
   using TokensOf = std::function<Tokens(int micro)>;
 
-  /// Adds this rank's summands to sums, laid out as sums_, and leaves the gradients in their shards,
-  /// summed over data.
+  /// Adds this rank's summands to sums, which lie as sums_ do, and leaves the gradients in their
+  /// shards, summed over data.
   void gradients(const Context& ctx, const StepInput& input, const Tensor& sums);
   void begin_step(const Context& ctx, const StepInput& input);
   /// Number of sums over all ranks.

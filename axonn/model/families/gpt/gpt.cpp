@@ -3,7 +3,6 @@
 #include "axonn/base/check.h"
 #include "axonn/model/decoder.h"
 #include "axonn/nn/pointwise.h"
-#include "axonn/options/options.h"
 
 namespace axonn {
 
@@ -54,16 +53,6 @@ class Gpt final : public Decoder {
   }
 };
 
-void list_gpt_options(ModelConfig& model, OptionList& list) {
-  list.unused_if([&model] {
-    return model.path.empty() && model.is_llama() ? "model.family is llama, which has only qkv_bias"
-                                                  : why_sizes_unread(model);
-  });
-  list.add(
-      "bias", &model.bias,
-      {.help = "whether linear layers and norms have biases (gpt)", .also = "add_bias_linear"});
-}
-
 void validate_gpt(const ModelConfig& model) {
   if (model.activation != MlpKind::swiglu)
     refuse("[model] activation = \"", kMlpKinds[static_cast<int>(model.activation)],
@@ -75,7 +64,7 @@ void validate_gpt(const ModelConfig& model) {
 
 constexpr Family kGptFamily{
     .name = "gpt",
-    .list_options = list_gpt_options,
+    .list_options = [](ModelConfig&, OptionList&) {},
     .validate = validate_gpt,
     .make = [](const ModelConfig& config, const Grid& grid) -> std::unique_ptr<Model> {
       return std::make_unique<Gpt>(config, grid);
