@@ -52,8 +52,6 @@ struct HostShape {
 };
 
 HostShape shape_of(const Hosts& hosts, int ranks);
-/// The shape of a group whose ranks fill hosts one after another.
-HostShape shape_of_blocks(int ranks, int ranks_per_host);
 
 /// A collective, as far as its cost depends on it.
 struct CollectiveSize {

@@ -58,8 +58,7 @@ std::string_view name_of(Operation operation);
 /// Statistics of one rank's calls on a group. The wait time is the communication that compute did
 /// not hide.
 struct CommStats {
-  std::array<double, kOperations> waited_seconds_by{};  ///< waited_seconds by Operation
-  double waited_seconds = 0;                            ///< time that this rank spent in Work::wait
+  std::array<double, kOperations> waited_seconds_by{};  ///< by Operation: time in Work::wait
   std::int64_t bytes = 0;                               ///< of each call's larger buffer
   std::int64_t calls = 0;
 };
