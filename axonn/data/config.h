@@ -83,6 +83,9 @@ struct DataConfig {
   std::string validation = "0";
   /// Whether each epoch has a different order of samples; if false, the order of the files.
   bool shuffle = true;
+
+  /// The number of keys that name training data.
+  int sources() const { return !text.empty() + !tokens.empty() + !jsonl.empty() + (synthetic > 0); }
 };
 
 }  // namespace axonn

@@ -220,15 +220,6 @@ std::string toml_number(double value);
 /// UTF-8.
 std::string toml_string(std::string_view text);
 
-/// Parse the whole text as a number. '_' is allowed between digits, as in TOML. Empty if the text
-/// is not a number.
-std::optional<std::int64_t> parse_integer(std::string_view text);
-std::optional<double> parse_real(std::string_view text);
-
-/// Parses a number of bytes: "1500", "64KiB", "1.5 GB". Units with an i are powers of 1024, units
-/// without are powers of 1000.
-std::optional<std::int64_t> parse_bytes(std::string_view text);
-
 /// The least number of insertions, deletions, replacements and swaps of neighbours that turn one
 /// word into the other (optimal string alignment). Ignores case and treats '-' and '_' as equal.
 int edit_distance(std::string_view a, std::string_view b);
