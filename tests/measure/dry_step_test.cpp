@@ -48,7 +48,7 @@ std::string describe(const Config& config) {
   return "grid " + to_string(p.grid()) + ", " + std::string(name_of(config.training.dtype)) +
          (config.activation_checkpoint.mode == RecomputeMode::full ? ", recomputed" : "") +
          ", micro-batches of " + std::to_string(config.training.micro_batch) + ", chunks " +
-         std::to_string(p.chunks) + (p.overlap_weights ? "" : ", no overlap") +
+         std::to_string(p.chunks) + (p.overlap.weights ? "" : ", no overlap") +
          (p.sequence_parallel ? "" : ", rows not cut");
 }
 
@@ -118,8 +118,8 @@ TEST(DryStep, PeakEqualsARealRunsInChunksWithMicroBatchesAndWithoutOverlap) {
           config.training.global_batch = 24;
           config.parallelism.chunks = chunks;
           config.parallelism.sequence_parallel = micro == 6;
-          config.parallelism.overlap_weights = config.parallelism.overlap_weight_gradients =
-              config.parallelism.overlap_input_gradients = config.parallelism.overlap_data =
+          config.parallelism.overlap.weights = config.parallelism.overlap.weight_gradients =
+              config.parallelism.overlap.input_gradients = config.parallelism.overlap.data =
                   overlap;
           config.parallelism.reduce_dtype = overlap ? DType::f32 : DType::bf16;
           expect_predicted(config);
@@ -150,7 +150,7 @@ TEST(DryStep, PeakEqualsARealRunsForAdEMAMixAndMuon) {
           config.model.hidden = 240;  // updates, not logits, are the peak
           config.training.dtype = dtype;
           config.optimizer.kind = kind;
-          config.parallelism.overlap_data = overlap;
+          config.parallelism.overlap.data = overlap;
           expect_predicted(config);
         }
 }
@@ -290,7 +290,7 @@ TEST(DryStep, OverlapShowsInTheSchedule) {
   // Products between a collective's start and its wait hide it.
   const auto hidden_flops = [](bool overlap) {
     Config config = on_grid(tiny(), {1, 1, 2, 1});
-    config.parallelism.overlap_weights = config.parallelism.overlap_weight_gradients = overlap;
+    config.parallelism.overlap.weights = config.parallelism.overlap.weight_gradients = overlap;
     const Schedule schedule = schedule_of(config);
     double flops = 0;
     int under_way = 0;

@@ -60,7 +60,7 @@ TEST(ContextRuns, DryPeakEqualsARealRuns) {
     for (const bool overlap : {true, false})
       for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
         Config config = on_grid(long_config(folder / "run"), grid);
-        config.parallelism.overlap_context = overlap;
+        config.parallelism.overlap.context = overlap;
         config.activation_checkpoint.mode = mode;
         config = resolved(config);
         std::vector<ArenaStats> real(grid.ranks());

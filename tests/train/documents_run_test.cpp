@@ -123,7 +123,7 @@ TEST(DocumentsTraining, HasTheSameLossesWhereRanksShareSequencesAndTheSameBitsWi
       shared = on_grid(shared, {1, 1, 2, 1, 2});
       const GridTrace two = trace_of(shared, 4);
       expect_like(two, one, "a context of 2");
-      shared.parallelism.overlap_context = shared.parallelism.overlap_weights = false;
+      shared.parallelism.overlap.context = shared.parallelism.overlap.weights = false;
       EXPECT_EQ(trace_of(shared, 4).losses, two.losses);
     }
   }
