@@ -114,7 +114,7 @@ class Communicator {
   /// Piece r of out becomes piece rank() of rank r's inp; both are (size · n), and may be the same.
   Work all_to_all(Buffer out, Buffer inp, std::string_view label = {});
 
-  /// The same with pieces of different counts: piece r of out, counts.from[r] elements, becomes the
+  /// all_to_all() of pieces of any size: piece r of out, counts.from[r] elements, becomes the
   /// piece of rank r's inp for this rank. Pieces lie one after another and fill their buffer. Out
   /// and inp must not overlap. Counts may be 0, also all of them. counts.to[r] must be
   /// counts.from[rank()] on rank r: threads and MPI throw Error with both ranks and both counts if

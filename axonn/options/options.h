@@ -19,7 +19,7 @@ struct Spelling {
   std::string_view other, name;  ///< with "true" and "false" a file may also give a boolean
 };
 
-/// What a key's value names, if a run reads it: files, folders, patterns of them, or prefixes of
+/// The inputs of a run that a key's value names: files, folders, patterns of them, or prefixes of
 /// token files; or the same for texts, of which a folder holds many (text_files()).
 enum class Reads { nothing, files, texts };
 
