@@ -76,7 +76,7 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  /// What is done, and all there is to do; 0: unknown. The speed is that since the first call.
+  /// `done` of `total` is done; 0: unknown. The speed is that since the first call.
   void operator()(std::int64_t done, std::int64_t total);
   /// Clears a terminal's line, for other output.
   void clear();

@@ -35,10 +35,10 @@ std::size_t incomplete_utf8_suffix(std::string_view text);
 /// For display on one line: invalid bytes become U+FFFD, control characters \n, \t or \xNN.
 std::string printable(std::string_view text);
 
-/// The same, with a backslash as \\, so that a newline and the text \n differ.
+/// printable() with a backslash as \\, so that a newline and the text \n differ.
 std::string escaped(std::string_view text);
 
-/// The same for text of any length on a terminal. Keeps the control characters that our own output
+/// printable() for text of any length on a terminal. Keeps the control characters that our output
 /// uses: \n, \t, \r and the sequence that clears a line. So text of others cannot command the
 /// terminal.
 std::string harmless(std::string_view text);

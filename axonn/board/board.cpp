@@ -1,7 +1,6 @@
 #include "axonn/board/board.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/files.h"
+#include "axonn/base/numbers.h"
 
 namespace axonn {
 
@@ -134,11 +134,9 @@ std::int64_t number_in(const HttpRequest& request, const std::string& name,
                        std::int64_t otherwise) {
   const std::string text = request.parameter(name);
   if (text.empty()) return otherwise;
-  std::int64_t value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0)
-    refuse("the parameter ", name, " must be a whole number of at least 0");
-  return value;
+  const auto value = parse_integer(text);
+  if (!value || *value < 0) refuse("the parameter ", name, " must be a whole number of at least 0");
+  return *value;
 }
 
 }  // namespace

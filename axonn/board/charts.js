@@ -3,29 +3,10 @@
 // The charts of axonn board: texts, scales, curves, and the pointer on them. page.js has the rest
 // of the page.
 
-// ---- Elements. Names and messages become text nodes only, so none of them is read as markup.
-
-const byId = (id) => document.getElementById(id);
-
-// Sets attributes (numbers with two decimals) and appends children: nodes, or texts.
-function filled(node, attributes, children) {
-  for (const [key, value] of Object.entries(attributes))
-    if (value !== undefined)
-      node.setAttribute(key, typeof value === "number" ? +value.toFixed(2) : value);
-  node.append(...children.filter((one) => one !== null));
-  return node;
-}
-
-const html = (name, attributes = {}, ...children) =>
-  filled(document.createElement(name), attributes, children);
-const svg = (name, attributes = {}, ...children) =>
-  filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
-
 // ---- Texts.
 
 const kMinus = "\u2212";
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
-const count = (number) => number.toLocaleString("en-US");
 
 // Four digits: 2.732, 12.5k, 3e-4.
 function short(value) {
@@ -206,20 +187,13 @@ const page = {
 // Dashes and marks together tell 16 curves apart without their colors.
 const styleOf = (number) => `c${number % 8} dash${number % 4}`;
 
-// A mark of one of four shapes.
-function mark(number, x, y, more = "") {
-  const p = (text) => text.replace(/[XY]([+-][\d.]+)?/g,
-    (all, by) => +((all[0] === "X" ? x : y) + Number(by || 0)).toFixed(2));
-  const shapes = ["", "MX-3.6 Y-3.6HX+3.6VY+3.6HX-3.6Z", "MX Y-4.6LX+4.4 Y+3.4HX-4.4Z",
-    "MX Y-5LX+5 YLX Y+5LX-5 YZ"];
-  const attributes = {class: `mark c${number % 8} ${more}`}, shape = (number + (number >> 2)) % 4;
-  return shape === 0 ? svg("circle", {...attributes, cx: x, cy: y, r: 3.8})
-    : svg("path", {...attributes, d: p(shapes[shape])});
-}
+// The mark of a curve. The first four shapes come again in another order with the same colors.
+const markOf = (number, x, y, more = "") =>
+  mark((number + (number >> 2)) % 4, x, y, `c${number % 8} ${more}`.trim());
 
 const sample = (number) => svg("svg",
   {class: "sample", viewBox: "0 0 34 12", "aria-hidden": "true"},
-  svg("path", {class: `curve ${styleOf(number)}`, d: "M0 6H34"}), mark(number, 17, 6));
+  svg("path", {class: `curve ${styleOf(number)}`, d: "M0 6H34"}), markOf(number, 17, 6));
 
 // The points to draw of a run: in detail while a part of it is shown.
 const pointsOf = (number) => page.zoom && page.details[number] || page.points[number];
@@ -289,7 +263,7 @@ function drawCurve(curve, across, up) {
   const isDrawn = (values, i) => isNumber(curve.xs[i]) && isNumber(values[i])
     && Number.isFinite(up.to(values[i]));  // a log scale has no place for 0
   const marked = (values, i, more) =>
-    mark(curve.number, across.to(curve.xs[i]), up.to(values[i]), more);
+    markOf(curve.number, across.to(curve.xs[i]), up.to(values[i]), more);
   const {main, validation} = curve;
   if (validation) {
     parts.push(svg("path", {class: `${style} validation`,

@@ -21,7 +21,7 @@ class LineTail {
 
   explicit LineTail(std::string path) : path_(std::move(path)) {}
 
-  /// Passes the new lines to `take`, for about so many seconds. Calls `begin_anew` first if lines
+  /// Passes new lines to `take` for about `seconds`. Calls `begin_anew` first if lines
   /// that were passed earlier no longer count. Returns whether there are more. Never throws: a file
   /// that cannot be read has no lines.
   bool read(const std::function<void()>& begin_anew, const Take& take, double seconds);

@@ -91,7 +91,7 @@ class RunRows {
 
   explicit RunRows(std::string path, std::size_t most_kept = kMostKept);
 
-  /// Reads the new lines, for about so many seconds. Returns whether there are more.
+  /// Reads new lines for about `seconds`. Returns whether there are more.
   bool read(double seconds);
 
   const LineTail& file() const { return file_; }

@@ -19,7 +19,7 @@ class RunSamples {
 
   explicit RunSamples(std::string path) : file_(std::move(path)) {}
 
-  /// Reads the new lines, for about so many seconds. Returns whether there are more.
+  /// Reads new lines for about `seconds`. Returns whether there are more.
   bool read(double seconds);
 
   /// The steps that have samples, ascending.

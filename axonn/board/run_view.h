@@ -19,7 +19,7 @@ enum class RunPhase { waiting, starting, running, stalled, ended, stopped, faile
 
 std::string_view name_of(RunPhase state);
 
-/// What the files of a run's folder (output.dir) tell about it, also while it is being written.
+/// State of a run by the files of its folder (output.dir), also while they are being written.
 /// Only reads, and only files with fixed names. Nothing throws: what is missing is empty.
 class RunView {
  public:
@@ -32,7 +32,7 @@ class RunView {
   /// which have a config.toml too.
   static bool is_part(const std::string& name);
 
-  /// Reads what is new, for about so many seconds. Returns whether there is more. `now`: in seconds
+  /// Reads new lines for about `seconds`. Returns whether there are more. `now`: in seconds
   /// since 1970.
   bool read(double seconds, std::time_t now);
 

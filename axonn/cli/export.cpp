@@ -16,9 +16,7 @@ constexpr const char* kExportExamples =
   axonn export out --format csv --out out.csv
       a row a step, for a spreadsheet or pandas; --out /dev/stdout prints it
   axonn export out --format tensorboard --out events/run-1
-      then: tensorboard --logdir events
-  axonn export out --format mlflow --out mlruns
-      then: mlflow ui --backend-store-uri mlruns)";
+      then: tensorboard --logdir events)";
 
 }  // namespace
 
@@ -28,12 +26,12 @@ int run_export(const Arguments& arguments) {
   CLI::App app("Writes the series of a run for other tools.", "axonn export");
   app.footer(kExportExamples);
   app.add_option("RUN", run, "output.dir of a run, which has metrics.jsonl")->required();
-  app.add_option("--format", format, "csv, tensorboard or mlflow")
+  app.add_option("--format", format, "csv or tensorboard")
       ->required()
       ->type_name("NAME")
       ->check(CLI::IsMember(std::vector<std::string>(kExportFormats.begin(), kExportFormats.end()))
                   .description(""));
-  app.add_option("--out", out, "csv: the file; tensorboard: a folder; mlflow: the store (mlruns)")
+  app.add_option("--out", out, "csv: the file; tensorboard: a folder")
       ->required()
       ->type_name("PATH");
   add_overwrite_flag(app, overwrite);

@@ -98,7 +98,7 @@ void add_overwrite_flag(CLI::App& app, bool& overwrite);
 /// that is 0; null if neither is known.
 std::shared_ptr<const Tokenizer> tokenizer_of(Config& config, const ModelFlags& flags);
 
-/// The same. Throws UsageError if there is none, or if it has more tokens than the vocabulary.
+/// tokenizer_of(). Throws UsageError if there is none, or one with more tokens than the vocabulary.
 std::shared_ptr<const Tokenizer> need_tokenizer(Config& config, const ModelFlags& flags);
 
 /// Rank 0 prints the backend's new remarks (Backend::take_remarks()).

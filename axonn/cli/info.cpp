@@ -121,19 +121,21 @@ std::vector<std::pair<std::string_view, std::string>> network_lines(
                     adapter.bytes_per_s > 0 ? fmt::format("{:g} GB/s", adapter.bytes_per_s * 1e-9)
                                             : "speed unknown"));
   if (facts.gpu.empty()) return lines;
-  for (const bool several : {false, true}) {
+  const auto advice = [&](bool several) {
     facts.several_hosts = several;
-    for (const NetworkAdvice& advice : network_advice(facts)) {
-      std::string text = advice.text;
-      if (advice.kind == NetworkAdvice::Kind::refuse) text = "refused: " + text;
-      const auto said = std::ranges::find_if(
-          lines, [&](const auto& one) { return one.second == "on one host: " + text; });
-      if (said != lines.end())
-        said->second = text;
-      else
-        lines.emplace_back("", (several ? "on several hosts: " : "on one host: ") + text);
-    }
-  }
+    std::vector<std::string> texts;
+    for (const NetworkAdvice& one : network_advice(facts))
+      texts.push_back((one.kind == NetworkAdvice::Kind::refuse ? "refused: " : "") + one.text);
+    return texts;
+  };
+  const auto has = [](const std::vector<std::string>& texts, const std::string& text) {
+    return std::ranges::find(texts, text) != texts.end();
+  };
+  const std::vector<std::string> here = advice(false), across = advice(true);
+  for (const std::string& text : here)
+    lines.emplace_back("", (has(across, text) ? "" : "on one host: ") + text);
+  for (const std::string& text : across)
+    if (!has(here, text)) lines.emplace_back("", "on several hosts: " + text);
   return lines;
 }
 

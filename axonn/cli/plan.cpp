@@ -7,6 +7,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/base/log.h"
+#include "axonn/base/numbers.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
 #include "axonn/config/stored_config.h"

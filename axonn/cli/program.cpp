@@ -65,7 +65,7 @@ std::span<const Command> commands() {
               "converts checkpoints and Hugging Face folders, also to GGUF; merges adapters",
               run_convert},
       Command{"data", "makes token files and shows their contents", run_data},
-      Command{"export", "writes a run's series as CSV, or for TensorBoard or MLflow", run_export},
+      Command{"export", "writes a run's series as CSV or for TensorBoard", run_export},
       Command{"info", "shows what this build and this machine have, or how a run stands", run_info},
       Command{"help", "explains a command, a section or a key", run_help},
   };

@@ -61,7 +61,7 @@ struct Call {
 
 /// Describes a call: "all_reduce (sum) of 1024 f32 'block 3 mlp.down'".
 std::string describe(const Call& call);
-/// The same with the call's number: "all_reduce (sum) of ... (call 16 of group z)".
+/// Describes a call with its number: "all_reduce (sum) of ... (call 16 of group z)".
 std::string describe(const Call& call, std::int64_t sequence, const std::string& group);
 
 /// Whether two ranks' calls match: the same operation, count, type, root and kind of memory, or a
@@ -73,7 +73,7 @@ struct PairCounts {
   int from = 0, to = 0;  ///< ranks as messages name them
   std::int64_t gives = 0, expects = 0;
 };
-/// What is wrong if the counts differ: "rank 1 gives 7 elements to rank 3, which expects 5".
+/// Describes counts that differ: "rank 1 gives 7 elements to rank 3, which expects 5".
 std::string describe(const PairCounts& counts);
 
 /// A sequence of calls that match in call order: the collectives of a group, or the messages from
@@ -86,7 +86,7 @@ struct Channel {
   bool is_pair() const { return from >= 0; }
   /// The index of a rank among the parties.
   int party_of(int rank) const { return !is_pair() ? rank : rank == from ? 0 : 1; }
-  /// Those of a group's members that are the parties.
+  /// The members of a group that are the parties.
   std::vector<int> parties_of(const std::vector<int>& members) const {
     return is_pair() ? std::vector{members[from], members[to]} : members;
   }

@@ -103,13 +103,6 @@ HostShape shape_of(const Hosts& hosts, int ranks) {
   return {ranks, hosts.count(), hosts.most_ranks(), hosts.most_branches()};
 }
 
-HostShape shape_of_blocks(int ranks, int ranks_per_host) {
-  std::vector<std::uint64_t> names(ranks);
-  for (int rank = 0; rank < ranks; ++rank)
-    names[rank] = static_cast<unsigned>(rank / ranks_per_host);
-  return shape_of(Hosts(names), ranks);
-}
-
 double collective_seconds(CollectiveMethod method, const CollectiveSize& of, const HostShape& shape,
                           const CollectiveRates& rates) {
   const auto [operation, bytes, widening] = of;

@@ -26,7 +26,7 @@ struct LinkSpeed {
   double latency_s = 0, bytes_per_s = 1;
 };
 
-/// What the choice of a method needs to know of a machine. The default is a cluster with links of
+/// Rates of a machine by which methods are chosen. The default is a cluster with links of
 /// 10 Gbit/s; its latencies are those of the MPI transport, whose progress threads sleep between
 /// polls (measured with 2 and 8 ranks on two cores of an EPYC).
 struct CollectiveRates {
@@ -52,8 +52,6 @@ struct HostShape {
 };
 
 HostShape shape_of(const Hosts& hosts, int ranks);
-/// The shape of a group whose ranks fill hosts one after another.
-HostShape shape_of_blocks(int ranks, int ranks_per_host);
 
 /// A collective, as far as its cost depends on it.
 struct CollectiveSize {
@@ -75,7 +73,7 @@ CollectiveMethod fastest_method(const CollectiveSize& of, const HostShape& shape
 struct CollectivePolicy {
   /// That of every collective for which it is possible; none: the fastest.
   std::optional<CollectiveMethod> method = {};
-  /// Those of the machine, if they are known.
+  /// The rates of the machine, if they are known.
   std::optional<CollectiveRates> rates = {};
 
   /// `usual`: the transport's rates if those of the machine are unknown.

@@ -45,7 +45,6 @@ class TimedState final : public Work::State {
 
  private:
   void note(double begin, double end) {
-    stats_->waited_seconds += end - begin;
     stats_->waited_seconds_by[static_cast<int>(label_.operation)] += end - begin;
     if (!trace_ || !trace_->on()) return;
     trace_->span(label_.group, label_.name, started_, end);

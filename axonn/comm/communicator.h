@@ -58,8 +58,7 @@ std::string_view name_of(Operation operation);
 /// Statistics of one rank's calls on a group. The wait time is the communication that compute did
 /// not hide.
 struct CommStats {
-  std::array<double, kOperations> waited_seconds_by{};  ///< waited_seconds by Operation
-  double waited_seconds = 0;                            ///< time that this rank spent in Work::wait
+  std::array<double, kOperations> waited_seconds_by{};  ///< by Operation: time in Work::wait
   std::int64_t bytes = 0;                               ///< of each call's larger buffer
   std::int64_t calls = 0;
 };
@@ -115,7 +114,7 @@ class Communicator {
   /// Piece r of out becomes piece rank() of rank r's inp; both are (size · n), and may be the same.
   Work all_to_all(Buffer out, Buffer inp, std::string_view label = {});
 
-  /// The same with pieces of different counts: piece r of out, counts.from[r] elements, becomes the
+  /// all_to_all() of pieces of any size: piece r of out, counts.from[r] elements, becomes the
   /// piece of rank r's inp for this rank. Pieces lie one after another and fill their buffer. Out
   /// and inp must not overlap. Counts may be 0, also all of them. counts.to[r] must be
   /// counts.from[rank()] on rank r: threads and MPI throw Error with both ranks and both counts if

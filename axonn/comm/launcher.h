@@ -10,6 +10,9 @@ namespace axonn {
 /// tests replace it.
 bool under_launcher(const std::function<const char*(const char* name)>& variable = std::getenv);
 
+/// The rank of this process in its launcher's job; 0 if the launcher does not say or there is none.
+int launched_rank(const std::function<const char*(const char* name)>& variable = std::getenv);
+
 /// How many processes of its job a launcher has started on this machine; 1 if it does not say.
 int launched_here(const std::function<const char*(const char* name)>& variable = std::getenv);
 

@@ -12,7 +12,7 @@
 
 namespace axonn {
 
-/// What the rules look at.
+/// Facts of a machine and its ranks, by which the rules decide.
 struct NetworkFacts {
   std::string gpu = {};          ///< name of a rank's GPU
   std::string collectives = {};  ///< "NCCL" or "RCCL", by which the ranks exchange GPU memory
@@ -40,7 +40,7 @@ struct NetworkRule {
 /// All rules.
 std::span<const NetworkRule> network_rules();
 
-/// What a rule asks for.
+/// A change of the environment that a rule asks for.
 struct NetworkAdvice {
   enum class Kind { set, warn, refuse } kind;
   const NetworkRule* rule;

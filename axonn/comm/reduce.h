@@ -53,7 +53,7 @@ struct Summand {
 void reduce(std::span<void* const> outs, std::span<const void* const> inps, std::int64_t count,
             DType dtype, ReduceOp op);
 
-/// The same for the sums of branches, which together are the tree, in the ranks' order.
+/// reduce() of the sums of branches, which together are the tree, in the ranks' order.
 void reduce(std::span<void* const> outs, std::span<const Summand> inps, std::int64_t count,
             DType dtype, ReduceOp op);
 

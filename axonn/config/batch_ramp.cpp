@@ -1,9 +1,9 @@
 #include "axonn/config/batch_ramp.h"
 
-#include <charconv>
 #include <sstream>
 
 #include "axonn/base/check.h"
+#include "axonn/base/numbers.h"
 #include "axonn/data/batch_stages.h"
 #include "axonn/options/options.h"
 
@@ -18,9 +18,8 @@ std::vector<std::int64_t> integers_of(const char* key, const std::string& text, 
   std::istringstream stream(text);
   bool right = true;
   for (std::string word; right && stream >> word;) {
-    const char* end = word.data() + word.size();
-    const auto [stop, error] = std::from_chars(word.data(), end, numbers.emplace_back());
-    right = error == std::errc{} && stop == end && numbers.back() > 0;
+    numbers.push_back(parse_integer(word).value_or(0));
+    right = numbers.back() > 0;
   }
   if (!right || numbers.size() != count)
     refuse("[training] ", key, ": ", toml_string(text), " is not ", wanted);

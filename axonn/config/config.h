@@ -13,6 +13,7 @@
 #include "axonn/grid/sequence_cut.h"
 #include "axonn/model/config.h"
 #include "axonn/ops/backend.h"
+#include "axonn/parallel/overlap.h"
 #include "axonn/tensor/dtype.h"
 
 namespace axonn {
@@ -41,7 +42,7 @@ enum class RecomputeMode { none, light, full, values };
 inline constexpr std::array<std::string_view, 4> kRecomputeModes = {"none", "light", "full",
                                                                     "values"};
 
-/// What a resumed run does if its samples or their order are not those of the checkpoint.
+/// The reaction of a resumed run if its samples or their order are not those of the checkpoint.
 enum class ChangedData { refuse, restart };
 inline constexpr std::array<std::string_view, 2> kChangedData = {"refuse", "restart"};
 
@@ -143,15 +144,11 @@ struct ParallelismConfig {
   double peak_tflops = 0;  ///< advertised peak of one rank's device; 0: unknown
   TransportKind transport = TransportKind::automatic;
   CollectivesKind collectives = CollectivesKind::automatic;  ///< changes no sum
-  DType reduce_dtype = DType::f32;       ///< in which weight gradients are exchanged
-  bool sequence_parallel = true;         ///< rows are also cut over x and y between products
-  int chunks = 1;                        ///< pieces of a micro-batch that overlap one another
-  bool overlap_input_gradients = true;   ///< OAR
-  bool overlap_weight_gradients = true;  ///< ORS
-  bool overlap_weights = true;           ///< OAG
-  bool overlap_data = true;              ///< sum gradients over data during backward
-  bool overlap_context = true;   ///< gather keys and values of some heads while others attend
-  double timeout_seconds = 600;  ///< a collective may hang before the run ends
+  DType reduce_dtype = DType::f32;  ///< in which weight gradients are exchanged
+  bool sequence_parallel = true;    ///< rows are also cut over x and y between products
+  int chunks = 1;                   ///< pieces of a micro-batch that overlap one another
+  Overlap overlap = {};             ///< keys: overlap_input_gradients, overlap_data ...
+  double timeout_seconds = 600;     ///< a collective may hang before the run ends
 
   /// The config must be resolved: the grid is not automatic.
   GridShape grid() const { return {x, y, z, data, context, experts}; }

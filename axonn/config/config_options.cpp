@@ -73,7 +73,7 @@ void list_context(ParallelismConfig& parallelism, OptionList& list) {
                "sequence; window, one run each, for models with a window that is no longer, so "
                "that only neighbours exchange keys; auto: window where it is possible, else "
                "balanced for packed documents, else zigzag"});
-  list.add("overlap_context", &parallelism.overlap_context,
+  list.add("overlap_context", &parallelism.overlap.context,
            {.help = "whether the keys and values of some heads are exchanged among the ranks of a "
                     "context while others attend"});
 }
@@ -128,17 +128,17 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
                     "another's sums are exchanged; must divide the micro-batch",
             .min = 1,
             .max = 1024});
-  list.add("overlap_input_gradients", &parallelism.overlap_input_gradients,
+  list.add("overlap_input_gradients", &parallelism.overlap.input_gradients,
            {.help = "whether ranks sum input gradients while weight gradients are computed, and "
                     "the loss of some rows while other rows are computed"});
   list.add(
-      "overlap_weight_gradients", &parallelism.overlap_weight_gradients,
+      "overlap_weight_gradients", &parallelism.overlap.weight_gradients,
       {.help = "whether a block's weight gradients are summed over z while earlier blocks go on",
        .also = "overlap_grad_reduce"});
-  list.add("overlap_weights", &parallelism.overlap_weights,
+  list.add("overlap_weights", &parallelism.overlap.weights,
            {.help = "whether the next block's weights are gathered over z while a block computes",
             .also = "overlap_param_gather"});
-  list.add("overlap_data", &parallelism.overlap_data,
+  list.add("overlap_data", &parallelism.overlap.data,
            {.help = "whether a block's gradients are summed over data while earlier blocks run "
                     "backward, and its new weights gathered during the next forward"});
   list.add("timeout_seconds", &parallelism.timeout_seconds,

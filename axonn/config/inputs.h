@@ -30,7 +30,7 @@ std::string fault_of_outputs(const NamedPaths& outputs, const NamedPaths& inputs
 /// pipes may always be written. Does nothing if the path is empty.
 void claim_output(const NamedPath& output, const NamedPaths& inputs, bool overwrite);
 
-/// The same for figures and pictures that a command writes anew each time (--json, --html, --svg):
+/// claim_output() for figures and pictures that a command writes anew each time (--json, --svg):
 /// they replace a file that begins as they do, without --overwrite. `begins` has the characters
 /// that one may begin with, such as "{[" for JSON.
 void claim_result(const NamedPath& output, const NamedPaths& inputs, std::string_view begins);

@@ -17,7 +17,7 @@ Config stored_config(const CheckpointReader& reader);
 /// Returns the config.toml of a checkpoint: the run's config, with the model's sizes even if they
 /// came from model.path.
 std::string stored_config_text(Config config, const Origins& origins);
-/// The same for a model without a run.
+/// The stored config of a model without a run.
 std::string stored_config_text(const ModelConfig& model, const std::string& tokenizer);
 
 /// Returns config with the adapters at path: their rank, alpha, dropout and targets, and their
@@ -39,7 +39,7 @@ Config with_stored_model(Config config, const Origins& origins);
 /// adapters although `adapter` is given.
 Config config_of_model(const std::string& path, const std::string& adapter = {});
 
-/// The same of these weights of a checkpoint, as ModelFiles takes them.
+/// The config of a model with these weights of a checkpoint, as ModelFiles takes them.
 Config config_of_model(const std::string& path, const std::string& adapter, StoredWeights weights);
 
 /// Returns config with a vocab of 0 replaced by the size of the tokenizer that data.tokenizer

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "axonn/base/check.h"
+#include "axonn/base/numbers.h"
 #include "axonn/config/config_options.h"
 #include "axonn/config/optimizer_rules.h"
 #include "axonn/model/model.h"

@@ -11,6 +11,7 @@
 #include "axonn/config/recompute.h"
 #include "axonn/config/resolve.h"
 #include "axonn/data/batch_stages.h"
+#include "axonn/data/corpus.h"
 #include "axonn/options/options.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/tensor/cuda/gpu_platform.h"
@@ -18,10 +19,6 @@
 namespace axonn {
 
 namespace {
-
-int sources_of(const DataConfig& data) {
-  return !data.text.empty() + !data.tokens.empty() + !data.jsonl.empty() + (data.synthetic > 0);
-}
 
 /// Refuses a config without the keys that have no default: all of them in one error, each with the
 /// first part of its help.
@@ -33,7 +30,7 @@ void refuse_missing(Config config) {
     if (!set) missing.emplace_back(key, addition);
   };
   const TrainingConfig& training = config.training;
-  const bool has_data = !config.stage.empty() || sources_of(config.data) > 0;
+  const bool has_data = !config.stage.empty() || config.data.sources() > 0;
   need(has_data, "data.text", ", or data.tokens, data.jsonl or data.synthetic");
   need(training.steps > 0 || training.epochs > 0, "training.steps", ", or training.epochs");
   need(training.seq_len > 0, "training.seq_len");
@@ -55,17 +52,12 @@ void refuse_missing(Config config) {
 }
 
 void validate_data(const DataConfig& data) {
-  if (sources_of(data) > 1)
-    refuse("[data] text, tokens, jsonl and synthetic exclude one another; set one of them");
+  check_data(data);
   if (data.tokenizer.empty() && data.tokens.empty())
     refuse(
         "[data] tokenizer is not set, and the one of the model at [model] path is not known; set "
         "it to \"bytes\" or to a folder with tokenizer.json, with vocab.json and merges.txt, or "
         "with tokenizer.model");
-  const auto fraction = parse_real(data.validation);
-  if (fraction && !(*fraction >= 0 && *fraction < 1))
-    refuse("[data] validation = ", toml_string(data.validation),
-           " is not between 0 and 1; give a fraction such as 0.1, or a file");
 }
 
 /// Of one stage, which comes after the step `before`.
@@ -89,7 +81,7 @@ void validate_stage(const StageConfig& stage, std::int64_t before, const Trainin
 void validate_stages(const Config& config) {
   if (config.stage.empty()) return validate_data(config.data);
   const DataConfig& data = config.data;
-  if (!data.text.empty() || !data.tokens.empty() || !data.jsonl.empty() || data.synthetic > 0)
+  if (data.sources() > 0)
     refuse(
         "[data] and [[stage]] both name training data; leave text, tokens, jsonl and synthetic "
         "out of [data], and make the first data a [[stage]], too");

@@ -23,14 +23,14 @@ struct MicroBatch {
   Sequence rows;  ///< ids, targets and, for packed sequences, positions and starts; (R) each
 };
 
-/// What a (z, data) coordinate computes in one step.
+/// The sequences that a (z, data) coordinate computes in one step.
 struct Batch {
   std::vector<MicroBatch> micro_batches;
   std::int64_t counted = 0;  ///< targets of these micro-batches that count in the loss
   std::int64_t targets = 0;  ///< as `counted`, including those that the mask leaves out
   std::int64_t inputs = 0;   ///< inputs of these micro-batches that are not padding
   /// Of the whole step, over all coordinates: targets, including those that the mask leaves
-  /// out, and inputs that are not padding; at most so many, if counts_by_reading().
+  /// out, and inputs that are not padding; upper bounds if counts_by_reading().
   Sequences::Size whole{};
 };
 
@@ -86,7 +86,7 @@ class Batches {
   /// from its first step if that is later. `consumed` sequences were consumed before step `step`,
   /// by which stages are chosen. Without this call step 0 begins with sequence 0.
   void begin_at(std::int64_t step, std::int64_t consumed, std::vector<std::int64_t> done);
-  /// The same for one source that was never begun anew.
+  /// begin_at() for one source that was never begun anew.
   void begin_at(std::int64_t step, std::int64_t sequence) { begin_at(step, sequence, {sequence}); }
   std::int64_t first_step() const { return first_step_; }  ///< the step that begin_at() named
   /// The number of step n's first sequence, in the order of its source.

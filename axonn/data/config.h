@@ -19,7 +19,7 @@ enum class GoldfishMask {
 inline constexpr std::array<std::string_view, 4> kGoldfishMasks = {"hash", "static", "seeded",
                                                                    "apertus"};
 
-/// What the documents of a sequence are to each other.
+/// The relation between the documents of a sequence.
 enum class DocumentMode {
   joined,    ///< one text: attention, positions and the loss go on across their ends
   separate,  ///< each is as if it were alone
@@ -30,7 +30,7 @@ enum class DocumentMode {
 inline constexpr std::array<std::string_view, 4> kDocumentModes = {"joined", "separate", "packed",
                                                                    "apertus"};
 
-/// What happens to an example of `jsonl` that is longer than a sequence.
+/// The fate of an example of `jsonl` that is longer than a sequence.
 enum class ExcessLength {
   split,    ///< its pieces become documents of their own
   drop,     ///< it is left out
@@ -74,7 +74,7 @@ struct DataConfig {
   /// tokenizer that made them; it is then used only to show text and to read a validation text, and
   /// may be empty: not known.
   std::string tokenizer = "bytes";
-  /// What documents that share a sequence are to each other. Those of `jsonl` are always separate.
+  /// How documents that share a sequence are joined. Documents of `jsonl` are always separate.
   DocumentMode documents = DocumentMode::joined;
   /// The token that ends a document; -1: the tokenizer's end-of-text token.
   std::int64_t eod = -1;
@@ -83,6 +83,9 @@ struct DataConfig {
   std::string validation = "0";
   /// Whether each epoch has a different order of samples; if false, the order of the files.
   bool shuffle = true;
+
+  /// The number of keys that name training data.
+  int sources() const { return !text.empty() + !tokens.empty() + !jsonl.empty() + (synthetic > 0); }
 };
 
 }  // namespace axonn

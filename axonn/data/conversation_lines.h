@@ -22,7 +22,7 @@ namespace axonn {
 /// Throws UsageError, beginning with `place`, that names the entry and its fault.
 jinja::Dict from_sharegpt(const jinja::Dict& line, const std::string& place);
 
-/// The same for a line of alpaca's format, as LLaMA-Factory reads it:
+/// Returns the conversation of a line of alpaca's format, as LLaMA-Factory reads it:
 ///
 ///   {"instruction": TEXT, "input": TEXT, "output": TEXT, "system": TEXT,
 ///    "history": [[QUESTION, ANSWER], ...]}

@@ -1,7 +1,6 @@
 #include "axonn/data/corpus.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <span>
 #include <sstream>
@@ -9,6 +8,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/base/hash.h"
+#include "axonn/base/numbers.h"
 #include "axonn/data/goldfish.h"
 #include "axonn/data/jsonl.h"
 #include "axonn/data/synthetic/synthetic.h"
@@ -16,16 +16,20 @@
 
 namespace axonn {
 
-namespace {
-
-/// The number that the whole text is, if it is one.
-std::optional<double> number_in(const std::string& text) {
-  double number = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc{} || stop != end) return std::nullopt;
-  return number;
+void check_data(const DataConfig& data) {
+  if (data.sources() == 0)
+    refuse("[data] names no training data; set one of text, tokens, jsonl and synthetic");
+  if (data.sources() > 1)
+    refuse(
+        "[data] text, tokens, jsonl and synthetic exclude one another; set one of them, or make ",
+        "token files with 'axonn data tokenize' and blend them in tokens");
+  const auto fraction = parse_real(data.validation);
+  if (fraction && !(*fraction >= 0 && *fraction < 1))
+    refuse("[data] validation = ", data.validation,
+           " is not between 0 and 1; give a fraction such as 0.1, or a file");
 }
+
+namespace {
 
 /// Whether the path names a file or is the prefix of Megatron files.
 bool is_there(const std::string& path) { return path_exists(path) || path_exists(path + ".idx"); }
@@ -120,14 +124,6 @@ DocumentRange encoded_files(const std::vector<std::string>& paths, const Example
   return {std::move(documents), 0, count};
 }
 
-/// The fraction in data.validation, if it is a number.
-std::optional<double> fraction_in(const std::string& text) {
-  const auto fraction = number_in(text);
-  if (fraction && !(*fraction >= 0 && *fraction < 1))
-    refuse("data.validation is ", text, "; a fraction is at least 0 and below 1, such as 0.1");
-  return fraction;
-}
-
 /// Moves the last part of every stream to validation.
 void split_off(Corpus& corpus, double fraction) {
   if (fraction == 0) return;
@@ -140,20 +136,6 @@ void split_off(Corpus& corpus, double fraction) {
   }
 }
 
-void check_choice(const DataConfig& config) {
-  const int given = !config.text.empty() + !config.tokens.empty() + !config.jsonl.empty() +
-                    (config.synthetic != 0);
-  if (given == 0)
-    refuse("[data] names no training data; give one of data.text, data.tokens, data.jsonl ",
-           "and data.synthetic");
-  if (given > 1)
-    refuse("[data] names more than one of data.text, data.tokens, data.jsonl and data.synthetic; ",
-           "give one, or make token files with 'axonn data tokenize' and blend them in ",
-           "data.tokens");
-  if (config.synthetic < 0)
-    refuse("data.synthetic is ", config.synthetic, "; it must be a size in bytes");
-}
-
 /// Opens data.jsonl, and data.validation: a fraction of data.jsonl or another JSONL file.
 void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
   const ExampleEncoder encoder =
@@ -162,7 +144,7 @@ void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& 
   corpus.excess_length = config.excess_length;
   DocumentRange& train = corpus.train_documents = encoded_files(config.jsonl, encoder, options);
   if (config.validation.empty()) return;
-  const auto fraction = fraction_in(config.validation);
+  const auto fraction = parse_real(config.validation);
   if (!fraction) {
     corpus.validation_documents = encoded_files({config.validation}, encoder, options);
     return;
@@ -229,10 +211,10 @@ void check_documents(const DocumentRule& rule, const TokenSource& source,
 std::vector<WeightedPaths> parse_blend(const std::vector<std::string>& entries) {
   const std::vector<std::string> words = words_of(entries);
   if (words.empty()) refuse("data.tokens is empty; give token files, or weights and prefixes");
-  if (!number_in(words[0]) || is_there(words[0])) return {{1, words}};
+  if (!parse_real(words[0]) || is_there(words[0])) return {{1, words}};
   std::vector<WeightedPaths> blend;
   for (std::size_t i = 0; i < words.size(); i += 2) {
-    const auto weight = number_in(words[i]);
+    const auto weight = parse_real(words[i]);
     if (!weight)
       refuse("data.tokens: expected a weight before ", words[i],
              "; a blend is \"w1 path1 w2 path2 ...\"");
@@ -277,7 +259,7 @@ Corpus open_sources(const DataConfig& config, const CorpusOptions& options) {
   if (corpus.tokenizer) check_vocab(*corpus.tokenizer, options.vocab);
 
   if (config.validation.empty()) return corpus;
-  if (const auto fraction = fraction_in(config.validation)) {
+  if (const auto fraction = parse_real(config.validation)) {
     split_off(corpus, *fraction);
   } else if (TokenFile::recognises(config.validation)) {
     corpus.validation = open_tokens({config.validation});
@@ -295,7 +277,7 @@ Corpus open_sources(const DataConfig& config, const CorpusOptions& options) {
 }  // namespace
 
 Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
-  check_choice(config);
+  check_data(config);
   Corpus corpus = open_sources(config, options);
   set_documents(config, options.vocab, corpus);
   return corpus;

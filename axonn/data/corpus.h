@@ -76,6 +76,10 @@ DocumentRule document_rule(const DataConfig& config, const Tokenizer* tokenizer,
 void check_documents(const DocumentRule& rule, const TokenSource& source,
                      const Tokenizer* tokenizer);
 
+/// Throws UsageError unless [data] names one kind of training data, and as validation a file or a
+/// fraction.
+void check_data(const DataConfig& data);
+
 /// Opens the data that [data] names. Throws UsageError with the key, the file and the fault.
 Corpus open_corpus(const DataConfig& config, const CorpusOptions& options);
 

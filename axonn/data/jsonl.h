@@ -38,7 +38,7 @@ struct Line {
   std::string_view text;
   std::string place;  ///< "FILE:17"
 };
-/// The lines of a text of a file, behind so many others. They point into the text.
+/// The lines of a text of a file, which follow `before` others. They point into the text.
 std::vector<Line> lines_of(std::string_view text, const std::string& file, std::int64_t before);
 
 /// The string under a key of a JSON object. Throws UsageError, beginning with the line's place, if

@@ -25,7 +25,7 @@ struct BestFit {
   std::vector<std::int64_t> sequence_of;
   std::int64_t sequences = 0;
 };
-/// Puts pieces of so many inputs, the longest first, each into the sequence of seq_len inputs with
+/// Puts pieces with these numbers of inputs, longest first, each into the sequence of seq_len with
 /// the least room that is enough, or into a new one. A piece has 1 to seq_len inputs.
 BestFit best_fit(std::span<const std::int64_t> inputs, std::int64_t seq_len);
 

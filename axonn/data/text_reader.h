@@ -33,7 +33,7 @@ class TextReader {
   /// The text from position() on: `bytes` of it, or all that is left if that is less. Valid until
   /// the next call.
   std::string_view peek(std::size_t bytes);
-  /// Moves on by so many bytes that peek() has returned.
+  /// Moves on by `bytes` that peek() has returned.
   void skip(std::size_t bytes);
   /// Moves a new reader to a place where an earlier one was: a byte of the text, and the lines
   /// before it. Decompresses what is before. Throws UsageError if the text ends there or earlier.

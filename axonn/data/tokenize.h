@@ -22,7 +22,7 @@ struct TokenizeProgress {
 /// Called after every few megabytes of text.
 using TokenizeReport = std::function<void(const TokenizeProgress&)>;
 
-/// What the progress of tokenising is called.
+/// The name of the progress of tokenising.
 inline constexpr const char* kTokenizing = "tokenizing";
 
 /// A report that shows the progress on a line, which must outlive it.
@@ -38,7 +38,7 @@ struct TokenizeOptions {
   int threads = 0;             ///< 0: one for each core that this thread may run on
   bool ends = true;            ///< whether to put an end-of-text token after each document
   std::string field = "text";  ///< of a line of JSON: the document
-  /// Which of so many parts of about as many bytes tokenize() encodes. The tokens of all parts are
+  /// tokenize() encodes part `part` of `parts` of about equal size. The tokens of all parts are
   /// those of the files. Files are cut where the tokenizer, or a line of JSON, allows it, and
   /// compressed files are not cut; so parts may be empty.
   int part = 0, parts = 1;

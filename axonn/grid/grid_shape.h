@@ -45,10 +45,10 @@ std::string names_of(AxisSet axes);
 /// Extents of the axes, and the factors of z along which ranks share sequences and experts.
 struct GridShape {
   int x = 1, y = 1, z = 1, data = 1;
-  /// Divides z. So many neighbours along z compute the same sequences, of which each holds a part
+  /// Divides z. Number of neighbours along z that compute the same sequences: each holds a part
   /// of the positions (context parallelism). Parameters are cut over all of z, whatever it is.
   int context = 1;
-  /// Divides z. So many neighbours along z share the experts of each layer, of which each holds a
+  /// Divides z. Number of neighbours along z that share the experts of each layer: each holds a
   /// part (expert parallelism). Independent of context.
   int experts = 1;
 
@@ -102,7 +102,7 @@ constexpr bool leads_place(const GridShape& shape, const Coords& at) {
 /// The divisors of a positive number, ascending.
 std::vector<int> divisors_of(int number);
 
-/// All grids of so many ranks, each once: the number's ordered factorisations into four.
+/// All grids of this number of ranks, each once: its ordered factorisations into four.
 std::vector<GridShape> grids_of(int ranks);
 
 }  // namespace axonn

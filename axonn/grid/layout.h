@@ -46,7 +46,7 @@ struct UnitRange {
   std::int64_t first = 0, count = 0;
 };
 UnitRange shared_units(std::int64_t units, std::int64_t readers, int ways, int at);
-/// The most units that any of `ways` coordinates reads. Each of them reserves room for so many.
+/// The most units that any of `ways` coordinates reads. Each of them reserves this room.
 std::int64_t shared_room(std::int64_t units, std::int64_t readers, int ways);
 
 /// Expert `number` of the `of` of a layer. Its home are the ranks that store it: with

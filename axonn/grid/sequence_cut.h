@@ -23,16 +23,16 @@ enum class ContextLayout : std::uint8_t {
 inline constexpr std::array<std::string_view, 4> kContextLayouts = {"auto", "zigzag", "balanced",
                                                                     "window"};
 
-/// What decides on the cut of a sequence.
+/// The settings that decide on the cut of a sequence.
 struct SequenceCut {
   ContextLayout layout = ContextLayout::zigzag;
   std::int64_t window = 0;  ///< keys that a query sees, its own included; 0: all up to its own
 };
 
-/// Sequences whose length is a multiple of this can be cut among so many ranks: two blocks for
+/// Sequences whose length is a multiple of this can be cut among `ranks` ranks: two blocks for
 /// each; 1 for one rank.
 std::int64_t unit_of_cut(int ranks);
-/// Returns why sequences of so many positions cannot be cut among `ranks`, with the next length
+/// Returns why sequences of this length cannot be cut among `ranks`, with the next length
 /// that can; "" if they can.
 std::string trouble_of_cut(std::int64_t positions, int ranks);
 

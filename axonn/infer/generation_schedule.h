@@ -38,7 +38,7 @@ struct PassPart {
 
   /// Whether the pass reaches the sequence's end, so that its next token is drawn.
   bool last() const { return sequence->cached + count == sequence->in_context(); }
-  /// The rows of the part whose logits are needed are its last so many.
+  /// The number of rows, the last of the part, whose logits are needed.
   std::int64_t rows_with_logits() const {
     return sequence->scores_prompt() ? count : std::int64_t{last()};
   }

@@ -29,10 +29,10 @@ struct GenerationOptions {
   std::uint64_t seed = 1;
   std::uint64_t random_stream =
       0;  ///< texts of one seed and different streams are drawn independently
-  /// Log-probabilities of the generated tokens, and of so many of the likeliest tokens at their
+  /// Log-probabilities of the generated tokens, and of this number of the likeliest tokens at their
   /// places; -1: none.
   std::int64_t likeliest = -1;
-  /// The same of the prompt's tokens, the first excepted. Then slides must be false. The prompt is
+  /// Likeliest tokens at the prompt's places but the first. slides must be false. The prompt is
   /// computed anew, in passes of 128 tokens.
   bool score_prompt = false;
   /// Generation ends at one of these. It is not part of the result.
@@ -149,7 +149,7 @@ class Generator {
   /// not fit in the context and options.slides is false, or if options contradict one another.
   void check(const std::vector<std::int32_t>& prompt, const GenerationOptions& options) const;
 
-  /// Allocates the cache for so many prompts at once, or as many as the options allow. Returns the
+  /// Allocates the cache for `prompts` at once, or as many as the options allow. Returns the
   /// number. Only while idle(); the cache of before is kept if it has room for as many.
   std::int64_t reserve(std::size_t prompts);
   /// Adds a prompt to those that step() generates from, and returns its number. Throws as check().

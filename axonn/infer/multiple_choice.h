@@ -53,7 +53,7 @@ struct Accuracy {
 
 struct ChoiceReport {
   std::vector<ChoiceScore> questions;
-  // What lm-evaluation-harness calls acc, acc_norm and acc_bytes.
+  // lm-evaluation-harness calls them acc, acc_norm and acc_bytes.
   Accuracy accuracy, accuracy_by_character, accuracy_by_byte;
 };
 

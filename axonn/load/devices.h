@@ -38,7 +38,7 @@ class OwnCores {
 /// The GPUs of this process that parallelism.device can mean: with auto, none that is emulated.
 std::vector<CudaGpu> gpus_for(DeviceKind device);
 
-/// What the rules of networks (network_rules.h) look at on this host, for ranks on a GPU of this
+/// This host's facts for the rules of networks (network_rules.h), for ranks on a GPU of this
 /// name; for one host.
 NetworkFacts network_facts(std::string gpu);
 

@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <iostream>
-#include <string_view>
 
 #include "axonn/base/check.h"
 #include "axonn/comm/collective_cost.h"
@@ -18,14 +17,7 @@ bool launches_mpi(const Config& config) {
          (transport != TransportKind::threads && under_launcher());
 }
 
-bool speaks_for_all() {
-  if (!under_launcher()) return true;
-  // Open MPI; MPICH; PMIx; MVAPICH; Cray PALS; Slurm.
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK",
-                           "PALS_RANKID", "SLURM_PROCID"})
-    if (const char* rank = std::getenv(name)) return std::string_view(rank) == "0";
-  return true;
-}
+bool speaks_for_all() { return launched_rank() == 0; }
 
 void end_launched(const std::exception_ptr& error) {
   if (!under_launcher()) return;

@@ -42,8 +42,7 @@ Context LoadedModel::context_on(Backend& backend) const {
   Context ctx(backend, *arena_, *grid_, config_.training.dtype);
   ctx.seed = static_cast<std::uint64_t>(config_.training.seed);
   ctx.own_scheduling().run = {
-      .overlap = {p.overlap_input_gradients, p.overlap_weight_gradients, p.overlap_weights,
-                  p.overlap_data, p.overlap_context},
+      .overlap = p.overlap,
       .reduce_dtype = p.reduce_dtype,
       .sequence_parallel = p.sequence_parallel,
       .sequence_cut = {p.context_layout, config_.model.is_llama() ? config_.model.window : 0},

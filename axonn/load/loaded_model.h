@@ -12,7 +12,7 @@ namespace axonn {
 
 class OwnCores;
 
-/// A model on a grid: this rank's device, memory, communicators and part of the parameters. What
+/// A model on a grid: this rank's device, memory, communicators and part of the parameters, which
 /// training, generation and evaluation share.
 class LoadedModel {
  public:
@@ -48,7 +48,7 @@ class LoadedModel {
   void settle() const;
 
   Context context() const { return context_on(*backend_); }
-  /// The same with another backend, such as one that records operations.
+  /// The context with another backend, such as one that records operations.
   Context context_on(Backend& backend) const;
 
   /// The config, with the model's sizes complete.
@@ -77,7 +77,7 @@ class LoadedModel {
   ProgressTarget progress_;
 };
 
-/// What a rank's progress of reading parameters is called.
+/// The name of a rank's progress while it reads parameters.
 inline constexpr const char* kLoading = "loading, rank 0";
 
 }  // namespace axonn

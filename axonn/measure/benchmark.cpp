@@ -407,8 +407,7 @@ OverlapReport overlap_benchmark(const PreparedRun& run, Communicator& world,
   Config without = config;
   ParallelismConfig& p = without.parallelism;
   p.chunks = 1;
-  p.overlap_input_gradients = p.overlap_weight_gradients = false;
-  p.overlap_weights = p.overlap_data = p.overlap_context = false;
+  p.overlap = Overlap::none();
   report.off = measure(still_prepared(without), world, progress);
   report.on = measure(run, world, progress);
   move_weights_to_forward(report.off);

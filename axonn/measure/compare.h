@@ -46,7 +46,7 @@ struct Tolerance {
   double floor;
 };
 Tolerance tolerance_of(DType dtype);
-/// The same between two devices, which also compute functions such as tanh differently.
+/// The tolerance between two devices, which also compute functions such as tanh differently.
 Tolerance tolerance_between_devices(DType dtype);
 
 /// Comparison of one grid with the reference.

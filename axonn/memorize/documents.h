@@ -40,7 +40,7 @@ FoundDocuments read_documents(const std::vector<std::string>& files,
                               const DocumentLimits& limits, const TokenCache& cache,
                               const TokenizeReport& report);
 
-/// Those of the first `count` generated records (SyntheticRecords) that are long enough.
+/// The documents among the first `count` generated records (SyntheticRecords) that are long enough.
 FoundDocuments generated_documents(std::int64_t count, std::uint64_t seed,
                                    const Tokenizer& tokenizer, const DocumentLimits& limits);
 

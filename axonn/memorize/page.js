@@ -2,31 +2,6 @@
 
 // Draws the page of a memorization report (page.html) from the JSON in its element "report".
 
-// ---- Elements. A report's texts become text nodes only, so none of them is read as markup.
-
-const byId = (id) => document.getElementById(id);
-
-// Control characters become their pictures (U+2400 to U+2421), characters that HTML forbids U+FFFD.
-function visible(text) {
-  return text
-    .replace(/[\x00-\x08\x0b-\x1f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)))
-    .replace(/\x7f/g, "\u2421")
-    .replace(/[\x80-\x9f\ufdd0-\ufdef\ufffe\uffff]/g, "\ufffd");
-}
-
-// Sets attributes (numbers with one decimal) and appends children: nodes, or texts.
-function filled(node, attributes, children) {
-  for (const [key, value] of Object.entries(attributes))
-    node.setAttribute(key, typeof value === "number" ? +value.toFixed(1) : value);
-  node.append(...children.map((one) => typeof one === "string" ? visible(one) : one));
-  return node;
-}
-
-const html = (name, attributes = {}, ...children) =>
-  filled(document.createElement(name), attributes, children);
-const svg = (name, attributes = {}, ...children) =>
-  filled(document.createElementNS(byId("bars").namespaceURI, name), attributes, children);
-
 // ---- Texts, as the terminal prints them.
 
 // A number with so many digits; a tie goes to the even digit. JSON has null for nan.
@@ -35,8 +10,6 @@ function fixed(value, digits) {
   const scaled = value * 10 ** digits, tie = value * 2 ** (digits + 1) % 2 === 1;
   return (tie ? 2 * Math.round(scaled / 2) / 10 ** digits : value).toFixed(digits);
 }
-
-const count = (number) => number.toLocaleString("en-US");
 
 function duration(seconds) {
   if (!(seconds > 0)) return "";
@@ -190,13 +163,9 @@ function drawBars(view, chart) {
 
 const kTop = 14, kBottom = 270, kCurveLeft = 48;
 
-// A marker whose shape shows the group.
-function mark(group, x, y) {
-  const shapes = ["m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z", "m-4.2-4.2h8.4v8.4h-8.4z",
-    "m0-5.6 5 9h-10z", "m0-5.8 5.8 5.8-5.8 5.8-5.8-5.8z"];
-  return svg("path", {class: Math.floor(group / kPatterns) % 2 ? "mark open" : "mark",
-    d: `M${fixed(x, 1)} ${fixed(y, 1)}${shapes[group % kPatterns]}`});
-}
+// The mark of a group, filled for the first four groups, open for the next four.
+const markOf = (group, x, y) =>
+  mark(group % kPatterns, x, y, Math.floor(group / kPatterns) % 2 ? "open" : "");
 
 // Places labels near the heights that they want: moves them down until none overlap, then up if
 // they went below the chart. Returns their heights.
@@ -251,12 +220,12 @@ function lineChart({id, label, alone, axis, names, title, lines}) {
       svg("polyline", {class: `curve dash${number % kPatterns}`,
         points: points.map((point) => at(point).map((v) => fixed(v, 1)).join()).join(" ")}),
       ...points.map((point) => svg("g", {}, svg("title", {}, `${name}: ${point.tip}`),
-        mark(number, ...at(point))))));
+        markOf(number, ...at(point))))));
   const ends = lines.map((line, i) => ({...line, legend: legend[i], end: line.points.at(-1)}))
     .filter(({end}) => end?.i === last);
   const heights = spread(ends.map(({end}) => frame.up(end.value)));
   ends.forEach(({color, number, legend: text}, i) => chart.append(svg("g", {class: `c${color % 8}`},
-    mark(number, right + 20, heights[i]),
+    markOf(number, right + 20, heights[i]),
     svg("text", {x: right + 30, y: heights[i] + 4.5}, text))));
   return chart;
 }

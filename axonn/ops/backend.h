@@ -206,7 +206,7 @@ class Backend {
   /// Computes products of this shape in that way from now on. Returns false, and changes nothing,
   /// if there is no such way.
   virtual bool set_matmul_way(const MatmulShape& shape, std::string_view way) = 0;
-  /// What the fastest way depends on besides the shape: device, threads, library and its version.
+  /// Names the device, threads, library and version, on which the fastest way depends, too.
   virtual std::string matmul_device() const = 0;
 
   virtual void attention(const Attention& args) = 0;
@@ -226,7 +226,7 @@ class Backend {
 /// uses `threads` OpenMP threads from now on. Throws if threads is below 1.
 std::unique_ptr<Backend> make_cpu_backend(int threads);
 
-/// What computes attention. automatic: cuDNN where it supports the operands, else this project's
+/// The library of attention. automatic: cuDNN where it supports the operands, else this project's
 /// kernels, which take_remarks() reports. cudnn: cuDNN alone; UsageError where it does not support
 /// the operands. own: this project's kernels alone.
 enum class CudaAttention { automatic, cudnn, own };
@@ -234,7 +234,7 @@ enum class CudaAttention { automatic, cudnn, own };
 struct CudaOptions {
   CudaAttention attention = CudaAttention::automatic;
   bool deterministic = true;  ///< the same operands give the same bits every time
-  /// Attention that keeps scores in memory does so in pieces of at most so many bytes. 0: a 64th of
+  /// The most bytes of a piece of attention's scores, where it keeps them in memory. 0: a 64th of
   /// the GPU's memory, from 256 MiB to 2 GiB. Not of the memory that is free, because sums over
   /// pieces are to have the same bits in every run.
   std::int64_t score_bytes = 0;

@@ -18,7 +18,7 @@ namespace axonn {
 /// If the schedule counts samples s, the rate is lr s / w up to the end w of the warm-up, so that
 /// the first step has a rate of 0, and is min_lr from s = total_samples on.
 double learning_rate(const Config& config, std::int64_t step, std::int64_t samples);
-/// The same of a run that has not changed its batches.
+/// The rate of step `step` in a run that has not changed its batches.
 double learning_rate(const Config& config, std::int64_t step);
 
 }  // namespace axonn

@@ -34,7 +34,7 @@ class OptimizerState {
   void update(const Context& ctx, std::int64_t step, double lr, const View& scale);
 
   const std::vector<ParameterGroup*>& groups() const { return groups_; }
-  /// What a checkpoint holds of group i, (1, P) f32 each: ("master", ...), those of the optimizer's
+  /// Buffers of group i in a checkpoint, (1, P) f32 each: ("master", ...), those of the optimizer's
   /// state_names(), and ("ema", ...) if has_averages(). Throws Error before allocate(), or if there
   /// is no group i.
   std::vector<std::pair<std::string, View>> buffers(std::size_t i) const;

@@ -19,7 +19,7 @@ struct Spelling {
   std::string_view other, name;  ///< with "true" and "false" a file may also give a boolean
 };
 
-/// What a key's value names, if a run reads it: files, folders, patterns of them, or prefixes of
+/// The inputs of a run that a key's value names: files, folders, patterns of them, or prefixes of
 /// token files; or the same for texts, of which a folder holds many (text_files()).
 enum class Reads { nothing, files, texts };
 
@@ -230,15 +230,6 @@ std::string toml_number(double value);
 /// Writes a string as TOML: quoted, with special characters escaped. Throws UsageError if it is not
 /// UTF-8.
 std::string toml_string(std::string_view text);
-
-/// Parse the whole text as a number. '_' is allowed between digits, as in TOML. Empty if the text
-/// is not a number.
-std::optional<std::int64_t> parse_integer(std::string_view text);
-std::optional<double> parse_real(std::string_view text);
-
-/// Parses a number of bytes: "1500", "64KiB", "1.5 GB". Units with an i are powers of 1024, units
-/// without are powers of 1000.
-std::optional<std::int64_t> parse_bytes(std::string_view text);
 
 /// The least number of insertions, deletions, replacements and swaps of neighbours that turn one
 /// word into the other (optimal string alignment). Ignores case and treats '-' and '_' as equal.

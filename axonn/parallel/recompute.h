@@ -59,8 +59,8 @@ class Recompute {
 /// What the blocks of a model compute again, counted from the first. The last blocks keep most,
 /// because their backward comes first and frees it.
 struct RecomputedBlocks {
-  std::int64_t first = 0;   ///< the first so many
-  Recompute of_first = {};  ///< ... compute this again
+  std::int64_t first = 0;   ///< number of leading blocks to which of_first applies
+  Recompute of_first = {};
   Recompute of_others = {};
 
   Recompute of(std::int64_t block) const { return block < first ? of_first : of_others; }

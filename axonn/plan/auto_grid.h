@@ -17,7 +17,7 @@ namespace axonn {
 ///
 /// Rank 0 chooses for all, and reports the choice and its
 /// reason. Collective.
-/// Throws UsageError as RunFolder does, before anything slow, and if no grid of so many ranks cuts
+/// Throws UsageError as RunFolder does, before anything slow, and if no grid of world's ranks cuts
 /// the model or fits into memory. progress: shows on rank 0 how far measuring and the search are.
 PreparedRun with_chosen_grid(Config config, Communicator& world,
                              const std::function<void(const std::string& line)>& report,

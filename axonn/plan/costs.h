@@ -41,7 +41,7 @@ class MachineCosts final : public Costs {
 };
 
 /// Throws UsageError, with the missing figure, if the machine lacks one that plans in this type for
-/// so many devices need.
+/// `devices` devices need.
 void check_rates(const Machine& machine, DType dtype, int devices);
 
 }  // namespace axonn

@@ -22,7 +22,7 @@ struct Prediction {
 /// must have the rates (check_rates()). Each throws UsageError if the grid cannot cut the model.
 Prediction predict(const Config& config, const Machine& machine);
 
-/// The same from dry steps of three and four blocks: takes milliseconds, whatever the depth. Blocks
+/// predict() from dry steps of three and four blocks: takes milliseconds at any depth. Blocks
 /// are alike, so every figure is assumed to grow linearly from the third block on.
 ///
 /// The time differs from predict()'s if each block hides more of a collective, until all is hidden.

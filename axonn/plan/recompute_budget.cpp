@@ -46,7 +46,13 @@ Config with_few_blocks(Config config) {
   return config;
 }
 
-/// What sets of values save and cost in a step of one micro-batch.
+/// Bytes that a step of one micro-batch keeps between forward and backward, and its time.
+struct MicroBatchCost {
+  std::int64_t kept_bytes = 0;
+  double seconds = 0;
+};
+
+/// Compares sets of values that a step of one micro-batch computes again with none.
 class SetCosts {
  public:
   SetCosts(const Config& config, const Machine& machine)
@@ -55,23 +61,22 @@ class SetCosts {
         none_(step({})) {}
 
   RecomputePlan of(Recompute values) const {
-    const RecomputePlan with = step(values);
-    return {values, none_.saved_bytes - with.saved_bytes,
+    const MicroBatchCost with = step(values);
+    return {values, none_.kept_bytes - with.kept_bytes,
             std::max(with.seconds - none_.seconds, 0.0)};
   }
 
  private:
-  /// The bytes that a step keeps between forward and backward, and its time.
-  RecomputePlan step(Recompute values) const {
+  MicroBatchCost step(Recompute values) const {
     Config config = config_;
     set_recomputed(config.activation_checkpoint, {.of_others = values});
     const DryStep dry = dry_step(config, 0, {.schedule = true, .most_micro_batches = 1});
-    return {values, dry.kept_bytes, simulate(dry.schedule, costs_).step_s};
+    return {dry.kept_bytes, simulate(dry.schedule, costs_).step_s};
   }
 
   const Config config_;
   const MachineCosts costs_;
-  const RecomputePlan none_;
+  const MicroBatchCost none_;
 };
 
 Recompute with(Recompute values, std::size_t value) {

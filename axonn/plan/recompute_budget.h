@@ -11,7 +11,7 @@
 
 namespace axonn {
 
-/// What blocks may compute again, with the memory that it saves and the time that it costs.
+/// Values that blocks compute again, with the memory that this saves and the time that it costs.
 struct RecomputePlan {
   Recompute values;
   std::int64_t saved_bytes = 0;  ///< fewer than with no recomputation
@@ -50,7 +50,7 @@ class RecomputeLevels {
   /// one of few does.
   double more_seconds(std::int64_t level) const;
   /// About the least time that a step of `other`, which differs in its grid and micro-batch, takes
-  /// more if its peak has so many bytes less. It is too low if a smaller part of the values is
+  /// more if its peak has `bytes` less. It is too low if a smaller part of the values is
   /// computed less efficiently, or if collectives are repeated.
   double least_seconds(const Config& other, std::int64_t bytes) const;
   /// The least level within a budget of bytes by estimate_memory(); the last level if none is.

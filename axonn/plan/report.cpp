@@ -348,19 +348,18 @@ std::vector<Saving> savings(const Config& config, const Machine& machine, const 
     const double seconds = predict(other, machine).time.step_s - plan.time.step_s;
     found.push_back({name, set ? seconds : -seconds, set});
   };
-  const auto without = [&](const char* name, bool applies, bool ParallelismConfig::*flag) {
-    if (!applies || !(base.parallelism.*flag)) return;
+  const auto without = [&](const char* name, bool applies, bool Overlap::*flag) {
+    if (!applies || !(base.parallelism.overlap.*flag)) return;
     Config other = base;
-    other.parallelism.*flag = false;
+    other.parallelism.overlap.*flag = false;
     add(name, other, true);
   };
   const GridShape& grid = plan.grid;
-  using P = ParallelismConfig;
-  without("overlap_input_gradients", grid.x > 1 || grid.y > 1, &P::overlap_input_gradients);
-  without("overlap_weight_gradients", grid.z > 1, &P::overlap_weight_gradients);
-  without("overlap_weights", grid.z > 1, &P::overlap_weights);
-  without("overlap_data", grid.data > 1, &P::overlap_data);
-  without("overlap_context", base.parallelism.context > 1, &P::overlap_context);
+  without("overlap_input_gradients", grid.x > 1 || grid.y > 1, &Overlap::input_gradients);
+  without("overlap_weight_gradients", grid.z > 1, &Overlap::weight_gradients);
+  without("overlap_weights", grid.z > 1, &Overlap::weights);
+  without("overlap_data", grid.data > 1, &Overlap::data);
+  without("overlap_context", base.parallelism.context > 1, &Overlap::context);
   Config other = base;
   if (base.parallelism.collectives != CollectivesKind::flat && machine.program.empty() &&
       grid.ranks() > machine.devices_per_node && machine.devices_per_node > 1) {

@@ -29,8 +29,8 @@ class Costs {
   virtual ~Costs() = default;
   virtual double compute_s(const Schedule::Compute& operation) const = 0;
   virtual CollectiveCost collective(const Schedule::Start& start) const = 0;
-  /// The time that a rank is expected to wait for later ones in a part of a step with so many
-  /// seconds of computation and so many collectives.
+  /// The time that a rank is expected to wait for later ones in a part of a step with these
+  /// seconds of computation and number of collectives.
   virtual double lateness_s(double /*computed_s*/, double /*collectives*/) const { return 0; }
   virtual Slowdowns slowdowns() const = 0;
 };

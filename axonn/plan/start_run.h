@@ -16,7 +16,7 @@ class Origins;
 /// with_stored_model(), prepared() and within_budget().
 PreparedRun prepare_run(const Config& config, const Origins& origins);
 
-/// What all ranks of a run agree on: collectives are chosen by the links of parallelism.machine, if
+/// The run on which all ranks agree: the links of parallelism.machine choose its collectives, if
 /// it is set, and rank 0's recomputation holds for all. Collective.
 PreparedRun agreed(const PreparedRun& run, Communicator& world);
 

@@ -7,9 +7,9 @@
 
 namespace axonn {
 
-enum class ExportFormat { csv, tensorboard, mlflow };
+enum class ExportFormat { csv, tensorboard };
 
-inline constexpr std::array<std::string_view, 3> kExportFormats = {"csv", "tensorboard", "mlflow"};
+inline constexpr std::array<std::string_view, 2> kExportFormats = {"csv", "tensorboard"};
 
 /// Writes the series of a run, as read_run_steps() gives them, in a format that other tools read.
 ///
@@ -17,11 +17,9 @@ inline constexpr std::array<std::string_view, 3> kExportFormats = {"csv", "tenso
 ///                finite, nothing for one that the step does not have
 ///   tensorboard  a file of events in the folder `out`, with the run's config.toml and its samples
 ///                as texts
-///   mlflow       a run in the file store `out` (mlruns), in the experiment "axonn", with the keys
-///                of config.toml as parameters. Source: MLflow, store/tracking/file_store.py
 ///
 /// Returns the number of steps. Throws UsageError if the folder has no run, or if `out` has events
-/// or this run already; Error if it cannot be written.
+/// already; Error if it cannot be written.
 std::int64_t export_run(const std::string& folder, ExportFormat format, const std::string& out);
 
 }  // namespace axonn

@@ -24,7 +24,7 @@ struct StepMetrics {
   double model_tflops = 0;     ///< of all ranks, counting the causal half of attention
   double mfu = kNone;          ///< fraction of the peak, if that is known
   double exposed_comm_ms = 0;  ///< time that rank 0's compute waited for collectives
-  /// The same by axis and kind, in ms: ("z all_gather", 1.2), without kinds that took no time.
+  /// exposed_comm_ms by axis and kind: ("z all_gather", 1.2), without kinds that took no time.
   std::vector<std::pair<std::string, double>> exposed_by = {};
   std::int64_t memory_bytes = 0;     ///< rank 0's peak
   double val_loss = kNone;           ///< if it was evaluated after this step

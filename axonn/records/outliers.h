@@ -21,7 +21,7 @@ struct OutlierMeans {
   double steps = 0;                ///< number of steps in the means
   std::int64_t skipped = 0;        ///< number of outliers since the last step that was applied
   std::int64_t skipped_total = 0;  ///< number of outliers in the whole run
-  /// Those of the last kWindow steps, oldest first; empty unless the rule has deviations.
+  /// Of the last kWindow steps, oldest first; empty unless the rule has deviations.
   std::vector<double> losses = {}, norms = {};
 
   /// Returns whether to apply the step, and adds it to the means. An outlier is not applied, and

@@ -34,7 +34,7 @@ class RecordFile {
   const std::string& fault() const { return fault_; }
   /// The number of records that were dropped so far.
   std::int64_t dropped() const { return dropped_; }
-  /// What the user should be told: once when records can no longer be written, and once when the
+  /// New warnings for the user: once when records can no longer be written, and once when the
   /// first is dropped.
   std::vector<std::string> take_warnings();
 

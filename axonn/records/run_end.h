@@ -13,7 +13,7 @@ enum class RunEnd {
   failed     ///< by an error
 };
 
-/// What the file DIR/lock says of the process that writes to a run's folder, or was the last to:
+/// The process that writes to a run's folder, or was the last to, as the file DIR/lock has it:
 ///
 ///   process 1234 on nid0001, since 2026-11-21 17:40:02 UTC
 ///   failed, 2026-11-21 18:02:11 UTC: step 12 was not finite ...

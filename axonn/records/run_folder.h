@@ -47,7 +47,7 @@ void refuse_to_replace_inputs(const Config& config);
 /// checkpoint.resume names. "" if it may. Call it on rank 0.
 std::string overwrite_fault(const Config& config);
 
-/// Why a checkpoint of so many bytes has no room in output.dir, once the checkpoints are gone that
+/// Why a checkpoint of `bytes` has no room in output.dir, once the checkpoints are gone that
 /// the run replaces; "" if it has. Call it on rank 0.
 std::string disk_fault(const Config& config, std::int64_t bytes);
 

@@ -11,7 +11,7 @@
 
 namespace axonn {
 
-/// What the answers to a request have in common.
+/// Fields that all answers to a request share.
 struct AnswerHead {
   const ServedModel& model;
   const CompletionRequest& request;
@@ -26,7 +26,7 @@ struct ChoiceNews {
   // If the request asks for scores:
   std::vector<std::int32_t> tokens = {};
   std::vector<std::int64_t> offsets = {};  ///< characters of the text before each token
-  std::vector<TokenScore> scores = {};     ///< of the last so many tokens
+  std::vector<TokenScore> scores = {};     ///< of the last tokens
   std::optional<FinishReason> end = {};    ///< why the choice ended, if it has
 
   void append(ChoiceNews more);

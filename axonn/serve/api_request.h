@@ -14,7 +14,7 @@
 
 namespace axonn {
 
-/// What a server says and enforces about its model.
+/// The model of a server, with the limits of its requests.
 struct ServedModel {
   std::string name;
   std::shared_ptr<const Tokenizer> tokenizer;

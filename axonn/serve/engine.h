@@ -18,7 +18,7 @@
 
 namespace axonn {
 
-/// What is generated after one prompt, as it comes. One thread reads, another one writes.
+/// The text that follows one prompt, as it comes. One thread reads, another one writes.
 class TextStream {
  public:
   /// Something new.
@@ -54,7 +54,7 @@ class RequestQueue {
     GenerationOptions options;
     std::shared_ptr<TextStream> stream = {};
   };
-  /// What the ranks do before their next pass.
+  /// Changes that the ranks make before their next pass.
   struct Orders {
     bool stop = false;
     std::vector<Request> add = {};

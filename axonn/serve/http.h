@@ -65,7 +65,7 @@ std::string error_json(const std::string& message, const std::string& type,
 /// It refuses what another page in the user's browser could send in his name: bodies that are not
 /// JSON, and, while it listens on this machine alone, requests to another host's name.
 ///
-/// What clients send takes bounded memory and time: the head of a request (http_reader.h), its
+/// Requests take bounded memory and time: the head of a request (http_reader.h), its
 /// body, the bodies of all requests together, and the seconds until either is whole. A connection
 /// needs no thread. While there are too many, those that have waited longest for a request are
 /// closed, so that a new client is served however many idle or slow ones there are.

@@ -34,7 +34,7 @@ class HttpReader {
   /// is another one. Throws HttpError for what is malformed, too large or in a form that is not
   /// supported; no more can be read then.
   std::size_t read(std::string_view bytes);
-  /// What comes next; `whole`: nothing, the request is complete.
+  /// The part that comes next; `whole`: none, the request is complete.
   Part part() const;
 
   const HttpHead& head() const;    ///< after its end

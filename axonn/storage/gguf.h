@@ -25,7 +25,7 @@ enum class GgufType : std::uint32_t {
   bf16 = 30
 };
 
-/// The bytes of a row of so many columns. Q8_0 needs a multiple of 32.
+/// The bytes of a row of `cols` columns. Q8_0 needs a multiple of 32.
 std::int64_t row_bytes(GgufType type, std::int64_t cols);
 
 using GgufValue = std::variant<std::uint32_t, float, bool, std::string, std::vector<std::int32_t>,

@@ -12,7 +12,7 @@ namespace axonn {
 
 struct Schedule;
 
-/// What determines the time of an operation of Backend or Device.
+/// Kinds of operations of Backend or Device by what bounds their time.
 enum class OperationKind {
   product,
   attention,

@@ -104,7 +104,7 @@ class Tensor {
   Tensor col_range(std::int64_t begin, std::int64_t n) const {
     return {storage_, view_.col_range(begin, n)};
   }
-  /// The same elements as (rows, cols). Throws if the counts differ or the rows are not contiguous.
+  /// Views the elements as (rows, cols). Throws if the counts differ or rows are not contiguous.
   Tensor reshape(std::int64_t rows, std::int64_t cols) const;
 
   /// Stores a collective that writes the tensor. Waits for the one stored before. Throws if the

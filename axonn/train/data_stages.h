@@ -27,7 +27,7 @@ std::vector<BatchSource> stage_sources(const Config& config,
 std::vector<std::string> describe_stages(const Config& config, const Batches& batches);
 /// How often the run has read the data of stage s, or of [data], before step n.
 double epochs_before(const Batches& batches, std::size_t s, std::int64_t n);
-/// The same before the end of the run.
+/// Epochs of stage s before the end of the run.
 double epochs_of(const Config& config, const Batches& batches, std::size_t s);
 
 /// The fewest steps of a run without stages, those of an earlier part included, in which it reads

@@ -22,7 +22,7 @@ namespace axonn {
 std::vector<std::string> check_continues(const CheckpointReader& reader, const Config& config,
                                          const std::vector<StoredParameter>& parameters,
                                          std::vector<std::string> kinds);
-/// The same for a model and an optimizer.
+/// check_continues() for the groups of a model and the kinds of an optimizer.
 std::vector<std::string> check_continues(const CheckpointReader& reader, const LoadedModel& model,
                                          const OptimizerState& optimizer);
 

@@ -16,7 +16,7 @@
 
 namespace axonn {
 
-/// What a run tells its user: the terminal and log files, metrics.jsonl, TensorBoard's event file
+/// The records of a run for its user: terminal, log files, metrics.jsonl, TensorBoard's event file
 /// and loss.svg. Every rank has one; only rank 0 writes more than its own log file.
 class RunLog {
  public:

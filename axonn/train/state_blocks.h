@@ -10,7 +10,7 @@
 
 namespace axonn {
 
-/// Bytes of a checkpoint with so many kinds of values of the parameters of these groups: of all
+/// Bytes of a checkpoint with `kinds` values of each parameter of these groups: of all
 /// ranks' files, without their headers.
 std::int64_t checkpoint_bytes(std::span<ParameterGroup* const> trained, std::int64_t kinds);
 

@@ -7,48 +7,18 @@ const path = require("node:path");
 const test = require("node:test");
 const vm = require("node:vm");
 
-// The part of a browser's document that drawing uses.
-class Node {
-  constructor(name) {
-    Object.assign(this, {name, attributes: {}, children: [], listeners: {}, hidden: false});
-  }
-  setAttribute(key, value) { this.attributes[key] = String(value); }
-  append(...children) {
-    for (const child of children) {
-      assert(typeof child === "string" || child instanceof Node, `appended: ${child}`);
-      this.children.push(child);
-    }
-  }
-  replaceChildren(...children) {
-    this.children = [];
-    this.append(...children);
-  }
-  addEventListener(name, call) { this.listeners[name] = call; }
-  remove() { this.removed = true; }
-  focus() {}
-  get textContent() {
-    return this.children.map((one) => typeof one === "string" ? one : one.textContent).join("");
-  }
-  set textContent(text) { this.children = [text]; }
-  all(test) {
-    return this.children.filter((one) => one instanceof Node)
-      .flatMap((one) => [...test(one) ? [one] : [], ...one.all(test)]);
-  }
-  withClass(name) {
-    return this.all((one) => (one.attributes.class || "").split(" ").includes(name));
-  }
-}
+const {Node} = require("../support/page_node.js");
 
 function open() {
   const ids = {};
   const document = {
     getElementById: (id) => ids[id] = ids[id] || new Node(id),
     createElement: (name) => new Node(name),
-    createElementNS: (space, name) => new Node(name),
+    createElementNS: (space, name) => new Node(name, space),
   };
   const context = vm.createContext({document});
-  const folder = path.join(__dirname, "../../axonn/board");
-  for (const file of ["charts.js", "page.js"])
+  const folder = path.join(__dirname, "../../axonn");
+  for (const file of ["base/elements.js", "board/charts.js", "board/page.js"])
     vm.runInContext(fs.readFileSync(path.join(folder, file), "utf8"), context);
   const page = vm.runInContext("page", context);
   return {...context, page, byId: document.getElementById, get: (text) =>
@@ -216,7 +186,7 @@ test("every unit, log scale and smoothing draw finite coordinates, of a single p
           Object.assign(page, {unit, log, smooth});
           draw();
           const plot = get('figures.get("loss")').plot;
-          for (const one of plot.all(() => true))
+          for (const one of plot.all("*"))
             for (const value of Object.values(one.attributes))
               assert(!/NaN|Infinity|undefined/.test(value), `${losses} ${unit} ${log}: ${value}`);
         }

@@ -7,8 +7,8 @@
 #include "axonn/cli/command.h"
 
 #include "tests/cli/runs.h"
-#include "tests/cli/small_disk.h"
 #include "tests/storage/plain_safetensors.h"
+#include "tests/support/small_disk.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/cli/command.h"
 #include "axonn/data/synthetic/synthetic.h"
 
 #include "tests/cli/program.h"

@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "axonn/cli/command.h"
-
 #include "tests/cli/runs.h"
 
 using namespace axonn;

@@ -1,4 +1,4 @@
-#include "axonn/comm/admission.h"
+#include "axonn/comm/mpi/admission.h"
 
 #include <algorithm>
 #include <array>

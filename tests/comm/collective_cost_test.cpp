@@ -15,6 +15,13 @@ namespace {
 constexpr CollectiveRates kSlow = {.inside = {20e-6, 4e9}, .across = {50e-6, 25e6}};
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
+/// The shape of a group whose ranks fill hosts one after another.
+HostShape shape_of_blocks(int ranks, int ranks_per_host) {
+  std::vector<std::uint64_t> names(ranks);
+  for (int rank = 0; rank < ranks; ++rank) names[rank] = rank / ranks_per_host;
+  return shape_of(Hosts(names), ranks);
+}
+
 }  // namespace
 
 TEST(Hosts, GiveEachRankOneHelperOnEveryOtherHostAndEveryWardOneHelper) {

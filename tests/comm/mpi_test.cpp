@@ -238,12 +238,13 @@ TEST(Mpi, NamesTwoRanksThatGiveAGroupDifferentNames) {
 
 TEST(UnderLauncher, DetectsLaunchersButNotAShellInAnAllocation) {
   using Variables = std::map<std::string, std::string>;
-  const auto under = [](const Variables& variables) {
-    return under_launcher([&](const char* name) -> const char* {
+  const auto lookup = [](const Variables& variables) {
+    return [&](const char* name) -> const char* {
       const auto at = variables.find(name);
       return at == variables.end() ? nullptr : at->second.c_str();
-    });
+    };
   };
+  const auto under = [&](const Variables& variables) { return under_launcher(lookup(variables)); };
   EXPECT_FALSE(under({}));
   EXPECT_TRUE(under({{"OMPI_COMM_WORLD_SIZE", "4"}}));
   EXPECT_TRUE(under({{"PMI_SIZE", "4"}, {"PMI_RANK", "0"}}));
@@ -253,11 +254,14 @@ TEST(UnderLauncher, DetectsLaunchersButNotAShellInAnAllocation) {
   EXPECT_FALSE(under({{"SLURM_JOB_ID", "17"}, {"SLURM_PROCID", "0"}}));         // sbatch
   EXPECT_FALSE(under({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));  // srun --pty bash
 
-  const auto here = [](const char* set, const char* value) {
-    return launched_here(
-        [&](const char* name) { return std::string_view(name) == set ? value : nullptr; });
-  };
-  EXPECT_EQ(here("", ""), 1);
-  EXPECT_EQ(here("OMPI_COMM_WORLD_LOCAL_SIZE", "8"), 8);
-  EXPECT_EQ(here("SLURM_STEP_TASKS_PER_NODE", "4(x2),3"), 4);
+  const auto here = [&](const Variables& variables) { return launched_here(lookup(variables)); };
+  EXPECT_EQ(here({}), 1);
+  EXPECT_EQ(here({{"OMPI_COMM_WORLD_LOCAL_SIZE", "8"}}), 8);
+  EXPECT_EQ(here({{"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"}}), 4);
+
+  const auto rank = [&](const Variables& variables) { return launched_rank(lookup(variables)); };
+  EXPECT_EQ(rank({}), 0);
+  EXPECT_EQ(rank({{"PMI_SIZE", "4"}, {"PMI_RANK", "3"}}), 3);
+  EXPECT_EQ(rank({{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "8"}}), 3);
+  EXPECT_EQ(rank({{"SLURM_PROCID", "3"}}), 0) << "not under a launcher";
 }

@@ -373,7 +373,7 @@ TEST(Threads, MeasureTheTimeTheyWait) {
       world.barrier();
       at_most[world.rank()] += now_seconds() - begin;
     }
-    waited[world.rank()] = world.stats().waited_seconds;
+    waited[world.rank()] = world.stats().waited_seconds_by[static_cast<int>(Operation::barrier)];
   });
   // Half, because rank 0 may reach a barrier late, but hardly in every round.
   EXPECT_GT(waited[0], kRounds * kLate / 2);

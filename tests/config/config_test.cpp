@@ -71,7 +71,7 @@ TEST(ConfigFile, RoundTripsEveryValue) {
   config.training.eval_every = 5;
   config.lr_scheduler = {.kind = ScheduleKind::wsd, .warmup_steps = 3, .min_lr = 1e-5};
   config.parallelism = {.x = 2, .z = 2, .reduce_dtype = DType::bf16, .chunks = 2};
-  config.parallelism.overlap_weights = false;
+  config.parallelism.overlap.weights = false;
   config.activation_checkpoint.mode = RecomputeMode::full;
   config.checkpoint.resume = "auto";
   validate(config);

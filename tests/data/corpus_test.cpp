@@ -71,9 +71,9 @@ TEST(Corpus, ValidationMayBeOffOrAFileOfTextOrTokens) {
     EXPECT_EQ(text_of(corpus, corpus.train[0]), "0123456789");
     EXPECT_EQ(text_of(corpus, corpus.validation[0]), "xyz");
   }
-  expect_refusal({.text = {text}, .validation = "1"}, {}, "data.validation is 1");
-  expect_refusal({.text = {text}, .validation = "-0.1"}, {}, "data.validation is -0.1");
-  expect_refusal({.text = {text}, .validation = "nan"}, {}, "data.validation is nan");
+  expect_refusal({.text = {text}, .validation = "1"}, {}, "[data] validation = 1");
+  expect_refusal({.text = {text}, .validation = "-0.1"}, {}, "[data] validation = -0.1");
+  expect_refusal({.text = {text}, .validation = "nan"}, {}, "[data] validation = nan");
   expect_refusal({.text = {text}, .validation = "none.txt"}, {}, "no file or folder none.txt");
 }
 
@@ -146,8 +146,7 @@ TEST(Corpus, RefusesInvalidTrainingData) {
   TempFolder folder;
   const std::string text = folder.file("t.txt", "hello"), empty = folder.file("e.txt", "");
   expect_refusal({}, {}, "names no training data");
-  expect_refusal({.text = {text}, .synthetic = 10}, {}, "more than one of");
-  expect_refusal({.synthetic = -1}, {}, "data.synthetic is -1");
+  expect_refusal({.text = {text}, .synthetic = 10}, {}, "exclude one another");
   expect_refusal({.text = {empty}}, {}, "e.txt is empty");
   expect_refusal({.text = {text}, .tokenizer = ""}, {}, "data.tokenizer is empty");
   expect_refusal({.text = {text}}, {.vocab = 255}, "has 256 tokens, but model.vocab is 255");

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/base/files.h"
 #include "axonn/data/corpus.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/data/token_file.h"

@@ -132,34 +132,6 @@ class Export(RunTest):
         error = axonn("export", run, "--format", "tensorboard", "--out", out, code=2)
         self.assertIn("has files of events", error)
 
-    def test_mlflow_has_the_series_the_keys_and_the_times(self):
-        run = self.train("run")
-        store = self.path("mlruns")
-        axonn("export", run, "--format", "mlflow", "--out", store)
-        (meta,) = glob.glob(os.path.join(store, "*", "*", "meta.yaml"))
-        folder = os.path.dirname(meta)
-        with open(meta) as file:
-            fields = dict(line.rstrip("\n").split(": ", 1) for line in file)
-        with open(os.path.join(os.path.dirname(folder), "meta.yaml")) as file:
-            experiment = dict(line.rstrip("\n").split(": ", 1) for line in file)
-        self.assertEqual(fields["run_id"], repr(os.path.basename(folder)))
-        self.assertEqual(fields["experiment_id"], experiment["experiment_id"])
-        self.assertEqual(experiment["experiment_id"],
-                         repr(os.path.basename(os.path.dirname(folder))))
-        self.assertEqual(experiment["name"], "axonn")
-        metrics = metrics_of(run)
-        for key, series in SERIES.items():
-            with open(os.path.join(folder, "metrics", series)) as file:
-                points = [line.split(" ") for line in file]
-            want = [(round(line["time"] * 1e3), line[key], line["step"])
-                    for line in metrics if key in line]
-            self.assertEqual([(int(t), float(v), int(s)) for t, v, s in points], want)
-        self.assertEqual(int(fields["start_time"]), round(metrics[0]["time"] * 1e3))
-        with open(os.path.join(folder, "params", "model.layers")) as file:
-            self.assertEqual(file.read(), "2")
-        self.assertIn("has this run already", axonn("export", run, "--format", "mlflow", "--out",
-                                                    store, code=2))
-
     def test_values_that_are_not_finite_old_lines_and_damaged_ones(self):
         self.write("old/metrics.jsonl", '{"step": 1, "loss": null, "step_ms": 500.0, "mfu": null}\n'
                    'garbage\n{"step": 2, "loss": 2.5, "step_ms": 250.0, "new": 7}\n{"step": 3, "lo')

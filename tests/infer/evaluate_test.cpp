@@ -8,7 +8,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
-#include "axonn/comm/threads/threads.h"
 
 #include "tests/support/family_reference.h"
 #include "tests/support/runs.h"

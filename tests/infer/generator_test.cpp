@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/threads/threads.h"
 #include "axonn/infer/evaluate.h"
 
 #include "tests/support/runs.h"

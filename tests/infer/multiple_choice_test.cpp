@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/comm/threads/threads.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/with_model.h"

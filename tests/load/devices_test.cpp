@@ -12,7 +12,6 @@
 #include "axonn/infer/generator.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/options/options.h"
-#include "axonn/records/run_state.h"
 #include "axonn/tensor/cuda/cuda_device.h"
 #include "axonn/tensor/cuda/gpu_platform.h"
 #include "axonn/train/resume.h"

@@ -7,10 +7,10 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/self.h"
-#include "axonn/comm/threads/threads.h"
 #include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 
+#include "tests/support/dry_peak.h"
 #include "tests/support/runs.h"
 
 using namespace axonn;
@@ -22,50 +22,7 @@ using testing::SizeIs;
 
 namespace {
 
-constexpr int kMeasuredSteps = 3;
-
-/// Returns the arena statistics of each rank after several steps of a real run.
-std::vector<ArenaStats> measure(const Config& config) {
-  std::vector<ArenaStats> ranks(config.parallelism.grid().ranks());
-  run_ranks(static_cast<int>(ranks.size()), [&](Communicator& world) {
-    Training training(prepared(config), world, make_cpu_backend(1));
-    training.model.initialise();
-    for (int step = 0; step < kMeasuredSteps; ++step)
-      training.step.run(training.model.context(), training.input(step));
-    ranks[world.rank()] = training.model.arena().stats();
-  });
-  return ranks;
-}
-
-std::int64_t total(const MemoryParts& parts) {
-  return std::accumulate(parts.begin(), parts.end(), std::int64_t{0});
-}
-
 std::int64_t at(const MemoryParts& parts, MemoryUse use) { return parts[static_cast<int>(use)]; }
-
-std::string describe(const Config& config) {
-  const ParallelismConfig& p = config.parallelism;
-  return "grid " + to_string(p.grid()) + ", " + std::string(name_of(config.training.dtype)) +
-         (config.activation_checkpoint.mode == RecomputeMode::full ? ", recomputed" : "") +
-         ", micro-batches of " + std::to_string(config.training.micro_batch) + ", chunks " +
-         std::to_string(p.chunks) + (p.overlap_weights ? "" : ", no overlap") +
-         (p.sequence_parallel ? "" : ", rows not cut");
-}
-
-/// Expects dry_step() to predict the peak of every rank, and its parts, to the byte.
-void expect_predicted(const Config& given) {
-  const PreparedRun run = prepared(given);
-  const std::vector<ArenaStats> measured = measure(run);
-  for (int rank = 0; rank < std::ssize(measured); ++rank) {
-    SCOPED_TRACE(describe(run) + ", rank " + std::to_string(rank));
-    const ArenaStats dry = dry_step(run, rank).memory;
-    EXPECT_EQ(dry.peak_bytes, measured[rank].peak_bytes);
-    EXPECT_EQ(dry.peak_by, measured[rank].peak_by);
-    EXPECT_EQ(dry.live_bytes, measured[rank].live_bytes);
-    EXPECT_EQ(total(dry.peak_by), dry.peak_bytes);
-    EXPECT_EQ(total(dry.live_by), dry.live_bytes);
-  }
-}
 
 Config tiny() { return tiny_config("unused"); }
 
@@ -104,7 +61,7 @@ TEST(DryStep, PeakEqualsARealRunsOnEveryGridWithEveryTypeAndWithRecomputation) {
         Config config = on_grid(tiny(), grid);
         config.training.dtype = dtype;
         config.activation_checkpoint.mode = mode;
-        expect_predicted(config);
+        expect_dry_peak(prepared(config));
       }
 }
 
@@ -118,11 +75,11 @@ TEST(DryStep, PeakEqualsARealRunsInChunksWithMicroBatchesAndWithoutOverlap) {
           config.training.global_batch = 24;
           config.parallelism.chunks = chunks;
           config.parallelism.sequence_parallel = micro == 6;
-          config.parallelism.overlap_weights = config.parallelism.overlap_weight_gradients =
-              config.parallelism.overlap_input_gradients = config.parallelism.overlap_data =
+          config.parallelism.overlap.weights = config.parallelism.overlap.weight_gradients =
+              config.parallelism.overlap.input_gradients = config.parallelism.overlap.data =
                   overlap;
           config.parallelism.reduce_dtype = overlap ? DType::f32 : DType::bf16;
-          expect_predicted(config);
+          expect_dry_peak(prepared(config));
         }
 }
 
@@ -134,7 +91,7 @@ TEST(DryStep, PeakEqualsARealRunsForLongTextWhereActivationsAndLogitsPrevail) {
   config.training.seq_len = 100;  // 600 rows: three pieces of the loss, the last one shorter
   config.training.global_batch = 6;
   config.optimizer.kind = OptimizerKind::sgd;
-  expect_predicted(config);
+  expect_dry_peak(prepared(config));
   const MemoryParts parts = dry_step(resolved(config), 0).memory.peak_by;
   EXPECT_GT(at(parts, MemoryUse::logits), 0);
   EXPECT_GT(at(parts, MemoryUse::activations), at(parts, MemoryUse::parameters));
@@ -150,8 +107,8 @@ TEST(DryStep, PeakEqualsARealRunsForAdEMAMixAndMuon) {
           config.model.hidden = 240;  // updates, not logits, are the peak
           config.training.dtype = dtype;
           config.optimizer.kind = kind;
-          config.parallelism.overlap_data = overlap;
-          expect_predicted(config);
+          config.parallelism.overlap.data = overlap;
+          expect_dry_peak(prepared(config));
         }
 }
 
@@ -183,7 +140,7 @@ TEST(DryStep, PeakEqualsARealRunsForALlama) {
       config.model.tied = false;
       config.training.dtype = DType::bf16;
       config.activation_checkpoint.mode = mode;
-      expect_predicted(config);
+      expect_dry_peak(prepared(config));
       for (const auto& op : only<Schedule::Compute>(schedule_of(config)))
         EXPECT_THAT(op.operands, Not(SizeIs(0))) << op.operation;
     }
@@ -197,7 +154,7 @@ TEST(DryStep, PeakEqualsARealRunsInStagesThatAreAllShorterThanTheConfigsSequence
   config.stage.front().name = "short";
   for (const std::int64_t part : {1, 2, 4}) {
     config.stage.front().seq_len = config.training.seq_len / part;
-    expect_predicted(config);
+    expect_dry_peak(prepared(config));
   }
 }
 
@@ -290,7 +247,7 @@ TEST(DryStep, OverlapShowsInTheSchedule) {
   // Products between a collective's start and its wait hide it.
   const auto hidden_flops = [](bool overlap) {
     Config config = on_grid(tiny(), {1, 1, 2, 1});
-    config.parallelism.overlap_weights = config.parallelism.overlap_weight_gradients = overlap;
+    config.parallelism.overlap.weights = config.parallelism.overlap.weight_gradients = overlap;
     const Schedule schedule = schedule_of(config);
     double flops = 0;
     int under_way = 0;

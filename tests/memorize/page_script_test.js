@@ -8,47 +8,14 @@ const path = require("node:path");
 const test = require("node:test");
 const vm = require("node:vm");
 
-// ---- The part of a browser's document that the script uses.
+const {Node} = require("../support/page_node.js");
 
-class Node {
-  constructor(name, space) {
-    Object.assign(this, {name, namespaceURI: space, attributes: {}, children: [], listeners: {}});
-  }
-  setAttribute(key, value) { this.attributes[key] = String(value); }
-  append(...children) {
-    for (const child of children) {
-      assert(typeof child === "string" || child instanceof Node, `appended: ${child}`);
-      this.children.push(child);
-    }
-  }
-  removeAttribute(key) { delete this.attributes[key]; }
-  getAttribute(key) { return this.attributes[key]; }
-  addEventListener(name, call) { this.listeners[name] = call; }
-  remove() { this.removed = true; }
-  get textContent() {
-    return this.children.map((one) => typeof one === "string" ? one : one.textContent).join("");
-  }
-  // All nodes below that have this name; "*": all.
-  all(name) {
-    return this.children.filter((one) => one instanceof Node)
-      .flatMap((one) => [...one.name === name || name === "*" ? [one] : [], ...one.all(name)]);
-  }
-  querySelectorAll(name) { return this.all(name); }
-  cloneNode() {
-    const copy = new Node(this.name, this.namespaceURI);
-    Object.assign(copy.attributes, this.attributes);
-    copy.append(...this.children.map((one) => one instanceof Node ? one.cloneNode() : one));
-    return copy;
-  }
-  one(name) { return this.all(name)[0]; }
-  number(attribute) { return Number(this.attributes[attribute]); }
-}
-
-// Runs the script of a page. Returns the elements of the page by id, and the script's functions.
+// Runs the scripts of a page. Returns the elements of the page by id, and the scripts' functions.
 function open(page) {
   const text = fs.readFileSync(path.join(process.argv[2], page + ".html"), "utf8");
   const [, json] = text.match(/<script type="application\/json" id="report">(.*?)<\/script>/s);
-  const [, script] = text.match(/<script>\n(.*)<\/script>/s);
+  const scripts = [...text.matchAll(/<script>\n(.*?)<\/script>/gs)].map(([, script]) => script);
+  assert.equal(scripts.length, 2);  // elements.js and page.js
   const ids = {};
   for (const [, name, id] of text.split("<script")[0].matchAll(/<(\w+)[^>]* id="([^"]+)"/g))
     ids[id] = new Node(name, name === "svg" ? "svg" : "html");
@@ -70,7 +37,7 @@ function open(page) {
     .map((one) => one instanceof Node ? written(one) : one).join("")}</${node.name}>`;
   class XMLSerializer { serializeToString(node) { return written(node); } }
   const context = vm.createContext({document, getComputedStyle, XMLSerializer});
-  vm.runInContext(script, context);
+  for (const script of scripts) vm.runInContext(script, context);
   return {...ids, document, script: context};
 }
 

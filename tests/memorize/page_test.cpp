@@ -125,7 +125,9 @@ TEST(Page, NoTextOfAReportIsReadAsMarkup) {
 }
 
 TEST(Page, LoadsNoExternalFiles) {
-  const std::string page = html_page(small_audit());
+  std::string page = html_page(small_audit());
+  const std::string name = "http://www.w3.org/2000/svg";  // of elements, which is not loaded
+  page.erase(page.find(name), name.size());
   for (const char* part : {"http:", "https:", "src=", "@import", "<link", "href=\"", "innerHTML"})
     EXPECT_THAT(page, Not(HasSubstr(part)));
 }

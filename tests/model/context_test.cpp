@@ -17,18 +17,20 @@ using namespace axonn::testing_support;
 
 namespace {
 
-GridShape shared(GridShape grid, int context) {
-  grid.context = context;
-  return grid;
-}
-
 /// Grids on which z has one context or several, and other axes are cut, too.
 std::vector<GridShape> context_grids() {
-  if (sanitized()) return {shared({2, 1, 2, 1}, 2), shared({1, 2, 2, 1}, 2)};
-  return {shared({1, 1, 2, 1}, 2), shared({1, 1, 4, 1}, 2), shared({1, 1, 4, 1}, 4),
-          shared({2, 1, 2, 1}, 2), shared({1, 2, 2, 1}, 2), shared({1, 1, 2, 2}, 2),
-          shared({2, 2, 2, 1}, 2), shared({1, 2, 2, 2}, 2), shared({1, 1, 8, 1}, 2),
-          shared({1, 1, 8, 1}, 4), shared({3, 1, 2, 1}, 2)};
+  if (sanitized()) return {{.x = 2, .z = 2, .context = 2}, {.y = 2, .z = 2, .context = 2}};
+  return {{.z = 2, .context = 2},
+          {.z = 4, .context = 2},
+          {.z = 4, .context = 4},
+          {.x = 2, .z = 2, .context = 2},
+          {.y = 2, .z = 2, .context = 2},
+          {.z = 2, .data = 2, .context = 2},
+          {.x = 2, .y = 2, .z = 2, .context = 2},
+          {.y = 2, .z = 2, .data = 2, .context = 2},
+          {.z = 8, .context = 2},
+          {.z = 8, .context = 4},
+          {.x = 3, .z = 2, .context = 2}};
 }
 
 ModelConfig with_positions(ModelConfig model, std::int64_t positions) {
@@ -72,7 +74,9 @@ TEST(Context, AWindowOfNeighboursKeysHasTheLossesOfOneRank) {
     model.window = window;
     TinyRun run = run_of(model);
     run.sequence_cut = {ContextLayout::window, window};
-    EXPECT_EQ(difference_on_grids(run, {shared({1, 1, 4, 1}, 4), shared({2, 1, 2, 1}, 2)}), "");
+    EXPECT_EQ(difference_on_grids(
+                  run, {GridShape{.z = 4, .context = 4}, GridShape{.x = 2, .z = 2, .context = 2}}),
+              "");
   }
 }
 
@@ -83,14 +87,18 @@ TEST(Context, SomeRanksMayHaveNoTargetThatCounts) {
   run.counted = 100;  // all in the first rank's run
   for (const ContextLayout layout : {ContextLayout::window, ContextLayout::zigzag}) {
     run.sequence_cut = {layout, model.window};
-    EXPECT_EQ(difference_on_grids(run, {shared({1, 1, 4, 1}, 4), shared({2, 1, 2, 1}, 2)}), "");
+    EXPECT_EQ(difference_on_grids(
+                  run, {GridShape{.z = 4, .context = 4}, GridShape{.x = 2, .z = 2, .context = 2}}),
+              "");
   }
 }
 
 TEST(Context, BatchMayBeSmallerThanZTimesData) {
   TinyRun run = run_of(with_positions(tiny_llama(), 1024));
   run.sequences = 1;
-  EXPECT_EQ(difference_on_grids(run, {shared({1, 1, 8, 1}, 8), shared({2, 1, 4, 1}, 4)}), "");
+  EXPECT_EQ(difference_on_grids(
+                run, {GridShape{.z = 8, .context = 8}, GridShape{.x = 2, .z = 4, .context = 4}}),
+            "");
 }
 
 TEST(Context, AdaptersDropOutTheSameElements) {
@@ -102,14 +110,16 @@ TEST(Context, AdaptersDropOutTheSameElements) {
 TEST(Context, Bfloat16StaysWithinOnePercent) {
   TinyRun run = run_of(llama());
   run.dtype = DType::bf16;
-  EXPECT_EQ(difference_on_grids(run, {shared({2, 1, 2, 1}, 2), shared({1, 1, 4, 1}, 4)}), "");
+  EXPECT_EQ(difference_on_grids(
+                run, {GridShape{.x = 2, .z = 2, .context = 2}, GridShape{.z = 4, .context = 4}}),
+            "");
 }
 
 TEST(Context, ChunksAndAccumulationKeepTheLosses) {
   TinyRun run = run_of(llama());
   run.sequences = 8;
   const TinyTrace one = run_tiny(run);
-  run.grid = shared({1, 2, 2, 1}, 2);
+  run.grid = GridShape{.y = 2, .z = 2, .context = 2};
   for (const auto& [chunks, accumulation] : {std::pair{2, 1}, {2, 4}, {1, 8}}) {
     run.chunks = chunks;
     run.accumulation = accumulation;
@@ -123,7 +133,7 @@ void expect_no_bit_changes(std::int64_t window) {
   TinyRun run = run_of(model);
   run.packed = true;
   run.sequence_cut = {ContextLayout::automatic, window};
-  run.grid = shared({2, 1, 4, 1}, 2);
+  run.grid = GridShape{.x = 2, .z = 4, .context = 2};
   const TinyTrace want = run_tiny(run);
   const auto expect_same = [&](const TinyRun& other, const char* what) {
     const TinyTrace got = run_tiny(other);
@@ -134,7 +144,7 @@ void expect_no_bit_changes(std::int64_t window) {
   TinyRun other = run;
   other.overlap.context = false;
   expect_same(other, "one piece");
-  other.overlap = {false, false, false, false, false};
+  other.overlap = Overlap::none();
   expect_same(other, "no overlap");
   other = run;
   other.recompute = true;
@@ -167,7 +177,7 @@ TEST(Context, LocalPositionsInAttentionAreFound) {
   TinyRun run = run_of(llama());
   run.steps = 1;
   const TinyTrace one = run_tiny(run);
-  run.grid = shared({1, 1, 2, 1}, 2);
+  run.grid = GridShape{.z = 2, .context = 2};
   run.make_backend = [] { return std::make_unique<LocalPositions>(make_cpu_backend(1)); };
   EXPECT_NE(difference(one, run_tiny(run), run.dtype), "");
 }
@@ -178,7 +188,7 @@ void expect_found(const ModelConfig& model, const std::set<std::string_view>& op
   run.sequence_cut = {ContextLayout::automatic, model.window};
   run.steps = 1;
   const TinyTrace one = run_tiny(run);
-  run.grid = shared({2, 1, 2, 1}, 2);
+  run.grid = GridShape{.x = 2, .z = 2, .context = 2};
   TinyTrace faulty;
   run_ranks(run.grid.ranks(), [&](Communicator& world) {
     FaultyCommunicator wrong(

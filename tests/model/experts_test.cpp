@@ -18,19 +18,21 @@ using namespace axonn::testing_support;
 
 namespace {
 
-GridShape holding(GridShape grid, int experts, int context = 1) {
-  grid.experts = experts;
-  grid.context = context;
-  return grid;
-}
-
 /// Grids on which z is one group of holders or several, and other axes are cut, too.
 std::vector<GridShape> expert_grids() {
-  if (sanitized()) return {holding({2, 2, 2, 1}, 2), holding({1, 1, 4, 1}, 2)};
-  return {holding({1, 1, 2, 1}, 2), holding({1, 1, 4, 1}, 2), holding({1, 1, 4, 1}, 4),
-          holding({2, 1, 2, 1}, 2), holding({1, 2, 2, 1}, 2), holding({1, 1, 2, 2}, 2),
-          holding({2, 2, 2, 1}, 2), holding({1, 2, 2, 2}, 2), holding({1, 1, 8, 1}, 8),
-          holding({3, 1, 2, 1}, 2), holding({2, 1, 4, 1}, 2), holding({1, 3, 2, 1}, 2)};
+  if (sanitized()) return {{.x = 2, .y = 2, .z = 2, .experts = 2}, {.z = 4, .experts = 2}};
+  return {{.z = 2, .experts = 2},
+          {.z = 4, .experts = 2},
+          {.z = 4, .experts = 4},
+          {.x = 2, .z = 2, .experts = 2},
+          {.y = 2, .z = 2, .experts = 2},
+          {.z = 2, .data = 2, .experts = 2},
+          {.x = 2, .y = 2, .z = 2, .experts = 2},
+          {.y = 2, .z = 2, .data = 2, .experts = 2},
+          {.z = 8, .experts = 8},
+          {.x = 3, .z = 2, .experts = 2},
+          {.x = 2, .z = 4, .experts = 2},
+          {.y = 3, .z = 2, .experts = 2}};
 }
 
 constexpr BalanceConfig kBalanced{.weight = 0.01, .z = 0.001};
@@ -85,22 +87,26 @@ TEST(Experts, AndSharedSequencesHaveTheLossesOfOneRank) {
   run.positions = 512;
   run.steps = 3;
   run.packed = true;
-  EXPECT_EQ(difference_replayed(run, {holding({1, 1, 4, 1}, 2, 2), holding({2, 1, 2, 1}, 2, 2),
-                                      holding({1, 1, 4, 1}, 4, 2), holding({1, 1, 4, 1}, 2, 4),
-                                      holding({1, 2, 2, 1}, 1, 2)}),
+  EXPECT_EQ(difference_replayed(run, {GridShape{.z = 4, .context = 2, .experts = 2},
+                                      GridShape{.x = 2, .z = 2, .context = 2, .experts = 2},
+                                      GridShape{.z = 4, .context = 2, .experts = 4},
+                                      GridShape{.z = 4, .context = 4, .experts = 2},
+                                      GridShape{.y = 2, .z = 2, .context = 2}}),
             "");
 }
 
 TEST(Experts, Bfloat16StaysWithinOnePercent) {
   TinyRun run = balanced_run(tiny_mixtral());
   run.dtype = DType::bf16;
-  EXPECT_EQ(difference_replayed(run, {{2, 2, 1, 1}, holding({2, 1, 2, 1}, 2)}), "");
+  EXPECT_EQ(difference_replayed(run, {{2, 2, 1, 1}, GridShape{.x = 2, .z = 2, .experts = 2}}), "");
 }
 
 TEST(Experts, RowsThatAreNotCutOverXHaveTheLossesOfOneRank) {
   TinyRun run = balanced_run(tiny_mixtral());
   run.sequence_parallel = false;
-  EXPECT_EQ(difference_replayed(run, {{2, 2, 1, 1}, holding({2, 2, 2, 1}, 2)}), "");
+  EXPECT_EQ(
+      difference_replayed(run, {{2, 2, 1, 1}, GridShape{.x = 2, .y = 2, .z = 2, .experts = 2}}),
+      "");
 }
 
 TEST(Experts, ChunksAndAccumulationKeepTheLosses) {
@@ -110,7 +116,7 @@ TEST(Experts, ChunksAndAccumulationKeepTheLosses) {
   const TinyTrace one = run_tiny(run);
   run.record = nullptr;
   run.replay = &choices;
-  for (const GridShape& grid : {GridShape{}, holding({2, 1, 2, 1}, 2)}) {
+  for (const GridShape& grid : {GridShape{}, GridShape{.x = 2, .z = 2, .experts = 2}}) {
     run.grid = grid;
     for (const auto& [chunks, accumulation] : {std::pair{2, 1}, {2, 2}, {1, 4}}) {
       run.chunks = chunks;
@@ -122,7 +128,7 @@ TEST(Experts, ChunksAndAccumulationKeepTheLosses) {
 
 TEST(Experts, NeitherOverlapNorRecomputationNorDelaysChangeABit) {
   TinyRun run = balanced_run(tiny_mixtral());
-  run.grid = holding({2, 1, 4, 1}, 2);
+  run.grid = GridShape{.x = 2, .z = 4, .experts = 2};
   run.steps = 3;
   const TinyTrace want = run_tiny(run);
   const auto expect_same = [&](const TinyRun& other, const char* what) {
@@ -133,7 +139,7 @@ TEST(Experts, NeitherOverlapNorRecomputationNorDelaysChangeABit) {
   };
   expect_same(run, "again");
   TinyRun other = run;
-  other.overlap = {false, false, false, false, false};
+  other.overlap = Overlap::none();
   expect_same(other, "no overlap");
   other = run;
   other.recompute = true;
@@ -155,7 +161,7 @@ TEST(Experts, ThatAreEquallyBusyHaveABalanceLossOfOne) {
       model.init_std = 0;
       model.router = router;
       TinyRun run{.steps = 1, .lr = 0, .balance = {.scope = scope}, .make_model = model_of(model)};
-      for (const GridShape& grid : {GridShape{}, holding({2, 1, 4, 1}, 2)}) {
+      for (const GridShape& grid : {GridShape{}, GridShape{.x = 2, .z = 4, .experts = 2}}) {
         run.grid = grid;
         const ExpertLoad load = run_tiny(run).experts.front();
         EXPECT_NEAR(load.balance, want, 1e-6);
@@ -203,7 +209,8 @@ TEST(Experts, WithoutRowsHangNothingAndGetNoGradient) {
   run.replay = &choices;
   const TinyTrace one = run_tiny(run);
   EXPECT_DOUBLE_EQ(one.experts.front().max_load, 4);
-  for (const GridShape& grid : {holding({1, 1, 4, 1}, 4), holding({2, 2, 2, 1}, 2)}) {
+  for (const GridShape& grid :
+       {GridShape{.z = 4, .experts = 4}, GridShape{.x = 2, .y = 2, .z = 2, .experts = 2}}) {
     run.grid = grid;
     const TinyTrace got = run_tiny(run);
     EXPECT_EQ(difference(one, got, run.dtype), "");
@@ -228,7 +235,7 @@ TEST(Experts, WithRowsInFewChunksKeepTheLosses) {
   for (const std::int64_t layer : {0, 1}) choices.put(layer, 0, 2, ids);
   run.replay = &choices;
   const TinyTrace one = run_tiny(run);
-  for (const GridShape& grid : {GridShape{}, holding({2, 1, 2, 1}, 2)}) {
+  for (const GridShape& grid : {GridShape{}, GridShape{.x = 2, .z = 2, .experts = 2}}) {
     run.grid = grid;
     for (const auto& [chunks, accumulation] : {std::pair{2, 1}, {1, 2}, {2, 2}}) {
       run.chunks = chunks;
@@ -274,7 +281,8 @@ TEST(Experts, BiasMovesAlikeOnEveryGrid) {
   EXPECT_NE(one, std::vector<float>(8));
   run.record = nullptr;
   run.replay = &choices;
-  for (const GridShape& grid : {holding({2, 2, 2, 1}, 2), GridShape{1, 1, 2, 2}}) {
+  for (const GridShape& grid :
+       {GridShape{.x = 2, .y = 2, .z = 2, .experts = 2}, GridShape{1, 1, 2, 2}}) {
     run.grid = grid;
     EXPECT_EQ(biases(), one) << with_factors(grid);  // counts are integers: the same bits
   }
@@ -296,7 +304,7 @@ std::string with_fault(CommFault fault, std::function<std::unique_ptr<Backend>()
   const TinyTrace one = run_tiny(run);
   run.record = nullptr;
   run.replay = &choices;
-  run.grid = holding({2, 2, 4, 1}, 2);
+  run.grid = GridShape{.x = 2, .y = 2, .z = 4, .experts = 2};
   if (backend) run.make_backend = backend;
   const bool wraps = static_cast<bool>(fault.hits);
   TinyTrace faulty;

@@ -214,6 +214,7 @@ TEST(LlamaOnGrids, PackedDocumentsHaveTheLossesOfOneRankOnTenGrids) {
 TEST(LlamaOnGrids, MemoryIsTheSameAfterEveryStep) {
   const TinyTrace trace = run_tiny(
       {.grid = {2, 1, 2, 1}, .steps = 5, .accumulation = 2, .make_model = model_of(tiny_qwen3())});
+  ASSERT_EQ(trace.memory.size(), 5u);
   for (const ArenaStats& after : trace.memory) {
     EXPECT_EQ(after.live_bytes, trace.memory.front().live_bytes);
     EXPECT_EQ(after.device_calls, trace.memory[1].device_calls);

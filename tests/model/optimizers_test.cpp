@@ -21,11 +21,6 @@ TinyRun muon_with_experts() {
   return run;
 }
 
-GridShape sharing_experts(GridShape grid, int experts) {
-  grid.experts = experts;
-  return grid;
-}
-
 }  // namespace
 
 TEST(OptimizersOnGrids, AdEMAMixHasTheLossesOfOneRankOnTenGrids) {
@@ -44,12 +39,12 @@ TEST(OptimizersOnGrids, MuonOfALlamaHasTheLossesOfOneRankOnTenGrids) {
 }
 
 TEST(OptimizersOnGrids, MuonOfExpertsHasTheLossesOfOneRankWhereverTheyAreHeld) {
-  std::vector<GridShape> grids{sharing_experts({2, 2, 2, 1}, 2), sharing_experts({1, 1, 4, 1}, 2)};
+  std::vector<GridShape> grids{{.x = 2, .y = 2, .z = 2, .experts = 2}, {.z = 4, .experts = 2}};
   if (!sanitized())
     grids.insert(grids.end(), {{2, 1, 2, 1},
-                               sharing_experts({1, 1, 4, 1}, 4),
-                               sharing_experts({1, 2, 2, 2}, 2),
-                               sharing_experts({2, 1, 4, 1}, 2)});
+                               GridShape{.z = 4, .experts = 4},
+                               GridShape{.y = 2, .z = 2, .data = 2, .experts = 2},
+                               GridShape{.x = 2, .z = 4, .experts = 2}});
   EXPECT_EQ(difference_replayed(muon_with_experts(), grids), "");
 }
 

@@ -9,6 +9,8 @@
 
 using namespace axonn;
 using reference::Matrix;
+using testing::AllOf;
+using testing::Each;
 
 TEST(Attention, EqualsPlainLoopsForwardAndBackwardForAnyHeadsGroupsAndLengths) {
   const auto backend = test_backend();
@@ -110,8 +112,9 @@ TEST(Attention, SurvivesScoresBeyondTheRangeOfExp) {
   const auto backend = test_backend();
   const AttentionCase c{1, {40, 1, 1, 4, 1, 0, 300}, DType::f32};
   const AttentionOutcome run(c, *backend);
-  for (double value : run.out.values().values) EXPECT_LE(std::abs(value), 1.0001);
-  for (double value : run.d_qkv.values().values) EXPECT_TRUE(std::isfinite(value));
+  EXPECT_THAT(run.out.values().values, Each(AllOf(testing::Ge(-1.0001), testing::Le(1.0001))));
+  EXPECT_THAT(run.d_qkv.values().values,
+              Each(testing::Truly([](double v) { return std::isfinite(v); })));
 }
 
 TEST(Attention, RefusesKeysTooNarrowForTheHeads) {

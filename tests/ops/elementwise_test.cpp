@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/base/check.h"
 #include "axonn/ops/backend.h"
 #include "axonn/ops/rowwise/math.h"
 

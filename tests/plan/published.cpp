@@ -218,7 +218,7 @@ std::vector<PublishedRun> gains(const char* model, int devices, std::array<doubl
     steps[i].seconds = seconds[i];
     steps[i].baseline = i == 0;
     steps[i].tuned = i >= 2;
-    steps[i].overlap = i == 3 ? Overlap::weights : Overlap::none;
+    steps[i].overlap = i == 3 ? PublishedOverlap::weights : PublishedOverlap::none;
   }
   return steps;
 }
@@ -239,9 +239,9 @@ std::vector<PublishedRun> weak_scaling() {
 }
 
 std::vector<PublishedRun> overlap_steps() {
-  return {{"frontier", 8192, "80B", "no overlap", 22.74, Overlap::none},
-          {"frontier", 8192, "80B", "+ OAR", 22.23, Overlap::input_gradients},
-          {"frontier", 8192, "80B", "+ ORS", 21.26, Overlap::weight_gradients}};
+  return {{"frontier", 8192, "80B", "no overlap", 22.74, PublishedOverlap::none},
+          {"frontier", 8192, "80B", "+ OAR", 22.23, PublishedOverlap::input_gradients},
+          {"frontier", 8192, "80B", "+ ORS", 21.26, PublishedOverlap::weight_gradients}};
 }
 
 std::vector<PublishedRun> gains_5b() { return gains("5B", 512, {33.82, 18.68, 17.86, 17.79}); }
@@ -276,10 +276,10 @@ Config published_config(const PublishedRun& run, const GridShape& grid) {
   config.parallelism.set_grid(grid);
   config.parallelism.sequence_parallel = false;
   config.parallelism.reduce_dtype = DType::bf16;
-  config.parallelism.overlap_input_gradients = run.overlap >= Overlap::input_gradients;
-  config.parallelism.overlap_weight_gradients = run.overlap >= Overlap::weight_gradients;
-  config.parallelism.overlap_weights = run.overlap >= Overlap::weights;
-  config.parallelism.overlap_data = false;
+  config.parallelism.overlap.input_gradients = run.overlap >= PublishedOverlap::input_gradients;
+  config.parallelism.overlap.weight_gradients = run.overlap >= PublishedOverlap::weight_gradients;
+  config.parallelism.overlap.weights = run.overlap >= PublishedOverlap::weights;
+  config.parallelism.overlap.data = false;
   config.activation_checkpoint.mode = RecomputeMode::full;
   return resolved(config);
 }
@@ -287,7 +287,7 @@ Config published_config(const PublishedRun& run, const GridShape& grid) {
 Predicted predict(const PublishedRun& run, const Machine& machine) {
   PublishedRun chosen_by = run;
   if (!run.baseline) {
-    chosen_by.overlap = Overlap::weights;
+    chosen_by.overlap = PublishedOverlap::weights;
     chosen_by.tuned = true;
   }
   const auto& tried = candidates(chosen_by);

@@ -10,7 +10,7 @@
 namespace axonn::testing_support {
 
 /// The overlaps that the authors switched on, one after another.
-enum class Overlap { none, input_gradients, weight_gradients, weights };
+enum class PublishedOverlap { none, input_gradients, weight_gradients, weights };
 
 /// A step that the authors of arXiv 2502.08145 timed: 2^24 tokens.
 struct PublishedRun {
@@ -19,7 +19,7 @@ struct PublishedRun {
   std::string model;  ///< "5B"
   std::string what;   ///< "weak scaling", or the optimisation switched on
   double seconds = 0;
-  Overlap overlap = Overlap::weights;
+  PublishedOverlap overlap = PublishedOverlap::weights;
   bool tuned = true;      ///< products in their fastest mode
   bool baseline = false;  ///< x inside a node and hybrid sharding, instead of the best grid
 

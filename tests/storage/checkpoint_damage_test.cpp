@@ -71,6 +71,7 @@ TEST(DamagedCheckpoint, IsRefusedWithTheParameterNameIfAValueIsFlipped) {
 TEST(DamagedCheckpoint, IsRefusedWithTheFileNameIfAFileIsCutShortOrGrownOrMissing) {
   const TemporaryPath folder;
   save_small(folder.path());
+  ASSERT_FALSE(names_in(folder / "step-1").empty());
   for (const std::string& name : names_in(folder / "step-1")) {
     const std::string path = folder / "step-1/" + name, good = slurp(path);
     for (std::size_t length = 0; length < good.size(); length += 1 + good.size() / 50) {

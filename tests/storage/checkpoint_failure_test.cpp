@@ -3,22 +3,22 @@
 
 #include <gmock/gmock.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "axonn/base/check.h"
-#include "axonn/base/files.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/storage/checkpoint/checkpoint_saver.h"
 
 #include "tests/storage/model_state.h"
+#include "tests/support/small_disk.h"
 #include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using namespace axonn::test;
+using namespace axonn::testing_support;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -26,26 +26,6 @@ using testing::ThrowsMessage;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// A file system with a few pages of memory. Mounting it needs a privilege.
-class SmallDisk {
- public:
-  SmallDisk(std::string path, std::int64_t bytes) : path_(std::move(path)) {
-    fs::create_directories(path_);
-    const std::string size = concat("size=", bytes);
-    mounted_ = ::mount("tmpfs", path_.c_str(), "tmpfs", 0, size.c_str()) == 0;
-  }
-  ~SmallDisk() {
-    if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
-  }
-  SmallDisk(const SmallDisk&) = delete;
-  SmallDisk& operator=(const SmallDisk&) = delete;
-  bool mounted() const { return mounted_; }
-
- private:
-  std::string path_;
-  bool mounted_ = false;
-};
 
 /// While it exists, a write beyond this size of a file fails with EFBIG.
 class FileSizeLimit {
@@ -115,8 +95,8 @@ constexpr std::int64_t kPage = 4096;
 
 TEST(FailedCheckpoint, OnADiskWithTooLittleRoomFailsBeforeWritingAndKeepsTheOlderOne) {
   const TemporaryPath folder;
-  const SmallDisk disk(folder / "disk", 64 * kPage);
-  if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs is not allowed: " << strerror(errno);
+  const SmallDisk disk(folder / "disk", std::to_string(64 * kPage));
+  if (!disk.mounted()) GTEST_SKIP() << kNoMount;
   ASSERT_THAT(save_vectors(folder / "disk", 1, 4 * kPage / 4), testing::Each(""));
   const auto told = save_vectors(folder / "disk", 2, 16 * kPage / 4);
   for (const std::string& message : told)
@@ -130,8 +110,8 @@ TEST(FailedCheckpoint, OnADiskThatFillsUpFailsOnAllRanksAndKeepsTheOlderOne) {
   const TemporaryPath folder;
   // Each file needs a page more than its bytes, which the check of free space cannot know.
   const std::int64_t each = 8 * kPage / 4, pages = 6 + 4 * 8 + 1;
-  const SmallDisk disk(folder / "disk", pages * kPage);
-  if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs is not allowed: " << strerror(errno);
+  const SmallDisk disk(folder / "disk", std::to_string(pages * kPage));
+  if (!disk.mounted()) GTEST_SKIP() << kNoMount;
   ASSERT_THAT(save_vectors(folder / "disk", 1, 1), testing::Each(""));  // 4 files, index, latest
   const auto told = save_vectors(folder / "disk", 2, each);
   EXPECT_THAT(told, testing::Each(AllOf(HasSubstr("step-2 failed on rank "),

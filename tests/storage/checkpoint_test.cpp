@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
-#include "axonn/base/files.h"
 #include "axonn/comm/self.h"
 #include "axonn/comm/threads/threads.h"
 #include "axonn/storage/checkpoint/checkpoint_reader.h"

@@ -14,7 +14,6 @@
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/model.h"
 #include "axonn/options/options.h"
-#include "axonn/records/run_state.h"
 #include "axonn/storage/safetensors/safetensors.h"
 #include "axonn/train/state_blocks.h"
 #include "axonn/train/training.h"

@@ -40,9 +40,7 @@ Config on_grid(Config config, const GridShape& grid) {
 }
 
 Config without_overlap(Config config) {
-  ParallelismConfig& p = config.parallelism;
-  p.overlap_input_gradients = p.overlap_weight_gradients = p.overlap_weights = p.overlap_data =
-      p.overlap_context = false;
+  config.parallelism.overlap = Overlap::none();
   return config;
 }
 

@@ -128,7 +128,7 @@ TinyTrace run_tiny(const TinyRun& run) {
   return trace;
 }
 
-Switches no_overlap() { return {"no overlap", {false, false, false, false, false}}; }
+Switches no_overlap() { return {"no overlap", Overlap::none()}; }
 
 std::vector<Switches> all_or_nothing() {
   return {no_overlap(), {"overlap"}, {"overlap and recomputation", {}, true}};

@@ -5,10 +5,10 @@
 #include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/validate.h"
-#include "axonn/data/batches.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/train/training.h"
 
+#include "tests/support/dry_peak.h"
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
 
@@ -17,11 +17,6 @@ using namespace axonn::testing_support;
 using testing::HasSubstr;
 
 namespace {
-
-GridShape shared(GridShape grid, int context) {
-  grid.context = context;
-  return grid;
-}
 
 /// 6 steps of 2 sequences of 512 tokens.
 Config long_config(const std::string& folder) {
@@ -47,7 +42,8 @@ TEST(ContextRuns, GoldfishKeepsAndCountsTheTargetsOfOneRank) {
     return counted;
   };
   const std::vector<double> one = first_losses(config);
-  for (const GridShape grid : {shared({1, 1, 4, 1}, 2), shared({2, 1, 2, 1}, 2)}) {
+  for (const GridShape grid :
+       {GridShape{.z = 4, .context = 2}, GridShape{.x = 2, .z = 2, .context = 2}}) {
     EXPECT_EQ(tokens(on_grid(config, grid)), tokens(config));
     EXPECT_LE(largest_difference(first_losses(on_grid(config, grid)), one), 2e-6)
         << with_factors(grid);
@@ -56,23 +52,14 @@ TEST(ContextRuns, GoldfishKeepsAndCountsTheTargetsOfOneRank) {
 
 TEST(ContextRuns, DryPeakEqualsARealRuns) {
   test::TemporaryPath folder;
-  for (const GridShape grid : {shared({1, 1, 2, 1}, 2), shared({2, 1, 4, 1}, 4)})
+  for (const GridShape grid :
+       {GridShape{.z = 2, .context = 2}, GridShape{.x = 2, .z = 4, .context = 4}})
     for (const bool overlap : {true, false})
       for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
         Config config = on_grid(long_config(folder / "run"), grid);
-        config.parallelism.overlap_context = overlap;
+        config.parallelism.overlap.context = overlap;
         config.activation_checkpoint.mode = mode;
-        config = resolved(config);
-        std::vector<ArenaStats> real(grid.ranks());
-        run_ranks(grid.ranks(), [&](Communicator& world) {
-          Training training(prepared(config), world, make_cpu_backend(1));
-          training.model.initialise();
-          for (int step = 0; step < 2; ++step) training.run(step);
-          real[world.rank()] = training.model.arena().stats();
-        });
-        for (int rank = 0; rank < grid.ranks(); ++rank)
-          EXPECT_EQ(dry_step(config, rank).memory.peak_by, real[rank].peak_by)
-              << with_factors(grid) << ", rank " << rank << ", overlap " << overlap;
+        expect_dry_peak(prepared(config));
       }
 }
 
@@ -102,7 +89,8 @@ TEST(ContextRuns, ActivationsShrinkWithTheContext) {
 TEST(ContextRuns, TargetsThatEachRankOfAContextCountsAreFound) {
   test::TemporaryPath folder;
   const double one = first_losses(long_config(folder / "run")).front();
-  const Config config = resolved(on_grid(long_config(folder / "run"), shared({2, 1, 2, 1}, 2)));
+  const Config config =
+      resolved(on_grid(long_config(folder / "run"), GridShape{.x = 2, .z = 2, .context = 2}));
   run_ranks(4, [&](Communicator& world) {
     Training training(prepared(config), world, make_cpu_backend(1));
     training.model.initialise();
@@ -115,7 +103,8 @@ TEST(ContextRuns, TargetsThatEachRankOfAContextCountsAreFound) {
 
 TEST(ContextRuns, ResumeExactlyAndOnOtherContexts) {
   test::TemporaryPath folder;
-  const Config whole = on_grid(long_config(folder / "whole"), shared({2, 1, 2, 1}, 2));
+  const Config whole =
+      on_grid(long_config(folder / "whole"), GridShape{.x = 2, .z = 2, .context = 2});
   train_on_threads(whole);
   const std::vector<double> losses = column(metrics_of(whole), "loss");
   const auto resumed_on = [&](const GridShape& grid, const std::string& name) {
@@ -125,13 +114,13 @@ TEST(ContextRuns, ResumeExactlyAndOnOtherContexts) {
     return column(metrics_of(rest), "loss");
   };
   const std::vector<double> second(losses.begin() + 3, losses.end());
-  EXPECT_EQ(resumed_on(shared({2, 1, 2, 1}, 2), "same"), second);
+  EXPECT_EQ(resumed_on(GridShape{.x = 2, .z = 2, .context = 2}, "same"), second);
   EXPECT_LE(largest_difference(resumed_on({1, 1, 2, 1}, "whole sequences"), second), 2e-5);
-  EXPECT_LE(largest_difference(resumed_on(shared({1, 1, 4, 1}, 4), "four"), second), 2e-5);
+  EXPECT_LE(largest_difference(resumed_on(GridShape{.z = 4, .context = 4}, "four"), second), 2e-5);
 }
 
 TEST(ContextRuns, WhatCannotBeCutIsRefusedWithARemedy) {
-  Config config = on_grid(long_config("unused"), shared({1, 1, 4, 1}, 4));
+  Config config = on_grid(long_config("unused"), GridShape{.z = 4, .context = 4});
   validate(config);
   config.training.seq_len = 500;
   EXPECT_THAT([&] { validate(config); },

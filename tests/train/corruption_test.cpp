@@ -11,7 +11,6 @@
 #include "axonn/config/resolve.h"
 #include "axonn/ops/forwarding_backend.h"
 
-#include "tests/support/grids.h"
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
 

@@ -14,9 +14,9 @@
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/measure/compare.h"
 #include "axonn/measure/dry_run.h"
-#include "axonn/measure/dry_step.h"
 #include "axonn/train/training.h"
 
+#include "tests/support/dry_peak.h"
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
 
@@ -123,7 +123,7 @@ TEST(DocumentsTraining, HasTheSameLossesWhereRanksShareSequencesAndTheSameBitsWi
       shared = on_grid(shared, {1, 1, 2, 1, 2});
       const GridTrace two = trace_of(shared, 4);
       expect_like(two, one, "a context of 2");
-      shared.parallelism.overlap_context = shared.parallelism.overlap_weights = false;
+      shared.parallelism.overlap.context = shared.parallelism.overlap.weights = false;
       EXPECT_EQ(trace_of(shared, 4).losses, two.losses);
     }
   }
@@ -221,16 +221,7 @@ TEST(DocumentsTraining, AResumedRunHasTheSameBits) {
 TEST(DocumentsTraining, DryPeakEqualsARealRunsAndShowsWhereDocumentsBegin) {
   test::TemporaryPath folder;
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
-    const Config config = resolved(on_grid(documents_config(folder, DocumentMode::packed), grid));
-    std::vector<ArenaStats> real(grid.ranks());
-    run_ranks(grid.ranks(), [&](Communicator& world) {
-      Training training(prepared(config), world, make_cpu_backend(1));
-      training.model.initialise();
-      for (int step = 0; step < 2; ++step) training.run(step);
-      real[world.rank()] = training.model.arena().stats();
-    });
-    for (int rank = 0; rank < grid.ranks(); ++rank)
-      EXPECT_EQ(dry_step(config, rank).memory.peak_by, real[rank].peak_by) << rank;
+    expect_dry_peak(prepared(on_grid(documents_config(folder, DocumentMode::packed), grid)));
   }
   const PreparedRun separate = prepared(documents_config(folder)),
                     joined = prepared(documents_config(folder, DocumentMode::joined));

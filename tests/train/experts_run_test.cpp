@@ -14,6 +14,7 @@
 #include "axonn/train/expert_balance.h"
 #include "axonn/train/training.h"
 
+#include "tests/support/dry_peak.h"
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
 
@@ -22,11 +23,6 @@ using namespace axonn::testing_support;
 using testing::HasSubstr;
 
 namespace {
-
-GridShape holding(GridShape grid, int experts) {
-  grid.experts = experts;
-  return grid;
-}
 
 /// tiny_config() with 4 experts in each layer, two for each token.
 Config expert_config(const std::string& folder) {
@@ -52,8 +48,8 @@ void choose_evenly(RoutingRecord& choices, const Config& config) {
 
 TEST(ExpertRuns, DryPeakEqualsARealRunsWithEquallyBusyExperts) {
   test::TemporaryPath folder;
-  for (const GridShape grid :
-       {GridShape{}, GridShape{2, 1, 2, 1}, holding({1, 1, 2, 1}, 2), holding({2, 2, 4, 1}, 2)})
+  for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{.z = 2, .experts = 2},
+                               GridShape{.x = 2, .y = 2, .z = 4, .experts = 2}})
     for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
       Config config = on_grid(expert_config(folder / "run"), grid);
       config.activation_checkpoint.mode = mode;
@@ -61,22 +57,14 @@ TEST(ExpertRuns, DryPeakEqualsARealRunsWithEquallyBusyExperts) {
       config = resolved(config);
       RoutingRecord choices;
       choose_evenly(choices, config);
-      std::vector<ArenaStats> real(grid.ranks());
-      run_ranks(grid.ranks(), [&](Communicator& world) {
-        Training training(prepared(config), world, make_cpu_backend(1));
-        training.model.initialise();
+      expect_dry_peak(prepared(config), [&](Training& training) {
         training.step.term<ExpertBalance>()->routing().set_records(&choices, nullptr);
-        for (int step = 0; step < 2; ++step) training.run(step);
-        real[world.rank()] = training.model.arena().stats();
       });
-      for (int rank = 0; rank < grid.ranks(); ++rank)
-        EXPECT_EQ(dry_step(config, rank).memory.peak_by, real[rank].peak_by)
-            << with_factors(grid) << ", rank " << rank;
     }
 }
 
 TEST(ExpertRuns, PlansOfBusyExpertsTakeMoreMemory) {
-  Config config = resolved(on_grid(expert_config("unused"), holding({1, 1, 4, 1}, 4)));
+  Config config = resolved(on_grid(expert_config("unused"), GridShape{.z = 4, .experts = 4}));
   const std::int64_t even = dry_step(config, 0).memory.peak_bytes;
   config.training.balance.expected_load = 2;
   EXPECT_GT(dry_step(config, 0).memory.peak_bytes, even);
@@ -93,7 +81,7 @@ std::int64_t bytes_of_group(const Config& config, const std::string& group,
 }
 
 TEST(ExpertRuns, ExchangeTheElementsOfTheTableInTheDocs) {
-  Config config = on_grid(expert_config("unused"), holding({2, 2, 2, 1}, 2));
+  Config config = on_grid(expert_config("unused"), GridShape{.x = 2, .y = 2, .z = 2, .experts = 2});
   config.model.layers = 1;
   config = resolved(config);
   constexpr std::int64_t kF32 = 4, Gx = 2, Gy = 2, k = 2;
@@ -155,7 +143,7 @@ TEST(ExpertRuns, RowsOfPaddingAreNotCounted) {
   std::ofstream(config.data.jsonl.front()) << synthetic_conversations(20, 1);
   config.training.seq_len = 512;
   config.training.global_batch = 4;
-  for (const GridShape grid : {GridShape{}, holding({2, 1, 2, 1}, 2)}) {
+  for (const GridShape grid : {GridShape{}, GridShape{.x = 2, .z = 2, .experts = 2}}) {
     const Config here = resolved(on_grid(config, grid));
     const Counted right = count_choices(here, false), wrong = count_choices(here, true);
     EXPECT_EQ(right.choices, right.want) << with_factors(grid);
@@ -165,7 +153,8 @@ TEST(ExpertRuns, RowsOfPaddingAreNotCounted) {
 
 TEST(ExpertRuns, MetricsHaveTheLossesAndTheLoadOfExperts) {
   test::TemporaryPath folder;
-  const Config config = on_grid(expert_config(folder / "run"), holding({2, 1, 2, 1}, 2));
+  const Config config =
+      on_grid(expert_config(folder / "run"), GridShape{.x = 2, .z = 2, .experts = 2});
   train_on_threads(config);
   for (const auto& line : metrics_of(config)) {
     EXPECT_GE(line.at("balance_loss"), 0.99);
@@ -177,7 +166,7 @@ TEST(ExpertRuns, MetricsHaveTheLossesAndTheLoadOfExperts) {
 
 TEST(ExpertRuns, ResumeExactlyAndWithOtherHolders) {
   test::TemporaryPath folder;
-  Config first = on_grid(expert_config(folder / "whole"), holding({2, 1, 4, 1}, 4));
+  Config first = on_grid(expert_config(folder / "whole"), GridShape{.x = 2, .z = 4, .experts = 4});
   first.model.router_bias = true;
   first.training.balance.bias = 0.01;
   train_on_threads(first);
@@ -190,11 +179,12 @@ TEST(ExpertRuns, ResumeExactlyAndWithOtherHolders) {
     return column(metrics_of(rest), "loss");
   };
   const std::vector<double> second(losses.begin() + 5, losses.end());
-  EXPECT_EQ(resumed_on(holding({2, 1, 4, 1}, 4), "same"), second);
+  EXPECT_EQ(resumed_on(GridShape{.x = 2, .z = 4, .experts = 4}, "same"), second);
   const auto weights = weights_of(folder / "whole/checkpoints/step-5");
   EXPECT_TRUE(weights.contains("model.layers.1.mlp.experts.3.down_proj.weight"));
   // Choices may flip between grids, so that losses are close, not equal.
-  for (const GridShape grid : {GridShape{}, holding({2, 1, 2, 1}, 2), GridShape{1, 2, 2, 1}})
+  for (const GridShape grid :
+       {GridShape{}, GridShape{.x = 2, .z = 2, .experts = 2}, GridShape{1, 2, 2, 1}})
     EXPECT_LE(largest_difference(resumed_on(grid, "on " + with_factors(grid)), second), 1e-3);
 }
 
@@ -202,7 +192,7 @@ TEST(ExpertRuns, WhatCannotBeCutIsRefusedWithARemedy) {
   const auto refusal = [](const Config& config, const std::string& text) {
     EXPECT_THAT([&] { validate(config); }, testing::ThrowsMessage<Error>(HasSubstr(text)));
   };
-  Config config = on_grid(expert_config("unused"), holding({1, 1, 4, 1}, 4));
+  Config config = on_grid(expert_config("unused"), GridShape{.z = 4, .experts = 4});
   validate(config);
   config.parallelism.experts = 3;
   refusal(config, "experts = 3 does not divide [model] experts = 4");

@@ -8,11 +8,10 @@
 #include "axonn/config/prepared_run.h"
 #include "axonn/config/validate.h"
 #include "axonn/data/synthetic/synthetic.h"
-#include "axonn/measure/compare.h"
 #include "axonn/measure/dry_run.h"
-#include "axonn/measure/dry_step.h"
 #include "axonn/train/training.h"
 
+#include "tests/support/dry_peak.h"
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
 
@@ -98,16 +97,7 @@ TEST(FineTuning, TakesTheMemoryThatADryStepPredicts) {
   Config config = on_grid(chats(folder / "run"), {.y = 2, .z = 2});
   config.training.global_batch = 12;  // three micro-batches
   config.training.micro_batch = 2;
-  validate(config);
-  run_ranks(4, [&](Communicator& world) {
-    Training training(prepared(config), world, make_cpu_backend(1));
-    training.model.initialise();
-    for (int step = 0; step < 2; ++step)
-      training.step.run(training.model.context(), training.input(step));
-    training.model.settle();
-    EXPECT_EQ(dry_step(training.model.config(), world.rank()).memory.peak_bytes,
-              training.model.arena().stats().peak_bytes);
-  });
+  expect_dry_peak(prepared(config));
 }
 
 TEST(FineTuning, ADryRunShowsWhatTheLossSees) {

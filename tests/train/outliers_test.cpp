@@ -1,10 +1,10 @@
+#include "axonn/records/outliers.h"
+
 #include <algorithm>
 #include <cmath>
 #include <string>
 
 #include <gmock/gmock.h>
-
-#include "axonn/records/run_state.h"
 
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"

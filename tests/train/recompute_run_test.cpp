@@ -8,9 +8,8 @@
 #include "axonn/config/validate.h"
 #include "axonn/measure/compare.h"
 #include "axonn/measure/dry_step.h"
-#include "axonn/nn/routing.h"
-#include "axonn/train/training.h"
 
+#include "tests/support/dry_peak.h"
 #include "tests/support/runs.h"
 #include "tests/support/sanitized.h"
 
@@ -47,12 +46,6 @@ Config expert_config() {
   config.model.expert_ffn = 24;
   config.training.balance = {.weight = 0.01, .z = 0.001};
   return config;
-}
-
-GridShape sharing(GridShape grid, int context, int experts) {
-  grid.context = context;
-  grid.experts = experts;
-  return grid;
 }
 
 Config with_blocks(Config config, const RecomputedBlocks& blocks) {
@@ -102,19 +95,6 @@ void expect_same_bits(const Config& config, const std::vector<Recompute>& sets) 
   }
 }
 
-void expect_dry_peak(const Config& config) {
-  std::vector<ArenaStats> all(config.parallelism.grid().ranks());
-  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
-    Training training(prepared(config), world, make_cpu_backend(1));
-    training.model.initialise();
-    for (int step = 0; step < 2; ++step) training.run(step);
-    all[world.rank()] = training.model.arena().stats();
-  });
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    EXPECT_EQ(dry_step(config, static_cast<int>(rank)).memory.peak_by, all[rank].peak_by)
-        << describe_recomputation(config) << ", rank " << rank;
-}
-
 std::int64_t peak_of(const Config& config) { return dry_step(config, 0).memory.peak_bytes; }
 
 std::int64_t kept_of(const Config& config) { return dry_step(config, 0).kept_bytes; }
@@ -140,10 +120,10 @@ TEST(Recomputation, HasTheSameBitsOnGridsWithContextExpertsChunksAndWithoutOverl
   context.training.global_batch = 2;
   for (const auto& [given, grid] : {std::pair{apertus_config(), GridShape{2, 1, 2, 1}},
                                     {apertus_config(), GridShape{1, 2, 1, 2}},
-                                    {context, sharing({1, 1, 2, 1}, 2, 1)},
+                                    {context, GridShape{.z = 2, .context = 2}},
                                     {expert_config(), GridShape{}},
-                                    {expert_config(), sharing({2, 1, 2, 1}, 1, 2)},
-                                    {expert_config(), sharing({1, 2, 2, 1}, 1, 2)}})
+                                    {expert_config(), GridShape{.x = 2, .z = 2, .experts = 2}},
+                                    {expert_config(), GridShape{.y = 2, .z = 2, .experts = 2}}})
     for (const bool overlap : {true, false}) {
       Config config = on_grid(given, grid);
       if (!overlap) config = without_overlap(config);
@@ -160,9 +140,9 @@ TEST(Recomputation, OfAnyValueHasThePeakOfTheDryRun) {
       const Config config = resolved(on_grid(given, grid));
       Recompute more;
       for (std::size_t i = 0; i < kRemadeNames.size(); ++i) {
-        expect_dry_peak(with_values(config, Recompute{static_cast<Remade>(i)}));
+        expect_dry_peak(prepared(with_values(config, Recompute{static_cast<Remade>(i)})));
         more.add(static_cast<Remade>(i));
-        expect_dry_peak(with_blocks(config, {.of_others = more}));
+        expect_dry_peak(prepared(with_blocks(config, {.of_others = more})));
       }
     }
 }

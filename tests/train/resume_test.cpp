@@ -8,7 +8,6 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/base/files.h"
 #include "axonn/config/stored_config.h"
 #include "axonn/model/model_files.h"
 

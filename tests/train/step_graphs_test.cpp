@@ -10,8 +10,6 @@
 #include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/validate.h"
-#include "axonn/records/run_state.h"
-#include "axonn/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/train/state_blocks.h"
 #include "axonn/train/training.h"
 
@@ -168,10 +166,10 @@ TEST(StepGraphs, ChangeNoBitWithoutOverlapWithChunksAndWithGradientsThatTravelIn
   config.parallelism.reduce_dtype = DType::bf16;
   config.parallelism.chunks = 2;
   expect_the_same(config);
-  config.parallelism.overlap_input_gradients = false;
-  config.parallelism.overlap_weight_gradients = false;
-  config.parallelism.overlap_weights = false;
-  config.parallelism.overlap_data = false;
+  config.parallelism.overlap.input_gradients = false;
+  config.parallelism.overlap.weight_gradients = false;
+  config.parallelism.overlap.weights = false;
+  config.parallelism.overlap.data = false;
   expect_the_same(config);
 }
 

@@ -8,7 +8,6 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/base/check.h"
 #include "axonn/data/corpus.h"
 #include "axonn/options/options.h"
 

@@ -62,7 +62,7 @@ bool have_own_gpus(Communicator& host, const Device& device);
 /// host and device must outlive the group.
 std::unique_ptr<Communicator> make_staged(Communicator& host, Device& device);
 
-/// What make_linked() makes a world of.
+/// The parts of which make_linked() makes a world.
 struct LinkSetup {
   /// The world's link, which the ranks have made together; null if there is one rank. It may not be
   /// ready yet.

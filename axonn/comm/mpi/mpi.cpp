@@ -19,7 +19,7 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/host.h"
 #include "axonn/base/random.h"
-#include "axonn/comm/admission.h"
+#include "axonn/comm/mpi/admission.h"
 #include "axonn/comm/mpi/mpi_algorithms.h"
 #include "axonn/comm/mpi/mpi_control.h"
 #include "axonn/comm/patience.h"

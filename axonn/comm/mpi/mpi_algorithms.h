@@ -25,7 +25,7 @@ struct MpiGroup {
   int size() const { return static_cast<int>(members.size()); }
 };
 
-/// Route::ahead of messages of a collective in which a rank gets messages from so many others: as
+/// Route::ahead of a collective in which a rank gets messages from `senders` others: as
 /// much as reaches its next poll at the rate of a fast TCP link, but of all ranks together no more
 /// than a few segments of a sum.
 inline std::int64_t ahead_of(int senders) {

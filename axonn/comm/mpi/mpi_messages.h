@@ -89,7 +89,7 @@ class Messages {
   /// Whether all messages are done. Throws Error if a message does not have the expected length.
   bool advance(MpiContext& context);
 
-  /// Gives up receiving what no other rank has begun to send. What it has begun still arrives.
+  /// Gives up receiving messages that no other rank has begun to send. Messages begun still arrive.
   void cancel_receives();
   /// Whether MPI uses none of the buffers any more. Ignores errors.
   bool let_go();

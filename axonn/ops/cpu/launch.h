@@ -56,7 +56,7 @@ void run_tiles(int threads, std::int64_t rows, std::int64_t cols, int width, con
   }
 }
 
-/// The same, on one thread if there is too little work for more.
+/// run_tiles() on one thread if there is too little work for more.
 void launch_tiles(int threads, std::int64_t rows, std::int64_t cols, int width,
                   const auto& kernel) {
   run_tiles(rows * cols < kParallelElements ? 1 : threads, rows, cols, width, kernel);

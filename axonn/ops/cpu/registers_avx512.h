@@ -175,7 +175,7 @@ inline void add_product(Lanes& sum, float left, const Lanes& right) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(Lanes(_mm512_set1_ps(left))), "v"(right));
 }
 
-/// The same with a `left` that differs from lane to lane.
+/// add_product() with a `left` that differs from lane to lane.
 inline void add_pair_products(Lanes& sum, const Lanes& left, const Lanes& right) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(left), "v"(right));
 }

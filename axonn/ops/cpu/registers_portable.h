@@ -144,7 +144,7 @@ inline void add_pair_products(Lanes& sum, const Lanes& left, const Lanes& right)
   sum += std::bit_cast<Lanes>(a & 0xffff0000u) * std::bit_cast<Lanes>(b & 0xffff0000u);
 }
 
-/// The same with one `left` for all lanes.
+/// add_pair_products() with one `left` for all lanes.
 inline void add_product(Lanes& sum, float left, const Lanes& right) {
   add_pair_products(sum, left - Lanes{}, right);
 }

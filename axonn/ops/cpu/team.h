@@ -411,7 +411,7 @@ struct Team {
     for_last_strip<order>(count, f, in...);
   }
 
-  /// The same, with a call of asks(begin) before a strip's elements are loaded.
+  /// for_strips() with a call of asks(begin) before a strip's elements are loaded.
   template <Order order, typename Asks, typename F, typename... In>
   [[gnu::always_inline]] static void for_strips_asking(Asks asks, int count, F f, const In*... in) {
     for_whole_strips<order>(asks, count, f, in...);

@@ -11,7 +11,7 @@
 #include "axonn/ops/operations.h"
 #include "axonn/ops/rowwise/matrix.h"
 
-// What the run() of row-wise operations needs. A device has a Launch (ops/cpu/launch.h and
+// Helpers of the run() of row-wise operations. A device has a Launch (ops/cpu/launch.h and
 // ops/cuda/launch.cuh), a small value that launches kernels of this folder by these functions:
 //
 // - rows(work, kernel): kernel(team, row) for every row.
@@ -32,7 +32,7 @@ void with_type(DType dtype, auto f) {
     f(float{});
 }
 
-/// The same for two element types.
+/// Calls f with the types of two dtypes.
 void with_types(DType a, DType b, auto f) {
   with_type(a, [&]<typename A>(A) { with_type(b, [&]<typename B>(B) { f(A{}, B{}); }); });
 }

@@ -8,7 +8,7 @@
 #include "axonn/tensor/arena.h"
 #include "axonn/tensor/tensor.h"
 
-/// What the probes of a machine and of its network share.
+/// Helpers of the probes of a machine and of its network.
 
 namespace axonn {
 

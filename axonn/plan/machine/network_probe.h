@@ -14,7 +14,7 @@ struct NodeLink {
   double out = 0, in = 0;
 };
 
-/// What was measured of a node. Rates per rank are those of its slowest rank, which a run waits
+/// Figures measured on a node. Rates per rank are those of its slowest rank, which a run waits
 /// for.
 struct NodeFigures {
   std::string host = {};

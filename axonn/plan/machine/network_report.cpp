@@ -29,16 +29,12 @@ constexpr std::array kNodeColumns = {
     NodeColumn{"adapters", "GB/s", 1e-9,
                [](const NodeFigures& n) { return n.adapters_bytes_per_s; }}};
 
-/// The medians over the nodes that have the figure.
-std::array<double, kNodeColumns.size()> node_medians(const NetworkReport& report) {
-  std::array<double, kNodeColumns.size()> medians{};
-  for (std::size_t i = 0; i < kNodeColumns.size(); ++i) {
-    std::vector<double> values;
-    for (const NodeFigures& node : report.nodes)
-      if (const double value = kNodeColumns[i].of(node); value > 0) values.push_back(value);
-    medians[i] = median(std::move(values));
-  }
-  return medians;
+/// The median over the nodes that have the figure.
+double median_of(const NetworkReport& report, double (*of)(const NodeFigures&)) {
+  std::vector<double> values;
+  for (const NodeFigures& node : report.nodes)
+    if (const double value = of(node); value > 0) values.push_back(value);
+  return median(std::move(values));
 }
 
 std::string cell(double value, double scale) {
@@ -57,21 +53,24 @@ bool NetworkReport::good() const {
 }
 
 void mark_nodes(NetworkReport& report, double tolerance) {
-  const auto medians = node_medians(report);
-  for (NodeFigures& node : report.nodes) {
-    node.marks.clear();
-    for (std::size_t i = 0; i < kNodeColumns.size(); ++i) {
-      const double value = kNodeColumns[i].of(node);
-      if (value <= 0 || value >= (1 - tolerance) * medians[i]) continue;
-      node.marks.push_back(fmt::format("{} {:.0f} % of the median", kNodeColumns[i].name,
-                                       100 * (value / medians[i] - 1)));
+  for (NodeFigures& node : report.nodes) node.marks.clear();
+  for (const NodeColumn& column : kNodeColumns) {
+    const double middle = median_of(report, column.of);
+    for (NodeFigures& node : report.nodes) {
+      const double value = column.of(node);
+      if (value <= 0 || value >= (1 - tolerance) * middle) continue;
+      node.marks.push_back(
+          fmt::format("{} {:.0f} % of the median", column.name, 100 * (value / middle - 1)));
     }
+  }
+  for (NodeFigures& node : report.nodes)
     if (report.nodes.size() > 1 && node.network == "Socket")
       node.marks.emplace_back("NCCL uses sockets");
-  }
   // Of four links that NCCL drives, about 95 % are usual, and 75 % in collectives.
   constexpr double kSuspicious = 0.3;
-  const double out = medians[3], adapters = medians[5];
+  const double out = median_of(report, [](const NodeFigures&node) { return node.out(); }),
+               adapters = median_of(
+                   report, [](const NodeFigures&node) { return node.adapters_bytes_per_s; });
   const bool said = std::ranges::any_of(
       report.nodes, [](const NodeFigures& node) { return !node.network.empty(); });
   if (out > 0 && adapters > 0 && out < kSuspicious * adapters)
@@ -81,7 +80,6 @@ void mark_nodes(NetworkReport& report, double tolerance) {
 }
 
 std::string to_text(const NetworkReport& report, int most) {
-  const auto medians = node_medians(report);
   std::string text = fmt::format(
       "{} node{}, {}; products in {}; products, memory and inside: of a node's slowest rank\n",
       report.nodes.size(), report.nodes.size() == 1 ? "" : "s", report.device,
@@ -102,8 +100,8 @@ std::string to_text(const NetworkReport& report, int most) {
     text += '\n';
   }
   text += fmt::format("{:<26}", "median");
-  for (std::size_t i = 0; i < kNodeColumns.size(); ++i)
-    text += fmt::format(" {:>9}", cell(medians[i], kNodeColumns[i].scale));
+  for (const NodeColumn& column : kNodeColumns)
+    text += fmt::format(" {:>9}", cell(median_of(report, column.of), column.scale));
   const auto bad = std::ranges::count_if(
       report.nodes, [](const NodeFigures& node) { return !node.marks.empty(); });
   text += fmt::format("\n{} of {} nodes marked\n", bad, report.nodes.size());

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <functional>
 #include <unordered_map>
@@ -12,6 +11,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/base/hash.h"
+#include "axonn/base/numbers.h"
 #include "axonn/comm/texts.h"
 
 namespace axonn {
@@ -160,11 +160,8 @@ std::string step_name(std::int64_t step) { return concat(kStep, step); }
 
 std::int64_t step_of(std::string_view name) {
   if (!name.starts_with(kStep)) return -1;
-  std::int64_t step = 0;
-  const std::string_view digits = name.substr(kStep.size());
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  if (error != std::errc() || step < 0 || name != step_name(step)) return -1;
-  return step;
+  const auto step = parse_integer(name.substr(kStep.size()));
+  return step && *step >= 0 && name == step_name(*step) ? *step : -1;
 }
 
 std::vector<std::int64_t> steps_in(const std::string& folder) {

@@ -109,7 +109,7 @@ class CheckpointSaver {
   /// Collective. Also throws if not pending().
   SaveCost finish(Communicator& world);
 
-  /// The same without communication, for a run that ends with an error of any rank: each rank waits
+  /// finish() without communication, for a run that ends with an error of any rank: each rank waits
   /// until all ranks' files are on disk, whatever else those ranks do, and rank 0 publishes.
   /// Returns whether this rank published. Gives up if a file could not be written, or if one is
   /// missing for longer than it should take to write. Does not throw.

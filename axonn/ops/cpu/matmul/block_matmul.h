@@ -12,7 +12,7 @@ struct Left {
   int row, col;
 };
 
-/// What each step of k adds to a sum: a product of floats.
+/// Each step of k adds a product of floats to a sum.
 struct FloatProduct {
   static void add(Lanes& sum, float left, const Lanes& right) { sum += left * right; }
 };

@@ -5,7 +5,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
-/// What differs between oneDNN 2 and 3, so that nothing else knows the version. Each function is a
+/// Functions that differ between oneDNN 2 and 3: nothing else knows the version. Each one is a
 /// template of the library's type, which makes the branch of the other version compile.
 namespace axonn::onednn {
 

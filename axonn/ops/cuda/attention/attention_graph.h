@@ -29,7 +29,7 @@ struct AttentionGraphShape {
   auto operator<=>(const AttentionGraphShape&) const = default;
 };
 
-/// What a tensor of the graph means to the caller.
+/// The caller's meaning of a tensor of the graph.
 enum class GraphRole {
   inside,  ///< an intermediate result: has no memory
   value,   ///< a constant: GraphTensor::number

@@ -32,7 +32,7 @@ class CudnnAttention {
   bool run(const Attention& args);
   bool run(const AttentionBackward& args);
 
-  /// What was left to other kernels although cuDNN is to be used, and why; each case once.
+  /// Cases left to other kernels although cuDNN is to be used, with the reason; each once.
   std::vector<std::string> take_remarks();
 
   /// "cuDNN 9.19.0", or "" in a build without it.
