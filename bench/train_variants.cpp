@@ -69,7 +69,7 @@ std::vector<Variant> recompute_variants(const Config& config) {
   for (const int quarters : {3, 2, 1}) {
     Config budget = config;
     budget.activation_checkpoint.budget = least + (most - least) * quarters / 4;
-    budget = within_budget(prepared(budget));
+    budget = within_budget(prepared(budget)).config();
     variants.push_back(
         {concat("budget ", quarters, "/4: ", describe_recomputation(budget)), budget});
   }
@@ -133,7 +133,8 @@ void time_in_turn(const std::vector<Variant>& variants, int rounds) {
   const auto world = make_self();
   std::vector<std::unique_ptr<Training>> runs;
   for (const Variant& variant : variants) {
-    runs.push_back(std::make_unique<Training>(variant.config, *world, make_cpu_backend(1)));
+    runs.push_back(
+        std::make_unique<Training>(prepared(variant.config), *world, make_cpu_backend(1)));
     runs.back()->model.initialise();
     for (int step = 0; step < 2; ++step) runs.back()->run(step);
   }

@@ -26,14 +26,14 @@ void RunSamples::take(std::string_view line, std::int64_t offset) {
 
 std::vector<std::int64_t> RunSamples::steps() const {
   std::vector<std::int64_t> all;
-  for (const Place& place : places_) all.push_back(place.step);
+  for (const Offset& place : places_) all.push_back(place.step);
   return all;
 }
 
 std::vector<TextSample> RunSamples::at(std::int64_t step) const {
   std::vector<TextSample> samples;
   if (places_.empty()) return samples;
-  auto place = std::ranges::upper_bound(places_, step, {}, &Place::step);
+  auto place = std::ranges::upper_bound(places_, step, {}, &Offset::step);
   if (place != places_.begin()) --place;
   read_lines(file_.path(), place->from, place->to, [&](std::string_view line, std::int64_t) {
     TextSample sample = parse_sample(line);

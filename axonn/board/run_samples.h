@@ -31,13 +31,13 @@ class RunSamples {
   std::vector<TextSample> at(std::int64_t step) const;
 
  private:
-  struct Place {
+  struct Offset {
     std::int64_t step, from, to;  // bytes of the file
   };
   void take(std::string_view line, std::int64_t offset);
 
   LineTail file_;
-  std::vector<Place> places_;
+  std::vector<Offset> places_;
 };
 
 }  // namespace axonn

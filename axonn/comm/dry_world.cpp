@@ -12,26 +12,26 @@ namespace {
 /// A collective that is done at once and records waits for it.
 class DryState final : public Work::State {
  public:
-  DryState(Schedule* schedule, std::size_t started) : schedule_(schedule), started_(started) {}
+  DryState(Recording* recording, std::size_t started) : recording_(recording), started_(started) {}
   void wait() override {
-    if (schedule_) schedule_->events.emplace_back(Schedule::Wait{started_});
+    if (recording_) recording_->events.emplace_back(Recording::Wait{started_});
   }
   bool done() override { return true; }
 
  private:
-  Schedule* schedule_;
+  Recording* recording_;
   std::size_t started_;
 };
 
 class DryWorld final : public Communicator {
  public:
-  struct Place {
+  struct Member {
     GridShape shape;
     int world_rank;
   };
 
-  DryWorld(std::string name, int rank, int size, Place place, Schedule* schedule)
-      : Communicator(std::move(name), rank, size), place_(place), schedule_(schedule) {}
+  DryWorld(std::string name, int rank, int size, Member place, Recording* recording)
+      : Communicator(std::move(name), rank, size), place_(place), recording_(recording) {}
 
   void abort(const std::string&) noexcept override {}
 
@@ -39,22 +39,22 @@ class DryWorld final : public Communicator {
   std::shared_ptr<Work::State> start(Call call) override {
     if (size() == 1) return nullptr;  // as in groups of one rank of other transports
     std::size_t started = 0;
-    if (schedule_) {
-      started = schedule_->events.size();
-      schedule_->events.emplace_back(
-          Schedule::Start{.group = name(),
-                          .ranks = size(),
-                          .operation = std::string(name_of(call.operation)),
-                          .label = call.label,
-                          .bytes = call.bytes()});
+    if (recording_) {
+      started = recording_->events.size();
+      recording_->events.emplace_back(
+          Recording::Start{.group = name(),
+                           .ranks = size(),
+                           .operation = std::string(name_of(call.operation)),
+                           .label = call.label,
+                           .bytes = call.bytes()});
     }
-    return std::make_shared<DryState>(schedule_, started);
+    return std::make_shared<DryState>(recording_, started);
   }
 
   std::unique_ptr<Communicator> split_off(int, std::string name) override {
     const Coords at = coords_of(place_.shape, place_.world_rank);
     const auto group = [&](int rank, int size) {
-      return std::make_unique<DryWorld>(std::move(name), rank, size, place_, schedule_);
+      return std::make_unique<DryWorld>(std::move(name), rank, size, place_, recording_);
     };
     const GridShape& shape = place_.shape;
     if (name == "context") return group(context_part(shape, at), shape.context);
@@ -68,17 +68,18 @@ class DryWorld final : public Communicator {
   }
 
  private:
-  Place place_;
-  Schedule* schedule_;
+  Member place_;
+  Recording* recording_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_dry_world(const GridShape& shape, int rank, Schedule* schedule) {
+std::unique_ptr<Communicator> make_dry_world(const GridShape& shape, int rank,
+                                             Recording* recording) {
   AXONN_CHECK(rank >= 0 && rank < shape.ranks(), "rank ", rank, " of grid ", to_string(shape),
               ": ranks are 0 to ", shape.ranks() - 1);
-  return std::make_unique<DryWorld>("world", rank, shape.ranks(), DryWorld::Place{shape, rank},
-                                    schedule);
+  return std::make_unique<DryWorld>("world", rank, shape.ranks(), DryWorld::Member{shape, rank},
+                                    recording);
 }
 
 }  // namespace axonn

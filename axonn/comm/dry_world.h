@@ -4,7 +4,7 @@
 
 #include "axonn/comm/communicator.h"
 #include "axonn/grid/grid_shape.h"
-#include "axonn/tensor/schedule.h"
+#include "axonn/tensor/recording.h"
 
 namespace axonn {
 
@@ -13,12 +13,12 @@ namespace axonn {
 /// move nothing and are done at once. So one core can plan, or dry-run a step of, a rank of any
 /// grid.
 ///
-/// Collectives and waits of groups of more than one rank are recorded in the schedule, if one is
+/// Collectives and waits of groups of more than one rank are added to the recording, if one is
 /// given. It must outlive the world and all of its Works.
 ///
 /// Throws Error if `rank` is not in the grid. split() throws if the name is not that of an axis or
 /// "context".
 std::unique_ptr<Communicator> make_dry_world(const GridShape& shape, int rank,
-                                             Schedule* schedule = nullptr);
+                                             Recording* recording = nullptr);
 
 }  // namespace axonn

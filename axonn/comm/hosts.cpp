@@ -21,11 +21,11 @@ Hosts::Hosts(const std::vector<std::uint64_t>& names) {
     most_branches_ = std::max(most_branches_, ++branches_on_[of(branch.first)]);
 }
 
-std::vector<int> Hosts::wards(int rank) const {
-  std::vector<int> wards;
+std::vector<int> Hosts::clients(int rank) const {
+  std::vector<int> clients;
   for (int other = 0; other < static_cast<int>(host_of_.size()); ++other)
-    if (of(other) != of(rank) && helper(other, of(rank)) == rank) wards.push_back(other);
-  return wards;
+    if (of(other) != of(rank) && helper(other, of(rank)) == rank) clients.push_back(other);
+  return clients;
 }
 
 }  // namespace axonn

@@ -11,7 +11,7 @@ namespace axonn {
 ///
 /// Across hosts, each rank exchanges data with one helper on each other host, the rank of the same
 /// index there; on a host with fewer ranks, indices begin again with the first. The ranks that a
-/// rank helps are its wards.
+/// rank helps are its clients.
 class Hosts {
  public:
   Hosts() = default;
@@ -30,8 +30,8 @@ class Hosts {
     const auto& there = ranks_[on_host];
     return there[static_cast<std::size_t>(index_[rank]) % there.size()];
   }
-  /// The wards of a rank, ascending: O(ranks).
-  std::vector<int> wards(int rank) const;
+  /// The clients of a rank, ascending: O(ranks).
+  std::vector<int> clients(int rank) const;
 
   /// The branches of one host of which sums consist (reduce.h), in the ranks' order.
   const std::vector<Branch>& branches() const { return branches_; }

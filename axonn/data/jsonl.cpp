@@ -70,8 +70,8 @@ class LineEncoder {
 
   /// Encodes the lines from `from` on for about so many seconds. Adds to `progress` and reports it.
   /// Returns the place of the next line.
-  TextPlace encode(const TextPlace& from, double seconds, DocumentWriter& writer,
-                   TokenizeProgress& progress) {
+  TextPosition encode(const TextPosition& from, double seconds, DocumentWriter& writer,
+                      TokenizeProgress& progress) {
     const int threads = usable_core_count();
     const double begin = now_seconds();
     files_.go_to(from);
@@ -277,9 +277,9 @@ std::shared_ptr<const Documents> encode_examples(const std::vector<std::string>&
     LineEncoder lines(files, encoder, report);  // goes on where a part ends
     parts.make(
         files, [](const std::string& part) { return Documents(part).tokens(); },
-        [&](const TextPlace& from, const std::string& part, TokenizeProgress& progress) {
+        [&](const TextPosition& from, const std::string& part, TokenizeProgress& progress) {
           DocumentWriter writer(part, files.front());
-          const TextPlace end = lines.encode(from, cache.part_seconds, writer, progress);
+          const TextPosition end = lines.encode(from, cache.part_seconds, writer, progress);
           writer.finish();
           return end;
         });

@@ -280,7 +280,7 @@ std::int64_t TextReader::file_position() const {
   return bytes_->compressed() ? bytes_->position() : position_;
 }
 
-void TextFiles::go_to(const TextPlace& place) {
+void TextFiles::go_to(const TextPosition& place) {
   if (place == place_) return;
   reader_.reset();
   place_ = place;

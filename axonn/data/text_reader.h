@@ -63,12 +63,12 @@ class TextReader {
 };
 
 /// A place in files that are read one after the other.
-struct TextPlace {
+struct TextPosition {
   std::size_t file = 0;
   std::int64_t byte = 0;  ///< of its text, decompressed
   std::int64_t line = 0;  ///< lines before it, if they are counted
 
-  bool operator==(const TextPlace&) const = default;
+  bool operator==(const TextPosition&) const = default;
 };
 
 /// Reads the texts of files one after the other. The list must outlive it.
@@ -77,9 +77,9 @@ class TextFiles {
   explicit TextFiles(const std::vector<std::string>& files) : files_(files) {}
 
   /// The place up to which text was taken; {number of files} at the end.
-  const TextPlace& place() const { return place_; }
+  const TextPosition& place() const { return place_; }
   bool at_end() const { return place_.file == files_.size(); }
-  void go_to(const TextPlace& place);
+  void go_to(const TextPosition& place);
 
   /// The file at place(), to take text from. Call advance() after that.
   TextReader& reader();
@@ -91,7 +91,7 @@ class TextFiles {
 
  private:
   const std::vector<std::string>& files_;
-  TextPlace place_;
+  TextPosition place_;
   std::optional<TextReader> reader_;     // of the file at place_, once it was asked for
   std::int64_t before_ = 0, bytes_ = 0;  // of the files before it; up to place_
 };

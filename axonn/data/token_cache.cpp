@@ -101,7 +101,7 @@ void CachedParts::write(const std::vector<Part>& parts, const char* last) const 
 void CachedParts::make(const std::vector<std::string>& files, const CountTokens& count,
                        const MakePart& make_part) const {
   std::vector<Part> parts = good_parts(files, count);
-  Place from = parts.empty() ? Place{} : parts.back().end;
+  TextPosition from = parts.empty() ? TextPosition{} : parts.back().end;
   TokenizeProgress progress{};
   for (const std::string& file : files) progress.total_bytes += InputFile(file).bytes();
   for (const Part& part : parts) progress.tokens += part.tokens;

@@ -64,10 +64,9 @@ auto open_cached(const std::string& path, const TokenCache& cache, const Open& o
 /// there. Part i is in the files that begin with FOLDER/KIND-KEY-i.
 class CachedParts {
  public:
-  using Place = TextPlace;
   struct Part {
     std::string path;
-    Place end;
+    TextPosition end;
     std::int64_t tokens = 0;
   };
 
@@ -80,8 +79,8 @@ class CachedParts {
   using CountTokens = std::function<std::int64_t(const std::string& path)>;
   /// Makes the part at `path` of what begins at `from`, adds to the progress, and returns the
   /// part's end: {number of files, 0} if it is the last.
-  using MakePart =
-      std::function<Place(const Place& from, const std::string& path, TokenizeProgress& progress)>;
+  using MakePart = std::function<TextPosition(const TextPosition& from, const std::string& path,
+                                              TokenizeProgress& progress)>;
   /// Makes the parts that are missing, and those after a damaged one.
   void make(const std::vector<std::string>& files, const CountTokens& count,
             const MakePart& make_part) const;

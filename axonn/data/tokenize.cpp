@@ -46,12 +46,12 @@ class Pieces {
   /// Up to which pieces were returned.
   TextFiles& files() { return files_; }
   /// Pieces from here on are returned, up to there.
-  void restrict_to(const TextPlace& begin, const TextPlace& end) {
+  void restrict_to(const TextPosition& begin, const TextPosition& end) {
     files_.go_to(begin);
     end_ = end;
   }
   bool at_end() const {
-    const TextPlace& at = files_.place();
+    const TextPosition& at = files_.place();
     return files_.at_end() || (at.file == end_.file && at.byte == end_.byte);
   }
 
@@ -107,7 +107,7 @@ class Pieces {
 
   TextFiles files_;
   const Tokenizer& tokenizer_;
-  TextPlace end_{.file = std::numeric_limits<std::size_t>::max()};
+  TextPosition end_{.file = std::numeric_limits<std::size_t>::max()};
 };
 
 /// The first place in a file, at or after a byte, where a line begins; the file's size if none
@@ -135,8 +135,8 @@ std::int64_t cut_after(TextReader& reader, std::int64_t byte, const Tokenizer& t
 }
 
 /// The first place in the files, at or after a byte of them all, where a part of them may begin.
-TextPlace border_after(std::int64_t byte, const std::vector<std::string>& files,
-                       const Tokenizer& tokenizer) {
+TextPosition border_after(std::int64_t byte, const std::vector<std::string>& files,
+                          const Tokenizer& tokenizer) {
   for (std::size_t i = 0; i < files.size() && byte > 0; ++i) {
     const std::int64_t size = InputFile(files[i]).bytes();
     if (byte < size && !is_compressed(files[i])) {
@@ -256,7 +256,7 @@ TokenizeProgress tokenize(const std::vector<std::string>& files, const Tokenizer
                             progress.total_bytes % options.parts * part / options.parts,
                         files, tokenizer);
   };
-  TextPlace begin, end{.file = files.size()};
+  TextPosition begin, end{.file = files.size()};
   if (options.part > 0) begin = border(options.part);
   if (options.part + 1 < options.parts) end = border(options.part + 1);
   const auto encode_part = [&](const TokenSink& to) {
@@ -303,7 +303,7 @@ std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string
   const std::string path = cache_path(cache, "tokens", files, how);
   const CachedParts parts(path);
   Pieces source(files, tokenizer);  // goes on where a part ends, without reading again
-  const auto make_part = [&](const CachedParts::Place& from, const std::string& part,
+  const auto make_part = [&](const TextPosition& from, const std::string& part,
                              TokenizeProgress& progress) {
     source.files().go_to(from);
     TokenWriter writer(part, tokenizer.vocab_size());

@@ -86,7 +86,7 @@ std::int64_t Layout::local_cols(const GridShape& shape) const {
 }
 
 std::vector<Slice> Layout::slices(const GridShape& shape, const Coords& coords) const {
-  if (!at_home(shape, coords)) return {};
+  if (!held_at(shape, coords)) return {};
   const int ways = ways_of(shape, row_axis), at = place_of(coords, row_axis);
   const std::int64_t width = local_cols(shape), col = place_of(coords, col_axis) * width;
   bool first_of_same = true;

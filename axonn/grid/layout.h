@@ -49,12 +49,12 @@ UnitRange shared_units(std::int64_t units, std::int64_t readers, int ways, int a
 /// The most units that any of `ways` coordinates reads. Each of them reserves this room.
 std::int64_t shared_room(std::int64_t units, std::int64_t readers, int ways);
 
-/// Expert `number` of the `of` of a layer. Its home are the ranks that store it: with
+/// Expert `number` of the `of` of a layer. Its holders are the ranks that store it: with
 /// GridShape::experts = e, those of z mod e = number / (of / e). e must divide `of`.
 struct ExpertNumber {
   std::int64_t number = 0, of = 1;
   bool operator==(const ExpertNumber&) const = default;
-  bool at_home(const GridShape& shape, const Coords& coords) const {
+  bool held_at(const GridShape& shape, const Coords& coords) const {
     return number / (of / shape.experts) == experts_part(shape, coords);
   }
 };
@@ -75,7 +75,7 @@ struct Layout {
   /// Axes on which the block is the same but each rank computes only a summand of its gradient,
   /// as for a norm's weight on an axis that cuts rows.
   AxisSet partial = {};
-  /// Set for a parameter of an expert: only the ranks of its home hold a block of it.
+  /// Set for a parameter of an expert: only its holders have a block of it.
   std::optional<ExpertNumber> expert = {};
 
   std::int64_t count() const { return rows * cols; }
@@ -86,13 +86,13 @@ struct Layout {
   }
 
   /// Whether the rank at coords holds a block.
-  bool at_home(const GridShape& shape, const Coords& coords) const {
-    return !expert || expert->at_home(shape, coords);
+  bool held_at(const GridShape& shape, const Coords& coords) const {
+    return !expert || expert->held_at(shape, coords);
   }
 
   /// The whole rectangles of the rank at coords, with offsets in its local block; none includes
-  /// padding, and there is none away from an expert's home. The owner is the first of the ranks on
-  /// x and y that hold the same elements.
+  /// padding, and ranks that do not hold an expert have none of it. The owner is the first of the
+  /// ranks on x and y that hold the same elements.
   std::vector<Slice> slices(const GridShape& shape, const Coords& coords) const;
 
   /// Whether several ranks along the row axis hold the same elements, so that their gradients must

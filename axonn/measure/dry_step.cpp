@@ -12,23 +12,23 @@ namespace axonn {
 
 namespace {
 
-/// Removes the first of two steps, which has `first` events, from the schedule. Both steps end with
-/// the same work in flight, so a wait for work of the first step becomes a wait for the same work
+/// Removes the first of two steps, which has `first` events, from the recording. Both steps end
+/// with the same work in flight, so a wait for work of the first step becomes a wait for the same work
 /// at the end of the second.
-void keep_second(Schedule& schedule, std::size_t first) {
-  const std::size_t second = schedule.events.size() - first;
-  for (std::size_t i = first; i < schedule.events.size(); ++i) {
-    auto* const wait = std::get_if<Schedule::Wait>(&schedule.events[i]);
+void keep_second(Recording& recording, std::size_t first) {
+  const std::size_t second = recording.events.size() - first;
+  for (std::size_t i = first; i < recording.events.size(); ++i) {
+    auto* const wait = std::get_if<Recording::Wait>(&recording.events[i]);
     if (!wait) continue;
     const bool before = wait->started < first;
     const std::size_t like = before ? wait->started + second : wait->started;
     AXONN_CHECK(
-        like >= first && schedule.events[like].index() == schedule.events[wait->started].index(),
+        like >= first && recording.events[like].index() == recording.events[wait->started].index(),
         "dry_step: two steps end differently, at event ", wait->started, " of ", first);
     wait->started = like - first;
   }
-  schedule.events.erase(schedule.events.begin(),
-                        schedule.events.begin() + static_cast<std::ptrdiff_t>(first));
+  recording.events.erase(recording.events.begin(),
+                         recording.events.begin() + static_cast<std::ptrdiff_t>(first));
 }
 
 }  // namespace
@@ -37,8 +37,8 @@ DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   Config config = given;
   config.training.cuda_graph = false;       // graphs launch the same work, and there is no GPU here
   config.activation_checkpoint.budget = 0;  // within_budget() itself counts with dry steps
-  Schedule schedule;
-  Schedule* const noted = options.schedule ? &schedule : nullptr;
+  Recording recording;
+  Recording* const noted = options.recording ? &recording : nullptr;
   const auto world = make_dry_world(config.parallelism.grid(), rank, noted);
   const OperationSize size =
       is_gpu(config.parallelism.device) ? OperationSize::large : OperationSize::moderate;
@@ -51,13 +51,13 @@ DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
     if (phase == Phase::backward) kept = training.model.arena().stats().live_bytes;
   };
   training.step.run(ctx, input);
-  const std::size_t first = schedule.events.size();
+  const std::size_t first = recording.events.size();
   training.step.run(ctx, input);
   DryStep result{.memory = training.model.arena().stats(),
                  .kept_bytes = kept,
-                 .schedule = std::move(schedule)};
-  schedule = {};  // the destructor of `training` also records waits
-  keep_second(result.schedule, first);
+                 .recording = std::move(recording)};
+  recording = {};  // the destructor of `training` also records waits
+  keep_second(result.recording, first);
   return result;
 }
 

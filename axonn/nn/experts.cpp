@@ -70,7 +70,7 @@ Experts::Experts(ParameterGroup& dense, ParameterGroup& held, const std::string&
                                            {spec("gate_proj", up, options.init_std),
                                             spec("up_proj", up, options.init_std)}),
                           &held.add(spec("down_proj", down, options.down_init_std))};
-    if (up.at_home(shape, dense.grid().coords())) here_.push_back(weights);
+    if (up.held_at(shape, dense.grid().coords())) here_.push_back(weights);
   }
 }
 

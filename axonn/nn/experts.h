@@ -24,8 +24,8 @@ namespace axonn {
 ///   inp, out                   (R, C)     (R/Gd/Gz, C/Gy)              y; rows may be cut over x
 ///   gate.weight (W_g)          (E, C)     a Gz-th of (E, C/Gy), flat   y
 ///   gate.e_score_correction_bias (b)  (E)
-///   experts.i.gate_proj, up_proj (W1, W3)  (F, C)  (F/Gx, C/Gy)        x and y, at the home of i
-///   experts.i.down_proj (W2)   (C, F)     (C/Gy, F/Gx)                 y and x, at the home of i
+///   experts.i.gate_proj, up_proj (W1, W3)  (F, C)  (F/Gx, C/Gy)        x and y, where i is held
+///   experts.i.down_proj (W2)   (C, F)     (C/Gy, F/Gx)                 y and x, where i is held
 ///
 /// With GridShape::experts = e, each of e neighbours along z holds E/e experts, and the rows go
 /// where their experts are; their weights are gathered over the z/e ranks that hold the same ones.

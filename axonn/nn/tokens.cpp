@@ -13,7 +13,7 @@ namespace axonn {
 
 namespace {
 
-void check_places(const Rows& rows, const RowPlaces& places) {
+void check_places(const Rows& rows, const RowPositions& places) {
   const auto fits = [&](std::span<const std::int32_t> each) {
     return each.empty() || std::ssize(each) == rows.count();
   };
@@ -66,7 +66,7 @@ SequenceShare share_of(const Context& ctx, const Rows& whole,
 /// This rank's part of tokens, as make_tokens() returns it.
 Tokens shared_tokens(const Context& ctx, std::span<const std::int32_t> ids,
                      std::span<const std::int32_t> targets, const Rows& whole,
-                     const RowPlaces& places) {
+                     const RowPositions& places) {
   const auto share = std::make_shared<const SequenceShare>(share_of(ctx, whole, places.starts));
   Rows rows{.sequences = whole.sequences,
             .positions = whole.positions / ctx.grid.shape().context,
@@ -106,7 +106,7 @@ Tokens shared_tokens(const Context& ctx, std::span<const std::int32_t> ids,
 }  // namespace
 
 Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
-                   std::span<const std::int32_t> targets, Rows rows, const RowPlaces& places) {
+                   std::span<const std::int32_t> targets, Rows rows, const RowPositions& places) {
   AXONN_CHECK(std::ssize(ids) == rows.count() && (targets.empty() || targets.size() == ids.size()),
               "make_tokens: ", ids.size(), " ids and ", targets.size(), " targets for ",
               rows.sequences, " sequences of ", rows.positions);

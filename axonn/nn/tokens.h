@@ -16,7 +16,7 @@ struct Tokens {
 
 /// Row positions, document starts and which rows are no padding, in host memory, for packed
 /// sequences; see Rows.
-struct RowPlaces {
+struct RowPositions {
   std::span<const std::int32_t> positions = {};  ///< (R) or none
   std::span<const std::int32_t> starts = {};     ///< (R) or none
   std::span<const std::int32_t> counted = {};    ///< (R) or none
@@ -30,6 +30,7 @@ struct RowPlaces {
 /// targets with a vocabulary: an Embedding gives 0 for an id that it does not have, and the loss of
 /// a target that is not in the vocabulary means nothing.
 Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
-                   std::span<const std::int32_t> targets, Rows rows, const RowPlaces& places = {});
+                   std::span<const std::int32_t> targets, Rows rows,
+                   const RowPositions& places = {});
 
 }  // namespace axonn

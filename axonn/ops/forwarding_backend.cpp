@@ -18,8 +18,10 @@ double attention_flops(const Attention& args) {
 /// A ForwardingBackend without an inner backend, so that it need not list the operations.
 class DryBackend final : public ForwardingBackend {
  public:
-  DryBackend(Schedule* schedule, OperationSize size)
-      : ForwardingBackend(nullptr), device_(make_dry_device(schedule, size)), schedule_(schedule) {}
+  DryBackend(Recording* recording, OperationSize size)
+      : ForwardingBackend(nullptr),
+        device_(make_dry_device(recording, size)),
+        recording_(recording) {}
 
   Device& device() override { return *device_; }
   std::string name() const override { return "dry"; }
@@ -51,8 +53,8 @@ class DryBackend final : public ForwardingBackend {
 
  protected:
   void around(const OperationCall& call, const std::function<void()>&) override {
-    Schedule::Compute now = std::exchange(next_, {});
-    if (!schedule_) return;
+    Recording::Compute now = std::exchange(next_, {});
+    if (!recording_) return;
     now.operation = call.name;
     now.kind = call.kind;
     now.layer = layer_;
@@ -61,7 +63,7 @@ class DryBackend final : public ForwardingBackend {
       const int passes = call.passes.empty() ? 1 : call.passes[i];
       if (view.data) now.operands.push_back({view.rows, view.cols, view.dtype, passes});
     }
-    schedule_->events.emplace_back(std::move(now));
+    recording_->events.emplace_back(std::move(now));
   }
 
  private:
@@ -74,9 +76,9 @@ class DryBackend final : public ForwardingBackend {
   }
 
   std::unique_ptr<Device> device_;
-  Schedule* schedule_;
+  Recording* recording_;
   std::string layer_;
-  Schedule::Compute next_;  // flops and modes of the operation that is about to be recorded
+  Recording::Compute next_;  // flops and modes of the operation that is about to be recorded
 };
 
 class TracingBackend final : public ForwardingBackend {
@@ -120,8 +122,8 @@ void ForwardingBackend::on_host(const HostOperation& operation) {
          [this, operation] { inner_->on_host(operation); });
 }
 
-std::unique_ptr<Backend> make_dry_backend(Schedule* schedule, OperationSize size) {
-  return std::make_unique<DryBackend>(schedule, size);
+std::unique_ptr<Backend> make_dry_backend(Recording* recording, OperationSize size) {
+  return std::make_unique<DryBackend>(recording, size);
 }
 
 std::unique_ptr<Backend> make_tracing_backend(std::unique_ptr<Backend> inner, Trace& trace) {

@@ -13,7 +13,7 @@
 
 #include "axonn/base/trace.h"
 #include "axonn/ops/backend.h"
-#include "axonn/tensor/schedule.h"
+#include "axonn/tensor/recording.h"
 
 namespace axonn {
 
@@ -119,9 +119,10 @@ class RecordingBackend final : public ForwardingBackend {
   std::vector<std::pair<MatmulShape, int>> counts_;
 };
 
-/// A Backend on a dry device: operations compute nothing. If a schedule is given, it records them
-/// there, with shapes, layer and the flops of products and attention. The schedule must outlive it.
-std::unique_ptr<Backend> make_dry_backend(Schedule* schedule = nullptr,
+/// A Backend on a dry device: operations compute nothing. If a recording is given, it records them
+/// there, with shapes, layer and the flops of products and attention. The recording must outlive
+/// the backend.
+std::unique_ptr<Backend> make_dry_backend(Recording* recording = nullptr,
                                           OperationSize size = OperationSize::moderate);
 
 /// A Backend that records the time and layer of every operation of another one in a trace, which

@@ -16,7 +16,7 @@ std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / t
 }  // namespace
 
 std::int64_t rows_at(const Layout& layout, const GridShape& shape, const Coords& at) {
-  return layout.at_home(shape, at) ? layout.local_rows(shape) : 0;
+  return layout.held_at(shape, at) ? layout.local_rows(shape) : 0;
 }
 
 std::int64_t FlatLayout::block_size(const Layout& layout, const Coords& at) const {

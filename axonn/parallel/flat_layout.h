@@ -73,7 +73,7 @@ class FlatLayout {
   Ranges gaps(const Coords& at, const FlatSizes& sizes) const;
 
  private:
-  struct Place {
+  struct Slot {
     const ParameterSpec* spec;
     bool follows;
   };
@@ -81,13 +81,13 @@ class FlatLayout {
 
   GridShape shape_;
   Holders holders_;
-  std::vector<Place> parameters_;
+  std::vector<Slot> parameters_;
 };
 
 /// The parts of a piece that its rank owns, merged.
 Ranges owned_ranges(const std::vector<NamedSlice>& piece);
 
-/// Rows of the block of the rank at these coordinates: none away from an expert's home.
+/// Rows of the block of the rank at these coordinates: none of an expert that it does not hold.
 std::int64_t rows_at(const Layout& layout, const GridShape& shape, const Coords& at);
 
 }  // namespace axonn

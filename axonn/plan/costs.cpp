@@ -108,7 +108,7 @@ MachineCosts::MachineCosts(const Machine& machine, const GridShape& grid,
               machine.name, " has no memory_bytes_per_s or no devices_per_node");
 }
 
-double MachineCosts::compute_s(const Schedule::Compute& op) const {
+double MachineCosts::compute_s(const Recording::Compute& op) const {
   return (1 + machine_.device_spread * latest_) * mean_s(op);
 }
 
@@ -117,12 +117,12 @@ double MachineCosts::lateness_s(double computed_s, double collectives) const {
   return latest_ * std::sqrt(machine_.jitter_s * computed_s * collectives);
 }
 
-double MachineCosts::mean_s(const Schedule::Compute& op) const {
+double MachineCosts::mean_s(const Recording::Compute& op) const {
   const double bytes = real(op.bytes());
   if (op.kind == OperationKind::attention)
     return machine_.launch_s + op.flops / machine_.attention_flops_per_s;
   if (op.kind == OperationKind::product) {
-    const Schedule::Matrix &out = op.operands.at(0), &a = op.operands.at(1);
+    const Recording::Matrix &out = op.operands.at(0), &a = op.operands.at(1);
     const double count = real(op.count), m = real(out.rows), n = real(out.cols),
                  k = op.flops / (2 * count * m * n);
     const ProductRate& rate = a.dtype == DType::bf16 ? machine_.bf16 : machine_.f32;
@@ -137,7 +137,7 @@ double MachineCosts::mean_s(const Schedule::Compute& op) const {
          bytes / (own != rates.end() ? own->second : machine_.memory_bytes_per_s);
 }
 
-CollectiveCost MachineCosts::collective(const Schedule::Start& start) const {
+CollectiveCost MachineCosts::collective(const Recording::Start& start) const {
   GroupShape group{.inner = 1, .size = start.ranks};  // the world
   for (const Axis axis : kAxes)
     if (start.group == name_of(axis)) group = group_along(grid_, axis);
@@ -155,7 +155,7 @@ CollectiveCost MachineCosts::collective(const Schedule::Start& start) const {
   return cost;
 }
 
-CollectiveCost MachineCosts::flat(const GroupShape& group, const Schedule::Start& start) const {
+CollectiveCost MachineCosts::flat(const GroupShape& group, const Recording::Start& start) const {
   const bool leaves = leaves_node(machine_, grid_, group);
   const GroupRate* const rate = measured(machine_, group, start.operation);
   if (rate && !rate->bytes.empty()) {
@@ -175,7 +175,7 @@ CollectiveCost MachineCosts::flat(const GroupShape& group, const Schedule::Start
 }
 
 std::optional<CollectiveCost> MachineCosts::two_level(const GroupShape& group,
-                                                      const Schedule::Start& start) const {
+                                                      const Recording::Start& start) const {
   const bool sum = start.operation == "all_reduce";
   if (!sum && start.operation != "all_gather" && start.operation != "reduce_scatter")
     return std::nullopt;

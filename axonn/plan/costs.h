@@ -20,19 +20,19 @@ class MachineCosts final : public Costs {
   MachineCosts(const Machine& machine, const GridShape& grid,
                CollectivesKind collectives = CollectivesKind::flat);
 
-  double compute_s(const Schedule::Compute& operation) const override;
-  CollectiveCost collective(const Schedule::Start& start) const override;
+  double compute_s(const Recording::Compute& operation) const override;
+  CollectiveCost collective(const Recording::Start& start) const override;
   double lateness_s(double computed_s, double collectives) const override;
   Slowdowns slowdowns() const override {
     return {machine_.overlap_slowdown, machine_.collective_slowdown};
   }
 
  private:
-  CollectiveCost flat(const GroupShape& group, const Schedule::Start& start) const;
+  CollectiveCost flat(const GroupShape& group, const Recording::Start& start) const;
   /// Inside the nodes and across them; none if that does not suit the operation or the group.
   std::optional<CollectiveCost> two_level(const GroupShape& group,
-                                          const Schedule::Start& start) const;
-  double mean_s(const Schedule::Compute& operation) const;
+                                          const Recording::Start& start) const;
+  double mean_s(const Recording::Compute& operation) const;
 
   const Machine& machine_;
   const GridShape grid_;

@@ -13,16 +13,16 @@ namespace axonn {
 
 namespace {
 
-/// The schedule of a step with `times` as many rows.
-Schedule scaled(Schedule schedule, double times) {
+/// The recording of a step with `times` as many rows.
+Recording scaled(Recording recording, double times) {
   const auto scale = [&](std::int64_t& value) {
     value = static_cast<std::int64_t>(static_cast<double>(value) * times);
   };
-  for (Schedule::Event& event : schedule.events) {
-    if (auto* start = std::get_if<Schedule::Start>(&event)) {
+  for (Recording::Event& event : recording.events) {
+    if (auto* start = std::get_if<Recording::Start>(&event)) {
       const bool of_rows = start->group == "x" || start->group == "y" || start->group == "experts";
       if (of_rows) scale(start->bytes);
-    } else if (auto* op = std::get_if<Schedule::Compute>(&event)) {
+    } else if (auto* op = std::get_if<Recording::Compute>(&event)) {
       if (op->layer == kMuonLayer) continue;  // its matrices are parameters
       auto& operands = op->operands;
       // Flat buffers of parameters, their gradients and the optimizer's state have one row.
@@ -34,11 +34,11 @@ Schedule scaled(Schedule schedule, double times) {
         scale(operands[op->a_transposed ? 2 : 0].rows);
         continue;
       }
-      for (Schedule::Matrix& operand : operands)
+      for (Recording::Matrix& operand : operands)
         if (operand.rows > 1) scale(operand.rows);
     }
   }
-  return schedule;
+  return recording;
 }
 
 /// a + weight · (b - a) for each figure; those that only one of the two has are 0 in the other.
@@ -99,8 +99,8 @@ Prediction over_depth(const Config& config, const F& f) {
 }
 
 Prediction simulated(const Config& config, int micro_batches, const Costs& costs) {
-  const DryStep dry = dry_step(config, 0, {.schedule = true, .most_micro_batches = micro_batches});
-  return {simulate(dry.schedule, costs), dry.memory.peak_bytes};
+  const DryStep dry = dry_step(config, 0, {.recording = true, .most_micro_batches = micro_batches});
+  return {simulate(dry.recording, costs), dry.memory.peak_bytes};
 }
 
 /// The state of a model of so many blocks, as ParameterGroup and OptimizerState hold it.
@@ -148,8 +148,8 @@ Prediction optimistic(const Config& config, const Machine& machine) {
   const MachineCosts costs(machine, config.parallelism.grid(), config.parallelism.collectives);
   const auto times = static_cast<double>(micro_batches_of(config));
   return over_depth(config, [&](const Config& some) {
-    DryStep dry = dry_step(some, 0, {.schedule = true, .most_micro_batches = 1});
-    return Prediction{simulate(scaled(std::move(dry.schedule), times), costs),
+    DryStep dry = dry_step(some, 0, {.recording = true, .most_micro_batches = 1});
+    return Prediction{simulate(scaled(std::move(dry.recording), times), costs),
                       dry.memory.peak_bytes};
   });
 }

@@ -70,8 +70,8 @@ class SetCosts {
   MicroBatchCost step(Recompute values) const {
     Config config = config_;
     set_recomputed(config.activation_checkpoint, {.of_others = values});
-    const DryStep dry = dry_step(config, 0, {.schedule = true, .most_micro_batches = 1});
-    return {dry.kept_bytes, simulate(dry.schedule, costs_).step_s};
+    const DryStep dry = dry_step(config, 0, {.recording = true, .most_micro_batches = 1});
+    return {dry.kept_bytes, simulate(dry.recording, costs_).step_s};
   }
 
   const Config config_;

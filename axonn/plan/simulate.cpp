@@ -19,17 +19,17 @@ constexpr std::array<const char*, 4> kKinds = {"products", "attention", "row-wis
 
 class Player {
  public:
-  Player(const Schedule& schedule, const Costs& costs)
-      : schedule_(schedule),
+  Player(const Recording& recording, const Costs& costs)
+      : recording_(recording),
         costs_(costs),
         slowed_by_(costs.slowdowns().of_compute),
         collective_slowed_(1 + costs.slowdowns().of_collective) {}
 
   StepTime play() {
-    collective_of_.resize(schedule_.events.size());
+    collective_of_.resize(recording_.events.size());
     bool leaves_some = false;
-    for (std::size_t i = 0; i < schedule_.events.size(); ++i)
-      if (const auto* wait = std::get_if<Schedule::Wait>(&schedule_.events[i]))
+    for (std::size_t i = 0; i < recording_.events.size(); ++i)
+      if (const auto* wait = std::get_if<Recording::Wait>(&recording_.events[i]))
         leaves_some = leaves_some || wait->started > i;
     step(true);
     if (leaves_some) {
@@ -69,7 +69,7 @@ class Player {
     double exposed = 0, busy = 0, alone = 0;
   };
 
-  void start(std::size_t event, const Schedule::Start& start) {
+  void start(std::size_t event, const Recording::Start& start) {
     const CollectiveCost cost = costs_.collective(start);
     std::size_t at = 0;
     while (at < streams_.size() &&
@@ -148,7 +148,7 @@ class Player {
     for (Stream& stream : streams_) settle(stream);
   }
 
-  void compute(const Schedule::Compute& operation) {
+  void compute(const Recording::Compute& operation) {
     const double begin = now_;
     double work = costs_.compute_s(operation);
     worked_ += work;
@@ -185,25 +185,25 @@ class Player {
   /// Runs all events once. Waits for collectives of the previous step, unless this is the first
   /// step.
   void step(bool first) {
-    std::vector<bool> waited(schedule_.events.size(), false);
-    for (std::size_t i = 0; i < schedule_.events.size(); ++i) {
-      const Schedule::Event& event = schedule_.events[i];
-      if (const auto* operation = std::get_if<Schedule::Compute>(&event)) {
+    std::vector<bool> waited(recording_.events.size(), false);
+    for (std::size_t i = 0; i < recording_.events.size(); ++i) {
+      const Recording::Event& event = recording_.events[i];
+      if (const auto* operation = std::get_if<Recording::Compute>(&event)) {
         compute(*operation);
-      } else if (const auto* started = std::get_if<Schedule::Start>(&event)) {
+      } else if (const auto* started = std::get_if<Recording::Start>(&event)) {
         start(i, *started);
       } else {
-        const std::size_t of = std::get<Schedule::Wait>(event).started;
+        const std::size_t of = std::get<Recording::Wait>(event).started;
         if (of < i || !first) wait(collective_of_[of]);
         waited[of] = true;
       }
     }
-    for (std::size_t i = 0; i < schedule_.events.size(); ++i)
-      if (!waited[i] && std::holds_alternative<Schedule::Start>(schedule_.events[i]))
+    for (std::size_t i = 0; i < recording_.events.size(); ++i)
+      if (!waited[i] && std::holds_alternative<Recording::Start>(recording_.events[i]))
         wait(collective_of_[i]);
   }
 
-  const Schedule& schedule_;
+  const Recording& recording_;
   const Costs& costs_;
   const double slowed_by_;  // of each collective under way
   const double collective_slowed_;
@@ -227,13 +227,13 @@ double StepTime::exposed_s() const {
   return sum;
 }
 
-StepTime simulate(const Schedule& schedule, const Costs& costs) {
-  for (const Schedule::Event& event : schedule.events)
-    if (const auto* wait = std::get_if<Schedule::Wait>(&event))
-      AXONN_CHECK(wait->started < schedule.events.size() &&
-                      std::holds_alternative<Schedule::Start>(schedule.events[wait->started]),
+StepTime simulate(const Recording& recording, const Costs& costs) {
+  for (const Recording::Event& event : recording.events)
+    if (const auto* wait = std::get_if<Recording::Wait>(&event))
+      AXONN_CHECK(wait->started < recording.events.size() &&
+                      std::holds_alternative<Recording::Start>(recording.events[wait->started]),
                   "simulate: a Wait refers to event ", wait->started, ", which is not a Start");
-  return Player(schedule, costs).play();
+  return Player(recording, costs).play();
 }
 
 }  // namespace axonn

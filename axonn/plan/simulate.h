@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "axonn/tensor/schedule.h"
+#include "axonn/tensor/recording.h"
 
 namespace axonn {
 
@@ -27,8 +27,8 @@ struct Slowdowns {
 class Costs {
  public:
   virtual ~Costs() = default;
-  virtual double compute_s(const Schedule::Compute& operation) const = 0;
-  virtual CollectiveCost collective(const Schedule::Start& start) const = 0;
+  virtual double compute_s(const Recording::Compute& operation) const = 0;
+  virtual CollectiveCost collective(const Recording::Start& start) const = 0;
   /// The time that a rank is expected to wait for later ones in a part of a step with these
   /// seconds of computation and number of collectives.
   virtual double lateness_s(double /*computed_s*/, double /*collectives*/) const { return 0; }
@@ -51,11 +51,11 @@ struct StepTime {
   double exposed_s() const;
 };
 
-/// Simulates the schedule: operations in order on the compute stream, collectives in order on a
+/// Simulates the recording: operations in order on the compute stream, collectives in order on a
 /// stream for each group and operation, and waits. A wait lasts until the collective is done, and
 /// at least as long as late ranks need. If a step leaves collectives to the next, two steps are
 /// simulated and the second counts. The step also waits for collectives without a Wait. Throws if a
 /// Wait does not refer to a Start.
-StepTime simulate(const Schedule& schedule, const Costs& costs);
+StepTime simulate(const Recording& recording, const Costs& costs);
 
 }  // namespace axonn

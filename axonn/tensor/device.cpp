@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "axonn/base/check.h"
-#include "axonn/tensor/schedule.h"
+#include "axonn/tensor/recording.h"
 
 namespace axonn {
 
@@ -64,7 +64,7 @@ class CpuDevice : public Device {
 
 class DryDevice final : public Device {
  public:
-  DryDevice(Schedule* schedule, OperationSize size) : schedule_(schedule), size_(size) {}
+  DryDevice(Recording* recording, OperationSize size) : recording_(recording), size_(size) {}
 
   std::string name() const override { return "dry"; }
   OperationSize operation_size() const override { return size_; }
@@ -94,13 +94,13 @@ class DryDevice final : public Device {
   static constexpr std::int64_t kPage = 4096;
 
   void note(const char* operation, std::int64_t bytes, int passes = 1) {
-    if (!schedule_) return;
-    const Schedule::Matrix whole{.rows = 1, .cols = bytes, .dtype = DType::u8, .passes = passes};
-    schedule_->events.emplace_back(Schedule::Compute{
+    if (!recording_) return;
+    const Recording::Matrix whole{.rows = 1, .cols = bytes, .dtype = DType::u8, .passes = passes};
+    recording_->events.emplace_back(Recording::Compute{
         .operation = operation, .kind = OperationKind::device, .layer = {}, .operands = {whole}});
   }
 
-  Schedule* schedule_;
+  Recording* recording_;
   OperationSize size_;
   IdleStream stream_;
   std::uintptr_t next_ = kPage;  // not 0, which would be a null pointer
@@ -112,8 +112,8 @@ std::unique_ptr<Event> IdleStream::record() { return std::make_unique<DoneEvent>
 
 std::unique_ptr<Device> make_cpu_device() { return std::make_unique<CpuDevice>(); }
 
-std::unique_ptr<Device> make_dry_device(Schedule* schedule, OperationSize size) {
-  return std::make_unique<DryDevice>(schedule, size);
+std::unique_ptr<Device> make_dry_device(Recording* recording, OperationSize size) {
+  return std::make_unique<DryDevice>(recording, size);
 }
 
 }  // namespace axonn

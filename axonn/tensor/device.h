@@ -10,7 +10,7 @@
 
 namespace axonn {
 
-struct Schedule;
+struct Recording;
 
 /// Kinds of operations of Backend or Device by what bounds their time.
 enum class OperationKind {
@@ -184,8 +184,8 @@ std::unique_ptr<Device> make_cpu_device();
 /// bytes as on a real device of the same operation_size(), so a dry run shows the memory of a step
 /// of any size.
 ///
-/// Copies and fills are recorded in the schedule, if one is given. It must outlive the device.
-std::unique_ptr<Device> make_dry_device(Schedule* schedule = nullptr,
+/// Copies and fills are added to the recording, if one is given. It must outlive the device.
+std::unique_ptr<Device> make_dry_device(Recording* recording = nullptr,
                                         OperationSize size = OperationSize::moderate);
 
 }  // namespace axonn

@@ -151,7 +151,7 @@ bool CharacterPairs::contains(std::string_view left, std::string_view right) con
   return pairs_.contains(std::string(left).append(right));
 }
 
-void AddedTokenPlaces::add(std::string_view content) {
+void AddedTokenBorders::add(std::string_view content) {
   pairs_.add(content);
   std::string_view last = content;
   while (!last.empty() && utf8_front(last).bytes < last.size())
@@ -159,7 +159,7 @@ void AddedTokenPlaces::add(std::string_view content) {
   last_.emplace(last);
 }
 
-bool AddedTokenPlaces::forbid(const Neighbours& place) const {
+bool AddedTokenBorders::forbid(const Neighbours& place) const {
   return pairs_.contains(place.left, place.right) || last_.contains(place.left);
 }
 

@@ -110,7 +110,7 @@ class CharacterPairs {
 /// Where added tokens forbid to cut a text: inside of them, and after them, since text after an
 /// added token may get a space, and text after other text does not. Decided from two characters, so
 /// more is forbidden than necessary.
-class AddedTokenPlaces {
+class AddedTokenBorders {
  public:
   void add(std::string_view content);
   bool forbid(const Neighbours& place) const;

@@ -31,14 +31,14 @@ TEST(Hosts, GiveEachRankOneHelperOnEveryOtherHostAndEveryWardOneHelper) {
   EXPECT_THAT(hosts.ranks_on(0), ElementsAre(0, 1, 2, 5));
   EXPECT_EQ(hosts.helper(5, 1), 4);  // index 3 of its host; the other one has two
   EXPECT_EQ(hosts.helper(5, 2), 6);
-  EXPECT_THAT(hosts.wards(3), ElementsAre(0, 2, 6));
-  EXPECT_THAT(hosts.wards(6), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(hosts.clients(3), ElementsAre(0, 2, 6));
+  EXPECT_THAT(hosts.clients(6), ElementsAre(0, 1, 2, 3, 4, 5));
   for (int host = 0; host < hosts.count(); ++host) {
     std::vector<int> helped(7);
     for (const int rank : hosts.ranks_on(host))
-      for (const int ward : hosts.wards(rank)) {
-        ++helped[ward];
-        EXPECT_EQ(hosts.helper(ward, host), rank);
+      for (const int client : hosts.clients(rank)) {
+        ++helped[client];
+        EXPECT_EQ(hosts.helper(client, host), rank);
       }
     for (int rank = 0; rank < 7; ++rank) EXPECT_EQ(helped[rank], hosts.of(rank) == host ? 0 : 1);
   }

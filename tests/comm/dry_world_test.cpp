@@ -22,22 +22,22 @@ TEST(DryWorld, KnowsTheRanksCoordinatesOnEveryAxis) {
 
 TEST(DryWorld, RecordsStartsAndWaitsOfGroupsOfSeveralRanksAndMovesNoData) {
   const GridShape shape{2, 1, 4, 1};
-  Schedule schedule;
-  const auto world = make_dry_world(shape, 5, &schedule);
+  Recording recording;
+  const auto world = make_dry_world(shape, 5, &recording);
   const Grid grid(*world, shape);
   std::array<float, 2> mine{1, 2};
   std::array<float, 8> all{};
   Work work = grid.along(Axis::z).all_gather(buffer(std::span<float>(all)),
                                              buffer(std::span<float>(mine)), "w");
   grid.along(Axis::y).all_reduce(buffer(std::span<float>(mine))).wait();
-  ASSERT_EQ(schedule.events.size(), 1);
+  ASSERT_EQ(recording.events.size(), 1);
   work.wait();
-  ASSERT_EQ(schedule.events.size(), 2);
-  const auto& start = std::get<Schedule::Start>(schedule.events[0]);
+  ASSERT_EQ(recording.events.size(), 2);
+  const auto& start = std::get<Recording::Start>(recording.events[0]);
   EXPECT_EQ(start.group + ' ' + start.operation + ' ' + start.label, "z all_gather w");
   EXPECT_EQ(start.ranks, 4);
   EXPECT_EQ(start.bytes, 32);
-  EXPECT_EQ(std::get<Schedule::Wait>(schedule.events[1]).started, 0);
+  EXPECT_EQ(std::get<Recording::Wait>(recording.events[1]).started, 0);
   EXPECT_EQ(all, (std::array<float, 8>{}));
   EXPECT_EQ(mine, (std::array<float, 2>{1, 2}));
 }

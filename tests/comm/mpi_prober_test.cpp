@@ -29,7 +29,7 @@ class ProbedRanks {
                               .found = [this, rank](MpiProbe& probe) { found_[rank] = probe; },
                               .place =
                                   [this, rank](const MpiCall& call) {
-                                    return MpiPlace{.awaited = awaited_[rank], .in = call};
+                                    return MpiRankState{.awaited = awaited_[rank], .in = call};
                                   }}));
   }
 

@@ -54,7 +54,7 @@ TEST(Mpi, RunsEveryCollectiveAlsoOnSixRanks) {
 
 TEST(Mpi, RunsEveryCollectiveInTwoLevelsBitForBitWhereverTheRanksAre) {
   // Hosts of equal and of different sizes, ranks of a host that are apart, and a host with one rank
-  // and so many wards that their messages must not overlap.
+  // and so many clients that their messages must not overlap.
   for (const std::string hosts : {"aabb", "abcab", "aaaaabbc"}) {
     Launched job(static_cast<int>(hosts.size()), {"check", "120", "0", "two-level", hosts});
     EXPECT_EQ(job.finish(3 * kPatience), 0) << hosts << '\n' << job.output();

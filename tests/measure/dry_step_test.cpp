@@ -38,14 +38,14 @@ Config gpt_640b() {
   return resolved(on_grid(config, {8, 4, 32, 32}));
 }
 
-Schedule schedule_of(const Config& config, int rank = 0) {
-  return dry_step(resolved(config), rank, {.schedule = true}).schedule;
+Recording recording_of(const Config& config, int rank = 0) {
+  return dry_step(resolved(config), rank, {.recording = true}).recording;
 }
 
 template <typename T>
-std::vector<T> only(const Schedule& schedule) {
+std::vector<T> only(const Recording& recording) {
   std::vector<T> found;
-  for (const Schedule::Event& event : schedule.events)
+  for (const Recording::Event& event : recording.events)
     if (const T* one = std::get_if<T>(&event)) found.push_back(*one);
   return found;
 }
@@ -118,10 +118,10 @@ TEST(DryStep, MuonsMatricesTravelToTheirOwnersAndBack) {
   const std::int64_t c = config.model.hidden, layers = config.model.layers;
   std::int64_t bytes = 0, products = 0;
   for (int rank = 0; rank < 4; ++rank) {
-    const Schedule schedule = dry_step(resolved(config), rank, {.schedule = true}).schedule;
-    for (const auto& start : only<Schedule::Start>(schedule))
+    const Recording recording = dry_step(resolved(config), rank, {.recording = true}).recording;
+    for (const auto& start : only<Recording::Start>(recording))
       if (start.label == "muon momentum") bytes += start.bytes;
-    for (const auto& op : only<Schedule::Compute>(schedule))
+    for (const auto& op : only<Recording::Compute>(recording))
       products += op.layer == "muon" && op.operation == "matmul";
   }
   // q, k, v and o; up and down: six matrices, each of five steps of three products.
@@ -141,7 +141,7 @@ TEST(DryStep, PeakEqualsARealRunsForALlama) {
       config.training.dtype = DType::bf16;
       config.activation_checkpoint.mode = mode;
       expect_dry_peak(prepared(config));
-      for (const auto& op : only<Schedule::Compute>(schedule_of(config)))
+      for (const auto& op : only<Recording::Compute>(recording_of(config)))
         EXPECT_THAT(op.operands, Not(SizeIs(0))) << op.operation;
     }
 }
@@ -162,17 +162,17 @@ TEST(DryStep, InTwoChunksEverySumOfABlockHasAProductBetweenItsStartAndItsWait) {
   Config config = on_grid(tiny(), {2, 1, 1, 1});
   config.parallelism.sequence_parallel = false;
   config.parallelism.chunks = 2;
-  const Schedule schedule = schedule_of(config);
+  const Recording recording = recording_of(config);
   std::map<std::size_t, int> products;  // by index of the sum's start: products since then
   int sums = 0;
-  for (std::size_t i = 0; i < schedule.events.size(); ++i) {
-    if (const auto* op = std::get_if<Schedule::Compute>(&schedule.events[i])) {
+  for (std::size_t i = 0; i < recording.events.size(); ++i) {
+    if (const auto* op = std::get_if<Recording::Compute>(&recording.events[i])) {
       if (op->operation == "matmul")
         for (auto& [start, count] : products) ++count;
-    } else if (const auto* start = std::get_if<Schedule::Start>(&schedule.events[i])) {
+    } else if (const auto* start = std::get_if<Recording::Start>(&recording.events[i])) {
       if (start->operation == "all_reduce" && start->label.starts_with("h.")) products[i] = 0;
     } else if (const auto wait =
-                   products.find(std::get<Schedule::Wait>(schedule.events[i]).started);
+                   products.find(std::get<Recording::Wait>(recording.events[i]).started);
                wait != products.end()) {
       EXPECT_GT(wait->second, 0) << "sum " << sums << ", event " << i;
       ++sums;
@@ -208,9 +208,9 @@ TEST(DryStep, Of640BParametersOn32768RanksHoldsOneRanksShare) {
 
 TEST(DryStep, SchedulesEveryProductWithItsFlops) {
   const Config config = tiny();
-  const Schedule schedule = schedule_of(config);
+  const Recording recording = recording_of(config);
   double flops = 0;
-  for (const auto& op : only<Schedule::Compute>(schedule)) {
+  for (const auto& op : only<Recording::Compute>(recording)) {
     EXPECT_THAT(op.operands, Not(SizeIs(0))) << op.operation << ": pass its operands to around()";
     if (op.operation == "matmul") flops += op.flops;
   }
@@ -221,22 +221,22 @@ TEST(DryStep, SchedulesEveryProductWithItsFlops) {
 }
 
 TEST(DryStep, SchedulesCollectivesByAxisAndWaitsForEachOnceAfterItsStart) {
-  const Schedule schedule = schedule_of(on_grid(tiny(), {2, 1, 2, 1}), 3);
-  std::vector<int> waits(schedule.events.size(), 0);
+  const Recording recording = recording_of(on_grid(tiny(), {2, 1, 2, 1}), 3);
+  std::vector<int> waits(recording.events.size(), 0);
   std::map<std::string, std::int64_t> bytes;
-  for (std::size_t i = 0; i < schedule.events.size(); ++i) {
-    if (const auto* start = std::get_if<Schedule::Start>(&schedule.events[i])) {
+  for (std::size_t i = 0; i < recording.events.size(); ++i) {
+    if (const auto* start = std::get_if<Recording::Start>(&recording.events[i])) {
       EXPECT_EQ(start->ranks, start->group == "world" ? 4 : 2);
       bytes[start->group + ' ' + start->operation] += start->bytes;
     }
-    if (const auto* wait = std::get_if<Schedule::Wait>(&schedule.events[i])) {
+    if (const auto* wait = std::get_if<Recording::Wait>(&recording.events[i])) {
       ASSERT_LT(wait->started, i);
-      ASSERT_TRUE(std::holds_alternative<Schedule::Start>(schedule.events[wait->started]));
+      ASSERT_TRUE(std::holds_alternative<Recording::Start>(recording.events[wait->started]));
       ++waits[wait->started];
     }
   }
-  for (std::size_t i = 0; i < schedule.events.size(); ++i)
-    EXPECT_EQ(waits[i], std::holds_alternative<Schedule::Start>(schedule.events[i])) << i;
+  for (std::size_t i = 0; i < recording.events.size(); ++i)
+    EXPECT_EQ(waits[i], std::holds_alternative<Recording::Start>(recording.events[i])) << i;
   EXPECT_GT(bytes["x all_reduce"], 0);
   EXPECT_GT(bytes["z all_gather"], 0);
   EXPECT_GT(bytes["z reduce_scatter"], 0);
@@ -248,15 +248,15 @@ TEST(DryStep, OverlapShowsInTheSchedule) {
   const auto hidden_flops = [](bool overlap) {
     Config config = on_grid(tiny(), {1, 1, 2, 1});
     config.parallelism.overlap.weights = config.parallelism.overlap.weight_gradients = overlap;
-    const Schedule schedule = schedule_of(config);
+    const Recording recording = recording_of(config);
     double flops = 0;
     int under_way = 0;
-    for (const Schedule::Event& event : schedule.events) {
-      if (const auto* start = std::get_if<Schedule::Start>(&event))
+    for (const Recording::Event& event : recording.events) {
+      if (const auto* start = std::get_if<Recording::Start>(&event))
         under_way += start->group == "z";
-      if (const auto* wait = std::get_if<Schedule::Wait>(&event))
-        under_way -= std::get<Schedule::Start>(schedule.events[wait->started]).group == "z";
-      if (const auto* op = std::get_if<Schedule::Compute>(&event); op && under_way > 0)
+      if (const auto* wait = std::get_if<Recording::Wait>(&event))
+        under_way -= std::get<Recording::Start>(recording.events[wait->started]).group == "z";
+      if (const auto* op = std::get_if<Recording::Compute>(&event); op && under_way > 0)
         flops += op->flops;
     }
     return flops;

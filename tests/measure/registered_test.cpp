@@ -117,10 +117,10 @@ TEST(RegisteredOptimizer, TrainsOnGridsAndResumesFromItsOwnState) {
 
 TEST(RegisteredOptimizer, IsCountedInDrySteps) {
   const DryStep dry =
-      dry_step(ready_to_dry_run(with_heavy_ball(tiny_config("unused"))), 0, {.schedule = true});
+      dry_step(ready_to_dry_run(with_heavy_ball(tiny_config("unused"))), 0, {.recording = true});
   int updates = 0;
-  for (const auto& event : dry.schedule.events)
-    if (const auto* compute = std::get_if<Schedule::Compute>(&event))
+  for (const auto& event : dry.recording.events)
+    if (const auto* compute = std::get_if<Recording::Compute>(&event))
       updates += compute->operation == "heavy_ball" && compute->bytes() > 0;
   EXPECT_EQ(updates, 4);  // groups of the model: the embedding, two blocks, the head
 }

@@ -269,10 +269,9 @@ TEST(HuggingFaceConfig, ListsAllUnsupportedFeaturesInOneMessage) {
       AllOf(HasSubstr("config.json: not supported in models:"), HasSubstr("rope scaling 'yarn'"),
             HasSubstr("mlp_bias"), HasSubstr("attention_bias"), HasSubstr("hidden_act 'gelu'"),
             HasSubstr("quantization_config"), HasSubstr("partial_rotary_factor")));
-  EXPECT_THAT(
-      error_of(llama_file("", "qwen2_moe")),
-      HasSubstr("model_type is 'qwen2_moe'; supported are gpt2, llama, mistral, mixtral, "
-                "olmoe, qwen2, qwen3, qwen3_moe, apertus"));
+  EXPECT_THAT(error_of(llama_file("", "qwen2_moe")),
+              HasSubstr("model_type is 'qwen2_moe'; supported are gpt2, llama, mistral, mixtral, "
+                        "olmoe, qwen2, qwen3, qwen3_moe, apertus"));
   EXPECT_THAT(error_of(llama_file(R"("rope_parameters": {"full_attention": {"rope_theta": 1}})")),
               HasSubstr("rope_parameters of several kinds of layers"));
   EXPECT_THAT(error_of(R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2,

@@ -230,14 +230,14 @@ TEST(Matmuls, AreRecordedByADryDeviceAsCountsOfShapesWithTheFlopsOfAll) {
   std::vector<Matmul> all;
   for (const std::int64_t rows : {10, 10, 10, 0, 4})
     all.push_back({.out = view(rows, 20), .a = view(rows, 30), .b = view(30, 20)});
-  Schedule schedule;
-  make_dry_backend(&schedule)->matmuls(all);
-  ASSERT_EQ(schedule.events.size(), 2u);
-  const auto& three = std::get<Schedule::Compute>(schedule.events[0]);
+  Recording recording;
+  make_dry_backend(&recording)->matmuls(all);
+  ASSERT_EQ(recording.events.size(), 2u);
+  const auto& three = std::get<Recording::Compute>(recording.events[0]);
   EXPECT_EQ(three.count, 3);
   EXPECT_EQ(three.flops, 3 * 2 * 10 * 20 * 30);
   EXPECT_EQ(three.bytes(), 3 * 2 * (10 * 20 + 10 * 30 + 20 * 30));
-  const auto& one = std::get<Schedule::Compute>(schedule.events[1]);
+  const auto& one = std::get<Recording::Compute>(recording.events[1]);
   EXPECT_EQ(one.count, 1);
   EXPECT_EQ(one.flops, 2 * 4 * 20 * 30);
 }

@@ -36,10 +36,10 @@ View matrix(std::int64_t rows, std::int64_t cols, DType dtype) {
   return {&memory, dtype, rows, cols, cols};
 }
 
-Schedule::Compute recorded(const RowwiseOperation& operation) {
-  Schedule schedule;
-  make_dry_backend(&schedule)->run(operation);
-  return std::get<Schedule::Compute>(schedule.events.at(0));
+Recording::Compute recorded(const RowwiseOperation& operation) {
+  Recording recording;
+  make_dry_backend(&recording)->run(operation);
+  return std::get<Recording::Compute>(recording.events.at(0));
 }
 
 /// A backend whose device claims to be a GPU.
@@ -96,11 +96,11 @@ TEST(HostOperations, AreComputedInMemoryOfTheHostAndInCopiesOfThatOfAGpu) {
 }
 
 TEST(HostOperations, AreCountedAndNotComputedWithoutValues) {
-  Schedule schedule;
-  const auto dry = make_dry_backend(&schedule);
+  Recording recording;
+  const auto dry = make_dry_backend(&recording);
   dry->mark("h.0.scale");
   dry->on_host(add_tens(matrix(10, 20, DType::f32), matrix(10, 20, DType::bf16)));
-  const auto& event = std::get<Schedule::Compute>(schedule.events.at(0));
+  const auto& event = std::get<Recording::Compute>(recording.events.at(0));
   EXPECT_EQ(event.operation, "add_tens");
   EXPECT_EQ(event.layer, "h.0.scale");
   EXPECT_EQ(event.kind, OperationKind::rowwise);
@@ -156,11 +156,13 @@ TEST(AttentionFlops, AreThoseOfThePairsOfItsQueriesOrElseOfHalfThePositions) {
   const View q = matrix(128, 24, DType::bf16), k = matrix(512, 8, DType::bf16);
   Attention args{.q = q, .k = k, .v = k, .out = q, .positions = 512, .heads = 3, .head_dim = 8};
   const auto flops = [&] {
-    Schedule schedule;
-    const auto backend = make_dry_backend(&schedule);
+    Recording recording;
+    const auto backend = make_dry_backend(&recording);
     backend->attention(args);
     backend->attention_backward({.forward = args, .d_out = q, .d_q = q, .d_k = k, .d_v = k});
-    const auto of = [&](int i) { return std::get<Schedule::Compute>(schedule.events.at(i)).flops; };
+    const auto of = [&](int i) {
+      return std::get<Recording::Compute>(recording.events.at(i)).flops;
+    };
     EXPECT_EQ(of(1), 2.5 * of(0));
     return of(0);
   };
@@ -174,7 +176,7 @@ TEST(AttentionFlops, AreThoseOfThePairsOfItsQueriesOrElseOfHalfThePositions) {
 TEST(RowwiseOperations, OfTheUpdateAreMarkedSo) {
   std::set<std::string> updates;
   for_each_operation([&](const auto& operation) {
-    const Schedule::Compute compute = recorded(operation);
+    const Recording::Compute compute = recorded(operation);
     if (compute.kind == OperationKind::update) updates.insert(compute.operation);
   });
   EXPECT_THAT(updates,

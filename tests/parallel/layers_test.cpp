@@ -300,7 +300,7 @@ TEST(Layers, LinearRefusesAnInputOverTheWrongAxis) {
 }
 
 TEST(Layers, TokensRefuseInvalidPositionsAndDocumentStarts) {
-  const auto make = [](const RowPlaces& places) {
+  const auto make = [](const RowPositions& places) {
     const auto world = make_self();
     const Grid grid(*world, {});
     const auto backend = make_cpu_backend(1);
@@ -310,7 +310,7 @@ TEST(Layers, TokensRefuseInvalidPositionsAndDocumentStarts) {
   };
   const std::vector<std::int32_t> fits{0, 1, 2, 0, 1, 2}, late{0, 1, 2, 1, 1, 2}, few{0};
   make({.positions = late, .starts = fits});
-  const auto refuses = [&](const RowPlaces& places, const char* text) {
+  const auto refuses = [&](const RowPositions& places, const char* text) {
     EXPECT_THAT([&] { make(places); }, testing::ThrowsMessage<Error>(testing::HasSubstr(text)));
   };
   refuses({.positions = few}, "1 positions, 0 starts and 0 marks of padding for 6 rows");

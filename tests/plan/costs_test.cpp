@@ -14,7 +14,7 @@ using testing::ThrowsMessage;
 namespace {
 
 /// A product of these sizes in bf16.
-Schedule::Compute product(std::int64_t m, std::int64_t n, std::int64_t k) {
+Recording::Compute product(std::int64_t m, std::int64_t n, std::int64_t k) {
   constexpr DType kType = DType::bf16;
   return {.operation = "matmul",
           .kind = OperationKind::product,
@@ -23,12 +23,12 @@ Schedule::Compute product(std::int64_t m, std::int64_t n, std::int64_t k) {
           .flops = 2.0 * static_cast<double>(m * n * k)};
 }
 
-Schedule::Start collective(const std::string& group, int ranks, const std::string& operation,
-                           std::int64_t bytes) {
+Recording::Start collective(const std::string& group, int ranks, const std::string& operation,
+                            std::int64_t bytes) {
   return {.group = group, .ranks = ranks, .operation = operation, .label = {}, .bytes = bytes};
 }
 
-double seconds(const Machine& machine, const GridShape& grid, const Schedule::Start& start) {
+double seconds(const Machine& machine, const GridShape& grid, const Recording::Start& start) {
   const CollectiveCost cost = MachineCosts(machine, grid).collective(start);
   return cost.latency_s + cost.link_s;
 }
@@ -56,7 +56,7 @@ TEST(Costs, ProductsOfExpertsCostAsManyTimesOne) {
   machine.launch_s = 1e-6;
   machine.bf16.half_m = machine.bf16.half_k = 1000;
   for (const std::int64_t rows : {8, 10000}) {  // bound by memory, and by arithmetic
-    Schedule::Compute op = product(rows, 10000, 10000);
+    Recording::Compute op = product(rows, 10000, 10000);
     const double one = MachineCosts(machine, {}).compute_s(op);
     op.count = 7;
     op.flops *= 7;
@@ -71,9 +71,9 @@ TEST(Costs, AThinProductIsBoundByMemory) {
 
 TEST(Costs, RowwiseWorkHasItsOwnRateOrThatOfMemory) {
   Machine machine = round_machine();
-  const Schedule::Compute gelu{.operation = "gelu",
-                               .layer = {},
-                               .operands = {{1000, 1000, DType::f32}, {1000, 1000, DType::f32}}};
+  const Recording::Compute gelu{.operation = "gelu",
+                                .layer = {},
+                                .operands = {{1000, 1000, DType::f32}, {1000, 1000, DType::f32}}};
   expect_equal(MachineCosts(machine, {}).compute_s(gelu), 8e6 / 1e12);
   machine.rowwise_bytes_per_s["other"] = 2e11;
   expect_equal(MachineCosts(machine, {}).compute_s(gelu), 8e6 / 2e11);
@@ -154,7 +154,7 @@ TEST(Costs, MoreGroupsThanAdaptersLeaveANodeWithAShareOfItsLinks) {
   Machine machine = round_machine();
   machine.adapters_per_node = 2;
   machine.shared_adapters_share = 0.5;
-  const Schedule::Start gather = collective("z", 8, "all_gather", 8000000);
+  const Recording::Start gather = collective("z", 8, "all_gather", 8000000);
   expect_equal(seconds(machine, {.x = 2, .z = 8}, gather),
                seconds(round_machine(), {.x = 2, .z = 8}, gather));
   expect_equal(seconds(machine, {.x = 4, .z = 8}, gather), 7e-5 + 7e6 / 0.5e10);
@@ -173,7 +173,7 @@ TEST(Costs, CollectivesOfAStepReachAShareOfTheRatesInsideANode) {
 TEST(Costs, TheSlowestOfManyDevicesSetsThePaceOfComputation) {
   Machine machine = round_machine();
   machine.device_spread = 0.01;
-  const Schedule::Compute large = product(10000, 10000, 10000);
+  const Recording::Compute large = product(10000, 10000, 10000);
   expect_equal(MachineCosts(machine, {}).compute_s(large), 2e12 / 1e14);
   // The 100-quantiles of the normal distribution: 99.38 % lie below 2.5 standard deviations.
   EXPECT_NEAR(MachineCosts(machine, {.data = 100}).compute_s(large), 0.02 * 1.025, 0.02 * 1e-4);

@@ -166,10 +166,10 @@ TEST(ReadMachine, KnowsARateForEveryMemoryBoundOperationOfAStep) {
     config.training = {.steps = 1, .seq_len = 16, .global_batch = 4, .dtype = DType::bf16};
     config.optimizer.lr = 1e-3;
     config.parallelism.set_grid({2, 2, 1, 1});
-    const Schedule schedule = dry_step(resolved(config), 0, {.schedule = true}).schedule;
-    ASSERT_FALSE(schedule.events.empty());
-    for (const Schedule::Event& event : schedule.events)
-      if (const auto* operation = std::get_if<Schedule::Compute>(&event))
+    const Recording recording = dry_step(resolved(config), 0, {.recording = true}).recording;
+    ASSERT_FALSE(recording.events.empty());
+    for (const Recording::Event& event : recording.events)
+      if (const auto* operation = std::get_if<Recording::Compute>(&event))
         if (operation->flops == 0 && !known.contains(operation->operation))
           missing.insert(operation->operation);
   }

@@ -87,16 +87,17 @@ double bytes_of_rank(const PublishedRun& run, const GridShape& grid, std::int64_
 
 Machine paper_machine(const std::string& name) { return read_machine(name + "-paper"); }
 
-/// A grid that the authors may have run, and its schedule.
+/// A grid that the authors may have run, and its recording.
 struct Candidate {
   GridShape grid;
-  Schedule schedule;
+  Recording recording;
 };
 
 Candidate candidate(const PublishedRun& run, const GridShape& grid) {
-  DryStep dry = dry_step(published_config(run, grid), 0,
-                         {.schedule = true, .most_micro_batches = std::numeric_limits<int>::max()});
-  return {grid, std::move(dry.schedule)};
+  DryStep dry =
+      dry_step(published_config(run, grid), 0,
+               {.recording = true, .most_micro_batches = std::numeric_limits<int>::max()});
+  return {grid, std::move(dry.recording)};
 }
 
 /// Tensor parallelism inside a node, sharding over 8 nodes, and data parallelism.
@@ -126,7 +127,7 @@ const std::vector<Candidate>& candidates(const PublishedRun& run) {
 
 Predicted predict_on(const PublishedRun& run, const Candidate& one, Machine machine) {
   if (!run.tuned) machine.bf16.flops_per_s /= kTuningGain;
-  return {run, one.grid, simulate(one.schedule, MachineCosts(machine, one.grid))};
+  return {run, one.grid, simulate(one.recording, MachineCosts(machine, one.grid))};
 }
 
 /// A constant that is fitted: where it is, and its range.

@@ -20,8 +20,8 @@ struct Fixed final : Costs {
   Slowdowns both = {};
   double late_s = 0;  // for each second and collective
 
-  double compute_s(const Schedule::Compute& op) const override { return op.flops; }
-  CollectiveCost collective(const Schedule::Start& start) const override {
+  double compute_s(const Recording::Compute& op) const override { return op.flops; }
+  CollectiveCost collective(const Recording::Start& start) const override {
     return {.latency_s = latency_s,
             .link_s = static_cast<double>(start.bytes),
             .leaves_node = start.group == "z" || start.group == "data"};
@@ -32,28 +32,28 @@ struct Fixed final : Costs {
   Slowdowns slowdowns() const override { return both; }
 };
 
-/// Builds a schedule, one event per call.
+/// Builds a recording, one event per call.
 class Program {
  public:
   Program& compute(double seconds, OperationKind kind = OperationKind::product) {
-    schedule_.events.emplace_back(Schedule::Compute{
+    recording_.events.emplace_back(Recording::Compute{
         .operation = {}, .kind = kind, .layer = {}, .operands = {}, .flops = seconds});
     return *this;
   }
   Program& start(const char* group, const char* operation, std::int64_t seconds) {
-    schedule_.events.emplace_back(Schedule::Start{
+    recording_.events.emplace_back(Recording::Start{
         .group = group, .ranks = 2, .operation = operation, .label = {}, .bytes = seconds});
     return *this;
   }
   /// Waits for the collective that event `started` starts.
   Program& wait(std::size_t started) {
-    schedule_.events.emplace_back(Schedule::Wait{started});
+    recording_.events.emplace_back(Recording::Wait{started});
     return *this;
   }
-  StepTime play(const Costs& costs = Fixed()) const { return simulate(schedule_, costs); }
+  StepTime play(const Costs& costs = Fixed()) const { return simulate(recording_, costs); }
 
  private:
-  Schedule schedule_;
+  Recording recording_;
 };
 
 /// Sums of a few round numbers.

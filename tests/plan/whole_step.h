@@ -10,8 +10,8 @@ namespace axonn::testing_support {
 /// Simulates a step of config without extrapolation: all blocks, all micro-batches.
 inline StepTime simulate_whole_step(const Config& config, const Machine& machine) {
   const DryStep dry = dry_step(
-      config, 0, {.schedule = true, .most_micro_batches = std::numeric_limits<int>::max()});
-  return simulate(dry.schedule, MachineCosts(machine, config.parallelism.grid()));
+      config, 0, {.recording = true, .most_micro_batches = std::numeric_limits<int>::max()});
+  return simulate(dry.recording, MachineCosts(machine, config.parallelism.grid()));
 }
 
 }  // namespace axonn::testing_support

@@ -73,7 +73,7 @@ ModelState::ModelState(const GridShape& shape, int rank, ModelStateOptions optio
 
 void ModelState::add_block(const std::string& name, const Layouts& parameters, int ways, int at) {
   const auto count_of = [&](const Layout& layout) {
-    return layout.at_home(shape_, coords_) ? layout.local_count(shape_) : 0;
+    return layout.held_at(shape_, coords_) ? layout.local_count(shape_) : 0;
   };
   std::int64_t flat = 0;
   for (const auto& [_, layout] : parameters) flat = round_up(flat + count_of(layout), kAlign);

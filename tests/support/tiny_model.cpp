@@ -41,7 +41,7 @@ Tokens random_tokens(const Context& ctx, const TinyRun& run, std::int64_t step, 
   }
   const Rows rows{each, run.positions, first * run.positions};
   const PackedRows packed(first, rows);
-  return make_tokens(ctx, ids, targets, rows, run.packed ? packed.places() : RowPlaces{});
+  return make_tokens(ctx, ids, targets, rows, run.packed ? packed.places() : RowPositions{});
 }
 
 /// The FNV-1a hash of the bits of this rank's piece of the weights.

@@ -2,7 +2,7 @@
 
 #include "axonn/tensor/arena.h"
 #include "axonn/tensor/device.h"
-#include "axonn/tensor/schedule.h"
+#include "axonn/tensor/recording.h"
 #include "axonn/tensor/tensor.h"
 
 using namespace axonn;
@@ -21,16 +21,16 @@ TEST(DryDevice, AnArenaOnItCanCountMoreMemoryThanAnyMachineHas) {
 }
 
 TEST(DryDevice, ReadsZerosAndRecordsCopies) {
-  Schedule schedule;
-  const auto device = make_dry_device(&schedule);
+  Recording recording;
+  const auto device = make_dry_device(&recording);
   char* const memory = static_cast<char*>(device->allocate(4096));
   device->fill_zero(memory, 4096);
   double value = 7;
   device->copy_from_host(memory, &value, sizeof value);
   device->copy_to_host(&value, memory, sizeof value);
   EXPECT_EQ(value, 0);
-  ASSERT_EQ(schedule.events.size(), 3);
-  const auto& fill = std::get<Schedule::Compute>(schedule.events[0]);
+  ASSERT_EQ(recording.events.size(), 3);
+  const auto& fill = std::get<Recording::Compute>(recording.events[0]);
   EXPECT_EQ(fill.operation, "fill_zero");
   EXPECT_EQ(fill.bytes(), 4096);
 }

@@ -74,8 +74,8 @@ TEST(ExpertRuns, PlansOfBusyExpertsTakeMoreMemory) {
 std::int64_t bytes_of_group(const Config& config, const std::string& group,
                             const std::string& operation) {
   std::int64_t bytes = 0;
-  for (const Schedule::Event& event : dry_step(config, 0, {.schedule = true}).schedule.events)
-    if (const auto* start = std::get_if<Schedule::Start>(&event))
+  for (const Recording::Event& event : dry_step(config, 0, {.recording = true}).recording.events)
+    if (const auto* start = std::get_if<Recording::Start>(&event))
       if (start->group == group && start->operation == operation) bytes += start->bytes;
   return bytes;
 }

@@ -10,7 +10,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
-#include "axonn/comm/patience.h"
+#include "axonn/comm/timeout.h"
 
 namespace axonn {
 

@@ -19,11 +19,11 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/host.h"
 #include "axonn/base/random.h"
-#include "axonn/comm/mpi/admission.h"
+#include "axonn/comm/mpi/flow_control.h"
 #include "axonn/comm/mpi/mpi_algorithms.h"
 #include "axonn/comm/mpi/mpi_control.h"
-#include "axonn/comm/patience.h"
 #include "axonn/comm/self.h"
+#include "axonn/comm/timeout.h"
 
 namespace axonn {
 
@@ -88,7 +88,7 @@ class MpiEngine {
   explicit MpiEngine(const MpiOptions& options)
       : options_(options),
         flag_(std::make_shared<AbortFlag>([this] { for_progress_.notify_all(); })),
-        admission_(kSlots, kLargeAtOnce) {
+        flow_control_(kSlots, kLargeAtOnce) {
     thread_ = std::thread([this] { run(); });
     Lock lock(mutex_);
     for_callers_.wait(lock, [&] { return initialised_; });
@@ -181,7 +181,7 @@ class MpiEngine {
 
   /// Throws Aborted if the world ends.
   void wait(Task& task) {
-    Patience patience(options_.timeout_seconds);
+    Timeout timeout(options_.timeout_seconds);
     Lock lock(mutex_);
     const struct Waiting {
       Waiting(Task*& at, Task& of) : waits_in(at) { waits_in = &of; }
@@ -194,24 +194,24 @@ class MpiEngine {
         for_callers_.wait(lock, [&] { return quiet_ || task.finished; });
         continue;
       }
-      for_callers_.wait_for(lock, duration_of(patience.slice()));
-      if (!task.finished && !*flag_ && patience.look_due()) look(lock, task, patience);
+      for_callers_.wait_for(lock, duration_of(timeout.slice()));
+      if (!task.finished && !*flag_ && timeout.look_due()) look(lock, task, timeout);
     }
   }
 
   /// Finds the rank that holds a task up. Aborts the world if that rank has returned or the wait is
   /// over; does not throw.
-  void look(Lock& lock, const Task& task, Patience& patience) {
+  void look(Lock& lock, const Task& task, Timeout& timeout) {
     auto probe = std::make_shared<MpiProbe>();
     probe->call = {task.channel, task.sequence};
     // The ranks near the culprit have ended the world by now, if they could.
-    if (patience.waited() > 2 * options_.timeout_seconds)
+    if (timeout.waited() > 2 * options_.timeout_seconds)
       probe->most_waits = static_cast<std::size_t>(size_);
     probe_ = probe;
     for_progress_.notify_one();
     for_callers_.wait(lock, [&] { return probe->done || task.finished || quiet_; });
     if (!probe->done || task.finished || probe->waits.empty()) return;
-    const bool over = patience.over(probe->waits.back().awaited, probe->culprit.progress);
+    const bool over = timeout.over(probe->waits.back().awaited, probe->culprit.progress);
     if (!over && probe->culprit.state != Culprit::State::returned) return;
     if (probe->cut) return;
     const std::string report = hang_report(probe->waits, probe->culprit, options_.timeout_seconds);
@@ -221,7 +221,7 @@ class MpiEngine {
   }
 
   /// This rank's place, for another one that waits for it in a call. On the progress thread.
-  MpiPlace place_in(const MpiCall& call) {
+  MpiRankState place_in(const MpiCall& call) {
     const auto is_it = [&](const std::shared_ptr<Task>& task) {
       return task->channel == call.channel && task->sequence == call.sequence;
     };
@@ -238,9 +238,9 @@ class MpiEngine {
           active_, [&](const auto& other) { return other->channel == task->channel; });
       task = earlier == active_.end() ? nullptr : earlier->get();
     }
-    MpiPlace place{.returned = returned_ && !has_started,
-                   .progress = progress_ + context_.completions,
-                   .id = last_};
+    MpiRankState place{.returned = returned_ && !has_started,
+                       .progress = progress_ + context_.completions,
+                       .id = last_};
     if (task) place.awaited = task->algorithm->awaited();
     if (place.awaited < 0) return place;
     place.in = {task->channel, task->sequence};
@@ -355,7 +355,7 @@ class MpiEngine {
 
   void begin_waiting() {
     if (waiting_.empty()) return;
-    admission_.begin_pass();
+    flow_control_.begin_pass();
     std::erase_if(waiting_, [&](const std::shared_ptr<Task>& task) {
       if (!may_begin(*task)) return false;
       delay();
@@ -368,7 +368,7 @@ class MpiEngine {
 
   bool may_begin(const Task& task) {
     if (!task.call.is_pair())
-      return admission_.may_begin(task.group->id, task.sequence, is_large(task.call));
+      return flow_control_.may_begin(task.group->id, task.sequence, is_large(task.call));
     // One send at a time to a rank of a group; a receive may always begin.
     return task.call.operation == Operation::recv ||
            std::ranges::none_of(active_,
@@ -386,7 +386,7 @@ class MpiEngine {
     });
     for (const auto& task : finished) {
       if (task->call.is_pair()) continue;
-      admission_.ended(task->group->id, task->sequence, is_large(task->call));
+      flow_control_.ended(task->group->id, task->sequence, is_large(task->call));
     }
     if (!finished.empty()) {
       begin_waiting();
@@ -483,7 +483,7 @@ class MpiEngine {
   MPI_Comm control_comm_ = MPI_COMM_NULL;
   std::optional<MpiControl> control_;
   std::list<std::shared_ptr<Task>> waiting_, active_;  // waiting_ in call order
-  Admission admission_;
+  FlowControl flow_control_;
   std::uint64_t delays_ = 0;
   int lowest_that_failed_ = -1;  // among the other ranks; -1: none
   bool rank_0_left_ = false;     // after the end of the world

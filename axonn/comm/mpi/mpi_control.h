@@ -26,7 +26,7 @@ class MpiControl {
     std::function<void()> left;
     /// See MpiProber.
     std::function<void(MpiProbe&)> found;
-    std::function<MpiPlace(const MpiCall&)> place;
+    std::function<MpiRankState(const MpiCall&)> place;
   };
 
   MpiControl(MPI_Comm comm, Handlers handlers)

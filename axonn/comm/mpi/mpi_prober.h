@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "axonn/comm/call.h"
-#include "axonn/comm/patience.h"
+#include "axonn/comm/timeout.h"
 
 namespace axonn {
 
@@ -30,7 +30,7 @@ struct MpiCall {
 };
 
 /// Where a rank is, for another one that waits for it in a call.
-struct MpiPlace {
+struct MpiRankState {
   int awaited = -1;  ///< the rank of the world that it waits for; -1: none
   MpiCall in;        ///< the call in which it waits
   bool returned = false;
@@ -67,7 +67,7 @@ struct MpiNote {
   std::int32_t awaited = -1, returned = 0;
   Operation operation = Operation::barrier;
   std::int64_t probe = 0, progress = 0, last = -1;  // last: CallId::sequence
-  MpiCall call = {};  // of a question: what it is about; of an answer: MpiPlace::in
+  MpiCall call = {};  // of a question: what it is about; of an answer: MpiRankState::in
   std::array<char, 64> group = {};
   std::array<char, 2048> text = {};  // CallId::label, or the reason of the end; sent up to its 0
 
@@ -89,7 +89,7 @@ class MpiProber {
     /// Called when a probe has found the culprit, or a rank that does not answer in time.
     std::function<void(MpiProbe&)> found;
     /// This rank's place, for another one that waits for it in a call.
-    std::function<MpiPlace(const MpiCall&)> place;
+    std::function<MpiRankState(const MpiCall&)> place;
   };
 
   MpiProber(int rank, Handlers handlers, std::function<double()> clock = now_seconds)
@@ -127,7 +127,7 @@ class MpiProber {
   static constexpr double kAnswerSeconds = 2, kLongestPause = 0.1;
 
   void answer(const MpiNote& question, int to) {
-    const MpiPlace place = handlers_.place(question.call);
+    const MpiRankState place = handlers_.place(question.call);
     MpiNote note{.kind = MpiNote::Kind::answer,
                  .awaited = place.awaited,
                  .returned = place.returned ? 1 : 0,
@@ -142,7 +142,7 @@ class MpiProber {
   }
 
   /// Continues the probe with the place of the last rank of its chain.
-  void follow(int rank, const MpiPlace& place) {
+  void follow(int rank, const MpiRankState& place) {
     MpiProbe& probe = *probe_;
     probe.culprit = {place.returned ? Culprit::State::returned : Culprit::State::running,
                      place.progress, place.id};

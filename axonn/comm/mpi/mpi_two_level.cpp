@@ -2,9 +2,9 @@
 // the other hosts (Hosts). n: bytes of a rank's part; a ranks on each of N hosts.
 //
 //   gather    across the hosts   r's part to its helper on each other host     a (N - 1) n leave
-//             inside the host    r's part and those of its wards to all        a host
-//   scatter   inside the host    values of q's and of its wards' parts to q
-//             across the hosts   the host's sums of r's wards' parts to these  a (N - 1) n leave,
+//             inside the host    r's part and those of its clients to all        a host
+//   scatter   inside the host    values of q's and of its clients' parts to q
+//             across the hosts   the host's sums of r's clients' parts to these  a (N - 1) n leave,
 //                                                                              for each branch
 //
 // An all_reduce is a scatter, then a gather. A flat exchange sends a times as many bytes out of a
@@ -36,7 +36,7 @@ class TwoLevel final : public MpiAlgorithm {
       // The parts that a rank of this host has to send to the others, or sums for other hosts.
       auto& parts = parts_at_[other];
       parts.push_back(other);
-      for (const int ward : hosts().wards(other)) parts.push_back(ward);
+      for (const int client : hosts().clients(other)) parts.push_back(client);
     }
     for (const Branch& branch : hosts().branches())
       if (hosts().of(branch.first) == home_) own_branches_.push_back(branch);
@@ -93,9 +93,9 @@ class TwoLevel final : public MpiAlgorithm {
     std::int64_t index = 0;
     Stage stage = Stage::begin;
     Messages messages;
-    StagingPool::Block values;     // of peers: their parts_at_[rank()], one rank after another
-    StagingPool::Block for_wards;  // sums of this host's branches, one ward after another
-    StagingPool::Block for_this;   // sums of other hosts' branches, one host after another
+    StagingPool::Block values;       // of peers: their parts_at_[rank()], one rank after another
+    StagingPool::Block for_clients;  // sums of this host's branches, one client after another
+    StagingPool::Block for_this;     // sums of other hosts' branches, one host after another
   };
 
   const Hosts& hosts() const { return group_.hosts; }
@@ -152,7 +152,7 @@ class TwoLevel final : public MpiAlgorithm {
   }
 
   void enter(Segment& segment, Stage stage) {
-    if (segment.stage == Stage::scatter_inside) sum_for_wards(segment);
+    if (segment.stage == Stage::scatter_inside) sum_for_clients(segment);
     if (segment.stage == Stage::scatter_across) sum_own(segment);
     segment.stage = stage;
     segment.messages = {};
@@ -207,11 +207,11 @@ class TwoLevel final : public MpiAlgorithm {
     return values;
   }
 
-  void sum_for_wards(Segment& segment) const {
+  void sum_for_clients(Segment& segment) const {
     const std::vector<Branch> branches = own_branches_;
     const auto& parts = parts_at_.at(rank());
     const std::int64_t each = step_ * bytes_of(sum_type(call_.dtype()));
-    segment.for_wards = context_.staging.take(
+    segment.for_clients = context_.staging.take(
         static_cast<std::int64_t>((parts.size() - 1) * branches.size()) * each);
     for (std::size_t which = 1; which < parts.size(); ++which) {
       const std::vector<Buffer> sums = sums_for(segment, which);
@@ -233,7 +233,7 @@ class TwoLevel final : public MpiAlgorithm {
   }
   std::vector<Buffer> sums_for(const Segment& segment, std::size_t which) const {
     const std::size_t branches = own_branches_.size();
-    return sums_in(segment.for_wards, (which - 1) * branches, branches,
+    return sums_in(segment.for_clients, (which - 1) * branches, branches,
                    slice(parts_at_.at(rank())[which], segment.index).count);
   }
 
@@ -277,17 +277,18 @@ class TwoLevel final : public MpiAlgorithm {
     void* const out = gathers ? mine.data : part(call_.out, segment.index * step_, mine.count).data;
     reduce({&out, 1}, all, mine.count, call_.dtype(), call_.op);
     segment.values.reset();
-    segment.for_wards.reset();
+    segment.for_clients.reset();
     segment.for_this.reset();
   }
 
   void gather_across(Segment& segment) {
     const auto& parts = parts_at_.at(rank());
-    const std::vector<int> wards(parts.begin() + 1, parts.end());
-    for (const int ward : wards) recv(segment.messages, slice(ward, segment.index), ward, kGather);
+    const std::vector<int> clients(parts.begin() + 1, parts.end());
+    for (const int client : clients)
+      recv(segment.messages, slice(client, segment.index), client, kGather);
     for (const int helper : helpers_)
       send(segment.messages, slice(rank(), segment.index), helper, kGather,
-           answered(helper, wards));
+           answered(helper, clients));
   }
 
   void gather_inside(Segment& segment) {
@@ -305,7 +306,7 @@ class TwoLevel final : public MpiAlgorithm {
   int home_ = 0;
   std::vector<int> peers_;                    // the other ranks of this host
   std::vector<int> helpers_;                  // of this rank, one on each other host
-  std::map<int, std::vector<int>> parts_at_;  // by rank of this host: itself, then its wards
+  std::map<int, std::vector<int>> parts_at_;  // by rank of this host: itself, then its clients
   std::vector<Branch> own_branches_;          // those of this host
   std::int64_t part_ = 0;                     // elements of a rank's part
   std::int64_t step_ = 0;                     // elements of a segment of a part

@@ -17,9 +17,9 @@
 #include "axonn/base/clock.h"
 #include "axonn/base/random.h"
 #include "axonn/comm/call.h"
-#include "axonn/comm/patience.h"
 #include "axonn/comm/pieces.h"
 #include "axonn/comm/self.h"
+#include "axonn/comm/timeout.h"
 
 namespace axonn {
 
@@ -174,7 +174,7 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
   /// Error (calls that do not match, a party that has returned) or Aborted (also after a timeout);
   /// then nothing uses the party's buffers any more, or will.
   void wait(int party) {
-    Patience patience(world_->options.timeout_seconds);
+    Timeout timeout(world_->options.timeout_seconds);
     Lock lock(mutex_);
     const Waiting waiting(*this, parties_[party]);
     while (!finished()) {
@@ -189,8 +189,8 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
       } else if (open_) {
         changed_.wait(lock);
       } else {
-        changed_.wait_for(lock, duration_of(patience.slice()));
-        if (!open_ && patience.look_due()) look(lock, party, patience);
+        changed_.wait_for(lock, duration_of(timeout.slice()));
+        if (!open_ && timeout.look_due()) look(lock, party, timeout);
       }
     }
   }
@@ -285,14 +285,14 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
 
   /// Ends the world if the wait is over. The caller checks again whether the work has begun: the
   /// missing rank may have arrived before the world's end.
-  void look(Lock& lock, int party, Patience& patience) {
+  void look(Lock& lock, int party, Timeout& timeout) {
     lock.unlock();
     const std::vector<RankWait> waits = world_->waits_from(parties_[party]);
     if (!waits.empty()) {
       const Culprit culprit = world_->culprit_of(waits);
-      if (patience.over(waits.back().awaited, culprit.progress)) {
-        const auto& [timeout, on_hang, delay, seed] = world_->options;
-        const std::string reason = hang_report(waits, culprit, timeout);
+      if (timeout.over(waits.back().awaited, culprit.progress)) {
+        const auto& [seconds, on_hang, delay, seed] = world_->options;
+        const std::string reason = hang_report(waits, culprit, seconds);
         if (world_->flag->set(reason) && on_hang) on_hang(reason);
       }
     }

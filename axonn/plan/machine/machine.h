@@ -37,7 +37,7 @@ struct CollectiveAlgorithm {
 };
 
 /// A ring; for an all_reduce also a tree. `bytes` are those of the larger buffer, as in
-/// Schedule::Start.
+/// Recording::Start.
 std::vector<CollectiveAlgorithm> algorithms_of(std::string_view operation, int size,
                                                std::int64_t bytes);
 
@@ -66,7 +66,7 @@ struct Machine {
   double reserve_bytes = 0;           ///< of those, for what is not in a rank's arena
   double advertised_flops_per_s = 0;  ///< in bf16, dense; 0: unknown
   ProductRate bf16, f32;
-  double attention_flops_per_s = 0;  ///< of the causal half, as Schedule counts
+  double attention_flops_per_s = 0;  ///< of the causal half, as Recording counts
   double memory_bytes_per_s = 0;
   std::map<std::string, double>
       rowwise_bytes_per_s;   ///< by Backend's function, or "other"; else memory_bytes_per_s

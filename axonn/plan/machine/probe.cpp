@@ -213,10 +213,10 @@ Config small_model(const Family& family, DType dtype, bool quick) {
 }
 
 /// The operations of the backend in a step of config, in order.
-std::vector<Schedule::Compute> operations_of(const Config& config) {
-  std::vector<Schedule::Compute> operations;
-  for (const Schedule::Event& event : dry_step(config, 0, {.schedule = true}).schedule.events)
-    if (const auto* op = std::get_if<Schedule::Compute>(&event);
+std::vector<Recording::Compute> operations_of(const Config& config) {
+  std::vector<Recording::Compute> operations;
+  for (const Recording::Event& event : dry_step(config, 0, {.recording = true}).recording.events)
+    if (const auto* op = std::get_if<Recording::Compute>(&event);
         op && op->kind != OperationKind::device)
       operations.push_back(*op);
   return operations;
@@ -264,7 +264,7 @@ void time_steps(const ProbeContext& ctx, Config config, double waiting, Operatio
     const double taken = mean_over_ranks(ctx.world, {step_s()}).front();
     if (taken < enough && config.training.global_batch < kMostSequences) continue;
     const int count = std::clamp(static_cast<int>(seconds / taken), 3, 100);
-    const std::vector<Schedule::Compute> operations = operations_of(run);
+    const std::vector<Recording::Compute> operations = operations_of(run);
     std::vector<double> sums(operations.size());
     timed_backend.take();
     for (int i = 0; i < count; ++i) {
@@ -281,7 +281,7 @@ void time_steps(const ProbeContext& ctx, Config config, double waiting, Operatio
     sums = mean_over_ranks(ctx.world, sums);
     for (double& sum : sums) sum = std::max(sum - waiting, sum / 2);
     for (std::size_t j = 0; j < operations.size(); ++j) {
-      const Schedule::Compute& op = operations[j];
+      const Recording::Compute& op = operations[j];
       if (op.kind == OperationKind::attention)
         times.attention.push_back({op.flops, sums[j]});
       else if (op.kind != OperationKind::product)

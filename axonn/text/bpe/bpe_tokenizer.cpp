@@ -300,7 +300,7 @@ class BpeTokenizer : public Tokenizer {
   std::unique_ptr<WordPattern> pattern_;
   std::optional<PatternBorders> borders_;     ///< of the pattern
   std::unordered_set<std::uint64_t> joined_;  ///< pairs of initial tokens that a merge may join
-  AddedTokenPlaces added_places_;
+  AddedTokenBorders added_places_;
   bool marks_in_front_ = false, newlines_apart_ = false;
   AddedTokenFinder raw_tokens_, normalized_tokens_;
   mutable Pool<Worker> workers_;

@@ -54,7 +54,7 @@ class Lexer {
   }
 
   /// Places are asked for in rising order, but for faults.
-  Place place_of(std::size_t at) {
+  Location place_of(std::size_t at) {
     if (at < counted_) counted_ = line_begin_ = 0, line_ = 1;
     for (; counted_ < at; ++counted_)
       if (source_[counted_] == '\n') ++line_, line_begin_ = counted_ + 1;

@@ -10,13 +10,13 @@
 namespace axonn::jinja {
 
 /// A place in a template, from 1 on; the column counts bytes.
-struct Place {
+struct Location {
   int line = 1, column = 1;
 };
 
 /// Throws UsageError that begins with "FILE:LINE:COLUMN: ".
 template <typename... Parts>
-[[noreturn]] void refuse_at(const std::string& file, Place at, const Parts&... parts) {
+[[noreturn]] void refuse_at(const std::string& file, Location at, const Parts&... parts) {
   refuse(file, ':', at.line, ':', at.column, ": ", parts...);
 }
 
@@ -35,7 +35,7 @@ struct Token {
     end,
   };
   Kind kind;
-  Place at;
+  Location at;
   std::string text;  ///< as written; of a string, its value
 };
 

@@ -52,7 +52,7 @@ class Parser {
   bool skip_name(std::string_view text) { return skip(Is::name, text); }
 
   template <typename... Parts>
-  [[noreturn]] void fault(Place at, const Parts&... parts) const {
+  [[noreturn]] void fault(Location at, const Parts&... parts) const {
     refuse_at(file_, at, parts...);
   }
   static std::string shown(const Token& token) {
@@ -94,13 +94,13 @@ class Parser {
   }
 
   template <typename... Parts>
-  static ExpressionPtr make(Kind kind, Place at, std::string text = {}, Parts... parts) {
+  static ExpressionPtr make(Kind kind, Location at, std::string text = {}, Parts... parts) {
     auto made = std::make_unique<Expression>(Expression{kind, at});
     (made->parts.push_back(std::move(parts)), ...);
     made->text = std::move(text);
     return made;
   }
-  static ExpressionPtr constant(Place at, Value value) {
+  static ExpressionPtr constant(Location at, Value value) {
     auto made = std::make_unique<Expression>(Expression{Kind::constant, at});
     made->value = std::move(value);
     return made;
@@ -110,7 +110,7 @@ class Parser {
 
   /// The statements of the block at `begin`, up to a block tag with one of these names, which is
   /// not consumed.
-  Body body(Place begin, std::initializer_list<std::string_view> ends) {
+  Body body(Location begin, std::initializer_list<std::string_view> ends) {
     const Nesting nesting(*this);
     Body out;
     while (!sees(Is::end)) {
@@ -137,7 +137,7 @@ class Parser {
   }
 
   /// The body of a block tag up to its end tag, whose name is consumed.
-  Body block(Place begin, std::string_view end) {
+  Body block(Location begin, std::string_view end) {
     close_block();
     Body out = body(begin, {end});
     ++at_;
@@ -148,8 +148,8 @@ class Parser {
     ++at_;
   }
 
-  void statement(Place at, Body& out) {
-    const Place named_at = now().at;
+  void statement(Location at, Body& out) {
+    const Location named_at = now().at;
     const std::string name = need_name("the name of a statement");
     using S = Statement::Kind;
     const auto begin = [&](S kind) -> Statement& {
@@ -280,7 +280,7 @@ class Parser {
     const Nesting nesting(*this);
     ExpressionPtr left = disjunction();
     for (std::size_t n = 0; with_choice && skip_name("if"); check_chain(++n)) {
-      const Place at = now().at;
+      const Location at = now().at;
       ExpressionPtr condition = disjunction();
       ExpressionPtr otherwise = skip_name("else") ? expression() : nullptr;
       left =
@@ -320,7 +320,7 @@ class Parser {
   ExpressionPtr negation() {
     if (!sees_name("not")) return comparison();
     const Nesting nesting(*this);
-    const Place at = take_token().at;
+    const Location at = take_token().at;
     return make(Kind::negation, at, {}, negation());
   }
 
@@ -337,7 +337,7 @@ class Parser {
 
   ExpressionPtr comparison() {
     ExpressionPtr left = sum();
-    const Place at = now().at;
+    const Location at = now().at;
     std::vector<std::string> signs;
     std::vector<ExpressionPtr> parts;
     while (const auto sign = comparison_sign()) {
@@ -357,7 +357,7 @@ class Parser {
     return chain(Kind::arithmetic, {"+", "-"}, [&] { return join(); });
   }
   ExpressionPtr join() {
-    const Place at = now().at;
+    const Location at = now().at;
     auto made = std::make_unique<Expression>(Expression{Kind::join, at});
     do {
       made->parts.push_back(product());
@@ -434,7 +434,7 @@ class Parser {
     unexpected("an expression");
   }
 
-  ExpressionPtr dict(Place at) {
+  ExpressionPtr dict(Location at) {
     auto made = std::make_unique<Expression>(Expression{Kind::dict, at});
     while (!skip_sign("}")) {
       if (!made->parts.empty()) need_sign(",");
@@ -449,7 +449,7 @@ class Parser {
   /// One expression, or several with commas: a tuple. `end`: the bracket after it; "" outside of
   /// brackets, where a tuple is not empty.
   ExpressionPtr tuple(std::string_view end = "", bool with_choice = true) {
-    const Place at = now().at;
+    const Location at = now().at;
     const auto ends = [&] {
       return sees_sign(")") || sees(Is::close_print) || sees(Is::close_block) || sees_name("in");
     };
@@ -495,12 +495,12 @@ class Parser {
       fault(called.at, "the method ", printable(called.text.substr(0, 40)), "() is not supported");
   }
 
-  ExpressionPtr member(ExpressionPtr left, Place at) {
+  ExpressionPtr member(ExpressionPtr left, Location at) {
     if (sees(Is::integer)) return make(Kind::item, at, {}, std::move(left), number(take_token()));
     return make(Kind::member, at, need_name("the name of a member"), std::move(left));
   }
 
-  ExpressionPtr item(ExpressionPtr left, Place at) {
+  ExpressionPtr item(ExpressionPtr left, Location at) {
     const Nesting nesting(*this);
     const auto bound = [&]() -> ExpressionPtr {
       if (sees_sign(":") || sees_sign("]")) return nullptr;
@@ -543,7 +543,7 @@ class Parser {
   }
 
   ExpressionPtr filter(ExpressionPtr left) {
-    const Place at = now().at;
+    const Location at = now().at;
     auto made = std::make_unique<Expression>(Expression{Kind::filter, at});
     made->text = need_name("the name of a filter");
     made->filter_function = find_filter(made->text);
@@ -554,9 +554,9 @@ class Parser {
     return made;
   }
 
-  ExpressionPtr test(ExpressionPtr left, Place at) {
+  ExpressionPtr test(ExpressionPtr left, Location at) {
     const bool negated = skip_name("not");
-    const Place named_at = now().at;
+    const Location named_at = now().at;
     auto made = std::make_unique<Expression>(Expression{Kind::test, at});
     made->text = need_name("the name of a test");
     made->called_test = find_test(made->text);

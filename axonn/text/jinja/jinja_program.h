@@ -45,7 +45,7 @@ struct Expression {
     choice,  ///< parts[0] if parts[1] else parts[2]; parts[2] may be nullptr
   };
   Kind kind;
-  Place at;
+  Location at;
   std::vector<ExpressionPtr> parts = {};
   Value value = {};       ///< of a constant
   std::string text = {};  ///< of a member, filter, test or operator; of a name for messages
@@ -58,7 +58,7 @@ struct Expression {
 
 /// What a set or a for assigns to: a name, the member of a namespace, or several of them.
 struct Target {
-  Place at = {};
+  Location at = {};
   int symbol = -1;
   std::string member = {};  ///< empty: the name itself
   std::vector<Target> parts = {};
@@ -85,7 +85,7 @@ struct Statement {
     continue_loop,
   };
   Kind kind;
-  Place at;
+  Location at;
   TextPtr text = {};
   std::vector<ExpressionPtr> values = {};
   Target target = {};  ///< of loop and set

@@ -424,7 +424,7 @@ class Renderer {
   ScopePtr root_;
   std::vector<ScopePtr> defining_;  // of macros
   Text* out_ = nullptr;
-  Place place_;
+  Location place_;
   int levels_ = 0;
 };
 

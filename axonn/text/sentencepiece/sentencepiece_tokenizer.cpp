@@ -230,7 +230,7 @@ class SentencePieceTokenizer : public Tokenizer {
   bool newlines_apart_ = false;    ///< the same for newlines; needs a model that keeps all spaces
   bool characters_apart_ = false;  ///< and for characters beyond ASCII that no piece joins
   CharacterPairs pairs_;           ///< of all pieces
-  AddedTokenPlaces control_places_;
+  AddedTokenBorders control_places_;
   std::string control_begins_;  ///< the first bytes of control pieces
   mutable Pool<WordCache> caches_;
 };

@@ -293,7 +293,7 @@ AttentionGraphShape graph_piece(const AttentionGraphShape& shape, std::int64_t b
 }
 
 std::vector<void*> graph_memory(const AttentionGraph& graph, const AttentionBackward& args,
-                                const GraphRoom& room, const GraphPlace& place) {
+                                const GraphRoom& room, const GraphOffset& place) {
   const Attention& a = args.forward;
   const std::int64_t row = place.sequence * a.positions, kv_column = place.kv_head * a.head_dim,
                      head = place.kv_head * (a.heads * a.head_dim / a.k.cols);

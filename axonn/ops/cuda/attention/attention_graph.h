@@ -110,7 +110,7 @@ std::int64_t score_bytes_of(std::int64_t gpu_memory);
 AttentionGraphShape graph_piece(const AttentionGraphShape& shape, std::int64_t bytes);
 
 /// The place of a part in the whole: its first sequence and its first key-value head.
-struct GraphPlace {
+struct GraphOffset {
   std::int64_t sequence = 0, kv_head = 0;
 };
 
@@ -123,7 +123,7 @@ struct GraphRoom {
 /// The addresses of a graph's tensors for the part of the operands at `place`; null for
 /// intermediate results. Numbers are on the host, in `graph` and `args`. Forward uses args.forward.
 std::vector<void*> graph_memory(const AttentionGraph& graph, const AttentionBackward& args,
-                                const GraphRoom& room, const GraphPlace& place);
+                                const GraphRoom& room, const GraphOffset& place);
 
 /// Whether the GPU's attention kernels can read the views: bf16, rows aligned to 16 bytes.
 bool are_aligned_bf16(std::initializer_list<View> views);

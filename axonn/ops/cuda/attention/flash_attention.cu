@@ -10,7 +10,7 @@ namespace axonn::cuda {
 namespace {
 
 /// The tiles with the most keys first, so that none of them is left for the end.
-__device__ FlashPlace place_from_the_end() {
+__device__ FlashOffset place_from_the_end() {
   return {static_cast<int>(gridDim.x - 1 - blockIdx.x), static_cast<int>(blockIdx.y),
           static_cast<int>(blockIdx.z)};
 }
@@ -32,8 +32,8 @@ template <int D>
 __global__ void __launch_bounds__(kFlashThreads)
     run_backward_keys(const FlashOperands args, const FlashGradients gradients) {
   AXONN_SHARED(memory, FlashKeysMemory<D>);
-  const FlashPlace at{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y),
-                      static_cast<int>(blockIdx.z)};  // most queries see the first keys
+  const FlashOffset at{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y),
+                       static_cast<int>(blockIdx.z)};  // most queries see the first keys
   flash_backward_keys<D>(args, gradients, at, memory);
 }
 

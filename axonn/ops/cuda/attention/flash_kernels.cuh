@@ -260,7 +260,7 @@ struct FlashGradients {
 };
 
 /// The work of a block: a tile of 64 rows, queries or keys, of one head of one sequence.
-struct FlashPlace {
+struct FlashOffset {
   int tile, head, sequence;
 };
 
@@ -322,7 +322,7 @@ struct FlashSoftmax {
 };
 
 template <int D>
-__device__ void flash_forward(const FlashOperands& args, FlashPlace at,
+__device__ void flash_forward(const FlashOperands& args, FlashOffset at,
                               FlashForwardMemory<D>& memory) {
   constexpr int kKeys = kFlashKeys<D>;
   const int tile_row = at.tile * kFlashRows, query = args.position(at.sequence, tile_row);
@@ -389,7 +389,7 @@ __device__ inline void flash_gradient(float& score, float& d_probability, bool s
 /// Computes d_q of 64 queries, over the keys that they see.
 template <int D>
 __device__ void flash_backward_queries(const FlashOperands& args, const FlashGradients& gradients,
-                                       FlashPlace at, FlashForwardMemory<D>& memory) {
+                                       FlashOffset at, FlashForwardMemory<D>& memory) {
   constexpr int kKeys = kFlashKeys<D>;
   const int tile_row = at.tile * kFlashRows, query = args.position(at.sequence, tile_row);
   const std::int64_t first = static_cast<std::int64_t>(at.sequence) * args.T,
@@ -446,7 +446,7 @@ struct FlashKeysMemory {
 /// head of the group after the other. Scores are transposed: rows are keys, columns queries.
 template <int D>
 __device__ void flash_backward_keys(const FlashOperands& args, const FlashGradients& gradients,
-                                    FlashPlace at, FlashKeysMemory<D>& memory) {
+                                    FlashOffset at, FlashKeysMemory<D>& memory) {
   constexpr int kQueries = kFlashKeys<D>;
   const int key = at.tile * kFlashRows;
   const std::int64_t first = static_cast<std::int64_t>(at.sequence) * args.T,

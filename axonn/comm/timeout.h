@@ -32,9 +32,9 @@ class RunningClock {
 
 /// A wait with a time limit, cut into slices, of which a process that is stopped loses two. It is
 /// over when, for the timeout, the same rank has held it up and has made no progress.
-class Patience {
+class Timeout {
  public:
-  explicit Patience(double timeout_seconds, std::function<double()> clock = now_seconds)
+  explicit Timeout(double timeout_seconds, std::function<double()> clock = now_seconds)
       : timeout_(timeout_seconds),
         slice_(std::min(timeout_seconds / 10, kLongestSlice)),
         next_look_(std::min(timeout_seconds / 10, kFirstLook)),

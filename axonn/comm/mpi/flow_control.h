@@ -17,9 +17,9 @@ namespace axonn {
 /// and a rank that has called one has called all earlier ones. So the first unfinished collective
 /// that all members have called may begin on every member, and it finishes; then the next may, and
 /// so on. Other groups have no influence, nor has the order in which a rank calls several groups.
-class Admission {
+class FlowControl {
  public:
-  Admission(int slots, int large_at_once) : slots_(slots), large_at_once_(large_at_once) {}
+  FlowControl(int slots, int large_at_once) : slots_(slots), large_at_once_(large_at_once) {}
 
   /// Begins a pass, in which may_begin() is called for all waiting collectives in call order.
   void begin_pass() {

@@ -13,7 +13,7 @@ namespace axonn {
 /// The operations and collectives of one rank in program order, with sizes but without times. A dry
 /// run of a step records it; to predict time, a simulator replays it with a machine's costs. Plain
 /// data.
-struct Schedule {
+struct Recording {
   struct Matrix {
     std::int64_t rows = 0, cols = 0;
     DType dtype = DType::f32;

@@ -1,4 +1,4 @@
-#include "axonn/comm/mpi/admission.h"
+#include "axonn/comm/mpi/flow_control.h"
 
 #include <algorithm>
 #include <array>
@@ -12,41 +12,41 @@ namespace {
 
 constexpr int kGroup = 7;
 
-TEST(Admission, AllowsTwoLargeCollectivesOfAGroupInFlightInCallOrder) {
-  Admission admission(8, 2);
-  EXPECT_TRUE(admission.may_begin(kGroup, 0, true));
-  EXPECT_TRUE(admission.may_begin(kGroup, 1, true));
-  EXPECT_FALSE(admission.may_begin(kGroup, 2, true));
-  EXPECT_FALSE(admission.may_begin(kGroup, 3, true));
-  admission.ended(kGroup, 1, true);
-  admission.begin_pass();
-  EXPECT_TRUE(admission.may_begin(kGroup, 2, true));
-  EXPECT_FALSE(admission.may_begin(kGroup, 3, true));
+TEST(FlowControl, AllowsTwoLargeCollectivesOfAGroupInFlightInCallOrder) {
+  FlowControl flow_control(8, 2);
+  EXPECT_TRUE(flow_control.may_begin(kGroup, 0, true));
+  EXPECT_TRUE(flow_control.may_begin(kGroup, 1, true));
+  EXPECT_FALSE(flow_control.may_begin(kGroup, 2, true));
+  EXPECT_FALSE(flow_control.may_begin(kGroup, 3, true));
+  flow_control.ended(kGroup, 1, true);
+  flow_control.begin_pass();
+  EXPECT_TRUE(flow_control.may_begin(kGroup, 2, true));
+  EXPECT_FALSE(flow_control.may_begin(kGroup, 3, true));
 }
 
-TEST(Admission, LetsSmallCollectivesOvertakeWaitingLargeOnes) {
-  Admission admission(8, 1);
-  EXPECT_TRUE(admission.may_begin(kGroup, 0, true));
-  EXPECT_FALSE(admission.may_begin(kGroup, 1, true));
-  EXPECT_TRUE(admission.may_begin(kGroup, 2, false));
+TEST(FlowControl, LetsSmallCollectivesOvertakeWaitingLargeOnes) {
+  FlowControl flow_control(8, 1);
+  EXPECT_TRUE(flow_control.may_begin(kGroup, 0, true));
+  EXPECT_FALSE(flow_control.may_begin(kGroup, 1, true));
+  EXPECT_TRUE(flow_control.may_begin(kGroup, 2, false));
 }
 
-TEST(Admission, NeverMakesAGroupWaitForAnother) {
-  Admission admission(8, 1);
-  EXPECT_TRUE(admission.may_begin(kGroup, 0, true));
-  EXPECT_FALSE(admission.may_begin(kGroup, 1, true));
-  EXPECT_TRUE(admission.may_begin(kGroup + 1, 0, true));
+TEST(FlowControl, NeverMakesAGroupWaitForAnother) {
+  FlowControl flow_control(8, 1);
+  EXPECT_TRUE(flow_control.may_begin(kGroup, 0, true));
+  EXPECT_FALSE(flow_control.may_begin(kGroup, 1, true));
+  EXPECT_TRUE(flow_control.may_begin(kGroup + 1, 0, true));
 }
 
-TEST(Admission, ReservesASlotForTheEarlierCallWhileThatWaits) {
-  Admission admission(2, 1);
-  EXPECT_TRUE(admission.may_begin(kGroup, 0, true));
-  EXPECT_FALSE(admission.may_begin(kGroup, 1, true));
-  admission.ended(kGroup, 0, true);
-  admission.begin_pass();
-  ASSERT_TRUE(admission.may_begin(kGroup, 1, true));
-  EXPECT_FALSE(admission.may_begin(kGroup, 3, false)) << "call 1 holds slot 1";
-  EXPECT_FALSE(admission.may_begin(kGroup, 4, false)) << "call 3 comes first";
+TEST(FlowControl, ReservesASlotForTheEarlierCallWhileThatWaits) {
+  FlowControl flow_control(2, 1);
+  EXPECT_TRUE(flow_control.may_begin(kGroup, 0, true));
+  EXPECT_FALSE(flow_control.may_begin(kGroup, 1, true));
+  flow_control.ended(kGroup, 0, true);
+  flow_control.begin_pass();
+  ASSERT_TRUE(flow_control.may_begin(kGroup, 1, true));
+  EXPECT_FALSE(flow_control.may_begin(kGroup, 3, false)) << "call 1 holds slot 1";
+  EXPECT_FALSE(flow_control.may_begin(kGroup, 4, false)) << "call 3 comes first";
 }
 
 /// A call on one of a rank's three groups in a grid with four ranks per row: along x, along y, or
@@ -88,16 +88,17 @@ class World {
         rank.waiting.push_back(rank.calls[rank.made++]);
         idle = 0;
       }
-      rank.admission.begin_pass();
+      rank.flow_control.begin_pass();
       std::erase_if(rank.waiting, [&](const Made& call) {
-        if (!rank.admission.may_begin(group(r, call.axis), call.sequence, call.large)) return false;
+        if (!rank.flow_control.may_begin(group(r, call.axis), call.sequence, call.large))
+          return false;
         rank.under_way.push_back(call);
         rank.begun[call.axis].push_back(call.sequence);
         return true;
       });
       const auto ended = std::erase_if(rank.under_way, [&](const Made& call) {
         if (!begun_everywhere(r, call)) return false;
-        rank.admission.ended(group(r, call.axis), call.sequence, call.large);
+        rank.flow_control.ended(group(r, call.axis), call.sequence, call.large);
         return true;
       });
       if (ended > 0) idle = 0;
@@ -113,7 +114,7 @@ class World {
 
  private:
   struct Rank {
-    Admission admission{4, 2};
+    FlowControl flow_control{4, 2};
     std::vector<Made> calls, waiting, under_way;
     std::size_t made = 0;
     std::array<std::vector<std::int64_t>, 3> begun;
@@ -131,7 +132,7 @@ class World {
   std::array<Rank, kRanks> ranks_;
 };
 
-TEST(Admission, NeverDeadlocksWhateverTheOrderInWhichRanksCallTheirGroups) {
+TEST(FlowControl, NeverDeadlocksWhateverTheOrderInWhichRanksCallTheirGroups) {
   for (unsigned seed = 0; seed < 50; ++seed) {
     World world(seed);
     world.run();
