@@ -52,10 +52,13 @@ void add_choice(CLI::App& app, const char* flag, std::optional<T>& to,
   app.add_option_function<std::string>(flag, set, help)->type_name("NAME");
 }
 
-/// Stands for q8_0, which is a type of GGUF alone.
-constexpr StoredType kQuantized = StoredType::i8;
+/// A value of --dtype: a type, or q8_0, which is one of GGUF alone.
+struct ConvertedType {
+  std::optional<StoredType> type = {};
+  bool q8_0 = false;
+};
 
-void add_convert_flags(CLI::App& app, ConvertJob& job, std::optional<StoredType>& dtype) {
+void add_convert_flags(CLI::App& app, ConvertJob& job, std::optional<ConvertedType>& dtype) {
   app.add_option("--model", job.model,
                  "a Hugging Face folder, a checkpoint, or a run's folder (its newest one)")
       ->required()
@@ -69,12 +72,12 @@ void add_convert_flags(CLI::App& app, ConvertJob& job, std::optional<StoredType>
                          {"gguf", ModelForm::gguf}},
                         "hf, checkpoint or gguf; default: of the first two the one that the model "
                         "is not");
-  add_choice<StoredType>(
+  add_choice<ConvertedType>(
       app, "--dtype", dtype,
-      {{"f32", StoredType::f32},
-       {"bf16", StoredType::bf16},
-       {"f16", StoredType::f16},
-       {"q8_0", kQuantized}},
+      {{"f32", {StoredType::f32}},
+       {"bf16", {StoredType::bf16}},
+       {"f16", {StoredType::f16}},
+       {"q8_0", {.q8_0 = true}}},
       "f32, bf16 or f16, for a Hugging Face folder or GGUF, or q8_0 for GGUF; default: the type of "
       "the folder that the model came from, or of its training");
   app.add_flag("--ema", job.ema,
@@ -103,11 +106,13 @@ int run_convert(const Arguments& arguments) {
   CLI::App app("Converts between checkpoints and Hugging Face folders, and either to GGUF.",
                "axonn convert");
   app.footer(kConvertExamples);
-  std::optional<StoredType> dtype;
+  std::optional<ConvertedType> dtype;
   add_convert_flags(app, job, dtype);
   if (!parse_flags(app, arguments)) return 0;
-  job.q8_0 = dtype == kQuantized;
-  if (!job.q8_0) job.type = dtype;
+  if (dtype) {
+    job.type = dtype->type;
+    job.q8_0 = dtype->q8_0;
+  }
   Converted done;
   {
     ProgressLine line(standard_error_progress(true), "converting");

@@ -292,7 +292,7 @@ LoadCost load(const Context& ctx, std::span<const Destination> destinations,
     refuse(error.what());
   }
   for (const Destination& to : destinations)
-    if (to.kind == "master") to.group->publish_values(ctx);
+    if (to.kind == kWeightsKind) to.group->publish_values(ctx);
   cost.seconds = now_seconds() - began;
   return cost;
 }

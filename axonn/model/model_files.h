@@ -97,7 +97,7 @@ std::string to_text(const ModelFiles::Form& form);
 /// Where load() puts one kind of values of a group's parameters.
 struct Destination {
   ParameterGroup* group = nullptr;  ///< allocated
-  std::string kind = "master";      ///< as checkpoints call it
+  std::string kind = kWeightsKind;  ///< as checkpoints call it
   float* buffer = nullptr;          ///< (P) on the device, for an optimizer; null: the parameters
 };
 

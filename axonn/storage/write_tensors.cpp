@@ -163,7 +163,7 @@ void write_safetensors_folder(const std::string& folder, std::span<const Planned
 
 void write_checkpoint(const std::string& folder, const PlannedCheckpoint& plan,
                       ParameterSource& source, const WriteProgress& progress) {
-  CheckpointIndex index{.ranks = 1, .kinds = {"master"}};
+  CheckpointIndex index{.ranks = 1, .kinds = {kWeightsKind}};
   index.parameters.assign(plan.parameters.begin(), plan.parameters.end());
   std::vector<PlannedTensor> tensors;
   for (const StoredParameter& p : plan.parameters)
@@ -178,7 +178,7 @@ void write_checkpoint(const std::string& folder, const PlannedCheckpoint& plan,
     for (std::size_t i = 0; i < part.size(); ++i, ++place) {
       const auto& [name, rows, cols] = part[i].parameter;
       file.blocks.push_back({.slices = {{place, {0, rows, 0, cols, 0, rows * cols}}},
-                             .offsets = {{"master", written.data_begins[i]}}});
+                             .offsets = {{kWeightsKind, written.data_begins[i]}}});
     }
   }
   write_index(folder, std::move(index), plan.texts);

@@ -187,7 +187,7 @@ void save_step(Training& training, const StepInput& input, const std::string& fo
                                   input.step, input.tokens, samples);
   std::vector<StateBlock> blocks = state_blocks(training.model, training.optimizer);
   for (StateBlock& block : blocks)
-    std::erase_if(block.buffers, [](const StateBuffer& each) { return each.kind != "master"; });
+    std::erase_if(block.buffers, [](const StateBuffer& each) { return each.kind != kWeightsKind; });
   CheckpointSaver saver({.folder = folder, .keep = 1, .async = false});
   saver.begin(world, input.step, blocks, texts);
   saver.finish(world);
