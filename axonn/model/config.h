@@ -128,7 +128,7 @@ void validate(const ModelConfig& model);
 
 /// The one list of the keys of [model] and [lora]; parsing, help, printing and docs follow from it.
 void list_options(ModelConfig& model, OptionList& list);
-/// The same for the sections of registered families; sets their keys that are not set to defaults.
+/// Lists the sections of registered families; sets their keys that are not set to defaults.
 void list_own_options(ModelConfig& model, OptionList& list);
 
 }  // namespace axonn

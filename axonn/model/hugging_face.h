@@ -20,7 +20,7 @@ namespace axonn {
 /// ...), which one message lists.
 ModelConfig parse_hugging_face_config(std::string_view text, const std::string& place);
 
-/// The same for a file, or for config.json in a folder. Also throws if it cannot be read.
+/// Reads a file, or config.json in a folder. Also throws UsageError if it cannot be read.
 ModelConfig read_hugging_face_config(const std::string& path);
 
 /// The contents of a Hugging Face config.json that are not sizes.

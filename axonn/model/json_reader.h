@@ -73,7 +73,7 @@ class JsonReader {
 /// Reads a file, or throws UsageError unless it is a JSON object that is neither too long nor too
 /// deep to describe a model.
 nlohmann::json read_json_object(const std::string& file);
-/// The same for its text.
+/// Parses the text of such a file, which `place` names in messages.
 nlohmann::json parse_json_object(std::string_view text, const std::string& place);
 
 }  // namespace axonn

@@ -56,8 +56,8 @@ class Model {
   /// Flops of one token, forward and backward, in sequences of seq_len tokens. By default 6 for
   /// each trained parameter and 4 for each frozen one.
   virtual double flops_per_token(std::int64_t seq_len);
-  /// Those of its forward pass through all blocks, which recomputation repeats. By default a third
-  /// of flops_per_token().
+  /// Flops of a token's forward pass through all blocks, which recomputation repeats. By default a
+  /// third of flops_per_token().
   virtual double block_flops_per_token(std::int64_t seq_len) {
     return flops_per_token(seq_len) / 3;
   }

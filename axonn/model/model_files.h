@@ -29,8 +29,8 @@ class ModelFiles {
   /// model and adapters is a model. Throws UsageError as the readers of the configs and
   /// CheckpointReader do, and if averages are wanted of files that have none.
   explicit ModelFiles(std::string path, StoredWeights weights = StoredWeights::trained);
-  /// The same for adapters: a folder with both is one of adapters. Also throws UsageError if the
-  /// path holds a model.
+  /// Opens adapters: a folder with both a model and adapters is one of adapters. Also throws
+  /// UsageError if the path holds a model.
   static ModelFiles of_adapters(std::string path);
 
   const std::string& path() const { return path_; }  ///< as given

@@ -20,7 +20,7 @@ struct StoredAdapterConfig {
 /// Throws UsageError as parse_hugging_face_config() does, and for features that adapters here do
 /// not support.
 StoredAdapterConfig parse_adapter_config(std::string_view text, const std::string& place);
-/// The same for the file in a folder.
+/// Reads adapter_config.json of a folder; throws as parse_adapter_config() does.
 StoredAdapterConfig read_adapter_config(const std::string& folder);
 /// The text for model.lora, which must list its targets. `base`: base_model_name_or_path.
 std::string to_adapter_config(const ModelConfig& model, const std::string& base);

@@ -15,7 +15,8 @@ class KeyExchange {
 
   /// Starts to fetch those of other ranks. mine (R, C).
   virtual Tensor fetch(const Tensor& mine) = 0;
-  /// Those of all positions that attention gets (SequenceShare::keys), in their order: (B·keys, C).
+  /// Keys or values of all positions that attention gets (SequenceShare::keys), in their order:
+  /// (B·keys, C).
   virtual Tensor keys(const Tensor& mine, const Tensor& fetched) = 0;
 
   /// A sum under way.

@@ -75,7 +75,7 @@ class Linear {
   Var gelu(const Context& ctx, const Var& inp) const;
 
  private:
-  /// What follows the product: GELU, whose input is kept or not.
+  /// The operation after the product: GELU, whose input is kept or not.
   enum class Then { nothing, gelu, kept_gelu };
 
   Var apply(const Context& ctx, const Var& inp, Then then) const;

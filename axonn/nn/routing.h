@@ -36,8 +36,8 @@ class RoutingRecord {
   std::map<std::pair<std::int64_t, std::int64_t>, Run> runs_;  // by layer and first row
 };
 
-/// What routers share during a training step: what they chose, how often each expert was chosen,
-/// and the losses that keep experts equally busy.
+/// State that routers share during a training step: what they chose, how often each expert was
+/// chosen, and the losses that keep experts equally busy.
 ///
 /// L' layers with E experts, k chosen per row; N rows of the step that are not padding; f_i =
 /// count_i / (k N'), P_i = mean of s_i / (sum of s over all experts) for the scores s of a row,
@@ -79,7 +79,7 @@ class Routing {
   /// Reads the choices of a router for a chunk into ids (R, k) i32, if they are known: to be
   /// replayed, or those of the first run of a pass that is repeated. Else returns false.
   bool recall(const Context& ctx, std::int64_t layer, const Chunk& inp, const Tensor& ids) const;
-  /// What a router computed for a chunk: ids (R, k) i32, scores (R, E), log_sums (R, 1) f32, and
+  /// Results of a router for a chunk: ids (R, k) i32, scores (R, E), log_sums (R, 1) f32, and
   /// score_sums (R, 1) f32 or empty, as ops::RouteCounts has it.
   struct Choice {
     Tensor ids, scores, log_sums, score_sums;

@@ -27,7 +27,7 @@ class Parameter {
   /// The same in f32, for operations to add this micro-batch's gradient to. The first call zeroes
   /// it.
   View gradient(const Context& ctx) const;
-  /// The same for an operation that writes every element. The first such operation overwrites
+  /// The gradient for an operation that writes every element. The first such operation overwrites
   /// (accumulate is false), so nothing is zeroed or read.
   struct Sum {
     View out;

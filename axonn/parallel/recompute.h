@@ -22,7 +22,7 @@ enum class Remade : std::uint8_t {
 inline constexpr std::array<std::string_view, 8> kRemadeNames = {
     "norms", "activations", "heads", "attention", "qkv", "up", "residual", "exchanged"};
 
-/// What backward computes again of a block.
+/// Values of a block that backward computes again.
 class Recompute {
  public:
   constexpr Recompute() = default;  ///< nothing
@@ -56,8 +56,8 @@ class Recompute {
   std::uint32_t bits_ = 0;
 };
 
-/// What the blocks of a model compute again, counted from the first. The last blocks keep most,
-/// because their backward comes first and frees it.
+/// Values that the blocks of a model compute again, counted from the first. The last blocks keep
+/// most, because their backward comes first and frees it.
 struct RecomputedBlocks {
   std::int64_t first = 0;   ///< number of leading blocks to which of_first applies
   Recompute of_first = {};

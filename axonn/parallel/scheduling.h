@@ -15,7 +15,7 @@ namespace axonn {
 
 class ParameterGroup;
 
-/// What stays the same during a run.
+/// Settings that stay the same during a run.
 struct RunSettings {
   Overlap overlap = {};
   DType reduce_dtype = DType::f32;  ///< in which weight gradients are sent
@@ -53,7 +53,7 @@ struct StepState {
 /// repeats it with a tape.
 enum class Rerun : std::uint8_t { none, first_run, second_run };
 
-/// What holds inside a block, and is as before outside it.
+/// State of the block that runs; outside of it, it is as before.
 struct BlockScope {
   std::string_view label = {};  ///< names the block in collectives, for the watchdog and traces
   /// Parameters stay gathered from forward to backward: backward follows at once.

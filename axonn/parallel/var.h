@@ -308,7 +308,7 @@ void let_remake(const Context& ctx, Chunk& chunk, Remade kind, std::function<Ten
 /// The chunk's value for a backward step, or for another value's `make`.
 Saved saved(const Context& ctx, const Chunk& chunk);
 
-/// The same for a chunk whose value is f(inp.value).
+/// Lets backward make the value of a chunk again, which is f(inp.value).
 template <typename F>
 void let_remake(const Context& ctx, Chunk& chunk, Remade kind, const Chunk& inp, F f) {
   let_remake(ctx, chunk, kind, [of = saved(ctx, inp), f] { return f(of.get()); });

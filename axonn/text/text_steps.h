@@ -70,7 +70,7 @@ struct TextStep {
   std::string from = {}, to = {};
 };
 
-/// What precedes a piece of text. After other text, nothing is prepended.
+/// The kind of text before a piece. After other text, nothing is prepended.
 enum class Before { nothing, added_token, text };
 
 /// The most bytes that one byte of text can become, an upper bound.

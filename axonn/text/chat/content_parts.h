@@ -19,7 +19,7 @@ enum class ContentForm {
 /// Whether a content is a list of parts of text: [{"type": "text", "text": "Hi"}, ...].
 bool is_text_parts(const jinja::Value& content);
 
-/// What is wrong with a list of parts; "" if all are of text. The types input_text, output_text and
+/// The fault of a list of parts; "" if all are of text. The types input_text, output_text and
 /// refusal, which other APIs have, are text too. Images, audio and files are refused: models read
 /// text alone. `of_tool`: a tool's result, whose elements may be any other value.
 std::string fault_of_parts(const jinja::List& parts, bool of_tool);

@@ -50,7 +50,7 @@ struct Conversation {
 std::optional<jinja::Value> parse_chat_json(std::string_view text,
                                             jinja::Origin other = {.source = jinja::Origin::kData});
 
-/// What the user sets for all conversations.
+/// Settings of the user for all conversations.
 struct ChatArguments {
   jinja::Variables variables;
   std::optional<std::tm> now;   ///< that strftime_now() shows

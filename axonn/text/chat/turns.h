@@ -23,7 +23,7 @@ struct PartialRenderings {
   /// The text of the first `count` messages; `prompted`: with the header of the assistant's next
   /// turn. Nothing if the template refuses them.
   std::function<std::optional<jinja::Text>(std::size_t count, bool prompted)> of_first;
-  /// What the template writes after every conversation, asked for a prompt or not.
+  /// Text that the template writes after every conversation, asked for a prompt or not.
   std::string closing_prompt = {};
 };
 
@@ -55,7 +55,7 @@ std::vector<ByteSpan> learned_spans(const jinja::Text& text, const std::vector<s
                                     const PartialRenderings& renderings,
                                     const AddedTokenFinder& tokens, std::string_view end_of_text);
 
-/// Those of the learned spans that belong to the assistant's last message.
+/// The learned spans that belong to the assistant's last message.
 std::vector<ByteSpan> spans_of_last_turn(const jinja::Text& text,
                                          const std::vector<std::string>& roles,
                                          std::vector<ByteSpan> spans);

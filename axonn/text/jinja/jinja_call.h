@@ -14,13 +14,13 @@
 
 namespace axonn::jinja {
 
-/// What a call passes.
+/// The arguments of a call.
 struct Arguments {
   std::vector<Value> positional = {};
   std::vector<std::pair<std::string, Value>> named = {};
 };
 
-/// What functions see of the renderer that runs.
+/// The running renderer, as functions see it.
 struct Session {
   const std::tm* now;  ///< that strftime_now() shows, or nullptr
   std::int64_t most_steps;

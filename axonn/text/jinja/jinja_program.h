@@ -56,7 +56,7 @@ struct Expression {
   const Test* called_test = nullptr;
 };
 
-/// What a set or a for assigns to: a name, the member of a namespace, or several of them.
+/// The target of a set or a for: a name, the member of a namespace, or several of them.
 struct Target {
   Location at = {};
   int symbol = -1;

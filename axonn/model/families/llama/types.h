@@ -22,7 +22,7 @@ std::vector<ModelType> apertus_types();  // apertus.cpp
 inline constexpr std::array kLlamaTypes = {llama_types, mistral_types, mixtral_types,
                                            olmoe_types, qwen_types,    apertus_types};
 
-// Pieces of which types are made; files.cpp.
+// Pieces of which types are made; types.cpp.
 
 /// The defaults of all types: untied, no biases. transformers' eps of norms is 1e-6 where a type
 /// has no other.
@@ -57,7 +57,7 @@ struct ExpertName {
 /// Empty for a parameter that is no expert's.
 std::optional<ExpertName> expert_name(const std::string& parameter);
 
-// The family's functions, files.cpp; see Family.
+// The family's functions; see Family.
 
 bool is_llama_type(const ModelConfig& model, const ModelType& type);
 std::string llama_type_options(const ModelConfig& model);
