@@ -13,8 +13,8 @@ namespace axonn {
 namespace {
 
 /// Removes the first of two steps, which has `first` events, from the recording. Both steps end
-/// with the same work in flight, so a wait for work of the first step becomes a wait for the same work
-/// at the end of the second.
+/// with the same work in flight, so a wait for work of the first step becomes a wait for the same
+/// work at the end of the second.
 void keep_second(Recording& recording, std::size_t first) {
   const std::size_t second = recording.events.size() - first;
   for (std::size_t i = first; i < recording.events.size(); ++i) {

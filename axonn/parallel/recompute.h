@@ -59,7 +59,7 @@ class Recompute {
 /// Values that the blocks of a model compute again, counted from the first. The last blocks keep
 /// most, because their backward comes first and frees it.
 struct RecomputedBlocks {
-  std::int64_t first = 0;   ///< number of leading blocks to which of_first applies
+  std::int64_t first = 0;  ///< number of leading blocks to which of_first applies
   Recompute of_first = {};
   Recompute of_others = {};
 

@@ -310,7 +310,7 @@ class Gguf(RunTest):
         self.convert(run, "--overwrite")
         gpt = os.path.join(self.train("gpt"), "checkpoints")
         error = axonn("convert", "--model", gpt, "--to", "gguf", "--out", self.path("y"), code=2)
-        self.assertIn("models of family gpt cannot be converted", error)
+        self.assertIn("models of the type gpt2 cannot be converted", error)
         self.assertEqual([name for name in os.listdir(self.folder) if name[0] in "xy"], [])
 
 

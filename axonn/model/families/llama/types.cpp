@@ -1,8 +1,9 @@
+#include "axonn/model/families/llama/types.h"
+
 #include <algorithm>
 #include <array>
 
 #include "axonn/base/check.h"
-#include "axonn/model/families/llama/types.h"
 #include "axonn/options/options.h"
 
 namespace axonn {
