@@ -124,7 +124,8 @@ int main() {
   if (!cuda_attention_library().empty()) {
     const CudaOptions cudnn{.attention = CudaAttention::cudnn};
     ways.push_back({"cuDNN, deterministic", cudnn});
-    ways.push_back({"the same, 256 MiB", {.attention = cudnn.attention, .score_bytes = kSmall}});
+    ways.push_back(
+        {"the same, 256 MiB", {.attention = cudnn.attention, .attention_bytes = kSmall}});
     ways.push_back({"cuDNN", {.attention = cudnn.attention, .deterministic = false}});
   }
   try {
@@ -135,7 +136,7 @@ int main() {
         for (const Way& way : ways) measure(way, shape, documents);
     for (const Way& way :
          {ways.front(),
-          Way{"axonn, 256 MiB", {.attention = CudaAttention::own, .score_bytes = kSmall}}})
+          Way{"axonn, 256 MiB", {.attention = CudaAttention::own, .attention_bytes = kSmall}}})
       measure(way, {"heads of 80, 4 x 4,096", 4, 4096, 32, 32, 80}, false);
   } catch (const Error& error) {
     std::fprintf(stderr, "error: %s\n", error.what());

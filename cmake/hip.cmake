@@ -101,10 +101,10 @@ function(axonn_hip_check)
   axonn_hip_objects(objects HEADERS ${headers} SOURCES ${ARGN})
   file(CONFIGURE OUTPUT ${headers}/nccl.h @ONLY CONTENT "#include <rccl/rccl.h>\n")
   add_library(hip_compile_check_host OBJECT EXCLUDE_FROM_ALL
-    cuda/matmul/products.cpp
+    gpu/matmul/products.cpp
     ${PROJECT_SOURCE_DIR}/axonn/comm/device/nccl.cpp
-    ${PROJECT_SOURCE_DIR}/axonn/tensor/cuda/cuda_device.cpp
-    ${PROJECT_SOURCE_DIR}/axonn/tensor/cuda/platform_hip.cpp)
+    ${PROJECT_SOURCE_DIR}/axonn/tensor/gpu/cuda_device.cpp
+    ${PROJECT_SOURCE_DIR}/axonn/tensor/gpu/platform_hip.cpp)
   target_link_libraries(hip_compile_check_host PRIVATE axonn_flags)
   target_include_directories(hip_compile_check_host BEFORE PRIVATE ${headers})
   target_include_directories(hip_compile_check_host SYSTEM PRIVATE

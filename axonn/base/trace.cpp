@@ -30,12 +30,12 @@ void Trace::start() {
   on_ = true;
 }
 
-void Trace::span(std::string_view row, std::string name, double begin, double end) {
+void Trace::span(std::string_view row, std::string name, Moment begin, Moment end) {
   if (!on_) return;
   auto found = std::ranges::find(rows_, row);
   if (found == rows_.end()) found = rows_.emplace(found, row);
   spans_.push_back(
-      {static_cast<int>(found - rows_.begin()), std::move(name), begin - origin_, end - origin_});
+      {static_cast<int>(found - rows_.begin()), std::move(name), std::move(begin), std::move(end)});
 }
 
 std::string Trace::events(int rank, const std::string& process) const {
@@ -48,7 +48,8 @@ std::string Trace::events(int rank, const std::string& process) const {
                     rank, row, json_text(rows_[row])));
   int id = 0;
   for (const Span& s : spans_) {
-    const double begin = s.begin * 1e6, length = (s.end - s.begin) * 1e6;  // microseconds
+    const double begin = (s.begin.seconds() - origin_) * 1e6,  // microseconds
+        length = (s.end.seconds() - s.begin.seconds()) * 1e6;
     if (s.row == 0) {
       all.push_back(
           fmt::format(R"({{"ph":"X","name":{},"pid":{},"tid":0,"ts":{:.1f},"dur":{:.1f}}})",

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "axonn/base/moment.h"
+
 namespace axonn {
 
 /// Records one rank's timeline for chrome://tracing and Perfetto: one row for the compute thread,
@@ -19,18 +21,19 @@ class Trace {
   void stop() { on_ = false; }
   bool on() const { return on_; }
 
-  /// Records a span on `row`. `begin` and `end` are values of now_seconds(). Spans of kCompute must
-  /// not overlap; those of other rows may. Ignored while off.
-  void span(std::string_view row, std::string name, double begin, double end);
+  /// Records a span on `row`. Spans of kCompute must not overlap; those of other rows may. Ignored
+  /// while off.
+  void span(std::string_view row, std::string name, Moment begin, Moment end);
 
-  /// The events as JSON objects separated by commas. `process` is the rank's display name.
+  /// The events as JSON objects separated by commas. `process` is the rank's display name. Waits
+  /// for devices whose moments are not known yet.
   std::string events(int rank, const std::string& process) const;
 
  private:
   struct Span {
     int row;
     std::string name;
-    double begin, end;
+    Moment begin, end;
   };
 
   bool on_ = false;

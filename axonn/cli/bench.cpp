@@ -12,6 +12,7 @@
 #include "axonn/config/stored_config.h"
 #include "axonn/load/launch.h"
 #include "axonn/measure/benchmark.h"
+#include "axonn/measure/profile.h"
 #include "axonn/measure/scaling.h"
 #include "axonn/model/counts.h"
 #include "axonn/options/options.h"
@@ -41,12 +42,13 @@ Examples:
   axonn bench configs/gpt2-124m.toml --parallelism.x 2
   axonn bench configs/tiny.toml --scaling strong --grids "1,1,1,1 2,1,1,1 1,2,1,1 1,1,2,1"
   axonn bench configs/tiny.toml --scaling weak --ranks 1,2,4 --grow z --svg weak.svg
-  axonn bench configs/gpt2-124m.toml --parallelism.z 2 --overlap)";
+  axonn bench configs/gpt2-124m.toml --parallelism.z 2 --overlap
+  axonn bench configs/gpt2-124m.toml --profile --json profile.json)";
 
 struct BenchFlags {
   std::string json, svg, scaling, grids, grow = "data";
   std::vector<int> ranks;
-  bool overlap = false;
+  bool overlap = false, profile = false;
 };
 
 void add_bench_flags(CLI::App& app, BenchFlags& flags) {
@@ -66,8 +68,16 @@ void add_bench_flags(CLI::App& app, BenchFlags& flags) {
   svg->type_name("FILE");
   for (CLI::Option* option : {grids, ranks, svg}) option->needs(scaling);
   app.add_flag("--overlap", flags.overlap,
-               "instead: compare each phase of a step with and without overlap")
-      ->excludes(scaling);
+               "instead: compare each phase of a step with and without overlap");
+  app.add_flag("--profile", flags.profile,
+               "instead: time every operation of a step, by shape, beside what bounds it");
+}
+
+/// Throws UsageError if the flags ask for several measurements. Three options that exclude each
+/// other would be listed in the help by their addresses.
+void check_one_measurement(const BenchFlags& flags) {
+  if (!flags.scaling.empty() + flags.overlap + flags.profile > 1)
+    refuse("--scaling, --overlap and --profile are three measurements; give one of them");
 }
 
 void measure(const PreparedRun& run, const BenchFlags& flags) {
@@ -77,8 +87,12 @@ void measure(const PreparedRun& run, const BenchFlags& flags) {
       std::cout << to_text(report);
       if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
     };
-    flags.overlap ? show(overlap_benchmark(agreed, world, progress_of(agreed)))
-                  : show(benchmark(agreed, world, progress_of(agreed)));
+    if (flags.profile)
+      show(profile_steps(agreed, world, progress_of(agreed)));
+    else if (flags.overlap)
+      show(overlap_benchmark(agreed, world, progress_of(agreed)));
+    else
+      show(benchmark(agreed, world, progress_of(agreed)));
   });
 }
 
@@ -159,6 +173,7 @@ int run_bench(const Arguments& arguments) {
   add_bench_flags(app, flags);
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
+  check_one_measurement(flags);
   const NamedPaths inputs = inputs_of(loaded->config);
   claim_result({"--json", flags.json}, inputs, kBeginsJson);
   claim_result({"--svg", flags.svg}, inputs, kBeginsMarkup);

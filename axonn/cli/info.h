@@ -8,8 +8,8 @@
 
 #include "axonn/comm/adapters.h"
 #include "axonn/comm/network_rules.h"
-#include "axonn/tensor/cuda/cuda_device.h"
-#include "axonn/tensor/cuda/gpu_platform.h"
+#include "axonn/tensor/gpu/cuda_device.h"
+#include "axonn/tensor/gpu/gpu_platform.h"
 
 namespace axonn {
 

@@ -6,6 +6,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
+#include "axonn/base/moment.h"
 #include "axonn/base/random.h"
 #include "axonn/base/trace.h"
 #include "axonn/comm/call.h"
@@ -13,6 +14,42 @@
 #include "axonn/comm/texts.h"
 
 namespace axonn {
+
+/// The statistics of a group, and waits of which the device has not come to the end.
+class WaitLog {
+ public:
+  void note(Operation operation, const Moment& begin, const Moment& end) {
+    constexpr std::size_t kMost = 256;  // nobody may ask for the statistics
+    open_.push_back({operation, begin, end});
+    if (open_.front().end.known() || open_.size() > kMost) collect();
+  }
+  void count(std::int64_t bytes) {
+    ++stats_.calls;
+    stats_.bytes += bytes;
+  }
+  const CommStats& stats() {
+    collect();
+    return stats_;
+  }
+
+ private:
+  struct Wait {
+    Operation operation;
+    Moment begin, end;
+  };
+
+  /// A device comes to waits in their order.
+  void collect() {
+    auto wait = open_.begin();
+    for (; wait != open_.end() && wait->end.known(); ++wait)
+      stats_.waited_seconds_by[static_cast<int>(wait->operation)] +=
+          wait->end.seconds() - wait->begin.seconds();
+    open_.erase(open_.begin(), wait);
+  }
+
+  CommStats stats_;
+  std::vector<Wait> open_;
+};
 
 namespace {
 
@@ -24,38 +61,36 @@ class TimedState final : public Work::State {
     std::string group, name;
   };
 
-  TimedState(std::shared_ptr<Work::State> state, std::shared_ptr<CommStats> stats, Trace* trace,
+  TimedState(std::shared_ptr<Work::State> state, std::shared_ptr<WaitLog> waits, Trace* trace,
              Label label)
       : state_(std::move(state)),
-        stats_(std::move(stats)),
+        waits_(std::move(waits)),
         trace_(trace),
-        label_(std::move(label)),
-        started_(now_seconds()) {}
+        label_(std::move(label)) {
+    if (traced()) started_ = state_->moment();
+  }
 
   void wait() override {
-    struct Timer {
-      TimedState& of;
-      double begin = now_seconds();
-      ~Timer() { of.note(begin, now_seconds()); }
-    } timer{*this};
+    const Moment begin = state_->moment();
     state_->wait();
+    const Moment end = state_->moment();
+    waits_->note(label_.operation, begin, end);
+    if (!traced()) return;
+    const auto [first, last] = state_->span().value_or(std::pair(started_, end));
+    trace_->span(label_.group, label_.name, first, last);
+    trace_->span(Trace::kCompute, "wait for " + label_.group + ' ' + label_.name, begin, end);
   }
 
   bool done() override { return state_->done(); }
 
  private:
-  void note(double begin, double end) {
-    stats_->waited_seconds_by[static_cast<int>(label_.operation)] += end - begin;
-    if (!trace_ || !trace_->on()) return;
-    trace_->span(label_.group, label_.name, started_, end);
-    trace_->span(Trace::kCompute, "wait for " + label_.group + ' ' + label_.name, begin, end);
-  }
+  bool traced() const { return trace_ && trace_->on(); }
 
   std::shared_ptr<Work::State> state_;
-  std::shared_ptr<CommStats> stats_;
+  std::shared_ptr<WaitLog> waits_;
   Trace* trace_;
   Label label_;
-  double started_;
+  Moment started_;
 };
 
 /// Whether two buffers share no byte.
@@ -77,7 +112,11 @@ Communicator::Communicator(std::string name, int rank, int size)
       rank_(rank),
       size_(size),
       policy_(std::make_shared<CollectivePolicy>()),
-      stats_(std::make_shared<CommStats>()) {}
+      waits_(std::make_shared<WaitLog>()) {}
+
+const CommStats& Communicator::stats() const { return waits_->stats(); }
+
+bool Communicator::traced() const { return trace_ && trace_->on(); }
 
 Work Communicator::all_reduce(Buffer data, std::string_view label, ReduceOp op) {
   return begin({Operation::all_reduce, op, data, data, -1, std::string(label)});
@@ -168,14 +207,13 @@ std::string Communicator::about(const Call& call) const {
 
 Work Communicator::begin(Call call) {
   check(call);
-  ++stats_->calls;
-  stats_->bytes += call.bytes();
+  waits_->count(call.bytes());
   TimedState::Label label{call.operation, {}, {}};
   if (trace_ && trace_->on())
     label = {call.operation, name_, concat(name_of(call.operation), ' ', call.label)};
   auto state = start(std::move(call));
   if (!state) return {};
-  return Work(std::make_shared<TimedState>(std::move(state), stats_, trace_, std::move(label)));
+  return Work(std::make_shared<TimedState>(std::move(state), waits_, trace_, std::move(label)));
 }
 
 void Communicator::check(const Call& call) const {

@@ -58,10 +58,14 @@ std::string_view name_of(Operation operation);
 /// Statistics of one rank's calls on a group. The wait time is the communication that compute did
 /// not hide.
 struct CommStats {
-  std::array<double, kOperations> waited_seconds_by{};  ///< by Operation: time in Work::wait
-  std::int64_t bytes = 0;                               ///< of each call's larger buffer
+  /// By Operation: the time that Work::wait() held up the host, or on a GPU its compute stream.
+  /// Waits that a GPU has not come to yet are missing.
+  std::array<double, kOperations> waited_seconds_by{};
+  std::int64_t bytes = 0;  ///< of each call's larger buffer
   std::int64_t calls = 0;
 };
+
+class WaitLog;
 
 /// A fixed, ordered group of ranks that exchange buffers.
 ///
@@ -165,7 +169,7 @@ class Communicator {
   void set_policy(const CollectivePolicy& policy);
   const CollectivePolicy& policy() const { return *policy_; }
 
-  const CommStats& stats() const { return *stats_; }
+  const CommStats& stats() const;
 
   /// CPU time so far of the transport's progress thread on this rank, for all groups; 0 if it has
   /// no such thread.
@@ -201,6 +205,8 @@ class Communicator {
 
   /// The name of the group, for messages.
   const std::string& name() const { return name_; }
+  /// Whether the group's calls are recorded in a trace now.
+  bool traced() const;
   /// Begins a message about a call: "all_reduce (sum) of 8 f32 'norm' on group z".
   std::string about(const Call& call) const;
 
@@ -219,7 +225,7 @@ class Communicator {
   int rank_, size_;
   Trace* trace_ = nullptr;
   std::shared_ptr<const CollectivePolicy> policy_;
-  std::shared_ptr<CommStats> stats_;  // shared with Works, which may outlive the group
+  std::shared_ptr<WaitLog> waits_;  // shared with Works, which may outlive the group
 };
 
 }  // namespace axonn

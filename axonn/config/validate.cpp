@@ -13,8 +13,8 @@
 #include "axonn/data/batch_stages.h"
 #include "axonn/data/corpus.h"
 #include "axonn/options/options.h"
-#include "axonn/tensor/cuda/cuda_device.h"
-#include "axonn/tensor/cuda/gpu_platform.h"
+#include "axonn/tensor/gpu/cuda_device.h"
+#include "axonn/tensor/gpu/gpu_platform.h"
 
 namespace axonn {
 

@@ -21,7 +21,7 @@
 #include "axonn/ops/cpu/instructions.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/ops/self_test.h"
-#include "axonn/tensor/cuda/gpu_platform.h"
+#include "axonn/tensor/gpu/gpu_platform.h"
 
 namespace axonn {
 
@@ -194,11 +194,24 @@ std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world,
   return std::make_unique<RemarkingBackend>(std::move(cpu), std::vector{std::move(found.remark)});
 }
 
+std::optional<AttentionRules> planned_attention(const Config& config) {
+  const DeviceKind device = config.parallelism.device;
+  if (!is_gpu(device)) return std::nullopt;
+  AttentionRules rules{.options = cuda_options(config)};
+  if (device == DeviceKind::hip) return rules;
+  constexpr int kDevelopedWith = 91900, kHopper = 90;
+  rules.cudnn = gpu_platform() == &kCuda ? cuda_attention_version() : kDevelopedWith;
+  const std::vector<CudaGpu> gpus = gpus_for(device);
+  rules.capability = gpus.empty() ? kHopper : gpus.front().capability;
+  return rules;
+}
+
 std::unique_ptr<Communicator> make_device_world(const ParallelismConfig& config,
-                                                Communicator& world, Device& device) {
+                                                Communicator& world, Arena& arena) {
+  Device& device = arena.device();
   if (device.uuid().empty()) return nullptr;
   if (prefers_nccl(config, world)) {
-    if (have_own_gpus(world, device)) return make_nccl(world, device, config.timeout_seconds);
+    if (have_own_gpus(world, device)) return make_nccl(world, arena, config.timeout_seconds);
     if (config.transport == TransportKind::nccl)
       refuse(
           "nccl: two ranks share a GPU, but NCCL needs one GPU per rank; start as many ranks as ",

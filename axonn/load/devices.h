@@ -1,13 +1,15 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "axonn/comm/communicator.h"
 #include "axonn/comm/network_rules.h"
 #include "axonn/config/config.h"
 #include "axonn/ops/backend.h"
-#include "axonn/tensor/cuda/cuda_device.h"
+#include "axonn/ops/gpu/attention/attention_ways.h"
+#include "axonn/tensor/gpu/cuda_device.h"
 
 namespace axonn {
 
@@ -57,13 +59,17 @@ DeviceChoice choose_device(const Config& config, Communicator& world);
 /// Throws UsageError if there is no such device.
 std::unique_ptr<Backend> make_backend(const Config& config, Communicator& world, int threads);
 
-/// Makes the communicator that exchanges the device's memory between the ranks of world, for the
-/// transport of config; auto chooses NCCL if every rank has its own GPU. Otherwise, ranks that are
-/// threads and whose GPUs reach each other's memory copy directly between the GPUs, and all others
-/// copy through host memory. Returns null if the device's memory is host memory, which world itself
-/// can send. Collective; world and device must outlive it. Throws UsageError if NCCL was asked for
-/// and ranks share a GPU.
+/// The rules by which attention runs on the GPUs of config; nothing if it has none. In a build
+/// without them, those of an H100 with cuDNN, or of an AMD GPU.
+std::optional<AttentionRules> planned_attention(const Config& config);
+
+/// Makes the communicator that exchanges the memory of the arena's device between the ranks of
+/// world, for the transport of config; auto chooses NCCL if every rank has its own GPU. Otherwise,
+/// ranks that are threads and whose GPUs reach each other's memory copy directly between the GPUs,
+/// and all others copy through host memory. Returns null if the device's memory is host memory,
+/// which world itself can send. Collective; world and arena must outlive it. Throws UsageError if
+/// NCCL was asked for and ranks share a GPU.
 std::unique_ptr<Communicator> make_device_world(const ParallelismConfig& config,
-                                                Communicator& world, Device& device);
+                                                Communicator& world, Arena& arena);
 
 }  // namespace axonn

@@ -15,8 +15,7 @@ LoadedModel::LoadedModel(const PreparedRun& run, Communicator& world,
       schedule_(config_.lr_scheduler),
       cores_(backend ? nullptr : std::make_unique<OwnCores>(config_, world)),
       backend_(backend ? std::move(backend) : make_backend(config_, world, cores_->threads())),
-      arena_(std::make_unique<Arena>(backend_->device())),
-      device_world_(make_device_world(config_.parallelism, world, backend_->device())),
+      device_world_(make_device_world(config_.parallelism, world, backend_->arena())),
       grid_(std::make_unique<Grid>(device_world_ ? *device_world_ : world,
                                    config_.parallelism.grid())),
       progress_(world.rank() == 0 ? std::move(options.progress) : ProgressTarget{}) {
@@ -39,7 +38,7 @@ int LoadedModel::threads() const { return cores_ ? cores_->threads() : 0; }
 
 Context LoadedModel::context_on(Backend& backend) const {
   const ParallelismConfig& p = config_.parallelism;
-  Context ctx(backend, *arena_, *grid_, config_.training.dtype);
+  Context ctx(backend, backend.arena(), *grid_, config_.training.dtype);
   ctx.seed = static_cast<std::uint64_t>(config_.training.seed);
   ctx.own_scheduling().run = {
       .overlap = p.overlap,

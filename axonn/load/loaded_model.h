@@ -60,7 +60,7 @@ class LoadedModel {
   Backend& backend() const { return *backend_; }
   /// Compute threads of a backend that it made itself; else 0.
   int threads() const;
-  Arena& arena() { return *arena_; }
+  Arena& arena() { return backend_->arena(); }
   /// That of the options on rank 0, on others none.
   const ProgressTarget& progress() const { return progress_; }
 
@@ -69,7 +69,6 @@ class LoadedModel {
   ScheduleConfig schedule_;          // as given: what follows from steps is not yet filled in
   std::unique_ptr<OwnCores> cores_;  // null if the backend was given
   std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Arena> arena_;
   std::unique_ptr<Communicator> device_world_;  // null if world can send the device's memory
   std::unique_ptr<Grid> grid_;
   std::unique_ptr<Model> model_;

@@ -13,79 +13,14 @@
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
 #include "axonn/base/log.h"
-#include "axonn/base/random.h"
 #include "axonn/config/recompute.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/measure/fixed_products.h"
 #include "axonn/train/tune.h"
 
 namespace axonn {
 
 namespace {
-
-/// Returns random values in [-1, 1): some chips are faster on zeros.
-Tensor random_matrix(const Context& ctx, std::int64_t rows, std::int64_t cols) {
-  constexpr std::int64_t kPattern = 65521;  // repeated; a prime, so that no two rows are equal
-  const Random random(1, "bench");
-  Tensor pattern = ctx.empty(1, kPattern, DType::f32), all = ctx.empty(1, rows * cols, ctx.dtype);
-  std::vector<float> host(kPattern);
-  for (std::int64_t i = 0; i < kPattern; ++i)
-    host[i] = static_cast<float>(2 * random.uniform(i) - 1);
-  ctx.device().copy_from_host(pattern.view().data, host.data(), pattern.bytes());
-  for (std::int64_t i = 0; i < all.cols(); i += kPattern) {
-    const std::int64_t n = std::min(kPattern, all.cols() - i);
-    ctx.backend.run(ops::Cast{all.view().col_range(i, n), pattern.view().col_range(0, n)});
-  }
-  return all.reshape(rows, cols);
-}
-
-/// One timed product: out (m, n) = a (m, k) · b (n, k)ᵀ, all of ctx.dtype.
-class TimedProduct {
- public:
-  TimedProduct(const Context& ctx, std::int64_t m, std::int64_t n, std::int64_t k)
-      : ctx_(ctx),
-        out_(ctx.empty(m, n, ctx.dtype)),
-        a_(random_matrix(ctx, m, k)),
-        b_(random_matrix(ctx, n, k)),
-        flops_(2.0 * static_cast<double>(m * n * k)) {}
-
-  void run() {
-    Stream& stream = ctx_.backend.device().compute();
-    stream.synchronize();
-    const double start = now_seconds();
-    ctx_.backend.matmul({.out = out_.view(), .a = a_.view(), .b = b_.view(), .b_transposed = true});
-    stream.synchronize();
-    rates_.push_back(flops_ / (now_seconds() - start));
-  }
-
-  double median_rate() {
-    std::ranges::sort(rates_);
-    return rates_[rates_.size() / 2];
-  }
-
- private:
-  Context ctx_;
-  Tensor out_, a_, b_;
-  double flops_;
-  std::vector<double> rates_;
-};
-
-/// Products with shapes of common layers, and one that is as fast as products get, which on a GPU
-/// must be larger.
-std::vector<TimedProduct> fixed_products(const Context& ctx) {
-  std::vector<TimedProduct> products;
-  for (const auto& [m, n, k] : {std::array{1024, 2304, 768}, std::array{1024, 768, 3072},
-                                std::array{1024, 3072, 768}, std::array{2048, 2048, 2048}})
-    products.emplace_back(ctx, m, n, k);
-  constexpr std::int64_t kLarge = 8192;
-  const bool gpu = !ctx.backend.device().uuid().empty();
-  if (gpu) products.emplace_back(ctx, kLarge, kLarge, kLarge);
-  if (ctx.dtype == DType::f32 || gpu) return products;
-  // bf16 operands can be multiplied as f32 as well, which some CPUs do faster. The peak is the best
-  // of both.
-  const Context as_floats(ctx.backend, ctx.arena(), ctx.grid);
-  for (TimedProduct& product : fixed_products(as_floats)) products.push_back(std::move(product));
-  return products;
-}
 
 double mean_of_last(const std::vector<double>& values) {
   return std::accumulate(values.begin() + kBenchWarmup, values.end(), 0.0) /
@@ -161,17 +96,19 @@ constexpr int kWarmup = 2, kSteps = 5;
 /// Adds up the time that the phases of several steps take on this rank.
 class PhaseClock {
  public:
-  explicit PhaseClock(const Grid& grid) : waits_(grid) {}
+  PhaseClock(const Grid& grid, Device& device) : device_(device), waits_(grid) {}
 
   /// From now on, time counts for this phase.
   void enter(Phase phase) {
     if (phase_) book();
+    device_.compute().synchronize();  // on a GPU: what was enqueued belongs to the phase before
     phase_ = phase;
     since_ = now_seconds();
     waits_.restart();
   }
   /// Adds the time since enter() to the current phase.
   void book() {
+    device_.compute().synchronize();
     Cost& cost = costs_[static_cast<int>(*phase_)];
     cost.seconds += now_seconds() - since_;
     NamedSeconds waited = waits_.by_kind();
@@ -196,6 +133,7 @@ class PhaseClock {
     double seconds = 0;
     NamedSeconds waited;
   };
+  Device& device_;
   WaitClock waits_;
   std::array<Cost, 3> costs_;
   std::optional<Phase> phase_;
@@ -205,7 +143,7 @@ class PhaseClock {
 StepCost measure(const PreparedRun& run, Communicator& world, const ProgressTarget& target) {
   Training training(run, world, nullptr, {.progress = target});
   training.model.initialise();
-  PhaseClock clock(training.model.grid());
+  PhaseClock clock(training.model.grid(), training.model.backend().device());
   double begin = 0, progress = 0;
   for (int i = 0; i < kWarmup + kSteps; ++i) {
     if (i == kWarmup) {
@@ -296,7 +234,7 @@ BenchReport benchmark(const PreparedRun& run, Communicator& world, const Progres
   double loss = 0;
   const auto run_products = [&] {
     for (int i = 0; i < kStepsTogether; ++i)
-      for (TimedProduct& product : products) product.run();
+      for (PeakProduct& product : products) product.run();
     world.barrier("bench");
     return now_seconds();
   };
@@ -317,7 +255,7 @@ BenchReport benchmark(const PreparedRun& run, Communicator& world, const Progres
     return kind.first.ends_with("barrier");
   });
   std::vector<double> peaks;
-  for (TimedProduct& product : products) peaks.push_back(product.median_rate());
+  for (PeakProduct& product : products) peaks.push_back(product.median_rate());
   reduce(world, peaks, ReduceOp::sum);
   reduce(world, seconds, ReduceOp::max);
   reduce(world, waited, ReduceOp::sum);

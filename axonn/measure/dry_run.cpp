@@ -26,7 +26,7 @@
 #include "axonn/measure/dry_step.h"
 #include "axonn/model/counts.h"
 #include "axonn/model/model_files.h"
-#include "axonn/ops/forwarding_backend.h"
+#include "axonn/ops/dry_backend.h"
 #include "axonn/records/run_folder.h"
 #include "axonn/records/run_state.h"
 #include "axonn/records/sample_file.h"
@@ -117,8 +117,7 @@ std::int64_t sample_memory(Config config, int rank, const Corpus& corpus,
   if (config.samples.prompts.empty()) return 0;
   config.training.cuda_graph = false;
   const auto world = make_dry_world(config.parallelism.grid(), rank);
-  Training training(still_prepared(config), *world,
-                    make_dry_backend(nullptr, OperationSize::moderate), {.data = false});
+  Training training(still_prepared(config), *world, make_dry_backend(), {.data = false});
   const TextSampler sampler = text_sampler_of(training.model, corpus.tokenizer, make_text_sampler);
   training.step.run(training.model.context(), made_up_input(training.model));
   training.model.arena().reset_peak();

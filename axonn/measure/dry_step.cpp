@@ -5,7 +5,8 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/dry_world.h"
 #include "axonn/config/prepared_run.h"
-#include "axonn/ops/forwarding_backend.h"
+#include "axonn/load/devices.h"
+#include "axonn/ops/dry_backend.h"
 #include "axonn/train/training.h"
 
 namespace axonn {
@@ -40,9 +41,8 @@ DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
   Recording recording;
   Recording* const noted = options.recording ? &recording : nullptr;
   const auto world = make_dry_world(config.parallelism.grid(), rank, noted);
-  const OperationSize size =
-      is_gpu(config.parallelism.device) ? OperationSize::large : OperationSize::moderate;
-  Training training(still_prepared(config), *world, make_dry_backend(noted, size), {.data = false});
+  Training training(still_prepared(config), *world,
+                    make_dry_backend(noted, planned_attention(config)), {.data = false});
   const Context ctx = training.model.context();
   StepInput input = made_up_input(training.model);
   input.micro_batches = std::min(input.micro_batches, options.most_micro_batches);

@@ -47,8 +47,9 @@ class SharedSequences {
     blocks_ = part(share_.blocks);
     exchange_ = make_key_exchange(ctx, share_, sequences_, part(share_.slots));
     const std::int64_t each = qkv.rows.positions / kContextBlock;
-    pairs_ = attention_pairs(std::span(share_.numbers).subspan(first * each, sequences_ * each),
-                             at.window);
+    const auto numbers = std::span(share_.numbers).subspan(first * each, sequences_ * each);
+    runs_ = QueryRuns::of(numbers, sequences_, share_.first_key());
+    pairs_ = attention_pairs(numbers, at.window);
     const std::int64_t pieces =
         ctx.scheduling().run.overlap.context ? std::min(at.room, kMostPieces) : 1;
     for (std::int64_t i = 0; i < pieces; ++i)
@@ -138,6 +139,7 @@ class SharedSequences {
             .scale = at_.scale,
             .starts = of_rows_here(ctx_, qkv_, qkv_.rows.start),
             .query_blocks = blocks_,
+            .runs = runs_,
             .pairs = pairs_};
   }
 
@@ -159,6 +161,7 @@ class SharedSequences {
   const SequenceShare& share_;
   std::int64_t sequences_, pairs_;
   View blocks_;  // of these sequences
+  QueryRuns runs_;
   std::unique_ptr<KeyExchange> exchange_;
   std::vector<Piece> pieces_;
 };

@@ -94,7 +94,7 @@ Tokens shared_tokens(const Context& ctx, std::span<const std::int32_t> ids,
     rows.start = part_of(places.starts);
   } else {
     // The first rank's halo holds no keys.
-    const std::int64_t first_key = share->numbers.front() * kContextBlock - share->halo;
+    const std::int64_t first_key = share->first_key();
     rows.start = cut([&, first_key](std::int64_t row) {
       const std::int64_t start = places.starts.empty() ? 0 : places.starts[row];
       return static_cast<std::int32_t>(std::max<std::int64_t>(start - first_key, 0));

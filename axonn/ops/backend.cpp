@@ -32,6 +32,28 @@ bool has_epilogue(const Matmul& args) {
 
 }  // namespace
 
+double attention_flops(const Attention& args) {
+  const double pairs = args.pairs > 0 ? static_cast<double>(args.pairs)
+                                      : static_cast<double>(args.q.rows * args.positions) / 2;
+  return 4.0 * pairs * static_cast<double>(args.heads * args.head_dim);
+}
+
+QueryRuns QueryRuns::of(std::span<const std::int32_t> blocks, std::int64_t sequences,
+                        std::int64_t first_key) {
+  const std::size_t each = sequences > 0 ? blocks.size() / static_cast<std::size_t>(sequences) : 0;
+  QueryRuns found;
+  for (std::size_t i = 0; i < each; ++i) {
+    if (i == 0 || blocks[i] != blocks[i - 1] + 1) {
+      if (found.count == kMost) return {};
+      found.runs[found.count++] = {blocks[i] * kSequenceBlock - first_key, 0};
+    }
+    found.runs[found.count - 1].rows += kSequenceBlock;
+  }
+  for (std::size_t i = each; i < blocks.size(); ++i)
+    if (blocks[i] != blocks[i - each]) return {};
+  return found;
+}
+
 std::int64_t attention_pairs(std::span<const std::int32_t> blocks, std::int64_t window) {
   // The query at position t sees t + 1/2 keys of the causal half, counted here twice.
   std::int64_t twice = 0;

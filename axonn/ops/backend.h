@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "axonn/ops/operations.h"
+#include "axonn/tensor/arena.h"
 #include "axonn/tensor/device.h"
 #include "axonn/tensor/dtype.h"
 #include "axonn/tensor/tensor.h"
@@ -73,6 +74,25 @@ std::string to_string(const MatmulShape& shape);
 /// The shape for which to_string() gives this text; nothing for any other text.
 std::optional<MatmulShape> parse_matmul_shape(std::string_view text);
 
+/// Queries at consecutive positions, and in consecutive rows of each sequence.
+struct QueryRun {
+  std::int64_t first_position = 0;
+  std::int64_t rows = 0;
+  auto operator<=>(const QueryRun&) const = default;
+};
+
+/// The queries of each sequence as runs, one after another, if they are few; else empty.
+struct QueryRuns {
+  static constexpr int kMost = 2;
+  std::array<QueryRun, kMost> runs{};
+  int count = 0;
+
+  /// The runs of `blocks`, the blocks of kSequenceBlock positions of `sequences` sequences, as
+  /// positions among the keys, whose first has position `first_key`.
+  static QueryRuns of(std::span<const std::int32_t> blocks, std::int64_t sequences,
+                      std::int64_t first_key = 0);
+};
+
 /// Causal attention over heads, grouped key-value heads included.
 ///
 /// Query head j uses key-value head (first_query + j) / group of k and v. Rows are sequences one
@@ -101,6 +121,8 @@ struct Attention {
   /// query rows lies, ascending within a sequence; T and Tq are then multiples of kSequenceBlock.
   /// Empty: the queries are those of all positions, in order.
   View query_blocks = {};
+  /// Those of query_blocks on the host, for kernels that need runs; empty: none are known.
+  QueryRuns runs = {};
   /// attention_pairs() of the queries, for counts of flops; 0: half of T for each row of q.
   std::int64_t pairs = 0;
 
@@ -118,6 +140,9 @@ struct Attention {
 /// of kSequenceBlock positions, as flops are counted: the causal half, so T² / 2 for all blocks of
 /// a sequence. window: as in Attention.
 std::int64_t attention_pairs(std::span<const std::int32_t> blocks, std::int64_t window = 0);
+
+/// Flops of Q·Kᵀ and of P·V over the causal half. The gradients take 2.5 times as many.
+double attention_flops(const Attention& args);
 
 /// The gradients of Attention; d_q, d_k and d_v are overwritten. With query_blocks, d_k and d_v are
 /// the parts that these queries contribute: 0 for a key that none of them sees.
@@ -174,6 +199,9 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual Device& device() = 0;
+  /// This rank's memory on the device. Operations on GPUs take from it what they need besides their
+  /// operands.
+  virtual Arena& arena() = 0;
   virtual std::string name() const = 0;
 
   /// Names the layer that the following operations belong to, for traces.
@@ -231,13 +259,16 @@ std::unique_ptr<Backend> make_cpu_backend(int threads);
 /// the operands. own: this project's kernels alone.
 enum class CudaAttention { automatic, cudnn, own };
 
+/// The default of CudaOptions::attention_bytes. The same on every GPU, because the pieces decide on
+/// the order of sums.
+constexpr std::int64_t kAttentionBytes = std::int64_t{2} << 30;
+
 struct CudaOptions {
   CudaAttention attention = CudaAttention::automatic;
   bool deterministic = true;  ///< the same operands give the same bits every time
-  /// The most bytes of a piece of attention's scores, where it keeps them in memory. 0: a 64th of
-  /// the GPU's memory, from 256 MiB to 2 GiB. Not of the memory that is free, because sums over
-  /// pieces are to have the same bits in every run.
-  std::int64_t score_bytes = 0;
+  /// The most memory that attention takes besides its operands. What needs more is computed in
+  /// pieces, or in another way.
+  std::int64_t attention_bytes = kAttentionBytes;
 };
 
 /// Backend on one GPU, the one of index `gpu` in cuda_status().gpus: cuBLASLt or hipBLASLt for
@@ -253,5 +284,7 @@ std::string cuda_product_library();
 
 /// "cuDNN 9.19.0", or "" in a build without it.
 std::string cuda_attention_library();
+/// 91900, or 0 in a build without it.
+int cuda_attention_version();
 
 }  // namespace axonn

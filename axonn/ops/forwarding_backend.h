@@ -13,7 +13,6 @@
 
 #include "axonn/base/trace.h"
 #include "axonn/ops/backend.h"
-#include "axonn/tensor/recording.h"
 
 namespace axonn {
 
@@ -36,6 +35,7 @@ class ForwardingBackend : public Backend {
   explicit ForwardingBackend(Backend& inner) : inner_(&inner) {}
 
   Device& device() override { return inner_->device(); }
+  Arena& arena() override { return inner_->arena(); }
   std::string name() const override { return inner_->name(); }
   std::vector<std::string> take_remarks() override { return inner_->take_remarks(); }
 
@@ -119,14 +119,8 @@ class RecordingBackend final : public ForwardingBackend {
   std::vector<std::pair<MatmulShape, int>> counts_;
 };
 
-/// A Backend on a dry device: operations compute nothing. If a recording is given, it records them
-/// there, with shapes, layer and the flops of products and attention. The recording must outlive
-/// the backend.
-std::unique_ptr<Backend> make_dry_backend(Recording* recording = nullptr,
-                                          OperationSize size = OperationSize::moderate);
-
 /// A Backend that records the time and layer of every operation of another one in a trace, which
-/// must outlive it. For devices whose operations are complete when they return.
+/// must outlive it.
 std::unique_ptr<Backend> make_tracing_backend(std::unique_ptr<Backend> inner, Trace& trace);
 
 }  // namespace axonn

@@ -17,7 +17,7 @@
 //   kName         its name in traces, schedules, machine files and messages
 //   operands()    all its matrices, results first; one that the caller left out is empty
 //   run(...)      checks the operands, chooses the element types and launches the kernels; defined
-//                 beside these in ops/rowwise/ and instantiated in ops/cpu/ and ops/cuda/; `check`
+//                 beside these in ops/rowwise/ and instantiated in ops/cpu/ and ops/gpu/; `check`
 //                 has its name for messages
 //   kKind         if it is not OperationKind::rowwise
 //   passes()      how often it reads or writes each operand, if that is not once

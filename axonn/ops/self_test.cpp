@@ -30,7 +30,10 @@ class TestedOperations {
     const Tensor inp = random("inp", kRows, kCols, DType::f32),
                  weight = random("weight", 1, kCols, DType::f32),
                  bias = random("bias", 1, kCols, DType::f32), out(arena_, kRows, kCols, DType::f32),
-                 stats(arena_, kRows, 2, DType::f32);
+                 moments(arena_, kRows, 2, DType::f32), stats(arena_, kRows, 2, DType::f32);
+    backend_.run(ops::RowMoments{.out = moments.view(), .inp = inp.view()});
+    backend_.run(ops::CombineMoments{
+        .out = stats.view(), .moments = moments.view(), .count = kCols, .eps = 1e-5f});
     backend_.run(ops::LayerNorm{.out = out.view(),
                                 .inp = inp.view(),
                                 .weight = weight.view(),

@@ -33,7 +33,7 @@ class Context {
   std::uint64_t seed = 0;  ///< of random numbers in training, such as dropout
   Tape* tape = nullptr;    ///< null: nothing is recorded, as in evaluation
 
-  Device& device() const { return arena_.device(); }
+  Device& device() const { return backend.device(); }
 
   /// The object of this type that whoever runs the pass attached for layers to find: a
   /// KeyValueCache, a Routing, an OutputZLoss, or one of your own. Null if there is none.

@@ -37,6 +37,11 @@ struct SequenceShare {
   /// in the order of the ranks: rank · (T / ranks / block) + how many earlier ones the rank has.
   /// Empty with a halo.
   Tensor slots;
+
+  /// The position of the first key.
+  std::int64_t first_key() const {
+    return keys < whole ? numbers.front() * kContextBlock - halo : 0;
+  }
 };
 
 /// The rows of a place of the batch: `sequences` of `positions` tokens each, one after another. If

@@ -20,7 +20,7 @@ std::int64_t round_up(std::int64_t bytes, std::int64_t to) { return (bytes + to 
 std::string_view name_of(MemoryUse use) {
   constexpr std::string_view kNames[] = {"parameters",      "optimizer",       "gradients",
                                          "gathered blocks", "block gradients", "logits",
-                                         "activations"};
+                                         "workspace",       "activations"};
   static_assert(std::size(kNames) == kMemoryUses);
   return kNames[static_cast<int>(use)];
 }
@@ -32,7 +32,7 @@ Arena::~Arena() {
 void* Arena::allocate(std::int64_t bytes, MemoryUse use) {
   AXONN_CHECK(bytes >= 0, "arena: cannot allocate ", bytes, " bytes");
   if (bytes == 0) return nullptr;
-  const std::int64_t size = round_up(bytes, kAlignment);
+  const std::int64_t size = round_up(bytes, alignment_);
   auto fit = by_size_.lower_bound({size, 0});
   if (fit == by_size_.end()) {
     add_segment(size);
@@ -47,7 +47,7 @@ void* Arena::allocate(std::int64_t bytes, MemoryUse use) {
 
 void Arena::release(void* memory, std::int64_t bytes, MemoryUse use) noexcept {
   if (!memory) return;
-  std::int64_t size = round_up(bytes, kAlignment);
+  std::int64_t size = round_up(bytes, alignment_);
   count(-size, use);
   Address begin = reinterpret_cast<Address>(memory);
   auto next = free_.lower_bound(begin);

@@ -20,10 +20,11 @@ enum class MemoryUse : std::uint8_t {
   gathered,         ///< a block's whole parameters, gathered over z
   block_gradients,  ///< a block's whole gradients, until they are reduced into the shards
   logits,
+  workspace,    ///< memory of GPU operations besides their operands
   activations,  ///< and everything else
 };
 
-inline constexpr int kMemoryUses = 7;
+inline constexpr int kMemoryUses = 8;
 
 /// The name for reports: "block gradients".
 std::string_view name_of(MemoryUse use);
@@ -49,10 +50,8 @@ struct ArenaStats {
 /// first such step needs no new segment. Used by the rank's own thread only.
 class Arena {
  public:
-  /// Alignment of blocks in bytes: a cache line, and enough for vector loads and GPUs.
-  static constexpr std::int64_t kAlignment = 64;
-
-  explicit Arena(Device& device) : device_(device) {}
+  /// Blocks are aligned to device.alignment().
+  explicit Arena(Device& device) : device_(device), alignment_(device.alignment()) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
   ~Arena();
@@ -88,6 +87,7 @@ class Arena {
   void remove_free(std::map<Address, std::int64_t>::iterator block);
 
   Device& device_;
+  std::int64_t alignment_;
   ArenaStats stats_;
   std::vector<std::pair<void*, std::int64_t>> segments_;
   std::map<Address, std::int64_t> free_;                // free blocks: begin -> bytes

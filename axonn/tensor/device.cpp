@@ -7,9 +7,16 @@
 #include <sys/mman.h>
 
 #include "axonn/base/check.h"
+#include "axonn/base/moment.h"
 #include "axonn/tensor/recording.h"
 
 namespace axonn {
+
+Moment Work::State::moment() { return Moment::now(); }
+
+std::optional<std::pair<Moment, Moment>> Work::State::span() { return std::nullopt; }
+
+Moment Device::moment(Stream&) { return Moment::now(); }
 
 std::unique_ptr<Graph> Device::capture(const std::function<void()>&) {
   fail(Where::here(), "device ", name(), " cannot capture graphs; check captures() first");
@@ -39,7 +46,9 @@ class CpuDevice : public Device {
   void release(void* memory, std::int64_t bytes) noexcept override { munmap(memory, bytes); }
 
   Stream& compute() override { return stream_; }
-  std::unique_ptr<Stream> make_stream() override { return std::make_unique<IdleStream>(); }
+  std::unique_ptr<Stream> make_stream(StreamPriority) override {
+    return std::make_unique<IdleStream>();
+  }
 
   void copy(void* to, const void* from, std::int64_t bytes) override {
     if (bytes > 0) std::memcpy(to, from, bytes);
@@ -78,7 +87,9 @@ class DryDevice final : public Device {
   void release(void*, std::int64_t) noexcept override {}
 
   Stream& compute() override { return stream_; }
-  std::unique_ptr<Stream> make_stream() override { return std::make_unique<IdleStream>(); }
+  std::unique_ptr<Stream> make_stream(StreamPriority) override {
+    return std::make_unique<IdleStream>();
+  }
 
   void copy(void*, const void*, std::int64_t bytes) override { note("copy", bytes, 2); }
   void fill_zero(void*, std::int64_t bytes) override { note("fill_zero", bytes); }

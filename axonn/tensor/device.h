@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,7 @@
 
 namespace axonn {
 
+class Moment;
 struct Recording;
 
 /// Kinds of operations of Backend or Device by what bounds their time.
@@ -65,6 +67,10 @@ class Work {
     virtual ~State() = default;
     virtual void wait() = 0;
     virtual bool done() = 0;
+    /// Where wait() waits now: on the host, or a place in the compute stream's work.
+    virtual Moment moment();
+    /// When a device began and ended the collective, if it noted that.
+    virtual std::optional<std::pair<Moment, Moment>> span();
   };
 
   Work() = default;
@@ -102,6 +108,12 @@ class Work {
   std::shared_ptr<void> kept_;
 };
 
+/// The importance of a stream: of streams whose work is ready, a device prefers `high`.
+enum class StreamPriority {
+  normal,
+  high  ///< other ranks wait for its work
+};
+
 /// A graph of captured work with fixed addresses. The device can run it many times, each time at
 /// the cost of one call.
 class Graph {
@@ -134,6 +146,12 @@ class Device {
   /// Where a layer may cut its work into operations, it does so by this.
   virtual OperationSize operation_size() const { return OperationSize::moderate; }
 
+  /// Bytes to which blocks of its memory are aligned, at most what allocate() gives: a cache line,
+  /// or on GPUs what libraries expect of their operands and workspaces.
+  virtual std::int64_t alignment() const {
+    return operation_size() == OperationSize::large ? 256 : 64;
+  }
+
   virtual Memory memory() const { return Memory::host; }
   /// Whether it keeps values. If not, as in dry runs and plans, no value that is copied to it is
   /// ever used, and copies to the host give zeros.
@@ -146,7 +164,11 @@ class Device {
 
   /// The compute stream. The copies and fills below are enqueued on it.
   virtual Stream& compute() = 0;
-  virtual std::unique_ptr<Stream> make_stream() = 0;
+  virtual std::unique_ptr<Stream> make_stream(StreamPriority priority) = 0;
+
+  /// The moment at which the work that is on the stream now is done; of a CPU now. The host does
+  /// not wait. While the device captures it has no meaning, and is always the same.
+  virtual Moment moment(Stream& stream);
 
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
   virtual void fill_zero(void* to, std::int64_t bytes) = 0;

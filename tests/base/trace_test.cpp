@@ -9,11 +9,11 @@ using namespace axonn;
 
 TEST(Trace, IsJsonWhateverTheNamesAre) {
   Trace trace;
-  trace.span(Trace::kCompute, "before the start", 0, 1);
+  trace.span(Trace::kCompute, "before the start", Moment(0), Moment(1));
   trace.start();
   const double now = now_seconds();
-  trace.span(Trace::kCompute, "a \"layer\"", now, now + 1);
-  trace.span("x\\y", "sum\n", now, now + 2);
+  trace.span(Trace::kCompute, "a \"layer\"", Moment(now), Moment(now + 1));
+  trace.span("x\\y", "sum\n", Moment(now), Moment(now + 2));
   const auto json = nlohmann::json::parse(trace_file({trace.events(3, "rank \"3\"")}));
   const auto& events = json["traceEvents"];
   ASSERT_EQ(events.size(), 6u) << "a process, two rows, a span, and two ends of another";

@@ -50,7 +50,15 @@ TEST(Program, ListsEveryCommandInItsHelpAndEveryCommandHasHelp) {
     EXPECT_EQ(own.code, 0) << command.name;
     EXPECT_THAT(own.out, HasSubstr("axonn " + std::string(command.name))) << command.name;
     EXPECT_THAT(run({"help", std::string(command.name)}).out, HasSubstr(own.out));
+    // CLI11 keeps them as a set of pointers, so two would be in any order.
+    EXPECT_THAT(own.out, Not(testing::ContainsRegex("(Excludes|Needs): --[a-z_]+ --"))) << command.name;
   }
+}
+
+TEST(Bench, TakesOneMeasurement) {
+  EXPECT_THAT(run({"bench", "--overlap", "--profile"}).refusal, HasSubstr("give one of them"));
+  EXPECT_THAT(run({"bench", "--scaling", "weak", "--overlap"}).refusal,
+              HasSubstr("give one of them"));
 }
 
 TEST(Program, GuessesAMistypedCommand) {

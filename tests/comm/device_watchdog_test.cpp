@@ -65,8 +65,6 @@ std::shared_ptr<ManualEvent> event(bool done = false) {
 class FakeLink final : public DeviceLink {
  public:
   void enqueue(const Call&, Stream&) override {}
-  void* take(std::int64_t, Stream&) override { return nullptr; }
-  void give_back(void*, Stream&) noexcept override {}
   void enqueue(const Transpose&, Stream&) override {}
   void begin_split(int, int) override {}
   std::shared_ptr<DeviceLink> take_split() override { return nullptr; }

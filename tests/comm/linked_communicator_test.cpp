@@ -43,8 +43,6 @@ class HostLink final : public DeviceLink {
     begin();
     work_ = Work(Opened::start_on(*group_, call));
   }
-  void* take(std::int64_t bytes, Stream&) override { return new char[bytes]; }
-  void give_back(void* memory, Stream&) noexcept override { delete[] static_cast<char*>(memory); }
   void enqueue(const Transpose& of, Stream&) override {
     ++transposes;
     for (std::int64_t row = 0; row < of.rows; ++row)
@@ -90,8 +88,6 @@ class LateLink final : public DeviceLink {
     static_cast<QueuedGpu::QueuedStream&>(stream).push(
         {.run = [done = done_] { *done = true; }, .after = {}});
   }
-  void* take(std::int64_t, Stream&) override { return nullptr; }
-  void give_back(void*, Stream&) noexcept override {}
   void enqueue(const Transpose&, Stream&) override {}
   void begin_split(int, int) override {}
   std::shared_ptr<DeviceLink> take_split() override { return nullptr; }
@@ -123,8 +119,9 @@ void run_linked(int ranks, const LinkedBody& body, double timeout_seconds = 600,
           DeviceWatchdog::Options{.timeout_seconds = timeout_seconds});
       link = std::make_shared<HostLink>(host.split(0, "links"));
     }
+    Arena arena(gpu);
     const auto world =
-        make_linked(host, gpu, {link, watchdog, concat("host ", host.rank() / per_host)});
+        make_linked(host, arena, {link, watchdog, concat("host ", host.rank() / per_host)});
     gpu.holds_everything();
     body(*world, gpu);
   });
@@ -196,10 +193,11 @@ TEST(LinkedCommunicator, FinishesItsCollectivesBeforeItsLinkEnds) {
   run_ranks(2, [](Communicator& host) {
     QueuedGpu gpu({});
     QueuedDevice device(gpu);
+    Arena arena(device);
     const auto watchdog = std::make_shared<DeviceWatchdog>(host, std::make_unique<HostLibrary>(),
                                                            DeviceWatchdog::Options{});
     for (int i = 0; i < 20; ++i) {
-      const auto group = make_linked(host, device, {std::make_shared<LateLink>(), watchdog});
+      const auto group = make_linked(host, arena, {std::make_shared<LateLink>(), watchdog});
       std::vector<float> x(8);
       group->all_reduce(buffer(std::span(x)), "sum").wait();
     }

@@ -15,7 +15,7 @@
 #include "axonn/comm/device/device_threads.h"
 #include "axonn/comm/device/nccl.h"
 #include "axonn/comm/threads/threads.h"
-#include "axonn/tensor/cuda/cuda_device.h"
+#include "axonn/tensor/gpu/cuda_device.h"
 
 using namespace axonn;
 
@@ -147,7 +147,8 @@ TEST_F(OnGpus, NcclGivesTheResultsOfTheHostUpToRounding) {
         const auto want = chain(host, OnHost{given(rank, n)}, OnHost{given(rank + 50, n * ranks)});
         const auto device = make_cuda_device(rank);
         const OnGpu part(*device, given(rank, n)), whole(*device, given(rank + 50, n * ranks));
-        const auto world = make_nccl(host, *device, 60);
+        Arena arena(*device);
+        const auto world = make_nccl(host, arena, 60);
         const auto got = chain(*world, part, whole);
         // Two sums of positive values in each of the 20 rounds.
         const float tolerance = 2 * 20 * static_cast<float>(ranks) * 1.2e-7f;
@@ -167,7 +168,8 @@ TEST_F(OnGpus, NcclInTwoLevelsGivesTheResultsOfTheHostUpToRounding) {
         const auto want = chain(host, OnHost{given(rank, n)}, OnHost{given(rank + 50, n * ranks)});
         const auto device = make_cuda_device(rank);
         const OnGpu part(*device, given(rank, n)), whole(*device, given(rank + 50, n * ranks));
-        const auto world = make_nccl(host, *device, 60, concat("host ", rank / per_host));
+        Arena arena(*device);
+        const auto world = make_nccl(host, arena, 60, concat("host ", rank / per_host));
         world->set_policy({CollectiveMethod::two_level});
         const auto got = chain(*world, part, whole);
         // Two sums of positive values in each of the 20 rounds.
@@ -183,7 +185,8 @@ TEST_F(OnGpus, NcclEndsTheWorldWhenARankIsMissing) {
   const auto body = [](Communicator& host) {
     const auto device = make_cuda_device(host.rank());
     const OnGpu x(*device, given(host.rank(), 1000));
-    const auto world = make_nccl(host, *device, 2);
+    Arena arena(*device);
+    const auto world = make_nccl(host, arena, 2);
     world->all_reduce(x.buffer(), "first").wait();
     if (host.rank() == 1)
       while (host.end_reason().empty()) std::this_thread::yield();

@@ -27,8 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 COPY = ROOT / "build/deleted-waits"
 TESTS = COPY / "build/emulated-tsan/tests"
 
-SOURCES = ["axonn/ops/cuda/**/*", "axonn/comm/device/*", "axonn/tensor/tensor.*",
-           "axonn/tensor/cuda/*", "axonn/parallel/*", "axonn/nn/*", "axonn/model/*"]
+SOURCES = ["axonn/ops/gpu/**/*", "axonn/comm/device/*", "axonn/tensor/tensor.*",
+           "axonn/tensor/gpu/*", "axonn/parallel/*", "axonn/nn/*", "axonn/model/*"]
 
 # Calls that order no work of a GPU, by a regular expression for "FILE: " and the line, with the one
 # before it; and why.
@@ -88,7 +88,7 @@ TESTS_OF = [
     (r"team|reduce_block", [ops("Softmax*:CrossEntropy.Equals*:LayerNorm.*")]),
     (r"device_communicator", [NCCL, LINKS, STAGED]),
     (r"device_threads", [QUEUES, THREADS]),
-    (r"tensor/cuda", [DEVICE, TRAINING, STAGED]),
+    (r"tensor/gpu", [DEVICE, TRAINING, STAGED]),
     (r"parameters", [PARAMETERS, TRAINING, OVERLAP]),
     (r"loss", [LOSSES]),
     (r"", [TRAINING, OVERLAP]),

@@ -55,9 +55,11 @@ void run(CUstream_st& stream, const Item& item, int i) {
     acquire(&item);
     acquire(&stream);  // what was before the launch
     for (const int before : node.after) acquire(&nodes[before]);
+    machine().time = &stream.seconds;
     node.work.run();
     release(&node);
   });
+  stream.seconds += node.work.seconds;  // as if its nodes ran one after the other
   --launch.left;
   for (int later = i + 1; later < std::ssize(nodes); ++later)
     if (std::ranges::find(nodes[later].after, i) != nodes[later].after.end() &&
@@ -98,7 +100,8 @@ Item::Item(std::unique_ptr<Launch> of) : what("cudaGraphLaunch"), launch(std::mo
 Item::Item(Work work)
     : what(std::move(work.what)),
       run(std::make_unique<std::function<void()>>(std::move(work.run))),
-      may_run(std::move(work.may_run)) {}
+      may_run(std::move(work.may_run)),
+      seconds(work.seconds) {}
 
 Item::~Item() = default;
 

@@ -138,26 +138,6 @@ TEST(EmulatedGraphs, MayBeEmpty) {
   stream.synchronize();
 }
 
-TEST(EmulatedGraphs, HaveMemoryOfTheirOwn) {
-  const TestStream stream;
-  std::size_t before = 0, after = 0, total = 0;
-  const TestMemory result(1);
-  ASSERT_EQ(cudaMemGetInfo(&before, &total), cudaSuccess);
-  {
-    const TestGraph graph(stream, [&] {
-      void* memory = nullptr;
-      ASSERT_EQ(cudaMallocAsync(&memory, 4, stream), cudaSuccess);
-      ASSERT_EQ(cudaMemcpyAsync(result.get(), memory, 4, cudaMemcpyDeviceToDevice, stream),
-                cudaSuccess);
-      ASSERT_EQ(cudaFreeAsync(memory, stream), cudaSuccess);
-    });
-    for (int i = 0; i < 3; ++i) graph.launch(stream);
-    stream.synchronize();
-  }
-  ASSERT_EQ(cudaMemGetInfo(&after, &total), cudaSuccess);
-  EXPECT_EQ(after, before);
-}
-
 TEST(EmulatedCaptures, FailIfABranchIsNotJoined) {
   const TestStream other;
   EXPECT_EQ(end_of_capture([&](const TestStream& stream) {

@@ -120,7 +120,7 @@ class Kept {
   }
 };
 
-/// Memory of one allocation, filled with poison unless it is to be later. Null: beyond the limit.
+/// Memory of one allocation, filled with poison. Null: beyond the limit.
 void* allocate(Kind kind, int device, std::size_t bytes) {
   Machine& m = machine();
   const bool on_device = kind != Kind::pinned;
@@ -137,12 +137,11 @@ void* allocate(Kind kind, int device, std::size_t bytes) {
   if (constexpr std::uintptr_t kPage = 4096; bytes >= 2 * kHugePage)
     madvise(begin + kPage - reinterpret_cast<std::uintptr_t>(begin) % kPage, bytes - kPage,
             MADV_HUGEPAGE);
-  const bool live = kind == Kind::device || kind == Kind::pinned;
   permit_device_memory(true);
-  if (live) std::memset(begin, kPoison, bytes);
+  std::memset(begin, kPoison, bytes);
   permit_device_memory(false);
   if (on_device) m.used[device] += bytes;
-  m.allocations[begin + bytes] = {kind, begin, bytes, device, live};
+  m.allocations[begin + bytes] = {kind, begin, bytes, device};
   return memory;
 }
 
@@ -176,7 +175,6 @@ void check_access(const void* address, std::size_t bytes, const char* what) {
   if (bytes > found->bytes - offset)
     complain("begin at byte " + std::to_string(offset) + " of an allocation of " +
              std::to_string(found->bytes));
-  if (!found->live) complain("are in memory of cudaMallocAsync before or after its use");
   if (found->kind != Kind::pinned && m.running_on >= 0 && found->device != m.running_on &&
       !m.peers.contains({m.running_on, found->device}))
     complain("are in memory of device " + std::to_string(found->device) + ", to which device " +
@@ -208,9 +206,8 @@ cudaError_t free_at_once(const char* function, void* memory, bool pinned) {
     if (!memory) return cudaSuccess;
     if (const cudaError_t error = refused_by_captures(); error != cudaSuccess) return error;
     const Allocation* found = beginning_at(memory);
-    if (!found || (found->kind == Kind::pinned) != pinned || found->kind == Kind::graph)
-      return cudaErrorInvalidValue;
-    // CUDA promises no wait for pinned memory and for that of cudaMallocAsync.
+    if (!found || (found->kind == Kind::pinned) != pinned) return cudaErrorInvalidValue;
+    // CUDA promises no wait for pinned memory.
     if (found->kind == Kind::device) wait_to_change_memory(function, found->device);
     found = beginning_at(memory);
     if (!found) violation(std::string(function) + ": two threads free " + text_of(memory));
@@ -218,19 +215,6 @@ cudaError_t free_at_once(const char* function, void* memory, bool pinned) {
     return cudaSuccess;
   });
 }
-
-/// Memory of a graph, which lives as long as the work that allocates it.
-struct GraphMemory {
-  explicit GraphMemory(void* begin) : memory(begin) {}
-  GraphMemory(const GraphMemory&) = delete;
-  GraphMemory& operator=(const GraphMemory&) = delete;
-  ~GraphMemory() {
-    const Locked locked;
-    forget(*beginning_at(memory));
-  }
-
-  void* memory;
-};
 
 }  // namespace
 
@@ -265,57 +249,6 @@ cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
 cudaError_t cudaFree(void* memory) { return free_at_once(__func__, memory, false); }
 
 cudaError_t cudaFreeHost(void* memory) { return free_at_once(__func__, memory, true); }
-
-cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t stream) {
-  const char* const function = __func__;
-  return call(function, [&] {
-    CUstream_st& s = stream_of(stream, function);
-    if (!memory) return cudaErrorInvalidValue;
-    *memory = nullptr;
-    if (bytes == 0) return cudaSuccess;
-    const bool captured = s.captured.capture != nullptr;
-    const Kind kind = captured ? Kind::graph : Kind::stream_ordered;
-    void* got = allocate(kind, s.device, bytes);
-    if (!got && !captured) {  // memory whose cudaFreeAsync() has not run yet
-      wait_for_device(function, s.device);
-      got = allocate(kind, s.device, bytes);
-    }
-    if (!got) return cudaErrorMemoryAllocation;
-    const auto keep = captured ? std::make_shared<GraphMemory>(got) : nullptr;
-    const cudaError_t error = enqueue(stream, {.what = function, .run = [got, bytes, keep] {
-                                                 Allocation* const found = beginning_at(got);
-                                                 if (found->live)
-                                                   violation(
-                                                       "a graph that has not freed its "
-                                                       "memory is launched again");
-                                                 found->live = true;
-                                                 writes(got, bytes, "cudaMallocAsync");
-                                                 std::memset(got, kPoison, bytes);
-                                               }});
-    if (error == cudaSuccess) *memory = got;
-    return error;
-  });
-}
-
-cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
-  const char* const function = __func__;
-  return call(function, [&] {
-    const CUstream_st& s = stream_of(stream, function);
-    if (!memory) return cudaSuccess;
-    const Allocation* const found = beginning_at(memory);
-    if (!found || found->kind == Kind::pinned) return cudaErrorInvalidValue;
-    if ((found->kind == Kind::graph) != (s.captured.capture != nullptr))
-      violation("cudaFreeAsync: memory of a graph is freed outside of it, or other memory in it");
-    return enqueue(stream, {.what = function, .run = [memory] {
-                              Allocation* const freed = beginning_at(memory);
-                              if (!freed || !freed->live)
-                                violation("cudaFreeAsync: " + text_of(memory) + " is not live");
-                              writes(memory, freed->bytes, "cudaFreeAsync");
-                              freed->live = false;
-                              if (freed->kind != Kind::graph) forget(*freed);
-                            }});
-  });
-}
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return call(__func__, [&] {

@@ -40,6 +40,7 @@ struct Exchange {
   std::vector<std::int64_t> numbers;
   std::size_t missing = 0;
   bool moved = false, dead = false;  // dead: a party was aborted
+  double seconds = 0;                // when the last party arrived, by its stream's time
 };
 
 struct Group;

@@ -92,6 +92,7 @@ void join(Launch* launch, const NcclCall& call) {
   exchange->launches[party] = launch;
   exchange->numbers[party] = launch->number;
   --exchange->missing;
+  exchange->seconds = std::max(exchange->seconds, stream_seconds());
   launch->exchanges.emplace_back(key, exchange);
   release(exchange.get());
 }
@@ -144,6 +145,7 @@ void complete(Launch* launch) {
   if (comm.life == Life::aborted) return acquire(&*comm.group);  // of data that have moved
   for (const auto& [key, exchange] : launch->exchanges) {
     acquire(exchange.get());
+    stream_seconds() = std::max(stream_seconds(), exchange->seconds);
     if (!exchange->moved) {
       check_order(*exchange);
       move_data(exchange->calls, order_of(*comm.group));
@@ -190,12 +192,13 @@ ncclResult_t enqueue_launch(const std::shared_ptr<Launch>& launch) {
   const cudaError_t arrival =
       enqueue(launch->stream, {.what = "arrival at " + what,
                                .run = [launch] { arrive(launch.get()); },
-                               .may_run = [launch] { return may_arrive(launch.get()); }});
+                               .may_run = [launch] { return may_arrive(launch.get()); },
+                               .seconds = 0});
   if (arrival == cudaSuccess &&
       enqueue(launch->stream, {.what = what,
                                .run = [launch] { complete(launch.get()); },
-                               .may_run = [launch] { return may_complete(launch.get()); }}) ==
-          cudaSuccess)
+                               .may_run = [launch] { return may_complete(launch.get()); },
+                               .seconds = kCollectiveSeconds}) == cudaSuccess)
     return ncclSuccess;
   erase(gpu.waiting, launch.get());
   erase(comm.waiting, launch.get());

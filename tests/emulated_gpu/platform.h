@@ -53,7 +53,15 @@ struct Work {
   /// Whether it may run now that it is the stream's first, such as a collective whose other ranks
   /// have arrived. Null: always. Called under the lock.
   std::function<bool()> may_run = {};
+  double seconds = 1e-5;  ///< how long it takes by the stream's time
 };
+
+/// How long a collective of NCCL takes when all ranks have arrived.
+constexpr double kCollectiveSeconds = 5e-5;
+
+/// The time of the stream whose work runs: when the work before it was done, in seconds. Work that
+/// waits for other streams sets it. Events tell it, so that tests see overlap and waits.
+double& stream_seconds();
 
 /// Enqueues work on a stream, or adds it to the graph that captures the stream. Errors: those of a
 /// capture that is invalid.

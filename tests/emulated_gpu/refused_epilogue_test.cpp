@@ -198,9 +198,9 @@ TEST(FusedEpilogue, IsTimedAlsoForColumnsThatAreNoMultipleOfEight) {
 }
 
 TEST(AttentionPieces, AreFewIfTheyMayBeLarge) {
-  const auto products = [](std::int64_t score_bytes) {
+  const auto products = [](std::int64_t bytes) {
     const auto backend =
-        make_cuda_backend(0, {.attention = CudaAttention::own, .score_bytes = score_bytes});
+        make_cuda_backend(0, {.attention = CudaAttention::own, .attention_bytes = bytes});
     Device& device = backend->device();
     constexpr std::int64_t kRows = 256, kCols = 16, kHeads = 2;
     constexpr std::int64_t kBytes = 4 * kRows * (4 * kCols + kHeads);
@@ -227,5 +227,5 @@ TEST(AttentionPieces, AreFewIfTheyMayBeLarge) {
   // A row of both heads has 2,048 bytes of scores. At most half of the queries are one piece.
   EXPECT_EQ(products(32 * 2048), 2 * 8);
   EXPECT_EQ(products(std::int64_t{1} << 30), 2 * 2);
-  EXPECT_EQ(products(0), 2 * 2);
+  EXPECT_EQ(products(kAttentionBytes), 2 * 2);
 }

@@ -18,6 +18,7 @@ namespace emulated_gpu {
 /// What an event waits for: that the stream's work before cudaEventRecord() is done.
 struct Record {
   bool done = false;
+  double seconds = 0;  ///< of the stream's time
 };
 
 /// A piece of captured work.
@@ -47,6 +48,7 @@ struct Item {
   std::string what;
   std::unique_ptr<std::function<void()>> run;
   std::function<bool()> may_run;
+  double seconds = 0;
   std::unique_ptr<Launch> launch;
 
   explicit Item(Work work);
@@ -69,12 +71,14 @@ struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
   std::uint64_t enqueued = 0, done = 0;
   std::uint64_t priority = 0;  ///< random; of the streams that can go on, the highest does
   bool destroyed = false;      ///< by the program; its work goes on
+  double seconds = 0;          ///< its time: when the work that it has done was done
   emulated_gpu::Captured captured;
   int lane = 0;
 };
 
 struct CUevent_st {
   int device = 0;
+  bool timed = false;
   std::shared_ptr<emulated_gpu::Record> record;  ///< the latest; null: never recorded
   emulated_gpu::Captured captured;               ///< if last recorded in a capturing stream,
   int lane = 0;                                  ///< and of which lane
@@ -84,12 +88,11 @@ namespace emulated_gpu {
 
 /// Memory that the program has allocated.
 struct Allocation {
-  enum class Kind { device, stream_ordered, graph, pinned };
+  enum class Kind { device, pinned };
   Kind kind = Kind::device;
   char* begin = nullptr;
   std::size_t bytes = 0;
   int device = 0;
-  bool live = true;  ///< false for stream-ordered memory before or after its use
 };
 
 struct Machine {
@@ -100,6 +103,7 @@ struct Machine {
   std::vector<std::size_t> used;                  ///< bytes, of each device
   std::set<std::pair<int, int>> peers;            ///< the first may access the second's memory
   int running_on = -1;                            ///< device of the work that runs; -1: none runs
+  double* time = nullptr;                         ///< that of the stream whose work runs
   std::thread::id holder;                         ///< see wait_for_holder(); {}: none
 };
 Machine& machine();

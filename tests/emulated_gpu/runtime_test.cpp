@@ -353,23 +353,6 @@ TEST(EmulatedMemory, HasAttributes) {
   EXPECT_EQ(type(&local), cudaMemoryTypeUnregistered);
 }
 
-TEST(EmulatedMemory, OfAStreamIsThereFromItsPlaceInTheStreamOn) {
-  const TestStream a, b;
-  std::size_t before = 0, after = 0, total = 0;
-  ASSERT_EQ(cudaMemGetInfo(&before, &total), cudaSuccess);
-  for (int i = 0; i < kTrials; ++i) {
-    void* memory = nullptr;
-    ASSERT_EQ(cudaMallocAsync(&memory, 4, a), cudaSuccess);
-    order(a, b);
-    ASSERT_EQ(cudaMemsetAsync(memory, 1, 4, b), cudaSuccess);
-    order(b, a);
-    ASSERT_EQ(cudaFreeAsync(memory, a), cudaSuccess);
-  }
-  a.synchronize();
-  ASSERT_EQ(cudaMemGetInfo(&after, &total), cudaSuccess);
-  EXPECT_EQ(after, before);
-}
-
 TEST(EmulatedMemory, OfAPeerIsAccessibleOnceThatIsEnabled) {
   int can = 0;
   ASSERT_EQ(cudaDeviceCanAccessPeer(&can, 3, 4), cudaSuccess);
@@ -407,28 +390,6 @@ TEST(EmulatedMemoryDeathTest, ReportsAccessesThatAreAgainstTheRules) {
     copy(device.get(), pinned.get(), 16, cudaMemcpyHostToDevice);
   };
   EXPECT_DEATH(of_other_device(), "memory of device 0, to which device 1 has no access");
-}
-
-TEST(EmulatedMemoryDeathTest, ReportsAccessesBeforeOrAfterTheLifeOfMemory) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto late = [] {
-    const TestStream stream;
-    void* memory = nullptr;
-    cudaMallocAsync(&memory, 4, stream);
-    cudaFreeAsync(memory, stream);
-    stream.run([=] { reads(memory, 4, "the kernel"); });
-    stream.synchronize();
-  };
-  EXPECT_DEATH(late(), "the kernel: 4 bytes at .* not in memory that cudaMalloc");
-  const auto early = [] {
-    const TestStream a, b;
-    a.run([] {}, [] { return false; });
-    void* memory = nullptr;
-    cudaMallocAsync(&memory, 4, a);
-    b.run([=] { reads(memory, 4, "the kernel"); });
-    b.synchronize();
-  };
-  EXPECT_DEATH(early(), "the kernel: 4 bytes at .* before or after its use");
 }
 
 TEST(EmulatedMemoryDeathTest, ReportsAccessesByTheHostIfItIsProtected) {

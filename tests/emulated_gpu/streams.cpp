@@ -34,10 +34,12 @@ bool run_some_of(CUstream_st& stream) {
     if (first.may_run && !first.may_run()) return false;
     run_as(stream.context, stream.device, [&] {
       acquire(&first);
+      machine().time = &stream.seconds;
       (*first.run)();
       first.run.reset();
       release(&stream);
     });
+    stream.seconds += first.seconds;
   }
   if (!done) return true;
   stream.queue.pop_front();
@@ -193,6 +195,8 @@ CUevent_st& event_of(cudaEvent_t event, const char* function) {
   return *event;
 }
 
+double& stream_seconds() { return *machine().time; }
+
 int device_of(cudaStream_t stream) {
   const Locked locked;
   return stream_of(stream, "device_of").device;
@@ -247,8 +251,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return call(__func__, [&] {
-    if (!event || flags != cudaEventDisableTiming) return cudaErrorInvalidValue;
-    *event = new CUevent_st{.device = current_device(), .record = nullptr, .captured = {}};
+    if (!event || (flags & ~cudaEventDisableTiming) != 0) return cudaErrorInvalidValue;
+    *event = new CUevent_st{.device = current_device(),
+                            .timed = flags == cudaEventDefault,
+                            .record = nullptr,
+                            .captured = {}};
     machine().events.insert(*event);
     return cudaSuccess;
   });
@@ -278,10 +285,14 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     }
     e.captured = {};
     e.record = std::make_shared<Record>();
-    return enqueue(stream, {.what = function, .run = [record = e.record] {
-                              release(record.get());
-                              record->done = true;
-                            }});
+    return enqueue(stream, {.what = function,
+                            .run =
+                                [record = e.record] {
+                                  release(record.get());
+                                  record->done = true;
+                                  record->seconds = stream_seconds();
+                                },
+                            .seconds = 0});
   });
 }
 
@@ -294,8 +305,26 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (e.captured.capture || s.captured.capture) return capture_wait(s, e);
     if (!e.record) return cudaSuccess;
     return enqueue(stream, {.what = function,
-                            .run = [record = e.record] { acquire(record.get()); },
-                            .may_run = [record = e.record] { return record->done; }});
+                            .run =
+                                [record = e.record] {
+                                  acquire(record.get());
+                                  stream_seconds() = std::max(stream_seconds(), record->seconds);
+                                },
+                            .may_run = [record = e.record] { return record->done; },
+                            .seconds = 0});
+  });
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  const char* const function = __func__;
+  return call(function, [&] {
+    const CUevent_st &a = event_of(begin, function), &b = event_of(end, function);
+    if (!milliseconds) return cudaErrorInvalidValue;
+    if (!a.timed || !b.timed || !a.record || !b.record || a.device != b.device)
+      return cudaErrorInvalidResourceHandle;
+    if (!a.record->done || !b.record->done) return cudaErrorNotReady;
+    *milliseconds = static_cast<float>(1e3 * (b.record->seconds - a.record->seconds));
+    return cudaSuccess;
   });
 }
 

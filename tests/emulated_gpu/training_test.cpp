@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/emulated_gpu/setting.h"
+#include "tests/support/dry_peak.h"
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
 
@@ -53,6 +54,15 @@ Config llama_config() {
   config.model.tied = false;
   config.model.qkv_bias = true;
   config.model.qk_norm = QkNormKind::head;
+  return config;
+}
+
+Config experts_config() {
+  Config config = llama_config();
+  config.model.experts = 4;
+  config.model.experts_per_token = 2;
+  config.model.expert_ffn = 24;
+  config.training.balance = {.weight = 0.01, .z = 0.001};
   return config;
 }
 
@@ -124,11 +134,7 @@ TEST(TrainingOnGpus, HasTheLossesOfTheCpuIfRanksShareSequences) {
 }
 
 TEST(TrainingOnGpus, HasTheLossesOfTheCpuWithExperts) {
-  Config config = llama_config();
-  config.model.experts = 4;
-  config.model.experts_per_token = 2;
-  config.model.expert_ffn = 24;
-  config.training.balance = {.weight = 0.01, .z = 0.001};
+  const Config config = experts_config();
   const std::vector<double> want = losses_of(config);
   for (const GridShape grid :
        {GridShape{}, GridShape{.x = 2, .z = 2}, GridShape{.x = 2, .z = 2, .experts = 2},
@@ -164,7 +170,7 @@ TEST(TrainingOnGpusDeathTest, NcclBetweenThreadsDeadlocksIfTheyDo) {
     const Setting hold("AXONN_EMULATED_HOLD", "1"), patience("AXONN_EMULATED_PATIENCE", "1");
     for (unsigned seed = 1; seed <= 20; ++seed) {
       reseed(seed);
-      losses_of(on_gpus(on_grid(small_config(), {2, 1, 2, 1}), TransportKind::nccl));
+      losses_of(on_gpus(on_grid(experts_config(), {2, 1, 2, 1}), TransportKind::nccl));
     }
   };
   EXPECT_DEATH(train(), "deadlock: cudaMalloc waits for(.|\n)*nccl");
@@ -187,6 +193,25 @@ TEST(TrainingOnGpus, AllocatesNothingAfterTheSecondStep) {
   for (const TransportKind transport : {TransportKind::automatic, TransportKind::nccl})
     for (const DType dtype : {DType::f32, DType::bf16})
       EXPECT_EQ(allocations(transport, dtype, 4), allocations(transport, dtype, 2));
+}
+
+TEST(TrainingOnGpus, TakesTheMemoryOfTheDryRunToTheByte) {
+  Config wide = llama_config();  // heads of 64: attention in its own way
+  wide.model.heads = 2;
+  wide.model.kv_heads = 1;
+  wide.model.hidden = 2 * 64;
+  wide.training.dtype = DType::bf16;
+  for (const Config& config : {small_config(), wide, experts_config()})
+    for (const GridShape& grid :
+         {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{.z = 2, .context = 2}}) {
+      if (config.model.experts > 0 && grid.ranks() > 1) continue;  // loads of ranks differ
+      Config on_grid_of = on_gpus(on_grid(config, grid));
+      if (grid.context > 1) {
+        on_grid_of.training.seq_len = 256;
+        on_grid_of.data.synthetic = 10'000;
+      }
+      expect_dry_peak(prepared(on_grid_of));
+    }
 }
 
 TEST(TrainingOnGpus, HasTheSameBitsWithAndWithoutOverlap) {

@@ -11,7 +11,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "axonn/ops/cuda/fragment.h"
+#include "axonn/ops/gpu/fragment.h"
 #include "axonn/tensor/dtype.h"
 
 /// Declares memory that a block shares: a reference `name` to a type, such as float[256].

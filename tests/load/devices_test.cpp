@@ -12,8 +12,8 @@
 #include "axonn/infer/generator.h"
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/options/options.h"
-#include "axonn/tensor/cuda/cuda_device.h"
-#include "axonn/tensor/cuda/gpu_platform.h"
+#include "axonn/tensor/gpu/cuda_device.h"
+#include "axonn/tensor/gpu/gpu_platform.h"
 #include "axonn/train/resume.h"
 #include "axonn/train/state_blocks.h"
 #include "axonn/train/training.h"
@@ -35,9 +35,11 @@ class BackendOnGpu final : public ForwardingBackend {
  public:
   BackendOnGpu() : ForwardingBackend(make_cpu_backend(1)) {}
   Device& device() override { return gpu_; }
+  Arena& arena() override { return arena_; }
 
  private:
   GpuOfHostMemory gpu_;
+  Arena arena_{gpu_};
 };
 
 std::unique_ptr<Backend> on_host() { return make_cpu_backend(1); }
@@ -129,14 +131,16 @@ TEST(Devices, ACheckpointCanBeReadOnAnotherDevice) {
 TEST(Devices, HostMemoryNeedsNoSeparateTransport) {
   const auto world = make_self();
   const auto device = make_cpu_device();
-  EXPECT_EQ(make_device_world({}, *world, *device), nullptr);
+  Arena arena(*device);
+  EXPECT_EQ(make_device_world({}, *world, arena), nullptr);
 }
 
 TEST(Devices, RanksThatShareAGpuUseNcclOnlyOnRequestWhichFails) {
   run_ranks(2, [](Communicator& world) {
     GpuOfHostMemory gpu;
-    EXPECT_NE(make_device_world({}, world, gpu), nullptr);
-    EXPECT_THROW(make_device_world({.transport = TransportKind::nccl}, world, gpu), UsageError);
+    Arena arena(gpu);
+    EXPECT_NE(make_device_world({}, world, arena), nullptr);
+    EXPECT_THROW(make_device_world({.transport = TransportKind::nccl}, world, arena), UsageError);
   });
 }
 

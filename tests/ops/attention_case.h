@@ -62,7 +62,8 @@ struct AttentionOutcome {
         .window = c.shape.window,
         .scale = static_cast<float>(c.shape.scale),
         .starts = c.shape.starts.empty() ? View{} : starts.view(),
-        .query_blocks = c.shape.query_blocks.empty() ? View{} : query_blocks.view()};
+        .query_blocks = c.shape.query_blocks.empty() ? View{} : query_blocks.view(),
+        .runs = QueryRuns::of(c.shape.query_blocks, c.sequences)};
     backend.attention(forward);
     of_backward.attention_backward({.forward = forward,
                                     .d_out = d_out,

@@ -1,5 +1,5 @@
 // The attention graphs from which libraries make fused kernels, computed with plain loops.
-#include "axonn/ops/cuda/attention/attention_graph.h"
+#include "axonn/ops/gpu/attention/attention_graph.h"
 
 #include <gmock/gmock.h>
 
@@ -20,22 +20,51 @@ class GraphBackend final : public ForwardingBackend {
       : ForwardingBackend(nullptr), ordered_(ordered), bytes_(bytes) {}
 
   void attention(const Attention& args) override {
-    compute(graph_shape_of(args), {.forward = args});
+    compute(graph_shapes_of(args), {.forward = args});
   }
   void attention_backward(const AttentionBackward& args) override {
-    compute(graph_shape_of(args, ordered_), args);
+    compute(graph_shapes_of(args, ordered_), args);
   }
 
  private:
-  void compute(const std::optional<AttentionGraphShape>& shape, const AttentionBackward& args) {
-    ASSERT_TRUE(shape);
-    const AttentionGraphShape piece = graph_piece(*shape, bytes_);
-    const AttentionGraph graph = attention_graph(piece);
-    std::vector<float> delta(piece.sequences * piece.heads * piece.positions),
-        d_q_sum(delta.size() * piece.head_dim);
-    for (std::int64_t s = 0; s < shape->sequences; s += piece.sequences)
-      for (std::int64_t k = 0; k < shape->kv_heads; k += piece.kv_heads)
-        interpret(graph, graph_memory(graph, args, {delta.data(), d_q_sum.data()}, {s, k}));
+  void compute(const std::vector<AttentionGraphShape>& shapes, const AttentionBackward& args) {
+    ASSERT_THAT(shapes, testing::Not(testing::IsEmpty()));
+    if (shapes.front().adds_keys) {
+      clear(args.d_k);
+      clear(args.d_v);
+    }
+    std::int64_t query = 0;
+    for (const AttentionGraphShape& shape : shapes) {
+      const auto piece = graph_piece(shape, bytes_);
+      ASSERT_TRUE(piece) << bytes_;
+      const AttentionGraph graph = attention_graph(*piece);
+      std::vector<char> memory(graph_bytes(*piece).total());
+      const GraphRoom room = graph_room(*piece, memory.data());
+      for (std::int64_t s = 0; s < shape.sequences; s += piece->sequences)
+        for (std::int64_t k = 0; k < shape.kv_heads; k += piece->kv_heads) {
+          interpret(graph, graph_memory(graph, args, room, {s, k, query}));
+          if (!room.d_k) continue;
+          add(args.d_k, static_cast<const bf16*>(room.d_k), *piece, {s, k});
+          add(args.d_v, static_cast<const bf16*>(room.d_v), *piece, {s, k});
+        }
+      query += shape.queries;
+    }
+  }
+
+  static void clear(const View& all) {
+    for (std::int64_t r = 0; r < all.rows; ++r) std::fill_n(all.row<float>(r), all.cols, 0.0f);
+  }
+  /// f32 gradients of keys or values += the part that a graph has written apart.
+  static void add(const View& all, const bf16* part, const AttentionGraphShape& piece,
+                  const GraphOffset& place) {
+    const std::int64_t width = piece.kv_heads * piece.head_dim;
+    for (std::int64_t r = 0; r < piece.sequences * piece.keys(); ++r)
+      for (std::int64_t c = 0; c < width; ++c) {
+        const std::int64_t sequence = place.sequence + r / piece.keys();
+        all.row<float>(sequence * piece.positions +
+                       r % piece.keys())[place.kv_head * piece.head_dim + c] +=
+            get(part[r * width + c]);
+      }
   }
 
   bool ordered_;
@@ -90,65 +119,120 @@ TEST(AttentionGraph, SeesOnlyTheKeysInTheWindowAndInTheDocument) {
   }
 }
 
-TEST(AttentionGraph, InPiecesOfSequencesAndOfKeyValueHeadsEqualsPlainLoops) {
-  for (std::int64_t bytes : {1, 2 * 20 * 20 * 2 * 2, 2 * 20 * 20 * 2 * 4}) {
+TEST(AttentionGraph, OfRunsOfQueriesEqualsPlainLoops) {
+  const AttentionGraphShape whole{.sequences = 2,
+                                  .positions = 320,
+                                  .q_rows = 128,
+                                  .first_position = 192,
+                                  .queries = 128,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .head_dim = 8,
+                                  .backward = true,
+                                  .ordered = true,
+                                  .adds_keys = true};
+  for (const std::int64_t bytes : {kWhole, graph_bytes(whole).total() / 4 + 1024}) {
     GraphBackend backend(true, bytes);
+    for (const std::vector<std::int32_t>& blocks :
+         {std::vector<std::int32_t>{1, 3, 1, 3}, {0, 4, 0, 4}, {2, 3, 2, 3}, {4, 4}})
+      for (const std::int64_t window : {0, 100}) {
+        AttentionCase c{
+            2, {320, 4, 2, 8, 2, 0, 0.3, window, starts_of(2, 320, {200, 50})}, DType::bf16, 8};
+        c.shape.query_blocks = blocks;
+        c.f32_sums = true;
+        check_attention_case(backend, c);
+      }
+  }
+}
+
+TEST(AttentionGraph, InPiecesOfSequencesAndOfKeyValueHeadsEqualsPlainLoops) {
+  const AttentionGraphShape one{.sequences = 1,
+                                .positions = 20,
+                                .q_rows = 20,
+                                .queries = 20,
+                                .heads = 2,
+                                .kv_heads = 1,
+                                .head_dim = 8,
+                                .backward = true,
+                                .ordered = true};
+  AttentionGraphShape two = one;
+  two.kv_heads = 2;
+  two.heads = 4;
+  for (const AttentionGraphShape& most : {one, two}) {
+    GraphBackend backend(true, graph_bytes(most).total());
     check_attention_case(
         backend, {4, {20, 8, 4, 8, 2, 0, 0.3, 0, starts_of(4, 20, {3, 9})}, DType::bf16, 8});
   }
 }
 
-TEST(AttentionGraph, PiecesTakeAShareOfTheGpusMemoryWithinBounds) {
-  constexpr std::int64_t kMiB = 1 << 20, kGiB = 1 << 30;
-  EXPECT_EQ(score_bytes_of(4 * kGiB), 256 * kMiB);
-  EXPECT_EQ(score_bytes_of(40 * kGiB), 640 * kMiB);
-  EXPECT_EQ(score_bytes_of(141 * kGiB), 2 * kGiB);
-}
-
 TEST(AttentionGraph, PiecesAreTheLargestThatFitAndDivideTheWhole) {
-  const AttentionGraphShape shape{
-      .sequences = 12, .positions = 1024, .heads = 32, .kv_heads = 8, .head_dim = 128};
-  constexpr std::int64_t kHead = std::int64_t{2} << 20;
-  const auto piece = [&](std::int64_t heads) {
-    const AttentionGraphShape got = graph_piece(shape, heads * kHead);
-    EXPECT_EQ(got.heads, 4 * got.kv_heads);
-    return std::pair(got.sequences, got.kv_heads);
+  const AttentionGraphShape shape{.sequences = 12,
+                                  .positions = 1024,
+                                  .q_rows = 1024,
+                                  .queries = 1024,
+                                  .heads = 32,
+                                  .kv_heads = 8,
+                                  .head_dim = 128,
+                                  .backward = true,
+                                  .ordered = true};
+  const auto bytes_of_part = [&](std::int64_t sequences, std::int64_t kv_heads) {
+    AttentionGraphShape part = shape;
+    part.sequences = sequences;
+    part.kv_heads = kv_heads;
+    part.heads = 4 * kv_heads;
+    return graph_bytes(part).total();
   };
-  EXPECT_EQ(piece(12 * 32), std::pair(std::int64_t{12}, std::int64_t{8}));
-  EXPECT_EQ(piece(12 * 32 - 1), std::pair(std::int64_t{6}, std::int64_t{8}));
-  EXPECT_EQ(piece(5 * 32), std::pair(std::int64_t{4}, std::int64_t{8}));
-  EXPECT_EQ(piece(31), std::pair(std::int64_t{1}, std::int64_t{4}));
-  EXPECT_EQ(piece(7), std::pair(std::int64_t{1}, std::int64_t{1}));
-  EXPECT_EQ(piece(0), std::pair(std::int64_t{1}, std::int64_t{1}));
+  const auto piece = [&](std::int64_t bytes) {
+    const auto got = graph_piece(shape, bytes);
+    if (!got) return std::pair<std::int64_t, std::int64_t>();
+    EXPECT_EQ(got->heads, 4 * got->kv_heads);
+    return std::pair(got->sequences, got->kv_heads);
+  };
+  using Piece = std::pair<std::int64_t, std::int64_t>;
+  EXPECT_EQ(piece(bytes_of_part(12, 8)), Piece(12, 8));
+  EXPECT_EQ(piece(bytes_of_part(12, 8) - 1), Piece(6, 8));
+  EXPECT_EQ(piece(bytes_of_part(5, 8)), Piece(4, 8));
+  EXPECT_EQ(piece(bytes_of_part(1, 8) - 1), Piece(1, 4));
+  EXPECT_EQ(piece(bytes_of_part(1, 1)), Piece(1, 1));
+  EXPECT_EQ(piece(bytes_of_part(1, 1) - 1), Piece(0, 0)) << "none";
 }
 
 TEST(AttentionGraph, HasNoShapeForOperandsThatNoGraphComputes) {
-  EXPECT_TRUE(graph_shape_of(Operands(4, 2, 16, 2).args));
-  EXPECT_TRUE(graph_shape_of(Operands(3, 1, 16, 4).args));
-  EXPECT_FALSE(graph_shape_of(Operands(4, 2, 12, 2).args)) << "heads that are not aligned";
-  EXPECT_FALSE(graph_shape_of(Operands(2, 3, 16, 2).args)) << "a key-value head without queries";
-  EXPECT_FALSE(graph_shape_of(Operands(0, 1, 16, 2).args)) << "no heads";
+  EXPECT_THAT(graph_shapes_of(Operands(4, 2, 16, 2).args), testing::SizeIs(1));
+  EXPECT_THAT(graph_shapes_of(Operands(3, 1, 16, 4).args), testing::SizeIs(1));
+  EXPECT_THAT(graph_shapes_of(Operands(4, 2, 12, 2).args), testing::IsEmpty())
+      << "heads that are not aligned";
+  EXPECT_THAT(graph_shapes_of(Operands(2, 3, 16, 2).args), testing::IsEmpty())
+      << "a key-value head without queries";
+  EXPECT_THAT(graph_shapes_of(Operands(0, 1, 16, 2).args), testing::IsEmpty()) << "no heads";
   Operands inside(4, 2, 16, 3);
   inside.args.first_query = 1;
-  EXPECT_FALSE(graph_shape_of(inside.args)) << "heads that begin inside a group";
+  EXPECT_THAT(graph_shapes_of(inside.args), testing::IsEmpty())
+      << "heads that begin inside a group";
   Operands beyond(3, 1, 16, 4);
   beyond.args.first_query = 1;
-  EXPECT_TRUE(graph_shape_of(beyond.args));
+  EXPECT_THAT(graph_shapes_of(beyond.args), testing::SizeIs(1));
   Operands shifted(4, 2, 16, 2);
   shifted.args.q = shifted.args.q.col_range(1, 63);
-  EXPECT_FALSE(graph_shape_of(shifted.args)) << "rows that are not aligned";
+  EXPECT_THAT(graph_shapes_of(shifted.args), testing::IsEmpty()) << "rows that are not aligned";
   Operands single(4, 2, 16, 2);
   single.args.q.dtype = DType::f32;
-  EXPECT_FALSE(graph_shape_of(single.args)) << "f32";
+  EXPECT_THAT(graph_shapes_of(single.args), testing::IsEmpty()) << "f32";
   Operands some(4, 2, 16, 2);
   some.args.query_blocks = some.q;
-  EXPECT_FALSE(graph_shape_of(some.args)) << "queries at some of the positions";
+  EXPECT_THAT(graph_shapes_of(some.args), testing::IsEmpty()) << "queries at some of the positions";
 }
 
 TEST(AttentionGraph, RefusesHeadsThatKeyValueHeadsDoNotDivide) {
   EXPECT_THAT(
       [] {
-        attention_graph({.sequences = 1, .positions = 4, .heads = 3, .kv_heads = 2, .head_dim = 8});
+        attention_graph({.sequences = 1,
+                         .positions = 4,
+                         .q_rows = 4,
+                         .queries = 4,
+                         .heads = 3,
+                         .kv_heads = 2,
+                         .head_dim = 8});
       },
       testing::ThrowsMessage<Error>(testing::HasSubstr("3 heads, 2 key-value heads of width 8")));
 }

@@ -44,7 +44,7 @@ TEST(CudaGraph, RunsNothingDuringCaptureAndEverythingAtEachLaunch) {
   const auto backend = make_cuda_backend(0);
   Device& device = backend->device();
   const Four a(device, {1, 2, 3, 4}), sum(device, {0, 0, 0, 0}), copied(device, {0, 0, 0, 0});
-  const auto other = device.make_stream();
+  const auto other = device.make_stream(StreamPriority::normal);
   const auto graph = device.capture([&] {
     EXPECT_TRUE(device.capturing());
     backend->run(ops::Add{sum.view(), sum.view(), a.view()});
@@ -73,6 +73,6 @@ TEST(CudaGraph, RefusesCopiesToTheHostAndTheDeviceStillWorks) {
 TEST(CudaGraph, RefusesAStreamThatIsNotWaitedForBeforeTheCaptureEnds) {
   const auto backend = make_cuda_backend(0);
   Device& device = backend->device();
-  const auto other = device.make_stream();
+  const auto other = device.make_stream(StreamPriority::normal);
   EXPECT_THROW(device.capture([&] { other->wait(*device.compute().record()); }), Error);
 }

@@ -1,10 +1,10 @@
 // Whether cuDNN's fused kernels support the attention graphs. Plans are built for a GPU that is not
 // present, from its properties, with a driver that runs nothing (no_driver.cpp).
-#include "axonn/ops/cuda/attention/cudnn_plan.cuh"
+#include "axonn/ops/gpu/attention/cudnn_plan.cuh"
 
 #include <gmock/gmock.h>
 
-#include "axonn/ops/cuda/attention/cudnn_attention.h"
+#include "axonn/ops/gpu/attention/cudnn_attention.h"
 
 using namespace axonn;
 using cuda::CudnnPlan;
@@ -47,6 +47,8 @@ AttentionGraphShape shape_of(const Model& m) {
   const std::int64_t all = (m.heads + 2 * m.kv_heads) * m.head_dim, q = m.heads * m.head_dim;
   return {.sequences = m.sequences,
           .positions = m.positions,
+          .q_rows = m.positions,
+          .queries = m.positions,
           .heads = m.heads,
           .kv_heads = m.kv_heads,
           .head_dim = m.head_dim,
@@ -67,20 +69,24 @@ std::vector<AttentionGraphShape> passes(AttentionGraphShape shape) {
   shape.backward = true;
   all.push_back(shape);
   shape.ordered = true;
-  all.push_back(graph_piece(shape, score_bytes_of(std::int64_t{80} << 30)));
+  all.push_back(graph_piece(shape, kAttentionBytes).value());
   return all;
 }
 
 class CudnnPlanTest : public testing::Test {
  protected:
   std::optional<CudnnPlan> build(const AttentionGraphShape& shape) {
-    return CudnnPlan::build(attention_graph(shape), {.properties = &gpu_}, true, &why_);
+    const auto kind =
+        shape.backward && !shape.ordered ? cuda::PlanKind::any : cuda::PlanKind::fixed;
+    return CudnnPlan::build(attention_graph(shape), {.properties = &gpu_}, kind, &why_);
   }
+  /// Expects plans with the workspace that graph_bytes() has for Hopper.
   void expect_plans(const AttentionGraphShape& shape) {
     for (const AttentionGraphShape& pass : passes(shape)) {
+      SCOPED_TRACE(pass.ordered ? "backward, ordered" : pass.backward ? "backward" : "forward");
       const auto plan = build(pass);
-      EXPECT_TRUE(plan) << (pass.backward ? "backward" : "forward") << (pass.ordered ? ", " : "")
-                        << (pass.ordered ? "ordered" : "") << ": " << why_;
+      ASSERT_TRUE(plan) << why_;
+      EXPECT_EQ(plan->workspace_bytes(), graph_bytes(pass).library);
     }
   }
 
@@ -111,14 +117,18 @@ TEST_F(CudnnPlanTest, IsFoundOnHopperForWindowsAndForLengthsThatAreNotWholeTiles
   shape.window = 1000;
   shape.documents = true;
   expect_plans(shape);
-  AttentionGraphShape odd = shape_of({"odd", 3, 150, 6, 2, 64});
-  expect_plans(odd);
+  for (const Model& odd : {Model{"odd", 3, 150, 6, 2, 64}, Model{"one head", 1, 1030, 4, 1, 128},
+                           Model{"narrow", 1, 1000, 4, 4, 32}, Model{"wide", 1, 64, 4, 2, 80},
+                           Model{"long", 1, 12288, 4, 1, 128}}) {
+    SCOPED_TRACE(odd.name);
+    expect_plans(shape_of(odd));
+  }
 }
 
 TEST_F(CudnnPlanTest, IsFoundOnAmpereExceptForTheGradientsOfDocuments) {
   gpu_ = cuda::cudnn_gpu(json_of(kAmpere));
   AttentionGraphShape shape = shape_of(kLlama);
-  expect_plans(shape);
+  for (const AttentionGraphShape& pass : passes(shape)) EXPECT_TRUE(build(pass)) << why_;
   shape.documents = true;
   const std::vector<AttentionGraphShape> all = passes(shape);
   EXPECT_TRUE(build(all[0])) << why_;
@@ -128,15 +138,26 @@ TEST_F(CudnnPlanTest, IsFoundOnAmpereExceptForTheGradientsOfDocuments) {
   }
 }
 
-TEST_F(CudnnPlanTest, IfOrderedNeedsOnlyTheMemoryOfOnePiece) {
-  const AttentionGraphShape pass = passes(shape_of(kLlama)).back();
-  const auto plan = build(pass);
-  ASSERT_TRUE(plan) << why_;
-  // The gradients of scores in bf16, and those of keys and values for each query head.
-  const std::int64_t scores = 2 * pass.sequences * pass.heads * pass.positions * pass.positions,
-                     heads = 2 * 2 * pass.sequences * pass.heads * pass.positions * pass.head_dim;
-  EXPECT_GE(plan->workspace_bytes(), scores);
-  EXPECT_LE(plan->workspace_bytes(), scores + heads + (1 << 20));
+TEST_F(CudnnPlanTest, IsFoundForRunsOfQueriesInsideOfSequences) {
+  for (const std::int64_t window : {0, 700})
+    for (const bool documents : {false, true}) {
+      AttentionGraphShape shape = shape_of(kLlama);
+      shape.window = window;
+      shape.documents = documents;
+      shape.q_rows = 1024;
+      shape.queries = 512;
+      shape.first_position = 1536;
+      shape.adds_keys = true;
+      expect_plans(shape);
+    }
+}
+
+TEST_F(CudnnPlanTest, WithOrderedSumsNeedsANewerVersionAndSaysSo) {
+  if (cuda::CudnnAttention::version() >= 92500) GTEST_SKIP() << "this cuDNN has them";
+  const AttentionGraphShape pass = passes(shape_of(kLlama)).at(1);
+  EXPECT_FALSE(CudnnPlan::build(attention_graph(pass), {.properties = &gpu_},
+                                cuda::PlanKind::ordered, &why_));
+  EXPECT_THAT(why_, testing::HasSubstr("ordered sums"));
 }
 
 TEST_F(CudnnPlanTest, IsNotFoundForHeadsThatAreNotAlignedAndSaysWhy) {
@@ -150,20 +171,10 @@ TEST(CudnnGpu, WithoutAPropertyIsRefusedWithItsName) {
               testing::ThrowsMessage<Error>(testing::HasSubstr("maxGridSize")));
 }
 
-TEST(CudnnAttention, WithoutAGpuLeavesEverythingToOtherKernelsWithOneRemark) {
-  const auto device = make_cpu_device();
-  cuda::Scratch scratch(*device);
-  cuda::CudnnAttention automatic(*device, scratch, {}),
-      own(*device, scratch, {.attention = CudaAttention::own});
-  for (int i = 0; i < 2; ++i) {
-    EXPECT_FALSE(automatic.run(Attention{}));
-    EXPECT_FALSE(own.run(AttentionBackward{}));
-  }
-  EXPECT_THAT(automatic.take_remarks(),
-              testing::ElementsAre(testing::StartsWith("cuDNN does not compute attention (")));
-  EXPECT_THAT(automatic.take_remarks(), testing::IsEmpty());
-  EXPECT_THAT(own.take_remarks(), testing::IsEmpty());
+TEST(CudnnAttention, WithoutAGpuComputesNothingAndSaysWhy) {
+  const auto backend = make_cpu_backend(1);
+  cuda::CudnnAttention cudnn(*backend);
   EXPECT_THAT(
-      [&] { cuda::CudnnAttention(*device, scratch, {.attention = CudaAttention::cudnn}); },
-      testing::ThrowsMessage<UsageError>(testing::HasSubstr("cuDNN does not compute attention")));
+      cudnn.run({}, {.way = AttentionWay::cudnn, .pieces = {shape_of(kLlama)}}, kAttentionBytes),
+      testing::Not(testing::IsEmpty()));
 }

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "axonn/ops/cuda/attention/attention_graph.h"
+#include "axonn/ops/gpu/attention/attention_graph.h"
 
 namespace axonn {
 

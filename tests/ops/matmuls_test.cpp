@@ -6,6 +6,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/ops/backend.h"
+#include "axonn/ops/dry_backend.h"
 #include "axonn/ops/forwarding_backend.h"
 
 #include "tests/ops/harness.h"

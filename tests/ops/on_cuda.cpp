@@ -10,7 +10,7 @@
 
 #include "axonn/ops/backend.h"
 #include "axonn/ops/forwarding_backend.h"
-#include "axonn/tensor/cuda/cuda_device.h"
+#include "axonn/tensor/gpu/cuda_device.h"
 
 #include "tests/ops/operand_memory.h"
 

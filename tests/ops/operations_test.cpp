@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
+#include "axonn/ops/dry_backend.h"
 #include "axonn/ops/forwarding_backend.h"
 
 #include "tests/support/gpu_of_host_memory.h"
@@ -47,9 +48,11 @@ class OnGpu final : public ForwardingBackend {
  public:
   OnGpu() : ForwardingBackend(make_cpu_backend(1)) {}
   Device& device() override { return device_; }
+  Arena& arena() override { return arena_; }
   void on_host(const HostOperation& operation) override { Backend::on_host(operation); }
 
   GpuOfHostMemory device_{Memory::gpu};
+  Arena arena_{device_};
 };
 
 /// to += from · 10, as a program's own operation.

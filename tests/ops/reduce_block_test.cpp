@@ -1,6 +1,6 @@
 // The reduction over a GPU's block, run by CPU threads that emulate it, with the warps of NVIDIA
 // GPUs and with the wavefronts of AMD GPUs.
-#include "axonn/ops/cuda/reduce_block.h"
+#include "axonn/ops/gpu/reduce_block.h"
 
 #include <numeric>
 #include <vector>

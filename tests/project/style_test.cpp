@@ -142,7 +142,7 @@ void check_functions(const SourceFile& file, Offenders& out) {
   const bool kernels = file.path.starts_with("axonn/ops/");
   // Inner loops of kernels and the reference's plain loops may take many pointers and sizes.
   const bool bare = file.path.starts_with("axonn/ops/cpu/") ||
-                    file.path.starts_with("axonn/ops/cuda/") ||
+                    file.path.starts_with("axonn/ops/gpu/") ||
                     file.path.starts_with("tests/support/reference") || stands_for_library(file);
   const int most = kernels ? kMostKernelLines : kMostFunctionLines;
   for (const Function& f : functions_of(file)) {

@@ -32,7 +32,9 @@ class CapturingDevice final : public Device {
   }
 
   Stream& compute() override { return stream_; }
-  std::unique_ptr<Stream> make_stream() override { return inner_->make_stream(); }
+  std::unique_ptr<Stream> make_stream(StreamPriority priority) override {
+    return inner_->make_stream(priority);
+  }
 
   void copy(void* to, const void* from, std::int64_t bytes) override {
     enqueue([=, this] { inner_->copy(to, from, bytes); });
@@ -150,6 +152,7 @@ class CapturingBackend final : public ForwardingBackend {
         left_out_(std::move(left_out)) {}
 
   Device& device() override { return *device_; }
+  Arena& arena() override { return arena_; }
 
  protected:
   void around(const OperationCall& call, const std::function<void()>& run) override {
@@ -158,6 +161,7 @@ class CapturingBackend final : public ForwardingBackend {
 
  private:
   std::shared_ptr<CapturingDevice> device_;
+  Arena arena_{*device_};
   std::string left_out_;
 };
 

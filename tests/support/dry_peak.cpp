@@ -32,7 +32,8 @@ std::string describe(const Config& config) {
 void expect_dry_peak(const PreparedRun& run, const std::function<void(Training&)>& before) {
   std::vector<ArenaStats> real(run->parallelism.grid().ranks());
   run_ranks(static_cast<int>(real.size()), [&](Communicator& world) {
-    Training training(run, world, make_cpu_backend(1));
+    const bool on_gpu = is_gpu(run->parallelism.device);
+    Training training(run, world, on_gpu ? nullptr : make_cpu_backend(1));
     training.model.initialise();
     if (before) before(training);
     for (int step = 0; step < 2; ++step) training.run(step);

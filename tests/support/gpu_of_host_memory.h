@@ -30,7 +30,9 @@ class GpuOfHostMemory final : public Device {
   }
 
   Stream& compute() override { return inner_->compute(); }
-  std::unique_ptr<Stream> make_stream() override { return inner_->make_stream(); }
+  std::unique_ptr<Stream> make_stream(StreamPriority priority) override {
+    return inner_->make_stream(priority);
+  }
 
   void copy(void* to, const void* from, std::int64_t bytes) override {
     ++copies_;

@@ -152,7 +152,7 @@ class QueuedDevice final : public Device {
     inner_->release(memory, bytes);
   }
   Stream& compute() override { return compute_; }
-  std::unique_ptr<Stream> make_stream() override {
+  std::unique_ptr<Stream> make_stream(StreamPriority) override {
     return std::make_unique<QueuedGpu::QueuedStream>(gpu_, false);
   }
   /// Enqueues f on the compute stream.

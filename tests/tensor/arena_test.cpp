@@ -33,7 +33,9 @@ class AdjacentDevice : public Device {
   }
   void release(void*, std::int64_t bytes) noexcept override { released += bytes; }
   Stream& compute() override { return inner_->compute(); }
-  std::unique_ptr<Stream> make_stream() override { return inner_->make_stream(); }
+  std::unique_ptr<Stream> make_stream(StreamPriority priority) override {
+    return inner_->make_stream(priority);
+  }
   void copy(void* to, const void* from, std::int64_t bytes) override {
     inner_->copy(to, from, bytes);
   }
@@ -85,7 +87,7 @@ TEST_F(ArenaTest, AlignsEveryBlockAndKeepsBlocksApart) {
   for (std::int64_t bytes : {1, 63, 64, 65, 1000, 4096, 3}) blocks.emplace_back(take(bytes), bytes);
   std::ranges::sort(blocks);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(blocks[i].first) % Arena::kAlignment, 0);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(blocks[i].first) % device_.alignment(), 0);
     if (i > 0) {
       EXPECT_GE(blocks[i].first, blocks[i - 1].first + blocks[i - 1].second);
     }

@@ -1,4 +1,4 @@
-#include "axonn/tensor/cuda/gpu_platform.h"
+#include "axonn/tensor/gpu/gpu_platform.h"
 
 #include <cstdlib>
 #include <string>
@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
-#include "axonn/tensor/cuda/cuda_device.h"
+#include "axonn/tensor/gpu/cuda_device.h"
 
 using namespace axonn;
 using testing::AllOf;

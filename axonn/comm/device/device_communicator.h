@@ -5,7 +5,7 @@
 
 #include "axonn/comm/call.h"
 #include "axonn/comm/device/device_watchdog.h"
-#include "axonn/tensor/device.h"
+#include "axonn/tensor/arena.h"
 
 namespace axonn {
 
@@ -80,9 +80,10 @@ struct LinkSetup {
 /// A group that fills several hosts with as many ranks each, one host after another, also has links
 /// inside the host and across hosts, between ranks of the same index. With them it can do an
 /// all_gather, a reduce_scatter, and a sum of a multiple of the host's ranks, in two levels
-/// (set_policy()). For the first two it takes memory for about twice the larger buffer meanwhile.
+/// (set_policy()). For the first two it takes memory for about twice the larger buffer from the
+/// arena, until Work::wait(); so does an all_to_all in place, for a copy.
 ///
-/// host and device must outlive the group. Collective.
-std::unique_ptr<Communicator> make_linked(Communicator& host, Device& device, LinkSetup made_of);
+/// host and arena must outlive the group. Collective.
+std::unique_ptr<Communicator> make_linked(Communicator& host, Arena& arena, LinkSetup made_of);
 
 }  // namespace axonn

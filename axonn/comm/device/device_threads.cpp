@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "axonn/base/check.h"
+#include "axonn/base/moment.h"
 #include "axonn/comm/device/device_communicator.h"
 
 namespace axonn {
@@ -125,14 +126,14 @@ class PeerPart final : public DevicePart {
 /// State of a collective, whose wait lasts on the host until all ranks have arrived.
 class PeerWait final : public Work::State {
  public:
-  PeerWait(Stream& compute, std::shared_ptr<PeerPart> part, std::shared_ptr<Work::State> arrived)
-      : compute_(compute), part_(std::move(part)), arrived_(std::move(arrived)) {}
+  PeerWait(Device& device, std::shared_ptr<PeerPart> part, std::shared_ptr<Work::State> arrived)
+      : device_(device), part_(std::move(part)), arrived_(std::move(arrived)) {}
 
   void wait() override {
     arrived_->wait();
     const Event& after_all = *part_->done();
     try {
-      compute_.wait(after_all);
+      device_.compute().wait(after_all);
     } catch (...) {
       try {  // the buffers may be freed when no device uses them any more
         while (!after_all.done()) std::this_thread::yield();
@@ -145,8 +146,10 @@ class PeerWait final : public Work::State {
     return arrived_->done() && (!part_->done() || part_->done()->done());  // null: it has failed
   }
 
+  Moment moment() override { return device_.moment(device_.compute()); }
+
  private:
-  Stream& compute_;
+  Device& device_;
   std::shared_ptr<PeerPart> part_;
   std::shared_ptr<Work::State> arrived_;
 };
@@ -156,7 +159,7 @@ class DeviceThreads final : public DeviceCommunicator {
   DeviceThreads(std::string name, std::shared_ptr<Communicator> host, Device& device,
                 std::shared_ptr<PeerKernels> kernels)
       : DeviceCommunicator(std::move(name), std::move(host), device),
-        stream_(device.make_stream()),
+        stream_(device.make_stream(StreamPriority::high)),
         kernels_(std::move(kernels)) {}
 
   ~DeviceThreads() override {
@@ -174,11 +177,10 @@ class DeviceThreads final : public DeviceCommunicator {
 
  protected:
   std::shared_ptr<Work::State> start_on_device(Call call) override {
-    Stream& compute = device().compute();
-    auto part = std::make_shared<PeerPart>(compute.record(), stream_, kernels_);
+    auto part = std::make_shared<PeerPart>(device().compute().record(), stream_, kernels_);
     call.device = part;
     auto arrived = start_on(host(), std::move(call));
-    return std::make_shared<PeerWait>(compute, std::move(part), std::move(arrived));
+    return std::make_shared<PeerWait>(device(), std::move(part), std::move(arrived));
   }
 
  private:

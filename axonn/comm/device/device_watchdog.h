@@ -21,7 +21,7 @@ class DeviceLink {
  public:
   virtual ~DeviceLink() = default;
 
-  /// Begins to enqueue a collective on the stream.
+  /// Begins to enqueue a collective on the stream. An all_to_all is not in place.
   virtual void enqueue(const Call& call, Stream& stream) = 0;
   /// Begins to make a group of the ranks with this color, ordered by key. A rank with a negative
   /// color gets no group. Collective.
@@ -30,10 +30,6 @@ class DeviceLink {
   /// group itself may not be ready yet.
   virtual std::shared_ptr<DeviceLink> take_split() = 0;
 
-  /// Takes memory of the device for work that is enqueued on the stream until give_back(), which
-  /// never throws.
-  virtual void* take(std::int64_t bytes, Stream& stream) = 0;
-  virtual void give_back(void* memory, Stream& stream) noexcept = 0;
   /// Enqueues out[j][i] = inp[i][j] for blocks of `bytes` bytes, of which inp has (rows, columns).
   struct Transpose {
     void* out = nullptr;

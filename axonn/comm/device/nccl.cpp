@@ -9,7 +9,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/comm/device/device_communicator.h"
-#include "axonn/tensor/cuda/runtime.cuh"
+#include "axonn/tensor/gpu/runtime.cuh"
 
 namespace axonn {
 
@@ -39,9 +39,11 @@ class NcclLink final : public DeviceLink {
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
   ~NcclLink() override {
-    end_communicator();
-    // Its call has failed, or was aborted. The stream is idle: its owner has waited for it.
-    if (copy_ && cudaFree(copy_) != cudaSuccess) cudaGetLastError();  // it belongs to a graph
+    if (!comm_) return;
+    // One that has failed, or has a call in progress, must not be destroyed.
+    ncclResult_t now = ncclSuccess;
+    const bool healthy = ncclCommGetAsyncError(comm_, &now) == ncclSuccess && now == ncclSuccess;
+    healthy ? ncclCommDestroy(comm_) : ncclCommAbort(comm_);
   }
 
   ncclComm_t& handle() { return comm_; }
@@ -76,16 +78,6 @@ class NcclLink final : public DeviceLink {
       case Operation::barrier:
         return;  // never gets here, because a barrier has no device buffer
     }
-  }
-
-  void* take(std::int64_t bytes, Stream& stream) override {
-    void* memory = nullptr;
-    cuda::check("cudaMallocAsync",
-                cudaMallocAsync(&memory, static_cast<std::size_t>(bytes), cuda::handle_of(stream)));
-    return memory;
-  }
-  void give_back(void* memory, Stream& stream) noexcept override {
-    if (cudaFreeAsync(memory, cuda::handle_of(stream)) != cudaSuccess) cudaGetLastError();
   }
 
   void enqueue(const Transpose& of, Stream& stream) override {
@@ -127,8 +119,6 @@ class NcclLink final : public DeviceLink {
     const ncclResult_t now = state();
     if (now == ncclInProgress) return false;
     check(latest_, now);
-    if (copy_)
-      cuda::check("cudaFreeAsync", cudaFreeAsync(std::exchange(copy_, nullptr), copied_on_));
     if (size_ == 0) check("ncclCommCount", ncclCommCount(comm_, &size_));
     return true;
   }
@@ -141,33 +131,16 @@ class NcclLink final : public DeviceLink {
   }
 
  private:
-  void end_communicator() noexcept {
-    if (!comm_) return;
-    // One that has failed, or has a call in progress, must not be destroyed.
-    ncclResult_t now = ncclSuccess;
-    const bool healthy = ncclCommGetAsyncError(comm_, &now) == ncclSuccess && now == ncclSuccess;
-    healthy ? ncclCommDestroy(comm_) : ncclCommAbort(comm_);
-  }
-
   ncclResult_t state() const {
     ncclResult_t now = ncclSuccess;
     check("ncclCommGetAsyncError", ncclCommGetAsyncError(comm_, &now));
     return now;
   }
 
-  /// A send, a receive, or an all_to_all. In place, an all_to_all sends from a copy. A single send
-  /// or receive, too, is in an NCCL group: without one, it may report that it is done before it is
-  /// on the stream. Pieces without elements are not sent: both ranks know their counts.
-  void exchange(Call call, cudaStream_t stream) {
-    Buffer& from = call.inp;
-    if (from.count > 0 && from.data == call.out.data) {
-      const auto bytes = static_cast<std::size_t>(from.bytes());
-      cuda::check("cudaMallocAsync", cudaMallocAsync(&copy_, bytes, stream));
-      copied_on_ = stream;
-      cuda::check("cudaMemcpyAsync",
-                  cudaMemcpyAsync(copy_, from.data, bytes, cudaMemcpyDeviceToDevice, stream));
-      from.data = copy_;
-    }
+  /// A send, a receive, or an all_to_all. A single send or receive, too, is in an NCCL group:
+  /// without one, it may report that it is done before it is on the stream. Pieces without elements
+  /// are not sent: both ranks know their counts.
+  void exchange(const Call& call, cudaStream_t stream) {
     const ncclDataType_t type = type_of(call.dtype());
     ncclResult_t first = ncclSuccess;  // error; the group must be ended all the same
     const char* failed = nullptr;
@@ -185,7 +158,7 @@ class NcclLink final : public DeviceLink {
       if (count > 0) keep("ncclRecv", ncclRecv(data.data, count, type, sender, comm_, stream));
     };
     check("ncclGroupStart", ncclGroupStart());
-    if (call.operation == Operation::send) send(from, call.peer);
+    if (call.operation == Operation::send) send(call.inp, call.peer);
     if (call.operation == Operation::recv) recv(call.out, call.peer);
     for (int peer = 0; peer < size_ && !call.is_pair(); ++peer) {
       send(call.piece_to(peer, size_), peer);
@@ -199,8 +172,6 @@ class NcclLink final : public DeviceLink {
   int size_;                 // 0: unknown until it is ready
   const char* latest_ = "";  // the function that was called last, whose work may be in progress
   std::shared_ptr<NcclLink> part_;
-  void* copy_ = nullptr;  // for the current call; freed on its stream after it
-  cudaStream_t copied_on_ = nullptr;
 };
 
 class NcclLibrary final : public DeviceLibrary {
@@ -229,7 +200,7 @@ class NcclLibrary final : public DeviceLibrary {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device, double timeout_seconds,
+std::unique_ptr<Communicator> make_nccl(Communicator& host, Arena& arena, double timeout_seconds,
                                         const std::string& host_name) {
   std::shared_ptr<NcclLink> link;
   std::shared_ptr<DeviceWatchdog> watchdog;
@@ -247,7 +218,7 @@ std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device, doub
     link->begun("ncclCommInitRankConfig",
                 ncclCommInitRankConfig(&link->handle(), host.size(), id, host.rank(), &config));
   }
-  return make_linked(host, device, {std::move(link), std::move(watchdog), host_name});
+  return make_linked(host, arena, {std::move(link), std::move(watchdog), host_name});
 }
 
 std::string nccl_version() {

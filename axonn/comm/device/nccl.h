@@ -4,7 +4,7 @@
 #include <string>
 
 #include "axonn/comm/communicator.h"
-#include "axonn/tensor/device.h"
+#include "axonn/tensor/arena.h"
 
 namespace axonn {
 
@@ -23,9 +23,9 @@ namespace axonn {
 /// A watchdog (comm/device/device_watchdog.h) ends the world if a collective is not done within the
 /// timeout, or if NCCL reports an error later.
 ///
-/// host and device must outlive the group. Throws UsageError in a build without GPU support; Error
+/// host and arena must outlive the group. Throws UsageError in a build without GPU support; Error
 /// if NCCL reports one.
-std::unique_ptr<Communicator> make_nccl(Communicator& host, Device& device, double timeout_seconds,
+std::unique_ptr<Communicator> make_nccl(Communicator& host, Arena& arena, double timeout_seconds,
                                         const std::string& host_name = {});
 
 /// The version of NCCL, such as "2.27.7"; empty in a build without GPU support.

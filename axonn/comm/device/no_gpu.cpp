@@ -2,11 +2,11 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/device/device_threads.h"
 #include "axonn/comm/device/nccl.h"
-#include "axonn/tensor/cuda/cuda_device.h"
+#include "axonn/tensor/gpu/cuda_device.h"
 
 namespace axonn {
 
-std::unique_ptr<Communicator> make_nccl(Communicator&, Device&, double, const std::string&) {
+std::unique_ptr<Communicator> make_nccl(Communicator&, Arena&, double, const std::string&) {
   refuse("nccl: ", cuda_status().trouble);
 }
 

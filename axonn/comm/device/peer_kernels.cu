@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "axonn/comm/device/peer_kernels.h"
-#include "axonn/tensor/cuda/kernel.cuh"
+#include "axonn/tensor/gpu/kernel.cuh"
 
 namespace axonn {
 

@@ -11,7 +11,7 @@
 namespace axonn::cpu {
 
 CpuBackend::CpuBackend(int threads)
-    : device_(make_cpu_device()), threads_(threads), products_(threads) {
+    : device_(make_cpu_device()), arena_(*device_), threads_(threads), products_(threads) {
   omp_set_num_threads(threads);  // for the other parallel regions of the calling thread
 }
 

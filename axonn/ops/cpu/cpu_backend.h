@@ -19,6 +19,7 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(int threads);
 
   Device& device() override { return *device_; }
+  Arena& arena() override { return arena_; }
   std::string name() const override { return "cpu"; }
 
   void product(const Matmul& args) override { products_.run(args); }
@@ -38,9 +39,10 @@ class CpuBackend final : public Backend {
 
  private:
   std::unique_ptr<Device> device_;
+  Arena arena_;
   int threads_;
   Products products_;
-  Scratch scratch_;  // used by one operation at a time
+  HostScratch scratch_;  // used by one operation at a time
 };
 
 }  // namespace axonn::cpu

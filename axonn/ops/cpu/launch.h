@@ -17,7 +17,7 @@ using rowwise::Tile;
 
 /// Memory that grows to the largest request and is kept, so that later steps allocate nothing.
 /// Aligned to cache lines, so that vector loads do not straddle them.
-class Scratch {
+class HostScratch {
  public:
   /// Memory for `count` elements of T, uninitialised. Invalidates what earlier calls returned.
   template <typename T>
@@ -79,7 +79,7 @@ void over_blocks(std::int64_t blocks, Tile tile, const auto& kernel) {
 /// Launches kernels on CPU threads, see rowwise/launch.h. The results do not depend on `threads`.
 struct Launch {
   int threads;
-  Scratch& scratch;
+  HostScratch& scratch;
 
   void rows(const rowwise::RowWork& work, const auto& kernel) const {
     const std::int64_t count = work.rows * work.cols;

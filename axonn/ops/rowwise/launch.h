@@ -12,7 +12,7 @@
 #include "axonn/ops/rowwise/matrix.h"
 
 // Helpers of the run() of row-wise operations. A device has a Launch (ops/cpu/launch.h and
-// ops/cuda/launch.cuh), a small value that launches kernels of this folder by these functions:
+// ops/gpu/launch.cuh), a small value that launches kernels of this folder by these functions:
 //
 // - rows(work, kernel): kernel(team, row) for every row.
 // - tiles(rows, cols, kernel): kernel(team, tile) for tiles that cover all columns of all rows.

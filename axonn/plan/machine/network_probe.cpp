@@ -291,7 +291,7 @@ NetworkReport probe_network(Communicator& world, const ProbeOptions& options) {
   config.parallelism.device = options.device;
   config.parallelism.transport = options.transport;
   const auto backend = make_backend(config, world, options.threads);
-  const auto device_world = make_device_world(config.parallelism, world, backend->device());
+  const auto device_world = make_device_world(config.parallelism, world, backend->arena());
   NodeProbe probe(world, device_world ? *device_world : world, *backend, nodes, options.quick);
   probe.products();
   probe.memory();

@@ -28,7 +28,7 @@
 #include "axonn/plan/machine/fit.h"
 #include "axonn/plan/machine/measuring.h"
 #include "axonn/plan/simulate.h"
-#include "axonn/tensor/cuda/cuda_device.h"
+#include "axonn/tensor/gpu/cuda_device.h"
 #include "axonn/train/training.h"
 
 namespace axonn {
@@ -512,7 +512,7 @@ Machine probe(Communicator& world, const ProbeOptions& options) {
   config.parallelism.transport = options.transport;
   const auto backend = make_backend(config, world, options.threads);
   Device& device = backend->device();
-  const auto device_world = make_device_world(config.parallelism, world, device);
+  const auto device_world = make_device_world(config.parallelism, world, backend->arena());
   ProgressLine line(world.rank() == 0 ? options.progress : ProgressTarget{}, "measuring", "parts");
   ProbeContext ctx{.world = world,
                    .links = device_world ? *device_world : world,

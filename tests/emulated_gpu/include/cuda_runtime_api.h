@@ -77,8 +77,6 @@ struct cudaPointerAttributes {
 using cudaStream_t = struct CUstream_st*;
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);
 cudaError_t cudaFree(void* memory);
-cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t stream);
-cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream);
 cudaError_t cudaMallocHost(void** memory, std::size_t bytes);
 cudaError_t cudaFreeHost(void* memory);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
@@ -94,10 +92,12 @@ cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_
 
 // Streams and events.
 using cudaEvent_t = struct CUevent_st*;
-inline constexpr unsigned cudaEventDisableTiming = 2, cudaStreamNonBlocking = 1;
+inline constexpr unsigned cudaEventDefault = 0, cudaEventDisableTiming = 2,
+                          cudaStreamNonBlocking = 1;
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);

@@ -61,7 +61,7 @@ View floats_like(const View& like) {
   return {nullptr, DType::f32, like.rows, like.cols, stride};
 }
 
-float* take(Scratch& memory, const View& view) {
+float* take(HostScratch& memory, const View& view) {
   return memory.take<float>(view.rows * view.stride);
 }
 
@@ -141,7 +141,7 @@ class FloatOperands {
   void forget() { loaded_b_ = nullptr; }
 
  private:
-  Scratch a_, b_, sums_;
+  HostScratch a_, b_, sums_;
   const void* loaded_b_ = nullptr;  // the bf16 part that b_ holds
 };
 
@@ -201,7 +201,7 @@ using Arguments = std::unordered_map<int, dnnl::memory>;
 /// One thread's memory: the library's scratchpad, and the parts of operands that were packed last.
 struct ThreadMemory {
   struct Packed {
-    Scratch memory;
+    HostScratch memory;
     const void* part = nullptr;    ///< which part of the operand is packed
     const void* layout = nullptr;  ///< by which Packing
 
@@ -213,7 +213,7 @@ struct ThreadMemory {
     floats.forget();
   }
 
-  Scratch scratch;
+  HostScratch scratch;
   Packed a, b;
   FloatOperands floats;
   std::size_t product = 0;  // to which its packed or converted parts belong

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "axonn/tensor/dtype.h"
+
+/// Declares an object of a block's shared memory: AXONN_SHARED(sums, float[256]).
+#define AXONN_SHARED(name, ...) __shared__ std::type_identity_t<__VA_ARGS__> name
+
+namespace axonn::cuda {
+
+// What differs between the platforms' blocks. CMake generates axonn/ops/gpu/warp.cuh, which
+// includes this file, warp_hip.cuh for AMD GPUs, or tests/emulated_gpu/warp_cpu.cuh.
+
+/// Threads that run in step.
+constexpr int kWarp = 32;
+
+/// A bit for each thread of a warp.
+using Lanes = unsigned;
+
+/// Lane i gets the x of lane i ^ mask. All lanes must call this and the functions below.
+template <typename T>
+__device__ T shuffle_xor(T x, int mask) {
+  return __shfl_xor_sync(0xffffffffu, x, mask);
+}
+
+/// The lanes that pass true.
+__device__ inline Lanes lanes_with(bool is) { return __ballot_sync(0xffffffffu, is); }
+
+/// The number of the lowest lane; there must be one.
+__device__ inline int lowest(Lanes lanes) { return __ffs(static_cast<int>(lanes)) - 1; }
+
+/// c (16 x 8) += a (16 x 16) · b (16 x 8), by a warp.
+__device__ inline void mma_8(float* c, const std::uint32_t (&a)[4], std::uint32_t b0,
+                             std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/// c += a · the transpose of b, all 16 x 16 in the layout of Fragment<32>, by a warp.
+__device__ inline void mma_across(float (&c)[8], const std::uint32_t (&a)[4],
+                                  const std::uint32_t (&b)[4]) {
+  mma_8(c, a, b[0], b[2]);
+  mma_8(c + 4, a, b[1], b[3]);
+}
+
+/// c += a · b, where b is in shared memory and its rows begin at multiples of 16 bytes.
+__device__ inline void mma_down(float (&c)[8], const std::uint32_t (&a)[4], const bf16* b,
+                                int stride) {
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+    const bf16* row = b + static_cast<int>(threadIdx.x) % 16 * stride + 8 * n;
+    const auto address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+    std::uint32_t b0, b1;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(b0), "=r"(b1)
+                 : "r"(address)
+                 : "memory");
+    mma_8(c + 4 * n, a, b0, b1);
+  }
+}
+
+/// A thread's copies of 4 or 16 bytes from memory to shared memory, which no register holds on
+/// their way. start(): of zeros if `from` does not exist. commit(): those since the last call are a
+/// group. wait_but_last(): until all groups but the last are there, for this thread; other threads
+/// see them after __syncthreads().
+struct AsyncCopies {
+  template <typename T>
+  __device__ void start(T* to, const T* from, bool exists) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 16);
+    const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    const int bytes = exists ? static_cast<int>(sizeof(T)) : 0;
+    if constexpr (sizeof(T) == 16)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address),
+                   "l"(__cvta_generic_to_global(from)), "r"(bytes)
+                   : "memory");
+    else
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address),
+                   "l"(__cvta_generic_to_global(from)), "r"(bytes)
+                   : "memory");
+  }
+  __device__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+  __device__ void wait_but_last() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
+};
+
+}  // namespace axonn::cuda

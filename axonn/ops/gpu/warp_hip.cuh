@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <hip/hip_runtime.h>
+
+#include "axonn/ops/gpu/fragment.h"
+
+#define AXONN_SHARED(name, ...) __shared__ std::type_identity_t<__VA_ARGS__> name
+
+namespace axonn::cuda {
+
+// warp_cuda.cuh for AMD GPUs.
+
+/// Threads that run in step: a wavefront of gfx90a and gfx942.
+constexpr int kWarp = 64;
+
+using Lanes = unsigned long long;
+
+template <typename T>
+__device__ T shuffle_xor(T x, int mask) {
+  return __shfl_xor(x, mask, kWarp);
+}
+
+__device__ inline Lanes lanes_with(bool is) { return __ballot(is); }
+
+__device__ inline int lowest(Lanes lanes) { return __ffsll(lanes) - 1; }
+
+/// The instruction computes a · b, with b and the result in the transposed layout: so it computes
+/// the transpose of c from b and a.
+__device__ inline void mma_across(float (&c)[4], const std::uint32_t (&a)[2],
+                                  const std::uint32_t (&b)[2]) {
+  using Halves = short __attribute__((ext_vector_type(4)));
+  using Floats = float __attribute__((ext_vector_type(4)));
+  const Floats sums = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(
+      __builtin_bit_cast(Halves, b), __builtin_bit_cast(Halves, a), __builtin_bit_cast(Floats, c),
+      0, 0, 0);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) c[i] = sums[i];
+}
+
+__device__ inline void mma_down(float (&c)[4], const std::uint32_t (&a)[2], const bf16* b,
+                                int stride) {
+  std::uint32_t transposed[2];
+  load_transposed<kWarp>(transposed, b, stride, static_cast<int>(threadIdx.x) % kWarp);
+  mma_across(c, a, transposed);
+}
+
+/// Here each copy is complete when start() returns.
+struct AsyncCopies {
+  template <typename T>
+  __device__ void start(T* to, const T* from, bool exists) {
+    *to = exists ? *from : T{};
+  }
+  __device__ void commit() {}
+  __device__ void wait_but_last() {}
+};
+
+}  // namespace axonn::cuda
