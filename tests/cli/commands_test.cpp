@@ -51,7 +51,8 @@ TEST(Program, ListsEveryCommandInItsHelpAndEveryCommandHasHelp) {
     EXPECT_THAT(own.out, HasSubstr("axonn " + std::string(command.name))) << command.name;
     EXPECT_THAT(run({"help", std::string(command.name)}).out, HasSubstr(own.out));
     // CLI11 keeps them as a set of pointers, so two would be in any order.
-    EXPECT_THAT(own.out, Not(testing::ContainsRegex("(Excludes|Needs): --[a-z_]+ --"))) << command.name;
+    EXPECT_THAT(own.out, Not(testing::ContainsRegex("(Excludes|Needs): --[a-z_]+ --")))
+        << command.name;
   }
 }
 
