@@ -1,8 +1,8 @@
 #!/bin/bash
 # Packs all that scripts/gpu-check.sh needs into build/gpu-bundle.tar.xz, for a GPU machine without
 # the build dependencies: the programs, built without MPI for any processor with AVX2, and the
-# libraries that they need, except for the C library and CUDA's. On the GPU machine, in the source
-# tree:
+# libraries that they need, except for the C library and CUDA's, which only they see. On the GPU
+# machine, in the source tree:
 #
 #   tar -xf build/gpu-bundle.tar.xz && scripts/gpu-check.sh
 #
@@ -23,6 +23,8 @@ mkdir -p "$bundle/lib"
 for program in "${programs[@]}"; do
   cp "build/cuda/$program" "$bundle"
   strip "$bundle/${program##*/}"
+  # shellcheck disable=SC2016
+  patchelf --set-rpath '$ORIGIN/lib' "$bundle/${program##*/}"
 done
 
 # compute-sanitizer of the toolkit here, if it has one; the one there comes first.
@@ -30,10 +32,12 @@ sanitizer=$(dirname "$(readlink -f "$(command -v nvcc)")")/../compute-sanitizer
 [[ ! -x $sanitizer/compute-sanitizer ]] || cp -rL "$sanitizer" "$bundle/compute-sanitizer"
 
 # Leaves out the system's libraries, and CUDA's, which are large and belong to the driver there.
-ldd "$bundle/axonn" "$bundle/ops_cuda_test" "$bundle/bench_generate" |
-  awk '$2 == "=>" {print $3}' | sort -u |
+ldd "${programs[@]/#/build/cuda/}" | awk '$2 == "=>" {print $3}' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so|/libcu|/libnccl' |
   xargs -I{} cp -L {} "$bundle/lib"
+# Each library finds the others beside it.
+# shellcheck disable=SC2016
+find "$bundle/lib" -type f -exec patchelf --set-rpath '$ORIGIN' {} +
 tar -cJf "$bundle.tar.xz" "$bundle"
 du -h "$bundle" "$bundle.tar.xz"
 (($(stat -c %s "$bundle.tar.xz") < 64 << 20)) || echo "warning: more than 64 MiB" >&2

@@ -1,20 +1,29 @@
 #!/bin/bash
-# Tests and times this machine's GPU. Builds for it, or uses the programs that scripts/gpu-bundle.sh
-# packed, and does these steps, or those that are named, in this order:
+# Tests and times this machine's GPU: what is cheapest and tells most comes first, so that ten
+# minutes are enough for most of it. Builds for the GPU, or uses the programs that
+# scripts/gpu-bundle.sh packed.
 #
-#   sanitizer   compute-sanitizer's memcheck and racecheck over the tests of operations
-#   operations  the tests of operations, attention's gradients and products' epilogues first
-#   tune        axonn tune
-#   parity      ten steps as on the CPU
-#   bench       training steps and generation, next to their goals and to PyTorch, in one run
-#   runs        grids, repetition, resumption, overlap and graphs, to the bit; attention's speed
+#   scripts/gpu-check.sh [--rehearse] [--out FOLDER] [--deadline SECONDS] [--second | STEP ...]
 #
-#   scripts/gpu-check.sh [--rehearse] [--results FILE] [STEP ...]
+# The first list of steps, in this order:
+#   info        versions; the GPU must pass the program's self-test
+#   operations  all tests of operations and exchanges; one that is skipped for want of a GPU fails
+#   profile     bench --profile of three models: every operation beside its bound
+#   rows        steps of three models: deterministic, not, tuned, with graphs
+#   attention   attention by axonn's kernels and by cuDNN, also of long sequences
+#   rates       probe --quick; tune
+#   bits        repetition, resumption, overlap, graphs, grids: to the bit; losses as on the CPU
+#   torch       the same steps by PyTorch, compiled
+#   memcheck    compute-sanitizer over the kernels of attention and norms
+# The second (--second), for another time:
+#   racecheck   compute-sanitizer over all of our own kernels
+#   kernels     ncu: time, memory and tensor cores of the ten longest kernels of a step
+#   generation  tokens per second
+#   grids       more grids, in f32 and bf16
 #
-# Each command has a time limit of its own, so that one that hangs costs little: the steps up to
-# parity take at most ten minutes together, and so do bench and runs. Adds to the results, by
-# default bench/results/DATE-CARD.md, which has the date, the hardware and both sides of each
-# comparison. Exits with 1 if anything failed; a missed goal is no failure.
+# Everything is written below FOLDER (build/gpu-check): results.md, the logs of all commands, JSON.
+# A command that does not fit before the deadline (570 s from the start; 0: none) is left out, and
+# the results say so. Exits with 1 if anything failed; a missed goal is no failure.
 #
 # --rehearse runs the same commands at toy sizes on emulated GPUs (scripts/build.sh emulated).
 set -uo pipefail
@@ -25,20 +34,31 @@ fail_at_once() {
   exit 2
 }
 
-all_steps="sanitizer operations tune parity bench runs"
-rehearse=0 result='' steps=''
+first_steps="info operations profile rows attention rates bits torch memcheck"
+second_steps="info racecheck kernels generation grids"
+rehearse=0 out=build/gpu-check deadline=570 steps='' wanted=$first_steps
 while (($#)); do
   case $1 in
     --rehearse) rehearse=1 ;;
-    --results) result=${2:?--results needs a file}; shift ;;
-    *) [[ " $all_steps " == *" $1 "* ]] || fail_at_once "'$1' is not a step: $all_steps"
+    --second) wanted=$second_steps ;;
+    --out) out=${2:?--out needs a folder}; shift ;;
+    --deadline) deadline=${2:?--deadline needs seconds}; shift ;;
+    *) [[ " $first_steps $second_steps " == *" $1 "* ]] ||
+         fail_at_once "'$1' is not a step: $first_steps; $second_steps"
        steps+=" $1" ;;
   esac
   shift
 done
-steps=${steps:-$all_steps}
+steps=${steps:-$wanted}
+if ((!rehearse)); then
+  command -v nvidia-smi >/dev/null || fail_at_once "no nvidia-smi: run this where an NVIDIA GPU is"
+  nvidia-smi >/dev/null || fail_at_once "nvidia-smi finds no GPU that works"
+fi
+mkdir -p "$out" || fail_at_once "$out cannot be made"
+out=$(cd "$out" && pwd)
+result=$out/results.md
 
-# find_bundle: sets the programs and their libraries.
+# find_bundle: sets the programs, which find their libraries by themselves, but for CUDA's.
 find_bundle() {
   local folder=$PWD/build/gpu-bundle cuda_libraries missing
   axonn=$folder/axonn ops_test=$folder/ops_cuda_test comm_test=$folder/comm_cuda_test
@@ -51,8 +71,7 @@ print(":".join(sorted({os.path.dirname(f) for root in roots
                        for f in glob.glob(root + "/nvidia/**/lib*.so*", recursive=True)})))
 PY
 )
-  LD_LIBRARY_PATH=$folder/lib:/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}
-  export LD_LIBRARY_PATH+=:$cuda_libraries
+  export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:/usr/local/cuda/lib64:$cuda_libraries
   PATH=$PATH:/usr/local/cuda/bin:$folder/compute-sanitizer
   missing=$(ldd "$axonn" "$ops_test" | awk '/not found/ {print $1}' | sort -u | tr '\n' ' ')
   [[ -z $missing ]] || fail_at_once "this machine lacks libraries of the packed programs: $missing"
@@ -82,43 +101,31 @@ build() {
   set_programs cuda
 }
 
+gpu="emulated GPU" memory_gib=4
 if ((rehearse)); then
-  gpu="emulated GPU"
   set_programs emulated
   for program in "$axonn" "$ops_test"; do
     [[ -x $program ]] || fail_at_once "no $program: scripts/build.sh emulated axonn ops_cuda_test"
   done
-  [[ -n $result ]] || rm -f build/emulated/gpu-check.md
-  result=${result:-build/emulated/gpu-check.md}
 else
-  command -v nvidia-smi >/dev/null || fail_at_once "no nvidia-smi: run this where an NVIDIA GPU is"
   gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
+  memory_gib=$(($(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits |
+    head -n 1) / 1024))
   capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
   arch=$capability-real
   [[ $capability == 90 ]] && arch=90a-real
   if [[ -x build/gpu-bundle/axonn ]]; then find_bundle; else build "$arch"; fi
-  gpu_name=$(tr -cs '[:alnum:]' - <<<"${gpu,,}" | sed 's/-$//')
-  result=${result:-bench/results/$(date +%F)-$gpu_name.md}
 fi
 
+export AXONN_TESTS_NEED_GPU=1  # a test that is skipped for want of a GPU fails
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+began=$SECONDS
 failures=0
 export axonn work
 
-if [[ ! -s $result ]]; then
-  {
-    echo "# $gpu, $(date +%F)"
-    echo
-    echo '```'
-    "$axonn" info
-    grep -m 1 "model name" /proc/cpuinfo
-    ((rehearse)) ||
-      nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv
-    python3 -c 'import torch; print("PyTorch", torch.__version__)' 2>/dev/null || echo "no PyTorch"
-    echo '```'
-  } >"$result"
-fi
+# left: seconds until the deadline.
+left() { ((deadline == 0)) && echo 100000 || echo $((deadline - (SECONDS - began))); }
 
 # section TITLE HEADER: begins a table.
 section() {
@@ -126,36 +133,48 @@ section() {
     sed '$s/|/| --- /g; $s/ --- $//' >>"$result"
 }
 
-# log_of NAME: the file of a check's output.
-log_of() { echo "$work/$(tr -cs '[:alnum:]\n' - <<<"$1").log"; }
+# log_of NAME: the file of a command's output.
+log_of() { echo "$out/$(tr -cs '[:alnum:]\n' - <<<"$1").log"; }
 
-# show NAME: adds a check's output to the results.
-show() {
-  # shellcheck disable=SC2016
-  printf '\n```\n%s\n```\n' "$(cat "$(log_of "$1")")" >>"$result"
-}
-
-# check NAME SECONDS COMMAND...: records whether the command succeeds within that time; if not,
-# prints the end of its output.
-check() {
-  local name=$1 limit=$2 begin=$SECONDS outcome=passed log status
+# run NAME SECONDS COMMAND...: runs a command that takes about so many seconds, at most twice as
+# many and to the deadline; its output goes to a log. Returns its status; 125: it was left out.
+run() {
+  local name=$1 about=$2 limit log status
   shift 2
-  ((rehearse)) && limit=$((10 * limit))  # emulation is slow
   log=$(log_of "$name")
+  limit=$(left)
+  if ((about > limit)); then
+    echo "== $name: left out, $limit s are left"
+    return 125
+  fi
+  ((2 * about < limit && !rehearse)) && limit=$((2 * about))
   echo "== $name"
   timeout -k 5 "$limit" "$@" >"$log" 2>&1
   status=$?
-  if ((status != 0)); then
-    outcome="**FAILED**"
-    ((status != 124)) || outcome="**no end** in $limit s"
-    failures=$((failures + 1))
-    tail -n 40 "$log"
-  else
-    tail -n 3 "$log"
-  fi
-  echo "| $name | $outcome | $((SECONDS - begin)) |" >>"$result"
+  tail -n $((status == 0 ? 3 : 40)) "$log"
+  return $status
+}
+
+# check NAME SECONDS COMMAND...: adds to the table whether the command succeeds.
+check() {
+  local begin=$SECONDS outcome
+  run "$@"
+  case $? in
+    0) outcome=passed ;;
+    124 | 137) outcome="**no end**"; failures=$((failures + 1)) ;;
+    125) outcome="left out" ;;
+    *) outcome="**FAILED**"; failures=$((failures + 1)) ;;
+  esac
+  echo "| $1 | $outcome | $((SECONDS - begin)) |" >>"$result"
+  [[ $outcome == passed ]]
 }
 skip() { echo "== $1: skipped, $2"; echo "| $1 | skipped: $2 | 0 |" >>"$result"; }
+
+# show NAME: adds a command's output to the results.
+show() {
+  # shellcheck disable=SC2016
+  printf '\n%s\n\n```\n%s\n```\n' "$1" "$(cat "$(log_of "$1")")" >>"$result"
+}
 
 # train DIR KEYS...: a short run on the GPU; its metrics are in DIR.
 train() {
@@ -169,8 +188,8 @@ train() {
 # column DIR KEY: prints one number per step.
 column() { sed -nE "s/.*\"$2\": ?([-+.0-9e]+).*/\1/p" "$work/$1/metrics.jsonl"; }
 
-# same_losses A B: succeeds if all losses are equal to the last digit.
-same_losses() { diff <(column "$1" loss) <(column "$2" loss); }
+# same_losses A B: succeeds if there are losses and all are equal to the last digit.
+same_losses() { [[ -n $(column "$1" loss) ]] && diff <(column "$1" loss) <(column "$2" loss); }
 
 # close_losses A B RELATIVE: succeeds if no loss differs by more than RELATIVE.
 close_losses() {
@@ -208,179 +227,247 @@ graphs() {  # one micro-batch a step, three, recomputation
       same_losses "launched-$n" "enqueued-$n" || return 1
   done
 }
-half=25 toy='' few=''
+half=5 few='--training.steps 10' toy=''
 ((rehearse)) && half=3 few='--training.steps 6' toy='--model.layers 1 --model.hidden 32
   --model.heads 4 --training.eval_batches 1'
-export half
+export half run_keys="$toy $few"
 export -f train column same_losses close_losses gpu_and_processor repetition resumption overlap
 export -f graphs
 
-# figure FILE KEY: prints a number of the JSON that bench wrote.
-figure() { sed -nE "s/.*\"$2\": ?([-+.0-9e]+).*/\1/p" "$1" | head -n 1; }
-
-peak=989  # Tflop/s of an H100's or H200's products in bf16, by its data sheet
-if ((rehearse)); then torch_keys="--device cpu --eager"; else torch_keys=; fi
-
-# row NAME GOAL "AXONN'S KEYS" "PYTORCH'S FLAGS": adds a line to the table of steps. GOAL: the
-# least percentage of the peak. The other goal is 1.1 times PyTorch's tokens per second.
-row() {
-  local json=$work/bench.json torch torch_s
-  echo "== $1"
-  rm -f "$json"
-  # It also times large products, which take minutes on an emulated GPU.
-  # shellcheck disable=SC2086
-  timeout -k 5 $((rehearse ? 1500 : 75)) "$axonn" bench configs/gpt2-124m.toml \
-    --parallelism.device cuda --json "$json" --parallelism.peak_tflops $peak \
-    --output.dir "$work/bench" $3 2>&1 | tail -n 12
-  # shellcheck disable=SC2086
-  torch=$(timeout -k 5 100 python3 bench/torch_cuda.py $torch_keys $4 2>&1 | tail -n 1)
-  echo "PyTorch: $torch"
-  if [[ ! -f $json ]]; then
-    echo "| $1 | **FAILED** | | | | | $torch | | |" >>"$result"
-    failures=$((failures + 1))
+# keys_of MODEL: the configuration of a model of the rows; flags_of MODEL: PyTorch's.
+llama_layers=12  # with AdamW 12 layers need 60 GB, 16 need 85
+((memory_gib > 120)) && llama_layers=16
+keys_of() {
+  if ((rehearse)); then
+    echo "--model.layers 1 --model.hidden 32 --model.heads 2 --model.vocab 256
+      --data.tokenizer bytes --data.synthetic 100KB --training.seq_len 32
+      --training.global_batch 2"
     return
   fi
-  torch_s=$(sed -nE 's/.* ([0-9]+) tokens\/s.*/\1/p' <<<"$torch")
-  awk -v name="$1" -v goal="$2" -v s="$(figure "$json" step_s)" \
-    -v t="$(figure "$json" tokens_per_s)" \
-    -v f="$(figure "$json" model_tflops)" -v m="$(figure "$json" memory_bytes)" -v peak=$peak \
-    -v torch="${torch:-no answer}" -v torch_s="${torch_s:-0}" 'BEGIN {
+  case $1 in
+    124M) echo "--training.seq_len 1024 --training.global_batch 32" ;;
+    1.5B) echo "--model.layers 48 --model.hidden 1600 --model.heads 25 --training.seq_len 1024
+            --training.global_batch 16" ;;
+    llama) echo "--model.family llama --model.layers $llama_layers --model.hidden 4096
+             --model.heads 32 --model.kv_heads 8 --model.ffn 14336 --model.tied false
+             --training.seq_len 4096 --training.global_batch 8 --training.micro_batch 2" ;;
+  esac
+}
+flags_of() {
+  if ((rehearse)); then
+    echo "--layers 1 --hidden 32 --heads 2 --vocab 256 --batch 2 --seq 32 --device cpu --eager"
+    return
+  fi
+  case $1 in
+    124M) echo "--layers 12 --hidden 768 --heads 12 --batch 32 --seq 1024" ;;
+    llama) echo "--family llama --layers $llama_layers --hidden 4096 --heads 32 --kv-heads 8
+             --ffn 14336 --batch 2 --seq 4096" ;;
+  esac
+}
+models="124M 1.5B llama"
+((rehearse)) && models="124M"
+
+# bench NAME SECONDS MODEL FLAGS...: a measurement by axonn bench.
+bench() {
+  local name=$1 about=$2 model=$3
+  shift 3
+  # shellcheck disable=SC2046
+  run "$name" "$about" "$axonn" bench configs/gpt2-124m.toml --parallelism.device cuda \
+    --output.dir "$work/bench" --json "$out/$(tr -cs '[:alnum:]\n' - <<<"$name").json" \
+    $(keys_of "$model") "$@"
+}
+
+# figure NAME KEY: prints a number of the JSON that bench wrote.
+figure() {
+  sed -nE "s/.*\"$2\": ?([-+.0-9e]+).*/\1/p" "$out/$(tr -cs '[:alnum:]\n' - <<<"$1").json" |
+    head -n 1
+}
+
+peak=989  # Tflop/s of an H100's or H200's products in bf16, by its data sheet
+
+# row MODEL GOAL WHAT SECONDS KEYS...: adds a line to the table of steps. GOAL: the least percentage
+# of the peak.
+row() {
+  local model=$1 goal=$2 about=$4 name="$1 $3" status outcome="**FAILED**"
+  shift 4
+  bench "$name" "$about" "$model" --parallelism.peak_tflops $peak "$@"
+  status=$?
+  if ((status != 0)); then
+    ((status == 125)) && outcome="left out" || failures=$((failures + 1))
+    echo "| $name | $outcome | | | | |" >>"$result"
+    return
+  fi
+  awk -v name="$name" -v goal="$goal" -v s="$(figure "$name" step_s)" \
+    -v t="$(figure "$name" tokens_per_s)" -v f="$(figure "$name" model_tflops)" \
+    -v m="$(figure "$name" measured_bytes)" -v peak=$peak 'BEGIN {
       share = 100 * f / peak
-      met = share >= goal ? "met" : "missed"
-      if (torch_s == 0) than = "unknown"
-      else than = sprintf("%.2f: %s", t / torch_s, t >= 1.1 * torch_s ? "met" : "missed")
-      printf "| %s | %.1f | %.0f | %.0f | %.1f %% | %.1f GiB | %s | %d %%: %s | %s |\n",
-             name, s * 1e3, t, f, share, m / 2^30, torch, goal, met, than}' >>"$result"
+      printf "| %s | %.2f | %.0f | %.1f | %.1f %%, goal %d: %s | %.1f GiB |\n", name, s * 1e3, t, f,
+             share, goal, share >= goal ? "met" : "missed", m / 2^30}' >>"$result"
 }
 
-# bench_step_ms "AXONN'S KEYS": prints milliseconds per step; nothing if it fails.
-bench_step_ms() {
-  local json=$work/graphs.json
-  rm -f "$json"
-  # shellcheck disable=SC2086
-  timeout -k 5 40 "$axonn" bench configs/gpt2-124m.toml --parallelism.device cuda --json "$json" \
-    --output.dir "$work/bench" $1 >"$work/graphs.log" 2>&1 || tail -n 12 "$work/graphs.log" >&2
-  [[ ! -f $json ]] || awk -v s="$(figure "$json" step_s)" 'BEGIN {printf "%.2f", s * 1e3}'
-}
-
-# graph_row NAME "AXONN'S KEYS": adds a line to the table of steps with and without graphs.
-graph_row() {
-  local without from
-  echo "== graphs: $1"
-  without=$(bench_step_ms "$2")
-  from=$(bench_step_ms "$2 --training.cuda_graph true")
-  echo "without graphs ${without:-failed}, with graphs ${from:-failed} ms"
-  [[ -n $without && -n $from ]] || failures=$((failures + 1))
-  echo "| $1 | ${without:-failed} | ${from:-failed} |" >>"$result"
-}
-
-step_sanitizer() {
-  section "Sanitizers" "| check | outcome | seconds |"
-  local tool filter
-  # Those whose kernels are ours: the libraries' are slow under it, and not ours to mend.
-  filter='-*CudnnAttention*:Matmul*'
-  for tool in memcheck racecheck; do
-    if command -v compute-sanitizer >/dev/null; then
-      check "operations under $tool" 130 compute-sanitizer --tool $tool --error-exitcode 1 \
-        "$ops_test" --gtest_filter="$filter"
-    elif ((rehearse)); then  # the emulated GPU checks accesses itself
-      check "operations under $tool" 30 "$ops_test" --gtest_filter="Norm*:CudaGraph*"
-    else
-      skip "operations under $tool" "compute-sanitizer was not found"
-    fi
-  done
+step_info() {
+  local log
+  log=$(log_of info)
+  "$axonn" info >"$log" 2>&1
+  {
+    echo "# $gpu, $(date +%F)"
+    echo
+    echo '```'
+    cat "$log"
+    grep -m 1 "model name" /proc/cpuinfo
+    ((rehearse)) || nvidia-smi \
+      --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.sm,power.limit --format=csv
+    python3 -c 'import torch; print("PyTorch", torch.__version__)' 2>/dev/null || echo "no PyTorch"
+    echo '```'
+  } >"$result"
+  grep -q "GPU 0:.*passes the self-test" "$log" || {
+    cat "$log" >&2
+    fail_at_once "GPU 0 does not pass the self-test of axonn info, above"
+  }
 }
 
 step_operations() {
   section "Operations" "| check | outcome | seconds |"
-  local epilogues='*Epilogue*:*Fus*' attention='*Attention*'
-  check "attention and its gradients" 60 "$ops_test" --gtest_filter="$attention"
-  check "epilogues of products" 40 "$ops_test" --gtest_filter="$epilogues"
-  check "other operations" 60 "$ops_test" --gtest_filter="-$attention:$epilogues"
+  local all=()
+  ((rehearse)) && all=(--gtest_filter='Norm*:CudaGraph*:AttentionPieces*')
+  check "operations" 60 "$ops_test" --gtest_output="json:$out/operations.json" "${all[@]}"
+  ((rehearse)) && all=(--gtest_filter='*Shares*:*Nccl*')
+  check "exchanges between GPUs" 30 "$comm_test" --gtest_output="json:$out/exchanges.json" \
+    "${all[@]}"
 }
 
-step_tune() {
-  section "Tuning" "| check | outcome | seconds |"
+step_profile() {
+  section "Profiles" "| check | outcome | seconds |"
+  local model
+  for model in $models; do
+    check "profile $model" 30 bash -c "profile $model" && show "profile $model"
+  done
+}
+profile() {
+  # shellcheck disable=SC2046
+  "$axonn" bench configs/gpt2-124m.toml --parallelism.device cuda --output.dir "$work/bench" \
+    --profile --json "$out/profile-$1.json" $(keys_of "$1")
+}
+export -f profile keys_of
+export rehearse llama_layers out
+
+step_rows() {
+  section "Steps" "| model | ms per step | tokens/s | Tflop/s | of $peak Tflop/s | memory |"
+  local free="--training.deterministic false"
+  row 124M 45 "deterministic" 15
+  # shellcheck disable=SC2086
+  row 124M 45 "not deterministic" 15 $free
+  row 124M 45 "deterministic, graphs" 15 --training.cuda_graph true
+  ((rehearse)) || {
+    row 1.5B 55 "deterministic" 20
+    # shellcheck disable=SC2086
+    row llama 60 "deterministic" 25
+    # shellcheck disable=SC2086
+    row llama 60 "not deterministic" 25 $free
+  }
+  row 124M 45 "deterministic, tuned" 40 --training.tune true \
+    --training.tune_cache "$out/products.json"
+  printf '\n%s\n' "bf16; ten iterations, the mean of the last eight; flops count the causal half." \
+    >>"$result"
+}
+
+step_attention() {
+  section "Attention" "| check | outcome | seconds |"
+  [[ -x $attention_bench ]] || { skip "attention" "$attention_bench was not built"; return; }
+  check "attention" 40 "$attention_bench" && show "attention"
+}
+
+step_rates() {
+  section "Rates" "| check | outcome | seconds |"
   local config=configs/gpt2-124m.toml keys="--training.seq_len 1024 --training.global_batch 32"
+  check "probe" 40 "$axonn" probe --quick --ranks 2 --device cuda --out "$out/machine.toml"
   ((rehearse)) && config=configs/tiny.toml keys=
   # shellcheck disable=SC2086
-  check "tune" 80 "$axonn" tune $config --parallelism.device cuda --training.dtype bf16 $keys \
-    --data.synthetic 1MB --training.tune_cache "$work/products.json" --output.dir "$work/tune"
-  show tune
+  check "tune" 40 "$axonn" tune $config --parallelism.device cuda --training.dtype bf16 $keys \
+    --data.synthetic 1MB --training.tune_cache "$out/products.json" --output.dir "$work/tune" &&
+    show "tune"
 }
 
-step_parity() {
-  section "Parity" "| check | outcome | seconds |"
-  export run_keys="$toy --training.steps 10"
-  check "ten steps in f32 as on the CPU" 40 bash -c 'gpu_and_processor f32 1e-4'
-  check "ten steps in bf16 as on the CPU" 40 bash -c 'gpu_and_processor bf16 1e-2'
+step_bits() {
+  section "Runs" "| check | outcome | seconds |"
+  local grids="2,1,1,1 1,2,1,1 2,1,2,1 2,2,2,1"
+  ((rehearse)) && grids="2,1,2,1"
+  check "ten steps in f32 as on the CPU" 10 bash -c 'gpu_and_processor f32 1e-4'
+  check "ten steps in bf16 as on the CPU" 10 bash -c 'gpu_and_processor bf16 1e-2'
+  check "the same run twice, to the bit" 10 bash -c repetition
+  check "a resumed run, to the bit" 10 bash -c resumption
+  check "with and without overlap, to the bit" 15 bash -c overlap
+  check "with and without graphs, to the bit" 15 bash -c graphs
+  check "grids that share one GPU, bf16" 20 "$axonn" check configs/tiny.toml \
+    --parallelism.device cuda --grids "$grids" --steps 2 --training.dtype bf16
 }
 
-step_bench() {
-  local figures="ms per step | tokens/s | Tflop/s | of $peak Tflop/s | memory | PyTorch | goal"
-  section "Steps" "| model | $figures | times PyTorch, goal 1.1 |"
+step_torch() {
+  section "PyTorch" "| check | outcome | seconds |"
+  local model
+  python3 -c 'import torch' 2>/dev/null || { skip "PyTorch" "it was not found"; return; }
+  for model in 124M llama; do
+    [[ $model == 124M ]] || ((!rehearse)) || continue
+    # shellcheck disable=SC2046
+    check "PyTorch, $model" 50 python3 bench/torch_cuda.py $(flags_of $model) &&
+      show "PyTorch, $model"
+  done
+}
+
+sanitize() {  # TOOL SECONDS FILTER
   if ((rehearse)); then
-    row "toy" 45 "--model.layers 1 --model.hidden 32 --model.heads 2 --model.vocab 256
-      --data.tokenizer bytes --data.synthetic 100KB --training.seq_len 32
-      --training.global_batch 2" \
-      "--layers 1 --hidden 32 --heads 2 --vocab 256 --batch 2 --seq 32"
+    skip "operations under $1" "emulated GPUs have no kernels for it"
+  elif command -v compute-sanitizer >/dev/null; then
+    check "operations under $1" "$2" compute-sanitizer --tool "$1" --error-exitcode 1 \
+      "$ops_test" --gtest_filter="$3"
   else
-    row "GPT-2 124M, 32 x 1,024" 45 "--training.seq_len 1024 --training.global_batch 32" \
-      "--layers 12 --hidden 768 --heads 12 --batch 32 --seq 1024"
-    row "GPT-2 1.5B, 16 x 1,024" 55 \
-      "--model.layers 48 --model.hidden 1600 --model.heads 25 --training.seq_len 1024
-       --training.global_batch 16" \
-      "--layers 48 --hidden 1600 --heads 25 --batch 16 --seq 1024"
-    local llama="--hidden 4096 --heads 32 --kv-heads 8 --ffn 14336"
-    row "Llama 8B shape, 16 layers, 2 x 4,096" 60 \
-      "--model.family llama --model.layers 16 --model.hidden 4096 --model.heads 32
-       --model.kv_heads 8 --model.ffn 14336 --model.tied false --training.seq_len 4096
-       --training.global_batch 2" \
-      "--family llama --layers 16 $llama --batch 2 --seq 4096"
+    skip "operations under $1" "compute-sanitizer was not found"
   fi
-  {
-    echo
-    echo "bf16, ten iterations, the mean of the last eight; flops count the causal half. PyTorch is"
-    echo "compiled and timed in the same run of this script."
-  } >>"$result"
+}
+step_memcheck() {
+  section "Sanitizer" "| check | outcome | seconds |"
+  sanitize memcheck 60 '*Flash*:*Attention*:Norm*-*Cudnn*'
+}
+step_racecheck() {
+  section "Races" "| check | outcome | seconds |"
+  sanitize racecheck 250 '-*Cudnn*:Matmul*'  # our own kernels: libraries' are slow under it
+}
+
+step_kernels() {
+  section "Kernels" "| check | outcome | seconds |"
+  { ((!rehearse)) && command -v ncu >/dev/null; } || { skip "kernels" "no ncu"; return; }
+  local metrics=gpu__time_duration.sum,dram__bytes.sum
+  metrics+=,sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active
+  # shellcheck disable=SC2046
+  check "kernels of a step" 150 ncu --clock-control none --metrics $metrics --launch-skip 2000 \
+    --launch-count 800 --csv "$axonn" bench configs/gpt2-124m.toml --parallelism.device cuda \
+    --output.dir "$work/bench" $(keys_of 124M)
+}
+
+step_generation() {
   section "Generation" "| check | outcome | seconds |"
-  local generated="gpt2-124m bf16 128 cuda"
+  [[ -x $generate_bench ]] || { skip "generation" "$generate_bench was not built"; return; }
+  local generated="gpt2-1.5b bf16 128 cuda"
   ((rehearse)) && generated="tiny bf16 2 cuda"
   # shellcheck disable=SC2086
-  check "generation, goal: a share of 80 %" 75 "$generate_bench" $generated
-  show "generation, goal: a share of 80 %"
+  check "generation, goal: a share of 80 %" 75 "$generate_bench" $generated &&
+    show "generation, goal: a share of 80 %"
 }
 
-step_runs() {
-  section "Runs" "| check | outcome | seconds |"
-  export run_keys="$toy $few"
-  local grids="1,1,1,1 2,1,1,1 1,2,1,1 1,1,2,1 1,1,1,2 2,2,1,1 2,1,2,1
-    1,2,1,2 2,2,2,1 2,1,2,2 4,1,2,1"
-  local grid_steps=5 grid_dtypes="f32 bf16" limit=40 dtype
-  ((rehearse)) && grids="1,1,1,1 2,1,2,1" grid_steps=2
-  check "exchange between GPUs, and NCCL's watchdog on two" $limit "$comm_test"
-  check "the same run twice, to the bit" $limit bash -c repetition
-  for dtype in $grid_dtypes; do
-    check "grids of up to eight ranks on one GPU, $dtype" $((limit + 20)) "$axonn" check \
-      configs/tiny.toml --parallelism.device cuda --grids "$grids" --steps $grid_steps \
-      --training.dtype "$dtype"
+step_grids() {
+  section "Grids" "| check | outcome | seconds |"
+  local grids="1,1,1,1 2,1,1,1 1,2,1,1 1,1,2,1 1,1,1,2 2,2,1,1 2,1,2,1 1,2,1,2 2,2,2,1 2,1,2,2
+    4,1,2,1" dtype
+  ((rehearse)) && grids="1,1,1,1 2,1,2,1"
+  for dtype in f32 bf16; do
+    check "grids of up to eight ranks on one GPU, $dtype" 60 "$axonn" check configs/tiny.toml \
+      --parallelism.device cuda --grids "$grids" --steps 2 --training.dtype "$dtype"
   done
-  check "a resumed run, to the bit" $limit bash -c resumption
-  check "with and without overlap, to the bit" $limit bash -c overlap
-  check "with and without graphs, to the bit" $((limit + 10)) bash -c graphs
-  ((rehearse)) && return
-  section "Attention" "| shape | kernels | forward, us | Tflop/s | backward, us | Tflop/s |"
-  echo "== attention"
-  timeout -k 5 75 "$attention_bench" >>"$result" || failures=$((failures + 1))
-  echo $'\nbf16, causal; flops count the causal half of each document.' >>"$result"
-  section "Graphs" "| model, ms per step | without graphs | with graphs |"
-  graph_row "GPT-2 124M, 2 x 1,024" "--training.seq_len 1024 --training.global_batch 2"
-  graph_row "GPT-2 124M, 8 x 256 in 4 micro-batches" \
-    "--training.seq_len 256 --training.global_batch 8 --training.micro_batch 2"
 }
 
-for step in $all_steps; do
-  [[ " $steps " != *" $step "* ]] || "step_$step"
+step_info
+for step in $steps; do
+  [[ $step == info ]] || "step_$step"
 done
 
 echo

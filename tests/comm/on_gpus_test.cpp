@@ -17,6 +17,8 @@
 #include "axonn/comm/threads/threads.h"
 #include "axonn/tensor/gpu/cuda_device.h"
 
+#include "tests/support/needs_gpu.h"
+
 using namespace axonn;
 
 namespace {
@@ -117,7 +119,7 @@ void expect_as_on_the_host(int ranks, const Make& make) {
 class OnGpus : public testing::Test {
   void SetUp() override {
     if (const std::string trouble = cuda_status().trouble; !trouble.empty())
-      GTEST_SKIP() << trouble;
+      test::skip_without_gpu(trouble);
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include "tests/ops/attention_case.h"
 #include "tests/ops/on_cuda.h"
+#include "tests/support/needs_gpu.h"
 
 using namespace axonn;
 
@@ -15,7 +16,7 @@ namespace {
 class CudnnAttention : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    if (cuda_attention_library().empty()) GTEST_SKIP() << "built without cuDNN";
+    if (cuda_attention_library().empty()) test::skip_without_gpu("built without cuDNN");
   }
   std::unique_ptr<Backend> backend(CudaAttention attention = CudaAttention::cudnn) const {
     return test_cuda_backend({.attention = attention, .deterministic = GetParam()});

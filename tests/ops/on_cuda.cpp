@@ -13,6 +13,7 @@
 #include "axonn/tensor/gpu/cuda_device.h"
 
 #include "tests/ops/operand_memory.h"
+#include "tests/support/needs_gpu.h"
 
 namespace axonn {
 
@@ -29,11 +30,11 @@ class WaitingBackend final : public ForwardingBackend {
   }
 };
 
-/// Skips every test if there is no GPU, and says why.
+/// Skips every test if there is no GPU, or fails it, and says why.
 class NeedsGpu final : public testing::EmptyTestEventListener {
  public:
   void OnTestStart(const testing::TestInfo&) override {
-    if (!trouble_.empty()) GTEST_SKIP() << trouble_;
+    if (!trouble_.empty()) test::skip_without_gpu(trouble_);
   }
 
  private:
