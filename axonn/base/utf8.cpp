@@ -50,7 +50,7 @@ int columns_of(std::string_view text) {
   return width == kWidths.end() ? 1 : width->columns;
 }
 
-/// The bytes of the longest prefix that takes at most so many columns.
+/// The bytes of the longest prefix that takes at most `columns` columns.
 std::size_t prefix_within(std::string_view text, int columns) {
   std::size_t at = 0;
   while (at < text.size()) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kCompared = 256;  // bytes, about a line: two runs' lines differ in losses
 
-/// Up to so many bytes of the file, fewer at its end.
+/// Up to `most` bytes of the file, fewer at its end.
 std::string bytes_at(int file, std::int64_t offset, std::size_t most) {
   std::string bytes(most, '\0');
   const ssize_t got = ::pread(file, bytes.data(), most, offset);

@@ -23,7 +23,7 @@ using jinja::Value;
 
 constexpr std::string_view kCalls = "tool_calls";  // the role of a turn that calls functions
 
-/// What "from" may say, and the role of the message.
+/// A value of "from", and the role of such a message.
 struct Speaker {
   std::string_view from, role;
 };

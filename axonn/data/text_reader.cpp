@@ -54,7 +54,7 @@ class TextReader::Bytes {
     at_ += static_cast<std::int64_t>(count);
     return count;
   }
-  /// Passes over bytes. Returns whether there are so many.
+  /// Passes over bytes. Returns false if the file ends before.
   virtual bool pass(std::int64_t bytes) {
     at_ += bytes;
     return at_ <= file_.bytes();
@@ -71,7 +71,7 @@ class TextReader::Bytes {
 
 namespace {
 
-/// What both kinds of compressed files share: input in pieces, and the messages.
+/// The common base of both kinds of compressed files: input in pieces, and the messages.
 class Decompressed : public TextReader::Bytes {
  public:
   using Bytes::Bytes;

@@ -128,7 +128,7 @@ class Generator::Held {
   std::vector<ParameterGroup*> groups_;
 };
 
-/// What a pass gives, by place.
+/// The results of a pass, by place.
 struct Generator::Drawn {
   std::vector<std::int32_t> tokens;  ///< of each place's slots; -1 where none was drawn
   std::vector<std::int32_t> scores;  ///< of each place, equally many words

@@ -14,7 +14,7 @@ namespace axonn {
 
 namespace {
 
-/// What is the same each time that samples are written.
+/// The constants of all samples of a run.
 struct SamplePlan {
   std::vector<std::vector<std::int32_t>> prompts;
   GenerationOptions wanted;

@@ -80,7 +80,7 @@ std::unique_ptr<Backend> obeying_rules(std::unique_ptr<Backend> backend, const C
   return std::make_unique<RemarkingBackend>(std::move(backend), std::move(remarks));
 }
 
-/// What auto finds: a backend on a GPU on every rank or on none.
+/// The result of `auto`: a backend on a GPU on every rank or on none.
 struct FoundGpu {
   std::unique_ptr<Backend> backend;
   std::string remark;  ///< why there is none although some rank has a GPU; the same on all ranks

@@ -46,8 +46,8 @@ void add_fault(DryRun& run, const std::string& fault) {
 
 std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
 
-/// What the ranks need that share a memory, and what there is: "4 ranks need 3GiB of the 2GiB of
-/// this machine".
+/// The bytes that ranks of one memory need, and its bytes: "4 ranks need 3GiB of the 2GiB of this
+/// machine".
 std::string needs_text(int ranks, std::int64_t needed, const std::string& where,
                        std::int64_t bytes) {
   return fmt::format("{} need{} {} of the {} of {}", ranks_text(ranks), ranks == 1 ? "s" : "",

@@ -285,7 +285,7 @@ function epochChart(view, figure) {
 
 // ---- Figures as files.
 
-// What a figure's style sheet decides.
+// The attributes that a figure's style sheet decides.
 const kDrawn = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin",
   "font-size", "font-weight", "font-family", "text-anchor", "paint-order"];
 

@@ -40,7 +40,7 @@ void visit_recitation(R& r, const F& f) {
   f("written", r.written);
 }
 
-/// The same for a run without its recitations.
+/// Visits the fields of a run but its recitations.
 template <typename R, typename F>
 void visit_run(R& run, const F& f) {
   f("variant", run.variant);

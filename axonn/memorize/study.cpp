@@ -65,7 +65,7 @@ std::string rate_text(const Config& config) {
   return "while the learning rate " + falls;
 }
 
-/// What the goldfish loss leaves out, and what it always keeps.
+/// A note on the tokens that the goldfish loss leaves out, and those that it always keeps.
 std::string goldfish_note(const GoldfishConfig& fish) {
   const bool of_sequences = fish.mask == GoldfishMask::apertus;
   return fmt::format(

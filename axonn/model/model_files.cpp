@@ -126,7 +126,7 @@ std::vector<ParameterGroup*> frozen_groups(Model& model, Groups trained) {
   return groups;
 }
 
-/// What names the token files of a stage of a run.
+/// The keys of a stage that name its token files.
 struct StageTokens {
   std::vector<std::string> tokens;
 };

@@ -18,7 +18,7 @@ struct Experts::Routed {
   Tensor score_sums;                // (r, 1) f32; empty for softmax, whose scores add up to 1
 };
 
-/// What backward needs of a forward pass. R rows are those of all ranks of x.
+/// Values that a forward pass keeps for backward. R rows are those of all ranks of x.
 struct Experts::Pass {
   Routed routed;
   Tensor places, weights;  // (R, k) i32 and f32

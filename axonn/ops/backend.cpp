@@ -17,7 +17,7 @@ std::optional<DType> compute_type(std::string_view name) {
   return std::nullopt;
 }
 
-/// What the words of to_string() after the extents say, besides "to TYPE".
+/// The words of to_string() after the extents, besides "to TYPE", and their fields.
 constexpr std::pair<std::string_view, bool MatmulShape::*> kWords[] = {
     {"bias", &MatmulShape::bias},
     {"+=", &MatmulShape::accumulate},

@@ -121,7 +121,7 @@ struct Attention {
   /// query rows lies, ascending within a sequence; T and Tq are then multiples of kSequenceBlock.
   /// Empty: the queries are those of all positions, in order.
   View query_blocks = {};
-  /// Those of query_blocks on the host, for kernels that need runs; empty: none are known.
+  /// The runs of query_blocks, on the host, for kernels that need them; empty: none are known.
   QueryRuns runs = {};
   /// attention_pairs() of the queries, for counts of flops; 0: half of T for each row of q.
   std::int64_t pairs = 0;

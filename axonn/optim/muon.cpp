@@ -41,7 +41,7 @@ struct RemoteSlice {
   Slice slice;  ///< rows counted from the matrix's first
 };
 
-/// What one rank does in a round.
+/// The work of one rank in a round.
 struct MuonRound {
   std::vector<HeldSlice> held;        ///< by owner of the matrix
   std::vector<RemoteSlice> gathered;  ///< of the matrix that this rank owns, by rank

@@ -49,7 +49,7 @@ std::map<std::string, double> extend(std::map<std::string, double> a,
   return a;
 }
 
-/// The same for all figures; exposed seconds are at least 0.
+/// All figures of a prediction, continued likewise; exposed seconds are at least 0.
 Prediction extend(const Prediction& a, const Prediction& b, std::int64_t weight) {
   const auto times = static_cast<double>(weight);
   StepTime time{.compute_s = a.time.compute_s + times * (b.time.compute_s - a.time.compute_s),

@@ -151,7 +151,7 @@ std::string parts(const std::map<std::string, double>& of, const std::string& pr
   return text;
 }
 
-/// What the blocks of a plan compute again, and the key with which a run chooses likewise.
+/// The values that the blocks of a plan compute again, and the key that makes a run do so.
 std::string recomputation(const PlanReport& r, const Plan& plan) {
   if (plan.recompute == RecomputeMode::none) return "";
   std::string text = "Recomputation: " + describe_recomputation(planned(r.config, plan));

@@ -114,8 +114,8 @@ class Search {
     return sizes;
   }
 
-  /// Those of the sizes that a plan may have. If p ranks in place of one share sequences, p times
-  /// as many of these give every rank the same rows, with more communication.
+  /// The useful ones of the sizes that a plan may have. If p ranks in place of one share sequences,
+  /// p times as many of these give every rank the same rows, with more communication.
   std::vector<std::int64_t> useful_sizes(const GridShape& grid) const {
     std::vector<std::int64_t> sizes = micro_batch_sizes(grid);
     if (options_.micro_batch > 0 || grid.context == 1) return sizes;

@@ -175,7 +175,7 @@ class AnswerRoom {
   std::atomic<std::int64_t> left_;
 };
 
-/// What the handlers of completions share.
+/// State that the handlers of completions share.
 struct Completions {
   const ServedModel& model;
   RequestQueue& queue;

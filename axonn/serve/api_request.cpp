@@ -208,7 +208,7 @@ void read_stops(const Body& body, const ServedModel& model, GenerationOptions& o
   options.stop_tokens.insert(options.stop_tokens.end(), tokens.begin(), tokens.end());
 }
 
-/// What completions and chats have in common.
+/// Reads the fields that completions and chats have in common.
 void read_common(const Body& body, const ServedModel& model, CompletionRequest& request) {
   GenerationOptions& options = request.options;
   options.sampling = {

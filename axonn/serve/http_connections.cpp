@@ -160,7 +160,7 @@ class HttpConnections::Connection : public std::enable_shared_from_this<Connecti
   double deadline_ = now() + state_.options.patience_s;
   Phase phase_ = Phase::waiting;
   bool is_closed_ = false, client_ended_ = false, is_receiving_ = false, is_working_ = false;
-  // What has come and was not read yet.
+  // Bytes that have come and were not read yet.
   std::vector<char> input_ = std::vector<char>(HttpReader::kHeadBytes);
   std::size_t input_bytes_ = 0;
   // The request.

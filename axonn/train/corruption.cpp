@@ -131,7 +131,7 @@ std::string verdict(const Grid& grid, const Suspicion& mine) {
   return concat(names, " differs in ", what);
 }
 
-/// What this rank holds alike with others: first the compute copy of a block, then the master copy
+/// The values that other ranks hold alike: first the compute copy of a block, then the master copy
 /// and optimizer state of its parameters.
 std::vector<Replica> state_replicas(Training& training) {
   const Grid& grid = training.model.grid();

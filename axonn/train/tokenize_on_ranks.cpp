@@ -15,7 +15,7 @@ namespace axonn {
 
 namespace {
 
-/// What rank 0 needs to know of the tokens that a rank has made.
+/// Facts for rank 0 about the tokens that a rank has made.
 struct MadePart {
   std::int64_t tokens = 0;
   std::vector<std::int64_t> ends = {};  ///< in tokens, of the documents that end in the part

@@ -17,7 +17,7 @@ namespace cpu {
 namespace {
 
 constexpr std::array<std::string_view, 4> kSets{"plain", "avx2", "avx512", "avx512-bf16"};
-/// What oneDNN calls them.
+/// oneDNN's names of the sets.
 constexpr std::array kSetsOfLibrary{dnnl_cpu_isa_sse41, dnnl_cpu_isa_avx2, dnnl_cpu_isa_avx512_core,
                                     dnnl_cpu_isa_avx512_core_bf16};
 

@@ -79,7 +79,7 @@ class NcclLog {
   std::string file_;
 };
 
-/// What a rank measures by itself.
+/// Figures that a rank measures by itself.
 struct RankFigures {
   double flops_per_s = 0, memory_bytes_per_s = 0, inside_bytes_per_s = 0;
   double next_out = 0, next_in = 0;  // while its node is the first of a pair

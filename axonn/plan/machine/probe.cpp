@@ -411,8 +411,8 @@ void set_links(Machine& machine) {
   machine.device_latency_s = median(device_latencies);
 }
 
-/// Those of compute and a collective of all ranks: medians over the three collectives, because one
-/// may be of a small difference of times.
+/// Slowdowns of compute and of a collective of all ranks beside each other: medians over the three
+/// collectives, because one may be of a small difference of times.
 Slowdowns probe_slowdowns(const ProbeContext& ctx, std::int64_t bytes,
                           const std::function<void()>& work) {
   constexpr double kMost = 10;  // largest slowdown: with more, overlap is useless anyway

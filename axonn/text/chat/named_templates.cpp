@@ -8,7 +8,7 @@ namespace axonn {
 
 namespace {
 
-/// What the named templates share: words(message) writes a message's text, of one or several parts.
+/// A macro of all named templates: words(message) writes a message's text, of one or several parts.
 constexpr std::string_view kWords = R"({%- macro words(message) -%}
   {%- if message.content is string -%}
     {{- message.content -}}

@@ -43,7 +43,7 @@ std::vector<ByteSpan> marked_spans(const Text& text) {
   return spans;
 }
 
-/// What the template writes after the last piece of data.
+/// The template's text after the last piece of data.
 std::string_view tail_of(const Text& text, const std::vector<Piece>& pieces) {
   return std::string_view(text.bytes()).substr(pieces.empty() ? 0 : pieces.back().at.end);
 }
@@ -155,8 +155,8 @@ std::string closing_prompt(const Text& asked, const std::optional<Text>& asked_t
   const std::string_view bytes = asked.bytes(), tail = bytes.substr(words->end);
   const std::vector<ByteSpan> signs = tokens_in(tail, tokens),
                               first = tokens_in(bytes.substr(0, words->begin), tokens);
-  // What a second question changes begins within the header. All headers may begin with the same
-  // token, that of the first one, which may follow that of the text.
+  // The text that a second question changes begins within the header. All headers may begin with
+  // the same token, that of the first one, which may follow that of the text.
   std::size_t begin = tail.size();
   if (const auto again = asked_twice ? question(*asked_twice) : std::nullopt)
     begin = common_prefix(tail, std::string_view(asked_twice->bytes()).substr(again->end));
@@ -178,7 +178,7 @@ std::vector<ByteSpan> learned_spans(const Text& text, const std::vector<std::str
   if (std::vector<ByteSpan> marked = marked_spans(text); !marked.empty()) return marked;
   const std::vector<Piece> pieces = pieces_of(text);
   const std::string_view bytes = text.bytes();
-  // What the template writes before piece p, and from the one before it on.
+  // The template's text between piece p and the piece before it.
   const auto gap_begin = [&](std::size_t p) { return p == 0 ? 0 : pieces[p - 1].at.end; };
   const auto gap = [&](std::size_t p) {
     const std::size_t end = p < pieces.size() ? pieces[p].at.begin : bytes.size();

@@ -93,7 +93,7 @@ class Lexer {
       read_tag(tag, kind == '%');
   }
 
-  /// What the tag leaves of the text before it: "{%-" strips all white space, and a tag that is
+  /// The text before a tag, as the tag leaves it: "{%-" strips all white space, and a tag that is
   /// first on its line the spaces before it, unless it prints or begins with "{%+".
   std::string_view left_of_tag(std::string_view text, char kind, char sign) const {
     if (sign == '-') return strip(text, Strip::right, nullptr);

@@ -99,7 +99,7 @@ class Renderer {
     return out;
   }
 
-  /// What a body writes, with its own variables.
+  /// The text that a body writes, with its own variables.
   Text written(const Body& body, const ScopePtr& scope) {
     Text text;
     Text* const before = std::exchange(out_, &text);
