@@ -15,18 +15,20 @@ class PeakProduct {
 
   /// Computes and times it once.
   void run();
-  /// Flop/s, the median of the runs.
-  double median_rate();
+  /// The median of the runs.
+  double median_seconds();
+  /// Flop/s, of that time.
+  double median_rate() { return flops_ / median_seconds(); }
 
  private:
   Context ctx_;
   Tensor out_, a_, b_;
   double flops_;
-  std::vector<double> rates_;
+  std::vector<double> seconds_;
 };
 
-/// Products with shapes of common layers, and one that is as fast as products get, which on a GPU
-/// must be larger.
+/// Products with shapes of common layers, and one that is as fast as products get, which must be
+/// larger on a device that computes the others in a few milliseconds. Runs some of them.
 std::vector<PeakProduct> fixed_products(const Context& ctx);
 
 }  // namespace axonn
