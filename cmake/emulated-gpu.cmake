@@ -15,6 +15,7 @@ target_compile_features(axonn_emulated_gpu PUBLIC cxx_std_20)
 target_compile_definitions(axonn_emulated_gpu PUBLIC AXONN_EMULATED_WARP=${AXONN_EMULATED_WARP})
 # ThreadSanitizer sees the program's accesses, and those that platform.h reports.
 target_compile_options(axonn_emulated_gpu PRIVATE -O2 -fno-sanitize=thread)
+set_source_files_properties(${folder}/blas_products.cpp PROPERTIES COMPILE_OPTIONS -march=native)
 
 # axonn_compile_for_emulated_gpus(TARGET): compiles the target's .cu files as C++, with few
 # optimisations: they have many kernels, and each runs for a moment. Their pragmas tell nvcc which

@@ -36,7 +36,7 @@ void store(void* to, cudaDataType_t type, std::int64_t i, float value) {
 // Products. Operands are packed to panels of f32, kRows rows of op(A) or kCols columns of op(B), in
 // which the values for each k lie beside each other.
 
-constexpr int kRows = 8, kCols = 4, kLanes = 4;
+constexpr int kRows = 16, kCols = 6, kLanes = 16;
 using Lanes [[gnu::vector_size(kLanes * sizeof(float))]] = float;
 
 /// op(A) or op(B)ᵀ of one product of a batch: element (i, k) at i · across + k · along.
@@ -73,6 +73,7 @@ void multiply_panels(float* sums, const float* a, const float* b, std::int64_t c
   for (std::int64_t k = 0; k < count; ++k, a += kRows, b += kCols) {
     Lanes values[kParts];
     std::memcpy(values, a, sizeof values);
+#pragma GCC unroll kCols
     for (int col = 0; col < kCols; ++col)
       for (int part = 0; part < kParts; ++part) sum[col][part] += values[part] * b[col];
   }
