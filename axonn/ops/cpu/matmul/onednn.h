@@ -40,6 +40,16 @@ typename Matmul::primitive_desc plan_matmul(const MatmulOperands& of,
   }
 }
 
+/// Whether a copy of strided rows into this layout is to be trusted: oneDNN 3.7's kernel "jit:uni"
+/// loses elements where a layout of blocks needs padding.
+template <typename Desc = dnnl::memory::desc>
+bool packs_into(const Desc& layout) {
+  if constexpr (requires { layout.data.dims; })
+    return true;
+  else
+    return layout.get_padded_dims() == layout.get_dims();
+}
+
 /// A set of instructions in words: "AVX2", "AVX-512 with bf16 products".
 template <typename Isa = dnnl::cpu_isa>
 const char* name_of(Isa isa) {

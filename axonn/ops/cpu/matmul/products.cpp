@@ -267,23 +267,26 @@ class Primitive {
     }
     const Descs plain =
         descs_of(rows == RowsOf::any ? with_rows(args, DNNL_RUNTIME_DIM_VAL) : args);
-    const auto a = plan.pack_a ? any_layout(args.a, args.a_transposed) : plain.a,
-               b = plan.pack_b ? any_layout(args.b, args.b_transposed) : plain.b;
     bias_ = {{1, args.out.cols}, type_of(args.a.dtype), dnnl::memory::format_tag::ab};
-    const auto how = onednn::plan_matmul(
-        {.src = a,
-         .weights = b,
-         .bias = args.bias.data ? &bias_ : nullptr,
-         .out = plain.out,
-         .strided_vector =
-             (args.out.rows == 1 && args.a_transposed && args.a.stride > 1 && !plan.pack_a) ||
-             (args.out.cols == 1 && args.out.stride > 1)},
-        attributes, engine);
+    const auto plan_packed = [&](bool pack_a, bool pack_b) {
+      return onednn::plan_matmul(
+          {.src = pack_a ? any_layout(args.a, args.a_transposed) : plain.a,
+           .weights = pack_b ? any_layout(args.b, args.b_transposed) : plain.b,
+           .bias = args.bias.data ? &bias_ : nullptr,
+           .out = plain.out,
+           .strided_vector =
+               (args.out.rows == 1 && args.a_transposed && args.a.stride > 1 && !pack_a) ||
+               (args.out.cols == 1 && args.out.stride > 1)},
+          attributes, engine);
+    };
+    auto how = plan_packed(plan.pack_a, plan.pack_b);
+    const bool packs = onednn::packs_into(how.src_desc()) && onednn::packs_into(how.weights_desc());
+    if (!packs) how = plan_packed(false, false);
     primitive_ = dnnl::matmul(how);
     scratchpad_ = how.scratchpad_desc();
     if (rows == RowsOf::any) return;
-    if (plan.pack_a) pack_a_.emplace(plain.a, how.src_desc(), engine, threads);
-    if (plan.pack_b) pack_b_.emplace(plain.b, how.weights_desc(), engine, threads);
+    if (packs && plan.pack_a) pack_a_.emplace(plain.a, how.src_desc(), engine, threads);
+    if (packs && plan.pack_b) pack_b_.emplace(plain.b, how.weights_desc(), engine, threads);
     for (int i = 0; i < threads; ++i)
       arguments_.push_back(arguments_of(args, {how.src_desc(), how.weights_desc(), plain.out}));
   }
