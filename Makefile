@@ -14,7 +14,7 @@ help:
 	@echo "make dev         build/dev: the same with all tests; warnings are errors"
 	@echo "make debug       build/debug: libraries and tests, sources compiled separately, for editing"
 	@echo "make package     build/packages: Debian packages and a tarball for any x86-64 (docs/packages.md)"
-	@echo "make gpu-check   build for this machine's GPU, test and time it (under 10 minutes)"
+	@echo "make gpu-check   build for this machine's GPU, test and time it (at most 10 minutes after the build)"
 	@echo "make gpu-bundle  pack the programs for a GPU machine without the build dependencies"
 	@echo "make format      format all sources"
 	@echo "make tidy        search for likely faults with clang-tidy (Debian package clang-tidy)"

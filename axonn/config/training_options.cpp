@@ -10,8 +10,9 @@ constexpr std::string_view kAttentionKinds[] = {"auto", "cudnn", "own"};
 /// Part of [training].
 void list_computation(TrainingConfig& training, OptionList& list) {
   list.add("deterministic", &training.deterministic,
-           {.help = "whether the same run twice gives the same bits; false: on NVIDIA GPUs, "
-                    "attention may use faster cuDNN kernels that do not guarantee this",
+           {.help = "whether the same run twice gives the same bits, on the same model of GPU with "
+                    "the same libraries; false: on NVIDIA GPUs, attention may use faster cuDNN "
+                    "kernels that do not guarantee this",
             .also = "deterministic_mode"});
   list.add(
       "verify_every", &training.verify_every,
