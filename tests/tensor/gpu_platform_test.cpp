@@ -1,5 +1,6 @@
 #include "axonn/tensor/gpu/gpu_platform.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -49,6 +50,13 @@ TEST(GpuPlatform, ABuildForOtherGpusSaysWhatItSupportsAndHowToBuildForTheWantedO
       "hipBLASLt and RCCL (docs/gpus.md)");
 }
 
+TEST(GpuPlatform, HasAQueueForEachStreamOfARank) {
+  // Compute, three lanes of products and the default stream; world, x, y, z, data, context and
+  // experts, whose streams have another priority.
+  EXPECT_GE(std::atoi(kCuda.queue_count), 5 + 7);
+  EXPECT_GE(std::atoi(kHip.queue_count), std::max(5, 7)) << "of each priority";
+}
+
 TEST(GpuPlatform, LookingForGpusLeavesTheEnvironmentAlone) {
   const auto variables = [] {
     std::vector<std::string> all;
@@ -60,7 +68,7 @@ TEST(GpuPlatform, LookingForGpusLeavesTheEnvironmentAlone) {
   // A thread that reads the environment while another one's lookup changed it would crash.
   EXPECT_EQ(variables(), before);
   if (gpu_platform()) {
-    EXPECT_NE(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), nullptr);
+    EXPECT_NE(std::getenv(gpu_platform()->queues), nullptr);
     EXPECT_NE(std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT"), nullptr);
   }
 }

@@ -358,13 +358,12 @@ std::string uuid_text(const char (&bytes)[16]) {
 
 namespace {
 
-/// Sets variables that CUDA and NCCL read when they start, unless the user has set them. Runs
-/// before main(): later, another rank's thread may be reading the environment, which moves when it
-/// grows.
+/// Sets variables that the runtime and NCCL read when they start, unless the user has set them.
+/// Runs before main(): later, another rank's thread may be reading the environment, which moves
+/// when it grows.
 [[maybe_unused]] const bool environment_is_prepared = [] {
-  // The hardware's queues, as many as it has: streams that share one wait for each other, and each
-  // group of ranks has a stream.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  // Each group of ranks has a stream.
+  setenv(gpu_platform()->queues, gpu_platform()->queue_count, 0);
   // A rank's groups are NCCL communicators on one GPU. Otherwise GPUs could start their kernels in
   // different orders, so that they wait for each other.
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);

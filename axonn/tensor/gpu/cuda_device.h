@@ -32,9 +32,8 @@ struct CudaStatus {
   std::string trouble;        ///< why no GPU is available, with the remedy; "": one is
 };
 
-/// Starts the driver if there is one. The first call sets variables of CUDA and NCCL in the
-/// environment, unless they are set: CUDA_DEVICE_MAX_CONNECTIONS and NCCL_LAUNCH_ORDER_IMPLICIT.
-/// Never throws.
+/// Starts the driver if there is one. Before main() these variables of the environment are set,
+/// unless the user has set them: GpuPlatform::queues and NCCL_LAUNCH_ORDER_IMPLICIT. Never throws.
 CudaStatus cuda_status();
 
 /// Makes the device for the GPU with that index in cuda_status().gpus, with its own compute

@@ -15,6 +15,9 @@ struct GpuPlatform {
   std::string_view visible_gpus;  ///< environment variables that can hide GPUs
   std::string_view option;        ///< CMake option that builds for these GPUs
   std::string_view needs;         ///< software that the option requires
+  /// An environment variable with the number of a GPU's queues, and the number to set. Streams that
+  /// share a queue wait for each other.
+  const char *queues, *queue_count;
 };
 
 inline constexpr GpuPlatform kCuda = {.device = "cuda",
@@ -24,7 +27,10 @@ inline constexpr GpuPlatform kCuda = {.device = "cuda",
                                       .collectives = "NCCL",
                                       .visible_gpus = "CUDA_VISIBLE_DEVICES",
                                       .option = "AXONN_CUDA",
-                                      .needs = "nvcc, cuBLASLt and NCCL"};
+                                      .needs = "nvcc, cuBLASLt and NCCL",
+                                      // as many as it has
+                                      .queues = "CUDA_DEVICE_MAX_CONNECTIONS",
+                                      .queue_count = "32"};
 inline constexpr GpuPlatform kHip = {.device = "hip",
                                      .name = "HIP",
                                      .maker = "AMD",
@@ -34,7 +40,10 @@ inline constexpr GpuPlatform kHip = {.device = "hip",
                                          "ROCR_VISIBLE_DEVICES or "
                                          "HIP_VISIBLE_DEVICES",
                                      .option = "AXONN_HIP",
-                                     .needs = "ROCm with hipBLASLt and RCCL"};
+                                     .needs = "ROCm with hipBLASLt and RCCL",
+                                     // of each priority; a rank has up to 7 groups
+                                     .queues = "GPU_MAX_HW_QUEUES",
+                                     .queue_count = "8"};
 
 /// This build's platform; null in a build without GPU support.
 const GpuPlatform* gpu_platform();
