@@ -101,6 +101,7 @@ function(axonn_hip_check)
   axonn_hip_objects(objects HEADERS ${headers} SOURCES ${ARGN})
   file(CONFIGURE OUTPUT ${headers}/nccl.h @ONLY CONTENT "#include <rccl/rccl.h>\n")
   add_library(hip_compile_check_host OBJECT EXCLUDE_FROM_ALL
+    gpu/matmul/blas_plans.cpp
     gpu/matmul/products.cpp
     ${PROJECT_SOURCE_DIR}/axonn/comm/device/nccl.cpp
     ${PROJECT_SOURCE_DIR}/axonn/tensor/gpu/cuda_device.cpp

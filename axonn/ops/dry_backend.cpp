@@ -7,7 +7,7 @@
 
 #include "axonn/ops/forwarding_backend.h"
 #include "axonn/ops/gpu/launch_shape.h"
-#include "axonn/ops/gpu/matmul/products.h"
+#include "axonn/ops/gpu/matmul/lanes.h"
 #include "axonn/ops/rowwise/elementwise.h"
 #include "axonn/ops/rowwise/embedding.h"
 #include "axonn/ops/rowwise/experts.h"

@@ -57,7 +57,7 @@ class Operands {
                    .accumulate = s.accumulate,
                    .gelu = s.gelu};
     if (s.bias) product.bias = filled(1, s.N, s.type);
-    // Rows begin at multiples of 8 elements: GPUs fuse no other epilogue (cuda/matmul/products.h).
+    // Rows begin at multiples of 8 elements: GPUs fuse no other epilogue (gpu/matmul/epilogues.h).
     const auto beside = [&] {
       return filled(s.M, (s.N + 7) / 8 * 8, s.out_type).col_range(0, s.N);
     };

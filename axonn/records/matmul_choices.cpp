@@ -71,14 +71,13 @@ MatmulChoices parse_matmul_choices(std::string_view json, const std::string& nam
 
 std::string to_text(const MatmulChoices& choices) {
   const auto ms = [](double seconds) { return fmt::format("{:.3f}", seconds * 1e3); };
-  std::string text =
-      fmt::format("{}\n\n{:<44}{:>6}  {:<18}{:>9}  {:<18}{:>9}{:>7}\n", choices.device, "product",
-                  "calls", "default", "ms", "chosen", "ms", "gain");
+  std::string text = fmt::format("{}\n\n{:<44}{:>6}  {:<18}{:>9}{:>11}{:>7}  {}\n", choices.device,
+                                 "product", "calls", "default", "ms", "chosen: ms", "gain", "way");
   double before = 0, after = 0;  // of the products with known calls
   for (const TunedMatmul& p : choices.products) {
-    text += fmt::format("{:<44}{:>6}  {:<18}{:>9}  {:<18}{:>9}{:>7.2f}\n", to_string(p.shape),
-                        p.calls, p.default_way, ms(p.default_seconds),
-                        p.way == p.default_way ? "the same" : p.way, ms(p.seconds), p.gain());
+    text += fmt::format("{:<44}{:>6}  {:<18}{:>9}{:>11}{:>7.2f}  {}\n", to_string(p.shape), p.calls,
+                        p.default_way, ms(p.default_seconds), ms(p.seconds), p.gain(),
+                        p.way == p.default_way ? "the same" : p.way);
     before += p.calls * p.default_seconds;
     after += p.calls * p.seconds;
   }

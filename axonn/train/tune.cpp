@@ -10,18 +10,30 @@ namespace axonn {
 
 namespace {
 
-/// Returns rank 0's choices that need no timing. Those of an earlier run come first, even from
-/// another machine, so that a resumed run computes as before; then those of the cache for this
-/// machine. Ways that this backend does not have are ignored.
-MatmulChoices known_choices(const RecordingBackend& step, Backend& backend,
-                            const MatmulCache& cache, const TuneOptions& options) {
-  MatmulChoices known{.device = backend.matmul_device(), .products = {}};
+/// Rank 0's choices that need no timing.
+struct KnownChoices {
+  MatmulChoices choices;
+  std::string ignored;  ///< the stored choices that this backend does not have; "": none
+};
+
+/// The choices of an earlier run come first, even from another machine, so that a resumed run
+/// computes as before; then those of the cache for this machine.
+KnownChoices known_choices(const RecordingBackend& step, Backend& backend, const MatmulCache& cache,
+                           const TuneOptions& options) {
+  KnownChoices known{.choices = {.device = backend.matmul_device(), .products = {}}, .ignored = {}};
+  int ignored = 0;
   for (const auto& [shape, calls] : step.counts()) {
     const TunedMatmul* found = options.earlier.find(shape);
-    if (!found && !options.again) found = cache.find(known.device, shape);
-    if (!found || !backend.set_matmul_way(shape, found->way)) continue;
-    known.products.push_back(*found);
-    known.products.back().calls = calls;
+    if (!found && !options.again) found = cache.find(known.choices.device, shape);
+    if (!found) continue;
+    if (backend.set_matmul_way(shape, found->way)) {
+      known.choices.products.push_back(*found);
+      known.choices.products.back().calls = calls;
+    } else {
+      known.ignored = concat("products: ", ++ignored, " stored choices are timed again, because ",
+                             known.choices.device, " does not compute ", to_string(shape), " as '",
+                             found->way, '\'');
+    }
   }
   return known;
 }
@@ -45,8 +57,9 @@ MatmulChoices tune(Training& training, const TuneOptions& options) {
 
   MatmulCache cache(first ? options.cache : "");
   report(cache.warning());
-  MatmulChoices choices =
-      broadcast(world, first ? known_choices(step, backend, cache, options) : MatmulChoices{});
+  const KnownChoices stored = first ? known_choices(step, backend, cache, options) : KnownChoices{};
+  report(stored.ignored);
+  MatmulChoices choices = broadcast(world, stored.choices);
   const std::size_t known = choices.products.size();
   // Rank 0's list counts: a shape that rank 0 does not have is computed in the default way on all
   // ranks.

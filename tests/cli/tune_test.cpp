@@ -25,7 +25,7 @@ TEST(TuneCommand, PrintsAndWritesItsChoicesAndTrainingReusesThem) {
   const SmallRun run;
   const Finished tuned = tune(run, {"--json", run / "tuned.json"});
   ASSERT_EQ(tuned.code, 0) << tuned.err;
-  EXPECT_THAT(tuned.out, ContainsRegex("product +calls +default +ms +chosen +ms +gain"));
+  EXPECT_THAT(tuned.out, ContainsRegex("product +calls +default +ms +chosen: ms +gain +way"));
   EXPECT_THAT(tuned.out, HasSubstr("f32 NT 32x48x16 + bias"));
   EXPECT_THAT(tuned.out, HasSubstr("kept in " + (run / "cache")));
   EXPECT_THAT(tuned.err, HasSubstr("15 timed, 0 known from before"));

@@ -20,29 +20,15 @@
 // answers, on a machine without a GPU: values of attributes and layouts are not checked where they
 // are set, but where they are used.
 //
-// AXONN_EMULATED_EPILOGUES=unknown: the heuristic knows no epilogue but a bias.
-// AXONN_EMULATED_EPILOGUES=refused: it does, but cublasLtMatmul() refuses them.
-// AXONN_EMULATED_BIAS=unknown, or refused: likewise for products whose epilogue is a bias alone.
-// AXONN_EMULATED_SUM_ORDERS=1: each algorithm adds up in an order of its own, as the library's do.
-// Otherwise all give the same bits.
+// The variables of the environment are in README.md.
 
 using namespace emulated_gpu;
 
 namespace {
 
-using Preference = cublasLtMatmulPreferenceOpaque_t;
-
-constexpr std::int64_t kVectorBytes = 16;  // by which the faster algorithms load and store
-constexpr std::uint64_t kMostAlignment = 256;
-
 std::set<const void*>& living() {
   static std::set<const void*> all;
   return all;
-}
-
-void check_alive(const char* function, const void* object) {
-  if (!living().contains(object))
-    violation(std::string(function) + ": a handle or descriptor that was destroyed or never was");
 }
 
 template <typename T>
@@ -83,29 +69,6 @@ cublasStatus_t set_attribute(const char* function, T* object, const Set& set_it)
   return injected(function) ? CUBLAS_STATUS_INVALID_VALUE : set_it();
 }
 
-/// The largest power of two, up to 256, that divides the address.
-std::uint64_t alignment_of(const void* address) {
-  const auto bits = reinterpret_cast<std::uintptr_t>(address) | kMostAlignment;
-  return bits & (~bits + 1);
-}
-
-/// Of all but the pointers.
-std::uint64_t hash_of(const Problem& p) {
-  const Operation& o = p.operation;
-  std::uint64_t sum = 0;
-  const auto add = [&](std::int64_t value) {
-    sum = (sum ^ static_cast<std::uint64_t>(value)) * 0x100000001b3 + 1;
-  };
-  for (const std::int64_t value : {std::int64_t{o.a}, std::int64_t{o.b}, std::int64_t{o.epilogue},
-                                   std::int64_t{o.bias_type}, o.aux_step})
-    add(value);
-  for (const Layout& layout : {p.a, p.b, p.c, p.d})
-    for (const std::int64_t value : {std::int64_t{layout.type}, layout.rows, layout.cols,
-                                     layout.step, std::int64_t{layout.count}, layout.batch_step})
-      add(value);
-  return sum;
-}
-
 /// Documented: sizes are below 2³¹ and positive, and columns do not overlap.
 cublasStatus_t check_layout(const Layout& x) {
   if (x.type != CUDA_R_32F && x.type != CUDA_R_16BF) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -121,10 +84,17 @@ bool are_apart(const Layout& x) {
          (step >= x.rows && (x.count - 1) * step + x.rows <= x.step);
 }
 
+}  // namespace
+
+void emulated_gpu::check_alive(const char* function, const void* object) {
+  if (!living().contains(object))
+    violation(std::string(function) + ": a handle or descriptor that was destroyed or never was");
+}
+
 /// Documented types: f32, or bf16 with results of bf16 or f32, all with factors and sums in f32; a
 /// bias of D's type. An auxiliary matrix of GELU has a step that is divisible by 8 and not less
 /// than D's rows.
-cublasStatus_t check_problem(const Problem& p) {
+cublasStatus_t emulated_gpu::check_problem(const Problem& p) {
   for (const Layout& x : {p.a, p.b, p.c, p.d})
     if (const auto status = check_layout(x); status != CUBLAS_STATUS_SUCCESS) return status;
   const Operation& o = p.operation;
@@ -165,62 +135,7 @@ cublasStatus_t check_problem(const Problem& p) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// What cublasLtMatmulAlgo_t holds.
-struct Algorithm {
-  Way way = Way::elements;
-  std::uint64_t problem = 0, workspace = 0;
-  /// Bytes that the operands were said to be aligned to: A, B, C, D, the bias and the auxiliary.
-  std::array<std::uint16_t, 8> aligned = {};
-  std::array<std::uint64_t, 2> unused = {};
-  std::uint64_t checksum = 0;
-
-  std::uint64_t sum() const {
-    return static_cast<std::uint64_t>(way) * 31 + problem * 37 + workspace * 41 + 0xb1a5;
-  }
-};
-static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
-
-/// Whether every row and every matrix of a batch begins at a vector if the first one does.
-bool has_vectors(const Layout& x) {
-  return x.step * bytes_of(x.type) % kVectorBytes == 0 &&
-         (x.count == 1 || x.batch_step * bytes_of(x.type) % kVectorBytes == 0);
-}
-
-/// The algorithms for operands of the alignments that are told, the fastest first.
-std::vector<Algorithm> algorithms_for(const Problem& p, const Preference& preference) {
-  const Operation& o = p.operation;
-  const std::array<std::uint64_t, 6> told = {preference.a,
-                                             preference.b,
-                                             preference.c,
-                                             preference.d,
-                                             p.has_bias() ? alignment_of(o.bias) : kMostAlignment,
-                                             p.has_aux() ? alignment_of(o.aux) : kMostAlignment};
-  Algorithm one{.problem = hash_of(p)};
-  for (std::size_t i = 0; i < told.size(); ++i)
-    one.aligned[i] = static_cast<std::uint16_t>(std::min(told[i], kMostAlignment));
-  const std::array types = {p.a.type, p.b.type, p.c.type, p.d.type};
-  for (std::size_t i = 0; i < types.size(); ++i)
-    if (one.aligned[i] < bytes_of(types[i])) return {};
-  if (p.has_aux() && told[5] < kVectorBytes) return {};
-  std::vector<Algorithm> found;
-  const auto add = [&](Way way, std::uint64_t workspace) {
-    Algorithm& algorithm = found.emplace_back(one);
-    algorithm.way = way;
-    algorithm.workspace = workspace;
-    algorithm.checksum = algorithm.sum();
-  };
-  if (std::ranges::all_of(told, [](std::uint64_t bytes) { return bytes >= kVectorBytes; }) &&
-      has_vectors(p.a) && has_vectors(p.b) && has_vectors(p.c) && has_vectors(p.d)) {
-    add(Way::vectors, 0);
-    const auto halves = static_cast<std::uint64_t>(2 * p.m() * p.n()) * sizeof(float);
-    if (p.d.count == 1 && p.k() > 1 && halves <= preference.workspace) {
-      add(Way::split, halves);
-      if (p.k() >= p.m()) std::swap(found[0], found[1]);
-    }
-  }
-  add(Way::elements, 0);
-  return found;
-}
+namespace {
 
 /// Whether [a, a + a_bytes) and [b, b + b_bytes) have bytes in common.
 bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_bytes) {
@@ -230,7 +145,7 @@ bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_
 }
 
 /// A result in memory that is read is not documented to work. Seen only of matrices without gaps.
-void check_overlap(const Product& product, std::uint64_t workspace) {
+void check_overlap(const Product& product) {
   const auto bytes = [](const Layout& x) { return x.step * x.cols * bytes_of(x.type); };
   const auto dense = [](const Layout& x) { return x.step == x.rows && x.count == 1; };
   const auto check = [&](const void* to, std::int64_t to_bytes, const char* what) {
@@ -241,7 +156,7 @@ void check_overlap(const Product& product, std::uint64_t workspace) {
   };
   const Problem& p = product.p;
   if (dense(p.d)) check(product.d, bytes(p.d), "D");
-  const auto size = static_cast<std::int64_t>(workspace);
+  const auto size = static_cast<std::int64_t>(workspace_of(p, product.way));
   if (size == 0) return;
   check(product.workspace, size, "the workspace");
   if (dense(p.d) && overlap(product.workspace, size, product.d, bytes(p.d)))
@@ -259,9 +174,10 @@ cublasStatus_t check_addresses(const Product& product, const Algorithm& algorith
                                                p.has_bias() ? p.operation.bias : nullptr,
                                                p.has_aux() ? p.operation.aux : nullptr};
   for (std::size_t i = 0; i < operands.size(); ++i)
-    if (alignment_of(operands[i]) < algorithm.aligned[i]) return CUBLAS_STATUS_INVALID_VALUE;
+    if (alignment_of(operands[i]) < algorithm.needs(i)) return CUBLAS_STATUS_INVALID_VALUE;
   if (product.c == product.d && p.c != p.d) return CUBLAS_STATUS_INVALID_VALUE;
-  if (algorithm.workspace > workspace_bytes || (algorithm.workspace > 0 && !product.workspace) ||
+  const std::uint64_t needed = workspace_of(p, product.way);
+  if (needed > workspace_bytes || (needed > 0 && !product.workspace) ||
       alignment_of(product.workspace) < kVectorBytes)
     return CUBLAS_STATUS_INVALID_VALUE;
   return CUBLAS_STATUS_SUCCESS;
@@ -398,39 +314,6 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   });
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
-                                              cublasLtMatmulDesc_t operation,
-                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t preference, int most,
-                                              cublasLtMatmulHeuristicResult_t* found, int* count) {
-  constexpr auto kFunction = "cublasLtMatmulAlgoGetHeuristic";
-  const Locked locked;
-  if (!handle || !operation || !a || !b || !c || !d || !preference || most <= 0 || !found || !count)
-    return CUBLAS_STATUS_INVALID_VALUE;
-  for (const void* x :
-       {static_cast<const void*>(handle), static_cast<const void*>(operation),
-        static_cast<const void*>(a), static_cast<const void*>(b), static_cast<const void*>(c),
-        static_cast<const void*>(d), static_cast<const void*>(preference)})
-    check_alive(kFunction, x);
-  *count = 0;
-  if (injected(kFunction)) return CUBLAS_STATUS_NOT_SUPPORTED;
-  const Problem p{*operation, *a, *b, *c, *d};
-  if (const auto status = check_problem(p); status != CUBLAS_STATUS_SUCCESS) return status;
-  if (is_set(p.has_epilogue() ? "AXONN_EMULATED_EPILOGUES" : "AXONN_EMULATED_BIAS", "unknown") &&
-      (p.has_epilogue() || p.has_bias()))
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-  for (const Algorithm& algorithm : algorithms_for(p, *preference)) {
-    if (*count == most) break;
-    found[(*count)++] = {.algo = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm),
-                         .workspaceSize = algorithm.workspace,
-                         .state = CUBLAS_STATUS_SUCCESS,
-                         .wavesCount = 1,
-                         .reserved = {}};
-  }
-  return *count > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
 /// Documented: invalid if a pointer is null, the workspace not aligned to 16 bytes or less than
 /// the algorithm needs, or the algorithm is not one for these descriptors. A null algorithm, which
 /// makes the library ask its heuristic, is not emulated.
@@ -459,14 +342,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   const Problem p{*operation, *a_layout, *b_layout, *c_layout, *d_layout};
   if (const auto status = check_problem(p); status != CUBLAS_STATUS_SUCCESS) return status;
   const auto algorithm = std::bit_cast<Algorithm>(*algo);
-  const bool suits =
-      algorithm.problem == hash_of(p) || is_set("AXONN_EMULATED_ALGORITHMS", "for any size");
-  if (algorithm.checksum != algorithm.sum() || !suits) return CUBLAS_STATUS_INVALID_VALUE;
+  if (check_algorithm(p, algorithm) != CUBLAS_STATUS_SUCCESS) return CUBLAS_STATUS_INVALID_VALUE;
   if (is_set(p.has_epilogue() ? "AXONN_EMULATED_EPILOGUES" : "AXONN_EMULATED_BIAS", "refused") &&
       (p.has_epilogue() || p.has_bias()))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   Product product{.p = p,
-                  .way = algorithm.way,
+                  .way = *algorithm.way(),
                   .a = a,
                   .b = b,
                   .c = c,
@@ -477,6 +358,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     return status;
   std::memcpy(&product.alpha, alpha, sizeof product.alpha);
   std::memcpy(&product.beta, beta, sizeof product.beta);
-  check_overlap(product, algorithm.workspace);
+  check_overlap(product);
   return start(product, stream);
 }

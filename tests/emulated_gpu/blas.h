@@ -1,12 +1,15 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 
 #include <cublasLt.h>
 
-// Shared by blas.cpp, the functions and rules of cuBLASLt, and blas_products.cpp, its loops.
+// Shared by blas.cpp, the functions and rules of cuBLASLt, blas_algorithms.cpp, its algorithms, and
+// blas_products.cpp, its loops.
 
 struct cublasLtContext {
   int device = 0;
@@ -37,8 +40,18 @@ namespace emulated_gpu {
 
 using Operation = cublasLtMatmulDescOpaque_t;
 using Layout = cublasLtMatrixLayoutOpaque_t;
+using Preference = cublasLtMatmulPreferenceOpaque_t;
 
 inline std::int64_t bytes_of(cudaDataType_t type) { return type == CUDA_R_16BF ? 2 : 4; }
+
+constexpr std::int64_t kVectorBytes = 16;  // by which the faster algorithms load and store
+constexpr std::uint64_t kMostAlignment = 256;
+
+/// The largest power of two, up to 256, that divides the address.
+inline std::uint64_t alignment_of(const void* address) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(address) | kMostAlignment;
+  return bits & (~bits + 1);
+}
 
 inline bool is_set(const char* variable, std::string_view value) {
   const char* is = std::getenv(variable);
@@ -74,6 +87,31 @@ enum class Way : std::uint64_t {
   split = 2,    ///< so, too, and adds up the halves of K in the workspace
   elements = 3  ///< slowest, for any operands
 };
+
+/// What cublasLtMatmulAlgo_t holds.
+struct Algorithm {
+  /// The attributes, by the numbers of cublasLtMatmulAlgoConfigAttributes_t.
+  std::array<std::uint32_t, 9> configuration = {};
+  std::uint32_t unused = 0;
+  std::uint64_t problem = 0;  // of the heuristic's answer; 0: any
+  /// Bytes that the operands were said to be aligned to: A, B, C, D, the bias and the auxiliary.
+  std::array<std::uint16_t, 8> aligned = {};
+
+  /// Nothing if the GPU has no such algorithm.
+  std::optional<Way> way() const;
+  /// Bytes to which the operand must be aligned.
+  std::uint64_t needs(std::size_t operand) const;
+};
+static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
+
+/// Whether the algorithm computes the product.
+cublasStatus_t check_algorithm(const Problem& p, const Algorithm& algorithm);
+/// Whether the library computes it.
+cublasStatus_t check_problem(const Problem& p);
+/// Bytes.
+std::uint64_t workspace_of(const Problem& p, Way way);
+/// Ends the process unless the handle or descriptor exists.
+void check_alive(const char* function, const void* object);
 
 /// One call of cublasLtMatmul(), copied from its arguments.
 struct Product {

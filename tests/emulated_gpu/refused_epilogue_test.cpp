@@ -13,6 +13,7 @@
 #include "axonn/ops/matmul_tuner.h"
 
 #include "tests/emulated_gpu/setting.h"
+#include "tests/emulated_gpu/values_on_gpu.h"
 
 using namespace axonn;
 using emulated_gpu::Setting;
@@ -25,10 +26,8 @@ namespace {
 constexpr auto kF32 = DType::f32, kBf16 = DType::bf16;
 
 /// A backend with the operands of three products, each with an epilogue.
-class Epilogues {
+class Epilogues : public ValuesOnGpu {
  public:
-  Epilogues() : backend(make_cuda_backend(0, {.attention = CudaAttention::own})) {}
-
   std::vector<Matmul> products() {
     return {{.out = filled(16, 24, kBf16),
              .a = filled(16, 32, kBf16),
@@ -48,27 +47,6 @@ class Epilogues {
              .bias_gradient = filled(1, 16, kF32)}};
   }
 
-  /// Values of at most 1.
-  View filled(std::int64_t rows, std::int64_t cols, DType type) {
-    Tensor values(arena_, rows, cols, kF32);
-    std::vector<float> host;
-    for (std::int64_t i = 0; i < values.count(); ++i)
-      host.push_back(static_cast<float>(i * 29 % 64) / 64 - 0.5f);
-    backend->device().copy_from_host(values.view().data, host.data(), values.bytes());
-    const Tensor& made = tensors_.emplace_back(arena_, rows, cols, type);
-    backend->run(ops::Cast{made.view(), values.view()});
-    return made.view();
-  }
-
-  std::vector<float> get(const View& view) {
-    if (!view.data) return {};
-    const Tensor values(arena_, view.rows, view.cols, kF32);
-    backend->run(ops::Cast{values.view(), view});
-    std::vector<float> host(static_cast<std::size_t>(view.count()));
-    backend->device().copy_to_host(host.data(), values.view().data, values.bytes());
-    return host;
-  }
-
   /// The results of all products, and their epilogues'.
   std::vector<float> run() {
     std::vector<float> all;
@@ -79,12 +57,6 @@ class Epilogues {
     }
     return all;
   }
-
-  const std::unique_ptr<Backend> backend;
-
- private:
-  Arena arena_{backend->device()};
-  std::vector<Tensor> tensors_;
 };
 
 /// Notes whether a product was ever fused with its epilogue.
@@ -123,8 +95,7 @@ TEST(RefusedEpilogue, FollowsTheProductFromThenOn) {
                           HasSubstr("bf16 NN 16x24x32 d_gelu ("), HasSubstr("+= d_bias (")));
   for (const Matmul& product : parts.products()) {
     EXPECT_FALSE(parts.backend->fuses(product));
-    EXPECT_TRUE(parts.backend->set_matmul_way(shape_of(product), "heuristic 1"))
-        << "tuning may try";
+    EXPECT_TRUE(parts.backend->set_matmul_way(shape_of(product), "default")) << "tuning may try";
     EXPECT_FALSE(parts.backend->fuses(product));
   }
   EXPECT_EQ(parts.run(), got);
@@ -178,8 +149,8 @@ TEST(RefusedBias, IsAddedAfterTheProductAndTunedWithoutIt) {
     }
     EXPECT_EQ(other.backend->take_remarks().size(), how == std::string("refused") ? 1 : 0);
     const MatmulShape shape = shape_of(same);
-    EXPECT_EQ(other.backend->matmul_ways(shape).front(), "heuristic 1");
-    EXPECT_TRUE(other.backend->set_matmul_way(shape, "heuristic 2"));
+    EXPECT_EQ(other.backend->matmul_ways(shape).front(), "default");
+    EXPECT_TRUE(other.backend->set_matmul_way(shape, other.backend->matmul_ways(shape).back()));
     other.backend->matmul(same);
   }
 }
@@ -190,9 +161,9 @@ TEST(FusedEpilogue, IsTimedAlsoForColumnsThatAreNoMultipleOfEight) {
   for (const bool kept : {true, false}) {
     shape.gelu = shape.gelu_input = kept;
     shape.gelu_derivative = !kept;
-    ASSERT_TRUE(backend.set_matmul_way(shape, "heuristic 1"));
+    ASSERT_TRUE(backend.set_matmul_way(shape, "default"));
     backend.watch();
-    EXPECT_THAT(tune_matmul(backend, shape).default_way, "heuristic 1");
+    EXPECT_THAT(tune_matmul(backend, shape).default_way, "default");
     EXPECT_TRUE(backend.fused()) << to_string(shape);
   }
 }

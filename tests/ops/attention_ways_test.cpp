@@ -5,7 +5,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/ops/dry_backend.h"
-#include "axonn/ops/gpu/matmul/products.h"
+#include "axonn/ops/gpu/matmul/lanes.h"
 #include "axonn/tensor/tensor.h"
 
 using namespace axonn;

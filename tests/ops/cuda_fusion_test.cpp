@@ -1,7 +1,7 @@
 // Which epilogues cuBLASLt may be asked for. That is decided without a GPU.
 #include <gtest/gtest.h>
 
-#include "axonn/ops/gpu/matmul/products.h"
+#include "axonn/ops/gpu/matmul/epilogues.h"
 
 using namespace axonn;
 using cuda::may_fuse;

@@ -13,7 +13,10 @@
 
 using namespace axonn;
 using namespace axonn::testing_support;
+using testing::AllOf;
 using testing::Contains;
+using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 
 namespace {
@@ -140,9 +143,11 @@ TEST(Tune, TimesAProductAgainIfItsWayIsUnknown) {
   test::TemporaryPath folder;
   const Config config = small_config(folder.path());
   const MatmulChoices all = tune_on_threads(config, {}).choices.front();
-  write_cache(config.training.tune_cache, all, [](const auto&) { return "by hand"; });
+  write_cache(config.training.tune_cache, all, [](const auto&) { return "heuristic 1"; });
   EXPECT_THAT(tune_on_threads(config, {.cache = config.training.tune_cache}).lines,
-              Contains("products: 15 timed, 0 known from before"));
+              ElementsAre(AllOf(HasSubstr("products: 15 stored choices are timed again, because "),
+                                EndsWith(" as 'heuristic 1'")),
+                          "products: 15 timed, 0 known from before"));
 }
 
 TEST(Tune, WarnsOfADamagedCacheAndTrains) {

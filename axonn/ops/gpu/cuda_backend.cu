@@ -195,7 +195,7 @@ std::unique_ptr<Backend> make_cuda_backend(int gpu, const CudaOptions& options) 
   return std::make_unique<cuda::CudaBackend>(status.gpus[gpu], options);
 }
 
-std::string cuda_product_library() { return cuda::Products::library(); }
+std::string cuda_product_library() { return cuda::BlasPlans::library(); }
 
 std::string cuda_attention_library() { return cuda::CudnnAttention::library(); }
 

@@ -41,7 +41,7 @@ class CudaBackend final : public Backend {
     return products_.set_way(shape, way);
   }
   std::string matmul_device() const override {
-    return concat(gpu_name_, ", ", Products::library());
+    return concat(gpu_name_, ", ", BlasPlans::library());
   }
 
   void attention(const Attention& args) override;

@@ -1,9 +1,14 @@
 #pragma once
 
+#include <charconv>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
-// hipBLASLt under the cuBLASLt names that products.cpp uses; only those are defined. A build for
+// hipBLASLt under the cuBLASLt names that blas_plans.cpp uses; only those are defined. A build for
 // NVIDIA GPUs uses blas_cuda.cuh instead.
+#include <hipblaslt/hipblaslt-ext.hpp>
 #include <hipblaslt/hipblaslt.h>
 
 #include "axonn/base/check.h"
@@ -17,6 +22,7 @@ using cublasLtMatmulDescAttributes_t = hipblasLtMatmulDescAttributes_t;
 using cublasLtMatrixLayout_t = hipblasLtMatrixLayout_t;
 using cublasLtMatmulPreference_t = hipblasLtMatmulPreference_t;
 using cublasLtMatmulPreferenceAttributes_t = hipblasLtMatmulPreferenceAttributes_t;
+using cublasLtMatmulAlgo_t = hipblasLtMatmulAlgo_t;
 using cublasLtMatmulHeuristicResult_t = hipblasLtMatmulHeuristicResult_t;
 
 inline constexpr auto CUBLAS_STATUS_SUCCESS = HIPBLAS_STATUS_SUCCESS;
@@ -100,13 +106,50 @@ namespace axonn::cuda {
 
 inline constexpr const char* kBlasName = "hipBLASLt";
 
-/// See blas_cuda.cuh. hipBLASLt's algorithms are solutions of single problems.
-inline constexpr bool kAlgorithmsSuitOtherRows = false;
-
 /// "0.10.0": the version of the header, because the library tells its own only if there is a GPU.
 inline std::string blas_version() {
   return concat(HIPBLASLT_VERSION_MAJOR, '.', HIPBLASLT_VERSION_MINOR, '.',
                 HIPBLASLT_VERSION_PATCH);
+}
+
+// As in blas_cuda.cuh. hipBLASLt's algorithms are the kernels that it was built with, which it
+// numbers: "solution 12345". It does not check an algorithm when it runs it.
+
+struct BlasProblem {
+  hipblasLtHandle_t library;
+  hipblasLtMatmulDesc_t operation;
+  hipblasLtMatrixLayout_t a, b, out;
+  hipDataType type, out_type;
+  float beta;
+};
+
+inline constexpr std::string_view kSolution = "solution ";
+
+inline std::string algorithm_name(hipblasLtMatmulAlgo_t algorithm) {
+  return concat(kSolution, hipblaslt_ext::getIndexFromAlgo(algorithm));
+}
+
+inline std::optional<hipblasLtMatmulAlgo_t> algorithm_of(const BlasProblem& problem,
+                                                         std::string_view name) {
+  if (!name.starts_with(kSolution)) return {};
+  int index = 0;
+  std::from_chars(name.data() + kSolution.size(), name.data() + name.size(), index);
+  std::vector<int> wanted{index};
+  std::vector<hipblasLtMatmulHeuristicResult_t> found;
+  if (hipblaslt_ext::getAlgosFromIndex(problem.library, wanted, found) != HIPBLAS_STATUS_SUCCESS ||
+      found.empty() || algorithm_name(found.front().algo) != name)
+    return {};
+  return found.front().algo;
+}
+
+inline bool computes(const BlasProblem& problem, hipblasLtMatmulAlgo_t& algorithm,
+                     std::size_t workspace) {
+  const float alpha = 1;
+  std::size_t needed = 0;
+  return hipblaslt_ext::matmulIsAlgoSupported(problem.library, problem.operation, &alpha, problem.a,
+                                              problem.b, &problem.beta, problem.out, problem.out,
+                                              algorithm, needed) == HIPBLAS_STATUS_SUCCESS &&
+         needed <= workspace;
 }
 
 }  // namespace axonn::cuda
