@@ -10,7 +10,8 @@
 #include "axonn/ops/backend.h"
 
 // Times causal attention in bf16 on GPU 0, by axonn's kernels and by cuDNN, deterministic (with
-// scores in pieces of 256 MiB, and larger) and not, of whole sequences and of documents in them.
+// scores in pieces of 256 MiB, and larger) and not, of whole sequences, also long ones, and of
+// documents in them. A way that does not compute a shape says why.
 // Heads of 80 columns have no fused kernel of axonn's: their scores are in pieces, too. Prints rows
 // of a table. Forward counts 2 · B · h · T² · D flops (two products, the causal half), backward 2.5
 // times as many. Usage: bench_ops_attention_cuda.
@@ -128,12 +129,20 @@ int main() {
         {"the same, 256 MiB", {.attention = cudnn.attention, .attention_bytes = kSmall}});
     ways.push_back({"cuDNN", {.attention = cudnn.attention, .deterministic = false}});
   }
+  const auto measure_all = [&](const Shape& shape, bool documents) {
+    for (const Way& way : ways) try {
+        measure(way, shape, documents);
+      } catch (const UsageError& refusal) {
+        std::printf("| %s | %s | %s |\n", shape.name, way.name, refusal.what());
+      }
+  };
   try {
     for (const Shape& shape : {Shape{"GPT-2 124M, 32 x 1,024", 32, 1024, 12, 12, 64},
                                Shape{"GPT-2 1.5B, 16 x 1,024", 16, 1024, 25, 25, 64},
                                Shape{"Llama 8B, 2 x 4,096", 2, 4096, 32, 8, 128}})
-      for (const bool documents : {false, true})
-        for (const Way& way : ways) measure(way, shape, documents);
+      for (const bool documents : {false, true}) measure_all(shape, documents);
+    measure_all({"Llama 8B, 1 x 8,192", 1, 8192, 32, 8, 128}, false);
+    measure_all({"Llama 8B, 1 x 32,768", 1, 32768, 32, 8, 128}, false);
     for (const Way& way :
          {ways.front(),
           Way{"axonn, 256 MiB", {.attention = CudaAttention::own, .attention_bytes = kSmall}}})

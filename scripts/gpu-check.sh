@@ -375,7 +375,7 @@ step_rows() {
 step_attention() {
   section "Attention" "| check | outcome | seconds |"
   [[ -x $attention_bench ]] || { skip "attention" "$attention_bench was not built"; return; }
-  check "attention" 40 "$attention_bench" && show "attention"
+  check "attention" 60 "$attention_bench" && show "attention"
 }
 
 step_rates() {
