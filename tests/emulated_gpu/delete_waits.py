@@ -44,7 +44,7 @@ EXCLUDED = {
                                  "memory; those who read wait as well",
 }
 
-CALL = re.compile(r"(?:\.|->)(wait|wait_but_last|synchronize|sync)\(")
+CALL = re.compile(r"(?:\.|->)(wait|synchronize|sync)\(")
 PLAIN = re.compile(
     r"(?<![\w.>:])(?:__syncthreads\(\)|wait\(\)|await\(\*link_?\)|cudaEventSynchronize\([^;]*\)|"
     r"check\(\"cudaStream(?:WaitEvent|Synchronize)\"[^;]*\)\))(?=;)")
@@ -83,7 +83,7 @@ def ops(names):
 # The tests of a file's places: programs and GoogleTest filters; the first match counts.
 TESTS_OF = [
     (r"cached_attention", [ops("CachedAttention.TakesSeveral*:CachedAttention.OfLong*")]),
-    (r"flash_kernels", [ops("Attention.EqualsPlainLoopsForAligned*")]),
+    (r"flash_", [ops("Attention.EqualsPlainLoopsForAligned*")]),
     (r"cuda_backend", [ops("Embedding*:LayerNorm.*")]),
     (r"team|reduce_block", [ops("Softmax*:CrossEntropy.Equals*:LayerNorm.*")]),
     (r"device_communicator", [NCCL, LINKS, STAGED]),

@@ -26,8 +26,7 @@ namespace emulated_gpu {
 
 namespace {
 
-constexpr int kMostThreads = 1024;
-constexpr std::size_t kPage = 4096, kSharedBytes = (kWarpThreads == 64 ? 64 : 48) << 10;
+constexpr std::size_t kPage = 4096;
 /// With the page below that guards it. Not a power of two, so that stacks share the cache
 /// (start()).
 constexpr std::size_t kStackBytes = 33 * kPage;
@@ -60,7 +59,8 @@ struct alignas(64) Thread {
   Place place;
   Fragments fragments;
   const void* row;
-  std::array<const void*, 4> elements;
+  bool transposed;
+  std::array<const void*, 8> elements;
 };
 
 /// Memory and contexts that blocks use one after the other.
@@ -167,9 +167,11 @@ struct SharedObject {
 /// A kernel that runs.
 class Kernel {
  public:
-  Kernel(const std::string& name, dim3 blocks, dim3 threads, const std::function<void()>& thread)
+  Kernel(const std::string& name, dim3 blocks, dim3 threads, std::size_t dynamic_bytes,
+         const std::function<void()>& thread)
       : name_(name),
         body_(thread),
+        dynamic_bytes_(dynamic_bytes),
         count_(threads.x * threads.y * threads.z),
         random_(random_numbers()() | 1) {
     for (int i = 0; i < count_; ++i) {
@@ -189,6 +191,7 @@ class Kernel {
   /// Waits for the warp. Returns the running thread.
   Thread& exchange(Stop::What what, Line line);
   void* shared_object(const void* site, std::size_t bytes, std::size_t alignment, Line line);
+  void* dynamic_shared(std::size_t bytes, std::size_t alignment, Line line);
   void check_row(const void* row, Line line) const;
   int lane() const { return index() % kWarpThreads; }
   Thread& self() { return *running_; }
@@ -205,11 +208,14 @@ class Kernel {
   void release_threads(int begin, int end);
   void finish(Stop::What what, std::span<Thread> lanes);
   static void find_elements(std::span<Thread> lanes);
+  /// Makes an object of the block's shared memory.
+  void* place(const void* site, std::size_t bytes, std::size_t alignment);
 
   static Thread threads_[kMostThreads];
 
   const std::string& name_;
   const std::function<void()>& body_;
+  std::size_t dynamic_bytes_;
   int count_;
   std::uint64_t random_;
   uint3 block_{};
@@ -389,11 +395,15 @@ void Kernel::finish(Stop::What what, std::span<Thread> lanes) {
   }
 }
 
+/// Lanes 8i to 8i + 7 have the rows of matrix i of 8 x 8.
 void Kernel::find_elements(std::span<Thread> lanes) {
   for (int lane = 0; lane < 32; ++lane)
-    for (int i = 0; i < 4; ++i) {
-      const int row = i / 2 * 8 + lane % 4 * 2 + i % 2, col = lane / 4;
-      lanes[lane].elements[i] = static_cast<const char*>(lanes[row].row) + 2 * col;
+    for (int i = 0; i < 8; ++i) {
+      const int outer = lane / 4, inner = lane % 4 * 2 + i % 2;
+      const bool transposed = lanes[lane].transposed;
+      const Thread& row = lanes[i / 2 * 8 + (transposed ? inner : outer)];
+      lanes[lane].elements[i] =
+          static_cast<const char*>(row.row) + 2 * (transposed ? outer : inner);
     }
 }
 
@@ -404,6 +414,19 @@ void* Kernel::shared_object(const void* site, std::size_t bytes, std::size_t ali
   if (shared_bytes_ > kSharedBytes)
     fail("its shared memory, with that at " + text(line) + ", has " +
          std::to_string(shared_bytes_) + " bytes, more than " + std::to_string(kSharedBytes));
+  return place(site, bytes, alignment);
+}
+
+void* Kernel::dynamic_shared(std::size_t bytes, std::size_t alignment, Line line) {
+  for (const SharedObject& object : objects_)
+    if (object.site == this) return object.begin;
+  if (bytes != dynamic_bytes_)
+    fail("the shared memory of its launch has " + std::to_string(dynamic_bytes_) +
+         " bytes, but the kernel has " + std::to_string(bytes) + " at " + text(line));
+  return place(this, bytes, alignment);
+}
+
+void* Kernel::place(const void* site, std::size_t bytes, std::size_t alignment) {
   alignment = std::max<std::size_t>(alignment, 8);
   // At an odd multiple of the alignment.
   auto address = reinterpret_cast<std::uintptr_t>(next_object_) + kGap;
@@ -460,14 +483,6 @@ std::string Kernel::stops(int begin, int end) const {
   return all;
 }
 
-/// "float*, const float*" of the name of an instance of cudaLaunchKernel().
-std::string parameters_of(const std::string& name) {
-  const std::string before = "Parameters = {";
-  const auto begin = name.find(before), end = name.rfind('}');
-  if (begin == std::string::npos || end == std::string::npos) return name;
-  return '(' + name.substr(begin + before.size(), end - begin - before.size()) + ')';
-}
-
 }  // namespace
 
 bool sync_threads(bool value, Line line) { return running().barrier(value, line); }
@@ -501,10 +516,11 @@ void mfma(float (&c)[4], const std::uint32_t (&a)[2], const std::uint32_t (&b)[2
   std::copy_n(running().exchange(Stop::mfma, line).fragments.c, 4, c);
 }
 
-std::array<const void*, 4> elements_to_load(const void* row, Line line) {
+std::array<const void*, 8> elements_to_load(const void* row, bool transposed, Line line) {
   Kernel& kernel = running();
   kernel.self().row = row;
-  if (kernel.lane() < 16) kernel.check_row(row, line);
+  kernel.self().transposed = transposed;
+  kernel.check_row(row, line);
   return kernel.exchange(Stop::load, line).elements;
 }
 
@@ -512,29 +528,18 @@ void* shared_object(const void* site, std::size_t bytes, std::size_t alignment, 
   return running().shared_object(site, bytes, alignment, line);
 }
 
-const Place& place() { return running().self().place; }
-
-cudaError_t launch(const char* name, dim3 blocks, dim3 threads, std::function<void()> thread,
-                   std::size_t shared_bytes, cudaStream_t stream) {
-  return call("cudaLaunchKernel", [&] {
-    const auto within = [](dim3 n, unsigned x, unsigned y, unsigned z) {
-      return 1 <= n.x && n.x <= x && 1 <= n.y && n.y <= y && 1 <= n.z && n.z <= z;
-    };
-    if (!within(blocks, 0x7fffffff, 65535, 65535) || !within(threads, 1024, 1024, 64) ||
-        threads.x * threads.y * threads.z > kMostThreads)
-      return cudaErrorInvalidConfiguration;
-    if (shared_bytes > kSharedBytes) return cudaErrorInvalidValue;
-    const std::string kernel = parameters_of(name);
-    return enqueue(stream, {.what = "kernel " + kernel,
-                            .run = [=] { run_kernel(kernel, blocks, threads, thread); }});
-  });
+void* dynamic_shared(std::size_t bytes, std::size_t alignment, Line line) {
+  return running().dynamic_shared(bytes, alignment, line);
 }
 
-void run_kernel(const std::string& name, dim3 blocks, dim3 threads,
+const Place& place() { return running().self().place; }
+
+void run_kernel(const std::string& name, dim3 blocks, const BlockOf& block,
                 const std::function<void()>& thread) {
+  const dim3 threads = block.threads;
   if (kernel) violation("kernel " + name + " begins while another runs");
   if (threads.x * threads.y * threads.z > kMostThreads) violation(name + ": too many threads");
-  Kernel self(name, blocks, threads, thread);
+  Kernel self(name, blocks, threads, block.shared_bytes, thread);
   kernel = &self;
   Pools& pools = Pools::of(Context::current());
   std::vector<std::uint64_t> order(static_cast<std::uint64_t>(blocks.x) * blocks.y * blocks.z);

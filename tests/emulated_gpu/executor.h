@@ -34,9 +34,12 @@ std::uint64_t lanes_with(bool is, Line line);
 void mma(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], Line line);
 /// c += a · b as AMD's ISA has it for V_MFMA_F32_16X16X16_BF16_1K.
 void mfma(float (&c)[4], const std::uint32_t (&a)[2], const std::uint32_t (&b)[2], Line line);
-/// The elements of 2 bytes that ldmatrix.x2.trans gives to this lane: two for each of two words.
-/// The caller loads them. `row` of lanes 0 to 15 must be 16 aligned bytes of shared memory.
-std::array<const void*, 4> elements_to_load(const void* row, Line line);
+/// The elements of 2 bytes that ldmatrix.x4 gives to this lane, with .trans if `transposed` is set:
+/// two for each of four words. The caller loads them. `row`: 16 aligned bytes of shared memory.
+std::array<const void*, 8> elements_to_load(const void* row, bool transposed, Line line);
+
+/// The shared memory that the launch gives to each block, which must have so many bytes.
+void* dynamic_shared(std::size_t bytes, std::size_t alignment, Line line);
 
 /// The block's object for `site`. Its bytes are 0xff in each new block, and it is not more aligned
 /// than it has to be.
@@ -48,6 +51,13 @@ T& shared(Site, Line line = Line::current()) {
                 std::is_trivially_destructible_v<T>);
   static char site;
   return *static_cast<T*>(shared_object(&site, sizeof(T), alignof(T), line));
+}
+
+template <typename T>
+T& launched_shared(Line line = Line::current()) {
+  static_assert(std::is_trivially_default_constructible_v<T> &&
+                std::is_trivially_destructible_v<T>);
+  return *static_cast<T*>(dynamic_shared(sizeof(T), alignof(T), line));
 }
 
 }  // namespace emulated_gpu

@@ -154,7 +154,7 @@ struct Rows {
   alignas(16) bf16 values[16 * kStride];
 };
 
-/// c = 1 + a · b, with b in registers, transposed, and in shared memory. The lanes' elements are
+/// c = 1 + a · the transpose of b, and 1 + a · b, with b in shared memory. The lanes' elements are
 /// those of fragment.h.
 TEST(Executor, MultipliesMatricesOfAWarp) {
   using Layout = Fragment<kWarp>;
@@ -168,21 +168,28 @@ TEST(Executor, MultipliesMatricesOfAWarp) {
     __syncthreads();
     const auto row = [](int i) { return Layout::row(executor_lane(), Layout::row_of(i)); };
     const auto col = [](int i) { return Layout::col(executor_lane(), i); };
-    std::uint32_t a[kElements / 2], b[kElements / 2];
-    for (int i = 0; i < kElements; i += 2) {
+    std::uint32_t a[kElements / 2];
+    for (int i = 0; i < kElements; i += 2)
       a[i / 2] = word_of(element(row(i), col(i)), element(row(i), col(i) + 1));
-      b[i / 2] = word_of(element(col(i) + 3, row(i)), element(col(i) + 4, row(i)));
-    }
     float across[kElements], down[kElements];
     std::fill_n(across, kElements, 1.0f);
     std::fill_n(down, kElements, 1.0f);
-    mma_across(across, a, b);
-    mma_down(down, a, memory.values, Rows::kStride);
+    std::uint32_t left[kElements / 2], right[kElements / 2];
+    load_left(left, memory.values, Rows::kStride);
+    for (int i = 0; i < kElements; i += 2)
+      ASSERT_EQ(left[i / 2], word_of(element(row(i) + 3, col(i)), element(row(i) + 3, col(i) + 1)));
+    load_right(right, memory.values, Rows::kStride);
+    mma(across, a, right);
+    load_right_transposed(right, memory.values, Rows::kStride);
+    mma(down, a, right);
     for (int i = 0; i < kElements; ++i) {
-      float want = 1;  // exact: small integers
-      for (int k = 0; k < 16; ++k) want += element(row(i), k) * element(k + 3, col(i));
-      ASSERT_EQ(across[i], want);
-      ASSERT_EQ(down[i], want);
+      float by_row = 1, by_col = 1;  // exact: small integers
+      for (int k = 0; k < 16; ++k) {
+        by_row += element(row(i), k) * element(col(i) + 3, k);
+        by_col += element(row(i), k) * element(k + 3, col(i));
+      }
+      ASSERT_EQ(across[i], by_row);
+      ASSERT_EQ(down[i], by_col);
     }
   });
 }
@@ -241,9 +248,8 @@ TEST(Executor, ReportsMatricesThatCannotBeLoaded) {
   static bf16 elsewhere[16 * Rows::kStride];
   const auto load = [](int offset, bool outside) {
     AXONN_SHARED(memory, Rows);
-    const std::uint32_t a[4] = {};
-    float c[8] = {};
-    mma_down(c, a, outside ? elsewhere : memory.values + offset, Rows::kStride);
+    std::uint32_t to[4];
+    load_left(to, outside ? elsewhere : memory.values + offset, Rows::kStride);
   };
   expect_violation("not aligned to 16 bytes", 32, [&] { load(4, false); });
   expect_violation("outside of shared memory", 32, [&] { load(16 * Rows::kStride, false); });
@@ -278,6 +284,19 @@ TEST(Executor, ReportsTooMuchSharedMemory) {
         AXONN_SHARED(more, int);
         most[more] = 0;
       });
+}
+
+TEST(Executor, GivesTheSharedMemoryOfALaunch) {
+  run_kernel("launched", 3, {dim3(64), 64 * sizeof(int)}, [] {
+    AXONN_SHARED_OF_LAUNCH(values, int[64]);
+    values[executor_thread()] = executor_thread();
+    __syncthreads();
+    ASSERT_EQ(values[63 - executor_thread()], 63 - executor_thread());
+  });
+  expect_violation("its launch has 0 bytes, but the kernel has 4 at .*executor_test.cpp", 1, [] {
+    AXONN_SHARED_OF_LAUNCH(value, int[1]);
+    value[0] = 0;
+  });
 }
 
 TEST(Executor, ReportsCallsFromOutsideOfAKernel) {
@@ -349,7 +368,7 @@ TEST(Executor, LaunchesKernelsOnStreamsWithinLimits) {
                                                                           {1, {1024, 1024, 64}}})
     EXPECT_EQ(launch(blocks, threads), cudaErrorInvalidConfiguration);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
-  EXPECT_EQ(launch(1, 1, kMostShared + 1), cudaErrorInvalidValue);
+  EXPECT_EQ(launch(1, 1, kMostShared + 1), cudaErrorInvalidValue) << "unasked";
   emulated_gpu::fail_call("cudaLaunchKernel", 1);
   EXPECT_NE(launch(1, 1), cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
@@ -360,6 +379,18 @@ TEST(Executor, LaunchesKernelsOnStreamsWithinLimits) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   EXPECT_EQ(out, std::vector<float>(1000, 3));
+
+  const auto permit = [](std::size_t bytes) {
+    return cudaFuncSetAttribute(executor_add, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                static_cast<int>(bytes));
+  };
+  constexpr std::size_t kMostPermitted = (kWarp == 64 ? 64 : 99) << 10;
+  EXPECT_EQ(permit(kMostPermitted + 1), cudaErrorInvalidValue);
+  EXPECT_EQ(permit(kMostPermitted), cudaSuccess);
+  EXPECT_EQ(launch(1, 1, kMostPermitted), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(permit(0), cudaSuccess);
+  cudaGetLastError();
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 

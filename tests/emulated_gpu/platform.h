@@ -111,10 +111,17 @@ int current_device();
 /// The device of a stream.
 int device_of(cudaStream_t stream);
 
+/// The threads of a block, and the bytes of shared memory that its launch gives it.
+struct BlockOf {
+  BlockOf(dim3 all, std::size_t bytes = 0) : threads(all), shared_bytes(bytes) {}
+  BlockOf(int count) : BlockOf(dim3(static_cast<unsigned>(count))) {}
+  dim3 threads;
+  std::size_t shared_bytes;
+};
 /// Runs `thread` once for each thread of each block of the grid, which it finds in threadIdx and
 /// blockIdx. Called by work that runs. Blocks run one after the other, in random order; the threads
 /// of a block are fibers, and after each barrier or exchange a random one continues.
-void run_kernel(const std::string& name, dim3 blocks, dim3 threads,
+void run_kernel(const std::string& name, dim3 blocks, const BlockOf& block,
                 const std::function<void()>& thread);
 
 // ThreadSanitizer's view, without effect in other builds.

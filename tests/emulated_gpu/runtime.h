@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -14,6 +15,12 @@
 
 // What the sources of the emulated runtime share. Everything here is used under the lock.
 namespace emulated_gpu {
+
+constexpr int kMostThreads = 1024;  ///< of a block
+/// Shared memory that a block has unasked, and at most: that of the GPUs that have least of those
+/// that attention has kernels for (compute capability 8.6; gfx90a).
+constexpr std::size_t kSharedBytes = (kWarpThreads == 64 ? 64 : 48) << 10,
+                      kMostSharedBytes = (kWarpThreads == 64 ? 64 : 99) << 10;
 
 /// What an event waits for: that the stream's work before cudaEventRecord() is done.
 struct Record {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -16,6 +17,10 @@
 
 /// Declares memory that a block shares: a reference `name` to a type, such as float[256].
 #define AXONN_SHARED(name, ...) auto& name = ::emulated_gpu::shared<__VA_ARGS__>([] {})
+
+/// The same in the memory that the launch gives.
+#define AXONN_SHARED_OF_LAUNCH(name, ...) \
+  auto& name = ::emulated_gpu::launched_shared<std::type_identity_t<__VA_ARGS__>>()
 
 namespace axonn::cuda {
 
@@ -51,37 +56,58 @@ inline void mma_8(float* c, const std::uint32_t (&a)[4], std::uint32_t b0, std::
   std::copy_n(sums, 4, c);
 }
 
-inline void mma_across(float (&c)[8], const std::uint32_t (&a)[4], const std::uint32_t (&b)[4],
-                       emulated_gpu::Line line = emulated_gpu::Line::current()) {
-  mma_8(c, a, b[0], b[2], line);
-  mma_8(c + 4, a, b[1], b[3], line);
+inline void mma(float (&c)[8], const std::uint32_t (&a)[4], const std::uint32_t (&b)[4],
+                emulated_gpu::Line line = emulated_gpu::Line::current()) {
+  mma_8(c, a, b[0], b[1], line);
+  mma_8(c + 4, a, b[2], b[3], line);
 }
 
 /// Here the lanes load their own elements, for the sanitizers to see.
-inline void mma_down(float (&c)[8], const std::uint32_t (&a)[4], const bf16* b, int stride,
-                     emulated_gpu::Line line = emulated_gpu::Line::current()) {
-  for (int n = 0; n < 2; ++n) {
-    const auto elements =
-        emulated_gpu::elements_to_load(b + threadIdx.x % 16 * stride + 8 * n, line);
-    const auto word = [&](int i) -> std::uint32_t {
-      return static_cast<const bf16*>(elements[i])->bits |
-             static_cast<const bf16*>(elements[i + 1])->bits << 16;
-    };
-    mma_8(c + 4 * n, a, word(0), word(2), line);
-  }
+inline void load_matrices(std::uint32_t (&to)[4], const bf16* row, bool transposed,
+                          emulated_gpu::Line line) {
+  const auto elements = emulated_gpu::elements_to_load(row, transposed, line);
+  const auto bits = [&](int i) -> std::uint32_t {
+    return static_cast<const bf16*>(elements[i])->bits;
+  };
+  for (int i = 0; i < 4; ++i) to[i] = bits(2 * i) | bits(2 * i + 1) << 16;
 }
 
-inline void mma_across(float (&c)[4], const std::uint32_t (&a)[2], const std::uint32_t (&b)[2],
+inline void load_left(std::uint32_t (&to)[4], const bf16* from, int stride,
+                      emulated_gpu::Line line = emulated_gpu::Line::current()) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  load_matrices(to, from + lane % 16 * stride + lane / 16 * 8, false, line);
+}
+
+inline void load_right(std::uint32_t (&to)[4], const bf16* from, int stride,
                        emulated_gpu::Line line = emulated_gpu::Line::current()) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  load_matrices(to, from + (lane / 16 * 8 + lane % 8) * stride + lane / 8 % 2 * 8, false, line);
+}
+
+inline void load_right_transposed(std::uint32_t (&to)[4], const bf16* from, int stride,
+                                  emulated_gpu::Line line = emulated_gpu::Line::current()) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  load_matrices(to, from + lane % 16 * stride + lane / 16 * 8, true, line);
+}
+
+inline void mma(float (&c)[4], const std::uint32_t (&a)[2], const std::uint32_t (&b)[2],
+                emulated_gpu::Line line = emulated_gpu::Line::current()) {
   emulated_gpu::mfma(c, b, a, line);
 }
 
-inline void mma_down(float (&c)[4], const std::uint32_t (&a)[2], const bf16* b, int stride,
-                     emulated_gpu::Line line = emulated_gpu::Line::current()) {
-  std::uint32_t transposed[2];
-  load_transposed<64>(transposed, b, stride, static_cast<int>(threadIdx.x) % 64);
-  mma_across(c, a, transposed, line);
+inline void load_left(std::uint32_t (&to)[2], const bf16* from, int stride) {
+  load_elements<64>(to, from, stride, static_cast<int>(threadIdx.x) % 64);
 }
+
+inline void load_right(std::uint32_t (&to)[2], const bf16* from, int stride) {
+  load_left(to, from, stride);
+}
+
+inline void load_right_transposed(std::uint32_t (&to)[2], const bf16* from, int stride) {
+  load_transposed_elements<64>(to, from, stride, static_cast<int>(threadIdx.x) % 64);
+}
+
+inline float power_of_2(float x) { return x < -126 ? 0 : std::exp2(x); }
 
 /// Here a copy happens when it is waited for: as late as a GPU may make it.
 class AsyncCopies {
@@ -89,17 +115,14 @@ class AsyncCopies {
   template <typename T>
   void start(T* to, const T* from, bool exists) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 16);
-    open_.emplace_back([=] { *to = exists ? *from : T{}; });
+    started_.emplace_back([=] { *to = exists ? *from : T{}; });
   }
-  void commit() { groups_.push_back(std::exchange(open_, {})); }
-  void wait_but_last() {
-    for (; groups_.size() > 1; groups_.erase(groups_.begin()))
-      for (const auto& copy : groups_.front()) copy();
+  void wait() {
+    for (const auto& copy : std::exchange(started_, {})) copy();
   }
 
  private:
-  std::vector<std::function<void()>> open_;
-  std::vector<std::vector<std::function<void()>>> groups_;
+  std::vector<std::function<void()>> started_;
 };
 
 }  // namespace axonn::cuda

@@ -43,6 +43,10 @@ TEST(Attention, EqualsPlainLoopsForAlignedRowsAndTheHeadWidthsOfModels) {
   }
 }
 
+TEST(Attention, EqualsPlainLoopsForANegativeScale) {
+  check_attention_case(*test_backend(), {1, {70, 2, 1, 64, 2, 0, -0.1}, DType::bf16, 8});
+}
+
 TEST(Attention, SeesOnlyTheKeysInTheWindowForWindowsAroundABlockAndBeyondTheSequence) {
   const auto backend = test_backend();
   for (DType type : {DType::f32, DType::bf16})
@@ -115,6 +119,26 @@ TEST(Attention, SurvivesScoresBeyondTheRangeOfExp) {
   EXPECT_THAT(run.out.values().values, Each(AllOf(testing::Ge(-1.0001), testing::Le(1.0001))));
   EXPECT_THAT(run.d_qkv.values().values,
               Each(testing::Truly([](double v) { return std::isfinite(v); })));
+}
+
+TEST(Attention, WeighsEqualScoresEquallyHoweverLargeAndFarApart) {
+  const std::int64_t T = 512, D = 64;
+  reference::Matrix values(T, D, 1);
+  for (std::int64_t r = T / 2; r < T; ++r)
+    for (std::int64_t c = 0; c < D; ++c) values(r, c) = -1;
+  const Operand keys(reference::Matrix(T, D, 3), DType::bf16), v(values, DType::bf16),
+      out(T, D, DType::bf16), stats(T, 1, DType::f32);
+  test_backend()->attention({.q = keys,
+                             .k = keys,
+                             .v = v,
+                             .out = out,
+                             .stats = stats,
+                             .positions = T,
+                             .heads = 1,
+                             .head_dim = D,
+                             .scale = 10});
+  for (std::int64_t c = 0; c < D; ++c)  // T roundings to f32 of a mean of 1 and -1
+    EXPECT_NEAR(out.values()(T - 1, c), 0, T * std::ldexp(1, -24));
 }
 
 TEST(Attention, RefusesKeysTooNarrowForTheHeads) {

@@ -1,12 +1,15 @@
 """Reads the compiled code of kernels for sm_90a, which needs neither a GPU nor NVIDIA's tools.
 
     gpu_code.py FILE ...            prints a table of the kernels in object files or cubins
+    gpu_code.py --loops FILE ...    prints the instructions of their loops, by kind
     gpu_code.py --check FILE ...    fails if a kernel breaks one of the rules below; status 77 if the
                                     code is compressed (compile with nvcc -no-compress)
 
 An instruction has 16 bytes. Bits 0 to 11 are the operation, bits 73 to 75 the width of an access,
 bits 110 to 112 the scoreboard that a load sets when its result is there, and bits 116 to 121 the
-scoreboards that the instruction waits for: found by compiling kernels of known content.
+scoreboards that the instruction waits for. Bits 34 to 81 of a branch are its distance in units of 4
+bytes, on Hopper with 8 more bits below, in bits 16 to 23. All this was found by compiling kernels of
+known content.
 """
 import re
 import struct
@@ -16,7 +19,26 @@ from collections import Counter, namedtuple
 
 LOAD_GLOBAL, STORE_GLOBAL, COPY_ASYNC = 0x981, 0x986, 0xFAE
 LOAD_LOCAL, STORE_LOCAL = 0x983, 0x387
-NOP = 0x918
+LOAD_SHARED, LOAD_MATRIX, MULTIPLY = 0x984, 0x83B, 0x23C
+BRANCH, NOP = 0x947, 0x918
+# The lowest 9 bits of operations, whatever their operands are.
+KINDS = {
+    0x03C: "products",
+    0x03B: "matrices",
+    0x184: "LDS",
+    0x181: "LDG",
+    0x1AE: "LDGSTS",
+    0x11D: "barriers",
+    0x189: "shuffles",
+    0x108: "MUFU",
+    0x023: "FFMA",
+    0x020: "FMUL",
+    0x021: "FADD",
+    0x009: "FMNMX",
+    0x008: "FSEL",
+    0x00C: "ISETP",
+    0x03E: "F2F",
+}
 WIDE = 6  # 16 bytes
 REGISTERS, FRAME = 0x2F, 0x11  # attributes in the section .nv.info
 MACHINE_CUDA = 190
@@ -25,7 +47,8 @@ SKIPPED = 77
 Section = namedtuple("Section", "name kind link info bytes")
 Instruction = namedtuple("Instruction", "operation width sets waits")
 Kernel = namedtuple(
-    "Kernel", "registers frame local instructions loads wide stores together divisions"
+    "Kernel",
+    "registers frame local instructions loads wide stores together divisions shared matrices products",
 )
 
 
@@ -81,9 +104,7 @@ def most_together(instructions):
 
 
 def kernel_of(code, registers, frame, divisions):
-    instructions = [
-        decode(*struct.unpack_from("<QQ", code, at)) for at in range(0, len(code) - 15, 16)
-    ]
+    instructions = [decode(*words) for words in instructions_of(code)]
     count = Counter(i.operation for i in instructions)
     wide = Counter(i.operation for i in instructions if i.width == WIDE)
     return Kernel(
@@ -96,7 +117,44 @@ def kernel_of(code, registers, frame, divisions):
         wide[STORE_GLOBAL],
         most_together(instructions),
         divisions,
+        count[LOAD_SHARED],
+        count[LOAD_MATRIX],
+        count[MULTIPLY],
     )
+
+
+def instructions_of(code):
+    return [struct.unpack_from("<QQ", code, at) for at in range(0, len(code) - 15, 16)]
+
+
+def loops_of(code):
+    """(first, last, counts by kind) of the instructions between each backward branch and its target."""
+    words = instructions_of(code)
+
+    def target(at, fine):
+        low, high = words[at]
+        units = low >> 34 | (high & 0x3FFFF) << 30
+        units -= units >> 47 << 48
+        return at + 1 + (units * 256 + (low >> 16 & 0xFF) if fine else units) // 4
+
+    branches = [at for at, (low, _) in enumerate(words) if low & 0xFFF == BRANCH]
+    last = branches.pop()  # every kernel ends with a branch to itself
+    fine = target(last, True) == last
+    for at in branches:
+        first = target(at, fine)
+        if 0 <= first < at:
+            kinds = Counter(KINDS.get(low & 0x1FF, "others") for low, _ in words[first : at + 1])
+            yield first, at, kinds
+
+
+def print_loops(elf):
+    for section in sections_of(elf):
+        if not section.name.startswith(".text."):
+            continue
+        for first, last, kinds in sorted(loops_of(section.bytes)):
+            count = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+            name = plain([section.name.removeprefix(".text.")])[0]
+            print(f"{name} {first} to {last}, {last - first + 1}: {count}")
 
 
 def kernels_of(elf):
@@ -193,22 +251,21 @@ MOST_REGISTERS = [
     ("run_", 64),
     ("", 255),
 ]
-# A multiprocessor has four blocks of a kernel with 128 registers, three with 168, else two.
-FLASH = {
-    "run_forward<64>": 128,
-    "run_forward<128>": 168,
-    "run_backward_queries<64>": 168,
-    "run_backward_queries<128>": 168,
-    "run_backward_keys<64>": 255,
-    "run_backward_keys<128>": 255,
-}
+# Kernels of attention keep results in registers, as many as a thread may have, and load operands of
+# products as matrices. A multiprocessor has two blocks of 128 threads, or one of 256.
+FLASH = [
+    f"run_{what}<{width}>"
+    for what in ("forward", "backward_queries", "backward_keys")
+    for width in (64, 128)
+]
 
 
 def faults(name, kernel):
     """What is wrong with a kernel."""
     if kernel.frame or kernel.local:
         yield f"uses {kernel.frame} bytes of local memory (registers do not suffice)"
-    most = FLASH.get(name) or next(m for begin, m in MOST_REGISTERS if name.startswith(begin))
+    rules = [("", 255)] if name in FLASH else MOST_REGISTERS
+    most = next(m for begin, m in rules if name.startswith(begin))
     if kernel.registers > most:
         yield f"has {kernel.registers} registers, at most {most} are wanted"
     if kernel.divisions:
@@ -217,16 +274,26 @@ def faults(name, kernel):
         yield f"has {kernel.together} wide loads under way together, wanted {TOGETHER[name]}"
     if name in FLASH and not kernel.wide:
         yield "copies no 16 bytes at once to shared memory"
+    if name in FLASH and kernel.shared >= kernel.matrices:
+        yield f"loads {kernel.shared} words from shared memory, and {kernel.matrices} matrices"
 
 
 def main(arguments):
-    check = arguments[:1] == ["--check"]
+    check, loops = (arguments[:1] == [option] for option in ("--check", "--loops"))
     kernels = {}
-    for path in arguments[1:] if check else arguments:
+    for path in arguments[1:] if check or loops else arguments:
         for elf in device_code(path):
-            kernels.update(kernels_of(elf))
+            if loops:
+                print_loops(elf)
+            else:
+                kernels.update(kernels_of(elf))
+    if loops:
+        return 0
     table = dict(sorted(zip(plain(kernels), kernels.values())))
-    columns = "registers frame local instructions loads 16-byte stores together divisions".split()
+    columns = (
+        "registers frame local instructions loads 16-byte stores together divisions shared matrices "
+        "products"
+    ).split()
     print("| kernel |", " | ".join(columns), "|\n|---|" + "---:|" * len(columns))
     for name, kernel in table.items():
         print(f"| `{name}` | " + " | ".join(str(x) for x in kernel) + " |")

@@ -152,6 +152,13 @@ TEST(QueryBlocks, HaveTheSameBitsForAlignedRowsAndTheHeadWidthsOfModels) {
       }
 }
 
+TEST(QueryBlocks, HaveTheSameBitsIfNeighboursInACallLieFarApart) {
+  for (const std::int64_t width : {64, 128})
+    for (const auto& starts : {std::vector<std::int32_t>(), starts_of(1, 640, {70, 500})})
+      check_parts({1, {640, 1, 1, width, 1, 0, 0.1, 100, starts}, DType::bf16, 8},
+                  {{0, 7, 9}, {1, 2, 3, 4, 5, 6, 8}});
+}
+
 TEST(QueryBlocks, EqualPlainLoops) {
   const auto backend = test_backend();
   for (const DType type : {DType::f32, DType::bf16})

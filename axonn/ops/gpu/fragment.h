@@ -7,8 +7,8 @@
 namespace axonn::cuda {
 
 /// Which elements of a matrix of 16 x 16 each lane of a warp holds, as an operand (bf16) or as the
-/// sums (f32) of the warp's matrix instruction. mma_across() and mma_down() of warp.cuh have their
-/// operands and sums in this layout.
+/// sums (f32) of the warp's matrix instruction. mma() of warp.cuh has its left operand and its
+/// sums in this layout.
 ///
 ///   kElements       elements of a lane
 ///   kRows           rows that they are from
@@ -44,10 +44,20 @@ struct Fragment<64> {
   AXONN_DEVICE static constexpr int col(int lane, int i) { return lane / 16 * 4 + i; }
 };
 
-/// Loads a lane's elements of the transpose of a matrix of 16 x 16, one by one.
+/// Loads a lane's elements of a matrix of 16 x 16. Each two that are adjacent are aligned.
 template <int lanes>
-AXONN_DEVICE void load_transposed(std::uint32_t (&to)[Fragment<lanes>::kElements / 2],
-                                  const bf16* from, int stride, int lane) {
+AXONN_DEVICE void load_elements(std::uint32_t (&to)[Fragment<lanes>::kElements / 2],
+                                const bf16* from, int stride, int lane) {
+  using Layout = Fragment<lanes>;
+  for (int i = 0; i < Layout::kElements; i += 2)
+    to[i / 2] = *reinterpret_cast<const std::uint32_t*>(
+        from + Layout::row(lane, Layout::row_of(i)) * stride + Layout::col(lane, i));
+}
+
+/// Loads a lane's elements of its transpose, one by one.
+template <int lanes>
+AXONN_DEVICE void load_transposed_elements(std::uint32_t (&to)[Fragment<lanes>::kElements / 2],
+                                           const bf16* from, int stride, int lane) {
   using Layout = Fragment<lanes>;
   const auto bits = [&](int i) -> std::uint32_t {
     return from[Layout::col(lane, i) * stride + Layout::row(lane, Layout::row_of(i))].bits;

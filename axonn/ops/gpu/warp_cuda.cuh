@@ -8,6 +8,11 @@
 /// Declares an object of a block's shared memory: AXONN_SHARED(sums, float[256]).
 #define AXONN_SHARED(name, ...) __shared__ std::type_identity_t<__VA_ARGS__> name
 
+/// Declares the object in the shared memory that a launch gives (BlockSize), which may be more.
+#define AXONN_SHARED_OF_LAUNCH(name, ...)         \
+  extern __shared__ uint4 axonn_dynamic_shared[]; \
+  auto& name = *reinterpret_cast<std::type_identity_t<__VA_ARGS__>*>(axonn_dynamic_shared)
+
 namespace axonn::cuda {
 
 // What differs between the platforms' blocks. CMake generates axonn/ops/gpu/warp.cuh, which
@@ -34,40 +39,63 @@ __device__ inline int lowest(Lanes lanes) { return __ffs(static_cast<int>(lanes)
 /// c (16 x 8) += a (16 x 16) · b (16 x 8), by a warp.
 __device__ inline void mma_8(float* c, const std::uint32_t (&a)[4], std::uint32_t b0,
                              std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// c += a · the transpose of b, all 16 x 16 in the layout of Fragment<32>, by a warp.
-__device__ inline void mma_across(float (&c)[8], const std::uint32_t (&a)[4],
-                                  const std::uint32_t (&b)[4]) {
-  mma_8(c, a, b[0], b[2]);
-  mma_8(c + 4, a, b[1], b[3]);
+/// c += a · the transpose of b, all 16 x 16, by a warp: a and c in the layout of Fragment<32>, b as
+/// load_right() has it, the operands of both halves of c one after the other.
+__device__ inline void mma(float (&c)[8], const std::uint32_t (&a)[4],
+                           const std::uint32_t (&b)[4]) {
+  mma_8(c, a, b[0], b[1]);
+  mma_8(c + 4, a, b[2], b[3]);
 }
 
-/// c += a · b, where b is in shared memory and its rows begin at multiples of 16 bytes.
-__device__ inline void mma_down(float (&c)[8], const std::uint32_t (&a)[4], const bf16* b,
-                                int stride) {
-#pragma unroll
-  for (int n = 0; n < 2; ++n) {
-    const bf16* row = b + static_cast<int>(threadIdx.x) % 16 * stride + 8 * n;
-    const auto address = static_cast<unsigned>(__cvta_generic_to_shared(row));
-    std::uint32_t b0, b1;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(b0), "=r"(b1)
-                 : "r"(address)
-                 : "memory");
-    mma_8(c + 4 * n, a, b0, b1);
-  }
+/// An address of shared memory for ldmatrix.
+__device__ inline unsigned shared_address(const bf16* p) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+
+/// Loads a matrix of 16 x 16 as operand a of mma(), by a warp. It is in shared memory, and its rows
+/// begin at multiples of 16 bytes.
+__device__ inline void load_left(std::uint32_t (&to)[4], const bf16* from, int stride) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(from + lane % 16 * stride + lane / 16 * 8))
+               : "memory");
+}
+
+/// Loads such a matrix as operand b.
+__device__ inline void load_right(std::uint32_t (&to)[4], const bf16* from, int stride) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(from + (lane / 16 * 8 + lane % 8) * stride + lane / 8 % 2 * 8))
+               : "memory");
+}
+
+/// Loads the transpose of such a matrix as operand b.
+__device__ inline void load_right_transposed(std::uint32_t (&to)[4], const bf16* from, int stride) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(from + lane % 16 * stride + lane / 16 * 8))
+               : "memory");
+}
+
+/// 2^x within 2 units in the last place, by one instruction; 0 below 2^-126.
+__device__ inline float power_of_2(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
 }
 
 /// A thread's copies of 4 or 16 bytes from memory to shared memory, which no register holds on
-/// their way. start(): of zeros if `from` does not exist. commit(): those since the last call are a
-/// group. wait_but_last(): until all groups but the last are there, for this thread; other threads
-/// see them after __syncthreads().
+/// their way. start(): of zeros if `from` does not exist. wait(): until they are there, for this
+/// thread; other threads see them after __syncthreads().
 struct AsyncCopies {
   template <typename T>
   __device__ void start(T* to, const T* from, bool exists) {
@@ -83,8 +111,7 @@ struct AsyncCopies {
                    "l"(__cvta_generic_to_global(from)), "r"(bytes)
                    : "memory");
   }
-  __device__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-  __device__ void wait_but_last() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
+  __device__ void wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 };
 
 }  // namespace axonn::cuda

@@ -8,6 +8,9 @@
 #include "axonn/ops/gpu/fragment.h"
 
 #define AXONN_SHARED(name, ...) __shared__ std::type_identity_t<__VA_ARGS__> name
+#define AXONN_SHARED_OF_LAUNCH(name, ...)         \
+  extern __shared__ uint4 axonn_dynamic_shared[]; \
+  auto& name = *reinterpret_cast<std::type_identity_t<__VA_ARGS__>*>(axonn_dynamic_shared)
 
 namespace axonn::cuda {
 
@@ -29,8 +32,8 @@ __device__ inline int lowest(Lanes lanes) { return __ffsll(lanes) - 1; }
 
 /// The instruction computes a · b, with b and the result in the transposed layout: so it computes
 /// the transpose of c from b and a.
-__device__ inline void mma_across(float (&c)[4], const std::uint32_t (&a)[2],
-                                  const std::uint32_t (&b)[2]) {
+__device__ inline void mma(float (&c)[4], const std::uint32_t (&a)[2],
+                           const std::uint32_t (&b)[2]) {
   using Halves = short __attribute__((ext_vector_type(4)));
   using Floats = float __attribute__((ext_vector_type(4)));
   const Floats sums = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(
@@ -40,21 +43,29 @@ __device__ inline void mma_across(float (&c)[4], const std::uint32_t (&a)[2],
   for (int i = 0; i < 4; ++i) c[i] = sums[i];
 }
 
-__device__ inline void mma_down(float (&c)[4], const std::uint32_t (&a)[2], const bf16* b,
-                                int stride) {
-  std::uint32_t transposed[2];
-  load_transposed<kWarp>(transposed, b, stride, static_cast<int>(threadIdx.x) % kWarp);
-  mma_across(c, a, transposed);
+__device__ inline void load_left(std::uint32_t (&to)[2], const bf16* from, int stride) {
+  load_elements<kWarp>(to, from, stride, static_cast<int>(threadIdx.x) % kWarp);
 }
+
+__device__ inline void load_right(std::uint32_t (&to)[2], const bf16* from, int stride) {
+  load_left(to, from, stride);
+}
+
+__device__ inline void load_right_transposed(std::uint32_t (&to)[2], const bf16* from, int stride) {
+  load_transposed_elements<kWarp>(to, from, stride, static_cast<int>(threadIdx.x) % kWarp);
+}
+
+__device__ inline float power_of_2(float x) { return exp2f(x); }
 
 /// Here each copy is complete when start() returns.
 struct AsyncCopies {
   template <typename T>
   __device__ void start(T* to, const T* from, bool exists) {
-    *to = exists ? *from : T{};
+    // A vector: clang puts a struct that exists only sometimes into memory.
+    using Words = std::uint32_t __attribute__((ext_vector_type(sizeof(T) / 4)));
+    *reinterpret_cast<Words*>(to) = exists ? *reinterpret_cast<const Words*>(from) : Words(0);
   }
-  __device__ void commit() {}
-  __device__ void wait_but_last() {}
+  __device__ void wait() {}
 };
 
 }  // namespace axonn::cuda

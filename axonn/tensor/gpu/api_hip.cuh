@@ -79,6 +79,11 @@ inline constexpr auto cudaDeviceEnablePeerAccess = hipDeviceEnablePeerAccess;
 inline constexpr auto cudaLaunchKernel = [](auto* kernel, auto... launch) {
   return hipLaunchKernel(reinterpret_cast<const void*>(kernel), launch...);
 };
+inline constexpr auto cudaFuncAttributeMaxDynamicSharedMemorySize =
+    hipFuncAttributeMaxDynamicSharedMemorySize;
+inline constexpr auto cudaFuncSetAttribute = [](auto* kernel, auto... attribute) {
+  return hipFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute...);
+};
 inline constexpr auto cudaFuncGetAttributes = [](hipFuncAttributes* attributes, auto* kernel) {
   return hipFuncGetAttributes(attributes, reinterpret_cast<const void*>(kernel));
 };

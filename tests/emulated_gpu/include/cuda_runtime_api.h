@@ -146,11 +146,18 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)(Param
   return cudaSuccess;
 }
 
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+
 namespace emulated_gpu {
 
+struct KernelName {
+  const void* kernel;
+  const char* name;
+};
 /// Checks the launch's limits and enqueues run_kernel() (platform.h).
-cudaError_t launch(const char* name, dim3 blocks, dim3 threads, std::function<void()> thread,
+cudaError_t launch(const KernelName& of, dim3 blocks, dim3 threads, std::function<void()> thread,
                    std::size_t shared_bytes, cudaStream_t stream);
+cudaError_t permit_shared(const void* kernel, cudaFuncAttribute attribute, int bytes);
 
 /// A kernel's thread: its place in the block and the grid. Constant while the thread lives.
 struct Place {
@@ -177,5 +184,12 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 blocks, dim3 th
     };
   }
   (std::index_sequence_for<Parameters...>());
-  return emulated_gpu::launch(__PRETTY_FUNCTION__, blocks, threads, thread, shared_bytes, stream);
+  return emulated_gpu::launch({reinterpret_cast<const void*>(kernel), __PRETTY_FUNCTION__}, blocks,
+                              threads, thread, shared_bytes, stream);
+}
+
+template <typename... Parameters>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute,
+                                 int value) {
+  return emulated_gpu::permit_shared(reinterpret_cast<const void*>(kernel), attribute, value);
 }

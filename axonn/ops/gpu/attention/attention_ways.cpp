@@ -77,13 +77,15 @@ AttentionOffer own_way(const AttentionPass& of) {
   const AttentionBackward& args = of.args;
   const Attention& a = args.forward;
   const bool fits =
-      (a.head_dim == 64 || a.head_dim == 128) && are_aligned_bf16({a.q, a.k, a.v, a.out}) &&
-      a.heads <= kMostBlocks && a.sequences() <= kMostBlocks &&
+      (a.head_dim == 64 || a.head_dim == 128) && a.scale > 0 &&
+      are_aligned_bf16({a.q, a.k, a.v, a.out}) && a.heads <= kMostBlocks &&
+      a.sequences() <= kMostBlocks &&
       (!of.backward || (are_aligned_bf16({args.d_out, args.d_q}) &&
                         (args.d_k.dtype == DType::f32 || are_aligned_bf16({args.d_k, args.d_v}))));
   if (!fits)
-    return refused(AttentionWay::own,
-                   "they need bf16, heads of width 64 or 128 and rows aligned to 16 bytes");
+    return refused(
+        AttentionWay::own,
+        "they need bf16, heads of width 64 or 128, rows aligned to 16 bytes and a scale above 0");
   return {.way = AttentionWay::own,
           .bytes = of.backward ? a.q.rows * a.heads * bytes_of(DType::f32) : 0};
 }
