@@ -74,20 +74,17 @@ inline void load_matrices(std::uint32_t (&to)[4], const bf16* row, bool transpos
 
 inline void load_left(std::uint32_t (&to)[4], const bf16* from, int stride,
                       emulated_gpu::Line line = emulated_gpu::Line::current()) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  load_matrices(to, from + lane % 16 * stride + lane / 16 * 8, false, line);
+  load_matrices(to, left_row(from, stride, static_cast<int>(threadIdx.x) % kWarp), false, line);
 }
 
 inline void load_right(std::uint32_t (&to)[4], const bf16* from, int stride,
                        emulated_gpu::Line line = emulated_gpu::Line::current()) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  load_matrices(to, from + (lane / 16 * 8 + lane % 8) * stride + lane / 8 % 2 * 8, false, line);
+  load_matrices(to, right_row(from, stride, static_cast<int>(threadIdx.x) % kWarp), false, line);
 }
 
 inline void load_right_transposed(std::uint32_t (&to)[4], const bf16* from, int stride,
                                   emulated_gpu::Line line = emulated_gpu::Line::current()) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  load_matrices(to, from + lane % 16 * stride + lane / 16 * 8, true, line);
+  load_matrices(to, left_row(from, stride, static_cast<int>(threadIdx.x) % kWarp), true, line);
 }
 
 inline void mma(float (&c)[4], const std::uint32_t (&a)[2], const std::uint32_t (&b)[2],

@@ -44,6 +44,16 @@ struct Fragment<64> {
   AXONN_DEVICE static constexpr int col(int lane, int i) { return lane / 16 * 4 + i; }
 };
 
+/// The address that each lane gives to ldmatrix.x4 so that the warp gets a matrix of 16 x 16 as
+/// operand a of m16n8k16, or, with .trans, its transpose as the operands b of two of them.
+AXONN_DEVICE inline const bf16* left_row(const bf16* from, int stride, int lane) {
+  return from + lane % 16 * stride + lane / 16 * 8;
+}
+/// The same for the matrix as the operands b of two of them, side by side.
+AXONN_DEVICE inline const bf16* right_row(const bf16* from, int stride, int lane) {
+  return from + (lane / 16 * 8 + lane % 8) * stride + lane / 8 % 2 * 8;
+}
+
 /// Loads a lane's elements of a matrix of 16 x 16. Each two that are adjacent are aligned.
 template <int lanes>
 AXONN_DEVICE void load_elements(std::uint32_t (&to)[Fragment<lanes>::kElements / 2],

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "axonn/ops/gpu/fragment.h"
 #include "axonn/tensor/dtype.h"
 
 /// Declares an object of a block's shared memory: AXONN_SHARED(sums, float[256]).
@@ -53,37 +54,37 @@ __device__ inline void mma(float (&c)[8], const std::uint32_t (&a)[4],
   mma_8(c + 4, a, b[2], b[3]);
 }
 
-/// An address of shared memory for ldmatrix.
-__device__ inline unsigned shared_address(const bf16* p) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(p));
+/// Loads four matrices of 8 x 8 by a warp; lane i has the address of row i % 8 of matrix i / 8, 16
+/// aligned bytes of shared memory.
+template <bool transposed>
+__device__ void load_matrices(std::uint32_t (&to)[4], const bf16* row) {
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  if constexpr (transposed)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
 }
 
 /// Loads a matrix of 16 x 16 as operand a of mma(), by a warp. It is in shared memory, and its rows
 /// begin at multiples of 16 bytes.
 __device__ inline void load_left(std::uint32_t (&to)[4], const bf16* from, int stride) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(shared_address(from + lane % 16 * stride + lane / 16 * 8))
-               : "memory");
+  load_matrices<false>(to, left_row(from, stride, static_cast<int>(threadIdx.x) % kWarp));
 }
 
 /// Loads such a matrix as operand b.
 __device__ inline void load_right(std::uint32_t (&to)[4], const bf16* from, int stride) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(shared_address(from + (lane / 16 * 8 + lane % 8) * stride + lane / 8 % 2 * 8))
-               : "memory");
+  load_matrices<false>(to, right_row(from, stride, static_cast<int>(threadIdx.x) % kWarp));
 }
 
 /// Loads the transpose of such a matrix as operand b.
 __device__ inline void load_right_transposed(std::uint32_t (&to)[4], const bf16* from, int stride) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(shared_address(from + lane % 16 * stride + lane / 16 * 8))
-               : "memory");
+  load_matrices<true>(to, left_row(from, stride, static_cast<int>(threadIdx.x) % kWarp));
 }
 
 /// 2^x within 2 units in the last place, by one instruction; 0 below 2^-126.

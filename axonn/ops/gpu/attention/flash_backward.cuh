@@ -6,11 +6,8 @@
 
 #include "axonn/ops/backend.h"
 #include "axonn/ops/gpu/attention/flash_queries.cuh"
-#include "axonn/ops/rowwise/math.h"
 
 namespace axonn::cuda {
-
-using rowwise::kLog2E;
 
 /// The gradients, and delta: the sums over D of d_out · out.
 struct FlashGradients {
@@ -66,13 +63,7 @@ __device__ void flash_backward_queries(const FlashOperands& args, const FlashGra
     }
 
   Sums sums[kStrips][D / 16] = {};
-  const auto fill = [&](int n) {
-    fill_keys(copies, memory, args, at, n, queries.tiles[n] * Shape::kAcross);
-  };
-  for_tiles(copies, queries.tiles.count, fill, [&](int n) {
-    const int key = queries.tiles[n] * Shape::kAcross;
-    if (!queries.see(key)) return;
-    const auto& [keys, values] = memory.tiles[n % 2];
+  for_keys(copies, memory, queries, [&](int key, const auto& keys, const auto& values) {
     Sums scores[kStrips][Shape::kAcross / 16], d_scores[kStrips][Shape::kAcross / 16];
     multiply_across(scores, rows, keys, 0);
     multiply_across(d_scores, d_outs, values, 0);

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "axonn/ops/gpu/attention/flash_queries.cuh"
-#include "axonn/ops/rowwise/math.h"
 
 namespace axonn::cuda {
 
@@ -19,7 +18,6 @@ namespace axonn::cuda {
 // Bound by the products: forward 2, backward 7, of T² · D flops each (the causal half).
 // Source: Dao, "FlashAttention-2", 2023.
 
-using rowwise::kLog2E;
 constexpr float kLn2 = 0.69314718f;
 
 /// The running maximum and sum of a lane's rows. Scores are products, before their scale; each lane
@@ -93,13 +91,7 @@ __device__ void flash_forward(const FlashOperands& args, FlashOffset at,
   rows.load(copies, memory.own[0], queries.rows(args.q, D));
   FlashSoftmax<kStrips> softmax;
   Sums sums[kStrips][D / 16] = {};
-  const auto fill = [&](int n) {
-    fill_keys(copies, memory, args, at, n, queries.tiles[n] * Shape::kAcross);
-  };
-  for_tiles(copies, queries.tiles.count, fill, [&](int n) {
-    const int key = queries.tiles[n] * Shape::kAcross;
-    if (!queries.see(key)) return;
-    const auto& [keys, values] = memory.tiles[n % 2];
+  for_keys(copies, memory, queries, [&](int key, const auto& keys, const auto& values) {
     Sums scores[kStrips][Shape::kAcross / 16];
     multiply_across(scores, rows, keys, 0);
     queries.hide_unseen(scores, key, memory.starts);

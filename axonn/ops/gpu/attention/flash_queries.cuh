@@ -181,15 +181,26 @@ template <typename Shape, int D, int kept>
 struct FlashQueriesMemory : FlashMemory<Shape, D, kept> {
   int starts[Shape::kRows];
 };
-/// Starts to fill tile n of the keys and values of the block's key-value head.
+
+/// Runs multiply(key, keys, values) for every tile of the keys and values of the block's key-value
+/// head in which some query of the warp sees something; `key` is the tile's first.
 template <typename Shape, int D, int kept>
-__device__ void fill_keys(AsyncCopies& copies, FlashMemory<Shape, D, kept>& memory,
-                          const FlashOperands& args, FlashOffset at, int n, int key) {
-  const std::int64_t row = static_cast<std::int64_t>(at.sequence) * args.T + key;
-  const int col = args.kv_head(at.head) * D, rest = args.T - key;
-  auto& tiles = memory.tiles[n % 2];
-  tiles[0].template fill<Shape::kThreads>(copies, rows_of(args.k, row, col, rest));
-  tiles[1].template fill<Shape::kThreads>(copies, rows_of(args.v, row, col, rest));
+__device__ void for_keys(AsyncCopies& copies, FlashMemory<Shape, D, kept>& memory,
+                         const FlashQueries<Shape>& queries, auto multiply) {
+  const FlashOperands& args = queries.args;
+  const FlashOffset at = queries.offset;
+  const auto first_key = [&](int n) { return queries.tiles[n] * Shape::kAcross; };
+  const auto fill = [&](int n) {
+    const int key = first_key(n), col = args.kv_head(at.head) * D, rest = args.T - key;
+    const std::int64_t row = static_cast<std::int64_t>(at.sequence) * args.T + key;
+    auto& [keys, values] = memory.tiles[n % 2];
+    keys.template fill<Shape::kThreads>(copies, rows_of(args.k, row, col, rest));
+    values.template fill<Shape::kThreads>(copies, rows_of(args.v, row, col, rest));
+  };
+  for_tiles(copies, queries.tiles.count, fill, [&](int n) {
+    const auto& [keys, values] = memory.tiles[n % 2];
+    if (const int key = first_key(n); queries.see(key)) multiply(key, keys, values);
+  });
 }
 
 }  // namespace axonn::cuda

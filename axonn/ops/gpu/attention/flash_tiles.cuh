@@ -15,6 +15,7 @@
 
 namespace axonn::cuda {
 
+using rowwise::kLog2E;
 using rowwise::Matrix;
 
 /// A lane's elements of a matrix of 16 x 16: as an operand in bf16, and as sums.
