@@ -4,14 +4,14 @@
 #include <iostream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "axonn/base/check.h"
 #include "axonn/comm/mpi/mpi.h"
 #include "axonn/config/config_options.h"
-#include "axonn/config/resolve.h"
+#include "axonn/config/prepared_run.h"
 #include "axonn/config/stored_config.h"
-#include "axonn/config/validate.h"
 #include "axonn/measure/benchmark.h"
 #include "axonn/measure/dry_step.h"
 #include "axonn/options/options_text.h"
@@ -36,13 +36,12 @@ Config read(const std::string& file) {
   Origins origins;
   list_options(config, list);
   read_toml(list, file, origins);
-  return with_vocab(config);
+  return config;
 }
 
-Config on(Config config, const GridShape& grid) {
+PreparedRun on(Config config, const GridShape& grid) {
   config.parallelism.set_grid(grid);
-  validate(config);
-  return resolved(config);
+  return prepared(std::move(config));
 }
 
 void measure(const std::string& file, std::size_t part, std::size_t parts) {
@@ -89,7 +88,7 @@ std::vector<Grid> read_grids(const std::string& file, const std::string& machine
   const Machine machine = read_machine(machine_file);
   std::vector<Grid> grids;
   for (const auto& [shape, taken] : seconds) {
-    const Config here = on(config, parse_grid(shape));
+    const Config here = on(config, parse_grid(shape)).config();
     const Prediction predicted = predict(here, machine);
     grids.push_back({.shape = shape,
                      .measured_s = spread_of(taken).median,
