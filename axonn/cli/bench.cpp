@@ -182,7 +182,9 @@ int run_bench(const Arguments& arguments) {
     measure_scaling(with_stored_model(loaded->config, loaded->origins), flags);
     return 0;
   }
-  measure(prepare_run(loaded->config, loaded->origins), flags);
+  const PreparedRun run = prepare_run(loaded->config, loaded->origins);
+  warn_about_files(run);
+  measure(run, flags);
   return 0;
 }
 

@@ -164,8 +164,9 @@ int run_check(const Arguments& arguments) {
   const std::vector<GridShape> grids = parse_grids(grids_text);
   if (grids.size() < 2)
     refuse("--grids needs at least two grids, such as \"1,1,1,1 2,2,1,1\"; got '", grids_text, "'");
-  const std::vector<GridTrace> all =
-      traces(with_stored_model(loaded->config, loaded->origins), grids, steps);
+  const Config config = with_stored_model(loaded->config, loaded->origins);
+  warn_about_files(config);
+  const std::vector<GridTrace> all = traces(config, grids, steps);
   if (all.empty()) return 0;
 
   const DType dtype = loaded->config.training.dtype;

@@ -118,7 +118,7 @@ int run_convert(const Arguments& arguments) {
     ProgressLine line(standard_error_progress(true), "converting");
     done = convert(job, std::ref(line));
   }
-  if (!done.warning.empty()) std::cerr << "warning: " << done.warning << '\n';
+  for (const std::string& line : done.warnings) std::cerr << "warning: " << line << '\n';
   std::cout << fmt::format("wrote {}, {}: {} in {}\n", job.out, done.what, format_bytes(done.bytes),
                            format_duration(done.seconds));
   return 0;

@@ -186,6 +186,17 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
   return loaded;
 }
 
+void warn_about_files(const Config& config) {
+  if (!speaks_for_all()) return;
+  for (const auto& files : {config.model_files.model, config.model_files.adapters}) {
+    if (!files) continue;
+    std::vector<std::string> lines = files->notes();
+    if (files->checkpoint())
+      std::ranges::copy(files->checkpoint()->warnings(), std::back_inserter(lines));
+    for (const std::string& line : lines) std::cerr << "warning: " << line << '\n';
+  }
+}
+
 void warn_about(const LoadedConfig& loaded) {
   if (!speaks_for_all()) return;
   for (const std::string& line : warnings(loaded.config, loaded.origins))
@@ -243,10 +254,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
 Config open_model(const ModelFlags& flags) {
   Config config = config_of_model(flags.model, flags.adapter,
                                   flags.ema ? StoredWeights::averages : StoredWeights::trained);
-  for (const auto& files : {config.model_files.model, config.model_files.adapters})
-    if (files && files->checkpoint() && speaks_for_all())
-      for (const std::string& warning : files->checkpoint()->warnings())
-        std::cerr << "warning: " << warning << '\n';
+  warn_about_files(config);
   config.parallelism.set_grid(parse_grid(flags.grid));
   config.parallelism.context = flags.context;
   config.parallelism.experts = flags.experts;

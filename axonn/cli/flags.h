@@ -55,6 +55,8 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
 
 /// Prints the warnings() about a config, once for all ranks.
 void warn_about(const LoadedConfig& loaded);
+/// Prints the notes of the files of a model and its adapters, once for all ranks.
+void warn_about_files(const Config& config);
 
 /// Adds a flag with the index of one of `names`, which parsing passes to `set`.
 CLI::Option* add_choice_flag(CLI::App& app, const std::string& flag,

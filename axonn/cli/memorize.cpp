@@ -188,6 +188,7 @@ int run_trainings(const LoadedConfig& loaded, const std::string& command) {
   const PreparedRun run = prepare_run(loaded.config, loaded.origins);
   const Config& config = run;
   warn_about(loaded);
+  warn_about_files(config);
   if (config.parallelism.automatic())
     refuse(
         "[parallelism] grid = \"auto\" works only with axonn train; set a grid, such as the first "

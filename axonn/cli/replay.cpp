@@ -49,6 +49,7 @@ int run_replay(const Arguments& arguments) {
   if (!dtype.empty()) config.training.dtype = dtype == "f32" ? DType::f32 : DType::bf16;
   if (chosen->count() > 0) config.parallelism.device = device;
   const PreparedRun run = prepared(std::move(config));
+  warn_about_files(run);
   bool finite = true;
   start_run(run, [&](const PreparedRun& agreed, Communicator& world) {
     const auto [step, result, origin, tuned] = replay(agreed, folder, world, progress_of(agreed));

@@ -116,6 +116,7 @@ int run_training(const LoadedConfig& loaded, const TrainFlags& flags) {
   }
   const PreparedRun run = prepared_of(loaded, flags.dry);
   warn_about(loaded);
+  warn_about_files(run.config());
   if (flags.dry) return train_dry(run, flags.rank);
   TrainOptions options{.origins = &loaded.origins,
                        .terminal = &std::cout,

@@ -38,6 +38,7 @@ int run_tune(const Arguments& arguments) {
   if (!loaded) return 0;
   const PreparedRun run = prepare_run(loaded->config, loaded->origins);
   const Config& config = run;
+  warn_about_files(config);
   const NamedPaths inputs = inputs_of(config);
   claim_result({"--json", json}, inputs, kBeginsJson);
   claim_result({"training.tune_cache", config.training.tune_cache}, inputs, kBeginsJson);

@@ -204,10 +204,10 @@ class Converter {
     if (form_ == ModelForm::gguf) {
       done.what = plan_gguf();
       if (gguf_positions(config_) < config_.positions)
-        done.warning = concat(
+        done.warnings.push_back(concat(
             "the model attends to a window of ", config_.window, " positions, but llama.cpp to ",
             "all; so the file states a context of ", config_.window,
-            ", and longer texts (--ctx-size) ", "give other values than this model");
+            ", and longer texts (--ctx-size) ", "give other values than this model"));
     } else if (form_ == ModelForm::checkpoint) {
       if (adapters)
         refuse("--to checkpoint: ", job_.model,
@@ -223,6 +223,8 @@ class Converter {
                          name_of(type_), ')');
     }
     write();
+    for (const auto* files : {model_ ? &*model_ : nullptr, adapters_ ? &*adapters_ : nullptr})
+      if (files) std::ranges::copy(files->notes(), std::back_inserter(done.warnings));
     done.bytes = total_;
     done.seconds = now_seconds() - began;
     return done;

@@ -32,7 +32,8 @@ struct Converted {
   std::string what;        ///< what was made: "a Hugging Face folder (BF16)"
   std::int64_t bytes = 0;  ///< size of its tensors
   double seconds = 0;
-  std::string warning = {};  ///< what readers of the file do differently; "": nothing
+  /// What the user should know of the files, and what readers of the new ones do differently.
+  std::vector<std::string> warnings = {};
 };
 
 /// Converts a checkpoint to a Hugging Face folder, such a folder to a checkpoint, a checkpoint of

@@ -15,6 +15,30 @@ namespace axonn {
 
 namespace {
 
+/// Keys that change nothing here. What a program does with a model is not the model: its tokens and
+/// texts (which the tokenizer's files have), the dropout of its training, heads for other tasks.
+constexpr std::array<std::string_view, 54> kHarmlessKeys = {
+    // Who wrote the file, and with what.
+    "_name_or_path", "architectures", "auto_map", "transformers_version", "unsloth_fixed",
+    "unsloth_version", "tokenizer_class", "torch_dtype", "dtype", "_attn_implementation",
+    "_experts_implementation", "attn_implementation", "use_flash_attn", "quantization",
+    // Special tokens, which generation_config.json and the tokenizer's files have.
+    "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
+    "cls_token_id",
+    // What a call of the model returns, and how it computes it.
+    "use_cache", "output_attentions", "output_hidden_states", "output_router_logits", "return_dict",
+    "return_dict_in_generate", "torchscript", "pretraining_tp", "gradient_checkpointing",
+    "use_return_dict", "chunk_size_feed_forward", "reorder_and_upcast_attn",
+    // Training.
+    "router_aux_loss_coef", "attention_dropout", "attn_pdrop", "embd_pdrop", "resid_pdrop",
+    "hidden_dropout", "residual_dropout", "embedding_dropout", "dropout",
+    // Heads for classification and other tasks.
+    "finetuning_task", "id2label", "label2id", "num_labels", "problem_type", "summary_activation",
+    "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
+    "task_specific_params", "is_decoder", "is_encoder_decoder"};
+
+constexpr std::string_view kHead = "lm_head.weight";
+
 constexpr double kMostParameters = 1e18;  // of all experts, so that their count fits an int64
 
 nlohmann::json or_null(std::optional<std::int64_t> number) {
@@ -67,27 +91,33 @@ void check_whole(const ModelConfig& model, const std::string& place) {
   }
 }
 
-ModelConfig config_of(const nlohmann::json& json, const std::string& place) {
+ModelConfig config_of(const nlohmann::json& json, const std::string& place,
+                      std::vector<std::string>* notes) {
   const JsonReader file(json, place);
   const auto& [family, type] = type_of(file);
   Unsupported unsupported;
   ModelConfig model = family.read_config(file, type, unsupported);
   if (type.read) type.read(file, model, unsupported);
   if (file.find({"quantization_config"})) unsupported.emplace_back("quantization_config");
+  if (!file.flag("is_causal", true)) unsupported.emplace_back("is_causal false");
   if (!unsupported.empty()) refuse(place, ": not supported in models: ", join(unsupported));
   check_whole(model, place);
+  if (const auto unread = file.unread(kHarmlessKeys); notes && !unread.empty())
+    notes->push_back(concat(place, ": not read, since models of type ", type.name,
+                            " have no such keys: ", join(unread)));
   return model;
 }
 
 }  // namespace
 
-ModelConfig parse_hugging_face_config(std::string_view text, const std::string& place) {
-  return config_of(parse_json_object(text, place), place);
+ModelConfig parse_hugging_face_config(std::string_view text, const std::string& place,
+                                      std::vector<std::string>* notes) {
+  return config_of(parse_json_object(text, place), place, notes);
 }
 
-ModelConfig read_hugging_face_config(const std::string& path) {
+ModelConfig read_hugging_face_config(const std::string& path, std::vector<std::string>* notes) {
   const std::string file = is_folder(path) ? path + "/config.json" : path;
-  return config_of(read_json_object(file), file);
+  return config_of(read_json_object(file), file, notes);
 }
 
 std::string to_hugging_face_config(const ModelConfig& given, const HuggingFaceDetails& details) {
@@ -123,16 +153,31 @@ TensorNames base_names(const ModelConfig& model) {
   AXONN_CHECK(family, "base_names: a registered family has no Hugging Face format");
   const ModelType* const type = find_type(*family, model);
   const auto is_passed_over = [tied = model.tied](std::string_view tensor) {
-    return (tied && tensor == "lm_head.weight") ||
+    return (tied && tensor == kHead) ||
            std::ranges::any_of(
                std::array{".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"},
                [&](const char* buffer) { return tensor.ends_with(buffer); });
   };
-  return {.of = [family, type,
-                 model](const std::string& name) { return family->stored_name(model, type, name); },
+  const auto name_of = [family, type, model](const std::string& name) {
+    StoredName stored = family->stored_name(model, type, name);
+    if (model.tied && name == family->embedding) stored.names.emplace_back(kHead);
+    return stored;
+  };
+  return {.of = name_of,
           .passed_over = is_passed_over,
           .config = "config.json",
           .numbers = type && type->numbers ? type->numbers(model) : std::vector<StoredNumber>()};
+}
+
+bool has_own_head(const ModelConfig& model, const SafetensorsFolder& folder) {
+  const Family* const family = find_family(model);
+  if (!model.tied || !family) return false;
+  const SafetensorsFolder::Tensor head = folder.find(kHead);
+  if (!head.entry) return false;
+  for (const std::string& name : base_names(model).of(std::string(family->embedding)).names)
+    if (const auto embedding = folder.find(name); embedding.entry && name != kHead)
+      return !same_values(head, embedding);
+  return false;
 }
 
 }  // namespace axonn

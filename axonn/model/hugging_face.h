@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "axonn/model/config.h"
 #include "axonn/storage/safetensors/safetensors_source.h"
@@ -17,11 +18,14 @@ namespace axonn {
 ///
 /// Throws UsageError for other files, for values of a wrong type or out of range, and for features
 /// that models here do not support (other types, other kinds of rope scaling, quantized weights,
-/// ...), which one message lists.
-ModelConfig parse_hugging_face_config(std::string_view text, const std::string& place);
+/// ...), which one message lists. Adds a note for keys that the type does not have, which
+/// transformers ignores, too: those of another type in a file that somebody has edited.
+ModelConfig parse_hugging_face_config(std::string_view text, const std::string& place,
+                                      std::vector<std::string>* notes = nullptr);
 
 /// Reads a file, or config.json in a folder. Also throws UsageError if it cannot be read.
-ModelConfig read_hugging_face_config(const std::string& path);
+ModelConfig read_hugging_face_config(const std::string& path,
+                                     std::vector<std::string>* notes = nullptr);
 
 /// The contents of a Hugging Face config.json that are not sizes.
 struct HuggingFaceDetails {
@@ -38,7 +42,11 @@ std::string to_generation_config(const HuggingFaceDetails& details);
 
 /// The names in a Hugging Face folder of a model. Tensors of newer versions, which join all experts
 /// of a layer, can be read, but are not written. Passed over are buffers that older versions saved,
-/// and the weight of a tied output layer.
+/// and the weight of a tied output layer, which is read where the embedding is missing.
 TensorNames base_names(const ModelConfig& model);
+
+/// Whether a model that is tied by its config.json has an output layer of its own in its folder, as
+/// merged adapters of that layer have. Reads the values of both up to the first difference.
+bool has_own_head(const ModelConfig& model, const SafetensorsFolder& folder);
 
 }  // namespace axonn

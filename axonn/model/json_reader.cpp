@@ -17,7 +17,13 @@ constexpr int kDeepest = 16;                 // levels of nested objects; publis
 
 }  // namespace
 
+bool JsonReader::has(const char* key) const {
+  asked_->insert(path_ + key);
+  return object_.contains(key);
+}
+
 const nlohmann::json* JsonReader::find(Keys spellings) const {
+  for (const char* key : spellings) asked_->insert(path_ + key);
   for (const char* key : spellings)
     if (const auto found = object_.find(key); found != object_.end() && !found->is_null()) {
       name_ = key;
@@ -64,6 +70,11 @@ double JsonReader::real(Keys spellings, double otherwise) const {
   return get<double>(spellings, fits, "a number above 0").value_or(otherwise);
 }
 
+double JsonReader::needed_real(const char* key) const {
+  if (!find({key})) refuse(place_, ": ", key, " is missing");
+  return real({key}, 0);
+}
+
 bool JsonReader::flag(const char* key, bool otherwise) const {
   return get<bool>({key}, &nlohmann::json::is_boolean, "true or false").value_or(otherwise);
 }
@@ -77,7 +88,24 @@ std::optional<JsonReader> JsonReader::object(const char* key) const {
   const nlohmann::json* value = find({key});
   if (!value) return std::nullopt;
   if (!value->is_object()) refuse_value(*value, "an object");
-  return JsonReader(*value, concat(place_, ": ", key));
+  asked_->insert(concat(path_, key, '.'));
+  return JsonReader(*value, concat(place_, ": ", key), concat(path_, key, '.'), asked_);
+}
+
+std::vector<std::string> JsonReader::unread(std::span<const std::string_view> harmless) const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object_.items()) {
+    if (value.is_null()) continue;
+    if (asked_->contains(concat(path_, key, '.'))) {
+      for (std::string& inner :
+           JsonReader(value, place_, concat(path_, key, '.'), asked_).unread({}))
+        keys.push_back(std::move(inner));
+    } else if (!asked_->contains(path_ + key) &&
+               std::ranges::find(harmless, key) == harmless.end()) {
+      keys.push_back(path_ + key);
+    }
+  }
+  return keys;
 }
 
 void JsonReader::refuse_value(const nlohmann::json& value, const std::string& wanted) const {

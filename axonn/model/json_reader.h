@@ -3,7 +3,10 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <memory>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,20 +27,21 @@ struct JsonObject : nlohmann::json {
 
 /// Reads keys of a JSON object that describes a model. A null counts as a missing key. Throws
 /// UsageError, with the file and the key, for a value of another type or out of range. The object
-/// must outlive it.
+/// must outlive it. It remembers which keys were looked up, so that none is passed over unnoticed.
 class JsonReader {
  public:
   using Keys = std::initializer_list<const char*>;
 
   /// `place` names the file in messages.
   JsonReader(const nlohmann::json& object, std::string place)
-      : object_(object), place_(std::move(place)) {}
+      : JsonReader(object, std::move(place), "", std::make_shared<std::set<std::string>>()) {}
 
   const std::string& place() const { return place_; }
   /// The value of the first of the spellings that the object has, or null.
   const nlohmann::json* find(Keys spellings) const;
   /// Whether the object has the key, even if it is null.
-  bool has(const char* key) const { return object_.contains(key); }
+  bool has(const char* key) const;
+  bool empty() const { return object_.empty(); }
   /// Whether any value is an object.
   bool has_objects() const;
 
@@ -49,11 +53,26 @@ class JsonReader {
   std::vector<std::int64_t> integers(const char* key) const;
   /// A finite number above 0.
   double real(Keys spellings, double otherwise) const;
+  /// The same; throws UsageError if there is none.
+  double needed_real(const char* key) const;
   bool flag(const char* key, bool otherwise) const;
   std::string text(Keys spellings, std::string_view otherwise) const;
   std::optional<JsonReader> object(const char* key) const;
 
+  /// The keys that are not null and that nobody has looked up, nor are they among `harmless`:
+  /// "embedding_multiplier", and of objects that were read, "rope_scaling.beta_fast".
+  std::vector<std::string> unread(std::span<const std::string_view> harmless) const;
+
  private:
+  using Asked = std::shared_ptr<std::set<std::string>>;  // also of objects in the object
+
+  /// `path`: of the object in its file: "rope_scaling."
+  JsonReader(const nlohmann::json& object, std::string place, std::string path, Asked asked)
+      : object_(object),
+        place_(std::move(place)),
+        path_(std::move(path)),
+        asked_(std::move(asked)) {}
+
   static constexpr std::uint64_t kUnsigned = std::uint64_t{1} << 62;
 
   template <typename T, typename Fits>
@@ -66,7 +85,8 @@ class JsonReader {
   [[noreturn]] void refuse_value(const nlohmann::json& value, const std::string& wanted) const;
 
   const nlohmann::json& object_;
-  std::string place_;
+  std::string place_, path_;
+  Asked asked_;
   mutable std::string name_;  // the last key that was looked up, for messages
 };
 

@@ -159,7 +159,8 @@ ModelFiles::ModelFiles(std::string path, Format format, StoredWeights weights)
   if (weights == StoredWeights::averages && format != Format::checkpoint)
     refuse("--ema: ", path_, " is not a checkpoint; only checkpoints hold averages of weights");
   if (format == Format::hugging_face) {
-    config_ = resolved(read_hugging_face_config(path_), 0, 0);
+    config_ = resolved(read_hugging_face_config(path_, &notes_), 0, 0);
+    if (is_folder(path_)) look_at_weights();
   } else if (format == Format::peft) {
     StoredAdapterConfig stored = read_adapter_config(path_);
     config_.lora = std::move(stored.lora);
@@ -195,6 +196,24 @@ ModelFiles::ModelFiles(std::string path, Format format, StoredWeights weights)
   }
   constexpr std::int64_t kBytes = 256;
   if (tokenizer_.empty() && (config_.vocab == kBytes || config_.vocab == 0)) tokenizer_ = "bytes";
+}
+
+void ModelFiles::look_at_weights() {
+  const std::string whole = path_ + "/model.safetensors", index = whole + ".index.json";
+  if (path_exists(whole) && path_exists(index))
+    notes_.push_back(concat(index,
+                            " is not read, because the folder has model.safetensors; remove ",
+                            "the one that is not the model's"));
+  if (!config_.tied || !(path_exists(whole) || path_exists(index))) return;
+  try {
+    if (!has_own_head(config_, SafetensorsFolder(path_))) return;
+  } catch (const UsageError&) {
+    return;  // sizes are read without weights; who needs these is told what is wrong with them
+  }
+  config_.tied = false;
+  notes_.push_back(concat(path_, "/config.json ties the output layer to the embedding, but its ",
+                          "weights have an lm_head.weight with other values: both are read, and ",
+                          "the model counts as not tied"));
 }
 
 std::optional<ModelFiles::Form> ModelFiles::origin() const {

@@ -21,7 +21,8 @@ enum class StoredWeights { trained, averages };
 
 /// A model on disk, or the adapters of one, in any format: a Hugging Face folder, a folder in
 /// PEFT's format, or a checkpoint. Nothing else tells these formats apart. Reads configs and the
-/// index of a checkpoint, no values; the ranks of a process share one.
+/// index of a checkpoint, and values only to see whether a tied model has a head of its own; the
+/// ranks of a process share one.
 class ModelFiles {
  public:
   /// path: one of these folders; the config.json of a Hugging Face folder, which gives sizes alone;
@@ -48,6 +49,9 @@ class ModelFiles {
   /// that has 256 tokens.
   const std::string& tokenizer() const { return tokenizer_; }
 
+  /// What the user should know of the files: keys that are not read, a head that is not tied.
+  const std::vector<std::string>& notes() const { return notes_; }
+
   /// How the model is, or was once, stored in a Hugging Face folder.
   struct Form {
     StoredType type = StoredType::f32;  ///< the narrowest that holds all tensors
@@ -68,6 +72,7 @@ class ModelFiles {
  private:
   enum class Format { hugging_face, peft, checkpoint };
   ModelFiles(std::string path, Format format, StoredWeights weights = StoredWeights::trained);
+  void look_at_weights();
 
   std::string path_;
   Format format_;
@@ -75,6 +80,7 @@ class ModelFiles {
   std::optional<CheckpointReader> checkpoint_;
   ModelConfig config_;
   std::string base_, tokenizer_;
+  std::vector<std::string> notes_;
   StoredType trained_in_ = StoredType::f32;
 };
 

@@ -39,8 +39,8 @@ ModelConfig known(const char* name) {
 /// A file of the Llama family with additional keys: `"x": 1, "y": 2`.
 std::string llama_file(const std::string& more, const std::string& type = "llama") {
   return R"({"model_type": ")" + type + R"(", "hidden_size": 64, "intermediate_size": 128,
-    "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 100,
-    "max_position_embeddings": 512)" +
+    "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4,
+    "vocab_size": 100, "max_position_embeddings": 512)" +
          (more.empty() ? "" : ", ") + more + "}";
 }
 
@@ -169,8 +169,6 @@ TEST(HuggingFaceConfig, ReadsQwen3sExpertsAndItsDenseLayers) {
   const auto error = [](const std::string& more) {
     return error_of(llama_file(more, "qwen3_moe"));
   };
-  EXPECT_THAT(error(R"("sliding_window": 32, "use_sliding_window": true, "max_window_layers": 4)"),
-              HasSubstr("max_window_layers"));
   EXPECT_THAT(error(R"("attention_bias": true)"), HasSubstr("attention_bias"));
   EXPECT_THAT(error(R"("mlp_only_layers": [-1])"),
               HasSubstr("mlp_only_layers wants a list of integers of at least 0"));
@@ -227,38 +225,162 @@ TEST(HuggingFaceConfig, ReadsApertusWithItsActivationAndScaledFrequencies) {
                      0, 0),
             want);
   EXPECT_EQ(resolved(parse(sizes + "}"), 0, 0), want) << "the type's defaults";
-  const ModelConfig plain = parse(sizes + R"(, "rope_theta": 500000, "rope_scaling": null})");
-  EXPECT_EQ(plain.rope_scaling, RopeScalingKind::none);
-  EXPECT_EQ(plain.rope_theta, 500000);
+  // Without an object that describes them, transformers takes the type's scaling and base.
+  for (const char* silent : {R"("rope_scaling": null)", R"("vocab_size": 131072)"})
+    EXPECT_EQ(resolved(parse(concat(sizes, R"(, "rope_theta": 60, )", silent, "}")), 0, 0), want);
+  for (const char* spoken : {R"("rope_theta": 60, "rope_scaling": {"rope_type": "default"})",
+                             R"("rope_parameters": {"rope_type": "default", "rope_theta": 60})",
+                             R"("rope_theta": 60, "rope_parameters": {"rope_type": "default"})"}) {
+    const ModelConfig plain = parse(concat(sizes, ", ", spoken, "}"));
+    EXPECT_EQ(plain.rope_scaling, RopeScalingKind::none) << spoken;
+    EXPECT_EQ(plain.rope_theta, 60) << spoken;
+  }
   EXPECT_THAT(error_of(llama_file(R"("hidden_act": "silu")", "apertus")),
               HasSubstr("hidden_act 'silu'"));
   EXPECT_THAT(error_of(llama_file(R"("hidden_act": "xielu")")), HasSubstr("hidden_act 'xielu'"));
 }
 
-TEST(HuggingFaceConfig, ReadsAWindowOfAllLayersAndRefusesOneOfSome) {
-  const auto window = [](const std::string& more, const char* type) {
+// What follows is what transformers 5.23 computes with such files; see the losses of its models.
+
+TEST(HuggingFaceConfig, HasTheWindowThatTransformersTakesFromTheKeysOfTheType) {
+  const auto window = [](const char* type, const std::string& more) {
     return parse(llama_file(more, type)).window;
   };
-  EXPECT_EQ(window(R"("sliding_window": 32)", "mistral"), 32);
-  EXPECT_EQ(window(R"("sliding_window": 32)", "llama"), 0);
-  EXPECT_EQ(window(R"("sliding_window": 32)", "qwen2"), 0);
-  EXPECT_EQ(window(R"("sliding_window": 32, "use_sliding_window": true,
-    "max_window_layers": 0)",
-                   "qwen2"),
-            32);
-  EXPECT_EQ(window(R"("sliding_window": 32, "use_sliding_window": true,
-    "max_window_layers": 4)",
-                   "qwen2"),
-            0);
-  EXPECT_THAT(error_of(llama_file(R"("sliding_window": 32, "use_sliding_window": true,
-    "max_window_layers": 2)",
-                                  "qwen2")),
+  const std::string some = R"("sliding_window": 32)", used = R"("use_sliding_window": true)",
+                    full = R"("layer_types": ["full_attention", "full_attention"])",
+                    sliding = R"("layer_types": ["sliding_attention", "sliding_attention"])";
+  for (const char* type : {"llama", "olmoe", "apertus"})
+    EXPECT_EQ(window(type, some + ", " + used + ", " + sliding), 0) << type;
+  EXPECT_EQ(window("mistral", some), 32);
+  EXPECT_EQ(window("mistral", R"("sliding_window": null)"), 0);
+  EXPECT_EQ(window("mistral", R"("hidden_act": "silu")"), 4096) << "the key is missing";
+  EXPECT_EQ(window("mistral", some + R"(, "use_sliding_window": false)"), 32);
+  EXPECT_EQ(window("mistral", some + ", " + full), 0);
+  EXPECT_EQ(window("mistral", some + ", " + sliding), 32);
+  EXPECT_EQ(window("mixtral", some + ", " + full), 32) << "it has no layer_types";
+  EXPECT_EQ(window("mixtral", full), 0);
+  for (const char* type : {"qwen2", "qwen3"}) {
+    EXPECT_EQ(window(type, some), 0) << type;
+    EXPECT_EQ(window(type, some + ", " + sliding), 0) << type;
+    EXPECT_EQ(window(type, some + ", " + used), 0) << type << ": from layer 28 on";
+    EXPECT_EQ(window(type, used + R"(, "max_window_layers": 0)"), 4096) << type;
+    EXPECT_EQ(window(type, used + R"(, "sliding_window": null, "max_window_layers": 0)"), 0);
+    EXPECT_EQ(window(type, some + ", " + used + R"(, "max_window_layers": 0)"), 32) << type;
+    EXPECT_EQ(window(type, some + ", " + used + R"(, "max_window_layers": -1)"), 32) << type;
+    EXPECT_EQ(window(type, some + ", " + used + R"(, "max_window_layers": 4)"), 0) << type;
+    EXPECT_EQ(window(type, some + ", " + used + R"(, "max_window_layers": 4, )" + sliding), 32);
+    EXPECT_EQ(window(type, some + ", " + used + R"(, "max_window_layers": 0, )" + full), 0);
+  }
+  EXPECT_EQ(window("qwen3_moe", some), 0);
+  EXPECT_EQ(window("qwen3_moe", some + ", " + used), 32) << "whatever max_window_layers says";
+  EXPECT_EQ(window("qwen3_moe", some + ", " + used + R"(, "max_window_layers": 2)"), 32);
+  EXPECT_EQ(window("qwen3_moe", some + ", " + used + ", " + full), 32);
+}
+
+TEST(HuggingFaceConfig, RefusesAWindowOfSomeLayers) {
+  const std::string used = R"("sliding_window": 32, "use_sliding_window": true, )";
+  EXPECT_THAT(error_of(llama_file(used + R"("max_window_layers": 2)", "qwen2")),
               HasSubstr("in some layers only (max_window_layers)"));
-  EXPECT_EQ(window(R"("sliding_window": 32, "layer_types": ["full_attention"])", "mistral"), 0);
-  EXPECT_THAT(error_of(llama_file(R"("sliding_window": 32,
-    "layer_types": ["full_attention", "sliding_attention"])",
-                                  "qwen3")),
-              HasSubstr("layer_types that differ"));
+  EXPECT_THAT(error_of(llama_file(used + R"("num_hidden_layers": 30)", "qwen2")),
+              HasSubstr("in some layers only (max_window_layers)"));
+  const std::string mixed = R"("layer_types": ["full_attention", "sliding_attention"])";
+  EXPECT_THAT(error_of(llama_file(used + mixed, "qwen3")), HasSubstr("layer_types that differ"));
+  EXPECT_THAT(error_of(llama_file(used + mixed, "mistral")), HasSubstr("layer_types that differ"));
+  EXPECT_THAT(error_of(llama_file(used + R"("layer_types": ["chunked_attention"])", "qwen3")),
+              HasSubstr("layer_types other than full_attention and sliding_attention"));
+  EXPECT_THAT(error_of(llama_file(used + R"("max_window_layers": "all")", "qwen3")),
+              HasSubstr("max_window_layers wants an integer, got \"all\""));
+}
+
+TEST(HuggingFaceConfig, HasTheKeyValueHeadsAndTheWidthOfTheTypeIfTheyAreMissing) {
+  const auto heads = [](const char* type, const std::string& more) {
+    std::string file = llama_file(R"("num_attention_heads": 32, )" + more, type);
+    const std::string given = R"("num_key_value_heads": 4,)";
+    return resolved(parse(file.erase(file.find(given), given.size())), 0, 0).kv_heads;
+  };
+  for (const auto& [type, missing] : {std::pair{"llama", 32},
+                                      {"apertus", 32},
+                                      {"olmoe", 32},
+                                      {"mistral", 8},
+                                      {"mixtral", 8},
+                                      {"qwen2", 32},
+                                      {"qwen3", 32},
+                                      {"qwen3_moe", 4}}) {
+    EXPECT_EQ(heads(type, R"("use_cache": true)"), missing) << type;
+    EXPECT_EQ(heads(type, R"("num_key_value_heads": null)"), 32) << type;
+    EXPECT_EQ(heads(type, R"("num_key_value_heads": 2)"), 2) << type;
+  }
+  EXPECT_EQ(parse(llama_file("", "qwen3")).head_dim, 128);
+  EXPECT_EQ(resolved(parse(llama_file(R"("head_dim": null)", "qwen3")), 0, 0).head_width(), 16);
+}
+
+TEST(HuggingFaceConfig, TakesRopeScalingForTheWholeOfRopeParametersWhereBothAreThere) {
+  const std::string llama3 = R"({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0, "original_max_position_embeddings": 40})",
+                    plain = R"({"rope_type": "default", "rope_theta": 60.0})";
+  const ModelConfig scaled = parse(llama_file(R"("rope_theta": 50.0, "rope_parameters": )" + plain +
+                                              R"(, "rope_scaling": )" + llama3));
+  EXPECT_EQ(scaled.rope_scaling, RopeScalingKind::llama3);
+  EXPECT_EQ(scaled.rope_theta, 50) << "that of rope_parameters is replaced, too";
+  EXPECT_THAT(error_of(llama_file(R"("rope_parameters": )" + llama3 +
+                                  R"(, "rope_scaling": {"type": "yarn", "factor": 4.0})")),
+              HasSubstr("rope scaling 'yarn'"));
+  const ModelConfig newer =
+      parse(llama_file(R"("rope_scaling": {}, "rope_theta": 500.0, "rope_parameters": )" + plain));
+  EXPECT_EQ(newer.rope_scaling, RopeScalingKind::none);
+  EXPECT_EQ(newer.rope_theta, 60);
+  EXPECT_EQ(parse(llama_file(R"("rope_scaling": {"factor": 8.0})")).rope_scaling,
+            RopeScalingKind::none)
+      << "without a kind";
+}
+
+TEST(HuggingFaceConfig, NeedsTheFactorsOfLlama3AndTakesTheOuterPositionsFirst) {
+  const auto file = [](const std::string& inner, const std::string& outer = "") {
+    return llama_file(R"("rope_scaling": {"rope_type": "llama3")" + inner + "}" + outer);
+  };
+  const std::string factors = R"(, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0)",
+                    inner = R"(, "original_max_position_embeddings": 40)",
+                    outer = R"(, "original_max_position_embeddings": 20)";
+  EXPECT_EQ(parse(file(factors + inner, outer)).rope.original_positions, 20);
+  EXPECT_EQ(parse(file(factors + inner)).rope.original_positions, 40);
+  EXPECT_EQ(parse(file(factors)).rope.original_positions, 512) << "max_position_embeddings";
+  EXPECT_THAT(error_of(file(inner)), HasSubstr("rope_scaling: factor is missing"));
+  EXPECT_THAT(error_of(file(R"(, "factor": 8.0, "high_freq_factor": 4.0)")),
+              HasSubstr("low_freq_factor is missing"));
+  EXPECT_THAT(error_of(file(R"(, "factor": 8.0, "low_freq_factor": 1.0)")),
+              HasSubstr("high_freq_factor is missing"));
+}
+
+TEST(HuggingFaceConfig, RefusesBiasesWhereTheTypeHasThemAlone) {
+  const std::string attention = R"("attention_bias": true)", mlp = R"("mlp_bias": true)";
+  for (const char* type : {"llama", "qwen3", "qwen3_moe", "olmoe", "apertus"})
+    EXPECT_THAT(error_of(llama_file(attention, type)), HasSubstr("attention_bias")) << type;
+  for (const char* type : {"qwen2", "mistral", "mixtral"})
+    EXPECT_EQ(parse(llama_file(attention, type)).hidden, 64) << type;
+  EXPECT_THAT(error_of(llama_file(mlp)), HasSubstr("mlp_bias"));
+  for (const char* type : {"apertus", "qwen3", "mistral", "mixtral", "olmoe"})
+    EXPECT_EQ(parse(llama_file(mlp, type)).hidden, 64) << type;
+  EXPECT_THAT(error_of(llama_file(R"("is_causal": false)")), HasSubstr("is_causal false"));
+}
+
+TEST(HuggingFaceConfig, NotesEachKeyThatTheTypeDoesNotHave) {
+  const auto notes = [](const std::string& text) {
+    std::vector<std::string> found;
+    parse_hugging_face_config(text, "config.json", &found);
+    return found;
+  };
+  EXPECT_THAT(notes(llama_file(R"("architectures": ["LlamaForCausalLM"], "eos_token_id": 2,
+    "torch_dtype": "bfloat16", "use_cache": true, "attention_dropout": 0.1, "some_key": null,
+    "attention_bias": false, "rope_theta": 1e4, "sliding_window": null)")),
+              testing::IsEmpty());
+  EXPECT_THAT(notes(llama_file(R"("embedding_multiplier": 12, "sliding_window": 4)")),
+              testing::ElementsAre(AllOf(HasSubstr("models of type llama have no such keys: "),
+                                         HasSubstr("embedding_multiplier, sliding_window"))));
+  EXPECT_THAT(notes(llama_file(R"("rope_scaling": {"rope_type": "default", "beta_fast": 32})")),
+              testing::ElementsAre(HasSubstr("no such keys: rope_scaling.beta_fast")));
+  EXPECT_THAT(notes(R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2,
+    "n_positions": 64, "vocab_size": 10, "hidden_act": "relu", "attn_pdrop": 0.1})"),
+              testing::ElementsAre(HasSubstr("type gpt2 have no such keys: hidden_act")));
 }
 
 TEST(HuggingFaceConfig, ListsAllUnsupportedFeaturesInOneMessage) {

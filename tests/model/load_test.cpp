@@ -1,5 +1,8 @@
 // Reads models from Hugging Face folders that the test writes, on grids.
+#include <array>
 #include <cstring>
+#include <filesystem>
+#include <map>
 
 #include <gmock/gmock.h>
 
@@ -157,4 +160,89 @@ TEST(Load, AFolderThatDoesNotFitIsRejectedWithEveryMismatch) {
     EXPECT_THAT(error.what(),
                 HasSubstr("model.layers.0.mlp.gate_proj.weight is (96, 48), wanted (192, 48)"));
   }
+}
+
+namespace {
+
+using Values = std::map<std::string, std::vector<float>>;
+
+/// Writes tensors (2, 3) in f32.
+void write_pairs(const std::string& file, const Values& values) {
+  std::vector<SafetensorsTensor> tensors;
+  for (const auto& [name, of] : values)
+    tensors.push_back(
+        {{.name = name, .type = StoredType::f32, .shape = {2, 3}}, std::as_bytes(std::span(of))});
+  write_safetensors(file, tensors);
+}
+
+/// The files of a model whose config.json ties it, with these tensors.
+ModelFiles tied_files(const std::string& folder, ModelFamily family, const Values& values) {
+  std::filesystem::create_directories(folder);
+  spill(folder + "/config.json",
+        family == ModelFamily::llama
+            ? R"({"model_type": "llama", "hidden_size": 8, "intermediate_size": 16,
+                  "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10,
+                  "max_position_embeddings": 8, "tie_word_embeddings": true})"
+            : R"({"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 8,
+                  "vocab_size": 10})");
+  write_pairs(folder + "/model.safetensors", values);
+  return ModelFiles(folder);
+}
+
+}  // namespace
+
+TEST(Load, AHeadWithOtherValuesThanTheEmbeddingIsNotTied) {
+  const TemporaryPath path;
+  const std::vector<float> table{1, 2, 3, 4, 5, 6}, other{1, 2, 3, 4, 5, 7};
+  for (const auto& [family, name] : {std::pair{ModelFamily::llama, "model.embed_tokens.weight"},
+                                     {ModelFamily::llama, "embed_tokens.weight"},
+                                     {ModelFamily::gpt, "transformer.wte.weight"},
+                                     {ModelFamily::gpt, "wte.weight"}}) {
+    const ModelFiles own =
+        tied_files(path / "own", family, {{name, table}, {"lm_head.weight", other}});
+    EXPECT_FALSE(own.config().tied) << name;
+    EXPECT_THAT(own.notes(),
+                testing::ElementsAre(HasSubstr("an lm_head.weight with other values")));
+    const ModelFiles same =
+        tied_files(path / "same", family, {{name, table}, {"lm_head.weight", table}});
+    EXPECT_TRUE(same.config().tied) << name;
+    EXPECT_THAT(same.notes(), testing::IsEmpty());
+    EXPECT_TRUE(tied_files(path / "none", family, {{name, table}}).config().tied) << name;
+  }
+}
+
+TEST(Load, ATiedModelMayHaveItsEmbeddingAsTheHeadAlone) {
+  for (const ModelFamily family : {ModelFamily::llama, ModelFamily::gpt}) {
+    ModelConfig untied = model_to_load(family), tied = untied;
+    untied.tied = false;
+    tied.tied = true;
+    const std::string embedding =
+        family == ModelFamily::llama ? "model.embed_tokens.weight" : "wte.weight";
+    const TemporaryPath folder;
+    write_model(folder.path(), untied, {.without = embedding});
+    std::vector<StoredParameter> parameters;
+    for (const ParameterSpec& spec : parameters_of(tied))
+      parameters.push_back({spec.name, spec.layout.rows, spec.layout.cols});
+    SafetensorsSource source(SafetensorsFolder(folder.path()), parameters, base_names(tied));
+    std::array<float, 3> first{};
+    source.read_slice(embedding, {.rows = 101, .cols = 48, .end = 3}, first);
+    for (std::size_t i = 0; i < first.size(); ++i)
+      EXPECT_EQ(first[i], value_of("lm_head.weight", static_cast<std::int64_t>(i)));
+  }
+}
+
+TEST(Load, AWholeFileIsTakenBeforeAnIndexThatIsLeftOverAndShardsAreReadWhole) {
+  const TemporaryPath path;
+  const std::vector<float> whole{1, 1, 1, 1, 1, 1}, shard{2, 2, 2, 2, 2, 2};
+  const std::string index = R"({"weight_map": {"a": "model-00001-of-00001.safetensors"}})";
+  const ModelFiles files = tied_files(path / "both", ModelFamily::llama, {{"a", whole}});
+  write_pairs(path / "both/model-00001-of-00001.safetensors", {{"a", shard}, {"b", shard}});
+  spill(path / "both/model.safetensors.index.json", index);
+  const SafetensorsFolder both(path / "both");
+  EXPECT_EQ(both.tensors().size(), 1u);
+  EXPECT_EQ(both.find("a").file->path(), path / "both/model.safetensors");
+  EXPECT_THAT(ModelFiles(path / "both").notes(),
+              testing::ElementsAre(HasSubstr("model.safetensors.index.json is not read")));
+  std::filesystem::remove(path / "both/model.safetensors");
+  EXPECT_EQ(SafetensorsFolder(path / "both").tensors().size(), 2u) << "the index lists one";
 }

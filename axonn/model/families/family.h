@@ -50,6 +50,7 @@ struct Family {
   void (*write_config)(const ModelConfig&, JsonObject& out);
   /// How a Hugging Face folder of this type, null for a model of none, stores a parameter.
   StoredName (*stored_name)(const ModelConfig&, const ModelType*, const std::string& parameter);
+  std::string_view embedding = {};  ///< the parameter that is the output layer's, too, if tied
   /// In front of all names in some folders: "transformer."; "" if there is none.
   std::string_view prefix = {};
   /// llama.cpp's name of a parameter; "" if it has none. Null if no type is in GGUF.

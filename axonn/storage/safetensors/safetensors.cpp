@@ -313,13 +313,14 @@ SafetensorsFolder::SafetensorsFolder(std::string path, const std::string& stem)
     : path_(std::move(path)) {
   if (!is_folder(path_)) refuse(path_, " is not a folder");
   const std::string name = stem + ".safetensors", index = path_ + '/' + name + ".index.json";
-  if (path_exists(index)) {
+  // As transformers does: an index beside a whole file is left over from something else.
+  if (path_exists(path_ + '/' + name)) {
+    tensors_ = open(name);
+  } else if (path_exists(index)) {
     open_shards(index);
   } else {
-    if (!path_exists(path_ + '/' + name))
-      refuse(path_, " has neither ", name, " nor ", name, ".index.json",
-             "; download the weights, or save them as safetensors (.bin weights cannot be read)");
-    tensors_ = open(name);
+    refuse(path_, " has neither ", name, " nor ", name, ".index.json",
+           "; download the weights, or save them as safetensors (.bin weights cannot be read)");
   }
 }
 
@@ -346,11 +347,27 @@ void SafetensorsFolder::open_shards(const std::string& index) {
       refuse(index, " says that ", name, " holds ", tensor, ", but it does not");
     tensors_.insert(*found);
   }
+  // Shards may hold more than the index says: it is the model's, too, or not known.
+  for (const auto& [name, tensors] : shards) tensors_.insert(tensors.begin(), tensors.end());
 }
 
 SafetensorsFolder::Tensor SafetensorsFolder::find(std::string_view name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? Tensor{} : found->second;
+}
+
+bool same_values(const SafetensorsFolder::Tensor& a, const SafetensorsFolder::Tensor& b) {
+  if (a.entry->type != b.entry->type || a.entry->shape != b.entry->shape) return false;
+  constexpr std::int64_t kAtOnce = 4 << 20;
+  std::vector<std::byte> left, right;
+  for (std::int64_t at = 0; at < a.entry->bytes(); at += kAtOnce) {
+    left.resize(static_cast<std::size_t>(std::min(kAtOnce, a.entry->bytes() - at)));
+    right.resize(left.size());
+    a.file->read(*a.entry, at, left);
+    b.file->read(*b.entry, at, right);
+    if (left != right) return false;
+  }
+  return true;
 }
 
 }  // namespace axonn

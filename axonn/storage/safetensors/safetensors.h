@@ -91,9 +91,9 @@ class SafetensorsFile {
 /// begin and end of each. Its metadata is "format": "pt", which readers require.
 std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries);
 
-/// The tensors of a Hugging Face folder: in model.safetensors, or in the shards that
-/// model.safetensors.index.json lists. Another stem than "model", such as "adapter_model", selects
-/// other files. Reads only headers.
+/// The tensors of a Hugging Face folder: in model.safetensors, or, if there is none, in the shards
+/// that model.safetensors.index.json lists. Another stem than "model", such as "adapter_model",
+/// selects other files. Reads only headers.
 class SafetensorsFolder {
  public:
   /// A tensor and its file.
@@ -122,5 +122,8 @@ class SafetensorsFolder {
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   Tensors tensors_;
 };
+
+/// Whether two tensors have the same type, shape and bytes. Reads both up to the first difference.
+bool same_values(const SafetensorsFolder::Tensor& a, const SafetensorsFolder::Tensor& b);
 
 }  // namespace axonn

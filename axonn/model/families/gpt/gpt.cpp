@@ -76,6 +76,7 @@ constexpr Family kGptFamily{
     .read_config = read_gpt2,
     .write_config = write_gpt2,
     .stored_name = gpt2_stored_name,
+    .embedding = "wte.weight",
     .prefix = "transformer.",
     .conv1d = true};
 

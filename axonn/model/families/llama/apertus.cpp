@@ -25,7 +25,15 @@ std::vector<ModelConfig> known_apertuses() {
   return models;
 }
 
-void write_apertus(const ModelConfig&, JsonObject& out) { out["attention_bias"] = false; }
+void read_apertus(const JsonReader& file, ModelConfig&, Unsupported& unsupported) {
+  need_no_biases(file, {"attention_bias"}, unsupported);
+}
+
+/// A missing or empty rope_scaling would be the type's own.
+void write_apertus(const ModelConfig& model, JsonObject& out) {
+  out["attention_bias"] = false;
+  if (model.rope_scaling == RopeScalingKind::none) out["rope_scaling"] = {{"rope_type", "default"}};
+}
 
 void check_apertus(const ModelConfig& model, Unsupported& unsupported) {
   if (model.window > 0) unsupported.push_back(concat("window = ", model.window));
@@ -83,6 +91,7 @@ std::vector<ModelType> apertus_types() {
            .architecture = "ApertusForCausalLM",
            .defaults = defaults,
            .known = known_apertuses,
+           .read = read_apertus,
            .write = write_apertus,
            .check = check_apertus,
            .rename = rename_norms,

@@ -179,6 +179,7 @@ constexpr Family kLlamaFamily{.name = "llama",
                               .read_config = read_llama,
                               .write_config = write_llama,
                               .stored_name = llama_stored_name,
+                              .embedding = "model.embed_tokens.weight",
                               .gguf_name = llama_gguf_name};
 
 }  // namespace axonn

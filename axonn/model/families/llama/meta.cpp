@@ -30,6 +30,10 @@ std::vector<ModelConfig> known_llamas() {
   return models;
 }
 
+void read_meta(const JsonReader& file, ModelConfig&, Unsupported& unsupported) {
+  need_no_biases(file, {"attention_bias", "mlp_bias"}, unsupported);
+}
+
 void write_meta(const ModelConfig&, JsonObject& out) {
   out["attention_bias"] = out["mlp_bias"] = false;
 }
@@ -41,6 +45,7 @@ std::vector<ModelType> llama_types() {
            .architecture = "LlamaForCausalLM",
            .defaults = llama_defaults(),
            .known = known_llamas,
+           .read = read_meta,
            .write = write_meta,
            .gguf = {.architecture = "llama", .interleaved = true}}};
 }

@@ -14,8 +14,9 @@ std::vector<ModelConfig> known_mistrals() {
   return models;
 }
 
-void read_mistral(const JsonReader& file, ModelConfig& model, Unsupported&) {
-  if (!lists_layers(file)) model.window = sliding_window(file);
+void read_mistral(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+  constexpr std::int64_t kDefault = 4096;
+  if (layers_slide(file, unsupported).value_or(true)) model.window = sliding_window(file, kDefault);
 }
 
 }  // namespace
@@ -23,6 +24,7 @@ void read_mistral(const JsonReader& file, ModelConfig& model, Unsupported&) {
 std::vector<ModelType> mistral_types() {
   ModelConfig defaults = llama_defaults();
   defaults.window = 4096;
+  defaults.kv_heads = 8;
   return {{.name = "mistral",
            .architecture = "MistralForCausalLM",
            .defaults = defaults,

@@ -17,7 +17,7 @@ std::vector<ModelConfig> known_mixtrals() {
 }
 
 void read_mixtral(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  if (!lists_layers(file)) model.window = sliding_window(file);
+  model.window = sliding_window(file, 0);
   read_experts(file, model, unsupported);
 }
 
@@ -60,6 +60,7 @@ std::vector<ModelType> mixtral_types() {
   ModelConfig defaults = with_experts(llama_defaults(), 8, 2, 0);
   defaults.norm_eps = 1e-5;
   defaults.rope_theta = 1e6;
+  defaults.kv_heads = 8;
   return {{.name = "mixtral",
            .architecture = "MixtralForCausalLM",
            .defaults = defaults,

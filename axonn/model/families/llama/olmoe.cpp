@@ -17,6 +17,7 @@ std::vector<ModelConfig> known_olmoes() {
 }
 
 void read_olmoe(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+  need_no_biases(file, {"attention_bias"}, unsupported);
   read_experts(file, model, unsupported);
   model.expert_norm = file.flag("norm_topk_prob", false);
 }

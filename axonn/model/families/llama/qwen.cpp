@@ -64,25 +64,35 @@ std::vector<ModelConfig> known_qwens_3_moe() {
   return models;
 }
 
-/// The window of layers from max_window_layers on; `every`: whether these must be all layers.
-void read_window(const JsonReader& file, ModelConfig& model, bool every, Unsupported& unsupported) {
-  if (lists_layers(file) || !file.flag("use_sliding_window", false)) return;
-  const nlohmann::json* const first = file.find({"max_window_layers"});
-  const bool known = first && first->is_number_unsigned();
-  const auto layers = static_cast<std::uint64_t>(model.layers);
-  const std::uint64_t from = known ? first->get<std::uint64_t>() : every ? 0 : layers;
-  if (from > 0 && (every || from < layers))
+constexpr std::int64_t kWindow = 4096, kFirstWithWindow = 28;  // if the file has no such keys
+
+/// Whether all layers have the window that the file describes, or none: layer_types, or the layers
+/// from max_window_layers on.
+bool all_slide(const JsonReader& file, const ModelConfig& model, Unsupported& unsupported) {
+  if (const auto slide = layers_slide(file, unsupported)) return *slide;
+  const nlohmann::json* const key = file.find({"max_window_layers"});
+  if (key && !key->is_number_integer())
+    refuse(file.place(), ": max_window_layers wants an integer, got ", key->dump());
+  const std::int64_t first = key ? key->get<std::int64_t>() : kFirstWithWindow;
+  if (first > 0 && first < model.layers)
     unsupported.push_back("use_sliding_window in some layers only (max_window_layers)");
-  if (from == 0) model.window = sliding_window(file);
+  return first <= 0;
 }
 
 void read_dense(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  read_window(file, model, false, unsupported);
+  if (file.flag("use_sliding_window", false) && all_slide(file, model, unsupported))
+    model.window = sliding_window(file, kWindow);
 }
 
+void read_qwen_3(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+  need_no_biases(file, {"attention_bias"}, unsupported);
+  read_dense(file, model, unsupported);
+}
+
+/// Its layers all have the window, whatever layer_types and max_window_layers say.
 void read_moe(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  // Versions of transformers differ in whether Qwen3's experts heed max_window_layers.
-  read_window(file, model, true, unsupported);
+  need_no_biases(file, {"attention_bias"}, unsupported);
+  if (file.flag("use_sliding_window", false)) model.window = sliding_window(file, kWindow);
   const std::int64_t ffn = model.expert_ffn;
   read_experts(file, model, unsupported);
   model.expert_ffn = file.integer({"moe_intermediate_size"}, kMostColumns).value_or(ffn);
@@ -120,6 +130,8 @@ std::vector<ModelType> qwen_types() {
   qwen_3.qk_norm = QkNormKind::head;
   ModelConfig moe = with_experts(qwen_3, 128, 8, 768);
   qwen_3.head_dim = 128;
+  qwen_2.kv_heads = qwen_3.kv_heads = 32;
+  moe.kv_heads = 4;
   return {{.name = "qwen2",
            .architecture = "Qwen2ForCausalLM",
            .defaults = qwen_2,
@@ -131,7 +143,7 @@ std::vector<ModelType> qwen_types() {
            .architecture = "Qwen3ForCausalLM",
            .defaults = qwen_3,
            .known = known_qwens_3,
-           .read = read_dense,
+           .read = read_qwen_3,
            .write = write_qwen_3,
            .gguf = {.architecture = "qwen3"}},
           {.name = "qwen3_moe",

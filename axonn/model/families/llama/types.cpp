@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "axonn/base/check.h"
 #include "axonn/options/options.h"
@@ -20,7 +21,27 @@ bool is_plain(const ModelConfig& model) {
          model.activation == MlpKind::swiglu;
 }
 
-/// Reads rope_scaling, or in newer files rope_parameters, which also has rope_theta. The model's
+/// The object that describes rotary positions. As in transformers 5, rope_scaling, which people add
+/// to files of either form, replaces rope_parameters of newer files wholly.
+std::optional<JsonReader> rope_object(const JsonReader& file) {
+  const auto scaling = file.object("rope_scaling"), parameters = file.object("rope_parameters");
+  return scaling && !scaling->empty() ? scaling : parameters ? parameters : scaling;
+}
+
+/// Reads the keys of llama3's scaling, of which only the positions have a default.
+void read_llama3(const JsonReader& file, const JsonReader& rope, ModelConfig& model) {
+  model.rope_scaling = RopeScalingKind::llama3;
+  model.rope.factor = rope.needed_real("factor");
+  model.rope.low_freq_factor = rope.needed_real("low_freq_factor");
+  model.rope.high_freq_factor = rope.needed_real("high_freq_factor");
+  const auto original = [](const JsonReader& from) {
+    return from.integer({"original_max_position_embeddings"}, kMostRows);
+  };
+  const auto inner = original(rope);
+  model.rope.original_positions = original(file).value_or(inner.value_or(model.positions));
+}
+
+/// Reads rope_scaling, or in newer files rope_parameters, which also has rope_theta. The type's
 /// scaling holds only if the file says nothing.
 void read_rope(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
   const auto read_common = [&](const JsonReader& from) {
@@ -28,35 +49,17 @@ void read_rope(const JsonReader& file, ModelConfig& model, Unsupported& unsuppor
     if (from.real({"partial_rotary_factor"}, 1) != 1)
       unsupported.push_back("partial_rotary_factor other than 1");
   };
-  read_common(file);
-  const bool newer = file.find({"rope_parameters"});
-  const auto rope = file.object(newer ? "rope_parameters" : "rope_scaling");
-  if (rope || file.has("rope_scaling")) model.rope_scaling = RopeScalingKind::none;
+  const auto rope = rope_object(file);
+  // A type that scales by default has its own base, too, unless the file describes both.
+  if (rope || model.rope_scaling == RopeScalingKind::none) read_common(file);
   if (!rope) return;
+  model.rope_scaling = RopeScalingKind::none;
   if (rope->has_objects())
     return unsupported.push_back("rope_parameters of several kinds of layers");
   read_common(*rope);
   const std::string kind = rope->text({"rope_type", "type"}, "default");
-  if (kind == "default") return;
-  if (kind != "llama3") return unsupported.push_back("rope scaling '" + kind + "'");
-  model.rope_scaling = RopeScalingKind::llama3;
-  model.rope.factor = rope->real({"factor"}, 8);
-  model.rope.low_freq_factor = rope->real({"low_freq_factor"}, 1);
-  model.rope.high_freq_factor = rope->real({"high_freq_factor"}, 4);
-  model.rope.original_positions =
-      rope->integer({"original_max_position_embeddings"}, kMostRows).value_or(8192);
-}
-
-/// The window of a file that lists_layers().
-std::int64_t window_of_layers(const JsonReader& file, Unsupported& unsupported) {
-  const nlohmann::json& kinds = *file.find({"layer_types"});
-  const auto sliding = std::ranges::count(kinds, nlohmann::json("sliding_attention"));
-  const auto full = std::ranges::count(kinds, nlohmann::json("full_attention"));
-  if (static_cast<std::size_t>(sliding + full) != kinds.size())
-    unsupported.push_back("layer_types other than full_attention and sliding_attention");
-  else if (sliding > 0 && full > 0)
-    unsupported.push_back("layer_types that differ");
-  return sliding > 0 ? sliding_window(file) : 0;
+  if (kind == "llama3") return read_llama3(file, *rope, model);
+  if (kind != "default") unsupported.push_back("rope scaling '" + kind + "'");
 }
 
 /// The names of an expert's matrix, and its position in the tensors of files that join all experts
@@ -102,13 +105,27 @@ ModelConfig with_experts(ModelConfig model, std::int64_t experts, std::int64_t p
   return model;
 }
 
-bool lists_layers(const JsonReader& file) {
-  const nlohmann::json* const kinds = file.find({"layer_types"});
-  return kinds && kinds->is_array();
+std::int64_t sliding_window(const JsonReader& file, std::int64_t otherwise) {
+  if (file.has("sliding_window") && !file.find({"sliding_window"})) return 0;
+  return file.integer({"sliding_window"}, kMostRows).value_or(otherwise);
 }
 
-std::int64_t sliding_window(const JsonReader& file) {
-  return file.integer({"sliding_window"}, kMostRows).value_or(0);
+std::optional<bool> layers_slide(const JsonReader& file, Unsupported& unsupported) {
+  const nlohmann::json* const kinds = file.find({"layer_types"});
+  if (!kinds || !kinds->is_array()) return std::nullopt;
+  const auto sliding = std::ranges::count(*kinds, nlohmann::json("sliding_attention"));
+  const auto full = std::ranges::count(*kinds, nlohmann::json("full_attention"));
+  if (static_cast<std::size_t>(sliding + full) != kinds->size())
+    unsupported.push_back("layer_types other than full_attention and sliding_attention");
+  else if (sliding > 0 && full > 0)
+    unsupported.push_back("layer_types that differ");
+  return sliding > 0;
+}
+
+void need_no_biases(const JsonReader& file, std::initializer_list<const char*> keys,
+                    Unsupported& unsupported) {
+  for (const char* key : keys)
+    if (file.flag(key, false)) unsupported.emplace_back(key);
 }
 
 void write_window(const ModelConfig& model, JsonObject& out) {
@@ -181,22 +198,24 @@ ModelConfig read_llama(const JsonReader& file, const ModelType& type, Unsupporte
   model.layers = file.needed({"num_hidden_layers"}, kMostLayers);
   model.hidden = file.needed({"hidden_size"}, kMostColumns);
   model.heads = file.needed({"num_attention_heads"}, kMostColumns);
-  model.kv_heads = file.integer({"num_key_value_heads"}, kMostColumns).value_or(model.heads);
-  model.head_dim = file.integer({"head_dim"}, kMostColumns).value_or(model.head_dim);
+  // A type's default stands for a missing key, the first model's equal heads for a null.
+  const auto or_default = [&](const char* key, std::int64_t missing, std::int64_t null) {
+    const std::int64_t otherwise = file.has(key) || missing == 0 ? null : missing;
+    return file.integer({key}, kMostColumns).value_or(otherwise);
+  };
+  model.kv_heads = or_default("num_key_value_heads", model.kv_heads, model.heads);
+  model.head_dim = or_default("head_dim", model.head_dim, 0);
   model.ffn = file.needed({"intermediate_size"}, kMostColumns);
   model.vocab = file.needed({"vocab_size"}, kMostRows);
   model.positions = file.needed({"max_position_embeddings"}, kMostRows);
   model.tied = file.flag("tie_word_embeddings", model.tied);
   model.norm_eps = file.real({"rms_norm_eps"}, model.norm_eps);
   model.init_std = file.real({"initializer_range"}, 0.02);
-  model.window = lists_layers(file) ? window_of_layers(file, unsupported) : 0;
+  model.window = 0;  // of types that have one, its key is read by their own functions
   read_rope(file, model, unsupported);
   const std::string activation = file.text({"hidden_act"}, activation_name(model));
   if (activation != activation_name(model))
     unsupported.push_back("hidden_act '" + activation + "'");
-  // In Llama and Qwen3, attention_bias adds a bias to the output projection too.
-  for (const char* key : {"attention_bias", "mlp_bias"})
-    if (file.flag(key, false)) unsupported.emplace_back(key);
   return model;
 }
 

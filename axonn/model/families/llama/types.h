@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <vector>
 
@@ -32,10 +33,15 @@ ModelConfig known_llama(std::int64_t vocab, std::int64_t positions, double rope_
 ModelConfig with_experts(ModelConfig model, std::int64_t experts, std::int64_t per_token,
                          std::int64_t ffn);
 
-/// Whether the file says for each layer which attention it has; the window is then read.
-bool lists_layers(const JsonReader& file);
-/// The key sliding_window; 0 if there is none.
-std::int64_t sliding_window(const JsonReader& file);
+/// The key sliding_window: `otherwise` if it is missing, 0 if it is null.
+std::int64_t sliding_window(const JsonReader& file, std::int64_t otherwise);
+/// Whether the layers of a file with layer_types have the window: all or none; adds layer_types
+/// that differ. Empty without that key.
+std::optional<bool> layers_slide(const JsonReader& file, Unsupported& unsupported);
+/// Adds those of the keys that are true. Types that do not call it have no such biases, whatever
+/// their files say. attention_bias adds a bias to the output projection, too.
+void need_no_biases(const JsonReader& file, std::initializer_list<const char*> keys,
+                    Unsupported& unsupported);
 void write_window(const ModelConfig& model, JsonObject& out);
 
 /// The keys of experts that have the same names in all types. Experts are as wide as an MLP, in all
