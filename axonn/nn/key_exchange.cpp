@@ -136,7 +136,7 @@ class NeighbourKeys final : public KeyExchange {
 
 std::unique_ptr<KeyExchange> make_key_exchange(const Context& ctx, const SequenceShare& share,
                                                std::int64_t sequences, const View& slots) {
-  if (share.halo > 0) return std::make_unique<NeighbourKeys>(ctx, share, sequences);
+  if (share.has_halo()) return std::make_unique<NeighbourKeys>(ctx, share, sequences);
   return std::make_unique<AllKeys>(ctx, sequences, slots);
 }
 

@@ -48,7 +48,7 @@ class SharedSequences {
     exchange_ = make_key_exchange(ctx, share_, sequences_, part(share_.slots));
     const std::int64_t each = qkv.rows.positions / kContextBlock;
     const auto numbers = std::span(share_.numbers).subspan(first * each, sequences_ * each);
-    runs_ = QueryRuns::of(numbers, sequences_, share_.first_key());
+    runs_ = QueryRuns::of(numbers, sequences_, share_.first_key);
     pairs_ = attention_pairs(numbers, at.window);
     const std::int64_t pieces =
         ctx.scheduling().run.overlap.context ? std::min(at.room, kMostPieces) : 1;

@@ -37,7 +37,7 @@ SequenceShare share_of(const Context& ctx, const Rows& whole,
   const GridShape& shape = ctx.grid.shape();
   const SequenceCut& cut = ctx.scheduling().run.sequence_cut;
   const int part = context_part(shape, ctx.grid.coords());
-  const std::int64_t T = whole.positions, blocks = T / kContextBlock, each = blocks / shape.context;
+  const std::int64_t T = whole.positions, blocks = T / kContextBlock;
   SequenceShare share{.whole = T, .keys = T, .numbers = {}, .blocks = {}, .slots = {}};
   std::vector<std::int32_t> slots(whole.sequences * blocks);
   for (std::int64_t s = 0; s < whole.sequences; ++s) {
@@ -53,12 +53,13 @@ SequenceShare share_of(const Context& ctx, const Rows& whole,
     share.slots = ctx.on_device(slots);
     return share;
   }
+  share.kind = SequenceShare::Keys::halo_and_run;
   share.halo = halo_of(cut.window);
   share.keys = share.halo + T / shape.context;
+  share.first_key = part * (T / shape.context) - share.halo;
   std::vector<std::int32_t> among_keys;
   for (const std::int32_t number : share.numbers)
-    among_keys.push_back(
-        static_cast<std::int32_t>(number - part * each + share.halo / kContextBlock));
+    among_keys.push_back(static_cast<std::int32_t>(number - share.first_key / kContextBlock));
   share.blocks = ctx.on_device(among_keys);
   return share;
 }
@@ -90,15 +91,14 @@ Tokens shared_tokens(const Context& ctx, std::span<const std::int32_t> ids,
                       ? cut([T](std::int64_t row) { return static_cast<std::int32_t>(row % T); })
                       : part_of(places.positions);
   rows.counted = part_of(places.counted);
-  if (share->halo == 0) {
-    rows.start = part_of(places.starts);
-  } else {
+  if (share->has_halo()) {
     // The first rank's halo holds no keys.
-    const std::int64_t first_key = share->first_key();
-    rows.start = cut([&, first_key](std::int64_t row) {
+    rows.start = cut([&, first_key = share->first_key](std::int64_t row) {
       const std::int64_t start = places.starts.empty() ? 0 : places.starts[row];
       return static_cast<std::int32_t>(std::max<std::int64_t>(start - first_key, 0));
     });
+  } else {
+    rows.start = part_of(places.starts);
   }
   return {part_of(ids), part_of(targets), std::move(rows)};
 }

@@ -25,12 +25,22 @@ struct Placement {
 };
 
 /// The part of each sequence that a rank holds if several ranks share sequences: as many blocks of
-/// kContextBlock rows as each of the others, in the order of their positions. Attention gets the
-/// keys of `keys` positions of each sequence: all, or with ContextLayout::window those of the
-/// `halo` positions before the rank's own run, which the rank before it has, and its own.
+/// kContextBlock rows as each of the others, in the order of their positions.
 struct SequenceShare {
-  std::int64_t whole = 0;             ///< T: positions of a sequence, on all ranks together
-  std::int64_t keys = 0, halo = 0;    ///< multiples of the block
+  /// Which keys of a sequence attention gets. The lengths do not tell: a halo and a run may
+  /// together be as long as the sequence.
+  enum class Keys : std::uint8_t {
+    all,           ///< those of all positions
+    halo_and_run,  ///< with ContextLayout::window those of the `halo` positions before the rank's
+                   ///< run, which the rank before it has, then those of the run
+  };
+
+  std::int64_t whole = 0;  ///< T: positions of a sequence, on all ranks together
+  Keys kind = Keys::all;
+  std::int64_t keys = 0, halo = 0;  ///< positions, multiples of the block; halo: 0 with all keys
+  /// The position of the first key; 0 with all keys. Negative on the first rank of a halo, where no
+  /// row sees the keys before position 0.
+  std::int64_t first_key = 0;
   std::vector<std::int32_t> numbers;  ///< of each block of rows here, its number in its sequence
   Tensor blocks;  ///< (1, R / block) i32: the same, or with a halo its number among the keys
   /// (1, B·T / block) i32: for each block of each sequence, its place among the sequence's blocks
@@ -38,10 +48,7 @@ struct SequenceShare {
   /// Empty with a halo.
   Tensor slots;
 
-  /// The position of the first key.
-  std::int64_t first_key() const {
-    return keys < whole ? numbers.front() * kContextBlock - halo : 0;
-  }
+  bool has_halo() const { return kind == Keys::halo_and_run; }
 };
 
 /// The rows of a place of the batch: `sequences` of `positions` tokens each, one after another. If

@@ -80,6 +80,33 @@ TEST(Context, AWindowOfNeighboursKeysHasTheLossesOfOneRank) {
   }
 }
 
+/// Windows at the borders of blocks and of the halo of a rank that has this many positions, and of
+/// the whole sequence: one less, the border, one and two more.
+std::set<std::int64_t> windows_at_borders(std::int64_t each, std::int64_t whole) {
+  std::set<std::int64_t> windows;
+  for (const std::int64_t border : {kContextBlock, each - kContextBlock, each, whole})
+    for (std::int64_t window = border - 1; window <= border + 2; ++window) windows.insert(window);
+  return windows;
+}
+
+TEST(Context, NoLengthOfTheWindowChangesLossesOrGradients) {
+  // On two ranks the longest halo and a run together are as long as a sequence.
+  for (const int ranks : sanitized() ? std::vector{2} : std::vector{2, 4}) {
+    const std::int64_t whole = unit_of_cut(ranks);
+    for (const std::int64_t window : windows_at_borders(whole / ranks, whole)) {
+      ModelConfig model = with_positions(tiny_llama(), whole);
+      model.layers = 1;
+      model.window = window;
+      TinyRun run = run_of(model);
+      run.sequences = run.steps = 1;
+      run.sequence_cut = {ContextLayout::automatic, window};
+      run.packed = window % 2 == 0;  // on both sides of each border, one with documents
+      EXPECT_EQ(difference_on_grids(run, {GridShape{.z = ranks, .context = ranks}}), "")
+          << ranks << " ranks, window " << window;
+    }
+  }
+}
+
 TEST(Context, SomeRanksMayHaveNoTargetThatCounts) {
   ModelConfig model = llama();
   model.window = 100;
