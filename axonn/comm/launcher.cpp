@@ -55,6 +55,10 @@ int launched_rank(const std::function<const char*(const char*)>& variable) {
   return under_launcher(variable) ? first_number(variable, &LauncherVariables::rank, 0) : 0;
 }
 
+int launched_size(const std::function<const char*(const char*)>& variable) {
+  return under_launcher(variable) ? first_number(variable, &LauncherVariables::size, 0) : 0;
+}
+
 int launched_here(const std::function<const char*(const char*)>& variable) {
   return std::max(first_number(variable, &LauncherVariables::size_here, 1), 1);
 }

@@ -27,6 +27,23 @@ void end_launched(const std::exception_ptr& error) {
   }
 }
 
+namespace {
+
+/// Throws UsageError if MPI has fewer ranks than the launcher has started processes: each would do
+/// the whole work, and all would write to the same folder.
+void refuse_lone_processes(const Communicator& world) {
+  const int started = launched_size();
+  if (world.size() >= started) return;
+  const bool one = world.size() == 1;
+  refuse(
+      "the launcher has started ", started, " processes, but MPI (", mpi_version(), ") has ",
+      world.size(), one ? " rank" : " ranks", ": it does not find the other processes, so each ",
+      "would work alone; start them with srun --mpi=pmix (srun --mpi=list shows what Slurm has) ",
+      "or with mpirun, of the MPI that this program was built with");
+}
+
+}  // namespace
+
 CollectivePolicy policy_of(const ParallelismConfig& config) {
   switch (config.collectives) {
     case CollectivesKind::automatic:
@@ -51,8 +68,12 @@ void launch(const Config& config, const std::function<void(Communicator& world)>
     world.set_policy(policy_of(config.parallelism));
     body(world);
   };
+  const auto together = [&](Communicator& world) {
+    refuse_lone_processes(world);
+    with_policy(world);
+  };
   if (launches_mpi(config))
-    run_mpi(with_policy, {.timeout_seconds = timeout, .report = {}});
+    run_mpi(together, {.timeout_seconds = timeout, .report = {}});
   else
     run_ranks(config.parallelism.grid().ranks(), with_policy,
               {.timeout_seconds = timeout, .on_hang = [](const std::string& reason) {

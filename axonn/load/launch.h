@@ -12,9 +12,9 @@ struct CollectivePolicy;
 
 /// Runs body once per rank of config's grid. Ranks are threads of this process or, under a launcher
 /// (mpirun, srun), its MPI processes, unless parallelism.transport is threads or mpi.
-/// Throws UsageError if the grid does not fit the launcher's ranks, or without MPI in the build,
-/// and Error if config is not resolved; and what body throws, with the rank in front of the
-/// message.
+/// Throws UsageError if the grid does not fit the launcher's ranks, if MPI has fewer ranks than the
+/// launcher has started processes, or without MPI in the build, and Error if config is not
+/// resolved; and what body throws, with the rank in front of the message.
 void launch(const Config& config, const std::function<void(Communicator& world)>& body);
 
 /// How collectives move data according to config; the rates are those of a common cluster.

@@ -208,6 +208,31 @@ TEST(TrainCommand, RefusesProcessorsThatDifferAndNamesTheHosts) {
                     HasSubstr("DNNL_MAX_CPU_ISA")));
 }
 
+TEST(TrainCommand, ATaskOfSlurmThatMpiLeavesAloneIsRefusedAndWritesNothingAsInOtherCommands) {
+  if (!no_mpirun().empty()) GTEST_SKIP() << no_mpirun();
+  const SmallRun run;
+  test::spill(run / "text.txt", "some text");
+  const auto as_task = [](const Arguments& arguments, const std::string& tasks) {
+    return run_program(arguments, {.environment = {{"SLURM_PROCID", tasks == "1" ? "0" : "1"},
+                                                   {"SLURM_STEP_NUM_TASKS", tasks},
+                                                   {"SLURM_STEP_TASKS_PER_NODE", tasks}}});
+  };
+  const std::string tokens = run / "tokens.bin";
+  const Arguments tokenize{"data", "tokenize", "--text", run / "text.txt", "--out", tokens},
+      memorize{"memorize", run.config(),        "--training.seq_len",
+               "128",      "--memorize.losses", "standard"};
+  for (const Arguments& command : {run.train(), tokenize, memorize}) {
+    const Finished lone = as_task(command, "4");
+    EXPECT_EQ(lone.code, kUsageError) << lone.out << lone.err;
+    EXPECT_THAT(lone.errors(),
+                ElementsAre(AllOf(HasSubstr("has started 4 processes"), HasSubstr("has 1 rank"),
+                                  HasSubstr("srun --mpi=pmix"))));
+  }
+  EXPECT_FALSE(std::filesystem::exists(run.out()));
+  EXPECT_FALSE(std::filesystem::exists(tokens));
+  EXPECT_EQ(as_task(run.train(), "1").code, 0);
+}
+
 TEST(BenchCommand, MeasuresAGridAndWritesTheFigures) {
   const SmallRun run;
   const Finished finished = succeed({"bench", run.config(), "--json", run / "bench.json",

@@ -259,6 +259,18 @@ TEST(UnderLauncher, DetectsLaunchersButNotAShellInAnAllocation) {
   EXPECT_EQ(here({{"OMPI_COMM_WORLD_LOCAL_SIZE", "8"}}), 8);
   EXPECT_EQ(here({{"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"}}), 4);
 
+  const auto size = [&](const Variables& variables) { return launched_size(lookup(variables)); };
+  EXPECT_EQ(size({}), 0);
+  EXPECT_EQ(size({{"PMIX_RANK", "0"}}), 0) << "a launcher that does not say";
+  EXPECT_EQ(size({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "4"}}), 4);
+  EXPECT_EQ(size({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}), 0);
+  // mpirun starts its daemons, one on each of four nodes, by srun.
+  EXPECT_EQ(size({{"SLURM_PROCID", "0"},
+                  {"SLURM_STEP_NUM_TASKS", "4"},
+                  {"OMPI_COMM_WORLD_SIZE", "2"},
+                  {"OMPI_COMM_WORLD_RANK", "0"}}),
+            2);
+
   const auto rank = [&](const Variables& variables) { return launched_rank(lookup(variables)); };
   EXPECT_EQ(rank({}), 0);
   EXPECT_EQ(rank({{"PMI_SIZE", "4"}, {"PMI_RANK", "3"}}), 3);
