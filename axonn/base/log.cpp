@@ -86,10 +86,10 @@ std::string format_step(const StepReport& report) {
   if (report.steps > 0)
     line += fmt::format("/{}  {}%", report.steps, 100 * report.step / report.steps);
   if (report.seconds_left >= 0) line += "  " + format_duration(report.seconds_left) + " left";
-  line +=
-      fmt::format("  loss {:.4f}  grad_norm {:.2f}  tokens/s {}  lr {:.2e}  tokens {}", report.loss,
-                  report.grad_norm, format_count(std::llround(report.tokens_per_second)), report.lr,
-                  format_short_count(report.tokens));
+  line += fmt::format("  loss {}  grad_norm {:.2f}  tokens/s {}  lr {:.2e}  tokens {}",
+                      report.loss ? fmt::format("{:.4f}", *report.loss) : "none (no targets)",
+                      report.grad_norm, format_count(std::llround(report.tokens_per_second)),
+                      report.lr, format_short_count(report.tokens));
   if (report.epoch) line += fmt::format("  epoch {:.2f}", *report.epoch);
   if (report.best_validation) line += fmt::format("  best val {:.4f}", *report.best_validation);
   line += fmt::format("  tflops {:.2f}", report.tflops);

@@ -16,8 +16,8 @@ namespace axonn {
 /// The figures of one training step that the user sees.
 struct StepReport {
   std::int64_t step = 0;
-  std::int64_t steps = 0;  ///< number of steps of the run; 0: unknown
-  double loss = 0;
+  std::int64_t steps = 0;           ///< number of steps of the run; 0: unknown
+  std::optional<double> loss = {};  ///< empty: no target of the step counts
   double grad_norm = 0;
   double lr = 0;
   std::int64_t tokens = 0;                     ///< seen so far

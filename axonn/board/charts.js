@@ -175,8 +175,8 @@ const kCharts = [
   {name: "goldfish_kept", title: "Goldfish loss", unit: "share of targets counted"},
 ];
 // Not worth a chart: an axis, a product of others, or shown as a note.
-const kNoChart = ["tokens", "seconds", "time", "model_tflops", "skipped", "save_failures",
-  "val_loss"];
+const kNoChart = ["tokens", "seconds", "time", "model_tflops", "skipped", "no_targets",
+  "save_failures", "val_loss"];
 
 const page = {
   runs: [], points: [], details: [], configs: [], samples: [], hidden: new Set(),

@@ -41,8 +41,9 @@ std::string to_line(const StepMetrics& m) {
       R"("epoch": {:.6g}, "step_ms": {:.3f}, "tokens_per_s": {:.1f}, "model_tflops": {:.6g}, )"
       R"("mfu": {}, )"
       R"("exposed_comm_ms": {:.3f}, "memory_bytes": {})",
-      m.step, m.time, number(m.loss), number(m.grad_norm), number(m.lr), m.tokens, m.epoch,
-      m.step_ms, m.tokens_per_s, m.model_tflops, number(m.mfu), m.exposed_comm_ms, m.memory_bytes);
+      m.step, m.time, m.has_loss ? number(m.loss) : "null", number(m.grad_norm), number(m.lr),
+      m.tokens, m.epoch, m.step_ms, m.tokens_per_s, m.model_tflops, number(m.mfu),
+      m.exposed_comm_ms, m.memory_bytes);
   std::string kinds;
   for (const auto& [kind, ms] : m.exposed_by)
     kinds += fmt::format(R"({}"{}": {:.3f})", kinds.empty() ? "" : ", ", kind, ms);
@@ -58,6 +59,7 @@ std::string to_line(const StepMetrics& m) {
                             : fmt::format("{:.{}f}", metric.value, metric.decimals));
   if (m.batch > 0) line += fmt::format(R"(, "batch": {})", m.batch);
   if (!m.stage.empty()) line += fmt::format(R"(, "stage": {})", nlohmann::json(m.stage).dump());
+  if (!m.has_loss) line += R"(, "no_targets": true)";
   if (m.skipped) line += R"(, "skipped": true)";
   if (m.save_failures > 0) line += fmt::format(R"(, "save_failures": {})", m.save_failures);
   return line + "}";
@@ -78,9 +80,10 @@ std::int64_t MetricsFile::keep(const std::string& path, std::int64_t after_step)
 }
 
 std::string MetricsFile::write(const StepMetrics& m) {
-  for (const auto& [value, curve] : {std::pair{m.loss, &losses_.training},
-                                     {m.val_loss, &losses_.validation},
-                                     {m.val_loss_ema, &losses_.averages}})
+  for (const auto& [value, curve] :
+       {std::pair{m.has_loss ? m.loss : StepMetrics::kNone, &losses_.training},
+        {m.val_loss, &losses_.validation},
+        {m.val_loss_ema, &losses_.averages}})
     if (std::isfinite(value)) curve->emplace_back(m.step, value);
   return file_.append(to_line(m) + "\n");
 }

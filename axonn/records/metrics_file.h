@@ -17,7 +17,9 @@ struct StepMetrics {
 
   std::int64_t step = 0;  ///< counted from 1
   double time = 0;        ///< at its end, in seconds since 1970
-  double loss = 0, grad_norm = 0, lr = 0;
+  double loss = 0;
+  bool has_loss = true;  ///< false: no target of the step counts; the loss is written as null
+  double grad_norm = 0, lr = 0;
   std::int64_t tokens = 0;  ///< seen so far, over all ranks, without padding
   double epoch = 0;         ///< how often the run has read its data, or those of its stage
   double step_ms = 0, tokens_per_s = 0;

@@ -79,6 +79,9 @@ double RunStep::value_of(std::string_view key) const {
 std::optional<RunStep> parse_run_step(std::string_view line) {
   StepReader reader;
   if (!nlohmann::json::sax_parse(line, &reader) || !reader.has_step) return std::nullopt;
+  // A step without targets has no loss, rather than one that is not finite.
+  if (std::isfinite(reader.step.value_of("no_targets")))
+    std::erase_if(reader.step.values, [](const RunValue& one) { return one.key == "loss"; });
   return std::move(reader.step);
 }
 
@@ -94,6 +97,7 @@ std::string series_of(const RunValue& value) {
       {"output_z_loss", "loss/output_z_loss"},
       {"lr", "optimizer/lr"},
       {"skipped", "optimizer/skipped"},
+      {"no_targets", "data/no_targets"},
       {"tokens", "data/tokens"},
       {"epoch", "data/epoch"},
       {"batch", "data/batch"},

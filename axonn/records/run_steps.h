@@ -29,7 +29,7 @@ struct RunStep {
 
 /// Reads a line of metrics.jsonl; empty if it is not one, as when a crash has cut it short. A line
 /// of an older version has no time: then it is 0. Leaves out what is no number, null (NaN) or
-/// truth, and names of more than 80 characters.
+/// truth, and names of more than 80 characters. A step without targets ("no_targets") has no loss.
 std::optional<RunStep> parse_run_step(std::string_view line);
 
 /// The name under which other tools get the series of a value, such as "loss/train". Tools show

@@ -22,6 +22,7 @@ namespace axonn {
 
 namespace {
 
+/// NaN of nothing.
 double ratio(std::int64_t part, std::int64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
@@ -154,6 +155,7 @@ void RunLog::step(Training& training, const StepInput& input, const StepResult& 
   const double peak = config_.parallelism.peak_tflops * world_.size();
   line_ = {.step = step,
            .loss = result.loss,
+           .has_loss = result.has_loss,
            .grad_norm = result.grad_norm,
            .lr = input.lr,
            .tokens = line_.tokens + input.inputs,
@@ -176,6 +178,7 @@ void RunLog::step(Training& training, const StepInput& input, const StepResult& 
   counted_ += input.tokens;
   targets_ += input.all_targets;
   if (config_.training.goldfish.k > 0) line_.kept = ratio(input.tokens, input.all_targets);
+  if (!result.has_loss) note_without_loss(step);
   seconds_since_print_ += seconds;
   ++steps_since_print_;
   if (prints) {
@@ -192,6 +195,12 @@ void RunLog::step(Training& training, const StepInput& input, const StepResult& 
                           result.loss, result.grad_norm));
 }
 
+/// Notes that no target of a step counts. Warns of the first one.
+void RunLog::note_without_loss(std::int64_t step) {
+  if (without_loss_++ == 0)
+    log_.warn(fmt::format("step {} has no loss: none of its targets counts", step));
+}
+
 /// Prints the last step. Rates are multiplied by `share`.
 void RunLog::print_step(double share) {
   if (!first()) return;
@@ -203,7 +212,7 @@ void RunLog::print_step(double share) {
   log_.step(
       {.step = line_.step,
        .steps = steps,
-       .loss = line_.loss,
+       .loss = line_.has_loss ? std::optional(line_.loss) : std::nullopt,
        .grad_norm = line_.grad_norm,
        .lr = line_.lr,
        .tokens = line_.tokens,
@@ -280,6 +289,9 @@ void RunLog::finish() {
   if (config_.training.goldfish.k > 0 && targets_ > 0)
     log_.info(fmt::format("goldfish: {:.2f} % of {} targets counted in the loss",
                           100 * ratio(counted_, targets_), format_count(targets_)));
+  if (without_loss_ > 0)
+    log_.warn(fmt::format("{} of {} steps had no loss: none of their targets counted",
+                          without_loss_, line_.step - first_step_));
   if (skipped_ > 0)
     log_.warn(
         fmt::format("{} of {} steps were skipped as outliers", skipped_, line_.step - first_step_));

@@ -25,7 +25,7 @@ void enter(const StepInput& input, Phase phase) {
 }
 
 float loss_scale(const StepInput& input) {
-  return static_cast<float>(1.0 / static_cast<double>(input.tokens));
+  return static_cast<float>(1.0 / static_cast<double>(std::max<std::int64_t>(input.tokens, 1)));
 }
 
 /// Sums over all ranks that every step has.
@@ -86,9 +86,9 @@ std::int64_t TrainStep::sums_count() const {
 }
 
 void TrainStep::begin_step(const Context& ctx, const StepInput& input) {
-  AXONN_CHECK(input.tokens_of && input.micro_batches > 0 && input.tokens > 0,
-              "the input of a step wants tokens_of, at least one micro-batch and a token; got ",
-              input.micro_batches, " micro-batches and ", input.tokens,
+  AXONN_CHECK(input.tokens_of && input.micro_batches > 0 && input.tokens >= 0,
+              "the input of a step wants tokens_of, at least one micro-batch and a token ",
+              "count; got ", input.micro_batches, " micro-batches and ", input.tokens,
               " tokens; Training::input() makes it");
   enter(input, Phase::forward);
   ctx.scheduling().step->reducing = nullptr;
@@ -189,9 +189,11 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   device.copy_to_host(sums.data(), sums_.view().data, sums_.bytes());
   const double loss = sums[0], squares = sums[1];
   StepResult report;
-  report.loss = loss / static_cast<double>(input.tokens);
+  report.has_loss = input.tokens > 0;
+  report.loss = report.has_loss ? loss / static_cast<double>(input.tokens)
+                                : std::numeric_limits<double>::quiet_NaN();
   report.grad_norm = std::sqrt(squares);
-  report.finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
+  report.finite = std::isfinite(loss) && std::isfinite(report.grad_norm);
   report.stop = sums[2] > 0;
   report.busy = sums[3] > 0;
   report.save = sums[4] > 0;
@@ -244,7 +246,10 @@ double TrainStep::evaluate(Context ctx, Batches& batches) {
   sums.set_pending(ctx.grid.world().all_reduce(buffer_of(sums.raw_view()), "evaluation"));
   std::array<double, 2> all{};
   ctx.device().copy_to_host(all.data(), sums.view().data, sizeof all);
-  return all[0] / std::max(all[1], 1.0);
+  if (all[1] == 0)
+    refuse("evaluate: none of the targets of these batches counts, so there is no mean loss; give ",
+           "it data with targets");
+  return all[0] / all[1];
 }
 
 }  // namespace axonn

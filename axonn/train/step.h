@@ -25,12 +25,13 @@ Tokens make_tokens(const Context& ctx, const MicroBatch& batch);
 enum class Phase { forward, backward, optimizer };
 
 /// The input of one step: the same on every rank, except tokens and flags. Training::input() makes
-/// one; a step throws Error if it lacks tokens_of, or counts no micro-batch or no token.
+/// one; a step throws Error if it lacks tokens_of, a micro-batch, or the number of tokens.
 struct StepInput {
   std::int64_t step = 0;     ///< counted from 0
   std::int64_t skipped = 0;  ///< earlier steps that changed no weight, so were no updates
   int micro_batches = 1;     ///< number of micro-batches of this rank
-  std::int64_t tokens = 0;   ///< targets of the step that count, over all ranks
+  /// Targets of the step that count, over all ranks; 0: the step has no loss. Negative: not set.
+  std::int64_t tokens = -1;
   /// `tokens` plus the targets that the goldfish loss leaves out.
   std::int64_t all_targets = 0;
   std::int64_t inputs = 0;  ///< of the step over all ranks, without padding
@@ -40,17 +41,19 @@ struct StepInput {
   bool stop = false;  ///< this rank was asked to stop
   bool busy = false;  ///< this rank still writes a checkpoint
   bool save = false;  ///< this rank's clock says that a checkpoint is due
-  /// Decides whether to apply a step whose loss and norm are finite. Must give the same answer on
-  /// every rank. Empty: every finite step is applied.
+  /// Decides whether to apply a step whose loss and norm are finite; the loss is NaN if the step
+  /// has none. Must give the same answer on every rank. Empty: every finite step is applied.
   std::function<bool(double loss, double norm)> accept = {};
   /// Called when a phase begins. With several micro-batches, forward and backward alternate.
   std::function<void(Phase)> on_phase = {};
 };
 
 struct StepResult {
-  double loss = 0;       ///< mean over the step's tokens, nats
+  double loss = 0;       ///< mean over the step's tokens, nats; NaN if there are none
   double grad_norm = 0;  ///< global, before clipping
-  bool finite = true;    ///< loss and norm are finite; if not, no parameter was changed
+  bool has_loss = true;  ///< some target counts
+  /// The norm and, if there is one, the loss are finite; if not, no parameter was changed.
+  bool finite = true;
   bool applied = true;
   bool stop = false;                 ///< some rank was asked to stop: all ranks end after this step
   bool busy = false;                 ///< some rank still writes a checkpoint
@@ -96,7 +99,8 @@ class TrainStep {
   /// sum of its losses.
   double forward(Context ctx, const Tokens& tokens);
 
-  /// Returns the mean loss over the steps() of these batches, which have an end.
+  /// Returns the mean loss over the steps() of these batches, which have an end. Throws UsageError
+  /// if none of their targets counts.
   double evaluate(Context ctx, Batches& batches);
 
  private:

@@ -295,6 +295,7 @@ class Trainer {
     input.save = is_due_by_time();
     input.accept = [this, step](double loss, double norm) {
       if (is_due(config_.training.verify_every, step + 1)) verify(step);
+      if (std::isnan(loss)) return true;  // a step without targets says nothing of the next ones
       return state_.outliers.accept({.factor = config_.training.skip_outliers,
                                      .deviations = config_.training.skip_deviations},
                                     loss, norm);

@@ -64,6 +64,19 @@ std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corp
   return std::make_unique<Batches>(std::move(sequences), SequenceMask(), options);
 }
 
+/// Throws UsageError on all ranks if no target of these batches counts. Collective; reads up to the
+/// first one that does.
+void refuse_without_targets(Batches& batches, const Grid& grid) {
+  if (!batches.counts_by_reading()) return;  // all targets count
+  for (std::int64_t n = 0; n < batches.steps(); ++n) {
+    double counted = grid.leads_place() ? static_cast<double>(batches.at(n)->counted) : 0;
+    grid.world().all_reduce(buffer(std::span(&counted, 1)), "validation targets").wait();
+    if (counted > 0) return;
+  }
+  refuse("[data] validation: no target of the validation data counts, such as a word of an ",
+         "assistant, so they have no loss; name other data or a larger fraction, or set it to 0");
+}
+
 const PreparedRun& trainable(const PreparedRun& run) {
   AXONN_CHECK(
       run->training.micro_batch > 0,
@@ -90,6 +103,7 @@ Training::Training(const PreparedRun& run, Communicator& world, std::unique_ptr<
     batches = std::make_unique<Batches>(
         stage_sources(model.config(), corpora, options.make_sequences), batch_options(model));
     validation = validation_batches(model, *corpora.front());
+    if (validation) refuse_without_targets(*validation, model.grid());
     follow_epochs();
   }
   const Context ctx = model.context();
@@ -177,9 +191,8 @@ void Training::begin_count(std::int64_t n, const Batch* here) {
 void Training::count(std::int64_t n, const Batch& batch, StepInput& input) {
   if (count_.step != n) begin_count(n, &batch);
   count_.work.wait();
-  // Without targets the mean loss is 0.
-  input.tokens = std::max<std::int64_t>(static_cast<std::int64_t>(count_.sums[0]), 1);
-  input.all_targets = std::max<std::int64_t>(static_cast<std::int64_t>(count_.sums[1]), 1);
+  input.tokens = static_cast<std::int64_t>(count_.sums[0]);
+  input.all_targets = static_cast<std::int64_t>(count_.sums[1]);
   if (batches->counts_inputs_by_reading()) input.inputs = static_cast<std::int64_t>(count_.sums[2]);
   std::shared_ptr<const Batch> next;
   try {

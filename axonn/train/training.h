@@ -45,7 +45,8 @@ class Training {
  public:
   /// Collective over world, which must outlive it. Epochs become steps: see model.config().
   /// Parameters are not yet set: see LoadedModel::initialise(). Throws UsageError if the grid
-  /// cannot cut the model, and for bad data. backend null: as LoadedModel has it.
+  /// cannot cut the model, and for bad data, such as validation data without a target that counts.
+  /// backend null: as LoadedModel has it.
   Training(const PreparedRun& run, Communicator& world, std::unique_ptr<Backend> backend = nullptr,
            const TrainingOptions& options = {});
   ~Training();

@@ -45,6 +45,10 @@ TEST(FormatStep, LeavesOutWhatIsUnknown) {
             "memory 0B");
 }
 
+TEST(FormatStep, SaysThatAStepHasNoLoss) {
+  EXPECT_THAT(format_step({.step = 10}), testing::HasSubstr("  loss none (no targets)  grad_norm"));
+}
+
 TEST(Format, CountsHaveSeparatorsAndBytesAndDurationsHaveUnits) {
   EXPECT_EQ(format_count(0), "0");
   EXPECT_EQ(format_count(999), "999");

@@ -43,6 +43,12 @@ TEST(RunRow, HasTheNumbersOfALineAndTheWaitsOfEachAxis) {
   EXPECT_THAT(row->values[3], Pair("exposed_comm_ms/x", 4));
 }
 
+TEST(RunRow, OfAStepWithoutTargetsHasNoLossRatherThanOneThatIsNotFinite) {
+  const auto row = parse_run_row(R"({"step": 7, "loss": null, "lr": 0.5, "no_targets": true})");
+  ASSERT_TRUE(row);
+  EXPECT_THAT(row->values, testing::ElementsAre(Pair("lr", 0.5), Pair("no_targets", 1)));
+}
+
 TEST(RunRow, IsEmptyForADamagedLine) {
   for (const char* line : {"", "{", R"({"step": 1, "lo)", R"({"loss": 1})", R"({"step": 1.5})",
                            R"({"a": {"step": 1}})", R"([{"step": 1}])", "null", "\xff\xfe"})

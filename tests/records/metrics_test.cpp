@@ -43,6 +43,18 @@ class FullFile {
 
 }  // namespace
 
+TEST(Metrics, AStepWithoutTargetsIsMarkedAndNoPointOfTheCurve) {
+  test::TemporaryPath folder;
+  const std::string path = folder / "metrics.jsonl";
+  MetricsFile file(path, 0);
+  file.write(step(1, 4));
+  file.write({.step = 2, .has_loss = false});
+  EXPECT_THAT(file.losses().training, testing::ElementsAre(Pair(1, 4)));
+  EXPECT_THAT(test::slurp(path), HasSubstr(R"("loss": null)"));
+  EXPECT_THAT(test::slurp(path), HasSubstr(R"("no_targets": true)"));
+  EXPECT_THAT(MetricsFile(path, 2).losses().training, testing::ElementsAre(Pair(1, 4)));
+}
+
 TEST(Metrics, AResumedFileKeepsEarlierStepsOnceAndDropsThoseThatRunAgain) {
   test::TemporaryPath folder;
   const std::string path = folder / "metrics.jsonl";
