@@ -108,6 +108,34 @@ ModelConfig config_of(const nlohmann::json& json, const std::string& place,
   return model;
 }
 
+std::string config_file(const std::string& path) {
+  return is_folder(path) ? path + "/config.json" : path;
+}
+
+UnreadTrainingKeys unread_keys_of(const nlohmann::json& json) {
+  // What transformers takes for a key that a file does not have; 0 for other types.
+  const bool gpt2 = json.value("model_type", nlohmann::json()) == "gpt2";
+  struct Key {
+    const char* name;
+    double of_gpt2;
+  };
+  static constexpr std::array kKeys = {Key{"attn_pdrop", 0.1},      Key{"embd_pdrop", 0.1},
+                                       Key{"resid_pdrop", 0.1},     Key{"attention_dropout", 0},
+                                       Key{"hidden_dropout", 0},    Key{"residual_dropout", 0},
+                                       Key{"embedding_dropout", 0}, Key{"dropout", 0}};
+  const auto number = [&](const char* name, double otherwise) {
+    const auto found = json.find(name);
+    return found != json.end() && found->is_number() ? found->get<double>() : otherwise;
+  };
+  UnreadTrainingKeys unread;
+  for (const auto& [name, of_gpt2] : kKeys)
+    if (const double value = number(name, gpt2 ? of_gpt2 : 0); value > 0)
+      unread.dropout.push_back(concat(name, " = ", value));
+  if (json.value("output_router_logits", nlohmann::json()) == true)
+    unread.balance = number("router_aux_loss_coef", 0);
+  return unread;
+}
+
 }  // namespace
 
 ModelConfig parse_hugging_face_config(std::string_view text, const std::string& place,
@@ -116,8 +144,16 @@ ModelConfig parse_hugging_face_config(std::string_view text, const std::string& 
 }
 
 ModelConfig read_hugging_face_config(const std::string& path, std::vector<std::string>* notes) {
-  const std::string file = is_folder(path) ? path + "/config.json" : path;
+  const std::string file = config_file(path);
   return config_of(read_json_object(file), file, notes);
+}
+
+UnreadTrainingKeys unread_training_keys(std::string_view text, const std::string& place) {
+  return unread_keys_of(parse_json_object(text, place));
+}
+
+UnreadTrainingKeys read_unread_training_keys(const std::string& path) {
+  return unread_keys_of(read_json_object(config_file(path)));
 }
 
 std::string to_hugging_face_config(const ModelConfig& given, const HuggingFaceDetails& details) {

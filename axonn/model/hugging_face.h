@@ -13,8 +13,8 @@ namespace axonn {
 
 /// Reads the sizes of a model from the text of a Hugging Face config.json of any model_type that a
 /// family has (families/), in older and newer spellings. A missing key has the default that
-/// transformers gives it. router_aux_loss_coef and output_router_logits are not read:
-/// training.balance sets what a training adds to the loss. `place` names the file in messages.
+/// transformers gives it. Keys that only change a training are not read: see
+/// unread_training_keys(). `place` names the file in messages.
 ///
 /// Throws UsageError for other files, for values of a wrong type or out of range, and for features
 /// that models here do not support (other types, other kinds of rope scaling, quantized weights,
@@ -26,6 +26,19 @@ ModelConfig parse_hugging_face_config(std::string_view text, const std::string& 
 /// Reads a file, or config.json in a folder. Also throws UsageError if it cannot be read.
 ModelConfig read_hugging_face_config(const std::string& path,
                                      std::vector<std::string>* notes = nullptr);
+
+/// Keys of a Hugging Face config.json that change how transformers trains the model, and that
+/// trainings here do not read.
+struct UnreadTrainingKeys {
+  /// Probabilities of dropout above 0, those that the type has by default included:
+  /// "attn_pdrop = 0.1".
+  std::vector<std::string> dropout = {};
+  /// router_aux_loss_coef, if output_router_logits is true; else 0.
+  double balance = 0;
+};
+UnreadTrainingKeys unread_training_keys(std::string_view text, const std::string& place);
+/// Reads a file, or config.json in a folder. Throws as read_hugging_face_config().
+UnreadTrainingKeys read_unread_training_keys(const std::string& path);
 
 /// The contents of a Hugging Face config.json that are not sizes.
 struct HuggingFaceDetails {

@@ -15,6 +15,9 @@
 #include "axonn/config/recompute.h"
 #include "axonn/data/batches.h"
 #include "axonn/model/counts.h"
+#include "axonn/model/hugging_face.h"
+#include "axonn/model/model_files.h"
+#include "axonn/options/options.h"
 #include "axonn/records/run_steps.h"
 #include "axonn/train/data_stages.h"
 
@@ -62,6 +65,26 @@ std::string stragglers(const Grid& grid, double seconds) {
   return line;
 }
 
+/// A line for each kind of keys that the model's config.json has for trainings, and that this one
+/// does not follow.
+std::vector<std::string> unread_keys_of_model(const Config& config) {
+  std::vector<std::string> notes;
+  const ModelFiles* const files = config.model_files.model.get();
+  if (!files || files->checkpoint()) return notes;
+  const UnreadTrainingKeys unread = read_unread_training_keys(files->path());
+  if (!unread.dropout.empty())
+    notes.push_back(concat("config.json has ", join(unread.dropout),
+                           ", which has no effect: only adapters have dropout (lora.dropout)"));
+  const BalanceConfig& balance = config.training.balance;
+  if (unread.balance > 0 &&
+      (unread.balance != balance.weight || balance.scope != BalanceScope::hugging_face))
+    notes.push_back(concat("config.json has router_aux_loss_coef = ", unread.balance,
+                           " with output_router_logits, which has no effect; the same is "
+                           "training.balance.weight = ",
+                           unread.balance, " and training.balance.scope = \"hugging_face\""));
+  return notes;
+}
+
 }  // namespace
 
 /// Logs a line of the run's description.
@@ -80,6 +103,7 @@ void RunLog::describe(Training& training, int threads, bool shown) {
       "model: {}, {}{}vocabulary {}{}", parameters_text(m), sizes, sizes.empty() ? "" : ", ",
       format_count(m.vocab),
       m.lora.rank > 0 ? fmt::format("; frozen, with adapters of rank {}", m.lora.rank) : ""));
+  for (const std::string& note : unread_keys_of_model(config)) say("model: " + note);
   const Device& device = training.model.backend().device();
   const std::string each =
       device.uuid().empty() ? fmt::format("{} thread{}", threads, plural(threads)) : device.name();

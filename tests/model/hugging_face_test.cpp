@@ -442,3 +442,24 @@ TEST(HuggingFaceConfig, IsReadFromAFolderOrAFile) {
   EXPECT_THAT([&] { read_hugging_face_config(folder); },
               testing::ThrowsMessage<UsageError>(HasSubstr("cannot read")));
 }
+
+TEST(HuggingFaceConfig, NamesTheKeysOfATrainingThatTrainingsHereDoNotRead) {
+  const auto dropout = [](const std::string& text) {
+    return unread_training_keys(text, "config.json").dropout;
+  };
+  using testing::ElementsAre;
+  using testing::IsEmpty;
+  EXPECT_THAT(dropout(llama_file(R"("attention_dropout": 0.25)")),
+              ElementsAre("attention_dropout = 0.25"));
+  EXPECT_THAT(dropout(llama_file(R"("attention_dropout": 0.0)")), IsEmpty());
+  EXPECT_THAT(dropout(llama_file(R"("attention_dropout": null)")), IsEmpty());
+  EXPECT_THAT(dropout(R"({"model_type": "gpt2", "attn_pdrop": 0.0, "resid_pdrop": 0.2})"),
+              ElementsAre("embd_pdrop = 0.1", "resid_pdrop = 0.2"))
+      << "transformers' default of a missing key";
+  const auto balance = [](const std::string& keys) {
+    return unread_training_keys(llama_file(keys), "config.json").balance;
+  };
+  EXPECT_EQ(balance(R"("router_aux_loss_coef": 0.02, "output_router_logits": true)"), 0.02);
+  EXPECT_EQ(balance(R"("router_aux_loss_coef": 0.02, "output_router_logits": false)"), 0);
+  EXPECT_EQ(balance(R"("router_aux_loss_coef": 0.02)"), 0);
+}

@@ -1,17 +1,21 @@
 // Training on packed conversations: the loss is the mean over the targets that count.
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
 
 #include "axonn/comm/threads/threads.h"
 #include "axonn/config/prepared_run.h"
+#include "axonn/config/stored_config.h"
 #include "axonn/config/validate.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/measure/dry_run.h"
+#include "axonn/model/hugging_face.h"
 #include "axonn/train/training.h"
 
 #include "tests/support/dry_peak.h"
+#include "tests/support/model_folder.h"
 #include "tests/support/runs.h"
 #include "tests/support/temporary_path.h"
 
@@ -107,4 +111,26 @@ TEST(FineTuning, ADryRunShowsWhatTheLossSees) {
   EXPECT_THAT(run.input, HasSubstr("<|im_start|>user\\n"));
   EXPECT_THAT(run.target, testing::StartsWith("\"..."));
   EXPECT_THAT(run.target, HasSubstr("<|im_end|>..."));
+}
+
+TEST(FineTuning, NotesTheDropoutThatTheModelsConfigHasAndTrainingHereHasNot) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "out");
+  const ModelConfig model = resolved(config.model, config.model.vocab, config.training.seq_len);
+  std::filesystem::create_directories(folder / "base");
+  test::write_model(folder / "base", model, {});
+  std::string text = to_hugging_face_config(model, {});
+  const std::string none = R"("attn_pdrop": 0.0)";
+  ASSERT_NE(text.find(none), text.npos);
+  for (const bool has : {false, true}) {
+    if (has) text.replace(text.find(none), none.size(), R"("attn_pdrop": 0.25)");
+    test::spill(folder / "base/config.json", text);
+    Config run = config;
+    run.output.dir = folder / (has ? "with" : "without");
+    run.model = {.path = folder / "base"};
+    train_on_threads(with_stored_model(run, {}));
+    const std::string log = test::slurp(run.output.dir + "/logs/rank-0.log");
+    EXPECT_EQ(log.find("config.json has attn_pdrop = 0.25, which has no effect") != log.npos, has);
+    EXPECT_EQ(log.find("which has no effect") != log.npos, has);
+  }
 }
