@@ -1,17 +1,23 @@
 #include "axonn/train/resume.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "axonn/base/check.h"
 #include "axonn/comm/texts.h"
 #include "axonn/config/config_options.h"
+#include "axonn/config/optimizer_rules.h"
 #include "axonn/config/stored_config.h"
 #include "axonn/config/unused_keys.h"
 #include "axonn/model/model.h"
 #include "axonn/model/model_files.h"
+#include "axonn/optim/learning_rate.h"
 #include "axonn/options/options.h"
 #include "axonn/tensor/address.h"
 
@@ -36,35 +42,67 @@ LoadCost load_state(const LoadedModel& model, OptimizerState& optimizer,
   return load(model.context(), to, source, std::ref(line));
 }
 
-/// A line for each key that makes a model what it is, and for optimizer.kind, that is not as in the
-/// checkpoint: "model.ffn was 64 and is 32".
-std::vector<std::string> changed_keys(const CheckpointReader& reader, const Config& config) {
-  std::vector<std::string> lines;
-  Config now = config, then;
-  if (!fault_of([&] { then = stored_config(reader); }).empty()) return lines;
-  OptionList of_now, of_then;
-  list_options(now, of_now);
-  list_options(then, of_then);
-  const KeyReasons unused = unused_keys(config);
-  const auto compare = [&](std::string_view section,
-                           std::initializer_list<std::string_view> without) {
-    for (const Option& is : of_now.find(section)->options) {
-      const Option* was = of_then.find(section, is.name());
-      const bool read =
-          std::ranges::find(unused, is.key(), [](auto& one) { return one.first; }) == unused.end();
-      if (was && was->text() != is.text() && read &&
-          std::ranges::find(without, is.name()) == without.end())
+/// Finds keys whose values differ from those of a checkpoint. There are none if the checkpoint's
+/// config cannot be read.
+class ChangedKeys {
+ public:
+  ChangedKeys(const CheckpointReader& reader, const Config& config)
+      : now_(config), unused_(unused_keys(config)) {
+    readable_ = fault_of([&] { then_ = stored_config(reader); }).empty();
+    list_options(now_, of_now_);
+    list_options(then_, of_then_);
+  }
+
+  bool readable() const { return readable_; }
+  const Config& then() const { return then_; }
+
+  /// A line for each key of the section for which is_wanted(name) holds and that the run reads:
+  /// "model.ffn was 64 and is 32".
+  std::vector<std::string> lines(std::string_view section,
+                                 const std::function<bool(std::string_view)>& is_wanted) const {
+    std::vector<std::string> lines;
+    const OptionList::Section* const of_section = of_now_.find(section);
+    if (!readable_ || !of_section) return lines;
+    for (const Option& is : of_section->options) {
+      const Option* was = of_then_.find(section, is.name());
+      const bool read = std::ranges::find(unused_, is.key(), [](auto& one) { return one.first; }) ==
+                        unused_.end();
+      if (was && was->text() != is.text() && read && is_wanted(is.name()))
         lines.push_back(concat(is.key(), " was ", was->text(), " and is ", is.text()));
     }
-  };
-  compare("model", {"path", "name", "init_std"});
-  compare("lora", {"path", "dropout"});
-  const Architecture* const own = architecture_of(config.model.family);
-  if (own && !own->keys.empty()) compare(own->name, {});
-  if (then.optimizer.kind != now.optimizer.kind) {
-    const auto kind = [](const OptionList& list) { return list.find("optimizer", "kind")->text(); };
-    lines.push_back(concat("optimizer.kind was ", kind(of_then), " and is ", kind(of_now)));
+    return lines;
   }
+
+ private:
+  Config now_, then_;
+  OptionList of_now_, of_then_;
+  KeyReasons unused_;
+  bool readable_;
+};
+
+void add_lines(std::vector<std::string>& lines, const std::vector<std::string>& more) {
+  lines.insert(lines.end(), more.begin(), more.end());
+}
+
+auto is_one_of(std::initializer_list<std::string_view> names) {
+  return [names = std::vector<std::string_view>(names)](std::string_view name) {
+    return std::ranges::find(names, name) != names.end();
+  };
+}
+
+auto is_none_of(std::initializer_list<std::string_view> names) {
+  return [is_one = is_one_of(names)](std::string_view name) { return !is_one(name); };
+}
+
+/// A line for each key that makes a model what it is, and for optimizer.kind, that is not as in the
+/// checkpoint.
+std::vector<std::string> changed_keys(const CheckpointReader& reader, const Config& config) {
+  const ChangedKeys changed(reader, config);
+  std::vector<std::string> lines = changed.lines("model", is_none_of({"path", "name", "init_std"}));
+  add_lines(lines, changed.lines("lora", is_none_of({"path", "dropout"})));
+  if (const Architecture* const own = architecture_of(config.model.family))
+    add_lines(lines, changed.lines(own->name, is_none_of({})));
+  add_lines(lines, changed.lines("optimizer", is_one_of({"kind"})));
   return lines;
 }
 
@@ -94,6 +132,40 @@ std::vector<std::string> check_continues(const CheckpointReader& reader, const L
                                          const OptimizerState& optimizer) {
   return check_continues(reader, model.config(), stored_parameters(model.trained()),
                          kinds_of(optimizer));
+}
+
+std::vector<std::string> changed_course(const CheckpointReader& reader, const Config& config,
+                                        std::int64_t samples) {
+  const ChangedKeys changed(reader, config);
+  if (!changed.readable()) return {};
+  std::vector<std::string> lines = changed.lines("optimizer", is_none_of({"kind"}));
+  if (const OptimizerRule* const own = optimizer_rule_of(config.optimizer.kind))
+    add_lines(lines, changed.lines(own->name, is_none_of({})));
+  add_lines(lines, changed.lines("lr_scheduler", is_none_of({})));
+  add_lines(lines, changed.lines("lora", is_one_of({"dropout"})));
+  add_lines(lines, changed.lines("data", is_one_of({"validation", "documents"})));
+  Config then = changed.then();
+  const double epochs = config.training.epochs, epochs_then = then.training.epochs;
+  // The steps of epochs are not stored; the data are the same.
+  if (epochs > 0 && epochs_then > 0)
+    then.training.steps =
+        std::llround(static_cast<double>(config.training.steps) * epochs_then / epochs);
+  else if (epochs == 0 && epochs_then == 0)
+    add_lines(lines, changed.lines("training", is_one_of({"steps"})));
+  add_lines(lines,
+            changed.lines(
+                "training",
+                is_one_of({"epochs", "seq_len", "global_batch", "batch_ramp", "batch_stages",
+                           "dtype", "max_norm", "skip_outliers", "skip_deviations", "goldfish.k",
+                           "goldfish.h", "goldfish.mask", "balance.scope", "balance.weight",
+                           "balance.z", "balance.bias", "z_loss", "eval_batches"})));
+  if (then.training.steps == 0) return lines;
+  const std::int64_t step = reader.step();
+  const double was = learning_rate(then, step, samples), is = learning_rate(config, step, samples);
+  if (std::abs(was - is) > 1e-9 * std::max(was, is))
+    lines.push_back(
+        fmt::format("the learning rate of step {} was {:.4g} and is {:.4g}", step + 1, was, is));
+  return lines;
 }
 
 Resumed resume(const LoadedModel& model, OptimizerState& optimizer, const std::string& path) {

@@ -26,6 +26,13 @@ std::vector<std::string> check_continues(const CheckpointReader& reader, const C
 std::vector<std::string> check_continues(const CheckpointReader& reader, const LoadedModel& model,
                                          const OptimizerState& optimizer);
 
+/// Returns a line for each key that differs from the checkpoint's and shapes the curve of the
+/// losses from here on, such as "optimizer.lr was 0.001 and is 0.0005", and, if it differs, a line
+/// with the learning rate of the next step before and now. `samples` sequences were consumed. Reads
+/// no values.
+std::vector<std::string> changed_course(const CheckpointReader& reader, const Config& config,
+                                        std::int64_t samples);
+
 /// The checkpoint that a run was resumed from.
 struct Resumed {
   CheckpointReader reader;

@@ -249,6 +249,10 @@ class Trainer {
     if (training_.continue_at(first_step_, state_.data, reader.folder()))
       log_.warn(concat("the training data or their order are not those of ", reader.folder(),
                        ": continuing with the first sample of the new order"));
+    if (!nothing_to_do())
+      for (const std::string& line :
+           changed_course(reader, config_, training_.batches->consumed_before(first_step_)))
+        log_.warn(concat(line, ": the losses do not go on as those of ", reader.folder()));
     const bool averages = training_.optimizer.has_averages();
     if (config_.optimizer.ema_decay > 0 && !averages)
       log_.info(concat(reader.folder(), " has no averages of the weights (optimizer.ema_decay): ",

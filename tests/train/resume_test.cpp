@@ -160,3 +160,44 @@ TEST(Patience, EndsTheRunWithACheckpointAndAResumedRunEndsAfterTheSameStep) {
   train_on_threads(whole);
   EXPECT_EQ(column(metrics_of(parts), "val_loss"), column(metrics_of(whole), "val_loss"));
 }
+
+TEST(Resume, WithOtherHyperparametersGoesOnAndNamesEachOneAndTheRateBeforeAndNow) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "out");
+  config.training.steps = 6;
+  config.lr_scheduler.kind = ScheduleKind::cosine;
+  config.optimizer.lr = 0.01;
+  train_on_threads(config);
+  config.checkpoint.resume = "auto";
+  config.training.steps = 12;
+  config.training.global_batch = 24;
+  config.training.max_norm = 0.5;
+  config.optimizer.lr = 0.02;
+  config.optimizer.beta2 = 0.9;
+  config.optimizer.eps = 1e-7;
+  EXPECT_EQ(train_on_threads(config), TrainEnd::finished);
+  const std::string log = log_of(config);
+  for (const char* changed :
+       {"training.steps was 6 and is 12", "training.global_batch was 12 and is 24",
+        "training.max_norm was ", "optimizer.lr was 0.01 and is 0.02", "optimizer.beta2 was ",
+        "optimizer.eps was ", "the learning rate of step 7 was 0 and is 0.0"})
+    EXPECT_THAT(log, HasSubstr(changed));
+  EXPECT_THAT(
+      log, AllOf(Not(HasSubstr("optimizer.beta1 was")), Not(HasSubstr("lr_scheduler.min_lr was"))));
+}
+
+TEST(Resume, WithTheSameHyperparametersWarnsOfNone) {
+  test::TemporaryPath folder;
+  Config config = tiny_config(folder / "out");
+  for (const ScheduleKind kind : {ScheduleKind::cosine, ScheduleKind::wsd}) {
+    config.output.dir = folder / std::to_string(static_cast<int>(kind));
+    config.lr_scheduler.kind = kind;
+    config.checkpoint.resume = "";
+    train_on_threads(config);
+    std::filesystem::remove_all(checkpoints(config) + "/step-10");
+    config.checkpoint.resume = "auto";
+    EXPECT_EQ(train_on_threads(on_grid(config, {.z = 2})), TrainEnd::finished);
+    EXPECT_THAT(log_of(config),
+                AllOf(HasSubstr("the next step is 6"), Not(HasSubstr("do not go on"))));
+  }
+}
