@@ -14,6 +14,7 @@
 #include "axonn/load/launch.h"
 #include "axonn/measure/benchmark.h"
 #include "axonn/options/options.h"
+#include "axonn/plan/machine/link_rates.h"
 #include "axonn/plan/report.h"
 
 namespace axonn {
@@ -272,7 +273,8 @@ std::string row(int place, const Plan& plan, const MeasuredSteps& measured) {
 }
 
 /// Runs a few steps of each of the first `count` plans, one after another, and prints a line with
-/// the predicted and the measured values. Ranks are threads, or the launcher's processes.
+/// the predicted and the measured values. The links of the plans' machine choose collectives, as in
+/// a run with parallelism.machine. Ranks are threads, or the launcher's processes.
 /// Throws UsageError if the launcher did not start report.options.devices ranks.
 void measure_plans(const PlanReport& report, int count) {
   constexpr MeasureOptions kMeasured{.steps = 5, .seconds = 10};
@@ -280,6 +282,7 @@ void measure_plans(const PlanReport& report, int count) {
   if (plans.empty()) return;
   launch(planned(report.config, plans.front()), [&](Communicator& world) {
     const bool speaks = world.rank() == 0;
+    use_link_rates(world, report.config.parallelism, report.machine);
     if (speaks)
       std::cout << fmt::format("\n{:>2}  {:<16} {:>9} {:>9} {:>6} {:>10} {:>9} {:>11} {:>11}\n", "",
                                "x,y,z,data", "planned s", "measured", "ratio", "waits pl.",

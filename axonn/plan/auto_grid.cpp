@@ -71,6 +71,24 @@ Plan best_choice(const Config& config, const Machine& machine, Communicator& wor
   return best;
 }
 
+/// The machine of the file that the config names, on rank 0, or what several ranks measure.
+Machine machine_of(const Config& config, Communicator& world, const Report& report,
+                   const ProgressTarget& progress) {
+  const bool first = world.rank() == 0;
+  if (!config.parallelism.machine.empty())
+    return first ? read_machine(config.parallelism.machine) : Machine{};
+  if (world.size() == 1) return {};
+  if (first) report("grid: measuring this machine");
+  Config all = config;
+  all.parallelism.data = world.size();
+  const OwnCores cores(all, world);
+  return probe(world, {.threads = cores.threads(),
+                       .device = config.parallelism.device,
+                       .transport = config.parallelism.transport,
+                       .quick = true,
+                       .progress = progress});
+}
+
 /// Sends rank 0's grid and micro-batch to all ranks.
 Plan broadcast(Communicator& world, const Plan& mine) {
   std::array<std::int64_t, 7> numbers = {mine.grid.x,     mine.grid.y,       mine.grid.z,
@@ -93,32 +111,17 @@ PreparedRun with_chosen_grid(Config config, Communicator& world, const Report& r
   config.parallelism.named_grid.clear();
   const bool first = world.rank() == 0;
   { const RunFolder refuses_first(config, world); }
+  const Machine machine = machine_of(config, world, report, progress);
+  // A resumed run, too, chooses its collectives by them.
+  if (world.size() > 1) use_link_rates(world, config.parallelism, machine);
   std::optional<Plan> choice = first ? earlier_choice(config, world.size()) : std::nullopt;
-  std::int64_t known = choice ? 1 : 0;
-  world.broadcast(buffer(std::span(&known, 1)), 0, "grid").wait();
-  if (known == 0) {
-    Machine machine;
-    if (!config.parallelism.machine.empty()) {
-      if (first) machine = read_machine(config.parallelism.machine);
-    } else if (world.size() > 1) {
-      if (first) report("grid: measuring this machine");
-      Config all = config;
-      all.parallelism.data = world.size();
-      const OwnCores cores(all, world);
-      machine = probe(world, {.threads = cores.threads(),
-                              .device = config.parallelism.device,
-                              .transport = config.parallelism.transport,
-                              .quick = true,
-                              .progress = progress});
-    }
-    if (world.size() > 1) use_link_rates(world, config.parallelism, machine);
-    if (first && world.size() == 1) {
-      choice = plan_of(config);
-      choice->grid = {};
-    }
-    if (first && !choice) choice = best_choice(config, machine, world, report, progress);
-  } else if (first) {
+  if (choice) {
     report(fmt::format("grid: {}, from the run that this one resumes", with_factors(choice->grid)));
+  } else if (first && world.size() == 1) {
+    choice = plan_of(config);
+    choice->grid = {};
+  } else if (first) {
+    choice = best_choice(config, machine, world, report, progress);
   }
   config = planned(config, broadcast(world, choice.value_or(plan_of(config))));
   return prepared(with_recomputation_of_rank_0(std::move(config), world).config());

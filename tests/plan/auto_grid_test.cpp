@@ -10,6 +10,7 @@
 #include "axonn/config/prepared_run.h"
 #include "axonn/config/resolve.h"
 #include "axonn/config/validate.h"
+#include "axonn/plan/machine/link_rates.h"
 #include "axonn/plan/search.h"
 #include "axonn/train/trainer.h"
 
@@ -36,15 +37,18 @@ struct Chosen {
   std::int64_t noted = 0;       // Communicator::noted_progress()
   std::vector<Config> configs;  // of each rank
   std::vector<std::string> lines;
+  std::vector<CollectivePolicy> policies;  // of each rank's world
 };
 
 Chosen choose(Config config, int ranks) {
   config.parallelism.named_grid = "auto";
   validate(config);
-  Chosen chosen{.configs = std::vector<Config>(ranks)};
+  Chosen chosen{.configs = std::vector<Config>(ranks),
+                .policies = std::vector<CollectivePolicy>(ranks)};
   run_ranks(ranks, [&](Communicator& world) {
     chosen.configs[world.rank()] = with_chosen_grid(
         resolved(config), world, [&](const std::string& line) { chosen.lines.push_back(line); });
+    chosen.policies[world.rank()] = world.policy();
     if (world.rank() == 0) chosen.noted = world.noted_progress();
   });
   return chosen;
@@ -95,6 +99,11 @@ TEST(AutoGrid, AResumedRunKeepsItsGridUnlessTheNumberOfRanksChanges) {
   EXPECT_EQ(same.configs.front().training.micro_batch, 1);
   EXPECT_EQ(same.configs.front().activation_checkpoint.mode, RecomputeMode::full);
   EXPECT_THAT(same.lines, testing::ElementsAre(HasSubstr("resumes")));
+  const CollectiveRates rates = link_rates(read_machine("perlmutter"));
+  for (const CollectivePolicy& policy : same.policies) {
+    ASSERT_TRUE(policy.rates) << "the links of the machine are lost";
+    EXPECT_EQ(policy.rates->across.bytes_per_s, rates.across.bytes_per_s);
+  }
   EXPECT_EQ(choose(config, 2).configs.front().parallelism.grid().ranks(), 2);
 }
 
