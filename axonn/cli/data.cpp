@@ -185,7 +185,7 @@ int show_command(const Arguments& arguments) {
     examples.jsonl = {file};
     if (!tokenizer_name.empty()) examples.tokenizer = tokenizer_name;
     const Corpus corpus = open_corpus(examples, {});
-    if (!corpus.warning.empty()) std::cerr << "warning: " << corpus.warning << '\n';
+    for (const std::string& warning : corpus.warnings) std::cerr << "warning: " << warning << '\n';
     std::cout << describe(PackedDocuments(corpus.train_documents, seq_len, 0, corpus.excess_length),
                           seq_len, *corpus.tokenizer, sequence);
     return 0;

@@ -44,15 +44,9 @@ constexpr std::array<Speaker, 16> kSpeakers = {{{"human", "user"},
                                                 {"function_call", kCalls},
                                                 {"tool_call", kCalls}}};
 
-/// The member; null if it does not exist or is null.
-const Value* member(const Dict& dict, std::string_view name) {
-  const Value* found = dict.find(name);
-  return found && !found->is_none() ? found : nullptr;
-}
-
 /// The text under a key of a line; "" if there is none. Throws if it is no text.
-std::string text_of(const Dict& line, const char* key, const std::string& place) {
-  const Value* found = member(line, key);
+std::string text_of(Members& line, const char* key, const std::string& place) {
+  const Value* found = line.find(key);
   if (!found) return "";
   if (!found->text()) refuse(place, ": \"", key, "\" is not a string");
   return found->text()->bytes();
@@ -94,6 +88,13 @@ class MessageList {
     list_.items.emplace_back(std::move(message));
   }
 
+  /// Sets a member of the last message.
+  void set(std::string_view member, const Value& value) {
+    Dict message = *list_.items.back().dict();
+    message.set(Text(member, origin_of_last()), value);
+    list_.items.back() = std::move(message);
+  }
+
   List take() { return std::move(list_); }
 
  private:
@@ -101,6 +102,7 @@ class MessageList {
     return {value.value_or(Value())};
   }
   Origin origin() const { return {.source = static_cast<std::int32_t>(list_.items.size())}; }
+  Origin origin_of_last() const { return {.source = origin().source - 1}; }
 
   List list_;
 };
@@ -113,17 +115,25 @@ Dict object_of(MessageList messages) {
 }
 
 /// The text of an entry under one of two names; null if it has none.
-const Text* text_in(const Value& entry, const char* name, const char* other) {
-  if (!entry.dict()) return nullptr;
-  const Value* found = member(*entry.dict(), name);
-  if (!found) found = member(*entry.dict(), other);
+const Text* text_in(Members& entry, const char* name, const char* other) {
+  const Value* found = entry.find(name);
+  if (const Value* second = entry.find(other); !found) found = second;
   return found ? found->text() : nullptr;
 }
 
-const Text* from_in(const Value& entry) { return text_in(entry, "from", "role"); }
+const Text* from_in(Members& entry) { return text_in(entry, "from", "role"); }
+
+bool is_system(const Value& entry) {
+  if (!entry.dict()) return false;
+  Members members(*entry.dict());
+  const Text* from = from_in(members);
+  return from && from->bytes() == "system";
+}
 
 void add_entry(const Value& entry, const std::string& place, MessageList& to) {
-  const Text *from = from_in(entry), *value = text_in(entry, "value", "content");
+  static const Dict kNone;
+  Members members(entry.dict() ? *entry.dict() : kNone);
+  const Text *from = from_in(members), *value = text_in(members, "value", "content");
   if (!from || !value) refuse(place, R"(: wanted {"from": "...", "value": "..."})");
   const auto speaker = std::ranges::find(kSpeakers, from->bytes(), &Speaker::from);
   if (speaker == kSpeakers.end()) {
@@ -135,6 +145,8 @@ void add_entry(const Value& entry, const std::string& place, MessageList& to) {
     to.add_calls(value->bytes(), place);
   else
     to.add(speaker->role, value->bytes());
+  // read_message_keys() reads these: whether it is learned, and what is not known.
+  for (const std::string& name : members.unread()) to.set(name, *members.peek(name));
 }
 
 /// A list of tools in which each is {"type": "function", "function": {...}}, as templates expect;
@@ -156,29 +168,27 @@ Value wrapped_tools(const Value& tools, const std::string& place) {
 
 }  // namespace
 
-Dict from_sharegpt(const Dict& line, const std::string& place) {
-  const Value* entries = member(line, "conversations");
+Dict from_sharegpt(Members& line, const std::string& place) {
+  const Value* entries = line.find("conversations");
   if (!entries || !entries->list()) refuse(place, ": \"conversations\" is not a list");
   MessageList messages;
   const std::vector<Value>& items = entries->list()->items;
-  const Text* first = items.empty() ? nullptr : from_in(items.front());
-  const bool has_system = first && first->bytes() == "system";
+  const bool has_system = !items.empty() && is_system(items.front());
   if (const std::string system = text_of(line, "system", place); !system.empty() && !has_system)
     messages.add("system", system);
   for (std::size_t i = 0; i < items.size(); ++i)
     add_entry(items[i], concat(place, ": entry ", i + 1, " of \"conversations\""), messages);
   Dict object = object_of(std::move(messages));
-  if (const Value* tools = member(line, "tools");
-      tools && !(tools->text() && tools->text()->empty()))
+  if (const Value* tools = line.find("tools"); tools && !(tools->text() && tools->text()->empty()))
     object.set("tools", wrapped_tools(*tools, place));
   return object;
 }
 
-Dict from_alpaca(const Dict& line, const std::string& place) {
+Dict from_alpaca(Members& line, const std::string& place) {
   MessageList messages;
   if (const std::string system = text_of(line, "system", place); !system.empty())
     messages.add("system", system);
-  if (const Value* history = member(line, "history")) {
+  if (const Value* history = line.find("history")) {
     if (!history->list()) refuse(place, ": \"history\" is not a list");
     for (const Value& turn : history->list()->items) {
       const List* pair = turn.list();
@@ -188,7 +198,7 @@ Dict from_alpaca(const Dict& line, const std::string& place) {
       messages.add("assistant", pair->items[1].text()->bytes());
     }
   }
-  if (!member(line, "output"))
+  if (!line.find("output"))
     refuse(place,
            ": \"output\" is missing; a line of alpaca's format has \"instruction\" and "
            "\"output\"");

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "axonn/text/jinja/jinja_value.h"
+#include "axonn/text/chat/members.h"
 
 namespace axonn {
 
@@ -11,7 +11,8 @@ namespace axonn {
 ///   {"conversations": [{"from": "human", "value": TEXT}, {"from": "gpt", "value": TEXT}, ...],
 ///    "system": TEXT, "tools": a list, or its JSON text}
 ///
-/// The last two are optional. An entry may also have "role" and "content". Whom "from" names:
+/// The last two are optional. An entry may also have "role" and "content". Other members of an entry
+/// become members of its message. Whom "from" names:
 ///
 ///   user       human, user
 ///   assistant  gpt, assistant, model, chatgpt, bing, bard; function_call, tool_call, whose value
@@ -20,7 +21,7 @@ namespace axonn {
 ///   tool       tool, function, observation, function_response, tool_response
 ///
 /// Throws UsageError, beginning with `place`, that names the entry and its fault.
-jinja::Dict from_sharegpt(const jinja::Dict& line, const std::string& place);
+jinja::Dict from_sharegpt(Members& line, const std::string& place);
 
 /// Returns the conversation of a line of alpaca's format, as LLaMA-Factory reads it:
 ///
@@ -29,6 +30,6 @@ jinja::Dict from_sharegpt(const jinja::Dict& line, const std::string& place);
 ///
 /// input, system and history are optional. The question is the instruction and, on the next line,
 /// the input. The history comes before it, and its answers are answers like the output.
-jinja::Dict from_alpaca(const jinja::Dict& line, const std::string& place);
+jinja::Dict from_alpaca(Members& line, const std::string& place);
 
 }  // namespace axonn

@@ -9,6 +9,7 @@
 #include "axonn/base/files.h"
 #include "axonn/base/hash.h"
 #include "axonn/base/numbers.h"
+#include "axonn/data/file_notes.h"
 #include "axonn/data/goldfish.h"
 #include "axonn/data/jsonl.h"
 #include "axonn/data/synthetic/synthetic.h"
@@ -114,12 +115,16 @@ ExampleEncoder example_encoder(const DataConfig& config, std::shared_ptr<const T
   return ExampleEncoder(std::move(tokenizer), std::move(chat));
 }
 
-DocumentRange encoded_files(const std::vector<std::string>& paths, const ExampleEncoder& encoder,
-                            const CorpusOptions& options) {
+std::vector<std::string> expanded(const std::vector<std::string>& paths) {
   std::vector<std::string> files;
   for (const std::string& path : paths)
     for (const std::string& file : expand_pattern(path)) files.push_back(file);
-  auto documents = encode_examples(files, encoder, options.cache, options.report);
+  return files;
+}
+
+DocumentRange encoded_files(const std::vector<std::string>& paths, const ExampleEncoder& encoder,
+                            const CorpusOptions& options) {
+  auto documents = encode_examples(expanded(paths), encoder, options.cache, options.report);
   const std::int64_t count = documents->count();
   return {std::move(documents), 0, count};
 }
@@ -136,11 +141,25 @@ void split_off(Corpus& corpus, double fraction) {
   }
 }
 
+/// data.validation if it is a file, else nothing.
+std::vector<std::string> validation_files(const DataConfig& config) {
+  if (config.validation.empty() || parse_real(config.validation)) return {};
+  return {config.validation};
+}
+
+void add(const std::vector<std::string>& warnings, Corpus& corpus) {
+  corpus.warnings.insert(corpus.warnings.end(), warnings.begin(), warnings.end());
+}
+
 /// Opens data.jsonl, and data.validation: a fraction of data.jsonl or another JSONL file.
 void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
   const ExampleEncoder encoder =
       example_encoder(config, corpus.tokenizer, expand_pattern(config.jsonl.front()).front());
-  corpus.warning = encoder.warning();
+  if (options.cache.makes) {
+    if (std::string found = encoder.warning(); !found.empty()) corpus.warnings.push_back(found);
+    add(notes_of_examples(expanded(config.jsonl), encoder), corpus);
+    add(notes_of_examples(expanded(validation_files(config)), encoder), corpus);
+  }
   corpus.excess_length = config.excess_length;
   DocumentRange& train = corpus.train_documents = encoded_files(config.jsonl, encoder, options);
   if (config.validation.empty()) return;
@@ -251,6 +270,8 @@ Corpus open_sources(const DataConfig& config, const CorpusOptions& options) {
     if (corpus.tokenizer) fit_tokenizer(corpus, options.vocab);
   } else if (!config.text.empty()) {
     corpus.train = {whole(open_text(config.text, config.text_field, *corpus.tokenizer, options))};
+    if (options.cache.makes)
+      add(notes_of_texts(text_files(config.text), config.text_field), corpus);
   } else {
     corpus.train = {whole(std::make_shared<MemoryTokens>(
         concat("synthetic text of ", config.synthetic, " bytes"),
@@ -270,6 +291,8 @@ Corpus open_sources(const DataConfig& config, const CorpusOptions& options) {
              "or give a token file");
     corpus.validation = {
         whole(open_text({config.validation}, config.text_field, *corpus.tokenizer, options))};
+    if (options.cache.makes)
+      add(notes_of_texts(text_files({config.validation}), config.text_field), corpus);
   }
   return corpus;
 }

@@ -26,7 +26,8 @@ struct Corpus {
   /// With data.jsonl, used instead of the streams.
   DocumentRange train_documents = {}, validation_documents = {};
   ExcessLength excess_length = ExcessLength::split;  ///< of these
-  std::string warning = {};  ///< what the user should know of the chat template; "": nothing
+  /// What the user should know of the files and the chat template. Only from options.cache.makes.
+  std::vector<std::string> warnings = {};
 };
 
 /// A hash of the training data's sizes and weights and of tokens spread over them, but not of paths

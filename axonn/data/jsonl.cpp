@@ -11,6 +11,7 @@
 #include "axonn/base/host.h"
 #include "axonn/base/utf8.h"
 #include "axonn/data/conversation_lines.h"
+#include "axonn/data/line_keys.h"
 
 namespace axonn {
 
@@ -33,7 +34,14 @@ void check_utf8(std::string_view line, const std::string& place) {
   refuse(place, ": this is not a JSON object: ", printable(line.substr(0, 60)), remedy);
 }
 
-std::string text_at(const jinja::Dict& object, const char* key, const std::string& place) {
+nlohmann::json object_of_line(const Line& line) {
+  check_utf8(line.text, line.place);
+  auto object = nlohmann::json::parse(line.text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) refuse_no_object(line.text, line.place);
+  return object;
+}
+
+std::string text_at(Members& object, const char* key, const std::string& place) {
   const jinja::Value* found = object.find(key);
   if (!found) refuse(place, ": \"", key, "\" is missing; ", kKinds);
   if (!found->text()) refuse(place, ": \"", key, "\" is not a string");
@@ -44,14 +52,15 @@ std::string text_at(const jinja::Dict& object, const char* key, const std::strin
 std::string keys_of(const jinja::Dict& object) {
   std::string keys;
   for (const auto& [name, value] : object.items())
-    keys += concat(keys.empty() ? "\"" : ", \"", name.text()->bytes(), '"');
+    keys += concat(keys.empty() ? "\"" : ", \"", name.text()->bytes(), '"',
+                   value.is_none() ? " (null)" : "");
   return keys.empty() ? "nothing" : shortened(printable(keys), 120);
 }
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(kWhiteSpace) == text.npos; }
 
 constexpr std::size_t kBatchBytes = std::size_t{8} << 20;  // of text, per core
-constexpr int kDocumentsVersion = 3;  // raise it when the same lines give other documents
+constexpr int kDocumentsVersion = 4;  // raise it when the same lines give other documents
 
 /// The lines that are not blank among the next `bytes` bytes of a file, or the next line if it is
 /// longer. Their texts are valid until advance().
@@ -157,60 +166,115 @@ std::vector<Line> lines_of(std::string_view text, const std::string& file, std::
 }
 
 std::string text_of_line(const Line& line, const std::string& field) {
-  check_utf8(line.text, line.place);
-  auto object = nlohmann::json::parse(line.text, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) refuse_no_object(line.text, line.place);
+  nlohmann::json object = object_of_line(line);
   const auto found = object.find(field);
   if (found == object.end() || !found->is_string())
     refuse(line.place, ": ", found == object.end() ? "there is no \"" : "there is no string in \"",
            field,
            "\"; each line is a document, and data.text_field (--field) names where its text is");
+  if (!is_preference_key(field))
+    for (const auto& [name, value] : object.items())
+      if (!value.is_null() && (is_preference_key(name) || (name == "label" && value.is_boolean())))
+        refuse_preference_key(line.place, name);
   return std::move(found->get_ref<std::string&>());
 }
 
-Example parse_example(std::string_view line, const std::string& place) {
+std::vector<std::string> other_keys_of_line(const Line& line, const std::string& field) {
+  const nlohmann::json object = object_of_line(line);
+  std::vector<std::string> keys;
+  for (const auto& [name, value] : object.items())
+    if (name != field && !value.is_null() && !is_harmless_key(name))
+      keys.push_back(concat('"', name, '"'));
+  return keys;
+}
+
+namespace {
+
+/// The object of a line. Throws if it is not UTF-8 or no JSON object.
+jinja::Value parse_line(std::string_view line, const std::string& place) {
   check_utf8(line, place);
-  const std::optional<jinja::Value> value = parse_chat_json(line);
+  std::optional<jinja::Value> value = parse_chat_json(line);
   if (!value || !value->dict()) refuse_no_object(line, place);
-  const jinja::Dict& object = *value->dict();
-  const bool messages = object.find("messages"), sharegpt = object.find("conversations"),
-             alpaca = object.find("instruction"), text = object.find("text") && !alpaca,
-             prompt = object.find("prompt") && !messages && !sharegpt && !alpaca,
-             completion = object.find("completion") || prompt;
+  return *std::move(value);
+}
+
+enum class LineFormat { text, completion, messages, sharegpt, alpaca };
+
+/// "text" beside "instruction", and "prompt" beside messages, are further keys.
+LineFormat format_of(const Members& line, const std::string& place) {
+  const auto has = [&](const char* name) { return line.peek(name) != nullptr; };
+  const bool messages = has("messages"), sharegpt = has("conversations"),
+             alpaca = has("instruction"), text = has("text") && !alpaca,
+             prompt = has("prompt") && !messages && !sharegpt && !alpaca,
+             completion = has("completion") || prompt;
   const int kinds = messages + sharegpt + alpaca + completion + text;
   if (kinds != 1)
     refuse(place, ": ", kKinds, "; this one has ",
-           kinds == 0 ? concat("none of them, but: ", keys_of(object)) : "more than one of them");
+           kinds == 0 ? concat("none of them, but: ", keys_of(line.object()))
+                      : "more than one of them");
+  if (text) return LineFormat::text;
+  if (completion) return LineFormat::completion;
+  if (sharegpt) return LineFormat::sharegpt;
+  return alpaca ? LineFormat::alpaca : LineFormat::messages;
+}
+
+Example::Kind kind_of(LineFormat format) {
+  if (format == LineFormat::text) return Example::Kind::text;
+  return format == LineFormat::completion ? Example::Kind::completion : Example::Kind::messages;
+}
+
+/// The names of a list, each once.
+void add_names(const std::vector<std::string>& names, std::vector<std::string>& to) {
+  for (const std::string& name : names)
+    if (std::ranges::find(to, name) == to.end()) to.push_back(name);
+}
+
+Conversation conversation_in(Members& line, LineFormat format, const std::string& place) {
+  if (format == LineFormat::messages) return Conversation::parse(line, place);
+  return Conversation::parse(
+      format == LineFormat::sharegpt ? from_sharegpt(line, place) : from_alpaca(line, place),
+      place);
+}
+
+}  // namespace
+
+Example parse_example(std::string_view line, const std::string& place) {
+  const jinja::Value value = parse_line(line, place);
+  Members object(*value.dict());
+  refuse_line_keys(object, place);
+  const LineFormat format = format_of(object, place);
   Example example;
-  if (text) {
+  example.kind = kind_of(format);
+  if (format == LineFormat::text) {
     example.text = text_at(object, "text", place);
-  } else if (completion) {
-    example.kind = Example::Kind::completion;
+  } else if (format == LineFormat::completion) {
     example.prompt = text_at(object, "prompt", place);
     example.text = text_at(object, "completion", place);
   } else {
-    example.kind = Example::Kind::messages;
-    example.conversation = Conversation::parse(sharegpt ? from_sharegpt(object, place)
-                                               : alpaca ? from_alpaca(object, place)
-                                                        : object,
-                                               place);
+    example.conversation = conversation_in(object, format, place);
     example.conversation.bytes = line.size();
+    add_names(read_message_keys(example.conversation, place), example.message_keys);
+    if (format == LineFormat::alpaca) object.find("text");  // the same once more
   }
+  for (const std::string& name : object.unread())
+    if (!is_harmless_key(name)) example.line_keys.push_back(name);
   return example;
 }
 
 bool Example::lacks_answer() const {
   if (kind != Kind::messages) return is_blank(text);
-  const std::vector<jinja::Value>& all = conversation.messages;
-  return std::ranges::any_of(all, [&](const jinja::Value& message) {
-    const jinja::Dict& members = *message.dict();
-    return members.find("role")->text()->bytes() == "assistant" &&
-           std::ranges::all_of(members.items(), [](const jinja::Dict::Item& item) {
-             const auto& [name, value] = item;
-             return name.text()->bytes() == "role" || !value.truth() ||
-                    (value.text() && is_blank(value.text()->bytes()));
-           });
-  });
+  const std::vector<std::size_t>& not_learned = conversation.not_learned;
+  for (std::size_t i = 0; i < conversation.messages.size(); ++i) {
+    if (conversation.text(i, "role") != "assistant" || std::ranges::count(not_learned, i) > 0)
+      continue;
+    const auto is_empty = [](const jinja::Dict::Item& item) {
+      const auto& [name, value] = item;
+      return !is_answer_key(name.text()->bytes()) || !value.truth() ||
+             (value.text() && is_blank(value.text()->bytes()));
+    };
+    if (std::ranges::all_of(conversation.messages[i].dict()->items(), is_empty)) return true;
+  }
+  return false;
 }
 
 // Here and not in the header, where g++ 12 warns of an uninitialised template if it is empty.
@@ -222,6 +286,10 @@ ChatTemplate::Rendered ExampleEncoder::encode(const Example& example,
                                               const std::string& place) const {
   if (example.kind == Example::Kind::messages) {
     AXONN_CHECK(chat_, place, ": messages without a chat template");
+    if (std::ranges::count(example.message_keys, "function_call") > 0 &&
+        !chat_->mentions("function_call"))
+      refuse(place, ": \"function_call\" of a message, which the chat template does not write; ",
+             "give the call in \"tool_calls\": [{\"type\": \"function\", \"function\": {...}}]");
     return chat_->render(example.conversation, place);
   }
   const bool completes = example.kind == Example::Kind::completion;
@@ -240,6 +308,16 @@ std::string ExampleEncoder::fingerprint() const {
   return concat(tokenizer_->fingerprint(), chat_ ? chat_->fingerprint() : "");
 }
 
+std::vector<std::string> ExampleEncoder::unread_keys(const Example& example) const {
+  std::vector<std::string> keys;
+  for (const std::string& name : example.line_keys) keys.push_back(concat('"', name, '"'));
+  const auto add = [&](const std::string& name, const char* of) {
+    if (!chat_ || !chat_->mentions(name)) keys.push_back(concat('"', name, "\" of ", of));
+  };
+  for (const std::string& name : example.message_keys) add(name, "messages");
+  return keys;
+}
+
 std::string ExampleEncoder::warning() const {
   return !chat_ || chat_->teaches_end()
              ? ""
@@ -252,8 +330,22 @@ std::string ExampleEncoder::warning() const {
 Example::Kind kind_of_examples(const std::string& file) {
   const std::vector<std::string> files{file};
   for (TextFiles reader(files); !reader.at_end(); reader.advance())
-    for (const Line& line : next_lines(reader, 1)) return parse_example(line.text, line.place).kind;
+    for (const Line& line : next_lines(reader, 1)) {
+      const jinja::Value value = parse_line(line.text, line.place);
+      return kind_of(format_of(Members(*value.dict()), line.place));
+    }
   refuse(file, " has no line with an example");
+}
+
+std::vector<std::string> unread_keys(
+    const std::string& file,
+    const std::function<std::vector<std::string>(const Line&)>& keys_of_line) {
+  constexpr std::size_t kHead = std::size_t{4} << 20;  // columns rarely begin later
+  const std::vector<std::string> files{file};
+  TextFiles reader(files);
+  std::vector<std::string> keys;
+  for (const Line& line : next_lines(reader, kHead)) add_names(keys_of_line(line), keys);
+  return keys;
 }
 
 bool holds_answers(const std::string& file) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,9 @@ struct Example {
   Kind kind = Kind::text;
   std::string prompt = {}, text = {};  ///< text: also the completion
   Conversation conversation = {};
+  /// Keys of the line, and of its messages, that are neither read nor usual beside examples. A chat
+  /// template may read those of messages.
+  std::vector<std::string> line_keys = {}, message_keys = {};
 
   /// Whether an answer is missing: the text, the completion, or a message of the assistant, is
   /// nothing but white space. Training would learn that to say nothing is an answer.
@@ -42,12 +46,16 @@ struct Line {
 std::vector<Line> lines_of(std::string_view text, const std::string& file, std::int64_t before);
 
 /// The string under a key of a JSON object. Throws UsageError, beginning with the line's place, if
-/// the line is not UTF-8 or not a JSON object, or has no string there.
+/// the line is not UTF-8 or not a JSON object, or has no string there, or for keys of preference
+/// data, unless `field` is one of them.
 std::string text_of_line(const Line& line, const std::string& field);
+/// The keys of the line other than that, null ones and harmless ones (line_keys.h), for messages.
+std::vector<std::string> other_keys_of_line(const Line& line, const std::string& field);
 
-/// Parses a line; ignores other keys, among them "text" beside "instruction", and "prompt" where
-/// there is no "completion". Throws UsageError, beginning with `place`, if the line is not UTF-8,
-/// not a JSON object or not exactly one of the kinds, or if a value has the wrong type.
+/// Parses a line. A member that is null counts as absent; other keys are listed in the example,
+/// among them "prompt" where there is no "completion". Throws UsageError, beginning with `place`, if
+/// the line is not UTF-8, not a JSON object or not exactly one of the kinds, if a value has the
+/// wrong type, or for keys that would change what is learned (line_keys.h).
 Example parse_example(std::string_view line, const std::string& place);
 
 /// Encodes examples as documents of tokens.
@@ -64,6 +72,9 @@ class ExampleEncoder {
 
   std::string fingerprint() const;
 
+  /// The keys of an example that neither this program nor the chat template reads, for messages.
+  std::vector<std::string> unread_keys(const Example& example) const;
+
   /// The warning that the chat template teaches no end of an answer; "" if it does.
   std::string warning() const;
 
@@ -75,6 +86,11 @@ class ExampleEncoder {
 /// The kind of a JSONL file's first example. Throws UsageError as parse_example() does, or if there
 /// is no example.
 Example::Kind kind_of_examples(const std::string& file);
+
+/// The keys that `keys_of_line` finds in the first lines of a JSONL file (4 MiB), each once.
+std::vector<std::string> unread_keys(
+    const std::string& file,
+    const std::function<std::vector<std::string>(const Line&)>& keys_of_line);
 
 /// Whether the first line of a JSONL file is a conversation, or a prompt and a completion.
 bool holds_answers(const std::string& file);

@@ -237,6 +237,8 @@ class DryChecks {
                               .seed = static_cast<std::uint64_t>(config_.training.seed),
                               .report = report_to(line)});
     line.clear();
+    for (const auto& corpus : stages)
+      for (const std::string& warning : corpus->warnings) warn(warning);
     run_.data_bytes = bytes_of_data(config_, stages);
     count_long_documents(stages.front()->train_documents);
     const TrainingConfig& training = config_.training;

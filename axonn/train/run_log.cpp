@@ -122,7 +122,8 @@ void RunLog::describe(Training& training, int threads, bool shown) {
   for (const std::string& stage : describe_stages(config, batches)) say("stage: " + stage);
   for (const BatchSource& source : batches.sources())
     for (const std::string& note : source.sequences->notes()) say("data: " + note);
-  if (!training.corpora.front()->warning.empty()) log_.warn(training.corpora.front()->warning);
+  for (const auto& corpus : training.corpora)
+    for (const std::string& warning : corpus->warnings) log_.warn(warning);
   if (config.activation_checkpoint.budget > 0 ||
       config.activation_checkpoint.mode != RecomputeMode::none ||
       config.activation_checkpoint.blocks > 0)

@@ -153,7 +153,7 @@ TEST(Jsonl, RefusesAnInvalidLineWithPlaceAndReason) {
   EXPECT_THAT(fault_of_line("{\"text\": \"a\xff\"}"), HasSubstr(":7: byte 12 of the line is not"));
   EXPECT_THAT(fault_of_line("{\"txt\": 1}"), HasSubstr("this one has none of them"));
   EXPECT_THAT(fault_of_line(R"({"text": "", "messages": []})"), HasSubstr("more than one of them"));
-  EXPECT_THAT(fault_of_line(R"({"text": null})"), HasSubstr("\"text\" is not a string"));
+  EXPECT_THAT(fault_of_line(R"({"text": null})"), HasSubstr("none of them, but: \"text\" (null)"));
   EXPECT_THAT(fault_of_line(R"({"prompt": "x"})"), HasSubstr("\"completion\" is missing"));
   EXPECT_THAT(fault_of_line(R"({"messages": {}})"), HasSubstr("\"messages\" is not a list"));
   EXPECT_THAT(fault_of_line(R"({"messages": [{"role": "user"}]})"), HasSubstr(":7: message 1: "));

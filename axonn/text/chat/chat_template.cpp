@@ -211,6 +211,11 @@ const ChatTemplate::Form& ChatTemplate::form_for(const Conversation& conversatio
       conversation.variables, [](const auto& variable) { return variable.first == "tools"; }));
 }
 
+bool ChatTemplate::mentions(std::string_view word) const {
+  return std::ranges::any_of(
+      forms_, [&](const Form& form) { return form.source.find(word) != std::string::npos; });
+}
+
 void ChatTemplate::find_content_forms() {
   for (Form& form : forms_) {
     const bool tools = form.name == "tool_use";
@@ -323,6 +328,8 @@ ChatTemplate::Rendered ChatTemplate::encode(const Conversation& given, bool prom
     std::vector<ByteSpan> spans =
         learned_spans(whole, roles, renderings, all_tokens_,
                       end ? tokenizer_->bytes_of(*end) : std::string_view());
+    if (!conversation.not_learned.empty())
+      spans = spans_without(whole, roles, std::move(spans), conversation.not_learned);
     if (last_turn_only_) spans = spans_of_last_turn(whole, roles, std::move(spans));
     TextEncoder encoder(*tokenizer_, {all_tokens_, plain_tokens_}, roles, whole.bytes());
     Rendered out;

@@ -83,6 +83,10 @@ class ChatTemplate {
   /// The template for a conversation with tools, or without, in Jinja.
   const std::string& source(bool tools) const { return form_for(tools).source; }
 
+  /// Whether the text of the template has this word, the name of a member or role. Then it may read
+  /// it.
+  bool mentions(std::string_view word) const;
+
   /// The tokens that end the assistant's turn: one, unless markers are plain text; empty if the
   /// template writes none.
   const std::vector<std::int32_t>& end_of_turn() const { return end_of_turn_; }

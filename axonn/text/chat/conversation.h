@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "axonn/text/chat/members.h"
 #include "axonn/text/jinja/jinja_render.h"
 
 namespace axonn {
@@ -26,6 +27,8 @@ struct Conversation {
   /// member, such as tool_calls; that of a tool may be any value but images, audio and files.
   /// Throws UsageError, beginning with `place`, that names the member or the message.
   static Conversation parse(const jinja::Dict& object, const std::string& place);
+  /// The same; the members that it reads count as read.
+  static Conversation parse(Members& object, const std::string& place);
 
   /// A member of message i that is a text; "" if it is none.
   std::string text(std::size_t i, std::string_view member) const;
@@ -37,9 +40,11 @@ struct Conversation {
   void parse_call_arguments();
 
   std::vector<jinja::Value> messages;  ///< dicts
-  jinja::Variables variables;          ///< tools, documents and others by name
-  std::size_t bytes = 0;               ///< about the size of all that
-  std::optional<std::tm> now;          ///< that strftime_now() shows, unless ChatArguments have it
+  /// The assistant's messages that are not learned, by their index, in order.
+  std::vector<std::size_t> not_learned;
+  jinja::Variables variables;  ///< tools, documents and others by name
+  std::size_t bytes = 0;       ///< about the size of all that
+  std::optional<std::tm> now;  ///< that strftime_now() shows, unless ChatArguments have it
 };
 
 /// Parses JSON as Python's json module, for templates: objects keep their order, and of equal keys

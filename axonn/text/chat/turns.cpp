@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "axonn/base/check.h"
 #include "axonn/base/utf8.h"
 
 namespace axonn {
@@ -226,6 +227,33 @@ std::vector<ByteSpan> learned_spans(const Text& text, const std::vector<std::str
     if (from < end) spans.push_back({from, end});
   }
   std::ranges::sort(spans, {}, &ByteSpan::begin);
+  return spans;
+}
+
+std::vector<ByteSpan> spans_without(const Text& text, const std::vector<std::string>& roles,
+                                    std::vector<ByteSpan> spans,
+                                    const std::vector<std::size_t>& not_learned) {
+  const std::vector<Piece> pieces = pieces_of(text);
+  const auto is_left_out = [&](std::size_t message) {
+    return std::ranges::find(not_learned, message) != not_learned.end();
+  };
+  std::erase_if(spans, [&](const ByteSpan& span) {
+    std::size_t left_out = 0, kept = 0, next = 0;
+    for (const Piece& piece : pieces) {
+      if (piece.message < 0) continue;
+      const auto message = static_cast<std::size_t>(piece.message);
+      const bool before = piece.at.begin < span.begin && piece.at.end <= span.begin;
+      if (before) next = message + 1;
+      if (before || piece.at.begin >= span.end) continue;
+      ++(is_left_out(message) ? left_out : kept);
+    }
+    if (left_out > 0 && kept > 0)
+      refuse("the chat template marks several messages as one answer, so one of them cannot be ",
+             "left out of what is learned");
+    if (left_out + kept > 0) return left_out > 0;
+    while (next < roles.size() && roles[next] != "assistant") ++next;
+    return is_left_out(next);
+  });
   return spans;
 }
 

@@ -1,0 +1,69 @@
+#include "axonn/data/file_notes.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "axonn/base/check.h"
+#include "axonn/base/utf8.h"
+#include "axonn/data/text_reader.h"
+
+namespace axonn {
+
+namespace {
+
+/// A note about the first of several files, and their number.
+struct FileNote {
+  std::string text, file;
+  std::size_t files = 1;
+};
+
+std::vector<std::string> notes_of(const std::vector<std::string>& files,
+                                  const std::function<std::string(const std::string&)>& note_of) {
+  std::vector<FileNote> notes;
+  for (const std::string& file : files) {
+    std::string text = note_of(file);
+    if (text.empty()) continue;
+    const auto same = std::ranges::find(notes, text, &FileNote::text);
+    if (same == notes.end())
+      notes.push_back({.text = std::move(text), .file = file});
+    else
+      ++same->files;
+  }
+  std::vector<std::string> all;
+  for (const FileNote& note : notes)
+    all.push_back(concat(note.file, note.files > 1 ? concat(" and ", note.files - 1, " more") : "",
+                         ": ", note.text));
+  return all;
+}
+
+/// "" if there are none.
+std::string note_of_keys(const std::vector<std::string>& keys) {
+  if (keys.empty()) return "";
+  std::string names;
+  for (const std::string& key : keys) names += concat(names.empty() ? "" : ", ", printable(key));
+  return concat("nothing reads the key", keys.size() > 1 ? "s " : " ", shortened(names, 400),
+                "; training ignores ", keys.size() > 1 ? "them" : "it");
+}
+
+}  // namespace
+
+std::vector<std::string> notes_of_examples(const std::vector<std::string>& files,
+                                           const ExampleEncoder& encoder) {
+  return notes_of(files, [&](const std::string& file) {
+    return note_of_keys(unread_keys(file, [&](const Line& line) {
+      return encoder.unread_keys(parse_example(line.text, line.place));
+    }));
+  });
+}
+
+std::vector<std::string> notes_of_texts(const std::vector<std::string>& files,
+                                        const std::string& field) {
+  return notes_of(files, [&](const std::string& file) {
+    if (!is_json_lines(file)) return std::string();
+    return note_of_keys(
+        unread_keys(file, [&](const Line& line) { return other_keys_of_line(line, field); }));
+  });
+}
+
+}  // namespace axonn

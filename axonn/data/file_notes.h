@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "axonn/data/jsonl.h"
+
+namespace axonn {
+
+/// What a user should know of files of examples before training: the keys that nothing reads, among
+/// the first lines of each file (4 MiB). Files with equal notes share one. Throws UsageError as
+/// parse_example() does.
+std::vector<std::string> notes_of_examples(const std::vector<std::string>& files,
+                                           const ExampleEncoder& encoder);
+
+/// The same of files of text: for JSON lines, the keys other than `field`.
+std::vector<std::string> notes_of_texts(const std::vector<std::string>& files,
+                                        const std::string& field);
+
+}  // namespace axonn
