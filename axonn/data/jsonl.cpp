@@ -60,7 +60,7 @@ std::string keys_of(const jinja::Dict& object) {
 bool is_blank(std::string_view text) { return text.find_first_not_of(kWhiteSpace) == text.npos; }
 
 constexpr std::size_t kBatchBytes = std::size_t{8} << 20;  // of text, per core
-constexpr int kDocumentsVersion = 4;  // raise it when the same lines give other documents
+constexpr int kDocumentsVersion = 5;  // raise it when the same lines give other documents
 
 /// The lines that are not blank among the next `bytes` bytes of a file, or the next line if it is
 /// longer. Their texts are valid until advance().
@@ -254,6 +254,7 @@ Example parse_example(std::string_view line, const std::string& place) {
     example.conversation = conversation_in(object, format, place);
     example.conversation.bytes = line.size();
     add_names(read_message_keys(example.conversation, place), example.message_keys);
+    example.conversation.normalize();
     if (format == LineFormat::alpaca) object.find("text");  // the same once more
   }
   for (const std::string& name : object.unread())

@@ -281,7 +281,7 @@ void read_conversation(const Body& body, const std::string& text, const ServedMo
   Conversation conversation = Conversation::parse(*value->dict(), "the request");
   if (conversation.messages.size() > kMostMessages)
     reject("messages", conversation.messages.size(), " messages, more than ", kMostMessages);
-  conversation.parse_call_arguments();
+  conversation.normalize();
   conversation.now = local_time(model.clock());
   const nlohmann::json& choice = body["tool_choice"];
   if (choice == "none")

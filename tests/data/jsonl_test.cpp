@@ -89,6 +89,20 @@ TEST(Jsonl, ReadsCallsAndToolsOfShareGptLinesAsTemplatesExpectThem) {
             "[{'type': 'function', 'function': {'name': 'f', 'parameters': {}}}]");
 }
 
+TEST(Jsonl, ReadsConversationsInTheFormThatServingGivesTemplates) {
+  const Conversation talk = parse_example(R"({"messages": [{"role": "user", "content": "a"},
+      {"role": "assistant", "content": "b", "thinking": "hm", "name": null, "tool_calls": [
+          {"type": "function", "function": {"name": "f", "arguments": "{\"n\": 5}"}}]}],
+      "tools": []})",
+                                          "")
+                                .conversation;
+  EXPECT_EQ(jinja::to_text(*talk.messages[1].dict()->find("tool_calls")).bytes(),
+            "[{'type': 'function', 'function': {'name': 'f', 'arguments': {'n': 5}}}]");
+  EXPECT_EQ(talk.text(1, "reasoning_content"), "hm");
+  EXPECT_FALSE(talk.messages[1].dict()->find("name"));
+  EXPECT_TRUE(talk.variables.empty());
+}
+
 TEST(Jsonl, RefusesInvalidLinesOfOtherFormatsWithTheReason) {
   EXPECT_THAT(fault_of_line(R"({"question": "a", "answer": "b"})"),
               HasSubstr("\"conversations\" (ShareGPT); \"instruction\" and \"output\" (alpaca); "

@@ -169,6 +169,13 @@ TEST(Chat, ArgumentsOfEarlierCallsReachTheTemplateAsObjects) {
               HasSubstr("{\"name\": \"weather\", \"arguments\": {\"city\": \"<|im_end|>\"}}"));
 }
 
+TEST(Chat, AnEmptyListOfToolsWritesNoTextOfTools) {
+  const ScriptedServer server(template_file("chatml_tools"), "It rains.");
+  EXPECT_EQ(server.choice({{"messages", kQuestion}, {"tools", json::array()}})["finish_reason"],
+            "stop");
+  EXPECT_THAT(server.prompt(), testing::Not(HasSubstr("<tools>")));
+}
+
 TEST(Chat, AThoughtIsNotPartOfTheContent) {
   const ScriptedServer server(template_file("thinking_last_turn"), "<think>\nHm.\n</think>\n\nYes.",
                               FinishReason::max_tokens);

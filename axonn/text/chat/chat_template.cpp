@@ -25,7 +25,7 @@ using jinja::Text;
 
 constexpr std::array<std::string_view, 5> kUsualRoles{"system", "user", "assistant", "tool",
                                                       "developer"};
-constexpr int kRenderingVersion = 4;  // raise it when the same conversations give other tokens
+constexpr int kRenderingVersion = 5;  // raise it when the same conversations give other tokens
 
 /// The templates in a JSON value: a text, or a list of {"name", "template"}.
 std::vector<ChatFormat::Form> forms_in(const JsonNode& node, const std::string& file) {
@@ -236,7 +236,10 @@ void ChatTemplate::find_content_forms() {
 
 Conversation ChatTemplate::fitted(Conversation conversation) const {
   const Form& form = form_for(conversation);
+  const bool knows_developer = form.source.find("developer") != std::string::npos;
   for (std::size_t i = 0; i < conversation.messages.size(); ++i) {
+    if (!knows_developer && conversation.text(i, "role") == "developer")
+      conversation.set_member(i, "role", Text("system"));
     const jinja::Value* content = conversation.messages[i].dict()->find("content");
     if (!content) continue;
     const auto found = form.contents.find(conversation.text(i, "role"));

@@ -72,7 +72,8 @@ class ChatTemplate {
   std::vector<std::int32_t> prompt(const Conversation& conversation,
                                    const std::string& place = "") const;
 
-  /// The conversation with the contents of messages in the form that the template reads.
+  /// The conversation with the contents of messages in the form that the template reads. The role
+  /// developer becomes system if the template's text does not have the word "developer".
   /// render() and prompt() begin with that.
   Conversation fitted(Conversation conversation) const;
 

@@ -106,6 +106,17 @@ class ValueBuilder : public nlohmann::json_sax<nlohmann::json> {
   Value root_;
 };
 
+bool is_empty_list(const Value& value) { return value.list() && value.list()->items.empty(); }
+
+/// Whether a message has a member besides role and content that says something.
+bool has_more(const Dict& message) {
+  return std::ranges::any_of(message.items(), [](const Dict::Item& item) {
+    const auto& [key, value] = item;
+    const std::string& name = key.text()->bytes();
+    return name != "role" && name != "content" && !value.is_none() && !is_empty_list(value);
+  });
+}
+
 std::string fault_of(const Value& message) {
   constexpr const char* kWanted =
       "wanted {\"role\": \"...\", \"content\": \"...\"}; content is a string or a list of parts, "
@@ -114,7 +125,7 @@ std::string fault_of(const Value& message) {
   const Value* role = members ? members->find("role") : nullptr;
   if (!role || !role->text()) return kWanted;
   const Value* content = members->find("content");
-  if (!content || content->is_none()) return members->size() > (content ? 2U : 1U) ? "" : kWanted;
+  if (!content || content->is_none()) return has_more(*members) ? "" : kWanted;
   if (content->text()) return "";
   const bool is_tool = role->text()->bytes() == "tool";
   if (!content->list()) return is_tool ? "" : kWanted;
@@ -125,6 +136,47 @@ std::string fault_of(const Value& message) {
 Value with(Dict dict, const char* key, Value value) {
   dict.set(key, std::move(value));
   return dict;
+}
+
+/// The arguments of a call as an object, if they are the text of one, null or empty.
+Value parsed_arguments(const Value& arguments, Origin origin) {
+  if (arguments.is_none()) return Dict();
+  if (!arguments.text()) return arguments;
+  const std::string& text = arguments.text()->bytes();
+  if (text.find_first_not_of(kWhiteSpace) == text.npos) return Dict();
+  const std::optional<Value> parsed = parse_chat_json(text, origin);
+  if (parsed && parsed->is_none()) return Dict();
+  return parsed && parsed->dict() ? *parsed : arguments;
+}
+
+Value with_parsed_arguments(const List& calls, Origin origin) {
+  List parsed;
+  for (const Value& call : calls.items) {
+    const Value* function = call.dict() ? call.dict()->find("function") : nullptr;
+    const Dict* inner = function ? function->dict() : call.dict();  // some data have no "function"
+    const Value* arguments = inner ? inner->find("arguments") : nullptr;
+    if (!arguments) {
+      parsed.items.push_back(call);
+      continue;
+    }
+    Value changed = with(*inner, "arguments", parsed_arguments(*arguments, origin));
+    parsed.items.push_back(function ? with(*call.dict(), "function", std::move(changed))
+                                    : std::move(changed));
+  }
+  return parsed;
+}
+
+/// Templates name thoughts differently: sets those of the three names that are missing.
+void fill_thoughts(Dict& message, Origin origin) {
+  constexpr std::array<const char*, 3> kNames{"reasoning_content", "reasoning", "thinking"};
+  std::optional<Value> thoughts;
+  for (const char* name : kNames)
+    if (const Value* found = message.find(name);
+        !thoughts && found && found->text() && found->truth())
+      thoughts = *found;
+  if (!thoughts) return;
+  for (const char* name : kNames)
+    if (!message.find(name)) message.set(jinja::Text(name, origin), *thoughts);
 }
 
 }  // namespace
@@ -172,27 +224,25 @@ Conversation Conversation::parse(Members& object, const std::string& place) {
   return out;
 }
 
-void Conversation::parse_call_arguments() {
+void Conversation::normalize() {
+  std::erase_if(variables, [](const auto& variable) {
+    const auto& [name, value] = variable;
+    return (name == "tools" || name == "documents") && (value.is_none() || is_empty_list(value));
+  });
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    const auto with_arguments = [&](const Dict& function) {
-      const Value* arguments = function.find("arguments");
-      if (!arguments || !arguments->text()) return Value(function);
-      const Origin origin{.source = static_cast<std::int32_t>(i)};
-      auto parsed = parse_chat_json(arguments->text()->bytes(), origin);
-      return parsed && parsed->dict() ? Value(with(function, "arguments", *parsed))
-                                      : Value(function);
-    };
-    const Dict& message = *messages[i].dict();
-    const Value* calls = message.find("tool_calls");
-    if (!calls || !calls->list()) continue;
-    List parsed;
-    for (const Value& call : calls->list()->items) {
-      const Value* function = call.dict() ? call.dict()->find("function") : nullptr;
-      parsed.items.push_back(function && function->dict()
-                                 ? with(*call.dict(), "function", with_arguments(*function->dict()))
-                                 : call);
+    const Origin origin{.source = static_cast<std::int32_t>(i)};
+    const Dict& given = *messages[i].dict();
+    Dict message;
+    for (const auto& [key, value] : given.items()) {
+      const std::string& name = key.text()->bytes();
+      const bool calls = name == "tool_calls";
+      // Templates tell a turn that only calls by its content, which is null.
+      if (name != "content" && (value.is_none() || (calls && is_empty_list(value)))) continue;
+      message.set(key,
+                  calls && value.list() ? with_parsed_arguments(*value.list(), origin) : value);
     }
-    set_member(i, "tool_calls", std::move(parsed));
+    fill_thoughts(message, origin);
+    messages[i] = std::move(message);
   }
 }
 

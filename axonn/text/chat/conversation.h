@@ -35,9 +35,15 @@ struct Conversation {
   /// Sets or replaces a member of message i.
   void set_member(std::size_t i, const char* member, jinja::Value value);
 
-  /// Replaces the arguments of tool calls that are the text of a JSON object, as clients of
-  /// OpenAI's API send them, by that object, which templates expect.
-  void parse_call_arguments();
+  /// Brings what data sets and clients of OpenAI's API write into the one form that templates
+  /// expect, for training and serving alike:
+  ///
+  ///   arguments of a call   the text of a JSON object becomes the object; null or a blank text {}
+  ///   members               those that are null, and empty "tool_calls", are removed; not "content"
+  ///   tools, documents      an empty list is none
+  ///   thoughts              reasoning_content, reasoning and thinking: those missing are copies of
+  ///                         the first that is a text and not empty, as in transformers
+  void normalize();
 
   std::vector<jinja::Value> messages;  ///< dicts
   /// The assistant's messages that are not learned, by their index, in order.
