@@ -351,13 +351,20 @@ std::vector<std::string> expand_pattern(const std::string& path) {
   return paths;
 }
 
+bool ends_in(std::string_view path, std::string_view ending) {
+  if (path.size() < ending.size()) return false;
+  return std::ranges::equal(path.substr(path.size() - ending.size()), ending, [](char a, char b) {
+    return (a >= 'A' && a <= 'Z' ? static_cast<char>(a - 'A' + 'a') : a) == b;
+  });
+}
+
 bool is_text_name(std::string_view name) {
   for (const std::string_view packed : {".gz", ".zst"})
-    if (name.ends_with(packed)) {
+    if (ends_in(name, packed)) {
       name.remove_suffix(packed.size());
-      if (name.ends_with(".json")) return true;  // a plain .json often describes the others
+      if (ends_in(name, ".json")) return true;  // a plain .json often describes the others
     }
-  return name.ends_with(".txt") || name.ends_with(".jsonl") || name.ends_with(".ndjson");
+  return ends_in(name, ".txt") || ends_in(name, ".jsonl") || ends_in(name, ".ndjson");
 }
 
 std::vector<std::string> text_files(const std::vector<std::string>& paths) {

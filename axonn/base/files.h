@@ -182,8 +182,11 @@ std::vector<std::string> expand_pattern(const std::string& path);
 
 /// The text files that the paths or patterns name, in order. A folder stands for every .txt, .jsonl
 /// and .ndjson file in it and below, also with .gz or .zst behind that, and for .json.gz and
-/// .json.zst, sorted by name. Throws UsageError if a path names nothing.
+/// .json.zst, in letters of either case, sorted by name. Throws UsageError if a path names nothing.
 std::vector<std::string> text_files(const std::vector<std::string>& paths);
+
+/// Whether a path ends so, whatever the case of its ASCII letters. `ending` is in lower case.
+bool ends_in(std::string_view path, std::string_view ending);
 
 /// Whether text_files() takes a file of this name from a folder.
 bool is_text_name(std::string_view name);

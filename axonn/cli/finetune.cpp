@@ -49,7 +49,7 @@ struct FinetuneFlags {
 /// The key of [data] that reads such a file.
 std::string data_key(const std::string& path) {
   if (is_json_lines(path)) return "data.jsonl";
-  return path.ends_with(".bin") || path_exists(path + ".idx") ? "data.tokens" : "data.text";
+  return ends_in(path, ".bin") || path_exists(path + ".idx") ? "data.tokens" : "data.text";
 }
 
 /// "Qwen3-0.6B-chats" for the model ".../Qwen3-0.6B" and the data "chats.jsonl". A model in a run's

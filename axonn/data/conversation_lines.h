@@ -11,8 +11,8 @@ namespace axonn {
 ///   {"conversations": [{"from": "human", "value": TEXT}, {"from": "gpt", "value": TEXT}, ...],
 ///    "system": TEXT, "tools": a list, or its JSON text}
 ///
-/// The last two are optional. An entry may also have "role" and "content". Other members of an entry
-/// become members of its message. Whom "from" names:
+/// The last two are optional. An entry may also have "role" and "content". Other members of an
+/// entry become members of its message. Whom "from" names:
 ///
 ///   user       human, user
 ///   assistant  gpt, assistant, model, chatgpt, bing, bard; function_call, tool_call, whose value

@@ -6,11 +6,14 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/utf8.h"
+#include "axonn/data/file_formats.h"
 #include "axonn/data/text_reader.h"
 
 namespace axonn {
 
 namespace {
+
+constexpr std::size_t kHeadBytes = std::size_t{1} << 20;
 
 /// A note about the first of several files, and their number.
 struct FileNote {
@@ -60,7 +63,7 @@ std::vector<std::string> notes_of_examples(const std::vector<std::string>& files
 std::vector<std::string> notes_of_texts(const std::vector<std::string>& files,
                                         const std::string& field) {
   return notes_of(files, [&](const std::string& file) {
-    if (!is_json_lines(file)) return std::string();
+    if (!is_json_lines(file)) return note_of_bytes(TextReader(file).peek(kHeadBytes));
     return note_of_keys(
         unread_keys(file, [&](const Line& line) { return other_keys_of_line(line, field); }));
   });

@@ -13,7 +13,8 @@ namespace axonn {
 std::vector<std::string> notes_of_examples(const std::vector<std::string>& files,
                                            const ExampleEncoder& encoder);
 
-/// The same of files of text: for JSON lines, the keys other than `field`.
+/// The same of files of text: for JSON lines, the keys other than `field`; for others, whether the
+/// first MiB is hardly text in UTF-8 (note_of_bytes()).
 std::vector<std::string> notes_of_texts(const std::vector<std::string>& files,
                                         const std::string& field);
 

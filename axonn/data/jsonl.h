@@ -53,8 +53,8 @@ std::string text_of_line(const Line& line, const std::string& field);
 std::vector<std::string> other_keys_of_line(const Line& line, const std::string& field);
 
 /// Parses a line. A member that is null counts as absent; other keys are listed in the example,
-/// among them "prompt" where there is no "completion". Throws UsageError, beginning with `place`, if
-/// the line is not UTF-8, not a JSON object or not exactly one of the kinds, if a value has the
+/// among them "prompt" where there is no "completion". Throws UsageError, beginning with `place`,
+/// if the line is not UTF-8, not a JSON object or not exactly one of the kinds, if a value has the
 /// wrong type, or for keys that would change what is learned (line_keys.h).
 Example parse_example(std::string_view line, const std::string& place);
 

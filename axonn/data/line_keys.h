@@ -16,11 +16,11 @@ namespace axonn {
 void refuse_line_keys(const Members& line, const std::string& place);
 
 /// Reads and removes the members of messages that say whether a message is learned: "weight" 0 or
-/// 1, as in OpenAI's data, and "train", "training" and "loss", true or false. Sets talk.not_learned.
-/// Returns the names of members that neither this program nor a data format knows.
-/// Throws UsageError, beginning with `place`, for other values, for members that contradict each
-/// other or ask for messages of others than the assistant, and for other members that would change
-/// what is learned.
+/// 1, as in OpenAI's data, and "train", "training" and "loss", true or false. Sets
+/// talk.not_learned. Returns the names of members that neither this program nor a data format
+/// knows. Throws UsageError, beginning with `place`, for other values, for members that contradict
+/// each other or ask for messages of others than the assistant, and for other members that would
+/// change what is learned.
 std::vector<std::string> read_message_keys(Conversation& talk, const std::string& place);
 
 /// Whether a key belongs to preference data whatever its value is: chosen, rejected, ...

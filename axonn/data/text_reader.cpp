@@ -10,6 +10,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
+#include "axonn/data/file_formats.h"
 
 namespace axonn {
 
@@ -200,25 +201,32 @@ class ZstandardBytes final : public Decompressed {
   bool inside_ = false;  // of a frame
 };
 
+std::unique_ptr<TextReader::Bytes> make_bytes(InputFile file, Compression how) {
+  if (how == Compression::gzip) return std::make_unique<GzipBytes>(std::move(file));
+  if (how == Compression::zstandard) return std::make_unique<ZstandardBytes>(std::move(file));
+  return std::make_unique<TextReader::Bytes>(std::move(file));
+}
+
+/// Also refuses what is text neither as it is nor decompressed, such as a table or an archive.
 std::unique_ptr<TextReader::Bytes> open_bytes(const std::string& path) {
   InputFile file(path);
   const Compression found = compression_of(file);
-  const bool gzip = path.ends_with(".gz"), zstandard = path.ends_with(".zst");
+  const bool gzip = ends_in(path, ".gz"), zstandard = ends_in(path, ".zst");
   if ((gzip && found != Compression::gzip) || (zstandard && found != Compression::zstandard))
     refuse(path, file.bytes() == 0 ? " is empty" : " is damaged at byte 0",
            ": it does not begin as ", gzip ? "gzip" : "Zstandard",
            " data do; copy or download it again, or rename it");
-  if (found == Compression::gzip) return std::make_unique<GzipBytes>(std::move(file));
-  if (found == Compression::zstandard) return std::make_unique<ZstandardBytes>(std::move(file));
-  return std::make_unique<TextReader::Bytes>(std::move(file));
+  std::array<char, kFormatBytes> begin{};
+  refuse_format(path, {begin.data(), make_bytes(InputFile(path), found)->read(begin)});
+  return make_bytes(std::move(file), found);
 }
 
 }  // namespace
 
 bool is_json_lines(std::string_view path) {
   for (const std::string_view ending : {".gz", ".zst"})
-    if (path.ends_with(ending)) path.remove_suffix(ending.size());
-  return path.ends_with(".jsonl") || path.ends_with(".ndjson") || path.ends_with(".json");
+    if (ends_in(path, ending)) path.remove_suffix(ending.size());
+  return ends_in(path, ".jsonl") || ends_in(path, ".ndjson") || ends_in(path, ".json");
 }
 
 bool is_compressed(const std::string& path) {

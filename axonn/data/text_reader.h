@@ -11,7 +11,7 @@
 namespace axonn {
 
 /// Whether a file holds a JSON object on each line, judged by its name: .jsonl, .ndjson or .json,
-/// also with .gz or .zst behind it.
+/// also with .gz or .zst behind it, in letters of either case.
 bool is_json_lines(std::string_view path);
 
 /// Whether a file begins as gzip or Zstandard data do. Throws UsageError if it cannot be opened.
@@ -22,7 +22,8 @@ bool is_compressed(const std::string& path);
 /// what is asked for at a time, and for Zstandard the window of the file, at most 2 GiB.
 ///
 /// Throws UsageError that names the file and the byte in it if it cannot be read, is cut short or
-/// is damaged, or if its name ends in .gz or .zst and it does not begin so.
+/// is damaged, if its name ends in .gz or .zst and it does not begin so, or if it begins as another
+/// format than text does (file_formats.h).
 class TextReader {
  public:
   explicit TextReader(const std::string& path);

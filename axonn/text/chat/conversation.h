@@ -39,7 +39,7 @@ struct Conversation {
   /// expect, for training and serving alike:
   ///
   ///   arguments of a call   the text of a JSON object becomes the object; null or a blank text {}
-  ///   members               those that are null, and empty "tool_calls", are removed; not "content"
+  ///   members               null ones but "content", and empty "tool_calls", are removed
   ///   tools, documents      an empty list is none
   ///   thoughts              reasoning_content, reasoning and thinking: those missing are copies of
   ///                         the first that is a text and not empty, as in transformers

@@ -57,7 +57,7 @@ std::vector<ByteSpan> learned_spans(const jinja::Text& text, const std::vector<s
 
 /// The learned spans but for those of the messages `not_learned`. A span belongs to the message of
 /// its pieces; one without any, to the assistant's first message after the piece before it. Throws
-/// UsageError if a span holds words of messages of both sorts, which only {% generation %} can cause.
+/// UsageError if a span holds words of messages of both sorts, as {% generation %} can mark them.
 std::vector<ByteSpan> spans_without(const jinja::Text& text, const std::vector<std::string>& roles,
                                     std::vector<ByteSpan> spans,
                                     const std::vector<std::size_t>& not_learned);
