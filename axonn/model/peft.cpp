@@ -1,6 +1,7 @@
 #include "axonn/model/peft.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -13,18 +14,31 @@ namespace axonn {
 
 namespace {
 
+/// Keys that do not change what adapters compute: who wrote the file, how its training began, and
+/// which layers have them, which their tensors say as well.
+constexpr std::array<std::string_view, 20> kHarmlessAdapterKeys = {
+    "auto_mapping",   "base_model_class", "corda_config",   "ensure_weight_tying",
+    "eva_config",     "exclude_modules",  "fan_in_fan_out", "inference_mode",
+    "layers_pattern", "loftq_config",     "lora_ga_config", "megatron_config",
+    "megatron_core",  "parent_library",   "peft_version",   "qalora_group_size",
+    "revision",       "runtime_config",   "target_modules", "task_type"};
+
+/// Adds the keys that say that something is to be computed otherwise than models here do, which a
+/// key does whose value is neither null, false nor empty.
+void add_unread(const JsonReader& file, Unsupported& unsupported) {
+  for (const std::string& key : file.unread(kHarmlessAdapterKeys)) {
+    const nlohmann::json& value = *file.find({key.c_str()});
+    const bool nothing = value == false || (value.is_structured() && value.empty()) || value == "";
+    if (!nothing) unsupported.push_back(key);
+  }
+}
+
 StoredAdapterConfig adapters_of(const nlohmann::json& json, const std::string& place) {
   const JsonReader file(json, place);
   const std::string type = file.text({"peft_type"}, "");
   if (type != "LORA")
     refuse(place, ": peft_type is '", type, "'; only LORA adapters are supported");
   Unsupported unsupported;
-  for (const char* key : {"use_dora", "lora_bias", "use_qalora"})
-    if (file.flag(key, false)) unsupported.emplace_back(key);
-  for (const char* key : {"rank_pattern", "alpha_pattern", "modules_to_save", "layer_replication",
-                          "trainable_token_indices", "target_parameters"})
-    if (const nlohmann::json* value = file.find({key}); value && !value->empty())
-      unsupported.emplace_back(key);
   // These also change the base weights, which then differ from those of the named base model.
   if (const nlohmann::json* start = file.find({"init_lora_weights"}); start && start->is_string())
     for (const char* kind : {"pissa", "olora", "corda", "loftq"})
@@ -32,7 +46,6 @@ StoredAdapterConfig adapters_of(const nlohmann::json& json, const std::string& p
         unsupported.push_back("init_lora_weights '" + start->get<std::string>() + "'");
   if (const std::string bias = file.text({"bias"}, "none"); bias != "none")
     unsupported.push_back("bias '" + bias + "'");
-  if (!unsupported.empty()) refuse(place, ": not supported in adapters: ", join(unsupported));
   StoredAdapterConfig found{.base = file.text({"base_model_name_or_path"}, "")};
   found.lora.rank = file.needed({"r"}, kMostColumns);
   found.lora.alpha = file.real({"lora_alpha"}, 8);
@@ -42,6 +55,8 @@ StoredAdapterConfig adapters_of(const nlohmann::json& json, const std::string& p
   if (dropout && !(dropout->is_number() && *dropout >= 0 && *dropout < 1))
     refuse(place, ": lora_dropout wants a number of at least 0 and below 1");
   found.lora.dropout = dropout ? dropout->get<double>() : 0;
+  add_unread(file, unsupported);
+  if (!unsupported.empty()) refuse(place, ": not supported in adapters: ", join(unsupported));
   return found;
 }
 

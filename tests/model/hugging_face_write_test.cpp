@@ -235,14 +235,35 @@ TEST(HuggingFaceWrite, AnAdapterConfigReadsBackUnchanged) {
   EXPECT_EQ(nlohmann::json::parse(to_adapter_config(model, ""))["fan_in_fan_out"], false);
 }
 
-TEST(HuggingFaceWrite, RefusesUnsupportedKindsOfAdapters) {
+TEST(HuggingFaceWrite, ReadsAnAdapterConfigWithAllKeysThatPeftWrites) {
+  // What PEFT 0.21 writes for LoraConfig(r=8) beside the keys that are read.
+  EXPECT_EQ(parse_adapters(R"(, "alora_invocation_tokens": null, "alpha_pattern": {},
+    "arrow_config": null, "auto_mapping": null, "bias": "none", "corda_config": null,
+    "ensure_weight_tying": false, "eva_config": null, "exclude_modules": null,
+    "fan_in_fan_out": false, "inference_mode": true, "init_lora_weights": true,
+    "kasa_config": null, "layer_replication": null, "layers_pattern": null,
+    "layers_to_transform": null, "loftq_config": {}, "lora_bias": false, "lora_ga_config": null,
+    "megatron_config": null, "megatron_core": "megatron.core", "modules_to_save": null,
+    "monteclora_config": null, "peft_version": "0.21.2", "qalora_group_size": 16,
+    "rank_pattern": {}, "revision": null, "target_modules": ["q_proj"], "target_parameters": null,
+    "task_type": "CAUSAL_LM", "trainable_token_indices": null, "use_bdlora": null,
+    "use_dora": false, "use_qalora": false, "use_rslora": false, "velora_config": null)")
+                .lora.rank,
+            8);
+}
+
+TEST(HuggingFaceWrite, RefusesKindsOfAdaptersAndKeysThatItDoesNotKnow) {
   EXPECT_EQ(parse_adapters("").lora.alpha, 32);
   EXPECT_EQ(parse_adapters(R"(, "use_rslora": true)").lora.alpha, 32 * std::sqrt(8.0))
       << "alpha / sqrt(r) instead of alpha / r";
   EXPECT_EQ(parse_adapters(R"(, "rank_pattern": {}, "modules_to_save": null)").lora.rank, 8);
   for (const char* more :
        {R"("use_dora": true)", R"("bias": "all")", R"("rank_pattern": {"q_proj": 4})",
-        R"("modules_to_save": ["lm_head"])", R"("init_lora_weights": "pissa_niter_4")"}) {
+        R"("modules_to_save": ["lm_head"])", R"("init_lora_weights": "pissa_niter_4")",
+        R"("alora_invocation_tokens": [250, 3])", R"("layers_to_transform": [1])",
+        R"("layers_to_transform": 0)", R"("lora_bias": true)", R"("use_qalora": true)",
+        R"("trainable_token_indices": [5])", R"("arrow_config": {"top_k": 1})",
+        R"("a_key_of_a_later_version": 1)"}) {
     const std::string key = std::string(more).substr(1, std::string(more).find('"', 1) - 1);
     EXPECT_THAT([&] { parse_adapters(concat(", ", more)); },
                 ThrowsMessage<UsageError>(HasSubstr(key)));
