@@ -84,7 +84,8 @@ void move(const float* const* read, float* const* update, float* const* write, s
       sums[v] = x;
     }
   }
-  asm volatile("" : : "x"(sums[0] + sums[1] + sums[2] + sums[3]));
+  const Lanes sum = sums[0] + sums[1] + sums[2] + sums[3];
+  asm volatile("" : : "m"(sum));  // in memory, since no register of AVX2 holds 16 lanes
 }
 
 using Move = void (*)(const float* const*, float* const*, float* const*, std::int64_t,

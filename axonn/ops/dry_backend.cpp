@@ -40,7 +40,10 @@ struct DryLaunch {
     if (work.rows * work.cols > 0) rowwise::row_blocks<n>(scratch, work, cuda::rows_of_block(work));
   }
   template <typename T>
-  void rows_by_id(const rowwise::EmbeddingBackwardKernel<T>&) const {}
+  void rows_by_id(const rowwise::EmbeddingBackwardKernel<T>& kernel) const {
+    if (kernel.R * kernel.C * kernel.V == 0) return;
+    for (int i = 0; i < 2; ++i) scratch.take<int>(kernel.V);
+  }
 };
 
 /// A ForwardingBackend without an inner backend, so that it need not list the operations.
@@ -78,12 +81,13 @@ class DryBackend final : public ForwardingBackend {
   std::string matmul_device() const override { return name(); }
 
   void attention(const Attention& args) override {
-    if (gpu_ && args.q.count() > 0) take_for(attention_offers(args, *gpu_));
+    if (gpu_ && args.q.count() > 0) take_for(attention_offers(args, *gpu_), describe(args, false));
     next_.flops = attention_flops(args);
     ForwardingBackend::attention(args);
   }
   void attention_backward(const AttentionBackward& args) override {
-    if (gpu_ && args.forward.k.count() > 0) take_for(attention_offers(args, *gpu_));
+    if (gpu_ && args.forward.k.count() > 0)
+      take_for(attention_offers(args, *gpu_), describe(args.forward, true));
     next_.flops = 2.5 * attention_flops(args.forward);  // five products instead of two
     ForwardingBackend::attention_backward(args);
   }
@@ -124,8 +128,8 @@ class DryBackend final : public ForwardingBackend {
     Scratch scratch(arena_);
     if (gpu_) scratch.take<char>(cuda::lanes_for(products) * cuda::kLaneBytes);
   }
-  void take_for(const std::vector<AttentionOffer>& offers) {
-    const AttentionOffer& best = best_offer(offers);
+  void take_for(const std::vector<AttentionOffer>& offers, const std::string& what) {
+    const AttentionOffer& best = best_offer(offers, what);
     Scratch scratch(arena_);
     scratch.take<char>(best.bytes);
     if (best.way == AttentionWay::parts) take_for_products(1);

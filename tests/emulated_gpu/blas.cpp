@@ -188,7 +188,7 @@ cublasStatus_t start(const Product& product, cudaStream_t stream) {
   const std::string name = "cublasLtMatmul " + std::to_string(p.m()) + 'x' + std::to_string(p.n()) +
                            'x' + std::to_string(p.k());
   cudaError_t status = cudaSuccess;
-  if (product.way == Way::split) {
+  if (is_split(product.way)) {
     status = enqueue(stream, {name, [product] { product.multiply_halves(); }});
     if (status == cudaSuccess)
       status = enqueue(stream, {name + ", the second half", [product] { product.add_halves(); }});
@@ -301,6 +301,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     switch (what) {
       case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
         return set(preference->workspace, value, bytes);
+      case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+        return set(preference->reductions, value, bytes);
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
         return set(preference->a, value, bytes);
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:

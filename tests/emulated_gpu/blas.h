@@ -33,6 +33,7 @@ struct cublasLtMatrixLayoutOpaque_t {
 };
 struct cublasLtMatmulPreferenceOpaque_t {
   std::uint64_t workspace = 0;
+  std::uint32_t reductions = ~0u;  ///< that are allowed: all
   std::uint32_t a = 256, b = 256, c = 256, d = 256;
 };
 
@@ -83,10 +84,12 @@ struct Problem {
 
 /// The ways to compute a product.
 enum class Way : std::uint64_t {
-  vectors = 1,  ///< loads vectors: needs their alignment
-  split = 2,    ///< so, too, and adds up the halves of K in the workspace
-  elements = 3  ///< slowest, for any operands
+  vectors = 1,     ///< loads vectors: needs their alignment
+  split = 2,       ///< so, too, and adds up the halves of K in the workspace
+  elements = 3,    ///< slowest, for any operands
+  rough_split = 4  ///< as split, but each half is rounded to D's type
 };
+inline bool is_split(Way way) { return way == Way::split || way == Way::rough_split; }
 
 /// What cublasLtMatmulAlgo_t holds.
 struct Algorithm {

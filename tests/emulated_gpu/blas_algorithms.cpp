@@ -8,7 +8,8 @@
 
 // The algorithms of the emulated cuBLASLt, and their configuration.
 //
-// Algorithm 1 needs vectors; its split of K in two is another configuration of it. Algorithm 7
+// Algorithm 1 needs vectors; its splits of K in two, whose sums are added in f32 or in D's type, are
+// other configurations of it. Where sums in D's type are allowed they are preferred. Algorithm 7
 // computes any operands. Other numbers, and other tiles, are those of another GPU, which
 // AXONN_EMULATED_ALGORITHMS="of another GPU" emulates.
 
@@ -17,7 +18,6 @@ namespace emulated_gpu {
 namespace {
 
 constexpr std::uint32_t kVectors = 1, kElements = 7;
-constexpr std::uint32_t kReduction = 2;  // of a split: through the workspace
 
 std::uint32_t tile() { return is_set("AXONN_EMULATED_ALGORITHMS", "of another GPU") ? 21 : 20; }
 
@@ -25,8 +25,11 @@ std::array<std::uint32_t, 9> configuration_of(Way way) {
   std::array<std::uint32_t, 9> all{};
   all[CUBLASLT_ALGO_CONFIG_ID] = way == Way::elements ? kElements : kVectors;
   all[CUBLASLT_ALGO_CONFIG_TILE_ID] = tile();
-  all[CUBLASLT_ALGO_CONFIG_SPLITK_NUM] = way == Way::split ? 2 : 1;
-  all[CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME] = way == Way::split ? kReduction : 0;
+  all[CUBLASLT_ALGO_CONFIG_SPLITK_NUM] = is_split(way) ? 2 : 1;
+  all[CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME] =
+      way == Way::split         ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+      : way == Way::rough_split ? CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE
+                                : CUBLASLT_REDUCTION_SCHEME_NONE;
   all[CUBLASLT_ALGO_CONFIG_STAGES_ID] = way == Way::elements ? 0 : 15;
   all[CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID] = way == Way::elements ? 0 : 3;
   return all;
@@ -58,7 +61,7 @@ bool has_vectors(const Layout& x) {
 /// Whether the way computes the product if its operands are aligned.
 bool suits(const Problem& p, Way way) {
   if (way == Way::elements) return true;
-  if (way == Way::split && (p.d.count != 1 || p.k() < 2)) return false;
+  if (is_split(way) && (p.d.count != 1 || p.k() < 2)) return false;
   return has_vectors(p.a) && has_vectors(p.b) && has_vectors(p.c) && has_vectors(p.d);
 }
 
@@ -81,7 +84,8 @@ std::vector<Algorithm> algorithms_for(const Problem& p, const Preference& prefer
   const bool aligned =
       std::ranges::all_of(told, [](std::uint64_t bytes) { return bytes >= kVectorBytes; });
   std::vector<Algorithm> found;
-  for (const Way way : {Way::vectors, Way::split, Way::elements}) {
+  const bool rough = preference.reductions & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+  for (const Way way : {Way::vectors, rough ? Way::rough_split : Way::split, Way::elements}) {
     if (!suits(p, way) || workspace_of(p, way) > preference.workspace) continue;
     if (way != Way::elements && !aligned) continue;
     found.emplace_back(one).configuration = configuration_of(way);
@@ -99,7 +103,7 @@ bool are_alive(const char* function, std::initializer_list<const void*> objects)
 }  // namespace
 
 std::optional<Way> Algorithm::way() const {
-  for (const Way way : {Way::vectors, Way::split, Way::elements})
+  for (const Way way : {Way::vectors, Way::split, Way::rough_split, Way::elements})
     if (configuration == configuration_of(way)) return way;
   return {};
 }
@@ -110,7 +114,7 @@ std::uint64_t Algorithm::needs(std::size_t operand) const {
 }
 
 std::uint64_t workspace_of(const Problem& p, Way way) {
-  return way == Way::split ? static_cast<std::uint64_t>(2 * p.m() * p.n()) * sizeof(float) : 0;
+  return is_split(way) ? static_cast<std::uint64_t>(2 * p.m() * p.n()) * sizeof(float) : 0;
 }
 
 cublasStatus_t check_algorithm(const Problem& p, const Algorithm& algorithm) {

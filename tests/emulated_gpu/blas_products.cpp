@@ -211,7 +211,7 @@ void report_outputs(const Product& product) {
 
 }  // namespace
 
-/// Way::split's first kernel.
+/// The first kernel of a split.
 void Product::multiply_halves() const {
   report_inputs(*this);
   const auto size = static_cast<std::size_t>(p.m() * p.n());
@@ -221,6 +221,12 @@ void Product::multiply_halves() const {
   panels.pack_both(p, a, b, false);
   panels.multiply(workspace, 0, p.k() / 2);
   panels.multiply(workspace + size, p.k() / 2, p.k());
+  if (way == Way::rough_split)
+    for (std::size_t i = 0; i < 2 * size; ++i) {
+      float rounded = 0;
+      store(&rounded, p.d.type, 0, workspace[i]);
+      workspace[i] = load(&rounded, p.d.type, 0);
+    }
 }
 
 /// Its second.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -44,7 +45,19 @@ inline Lanes lanes_with(bool is, emulated_gpu::Line line = emulated_gpu::Line::c
   return static_cast<Lanes>(emulated_gpu::lanes_with(is, line));
 }
 
+inline int count(Lanes lanes) { return std::popcount(lanes); }
 inline int lowest(Lanes lanes) { return std::countr_zero(lanes); }
+
+inline void keep_least(int* at, int x) {
+  const std::atomic_ref<int> now(*at);
+  for (int seen = now.load(); x < seen && !now.compare_exchange_weak(seen, x);) {
+  }
+}
+inline void keep_most(int* at, int x) {
+  const std::atomic_ref<int> now(*at);
+  for (int seen = now.load(); x > seen && !now.compare_exchange_weak(seen, x);) {
+  }
+}
 
 // The matrix instructions of warp_cuda.cuh, for warps of 32, and those of warp_hip.cuh.
 

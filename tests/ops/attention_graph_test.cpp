@@ -145,6 +145,38 @@ TEST(AttentionGraph, OfRunsOfQueriesEqualsPlainLoops) {
   }
 }
 
+// cuDNN's engines read constants of borders in other forms as other numbers, without an error.
+TEST(AttentionGraph, StatesBordersInTheFormsThatCudnnsEnginesRecognise) {
+  const AttentionGraphShape late{.sequences = 1,
+                                 .positions = 256,
+                                 .q_rows = 128,
+                                 .first_position = 128,
+                                 .queries = 64,
+                                 .heads = 2,
+                                 .kv_heads = 2,
+                                 .head_dim = 64,
+                                 .window = 100,
+                                 .q_stride = 128,
+                                 .k_stride = 128,
+                                 .v_stride = 128,
+                                 .out_stride = 128,
+                                 .stats_stride = 2};
+  const AttentionGraph graph = attention_graph(late);
+  const auto constant = [&](const GraphNode& node) -> const GraphTensor& {
+    return graph.tensors[static_cast<std::size_t>(node.b)];
+  };
+  std::vector<std::string> borders;
+  for (const GraphNode& node : graph.nodes) {
+    if (node.axis != 3 || node.op == GraphOp::index) continue;
+    const GraphTensor& number = constant(node);
+    const bool integer = number.type == GraphType::i32;
+    EXPECT_EQ(graph.tensors[static_cast<std::size_t>(node.out)].type, number.type);
+    borders.push_back(concat(node.op == GraphOp::add ? "+ " : "- ",
+                             integer ? number.integer : number.number, integer ? " i32" : " f32"));
+  }
+  EXPECT_THAT(borders, testing::ElementsAre("+ 192 i32", "- 64 i32", "+ -28 f32"));
+}
+
 TEST(AttentionGraph, InPiecesOfSequencesAndOfKeyValueHeadsEqualsPlainLoops) {
   const AttentionGraphShape one{.sequences = 1,
                                 .positions = 20,

@@ -6,6 +6,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/ops/backend.h"
+#include "axonn/tensor/gpu/runtime.cuh"
 
 using namespace axonn;
 using testing::ElementsAre;
@@ -74,5 +75,11 @@ TEST(CudaGraph, RefusesAStreamThatIsNotWaitedForBeforeTheCaptureEnds) {
   const auto backend = make_cuda_backend(0);
   Device& device = backend->device();
   const auto other = device.make_stream(StreamPriority::normal);
-  EXPECT_THROW(device.capture([&] { other->wait(*device.compute().record()); }), Error);
+  const Four a(device, {1, 2, 3, 4});
+  const auto work_elsewhere = [&] {
+    other->wait(*device.compute().record());
+    cuda::check("cudaMemsetAsync",
+                cudaMemsetAsync(a.view().data, 0, Four::kBytes, cuda::handle_of(*other)));
+  };
+  EXPECT_THROW(device.capture(work_elsewhere), Error);
 }

@@ -71,23 +71,29 @@ TEST_P(CudnnAttention, GivesTheSameBitsEveryTimeIfDeterministic) {
   }
 }
 
-TEST_P(CudnnAttention, LeavesUnsupportedOperandsToOtherKernelsWithOneRemark) {
+TEST_P(CudnnAttention, LeavesUnsupportedOperandsToOtherKernelsWithOneRemarkForEachPass) {
   const auto automatic = backend(CudaAttention::automatic);
   check_attention_case(*automatic, {1, {200, 2, 2, 64, 1, 0, 0.1}, DType::bf16, 8});
   EXPECT_THAT(automatic->take_remarks(), testing::IsEmpty());
   for (int i = 0; i < 2; ++i)
     check_attention_case(*automatic, {1, {40, 2, 2, 12, 1, 0, 0.3}, DType::bf16, 8});
   EXPECT_THAT(automatic->take_remarks(),
-              testing::ElementsAre(testing::HasSubstr("does not compute 2 heads of 12 in bf16")));
-  check_attention_case(*automatic,
-                       {1, {192, 2, 2, 64, 1, 0, 0.1, 0, {}, {0, 2}}, DType::bf16, 8, true});
-  EXPECT_THAT(automatic->take_remarks(),
-              testing::ElementsAre(testing::HasSubstr("a part of each sequence's positions")));
+              testing::ElementsAre(
+                  testing::HasSubstr("attention of 1 x 40, 2 heads over 2 of 12 in bf16 ("),
+                  testing::HasSubstr("1 x 40, 2 heads over 2 of 12 in bf16, gradients (")));
   EXPECT_THAT(
       [&] {
         check_attention_case(*backend(), {1, {40, 2, 2, 12}, DType::bf16, 8});
       },
-      testing::ThrowsMessage<UsageError>(testing::HasSubstr("2 heads of 12 in bf16")));
+      testing::ThrowsMessage<UsageError>(
+          testing::HasSubstr("cuDNN does not compute 1 x 40, 2 heads over 2 of 12 in bf16: ")));
+}
+
+TEST_P(CudnnAttention, ComputesBlocksOfPositionsThatAreApartAsRunsOfQueries) {
+  const auto automatic = backend(CudaAttention::automatic);
+  check_attention_case(*automatic,
+                       {1, {192, 2, 2, 64, 1, 0, 0.1, 0, {}, {0, 2}}, DType::bf16, 8, true});
+  EXPECT_THAT(automatic->take_remarks(), testing::IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Deterministic, CudnnAttention, testing::Bool(),

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "axonn/ops/backend.h"
 #include "axonn/ops/operations.h"
 #include "axonn/tensor/tensor.h"
 
@@ -72,5 +73,11 @@ void expect_refusal(std::string_view words, const RowwiseOperation& operation);
 
 /// The largest magnitude in it.
 double largest(const reference::Matrix& values);
+
+/// The error of a product to which more is added, a bias or the old values. A GPU's library may
+/// round it to out's type before; others add in f32.
+inline double of_early_rounding(Backend& backend, DType out, const reference::Matrix& product) {
+  return backend.device().name() == "cpu" ? 0 : rounding(out) * 1.01 * largest(product);
+}
 
 }  // namespace axonn

@@ -26,38 +26,85 @@ namespace cuda {
 
 namespace {
 
-/// d_table[ids[r] - first] += d_out[r], for each table row in the order of the rows r, without
-/// atomics. There is one block per row; the block of the first row with an id adds all rows that
-/// have this id.
+/// y += the rows of x that are listed, in their order. The values of several rows and columns are
+/// under way at a time: a token may have thousands of rows, of which each waits for memory.
+template <typename T>
+__device__ void add_listed_rows(float* y, Matrix<const T> x, const int* rows, int count, int C) {
+  constexpr int kRows = 8, kColumns = 4;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  for (int c = thread; c < C; c += kColumns * threads) {
+    float sum[kColumns], next[kRows][kColumns];
+    for (int j = 0; j < kColumns; ++j) sum[j] = c + j * threads < C ? y[c + j * threads] : 0;
+    for (int i = 0; i < count; i += kRows) {
+      for (int k = 0; k < kRows; ++k) {
+        const T* from = x.row(rows[i + k < count ? i + k : i]);
+        for (int j = 0; j < kColumns; ++j)
+          next[k][j] = c + j * threads < C ? get(from[c + j * threads]) : 0;
+      }
+      for (int k = 0; k < kRows; ++k)
+        for (int j = 0; j < kColumns; ++j) sum[j] = i + k < count ? sum[j] + next[k][j] : sum[j];
+    }
+    for (int j = 0; j < kColumns; ++j)
+      if (c + j * threads < C) y[c + j * threads] = sum[j];
+  }
+}
+
+/// For each row of a table the first and the last row with its id; none: first > last.
+struct IdSpans {
+  int *first, *last;  // (V)
+};
+
+__global__ void clear_spans(IdSpans spans, int V, int R) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i >= V) return;
+  spans.first[i] = R;
+  spans.last[i] = -1;
+}
+
+template <typename T>
+__global__ void find_spans(const rowwise::EmbeddingBackwardKernel<T> args, IdSpans spans) {
+  const int row = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (row >= args.R) return;
+  const std::int64_t at = args.ids[row] - args.first;
+  if (at < 0 || at >= args.V) return;
+  keep_least(spans.first + at, row);
+  keep_most(spans.last + at, row);
+}
+
+/// d_table[ids[r] - first] += d_out[r], for each table row in the order of the rows r. There is one
+/// block per row; the block of the first row with an id adds all rows that have this id.
 ///
-/// Bound by memory, R · C · (sizeof(T) + 8) bytes, plus the search: at most R² comparisons
-/// of ids, which stay in cache.
+/// Bound by memory, R · C · (sizeof(T) + 8) bytes, and by the rows of the most frequent token, which
+/// one block adds.
 template <typename T>
 __global__ void __launch_bounds__(kMostThreads, kAtOnce)
-    add_token_gradients(const rowwise::EmbeddingBackwardKernel<T> args) {
-  const int row = static_cast<int>(blockIdx.x), R = static_cast<int>(args.R),
-            thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+    add_token_gradients(const rowwise::EmbeddingBackwardKernel<T> args, const IdSpans spans) {
+  const int row = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x),
+            threads = static_cast<int>(blockDim.x);
   const std::int32_t id = args.ids[row];
   if (id < args.first || id >= args.first + args.V) return;  // the whole block
-  for (int end = row; end > 0; end -= threads) {  // nearest first: frequent tokens end early
-    const int r = end - 1 - thread;
-    if (__syncthreads_or(r >= 0 && args.ids[r] == id)) return;
-  }
-  const Team team;
-  AXONN_SHARED(found, Lanes[kMostThreads / kWarp]);
-  float* y = args.d_table.row(id - args.first);
-  for (int begin = row; begin < R; begin += threads) {
-    const int r = begin + thread;
-    const Lanes here = lanes_with(r < R && args.ids[r] == id);
-    if (thread % kWarp == 0) found[thread / kWarp] = here;
+  if (spans.first[id - args.first] != row) return;
+  const int end = spans.last[id - args.first] + 1;
+  constexpr int kEach = 8;  // ids that a thread compares before rows are added
+  AXONN_SHARED(found, Lanes[kEach * kMostThreads / kWarp]);
+  AXONN_SHARED(rows, int[kEach * kMostThreads]);
+  const int warps = threads / kWarp, lane = thread % kWarp;
+  for (int begin = row; begin < end; begin += kEach * threads) {
+    for (int k = 0; k < kEach; ++k) {
+      const int r = begin + k * threads + thread;
+      const Lanes here = lanes_with(r < end && args.ids[r] == id);
+      if (lane == 0) found[k * warps + thread / kWarp] = here;
+    }
     __syncthreads();
-    for (int warp = 0; warp < threads / kWarp; ++warp)
-      for (Lanes left = found[warp]; left != 0; left &= left - 1) {
-        const int next = begin + warp * kWarp + lowest(left);
-        team.map(
-            y, args.C, [](float a, float b) { return a + b; }, y, args.d_out.row(next));
-      }
-    __syncthreads();  // before found is written again
+    int listed = 0;
+    for (int i = 0; i < kEach * warps; ++i) {
+      const Lanes here = found[i], below = here & ((Lanes{1} << lane) - 1);
+      if (i % warps == thread / kWarp && (here >> lane & 1) != 0)
+        rows[listed + count(below)] = begin + i / warps * threads + thread;
+      listed += count(here);
+    }
+    __syncthreads();
+    add_listed_rows(args.d_table.row(id - args.first), args.d_out, rows, listed, args.C);
   }
 }
 
@@ -113,7 +160,7 @@ void CudaBackend::attend(const AttentionBackward& args, bool backward,
     }
     return;
   }
-  best_offer(offers);  // throws
+  best_offer(offers, describe(args.forward, backward));  // throws
 }
 
 std::string CudaBackend::attend_in_way(const AttentionOffer& offer, const AttentionBackward& args,
@@ -166,9 +213,14 @@ void add_bias(Stream& stream, const View& out, const View& bias) {
 
 template <typename T>
 void Launch::rows_by_id(const rowwise::EmbeddingBackwardKernel<T>& kernel) const {
-  if (kernel.R * kernel.C == 0) return;
-  const int threads = std::max(threads_for(kernel.C, kPack), 4 * kWarp);  // they also search
-  launch_kernel(stream, grid_of(kernel.R), threads, add_token_gradients<T>, kernel);
+  if (kernel.R * kernel.C * kernel.V == 0) return;
+  const IdSpans spans{scratch.take<int>(kernel.V), scratch.take<int>(kernel.V)};
+  const auto blocks = [](std::int64_t n) { return grid_of(tiles_of(n, kMostThreads)); };
+  launch_kernel(stream, blocks(kernel.V), kMostThreads, clear_spans, spans,
+                static_cast<int>(kernel.V), static_cast<int>(kernel.R));
+  launch_kernel(stream, blocks(kernel.R), kMostThreads, find_spans<T>, kernel, spans);
+  const int threads = std::max(threads_for(kernel.C, kPack), 8 * kWarp);  // they also search
+  launch_kernel(stream, grid_of(kernel.R), threads, add_token_gradients<T>, kernel, spans);
 }
 
 void CudaBackend::run(const RowwiseOperation& operation) {

@@ -34,8 +34,15 @@ __device__ T shuffle_xor(T x, int mask) {
 /// The lanes that pass true.
 __device__ inline Lanes lanes_with(bool is) { return __ballot_sync(0xffffffffu, is); }
 
+/// How many lanes there are.
+__device__ inline int count(Lanes lanes) { return __popc(lanes); }
+
 /// The number of the lowest lane; there must be one.
 __device__ inline int lowest(Lanes lanes) { return __ffs(static_cast<int>(lanes)) - 1; }
+
+/// *at = the smaller, or the larger, of it and x; of many threads in any order.
+__device__ inline void keep_least(int* at, int x) { atomicMin(at, x); }
+__device__ inline void keep_most(int* at, int x) { atomicMax(at, x); }
 
 /// c (16 x 8) += a (16 x 16) · b (16 x 8), by a warp.
 __device__ inline void mma_8(float* c, const std::uint32_t (&a)[4], std::uint32_t b0,

@@ -28,7 +28,11 @@ __device__ T shuffle_xor(T x, int mask) {
 
 __device__ inline Lanes lanes_with(bool is) { return __ballot(is); }
 
+__device__ inline int count(Lanes lanes) { return __popcll(lanes); }
 __device__ inline int lowest(Lanes lanes) { return __ffsll(lanes) - 1; }
+
+__device__ inline void keep_least(int* at, int x) { atomicMin(at, x); }
+__device__ inline void keep_most(int* at, int x) { atomicMax(at, x); }
 
 /// The instruction computes a · b, with b and the result in the transposed layout: so it computes
 /// the transpose of c from b and a.

@@ -53,7 +53,8 @@ struct SoftmaxStatsKernel {
     }
     team.once([&] {
       out.row(row)[0] = most;
-      out.row(row)[1] = total * exponential(about - most);
+      // Not above 0 but for a piece without a finite logit, where `most` is infinite and total 0.
+      out.row(row)[1] = total * exponential(least(about - most, 0.0f));
       if (!targets) return;
       const std::int64_t target = targets[row] - first;
       const bool here = targets[row] >= 0 && target >= 0 && target < valid;

@@ -159,10 +159,13 @@ class CudaPlace final : public Moment::Place {
   }
   double seconds() override {
     if (seconds_) return *seconds_;
+    // The origin may be on another stream, and be passed later.
+    const double since = origin_->seconds();
     check("cudaEventSynchronize", cudaEventSynchronize(event_));
     float milliseconds = 0;
     check("cudaEventElapsedTime", cudaEventElapsedTime(&milliseconds, origin_->event_, event_));
-    seconds_ = origin_->seconds() + 1e-3 * double{milliseconds};
+    seconds_ = since + 1e-3 * double{milliseconds};
+    origin_.reset();
     return *seconds_;
   }
 
@@ -182,6 +185,7 @@ class Moments {
     // CUDA counts milliseconds in a float: after ten seconds to a microsecond.
     constexpr double kLongest = 10;
     if (const double now = now_seconds(); !origin_ || now - origin_since_ > kLongest) {
+      if (origin_) origin_->seconds();  // lets go of the origin before it
       origin_ = std::make_shared<CudaPlace>(events_, compute_, origin_);
       origin_since_ = now;
     }

@@ -85,6 +85,13 @@ class Builder {
   int number(GraphRole role, float value) {
     return tensor({.dims = {1, 1, 1, 1}, .strides = {1, 1, 1, 1}, .role = role, .number = value});
   }
+  int integer(std::int64_t value) {
+    return tensor({.dims = {1, 1, 1, 1},
+                   .strides = {1, 1, 1, 1},
+                   .type = GraphType::i32,
+                   .role = GraphRole::value,
+                   .integer = static_cast<std::int32_t>(value)});
+  }
 
   /// Where a node writes: to tensor `out`, or to a new intermediate tensor of a's dims.
   struct To {
@@ -131,17 +138,19 @@ class Builder {
     const auto compare = [&](int a, GraphOp op, int b) {
       return node(op, a, b, {.out = inside(score_dims(), GraphType::boolean)});
     };
-    const auto plus = [&](int of, std::int64_t value) {
-      const int constant = number(GraphRole::value, static_cast<float>(value));
-      return node(GraphOp::add, of, constant, {.axis = 3});
-    };
-    const int row = index(scores, 2),
-              query = s_.first_position > 0 ? plus(row, s_.first_position) : row,
-              key = index(scores, 3);
-    int seen = only(scores, compare(query, GraphOp::at_least, key), kNone);
+    // The engines recognise the borders by these forms. Elsewhere they read a number in f32 as if
+    // it were an integer, without an error.
+    int query = index(scores, 2);
+    if (s_.first_position > 0) {  // queries are the last of the keys: + keys - queries, as integers
+      query = node(GraphOp::add, query, integer(s_.keys()), {.type = GraphType::i32, .axis = 3});
+      query =
+          node(GraphOp::subtract, query, integer(s_.queries), {.type = GraphType::i32, .axis = 3});
+    }
+    int seen = only(scores, compare(query, GraphOp::at_least, index(scores, 3)), kNone);
     if (s_.window > 0) {
       const int again = index(seen, 2), column = index(seen, 3);
-      const int end = plus(column, s_.window - s_.first_position);
+      const auto beyond = static_cast<float>(s_.window - s_.first_position);
+      const int end = node(GraphOp::add, column, number(GraphRole::value, beyond), {.axis = 3});
       seen = only(seen, compare(end, GraphOp::greater, again), kNone);
     }
     if (s_.documents) {
@@ -393,9 +402,12 @@ std::vector<void*> graph_memory(const AttentionGraph& graph, const AttentionBack
                                       room.d_q_sum};
   std::vector<void*> memory;
   for (const GraphTensor& tensor : graph.tensors)
-    memory.push_back(tensor.role == GraphRole::value
-                         ? const_cast<float*>(&tensor.number)
-                         : by_role.at(static_cast<std::size_t>(tensor.role)));
+    if (tensor.role != GraphRole::value)
+      memory.push_back(by_role.at(static_cast<std::size_t>(tensor.role)));
+    else if (tensor.type == GraphType::i32)
+      memory.push_back(const_cast<std::int32_t*>(&tensor.integer));
+    else
+      memory.push_back(const_cast<float*>(&tensor.number));
   return memory;
 }
 

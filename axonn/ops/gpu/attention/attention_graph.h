@@ -64,7 +64,8 @@ struct GraphTensor {
   std::array<std::int64_t, 4> dims{}, strides{};  ///< elements
   GraphType type = GraphType::f32;
   GraphRole role = GraphRole::inside;
-  float number = 0;  ///< of a value (GraphRole)
+  float number = 0;          ///< of a value (GraphRole) of type f32
+  std::int32_t integer = 0;  ///< of a value of type i32
 };
 
 enum class GraphOp {

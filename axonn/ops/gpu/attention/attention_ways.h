@@ -49,10 +49,12 @@ std::vector<AttentionOffer> attention_offers(const Attention& args, const Attent
 std::vector<AttentionOffer> attention_offers(const AttentionBackward& args,
                                              const AttentionRules& rules);
 
-/// The first offer that can; throws UsageError if options demand cuDNN, which cannot.
-const AttentionOffer& best_offer(const std::vector<AttentionOffer>& offers);
-
 /// The operands in words: "2 x 4096, 32 heads over 8 of 128, gradients".
 std::string describe(const Attention& args, bool backward);
+
+/// The first offer that can; throws UsageError, which calls the operands `what`, if options demand
+/// cuDNN, which cannot.
+const AttentionOffer& best_offer(const std::vector<AttentionOffer>& offers,
+                                 const std::string& what = "it");
 
 }  // namespace axonn

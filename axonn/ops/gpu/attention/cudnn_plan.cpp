@@ -64,11 +64,12 @@ cudnnPointwiseMode_t mode_of(GraphOp op) {
 
 /// Lowers a graph: each node to a cuDNN operation and, for most, a descriptor of its details.
 struct Lowering {
+  const AttentionGraph& graph;
   std::vector<CudnnDescriptor> tensors = {}, details = {}, operations = {};
 
   using Operands = std::initializer_list<std::pair<cudnnBackendAttributeName_t, int>>;
 
-  explicit Lowering(const AttentionGraph& graph) {
+  explicit Lowering(const AttentionGraph& of) : graph(of) {
     for (std::size_t i = 0; i < graph.tensors.size(); ++i)
       tensors.push_back(descriptor_of(graph.tensors[i], id_of(i)));
     for (const GraphNode& node : graph.nodes) {
@@ -124,12 +125,18 @@ struct Lowering {
            CUDNN_ATTR_OPERATION_REDUCTION_DESC, std::move(how));
   }
 
+  bool integers(const GraphNode& node) const {
+    return node.b >= 0 && graph.tensors[static_cast<std::size_t>(node.out)].type == GraphType::i32;
+  }
+
   void pointwise(const GraphNode& node) {
     const bool compares = node.op == GraphOp::at_least || node.op == GraphOp::greater;
     CudnnDescriptor how(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode_of(node.op));
     how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE,
-            compares ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT);
+            compares         ? CUDNN_DATA_BOOLEAN
+            : integers(node) ? CUDNN_DATA_INT32
+                             : CUDNN_DATA_FLOAT);
     if (node.axis >= 0) how.set(CUDNN_ATTR_POINTWISE_AXIS, std::int64_t{node.axis});
     finish(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
            {{CUDNN_ATTR_OPERATION_POINTWISE_XDESC, node.a},

@@ -54,7 +54,9 @@ inline constexpr auto CUBLASLT_EPILOGUE_DGELU = HIPBLASLT_EPILOGUE_DGELU;
 inline constexpr auto CUBLASLT_EPILOGUE_BGRADB = HIPBLASLT_EPILOGUE_BGRADB;
 inline constexpr auto CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES =
     HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
-// hipBLASLt has no preferences for alignment: these are ignored below.
+// hipBLASLt has no preferences for alignment and sums of parts: these are ignored below.
+inline constexpr auto CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = HIPBLASLT_MATMUL_PREF_MAX;
+inline constexpr std::uint32_t CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2;
 inline constexpr auto CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = HIPBLASLT_MATMUL_PREF_MAX;
 inline constexpr auto CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = HIPBLASLT_MATMUL_PREF_MAX;
 inline constexpr auto CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = HIPBLASLT_MATMUL_PREF_MAX;
