@@ -8,9 +8,9 @@
 
 // The algorithms of the emulated cuBLASLt, and their configuration.
 //
-// Algorithm 1 needs vectors; its splits of K in two, whose sums are added in f32 or in D's type, are
-// other configurations of it. Where sums in D's type are allowed they are preferred. Algorithm 7
-// computes any operands. Other numbers, and other tiles, are those of another GPU, which
+// Algorithm 1 needs vectors; its splits of K in two, whose sums are added in f32 or in D's type,
+// are other configurations of it. Where sums in D's type are allowed they are preferred. Algorithm
+// 7 computes any operands. Other numbers, and other tiles, are those of another GPU, which
 // AXONN_EMULATED_ALGORITHMS="of another GPU" emulates.
 
 namespace emulated_gpu {

@@ -74,8 +74,8 @@ __global__ void find_spans(const rowwise::EmbeddingBackwardKernel<T> args, IdSpa
 /// d_table[ids[r] - first] += d_out[r], for each table row in the order of the rows r. There is one
 /// block per row; the block of the first row with an id adds all rows that have this id.
 ///
-/// Bound by memory, R · C · (sizeof(T) + 8) bytes, and by the rows of the most frequent token, which
-/// one block adds.
+/// Bound by memory, R · C · (sizeof(T) + 8) bytes, and by the rows of the most frequent token,
+/// which one block adds.
 template <typename T>
 __global__ void __launch_bounds__(kMostThreads, kAtOnce)
     add_token_gradients(const rowwise::EmbeddingBackwardKernel<T> args, const IdSpans spans) {
