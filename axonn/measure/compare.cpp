@@ -38,8 +38,9 @@ std::string find_differing_replica(const Context& ctx, Model& model) {
   return found;
 }
 
+/// 0 if neither is a number: in both runs no target of the step counts.
 double relative(double want, double got) {
-  if (want == got) return 0;
+  if (want == got || (std::isnan(want) && std::isnan(got))) return 0;
   const double difference = std::abs(want - got) / std::max(std::abs(want), 1e-300);
   return std::isnan(difference) ? INFINITY : difference;
 }
