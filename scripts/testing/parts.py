@@ -160,9 +160,10 @@ PARTS = [
     ),
     Part(
         "attacks",
-        "kills, failing system calls, damaged files, full disks, hostile requests, Slurm",
+        "kills, failing system calls, damaged files, full disks, hostile requests, random "
+        "trainings, Slurm",
         build=1,
-        test=82,
+        test=105,
         run=Tests("dev", ctest=("-L", "attack"), jobs=3),
     ),
     Part(

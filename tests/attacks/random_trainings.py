@@ -5,7 +5,7 @@ its overlap, context and experts; `axonn check` compares losses and norms of thr
 gradient norm of every parameter. Some draws are trained, and resumed on another grid in the middle.
 A failure is shrunk to the fewest keys, and told as one command.
 
-  random_trainings.py AXONN [--draws N] [--seed N]    prints every failure
+  random_trainings.py AXONN [--draws N] [--seed N] [--first]    prints every failure, or the first
   random_trainings.py --pairs N [--seed N]            pairs of values that N draws do not reach
 """
 
@@ -71,8 +71,8 @@ def draw_model(rng, keys, grid, dtype):
     keys["model.qkv_bias"] = rng.choice((True, False))
     keys["model.qk_norm"] = rng.choice(("none", "head", "width"))
     keys["model.rope_scaling"] = rng.choice(("none", "none", "llama3"))
-    if rng.random() < 0.4:
-        experts = rng.choice((2, 3, 4, 6, 8))
+    if rng.random() < 0.5:
+        experts = rng.choice((2, 4, 4, 6, 8))
         keys |= {
             "model.experts": experts,
             "model.experts_per_token": rng.randint(1, min(3, experts)),
@@ -83,9 +83,10 @@ def draw_model(rng, keys, grid, dtype):
             "training.balance.weight": rng.choice((0, 0.01)),
             "training.balance.scope": rng.choice(("sequence", "batch", "hugging_face")),
             "training.balance.z": rng.choice((0, 0.001)),
-            "parallelism.experts": rng.choice([e for e in (1, 2, 4) if grid[2] % e == 0]),
+            "parallelism.experts": rng.choice([e for e in (1, 2, 4) if grid[2] % e == 0
+                                               and experts % e == 0]),
         }
-    elif rng.random() < 0.3:
+    elif rng.random() < 0.4:
         keys["model.activation"] = "xielu"
 
 
@@ -98,9 +99,10 @@ def draw_rows(rng, keys, grid):
         keys["training.seq_len"] = length = 2 * BLOCK * context * rng.choice((1, 2))
     else:
         keys["training.seq_len"] = length = rng.choice((2, 7, 24, 33, 64, 65, 130))
-    if keys["model.family"] == "llama" and rng.random() < 0.5:
+    if keys["model.family"] == "llama" and rng.random() < 0.8:
         piece = length // context
-        keys["model.window"] = near(rng, 2, BLOCK, piece - BLOCK, piece, length // 2, length)
+        borders = [b for b in (2, BLOCK, piece - BLOCK, piece, length // 2, length) if b > 1]
+        keys["model.window"] = near(rng, *borders)
         if context > 1:
             keys["parallelism.context_layout"] = rng.choice(("auto", "zigzag", "balanced", "window"))
     documents = rng.choice(("joined", "joined", "separate", "packed"))
@@ -125,7 +127,7 @@ def draw_training(rng, keys, dtype):
         keys["training.goldfish.k"] = rng.choice((2, 4))
         keys["training.goldfish.h"] = rng.choice((1, 13))
     if rng.random() < 0.25 and keys["optimizer.kind"] != "muon":
-        keys["lora.rank"] = rng.choice((1, 2, 5))
+        keys["lora.rank"] = rng.choice((1, 3))
         if rng.random() < 0.3:
             keys["lora.dropout"] = 0.2
     mode = rng.choice(("none", "none", "light", "full"))
@@ -142,7 +144,7 @@ def draw_training(rng, keys, dtype):
 def draw(rng):
     """A training: its keys, its grid, and, if it is to be resumed, the grid of its second half."""
     grid, dtype = draw_grid(rng), rng.choice(("f32", "f32", "f32", "bf16"))
-    keys = {"model.family": rng.choice(("gpt", "llama", "llama"))}
+    keys = {"model.family": rng.choice(("gpt", "llama", "llama", "llama"))}
     draw_model(rng, keys, grid, dtype)
     draw_rows(rng, keys, grid)
     draw_training(rng, keys, dtype)
@@ -153,8 +155,10 @@ def draw(rng):
 
 
 def words_of(keys):
-    said = {True: "true", False: "false"}
-    return [w for k, v in keys.items() for w in (f"--{k}", str(said.get(v, v) if v is True or v is False else v))]
+    words = []
+    for key, value in keys.items():
+        words += [f"--{key}", str(value).lower() if isinstance(value, bool) else str(value)]
+    return words
 
 
 class Trial:
@@ -239,8 +243,8 @@ def features(keys, grid, other):
     length, context = keys["training.seq_len"], keys.get("parallelism.context", 1)
     window, piece = keys.get("model.window", 0), length // context
     border = next((f"{name}{window - at:+d}" for name, at in
-                   (("2", 2), ("block", BLOCK), ("piece - block", piece - BLOCK), ("piece", piece),
-                    ("half", length // 2), ("all", length)) if abs(window - at) <= 1), "-")  # fmt: skip
+                   (("piece - block", piece - BLOCK), ("piece", piece), ("half", length // 2),
+                    ("all", length), ("block", BLOCK), ("2", 2)) if abs(window - at) <= 1), "-")  # fmt: skip
     return {
         "grid": "".join("1" if n == 1 else "+" for n in grid),
         "context": context,
@@ -265,11 +269,18 @@ def missing_pairs(draws, seed):
 
 
 def random_trainings(attacked):
-    """For run.py. The seed of the day is the attack's own, which is printed."""
+    """For run.py: 60 draws that are always the same; the long form draws for a quarter of an hour
+    by the seed of the day, which it prints."""
     trial = Trial(attacked.program, attacked.folder)
-    end = time.monotonic() + attacked.several(60, 900)
-    while time.monotonic() < end:
-        keys, grid, other = draw(attacked.rng)
+    rng, end = attacked.rng, time.monotonic() + 900
+    if attacked.long:
+        seed = int(time.strftime("%Y%m%d"))
+        print(f"random_trainings: seed {seed}", flush=True)
+        rng = random.Random(seed)
+    draws = 0
+    while time.monotonic() < end if attacked.long else draws < 60:
+        draws += 1
+        keys, grid, other = draw(rng)
         failure, code = trial.fault(keys, grid, other)
         if failure:
             yield trial.shrunk(keys, grid, other)
@@ -302,6 +313,8 @@ def main():
             if failure:
                 failed += 1
                 print(f"draw {i}: {trial.shrunk(keys, grid, other)}\n", flush=True)
+                if "--first" in words:
+                    break
     for text, count in sorted(refusals.items(), key=lambda one: -one[1]):
         print(count, text)
     print(f"seed {seed}: {failed} failed, {refused} were refused")

@@ -8,6 +8,8 @@ from harness import main
 from hostile_requests import hostile_requests
 from job_scripts import job_chain, job_scripts
 from kills import kills
+from random_folders import random_folders
+from random_trainings import random_trainings
 from signals import signals
 from slurm import slurm
 from strangers import strangers
@@ -15,4 +17,5 @@ from system_calls import system_calls
 
 main({attack.__name__: attack for attack in
       (kills, system_calls, short_writes, flipped_bits, small_disks, signals, slurm,
-       job_scripts, job_chain, folders, accidents, strangers, hostile_requests)})  # fmt: skip
+       job_scripts, job_chain, folders, accidents, strangers, hostile_requests,
+       random_folders, random_trainings)})  # fmt: skip

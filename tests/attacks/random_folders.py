@@ -1,0 +1,175 @@
+"""Random tiny models by every road: a checkpoint, a Hugging Face folder, GGUF, PEFT, and back.
+
+A model with random options is trained for a step on a random grid. Each form that it is converted
+to must score a text with the same loss, to the bit on one rank and but for rounding on a grid, and
+must convert back to the same bytes; or the program refuses the form by name.
+
+  random_folders.py AXONN [--draws N] [--seed N]
+"""
+
+import json
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from random_trainings import draw_grid, draw_model, words_of, write_text
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "files"))
+try:
+    import gguf
+except ImportError:  # numpy is missing
+    gguf = None
+
+LENGTH = 32
+
+
+class Refused(Exception):
+    """The program refuses the form."""
+
+
+class Lost(Exception):
+    """What was lost on the way, and by which command."""
+
+
+class Roads:
+    def __init__(self, program, folder):
+        self.program, self.folder = program, Path(folder)
+        self.config = self.folder / "base.toml"
+        write_text(self.folder / "text.txt", random.Random(11))
+        (self.folder / "scored.txt").write_text("the grid of ranks sums x and y\n" * 12)
+        self.config.write_text(
+            f'[data]\ntext = "{self.folder}/text.txt"\n[training]\nsteps = 1\nthreads = 1\n'
+            f"seq_len = {LENGTH}\nglobal_batch = 12\n[optimizer]\nlr = 1e-2\n"
+            f'[parallelism]\ndevice = "cpu"\ntransport = "threads"\n[output]\noverwrite = true\n'
+        )
+
+    def run(self, *words):
+        command = [self.program, *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        if done.returncode == 2 and "error: " in done.stderr:
+            raise Refused(done.stderr.strip().splitlines()[-1])
+        if done.returncode != 0:
+            raise Lost(f"{shlex.join(command)}\nexit code {done.returncode}\n{done.stderr[-1500:]}")
+
+    def train(self, name, grid, keys):
+        out = self.folder / name
+        shutil.rmtree(out, ignore_errors=True)
+        at = ",".join(map(str, grid))
+        self.run("train", self.config, "--output.dir", out, "--parallelism.grid", at, *words_of(keys))
+        return out / "checkpoints"
+
+    def convert(self, name, model, *words):
+        out = self.folder / name
+        if out.is_dir():
+            shutil.rmtree(out)
+        self.run("convert", "--model", model, "--out", out, "--overwrite", *words)
+        return out
+
+    def loss(self, model, grid=(1, 1, 1, 1), *words):
+        result = self.folder / "scores.json"
+        at = ",".join(map(str, grid))
+        self.run("eval", "--model", model, "--data", self.folder / "scored.txt", "--seq-len", LENGTH,
+                 "--grid", at, "--device", "cpu", "--json", result, *words)  # fmt: skip
+        return json.loads(result.read_text())["loss"]
+
+    def same_loss(self, want, model, what, *words):
+        got = self.loss(model, (1, 1, 1, 1), *words)
+        if got != want:
+            raise Lost(f"{what}: the loss is {got}, of the checkpoint {want}")
+
+    def same_files(self, one, other):
+        names = sorted(p.name for p in one.iterdir())
+        if names != sorted(p.name for p in other.iterdir()):
+            raise Lost(f"{one.name} and {other.name} have other files")
+        for name in names:
+            if (one / name).read_bytes() != (other / name).read_bytes():
+                raise Lost(f"{name} differs between {one.name} and {other.name}")
+
+
+def travel(roads, rng, keys, grid, lora):
+    """Takes a model along all roads; throws Lost."""
+    model = roads.train("run", grid, keys)
+    want = roads.loss(model)
+    near = roads.loss(model, grid)
+    if abs(near - want) > 2e-6 * want:
+        raise Lost(f"scored on {grid} the loss is {near}, on one rank {want}")
+    if lora:
+        adapted = roads.train("lora", grid, {"model.path": model, "lora.rank": rng.choice((1, 3)),
+                                             "optimizer.lr": 0.5})  # fmt: skip
+        loss = roads.loss(adapted)
+        peft = roads.convert("peft", adapted)
+        roads.same_loss(loss, model, "the adapters from their PEFT folder", "--adapter", peft)
+    folder = roads.convert("hf", model, "--to", "hf", "--dtype", "f32")
+    roads.same_loss(want, folder, "the Hugging Face folder")
+    near = roads.loss(folder, grid)
+    if abs(near - want) > 2e-6 * want:
+        raise Lost(f"the folder scored on {grid} has the loss {near}, on one rank {want}")
+    back = roads.convert("back", folder, "--to", "checkpoint")
+    roads.same_loss(want, back, "the checkpoint made from the folder")
+    roads.same_files(folder, roads.convert("again", back, "--to", "hf", "--dtype", "f32"))
+    if not gguf:
+        return
+    one, other = (gguf.Reader(roads.convert(f"{i}.gguf", path, "--to", "gguf", "--dtype", "f32"))
+                  for i, path in enumerate((model, folder)))  # fmt: skip
+    # A folder has no file for a tokenizer of bytes.
+    sizes = [{k: v for k, v in of.keys.items() if not k.startswith(("general.name", "tokenizer."))}
+             for of in (one, other)]  # fmt: skip
+    if sizes[0] != sizes[1]:
+        raise Lost(f"the keys of GGUF are {sizes[0]} of the checkpoint and {sizes[1]} of the folder")
+    for name, (kind, sizes, values) in one.tensors.items():
+        if other.tensors[name][:2] != (kind, sizes) or (other.tensors[name][2] != values).any():
+            raise Lost(f"{name} in GGUF differs between checkpoint and folder")
+
+
+def attempt(roads, rng):
+    """None, or what was lost; and whether the program refused a form."""
+    grid = draw_grid(rng)
+    keys = {"model.family": rng.choice(("gpt", "llama", "llama", "llama"))}
+    draw_model(rng, keys, grid, "f32")
+    keys = {k: v for k, v in keys.items() if k.startswith("model.")}
+    if keys["model.family"] == "llama" and rng.random() < 0.3:
+        keys["model.window"] = rng.choice((1, 7, LENGTH - 1, LENGTH))
+    try:
+        travel(roads, rng, keys, grid, rng.random() < 0.3)
+    except Refused as why:
+        return None, str(why)
+    except Lost as why:
+        return f"{why}\nof the model {shlex.join(words_of(keys))} trained on {grid}", ""
+    return None, ""
+
+
+def random_folders(attacked):
+    """For run.py."""
+    roads = Roads(attacked.program, attacked.folder)
+    for _ in range(attacked.several(12, 400)):
+        yield attempt(roads, attacked.rng)[0]
+
+
+def main():
+    words = sys.argv[1:]
+
+    def number(flag, otherwise):
+        return int(words[words.index(flag) + 1]) if flag in words else otherwise
+
+    rng, failed, refusals = random.Random(number("--seed", 1)), 0, {}
+    with tempfile.TemporaryDirectory() as folder:
+        roads = Roads(words[0], folder)
+        for i in range(number("--draws", 100)):
+            lost, refused = attempt(roads, rng)
+            if lost:
+                failed += 1
+                print(f"draw {i}: {lost}\n", flush=True)
+            if refused:
+                refusals[refused[:110]] = refusals.get(refused[:110], 0) + 1
+    for text, count in sorted(refusals.items(), key=lambda one: -one[1]):
+        print(count, text)
+    print(f"{failed} failed")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()
