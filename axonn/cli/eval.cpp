@@ -38,7 +38,7 @@ Examples:
 constexpr std::int64_t kRowsAtOnce = 2048;  // rows per batch without --batch
 
 struct EvalFlags : ModelFlags {
-  std::string data, choices, json, chat_template;
+  std::string data, choices, json, chat_template, chat_template_args;
   std::optional<DocumentMode> documents;
   std::int64_t seq_len = 0, batch = 0;
 };
@@ -69,6 +69,10 @@ void add_eval_flags(CLI::App& app, EvalFlags& flags) {
       ->needs(data);
   app.add_option("--chat-template", flags.chat_template,
                  "for conversations: as data.chat_template; default: as the model was trained")
+      ->needs(data);
+  app.add_option("--chat-template-args", flags.chat_template_args,
+                 "variables of the template, such as '{\"enable_thinking\": false}'")
+      ->type_name("JSON")
       ->needs(data);
   app.add_option("--batch", flags.batch,
                  "windows or choices that each (z, data) coordinate computes at a time")
@@ -204,6 +208,8 @@ int run_eval(const Arguments& arguments) {
   if (!flags.data.empty()) {
     config.data.documents = flags.documents.value_or(config.data.documents);
     if (!flags.chat_template.empty()) config.data.chat_template = flags.chat_template;
+    if (!flags.chat_template_args.empty())
+      config.data.chat_template_args = flags.chat_template_args;
     const auto tokenizer = tokenizer_of(config, flags);
     const EvaluationText text = [&] {
       ProgressLine line(speaks_for_all() ? progress_of(config) : ProgressTarget{}, kTokenizing);
@@ -212,7 +218,7 @@ int run_eval(const Arguments& arguments) {
     }();
     if (!text.tokens && flags.documents)
       refuse("--document-mode is for texts; the answers of conversations are scored one by one");
-    if (text.tokens && !flags.chat_template.empty())
+    if (text.tokens && !(flags.chat_template.empty() && flags.chat_template_args.empty()))
       refuse("--chat-template is for conversations; ", flags.data, " holds none");
     with_model(config, [&](LoadedModel& loaded) { score_text(loaded, text, flags); });
     return 0;

@@ -9,6 +9,8 @@
 #include "axonn/base/files.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/train.h"
+#include "axonn/config/run_text.h"
+#include "axonn/config/stored_config.h"
 #include "axonn/data/text_reader.h"
 #include "axonn/load/devices.h"
 #include "axonn/load/launch.h"
@@ -66,11 +68,8 @@ std::string name_of(const FinetuneFlags& flags) {
   return model.filename().string() + (data.empty() ? "" : "-") + data;
 }
 
-/// The value of a key as a flag has it.
-std::string flag_value(const Option& option) {
-  const std::vector<std::string> strings = option.strings();
-  std::string value = strings.empty() ? option.text() : join(strings, ",");
-  if (value.starts_with('"')) value = value.substr(1, value.size() - 2);  // a choice's name
+/// A word of a command, in quotes if a shell would take it apart.
+std::string shell_word(const std::string& value) {
   constexpr std::string_view kPlain = "_./,:=+-";
   const bool plain = !value.empty() && std::ranges::all_of(value, [&](unsigned char c) {
     return std::isalnum(c) || kPlain.find(static_cast<char>(c)) != kPlain.npos;
@@ -79,6 +78,26 @@ std::string flag_value(const Option& option) {
   std::string quoted;
   for (const char c : value) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return concat('\'', quoted, '\'');
+}
+
+/// The value of a key as a flag has it.
+std::string flag_value(const Option& option) {
+  const std::vector<std::string> strings = option.strings();
+  std::string value = strings.empty() ? option.text() : join(strings, ",");
+  if (value.starts_with('"')) value = value.substr(1, value.size() - 2);  // a choice's name
+  return shell_word(value);
+}
+
+/// The command that tries the model of a run that has ended.
+std::string command_to_try(const Config& config) {
+  const std::string result = config.output.dir + "/checkpoints";
+  const bool adapters = config.model.lora.rank > 0;
+  const std::string model = adapters ? config.model.path : result, adapter = adapters ? result : "";
+  const bool tokenizer = !config_of_model(model, adapter).data.tokenizer.empty();
+  return concat("axonn generate --model ", shell_word(model),
+                adapters ? concat(" --adapter ", shell_word(adapter)) : "",
+                tokenizer ? "" : " --tokenizer DIR",
+                learns_conversations(config.data) ? " --chat" : " --prompt TEXT");
 }
 
 /// Fills a config that has the user's flags.
@@ -171,11 +190,7 @@ int run_finetune(const Arguments& arguments) {
   if (speaks) std::cerr << "note: the same command is\n  " << defaults.command() << '\n';
   const int code = run_training(loaded, flags.train);
   if (code != 0 || flags.train.print || flags.train.dry || !speaks) return code;
-  const Config& config = loaded.config;
-  const std::string result = config.output.dir + "/checkpoints";
-  std::cout << "to try it: axonn generate --model "
-            << (flags.full ? result : concat(config.model.path, " --adapter ", result))
-            << (config.data.jsonl.empty() ? "" : " --chat") << " --prompt TEXT\n";
+  std::cout << "to try it: " << command_to_try(loaded.config) << '\n';
   return code;
 }
 

@@ -18,8 +18,7 @@
 #include "axonn/comm/texts.h"
 #include "axonn/infer/generator.h"
 #include "axonn/load/launch.h"
-#include "axonn/text/chat/chat_template.h"
-#include "axonn/text/tokenizer_config.h"
+#include "axonn/text/model_text.h"
 
 namespace axonn {
 
@@ -202,14 +201,16 @@ void converse(LoadedModel& loaded, const std::shared_ptr<const Tokenizer>& token
   if (request.generator.context == 0)
     request.generator.context = std::min(kContext, loaded.config().model.positions);
   Generator generator(loaded, request.generator);
-  ChatArguments arguments =
-      parse_chat_arguments(request.chat_template_args, "--chat-template-args");
+  const DataConfig& data = loaded.config().data;
+  const ModelText own = with_tokenizer(data.model_text.get(), data.tokenizer);
+  ChatArguments arguments = chat_arguments(request.chat_template, request.chat_template_args, own,
+                                           "--chat-template-args");
+  if (request.chat_template_args.empty()) arguments.now.reset();  // that of the training
   if (!arguments.now) {  // the same on every rank, around midnight too
     const std::string today = fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr)));
     arguments.now = parse_chat_date(broadcast_texts(loaded.grid().world(), {today}).front(), "now");
   }
-  const ChatTemplate form(tokenizer,
-                          find_chat_format(request.chat_template, loaded.config().data.tokenizer),
+  const ChatTemplate form(tokenizer, find_chat_format(request.chat_template, own),
                           std::move(arguments));
   GenerationOptions& wanted = request.wanted;
   wanted.slides = false;
@@ -260,12 +261,14 @@ void add_sampling_flags(CLI::App& app, Sampling& sampling) {
 void add_generate_flags(CLI::App& app, Request& request) {
   add_model_flags(app, request);
   app.get_option("--model")->required();
-  app.add_option("--prompt", request.prompts,
-                 "text to continue; may be given several times; -: standard input")
-      ->allow_extra_args(false);
-  app.add_option("--prompts", request.prompts_file,
-                 "one prompt per line; in a .jsonl file, objects with \"prompt\" or \"text\"")
-      ->type_name("FILE");
+  const auto prompt =
+      app.add_option("--prompt", request.prompts,
+                     "text to continue; may be given several times; -: standard input")
+          ->allow_extra_args(false);
+  const auto prompts =
+      app.add_option("--prompts", request.prompts_file,
+                     "one prompt per line; in a .jsonl file, objects with \"prompt\" or \"text\"")
+          ->type_name("FILE");
   app.add_option("--tokens", request.wanted.max_tokens, "most tokens to generate per prompt")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
@@ -288,7 +291,9 @@ void add_generate_flags(CLI::App& app, Request& request) {
                "their memory");
   app.add_flag("--stats", request.stats, "print tokens/s even if stderr is not a terminal");
   const auto chatting =
-      app.add_flag("--chat", request.chat, "hold a conversation: read a line, answer, repeat");
+      app.add_flag("--chat", request.chat, "hold a conversation: read a line, answer, repeat")
+          ->excludes(prompt)
+          ->excludes(prompts);
   app.add_option("--chat-template", request.chat_template,
                  concat("auto (the model's own), a .jinja file, ", kChatTemplates))
       ->needs(chatting);
@@ -321,8 +326,8 @@ int run_generate(const Arguments& arguments) {
   if (request.chat) config.parallelism.timeout_seconds = kWhileSomebodyTypes;
   const auto tokenizer = need_tokenizer(config, request);
   request.generator.tokenizer = tokenizer.get();
-  request.wanted.stop_tokens = read_end_tokens(config.data.tokenizer);
-  if (const auto end = tokenizer->end_of_text()) request.wanted.stop_tokens.push_back(*end);
+  request.wanted.stop_tokens =
+      stop_tokens(with_tokenizer(config.data.model_text.get(), config.data.tokenizer), *tokenizer);
   with_model(config, [&](LoadedModel& loaded) {
     if (request.chat)
       converse(loaded, tokenizer, request);

@@ -15,7 +15,7 @@
 #include "axonn/comm/texts.h"
 #include "axonn/load/launch.h"
 #include "axonn/serve/api.h"
-#include "axonn/text/tokenizer_config.h"
+#include "axonn/text/model_text.h"
 
 namespace axonn {
 
@@ -97,10 +97,12 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
 /// The model's chat template; null if it has none and none was asked for.
 std::shared_ptr<const ChatTemplate> chat_of(const ServeFlags& flags,
                                             const std::shared_ptr<const Tokenizer>& tokenizer,
-                                            const std::string& folder) {
-  ChatArguments arguments = parse_chat_arguments(flags.chat_template_args, "--chat-template-args");
+                                            const ModelText& text) {
+  ChatArguments arguments =
+      chat_arguments(flags.chat_template, flags.chat_template_args, text, "--chat-template-args");
+  if (flags.chat_template_args.empty()) arguments.now.reset();  // that of the training
   try {
-    return std::make_shared<ChatTemplate>(tokenizer, find_chat_format(flags.chat_template, folder),
+    return std::make_shared<ChatTemplate>(tokenizer, find_chat_format(flags.chat_template, text),
                                           std::move(arguments));
   } catch (const UsageError& error) {
     if (flags.chat_template != "auto") throw;
@@ -172,8 +174,9 @@ int run_serve(const Arguments& arguments) {
 
   Config config = open_model(flags);
   flags.served.tokenizer = need_tokenizer(config, flags);
-  flags.served.chat = chat_of(flags, flags.served.tokenizer, config.data.tokenizer);
-  flags.served.stop_tokens = read_end_tokens(config.data.tokenizer);
+  const ModelText text = with_tokenizer(config.data.model_text.get(), config.data.tokenizer);
+  flags.served.chat = chat_of(flags, flags.served.tokenizer, text);
+  flags.served.stop_tokens = text.ends;
   flags.served.name = flags.name.empty() ? name_in(flags.model) : flags.name;
   flags.generator.tokenizer = flags.served.tokenizer.get();
   flags.generator.hold_weights = !flags.gather_weights;

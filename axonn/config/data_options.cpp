@@ -25,9 +25,10 @@ void list_examples(DataConfig& data, OptionList& list) {
             .also = "train_on_last_turn last_turn_only"});
   list.add(
       "chat_template", &data.chat_template,
-      {.help = "template that turns messages into text: chatml, llama3, llama3.1, llama2, or a "
-               ".jinja file; auto: the template in the tokenizer's folder, or chatml if tokenizer "
-               "is \"bytes\"",
+      {.help =
+           "template that turns messages into text: chatml, llama3, llama3.1, llama2, or a "
+           ".jinja file; auto: the template that the run of the model at model.path learned, else "
+           "the one in the tokenizer's folder, or chatml if tokenizer is \"bytes\"",
        .also = "template",
        .reads = Reads::files});
   list.add("chat_template_args", &data.chat_template_args,

@@ -6,6 +6,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/config/config_options.h"
+#include "axonn/config/run_text.h"
 #include "axonn/model/model_files.h"
 #include "axonn/options/options_text.h"
 #include "axonn/storage/checkpoint/checkpoint_reader.h"
@@ -15,6 +16,14 @@ namespace axonn {
 
 namespace {
 
+/// Sets how the config's model reads and writes text, which its open files tell.
+void take_text(Config& config) {
+  const auto& [model, adapters] = config.model_files;
+  if (!model && !adapters) return;
+  config.data.model_text = std::make_shared<const ModelText>(
+      model ? text_of_files(*model, adapters.get()) : text_of_files(*adapters));
+}
+
 /// Sets the model of a config to the one in `files`. Adapters stay those of the config, and so does
 /// a tokenizer that the user chose.
 void take_model(Config& config, std::shared_ptr<const ModelFiles> files, const Origins& origins) {
@@ -22,10 +31,11 @@ void take_model(Config& config, std::shared_ptr<const ModelFiles> files, const O
   config.model = files->config();
   config.model.path = files->path();
   config.model.lora = std::move(lora);
-  const bool known = !files->tokenizer().empty();
-  if (config.data.tokenizer == "bytes" && (known || !origins.is_set("data.tokenizer")))
-    config.data.tokenizer = files->tokenizer();
   config.model_files.model = std::move(files);
+  take_text(config);
+  const std::string& tokenizer = config.data.model_text->tokenizer;
+  if (config.data.tokenizer == "bytes" && (!tokenizer.empty() || !origins.is_set("data.tokenizer")))
+    config.data.tokenizer = tokenizer;
 }
 
 /// The config of a checkpoint, in which these sections keep their defaults.
@@ -42,9 +52,24 @@ Config read_config(const CheckpointReader& reader,
   return config;
 }
 
+/// The config to run the model, whose text is its own: what the config of a run says of templates
+/// is in there.
+Config with_own_text(Config config) {
+  take_text(config);
+  config.data.tokenizer = config.data.model_text->tokenizer;
+  if (config.data.model_text->forms.empty()) return config;
+  config.data.chat_template = "auto";
+  config.data.chat_template_args.clear();
+  return config;
+}
+
 }  // namespace
 
 Config stored_config(const CheckpointReader& reader) { return read_config(reader, {}); }
+
+Config stored_config_to_run(const CheckpointReader& reader) {
+  return read_config(reader, {"optimizer"});
+}
 
 std::string stored_config_text(Config config, const Origins& origins) {
   config.model.lora.path.clear();   // the checkpoint holds the adapters itself
@@ -101,15 +126,14 @@ Config config_of_model(const std::string& path, const std::string& adapter, Stor
   const auto files = std::make_shared<const ModelFiles>(path, weights);
   Config config;
   if (files->checkpoint()) {
-    // The program that runs a model need not know the optimizer, which may be another program's.
-    config = read_config(*files->checkpoint(), {"optimizer"});
+    config = stored_config_to_run(*files->checkpoint());
     // Device and transport of the training machine may not exist on this one.
     config.parallelism.device = DeviceKind::automatic;
     config.parallelism.transport = TransportKind::automatic;
   }
   if (!files->adapters()) {
     take_model(config, files, {});
-    return adapter.empty() ? config : with_stored_adapters(config, adapter);
+    return with_own_text(adapter.empty() ? config : with_stored_adapters(config, adapter));
   }
   if (!adapter.empty())
     refuse("--adapter: ", path, " holds adapters itself; give the path of their base model");
@@ -118,10 +142,9 @@ Config config_of_model(const std::string& path, const std::string& adapter, Stor
            "'; give the path of that model with --model and this one with --adapter");
   config.model.lora.path = path;
   config.model_files.adapters = files;
-  config.data.tokenizer = files->tokenizer();
   if (!config.model.path.empty())
     config.model_files.model = std::make_shared<const ModelFiles>(config.model.path);
-  return config;
+  return with_own_text(config);
 }
 
 Config with_vocab(Config config) {

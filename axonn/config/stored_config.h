@@ -13,6 +13,8 @@ enum class StoredWeights;
 /// Returns the config that a checkpoint was trained with. Throws UsageError if the checkpoint's
 /// config.toml cannot be read.
 Config stored_config(const CheckpointReader& reader);
+/// The same without [optimizer], which may be another program's: to run the model, not to train it.
+Config stored_config_to_run(const CheckpointReader& reader);
 
 /// Returns the config.toml of a checkpoint: the run's config, with the model's sizes even if they
 /// came from model.path.

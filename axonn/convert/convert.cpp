@@ -12,19 +12,17 @@
 #include "axonn/comm/self.h"
 #include "axonn/config/inputs.h"
 #include "axonn/config/resolve.h"
+#include "axonn/config/run_text.h"
 #include "axonn/config/stored_config.h"
 #include "axonn/convert/gguf_model.h"
 #include "axonn/convert/mup_source.h"
+#include "axonn/convert/text_files.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/model_files.h"
 #include "axonn/model/peft.h"
 #include "axonn/ops/backend.h"
 #include "axonn/storage/gguf.h"
 #include "axonn/storage/write_tensors.h"
-#include "axonn/text/bpe/write_bpe.h"
-#include "axonn/text/chat/chat_template.h"
-#include "axonn/text/tokenizer.h"
-#include "axonn/text/tokenizer_config.h"
 
 namespace axonn {
 
@@ -184,14 +182,14 @@ class Converter {
     const double began = now_seconds();
     open();
     const bool adapters = model_->adapters(), folder = !model_->checkpoint();
-    if (folder && tokenizer_ == model_->path())
-      tokenizer_ = fs::absolute(tokenizer_).lexically_normal();
+    if (folder && text_.tokenizer == model_->path())
+      text_.tokenizer = fs::absolute(text_.tokenizer).lexically_normal();
     check_out({{"--model", job_.model},
                {"--model", source_->path()},
                {"--adapter", job_.adapters},
                {"--base", adapters ? "" : base_},
-               {"--tokenizer", job_.tokenizer.empty() ? tokenizer_ : job_.tokenizer}});
-    if (!job_.tokenizer.empty()) tokenizer_ = job_.tokenizer;
+               {"--tokenizer", job_.tokenizer.empty() ? text_.tokenizer : job_.tokenizer}});
+    if (!job_.tokenizer.empty()) text_.tokenizer = job_.tokenizer;
     form_ =
         job_.to.value_or(folder && !adapters_ ? ModelForm::checkpoint : ModelForm::hugging_face);
     config_ = model_->config();
@@ -204,7 +202,7 @@ class Converter {
     if (form_ == ModelForm::gguf) {
       done.what = plan_gguf();
       if (gguf_positions(config_) < config_.positions)
-        done.warnings.push_back(concat(
+        warnings_.push_back(concat(
             "the model attends to a window of ", config_.window, " positions, but llama.cpp to ",
             "all; so the file states a context of ", config_.window,
             ", and longer texts (--ctx-size) ", "give other values than this model"));
@@ -224,7 +222,8 @@ class Converter {
     }
     write();
     for (const auto* files : {model_ ? &*model_ : nullptr, adapters_ ? &*adapters_ : nullptr})
-      if (files) std::ranges::copy(files->notes(), std::back_inserter(done.warnings));
+      if (files) std::ranges::copy(files->notes(), std::back_inserter(warnings_));
+    done.warnings = std::move(warnings_);
     done.bytes = total_;
     done.seconds = now_seconds() - began;
     return done;
@@ -243,7 +242,7 @@ class Converter {
         refuse("--merge: nothing is to be merged; name adapters with --adapter");
       if (!job_.adapters.empty()) adapters_.emplace(ModelFiles::of_adapters(job_.adapters));
       base_ = model_->base();
-      tokenizer_ = model_->tokenizer();
+      text_ = text_of_files(*model_, adapters_ ? &*adapters_ : nullptr);
     }
     parameters_ = parameters_of(model_->config());
     source_ = source_of(*model_, model_->config());
@@ -259,15 +258,17 @@ class Converter {
              " holds adapters in PEFT's format; name their base model with --model, and ",
              "this folder with --adapter");
     base_ = job_.base.empty() ? model_->base() : job_.base;
-    tokenizer_ = model_->tokenizer();
-    if (!job_.merge) return;
+    if (!job_.merge) {
+      text_ = text_of_files(*model_);
+      return;
+    }
     if (base_.empty())
       refuse(model_->checkpoint()->folder(),
              " does not state the base model of its adapters; name it with --base");
     adapters_ = std::exchange(model_, ModelFiles(base_));
     if (model_->adapters()) refuse(base_, " holds adapters, not their base model");
     base_ = model_->base();
-    if (!model_->tokenizer().empty()) tokenizer_ = model_->tokenizer();
+    text_ = text_of_files(*model_, &*adapters_);
   }
 
   void merge() {
@@ -316,50 +317,17 @@ class Converter {
     const GgufType type = job_.q8_0 ? GgufType::q8_0 : gguf_type(type_);
     gguf_keys_ = gguf_model_keys(config, fs::path(job_.out).stem().string(), type);
     for (auto& key : gguf_values(config, *source_)) gguf_keys_.push_back(std::move(key));
-    for (auto& key : gguf_tokenizer_keys(tokenizer_, config.vocab))
+    for (auto& key : gguf_text_keys(text_, config.vocab, warnings_))
       gguf_keys_.push_back(std::move(key));
     gguf_tensors_ = gguf_tensors(config, parameters_, type);
     for (const GgufTensor& tensor : gguf_tensors_) total_ += tensor.bytes();
     return concat("a GGUF file (", job_.q8_0 ? "Q8_0" : name_of(type_), ')');
   }
 
-  HuggingFaceDetails copy_tokenizer(const std::string& to) const {
-    HuggingFaceDetails details{.type = torch_name(type_)};
-    if (tokenizer_.empty()) return details;
-    if (tokenizer_ == "bytes") {
-      write_tokenizer(bytes_as_bpe(), to);
-      write_text(to + "/chat_template.jinja",
-                 find_chat_format("auto", tokenizer_).forms.front().text);
-      return details;
-    }
-    if (!fs::exists(tokenizer_))
-      refuse("the tokenizer of this model, ", tokenizer_,
-             ", does not exist; name it with --tokenizer");
-    const fs::path path(tokenizer_), from = fs::is_directory(path) ? path : path.parent_path();
-    const auto read = make_tokenizer(tokenizer_);
-    details.begin_of_text = read->begin_of_text();
-    details.end_of_text = read->end_of_text();
-    for (const std::string_view name : kTokenizerFiles)
-      if (fs::exists(from / name))
-        write_text(concat(to, '/', name), read_text((from / name).string()));
-    read_end_tokens(to);  // refuses a damaged file
-    if (!fs::exists(from / "tokenizer.json") && fs::exists(from / "vocab.json"))
-      write_tokenizer(read_bpe_vocab(from.string()), to);
-    return details;
-  }
-
-  /// Writes the files that other programs read instead of vocab.json and merges.txt.
-  static void write_tokenizer(const BpeVocab& vocab, const std::string& to) {
-    write_text(to + "/tokenizer.json", to_tokenizer_json(vocab));
-    if (const std::string path = to + "/tokenizer_config.json"; !fs::exists(path))
-      write_text(path, to_tokenizer_config(vocab));
-  }
-
   void write_folder(const std::string& to) {
-    const HuggingFaceDetails details = copy_tokenizer(to);
+    HuggingFaceDetails details = write_text_files(text_, to, warnings_);
+    details.type = torch_name(type_);
     write_text(to + "/config.json", to_hugging_face_config(config_, details));
-    if (!fs::exists(to + '/' + kGenerationConfig))
-      write_text(to + '/' + kGenerationConfig, to_generation_config(details));
   }
 
   void write_adapters(const std::string& to) {
@@ -369,7 +337,7 @@ class Converter {
       if (const std::string layer = adapted_layer(spec.name);
           std::ranges::find(config.lora.targets, layer) == config.lora.targets.end())
         config.lora.targets.push_back(layer);
-    copy_tokenizer(to);
+    write_text_files(text_, to, warnings_);
     write_text(to + "/adapter_config.json", to_adapter_config(config, base_));
   }
 
@@ -388,7 +356,9 @@ class Converter {
     if (form_ == ModelForm::checkpoint) {
       ModelConfig config = config_;
       config.path.clear();
-      StateTexts texts{{"config.toml", stored_config_text(config, tokenizer_)}};
+      if (text_.forms.empty()) text_.forms = forms_beside(text_.tokenizer);
+      StateTexts texts{{"config.toml", stored_config_text(config, text_.tokenizer)},
+                       {kModelTextName, to_json(text_)}};
       if (!model_->checkpoint()) texts.emplace(kOriginName, to_text(model_->form()));
       write_checkpoint(to, {source_->parameters(), std::move(texts), job_.most_bytes}, *source_,
                        wrote);
@@ -407,7 +377,9 @@ class Converter {
   std::optional<ModelFiles> model_;     // to write: a model, or adapters alone
   std::optional<ModelFiles> adapters_;  // to merge into it
   ModelConfig config_;                  // of what is written
-  std::string base_, tokenizer_;        // of the model
+  std::string base_;                    // of the model
+  ModelText text_;                      // of what is written
+  std::vector<std::string> warnings_;
   std::vector<ParameterSpec> parameters_;
   std::unique_ptr<ParameterSource> source_;
   ModelForm form_ = ModelForm::hugging_face;

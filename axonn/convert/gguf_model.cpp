@@ -8,7 +8,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
-#include "axonn/base/json_node.h"
 #include "axonn/model/families/family.h"
 #include "axonn/model/model.h"
 #include "axonn/nn/rope.h"
@@ -168,20 +167,6 @@ GgufKeys keys_of_sentencepiece(const std::string& path, std::int64_t count) {
           {"tokenizer.ggml.add_space_prefix", model.adds_space}};
 }
 
-/// The chat template beside a tokenizer; "" if there is none.
-std::string chat_template_in(const std::string& folder) {
-  if (path_exists(folder + "/chat_template.jinja"))
-    return read_text(folder + "/chat_template.jinja");
-  const std::string path = folder + "/tokenizer_config.json";
-  if (!path_exists(path)) return {};
-  const TextFile file(path);
-  const JsonNode found = JsonNode::parse(file.text(), path)["chat_template"];
-  if (!found.is_array()) return found.text_or("");
-  for (const JsonNode& each : found.items())
-    if (each["name"].text_or("") == "default") return each["template"].text();
-  return {};
-}
-
 }  // namespace
 
 std::int64_t gguf_positions(const ModelConfig& model) {
@@ -242,8 +227,6 @@ GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab) {
   add("tokenizer.ggml.eos_token_id", read->end_of_text());
   keys.emplace_back("tokenizer.ggml.add_bos_token", read->begin_of_text().has_value());
   keys.emplace_back("tokenizer.ggml.add_eos_token", false);
-  if (std::string text = chat_template_in(folder); !text.empty())
-    keys.emplace_back("tokenizer.chat_template", std::move(text));
   return keys;
 }
 

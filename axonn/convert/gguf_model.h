@@ -23,8 +23,7 @@ GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, Gguf
 /// of each layer.
 GgufKeys gguf_values(const ModelConfig& model, ParameterSource& source);
 
-/// The keys of its tokenizer (make_tokenizer()), filled up to `vocab` tokens, and of its chat
-/// template, if there is one.
+/// The keys of its tokenizer (make_tokenizer()), filled up to `vocab` tokens.
 ///
 /// A byte-level BPE is of the kind "gpt2", with the name under which llama.cpp knows its pattern;
 /// "bytes" is one without merges, whose end is a byte that no text has. tokenizer.model with BPE is

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,8 @@ struct GoldfishConfig {
   bool operator==(const GoldfishConfig&) const = default;
 };
 
+struct ModelText;
+
 /// The section [data]: the training data. Exactly one of text, tokens, jsonl, synthetic is set.
 struct DataConfig {
   /// Files of text or of JSON lines, also compressed, folders of them (text_files()) or patterns
@@ -61,7 +64,8 @@ struct DataConfig {
   /// Files of fine-tuning data (jsonl.h), or patterns of them: one example per line, all of one
   /// kind. Several examples share a sequence (packing.h).
   std::vector<std::string> jsonl = {};
-  /// The format of conversations: "auto", a name or a file (find_chat_format()).
+  /// The format of conversations: "auto", a name or a file (find_chat_format()). "auto" is the
+  /// template in model_text, if it has one.
   std::string chat_template = "auto";
   /// Variables of the template, a JSON object (parse_chat_arguments()); or empty.
   std::string chat_template_args = {};
@@ -83,6 +87,9 @@ struct DataConfig {
   std::string validation = "0";
   /// Whether each epoch has a different order of samples; if false, the order of the files.
   bool shuffle = true;
+  /// How the model at model.path was trained to read and write text (with_stored_model()). Null for
+  /// new models.
+  std::shared_ptr<const ModelText> model_text = {};
 
   /// The number of keys that name training data.
   int sources() const { return !text.empty() + !tokens.empty() + !jsonl.empty() + (synthetic > 0); }

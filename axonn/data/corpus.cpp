@@ -14,6 +14,7 @@
 #include "axonn/data/jsonl.h"
 #include "axonn/data/synthetic/synthetic.h"
 #include "axonn/data/token_file.h"
+#include "axonn/text/model_text.h"
 
 namespace axonn {
 
@@ -106,11 +107,11 @@ ExampleEncoder example_encoder(const DataConfig& config, std::shared_ptr<const T
                                const std::string& file) {
   std::optional<ChatTemplate> chat;
   if (kind_of_examples(file) == Example::Kind::messages) {
-    ChatArguments arguments =
-        parse_chat_arguments(config.chat_template_args, "data.chat_template_args");
+    const ModelText text = with_tokenizer(config.model_text.get(), config.tokenizer);
+    ChatArguments arguments = chat_arguments(config.chat_template, config.chat_template_args, text,
+                                             "data.chat_template_args");
     arguments.last_turn_only = config.mask_history;
-    chat.emplace(tokenizer, find_chat_format(config.chat_template, config.tokenizer),
-                 std::move(arguments));
+    chat.emplace(tokenizer, find_chat_format(config.chat_template, text), std::move(arguments));
   }
   return ExampleEncoder(std::move(tokenizer), std::move(chat));
 }

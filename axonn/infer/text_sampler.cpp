@@ -8,7 +8,7 @@
 #include "axonn/base/check.h"
 #include "axonn/infer/generator.h"
 #include "axonn/records/sample_file.h"
-#include "axonn/text/chat/chat_template.h"
+#include "axonn/text/model_text.h"
 
 namespace axonn {
 
@@ -25,8 +25,10 @@ struct SamplePlan {
 void plan_chat(const Config& config, const std::shared_ptr<const Tokenizer>& tokenizer,
                SamplePlan& plan) {
   const DataConfig& data = config.data;
-  const ChatTemplate form(tokenizer, find_chat_format(data.chat_template, data.tokenizer),
-                          parse_chat_arguments(data.chat_template_args, "data.chat_template_args"));
+  const ModelText text = with_tokenizer(data.model_text.get(), data.tokenizer);
+  const ChatTemplate form(
+      tokenizer, find_chat_format(data.chat_template, text),
+      chat_arguments(data.chat_template, data.chat_template_args, text, "data.chat_template_args"));
   for (const std::string& prompt : config.samples.prompts)
     plan.prompts.push_back(form.prompt(std::vector<Message>{{"user", prompt}}));
   const std::vector<std::int32_t>& end = form.end_of_turn();
@@ -48,7 +50,8 @@ SamplePlan plan_of(const LoadedModel& model, const std::shared_ptr<const Tokeniz
                   .generator = {.cache_bytes = kCacheBytes,
                                 .hold_weights = samples.hold_weights,
                                 .tokenizer = tokenizer.get()}};
-  if (const auto end = tokenizer->end_of_text()) plan.wanted.stop_tokens.push_back(*end);
+  plan.wanted.stop_tokens =
+      stop_tokens(with_tokenizer(config.data.model_text.get(), config.data.tokenizer), *tokenizer);
   if (samples.chat) plan_chat(config, tokenizer, plan);
   for (std::size_t i = plan.prompts.size(); i < samples.prompts.size(); ++i)
     plan.prompts.push_back(tokenizer->encode_prompt(samples.prompts[i]));

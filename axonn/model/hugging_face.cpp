@@ -45,15 +45,22 @@ nlohmann::json or_null(std::optional<std::int64_t> number) {
   return number ? nlohmann::json(*number) : nlohmann::json();
 }
 
+/// As transformers writes one token or several; null if there are none.
+nlohmann::json number_or_list(const std::vector<std::int64_t>& tokens) {
+  if (tokens.size() > 1) return tokens;
+  return tokens.empty() ? nlohmann::json() : nlohmann::json(tokens.front());
+}
+
 /// The keys that all families have. Token keys are written even if they are null: transformers
 /// replaces a missing key by the default of the family's first model.
 JsonObject common_config(const ModelConfig& model, const HuggingFaceDetails& details,
                          const ModelType& type) {
   return {{"architectures", nlohmann::json::array({type.architecture})},
           {"bos_token_id", or_null(details.begin_of_text)},
-          {"eos_token_id", or_null(details.end_of_text)},
+          {"eos_token_id", number_or_list(details.ends)},
           {"initializer_range", model.init_std},
           {"model_type", type.name},
+          {"pad_token_id", or_null(details.pad)},
           {"tie_word_embeddings", model.tied},
           {"torch_dtype", details.type},
           {"use_cache", true},
@@ -180,7 +187,8 @@ std::string to_hugging_face_config(const ModelConfig& given, const HuggingFaceDe
 std::string to_generation_config(const HuggingFaceDetails& details) {
   nlohmann::json out = nlohmann::json::object();
   if (details.begin_of_text) out["bos_token_id"] = *details.begin_of_text;
-  if (details.end_of_text) out["eos_token_id"] = *details.end_of_text;
+  if (!details.ends.empty()) out["eos_token_id"] = number_or_list(details.ends);
+  if (details.pad) out["pad_token_id"] = *details.pad;
   return out.dump(2) + "\n";
 }
 

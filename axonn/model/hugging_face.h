@@ -43,7 +43,8 @@ UnreadTrainingKeys read_unread_training_keys(const std::string& path);
 /// The contents of a Hugging Face config.json that are not sizes.
 struct HuggingFaceDetails {
   std::string type = "float32";  ///< of the tensors, as PyTorch names it
-  std::optional<std::int64_t> begin_of_text = {}, end_of_text = {};  ///< tokens
+  std::optional<std::int64_t> begin_of_text = {}, pad = {};  ///< tokens
+  std::vector<std::int64_t> ends = {};                       ///< the tokens that end an answer
 };
 
 /// The text of config.json, of the model_type that has the model's options. router_aux_loss_coef is

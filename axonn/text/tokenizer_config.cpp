@@ -30,16 +30,4 @@ TokenizerConfig read_tokenizer_config(const std::string& folder) {
   return result;
 }
 
-std::vector<std::int32_t> read_end_tokens(const std::string& folder) {
-  const std::string path = std::filesystem::path(folder) / "generation_config.json";
-  if (!path_exists(path)) return {};
-  const TextFile file(path);
-  const JsonNode found = JsonNode::parse(file.text(), path)["eos_token_id"];
-  if (found.is_null()) return {};
-  std::vector<std::int32_t> tokens;
-  for (const JsonNode& each : found.is_array() ? found.items() : std::vector{found})
-    tokens.push_back(static_cast<std::int32_t>(each.number()));
-  return tokens;
-}
-
 }  // namespace axonn

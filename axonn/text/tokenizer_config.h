@@ -1,9 +1,7 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace axonn {
 
@@ -17,9 +15,5 @@ struct TokenizerConfig {
 /// Reads folder/tokenizer_config.json; returns empty settings if there is none. Throws UsageError
 /// if it is not a JSON object, or if one of these keys has another type.
 TokenizerConfig read_tokenizer_config(const std::string& folder);
-
-/// The tokens that end an answer: eos_token_id in folder/generation_config.json, of which some
-/// models have several. None if there is no such file or key. Throws UsageError for other values.
-std::vector<std::int32_t> read_end_tokens(const std::string& folder);
 
 }  // namespace axonn

@@ -11,6 +11,7 @@
 #include "axonn/base/trace.h"
 #include "axonn/comm/texts.h"
 #include "axonn/config/config_options.h"
+#include "axonn/config/run_text.h"
 #include "axonn/config/stored_config.h"
 #include "axonn/data/batches.h"
 #include "axonn/data/corpus.h"
@@ -181,6 +182,7 @@ class Trainer {
                        config_.data.tokenizer, "\" cannot have made the tokens of data.tokens"));
     sampler_ = text_sampler_of(training_.model, training_.corpora.front()->tokenizer,
                                options_.make_text_sampler);
+    model_text_ = to_json(text_of_run(config_.data, training_.corpora.front()->tokenizer));
     const std::string& from = folder_.resumes_from();
     if (!from.empty()) refuse_other_run(from);
     LoadedModel& model = training_.model;
@@ -389,6 +391,7 @@ class Trainer {
     state_.tokens_seen = log_.tokens_seen();
     state_.data = training_.place(state_.steps_done);
     StateTexts texts = to_texts(state_, stored_config_text(config_, origins()));
+    texts.emplace(kModelTextName, model_text_);
     if (origin_) texts.emplace(kOriginName, to_text(*origin_));
     return texts;
   }
@@ -426,6 +429,7 @@ class Trainer {
   Training training_;
   const Config& config_;
   CheckpointSaver saver_;
+  std::string model_text_;                  // the text.json of its checkpoints
   std::optional<ModelFiles::Form> origin_;  // rank 0: of the model that this run began with
   RunState state_;
   TextSampler sampler_;  // empty: there are no samples

@@ -5,6 +5,7 @@
 #include "axonn/base/check.h"
 #include "axonn/comm/texts.h"
 #include "axonn/config/batch_ramp.h"
+#include "axonn/config/run_text.h"
 #include "axonn/config/stored_config.h"
 #include "axonn/data/batches.h"
 #include "axonn/data/corpus.h"
@@ -266,10 +267,12 @@ void save_checkpoint(Training& training, const std::string& folder, std::int64_t
   CheckpointSaver saver({.folder = folder, .keep = 0, .async = false});
   const DataPosition place = training.place(steps_done);
   const std::int64_t sequences = training.batches ? place.consumed : steps_done * t.global_batch;
-  saver.begin(
-      world, steps_done, state_blocks(model, training.optimizer),
+  StateTexts texts =
       to_texts({.steps_done = steps_done, .tokens_seen = sequences * t.seq_len, .data = place},
-               stored_config_text(model.config(), Origins())));
+               stored_config_text(model.config(), Origins()));
+  const auto tokenizer = training.corpora.empty() ? nullptr : training.corpora.front()->tokenizer;
+  texts.emplace(kModelTextName, to_json(text_of_run(model.config().data, tokenizer)));
+  saver.begin(world, steps_done, state_blocks(model, training.optimizer), std::move(texts));
   saver.finish(world);
 }
 

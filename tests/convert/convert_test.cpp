@@ -244,7 +244,7 @@ TEST(Convert, CopiesTheTokenizersFilesAndNamesItsSpecialTokens) {
        {"vocab.json", "merges.txt", "chat_template.jinja", "generation_config.json"})
     EXPECT_EQ(slurp(path / "out" + '/' + name), slurp(in + '/' + name)) << name;
   const auto config = nlohmann::json::parse(slurp(path / "out" + "/config.json"));
-  EXPECT_EQ(config["eos_token_id"], kSmallEnd);
+  EXPECT_EQ(config["eos_token_id"], (nlohmann::json{3, 2}));
   fs::rename(in, path / "moved");
   EXPECT_THAT(outcome(whole(path / "checkpoint", path / "other")),
               HasSubstr("does not exist; name it with --tokenizer"));

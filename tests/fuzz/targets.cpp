@@ -36,6 +36,7 @@ std::span<const Target> targets() {
              .seeds = compressed_text_seeds},
       Target{.name = "choice_questions", .run = choice_questions},
       Target{.name = "tokenizer_config", .run = tokenizer_config},
+      Target{.name = "model_text", .run = model_text},
       Target{.name = "tokenizer_json",
              .run = tokenizer_json,
              .base_bytes = 8 * kMiB,

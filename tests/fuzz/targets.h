@@ -44,6 +44,7 @@ void megatron_tokens(std::string_view input);
 void compressed_text(std::string_view input);
 void choice_questions(std::string_view input);
 void tokenizer_config(std::string_view input);
+void model_text(std::string_view input);
 void tokenizer_json(std::string_view input);
 void tokenizer_model(std::string_view input);
 void vocab_and_merges(std::string_view input);

@@ -9,6 +9,7 @@
 #include "axonn/infer/multiple_choice.h"
 #include "axonn/text/chat/conversation.h"
 #include "axonn/text/jinja/jinja_parser.h"
+#include "axonn/text/model_text.h"
 #include "axonn/text/stream_decoder.h"
 #include "axonn/text/tokenizer.h"
 #include "axonn/text/tokenizer_config.h"
@@ -109,6 +110,9 @@ void choice_questions(std::string_view input) {
       AXONN_CHECK(text.scored > 0 && text.scored < std::ssize(text.tokens), "nothing to score");
     }
 }
+
+/// Input: the text.json of a checkpoint.
+void model_text(std::string_view input) { parse_model_text(input, "text.json"); }
 
 void tokenizer_config(std::string_view input) {
   const test::TempFolder folder;

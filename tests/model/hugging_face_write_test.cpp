@@ -183,7 +183,7 @@ TEST(HuggingFaceWrite, ApertussNormsHaveTheirOwnNamesAndXielusConstantsAreStored
 }
 
 TEST(HuggingFaceWrite, WritesTheDtypeAndTheTokens) {
-  const HuggingFaceDetails details{.type = "bfloat16", .begin_of_text = 1, .end_of_text = 2};
+  const HuggingFaceDetails details{.type = "bfloat16", .begin_of_text = 1, .ends = {2}};
   const auto config = written(known("gpt2-124m"), details);
   EXPECT_EQ(config["torch_dtype"], "bfloat16");
   EXPECT_EQ(config["bos_token_id"], 1);
@@ -192,6 +192,10 @@ TEST(HuggingFaceWrite, WritesTheDtypeAndTheTokens) {
   const auto generation = nlohmann::json::parse(to_generation_config(details));
   EXPECT_EQ(generation, (nlohmann::json{{"bos_token_id", 1}, {"eos_token_id", 2}}));
   EXPECT_TRUE(written(known("gpt2-124m"))["eos_token_id"].is_null());
+  const HuggingFaceDetails more{.pad = 0, .ends = {2, 3}};
+  EXPECT_EQ(written(known("gpt2-124m"), more)["eos_token_id"], (nlohmann::json{2, 3}));
+  EXPECT_EQ(nlohmann::json::parse(to_generation_config(more)),
+            (nlohmann::json{{"eos_token_id", {2, 3}}, {"pad_token_id", 0}}));
 }
 
 TEST(HuggingFaceWrite, RefusesUnsupportedOptionsAndNamesThem) {

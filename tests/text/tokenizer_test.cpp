@@ -8,7 +8,6 @@
 
 #include "axonn/base/check.h"
 #include "axonn/text/stream_decoder.h"
-#include "axonn/text/tokenizer_config.h"
 
 #include "tests/text/small_bpe.h"
 
@@ -172,21 +171,6 @@ TEST(Tokenizer, ShowsTheSpecialTokensThatAreAskedFor) {
   EXPECT_EQ(tokenizer->decode(tokens, {.skip_special = true}), "hello");
   EXPECT_EQ(tokenizer->decode(tokens, {.skip_special = true, .shown = {kSmallEnd}}),
             "hello<|endoftext|>");
-}
-
-TEST(EndTokens, AreOneOrSeveralOrNone) {
-  const TempFolder folder;
-  const auto end_tokens = [&](const std::string& json) {
-    folder.file("generation_config.json", json);
-    return read_end_tokens(folder.path());
-  };
-  EXPECT_THAT(read_end_tokens("bytes"), IsEmpty());
-  EXPECT_THAT(end_tokens("{}"), IsEmpty());
-  EXPECT_THAT(end_tokens("{\"eos_token_id\": 2}"), ElementsAre(2));
-  EXPECT_THAT(end_tokens("{\"eos_token_id\": [128001, 128009]}"), ElementsAre(128001, 128009));
-  EXPECT_THAT(
-      [&] { end_tokens("{\"eos_token_id\": \"</s>\"}"); },
-      testing::ThrowsMessage<UsageError>(HasSubstr("generation_config.json: eos_token_id")));
 }
 
 TEST(Gpt2Tokenizer, GivesGpt2sTokens) {

@@ -33,10 +33,8 @@ std::vector<ChatFormat::Form> forms_in(const JsonNode& node, const std::string& 
   std::vector<ChatFormat::Form> forms;
   for (const JsonNode& each : node.items())
     forms.push_back({each["name"].text_or(""), file, each["template"].text()});
-  const auto has = [&](const char* name) {
-    return std::ranges::find(forms, name, &ChatFormat::Form::name) != forms.end();
-  };
-  if (!has("default")) node.reject("wanted a string, or a list with an entry named \"default\"");
+  if (std::ranges::find(forms, "default", &ChatFormat::Form::name) == forms.end())
+    node.reject("wanted a string, or a list with an entry named \"default\"");
   return forms;
 }
 
@@ -51,7 +49,11 @@ void find_token_variables(const JsonNode& config, ChatFormat& format) {
   }
 }
 
-ChatFormat format_in(const std::string& folder) {
+bool has_form(const ChatFormat& format, std::string_view name) {
+  return std::ranges::find(format.forms, name, &ChatFormat::Form::name) != format.forms.end();
+}
+
+ChatFormat format_of_folder(const std::string& folder) {
   const std::string jinja = folder + "/chat_template.jinja",
                     config = folder + "/tokenizer_config.json";
   ChatFormat format;
@@ -142,14 +144,19 @@ std::vector<std::string> roles_of(const Conversation& conversation) {
 
 }  // namespace
 
-ChatFormat find_chat_format(const std::string& name, const std::string& tokenizer) {
-  const std::string own = name == "auto" && tokenizer == "bytes" ? "chatml" : name;
-  if (const NamedTemplate* found = find_named_template(own))
-    return {.forms = {{"default", concat("(chat template ", own, ')'), std::string(found->text)}},
-            .needed_tokens = found->needed_tokens};
+ChatFormat chat_format_in(const std::string& tokenizer) {
+  if (tokenizer.empty()) return {};
+  if (tokenizer == "bytes") return find_chat_format("chatml", tokenizer);
   const std::string folder =
       is_folder(tokenizer) ? tokenizer : fs::path(tokenizer).parent_path().string();
-  ChatFormat format = format_in(folder.empty() ? "." : folder);
+  return format_of_folder(folder.empty() ? "." : folder);
+}
+
+ChatFormat find_chat_format(const std::string& name, const std::string& tokenizer) {
+  if (const NamedTemplate* found = find_named_template(name))
+    return {.forms = {{"default", concat("(chat template ", name, ')'), std::string(found->text)}},
+            .needed_tokens = found->needed_tokens};
+  ChatFormat format = chat_format_in(tokenizer);
   if (name.ends_with(".jinja")) {
     format.forms = {{"default", name, read_text(name)}};
     return format;
@@ -157,7 +164,7 @@ ChatFormat find_chat_format(const std::string& name, const std::string& tokenize
   if (name != "auto")
     refuse("data.chat_template = \"", printable(name),
            "\" is unknown; use auto, a .jinja file, or ", "one of ", kChatTemplates);
-  if (format.forms.empty())
+  if (!has_form(format, "default"))
     refuse(tokenizer, " has no chat template (chat_template.jinja, or chat_template in ",
            "tokenizer_config.json); name one in data.chat_template: ", kChatTemplates);
   return format;

@@ -29,6 +29,9 @@ struct ChatFormat {
   std::vector<std::string> needed_tokens = {};
 };
 
+/// The folder, beside a tokenizer, of templates that have other names than "default".
+inline constexpr const char* kNamedTemplates = "additional_chat_templates";
+
 /// The values of data.chat_template other than "auto" and files.
 inline constexpr std::string_view kChatTemplates = "chatml, llama3, llama3.1, llama2";
 
@@ -42,6 +45,10 @@ inline constexpr std::string_view kChatTemplates = "chatml, llama3, llama3.1, ll
 ///   llama3.1  the same, with a system message that states the template's default dates
 ///   llama2    <s>[INST] <<SYS>>\nTEXT\n<</SYS>>\n\nTEXT [/INST] TEXT </s>
 ChatFormat find_chat_format(const std::string& name, const std::string& tokenizer);
+
+/// The template of "auto" and the variables for tokens in the tokenizer's folder, without forms if
+/// there is no template. Throws UsageError for files that are damaged.
+ChatFormat chat_format_in(const std::string& tokenizer);
 
 /// Encodes conversations in the format that the model expects, by the model's own template.
 ///

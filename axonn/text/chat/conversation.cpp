@@ -275,7 +275,7 @@ ChatArguments parse_chat_arguments(const std::string& json, const std::string& k
     const std::string& variable = name.text()->bytes();
     for (const char* own : {"messages", "tools", "documents", "add_generation_prompt"})
       if (variable == own) refuse(key, " cannot set '", own, "', which is part of a conversation");
-    if (variable != "strftime_now")
+    if (variable != kDateArgument)
       out.variables.emplace_back(variable, value);
     else
       out.now = parse_chat_date(value.text() ? value.text()->bytes() : "", key);

@@ -61,6 +61,9 @@ struct Conversation {
 std::optional<jinja::Value> parse_chat_json(std::string_view text,
                                             jinja::Origin other = {.source = jinja::Origin::kData});
 
+/// The template variable that fixes the date.
+inline constexpr std::string_view kDateArgument = "strftime_now";
+
 /// Settings of the user for all conversations.
 struct ChatArguments {
   jinja::Variables variables;
