@@ -137,6 +137,13 @@ void copy_all_files(const fs::path& from, const std::string& to) {
   for (const std::string_view name : kTokenizerFiles)
     if (fs::exists(from / name))
       write_text(concat(to, '/', name), read_text((from / name).string()));
+  if (fs::is_directory(from / kNamedTemplates))
+    for (const auto& entry : fs::directory_iterator(from / kNamedTemplates)) {
+      if (entry.path().extension() != ".jinja") continue;
+      const std::string folder = to + '/' + kNamedTemplates;
+      fs::create_directories(folder);
+      write_text(folder + '/' + entry.path().filename().string(), read_text(entry.path().string()));
+    }
 }
 
 void copy_tokenizer(const ModelText& text, const Forms& forms, const std::string& to) {

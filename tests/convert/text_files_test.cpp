@@ -105,6 +105,23 @@ TEST_F(TextFiles, OfADamagedGenerationConfigAreRefusedByEveryConversion) {
                 testing::ThrowsMessage<UsageError>(HasSubstr("generation_config.json")));
 }
 
+TEST_F(TextFiles, CarryTemplatesWithNames) {
+  const std::string named = concat('/', kNamedTemplates, "/tool_use.jinja");
+  fs::create_directory(in() + '/' + kNamedTemplates);
+  spill(in() + named, "{{ tools }}");
+  spill(in() + "/chat_template.jinja", "{{ messages }}");
+  const std::string out = there_and_back();
+  EXPECT_EQ(slurp(out + named), "{{ tools }}");
+  EXPECT_EQ(slurp(out + "/chat_template.jinja"), "{{ messages }}");
+  const GgufKeys keys = gguf_text_keys({.tokenizer = in()}, 300, warnings_);
+  const auto value = [&](const std::string& name) {
+    const auto found = std::ranges::find(keys, name, [](const auto& key) { return key.first; });
+    return found == keys.end() ? std::string() : std::get<std::string>(found->second);
+  };
+  EXPECT_EQ(value("tokenizer.chat_template"), "{{ messages }}");
+  EXPECT_EQ(value("tokenizer.chat_template.tool_use"), "{{ tools }}");
+}
+
 TEST_F(TextFiles, OfAModelsOwnTemplateReplaceThoseOfItsTokenizer) {
   fs::create_directory(in() + '/' + kNamedTemplates);
   spill(in() + concat('/', kNamedTemplates, "/rag.jinja"), "old");

@@ -135,6 +135,26 @@ TEST(ChatTemplate, IsFoundInTheTokenizersFolder) {
               HasSubstr("data.chat_template = \"llama4\" is unknown"));
 }
 
+/// Folder and texts of transformers 5.23, which keeps the tools' template in a folder of its own.
+TEST(ChatTemplate, ForToolsIsFoundInTheFolderOfNamedTemplates) {
+  const TempFolder folder;
+  const auto rest = [](const std::string& begin) {
+    return begin + ":{%- for m in messages -%}[{{ m.role }}]{{ m.content }}</s>{%- endfor -%}";
+  };
+  folder.file("tokenizer_config.json", R"({"chat_template": "not read"})");
+  const std::string named = std::string(kNamedTemplates) + "/tool_use.jinja";
+  folder.file(named, rest("with {{ tools | length }} tools"));
+  EXPECT_THAT(template_fault([&] { find_chat_format("auto", folder.path()); }),
+              HasSubstr("has no chat template"))
+      << "tokenizer_config.json is not read beside such files";
+  folder.file("chat_template.jinja", rest("plain"));
+  const ChatTemplate chat(make_tokenizer("bytes"), find_chat_format("auto", folder.path()));
+  Conversation talk(std::vector<Message>{{"user", "fox 202"}, {"assistant", "ok"}});
+  EXPECT_EQ(chat.text(talk, false).bytes(), "plain:[user]fox 202</s>[assistant]ok</s>");
+  talk.variables.emplace_back("tools", *parse_chat_json(R"([{"type": "function"}])"));
+  EXPECT_EQ(chat.text(talk, false).bytes(), "with 1 tools:[user]fox 202</s>[assistant]ok</s>");
+}
+
 TEST(ChatTemplate, OfTheFolderHasTheTokensThatItsConfigNames) {
   const TempFolder folder;
   folder.file("tokenizer.json", llama3_json());

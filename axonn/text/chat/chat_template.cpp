@@ -53,11 +53,29 @@ bool has_form(const ChatFormat& format, std::string_view name) {
   return std::ranges::find(format.forms, name, &ChatFormat::Form::name) != format.forms.end();
 }
 
+/// Adds the templates of files in kNamedTemplates, which take the place of others of their names.
+void find_named_forms(const std::string& folder, ChatFormat& format) {
+  const fs::path named = fs::path(folder) / kNamedTemplates;
+  if (!is_folder(named.string())) return;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(named))
+    if (entry.path().extension() == ".jinja") files.push_back(entry.path());
+  std::ranges::sort(files);
+  for (const fs::path& file : files) {
+    const std::string name = file.stem().string();
+    if (name == "default" && has_form(format, name)) continue;  // chat_template.jinja
+    std::erase_if(format.forms, [&](const ChatFormat::Form& form) { return form.name == name; });
+    format.forms.push_back({name, file.string(), read_text(file.string())});
+  }
+}
+
+/// transformers does not read the templates of tokenizer_config.json where there are files.
 ChatFormat format_of_folder(const std::string& folder) {
   const std::string jinja = folder + "/chat_template.jinja",
                     config = folder + "/tokenizer_config.json";
   ChatFormat format;
   if (path_exists(jinja)) format.forms = {{"default", jinja, read_text(jinja)}};
+  find_named_forms(folder, format);
   if (!path_exists(config)) return format;
   const TextFile file(config);
   const JsonNode node = JsonNode::parse(file.text(), config);

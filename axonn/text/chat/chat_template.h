@@ -36,9 +36,9 @@ inline constexpr const char* kNamedTemplates = "additional_chat_templates";
 inline constexpr std::string_view kChatTemplates = "chatml, llama3, llama3.1, llama2";
 
 /// Finds a chat template: one of kChatTemplates, the path of a .jinja file, or "auto": the template
-/// in the tokenizer's folder (chat_template.jinja, or chat_template in tokenizer_config.json, a
-/// text or a list of named ones); for the tokenizer "bytes" it is chatml. Throws UsageError for an
-/// unknown name, or if there is no template.
+/// in the tokenizer's folder (chat_template.jinja and kNamedTemplates/NAME.jinja, or without such
+/// files chat_template in tokenizer_config.json, a text or a list of named ones); for the tokenizer
+/// "bytes" it is chatml. Throws UsageError for an unknown name, or if there is no template.
 ///
 ///   chatml    <|im_start|>ROLE\nTEXT<|im_end|>\n
 ///   llama3    <|begin_of_text|><|start_header_id|>ROLE<|end_header_id|>\n\nTEXT<|eot_id|>
