@@ -17,6 +17,7 @@
 #include "axonn/convert/gguf_model.h"
 #include "axonn/convert/mup_source.h"
 #include "axonn/convert/text_files.h"
+#include "axonn/model/families/family.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/model_files.h"
 #include "axonn/model/peft.h"
@@ -290,7 +291,11 @@ class Converter {
 
   void plan_tensors() {
     const TensorNames names = model_->adapters() ? adapter_names(config_) : base_names(config_);
-    const std::string prefix = model_->form().prefix;
+    std::string prefix = model_->form().prefix;
+    // transformers 4 finds no weights in a file with an output layer and names without prefixes.
+    if (const Family* const family = find_family(config_);
+        prefix.empty() && family && !config_.tied && !model_->adapters())
+      prefix = family->prefix;
     for (const ParameterSpec& spec : parameters_) {
       const StoredName as = names.of(spec.name);
       const bool plain = prefix.empty() || spec.name == "lm_head.weight";

@@ -85,6 +85,15 @@ void write_folder(const std::string& folder, const ModelConfig& config,
   spill(folder + "/config.json", to_hugging_face_config(config, {}));
 }
 
+/// The tensors of an untied GPT with the names that transformers 4 needs.
+auto with_prefix(const auto& tensors) {
+  auto named = tensors;
+  named.clear();
+  for (const auto& [name, tensor] : tensors)
+    named.emplace(name == "lm_head.weight" ? name : "transformer." + name, tensor);
+  return named;
+}
+
 /// Converts, and returns the message of the UsageError, or the description of the result.
 std::string outcome(const ConvertJob& job) {
   try {
@@ -116,7 +125,9 @@ TEST(Convert, ToACheckpointAndBackIsExactForEveryFamily) {
       EXPECT_EQ(outcome(whole(in, checkpoint)), "a checkpoint");
       EXPECT_EQ(outcome(whole(checkpoint, out)),
                 concat("a Hugging Face folder (", name_of(type), ')'));
-      EXPECT_EQ(plain_folder(out), plain_folder(in)) << folders;
+      const bool untied_gpt = config.family == ModelFamily::gpt && !config.tied;
+      const auto want = plain_folder(in);
+      EXPECT_EQ(plain_folder(out), untied_gpt ? with_prefix(want) : want) << folders;
       EXPECT_EQ(read_hugging_face_config(out), read_hugging_face_config(in));
       ++folders;
     }
