@@ -397,8 +397,8 @@ step_attention() {
 step_rates() {
   section "Rates" "| check | outcome | seconds |"
   local config=configs/gpt2-124m.toml keys="--training.seq_len 1024 --training.global_batch 32"
-  local quick=  # sizes for processors, which only show the time to start a kernel on a GPU
-  ((rehearse)) && config=configs/tiny.toml keys= quick=--quick
+  local quick=''  # sizes for processors, which only show the time to start a kernel on a GPU
+  ((rehearse)) && config=configs/tiny.toml keys='' quick=--quick
   # shellcheck disable=SC2086
   check "probe" 60 "$axonn" probe $quick --ranks 2 --device cuda --out "$out/machine.toml"
   # shellcheck disable=SC2086

@@ -65,11 +65,12 @@ class CudaEvent final : public Event {
 class CudaStream final : public Stream {
  public:
   explicit CudaStream(StreamPriority priority) {
+    constexpr int kNormal = 0;  // the least of NVIDIA GPUs; AMD's have a lower one
     int least = 0, greatest = 0;
     check("cudaDeviceGetStreamPriorityRange", cudaDeviceGetStreamPriorityRange(&least, &greatest));
     check("cudaStreamCreateWithPriority",
           cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
-                                       priority == StreamPriority::high ? greatest : least));
+                                       priority == StreamPriority::high ? greatest : kNormal));
   }
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
