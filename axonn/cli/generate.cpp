@@ -261,10 +261,9 @@ void add_sampling_flags(CLI::App& app, Sampling& sampling) {
 void add_generate_flags(CLI::App& app, Request& request) {
   add_model_flags(app, request);
   app.get_option("--model")->required();
-  const auto prompt =
-      app.add_option("--prompt", request.prompts,
-                     "text to continue; may be given several times; -: standard input")
-          ->allow_extra_args(false);
+  app.add_option("--prompt", request.prompts,
+                 "text to continue; may be given several times; -: standard input; not with --chat")
+      ->allow_extra_args(false);
   const auto prompts =
       app.add_option("--prompts", request.prompts_file,
                      "one prompt per line; in a .jsonl file, objects with \"prompt\" or \"text\"")
@@ -292,7 +291,6 @@ void add_generate_flags(CLI::App& app, Request& request) {
   app.add_flag("--stats", request.stats, "print tokens/s even if stderr is not a terminal");
   const auto chatting =
       app.add_flag("--chat", request.chat, "hold a conversation: read a line, answer, repeat")
-          ->excludes(prompt)
           ->excludes(prompts);
   app.add_option("--chat-template", request.chat_template,
                  concat("auto (the model's own), a .jinja file, ", kChatTemplates))
@@ -314,6 +312,8 @@ int run_generate(const Arguments& arguments) {
   app.footer(kGenerateExamples);
   add_generate_flags(app, request);
   if (!parse_flags(app, arguments)) return 0;
+  if (request.chat && !request.prompts.empty())
+    refuse("--chat reads what is typed; --prompt excludes it: pipe the text to --chat instead");
   if (request.prompts.empty() && request.prompts_file.empty()) request.prompts = {"\n"};
   request.prompts = read_prompts(request.prompts, request.prompts_file);
   request.wanted.slides = !request.stop_when_full;

@@ -36,7 +36,7 @@ class BadInput : public testing::Test {
   void SetUp() override {
     ASSERT_EQ(run_program(run_.train({"--checkpoint.every", "3"})).code, 0);
     good_ = run_.checkpoints();
-    ASSERT_EQ(good_.size(), 9u);  // `latest` and two checkpoints of four files
+    ASSERT_EQ(good_.size(), 11u);  // `latest` and two checkpoints of five files
     test::spill(run_.config(), test::slurp(run_.config()) + "overwrite = true\n");
   }
   void TearDown() override { EXPECT_EQ(run_.checkpoints(), good_); }

@@ -113,7 +113,7 @@ class ModelTextOfRuns : public testing::Test {
   /// An answer to a question that is typed.
   static std::string answer(std::vector<std::string> model) {
     model.insert(model.begin(), {"generate", "--chat", "--temperature", "0", "--tokens", "8"});
-    return run(model, {.wrapper = {"sh", "-c", R"(echo fox | exec "$0" "$@")"}});
+    return run(model, {.wrapper = {"/bin/sh", "-c", R"(echo fox | exec "$0" "$@")"}});
   }
 
   /// The conversation and the ends as commands take them from a model by default.
@@ -232,6 +232,6 @@ TEST_F(ModelTextOfRuns, TheLastLineOfFinetuneWorksWhenTyped) {
     EXPECT_THAT(last, HasSubstr("--chat"));
     const std::string typed =
         concat("echo Hi | \"$0\" ", last.substr(kBegins.size()), " --tokens 4");
-    run({}, {.wrapper = {"sh", "-c", typed}});
+    run({}, {.wrapper = {"/bin/sh", "-c", typed}});
   }
 }
