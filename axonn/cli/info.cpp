@@ -29,8 +29,9 @@
 #include "axonn/ops/self_test.h"
 #include "axonn/records/run_end.h"
 #include "axonn/serve/http.h"
-#include "axonn/text/nfc.h"
+#include "axonn/text/characters.h"
 #include "axonn/text/sentencepiece/sentencepiece_tokenizer.h"
+#include "axonn/text/unicode/properties.h"
 
 namespace axonn {
 
@@ -157,7 +158,8 @@ int run_info(const Arguments& arguments) {
   line("flags", std::string(build.flags));
   line("oneDNN", cpu::library_version());
   line("MPI", mpi_version());
-  line("ICU", nfc_library());
+  line("tokenizers", std::string(kUnicodeVersion));
+  line("ICU", characters_library());
   line("SentencePiece", sentencepiece_library());
   line("web server", http_library());
   const CudaStatus gpus = cuda_status();

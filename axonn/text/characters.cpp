@@ -16,6 +16,8 @@ UChar32 icu_character(char32_t c) { return static_cast<UChar32>(c); }
 
 }  // namespace
 
+std::string characters_library() { return "ICU " U_ICU_VERSION; }
+
 bool is_cased(char32_t c) {
   const UChar32 u = icu_character(c);
   return u_isUUppercase(u) || u_isULowercase(u) || u_istitle(u);

@@ -8,6 +8,9 @@ namespace axonn {
 /// Properties of Unicode's characters, by ICU. no_characters.cpp stands for characters.cpp in a
 /// build without ICU; there they are known for ASCII, and other characters are a UsageError.
 
+/// "ICU 72.1", or "none" and what that costs.
+std::string characters_library();
+
 /// Whether it is a letter in upper, lower or title case.
 bool is_cased(char32_t c);
 /// Whether Python's repr() shows the character as it is.

@@ -2,59 +2,186 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
+#include <unordered_map>
+#include <vector>
 
-#include <unicode/bytestream.h>
-#include <unicode/normalizer2.h>
-
-#include "axonn/base/check.h"
 #include "axonn/base/utf8.h"
+#include "axonn/text/unicode/properties.h"
+#include "axonn/text/unicode/tables.h"
 
 namespace axonn {
 
 namespace {
 
-// ICU takes at most 2^31 - 1 bytes at once.
-constexpr std::size_t kNfcBytes = 1 << 20;
+// Hangul syllables are composed by arithmetic. Source: the Unicode Standard, section 3.12.
+constexpr char32_t kSyllable = 0xac00, kLead = 0x1100, kVowel = 0x1161, kTrail = 0x11a7;
+constexpr char32_t kVowels = 21, kTrails = 28, kSyllables = 11172, kLeads = 19;
 
-const icu::Normalizer2& nfc() {
-  UErrorCode status = U_ZERO_ERROR;
-  const icu::Normalizer2* instance = icu::Normalizer2::getNFCInstance(status);
-  AXONN_CHECK(U_SUCCESS(status), "NFC: ICU reports ", u_errorName(status));
-  return *instance;
+// No character beyond this one is in the tables.
+constexpr char32_t kEnd = 0x30000;
+
+/// The tables of composition, read for searching.
+class Compositions {
+ public:
+  Compositions() : unstable_(kEnd), joins_(kEnd) {
+    for (std::string_view rest = kCombiningClasses; !rest.empty(); skip(rest)) {
+      char32_t c = take_hexadecimal(rest);
+      rest.remove_prefix(1);
+      const char32_t last = take_hexadecimal(rest);
+      rest.remove_prefix(1);
+      const char32_t kind = take_hexadecimal(rest);
+      for (; c <= last; ++c) {
+        classes_[c] = static_cast<std::uint8_t>(kind);
+        unstable_[c] = joins_[c] = true;
+      }
+    }
+    read_decompositions();
+    for (char32_t c = kVowel; c < kVowel + kVowels; ++c) unstable_[c] = joins_[c] = true;
+    for (char32_t c = kTrail + 1; c < kTrail + kTrails; ++c) unstable_[c] = joins_[c] = true;
+    for (const auto& [c, parts] : parts_)
+      if (joins_[first_of(c)]) joins_[c] = true;
+  }
+
+  /// Whether the character, alone, is not composed, or may be after certain others.
+  bool unstable(char32_t c) const { return c < kEnd && unstable_[c]; }
+  /// Whether the character may change together with one before it.
+  bool joins(char32_t c) const { return c < kEnd && joins_[c]; }
+
+  std::uint8_t class_of(char32_t c) const {
+    const auto found = classes_.find(c);
+    return found == classes_.end() ? 0 : found->second;
+  }
+
+  void decompose(char32_t c, std::u32string& out) const {
+    if (c >= kSyllable && c < kSyllable + kSyllables) {
+      const char32_t index = c - kSyllable, trail = index % kTrails;
+      out += kLead + index / (kVowels * kTrails);
+      out += kVowel + index / kTrails % kVowels;
+      if (trail != 0) out += kTrail + trail;
+    } else if (const auto found = parts_.find(c); found != parts_.end()) {
+      decompose(found->second.first, out);
+      if (found->second.second != 0) decompose(found->second.second, out);
+    } else {
+      out += c;
+    }
+  }
+
+  /// 0: these do not compose.
+  char32_t composed(char32_t first, char32_t second) const {
+    if (first >= kLead && first < kLead + kLeads && second >= kVowel && second < kVowel + kVowels)
+      return kSyllable + ((first - kLead) * kVowels + (second - kVowel)) * kTrails;
+    if (first >= kSyllable && first < kSyllable + kSyllables &&
+        (first - kSyllable) % kTrails == 0 && second > kTrail && second < kTrail + kTrails)
+      return first + (second - kTrail);
+    const auto found = whole_.find(std::uint64_t{first} << 32 | second);
+    return found == whole_.end() ? 0 : found->second;
+  }
+
+ private:
+  struct Parts {
+    char32_t first, second;  // second is 0 if there is none
+  };
+
+  static void skip(std::string_view& rest) { rest.remove_prefix(rest.empty() ? 0 : 1); }
+
+  void read_decompositions() {
+    for (std::string_view rest = kDecompositions; !rest.empty(); skip(rest)) {
+      const char32_t c = take_hexadecimal(rest);
+      rest.remove_prefix(1);
+      Parts parts{take_hexadecimal(rest), 0};
+      if (rest.starts_with('+')) {
+        rest.remove_prefix(1);
+        parts.second = take_hexadecimal(rest);
+      }
+      parts_[c] = parts;
+      if (rest.starts_with('!')) {
+        rest.remove_prefix(1);
+        unstable_[c] = true;
+      } else {
+        whole_[std::uint64_t{parts.first} << 32 | parts.second] = c;
+        unstable_[parts.second] = joins_[parts.second] = true;
+      }
+    }
+  }
+
+  char32_t first_of(char32_t c) const {
+    for (auto found = parts_.find(c); found != parts_.end(); found = parts_.find(c))
+      c = found->second.first;
+    return c;
+  }
+
+  std::vector<bool> unstable_, joins_;
+  std::unordered_map<char32_t, std::uint8_t> classes_;
+  std::unordered_map<char32_t, Parts> parts_;
+  std::unordered_map<std::uint64_t, char32_t> whole_;
+};
+
+const Compositions& compositions() {
+  static const Compositions tables;
+  return tables;
+}
+
+/// Appends the composed form of a text whose neighbours do not matter.
+void append_composed(std::string_view text, std::string& out) {
+  const Compositions& tables = compositions();
+  std::u32string parts;
+  for (; !text.empty(); text.remove_prefix(utf8_front(text).bytes))
+    tables.decompose(code_point(text), parts);
+  for (auto begin = parts.begin(); begin != parts.end();) {
+    const auto starts = [&](char32_t c) { return tables.class_of(c) == 0; };
+    begin = std::find_if_not(begin, parts.end(), starts);
+    const auto end = std::find_if(begin, parts.end(), starts);
+    std::stable_sort(begin, end, [&](char32_t a, char32_t b) {
+      return tables.class_of(a) < tables.class_of(b);
+    });
+    begin = end;
+  }
+  std::u32string composed;
+  std::size_t start = composed.npos;  // the last character of class 0
+  int last_class = -1;                // of the character at the end; -1: that is the one at start
+  for (const char32_t c : parts) {
+    const int kind = tables.class_of(c);
+    if (start != composed.npos && last_class < kind) {
+      if (const char32_t whole = tables.composed(composed[start], c); whole != 0) {
+        composed[start] = whole;
+        continue;
+      }
+    }
+    last_class = kind == 0 ? -1 : kind;
+    if (kind == 0) start = composed.size();
+    composed += c;
+  }
+  for (const char32_t c : composed) append_utf8(c, out);
 }
 
 }  // namespace
 
-std::string nfc_library() { return "ICU " U_ICU_VERSION; }
-
-std::string nfc_trouble() { return {}; }
-
 void append_nfc(std::string_view valid, std::string& out) {
-  icu::StringByteSink<std::string> sink(&out);
-  while (!valid.empty()) {
-    std::size_t bytes = std::min(kNfcBytes, valid.size());
-    while (bytes < valid.size() && (static_cast<unsigned char>(valid[bytes]) & 0xc0) == 0x80)
-      --bytes;
-    while (!begins_apart(valid.substr(bytes))) bytes += utf8_front(valid.substr(bytes)).bytes;
-    AXONN_CHECK(bytes <= std::numeric_limits<std::int32_t>::max(), "NFC: ", bytes,
-                " bytes of marks that combine with each other");
-    UErrorCode status = U_ZERO_ERROR;
-    nfc().normalizeUTF8(0, {valid.data(), static_cast<std::int32_t>(bytes)}, sink, nullptr, status);
-    AXONN_CHECK(U_SUCCESS(status), "NFC: ICU reports ", u_errorName(status));
-    valid.remove_prefix(bytes);
+  const Compositions& tables = compositions();
+  std::size_t apart = 0, at = 0;  // the last character at or before `at` that begins apart
+  while (at < valid.size()) {
+    const std::string_view rest = valid.substr(at);
+    const char32_t c = code_point(rest);
+    if (!tables.joins(c)) apart = at;
+    at += utf8_front(rest).bytes;
+    if (!tables.unstable(c)) continue;
+    while (!begins_apart(valid.substr(at))) at += utf8_front(valid.substr(at)).bytes;
+    out += valid.substr(0, apart);
+    append_composed(valid.substr(apart, at - apart), out);
+    valid.remove_prefix(at);
+    apart = at = 0;
   }
+  out += valid;
 }
 
 bool begins_apart(std::string_view text) {
-  return text.empty() || nfc().hasBoundaryBefore(static_cast<UChar32>(code_point(text)));
+  return text.empty() || !compositions().joins(code_point(text));
 }
 
 bool stays_composed(std::string_view character) {
-  UErrorCode status = U_ZERO_ERROR;
-  return nfc().isNormalizedUTF8({character.data(), static_cast<std::int32_t>(character.size())},
-                                status) &&
-         U_SUCCESS(status);
+  std::string out;
+  append_composed(character, out);
+  return out == character;
 }
 
 }  // namespace axonn

@@ -5,14 +5,8 @@
 
 namespace axonn {
 
-/// Unicode's composed normal form (NFC), by ICU. no_nfc.cpp stands for nfc.cpp in a build without
-/// ICU; there the functions on text throw.
-
-/// "ICU 72.1", or "none" and what that costs.
-std::string nfc_library();
-
-/// Why this build has no NFC, and the remedy; empty if it has.
-std::string nfc_trouble();
+/// Unicode's composed normal form (NFC) of the version that unicode/properties.h names. Characters
+/// that are newer neither move nor compose. Source: Unicode Standard Annex 15.
 
 /// Appends the composed form of a valid UTF-8 text.
 void append_nfc(std::string_view valid, std::string& out);

@@ -24,6 +24,10 @@ bool is_upper_case(char32_t c) { return ascii(c) >= 'A' && c <= 'Z'; }
 
 }  // namespace
 
+std::string characters_library() {
+  return "none: chat templates that change the case of text beyond ASCII are refused";
+}
+
 bool is_cased(char32_t c) { return is_lower_case(c) || is_upper_case(c); }
 bool is_printable(char32_t c) { return ascii(c) >= 0x20 && c < 0x7f; }
 char32_t title_case_of(char32_t c) { return is_lower_case(c) ? c - 'a' + 'A' : c; }

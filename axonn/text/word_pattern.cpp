@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/utf8.h"
+#include "axonn/text/pattern_classes.h"
 
 namespace axonn {
 
@@ -60,8 +61,8 @@ class Translator {
         if (rest_.starts_with(']')) reject("a class that begins with ]");
       } else if (c == '^' || c == '$') {
         reject("the anchors ^ and $");
-      } else if (c == '{' && is_possessive()) {
-        reject("a possessive {n,m}+");
+      } else if (c == '{') {
+        brace();
       } else if (rest_.starts_with("(?")) {
         group();
       } else if (rest_.starts_with("(*")) {
@@ -92,6 +93,23 @@ class Translator {
     return end > 1 && end != rest_.npos && rest_.substr(end).starts_with("}+");
   }
 
+  /// {n}, {n,}, {n,m}, {,m}, or an ordinary character. PCRE2 reads {,m} and spaces between the
+  /// numbers differently from version to version.
+  void brace() {
+    if (is_possessive()) reject("a possessive {n,m}+");
+    const std::string_view inside = rest_.substr(1, std::min(rest_.find('}'), rest_.size()) - 1);
+    const std::size_t digits = std::min(inside.find_first_not_of("0123456789"), inside.size());
+    const std::string_view behind = inside.substr(digits);
+    const bool closed = inside.size() + 1 < rest_.size();
+    const bool most = behind.starts_with(',') && behind.size() > 1;
+    const bool numbers =
+        behind.empty() ||
+        (behind[0] == ',' && behind.find_first_not_of("0123456789", 1) == behind.npos);
+    if (!closed || !numbers || (digits == 0 && !most)) return write("\\{", 1);
+    if (digits == 0) return write("{0", 1);
+    copy(1);
+  }
+
   void inside_class(char c) {
     if (c == '[') reject("a class within a class");
     if (rest_.starts_with("&&")) reject("the intersection of classes");
@@ -114,8 +132,7 @@ class Translator {
     if (rest_.size() < 2) reject("a \\ at the end");
     const char c = rest_[1];
     if (c == 's' || c == 'S') return spaces(c == 'S');
-    if (c == 'd') return write("\\p{Nd}", 2);
-    if (c == 'D') return write("\\P{Nd}", 2);
+    if (c == 'd' || c == 'D') return characters("Nd", c == 'D', 2);
     if (c == 'p' || c == 'P') return property();
     if (c == 'u') return code_point();
     if (c == 'x' && rest_.size() > 3) return hexadecimal();
@@ -128,7 +145,18 @@ class Translator {
     const std::size_t end = rest_.find('}');
     if (rest_.size() < 4 || rest_[2] != '{' || end == rest_.npos)
       reject("a property without {...}");
-    copy(end + 1);
+    std::string_view name = rest_.substr(3, end - 3);
+    const bool inverse = name.starts_with('^');
+    if (inverse) name.remove_prefix(1);
+    characters(name, (rest_[1] == 'P') != inverse, end + 1);
+  }
+
+  /// Writes the characters of a property, or all others.
+  void characters(std::string_view name, bool negated, std::size_t instead_of) {
+    const std::string items = class_items(name, negated);
+    if (items.empty()) reject("a property that is no general category, no script and not Any");
+    const bool one = items[1] != 'x' && items.find('}') == items.size() - 1;
+    write(in_class_ || one ? items : concat('[', items, ']'), instead_of);
   }
 
   /// \xHH or \x{H...}

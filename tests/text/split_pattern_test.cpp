@@ -64,3 +64,15 @@ TEST(SplitPattern, SyntaxThatTheTwoLibrariesReadDifferentlyIsRefusedWithItsPlace
               testing::ThrowsMessage<UsageError>(HasSubstr("\\x{ without }")));
   EXPECT_NO_THROW(to_pcre2(R"(\p{L}++[^\r\n\p{N}]?+(?>a)(?=b)(?!c)\x41\x{e9}\.\[)", "P"));
 }
+
+TEST(SplitPattern, BracesAreQuantifiersWhereOnigurumaHasThem) {
+  EXPECT_THAT(words_of("o{,2}k|.", "ook ok k oook"),
+              ElementsAre("ook", " ", "ok", " ", "k", " ", "o", "ook"));
+  EXPECT_THAT(words_of("fo{,1}x|[a-z]+|[^a-z]+", "fox fx foox"),
+              ElementsAre("fox", " ", "fx", " ", "foox"));
+  EXPECT_THAT(words_of("b{ 1,2 }|.", "bb{ 1,2 }"), ElementsAre("b", "b{ 1,2 }"));
+  EXPECT_THAT(words_of("b{,}|.", "bbb{,}"), ElementsAre("b", "b", "b{,}"));
+  EXPECT_THAT(words_of("b{1,2|.", "b{1,2"), ElementsAre("b{1,2"));
+  EXPECT_THAT(words_of("b{x}|.", "bb{x}"), ElementsAre("b", "b{x}"));
+  EXPECT_THROW(to_pcre2("b{,2}+", "P"), UsageError);
+}

@@ -13,8 +13,8 @@
 #include "axonn/base/json_node.h"
 #include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
-#include "axonn/text/nfc.h"
 #include "axonn/text/tokenizer_config.h"
+#include "axonn/text/unicode/properties.h"
 #include "axonn/text/word_pattern.h"
 
 namespace axonn {
@@ -212,7 +212,6 @@ void read_normalizer(const JsonNode& node, BpeVocab& vocab) {
   for (const JsonNode& step : steps_of(node, "normalizers")) {
     const std::string type = step["type"].text();
     if (type == "NFC") {
-      if (const std::string trouble = nfc_trouble(); !trouble.empty()) step.reject(trouble);
       vocab.normalizer.push_back({TextStep::Kind::nfc});
     } else if (type == "Prepend") {
       vocab.normalizer.push_back({TextStep::Kind::prepend, {}, step["prepend"].text()});
@@ -532,7 +531,8 @@ BpeVocab read_bpe_vocab(const std::string& folder) {
   BpeVocab vocab;
   vocab.name = concat("gpt2 (", folder, ')');
   vocab.fingerprint =
-      hash_text(concat("gpt2 ", hash_text(vocab_file.text()), ' ', hash_text(merges_file.text())));
+      hash_text(concat("gpt2 ", hash_text(vocab_file.text()), ' ', hash_text(merges_file.text()),
+                       ' ', kUnicodeVersion));
   vocab.byte_tokens = find_byte_tokens(ids, vocab_file.path());
   vocab.tokens.resize(ids.size());
   for (const auto& [token, id] : ids) vocab.tokens[id] = bytes_of_characters(token);
@@ -573,7 +573,8 @@ BpeVocab read_tokenizer_json(const std::string& path) {
   find_ends(ids, parts, std::filesystem::path(path).parent_path().string(), vocab);
   vocab.fingerprint =
       hash_text(concat("tokenizer.json ", hash_text(file.text()), ' ',
-                       vocab.begin_of_text.value_or(-1), ' ', vocab.end_of_text.value_or(-1)));
+                       vocab.begin_of_text.value_or(-1), ' ', vocab.end_of_text.value_or(-1), ' ',
+                       kUnicodeVersion));
   return vocab;
 }
 

@@ -5,6 +5,7 @@
 
 #include "axonn/base/utf8.h"
 #include "axonn/text/jinja/jinja_text.h"
+#include "axonn/text/unicode/properties.h"
 
 namespace axonn::jinja {
 

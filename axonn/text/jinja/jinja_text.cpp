@@ -5,6 +5,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/utf8.h"
 #include "axonn/text/characters.h"
+#include "axonn/text/unicode/properties.h"
 
 namespace axonn::jinja {
 
@@ -66,27 +67,6 @@ std::size_t byte_of_character(std::string_view text, std::size_t index) {
   for (; at < text.size(); ++at)
     if ((text[at] & 0xc0) != 0x80 && index-- == 0) break;
   return at;
-}
-
-void append_utf8(char32_t c, std::string& to) {
-  const auto tail = [&](int shift) {
-    to += static_cast<char>(0x80 | ((c >> static_cast<unsigned>(shift)) & 0x3f));
-  };
-  if (c < 0x80) {
-    to += static_cast<char>(c);
-  } else if (c < 0x800) {
-    to += static_cast<char>(0xc0 | (c >> 6));
-    tail(0);
-  } else if (c < 0x10000) {
-    to += static_cast<char>(0xe0 | (c >> 12));
-    tail(6);
-    tail(0);
-  } else {
-    to += static_cast<char>(0xf0 | (c >> 18));
-    tail(12);
-    tail(6);
-    tail(0);
-  }
 }
 
 bool is_white_space(char32_t c) {

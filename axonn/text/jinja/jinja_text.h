@@ -104,6 +104,5 @@ enum class Strip { left, right, both };
 std::string_view strip(std::string_view text, Strip which, const std::string* characters);
 /// str.splitlines().
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends);
-void append_utf8(char32_t c, std::string& to);
 
 }  // namespace axonn::jinja

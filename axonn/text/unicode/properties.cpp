@@ -1,0 +1,127 @@
+#include "axonn/text/unicode/properties.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+
+#include "axonn/text/unicode/tables.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr char32_t kLastCharacter = 0x10ffff;
+
+void extend_set(CharacterSet& set, CharacterRange range) {
+  if (!set.empty() && set.back().last + 1 == range.first)
+    set.back().last = range.last;
+  else
+    set.push_back(range);
+}
+
+/// A name as names are compared.
+std::string plain_name(std::string_view name) {
+  std::string letters;
+  for (const char c : name) {
+    if (c == ' ' || c == '-' || c == '_') continue;
+    letters += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return letters;
+}
+
+/// Of a category, as in "Lu", or of all that begin with a letter.
+CharacterSet of_category(const std::string& name) {
+  CharacterSet set;
+  for (std::string_view rest = kUnicodeClasses; !rest.empty();) {
+    const char32_t first = take_hexadecimal(rest);
+    rest.remove_prefix(1);
+    const bool wanted = plain_name(rest.substr(0, 2)).starts_with(name);
+    rest.remove_prefix(2);
+    std::string_view next = rest;
+    if (wanted)
+      extend_set(set, {first, next.empty() ? kLastCharacter : take_hexadecimal(next) - 1});
+  }
+  return set;
+}
+
+CharacterSet of_script(const std::string& name) {
+  CharacterSet set;
+  for (std::string_view rest = kUnicodeScripts; !rest.empty();) {
+    const std::size_t name_end = rest.find(' ');
+    const bool wanted = plain_name(rest.substr(0, name_end)) == name;
+    rest.remove_prefix(name_end + 1);
+    std::string_view ranges = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(std::min(ranges.size() + 1, rest.size()));
+    if (!wanted) continue;
+    while (!ranges.empty()) {
+      CharacterRange range{take_hexadecimal(ranges), 0};
+      range.last = range.first;
+      if (ranges.starts_with('-')) {
+        ranges.remove_prefix(1);
+        range.last = take_hexadecimal(ranges);
+      }
+      if (!ranges.empty()) ranges.remove_prefix(1);
+      extend_set(set, range);
+    }
+  }
+  return set;
+}
+
+}  // namespace
+
+char32_t take_hexadecimal(std::string_view& text) {
+  std::uint32_t number = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), number, 16).ptr;
+  text.remove_prefix(end - text.data());
+  return number;
+}
+
+void append_utf8(char32_t c, std::string& to) {
+  const auto tail = [&](int shift) {
+    to += static_cast<char>(0x80 | ((c >> static_cast<unsigned>(shift)) & 0x3f));
+  };
+  if (c < 0x80) {
+    to += static_cast<char>(c);
+  } else if (c < 0x800) {
+    to += static_cast<char>(0xc0 | (c >> 6));
+    tail(0);
+  } else if (c < 0x10000) {
+    to += static_cast<char>(0xe0 | (c >> 12));
+    tail(6);
+    tail(0);
+  } else {
+    to += static_cast<char>(0xf0 | (c >> 18));
+    tail(12);
+    tail(6);
+    tail(0);
+  }
+}
+
+std::optional<CharacterSet> characters_with(std::string_view property) {
+  const std::string name = plain_name(property);
+  if (name.empty()) return std::nullopt;
+  if (name == "any") return CharacterSet{{0, kLastCharacter}};
+  CharacterSet set = name.size() <= 2 ? of_category(name) : of_script(name);
+  if (set.empty()) return std::nullopt;
+  return set;
+}
+
+CharacterSet difference(const CharacterSet& set, const CharacterSet& other) {
+  CharacterSet rest;
+  auto taken = other.begin();
+  for (CharacterRange range : set) {
+    while (taken != other.end() && taken->last < range.first) ++taken;
+    for (auto at = taken; at != other.end() && at->first <= range.last; ++at) {
+      if (at->first > range.first) rest.push_back({range.first, at->first - 1});
+      range.first = at->last + 1;
+    }
+    if (range.first <= range.last) rest.push_back(range);
+  }
+  return rest;
+}
+
+CharacterSet all_but(const CharacterSet& set) {
+  return difference({{0, 0xd7ff}, {0xe000, kLastCharacter}}, set);
+}
+
+}  // namespace axonn
