@@ -38,64 +38,156 @@ std::string_view call_marker(AnswerForm::Calls calls) {
   return calls == AnswerForm::Calls::mistral ? kCalls : std::string_view();
 }
 
-std::optional<ToolCall> call_in(const CallJson& value) {
-  if (!value.is_object() || !value.contains("name") || !value["name"].is_string()) return {};
-  for (const char* key : {"arguments", "parameters"}) {
-    const auto found = value.find(key);
-    if (found == value.end()) continue;
-    const CallJson arguments =
-        found->is_string() ? CallJson::parse(found->get_ref<const std::string&>(), nullptr, false)
-                           : *found;
-    if (!arguments.is_object()) return {};
-    return ToolCall{value["name"], arguments.dump()};
+/// The bytes of the JSON value at the front of a text; 0 if it does not end.
+std::size_t json_bytes(std::string_view text) {
+  std::size_t depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c != '"') continue;
+      in_string = false;
+      if (depth == 0) return i + 1;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if (depth == 0 && (c == ',' || c == ':' || kWhiteSpace.find(c) != kWhiteSpace.npos)) {
+      return i;
+    } else if (c == '}' || c == ']') {
+      if (depth <= 1) return i + depth;  // of a value in a list, or of the list
+      --depth;
+    }
   }
-  return {};
+  return depth == 0 && !in_string ? text.size() : 0;
+}
+
+/// Takes a JSON value, and white space before it, from the front.
+std::string_view take_json(std::string_view& text) {
+  text = without_space(text);
+  const std::string_view value = text.substr(0, json_bytes(text));
+  text.remove_prefix(value.size());
+  return value;
+}
+
+struct WrittenMember {
+  std::string_view key, value;  // as they are written; the key of a list's item is empty
+};
+
+/// The members of a valid JSON object, or the items of a list.
+std::vector<WrittenMember> written_members(std::string_view text) {
+  std::vector<WrittenMember> members;
+  const bool object = text.starts_with('{');
+  text = without_space(text.substr(1, text.size() - 2));
+  while (!text.empty()) {
+    WrittenMember member;
+    if (object) {
+      member.key = take_json(text);
+      text = without_space(text).substr(1);  // :
+    }
+    member.value = take_json(text);
+    members.push_back(member);
+    text = without_space(text);
+    if (!text.empty()) text.remove_prefix(1);  // ,
+  }
+  return members;
+}
+
+/// JSON without the white space between its parts; numbers and strings as they are written.
+std::string compact(std::string_view json) {
+  std::string out;
+  bool in_string = false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (!in_string && kWhiteSpace.find(c) != kWhiteSpace.npos) continue;
+    if (in_string && c == '\\') out += json[i++];
+    if (c == '"') in_string = !in_string;
+    out += json[i];
+  }
+  return out;
+}
+
+CallJson parsed(std::string_view json) { return CallJson::parse(json, nullptr, false); }
+
+/// The text of the object that is given as arguments: as such, or as a string.
+std::optional<std::string> arguments_in(std::string_view written) {
+  std::string text(written);
+  if (const CallJson value = parsed(text); value.is_string()) text = value.get<std::string>();
+  if (!parsed(text).is_object()) return {};
+  return compact(text);
+}
+
+std::optional<ToolCall> call_in(std::string_view object) {
+  if (!object.starts_with('{')) return {};
+  std::string_view name, arguments, parameters;
+  for (const auto& [key, value] : written_members(object)) {
+    const CallJson of = parsed(key);
+    if (of == "name") name = value;
+    if (of == "arguments") arguments = value;
+    if (of == "parameters") parameters = value;
+  }
+  const CallJson called = parsed(name);
+  auto given = arguments_in(arguments.empty() ? parameters : arguments);
+  if (!called.is_string() || !given) return {};
+  return ToolCall{called, std::move(*given)};
 }
 
 /// Appends the calls of a JSON object, or of a list of them. Returns whether there are only calls.
 bool take_calls(std::string_view text, std::vector<ToolCall>& calls) {
-  const CallJson value = CallJson::parse(text, nullptr, false);
-  for (const CallJson& each : value.is_array() ? value : CallJson::array({value})) {
-    auto call = call_in(each);
+  text = without_space(text);
+  if (parsed(text).is_discarded()) return false;
+  std::vector<WrittenMember> items{{{}, text}};
+  if (text.starts_with('[')) items = written_members(text);
+  for (const WrittenMember& item : items) {
+    auto call = call_in(item.value);
     if (!call) return false;
     calls.push_back(std::move(*call));
   }
   return !calls.empty();
 }
 
+/// Takes words up to a marker, or to the end, from the front. They begin a line of their own.
+void take_words(std::string_view marker, std::string_view& text, std::string& words) {
+  const std::size_t next = std::min(text.find(marker), text.size());
+  const std::string_view taken = without_space(text.substr(0, next));
+  if (!taken.empty() && !words.empty()) words += '\n';
+  words += taken;
+  text.remove_prefix(next);
+}
+
 Calls hermes_calls(std::string_view text) {
   AnswerParts parts;
-  for (text = without_space(text); !text.empty(); text = without_space(text)) {
-    if (!text.starts_with(kCall)) {  // words between calls
-      const std::size_t next = std::min(text.find(kCall), text.size());
-      parts.text += text.substr(0, next);
-      text.remove_prefix(next);
-      continue;
-    }
+  for (take_words(kCall, text, parts.text); !text.empty(); take_words(kCall, text, parts.text)) {
     text.remove_prefix(kCall.size());
-    const std::size_t end = std::min(text.find(kCallEnd), text.size());
-    if (!take_calls(text.substr(0, end), parts.calls)) return {};
-    text.remove_prefix(std::min(end + kCallEnd.size(), text.size()));
+    if (!take_calls(take_json(text), parts.calls)) return {};
+    text = without_space(text);
+    if (text.starts_with(kCallEnd))
+      text.remove_prefix(kCallEnd.size());
+    else if (!text.empty())
+      return {};
   }
   return parts;
 }
 
 Calls mistral_calls(std::string_view text) {
   AnswerParts parts;
-  for (text = without_space(text); !text.empty();) {
+  for (take_words(kCalls, text, parts.text); !text.empty(); take_words(kCalls, text, parts.text)) {
     text.remove_prefix(kCalls.size());
-    const std::size_t next = std::min(text.find(kCalls), text.size());
-    const std::string_view part = text.substr(0, next);
-    text.remove_prefix(next);
-    const std::size_t at = part.find(kArguments);
-    if (at == part.npos) {
-      if (!take_calls(part, parts.calls)) return {};
+    text = without_space(text);
+    if (text.starts_with('[') || text.starts_with('{')) {
+      if (!take_calls(take_json(text), parts.calls)) return {};
       continue;
     }
-    const auto arguments = CallJson::parse(part.substr(at + kArguments.size()), nullptr, false);
-    const std::string_view name = without_space(part.substr(0, std::min(at, part.find(kCallId))));
-    if (name.empty() || !arguments.is_object()) return {};
-    parts.calls.push_back({std::string(name), arguments.dump()});
+    const std::size_t at = text.find(kArguments);
+    if (at == text.npos) return {};
+    const std::string_view name = without_space(text.substr(0, std::min(at, text.find(kCallId))));
+    text.remove_prefix(at + kArguments.size());
+    text = without_space(text);
+    if (name.empty() || !text.starts_with('{')) return {};
+    auto arguments = arguments_in(take_json(text));
+    if (!arguments) return {};
+    parts.calls.push_back({std::string(name), std::move(*arguments)});
   }
   return parts;
 }
@@ -159,6 +251,7 @@ AnswerParts AnswerSplitter::push(std::string_view text) {
   AnswerParts parts;
   while (advance(parts, false)) {
   }
+  spoke_ |= !parts.text.empty();
   return parts;
 }
 
@@ -167,10 +260,13 @@ AnswerParts AnswerSplitter::finish() {
   while (advance(parts, true)) {
   }
   if (state_ != State::calls) return parts;
-  if (auto calls = parse_calls(form_.calls, held_))
-    parts.append(std::move(*calls));
-  else
+  auto calls = parse_calls(form_.calls, held_);
+  if (!calls) {
     parts.text += held_;
+    return parts;
+  }
+  if (!calls->text.empty() && (spoke_ || !parts.text.empty())) parts.text += '\n';
+  parts.append(std::move(*calls));
   return parts;
 }
 

@@ -42,7 +42,10 @@ struct AnswerForm {
 /// The form that a chat template has for the answers of earlier turns: it contains the markers.
 AnswerForm find_answer_form(std::string_view chat_template);
 
-/// Splits an answer into its parts as it comes. White space around thoughts and calls is dropped.
+/// Splits an answer into its parts as it comes. White space around thoughts and calls is dropped;
+/// text behind a call begins a line of its own. A call ends where its JSON ends, whatever its
+/// strings contain, and its arguments are as the model writes them, without the white space between
+/// their parts.
 /// Text that may begin a marker is held back until it is known. Calls are given at the end, all at
 /// once; if they are not as the format has them, for example because the answer was cut off, they
 /// remain text.
@@ -74,6 +77,7 @@ class AnswerSplitter {
 
   AnswerForm form_;
   State state_;
+  bool spoke_ = false;  ///< whether text was returned
   std::string held_;
 };
 
