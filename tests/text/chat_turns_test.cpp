@@ -274,6 +274,30 @@ TEST(ChatTurns, WithoutWordsLearnTheirEnd) {
               testing::EndsWith("user\n{<|im_end|>}\n{<|im_start|>}assistant\n«{<|im_end|>}»\n"));
 }
 
+TEST(ChatTurns, OfTheSameTextAreTheSameWhetherContentIsEmptyOrMissing) {
+  // As gemma4's: the results of a call stand before the content of its message.
+  const std::string looks_ahead =
+      "{%- for m in messages -%}{%- if m.role != 'tool' -%}<|start|>{{ m.role }}<|message|>"
+      "{%- set at = loop.index0 -%}{%- for c in m.tool_calls or [] -%}call:{{ c.function.name }}"
+      "<|call|>{%- for r in messages[at + 1:] -%}{%- if r.role == 'tool' -%}<|return|>"
+      "{{ r.content }}<|end|>{%- endif -%}{%- endfor -%}{%- endfor -%}{{ m.content or '' }}"
+      "<|end|>{%- endif -%}{%- endfor -%}"
+      "{%- if add_generation_prompt -%}<|start|>assistant<|message|>{%- endif -%}";
+  const TempFolder folder;
+  const auto tokenizer = tokenizer_of_all(folder);
+  const ChatTemplate form(tokenizer,
+                          {.forms = {{"default", "looks_ahead", looks_ahead}}, .tokens = {}},
+                          {.variables = {}, .now = parse_chat_date("2024-07-26", "day")});
+  const auto shown = [&](const std::string& json) {
+    return shown_turns(*tokenizer, form.render(talk_of(json)));
+  };
+  const std::string missing = replaced(kCall, "\"content\": \"\", ", "");
+  EXPECT_EQ(shown(kCall), shown(missing));
+  EXPECT_THAT(shown(missing), HasSubstr("«call:f{<|call|>}"));
+  for (const char* name : {"chatml_tools", "channels", "inst_tools"})
+    EXPECT_EQ(learned_by(name, kCall), learned_by(name, missing)) << name;
+}
+
 TEST(ChatTurns, DataNeverFormSpecialTokensWhateverTheTemplate) {
   const TempFolder folder;
   const auto tokenizer = tokenizer_of_all(folder);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "axonn/base/check.h"
 #include "axonn/base/utf8.h"
@@ -19,6 +20,8 @@ struct Piece {
   std::int32_t message;  ///< or Origin::kData
 };
 
+/// The pieces of data, but for empty ones of a message that has others: the same text has the same
+/// pieces, whether a message's content is "" or missing.
 std::vector<Piece> pieces_of(const Text& text) {
   std::vector<Piece> pieces;
   std::size_t at = 0;
@@ -26,6 +29,13 @@ std::vector<Piece> pieces_of(const Text& text) {
     if (origin.source != Origin::kTemplate)
       pieces.push_back({{at, at + bytes.size()}, origin.source});
     at += bytes.size();
+  });
+  const auto is_empty = [](const Piece& piece) { return piece.at.begin == piece.at.end; };
+  std::set<std::int32_t> written;
+  for (const Piece& piece : pieces)
+    if (!is_empty(piece)) written.insert(piece.message);
+  std::erase_if(pieces, [&](const Piece& piece) {
+    return is_empty(piece) && written.contains(piece.message);
   });
   return pieces;
 }
