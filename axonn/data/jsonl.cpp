@@ -297,7 +297,13 @@ ChatTemplate::Rendered ExampleEncoder::encode(const Example& example,
   ChatTemplate::Rendered out;
   out.tokens = tokenizer_->encode_prompt(example.prompt);
   out.learned.resize(out.tokens.size(), false);
+  const auto before = static_cast<std::ptrdiff_t>(out.tokens.size());
   tokenizer_->encode_into(example.text, out.tokens, {.continues = completes});
+  // Without a prompt, the text's own begin is the one that encode_prompt() put there.
+  if (const auto begin = tokenizer_->begin_of_text();
+      begin && before == 1 && std::ssize(out.tokens) > 1 && out.tokens[0] == *begin &&
+      out.tokens[1] == *begin)
+    out.tokens.erase(out.tokens.begin() + before);
   if (const auto end = tokenizer_->end_of_text();
       end && (out.tokens.empty() || out.tokens.back() != *end))
     out.tokens.push_back(*end);

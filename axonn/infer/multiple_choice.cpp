@@ -150,7 +150,8 @@ ScoredSequence encode_continuation(const Tokenizer& tokenizer, std::string_view 
       refuse("the context is empty, and ", tokenizer.name(),
              " has no token to put before the continuation");
   }
-  if (first) result.tokens.insert(result.tokens.begin(), *first);
+  if (first && (before == 0 || result.tokens[0] != *first))
+    result.tokens.insert(result.tokens.begin(), *first);
   return result;
 }
 

@@ -57,8 +57,9 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
 
 std::vector<std::int32_t> Tokenizer::encode_prompt(std::string_view text) const {
   std::vector<std::int32_t> tokens;
-  if (const auto begin = begin_of_text()) tokens.push_back(*begin);
   encode_into(text, tokens);
+  if (const auto begin = begin_of_text(); begin && (tokens.empty() || tokens[0] != *begin))
+    tokens.insert(tokens.begin(), *begin);
   return tokens;
 }
 

@@ -83,7 +83,8 @@ class Tokenizer {
 
   std::vector<std::int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
-  /// The tokens of a prompt: begin_of_text(), if there is one, and the text's tokens.
+  /// The tokens of a prompt: begin_of_text(), if there is one and the text does not begin with it,
+  /// and the text's tokens.
   std::vector<std::int32_t> encode_prompt(std::string_view text) const;
 
   /// The bytes of one token, including a space that encoding may have put before the text.

@@ -6,6 +6,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/data/corpus.h"
+#include "axonn/text/bpe/write_bpe.h"
 #include "axonn/text/jinja/jinja_print.h"
 
 #include "tests/text/small_bpe.h"
@@ -229,6 +230,22 @@ TEST(JsonlDocuments, AreOnePerLineInOrderFromMemoryAndFromTheCache) {
   encode_examples(files, other, {.folder = cache}, {});
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(cache), {}), 4)
       << "another tokenizer, another file";
+}
+
+TEST(JsonlExamples, ThatBeginWithTheBeginOfTextGetNoSecondOne) {
+  const TempFolder folder;
+  const std::string json = to_tokenizer_json(read_bpe_vocab(small_bpe(folder)));
+  folder.file("tokenizer.json", json);
+  folder.file("tokenizer_config.json",
+              R"({"bos_token":"<|endoftext|>","eos_token":"<|endoftext|>","add_bos_token":true})");
+  const ExampleEncoder encoder(make_tokenizer(folder.path()), {});
+  const auto tokens = [&](std::string_view line) {
+    return encoder.encode(parse_example(line, "f.jsonl:1"), "f.jsonl:1").tokens;
+  };
+  EXPECT_THAT(tokens(R"({"text": "<|endoftext|>hello"})"), ElementsAre(kSmallEnd, 259, kSmallEnd));
+  EXPECT_EQ(tokens(R"({"text": "<|endoftext|>hello"})"), tokens(R"({"text": "hello"})"));
+  EXPECT_EQ(tokens(R"({"prompt": "<|endoftext|>he", "completion": "ll"})"),
+            tokens(R"({"prompt": "he", "completion": "ll"})"));
 }
 
 TEST(JsonlDocuments, AreMadeAgainIfTheCacheIsDamaged) {

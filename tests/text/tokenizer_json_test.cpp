@@ -148,6 +148,13 @@ TEST(TokenizerJson, OfQwenComposesCharactersButNotInvalidBytes) {
   EXPECT_THAT(qwen->encode("<tool_call>"), ElementsAre(*call));
 }
 
+TEST(TokenizerJson, APromptThatHasABeginOfTextGetsNoSecondOne) {
+  const auto llama = tokenizer_of(llama2_json());
+  EXPECT_EQ(llama->encode_prompt("<s>hello"), llama->encode_prompt("hello"));
+  EXPECT_THAT(llama->encode_prompt("<s>"), ElementsAre(1));
+  EXPECT_THAT(llama->encode_prompt(""), ElementsAre(1));
+}
+
 TEST(TokenizerJson, OfLlama2GivesTokensWorkedOutByHand) {
   const auto llama = tokenizer_of(llama2_json());
   const SmallVocab vocab = llama2_vocab();
