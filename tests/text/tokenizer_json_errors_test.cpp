@@ -102,6 +102,18 @@ TEST(TokenizerJson, AnUnsupportedValueIsRefusedWithItsPlaceInTheFile) {
           "pre_tokenizer.replacement");
 }
 
+TEST(TokenizerJson, ADecoderWhoseOrderChangesItsMeaningIsRefused) {
+  const std::string json = llama2_json(), bytes = R"({"type":"ByteFallback"},)",
+                    fuse = R"({"type":"Fuse"},)";
+  const std::string strip = R"({"type":"Strip","content":" ","start":1,"stop":0})";
+  EXPECT_THAT(refusal(replaced(json, fuse, "")),
+              AllOf(HasSubstr("tokenizer.json: decoder.decoders[2]"), HasSubstr("after Fuse")));
+  EXPECT_THAT(refusal(replaced(json, R"("decoders":[)", R"("decoders":[)" + strip + ",")),
+              HasSubstr("decoder.decoders[0]: Strip is only supported after Fuse"));
+  EXPECT_THAT(refusal(replaced(json, bytes + fuse, fuse + bytes)),
+              HasSubstr("ByteFallback after Fuse"));
+}
+
 TEST(TokenizerJson, AMalformedFileIsRefusedWithItsPlace) {
   const std::string json = llama2_json();
   const auto refuses = [&](const std::string& what, const std::string& by,

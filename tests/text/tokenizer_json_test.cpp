@@ -155,6 +155,20 @@ TEST(TokenizerJson, APromptThatHasABeginOfTextGetsNoSecondOne) {
   EXPECT_THAT(llama->encode_prompt(""), ElementsAre(1));
 }
 
+TEST(TokenizerJson, AnAddedTokenThatIsNormalizedIsDecodedWithItsSpace) {
+  const std::string id = std::to_string(llama2_vocab().tokens.size());
+  const auto llama = tokenizer_of(
+      replaced(llama2_json(), "\"added_tokens\":[",
+               "\"added_tokens\":[{\"id\":" + id +
+                   R"(,"content":"<x1>","single_word":false,"lstrip":false,"rstrip":false,)"
+                   R"("normalized":true,"special":false},)"));
+  const auto token = llama->added_token("<x1>");
+  ASSERT_TRUE(token);
+  EXPECT_THAT(llama->encode("a <x1> a"), testing::Contains(*token));
+  for (const char* text : {"a <x1> a", "<x1>", "<x1>a", "a<x1>"})
+    EXPECT_EQ(llama->decode(llama->encode(text)), text);
+}
+
 TEST(TokenizerJson, OfLlama2GivesTokensWorkedOutByHand) {
   const auto llama = tokenizer_of(llama2_json());
   const SmallVocab vocab = llama2_vocab();

@@ -308,10 +308,26 @@ void read_strip(const JsonNode& step, BpeVocab& vocab) {
   vocab.puts_space = step["start"].number() == 1;
 }
 
+/// Throws UsageError unless the steps have the order in which they mean what is read of them: bytes
+/// and spaces of single tokens, then a space at the front of the whole text.
+void check_decoder_order(const std::vector<JsonNode>& steps) {
+  bool fused = false, stripped = false;
+  for (const JsonNode& step : steps) {
+    const std::string type = step["type"].text();
+    if (type == "ByteFallback" && fused) step.reject("ByteFallback after Fuse is not supported");
+    if (type == "Replace" && stripped) step.reject("Replace after Strip is not supported");
+    if (type == "Strip" && !fused)
+      step.reject("Strip is only supported after Fuse; without it, every token loses its space");
+    fused |= type == "Fuse";
+    stripped |= type == "Strip";
+  }
+}
+
 void read_decoder(const JsonNode& node, BpeVocab& vocab, TextParts& parts) {
   if (node.is_null()) node.reject("there is no decoder, so tokens cannot be converted to text");
   bool byte_level = false;
-  for (const JsonNode& step : steps_of(node, "decoders")) {
+  const std::vector<JsonNode> steps = steps_of(node, "decoders");
+  for (const JsonNode& step : steps) {
     const std::string type = step["type"].text();
     if (type == "ByteLevel") {
       byte_level = true;
@@ -332,6 +348,7 @@ void read_decoder(const JsonNode& node, BpeVocab& vocab, TextParts& parts) {
       reject_type(step, "ByteLevel, Metaspace, Replace, ByteFallback, Fuse and Strip");
     }
   }
+  check_decoder_order(steps);
   if (byte_level != parts.byte_level)
     node.reject("the decoder and the pre_tokenizer must both be ByteLevel or neither");
 }
@@ -530,9 +547,8 @@ BpeVocab read_bpe_vocab(const std::string& folder) {
 
   BpeVocab vocab;
   vocab.name = concat("gpt2 (", folder, ')');
-  vocab.fingerprint =
-      hash_text(concat("gpt2 ", hash_text(vocab_file.text()), ' ', hash_text(merges_file.text()),
-                       ' ', kUnicodeVersion));
+  vocab.fingerprint = hash_text(concat("gpt2 ", hash_text(vocab_file.text()), ' ',
+                                       hash_text(merges_file.text()), ' ', kUnicodeVersion));
   vocab.byte_tokens = find_byte_tokens(ids, vocab_file.path());
   vocab.tokens.resize(ids.size());
   for (const auto& [token, id] : ids) vocab.tokens[id] = bytes_of_characters(token);
@@ -567,14 +583,17 @@ BpeVocab read_tokenizer_json(const std::string& path) {
   check_ids(ids, path);
   vocab.tokens.resize(ids.size());
   read_model(root["model"], model_ids, parts, vocab);
-  for (const AddedToken& token : vocab.added_tokens)
-    vocab.tokens[token.id] =
-        parts.shows_marks_as_spaces ? with_spaces(token.content) : token.content;
+  for (const AddedToken& token : vocab.added_tokens) {
+    TextBuffers buffers;  // a normalized token stands for what is found in the normalized text
+    const std::string content(
+        token.normalized ? apply_steps(vocab.normalizer, token.content, Before::nothing, buffers)
+                         : token.content);
+    vocab.tokens[token.id] = parts.shows_marks_as_spaces ? with_spaces(content) : content;
+  }
   find_ends(ids, parts, std::filesystem::path(path).parent_path().string(), vocab);
-  vocab.fingerprint =
-      hash_text(concat("tokenizer.json ", hash_text(file.text()), ' ',
-                       vocab.begin_of_text.value_or(-1), ' ', vocab.end_of_text.value_or(-1), ' ',
-                       kUnicodeVersion));
+  vocab.fingerprint = hash_text(concat("tokenizer.json ", hash_text(file.text()), ' ',
+                                       vocab.begin_of_text.value_or(-1), ' ',
+                                       vocab.end_of_text.value_or(-1), ' ', kUnicodeVersion));
   return vocab;
 }
 

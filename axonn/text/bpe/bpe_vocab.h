@@ -82,7 +82,8 @@ BpeVocab read_bpe_vocab(const std::string& folder);
 ///   normalizer      none, NFC, Prepend, Replace of a string, a Sequence of these
 ///   pre_tokenizer   none, ByteLevel, Split by a regular expression (Isolated) and then ByteLevel,
 ///                   Metaspace
-///   decoder         ByteLevel, Metaspace, or a Sequence of Replace, ByteFallback, Fuse, Strip
+///   decoder         ByteLevel, Metaspace, or a Sequence of Replace, ByteFallback, Fuse, Strip,
+///                   in this order
 ///   post_processor  none, ByteLevel, TemplateProcessing with one token before the text, a Sequence
 ///   added_tokens    without single_word, lstrip and rstrip
 ///
