@@ -100,8 +100,8 @@ def lines(text):
 def source(version, what, **strings):
     body = "\n\n".join(f"const std::string_view {name} =\n{lines(text)};"
                        for name, text in strings.items())
-    return (f"// Written by scripts/unicode-tables.py from the Unicode Character Database {version}."
-            f"\n// {what}\n"
+    return ("// Written by scripts/unicode-tables.py from the Unicode Character Database "
+            f"{version}.\n// {what}\n"
             '#include "axonn/text/unicode/tables.h"\n\nnamespace axonn {\n\n'
             f"{body}\n\n}}  // namespace axonn\n")
 
