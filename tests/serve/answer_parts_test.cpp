@@ -1,6 +1,9 @@
 // The parts of a model's answer, whole and as they come.
 #include "axonn/serve/answer_parts.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include <gmock/gmock.h>
 
 using namespace axonn;
@@ -18,11 +21,10 @@ struct SplitCase {
   bool in_thought = false;
 };
 
-const std::vector<SplitCase>& split_cases() {
-  const AnswerForm hermes{.calls = Format::hermes}, mistral{.calls = Format::mistral},
-      llama{.calls = Format::llama}, thinking{.thinks = true},
+std::vector<SplitCase> thoughts_and_hermes() {
+  const AnswerForm hermes{.calls = Format::hermes}, thinking{.thinks = true},
       both{.calls = Format::hermes, .thinks = true};
-  static const std::vector<SplitCase> cases{
+  return {
       {{}, " <think>a</think> <tool_call>{} ", {"", " <think>a</think> <tool_call>{} "}},
       // Thoughts.
       {thinking, "<think>\nWell, 1 < 2.\n</think>\n\nYes.\n", {"Well, 1 < 2.", "Yes.\n"}},
@@ -67,36 +69,44 @@ const std::vector<SplitCase>& split_cases() {
        {"", "One\ntwo\nthree", {{"a", "{}"}, {"b", "{}"}}}},
       {hermes,
        "<tool_call>{\"name\": \"a\", \"arguments\": {}}}</tool_call>",
-       {"", "<tool_call>{\"name\": \"a\", \"arguments\": {}}}</tool_call>"}},
-      // Mistral.
-      {mistral,
-       R"([TOOL_CALLS][{"name": "a", "arguments": {"x": "[TOOL_CALLS] [ARGS]"}}] So.)",
-       {"", "So.", {{"a", R"({"x":"[TOOL_CALLS] [ARGS]"})"}}}},
-      {mistral,
-       R"(See[TOOL_CALLS]a[ARGS]{"x": "[TOOL_CALLS]b[ARGS]", "n": 18446744073709551617} so)",
-       {"", "See\nso", {{"a", R"({"x":"[TOOL_CALLS]b[ARGS]","n":18446744073709551617})"}}}},
-      {mistral,
-       "[TOOL_CALLS] [{\"name\": \"a\", \"arguments\": {\"x\": 1.5}}, {\"name\": \"b\", "
-       "\"arguments\": {}, \"id\": \"123456789\"}]",
-       {"", "", {{"a", "{\"x\":1.5}"}, {"b", "{}"}}}},
-      {mistral,
-       "[TOOL_CALLS]find[ARGS]{\"x\": 1}[TOOL_CALLS]b[CALL_ID]123456789[ARGS]{}",
-       {"", "", {{"find", "{\"x\":1}"}, {"b", "{}"}}}},
-      {mistral, "[TOOL_CALLS]find[ARGS]{\"x\": ", {"", "[TOOL_CALLS]find[ARGS]{\"x\": "}},
-      {mistral, "[TOOL_CALLS][]", {"", "[TOOL_CALLS][]"}},
-      // Llama.
-      {llama,
-       "\n{\"name\": \"f\", \"parameters\": {\"n\": \"3\"}}\n",
-       {"", "", {{"f", "{\"n\":\"3\"}"}}}},
-      {llama, "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}", {"", "", {{"f", "{}"}}}},
-      {llama,
-       R"({"name": "f", "parameters": {"n": 1e2, "m": -18446744073709551617}})",
-       {"", "", {{"f", R"({"n":1e2,"m":-18446744073709551617})"}}}},
-      {llama, "{\"name\": \"f\"}", {"", "{\"name\": \"f\"}"}},
-      {llama, "<|py is it", {"", "<|py is it"}},
-      {llama,
-       "Call {\"name\": \"f\", \"parameters\": {}}",
-       {"", "Call {\"name\": \"f\", \"parameters\": {}}"}}};
+       {"", "<tool_call>{\"name\": \"a\", \"arguments\": {}}}</tool_call>"}}};
+}
+
+std::vector<SplitCase> mistral_and_llama() {
+  const AnswerForm mistral{.calls = Format::mistral}, llama{.calls = Format::llama};
+  return {{mistral,
+           R"([TOOL_CALLS][{"name": "a", "arguments": {"x": "[TOOL_CALLS] [ARGS]"}}] So.)",
+           {"", "So.", {{"a", R"({"x":"[TOOL_CALLS] [ARGS]"})"}}}},
+          {mistral,
+           R"(See[TOOL_CALLS]a[ARGS]{"x": "[TOOL_CALLS]b[ARGS]", "n": 18446744073709551617} so)",
+           {"", "See\nso", {{"a", R"({"x":"[TOOL_CALLS]b[ARGS]","n":18446744073709551617})"}}}},
+          {mistral,
+           "[TOOL_CALLS] [{\"name\": \"a\", \"arguments\": {\"x\": 1.5}}, {\"name\": \"b\", "
+           "\"arguments\": {}, \"id\": \"123456789\"}]",
+           {"", "", {{"a", "{\"x\":1.5}"}, {"b", "{}"}}}},
+          {mistral,
+           "[TOOL_CALLS]find[ARGS]{\"x\": 1}[TOOL_CALLS]b[CALL_ID]123456789[ARGS]{}",
+           {"", "", {{"find", "{\"x\":1}"}, {"b", "{}"}}}},
+          {mistral, "[TOOL_CALLS]find[ARGS]{\"x\": ", {"", "[TOOL_CALLS]find[ARGS]{\"x\": "}},
+          {mistral, "[TOOL_CALLS][]", {"", "[TOOL_CALLS][]"}},
+          // Llama.
+          {llama,
+           "\n{\"name\": \"f\", \"parameters\": {\"n\": \"3\"}}\n",
+           {"", "", {{"f", "{\"n\":\"3\"}"}}}},
+          {llama, "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}", {"", "", {{"f", "{}"}}}},
+          {llama,
+           R"({"name": "f", "parameters": {"n": 1e2, "m": -18446744073709551617}})",
+           {"", "", {{"f", R"({"n":1e2,"m":-18446744073709551617})"}}}},
+          {llama, "{\"name\": \"f\"}", {"", "{\"name\": \"f\"}"}},
+          {llama, "<|py is it", {"", "<|py is it"}},
+          {llama,
+           "Call {\"name\": \"f\", \"parameters\": {}}",
+           {"", "Call {\"name\": \"f\", \"parameters\": {}}"}}};
+}
+
+std::vector<SplitCase> split_cases() {
+  std::vector<SplitCase> cases = thoughts_and_hermes();
+  std::ranges::move(mistral_and_llama(), std::back_inserter(cases));
   return cases;
 }
 

@@ -197,7 +197,7 @@ std::string qwen_json() {
                       added(n + 1, "<|im_start|>", "false", "true") + "," +
                       added(n + 2, "<|im_end|>", "false", "true") + "," +
                       added(n + 3, "<tool_call>", "false", "false"),
-      .normalizer = R"({"type":"NFC"}),
+      .normalizer = R"({"type":"NFC"})",
       .pre_tokenizer = split_then_bytes(""),
       .post_processor =
           byte_level(R"("add_prefix_space":false,"trim_offsets":false,"use_regex":false)"),
