@@ -26,7 +26,7 @@ class Floats {
   using Register = float __attribute__((vector_size(kBytes), may_alias));
   using Unaligned = float __attribute__((vector_size(kBytes), aligned(4), may_alias));
   using Doubles = double __attribute__((vector_size(kBytes), may_alias));
-  using Integers = std::int32_t __attribute__((vector_size(kBytes), may_alias));
+  using Words = std::uint32_t __attribute__((vector_size(kBytes), may_alias));
 
   Floats() : Floats(0.0f) {}
   /// All of them x.

@@ -122,11 +122,12 @@ inline Floats unzip(const Floats& x) { return x; }
   return Floats::each([](auto a, auto b) { return a > b ? a : b; }, x, y);
 }
 [[gnu::always_inline]] inline Floats times_power(const Floats& x, const Floats& n) {
-  using Integers = Floats::Integers;
+  // Unsigned: of n below -126, whose results are not taken, the sum may wrap around.
+  using Words = Floats::Words;
   const Floats scaled = Floats::each(
       [](auto a, auto shifted) {
-        return reinterpret_cast<Floats::Register>(reinterpret_cast<Integers>(a) +
-                                                  (reinterpret_cast<Integers>(shifted) << 23));
+        return reinterpret_cast<Floats::Register>(reinterpret_cast<Words>(a) +
+                                                  (reinterpret_cast<Words>(shifted) << 23));
       },
       x, least(127.0f, n) + rowwise::kRound);
   return select_less(n, -126.0f, 0.0f, scaled);
