@@ -52,10 +52,9 @@ Config read_config(const CheckpointReader& reader,
   return config;
 }
 
-/// The config to run the model, whose text is its own: what the config of a run says of templates
-/// is in there.
+/// The config to run the model, whose text, which was taken, is its own: what the config of a run
+/// says of templates is in there.
 Config with_own_text(Config config) {
-  take_text(config);
   config.data.tokenizer = config.data.model_text->tokenizer;
   if (config.data.model_text->forms.empty()) return config;
   config.data.chat_template = "auto";
@@ -132,8 +131,9 @@ Config config_of_model(const std::string& path, const std::string& adapter, Stor
     config.parallelism.transport = TransportKind::automatic;
   }
   if (!files->adapters()) {
+    if (!adapter.empty()) config = with_stored_adapters(config, adapter);
     take_model(config, files, {});
-    return with_own_text(adapter.empty() ? config : with_stored_adapters(config, adapter));
+    return with_own_text(config);
   }
   if (!adapter.empty())
     refuse("--adapter: ", path, " holds adapters itself; give the path of their base model");
@@ -144,6 +144,7 @@ Config config_of_model(const std::string& path, const std::string& adapter, Stor
   config.model_files.adapters = files;
   if (!config.model.path.empty())
     config.model_files.model = std::make_shared<const ModelFiles>(config.model.path);
+  take_text(config);
   return with_own_text(config);
 }
 
