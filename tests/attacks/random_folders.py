@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from random_trainings import draw_grid, draw_model, words_of, write_text
+from random_trainings import draw_grid, draw_model, number_of, words_of, write_text
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "files"))
 try:
@@ -151,14 +151,10 @@ def random_folders(attacked):
 
 def main():
     words = sys.argv[1:]
-
-    def number(flag, otherwise):
-        return int(words[words.index(flag) + 1]) if flag in words else otherwise
-
-    rng, failed, refusals = random.Random(number("--seed", 1)), 0, {}
+    rng, failed, refusals = random.Random(number_of(words, "--seed", 1)), 0, {}
     with tempfile.TemporaryDirectory() as folder:
         roads = Roads(words[0], folder)
-        for i in range(number("--draws", 100)):
+        for i in range(number_of(words, "--draws", 100)):
             lost, refused = attempt(roads, rng)
             if lost:
                 failed += 1

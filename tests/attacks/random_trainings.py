@@ -288,22 +288,23 @@ def random_trainings(attacked):
             yield None
 
 
+def number_of(words, flag, otherwise):
+    """The integer after the flag on the command line."""
+    return int(words[words.index(flag) + 1]) if flag in words else otherwise
+
+
 def main():
     words = sys.argv[1:]
-
-    def number(flag, otherwise):
-        return int(words[words.index(flag) + 1]) if flag in words else otherwise
-
-    seed = number("--seed", 1)
+    seed = number_of(words, "--seed", 1)
     if "--pairs" in words:
-        missing, reached = missing_pairs(number("--pairs", 2000), seed)
+        missing, reached = missing_pairs(number_of(words, "--pairs", 2000), seed)
         print(*missing, sep="\n")
         print(f"{reached} pairs are reached, {len(missing)} are not")
         return
     rng, refused, failed, refusals = random.Random(seed), 0, 0, {}
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(words[0], folder)
-        for i in range(number("--draws", 200)):
+        for i in range(number_of(words, "--draws", 200)):
             keys, grid, other = draw(rng)
             failure, code = trial.fault(keys, grid, other)
             refused += code == 2

@@ -5,25 +5,27 @@ namespace axonn {
 
 namespace {
 
+constexpr std::int64_t kMistralWindow = 4096;  // of the first model, and of files without the key
+
 std::vector<ModelConfig> known_mistrals() {
   std::vector<ModelConfig> models;
   ModelConfig first = known_llama(32000, 32768);
-  first.window = 4096;
+  first.window = kMistralWindow;
   add_known(models, first, {{"mistral-7b-v0.1", 32, 4096, 32, 8, 14336}});
   add_known(models, known_llama(32768, 32768, 1e6), {{"mistral-7b-v0.3", 32, 4096, 32, 8, 14336}});
   return models;
 }
 
 void read_mistral(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  constexpr std::int64_t kDefault = 4096;
-  if (layers_slide(file, unsupported).value_or(true)) model.window = sliding_window(file, kDefault);
+  if (layers_slide(file, unsupported).value_or(true))
+    model.window = sliding_window(file, kMistralWindow);
 }
 
 }  // namespace
 
 std::vector<ModelType> mistral_types() {
   ModelConfig defaults = llama_defaults();
-  defaults.window = 4096;
+  defaults.window = kMistralWindow;
   defaults.kv_heads = 8;
   return {{.name = "mistral",
            .architecture = "MistralForCausalLM",
