@@ -16,12 +16,12 @@ namespace axonn {
 namespace {
 
 /// Keys that change nothing here. What a program does with a model is not the model: its tokens and
-/// texts (which the tokenizer's files have), the dropout of its training, heads for other tasks.
-constexpr std::array<std::string_view, 54> kHarmlessKeys = {
+/// texts (which the tokenizer's files have), its training, heads for other tasks.
+constexpr std::array<std::string_view, 45> kHarmlessKeys = {
     // Who wrote the file, and with what.
     "_name_or_path", "architectures", "auto_map", "transformers_version", "unsloth_fixed",
     "unsloth_version", "tokenizer_class", "torch_dtype", "dtype", "_attn_implementation",
-    "_experts_implementation", "attn_implementation", "use_flash_attn", "quantization",
+    "_experts_implementation", "attn_implementation", "use_flash_attn",
     // Special tokens, which generation_config.json and the tokenizer's files have.
     "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
     "cls_token_id",
@@ -30,12 +30,23 @@ constexpr std::array<std::string_view, 54> kHarmlessKeys = {
     "return_dict_in_generate", "torchscript", "pretraining_tp", "gradient_checkpointing",
     "use_return_dict", "chunk_size_feed_forward", "reorder_and_upcast_attn",
     // Training.
-    "router_aux_loss_coef", "attention_dropout", "attn_pdrop", "embd_pdrop", "resid_pdrop",
-    "hidden_dropout", "residual_dropout", "embedding_dropout", "dropout",
+    "router_aux_loss_coef",
     // Heads for classification and other tasks.
     "finetuning_task", "id2label", "label2id", "num_labels", "problem_type", "summary_activation",
     "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
     "task_specific_params", "is_decoder", "is_encoder_decoder"};
+
+/// A key of the dropout that a model was trained with, which changes nothing here either.
+struct DropoutKey {
+  const char* name;
+  double of_gpt2;  // what transformers takes for a missing key of GPT-2; 0 for other types
+};
+
+constexpr std::array kDropoutKeys = {
+    DropoutKey{"attn_pdrop", 0.1},      DropoutKey{"embd_pdrop", 0.1},
+    DropoutKey{"resid_pdrop", 0.1},     DropoutKey{"attention_dropout", 0},
+    DropoutKey{"hidden_dropout", 0},    DropoutKey{"residual_dropout", 0},
+    DropoutKey{"embedding_dropout", 0}, DropoutKey{"dropout", 0}};
 
 constexpr std::string_view kHead = "lm_head.weight";
 
@@ -105,10 +116,12 @@ ModelConfig config_of(const nlohmann::json& json, const std::string& place,
   Unsupported unsupported;
   ModelConfig model = family.read_config(file, type, unsupported);
   if (type.read) type.read(file, model, unsupported);
-  if (file.find({"quantization_config"})) unsupported.emplace_back("quantization_config");
+  for (const char* const key : {"quantization_config", "quantization"})  // the second: of mlx-lm
+    if (file.find({key})) unsupported.emplace_back(key);
   if (!file.flag("is_causal", true)) unsupported.emplace_back("is_causal false");
   if (!unsupported.empty()) refuse(place, ": not supported in models: ", join(unsupported));
   check_whole(model, place);
+  for (const DropoutKey& key : kDropoutKeys) file.find({key.name});  // unread_keys_of() has them
   if (const auto unread = file.unread(kHarmlessKeys); notes && !unread.empty())
     notes->push_back(concat(place, ": not read, since models of type ", type.name,
                             " have no such keys: ", join(unread)));
@@ -120,22 +133,13 @@ std::string config_file(const std::string& path) {
 }
 
 UnreadTrainingKeys unread_keys_of(const nlohmann::json& json) {
-  // What transformers takes for a key that a file does not have; 0 for other types.
   const bool gpt2 = json.value("model_type", nlohmann::json()) == "gpt2";
-  struct Key {
-    const char* name;
-    double of_gpt2;
-  };
-  static constexpr std::array kKeys = {Key{"attn_pdrop", 0.1},      Key{"embd_pdrop", 0.1},
-                                       Key{"resid_pdrop", 0.1},     Key{"attention_dropout", 0},
-                                       Key{"hidden_dropout", 0},    Key{"residual_dropout", 0},
-                                       Key{"embedding_dropout", 0}, Key{"dropout", 0}};
   const auto number = [&](const char* name, double otherwise) {
     const auto found = json.find(name);
     return found != json.end() && found->is_number() ? found->get<double>() : otherwise;
   };
   UnreadTrainingKeys unread;
-  for (const auto& [name, of_gpt2] : kKeys)
+  for (const auto& [name, of_gpt2] : kDropoutKeys)
     if (const double value = number(name, gpt2 ? of_gpt2 : 0); value > 0)
       unread.dropout.push_back(concat(name, " = ", value));
   if (json.value("output_router_logits", nlohmann::json()) == true)

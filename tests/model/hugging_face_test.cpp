@@ -391,6 +391,8 @@ TEST(HuggingFaceConfig, ListsAllUnsupportedFeaturesInOneMessage) {
       AllOf(HasSubstr("config.json: not supported in models:"), HasSubstr("rope scaling 'yarn'"),
             HasSubstr("mlp_bias"), HasSubstr("attention_bias"), HasSubstr("hidden_act 'gelu'"),
             HasSubstr("quantization_config"), HasSubstr("partial_rotary_factor")));
+  EXPECT_THAT(error_of(llama_file(R"("quantization": {"group_size": 64, "bits": 4})")),
+              HasSubstr("config.json: not supported in models: quantization"));
   EXPECT_THAT(error_of(llama_file("", "qwen2_moe")),
               HasSubstr("model_type is 'qwen2_moe'; supported are gpt2, llama, mistral, mixtral, "
                         "olmoe, qwen2, qwen3, qwen3_moe, apertus"));
