@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
+#include <string_view>
 
 #include <omp.h>
 
@@ -13,7 +15,7 @@
 // products). What a kernel computes beyond that, above the diagonal or a second time, does not
 // count. The peak is the best rate of a product of 1,024³ in the same type, timed in turn with
 // attention.
-// Usage: bench_ops_attention [THREADS].
+// Usage: bench_ops_attention [THREADS [TYPE [HEAD_DIM [POSITIONS]]]]: all, or only these.
 
 namespace {
 
@@ -75,12 +77,16 @@ void measure(Backend& backend, DType type, const Shape& s) {
 
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : omp_get_num_procs();
+  const auto asked = [&](int i, std::string_view value) { return argc <= i || argv[i] == value; };
   const auto backend = make_cpu_backend(threads);
   std::printf("%d threads\n", threads);
   for (DType type : {DType::f32, DType::bf16}) {
+    if (!asked(2, name_of(type))) continue;
     for (std::int64_t D : {64, 80, 96, 128})
       for (std::int64_t T : {64, 256, 1024, 4096})
-        measure(*backend, type, {4096 / T, T, 768 / D, 768 / D, D});
+        if (asked(3, std::to_string(D)) && asked(4, std::to_string(T)))
+          measure(*backend, type, {4096 / T, T, 768 / D, 768 / D, D});
+    if (argc > 3) continue;
     measure(*backend, type, {4, 256, 12, 12, 64});   // a layer of GPT-2 124M
     measure(*backend, type, {4, 1024, 16, 8, 128});  // a layer of a Llama-like model, width 2,048
   }

@@ -11,6 +11,13 @@ namespace axonn::cpu {
 using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
 constexpr int kLanes = 16;
 
+/// The vector registers that the processor's instructions can name.
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int kRegisterCount = 32;
+#else
+constexpr int kRegisterCount = 16;
+#endif
+
 constexpr int round_up(int count, int multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }

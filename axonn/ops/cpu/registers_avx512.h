@@ -171,7 +171,7 @@ constexpr bool kDotProducts = true;
 /// sum += left.first · right.first + left.second · right.second on 16 lanes; each float of left and
 /// right holds a pair of bf16, and `left` is the same for all lanes. Assembly, because with the
 /// intrinsic g++ 12 sees a change of type and copies every sum to memory in every iteration.
-inline void add_product(Lanes& sum, float left, const Lanes& right) {
+inline void add_product(Floats::Register& sum, float left, const Floats::Register& right) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(Lanes(_mm512_set1_ps(left))), "v"(right));
 }
 

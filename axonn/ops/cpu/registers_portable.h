@@ -145,9 +145,12 @@ inline void add_pair_products(Lanes& sum, const Lanes& left, const Lanes& right)
   sum += std::bit_cast<Lanes>(a & 0xffff0000u) * std::bit_cast<Lanes>(b & 0xffff0000u);
 }
 
-/// add_pair_products() with one `left` for all lanes.
-inline void add_product(Lanes& sum, float left, const Lanes& right) {
-  add_pair_products(sum, left - Lanes{}, right);
+/// add_pair_products() on one register, with one `left` for all its floats.
+inline void add_product(Floats::Register& sum, float left, const Floats::Register& right) {
+  const auto a = std::bit_cast<std::uint32_t>(left);
+  const auto b = std::bit_cast<Floats::Words>(right);
+  sum += std::bit_cast<float>(a << 16) * std::bit_cast<Floats::Register>(b << 16);
+  sum += std::bit_cast<float>(a & 0xffff0000u) * std::bit_cast<Floats::Register>(b & 0xffff0000u);
 }
 
 /// to[i] = the pair (first[i], second[i]), i below 16, rounded.

@@ -148,7 +148,9 @@ template <typename T>
 struct Operands<T, true> {
   static constexpr int kPack = 2;
   struct Product {
-    static void add(Lanes& sum, float left, const Lanes& right) { add_product(sum, left, right); }
+    static void add(Floats::Register& sum, float left, const Floats::Register& right) {
+      add_product(sum, left, right);
+    }
   };
 
   static void pack(float* to, int width, const View& from, Block block) {

@@ -14,27 +14,35 @@ struct Left {
 
 /// Each step of k adds a product of floats to a sum.
 struct FloatProduct {
-  static void add(Lanes& sum, float left, const Lanes& right) { sum += left * right; }
+  static void add(Floats::Register& sum, float left, const Floats::Register& right) {
+    sum += left * right;
+  }
 };
 
 namespace detail {
 
-/// out (Rows, Vectors · 16) (+)= a (Rows, k) · b (k, Vectors · 16), the sums in registers.
+/// Rows and registers of a tile: of 32 registers 24 hold sums and 5 operands, of 16 registers 12
+/// and 3.
+constexpr int kTileRows = 6, kTileRegisters = kRegisterCount / 8;
+
+/// out (Rows, Vectors · kEach) (+)= a (Rows, k) · b (k, Vectors · kEach), the sums in registers.
 template <typename Product, int Rows, int Vectors>
 inline void register_tile(float* out, int out_row, Left a, const float* b, int b_row, int k,
                           bool accumulate) {
-  Lanes sums[Rows][Vectors];
+  using Vector = Floats::Unaligned;
+  constexpr int kEach = Floats::kEach;
+  Floats::Register sums[Rows][Vectors];
 #pragma GCC unroll 8
   for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v)
-      sums[i][v] =
-          accumulate ? *reinterpret_cast<const Lanes*>(out + i * out_row + v * kLanes) : Lanes{};
+      sums[i][v] = accumulate ? *reinterpret_cast<const Vector*>(out + i * out_row + v * kEach)
+                              : Floats::Register{};
   for (int p = 0; p < k; ++p) {
-    Lanes right[Vectors];
+    Floats::Register right[Vectors];
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v)
-      right[v] = *reinterpret_cast<const Lanes*>(b + p * b_row + v * kLanes);
+      right[v] = *reinterpret_cast<const Vector*>(b + p * b_row + v * kEach);
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i) {
       const float left = a.data[i * a.row + p * a.col];
@@ -46,10 +54,10 @@ inline void register_tile(float* out, int out_row, Left a, const float* b, int b
   for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v)
-      *reinterpret_cast<Lanes*>(out + i * out_row + v * kLanes) = sums[i][v];
+      *reinterpret_cast<Vector*>(out + i * out_row + v * kEach) = sums[i][v];
 }
 
-/// All rows of a strip of columns: six at a time (24 of 32 registers hold sums), then the rest.
+/// All rows of a strip of columns: six at a time, then the rest.
 template <typename Product, int Vectors>
 inline void strip(float* out, int out_row, Left a, const float* b, int b_row, int m, int k,
                   bool accumulate) {
@@ -58,9 +66,10 @@ inline void strip(float* out, int out_row, Left a, const float* b, int b_row, in
       register_tile<Product, 1, Vectors>, register_tile<Product, 2, Vectors>,
       register_tile<Product, 3, Vectors>, register_tile<Product, 4, Vectors>,
       register_tile<Product, 5, Vectors>, register_tile<Product, 6, Vectors>};
-  for (int i = 0; i < m; i += 6) {
+  for (int i = 0; i < m; i += kTileRows) {
     const Left rows{a.data + i * a.row, a.row, a.col};
-    kTiles[std::min(m - i, 6) - 1](out + i * out_row, out_row, rows, b, b_row, k, accumulate);
+    kTiles[std::min(m - i, kTileRows) - 1](out + i * out_row, out_row, rows, b, b_row, k,
+                                           accumulate);
   }
 }
 
@@ -74,15 +83,16 @@ struct Extents {
 /// out (m, n) (+)= a (m, k) · b (k, n) for operands in the L1 and L2 caches. Each element is one
 /// sum in the order of k, so it does not depend on how blocks are cut. Elements of a and b are
 /// words, which Product may take as more than one number each; k counts words. Bound by arithmetic:
-/// 24 fused multiply-adds on 16 lanes for 6 broadcasts and 4 loads.
+/// 24 fused multiply-adds for 6 broadcasts and 4 loads, or 12 for 6 and 2 with 16 registers.
 template <typename Product = FloatProduct>
 void block_matmul(float* out, int out_row, Left a, const float* b, int b_row, Extents size,
                   bool accumulate) {
+  constexpr int kWide = detail::kTileRegisters * Floats::kEach;
   int column = 0;
-  for (; column + 4 * kLanes <= size.n; column += 4 * kLanes)
-    detail::strip<Product, 4>(out + column, out_row, a, b + column, b_row, size.m, size.k,
-                              accumulate);
-  for (; column < size.n; column += kLanes)
+  for (; column + kWide <= size.n; column += kWide)
+    detail::strip<Product, detail::kTileRegisters>(out + column, out_row, a, b + column, b_row,
+                                                   size.m, size.k, accumulate);
+  for (; column < size.n; column += Floats::kEach)
     detail::strip<Product, 1>(out + column, out_row, a, b + column, b_row, size.m, size.k,
                               accumulate);
 }
