@@ -11,13 +11,6 @@ namespace axonn::cpu {
 using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
 constexpr int kLanes = 16;
 
-/// The vector registers that the processor's instructions can name.
-#if defined(__AVX512F__) || defined(__aarch64__)
-constexpr int kRegisterCount = 32;
-#else
-constexpr int kRegisterCount = 16;
-#endif
-
 constexpr int round_up(int count, int multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
@@ -60,6 +53,9 @@ class Floats {
   struct Uninitialised {};
   explicit Floats(Uninitialised) {}
 };
+
+/// The vector registers that instructions can name: twice as many from AVX-512 on.
+constexpr int kRegisterCount = Floats::kBytes == 64 ? 32 : 16;
 
 [[gnu::always_inline]] inline Floats operator+(const Floats& x, const Floats& y) {
   return Floats::each([](auto a, auto b) { return a + b; }, x, y);

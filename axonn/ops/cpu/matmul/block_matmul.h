@@ -1,6 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
 
 #include "axonn/ops/cpu/floats.h"
 
@@ -27,8 +30,8 @@ constexpr int kTileRows = 6, kTileRegisters = kRegisterCount / 8;
 
 /// out (Rows, Vectors · kEach) (+)= a (Rows, k) · b (k, Vectors · kEach), the sums in registers.
 template <typename Product, int Rows, int Vectors>
-inline void register_tile(float* out, int out_row, Left a, const float* b, int b_row, int k,
-                          bool accumulate) {
+inline void register_tile(float* out, std::int64_t out_row, Left a, const float* b,
+                          std::int64_t b_row, int k, bool accumulate) {
   using Vector = Floats::Unaligned;
   constexpr int kEach = Floats::kEach;
   Floats::Register sums[Rows][Vectors];
@@ -57,15 +60,22 @@ inline void register_tile(float* out, int out_row, Left a, const float* b, int b
       *reinterpret_cast<Vector*>(out + i * out_row + v * kEach) = sums[i][v];
 }
 
-/// All rows of a strip of columns: six at a time, then the rest.
+/// The functions for tiles of 1 to kTileRows rows.
+using Tile = void (*)(float* out, std::int64_t out_row, Left a, const float* b, std::int64_t b_row,
+                      int k, bool accumulate);
+template <typename Product, int Vectors>
+constexpr std::array<Tile, kTileRows> tiles() {
+  return []<int... i>(std::integer_sequence<int, i...>) {
+    return std::array<Tile, kTileRows>{register_tile<Product, i + 1, Vectors>...};
+  }
+  (std::make_integer_sequence<int, kTileRows>{});
+}
+
+/// All rows of a strip of columns: kTileRows at a time, then the rest.
 template <typename Product, int Vectors>
 inline void strip(float* out, int out_row, Left a, const float* b, int b_row, int m, int k,
                   bool accumulate) {
-  using Tile = void (*)(float*, int, Left, const float*, int, int, bool);
-  constexpr Tile kTiles[] = {
-      register_tile<Product, 1, Vectors>, register_tile<Product, 2, Vectors>,
-      register_tile<Product, 3, Vectors>, register_tile<Product, 4, Vectors>,
-      register_tile<Product, 5, Vectors>, register_tile<Product, 6, Vectors>};
+  constexpr auto kTiles = tiles<Product, Vectors>();
   for (int i = 0; i < m; i += kTileRows) {
     const Left rows{a.data + i * a.row, a.row, a.col};
     kTiles[std::min(m - i, kTileRows) - 1](out + i * out_row, out_row, rows, b, b_row, k,

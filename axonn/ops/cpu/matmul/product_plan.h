@@ -37,10 +37,11 @@ struct PanelCut {
 /// How a product is computed: the panels into which the result is cut, and whether a panel's part
 /// of an operand is first copied into the layout that the library prefers (pack), or both parts are
 /// converted from bf16 to f32 (FloatOperands in products.cpp). The bits of the result depend on the
-/// plan alone, not on the number of threads.
+/// plan alone, not on the number of threads. Or all panels are computed by tiled_matmul(): then
+/// the bits depend on nothing but the operands.
 struct ProductPlan {
   PanelCut rows, cols;
-  bool pack_a = false, pack_b = false, as_floats = false;
+  bool pack_a = false, pack_b = false, as_floats = false, tiled = false;
 
   std::int64_t panels() const { return rows.parts * cols.parts; }
 };

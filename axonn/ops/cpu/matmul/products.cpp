@@ -16,6 +16,7 @@
 #include "axonn/ops/cpu/matmul/onednn.h"
 #include "axonn/ops/cpu/matmul/product_plan.h"
 #include "axonn/ops/cpu/matmul/row_dots.h"
+#include "axonn/ops/cpu/matmul/tiled_matmul.h"
 #include "axonn/ops/operand_checks.h"
 #include "axonn/tensor/address.h"
 
@@ -23,7 +24,8 @@ namespace axonn::cpu {
 
 namespace {
 
-constexpr std::string_view kStreamed = "streamed";  ///< the way of few_rows_matmul()
+// The ways of few_rows_matmul() and of tiled_matmul().
+constexpr std::string_view kStreamed = "streamed", kTiled = "tiles";
 
 /// The panel's part of a product.
 Matmul panel_of(const Matmul& args, const ProductPlan& plan, std::int64_t i, std::int64_t j) {
@@ -211,11 +213,13 @@ struct ThreadMemory {
     a.forget();
     b.forget();
     floats.forget();
+    tiles.forget();
   }
 
   HostScratch scratch;
   Packed a, b;
   FloatOperands floats;
+  TileMemory tiles;
   std::size_t product = 0;  // to which its packed or converted parts belong
 };
 
@@ -396,14 +400,17 @@ struct Products::State {
   std::map<Key, Primitive> made;
   std::vector<ThreadMemory> memory;  // by thread
 
-  /// Whether few_rows_matmul() computes the product: the default for few rows.
-  bool streams(const MatmulShape& shape) const {
-    return has_few_rows(shape) && !chosen.contains(shape);
+  /// The default plan, or none for few_rows_matmul().
+  std::optional<ProductPlan> default_of(const MatmulShape& shape) const {
+    if (has_few_rows(shape)) return {};
+    if (kTilesByDefault) return tile_panels(shape, threads);
+    return default_plan(shape, library_multiplies_bf16());
   }
 
-  ProductPlan plan_of(const MatmulShape& shape) const {
-    const auto found = chosen.find(shape);
-    return found == chosen.end() ? default_plan(shape, library_multiplies_bf16()) : found->second;
+  Job job_of(const Matmul& args) const {
+    const auto found = chosen.find(shape_of(args));
+    return {.args = args,
+            .plan = found == chosen.end() ? default_of(shape_of(args)) : found->second};
   }
 
   Key key_of(const Matmul& product, const Job& job) const {
@@ -461,6 +468,7 @@ struct Products::State {
     const auto product = static_cast<std::size_t>(after - jobs.begin());
     if (own.product != product) own.forget();
     own.product = product;
+    if (job.plan->tiled) return tiled_matmul(job.panel(task), own.tiles);
     run_panel(job.panel(task), job, thread);
   }
 
@@ -468,7 +476,7 @@ struct Products::State {
   void run(std::span<Job> jobs, int most) {
     std::int64_t tasks = 0, longest = 1;  // run of panels that share a part
     for (Job& job : jobs) {
-      if (job.plan) make_primitives(job);
+      if (job.plan && !job.plan->tiled) make_primitives(job);
       job.first = tasks;
       tasks += job.tasks();
       if (job.shares()) longest = std::max(longest, job.run_length());
@@ -508,9 +516,8 @@ void Products::run(const Matmul& args) {
   check_matmul(args);
   if (args.out.count() == 0) return;
   if (args.a.count() == 0) return add_nothing(args);
-  const MatmulShape shape = shape_of(args);
-  if (state_->streams(shape)) return few_rows_matmul(args, state_->threads);
-  Job job{.args = args, .plan = state_->plan_of(shape)};
+  Job job = state_->job_of(args);
+  if (!job.plan) return few_rows_matmul(args, state_->threads);
   try {
     state_->run({&job, 1}, state_->threads);
   } catch (const dnnl::error& error) {
@@ -529,8 +536,7 @@ void Products::run(std::span<const Matmul> all) {
       continue;
     }
     const MatmulShape shape = shape_of(one);
-    Job& job = jobs.emplace_back(Job{.args = one, .plan = {}, .rows = RowsOf::any});
-    if (!has_few_rows(shape)) job.plan = default_plan(shape, library_multiplies_bf16());
+    jobs.push_back({.args = one, .plan = state_->default_of(shape), .rows = RowsOf::any});
     flops += shape.flops();
   }
   if (jobs.empty()) return;
@@ -551,6 +557,8 @@ std::vector<std::string> Products::ways(const MatmulShape& shape) {
               ", want sizes above 0");
   std::vector<std::string> names;
   if (has_few_rows(shape)) names.emplace_back(kStreamed);
+  if (kTilesByDefault) names.emplace_back(kTiled);
+  if (!names.empty() && shape.flops() < kSmallFlops) return names;
   for (const ProductPlan& plan : plans_of(shape, library_multiplies_bf16()))
     names.push_back(to_string(plan));
   return names;
@@ -560,6 +568,10 @@ bool Products::set_way(const MatmulShape& shape, std::string_view way) {
   if (shape.flops() <= 0) return false;
   if (has_few_rows(shape) && way == kStreamed) {
     state_->chosen.erase(shape);
+    return true;
+  }
+  if (way == kTiled) {
+    state_->chosen.insert_or_assign(shape, tile_panels(shape, state_->threads));
     return true;
   }
   const auto plan = parse_plan(shape, way, library_multiplies_bf16());

@@ -10,11 +10,12 @@
 
 namespace axonn::cpu {
 
-/// Matrix products by oneDNN, cut into panels of the result. One thread computes a panel, and the
-/// panels do not depend on the number of threads. So neither do the bits of a result, on any
-/// instruction set (oneDNN's own threading may cut K by it), and the operand that a primitive packs
-/// stays in cache. product_plan.h chooses the panels. If the processor has no bf16 products,
-/// a panel's operands are converted to f32. row_dots.h computes products of few rows.
+/// Matrix products by oneDNN or tiled_matmul(), cut into panels of the result. One thread computes
+/// a panel, and no bit of a result depends on the number of threads, on any instruction set:
+/// oneDNN's panels do not (its own threading may cut K by it), and tiles give the same bits in all
+/// panels. So, too, the operand that a primitive packs stays in cache. product_plan.h and
+/// tiled_matmul.h choose the panels. If the processor has no bf16 products, a panel's operands are
+/// converted to f32. row_dots.h computes products of few rows.
 ///
 /// A primitive is made the first time that its shape, strides, types and options occur, and kept;
 /// after that a product allocates no buffers. Those of an expert are for any number of rows,

@@ -1,0 +1,225 @@
+#include "axonn/ops/cpu/matmul/tiled_matmul.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "axonn/ops/cpu/matmul/block_matmul.h"
+#include "axonn/ops/cpu/team.h"
+#include "axonn/tensor/address.h"
+
+// The loops, from the outermost: blocks of kBlockRows rows of the result; steps of kStepDepth along
+// K; strips of kStripCols columns; tiles of kTileRows rows. A step's part of a strip of b stays in
+// the L1 cache while all tiles of the block use it, and the step's part of the block of a in the L2
+// cache while all strips use it.
+
+namespace axonn::cpu {
+
+namespace {
+
+using detail::kTileRows;
+constexpr int kStripCols = detail::kTileRegisters * Floats::kEach;
+constexpr int kBlockRows = 32 * kTileRows, kStepDepth = 256;
+
+/// Rows or columns of a matrix that are packed side by side.
+struct Range {
+  std::int64_t begin, count;
+};
+
+/// to[i] = from[i] for i below count; then zeros.
+template <int width, typename T>
+[[gnu::always_inline]] inline void copy(float* to, const T* from, int count) {
+  if (count == width) {
+    for (int i = 0; i < width; ++i) to[i] = get(from[i]);
+    return;
+  }
+  for (int i = 0; i < width; ++i) to[i] = i < count ? get(from[i]) : 0.0f;
+}
+
+/// to (strips, K, width): strips of `width` columns of a matrix (K, n).
+template <int width, typename T>
+void pack_columns(float* to, const View& from, Range k, Range cols) {
+  constexpr std::int64_t kRows = 32;  // at a time: few enough pages for the TLB
+  for (std::int64_t first = 0; first < k.count; first += kRows) {
+    const std::int64_t end = std::min(k.count, first + kRows);
+    for (std::int64_t col = 0; col < cols.count; col += width) {
+      const int filled = static_cast<int>(std::min<std::int64_t>(width, cols.count - col));
+      for (std::int64_t p = first; p < end; ++p)
+        copy<width>(to + col * k.count + p * width,
+                    address<const T>(from, k.begin + p) + cols.begin + col, filled);
+    }
+  }
+}
+
+/// to (strips, K, width): strips of `width` rows of a matrix (n, K), transposed.
+template <int width, typename T>
+void pack_rows(float* to, const View& from, Range k, Range rows) {
+  constexpr int kDepth = 16;
+  for (std::int64_t row = 0; row < rows.count; row += width) {
+    const int filled = static_cast<int>(std::min<std::int64_t>(width, rows.count - row));
+    for (std::int64_t first = 0; first < k.count; first += kDepth, to += kDepth * width) {
+      const int depth = static_cast<int>(std::min<std::int64_t>(kDepth, k.count - first));
+      alignas(64) float block[width][kDepth] = {};
+      for (int r = 0; r < filled; ++r)
+        copy<kDepth>(block[r], address<const T>(from, rows.begin + row + r) + k.begin + first,
+                     depth);
+      for (int p = 0; p < depth; ++p)
+        for (int r = 0; r < width; ++r) to[p * width + r] = block[r][p];
+      if (depth < kDepth) to -= (kDepth - depth) * width;
+    }
+  }
+}
+
+/// The left operand of a block's tiles.
+struct PackedRows {
+  const float* data;
+  std::int64_t strip;  ///< from the first of a tile's rows to the next tile's
+  int row, col;
+
+  Left tile(int i) const { return {data + i * strip, row, col}; }
+};
+
+template <typename T>
+PackedRows pack_a(float* to, const View& a, bool transposed, Range rows, Range k) {
+  if (transposed) {
+    pack_columns<kTileRows, T>(to, a, k, rows);
+    return {to, kTileRows * k.count, 1, kTileRows};
+  }
+  for (std::int64_t r = 0; r < rows.count; ++r) {
+    const std::int64_t soon = rows.begin + std::min(r + 4, rows.count - 1);
+    Team{}.prefetch(address<const T>(a, soon) + k.begin, static_cast<int>(k.count));
+    const T* const from = address<const T>(a, rows.begin + r) + k.begin;
+    for (std::int64_t p = 0; p < k.count; ++p) to[r * kStepDepth + p] = get(from[p]);
+  }
+  return {to, std::int64_t{kTileRows} * kStepDepth, kStepDepth, 1};
+}
+
+/// Sums (rows, columns) in f32 that grow step by step.
+struct Sums {
+  float* data;
+  std::int64_t stride;
+  int rows, cols;
+  bool padded;  ///< columns up to the next multiple of kStripCols may be written
+};
+
+/// A strip of sums (+)= the block of a · a strip of b (k, kStripCols). Prefetches the next strip of
+/// b, piece by piece, and the sums of each next tile: the hardware does not foresee either.
+void add_strip(const Sums& sums, int col, const PackedRows& a, const float* b, const float* next_b,
+               int k, bool accumulate) {
+  constexpr auto kTiles = detail::tiles<FloatProduct, detail::kTileRegisters>();
+  constexpr int kPiece = kStepDepth * kStripCols / (kBlockRows / kTileRows);
+  const int cols = std::min(kStripCols, sums.cols - col);
+  for (int row = 0; row < sums.rows; row += kTileRows) {
+    const int rows = std::min(kTileRows, sums.rows - row), tile = row / kTileRows;
+    float* const out = sums.data + row * sums.stride + col;
+    Team{}.prefetch(next_b + tile * kPiece, kPiece);
+    for (int r = kTileRows; r < 2 * kTileRows; ++r) __builtin_prefetch(out + r * sums.stride, 1);
+    if (cols == kStripCols || sums.padded) {
+      kTiles[rows - 1](out, sums.stride, a.tile(tile), b, kStripCols, k, accumulate);
+      continue;
+    }
+    alignas(64) float edge[kTileRows][kStripCols] = {};
+    if (accumulate)
+      for (int r = 0; r < rows; ++r) std::copy_n(out + r * sums.stride, cols, edge[r]);
+    kTiles[rows - 1](edge[0], kStripCols, a.tile(tile), b, kStripCols, k, accumulate);
+    for (int r = 0; r < rows; ++r) std::copy_n(edge[r], cols, out + r * sums.stride);
+  }
+}
+
+/// Sets sums to the bias, plus the old rows of out if the product accumulates.
+template <typename T, typename Out>
+void begin_sums(const Sums& sums, const Matmul& panel, std::int64_t row) {
+  const Team team;
+  for (int r = 0; r < sums.rows; ++r) {
+    float* const sum = sums.data + r * sums.stride;
+    const Out* const old = address<const Out>(panel.out, row + r);
+    if (panel.bias.data && panel.accumulate)
+      team.map(
+          sum, sums.cols, [](auto x, auto y) { return x + y; }, address<const T>(panel.bias), old);
+    else if (panel.bias.data)
+      team.map(
+          sum, sums.cols, [](auto x) { return x; }, address<const T>(panel.bias));
+    else
+      team.map(
+          sum, sums.cols, [](auto x) { return x; }, old);
+  }
+}
+
+template <typename T, typename Out>
+void multiply(const Matmul& panel, float* packed_a, const float* packed_b, float* memory) {
+  const std::int64_t M = panel.out.rows, K = panel.a_transposed ? panel.a.rows : panel.a.cols;
+  const int N = static_cast<int>(panel.out.cols);
+  const bool direct = std::is_same_v<Out, float> && !panel.bias.data;
+  const bool begun = panel.bias.data || panel.accumulate;
+  for (std::int64_t row = 0; row < M; row += kBlockRows) {
+    const int rows = static_cast<int>(std::min<std::int64_t>(kBlockRows, M - row));
+    Sums sums{memory, round_up(N, kStripCols), rows, N, true};
+    if (direct)
+      sums = {address<float>(panel.out, row), panel.out.stride, rows, N, false};
+    else if (begun)
+      begin_sums<T, Out>(sums, panel, row);
+    for (std::int64_t k = 0; k < K; k += kStepDepth) {
+      const int depth = static_cast<int>(std::min<std::int64_t>(kStepDepth, K - k));
+      const PackedRows a =
+          pack_a<T>(packed_a, panel.a, panel.a_transposed, {row, rows}, {k, depth});
+      const auto strip = [&](int col) { return packed_b + col * K + k * kStripCols; };
+      for (int col = 0; col < N; col += kStripCols)
+        add_strip(sums, col, a, strip(col), strip(col + kStripCols < N ? col + kStripCols : 0),
+                  depth, begun || k > 0);
+    }
+    if (direct) continue;
+    for (int r = 0; r < rows; ++r)
+      Team{}.map(
+          address<Out>(panel.out, row + r), N, [](auto x) { return x; },
+          sums.data + r * sums.stride);
+  }
+}
+
+}  // namespace
+
+ProductPlan tile_panels(const MatmulShape& shape, int threads) {
+  // Copying an element takes as long as so many multiply-adds.
+  constexpr std::int64_t kCopy = 40, kMostPacked = std::int64_t{1} << 22;
+  ProductPlan best{PanelCut::into(shape.M, 1), PanelCut::into(shape.N, 1)};
+  best.tiled = true;
+  if (shape.flops() < kSmallFlops) return best;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t most = std::int64_t{4} * threads;
+  const std::int64_t widest = std::max<std::int64_t>(kMostPacked / shape.K, kStripCols);
+  const std::int64_t fewest = std::max<std::int64_t>(1, shape.N / widest);
+  for (std::int64_t c = fewest; c <= std::max(fewest, std::min(most, shape.N / 96)); ++c)
+    for (std::int64_t r = 1; r == 1 || (r <= most / c && r <= shape.M / kBlockRows); ++r) {
+      const PanelCut rows = PanelCut::into(shape.M, r), cols = PanelCut::into(shape.N, c);
+      const std::int64_t rounds = (rows.parts * cols.parts + threads - 1) / threads;
+      const std::int64_t m = rows.size, n = cols.size, cost = rounds * (m * n + kCopy * (m + n));
+      if (cost >= least) continue;
+      least = cost;
+      best.rows = rows;
+      best.cols = cols;
+    }
+  return best;
+}
+
+void tiled_matmul(const Matmul& panel, TileMemory& memory) {
+  const std::int64_t N = panel.out.cols, K = panel.a_transposed ? panel.a.rows : panel.a.cols;
+  const int width = round_up(static_cast<int>(N), kStripCols);
+  float* const a = memory.a_.take<float>(kBlockRows * kStepDepth);
+  float* const b = memory.b_.take<float>(width * K);
+  float* const sums = memory.sums_.take<float>(kBlockRows * width);
+  with_type(panel.a.dtype, [&]<typename T>(T) {
+    if (memory.packed_b_ != panel.b.data) {
+      if (panel.b_transposed)
+        pack_rows<kStripCols, T>(b, panel.b, {0, K}, {0, N});
+      else
+        pack_columns<kStripCols, T>(b, panel.b, {0, K}, {0, N});
+    }
+    memory.packed_b_ = panel.b.data;
+    if (panel.out.dtype == panel.a.dtype)
+      multiply<T, T>(panel, a, b, sums);
+    else
+      multiply<T, float>(panel, a, b, sums);
+  });
+}
+
+}  // namespace axonn::cpu
