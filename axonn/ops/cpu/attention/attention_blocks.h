@@ -137,6 +137,13 @@ struct Operands {
   static void pack(float* to, int width, const View& from, Block block) {
     cpu::pack<T>(to, width, from, block);
   }
+  /// A block of a tensor as a left operand: packed, or where it lies if that is in words.
+  static Left left(float* memory, int width, const View& from, Block block) {
+    if constexpr (std::is_same_v<T, float>)
+      return {address<const T>(from, block.row) + block.column, static_cast<int>(from.stride), 1};
+    pack(memory, width, from, block);
+    return {memory, width, 1};
+  }
   /// A packed block in words down: written to the first argument, or `packed` itself.
   static const float* down(float*, const float* packed, int) { return packed; }
   /// A computed block (rows, kBlock) of floats in words down, or across, in the same way.
@@ -162,6 +169,11 @@ struct Operands<T, true> {
         std::copy_n(address<const bf16>(from, block.row + r) + block.column, filled, row);
       std::fill(row + filled, row + width, bf16{});
     }
+  }
+
+  static Left left(float* memory, int width, const View& from, Block block) {
+    pack(memory, width, from, block);
+    return {memory, width / kPack, 1};
   }
 
   static const float* down(float* memory, const float* packed, int width) {

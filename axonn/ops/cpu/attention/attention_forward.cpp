@@ -171,12 +171,15 @@ void forward_task(const Attention& args, Task task, const Workspace& work) {
   for (int first_key = first_block * kBlock; first_key <= first_query; first_key += kBlock) {
     const int keys = static_cast<int>(std::min<std::int64_t>(kBlock, args.positions - first_key));
     const Block block{first_key_row + first_key, task.kv_head * D, keys, D};
-    Ops::pack(work.k, width, args.k, block);
+    const Left k = Ops::left(work.k, width, args.k, block);
     Ops::pack(work.v, width, args.v, block);
+    if (first_key < first_query)
+      for (const View* next : {&args.k, &args.v})
+        prefetch_rows<T>(*next, {block.row + kBlock, block.column, kBlock, D});
     const float* v = Ops::down(work.v_down, work.v, width);
     const bool diagonal = first_key == first_query;
     for (int g = 0; g < group; ++g) {
-      scores<typename Ops::Product>(work.s, {work.k, row_words, 1}, work.qt + g * head_size,
+      scores<typename Ops::Product>(work.s, k, work.qt + g * head_size,
                                     args.scale, {keys, kBlock, words}, diagonal);
       if (args.window > 0) hide_beyond(work.s, keys, first_query - first_key, args.window);
       if (first.most > first_key) hide_before(work.s, keys, first_key, first, rows);
