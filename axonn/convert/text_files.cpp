@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 
 #include <nlohmann/json.hpp>
@@ -227,6 +228,7 @@ GgufKeys gguf_text_keys(const ModelText& text, std::int64_t vocab,
   }
   if (!names.empty()) keys.emplace_back("tokenizer.chat_templates", std::move(names));
   note_lost(text, read, warnings);
+  std::ranges::copy(read->notes(), std::back_inserter(warnings));
   return keys;
 }
 

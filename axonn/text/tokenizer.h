@@ -97,6 +97,9 @@ class Tokenizer {
   /// The text that a token adds after the tokens before it; `state` then counts it.
   std::string_view shown(std::int32_t token, DecodeOptions& state) const;
 
+  /// What its files state that is not followed, a sentence each, for warnings.
+  const std::vector<std::string>& notes() const { return notes_; }
+
   /// Whether encoding puts a space before text, which decoding removes.
   bool puts_space() const { return puts_space_; }
 
@@ -104,6 +107,7 @@ class Tokenizer {
   Tokenizer() = default;
 
   std::string name_;
+  std::vector<std::string> notes_;
   std::vector<std::string> tokens_;  ///< the bytes of each token
   std::map<std::string, std::int32_t, std::less<>> added_tokens_;
   std::set<std::int32_t> specials_;

@@ -48,7 +48,8 @@ struct BpeVocab {
   std::vector<AddedToken> added_tokens = {};
 
   std::optional<std::int32_t> begin_of_text = {}, end_of_text = {};
-  bool puts_space = false;  ///< decoding removes a space from the front of a text
+  bool puts_space = false;              ///< decoding removes a space from the front of a text
+  std::vector<std::string> notes = {};  ///< as Tokenizer::notes()
 };
 
 /// The pattern of GPT-2's words: the ending of an English contraction; a run of letters, of digits
@@ -89,7 +90,8 @@ BpeVocab read_bpe_vocab(const std::string& folder);
 ///
 /// That covers the published files of GPT-2, Llama 2 and 3, Mistral, Qwen2, 2.5 and 3. Ignores
 /// truncation and padding, which concern batches. Throws UsageError for anything else, with the
-/// file and the place in it ("tokenizer.json: pre_tokenizer.pretokenizers[0].behavior").
+/// file and the place in it ("tokenizer.json: pre_tokenizer.pretokenizers[0].behavior"); also for a
+/// key that it does not know, unless it is null, false or empty.
 BpeVocab read_tokenizer_json(const std::string& path);
 
 }  // namespace axonn
