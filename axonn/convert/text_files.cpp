@@ -22,11 +22,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Forms = std::vector<ChatFormat::Form>;
 
-fs::path folder_of(const std::string& tokenizer) {
-  const fs::path path(tokenizer);
-  return fs::is_directory(path) ? path : path.parent_path();
-}
-
 /// A JSON value as an expression of Jinja.
 std::string expression(const Json& value) {
   if (value.is_null()) return "none";
@@ -153,7 +148,7 @@ void copy_tokenizer(const ModelText& text, const Forms& forms, const std::string
     write_tokenizer(bytes_as_bpe(), to);
     return write_forms(forms, to);
   }
-  const fs::path from = folder_of(text.tokenizer);
+  const fs::path from = tokenizer_folder(text.tokenizer);
   if (are_equal(forms, chat_format_in(text.tokenizer).forms)) {
     copy_all_files(from, to);
   } else {

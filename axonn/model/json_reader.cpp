@@ -54,6 +54,11 @@ std::int64_t JsonReader::needed(Keys spellings, std::int64_t most) const {
   return *value;
 }
 
+std::int64_t JsonReader::integer_or(const char* key, std::int64_t most,
+                                    const Absent& absent) const {
+  return integer({key}, most).value_or(has(key) ? absent.null : absent.missing);
+}
+
 std::vector<std::int64_t> JsonReader::integers(const char* key) const {
   const auto fits = [](const nlohmann::json& value) {
     return value.is_array() && std::ranges::all_of(value, [](const nlohmann::json& one) {

@@ -50,6 +50,12 @@ class JsonReader {
   std::optional<std::int64_t> integer(Keys spellings, std::int64_t most) const;
   /// The same; throws UsageError if there is none.
   std::int64_t needed(Keys spellings, std::int64_t most) const;
+  /// What counts as the value of a key that an object lacks, and of one that is null.
+  struct Absent {
+    std::int64_t missing, null;
+  };
+  /// From 1 to `most`, or else absent's.
+  std::int64_t integer_or(const char* key, std::int64_t most, const Absent& absent) const;
   /// A list of integers of at least 0; empty if there is none.
   std::vector<std::int64_t> integers(const char* key) const;
   /// A finite number above 0.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 
 #include <nlohmann/json.hpp>
 
@@ -109,11 +108,8 @@ ModelText read_generation(const std::string& path) {
 
 ModelText text_beside(const std::string& tokenizer) {
   ModelText text;
-  if (!tokenizer.empty() && tokenizer != "bytes") {
-    const std::string folder =
-        is_folder(tokenizer) ? tokenizer : std::filesystem::path(tokenizer).parent_path().string();
-    text = read_model_text(folder.empty() ? "." : folder);
-  }
+  if (!tokenizer.empty() && tokenizer != "bytes")
+    text = read_model_text(tokenizer_folder(tokenizer));
   text.tokenizer = tokenizer;
   return text;
 }

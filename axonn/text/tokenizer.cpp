@@ -87,6 +87,12 @@ std::string Tokenizer::decode(std::span<const std::int32_t> tokens,
   return text;
 }
 
+std::string tokenizer_folder(const std::string& tokenizer) {
+  if (is_folder(tokenizer)) return tokenizer;
+  const std::string folder = std::filesystem::path(tokenizer).parent_path();
+  return folder.empty() ? "." : folder;
+}
+
 std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& bytes_or_path) {
   constexpr std::string_view kWanted =
       "a folder with tokenizer.json, with vocab.json and merges.txt, or with tokenizer.model";

@@ -123,6 +123,9 @@ class Tokenizer {
                              const EncodeOptions& options) const = 0;
 };
 
+/// The folder of a tokenizer's files (make_tokenizer()), which is not "bytes".
+std::string tokenizer_folder(const std::string& tokenizer);
+
 /// Opens a tokenizer. "bytes": each of the 256 bytes is a token, and none ends a text. Otherwise a
 /// folder with tokenizer.json (preferred), with vocab.json and merges.txt, or with tokenizer.model;
 /// or one such file. Throws UsageError with the file, the place in it, and the fault.

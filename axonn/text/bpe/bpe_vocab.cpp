@@ -302,9 +302,9 @@ void find_ends(const TokenIds& ids, const TextParts& parts, const TokenizerConfi
 
 std::string bpe_character(unsigned char byte) {
   const auto found = std::ranges::find(kByteOfCharacter, int{byte});
-  const auto code = static_cast<int>(found - kByteOfCharacter.begin());
-  if (code < 0x80) return {static_cast<char>(code)};
-  return {static_cast<char>(0xc0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3f))};
+  std::string character;
+  append_utf8(static_cast<char32_t>(found - kByteOfCharacter.begin()), character);
+  return character;
 }
 
 std::string bpe_characters(std::string_view bytes) {

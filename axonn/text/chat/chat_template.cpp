@@ -165,9 +165,7 @@ std::vector<std::string> roles_of(const Conversation& conversation) {
 ChatFormat chat_format_in(const std::string& tokenizer) {
   if (tokenizer.empty()) return {};
   if (tokenizer == "bytes") return find_chat_format("chatml", tokenizer);
-  const std::string folder =
-      is_folder(tokenizer) ? tokenizer : fs::path(tokenizer).parent_path().string();
-  return format_of_folder(folder.empty() ? "." : folder);
+  return format_of_folder(tokenizer_folder(tokenizer));
 }
 
 ChatFormat find_chat_format(const std::string& name, const std::string& tokenizer) {
