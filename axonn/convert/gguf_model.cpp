@@ -208,8 +208,8 @@ GgufKeys gguf_values(const ModelConfig& model, ParameterSource& source) {
 GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab) {
   if (tokenizer.empty())
     refuse("--to gguf: the model's tokenizer is not known; name it with --tokenizer");
-  if (tokenizer == "bytes") return keys_of_bytes(vocab);
   const auto read = make_tokenizer(tokenizer);  // refuses what is no tokenizer
+  if (read->name() == "bytes") return keys_of_bytes(vocab);
   const std::string folder = tokenizer_folder(tokenizer),
                     sentencepiece = folder + "/tokenizer.model", json = folder + "/tokenizer.json";
   const bool is_bpe = path_exists(json) && read_tokenizer_json(json).characters.empty();

@@ -204,7 +204,7 @@ GgufKeys gguf_text_keys(const ModelText& text, std::int64_t vocab,
   const auto end = read->end_of_text();
   if (end)
     std::erase(ends, *end);  // gguf_tokenizer_keys() has written it
-  else if (text.tokenizer != "bytes")
+  else if (read->name() != "bytes")
     take("tokenizer.ggml.eos_token_id", next());
   const std::vector<std::int32_t> turn = end_of_turn(text, read);
   take("tokenizer.ggml.eot_token_id", turn.size() == 1 ? std::optional(turn.front()) : next());

@@ -320,6 +320,12 @@ BpeVocab bytes_as_bpe() {
   return vocab;
 }
 
+bool is_bytes(const BpeVocab& vocab) {
+  return vocab.tokens == bytes_as_bpe().tokens && vocab.characters.empty() &&
+         vocab.merges.empty() && vocab.added_tokens.empty() && vocab.normalizer.empty() &&
+         vocab.spacing.empty() && !vocab.begin_of_text && !vocab.end_of_text;
+}
+
 BpeVocab read_bpe_vocab(const std::string& folder) {
   if (!is_folder(folder))
     refuse("tokenizer '", folder, "' is not a folder with vocab.json and merges.txt");

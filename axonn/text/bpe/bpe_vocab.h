@@ -67,6 +67,8 @@ std::string bpe_characters(std::string_view bytes);
 
 /// The tokenizer "bytes" as a byte-level BPE without merges.
 BpeVocab bytes_as_bpe();
+/// Whether a vocabulary, also one that is read from files, is that tokenizer.
+bool is_bytes(const BpeVocab& vocab);
 
 /// Reads GPT-2's byte-level BPE: folder/vocab.json, an object that maps tokens to the ids 0 .. n -
 /// 1, and folder/merges.txt, with a line "left right" for each merge after an optional first line
