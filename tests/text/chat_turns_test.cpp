@@ -137,7 +137,7 @@ TEST(ChatTurns, LearnCallsOfToolsWithWhatTheTemplateWritesAroundThem) {
                         "{<|END_OF_TURN_TOKEN|>}»"));
   EXPECT_THAT(learned_by("set_blocks", replaced(kCall, "abcdefghi", "long enough")),
               HasSubstr("{<|assistant|>}\n«\n<tool_calls>[{\"name\": \"f\", \"arguments\": "
-                        "{\"n\": 5}, \"id\": \"long enough\"}]</tool_calls>\n{<|end|>}»\n"))
+                        "{'n': 5}, \"id\": \"long enough\"}]</tool_calls>\n{<|end|>}»\n"))
       << "a template may write the call otherwise if no result follows";
   EXPECT_THAT(learned_by("xml_calls", kCall), HasSubstr("{<s>}tool\none{</s>}"))
       << "a template may write every role alike";

@@ -58,8 +58,11 @@ TEST(Conversation, ArgumentsOfCallsAreATextForATemplateThatAppendsThemToTexts) {
                         "(c.function.arguments if c.function.arguments is string else "
                         "c.function.arguments | tojson)";
   const std::string object = R"({"n": [1, 12345678901234567890123, 0.1], "s": "é"})";
-  for (const std::string& print : {appended, printed, either})
+  for (const std::string& print : {appended, either})
     EXPECT_EQ(text_of_call_by(print, object), '<' + object + '>') << print;
+  EXPECT_EQ(text_of_call_by(printed, object),
+            "<{'n': [1, 12345678901234567890123, 0.1], 's': 'é'}>")
+      << "what transformers 5.23 writes";
   const std::string text = R"("{\"n\":1.50,  \"m\":12345678901234567890123}")",
                     same = R"(<{"n":1.50,  "m":12345678901234567890123}>)";
   for (const std::string& print : {appended, printed})

@@ -35,6 +35,12 @@ Value as_text(const Value& arguments, Origin origin) {
   return Text(jinja::to_json(arguments, {}).bytes(), origin);
 }
 
+Value in_form(ArgumentsForm form, const Value& arguments, Origin origin) {
+  if (form == ArgumentsForm::object) return as_object(arguments, origin);
+  if (form == ArgumentsForm::text) return as_text(arguments, origin);
+  return is_blank(arguments) ? Value(Dict()) : arguments;
+}
+
 Value changed(Dict dict, const char* key, Value value) {
   dict.set(key, std::move(value));
   return dict;
@@ -52,9 +58,7 @@ List calls_in(ArgumentsForm form, const List& calls, Origin origin) {
       all.items.push_back(call);
       continue;
     }
-    Value named = changed(*inner, "arguments",
-                          form == ArgumentsForm::object ? as_object(*arguments, origin)
-                                                        : as_text(*arguments, origin));
+    Value named = changed(*inner, "arguments", in_form(form, *arguments, origin));
     all.items.push_back(function ? changed(*call.dict(), "function", std::move(named))
                                  : std::move(named));
   }
@@ -69,16 +73,18 @@ ArgumentsForm find_arguments_form(
   Conversation probe({{"user", "Hi"}, {"assistant", ""}});
   probe.now = parse_chat_date("2024-07-26", "");  // any day
   probe.set_member(1, "content", jinja::None{});
-  const auto shows = [&](ArgumentsForm form, const char* arguments) {
+  const auto with = [&](ArgumentsForm form) {
     probe.set_member(1, "tool_calls", calls_in(form, *calls.list(), Origin{.source = 1}));
-    const std::optional<std::string> text = rendered(probe);
+    return rendered(probe);
+  };
+  const auto shows = [](const std::optional<std::string>& text, const char* arguments) {
     return text && text->find(arguments) != text->npos;
   };
-  const bool reads_objects =
-      shows(ArgumentsForm::object, "Bonn") && !shows(ArgumentsForm::object, "{'city'");
-  return !reads_objects && shows(ArgumentsForm::text, R"({"city": "Bonn"})")
-             ? ArgumentsForm::text
-             : ArgumentsForm::object;
+  const auto of_object = with(ArgumentsForm::object);
+  const bool reads_objects = shows(of_object, "Bonn") && !shows(of_object, "{'city'");
+  if (reads_objects || !shows(with(ArgumentsForm::text), R"({"city": "Bonn"})"))
+    return ArgumentsForm::object;
+  return shows(of_object, "{'city'") ? ArgumentsForm::either : ArgumentsForm::text;
 }
 
 }  // namespace axonn

@@ -12,12 +12,14 @@ namespace axonn {
 /// JSON, and most data as an object.
 enum class ArgumentsForm {
   object,  ///< as an object, which it writes as JSON or member by member
-  text,    ///< as a text; it would refuse an object, or print it as Python shows dicts
+  text,    ///< as a text; it refuses an object
+  either,  ///< it prints what it gets, an object as Python shows dicts
 };
 
 /// A list of calls with their arguments in that form. As objects: the text of one becomes the
 /// object, a null or blank text {}, and any other text remains. As texts: a text remains to the
-/// byte, an object becomes JSON, and a null or blank text "{}". `origin`: that of the message.
+/// byte, an object becomes JSON, and a null or blank text "{}". As either: null and blank texts
+/// become {}, all others remain. `origin`: that of the message.
 jinja::List calls_in(ArgumentsForm form, const jinja::List& calls, jinja::Origin origin);
 
 /// Finds the form by what the template makes of the same arguments in both: `rendered` as for
