@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "axonn/base/hash.h"
+#include "axonn/base/utf8.h"
 
 namespace axonn {
 
@@ -353,9 +354,8 @@ std::vector<std::string> expand_pattern(const std::string& path) {
 
 bool ends_in(std::string_view path, std::string_view ending) {
   if (path.size() < ending.size()) return false;
-  return std::ranges::equal(path.substr(path.size() - ending.size()), ending, [](char a, char b) {
-    return (a >= 'A' && a <= 'Z' ? static_cast<char>(a - 'A' + 'a') : a) == b;
-  });
+  return std::ranges::equal(path.substr(path.size() - ending.size()), ending,
+                            [](char a, char b) { return lower_ascii(a) == b; });
 }
 
 bool is_text_name(std::string_view name) {

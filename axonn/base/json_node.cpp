@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "axonn/base/asked_keys.h"
 #include "axonn/base/json_extent.h"
 #include "axonn/base/utf8.h"
 
@@ -99,12 +100,12 @@ struct JsonNode::Step {
 
 JsonNode JsonNode::parse(std::string_view text, const std::string& file) {
   return {std::make_shared<const json>(parse_strictly(text, file)),
-          std::make_shared<const Step>(Step{nullptr, file, -1})};
+          std::make_shared<const Step>(Step{nullptr, file, -1}), std::make_shared<AskedKeys>()};
 }
 
 JsonNode JsonNode::child(const void* value, std::string key, std::int64_t index) const {
   return {std::shared_ptr<const void>(value_, value),
-          std::make_shared<const Step>(Step{step_, std::move(key), index})};
+          std::make_shared<const Step>(Step{step_, std::move(key), index}), asked_};
 }
 
 std::string JsonNode::place() const { return step_->place(); }
@@ -128,8 +129,11 @@ void JsonNode::want(bool holds, const char* what) const {
 JsonNode JsonNode::operator[](const std::string& key) const {
   want(is_object(), "an object");
   const json& object = json_of(value_);
+  asked_->open(object);
   const auto found = object.find(key);
-  return child(found == object.end() ? &kNull : &*found, key);
+  if (found == object.end()) return child(&kNull, key);
+  asked_->ask(*found);
+  return child(&*found, key);
 }
 
 std::vector<std::pair<std::string, JsonNode>> JsonNode::members() const {
@@ -138,6 +142,18 @@ std::vector<std::pair<std::string, JsonNode>> JsonNode::members() const {
   for (const auto& [key, value] : json_of(value_).get_ref<const json::object_t&>())
     members.emplace_back(key, child(&value, key));
   return members;
+}
+
+void JsonNode::pass_over(std::initializer_list<const char*> keys) const {
+  for (const char* key : keys) (*this)[key];
+}
+
+std::string JsonNode::unread(std::span<const std::string_view> harmless) const {
+  std::string keys;
+  for (const AskedKeys::Unread& key : asked_->unread(json_of(value_)))
+    if (!says_nothing(*key.value) && std::ranges::find(harmless, key.path) == harmless.end())
+      keys += concat(keys.empty() ? "" : ", ", printable(key.path));
+  return keys;
 }
 
 std::vector<JsonNode> JsonNode::items() const {

@@ -75,6 +75,12 @@ void append_visible(std::string& out, std::string_view text) {
 
 }  // namespace
 
+std::string lower_ascii(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = lower_ascii(c);
+  return lower;
+}
+
 Utf8Front utf8_front(std::string_view text) {
   using Kind = Utf8Front::Kind;
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -86,6 +92,27 @@ Utf8Front utf8_front(std::string_view text) {
     if (byte(i) < low || byte(i) > high) return {Kind::invalid, 1};
   }
   return {Kind::complete, form.bytes};
+}
+
+void append_utf8(char32_t c, std::string& to) {
+  const auto tail = [&](int shift) {
+    to += static_cast<char>(0x80 | ((c >> static_cast<unsigned>(shift)) & 0x3f));
+  };
+  if (c < 0x80) {
+    to += static_cast<char>(c);
+  } else if (c < 0x800) {
+    to += static_cast<char>(0xc0 | (c >> 6));
+    tail(0);
+  } else if (c < 0x10000) {
+    to += static_cast<char>(0xe0 | (c >> 12));
+    tail(6);
+    tail(0);
+  } else {
+    to += static_cast<char>(0xf0 | (c >> 18));
+    tail(12);
+    tail(6);
+    tail(0);
+  }
 }
 
 std::int64_t code_points(std::string_view text) {

@@ -10,6 +10,13 @@ namespace axonn {
 /// ASCII white space, as Python's strip() removes it.
 inline constexpr std::string_view kWhiteSpace = " \t\n\v\f\r";
 
+/// A letter of ASCII in lower case; every other byte as it is, whatever the locale.
+constexpr char lower_ascii(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+/// The same of each byte of a text.
+std::string lower_ascii(std::string_view text);
+
 /// The character at the front of a text. UTF-8 is well-formed as in the Unicode standard, table
 /// 3-7: no overlong forms, no surrogates, nothing above U+10FFFF.
 struct Utf8Front {
@@ -22,6 +29,9 @@ struct Utf8Front {
 Utf8Front utf8_front(std::string_view text);
 /// The code point of that character; U+FFFD if it is not complete.
 char32_t code_point(std::string_view text);
+
+/// Appends a character as UTF-8.
+void append_utf8(char32_t c, std::string& to);
 
 /// The number of code points of well-formed UTF-8.
 std::int64_t code_points(std::string_view text);

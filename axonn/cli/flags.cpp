@@ -16,9 +16,11 @@
 #include "axonn/infer/evaluate.h"
 #include "axonn/load/launch.h"
 #include "axonn/model/known_models.h"
+#include "axonn/model/model_files.h"
 #include "axonn/options/options.h"
 #include "axonn/options/options_text.h"
 #include "axonn/plan/start_run.h"
+#include "axonn/text/model_text.h"
 
 namespace axonn {
 
@@ -191,6 +193,8 @@ void warn_about_files(const Config& config) {
   for (const auto& files : {config.model_files.model, config.model_files.adapters}) {
     if (!files) continue;
     std::vector<std::string> lines = files->notes();
+    if (std::string note = generation_note(files->path()); !note.empty())
+      lines.push_back(std::move(note));
     if (files->checkpoint())
       std::ranges::copy(files->checkpoint()->warnings(), std::back_inserter(lines));
     for (const std::string& line : lines) std::cerr << "warning: " << line << '\n';
@@ -281,6 +285,8 @@ std::shared_ptr<const Tokenizer> tokenizer_of(Config& config, const ModelFlags& 
   if (!flags.tokenizer.empty()) config.data.tokenizer = flags.tokenizer;
   if (config.data.tokenizer.empty()) return nullptr;
   auto tokenizer = make_tokenizer(config.data.tokenizer);
+  if (speaks_for_all())
+    for (const std::string& line : tokenizer->notes()) std::cerr << "warning: " << line << '\n';
   if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
   return tokenizer;
 }

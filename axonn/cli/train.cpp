@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <filesystem>
 #include <iostream>
 
@@ -11,6 +10,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/base/log.h"
+#include "axonn/base/utf8.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/stop_signals.h"
 #include "axonn/infer/text_sampler.h"
@@ -63,8 +63,7 @@ PreparedRun prepared_of(const LoadedConfig& loaded, bool dry) {
   } catch (const UsageError& error) {
     const std::string path = loaded.config.model.path;
     if (!dry || path.empty() || path_exists(path)) throw;
-    std::string name = std::filesystem::path(path).filename();
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    const std::string name = lower_ascii(std::filesystem::path(path).filename().string());
     const auto names = model_names();
     const bool known = std::ranges::find(names, name) != names.end();
     refuse(error.what(), ". For the memory without the files: --model.path \"\" --model.name ",

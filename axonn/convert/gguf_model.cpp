@@ -208,10 +208,9 @@ GgufKeys gguf_values(const ModelConfig& model, ParameterSource& source) {
 GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab) {
   if (tokenizer.empty())
     refuse("--to gguf: the model's tokenizer is not known; name it with --tokenizer");
-  if (tokenizer == "bytes") return keys_of_bytes(vocab);
   const auto read = make_tokenizer(tokenizer);  // refuses what is no tokenizer
-  const std::string folder = is_folder(tokenizer) ? tokenizer
-                                                  : fs::path(tokenizer).parent_path().string(),
+  if (read->name() == "bytes") return keys_of_bytes(vocab);
+  const std::string folder = tokenizer_folder(tokenizer),
                     sentencepiece = folder + "/tokenizer.model", json = folder + "/tokenizer.json";
   const bool is_bpe = path_exists(json) && read_tokenizer_json(json).characters.empty();
   GgufKeys keys = !is_bpe && path_exists(sentencepiece)

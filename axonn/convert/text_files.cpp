@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 
 #include <nlohmann/json.hpp>
@@ -20,11 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Forms = std::vector<ChatFormat::Form>;
-
-fs::path folder_of(const std::string& tokenizer) {
-  const fs::path path(tokenizer);
-  return fs::is_directory(path) ? path : path.parent_path();
-}
 
 /// A JSON value as an expression of Jinja.
 std::string expression(const Json& value) {
@@ -152,7 +148,7 @@ void copy_tokenizer(const ModelText& text, const Forms& forms, const std::string
     write_tokenizer(bytes_as_bpe(), to);
     return write_forms(forms, to);
   }
-  const fs::path from = folder_of(text.tokenizer);
+  const fs::path from = tokenizer_folder(text.tokenizer);
   if (are_equal(forms, chat_format_in(text.tokenizer).forms)) {
     copy_all_files(from, to);
   } else {
@@ -208,7 +204,7 @@ GgufKeys gguf_text_keys(const ModelText& text, std::int64_t vocab,
   const auto end = read->end_of_text();
   if (end)
     std::erase(ends, *end);  // gguf_tokenizer_keys() has written it
-  else if (text.tokenizer != "bytes")
+  else if (read->name() != "bytes")
     take("tokenizer.ggml.eos_token_id", next());
   const std::vector<std::int32_t> turn = end_of_turn(text, read);
   take("tokenizer.ggml.eot_token_id", turn.size() == 1 ? std::optional(turn.front()) : next());
@@ -227,6 +223,7 @@ GgufKeys gguf_text_keys(const ModelText& text, std::int64_t vocab,
   }
   if (!names.empty()) keys.emplace_back("tokenizer.chat_templates", std::move(names));
   note_lost(text, read, warnings);
+  std::ranges::copy(read->notes(), std::back_inserter(warnings));
   return keys;
 }
 

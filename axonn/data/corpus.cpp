@@ -261,6 +261,7 @@ Corpus open_sources(const DataConfig& config, const CorpusOptions& options) {
   Corpus corpus;
   if (!config.tokenizer.empty() || config.tokens.empty())
     corpus.tokenizer = make_tokenizer(config.tokenizer);
+  if (corpus.tokenizer) add(corpus.tokenizer->notes(), corpus);
   if (!config.jsonl.empty()) {
     check_vocab(*corpus.tokenizer, options.vocab);
     open_jsonl(config, options, corpus);

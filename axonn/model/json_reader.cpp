@@ -18,12 +18,13 @@ constexpr int kDeepest = 16;                 // levels of nested objects; publis
 }  // namespace
 
 bool JsonReader::has(const char* key) const {
-  asked_->insert(path_ + key);
-  return object_.contains(key);
+  const auto found = object_.find(key);
+  if (found != object_.end()) asked_->ask(*found);
+  return found != object_.end();
 }
 
 const nlohmann::json* JsonReader::find(Keys spellings) const {
-  for (const char* key : spellings) asked_->insert(path_ + key);
+  for (const char* key : spellings) has(key);
   for (const char* key : spellings)
     if (const auto found = object_.find(key); found != object_.end() && !found->is_null()) {
       name_ = key;
@@ -51,6 +52,11 @@ std::int64_t JsonReader::needed(Keys spellings, std::int64_t most) const {
   const auto value = integer(spellings, most);
   if (!value) refuse(place_, ": ", name_, " is missing");
   return *value;
+}
+
+std::int64_t JsonReader::integer_or(const char* key, std::int64_t most,
+                                    const Absent& absent) const {
+  return integer({key}, most).value_or(has(key) ? absent.null : absent.missing);
 }
 
 std::vector<std::int64_t> JsonReader::integers(const char* key) const {
@@ -88,23 +94,14 @@ std::optional<JsonReader> JsonReader::object(const char* key) const {
   const nlohmann::json* value = find({key});
   if (!value) return std::nullopt;
   if (!value->is_object()) refuse_value(*value, "an object");
-  asked_->insert(concat(path_, key, '.'));
-  return JsonReader(*value, concat(place_, ": ", key), concat(path_, key, '.'), asked_);
+  return JsonReader(*value, concat(place_, ": ", key), asked_);
 }
 
 std::vector<std::string> JsonReader::unread(std::span<const std::string_view> harmless) const {
   std::vector<std::string> keys;
-  for (const auto& [key, value] : object_.items()) {
-    if (value.is_null()) continue;
-    if (asked_->contains(concat(path_, key, '.'))) {
-      for (std::string& inner :
-           JsonReader(value, place_, concat(path_, key, '.'), asked_).unread({}))
-        keys.push_back(std::move(inner));
-    } else if (!asked_->contains(path_ + key) &&
-               std::ranges::find(harmless, key) == harmless.end()) {
-      keys.push_back(path_ + key);
-    }
-  }
+  for (AskedKeys::Unread& key : asked_->unread(object_))
+    if (std::ranges::find(harmless, key.path) == harmless.end())
+      keys.push_back(std::move(key.path));
   return keys;
 }
 

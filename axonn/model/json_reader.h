@@ -5,13 +5,14 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include "axonn/base/asked_keys.h"
 
 namespace axonn {
 
@@ -34,7 +35,7 @@ class JsonReader {
 
   /// `place` names the file in messages.
   JsonReader(const nlohmann::json& object, std::string place)
-      : JsonReader(object, std::move(place), "", std::make_shared<std::set<std::string>>()) {}
+      : JsonReader(object, std::move(place), std::make_shared<AskedKeys>()) {}
 
   const std::string& place() const { return place_; }
   /// The value of the first of the spellings that the object has, or null.
@@ -49,6 +50,12 @@ class JsonReader {
   std::optional<std::int64_t> integer(Keys spellings, std::int64_t most) const;
   /// The same; throws UsageError if there is none.
   std::int64_t needed(Keys spellings, std::int64_t most) const;
+  /// What counts as the value of a key that an object lacks, and of one that is null.
+  struct Absent {
+    std::int64_t missing, null;
+  };
+  /// From 1 to `most`, or else absent's.
+  std::int64_t integer_or(const char* key, std::int64_t most, const Absent& absent) const;
   /// A list of integers of at least 0; empty if there is none.
   std::vector<std::int64_t> integers(const char* key) const;
   /// A finite number above 0.
@@ -64,14 +71,10 @@ class JsonReader {
   std::vector<std::string> unread(std::span<const std::string_view> harmless) const;
 
  private:
-  using Asked = std::shared_ptr<std::set<std::string>>;  // also of objects in the object
-
-  /// `path`: of the object in its file: "rope_scaling."
-  JsonReader(const nlohmann::json& object, std::string place, std::string path, Asked asked)
-      : object_(object),
-        place_(std::move(place)),
-        path_(std::move(path)),
-        asked_(std::move(asked)) {}
+  JsonReader(const nlohmann::json& object, std::string place, std::shared_ptr<AskedKeys> asked)
+      : object_(object), place_(std::move(place)), asked_(std::move(asked)) {
+    asked_->open(object_);
+  }
 
   static constexpr std::uint64_t kUnsigned = std::uint64_t{1} << 62;
 
@@ -85,9 +88,9 @@ class JsonReader {
   [[noreturn]] void refuse_value(const nlohmann::json& value, const std::string& wanted) const;
 
   const nlohmann::json& object_;
-  std::string place_, path_;
-  Asked asked_;
-  mutable std::string name_;  // the last key that was looked up, for messages
+  std::string place_;
+  std::shared_ptr<AskedKeys> asked_;  // also of objects in the object
+  mutable std::string name_;          // the last key that was looked up, for messages
 };
 
 /// Reads a file, or throws UsageError unless it is a JSON object that is neither too long nor too

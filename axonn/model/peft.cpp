@@ -26,11 +26,8 @@ constexpr std::array<std::string_view, 20> kHarmlessAdapterKeys = {
 /// Adds the keys that say that something is to be computed otherwise than models here do, which a
 /// key does whose value is neither null, false nor empty.
 void add_unread(const JsonReader& file, Unsupported& unsupported) {
-  for (const std::string& key : file.unread(kHarmlessAdapterKeys)) {
-    const nlohmann::json& value = *file.find({key.c_str()});
-    const bool nothing = value == false || (value.is_structured() && value.empty()) || value == "";
-    if (!nothing) unsupported.push_back(key);
-  }
+  for (const std::string& key : file.unread(kHarmlessAdapterKeys))
+    if (!says_nothing(*file.find({key.c_str()}))) unsupported.push_back(key);
 }
 
 StoredAdapterConfig adapters_of(const nlohmann::json& json, const std::string& place) {
@@ -39,11 +36,10 @@ StoredAdapterConfig adapters_of(const nlohmann::json& json, const std::string& p
   if (type != "LORA")
     refuse(place, ": peft_type is '", type, "'; only LORA adapters are supported");
   Unsupported unsupported;
-  // These also change the base weights, which then differ from those of the named base model.
+  // Others may change the base weights, too, which then differ from those of the named base model.
   if (const nlohmann::json* start = file.find({"init_lora_weights"}); start && start->is_string())
-    for (const char* kind : {"pissa", "olora", "corda", "loftq"})
-      if (start->get<std::string>().starts_with(kind))
-        unsupported.push_back("init_lora_weights '" + start->get<std::string>() + "'");
+    if (*start != "gaussian" && *start != "eva" && *start != "orthogonal")
+      unsupported.push_back("init_lora_weights '" + start->get<std::string>() + "'");
   if (const std::string bias = file.text({"bias"}, "none"); bias != "none")
     unsupported.push_back("bias '" + bias + "'");
   StoredAdapterConfig found{.base = file.text({"base_model_name_or_path"}, "")};

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <type_traits>
@@ -335,9 +334,7 @@ std::string toml_string(std::string_view text) {
 
 namespace {
 
-char folded(char c) {
-  return c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-}
+char folded(char c) { return c == '-' ? '_' : lower_ascii(c); }
 
 using Names = std::vector<std::string>;
 

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/base/utf8.h"
 #include "axonn/serve/http_connections.h"
 
 namespace axonn {
@@ -20,15 +21,8 @@ namespace {
 
 constexpr std::array kThisMachine{"127.0.0.1", "localhost", "::1", "[::1]"};
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return out;
-}
-
 bool is_this_machine(const std::string& host) {
-  return std::ranges::find(kThisMachine, lower(host)) != kThisMachine.end();
+  return std::ranges::find(kThisMachine, lower_ascii(host)) != kThisMachine.end();
 }
 
 /// "localhost:8000" without its port.
@@ -39,7 +33,7 @@ std::string host_in(const std::string& header) {
 
 /// "application/json" of "Application/JSON; charset=utf-8".
 std::string media_type(const std::string& header) {
-  std::string type = lower(header.substr(0, header.find(';')));
+  std::string type = lower_ascii(header.substr(0, header.find(';')));
   type.erase(type.find_last_not_of(" \t") + 1);
   return type;
 }
@@ -47,8 +41,9 @@ std::string media_type(const std::string& header) {
 /// The secret of "Bearer SECRET"; "" of another scheme.
 std::string bearer_of(const std::string& header) {
   const std::size_t space = header.find(' '), begin = header.find_first_not_of(' ', space);
-  return begin == header.npos || lower(header.substr(0, space)) != "bearer" ? ""
-                                                                            : header.substr(begin);
+  return begin == header.npos || lower_ascii(header.substr(0, space)) != "bearer"
+             ? ""
+             : header.substr(begin);
 }
 
 /// Compares in a time that does not depend on where they differ.

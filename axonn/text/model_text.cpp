@@ -1,7 +1,7 @@
 #include "axonn/text/model_text.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <array>
 
 #include <nlohmann/json.hpp>
 
@@ -12,6 +12,22 @@
 namespace axonn {
 
 namespace {
+
+/// Keys of generation_config.json that change no answer here.
+constexpr std::array<std::string_view, 30> kHarmlessGenerationKeys = {
+    // Who wrote the file.
+    "_from_model_config", "_commit_hash", "transformers_version", "generation_config_class",
+    // Tokens before an answer, which the tokenizer's files have.
+    "bos_token_id", "decoder_start_token_id",
+    // Sampling, and the length of an answer, which flags and requests state.
+    "do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "max_length",
+    "max_new_tokens", "max_time", "num_return_sequences",
+    // What a call returns, and how it computes that.
+    "cache_implementation", "disable_compile", "low_memory", "output_attentions",
+    "output_hidden_states", "output_logits", "output_scores", "prefill_chunk_size",
+    "remove_invalid_values", "renormalize_logits", "return_dict_in_generate", "use_cache",
+    // Drafts of answers, which a larger model accepts or not.
+    "assistant_confidence_threshold", "num_assistant_tokens"};
 
 /// The tokens of a number or a list of numbers.
 std::vector<std::int32_t> tokens_at(const JsonNode& node) {
@@ -74,6 +90,16 @@ ModelText read_model_text(const std::string& folder) {
   return text;
 }
 
+std::string generation_note(const std::string& folder) {
+  const std::string path = folder + "/generation_config.json";
+  if (!path_exists(path)) return {};
+  const TextFile file(path);
+  const JsonNode node = JsonNode::parse(file.text(), path);
+  node.pass_over({"eos_token_id", "pad_token_id"});
+  const std::string unread = node.unread(kHarmlessGenerationKeys);
+  return unread.empty() ? "" : concat(path, ": not followed: ", unread);
+}
+
 ModelText read_generation(const std::string& path) {
   ModelText text;
   read_tokens(path, text);
@@ -82,11 +108,8 @@ ModelText read_generation(const std::string& path) {
 
 ModelText text_beside(const std::string& tokenizer) {
   ModelText text;
-  if (!tokenizer.empty() && tokenizer != "bytes") {
-    const std::string folder =
-        is_folder(tokenizer) ? tokenizer : std::filesystem::path(tokenizer).parent_path().string();
-    text = read_model_text(folder.empty() ? "." : folder);
-  }
+  if (!tokenizer.empty() && tokenizer != "bytes")
+    text = read_model_text(tokenizer_folder(tokenizer));
   text.tokenizer = tokenizer;
   return text;
 }

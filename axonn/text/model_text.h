@@ -38,6 +38,10 @@ ModelText parse_model_text(std::string_view json, const std::string& file);
 ModelText read_model_text(const std::string& folder);
 /// What one of these files states.
 ModelText read_generation(const std::string& path);
+/// Names the keys of generation_config.json in a folder that may change what is generated, and are
+/// not followed: a sentence; empty if there are none, or no such file. Sampling is not among them,
+/// since flags and requests state it.
+std::string generation_note(const std::string& folder);
 /// What the folder of a tokenizer (make_tokenizer()) states, with that tokenizer.
 ModelText text_beside(const std::string& tokenizer);
 /// The chat template in that folder; none if it has no form "default".

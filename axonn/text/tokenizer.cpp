@@ -35,6 +35,11 @@ class ByteTokenizer : public Tokenizer {
   }
 };
 
+std::shared_ptr<const Tokenizer> tokenizer_of(BpeVocab vocab) {
+  if (is_bytes(vocab)) return std::make_shared<ByteTokenizer>();
+  return make_bpe_tokenizer(std::move(vocab));
+}
+
 }  // namespace
 
 std::string_view Tokenizer::bytes_of(std::int32_t token) const {
@@ -87,6 +92,12 @@ std::string Tokenizer::decode(std::span<const std::int32_t> tokens,
   return text;
 }
 
+std::string tokenizer_folder(const std::string& tokenizer) {
+  if (is_folder(tokenizer)) return tokenizer;
+  const std::string folder = std::filesystem::path(tokenizer).parent_path();
+  return folder.empty() ? "." : folder;
+}
+
 std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& bytes_or_path) {
   constexpr std::string_view kWanted =
       "a folder with tokenizer.json, with vocab.json and merges.txt, or with tokenizer.model";
@@ -96,9 +107,8 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& bytes_or_path
   const auto in_folder = [&](const char* name) { return (path / name).string(); };
   if (is_folder(bytes_or_path)) {
     if (path_exists(in_folder("tokenizer.json")))
-      return make_bpe_tokenizer(read_tokenizer_json(in_folder("tokenizer.json")));
-    if (path_exists(in_folder("vocab.json")))
-      return make_bpe_tokenizer(read_bpe_vocab(bytes_or_path));
+      return tokenizer_of(read_tokenizer_json(in_folder("tokenizer.json")));
+    if (path_exists(in_folder("vocab.json"))) return tokenizer_of(read_bpe_vocab(bytes_or_path));
     if (path_exists(in_folder("tokenizer.model")))
       return make_sentencepiece_tokenizer(in_folder("tokenizer.model"));
     refuse("the tokenizer's folder ", bytes_or_path, " holds no tokenizer; expected ", kWanted);
@@ -107,8 +117,8 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& bytes_or_path
     refuse("tokenizer '", bytes_or_path, "' does not exist; expected \"bytes\", ", kWanted,
            ", or one of these files", download_hint(bytes_or_path));
   if (path.filename() == "vocab.json" || path.filename() == "merges.txt")
-    return make_bpe_tokenizer(read_bpe_vocab(path.parent_path().string()));
-  if (path.extension() == ".json") return make_bpe_tokenizer(read_tokenizer_json(bytes_or_path));
+    return tokenizer_of(read_bpe_vocab(path.parent_path().string()));
+  if (path.extension() == ".json") return tokenizer_of(read_tokenizer_json(bytes_or_path));
   if (path.extension() == ".model") return make_sentencepiece_tokenizer(bytes_or_path);
   refuse("tokenizer '", bytes_or_path, "' is not a tokenizer's file; expected \"bytes\", ", kWanted,
          ", or one of these files");

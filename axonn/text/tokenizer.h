@@ -97,6 +97,9 @@ class Tokenizer {
   /// The text that a token adds after the tokens before it; `state` then counts it.
   std::string_view shown(std::int32_t token, DecodeOptions& state) const;
 
+  /// What its files state that is not followed, a sentence each, for warnings.
+  const std::vector<std::string>& notes() const { return notes_; }
+
   /// Whether encoding puts a space before text, which decoding removes.
   bool puts_space() const { return puts_space_; }
 
@@ -104,6 +107,7 @@ class Tokenizer {
   Tokenizer() = default;
 
   std::string name_;
+  std::vector<std::string> notes_;
   std::vector<std::string> tokens_;  ///< the bytes of each token
   std::map<std::string, std::int32_t, std::less<>> added_tokens_;
   std::set<std::int32_t> specials_;
@@ -119,9 +123,13 @@ class Tokenizer {
                              const EncodeOptions& options) const = 0;
 };
 
+/// The folder of a tokenizer's files (make_tokenizer()), which is not "bytes".
+std::string tokenizer_folder(const std::string& tokenizer);
+
 /// Opens a tokenizer. "bytes": each of the 256 bytes is a token, and none ends a text. Otherwise a
 /// folder with tokenizer.json (preferred), with vocab.json and merges.txt, or with tokenizer.model;
-/// or one such file. Throws UsageError with the file, the place in it, and the fault.
+/// or one such file. Files that define the tokenizer "bytes", as convert writes them, give that.
+/// Throws UsageError with the file, the place in it, and the fault.
 std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& bytes_or_path);
 
 }  // namespace axonn

@@ -1,5 +1,8 @@
 #include "axonn/base/json_node.h"
 
+#include <array>
+#include <string_view>
+
 #include <gmock/gmock.h>
 
 using namespace axonn;
@@ -51,4 +54,23 @@ TEST(JsonNode, NamesThePlaceAndTheValueOfAFault) {
   expect_refused([&] { list["x"]; }, "f: a.b: wanted an object, got an array");
   expect_refused([&] { root["d"].text(); }, "f: d: wanted a string, got nothing");
   expect_refused([&] { root["c"].text(); }, "f: c: wanted a string, got null");
+}
+
+TEST(JsonNode, NamesTheMembersThatNobodyLookedUp) {
+  const JsonNode root = JsonNode::parse(
+      R"({"a": 1, "b": {"c": 2, "d": [3], "e": null}, "f": [{"g": 4, "h": 5}], "i": {"j": 6},
+          "k": false, "l": "", "m": {}, "n": true, "o": 0})",
+      "f");
+  EXPECT_EQ(root.unread(), "") << "nobody reads the object by its keys";
+  root["a"];
+  root["b"]["c"];
+  root["f"].items()[0]["g"];
+  root["i"];
+  constexpr std::array<std::string_view, 1> harmless = {"n"};
+  EXPECT_EQ(root.unread(harmless), "b.d, f[0].h, o");
+  root["b"].pass_over({"d"});
+  root.pass_over({"o", "missing"});
+  EXPECT_EQ(root.unread(), "f[0].h, n");
+  EXPECT_EQ(root.members().size(), 9u);
+  EXPECT_EQ(root.unread(), "f[0].h, n") << "a list of members looks none up";
 }

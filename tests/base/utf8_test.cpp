@@ -66,3 +66,17 @@ TEST(Utf8, ATextThatIsTooWideIsCutBetweenCharacters) {
   EXPECT_EQ(shortened("\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2\xe6\xbc\xa2", 7),
             "\xe6\xbc\xa2\xe6\xbc\xa2...");
 }
+
+TEST(Utf8, OfACodePointOfEachLengthIsReadBack) {
+  for (const char32_t c :
+       {U'\0', U'\x7f', U'\x80', U'\u07ff', U'\u0800', U'\uffff', U'\U00010000', U'\U0010ffff'}) {
+    std::string text;
+    append_utf8(c, text);
+    EXPECT_EQ(utf8_front(text).bytes, text.size());
+    EXPECT_EQ(code_point(text), c);
+  }
+}
+
+TEST(Utf8, OnlyLettersOfAsciiHaveALowerCaseHere) {
+  EXPECT_EQ(lower_ascii("AZ@[az\xc3\x84"), "az@[az\xc3\x84");
+}

@@ -18,6 +18,7 @@
 using namespace axonn;
 using namespace axonn::test;
 using nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 namespace fs = std::filesystem;
@@ -160,4 +161,17 @@ TEST_F(TextFiles, WarnOfAnEndThatIsNoToken) {
   EXPECT_THAT(warnings_, testing::ElementsAre(HasSubstr("\"<end>\", which is no token of")));
   written({.tokenizer = in()});
   EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(TextFiles, OfTheTokenizerBytesGiveTheKeysOfGgufThatBytesGives) {
+  const std::string folder = written({.tokenizer = "bytes"});
+  const auto keys = [&](const std::string& tokenizer) {
+    std::string all;
+    for (const auto& [name, value] : gguf_text_keys({.tokenizer = tokenizer}, 256, warnings_))
+      all += concat(name, ' ', value.index(), '\n');
+    return all;
+  };
+  EXPECT_THAT(keys("bytes"), AllOf(HasSubstr("bos_token_id"), HasSubstr("eos_token_id")));
+  EXPECT_EQ(keys(folder), keys("bytes"));
+  EXPECT_EQ(keys(folder + "/tokenizer.json"), keys("bytes"));
 }

@@ -264,6 +264,7 @@ TEST(HuggingFaceWrite, RefusesKindsOfAdaptersAndKeysThatItDoesNotKnow) {
   for (const char* more :
        {R"("use_dora": true)", R"("bias": "all")", R"("rank_pattern": {"q_proj": 4})",
         R"("modules_to_save": ["lm_head"])", R"("init_lora_weights": "pissa_niter_4")",
+        R"("init_lora_weights": "lora_ga")", R"("init_lora_weights": "a_later_kind")",
         R"("alora_invocation_tokens": [250, 3])", R"("layers_to_transform": [1])",
         R"("layers_to_transform": 0)", R"("lora_bias": true)", R"("use_qalora": true)",
         R"("trainable_token_indices": [5])", R"("arrow_config": {"top_k": 1})",

@@ -44,6 +44,33 @@ TEST(Conversation, ArgumentsOfCallsAsTheTextOfJsonAreWrittenAsObjects) {
   EXPECT_EQ(text_of_call(R"("port=1")"), R"("port=1")") << "no object: as it is";
 }
 
+TEST(Conversation, ArgumentsOfCallsAreATextForATemplateThatAppendsThemToTexts) {
+  const auto text_of_call_by = [](const std::string& print, const std::string& arguments) {
+    return text_of("{% for m in messages %}{% for c in m.tool_calls or [] %}{{ '<' + " + print +
+                       " + '>' }}{% endfor %}{% endfor %}",
+                   R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant",
+                       "content": null, "tool_calls": [{"type": "function", "function":
+                       {"name": "f", "arguments": )" +
+                       arguments + "}}]}]}");
+  };
+  const std::string appended = "c.function.arguments", printed = appended + " | string",
+                    either =
+                        "(c.function.arguments if c.function.arguments is string else "
+                        "c.function.arguments | tojson)";
+  const std::string object = R"({"n": [1, 12345678901234567890123, 0.1], "s": "é"})";
+  for (const std::string& print : {appended, either})
+    EXPECT_EQ(text_of_call_by(print, object), '<' + object + '>') << print;
+  EXPECT_EQ(text_of_call_by(printed, object),
+            "<{'n': [1, 12345678901234567890123, 0.1], 's': 'é'}>")
+      << "what transformers 5.23 writes";
+  const std::string text = R"("{\"n\":1.50,  \"m\":12345678901234567890123}")",
+                    same = R"(<{"n":1.50,  "m":12345678901234567890123}>)";
+  for (const std::string& print : {appended, printed})
+    EXPECT_EQ(text_of_call_by(print, text), same) << print << ": what transformers 5.23 writes";
+  for (const char* none : {"null", R"("")", "{}"})
+    EXPECT_EQ(text_of_call_by(appended, none), "<{}>") << none;
+}
+
 TEST(Conversation, AnEmptyListOfToolsOrDocumentsIsNone) {
   const std::string source =
       "{% if tools is not none %}tools{% endif %}{% if documents is not none %}documents{% endif %}"

@@ -37,6 +37,17 @@ TEST(ModelText, HasTheEndsOfGenerationConfigAndOtherwiseThoseOfTheModelsConfig) 
   refused("{}", R"({"eos_token_id": [1, "</s>"]})");
 }
 
+TEST(ModelText, NamesTheKeysOfGenerationConfigThatMayChangeAnswers) {
+  const TempFolder folder;
+  EXPECT_EQ(generation_note(folder.path()), "");
+  folder.file("generation_config.json", R"({"eos_token_id": 2, "temperature": 0.6, "later": null,
+                                            "begin_suppress_tokens": []})");
+  EXPECT_EQ(generation_note(folder.path()), "");
+  folder.file("generation_config.json", R"({"suppress_tokens": [7], "later": 1, "top_p": 0.9})");
+  EXPECT_EQ(generation_note(folder.path()),
+            folder.path() + "/generation_config.json: not followed: later, suppress_tokens");
+}
+
 TEST(ModelText, KeepsThePaddingTokenOfTheFirstFileThatStatesIt) {
   const TempFolder folder;
   folder.file("config.json", R"({"eos_token_id": 2, "pad_token_id": 5})");

@@ -102,6 +102,57 @@ TEST(TokenizerJson, AnUnsupportedValueIsRefusedWithItsPlaceInTheFile) {
           "pre_tokenizer.replacement");
 }
 
+TEST(TokenizerJson, AKeyThatNobodyKnowsIsRefusedInEveryObjectUnlessItSaysNothing) {
+  const std::string llama2 = llama2_json(), llama3 = llama3_json(), qwen = qwen_json();
+  const auto refuses = [&](const std::string& json, const std::string& before,
+                           const std::string& where) {
+    const auto with = [&](const std::string& value) {
+      return refusal(replaced(json, before, concat(R"("later":)", value, ",", before)));
+    };
+    EXPECT_THAT(with("1"), AllOf(HasSubstr("tokenizer.json: not supported: " + where + "; "),
+                                 HasSubstr("Remove them")));
+    EXPECT_THAT(with("null"), "") << where;
+    EXPECT_THAT(with("false"), "") << where;
+  };
+  refuses(llama2, R"("version":)", "later");
+  refuses(llama2, R"("type":"BPE")", "model.later");
+  refuses(qwen, R"("type":"NFC")", "normalizer.later");
+  refuses(llama2, R"("type":"Prepend")", "normalizer.normalizers[0].later");
+  refuses(llama2, R"("String":" ")", "normalizer.normalizers[1].pattern.later");
+  refuses(llama3, R"("type":"Split")", "pre_tokenizer.pretokenizers[0].later");
+  refuses(llama3, R"("type":"TemplateProcessing")", "post_processor.processors[1].later");
+  refuses(llama2, R"("type":"Fuse")", "decoder.decoders[2].later");
+  refuses(llama2, R"("type":"Strip")", "decoder.decoders[3].later");
+  refuses(llama2, R"("id":1,"content":"<s>")", "added_tokens[1].later");
+  EXPECT_EQ(refusal(replaced(llama2, R"("truncation":null)", R"("truncation":{"max_length":9})")),
+            "");
+  EXPECT_EQ(refusal(replaced(llama2, R"("padding":null)", R"("padding":{"pad_id":0})")), "");
+}
+
+TEST(TokenizerJson, AKeyThatNobodyKnowsInTokenizerConfigIsNotedOrRefused) {
+  const TempFolder folder;
+  const auto notes = [&](const std::string& json, const std::string& config) {
+    folder.file("tokenizer.json", json);
+    folder.file("tokenizer_config.json", config);
+    return make_tokenizer(folder.path())->notes();
+  };
+  EXPECT_THAT(notes(llama3_json(),
+                    R"({"model_max_length": 9, "image_token": "<s>", "later": false, "padding": 1,
+                        "eos_token": {"__type": "AddedToken", "content": "<|eot_id|>"}})"),
+              testing::IsEmpty());
+  EXPECT_THAT(
+      notes(llama3_json(), R"({"later": 1, "more": {"a": 2}, "legacy": true})"),
+      testing::ElementsAre(folder.path() + "/tokenizer_config.json: not followed: later, more"));
+  EXPECT_THAT(notes(llama2_json(), R"({"add_prefix_space": true})"), testing::IsEmpty());
+  const auto refuses = [&](const std::string& config, const std::string& says) {
+    EXPECT_THAT([&] { notes(gpt2_json(), config); },
+                testing::ThrowsMessage<UsageError>(HasSubstr(says)));
+  };
+  refuses(R"({"do_lower_case": true})", "tokenizer_config.json: do_lower_case is not supported");
+  refuses(R"({"add_prefix_space": true})",
+          "pre_tokenizer: add_prefix_space is false, but tokenizer_config.json has the other");
+}
+
 TEST(TokenizerJson, ADecoderWhoseOrderChangesItsMeaningIsRefused) {
   const std::string json = llama2_json(), bytes = R"({"type":"ByteFallback"},)",
                     fuse = R"({"type":"Fuse"},)";

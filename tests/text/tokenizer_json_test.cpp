@@ -83,6 +83,10 @@ TEST(TokenizerJson, WrittenForOtherProgramsGivesTheSameTokens) {
     EXPECT_EQ(written->vocab_size(), want->vocab_size());
     EXPECT_EQ(written->end_of_text(), want->end_of_text());
     EXPECT_EQ(written->begin_of_text(), std::nullopt);
+    EXPECT_EQ(written->name() == "bytes", bytes);
+    if (bytes) {
+      EXPECT_EQ(written->fingerprint(), want->fingerprint());
+    }
   }
 }
 

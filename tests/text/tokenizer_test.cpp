@@ -190,3 +190,11 @@ TEST(Gpt2Tokenizer, GivesGpt2sTokens) {
     ASSERT_EQ(gpt2->decode(gpt2->encode(text)), text) << testing::PrintToString(text);
   }
 }
+
+TEST(Tokenizer, ItsFolderIsFoundFromAnyOfItsFiles) {
+  const TempFolder folder;
+  const std::string file = folder.file("tokenizer.json", "{}");
+  EXPECT_EQ(tokenizer_folder(folder.path()), folder.path());
+  EXPECT_EQ(tokenizer_folder(file), folder.path());
+  EXPECT_EQ(tokenizer_folder("tokenizer.json"), ".");
+}

@@ -141,6 +141,7 @@ class BpeTokenizer : public Tokenizer {
     for (const AddedToken& token : vocab_.added_tokens) added_places_.add(token.content);
     if (!pattern_) find_joined_tokens();
     name_ = vocab_.name;
+    notes_ = vocab_.notes;
     tokens_ = std::move(vocab_.tokens);
     begin_ = vocab_.begin_of_text;
     end_ = vocab_.end_of_text;

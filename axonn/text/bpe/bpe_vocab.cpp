@@ -13,9 +13,9 @@
 #include "axonn/base/json_node.h"
 #include "axonn/base/random.h"
 #include "axonn/base/utf8.h"
+#include "axonn/text/bpe/tokenizer_steps.h"
 #include "axonn/text/tokenizer_config.h"
 #include "axonn/text/unicode/properties.h"
-#include "axonn/text/word_pattern.h"
 
 namespace axonn {
 
@@ -29,11 +29,6 @@ using TokenIds = std::unordered_map<std::string, std::int32_t>;
 // Far more than any tokenizer has. A larger id means a damaged file, for which no memory must be
 // allocated.
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
-
-// A step of a normalizer may make a text longer: Llama 2's makes 12 bytes of a space. These limits
-// are far above what published files need, and bound the memory and time of a text.
-constexpr double kMostGrowth = 32;
-constexpr std::size_t kMostSteps = 64, kMostReplaced = 256;
 
 bool stands_for_itself(int byte) {
   return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
@@ -170,216 +165,6 @@ std::vector<BpeMerge> read_merge_lines(const TextFile& file, const TokenIds& ids
   return merges.take();
 }
 
-/// Settings of tokenizer.json that the vocabulary does not keep.
-struct TextParts {
-  bool byte_level = false;             ///< words are bytes, not characters
-  bool shows_marks_as_spaces = false;  ///< decoding turns U+2581 into a space
-  bool shows_bytes = false;            ///< decoding turns "<0x0A>" into that byte
-  std::optional<std::int64_t> begin;   ///< the token that post_processor puts before a text
-};
-
-/// The steps of a Sequence, which are under `key`, or the node itself as the only step.
-std::vector<JsonNode> steps_of(const JsonNode& node, const char* key) {
-  if (node.is_null()) return {};
-  if (node["type"].text() == "Sequence") return node[key].items();
-  return {node};
-}
-
-[[noreturn]] void reject_type(const JsonNode& step, const char* supported) {
-  step["type"].reject("'", printable(step["type"].text()), "' is not supported; ", supported,
-                      " are");
-}
-
-/// Throws UsageError unless the text is the one that is supported, which messages call `shown`.
-void want_text(const JsonNode& node, std::string_view supported, const char* shown) {
-  if (node.text() != supported)
-    node.reject("'", printable(node.text()), "' is not supported; ", shown, " is");
-}
-
-TextStep replacement(const JsonNode& step) {
-  const JsonNode pattern = step["pattern"];
-  if (pattern["String"].is_null())
-    pattern.reject("only a \"String\" can be replaced, not a regular expression");
-  TextStep result{TextStep::Kind::replace, pattern["String"].text(), step["content"].text()};
-  if (result.from.empty()) pattern["String"].reject("an empty string cannot be replaced");
-  if (result.from.size() > kMostReplaced)
-    pattern["String"].reject("has ", result.from.size(), " bytes; at most ", kMostReplaced,
-                             " can be replaced");
-  return result;
-}
-
-void read_normalizer(const JsonNode& node, BpeVocab& vocab) {
-  for (const JsonNode& step : steps_of(node, "normalizers")) {
-    const std::string type = step["type"].text();
-    if (type == "NFC") {
-      vocab.normalizer.push_back({TextStep::Kind::nfc});
-    } else if (type == "Prepend") {
-      vocab.normalizer.push_back({TextStep::Kind::prepend, {}, step["prepend"].text()});
-    } else if (type == "Replace") {
-      vocab.normalizer.push_back(replacement(step));
-    } else {
-      reject_type(step, "NFC, Prepend, Replace and a Sequence of these");
-    }
-  }
-}
-
-/// Bounds the steps and how much longer they make a text.
-void check_steps(const JsonNode& node, const std::vector<TextStep>& steps) {
-  if (steps.size() > kMostSteps)
-    node.reject(steps.size(), " steps; at most ", kMostSteps, " are possible");
-  if (const double growth = most_growth(steps); growth > kMostGrowth)
-    node.reject("makes up to ", growth, " bytes of one byte of text; at most ", kMostGrowth,
-                " are possible");
-}
-
-void read_split(const JsonNode& step, BpeVocab& vocab) {
-  if (!vocab.pattern.empty()) step.reject("a second Split is not supported");
-  want_text(step["behavior"], "Isolated", "Isolated");
-  if (step["invert"].flag_or(false)) step["invert"].reject("true is not supported");
-  const JsonNode regex = step["pattern"]["Regex"];
-  vocab.pattern = regex.text();
-  vocab.words = BpeWords::pattern;
-  const WordPattern compiles(vocab.pattern, regex.place());
-}
-
-void read_byte_level(const JsonNode& step, BpeVocab& vocab) {
-  const bool split = !vocab.pattern.empty();
-  if (step["use_regex"].flag_or(true)) {
-    if (split) step["use_regex"].reject("true after a Split is not supported");
-    vocab.pattern = kGpt2Pattern;
-    vocab.words = BpeWords::pattern;
-  }
-  if (step["add_prefix_space"].flag_or(true)) {
-    if (split) step["add_prefix_space"].reject("true after a Split is not supported");
-    vocab.spacing.push_back({TextStep::Kind::prepend_missing, {}, " "});
-  }
-}
-
-/// Where a Metaspace step puts a mark before text: "always", "first" or "never".
-std::string prepend_scheme(const JsonNode& step) {
-  if (!step["add_prefix_space"].flag_or(true)) return "never";
-  const JsonNode scheme = step["prepend_scheme"];
-  const std::string name = scheme.text_or("always");
-  if (name != "always" && name != "first" && name != "never")
-    scheme.reject("'", printable(name), "' is not one of always, first, never");
-  return name;
-}
-
-void read_metaspace(const JsonNode& step, BpeVocab& vocab) {
-  using Kind = TextStep::Kind;
-  want_text(step["replacement"], kSpaceMark, "U+2581");
-  const std::string mark(kSpaceMark), scheme = prepend_scheme(step);
-  vocab.spacing.push_back({Kind::replace, " ", mark});
-  if (scheme != "never")
-    vocab.spacing.push_back(
-        {scheme == "first" ? Kind::prepend_first : Kind::prepend_missing, {}, mark});
-  vocab.words = step["split"].flag_or(true) ? BpeWords::at_marks : BpeWords::whole;
-}
-
-bool read_pre_tokenizer(const JsonNode& node, BpeVocab& vocab) {
-  vocab.words = BpeWords::whole;
-  const std::vector<JsonNode> steps = steps_of(node, "pretokenizers");
-  bool byte_level = false;
-  for (const JsonNode& step : steps) {
-    const std::string type = step["type"].text();
-    if (byte_level) step.reject("no step after ByteLevel is supported");
-    if (type == "Split") {
-      read_split(step, vocab);
-    } else if (type == "ByteLevel") {
-      read_byte_level(step, vocab);
-      byte_level = true;
-    } else if (type == "Metaspace") {
-      if (steps.size() > 1) step.reject("Metaspace is only supported alone");
-      read_metaspace(step, vocab);
-    } else {
-      reject_type(step, "ByteLevel, Split, Metaspace and a Sequence of the first two");
-    }
-  }
-  return byte_level;
-}
-
-/// "Strip" removes the space that was put before the text.
-void read_strip(const JsonNode& step, BpeVocab& vocab) {
-  if (step["content"].text() != " ")
-    step["content"].reject("only a space can be stripped, not '", printable(step["content"].text()),
-                           "'");
-  if (step["start"].number() > 1) step["start"].reject("more than 1 is not supported");
-  if (step["stop"].number() > 0) step["stop"].reject("more than 0 is not supported");
-  vocab.puts_space = step["start"].number() == 1;
-}
-
-/// Throws UsageError unless the steps have the order in which they mean what is read of them: bytes
-/// and spaces of single tokens, then a space at the front of the whole text.
-void check_decoder_order(const std::vector<JsonNode>& steps) {
-  bool fused = false, stripped = false;
-  for (const JsonNode& step : steps) {
-    const std::string type = step["type"].text();
-    if (type == "ByteFallback" && fused) step.reject("ByteFallback after Fuse is not supported");
-    if (type == "Replace" && stripped) step.reject("Replace after Strip is not supported");
-    if (type == "Strip" && !fused)
-      step.reject("Strip is only supported after Fuse; without it, every token loses its space");
-    fused |= type == "Fuse";
-    stripped |= type == "Strip";
-  }
-}
-
-void read_decoder(const JsonNode& node, BpeVocab& vocab, TextParts& parts) {
-  if (node.is_null()) node.reject("there is no decoder, so tokens cannot be converted to text");
-  bool byte_level = false;
-  const std::vector<JsonNode> steps = steps_of(node, "decoders");
-  for (const JsonNode& step : steps) {
-    const std::string type = step["type"].text();
-    if (type == "ByteLevel") {
-      byte_level = true;
-    } else if (type == "Metaspace") {
-      want_text(step["replacement"], kSpaceMark, "U+2581");
-      parts.shows_marks_as_spaces = true;
-      vocab.puts_space = prepend_scheme(step) != "never";
-    } else if (type == "Replace") {
-      const TextStep replaced = replacement(step);
-      if (replaced.from != kSpaceMark || replaced.to != " ")
-        step.reject("only the replacement of U+2581 by a space is supported");
-      parts.shows_marks_as_spaces = true;
-    } else if (type == "ByteFallback") {
-      parts.shows_bytes = true;
-    } else if (type == "Strip") {
-      read_strip(step, vocab);
-    } else if (type != "Fuse") {
-      reject_type(step, "ByteLevel, Metaspace, Replace, ByteFallback, Fuse and Strip");
-    }
-  }
-  check_decoder_order(steps);
-  if (byte_level != parts.byte_level)
-    node.reject("the decoder and the pre_tokenizer must both be ByteLevel or neither");
-}
-
-void read_template(const JsonNode& step, TextParts& parts) {
-  bool text = false;
-  for (const JsonNode& piece : step["single"].items()) {
-    const JsonNode token = piece["SpecialToken"];
-    if (token.is_null()) {
-      text = true;
-      continue;
-    }
-    if (text) token.reject("a token after the text is not supported");
-    if (parts.begin) token.reject("a second token before the text is not supported");
-    const JsonNode ids = step["special_tokens"][token["id"].text()]["ids"];
-    if (ids.items().size() != 1) ids.reject("wanted one id");
-    parts.begin = ids.items()[0].number();
-  }
-}
-
-void read_post_processor(const JsonNode& node, TextParts& parts) {
-  for (const JsonNode& step : steps_of(node, "processors")) {
-    const std::string type = step["type"].text();
-    if (type == "TemplateProcessing") {
-      read_template(step, parts);
-    } else if (type != "ByteLevel") {
-      reject_type(step, "ByteLevel, TemplateProcessing and a Sequence of these");
-    }
-  }
-}
-
 /// The name of a byte's token: "<0x0A>" for byte 10.
 std::string byte_name(int byte) { return fmt::format("<0x{:02X}>", byte); }
 
@@ -392,7 +177,8 @@ std::string bytes_of(const std::string& token, const TextParts& parts,
 
 void check_model(const JsonNode& model) {
   if (!model.is_object()) model.reject("wanted an object");
-  if (!model["type"].is_null()) want_text(model["type"], "BPE", "BPE");
+  if (const JsonNode type = model["type"]; type.text_or("BPE") != "BPE")
+    type.reject("'", printable(type.text()), "' is not supported; BPE is");
   if (!model["dropout"].is_null()) model["dropout"].reject("dropout of merges is not supported");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (!model[key].text_or("").empty()) model[key].reject("is not supported; it must be empty");
@@ -444,6 +230,8 @@ std::vector<BpeMerge> read_json_merges(const JsonNode& node, const TokenIds& ids
 void read_model(const JsonNode& model, const TokenIds& ids, const TextParts& parts,
                 BpeVocab& vocab) {
   vocab.words_first = model["ignore_merges"].flag_or(false);
+  // Where every byte has a token, none is unknown.
+  model.pass_over({"byte_fallback", "unk_token", "fuse_unk"});
   if (parts.byte_level) {
     vocab.byte_tokens = find_byte_tokens(ids, model["vocab"].place());
   } else {
@@ -486,9 +274,8 @@ void read_added_tokens(const JsonNode& nodes, TokenIds& ids, BpeVocab& vocab) {
   }
 }
 
-void find_ends(const TokenIds& ids, const TextParts& parts, const std::string& folder,
+void find_ends(const TokenIds& ids, const TextParts& parts, const TokenizerConfig& config,
                BpeVocab& vocab) {
-  const TokenizerConfig config = read_tokenizer_config(folder);
   const auto id_of = [&](const std::string& token, const char* key) {
     const auto found = ids.find(token);
     if (found == ids.end())
@@ -515,9 +302,9 @@ void find_ends(const TokenIds& ids, const TextParts& parts, const std::string& f
 
 std::string bpe_character(unsigned char byte) {
   const auto found = std::ranges::find(kByteOfCharacter, int{byte});
-  const auto code = static_cast<int>(found - kByteOfCharacter.begin());
-  if (code < 0x80) return {static_cast<char>(code)};
-  return {static_cast<char>(0xc0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3f))};
+  std::string character;
+  append_utf8(static_cast<char32_t>(found - kByteOfCharacter.begin()), character);
+  return character;
 }
 
 std::string bpe_characters(std::string_view bytes) {
@@ -533,6 +320,12 @@ BpeVocab bytes_as_bpe() {
   return vocab;
 }
 
+bool is_bytes(const BpeVocab& vocab) {
+  return vocab.tokens == bytes_as_bpe().tokens && vocab.characters.empty() &&
+         vocab.merges.empty() && vocab.added_tokens.empty() && vocab.normalizer.empty() &&
+         vocab.spacing.empty() && !vocab.begin_of_text && !vocab.end_of_text;
+}
+
 BpeVocab read_bpe_vocab(const std::string& folder) {
   if (!is_folder(folder))
     refuse("tokenizer '", folder, "' is not a folder with vocab.json and merges.txt");
@@ -541,12 +334,17 @@ BpeVocab read_bpe_vocab(const std::string& folder) {
     refuse(folder, "/tokenizer_config.json: tokenizer_class is ", config.tokenizer_class,
            ", which splits text differently from GPT-2; only GPT2Tokenizer can be read from ",
            "vocab.json and merges.txt. Put the model's tokenizer.json beside them");
+  if (config.prefix_space.value_or(false))
+    refuse(folder,
+           "/tokenizer_config.json: add_prefix_space true is not supported with vocab.json ",
+           "and merges.txt. Put the model's tokenizer.json beside them");
   const TextFile vocab_file(folder + "/vocab.json"), merges_file(folder + "/merges.txt");
   const TokenIds ids = read_token_ids(JsonNode::parse(vocab_file.text(), vocab_file.path()));
   check_ids(ids, vocab_file.path());
 
   BpeVocab vocab;
   vocab.name = concat("gpt2 (", folder, ')');
+  vocab.notes = config.notes;
   vocab.fingerprint = hash_text(concat("gpt2 ", hash_text(vocab_file.text()), ' ',
                                        hash_text(merges_file.text()), ' ', kUnicodeVersion));
   vocab.byte_tokens = find_byte_tokens(ids, vocab_file.path());
@@ -570,13 +368,7 @@ BpeVocab read_tokenizer_json(const std::string& path) {
 
   BpeVocab vocab;
   vocab.name = concat("BPE (", path, ')');
-  TextParts parts;
-  read_normalizer(root["normalizer"], vocab);
-  check_steps(root["normalizer"], vocab.normalizer);
-  parts.byte_level = read_pre_tokenizer(root["pre_tokenizer"], vocab);
-  check_steps(root["pre_tokenizer"], vocab.spacing);
-  read_decoder(root["decoder"], vocab, parts);
-  read_post_processor(root["post_processor"], parts);
+  const TextParts parts = read_text_parts(root, vocab);
   const TokenIds model_ids = read_token_ids(root["model"]["vocab"]);
   TokenIds ids = model_ids;
   read_added_tokens(root["added_tokens"], ids, vocab);
@@ -590,7 +382,20 @@ BpeVocab read_tokenizer_json(const std::string& path) {
                          : token.content);
     vocab.tokens[token.id] = parts.shows_marks_as_spaces ? with_spaces(content) : content;
   }
-  find_ends(ids, parts, std::filesystem::path(path).parent_path().string(), vocab);
+  const TokenizerConfig config =
+      read_tokenizer_config(std::filesystem::path(path).parent_path().string());
+  vocab.notes = config.notes;
+  if (const bool puts = !vocab.spacing.empty();
+      parts.byte_level && config.prefix_space.value_or(puts) != puts)
+    root["pre_tokenizer"].reject(
+        "add_prefix_space is ", puts ? "true" : "false", ", but tokenizer_config.json has the ",
+        "other value, which some programs follow; write that into tokenizer.json, too, if the ",
+        "model was trained with it, else remove it");
+  find_ends(ids, parts, config, vocab);
+  root.pass_over({"version", "truncation", "padding"});  // which concern batches
+  if (const auto unread = root.unread(); !unread.empty())
+    root.reject("not supported: ", unread, "; these keys may change tokens. Remove them if ",
+                "they do not, or save the tokenizer with a version of its library that has none");
   vocab.fingerprint = hash_text(concat("tokenizer.json ", hash_text(file.text()), ' ',
                                        vocab.begin_of_text.value_or(-1), ' ',
                                        vocab.end_of_text.value_or(-1), ' ', kUnicodeVersion));

@@ -48,7 +48,8 @@ struct BpeVocab {
   std::vector<AddedToken> added_tokens = {};
 
   std::optional<std::int32_t> begin_of_text = {}, end_of_text = {};
-  bool puts_space = false;  ///< decoding removes a space from the front of a text
+  bool puts_space = false;              ///< decoding removes a space from the front of a text
+  std::vector<std::string> notes = {};  ///< as Tokenizer::notes()
 };
 
 /// The pattern of GPT-2's words: the ending of an English contraction; a run of letters, of digits
@@ -66,6 +67,8 @@ std::string bpe_characters(std::string_view bytes);
 
 /// The tokenizer "bytes" as a byte-level BPE without merges.
 BpeVocab bytes_as_bpe();
+/// Whether a vocabulary, also one that is read from files, is that tokenizer.
+bool is_bytes(const BpeVocab& vocab);
 
 /// Reads GPT-2's byte-level BPE: folder/vocab.json, an object that maps tokens to the ids 0 .. n -
 /// 1, and folder/merges.txt, with a line "left right" for each merge after an optional first line
@@ -89,7 +92,8 @@ BpeVocab read_bpe_vocab(const std::string& folder);
 ///
 /// That covers the published files of GPT-2, Llama 2 and 3, Mistral, Qwen2, 2.5 and 3. Ignores
 /// truncation and padding, which concern batches. Throws UsageError for anything else, with the
-/// file and the place in it ("tokenizer.json: pre_tokenizer.pretokenizers[0].behavior").
+/// file and the place in it ("tokenizer.json: pre_tokenizer.pretokenizers[0].behavior"); also for a
+/// key that it does not know, unless it is null, false or empty.
 BpeVocab read_tokenizer_json(const std::string& path);
 
 }  // namespace axonn

@@ -25,7 +25,7 @@ using jinja::Text;
 
 constexpr std::array<std::string_view, 5> kUsualRoles{"system", "user", "assistant", "tool",
                                                       "developer"};
-constexpr int kRenderingVersion = 5;  // raise it when the same conversations give other tokens
+constexpr int kRenderingVersion = 6;  // raise it when the same conversations give other tokens
 
 /// The templates in a JSON value: a text, or a list of {"name", "template"}.
 std::vector<ChatFormat::Form> forms_in(const JsonNode& node, const std::string& file) {
@@ -165,9 +165,7 @@ std::vector<std::string> roles_of(const Conversation& conversation) {
 ChatFormat chat_format_in(const std::string& tokenizer) {
   if (tokenizer.empty()) return {};
   if (tokenizer == "bytes") return find_chat_format("chatml", tokenizer);
-  const std::string folder =
-      is_folder(tokenizer) ? tokenizer : fs::path(tokenizer).parent_path().string();
-  return format_of_folder(folder.empty() ? "." : folder);
+  return format_of_folder(tokenizer_folder(tokenizer));
 }
 
 ChatFormat find_chat_format(const std::string& name, const std::string& tokenizer) {
@@ -256,6 +254,7 @@ void ChatTemplate::find_content_forms() {
     };
     for (const std::string_view role : kUsualRoles)
       form.contents[std::string(role)] = find_content_form(role, rendered);
+    form.arguments = find_arguments_form(rendered);
   }
 }
 
@@ -265,16 +264,17 @@ Conversation ChatTemplate::fitted(Conversation conversation) const {
   for (std::size_t i = 0; i < conversation.messages.size(); ++i) {
     if (!knows_developer && conversation.text(i, "role") == "developer")
       conversation.set_member(i, "role", Text("system"));
+    const Origin origin{.source = static_cast<std::int32_t>(i)};
+    const jinja::Value* calls = conversation.messages[i].dict()->find("tool_calls");
+    if (calls && calls->list())
+      conversation.set_member(i, "tool_calls", calls_in(form.arguments, *calls->list(), origin));
     const jinja::Value* content = conversation.messages[i].dict()->find("content");
     if (!content) continue;
     const auto found = form.contents.find(conversation.text(i, "role"));
     const ContentForm wanted =
         found == form.contents.end() ? form.contents.at("user") : found->second;
     const bool fits = content->text() ? wanted != ContentForm::parts : !is_text_parts(*content);
-    if (!fits)
-      conversation.set_member(
-          i, "content",
-          content_in(wanted, *content, Origin{.source = static_cast<std::int32_t>(i)}));
+    if (!fits) conversation.set_member(i, "content", content_in(wanted, *content, origin));
   }
   return conversation;
 }

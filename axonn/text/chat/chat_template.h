@@ -10,6 +10,7 @@
 
 #include "axonn/text/chat/content_parts.h"
 #include "axonn/text/chat/conversation.h"
+#include "axonn/text/chat/tool_arguments.h"
 #include "axonn/text/text_steps.h"
 #include "axonn/text/tokenizer.h"
 
@@ -79,7 +80,8 @@ class ChatTemplate {
   std::vector<std::int32_t> prompt(const Conversation& conversation,
                                    const std::string& place = "") const;
 
-  /// The conversation with the contents of messages in the form that the template reads. The role
+  /// The conversation with the contents of messages, and the arguments of calls, in the form that
+  /// the template reads. An object of arguments is JSON for a template that wants a text. The role
   /// developer becomes system if the template's text does not have the word "developer".
   /// render() and prompt() begin with that.
   Conversation fitted(Conversation conversation) const;
@@ -112,6 +114,7 @@ class ChatTemplate {
     std::string name, source;
     jinja::Program program;
     std::map<std::string, ContentForm> contents = {};  // by role
+    ArgumentsForm arguments = ArgumentsForm::object;
   };
   const Form& form_for(bool tools) const;
   const Form& form_for(const Conversation& conversation) const;

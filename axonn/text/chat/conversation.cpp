@@ -138,34 +138,6 @@ Value with(Dict dict, const char* key, Value value) {
   return dict;
 }
 
-/// The arguments of a call as an object, if they are the text of one, null or empty.
-Value parsed_arguments(const Value& arguments, Origin origin) {
-  if (arguments.is_none()) return Dict();
-  if (!arguments.text()) return arguments;
-  const std::string& text = arguments.text()->bytes();
-  if (text.find_first_not_of(kWhiteSpace) == text.npos) return Dict();
-  const std::optional<Value> parsed = parse_chat_json(text, origin);
-  if (parsed && parsed->is_none()) return Dict();
-  return parsed && parsed->dict() ? *parsed : arguments;
-}
-
-Value with_parsed_arguments(const List& calls, Origin origin) {
-  List parsed;
-  for (const Value& call : calls.items) {
-    const Value* function = call.dict() ? call.dict()->find("function") : nullptr;
-    const Dict* inner = function ? function->dict() : call.dict();  // some data have no "function"
-    const Value* arguments = inner ? inner->find("arguments") : nullptr;
-    if (!arguments) {
-      parsed.items.push_back(call);
-      continue;
-    }
-    Value changed = with(*inner, "arguments", parsed_arguments(*arguments, origin));
-    parsed.items.push_back(function ? with(*call.dict(), "function", std::move(changed))
-                                    : std::move(changed));
-  }
-  return parsed;
-}
-
 /// Templates name thoughts differently: sets those of the three names that are missing.
 void fill_thoughts(Dict& message, Origin origin) {
   constexpr std::array<const char*, 3> kNames{"reasoning_content", "reasoning", "thinking"};
@@ -238,8 +210,7 @@ void Conversation::normalize() {
       const bool calls = name == "tool_calls";
       // Templates tell a turn that only calls by its content, which is null.
       if (name != "content" && (value.is_none() || (calls && is_empty_list(value)))) continue;
-      message.set(key,
-                  calls && value.list() ? with_parsed_arguments(*value.list(), origin) : value);
+      message.set(key, value);
     }
     fill_thoughts(message, origin);
     messages[i] = std::move(message);

@@ -38,7 +38,6 @@ struct Conversation {
   /// Brings what data sets and clients of OpenAI's API write into the one form that templates
   /// expect, for training and serving alike:
   ///
-  ///   arguments of a call   the text of a JSON object becomes the object; null or a blank text {}
   ///   members               null ones but "content", and empty "tool_calls", are removed
   ///   tools, documents      an empty list is none
   ///   thoughts              reasoning_content, reasoning and thinking: those missing are copies of

@@ -145,6 +145,7 @@ class SentencePieceTokenizer : public Tokenizer {
                "', which tokenizer_config.json names");
       return token;
     };
+    notes_ = config.notes;
     if (config.adds_begin.value_or(true)) begin_ = id_of(config.begin_of_text, model_.bos_id());
     end_ = id_of(config.end_of_text, model_.eos_id());
   }

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdint>
 
+#include "axonn/base/utf8.h"
 #include "axonn/text/unicode/tables.h"
 
 namespace axonn {
@@ -24,7 +25,7 @@ std::string plain_name(std::string_view name) {
   std::string letters;
   for (const char c : name) {
     if (c == ' ' || c == '-' || c == '_') continue;
-    letters += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    letters += lower_ascii(c);
   }
   return letters;
 }
@@ -74,27 +75,6 @@ char32_t take_hexadecimal(std::string_view& text) {
   const auto end = std::from_chars(text.data(), text.data() + text.size(), number, 16).ptr;
   text.remove_prefix(end - text.data());
   return number;
-}
-
-void append_utf8(char32_t c, std::string& to) {
-  const auto tail = [&](int shift) {
-    to += static_cast<char>(0x80 | ((c >> static_cast<unsigned>(shift)) & 0x3f));
-  };
-  if (c < 0x80) {
-    to += static_cast<char>(c);
-  } else if (c < 0x800) {
-    to += static_cast<char>(0xc0 | (c >> 6));
-    tail(0);
-  } else if (c < 0x10000) {
-    to += static_cast<char>(0xe0 | (c >> 12));
-    tail(6);
-    tail(0);
-  } else {
-    to += static_cast<char>(0xf0 | (c >> 18));
-    tail(12);
-    tail(6);
-    tail(0);
-  }
 }
 
 std::optional<CharacterSet> characters_with(std::string_view property) {

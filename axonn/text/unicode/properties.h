@@ -30,6 +30,4 @@ CharacterSet all_but(const CharacterSet& set);
 /// Those in `set` that are not in `other`.
 CharacterSet difference(const CharacterSet& set, const CharacterSet& other);
 
-void append_utf8(char32_t c, std::string& to);
-
 }  // namespace axonn

@@ -106,8 +106,7 @@ ModelConfig with_experts(ModelConfig model, std::int64_t experts, std::int64_t p
 }
 
 std::int64_t sliding_window(const JsonReader& file, std::int64_t otherwise) {
-  if (file.has("sliding_window") && !file.find({"sliding_window"})) return 0;
-  return file.integer({"sliding_window"}, kMostRows).value_or(otherwise);
+  return file.integer_or("sliding_window", kMostRows, {.missing = otherwise, .null = 0});
 }
 
 std::optional<bool> layers_slide(const JsonReader& file, Unsupported& unsupported) {
@@ -199,12 +198,11 @@ ModelConfig read_llama(const JsonReader& file, const ModelType& type, Unsupporte
   model.hidden = file.needed({"hidden_size"}, kMostColumns);
   model.heads = file.needed({"num_attention_heads"}, kMostColumns);
   // A type's default stands for a missing key, the first model's equal heads for a null.
-  const auto or_default = [&](const char* key, std::int64_t missing, std::int64_t null) {
-    const std::int64_t otherwise = file.has(key) || missing == 0 ? null : missing;
-    return file.integer({key}, kMostColumns).value_or(otherwise);
-  };
-  model.kv_heads = or_default("num_key_value_heads", model.kv_heads, model.heads);
-  model.head_dim = or_default("head_dim", model.head_dim, 0);
+  model.kv_heads = file.integer_or(
+      "num_key_value_heads", kMostColumns,
+      {.missing = model.kv_heads > 0 ? model.kv_heads : model.heads, .null = model.heads});
+  model.head_dim =
+      file.integer_or("head_dim", kMostColumns, {.missing = model.head_dim, .null = 0});
   model.ffn = file.needed({"intermediate_size"}, kMostColumns);
   model.vocab = file.needed({"vocab_size"}, kMostRows);
   model.positions = file.needed({"max_position_embeddings"}, kMostRows);

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "axonn/base/json_node.h"
+#include "axonn/text/bpe/bpe_vocab.h"
+
+namespace axonn {
+
+/// Settings of tokenizer.json that the vocabulary does not keep.
+struct TextParts {
+  bool byte_level = false;             ///< words are bytes, not characters
+  bool shows_marks_as_spaces = false;  ///< decoding turns U+2581 into a space
+  bool shows_bytes = false;            ///< decoding turns "<0x0A>" into that byte
+  std::optional<std::int64_t> begin;   ///< the token that post_processor puts before a text
+};
+
+/// Reads the normalizer, the pre_tokenizer, the decoder and the post_processor of tokenizer.json.
+/// Throws as read_tokenizer_json().
+TextParts read_text_parts(const JsonNode& root, BpeVocab& vocab);
+
+}  // namespace axonn
