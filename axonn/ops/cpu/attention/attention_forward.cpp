@@ -179,8 +179,8 @@ void forward_task(const Attention& args, Task task, const Workspace& work) {
     const float* v = Ops::down(work.v_down, work.v, width);
     const bool diagonal = first_key == first_query;
     for (int g = 0; g < group; ++g) {
-      scores<typename Ops::Product>(work.s, k, work.qt + g * head_size,
-                                    args.scale, {keys, kBlock, words}, diagonal);
+      scores<typename Ops::Product>(work.s, k, work.qt + g * head_size, args.scale,
+                                    {keys, kBlock, words}, diagonal);
       if (args.window > 0) hide_beyond(work.s, keys, first_query - first_key, args.window);
       if (first.most > first_key) hide_before(work.s, keys, first_key, first, rows);
       softmax_block(work.s, work.m + g * kBlock, work.l + g * kBlock, work.rescale, keys, diagonal);
