@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "axonn/ops/cpu/floats.h"
@@ -19,21 +20,6 @@ namespace axonn::cpu {
 using Whole = std::integral_constant<int, Floats::kCount>;
 
 enum class Order { memory, zipped };
-
-template <Order order, typename N>
-[[gnu::always_inline]] inline Floats load(const float* p, N n) {
-  if constexpr (std::is_same_v<N, Whole>) {
-    Floats x;
-    Floats::for_each([&](int i) {
-      x.r[i] = *reinterpret_cast<const Floats::Unaligned*>(p + std::ptrdiff_t{i} * Floats::kEach);
-    });
-    return x;
-  } else {
-    alignas(64) float padded[Floats::kCount] = {};
-    std::copy_n(p, n, padded);
-    return load<order>(padded, Whole{});
-  }
-}
 
 namespace detail {
 
@@ -52,6 +38,27 @@ inline HalfWords narrow(Floats::Register x) {
   return __builtin_convertvector(x == x ? rounded : nan, HalfWords);
 }
 
+/// Calls f(i, begin, count) for each register of a strip of n elements from its first element on:
+/// how many of its elements there are, as a constant if all.
+template <typename N>
+[[gnu::always_inline]] inline void for_parts(N n, auto f) {
+  Floats::for_each([&](int i) {
+    const int begin = i * Floats::kEach, count = n - begin;
+    if (std::is_same_v<N, Whole> || count >= Floats::kEach)
+      f(i, begin, std::integral_constant<int, Floats::kEach>{});
+    else
+      f(i, begin, std::max(count, 0));
+  });
+}
+
+/// The first `count` elements from p in a register of type V; the rest is zero.
+template <typename V>
+[[gnu::always_inline]] inline V load_part(const void* p, int count, int element) {
+  V v{};
+  if (count > 0) std::memcpy(&v, p, static_cast<std::size_t>(count * element));
+  return v;
+}
+
 inline Floats::Doubles half(Floats::Register x, int which) {
   using Half = float __attribute__((vector_size(Floats::kBytes / 2)));
   struct Halves {
@@ -62,52 +69,41 @@ inline Floats::Doubles half(Floats::Register x, int which) {
 
 }  // namespace detail
 
-template <Order order, typename N>
-[[gnu::always_inline]] inline Floats load(const bf16* p, N n) {
-  if constexpr (std::is_same_v<N, Whole>) {
-    Floats x;
-    Floats::for_each([&](int i) {
-      x.r[i] = detail::widen(
-          *reinterpret_cast<const detail::HalfWords*>(p + std::ptrdiff_t{i} * Floats::kEach));
-    });
-    return x;
-  } else {
-    alignas(64) bf16 padded[Floats::kCount] = {};
-    std::copy_n(p, n, padded);
-    return load<order>(padded, Whole{});
-  }
-}
-
-template <Order order, typename N>
-[[gnu::always_inline]] inline Floats store(float* p, const Floats& x, N n) {
-  if constexpr (std::is_same_v<N, Whole>) {
-    Floats::for_each([&](int i) {
-      *reinterpret_cast<Floats::Unaligned*>(p + std::ptrdiff_t{i} * Floats::kEach) = x.r[i];
-    });
-  } else {
-    alignas(64) float padded[Floats::kCount];
-    store<order>(padded, x, Whole{});
-    std::copy_n(padded, n, p);
-  }
+template <Order, typename N>
+[[gnu::always_inline]] inline Floats load(const float* p, N n) {
+  Floats x;
+  detail::for_parts(n, [&](int i, int begin, auto count) {
+    x.r[i] = detail::load_part<Floats::Register>(p + begin, count, sizeof *p);
+  });
   return x;
 }
 
-template <Order order, typename N>
+template <Order, typename N>
+[[gnu::always_inline]] inline Floats load(const bf16* p, N n) {
+  Floats x;
+  detail::for_parts(n, [&](int i, int begin, auto count) {
+    x.r[i] = detail::widen(detail::load_part<detail::HalfWords>(p + begin, count, sizeof *p));
+  });
+  return x;
+}
+
+template <Order, typename N>
+[[gnu::always_inline]] inline Floats store(float* p, const Floats& x, N n) {
+  detail::for_parts(n, [&](int i, int begin, auto count) {
+    if (count > 0) std::memcpy(p + begin, &x.r[i], static_cast<std::size_t>(count) * sizeof *p);
+  });
+  return x;
+}
+
+template <Order, typename N>
 [[gnu::always_inline]] inline Floats store(bf16* p, const Floats& x, N n) {
-  if constexpr (std::is_same_v<N, Whole>) {
-    Floats held;
-    Floats::for_each([&](int i) {
-      const detail::HalfWords halves = detail::narrow(x.r[i]);
-      *reinterpret_cast<detail::HalfWords*>(p + std::ptrdiff_t{i} * Floats::kEach) = halves;
-      held.r[i] = detail::widen(halves);
-    });
-    return held;
-  } else {
-    alignas(64) bf16 padded[Floats::kCount];
-    const Floats held = store<order>(padded, x, Whole{});
-    std::copy_n(padded, n, p);
-    return held;
-  }
+  Floats held;
+  detail::for_parts(n, [&](int i, int begin, auto count) {
+    const detail::HalfWords halves = detail::narrow(x.r[i]);
+    if (count > 0) std::memcpy(p + begin, &halves, static_cast<std::size_t>(count) * sizeof *p);
+    held.r[i] = detail::widen(halves);
+  });
+  return held;
 }
 
 inline Floats::Doubles lower(Floats::Register x) { return detail::half(x, 0); }

@@ -30,8 +30,9 @@ constexpr int kTileRows = 6, kTileRegisters = kRegisterCount / 8;
 
 /// out (Rows, Vectors · kEach) (+)= a (Rows, k) · b (k, Vectors · kEach), the sums in registers.
 template <typename Product, int Rows, int Vectors>
-inline void register_tile(float* out, std::int64_t out_row, Left a, const float* b,
-                          std::int64_t b_row, int k, bool accumulate) {
+[[gnu::always_inline]] inline void register_tile(float* out, std::int64_t out_row, Left a,
+                                                 const float* b, std::int64_t b_row, int k,
+                                                 bool accumulate) {
   using Vector = Floats::Unaligned;
   constexpr int kEach = Floats::kEach;
   Floats::Register sums[Rows][Vectors];
@@ -73,14 +74,14 @@ constexpr std::array<Tile, kTileRows> tiles() {
 
 /// All rows of a strip of columns: kTileRows at a time, then the rest.
 template <typename Product, int Vectors>
-inline void strip(float* out, int out_row, Left a, const float* b, int b_row, int m, int k,
-                  bool accumulate) {
+[[gnu::noinline]] void strip(float* out, int out_row, Left a, const float* b, int b_row, int m,
+                             int k, bool accumulate) {
   constexpr auto kTiles = tiles<Product, Vectors>();
-  for (int i = 0; i < m; i += kTileRows) {
-    const Left rows{a.data + i * a.row, a.row, a.col};
-    kTiles[std::min(m - i, kTileRows) - 1](out + i * out_row, out_row, rows, b, b_row, k,
-                                           accumulate);
-  }
+  int i = 0;
+  for (; i + kTileRows <= m;
+       i += kTileRows, out += kTileRows * out_row, a.data += kTileRows * a.row)
+    register_tile<Product, kTileRows, Vectors>(out, out_row, a, b, b_row, k, accumulate);
+  if (i < m) kTiles[m - i - 1](out, out_row, a, b, b_row, k, accumulate);
 }
 
 }  // namespace detail
