@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Random tiny models by every road: a checkpoint, a Hugging Face folder, GGUF, PEFT, and back.
 
 A model with random options is trained for a step on a random grid. Each form that it is converted
@@ -5,6 +6,9 @@ to must score a text with the same loss, to the bit on one rank and but for roun
 must convert back to the same bytes; or the program refuses the form by name.
 
   random_folders.py AXONN [--draws N] [--seed N]
+  random_folders.py AXONN --seed N --draw N [--folder F]     one draw; its files stay in F
+
+As an attack of run.py the seed is AXONN_ATTACK_SEED or, if that is not set, the date.
 """
 
 import json
@@ -14,9 +18,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from random_trainings import draw_grid, draw_model, number_of, words_of, write_text
+from harness import seed_of_the_day
+from random_trainings import number_of, words_of, write_text
+from training_draws import draw_grid, draw_model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "files"))
 try:
@@ -38,12 +45,13 @@ class Lost(Exception):
 class Roads:
     def __init__(self, program, folder):
         self.program, self.folder = program, Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.config = self.folder / "base.toml"
         write_text(self.folder / "text.txt", random.Random(11))
         (self.folder / "scored.txt").write_text("the grid of ranks sums x and y\n" * 12)
         self.config.write_text(
             f'[data]\ntext = "{self.folder}/text.txt"\n[training]\nsteps = 1\nthreads = 1\n'
-            f"seq_len = {LENGTH}\nglobal_batch = 12\n[optimizer]\nlr = 1e-2\n"
+            f"seq_len = {LENGTH}\nglobal_batch = 24\n[optimizer]\nlr = 1e-2\n"
             f'[parallelism]\ndevice = "cpu"\ntransport = "threads"\n[output]\noverwrite = true\n'
         )
 
@@ -126,13 +134,16 @@ def travel(roads, rng, keys, grid, lora):
 
 
 def attempt(roads, rng):
-    """None, or what was lost; and whether the program refused a form."""
+    """None, or what was lost; and the reason for which the program refused a form, or ""."""
     grid = draw_grid(rng)
-    keys = {"model.family": rng.choice(("gpt", "llama", "llama", "llama"))}
+    keys = {"model.family": rng.choice(("gpt", "llama", "llama", "llama", "llama", "llama"))}
     draw_model(rng, keys, grid, "f32")
     keys = {k: v for k, v in keys.items() if k.startswith("model.")}
-    if keys["model.family"] == "llama" and rng.random() < 0.3:
-        keys["model.window"] = rng.choice((1, 7, LENGTH - 1, LENGTH))
+    if keys["model.family"] == "llama":
+        if rng.random() < 0.3:
+            keys["model.window"] = rng.choice((1, 7, LENGTH - 1, LENGTH))
+    elif rng.random() < 0.7:  # as GPT-2
+        keys |= {"model.bias": True, "model.kv_heads": keys["model.heads"]}
     try:
         travel(roads, rng, keys, grid, rng.random() < 0.3)
     except Refused as why:
@@ -142,28 +153,46 @@ def attempt(roads, rng):
     return None, ""
 
 
+def numbered(seed, number):
+    """The random numbers of a draw, so that it can be repeated alone."""
+    return random.Random(f"{seed} {number}")
+
+
+def repeat(roads, seed, number):
+    return (f"draw {number} of seed {seed}; to repeat it: tests/attacks/random_folders.py "
+            f"{roads.program} --seed {seed} --draw {number} --folder FOLDER\n")  # fmt: skip
+
+
 def random_folders(attacked):
-    """For run.py."""
+    """For run.py: 40 draws or a minute, in the long form a quarter of an hour."""
+    seed, end = seed_of_the_day(), time.monotonic() + attacked.several(60, 900)
+    print(f"random_folders: AXONN_ATTACK_SEED={seed}", flush=True)
     roads = Roads(attacked.program, attacked.folder)
-    for _ in range(attacked.several(12, 400)):
-        yield attempt(roads, attacked.rng)[0]
+    for number in range(attacked.several(40, 10**9)):
+        if time.monotonic() > end:
+            break
+        lost = attempt(roads, numbered(seed, number))[0]
+        yield lost and repeat(roads, seed, number) + lost
 
 
 def main():
     words = sys.argv[1:]
-    rng, failed, refusals = random.Random(number_of(words, "--seed", 1)), 0, {}
+    seed, failed, refusals = number_of(words, "--seed", 1), 0, {}
+    first = number_of(words, "--draw", 0)
+    end = first + 1 if "--draw" in words else number_of(words, "--draws", 100)
     with tempfile.TemporaryDirectory() as folder:
-        roads = Roads(words[0], folder)
-        for i in range(number_of(words, "--draws", 100)):
-            lost, refused = attempt(roads, rng)
+        kept = words[words.index("--folder") + 1] if "--folder" in words else folder
+        roads = Roads(words[0], kept)
+        for i in range(first, end):
+            lost, refused = attempt(roads, numbered(seed, i))
             if lost:
                 failed += 1
-                print(f"draw {i}: {lost}\n", flush=True)
+                print(repeat(roads, seed, i) + f"{lost}\n", flush=True)
             if refused:
                 refusals[refused[:110]] = refusals.get(refused[:110], 0) + 1
     for text, count in sorted(refusals.items(), key=lambda one: -one[1]):
         print(count, text)
-    print(f"{failed} failed")
+    print(f"seed {seed}: {end - first} drawn, {failed} failed")
     sys.exit(failed > 0)
 
 
