@@ -145,15 +145,19 @@ class Trial:
             if still:
                 training, failure = smaller, still
 
+        def fewer_ranks():
+            for axis in range(4):
+                attempt(grid=[1 if i == axis else n for i, n in enumerate(training.grid)])
+
         attempt(mpi=False)
+        fewer_ranks()
         several = len(training.keys)
         while several := several // 2:
             spare = [key for key in training.keys if key not in needed]
             for first in range(0, len(spare), several):
                 left_out = spare[first : first + several]
                 attempt(keys={k: v for k, v in training.keys.items() if k not in left_out})
-        for axis in range(4):
-            attempt(grid=[1 if i == axis else n for i, n in enumerate(training.grid)])
+        fewer_ranks()
         return f"{failure}\n({len(training.keys)} keys on {comma(training.grid)})"
 
 
@@ -161,9 +165,10 @@ def told(commands, code, text):
     return "\n".join(map(shlex.join, commands)) + f"\nexit code {code}\n{text[-1500:]}"
 
 
-def repeat(trial, seed, number):
-    return (f"draw {number} of seed {seed}; to repeat it: tests/attacks/random_trainings.py "
-            f"{trial.program} --seed {seed} --draw {number} --folder FOLDER\n")  # fmt: skip
+def tell(trial, seed, number):
+    """Says how to repeat a draw that failed, which is then shrunk for minutes."""
+    print(f"draw {number} of seed {seed} fails; to repeat it: tests/attacks/random_trainings.py "
+          f"{trial.program} --seed {seed} --draw {number} --folder FOLDER", flush=True)  # fmt: skip
 
 
 def random_trainings(attacked):
@@ -179,7 +184,8 @@ def random_trainings(attacked):
             break
         failure, code = trial.fault(training)
         if failure:
-            yield repeat(trial, seed, number) + trial.shrunk(training)
+            tell(trial, seed, number)
+            yield trial.shrunk(training)
         elif code == 0:
             yield None
 
@@ -211,7 +217,8 @@ def main():
                 refusals[text[:90]] = refusals.get(text[:90], 0) + 1
             if failure:
                 failed += 1
-                print(repeat(trial, seed, i) + trial.shrunk(training) + "\n", flush=True)
+                tell(trial, seed, i)
+                print(trial.shrunk(training) + "\n", flush=True)
                 if "--first" in words:
                     break
     for text, count in sorted(refusals.items(), key=lambda one: -one[1]):
