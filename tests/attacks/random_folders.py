@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Random tiny models by every road: a checkpoint, a Hugging Face folder, GGUF, PEFT, and back.
 
-A model with random options is trained for a step on a random grid. Each form that it is converted
-to must score a text with the same loss, to the bit on one rank and but for rounding on a grid, and
-must convert back to the same bytes; or the program refuses the form by name.
+A model with random options, often one of the types of Hugging Face's models, is trained for a step
+on a random grid. Each form that it is converted to must score a text with the same loss, to the bit
+on one rank and but for rounding on a grid, and must convert back to the same bytes; or the program
+refuses the form by name. The same holds for the folder with other spellings of its files
+(spelled_folders.py); with an option that is not supported, it must be refused.
 
   random_folders.py AXONN [--draws N] [--seed N]
   random_folders.py AXONN --seed N --draw N [--folder F]     one draw; its files stay in F
@@ -23,6 +25,7 @@ from pathlib import Path
 
 from harness import seed_of_the_day
 from random_trainings import number_of, words_of, write_text
+from spelled_folders import TYPES, as_type, draw_numbers, make_strange, respell
 from training_draws import draw_grid, draw_model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "files"))
@@ -119,6 +122,23 @@ def travel(roads, rng, keys, grid, lora):
     back = roads.convert("back", folder, "--to", "checkpoint")
     roads.same_loss(want, back, "the checkpoint made from the folder")
     roads.same_files(folder, roads.convert("again", back, "--to", "hf", "--dtype", "f32"))
+    spelled = respell(folder, roads.folder / "spelled", rng)
+    try:
+        roads.same_loss(want, spelled, "the same folder with other spellings")
+        back = roads.convert("back", spelled, "--to", "checkpoint")
+    except Refused as why:
+        raise Lost(f"the same folder with other spellings is refused: {why}") from None
+    near = roads.loss(spelled, grid)
+    if abs(near - want) > 2e-6 * want:
+        raise Lost(f"the other spellings scored on {grid} have the loss {near}, not {want}")
+    roads.same_files(folder, roads.convert("again", back, "--to", "hf", "--dtype", "f32"))
+    refusal = make_strange(spelled, rng)
+    try:
+        roads.loss(spelled, grid)
+        raise Lost(f"a folder with another {refusal} is not refused")
+    except Refused as why:
+        if refusal not in str(why):
+            raise Lost(f"the refusal does not name another {refusal}: {why}") from None
     if not gguf:
         return
     one, other = (gguf.Reader(roads.convert(f"{i}.gguf", path, "--to", "gguf", "--dtype", "f32"))
@@ -140,10 +160,13 @@ def attempt(roads, rng):
     draw_model(rng, keys, grid, "f32")
     keys = {k: v for k, v in keys.items() if k.startswith("model.")}
     if keys["model.family"] == "llama":
-        if rng.random() < 0.3:
+        if rng.random() < 0.85:
+            as_type(rng, keys, rng.choice(list(TYPES)), LENGTH)
+        elif rng.random() < 0.3:
             keys["model.window"] = rng.choice((1, 7, LENGTH - 1, LENGTH))
     elif rng.random() < 0.7:  # as GPT-2
         keys |= {"model.bias": True, "model.kv_heads": keys["model.heads"]}
+    draw_numbers(rng, keys, LENGTH)
     try:
         travel(roads, rng, keys, grid, rng.random() < 0.3)
     except Refused as why:
