@@ -6,6 +6,7 @@ values: it leaves out most of those that bring no pair that is new.
 """
 
 import itertools
+import math
 import random
 from dataclasses import dataclass
 
@@ -20,6 +21,10 @@ class Training:
     grid: list  # x, y, z, data
     other: list | None = None  # the grid on which its second half is trained; None: axonn check
     mpi: bool = False  # whether the ranks of `grid` are processes under mpirun
+
+    def places(self, grid):
+        """The parts into which the batch is cut."""
+        return grid[2] // math.gcd(self.keys.get("parallelism.context", 1), grid[2]) * grid[3]
 
 
 def near(rng, *borders):
