@@ -25,7 +25,7 @@ from pathlib import Path
 
 from harness import seed_of_the_day
 from random_trainings import number_of, words_of, write_text
-from spelled_folders import TYPES, as_type, draw_numbers, make_strange, respell
+from spelled_folders import TYPES, as_gpt2, as_type, draw_numbers, make_strange, respell
 from training_draws import draw_grid, draw_model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "files"))
@@ -164,8 +164,8 @@ def attempt(roads, rng):
             as_type(rng, keys, rng.choice(list(TYPES)), LENGTH)
         elif rng.random() < 0.3:
             keys["model.window"] = rng.choice((1, 7, LENGTH - 1, LENGTH))
-    elif rng.random() < 0.7:  # as GPT-2
-        keys |= {"model.bias": True, "model.kv_heads": keys["model.heads"]}
+    elif rng.random() < 0.8:
+        as_gpt2(rng, keys)
     draw_numbers(rng, keys, LENGTH)
     try:
         travel(roads, rng, keys, grid, rng.random() < 0.3)
@@ -187,8 +187,8 @@ def repeat(roads, seed, number):
 
 
 def random_folders(attacked):
-    """For run.py: 40 draws or a minute, in the long form a quarter of an hour."""
-    seed, end = seed_of_the_day(), time.monotonic() + attacked.several(60, 900)
+    """For run.py: 40 draws or a minute, in the long form five minutes."""
+    seed, end = seed_of_the_day(), time.monotonic() + attacked.several(60, 300)
     print(f"random_folders: AXONN_ATTACK_SEED={seed}", flush=True)
     roads = Roads(attacked.program, attacked.folder)
     for number in range(attacked.several(40, 10**9)):

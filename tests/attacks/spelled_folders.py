@@ -49,6 +49,13 @@ def as_type(rng, keys, name, length):
         keys["model.window"] = rng.choice((1, 7, length - 1, length))
 
 
+def as_gpt2(rng, keys):
+    keys.pop("model.head_dim", None)
+    keys["model.hidden"] = hidden = 24 * keys["model.heads"]
+    keys |= {"model.bias": True, "model.kv_heads": keys["model.heads"],
+             "model.ffn": rng.choice((keys["model.ffn"], 4 * hidden))}  # fmt: skip
+
+
 def draw_numbers(rng, keys, length):
     keys["model.norm_eps"] = rng.choice((1e-5, 1e-6, 3e-7))
     keys["model.init_std"] = rng.choice((0.02, 0.3))
@@ -106,10 +113,23 @@ def respell_window(config, name, rng):
         del config["sliding_window"]
 
 
+def respell_gpt2(config, rng):
+    without(config, {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True,
+                     "activation_function": "gelu_new"}, rng)  # fmt: skip
+    if config["n_inner"] == 4 * config["n_embd"]:
+        config["n_inner"] = None
+    for one, other in (("n_layer", "num_hidden_layers"), ("n_embd", "hidden_size"),
+                       ("n_positions", "max_position_embeddings")):  # fmt: skip
+        if rng.random() < 0.3:
+            config[other] = config.pop(one)
+
+
 def respell_config(config, rng):
     """The same model in other words."""
     name, types_eps = config["model_type"], EPS.get(config["model_type"], 1e-6)
-    if "rope_theta" in config:
+    if name == "gpt2":
+        respell_gpt2(config, rng)
+    else:
         respell_rope(config, rng)
         respell_window(config, name, rng)
         if config["head_dim"] * config["num_attention_heads"] == config["hidden_size"]:
@@ -186,14 +206,17 @@ def make_strange(folder, rng):
     """Adds an option that is not supported; returns the name that the refusal must have."""
     path = folder / "config.json"
     config = json.loads(path.read_text())
-    name, layers = config["model_type"], config.get("num_hidden_layers", 0)  # GPT-2 has n_layer
-    strange = [("quantization_config", {"bits": 4}), ("is_causal", False)]
-    if layers:
+    name, layers = config["model_type"], config.get("num_hidden_layers", 1)
+    strange = [("quantization_config", {"bits": 4}), ("is_causal", False), ("model_type", "phi3")]
+    if name == "gpt2":
+        strange.append(("scale_attn_by_inverse_layer_idx", True))
+    else:
         strange += [("partial_rotary_factor", 0.5), ("hidden_act", "gelu"),
                     ("rope_scaling", {"rope_type": "yarn", "factor": 2.0})]  # fmt: skip
     if name in ("llama", "qwen3", "qwen3_moe", "olmoe", "apertus"):
         strange.append(("attention_bias", True))
-    if name in WINDOW and layers > 1:
+    has_window = config.get("sliding_window") and config.get("use_sliding_window", True)
+    if name in WINDOW and layers > 1 and has_window:
         strange.append(("layer_types", ["full_attention"] + ["sliding_attention"] * (layers - 1)))
     if name in ("olmoe", "mixtral"):
         strange.append(("clip_qkv", 8.0))
