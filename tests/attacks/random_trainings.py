@@ -11,9 +11,11 @@ shrunk to the fewest keys, and told as one command.
   random_trainings.py AXONN --seed N --draw N [--folder F]      one draw; its files stay in F
   random_trainings.py --pairs N [--seed N]   pairs of values that N draws do not reach
 
-As an attack of run.py the seed is AXONN_ATTACK_SEED or, if that is not set, the date.
+An interrupt ends a run with its counts. As an attack of run.py the seed is AXONN_ATTACK_SEED or, if
+that is not set, the date.
 """
 
+import contextlib
 import itertools
 import json
 import random
@@ -215,7 +217,7 @@ def main():
     refused, failed, refusals = 0, 0, {}
     first = number_of(words, "--draw", 0)
     end = first + 1 if "--draw" in words else number_of(words, "--draws", 200)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(KeyboardInterrupt):
         kept = words[words.index("--folder") + 1] if "--folder" in words else folder
         trial = Trial(words[0], kept)
         for i, training in enumerate(itertools.islice(draws(seed), first, end), first):

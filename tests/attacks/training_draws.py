@@ -86,8 +86,8 @@ def draw_experts(rng, keys, grid):
         "training.balance.weight": rng.choice((0, 0.01)),
         "training.balance.scope": rng.choice(("sequence", "batch", "hugging_face")),
         "training.balance.z": rng.choice((0, 0.001)),
-        "parallelism.experts": max(e for e in (1, rng.choice((1, 2, 4, 4)))
-                                   if grid[2] % e == 0 and experts % e == 0),
+        "parallelism.experts": rng.choice([e for e in (1, 2, 2, 4, 4)
+                                           if grid[2] % e == 0 and experts % e == 0]),
     }  # fmt: skip
     if several and keys["model.expert_step"] == 1 and rng.random() < 0.3:
         keys["model.dense_layers"] = 0
@@ -100,7 +100,7 @@ def draw_experts(rng, keys, grid):
 def draw_rows(rng, keys, grid):
     """The data, the length of sequences, how they are cut, windows and documents."""
     z, data = grid[2], grid[3]
-    context = max(c for c in (1, rng.choice((1, 2, 4, 4))) if z % c == 0)
+    context = rng.choice([c for c in (1, 2, 2, 4, 4) if z % c == 0])
     if context > 1:
         keys["parallelism.context"] = context
         keys["training.seq_len"] = length = 2 * BLOCK * context * rng.choice((1, 1, 1, 2))
