@@ -123,7 +123,10 @@ def draw_rows(rng, keys, grid):
     micro, places = chunks * rng.choice((1, 2)), z // context * data
     if micro * places * length > MOST_TOKENS:
         micro = chunks
-    times = rng.choice((1, 2, 3)) if micro * places * length <= MOST_TOKENS else 1
+    # A loss of a micro-batch of all ranks has other sequences on another grid, if there are several.
+    several = keys.get("training.balance.scope", "sequence") == "sequence"
+    fits = micro * places * length <= MOST_TOKENS
+    times = rng.choice((1, 2, 3)) if several and fits else 1
     keys["training.micro_batch"] = micro
     keys["training.global_batch"] = micro * places * times
     keys["parallelism.chunks"] = chunks
