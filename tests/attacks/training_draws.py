@@ -123,7 +123,7 @@ def draw_rows(rng, keys, grid):
     micro, places = chunks * rng.choice((1, 2)), z // context * data
     if micro * places * length > MOST_TOKENS:
         micro = chunks
-    # A loss of a micro-batch of all ranks has other sequences on another grid, if there are several.
+    # On another grid, each of several micro-batches of all ranks has other sequences.
     several = keys.get("training.balance.scope", "sequence") == "sequence"
     fits = micro * places * length <= MOST_TOKENS
     times = rng.choice((1, 2, 3)) if several and fits else 1
