@@ -37,8 +37,7 @@ class Attacked:
 
     @property
     def mpirun(self) -> Path:
-        """The launcher of the program's build, which exists if that has MPI."""
-        return Path(self.program).resolve().parent.parent / "tests" / "mpirun"
+        return launcher(self.program)
 
     def several(self, short: int, long: int) -> int:
         return long if self.long else short
@@ -265,6 +264,16 @@ def byte_level(path: Path, split: str = r"\s+|\S+", **parts) -> Path:
         **parts,
     }))  # fmt: skip
     return path
+
+
+def launcher(program: str) -> Path:
+    """The launcher of the program's build, which exists if that has MPI."""
+    return Path(program).resolve().parent.parent / "tests" / "mpirun"
+
+
+def seed_of_the_day() -> int:
+    """AXONN_ATTACK_SEED, or the date in UTC, such as 20261126: other random draws each day."""
+    return int(os.environ.get("AXONN_ATTACK_SEED") or time.strftime("%Y%m%d", time.gmtime()))
 
 
 def need(*programs: str):

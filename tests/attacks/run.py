@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""Runs attacks on the program: run.py AXONN [ATTACK ...] [--long] [--seed N]."""
+"""Runs attacks on the program: run.py AXONN [ATTACK ...] [--long] [--seed N].
+
+The seed of random_trainings and random_folders is AXONN_ATTACK_SEED, or the date if that is not
+set.
+"""
 
 from accidents import accidents
 from damage import flipped_bits, short_writes, small_disks

@@ -1,0 +1,244 @@
+"""Hugging Face folders with random options, and other spellings of the same model.
+
+The types are those of axonn/model/families. A spelling changes config.json, or the names and the
+order of tensors, in a way that means the same: a reader must get the same model, to the bit. A
+strange folder has an option that is not supported: a reader must refuse it by name.
+"""
+
+import json
+import shutil
+
+WINDOW = ("mistral", "qwen2", "qwen3")  # types of which layer_types tells the layers with it
+PLAIN = {"model.qkv_bias": False, "model.qk_norm": "none"}
+ROUTED = {"model.router": "softmax", "model.expert_step": 1}
+# Of each type the options that all its models have; a type with experts has ROUTED's.
+TYPES = {
+    "llama": PLAIN,
+    "mistral": PLAIN,
+    "mixtral": PLAIN | ROUTED | {"model.expert_norm": True},
+    "olmoe": PLAIN | ROUTED | {"model.qk_norm": "width"},
+    "qwen2": PLAIN | {"model.qkv_bias": True},
+    "qwen3": PLAIN | {"model.qk_norm": "head"},
+    "qwen3_moe": PLAIN | ROUTED | {"model.qk_norm": "head"},
+    "apertus": PLAIN | {"model.qk_norm": "head", "model.activation": "xielu"},
+}
+# What a missing key means, where that depends on the type.
+EPS = {"mixtral": 1e-5, "olmoe": 1e-5, "apertus": 1e-5}
+
+
+def as_type(rng, keys, name, length):
+    """Changes the options of a drawn Llama to those of a type."""
+    fixed, layers = TYPES[name], keys["model.layers"]
+    for key in [k for k in keys if "expert" in k or "router" in k or k == "model.dense_layers"]:
+        del keys[key]
+    keys.pop("model.activation", None)
+    keys |= fixed
+    if "model.router" in fixed:
+        keys["model.experts"] = experts = rng.choice((2, 4, 5))
+        keys["model.experts_per_token"] = rng.randint(1, min(3, experts))
+        keys["model.expert_ffn"] = keys["model.ffn"]
+        keys.setdefault("model.expert_norm", rng.choice((True, False)))
+    if name == "qwen3_moe" and layers > 1:
+        keys["model.expert_step"] = rng.choice((1, 2))
+        if keys["model.expert_step"] == 1 and rng.random() < 0.5:
+            keys["model.dense_layers"] = rng.randrange(layers)
+    if name in ("olmoe", "apertus"):  # their heads are as wide as the model
+        keys.pop("model.head_dim", None)
+        keys["model.hidden"] = 24 * keys["model.heads"]
+    elif name == "mistral" or (name != "llama" and rng.random() < 0.4):
+        keys["model.window"] = rng.choice((1, 7, length - 1, length))
+
+
+def as_gpt2(rng, keys):
+    keys.pop("model.head_dim", None)
+    keys["model.hidden"] = hidden = 24 * keys["model.heads"]
+    keys |= {"model.bias": True, "model.kv_heads": keys["model.heads"],
+             "model.ffn": rng.choice((keys["model.ffn"], 4 * hidden))}  # fmt: skip
+
+
+def draw_numbers(rng, keys, length):
+    keys["model.norm_eps"] = rng.choice((1e-5, 1e-6, 3e-7))
+    keys["model.init_std"] = rng.choice((0.02, 0.3))
+    keys["model.positions"] = rng.choice((length, 3 * length))
+    if keys["model.family"] == "gpt":
+        return
+    keys["model.rope_theta"] = rng.choice((10000.0, 500000.0, 12345.678))
+    if keys.get("model.rope_scaling") == "llama3":
+        low = rng.choice((0.5, 1.0, 1.7))
+        keys |= {"model.rope_factor": rng.choice((2.0, 8.0, 32.0)),
+                 "model.rope_low_freq_factor": low,
+                 "model.rope_high_freq_factor": low + rng.choice((0.25, 3.0)),
+                 "model.rope_original_positions": rng.choice((7, length, 8192))}  # fmt: skip
+
+
+def without(config, keys, rng):
+    """Leaves out some keys that are there with these values, the ones that a missing key means."""
+    for key, value in keys.items():
+        if key in config and config[key] == value and rng.random() < 0.5:
+            del config[key]
+
+
+def respell_rope(config, rng):
+    """rope_scaling, its older and newer keys, or rope_parameters, which has rope_theta, too."""
+    scaling = config.get("rope_scaling")
+    positions = "original_max_position_embeddings"
+    if scaling and scaling.get("rope_type") == "llama3" and rng.random() < 0.3:
+        config[positions] = scaling.pop(positions)
+    form = rng.choice(("as it is", "type", "parameters", "both"))
+    if form == "type" and scaling:
+        scaling["type"] = scaling.pop("rope_type")
+    elif form == "type":
+        config["rope_scaling"] = rng.choice(({"type": "default"}, {"rope_type": "default"}))
+    elif form == "parameters":
+        whole = scaling or {"rope_type": "default"}
+        config["rope_parameters"] = {"rope_theta": config.pop("rope_theta"), **whole}
+        config.pop("rope_scaling", None)
+        if rng.random() < 0.3:
+            config["rope_scaling"] = None
+    elif form == "both":
+        whole = scaling or {"rope_type": "default"}
+        config["rope_scaling"] = {"rope_theta": config["rope_theta"], **whole}
+
+
+def respell_window(config, name, rng):
+    """Which layers have the window: layer_types, or Qwen's max_window_layers."""
+    window, layers = config.get("sliding_window"), config["num_hidden_layers"]
+    if name in WINDOW and rng.random() < 0.5:
+        kind = "sliding_attention" if window else "full_attention"
+        config["layer_types"] = [kind] * layers
+        config.pop("max_window_layers", None)
+    elif name in ("qwen2", "qwen3", "qwen3_moe") and not window and rng.random() < 0.5:
+        config |= {"sliding_window": 16, "use_sliding_window": False}
+    if name == "mixtral" and not window and rng.random() < 0.5:
+        del config["sliding_window"]
+
+
+def respell_gpt2(config, rng):
+    without(config, {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True,
+                     "activation_function": "gelu_new"}, rng)  # fmt: skip
+    if config["n_inner"] == 4 * config["n_embd"]:
+        config["n_inner"] = None
+    for one, other in (("n_layer", "num_hidden_layers"), ("n_embd", "hidden_size"),
+                       ("n_positions", "max_position_embeddings")):  # fmt: skip
+        if rng.random() < 0.3:
+            config[other] = config.pop(one)
+
+
+def respell_config(config, rng):
+    """The same model in other words."""
+    name, types_eps = config["model_type"], EPS.get(config["model_type"], 1e-6)
+    if name == "gpt2":
+        respell_gpt2(config, rng)
+    else:
+        respell_rope(config, rng)
+        respell_window(config, name, rng)
+        if config["head_dim"] * config["num_attention_heads"] == config["hidden_size"]:
+            config["head_dim"] = rng.choice((config["head_dim"], None))
+        if config["num_key_value_heads"] == config["num_attention_heads"] and rng.random() < 0.5:
+            config["num_key_value_heads"] = None
+        without(config, {"rms_norm_eps": types_eps, "tie_word_embeddings": False,
+                         "hidden_act": "xielu" if name == "apertus" else "silu"}, rng)  # fmt: skip
+        without(config, {"attention_bias": False, "mlp_bias": False, "attention_dropout": 0.0,
+                         "clip_qkv": None, "router_jitter_noise": 0.0, "decoder_sparse_step": 1,
+                         "mlp_only_layers": []}, rng)  # fmt: skip
+        if name in ("olmoe", "qwen3_moe"):
+            without(config, {"norm_topk_prob": False}, rng)
+        experts = {"num_experts", "num_local_experts"}
+        for there in experts & config.keys():
+            config[rng.choice(sorted(experts))] = config.pop(there)
+    if rng.random() < 0.5:
+        config["dtype"] = config.pop("torch_dtype")
+    without(config, {"use_cache": True, "bos_token_id": None, "pad_token_id": None}, rng)
+    config |= rng.choice(({}, {"transformers_version": "5.0.0", "_name_or_path": "somewhere"}))
+    items = list(config.items())
+    rng.shuffle(items)
+    return dict(items)
+
+
+def read_tensors(path):
+    """name -> (dtype, shape, bytes), and the other entries of the header."""
+    data = path.read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:begin])
+    other = header.pop("__metadata__", None)
+    return {name: (entry["dtype"], entry["shape"],
+                   data[begin + entry["data_offsets"][0] : begin + entry["data_offsets"][1]])
+            for name, entry in header.items()}, other  # fmt: skip
+
+
+def write_tensors(path, tensors, other):
+    header, at = {"__metadata__": other} if other else {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text
+                     + b"".join(data for _, _, data in tensors.values()))  # fmt: skip
+
+
+def joined_experts(tensors):
+    """Joins the matrices of all experts of a layer: gate_up_proj (E, 2F, C), each expert's gate
+    first, and down_proj (E, C, F), as transformers 5 does."""
+    left, parts = {}, {}
+    for name, tensor in tensors.items():
+        name = name.replace(".block_sparse_moe.", ".mlp.")
+        for old, new in (("w1", "gate_proj"), ("w3", "up_proj"), ("w2", "down_proj")):
+            name = name.replace(f".{old}.weight", f".{new}.weight")
+        if ".experts." not in name:
+            left[name] = tensor
+            continue
+        layer, rest = name.split(".experts.")
+        number, matrix, _ = rest.split(".")
+        parts.setdefault(layer, {})[int(number), matrix] = tensor
+    for layer, of in parts.items():
+        experts = 1 + max(number for number, _ in of)
+        for joined, names in (("gate_up_proj", ("gate_proj", "up_proj")),
+                              ("down_proj", ("down_proj",))):  # fmt: skip
+            all_of = [of[i, name] for i in range(experts) for name in names]
+            dtype, (rows, cols), _ = all_of[0]
+            data = b"".join(data for _, _, data in all_of)
+            left[f"{layer}.experts.{joined}"] = (dtype, [experts, len(names) * rows, cols], data)
+    return left
+
+
+def make_strange(folder, rng):
+    """Adds an option that is not supported; returns the name that the refusal must have."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    name, layers = config["model_type"], config.get("num_hidden_layers", 1)
+    strange = [("quantization_config", {"bits": 4}), ("is_causal", False), ("model_type", "phi3")]
+    if name == "gpt2":
+        strange.append(("scale_attn_by_inverse_layer_idx", True))
+    else:
+        strange += [("partial_rotary_factor", 0.5), ("hidden_act", "gelu"),
+                    ("rope_scaling", {"rope_type": "yarn", "factor": 2.0})]  # fmt: skip
+    if name in ("llama", "qwen3", "qwen3_moe", "olmoe", "apertus"):
+        strange.append(("attention_bias", True))
+    has_window = config.get("sliding_window") and config.get("use_sliding_window", True)
+    if name in WINDOW and layers > 1 and has_window:
+        strange.append(("layer_types", ["full_attention"] + ["sliding_attention"] * (layers - 1)))
+    if name in ("olmoe", "mixtral"):
+        strange.append(("clip_qkv", 8.0))
+    key, value = rng.choice(strange)
+    path.write_text(json.dumps({**config, key: value}))
+    return "yarn" if key == "rope_scaling" else key
+
+
+def respell(folder, to, rng):
+    """Copies a folder to another spelling of it."""
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.copytree(folder, to)
+    config = json.loads((to / "config.json").read_text())
+    tensors, other = read_tensors(to / "model.safetensors")
+    if any(".experts." in name for name in tensors) and rng.random() < 0.5:
+        tensors = joined_experts(tensors)
+    tied = config.get("tie_word_embeddings")
+    embedding = tensors.get("model.embed_tokens.weight")
+    if tied and embedding and rng.random() < 0.5:
+        tensors["lm_head.weight"] = embedding
+    items = list(tensors.items())
+    rng.shuffle(items)
+    write_tensors(to / "model.safetensors", dict(items), other)
+    (to / "config.json").write_text(json.dumps(respell_config(config, rng)))
+    return to

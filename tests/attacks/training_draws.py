@@ -1,0 +1,309 @@
+"""Draws random trainings, and counts the pairs of values that they reach.
+
+A training has a model with its options, data, a batch, losses, masks, an optimizer, recomputation,
+and a grid with its overlap, context and experts. draws() needs few trainings for many pairs of
+values: it leaves out most of those that bring no pair that is new.
+"""
+
+import itertools
+import math
+import random
+from dataclasses import dataclass
+
+BLOCK = 64  # positions of a sequence that ranks of a context have together
+MOST_TOKENS = 3000  # of a batch, so that a training takes about a second
+THINNED = 20  # of so many trainings without a new pair, one is taken
+
+
+@dataclass(frozen=True)
+class Training:
+    keys: dict  # "section.key" -> value
+    grid: list  # x, y, z, data
+    other: list | None = None  # the grid on which its second half is trained; None: axonn check
+    mpi: bool = False  # whether the ranks of `grid` are processes under mpirun
+
+    def places(self, grid):
+        """The parts into which the batch is cut."""
+        return grid[2] // math.gcd(self.keys.get("parallelism.context", 1), grid[2]) * grid[3]
+
+
+def near(rng, *borders):
+    """A number at one of the borders, or beside it. Not 1: a window of one key has gradients of 0,
+    of which only rounding is left to compare."""
+    return max(2, rng.choice(borders) + rng.choice((-1, 0, 1)))
+
+
+def draw_grid(rng):
+    """2 to 8 ranks. A z of 4, which contexts and experts over four ranks need, would be rare."""
+    if rng.random() < 0.15:
+        return list(rng.choice(((1, 1, 4, 1), (2, 1, 4, 1), (1, 2, 4, 1), (1, 1, 4, 2))))
+    while True:
+        grid = [rng.choice((1, 1, 2, 2, 3, 4)) for _ in range(4)]
+        if 2 <= grid[0] * grid[1] * grid[2] * grid[3] <= 8:
+            return grid
+
+
+def draw_model(rng, keys, grid, dtype):
+    x, y = grid[0], grid[1]
+    llama = keys["model.family"] == "llama"
+    heads = x * rng.choice((1, 2, 3))
+    width = rng.choice((8, 16, 24)) if dtype == "f32" else rng.choice((16, 32))
+    keys |= {"model.layers": rng.choice((1, 2, 2, 3)), "model.heads": heads}
+    if rng.random() < 0.3:
+        keys |= {"model.head_dim": width, "model.hidden": y * rng.choice((12, 20, 32))}
+    else:
+        hidden = heads * width
+        while hidden % y:
+            hidden += heads * width
+        keys["model.hidden"] = hidden
+        if hidden // heads % 2:
+            keys["model.head_dim"] = width
+    keys["model.kv_heads"] = rng.choice([k for k in range(1, heads + 1) if heads % k == 0])
+    keys["model.ffn"] = rng.choice((32, 40, 56, 96)) * x
+    keys["model.vocab"] = rng.choice((256, 257, 263, 290))
+    keys["model.tied"] = rng.choice((True, False))
+    if not llama:
+        keys["model.bias"] = rng.choice((True, False))
+        return
+    keys["model.qkv_bias"] = rng.choice((True, False))
+    keys["model.qk_norm"] = rng.choice(("none", "head", "width"))
+    keys["model.rope_scaling"] = rng.choice(("none", "none", "llama3"))
+    if rng.random() < 0.5:
+        draw_experts(rng, keys, grid)
+    elif rng.random() < 0.4:
+        keys["model.activation"] = "xielu"
+
+
+def draw_experts(rng, keys, grid):
+    experts, several = rng.choice((2, 4, 4, 6, 8)), keys["model.layers"] > 1
+    keys |= {
+        "model.experts": experts,
+        "model.experts_per_token": rng.randint(1, min(3, experts)),
+        "model.expert_ffn": rng.choice((16, 24)) * grid[0],
+        "model.expert_norm": rng.choice((True, False)),
+        "model.expert_step": rng.choice((1, 1, 2)) if several else 1,
+        "model.router": rng.choice(("softmax", "sigmoid")),
+        "training.balance.weight": rng.choice((0, 0.01)),
+        "training.balance.scope": rng.choice(("sequence", "batch", "hugging_face")),
+        "training.balance.z": rng.choice((0, 0.001)),
+        "parallelism.experts": rng.choice([e for e in (1, 2, 2, 4, 4)
+                                           if grid[2] % e == 0 and experts % e == 0]),
+    }  # fmt: skip
+    if several and keys["model.expert_step"] == 1 and rng.random() < 0.3:
+        keys["model.dense_layers"] = 0
+    if rng.random() < 0.3:
+        keys["model.router_scale"] = 2.5
+    if rng.random() < 0.4:
+        keys |= {"model.router_bias": True, "training.balance.bias": rng.choice((0, 0.01))}
+
+
+def draw_rows(rng, keys, grid):
+    """The data, the length of sequences, how they are cut, windows and documents."""
+    z, data = grid[2], grid[3]
+    context = rng.choice([c for c in (1, 2, 2, 4, 4) if z % c == 0])
+    if context > 1:
+        keys["parallelism.context"] = context
+        keys["training.seq_len"] = length = 2 * BLOCK * context * rng.choice((1, 1, 1, 2))
+        keys["parallelism.context_layout"] = rng.choice(("auto", "zigzag", "balanced", "window"))
+    else:
+        keys["training.seq_len"] = length = rng.choice((2, 7, 24, 33, 64, 65, 130))
+    if keys["model.family"] == "llama" and rng.random() < 0.8:
+        piece = length // context
+        borders = [b for b in (2, BLOCK, piece - BLOCK, piece, length // 2, length) if b > 1]
+        keys["model.window"] = near(rng, *borders)
+    documents = rng.choice(("joined", "joined", "separate", "packed", "apertus", "lines"))
+    if documents == "lines":
+        keys["data.jsonl"] = "lines.jsonl"
+        keys["data.excess_length_strategy"] = rng.choice(("split", "truncate"))
+    elif documents != "joined":
+        keys |= {"data.documents": documents, "data.eod": 10}
+    if rng.random() < 0.2:
+        keys["data.shuffle"] = False
+    chunks = rng.choice((1, 1, 2, 3))
+    micro, places = chunks * rng.choice((1, 2)), z // context * data
+    if micro * places * length > MOST_TOKENS:
+        micro = chunks
+    # On another grid, each of several micro-batches of all ranks has other sequences.
+    several = keys.get("training.balance.scope", "sequence") == "sequence"
+    fits = micro * places * length <= MOST_TOKENS
+    times = rng.choice((1, 2, 3)) if several and fits else 1
+    keys["training.micro_batch"] = micro
+    keys["training.global_batch"] = micro * places * times
+    keys["parallelism.chunks"] = chunks
+    if times > 1 and rng.random() < 0.6:  # also in axonn check, which chooses micro-batches
+        first = micro * places
+        if times == 2 or rng.random() < 0.5:
+            keys["training.batch_stages"] = f"{first} {first}"
+        else:
+            keys["training.batch_ramp"] = f"{first} {first} {2 * first}"
+
+
+def draw_losses(rng, keys):
+    if rng.random() < 0.3:
+        keys["training.z_loss"] = 1e-3
+    if rng.random() < 0.3:
+        keys["training.goldfish.k"] = rng.choice((2, 4))
+        keys["training.goldfish.h"] = rng.choice((1, 13))
+        keys["training.goldfish.mask"] = rng.choice(("hash", "static", "seeded", "apertus"))
+
+
+def draw_optimizer(rng, keys):
+    kind = rng.choice(("adamw", "adamw", "sgd", "ademamix", "muon"))
+    keys["optimizer.kind"] = kind
+    keys["optimizer.weight_decay"] = rng.choice((0, 0.1))
+    keys["training.max_norm"] = rng.choice((0, 0.1, 1))
+    keys["lr_scheduler.kind"] = rng.choice(("constant", "linear", "cosine", "wsd"))
+    if rng.random() < 0.3:
+        keys["lr_scheduler." + rng.choice(("warmup_steps", "warmup_samples"))] = 2
+    if rng.random() < 0.3:
+        keys["optimizer.ema_decay"] = 0.9
+    if kind == "ademamix":
+        keys |= {"optimizer.alpha_warmup": rng.choice((0, 3)),
+                 "optimizer.beta3_warmup": rng.choice((0, 3))}  # fmt: skip
+    if kind == "muon":
+        keys |= {"optimizer.nesterov": rng.choice((True, False)),
+                 "optimizer.muon_scale": rng.choice(("rms", "shape")),
+                 "optimizer.muon_coefficients": rng.choice(("keller", "schedule"))}  # fmt: skip
+        return
+    if rng.random() < 0.3:
+        keys["lora.rank"] = rng.choice((1, 3))
+        if rng.random() < 0.4:
+            keys["lora.dropout"] = 0.2
+        if keys["model.family"] == "llama" and rng.random() < 0.4:
+            keys["lora.targets"] = rng.choice(("q_proj,v_proj", "k_proj", "o_proj,q_proj"))
+    elif kind != "sgd" and rng.random() < 0.25:
+        keys["model.mup_base"] = rng.choice((8, 48))
+        keys["model.mup_base_head_dim"] = rng.choice((0, 8))
+
+
+def draw_parallelism(rng, keys, dtype):
+    mode = rng.choice(("none", "none", "light", "full", "values"))
+    if mode != "none":
+        keys["activation_checkpoint.mode"] = mode
+    if mode == "values":
+        names = ("norms", "activations", "heads", "attention", "qkv", "up", "residual")
+        keys["activation_checkpoint.values"] = ",".join(rng.sample(names, rng.choice((1, 2, 4))))
+    elif mode != "full" and rng.random() < 0.3:
+        keys["activation_checkpoint.blocks"] = 1
+    elif mode == "full" and "model.experts" in keys and rng.random() < 0.5:
+        keys["activation_checkpoint.keep_dispatch"] = True
+    for switch in ("input_gradients", "weight_gradients", "weights", "data", "context"):
+        if rng.random() < 0.2:
+            keys[f"parallelism.overlap_{switch}"] = False
+    keys["parallelism.sequence_parallel"] = rng.choice((True, True, False))
+    if dtype == "bf16":
+        keys["parallelism.reduce_dtype"] = rng.choice(("f32", "bf16"))
+
+
+def draw(rng):
+    grid, dtype = draw_grid(rng), rng.choice(("f32", "f32", "f32", "bf16"))
+    keys = {"model.family": rng.choice(("gpt", "llama", "llama", "llama"))}
+    draw_model(rng, keys, grid, dtype)
+    draw_rows(rng, keys, grid)
+    keys |= {"training.dtype": dtype, "training.seed": rng.choice((1, 2))}
+    draw_losses(rng, keys)
+    draw_optimizer(rng, keys)
+    draw_parallelism(rng, keys, dtype)
+    other = None
+    if rng.random() < 0.2:
+        x, y, z, data = grid
+        both = keys.get("parallelism.context", 1) > 1 or keys.get("parallelism.experts", 1) > 1
+        others = ([1, 1, z, data], [1, 1, z, 1]) if both else ([1, 1, 1, z * data], [x, y, data, z])
+        other = rng.choice(([1, 1, 1, 1], *others))
+        if rng.random() < 0.4:
+            keys["data.validation"] = 0.05
+        if rng.random() < 0.2:
+            keys["training.verify_every"] = 2
+    return Training(keys, grid, other, rng.random() < 1 / 15)
+
+
+COUNTED = (
+    "model.family model.layers model.tied model.bias model.qkv_bias model.qk_norm "
+    "model.rope_scaling model.activation model.experts_per_token model.expert_norm "
+    "model.expert_step model.dense_layers model.router model.router_scale model.router_bias "
+    "model.mup_base data.documents data.excess_length_strategy data.shuffle data.validation "
+    "training.dtype training.max_norm training.z_loss training.goldfish.k training.goldfish.mask "
+    "training.balance.scope training.balance.weight training.balance.bias training.balance.z "
+    "optimizer.kind optimizer.weight_decay optimizer.ema_decay optimizer.beta3_warmup "
+    "optimizer.nesterov optimizer.muon_scale optimizer.muon_coefficients lr_scheduler.kind "
+    "lora.rank lora.dropout lora.targets activation_checkpoint.mode activation_checkpoint.blocks "
+    "parallelism.context parallelism.context_layout parallelism.experts parallelism.chunks "
+    "parallelism.overlap_input_gradients parallelism.overlap_weight_gradients "
+    "parallelism.overlap_weights parallelism.overlap_data parallelism.overlap_context "
+    "parallelism.sequence_parallel parallelism.reduce_dtype"
+).split()
+
+
+def window_of(keys):
+    """Where the window ends: the name of the border that is near."""
+    window, length = keys.get("model.window", 0), keys["training.seq_len"]
+    piece = length // keys.get("parallelism.context", 1)
+    borders = {"piece - block": piece - BLOCK, "piece": piece, "half": length // 2, "all": length,
+               "block": BLOCK, "2": 2}  # fmt: skip
+    near_to = (f"{name}{window - at:+d}" for name, at in borders.items() if abs(window - at) <= 1)
+    return next(near_to, "-") if window else "none"
+
+
+def features(training):
+    """The values of which pairs are counted."""
+    keys, x = training.keys, training.grid[0]
+    return {
+        "grid": "".join("1" if n == 1 else "+" for n in training.grid),
+        "resumed": training.other is not None,
+        "mpi": training.mpi,
+        "window": window_of(keys),
+        "key heads": "shared" if keys["model.kv_heads"] % x else "whole",
+        "vocabulary": "padded" if keys["model.vocab"] % x else "whole",
+        "batches": "ramp" if "training.batch_ramp" in keys
+        else "stages" if "training.batch_stages" in keys else "equal",
+        "warm-up": next((k for k in keys if k.startswith("lr_scheduler.warmup")), "-"),
+        **{key: keys.get(key, "-") for key in COUNTED},
+    }  # fmt: skip
+
+
+class Pairs:
+    """The pairs of values that trainings have together."""
+
+    def __init__(self):
+        self.numbers = {}  # of a value -> its number, a bit below
+        self.together = []  # of each value, the values that occurred with it
+
+    def add(self, training):
+        """Whether the training brings a new pair."""
+        here = [self.numbers.setdefault(value, len(self.numbers))
+                for value in features(training).items()]  # fmt: skip
+        self.together += [0] * (len(self.numbers) - len(self.together))
+        all_here, new = sum(1 << number for number in here), False
+        for number in here:
+            new = new or all_here & ~self.together[number] != 0
+            self.together[number] |= all_here
+        return new
+
+    def found(self):
+        """The pairs, as texts."""
+        names = [f"{key} = {value}" for key, value in self.numbers]
+        return {f"{min(one, other)} with {max(one, other)}"
+                for i, one in enumerate(names) for j, other in enumerate(names)
+                if i < j and self.together[i] >> j & 1}  # fmt: skip
+
+
+def draws(seed):
+    """All trainings that bring a new pair of values, and a few of the others, without an end."""
+    rng, pairs, others = random.Random(seed), Pairs(), 0
+    while True:
+        training = draw(rng)
+        new = pairs.add(training)
+        others += not new
+        if new or others % THINNED == 0:
+            yield training
+
+
+def missing_pairs(count, seed, many):
+    """The pairs that `many` plain draws by another seed have, but not the first `count` of
+    draws(seed); and the number of pairs that these have."""
+    reached, plain, rng = Pairs(), Pairs(), random.Random(seed + 1)
+    for training in itertools.islice(draws(seed), count):
+        reached.add(training)
+    for _ in range(many):
+        plain.add(draw(rng))
+    return sorted(plain.found() - reached.found()), len(reached.found())
