@@ -7,8 +7,6 @@
 
 namespace axonn::cpu {
 
-/// Sixteen floats: one register with AVX-512, several registers without.
-using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
 constexpr int kLanes = 16;
 
 constexpr int round_up(int count, int multiple) {
@@ -53,6 +51,40 @@ class Floats {
   struct Uninitialised {};
   explicit Floats(Uninitialised) {}
 };
+
+/// Sixteen floats, in the registers that they take: one with AVX-512. Sums that are kept in so many
+/// parts are the same to the bit whatever the width of registers.
+struct Lanes {
+  static constexpr int kRegisters = kLanes / Floats::kEach;
+  Floats::Register r[kRegisters];
+
+  /// Calls f(i) for every register.
+  [[gnu::always_inline]] static void for_each(auto f) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kRegisters; ++i) f(i);
+  }
+};
+
+/// Transposes a square of as many rows as a register has floats: each pass zips two halves.
+[[gnu::always_inline]] inline void transpose(Floats::Register (&rows)[Floats::kEach]) {
+  constexpr int kEach = Floats::kEach, kHalf = kEach / 2;
+  Floats::Words low, high;
+  for (int i = 0; i < kEach; ++i) {
+    low[i] = static_cast<std::uint32_t>(i / 2 + i % 2 * kEach);
+    high[i] = low[i] + kHalf;
+  }
+#pragma GCC unroll 4
+  for (int zipped = 1; zipped < kEach; zipped *= 2) {
+    Floats::Register next[kEach];
+#pragma GCC unroll 8
+    for (int i = 0; i < kHalf; ++i) {
+      next[2 * i] = __builtin_shuffle(rows[i], rows[i + kHalf], low);
+      next[2 * i + 1] = __builtin_shuffle(rows[i], rows[i + kHalf], high);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kEach; ++i) rows[i] = next[i];
+  }
+}
 
 /// The vector registers that instructions can name: twice as many from AVX-512 on.
 constexpr int kRegisterCount = Floats::kBytes == 64 ? 32 : 16;
@@ -105,15 +137,16 @@ template <typename N>
 
 /// All elements combined by join(a, b): halves with halves, at last within a register.
 [[gnu::always_inline]] inline float folded(const Floats& x, auto join) {
+  using Sixteen = float __attribute__((vector_size(64), may_alias));
   using Index = std::int32_t __attribute__((vector_size(64)));
   alignas(64) float values[Floats::kCount];
   Floats::for_each([&](int i) {
     *reinterpret_cast<Floats::Register*>(values + std::ptrdiff_t{i} * Floats::kEach) = x.r[i];
   });
   const auto lanes = [&](int i) {
-    return *reinterpret_cast<const Lanes*>(values + std::ptrdiff_t{i} * kLanes);
+    return *reinterpret_cast<const Sixteen*>(values + std::ptrdiff_t{i} * kLanes);
   };
-  Lanes all = join(join(lanes(0), lanes(2)), join(lanes(1), lanes(3)));
+  Sixteen all = join(join(lanes(0), lanes(2)), join(lanes(1), lanes(3)));
   all = join(all, __builtin_shuffle(all, Index{8, 9, 10, 11, 12, 13, 14, 15}));
   all = join(all, __builtin_shuffle(all, Index{4, 5, 6, 7}));
   all = join(all, __builtin_shuffle(all, Index{2, 3}));
@@ -122,12 +155,12 @@ template <typename N>
 
 /// The sum of all elements.
 [[gnu::always_inline]] inline float fold(const Floats& x) {
-  return folded(x, [](const Lanes& a, const Lanes& b) { return a + b; });
+  return folded(x, [](const auto& a, const auto& b) { return a + b; });
 }
 
 /// The largest element.
 inline float largest(const Floats& x) {
-  return folded(x, [](const Lanes& a, const Lanes& b) { return a < b ? b : a; });
+  return folded(x, [](const auto& a, const auto& b) { return a < b ? b : a; });
 }
 
 }  // namespace axonn::cpu

@@ -168,15 +168,16 @@ inline Floats unzip(const Floats& x) {
 /// Whether multiplying pairs of bf16 is faster than multiplying them as floats.
 constexpr bool kDotProducts = true;
 
-/// sum += left.first · right.first + left.second · right.second on 16 lanes; each float of left and
-/// right holds a pair of bf16, and `left` is the same for all lanes. Assembly, because with the
+/// sum += left.first · right.first + left.second · right.second on each float of a register; each
+/// float of left and right holds a pair of bf16, and `left` is the same for all. Assembly, because with the
 /// intrinsic g++ 12 sees a change of type and copies every sum to memory in every iteration.
 inline void add_product(Floats::Register& sum, float left, const Floats::Register& right) {
-  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(Lanes(_mm512_set1_ps(left))), "v"(right));
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(Floats::Register(_mm512_set1_ps(left))), "v"(right));
 }
 
-/// add_product() with a `left` that differs from lane to lane.
-inline void add_pair_products(Lanes& sum, const Lanes& left, const Lanes& right) {
+/// add_product() with a `left` that differs from float to float.
+inline void add_pair_products(Floats::Register& sum, const Floats::Register& left,
+                              const Floats::Register& right) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(left), "v"(right));
 }
 

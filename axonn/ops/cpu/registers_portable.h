@@ -132,21 +132,22 @@ inline Floats unzip(const Floats& x) { return x; }
 /// Whether multiplying pairs of bf16 is faster than multiplying them as floats.
 constexpr bool kDotProducts = false;
 
-/// sum += left.first · right.first + left.second · right.second on each lane; each float of left
-/// and right holds a pair of bf16.
-inline void add_pair_products(Lanes& sum, const Lanes& left, const Lanes& right) {
-  using Words = std::uint32_t __attribute__((vector_size(sizeof(Lanes))));
-  const auto a = std::bit_cast<Words>(left), b = std::bit_cast<Words>(right);
-  sum += std::bit_cast<Lanes>(a << 16) * std::bit_cast<Lanes>(b << 16);
-  sum += std::bit_cast<Lanes>(a & 0xffff0000u) * std::bit_cast<Lanes>(b & 0xffff0000u);
+/// sum += left.first · right.first + left.second · right.second on each float of a register; each
+/// float of left and right holds a pair of bf16.
+[[gnu::always_inline]] inline void add_pair_products(Floats::Register& sum,
+                                                     const Floats::Register& left,
+                                                     const Floats::Register& right) {
+  using Words = Floats::Words;
+  using Register = Floats::Register;
+  const auto a = reinterpret_cast<Words>(left), b = reinterpret_cast<Words>(right);
+  sum += reinterpret_cast<Register>(a << 16) * reinterpret_cast<Register>(b << 16);
+  sum += reinterpret_cast<Register>(a & 0xffff0000u) * reinterpret_cast<Register>(b & 0xffff0000u);
 }
 
-/// add_pair_products() on one register, with one `left` for all its floats.
-inline void add_product(Floats::Register& sum, float left, const Floats::Register& right) {
-  const auto a = std::bit_cast<std::uint32_t>(left);
-  const auto b = std::bit_cast<Floats::Words>(right);
-  sum += std::bit_cast<float>(a << 16) * std::bit_cast<Floats::Register>(b << 16);
-  sum += std::bit_cast<float>(a & 0xffff0000u) * std::bit_cast<Floats::Register>(b & 0xffff0000u);
+/// add_pair_products() with one `left` for all floats.
+[[gnu::always_inline]] inline void add_product(Floats::Register& sum, float left,
+                                               const Floats::Register& right) {
+  add_pair_products(sum, left - Floats::Register{}, right);
 }
 
 /// to[i] = the pair (first[i], second[i]), i below 16, rounded.

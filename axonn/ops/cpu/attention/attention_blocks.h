@@ -100,9 +100,16 @@ void pack(float* to, int width, const View& from, Block block) {
 
 /// to (dim, kBlock) = the transpose of a packed block, whose rows are `width` words.
 inline void transpose(float* to, const float* packed, int width, int dim) {
-  for (int begin = 0; begin < kBlock; begin += kLanes)  // a cache line of `to` at a time
-    for (int d = 0; d < dim; ++d)
-      for (int r = begin; r < begin + kLanes; ++r) to[d * kBlock + r] = packed[r * width + d];
+  constexpr int kEach = Floats::kEach;
+  for (int r = 0; r < kBlock; r += kEach)
+    for (int d = 0; d < dim; d += kEach) {
+      Floats::Register square[kEach];
+      for (int i = 0; i < kEach; ++i)
+        square[i] = *reinterpret_cast<const Floats::Unaligned*>(packed + (r + i) * width + d);
+      transpose(square);
+      for (int i = 0; i < kEach; ++i)
+        *reinterpret_cast<Floats::Unaligned*>(to + (d + i) * kBlock + r) = square[i];
+    }
 }
 
 /// Calls f(begin, count) for strips of at most 16 of `rows` on the diagonal, where a strip can skip

@@ -48,11 +48,18 @@ template <typename T>
   if constexpr (std::is_same_v<T, float>) {
     return load_lanes(p, count);
   } else {
-    using Halves = std::uint16_t __attribute__((vector_size(2 * kLanes)));
-    using Words = std::uint32_t __attribute__((vector_size(4 * kLanes)));
-    Halves halves{};
-    std::memcpy(&halves, p, count * sizeof(T));
-    return std::bit_cast<Lanes>(__builtin_convertvector(halves, Words) << 16);
+    using Halves = std::uint16_t __attribute__((vector_size(2 * Floats::kEach)));
+    Halves halves[Lanes::kRegisters] = {};
+    if (count == kLanes)
+      std::memcpy(&halves, p, sizeof halves);
+    else
+      std::memcpy(&halves, p, count * sizeof(T));
+    Lanes lanes;
+    Lanes::for_each([&](int i) __attribute__((always_inline)) {
+      lanes.r[i] = reinterpret_cast<Floats::Register>(
+          __builtin_convertvector(halves[i], Floats::Words) << 16);
+    });
+    return lanes;
   }
 }
 
@@ -64,7 +71,12 @@ void add_columns(float* o, const float* p, const T* v, int keys, int D, int coun
   std::memcpy(sums, o, sizeof sums);
   for (int key = 0; key < keys; ++key, v += D)
 #pragma GCC unroll 4
-    for (int i = 0; i < Vectors; ++i) sums[i] += p[key] * load_floats(v + i * kLanes, count);
+    for (int i = 0; i < Vectors; ++i) {
+      const Lanes values = load_floats(v + i * kLanes, count);
+      Lanes::for_each([&](int part) __attribute__((always_inline)) {
+        sums[i].r[part] += p[key] * values.r[part];
+      });
+    }
   std::memcpy(o, sums, sizeof sums);
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "axonn/ops/backend.h"
 #include "axonn/ops/cpu/registers.h"
@@ -14,17 +16,22 @@ namespace axonn::cpu {
 template <typename T>
 constexpr int kLaneCount = sizeof(Lanes) / sizeof(T);
 
-/// Loads `count` elements from p; the rest is zero.
+/// Loads `count` elements from p, at most kLaneCount<T>; the rest is zero.
 template <typename T>
 [[gnu::always_inline]] inline Lanes load_lanes(const T* p, int count) {
   Lanes lanes{};
-  std::memcpy(&lanes, p, count * sizeof(T));
+  if (count == kLaneCount<T>)
+    std::memcpy(&lanes, p, sizeof lanes);
+  else
+    std::memcpy(&lanes, p, count * sizeof(T));
   return lanes;
 }
 
-/// sum += left · right, element by element; the products of a pair are added to the same lane.
+/// sum += left · right on one register; the products of a pair are added to the same float.
 template <typename T>
-void add_lane_products(Lanes& sum, const Lanes& left, const Lanes& right) {
+[[gnu::always_inline]] inline void add_to_register(Floats::Register& sum,
+                                                   const Floats::Register& left,
+                                                   const Floats::Register& right) {
   if constexpr (std::is_same_v<T, float>)
     sum += left * right;
   else
@@ -56,23 +63,43 @@ struct RowPairs {
 
 namespace detail {
 
-/// Rows of a, and of b, whose sums are computed together: 16 sums and 5 operands in 32 registers.
-constexpr int kDotRows = 4;
-using Dots = float[kDotRows][kDotRows];
+/// Rows of a, and of b, whose sums are computed together: with AVX-512, 16 sums and 5 operands in 32
+/// registers; else 12 halves of sums and 3 halves of operands in 16, or quarters of fewer.
+constexpr int kDotRows = Lanes::kRegisters == 1 ? 4 : Lanes::kRegisters == 2 ? 3 : 2;
+constexpr int kDotCols = Lanes::kRegisters == 1 ? 4 : Lanes::kRegisters == 2 ? 2 : 1;
+using Dots = float[kDotRows][kDotCols];
 
-/// sums += the products of `count` elements. Always inlined, or the sums would live in memory.
+/// sums += the products of kLaneCount elements from `a` and `b`, whose rows are that far apart.
+/// Always inlined, or the sums would live in memory.
 template <typename T, int Rows, int Cols>
-[[gnu::always_inline]] inline void add_products(Lanes (&sums)[Rows][Cols], const RowPairs<T>& at,
-                                                int count) {
-  Lanes right[Cols];
+[[gnu::always_inline]] inline void add_products(Lanes (&sums)[Rows][Cols], const T* a,
+                                                std::int64_t a_row, const T* b,
+                                                std::int64_t b_row) {
+  using Vector = Floats::Unaligned;
+  constexpr int kEach = kLaneCount<T> / Lanes::kRegisters;
+  Lanes::for_each([&](int i) __attribute__((always_inline)) {
+    Floats::Register right[Cols];
 #pragma GCC unroll 4
-  for (int c = 0; c < Cols; ++c) right[c] = load_lanes(at.b + c * at.b_row, count);
+    for (int c = 0; c < Cols; ++c)
+      right[c] = *reinterpret_cast<const Vector*>(b + c * b_row + i * kEach);
 #pragma GCC unroll 4
-  for (int r = 0; r < Rows; ++r) {
-    const Lanes left = load_lanes(at.a + r * at.a_row, count);
+    for (int r = 0; r < Rows; ++r) {
+      const Floats::Register left = *reinterpret_cast<const Vector*>(a + r * a_row + i * kEach);
 #pragma GCC unroll 4
-    for (int c = 0; c < Cols; ++c) add_lane_products<T>(sums[r][c], left, right[c]);
-  }
+      for (int c = 0; c < Cols; ++c) add_to_register<T>(sums[r][c].r[i], left, right[c]);
+    }
+  });
+}
+
+/// The same of the last `count` elements, copied beside zeros.
+template <typename T, int Rows, int Cols>
+[[gnu::always_inline]] inline void add_last_products(Lanes (&sums)[Rows][Cols],
+                                                     const RowPairs<T>& at, int count) {
+  Lanes a[Rows], b[Cols];
+  for (int r = 0; r < Rows; ++r) a[r] = load_lanes(at.a + r * at.a_row, count);
+  for (int c = 0; c < Cols; ++c) b[c] = load_lanes(at.b + c * at.b_row, count);
+  add_products(sums, reinterpret_cast<const T*>(a), kLaneCount<T>, reinterpret_cast<const T*>(b),
+               kLaneCount<T>);
 }
 
 template <typename T, int Rows, int Cols>
@@ -83,22 +110,30 @@ void dot_tile(Dots& out, RowPairs<T> at) {
     // Prefetches the next rows of b: 1.5 times as fast as with the hardware's prefetching alone.
 #pragma GCC unroll 4
     for (int c = 0; c < Cols; ++c) __builtin_prefetch(at.b + (Cols + c) * at.b_row);
-    add_products(sums, at, kFull);
+    add_products(sums, at.a, at.a_row, at.b, at.b_row);
     at.a += kFull;
     at.b += kFull;
   }
-  if (at.K > 0) add_products(sums, at, static_cast<int>(at.K));
+  if (at.K > 0) add_last_products(sums, at, static_cast<int>(at.K));
 #pragma GCC unroll 4
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
     for (int c = 0; c < Cols; ++c) out[r][c] = sum_of_lanes(sums[r][c]);
 }
 
+/// dot_tile() for 1 to kDotRows rows.
+template <typename T, int Cols>
+constexpr auto dot_tiles() {
+  return []<int... r>(std::integer_sequence<int, r...>) {
+    return std::array{dot_tile<T, r + 1, Cols>...};
+  }
+  (std::make_integer_sequence<int, kDotRows>{});
+}
+
 /// All rows of a with Cols rows of b, from row `col`.
 template <int Cols, typename T, typename Write>
 void dot_columns(RowPairs<T> at, std::int64_t rows, std::int64_t col, const Write& write) {
-  constexpr void (*kTiles[])(Dots&, RowPairs<T>) = {dot_tile<T, 1, Cols>, dot_tile<T, 2, Cols>,
-                                                    dot_tile<T, 3, Cols>, dot_tile<T, 4, Cols>};
+  constexpr auto kTiles = dot_tiles<T, Cols>();
   at.b += col * at.b_row;
   for (std::int64_t row = 0; row < rows; row += kDotRows, at.a += kDotRows * at.a_row) {
     const std::int64_t count = std::min<std::int64_t>(kDotRows, rows - row);
@@ -117,11 +152,18 @@ template <int Rows, typename T, typename Write>
 void stream_tile(const RowPairs<T>& at, const Write& write) {
   constexpr int kFull = kLaneCount<T>, kBytesAhead = 4096;
   Lanes sums[Rows][kChains] = {};
-  const auto add = [&](int chain, std::int64_t k, int count) __attribute__((always_inline)) {
-    const Lanes right = load_lanes(at.b + k, count);
+  const auto add = [&](int chain, const T* a, std::int64_t a_row, const T* b)
+      __attribute__((always_inline)) {
+    using Vector = Floats::Unaligned;
+    constexpr int kEach = kFull / Lanes::kRegisters;
+    Lanes::for_each([&](int i) __attribute__((always_inline)) {
+      const Floats::Register right = *reinterpret_cast<const Vector*>(b + i * kEach);
 #pragma GCC unroll 4
-    for (int r = 0; r < Rows; ++r)
-      add_lane_products<T>(sums[r][chain], load_lanes(at.a + r * at.a_row + k, count), right);
+      for (int r = 0; r < Rows; ++r) {
+        const Floats::Register left = *reinterpret_cast<const Vector*>(a + r * a_row + i * kEach);
+        add_to_register<T>(sums[r][chain].r[i], left, right);
+      }
+    });
   };
   std::int64_t k = 0;
   for (; k + kChains * kFull <= at.K; k += kChains * kFull)
@@ -129,14 +171,24 @@ void stream_tile(const RowPairs<T>& at, const Write& write) {
     for (int chain = 0; chain < kChains; ++chain) {
       const T* const b = at.b + k + chain * kFull;
       __builtin_prefetch(reinterpret_cast<const char*>(b) + kBytesAhead);
-      add(chain, k + chain * kFull, kFull);
+      add(chain, at.a + k + chain * kFull, at.a_row, b);
     }
 #pragma GCC unroll 4
-  for (int chain = 0; chain < kChains; ++chain, k += kFull)
-    if (k < at.K) add(chain, k, static_cast<int>(std::min<std::int64_t>(kFull, at.K - k)));
+  for (int chain = 0; chain < kChains; ++chain, k += kFull) {
+    if (k >= at.K) break;
+    const int count = static_cast<int>(std::min<std::int64_t>(kFull, at.K - k));
+    Lanes a[Rows], b = load_lanes(at.b + k, count);
+    for (int r = 0; r < Rows; ++r) a[r] = load_lanes(at.a + r * at.a_row + k, count);
+    add(chain, reinterpret_cast<const T*>(a), kFull, reinterpret_cast<const T*>(&b));
+  }
 #pragma GCC unroll 4
-  for (int r = 0; r < Rows; ++r)
-    write(r, sum_of_lanes((sums[r][0] + sums[r][1]) + (sums[r][2] + sums[r][3])));
+  for (int r = 0; r < Rows; ++r) {
+    Lanes all;
+    Lanes::for_each([&](int i) {
+      all.r[i] = (sums[r][0].r[i] + sums[r][1].r[i]) + (sums[r][2].r[i] + sums[r][3].r[i]);
+    });
+    write(r, sum_of_lanes(all));
+  }
 }
 
 }  // namespace detail
@@ -159,8 +211,8 @@ void stream_dots(RowPairs<T> of, std::int64_t rows, std::int64_t cols, const Wri
 template <typename T, typename Write>
 void row_dots(const RowPairs<T>& of, std::int64_t rows, std::int64_t cols, const Write& write) {
   std::int64_t col = 0;
-  for (; col + detail::kDotRows <= cols; col += detail::kDotRows)
-    detail::dot_columns<detail::kDotRows>(of, rows, col, write);
+  for (; col + detail::kDotCols <= cols; col += detail::kDotCols)
+    detail::dot_columns<detail::kDotCols>(of, rows, col, write);
   for (; col < cols; ++col) detail::dot_columns<1>(of, rows, col, write);
 }
 

@@ -52,10 +52,11 @@ void pack_columns(float* to, const View& from, Range k, Range cols) {
   }
 }
 
-/// to (strips, K, width): strips of `width` rows of a matrix (n, K), transposed.
+/// to (strips, K, width): strips of `width` rows of a matrix (n, K), transposed. Writes up to kEach
+/// rows of `width` beyond the last.
 template <int width, typename T>
 void pack_rows(float* to, const View& from, Range k, Range rows) {
-  constexpr int kDepth = 16;
+  constexpr int kDepth = 16, kEach = Floats::kEach;
   for (std::int64_t row = 0; row < rows.count; row += width) {
     const int filled = static_cast<int>(std::min<std::int64_t>(width, rows.count - row));
     for (std::int64_t first = 0; first < k.count; first += kDepth, to += kDepth * width) {
@@ -64,8 +65,16 @@ void pack_rows(float* to, const View& from, Range k, Range rows) {
       for (int r = 0; r < filled; ++r)
         copy<kDepth>(block[r], address<const T>(from, rows.begin + row + r) + k.begin + first,
                      depth);
-      for (int p = 0; p < depth; ++p)
-        for (int r = 0; r < width; ++r) to[p * width + r] = block[r][p];
+      // Squares of registers; those beyond `depth` are overwritten by what comes next.
+      for (int p = 0; p < depth; p += kEach)
+        for (int r = 0; r < width; r += kEach) {
+          Floats::Register square[kEach];
+          for (int i = 0; i < kEach; ++i)
+            square[i] = *reinterpret_cast<const Floats::Register*>(&block[r + i][p]);
+          transpose(square);
+          for (int i = 0; i < kEach; ++i)
+            *reinterpret_cast<Floats::Register*>(to + (p + i) * width + r) = square[i];
+        }
       if (depth < kDepth) to -= (kDepth - depth) * width;
     }
   }
@@ -205,7 +214,7 @@ void tiled_matmul(const Matmul& panel, TileMemory& memory) {
   const std::int64_t N = panel.out.cols, K = panel.a_transposed ? panel.a.rows : panel.a.cols;
   const int width = round_up(static_cast<int>(N), kStripCols);
   float* const a = memory.a_.take<float>(kBlockRows * kStepDepth);
-  float* const b = memory.b_.take<float>(width * K);
+  float* const b = memory.b_.take<float>(width * K + Floats::kEach * kStripCols);
   float* const sums = memory.sums_.take<float>(kBlockRows * width);
   with_type(panel.a.dtype, [&]<typename T>(T) {
     if (memory.packed_b_ != panel.b.data) {
