@@ -169,8 +169,8 @@ inline Floats unzip(const Floats& x) {
 constexpr bool kDotProducts = true;
 
 /// sum += left.first · right.first + left.second · right.second on each float of a register; each
-/// float of left and right holds a pair of bf16, and `left` is the same for all. Assembly, because with the
-/// intrinsic g++ 12 sees a change of type and copies every sum to memory in every iteration.
+/// float of left and right holds a pair of bf16, and `left` is the same for all. Assembly, because
+/// with the intrinsic g++ 12 sees a change of type and copies every sum to memory each time.
 inline void add_product(Floats::Register& sum, float left, const Floats::Register& right) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(Floats::Register(_mm512_set1_ps(left))), "v"(right));
 }

@@ -63,8 +63,8 @@ struct RowPairs {
 
 namespace detail {
 
-/// Rows of a, and of b, whose sums are computed together: with AVX-512, 16 sums and 5 operands in 32
-/// registers; else 12 halves of sums and 3 halves of operands in 16, or quarters of fewer.
+/// Rows of a, and of b, whose sums are computed together: with AVX-512, 16 sums and 5 operands in
+/// 32 registers; else 12 halves of sums and 3 halves of operands in 16, or quarters of fewer.
 constexpr int kDotRows = Lanes::kRegisters == 1 ? 4 : Lanes::kRegisters == 2 ? 3 : 2;
 constexpr int kDotCols = Lanes::kRegisters == 1 ? 4 : Lanes::kRegisters == 2 ? 2 : 1;
 using Dots = float[kDotRows][kDotCols];
