@@ -13,7 +13,8 @@ namespace axonn::bench {
 
 namespace {
 
-using cpu::Lanes;
+/// Sixteen floats: one register with AVX-512, several without.
+using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
 using Words = std::uint32_t __attribute__((vector_size(64)));
 
 constexpr std::int64_t kMemory = std::int64_t{4} << 30;  // only used pages take memory

@@ -13,28 +13,49 @@ constexpr int round_up(int count, int multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
 
-/// A strip of 64 floats in registers, with the arithmetic of one float. Each operation goes through
-/// the registers in turn, so that a long chain of dependent operations waits less for latencies.
-/// The number is 64 whatever the width of registers, so that no bit of a sum depends on that width.
-class Floats {
- public:
-  static constexpr int kCount = 64;
-  static constexpr int kBytes = __BIGGEST_ALIGNMENT__;
-  static constexpr int kEach = kBytes / 4, kRegisters = kCount / kEach;
+/// The widest register of this build's processor, and what instructions make of its bits.
+struct Registers {
+  static constexpr int kBytes = __BIGGEST_ALIGNMENT__, kEach = kBytes / 4;
+  /// That instructions can name: twice as many from AVX-512 on.
+  static constexpr int kCount = kBytes == 64 ? 32 : 16;
   using Register = float __attribute__((vector_size(kBytes), may_alias));
   using Unaligned = float __attribute__((vector_size(kBytes), aligned(4), may_alias));
   using Doubles = double __attribute__((vector_size(kBytes), may_alias));
   using Words = std::uint32_t __attribute__((vector_size(kBytes), may_alias));
+};
 
-  Floats() : Floats(0.0f) {}
+namespace detail {
+
+// The functions of rowwise/math.h that have special instructions, on one register; in registers.h.
+using Register = Registers::Register;
+inline Register least(Register x, Register y);
+inline Register greatest(Register x, Register y);
+inline Register times_power(Register x, Register n);
+
+inline Register square_root(Register x) {
+  for (int i = 0; i < Registers::kEach; ++i) x[i] = std::sqrt(x[i]);
+  return x;
+}
+
+}  // namespace detail
+
+/// Floats in registers, with the arithmetic of one float and the functions of rowwise/math.h. Each
+/// operation goes through the registers in turn, so that a long chain of dependent operations waits
+/// less for latencies.
+template <int kRegisters_>
+class Strip : public Registers {
+ public:
+  static constexpr int kRegisters = kRegisters_, kCount = kRegisters * kEach;
+
+  Strip() : Strip(0.0f) {}
   /// All of them x.
-  [[gnu::always_inline]] Floats(float x) {
+  [[gnu::always_inline]] Strip(float x) {
     for_each([&](int i) { r[i] = x - Register{}; });
   }
 
   /// Applies f to each register.
-  [[gnu::always_inline]] static Floats each(auto f, const auto&... x) {
-    Floats result{Uninitialised{}};
+  [[gnu::always_inline]] static Strip each(auto f, const auto&... x) {
+    Strip result{Uninitialised{}};
     for_each([&](int i) { result.r[i] = f(x.r[i]...); });
     return result;
   }
@@ -45,12 +66,53 @@ class Floats {
     for (int i = 0; i < kRegisters; ++i) f(i);
   }
 
+  /// The strip that consists of register i.
+  [[gnu::always_inline]] Strip<1> part(int i) const {
+    Strip<1> one;
+    one.r[0] = r[i];
+    return one;
+  }
+
+  [[gnu::always_inline]] friend Strip operator+(const Strip& x, const Strip& y) {
+    return each([](auto a, auto b) { return a + b; }, x, y);
+  }
+  [[gnu::always_inline]] friend Strip operator-(const Strip& x, const Strip& y) {
+    return each([](auto a, auto b) { return a - b; }, x, y);
+  }
+  [[gnu::always_inline]] friend Strip operator*(const Strip& x, const Strip& y) {
+    return each([](auto a, auto b) { return a * b; }, x, y);
+  }
+  [[gnu::always_inline]] friend Strip operator/(const Strip& x, const Strip& y) {
+    return each([](auto a, auto b) { return a / b; }, x, y);
+  }
+  [[gnu::always_inline]] friend Strip quotient(const Strip& x, const Strip& y) { return x / y; }
+  [[gnu::always_inline]] friend Strip select_less(const Strip& x, const Strip& y, const Strip& yes,
+                                                  const Strip& no) {
+    return each([](auto a, auto b, auto u, auto v) { return a < b ? u : v; }, x, y, yes, no);
+  }
+  [[gnu::always_inline]] friend Strip square_root(const Strip& x) {
+    return each([](auto a) { return detail::square_root(a); }, x);
+  }
+  [[gnu::always_inline]] friend Strip least(const Strip& x, const Strip& y) {
+    return each([](auto a, auto b) { return detail::least(a, b); }, x, y);
+  }
+  [[gnu::always_inline]] friend Strip greatest(const Strip& x, const Strip& y) {
+    return each([](auto a, auto b) { return detail::greatest(a, b); }, x, y);
+  }
+  [[gnu::always_inline]] friend Strip times_power(const Strip& x, const Strip& n) {
+    return each([](auto a, auto b) { return detail::times_power(a, b); }, x, n);
+  }
+
   Register r[kRegisters];
 
  private:
   struct Uninitialised {};
-  explicit Floats(Uninitialised) {}
+  explicit Strip(Uninitialised) {}
 };
+
+/// 64 floats. The number is the same whatever the width of registers, so that no bit of a sum
+/// depends on that width.
+using Floats = Strip<64 / Registers::kEach>;
 
 /// Sixteen floats, in the registers that they take: one with AVX-512. Sums that are kept in so many
 /// parts are the same to the bit whatever the width of registers.
@@ -84,39 +146,6 @@ struct Lanes {
 #pragma GCC unroll 16
     for (int i = 0; i < kEach; ++i) rows[i] = next[i];
   }
-}
-
-/// The vector registers that instructions can name: twice as many from AVX-512 on.
-constexpr int kRegisterCount = Floats::kBytes == 64 ? 32 : 16;
-
-[[gnu::always_inline]] inline Floats operator+(const Floats& x, const Floats& y) {
-  return Floats::each([](auto a, auto b) { return a + b; }, x, y);
-}
-[[gnu::always_inline]] inline Floats operator-(const Floats& x, const Floats& y) {
-  return Floats::each([](auto a, auto b) { return a - b; }, x, y);
-}
-[[gnu::always_inline]] inline Floats operator*(const Floats& x, const Floats& y) {
-  return Floats::each([](auto a, auto b) { return a * b; }, x, y);
-}
-[[gnu::always_inline]] inline Floats operator/(const Floats& x, const Floats& y) {
-  return Floats::each([](auto a, auto b) { return a / b; }, x, y);
-}
-
-// The functions of rowwise/math.h for Floats; the rest of them are in registers.h.
-
-[[gnu::always_inline]] inline Floats quotient(const Floats& x, const Floats& y) { return x / y; }
-
-[[gnu::always_inline]] inline Floats select_less(const Floats& x, const Floats& y,
-                                                 const Floats& yes, const Floats& no) {
-  return Floats::each([](auto a, auto b, auto u, auto v) { return a < b ? u : v; }, x, y, yes, no);
-}
-[[gnu::always_inline]] inline Floats square_root(const Floats& x) {
-  return Floats::each(
-      [](auto a) {
-        for (int i = 0; i < Floats::kEach; ++i) a[i] = std::sqrt(a[i]);
-        return a;
-      },
-      x);
 }
 
 /// 0, 1, 2 ...

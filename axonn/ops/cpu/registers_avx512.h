@@ -152,18 +152,14 @@ inline Floats unzip(const Floats& x) {
   return result;
 }
 
-/// The functions of rowwise/math.h for Floats. g++ 12 makes two instructions of a < b ? a : b if
-/// one is a constant.
-[[gnu::always_inline]] inline Floats least(const Floats& x, const Floats& y) {
-  return Floats::each([](auto a, auto b) { return _mm512_maskz_min_ps(0xffff, a, b); }, x, y);
-}
-[[gnu::always_inline]] inline Floats greatest(const Floats& x, const Floats& y) {
-  return Floats::each([](auto a, auto b) { return _mm512_maskz_max_ps(0xffff, a, b); }, x, y);
-}
+namespace detail {
 
-[[gnu::always_inline]] inline Floats times_power(const Floats& x, const Floats& n) {
-  return Floats::each([](auto a, auto b) { return _mm512_maskz_scalef_ps(0xffff, a, b); }, x, n);
-}
+// g++ 12 makes two instructions of a < b ? a : b if one is a constant.
+inline Register least(Register x, Register y) { return _mm512_maskz_min_ps(0xffff, x, y); }
+inline Register greatest(Register x, Register y) { return _mm512_maskz_max_ps(0xffff, x, y); }
+inline Register times_power(Register x, Register n) { return _mm512_maskz_scalef_ps(0xffff, x, n); }
+
+}  // namespace detail
 
 /// Whether multiplying pairs of bf16 is faster than multiplying them as floats.
 constexpr bool kDotProducts = true;

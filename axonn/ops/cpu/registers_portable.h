@@ -23,7 +23,7 @@ enum class Order { memory, zipped };
 
 namespace detail {
 
-using Words = std::uint32_t __attribute__((vector_size(Floats::kBytes), may_alias));
+using Words = Registers::Words;
 using HalfWords =
     std::uint16_t __attribute__((vector_size(Floats::kBytes / 2), aligned(2), may_alias));
 
@@ -111,23 +111,19 @@ inline Floats::Doubles upper(Floats::Register x) { return detail::half(x, 1); }
 
 inline Floats unzip(const Floats& x) { return x; }
 
-[[gnu::always_inline]] inline Floats least(const Floats& x, const Floats& y) {
-  return Floats::each([](auto a, auto b) { return a < b ? a : b; }, x, y);
-}
-[[gnu::always_inline]] inline Floats greatest(const Floats& x, const Floats& y) {
-  return Floats::each([](auto a, auto b) { return a > b ? a : b; }, x, y);
-}
-[[gnu::always_inline]] inline Floats times_power(const Floats& x, const Floats& n) {
+namespace detail {
+
+inline Register least(Register x, Register y) { return x < y ? x : y; }
+inline Register greatest(Register x, Register y) { return x > y ? x : y; }
+inline Register times_power(Register x, Register n) {
   // Unsigned: of n below -126, whose results are not taken, the sum may wrap around.
-  using Words = Floats::Words;
-  const Floats scaled = Floats::each(
-      [](auto a, auto shifted) {
-        return reinterpret_cast<Floats::Register>(reinterpret_cast<Words>(a) +
-                                                  (reinterpret_cast<Words>(shifted) << 23));
-      },
-      x, least(127.0f, n) + rowwise::kRound);
-  return select_less(n, -126.0f, 0.0f, scaled);
+  const Register shifted = least(127.0f - Register{}, n) + rowwise::kRound;
+  const Register scaled = reinterpret_cast<Register>(reinterpret_cast<Words>(x) +
+                                                     (reinterpret_cast<Words>(shifted) << 23));
+  return n < -126.0f ? Register{} : scaled;
 }
+
+}  // namespace detail
 
 /// Whether multiplying pairs of bf16 is faster than multiplying them as floats.
 constexpr bool kDotProducts = false;
@@ -137,8 +133,8 @@ constexpr bool kDotProducts = false;
 [[gnu::always_inline]] inline void add_pair_products(Floats::Register& sum,
                                                      const Floats::Register& left,
                                                      const Floats::Register& right) {
-  using Words = Floats::Words;
   using Register = Floats::Register;
+  using Words = Registers::Words;
   const auto a = reinterpret_cast<Words>(left), b = reinterpret_cast<Words>(right);
   sum += reinterpret_cast<Register>(a << 16) * reinterpret_cast<Register>(b << 16);
   sum += reinterpret_cast<Register>(a & 0xffff0000u) * reinterpret_cast<Register>(b & 0xffff0000u);

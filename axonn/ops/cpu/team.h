@@ -437,7 +437,16 @@ struct Team {
   /// f(x...), or element by element if the body does not accept strips.
   template <typename F, typename... X>
   [[gnu::always_inline]] static Floats apply(F f, const X&... x) {
-    if constexpr (std::is_invocable_v<F, const X&...>) {
+    // With few registers, one after the other: the steps of a long body would not all fit.
+    constexpr bool kOneByOne = Registers::kCount == 16 && sizeof...(X) > 0;
+    if constexpr (kOneByOne && std::is_invocable_v<F, decltype(x.part(0))...>) {
+      Floats y;
+      Floats::for_each([&](int i) __attribute__((always_inline)) {
+        const Strip<1> part = f(x.part(i)...);
+        y.r[i] = part.r[0];
+      });
+      return y;
+    } else if constexpr (std::is_invocable_v<F, const X&...>) {
       return f(x...);
     } else {
       return by_element(f, Values(x)...);

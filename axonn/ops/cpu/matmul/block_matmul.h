@@ -26,7 +26,7 @@ namespace detail {
 
 /// Rows and registers of a tile: of 32 registers 24 hold sums and 5 operands, of 16 registers 12
 /// and 3.
-constexpr int kTileRows = 6, kTileRegisters = kRegisterCount / 8;
+constexpr int kTileRows = 6, kTileRegisters = Registers::kCount / 8;
 
 /// out (Rows, Vectors · kEach) (+)= a (Rows, k) · b (k, Vectors · kEach), the sums in registers.
 template <typename Product, int Rows, int Vectors>

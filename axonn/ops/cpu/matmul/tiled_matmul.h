@@ -10,7 +10,7 @@ namespace axonn::cpu {
 /// Whether tiled_matmul() is the default. The library's products for AVX2 and SSE reach their full
 /// speed, the same as these, only if neither operand is transposed or packed and panels are large;
 /// else they take up to three times as long.
-constexpr bool kTilesByDefault = kRegisterCount == 16;
+constexpr bool kTilesByDefault = Registers::kCount == 16;
 
 /// One thread's memory for tiled_matmul().
 class TileMemory {
