@@ -84,6 +84,9 @@ int tokenize_command(const Arguments& arguments) {
       "folder must be one that they share. Compressed files are not cut, so give several.");
   if (!parse_flags(app, arguments)) return 0;
   claim_token_file(output, text, tokenizer, overwrite);
+  if (speaks_for_all())
+    for (const std::string& note : make_tokenizer(tokenizer)->notes())
+      std::cerr << "warning: " << note << '\n';
   const double start = now_seconds();
   const auto make = [&](Communicator& world) {
     ProgressLine line(world.rank() == 0 ? standard_error_progress(true) : ProgressTarget{},

@@ -1,3 +1,5 @@
+#include <array>
+
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
@@ -104,23 +106,24 @@ TEST(Matmul, OfBf16ConvertedToFloatsEqualsPlainLoopsInEveryModeTypeAndEpilogue) 
 TEST(Matmul, ByTilesEqualsPlainLoopsInEveryModeTypeAndEpilogue) {
   const auto backend = test_backend(2);
   if (backend->name() != "cpu") GTEST_SKIP() << "a way of the CPU";
-  // Two or three blocks of rows, strips that are not whole, and three steps of K.
-  for (const auto& [type, out_type] :
-       {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
-    for (int flags = 0; flags < 16; ++flags) {
-      const Case c{389,
-                   83,
-                   515,
-                   type,
-                   out_type,
-                   (flags & 1) != 0,
-                   (flags & 2) != 0,
-                   (flags & 4) != 0,
-                   (flags & 8) != 0,
-                   5};
-      ASSERT_TRUE(backend->set_matmul_way(shape_of(c), "tiles")) << c;
-      check(*backend, c);
-    }
+  // Three blocks of rows, strips that are not whole, three steps of K; then two parts of b.
+  for (const auto& [M, N, K] : {std::array<std::int64_t, 3>{389, 83, 515}, {3, 700, 6200}})
+    for (const auto& [type, out_type] :
+         {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
+      for (int flags = 0; flags < 16; ++flags) {
+        const Case c{M,
+                     N,
+                     K,
+                     type,
+                     out_type,
+                     (flags & 1) != 0,
+                     (flags & 2) != 0,
+                     (flags & 4) != 0,
+                     (flags & 8) != 0,
+                     5};
+        ASSERT_TRUE(backend->set_matmul_way(shape_of(c), "tiles")) << c;
+        check(*backend, c);
+      }
 }
 
 TEST(Matmul, ByTilesHasBitsThatDependOnNothingButTheOperands) {

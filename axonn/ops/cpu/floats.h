@@ -43,19 +43,28 @@ inline Register square_root(Register x) {
 /// operation goes through the registers in turn, so that a long chain of dependent operations waits
 /// less for latencies.
 template <int kRegisters_>
-class Strip : public Registers {
+class FloatStrip : public Registers {
  public:
   static constexpr int kRegisters = kRegisters_, kCount = kRegisters * kEach;
 
-  Strip() : Strip(0.0f) {}
+  FloatStrip() : FloatStrip(0.0f) {}
   /// All of them x.
-  [[gnu::always_inline]] Strip(float x) {
+  [[gnu::always_inline]] FloatStrip(float x) {
     for_each([&](int i) { r[i] = x - Register{}; });
   }
 
+  [[gnu::always_inline]] static FloatStrip from(const float* p) {
+    FloatStrip x{Uninitialised{}};
+    for_each([&](int i) { x.r[i] = *reinterpret_cast<const Unaligned*>(p + i * kEach); });
+    return x;
+  }
+  [[gnu::always_inline]] void to(float* p) const {
+    for_each([&](int i) { *reinterpret_cast<Unaligned*>(p + i * kEach) = r[i]; });
+  }
+
   /// Applies f to each register.
-  [[gnu::always_inline]] static Strip each(auto f, const auto&... x) {
-    Strip result{Uninitialised{}};
+  [[gnu::always_inline]] static FloatStrip each(auto f, const auto&... x) {
+    FloatStrip result{Uninitialised{}};
     for_each([&](int i) { result.r[i] = f(x.r[i]...); });
     return result;
   }
@@ -67,39 +76,42 @@ class Strip : public Registers {
   }
 
   /// The strip that consists of register i.
-  [[gnu::always_inline]] Strip<1> part(int i) const {
-    Strip<1> one;
+  [[gnu::always_inline]] FloatStrip<1> part(int i) const {
+    FloatStrip<1> one;
     one.r[0] = r[i];
     return one;
   }
 
-  [[gnu::always_inline]] friend Strip operator+(const Strip& x, const Strip& y) {
+  [[gnu::always_inline]] friend FloatStrip operator+(const FloatStrip& x, const FloatStrip& y) {
     return each([](auto a, auto b) { return a + b; }, x, y);
   }
-  [[gnu::always_inline]] friend Strip operator-(const Strip& x, const Strip& y) {
+  [[gnu::always_inline]] friend FloatStrip operator-(const FloatStrip& x, const FloatStrip& y) {
     return each([](auto a, auto b) { return a - b; }, x, y);
   }
-  [[gnu::always_inline]] friend Strip operator*(const Strip& x, const Strip& y) {
+  [[gnu::always_inline]] friend FloatStrip operator*(const FloatStrip& x, const FloatStrip& y) {
     return each([](auto a, auto b) { return a * b; }, x, y);
   }
-  [[gnu::always_inline]] friend Strip operator/(const Strip& x, const Strip& y) {
+  [[gnu::always_inline]] friend FloatStrip operator/(const FloatStrip& x, const FloatStrip& y) {
     return each([](auto a, auto b) { return a / b; }, x, y);
   }
-  [[gnu::always_inline]] friend Strip quotient(const Strip& x, const Strip& y) { return x / y; }
-  [[gnu::always_inline]] friend Strip select_less(const Strip& x, const Strip& y, const Strip& yes,
-                                                  const Strip& no) {
+  [[gnu::always_inline]] friend FloatStrip quotient(const FloatStrip& x, const FloatStrip& y) {
+    return x / y;
+  }
+  [[gnu::always_inline]] friend FloatStrip select_less(const FloatStrip& x, const FloatStrip& y,
+                                                       const FloatStrip& yes,
+                                                       const FloatStrip& no) {
     return each([](auto a, auto b, auto u, auto v) { return a < b ? u : v; }, x, y, yes, no);
   }
-  [[gnu::always_inline]] friend Strip square_root(const Strip& x) {
+  [[gnu::always_inline]] friend FloatStrip square_root(const FloatStrip& x) {
     return each([](auto a) { return detail::square_root(a); }, x);
   }
-  [[gnu::always_inline]] friend Strip least(const Strip& x, const Strip& y) {
+  [[gnu::always_inline]] friend FloatStrip least(const FloatStrip& x, const FloatStrip& y) {
     return each([](auto a, auto b) { return detail::least(a, b); }, x, y);
   }
-  [[gnu::always_inline]] friend Strip greatest(const Strip& x, const Strip& y) {
+  [[gnu::always_inline]] friend FloatStrip greatest(const FloatStrip& x, const FloatStrip& y) {
     return each([](auto a, auto b) { return detail::greatest(a, b); }, x, y);
   }
-  [[gnu::always_inline]] friend Strip times_power(const Strip& x, const Strip& n) {
+  [[gnu::always_inline]] friend FloatStrip times_power(const FloatStrip& x, const FloatStrip& n) {
     return each([](auto a, auto b) { return detail::times_power(a, b); }, x, n);
   }
 
@@ -107,12 +119,12 @@ class Strip : public Registers {
 
  private:
   struct Uninitialised {};
-  explicit Strip(Uninitialised) {}
+  explicit FloatStrip(Uninitialised) {}
 };
 
 /// 64 floats. The number is the same whatever the width of registers, so that no bit of a sum
 /// depends on that width.
-using Floats = Strip<64 / Registers::kEach>;
+using Floats = FloatStrip<64 / Registers::kEach>;
 
 /// Sixteen floats, in the registers that they take: one with AVX-512. Sums that are kept in so many
 /// parts are the same to the bit whatever the width of registers.

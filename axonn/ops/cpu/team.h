@@ -442,7 +442,7 @@ struct Team {
     if constexpr (kOneByOne && std::is_invocable_v<F, decltype(x.part(0))...>) {
       Floats y;
       Floats::for_each([&](int i) __attribute__((always_inline)) {
-        const Strip<1> part = f(x.part(i)...);
+        const FloatStrip<1> part = f(x.part(i)...);
         y.r[i] = part.r[0];
       });
       return y;

@@ -75,37 +75,53 @@ void scores(float* s, Left k, const float* qt, float scale, Extents size, bool d
   });
 }
 
+/// Calls f(first key, end, query) for the keys of a block and sixteen queries at a time, so that
+/// what is kept for the queries stays in registers. On the diagonal, for strips of keys and the
+/// queries at or after the first key of the strip.
+void for_sixteen_queries(bool diagonal, int keys, auto f) {
+  for_strips(diagonal, keys, [&](int key, int count) {
+    for (int query = diagonal ? key : 0; query < kBlock; query += kLanes)
+      f(key, key + count, query);
+  });
+}
+
 /// Turns scores into p, updates m and l for the new maximum, and sets rescale, the factor of o.
 void softmax_block(float* s, float* m, float* l, float* rescale, int keys, bool diagonal) {
+  using Sixteen = FloatStrip<kLanes / Registers::kEach>;
   const Team team;
   team.map(
       rescale, kBlock, [](auto x) { return x; }, m);
-  for (int key = 0; key < keys; ++key) {
-    const int begin = diagonal ? key / kLanes * kLanes : 0;  // earlier queries do not see it
-    float* row = s + key * kBlock + begin;
-    if (diagonal)
+  if (diagonal)
+    for (int key = 0; key < keys; ++key) {
+      float* row = s + key * kBlock + key / kLanes * kLanes;
       team.map_indexed(
           row, kLanes,
-          [first = static_cast<float>(key - begin)](auto i, auto x) {
+          [first = static_cast<float>(key % kLanes)](auto i, auto x) {
             return select_less(i, first, -std::numeric_limits<float>::infinity(), x);
           },
           row);
-    team.map(
-        m + begin, kBlock - begin, [](auto a, auto b) { return greatest(b, a); }, m + begin, row);
-  }
+    }
+  for_sixteen_queries(diagonal, keys, [&](int first, int end, int query) {
+    Sixteen most = Sixteen::from(m + query);
+    for (int key = first; key < end; ++key)
+      most = greatest(Sixteen::from(s + key * kBlock + query), most);
+    most.to(m + query);
+  });
   team.map(
       rescale, kBlock, [](auto a, auto b) { return rowwise::exponential(a - b); }, rescale, m);
   team.map(
       l, kBlock, [](auto a, auto b) { return a * b; }, l, rescale);
-  for (int key = 0; key < keys; ++key) {
-    const int begin = diagonal ? key / kLanes * kLanes : 0, count = kBlock - begin;
-    float* row = s + key * kBlock + begin;
-    team.map(
-        row, count, [](auto x, auto most) { return rowwise::exponential(x - most); }, row,
-        m + begin);
-    team.map(
-        l + begin, count, [](auto a, auto b) { return a + b; }, l + begin, row);
-  }
+  for_sixteen_queries(diagonal, keys, [&](int first, int end, int query) {
+    const Sixteen most = Sixteen::from(m + query);
+    Sixteen sum = Sixteen::from(l + query);
+    for (int key = first; key < end; ++key) {
+      float* const p = s + key * kBlock + query;
+      const Sixteen x = rowwise::exponential(Sixteen::from(p) - most);
+      x.to(p);
+      sum = sum + x;
+    }
+    sum.to(l + query);
+  });
 }
 
 /// The score of a key that the query does not see: far below any real score but finite, so that a

@@ -64,10 +64,14 @@ struct RowPairs {
 namespace detail {
 
 /// Rows of a, and of b, whose sums are computed together: with AVX-512, 16 sums and 5 operands in
-/// 32 registers; else 12 halves of sums and 3 halves of operands in 16, or quarters of fewer.
-constexpr int kDotRows = Lanes::kRegisters == 1 ? 4 : Lanes::kRegisters == 2 ? 3 : 2;
+/// 32 registers; else 12 halves of sums and 3 halves of operands in 16, or quarters of fewer. Pairs
+/// need registers for both halves of their operands.
+template <typename T>
+constexpr int kDotRows = Lanes::kRegisters == 1                               ? 4
+                         : Lanes::kRegisters == 2 && std::is_same_v<T, float> ? 3
+                                                                              : 2;
 constexpr int kDotCols = Lanes::kRegisters == 1 ? 4 : Lanes::kRegisters == 2 ? 2 : 1;
-using Dots = float[kDotRows][kDotCols];
+using Dots = float[4][4];
 
 /// sums += the products of kLaneCount elements from `a` and `b`, whose rows are that far apart.
 /// Always inlined, or the sums would live in memory.
@@ -121,13 +125,13 @@ void dot_tile(Dots& out, RowPairs<T> at) {
     for (int c = 0; c < Cols; ++c) out[r][c] = sum_of_lanes(sums[r][c]);
 }
 
-/// dot_tile() for 1 to kDotRows rows.
+/// dot_tile() for 1 to kDotRows<T> rows.
 template <typename T, int Cols>
 constexpr auto dot_tiles() {
   return []<int... r>(std::integer_sequence<int, r...>) {
     return std::array{dot_tile<T, r + 1, Cols>...};
   }
-  (std::make_integer_sequence<int, kDotRows>{});
+  (std::make_integer_sequence<int, kDotRows<T>>{});
 }
 
 /// All rows of a with Cols rows of b, from row `col`.
@@ -135,8 +139,8 @@ template <int Cols, typename T, typename Write>
 void dot_columns(RowPairs<T> at, std::int64_t rows, std::int64_t col, const Write& write) {
   constexpr auto kTiles = dot_tiles<T, Cols>();
   at.b += col * at.b_row;
-  for (std::int64_t row = 0; row < rows; row += kDotRows, at.a += kDotRows * at.a_row) {
-    const std::int64_t count = std::min<std::int64_t>(kDotRows, rows - row);
+  for (std::int64_t row = 0; row < rows; row += kDotRows<T>, at.a += kDotRows<T> * at.a_row) {
+    const std::int64_t count = std::min<std::int64_t>(kDotRows<T>, rows - row);
     Dots dots;
     kTiles[count - 1](dots, at);
     for (std::int64_t r = 0; r < count; ++r)

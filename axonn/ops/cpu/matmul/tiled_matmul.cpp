@@ -155,29 +155,38 @@ void begin_sums(const Sums& sums, const Matmul& panel, std::int64_t row) {
   }
 }
 
+/// One thread's memory: a step's part of a block of a, a part of b, and sums of the panel.
+struct Memory {
+  float *a, *b, *sums;
+};
+
+/// Adds the products of the range `part` of K, of which `memory.b` holds the packed rows of b.
 template <typename T, typename Out>
-void multiply(const Matmul& panel, float* packed_a, const float* packed_b, float* memory) {
-  const std::int64_t M = panel.out.rows, K = panel.a_transposed ? panel.a.rows : panel.a.cols;
-  const int N = static_cast<int>(panel.out.cols);
+void multiply(const Matmul& panel, Range part, const Memory& memory) {
+  const std::int64_t M = panel.out.rows, K = panel.a_transposed ? panel.a.rows : panel.a.cols,
+                     end = part.begin + part.count;
+  const int N = static_cast<int>(panel.out.cols), width = round_up(N, kStripCols);
   const bool direct = std::is_same_v<Out, float> && !panel.bias.data;
   const bool begun = panel.bias.data || panel.accumulate;
   for (std::int64_t row = 0; row < M; row += kBlockRows) {
     const int rows = static_cast<int>(std::min<std::int64_t>(kBlockRows, M - row));
-    Sums sums{memory, round_up(N, kStripCols), rows, N, true};
+    Sums sums{memory.sums + row * width, width, rows, N, true};
     if (direct)
       sums = {address<float>(panel.out, row), panel.out.stride, rows, N, false};
-    else if (begun)
+    else if (begun && part.begin == 0)
       begin_sums<T, Out>(sums, panel, row);
-    for (std::int64_t k = 0; k < K; k += kStepDepth) {
-      const int depth = static_cast<int>(std::min<std::int64_t>(kStepDepth, K - k));
+    for (std::int64_t k = part.begin; k < end; k += kStepDepth) {
+      const int depth = static_cast<int>(std::min<std::int64_t>(kStepDepth, end - k));
       const PackedRows a =
-          pack_a<T>(packed_a, panel.a, panel.a_transposed, {row, rows}, {k, depth});
-      const auto strip = [&](int col) { return packed_b + col * K + k * kStripCols; };
+          pack_a<T>(memory.a, panel.a, panel.a_transposed, {row, rows}, {k, depth});
+      const auto strip = [&](int col) {
+        return memory.b + col * part.count + (k - part.begin) * kStripCols;
+      };
       for (int col = 0; col < N; col += kStripCols)
         add_strip(sums, col, a, strip(col), strip(col + kStripCols < N ? col + kStripCols : 0),
                   depth, begun || k > 0);
     }
-    if (direct) continue;
+    if (direct || end < K) continue;
     for (int r = 0; r < rows; ++r)
       Team{}.map(
           address<Out>(panel.out, row + r), N, [](auto x) { return x; },
@@ -185,19 +194,27 @@ void multiply(const Matmul& panel, float* packed_a, const float* packed_b, float
   }
 }
 
+/// to = the packed rows `part` of b.
+template <typename T>
+void pack_b(float* to, const Matmul& panel, Range part) {
+  const Range cols{0, panel.out.cols};
+  if (panel.b_transposed)
+    pack_rows<kStripCols, T>(to, panel.b, part, cols);
+  else
+    pack_columns<kStripCols, T>(to, panel.b, part, cols);
+}
+
 }  // namespace
 
 ProductPlan tile_panels(const MatmulShape& shape, int threads) {
   // Copying an element takes as long as so many multiply-adds.
-  constexpr std::int64_t kCopy = 40, kMostPacked = std::int64_t{1} << 22;
+  constexpr std::int64_t kCopy = 40, kLeastCols = 96;
   ProductPlan best{PanelCut::into(shape.M, 1), PanelCut::into(shape.N, 1)};
   best.tiled = true;
   if (shape.flops() < kSmallFlops) return best;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   const std::int64_t most = std::int64_t{4} * threads;
-  const std::int64_t widest = std::max<std::int64_t>(kMostPacked / shape.K, kStripCols);
-  const std::int64_t fewest = std::max<std::int64_t>(1, shape.N / widest);
-  for (std::int64_t c = fewest; c <= std::max(fewest, std::min(most, shape.N / 96)); ++c)
+  for (std::int64_t c = 1; c == 1 || c <= std::min(most, shape.N / kLeastCols); ++c)
     for (std::int64_t r = 1; r == 1 || (r <= most / c && r <= shape.M / kBlockRows); ++r) {
       const PanelCut rows = PanelCut::into(shape.M, r), cols = PanelCut::into(shape.N, c);
       const std::int64_t rounds = (rows.parts * cols.parts + threads - 1) / threads;
@@ -211,23 +228,25 @@ ProductPlan tile_panels(const MatmulShape& shape, int threads) {
 }
 
 void tiled_matmul(const Matmul& panel, TileMemory& memory) {
-  const std::int64_t N = panel.out.cols, K = panel.a_transposed ? panel.a.rows : panel.a.cols;
-  const int width = round_up(static_cast<int>(N), kStripCols);
-  float* const a = memory.a_.take<float>(kBlockRows * kStepDepth);
-  float* const b = memory.b_.take<float>(width * K + Floats::kEach * kStripCols);
-  float* const sums = memory.sums_.take<float>(kBlockRows * width);
+  constexpr std::int64_t kMostPacked = std::int64_t{1} << 22;  // elements of b, 16 MiB
+  const std::int64_t K = panel.a_transposed ? panel.a.rows : panel.a.cols;
+  const int width = round_up(static_cast<int>(panel.out.cols), kStripCols);
+  const std::int64_t steps = std::max<std::int64_t>(1, kMostPacked / width / kStepDepth);
+  const std::int64_t most = std::min(K, steps * kStepDepth);
+  const Memory own{memory.a_.take<float>(kBlockRows * kStepDepth),
+                   memory.b_.take<float>(width * most + Floats::kEach * kStripCols),
+                   memory.sums_.take<float>(panel.out.rows * width)};
   with_type(panel.a.dtype, [&]<typename T>(T) {
-    if (memory.packed_b_ != panel.b.data) {
-      if (panel.b_transposed)
-        pack_rows<kStripCols, T>(b, panel.b, {0, K}, {0, N});
+    for (std::int64_t k = 0; k < K; k += most) {
+      const Range part{k, std::min(most, K - k)};
+      const void* const whole = part.count == K ? panel.b.data : nullptr;
+      if (!whole || memory.packed_b_ != whole) pack_b<T>(own.b, panel, part);
+      memory.packed_b_ = whole;
+      if (panel.out.dtype == panel.a.dtype)
+        multiply<T, T>(panel, part, own);
       else
-        pack_columns<kStripCols, T>(b, panel.b, {0, K}, {0, N});
+        multiply<T, float>(panel, part, own);
     }
-    memory.packed_b_ = panel.b.data;
-    if (panel.out.dtype == panel.a.dtype)
-      multiply<T, T>(panel, a, b, sums);
-    else
-      multiply<T, float>(panel, a, b, sums);
   });
 }
 

@@ -22,7 +22,7 @@ class TileMemory {
   friend void tiled_matmul(const Matmul& panel, TileMemory& memory);
 
   HostScratch a_, b_, sums_;
-  const void* packed_b_ = nullptr;  // the part that b_ holds
+  const void* packed_b_ = nullptr;  // the panel's part of b, if b_ holds all of it
 };
 
 /// Computes a panel of a product on one thread, from operands that are copied into the order in
