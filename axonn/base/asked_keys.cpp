@@ -1,5 +1,7 @@
 #include "axonn/base/asked_keys.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
@@ -9,6 +11,15 @@ namespace axonn {
 bool says_nothing(const nlohmann::json& value) {
   return value == false || value == "" || (value.is_structured() && value.empty());
 }
+
+namespace {
+
+bool has_structures(const nlohmann::json& value) {
+  return value.is_array() &&
+         std::ranges::any_of(value, [](const auto& element) { return element.is_structured(); });
+}
+
+}  // namespace
 
 std::vector<AskedKeys::Unread> AskedKeys::unread(const nlohmann::json& file) const {
   std::vector<Unread> found;
@@ -21,7 +32,8 @@ void AskedKeys::add_unread(const nlohmann::json& value, const std::string& path,
   if (value.is_array()) {
     std::size_t index = 0;
     for (const nlohmann::json& element : value) {
-      if (element.is_structured()) add_unread(element, concat(path, '[', index, ']'), found);
+      if (element.is_object() || has_structures(element))  // not for each of many pairs of texts
+        add_unread(element, concat(path, '[', index, ']'), found);
       ++index;
     }
   }

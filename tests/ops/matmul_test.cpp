@@ -38,6 +38,13 @@ MatmulShape shape_of(const Case& c) {
           .out_type = c.out_type};
 }
 
+/// With transposes, bias and accumulation by the bits of `flags`.
+Case case_of(int flags, std::array<std::int64_t, 3> sizes, DType type, DType out_type,
+             std::int64_t gap) {
+  const auto is = [flags](int bit) { return (flags & bit) != 0; };
+  return {sizes[0], sizes[1], sizes[2], type, out_type, is(1), is(2), is(4), is(8), gap};
+}
+
 void check(Backend& backend, const Case& c) {
   SCOPED_TRACE(testing::Message() << c);
   const Matrix a = random_values("a", c.M, c.K, c.type), b = random_values("b", c.K, c.N, c.type),
@@ -77,8 +84,7 @@ TEST(Matmul, EqualsPlainLoopsInEveryModeTypeAndEpilogueWithStridesAndOddSizes) {
          {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
       for (int flags = 0; flags < 16; ++flags)
         for (std::int64_t gap : {0, 5})
-          check(*backend, {M, N, K, type, out_type, (flags & 1) != 0, (flags & 2) != 0,
-                           (flags & 4) != 0, (flags & 8) != 0, gap});
+          check(*backend, case_of(flags, {M, N, K}, type, out_type, gap));
 }
 
 TEST(Matmul, OfBf16ConvertedToFloatsEqualsPlainLoopsInEveryModeTypeAndEpilogue) {
@@ -88,16 +94,7 @@ TEST(Matmul, OfBf16ConvertedToFloatsEqualsPlainLoopsInEveryModeTypeAndEpilogue) 
   const std::int64_t M = 130, N = 66, K = 2100;
   for (DType out_type : {DType::bf16, DType::f32})
     for (int flags = 0; flags < 16; ++flags) {
-      const Case c{M,
-                   N,
-                   K,
-                   DType::bf16,
-                   out_type,
-                   (flags & 1) != 0,
-                   (flags & 2) != 0,
-                   (flags & 4) != 0,
-                   (flags & 8) != 0,
-                   5};
+      const Case c = case_of(flags, {M, N, K}, DType::bf16, out_type, 5);
       ASSERT_TRUE(backend->set_matmul_way(shape_of(c), "128x64 as floats")) << c;
       check(*backend, c);
     }
@@ -112,16 +109,7 @@ TEST(Matmul, ByTilesEqualsPlainLoopsInEveryModeTypeAndEpilogue) {
          {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
       for (int flags = 0; flags < 16; ++flags) {
         if (K > 1000 && flags != 12) continue;  // the many values would take half a minute
-        const Case c{M,
-                     N,
-                     K,
-                     type,
-                     out_type,
-                     (flags & 1) != 0,
-                     (flags & 2) != 0,
-                     (flags & 4) != 0,
-                     (flags & 8) != 0,
-                     5};
+        const Case c = case_of(flags, {M, N, K}, type, out_type, 5);
         ASSERT_TRUE(backend->set_matmul_way(shape_of(c), "tiles")) << c;
         check(*backend, c);
       }
