@@ -126,9 +126,19 @@ class FloatStrip : public Registers {
 /// depends on that width.
 using Floats = FloatStrip<64 / Registers::kEach>;
 
-/// Sixteen floats: one register with AVX-512. Sums that are kept in so many parts are the same to
-/// the bit whatever the width of registers.
-using Lanes = FloatStrip<kLanes / Registers::kEach>;
+/// Sixteen floats, in the registers that they take: one with AVX-512. Sums that are kept in so many
+/// parts are the same to the bit whatever the width of registers. Not a FloatStrip: g++ 12 keeps
+/// arrays of those in memory where bf16 is multiplied by assembly (registers_avx512.h).
+struct Lanes {
+  static constexpr int kRegisters = kLanes / Floats::kEach;
+  Floats::Register r[kRegisters];
+
+  /// Calls f(i) for every register.
+  [[gnu::always_inline]] static void for_each(auto f) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kRegisters; ++i) f(i);
+  }
+};
 
 /// Transposes a square of as many rows as a register has floats: each pass zips two halves.
 [[gnu::always_inline]] inline void transpose(Floats::Register (&rows)[Floats::kEach]) {

@@ -87,6 +87,7 @@ void for_sixteen_queries(bool diagonal, int keys, auto f) {
 
 /// Turns scores into p, updates m and l for the new maximum, and sets rescale, the factor of o.
 void softmax_block(float* s, float* m, float* l, float* rescale, int keys, bool diagonal) {
+  using Sixteen = FloatStrip<kLanes / Registers::kEach>;
   const Team team;
   team.map(
       rescale, kBlock, [](auto x) { return x; }, m);
@@ -101,9 +102,9 @@ void softmax_block(float* s, float* m, float* l, float* rescale, int keys, bool 
           row);
     }
   for_sixteen_queries(diagonal, keys, [&](int first, int end, int query) {
-    Lanes most = Lanes::from(m + query);
+    Sixteen most = Sixteen::from(m + query);
     for (int key = first; key < end; ++key)
-      most = greatest(Lanes::from(s + key * kBlock + query), most);
+      most = greatest(Sixteen::from(s + key * kBlock + query), most);
     most.to(m + query);
   });
   team.map(
@@ -111,11 +112,11 @@ void softmax_block(float* s, float* m, float* l, float* rescale, int keys, bool 
   team.map(
       l, kBlock, [](auto a, auto b) { return a * b; }, l, rescale);
   for_sixteen_queries(diagonal, keys, [&](int first, int end, int query) {
-    const Lanes most = Lanes::from(m + query);
-    Lanes sum = Lanes::from(l + query);
+    const Sixteen most = Sixteen::from(m + query);
+    Sixteen sum = Sixteen::from(l + query);
     for (int key = first; key < end; ++key) {
       float* const p = s + key * kBlock + query;
-      const Lanes x = rowwise::exponential(Lanes::from(p) - most);
+      const Sixteen x = rowwise::exponential(Sixteen::from(p) - most);
       x.to(p);
       sum = sum + x;
     }

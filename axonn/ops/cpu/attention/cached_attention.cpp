@@ -68,14 +68,16 @@ template <typename T>
 template <typename T, int Vectors>
 void add_columns(float* o, const float* p, const T* v, int keys, int D, int count = kLanes) {
   Lanes sums[Vectors];
-#pragma GCC unroll 4
-  for (int i = 0; i < Vectors; ++i) sums[i] = Lanes::from(o + i * kLanes);
+  std::memcpy(sums, o, sizeof sums);
   for (int key = 0; key < keys; ++key, v += D)
 #pragma GCC unroll 4
-    for (int i = 0; i < Vectors; ++i)
-      sums[i] = sums[i] + Lanes(p[key]) * load_floats(v + i * kLanes, count);
-#pragma GCC unroll 4
-  for (int i = 0; i < Vectors; ++i) sums[i].to(o + i * kLanes);
+    for (int i = 0; i < Vectors; ++i) {
+      const Lanes values = load_floats(v + i * kLanes, count);
+      Lanes::for_each([&](int part) __attribute__((always_inline)) {
+        sums[i].r[part] += p[key] * values.r[part];
+      });
+    }
+  std::memcpy(o, sums, sizeof sums);
 }
 
 /// o (D) += p (keys) · v (keys, D).

@@ -19,11 +19,11 @@ constexpr int kLaneCount = sizeof(Lanes) / sizeof(T);
 /// Loads `count` elements from p, at most kLaneCount<T>; the rest is zero.
 template <typename T>
 [[gnu::always_inline]] inline Lanes load_lanes(const T* p, int count) {
-  Lanes lanes;
+  Lanes lanes{};
   if (count == kLaneCount<T>)
-    std::memcpy(lanes.r, p, sizeof lanes.r);
+    std::memcpy(&lanes, p, sizeof lanes);
   else
-    std::memcpy(lanes.r, p, count * sizeof(T));
+    std::memcpy(&lanes, p, count * sizeof(T));
   return lanes;
 }
 
@@ -186,8 +186,13 @@ void stream_tile(const RowPairs<T>& at, const Write& write) {
     add(chain, reinterpret_cast<const T*>(a), kFull, reinterpret_cast<const T*>(&b));
   }
 #pragma GCC unroll 4
-  for (int r = 0; r < Rows; ++r)
-    write(r, sum_of_lanes((sums[r][0] + sums[r][1]) + (sums[r][2] + sums[r][3])));
+  for (int r = 0; r < Rows; ++r) {
+    Lanes all;
+    Lanes::for_each([&](int i) {
+      all.r[i] = (sums[r][0].r[i] + sums[r][1].r[i]) + (sums[r][2].r[i] + sums[r][3].r[i]);
+    });
+    write(r, sum_of_lanes(all));
+  }
 }
 
 }  // namespace detail
