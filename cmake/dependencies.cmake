@@ -1,6 +1,6 @@
 # Finds the libraries that the project needs. A missing library is an error that names its Debian
 # package. A missing optional library (AXONN_MPI, AXONN_ICU, AXONN_SENTENCEPIECE,
-# AXONN_HTTP) is one line.
+# AXONN_PARQUET, AXONN_HTTP) is one line.
 
 function(axonn_need found package)
   if(NOT ${found})
@@ -43,6 +43,10 @@ find_library(AXONN_ZLIB z)
 axonn_need(AXONN_ZLIB zlib1g-dev)
 find_library(AXONN_ZSTD zstd)
 axonn_need(AXONN_ZSTD libzstd-dev)
+find_library(AXONN_BZIP2 bz2)
+axonn_need(AXONN_BZIP2 libbz2-dev)
+find_library(AXONN_XZ lzma)
+axonn_need(AXONN_XZ liblzma-dev)
 find_path(AXONN_XXHASH xxhash.h)
 axonn_need(AXONN_XXHASH libxxhash-dev)
 
@@ -50,6 +54,17 @@ find_library(AXONN_ICU_LIBRARY icuuc)
 axonn_optional(ICU AXONN_ICU_LIBRARY libicu-dev)
 find_library(AXONN_SENTENCEPIECE_LIBRARY sentencepiece)
 axonn_optional(SENTENCEPIECE AXONN_SENTENCEPIECE_LIBRARY libsentencepiece-dev)
+find_library(AXONN_SNAPPY snappy)
+find_library(AXONN_LZ4 lz4)
+find_library(AXONN_BROTLI brotlidec)
+set(AXONN_PARQUET_LIBRARIES "")
+if(AXONN_SNAPPY AND AXONN_LZ4 AND AXONN_BROTLI)
+  set(AXONN_PARQUET_LIBRARIES ${AXONN_SNAPPY} ${AXONN_LZ4} ${AXONN_BROTLI})
+endif()
+axonn_optional(PARQUET AXONN_PARQUET_LIBRARIES "libsnappy-dev liblz4-dev libbrotli-dev")
+if(NOT AXONN_WITH_PARQUET)
+  set(AXONN_PARQUET_LIBRARIES "")
+endif()
 if(NOT AXONN_MPI STREQUAL "OFF")
   set(MPI_CXX_SKIP_MPICXX ON)
   find_package(MPI COMPONENTS CXX QUIET)

@@ -21,7 +21,8 @@ packages=(
   nlohmann-json3-dev libfmt-dev                        # JSON, text
   libpcre2-dev libicu-dev libsentencepiece-dev         # tokenizers: patterns, normal forms, models
   libxxhash-dev                                        # checksums
-  zlib1g-dev libzstd-dev                               # compressed text
+  zlib1g-dev libzstd-dev libbz2-dev liblzma-dev        # compressed text
+  libsnappy-dev liblz4-dev libbrotli-dev               # Parquet files
   libboost-dev                                         # axonn serve, axonn board: web server
 )
 ((!unit_tests)) || packages+=(

@@ -358,13 +358,18 @@ bool ends_in(std::string_view path, std::string_view ending) {
                             [](char a, char b) { return lower_ascii(a) == b; });
 }
 
+std::string_view without_compression(std::string_view path) {
+  for (const std::string_view ending : {".gz", ".zst", ".bz2", ".xz"})
+    if (ends_in(path, ending)) return path.substr(0, path.size() - ending.size());
+  return path;
+}
+
 bool is_text_name(std::string_view name) {
-  for (const std::string_view packed : {".gz", ".zst"})
-    if (ends_in(name, packed)) {
-      name.remove_suffix(packed.size());
-      if (ends_in(name, ".json")) return true;  // a plain .json often describes the others
-    }
-  return ends_in(name, ".txt") || ends_in(name, ".jsonl") || ends_in(name, ".ndjson");
+  const std::string_view inner = without_compression(name);
+  for (const std::string_view ending : {".txt", ".jsonl", ".ndjson", ".csv", ".tsv"})
+    if (ends_in(inner, ending)) return true;
+  if (inner != name) return ends_in(inner, ".json");  // a plain .json often describes the others
+  return ends_in(name, ".parquet") || ends_in(name, ".pq");
 }
 
 std::vector<std::string> text_files(const std::vector<std::string>& paths) {

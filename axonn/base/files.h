@@ -180,13 +180,17 @@ bool is_plain_file(const std::string& path);
 /// path. Throws UsageError if the pattern matches nothing.
 std::vector<std::string> expand_pattern(const std::string& path);
 
-/// The text files that the paths or patterns name, in order. A folder stands for every .txt, .jsonl
-/// and .ndjson file in it and below, also with .gz or .zst behind that, and for .json.gz and
-/// .json.zst, in letters of either case, sorted by name. Throws UsageError if a path names nothing.
+/// The text files that the paths or patterns name, in order. A folder stands for every .txt,
+/// .jsonl, .ndjson, .csv and .tsv file in it and below, also compressed, for .parquet and .pq
+/// files, and for .json files that are compressed, in letters of either case, sorted by name.
+/// Throws UsageError if a path names nothing.
 std::vector<std::string> text_files(const std::vector<std::string>& paths);
 
 /// Whether a path ends so, whatever the case of its ASCII letters. `ending` is in lower case.
 bool ends_in(std::string_view path, std::string_view ending);
+
+/// A path without .gz, .zst, .bz2 or .xz behind it.
+std::string_view without_compression(std::string_view path);
 
 /// Whether text_files() takes a file of this name from a folder.
 bool is_text_name(std::string_view name);

@@ -6,14 +6,13 @@ namespace axonn {
 namespace {
 
 void list_examples(DataConfig& data, OptionList& list) {
-  list.add(
-      "jsonl", &data.jsonl,
-      {.help = "JSONL files for fine-tuning, also compressed (.gz, .zst); a line has messages, "
-               "ShareGPT's conversations, alpaca's instruction and output, prompt and "
-               "completion, or text; several share a sequence; of conversations and "
-               "completions only the answers are learned",
-       .also = "conversations sft_file chat_data train_jsonl",
-       .reads = Reads::files});
+  list.add("jsonl", &data.jsonl,
+           {.help = "files of JSON lines, Parquet or CSV for fine-tuning; a line has messages, "
+                    "ShareGPT's conversations, alpaca's instruction and output, prompt and "
+                    "completion, or text; several share a sequence; of conversations and "
+                    "completions only the answers are learned",
+            .also = "conversations sft_file chat_data train_jsonl",
+            .reads = Reads::files});
   list.add("excess_length_strategy", data.excess_length, kExcessLengths,
            {.help = "what happens to lines of data.jsonl that are longer than training.seq_len; "
                     "split: the rest becomes an example of its own, which begins in the middle; "
@@ -57,14 +56,16 @@ void list_documents(DataConfig& data, OptionList& list) {
 void list_data(DataConfig& data, OptionList& list) {
   list.section(
       "data", "The source of tokens; exactly one of text, tokens, jsonl and synthetic must be set");
-  list.add("text", &data.text,
-           {.help = "text to train on: files, folders (every .txt and .jsonl file below them) or "
-                    "patterns such as *.txt; a file of text is a document, and so is each line of "
-                    "a .jsonl, .ndjson or .json file; all may be compressed with gzip or Zstandard",
-            .also = "dataset data_path input train_file",
-            .reads = Reads::texts});
+  list.add(
+      "text", &data.text,
+      {.help = "text to train on: files, folders (every .txt, .jsonl, .parquet and .csv file below "
+               "them) or patterns such as *.txt; a file of text is a document, and so is each "
+               "line of a .jsonl, .ndjson or .json file, and each row of a .parquet, .csv or "
+               ".tsv file; all but Parquet may be compressed with gzip, Zstandard, bzip2 or xz",
+       .also = "dataset data_path input train_file",
+       .reads = Reads::texts});
   list.add("text_field", &data.text_field,
-           {.help = "key of a line of JSON in data.text whose value is the document",
+           {.help = "key of a line of JSON, or column, in data.text whose value is the document",
             .also = "json_keys json_key text_column dataset_text_field"});
   list.add("tokens", &data.tokens,
            {.help = "tokenised text to train on: llm.c's .bin files or Megatron's path prefixes; "

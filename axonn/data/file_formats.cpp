@@ -12,10 +12,8 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr std::string_view kOfTable =
-    "write its rows as JSON lines, with pandas: python3 -c \"import pandas; "
-    "pandas.read_parquet('FILE').to_json('FILE.jsonl', orient='records', lines=True, "
-    "force_ascii=False)\"; or with duckdb: duckdb -c \"COPY (FROM 'FILE') TO 'FILE.jsonl'\"";
+constexpr std::string_view kOfTable = "give it a name that ends in .parquet: mv FILE FILE.parquet";
+constexpr std::string_view kEncrypted = "write it without encryption";
 constexpr std::string_view kOfArrow =
     "write its rows as JSON lines: python3 -c \"import datasets; "
     "datasets.Dataset.from_file('FILE').to_json('FILE.jsonl', force_ascii=False)\"";
@@ -33,9 +31,9 @@ struct Magic {
 };
 
 // Of two that fit, the first counts. No text in UTF-8 begins with the bytes beyond ASCII here.
-constexpr std::array<Magic, 37> kMagics{{
+constexpr std::array<Magic, 36> kMagics{{
     {"PAR1"sv, {"a Parquet file", kOfTable}},
-    {"PARE"sv, {"an encrypted Parquet file", kOfTable}},
+    {"PARE"sv, {"an encrypted Parquet file", kEncrypted}},
     {"ARROW1\0\0"sv, {"an Arrow file", kOfArrow}},
     {"\xff\xff\xff\xff"sv, {"an Arrow stream", kOfArrow}},
     {"FEA1"sv, {"a Feather file", kOfArrow}},
@@ -48,9 +46,6 @@ constexpr std::array<Magic, 37> kMagics{{
     {"7z\xbc\xaf\x27\x1c"sv, {"a 7z archive", kUnpack}},
     {"Rar!\x1a\x07"sv, {"a RAR archive", kUnpack}},
     {"ustar"sv, {"a tar archive", kUnpack}, 257},
-    {"\xfd"
-     "7zXZ\0"sv,
-     {"compressed with xz"sv, "decompress it: xz -dk FILE"}},
     {"\x04\x22\x4d\x18"sv, {"compressed with LZ4", "decompress it: lz4 -dk FILE"}},
     {"\xff\x06\0\0sNaPpY"sv, {"compressed with Snappy", "decompress it first"}},
     {"\x1f\x9d"sv, {"compressed with compress", "decompress it: uncompress FILE"}},
@@ -79,14 +74,6 @@ constexpr std::array<Magic, 37> kMagics{{
     {"fLaC"sv, {"audio", kOther}},
 }};
 
-constexpr FileFormat kBzip2{"compressed with bzip2", "decompress it: bzip2 -dk FILE"};
-
-/// "BZh", a digit, and the number with which a block or the end begins.
-bool is_bzip2(std::string_view begin) {
-  return begin.size() >= 10 && begin.starts_with("BZh") && begin[3] >= '1' && begin[3] <= '9' &&
-         (begin.substr(4, 6) == "1AY&SY" || begin.substr(4, 6) == "\x17\x72\x45\x38\x50\x90"sv);
-}
-
 /// Formats whose first bytes may also be words: the next bytes of text are printable.
 bool is_word(std::string_view magic) {
   return std::ranges::all_of(magic, [](char c) { return c >= ' ' && c < 0x7f; });
@@ -109,7 +96,6 @@ std::string with_path(std::string_view remedy, const std::string& path) {
 
 const FileFormat* format_of(std::string_view begin) {
   begin = begin.substr(0, kFormatBytes);
-  if (is_bzip2(begin)) return &kBzip2;
   for (const Magic& magic : kMagics) {
     if (begin.size() < magic.at || !begin.substr(magic.at).starts_with(magic.bytes)) continue;
     const bool sure = !is_word(magic.bytes) || magic.bytes == "%PDF-";

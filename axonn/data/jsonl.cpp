@@ -179,6 +179,10 @@ std::string text_of_line(const Line& line, const std::string& field) {
   return std::move(found->get_ref<std::string&>());
 }
 
+bool decides_text(std::string_view name, std::string_view field) {
+  return name == field || name == "label" || is_preference_key(name);
+}
+
 std::vector<std::string> other_keys_of_line(const Line& line, const std::string& field) {
   const nlohmann::json object = object_of_line(line);
   std::vector<std::string> keys;

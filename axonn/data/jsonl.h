@@ -49,7 +49,10 @@ std::vector<Line> lines_of(std::string_view text, const std::string& file, std::
 /// the line is not UTF-8 or not a JSON object, or has no string there, or for keys of preference
 /// data, unless `field` is one of them.
 std::string text_of_line(const Line& line, const std::string& field);
-/// The keys of the line other than that, null ones and harmless ones (line_keys.h), for messages.
+/// Whether text_of_line() looks at a key: the field, and those of preference data.
+bool decides_text(std::string_view name, std::string_view field);
+/// The keys of the line other than the field, null ones and harmless ones (line_keys.h), for
+/// messages.
 std::vector<std::string> other_keys_of_line(const Line& line, const std::string& field);
 
 /// Parses a line. A member that is null counts as absent; other keys are listed in the example,

@@ -2,31 +2,41 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace axonn {
 
-/// Whether a file holds a JSON object on each line, judged by its name: .jsonl, .ndjson or .json,
-/// also with .gz or .zst behind it, in letters of either case.
+class TextBytes;
+
+/// Whether a column of a table is to be read; an empty one: all are.
+using ColumnChoice = std::function<bool(std::string_view name)>;
+
+/// Whether a file is read as a JSON object on each line, judged by its name: .jsonl, .ndjson,
+/// .json, .csv and .tsv, also with .gz, .zst, .bz2 or .xz behind it, .parquet and .pq, in letters
+/// of either case.
 bool is_json_lines(std::string_view path);
 
-/// Whether a file begins as gzip or Zstandard data do. Throws UsageError if it cannot be opened.
-bool is_compressed(const std::string& path);
+/// Whether a file's bytes are its text, so neither compressed nor a table. Throws UsageError if it
+/// cannot be opened.
+bool is_stored_as_text(const std::string& path);
 
-/// Reads the text of a file front to back. Files that begin as gzip or Zstandard data are
-/// decompressed on the way, all members or frames of them; a text never begins like that. Memory:
-/// what is asked for at a time, and for Zstandard the window of the file, at most 2 GiB.
+/// Reads the text of a file front to back. Compressed files are decompressed on the way
+/// (compressed_bytes.h), and rows of tables become JSON lines (tables.h). Memory: what is asked for
+/// at a time, and what these need. A place in a file is a byte of its text, or for Parquet a row.
 ///
 /// Throws UsageError that names the file and the byte in it if it cannot be read, is cut short or
-/// is damaged, if its name ends in .gz or .zst and it does not begin so, or if it begins as another
-/// format than text does (file_formats.h).
+/// is damaged, if its name says that it is compressed and it does not begin so, or if it begins as
+/// another format than text does (file_formats.h).
 class TextReader {
  public:
-  explicit TextReader(const std::string& path);
+  /// `columns` of tables are read.
+  explicit TextReader(const std::string& path, const ColumnChoice& columns = {});
   ~TextReader();
   TextReader(const TextReader&) = delete;
   TextReader& operator=(const TextReader&) = delete;
@@ -36,27 +46,30 @@ class TextReader {
   std::string_view peek(std::size_t bytes);
   /// Moves on by `bytes` that peek() has returned.
   void skip(std::size_t bytes);
-  /// Moves a new reader to a place where an earlier one was: a byte of the text, and the lines
-  /// before it. Decompresses what is before. Throws UsageError if the text ends there or earlier.
-  void go_to(std::int64_t byte, std::int64_t line);
+  /// Moves a new reader to a place where an earlier one was, with so many lines before it.
+  /// Decompresses what is before. Throws UsageError if the text ends there or earlier.
+  void go_to(std::int64_t place, std::int64_t line);
 
   /// Takes the next whole lines of about `bytes` bytes, or the next line if it is longer, but none
-  /// after the next `most` bytes, where a line ends. Valid until the next call. Throws UsageError
-  /// for a line of more than 1 GiB.
+  /// after the place that is `most` further on, where a line ends. Valid until the next call.
+  /// Throws UsageError for a line of more than 1 GiB.
   std::string_view lines(std::size_t bytes, std::size_t most = std::string_view::npos);
 
   bool at_end() { return peek(1).empty(); }
   const std::string& path() const;
-  std::int64_t position() const { return position_; }  ///< in the text, in bytes
+  std::int64_t position() const { return position_; }  ///< the place
   std::int64_t line() const { return line_; }          ///< lines that were taken
-  /// The bytes of the file that were read: compressed ones, or position().
+  bool is_plain() const;                               ///< whether the text is the file's bytes
+  std::int64_t rows() const;                           ///< of Parquet; else 0
+  /// Of Parquet, the first row at or after a byte of the file with which a row group begins, or
+  /// rows(); else 0.
+  std::int64_t row_after(std::int64_t byte) const;
+  /// The bytes of the file that were read.
   std::int64_t file_position() const;
   std::int64_t file_bytes() const;
 
-  class Bytes;  ///< the decompressed bytes of a file, front to back
-
  private:
-  std::unique_ptr<Bytes> bytes_;
+  std::unique_ptr<TextBytes> bytes_;
   std::string buffer_;     // the text from position_ - begin_ on
   std::size_t begin_ = 0;  // of what was not skipped
   bool whole_ = false;     // whether the buffer has all that is left
@@ -66,7 +79,7 @@ class TextReader {
 /// A place in files that are read one after the other.
 struct TextPosition {
   std::size_t file = 0;
-  std::int64_t byte = 0;  ///< of its text, decompressed
+  std::int64_t byte = 0;  ///< of its text, as made; for Parquet a row
   std::int64_t line = 0;  ///< lines before it, if they are counted
 
   bool operator==(const TextPosition&) const = default;
@@ -75,7 +88,8 @@ struct TextPosition {
 /// Reads the texts of files one after the other. The list must outlive it.
 class TextFiles {
  public:
-  explicit TextFiles(const std::vector<std::string>& files) : files_(files) {}
+  explicit TextFiles(const std::vector<std::string>& files, ColumnChoice columns = {})
+      : files_(files), columns_(std::move(columns)) {}
 
   /// The place up to which text was taken; {number of files} at the end.
   const TextPosition& place() const { return place_; }
@@ -92,6 +106,7 @@ class TextFiles {
 
  private:
   const std::vector<std::string>& files_;
+  ColumnChoice columns_;
   TextPosition place_;
   std::optional<TextReader> reader_;     // of the file at place_, once it was asked for
   std::int64_t before_ = 0, bytes_ = 0;  // of the files before it; up to place_

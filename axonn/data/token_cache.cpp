@@ -83,7 +83,8 @@ std::vector<CachedParts::Part> CachedParts::good_parts(const std::vector<std::st
       if (count(parts[good].path) != parts[good].tokens) break;
       if (file > files.size() || byte < 0 || line < 0) break;
       if (byte > 0 && file == files.size()) break;
-      if (byte > 0 && !is_compressed(files[file]) && byte >= InputFile(files[file]).bytes()) break;
+      if (byte > 0 && is_stored_as_text(files[file]) && byte >= InputFile(files[file]).bytes())
+        break;
     }
   } catch (const UsageError&) {  // missing or damaged
   }

@@ -39,8 +39,11 @@ struct Piece {
 /// Cuts files into pieces, in order.
 class Pieces {
  public:
-  Pieces(const std::vector<std::string>& files, const Tokenizer& tokenizer)
-      : files_(files), tokenizer_(tokenizer) {}
+  /// `field`: of rows, the documents.
+  Pieces(const std::vector<std::string>& files, const Tokenizer& tokenizer, std::string field)
+      : files_(files, [field = std::move(field)](
+                          std::string_view name) { return decides_text(name, field); }),
+        tokenizer_(tokenizer) {}
 
   const Tokenizer& tokenizer() const { return tokenizer_; }
   /// Up to which pieces were returned.
@@ -139,11 +142,16 @@ TextPosition border_after(std::int64_t byte, const std::vector<std::string>& fil
                           const Tokenizer& tokenizer) {
   for (std::size_t i = 0; i < files.size() && byte > 0; ++i) {
     const std::int64_t size = InputFile(files[i]).bytes();
-    if (byte < size && !is_compressed(files[i])) {
+    if (byte < size) {
       TextReader reader(files[i]);
-      const std::int64_t at =
-          is_json_lines(files[i]) ? line_after(reader, byte) : cut_after(reader, byte, tokenizer);
-      if (at < size) return {.file = i, .byte = at};
+      if (!reader.is_plain()) {
+        const std::int64_t row = reader.row_after(byte);
+        if (row < reader.rows()) return {.file = i, .byte = row, .line = row};
+      } else {
+        const std::int64_t at =
+            is_json_lines(files[i]) ? line_after(reader, byte) : cut_after(reader, byte, tokenizer);
+        if (at < size) return {.file = i, .byte = at};
+      }
     }
     if (byte <= size) return {.file = i + 1};
     byte -= size;
@@ -260,7 +268,7 @@ TokenizeProgress tokenize(const std::vector<std::string>& files, const Tokenizer
   if (options.part > 0) begin = border(options.part);
   if (options.part + 1 < options.parts) end = border(options.part + 1);
   const auto encode_part = [&](const TokenSink& to) {
-    Pieces source(files, tokenizer);
+    Pieces source(files, tokenizer, options.field);
     source.restrict_to(begin, end);
     if (!source.at_end()) encode_for(kAll, source, to, options, progress);
   };
@@ -302,7 +310,8 @@ std::shared_ptr<const TokenSource> tokenize_cached(const std::vector<std::string
   if (std::ranges::any_of(files, is_json_lines)) how += ' ' + options.field;
   const std::string path = cache_path(cache, "tokens", files, how);
   const CachedParts parts(path);
-  Pieces source(files, tokenizer);  // goes on where a part ends, without reading again
+  Pieces source(files, tokenizer,
+                options.field);  // goes on where a part ends, without reading again
   const auto make_part = [&](const TextPosition& from, const std::string& part,
                              TokenizeProgress& progress) {
     source.files().go_to(from);

@@ -65,7 +65,7 @@ EvaluationText open_text(const std::string& path, const Tokenizer& tokenizer, st
       .target_bytes = {},
       .documents = documents};
   if (result.tokens->size() == 0) return result;
-  if (lines || is_compressed(path) || documents.mode != DocumentMode::joined) {
+  if (lines || !is_stored_as_text(path) || documents.mode != DocumentMode::joined) {
     result.target_bytes = bytes_of_targets(result, vocab, &tokenizer);
     return result;
   }

@@ -70,6 +70,9 @@ TEST(TextReader, DecompressesAllMembersAndFramesOfAnySizeWhateverTheFilesName) {
            {"padded.gz", gzip(a + b) + std::string(70'000, '\0')},
            {"t.zst", zstandard(a) + skippable + zstandard("") + zstandard(b)},
            {"skippable.zst", skippable + zstandard(a + b)},
+           {"t.bz2", bzip2(a) + bzip2("") + bzip2(b)},
+           {"t.xz", xz(a) + xz("") + xz(b) + std::string(8, '\0')},
+           {"unnamed.txt", xz(a + b)},
            {"unnamed", zstandard(a + b)}}) {
     const std::string path = folder.file(name, data);
     for (const std::size_t at_once : {1'000u, 3'000'000u})
@@ -86,8 +89,10 @@ TEST(TextReader, DecompressesAllMembersAndFramesOfAnySizeWhateverTheFilesName) {
 TEST(TextReader, AFileThatIsCutShortAnywhereIsAnErrorWithItsNameAndPlace) {
   const TempFolder folder;
   const std::string text = synthetic_text(3'000, 1);
-  for (const auto& [name, data] :
-       {std::pair{"t.gz", gzip(text) + gzip(text)}, {"t.zst", zstandard(text) + zstandard(text)}}) {
+  for (const auto& [name, data] : {std::pair{"t.gz", gzip(text) + gzip(text)},
+                                   {"t.zst", zstandard(text) + zstandard(text)},
+                                   {"t.bz2", bzip2(text) + bzip2(text)},
+                                   {"t.xz", xz(text) + xz(text)}}) {
     const std::string path = folder.file(name, data);
     for (std::size_t bytes = data.size() - 1; bytes > 0; --bytes) {
       if (bytes == data.size() / 2) continue;  // a whole file
@@ -106,7 +111,10 @@ TEST(TextReader, AFileThatIsCutShortAnywhereIsAnErrorWithItsNameAndPlace) {
 TEST(TextReader, AChangedByteOrOtherDataBehindTheEndAreErrorsWithThePlace) {
   const TempFolder folder;
   const std::string text = synthetic_text(300'000, 1);
-  for (const auto& [name, good] : {std::pair{"t.gz", gzip(text)}, {"t.zst", zstandard(text)}}) {
+  for (const auto& [name, good] : {std::pair{"t.gz", gzip(text)},
+                                   {"t.zst", zstandard(text)},
+                                   {"t.bz2", bzip2(text)},
+                                   {"t.xz", xz(text)}}) {
     int found = 0;
     for (int i = 1; i <= 20; ++i) {
       std::string data = good;

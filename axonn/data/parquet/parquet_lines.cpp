@@ -1,0 +1,63 @@
+#include <algorithm>
+
+#include "axonn/data/parquet/row_reader.h"
+#include "axonn/data/tables.h"
+
+namespace axonn {
+
+namespace {
+
+class ParquetLines final : public MadeBytes {
+ public:
+  ParquetLines(InputFile file, const ColumnChoice& columns)
+      : MadeBytes(std::move(file)), rows_(file_, columns) {}
+
+  std::optional<std::int64_t> rows() const override { return rows_.metadata().rows; }
+  std::size_t read(std::span<char> out) override {
+    std::size_t made = 0;
+    while (made < out.size()) {
+      if (given_ == lines_.size()) {
+        if (rows_.at_end()) break;
+        lines_.clear();
+        given_ = 0;
+        rows_.read(lines_);
+      }
+      const std::string_view left = std::string_view(lines_).substr(given_, out.size() - made);
+      std::ranges::copy(left, out.begin() + static_cast<std::ptrdiff_t>(made));
+      made += left.size();
+      given_ += left.size();
+    }
+    return made;
+  }
+  bool go_to(std::int64_t row) override {
+    if (row > rows_.metadata().rows) return false;
+    rows_.go_to(row);
+    return true;
+  }
+  std::int64_t row_after(std::int64_t byte) const override {
+    std::int64_t row = 0;
+    for (const parquet::RowGroup& group : rows_.metadata().groups) {
+      if (group.chunks.front().begin >= byte) break;
+      row += group.rows;
+    }
+    return row;
+  }
+  std::int64_t position() const override {
+    const double part = static_cast<double>(rows_.row()) /
+                        static_cast<double>(std::max<std::int64_t>(rows_.metadata().rows, 1));
+    return static_cast<std::int64_t>(part * static_cast<double>(file_.bytes()));
+  }
+
+ private:
+  parquet::RowReader rows_;
+  std::string lines_;
+  std::size_t given_ = 0;  // of lines_
+};
+
+}  // namespace
+
+std::unique_ptr<TextBytes> parquet_lines(InputFile file, const ColumnChoice& columns) {
+  return std::make_unique<ParquetLines>(std::move(file), columns);
+}
+
+}  // namespace axonn
