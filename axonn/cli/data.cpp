@@ -150,10 +150,13 @@ int show_command(const Arguments& arguments) {
   CLI::App app("Shows the contents of a token file, or the training sequences of a JSONL file.",
                "axonn data show");
   app.add_option("FILE", file,
-                 "llm.c's FILE.bin, the prefix of Megatron's files, or FILE.jsonl (also .gz, .zst)")
+                 "FILE.bin or .npy of tokens, the prefix of Megatron's files, or a file as for "
+                 "data.jsonl")
       ->required();
   app.add_option("--tokenizer", tokenizer_name,
                  "also show the first tokens as text; for JSONL: the model's tokenizer, or bytes");
+  add_choice_flag(app, "--token-type", examples.token_type, kRawTokens,
+                  "for tokens without a header: as data.token_type");
   app.add_option("--first", first, "tokens to show")->capture_default_str()->check(count_from(0));
   app.add_option("--chat-template", examples.chat_template, "for JSONL: as data.chat_template")
       ->capture_default_str();
@@ -178,7 +181,7 @@ int show_command(const Arguments& arguments) {
       ->capture_default_str();
   if (!parse_flags(app, arguments)) return 0;
   if (documents->count() > 0) {
-    const bool tokens = TokenFile::recognises(file);
+    const bool tokens = TokenFile::recognises(file, examples.token_type);
     (tokens ? examples.tokens : examples.text) = {file};
     if (tokens || !tokenizer_name.empty()) examples.tokenizer = tokenizer_name;
     std::cout << show_documents(file, examples, seq_len, sequence);
@@ -195,7 +198,7 @@ int show_command(const Arguments& arguments) {
   }
   std::shared_ptr<const Tokenizer> tokenizer;
   if (!tokenizer_name.empty()) tokenizer = make_tokenizer(tokenizer_name);
-  std::cout << describe(TokenFile(file), tokenizer.get(), first);
+  std::cout << describe(TokenFile(file, examples.token_type), tokenizer.get(), first);
   return 0;
 }
 

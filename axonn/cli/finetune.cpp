@@ -51,7 +51,8 @@ struct FinetuneFlags {
 /// The key of [data] that reads such a file.
 std::string data_key(const std::string& path) {
   if (is_json_lines(path)) return "data.jsonl";
-  return ends_in(path, ".bin") || path_exists(path + ".idx") ? "data.tokens" : "data.text";
+  const bool tokens = ends_in(path, ".bin") || ends_in(path, ".npy") || path_exists(path + ".idx");
+  return tokens ? "data.tokens" : "data.text";
 }
 
 /// "Qwen3-0.6B-chats" for the model ".../Qwen3-0.6B" and the data "chats.jsonl". A model in a run's

@@ -67,11 +67,18 @@ void list_data(DataConfig& data, OptionList& list) {
   list.add("text_field", &data.text_field,
            {.help = "key of a line of JSON, or column, in data.text whose value is the document",
             .also = "json_keys json_key text_column dataset_text_field"});
-  list.add("tokens", &data.tokens,
-           {.help = "tokenised text to train on: llm.c's .bin files or Megatron's path prefixes; "
-                    "or a weighted blend of them, \"w1 path1 w2 path2\"",
-            .also = "token_file train_bin",
-            .reads = Reads::files});
+  list.add(
+      "tokens", &data.tokens,
+      {.help = "tokenised text to train on: llm.c's .bin files, Megatron's path prefixes, .npy "
+               "files or, with data.token_type, tokens without a header; or a weighted blend "
+               "of them, \"w1 path1 w2 path2\"",
+       .also = "token_file train_bin",
+       .reads = Reads::files});
+  list.add("token_type", data.token_type, kRawTokens,
+           {.help = "how files of data.tokens without a header store each token: u16 is what "
+                    "nanoGPT, litgpt and OLMo write for vocabularies of up to 65,536, u32 beyond "
+                    "that; auto: every file must have a header",
+            .also = "token_dtype dtype uint16 uint32 memmap_dtype"});
   list_examples(data, list);
   list.add("synthetic", &data.synthetic,
            {.help = "amount of text to generate and train on; it states made-up facts; 0: none",

@@ -40,6 +40,12 @@ enum class ExcessLength {
 
 inline constexpr std::array<std::string_view, 3> kExcessLengths = {"split", "drop", "truncate"};
 
+/// How files of tokens without a header store each token; automatic: a file must have a header.
+enum class RawTokens { automatic, u8, u16, u32, i32, i64 };
+
+inline constexpr std::array<std::string_view, 6> kRawTokens = {"auto", "u8",  "u16",
+                                                               "u32",  "i32", "i64"};
+
 /// training.goldfish: leaves one target in k out of the loss, so that no passage is learned whole.
 struct GoldfishConfig {
   std::int64_t k = 0;  ///< 0: none is left out; else at least 2
@@ -58,9 +64,10 @@ struct DataConfig {
   std::vector<std::string> text = {};
   /// The key of a line of JSON in `text` under which its document is.
   std::string text_field = "text";
-  /// Token files (llm.c's .bin or Megatron's prefixes) or patterns of them, concatenated; or a
-  /// weighted blend "w1 path1 w2 path2", in one string or several.
+  /// Token files (TokenFile) or patterns of them, concatenated; or a weighted blend "w1 path1 w2
+  /// path2", in one string or several.
   std::vector<std::string> tokens = {};
+  RawTokens token_type = RawTokens::automatic;  ///< of these, where they have no header
   /// Files of fine-tuning data (jsonl.h), or patterns of them: one example per line, all of one
   /// kind. Several examples share a sequence (packing.h).
   std::vector<std::string> jsonl = {};

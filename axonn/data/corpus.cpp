@@ -67,13 +67,13 @@ std::shared_ptr<const TokenSource> open_text(const std::vector<std::string>& pat
   return source;
 }
 
-std::vector<TokenStream> open_tokens(const std::vector<std::string>& entries) {
+std::vector<TokenStream> open_tokens(const std::vector<std::string>& entries, RawTokens raw) {
   std::vector<TokenStream> streams;
   for (const auto& [weight, paths] : parse_blend(entries)) {
     std::vector<std::shared_ptr<const TokenSource>> shards;
     for (const std::string& path : paths)
       for (const std::string& shard : expand_pattern(path))
-        shards.push_back(std::make_shared<TokenFile>(shard));
+        shards.push_back(std::make_shared<TokenFile>(shard, raw));
     streams.push_back(whole(std::make_shared<JoinedTokens>(std::move(shards)), weight));
   }
   return streams;
@@ -268,7 +268,7 @@ Corpus open_sources(const DataConfig& config, const CorpusOptions& options) {
     return corpus;
   }
   if (!config.tokens.empty()) {
-    corpus.train = open_tokens(config.tokens);
+    corpus.train = open_tokens(config.tokens, config.token_type);
     if (corpus.tokenizer) fit_tokenizer(corpus, options.vocab);
   } else if (!config.text.empty()) {
     corpus.train = {whole(open_text(config.text, config.text_field, *corpus.tokenizer, options))};
@@ -284,8 +284,8 @@ Corpus open_sources(const DataConfig& config, const CorpusOptions& options) {
   if (config.validation.empty()) return corpus;
   if (const auto fraction = parse_real(config.validation)) {
     split_off(corpus, *fraction);
-  } else if (TokenFile::recognises(config.validation)) {
-    corpus.validation = open_tokens({config.validation});
+  } else if (TokenFile::recognises(config.validation, config.token_type)) {
+    corpus.validation = open_tokens({config.validation}, config.token_type);
   } else {
     if (!corpus.tokenizer)
       refuse("data.validation is the text ", config.validation,

@@ -20,9 +20,7 @@ constexpr std::string_view kOfArrow =
 constexpr std::string_view kUnpack = "unpack it and give the files in it";
 constexpr std::string_view kOther = "only text and JSON lines can be trained on";
 constexpr std::string_view kRecode = "convert it: iconv -f UTF-16 -t UTF-8 FILE > FILE.utf8.txt";
-constexpr std::string_view kTokens =
-    "tokens are read from .bin files of llm.c and from Megatron's .bin and .idx, as data.tokens; "
-    "write the array in one of these forms, or give the text";
+constexpr std::string_view kTokens = "give tokens as data.tokens";
 
 struct Magic {
   std::string_view bytes;

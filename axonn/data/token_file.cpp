@@ -4,12 +4,12 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <utility>
 
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
+#include "axonn/base/numbers.h"
 #include "axonn/base/utf8.h"
 
 namespace axonn {
@@ -18,9 +18,12 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
 
-constexpr std::int32_t kLlmcMagic = 20240520, kLlmcVersion = 1;
+/// What llm.c writes for GPT-2's tokenizer, and for Llama 3's.
+constexpr std::int32_t kLlmcMagic = 20240520, kLlmcVersion = 1, kLlmcWideMagic = 20240801,
+                       kLlmcWideVersion = 7;
 constexpr std::int64_t kLlmcHeaderBytes = 1024;
 
+constexpr std::string_view kNumpyMagic = "\x93NUMPY";
 constexpr std::string_view kMegatronMagic{"MMIDIDX\0\0", 9};
 constexpr std::uint64_t kMegatronVersion = 1;
 /// Offsets in the index of the version, the type, the two counts and the sequences' lengths.
@@ -88,13 +91,53 @@ void widen(std::span<std::int32_t> out, const char* bytes) {
     out[i] = static_cast<std::int32_t>(load<T>(bytes, static_cast<std::int64_t>(i)));
 }
 
-/// A 64-bit token that does not fit 32 bits becomes -1 or the largest value. No vocabulary has
-/// these, so it is refused like any token that is out of range.
+/// A token that does not fit 32 bits becomes -1 or the largest value. No vocabulary has these, so
+/// it is refused like any token that is out of range.
+template <typename T>
 void narrow(std::span<std::int32_t> out, const char* bytes) {
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const auto token = load<std::int64_t>(bytes, static_cast<std::int64_t>(i));
-    out[i] = static_cast<std::int32_t>(std::clamp<std::int64_t>(token, -1, kMostInt32));
+    const T token = load<T>(bytes, static_cast<std::int64_t>(i));
+    out[i] = std::cmp_less(token, -1)           ? -1
+             : std::cmp_less(kMostInt32, token) ? static_cast<std::int32_t>(kMostInt32)
+                                                : static_cast<std::int32_t>(token);
   }
+}
+
+/// The first four bytes of a file, as a number; 0 if it is shorter.
+std::int32_t first_number(const InputFile& file) {
+  std::int32_t number = 0;
+  if (file.bytes() >= 4) file.read(0, std::as_writable_bytes(std::span(&number, 1)));
+  return number;
+}
+
+bool is_numpy(const InputFile& file) {
+  std::array<char, 6> begin{};
+  if (file.bytes() < std::ssize(begin)) return false;
+  file.read(0, std::as_writable_bytes(std::span(begin)));
+  return std::string_view(begin.data(), begin.size()) == kNumpyMagic;
+}
+
+/// The type of a NumPy array of such a "descr"; none if it holds no tokens.
+std::optional<TokenType> numpy_type(std::string_view descr) {
+  constexpr std::array<std::pair<std::string_view, TokenType>, 8> kTypes{{{"|u1", TokenType::u8},
+                                                                          {"|i1", TokenType::i8},
+                                                                          {"<u2", TokenType::u16},
+                                                                          {"<i2", TokenType::i16},
+                                                                          {"<u4", TokenType::u32},
+                                                                          {"<i4", TokenType::i32},
+                                                                          {"<u8", TokenType::u64},
+                                                                          {"<i8", TokenType::i64}}};
+  for (const auto& [name, type] : kTypes)
+    if (descr == name) return type;
+  return std::nullopt;
+}
+
+/// What stands between `before` and the next `after` in the text of a NumPy header; "" if missing.
+std::string_view between(std::string_view text, std::string_view before, char after) {
+  const std::size_t begin = text.find(before);
+  if (begin == text.npos) return {};
+  text.remove_prefix(begin + before.size());
+  return text.substr(0, text.find(after));
 }
 
 std::array<std::int32_t, kLlmcHeaderBytes / 4> llmc_header(std::int64_t count) {
@@ -125,139 +168,113 @@ std::string text_of(std::span<const std::int32_t> tokens, const Tokenizer& token
 
 }  // namespace
 
-void TokenSource::read(std::int64_t begin, std::span<std::int32_t> tokens) const {
-  const std::int64_t count = std::ssize(tokens);
-  AXONN_CHECK(begin >= 0 && count <= size() && begin <= size() - count, "read: tokens ", begin,
-              " to ", begin + count, " were asked of ", name(), ", which has ", size());
-  read_valid(begin, tokens);
-}
-
-void TokenSource::read_checked(std::int64_t begin, std::span<std::int32_t> tokens,
-                               std::int64_t vocab) const {
-  read(begin, tokens);
-  for (std::size_t i = 0; i < tokens.size(); ++i)
-    if (tokens[i] < 0 || tokens[i] >= vocab) [[unlikely]]
-      refuse(where(begin + static_cast<std::int64_t>(i)), " is ", tokens[i],
-             ", but the model's vocabulary has ", vocab, " tokens; set model.vocab to at least ",
-             std::int64_t{std::max(tokens[i], 0)} + 1,
-             ", or make the file again with the model's tokenizer");
-}
-
-std::int32_t TokenSource::at(std::int64_t position) const {
-  std::int32_t token = 0;
-  read(position, {&token, 1});
-  return token;
-}
-
-std::string TokenSource::where(std::int64_t position) const {
-  return concat("token ", position, " of ", name());
-}
-
-void MemoryTokens::read_valid(std::int64_t begin, std::span<std::int32_t> tokens) const {
-  std::copy_n(tokens_.begin() + begin, tokens.size(), tokens.begin());
-}
-
-void MemoryTokens::document_begins(std::int64_t begin, std::int64_t end,
-                                   std::vector<std::int64_t>& to) const {
-  const auto first = std::ranges::lower_bound(begins_, begin);
-  to.insert(to.end(), first, std::lower_bound(first, begins_.end(), end));
-}
-
-JoinedTokens::JoinedTokens(std::vector<std::shared_ptr<const TokenSource>> parts,
-                           std::vector<bool> continued)
-    : parts_(std::move(parts)), continued_(std::move(continued)) {
-  AXONN_CHECK(!parts_.empty(), "JoinedTokens needs at least one source");
-  continued_.resize(parts_.size());
-  std::int64_t end = 0;
-  for (const auto& part : parts_) ends_.push_back(end += part->size());
-}
-
-std::string JoinedTokens::name() const {
-  if (parts_.size() == 1) return parts_.front()->name();
-  return concat(parts_.front()->name(), " and ", parts_.size() - 1, " more");
-}
-
-std::size_t JoinedTokens::part_of(std::int64_t position) const {
-  return std::ranges::upper_bound(ends_, position) - ends_.begin();
-}
-
-bool JoinedTokens::has_documents() const {
-  return std::ranges::all_of(parts_, [](const auto& part) { return part->has_documents(); });
-}
-
-void JoinedTokens::document_begins(std::int64_t begin, std::int64_t end,
-                                   std::vector<std::int64_t>& to) const {
-  for (std::size_t part = part_of(begin); part < parts_.size(); ++part) {
-    const std::int64_t first = ends_[part] - parts_[part]->size();
-    if (first >= end) return;
-    const std::size_t had = to.size();
-    parts_[part]->document_begins(std::max<std::int64_t>(begin - first, continued_[part] ? 1 : 0),
-                                  std::min(end, ends_[part]) - first, to);
-    for (std::size_t i = had; i < to.size(); ++i) to[i] += first;
-  }
-}
-
-std::string JoinedTokens::where(std::int64_t position) const {
-  const std::size_t part = part_of(position);
-  return parts_[part]->where(position - (ends_[part] - parts_[part]->size()));
-}
-
-void JoinedTokens::read_valid(std::int64_t begin, std::span<std::int32_t> tokens) const {
-  for (std::size_t part = part_of(begin); !tokens.empty(); ++part) {
-    const std::int64_t count = std::min<std::int64_t>(ends_[part] - begin, std::ssize(tokens));
-    parts_[part]->read(begin - (ends_[part] - parts_[part]->size()), tokens.first(count));
-    begin += count;
-    tokens = tokens.subspan(count);
-  }
-}
-
 std::string_view name_of(TokenType type) {
-  constexpr std::array<std::string_view, 9> kNames{"?",   "u8", "i8", "i16", "i32",
-                                                   "i64", "?",  "?",  "u16"};
+  constexpr std::array<std::string_view, 11> kNames{"?", "u8", "i8",  "i16", "i32", "i64",
+                                                    "?", "?",  "u16", "u32", "u64"};
   return kNames.at(static_cast<std::size_t>(type));
 }
 
 std::int64_t bytes_of(TokenType type) {
-  constexpr std::array<std::int64_t, 9> kBytes{0, 1, 1, 2, 4, 8, 0, 0, 2};
+  constexpr std::array<std::int64_t, 11> kBytes{0, 1, 1, 2, 4, 8, 0, 0, 2, 4, 8};
   return kBytes.at(static_cast<std::size_t>(type));
 }
 
 bool TokenFile::recognises(const std::string& path) {
   if (megatron_prefix(path)) return true;
-  std::array<char, 4> head{};
-  return is_plain_file(path) &&
-         std::ifstream(path, std::ios::binary).read(head.data(), head.size()) &&
-         load<std::int32_t>(head.data()) == kLlmcMagic;
+  if (!is_plain_file(path)) return false;
+  const InputFile file(path);
+  const std::int32_t magic = first_number(file);
+  return magic == kLlmcMagic || magic == kLlmcWideMagic || is_numpy(file);
 }
 
-TokenFile::TokenFile(const std::string& path) : tokens_(tokens_path(path)) {
+bool TokenFile::recognises(const std::string& path, RawTokens raw) {
+  return recognises(path) ||
+         (raw != RawTokens::automatic && (ends_in(path, ".bin") || ends_in(path, ".npy")));
+}
+
+TokenFile::TokenFile(const std::string& path, RawTokens raw) : tokens_(tokens_path(path)) {
+  const std::int32_t magic = first_number(tokens_);
   if (const auto prefix = megatron_prefix(path))
     open_megatron(*prefix + ".idx");
+  else if (magic == kLlmcMagic || magic == kLlmcWideMagic)
+    open_llmc(magic == kLlmcMagic ? TokenType::u16 : TokenType::u32);
+  else if (is_numpy(tokens_))
+    open_numpy();
   else
-    open_llmc();
+    open_raw(raw);
 }
 
-void TokenFile::open_llmc() {
+void TokenFile::open_llmc(TokenType type) {
   const std::string& path = tokens_.path();
   const std::int64_t size = tokens_.bytes();
   if (size < kLlmcHeaderBytes)
     refuse(path, ": has ", size, " bytes, but the header of an llm.c token file alone has ",
-           kLlmcHeaderBytes, "; is the file whole? (Megatron's .bin needs its .idx beside it)");
+           kLlmcHeaderBytes, "; is the file whole?");
   std::array<std::int32_t, 3> header{};
   tokens_.read(0, std::as_writable_bytes(std::span(header)));
-  const auto [magic, version, count] = header;
-  if (magic != kLlmcMagic)
-    refuse(path, ": begins with ", magic, ", but an llm.c token file with ", kLlmcMagic,
-           "; Megatron's .bin needs its .idx beside it, and text goes to data.text");
-  if (version != kLlmcVersion)
-    refuse(path, ": is of version ", version, " of llm.c's format; only ", kLlmcVersion,
-           " (tokens of 16 bits) is known");
-  count_ = count;
-  const std::int64_t wanted = kLlmcHeaderBytes + 2 * count_;
+  const std::int32_t version = header[1],
+                     wanted_version = type == TokenType::u16 ? kLlmcVersion : kLlmcWideVersion;
+  if (version != wanted_version)
+    refuse(path, ": is of version ", version, " of llm.c's format; with its first number only ",
+           wanted_version, " (tokens of ", 8 * bytes_of(type), " bits) is known");
+  format_ = "llm.c";
+  type_ = type;
+  count_ = header[2];
+  const std::int64_t wanted = kLlmcHeaderBytes + bytes_of(type) * count_;
   if (count_ < 0 || size != wanted)
     refuse(path, ": its header counts ", count_, " tokens, which makes ", wanted,
            " bytes, but the file has ", size, "; it was cut short or altered; make it again");
   first_byte_ = kLlmcHeaderBytes;
+}
+
+void TokenFile::open_numpy() {
+  const std::string& path = tokens_.path();
+  constexpr std::int64_t kShort = 10, kLong = 12, kMostHeader = 1 << 16;
+  std::array<char, kLong> begin{};
+  if (tokens_.bytes() < kLong) refuse(path, ": is a cut NumPy array; copy or download it again");
+  tokens_.read(0, std::as_writable_bytes(std::span(begin)));
+  const bool short_form = begin[6] == 1;
+  const std::int64_t bytes =
+      short_form ? load<std::uint16_t>(begin.data() + 8) : load<std::uint32_t>(begin.data() + 8);
+  first_byte_ = (short_form ? kShort : kLong) + bytes;
+  if (bytes > kMostHeader || first_byte_ > tokens_.bytes())
+    refuse(path, ": its NumPy header has ", bytes, " bytes; is the file whole?");
+  std::string header(static_cast<std::size_t>(bytes), '\0');
+  tokens_.read(first_byte_ - bytes, std::as_writable_bytes(std::span(header)));
+  const std::string_view descr = between(header, "'descr': '", '\''),
+                         shape = between(header, "'shape': (", ')');
+  const auto type = numpy_type(descr);
+  if (!type)
+    refuse(path, ": is a NumPy array of ", printable(descr.empty() ? header : descr),
+           "; tokens are little-endian integers, such as '<u2'");
+  type_ = *type;
+  const bool one_dimension = shape.ends_with(',') && std::ranges::count(shape, ',') == 1;
+  const auto count = parse_integer(shape.substr(0, shape.find(',')));
+  if (!one_dimension || !count || *count < 0)
+    refuse(path, ": is a NumPy array of shape (", printable(shape), "); tokens are of one ",
+           "dimension: numpy.save(file, array.reshape(-1))");
+  format_ = "NumPy";
+  count_ = *count;
+  if (count_ > (tokens_.bytes() - first_byte_) / bytes_of(type_) ||
+      tokens_.bytes() != first_byte_ + count_ * bytes_of(type_))
+    refuse(path, ": its header counts ", count_, " tokens of ", bytes_of(type_), " bytes, but ",
+           tokens_.bytes() - first_byte_, " follow; it was cut short or altered");
+}
+
+void TokenFile::open_raw(RawTokens raw) {
+  constexpr std::array<TokenType, 6> kTypes{TokenType::u8,  TokenType::u8,  TokenType::u16,
+                                            TokenType::u32, TokenType::i32, TokenType::i64};
+  const std::string& path = tokens_.path();
+  if (raw == RawTokens::automatic)
+    refuse(path, ": does not begin as a token file of llm.c or NumPy; if it is tokens without a ",
+           "header, as nanoGPT, litgpt and OLMo write them, set data.token_type, for example to ",
+           "u16; Megatron's .bin needs its .idx beside it, and text goes to data.text");
+  format_ = "tokens without a header";
+  type_ = kTypes[static_cast<std::size_t>(raw)];
+  count_ = tokens_.bytes() / bytes_of(type_);
+  if (count_ * bytes_of(type_) != tokens_.bytes())
+    refuse(path, ": has ", tokens_.bytes(), " bytes, no multiple of the ", bytes_of(type_),
+           " of data.token_type = ", kRawTokens[static_cast<std::size_t>(raw)]);
 }
 
 void TokenFile::open_megatron(const std::string& path) {
@@ -279,6 +296,7 @@ void TokenFile::open_megatron(const std::string& path) {
            "); tokens are integers");
   if (code == 0 || code > 8) altered("type ", int{code}, " is not in 1 to 8");
   type_ = static_cast<TokenType>(code);
+  format_ = "Megatron";
 
   const auto counted = load<std::uint64_t>(index.data() + kSequencesAt),
              listed = load<std::uint64_t>(index.data() + kDocumentsAt);
@@ -375,15 +393,18 @@ void TokenFile::read_valid(std::int64_t begin, std::span<std::int32_t> tokens) c
       return widen<std::uint16_t>(tokens, bytes);
     case TokenType::i32:
       return widen<std::int32_t>(tokens, bytes);
+    case TokenType::u32:
+      return narrow<std::uint32_t>(tokens, bytes);
     case TokenType::i64:
-      return narrow(tokens, bytes);
+      return narrow<std::int64_t>(tokens, bytes);
+    case TokenType::u64:
+      return narrow<std::uint64_t>(tokens, bytes);
   }
 }
 
 std::string describe(const TokenFile& file, const Tokenizer* tokenizer, std::int64_t first) {
-  std::string out =
-      concat("file       ", file.name(), "\nformat     ", file.documents() ? "Megatron" : "llm.c",
-             ", ", name_of(file.type()), "\ntokens     ", format_count(file.size()), '\n');
+  std::string out = concat("file       ", file.name(), "\nformat     ", file.format(), ", ",
+                           name_of(file.type()), "\ntokens     ", format_count(file.size()), '\n');
   if (const auto documents = file.documents()) {
     out += concat("documents  ", format_count(*documents));
     if (*documents > 0)

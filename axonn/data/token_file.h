@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "axonn/base/files.h"
+#include "axonn/data/config.h"
 #include "axonn/text/tokenizer.h"
 
 namespace axonn {
@@ -98,31 +99,46 @@ class JoinedTokens : public TokenSource {
   std::vector<bool> continued_;
 };
 
-/// The type of tokens in a file; the numbers are Megatron's codes.
-enum class TokenType : std::uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, u16 = 8 };
+/// The type of tokens in a file; the numbers up to 8 are Megatron's codes.
+enum class TokenType : std::uint8_t {
+  u8 = 1,
+  i8 = 2,
+  i16 = 3,
+  i32 = 4,
+  i64 = 5,
+  u16 = 8,
+  u32 = 9,
+  u64 = 10
+};
 std::string_view name_of(TokenType type);
 std::int64_t bytes_of(TokenType type);
 
 /// A token file. Tokens are read from it when they are asked for.
 ///
-/// llm.c's PATH.bin: 256 int32 of header (20240520, 1, count), then u16 tokens. Megatron's
-/// PREFIX.bin and PREFIX.idx: the tokens back to back, and the places of sequences and documents.
-/// Source: llm.c, dev/data/data_common.py; Megatron-LM, core/datasets/indexed_dataset.py.
+/// llm.c's PATH.bin: 256 int32 of header (20240520, 1, count), then u16 tokens, or (20240801, 7,
+/// count), then u32 tokens. Megatron's PREFIX.bin and PREFIX.idx: the tokens back to back, and the
+/// places of sequences and documents. NumPy's .npy: one dimension of integers. Any other file:
+/// tokens from its first byte on, if their type is told.
+/// Source: llm.c, dev/data/data_common.py; Megatron-LM, core/datasets/indexed_dataset.py; NumPy,
+/// numpy/lib/format.py.
 class TokenFile : public TokenSource {
  public:
-  /// path: an llm.c file; or Megatron's prefix, .idx or .bin (with an .idx beside it).
-  /// Checks every field of the header against the sizes of the files. Throws UsageError with the
-  /// file, the field, its value and the expected value.
-  explicit TokenFile(const std::string& path);
+  /// path: a file; or Megatron's prefix, .idx or .bin (with an .idx beside it). Checks every field
+  /// of the header against the sizes of the files. Throws UsageError with the file, the field, its
+  /// value and the expected value; for a file without a header, unless `raw` tells its type.
+  explicit TokenFile(const std::string& path, RawTokens raw = RawTokens::automatic);
 
-  /// Whether path names Megatron files or begins like an llm.c file, and so is not text.
+  /// Whether path names Megatron files or begins with another header, and so is not text.
   static bool recognises(const std::string& path);
+  /// Also whether it has the name of a token file, if `raw` tells a type.
+  static bool recognises(const std::string& path, RawTokens raw);
 
   TokenType type() const { return type_; }
   std::int64_t size() const override { return count_; }
   std::string name() const override { return tokens_.path(); }
 
-  /// The number of documents in Megatron's format; llm.c's does not store documents.
+  std::string_view format() const { return format_; }  ///< for messages
+  /// The number of documents in Megatron's format; the others do not store documents.
   std::optional<std::int64_t> documents() const {
     return index_ ? std::optional(index_->documents) : std::nullopt;
   }
@@ -141,10 +157,13 @@ class TokenFile : public TokenSource {
   /// The first token of a document.
   std::int64_t begin_of(std::int64_t document) const;
   void read_valid(std::int64_t begin, std::span<std::int32_t> tokens) const override;
-  void open_llmc();
+  void open_llmc(TokenType type);
+  void open_numpy();
+  void open_raw(RawTokens raw);
   void open_megatron(const std::string& index_path);
 
   InputFile tokens_;
+  std::string_view format_;
   TokenType type_ = TokenType::u16;
   std::int64_t first_byte_ = 0;  // of the tokens
   std::int64_t count_ = 0;

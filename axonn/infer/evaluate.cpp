@@ -206,7 +206,7 @@ EvaluationText open_evaluation_text(const std::string& path,
                                     const std::shared_ptr<const Tokenizer>& tokenizer,
                                     std::int64_t vocab, const DataConfig& data,
                                     const TokenizeReport& report) {
-  const bool is_tokens = TokenFile::recognises(path);
+  const bool is_tokens = TokenFile::recognises(path, data.token_type);
   if (!is_tokens && !tokenizer)
     refuse(path, " is a text, but the model's tokenizer is not known; name it with --tokenizer");
   if (!is_tokens) check_fits(*tokenizer, vocab);
@@ -220,7 +220,7 @@ EvaluationText open_evaluation_text(const std::string& path,
                         .target_bytes = {},
                         .documents = document_rule(data, tokenizer.get(), vocab)};
   if (is_tokens) {
-    result.tokens = std::make_shared<TokenFile>(path);
+    result.tokens = std::make_shared<TokenFile>(path, data.token_type);
     if (result.tokens->size() > 0)
       result.target_bytes = bytes_of_targets(result, vocab, tokenizer.get());
   } else {

@@ -86,7 +86,8 @@ TEST(FileFormats, ABinaryFileInAFolderIsRefusedOrWarnedOf) {
   folder.file("t/a.txt", "text");
   folder.file("t/b.txt", bytes_with("\x93NUMPY\x01"));
   const auto open = [&] { return open_corpus({.text = {folder.path("t")}}, {}).warnings; };
-  EXPECT_THAT([&] { open(); }, testing::ThrowsMessage<UsageError>(HasSubstr("b.txt is a NumPy")));
+  EXPECT_THAT([&] { open(); }, testing::ThrowsMessage<UsageError>(HasSubstr(
+                                   "b.txt is a token file, not text; give it as data.tokens")));
   folder.file("t/b.txt", "abc\0def"s);
   EXPECT_THAT(open(), ElementsAre(HasSubstr("b.txt: there are 1 NUL bytes in the first 7")));
   folder.file("t/b.txt", "caf\xe9 caf\xe9 caf\xe9 caf\xe9 too");
