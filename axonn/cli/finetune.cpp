@@ -11,6 +11,7 @@
 #include "axonn/cli/train.h"
 #include "axonn/config/run_text.h"
 #include "axonn/config/stored_config.h"
+#include "axonn/data/jsonl.h"
 #include "axonn/data/text_reader.h"
 #include "axonn/load/devices.h"
 #include "axonn/load/launch.h"
@@ -51,6 +52,8 @@ struct FinetuneFlags {
 /// The key of [data] that reads such a file.
 std::string data_key(const std::string& path) {
   if (is_json_lines(path)) return "data.jsonl";
+  if (is_folder(path))
+    return std::ranges::any_of(text_files({path}), holds_answers) ? "data.jsonl" : "data.text";
   const bool tokens = ends_in(path, ".bin") || ends_in(path, ".npy") || path_exists(path + ".idx");
   return tokens ? "data.tokens" : "data.text";
 }

@@ -68,8 +68,8 @@ struct DataConfig {
   /// path2", in one string or several.
   std::vector<std::string> tokens = {};
   RawTokens token_type = RawTokens::automatic;  ///< of these, where they have no header
-  /// Files of fine-tuning data (jsonl.h), or patterns of them: one example per line, all of one
-  /// kind. Several examples share a sequence (packing.h).
+  /// Files of fine-tuning data (jsonl.h), folders or patterns of them: one example per line, all of
+  /// one kind. Several examples share a sequence (packing.h).
   std::vector<std::string> jsonl = {};
   /// The format of conversations: "auto", a name or a file (find_chat_format()). "auto" is the
   /// template in model_text, if it has one.

@@ -10,6 +10,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/utf8.h"
 #include "axonn/text/chat/conversation.h"
+#include "axonn/text/jinja/jinja_print.h"
 
 namespace axonn {
 
@@ -182,6 +183,30 @@ Dict from_sharegpt(Members& line, const std::string& place) {
   if (const Value* tools = line.find("tools"); tools && !(tools->text() && tools->text()->empty()))
     object.set("tools", wrapped_tools(*tools, place));
   return object;
+}
+
+Dict from_prompt_messages(Members& line, const std::string& place) {
+  List messages;
+  for (const char* key : {"prompt", "completion"}) {
+    const Value* found = line.find(key);
+    if (!found || !found->list() || found->list()->items.empty())
+      refuse(place, ": \"", key, "\" is not a list of messages, as ",
+             *key == 'p' ? "the completion" : "the prompt", " is; both must be lists, or strings");
+    for (const Value& message : found->list()->items) {
+      messages.items.push_back(message);
+      const Value* role = message.dict() ? message.dict()->find("role") : nullptr;
+      if (*key != 'p' || !role || !role->text() || role->text()->bytes() != "assistant") continue;
+      Dict context = *message.dict();
+      context.set("weight", std::int64_t{0});
+      messages.items.back() = std::move(context);
+    }
+  }
+  Dict object;
+  object.set("messages", std::move(messages));
+  for (const char* key : {"tools", "documents", "chat_template_kwargs"})
+    if (const Value* found = line.find(key)) object.set(key, *found);
+  // Parsed again, so that every text has its message as its origin.
+  return *parse_chat_json(jinja::to_json(object, {}).bytes())->dict();
 }
 
 Dict from_alpaca(Members& line, const std::string& place) {

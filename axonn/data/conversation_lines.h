@@ -32,4 +32,13 @@ jinja::Dict from_sharegpt(Members& line, const std::string& place);
 /// the input. The history comes before it, and its answers are answers like the output.
 jinja::Dict from_alpaca(Members& line, const std::string& place);
 
+/// Returns the conversation of a line whose prompt and completion are lists of messages, as TRL reads
+/// it:
+///
+///   {"prompt": [MESSAGE, ...], "completion": [MESSAGE, ...]}
+///
+/// with "tools", "documents" and "chat_template_kwargs" as beside "messages". Answers in the prompt
+/// have a "weight" of 0.
+jinja::Dict from_prompt_messages(Members& line, const std::string& place);
+
 }  // namespace axonn

@@ -13,6 +13,7 @@
 #include "axonn/data/goldfish.h"
 #include "axonn/data/jsonl.h"
 #include "axonn/data/synthetic/synthetic.h"
+#include "axonn/data/text_reader.h"
 #include "axonn/data/token_file.h"
 #include "axonn/text/model_text.h"
 
@@ -116,10 +117,20 @@ ExampleEncoder example_encoder(const DataConfig& config, std::shared_ptr<const T
   return ExampleEncoder(std::move(tokenizer), std::move(chat));
 }
 
+/// The files that data.jsonl names. A folder stands for its files of lines and rows.
 std::vector<std::string> expanded(const std::vector<std::string>& paths) {
   std::vector<std::string> files;
   for (const std::string& path : paths)
-    for (const std::string& file : expand_pattern(path)) files.push_back(file);
+    for (const std::string& found : expand_pattern(path)) {
+      if (!is_folder(found)) {
+        files.push_back(found);
+        continue;
+      }
+      const std::size_t before = files.size();
+      std::ranges::copy_if(text_files({found}), std::back_inserter(files), is_json_lines);
+      if (files.size() == before)
+        refuse("data.jsonl: the folder ", found, " has no .jsonl, .parquet or .csv file");
+    }
   return files;
 }
 
@@ -155,7 +166,7 @@ void add(const std::vector<std::string>& warnings, Corpus& corpus) {
 /// Opens data.jsonl, and data.validation: a fraction of data.jsonl or another JSONL file.
 void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
   const ExampleEncoder encoder =
-      example_encoder(config, corpus.tokenizer, expand_pattern(config.jsonl.front()).front());
+      example_encoder(config, corpus.tokenizer, expanded(config.jsonl).front());
   if (options.cache.makes) {
     if (std::string found = encoder.warning(); !found.empty()) corpus.warnings.push_back(found);
     add(notes_of_examples(expanded(config.jsonl), encoder), corpus);
@@ -251,7 +262,8 @@ std::vector<WeightedPaths> parse_blend(const std::vector<std::string>& entries) 
 DocumentRange open_examples(const std::string& file, const DataConfig& config,
                             std::shared_ptr<const Tokenizer> tokenizer,
                             const CorpusOptions& options) {
-  return encoded_files({file}, example_encoder(config, std::move(tokenizer), file), options);
+  return encoded_files(
+      {file}, example_encoder(config, std::move(tokenizer), expanded({file}).front()), options);
 }
 
 namespace {

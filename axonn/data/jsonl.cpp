@@ -19,14 +19,33 @@ namespace {
 
 constexpr const char* kKinds =
     "a line must have one of: \"messages\"; \"conversations\" (ShareGPT); \"instruction\" and "
-    "\"output\" (alpaca); \"prompt\" and \"completion\"; \"text\"";
+    "\"output\" (alpaca); \"prompt\" and \"completion\", both strings or both lists of messages; "
+    "\"text\"";
 
 void check_utf8(std::string_view line, const std::string& place) {
   if (const std::size_t valid = valid_utf8_prefix(line); valid < line.size())
     refuse(place, ": byte ", valid + 1, " of the line is not UTF-8");
 }
 
+/// Why a text is no JSON, in the words of the library; "" if it is some.
+std::string fault_of_json(std::string_view text) {
+  try {
+    return nlohmann::json::parse(text).is_discarded() ? "it is empty" : "";
+  } catch (const nlohmann::json::exception& error) {
+    std::string_view why = error.what();  // "[json.exception...] parse error at line 1, column 9: "
+    for (const std::string_view before : {"] ", "line 1, "})
+      if (const std::size_t at = why.find(before); at != why.npos)
+        why.remove_prefix(at + before.size());
+    return std::string(why);
+  }
+}
+
 [[noreturn]] void refuse_no_object(std::string_view line, const std::string& place) {
+  if (const std::string fault = fault_of_json(line); !fault.empty())
+    refuse(place, ": this is not JSON: ", shortened(printable(fault), 160),
+           fault.find("invalid literal") == fault.npos
+               ? ""
+               : "; JSON has no NaN or Infinity, and its quotes are \"");
   const char* const remedy =
       line.starts_with('[')
           ? "; an array of objects becomes lines by: jq -c '.[]' FILE.json > FILE.jsonl"
@@ -202,7 +221,9 @@ jinja::Value parse_line(std::string_view line, const std::string& place) {
   return *std::move(value);
 }
 
-enum class LineFormat { text, completion, messages, sharegpt, alpaca };
+enum class LineFormat { text, completion, messages, prompt_messages, sharegpt, alpaca };
+
+bool is_list(const jinja::Value* value) { return value && value->list(); }
 
 /// "text" beside "instruction", and "prompt" beside messages, are further keys.
 LineFormat format_of(const Members& line, const std::string& place) {
@@ -217,7 +238,10 @@ LineFormat format_of(const Members& line, const std::string& place) {
            kinds == 0 ? concat("none of them, but: ", keys_of(line.object()))
                       : "more than one of them");
   if (text) return LineFormat::text;
-  if (completion) return LineFormat::completion;
+  if (completion)
+    return is_list(line.peek("prompt")) || is_list(line.peek("completion"))
+               ? LineFormat::prompt_messages
+               : LineFormat::completion;
   if (sharegpt) return LineFormat::sharegpt;
   return alpaca ? LineFormat::alpaca : LineFormat::messages;
 }
@@ -235,9 +259,10 @@ void add_names(const std::vector<std::string>& names, std::vector<std::string>& 
 
 Conversation conversation_in(Members& line, LineFormat format, const std::string& place) {
   if (format == LineFormat::messages) return Conversation::parse(line, place);
-  return Conversation::parse(
-      format == LineFormat::sharegpt ? from_sharegpt(line, place) : from_alpaca(line, place),
-      place);
+  return Conversation::parse(format == LineFormat::sharegpt ? from_sharegpt(line, place)
+                             : format == LineFormat::alpaca ? from_alpaca(line, place)
+                                                            : from_prompt_messages(line, place),
+                             place);
 }
 
 }  // namespace

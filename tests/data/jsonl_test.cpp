@@ -108,8 +108,8 @@ TEST(Jsonl, ReadsConversationsInTheFormThatServingGivesTemplates) {
 TEST(Jsonl, RefusesInvalidLinesOfOtherFormatsWithTheReason) {
   EXPECT_THAT(fault_of_line(R"({"question": "a", "answer": "b"})"),
               HasSubstr("\"conversations\" (ShareGPT); \"instruction\" and \"output\" (alpaca); "
-                        "\"prompt\" and \"completion\"; \"text\"; this one has none of them, but: "
-                        "\"question\", \"answer\""));
+                        "\"prompt\" and \"completion\", both strings or both lists of messages; "
+                        "\"text\"; this one has none of them, but: \"question\", \"answer\""));
   EXPECT_THAT(fault_of_line(R"({"instruction": "a"})"), HasSubstr("\"output\" is missing"));
   EXPECT_THAT(fault_of_line(R"({"instruction": ["a"], "output": "b"})"),
               HasSubstr(":7: \"instruction\" is not a string"));
@@ -162,7 +162,14 @@ TEST(Jsonl, ReadsThreeKindsOfLines) {
 }
 
 TEST(Jsonl, RefusesAnInvalidLineWithPlaceAndReason) {
-  EXPECT_THAT(fault_of_line("{\"text\": "), StartsWith("f.jsonl:7: this is not a JSON object"));
+  EXPECT_THAT(
+      fault_of_line("{\"text\": "),
+      StartsWith("f.jsonl:7: this is not JSON: column 10: syntax error while parsing value - "
+                 "unexpected end of input"));
+  EXPECT_THAT(fault_of_line("{\"text\": NaN}"), HasSubstr("JSON has no NaN or Infinity"));
+  EXPECT_THAT(fault_of_line(R"({"text": "a\ud800"})"), HasSubstr("column 18: syntax error"));
+  EXPECT_THAT(fault_of_line(R"({"text": 1e999})"), HasSubstr("number overflow parsing '1e999'"));
+  EXPECT_THAT(fault_of_line("7"), HasSubstr("this is not a JSON object: 7"));
   EXPECT_THAT(
       fault_of_line("[1]"),
       HasSubstr("this is not a JSON object: [1]; an array of objects becomes lines by: jq"));
@@ -181,7 +188,28 @@ TEST(Jsonl, RefusesAnInvalidLineWithPlaceAndReason) {
               HasSubstr("f.jsonl:7: \"tools\" is not a list"));
   EXPECT_THAT(fault_of_line(R"({"messages": [], "chat_template_kwargs": []})"),
               HasSubstr("\"chat_template_kwargs\" is not an object"));
-  EXPECT_THAT(fault_of_line(std::string(200000, '[')), HasSubstr("this is not a JSON object"));
+  EXPECT_THAT(fault_of_line(std::string(200000, '[')), HasSubstr("this is not JSON: "));
+  EXPECT_THAT(fault_of_line(R"({"prompt": [{"role": "user", "content": "a"}], "completion": "b"})"),
+              HasSubstr(":7: \"completion\" is not a list of messages, as the prompt is; both"));
+}
+
+TEST(Jsonl, OfPromptAndCompletionInMessagesOnlyTheCompletionIsLearned) {
+  const Example talk = parse_example(
+      R"({"prompt": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+          {"role": "user", "content": "c"}], "id": 3, "messages": null, "tools": [{"name": "f"}],
+          "completion": [{"role": "assistant", "content": "d"}]})",
+      "f.jsonl:7");
+  EXPECT_EQ(talk.kind, Example::Kind::messages);
+  ASSERT_EQ(talk.conversation.messages.size(), 4);
+  EXPECT_THAT(talk.conversation.not_learned, ElementsAre(1));
+  EXPECT_EQ(talk.conversation.text(3, "content"), "d");
+  EXPECT_EQ(talk.conversation.variables.size(), 1);
+  EXPECT_THAT(talk.line_keys, testing::IsEmpty());
+  const auto rendered = bytes_encoder().encode(talk, "f.jsonl:7");
+  std::string learned;
+  for (std::size_t i = 0; i < rendered.tokens.size(); ++i)
+    if (rendered.learned[i]) learned += static_cast<char>(rendered.tokens[i]);
+  EXPECT_THAT(learned, StartsWith("d<|im_end|>"));
 }
 
 TEST(Jsonl, ACompletionAndItsEndOfTextAreLearned) {
@@ -271,8 +299,21 @@ TEST(JsonlDocuments, NameTheFirstLineThatIsInvalidOrOfAnotherKind) {
   EXPECT_THAT(jsonl_fault([&] { open_corpus({.jsonl = {file}}, {}); }),
               HasSubstr("b.jsonl:2: this line has messages, the first one text"));
   EXPECT_THAT(fault("{\"text\":\"a\"}\n{]\n{\"txt\":1}"),
-              HasSubstr("a.jsonl:2: this is not a JSON"));
+              HasSubstr("a.jsonl:2: this is not JSON: column 2"));
   EXPECT_THAT(fault("\n \n"), HasSubstr("has no line with an example"));
+}
+
+TEST(JsonlCorpus, AFolderStandsForItsFilesOfLines) {
+  const TempFolder folder;
+  folder.file("d/a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
+  folder.file("d/b.csv", "text\nc\n");
+  folder.file("d/readme.txt", "words");
+  DataConfig data;
+  data.jsonl = {folder.path("d")};
+  EXPECT_EQ(open_corpus(data, {}).train_documents.end, 3);
+  folder.file("e/readme.txt", "words");
+  data.jsonl = {folder.path("e")};
+  EXPECT_THAT(jsonl_fault([&] { open_corpus(data, {}); }), HasSubstr("e has no .jsonl, .parquet"));
 }
 
 TEST(JsonlCorpus, SplitsOffTheLastDocumentsOrReadsAnotherFile) {

@@ -190,7 +190,7 @@ TEST(Tokenize, ALineWithoutItsTextIsRefusedWithFileLineAndKey) {
   refused("{\"content\": \"x\"}",
           "there is no \"text\"; each line is a document, and data.text_field");
   refused("{\"text\": null}", "there is no string in \"text\"");
-  refused("{\"text\": \"a", "this is not a JSON object: {\"text\"");
+  refused("{\"text\": \"a", "this is not JSON: column 12: ");
   refused("{\"text\": \"\xff\"}", "byte 11 of the line is not UTF-8");
 }
 
