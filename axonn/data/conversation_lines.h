@@ -32,8 +32,8 @@ jinja::Dict from_sharegpt(Members& line, const std::string& place);
 /// the input. The history comes before it, and its answers are answers like the output.
 jinja::Dict from_alpaca(Members& line, const std::string& place);
 
-/// Returns the conversation of a line whose prompt and completion are lists of messages, as TRL reads
-/// it:
+/// Returns the conversation of a line whose prompt and completion are lists of messages, as TRL
+/// reads it:
 ///
 ///   {"prompt": [MESSAGE, ...], "completion": [MESSAGE, ...]}
 ///
