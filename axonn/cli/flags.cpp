@@ -103,6 +103,38 @@ void replace_data_source(LoadedConfig& loaded) {
   }
 }
 
+/// A flag for the grid replaces what the file says of it in the other form: --parallelism.grid the
+/// four extents, and a flag for one of these the extents of the file's grid one by one.
+void replace_grid(LoadedConfig& loaded) {
+  constexpr std::array kExtents = {"x", "y", "z", "data"};
+  Origins& origins = loaded.origins;
+  OptionList list;
+  list_options(loaded.config, list);
+  const auto key = [](const char* name) { return concat("parallelism.", name); };
+  if (origins.from_flag(key("grid"))) {
+    for (const char* extent : kExtents)
+      if (origins.is_set(key(extent)) && !origins.from_flag(key(extent))) {
+        list.find("parallelism", extent)->set_text("1", key(extent));
+        origins.forget(key(extent));
+      }
+    return;
+  }
+  const bool by_extent =
+      std::ranges::any_of(kExtents, [&](const char* e) { return origins.from_flag(key(e)); });
+  ParallelismConfig& parallelism = loaded.config.parallelism;
+  if (!by_extent || parallelism.named_grid.empty()) return;
+  const GridShape given = parallelism.grid(), named = parallelism.automatic()
+                                                          ? GridShape{}
+                                                          : parse_grid(parallelism.named_grid);
+  parallelism.set_grid(named);
+  parallelism.named_grid.clear();
+  origins.forget(key("grid"));
+  const std::array values = {given.x, given.y, given.z, given.data};
+  for (std::size_t i = 0; i < kExtents.size(); ++i)
+    if (origins.is_set(key(kExtents[i])))
+      list.find("parallelism", kExtents[i])->set_text(std::to_string(values[i]), key(kExtents[i]));
+}
+
 /// The file, or if there is none, the one of this name that was installed with the program: an
 /// installed program is PREFIX/bin/axonn, and its configurations are PREFIX/share/axonn/configs.
 std::string installed_config(const std::string& file) {
@@ -183,6 +215,7 @@ std::optional<LoadedConfig> read_config(CLI::App& app, const Arguments& argument
   }
   loaded.config.file = file;
   replace_data_source(loaded);
+  replace_grid(loaded);
   set_adapter_defaults(loaded.config, loaded.origins);
   name_output(loaded.config, loaded.origins);
   return loaded;

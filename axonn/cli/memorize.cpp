@@ -55,13 +55,15 @@ struct MemorizeFlags : ModelFlags {
 void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
   auto* audit = app.add_flag("--audit", flags.audit, "test an existing model, without training");
   add_model_flags(app, flags);
-  app.add_option("--documents", flags.documents,
-                 "JSONL files with a line {\"text\": ...} per document")
-      ->type_name("FILE.jsonl")
+  app.add_option(
+         "--documents", flags.documents,
+         "files or folders of documents: each file of text, or each {\"text\": ...} of JSON "
+         "lines and tables, is one")
+      ->type_name("FILE")
       ->delimiter(',');
   app.add_option("--control", flags.control,
                  "the same for documents that the model cannot have seen")
-      ->type_name("FILE.jsonl")
+      ->type_name("FILE")
       ->delimiter(',');
   app.add_option("--prompt-lengths", flags.prompts,
                  "lengths of prompts in tokens, in addition to all tokens before the suffix")
@@ -137,7 +139,7 @@ std::string command_line(const Arguments& arguments) {
 int run_audit(const MemorizeFlags& flags, const std::string& command) {
   if (flags.model.empty()) refuse("axonn memorize --audit: no model; give one with --model DIR");
   if (flags.documents.empty())
-    refuse("axonn memorize --audit: no documents; give some with --documents FILE.jsonl");
+    refuse("axonn memorize --audit: no documents; give some with --documents FILE");
   Config config = open_model(flags);
   NamedPaths inputs = inputs_of(flags, config);
   for (const std::string& file : flags.documents) inputs.push_back({"--documents", file});

@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/config/other_names.h"
+#include "axonn/config/resolve.h"
 #include "axonn/config/unused_keys.h"
 #include "axonn/model/model.h"
 #include "axonn/options/options_text.h"
@@ -349,6 +350,12 @@ std::string print_config(Config config, const Origins& origins) {
 }
 
 std::string config_toml(Config config, const Origins& origins) {
+  // What the user left to the program stays so, and the file fits other grids.
+  TrainingConfig& training = config.training;
+  if (!origins.is_set("training.micro_batch") &&
+      training.micro_batch ==
+          largest_micro_batch(training, batch_places(config.parallelism.grid())))
+    training.micro_batch = 0;
   const auto unused = unused_keys(config);
   const auto reason_of = [&](const Option& option) -> std::string {
     const auto further = std::ranges::find(config.further, option.section(), &FurtherSection::name);

@@ -57,7 +57,7 @@ ModelText text_of_one(const ModelFiles& files) {
 
 bool learns_conversations(const DataConfig& data) {
   if (data.jsonl.empty()) return false;
-  const std::vector<std::string> files = expand_pattern(data.jsonl.front());
+  const std::vector<std::string> files = example_files(data.jsonl);
   return !files.empty() && kind_of_examples(files.front()) == Example::Kind::messages;
 }
 

@@ -274,7 +274,8 @@ void validate_batch(const Config& config) {
            " = ", micro_part, "[parallelism] z ", grid.z,
            grid.context > 1 ? concat(" / context ", grid.context) : "", " x data ", grid.data,
            "; set it to ", next > unit ? concat(next - unit, " or ") : "", next,
-           ", or choose another grid or micro_batch");
+           ", or choose another grid or micro_batch",
+           training.micro_batch > 0 ? " (0: as many as fit the batch)" : "");
   }
   validate_batch_stages(config, unit);
   const std::int64_t resolved_micro =

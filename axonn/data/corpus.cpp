@@ -117,26 +117,9 @@ ExampleEncoder example_encoder(const DataConfig& config, std::shared_ptr<const T
   return ExampleEncoder(std::move(tokenizer), std::move(chat));
 }
 
-/// The files that data.jsonl names. A folder stands for its files of lines and rows.
-std::vector<std::string> expanded(const std::vector<std::string>& paths) {
-  std::vector<std::string> files;
-  for (const std::string& path : paths)
-    for (const std::string& found : expand_pattern(path)) {
-      if (!is_folder(found)) {
-        files.push_back(found);
-        continue;
-      }
-      const std::size_t before = files.size();
-      std::ranges::copy_if(text_files({found}), std::back_inserter(files), is_json_lines);
-      if (files.size() == before)
-        refuse("data.jsonl: the folder ", found, " has no .jsonl, .parquet or .csv file");
-    }
-  return files;
-}
-
 DocumentRange encoded_files(const std::vector<std::string>& paths, const ExampleEncoder& encoder,
                             const CorpusOptions& options) {
-  auto documents = encode_examples(expanded(paths), encoder, options.cache, options.report);
+  auto documents = encode_examples(example_files(paths), encoder, options.cache, options.report);
   const std::int64_t count = documents->count();
   return {std::move(documents), 0, count};
 }
@@ -166,11 +149,11 @@ void add(const std::vector<std::string>& warnings, Corpus& corpus) {
 /// Opens data.jsonl, and data.validation: a fraction of data.jsonl or another JSONL file.
 void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
   const ExampleEncoder encoder =
-      example_encoder(config, corpus.tokenizer, expanded(config.jsonl).front());
+      example_encoder(config, corpus.tokenizer, example_files(config.jsonl).front());
   if (options.cache.makes) {
     if (std::string found = encoder.warning(); !found.empty()) corpus.warnings.push_back(found);
-    add(notes_of_examples(expanded(config.jsonl), encoder), corpus);
-    add(notes_of_examples(expanded(validation_files(config)), encoder), corpus);
+    add(notes_of_examples(example_files(config.jsonl), encoder), corpus);
+    add(notes_of_examples(example_files(validation_files(config)), encoder), corpus);
   }
   corpus.excess_length = config.excess_length;
   DocumentRange& train = corpus.train_documents = encoded_files(config.jsonl, encoder, options);
@@ -262,8 +245,9 @@ std::vector<WeightedPaths> parse_blend(const std::vector<std::string>& entries) 
 DocumentRange open_examples(const std::string& file, const DataConfig& config,
                             std::shared_ptr<const Tokenizer> tokenizer,
                             const CorpusOptions& options) {
-  return encoded_files(
-      {file}, example_encoder(config, std::move(tokenizer), expanded({file}).front()), options);
+  return encoded_files({file},
+                       example_encoder(config, std::move(tokenizer), example_files({file}).front()),
+                       options);
 }
 
 namespace {

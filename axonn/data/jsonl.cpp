@@ -1,6 +1,7 @@
 #include "axonn/data/jsonl.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include <nlohmann/json.hpp>
@@ -361,6 +362,22 @@ std::string ExampleEncoder::warning() const {
                "not learn to stop; end the assistant's turn with a token, such as eos_token, "
                "inside "
                "of {% generation %} if the template has it";
+}
+
+std::vector<std::string> example_files(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths)
+    for (const std::string& found : expand_pattern(path)) {
+      if (!is_folder(found)) {
+        files.push_back(found);
+        continue;
+      }
+      const std::size_t before = files.size();
+      std::ranges::copy_if(text_files({found}), std::back_inserter(files), is_json_lines);
+      if (files.size() == before)
+        refuse("data.jsonl: the folder ", found, " has no .jsonl, .parquet or .csv file");
+    }
+  return files;
 }
 
 Example::Kind kind_of_examples(const std::string& file) {

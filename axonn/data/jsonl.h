@@ -86,6 +86,10 @@ class ExampleEncoder {
   std::optional<ChatTemplate> chat_;
 };
 
+/// The files that the paths or patterns of data.jsonl name, in order. A folder stands for its files
+/// of lines and rows (is_json_lines()). Throws UsageError if it has none.
+std::vector<std::string> example_files(const std::vector<std::string>& paths);
+
 /// The kind of a JSONL file's first example. Throws UsageError as parse_example() does, or if there
 /// is no example.
 Example::Kind kind_of_examples(const std::string& file);

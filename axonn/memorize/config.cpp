@@ -17,7 +17,8 @@ void list_memorize(MemorizeConfig& memorize, OptionList& list) {
   list.section(kMemorize,
                "The memorization study of axonn memorize; no other command reads these keys");
   list.add("documents", &memorize.documents,
-           {.help = "JSONL files of documents, one {\"text\": ...} per line; empty: generated "
+           {.help = "files or folders of documents, as data.text: each file of text, or each "
+                    "{\"text\": ...} of JSON lines and tables, is one; empty: generated "
                     "records of people and numbers that no rule predicts",
             .reads = Reads::files});
   list.add(

@@ -9,8 +9,8 @@
 #include "axonn/base/check.h"
 #include "axonn/base/files.h"
 #include "axonn/base/random.h"
-#include "axonn/data/jsonl.h"
 #include "axonn/data/synthetic/synthetic.h"
+#include "axonn/data/tokenize.h"
 
 namespace axonn {
 
@@ -42,21 +42,20 @@ FoundDocuments read_documents(const std::vector<std::string>& files,
                               std::shared_ptr<const Tokenizer> tokenizer,
                               const DocumentLimits& limits, const TokenCache& cache,
                               const TokenizeReport& report) {
-  std::vector<std::string> paths;
-  for (const std::string& pattern : files)
-    for (const std::string& path : expand_pattern(pattern)) paths.push_back(path);
-  for (const std::string& path : paths)
-    if (kind_of_examples(path) != Example::Kind::text)
-      refuse(path, " does not hold documents; each line must be {\"text\": \"...\"}");
-  const auto end = tokenizer->end_of_text();
-  const auto encoded = encode_examples(paths, ExampleEncoder(std::move(tokenizer)), cache, report);
-  const std::string more = paths.size() > 1 ? concat(" and ", paths.size() - 1, " more") : "",
-                    files_name = paths.front() + more;
+  const std::vector<std::string> paths = text_files(files);
+  const TokenizeOptions how{.report = report};
+  const auto source = cache.folder.empty() ? tokenize_in_memory(paths, *tokenizer, how)
+                                           : tokenize_cached(paths, *tokenizer, cache, how);
+  std::vector<std::int64_t> begins;
+  source->document_begins(0, source->size(), begins);
+  begins.push_back(source->size());
   std::vector<StudyDocument> all;
-  for (std::int64_t d = 0; d < encoded->count(); ++d) {
-    all.push_back({concat("document ", d + 1, " of ", files_name), {}});
-    std::ranges::transform(encoded->coded(d), std::back_inserter(all.back().tokens), token_of);
+  for (std::size_t d = 0; d + 1 < begins.size(); ++d) {
+    all.push_back({concat("document ", d + 1, " of ", source->name()), {}});
+    all.back().tokens.resize(static_cast<std::size_t>(begins[d + 1] - begins[d]));
+    source->read(begins[d], all.back().tokens);
   }
+  const auto end = tokenizer->end_of_text();
   return usable(std::move(all), end, limits);
 }
 

@@ -31,10 +31,10 @@ struct DocumentLimits {
   std::int64_t most = 0;   ///< tokens; longer ones are cut
 };
 
-/// Reads documents from the {"text": ...} lines of JSONL files (paths or patterns), in order. A
-/// document that has the same tokens as an earlier one is left out: otherwise it could be learned
-/// in one bucket and tested in another. cache and report: as in encode_examples().
-/// Throws UsageError as encode_examples() does, and if the lines are of another kind.
+/// Reads the documents of files of text, folders or patterns of them, in order: each file, or each
+/// {"text": ...} of JSON lines and tables (tokenize()). A document that has the same tokens as an
+/// earlier one is left out: otherwise it could be learned in one bucket and tested in another.
+/// cache and report: as in tokenize_cached(). Throws UsageError as that does.
 FoundDocuments read_documents(const std::vector<std::string>& files,
                               std::shared_ptr<const Tokenizer> tokenizer,
                               const DocumentLimits& limits, const TokenCache& cache,

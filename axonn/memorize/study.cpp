@@ -150,7 +150,10 @@ class Study {
     lock_.emplace(config_.output.dir);
     if (!lock_->warning().empty()) say("warning: " + lock_->warning());
     const std::string path = config_.output.dir + "/study.json", mine = identity_of(config_);
-    if (std::filesystem::exists(path) && read_text(path) != mine)
+    // A start that failed before its first training has left nothing to keep.
+    const bool begun = std::filesystem::exists(config_of(1, kWarmup).output.dir) ||
+                       std::filesystem::exists(config_.output.dir + "/report.json");
+    if (begun && std::filesystem::exists(path) && read_text(path) != mine)
       refuse(config_.output.dir, " holds another study (see ", path,
              "); choose another folder with --output.dir, or remove this one");
     write_file_atomically(path, mine);

@@ -7,6 +7,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/log.h"
+#include "axonn/config/resolve.h"
 #include "axonn/config/stored_config.h"
 #include "axonn/load/devices.h"
 #include "axonn/measure/dry_step.h"
@@ -35,8 +36,11 @@ Plan plan_of(const Config& config) {
 std::optional<Plan> earlier_choice(const Config& config, int ranks) {
   const std::string resumed = resume_path(config);
   if (resumed.empty()) return std::nullopt;
-  const Config earlier = stored_config(CheckpointReader(resumed));
-  const std::int64_t each = earlier.training.micro_batch * batch_places(earlier.parallelism.grid());
+  Config earlier = stored_config(CheckpointReader(resumed));
+  const std::int64_t places = batch_places(earlier.parallelism.grid());
+  if (earlier.training.micro_batch == 0)
+    earlier.training.micro_batch = largest_micro_batch(earlier.training, places);
+  const std::int64_t each = earlier.training.micro_batch * places;
   if (earlier.parallelism.grid().ranks() != ranks || each == 0 ||
       config.training.global_batch % each != 0)
     return std::nullopt;

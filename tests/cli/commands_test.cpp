@@ -10,6 +10,7 @@
 #include "axonn/cli/command.h"
 
 #include "tests/support/build_paths.h"
+#include "tests/support/data_files.h"
 
 using namespace axonn;
 using testing::AllOf;
@@ -160,6 +161,28 @@ TEST(Plan, AcceptsAHuggingFaceFolderOrItsConfigAsTheModel) {
                     .out,
                 HasSubstr("1,824,000 parameters"));
   std::filesystem::remove_all(folder);
+}
+
+TEST(Flags, AGridReplacesTheOneOfTheFileInEitherForm) {
+  const test::TempFolder folder;
+  const auto grid_of = [&](const std::string& file, std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"train", folder.file("run.toml", file), "--print-config"});
+    const std::string out = run(flags).out;
+    std::string grid;
+    for (const char* key : {"\ngrid = ", "\nx = ", "\ny = ", "\nz = ", "\ndata = "}) {
+      const std::size_t at = out.find(key) + std::string(key).size();
+      grid += out.substr(at, out.find(' ', at) - at) + ' ';
+    }
+    return grid;
+  };
+  const std::string extents = "[parallelism]\nx = 2\ny = 1\nz = 1\ndata = 2\n",
+                    named = "[parallelism]\ngrid = \"2,1,1,2\"\n";
+  EXPECT_EQ(grid_of(extents, {"--parallelism.grid", "1,1,2,2"}), "\"1,1,2,2\" 1 1 1 1 ");
+  EXPECT_EQ(grid_of(extents, {"--parallelism.z", "4"}), "\"\" 2 1 4 2 ");
+  EXPECT_EQ(grid_of(named, {"--parallelism.z", "4", "--parallelism.x", "1"}), "\"\" 1 1 4 2 ");
+  EXPECT_EQ(grid_of(named, {"--parallelism.grid", "auto"}), "\"auto\" 1 1 1 1 ");
+  EXPECT_THAT(run({"train", folder.file("run.toml", named + "x = 1\ny = 2\n")}).refusal,
+              HasSubstr("contradicts x 1, y 2"));
 }
 
 TEST(Flags, ASourceOfDataReplacesTheOneOfTheFile) {

@@ -81,7 +81,9 @@ TEST(ConfigFile, RoundTripsEveryValue) {
   OptionList list;
   list_options(read, list);
   Origins origins;
-  read_toml_text(list, config_toml(config, Origins()), "config.toml", origins);
+  Origins given;
+  given.set("training.micro_batch", "run.toml:3:1");
+  read_toml_text(list, config_toml(config, given), "config.toml", origins);
   EXPECT_EQ(values_of(read), values_of(config));
   EXPECT_THAT(warnings(read, origins), IsEmpty());
 }
@@ -484,6 +486,19 @@ TEST(Resolved, FillsInValuesThatFollowFromOthers) {
   EXPECT_EQ(full.training.micro_batch, 4);
   EXPECT_EQ(full.lr_scheduler.decay_steps, 1);
   EXPECT_EQ(values_of(resolved(full)), values_of(full));
+}
+
+TEST(ConfigToml, LeavesTheMicroBatchToTheProgramWhereTheUserDid) {
+  Config config = small_config();
+  config.parallelism = {.z = 2, .data = 3};
+  const Config full = resolved(config);
+  EXPECT_THAT(config_toml(full, Origins()), HasSubstr("\nmicro_batch = 0\n"));
+  Origins given;
+  given.set("training.micro_batch", "run.toml:3:1");
+  EXPECT_THAT(config_toml(full, given), HasSubstr("\nmicro_batch = 4\n"));
+  Config planned = full;
+  planned.training.micro_batch = 2;  // as grid = "auto" may choose
+  EXPECT_THAT(config_toml(planned, Origins()), HasSubstr("\nmicro_batch = 2\n"));
 }
 
 TEST(Configs, EveryFileOfTheProjectIsValidWithoutWarnings) {

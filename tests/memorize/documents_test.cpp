@@ -54,7 +54,18 @@ TEST(StudyDocuments, OfAnotherKindAreRefused) {
   EXPECT_THAT(refusal([] {
                 read("{\"prompt\": \"a\", \"completion\": \"b\"}\n", {1, 8});
               }),
-              HasSubstr("{\"text\": \"...\"}"));
+              HasSubstr("all.jsonl:1: there is no \"text\""));
+}
+
+TEST(StudyDocuments, AreFilesOfTextAndRowsOfTables) {
+  test::TemporaryPath folder;
+  std::ofstream(folder / "a.txt") << "the first text";
+  std::ofstream(folder / "b.csv") << "n,text\n1,a row\n2,\"another\nrow\"\n";
+  const FoundDocuments all =
+      read_documents({folder / ""}, make_tokenizer("bytes"), {.least = 1, .most = 99}, {}, {});
+  ASSERT_EQ(all.documents.size(), 3u);
+  EXPECT_EQ(text_of(all.documents[0]), "the first text");
+  EXPECT_EQ(text_of(all.documents[2]), "another\nrow");
 }
 
 TEST(StudyDocuments, AreGeneratedFromASeed) {

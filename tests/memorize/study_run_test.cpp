@@ -206,6 +206,15 @@ TEST(Study, ResumesAndKeepsFinishedRuns) {
                   AllOf(HasSubstr("holds another study"), HasSubstr("--output.dir"))));
 }
 
+TEST(Study, AStartThatFailedDoesNotBlockItsFolder) {
+  test::TemporaryPath folder;
+  StudyConfig wrong = study_config(folder / "study");
+  wrong.memorize.documents = {folder / "missing.jsonl"};
+  EXPECT_THROW(study(wrong), UsageError);
+  EXPECT_TRUE(std::filesystem::exists(folder / "study/study.json"));
+  EXPECT_EQ(study(study_config(folder / "study")).runs.size(), 2u);
+}
+
 TEST(Study, IsRefusedWhileAnotherJobWritesToItsFolder) {
   test::TemporaryPath folder;
   const StudyConfig config = study_config(folder / "study");
