@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "axonn/base/utf8.h"
 #include "axonn/serve/api_request.h"
+#include "axonn/serve/character_count.h"
 #include "axonn/serve/http.h"
 
 #include "tests/fuzz/memory.h"
@@ -174,4 +176,126 @@ TEST(Requests, TakeMemoryInProportionToTheirBytes) {
       refusal_of(body, model);
       EXPECT_LT((fuzz::most_held_bytes() - before) / std::ssize(body), 100) << body.substr(0, 80);
     }
+}
+
+// What clients of vLLM, llama-server and others send to change the text.
+TEST(Requests, KeysThatWouldChangeTheTextAreRefusedByName) {
+  const std::pair<const char*, json> keys[] = {{"grammar", "root ::= \"xyz\""},
+                                               {"guided_grammar", "root ::= \"xyz\""},
+                                               {"guided_whitespace_pattern", " "},
+                                               {"bad_words", {"a"}},
+                                               {"allowed_token_ids", {1}},
+                                               {"typical_p", 0.5},
+                                               {"mirostat", 2},
+                                               {"mirostat_tau", 5},
+                                               {"xtc_probability", 0.5},
+                                               {"dry_multiplier", 0.8},
+                                               {"no_repeat_ngram_size", 3},
+                                               {"repeat_penalty", 1.2},
+                                               {"prompt_logprobs", 1},
+                                               {"truncate_prompt_tokens", 10},
+                                               {"add_generation_prompt", false},
+                                               {"modalities", {"audio"}},
+                                               {"modalities", {"text", "audio"}},
+                                               {"audio", {{"voice", "a"}}},
+                                               {"n_predict", 5},
+                                               {"max_new_tokens", 5},
+                                               {"samplers", {"top_k"}},
+                                               {"dynatemp_range", 0.5},
+                                               {"use_beam_search", true},
+                                               {"do_sample", false},
+                                               {"logits_processors", {"a"}},
+                                               {"skip_special_tokens", false},
+                                               {"include_stop_str_in_output", true},
+                                               {"chat_template", "{{ messages }}"},
+                                               {"enable_thinking", false},
+                                               {"extra_body", {{"top_k", 1}}},
+                                               {"functions", json::array({json::object()})},
+                                               {"verbosity", "low"}};
+  for (const auto& [key, value] : keys)
+    for (json body :
+         {json{{"prompt", "a"}}, json{{"messages", json::array({json::parse(kUser)})}}}) {
+      body[key] = value;
+      EXPECT_THAT(refusal_of(body.dump()), testing::StartsWith(concat(key, ": not supported")));
+    }
+}
+
+TEST(Requests, RefusedKeysMayHaveTheValueThatChangesNothing) {
+  json body{{"prompt", "a"},          {"typical_p", 1.0},       {"mirostat", 0},
+            {"xtc_probability", 0.0}, {"modalities", {"text"}}, {"grammar", nullptr},
+            {"repeat_penalty", 1},    {"user", "me"},           {"best_of", 1},
+            {"suffix", ""},           {"echo", false},          {"add_generation_prompt", true}};
+  EXPECT_EQ(refusal_of(body.dump()), "");
+  body.erase("prompt");
+  body["messages"] = json::array({json::parse(kUser)});
+  EXPECT_EQ(refusal_of(body.dump()), "");
+}
+
+TEST(Requests, KeysOfTheOtherKindOfRequestAreRefusedWithItsAddress) {
+  EXPECT_THAT(refusal_of(json{{"prompt", "a"}, {"max_completion_tokens", 5}}.dump()),
+              HasSubstr("max_completion_tokens: not supported; it is for /v1/chat/completions"));
+  EXPECT_THAT(refusal_of(json{{"prompt", "a"}, {"tools", {1}}}.dump()), HasSubstr("tools: not"));
+  EXPECT_THAT(
+      refusal_of(json{{"messages", json::array({json::parse(kUser)})}, {"echo", true}}.dump()),
+      HasSubstr("echo: not supported, except as false; it is for /v1/completions"));
+}
+
+TEST(Requests, UnknownKeysAreReported) {
+  const CompletionRequest request =
+      parse_completion(R"({"prompt":"a","colour":"red","user":"me"})", small_model());
+  EXPECT_THAT(request.unknown_keys, testing::ElementsAre("colour"));
+}
+
+TEST(Requests, ALimitWithTwoNamesHasOneValue) {
+  const auto tokens = [](json body) {
+    body["messages"] = json::array({json::parse(kUser)});
+    return parse_chat_completion(body.dump(), small_model()).options.max_tokens;
+  };
+  EXPECT_EQ(tokens({{"max_completion_tokens", 7}}), 7);
+  EXPECT_EQ(tokens({{"max_tokens", 7}}), 7);
+  EXPECT_EQ(tokens({{"max_tokens", 7}, {"max_completion_tokens", 7}}), 7);
+  EXPECT_EQ(tokens({{"max_tokens", nullptr}, {"max_completion_tokens", 7}}), 7);
+  EXPECT_THAT(refusal_of(json{
+                  {"messages", json::array({json::parse(kUser)})},
+                  {"max_tokens", 7},
+                  {"max_completion_tokens",
+                   8}}.dump()),
+              HasSubstr("max_completion_tokens: it differs from max_tokens"));
+}
+
+TEST(Requests, IgnoreEosLeavesNoEndOfAChat) {
+  const auto options = [](bool ignores) {
+    const json body{{"messages", json::array({json::parse(kUser)})}, {"ignore_eos", ignores}};
+    return parse_chat_completion(body.dump(), small_model()).options;
+  };
+  EXPECT_THAT(options(false).stop_strings, testing::ElementsAre("<|im_end|>"));
+  EXPECT_THAT(options(true).stop_strings, testing::IsEmpty());
+  EXPECT_THAT(options(true).stop_tokens, testing::IsEmpty());
+}
+
+TEST(Requests, LikeliestTokensOfAChatNeedItsScores) {
+  EXPECT_THAT(
+      refusal_of(json{{"messages", json::array({json::parse(kUser)})}, {"top_logprobs", 2}}.dump()),
+      HasSubstr("top_logprobs: it needs \"logprobs\": true"));
+}
+
+// nlohmann's library writes U+FFFD for bytes that are no characters; text_offset counts them.
+TEST(Requests, CharactersAreCountedAsAnswersHaveThem) {
+  std::uint64_t state = 1;
+  const char bytes[] = {'a',    '\x80', '\xbf', '\xc3', '\xa9', '\xe2', '\x82', '\xac',
+                        '\xf0', '\x9f', '\x98', '\xed', '\xa0', '\xff', '\xe0', '\xf4'};
+  for (int round = 0; round < 2000; ++round) {
+    CharacterCount pieces;
+    std::string text;
+    std::int64_t count = 0;
+    for (int i = 0; i < 12; ++i) {
+      state = state * 6364136223846793005U + 1442695040888963407U;
+      std::string piece(1, bytes[state >> 60]);
+      if (i % 3 == 0) piece += bytes[state >> 56 & 15];
+      text += piece;
+      count += pieces.add(piece);
+    }
+    const std::string shown = json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+    ASSERT_EQ(count, code_points(json::parse(shown).get<std::string>())) << shown;
+  }
 }

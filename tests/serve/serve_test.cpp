@@ -203,7 +203,8 @@ TEST(Serve, AStreamHasTheTextOfTheWholeAnswer) {
     request["stream_options"] = {{"include_usage", true}};
     const Events events = events_of(served.post("/v1/completions", request).body);
     EXPECT_TRUE(events.done);
-    EXPECT_EQ(events.usage, whole["usage"]);
+    for (const char* key : {"prompt_tokens", "completion_tokens", "total_tokens"})
+      EXPECT_EQ(events.usage[key], whole["usage"][key]);
     for (int i = 0; i < 4; ++i) {
       EXPECT_EQ(json(events.texts.at(i)), json::parse(whole["choices"][i]["text"].dump()));
       EXPECT_EQ(events.reasons.at(i), "length");
@@ -248,6 +249,19 @@ TEST(Serve, AStreamHasTheScoresOfTheWholeAnswer) {
     compare("/v1/completions", {{"prompt", "one"}, {"n", 2}, {"logprobs", 0}}, 20);
     compare("/v1/chat/completions",
             {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"logprobs", true}}, 20);
+  });
+}
+
+TEST(Serve, CountsTheTokensOfAPromptThatItNeedNotComputeAgain) {
+  with_server({}, [](const Served& served) {
+    const auto cached = [&](const std::string& prompt) {
+      const json usage =
+          served.answer("/v1/completions", {{"prompt", prompt}, {"max_tokens", 1}})["usage"];
+      return usage["prompt_tokens_details"]["cached_tokens"].get<int>();
+    };
+    EXPECT_EQ(cached("a long prompt"), 0);
+    EXPECT_EQ(cached("a long prompt that goes on"), 13);
+    EXPECT_EQ(cached("another"), 0);
   });
 }
 
@@ -468,6 +482,7 @@ TEST(Serve, DescribesItsModelAndTokenizer) {
     EXPECT_TRUE(model["created"].is_number_integer());
     EXPECT_EQ(get("/v1/models/tiny%20(a+b)"), model);
     EXPECT_THAT(get("/tokenizer_info")["chat_template"], HasSubstr("<|im_start|>"));
+    EXPECT_EQ(get("/tokenizer_info")["tokenizer"], "bytes");
     const json tokens = served.answer("/tokenize", {{"prompt", "h\u00e9"}});
     EXPECT_EQ(tokens["tokens"], json({0x68, 0xc3, 0xa9}));
     EXPECT_EQ(served.answer("/detokenize", tokens)["prompt"], "h\u00e9");

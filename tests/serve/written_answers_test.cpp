@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <fstream>
+#include <mutex>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -34,6 +35,10 @@ class ScriptedServer {
     model_.chat = std::make_shared<ChatTemplate>(
         model_.tokenizer, ChatFormat{.forms = {{"default", "test.jinja", chat_template}}});
     model_.clock = [this] { return clock_.load(); };
+    model_.note = [this](const std::string& said) {
+      const std::lock_guard lock(mutex_);
+      notes_ += said + '\n';
+    };
     add_api(server_, model_, queue_);
     port_ = server_.start();
     engine_ = std::thread([this] { run(); });
@@ -52,6 +57,12 @@ class ScriptedServer {
     const json answer = json::parse(body(request));
     AXONN_CHECK(answer.contains("choices"), answer.dump());
     return answer["choices"][0];
+  }
+  json get(const std::string& path) const { return json::parse(http_get(port_, path).body); }
+  /// The notes so far.
+  std::string notes() const {
+    const std::lock_guard lock(mutex_);
+    return notes_;
   }
   /// The prompt of the last request.
   std::string prompt() const { return prompt_; }
@@ -79,7 +90,8 @@ class ScriptedServer {
     }
   }
 
-  std::string text_, prompt_;
+  std::string text_, prompt_, notes_;
+  mutable std::mutex mutex_;  // of the notes
   FinishReason reason_;
   std::atomic<std::time_t> clock_ = 0;
   ServedModel model_{.name = "scripted", .tokenizer = {}, .chat = {}, .context = 10000};
@@ -214,6 +226,47 @@ TEST(Chat, TheDateInATemplateIsThatOfTheRequest) {
   server.set_time(kNoon + 366 * 86400);
   server.choice(request);
   EXPECT_THAT(server.prompt(), testing::StartsWith("2001-01-0"));
+}
+
+TEST(Chat, TheEffortOfARequestReachesTheTemplateAsPlainText) {
+  const ScriptedServer server("{{ reasoning_effort }} {{ messages[0].content }}", "x");
+  json request{{"messages", kQuestion}, {"reasoning_effort", "low"}};
+  server.choice(request);
+  EXPECT_THAT(server.prompt(), testing::StartsWith("low Weather"));
+  request["chat_template_kwargs"] = {{"reasoning_effort", "high"}};
+  server.choice(request);
+  EXPECT_THAT(server.prompt(), testing::StartsWith("high Weather"));
+  const ScriptedServer other("{{ messages[0].content }}", "x");
+  EXPECT_THAT(other.body({{"messages", kQuestion}, {"reasoning_effort", "low"}}),
+              HasSubstr("reasoning_effort: the model's chat template does not read it"));
+  EXPECT_THAT(other.body({{"messages", kQuestion}, {"reasoning_effort", "none"}}),
+              HasSubstr("choices"));
+}
+
+TEST(Chat, AnUnknownKeyIsNotedOnce) {
+  const ScriptedServer server("{{ messages[0].content }}", "x");
+  for (int i = 0; i < 3; ++i) server.choice({{"messages", kQuestion}, {"colour", "red"}});
+  EXPECT_EQ(server.notes(), "a request has the key 'colour', which is unknown and has no effect\n");
+}
+
+TEST(Completion, TheTokenizerIsNamedByItsFile) {
+  const test::TempFolder folder;
+  folder.file("tokenizer.json", test::llama2_json());
+  const ScriptedServer server("", "x", FinishReason::max_tokens, folder.path());
+  EXPECT_EQ(server.get("/tokenizer_info")["tokenizer"], "tokenizer.json");
+}
+
+// Bytes that are no character are one U+FFFD each in the text.
+TEST(Completion, OffsetsCountReplacementCharacters) {
+  const ScriptedServer server("",
+                              "a\xff\x80"
+                              "b",
+                              FinishReason::max_tokens);
+  const json choice = server.choice({{"prompt", "x"}, {"logprobs", 0}});
+  EXPECT_EQ(choice["text"],
+            "a\uFFFD\uFFFD"
+            "b");
+  EXPECT_EQ(choice["logprobs"]["text_offset"], json({0, 1, 2, 3}));
 }
 
 // Llama 2's tokenizer puts <s> before a text, and a space, and neither is in the text.
