@@ -4,13 +4,12 @@
 #include <bit>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <numeric>
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
-#include "axonn/base/random.h"
 #include "axonn/infer/generation_schedule.h"
+#include "axonn/infer/token_choice.h"
 #include "axonn/parallel/scheduling.h"
 
 namespace axonn {
@@ -24,9 +23,6 @@ constexpr std::int64_t kRowsStep = 32;
 /// With a window, the most rows of a cached sequence in one pass; slots have as many entries, less
 /// one, beyond the window.
 constexpr std::int64_t kBeyondWindow = 64;
-
-/// Drawn where logits are not finite.
-constexpr std::int32_t kNotFinite = -2;
 
 /// Gathers the values of each (z, data) coordinate, in the order of places: data · Gz + z.
 std::vector<std::int32_t> gather_places(const Grid& grid, std::vector<std::int32_t> mine) {
@@ -302,17 +298,10 @@ void Generator::compute(const PassPlan& plan, Drawn& drawn) {
       const std::span<float> mine(&all[each * row], vocab_);
       std::vector<float> raw;  // without the penalty
       if (options.likeliest >= 0) raw.assign(&all[each * row], &all[each * row] + vocab);
-      penalise(mine, std::span(sequence.tokens).subspan(sequence.begin),
-               options.sampling.repetition_penalty);
-      const std::uint64_t draw = options.random_stream << 32 | sequence.produced();
-      const bool ends = options.ends_if_not_finite && !std::ranges::all_of(mine, [](float logit) {
-                          return logit < std::numeric_limits<float>::infinity();
-                        });
-      const std::int32_t token =
-          ends ? kNotFinite
-               : sample(mine, options.sampling, Random(options.seed, "generate").uniform(draw));
+      const std::int32_t token = choose_token(mine, sequence);
       drawn.tokens[part.slot] = token;
-      if (!raw.empty()) append(drawn.scores, score_of(raw, token, options.likeliest, vocab_));
+      if (!raw.empty())
+        append(drawn.scores, score_of(raw, std::max(token, 0), options.likeliest, vocab_));
     }
   }
 }
@@ -377,10 +366,11 @@ void Generator::step(const OnText& on_text, const OnEnd& on_end) {
       std::vector<TokenScore> of_part;
       for (std::int64_t i = 0; i < scored; ++i)
         of_part.push_back(take_score(scores, sequence.options));
+      const bool part_draws = part.last();
       if (cache_) sequence.cached += part.count;
       const std::int32_t token = drawn.tokens[place * slots_.slots + part.slot];
-      if (token >= 0 && sequence.options.likeliest >= 0) {
-        sequence.result.scores.push_back(std::move(of_part.back()));
+      if (part_draws && sequence.options.likeliest >= 0) {
+        if (token >= 0) sequence.result.scores.push_back(std::move(of_part.back()));
         of_part.pop_back();
       }
       std::ranges::move(of_part, std::back_inserter(sequence.result.prompt_scores));

@@ -37,7 +37,9 @@ struct GenerationOptions {
   bool score_prompt = false;
   /// Generation ends at one of these. It is not part of the result.
   std::vector<std::int32_t> stop_tokens = {};
-  std::vector<std::string> stop_strings = {};   ///< the same for texts; requires a tokenizer
+  std::vector<std::string> stop_strings = {};  ///< the same for texts; requires a tokenizer
+  std::int64_t min_tokens = 0;                 ///< generated before a stop token may be
+  std::vector<std::pair<std::int32_t, float>> logit_bias = {};  ///< added to logits, by token
   std::vector<std::int32_t> shown_tokens = {};  ///< special tokens that the text shows
   /// When the context is full: true drops all but its last half and continues, with positions
   /// counted from the first token that is left; false ends the generation.

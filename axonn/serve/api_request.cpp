@@ -1,12 +1,14 @@
 #include "axonn/serve/api_request.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <optional>
 #include <random>
 #include <string_view>
 
 #include "axonn/base/check.h"
+#include "axonn/base/utf8.h"
 #include "axonn/serve/request_body.h"
 #include "axonn/serve/request_keys.h"
 #include "axonn/text/chat/conversation.h"
@@ -16,7 +18,7 @@ namespace axonn {
 namespace {
 
 constexpr std::int64_t kMostLikeliest = 100;
-constexpr std::size_t kMostStops = 16, kMostStopTokens = 1000;
+constexpr std::size_t kMostStops = 16, kMostStopTokens = 1000, kMostBiases = 1000;
 constexpr std::size_t kLongestStop = 1000;  // bytes; each prompt has a copy
 // The time to find the borders of the assistant's turns grows with the square of their number.
 constexpr std::size_t kMostMessages = 8192;
@@ -102,6 +104,8 @@ void end_with_turn(const RequestBody& body, const ServedModel& model, Generation
   if (end.empty() || body.flag("ignore_eos", false)) return;
   if (end.size() == 1)
     options.stop_tokens.push_back(end.front());
+  else if (options.min_tokens > 0)
+    reject_key("min_tokens", "not supported, because this model's turns end with plain text");
   else
     options.stop_strings.push_back(model.tokenizer->decode(end));
 }
@@ -124,14 +128,42 @@ void read_stops(const RequestBody& body, const ServedModel& model, GenerationOpt
   options.stop_tokens.insert(options.stop_tokens.end(), tokens.begin(), tokens.end());
 }
 
+/// Reads {"TOKEN": number to add to its logit}.
+void read_biases(const nlohmann::json& biases, const ServedModel& model,
+                 GenerationOptions& options) {
+  constexpr const char* kKey = "logit_bias";
+  constexpr double kMost = 100;
+  if (biases.is_null()) return;
+  if (!biases.is_object()) reject_key(kKey, "wanted an object such as {\"50256\": -100}");
+  if (biases.size() > kMostBiases)
+    reject_key(kKey, biases.size(), " tokens, more than ", kMostBiases);
+  for (const auto& [name, bias] : biases.items()) {
+    std::int32_t token = -1;
+    const auto read = std::from_chars(name.data(), name.data() + name.size(), token);
+    if (read.ptr != name.data() + name.size() || read.ec != std::errc() || token < 0 ||
+        token >= model.vocab)
+      reject_key(kKey, "wanted tokens from \"0\" to \"", model.vocab - 1, "\", got \"",
+                 printable(name.substr(0, 20)), '"');
+    if (!bias.is_number() || !(bias >= -kMost && bias <= kMost))
+      reject_key(kKey, "wanted numbers from ", -kMost, " to ", kMost);
+    options.logit_bias.emplace_back(token, bias.get<float>());
+  }
+}
+
 /// Reads the fields that completions and chats have in common.
 void read_common(const RequestBody& body, const ServedModel& model, CompletionRequest& request) {
   GenerationOptions& options = request.options;
+  constexpr double kMost = 2;  // of OpenAI's penalties
   options.sampling = {
       .temperature = body.real("temperature", 1, 0, kMostTemperature),
       .top_k = std::max<std::int64_t>(body.whole("top_k", 0, -1, 1 << 30), 0),
       .top_p = body.real("top_p", 1, 0, 1),
-      .repetition_penalty = body.real("repetition_penalty", 1, kLeastPenalty, kMostPenalty)};
+      .repetition_penalty = body.real("repetition_penalty", 1, kLeastPenalty, kMostPenalty),
+      .min_p = body.real("min_p", 0, 0, 1),
+      .presence_penalty = body.real("presence_penalty", 0, -kMost, kMost),
+      .frequency_penalty = body.real("frequency_penalty", 0, -kMost, kMost)};
+  options.min_tokens = body.whole("min_tokens", 0, 0, model.most_tokens);
+  read_biases(body["logit_bias"], model, options);
   std::random_device random;  // without a seed, each request is drawn independently
   options.seed = body.has("seed") ? static_cast<std::uint64_t>(body.whole(
                                         "seed", 0, std::numeric_limits<std::int64_t>::min(),
@@ -141,9 +173,6 @@ void read_common(const RequestBody& body, const ServedModel& model, CompletionRe
   request.copies = body.whole("n", 1, 1, model.most_prompts);
   request.stream = body.flag("stream", false);
   request.stream_usage = wants_usage(body);
-  for (const char* key : {"presence_penalty", "frequency_penalty", "min_p", "min_tokens"})
-    body.only(key, 0);
-  body.only("logit_bias", nlohmann::json::object());
   body.only("response_format", {{"type", "text"}});
 }
 
@@ -170,6 +199,8 @@ void count_values(const ServedModel& model, CompletionRequest& request) {
 
 /// Checks that the prompts fit.
 void check(const ServedModel& model, CompletionRequest& request) {
+  if (request.options.min_tokens > request.options.max_tokens)
+    reject_key("min_tokens", "it is more than max_tokens, ", request.options.max_tokens);
   const char* key = request.chat ? "messages" : "prompt";
   if (std::ssize(request.prompts) * request.copies > model.most_prompts)
     reject_key(key, request.prompts.size(), " prompts, each ", request.copies,

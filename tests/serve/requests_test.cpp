@@ -273,6 +273,27 @@ TEST(Requests, IgnoreEosLeavesNoEndOfAChat) {
   EXPECT_THAT(options(true).stop_tokens, testing::IsEmpty());
 }
 
+TEST(Requests, SettingsOfSamplingReachTheGenerator) {
+  const GenerationOptions options =
+      parse_completion(R"({"prompt":"a","presence_penalty":0.5,"frequency_penalty":-0.25,
+          "min_p":0.125,"min_tokens":3,"logit_bias":{"7":-100,"2":1.5}})",
+                       small_model())
+          .options;
+  EXPECT_EQ(options.sampling.presence_penalty, 0.5);
+  EXPECT_EQ(options.sampling.frequency_penalty, -0.25);
+  EXPECT_EQ(options.sampling.min_p, 0.125);
+  EXPECT_EQ(options.min_tokens, 3);
+  EXPECT_THAT(options.logit_bias,
+              testing::UnorderedElementsAre(testing::Pair(7, -100.f), testing::Pair(2, 1.5f)));
+  json biases;
+  for (int i = 0; i < 1001; ++i) biases[std::to_string(i)] = 1;
+  EXPECT_THAT(refusal_of(json{{"prompt", "a"}, {"logit_bias", biases}}.dump()),
+              HasSubstr("logit_bias: 1001 tokens, more than 1000"));
+  EXPECT_THAT(
+      refusal_of(json{{"messages", json::array({json::parse(kUser)})}, {"min_tokens", 3}}.dump()),
+      HasSubstr("min_tokens: not supported, because this model's turns end with"));
+}
+
 TEST(Requests, LikeliestTokensOfAChatNeedItsScores) {
   EXPECT_THAT(
       refusal_of(json{{"messages", json::array({json::parse(kUser)})}, {"top_logprobs", 2}}.dump()),

@@ -334,6 +334,33 @@ TEST(Serve, EndsBeforeAStopText) {
   });
 }
 
+// Each by its definition, on grids that compute the same text.
+TEST(Serve, HeedsBiasesPenaltiesAndTheLeastNumberOfTokensOnEveryGrid) {
+  for (const GridShape& grid : {GridShape{}, {2, 1, 2, 1}, {1, 2, 1, 2}}) {
+    SCOPED_TRACE(to_string(grid));
+    with_server({.grid = grid}, [&](const Served& served) {
+      const auto tokens = [&](json request) {
+        request.update({{"prompt", "abc"}, {"max_tokens", 12}, {"logprobs", 0}});
+        if (!request.contains("temperature")) request["temperature"] = 0;
+        const json choice = served.answer("/v1/completions", request)["choices"][0];
+        return choice["logprobs"]["tokens"].get<std::vector<std::string>>();
+      };
+      const std::vector<std::string> plain = tokens({});
+      ASSERT_EQ(plain.size(), 12U);
+      EXPECT_EQ(tokens({{"logit_bias", {{"65", 100}}}}), std::vector<std::string>(12, "A"));
+      EXPECT_EQ(tokens({{"temperature", 2}, {"min_p", 1}}), plain);
+      const auto penalised = tokens({{"logit_bias", {{"65", 20}}}, {"frequency_penalty", 2}});
+      EXPECT_EQ(penalised.front(), "A");
+      EXPECT_NE(penalised, std::vector<std::string>(12, "A"));
+      const json ends{{"logit_bias", {{"65", 100}, {"66", 90}}}, {"stop_token_ids", {65}}};
+      EXPECT_EQ(tokens(ends).size(), 0U);
+      json later = ends;
+      later["min_tokens"] = 5;
+      EXPECT_EQ(tokens(later), std::vector<std::string>(5, "B"));
+    });
+  }
+}
+
 // A hundred clients at once: each gets what it would get alone. Among them are some that hang up,
 // before, during and after their request, and some that read slowly. Afterwards nothing is left.
 TEST(Serve, AHundredClientsOfWhichSomeHangUpLeaveNothingBehind) {
@@ -438,8 +465,16 @@ TEST(Serve, RefusesWhatItCannotDoAndNamesTheKey) {
                 HasSubstr("repetition_penalty: wanted a number from 0.001 to 1000"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"n", 1000}}, 400), HasSubstr("n: wanted"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"stop", ""}}, 400), HasSubstr("stop: wanted"));
-    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logit_bias", {{"5", 1}}}}, 400),
-                HasSubstr("logit_bias: only"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logit_bias", {{"256", 1}}}}, 400),
+                HasSubstr("logit_bias: wanted tokens from \"0\" to \"255\", got \"256\""));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logit_bias", {{"5x", 1}}}}, 400),
+                HasSubstr("got \"5x\""));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logit_bias", {{"5", 101}}}}, 400),
+                HasSubstr("logit_bias: wanted numbers from -100 to 100"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"presence_penalty", 2.5}}, 400),
+                HasSubstr("presence_penalty: wanted a number from -2 to 2"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"min_tokens", 20}}, 400),
+                HasSubstr("min_tokens: it is more than max_tokens, 16"));
     EXPECT_THAT(refusal(chat, {{"messages", "hi"}}, 400), HasSubstr("messages"));
     EXPECT_THAT(refusal(chat, {{"messages", json::array()}}, 400), HasSubstr("messages"));
     EXPECT_THAT(refusal(text, {{"prompt", std::string(3000, 'a')}}, 413), HasSubstr("too large"));

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace axonn {
+
+struct GeneratedSequence;
+
+/// In place of a token: logits that are not finite, where that ends a text.
+inline constexpr std::int32_t kNotFinite = -2;
+
+/// Draws the next token of a sequence from logits (V), which it changes: first the repetition
+/// penalty, then the penalties of generated tokens, biases, and what may not follow, which gets
+/// minus infinity; then as sample(). Equal logits give equal tokens on all ranks. May return
+/// kNotFinite.
+std::int32_t choose_token(std::span<float> logits, const GeneratedSequence& sequence);
+
+}  // namespace axonn
