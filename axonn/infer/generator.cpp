@@ -103,8 +103,8 @@ TokenScore score_of(std::span<const float> logits, std::int32_t token, std::int6
 }
 
 std::string_view name_of(FinishReason reason) {
-  constexpr std::string_view kNames[] = {"max_tokens", "stop_token", "stop_string", "context",
-                                         "not_finite"};
+  constexpr std::string_view kNames[] = {"max_tokens", "stop_token", "stop_string",
+                                         "context",    "not_finite", "no_token"};
   return kNames[static_cast<int>(reason)];
 }
 
@@ -179,6 +179,8 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
   slots_.slots = 0;
   slots_.caches = loaded.model().caches();
   schedule_ = std::make_unique<GenerationSchedule>(slots_);
+  if (options.tokenizer)
+    constraints_ = std::make_unique<ConstraintCache>(*options.tokenizer, vocab_);
 }
 
 Generator::~Generator() = default;
@@ -210,8 +212,8 @@ void Generator::check(const std::vector<std::int32_t>& prompt,
   AXONN_CHECK(options.max_tokens >= 0, "Generator: ", options.max_tokens, " tokens");
   AXONN_CHECK(!(options.slides && options.score_prompt),
               "Generator: the scores of a prompt whose first tokens are dropped");
-  if (!options.stop_strings.empty() && !options_.tokenizer)
-    refuse("stop strings need a tokenizer, and this model has none");
+  if ((!options.stop_strings.empty() || !options.form.empty()) && !options_.tokenizer)
+    refuse("stop strings and forms need a tokenizer, and this model has none");
   if (prompt.empty()) refuse("the prompt is empty: give at least one token to continue from");
   for (const std::int32_t token : prompt)
     if (token < 0 || token >= model_.model().vocab())
@@ -231,6 +233,10 @@ std::size_t Generator::add(const std::vector<std::int32_t>& prompt,
         *options_.tokenizer,
         DecodeOptions{.skip_special = true, .shown = options.shown_tokens, .continues = true},
         options.stop_strings);
+  if (!options.form.empty()) {
+    sequence.constraint = constraints_->find(options.form);
+    sequence.place = sequence.constraint->start();
+  }
   if (std::ssize(prompt) > context_) sequence.begin = prompt.size() - (context_ + 1) / 2;
   schedule_->add(std::move(sequence));
   return next_number_++;
@@ -326,6 +332,7 @@ std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::
                                               const OnText& on_text) const {
   const GenerationOptions& options = sequence.options;
   if (token == kNotFinite) return FinishReason::not_finite;
+  if (token == kNoToken) return FinishReason::no_token;
   if (options.max_tokens == 0) return FinishReason::max_tokens;
   if (std::ranges::find(options.stop_tokens, token) != options.stop_tokens.end())
     return FinishReason::stop_token;
@@ -336,6 +343,10 @@ std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::
     sequence.result.text += text;
     if (on_text) on_text(sequence.number, text, sequence.result);
     if (sequence.text->stopped()) return FinishReason::stop_string;
+  }
+  if (sequence.constraint) {
+    sequence.place = sequence.constraint->after(sequence.place, token);
+    if (sequence.place.ended()) return FinishReason::stop_token;
   }
   if (static_cast<std::int64_t>(sequence.produced()) >= options.max_tokens)
     return FinishReason::max_tokens;
@@ -374,7 +385,7 @@ void Generator::step(const OnText& on_text, const OnEnd& on_end) {
         of_part.pop_back();
       }
       std::ranges::move(of_part, std::back_inserter(sequence.result.prompt_scores));
-      if (token < 0 && token != kNotFinite) continue;
+      if (token < 0 && token != kNotFinite && token != kNoToken) continue;
       const auto reason = accept(sequence, token, on_text);
       if (!reason) continue;
       const std::size_t number = sequence.number;

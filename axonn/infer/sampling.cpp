@@ -21,6 +21,19 @@ std::size_t reach(std::size_t count, Weight weight, double wanted) {
   return count - 1;
 }
 
+void check_sampling(std::span<const float> logits, const Sampling& sampling, double uniform) {
+  AXONN_CHECK(!logits.empty() && sampling.temperature >= 0 && sampling.top_k >= 0 &&
+                  sampling.top_p >= 0 && sampling.top_p <= 1 && sampling.min_p >= 0 &&
+                  sampling.min_p <= 1,
+              "sample: ", logits.size(), " logits, temperature ", sampling.temperature, ", top_k ",
+              sampling.top_k, ", top_p ", sampling.top_p, ", min_p ", sampling.min_p,
+              "; wanted temperature >= 0, top_k >= 0, top_p and min_p from 0 to 1");
+  AXONN_CHECK(std::ranges::none_of(logits, [](float x) { return std::isnan(x); }),
+              "sample: a logit is NaN; the model is broken");
+  AXONN_CHECK(uniform >= 0 && uniform < 1, "sample: a random number of ", uniform,
+              ", wanted one in [0, 1)");
+}
+
 }  // namespace
 
 void penalise(std::span<float> logits, std::span<const std::int32_t> seen, double penalty) {
@@ -48,16 +61,7 @@ void penalise_generated(std::span<float> logits, std::span<const std::int32_t> g
 }
 
 std::int32_t sample(std::span<const float> logits, const Sampling& sampling, double uniform) {
-  AXONN_CHECK(!logits.empty() && sampling.temperature >= 0 && sampling.top_k >= 0 &&
-                  sampling.top_p >= 0 && sampling.top_p <= 1 && sampling.min_p >= 0 &&
-                  sampling.min_p <= 1,
-              "sample: ", logits.size(), " logits, temperature ", sampling.temperature, ", top_k ",
-              sampling.top_k, ", top_p ", sampling.top_p, ", min_p ", sampling.min_p,
-              "; wanted temperature >= 0, top_k >= 0, top_p and min_p from 0 to 1");
-  AXONN_CHECK(std::ranges::none_of(logits, [](float x) { return std::isnan(x); }),
-              "sample: a logit is NaN; the model is broken");
-  AXONN_CHECK(uniform >= 0 && uniform < 1, "sample: a random number of ", uniform,
-              ", wanted one in [0, 1)");
+  check_sampling(logits, sampling, uniform);
   const auto best = std::ranges::max_element(logits);
   if (sampling.temperature == 0) return static_cast<std::int32_t>(best - logits.begin());
 

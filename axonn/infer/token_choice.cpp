@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "axonn/base/random.h"
 #include "axonn/infer/generation_schedule.h"
@@ -15,6 +17,21 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 void add_biases(std::span<float> logits, const GenerationOptions& options) {
   for (const auto& [token, bias] : options.logit_bias)
     if (token >= 0 && token < std::ssize(logits)) logits[token] += bias;
+}
+
+/// Forbids what cannot follow in the form. A token that ends the text is allowed where it may end.
+void keep_form(std::span<float> logits, const GeneratedSequence& sequence, bool may_end) {
+  const GenerationOptions& options = sequence.options;
+  std::vector<std::pair<std::int32_t, float>> stops;
+  for (const std::int32_t token : options.stop_tokens)
+    if (token >= 0 && token < std::ssize(logits)) stops.emplace_back(token, logits[token]);
+  const Constraint::Mask& allowed = sequence.constraint->mask(sequence.place);
+  for (std::size_t token = 0; token < logits.size(); ++token)
+    if (token >= allowed.size() || !allowed[token]) logits[token] = -kInfinity;
+  for (const std::int32_t token : sequence.constraint->specials())
+    if (std::ranges::find(options.shown_tokens, token) == options.shown_tokens.end())
+      logits[token] = -kInfinity;
+  for (const auto& [token, logit] : stops) logits[token] = may_end ? logit : -kInfinity;
 }
 
 void forbid_stops(std::span<float> logits, const GenerationOptions& options) {
@@ -33,8 +50,12 @@ std::int32_t choose_token(std::span<float> logits, const GeneratedSequence& sequ
     return kNotFinite;
   penalise_generated(logits, tokens.subspan(sequence.prompt_size), options.sampling);
   add_biases(logits, options);
-  if (static_cast<std::int64_t>(sequence.produced()) < options.min_tokens)
+  const bool may_end = static_cast<std::int64_t>(sequence.produced()) >= options.min_tokens;
+  if (sequence.constraint)
+    keep_form(logits, sequence, may_end && sequence.place.accepts);
+  else if (!may_end)
     forbid_stops(logits, options);
+  if (*std::ranges::max_element(logits) == -kInfinity) return kNoToken;
   const std::uint64_t draw = options.random_stream << 32 | sequence.produced();
   return sample(logits, options.sampling, Random(options.seed, "generate").uniform(draw));
 }

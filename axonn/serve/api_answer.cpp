@@ -26,7 +26,9 @@ std::string dumped(const Json& value) {
 std::string sent(const Json& value) { return "data: " + dumped(value) + "\n\n"; }
 
 const char* reason_name(FinishReason reason, bool called) {
-  const bool full = reason == FinishReason::max_tokens || reason == FinishReason::context;
+  // A form without a token that may follow ends a text before it is complete.
+  const bool full = reason == FinishReason::max_tokens || reason == FinishReason::context ||
+                    reason == FinishReason::no_token;
   if (full) return "length";
   return called ? "tool_calls" : "stop";
 }

@@ -9,6 +9,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/utf8.h"
+#include "axonn/serve/form_request.h"
 #include "axonn/serve/request_body.h"
 #include "axonn/serve/request_keys.h"
 #include "axonn/text/chat/conversation.h"
@@ -173,7 +174,6 @@ void read_common(const RequestBody& body, const ServedModel& model, CompletionRe
   request.copies = body.whole("n", 1, 1, model.most_prompts);
   request.stream = body.flag("stream", false);
   request.stream_usage = wants_usage(body);
-  body.only("response_format", {{"type", "text"}});
 }
 
 /// Counts the tokens and log-probabilities that the answer may have, and checks that they are few
@@ -248,8 +248,6 @@ void read_conversation(const RequestBody& body, const std::string& text, const S
   const nlohmann::json& choice = body["tool_choice"];
   if (choice == "none")
     std::erase_if(conversation.variables, [](const auto& one) { return one.first == "tools"; });
-  else if (!choice.is_null() && choice != "auto")
-    reject_key("tool_choice", "only \"auto\" and \"none\" are supported");
   const bool tools = !body["tools"].empty() && choice != "none";
   request.form = find_answer_form(model.chat->source(tools));
   if (!tools) request.form.calls = AnswerForm::Calls::none;
@@ -260,6 +258,14 @@ void read_conversation(const RequestBody& body, const std::string& text, const S
   add_reasoning_effort(body, *value, model, conversation);
   request.prompts.push_back(model.chat->prompt(conversation));
   request.in_thought = request.form.thinks && ends_in_thought(text_of(request.prompts[0], model));
+  RequestedForm form = requested_form(body, text);
+  const RequestedForm calls =
+      wanted_calls(body, text, request.form.calls,
+                   model.chat->source(tools).find("[ARGS]") != std::string::npos);
+  if (!calls.key.empty() && !form.key.empty())
+    reject_key(form.key, "not supported beside the tool_choice that wants a call");
+  if (!calls.key.empty()) form = calls;
+  request.options.form = checked_form(form, request.in_thought);
 }
 
 }  // namespace
@@ -287,6 +293,7 @@ CompletionRequest parse_completion(const std::string& text, const ServedModel& m
   if (options.score_prompt && options.max_tokens == 1) options.stop_tokens.clear();
   body.only("best_of", request.copies);
   body.only("suffix", "");
+  options.form = checked_form(requested_form(body, text), false);
   check(model, request);
   return request;
 }

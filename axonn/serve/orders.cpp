@@ -12,8 +12,8 @@ namespace {
 nlohmann::json to_json(const GenerationOptions& options) {
   // Names all fields, so that a new one is an error of the compiler here.
   const auto& [max_tokens, sampling, seed, random_stream, likeliest, score_prompt, stop_tokens,
-               stop_strings, min_tokens, logit_bias, shown_tokens, slides, ends_if_not_finite] =
-      options;
+               stop_strings, min_tokens, logit_bias, form, shown_tokens, slides,
+               ends_if_not_finite] = options;
   const auto& [temperature, top_k, top_p, penalty, min_p, presence, frequency] = sampling;
   return {{"max_tokens", max_tokens},
           {"temperature", temperature},
@@ -31,6 +31,7 @@ nlohmann::json to_json(const GenerationOptions& options) {
           {"stop_strings", stop_strings},
           {"min_tokens", min_tokens},
           {"logit_bias", logit_bias},
+          {"form", form},
           {"shown_tokens", shown_tokens},
           {"slides", slides},
           {"ends_if_not_finite", ends_if_not_finite}};
@@ -49,6 +50,7 @@ GenerationOptions options_of(const nlohmann::json& from) {
       .stop_strings = from.at("stop_strings").get<std::vector<std::string>>(),
       .min_tokens = from.at("min_tokens"),
       .logit_bias = from.at("logit_bias").get<std::vector<std::pair<std::int32_t, float>>>(),
+      .form = from.at("form"),
       .shown_tokens = from.at("shown_tokens").get<std::vector<std::int32_t>>(),
       .slides = from.at("slides"),
       .ends_if_not_finite = from.at("ends_if_not_finite")};

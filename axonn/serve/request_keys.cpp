@@ -29,7 +29,8 @@ constexpr KeyGroup kKeys[] = {
     {Use::both, "", "",
      "model max_tokens temperature top_p top_k n stream stream_options logprobs stop seed "
      "repetition_penalty stop_token_ids ignore_eos presence_penalty frequency_penalty min_p "
-     "min_tokens logit_bias response_format"},
+     "min_tokens logit_bias response_format guided_json guided_choice "
+     "guided_regex structured_outputs json_schema"},
     {Use::completions, "", "; it is for /v1/completions", "prompt"},
     {Use::completions, "false", "; it is for /v1/completions", "echo"},
     {Use::completions, "1", "; it is for /v1/completions", "best_of"},
@@ -40,7 +41,7 @@ constexpr KeyGroup kKeys[] = {
     {Use::chats, "\"none\"", "; it is for /v1/chat/completions", "tool_choice reasoning_effort"},
     {Use::chats, "0", "; it is for /v1/chat/completions", "top_logprobs"},
     {Use::chats, "true", "; it is for /v1/chat/completions", "parallel_tool_calls"},
-    {Use::refused, "true", "", "add_generation_prompt"},
+    {Use::refused, "true", "; the last message must be the user's", "add_generation_prompt"},
     {Use::refused, "false", "; the last message must be the user's", "continue_final_message"},
     // They concern accounts, caches, speed and the form of usage.
     {Use::harmless, "", "",
@@ -66,7 +67,7 @@ constexpr KeyGroup kKeys[] = {
     {Use::refused, "", "; use response_format", "format"},
     // What the text must be like.
     {Use::refused, "", "",
-     "guided_* structured_outputs grammar* preserved_tokens json_schema regex ebnf "
+     "guided_* grammar* preserved_tokens regex ebnf "
      "structural_tag bad_words* allowed_token_ids custom_token_bans suppress_tokens "
      "begin_suppress_tokens force_words_ids sequence_bias forced_* banned_strings banned_tokens "
      "stop_regex ban_eos_token exponential_decay_length_penalty logits_processors "

@@ -18,6 +18,7 @@ TEST(Orders, ArriveWithEveryOption) {
                                   .stop_strings = {"\xFF, not UTF-8"},
                                   .min_tokens = 3,
                                   .logit_bias = {{4, -1.5f}},
+                                  .form = R"({"text":"a"})",
                                   .shown_tokens = {11},
                                   .slides = true,
                                   .ends_if_not_finite = true}});

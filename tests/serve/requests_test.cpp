@@ -183,6 +183,7 @@ TEST(Requests, KeysThatWouldChangeTheTextAreRefusedByName) {
   const std::pair<const char*, json> keys[] = {{"grammar", "root ::= \"xyz\""},
                                                {"guided_grammar", "root ::= \"xyz\""},
                                                {"guided_whitespace_pattern", " "},
+                                               {"preserved_tokens", {"a"}},
                                                {"bad_words", {"a"}},
                                                {"allowed_token_ids", {1}},
                                                {"typical_p", 0.5},
@@ -292,6 +293,48 @@ TEST(Requests, SettingsOfSamplingReachTheGenerator) {
   EXPECT_THAT(
       refusal_of(json{{"messages", json::array({json::parse(kUser)})}, {"min_tokens", 3}}.dump()),
       HasSubstr("min_tokens: not supported, because this model's turns end with"));
+}
+
+TEST(Requests, AFormThatIsNotSupportedIsRefusedWithItsKey) {
+  const auto refusal = [](const char* key, const json& value) {
+    return refusal_of(json{{"prompt", "a"}, {key, value}}.dump());
+  };
+  EXPECT_THAT(refusal("guided_regex", "(?=a)"), testing::StartsWith("guided_regex: the pattern"));
+  EXPECT_THAT(refusal("guided_json", {{"not", json::object()}}),
+              testing::StartsWith("guided_json: the schema at #: the keyword 'not'"));
+  EXPECT_THAT(refusal("guided_json", "{"), HasSubstr("guided_json: wanted a schema"));
+  EXPECT_THAT(refusal("guided_choice", json::array()), HasSubstr("guided_choice: wanted a list"));
+  EXPECT_THAT(refusal("guided_choice", {""}), HasSubstr("none empty"));
+  EXPECT_THAT(refusal("structured_outputs", {{"grammar", "a"}}),
+              HasSubstr("structured_outputs: only json, regex, choice"));
+  EXPECT_THAT(refusal("structured_outputs", {{"regex", "a"}, {"choice", {"a"}}}),
+              HasSubstr("wanted one of"));
+  EXPECT_THAT(refusal("response_format", {{"type", "xml"}}), HasSubstr("response_format: only"));
+  EXPECT_THAT(refusal("response_format", {{"type", "json_schema"}}), HasSubstr("wanted a schema"));
+  EXPECT_EQ(refusal("response_format", {{"type", "text"}}), "");
+  EXPECT_THAT(
+      refusal_of(json{{"prompt", "a"}, {"guided_regex", "a"}, {"guided_choice", {"a"}}}.dump()),
+      HasSubstr("guided_regex: not supported beside guided_choice"));
+  EXPECT_THAT(refusal("guided_regex", "(a{1000}){1000}"),
+              HasSubstr("guided_regex: it is too large"));
+  EXPECT_THAT(refusal("guided_choice", {std::string(70'000, 'a')}), HasSubstr("more than 65536"));
+  EXPECT_THAT(refusal("guided_regex", nested(20'000, "(", ")")), HasSubstr("nest deeper than 100"));
+}
+
+// A refusal takes little memory and time, whatever the form.
+TEST(Requests, FormsAreBounded) {
+  const ServedModel model = small_model();
+  std::string words = "[\"a\"";
+  for (int i = 0; i < 9000; ++i) words += concat(",\"", i * 7919, "\"");
+  for (const std::string& body :
+       {std::string(R"({"prompt":"a","guided_regex":"((a{1,1000}){1,1000}b){1,1000}"})"),
+        R"({"prompt":"a","guided_choice":)" + words + "]}",
+        R"({"prompt":"a","guided_json":{"enum":)" + words + "]}}"}) {
+    const std::int64_t before = fuzz::held_bytes();
+    fuzz::most_held_bytes();
+    refusal_of(body, model);
+    EXPECT_LT(fuzz::most_held_bytes() - before, 32 << 20) << body.substr(0, 80);
+  }
 }
 
 TEST(Requests, LikeliestTokensOfAChatNeedItsScores) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -10,10 +11,12 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/base/utf8.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/serve/api.h"
 
 #include "tests/serve/events.h"
+#include "tests/serve/with_server.h"
 #include "tests/support/http_client.h"
 #include "tests/support/runs.h"
 #include "tests/support/with_model.h"
@@ -25,83 +28,6 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 namespace {
-
-constexpr std::int64_t kContext = 300;
-
-Config config_of(const GridShape& grid) {
-  Config config = on_grid(tiny_config("unused"), grid);
-  config.data.tokenizer = "bytes";
-  config.model = {.family = ModelFamily::llama,
-                  .layers = 2,
-                  .hidden = 96,
-                  .heads = 24,
-                  .kv_heads = 4,
-                  .head_dim = 4,
-                  .ffn = 192,
-                  .positions = kContext,
-                  .tied = false};
-  config.model.init_std = 0.3;  // large enough that tokens depend on earlier ones
-  return config;
-}
-
-struct Setting {
-  GridShape grid = {};
-  HttpServer::Options http = {.port = 0};
-  std::size_t queue = 1000;
-  std::int64_t batch = 0;
-};
-
-/// What a test sees of the server.
-struct Served {
-  int port = 0;
-  RequestQueue& queue;
-  LoadedModel& model;  ///< of rank 0
-
-  HttpAnswer get(const std::string& path, const HttpHeaders& headers = {}) const {
-    return http_get(port, path, headers);
-  }
-  HttpAnswer post(const std::string& path, const json& body,
-                  const HttpHeaders& headers = {}) const {
-    return http_post(port, path, body.dump(), headers);
-  }
-  /// The answer's JSON. The status must be 200.
-  json answer(const std::string& path, const json& body) const {
-    const HttpAnswer result = post(path, body);
-    AXONN_CHECK(result.status == 200, "POST ", path, ": ", result.head, result.body);
-    return json::parse(result.body);
-  }
-  json health() const { return json::parse(get("/health").body); }
-};
-
-/// Serves an untrained model on a grid, runs the test beside it, and stops.
-void with_server(const Setting& setting, const std::function<void(const Served&)>& test) {
-  with_model(config_of(setting.grid), [&](LoadedModel& loaded) {
-    const auto tokenizer = make_tokenizer("bytes");
-    Generator generator(loaded, {.batch = setting.batch, .tokenizer = tokenizer.get()});
-    Communicator& world = loaded.grid().world();
-    if (world.rank() != 0) return serve(generator, world, nullptr);
-    const ServedModel model{
-        .name = "tiny (a+b)",
-        .tokenizer = tokenizer,
-        .chat = std::make_shared<ChatTemplate>(tokenizer, find_chat_format("auto", "bytes")),
-        .vocab = 256,
-        .context = kContext};
-    RequestQueue queue(setting.queue);
-    HttpServer server(setting.http);
-    add_api(server, model, queue);
-    const int port = server.start();
-    std::thread tester([&] {
-      try {
-        test({port, queue, loaded});
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << error.what();
-      }
-      queue.close("the test is over");
-    });
-    serve(generator, world, &queue);
-    tester.join();
-  });
-}
 
 std::vector<std::int32_t> tokens_of(std::string_view text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()),
@@ -334,33 +260,6 @@ TEST(Serve, EndsBeforeAStopText) {
   });
 }
 
-// Each by its definition, on grids that compute the same text.
-TEST(Serve, HeedsBiasesPenaltiesAndTheLeastNumberOfTokensOnEveryGrid) {
-  for (const GridShape& grid : {GridShape{}, {2, 1, 2, 1}, {1, 2, 1, 2}}) {
-    SCOPED_TRACE(to_string(grid));
-    with_server({.grid = grid}, [&](const Served& served) {
-      const auto tokens = [&](json request) {
-        request.update({{"prompt", "abc"}, {"max_tokens", 12}, {"logprobs", 0}});
-        if (!request.contains("temperature")) request["temperature"] = 0;
-        const json choice = served.answer("/v1/completions", request)["choices"][0];
-        return choice["logprobs"]["tokens"].get<std::vector<std::string>>();
-      };
-      const std::vector<std::string> plain = tokens({});
-      ASSERT_EQ(plain.size(), 12U);
-      EXPECT_EQ(tokens({{"logit_bias", {{"65", 100}}}}), std::vector<std::string>(12, "A"));
-      EXPECT_EQ(tokens({{"temperature", 2}, {"min_p", 1}}), plain);
-      const auto penalised = tokens({{"logit_bias", {{"65", 20}}}, {"frequency_penalty", 2}});
-      EXPECT_EQ(penalised.front(), "A");
-      EXPECT_NE(penalised, std::vector<std::string>(12, "A"));
-      const json ends{{"logit_bias", {{"65", 100}, {"66", 90}}}, {"stop_token_ids", {65}}};
-      EXPECT_EQ(tokens(ends).size(), 0U);
-      json later = ends;
-      later["min_tokens"] = 5;
-      EXPECT_EQ(tokens(later), std::vector<std::string>(5, "B"));
-    });
-  }
-}
-
 // A hundred clients at once: each gets what it would get alone. Among them are some that hang up,
 // before, during and after their request, and some that read slowly. Afterwards nothing is left.
 TEST(Serve, AHundredClientsOfWhichSomeHangUpLeaveNothingBehind) {
@@ -465,16 +364,6 @@ TEST(Serve, RefusesWhatItCannotDoAndNamesTheKey) {
                 HasSubstr("repetition_penalty: wanted a number from 0.001 to 1000"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"n", 1000}}, 400), HasSubstr("n: wanted"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"stop", ""}}, 400), HasSubstr("stop: wanted"));
-    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logit_bias", {{"256", 1}}}}, 400),
-                HasSubstr("logit_bias: wanted tokens from \"0\" to \"255\", got \"256\""));
-    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logit_bias", {{"5x", 1}}}}, 400),
-                HasSubstr("got \"5x\""));
-    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logit_bias", {{"5", 101}}}}, 400),
-                HasSubstr("logit_bias: wanted numbers from -100 to 100"));
-    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"presence_penalty", 2.5}}, 400),
-                HasSubstr("presence_penalty: wanted a number from -2 to 2"));
-    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"min_tokens", 20}}, 400),
-                HasSubstr("min_tokens: it is more than max_tokens, 16"));
     EXPECT_THAT(refusal(chat, {{"messages", "hi"}}, 400), HasSubstr("messages"));
     EXPECT_THAT(refusal(chat, {{"messages", json::array()}}, 400), HasSubstr("messages"));
     EXPECT_THAT(refusal(text, {{"prompt", std::string(3000, 'a')}}, 413), HasSubstr("too large"));

@@ -162,9 +162,20 @@ TEST(Chat, WithoutToolsOrWithoutCallsAnAnswerIsText) {
   EXPECT_EQ(server.choice(request)["message"]["content"], call);
   EXPECT_THAT(server.prompt(), Not(HasSubstr("<tools>")));
   request["tool_choice"] = "required";
+  EXPECT_EQ(server.choice(request)["message"]["tool_calls"].size(), 1U);
+  request["tool_choice"] = "sometimes";
   EXPECT_THAT(server.body(request), HasSubstr("tool_choice: only"));
+  request["tool_choice"] = {{"type", "function"}, {"function", {{"name", "dance"}}}};
+  EXPECT_THAT(server.body(request), HasSubstr("tool_choice: there is no tool 'dance'"));
+  request["tool_choice"] = "required";
+  request["tools"] = json::array();
+  EXPECT_THAT(server.body(request), HasSubstr("tool_choice: there are no tools"));
   const ScriptedServer other("{{ messages[0].content }}", call);  // its template has no calls
-  EXPECT_EQ(other.choice({{"messages", kQuestion}, {"tools", kTools}})["message"]["content"], call);
+  json request_of_other{{"messages", kQuestion}, {"tools", kTools}};
+  EXPECT_EQ(other.choice(request_of_other)["message"]["content"], call);
+  request_of_other["tool_choice"] = "required";
+  EXPECT_THAT(other.body(request_of_other),
+              HasSubstr("tool_choice: the model's chat template has no calls of tools"));
 }
 
 // Clients send back what they got: arguments as the text of JSON.
