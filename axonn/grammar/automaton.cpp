@@ -14,6 +14,7 @@ Automaton::Automaton(const Rules& rules, std::size_t root) {
     nodes_[build(*rules.all()[i], starts_[i])].ends = true;
   }
   find_passing();
+  find_bytes_to_end();
   Steps steps;
   start_ = closed({{starts_[root]}}, steps);
   if (steps.dropped)
@@ -101,6 +102,35 @@ void Automaton::find_passing() {
       node->passes = changed = true;
     }
   }
+}
+
+/// By shortening the ways until none gets shorter (Bellman and Ford); a call takes the way through
+/// its rule (Knuth, 1977).
+void Automaton::find_bytes_to_end() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+      std::int64_t best = node->ends ? 0 : kFar;
+      for (const ByteEdge& edge : node->bytes) best = std::min(best, 1 + nodes_[edge.to].to_end);
+      for (const std::uint32_t to : node->free) best = std::min(best, nodes_[to].to_end);
+      if (node->rule >= 0)
+        best = std::min(best, nodes_[starts_[static_cast<std::size_t>(node->rule)]].to_end +
+                                  nodes_[node->after].to_end);
+      if (best >= node->to_end) continue;
+      node->to_end = best;
+      changed = true;
+    }
+  }
+}
+
+std::int64_t Automaton::bytes_to_end(const State& state) const {
+  std::int64_t best = state.accepts ? 0 : kFar;
+  for (const Stack& stack : state.stacks) {
+    std::int64_t bytes = 0;
+    for (const std::uint32_t node : stack) bytes = std::min(kFar, bytes + nodes_[node].to_end);
+    best = std::min(best, bytes);
+  }
+  return best;
 }
 
 /// The stacks that read a byte, reached from these without one.

@@ -45,10 +45,14 @@ class Automaton {
   const State& start() const { return start_; }
   /// The state after one more byte. Adds the steps it takes to `steps`.
   State next(const State& state, std::uint8_t byte, Steps& steps) const;
+  /// The fewest bytes with which the text may end; 0 if it may end here.
+  std::int64_t bytes_to_end(const State& state) const;
   /// Whether the text is one of the expression's; for tests.
   bool accepts(std::string_view text) const;
 
  private:
+  static constexpr std::int64_t kFar = std::int64_t{1} << 40;
+
   struct ByteEdge {
     std::uint8_t first, last;
     std::uint32_t to;
@@ -60,11 +64,13 @@ class Automaton {
     std::uint32_t after = 0;               // where it returns to
     bool ends = false;                     // of a rule
     bool passes = false;                   // leads to the end of its rule and nowhere else
+    std::int64_t to_end = kFar;            // fewest bytes to the end of its rule
   };
   std::uint32_t make_node();
   std::uint32_t build(const GrammarExpression& expression, std::uint32_t from);
   std::uint32_t build_repeat(const GrammarExpression& expression, std::uint32_t from);
   void find_passing();
+  void find_bytes_to_end();
   State closed(std::vector<Stack> stacks, Steps& steps) const;
 
   std::vector<Node> nodes_;

@@ -8,9 +8,9 @@ namespace axonn {
 
 namespace {
 
-// What a constraint keeps: 1 KiB for each state, 4 bytes for each node of its stacks, and a bit for
-// each token of a mask.
-constexpr std::size_t kMostStates = 1024, kMostKept = std::size_t{1} << 18, kMostMasks = 64;
+// What a constraint keeps: 1 KiB for each state, 4 bytes for each node of its stacks, and masks.
+constexpr std::size_t kMostStates = 1024, kMostKept = std::size_t{1} << 18,
+                      kMostMaskBytes = std::size_t{8} << 20;
 constexpr std::size_t kMostConstraints = 8;  // in a cache
 // Of one mask: a few tenths of a second, and 24 MiB.
 constexpr std::int64_t kMostSteps = 500'000;
@@ -47,7 +47,9 @@ Constraint::Constraint(const std::string& form, const SortedVocabulary& vocabula
 std::int32_t Constraint::number_of(const State& state) {
   const auto [found, added] = numbers_.try_emplace(state, static_cast<std::int32_t>(known_.size()));
   if (added) {
-    known_.push_back({&found->first, {}});
+    const std::int64_t to_end = automaton_.bytes_to_end(state);
+    known_.push_back(
+        {&found->first, static_cast<std::uint16_t>(std::min<std::int64_t>(to_end, kFarthest)), {}});
     known_.back().next.fill(kUnknown);
     kept_ += nodes_in(state);
   }
@@ -71,12 +73,14 @@ void Constraint::forget() {
 
 const Constraint::Mask& Constraint::mask(const State& state) {
   if (const auto found = masks_.find(state); found != masks_.end()) return found->second;
-  if (masks_.size() >= kMostMasks || kept_by_masks_ > kMostKept) {
+  const auto count = static_cast<std::size_t>(vocabulary_.count());
+  if ((masks_.size() + 1) * count * sizeof(std::uint16_t) > kMostMaskBytes ||
+      kept_by_masks_ > kMostKept) {
     masks_.clear();
     kept_by_masks_ = 0;
   }
   if (known_.size() > kMostStates || kept_ > kMostKept) forget();
-  Mask allowed(static_cast<std::size_t>(vocabulary_.count()));
+  Mask allowed(count, kForbidden);
   // After each byte of the last entry; they end where the text is refused.
   std::vector<std::int32_t> path{number_of(state)};
   const std::size_t most_states = known_.size() + kMostNewStates, most_kept = kept_ + kMostNewKept;
@@ -96,7 +100,9 @@ const Constraint::Mask& Constraint::mask(const State& state) {
       else
         path.push_back(to);
     }
-    if (!refused) allowed[static_cast<std::size_t>(entry.token)] = true;
+    if (!refused)
+      allowed[static_cast<std::size_t>(entry.token)] =
+          known_[static_cast<std::size_t>(path.back())].to_end;
     if (steps.count > kMostSteps || known_.size() > most_states || kept_ > most_kept) break;
   }
   kept_by_masks_ += nodes_in(state);

@@ -47,7 +47,10 @@ class SortedVocabulary {
 class Constraint {
  public:
   using State = Automaton::State;
-  using Mask = std::vector<bool>;  ///< by token
+  /// By token: the bytes with which a text that goes on with it may end, at most kFarthest; or
+  /// kForbidden. So a text can be ended in time.
+  using Mask = std::vector<std::uint16_t>;
+  static constexpr std::uint16_t kForbidden = 0xffff, kFarthest = 0xfffe;
 
   /// Throws UsageError as compile_form() does. The vocabulary must outlive it.
   Constraint(const std::string& form, const SortedVocabulary& vocabulary);
@@ -64,6 +67,7 @@ class Constraint {
   static constexpr std::int32_t kUnknown = -1, kRefused = -2;
   struct Known {
     const State* state;
+    std::uint16_t to_end;
     std::array<std::int32_t, 256> next;
   };
   std::int32_t number_of(const State& state);

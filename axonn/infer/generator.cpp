@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <numeric>
 
 #include "axonn/base/check.h"
@@ -304,7 +305,10 @@ void Generator::compute(const PassPlan& plan, Drawn& drawn) {
       const std::span<float> mine(&all[each * row], vocab_);
       std::vector<float> raw;  // without the penalty
       if (options.likeliest >= 0) raw.assign(&all[each * row], &all[each * row] + vocab);
-      const std::int32_t token = choose_token(mine, sequence);
+      const auto room = options.slides ? std::numeric_limits<std::int64_t>::max()
+                                       : context_ + 1 - std::ssize(sequence.tokens);
+      const std::int64_t left = options.max_tokens - static_cast<std::int64_t>(sequence.produced());
+      const std::int32_t token = choose_token(mine, sequence, std::min(left, room));
       drawn.tokens[part.slot] = token;
       if (!raw.empty())
         append(drawn.scores, score_of(raw, std::max(token, 0), options.likeliest, vocab_));

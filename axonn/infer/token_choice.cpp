@@ -19,17 +19,25 @@ void add_biases(std::span<float> logits, const GenerationOptions& options) {
     if (token >= 0 && token < std::ssize(logits)) logits[token] += bias;
 }
 
-/// Forbids what cannot follow in the form. A token that ends the text is allowed where it may end.
-void keep_form(std::span<float> logits, const GeneratedSequence& sequence, bool may_end) {
+/// Forbids what cannot follow in the form, or leaves too little room for its end. A token that ends
+/// the text is allowed where it may end.
+void keep_form(std::span<float> logits, const GeneratedSequence& sequence, std::int64_t left,
+               bool may_end) {
   const GenerationOptions& options = sequence.options;
   std::vector<std::pair<std::int32_t, float>> stops;
   for (const std::int32_t token : options.stop_tokens)
     if (token >= 0 && token < std::ssize(logits)) stops.emplace_back(token, logits[token]);
-  const Constraint::Mask& allowed = sequence.constraint->mask(sequence.place);
-  for (std::size_t token = 0; token < logits.size(); ++token)
-    if (token >= allowed.size() || !allowed[token]) logits[token] = -kInfinity;
+  Constraint::Mask to_end = sequence.constraint->mask(sequence.place);
   for (const std::int32_t token : sequence.constraint->specials())
     if (std::ranges::find(options.shown_tokens, token) == options.shown_tokens.end())
+      to_end[token] = Constraint::kForbidden;
+  for (const auto& [token, logit] : stops)
+    if (token < std::ssize(to_end)) to_end[token] = Constraint::kForbidden;
+  // A byte takes at most one token. Where nothing ends in time, the text is cut off.
+  const bool in_time = *std::ranges::min_element(to_end) < left;
+  for (std::size_t token = 0; token < logits.size(); ++token)
+    if (token >= to_end.size() || to_end[token] == Constraint::kForbidden ||
+        (in_time && to_end[token] >= left))
       logits[token] = -kInfinity;
   for (const auto& [token, logit] : stops) logits[token] = may_end ? logit : -kInfinity;
 }
@@ -41,7 +49,8 @@ void forbid_stops(std::span<float> logits, const GenerationOptions& options) {
 
 }  // namespace
 
-std::int32_t choose_token(std::span<float> logits, const GeneratedSequence& sequence) {
+std::int32_t choose_token(std::span<float> logits, const GeneratedSequence& sequence,
+                          std::int64_t left) {
   const GenerationOptions& options = sequence.options;
   const auto tokens = std::span(sequence.tokens);
   penalise(logits, tokens.subspan(sequence.begin), options.sampling.repetition_penalty);
@@ -52,7 +61,7 @@ std::int32_t choose_token(std::span<float> logits, const GeneratedSequence& sequ
   add_biases(logits, options);
   const bool may_end = static_cast<std::int64_t>(sequence.produced()) >= options.min_tokens;
   if (sequence.constraint)
-    keep_form(logits, sequence, may_end && sequence.place.accepts);
+    keep_form(logits, sequence, left, may_end && sequence.place.accepts);
   else if (!may_end)
     forbid_stops(logits, options);
   if (*std::ranges::max_element(logits) == -kInfinity) return kNoToken;

@@ -16,6 +16,10 @@ inline constexpr std::int32_t kNoToken = -3;
 /// penalty, then the penalties of generated tokens, biases, and what may not follow, which gets
 /// minus infinity; then as sample(). Equal logits give equal tokens on all ranks. May return
 /// kNotFinite or kNoToken.
-std::int32_t choose_token(std::span<float> logits, const GeneratedSequence& sequence);
+///
+/// `left`: how many tokens there is room for, this one included. A form's text is ended in time if
+/// each byte can be written: tokens after which it would be too late are not drawn.
+std::int32_t choose_token(std::span<float> logits, const GeneratedSequence& sequence,
+                          std::int64_t left);
 
 }  // namespace axonn

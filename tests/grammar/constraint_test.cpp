@@ -52,10 +52,10 @@ TEST(Constraint, AllowsTheTokensWhoseBytesMayFollow) {
         const Constraint::Mask mask = constraint.mask(state);
         std::int32_t last = -1;
         for (std::int32_t token = 0; token < tokenizer->vocab_size(); ++token) {
-          ASSERT_EQ(mask[static_cast<std::size_t>(token)],
-                    allowed_by_bytes(automaton, state, tokenizer->bytes_of(token)))
+          const bool allowed = mask[static_cast<std::size_t>(token)] != Constraint::kForbidden;
+          ASSERT_EQ(allowed, allowed_by_bytes(automaton, state, tokenizer->bytes_of(token)))
               << form << ": " << token;
-          if (mask[static_cast<std::size_t>(token)]) last = token;
+          if (allowed) last = token;
         }
         ASSERT_GE(last, 0) << form;
         state = constraint.after(state, last);
@@ -82,6 +82,27 @@ TEST(Constraint, FormsAreWhatTheySay) {
   EXPECT_TRUE(accepts(R"({"either":[{"text":"a"},{"regex":"b*"}]})", "bb"));
   EXPECT_THAT(form_refusal(R"({"regex":""})"), HasSubstr("only the empty text"));
   EXPECT_THAT(form_refusal(R"({"text":")" + std::string(70'000, 'a') + "\"}"), HasSubstr("bytes"));
+}
+
+TEST(Constraint, TheBytesToTheEndAreTheFewest) {
+  const std::pair<const char*, std::int64_t> forms[] = {
+      {R"({"regex":"ab*c"})", 2},
+      {R"({"regex":"(a|bc){3}d?"})", 3},
+      {R"({"schema":{"properties":{"a":{"type":"string"},"b":{}},"required":["a"]}})",
+       static_cast<std::int64_t>(std::string_view(R"({"a":""})").size())},
+      {R"({"schema":{"type":"array","items":{"$ref":"#"},"minItems":1,"maxItems":1}})",
+       std::int64_t{1} << 40},
+      {R"({"sequence":[{"until":"</t>"},{"schema":true}]})", 5}};
+  for (const auto& [form, want] : forms) {
+    const Automaton automaton = compile_form(form);
+    EXPECT_EQ(automaton.bytes_to_end(automaton.start()), want) << form;
+  }
+  const Automaton automaton = compile_form(R"({"schema":true})");
+  Automaton::State state = automaton.start();
+  Automaton::Steps steps;
+  for (const char c : std::string_view("[[{\"a"))
+    state = automaton.next(state, static_cast<std::uint8_t>(c), steps);
+  EXPECT_EQ(automaton.bytes_to_end(state), std::ssize(std::string_view("\":0}]]")));
 }
 
 // Deep nesting is refused, not followed without bound.

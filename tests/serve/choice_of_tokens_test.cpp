@@ -121,13 +121,32 @@ TEST(Serve, AFormIsOfChatsAndStreamsTooAndMayBeCutOff) {
     EXPECT_TRUE(json::parse(events.texts.at(0))["b"].is_boolean());
     EXPECT_EQ(events.reasons.at(0), "stop");
     request["stream"] = false;
-    request["max_tokens"] = 3;
+    request["max_tokens"] = 3;  // {"b":true} has ten
     EXPECT_EQ(served.answer("/v1/chat/completions", request)["choices"][0]["finish_reason"],
               "length");
-    request["response_format"] = {{"type", "json_object"}};
-    request["max_tokens"] = 30;
-    const json object = served.answer("/v1/chat/completions", request)["choices"][0];
-    EXPECT_EQ(object["message"]["content"].get<std::string>().front(), '{');
+  });
+}
+
+// Each byte takes a token here.
+TEST(Serve, AFormsTextEndsBeforeItsLimitIfThatIsPossible) {
+  with_server({}, [](const Served& served) {
+    for (const int most : {2, 3, 8, 30})
+      for (int seed = 0; seed < 4; ++seed) {
+        const json object = served.answer("/v1/completions",
+                                          {{"prompt", {"a", std::string(kContext + 1 - most, 'b')}},
+                                           {"max_tokens", seed % 2 == 0 ? most : 100},
+                                           {"seed", seed},
+                                           {"response_format", {{"type", "json_object"}}}});
+        for (const json& choice : object["choices"]) {
+          EXPECT_TRUE(json::parse(choice["text"].get<std::string>()).is_object()) << choice;
+          EXPECT_EQ(choice["finish_reason"], "stop");
+        }
+        const json matched = served.answer("/v1/completions", {{"prompt", "a"},
+                                                               {"max_tokens", most},
+                                                               {"temperature", 0},
+                                                               {"guided_regex", "xy*(z|end)"}});
+        EXPECT_EQ(matched["choices"][0]["finish_reason"], "stop");
+      }
   });
 }
 
