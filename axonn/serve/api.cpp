@@ -240,6 +240,21 @@ Json health_of(const RequestQueue& queue) {
           {"tokens", load.tokens}};
 }
 
+/// The load in Prometheus' text form.
+std::string metrics_of(const RequestQueue& queue) {
+  const RequestQueue::Load load = queue.load();
+  std::string text;
+  const auto add = [&](const char* name, const char* type, const char* help, auto value) {
+    text += concat("# HELP axonn_", name, ' ', help, "\n# TYPE axonn_", name, ' ', type, "\naxonn_",
+                   name, ' ', value, '\n');
+  };
+  add("prompts_running", "gauge", "Prompts whose text is being generated.", load.running);
+  add("prompts_waiting", "gauge", "Prompts that wait for their turn.", load.waiting);
+  add("prompts_total", "counter", "Prompts whose text has ended.", load.prompts);
+  add("generated_tokens_total", "counter", "Tokens of texts that have ended.", load.tokens);
+  return text;
+}
+
 Json tokenizer_info(const ServedModel& model) {
   const Tokenizer& tokenizer = *model.tokenizer;
   const auto text_of = [&](std::optional<std::int32_t> token) {
@@ -252,6 +267,20 @@ Json tokenizer_info(const ServedModel& model) {
           {"bos_token", text_of(tokenizer.begin_of_text())},
           {"eos_token", text_of(tokenizer.end_of_text())},
           {"chat_template", model.chat ? Json(model.chat->source(false)) : Json()}};
+}
+
+/// Adds what tells how busy the server is.
+void add_load(HttpServer& server, RequestQueue& queue) {
+  server.get(
+      "/health",
+      [&queue](const HttpRequest&, HttpResponse& response) {
+        response.body = health_of(queue).dump() + '\n';
+      },
+      true);
+  server.get("/metrics", [&queue](const HttpRequest&, HttpResponse& response) {
+    response.type = "text/plain; version=0.0.4; charset=utf-8";
+    response.body = metrics_of(queue);
+  });
 }
 
 }  // namespace
@@ -269,12 +298,7 @@ void add_api(HttpServer& server, const ServedModel& model, RequestQueue& queue) 
         response.body = kServePage;
       },
       true);
-  server.get(
-      "/health",
-      [&queue](const HttpRequest&, HttpResponse& response) {
-        response.body = health_of(queue).dump() + '\n';
-      },
-      true);
+  add_load(server, queue);
   const Json here{{"id", model.name},
                   {"object", "model"},
                   {"created", model.clock()},

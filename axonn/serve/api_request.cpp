@@ -220,6 +220,23 @@ std::tm local_time(std::time_t time) {
   return local;
 }
 
+/// Whether what the assistant has said ends within a thought.
+bool begins_thought(std::string_view said) {
+  const std::size_t begin = said.rfind("<think>"), end = said.rfind("</think>");
+  return begin != said.npos && (end == said.npos || end < begin);
+}
+
+/// Whether the answer goes on with the last message, which is the assistant's.
+bool continues_message(const RequestBody& body) {
+  constexpr const char *kContinue = "continue_final_message", *kPrompt = "add_generation_prompt";
+  const bool goes_on = body.flag(kContinue, false), prompted = body.flag(kPrompt, !goes_on);
+  if (goes_on && prompted)
+    reject_key(kContinue, "it needs \"add_generation_prompt\": false, or nothing");
+  if (!goes_on && !prompted)
+    reject_key(kPrompt, "false is supported with \"continue_final_message\": true alone");
+  return goes_on;
+}
+
 /// Gives the template how much the model shall think. What chat_template_kwargs say counts.
 void add_reasoning_effort(const RequestBody& body, const jinja::Value& value,
                           const ServedModel& model, Conversation& conversation) {
@@ -256,8 +273,14 @@ void read_conversation(const RequestBody& body, const std::string& text, const S
     if (const auto token = model.tokenizer->added_token(marker))
       request.options.shown_tokens.push_back(*token);
   add_reasoning_effort(body, *value, model, conversation);
-  request.prompts.push_back(model.chat->prompt(conversation));
-  request.in_thought = request.form.thinks && ends_in_thought(text_of(request.prompts[0], model));
+  const bool goes_on = continues_message(body);
+  request.prompts.push_back(goes_on ? model.chat->begun(conversation)
+                                    : model.chat->prompt(conversation));
+  const std::string said =
+      goes_on ? conversation.text(conversation.messages.size() - 1, "content") : "";
+  request.in_thought =
+      request.form.thinks &&
+      (goes_on ? begins_thought(said) : ends_in_thought(text_of(request.prompts[0], model)));
   RequestedForm form = requested_form(body, text);
   const RequestedForm calls =
       wanted_calls(body, text, request.form.calls,

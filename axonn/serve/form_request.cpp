@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "axonn/base/json_extent.h"
 #include "axonn/base/utf8.h"
 #include "axonn/grammar/text_form.h"
 
@@ -20,7 +21,13 @@ OrderedJson form_of_text(const std::string& text) { return {{"text", text}}; }
 /// A schema, or the text of one.
 OrderedJson schema_in(const std::string& key, const OrderedJson& value) {
   OrderedJson schema = value;
-  if (value.is_string()) schema = OrderedJson::parse(value.get<std::string>(), nullptr, false);
+  if (value.is_string()) {
+    const std::string text = value;
+    if (text.size() > kLongestForm || json_extent(text).depth > RequestBody::kMostDepth)
+      reject_key(key, "a schema as a text may have ", kLongestForm, " bytes and nest ",
+                 RequestBody::kMostDepth, " deep");
+    schema = OrderedJson::parse(text, nullptr, false);
+  }
   if (!schema.is_object() && !schema.is_boolean()) reject_key(key, "wanted a schema, an object");
   return form_of_schema(schema);
 }

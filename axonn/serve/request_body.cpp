@@ -13,9 +13,9 @@ namespace axonn {
 
 namespace {
 
-// Of a body: the first is that of chats' data, the second is a few times what the longest lists of
-// tokens have. A value takes up to about 200 bytes while it is read.
-constexpr int kMostDepth = jinja::Value::kMostDepth;
+// Of a body: a few times what the longest lists of tokens have. A value takes up to about 200 bytes
+// while it is read.
+static_assert(RequestBody::kMostDepth == jinja::Value::kMostDepth);
 constexpr std::int64_t kMostValues = std::int64_t{1} << 19;
 constexpr std::size_t kLongestShown = 200;  // bytes of a value in an error
 

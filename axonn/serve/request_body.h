@@ -27,6 +27,8 @@ std::string shown_value(const nlohmann::json& value);
 /// The members of a request, with their names in errors. Its functions throw RequestError.
 class RequestBody {
  public:
+  static constexpr int kMostDepth = 100;  ///< of brackets, as in chats' data
+
   explicit RequestBody(const std::string& text);
 
   /// The member; null if it is missing.

@@ -41,8 +41,8 @@ constexpr KeyGroup kKeys[] = {
     {Use::chats, "\"none\"", "; it is for /v1/chat/completions", "tool_choice reasoning_effort"},
     {Use::chats, "0", "; it is for /v1/chat/completions", "top_logprobs"},
     {Use::chats, "true", "; it is for /v1/chat/completions", "parallel_tool_calls"},
-    {Use::refused, "true", "; the last message must be the user's", "add_generation_prompt"},
-    {Use::refused, "false", "; the last message must be the user's", "continue_final_message"},
+    {Use::chats, "true", "; it is for /v1/chat/completions", "add_generation_prompt"},
+    {Use::chats, "false", "; it is for /v1/chat/completions", "continue_final_message"},
     // They concern accounts, caches, speed and the form of usage.
     {Use::harmless, "", "",
      "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention "

@@ -195,7 +195,6 @@ TEST(Requests, KeysThatWouldChangeTheTextAreRefusedByName) {
                                                {"repeat_penalty", 1.2},
                                                {"prompt_logprobs", 1},
                                                {"truncate_prompt_tokens", 10},
-                                               {"add_generation_prompt", false},
                                                {"modalities", {"audio"}},
                                                {"modalities", {"text", "audio"}},
                                                {"audio", {{"voice", "a"}}},
@@ -303,6 +302,9 @@ TEST(Requests, AFormThatIsNotSupportedIsRefusedWithItsKey) {
   EXPECT_THAT(refusal("guided_json", {{"not", json::object()}}),
               testing::StartsWith("guided_json: the schema at #: the keyword 'not'"));
   EXPECT_THAT(refusal("guided_json", "{"), HasSubstr("guided_json: wanted a schema"));
+  for (const int depth : {200, 5'000, 1'000'000})
+    EXPECT_THAT(refusal("guided_json", nested(depth, "{\"items\":", "}")),
+                HasSubstr("bytes and nest 100 deep"));
   EXPECT_THAT(refusal("guided_choice", json::array()), HasSubstr("guided_choice: wanted a list"));
   EXPECT_THAT(refusal("guided_choice", {""}), HasSubstr("none empty"));
   EXPECT_THAT(refusal("structured_outputs", {{"grammar", "a"}}),
@@ -335,6 +337,28 @@ TEST(Requests, FormsAreBounded) {
     refusal_of(body, model);
     EXPECT_LT(fuzz::most_held_bytes() - before, 32 << 20) << body.substr(0, 80);
   }
+}
+
+TEST(Requests, AnAnswerMayGoOnWithTheLastMessage) {
+  const ServedModel model = small_model();
+  const json messages{json::parse(kUser),
+                      {{"role", "assistant"}, {"content", "It is <|im_end|> "}}};
+  json body{{"messages", messages}, {"continue_final_message", true}};
+  const auto prompt = [&] {
+    return model.tokenizer->decode(parse_chat_completion(body.dump(), model).prompts[0]);
+  };
+  EXPECT_EQ(prompt(), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nIt is <|im_end|> ");
+  body["add_generation_prompt"] = false;
+  EXPECT_THAT(prompt(), testing::EndsWith("It is <|im_end|> "));
+  body["add_generation_prompt"] = true;
+  EXPECT_THAT(refusal_of(body.dump()), HasSubstr("continue_final_message: it needs"));
+  body = {{"messages", messages}, {"add_generation_prompt", false}};
+  EXPECT_THAT(refusal_of(body.dump()), HasSubstr("add_generation_prompt: false is supported with"));
+  body = {{"messages", json::array({json::parse(kUser)})}, {"continue_final_message", true}};
+  EXPECT_THAT(refusal_of(body.dump()), HasSubstr("must be a text of the assistant"));
+  body["messages"] = messages;
+  body["messages"][1]["content"] = " ";
+  EXPECT_THAT(refusal_of(body.dump()), HasSubstr("must be a text of the assistant"));
 }
 
 TEST(Requests, LikeliestTokensOfAChatNeedItsScores) {

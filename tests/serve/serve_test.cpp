@@ -413,6 +413,18 @@ TEST(Serve, DescribesItsModelAndTokenizer) {
   });
 }
 
+TEST(Serve, CountsItsWorkForPrometheus) {
+  with_server({}, [](const Served& served) {
+    served.answer("/v1/completions", {{"prompt", {"a", "b"}}, {"max_tokens", 3}});
+    const HttpAnswer metrics = served.get("/metrics");
+    EXPECT_THAT(metrics.head, HasSubstr("Content-Type: text/plain; version=0.0.4"));
+    EXPECT_THAT(metrics.body,
+                HasSubstr("# TYPE axonn_prompts_total counter\naxonn_prompts_total 2\n"));
+    EXPECT_THAT(metrics.body, HasSubstr("\naxonn_generated_tokens_total 6\n"));
+    EXPECT_THAT(metrics.body, HasSubstr("\naxonn_prompts_waiting 0\n"));
+  });
+}
+
 TEST(Serve, StopsInTheMiddleOfAnswersAndSaysSo) {
   with_server({}, [](const Served& served) {
     HttpAnswer whole;

@@ -239,6 +239,23 @@ TEST(Chat, TheDateInATemplateIsThatOfTheRequest) {
   EXPECT_THAT(server.prompt(), testing::StartsWith("2001-01-0"));
 }
 
+TEST(Chat, AnAnswerThatGoesOnIsWhatFollowsTheMessage) {
+  const ScriptedServer server(
+      "{% for m in messages %}[{{ m.role }}]{{ m.content | trim }}</s>{% endfor %}</think>",
+      " raining.</think> Yes.");
+  json messages = kQuestion;
+  messages.push_back({{"role", "assistant"}, {"content", "It is "}});
+  json request{{"messages", messages}, {"continue_final_message", true}};
+  EXPECT_EQ(server.choice(request)["message"]["content"], " raining.</think> Yes.");
+  EXPECT_THAT(server.prompt(), testing::EndsWith("[assistant]It is"));
+  request["messages"][1]["content"] = "<think>It is";
+  const json message = server.choice(request)["message"];
+  EXPECT_EQ(message["reasoning_content"], "raining.");
+  EXPECT_EQ(message["content"], "Yes.");
+  const ScriptedServer other("{{ messages[1].content | upper }}", "x");
+  EXPECT_THAT(other.body(request), HasSubstr("does not write the last message as it is"));
+}
+
 TEST(Chat, TheEffortOfARequestReachesTheTemplateAsPlainText) {
   const ScriptedServer server("{{ reasoning_effort }} {{ messages[0].content }}", "x");
   json request{{"messages", kQuestion}, {"reasoning_effort", "low"}};
