@@ -11,7 +11,7 @@ namespace {
 // What a constraint keeps: 1 KiB for each state, 4 bytes for each node of its stacks, and masks.
 constexpr std::size_t kMostStates = 1024, kMostKept = std::size_t{1} << 18,
                       kMostMaskBytes = std::size_t{8} << 20;
-constexpr std::size_t kMostConstraints = 8;  // in a cache
+constexpr std::size_t kMostConstraints = 2;  // in a cache, beside those in use
 // Of one mask: a few tenths of a second, and 24 MiB.
 constexpr std::int64_t kMostSteps = 500'000;
 constexpr std::size_t kMostNewStates = 16'384, kMostNewKept = std::size_t{1} << 21;
@@ -67,7 +67,7 @@ std::int32_t Constraint::next(std::int32_t number, std::uint8_t byte, Automaton:
 
 void Constraint::forget() {
   numbers_.clear();
-  known_.clear();
+  known_ = {};  // which gives its memory back
   kept_ = 0;
 }
 
@@ -79,7 +79,6 @@ const Constraint::Mask& Constraint::mask(const State& state) {
     masks_.clear();
     kept_by_masks_ = 0;
   }
-  if (known_.size() > kMostStates || kept_ > kMostKept) forget();
   Mask allowed(count, kForbidden);
   // After each byte of the last entry; they end where the text is refused.
   std::vector<std::int32_t> path{number_of(state)};
@@ -106,6 +105,7 @@ const Constraint::Mask& Constraint::mask(const State& state) {
     if (steps.count > kMostSteps || known_.size() > most_states || kept_ > most_kept) break;
   }
   kept_by_masks_ += nodes_in(state);
+  if (known_.size() > kMostStates || kept_ > kMostKept) forget();
   return masks_.emplace(state, std::move(allowed)).first->second;
 }
 

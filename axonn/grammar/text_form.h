@@ -22,6 +22,6 @@ namespace axonn {
 Automaton compile_form(const std::string& form);
 
 /// The most bytes of a form.
-inline constexpr std::size_t kLongestForm = std::size_t{64} << 10;
+inline constexpr std::size_t kLongestForm = std::size_t{32} << 10;
 
 }  // namespace axonn

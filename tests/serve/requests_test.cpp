@@ -319,8 +319,8 @@ TEST(Requests, AFormThatIsNotSupportedIsRefusedWithItsKey) {
       HasSubstr("guided_regex: not supported beside guided_choice"));
   EXPECT_THAT(refusal("guided_regex", "(a{1000}){1000}"),
               HasSubstr("guided_regex: it is too large"));
-  EXPECT_THAT(refusal("guided_choice", {std::string(70'000, 'a')}), HasSubstr("more than 65536"));
-  EXPECT_THAT(refusal("guided_regex", nested(20'000, "(", ")")), HasSubstr("nest deeper than 100"));
+  EXPECT_THAT(refusal("guided_choice", {std::string(70'000, 'a')}), HasSubstr("more than 32768"));
+  EXPECT_THAT(refusal("guided_regex", nested(10'000, "(", ")")), HasSubstr("nest deeper than 100"));
 }
 
 // A refusal takes little memory and time, whatever the form.
