@@ -127,6 +127,7 @@ std::string name_in(std::filesystem::path path) {
 void lead(Generator& generator, Communicator& world, const ServeFlags& flags) {
   ServedModel model = flags.served;
   model.context = generator.context();
+  model.note = [](const std::string& text) { std::cerr << concat("note: ", text, '\n'); };
   RequestQueue queue(flags.queue);
   HttpServer server(flags.http);
   add_api(server, model, queue);

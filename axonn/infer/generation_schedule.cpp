@@ -83,6 +83,7 @@ void GenerationSchedule::admit() {
     waiting_.pop_front();
     if (sequence.begin == 0 && !sequence.options.score_prompt)
       sequence.cached = slots_.held(i, sequence.tokens);
+    sequence.result.cached_tokens = static_cast<std::int64_t>(sequence.cached);
     in_slot_[i] = &sequence;
   }
 }

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "axonn/grammar/constraint.h"
 #include "axonn/infer/generator.h"
 #include "axonn/nn/attention.h"
 #include "axonn/text/stream_decoder.h"
@@ -24,6 +26,8 @@ struct GeneratedSequence {
   std::size_t begin = 0;   ///< first token that is still in the context
   std::size_t cached = 0;  ///< tokens from there on whose keys and values are cached
   Generation result = {};  ///< so far
+  std::shared_ptr<Constraint> constraint = {};  ///< of options.form, shared; null: none
+  Constraint::State place = {};                 ///< in the form
 
   std::size_t produced() const { return tokens.size() - prompt_size; }
   std::size_t in_context() const { return tokens.size() - begin; }

@@ -9,8 +9,8 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/clock.h"
-#include "axonn/base/random.h"
 #include "axonn/infer/generation_schedule.h"
+#include "axonn/infer/token_choice.h"
 #include "axonn/parallel/scheduling.h"
 
 namespace axonn {
@@ -24,9 +24,6 @@ constexpr std::int64_t kRowsStep = 32;
 /// With a window, the most rows of a cached sequence in one pass; slots have as many entries, less
 /// one, beyond the window.
 constexpr std::int64_t kBeyondWindow = 64;
-
-/// Drawn where logits are not finite.
-constexpr std::int32_t kNotFinite = -2;
 
 /// Gathers the values of each (z, data) coordinate, in the order of places: data · Gz + z.
 std::vector<std::int32_t> gather_places(const Grid& grid, std::vector<std::int32_t> mine) {
@@ -107,8 +104,8 @@ TokenScore score_of(std::span<const float> logits, std::int32_t token, std::int6
 }
 
 std::string_view name_of(FinishReason reason) {
-  constexpr std::string_view kNames[] = {"max_tokens", "stop_token", "stop_string", "context",
-                                         "not_finite"};
+  constexpr std::string_view kNames[] = {"max_tokens", "stop_token", "stop_string",
+                                         "context",    "not_finite", "no_token"};
   return kNames[static_cast<int>(reason)];
 }
 
@@ -183,6 +180,8 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
   slots_.slots = 0;
   slots_.caches = loaded.model().caches();
   schedule_ = std::make_unique<GenerationSchedule>(slots_);
+  if (options.tokenizer)
+    constraints_ = std::make_unique<ConstraintCache>(*options.tokenizer, vocab_);
 }
 
 Generator::~Generator() = default;
@@ -214,8 +213,8 @@ void Generator::check(const std::vector<std::int32_t>& prompt,
   AXONN_CHECK(options.max_tokens >= 0, "Generator: ", options.max_tokens, " tokens");
   AXONN_CHECK(!(options.slides && options.score_prompt),
               "Generator: the scores of a prompt whose first tokens are dropped");
-  if (!options.stop_strings.empty() && !options_.tokenizer)
-    refuse("stop strings need a tokenizer, and this model has none");
+  if ((!options.stop_strings.empty() || !options.form.empty()) && !options_.tokenizer)
+    refuse("stop strings and forms need a tokenizer, and this model has none");
   if (prompt.empty()) refuse("the prompt is empty: give at least one token to continue from");
   for (const std::int32_t token : prompt)
     if (token < 0 || token >= model_.model().vocab())
@@ -235,6 +234,10 @@ std::size_t Generator::add(const std::vector<std::int32_t>& prompt,
         *options_.tokenizer,
         DecodeOptions{.skip_special = true, .shown = options.shown_tokens, .continues = true},
         options.stop_strings);
+  if (!options.form.empty()) {
+    sequence.constraint = constraints_->find(options.form);
+    sequence.place = sequence.constraint->start();
+  }
   if (std::ssize(prompt) > context_) sequence.begin = prompt.size() - (context_ + 1) / 2;
   schedule_->add(std::move(sequence));
   return next_number_++;
@@ -302,17 +305,13 @@ void Generator::compute(const PassPlan& plan, Drawn& drawn) {
       const std::span<float> mine(&all[each * row], vocab_);
       std::vector<float> raw;  // without the penalty
       if (options.likeliest >= 0) raw.assign(&all[each * row], &all[each * row] + vocab);
-      penalise(mine, std::span(sequence.tokens).subspan(sequence.begin),
-               options.sampling.repetition_penalty);
-      const std::uint64_t draw = options.random_stream << 32 | sequence.produced();
-      const bool ends = options.ends_if_not_finite && !std::ranges::all_of(mine, [](float logit) {
-                          return logit < std::numeric_limits<float>::infinity();
-                        });
-      const std::int32_t token =
-          ends ? kNotFinite
-               : sample(mine, options.sampling, Random(options.seed, "generate").uniform(draw));
+      const auto room = options.slides ? std::numeric_limits<std::int64_t>::max()
+                                       : context_ + 1 - std::ssize(sequence.tokens);
+      const std::int64_t left = options.max_tokens - static_cast<std::int64_t>(sequence.produced());
+      const std::int32_t token = choose_token(mine, sequence, std::min(left, room));
       drawn.tokens[part.slot] = token;
-      if (!raw.empty()) append(drawn.scores, score_of(raw, token, options.likeliest, vocab_));
+      if (!raw.empty())
+        append(drawn.scores, score_of(raw, std::max(token, 0), options.likeliest, vocab_));
     }
   }
 }
@@ -337,6 +336,7 @@ std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::
                                               const OnText& on_text) const {
   const GenerationOptions& options = sequence.options;
   if (token == kNotFinite) return FinishReason::not_finite;
+  if (token == kNoToken) return FinishReason::no_token;
   if (options.max_tokens == 0) return FinishReason::max_tokens;
   if (std::ranges::find(options.stop_tokens, token) != options.stop_tokens.end())
     return FinishReason::stop_token;
@@ -347,6 +347,10 @@ std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::
     sequence.result.text += text;
     if (on_text) on_text(sequence.number, text, sequence.result);
     if (sequence.text->stopped()) return FinishReason::stop_string;
+  }
+  if (sequence.constraint) {
+    sequence.place = sequence.constraint->after(sequence.place, token);
+    if (sequence.place.ended()) return FinishReason::stop_token;
   }
   if (static_cast<std::int64_t>(sequence.produced()) >= options.max_tokens)
     return FinishReason::max_tokens;
@@ -377,14 +381,15 @@ void Generator::step(const OnText& on_text, const OnEnd& on_end) {
       std::vector<TokenScore> of_part;
       for (std::int64_t i = 0; i < scored; ++i)
         of_part.push_back(take_score(scores, sequence.options));
+      const bool part_draws = part.last();
       if (cache_) sequence.cached += part.count;
       const std::int32_t token = drawn.tokens[place * slots_.slots + part.slot];
-      if (token >= 0 && sequence.options.likeliest >= 0) {
-        sequence.result.scores.push_back(std::move(of_part.back()));
+      if (part_draws && sequence.options.likeliest >= 0) {
+        if (token >= 0) sequence.result.scores.push_back(std::move(of_part.back()));
         of_part.pop_back();
       }
       std::ranges::move(of_part, std::back_inserter(sequence.result.prompt_scores));
-      if (token < 0 && token != kNotFinite) continue;
+      if (token < 0 && token != kNotFinite && token != kNoToken) continue;
       const auto reason = accept(sequence, token, on_text);
       if (!reason) continue;
       const std::size_t number = sequence.number;

@@ -17,6 +17,7 @@
 
 namespace axonn {
 
+class ConstraintCache;
 class GenerationSchedule;
 struct GeneratedSequence;
 struct PassPlan;
@@ -37,7 +38,12 @@ struct GenerationOptions {
   bool score_prompt = false;
   /// Generation ends at one of these. It is not part of the result.
   std::vector<std::int32_t> stop_tokens = {};
-  std::vector<std::string> stop_strings = {};   ///< the same for texts; requires a tokenizer
+  std::vector<std::string> stop_strings = {};  ///< the same for texts; requires a tokenizer
+  std::int64_t min_tokens = 0;                 ///< generated before a stop token may be
+  std::vector<std::pair<std::int32_t, float>> logit_bias = {};  ///< added to logits, by token
+  /// What the text must be (grammar/text_form.h); "": anything. Tokens that end a text come only
+  /// where it may end, and it ends by itself where it must. Requires a tokenizer.
+  std::string form = {};
   std::vector<std::int32_t> shown_tokens = {};  ///< special tokens that the text shows
   /// When the context is full: true drops all but its last half and continues, with positions
   /// counted from the first token that is left; false ends the generation.
@@ -48,7 +54,14 @@ struct GenerationOptions {
   bool operator==(const GenerationOptions&) const = default;
 };
 
-enum class FinishReason : std::uint8_t { max_tokens, stop_token, stop_string, context, not_finite };
+enum class FinishReason : std::uint8_t {
+  max_tokens,
+  stop_token,
+  stop_string,
+  context,
+  not_finite,
+  no_token  ///< the form allows none, for example because its JSON nests too deep
+};
 
 /// "max_tokens".
 std::string_view name_of(FinishReason reason);
@@ -72,7 +85,8 @@ struct Generation {
   std::vector<std::int32_t> tokens;  ///< without a stop token, but with the tokens of a stop string
   std::string text;                  ///< up to the stop; empty without a tokenizer
   FinishReason reason = FinishReason::max_tokens;
-  bool slid = false;  ///< the context was full, and its first tokens were dropped
+  bool slid = false;               ///< the context was full, and its first tokens were dropped
+  std::int64_t cached_tokens = 0;  ///< first tokens of the prompt that a slot still held
   std::vector<TokenScore> prompt_scores = {};  ///< of its second token and the following
   std::vector<TokenScore> scores = {};         ///< of `tokens`
 };
@@ -152,7 +166,8 @@ class Generator {
   /// Allocates the cache for `prompts` at once, or as many as the options allow. Returns the
   /// number. Only while idle(); the cache of before is kept if it has room for as many.
   std::int64_t reserve(std::size_t prompts);
-  /// Adds a prompt to those that step() generates from, and returns its number. Throws as check().
+  /// Adds a prompt to those that step() generates from, and returns its number. Throws as check(),
+  /// and UsageError for a form that cannot be compiled.
   std::size_t add(const std::vector<std::int32_t>& prompt, const GenerationOptions& options);
   /// Drops the prompt with this number, if it has not ended; on_end is not called for it.
   void cancel(std::size_t number);
@@ -185,7 +200,8 @@ class Generator {
   std::unique_ptr<GenerationSchedule> schedule_;
   std::unique_ptr<Held> held_;
   std::size_t next_number_ = 0;
-  std::unique_ptr<StepState> state_;  // of all passes
+  std::unique_ptr<ConstraintCache> constraints_;  // null without a tokenizer
+  std::unique_ptr<StepState> state_;              // of all passes
   GenerationStats stats_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <vector>
 
@@ -20,6 +21,19 @@ std::size_t reach(std::size_t count, Weight weight, double wanted) {
   return count - 1;
 }
 
+void check_sampling(std::span<const float> logits, const Sampling& sampling, double uniform) {
+  AXONN_CHECK(!logits.empty() && sampling.temperature >= 0 && sampling.top_k >= 0 &&
+                  sampling.top_p >= 0 && sampling.top_p <= 1 && sampling.min_p >= 0 &&
+                  sampling.min_p <= 1,
+              "sample: ", logits.size(), " logits, temperature ", sampling.temperature, ", top_k ",
+              sampling.top_k, ", top_p ", sampling.top_p, ", min_p ", sampling.min_p,
+              "; wanted temperature >= 0, top_k >= 0, top_p and min_p from 0 to 1");
+  AXONN_CHECK(std::ranges::none_of(logits, [](float x) { return std::isnan(x); }),
+              "sample: a logit is NaN; the model is broken");
+  AXONN_CHECK(uniform >= 0 && uniform < 1, "sample: a random number of ", uniform,
+              ", wanted one in [0, 1)");
+}
+
 }  // namespace
 
 void penalise(std::span<float> logits, std::span<const std::int32_t> seen, double penalty) {
@@ -34,16 +48,20 @@ void penalise(std::span<float> logits, std::span<const std::int32_t> seen, doubl
   }
 }
 
+void penalise_generated(std::span<float> logits, std::span<const std::int32_t> generated,
+                        const Sampling& sampling) {
+  if (sampling.presence_penalty == 0 && sampling.frequency_penalty == 0) return;
+  std::map<std::int32_t, std::int64_t> counts;
+  for (const std::int32_t token : generated) ++counts[token];
+  for (const auto& [token, count] : counts) {
+    if (token < 0 || token >= std::ssize(logits)) continue;
+    logits[token] -= static_cast<float>(sampling.presence_penalty +
+                                        static_cast<double>(count) * sampling.frequency_penalty);
+  }
+}
+
 std::int32_t sample(std::span<const float> logits, const Sampling& sampling, double uniform) {
-  AXONN_CHECK(!logits.empty() && sampling.temperature >= 0 && sampling.top_k >= 0 &&
-                  sampling.top_p >= 0 && sampling.top_p <= 1,
-              "sample: ", logits.size(), " logits, temperature ", sampling.temperature, ", top_k ",
-              sampling.top_k, ", top_p ", sampling.top_p,
-              "; wanted temperature >= 0, top_k >= 0, 0 <= top_p <= 1");
-  AXONN_CHECK(std::ranges::none_of(logits, [](float x) { return std::isnan(x); }),
-              "sample: a logit is NaN; the model is broken");
-  AXONN_CHECK(uniform >= 0 && uniform < 1, "sample: a random number of ", uniform,
-              ", wanted one in [0, 1)");
+  check_sampling(logits, sampling, uniform);
   const auto best = std::ranges::max_element(logits);
   if (sampling.temperature == 0) return static_cast<std::int32_t>(best - logits.begin());
 
@@ -56,7 +74,12 @@ std::int32_t sample(std::span<const float> logits, const Sampling& sampling, dou
     return exponent > kLowest ? std::exp(static_cast<float>(exponent)) : 0.0f;
   });
   const bool all = sampling.top_k == 0 || sampling.top_k >= std::ssize(logits);
+  const auto unlikely = [&](float weight) { return weight < sampling.min_p; };  // the best has 1
   double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (all && sampling.top_p == 1 && sampling.min_p > 0) {
+    std::ranges::replace_if(weights, unlikely, 0.0f);
+    total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  }
   if (all && sampling.top_p == 1)
     return static_cast<std::int32_t>(reach(
         V, [&](std::size_t i) { return weights[i]; }, uniform * total));
@@ -87,6 +110,7 @@ std::int32_t sample(std::span<const float> logits, const Sampling& sampling, dou
   double before = 0;
   for (std::size_t i = 0; i < sorted && kept == sorted; ++i)
     if ((before += weight(i)) >= sampling.top_p * total) kept = i + 1;
+  while (kept > 1 && unlikely(weight(kept - 1))) --kept;
   return order[reach(kept, weight, uniform * mass(kept))];
 }
 

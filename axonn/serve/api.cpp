@@ -5,13 +5,17 @@
 #include <chrono>
 #include <filesystem>
 #include <iterator>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/base/utf8.h"
 #include "axonn/serve/api_answer.h"
+#include "axonn/serve/character_count.h"
 
 namespace axonn {
 
@@ -76,6 +80,7 @@ class Answer {
     ChoiceNews whole;                    // of a stream only whether it calls tools
     bool begun = false;
     std::int64_t offset = 0;  // characters before the next token
+    CharacterCount characters = {};
   };
 
   std::string taken(Choice& choice, TextStream::Event event) {
@@ -85,7 +90,9 @@ class Answer {
       choice.stream.reset();
       --open_;
     }
-    generated_ += std::ssize(event.news.tokens);
+    usage_.generated += std::ssize(event.news.tokens);
+    if (event.end && news.index % static_cast<std::size_t>(request_.copies) == 0)
+      usage_.cached += event.news.cached_tokens;
     if (!choice.begun && request_.echo) echo(choice, event.news, news);
     choice.begun = true;
     if (request_.options.likeliest >= 0) {
@@ -110,9 +117,10 @@ class Answer {
     news.parts.text = request_.echoes[prompt];
     if (!request_.options.score_prompt) return;
     // Tokens that are not in the text, such as <s>, come before its beginning.
-    choice.offset = characters_in(news.parts.text);
+    choice.offset = CharacterCount().add(news.parts.text);
+    CharacterCount of_tokens;
     for (const std::int32_t token : request_.prompts[prompt])
-      choice.offset -= characters_of(head_->model, token, false);
+      choice.offset -= of_tokens.add(text_bytes(head_->model, token, false));
     add_tokens(choice, request_.prompts[prompt], false, news);
     news.scores = std::move(generation.prompt_scores);
   }
@@ -122,13 +130,13 @@ class Answer {
     for (const std::int32_t token : tokens) {
       news.tokens.push_back(token);
       news.offsets.push_back(std::max<std::int64_t>(choice.offset, 0));
-      choice.offset += characters_of(head_->model, token, generated);
+      choice.offset += choice.characters.add(text_bytes(head_->model, token, generated));
     }
   }
 
   std::string last() {
     over_ = true;
-    return stream_done(*head_, generated_);
+    return stream_done(*head_, usage_);
   }
 
   /// The next part of an answer that is no stream. The text of a choice is made when those before
@@ -138,7 +146,7 @@ class Answer {
     if (written_ < choices_.size())
       part += answer_choice(*head_, std::exchange(choices_[written_].whole, {}));
     over_ = ++written_ >= choices_.size();
-    if (over_) part += answer_end(*head_, generated_);
+    if (over_) part += answer_end(*head_, usage_);
     return part;
   }
 
@@ -153,7 +161,7 @@ class Answer {
   std::unique_ptr<AnswerHead> head_;
   std::vector<Choice> choices_;
   std::size_t open_, written_ = 0;  // choices that have not ended, and that were written
-  std::int64_t generated_ = 0;
+  AnswerUsage usage_;
   bool begun_ = false, over_ = false;
 };
 
@@ -175,15 +183,38 @@ class AnswerRoom {
   std::atomic<std::int64_t> left_;
 };
 
+/// Notes keys of requests that nobody knows, each once.
+class UnknownKeys {
+ public:
+  explicit UnknownKeys(const ServedModel& model) : model_(model) {}
+
+  void note(const std::vector<std::string>& keys) {
+    if (!model_.note) return;
+    const std::lock_guard lock(mutex_);
+    for (const std::string& key : keys)
+      if (noted_.size() < kMost && noted_.insert(key).second)
+        model_.note(concat("a request has the key '", printable(key),
+                           "', which is unknown and has no effect"));
+  }
+
+ private:
+  static constexpr std::size_t kMost = 100;
+  const ServedModel& model_;
+  std::mutex mutex_;
+  std::set<std::string> noted_;
+};
+
 /// State that the handlers of completions share.
 struct Completions {
   const ServedModel& model;
   RequestQueue& queue;
   std::shared_ptr<AnswerRoom> room;
+  std::shared_ptr<UnknownKeys> unknown;
 };
 
 void complete(const Completions& of, CompletionRequest request, const HttpRequest& http,
               HttpResponse& response) {
+  of.unknown->note(request.unknown_keys);
   auto room = AnswerRoom::take(of.room, request.values);
   std::vector<RequestQueue::Request> prompts;
   for (const auto& prompt : request.prompts)
@@ -209,16 +240,47 @@ Json health_of(const RequestQueue& queue) {
           {"tokens", load.tokens}};
 }
 
+/// The load in Prometheus' text form.
+std::string metrics_of(const RequestQueue& queue) {
+  const RequestQueue::Load load = queue.load();
+  std::string text;
+  const auto add = [&](const char* name, const char* type, const char* help, auto value) {
+    text += concat("# HELP axonn_", name, ' ', help, "\n# TYPE axonn_", name, ' ', type, "\naxonn_",
+                   name, ' ', value, '\n');
+  };
+  add("prompts_running", "gauge", "Prompts whose text is being generated.", load.running);
+  add("prompts_waiting", "gauge", "Prompts that wait for their turn.", load.waiting);
+  add("prompts_total", "counter", "Prompts whose text has ended.", load.prompts);
+  add("generated_tokens_total", "counter", "Tokens of texts that have ended.", load.tokens);
+  return text;
+}
+
 Json tokenizer_info(const ServedModel& model) {
   const Tokenizer& tokenizer = *model.tokenizer;
   const auto text_of = [&](std::optional<std::int32_t> token) {
     return token ? Json(std::string(tokenizer.bytes_of(*token))) : Json();
   };
-  return {{"tokenizer", std::filesystem::path(tokenizer.name()).filename()},
+  std::string name = tokenizer.name();  // "BPE (FOLDER/tokenizer.json)"
+  if (name.ends_with(')')) name = name.substr(name.find('(') + 1, name.size() - name.find('(') - 2);
+  return {{"tokenizer", std::filesystem::path(name).filename()},
           {"vocab_size", tokenizer.vocab_size()},
           {"bos_token", text_of(tokenizer.begin_of_text())},
           {"eos_token", text_of(tokenizer.end_of_text())},
           {"chat_template", model.chat ? Json(model.chat->source(false)) : Json()}};
+}
+
+/// Adds what tells how busy the server is.
+void add_load(HttpServer& server, RequestQueue& queue) {
+  server.get(
+      "/health",
+      [&queue](const HttpRequest&, HttpResponse& response) {
+        response.body = health_of(queue).dump() + '\n';
+      },
+      true);
+  server.get("/metrics", [&queue](const HttpRequest&, HttpResponse& response) {
+    response.type = "text/plain; version=0.0.4; charset=utf-8";
+    response.body = metrics_of(queue);
+  });
 }
 
 }  // namespace
@@ -236,12 +298,7 @@ void add_api(HttpServer& server, const ServedModel& model, RequestQueue& queue) 
         response.body = kServePage;
       },
       true);
-  server.get(
-      "/health",
-      [&queue](const HttpRequest&, HttpResponse& response) {
-        response.body = health_of(queue).dump() + '\n';
-      },
-      true);
+  add_load(server, queue);
   const Json here{{"id", model.name},
                   {"object", "model"},
                   {"created", model.clock()},
@@ -271,7 +328,8 @@ void add_api(HttpServer& server, const ServedModel& model, RequestQueue& queue) 
                     '\n';
   });
   const Completions completions{model, queue,
-                                std::make_shared<AnswerRoom>(kLargestAnswers * model.most_values)};
+                                std::make_shared<AnswerRoom>(kLargestAnswers * model.most_values),
+                                std::make_shared<UnknownKeys>(model)};
   server.post("/v1/completions", [completions](const HttpRequest& request, HttpResponse& response) {
     complete(completions, parse_completion(request.body, completions.model), request, response);
   });

@@ -10,6 +10,7 @@ namespace axonn {
 ///
 ///   GET  /                       a page to chat with the model, or to continue texts
 ///   GET  /health                 how many prompts run and wait; needs no token
+///   GET  /metrics                the same in Prometheus' text form
 ///   GET  /v1/models
 ///   POST /v1/completions         as OpenAI's; also what EleutherAI's lm-evaluation-harness sends
 ///   POST /v1/chat/completions

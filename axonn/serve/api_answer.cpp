@@ -26,7 +26,9 @@ std::string dumped(const Json& value) {
 std::string sent(const Json& value) { return "data: " + dumped(value) + "\n\n"; }
 
 const char* reason_name(FinishReason reason, bool called) {
-  const bool full = reason == FinishReason::max_tokens || reason == FinishReason::context;
+  // A form without a token that may follow ends a text before it is complete.
+  const bool full = reason == FinishReason::max_tokens || reason == FinishReason::context ||
+                    reason == FinishReason::no_token;
   if (full) return "length";
   return called ? "tool_calls" : "stop";
 }
@@ -136,12 +138,13 @@ Json head_json(const AnswerHead& head, const char* object) {
       {"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model.name}};
 }
 
-Json usage_json(const CompletionRequest& request, std::int64_t generated) {
+Json usage_json(const CompletionRequest& request, const AnswerUsage& usage) {
   std::int64_t read = 0;
   for (const auto& prompt : request.prompts) read += std::ssize(prompt);
   return {{"prompt_tokens", read},
-          {"completion_tokens", generated},
-          {"total_tokens", read + generated}};
+          {"completion_tokens", usage.generated},
+          {"total_tokens", read + usage.generated},
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached}}}};
 }
 
 /// An event of a stream with one choice.
@@ -170,14 +173,10 @@ void ChoiceNews::append(ChoiceNews more) {
   end = more.end;
 }
 
-std::int64_t characters_in(std::string_view text) {
-  return std::ranges::count_if(text, [](char byte) { return (byte & 0xc0) != 0x80; });
-}
-
-std::int64_t characters_of(const ServedModel& model, std::int32_t token, bool generated) {
-  if (token >= model.tokenizer->vocab_size()) return 0;
-  if (generated && model.tokenizer->is_special(token)) return 0;
-  return characters_in(model.tokenizer->bytes_of(token));
+std::string_view text_bytes(const ServedModel& model, std::int32_t token, bool generated) {
+  if (token >= model.tokenizer->vocab_size()) return {};
+  if (generated && model.tokenizer->is_special(token)) return {};
+  return model.tokenizer->bytes_of(token);
 }
 
 std::string answer_begin(const AnswerHead& head) {
@@ -198,8 +197,8 @@ std::string answer_choice(const AnswerHead& head, const ChoiceNews& of) {
   return (of.index > 0 ? "," : "") + dumped(choice);
 }
 
-std::string answer_end(const AnswerHead& head, std::int64_t generated) {
-  return "],\"usage\":" + dumped(usage_json(head.request, generated)) + "}\n";
+std::string answer_end(const AnswerHead& head, const AnswerUsage& usage) {
+  return "],\"usage\":" + dumped(usage_json(head.request, usage)) + "}\n";
 }
 
 std::string stream_begin(const AnswerHead& head, std::size_t index) {
@@ -227,12 +226,12 @@ std::string stream_news(const AnswerHead& head, const ChoiceNews& news, bool cal
   return events + sent(event);
 }
 
-std::string stream_done(const AnswerHead& head, std::int64_t generated) {
+std::string stream_done(const AnswerHead& head, const AnswerUsage& usage) {
   std::string text;
   if (head.request.stream_usage) {
     Json event = head_json(head, head.request.chat ? "chat.completion.chunk" : "text_completion");
     event["choices"] = Json::array();
-    event["usage"] = usage_json(head.request, generated);
+    event["usage"] = usage_json(head.request, usage);
     text = sent(event);
   }
   return text + "data: [DONE]\n\n";

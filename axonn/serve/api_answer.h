@@ -19,6 +19,12 @@ struct AnswerHead {
   std::int64_t created = 0;  ///< seconds since 1970
 };
 
+/// Tokens of an answer.
+struct AnswerUsage {
+  std::int64_t generated = 0;
+  std::int64_t cached = 0;  ///< of the prompts, each counted once: not computed again
+};
+
 /// New in a choice of an answer, or all of it.
 struct ChoiceNews {
   std::size_t index = 0;  ///< of the choice
@@ -32,15 +38,13 @@ struct ChoiceNews {
   void append(ChoiceNews more);
 };
 
-/// Characters as text_offset counts them: of a text, and of a token's text. A generated token that
-/// is special has none.
-std::int64_t characters_in(std::string_view text);
-std::int64_t characters_of(const ServedModel& model, std::int32_t token, bool generated);
+/// The bytes of a token in an answer's text. A generated token that is special has none.
+std::string_view text_bytes(const ServedModel& model, std::int32_t token, bool generated);
 
-/// The whole answer: its beginning, each choice in turn, and its end; `generated`: tokens.
+/// The whole answer: its beginning, each choice in turn, and its end.
 std::string answer_begin(const AnswerHead& head);
 std::string answer_choice(const AnswerHead& head, const ChoiceNews& choice);
-std::string answer_end(const AnswerHead& head, std::int64_t generated);
+std::string answer_end(const AnswerHead& head, const AnswerUsage& usage);
 
 /// The first event of a chat's choice, which says whose message it is; "data: {...}\n\n".
 std::string stream_begin(const AnswerHead& head, std::size_t index);
@@ -48,7 +52,7 @@ std::string stream_begin(const AnswerHead& head, std::size_t index);
 /// the choice calls tools.
 std::string stream_news(const AnswerHead& head, const ChoiceNews& news, bool called);
 /// The end of the stream: the count of tokens, if the request asks for it, and [DONE].
-std::string stream_done(const AnswerHead& head, std::int64_t generated);
+std::string stream_done(const AnswerHead& head, const AnswerUsage& usage);
 /// An error in the middle of a stream.
 std::string stream_fault(const std::string& why);
 

@@ -27,6 +27,7 @@ struct ServedModel {
   std::int64_t most_values = std::int64_t{1} << 20;
   std::vector<std::int32_t> stop_tokens = {};  ///< that end a text besides the tokenizer's
   std::function<std::time_t()> clock = [] { return std::time(nullptr); };
+  std::function<void(const std::string&)> note = {};  ///< shows whoever runs the server a note
 };
 
 /// A request of OpenAI's API for completions or chat completions.
@@ -42,19 +43,20 @@ struct CompletionRequest {
   bool stream = false;
   bool stream_usage = false;  ///< the stream's last piece counts tokens
   std::int64_t values = 0;    ///< tokens and log-probabilities that the answer may have
+  std::vector<std::string> unknown_keys = {};  ///< check_keys()
   GenerationOptions options;
 };
 
 /// Parses the body of POST /v1/completions: prompt (a text, a list of tokens, or a list of either),
 /// max_tokens, temperature, top_p, n, stream, stream_options, logprobs, echo, stop, seed; and
-/// top_k, repetition_penalty, stop_token_ids and ignore_eos, which other servers know too. Other
-/// keys are ignored, unless they ask for what this program cannot do. Throws RequestError.
+/// top_k, repetition_penalty, stop_token_ids and ignore_eos, which other servers know too. Throws
+/// RequestError, also for a key that check_keys() refuses.
 CompletionRequest parse_completion(const std::string& body, const ServedModel& model);
 
 /// Parses the body of POST /v1/chat/completions: messages and what the model's template reads
-/// beside them, tool_choice, parallel_tool_calls, the keys above, max_completion_tokens for
-/// max_tokens, and top_logprobs for logprobs. Throws UsageError, also if the model has no chat
-/// template.
+/// beside them, reasoning_effort, tool_choice, parallel_tool_calls, the keys above,
+/// max_completion_tokens for max_tokens, and top_logprobs for logprobs. Throws UsageError, also if
+/// the model has no chat template.
 CompletionRequest parse_chat_completion(const std::string& body, const ServedModel& model);
 
 /// The tokens of `prompt` of POST /tokenize, with add_special_tokens (default true).

@@ -25,6 +25,7 @@ void join(TextStream::Event& event, TextStream::Event next) {
   all.text += more.text;
   all.reason = more.reason;
   all.slid |= more.slid;
+  all.cached_tokens = more.cached_tokens;
   event.end |= next.end;
   event.fault += next.fault;
 }
@@ -122,6 +123,7 @@ Generation RequestQueue::Running::news(const Generation& all) {
           .text = rest(all.text, text),
           .reason = all.reason,
           .slid = all.slid,
+          .cached_tokens = all.cached_tokens,
           .prompt_scores = rest(all.prompt_scores, prompt_scores),
           .scores = rest(all.scores, scores)};
 }

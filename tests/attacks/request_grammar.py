@@ -34,6 +34,20 @@ def nested(rng: random.Random) -> str:
     return begin * depth + (end * depth if rng.random() < 0.8 else "")
 
 
+def strange_form(rng: random.Random) -> str:
+    """A regular expression, a schema, or choices, of which some are very large."""
+    return rng.choice((
+        lambda: '"' + rng.choice(("(a{1000}){1000}", "(a|b)*c", "((a*)*)*", "(" * 500)) + '"',
+        lambda: '{"$ref":"#"}',
+        lambda: '{"type":"array","items":{"$ref":"#"}}',
+        lambda: json.dumps({"enum": [str(i) for i in range(rng.choice((1, 100, 9_000)))]}),
+        lambda: json.dumps({"type": "string", "maxLength": rng.choice((0, 3, 8_192))}),
+        lambda: json.dumps({"json": {"type": "object"}}),
+        lambda: json.dumps([str(i) for i in range(rng.choice((1, 100, 9_000)))]),
+        lambda: '{"type":"json_object"}',
+    ))()  # fmt: skip
+
+
 def strange_value(rng: random.Random) -> str:
     """The text of a JSON value, or of what looks like one."""
     return rng.choice((
@@ -45,6 +59,7 @@ def strange_value(rng: random.Random) -> str:
         lambda: "[" + ",".join(["{}"] * rng.choice((10, 10_000, 600_000))) + "]",
         lambda: "[" + ",".join(["1"] * rng.choice((10, 100_000))) + "]",
         lambda: "[" + ",".join(['"a"'] * rng.choice((1, 300, 100_000))) + "]",
+        lambda: strange_form(rng),
         lambda: '[{"role":"user","content":' + strange_value(rng) + "}]",
         lambda: '[{"type":"text","text":' + strange_value(rng) + "}]",
     ))()  # fmt: skip
@@ -54,7 +69,8 @@ KEYS = ("prompt", "messages", "max_tokens", "max_completion_tokens", "temperatur
         "top_k", "n", "stream", "stream_options", "logprobs", "top_logprobs", "echo", "stop",
         "seed", "stop_token_ids", "ignore_eos", "tools", "tool_choice", "documents",
         "chat_template_kwargs", "response_format", "logit_bias", "tokens", "add_special_tokens",
-        "repetition_penalty", "model", "unknown")  # fmt: skip
+        "repetition_penalty", "model", "unknown", "guided_json", "guided_regex", "guided_choice",
+        "structured_outputs", "min_tokens", "min_p", "presence_penalty", "reasoning_effort")  # fmt: skip
 
 
 def body_of(rng: random.Random) -> bytes:
@@ -70,7 +86,8 @@ def body_of(rng: random.Random) -> bytes:
                   "max_tokens": rng.choice((0, 1, 4096)), "echo": rng.random() < 0.5,
                   "stream": rng.random() < 0.5, "ignore_eos": True}  # fmt: skip
         return json.dumps(wanted).encode()
-    members = {"prompt": '"a"', "messages": '[{"role":"user","content":"Hi"}]', "max_tokens": "2"}
+    asked = rng.choice((("prompt", '"a"'), ("messages", '[{"role":"user","content":"Hi"}]')))
+    members = {asked[0]: asked[1], "max_tokens": "2"}
     for key in rng.sample(KEYS, rng.randint(1, 3)):
         members[key] = strange_value(rng)
     text = ",".join(f'"{key}":{value}' for key, value in members.items())

@@ -27,13 +27,18 @@ void api_request(std::string_view input) {
 }
 
 std::vector<std::string> api_request_seeds() {
-  return {R"({"prompt": ["a", "b"], "max_tokens": 3.0, "n": 2, "stop": ["x"], "logprobs": 1})",
-          R"({"prompt": [[1, 2], [3]], "echo": true, "stop_token_ids": [4], "seed": -1})",
-          R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+  return {
+      R"({"prompt": ["a", "b"], "max_tokens": 3.0, "n": 2, "stop": ["x"], "logprobs": 1})",
+      R"({"prompt": [[1, 2], [3]], "echo": true, "stop_token_ids": [4], "seed": -1})",
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]},
               {"role": "assistant", "tool_calls": [{"type": "function", "function":
               {"name": "f", "arguments": "{\"a\": [1]}"}}]}, {"role": "tool", "content": [1]}],
               "tools": [{"type": "function"}], "tool_choice": "auto", "top_logprobs": 2})",
-          R"({"tokens": [1, 2.0, 255]})"};
+      R"({"prompt": "a", "guided_json": {"type": "object", "properties": {"a": {"type": "string",
+              "pattern": "^[a-z\\d]{2,3}$"}, "b": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
+              "required": ["a"]}, "min_p": 0.1, "logit_bias": {"3": 1}})",
+      R"({"prompt": "a", "structured_outputs": {"regex": "(a|[^b-d]\\w)*?c{2}"}})",
+      R"({"tokens": [1, 2.0, 255]})"};
 }
 
 }  // namespace axonn::fuzz

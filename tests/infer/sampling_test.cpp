@@ -26,7 +26,7 @@ std::vector<float> random_logits(std::size_t count, std::uint64_t seed) {
 }
 
 /// Probabilities by the definitions: temperature, then the k most likely tokens, then the fewest of
-/// them that reach p.
+/// them that reach p, then those with min_p of the likeliest's.
 std::vector<double> probabilities(const std::vector<float>& logits, const Sampling& sampling) {
   std::vector<std::size_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -42,7 +42,12 @@ std::vector<double> probabilities(const std::vector<float>& logits, const Sampli
     if (before >= sampling.top_p * total) break;
     before += result[token] = weight(token);
   }
-  for (double& p : result) p /= before;
+  double kept = 0;
+  for (std::size_t token = 0; token < result.size(); ++token) {
+    if (result[token] < sampling.min_p) result[token] = 0;  // weights; the likeliest has 1
+    kept += result[token];
+  }
+  for (double& p : result) p /= kept;
   return result;
 }
 
@@ -56,7 +61,11 @@ TEST(Sampling, DrawsEveryTokenAsOftenAsItsProbability) {
                                    {.top_k = 1000},
                                    {.top_p = 0.7},
                                    {.temperature = 2, .top_p = 0.99},
-                                   {.temperature = 1.5, .top_k = 90, .top_p = 0.8}}) {
+                                   {.temperature = 1.5, .top_k = 90, .top_p = 0.8},
+                                   {.min_p = 0.1},
+                                   {.temperature = 0.7, .top_k = 20, .min_p = 0.02},
+                                   {.top_p = 0.95, .min_p = 0.05},
+                                   {.min_p = 1}}) {
     constexpr int kDraws = 20'000;
     std::vector<double> drawn(logits.size());
     for (int i = 0; i < kDraws; ++i)
@@ -131,6 +140,15 @@ TEST(Sampling, PenalisesEachSeenTokenOnce) {
   EXPECT_THAT(logits, ElementsAre(1, -4, 3, 0, -1));
 }
 
+TEST(Sampling, PenalisesGeneratedTokensByPresenceAndCount) {
+  std::vector<float> logits{2, -2, 3, 0};
+  const std::vector<std::int32_t> generated{1, 0, 1, 9, 1};
+  penalise_generated(logits, generated, {.presence_penalty = 0.5, .frequency_penalty = 0.25});
+  EXPECT_THAT(logits, ElementsAre(1.25f, -3.25f, 3, 0));
+  penalise_generated(logits, generated, {.presence_penalty = -0.5});
+  EXPECT_THAT(logits, ElementsAre(1.75f, -2.75f, 3, 0));
+}
+
 TEST(Sampling, RefusesNanAndSettingsOutOfRange) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THAT(
@@ -144,7 +162,9 @@ TEST(Sampling, RefusesNanAndSettingsOutOfRange) {
                                    {.top_p = no_number},
                                    {.temperature = -1e-9},
                                    {.temperature = no_number},
-                                   {.top_k = -1}})
+                                   {.top_k = -1},
+                                   {.min_p = -0.1},
+                                   {.min_p = 1.1}})
     EXPECT_THROW(sample(std::vector<float>{1}, sampling, 0.5), Error);
   EXPECT_THROW(sample(std::vector<float>{1}, {}, 1), Error);
   EXPECT_THROW(penalise({}, {}, 0), Error);

@@ -9,13 +9,16 @@ TEST(Orders, ArriveWithEveryOption) {
   RequestQueue::Orders sent{.stop = true, .cancel = {3, 5}};
   sent.add.push_back({.prompt = {1, 2, 3},
                       .options = {.max_tokens = 7,
-                                  .sampling = {0.5, 40, 0.9, 1.1},
+                                  .sampling = {0.5, 40, 0.9, 1.1, 0.1, 0.2, -0.3},
                                   .seed = std::uint64_t{1} << 63,
                                   .random_stream = 9,
                                   .likeliest = 4,
                                   .score_prompt = true,
                                   .stop_tokens = {0, 2},
                                   .stop_strings = {"\xFF, not UTF-8"},
+                                  .min_tokens = 3,
+                                  .logit_bias = {{4, -1.5f}},
+                                  .form = R"({"text":"a"})",
                                   .shown_tokens = {11},
                                   .slides = true,
                                   .ends_if_not_finite = true}});

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "axonn/base/utf8.h"
 #include "axonn/serve/api_request.h"
+#include "axonn/serve/character_count.h"
 #include "axonn/serve/http.h"
 
 #include "tests/fuzz/memory.h"
@@ -174,4 +176,214 @@ TEST(Requests, TakeMemoryInProportionToTheirBytes) {
       refusal_of(body, model);
       EXPECT_LT((fuzz::most_held_bytes() - before) / std::ssize(body), 100) << body.substr(0, 80);
     }
+}
+
+// What clients of vLLM, llama-server and others send to change the text.
+TEST(Requests, KeysThatWouldChangeTheTextAreRefusedByName) {
+  const std::pair<const char*, json> keys[] = {{"grammar", "root ::= \"xyz\""},
+                                               {"guided_grammar", "root ::= \"xyz\""},
+                                               {"guided_whitespace_pattern", " "},
+                                               {"preserved_tokens", {"a"}},
+                                               {"bad_words", {"a"}},
+                                               {"allowed_token_ids", {1}},
+                                               {"typical_p", 0.5},
+                                               {"mirostat", 2},
+                                               {"mirostat_tau", 5},
+                                               {"xtc_probability", 0.5},
+                                               {"dry_multiplier", 0.8},
+                                               {"no_repeat_ngram_size", 3},
+                                               {"repeat_penalty", 1.2},
+                                               {"prompt_logprobs", 1},
+                                               {"truncate_prompt_tokens", 10},
+                                               {"modalities", {"audio"}},
+                                               {"modalities", {"text", "audio"}},
+                                               {"audio", {{"voice", "a"}}},
+                                               {"n_predict", 5},
+                                               {"max_new_tokens", 5},
+                                               {"samplers", {"top_k"}},
+                                               {"dynatemp_range", 0.5},
+                                               {"use_beam_search", true},
+                                               {"do_sample", false},
+                                               {"logits_processors", {"a"}},
+                                               {"skip_special_tokens", false},
+                                               {"include_stop_str_in_output", true},
+                                               {"chat_template", "{{ messages }}"},
+                                               {"enable_thinking", false},
+                                               {"extra_body", {{"top_k", 1}}},
+                                               {"functions", json::array({json::object()})},
+                                               {"verbosity", "low"}};
+  for (const auto& [key, value] : keys)
+    for (json body :
+         {json{{"prompt", "a"}}, json{{"messages", json::array({json::parse(kUser)})}}}) {
+      body[key] = value;
+      EXPECT_THAT(refusal_of(body.dump()), testing::StartsWith(concat(key, ": not supported")));
+    }
+}
+
+TEST(Requests, RefusedKeysMayHaveTheValueThatChangesNothing) {
+  json body{{"prompt", "a"},          {"typical_p", 1.0},       {"mirostat", 0},
+            {"xtc_probability", 0.0}, {"modalities", {"text"}}, {"grammar", nullptr},
+            {"repeat_penalty", 1},    {"user", "me"},           {"best_of", 1},
+            {"suffix", ""},           {"echo", false},          {"add_generation_prompt", true}};
+  EXPECT_EQ(refusal_of(body.dump()), "");
+  body.erase("prompt");
+  body["messages"] = json::array({json::parse(kUser)});
+  EXPECT_EQ(refusal_of(body.dump()), "");
+}
+
+TEST(Requests, KeysOfTheOtherKindOfRequestAreRefusedWithItsAddress) {
+  EXPECT_THAT(refusal_of(json{{"prompt", "a"}, {"max_completion_tokens", 5}}.dump()),
+              HasSubstr("max_completion_tokens: not supported; it is for /v1/chat/completions"));
+  EXPECT_THAT(refusal_of(json{{"prompt", "a"}, {"tools", {1}}}.dump()), HasSubstr("tools: not"));
+  EXPECT_THAT(
+      refusal_of(json{{"messages", json::array({json::parse(kUser)})}, {"echo", true}}.dump()),
+      HasSubstr("echo: not supported, except as false; it is for /v1/completions"));
+}
+
+TEST(Requests, UnknownKeysAreReported) {
+  const CompletionRequest request =
+      parse_completion(R"({"prompt":"a","colour":"red","user":"me"})", small_model());
+  EXPECT_THAT(request.unknown_keys, testing::ElementsAre("colour"));
+}
+
+TEST(Requests, ALimitWithTwoNamesHasOneValue) {
+  const auto tokens = [](json body) {
+    body["messages"] = json::array({json::parse(kUser)});
+    return parse_chat_completion(body.dump(), small_model()).options.max_tokens;
+  };
+  EXPECT_EQ(tokens({{"max_completion_tokens", 7}}), 7);
+  EXPECT_EQ(tokens({{"max_tokens", 7}}), 7);
+  EXPECT_EQ(tokens({{"max_tokens", 7}, {"max_completion_tokens", 7}}), 7);
+  EXPECT_EQ(tokens({{"max_tokens", nullptr}, {"max_completion_tokens", 7}}), 7);
+  EXPECT_THAT(refusal_of(json{
+                  {"messages", json::array({json::parse(kUser)})},
+                  {"max_tokens", 7},
+                  {"max_completion_tokens",
+                   8}}.dump()),
+              HasSubstr("max_completion_tokens: it differs from max_tokens"));
+}
+
+TEST(Requests, IgnoreEosLeavesNoEndOfAChat) {
+  const auto options = [](bool ignores) {
+    const json body{{"messages", json::array({json::parse(kUser)})}, {"ignore_eos", ignores}};
+    return parse_chat_completion(body.dump(), small_model()).options;
+  };
+  EXPECT_THAT(options(false).stop_strings, testing::ElementsAre("<|im_end|>"));
+  EXPECT_THAT(options(true).stop_strings, testing::IsEmpty());
+  EXPECT_THAT(options(true).stop_tokens, testing::IsEmpty());
+}
+
+TEST(Requests, SettingsOfSamplingReachTheGenerator) {
+  const GenerationOptions options =
+      parse_completion(R"({"prompt":"a","presence_penalty":0.5,"frequency_penalty":-0.25,
+          "min_p":0.125,"min_tokens":3,"logit_bias":{"7":-100,"2":1.5}})",
+                       small_model())
+          .options;
+  EXPECT_EQ(options.sampling.presence_penalty, 0.5);
+  EXPECT_EQ(options.sampling.frequency_penalty, -0.25);
+  EXPECT_EQ(options.sampling.min_p, 0.125);
+  EXPECT_EQ(options.min_tokens, 3);
+  EXPECT_THAT(options.logit_bias,
+              testing::UnorderedElementsAre(testing::Pair(7, -100.f), testing::Pair(2, 1.5f)));
+  json biases;
+  for (int i = 0; i < 1001; ++i) biases[std::to_string(i)] = 1;
+  EXPECT_THAT(refusal_of(json{{"prompt", "a"}, {"logit_bias", biases}}.dump()),
+              HasSubstr("logit_bias: 1001 tokens, more than 1000"));
+  EXPECT_THAT(
+      refusal_of(json{{"messages", json::array({json::parse(kUser)})}, {"min_tokens", 3}}.dump()),
+      HasSubstr("min_tokens: not supported, because this model's turns end with"));
+}
+
+TEST(Requests, AFormThatIsNotSupportedIsRefusedWithItsKey) {
+  const auto refusal = [](const char* key, const json& value) {
+    return refusal_of(json{{"prompt", "a"}, {key, value}}.dump());
+  };
+  EXPECT_THAT(refusal("guided_regex", "(?=a)"), testing::StartsWith("guided_regex: the pattern"));
+  EXPECT_THAT(refusal("guided_json", {{"not", json::object()}}),
+              testing::StartsWith("guided_json: the schema at #: the keyword 'not'"));
+  EXPECT_THAT(refusal("guided_json", "{"), HasSubstr("guided_json: wanted a schema"));
+  for (const int depth : {200, 5'000, 1'000'000})
+    EXPECT_THAT(refusal("guided_json", nested(depth, "{\"items\":", "}")),
+                HasSubstr("bytes and nest 100 deep"));
+  EXPECT_THAT(refusal("guided_choice", json::array()), HasSubstr("guided_choice: wanted a list"));
+  EXPECT_THAT(refusal("guided_choice", {""}), HasSubstr("none empty"));
+  EXPECT_THAT(refusal("structured_outputs", {{"grammar", "a"}}),
+              HasSubstr("structured_outputs: only json, regex, choice"));
+  EXPECT_THAT(refusal("structured_outputs", {{"regex", "a"}, {"choice", {"a"}}}),
+              HasSubstr("wanted one of"));
+  EXPECT_THAT(refusal("response_format", {{"type", "xml"}}), HasSubstr("response_format: only"));
+  EXPECT_THAT(refusal("response_format", {{"type", "json_schema"}}), HasSubstr("wanted a schema"));
+  EXPECT_EQ(refusal("response_format", {{"type", "text"}}), "");
+  EXPECT_THAT(
+      refusal_of(json{{"prompt", "a"}, {"guided_regex", "a"}, {"guided_choice", {"a"}}}.dump()),
+      HasSubstr("guided_regex: not supported beside guided_choice"));
+  EXPECT_THAT(refusal("guided_regex", "(a{1000}){1000}"),
+              HasSubstr("guided_regex: it is too large"));
+  EXPECT_THAT(refusal("guided_choice", {std::string(70'000, 'a')}), HasSubstr("more than 32768"));
+  EXPECT_THAT(refusal("guided_regex", nested(10'000, "(", ")")), HasSubstr("nest deeper than 100"));
+}
+
+// A refusal takes little memory and time, whatever the form.
+TEST(Requests, FormsAreBounded) {
+  const ServedModel model = small_model();
+  std::string words = "[\"a\"";
+  for (int i = 0; i < 9000; ++i) words += concat(",\"", i * 7919, "\"");
+  for (const std::string& body :
+       {std::string(R"({"prompt":"a","guided_regex":"((a{1,1000}){1,1000}b){1,1000}"})"),
+        R"({"prompt":"a","guided_choice":)" + words + "]}",
+        R"({"prompt":"a","guided_json":{"enum":)" + words + "]}}"}) {
+    const std::int64_t before = fuzz::held_bytes();
+    fuzz::most_held_bytes();
+    refusal_of(body, model);
+    EXPECT_LT(fuzz::most_held_bytes() - before, 32 << 20) << body.substr(0, 80);
+  }
+}
+
+TEST(Requests, AnAnswerMayGoOnWithTheLastMessage) {
+  const ServedModel model = small_model();
+  const json messages{json::parse(kUser),
+                      {{"role", "assistant"}, {"content", "It is <|im_end|> "}}};
+  json body{{"messages", messages}, {"continue_final_message", true}};
+  const auto prompt = [&] {
+    return model.tokenizer->decode(parse_chat_completion(body.dump(), model).prompts[0]);
+  };
+  EXPECT_EQ(prompt(), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nIt is <|im_end|> ");
+  body["add_generation_prompt"] = false;
+  EXPECT_THAT(prompt(), testing::EndsWith("It is <|im_end|> "));
+  body["add_generation_prompt"] = true;
+  EXPECT_THAT(refusal_of(body.dump()), HasSubstr("continue_final_message: it needs"));
+  body = {{"messages", messages}, {"add_generation_prompt", false}};
+  EXPECT_THAT(refusal_of(body.dump()), HasSubstr("add_generation_prompt: false is supported with"));
+  body = {{"messages", json::array({json::parse(kUser)})}, {"continue_final_message", true}};
+  EXPECT_THAT(refusal_of(body.dump()), HasSubstr("must be a text of the assistant"));
+  body["messages"] = messages;
+  body["messages"][1]["content"] = " ";
+  EXPECT_THAT(refusal_of(body.dump()), HasSubstr("must be a text of the assistant"));
+}
+
+TEST(Requests, LikeliestTokensOfAChatNeedItsScores) {
+  EXPECT_THAT(
+      refusal_of(json{{"messages", json::array({json::parse(kUser)})}, {"top_logprobs", 2}}.dump()),
+      HasSubstr("top_logprobs: it needs \"logprobs\": true"));
+}
+
+// nlohmann's library writes U+FFFD for bytes that are no characters; text_offset counts them.
+TEST(Requests, CharactersAreCountedAsAnswersHaveThem) {
+  std::uint64_t state = 1;
+  const char bytes[] = {'a',    '\x80', '\xbf', '\xc3', '\xa9', '\xe2', '\x82', '\xac',
+                        '\xf0', '\x9f', '\x98', '\xed', '\xa0', '\xff', '\xe0', '\xf4'};
+  for (int round = 0; round < 2000; ++round) {
+    CharacterCount pieces;
+    std::string text;
+    std::int64_t count = 0;
+    for (int i = 0; i < 12; ++i) {
+      state = state * 6364136223846793005U + 1442695040888963407U;
+      std::string piece(1, bytes[state >> 60]);
+      if (i % 3 == 0) piece += bytes[state >> 56 & 15];
+      text += piece;
+      count += pieces.add(piece);
+    }
+    const std::string shown = json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+    ASSERT_EQ(count, code_points(json::parse(shown).get<std::string>())) << shown;
+  }
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -10,10 +11,12 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/base/check.h"
+#include "axonn/base/utf8.h"
 #include "axonn/infer/evaluate.h"
 #include "axonn/serve/api.h"
 
 #include "tests/serve/events.h"
+#include "tests/serve/with_server.h"
 #include "tests/support/http_client.h"
 #include "tests/support/runs.h"
 #include "tests/support/with_model.h"
@@ -25,83 +28,6 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 namespace {
-
-constexpr std::int64_t kContext = 300;
-
-Config config_of(const GridShape& grid) {
-  Config config = on_grid(tiny_config("unused"), grid);
-  config.data.tokenizer = "bytes";
-  config.model = {.family = ModelFamily::llama,
-                  .layers = 2,
-                  .hidden = 96,
-                  .heads = 24,
-                  .kv_heads = 4,
-                  .head_dim = 4,
-                  .ffn = 192,
-                  .positions = kContext,
-                  .tied = false};
-  config.model.init_std = 0.3;  // large enough that tokens depend on earlier ones
-  return config;
-}
-
-struct Setting {
-  GridShape grid = {};
-  HttpServer::Options http = {.port = 0};
-  std::size_t queue = 1000;
-  std::int64_t batch = 0;
-};
-
-/// What a test sees of the server.
-struct Served {
-  int port = 0;
-  RequestQueue& queue;
-  LoadedModel& model;  ///< of rank 0
-
-  HttpAnswer get(const std::string& path, const HttpHeaders& headers = {}) const {
-    return http_get(port, path, headers);
-  }
-  HttpAnswer post(const std::string& path, const json& body,
-                  const HttpHeaders& headers = {}) const {
-    return http_post(port, path, body.dump(), headers);
-  }
-  /// The answer's JSON. The status must be 200.
-  json answer(const std::string& path, const json& body) const {
-    const HttpAnswer result = post(path, body);
-    AXONN_CHECK(result.status == 200, "POST ", path, ": ", result.head, result.body);
-    return json::parse(result.body);
-  }
-  json health() const { return json::parse(get("/health").body); }
-};
-
-/// Serves an untrained model on a grid, runs the test beside it, and stops.
-void with_server(const Setting& setting, const std::function<void(const Served&)>& test) {
-  with_model(config_of(setting.grid), [&](LoadedModel& loaded) {
-    const auto tokenizer = make_tokenizer("bytes");
-    Generator generator(loaded, {.batch = setting.batch, .tokenizer = tokenizer.get()});
-    Communicator& world = loaded.grid().world();
-    if (world.rank() != 0) return serve(generator, world, nullptr);
-    const ServedModel model{
-        .name = "tiny (a+b)",
-        .tokenizer = tokenizer,
-        .chat = std::make_shared<ChatTemplate>(tokenizer, find_chat_format("auto", "bytes")),
-        .vocab = 256,
-        .context = kContext};
-    RequestQueue queue(setting.queue);
-    HttpServer server(setting.http);
-    add_api(server, model, queue);
-    const int port = server.start();
-    std::thread tester([&] {
-      try {
-        test({port, queue, loaded});
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << error.what();
-      }
-      queue.close("the test is over");
-    });
-    serve(generator, world, &queue);
-    tester.join();
-  });
-}
 
 std::vector<std::int32_t> tokens_of(std::string_view text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()),
@@ -203,7 +129,8 @@ TEST(Serve, AStreamHasTheTextOfTheWholeAnswer) {
     request["stream_options"] = {{"include_usage", true}};
     const Events events = events_of(served.post("/v1/completions", request).body);
     EXPECT_TRUE(events.done);
-    EXPECT_EQ(events.usage, whole["usage"]);
+    for (const char* key : {"prompt_tokens", "completion_tokens", "total_tokens"})
+      EXPECT_EQ(events.usage[key], whole["usage"][key]);
     for (int i = 0; i < 4; ++i) {
       EXPECT_EQ(json(events.texts.at(i)), json::parse(whole["choices"][i]["text"].dump()));
       EXPECT_EQ(events.reasons.at(i), "length");
@@ -248,6 +175,19 @@ TEST(Serve, AStreamHasTheScoresOfTheWholeAnswer) {
     compare("/v1/completions", {{"prompt", "one"}, {"n", 2}, {"logprobs", 0}}, 20);
     compare("/v1/chat/completions",
             {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"logprobs", true}}, 20);
+  });
+}
+
+TEST(Serve, CountsTheTokensOfAPromptThatItNeedNotComputeAgain) {
+  with_server({}, [](const Served& served) {
+    const auto cached = [&](const std::string& prompt) {
+      const json usage =
+          served.answer("/v1/completions", {{"prompt", prompt}, {"max_tokens", 1}})["usage"];
+      return usage["prompt_tokens_details"]["cached_tokens"].get<int>();
+    };
+    EXPECT_EQ(cached("a long prompt"), 0);
+    EXPECT_EQ(cached("a long prompt that goes on"), 13);
+    EXPECT_EQ(cached("another"), 0);
   });
 }
 
@@ -424,8 +364,6 @@ TEST(Serve, RefusesWhatItCannotDoAndNamesTheKey) {
                 HasSubstr("repetition_penalty: wanted a number from 0.001 to 1000"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"n", 1000}}, 400), HasSubstr("n: wanted"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"stop", ""}}, 400), HasSubstr("stop: wanted"));
-    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logit_bias", {{"5", 1}}}}, 400),
-                HasSubstr("logit_bias: only"));
     EXPECT_THAT(refusal(chat, {{"messages", "hi"}}, 400), HasSubstr("messages"));
     EXPECT_THAT(refusal(chat, {{"messages", json::array()}}, 400), HasSubstr("messages"));
     EXPECT_THAT(refusal(text, {{"prompt", std::string(3000, 'a')}}, 413), HasSubstr("too large"));
@@ -468,9 +406,22 @@ TEST(Serve, DescribesItsModelAndTokenizer) {
     EXPECT_TRUE(model["created"].is_number_integer());
     EXPECT_EQ(get("/v1/models/tiny%20(a+b)"), model);
     EXPECT_THAT(get("/tokenizer_info")["chat_template"], HasSubstr("<|im_start|>"));
+    EXPECT_EQ(get("/tokenizer_info")["tokenizer"], "bytes");
     const json tokens = served.answer("/tokenize", {{"prompt", "h\u00e9"}});
     EXPECT_EQ(tokens["tokens"], json({0x68, 0xc3, 0xa9}));
     EXPECT_EQ(served.answer("/detokenize", tokens)["prompt"], "h\u00e9");
+  });
+}
+
+TEST(Serve, CountsItsWorkForPrometheus) {
+  with_server({}, [](const Served& served) {
+    served.answer("/v1/completions", {{"prompt", {"a", "b"}}, {"max_tokens", 3}});
+    const HttpAnswer metrics = served.get("/metrics");
+    EXPECT_THAT(metrics.head, HasSubstr("Content-Type: text/plain; version=0.0.4"));
+    EXPECT_THAT(metrics.body,
+                HasSubstr("# TYPE axonn_prompts_total counter\naxonn_prompts_total 2\n"));
+    EXPECT_THAT(metrics.body, HasSubstr("\naxonn_generated_tokens_total 6\n"));
+    EXPECT_THAT(metrics.body, HasSubstr("\naxonn_prompts_waiting 0\n"));
   });
 }
 

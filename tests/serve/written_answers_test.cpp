@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <fstream>
+#include <mutex>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -34,6 +35,10 @@ class ScriptedServer {
     model_.chat = std::make_shared<ChatTemplate>(
         model_.tokenizer, ChatFormat{.forms = {{"default", "test.jinja", chat_template}}});
     model_.clock = [this] { return clock_.load(); };
+    model_.note = [this](const std::string& said) {
+      const std::lock_guard lock(mutex_);
+      notes_ += said + '\n';
+    };
     add_api(server_, model_, queue_);
     port_ = server_.start();
     engine_ = std::thread([this] { run(); });
@@ -52,6 +57,12 @@ class ScriptedServer {
     const json answer = json::parse(body(request));
     AXONN_CHECK(answer.contains("choices"), answer.dump());
     return answer["choices"][0];
+  }
+  json get(const std::string& path) const { return json::parse(http_get(port_, path).body); }
+  /// The notes so far.
+  std::string notes() const {
+    const std::lock_guard lock(mutex_);
+    return notes_;
   }
   /// The prompt of the last request.
   std::string prompt() const { return prompt_; }
@@ -79,7 +90,8 @@ class ScriptedServer {
     }
   }
 
-  std::string text_, prompt_;
+  std::string text_, prompt_, notes_;
+  mutable std::mutex mutex_;  // of the notes
   FinishReason reason_;
   std::atomic<std::time_t> clock_ = 0;
   ServedModel model_{.name = "scripted", .tokenizer = {}, .chat = {}, .context = 10000};
@@ -150,9 +162,20 @@ TEST(Chat, WithoutToolsOrWithoutCallsAnAnswerIsText) {
   EXPECT_EQ(server.choice(request)["message"]["content"], call);
   EXPECT_THAT(server.prompt(), Not(HasSubstr("<tools>")));
   request["tool_choice"] = "required";
+  EXPECT_EQ(server.choice(request)["message"]["tool_calls"].size(), 1U);
+  request["tool_choice"] = "sometimes";
   EXPECT_THAT(server.body(request), HasSubstr("tool_choice: only"));
+  request["tool_choice"] = {{"type", "function"}, {"function", {{"name", "dance"}}}};
+  EXPECT_THAT(server.body(request), HasSubstr("tool_choice: there is no tool 'dance'"));
+  request["tool_choice"] = "required";
+  request["tools"] = json::array();
+  EXPECT_THAT(server.body(request), HasSubstr("tool_choice: there are no tools"));
   const ScriptedServer other("{{ messages[0].content }}", call);  // its template has no calls
-  EXPECT_EQ(other.choice({{"messages", kQuestion}, {"tools", kTools}})["message"]["content"], call);
+  json request_of_other{{"messages", kQuestion}, {"tools", kTools}};
+  EXPECT_EQ(other.choice(request_of_other)["message"]["content"], call);
+  request_of_other["tool_choice"] = "required";
+  EXPECT_THAT(other.body(request_of_other),
+              HasSubstr("tool_choice: the model's chat template has no calls of tools"));
 }
 
 // Clients send back what they got: arguments as the text of JSON.
@@ -214,6 +237,64 @@ TEST(Chat, TheDateInATemplateIsThatOfTheRequest) {
   server.set_time(kNoon + 366 * 86400);
   server.choice(request);
   EXPECT_THAT(server.prompt(), testing::StartsWith("2001-01-0"));
+}
+
+TEST(Chat, AnAnswerThatGoesOnIsWhatFollowsTheMessage) {
+  const ScriptedServer server(
+      "{% for m in messages %}[{{ m.role }}]{{ m.content | trim }}</s>{% endfor %}</think>",
+      " raining.</think> Yes.");
+  json messages = kQuestion;
+  messages.push_back({{"role", "assistant"}, {"content", "It is "}});
+  json request{{"messages", messages}, {"continue_final_message", true}};
+  EXPECT_EQ(server.choice(request)["message"]["content"], " raining.</think> Yes.");
+  EXPECT_THAT(server.prompt(), testing::EndsWith("[assistant]It is"));
+  request["messages"][1]["content"] = "<think>It is";
+  const json message = server.choice(request)["message"];
+  EXPECT_EQ(message["reasoning_content"], "raining.");
+  EXPECT_EQ(message["content"], "Yes.");
+  const ScriptedServer other("{{ messages[1].content | upper }}", "x");
+  EXPECT_THAT(other.body(request), HasSubstr("does not write the last message as it is"));
+}
+
+TEST(Chat, TheEffortOfARequestReachesTheTemplateAsPlainText) {
+  const ScriptedServer server("{{ reasoning_effort }} {{ messages[0].content }}", "x");
+  json request{{"messages", kQuestion}, {"reasoning_effort", "low"}};
+  server.choice(request);
+  EXPECT_THAT(server.prompt(), testing::StartsWith("low Weather"));
+  request["chat_template_kwargs"] = {{"reasoning_effort", "high"}};
+  server.choice(request);
+  EXPECT_THAT(server.prompt(), testing::StartsWith("high Weather"));
+  const ScriptedServer other("{{ messages[0].content }}", "x");
+  EXPECT_THAT(other.body({{"messages", kQuestion}, {"reasoning_effort", "low"}}),
+              HasSubstr("reasoning_effort: the model's chat template does not read it"));
+  EXPECT_THAT(other.body({{"messages", kQuestion}, {"reasoning_effort", "none"}}),
+              HasSubstr("choices"));
+}
+
+TEST(Chat, AnUnknownKeyIsNotedOnce) {
+  const ScriptedServer server("{{ messages[0].content }}", "x");
+  for (int i = 0; i < 3; ++i) server.choice({{"messages", kQuestion}, {"colour", "red"}});
+  EXPECT_EQ(server.notes(), "a request has the key 'colour', which is unknown and has no effect\n");
+}
+
+TEST(Completion, TheTokenizerIsNamedByItsFile) {
+  const test::TempFolder folder;
+  folder.file("tokenizer.json", test::llama2_json());
+  const ScriptedServer server("", "x", FinishReason::max_tokens, folder.path());
+  EXPECT_EQ(server.get("/tokenizer_info")["tokenizer"], "tokenizer.json");
+}
+
+// Bytes that are no character are one U+FFFD each in the text.
+TEST(Completion, OffsetsCountReplacementCharacters) {
+  const ScriptedServer server("",
+                              "a\xff\x80"
+                              "b",
+                              FinishReason::max_tokens);
+  const json choice = server.choice({{"prompt", "x"}, {"logprobs", 0}});
+  EXPECT_EQ(choice["text"],
+            "a\uFFFD\uFFFD"
+            "b");
+  EXPECT_EQ(choice["logprobs"]["text_offset"], json({0, 1, 2, 3}));
 }
 
 // Llama 2's tokenizer puts <s> before a text, and a space, and neither is in the text.

@@ -387,6 +387,35 @@ std::vector<std::int32_t> ChatTemplate::prompt(const Conversation& conversation,
   return encode(conversation, true, place).tokens;
 }
 
+std::vector<std::int32_t> ChatTemplate::begun(const Conversation& given) const {
+  if (given.messages.empty()) refuse("the conversation has no messages");
+  const std::size_t last = given.messages.size() - 1;
+  const std::string content(jinja::strip(given.text(last, "content"), jinja::Strip::both, nullptr));
+  if (given.text(last, "role") != "assistant" || content.empty() ||
+      given.messages[last].dict()->find("tool_calls"))
+    refuse("the last message, which the answer goes on with, must be a text of the assistant");
+  check(given, false);
+  Rendered out;
+  try {
+    const Conversation conversation = fitted(given);
+    const Text whole = text(conversation, false);
+    std::size_t at = 0, end = 0;
+    whole.for_pieces([&](std::string_view piece, Origin origin) {
+      at += piece.size();
+      if (origin.source == static_cast<std::int32_t>(last) && !piece.empty()) end = at;
+    });
+    const std::string_view before = std::string_view(whole.bytes()).substr(0, end);
+    if (!jinja::strip(before, jinja::Strip::right, nullptr).ends_with(content))
+      refuse("the chat template does not write the last message as it is");
+    const std::vector<std::string> roles = roles_of(conversation);
+    TextEncoder(*tokenizer_, {all_tokens_, plain_tokens_}, roles, whole.bytes())
+        .encode(whole, {0, end}, false, out);
+  } catch (const jinja::RaisedException& error) {
+    refuse("the chat template refuses this conversation: ", error.what());
+  }
+  return out.tokens;
+}
+
 bool ChatTemplate::teaches_end() const {
   constexpr std::string_view kWord = "Yes";
   Conversation probe({{"user", "Hi"}, {"assistant", std::string(kWord)}});

@@ -80,6 +80,12 @@ class ChatTemplate {
   std::vector<std::int32_t> prompt(const Conversation& conversation,
                                    const std::string& place = "") const;
 
+  /// The tokens of a conversation up to the last character of its last message, which the
+  /// assistant goes on with, without white space at its end if the template drops that. Throws as
+  /// render() does, and if the last message is not a text of the assistant, or the template does
+  /// not write it as it is.
+  std::vector<std::int32_t> begun(const Conversation& conversation) const;
+
   /// The conversation with the contents of messages, and the arguments of calls, in the form that
   /// the template reads. An object of arguments is JSON for a template that wants a text. The role
   /// developer becomes system if the template's text does not have the word "developer".
