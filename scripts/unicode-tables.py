@@ -88,6 +88,46 @@ def decompositions():
     return " ".join(found)
 
 
+def compatible():
+    """character=part+part: the compatible characters of special ones."""
+    found = []
+    for c in TEXT:
+        parts = unicode.decomposition(chr(c))
+        if parts.startswith("<") and composed_knows(c):
+            found.append(f"{c:x}={'+'.join(f'{int(p, 16):x}' for p in parts.split()[1:])}")
+    return " ".join(found)
+
+
+def is_mark(c):
+    """As of that version, in which three characters had another category."""
+    if c in (0x1CF2, 0x1CF3, 0x111C9):
+        return c != 0x111C9
+    return unicode.category(chr(c))[0] == "M" and composed_knows(c)
+
+
+def marks():
+    return " ".join(f"{a:x}-{b:x}" for a, b in ranges(c for c in TEXT if is_mark(c)))
+
+
+# Letters of Unicode 15 to 17, which Python may not know. (That library lowers those of 17.)
+NEWER_SMALL = {0xA7CE: 0xA7CF, 0xA7D2: 0xA7D3, 0xA7D4: 0xA7D5,
+               **{0x16EA0 + i: 0x16EBB + i for i in range(25)},
+               0x1C89: 0x1C8A, 0xA7CB: 0x264, 0xA7CC: 0xA7CD, 0xA7DA: 0xA7DB, 0xA7DC: 0x19B,
+               **{0x10D50 + i: 0x10D70 + i for i in range(22)}}
+
+
+def lower_case():
+    """character=small letters, each for itself."""
+    found = []
+    for c in TEXT:
+        small = chr(NEWER_SMALL[c]) if c in NEWER_SMALL else chr(c).lower()
+        if chr(c) == "\u03a3":
+            small = "\u03c3"
+        if small != chr(c):
+            found.append(f"{c:x}={'+'.join(f'{ord(p):x}' for p in small)}")
+    return " ".join(found)
+
+
 def lines(text):
     """A string literal in lines of at most 100 columns, cut between items."""
     width, out = 94, []
@@ -116,6 +156,11 @@ def tables():
                                         "Combining classes and canonical decompositions.",
                                         kCombiningClasses=combining(),
                                         kDecompositions=decompositions()),
+        "compatible_table.cpp": source(f"{CLASSES}, as of version {COMPOSED}",
+                                       "Compatible characters for special ones, and marks.",
+                                       kCompatible=compatible(), kMarks=marks()),
+        "lower_case_table.cpp": source(CLASSES, "The small letters of other letters.",
+                                       kLowerCase=lower_case()),
     }
 
 
@@ -138,6 +183,16 @@ def disagreements():
         pair = chr(c) + "\u0334" if kind != 1 else "\u0315" + chr(c)
         want = "a" + (unicode.normalize("NFC", pair) if composed_knows(c) else pair)
         wrong += composed.normalize_str("a" + pair) != want
+    special = normalizers.NFKD()
+    for c in TEXT:
+        want = unicode.normalize("NFKD", chr(c)) if composed_knows(c) else chr(c)
+        wrong += special.normalize_str("a" + chr(c)) != "a" + want
+    small = dict(entry.split("=") for entry in lower_case().split())
+    lower, strip = normalizers.Lowercase(), normalizers.StripAccents()
+    for c in TEXT:
+        want = small.get(f"{c:x}", f"{c:x}").split("+")
+        wrong += lower.normalize_str(chr(c)) != "".join(chr(int(p, 16)) for p in want)
+        wrong += strip.normalize_str("a" + chr(c)) != ("a" if is_mark(c) else "a" + chr(c))
     return wrong
 
 

@@ -186,4 +186,9 @@ std::int64_t JsonNode::number() const {
   return value.get<std::int64_t>();
 }
 
+double JsonNode::real() const {
+  want(json_of(value_).is_number(), "a number");
+  return json_of(value_).get<double>();
+}
+
 }  // namespace axonn

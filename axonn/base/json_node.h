@@ -50,6 +50,7 @@ class JsonNode {
   std::string text_or(const std::string& if_null) const;
   bool flag_or(bool if_null) const;
   std::int64_t number() const;  ///< 0 .. 2^31 - 1
+  double real() const;          ///< any number
 
   /// The value in messages: a number or literal as it is written, "a string", "an array"; "nothing"
   /// for a missing member.

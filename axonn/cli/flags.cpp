@@ -327,7 +327,7 @@ std::shared_ptr<const Tokenizer> tokenizer_of(Config& config, const ModelFlags& 
 std::shared_ptr<const Tokenizer> need_tokenizer(Config& config, const ModelFlags& flags) {
   auto tokenizer = tokenizer_of(config, flags);
   if (!tokenizer) refuse("the model's tokenizer is unknown; give it with --tokenizer");
-  check_fits(*tokenizer, config.model.vocab);
+  check_rows(*tokenizer, config.model.vocab);
   return tokenizer;
 }
 

@@ -78,7 +78,10 @@ std::string pre_tokenizer_name(const BpeVocab& vocab) {
       {std::string(kTekken), "tekken"}};
   const auto found =
       std::ranges::find(known, vocab.pattern, [](const auto& pair) { return pair.first; });
-  if (found == known.end() || vocab.words != BpeWords::pattern || !vocab.spacing.empty())
+  const bool composes = std::ranges::all_of(
+      vocab.normalizer, [](const TextStep& step) { return step.kind == TextStep::Kind::nfc; });
+  if (found == known.end() || vocab.words != BpeWords::pattern || !vocab.spacing.empty() ||
+      !composes)
     refuse("--to gguf: ", vocab.name, " cuts text into words as no tokenizer of GGUF that is ",
            "known here does (those of GPT-2, Llama 3, Qwen and Mistral's Tekken): '", vocab.pattern,
            "'");
@@ -94,16 +97,22 @@ struct TokenList {
     if (std::ssize(tokens) > vocab)
       refuse("--to gguf: the tokenizer has ", tokens.size(), " tokens, but the model ", vocab);
     for (std::int64_t i = std::ssize(tokens); i < vocab; ++i) {
-      tokens.push_back(concat("[PAD", i, ']'));
+      tokens.emplace_back();
       types.push_back(kUnused);
+      leave_out(static_cast<std::size_t>(i));
     }
+  }
+  /// Fills the place of an id without a token.
+  void leave_out(std::size_t id) {
+    tokens[id] = concat("[PAD", id, ']');
+    types[id] = kUnused;
   }
 };
 
 GgufKeys keys_of_bpe(const BpeVocab& vocab, std::int64_t count) {
-  if (!vocab.characters.empty())
-    refuse("--to gguf: ", vocab.name, " is a BPE over characters, whose scores only its ",
-           "tokenizer.model has; put that beside it");
+  if (!vocab.characters.empty() || vocab.unigram)
+    refuse("--to gguf: ", vocab.name, " is no byte-level BPE; the scores of its pieces are only ",
+           "read from its tokenizer.model; put that beside it");
   TokenList list;
   for (const std::string& token : vocab.tokens) list.tokens.push_back(bpe_characters(token));
   list.types.assign(list.tokens.size(), kNormal);
@@ -111,6 +120,8 @@ GgufKeys keys_of_bpe(const BpeVocab& vocab, std::int64_t count) {
     list.tokens[token.id] = token.content;
     list.types[token.id] = token.special ? kControl : kUserDefined;
   }
+  for (std::size_t id = 0; id < list.tokens.size(); ++id)
+    if (list.tokens[id].empty()) list.leave_out(id);
   std::vector<std::string> merges;
   for (const BpeMerge& merge : vocab.merges)
     merges.push_back(concat(list.tokens[merge.left], ' ', list.tokens[merge.right]));
@@ -212,7 +223,11 @@ GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab) {
   if (read->name() == "bytes") return keys_of_bytes(vocab);
   const std::string folder = tokenizer_folder(tokenizer),
                     sentencepiece = folder + "/tokenizer.model", json = folder + "/tokenizer.json";
-  const bool is_bpe = path_exists(json) && read_tokenizer_json(json).characters.empty();
+  const auto is_byte_level = [&] {
+    const BpeVocab written = read_tokenizer_json(json);
+    return written.characters.empty() && !written.unigram;
+  };
+  const bool is_bpe = path_exists(json) && is_byte_level();
   GgufKeys keys = !is_bpe && path_exists(sentencepiece)
                       ? keys_of_sentencepiece(sentencepiece, vocab)
                   : path_exists(json) ? keys_of_bpe(read_tokenizer_json(json), vocab)

@@ -172,15 +172,6 @@ void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& 
   train.end = corpus.validation_documents.begin = kept;
 }
 
-void check_vocab(const Tokenizer& tokenizer, std::int64_t vocab) {
-  if (vocab > 0 && tokenizer.vocab_size() > vocab)
-    refuse("the tokenizer ", tokenizer.name(), " has ", tokenizer.vocab_size(),
-           " tokens, but model.vocab is ", vocab,
-           "; name the model's own tokenizer with data.tokenizer, or, without model.path, set "
-           "model.vocab to ",
-           tokenizer.vocab_size());
-}
-
 /// Sets corpus.documents. Refuses documents that shall not be joined if nothing says where they
 /// end.
 void set_documents(const DataConfig& config, std::int64_t vocab, Corpus& corpus) {
@@ -259,7 +250,7 @@ Corpus open_sources(const DataConfig& config, const CorpusOptions& options) {
     corpus.tokenizer = make_tokenizer(config.tokenizer);
   if (corpus.tokenizer) add(corpus.tokenizer->notes(), corpus);
   if (!config.jsonl.empty()) {
-    check_vocab(*corpus.tokenizer, options.vocab);
+    if (options.vocab > 0) check_rows(*corpus.tokenizer, options.vocab);
     open_jsonl(config, options, corpus);
     return corpus;
   }
@@ -275,7 +266,7 @@ Corpus open_sources(const DataConfig& config, const CorpusOptions& options) {
         concat("synthetic text of ", config.synthetic, " bytes"),
         corpus.tokenizer->encode(synthetic_text(config.synthetic, options.seed))))};
   }
-  if (corpus.tokenizer) check_vocab(*corpus.tokenizer, options.vocab);
+  if (corpus.tokenizer && options.vocab > 0) check_rows(*corpus.tokenizer, options.vocab);
 
   if (config.validation.empty()) return corpus;
   if (const auto fraction = parse_real(config.validation)) {

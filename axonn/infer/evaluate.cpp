@@ -195,13 +195,6 @@ std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequ
   return scores;
 }
 
-void check_fits(const Tokenizer& tokenizer, std::int64_t vocab) {
-  if (tokenizer.vocab_size() > vocab)
-    refuse("the tokenizer ", tokenizer.name(), " has ", tokenizer.vocab_size(),
-           " tokens, but the model's vocabulary has ", vocab,
-           "; name the model's own tokenizer with --tokenizer");
-}
-
 EvaluationText open_evaluation_text(const std::string& path,
                                     const std::shared_ptr<const Tokenizer>& tokenizer,
                                     std::int64_t vocab, const DataConfig& data,
@@ -209,7 +202,7 @@ EvaluationText open_evaluation_text(const std::string& path,
   const bool is_tokens = TokenFile::recognises(path, data.token_type);
   if (!is_tokens && !tokenizer)
     refuse(path, " is a text, but the model's tokenizer is not known; name it with --tokenizer");
-  if (!is_tokens) check_fits(*tokenizer, vocab);
+  if (!is_tokens) check_rows(*tokenizer, vocab);
   if (!is_tokens && holds_answers(path))
     return {.tokens = nullptr,
             .target_bytes = {},

@@ -95,9 +95,6 @@ EvaluationText open_evaluation_text(const std::string& path,
                                     std::int64_t vocab, const DataConfig& data = {},
                                     const TokenizeReport& report = {});
 
-/// Throws UsageError if the tokenizer has more tokens than the model's vocabulary.
-void check_fits(const Tokenizer& tokenizer, std::int64_t vocab);
-
 /// How well a model predicts a text.
 struct TextScore {
   double nats = 0;          ///< sum of the losses of all targets

@@ -24,7 +24,8 @@ class PatternBorders::Reader {
 
   void run() {
     const Part all = alternatives(/*caseless=*/false);
-    if (rest_.empty() && !failed_) borders_.sure_ = all.sure;
+    borders_.known_ = rest_.empty() && !failed_;
+    if (borders_.known_) borders_.sure_ = all.sure;
   }
 
  private:
@@ -193,10 +194,16 @@ PatternBorders::Places PatternBorders::places_of(std::string_view character) con
 }
 
 bool PatternBorders::always(std::string_view left, std::string_view right) const {
-  if (sure_.none()) return false;
-  const Places of_right = places_of(right);
-  if ((of_right & sure_).none()) return false;
-  const Places of_left = places_of(left);
+  return sure_.any() && (places_of(right) & sure_).any() && apart(left, right);
+}
+
+bool PatternBorders::never_contains(std::string_view character) const {
+  return known_ && places_of(character).none();
+}
+
+bool PatternBorders::apart(std::string_view left, std::string_view right) const {
+  if (!known_) return false;
+  const Places of_right = places_of(right), of_left = places_of(left);
   for (std::size_t i = 0; i < set_of_.size(); ++i)
     if (of_left[i] && (follow_[i] & of_right).any()) return false;
   return true;

@@ -24,6 +24,10 @@ class PatternBorders {
   /// other, and at the right one there is always a match. False if the pattern has syntax that this
   /// class does not know, or more than 128 places.
   bool always(std::string_view left, std::string_view right) const;
+  /// The same, but a word need not end there: no match or look-ahead contains one after the other.
+  bool apart(std::string_view left, std::string_view right) const;
+  /// Whether no match or look-ahead contains the character.
+  bool never_contains(std::string_view character) const;
 
  private:
   using Places = std::bitset<128>;
@@ -35,7 +39,8 @@ class PatternBorders {
   std::vector<std::shared_ptr<const void>> sets_;  // compiled by PCRE2; each matches one character
   std::vector<std::size_t> set_of_;                // of each place
   std::array<Places, 128> follow_;
-  Places sure_;  ///< one character that such a place takes is a match, whatever follows
+  bool known_ = false;  ///< whether the pattern has no other syntax
+  Places sure_;         ///< one character that such a place takes is a match, whatever follows
 };
 
 }  // namespace axonn

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,7 +11,14 @@
 #include <unordered_set>
 #include <vector>
 
+#include "axonn/text/pattern_borders.h"
+#include "axonn/text/word_cache.h"
+#include "axonn/text/word_pattern.h"
+
 namespace axonn {
+
+/// The kind of text before a piece. After other text, nothing is prepended.
+enum class Before { nothing, added_token, text };
 
 /// A token that is searched for in a text before the text is cut into words.
 struct AddedToken {
@@ -19,6 +27,12 @@ struct AddedToken {
   bool special = false;
   /// Whether its normalized content is searched for in the normalized text.
   bool normalized = false;
+  struct Sides {
+    bool takes_left = false, takes_right = false;  ///< white space beside it belongs to it
+    bool single_word = false;                      ///< not beside a character of a word
+    bool any() const { return takes_left || takes_right || single_word; }
+  };
+  Sides sides = {};
 };
 
 /// Finds added tokens in a text: a trie, so that the time hardly depends on their number.
@@ -33,19 +47,41 @@ class AddedTokenFinder {
   };
 
   /// Contents must be different, not empty, and at most kMostBytes long.
-  void add(std::string_view content, std::int32_t token);
+  void add(std::string_view content, std::int32_t token, const AddedToken::Sides& sides = {});
 
   /// The first match; the longest of several at one place.
   std::optional<Match> find(std::string_view text) const;
 
+  /// Calls on_piece(piece, before) for the text between added tokens, and on_token(token).
+  template <typename OnPiece, typename OnToken>
+  void split(std::string_view text, Before before, const OnPiece& on_piece,
+             const OnToken& on_token) const {
+    std::size_t done = 0;
+    for (std::size_t from = 0; from < text.size();) {
+      const auto found = find(text.substr(from));
+      if (!found) break;
+      Match match{from + found->begin, found->bytes, found->token};
+      from = match.begin + match.bytes;
+      if (!sides_.empty() && !settle(text, done, match)) continue;
+      if (done < match.begin) on_piece(text.substr(done, match.begin - done), before);
+      // As in the tokenizers library, white space may belong to one token and be another.
+      if (match.bytes > 0) on_token(match.token);
+      done = match.begin + match.bytes;
+      before = Before::added_token;
+    }
+    if (done < text.size()) on_piece(text.substr(done), before);
+  }
+
  private:
   std::size_t next_candidate(std::string_view text, std::size_t from) const;
+  bool settle(std::string_view text, std::size_t done, Match& match) const;
 
   /// The node after (node << 8 | byte); 0 is the root.
   std::unordered_map<std::uint64_t, std::uint32_t> next_;
   std::unordered_map<std::uint32_t, std::int32_t> token_at_;  // of nodes where a content ends
   std::array<bool, 256> begins_{};
   std::string first_bytes_;
+  std::unordered_map<std::int32_t, AddedToken::Sides> sides_;  ///< of tokens that have some
 };
 
 /// The space mark U+2581, which stands for a space in SentencePiece's vocabularies.
@@ -57,21 +93,48 @@ std::string with_spaces(std::string_view token);
 /// Whether a mark or a space follows another character of the token.
 bool has_inner_mark(std::string_view token);
 
+class PatternReplacer;
+
 /// One change that a tokenizer makes to a text before it cuts it into words.
 struct TextStep {
   enum class Kind {
-    nfc,              ///< Unicode's composed normal form; bytes that are not UTF-8 stay
-    replace,          ///< replace every `from` by `to`
-    prepend,          ///< put `to` before a text that is not empty
-    prepend_missing,  ///< the same, unless the text begins with `to`
-    prepend_first,    ///< the same, and only if nothing precedes the text
+    // Unicode's normal forms (normal_form.h). Bytes that are not UTF-8 stay, here and below.
+    nfc,
+    nfd,
+    nfkc,
+    nfkd,
+    lower_case,
+    remove_marks,         ///< combining marks
+    strip_left,           ///< remove white space at the front, if nothing precedes the text
+    strip_right,          ///< and at the end
+    replace,              ///< replace every `from` by `to`
+    replace_matches,      ///< replace every match of the pattern by `to`
+    prepend,              ///< put `to` before a text that is not empty
+    prepend_missing,      ///< the same, unless the text begins with `to`
+    prepend_first,        ///< the same, and only if nothing precedes the text
+    bytes_as_characters,  ///< each byte as its character in a byte-level vocabulary
+    characters_as_bytes,  ///< back
   };
   Kind kind;
   std::string from = {}, to = {};
+  std::shared_ptr<const PatternReplacer> replacer = {};  ///< of replace_matches
 };
 
-/// The kind of text before a piece. After other text, nothing is prepended.
-enum class Before { nothing, added_token, text };
+/// Replaces the matches of a pattern.
+class PatternReplacer {
+ public:
+  /// Throws as WordPattern does.
+  PatternReplacer(const std::string& pattern, const std::string& where);
+  /// Appends the valid text with `to` for each match.
+  void append(std::string_view valid, std::string_view to, std::string& out) const;
+  /// Whether both characters stay as they are wherever they are.
+  bool spares(std::string_view left, std::string_view right) const;
+
+ private:
+  WordPattern pattern_;
+  PatternBorders borders_;
+  mutable Pool<WordPattern::Matcher> matchers_;
+};
 
 /// The most bytes that one byte of text can become, an upper bound.
 double most_growth(std::span<const TextStep> steps);
@@ -108,16 +171,19 @@ class CharacterPairs {
 };
 
 /// Where added tokens forbid to cut a text: inside of them, and after them, since text after an
-/// added token may get a space, and text after other text does not. Decided from two characters, so
+/// added token may get a space, and text after other text does not; also beside white space that
+/// may belong to one. Decided from two characters, so
 /// more is forbidden than necessary.
 class AddedTokenBorders {
  public:
-  void add(std::string_view content);
+  void add(std::string_view content, const AddedToken::Sides& sides = {});
   bool forbid(const Neighbours& place) const;
 
  private:
   CharacterPairs pairs_;
   std::unordered_set<std::string> last_;
+  std::unordered_set<std::string> single_;  ///< first characters of single words
+  bool take_space_ = false;
 };
 
 }  // namespace axonn

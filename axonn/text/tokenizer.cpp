@@ -53,6 +53,25 @@ std::optional<std::int32_t> Tokenizer::added_token(std::string_view characters) 
   return found == added_tokens_.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::int64_t Tokenizer::needed_rows() const {
+  std::set<std::int32_t> added;
+  for (const auto& [content, token] : added_tokens_) added.insert(token);
+  std::int64_t rows = vocab_size();
+  while (rows > 0 && (added.contains(static_cast<std::int32_t>(rows - 1)) ||
+                      tokens_[static_cast<std::size_t>(rows - 1)].empty()))
+    --rows;
+  return rows;
+}
+
+void check_rows(const Tokenizer& tokenizer, std::int64_t rows) {
+  if (tokenizer.needed_rows() > rows)
+    refuse("the tokenizer ", tokenizer.name(), " has ", tokenizer.needed_rows(),
+           " tokens besides those that were added to it, but the model's vocabulary has only ",
+           rows, ", so it belongs to another model; name this model's tokenizer with ",
+           "data.tokenizer or --tokenizer, or, for a new model, set model.vocab to ",
+           tokenizer.vocab_size());
+}
+
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
                                             const EncodeOptions& options) const {
   std::vector<std::int32_t> tokens;

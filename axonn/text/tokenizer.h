@@ -49,6 +49,10 @@ class Tokenizer {
   /// Tokens are 0 .. vocab_size() - 1.
   std::int64_t vocab_size() const { return std::ssize(tokens_); }
 
+  /// The rows that a model's embedding needs: tokens from here on are added ones, which no text has
+  /// unless it writes their characters.
+  std::int64_t needed_rows() const;
+
   /// The token that the model expects before a text, if any. encode() does not add it.
   std::optional<std::int32_t> begin_of_text() const { return begin_; }
 
@@ -122,6 +126,9 @@ class Tokenizer {
   virtual void append_tokens(std::string_view text, std::vector<std::int32_t>& tokens,
                              const EncodeOptions& options) const = 0;
 };
+
+/// Throws UsageError unless a model with so many rows can have the tokenizer (needed_rows()).
+void check_rows(const Tokenizer& tokenizer, std::int64_t rows);
 
 /// The folder of a tokenizer's files (make_tokenizer()), which is not "bytes".
 std::string tokenizer_folder(const std::string& tokenizer);

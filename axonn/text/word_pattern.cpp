@@ -189,9 +189,10 @@ std::string to_pcre2(std::string_view pattern, const std::string& where) {
 
 struct WordPattern::Matcher::State {
   std::shared_ptr<const void> owner;
+  std::shared_ptr<const void> searching_owner;
   std::size_t seen = 0, cut = 0;  // bytes that the pattern saw; of words
-  const pcre2_code* code = nullptr;
-  std::size_t limit = 0;  // of PCRE2's steps in one match
+  std::size_t limit = 0;          // of PCRE2's steps in one match
+  std::string_view found = {};    // the match after the text that was returned last
   pcre2_match_data* data = nullptr;
   pcre2_match_context* context = nullptr;
   pcre2_jit_stack* stack = nullptr;
@@ -208,32 +209,38 @@ WordPattern::WordPattern(std::string_view pattern, const std::string& where) {
     refuse(where, ": the pattern has ", pattern.size(), " bytes; at most ", kMostPatternBytes,
            " are possible");
   const std::string text = to_pcre2(pattern, where);
-  int error = 0;
-  PCRE2_SIZE offset = 0;
-  pcre2_code* code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                    PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_ANCHORED, &error, &offset, nullptr);
-  code_ = {code, [code](const void*) { pcre2_code_free(code); }};
-  if (!code)
-    refuse(where, ": the pattern '", printable(pattern.substr(0, 200)),
-           "' cannot be compiled: ", message_of(error));
+  const auto compiled = [&](std::uint32_t options) {
+    int error = 0;
+    PCRE2_SIZE offset = 0;
+    pcre2_code* code =
+        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                      PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | options, &error, &offset, nullptr);
+    if (!code)
+      refuse(where, ": the pattern '", printable(pattern.substr(0, 200)),
+             "' cannot be compiled: ", message_of(error));
+    // If the system does not allow a JIT (a hardened kernel), the pattern is interpreted.
+    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
+    return std::shared_ptr<const void>(code, [code](const void*) { pcre2_code_free(code); });
+  };
+  anchored_ = compiled(PCRE2_ANCHORED);
+  searching_ = compiled(0);
   std::uint32_t matches_empty = 0;
-  pcre2_pattern_info(code, PCRE2_INFO_MATCHEMPTY, &matches_empty);
+  pcre2_pattern_info(static_cast<const pcre2_code*>(anchored_.get()), PCRE2_INFO_MATCHEMPTY,
+                     &matches_empty);
   if (matches_empty != 0)
     refuse(where, ": the pattern '", printable(pattern.substr(0, 200)),
            "' matches the empty string, so it cannot cut a text into words");
-  // If the system does not allow a JIT (a hardened kernel), the pattern is interpreted.
-  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
 }
 
 WordPattern::Matcher::Matcher(const WordPattern& pattern) : state_(std::make_unique<State>()) {
-  state_->owner = pattern.code_;
-  state_->code = static_cast<const pcre2_code*>(pattern.code_.get());
+  state_->owner = pattern.anchored_;
+  state_->searching_owner = pattern.searching_;
   state_->data = pcre2_match_data_create(1, nullptr);
   state_->context = pcre2_match_context_create(nullptr);
   AXONN_CHECK(state_->data && state_->context, "PCRE2: out of memory");
   std::size_t jit_bytes = 0;
-  pcre2_pattern_info(state_->code, PCRE2_INFO_JITSIZE, &jit_bytes);
+  pcre2_pattern_info(static_cast<const pcre2_code*>(pattern.anchored_.get()), PCRE2_INFO_JITSIZE,
+                     &jit_bytes);
   state_->jit = jit_bytes > 0;
   if (!state_->jit) return;
   state_->stack = pcre2_jit_stack_create(32 << 10, kStackBytes, nullptr);
@@ -243,42 +250,74 @@ WordPattern::Matcher::Matcher(const WordPattern& pattern) : state_(std::make_uni
 WordPattern::Matcher::~Matcher() = default;
 WordPattern::Matcher::Matcher(Matcher&&) noexcept = default;
 
-void WordPattern::Matcher::start() { state_->seen = state_->cut = 0; }
+void WordPattern::Matcher::start() {
+  state_->seen = state_->cut = 0;
+  state_->found = {};
+}
+
+/// Runs a pattern on the first `window` bytes of a text, or fewer, so that no character is cut.
+/// Returns PCRE2's result; PCRE2_ERROR_PARTIAL: more of the text decides.
+int WordPattern::Matcher::run(const void* code, std::string_view text, std::size_t& window) {
+  const bool all = window >= text.size();
+  window = std::min(window, text.size());
+  // The later bytes of a character are 10xxxxxx.
+  while (!all && (static_cast<unsigned char>(text[window]) & 0xc0) == 0x80) --window;
+  state_->seen += window;
+  if (state_->seen > kMostSeen + kMostSeenPerByte * state_->cut)
+    refuse("the tokenizer's pattern looks at ", state_->seen, " bytes to cut ", state_->cut,
+           " bytes of text into words. It is not a published one, or damaged");
+  if (const std::size_t limit = 10'000 + 32 * window; limit != state_->limit) {
+    pcre2_set_match_limit(state_->context, static_cast<std::uint32_t>(limit));
+    state_->limit = limit;
+  }
+  const std::uint32_t options =
+      (all ? 0 : PCRE2_PARTIAL_HARD) | (state_->jit ? 0 : PCRE2_NO_UTF_CHECK);
+  const auto match = state_->jit ? pcre2_jit_match : pcre2_match;
+  const int found =
+      match(static_cast<const pcre2_code*>(code), reinterpret_cast<PCRE2_SPTR>(text.data()), window,
+            0, options, state_->data, state_->context);
+  if (found < 0 && found != PCRE2_ERROR_NOMATCH && found != PCRE2_ERROR_PARTIAL)
+    refuse("PCRE2 cannot match the tokenizer's pattern on a text: ", message_of(found));
+  return found;
+}
 
 /// The bytes of the match at the front of the text; 0: there is none.
 std::size_t WordPattern::Matcher::match(std::string_view text) {
-  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  const auto run = state_->jit ? pcre2_jit_match : pcre2_match;
   for (std::size_t window = kWindow;; window *= 2) {
-    std::size_t bytes = std::min(window, text.size());
-    const bool all = bytes == text.size();
-    // A character is not cut. (Its later bytes are 10xxxxxx.)
-    while (!all && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;
-    state_->seen += bytes;
-    if (state_->seen > kMostSeen + kMostSeenPerByte * state_->cut)
-      refuse("the tokenizer's pattern looks at ", state_->seen, " bytes to cut ", state_->cut,
-             " bytes of text into words. It is not a published one, or damaged");
-    if (const std::size_t limit = 10'000 + 32 * bytes; limit != state_->limit) {
-      pcre2_set_match_limit(state_->context, static_cast<std::uint32_t>(limit));
-      state_->limit = limit;
-    }
-    const std::uint32_t options =
-        (all ? 0 : PCRE2_PARTIAL_HARD) | (state_->jit ? 0 : PCRE2_NO_UTF_CHECK);
-    const int found = run(state_->code, subject, bytes, 0, options, state_->data, state_->context);
+    const int found = run(state_->owner.get(), text, window);
     if (found == PCRE2_ERROR_NOMATCH) return 0;
     if (found >= 0) return pcre2_get_ovector_pointer(state_->data)[1];
-    if (found != PCRE2_ERROR_PARTIAL)
-      refuse("PCRE2 cannot match the tokenizer's pattern on a text: ", message_of(found));
   }
 }
 
-std::size_t WordPattern::Matcher::first_word(std::string_view text) {
-  std::size_t before = 0, bytes = 0;  // text before the match
-  while (before < text.size() && (bytes = match(text.substr(before))) == 0)
-    before += utf8_front(text.substr(before)).bytes;
-  if (before > 0) bytes = before;
+/// The first match in the text; an empty one at its end if there is none.
+std::string_view WordPattern::Matcher::search(std::string_view text) {
+  for (std::size_t window = kWindow; !text.empty();) {
+    const int found = run(state_->searching_owner.get(), text, window);
+    if (found >= 0) {
+      const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(state_->data);
+      state_->cut += ends[0];
+      return text.substr(ends[0], ends[1] - ends[0]);
+    }
+    if (found == PCRE2_ERROR_NOMATCH) {
+      state_->cut += window;
+      text.remove_prefix(window);
+      window = kWindow;
+    } else {
+      window *= 2;
+    }
+  }
+  return text;
+}
+
+WordPattern::Part WordPattern::Matcher::first_part(std::string_view text) {
+  const bool known = !state_->found.empty() && state_->found.data() == text.data();
+  const std::size_t bytes = known ? state_->found.size() : match(text);
+  state_->found = {};
   state_->cut += bytes;
-  return bytes;
+  if (bytes > 0) return {bytes, true};
+  state_->found = search(text);
+  return {static_cast<std::size_t>(state_->found.data() - text.data()), false};
 }
 
 }  // namespace axonn

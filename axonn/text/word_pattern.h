@@ -25,6 +25,12 @@ class WordPattern {
   /// empty string.
   WordPattern(std::string_view pattern, const std::string& where);
 
+  /// A match at the front of a text, or the text before the first match.
+  struct Part {
+    std::size_t bytes;
+    bool matches;
+  };
+
   /// The search state of one thread.
   class Matcher {
    public:
@@ -39,17 +45,21 @@ class WordPattern {
     /// UsageError if the pattern backtracks more than 10,000 times and 32 times per byte in one
     /// match, or has looked at more than 64 MiB and 4,096 bytes for each byte of the words since
     /// start(); good patterns need a tenth of that.
-    std::size_t first_word(std::string_view text);
+    std::size_t first_word(std::string_view text) { return first_part(text).bytes; }
+    /// The same, with what the word is.
+    Part first_part(std::string_view text);
 
    private:
     struct State;
     std::size_t match(std::string_view text);
+    std::string_view search(std::string_view text);
+    int run(const void* code, std::string_view text, std::size_t& window);
 
     std::unique_ptr<State> state_;
   };
 
  private:
-  std::shared_ptr<const void> code_;  // compiled by PCRE2
+  std::shared_ptr<const void> anchored_, searching_;  // compiled by PCRE2
 };
 
 }  // namespace axonn

@@ -149,7 +149,9 @@ TEST(Corpus, RefusesInvalidTrainingData) {
   expect_refusal({.text = {text}, .synthetic = 10}, {}, "exclude one another");
   expect_refusal({.text = {empty}}, {}, "e.txt is empty");
   expect_refusal({.text = {text}, .tokenizer = ""}, {}, "data.tokenizer is empty");
-  expect_refusal({.text = {text}}, {.vocab = 255}, "has 256 tokens, but model.vocab is 255");
+  expect_refusal({.text = {text}}, {.vocab = 255},
+                 "has 256 tokens besides those that were added to it, but the model's vocabulary "
+                 "has only 255");
   expect_refusal({.tokens = {text}}, {}, "t.txt: does not begin as a token file");
   expect_refusal({.text = {token_file(folder, "t.bin", {1})}}, {}, "is a token file, not text");
   expect_refusal({.tokens = {folder.path("*.none")}}, {}, "no file matches");

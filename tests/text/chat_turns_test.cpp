@@ -42,12 +42,12 @@ std::shared_ptr<const Tokenizer> tokenizer_of_all(const TempFolder& folder) {
                             "<|END_OF_TURN_TOKEN|>",
                             "<think>",
                             "</think>"})
-    added += concat("{\"id\":", id++, ",\"content\":\"", token,
+    added += concat(",{\"id\":", id++, ",\"content\":\"", token,
                     "\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
                     "\"normalized\":false,\"special\":",
-                    std::string_view(token).ends_with("think>") ? "false" : "true", "},");
+                    std::string_view(token).ends_with("think>") ? "false" : "true", "}");
   folder.file("tokenizer.json",
-              replaced(qwen_json(), "\"added_tokens\":[", "\"added_tokens\":[" + added));
+              replaced(qwen_json(), "],\"normalizer\"", added + "],\"normalizer\""));
   return make_tokenizer(folder.path());
 }
 

@@ -46,9 +46,9 @@ TEST(TokenizerJson, StepsThatMakeATextMuchLongerAreRefused) {
   EXPECT_EQ(with(times(doubling + ",", 4) + doubling), "");
   EXPECT_THAT(with(times(doubling + ",", 5) + doubling),
               AllOf(HasSubstr("tokenizer.json: normalizer: "), HasSubstr("64 bytes of one byte")));
-  EXPECT_THAT(with(replacing("a", std::string(5000, 'a'))), HasSubstr("at most 32"));
-  EXPECT_THAT(with(R"({"type":"Prepend","prepend":")" + std::string(40, 'x') + "\"}"),
-              HasSubstr("at most 32"));
+  EXPECT_THAT(with(replacing("a", std::string(5000, 'a'))), HasSubstr("at most 48"));
+  EXPECT_THAT(with(R"({"type":"Prepend","prepend":")" + std::string(60, 'x') + "\"}"),
+              HasSubstr("at most 48"));
   EXPECT_THAT(with(times(replacing("a", "b") + ",", 64) + replacing("a", "b")),
               HasSubstr("65 steps; at most 64"));
   EXPECT_THAT(with(replacing(std::string(257, 'a'), "b")),
@@ -81,18 +81,16 @@ TEST(TokenizerJson, AnUnsupportedValueIsRefusedWithItsPlaceInTheFile) {
   refuses(llama3, R"("dropout":null)", R"("dropout":0.1)", "model.dropout");
   refuses(llama2, R"("end_of_word_suffix":null)", R"("end_of_word_suffix":"</w>")",
           "model.end_of_word_suffix");
-  refuses(qwen, R"({"type":"NFC"})", R"({"type":"NFKC"})", "normalizer.type: 'NFKC'");
-  refuses(llama2, R"({"type":"Prepend","prepend":"▁"})", R"({"type":"Lowercase"})",
-          "normalizer.normalizers[0].type: 'Lowercase'");
-  refuses(llama3, "\"Isolated\"", "\"Removed\"", "pre_tokenizer.pretokenizers[0].behavior");
-  refuses(llama3, "\"invert\":false", "\"invert\":true", "pretokenizers[0].invert");
-  refuses(llama3, R"("type":"Split")", R"("type":"Digits")", "pretokenizers[0].type: 'Digits'");
+  refuses(llama2, R"({"type":"Prepend","prepend":"▁"})", R"({"type":"Nmt"})",
+          "normalizer.normalizers[0].type: 'Nmt'");
+  refuses(llama3, "\"Isolated\"", "\"Gone\"", "pre_tokenizer.pretokenizers[0].behavior: 'Gone'");
+  refuses(llama3, R"("type":"Split")", R"("type":"UnicodeScripts")",
+          "pretokenizers[0].type: 'UnicodeScripts'");
   refuses(llama3, R"(\\s+(?!\\S)|)", R"(\\w+|)", "pretokenizers[0].pattern.Regex");
   refuses(llama3, R"(\\s+(?!\\S)|)", R"((?<=a)b|)", "pretokenizers[0].pattern.Regex");
   refuses(llama3, R"(\\s+(?!\\S)|)", R"((|)", "cannot be compiled");
   refuses(llama3, R"(\\s+(?!\\S)|)", R"(a*|)", "matches the empty string");
-  refuses(llama3, R"("lstrip":false)", R"("lstrip":true)", "added_tokens[0].lstrip");
-  refuses(llama3, R"("type":"TemplateProcessing")", R"("type":"RobertaProcessing")",
+  refuses(llama3, R"("type":"TemplateProcessing")", R"("type":"Other")",
           "post_processor.processors[1].type");
   refuses(llama2, R"({"type":"Fuse"})", R"({"type":"WordPiece"})", "decoder.decoders[2].type");
   refuses(llama2, R"({"type":"ByteFallback"})", R"({"type":"Fuse"})", "model.byte_fallback");
@@ -157,10 +155,8 @@ TEST(TokenizerJson, ADecoderWhoseOrderChangesItsMeaningIsRefused) {
   const std::string json = llama2_json(), bytes = R"({"type":"ByteFallback"},)",
                     fuse = R"({"type":"Fuse"},)";
   const std::string strip = R"({"type":"Strip","content":" ","start":1,"stop":0})";
-  EXPECT_THAT(refusal(replaced(json, fuse, "")),
-              AllOf(HasSubstr("tokenizer.json: decoder.decoders[2]"), HasSubstr("after Fuse")));
   EXPECT_THAT(refusal(replaced(json, R"("decoders":[)", R"("decoders":[)" + strip + ",")),
-              HasSubstr("decoder.decoders[0]: Strip is only supported after Fuse"));
+              HasSubstr("decoder.decoders[1]: Replace after Strip is not supported"));
   EXPECT_THAT(refusal(replaced(json, bytes + fuse, fuse + bytes)),
               HasSubstr("ByteFallback after Fuse"));
 }
@@ -189,7 +185,6 @@ TEST(TokenizerJson, AMalformedFileIsRefusedWithItsPlace) {
   refuses("\"<unk>\":0", "\"<unk>\":1e3", "from 0 to 2147483647, got 1000.0");
   refuses("\"<unk>\":0", "\"<unk>\":99999999", "16,777,216");
   refuses("\"▁\":259", "\"▁\":260", "have the same id 260");
-  refuses("\"<0x80>\":131,", "", "their ids must be");
   refuses("\"<0x00>\":3", "\"<0x00>\":9999999", "their ids must be");
   refuses("\"<s>\":1", "\"<unk>\":1", "occurs twice");
   refuses("[{\"id\":0,", "[{\"id\":5,", "added_tokens[0].id: 5, but '<unk>' is token 0");
@@ -203,11 +198,9 @@ TEST(TokenizerJson, AMalformedFileIsRefusedWithItsPlace) {
   refuses("[\"▁ h\"", "[\"▁ q\"", "model.merges[0]: 'q' is not in model.vocab");
   refuses("[\"▁ h\"", "[\"r d\"", "model.merges[0]: 'rd' is not in model.vocab");
   refuses("[\"▁ h\",", "[\"▁ h\",\"▁ h\",", "model.merges[1]: '▁ h' occurs twice");
-  refuses("\"<0x00>\"", "\"<0x0\"", "no <0x00>");
   refuses("\"ids\":[1]", "\"ids\":[77777]", "77777");
   refuses("\"ids\":[1]", "\"ids\":[]", "post_processor.special_tokens.<s>.ids");
   refuses("\"unk_token\":\"<unk>\"", "\"unk_token\":{}", "");
-  EXPECT_THAT(refusal(replaced(llama3_json(), "\"A\":65", "\"AA\":65")), HasSubstr("byte 65"));
 }
 
 TEST(TokenizerJson, AnyTruncationAndAnyChangedByteIsReadOrRefusedButNeverCrashes) {

@@ -32,12 +32,15 @@ std::uint64_t scatter(std::uint64_t pair) { return pair * 0x9e3779b97f4a7c15ULL;
 
 /// The state of one encoding thread.
 struct Worker {
-  explicit Worker(const WordPattern* pattern) {
+  Worker(const WordPattern* pattern, const WordSplits* several) {
     if (pattern) matcher.emplace(*pattern);
+    if (several) splits.emplace(*several);
   }
   std::optional<WordPattern::Matcher> matcher;
+  std::optional<WordSplits::Matcher> splits;
   WordCache cache;
   BpeMerger::Scratch scratch;
+  Unigram::Scratch best;
   TextBuffers normalized, spaced;
 };
 
@@ -50,10 +53,8 @@ class WordTokens {
     for (const auto& [character, token] : vocab.characters)
       if (character.size() == 1 && static_cast<unsigned char>(character[0]) < ascii_.size())
         ascii_[static_cast<unsigned char>(character[0])] = token;
-    if (!vocab.words_first) return;
-    for (std::size_t i = 0; i < vocab.tokens.size(); ++i)
-      words_.emplace(vocab.tokens[i], static_cast<std::int32_t>(i));
-    for (const AddedToken& token : vocab.added_tokens) words_.erase(token.content);
+    for (const auto& [word, token] : vocab.whole_words) words_.emplace(word, token);
+    has_all_bytes_ = !vocab.byte_tokens.empty() && std::ranges::count(vocab.byte_tokens, -1) == 0;
   }
 
   /// Appends the initial tokens. Returns false if the word is a token itself, which was appended
@@ -65,20 +66,62 @@ class WordTokens {
         return false;
       }
     }
-    if (vocab_.characters.empty())
+    Unknowns unknowns{tokens, vocab_};
+    if (!vocab_.characters.empty())
+      append_characters(word, tokens, unknowns);
+    else if (has_all_bytes_)
       append_bytes(word, tokens);
     else
-      append_characters(word, tokens);
+      for (const char c : word) append_or_unknown(vocab_.byte_tokens.at(byte_of(c)), unknowns);
+    unknowns.write();
     return true;
   }
 
- private:
-  void append_bytes(std::string_view bytes, std::vector<std::int32_t>& tokens) const {
-    for (char c : bytes) tokens.push_back(vocab_.byte_tokens[static_cast<unsigned char>(c)]);
+  /// Whether each character has tokens, in its place.
+  bool keeps_order() const {
+    return has_all_bytes_ || (vocab_.byte_tokens.empty() && vocab_.unknown >= 0);
   }
 
-  void append_characters(std::string_view word, std::vector<std::int32_t>& tokens) const {
-    bool after_unknown = false;
+ private:
+  /// Characters that become the unknown token, or nothing if there is none. The last of them is
+  /// written before the next character with a token, as the tokenizers library does, which puts it
+  /// behind bytes in between.
+  struct Unknowns {
+    std::vector<std::int32_t>& tokens;
+    const BpeVocab& vocab;
+    bool pending = false;
+
+    void add() {
+      if (!vocab.fuse_unknown) write();
+      pending = vocab.unknown >= 0;
+    }
+    void write() {
+      if (std::exchange(pending, false)) tokens.push_back(vocab.unknown);
+    }
+  };
+
+  static unsigned char byte_of(char c) { return static_cast<unsigned char>(c); }
+
+  static void append_or_unknown(std::int32_t token, Unknowns& unknowns) {
+    if (token < 0) return unknowns.add();
+    unknowns.write();
+    unknowns.tokens.push_back(token);
+  }
+
+  void append_bytes(std::string_view bytes, std::vector<std::int32_t>& tokens) const {
+    for (char c : bytes) tokens.push_back(vocab_.byte_tokens[byte_of(c)]);
+  }
+
+  /// Appends the tokens of bytes unless one has none.
+  bool append_known(std::string_view bytes, std::vector<std::int32_t>& tokens) const {
+    const auto known = [&](char c) { return vocab_.byte_tokens[byte_of(c)] >= 0; };
+    if (vocab_.byte_tokens.empty() || !std::ranges::all_of(bytes, known)) return false;
+    append_bytes(bytes, tokens);
+    return true;
+  }
+
+  void append_characters(std::string_view word, std::vector<std::int32_t>& tokens,
+                         Unknowns& unknowns) const {
     while (!word.empty()) {
       const Utf8Front front = utf8_front(word);
       const auto first = static_cast<unsigned char>(word[0]);
@@ -90,21 +133,15 @@ class WordTokens {
                  front.kind == Utf8Front::Kind::complete && found != vocab_.characters.end()) {
         token = found->second;
       }
-      const bool unknown = token < 0 && vocab_.byte_tokens.empty();
-      if (token >= 0) {
-        tokens.push_back(token);
-      } else if (!unknown) {
-        append_bytes(word.substr(0, front.bytes), tokens);
-      } else if (!after_unknown || !vocab_.fuse_unknown) {
-        tokens.push_back(vocab_.unknown);
-      }
-      after_unknown = unknown;
+      if (token >= 0 || !append_known(word.substr(0, front.bytes), tokens))
+        append_or_unknown(token, unknowns);
       word.remove_prefix(front.bytes);
     }
   }
 
   const BpeVocab& vocab_;
   std::array<std::int32_t, 128> ascii_{};  ///< token of each one-byte character; -1: none
+  bool has_all_bytes_ = false;
   std::unordered_map<std::string_view, std::int32_t> words_;
 };
 
@@ -115,7 +152,10 @@ class BpeTokenizer : public Tokenizer {
     if (vocab_.words == BpeWords::pattern)
       pattern_ = std::make_unique<WordPattern>(vocab_.pattern, vocab_.name);
     if (pattern_) borders_.emplace(to_pcre2(vocab_.pattern, vocab_.name));
-    marks_in_front_ = vocab_.characters.contains(std::string(kSpaceMark)) &&
+    if (vocab_.words == BpeWords::splits)
+      splits_ = std::make_unique<WordSplits>(vocab_.splits, vocab_.name);
+    marks_in_front_ = vocab_.whole_words.empty() && words_.keeps_order() &&
+                      vocab_.characters.contains(std::string(kSpaceMark)) &&
                       std::ranges::none_of(vocab_.merges, [&](const BpeMerge& merge) {
                         return has_inner_mark(vocab_.tokens[merge.result]);
                       });
@@ -131,15 +171,18 @@ class BpeTokenizer : public Tokenizer {
           refuse(vocab_.name, ": the added token '", printable(token.content), "' has ",
                  content.size(), " bytes when normalized; at most ", AddedTokenFinder::kMostBytes,
                  " are possible");
-        if (content.empty()) continue;
-        normalized_tokens_.add(content, token.id);
-        added_places_.add(content);
+        if (content.empty())
+          refuse(vocab_.name, ": the added token '", printable(token.content),
+                 "' is empty when normalized");
+        normalized_tokens_.add(content, token.id, token.sides);
+        added_places_.add(content, token.sides);
       } else {
-        raw_tokens_.add(token.content, token.id);
+        raw_tokens_.add(token.content, token.id, token.sides);
       }
     }
-    for (const AddedToken& token : vocab_.added_tokens) added_places_.add(token.content);
-    if (!pattern_) find_joined_tokens();
+    for (const AddedToken& token : vocab_.added_tokens)
+      added_places_.add(token.content, token.sides);
+    if (!pattern_ && !splits_) find_joined_tokens();
     name_ = vocab_.name;
     notes_ = vocab_.notes;
     tokens_ = std::move(vocab_.tokens);
@@ -153,18 +196,24 @@ class BpeTokenizer : public Tokenizer {
   void append_tokens(std::string_view text, std::vector<std::int32_t>& tokens,
                      const EncodeOptions& options) const override {
     std::unique_ptr<Worker> worker =
-        workers_.take([&] { return std::make_unique<Worker>(pattern_.get()); });
+        workers_.take([&] { return std::make_unique<Worker>(pattern_.get(), splits_.get()); });
     if (worker->matcher) worker->matcher->start();
+    if (worker->splits) worker->splits->start();
     const Before before = options.continues     ? Before::text
                           : options.after_token ? Before::added_token
                                                 : Before::nothing;
     if (options.added_tokens) {
-      split(raw_tokens_, text, before, tokens, [&](std::string_view piece, Before b) {
-        const std::string_view normalized =
-            apply_steps(vocab_.normalizer, piece, b, worker->normalized);
-        split(normalized_tokens_, normalized, b, tokens,
-              [&](std::string_view p, Before c) { encode_plain(*worker, p, c, tokens); });
-      });
+      const auto add = [&](std::int32_t token) { tokens.push_back(token); };
+      const auto on_normalized = [&](std::string_view piece, Before b) {
+        encode_plain(*worker, piece, b, tokens);
+      };
+      raw_tokens_.split(
+          text, before,
+          [&](std::string_view piece, Before b) {
+            normalized_tokens_.split(apply_steps(vocab_.normalizer, piece, b, worker->normalized),
+                                     b, on_normalized, add);
+          },
+          add);
     } else {
       encode_plain(*worker, apply_steps(vocab_.normalizer, text, before, worker->normalized),
                    before, tokens);
@@ -180,33 +229,37 @@ class BpeTokenizer : public Tokenizer {
     const std::optional<Neighbours> spaced = changed(vocab_.spacing, *normalized);
     if (!spaced) return false;
     if (borders_) return borders_->always(spaced->left, spaced->right);
+    if (splits_) return splits_->always(spaced->left, spaced->right);
     if (vocab_.words == BpeWords::at_marks && spaced->right == kSpaceMark) return true;
-    if (vocab_.words_first) return false;  // the whole text may be a token
+    // The whole text may be a token, or characters are left out or change places.
+    if (vocab_.unigram || !vocab_.whole_words.empty() || !words_.keeps_order()) return false;
     std::vector<std::int32_t> left, right;
     words_.append(spaced->left, left);
     words_.append(spaced->right, right);
-    return !joined_.contains(pair_of(left.back(), right.front()));
-  }
-
-  /// Appends the added tokens in the text, and calls on_piece for the text between them.
-  template <typename OnPiece>
-  static void split(const AddedTokenFinder& finder, std::string_view text, Before before,
-                    std::vector<std::int32_t>& tokens, const OnPiece& on_piece) {
-    while (!text.empty()) {
-      const auto match = finder.find(text);
-      const std::size_t end = match ? match->begin : text.size();
-      if (end > 0) on_piece(text.substr(0, end), before);
-      if (!match) break;
-      tokens.push_back(match->token);
-      text.remove_prefix(end + match->bytes);
-      before = Before::added_token;
-    }
+    return !left.empty() && !right.empty() &&
+           !joined_.contains(pair_of(left.back(), right.front()));
   }
 
   void encode_plain(Worker& worker, std::string_view text, Before before,
                     std::vector<std::int32_t>& tokens) const {
     text = apply_steps(vocab_.spacing, text, before, worker.spaced);
-    if (worker.matcher) return encode_matches(worker, text, tokens);
+    if (worker.matcher) {
+      return by_validity(worker, text, tokens, [&](std::string_view valid) {
+        while (!valid.empty()) {
+          const std::size_t bytes = worker.matcher->first_word(valid);
+          encode_word(worker, valid, bytes, tokens);
+          valid.remove_prefix(bytes);
+        }
+      });
+    }
+    if (worker.splits) {
+      return by_validity(worker, text, tokens, [&](std::string_view valid) {
+        const Before here = valid.data() == text.data() ? before : Before::text;
+        worker.splits->cut(valid, here, [&](std::string_view word) {
+          encode_word(worker, word, word.size(), tokens);
+        });
+      });
+    }
     while (!text.empty()) {
       const std::size_t bytes = first_word_by_marks(text);
       encode_word(worker, text, bytes, tokens);
@@ -214,15 +267,13 @@ class BpeTokenizer : public Tokenizer {
     }
   }
 
-  void encode_matches(Worker& worker, std::string_view text,
-                      std::vector<std::int32_t>& tokens) const {
+  /// Calls on_valid for each run of well-formed UTF-8; a run of other bytes is a word.
+  template <typename OnValid>
+  void by_validity(Worker& worker, std::string_view text, std::vector<std::int32_t>& tokens,
+                   const OnValid& on_valid) const {
     while (!text.empty()) {
       const std::size_t valid = valid_utf8_prefix(text);
-      for (std::string_view rest = text.substr(0, valid); !rest.empty();) {
-        const std::size_t bytes = worker.matcher->first_word(rest);
-        encode_word(worker, rest, bytes, tokens);
-        rest.remove_prefix(bytes);
-      }
+      if (valid > 0) on_valid(text.substr(0, valid));
       text.remove_prefix(valid);
       std::size_t invalid = 0;
       while (invalid < text.size() &&
@@ -270,7 +321,9 @@ class BpeTokenizer : public Tokenizer {
       return;
     }
     const std::size_t before = tokens.size();
-    if (words_.append(text.substr(0, bytes), tokens)) {
+    if (vocab_.unigram) {
+      vocab_.unigram->append(text.substr(0, bytes), tokens, worker.best);
+    } else if (words_.append(text.substr(0, bytes), tokens)) {
       const std::span<std::int32_t> word = std::span(tokens).subspan(before);
       tokens.resize(before + merger_.merge(word, worker.scratch));
     }
@@ -299,7 +352,8 @@ class BpeTokenizer : public Tokenizer {
   BpeMerger merger_;
   WordTokens words_;
   std::unique_ptr<WordPattern> pattern_;
-  std::optional<PatternBorders> borders_;     ///< of the pattern
+  std::optional<PatternBorders> borders_;  ///< of the pattern
+  std::unique_ptr<WordSplits> splits_;
   std::unordered_set<std::uint64_t> joined_;  ///< pairs of initial tokens that a merge may join
   AddedTokenBorders added_places_;
   bool marks_in_front_ = false, newlines_apart_ = false;

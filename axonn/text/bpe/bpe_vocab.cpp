@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <unordered_set>
 #include <utility>
@@ -30,19 +32,6 @@ using TokenIds = std::unordered_map<std::string, std::int32_t>;
 // allocated.
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
 
-bool stands_for_itself(int byte) {
-  return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
-}
-
-/// The byte that each character below U+0144 stands for, or -1.
-const std::array<int, 0x144> kByteOfCharacter = [] {
-  std::array<int, 0x144> bytes;
-  bytes.fill(-1);
-  int next = 0x100;
-  for (int byte = 0; byte < 256; ++byte) bytes[stands_for_itself(byte) ? byte : next++] = byte;
-  return bytes;
-}();
-
 /// The id of a token below kMaxTokens.
 std::int32_t token_id(const JsonNode& node) {
   if (node.number() >= kMaxTokens)
@@ -57,45 +46,35 @@ TokenIds read_token_ids(const JsonNode& node) {
   return ids;
 }
 
-/// Throws UsageError, with `where`, unless the ids of n tokens are 0 .. n - 1.
-void check_ids(const TokenIds& ids, const std::string& where) {
+/// The number of ids from 0 to the largest. Throws UsageError, with `where`, if two tokens share
+/// one, or if so many ids have no token that the file is damaged.
+std::size_t count_ids(const TokenIds& ids, const std::string& where) {
   if (ids.empty()) refuse(where, ": the vocabulary is empty");
-  std::vector<const std::string*> token_of(ids.size());
+  const std::size_t most = 4 * ids.size() + 1000;
+  std::size_t count = 0;
   for (const auto& [token, id] : ids) {
-    if (static_cast<std::size_t>(id) >= ids.size())
+    if (static_cast<std::size_t>(id) >= most)
       refuse(where, ": the id of token '", printable(token), "' is ", id, ", but there are ",
-             ids.size(), " tokens; their ids must be 0 to ", ids.size() - 1);
+             ids.size(), " tokens; their ids must be below ", most);
+    count = std::max<std::size_t>(count, id + 1);
+  }
+  std::vector<const std::string*> token_of(count);
+  for (const auto& [token, id] : ids) {
     if (token_of[id])
       refuse(where, ": the tokens '", printable(*token_of[id]), "' and '", printable(token),
              "' have the same id ", id);
     token_of[id] = &token;
   }
+  return count;
 }
 
-/// The bytes that the characters of a byte-level token stand for. A token with a character that
-/// stands for no byte (added by hand; merges never make one) keeps its UTF-8.
-std::string bytes_of_characters(const std::string& token) {
-  std::string bytes;
-  for (std::string_view rest = token; !rest.empty();) {
-    const char32_t code = code_point(rest);
-    if (code >= kByteOfCharacter.size() || kByteOfCharacter[code] < 0) return token;
-    bytes += static_cast<char>(kByteOfCharacter[code]);
-    rest.remove_prefix(utf8_front(rest).bytes);
-  }
-  return bytes;
-}
-
-/// The tokens of the 256 single bytes in a byte-level vocabulary. Throws UsageError, with `where`,
-/// if one is missing.
-std::vector<std::int32_t> find_byte_tokens(const TokenIds& ids, const std::string& where) {
+/// The tokens of the 256 single bytes, by their name in the vocabulary; -1: it has none.
+template <typename NameOf>
+std::vector<std::int32_t> find_byte_tokens(const TokenIds& ids, const NameOf& name_of) {
   std::vector<std::int32_t> tokens;
   for (int byte = 0; byte < 256; ++byte) {
-    const std::string character = bpe_character(static_cast<unsigned char>(byte));
-    const auto found = ids.find(character);
-    if (found == ids.end())
-      refuse(where, ": no token for byte ", byte, " ('", character,
-             "'); a byte-level vocabulary needs all 256");
-    tokens.push_back(found->second);
+    const auto found = ids.find(name_of(static_cast<unsigned char>(byte)));
+    tokens.push_back(found == ids.end() ? -1 : found->second);
   }
   return tokens;
 }
@@ -166,48 +145,72 @@ std::vector<BpeMerge> read_merge_lines(const TextFile& file, const TokenIds& ids
 }
 
 /// The name of a byte's token: "<0x0A>" for byte 10.
-std::string byte_name(int byte) { return fmt::format("<0x{:02X}>", byte); }
+std::string byte_name(unsigned char byte) { return fmt::format("<0x{:02X}>", byte); }
+
+/// What decoding shows of a token's characters.
+std::string shown_token(const std::string& token, const TextParts& parts) {
+  std::string shown = parts.shows_marks_as_spaces ? with_spaces(token) : token;
+  const std::size_t front = std::min(shown.find_first_not_of(' '), shown.size());
+  shown.erase(0, std::min<std::size_t>(front, parts.strips_front));
+  const std::size_t back = shown.size() - (shown.find_last_not_of(' ') + 1);
+  shown.resize(shown.size() - std::min<std::size_t>(back, parts.strips_back));
+  return shown;
+}
 
 std::string bytes_of(const std::string& token, const TextParts& parts,
                      const std::unordered_map<std::string, char>& byte_names) {
   if (parts.byte_level) return bytes_of_characters(token);
   if (const auto found = byte_names.find(token); found != byte_names.end()) return {found->second};
-  return parts.shows_marks_as_spaces ? with_spaces(token) : token;
+  return shown_token(token, parts);
 }
 
 void check_model(const JsonNode& model) {
   if (!model.is_object()) model.reject("wanted an object");
-  if (const JsonNode type = model["type"]; type.text_or("BPE") != "BPE")
-    type.reject("'", printable(type.text()), "' is not supported; BPE is");
-  if (!model["dropout"].is_null()) model["dropout"].reject("dropout of merges is not supported");
+  const JsonNode type = model["type"];
+  const std::string name = type.text_or("BPE");
+  if (name == "Unigram") return;
+  if (name != "BPE") type.reject("'", printable(name), "' is not supported; BPE and Unigram are");
+  if (const JsonNode dropout = model["dropout"];
+      !dropout.is_null() && dropout.got() != "0" && dropout.got() != "0.0")
+    dropout.reject("dropout of merges is not supported");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (!model[key].text_or("").empty()) model[key].reject("is not supported; it must be empty");
 }
 
-/// Reads the characters' tokens of a vocabulary that is not byte-level, and the tokens for
-/// characters that it lacks.
-void read_characters(const JsonNode& model, const TokenIds& ids, BpeVocab& vocab) {
-  for (const auto& [token, id] : ids)
-    if (!token.empty() && utf8_front(token).bytes == token.size())
-      vocab.characters.emplace(token, id);
-  if (vocab.words_first) model["ignore_merges"].reject("true is only supported with ByteLevel");
-  if (model["byte_fallback"].flag_or(false)) {
-    for (int byte = 0; byte < 256; ++byte) {
-      const auto found = ids.find(byte_name(byte));
-      if (found == ids.end())
-        model["byte_fallback"].reject("is true, but the vocabulary has no ", byte_name(byte));
-      vocab.byte_tokens.push_back(found->second);
-    }
+/// Whether a byte is in no text of well-formed UTF-8.
+bool is_never_in_utf8(std::size_t byte) { return byte == 0xc0 || byte == 0xc1 || byte > 0xf4; }
+
+/// Reads the initial tokens of words, and what becomes of characters without one.
+void read_characters(const JsonNode& model, const TokenIds& ids, bool byte_level, BpeVocab& vocab) {
+  const bool fallback = model["byte_fallback"].flag_or(false);
+  if (byte_level)
+    vocab.byte_tokens = find_byte_tokens(ids, bpe_character);
+  else if (fallback)
+    vocab.byte_tokens = find_byte_tokens(ids, byte_name);
+  if (!byte_level)
+    for (const auto& [token, id] : ids)
+      if (!token.empty() && utf8_front(token).bytes == token.size())
+        vocab.characters.emplace(token, id);
+  if (model["ignore_merges"].flag_or(false))
+    for (const auto& [token, id] : ids)
+      vocab.whole_words.emplace_back(byte_level ? bytes_of_characters(token) : token, id);
+
+  const JsonNode unknown = model["unk_token"];
+  vocab.fuse_unknown = model["fuse_unk"].flag_or(false);
+  bool misses = vocab.byte_tokens.empty();
+  for (std::size_t byte = 0; byte < vocab.byte_tokens.size(); ++byte)
+    misses = misses || (vocab.byte_tokens[byte] < 0 && !is_never_in_utf8(byte));
+  if (!misses) return;
+  if (unknown.is_null()) {
+    vocab.notes.push_back(concat(model.place(),
+                                 ": the vocabulary lacks some characters and has no "
+                                 "unk_token; they are left out of texts, as other programs do"));
     return;
   }
-  const JsonNode unknown = model["unk_token"];
-  if (unknown.is_null())
-    unknown.reject("is null and byte_fallback false, so characters without a token would be lost");
   const auto found = ids.find(unknown.text());
   if (found == ids.end())
     unknown.reject("'", printable(unknown.text()), "' is not in the vocabulary");
   vocab.unknown = found->second;
-  vocab.fuse_unknown = model["fuse_unk"].flag_or(false);
 }
 
 /// Reads merges, each "left right" or ["left", "right"].
@@ -227,40 +230,89 @@ std::vector<BpeMerge> read_json_merges(const JsonNode& node, const TokenIds& ids
   return merges.take();
 }
 
-void read_model(const JsonNode& model, const TokenIds& ids, const TextParts& parts,
-                BpeVocab& vocab) {
-  vocab.words_first = model["ignore_merges"].flag_or(false);
-  // Where every byte has a token, none is unknown.
-  model.pass_over({"byte_fallback", "unk_token", "fuse_unk"});
-  if (parts.byte_level) {
-    vocab.byte_tokens = find_byte_tokens(ids, model["vocab"].place());
-  } else {
-    read_characters(model, ids, vocab);
-    if (!vocab.byte_tokens.empty() && !parts.shows_bytes)
-      model["byte_fallback"].reject("is true, but the decoder has no ByteFallback");
+/// The number as the tokenizers library reads it, which rounds twice: its digits, and their
+/// quotient with a power of ten. So sums of scores have its last bits, which decide between equals.
+double read_as_serde(double number) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), std::abs(number),
+                                 std::chars_format::scientific);
+  std::uint64_t digits = 0;
+  int exponent = 0, behind = 0;
+  for (const char* at = text.data(); at != end.ptr; ++at) {
+    if (*at == 'e') {
+      std::from_chars(at + (at[1] == '+' ? 2 : 1), end.ptr, exponent);
+      break;
+    }
+    if (*at != '.') digits = digits * 10 + static_cast<std::uint64_t>(*at - '0');
+    behind += *at != '.' && at != text.data() ? 1 : 0;
   }
-  vocab.merges = read_json_merges(model["merges"], ids);
+  exponent -= behind;
+  const auto whole = static_cast<double>(digits);
+  if (exponent < -300 || exponent > 300) return number;
+  const double power = std::pow(10.0, std::abs(exponent));
+  return std::copysign(exponent < 0 ? whole / power : whole * power, number);
+}
 
+/// Reads a Unigram model. Returns the ids of its pieces.
+TokenIds read_unigram(const JsonNode& model, const TextParts& parts, BpeVocab& vocab) {
+  UnigramPieces read;
+  TokenIds ids;
+  for (const JsonNode& node : model["vocab"].items()) {
+    const std::vector<JsonNode> piece = node.items();
+    if (piece.size() != 2) node.reject("wanted a piece and its score, got ", piece.size());
+    const std::string text = piece[0].text();
+    if (text.size() > Unigram::kMostBytes)
+      piece[0].reject("has ", text.size(), " bytes; at most ", Unigram::kMostBytes,
+                      " are possible");
+    ids[text] = static_cast<std::int32_t>(read.pieces.size());
+    read.pieces.emplace_back(text, read_as_serde(piece[1].real()));
+  }
+  const JsonNode unknown = model["unk_id"];
+  if (unknown.number() >= std::ssize(read.pieces))
+    unknown.reject(unknown.number(), ", but there are ", read.pieces.size(), " pieces");
+  read.unknown = static_cast<std::int32_t>(unknown.number());
+  if (model["byte_fallback"].flag_or(false)) read.byte_tokens = find_byte_tokens(ids, byte_name);
+  vocab.unknown = read.unknown;
+  if (parts.byte_level) model["type"].reject("Unigram with ByteLevel is not supported");
+  if (!read.byte_tokens.empty() && !parts.shows_bytes)
+    model["byte_fallback"].reject("is true, but the decoder has no ByteFallback");
+  vocab.unigram = std::make_shared<const Unigram>(read);
+  return ids;
+}
+
+/// Sets what each token of the model shows.
+void set_tokens(const TokenIds& ids, const TextParts& parts, BpeVocab& vocab) {
   std::unordered_map<std::string, char> byte_names;
   for (int byte = 0; parts.shows_bytes && byte < 256; ++byte)
-    byte_names[byte_name(byte)] = static_cast<char>(byte);
+    byte_names[byte_name(static_cast<unsigned char>(byte))] = static_cast<char>(byte);
   for (const auto& [token, id] : ids)
     if (static_cast<std::size_t>(id) < vocab.tokens.size())
       vocab.tokens[id] = bytes_of(token, parts, byte_names);
 }
 
+void read_merged(const JsonNode& model, const TokenIds& ids, const TextParts& parts,
+                 BpeVocab& vocab) {
+  read_characters(model, ids, parts.byte_level, vocab);
+  if (!parts.byte_level && !vocab.byte_tokens.empty() && !parts.shows_bytes)
+    model["byte_fallback"].reject("is true, but the decoder has no ByteFallback");
+  vocab.merges = read_json_merges(model["merges"], ids);
+}
+
 /// Reads added_tokens, and adds those that the vocabulary lacks to ids.
 void read_added_tokens(const JsonNode& nodes, TokenIds& ids, BpeVocab& vocab) {
   std::unordered_set<std::string> seen;
+  const auto count = static_cast<std::int32_t>(ids.size());  // of the model
+  std::int32_t next = count;  // of a token that the model lacks, in the tokenizers library
   for (const JsonNode& node : nodes.items()) {
-    for (const char* key : {"single_word", "lstrip", "rstrip"})
-      if (node[key].flag_or(false)) node[key].reject("true is not supported");
     const std::int32_t id = token_id(node["id"]);
     const std::string content = node["content"].text();
     vocab.added_tokens.push_back({.content = content,
                                   .id = id,
                                   .special = node["special"].flag_or(false),
-                                  .normalized = node["normalized"].flag_or(false)});
+                                  .normalized = node["normalized"].flag_or(false),
+                                  .sides = {.takes_left = node["lstrip"].flag_or(false),
+                                            .takes_right = node["rstrip"].flag_or(false),
+                                            .single_word = node["single_word"].flag_or(false)}});
     if (content.empty()) node["content"].reject("is empty");
     if (content.size() > AddedTokenFinder::kMostBytes)
       node["content"].reject("has ", content.size(), " bytes; at most ",
@@ -271,6 +323,10 @@ void read_added_tokens(const JsonNode& nodes, TokenIds& ids, BpeVocab& vocab) {
     if (!added && place->second != id)
       node["id"].reject(id, ", but '", printable(content), "' is token ", place->second,
                         " of model.vocab");
+    if (added && id != next)
+      node["id"].reject(id, ", but the tokenizers library makes '", printable(content), "' token ",
+                        next, "; if the model has ", id, ", put the token into model.vocab");
+    next = std::max(next, id + 1);
   }
 }
 
@@ -283,35 +339,27 @@ void find_ends(const TokenIds& ids, const TextParts& parts, const TokenizerConfi
              "as ", key);
     return found->second;
   };
-  if (parts.begin && *parts.begin >= std::ssize(ids))
-    refuse(vocab.name, ": post_processor puts token ", *parts.begin, " before a text, but there ",
-           "are ", ids.size(), " tokens");
+  for (const auto& token : {parts.begin, parts.end})
+    if (token && *token >= std::ssize(vocab.tokens))
+      refuse(vocab.name, ": post_processor puts token ", *token, " beside a text, but there are ",
+             vocab.tokens.size(), " tokens");
   if (config.adds_begin.value_or(parts.begin.has_value()))
     vocab.begin_of_text = parts.begin ? static_cast<std::int32_t>(*parts.begin)
                                       : id_of(config.begin_of_text, "bos_token");
   if (!config.end_of_text.empty()) {
     vocab.end_of_text = id_of(config.end_of_text, "eos_token");
+    if (parts.end && *parts.end != *vocab.end_of_text)
+      vocab.notes.push_back(concat(vocab.name, ": not followed: post_processor puts token ",
+                                   *parts.end, " behind a text; documents end with the eos_token"));
     return;
   }
+  if (parts.end) vocab.end_of_text = static_cast<std::int32_t>(*parts.end);
   for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>"})
     if (const auto found = ids.find(name); found != ids.end() && !vocab.end_of_text)
       vocab.end_of_text = found->second;
 }
 
 }  // namespace
-
-std::string bpe_character(unsigned char byte) {
-  const auto found = std::ranges::find(kByteOfCharacter, int{byte});
-  std::string character;
-  append_utf8(static_cast<char32_t>(found - kByteOfCharacter.begin()), character);
-  return character;
-}
-
-std::string bpe_characters(std::string_view bytes) {
-  std::string result;
-  for (const char byte : bytes) result += bpe_character(static_cast<unsigned char>(byte));
-  return result;
-}
 
 BpeVocab bytes_as_bpe() {
   BpeVocab vocab{.name = "bytes", .tokens = {}, .merges = {}};
@@ -340,15 +388,18 @@ BpeVocab read_bpe_vocab(const std::string& folder) {
            "and merges.txt. Put the model's tokenizer.json beside them");
   const TextFile vocab_file(folder + "/vocab.json"), merges_file(folder + "/merges.txt");
   const TokenIds ids = read_token_ids(JsonNode::parse(vocab_file.text(), vocab_file.path()));
-  check_ids(ids, vocab_file.path());
+  const std::size_t count = count_ids(ids, vocab_file.path());
 
   BpeVocab vocab;
   vocab.name = concat("gpt2 (", folder, ')');
   vocab.notes = config.notes;
   vocab.fingerprint = hash_text(concat("gpt2 ", hash_text(vocab_file.text()), ' ',
                                        hash_text(merges_file.text()), ' ', kUnicodeVersion));
-  vocab.byte_tokens = find_byte_tokens(ids, vocab_file.path());
-  vocab.tokens.resize(ids.size());
+  vocab.byte_tokens = find_byte_tokens(ids, bpe_character);
+  if (const auto at = std::ranges::find(vocab.byte_tokens, -1); at != vocab.byte_tokens.end())
+    refuse(vocab_file.path(), ": no token for byte ", at - vocab.byte_tokens.begin(),
+           "; a byte-level vocabulary needs all 256");
+  vocab.tokens.resize(count);
   for (const auto& [token, id] : ids) vocab.tokens[id] = bytes_of_characters(token);
   vocab.pattern = kGpt2Pattern;
   constexpr const char* kEndOfText = "<|endoftext|>";
@@ -369,22 +420,25 @@ BpeVocab read_tokenizer_json(const std::string& path) {
   BpeVocab vocab;
   vocab.name = concat("BPE (", path, ')');
   const TextParts parts = read_text_parts(root, vocab);
-  const TokenIds model_ids = read_token_ids(root["model"]["vocab"]);
+  const JsonNode model = root["model"];
+  const bool unigram = model["type"].text_or("BPE") == "Unigram";
+  const TokenIds model_ids =
+      unigram ? read_unigram(model, parts, vocab) : read_token_ids(model["vocab"]);
   TokenIds ids = model_ids;
   read_added_tokens(root["added_tokens"], ids, vocab);
-  check_ids(ids, path);
-  vocab.tokens.resize(ids.size());
-  read_model(root["model"], model_ids, parts, vocab);
+  vocab.tokens.resize(count_ids(ids, path));
+  if (!unigram) read_merged(model, model_ids, parts, vocab);
+  set_tokens(model_ids, parts, vocab);
   for (const AddedToken& token : vocab.added_tokens) {
     TextBuffers buffers;  // a normalized token stands for what is found in the normalized text
     const std::string content(
         token.normalized ? apply_steps(vocab.normalizer, token.content, Before::nothing, buffers)
                          : token.content);
-    vocab.tokens[token.id] = parts.shows_marks_as_spaces ? with_spaces(content) : content;
+    vocab.tokens[token.id] = shown_token(content, parts);
   }
   const TokenizerConfig config =
       read_tokenizer_config(std::filesystem::path(path).parent_path().string());
-  vocab.notes = config.notes;
+  vocab.notes.insert(vocab.notes.end(), config.notes.begin(), config.notes.end());
   if (const bool puts = !vocab.spacing.empty();
       parts.byte_level && config.prefix_space.value_or(puts) != puts)
     root["pre_tokenizer"].reject(

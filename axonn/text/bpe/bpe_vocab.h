@@ -1,13 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "axonn/text/byte_characters.h"
 #include "axonn/text/text_steps.h"
+#include "axonn/text/unigram.h"
+#include "axonn/text/word_splits.h"
 
 namespace axonn {
 
@@ -21,6 +26,7 @@ enum class BpeWords {
   pattern,   ///< the matches of a pattern, and the text between two matches
   at_marks,  ///< before every U+2581, which stands for a space
   whole,     ///< the text is one word
+  splits,    ///< by several patterns, or by one in another way
 };
 
 /// A BPE tokenizer as its files define it.
@@ -33,18 +39,22 @@ struct BpeVocab {
   // The initial tokens of a word, before merges.
   /// The token of each character (UTF-8); empty in a byte-level vocabulary, whose words are bytes.
   std::unordered_map<std::string, std::int32_t> characters = {};
-  /// The token of each single byte: for the bytes of a byte-level word, and for those of a
-  /// character that has no token. Empty: such a character becomes `unknown`.
+  /// The token of each single byte, -1 if it has none: for the bytes of a byte-level word, and for
+  /// those of a character that has no token. Empty, or one has none: it becomes `unknown`.
   std::vector<std::int32_t> byte_tokens = {};
-  std::int32_t unknown = 0;
+  std::int32_t unknown = -1;  ///< -1: unknown characters are left out
   bool fuse_unknown = false;  ///< several unknown characters in a row are one token
-  bool words_first = false;   ///< a word that is a token becomes that token, without merges
+  /// Words that become a token without merges.
+  std::vector<std::pair<std::string, std::int32_t>> whole_words = {};
+  /// If set, words are cut by it, and not merged.
+  std::shared_ptr<const Unigram> unigram = {};
 
   // Changes to a text before it is cut into words.
   std::vector<TextStep> normalizer = {};  ///< applied before the search for normalized added tokens
   std::vector<TextStep> spacing = {};     ///< applied after that
   BpeWords words = BpeWords::pattern;
   std::string pattern = {};  ///< matches a word; in Oniguruma's syntax (word_pattern.h)
+  std::vector<WordSplit> splits = {};
   std::vector<AddedToken> added_tokens = {};
 
   std::optional<std::int32_t> begin_of_text = {}, end_of_text = {};
@@ -56,14 +66,6 @@ struct BpeVocab {
 /// or of other characters, each with an optional space before it; or white space. Source: Radford
 /// et al., "Language models are unsupervised multitask learners", 2019.
 extern const std::string_view kGpt2Pattern;
-
-/// The character that stands for a byte in a byte-level vocabulary, in UTF-8. Printable Latin-1
-/// characters stand for their own byte; the other bytes are U+0100, U+0101, ... in order (a space
-/// is U+0120). Source: as above.
-std::string bpe_character(unsigned char byte);
-
-/// These characters of all bytes of a token.
-std::string bpe_characters(std::string_view bytes);
 
 /// The tokenizer "bytes" as a byte-level BPE without merges.
 BpeVocab bytes_as_bpe();
@@ -81,16 +83,18 @@ BpeVocab read_bpe_vocab(const std::string& folder);
 ///
 ///   part            supported
 ///   model           BPE: merges as "a b" or ["a", "b"], byte_fallback, unk_token, fuse_unk,
-///                   ignore_merges
-///   normalizer      none, NFC, Prepend, Replace of a string, a Sequence of these
-///   pre_tokenizer   none, ByteLevel, Split by a regular expression (Isolated) and then ByteLevel,
-///                   Metaspace
-///   decoder         ByteLevel, Metaspace, or a Sequence of Replace, ByteFallback, Fuse, Strip,
-///                   in this order
-///   post_processor  none, ByteLevel, TemplateProcessing with one token before the text, a Sequence
-///   added_tokens    without single_word, lstrip and rstrip
+///                   ignore_merges; Unigram
+///   normalizer      none, Lowercase, NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip, StripAccents,
+///                   a Sequence of these
+///   pre_tokenizer   none, ByteLevel, CharDelimiterSplit, Digits, Metaspace, Punctuation, Split,
+///                   WhitespaceSplit, a Sequence of these
+///   decoder         ByteLevel, Metaspace, or a Sequence of Replace, ByteFallback, Strip, Fuse
+///   post_processor  none, ByteLevel, TemplateProcessing with one token before the text and one
+///                   behind it, RobertaProcessing, BertProcessing, a Sequence
+///   added_tokens    with single_word, lstrip and rstrip
 ///
-/// That covers the published files of GPT-2, Llama 2 and 3, Mistral, Qwen2, 2.5 and 3. Ignores
+/// That covers the published files of DeepSeek, Falcon, Gemma, GPT-2, Llama 2 and 3, Mistral, Phi,
+/// Qwen2, 2.5 and 3, SmolLM and StarCoder 2. Ids are equal to those of the library 0.23. Ignores
 /// truncation and padding, which concern batches. Throws UsageError for anything else, with the
 /// file and the place in it ("tokenizer.json: pre_tokenizer.pretokenizers[0].behavior"); also for a
 /// key that it does not know, unless it is null, false or empty.

@@ -1,7 +1,13 @@
 #include "axonn/text/bpe/tokenizer_steps.h"
 
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "axonn/base/check.h"
@@ -12,16 +18,22 @@ namespace axonn {
 
 namespace {
 
-// A step of a normalizer may make a text longer: Llama 2's makes 12 bytes of a space. These limits
-// are far above what published files need, and bound the memory and time of a text.
-constexpr double kMostGrowth = 32;
+// A step of a normalizer may make a text longer: NFKC and a mark for each space make 33 bytes of
+// one. These limits are above what published files need, and bound the memory and time of a text.
+constexpr double kMostGrowth = 48;
 constexpr std::size_t kMostSteps = 64, kMostReplaced = 256;
+
+void append_steps(const JsonNode& node, const char* key, std::vector<JsonNode>& steps) {
+  if (node.is_null()) return;
+  if (node["type"].text() != "Sequence") return steps.push_back(node);
+  for (const JsonNode& step : node[key].items()) append_steps(step, key, steps);
+}
 
 /// The steps of a Sequence, which are under `key`, or the node itself as the only step.
 std::vector<JsonNode> steps_of(const JsonNode& node, const char* key) {
-  if (node.is_null()) return {};
-  if (node["type"].text() == "Sequence") return node[key].items();
-  return {node};
+  std::vector<JsonNode> steps;
+  append_steps(node, key, steps);
+  return steps;
 }
 
 [[noreturn]] void reject_type(const JsonNode& step, const char* supported) {
@@ -36,10 +48,14 @@ void want_text(const JsonNode& node, std::string_view supported, const char* sho
 }
 
 TextStep replacement(const JsonNode& step) {
-  const JsonNode pattern = step["pattern"];
-  if (pattern["String"].is_null())
-    pattern.reject("only a \"String\" can be replaced, not a regular expression");
-  TextStep result{TextStep::Kind::replace, pattern["String"].text(), step["content"].text()};
+  const JsonNode pattern = step["pattern"], regex = pattern["Regex"];
+  TextStep result{TextStep::Kind::replace, pattern["String"].text_or(""), step["content"].text()};
+  if (!regex.is_null()) {
+    result.kind = TextStep::Kind::replace_matches;
+    result.from = regex.text();
+    result.replacer = std::make_shared<const PatternReplacer>(result.from, regex.place());
+    return result;
+  }
   if (result.from.empty()) pattern["String"].reject("an empty string cannot be replaced");
   if (result.from.size() > kMostReplaced)
     pattern["String"].reject("has ", result.from.size(), " bytes; at most ", kMostReplaced,
@@ -48,16 +64,30 @@ TextStep replacement(const JsonNode& step) {
 }
 
 void read_normalizer(const JsonNode& node, BpeVocab& vocab) {
+  using Kind = TextStep::Kind;
+  constexpr std::pair<std::string_view, Kind> kPlain[] = {{"NFC", Kind::nfc},
+                                                          {"NFD", Kind::nfd},
+                                                          {"NFKC", Kind::nfkc},
+                                                          {"NFKD", Kind::nfkd},
+                                                          {"Lowercase", Kind::lower_case},
+                                                          {"StripAccents", Kind::remove_marks}};
   for (const JsonNode& step : steps_of(node, "normalizers")) {
     const std::string type = step["type"].text();
-    if (type == "NFC") {
-      vocab.normalizer.push_back({TextStep::Kind::nfc});
+    const auto* const plain =
+        std::ranges::find(kPlain, type, [](const auto& pair) { return pair.first; });
+    if (plain != std::end(kPlain)) {
+      vocab.normalizer.push_back({plain->second});
     } else if (type == "Prepend") {
-      vocab.normalizer.push_back({TextStep::Kind::prepend, {}, step["prepend"].text()});
+      vocab.normalizer.push_back({Kind::prepend, {}, step["prepend"].text()});
     } else if (type == "Replace") {
       vocab.normalizer.push_back(replacement(step));
+    } else if (type == "Strip") {
+      if (step["strip_left"].flag_or(true)) vocab.normalizer.push_back({Kind::strip_left});
+      if (step["strip_right"].flag_or(true)) vocab.normalizer.push_back({Kind::strip_right});
     } else {
-      reject_type(step, "NFC, Prepend, Replace and a Sequence of these");
+      reject_type(step,
+                  "Lowercase, NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip, StripAccents and a "
+                  "Sequence of these");
     }
   }
 }
@@ -71,34 +101,154 @@ void check_steps(const JsonNode& node, const std::vector<TextStep>& steps) {
                 " are possible");
 }
 
-void read_split(const JsonNode& step, BpeVocab& vocab) {
-  if (!vocab.pattern.empty()) step.reject("a second Split is not supported");
-  want_text(step["behavior"], "Isolated", "Isolated");
-  if (step["invert"].flag_or(false)) step["invert"].reject("true is not supported");
-  const JsonNode regex = step["pattern"]["Regex"];
-  vocab.pattern = regex.text();
-  vocab.words = BpeWords::pattern;
-  const WordPattern compiles(vocab.pattern, regex.place());
-}
-
 /// A ByteLevel step of which only the pre_tokenizer's changes text; trim_offsets never does.
 void pass_over_byte_level(const JsonNode& step) {
   step.pass_over({"add_prefix_space", "trim_offsets", "use_regex"});
 }
 
-void read_byte_level(const JsonNode& step, BpeVocab& vocab) {
-  pass_over_byte_level(step);
-  const bool split = !vocab.pattern.empty();
-  if (step["use_regex"].flag_or(true)) {
-    if (split) step["use_regex"].reject("true after a Split is not supported");
-    vocab.pattern = kGpt2Pattern;
-    vocab.words = BpeWords::pattern;
-  }
-  if (step["add_prefix_space"].flag_or(true)) {
-    if (split) step["add_prefix_space"].reject("true after a Split is not supported");
-    vocab.spacing.push_back({TextStep::Kind::prepend_missing, {}, " "});
-  }
+SplitBehavior behavior_of(const JsonNode& node, const std::string& name) {
+  constexpr std::pair<std::string_view, SplitBehavior> kBehaviors[] = {
+      {"Isolated", SplitBehavior::isolated},
+      {"Removed", SplitBehavior::removed},
+      {"MergedWithPrevious", SplitBehavior::merged_with_previous},
+      {"MergedWithNext", SplitBehavior::merged_with_next},
+      {"Contiguous", SplitBehavior::contiguous}};
+  for (const auto& [known, behavior] : kBehaviors)
+    if (name == known) return behavior;
+  node.reject("'", printable(name), "' is not one of Isolated, Removed, MergedWithPrevious, ",
+              "MergedWithNext, Contiguous");
 }
+
+/// A pattern that matches the text.
+std::string pattern_of(std::string_view text) {
+  std::string pattern;
+  for (const char c : text) {
+    const bool sign = static_cast<signed char>(c) > ' ' && std::ispunct(c) != 0;
+    if (sign) pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
+}
+
+/// Whether the steps leave no text in which `part` occurs.
+bool never_left(std::string_view part, std::span<const TextStep> steps) {
+  using Kind = TextStep::Kind;
+  bool gone = false;
+  for (const TextStep& step : steps) {
+    const bool adds = step.kind != Kind::replace && step.kind != Kind::prepend &&
+                      step.kind != Kind::prepend_missing && step.kind != Kind::prepend_first;
+    if (adds || step.to.find_first_of(part) != step.to.npos) gone = false;
+    if (step.kind == Kind::replace && part.find(step.from) != part.npos &&
+        step.to.find_first_of(part) == step.to.npos)
+      gone = true;
+  }
+  return gone;
+}
+
+bool may_change_front(const TextStep& step) {
+  using Kind = TextStep::Kind;
+  return step.kind == Kind::strip_left || step.kind == Kind::remove_marks ||
+         step.kind == Kind::prepend ||
+         ((step.kind == Kind::replace || step.kind == Kind::replace_matches) && step.to.empty());
+}
+
+/// Collects the steps of a pre_tokenizer.
+class PreTokenizer {
+ public:
+  explicit PreTokenizer(BpeVocab& vocab) : vocab_(vocab) {}
+
+  /// Returns whether words are bytes.
+  bool read(const JsonNode& node) {
+    const std::vector<JsonNode> steps = steps_of(node, "pretokenizers");
+    for (const JsonNode& step : steps) {
+      if (byte_level_ && !characters_) change(TextStep::Kind::bytes_as_characters);
+      characters_ = byte_level_;
+      read_step(step, steps.size() == 1);
+    }
+    if (characters_) change(TextStep::Kind::characters_as_bytes);
+    if (!spacing_.empty()) vocab_.splits.push_back({.spacing = spacing_});
+    choose_words();
+    return byte_level_;
+  }
+
+ private:
+  void read_step(const JsonNode& step, bool alone) {
+    const std::string type = step["type"].text();
+    if (type == "Split") {
+      split(step);
+    } else if (type == "Digits") {
+      cut("\\p{N}", step["individual_digits"].flag_or(false) ? SplitBehavior::isolated
+                                                             : SplitBehavior::contiguous);
+    } else if (type == "Punctuation") {
+      cut("[\\p{P}$+<=>^`|~]", behavior_of(step["behavior"], step["behavior"].text_or("Isolated")));
+    } else if (type == "WhitespaceSplit") {
+      cut("\\s", SplitBehavior::removed);
+    } else if (type == "CharDelimiterSplit") {
+      cut(pattern_of(step["delimiter"].text()), SplitBehavior::removed);
+    } else if (type == "ByteLevel") {
+      byte_level(step);
+    } else if (type == "Metaspace") {
+      metaspace(step, alone);
+    } else {
+      reject_type(step,
+                  "ByteLevel, CharDelimiterSplit, Digits, Metaspace, Punctuation, Split, "
+                  "WhitespaceSplit and a Sequence of these");
+    }
+  }
+
+  void change(TextStep::Kind kind, std::string from = {}, std::string to = {}) {
+    auto& steps = vocab_.splits.empty() ? vocab_.spacing : spacing_;
+    steps.push_back({kind, std::move(from), std::move(to)});
+  }
+
+  void cut(std::string pattern, SplitBehavior behavior, bool inverted = false) {
+    vocab_.splits.push_back({.spacing = std::exchange(spacing_, {}),
+                             .pattern = std::move(pattern),
+                             .behavior = behavior,
+                             .inverted = inverted});
+  }
+
+  void split(const JsonNode& step) {
+    const SplitBehavior behavior = behavior_of(step["behavior"], step["behavior"].text());
+    const bool inverted = step["invert"].flag_or(false);
+    const JsonNode text = step["pattern"]["String"], regex = step["pattern"]["Regex"];
+    const std::string pattern = text.is_null() ? regex.text() : pattern_of(text.text());
+    const WordPattern compiles(pattern, text.is_null() ? regex.place() : text.place());
+    std::vector<TextStep> before = vocab_.normalizer;
+    before.insert(before.end(), vocab_.spacing.begin(), vocab_.spacing.end());
+    // Gemma's normalizer replaces each space, and then its Split looks for spaces.
+    if (!text.is_null() && !inverted && vocab_.splits.empty() && never_left(text.text(), before))
+      return;
+    cut(pattern, behavior, inverted);
+  }
+
+  void byte_level(const JsonNode& step) {
+    pass_over_byte_level(step);
+    if (byte_level_) step.reject("a second ByteLevel is not supported");
+    if (step["add_prefix_space"].flag_or(true)) change(TextStep::Kind::prepend_missing, {}, " ");
+    if (step["use_regex"].flag_or(true)) cut(std::string(kGpt2Pattern), SplitBehavior::isolated);
+    byte_level_ = true;
+  }
+
+  void metaspace(const JsonNode& step, bool alone);
+
+  /// The simplest way to cut words that gives the same.
+  void choose_words() {
+    auto& splits = vocab_.splits;
+    if (splits.empty()) return;
+    const WordSplit& first = splits[0];
+    vocab_.words = BpeWords::splits;
+    if (splits.size() > 1 || first.behavior != SplitBehavior::isolated || first.inverted) return;
+    vocab_.words = BpeWords::pattern;
+    vocab_.pattern = first.pattern;
+    splits.clear();
+  }
+
+  BpeVocab& vocab_;
+  std::vector<TextStep> spacing_;  // of the next cut
+  bool byte_level_ = false;
+  bool characters_ = false;  // each byte stands as its character
+};
 
 /// Where a Metaspace step puts a mark before text: "always", "first" or "never".
 std::string prepend_scheme(const JsonNode& step) {
@@ -111,47 +261,35 @@ std::string prepend_scheme(const JsonNode& step) {
   return name;
 }
 
-void read_metaspace(const JsonNode& step, BpeVocab& vocab) {
+void PreTokenizer::metaspace(const JsonNode& step, bool alone) {
   using Kind = TextStep::Kind;
   want_text(step["replacement"], kSpaceMark, "U+2581");
   const std::string mark(kSpaceMark), scheme = prepend_scheme(step);
-  vocab.spacing.push_back({Kind::replace, " ", mark});
+  change(Kind::replace, " ", mark);
   if (scheme != "never")
-    vocab.spacing.push_back(
-        {scheme == "first" ? Kind::prepend_first : Kind::prepend_missing, {}, mark});
-  vocab.words = step["split"].flag_or(true) ? BpeWords::at_marks : BpeWords::whole;
+    change(scheme == "first" ? Kind::prepend_first : Kind::prepend_missing, {}, mark);
+  if (!step["split"].flag_or(true)) return;
+  if (alone)
+    vocab_.words = BpeWords::at_marks;
+  else
+    cut(mark, SplitBehavior::merged_with_next);
 }
 
-bool read_pre_tokenizer(const JsonNode& node, BpeVocab& vocab) {
-  vocab.words = BpeWords::whole;
-  const std::vector<JsonNode> steps = steps_of(node, "pretokenizers");
-  bool byte_level = false;
-  for (const JsonNode& step : steps) {
-    const std::string type = step["type"].text();
-    if (byte_level) step.reject("no step after ByteLevel is supported");
-    if (type == "Split") {
-      read_split(step, vocab);
-    } else if (type == "ByteLevel") {
-      read_byte_level(step, vocab);
-      byte_level = true;
-    } else if (type == "Metaspace") {
-      if (steps.size() > 1) step.reject("Metaspace is only supported alone");
-      read_metaspace(step, vocab);
-    } else {
-      reject_type(step, "ByteLevel, Split, Metaspace and a Sequence of the first two");
-    }
-  }
-  return byte_level;
-}
-
-/// "Strip" removes the space that was put before the text.
-void read_strip(const JsonNode& step, BpeVocab& vocab) {
+/// A Strip after Fuse removes the space that was put before the text, one before it spaces of each
+/// token.
+void read_strip(const JsonNode& step, bool fused, BpeVocab& vocab, TextParts& parts) {
   if (step["content"].text() != " ")
     step["content"].reject("only a space can be stripped, not '", printable(step["content"].text()),
                            "'");
-  if (step["start"].number() > 1) step["start"].reject("more than 1 is not supported");
-  if (step["stop"].number() > 0) step["stop"].reject("more than 0 is not supported");
-  vocab.puts_space = step["start"].number() == 1;
+  const std::int64_t start = step["start"].number(), stop = step["stop"].number();
+  if (!fused) {
+    parts.strips_front += start;
+    parts.strips_back += stop;
+    return;
+  }
+  if (start > 1) step["start"].reject("more than 1 after Fuse is not supported");
+  if (stop > 0) step["stop"].reject("more than 0 after Fuse is not supported");
+  vocab.puts_space = start == 1;
 }
 
 /// Throws UsageError unless the steps have the order in which they mean what is read of them: bytes
@@ -162,8 +300,6 @@ void check_decoder_order(const std::vector<JsonNode>& steps) {
     const std::string type = step["type"].text();
     if (type == "ByteFallback" && fused) step.reject("ByteFallback after Fuse is not supported");
     if (type == "Replace" && stripped) step.reject("Replace after Strip is not supported");
-    if (type == "Strip" && !fused)
-      step.reject("Strip is only supported after Fuse; without it, every token loses its space");
     fused |= type == "Fuse";
     stripped |= type == "Strip";
   }
@@ -171,7 +307,7 @@ void check_decoder_order(const std::vector<JsonNode>& steps) {
 
 void read_decoder(const JsonNode& node, BpeVocab& vocab, TextParts& parts) {
   if (node.is_null()) node.reject("there is no decoder, so tokens cannot be converted to text");
-  bool byte_level = false;
+  bool byte_level = false, fused = false;
   const std::vector<JsonNode> steps = steps_of(node, "decoders");
   for (const JsonNode& step : steps) {
     const std::string type = step["type"].text();
@@ -183,6 +319,8 @@ void read_decoder(const JsonNode& node, BpeVocab& vocab, TextParts& parts) {
       parts.shows_marks_as_spaces = true;
       vocab.puts_space = prepend_scheme(step) != "never";
     } else if (type == "Replace") {
+      if (!step["pattern"]["Regex"].is_null())
+        step["pattern"].reject("only a \"String\" can be replaced, not a regular expression");
       const TextStep replaced = replacement(step);
       if (replaced.from != kSpaceMark || replaced.to != " ")
         step.reject("only the replacement of U+2581 by a space is supported");
@@ -190,8 +328,10 @@ void read_decoder(const JsonNode& node, BpeVocab& vocab, TextParts& parts) {
     } else if (type == "ByteFallback") {
       parts.shows_bytes = true;
     } else if (type == "Strip") {
-      read_strip(step, vocab);
-    } else if (type != "Fuse") {
+      read_strip(step, fused, vocab, parts);
+    } else if (type == "Fuse") {
+      fused = true;
+    } else {
       reject_type(step, "ByteLevel, Metaspace, Replace, ByteFallback, Fuse and Strip");
     }
   }
@@ -216,11 +356,22 @@ void read_template(const JsonNode& step, TextParts& parts) {
       continue;
     }
     token.pass_over({"type_id"});
-    if (text) token.reject("a token after the text is not supported");
-    if (parts.begin) token.reject("a second token before the text is not supported");
     const JsonNode ids = tokens[token["id"].text()]["ids"];
     if (ids.items().size() != 1) ids.reject("wanted one id");
-    parts.begin = ids.items()[0].number();
+    std::optional<std::int64_t>& place = text ? parts.end : parts.begin;
+    if (place)
+      token.reject("a second token ", text ? "after" : "before", " the text is not supported");
+    place = ids.items()[0].number();
+  }
+}
+
+/// The token before a text, "cls", and the one behind it, "sep".
+void read_pair_processing(const JsonNode& step, TextParts& parts) {
+  step.pass_over({"trim_offsets", "add_prefix_space"});
+  for (auto [key, place] : {std::pair("cls", &parts.begin), std::pair("sep", &parts.end)}) {
+    const std::vector<JsonNode> token = step[key].items();
+    if (token.size() != 2) step[key].reject("wanted a token and its id");
+    *place = token[1].number();
   }
 }
 
@@ -229,10 +380,14 @@ void read_post_processor(const JsonNode& node, TextParts& parts) {
     const std::string type = step["type"].text();
     if (type == "TemplateProcessing") {
       read_template(step, parts);
+    } else if (type == "RobertaProcessing" || type == "BertProcessing") {
+      read_pair_processing(step, parts);
     } else if (type == "ByteLevel") {
       pass_over_byte_level(step);
     } else {
-      reject_type(step, "ByteLevel, TemplateProcessing and a Sequence of these");
+      reject_type(step,
+                  "BertProcessing, ByteLevel, RobertaProcessing, TemplateProcessing and a Sequence "
+                  "of these");
     }
   }
 }
@@ -243,8 +398,18 @@ TextParts read_text_parts(const JsonNode& root, BpeVocab& vocab) {
   TextParts parts;
   read_normalizer(root["normalizer"], vocab);
   check_steps(root["normalizer"], vocab.normalizer);
-  parts.byte_level = read_pre_tokenizer(root["pre_tokenizer"], vocab);
-  check_steps(root["pre_tokenizer"], vocab.spacing);
+  vocab.words = BpeWords::whole;
+  parts.byte_level = PreTokenizer(vocab).read(root["pre_tokenizer"]);
+  std::vector<TextStep> spacing = vocab.spacing;
+  for (const WordSplit& split : vocab.splits)
+    spacing.insert(spacing.end(), split.spacing.begin(), split.spacing.end());
+  check_steps(root["pre_tokenizer"], spacing);
+  const bool several = !vocab.splits.empty() && !vocab.normalizer.empty();
+  if (std::ranges::count(spacing, TextStep::Kind::prepend_first, &TextStep::kind) > 0 &&
+      (several || std::ranges::any_of(vocab.normalizer, may_change_front)))
+    root["pre_tokenizer"].reject(
+        "prepend_scheme 'first' is not supported with this normalizer, which may make another "
+        "word the first; if the model puts U+2581 before each word, write 'always'");
   read_decoder(root["decoder"], vocab, parts);
   read_post_processor(root["post_processor"], parts);
   return parts;

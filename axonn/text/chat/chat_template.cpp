@@ -390,7 +390,7 @@ std::vector<std::int32_t> ChatTemplate::prompt(const Conversation& conversation,
 std::vector<std::int32_t> ChatTemplate::begun(const Conversation& given) const {
   if (given.messages.empty()) refuse("the conversation has no messages");
   const std::size_t last = given.messages.size() - 1;
-  const std::string content(jinja::strip(given.text(last, "content"), jinja::Strip::both, nullptr));
+  const std::string content(jinja::strip(given.text(last, "content"), Strip::both, nullptr));
   if (given.text(last, "role") != "assistant" || content.empty() ||
       given.messages[last].dict()->find("tool_calls"))
     refuse("the last message, which the answer goes on with, must be a text of the assistant");
@@ -405,7 +405,7 @@ std::vector<std::int32_t> ChatTemplate::begun(const Conversation& given) const {
       if (origin.source == static_cast<std::int32_t>(last) && !piece.empty()) end = at;
     });
     const std::string_view before = std::string_view(whole.bytes()).substr(0, end);
-    if (!jinja::strip(before, jinja::Strip::right, nullptr).ends_with(content))
+    if (!jinja::strip(before, Strip::right, nullptr).ends_with(content))
       refuse("the chat template does not write the last message as it is");
     const std::vector<std::string> roles = roles_of(conversation);
     TextEncoder(*tokenizer_, {all_tokens_, plain_tokens_}, roles, whole.bytes())
@@ -426,7 +426,7 @@ bool ChatTemplate::teaches_end() const {
     for (std::size_t i = 0; i < rendered.tokens.size(); ++i)
       if (rendered.learned[i]) learned.push_back(rendered.tokens[i]);
     const std::string text = tokenizer_->decode(learned);
-    return !jinja::strip(text, jinja::Strip::right, nullptr).ends_with(kWord);
+    return !jinja::strip(text, Strip::right, nullptr).ends_with(kWord);
   } catch (const UsageError&) {  // its end is not known
     return true;
   }
@@ -447,7 +447,7 @@ void ChatTemplate::find_end_of_turn() {
     std::string_view rest = std::string_view(whole.bytes()).substr(at + word.size());
     if (const std::string prompt = closing_prompt_for(probe); rest.ends_with(prompt))
       rest.remove_suffix(prompt.size());
-    const std::string_view sign = jinja::strip(rest, jinja::Strip::both, nullptr);
+    const std::string_view sign = jinja::strip(rest, Strip::both, nullptr);
     if (sign.empty()) return;
     std::optional<std::int32_t> last;
     for (std::string_view left = sign; !left.empty();) {

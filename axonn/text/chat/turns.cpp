@@ -64,7 +64,7 @@ std::size_t common_prefix(std::string_view a, std::string_view b) {
 }
 
 std::string_view without_last_space(std::string_view text) {
-  return jinja::strip(text, jinja::Strip::right, nullptr);
+  return jinja::strip(text, Strip::right, nullptr);
 }
 
 std::string_view part(std::string_view text, ByteSpan at) {

@@ -1,9 +1,14 @@
 #include "axonn/text/jinja/jinja_filters.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
+#include <type_traits>
+
+#include <fmt/format.h>
 
 #include "axonn/base/utf8.h"
 #include "axonn/text/characters.h"
@@ -33,54 +38,6 @@ Value attribute_of(const Value& value, const Value& path) {
 
 Value without_case(const Value& value) {
   return value.text() ? Value(value.text()->mapped(lower_case)) : value;
-}
-
-constexpr char kStrip[] = "strip", kUpper[] = "upper", kLower[] = "lower",
-               kCapitalize[] = "capitalize", kReplace[] = "replace";
-
-/// A filter that is a method of the value's text.
-template <const char* kMethod>
-Value by_method(Session& session, const Value& value, const Parameters& in) {
-  return text_method(kMethod)->run(session, to_text(value), in);
-}
-
-/// Jinja's own title(): a letter after white space, -, (, {, [ or < is in upper case.
-Value title_filter(Session&, const Value& value, const Parameters&) {
-  bool inner = false;
-  return to_text(value).mapped([&](std::string_view piece) {
-    std::string out;
-    while (!piece.empty()) {
-      const std::string_view first = first_character(piece);
-      piece.remove_prefix(first.size());
-      out += inner ? lower_case(first) : upper_case(first);
-      inner = !strip(first, Strip::both, nullptr).empty() &&
-              std::string_view("-({[<").find(first) == std::string_view::npos;
-    }
-    return out;
-  });
-}
-
-/// An indentation that is given as a text or as a number of spaces.
-std::string indentation(const Parameters& in, std::size_t i, std::int64_t otherwise) {
-  if (in[i] && in[i]->text()) return in[i]->text()->bytes();
-  const auto width = std::clamp<std::int64_t>(in.integer(i, otherwise), 0, 100);
-  return std::string(static_cast<std::size_t>(width), ' ');
-}
-
-Value tojson_filter(Session&, const Value& value, const Parameters& in) {
-  JsonStyle style{.ensure_ascii = in.flag(0, false), .sort_keys = in.flag(3, false)};
-  if (in.some(1)) {
-    style.has_indent = true;
-    style.indent = indentation(in, 1, 0);
-    style.item_separator = ",";
-  }
-  if (in.some(2)) {
-    const std::vector<Value> both = elements(*in[2]);
-    if (both.size() != 2) refuse("tojson: separators must be two texts");
-    style.item_separator = need_text(both[0], "tojson").bytes();
-    style.key_separator = need_text(both[1], "tojson").bytes();
-  }
-  return to_json(value, style);
 }
 
 Value default_filter(Session&, const Value& value, const Parameters& in) {
@@ -120,8 +77,6 @@ Value list_filter(Session&, const Value& value, const Parameters&) {
   return List{.items = elements(value)};
 }
 
-Value string_filter(Session&, const Value& value, const Parameters&) { return to_text(value); }
-
 Value items_filter(Session& session, const Value& value, const Parameters&) {
   if (value.is_undefined()) return List{};
   if (!value.dict()) refuse("items: a ", value.type_name(), " has no items");
@@ -134,7 +89,7 @@ Value sorted(Session& session, std::vector<Value> all, bool reverse, const Key& 
   std::vector<std::pair<Value, Value>> keyed;
   for (Value& each : all) {
     keyed.emplace_back(key(each), std::move(each));
-    session.charge(32 * keyed.back().first.cost());  // it is compared so often
+    session.charge(32 * keyed.back().first.weight());  // it is compared so often
   }
   std::ranges::stable_sort(keyed, [&](const auto& a, const auto& b) {
     return reverse ? compare(b.first, a.first) < 0 : compare(a.first, b.first) < 0;
@@ -183,42 +138,55 @@ Value reverse_filter(Session&, const Value& value, const Parameters&) {
   return slice_of(value.text() ? value : Value(List{.items = elements(value)}), None{}, None{}, -1);
 }
 
-Value indent_filter(Session&, const Value& value, const Parameters& in) {
-  const std::string by = indentation(in, 0, 4);
-  Text text = need_text(value, "indent");
-  text.append("\n", {});  // as Jinja does: so the lines of a text that ends with \n have a last one
-  Text out;
-  bool first = true;
-  for (std::string_view line : split_lines(text.bytes(), false)) {
-    const bool indents = first ? in.flag(1, false) : !line.empty() || in.flag(2, false);
-    if (!first) out.append("\n", {});
-    first = false;
-    if (indents) out.append(by, {});
-    out.append(text.slice(line));
+/// The number that a text is, but for white space around it and a _ between digits.
+template <typename Number, typename... Base>
+std::optional<Number> number_in(std::string_view text, Base... base) {
+  text = strip(text, Strip::both, nullptr);
+  const bool plus = text.starts_with('+');
+  std::string digits;
+  for (std::size_t i = plus ? 1 : 0; i < text.size(); ++i) {
+    const auto is_digit = [&](std::size_t at) {
+      return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])) != 0;
+    };
+    if (text[i] != '_')
+      digits += text[i];
+    else if (i == 0 || !is_digit(i - 1) || !is_digit(i + 1))
+      return {};
   }
-  return out;
-}
-
-/// The number that a text is, but for white space around it.
-template <typename Number>
-std::optional<Number> number_in(const Text& text) {
-  std::string_view digits = strip(text.bytes(), Strip::both, nullptr);
-  if (digits.starts_with('+')) digits.remove_prefix(1);
+  if (plus && digits.starts_with('-')) return {};
   Number value = 0;
-  const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), value, base...);
+  if (end.ec == std::errc::result_out_of_range && std::is_floating_point_v<Number>)
+    return static_cast<Number>(std::strtod(digits.c_str(), nullptr));
   if (end.ec != std::errc() || end.ptr != digits.data() + digits.size()) return {};
   return value;
 }
 
+/// int(text, base): the base may be written in front, as in 0x1f.
+std::optional<std::int64_t> integer_in(std::string_view text, std::int64_t base) {
+  constexpr std::pair<std::string_view, int> kBases[] = {{"0x", 16}, {"0o", 8}, {"0b", 2}};
+  if (base != 0 && (base < 2 || base > 36)) refuse("int: the base must be 0 or from 2 to 36");
+  text = strip(text, Strip::both, nullptr);
+  const bool negative = text.starts_with('-');
+  std::string digits = lower_ascii(text.substr(negative || text.starts_with('+') ? 1 : 0));
+  for (const auto& [front, value] : kBases)
+    if (digits.starts_with(front) && (base == 0 || base == value)) {
+      digits.erase(0, digits.size() > 2 && digits[2] == '_' ? 3 : 2);
+      base = value;
+    }
+  if (digits.starts_with('-') || digits.starts_with('+')) return {};
+  return number_in<std::int64_t>((negative ? "-" : "") + digits,
+                                 base == 0 ? 10 : static_cast<int>(base));
+}
+
 Value int_filter(Session&, const Value& value, const Parameters& in) {
-  if (in.integer(1, 10) != 10) refuse("int with a base is not supported");
   if (value.is_integer()) return need_integer(value, "int");
   if (value.as<LargeInteger>()) return value;
   std::optional<double> number;
   if (value.as<double>()) number = *value.as<double>();
   if (const Text* text = value.text()) {
-    if (const auto whole = number_in<std::int64_t>(*text)) return *whole;
-    number = number_in<double>(*text);
+    if (const auto whole = integer_in(text->bytes(), in.integer(1, 10))) return *whole;
+    number = number_in<double>(text->bytes());
   }
   if (!number || !std::isfinite(*number)) return in[0] ? *in[0] : Value(0);
   if (std::abs(*number) >= 0x1p63) refuse("int: the number is beyond 64 bits");
@@ -228,11 +196,9 @@ Value int_filter(Session&, const Value& value, const Parameters& in) {
 Value float_filter(Session&, const Value& value, const Parameters& in) {
   if (value.as<double>()) return value;
   if (value.is_integer()) return static_cast<double>(need_integer(value, "float"));
-  const auto number = value.text() ? number_in<double>(*value.text()) : std::nullopt;
+  const auto number = value.text() ? number_in<double>(value.text()->bytes()) : std::nullopt;
   return number ? Value(*number) : in[0] ? *in[0] : Value(0.0);
 }
-
-Value safe_filter(Session&, const Value& value, const Parameters&) { return to_text(value); }
 
 /// The elements that a filter such as map takes: none of a value that is false, as None.
 std::vector<Value> elements_or_none(const Value& value) {
@@ -290,37 +256,163 @@ Value select_filter(Session& session, const Value& value, const Parameters& in) 
   return out;
 }
 
+Value abs_filter(Session&, const Value& value, const Parameters&) {
+  return compare(value, 0) < 0 ? negated(value) : value;
+}
+
+Value attr_filter(Session&, const Value& value, const Parameters& in) {
+  const std::string& name = in.text(0).bytes();
+  if (value.dict() && !member_of(value, name).callable())
+    return Value::undefined("attr() sees no keys of a dict");
+  return member_of(value, name);
+}
+
+/// batch(n): lists of n elements; slice(n): n lists. The last ones may be filled up.
+Value batch_filter(Session&, const Value& value, const Parameters& in) {
+  const std::int64_t count = need_integer(in.need(0), "batch");
+  if (count < 1) refuse("batch: wanted at least 1 element");
+  std::vector<Value> all = elements(value);
+  List out;
+  for (std::int64_t begin = 0; begin < std::ssize(all); begin += count) {
+    List part;
+    for (std::int64_t i = begin; i < std::min(begin + count, std::ssize(all)); ++i)
+      part.items.push_back(all[static_cast<std::size_t>(i)]);
+    while (in.some(1) && std::ssize(part.items) < std::min<std::int64_t>(count, kMostElements))
+      part.items.push_back(*in[1]);
+    out.items.emplace_back(std::move(part));
+  }
+  return out;
+}
+
+Value slice_filter(Session&, const Value& value, const Parameters& in) {
+  const std::int64_t count = need_integer(in.need(0), "slice");
+  if (count < 1 || count > 100'000) refuse("slice: wanted 1 to 100,000 lists");
+  const std::vector<Value> all = elements(value);
+  const std::int64_t each = std::ssize(all) / count, more = std::ssize(all) % count;
+  List out;
+  for (std::int64_t n = 0, at = 0; n < count; ++n) {
+    List part;
+    for (std::int64_t end = at + each + (n < more ? 1 : 0); at < end; ++at)
+      part.items.push_back(all[static_cast<std::size_t>(at)]);
+    if (in.some(1) && n >= more) part.items.push_back(*in[1]);
+    out.items.emplace_back(std::move(part));
+  }
+  return out;
+}
+
+Value filesizeformat_filter(Session&, const Value& value, const Parameters& in) {
+  const auto size = number_in<double>(to_text(value).bytes());
+  if (!size) refuse("filesizeformat: this is no number");
+  const bool binary = in.flag(0, false);
+  const double base = binary ? 1024 : 1000;
+  if (*size == 1) return "1 Byte";
+  if (*size < base) return fmt::format("{} Bytes", static_cast<std::int64_t>(*size));
+  double unit = base;
+  std::size_t i = 0;
+  for (; i < 7 && *size >= unit * base; ++i) unit *= base;
+  return fmt::format("{:.1f} {}{}B", *size / unit, "kMGTPEZY"[i], binary ? "i" : "");
+}
+
+Value groupby_filter(Session& session, const Value& value, const Parameters& in) {
+  const Value& path = in.need(0);
+  const auto key = [&](const Value& each) {
+    const Value found = attribute_of(each, path);
+    const Value given = found.is_undefined() && in.some(1) ? *in[1] : found;
+    return in.flag(2, false) ? given : without_case(given);
+  };
+  const Value all = sorted(session, elements(value), false, key);
+  List out;
+  for (std::size_t begin = 0, end = 0; begin < all.list()->items.size(); begin = end) {
+    const auto& items = all.list()->items;
+    List group;
+    for (; end < items.size() && equal(key(items[end]), key(items[begin])); ++end)
+      group.items.push_back(items[end]);
+    const Value first = attribute_of(items[begin], path);
+    out.items.emplace_back(
+        List{.items = {first.is_undefined() && in.some(1) ? *in[1] : first, std::move(group)},
+             .is_tuple = true});
+  }
+  return out;
+}
+
+/// The least element, or the first of the largest.
+template <bool kMax>
+Value extreme_filter(Session& session, const Value& value, const Parameters& in) {
+  const std::vector<Value> all = elements(value);
+  if (all.empty()) return Value::undefined("No aggregated item, sequence was empty.");
+  const auto key = [&](const Value& each) { return key_of(each, in.some(1), in.flag(0, false)); };
+  const Value* best = &all[0];
+  for (const Value& each : all) {
+    session.charge(each.weight());
+    const int order = compare(key(each), key(*best));
+    if (kMax ? order > 0 : order < 0) best = &each;
+  }
+  return *best;
+}
+
+Value round_filter(Session&, const Value& value, const Parameters& in) {
+  const std::int64_t places = in.integer(0, 0);
+  const std::string method = in[1] ? in.text(1).bytes() : "common";
+  if (method != "common" && method != "ceil" && method != "floor")
+    refuse("round: the method must be common, ceil or floor");
+  if (places < -300 || places > 300) refuse("round: at most 300 places");
+  const bool whole = value.is_integer();
+  const double number = whole                ? static_cast<double>(need_integer(value, "round"))
+                        : value.as<double>() ? *value.as<double>()
+                                             : 0;
+  if (!value.is_number()) refuse("round needs a number, not a ", value.type_name());
+  const double power = std::pow(10.0, static_cast<double>(places));
+  if (method != "common")
+    return (method == "ceil" ? std::ceil(number * power) : std::floor(number * power)) / power;
+  if (whole && places >= 0) return need_integer(value, "round");
+  if (places >= 0) {  // as Python: the decimal that is nearest to the exact value
+    const std::string text = fmt::format("{:.{}f}", number, places);
+    return std::strtod(text.c_str(), nullptr);
+  }
+  const double rounded = std::nearbyint(number * power) / power;
+  return whole ? Value(static_cast<std::int64_t>(rounded)) : Value(rounded);
+}
+
+Value sum_filter(Session& session, const Value& value, const Parameters& in) {
+  Value total = in[1] ? *in[1] : Value(0);
+  for (const Value& each : elements(value)) {
+    total = arithmetic("+", total, in.some(0) ? attribute_of(each, *in[0]) : each);
+    session.charge(total.cost());
+  }
+  return total;
+}
+
 constexpr Function kFilters[] = {
-    {"capitalize", {}, by_method<kCapitalize>},
+    {"abs", {}, abs_filter},
+    {"attr", {"name"}, attr_filter},
+    {"batch", {"linecount", "fill_with"}, batch_filter},
+    {"filesizeformat", {"binary"}, filesizeformat_filter},
+    {"groupby", {"attribute", "default", "case_sensitive"}, groupby_filter},
+    {"max", {"case_sensitive", "attribute"}, extreme_filter<true>},
+    {"min", {"case_sensitive", "attribute"}, extreme_filter<false>},
+    {"round", {"precision", "method"}, round_filter},
+    {"slice", {"slices", "fill_with"}, slice_filter},
+    {"sum", {"attribute", "start"}, sum_filter},
     {"count", {}, length_filter},
     {"d", {"default_value", "boolean"}, default_filter},
     {"default", {"default_value", "boolean"}, default_filter},
     {"dictsort", {"case_sensitive", "by", "reverse"}, dictsort_filter},
     {"first", {}, end_filter<false>},
     {"float", {"default"}, float_filter},
-    {"indent", {"width", "first", "blank"}, indent_filter},
     {"int", {"default", "base"}, int_filter},
     {"items", {}, items_filter},
     {"join", {"d", "attribute"}, join_filter},
     {"last", {}, end_filter<true>},
     {"length", {}, length_filter},
     {"list", {}, list_filter},
-    {"lower", {}, by_method<kLower>},
     {"map", {"*"}, map_filter},
     {"reject", {"*"}, select_filter<false, false>},
     {"rejectattr", {"*"}, select_filter<false, true>},
-    {"replace", {"old", "new", "count"}, by_method<kReplace>},
     {"reverse", {}, reverse_filter},
-    {"safe", {}, safe_filter},
     {"select", {"*"}, select_filter<true, false>},
     {"selectattr", {"*"}, select_filter<true, true>},
     {"sort", {"reverse", "case_sensitive", "attribute"}, sort_filter},
-    {"string", {}, string_filter},
-    {"title", {}, title_filter},
-    {"tojson", {"ensure_ascii", "indent", "separators", "sort_keys"}, tojson_filter},
-    {"trim", {"chars"}, by_method<kStrip>},
     {"unique", {"case_sensitive", "attribute"}, unique_filter},
-    {"upper", {}, by_method<kUpper>},
 };
 
 bool is_iterable(const Value& value) {
@@ -332,7 +424,27 @@ bool unequal(const Value& a, const Value& b) { return !equal(a, b); }
 bool at_most(const Value& a, const Value& b) { return compare(a, b) <= 0; }
 bool at_least(const Value& a, const Value& b) { return compare(a, b) >= 0; }
 
+bool divisible(const Value& a, const Value& b) { return equal(arithmetic("%", a, b), 0); }
+bool same(const Value& a, const Value& b) {
+  if (a.is_none() || a.as<bool>()) return a.type_name() == b.type_name() && equal(a, b);
+  return a.type_name() == b.type_name() && equal(a, b) && !a.list() && !a.dict();
+}
+template <std::string (*kChange)(std::string_view), std::string (*kOther)(std::string_view)>
+bool has_case(const Value& value) {
+  const std::string text = to_text(value).bytes();
+  return kChange(text) == text && kOther(text) != text;
+}
+
 constexpr Test kTests[] = {
+    {"callable", [](const Value& v) { return v.callable() != nullptr; }},
+    {"divisibleby", nullptr, divisible},
+    {"escaped", [](const Value&) { return false; }},
+    {"filter",
+     [](const Value& v) { return find_filter(need_text(v, "filter").bytes()) != nullptr; }},
+    {"lower", has_case<lower_case, upper_case>},
+    {"sameas", nullptr, same},
+    {"test", [](const Value& v) { return find_test(need_text(v, "test").bytes()) != nullptr; }},
+    {"upper", has_case<upper_case, lower_case>},
     {"boolean", [](const Value& v) { return v.as<bool>() != nullptr; }},
     {"defined", [](const Value& v) { return !v.is_undefined(); }},
     {"even", [](const Value& v) { return need_integer(v, "even") % 2 == 0; }},
@@ -368,7 +480,10 @@ constexpr Test kTests[] = {
 
 }  // namespace
 
-const Function* find_filter(std::string_view name) { return find_function(kFilters, name); }
+const Function* find_filter(std::string_view name) {
+  const Function* const found = find_function(kFilters, name);
+  return found ? found : find_text_filter(name);
+}
 
 const Test* find_test(std::string_view name) {
   const auto* const found = std::ranges::find(kTests, name, &Test::name);

@@ -10,6 +10,9 @@ namespace axonn::jinja {
 /// none of this name. `safe` changes nothing, since chat templates do not escape HTML.
 const Function* find_filter(std::string_view name);
 
+/// Those of them that make texts.
+const Function* find_text_filter(std::string_view name);
+
 /// A test of Jinja: of the value alone, or with one argument.
 struct Test {
   std::string_view name;

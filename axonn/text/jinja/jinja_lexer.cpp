@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "axonn/base/utf8.h"
 #include "axonn/text/jinja/jinja_text.h"
@@ -90,8 +91,41 @@ class Lexer {
     at_ = tag + (sign == '-' || sign == '+' ? 3 : 2);
     if (kind == '#')
       read_comment(tag);
-    else
+    else if (kind != '%' || !read_raw(tag))
       read_tag(tag, kind == '%');
+  }
+
+  /// Reads {% raw %} and the text up to {% endraw %} as it is. Returns false if it is not here.
+  bool read_raw(std::size_t tag) {
+    const std::size_t begin = at_;
+    const auto skip_word = [&](std::string_view word) {
+      skip_space();
+      if (!sees(word)) return false;
+      at_ += word.size();
+      skip_space();
+      return true;
+    };
+    if (!skip_word("raw") || !(sees("%}") || sees("-%}"))) {
+      at_ = begin;
+      return false;
+    }
+    const bool strips = sees("-");
+    at_ += strips ? 3 : 2;
+    if (strips) skip_space();
+    line_starts_ = source_[at_ - 1] == '\n';
+    const std::size_t text_begin = at_;
+    for (std::size_t end = source_.find("{%", at_); end != source_.npos;
+         end = source_.find("{%", end + 1)) {
+      const char sign = end + 2 < source_.size() ? source_[end + 2] : ' ';
+      at_ = end + (sign == '-' || sign == '+' ? 3 : 2);
+      if (!skip_word("endraw")) continue;
+      const std::string_view text =
+          left_of_tag(std::string_view(source_).substr(text_begin, end - text_begin), '%', sign);
+      if (!skip_end("%}")) continue;
+      if (!text.empty()) push(Kind::data, text_begin, std::string(text));
+      return true;
+    }
+    fault(tag, "this 'raw' has no '{% endraw %}'");
   }
 
   /// The text before a tag, as the tag leaves it: "{%-" strips all white space, and a tag that is
@@ -135,7 +169,6 @@ class Lexer {
   void read_tag(std::size_t tag, bool block) {
     push(block ? Kind::open_block : Kind::open_print, tag, "");
     skip_space();
-    if (block && sees("raw")) fault(at_, "the statement 'raw' is not supported");
     std::string open;  // the brackets that are open
     while (true) {
       const std::size_t before = at_;
@@ -185,16 +218,18 @@ class Lexer {
     at_ += sign->size();
   }
 
-  /// Skips digits after `at`, if there are some.
+  /// Skips digits after `at`, if there are some; a _ may be between two.
   bool skip_digits(std::size_t at) {
     if (at == source_.size() || !is_digit(source_[at])) return false;
-    while (at < source_.size() && is_digit(source_[at])) ++at;
+    const auto digit = [&](std::size_t i) { return i < source_.size() && is_digit(source_[i]); };
+    while (digit(at) || (at < source_.size() && source_[at] == '_' && digit(at + 1))) ++at;
     at_ = at;
     return true;
   }
 
   void read_number() {
     const std::size_t begin = at_;
+    if (read_based_number()) return;
     skip_digits(at_);
     bool real = false;
     if (begin == 0 || source_[begin - 1] != '.') {  // not x.0.e
@@ -207,7 +242,27 @@ class Lexer {
     }
     if (at_ < source_.size() && is_word(source_[at_]))
       fault(begin, "a number in this form is not supported");
-    push(real ? Kind::real : Kind::integer, begin, source_.substr(begin, at_ - begin));
+    std::string digits = source_.substr(begin, at_ - begin);
+    std::erase(digits, '_');
+    push(real ? Kind::real : Kind::integer, begin, std::move(digits));
+  }
+
+  /// 0x1f, 0o17 or 0b11, as the decimal number.
+  bool read_based_number() {
+    const char kind = at_ + 1 < source_.size() ? lower_ascii(source_[at_ + 1]) : ' ';
+    const int base = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 0;
+    if (source_[at_] != '0' || base == 0) return false;
+    std::size_t end = at_ + 2;
+    while (end < source_.size() && is_word(source_[end])) ++end;
+    std::string digits = source_.substr(at_ + 2, end - at_ - 2);
+    std::erase(digits, '_');
+    std::int64_t number = 0;
+    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), number, base);
+    if (read.ec != std::errc() || read.ptr != digits.data() + digits.size())
+      fault(at_, "a number in this form is not supported");
+    push(Kind::integer, at_, std::to_string(number));
+    at_ = end;
+    return true;
   }
 
   void read_string(char quote) {
@@ -235,8 +290,14 @@ class Lexer {
       value += kValues[i];
     } else if (c == 'x' || c == 'u' || c == 'U') {
       append_code(begin, c == 'x' ? 2 : c == 'u' ? 4 : 8, value);
-    } else if (c == 'N' || is_digit(c)) {
-      fault(begin, "the escape \\", c, " is not supported");
+    } else if (c >= '0' && c <= '7') {
+      char32_t code = static_cast<char32_t>(c - '0');
+      for (int n = 1; n < 3 && at_ < source_.size() && source_[at_] >= '0' && source_[at_] <= '7';
+           ++n)
+        code = code * 8 + static_cast<char32_t>(source_[at_++] - '0');
+      append_utf8(code, value);
+    } else if (c == 'N') {
+      fault(begin, "the escape \\N is not supported; write the character itself");
     } else {
       (value += '\\') += c;
     }

@@ -2,147 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
+#include <memory>
 
 #include "axonn/base/utf8.h"
-#include "axonn/text/characters.h"
 #include "axonn/text/jinja/jinja_print.h"
 
 namespace axonn::jinja {
 
 namespace {
-
-template <Strip kWhich>
-Value strip_method(Session&, const Value& self, const Parameters& in) {
-  const std::string* characters = in.some(0) ? &in.text(0).bytes() : nullptr;
-  return self.text()->slice(strip(self.text()->bytes(), kWhich, characters));
-}
-
-void add_part(List& parts, Text part) {
-  if (parts.items.size() == kMostElements)
-    refuse("a text is cut into more than ", kMostElements, " parts");
-  parts.items.emplace_back(std::move(part));
-}
-
-/// split() without a separator: the words between white space.
-List split_words(const Text& text, std::int64_t most) {
-  List out;
-  std::string_view rest = strip(text.bytes(), Strip::left, nullptr);
-  while (!rest.empty()) {
-    std::size_t end = 0;
-    while (end < rest.size() && !is_white_space(code_point(rest.substr(end))))
-      end += first_character(rest.substr(end)).size();
-    if (most >= 0 && std::ssize(out.items) == most) end = rest.size();
-    add_part(out, text.slice(rest.substr(0, end)));
-    rest = strip(rest.substr(end), Strip::left, nullptr);
-  }
-  return out;
-}
-
-template <bool kFromRight>
-Value split_method(Session&, const Value& self, const Parameters& in) {
-  const Text& text = *self.text();
-  const std::int64_t most = in.integer(1, -1);
-  if (!in.some(0)) {
-    if (kFromRight && most >= 0) refuse("rsplit() with maxsplit needs a separator");
-    return split_words(text, most);
-  }
-  const std::string& separator = in.text(0).bytes();
-  if (separator.empty()) refuse("split(): the separator is empty");
-  List out;
-  std::string_view rest = text.bytes();
-  while (most < 0 || std::ssize(out.items) < most) {
-    const std::size_t at = kFromRight ? rest.rfind(separator) : rest.find(separator);
-    if (at == rest.npos) break;
-    const std::string_view left = rest.substr(0, at), right = rest.substr(at + separator.size());
-    add_part(out, text.slice(kFromRight ? right : left));
-    rest = kFromRight ? left : right;
-  }
-  add_part(out, text.slice(rest));
-  if (kFromRight) std::ranges::reverse(out.items);
-  return out;
-}
-
-Value splitlines_method(Session&, const Value& self, const Parameters& in) {
-  List out;
-  for (std::string_view line : split_lines(self.text()->bytes(), in.flag(0, false)))
-    add_part(out, self.text()->slice(line));
-  return out;
-}
-
-template <bool kEnds>
-Value affix_method(Session&, const Value& self, const Parameters& in) {
-  const std::string& bytes = self.text()->bytes();
-  const auto has = [&](const Value& affix) {
-    const std::string& part = need_text(affix, "startswith() or endswith()").bytes();
-    return kEnds ? bytes.ends_with(part) : bytes.starts_with(part);
-  };
-  if (const List* list = in.need(0).list(); list && list->is_tuple)
-    return std::ranges::any_of(list->items, has);
-  return has(in.need(0));
-}
-
-Value find_method(Session&, const Value& self, const Parameters& in) {
-  const std::string_view bytes = self.text()->bytes();
-  const std::size_t at = bytes.find(in.text(0).bytes());
-  return at == bytes.npos ? Value(-1) : Value(code_points(bytes.substr(0, at)));
-}
-
-Value replace_method(Session&, const Value& self, const Parameters& in) {
-  const Text &text = *self.text(), &to = in.text(1);
-  const std::string& from = in.text(0).bytes();
-  if (from.empty()) refuse("replace(): an empty text cannot be replaced");
-  std::int64_t left = in.integer(2, -1);
-  Text out;
-  std::size_t done = 0;
-  for (std::size_t at = text.bytes().find(from); at != std::string::npos && left != 0;
-       at = text.bytes().find(from, done), --left) {
-    out.append(text.slice(done, at));
-    out.append(to);
-    done = at + from.size();
-  }
-  if (done == 0) return text;
-  out.append(text.slice(done, text.size()));
-  return out;
-}
-
-template <std::string (*kChange)(std::string_view)>
-Value case_method(Session&, const Value& self, const Parameters&) {
-  return self.text()->mapped(kChange);
-}
-
-template <bool kOnce>
-Value title_method(Session&, const Value& self, const Parameters&) {
-  return title_case(*self.text(), kOnce);
-}
-
-Value join_method(Session&, const Value& self, const Parameters& in) {
-  Text out;
-  bool first = true;
-  for (const Value& each : elements(in.need(0))) {
-    if (!first) out.append(*self.text());
-    first = false;
-    out.append(need_text(each, "join()"));
-  }
-  return out;
-}
-
-constexpr Function kTextMethods[] = {
-    {"capitalize", {}, title_method<true>},
-    {"endswith", {"suffix"}, affix_method<true>},
-    {"find", {"sub"}, find_method},
-    {"join", {"iterable"}, join_method},
-    {"lower", {}, case_method<lower_case>},
-    {"lstrip", {"chars"}, strip_method<Strip::left>},
-    {"replace", {"old", "new", "count"}, replace_method},
-    {"rsplit", {"sep", "maxsplit"}, split_method<true>},
-    {"rstrip", {"chars"}, strip_method<Strip::right>},
-    {"split", {"sep", "maxsplit"}, split_method<false>},
-    {"splitlines", {"keepends"}, splitlines_method},
-    {"startswith", {"prefix"}, affix_method<false>},
-    {"strip", {"chars"}, strip_method<Strip::both>},
-    {"title", {}, title_method<false>},
-    {"upper", {}, case_method<upper_case>},
-};
 
 Value get_method(Session&, const Value& self, const Parameters& in) {
   if (const Value* found = self.dict()->find_key(in.need(0))) return *found;
@@ -166,19 +35,65 @@ Value changing_method(Session&, const Value& self, const Parameters& in) {
   refuse(in.function(), "() would change a ", self.type_name(), ", which templates cannot do");
 }
 
+Value copy_method(Session&, const Value& self, const Parameters&) { return self; }
+
+Value list_count_method(Session&, const Value& self, const Parameters& in) {
+  return std::ranges::count_if(self.list()->items,
+                               [&](const Value& each) { return equal(each, in.need(0)); });
+}
+
+Value list_index_method(Session&, const Value& self, const Parameters& in) {
+  const auto& items = self.list()->items;
+  const auto size = std::ssize(items);
+  const auto place = [&](std::size_t i, std::int64_t otherwise) {
+    const std::int64_t at = in.integer(i, otherwise);
+    return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size);
+  };
+  for (std::int64_t i = place(1, 0); i < place(2, size); ++i)
+    if (equal(items[static_cast<std::size_t>(i)], in.need(0))) return i;
+  refuse("index(): the item is not in the list");
+}
+
+Value bit_length_method(Session&, const Value& self, const Parameters&) {
+  const std::int64_t number = need_integer(self, "bit_length()");
+  const auto size = static_cast<std::uint64_t>(number);
+  return static_cast<int>(std::bit_width(number < 0 ? 0 - size : size));
+}
+
+Value is_integer_method(Session&, const Value& self, const Parameters&) {
+  return !self.as<double>() || std::trunc(*self.as<double>()) == *self.as<double>();
+}
+
+constexpr Function kNumberMethods[] = {
+    {"bit_length", {}, bit_length_method},
+    {"is_integer", {}, is_integer_method},
+};
+
 constexpr Function kDictMethods[] = {
-    {"get", {"key", "default"}, get_method}, {"items", {}, items_method<true, true>},
-    {"keys", {}, items_method<true, false>}, {"values", {}, items_method<false, true>},
-    {"clear", {"*"}, changing_method},       {"pop", {"*"}, changing_method},
-    {"popitem", {"*"}, changing_method},     {"setdefault", {"*"}, changing_method},
+    {"copy", {}, copy_method},
+    {"get", {"key", "default"}, get_method},
+    {"items", {}, items_method<true, true>},
+    {"keys", {}, items_method<true, false>},
+    {"values", {}, items_method<false, true>},
+    {"clear", {"*"}, changing_method},
+    {"pop", {"*"}, changing_method},
+    {"popitem", {"*"}, changing_method},
+    {"setdefault", {"*"}, changing_method},
     {"update", {"*"}, changing_method},
 };
 
 constexpr Function kListMethods[] = {
-    {"append", {"*"}, changing_method},  {"clear", {"*"}, changing_method},
-    {"extend", {"*"}, changing_method},  {"insert", {"*"}, changing_method},
-    {"pop", {"*"}, changing_method},     {"remove", {"*"}, changing_method},
-    {"reverse", {"*"}, changing_method}, Function{"sort", {"*"}, changing_method},
+    {"copy", {}, copy_method},
+    {"count", {"value"}, list_count_method},
+    {"index", {"value", "start", "stop"}, list_index_method},
+    {"append", {"*"}, changing_method},
+    {"clear", {"*"}, changing_method},
+    {"extend", {"*"}, changing_method},
+    {"insert", {"*"}, changing_method},
+    {"pop", {"*"}, changing_method},
+    {"remove", {"*"}, changing_method},
+    {"reverse", {"*"}, changing_method},
+    Function{"sort", {"*"}, changing_method},
 };
 
 /// A method of a value, or a function of the environment.
@@ -210,11 +125,82 @@ Value range_function(Session&, const Value&, const Parameters& in) {
   return out;
 }
 
-Value namespace_function(Session&, const Value&, const Parameters& in) {
-  if (!in.all().positional.empty()) refuse("namespace() takes arguments with names only");
-  const auto members = std::make_shared<Dict>();
-  for (const auto& [name, value] : in.all().named) members->set(name, value);
-  return Namespace{members};
+/// dict(): of a dict or of pairs, and of the arguments with names.
+Value dict_function(Session&, const Value&, const Parameters& in) {
+  Dict made;
+  const auto& positional = in.all().positional;
+  if (positional.size() > 1) refuse(in.function(), "() takes at most one argument without a name");
+  if (!positional.empty() && positional[0].dict()) {
+    made = *positional[0].dict();
+  } else if (!positional.empty()) {
+    for (const Value& each : elements(positional[0])) {
+      const std::vector<Value> pair = elements(each);
+      if (pair.size() != 2) refuse(in.function(), "(): wanted pairs of a key and a value");
+      made.set(pair[0], pair[1]);
+    }
+  }
+  for (const auto& [name, value] : in.all().named) made.set(name, value);
+  return made;
+}
+
+Value namespace_function(Session& session, const Value& self, const Parameters& in) {
+  const Value made = dict_function(session, self, in);
+  for (const auto& [name, value] : made.dict()->items())
+    if (name.text()) check_namespace_member(name.text()->bytes());
+  return Namespace{std::make_shared<Dict>(*made.dict())};
+}
+
+/// cycler(): next() gives its items in turn.
+class Cycler : public Callable, public std::enable_shared_from_this<Cycler> {
+ public:
+  explicit Cycler(std::vector<Value> items) : items_(std::move(items)) {}
+  Value call(Session&, const Arguments&) const override { refuse("a cycler cannot be called"); }
+  Value member(std::string_view name) const override {
+    if (name == "current") return items_[at_];
+    if (name != "next" && name != "reset") return Callable::member(name);
+    return CallablePtr(std::make_shared<const Step>(shared_from_this(), name == "next"));
+  }
+
+ private:
+  class Step : public Callable {
+   public:
+    Step(std::shared_ptr<const Cycler> cycler, bool next)
+        : cycler_(std::move(cycler)), next_(next) {}
+    Value call(Session&, const Arguments&) const override {
+      const std::size_t at =
+          std::exchange(cycler_->at_, next_ ? (cycler_->at_ + 1) % cycler_->items_.size() : 0);
+      return next_ ? cycler_->items_[at] : Value(None{});
+    }
+
+   private:
+    std::shared_ptr<const Cycler> cycler_;
+    bool next_;
+  };
+
+  std::vector<Value> items_;
+  mutable std::size_t at_ = 0;
+};
+
+Value cycler_function(Session&, const Value&, const Parameters& in) {
+  if (in.all().positional.empty()) refuse("cycler() needs items");
+  return CallablePtr(std::make_shared<const Cycler>(in.all().positional));
+}
+
+/// joiner(): gives nothing when it is first called, then its separator.
+class Joiner : public Callable {
+ public:
+  explicit Joiner(Value separator) : separator_(std::move(separator)) {}
+  Value call(Session&, const Arguments&) const override {
+    return std::exchange(used_, true) ? separator_ : Value("");
+  }
+
+ private:
+  Value separator_;
+  mutable bool used_ = false;
+};
+
+Value joiner_function(Session&, const Value&, const Parameters& in) {
+  return CallablePtr(std::make_shared<const Joiner>(in[0] ? *in[0] : Value(", ")));
 }
 
 Value raise_function(Session&, const Value&, const Parameters& in) {
@@ -224,13 +210,22 @@ Value raise_function(Session&, const Value&, const Parameters& in) {
 Value time_function(Session& session, const Value&, const Parameters& in) {
   if (!session.now)
     refuse("strftime_now() writes the current date, so the data would change from day to day");
+  std::string format;  // as Python reads it for a time without a zone
+  std::string_view rest = in.text(0).bytes();
+  for (; !rest.empty(); rest.remove_prefix(rest.starts_with('%') && rest.size() > 1 ? 2 : 1)) {
+    const std::string_view directive = rest.substr(0, rest.starts_with('%') ? 2 : 1);
+    if (directive == "%f") refuse("strftime_now() with %f is not supported");
+    if (directive != "%Z" && directive != "%z") format += directive;
+  }
   std::array<char, 512> buffer;
-  const std::size_t size =
-      std::strftime(buffer.data(), buffer.size(), in.text(0).bytes().c_str(), session.now);
+  const std::size_t size = std::strftime(buffer.data(), buffer.size(), format.c_str(), session.now);
   return std::string_view(buffer.data(), size);
 }
 
 constexpr Function kGlobals[] = {
+    {"cycler", {"*"}, cycler_function},
+    {"dict", {"*"}, dict_function},
+    {"joiner", {"sep"}, joiner_function},
     {"namespace", {"*"}, namespace_function},
     {"raise_exception", {"message"}, raise_function},
     {"range", {"start", "stop", "step"}, range_function},
@@ -239,21 +234,21 @@ constexpr Function kGlobals[] = {
 
 }  // namespace
 
-const Function* text_method(std::string_view name) { return find_function(kTextMethods, name); }
-
-bool is_method(std::string_view name) {
-  return text_method(name) || find_function(kDictMethods, name) ||
-         find_function(kListMethods, name);
+void check_namespace_member(std::string_view name) {
+  if (name.starts_with('_'))
+    refuse("a namespace cannot have the member '", printable(name.substr(0, 40)),
+           "', which begins with _; rename it");
 }
 
 Value member_of(const Value& value, std::string_view name) {
   if (const auto* undefined = value.as<Undefined>())
     refuse(undefined->why ? *undefined->why : "an undefined value has no attributes");
   if (const Callable* callable = value.callable()) return callable->member(name);
-  const Function* method = value.text()   ? text_method(name)
-                           : value.list() ? find_function(kListMethods, name)
-                           : value.dict() ? find_function(kDictMethods, name)
-                                          : nullptr;
+  const Function* method = value.text()        ? text_method(name)
+                           : value.list()      ? find_function(kListMethods, name)
+                           : value.dict()      ? find_function(kDictMethods, name)
+                           : value.is_number() ? find_function(kNumberMethods, name)
+                                               : nullptr;
   if (method) return CallablePtr(std::make_shared<const BoundFunction>(*method, value));
   const Dict* members = value.space() ? value.space() : value.dict();
   if (const Value* found = members ? members->find(name) : nullptr) return *found;

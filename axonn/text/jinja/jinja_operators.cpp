@@ -6,6 +6,7 @@
 #include "axonn/base/check.h"
 #include "axonn/base/utf8.h"
 #include "axonn/text/jinja/jinja_call.h"
+#include "axonn/text/jinja/jinja_format.h"
 #include "axonn/text/jinja/jinja_methods.h"
 #include "axonn/text/jinja/jinja_print.h"
 
@@ -25,6 +26,20 @@ double real(const Value& value) {
   return static_cast<double>(need_integer(value, "arithmetic"));
 }
 
+Value power(std::int64_t base, std::int64_t exponent) {
+  if (exponent < 0) {
+    if (base == 0) refuse("0 to a negative power");
+    return std::pow(static_cast<double>(base), static_cast<double>(exponent));
+  }
+  if (base == 0 || base == 1) return exponent == 0 ? 1 : base;
+  if (base == -1) return exponent % 2 == 0 ? 1 : -1;
+  std::int64_t result = 1;
+  for (; exponent > 0; --exponent)
+    if (__builtin_mul_overflow(result, base, &result))
+      refuse("the result of '**' is beyond 64 bits");
+  return result;
+}
+
 Value integer_arithmetic(std::string_view op, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
   if (op == "+"   ? __builtin_add_overflow(a, b, &result)
@@ -32,6 +47,7 @@ Value integer_arithmetic(std::string_view op, std::int64_t a, std::int64_t b) {
                   : op == "*" && __builtin_mul_overflow(a, b, &result))
     refuse("the result of '", op, "' is beyond 64 bits");
   if (op == "+" || op == "-" || op == "*") return result;
+  if (op == "**") return power(a, b);
   if (b == 0) refuse("division by zero");
   if (op == "/") return static_cast<double>(a) / static_cast<double>(b);
   if (b == -1) return op == "%" ? Value(0) : integer_arithmetic("-", 0, a);
@@ -44,6 +60,7 @@ Value real_arithmetic(std::string_view op, double a, double b) {
   if (op == "+") return a + b;
   if (op == "-") return a - b;
   if (op == "*") return a * b;
+  if (op == "**") return std::pow(a, b);
   if (b == 0) refuse("division by zero");
   if (op == "/") return a / b;
   double rest = std::fmod(a, b);
@@ -103,7 +120,7 @@ Value arithmetic(std::string_view op, const Value& left, const Value& right) {
     return repeated(left, need_integer(right, op));
   if (op == "*" && is_sequence(right) && left.is_integer())
     return repeated(right, need_integer(left, op));
-  if (op == "%" && left.text()) refuse("formatting with '%' is not supported");
+  if (op == "%" && left.text()) return percent_format(*left.text(), right);
   const List *a = left.list(), *b = right.list();
   if (op == "+" && left.text() && right.text()) {
     Text out = *left.text();

@@ -6,7 +6,7 @@
 
 namespace axonn::jinja {
 
-/// One of + - * / // %, as Python has them. Throws for an integer beyond 64 bits.
+/// One of + - * / // % **, as Python has them. Throws for an integer beyond 64 bits.
 Value arithmetic(std::string_view op, const Value& left, const Value& right);
 Value negated(const Value& value);
 

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include "axonn/base/utf8.h"
-#include "axonn/text/jinja/jinja_methods.h"
+#include "axonn/text/jinja/jinja_tokens.h"
 
 namespace axonn::jinja {
 
@@ -17,61 +18,21 @@ namespace {
 constexpr int kMostNesting = 60;
 constexpr std::size_t kMostOperands = 200;  // of one chain of operators or filters
 
-class Parser {
+class Parser : TokenReader {
  public:
-  Parser(std::string_view source, const std::string& file)
-      : tokens_(tokenize(source, file)), file_(file) {
+  Parser(std::string_view source, const std::string& file) : TokenReader(source, file) {
     program_.file = file;
   }
 
   Program take() {
     program_.body = body({}, {});
+    if (!unknown_.empty()) fault(unknown_[0].first, unknown_[0].second);
     std::ranges::sort(program_.literals);
     return std::move(program_);
   }
 
  private:
   using Kind = Expression::Kind;
-  using Is = Token::Kind;
-
-  // Tokens.
-  const Token& now() const { return tokens_[at_]; }
-  const Token& next() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
-  Token take_token() { return tokens_[std::min(at_++, tokens_.size() - 1)]; }
-  bool sees(Is kind, std::string_view text = {}) const {
-    return now().kind == kind && (text.empty() || now().text == text);
-  }
-  bool sees_sign(std::string_view text) const { return sees(Is::sign, text); }
-  bool sees_name(std::string_view text) const { return sees(Is::name, text); }
-  bool skip(Is kind, std::string_view text) {
-    const bool here = sees(kind, text);
-    at_ += here;
-    return here;
-  }
-  bool skip_sign(std::string_view text) { return skip(Is::sign, text); }
-  bool skip_name(std::string_view text) { return skip(Is::name, text); }
-
-  template <typename... Parts>
-  [[noreturn]] void fault(Location at, const Parts&... parts) const {
-    refuse_at(file_, at, parts...);
-  }
-  static std::string shown(const Token& token) {
-    if (token.kind == Is::end) return "the end of the template";
-    if (token.kind == Is::data) return "text";
-    if (token.kind == Is::string) return "a string";
-    return concat('\'', printable(token.text.substr(0, 40)), '\'');
-  }
-  [[noreturn]] void unexpected(std::string_view wanted) const {
-    fault(now().at, "wanted ", wanted, ", got ", shown(now()));
-  }
-  void need_sign(std::string_view text) {
-    if (!skip_sign(text)) unexpected(concat('\'', text, '\''));
-  }
-  std::string need_name(std::string_view what = "a name") {
-    if (!sees(Is::name)) unexpected(what);
-    return take_token().text;
-  }
-
   /// Throws if brackets or blocks nest too deep; lives as long as one of them.
   class Nesting {
    public:
@@ -164,10 +125,16 @@ class Parser {
       made.name = need_name();
       made.symbol = symbol(made.name);
       parameters(made);
-      const int loops = std::exchange(loops_, 0);
-      made.bodies.push_back(block(made.at, "endmacro"));
-      loops_ = loops;
-      return;
+      return macro_body(made, "endmacro");
+    }
+    if (name == "with") return with(begin(S::with));
+    if (name == "call") {
+      Statement& made = begin(S::call_block);
+      made.name = "caller";
+      if (sees_sign("(")) parameters(made);
+      made.values.push_back(postfix(primary(), false));
+      if (made.values[0]->kind != Kind::call) fault(at, "wanted a call");
+      return macro_body(made, "endcall");
     }
     if (name == "filter") {
       Statement& made = begin(S::filter);
@@ -190,6 +157,24 @@ class Parser {
     fault(named_at, "the statement '", printable(name.substr(0, 40)), "' is not supported");
   }
 
+  void macro_body(Statement& made, std::string_view end) {
+    const int loops = std::exchange(loops_, 0);
+    const MacroNames names = std::exchange(names_, {});
+    made.bodies.push_back(block(made.at, end));
+    made.takes = std::exchange(names_, names);
+    loops_ = loops;
+  }
+
+  void with(Statement& made) {
+    while (!sees(Is::close_block)) {
+      if (!made.target.parts.empty()) need_sign(",");
+      made.target.parts.push_back(target(false));
+      need_sign("=");
+      made.values.push_back(expression());
+    }
+    made.bodies.push_back(block(made.at, "endwith"));
+  }
+
   /// The filters of a filter block; their first value is the block.
   ExpressionPtr filters_of_block() {
     ExpressionPtr made = filter(nullptr);
@@ -198,6 +183,7 @@ class Parser {
   }
 
   void choose(Statement& made) {
+    const std::size_t unknown = unknown_.size();
     while (true) {
       made.values.push_back(tuple("", false));
       close_block();
@@ -208,6 +194,7 @@ class Parser {
         made.bodies.push_back(body(made.at, {"endif"}));
       }
       ++at_;  // endif
+      unknown_.resize(unknown);
       return;
     }
   }
@@ -239,6 +226,7 @@ class Parser {
     if (!skip_name("in")) unexpected("'in'");
     made.values.push_back(tuple("", false));
     if (skip_name("if")) made.values.push_back(expression());
+    made.recursive = skip_name("recursive");
     close_block();
     ++loops_;
     made.bodies.push_back(body(made.at, {"else", "endfor"}));
@@ -278,6 +266,7 @@ class Parser {
   // Expressions, from the loosest operator to the tightest.
   ExpressionPtr expression(bool with_choice = true) {
     const Nesting nesting(*this);
+    const std::size_t unknown = unknown_.size();
     ExpressionPtr left = disjunction();
     for (std::size_t n = 0; with_choice && skip_name("if"); check_chain(++n)) {
       const Location at = now().at;
@@ -285,6 +274,7 @@ class Parser {
       ExpressionPtr otherwise = skip_name("else") ? expression() : nullptr;
       left =
           make(Kind::choice, at, {}, std::move(left), std::move(condition), std::move(otherwise));
+      unknown_.resize(unknown);
     }
     return left;
   }
@@ -309,12 +299,15 @@ class Parser {
       const Token sign = take_token();
       left = make(kind, sign.at, sign.text, std::move(left), operand());
       for (const ExpressionPtr& part : left->parts)
-        if (kind == Kind::arithmetic && part->kind == Kind::filter && part->text == "safe")
-          fault(sign.at, "'", sign.text,
-                "' escapes HTML beside 'safe', which is not supported; without ",
-                "'safe' the text is written as it is");
+        if (kind == Kind::arithmetic && part->kind == Kind::filter && makes_markup(part->text))
+          fault(sign.at, "'", sign.text, "' escapes HTML beside '", part->text,
+                "', which is not supported; without it the text is written as it is");
     }
     return left;
+  }
+
+  static bool makes_markup(std::string_view filter) {
+    return filter == "safe" || filter == "e" || filter == "escape" || filter == "forceescape";
   }
 
   ExpressionPtr negation() {
@@ -367,7 +360,8 @@ class Parser {
     return made;
   }
   ExpressionPtr product() {
-    return chain(Kind::arithmetic, {"*", "/", "//", "%"}, [&] { return unary(true); });
+    return chain(Kind::arithmetic, {"*", "/", "//", "%"},
+                 [&] { return chain(Kind::arithmetic, {"**"}, [&] { return unary(true); }); });
   }
 
   ExpressionPtr unary(bool with_filters) {
@@ -387,7 +381,8 @@ class Parser {
     const char *begin = token.text.data(), *end = begin + token.text.size();
     if (token.kind == Is::real) {
       double value = 0;
-      std::from_chars(begin, end, value);
+      if (std::from_chars(begin, end, value).ec == std::errc::result_out_of_range)
+        value = std::strtod(token.text.c_str(), nullptr);  // inf or 0
       return constant(token.at, value);
     }
     std::int64_t value = 0;
@@ -406,6 +401,9 @@ class Parser {
       auto made = std::make_unique<Expression>(Expression{Kind::name, token.at});
       made->text = token.text;
       made->symbol = symbol(token.text);
+      names_.varargs = names_.varargs || token.text == "varargs";
+      names_.kwargs = names_.kwargs || token.text == "kwargs";
+      names_.caller = names_.caller || token.text == "caller";
       return made;
     }
     if (token.kind == Is::string) {
@@ -471,7 +469,6 @@ class Parser {
     for (std::size_t n = 0;; check_chain(++n)) {
       const Token token = now();
       if (token.kind == Is::sign && token.text == "(") {
-        check_method(*left);
         auto made = std::make_unique<Expression>(Expression{Kind::call, token.at});
         made->parts.push_back(std::move(left));
         made->arguments = call_arguments();
@@ -490,9 +487,10 @@ class Parser {
     }
   }
 
-  void check_method(const Expression& called) const {
-    if (called.kind == Kind::member && !is_method(called.text))
-      fault(called.at, "the method ", printable(called.text.substr(0, 40)), "() is not supported");
+  /// As in Jinja, one in a branch of a choice only fails when it is reached.
+  void note_unknown(Location at, const char* what, const std::string& name) {
+    unknown_.emplace_back(
+        at, concat("the ", what, " '", printable(name.substr(0, 40)), "' is not supported"));
   }
 
   ExpressionPtr member(ExpressionPtr left, Location at) {
@@ -529,12 +527,14 @@ class Parser {
       if (skip_sign(")")) break;
       if (skip_sign("*")) {
         out.rest = expression();
+      } else if (skip_sign("**")) {
+        out.named_rest = expression();
       } else if (sees(Is::name) && next().kind == Is::sign && next().text == "=") {
         std::string name = take_token().text;
         ++at_;
         out.named.emplace_back(std::move(name), expression());
       } else {
-        if (!out.named.empty() || out.rest)
+        if (!out.named.empty() || out.rest || out.named_rest)
           fault(now().at, "an argument without a name follows one with a name");
         out.positional.push_back(expression());
       }
@@ -547,8 +547,7 @@ class Parser {
     auto made = std::make_unique<Expression>(Expression{Kind::filter, at});
     made->text = need_name("the name of a filter");
     made->filter_function = find_filter(made->text);
-    if (!made->filter_function)
-      fault(at, "the filter '", printable(made->text.substr(0, 40)), "' is not supported");
+    if (!made->filter_function) note_unknown(at, "filter", made->text);
     made->parts.push_back(std::move(left));
     if (sees_sign("(")) made->arguments = call_arguments();
     return made;
@@ -560,8 +559,7 @@ class Parser {
     auto made = std::make_unique<Expression>(Expression{Kind::test, at});
     made->text = need_name("the name of a test");
     made->called_test = find_test(made->text);
-    if (!made->called_test)
-      fault(named_at, "the test '", printable(made->text.substr(0, 40)), "' is not supported");
+    if (!made->called_test) note_unknown(named_at, "test", made->text);
     made->parts.push_back(std::move(left));
     const auto begins = [&] {
       if (now().kind == Is::sign) return now().text == "[" || now().text == "{";
@@ -579,10 +577,9 @@ class Parser {
     return make(Kind::negation, at, {}, ExpressionPtr(std::move(made)));
   }
 
-  std::vector<Token> tokens_;
-  const std::string& file_;
-  std::size_t at_ = 0;
   int depth_ = 0, loops_ = 0;
+  std::vector<std::pair<Location, std::string>> unknown_;  // filters and tests
+  MacroNames names_;  // that the macro being read takes beside its parameters
   std::unordered_map<std::string, int> symbols_;
   Program program_;
 };

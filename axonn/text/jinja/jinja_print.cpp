@@ -229,6 +229,12 @@ Text to_text(const Value& value) {
   return out;
 }
 
+Text value_repr(const Value& value) {
+  Text out;
+  append_repr(value, out);
+  return out;
+}
+
 Text to_json(const Value& value, const JsonStyle& style) {
   JsonWriter writer(style);
   writer.write(value);

@@ -9,6 +9,9 @@ namespace axonn::jinja {
 /// str(): a text as it is, None as "None", lists and dicts as Python shows them.
 Text to_text(const Value& value);
 
+/// repr(): a text in quotes, other values as to_text() has them.
+Text value_repr(const Value& value);
+
 /// The options of json.dumps().
 struct JsonStyle {
   bool ensure_ascii = false, sort_keys = false;

@@ -18,7 +18,7 @@ using ExpressionPtr = std::unique_ptr<const Expression>;
 struct CallArguments {
   std::vector<ExpressionPtr> positional;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
-  ExpressionPtr rest;  ///< *rest, or nullptr
+  ExpressionPtr rest, named_rest;  ///< *rest and **named_rest, or nullptr
 };
 
 struct Expression {
@@ -70,6 +70,11 @@ using Body = std::vector<Statement>;
 /// Of a macro: its symbol and its name.
 using Parameter = std::pair<int, std::string>;
 
+/// The names that a macro uses, and then takes beside its parameters.
+struct MacroNames {
+  bool varargs = false, kwargs = false, caller = false;
+};
+
 struct Statement {
   enum class Kind {
     text,
@@ -81,6 +86,8 @@ struct Statement {
     macro,
     filter,  ///< {% filter values[0] %}
     generation,
+    with,        ///< targets target.parts = values: bodies[0]
+    call_block,  ///< {% call(parameters) values[0] %}: bodies[0] is the macro `caller`
     break_loop,
     continue_loop,
   };
@@ -90,11 +97,13 @@ struct Statement {
   std::vector<ExpressionPtr> values = {};
   Target target = {};  ///< of loop and set
   std::vector<Body> bodies = {};
+  bool recursive = false;  ///< of a loop
   // Of a macro:
   int symbol = -1;
   std::string name = {};
   std::vector<Parameter> parameters = {};
   std::vector<ExpressionPtr> defaults = {};  ///< of the last parameters
+  MacroNames takes = {};
 };
 
 /// A parsed template.

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <optional>
 #include <tuple>
 
 #include "axonn/base/utf8.h"
 #include "axonn/text/jinja/jinja_methods.h"
 #include "axonn/text/jinja/jinja_operators.h"
 #include "axonn/text/jinja/jinja_print.h"
+#include "axonn/text/jinja/jinja_scope.h"
 
 namespace axonn::jinja {
 
@@ -15,30 +18,6 @@ namespace {
 
 // Bounds the stack: each level takes about 1 KB, with AddressSanitizer 6 KB.
 constexpr int kMostLevels = 600;
-
-using Variable = std::pair<int, Value>;
-
-/// The variables of a block. Those of the blocks around it are looked up in `outer`.
-struct Scope {
-  std::shared_ptr<Scope> outer;
-  std::vector<Variable> variables = {};
-
-  const Value* find(int symbol) const {
-    for (const Scope* scope = this; scope; scope = scope->outer.get())
-      for (const auto& [name, value] : scope->variables)
-        if (name == symbol) return &value;
-    return nullptr;
-  }
-  void set(int symbol, Value value) {
-    for (auto& [name, old] : variables)
-      if (name == symbol) {
-        old = std::move(value);
-        return;
-      }
-    variables.emplace_back(symbol, std::move(value));
-  }
-};
-using ScopePtr = std::shared_ptr<Scope>;
 
 class Renderer;
 
@@ -48,21 +27,46 @@ class Macro : public Callable {
   Macro(Renderer& renderer, const Statement& definition, ScopePtr scope)
       : renderer_(renderer), definition_(definition), scope_(std::move(scope)) {}
   Value call(Session& session, const Arguments& arguments) const override;
+  Value member(std::string_view name) const override;
 
  private:
+  /// Sets a name that the macro uses beside its parameters.
+  void set_name(Scope& scope, const char* name, Value value) const;
+
   Renderer& renderer_;
   const Statement& definition_;
   ScopePtr scope_;
 };
 
 /// The variable `loop`.
-class Loop : public Callable {
+class Loop : public Callable, public std::enable_shared_from_this<Loop> {
  public:
-  Value call(Session&, const Arguments&) const override { refuse("loop() is not supported"); }
+  Loop(Renderer& renderer, const Statement& statement, ScopePtr scope, int depth)
+      : depth_(depth), renderer_(renderer), statement_(statement), scope_(std::move(scope)) {}
+  Value call(Session& session, const Arguments& arguments) const override;
   Value member(std::string_view name) const override;
+
+  /// loop.cycle() and loop.changed().
+  class Method : public Callable {
+   public:
+    Method(std::shared_ptr<const Loop> loop, bool cycles)
+        : loop_(std::move(loop)), cycles_(cycles) {}
+    Value call(Session& session, const Arguments& arguments) const override;
+
+   private:
+    std::shared_ptr<const Loop> loop_;
+    bool cycles_;
+  };
 
   std::vector<Value> items;
   std::size_t index = 0;
+
+ private:
+  int depth_;  // of recursive loops, from 1 on
+  Renderer& renderer_;
+  const Statement& statement_;
+  ScopePtr scope_;
+  mutable std::optional<std::vector<Value>> last_;  // arguments of changed()
 };
 
 class Renderer {
@@ -111,6 +115,23 @@ class Renderer {
   Value evaluate(const Expression& e, const ScopePtr& scope) {
     const Level level(*this);
     return evaluate_kind(e, scope);
+  }
+
+  /// What a recursive loop writes of other items.
+  Text written_loop(const Statement& s, const Value& items, const ScopePtr& scope, int depth) {
+    const Level level(*this);
+    Text text;
+    Text* const before = std::exchange(out_, &text);
+    run_loop(s, items, scope, depth);
+    out_ = before;
+    return text;
+  }
+
+  /// The number of a name in the template; -1 if it has none.
+  int symbol_of(std::string_view name) const {
+    const auto found = std::ranges::find(program_.symbols, name);
+    return found == program_.symbols.end() ? -1
+                                           : static_cast<int>(found - program_.symbols.begin());
   }
 
  private:
@@ -170,7 +191,7 @@ class Renderer {
         break;
       }
       case S::loop:
-        run_loop(s, evaluate(*s.values[0], scope), scope);
+        run_loop(s, evaluate(*s.values[0], scope), scope, 1);
         break;
       case S::set:
         assign(s.target, evaluate(*s.values[0], scope), *scope);
@@ -190,12 +211,38 @@ class Renderer {
         write(text);
         break;
       }
+      case S::with:
+        return run_with(s, scope);
+      case S::call_block:
+        call_with_block(s, scope);
+        break;
       case S::break_loop:
         return Flow::break_loop;
       case S::continue_loop:
         return Flow::continue_loop;
     }
     return Flow::normal;
+  }
+
+  Flow run_with(const Statement& s, const ScopePtr& scope) {
+    const ScopePtr within = inner(scope);
+    for (std::size_t i = 0; i < s.values.size(); ++i)
+      assign(s.target.parts[i], evaluate(*s.values[i], scope), *within);
+    return run(s.bodies[0], within);
+  }
+
+  void call_with_block(const Statement& s, const ScopePtr& scope) {
+    const Expression& e = *s.values[0];
+    const Value function = evaluate(*e.parts[0], scope);
+    Arguments arguments = arguments_of(e.arguments, scope);
+    arguments.named.emplace_back("caller", CallablePtr(made_macro(s, scope)));
+    write(to_text(call_value(e, function, arguments)));
+  }
+
+  std::shared_ptr<const Macro> made_macro(const Statement& s, const ScopePtr& scope) {
+    if (defining_.empty() || defining_.back() != scope) defining_.push_back(scope);
+    session_.charge(512);  // of its scope, too
+    return std::make_shared<const Macro>(*this, s, scope);
   }
 
   void set_body(const Statement& s, const ScopePtr& scope) {
@@ -207,9 +254,7 @@ class Renderer {
   static ScopePtr inner(const ScopePtr& scope) { return std::make_shared<Scope>(Scope{scope}); }
 
   void define(const Statement& s, const ScopePtr& scope) {
-    if (defining_.empty() || defining_.back() != scope) defining_.push_back(scope);
-    session_.charge(512);  // of its scope, too
-    scope->set(s.symbol, CallablePtr(std::make_shared<const Macro>(*this, s, scope)));
+    scope->set(s.symbol, CallablePtr(made_macro(s, scope)));
   }
 
   /// Applies the filters of a filter block to what the block writes.
@@ -217,7 +262,12 @@ class Renderer {
     if (filter.parts[0]) value = filtered(*filter.parts[0], std::move(value), scope);
     const Arguments arguments = arguments_of(filter.arguments, scope);
     place_ = filter.at;
-    return call_function(*filter.filter_function, session_, value, arguments);
+    return call_filter(filter, value, arguments);
+  }
+
+  Value call_filter(const Expression& e, const Value& value, const Arguments& arguments) {
+    if (!e.filter_function) refuse("the filter '", printable(e.text), "' is not supported");
+    return call_function(*e.filter_function, session_, value, arguments);
   }
 
   void assign(const Target& target, Value value, Scope& scope) {
@@ -235,6 +285,7 @@ class Renderer {
       if (!found || !found->space())
         refuse("only members of a namespace() can be set, and '",
                program_.symbols[static_cast<std::size_t>(target.symbol)], "' is none");
+      check_namespace_member(target.member);
       found->space()->set(target.member, std::move(value));
     }
   }
@@ -250,10 +301,10 @@ class Renderer {
     return all;
   }
 
-  void run_loop(const Statement& s, const Value& items, const ScopePtr& scope) {
+  void run_loop(const Statement& s, const Value& items, const ScopePtr& scope, int depth) {
     place_ = s.at;
     session_.charge(items.cost());
-    const auto loop = std::make_shared<Loop>();
+    const auto loop = std::make_shared<Loop>(*this, s, scope, depth);
     loop->items = chosen(s, elements(items), scope);
     ScopePtr within;
     for (; loop->index < loop->items.size(); ++loop->index) {
@@ -277,6 +328,12 @@ class Renderer {
     if (written.rest)
       for (Value& each : elements(evaluate(*written.rest, scope)))
         out.positional.push_back(std::move(each));
+    if (written.named_rest) {
+      const Value rest = evaluate(*written.named_rest, scope);
+      if (!rest.dict()) refuse("** needs a dict, not a ", rest.type_name());
+      for (const auto& [name, each] : rest.dict()->items())
+        out.named.emplace_back(need_text(name, "**").bytes(), each);
+    }
     session_.charge((out.positional.size() + out.named.size()) * sizeof(Value));
     return out;
   }
@@ -374,8 +431,8 @@ class Renderer {
     if (e.kind == Kind::filter || e.kind == Kind::test) {
       const Arguments arguments = arguments_of(e.arguments, scope);
       place_ = e.at;
-      if (e.kind == Kind::filter)
-        return call_function(*e.filter_function, session_, first, arguments);
+      if (e.kind == Kind::filter) return call_filter(e, first, arguments);
+      if (!e.called_test) refuse("the test '", printable(e.text), "' is not supported");
       return call_test(*e.called_test, session_, first, arguments);
     }
     std::array<Value, 3> others{None{}, None{}, None{}};
@@ -428,21 +485,37 @@ class Renderer {
   int levels_ = 0;
 };
 
+void Macro::set_name(Scope& scope, const char* name, Value value) const {
+  if (const int symbol = renderer_.symbol_of(name); symbol >= 0)
+    scope.set(symbol, std::move(value));
+}
+
 Value Macro::call(Session&, const Arguments& arguments) const {
-  const auto& [parameters, defaults, name] =
-      std::tie(definition_.parameters, definition_.defaults, definition_.name);
-  if (arguments.positional.size() > parameters.size())
+  const auto& [parameters, defaults, name, takes] =
+      std::tie(definition_.parameters, definition_.defaults, definition_.name, definition_.takes);
+  const std::size_t given = std::min(arguments.positional.size(), parameters.size());
+  if (given < arguments.positional.size() && !takes.varargs)
     refuse(name, "() takes at most ", parameters.size(), " arguments, got ",
            arguments.positional.size());
   const auto scope = std::make_shared<Scope>(Scope{scope_});
-  for (std::size_t i = 0; i < arguments.positional.size(); ++i)
-    scope->set(parameters[i].first, arguments.positional[i]);
+  for (std::size_t i = 0; i < given; ++i) scope->set(parameters[i].first, arguments.positional[i]);
+  Dict others;
   for (const auto& [argument, value] : arguments.named) {
     const auto found = std::ranges::find(parameters, argument, &Parameter::second);
-    if (found == parameters.end())
+    if (found != parameters.end())
+      scope->set(found->first, value);
+    else if (argument == "caller" && takes.caller)
+      set_name(*scope, "caller", value);
+    else if (takes.kwargs)
+      others.set(argument, value);
+    else
       refuse(name, "() has no parameter '", printable(argument.substr(0, 40)), "'");
-    scope->set(found->first, value);
   }
+  const auto more = arguments.positional.begin() + static_cast<std::ptrdiff_t>(given);
+  if (takes.varargs)
+    set_name(*scope, "varargs",
+             List{.items = {more, arguments.positional.end()}, .is_tuple = true});
+  if (takes.kwargs) set_name(*scope, "kwargs", std::move(others));
   const std::size_t required = parameters.size() - defaults.size();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [symbol, parameter] = parameters[i];
@@ -455,6 +528,25 @@ Value Macro::call(Session&, const Arguments& arguments) const {
   return renderer_.written(definition_.bodies[0], scope);
 }
 
+Value Macro::member(std::string_view name) const {
+  const MacroNames& takes = definition_.takes;
+  if (name == "name") return definition_.name;
+  if (name == "catch_varargs") return takes.varargs;
+  if (name == "catch_kwargs") return takes.kwargs;
+  if (name == "caller") return takes.caller;
+  if (name != "arguments") return Callable::member(name);
+  List names{.is_tuple = true};
+  for (const Parameter& parameter : definition_.parameters)
+    names.items.emplace_back(parameter.second);
+  return names;
+}
+
+Value Loop::call(Session&, const Arguments& arguments) const {
+  if (!statement_.recursive) refuse("loop() needs a loop that is 'recursive'");
+  if (arguments.positional.size() != 1) refuse("loop() takes one argument");
+  return renderer_.written_loop(statement_, arguments.positional[0], scope_, depth_ + 1);
+}
+
 Value Loop::member(std::string_view name) const {
   const auto size = items.size();
   if (name == "index") return index + 1;
@@ -464,11 +556,26 @@ Value Loop::member(std::string_view name) const {
   if (name == "first") return index == 0;
   if (name == "last") return index + 1 == size;
   if (name == "length") return size;
+  if (name == "depth") return depth_;
+  if (name == "depth0") return depth_ - 1;
   if (name == "previtem")
     return index > 0 ? items[index - 1] : Value::undefined("there is no previous item");
   if (name == "nextitem")
     return index + 1 < size ? items[index + 1] : Value::undefined("there is no next item");
-  refuse("loop.", name, " is not supported");
+  if (name == "cycle" || name == "changed")
+    return CallablePtr(std::make_shared<const Method>(shared_from_this(), name == "cycle"));
+  return Value::undefined(concat("'loop' has no attribute '", name, '\''));
+}
+
+Value Loop::Method::call(Session&, const Arguments& arguments) const {
+  const std::vector<Value>& values = arguments.positional;
+  if (cycles_) {
+    if (values.empty()) refuse("loop.cycle() needs items");
+    return values[loop_->index % values.size()];
+  }
+  const bool same = loop_->last_ && std::ranges::equal(*loop_->last_, values, equal);
+  if (!same) loop_->last_ = values;
+  return !same;
 }
 
 }  // namespace

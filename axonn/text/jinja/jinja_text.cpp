@@ -75,6 +75,27 @@ bool is_white_space(char32_t c) {
          c == 0x3000;
 }
 
+/// A character in title case: that of several letters has a capital first one ("Ss").
+static std::string title_of(std::string_view character) {
+  const char32_t c = code_point(character);
+  std::string title;
+  append_utf8(title_case_of(c), title);
+  std::string upper = upper_case(character);
+  if (title != character || upper == character || code_points(upper) == 1) return title;
+  constexpr std::string_view kIota = "\u0399", kIotaBelow = "\u0345";
+  if (c >= 0x1f00 && c < 0x2000 && upper.ends_with(kIota))
+    upper.replace(upper.size() - kIota.size(), kIota.size(), kIotaBelow);
+  title.clear();
+  bool begun = false;
+  for (std::string_view rest = upper; !rest.empty();) {
+    const std::string_view first = first_character(rest);
+    title += begun && first != kIotaBelow ? lower_case(first) : std::string(first);
+    begun = begun || is_cased(code_point(first));
+    rest.remove_prefix(first.size());
+  }
+  return title;
+}
+
 Text title_case(const Text& text, bool once) {
   bool inner = false;  // after a letter of the same word
   return text.mapped([&](std::string_view piece) {
@@ -83,10 +104,7 @@ Text title_case(const Text& text, bool once) {
       const std::string_view first = first_character(piece);
       piece.remove_prefix(first.size());
       const char32_t c = code_point(first);
-      if (inner)
-        out += lower_case(first);
-      else
-        append_utf8(title_case_of(c), out);
+      out += inner ? lower_case(first) : title_of(first);
       inner = once || is_cased(c);
     }
     return out;

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "axonn/text/unicode/properties.h"
+
 namespace axonn::jinja {
 
 /// Where a piece of text comes from.
@@ -98,8 +100,6 @@ bool is_white_space(char32_t c);
 /// str.capitalize(), only that of the whole text.
 Text title_case(const Text& text, bool once);
 
-/// Which end of a text to strip.
-enum class Strip { left, right, both };
 /// Strips white space, or any of `characters` if they are given (not nullptr).
 std::string_view strip(std::string_view text, Strip which, const std::string* characters);
 /// str.splitlines().

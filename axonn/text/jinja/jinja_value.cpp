@@ -169,6 +169,11 @@ int compare(const Value& left, const Value& right) {
   }
   // The order of bytes in UTF-8 is that of characters.
   if (const Text* a = left.text(), *b = right.text(); a && b) return a->bytes().compare(b->bytes());
+  if (const List* a = left.list(), *b = right.list(); a && b && a->is_tuple == b->is_tuple) {
+    const auto [i, j] = std::ranges::mismatch(a->items, b->items, equal);
+    if (i != a->items.end() && j != b->items.end()) return compare(*i, *j);
+    return i != a->items.end() ? 1 : j != b->items.end() ? -1 : 0;
+  }
   for (const Value* value : {&left, &right})
     if (const auto* undefined = value->as<Undefined>(); undefined && undefined->why)
       refuse(*undefined->why);

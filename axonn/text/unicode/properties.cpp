@@ -86,6 +86,43 @@ std::optional<CharacterSet> characters_with(std::string_view property) {
   return set;
 }
 
+bool is_space(char32_t c) {
+  return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+         c == 0x3000;
+}
+
+bool is_word_character(char32_t c) {
+  static const std::vector<CharacterSet> sets = [] {
+    // Joiners, and letters in circles and squares, which are symbols.
+    std::vector<CharacterSet> all{{{0x200c, 0x200d},
+                                   {0x24b6, 0x24e9},
+                                   {0x1f130, 0x1f149},
+                                   {0x1f150, 0x1f169},
+                                   {0x1f170, 0x1f189}}};
+    for (const char* name : {"L", "M", "Nd", "Nl", "Pc"}) all.push_back(*characters_with(name));
+    return all;
+  }();
+  return std::ranges::any_of(sets, [&](const CharacterSet& set) { return holds(set, c); });
+}
+
+std::string_view without_space(std::string_view text, Strip which) {
+  while (which != Strip::right && !text.empty() && is_space(code_point(text)))
+    text.remove_prefix(utf8_front(text).bytes);
+  while (which != Strip::left && !text.empty()) {
+    std::size_t at = text.size() - 1;
+    while (at > 0 && (text[at] & 0xc0) == 0x80) --at;
+    if (!is_space(code_point(text.substr(at)))) break;
+    text.remove_suffix(text.size() - at);
+  }
+  return text;
+}
+
+bool holds(const CharacterSet& set, char32_t c) {
+  const auto after = std::ranges::upper_bound(set, c, {}, &CharacterRange::first);
+  return after != set.begin() && c <= std::prev(after)->last;
+}
+
 CharacterSet difference(const CharacterSet& set, const CharacterSet& other) {
   CharacterSet rest;
   auto taken = other.begin();

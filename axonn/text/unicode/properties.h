@@ -24,6 +24,19 @@ using CharacterSet = std::vector<CharacterRange>;
 /// - and _ in the name do not matter. Empty if the name is none of these.
 std::optional<CharacterSet> characters_with(std::string_view property);
 
+bool holds(const CharacterSet& set, char32_t c);
+
+/// Unicode's White_Space.
+bool is_space(char32_t c);
+/// A character of words: a letter, mark, digit, connector or joiner. Source: Unicode Technical
+/// Standard 18, \w.
+bool is_word_character(char32_t c);
+
+/// Which end of a text to strip.
+enum class Strip { left, right, both };
+/// The text without the white space at its ends.
+std::string_view without_space(std::string_view text, Strip which);
+
 /// The characters that are in neither; surrogates (U+D800 to U+DFFF) are left out.
 CharacterSet all_but(const CharacterSet& set);
 

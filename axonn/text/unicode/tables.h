@@ -20,6 +20,15 @@ extern const std::string_view kCombiningClasses;
 /// "c0=41+300 212a=4b! ...": canonical decompositions. "!": the parts are not composed again.
 extern const std::string_view kDecompositions;
 
+/// "a0=20 132=49+4a ...": compatible characters for special ones.
+extern const std::string_view kCompatible;
+
+/// "300-36f 483-489 ...": combining marks.
+extern const std::string_view kMarks;
+
+/// "41=61 130=69+307 ...": the small letters.
+extern const std::string_view kLowerCase;
+
 /// Takes a hexadecimal number from the front of a table.
 char32_t take_hexadecimal(std::string_view& text);
 

@@ -1,4 +1,4 @@
-#include "axonn/text/nfc.h"
+#include "axonn/text/normal_form.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -20,10 +20,24 @@ constexpr char32_t kVowels = 21, kTrails = 28, kSyllables = 11172, kLeads = 19;
 // No character beyond this one is in the tables.
 constexpr char32_t kEnd = 0x30000;
 
+using CharacterMap = std::unordered_map<char32_t, std::u32string>;
+
+/// Reads a table "c=a+b+c ...".
+void read_character_map(std::string_view table, CharacterMap& map) {
+  while (!table.empty()) {
+    std::u32string& to = map[take_hexadecimal(table)];
+    do {
+      table.remove_prefix(1);
+      to += take_hexadecimal(table);
+    } while (table.starts_with('+'));
+    table.remove_prefix(table.empty() ? 0 : 1);
+  }
+}
+
 /// The tables of composition, read for searching.
 class Compositions {
  public:
-  Compositions() : unstable_(kEnd), joins_(kEnd) {
+  Compositions() : unstable_(kEnd), joins_(kEnd), special_(kEnd) {
     for (std::string_view rest = kCombiningClasses; !rest.empty(); skip(rest)) {
       char32_t c = take_hexadecimal(rest);
       rest.remove_prefix(1);
@@ -36,14 +50,29 @@ class Compositions {
       }
     }
     read_decompositions();
+    read_character_map(kCompatible, compatible_);
+    for (const auto& [c, parts] : compatible_) special_[c] = true;
     for (char32_t c = kVowel; c < kVowel + kVowels; ++c) unstable_[c] = joins_[c] = true;
     for (char32_t c = kTrail + 1; c < kTrail + kTrails; ++c) unstable_[c] = joins_[c] = true;
     for (const auto& [c, parts] : parts_)
       if (joins_[first_of(c)]) joins_[c] = true;
+    for (const auto& [c, parts] : compatible_)
+      if (joins_[first_of(parts[0])]) joins_[c] = true;
   }
 
-  /// Whether the character, alone, is not composed, or may be after certain others.
-  bool unstable(char32_t c) const { return c < kEnd && unstable_[c]; }
+  /// Whether the character may change, alone or after certain others.
+  bool unstable(char32_t c, NormalForm form) const {
+    if (c >= kEnd) return false;
+    if (has_special(form) && special_[c]) return true;
+    if (is_composed(form)) return unstable_[c];
+    return class_of(c) > 0 || parts_.contains(c) || is_syllable(c);
+  }
+  static bool is_composed(NormalForm form) {
+    return form == NormalForm::nfc || form == NormalForm::nfkc;
+  }
+  static bool has_special(NormalForm form) {
+    return form == NormalForm::nfkc || form == NormalForm::nfkd;
+  }
   /// Whether the character may change together with one before it.
   bool joins(char32_t c) const { return c < kEnd && joins_[c]; }
 
@@ -52,15 +81,17 @@ class Compositions {
     return found == classes_.end() ? 0 : found->second;
   }
 
-  void decompose(char32_t c, std::u32string& out) const {
-    if (c >= kSyllable && c < kSyllable + kSyllables) {
+  void decompose(char32_t c, NormalForm form, std::u32string& out) const {
+    if (has_special(form) && c < kEnd && special_[c]) {
+      for (const char32_t part : compatible_.at(c)) decompose(part, form, out);
+    } else if (is_syllable(c)) {
       const char32_t index = c - kSyllable, trail = index % kTrails;
       out += kLead + index / (kVowels * kTrails);
       out += kVowel + index / kTrails % kVowels;
       if (trail != 0) out += kTrail + trail;
     } else if (const auto found = parts_.find(c); found != parts_.end()) {
-      decompose(found->second.first, out);
-      if (found->second.second != 0) decompose(found->second.second, out);
+      decompose(found->second.first, form, out);
+      if (found->second.second != 0) decompose(found->second.second, form, out);
     } else {
       out += c;
     }
@@ -82,6 +113,7 @@ class Compositions {
     char32_t first, second;  // second is 0 if there is none
   };
 
+  static bool is_syllable(char32_t c) { return c >= kSyllable && c < kSyllable + kSyllables; }
   static void skip(std::string_view& rest) { rest.remove_prefix(rest.empty() ? 0 : 1); }
 
   void read_decompositions() {
@@ -110,10 +142,11 @@ class Compositions {
     return c;
   }
 
-  std::vector<bool> unstable_, joins_;
+  std::vector<bool> unstable_, joins_, special_;
   std::unordered_map<char32_t, std::uint8_t> classes_;
   std::unordered_map<char32_t, Parts> parts_;
   std::unordered_map<std::uint64_t, char32_t> whole_;
+  CharacterMap compatible_;
 };
 
 const Compositions& compositions() {
@@ -121,12 +154,12 @@ const Compositions& compositions() {
   return tables;
 }
 
-/// Appends the composed form of a text whose neighbours do not matter.
-void append_composed(std::string_view text, std::string& out) {
+/// Appends a form of a text whose neighbours do not matter.
+void append_form(std::string_view text, NormalForm form, std::string& out) {
   const Compositions& tables = compositions();
   std::u32string parts;
   for (; !text.empty(); text.remove_prefix(utf8_front(text).bytes))
-    tables.decompose(code_point(text), parts);
+    tables.decompose(code_point(text), form, parts);
   for (auto begin = parts.begin(); begin != parts.end();) {
     const auto starts = [&](char32_t c) { return tables.class_of(c) == 0; };
     begin = std::find_if_not(begin, parts.end(), starts);
@@ -135,6 +168,10 @@ void append_composed(std::string_view text, std::string& out) {
       return tables.class_of(a) < tables.class_of(b);
     });
     begin = end;
+  }
+  if (!Compositions::is_composed(form)) {
+    for (const char32_t c : parts) append_utf8(c, out);
+    return;
   }
   std::u32string composed;
   std::size_t start = composed.npos;  // the last character of class 0
@@ -156,7 +193,7 @@ void append_composed(std::string_view text, std::string& out) {
 
 }  // namespace
 
-void append_nfc(std::string_view valid, std::string& out) {
+void append_normal(std::string_view valid, NormalForm form, std::string& out) {
   const Compositions& tables = compositions();
   std::size_t apart = 0, at = 0;  // the last character at or before `at` that begins apart
   while (at < valid.size()) {
@@ -164,10 +201,10 @@ void append_nfc(std::string_view valid, std::string& out) {
     const char32_t c = code_point(rest);
     if (!tables.joins(c)) apart = at;
     at += utf8_front(rest).bytes;
-    if (!tables.unstable(c)) continue;
+    if (!tables.unstable(c, form)) continue;
     while (!begins_apart(valid.substr(at))) at += utf8_front(valid.substr(at)).bytes;
     out += valid.substr(0, apart);
-    append_composed(valid.substr(apart, at - apart), out);
+    append_form(valid.substr(apart, at - apart), form, out);
     valid.remove_prefix(at);
     apart = at = 0;
   }
@@ -178,10 +215,41 @@ bool begins_apart(std::string_view text) {
   return text.empty() || !compositions().joins(code_point(text));
 }
 
-bool stays_composed(std::string_view character) {
+bool stays_normal(std::string_view character, NormalForm form) {
   std::string out;
-  append_composed(character, out);
+  append_form(character, form, out);
   return out == character;
+}
+
+void append_lower_case(std::string_view valid, std::string& out) {
+  static const CharacterMap lower = [] {
+    CharacterMap map;
+    read_character_map(kLowerCase, map);
+    return map;
+  }();
+  for (; !valid.empty(); valid.remove_prefix(utf8_front(valid).bytes)) {
+    const char32_t c = code_point(valid);
+    if (const auto found = lower.find(c); found != lower.end())
+      for (const char32_t small : found->second) append_utf8(small, out);
+    else
+      out += valid.substr(0, utf8_front(valid).bytes);
+  }
+}
+
+void append_without_marks(std::string_view valid, std::string& out) {
+  static const CharacterSet marks = [] {
+    CharacterSet set;
+    for (std::string_view rest = kMarks; !rest.empty();) {
+      CharacterRange range{take_hexadecimal(rest), 0};
+      rest.remove_prefix(1);
+      range.last = take_hexadecimal(rest);
+      rest.remove_prefix(rest.empty() ? 0 : 1);
+      set.push_back(range);
+    }
+    return set;
+  }();
+  for (; !valid.empty(); valid.remove_prefix(utf8_front(valid).bytes))
+    if (!holds(marks, code_point(valid))) out += valid.substr(0, utf8_front(valid).bytes);
 }
 
 }  // namespace axonn
