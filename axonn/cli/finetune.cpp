@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <iostream>
 
@@ -9,9 +10,12 @@
 #include "axonn/base/files.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/train.h"
+#include "axonn/config/resolve.h"
 #include "axonn/config/run_text.h"
 #include "axonn/config/stored_config.h"
+#include "axonn/data/corpus.h"
 #include "axonn/data/jsonl.h"
+#include "axonn/data/packing.h"
 #include "axonn/data/text_reader.h"
 #include "axonn/load/devices.h"
 #include "axonn/load/launch.h"
@@ -104,6 +108,45 @@ std::string command_to_try(const Config& config) {
                 learns_conversations(config.data) ? " --chat" : " --prompt TEXT");
 }
 
+constexpr std::int64_t kMostTokens = 2048, kBatchOfFinetune = 8, kEpochsOfFinetune = 3;
+
+/// The length of a run.
+struct LengthPlan {
+  std::int64_t seq_len, batch, epochs;
+};
+
+/// The plan, or, if it makes fewer than a hundred steps of the config's few examples, which teach a
+/// model nothing, one with sequences no longer than the longest example needs, then a smaller
+/// batch, then more epochs. Reads files of up to 32 MiB; larger ones have enough.
+LengthPlan fitted(const LengthPlan& usual, const Config& config) {
+  constexpr std::int64_t kMostBytes = std::int64_t{32} << 20, kEnoughSteps = 100, kMostEpochs = 10,
+                         kRound = 64;
+  std::int64_t bytes = 0, longest = 0;
+  for (const std::string& file : example_files(config.data.jsonl)) bytes += InputFile(file).bytes();
+  if (bytes > kMostBytes) return usual;
+  const Corpus corpus = open_corpus(config.data, {});
+  const DocumentRange& documents = corpus.train_documents;
+  for (std::int64_t d = documents.begin; d < documents.end; ++d)
+    longest = std::max(longest, documents.documents->size(d));
+  const auto steps_of = [&](const LengthPlan& plan) {
+    const PackedDocuments packed(documents, plan.seq_len, 0, corpus.excess_length);
+    return packed.count() * plan.epochs / plan.batch;
+  };
+  LengthPlan plan = usual;
+  if (steps_of(plan) >= kEnoughSteps) return plan;
+  plan.seq_len = std::min(plan.seq_len, (longest + kRound - 1) / kRound * kRound);
+  const std::int64_t places = batch_places(with_named_grid(config).parallelism.grid());
+  while (plan.batch % (2 * places) == 0 && steps_of(plan) < kEnoughSteps) plan.batch /= 2;
+  while (plan.epochs < kMostEpochs && steps_of(plan) < kEnoughSteps) ++plan.epochs;
+  if (speaks_for_all())
+    std::cerr << fmt::format(
+        "note: {} examples make {} steps with sequences of {} tokens, {} a step, and {} epochs; "
+        "with the usual {}, {} and {} they would make {}\n",
+        documents.end - documents.begin, steps_of(plan), plan.seq_len, plan.batch, plan.epochs,
+        usual.seq_len, usual.batch, usual.epochs, steps_of(usual));
+  return plan;
+}
+
 /// Fills a config that has the user's flags.
 class Defaults {
  public:
@@ -115,12 +158,8 @@ class Defaults {
     set("model.path", flags.model);
     set(data_key(flags.data), flags.data);
     set("data.validation", "0.05");
-    if (!is_set("training.steps")) set("training.epochs", "3");
-    constexpr std::int64_t kLongest = 2048;
     const std::int64_t positions = ModelFiles(flags.model).config().positions;
-    set("training.seq_len",
-        std::to_string(positions > 0 ? std::min(positions, kLongest) : kLongest));
-    set("training.global_batch", "8");
+    fill_length(positions > 0 ? std::min(positions, kMostTokens) : kMostTokens);
     if (!loaded_.config.parallelism.automatic()) set("training.micro_batch", "1");
     const bool fast =
         !gpus_for(loaded_.config.parallelism.device).empty() || cpu::library_multiplies_bf16();
@@ -148,6 +187,19 @@ class Defaults {
     const std::size_t dot = key.find('.');
     list_.find(key.substr(0, dot), key.substr(dot + 1))->set_text(value, kOrigin);
     loaded_.origins.set(key, kOrigin);
+  }
+
+  /// Sets the sequences, the batch and the epochs, by the data if the user leaves all of them open.
+  void fill_length(std::int64_t longest) {
+    LengthPlan plan{longest, kBatchOfFinetune, kEpochsOfFinetune};
+    const std::array keys{"training.seq_len", "training.global_batch", "training.epochs",
+                          "training.steps"};
+    const bool open = std::ranges::none_of(keys, [&](const char* key) { return is_set(key); });
+    if (open && !loaded_.config.data.jsonl.empty() && !loaded_.config.parallelism.automatic())
+      plan = fitted(plan, with_stored_model(loaded_.config, loaded_.origins));
+    if (!is_set("training.steps")) set("training.epochs", std::to_string(plan.epochs));
+    set("training.seq_len", std::to_string(plan.seq_len));
+    set("training.global_batch", std::to_string(plan.batch));
   }
 
   void fill_adapters() {

@@ -14,15 +14,17 @@ constexpr std::size_t kMostStates = 1024, kMostKept = std::size_t{1} << 18,
 constexpr std::size_t kMostConstraints = 2;  // in a cache, beside those in use
 // Of one mask: a few tenths of a second, and 24 MiB.
 constexpr std::int64_t kMostSteps = 500'000;
-constexpr std::size_t kMostNewStates = 16'384, kMostNewKept = std::size_t{1} << 21;
+constexpr std::size_t kMostNewStates = 16'384, kMostNewKept = std::size_t{3} << 21;
 
 std::size_t shared_bytes(std::string_view a, std::string_view b) {
   return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
+/// The memory of a state, in nodes of its stacks: a short stack is most of all its block.
 std::size_t nodes_in(const Automaton::State& state) {
+  constexpr std::size_t kBlock = (sizeof(Automaton::Stack) + 32) / sizeof(std::uint32_t);
   std::size_t sum = 0;
-  for (const Automaton::Stack& stack : state.stacks) sum += stack.size();
+  for (const Automaton::Stack& stack : state.stacks) sum += stack.size() + kBlock;
   return sum;
 }
 

@@ -20,6 +20,8 @@ namespace axonn {
 ///
 /// Throws UsageError if it is none, too large, or only the empty text fits.
 Automaton compile_form(const std::string& form);
+/// Throws as that, and keeps nothing.
+void check_form(const std::string& form);
 
 /// The most bytes of a form.
 inline constexpr std::size_t kLongestForm = std::size_t{32} << 10;

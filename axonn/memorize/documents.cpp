@@ -49,9 +49,10 @@ FoundDocuments read_documents(const std::vector<std::string>& files,
   std::vector<std::int64_t> begins;
   source->document_begins(0, source->size(), begins);
   begins.push_back(source->size());
+  const std::string more = paths.size() > 1 ? concat(" and ", paths.size() - 1, " more") : "";
   std::vector<StudyDocument> all;
   for (std::size_t d = 0; d + 1 < begins.size(); ++d) {
-    all.push_back({concat("document ", d + 1, " of ", source->name()), {}});
+    all.push_back({concat("document ", d + 1, " of ", paths.front(), more), {}});
     all.back().tokens.resize(static_cast<std::size_t>(begins[d + 1] - begins[d]));
     source->read(begins[d], all.back().tokens);
   }

@@ -183,7 +183,7 @@ std::string checked_form(const RequestedForm& requested, bool in_thought) {
   if (in_thought)
     form = concat(R"({"sequence":[{"until":"</think>"},{"space":)", kMostSpace, "},", form, "]}");
   try {
-    compile_form(form);
+    check_form(form);
   } catch (const UsageError& error) {
     throw RequestError(requested.key, error.what());
   }

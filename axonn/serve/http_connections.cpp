@@ -36,8 +36,9 @@ using ErrorCode = boost::system::error_code;
 constexpr int kBacklog = 1024;  // clients that wait to be connected
 constexpr int kWorkers = 3;     // threads that call the service
 constexpr std::chrono::milliseconds kSweep{100};
-constexpr double kLinger = 2;             // seconds for a client to read why its body is not
-constexpr std::size_t kMuch = 256 << 10;  // bytes of a body or of a piece of an answer
+constexpr double kLinger = 2;            // seconds for a client to read why its body is not
+constexpr int kLargeBlock = 1 << 20;     // bytes of memory
+constexpr std::size_t kMuch = 16 << 10;  // bytes of a body or of a piece of an answer
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// Brings calls to the thread that runs `io`, as long as it runs.
@@ -501,6 +502,9 @@ int HttpConnections::State::start() {
   if (!error) acceptor_.bind(place, error);
   if (!error) acceptor_.listen(kBacklog, error);
   if (error) fail();
+  // Else one large request raises these limits, and each thread keeps as much free memory for ever.
+  mallopt(M_MMAP_THRESHOLD, kLargeBlock);
+  mallopt(M_TRIM_THRESHOLD, kLargeBlock);
   workers.emplace(kWorkers);
   accept();
   sweep();

@@ -331,8 +331,8 @@ TEST(JsonlCorpus, SplitsOffTheLastDocumentsOrReadsAnotherFile) {
   EXPECT_THAT(jsonl_fault([&] { open_corpus({.jsonl = {file}, .validation = "0.9999"}, {}); }),
               HasSubstr("data.validation = 0.9999 leaves none of the 10 examples"));
   EXPECT_THAT(jsonl_fault([&] { open_corpus({.jsonl = {file}}, {.vocab = 255}); }),
-              HasSubstr("name the model's own tokenizer with data.tokenizer, or, without "
-                        "model.path, set model.vocab to 256"));
+              HasSubstr("name this model's tokenizer with data.tokenizer or --tokenizer, or, "
+                        "for a new model, set model.vocab to 256"));
   const Corpus two = open_corpus({.jsonl = {file}, .validation = other}, {});
   EXPECT_EQ(two.train_documents.end, 10);
   EXPECT_THAT(coded(*two.validation_documents.documents, 0), ElementsAre('z', 'z'));

@@ -212,7 +212,7 @@ TEST(Study, AStartThatFailedDoesNotBlockItsFolder) {
   wrong.memorize.documents = {folder / "missing.jsonl"};
   EXPECT_THROW(study(wrong), UsageError);
   EXPECT_TRUE(std::filesystem::exists(folder / "study/study.json"));
-  EXPECT_EQ(study(study_config(folder / "study")).runs.size(), 2u);
+  EXPECT_EQ(study(study_config(folder / "study")).runs.size(), 1u);
 }
 
 TEST(Study, IsRefusedWhileAnotherJobWritesToItsFolder) {
