@@ -85,6 +85,27 @@ TEST_F(LoraCommand, FinetuneIsTrainWithDefaultsThatFlagsOverride) {
                              testing::ContainsRegex("\ndir = \"out/[^/]+-chats\" ")));
 }
 
+TEST_F(LoraCommand, FinetuneFitsItsLengthToFewExamplesUnlessItIsGiven) {
+  std::string lines;
+  for (int i = 0; i < 20; ++i) lines += "{\"text\": \"a b c " + std::to_string(i) + "\"}\n";
+  test::spill(tuned_ / "few.jsonl", lines);
+  const auto config_of = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"finetune", base_.out() + "/checkpoints", tuned_ / "few.jsonl"});
+    flags.push_back("--print-config");
+    return run_program(flags);
+  };
+  const Finished fitted = config_of({});
+  EXPECT_THAT(fitted.err, HasSubstr("note: 19 examples make "));
+  EXPECT_THAT(fitted.out, testing::AllOf(testing::ContainsRegex("\nglobal_batch = 1 "),
+                                         testing::ContainsRegex("\nepochs = 6.0 ")));
+  EXPECT_THAT(config_of({"--parallelism.data", "4"}).out,
+              testing::ContainsRegex("\nglobal_batch = 4 "));
+  const Finished given = config_of({"--training.epochs", "3"});
+  EXPECT_THAT(given.out, testing::AllOf(testing::ContainsRegex("\nglobal_batch = 8 "),
+                                        testing::ContainsRegex("\nepochs = 3.0 ")));
+  EXPECT_THAT(given.err, testing::Not(HasSubstr("examples make")));
+}
+
 TEST_F(LoraCommand, ADryRunShowsFrozenAndTrainedParameters) {
   const std::string out = run(adapt("dry", {"--dry-run"}));
   EXPECT_THAT(out, HasSubstr("frozen; "));
