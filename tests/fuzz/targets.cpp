@@ -34,6 +34,9 @@ std::span<const Target> targets() {
              .run = compressed_text,
              .base_bytes = 2100 * kMiB,
              .seeds = compressed_text_seeds},
+      // A page may say that it has 1 GiB.
+      Target{.name = "parquet_rows", .run = parquet_rows, .base_bytes = 1100 * kMiB},
+      Target{.name = "csv_rows", .run = csv_rows, .base_bytes = 8 * kMiB, .seeds = csv_seeds},
       Target{.name = "choice_questions", .run = choice_questions},
       Target{.name = "tokenizer_config", .run = tokenizer_config},
       Target{.name = "model_text", .run = model_text},

@@ -102,6 +102,33 @@ std::vector<std::string> compressed_text_seeds() {
               test::zstandard(kText)};
 }
 
+namespace {
+
+void read_lines(const std::string& path) {
+  constexpr std::int64_t kMost = 64 << 20;
+  TextReader reader(path);
+  for (std::size_t read = 0; !reader.at_end() && read < kMost;)
+    read += reader.lines(1 << 16).size();
+}
+
+}  // namespace
+
+/// Input: a Parquet file.
+void parquet_rows(std::string_view input) {
+  const test::TempFolder folder;
+  read_lines(folder.file("a.parquet", std::string(input)));
+}
+
+void csv_rows(std::string_view input) {
+  const test::TempFolder folder;
+  read_lines(folder.file("a.csv", std::string(input)));
+}
+
+std::vector<std::string> csv_seeds() {
+  return {"id,text\r\n1,\"a \"\"quote\"\",\nand a line\"\n2,\n", test::bzip2("a\nb\n"),
+          test::xz("\xef\xbb\xbf\"a\"\n1\n")};
+}
+
 void choice_questions(std::string_view input) {
   const auto tokenizer = make_tokenizer("bytes");
   for (const ChoiceQuestion& question : parse_choice_questions(input, "questions.jsonl"))
