@@ -37,7 +37,6 @@ constexpr int kBacklog = 1024;  // clients that wait to be connected
 constexpr int kWorkers = 3;     // threads that call the service
 constexpr std::chrono::milliseconds kSweep{100};
 constexpr double kLinger = 2;            // seconds for a client to read why its body is not
-constexpr int kLargeBlock = 1 << 20;     // bytes of memory
 constexpr std::size_t kMuch = 16 << 10;  // bytes of a body or of a piece of an answer
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -503,8 +502,7 @@ int HttpConnections::State::start() {
   if (!error) acceptor_.listen(kBacklog, error);
   if (error) fail();
   // Else one large request raises these limits, and each thread keeps as much free memory for ever.
-  mallopt(M_MMAP_THRESHOLD, kLargeBlock);
-  mallopt(M_TRIM_THRESHOLD, kLargeBlock);
+  for (const int limit : {M_MMAP_THRESHOLD, M_TRIM_THRESHOLD}) mallopt(limit, 1 << 20);
   workers.emplace(kWorkers);
   accept();
   sweep();
