@@ -119,8 +119,8 @@ std::vector<std::string> files_below(const std::string& folder) {
   if (error) refuse("cannot read the folder ", folder, ": ", error.message());
   if (files.empty())
     refuse("the folder ", folder,
-           " and those below it have no .txt or .jsonl files, "
-           "plain or compressed (.gz, .zst)");
+           " and those below it have no .txt, .jsonl, .csv or .parquet files, "
+           "plain or compressed (.gz, .zst, .bz2, .xz)");
   std::ranges::sort(files);
   return files;
 }

@@ -259,8 +259,11 @@ Corpus open_sources(const DataConfig& config, const CorpusOptions& options) {
     if (corpus.tokenizer) fit_tokenizer(corpus, options.vocab);
   } else if (!config.text.empty()) {
     corpus.train = {whole(open_text(config.text, config.text_field, *corpus.tokenizer, options))};
-    if (options.cache.makes)
+    if (options.cache.makes) {
       add(notes_of_texts(text_files(config.text), config.text_field), corpus);
+      if (std::string note = note_of_left_out(config.text); !note.empty())
+        corpus.warnings.push_back("data.text: " + note);
+    }
   } else {
     corpus.train = {whole(std::make_shared<MemoryTokens>(
         concat("synthetic text of ", config.synthetic, " bytes"),

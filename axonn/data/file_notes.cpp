@@ -1,7 +1,10 @@
 #include "axonn/data/file_notes.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
+#include <map>
+#include <system_error>
 #include <utility>
 
 #include "axonn/base/check.h"
@@ -58,6 +61,30 @@ std::vector<std::string> notes_of_examples(const std::vector<std::string>& files
       return encoder.unread_keys(parse_example(line.text, line.place));
     }));
   });
+}
+
+std::string note_of_left_out(const std::vector<std::string>& paths) {
+  namespace fs = std::filesystem;
+  std::map<std::string, int> endings;
+  int count = 0;
+  for (const std::string& path : paths) {
+    std::error_code error;  // text_files() tells it
+    const auto follow = fs::directory_options::follow_directory_symlink;
+    for (fs::recursive_directory_iterator at(path, follow, error), end; !error && at != end;
+         at.increment(error)) {
+      const fs::path& file = at->path();
+      if (is_text_name(file.native()) || file.filename().native().starts_with('.')) continue;
+      if (!at->is_regular_file(error)) continue;
+      ++count;
+      ++endings[file.has_extension() ? file.extension().string() : "no ending"];
+    }
+  }
+  std::string names;
+  for (const auto& [ending, files] : endings)
+    names += concat(names.empty() ? "" : ", ", files, " with ", printable(ending));
+  return count == 0 ? ""
+                    : concat(count, " files of the folders are not read (", shortened(names, 200),
+                             "); name them, or rename text to .txt");
 }
 
 std::vector<std::string> notes_of_texts(const std::vector<std::string>& files,

@@ -18,4 +18,8 @@ std::vector<std::string> notes_of_examples(const std::vector<std::string>& files
 std::vector<std::string> notes_of_texts(const std::vector<std::string>& files,
                                         const std::string& field);
 
+/// Which files of the folders among these paths are not read, by the endings of their names; "" if
+/// there are none. Hidden files do not count.
+std::string note_of_left_out(const std::vector<std::string>& paths);
+
 }  // namespace axonn

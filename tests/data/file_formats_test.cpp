@@ -96,6 +96,16 @@ TEST(FileFormats, ABinaryFileInAFolderIsRefusedOrWarnedOf) {
   EXPECT_THAT(open(), IsEmpty());
 }
 
+TEST(FileFormats, FilesOfAFolderThatAreNotReadAreNoted) {
+  const TempFolder folder;
+  for (const char* name : {"t/a.txt", "t/b.md", "t/deep/c.md", "t/Makefile", "t/.hidden.md"})
+    folder.file(name, "text");
+  EXPECT_THAT(open_corpus({.text = {folder.path("t")}}, {}).warnings,
+              ElementsAre("data.text: 3 files of the folders are not read (2 with .md, 1 with no "
+                          "ending); name them, or rename text to .txt"));
+  EXPECT_THAT(open_corpus({.text = {folder.path("t/a.txt")}}, {}).warnings, IsEmpty());
+}
+
 TEST(FileFormats, EndingsAreComparedWithoutCase) {
   EXPECT_TRUE(is_json_lines("a.JSONL"));
   EXPECT_TRUE(is_json_lines("A.Ndjson.GZ"));

@@ -75,7 +75,7 @@ TEST(TextFiles, APathThatNamesNothingIsRefusedByName) {
   };
   refused(folder.path("none.txt"), "no file or folder " + folder.path("none.txt"));
   refused(folder.path("*.md"), "no file matches");
-  refused(folder.path("empty"), "have no .txt or .jsonl files");
+  refused(folder.path("empty"), "have no .txt, .jsonl, .csv or .parquet files");
   refused("", "empty path");
   refused(std::string(5000, 'x'), "no file or folder");
 }
