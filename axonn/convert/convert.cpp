@@ -21,6 +21,7 @@
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/model_files.h"
 #include "axonn/model/peft.h"
+#include "axonn/nn/layer_adapters.h"
 #include "axonn/ops/backend.h"
 #include "axonn/storage/gguf.h"
 #include "axonn/storage/write_tensors.h"
@@ -82,15 +83,14 @@ std::unique_ptr<ParameterSource> source_of(const ModelFiles& files, const ModelC
 /// Holds one slice, and both factors of one weight, at a time.
 class MergedSource final : public ParameterSource {
  public:
-  /// `scale` is alpha / rank. Throws UsageError if the model does not have an adapted weight, or
-  /// has it in another shape.
+  /// `lora` has the scales of the adapters. Throws UsageError if the model does not have an adapted
+  /// weight, or has it in another shape.
   MergedSource(std::unique_ptr<ParameterSource> base, std::unique_ptr<ParameterSource> adapters,
-               float scale, int threads)
+               const LoraConfig& lora, int threads)
       : ParameterSource(base->path(), base->parameters()),
         base_(std::move(base)),
         adapters_(std::move(adapters)),
-        backend_(make_cpu_backend(threads)),
-        scale_(scale) {
+        backend_(make_cpu_backend(threads)) {
     constexpr std::string_view kA = ".lora_A.weight";
     for (const StoredParameter& a : adapters_->parameters()) {
       if (!a.name.ends_with(kA)) continue;
@@ -102,7 +102,9 @@ class MergedSource final : public ParameterSource {
       if (whole == parameters().end() || whole->rows != b->rows || whole->cols != a.cols)
         refuse(adapters_->path(), " has an adapter of ", weight, " (", b->rows, ", ", a.cols,
                "), which the model at ", path(), " does not have");
-      factors_[weight] = {a, *b};
+      const auto own = layer_adapter(lora, module);
+      AXONN_CHECK(own, "the config has no adapter of ", module);
+      factors_[weight] = {a, *b, static_cast<float>(own->scale())};
     }
   }
 
@@ -131,6 +133,7 @@ class MergedSource final : public ParameterSource {
  private:
   struct Factors {
     StoredParameter a, b;  // (r, in), (out, r)
+    float scale = 1;       // alpha / rank
   };
 
   void load(const Factors& factors) {
@@ -143,7 +146,7 @@ class MergedSource final : public ParameterSource {
     };
     read(factors.a, a_);
     read(factors.b, b_);
-    for (float& value : a_) value *= scale_;
+    for (float& value : a_) value *= factors.scale;
     loaded_ = &factors;
   }
 
@@ -167,7 +170,6 @@ class MergedSource final : public ParameterSource {
 
   std::unique_ptr<ParameterSource> base_, adapters_;
   std::unique_ptr<Backend> backend_;
-  float scale_;
   std::map<std::string, Factors, std::less<>> factors_;  // by the weight's name
   const Factors* loaded_ = nullptr;
   std::vector<float> a_, b_;  // the loaded factors; (r, in) times the scale, (out, r)
@@ -275,9 +277,8 @@ class Converter {
   void merge() {
     ModelConfig config = adapters_->checkpoint() ? adapters_->config() : model_->config();
     config.lora = adapters_->config().lora;
-    const double scale = config.lora.alpha / static_cast<double>(config.lora.rank);
     source_ = std::make_unique<MergedSource>(std::move(source_), source_of(*adapters_, config),
-                                             static_cast<float>(scale), job_.threads);
+                                             config.lora, job_.threads);
   }
 
   /// Throws UsageError unless `out` may be written: a model, where that is allowed.
@@ -337,11 +338,10 @@ class Converter {
 
   void write_adapters(const std::string& to) {
     ModelConfig config = config_;
-    config.lora.targets.clear();
-    for (const ParameterSpec& spec : parameters_)
-      if (const std::string layer = adapted_layer(spec.name);
-          std::ranges::find(config.lora.targets, layer) == config.lora.targets.end())
-        config.lora.targets.push_back(layer);
+    std::vector<std::string> names;
+    for (const ParameterSpec& spec : parameters_) names.push_back(spec.name);
+    name_layers(config.lora, names);
+    config = resolved(config, 0, 0);
     write_text_files(text_, to, warnings_);
     write_text(to + "/adapter_config.json", to_adapter_config(config, base_));
   }

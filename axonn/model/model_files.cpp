@@ -51,16 +51,12 @@ bool has_tokenizer(const std::string& folder) {
                              [&](const char* file) { return path_exists(folder + '/' + file); });
 }
 
-/// The layers that the tensors of a folder in PEFT's format adapt.
-std::vector<std::string> adapted_layers(const std::string& path) {
-  std::vector<std::string> layers;
+/// The names of the tensors of a folder in PEFT's format.
+std::vector<std::string> adapter_tensors(const std::string& path) {
+  std::vector<std::string> names;
   const SafetensorsFolder folder(path, kAdapterStem);
-  for (const auto& [name, tensor] : folder.tensors())
-    if (const std::string layer = adapted_layer(name);
-        !layer.empty() && std::ranges::find(layers, layer) == layers.end())
-      layers.push_back(layer);
-  if (layers.empty()) refuse(path, " has no tensors of adapters");
-  return layers;
+  for (const auto& [name, tensor] : folder.tensors()) names.push_back(name);
+  return names;
 }
 
 using Groups = std::span<ParameterGroup* const>;
@@ -163,8 +159,7 @@ ModelFiles::ModelFiles(std::string path, Format format, StoredWeights weights)
     if (is_folder(path_)) look_at_weights();
   } else if (format == Format::peft) {
     StoredAdapterConfig stored = read_adapter_config(path_);
-    config_.lora = std::move(stored.lora);
-    config_.lora.targets = adapted_layers(path_);
+    config_.lora = stored_adapters(stored, adapter_tensors(path_), path_);
     base_ = std::move(stored.base);
   } else {
     need_path(path_);
