@@ -16,14 +16,11 @@ namespace axonn {
 namespace {
 
 /// Keys that do not change what adapters compute: who wrote the file and how its training began.
-constexpr std::array<std::string_view, 17> kHarmlessAdapterKeys = {
-    "auto_mapping",   "base_model_class", "corda_config", "ensure_weight_tying", "eva_config",
-    "fan_in_fan_out", "inference_mode",   "loftq_config", "lora_ga_config",      "megatron_config",
-    "megatron_core",  "parent_library",   "peft_version", "qalora_group_size",   "revision",
-    "runtime_config", "task_type"};
-
-/// The names that PEFT gives modules begin so in files.
-constexpr std::string_view kPeftPrefix = "base_model.model.";
+constexpr std::array<std::string_view, 16> kHarmlessAdapterKeys = {
+    "auto_mapping",      "base_model_class", "corda_config",   "eva_config",
+    "fan_in_fan_out",    "inference_mode",   "loftq_config",   "lora_ga_config",
+    "megatron_config",   "megatron_core",    "parent_library", "peft_version",
+    "qalora_group_size", "revision",         "runtime_config", "task_type"};
 
 /// Adds the keys that say that something is to be computed otherwise than models here do, which a
 /// key does whose value is neither null, false nor empty.
@@ -77,6 +74,9 @@ PeftLayers layers_of(const JsonReader& file, std::string_view text) {
   PeftLayers layers;
   const auto ordered = nlohmann::ordered_json::parse(text);
   layers.targets.ends = module_names(file, "target_modules", layers.targets.regex);
+  std::optional<std::string> one;
+  layers.saved = module_names(file, "modules_to_save", one);
+  if (one) refuse(file.place(), ": modules_to_save wants a list of names");
   layers.excluded.ends = module_names(file, "exclude_modules", layers.excluded.regex);
   std::string targets = layers.targets.regex.value_or("");
   for (char& c : targets) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -107,11 +107,14 @@ StoredAdapterConfig adapters_of(std::string_view text, const std::string& place)
   if (const nlohmann::json* start = file.find({"init_lora_weights"}); start && start->is_string())
     if (*start != "gaussian" && *start != "eva" && *start != "orthogonal")
       unsupported.push_back("init_lora_weights '" + start->get<std::string>() + "'");
-  if (const std::string bias = file.text({"bias"}, "none"); bias != "none")
-    unsupported.push_back("bias '" + bias + "'");
   StoredAdapterConfig found{.lora = {},
                             .layers = layers_of(file, text),
                             .base = file.text({"base_model_name_or_path"}, "")};
+  found.dora = file.flag("use_dora", false);
+  found.ties = file.flag("ensure_weight_tying", false);
+  found.bias = file.text({"bias"}, "none");
+  if (found.bias != "none" && found.bias != "lora_only" && found.bias != "all")
+    unsupported.push_back("bias '" + found.bias + "'");
   found.lora.rank = found.layers.rank;
   found.lora.alpha = found.layers.alpha;
   if (found.layers.rslora)  // alpha / sqrt(r)
@@ -142,6 +145,12 @@ StoredAdapterConfig read_adapter_config(const std::string& folder) {
   return adapters_of(read_json_text(file), file);
 }
 
+void refuse_left_out(const std::string& folder, std::string_view module) {
+  refuse(folder, " has adapters of '", module, "', which its adapter_config.json leaves out, so ",
+         "PEFT does not read them; correct target_modules, exclude_modules, modules_to_save or ",
+         "layers_to_transform there");
+}
+
 LoraConfig stored_adapters(const StoredAdapterConfig& stored, std::span<const std::string> tensors,
                            const std::string& folder) {
   std::vector<AdaptedModule> modules;
@@ -153,10 +162,7 @@ LoraConfig stored_adapters(const StoredAdapterConfig& stored, std::span<const st
     if (module.empty() || std::ranges::find(modules, module, &AdaptedModule::name) != modules.end())
       continue;
     const auto adapter = peft_adapter(stored.layers, module);
-    if (!adapter)
-      refuse(folder, " has adapters of '", module, "', which its adapter_config.json leaves out, ",
-             "so PEFT does not read them; correct target_modules, exclude_modules or ",
-             "layers_to_transform there");
+    if (!adapter) refuse_left_out(folder, module);
     if (stored.layers.all) lora.targets.push_back(last_part(module));
     modules.push_back({module, *adapter});
   }
@@ -216,7 +222,9 @@ TensorNames adapter_names(const ModelConfig& model) {
   const ModelType* const type = find_type(*family, model);
   const auto name_of = [family, type, model](const std::string& parameter) {
     StoredName stored = family->stored_name(model, type, parameter);
-    stored.transposed = false;  // even for a Conv1D, A is (r, in) and B is (out, r)
+    if (!adapted_module(parameter).empty())
+      stored.transposed = false;  // even for a Conv1D, A is (r, in) and B is (out, r)
+    stored.joined = {};
     // PEFT names modules as in the model with its head, which have the family's prefix.
     if (!family->prefix.empty()) std::ranges::reverse(stored.names);
     for (std::string& name : stored.names) name = "base_model.model." + name;

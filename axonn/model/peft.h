@@ -12,11 +12,17 @@ namespace axonn {
 
 // Folders of adapters in the format of Hugging Face's PEFT.
 
+/// The names that PEFT gives modules begin so in files.
+inline constexpr std::string_view kPeftPrefix = "base_model.model.";
+
 /// The contents of adapter_config.json.
 struct StoredAdapterConfig {
-  LoraConfig lora;    ///< rank, alpha and dropout alone
-  PeftLayers layers;  ///< which modules have adapters
-  std::string base;   ///< base_model_name_or_path; a path, a name on the hub, or ""
+  LoraConfig lora;            ///< rank, alpha and dropout alone
+  PeftLayers layers;          ///< which modules have adapters
+  bool dora = false;          ///< adapters have magnitudes
+  bool ties = false;          ///< ensure_weight_tying
+  std::string bias = "none";  ///< which biases are trained: none, lora_only, all
+  std::string base;           ///< base_model_name_or_path; a path, a name on the hub, or ""
 };
 
 /// Throws UsageError as parse_hugging_face_config() does, and for features that adapters here do
@@ -24,6 +30,8 @@ struct StoredAdapterConfig {
 StoredAdapterConfig parse_adapter_config(std::string_view text, const std::string& place);
 /// Reads adapter_config.json of a folder; throws as parse_adapter_config() does.
 StoredAdapterConfig read_adapter_config(const std::string& folder);
+/// Throws the UsageError for tensors of a module that adapter_config.json leaves out.
+[[noreturn]] void refuse_left_out(const std::string& folder, std::string_view module);
 /// The adapters that a folder with this config and these tensors has. Throws UsageError if there
 /// are none, and for tensors of modules that the config does not name, which PEFT does not read.
 LoraConfig stored_adapters(const StoredAdapterConfig& stored, std::span<const std::string> tensors,

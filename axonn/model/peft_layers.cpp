@@ -80,7 +80,10 @@ bool in_chosen_block(const PeftLayers& layers, std::string_view module) {
 
 bool is_target(const PeftLayers& layers, std::string_view module) {
   if (has_name(layers.excluded, module)) return false;
-  if (layers.all || layers.targets.regex) return layers.all || has_name(layers.targets, module);
+  for (const std::string& saved : layers.saved)
+    if (match(concat(R"((^|.*\.))", saved, R"(($|\..*))"), module)) return false;
+  if (layers.all) return block_number(module).has_value();  // not the output layer
+  if (layers.targets.regex) return has_name(layers.targets, module);
   // A whole name counts in any block.
   if (std::ranges::find(layers.targets.ends, module) != layers.targets.ends.end()) return true;
   return has_end(layers.targets, module) &&

@@ -27,6 +27,7 @@ struct PeftLayers {
 
   bool all = true;                           ///< target_modules is missing or "all-linear"
   ModuleNames targets, excluded;             ///< target_modules, exclude_modules
+  std::vector<std::string> saved = {};       ///< modules_to_save, which have no adapters
   std::vector<std::int64_t> layers = {};     ///< layers_to_transform; counts for ends alone
   std::vector<std::string> containers = {};  ///< layers_pattern: regular expressions
   Patterns ranks = {}, alphas = {};          ///< rank_pattern, alpha_pattern
