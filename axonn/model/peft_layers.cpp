@@ -11,7 +11,6 @@
 #include <pcre2.h>
 
 #include "axonn/base/check.h"
-#include "axonn/options/options.h"
 
 namespace axonn {
 
