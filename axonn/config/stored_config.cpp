@@ -31,6 +31,8 @@ void take_model(Config& config, std::shared_ptr<const ModelFiles> files, const O
   config.model = files->config();
   config.model.path = files->path();
   config.model.lora = std::move(lora);
+  if (const auto& adapters = config.model_files.adapters; adapters && adapters->untie())
+    config.model.tied = false;
   config.model_files.model = std::move(files);
   take_text(config);
   const std::string& tokenizer = config.data.model_text->tokenizer;
@@ -106,6 +108,11 @@ Config with_stored_model(Config config, const Origins& origins) {
   if (!config.model.lora.path.empty()) {
     const double dropout = config.model.lora.dropout;
     config = with_stored_adapters(config, config.model.lora.path);
+    if (config.model_files.adapters->only_merge())
+      refuse("[lora] path = '", config.model.lora.path, "' has DoRA, biases, whole modules or ",
+             "adapters outside of the blocks, which are not trained here; merge it into its base ",
+             "with axonn convert --model BASE --adapter ", config.model.lora.path,
+             " --out MERGED, and train MERGED");
     config.model.lora.dropout = dropout;
   }
   if (config.model.path.empty()) return config;
@@ -132,6 +139,8 @@ Config config_of_model(const std::string& path, const std::string& adapter, Stor
   }
   if (!files->adapters()) {
     if (!adapter.empty()) config = with_stored_adapters(config, adapter);
+    if (config.model_files.adapters && config.model_files.adapters->only_merge())
+      config.model.lora = {};  // they are merged as the weights are read
     take_model(config, files, {});
     return with_own_text(config);
   }

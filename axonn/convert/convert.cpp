@@ -19,8 +19,10 @@
 #include "axonn/convert/text_files.h"
 #include "axonn/model/families/family.h"
 #include "axonn/model/hugging_face.h"
+#include "axonn/model/merged_source.h"
 #include "axonn/model/model_files.h"
 #include "axonn/model/peft.h"
+#include "axonn/nn/layer_adapters.h"
 #include "axonn/ops/backend.h"
 #include "axonn/storage/gguf.h"
 #include "axonn/storage/write_tensors.h"
@@ -75,104 +77,27 @@ std::unique_ptr<ParameterSource> source_of(const ModelFiles& files, const ModelC
   return files.source(config, std::move(parameters));
 }
 
-/// The parameters of a model with adapters merged into its weights as they are read, in f32:
-///
-///   weight (out, in) + alpha / rank · B (out, r) · A (r, in)
-///
-/// Holds one slice, and both factors of one weight, at a time.
-class MergedSource final : public ParameterSource {
- public:
-  /// `scale` is alpha / rank. Throws UsageError if the model does not have an adapted weight, or
-  /// has it in another shape.
-  MergedSource(std::unique_ptr<ParameterSource> base, std::unique_ptr<ParameterSource> adapters,
-               float scale, int threads)
-      : ParameterSource(base->path(), base->parameters()),
-        base_(std::move(base)),
-        adapters_(std::move(adapters)),
-        backend_(make_cpu_backend(threads)),
-        scale_(scale) {
-    constexpr std::string_view kA = ".lora_A.weight";
-    for (const StoredParameter& a : adapters_->parameters()) {
-      if (!a.name.ends_with(kA)) continue;
-      const std::string module = a.name.substr(0, a.name.size() - kA.size()),
-                        b_name = module + ".lora_B.weight", weight = module + ".weight";
-      const auto b = std::ranges::find(adapters_->parameters(), b_name, &StoredParameter::name);
-      const auto whole = std::ranges::find(parameters(), weight, &StoredParameter::name);
-      AXONN_CHECK(b != adapters_->parameters().end(), "there is no ", b_name);
-      if (whole == parameters().end() || whole->rows != b->rows || whole->cols != a.cols)
-        refuse(adapters_->path(), " has an adapter of ", weight, " (", b->rows, ", ", a.cols,
-               "), which the model at ", path(), " does not have");
-      factors_[weight] = {a, *b};
-    }
+/// The source of `base` with block-wise adapters merged into it; `lora` has their scales.
+std::unique_ptr<ParameterSource> with_adapters(std::unique_ptr<ParameterSource> base,
+                                               std::unique_ptr<ParameterSource> adapters,
+                                               const LoraConfig& lora, int threads) {
+  constexpr std::string_view kA = ".lora_A.weight";
+  MergedSource::Parts parts;
+  for (const StoredParameter& a : adapters->parameters()) {
+    if (!a.name.ends_with(kA)) continue;
+    const std::string module = a.name.substr(0, a.name.size() - kA.size()),
+                      b_name = module + ".lora_B.weight";
+    const auto b = std::ranges::find(adapters->parameters(), b_name, &StoredParameter::name);
+    AXONN_CHECK(b != adapters->parameters().end(), "there is no ", b_name);
+    const auto own = layer_adapter(lora, module);
+    AXONN_CHECK(own, "the config has no adapter of ", module);
+    parts.factors[module + ".weight"] = {.a = a, .b = *b, .scale = own->scale()};
   }
-
-  /// A slice of an adapted weight must consist of whole rows of its rectangle.
-  std::int64_t read(std::span<const SliceRequest> wanted, const TakeValues& take) override {
-    std::int64_t bytes = 0;
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      const auto found = factors_.find(wanted[i].parameter);
-      if (found == factors_.end()) {
-        bytes += base_->read({&wanted[i], 1}, [&](std::size_t, std::int64_t offset, StoredType type,
-                                                  auto values) { take(i, offset, type, values); });
-        continue;
-      }
-      for (const Slice& slice : wanted[i].slices) {
-        if (slice.count() == 0) continue;
-        values_.resize(slice.count());
-        base_->read_slice(wanted[i].parameter, slice, values_);
-        add(found->second, slice);
-        take(i, slice.offset, StoredType::f32, std::as_bytes(std::span(values_)));
-        bytes += slice.count() * bytes_of(StoredType::f32);
-      }
-    }
-    return bytes;
-  }
-
- private:
-  struct Factors {
-    StoredParameter a, b;  // (r, in), (out, r)
-  };
-
-  void load(const Factors& factors) {
-    if (loaded_ == &factors) return;
-    loaded_ = nullptr;
-    const auto read = [&](const auto& parameter, std::vector<float>& out) {
-      const auto& [name, rows, cols] = parameter;
-      out.resize(rows * cols);
-      adapters_->read_slice(name, {.rows = rows, .cols = cols, .end = rows * cols}, out);
-    };
-    read(factors.a, a_);
-    read(factors.b, b_);
-    for (float& value : a_) value *= scale_;
-    loaded_ = &factors;
-  }
-
-  /// Adds the slice of the product of the factors to values_.
-  void add(const Factors& factors, const Slice& slice) {
-    AXONN_CHECK(slice.begin % slice.cols == 0 && slice.end % slice.cols == 0, factors.b.name,
-                ": elements ", slice.begin, " to ", slice.end, " are not whole rows of ",
-                slice.cols);
-    load(factors);
-    const auto view = [](std::span<float> values, std::int64_t rows, std::int64_t cols) {
-      return View{.data = values.data(), .rows = rows, .cols = cols, .stride = cols};
-    };
-    const std::int64_t first = slice.row + slice.begin / slice.cols,
-                       rows = slice.count() / slice.cols;
-    backend_->matmul(
-        {.out = view(values_, rows, slice.cols),
-         .a = view(b_, factors.b.rows, factors.b.cols).row_range(first, rows),
-         .b = view(a_, factors.a.rows, factors.a.cols).col_range(slice.col, slice.cols),
-         .accumulate = true});
-  }
-
-  std::unique_ptr<ParameterSource> base_, adapters_;
-  std::unique_ptr<Backend> backend_;
-  float scale_;
-  std::map<std::string, Factors, std::less<>> factors_;  // by the weight's name
-  const Factors* loaded_ = nullptr;
-  std::vector<float> a_, b_;  // the loaded factors; (r, in) times the scale, (out, r)
-  std::vector<float> values_;
-};
+  std::vector<StoredParameter> parameters = base->parameters();
+  parts.base = std::move(base);
+  parts.adapters = std::move(adapters);
+  return std::make_unique<MergedSource>(std::move(parameters), std::move(parts), threads);
+}
 
 /// Writes one folder for a job.
 class Converter {
@@ -193,7 +118,6 @@ class Converter {
     if (!job_.tokenizer.empty()) text_.tokenizer = job_.tokenizer;
     form_ =
         job_.to.value_or(folder && !adapters_ ? ModelForm::checkpoint : ModelForm::hugging_face);
-    config_ = model_->config();
     if (form_ != ModelForm::checkpoint && config_.mup_base > 0) {
       source_ = without_mup(std::move(source_), config_);
       config_ = without_mup(config_);
@@ -245,7 +169,15 @@ class Converter {
       base_ = model_->base();
       text_ = text_of_files(*model_, adapters_ ? &*adapters_ : nullptr);
     }
-    parameters_ = parameters_of(model_->config());
+    config_ = model_->config();
+    if (adapters_ && adapters_->untie()) config_.tied = false;
+    parameters_ = parameters_of(config_);
+    if (adapters_ && adapters_->only_merge()) {
+      std::vector<StoredParameter> all;
+      for (const ParameterSpec& spec : parameters_) all.push_back(stored(spec));
+      source_ = adapters_->merged_into(*model_, config_, std::move(all));
+      return;
+    }
     source_ = source_of(*model_, model_->config());
     if (adapters_) merge();
   }
@@ -275,9 +207,8 @@ class Converter {
   void merge() {
     ModelConfig config = adapters_->checkpoint() ? adapters_->config() : model_->config();
     config.lora = adapters_->config().lora;
-    const double scale = config.lora.alpha / static_cast<double>(config.lora.rank);
-    source_ = std::make_unique<MergedSource>(std::move(source_), source_of(*adapters_, config),
-                                             static_cast<float>(scale), job_.threads);
+    source_ =
+        with_adapters(std::move(source_), source_of(*adapters_, config), config.lora, job_.threads);
   }
 
   /// Throws UsageError unless `out` may be written: a model, where that is allowed.
@@ -337,11 +268,10 @@ class Converter {
 
   void write_adapters(const std::string& to) {
     ModelConfig config = config_;
-    config.lora.targets.clear();
-    for (const ParameterSpec& spec : parameters_)
-      if (const std::string layer = adapted_layer(spec.name);
-          std::ranges::find(config.lora.targets, layer) == config.lora.targets.end())
-        config.lora.targets.push_back(layer);
+    std::vector<std::string> names;
+    for (const ParameterSpec& spec : parameters_) names.push_back(spec.name);
+    name_layers(config.lora, names);
+    config = resolved(config, 0, 0);
     write_text_files(text_, to, warnings_);
     write_text(to + "/adapter_config.json", to_adapter_config(config, base_));
   }

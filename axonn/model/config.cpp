@@ -7,6 +7,7 @@
 #include "axonn/model/families/family.h"
 #include "axonn/model/known_models.h"
 #include "axonn/model/model.h"
+#include "axonn/nn/layer_adapters.h"
 #include "axonn/options/options.h"
 
 namespace axonn {
@@ -47,6 +48,14 @@ void validate_mup(const ModelConfig& model) {
            ": muP is for models that are trained from the start; set mup_base = 0");
 }
 
+/// Whether lora.layers lists each block.
+bool names_all_blocks(const ModelConfig& model) {
+  if (std::ssize(model.lora.layers) != model.layers) return false;
+  for (std::int64_t block = 0; block < model.layers; ++block)
+    if (std::ranges::find(model.lora.layers, block) == model.lora.layers.end()) return false;
+  return model.layers > 0;
+}
+
 }  // namespace
 
 ModelConfig resolved(ModelConfig model, std::int64_t vocab, std::int64_t positions) {
@@ -56,6 +65,7 @@ ModelConfig resolved(ModelConfig model, std::int64_t vocab, std::int64_t positio
   if (model.experts > 0 && model.expert_ffn == 0) model.expert_ffn = model.ffn;
   if (model.vocab == 0) model.vocab = vocab;
   if (model.positions == 0) model.positions = positions;
+  if (names_all_blocks(model)) model.lora.layers.clear();
   return model;
 }
 
@@ -70,6 +80,7 @@ std::vector<std::string> missing_keys(const ModelConfig& model) {
 }
 
 void validate(const ModelConfig& model) {
+  validate(model.lora);
   if (model.lora.dropout >= 1)
     refuse("[lora] dropout = ", model.lora.dropout, " is not below 1; common values are 0 to 0.1");
   const Architecture* const own = architecture_of(model.family);
@@ -135,13 +146,23 @@ void list_lora_options(LoraConfig& lora, OptionList& list) {
             .also = "lora_dropout"});
   list.unused_if(brought_or_none);
   list.add("targets", &lora.targets,
-           {.help = "layers that get adapters, by the last part of their names, such as q_proj; "
-                    "empty: all layers of the blocks",
+           {.help = "layers that get adapters, by the ends of their names, such as q_proj or "
+                    "layers.0.mlp.up_proj; empty: all layers of the blocks",
             .also = "target_modules lora_target_modules lora_target modules"});
+  list.add("layers", &lora.layers,
+           {.help = "blocks whose layers get adapters, counted from 0; empty: all",
+            .min = 0,
+            .also = "layers_to_transform"});
+  list.add("rank_pattern", &lora.rank_pattern,
+           {.help = "other ranks of some layers, each the end of a name and a rank: \"q_proj 16\"; "
+                    "the first that names a layer counts"});
+  list.add("alpha_pattern", &lora.alpha_pattern,
+           {.help = "other alphas of some layers, each the end of a name and an alpha: "
+                    "\"q_proj 32\"; the first that names a layer counts"});
   list.unused_if({});
   list.add("path", &lora.path,
            {.help = "adapters to start from: a PEFT folder or a checkpoint of adapters, which sets "
-                    "rank, alpha and targets; empty: new adapters",
+                    "ranks, alphas and layers; empty: new adapters",
             .also = "adapter adapter_path adapter_name_or_path lora_model_dir peft_model_id",
             .reads = Reads::files});
 }

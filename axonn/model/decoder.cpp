@@ -4,23 +4,32 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <span>
 #include <string_view>
 
 #include "axonn/base/check.h"
 #include "axonn/model/counts.h"
 #include "axonn/nn/experts.h"
+#include "axonn/nn/layer_adapters.h"
 
 namespace axonn {
 
 namespace {
 
-void check_targets(const ModelConfig& config, const Adapters& adapters) {
+void check_targets(const ModelConfig& config,
+                   std::span<const std::unique_ptr<DecoderBlock>> blocks) {
   for (const std::string_view product : {"gate", "gate_proj", "up_proj", "down_proj"})
-    if (config.experts > 0 && std::ranges::count(config.lora.targets, product) > 0)
+    if (config.experts > 0 &&
+        std::ranges::any_of(config.lora.targets, [&](const std::string& target) {
+          return ends_with_name(target, product);
+        }))
       refuse("[lora] targets: '", product,
              "': routers and experts have no adapters; attention's q_proj, k_proj, v_proj and "
              "o_proj can have some");
-  adapters.check_targets();
+  std::vector<std::string> layers;
+  for (const auto& block : blocks)
+    std::ranges::copy(block->adapters().layers(), std::back_inserter(layers));
+  check_layers(config.lora, layers);
 }
 
 }  // namespace
@@ -96,12 +105,12 @@ Decoder::Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends)
 }
 
 void Decoder::add(std::unique_ptr<DecoderBlock> block) {
-  if (blocks_.empty()) check_targets(config_, block->adapters());
   if (const Experts* experts = block->experts())
     routers_.biases.push_back(experts->bias() ? &experts->bias()->spec() : nullptr);
   for (ParameterGroup* group : block->groups())
     if (config_.lora.rank > 0 && group != block->adapters().group()) group->freeze();
   blocks_.push_back(std::move(block));
+  if (std::ssize(blocks_) == config_.layers) check_targets(config_, blocks_);
 }
 
 std::vector<ParameterGroup*> Decoder::groups() {

@@ -129,14 +129,18 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& place
   return json;
 }
 
-nlohmann::json read_json_object(const std::string& file) {
+std::string read_json_text(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) refuse("cannot read '", file, "': ", std::strerror(errno));
   std::string text(kMostBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
   if (in.bad()) refuse("cannot read '", file, "': ", std::strerror(errno));
-  return parse_json_object(text, file);
+  return text;
+}
+
+nlohmann::json read_json_object(const std::string& file) {
+  return parse_json_object(read_json_text(file), file);
 }
 
 }  // namespace axonn

@@ -93,6 +93,8 @@ class JsonReader {
   mutable std::string name_;          // the last key that was looked up, for messages
 };
 
+/// The text of a file, up to a little more than parse_json_object() takes. Throws UsageError.
+std::string read_json_text(const std::string& file);
 /// Reads a file, or throws UsageError unless it is a JSON object that is neither too long nor too
 /// deep to describe a model.
 nlohmann::json read_json_object(const std::string& file);

@@ -15,6 +15,7 @@
 #include "axonn/model/families/family.h"
 #include "axonn/model/hugging_face.h"
 #include "axonn/model/peft.h"
+#include "axonn/model/peft_merge.h"
 #include "axonn/options/options_text.h"
 #include "axonn/storage/safetensors/safetensors_source.h"
 
@@ -51,16 +52,12 @@ bool has_tokenizer(const std::string& folder) {
                              [&](const char* file) { return path_exists(folder + '/' + file); });
 }
 
-/// The layers that the tensors of a folder in PEFT's format adapt.
-std::vector<std::string> adapted_layers(const std::string& path) {
-  std::vector<std::string> layers;
+/// The names of the tensors of a folder in PEFT's format.
+std::vector<std::string> adapter_tensors(const std::string& path) {
+  std::vector<std::string> names;
   const SafetensorsFolder folder(path, kAdapterStem);
-  for (const auto& [name, tensor] : folder.tensors())
-    if (const std::string layer = adapted_layer(name);
-        !layer.empty() && std::ranges::find(layers, layer) == layers.end())
-      layers.push_back(layer);
-  if (layers.empty()) refuse(path, " has no tensors of adapters");
-  return layers;
+  for (const auto& [name, tensor] : folder.tensors()) names.push_back(name);
+  return names;
 }
 
 using Groups = std::span<ParameterGroup* const>;
@@ -92,23 +89,30 @@ void put(const Context& ctx, const Destination& to, std::int64_t offset, StoredT
     to.group->set_values(ctx, offset, all);
 }
 
-/// Opens the parameters of groups at `path`, at which `files` may be open already and then stay.
-/// Null if the path is empty.
+/// Where parameters are stored: at `path`, which `files` may have open already, or nowhere if it is
+/// empty.
+struct ParameterFiles {
+  std::shared_ptr<const ModelFiles> files;
+  std::string path;
+  const ModelFiles* merged = nullptr;  ///< adapters to merge into them, if they are only merged
+};
+
+/// Opens the parameters of groups, for which `from` keeps the files. Null if they are nowhere.
 std::unique_ptr<ParameterSource> open_source(Groups groups, const ModelConfig& config,
-                                             std::shared_ptr<const ModelFiles>& files,
-                                             const std::string& path) {
-  if (path.empty()) return nullptr;
-  if (!files || files->path() != path) files = std::make_shared<const ModelFiles>(path);
-  return files->source(config, stored_parameters(groups));
+                                             ParameterFiles& from) {
+  if (from.path.empty()) return nullptr;
+  if (!from.files || from.files->path() != from.path)
+    from.files = std::make_shared<const ModelFiles>(from.path);
+  if (from.merged && from.merged->only_merge())
+    return from.merged->merged_into(*from.files, config, stored_parameters(groups));
+  return from.files->source(config, stored_parameters(groups));
 }
 
-/// Reads the parameters of groups from `path`, at which `files` may be open; gives them initial
-/// values if it is empty.
+/// Reads the parameters of groups, or gives them initial values if they are stored nowhere.
 LoadCost load_or_initialise(const Context& ctx, Groups groups, const ModelConfig& config,
-                            std::shared_ptr<const ModelFiles> files, const std::string& path,
-                            const Progress& progress) {
+                            ParameterFiles from, const Progress& progress) {
   if (groups.empty()) return {};
-  const auto source = open_source(groups, config, files, path);
+  const auto source = open_source(groups, config, from);
   if (!source) {
     for (ParameterGroup* group : groups) group->initialise(ctx, ctx.seed);
     return {};
@@ -163,9 +167,13 @@ ModelFiles::ModelFiles(std::string path, Format format, StoredWeights weights)
     if (is_folder(path_)) look_at_weights();
   } else if (format == Format::peft) {
     StoredAdapterConfig stored = read_adapter_config(path_);
-    config_.lora = std::move(stored.lora);
-    config_.lora.targets = adapted_layers(path_);
-    base_ = std::move(stored.base);
+    const std::vector<std::string> tensors = adapter_tensors(path_);
+    base_ = stored.base;
+    config_.lora = stored.lora;
+    if (needs_merging(stored, tensors))
+      merge_ = std::make_shared<const StoredAdapterConfig>(std::move(stored));
+    else
+      config_.lora = stored_adapters(stored, tensors, path_);
   } else {
     need_path(path_);
     need_config(path_);
@@ -254,6 +262,19 @@ std::unique_ptr<ParameterSource> ModelFiles::source(const ModelConfig& model,
       peft ? adapter_names(model) : base_names(model));
 }
 
+bool ModelFiles::untie() const { return merge_ && unties(adapter_tensors(path_)); }
+
+std::unique_ptr<ParameterSource> ModelFiles::merged_into(
+    const ModelFiles& base_model, const ModelConfig& model,
+    std::vector<StoredParameter> parameters) const {
+  AXONN_CHECK(merge_, path_, ": these adapters are not only merged");
+  ModelConfig base = model;
+  base.tied = base_model.config().tied;
+  auto source = base_model.source(base, base_parameters(parameters, base.tied));
+  return merged_source(std::move(source), SafetensorsFolder(path_, kAdapterStem), *merge_, model,
+                       std::move(parameters));
+}
+
 bool is_model_file(std::string_view name) {
   return name == "config.json" || name == "adapter_config.json" || name.ends_with(".safetensors") ||
          name.ends_with(".safetensors.index.json") ||
@@ -319,28 +340,32 @@ LoadCost load(const Context& ctx, std::span<const Destination> destinations,
 LoadCost initialise(const Context& ctx, Model& model, std::span<ParameterGroup* const> trained,
                     const ModelConfig& config, const OpenFiles& files, const Progress& progress) {
   if (config.lora.rank == 0)
-    return load_or_initialise(ctx, trained, config, files.model, config.path, progress);
+    return load_or_initialise(
+        ctx, trained, config,
+        {.files = files.model, .path = config.path, .merged = files.adapters.get()}, progress);
   const LoadCost base = initialise_frozen(ctx, model, trained, config, files, progress),
-                 adapters = load_or_initialise(ctx, trained, config, files.adapters,
-                                               config.lora.path, progress);
+                 adapters = load_or_initialise(ctx, trained, config,
+                                               {.files = files.adapters, .path = config.lora.path},
+                                               progress);
   return {.bytes = base.bytes + adapters.bytes, .seconds = base.seconds + adapters.seconds};
 }
 
 LoadCost initialise_frozen(const Context& ctx, Model& model,
                            std::span<ParameterGroup* const> trained, const ModelConfig& config,
                            const OpenFiles& files, const Progress& progress) {
-  return load_or_initialise(ctx, frozen_groups(model, trained), config, files.model, config.path,
-                            progress);
+  return load_or_initialise(ctx, frozen_groups(model, trained), config,
+                            {.files = files.model, .path = config.path}, progress);
 }
 
 void check_files(Model& model, Groups trained, const ModelConfig& config, const OpenFiles& files,
                  bool resumes) {
-  std::shared_ptr<const ModelFiles> base = files.model, adapters = files.adapters;
+  ParameterFiles base{.files = files.model, .path = config.path},
+      adapters{.files = files.adapters, .path = config.lora.path};
   const std::vector<ParameterGroup*> frozen = frozen_groups(model, trained);
-  const bool lora = config.lora.rank > 0;
-  if (!frozen.empty()) open_source(frozen, config, base, config.path);
-  if (!resumes)
-    open_source(trained, config, lora ? adapters : base, lora ? config.lora.path : config.path);
+  if (!frozen.empty()) open_source(frozen, config, base);
+  if (resumes) return;
+  base.merged = files.adapters.get();
+  open_source(trained, config, config.lora.rank > 0 ? adapters : base);
 }
 
 }  // namespace axonn

@@ -15,6 +15,8 @@
 
 namespace axonn {
 
+struct StoredAdapterConfig;
+
 /// Which weights of a checkpoint: those that were trained, or their running averages
 /// (optimizer.ema_decay).
 enum class StoredWeights { trained, averages };
@@ -40,8 +42,17 @@ class ModelFiles {
   /// The checkpoint; null if this is a folder of Hugging Face or PEFT.
   const CheckpointReader* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
   /// The sizes of the model, and of adapters. A folder in PEFT's format has only config().lora,
-  /// with the layers that its files hold as targets.
+  /// with the layers that its files hold as targets, unless only_merge().
   const ModelConfig& config() const { return config_; }
+  /// Whether these are adapters that models here cannot compute, only merge into their weights
+  /// (peft_merge.h).
+  bool only_merge() const { return merge_ != nullptr; }
+  /// Whether a tied model with these adapters merged into it is not tied any more.
+  bool untie() const;
+  /// Merges these adapters into the parameters of base, the source of the files of `base_model`.
+  std::unique_ptr<ParameterSource> merged_into(const ModelFiles& base_model,
+                                               const ModelConfig& model,
+                                               std::vector<StoredParameter> parameters) const;
   /// The base model of adapters: a path, a name on the hub, or "".
   const std::string& base() const { return base_; }
   /// As in data.tokenizer: the folder itself, or what a checkpoint's run used; "" if it is not
@@ -79,6 +90,7 @@ class ModelFiles {
   StoredWeights weights_;
   std::optional<CheckpointReader> checkpoint_;
   ModelConfig config_;
+  std::shared_ptr<const StoredAdapterConfig> merge_;  // of adapters that are only merged
   std::string base_, tokenizer_;
   std::vector<std::string> notes_;
   StoredType trained_in_ = StoredType::f32;

@@ -5,6 +5,7 @@
 
 #include "axonn/base/check.h"
 #include "axonn/base/random.h"
+#include "axonn/nn/layer_adapters.h"
 
 namespace axonn {
 
@@ -102,27 +103,20 @@ void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_ou
 }
 
 Adapters::Adapters(const std::string& block, const Grid& grid, LoraConfig config)
-    : grid_(grid), config_(std::move(config)) {
+    : grid_(grid), config_(std::move(config)), block_(block) {
   AXONN_CHECK(config_.rank >= 0, block, ": adapters of rank ", config_.rank, ", want at least 0");
-  if (config_.rank > 0) group_ = std::make_unique<ParameterGroup>(block + " (adapters)", grid);
 }
 
 void Adapters::add_to(std::vector<Adapter>& all, const std::string& module, const Layout& weight,
                       std::int64_t first_row) {
-  const std::string last = module.substr(module.rfind('.') + 1);
-  layers_.push_back(last);
-  const auto& targets = config_.targets;
-  if (!group_ || (!targets.empty() && std::ranges::find(targets, last) == targets.end())) return;
-  all.emplace_back(*group_, module, weight, config_, first_row);
-}
-
-void Adapters::check_targets() const {
-  for (const std::string& target : config_.targets) {
-    if (std::ranges::find(layers_, target) != layers_.end()) continue;
-    std::string names;
-    for (const std::string& layer : layers_) names += (names.empty() ? "" : ", ") + layer;
-    refuse("[lora] targets: there is no layer '", target, "' in this model; it has ", names);
-  }
+  layers_.push_back(module);
+  const auto own = layer_adapter(config_, module);
+  if (!own) return;
+  if (!group_) group_ = std::make_unique<ParameterGroup>(block_ + " (adapters)", grid_);
+  LoraConfig config = config_;
+  config.rank = own->rank;
+  config.alpha = own->alpha;
+  all.emplace_back(*group_, module, weight, config, first_row);
 }
 
 }  // namespace axonn

@@ -26,7 +26,8 @@ namespace axonn {
 class Adapter {
  public:
   /// Declares module.lora_A.weight and module.lora_B.weight in group, cut like `weight` (out, in).
-  /// first_row: column of this rank's out (of the layer) where B's rows begin.
+  /// config: with the layer's own rank and alpha. first_row: column of this rank's out (of the
+  /// layer) where B's rows begin.
   Adapter(ParameterGroup& group, const std::string& module, const Layout& weight,
           const LoraConfig& config, std::int64_t first_row);
 
@@ -58,20 +59,21 @@ class Adapters {
   /// With rank 0 there are no adapters, and nothing is frozen.
   Adapters(const std::string& block, const Grid& grid, LoraConfig config);
 
-  /// Null without adapters.
+  /// Null without adapters, and until a layer has one.
   ParameterGroup* group() { return group_.get(); }
+  /// The registered layers, in order.
+  const std::vector<std::string>& layers() const { return layers_; }
   const GridShape& shape() const { return grid_.shape(); }
   /// Registers a layer, such as "h.3.attn.c_attn". If it is a target, makes its adapter and appends
   /// it to `all`; first_row as in Adapter.
   void add_to(std::vector<Adapter>& all, const std::string& module, const Layout& weight,
               std::int64_t first_row);
-  /// Throws UsageError if a target is none of the layers, which must be registered.
-  void check_targets() const;
 
  private:
   const Grid& grid_;
   LoraConfig config_;
-  std::vector<std::string> layers_;  // last parts of the registered names, in order
+  std::string block_;
+  std::vector<std::string> layers_;
   std::unique_ptr<ParameterGroup> group_;
 };
 

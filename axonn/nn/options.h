@@ -30,11 +30,20 @@ struct LoraConfig {
   std::int64_t rank = 0;  ///< r; 0: no adapters, the model itself is trained
   double alpha = 16;      ///< an adapter's output is multiplied by alpha / rank
   double dropout = 0;     ///< probability that an element of an adapter's input is dropped
-  std::vector<std::string> targets = {};  ///< last parts of layers' names; empty: all layers
-  std::string path = {};  ///< adapters to start from, which set rank, alpha and targets
+  /// Ends of layers' names, whole parts between dots: "q_proj", "layers.0.self_attn.q_proj"; empty:
+  /// all layers.
+  std::vector<std::string> targets = {};
+  std::vector<std::int64_t> layers = {};  ///< blocks with adapters, counted from 0; empty: all
+  /// Other ranks and alphas of some layers: "END NUMBER", END as in targets. The first that names a
+  /// layer counts.
+  std::vector<std::string> rank_pattern = {}, alpha_pattern = {};
+  std::string path = {};  ///< adapters to start from, which set all of these but dropout
 
   bool operator==(const LoraConfig&) const = default;
 };
+
+/// Whether blocks may have different adapters.
+bool differs_by_block(const LoraConfig& config);
 
 /// How a router turns logits into scores: over all experts together, or of each expert alone.
 enum class RouterKind { softmax, sigmoid };

@@ -81,6 +81,7 @@ struct Depths {
 
 /// At least `least` blocks. Those from the first on repeat with the period of layers with experts.
 Depths depths_of(const ModelConfig& model, std::int64_t least) {
+  if (differs_by_block(model.lora)) return {model.layers, model.layers, 0};
   const std::int64_t period = model.experts > 0 ? model.expert_step : 1;
   if (model.experts > 0)
     for (const std::int64_t layer : model.dense_layers) least = std::max(least, layer + 1);

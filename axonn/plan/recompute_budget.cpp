@@ -34,7 +34,7 @@ std::int64_t largest_peak(const Config& config) {
   return peak;
 }
 
-/// config with few blocks, among which is one of each kind.
+/// config with few blocks, among which is one of each kind, unless adapters differ by block.
 Config with_few_blocks(Config config) {
   const ModelConfig& model = config.model;
   std::int64_t blocks = 2;
@@ -42,7 +42,7 @@ Config with_few_blocks(Config config) {
     blocks = std::max(blocks, model.expert_step);
     for (const std::int64_t layer : model.dense_layers) blocks = std::max(blocks, layer + 2);
   }
-  config.model.layers = std::min(blocks, model.layers);
+  if (!differs_by_block(model.lora)) config.model.layers = std::min(blocks, model.layers);
   return config;
 }
 

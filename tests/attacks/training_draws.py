@@ -171,6 +171,12 @@ def draw_optimizer(rng, keys):
             keys["lora.dropout"] = 0.2
         if keys["model.family"] == "llama" and rng.random() < 0.4:
             keys["lora.targets"] = rng.choice(("q_proj,v_proj", "k_proj", "o_proj,q_proj"))
+        if rng.random() < 0.4:
+            keys["lora.layers"] = rng.choice((0, keys["model.layers"] - 1))
+        if "q_proj" in keys.get("lora.targets", "q_proj") and rng.random() < 0.4:
+            name = "q_proj" if keys["model.family"] == "llama" else "c_attn"
+            keys["lora.rank_pattern"] = f"{name} 2"
+            keys["lora.alpha_pattern"] = f"{name} 5"
     elif kind != "sgd" and rng.random() < 0.25:
         keys["model.mup_base"] = rng.choice((8, 48))
         keys["model.mup_base_head_dim"] = rng.choice((0, 8))
@@ -226,7 +232,8 @@ COUNTED = (
     "training.balance.scope training.balance.weight training.balance.bias training.balance.z "
     "optimizer.kind optimizer.weight_decay optimizer.ema_decay optimizer.beta3_warmup "
     "optimizer.nesterov optimizer.muon_scale optimizer.muon_coefficients lr_scheduler.kind "
-    "lora.rank lora.dropout lora.targets activation_checkpoint.mode activation_checkpoint.blocks "
+    "lora.rank lora.dropout lora.targets lora.layers lora.rank_pattern "
+    "activation_checkpoint.mode activation_checkpoint.blocks "
     "parallelism.context parallelism.context_layout parallelism.experts parallelism.chunks "
     "parallelism.overlap_input_gradients parallelism.overlap_weight_gradients "
     "parallelism.overlap_weights parallelism.overlap_data parallelism.overlap_context "

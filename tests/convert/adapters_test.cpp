@@ -45,14 +45,13 @@ ModelConfig base_model(ModelFamily family) {
 /// A model's folder, and checkpoints of adapters for it, written by one rank and by eight.
 class Adapters : public testing::TestWithParam<ModelFamily> {
  protected:
-  explicit Adapters(std::vector<std::string> targets = {}, std::int64_t rank = 3)
-      : base_(path_ / "base") {
+  explicit Adapters(LoraConfig lora = {.rank = 3, .alpha = 6}) : base_(path_ / "base") {
     fs::create_directory(base_);
     write_model(base_, base_model(GetParam()), {.type = StoredType::f32});
     spill(base_ + "/config.json", to_hugging_face_config(base_model(GetParam()), {}));
     adapted_ = read_hugging_face_config(base_);
     adapted_.path = base_;
-    adapted_.lora = {.rank = rank, .alpha = 6, .targets = std::move(targets)};
+    adapted_.lora = std::move(lora);
     save_checkpoint(path_ / "one", adapted_, {});
     save_checkpoint(path_ / "eight", adapted_, {2, 2, 2, 1});
     convert({.model = path_ / "eight", .out = peft()});
@@ -70,9 +69,31 @@ class Adapters : public testing::TestWithParam<ModelFamily> {
   ModelConfig adapted_;
 };
 
+/// Layers of the second block and, in GPT, one of two layers of a name, with own ranks and alphas.
+class AdaptersOfSomeLayers : public Adapters {
+ protected:
+  AdaptersOfSomeLayers() : Adapters(some_layers(GetParam() == ModelFamily::gpt)) {}
+
+  static LoraConfig some_layers(bool gpt) {
+    LoraConfig lora{.rank = 3, .alpha = 6, .targets = {"q_proj", "v_proj"}};
+    lora.rank_pattern = {"v_proj 2"};
+    lora.alpha_pattern = {"layers.1.self_attn.q_proj 24"};
+    lora.layers = {1};
+    if (!gpt) return lora;
+    lora.targets = {"h.0.attn.c_proj", "h.1.attn.c_attn"};
+    lora.rank_pattern = {"c_attn 2"};
+    lora.alpha_pattern = {"attn.c_proj 24"};
+    lora.layers.clear();
+    return lora;
+  }
+};
+
 class AdaptersOfOneLayer : public Adapters {
  protected:
-  AdaptersOfOneLayer() : Adapters({GetParam() == ModelFamily::gpt ? "c_attn" : "v_proj"}, 1) {}
+  AdaptersOfOneLayer()
+      : Adapters({.rank = 1,
+                  .alpha = 6,
+                  .targets = {GetParam() == ModelFamily::gpt ? "c_attn" : "v_proj"}}) {}
 };
 
 double relative_difference(const std::vector<float>& got, const std::vector<float>& want) {
@@ -182,6 +203,28 @@ TEST_P(AdaptersOfOneLayer, MergedChangeOnlyThatLayer) {
       << "adapters of rank 1";
 }
 
+TEST_P(AdaptersOfSomeLayers, AreWrittenReadAndMergedWithTheirRanksAndAlphas) {
+  const bool gpt = GetParam() == ModelFamily::gpt;
+  EXPECT_EQ(tensors().size(), 4);
+  const auto file = nlohmann::json::parse(slurp(peft() + "/adapter_config.json"));
+  EXPECT_EQ(file["layers_to_transform"], gpt ? nlohmann::json() : nlohmann::json({1}));
+  EXPECT_EQ(file["rank_pattern"], nlohmann::json({{gpt ? "attn.c_attn" : "self_attn.v_proj", 2}}));
+  EXPECT_EQ(file["alpha_pattern"],
+            nlohmann::json({{gpt ? "attn.c_proj" : "self_attn.q_proj", 24}}));
+  const std::vector<float> one = logits(with(path_ / "eight"), {});
+  EXPECT_EQ(logits(with(peft()), {}), one);
+  for (const GridShape& grid : {GridShape{2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {2, 2, 1, 2}})
+    EXPECT_LT(relative_difference(logits(with(peft()), grid), one), kAdapterRounding);
+  convert({.model = base_, .out = path_ / "merged", .adapters = peft()});
+  ModelConfig whole = read_hugging_face_config(path_ / "merged");
+  whole.path = path_ / "merged";
+  EXPECT_LT(relative_difference(logits(whole, {}), one), kAdapterRounding);
+  // A scale of all layers alike computes something else.
+  ModelConfig alike = with(path_ / "eight");
+  alike.lora.alpha_pattern.clear();
+  EXPECT_GT(relative_difference(logits(alike, {}), one), 0.001);
+}
+
 TEST_P(AdaptersOfOneLayer, AFolderWithMissingOrWrongTensorsIsRejected) {
   spill(peft() + "/adapter_config.json",
         R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": "all-linear"})");
@@ -222,5 +265,7 @@ TEST_P(AdaptersOfOneLayer, LoadTheirBaseFromACheckpointWithoutAnF32Copy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Adapters, testing::Values(ModelFamily::gpt, ModelFamily::llama));
+INSTANTIATE_TEST_SUITE_P(Families, AdaptersOfSomeLayers,
+                         testing::Values(ModelFamily::gpt, ModelFamily::llama));
 INSTANTIATE_TEST_SUITE_P(Families, AdaptersOfOneLayer,
                          testing::Values(ModelFamily::gpt, ModelFamily::llama));

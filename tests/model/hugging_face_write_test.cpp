@@ -262,11 +262,13 @@ TEST(HuggingFaceWrite, RefusesKindsOfAdaptersAndKeysThatItDoesNotKnow) {
       << "alpha / sqrt(r) instead of alpha / r";
   EXPECT_EQ(parse_adapters(R"(, "rank_pattern": {}, "modules_to_save": null)").lora.rank, 8);
   for (const char* more :
-       {R"("use_dora": true)", R"("bias": "all")", R"("rank_pattern": {"q_proj": 4})",
-        R"("modules_to_save": ["lm_head"])", R"("init_lora_weights": "pissa_niter_4")",
+       {R"("bias": "some")", R"("rank_pattern": {"q_proj": 0})",
+        R"("rank_pattern": {"q_proj": 1.5})", R"("alpha_pattern": {"q_proj": "a"})",
+        R"("rank_pattern": [4])", R"("target_modules": 4)", R"("exclude_modules": [4])",
+        R"("modules_to_save": "lm_head")", R"("init_lora_weights": "pissa_niter_4")",
         R"("init_lora_weights": "lora_ga")", R"("init_lora_weights": "a_later_kind")",
-        R"("alora_invocation_tokens": [250, 3])", R"("layers_to_transform": [1])",
-        R"("layers_to_transform": 0)", R"("lora_bias": true)", R"("use_qalora": true)",
+        R"("alora_invocation_tokens": [250, 3])", R"("layers_to_transform": "1")",
+        R"("layers_to_transform": [-1])", R"("lora_bias": true)", R"("use_qalora": true)",
         R"("trainable_token_indices": [5])", R"("arrow_config": {"top_k": 1})",
         R"("a_key_of_a_later_version": 1)"}) {
     const std::string key = std::string(more).substr(1, std::string(more).find('"', 1) - 1);

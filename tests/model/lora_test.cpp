@@ -1,11 +1,13 @@
 // Compares adapters with the model of merged weights, and adapters on grids with those on one rank.
 #include <cmath>
+#include <map>
 
 #include <gmock/gmock.h>
 
 #include "axonn/base/check.h"
 #include "axonn/config/resolve.h"
 #include "axonn/measure/dry_step.h"
+#include "axonn/nn/layer_adapters.h"
 
 #include "tests/support/grids.h"
 #include "tests/support/one_rank_model.h"
@@ -35,6 +37,16 @@ ModelConfig with_adapters(ModelConfig config, double dropout = 0) {
   return config;
 }
 
+/// Adapters of some layers of the second block, with ranks and alphas of their own.
+ModelConfig with_own_layers(ModelConfig config) {
+  config = with_adapters(config);
+  config.lora.targets = {"q_proj", "v_proj", "layers.1.mlp.down_proj"};
+  config.lora.layers = {1};
+  config.lora.rank_pattern = {"layers.1.self_attn.q_proj 5", "q_proj 2"};
+  config.lora.alpha_pattern = {"v_proj 12"};
+  return config;
+}
+
 constexpr double kScale = 6.0 / 3;  // alpha / rank
 
 /// At 1e-2, rounding errors would reach the tolerance within the ten steps compared.
@@ -52,15 +64,17 @@ Matrix scaled(Matrix m, double factor) {
   return m;
 }
 
-/// The weights of the model without adapters that is equivalent: W0 + s B A.
-Weights merged(const Weights& weights) {
+/// The weights of the model without adapters that is equivalent: W0 + s B A. `scales` has those of
+/// modules with another scale.
+Weights merged(const Weights& weights, const std::map<std::string, double>& scales = {}) {
   Weights all;
   for (const auto& [name, values] : weights)
     if (name.find(".lora_") == std::string::npos) all[name] = values;
   for (const auto& [name, a] : weights) {
     const std::string module = module_of(name, "A");
     if (module.empty()) continue;
-    const Matrix change = scaled(matmul(weights.at(module + ".lora_B.weight"), a), kScale);
+    const double scale = scales.contains(module) ? scales.at(module) : kScale;
+    const Matrix change = scaled(matmul(weights.at(module + ".lora_B.weight"), a), scale);
     Matrix& weight = all.at(module + ".weight");
     for (std::size_t i = 0; i < change.values.size(); ++i) weight.values[i] += change.values[i];
   }
@@ -178,6 +192,52 @@ TEST(Lora, RefusesTargetsThatTheModelDoesNotHave) {
                                  testing::HasSubstr("q_proj"))));
 }
 
+TEST(Lora, LayersHaveRanksAndAlphasOfTheirOwnAndSomeHaveNoAdapter) {
+  ModelConfig config = with_own_layers(adapted_model(ModelFamily::llama));
+  OneRankModel adapted(config), whole(adapted_model(ModelFamily::llama));
+  std::map<std::string, std::int64_t> ranks;
+  for (const auto& [name, a] : adapted.weights())
+    if (const std::string module = module_of(name, "A"); !module.empty()) ranks[module] = a.rows;
+  const std::string one = "model.layers.1.";
+  EXPECT_THAT(ranks, testing::ElementsAre(testing::Pair(one + "mlp.down_proj", 3),
+                                          testing::Pair(one + "self_attn.q_proj", 5),
+                                          testing::Pair(one + "self_attn.v_proj", 3)));
+  // alpha / rank of each: 6 / 3, 6 / 5, 12 / 3.
+  whole.set(merged(adapted.weights(),
+                   {{one + "self_attn.q_proj", 6.0 / 5}, {one + "self_attn.v_proj", 4.0}}));
+  for (std::int64_t s = 0; s < OneRankModel::kSequences; ++s) {
+    const auto got = adapted.logits(s), want = whole.logits(s);
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-4) << i;
+  }
+}
+
+TEST(Lora, RefusesLayersAndPatternsThatAreForNoLayer) {
+  const auto refusal = [](const auto& change) {
+    ModelConfig config = with_own_layers(adapted_model(ModelFamily::llama));
+    change(config.lora);
+    try {
+      validate(config.lora);
+      OneRankModel model(config);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(refusal([](LoraConfig& lora) {
+                lora.layers = {1, 2};
+              }),
+              testing::HasSubstr("[lora] layers: this model has no layer 2"));
+  EXPECT_THAT(refusal([](LoraConfig& lora) { lora.rank_pattern = {"k_proj 4"}; }),
+              testing::HasSubstr("rank_pattern: 'k_proj 4' is for no layer with an adapter"));
+  EXPECT_THAT(refusal([](LoraConfig& lora) { lora.alpha_pattern = {"proj 4"}; }),
+              testing::HasSubstr("alpha_pattern: 'proj 4' is for no layer"));
+  EXPECT_THAT(refusal([](LoraConfig& lora) { lora.targets = {"layers.0.self_attn.q_proj"}; }),
+              testing::HasSubstr("there is no layer 'layers.0.self_attn.q_proj'"));
+  for (const char* entry : {"q_proj", "q_proj 0", "q_proj 1.5", "q_proj x", " 4", "q_proj nan"})
+    EXPECT_THAT(refusal([&](LoraConfig& lora) { lora.rank_pattern = {entry}; }),
+                testing::HasSubstr("a rank of at least 1, such as \"q_proj 16\""));
+}
+
 TEST(Lora, RefusesTargetsInExperts) {
   ModelConfig config = with_adapters(adapted_model(ModelFamily::llama));
   config.experts = 4;
@@ -194,6 +254,16 @@ TEST(LoraOnGrids, TheLossesAreThoseOfOneRankOnTenGrids) {
     EXPECT_EQ(difference_on_grids({.lr = kLr, .make_model = model_of(with_adapters(config))},
                                   ten_grids()),
               "");
+}
+
+TEST(LoraOnGrids, WithOwnLayersTheLossesAreThoseOfOneRankOnTenGrids) {
+  for (ModelConfig config : {with_own_layers(tiny_llama()), with_adapters(tiny_config(4, true))}) {
+    if (config.family == ModelFamily::gpt) {
+      config.lora.targets = {"attn.c_proj", "h.1.mlp.c_fc"};
+      config.lora.rank_pattern = {"h.0.attn.c_proj 1", "c_fc 5"};
+    }
+    EXPECT_EQ(difference_on_grids({.lr = kLr, .make_model = model_of(config)}, ten_grids()), "");
+  }
 }
 
 TEST(LoraOnGrids, WithDropoutTheLossesAreThoseOfOneRankOnTenGrids) {

@@ -131,7 +131,10 @@ void save_checkpoint(const std::string& folder, const ModelConfig& model, const 
 }
 
 std::vector<float> logits(const ModelConfig& model, const GridShape& grid) {
-  Config config{.model = model};
+  return logits(Config{.model = model}, grid);
+}
+
+std::vector<float> logits(Config config, const GridShape& grid) {
   config.parallelism.set_grid(grid);
   std::vector<float> result;
   run_ranks(grid.ranks(), [&](Communicator& world) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "axonn/config/config.h"
 #include "axonn/model/config.h"
 #include "axonn/parallel/parameters.h"
 #include "axonn/storage/safetensors/safetensors.h"
@@ -36,5 +37,7 @@ void save_checkpoint(const std::string& folder, const ModelConfig& model, const 
 /// Returns all logits of the token after a few others, computed on a grid; the model is initialised
 /// or read as model.path and lora.path say.
 std::vector<float> logits(const ModelConfig& model, const GridShape& grid);
+/// The same of a config whose files may be open.
+std::vector<float> logits(Config config, const GridShape& grid);
 
 }  // namespace axonn::test
