@@ -243,7 +243,7 @@ int run_finetune(const Arguments& arguments) {
   if (!parse_flags(app, own, &defaults.list())) return 0;
   defaults.fill(flags);
   const bool speaks = speaks_for_all();
-  if (speaks) std::cerr << "note: the same command is\n  " << defaults.command() << '\n';
+  flags.train.note = "note: the same command is\n  " + defaults.command();
   const int code = run_training(loaded, flags.train);
   if (code != 0 || flags.train.print || flags.train.dry || !speaks) return code;
   std::cout << "to try it: " << command_to_try(loaded.config) << '\n';

@@ -11,6 +11,7 @@
 #include "axonn/base/check.h"
 #include "axonn/cli/command.h"
 #include "axonn/cli/flags.h"
+#include "axonn/cli/help_files.h"
 #include "axonn/cli/info.h"
 #include "axonn/cli/standard_output.h"
 #include "axonn/load/launch.h"
@@ -81,14 +82,21 @@ int run_help(const Arguments& arguments) {
       "  axonn help lr             a key, in every section that has it\n"
       "  axonn help training.seed  a key");
   std::string word;
-  bool markdown = false;
+  bool markdown = false, man = false;
+  std::string shell;
   app.add_option("WORD", word, "a command, a section or a key");
   app.add_flag("--markdown", markdown, "print the reference of all keys (docs/configuration.md)");
+  app.add_flag("--man", man, "print the man page, axonn.1");
+  app.add_option("--completion", shell, "print the completions of a shell")
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   if (!parse_flags(app, arguments)) return 0;
 
   Config config = LoadedConfig{}.config;
   OptionList list;
   list_options(config, list);
+  if (man) std::cout << man_page();
+  if (!shell.empty()) std::cout << shell_completion(shell, list);
+  if (man || !shell.empty()) return 0;
   if (markdown || word.empty()) {
     std::cout << (markdown ? config_reference(config) : overview(list));
     return 0;
@@ -105,7 +113,7 @@ int run_axonn(const Arguments& arguments) {
   if (arguments.empty()) return run_help({});
   const std::string& name = arguments.front();
   const Arguments rest(arguments.begin() + 1, arguments.end());
-  if (name == "--version") {
+  if (name == "--version" || name == "-V" || name == "version") {
     std::cout << "axonn " << build_info().version << '\n';
     return 0;
   }

@@ -108,12 +108,17 @@ int run_train(const Arguments& arguments) {
 }
 
 int run_training(const LoadedConfig& loaded, const TrainFlags& flags) {
+  const auto note = [&] {
+    if (!flags.note.empty() && speaks_for_all()) std::cerr << flags.note << '\n';
+  };
   if (flags.print) {
+    note();
     warn_about(loaded);
     if (speaks_for_all()) std::cout << print_config(loaded.config, loaded.origins);
     return 0;
   }
   const PreparedRun run = prepared_of(loaded, flags.dry);
+  note();
   warn_about(loaded);
   warn_about_files(run.config());
   if (flags.dry) return train_dry(run, flags.rank);

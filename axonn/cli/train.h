@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "axonn/cli/flags.h"
 
 namespace axonn {
@@ -7,7 +9,8 @@ namespace axonn {
 /// Flags of the commands that train: what to do instead.
 struct TrainFlags {
   bool print = false, dry = false;
-  int rank = 0;  ///< whose memory a dry run reports
+  int rank = 0;           ///< whose memory a dry run reports
+  std::string note = {};  ///< printed once the config has turned out to be one that can be trained
 };
 void add_train_flags(CLI::App& app, TrainFlags& flags);
 

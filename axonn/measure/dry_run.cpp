@@ -185,7 +185,10 @@ class DryChecks {
     const std::int64_t kinds = std::ssize(state_kinds(config_.optimizer));
     for (const ParameterGroup* group : trained_)
       run_.snapshot_bytes += kinds * kElementBytes * group->sizes().piece;
-    for (const ParameterGroup* group : model_->groups()) run_.share += group->sizes().piece;
+    // A model's files have no adapters, and no padding.
+    for (const ParameterGroup* group : model_->groups())
+      if (config_.model.lora.rank == 0 || group->frozen()) run_.share += group->sizes().piece;
+    run_.share = std::min(run_.share, run_.parameters);
     run_.trained = checkpoint_bytes(trained_, 1) / kElementBytes;
     run_.checkpoint_bytes = checkpoint_bytes(trained_, kinds);
   }

@@ -265,6 +265,7 @@ void Study::ask(Training& training, const std::vector<StudyDocument>& documents,
 
 TrainEnd Study::train_one(const Config& config, TrainOptions options) {
   options.describe = !std::exchange(described_, true);
+  options.part_of_more = true;
   return train(still_prepared(config), world_, options);
 }
 

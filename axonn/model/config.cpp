@@ -254,10 +254,12 @@ void list_initialisation(ModelConfig& model, OptionList& list) {
            {.help = "added to the variance in norms",
             .above = 0,
             .also = "layer_norm_epsilon rms_norm_eps layernorm_epsilon"});
-  list.add("init_std", &model.init_std,
-           {.help = "standard deviation of the initial weights",
-            .min = 0,
-            .also = "initializer_range init_method_std"});
+  list.add(
+      "init_std", &model.init_std,
+      {.help = "standard deviation of the initial weights; divided by sqrt(2 x layers) for the "
+               "last projections of attention and MLP (o_proj, down_proj, experts' too)",
+       .min = 0,
+       .also = "initializer_range init_method_std"});
   list.unused_if({});
   list.add(
       "mup_base", &model.mup_base,

@@ -4,7 +4,9 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "axonn/base/check.h"
@@ -248,12 +250,41 @@ std::int64_t RecomputeLevels::about(std::int64_t budget) const {
 
 std::int64_t RecomputeLevels::least(const std::function<bool(const Config&)>& fits,
                                     std::int64_t guess) const {
+  return search_level([&](std::int64_t level) { return fits(at(level)); }, guess);
+}
+
+std::int64_t RecomputeLevels::least_within(std::int64_t budget,
+                                           const std::function<std::int64_t(const Config&)>& peak,
+                                           std::int64_t guess) const {
+  std::map<std::int64_t, std::int64_t> known;
+  const auto peak_at = [&](std::int64_t level) {
+    const auto found = known.find(level);
+    return found != known.end() ? found->second : known[level] = peak(at(level));
+  };
+  std::int64_t level = std::clamp(guess, std::int64_t{0}, last());
+  for (int i = 0; i < 4 && last() > 0; ++i) {
+    const std::int64_t missing = peak_at(level) - budget;
+    // Within the level's plan, a block more saves what the next plan saves more than this one.
+    const std::int64_t plan = std::min(missing > 0 ? level : level - 1, last() - 1) / blocks_;
+    if (missing <= 0 && level == 0) break;
+    const auto& [a, b] = std::tie(plans_[plan], plans_[plan + 1]);
+    const std::int64_t each = std::max((b.saved_bytes - a.saved_bytes) / few_, std::int64_t{1});
+    const std::int64_t more = missing > 0 ? (missing + each - 1) / each : missing / each;
+    const std::int64_t next = std::clamp(level + more, plan * blocks_, (plan + 1) * blocks_);
+    if (next == level) break;
+    level = next;
+  }
+  return search_level([&](std::int64_t one) { return peak_at(one) <= budget; }, level);
+}
+
+std::int64_t RecomputeLevels::search_level(const std::function<bool(std::int64_t)>& fits,
+                                           std::int64_t guess) const {
   std::int64_t low = 0, high = last();  // between which it lies
   std::int64_t level = guess;
   bool bounded_below = false, bounded_above = false;
   for (std::int64_t step = 1; low < high; step *= 2) {
     level = std::clamp(level, low, high - 1);
-    const bool fit = fits(at(level));
+    const bool fit = fits(level);
     (fit ? high : low) = fit ? level : level + 1;
     (fit ? bounded_above : bounded_below) = true;
     level = bounded_below && bounded_above ? low + (high - low) / 2
@@ -275,7 +306,7 @@ PreparedRun within_budget(const PreparedRun& run) {
   const std::int64_t budget = given.activation_checkpoint.budget;
   if (budget == 0 || given.parallelism.automatic()) return run;
   const RecomputeLevels levels(given, machine_of(given));
-  const auto fits = [&](const Config& one) { return dry_step(one, 0).memory.peak_bytes <= budget; };
+  const auto peak_of = [](const Config& one) { return dry_step(one, 0).memory.peak_bytes; };
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   const auto tried = [&](std::int64_t level) -> std::optional<PreparedRun> {
     Config chosen = levels.at(level);
@@ -286,8 +317,8 @@ PreparedRun within_budget(const PreparedRun& run) {
     return still_prepared(std::move(chosen));
   };
   // Rank 0 has the largest pieces where they are uneven; the others confirm it.
-  for (std::int64_t level = levels.least(fits, levels.about(budget)); level <= levels.last();
-       ++level)
+  for (std::int64_t level = levels.least_within(budget, peak_of, levels.about(budget));
+       level <= levels.last(); ++level)
     if (const auto found = tried(level)) return *found;
   // While a block makes many values again, they are all there, which may take more than other
   // blocks free. Then the least peak is that of an earlier level.

@@ -59,8 +59,15 @@ class RecomputeLevels {
   /// last level if it never does. Begins at `guess`: if that is d levels away, calls fits about
   /// 2 log2(d) times.
   std::int64_t least(const std::function<bool(const Config&)>& fits, std::int64_t guess) const;
+  /// The least level whose peak is within the budget, as above. What a block of each level saves
+  /// leads to it in a few calls of peak(config).
+  std::int64_t least_within(std::int64_t budget,
+                            const std::function<std::int64_t(const Config&)>& peak,
+                            std::int64_t guess) const;
 
  private:
+  std::int64_t search_level(const std::function<bool(std::int64_t)>& fits,
+                            std::int64_t guess) const;
   Config config_;
   std::int64_t blocks_, few_;
   std::vector<RecomputePlan> plans_;

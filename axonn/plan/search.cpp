@@ -360,11 +360,11 @@ class Search {
     if (!one.levels) exact = cost(config, predict);
     if (budgeted_ && !fits(exact.memory_bytes)) {
       if (!one.levels) one.levels.emplace(config, machine_, RecomputeSets::nested);
-      const auto fitting = [&](const Config& some) {
+      const auto peak = [&](const Config& some) {
         options_.note_progress();
-        return fits(dry_step(some, 0).memory.peak_bytes);
+        return dry_step(some, 0).memory.peak_bytes;
       };
-      config = one.levels->at(one.levels->least(fitting, one.level));
+      config = one.levels->at(one.levels->least_within(budget_, peak, one.level));
       exact = cost(config, predict);
       one.plan.set_recomputation(config.activation_checkpoint);
     }

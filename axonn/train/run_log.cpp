@@ -138,13 +138,14 @@ void RunLog::describe(Training& training, int threads, bool shown) {
   if (training.step.graphs()) say("graphs: captured in the second step, launched from then on");
 }
 
-void RunLog::begin(const Config& config, const std::string& config_text, const RunState& state) {
+void RunLog::begin(const Config& config, const std::optional<std::string>& config_text,
+                   const RunState& state) {
   const std::int64_t first_step = state.steps_done;
   config_ = config;
   first_step_ = first_step;
   line_.tokens = state.tokens_seen;
   best_ = state.best;
-  if (first()) {
+  if (config_text && first()) {
     metrics_ = std::make_unique<MetricsFile>(config.output.dir + "/metrics.jsonl", first_step);
     if (!config.samples.prompts.empty() || path_exists(config.output.dir + '/' + kSamplesFile))
       samples_ = std::make_unique<SamplesFile>(config.output.dir, first_step);
@@ -153,7 +154,7 @@ void RunLog::begin(const Config& config, const std::string& config_text, const R
     if (config.output.tensorboard) {
       events_ = std::make_unique<EventFile>(next, time, first_step + 1);
       events_->write_text(first_step + 1, time, "run", description_);
-      events_->write_text(first_step + 1, time, "config", as_code(config_text));
+      events_->write_text(first_step + 1, time, "config", as_code(*config_text));
     }
   }
   began_ = now_seconds();
@@ -333,7 +334,7 @@ void RunLog::finish() {
 }
 
 void RunLog::draw() {
-  if (!first()) return;
+  if (!metrics_) return;
   const std::string title = fmt::format("{} on grid {}", parameters_text(config_.model),
                                         to_string(config_.parallelism.grid()));
   const std::string fault = fault_of([&] {

@@ -29,8 +29,10 @@ class RunLog {
   /// backend.
   void describe(Training& training, int threads, bool shown = true);
 
-  /// Begins the figures of a run that goes on from this state. config_text: for the event file.
-  void begin(const Config& config, const std::string& config_text, const RunState& state);
+  /// Begins the figures of a run that goes on from this state. config_text: for the event file;
+  /// none: the run has nothing to do, so that its files stay as they are.
+  void begin(const Config& config, const std::optional<std::string>& config_text,
+             const RunState& state);
 
   /// Notes a step that took this rank `seconds`, of which it waited for collectives as `waits`
   /// says. Prints its line and names a slow rank every output.log_every steps. Collective.

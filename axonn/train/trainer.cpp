@@ -204,7 +204,9 @@ class Trainer {
       check_disk();
     }
     world_.barrier("first batch");
-    log_.begin(config_, world_.rank() == 0 ? start_files() : "", state_);
+    std::optional<std::string> text;  // without one, the files are those of the run that did it
+    if (!nothing_to_do()) text = world_.rank() == 0 ? start_files() : "";
+    log_.begin(config_, text, state_);
     restart_clock();
   }
 
@@ -225,7 +227,6 @@ class Trainer {
     Config stored = config_;
     stored.output.overwrite = false;  // a permission for one start
     const std::string text = config_toml(stored, origins());
-    if (nothing_to_do()) return text;  // the files are those of the run that did it
     write_file_atomically(config_.output.dir + "/config.toml", text);
     if (config_.training.tune)
       write_file_atomically(concat(config_.output.dir, '/', kProductsFile),
@@ -269,6 +270,7 @@ class Trainer {
     if (!nothing_to_do()) return;
     const std::int64_t steps = config_.training.steps;
     const bool all = first_step_ >= steps;
+    if (options_.part_of_more) return log_.info(why_ended());
     log_.info(
         fmt::format("nothing to do: the checkpoint at {} is at step {} of {}{}; raise {} to "
                     "go on",

@@ -22,7 +22,9 @@ struct TrainOptions {
   bool interactive = false;          ///< redraw the step line in place: see LogOptions
   int columns = 100;                 ///< of an interactive terminal
   bool describe = true;              ///< show model, grid and data at the start
-  ProgressTarget progress = {};      ///< shows on rank 0 how far slow parts are
+  /// Part of a larger job: it does not say that there is nothing to do, or what to raise.
+  bool part_of_more = false;
+  ProgressTarget progress = {};  ///< shows on rank 0 how far slow parts are
   OptimizerMaker make_optimizer = axonn::make_optimizer;
   SequencesMaker make_sequences = {};  ///< empty: sequences of the data that [data] names
   /// Writes the texts that samples.prompts ask for, such as axonn::make_text_sampler

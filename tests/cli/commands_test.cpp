@@ -11,6 +11,7 @@
 
 #include "tests/support/build_paths.h"
 #include "tests/support/data_files.h"
+#include "tests/support/temporary_path.h"
 
 using namespace axonn;
 using testing::AllOf;
@@ -68,7 +69,51 @@ TEST(Program, GuessesAMistypedCommand) {
   EXPECT_THAT(run({"bake"}).refusal, HasSubstr("the commands are train"));
 }
 
-TEST(Program, PrintsItsVersion) { EXPECT_THAT(run({"--version"}).out, HasSubstr("axonn 0.")); }
+TEST(Program, PrintsItsVersion) {
+  EXPECT_THAT(run({"--version"}).out, HasSubstr("axonn 0."));
+  EXPECT_EQ(run({"-V"}).out, run({"--version"}).out);
+  EXPECT_EQ(run({"version"}).out, run({"--version"}).out);
+}
+
+namespace {
+
+/// What bash offers for the last word of a command line.
+std::string offered(const std::string& script, const std::string& line) {
+  const std::string command = "bash -c '. " + script + "; COMP_WORDS=(" + line +
+                              "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _axonn; "
+                              "echo \"${COMPREPLY[*]}\"'";
+  std::FILE* const pipe = ::popen(command.c_str(), "r");
+  std::string text;
+  for (int c; (c = std::fgetc(pipe)) != EOF;) text += static_cast<char>(c);
+  ::pclose(pipe);
+  return text;
+}
+
+}  // namespace
+
+TEST(Completion, OfBashCompletesACommandAFlagAKeyAndAFile) {
+  const test::TemporaryPath folder;
+  const std::string script = folder / "axonn.bash";
+  std::ofstream(script) << run({"help", "--completion", "bash"}).out;
+  EXPECT_EQ(offered(script, "axonn fine"), "finetune\n");
+  EXPECT_EQ(offered(script, "axonn plan --batch-t"), "--batch-tokens\n");
+  EXPECT_EQ(offered(script, "axonn train --training.micro"), "--training.micro_batch\n");
+  EXPECT_EQ(offered(script, "axonn help optimizer.lr"), "optimizer.lr\n");
+  EXPECT_EQ(offered(script, "axonn data synth"), "synthetic\n");
+  EXPECT_EQ(offered(script, "axonn train " + (folder / "axonn.b")), script + "\n");
+}
+
+TEST(Completion, OfZshAndFishAndTheManPageNameEveryCommand) {
+  for (const Arguments& flags :
+       {Arguments{"--completion", "zsh"}, Arguments{"--completion", "fish"}, Arguments{"--man"}}) {
+    Arguments arguments = {"help"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const std::string text = run(arguments).out;
+    for (const Command& command : commands())
+      EXPECT_THAT(text, HasSubstr(std::string(command.name))) << flags.back();
+    EXPECT_THAT(text, HasSubstr(flags.back() == "--man" ? ".TH AXONN 1" : "--training.seed"));
+  }
+}
 
 TEST(Program, ExitsWithTwoOnUsageErrorsAndPrintsThemToStderrOnly) {
   const auto shell = [](const std::string& arguments, const std::string& redirect) {

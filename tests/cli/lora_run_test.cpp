@@ -62,6 +62,12 @@ TEST_F(LoraCommand, FinetuneIsTrainWithDefaultsThatFlagsOverride) {
                                            "--lora.rank",        "4",
                                            "--training.threads", "1",
                                            "--output.dir",       tuned_ / "fine"};
+  std::vector<std::string> uneven = arguments;
+  uneven.insert(uneven.end(), {"--training.micro_batch", "3"});
+  const Finished refused = run_program(uneven);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, testing::AllOf(HasSubstr("micro_batch"),
+                                          testing::Not(HasSubstr("the same command"))));
   const Finished finished = run_program(arguments);
   ASSERT_EQ(finished.code, 0) << finished.err;
   EXPECT_THAT(finished.err,

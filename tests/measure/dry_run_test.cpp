@@ -75,6 +75,15 @@ TEST(DryRun, ReportsMemoryEvenIfTheDiskIsTooSmall) {
   EXPECT_THAT(run.fault, HasSubstr("a checkpoint takes 4.43TiB"));
 }
 
+TEST(DryRun, OneRankReadsAllParametersOfTheModelAndNoneOfTheAdapters) {
+  for (const std::int64_t rank : {0, 8}) {
+    Config config = tiny_config("unused");
+    config.model.lora.rank = rank;
+    const DryRun run = dry_run(prepared(config), 0);
+    EXPECT_EQ(run.share, run.parameters) << rank;
+  }
+}
+
 TEST(DryRun, WithAdaptersNeedsDiskSpaceOnlyForThem) {
   Config config = on_grid(llama_405b(), {8, 1, 16, 1});
   config.model.lora.rank = 1;

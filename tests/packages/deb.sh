@@ -17,6 +17,10 @@ program=$(echo "$work"/made/axonn_*.deb) development=$(echo "$work"/made/axonn-d
 [[ $(dpkg-deb -f "$program" Depends) == *libdnnl* ]] || fail "$(dpkg-deb -f "$program")"
 [[ $(dpkg-deb -f "$development" Depends) == *libdnnl-dev* ]] || fail "$(dpkg-deb -f "$development")"
 for package in "$program" "$development"; do dpkg-deb -c "$package" >"${package%.deb}.files"; done
+for file in bash-completion/completions/axonn zsh/vendor-completions/_axonn \
+  fish/vendor_completions.d/axonn.fish man/man1/axonn.1; do
+  grep -q " ./usr/share/$file" "${program%.deb}.files" || fail "no share/$file"
+done
 ! grep -vE ' \./usr/(bin|share)/|/$' "${program%.deb}.files" || fail "files in foreign places"
 for file in usr/include/axonn/axonn.h 'usr/lib/.*cmake/axonn/axonn-config.cmake'; do
   grep -q " ./$file$" "${development%.deb}.files" || fail "no $file"

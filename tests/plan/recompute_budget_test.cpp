@@ -130,6 +130,30 @@ TEST(RecomputeBudget, TheLeastLevelDoesNotDependOnTheGuess) {
   }
 }
 
+TEST(RecomputeBudget, TheLeastLevelWithinABudgetIsThatOfTryingAllInAFewDrySteps) {
+  const Config config = resolved(budget_config());
+  const RecomputeLevels levels(config, machine_of(config));
+  std::vector<std::int64_t> peaks;
+  for (std::int64_t level = 0; level <= levels.last(); ++level)
+    peaks.push_back(peak_of(levels.at(level)));
+  for (const std::int64_t budget : peaks) {
+    const auto fits = [&](std::int64_t peak) { return peak <= budget; };
+    const auto first = std::ranges::find_if(peaks, fits) - peaks.begin();
+    if (!std::ranges::all_of(peaks.begin() + first, peaks.end(), fits)) continue;
+    for (const std::int64_t guess : {std::int64_t{0}, levels.about(budget), levels.last()}) {
+      int calls = 0;
+      const auto peak = [&](const Config& one) {
+        ++calls;
+        return peak_of(one);
+      };
+      EXPECT_EQ(levels.least_within(budget, peak, guess), first) << budget << ' ' << guess;
+      if (guess == levels.about(budget)) {
+        EXPECT_LE(calls, 5);
+      }
+    }
+  }
+}
+
 TEST(RecomputeBudget, EveryPlanHasThePeakOfTheRealStep) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
     Config config = budget_config();

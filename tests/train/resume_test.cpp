@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 
@@ -148,6 +149,20 @@ TEST(Patience, EndsTheRunWithACheckpointAndAResumedRunEndsAfterTheSameStep) {
   EXPECT_EQ(std::ssize(metrics_of(config)), last);
   EXPECT_THAT(log_of(config),
               AllOf(HasSubstr("nothing to do: "), HasSubstr("raise training.patience to go on")));
+
+  // Such a run leaves the files of the run that did all, whatever they hold now.
+  const std::string metrics = config.output.dir + "/metrics.jsonl",
+                    chart = config.output.dir + "/loss.svg";
+  std::ofstream(metrics, std::ios::app) << "{\"step\": 31, \"loss\": 1}\n";
+  const std::string before = test::slurp(metrics);
+  fs::remove(chart);
+  TrainOptions part;
+  part.part_of_more = true;
+  const std::string log = log_of(config);
+  EXPECT_EQ(train_on_threads(config, part), TrainEnd::finished);
+  EXPECT_EQ(test::slurp(metrics), before);
+  EXPECT_FALSE(fs::exists(chart));
+  EXPECT_THAT(log_of(config).substr(log.size()), Not(HasSubstr("nothing to do")));
 
   Config parts = config;
   parts.output.dir = folder / "parts";
