@@ -63,7 +63,12 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME axonn-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
-    "libdnnl-dev, libfmt-dev, libpcre2-dev, libicu-dev, libsentencepiece-dev")
+    "libdnnl-dev, libfmt-dev, libpcre2-dev, libicu-dev, libsentencepiece-dev, zlib1g-dev, \
+libzstd-dev, libbz2-dev, liblzma-dev")
+if(AXONN_WITH_PARQUET)
+  string(APPEND CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
+         ", libsnappy-dev, liblz4-dev, libbrotli-dev")
+endif()
 if(AXONN_WITH_MPI)
   set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS openmpi-bin)
   string(APPEND CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS ", libopenmpi-dev")
