@@ -204,6 +204,7 @@ class Trainer {
       check_disk();
     }
     world_.barrier("first batch");
+    if (world_.rank() == 0) folder_.remove_replaced(first_step_, state_.best.step);
     std::optional<std::string> text;  // without one, the files are those of the run that did it
     if (!nothing_to_do()) text = world_.rank() == 0 ? start_files() : "";
     log_.begin(config_, text, state_);
@@ -223,7 +224,6 @@ class Trainer {
 
   /// Writes the first files of the run: it has all that it needs. Returns its config.toml.
   std::string start_files() {
-    folder_.remove_replaced(first_step_, state_.best.step);
     Config stored = config_;
     stored.output.overwrite = false;  // a permission for one start
     const std::string text = config_toml(stored, origins());
