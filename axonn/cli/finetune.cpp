@@ -128,22 +128,25 @@ LengthPlan fitted(const LengthPlan& usual, const Config& config) {
   const DocumentRange& documents = corpus.train_documents;
   for (std::int64_t d = documents.begin; d < documents.end; ++d)
     longest = std::max(longest, documents.documents->size(d));
-  const auto steps_of = [&](const LengthPlan& plan) {
-    const PackedDocuments packed(documents, plan.seq_len, 0, corpus.excess_length);
-    return packed.count() * plan.epochs / plan.batch;
-  };
-  LengthPlan plan = usual;
-  if (steps_of(plan) >= kEnoughSteps) return plan;
-  plan.seq_len = std::min(plan.seq_len, (longest + kRound - 1) / kRound * kRound);
   const std::int64_t places = batch_places(with_named_grid(config).parallelism.grid());
-  while (plan.batch % (2 * places) == 0 && steps_of(plan) < kEnoughSteps) plan.batch /= 2;
-  while (plan.epochs < kMostEpochs && steps_of(plan) < kEnoughSteps) ++plan.epochs;
+  const auto sequences_of = [&](std::int64_t seq_len) {
+    return PackedDocuments(documents, seq_len, 0, corpus.excess_length).count();
+  };
+  const std::int64_t usual_steps = sequences_of(usual.seq_len) * usual.epochs / usual.batch;
+  // Without places the grid is none, which is refused next.
+  if (usual_steps >= kEnoughSteps || places < 1) return usual;
+  LengthPlan plan = usual;
+  plan.seq_len = std::min(plan.seq_len, (longest + kRound - 1) / kRound * kRound);
+  const std::int64_t sequences = sequences_of(plan.seq_len);
+  const auto steps = [&] { return sequences * plan.epochs / plan.batch; };
+  while (plan.batch % (2 * places) == 0 && steps() < kEnoughSteps) plan.batch /= 2;
+  while (plan.epochs < kMostEpochs && steps() < kEnoughSteps) ++plan.epochs;
   if (speaks_for_all())
     std::cerr << fmt::format(
         "note: {} examples make {} steps with sequences of {} tokens, {} a step, and {} epochs; "
         "with the usual {}, {} and {} they would make {}\n",
-        documents.end - documents.begin, steps_of(plan), plan.seq_len, plan.batch, plan.epochs,
-        usual.seq_len, usual.batch, usual.epochs, steps_of(usual));
+        documents.end - documents.begin, steps(), plan.seq_len, plan.batch, plan.epochs,
+        usual.seq_len, usual.batch, usual.epochs, usual_steps);
   return plan;
 }
 

@@ -106,6 +106,11 @@ TEST_F(LoraCommand, FinetuneFitsItsLengthToFewExamplesUnlessItIsGiven) {
                                          testing::ContainsRegex("\nepochs = 6.0 ")));
   EXPECT_THAT(config_of({"--parallelism.data", "4"}).out,
               testing::ContainsRegex("\nglobal_batch = 4 "));
+  // A grid that is none is refused by its name.
+  const Finished refused = run_program({"finetune", base_.out() + "/checkpoints",
+                                        tuned_ / "few.jsonl", "--parallelism.context", "2"});
+  EXPECT_EQ(refused.code, kUsageError);
+  EXPECT_THAT(refused.err, HasSubstr("context"));
   const Finished given = config_of({"--training.epochs", "3"});
   EXPECT_THAT(given.out, testing::AllOf(testing::ContainsRegex("\nglobal_batch = 8 "),
                                         testing::ContainsRegex("\nepochs = 3.0 ")));
