@@ -18,10 +18,10 @@ struct CsvValue {
   bool quoted = false;
 };
 
-class CsvLines final : public MadeBytes {
+class CsvLines final : public RowLines {
  public:
   CsvLines(std::unique_ptr<TextBytes> text, char separator, const ColumnChoice& columns)
-      : MadeBytes(InputFile(text->file().path())), text_(std::move(text)), separator_(separator) {
+      : RowLines(InputFile(text->file().path())), text_(std::move(text)), separator_(separator) {
     constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
     if (!next_row()) refuse(file_.path(), " is empty; its first row must name the columns");
     for (CsvValue& value : row_) {
@@ -33,22 +33,10 @@ class CsvLines final : public MadeBytes {
     }
   }
 
-  std::size_t read(std::span<char> out) override {
-    std::size_t made = 0;
-    while (made < out.size()) {
-      if (given_ == line_.size() && !next_line()) break;
-      const std::string_view left = std::string_view(line_).substr(given_, out.size() - made);
-      std::ranges::copy(left, out.begin() + static_cast<std::ptrdiff_t>(made));
-      made += left.size();
-      given_ += left.size();
-    }
-    return made;
-  }
   std::int64_t position() const override { return text_->position(); }
 
  private:
-  /// Makes the JSON of the next row. Returns false at the end.
-  bool next_line() {
+  bool next_line(std::string& to) override {
     do {
       if (!next_row()) return false;
       ++rows_;
@@ -56,16 +44,15 @@ class CsvLines final : public MadeBytes {
     if (row_.size() > names_.size())
       refuse(file_.path(), ": row ", rows_, " has ", row_.size(), " values for ", names_.size(),
              " columns; put values with a separator or a quote in them into quotes");
-    line_ = "{";
+    to += '{';
     for (std::size_t i = 0; i < row_.size(); ++i) {
       if (!wanted_[i] || (row_[i].text.empty() && !row_[i].quoted)) continue;
-      if (line_.size() > 1) line_ += ", ";
-      append_json_text(names_[i], line_);
-      line_ += ": ";
-      append_json_text(row_[i].text, line_);
+      if (to.back() != '{') to += ", ";
+      append_json_text(names_[i], to);
+      to += ": ";
+      append_json_text(row_[i].text, to);
     }
-    line_ += "}\n";
-    given_ = 0;
+    to += "}\n";
     return true;
   }
 
@@ -132,8 +119,8 @@ class CsvLines final : public MadeBytes {
   std::vector<bool> wanted_;
   std::vector<CsvValue> row_;
   std::int64_t rows_ = 0;  // that were read, without the names
-  std::string buffer_, line_;
-  std::size_t used_ = 0, given_ = 0;  // of these
+  std::string buffer_;
+  std::size_t used_ = 0;  // of buffer_
 };
 
 }  // namespace

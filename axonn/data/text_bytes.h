@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -65,6 +66,35 @@ class MadeBytes : public TextBytes {
     }
     return true;
   }
+};
+
+/// Text that is made of a file's rows, a line for each.
+class RowLines : public MadeBytes {
+ public:
+  using MadeBytes::MadeBytes;
+
+  std::size_t read(std::span<char> out) final {
+    std::size_t made = 0;
+    while (made < out.size()) {
+      if (given_ == line_.size()) {
+        line_.clear();
+        given_ = 0;
+        if (!next_line(line_)) break;
+      }
+      const std::string_view left = std::string_view(line_).substr(given_, out.size() - made);
+      std::ranges::copy(left, out.begin() + static_cast<std::ptrdiff_t>(made));
+      made += left.size();
+      given_ += left.size();
+    }
+    return made;
+  }
+
+ private:
+  /// Appends the next row and the end of its line. Returns false, and appends nothing, at the end.
+  virtual bool next_line(std::string& to) = 0;
+
+  std::string line_;
+  std::size_t given_ = 0;  // of line_
 };
 
 }  // namespace axonn

@@ -6,7 +6,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "axonn/data/parquet/thrift.h"
+#include "axonn/data/parquet/bytes.h"
 
 namespace axonn::parquet {
 

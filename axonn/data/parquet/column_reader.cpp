@@ -5,8 +5,8 @@
 #include <cstring>
 #include <span>
 
+#include "axonn/data/parquet/bytes.h"
 #include "axonn/data/parquet/codecs.h"
-#include "axonn/data/parquet/thrift.h"
 
 namespace axonn::parquet {
 

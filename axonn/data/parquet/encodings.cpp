@@ -5,34 +5,17 @@
 #include <cstring>
 #include <string>
 
-#include "axonn/data/parquet/thrift.h"
+#include "axonn/data/parquet/bytes.h"
 
 namespace axonn::parquet {
 
 namespace {
-
-std::string_view take(std::string_view& rest, std::uint64_t bytes) {
-  if (bytes > rest.size()) throw Damage{"a page that ends before its values"};
-  const std::string_view taken = rest.substr(0, bytes);
-  rest.remove_prefix(bytes);
-  return taken;
-}
 
 std::uint64_t little_endian(std::string_view bytes) {
   std::uint64_t value = 0;
   for (std::size_t i = bytes.size(); i-- > 0;)
     value = value << 8 | static_cast<unsigned char>(bytes[i]);
   return value;
-}
-
-std::uint64_t varint(std::string_view& rest) {
-  std::uint64_t value = 0;
-  for (int shift = 0; shift < 64; shift += 7) {
-    const auto next = static_cast<unsigned char>(take(rest, 1)[0]);
-    value |= static_cast<std::uint64_t>(next & 0x7f) << shift;
-    if (!(next & 0x80)) return value;
-  }
-  throw Damage{"a number of more than 64 bits"};
 }
 
 /// `count` bits from the bit `at` on, the lowest first; count <= 64.
@@ -130,10 +113,10 @@ class FromDictionary final : public PageValues {
 class DeltaDecoder {
  public:
   explicit DeltaDecoder(std::string_view& bytes) : rest_(bytes) {
-    const std::uint64_t block = varint(rest_);
-    miniblocks_ = varint(rest_);
-    left_ = varint(rest_);
-    value_ = zigzag();
+    const std::uint64_t block = take_varint(rest_);
+    miniblocks_ = take_varint(rest_);
+    left_ = take_varint(rest_);
+    value_ = static_cast<std::uint64_t>(take_signed(rest_));
     if (miniblocks_ == 0 || miniblocks_ > block || block % miniblocks_ != 0 || block > 1 << 24)
       throw Damage{"differences in impossible blocks"};
     in_miniblock_ = block / miniblocks_;
@@ -152,15 +135,10 @@ class DeltaDecoder {
   std::string_view rest() const { return rest_; }
 
  private:
-  std::uint64_t zigzag() {
-    const std::uint64_t coded = varint(rest_);
-    return (coded >> 1) ^ (0 - (coded & 1));
-  }
-
   std::uint64_t difference() {
     if (at_ == in_miniblock_ || widths_.empty()) {
       if (widths_.size() <= 1) {
-        least_ = zigzag();
+        least_ = static_cast<std::uint64_t>(take_signed(rest_));
         widths_ = take(rest_, miniblocks_);
       } else {
         widths_.remove_prefix(1);
@@ -253,7 +231,7 @@ RunDecoder::RunDecoder(std::string_view bytes, int bits) : rest_(bytes), bits_(b
 }
 
 void RunDecoder::begin_run() {
-  const std::uint64_t head = varint(rest_);
+  const std::uint64_t head = take_varint(rest_);
   if (head & 1) {
     left_ = (head >> 1) * 8;
     if (head >> 1 > rest_.size() * 8 + 1) throw Damage{"a run longer than its page"};

@@ -11,7 +11,7 @@
 
 #include "axonn/base/utf8.h"
 #include "axonn/data/json_text.h"
-#include "axonn/data/parquet/thrift.h"
+#include "axonn/data/parquet/bytes.h"
 
 namespace axonn::parquet {
 

@@ -7,28 +7,12 @@ namespace axonn {
 
 namespace {
 
-class ParquetLines final : public MadeBytes {
+class ParquetLines final : public RowLines {
  public:
   ParquetLines(InputFile file, const ColumnChoice& columns)
-      : MadeBytes(std::move(file)), rows_(file_, columns) {}
+      : RowLines(std::move(file)), rows_(file_, columns) {}
 
   std::optional<std::int64_t> rows() const override { return rows_.metadata().rows; }
-  std::size_t read(std::span<char> out) override {
-    std::size_t made = 0;
-    while (made < out.size()) {
-      if (given_ == lines_.size()) {
-        if (rows_.at_end()) break;
-        lines_.clear();
-        given_ = 0;
-        rows_.read(lines_);
-      }
-      const std::string_view left = std::string_view(lines_).substr(given_, out.size() - made);
-      std::ranges::copy(left, out.begin() + static_cast<std::ptrdiff_t>(made));
-      made += left.size();
-      given_ += left.size();
-    }
-    return made;
-  }
   bool go_to(std::int64_t row) override {
     if (row > rows_.metadata().rows) return false;
     rows_.go_to(row);
@@ -49,9 +33,13 @@ class ParquetLines final : public MadeBytes {
   }
 
  private:
+  bool next_line(std::string& to) override {
+    if (rows_.at_end()) return false;
+    rows_.read(to);
+    return true;
+  }
+
   parquet::RowReader rows_;
-  std::string lines_;
-  std::size_t given_ = 0;  // of lines_
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include "axonn/data/json_text.h"
 #include "axonn/data/parquet/json_values.h"
-#include "axonn/data/parquet/thrift.h"
 
 namespace axonn::parquet {
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "axonn/data/parquet/bytes.h"
 #include "axonn/data/parquet/column_reader.h"
 
 namespace axonn::parquet {

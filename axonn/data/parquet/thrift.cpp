@@ -12,36 +12,10 @@ ThriftReader::Nested::Nested(ThriftReader& of) : reader(of) {
   if (++reader.depth_ > kDeepest) throw Damage{"structures nest too deep"};
 }
 
-std::string_view ThriftReader::take(std::uint64_t bytes) {
-  if (bytes > rest_.size()) throw Damage{"it ends inside a structure"};
-  const std::string_view taken = rest_.substr(0, bytes);
-  rest_.remove_prefix(bytes);
-  return taken;
-}
-
-std::uint8_t ThriftReader::byte() { return static_cast<std::uint8_t>(take(1)[0]); }
-
-std::uint64_t ThriftReader::varint() {
-  std::uint64_t value = 0;
-  for (int shift = 0; shift < 64; shift += 7) {
-    const std::uint8_t next = byte();
-    value |= static_cast<std::uint64_t>(next & 0x7f) << shift;
-    if (!(next & 0x80)) return value;
-  }
-  throw Damage{"a number of more than 64 bits"};
-}
-
-std::int64_t ThriftReader::number() {
-  const std::uint64_t zigzag = varint();
-  return static_cast<std::int64_t>(zigzag >> 1) ^ -static_cast<std::int64_t>(zigzag & 1);
-}
-
-std::string_view ThriftReader::binary() { return take(varint()); }
-
 ThriftReader::ListHead ThriftReader::list_head() {
-  const std::uint8_t head = byte();
+  const auto head = static_cast<std::uint8_t>(take(rest_, 1)[0]);
   ListHead list{static_cast<Type>(head & 0x0f), static_cast<std::uint64_t>(head >> 4)};
-  if (list.size == 15) list.size = varint();
+  if (list.size == 15) list.size = take_varint(rest_);
   if (list.size > rest_.size()) throw Damage{"a list longer than its bytes"};
   return list;
 }
@@ -53,18 +27,18 @@ void ThriftReader::skip(Type type) {
     case Type::no:
       return;
     case Type::i8:
-      take(1);
+      take(rest_, 1);
       return;
     case Type::i16:
     case Type::i32:
     case Type::i64:
-      varint();
+      take_varint(rest_);
       return;
     case Type::real:
-      take(8);
+      take(rest_, 8);
       return;
     case Type::uuid:
-      take(16);
+      take(rest_, 16);
       return;
     case Type::binary:
       binary();
@@ -81,10 +55,10 @@ void ThriftReader::skip(Type type) {
       return;
     }
     case Type::map: {
-      const std::uint64_t size = varint();
+      const std::uint64_t size = take_varint(rest_);
       if (size == 0) return;
       if (size > rest_.size()) throw Damage{"a map longer than its bytes"};
-      const std::uint8_t types = byte();
+      const auto types = static_cast<std::uint8_t>(take(rest_, 1)[0]);
       for (std::uint64_t i = 0; i < size; ++i) {
         skip(static_cast<Type>(types >> 4));
         skip(static_cast<Type>(types & 0x0f));

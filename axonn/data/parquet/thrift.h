@@ -3,12 +3,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace axonn::parquet {
+#include "axonn/data/parquet/bytes.h"
 
-/// Thrown for bytes that are not what they should be; who knows the file makes it an error.
-struct Damage {
-  const char* what;
-};
+namespace axonn::parquet {
 
 /// Reads structures in the compact protocol of Apache Thrift, in which Parquet stores what it says
 /// about its data (thrift-compact-protocol.md of Apache Thrift). Every read is checked against the
@@ -48,7 +45,7 @@ class ThriftReader {
   void structure(Read&& read) {
     const Nested nested(*this);
     for (int id = 0;;) {
-      const std::uint8_t head = byte();
+      const auto head = static_cast<std::uint8_t>(take(rest_, 1)[0]);
       const auto type = static_cast<Type>(head & 0x0f);
       if (type == Type::stop) return;
       id = head >> 4 ? id + (head >> 4) : static_cast<int>(number());
@@ -65,8 +62,8 @@ class ThriftReader {
     for (std::uint64_t i = 0; i < size; ++i) read();
   }
 
-  std::int64_t number();  ///< an integer of any width
-  std::string_view binary();
+  std::int64_t number() { return take_signed(rest_); }  ///< an integer of any width
+  std::string_view binary() { return take(rest_, take_varint(rest_)); }
   void skip(Type type);
 
  private:
@@ -83,9 +80,6 @@ class ThriftReader {
     ThriftReader& reader;
   };
 
-  std::uint8_t byte();
-  std::uint64_t varint();
-  std::string_view take(std::uint64_t bytes);
   ListHead list_head();
 
   std::string_view all_, rest_;
