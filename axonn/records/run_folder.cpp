@@ -195,6 +195,7 @@ RunFolder::RunFolder(const Config& config, Communicator& world) : folder_(config
 
 void RunFolder::remove_replaced(std::int64_t steps_done, std::int64_t best) const {
   const std::string own = own_checkpoints(folder_);
+  remove_abandoned(folder_);
   remove_abandoned(own);
   if (best_step(own) > steps_done) {
     const bool there = best > 0 && is_folder(concat(own, '/', step_name(best)));

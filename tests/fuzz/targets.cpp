@@ -13,6 +13,8 @@ namespace axonn::fuzz {
 namespace {
 
 constexpr std::int64_t kMiB = 1 << 20;
+// A compressed file may ask for a window of 2 GiB, as zstd --long=31 makes.
+constexpr std::int64_t kDecompression = 2100 * kMiB;
 
 }  // namespace
 
@@ -29,14 +31,13 @@ std::span<const Target> targets() {
       Target{.name = "toml_config", .run = toml_config, .bytes_per_byte = 512},
       Target{.name = "llmc_tokens", .run = llmc_tokens, .seeds = llmc_seeds},
       Target{.name = "megatron_tokens", .run = megatron_tokens, .seeds = megatron_seeds},
-      // A frame of Zstandard may ask for a window of 2 GiB, as zstd --long=31 makes.
       Target{.name = "compressed_text",
              .run = compressed_text,
-             .base_bytes = 2100 * kMiB,
+             .base_bytes = kDecompression,
              .seeds = compressed_text_seeds},
       // A page may say that it has 1 GiB.
       Target{.name = "parquet_rows", .run = parquet_rows, .base_bytes = 1100 * kMiB},
-      Target{.name = "csv_rows", .run = csv_rows, .base_bytes = 8 * kMiB, .seeds = csv_seeds},
+      Target{.name = "csv_rows", .run = csv_rows, .base_bytes = kDecompression, .seeds = csv_seeds},
       Target{.name = "choice_questions", .run = choice_questions},
       Target{.name = "tokenizer_config", .run = tokenizer_config},
       Target{.name = "model_text", .run = model_text},

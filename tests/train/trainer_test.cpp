@@ -299,7 +299,10 @@ TEST(Trainer, ResumingAFinishedRunDoesNothing) {
   train_on_threads(config);
   const auto lines = column(metrics_of(config), "loss");
   const std::string config_text = test::slurp(config.output.dir + "/config.toml");
+  const std::string leftover = config.output.dir + "/loss.svg.tmp-0123456789abcdef";
+  test::spill(leftover, "by a run that was killed");
   EXPECT_EQ(train_on_threads(config), TrainEnd::finished);
+  EXPECT_FALSE(std::filesystem::exists(leftover));
   EXPECT_EQ(column(metrics_of(config), "loss"), lines);
   config.training.steps = 4;
   EXPECT_EQ(train_on_threads(config), TrainEnd::finished);
