@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
-#include "axonn/base/clock.h"
-#include "axonn/comm/collective_cost.h"
-#include "axonn/comm/launcher.h"
-#include "axonn/comm/mpi/mpi.h"
-#include "axonn/comm/threads/threads.h"
+#include "axonn/foundation/base/clock.h"
+#include "axonn/ranks/comm/collective_cost.h"
+#include "axonn/ranks/comm/launcher.h"
+#include "axonn/ranks/comm/mpi/mpi.h"
+#include "axonn/ranks/comm/threads/threads.h"
 
 // Times every collective in f32 for several sizes and groups, beside its bound. For MPI processes
 // that is the link: the bytes that a rank sends over its rate. For ranks as threads it is memory:

@@ -16,16 +16,16 @@
 #include <string>
 #include <vector>
 
-#include "axonn/base/check.h"
-#include "axonn/base/clock.h"
-#include "axonn/base/files.h"
-#include "axonn/base/host.h"
-#include "axonn/data/synthetic/synthetic.h"
-#include "axonn/data/text_reader.h"
-#include "axonn/data/tokenize.h"
-#include "axonn/text/tokenizer.h"
+#include "axonn/data/corpus/synthetic/synthetic.h"
+#include "axonn/data/corpus/text_reader.h"
+#include "axonn/data/corpus/tokenize.h"
+#include "axonn/data/text/tokenizer.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/clock.h"
+#include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/host.h"
 
-#include "tests/data/compress.h"
+#include "tests/data/corpus/compress.h"
 
 using namespace axonn;
 

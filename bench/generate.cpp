@@ -14,13 +14,13 @@
 #include <string>
 #include <thread>
 
-#include "axonn/base/check.h"
-#include "axonn/base/clock.h"
-#include "axonn/comm/self.h"
-#include "axonn/config/prepared_run.h"
-#include "axonn/infer/generator.h"
-#include "axonn/model/counts.h"
-#include "axonn/model/known_models.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/clock.h"
+#include "axonn/network/model/counts.h"
+#include "axonn/network/model/known_models.h"
+#include "axonn/ranks/comm/self.h"
+#include "axonn/run/config/prepared_run.h"
+#include "axonn/use/infer/generator.h"
 
 #include "bench/measure.h"
 

@@ -17,15 +17,15 @@
 
 #include <fcntl.h>
 
-#include "axonn/base/check.h"
-#include "axonn/base/clock.h"
-#include "axonn/base/files.h"
-#include "axonn/comm/threads/threads.h"
-#include "axonn/config/prepared_run.h"
-#include "axonn/config/resolve.h"
-#include "axonn/load/loaded_model.h"
-#include "axonn/model/hugging_face.h"
-#include "axonn/storage/safetensors/safetensors.h"
+#include "axonn/data/storage/safetensors/safetensors.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/clock.h"
+#include "axonn/foundation/base/files.h"
+#include "axonn/network/model/hugging_face.h"
+#include "axonn/ranks/comm/threads/threads.h"
+#include "axonn/run/config/prepared_run.h"
+#include "axonn/run/config/resolve.h"
+#include "axonn/run/load/loaded_model.h"
 
 #include "tests/support/large_model.h"
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <type_traits>
 
-#include "axonn/base/check.h"
-#include "axonn/ops/cpu/matmul/block_matmul.h"
+#include "axonn/compute/ops/cpu/matmul/block_matmul.h"
+#include "axonn/foundation/base/check.h"
 
 namespace axonn::bench {
 

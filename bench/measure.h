@@ -5,8 +5,8 @@
 #include <functional>
 #include <memory>
 
-#include "axonn/tensor/device.h"
-#include "axonn/tensor/tensor.h"
+#include "axonn/compute/tensor/device.h"
+#include "axonn/compute/tensor/tensor.h"
 
 namespace axonn::bench {
 

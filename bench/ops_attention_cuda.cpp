@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "axonn/base/check.h"
-#include "axonn/ops/backend.h"
+#include "axonn/compute/ops/backend.h"
+#include "axonn/foundation/base/check.h"
 
 // Times causal attention in bf16 on GPU 0, by axonn's kernels and by cuDNN, deterministic (with
 // scores in pieces of 256 MiB, and larger) and not, of whole sequences, also long ones, and of

@@ -6,7 +6,7 @@
 
 #include <omp.h>
 
-#include "axonn/ops/backend.h"
+#include "axonn/compute/ops/backend.h"
 
 #include "bench/measure.h"
 

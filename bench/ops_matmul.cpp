@@ -8,8 +8,8 @@
 
 #include <omp.h>
 
-#include "axonn/base/clock.h"
-#include "axonn/ops/matmul_tuner.h"
+#include "axonn/compute/ops/matmul_tuner.h"
+#include "axonn/foundation/base/clock.h"
 
 // The products of a step, by layer, mode and type: Gflop/s in the default way and in the tuned way,
 // and their shares of the bound. That is "products", the best rate of a few products without

@@ -11,7 +11,7 @@
 #include <omp.h>
 #include <unistd.h>
 
-#include "axonn/ops/backend.h"
+#include "axonn/compute/ops/backend.h"
 
 #include "bench/measure.h"
 

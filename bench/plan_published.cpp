@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "axonn/base/chart.h"
+#include "axonn/foundation/drawing/chart.h"
 
-#include "tests/plan/published.h"
-#include "tests/plan/published_rows.h"
+#include "tests/plan/planner/published.h"
+#include "tests/plan/planner/published_rows.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

@@ -7,16 +7,16 @@
 #include <utility>
 #include <vector>
 
-#include "axonn/base/check.h"
-#include "axonn/comm/mpi/mpi.h"
-#include "axonn/config/config_options.h"
-#include "axonn/config/prepared_run.h"
-#include "axonn/config/stored_config.h"
-#include "axonn/measure/benchmark.h"
-#include "axonn/measure/dry_step.h"
-#include "axonn/options/options_text.h"
-#include "axonn/plan/estimate.h"
-#include "axonn/plan/search.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/options/options_text.h"
+#include "axonn/plan/measure/benchmark.h"
+#include "axonn/plan/measure/dry_step.h"
+#include "axonn/plan/planner/estimate.h"
+#include "axonn/plan/planner/search.h"
+#include "axonn/ranks/comm/mpi/mpi.h"
+#include "axonn/run/config/config_options.h"
+#include "axonn/run/config/prepared_run.h"
+#include "axonn/run/config/stored_config.h"
 
 // Whether the grids that the planner ranks first are the fastest: compares the measured time of
 // every grid with the estimate for a machine file. bench/plan_ranking.sh runs it on emulated hosts.

@@ -11,11 +11,11 @@
 
 #include <fmt/format.h>
 
-#include "axonn/base/chart.h"
-#include "axonn/config/resolve.h"
-#include "axonn/plan/report.h"
+#include "axonn/foundation/drawing/chart.h"
+#include "axonn/plan/planner/report.h"
+#include "axonn/run/config/resolve.h"
 
-#include "tests/plan/published.h"
+#include "tests/plan/planner/published.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

@@ -19,19 +19,19 @@
 #include <string>
 #include <vector>
 
-#include "axonn/base/check.h"
-#include "axonn/base/files.h"
-#include "axonn/base/random.h"
-#include "axonn/comm/self.h"
-#include "axonn/config/prepared_run.h"
-#include "axonn/config/recompute.h"
-#include "axonn/config/resolve.h"
-#include "axonn/data/corpus.h"
-#include "axonn/data/packed_stream.h"
-#include "axonn/data/synthetic/synthetic.h"
-#include "axonn/measure/dry_step.h"
-#include "axonn/plan/recompute_budget.h"
-#include "axonn/train/training.h"
+#include "axonn/data/corpus/corpus.h"
+#include "axonn/data/corpus/packed_stream.h"
+#include "axonn/data/corpus/synthetic/synthetic.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/random.h"
+#include "axonn/plan/measure/dry_step.h"
+#include "axonn/plan/planner/recompute_budget.h"
+#include "axonn/ranks/comm/self.h"
+#include "axonn/run/config/prepared_run.h"
+#include "axonn/run/config/recompute.h"
+#include "axonn/run/config/resolve.h"
+#include "axonn/run/train/training.h"
 
 using namespace axonn;
 

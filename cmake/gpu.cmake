@@ -4,9 +4,9 @@
 # of KIND, cuda or hip; WARP instead of KIND's header for warps.
 function(axonn_gpu_headers kind folder)
   cmake_parse_arguments(ARG "" "WARP" "" ${ARGN})
-  foreach(header tensor/gpu/api ops/gpu/matmul/blas ops/gpu/warp)
+  foreach(header compute/tensor/gpu/api compute/ops/gpu/matmul/blas compute/ops/gpu/warp)
     set(included axonn/${header}_${kind}.cuh)
-    if(ARG_WARP AND header STREQUAL "ops/gpu/warp")
+    if(ARG_WARP AND header STREQUAL "compute/ops/gpu/warp")
       set(included ${ARG_WARP})
     endif()
     file(CONFIGURE OUTPUT ${folder}/axonn/${header}.cuh @ONLY

@@ -103,9 +103,9 @@ function(axonn_hip_check)
   add_library(hip_compile_check_host OBJECT EXCLUDE_FROM_ALL
     gpu/matmul/blas_plans.cpp
     gpu/matmul/products.cpp
-    ${PROJECT_SOURCE_DIR}/axonn/comm/device/nccl.cpp
-    ${PROJECT_SOURCE_DIR}/axonn/tensor/gpu/cuda_device.cpp
-    ${PROJECT_SOURCE_DIR}/axonn/tensor/gpu/platform_hip.cpp)
+    ${PROJECT_SOURCE_DIR}/axonn/ranks/comm/device/nccl.cpp
+    ${PROJECT_SOURCE_DIR}/axonn/compute/tensor/gpu/cuda_device.cpp
+    ${PROJECT_SOURCE_DIR}/axonn/compute/tensor/gpu/platform_hip.cpp)
   target_link_libraries(hip_compile_check_host PRIVATE axonn_flags)
   target_include_directories(hip_compile_check_host BEFORE PRIVATE ${headers})
   target_include_directories(hip_compile_check_host SYSTEM PRIVATE

@@ -36,7 +36,7 @@ install(DIRECTORY docs examples slurm DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPON
 install(DIRECTORY bench/results DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench COMPONENT program)
 install(FILES python/axonn_checkpoint.py DESTINATION ${CMAKE_INSTALL_DOCDIR}/python
         COMPONENT program)
-foreach(folder tests/emulated_gpu tests/text/chat_templates)
+foreach(folder tests/emulated_gpu tests/data/text/chat_templates)
   install(FILES ${folder}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder}
           COMPONENT program)
 endforeach()

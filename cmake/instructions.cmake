@@ -60,10 +60,11 @@ foreach(name IN LISTS AXONN_KERNEL_SETS)
   list(APPEND axonn_kernel_sets "KernelSet{\"${name}\", ${factory}}")
 endforeach()
 list(JOIN axonn_kernel_sets ", " axonn_kernel_sets)
-configure_file(${PROJECT_SOURCE_DIR}/axonn/ops/cpu/kernel_sets.h.in
-               ${PROJECT_BINARY_DIR}/include/axonn/ops/cpu/kernel_sets.h @ONLY)
+configure_file(${PROJECT_SOURCE_DIR}/axonn/compute/ops/cpu/kernel_sets.h.in
+               ${PROJECT_BINARY_DIR}/include/axonn/compute/ops/cpu/kernel_sets.h @ONLY)
 
-# Sets FOLDER to one with axonn/ops/cpu/registers.h for a set: by AVX-512's bf16 instructions, or
+# Sets FOLDER to one with axonn/compute/ops/cpu/registers.h for a set: by AVX-512's bf16
+# instructions, or
 # portable.
 function(axonn_registers folder set)
   set(CMAKE_REQUIRED_FLAGS ${axonn_flags_${set}})
@@ -78,8 +79,8 @@ int main() {}]] ${has_bf16})
     set(bf16 avx512)
   endif()
   set(into ${PROJECT_BINARY_DIR}/include/${set})
-  configure_file(${PROJECT_SOURCE_DIR}/axonn/ops/cpu/registers_${bf16}.h
-                 ${into}/axonn/ops/cpu/registers.h COPYONLY)
+  configure_file(${PROJECT_SOURCE_DIR}/axonn/compute/ops/cpu/registers_${bf16}.h
+                 ${into}/axonn/compute/ops/cpu/registers.h COPYONLY)
   set(${folder} ${into} PARENT_SCOPE)
 endfunction()
 

@@ -2,8 +2,8 @@
 # axonn_public_headers to their paths from the root of the source tree. docs/library.md lists the
 # first ones.
 set(axonn_public_headers)
-set(todo axonn/axonn.h axonn/data/batches.h axonn/data/corpus.h axonn/infer/evaluate.h
-         axonn/infer/generator.h)
+set(todo axonn/axonn.h axonn/data/corpus/batches.h axonn/data/corpus/corpus.h
+         axonn/use/infer/evaluate.h axonn/use/infer/generator.h)
 while(todo)
   list(POP_FRONT todo header)
   list(APPEND axonn_public_headers ${header})

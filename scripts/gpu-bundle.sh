@@ -17,7 +17,7 @@ cd "$(dirname "$0")/.."
 # Nothing in the check reads text of others or serves requests.
 cmake --preset cuda -DAXONN_BENCH=ON -DAXONN_ICU=OFF -DAXONN_SENTENCEPIECE=OFF -DAXONN_HTTP=OFF \
   >/dev/null
-programs=(bin/axonn tests/ops/ops_cuda_test tests/comm/comm_cuda_test
+programs=(bin/axonn tests/compute/ops/ops_cuda_test tests/ranks/comm/comm_cuda_test
           bench/bench_ops_attention_cuda bench/bench_generate)
 scripts/build.sh cuda "${programs[@]##*/}"
 bundle=build/gpu-bundle

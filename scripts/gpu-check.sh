@@ -85,8 +85,8 @@ PY
 # set_programs PRESET: those of the build folder.
 set_programs() {
   local folder=$PWD/build/$1
-  axonn=$folder/bin/axonn ops_test=$folder/tests/ops/ops_cuda_test
-  comm_test=$folder/tests/comm/comm_cuda_test
+  axonn=$folder/bin/axonn ops_test=$folder/tests/compute/ops/ops_cuda_test
+  comm_test=$folder/tests/ranks/comm/comm_cuda_test
   attention_bench=$folder/bench/bench_ops_attention_cuda
   generate_bench=$folder/bench/bench_generate
 }

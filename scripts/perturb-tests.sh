@@ -13,7 +13,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
 # What trains in tests: runs of the library, steps of tiny models, and runs of the program.
-readonly trains='#include "tests/(support/(runs|tiny_model)|cli/runs)\.h"'
+readonly trains='#include "tests/(support/(runs|tiny_model)|app/cli/runs)\.h"'
 
 readonly runs=${1:-100}
 shift
@@ -40,8 +40,7 @@ is_wanted() {
   return 1
 }
 
-# Tests on emulated GPUs do not compute with oneDNN.
-mapfile -t sources < <(grep -lE "$trains" tests/*/*_test.cpp | grep -v emulated_gpu)
+mapfile -t sources < <(grep -lE "$trains" tests/*/*/*_test.cpp)
 tests=()
 for source in "${sources[@]}"; do
   program=$(program_of "$source")
@@ -80,7 +79,7 @@ mkdir -p "$logs"
 failed=0
 for test in "${tests[@]}"; do
   read -r program filter <<<"$test"
-  path=$(echo "$build"/tests/*/"$program")
+  path=$(echo "$build"/tests/*/*/"$program")
   while read -r bad all name; do
     printf '%4d / %d  %s\n' "$bad" "$all" "$name"
     ((bad == 0)) || failed=1

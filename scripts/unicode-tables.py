@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes axonn/text/unicode/*_table.cpp: what tokenizers must know of Unicode's characters.
+"""Writes axonn/data/text/unicode/*_table.cpp: what tokenizers must know of Unicode's characters.
 
 The tables are those of the tokenizers library 0.23, whatever libraries a machine has: the classes
 and scripts of its patterns (Oniguruma) are of Unicode 16.0, and its composed form (NFC) is that of
@@ -16,7 +16,7 @@ import sys
 import unicodedataplus as unicode
 
 CLASSES, COMPOSED = "16.0", "9.0"
-FOLDER = pathlib.Path(__file__).resolve().parent.parent / "axonn/text/unicode"
+FOLDER = pathlib.Path(__file__).resolve().parent.parent / "axonn/data/text/unicode"
 ALL = range(0x110000)
 TEXT = [c for c in ALL if not 0xD800 <= c < 0xE000]
 HANGUL = range(0xAC00, 0xAC00 + 11172)
@@ -142,7 +142,7 @@ def source(version, what, **strings):
                        for name, text in strings.items())
     return ("// Written by scripts/unicode-tables.py from the Unicode Character Database "
             f"{version}.\n// {what}\n"
-            '#include "axonn/text/unicode/tables.h"\n\nnamespace axonn {\n\n'
+            '#include "axonn/data/text/unicode/tables.h"\n\nnamespace axonn {\n\n'
             f"{body}\n\n}}  // namespace axonn\n")
 
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include <axonn/axonn.h>
-#include <axonn/infer/generator.h>
+#include <axonn/use/infer/generator.h>
 
 namespace {
 

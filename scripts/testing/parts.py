@@ -81,7 +81,7 @@ SANITIZED = {"AXONN_TEST_SANITIZED": "1"}
 # What handles memory by hand, or reads what others have written.
 MEMORY = tuple(
     f"{folder}_test"
-    for folder in "base options tensor grid ops ops_threads comm parallel nn text data storage "
+    for folder in "base options tensor grid ops ops_threads comm parallel nn text corpus storage "
     "convert serve fuzz_corpus".split()
 )
 RANKS = ("comm_test", "parallel_test", "model_test")

@@ -1,6 +1,6 @@
 """Hugging Face folders with random options, and other spellings of the same model.
 
-The types are those of axonn/model/families. A spelling changes config.json, or the names and the
+The types are those of axonn/network/model/families. A spelling changes config.json, or the names and the
 order of tensors, in a way that means the same: a reader must get the same model, to the bit. A
 strange folder has an option that is not supported: a reader must refuse it by name.
 """

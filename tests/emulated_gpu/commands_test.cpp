@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "axonn/cli/command.h"
+#include "axonn/app/cli/command.h"
 
-#include "tests/cli/runs.h"
+#include "tests/app/cli/runs.h"
 
 using namespace axonn;
 using namespace axonn::testing_support;

@@ -27,8 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 COPY = ROOT / "build/deleted-waits"
 TESTS = COPY / "build/emulated-tsan/tests"
 
-SOURCES = ["axonn/ops/gpu/**/*", "axonn/comm/device/*", "axonn/tensor/tensor.*",
-           "axonn/tensor/gpu/*", "axonn/parallel/*", "axonn/nn/*", "axonn/model/*"]
+SOURCES = ["axonn/compute/ops/gpu/**/*", "axonn/ranks/comm/device/*", "axonn/compute/tensor/tensor.*",
+           "axonn/compute/tensor/gpu/*", "axonn/ranks/parallel/*", "axonn/network/nn/*", "axonn/network/model/*"]
 
 # Calls that order no work of a GPU, by a regular expression for "FILE: " and the line, with the one
 # before it; and why.
@@ -64,20 +64,20 @@ void drop(T&& x) {
 }  // namespace axonn::deleted
 """
 
-STAGED = ("comm/comm_cuda_test", "*RanksExchangeThrough*")
-NCCL = ("comm/comm_cuda_test", "*NcclGives*")
-THREADS = ("comm/comm_cuda_test", "*ThreadRanks*")
-LINKS = ("comm/comm_test", "StagedCommunicator*:LinkedCommunicator*")
-QUEUES = ("comm/comm_test", "DeviceThreads*")
+STAGED = ("ranks/comm/comm_cuda_test", "*RanksExchangeThrough*")
+NCCL = ("ranks/comm/comm_cuda_test", "*NcclGives*")
+THREADS = ("ranks/comm/comm_cuda_test", "*ThreadRanks*")
+LINKS = ("ranks/comm/comm_test", "StagedCommunicator*:LinkedCommunicator*")
+QUEUES = ("ranks/comm/comm_test", "DeviceThreads*")
 TRAINING = ("emulated_gpu/emulated_training_test", "*EveryTransport*")
 DEVICE = ("emulated_gpu/emulated_nccl_test", "CudaDevice.*")
-PARAMETERS = ("parallel/parallel_test", "ParameterGroup.*")
-LOSSES = ("model/model_test", "TargetLosses.*")
+PARAMETERS = ("ranks/parallel/parallel_test", "ParameterGroup.*")
+LOSSES = ("network/model/model_test", "TargetLosses.*")
 OVERLAP = ("emulated_gpu/emulated_training_test", "*WithAndWithoutOverlap*:*ForLlama*")
 
 
 def ops(names):
-    return ("ops/ops_cuda_test", names)
+    return ("compute/ops/ops_cuda_test", names)
 
 
 # The tests of a file's places: programs and GoogleTest filters; the first match counts.
@@ -88,7 +88,7 @@ TESTS_OF = [
     (r"team|reduce_block", [ops("Softmax*:CrossEntropy.Equals*:LayerNorm.*")]),
     (r"device_communicator", [NCCL, LINKS, STAGED]),
     (r"device_threads", [QUEUES, THREADS]),
-    (r"tensor/gpu", [DEVICE, TRAINING, STAGED]),
+    (r"compute/tensor/gpu", [DEVICE, TRAINING, STAGED]),
     (r"parameters", [PARAMETERS, TRAINING, OVERLAP]),
     (r"loss", [LOSSES]),
     (r"", [TRAINING, OVERLAP]),
@@ -176,7 +176,7 @@ def write_copy(places):
     by_file = {}
     for place in places:
         by_file.setdefault(place.file, []).append(place)
-    by_file_text = {"axonn/base/deleted.h": "#pragma once\n" + CONDITION}
+    by_file_text = {"axonn/foundation/base/deleted.h": "#pragma once\n" + CONDITION}
     for file in filter(lambda f: (ROOT / f).is_file(), files):
         text = (ROOT / file).read_bytes()
         if file in by_file:
@@ -184,7 +184,7 @@ def write_copy(places):
             for place in reversed(by_file[file]):
                 source = source[:place.begin] + conditional(place) + source[place.end:]
             once = "#pragma once\n" if source.startswith("#pragma once\n") else ""
-            text = (once + '#include "axonn/base/deleted.h"\n' + source[len(once):]).encode()
+            text = (once + '#include "axonn/foundation/base/deleted.h"\n' + source[len(once):]).encode()
         by_file_text[file] = text
     for file, text in by_file_text.items():
         to = COPY / file

@@ -5,13 +5,13 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "axonn/base/check.h"
-#include "axonn/base/moment.h"
-#include "axonn/base/trace.h"
-#include "axonn/comm/device/nccl.h"
-#include "axonn/comm/threads/threads.h"
-#include "axonn/tensor/gpu/cuda_device.h"
-#include "axonn/tensor/scratch.h"
+#include "axonn/compute/tensor/gpu/cuda_device.h"
+#include "axonn/compute/tensor/scratch.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/moment.h"
+#include "axonn/foundation/base/trace.h"
+#include "axonn/ranks/comm/device/nccl.h"
+#include "axonn/ranks/comm/threads/threads.h"
 
 #include "tests/emulated_gpu/platform.h"
 

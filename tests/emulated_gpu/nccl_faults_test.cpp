@@ -6,11 +6,11 @@
 
 #include <gtest/gtest.h>
 
-#include "axonn/base/check.h"
-#include "axonn/comm/device/nccl.h"
-#include "axonn/comm/threads/threads.h"
-#include "axonn/tensor/arena.h"
-#include "axonn/tensor/gpu/cuda_device.h"
+#include "axonn/compute/tensor/arena.h"
+#include "axonn/compute/tensor/gpu/cuda_device.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/ranks/comm/device/nccl.h"
+#include "axonn/ranks/comm/threads/threads.h"
 
 #include "tests/emulated_gpu/platform.h"
 

@@ -10,7 +10,7 @@
 #include <map>
 #include <string>
 
-#include "axonn/ops/gpu/reduce_block.h"
+#include "axonn/compute/ops/gpu/reduce_block.h"
 
 #include "tests/emulated_gpu/platform.h"
 #include "tests/emulated_gpu/warp_cpu.cuh"

@@ -7,10 +7,10 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/base/check.h"
-#include "axonn/ops/backend.h"
-#include "axonn/ops/forwarding_backend.h"
-#include "axonn/ops/matmul_tuner.h"
+#include "axonn/compute/ops/backend.h"
+#include "axonn/compute/ops/forwarding_backend.h"
+#include "axonn/compute/ops/matmul_tuner.h"
+#include "axonn/foundation/base/check.h"
 
 #include "tests/emulated_gpu/setting.h"
 #include "tests/emulated_gpu/values_on_gpu.h"

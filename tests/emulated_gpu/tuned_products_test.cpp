@@ -5,7 +5,7 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/ops/backend.h"
+#include "axonn/compute/ops/backend.h"
 
 #include "tests/emulated_gpu/setting.h"
 #include "tests/emulated_gpu/values_on_gpu.h"

@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "axonn/ops/backend.h"
-#include "axonn/tensor/arena.h"
-#include "axonn/tensor/tensor.h"
+#include "axonn/compute/ops/backend.h"
+#include "axonn/compute/tensor/arena.h"
+#include "axonn/compute/tensor/tensor.h"
 
 /// A backend on GPU 0, and matrices of small values in its memory.
 class ValuesOnGpu {

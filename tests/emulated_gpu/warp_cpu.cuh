@@ -13,8 +13,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "axonn/ops/gpu/fragment.h"
-#include "axonn/tensor/dtype.h"
+#include "axonn/compute/ops/gpu/fragment.h"
+#include "axonn/compute/tensor/dtype.h"
 
 /// Declares memory that a block shares: a reference `name` to a type, such as float[256].
 #define AXONN_SHARED(name, ...) auto& name = ::emulated_gpu::shared<__VA_ARGS__>([] {})

@@ -4,7 +4,7 @@
 #include <array>
 #include <stdexcept>
 
-#include "axonn/base/check.h"
+#include "axonn/foundation/base/check.h"
 
 #include "tests/fuzz/memory.h"
 

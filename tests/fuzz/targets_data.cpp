@@ -2,23 +2,23 @@
 #include <array>
 #include <cstring>
 
-#include "axonn/base/check.h"
-#include "axonn/base/utf8.h"
-#include "axonn/data/text_reader.h"
-#include "axonn/data/token_file.h"
-#include "axonn/infer/multiple_choice.h"
-#include "axonn/text/chat/conversation.h"
-#include "axonn/text/jinja/jinja_parser.h"
-#include "axonn/text/model_text.h"
-#include "axonn/text/stream_decoder.h"
-#include "axonn/text/tokenizer.h"
-#include "axonn/text/tokenizer_config.h"
+#include "axonn/data/corpus/text_reader.h"
+#include "axonn/data/corpus/token_file.h"
+#include "axonn/data/text/chat/conversation.h"
+#include "axonn/data/text/jinja/jinja_parser.h"
+#include "axonn/data/text/model_text.h"
+#include "axonn/data/text/stream_decoder.h"
+#include "axonn/data/text/tokenizer.h"
+#include "axonn/data/text/tokenizer_config.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/utf8.h"
+#include "axonn/use/infer/multiple_choice.h"
 
-#include "tests/data/compress.h"
+#include "tests/data/corpus/compress.h"
+#include "tests/data/text/small_bpe.h"
+#include "tests/data/text/tokenizer_files.h"
 #include "tests/fuzz/targets.h"
 #include "tests/support/data_files.h"
-#include "tests/text/small_bpe.h"
-#include "tests/text/tokenizer_files.h"
 
 namespace axonn::fuzz {
 

@@ -1,7 +1,7 @@
 // The heads and bodies of requests.
-#include "axonn/base/check.h"
-#include "axonn/serve/http.h"
-#include "axonn/serve/http_reader.h"
+#include "axonn/app/serve/http.h"
+#include "axonn/app/serve/http_reader.h"
+#include "axonn/foundation/base/check.h"
 
 #include "tests/fuzz/targets.h"
 

@@ -2,15 +2,15 @@
 #include <array>
 #include <cstring>
 
-#include "axonn/base/check.h"
-#include "axonn/base/hash.h"
-#include "axonn/config/config_options.h"
-#include "axonn/config/resolve.h"
-#include "axonn/config/validate.h"
-#include "axonn/model/hugging_face.h"
-#include "axonn/options/options_text.h"
-#include "axonn/storage/checkpoint/checkpoint_index.h"
-#include "axonn/storage/safetensors/safetensors.h"
+#include "axonn/data/storage/checkpoint/checkpoint_index.h"
+#include "axonn/data/storage/safetensors/safetensors.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/hash.h"
+#include "axonn/foundation/options/options_text.h"
+#include "axonn/network/model/hugging_face.h"
+#include "axonn/run/config/config_options.h"
+#include "axonn/run/config/resolve.h"
+#include "axonn/run/config/validate.h"
 
 #include "tests/fuzz/targets.h"
 #include "tests/support/data_files.h"

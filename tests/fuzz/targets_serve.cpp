@@ -1,6 +1,6 @@
 // What clients send to axonn serve, beneath its connections.
-#include "axonn/serve/api_request.h"
-#include "axonn/serve/http.h"
+#include "axonn/app/serve/api_request.h"
+#include "axonn/app/serve/http.h"
 
 #include "tests/fuzz/targets.h"
 

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "axonn/base/check.h"
+#include "axonn/foundation/base/check.h"
 
 #include "tests/support/build_paths.h"
 
@@ -16,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kProgram = "axonn/";
 constexpr std::array<std::string_view, 9> kFolders = {
     "axonn", "bench", "cmake", "configs", "docs", "examples", "scripts", "tests", ".ci"};
 constexpr std::array<std::string_view, 11> kEndings = {
@@ -49,10 +50,15 @@ std::size_t end_of_blank(const std::string& text, std::size_t begin) {
 
 }  // namespace
 
-std::string SourceFile::folder() const {
-  if (!path.starts_with("axonn/")) return {};
-  const std::string rest = path.substr(6);
-  return rest.find('/') == std::string::npos ? std::string() : rest.substr(0, rest.find('/'));
+std::string SourceFile::floor() const {
+  const std::size_t slash = path.find('/', kProgram.size());
+  if (!path.starts_with(kProgram) || slash == std::string::npos) return {};
+  return path.substr(kProgram.size(), slash - kProgram.size());
+}
+
+std::string SourceFile::room() const {
+  const std::size_t begin = kProgram.size() + floor().size() + 1, end = path.find('/', begin);
+  return floor().empty() || end == std::string::npos ? "" : path.substr(begin, end - begin);
 }
 
 SourceFile source_file(std::string path, std::string_view text) {

@@ -9,15 +9,15 @@ namespace axonn::testing_support {
 
 /// A source file of the project.
 struct SourceFile {
-  std::string path;  ///< "axonn/base/check.h"
+  std::string path;  ///< "axonn/ranks/comm/mpi/mpi.h"
   std::vector<std::string> lines;
 
   bool ends_with(std::string_view ending) const { return path.ends_with(ending); }
   bool is_cpp() const {
     return ends_with(".h") || ends_with(".cpp") || ends_with(".cu") || ends_with(".cuh");
   }
-  /// "base" of "axonn/base/check.h"; "" outside axonn/.
-  std::string folder() const;
+  std::string floor() const;  ///< "ranks" of "axonn/ranks/comm/mpi/mpi.h"; "" outside of floors
+  std::string room() const;   ///< "comm" of it; "" outside of rooms
 };
 
 SourceFile source_file(std::string path, std::string_view text);
@@ -28,7 +28,7 @@ std::vector<SourceFile> source_tree();
 /// Reads the file at this path of the project. Throws Error if it cannot be read.
 SourceFile read_source(const std::string& path);
 
-/// The header that a line includes: axonn/base/check.h without quotes, <vector> with its brackets;
+/// The header that a line includes: axonn/foundation/base/check.h without quotes, <vector> with its brackets;
 /// "" if the line has no #include.
 std::string included_by(const std::string& line);
 

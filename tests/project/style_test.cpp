@@ -51,7 +51,8 @@ bool stands_for_library(const SourceFile& file) {
 /// Exceptions: dtype.h may test for the compiler, others only for code that runs on GPUs; the
 /// macros are AXONN_CHECK and AXONN_SHARED.
 void check_preprocessor(const SourceFile& file, Offenders& out) {
-  if (!file.is_cpp() || file.path == "axonn/tensor/dtype.h" || stands_for_library(file)) return;
+  if (!file.is_cpp() || file.path == "axonn/compute/tensor/dtype.h" || stands_for_library(file))
+    return;
   for (std::size_t i = 0; i < file.lines.size(); ++i) {
     const std::string& line = file.lines[i];
     if (line.starts_with("#if") && line != "#if AXONN_GPU_CODE")
@@ -139,10 +140,10 @@ std::vector<Function> functions_of(const SourceFile& file) {
 
 void check_functions(const SourceFile& file, Offenders& out) {
   if (!file.is_cpp()) return;
-  const bool kernels = file.path.starts_with("axonn/ops/");
+  const bool kernels = file.path.starts_with("axonn/compute/ops/");
   // Inner loops of kernels and the reference's plain loops may take many pointers and sizes.
-  const bool bare = file.path.starts_with("axonn/ops/cpu/") ||
-                    file.path.starts_with("axonn/ops/gpu/") ||
+  const bool bare = file.path.starts_with("axonn/compute/ops/cpu/") ||
+                    file.path.starts_with("axonn/compute/ops/gpu/") ||
                     file.path.starts_with("tests/support/reference") || stands_for_library(file);
   const int most = kernels ? kMostKernelLines : kMostFunctionLines;
   for (const Function& f : functions_of(file)) {

@@ -3,10 +3,10 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/comm/threads/threads.h"
-#include "axonn/nn/linear.h"
-#include "axonn/parallel/block.h"
-#include "axonn/parallel/scheduling.h"
+#include "axonn/network/nn/linear.h"
+#include "axonn/ranks/comm/threads/threads.h"
+#include "axonn/ranks/parallel/block.h"
+#include "axonn/ranks/parallel/scheduling.h"
 
 using namespace axonn;
 

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "axonn/base/check.h"
-#include "axonn/comm/device/device_communicator.h"
-#include "axonn/ops/forwarding_backend.h"
+#include "axonn/compute/ops/forwarding_backend.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/ranks/comm/device/device_communicator.h"
 
 namespace axonn::testing_support {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "axonn/storage/parameter_source.h"
+#include "axonn/data/storage/parameter_source.h"
 
 namespace axonn::testing_support {
 

@@ -9,7 +9,7 @@
 
 #include <unistd.h>
 
-#include "axonn/base/host.h"
+#include "axonn/foundation/base/host.h"
 
 namespace axonn::test {
 

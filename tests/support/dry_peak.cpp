@@ -5,10 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include "axonn/base/check.h"
-#include "axonn/comm/threads/threads.h"
-#include "axonn/config/recompute.h"
-#include "axonn/measure/dry_step.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/plan/measure/dry_step.h"
+#include "axonn/ranks/comm/threads/threads.h"
+#include "axonn/run/config/recompute.h"
 
 namespace axonn::testing_support {
 

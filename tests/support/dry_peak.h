@@ -2,8 +2,8 @@
 
 #include <functional>
 
-#include "axonn/config/prepared_run.h"
-#include "axonn/train/training.h"
+#include "axonn/run/config/prepared_run.h"
+#include "axonn/run/train/training.h"
 
 namespace axonn::testing_support {
 

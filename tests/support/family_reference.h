@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "axonn/model/config.h"
+#include "axonn/network/model/config.h"
 
 #include "tests/support/reference.h"
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "axonn/base/check.h"
+#include "axonn/foundation/base/check.h"
 
 namespace axonn::testing_support {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "axonn/comm/call.h"
+#include "axonn/ranks/comm/call.h"
 
 namespace axonn::testing_support {
 

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "axonn/tensor/device.h"
+#include "axonn/compute/tensor/device.h"
 
 namespace axonn::testing_support {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "axonn/grid/grid_shape.h"
+#include "axonn/foundation/grid/grid_shape.h"
 
 #include "tests/support/sanitized.h"
 

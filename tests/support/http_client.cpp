@@ -10,7 +10,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "axonn/base/check.h"
+#include "axonn/foundation/base/check.h"
 
 namespace axonn::testing_support {
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "axonn/base/files.h"
-#include "axonn/base/random.h"
-#include "axonn/comm/self.h"
-#include "axonn/config/resolve.h"
-#include "axonn/model/counts.h"
-#include "axonn/model/hugging_face.h"
-#include "axonn/storage/write_tensors.h"
+#include "axonn/data/storage/write_tensors.h"
+#include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/random.h"
+#include "axonn/network/model/counts.h"
+#include "axonn/network/model/hugging_face.h"
+#include "axonn/ranks/comm/self.h"
+#include "axonn/run/config/resolve.h"
 
 namespace axonn::testing_support {
 

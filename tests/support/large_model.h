@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "axonn/model/config.h"
+#include "axonn/network/model/config.h"
 
 #include "tests/support/computed_source.h"
 

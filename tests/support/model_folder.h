@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "axonn/config/config.h"
-#include "axonn/model/config.h"
-#include "axonn/parallel/parameters.h"
-#include "axonn/storage/safetensors/safetensors.h"
+#include "axonn/data/storage/safetensors/safetensors.h"
+#include "axonn/network/model/config.h"
+#include "axonn/ranks/parallel/parameters.h"
+#include "axonn/run/config/config.h"
 
 namespace axonn::test {
 

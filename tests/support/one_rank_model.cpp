@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "axonn/base/random.h"
-#include "axonn/config/resolve.h"
-#include "axonn/nn/routing.h"
-#include "axonn/parallel/scheduling.h"
+#include "axonn/foundation/base/random.h"
+#include "axonn/network/nn/routing.h"
+#include "axonn/ranks/parallel/scheduling.h"
+#include "axonn/run/config/resolve.h"
 
 namespace axonn::testing_support {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "axonn/comm/self.h"
-#include "axonn/model/model.h"
+#include "axonn/network/model/model.h"
+#include "axonn/ranks/comm/self.h"
 
 #include "tests/support/reference.h"
 

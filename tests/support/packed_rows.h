@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "axonn/nn/embedding.h"
+#include "axonn/network/nn/embedding.h"
 
 namespace axonn::testing_support {
 

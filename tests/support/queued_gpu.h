@@ -11,10 +11,10 @@
 #include <mutex>
 #include <vector>
 
-#include "axonn/base/check.h"
-#include "axonn/base/random.h"
-#include "axonn/comm/device/peer_kernels.h"
-#include "axonn/tensor/device.h"
+#include "axonn/compute/tensor/device.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/random.h"
+#include "axonn/ranks/comm/device/peer_kernels.h"
 
 namespace axonn::testing_support {
 

@@ -6,12 +6,12 @@
 
 #include <gtest/gtest.h>
 
-#include "axonn/base/check.h"
-#include "axonn/comm/threads/threads.h"
-#include "axonn/config/prepared_run.h"
-#include "axonn/data/token_file.h"
-#include "axonn/measure/compare.h"
-#include "axonn/storage/checkpoint/checkpoint_reader.h"
+#include "axonn/data/corpus/token_file.h"
+#include "axonn/data/storage/checkpoint/checkpoint_reader.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/plan/measure/compare.h"
+#include "axonn/ranks/comm/threads/threads.h"
+#include "axonn/run/config/prepared_run.h"
 
 namespace axonn::testing_support {
 

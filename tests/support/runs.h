@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "axonn/config/config.h"
-#include "axonn/grid/grid_shape.h"
-#include "axonn/train/trainer.h"
+#include "axonn/foundation/grid/grid_shape.h"
+#include "axonn/run/config/config.h"
+#include "axonn/run/train/trainer.h"
 
 namespace axonn::testing_support {
 

@@ -5,11 +5,11 @@
 #include <iterator>
 #include <span>
 
-#include "axonn/base/random.h"
-#include "axonn/comm/threads/threads.h"
-#include "axonn/measure/compare.h"
-#include "axonn/train/expert_balance.h"
-#include "axonn/train/step.h"
+#include "axonn/foundation/base/random.h"
+#include "axonn/plan/measure/compare.h"
+#include "axonn/ranks/comm/threads/threads.h"
+#include "axonn/run/train/expert_balance.h"
+#include "axonn/run/train/step.h"
 
 #include "tests/support/grids.h"
 #include "tests/support/packed_rows.h"

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "axonn/comm/grid.h"
-#include "axonn/model/config.h"
-#include "axonn/model/model.h"
-#include "axonn/nn/routing.h"
-#include "axonn/optim/gradient_norms.h"
-#include "axonn/optim/optimizer.h"
-#include "axonn/parallel/scheduling.h"
-#include "axonn/train/step.h"
+#include "axonn/network/model/config.h"
+#include "axonn/network/model/model.h"
+#include "axonn/network/nn/routing.h"
+#include "axonn/ranks/comm/grid.h"
+#include "axonn/ranks/parallel/scheduling.h"
+#include "axonn/run/optim/gradient_norms.h"
+#include "axonn/run/optim/optimizer.h"
+#include "axonn/run/train/step.h"
 
 namespace axonn::testing_support {
 

@@ -2,9 +2,9 @@
 
 #include <functional>
 
-#include "axonn/comm/threads/threads.h"
-#include "axonn/config/prepared_run.h"
-#include "axonn/load/loaded_model.h"
+#include "axonn/ranks/comm/threads/threads.h"
+#include "axonn/run/config/prepared_run.h"
+#include "axonn/run/load/loaded_model.h"
 
 namespace axonn::testing_support {
 

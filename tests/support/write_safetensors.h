@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "axonn/storage/safetensors/safetensors.h"
+#include "axonn/data/storage/safetensors/safetensors.h"
 
 namespace axonn::test {
 

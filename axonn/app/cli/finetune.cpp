@@ -1,0 +1,256 @@
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "axonn/app/cli/command.h"
+#include "axonn/app/cli/train.h"
+#include "axonn/compute/ops/cpu/instructions.h"
+#include "axonn/data/corpus/corpus.h"
+#include "axonn/data/corpus/jsonl.h"
+#include "axonn/data/corpus/packing.h"
+#include "axonn/data/corpus/text_reader.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/files.h"
+#include "axonn/foundation/options/options_text.h"
+#include "axonn/network/model/model_files.h"
+#include "axonn/run/config/resolve.h"
+#include "axonn/run/config/run_text.h"
+#include "axonn/run/config/stored_config.h"
+#include "axonn/run/load/devices.h"
+#include "axonn/run/load/launch.h"
+
+namespace axonn {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kExamples =
+    R"(It is axonn train with defaults for fine-tuning, and prints the same command of axonn train.
+Any key of a configuration can be given as a flag and overrides a default.
+
+Examples:
+  axonn finetune Qwen3-0.6B chats.jsonl
+      adapters (LoRA) for a Hugging Face folder: three epochs of conversations
+  axonn finetune Qwen3-0.6B chats.jsonl --dry-run
+      memory, steps and the first sample, without training
+  axonn finetune Qwen3-0.6B chats.jsonl --training.epochs 1 --lora.rank 64 --output.dir out/r64
+      other values of some keys
+  axonn finetune out/laptop-llama/checkpoints notes.txt --full
+      all weights, on plain text
+
+Exit codes: as for axonn train.)";
+
+constexpr const char* kOrigin = "axonn finetune";
+
+struct FinetuneFlags {
+  std::string model, data;
+  bool full = false;
+  TrainFlags train;
+};
+
+/// The key of [data] that reads such a file.
+std::string data_key(const std::string& path) {
+  if (is_json_lines(path)) return "data.jsonl";
+  if (is_folder(path))
+    return std::ranges::any_of(text_files({path}), holds_answers) ? "data.jsonl" : "data.text";
+  const bool tokens = ends_in(path, ".bin") || ends_in(path, ".npy") || path_exists(path + ".idx");
+  return tokens ? "data.tokens" : "data.text";
+}
+
+/// "Qwen3-0.6B-chats" for the model ".../Qwen3-0.6B" and the data "chats.jsonl". A model in a run's
+/// folder has the name of the run.
+std::string name_of(const FinetuneFlags& flags) {
+  const auto is_part = [](const std::string& name) {
+    return name.empty() || name == "checkpoints" || name == "best" || name.starts_with("step-");
+  };
+  fs::path model = fs::absolute(flags.model).lexically_normal();
+  while (model.has_relative_path() && is_part(model.filename())) model = model.parent_path();
+  std::string data = fs::path(flags.data).lexically_normal().filename();
+  data = data.substr(0, data.find('.'));
+  std::erase_if(data, [](char c) { return c == '*' || c == '?'; });
+  return model.filename().string() + (data.empty() ? "" : "-") + data;
+}
+
+/// A word of a command, in quotes if a shell would take it apart.
+std::string shell_word(const std::string& value) {
+  constexpr std::string_view kPlain = "_./,:=+-";
+  const bool plain = !value.empty() && std::ranges::all_of(value, [&](unsigned char c) {
+    return std::isalnum(c) || kPlain.find(static_cast<char>(c)) != kPlain.npos;
+  });
+  if (plain) return value;
+  std::string quoted;
+  for (const char c : value) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return concat('\'', quoted, '\'');
+}
+
+/// The value of a key as a flag has it.
+std::string flag_value(const Option& option) {
+  const std::vector<std::string> strings = option.strings();
+  std::string value = strings.empty() ? option.text() : join(strings, ",");
+  if (value.starts_with('"')) value = value.substr(1, value.size() - 2);  // a choice's name
+  return shell_word(value);
+}
+
+/// The command that tries the model of a run that has ended.
+std::string command_to_try(const Config& config) {
+  const std::string result = config.output.dir + "/checkpoints";
+  const bool adapters = config.model.lora.rank > 0;
+  const std::string model = adapters ? config.model.path : result, adapter = adapters ? result : "";
+  const bool tokenizer = !config_of_model(model, adapter).data.tokenizer.empty();
+  return concat("axonn generate --model ", shell_word(model),
+                adapters ? concat(" --adapter ", shell_word(adapter)) : "",
+                tokenizer ? "" : " --tokenizer DIR",
+                learns_conversations(config.data) ? " --chat" : " --prompt TEXT");
+}
+
+constexpr std::int64_t kMostTokens = 2048, kBatchOfFinetune = 8, kEpochsOfFinetune = 3;
+
+/// The length of a run.
+struct LengthPlan {
+  std::int64_t seq_len, batch, epochs;
+};
+
+/// The plan, or, if it makes fewer than a hundred steps of the config's few examples, which teach a
+/// model nothing, one with sequences no longer than the longest example needs, then a smaller
+/// batch, then more epochs. Reads files of up to 32 MiB; larger ones have enough.
+LengthPlan fitted(const LengthPlan& usual, const Config& config) {
+  constexpr std::int64_t kMostBytes = std::int64_t{32} << 20, kEnoughSteps = 100, kMostEpochs = 10,
+                         kRound = 64;
+  std::int64_t bytes = 0, longest = 0;
+  for (const std::string& file : example_files(config.data.jsonl)) bytes += InputFile(file).bytes();
+  if (bytes > kMostBytes) return usual;
+  const Corpus corpus = open_corpus(config.data, {});
+  const DocumentRange& documents = corpus.train_documents;
+  for (std::int64_t d = documents.begin; d < documents.end; ++d)
+    longest = std::max(longest, documents.documents->size(d));
+  const std::int64_t places = batch_places(with_named_grid(config).parallelism.grid());
+  const auto sequences_of = [&](std::int64_t seq_len) {
+    return PackedDocuments(documents, seq_len, 0, corpus.excess_length).count();
+  };
+  const std::int64_t usual_steps = sequences_of(usual.seq_len) * usual.epochs / usual.batch;
+  // Without places the grid is none, which is refused next.
+  if (usual_steps >= kEnoughSteps || places < 1) return usual;
+  LengthPlan plan = usual;
+  plan.seq_len = std::min(plan.seq_len, (longest + kRound - 1) / kRound * kRound);
+  const std::int64_t sequences = sequences_of(plan.seq_len);
+  const auto steps = [&] { return sequences * plan.epochs / plan.batch; };
+  while (plan.batch % (2 * places) == 0 && steps() < kEnoughSteps) plan.batch /= 2;
+  while (plan.epochs < kMostEpochs && steps() < kEnoughSteps) ++plan.epochs;
+  if (speaks_for_all())
+    std::cerr << fmt::format(
+        "note: {} examples make {} steps with sequences of {} tokens, {} a step, and {} epochs; "
+        "with the usual {}, {} and {} they would make {}\n",
+        documents.end - documents.begin, steps(), plan.seq_len, plan.batch, plan.epochs,
+        usual.seq_len, usual.batch, usual.epochs, usual_steps);
+  return plan;
+}
+
+/// Fills a config that has the user's flags.
+class Defaults {
+ public:
+  explicit Defaults(LoadedConfig& loaded) : loaded_(loaded) { list_options(loaded.config, list_); }
+
+  const OptionList& list() const { return list_; }
+
+  void fill(const FinetuneFlags& flags) {
+    set("model.path", flags.model);
+    set(data_key(flags.data), flags.data);
+    set("data.validation", "0.05");
+    const std::int64_t positions = ModelFiles(flags.model).config().positions;
+    fill_length(positions > 0 ? std::min(positions, kMostTokens) : kMostTokens);
+    if (!loaded_.config.parallelism.automatic()) set("training.micro_batch", "1");
+    const bool fast =
+        !gpus_for(loaded_.config.parallelism.device).empty() || cpu::library_multiplies_bf16();
+    set("training.dtype", fast ? "bf16" : "f32");
+    set("training.eval_every", "50");
+    flags.full ? fill_full() : fill_adapters();
+    set("output.dir", "out/" + name_of(flags));
+  }
+
+  /// The command of `axonn train` with the values that were set.
+  std::string command() const {
+    std::string text = "axonn train";
+    for (const OptionList::Section& section : list_.sections())
+      for (const Option& option : section.options)
+        if (is_set(option.key()))
+          text += concat(" \\\n    --", option.key(), ' ', flag_value(option));
+    return text;
+  }
+
+ private:
+  bool is_set(const std::string& key) const { return loaded_.origins.is_set(key); }
+
+  void set(const std::string& key, const std::string& value) {
+    if (is_set(key)) return;
+    const std::size_t dot = key.find('.');
+    list_.find(key.substr(0, dot), key.substr(dot + 1))->set_text(value, kOrigin);
+    loaded_.origins.set(key, kOrigin);
+  }
+
+  /// Sets the sequences, the batch and the epochs, by the data if the user leaves all of them open.
+  void fill_length(std::int64_t longest) {
+    LengthPlan plan{longest, kBatchOfFinetune, kEpochsOfFinetune};
+    const std::array keys{"training.seq_len", "training.global_batch", "training.epochs",
+                          "training.steps"};
+    const bool open = std::ranges::none_of(keys, [&](const char* key) { return is_set(key); });
+    if (open && !loaded_.config.data.jsonl.empty() && !loaded_.config.parallelism.automatic())
+      plan = fitted(plan, with_stored_model(loaded_.config, loaded_.origins));
+    if (!is_set("training.steps")) set("training.epochs", std::to_string(plan.epochs));
+    set("training.seq_len", std::to_string(plan.seq_len));
+    set("training.global_batch", std::to_string(plan.batch));
+  }
+
+  void fill_adapters() {
+    if (!is_set("lora.path")) set("lora.rank", "16");
+    const std::int64_t rank = loaded_.config.model.lora.rank;
+    if (rank > 0) set("lora.alpha", std::to_string(2 * rank));
+    set_adapter_defaults(loaded_.config, loaded_.origins);
+  }
+
+  /// A tenth of the rate of adapters or less, so that the model keeps what it knows.
+  void fill_full() {
+    set("optimizer.lr", "1e-5");
+    set("optimizer.weight_decay", "0");
+    if (!is_set("lr_scheduler.warmup_steps") && !loaded_.config.lr_scheduler.counts_samples())
+      set("lr_scheduler.warmup_ratio", "0.03");
+  }
+
+  LoadedConfig& loaded_;
+  OptionList list_;
+};
+
+}  // namespace
+
+int run_finetune(const Arguments& arguments) {
+  CLI::App app("Fine-tunes a model on a file of conversations or text.", "axonn finetune");
+  app.footer(kExamples);
+  FinetuneFlags flags;
+  app.add_option("MODEL", flags.model, "a Hugging Face folder or checkpoints (model.path)")
+      ->required()
+      ->type_name("DIR");
+  app.add_option(
+         "DATA", flags.data,
+         "conversations (.jsonl: data.jsonl), text (data.text) or tokens (.bin: data.tokens)")
+      ->required()
+      ->type_name("FILE");
+  app.add_flag("--full", flags.full, "train all weights instead of adapters");
+  add_train_flags(app, flags.train);
+  LoadedConfig loaded;
+  Defaults defaults(loaded);
+  const Arguments own = read_flags(defaults.list(), arguments, loaded.origins);
+  if (!parse_flags(app, own, &defaults.list())) return 0;
+  defaults.fill(flags);
+  const bool speaks = speaks_for_all();
+  flags.train.note = "note: the same command is\n  " + defaults.command();
+  const int code = run_training(loaded, flags.train);
+  if (code != 0 || flags.train.print || flags.train.dry || !speaks) return code;
+  std::cout << "to try it: " << command_to_try(loaded.config) << '\n';
+  return code;
+}
+
+}  // namespace axonn

@@ -1,0 +1,244 @@
+#include <algorithm>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "axonn/app/cli/command.h"
+#include "axonn/app/cli/flags.h"
+#include "axonn/app/cli/info.h"
+#include "axonn/app/cli/stop_signals.h"
+#include "axonn/app/start/start_run.h"
+#include "axonn/data/corpus/tokenize.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/clock.h"
+#include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/log.h"
+#include "axonn/network/model/counts.h"
+#include "axonn/plan/measure/dry_run.h"
+#include "axonn/run/load/launch.h"
+#include "axonn/use/infer/evaluate.h"
+#include "axonn/use/infer/text_sampler.h"
+#include "axonn/use/memorize/origin.h"
+#include "axonn/use/memorize/recite.h"
+#include "axonn/use/memorize/report_json.h"
+#include "axonn/use/memorize/report_text.h"
+#include "axonn/use/memorize/study.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kMemorizeExamples =
+    R"(With a config: the study. Draws documents into buckets, trains a model that sees each bucket
+for a number of epochs, and tests which documents it recites; once per loss and trial. The same
+command resumes a study and keeps its finished runs. With --audit: no training; tests which of the
+given documents a model can recite. docs/memorization.md explains the results.
+
+Examples:
+  axonn memorize configs/memorize-tiny.toml
+      a small study on generated documents
+  axonn memorize configs/memorize-tiny.toml --memorize.trials 3 --output.dir out/three-seeds
+  axonn memorize --audit --model Llama-3.2-1B/ --documents mine.jsonl --control new.jsonl
+                 --prompt-lengths 32,64,128 --html audit.html
+  axonn memorize --audit --model out/memorize-tiny/trial-1-standard/checkpoints
+                 --documents register.jsonl)";
+
+struct MemorizeFlags : ModelFlags {
+  bool audit = false, gather_weights = false;
+  std::vector<std::string> documents, control;
+  std::vector<std::int64_t> prompts;
+  std::int64_t suffix = 50, seq_len = 0, limit = 0, batch = 0;
+  std::string json, html;
+};
+
+void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
+  auto* audit = app.add_flag("--audit", flags.audit, "test an existing model, without training");
+  add_model_flags(app, flags);
+  app.add_option(
+         "--documents", flags.documents,
+         "files or folders of documents: each file of text, or each {\"text\": ...} of JSON "
+         "lines and tables, is one")
+      ->type_name("FILE")
+      ->delimiter(',');
+  app.add_option("--control", flags.control,
+                 "the same for documents that the model cannot have seen")
+      ->type_name("FILE")
+      ->delimiter(',');
+  app.add_option("--prompt-lengths", flags.prompts,
+                 "lengths of prompts in tokens, in addition to all tokens before the suffix")
+      ->check(count_from(1))
+      ->delimiter(',');
+  app.add_option("--suffix", flags.suffix, "number of last tokens that the model must recite")
+      ->capture_default_str()
+      ->check(count_from(1));
+  app.add_option("--seq-len", flags.seq_len,
+                 "cut documents to this many tokens; default: as the model was trained, else "
+                 "2,048")
+      ->check(count_from(1));
+  app.add_option("--limit", flags.limit, "test only this many documents, the first; 0: all")
+      ->check(count_from(0));
+  app.add_option("--batch", flags.batch, "documents that each (z, data) coordinate tests at a time")
+      ->check(count_from(1));
+  app.add_flag("--gather-weights", flags.gather_weights,
+               "gather weights over z for every token instead of once: slow, but needs only 1/z of "
+               "their memory");
+  app.add_option("--json", flags.json, "write every document's result to this file")
+      ->type_name("FILE");
+  app.add_option("--html", flags.html, "write a page with charts and passages to this file")
+      ->type_name("FILE");
+  for (CLI::Option* option : app.get_options({}))
+    if (option != audit && option != app.get_help_ptr()) option->needs(audit);
+}
+
+std::int64_t seq_len_of(const Config& config, const MemorizeFlags& flags) {
+  constexpr std::int64_t kUsual = 2048;
+  const std::int64_t trained = config.training.seq_len, positions = config.model.positions,
+                     wanted = flags.seq_len > 0 ? flags.seq_len
+                              : trained > 0     ? trained
+                                                : kUsual;
+  return positions > 0 ? std::min(wanted, positions) : wanted;
+}
+
+/// An audit takes all that it needs from the model and its own flags.
+void refuse_config(const LoadedConfig& loaded) {
+  OptionList list;
+  Config config = loaded.config;
+  list_options(config, list);
+  std::string given = loaded.config.file;
+  for (const auto& section : list.sections())
+    for (const Option& option : section.options)
+      if (given.empty() && loaded.origins.from_flag(option.key()))
+        given = loaded.origins.of(option.key());
+  if (!given.empty())
+    refuse("axonn memorize --audit uses no config: leave out ", given,
+           "; axonn memorize --help lists its flags");
+}
+
+/// "axonn 0.3.0".
+std::string program_name() { return concat("axonn ", build_info().version); }
+
+/// The command line, as a shell reads it.
+std::string command_line(const Arguments& arguments) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%";
+  std::string line = "axonn memorize";
+  for (const std::string& word : arguments) {
+    line += ' ';
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (const char c : word) line += c == '\'' ? "'\\''" : std::string(1, c);
+    line += '\'';
+  }
+  return line;
+}
+
+int run_audit(const MemorizeFlags& flags, const std::string& command) {
+  if (flags.model.empty()) refuse("axonn memorize --audit: no model; give one with --model DIR");
+  if (flags.documents.empty())
+    refuse("axonn memorize --audit: no documents; give some with --documents FILE");
+  Config config = open_model(flags);
+  NamedPaths inputs = inputs_of(flags, config);
+  for (const std::string& file : flags.documents) inputs.push_back({"--documents", file});
+  for (const std::string& file : flags.control) inputs.push_back({"--control", file});
+  claim_result({"--json", flags.json}, inputs, kBeginsJson);
+  claim_result({"--html", flags.html}, inputs, kBeginsMarkup);
+  const auto tokenizer = need_tokenizer(config, flags);
+  const DocumentLimits limits{.least = flags.suffix + 1, .most = seq_len_of(config, flags)};
+  const auto read = [&](const std::vector<std::string>& files) {
+    FoundDocuments found = read_documents(files, tokenizer, limits, {}, {});
+    if (found.documents.empty())
+      refuse("of ", found.found, " documents in ", files.front(), " none has more than ",
+             flags.suffix, " tokens; lower --suffix");
+    if (flags.limit > 0 && std::ssize(found.documents) > flags.limit)
+      found.documents.resize(static_cast<std::size_t>(flags.limit));
+    return found;
+  };
+  const FoundDocuments documents = read(flags.documents);
+  const FoundDocuments control = flags.control.empty() ? FoundDocuments{} : read(flags.control);
+
+  ReciteOptions asked{
+      .suffix_tokens = flags.suffix, .batch = flags.batch, .hold_weights = !flags.gather_weights};
+  std::ranges::copy(flags.prompts, std::back_inserter(asked.prompt_lengths));
+  with_model(config, [&](LoadedModel& loaded) {
+    ProgressLine line(loaded.progress(), "testing", "recitations");
+    ReciteOptions options = asked;
+    options.progress = std::ref(line);
+    MemorizationReport report = audit_model(loaded, *tokenizer, documents, control, options);
+    report.origin = {
+        .program = program_name(),
+        .command = command,
+        .date = utc_now(),
+        .machine = describe_machine(loaded.grid().world(), &loaded.backend().device())};
+    const ModelConfig& sizes = loaded.config().model;
+    report.model = fmt::format("{}: {}, {} layers, width {}", flags.model, parameters_text(sizes),
+                               sizes.layers, sizes.hidden);
+    if (loaded.grid().world().rank() != 0) return;
+    line.clear();
+    std::cout << to_text(report);
+    if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
+    if (!flags.html.empty()) write_file_atomically(flags.html, html_page(report));
+  });
+  return 0;
+}
+
+/// Runs the study, then prints the report.
+int run_trainings(const LoadedConfig& loaded, const std::string& command) {
+  const PreparedRun run = prepare_run(loaded.config, loaded.origins);
+  const Config& config = run;
+  warn_about(loaded);
+  warn_about_files(config);
+  if (config.parallelism.automatic())
+    refuse(
+        "[parallelism] grid = \"auto\" works only with axonn train; set a grid, such as the first "
+        "of axonn plan");
+  validate_study(config, *loaded.memorize);
+  std::ostream terminal(std::cout.rdbuf());  // does not throw
+  const TrainOptions options{.terminal = &terminal,
+                             .interactive = stdout_is_interactive() && !launches_mpi(config),
+                             .columns = terminal_columns(),
+                             .progress = progress_of(config),
+                             .make_text_sampler = make_text_sampler,
+                             .stop = &catch_stop_signals()};
+  const ReportOrigin origin{.program = program_name(),
+                            .command = command,
+                            .config = print_config(config, loaded.origins)};
+  bool stopped = false;
+  start_run(run, [&](const PreparedRun& agreed, Communicator& world) {
+    if (world.rank() == 0) refuse_too_large(agreed, limits_here(agreed));
+    const auto report = run_study(agreed, *loaded.memorize, world, options, origin);
+    if (world.rank() != 0) return;
+    stopped = !report;
+    if (report)
+      std::cout << to_text(*report) << "\nwrote " << config.output.dir << "/report.html and "
+                << config.output.dir << "/report.json\n";
+  });
+  return stopped ? kStoppedEarly : 0;
+}
+
+}  // namespace
+
+int run_memorize(const Arguments& arguments) {
+  MemorizeFlags flags;
+  CLI::App app("Studies what models memorize, or audits one model.", "axonn memorize");
+  app.footer(kMemorizeExamples);
+  add_memorize_flags(app, flags);
+  bool print = false;
+  app.add_flag("--print-config", print, "show every value and where it comes from, and stop");
+  const auto loaded = read_config(app, arguments);
+  if (!loaded) return 0;
+  if (flags.audit) {
+    refuse_config(*loaded);
+    return run_audit(flags, command_line(arguments));
+  }
+  if (print) {
+    if (speaks_for_all()) std::cout << print_config(loaded->config, loaded->origins);
+    return 0;
+  }
+  return run_trainings(*loaded, command_line(arguments));
+}
+
+}  // namespace axonn

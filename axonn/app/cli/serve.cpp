@@ -1,0 +1,201 @@
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <thread>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include "axonn/app/cli/command.h"
+#include "axonn/app/cli/flags.h"
+#include "axonn/app/cli/stop_signals.h"
+#include "axonn/app/serve/api.h"
+#include "axonn/data/text/model_text.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/log.h"
+#include "axonn/ranks/comm/texts.h"
+#include "axonn/run/load/launch.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kServeExamples =
+    R"(Examples:
+  axonn serve --model Qwen3-0.6B --dtype bf16
+      then open http://127.0.0.1:8000, or point a client of OpenAI's API at
+      http://127.0.0.1:8000/v1
+  axonn serve --model out/run/checkpoints --grid 2,1,2,1
+      a checkpoint of any grid, on four ranks
+  AXONN_SERVE_TOKEN=secret axonn serve --model Llama-3.2-1B --host 0.0.0.0
+      for other machines, which must know the token)";
+
+struct ServeFlags : ModelFlags {
+  HttpServer::Options http;
+  Generator::Options generator;
+  bool gather_weights = false;
+  std::size_t queue = 1024;
+  std::string name, chat_template = "auto", chat_template_args;
+  ServedModel served;
+};
+
+void add_serve_flags(CLI::App& app, ServeFlags& flags) {
+  add_model_flags(app, flags);
+  app.get_option("--model")->required();
+  app.add_option("--host", flags.http.host,
+                 "address to listen on; others than this machine's own need --token")
+      ->capture_default_str();
+  app.add_option("--port", flags.http.port, "port; 0: any that is free")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 65535));
+  app.add_option("--token", flags.http.token,
+                 "requests must have the header \"Authorization: Bearer TOKEN\"")
+      ->envname("AXONN_SERVE_TOKEN");
+  app.add_option("--name", flags.name, "the model's name in answers (default: its folder's)");
+  app.add_option("--batch", flags.generator.batch,
+                 "prompts at a time per (z, data) coordinate; 0: what fits in 1 GiB, at most 64")
+      ->check(count_from(0));
+  app.add_option("--context", flags.generator.context,
+                 "most tokens that the model sees at once; 0: at most 4,096")
+      ->check(count_from(0));
+  app.add_option("--queue", flags.queue, "most prompts that wait for their turn")
+      ->capture_default_str()
+      ->check(count_from(1));
+  app.add_option("--max-tokens", flags.served.most_tokens, "most tokens generated for a prompt")
+      ->capture_default_str()
+      ->check(count_from(1));
+  app.add_option("--max-prompts", flags.served.most_prompts, "most prompts of a request")
+      ->capture_default_str()
+      ->check(count_from(1));
+  app.add_option("--max-body", flags.http.body_bytes, "most bytes of a request")
+      ->capture_default_str()
+      ->check(count_from(1));
+  app.add_option("--max-answer", flags.served.most_values,
+                 "most tokens and log-probabilities of an answer, all its texts together")
+      ->capture_default_str()
+      ->check(count_from(1));
+  app.add_option("--connections", flags.http.connections,
+                 "requests answered at the same time; others get status 503")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--client-connections", flags.http.client_connections,
+                 "of them, those of one address; 0: half, or all of this machine's")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 4096));
+  app.add_option("--chat-template", flags.chat_template,
+                 concat("auto (the model's own), a .jinja file, ", kChatTemplates))
+      ->capture_default_str();
+  app.add_option("--chat-template-args", flags.chat_template_args,
+                 "variables of the template, such as '{\"enable_thinking\": false}'")
+      ->type_name("JSON");
+  app.add_flag("--gather-weights", flags.gather_weights,
+               "gather weights over z for every token instead of once: slow, but needs only 1/z of "
+               "their memory");
+}
+
+/// The model's chat template; null if it has none and none was asked for.
+std::shared_ptr<const ChatTemplate> chat_of(const ServeFlags& flags,
+                                            const std::shared_ptr<const Tokenizer>& tokenizer,
+                                            const ModelText& text) {
+  ChatArguments arguments =
+      chat_arguments(flags.chat_template, flags.chat_template_args, text, "--chat-template-args");
+  if (flags.chat_template_args.empty()) arguments.now.reset();  // that of the training
+  try {
+    return std::make_shared<ChatTemplate>(tokenizer, find_chat_format(flags.chat_template, text),
+                                          std::move(arguments));
+  } catch (const UsageError& error) {
+    if (flags.chat_template != "auto") throw;
+    if (speaks_for_all()) std::cerr << "note: no chats: " << error.what() << '\n';
+    return nullptr;
+  }
+}
+
+/// The folder's name; for checkpoints, that of the run.
+std::string name_in(std::filesystem::path path) {
+  path = std::filesystem::weakly_canonical(path);
+  const auto says_nothing = [&] {
+    const std::string name = path.filename().string();
+    return name.empty() || name == "checkpoints" || name.starts_with("step-");
+  };
+  while (says_nothing() && path.has_parent_path() && path != path.parent_path())
+    path = path.parent_path();
+  return path.filename().string();
+}
+
+/// Rank 0: answers requests until a signal comes.
+void lead(Generator& generator, Communicator& world, const ServeFlags& flags) {
+  ServedModel model = flags.served;
+  model.context = generator.context();
+  model.note = [](const std::string& text) { std::cerr << concat("note: ", text, '\n'); };
+  RequestQueue queue(flags.queue);
+  HttpServer server(flags.http);
+  add_api(server, model, queue);
+  const std::atomic<bool>& stop = catch_stop_signals();
+  server.start();
+  std::cout << "serving " << model.name << " at " << server.address() << ", a context of "
+            << format_count(model.context) << " tokens; the API is at " << server.address()
+            << "/v1; Ctrl-C ends it" << std::endl;
+  std::atomic<bool> done = false;
+  std::thread watch([&] {
+    while (!done && !stop) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    queue.close("the server is stopping");
+  });
+  const auto end = [&] {
+    done = true;
+    watch.join();
+    server.stop();
+  };
+  try {
+    serve(generator, world, &queue);
+  } catch (...) {
+    queue.close("the server failed");
+    end();
+    throw;
+  }
+  end();
+  const RequestQueue::Load load = queue.load();
+  std::cout << "served " << format_count(load.prompts) << " prompts, " << format_count(load.tokens)
+            << " tokens generated" << std::endl;
+}
+
+}  // namespace
+
+int run_serve(const Arguments& arguments) {
+  ServeFlags flags;
+  CLI::App app("Answers requests for completions and chats over HTTP, by OpenAI's API.",
+               "axonn serve");
+  app.footer(kServeExamples);
+  add_serve_flags(app, flags);
+  if (!parse_flags(app, arguments)) return 0;
+  if (HttpServer server(flags.http); speaks_for_all()) {  // refuses a port before a model is read
+    server.start();
+    server.stop();
+  }
+
+  Config config = open_model(flags);
+  flags.served.tokenizer = need_tokenizer(config, flags);
+  const ModelText text = with_tokenizer(config.data.model_text.get(), config.data.tokenizer);
+  flags.served.chat = chat_of(flags, flags.served.tokenizer, text);
+  flags.served.stop_tokens = text.ends;
+  flags.served.name = flags.name.empty() ? name_in(flags.model) : flags.name;
+  flags.generator.tokenizer = flags.served.tokenizer.get();
+  flags.generator.hold_weights = !flags.gather_weights;
+  catch_stop_signals();  // on every rank; rank 0 tells the others to stop
+  with_model(config, [&](LoadedModel& loaded) {
+    constexpr std::int64_t kContext = 4096;
+    Generator::Options options = flags.generator;
+    if (options.context == 0) options.context = std::min(kContext, loaded.config().model.positions);
+    Generator generator(loaded, options);
+    Communicator& world = loaded.grid().world();
+    ServeFlags mine = flags;
+    mine.served.vocab = loaded.model().vocab();
+    if (world.rank() == 0)
+      lead(generator, world, mine);
+    else
+      serve(generator, world, nullptr);
+  });
+  return 0;
+}
+
+}  // namespace axonn

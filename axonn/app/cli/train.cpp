@@ -1,0 +1,143 @@
+#include "axonn/app/cli/train.h"
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "axonn/app/cli/command.h"
+#include "axonn/app/cli/stop_signals.h"
+#include "axonn/app/start/start_run.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/log.h"
+#include "axonn/foundation/base/utf8.h"
+#include "axonn/network/model/known_models.h"
+#include "axonn/plan/measure/dry_run.h"
+#include "axonn/plan/planner/machine/machine.h"
+#include "axonn/run/load/launch.h"
+#include "axonn/run/train/trainer.h"
+#include "axonn/use/infer/text_sampler.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kTrainExamples =
+    R"(Any key of the file can be given as a flag, --section.key value. Flags override the file.
+axonn help KEY explains a key, axonn help SECTION all keys of a section.
+
+Examples:
+  axonn train configs/tiny.toml
+      a small model on generated text, in seconds
+  axonn train configs/shakespeare-bytes.toml --data.text FILE.txt
+      a text of your own
+  axonn train configs/tiny.toml --parallelism.x 2 --parallelism.y 2
+      the same training on four ranks, with the same losses
+  axonn train configs/tiny.toml --parallelism.grid auto
+      one rank per GPU or core, on the planner's best grid
+  axonn train configs/tiny.toml --training.steps 20 --print-config
+      shows every value and its origin, without training
+  axonn train configs/gpt2-124m.toml --dry-run --parallelism.x 4 --rank 3
+      checks memory, disk and data of rank 3, without training
+
+Exit codes: 0 done, 1 failed, 2 usage error, 75 stopped by a signal with a checkpoint saved.)";
+
+/// The memory that a dry run compares with: that of the machine which parallelism.machine names, or
+/// this one's.
+MemoryLimits limits_of(const Config& config) {
+  const std::string& name = config.parallelism.machine;
+  if (name.empty()) return limits_here(config);
+  const Machine machine = read_machine(name);
+  return {.device = "a device of " + machine.name,
+          .device_bytes = static_cast<std::int64_t>(machine.usable_bytes()),
+          .one = false};
+}
+
+/// prepare_run(). If a dry run lacks the model's files, says how to do it without them.
+PreparedRun prepared_of(const LoadedConfig& loaded, bool dry) {
+  try {
+    return prepare_run(loaded.config, loaded.origins);
+  } catch (const UsageError& error) {
+    const std::string path = loaded.config.model.path;
+    if (!dry || path.empty() || path_exists(path)) throw;
+    const std::string name = lower_ascii(std::filesystem::path(path).filename().string());
+    const auto names = model_names();
+    const bool known = std::ranges::find(names, name) != names.end();
+    refuse(error.what(), ". For the memory without the files: --model.path \"\" --model.name ",
+           known ? name : "NAME", " --data.synthetic 1MB --data.tokenizer bytes",
+           known ? "" : " (axonn help model.name lists names)");
+  }
+}
+
+/// `axonn train --dry-run`; returns the exit code.
+int train_dry(const PreparedRun& run, int rank) {
+  const Config& config = run;
+  if (config.parallelism.automatic())
+    refuse("[parallelism] grid = \"auto\" does not work with --dry-run, which chooses no grid; ",
+           "set a grid, such as the first of axonn plan");
+  const bool speaks = speaks_for_all();
+  const DryRun found = dry_run(run, rank,
+                               {.make_text_sampler = make_text_sampler,
+                                .limits = limits_of(config),
+                                .progress = speaks ? progress_of(config) : ProgressTarget{}});
+  if (speaks) std::cout << to_text(found, config);
+  if (!found.fault.empty()) fail(Where::here(), found.fault);
+  return 0;
+}
+
+}  // namespace
+
+void add_train_flags(CLI::App& app, TrainFlags& flags) {
+  app.add_flag("--print-config", flags.print, "show every value and where it comes from, and stop");
+  app.add_flag("--dry-run", flags.dry,
+               "check everything without training: memory, disk, weights, data, the first sample");
+  app.add_option("--rank", flags.rank, "rank whose memory --dry-run reports; no ranks are started")
+      ->needs("--dry-run");
+}
+
+int run_train(const Arguments& arguments) {
+  CLI::App app("Trains a model, on one rank or on a grid of ranks.", "axonn train");
+  app.footer(kTrainExamples);
+  TrainFlags flags;
+  add_train_flags(app, flags);
+  const auto loaded = read_config(app, arguments);
+  return loaded ? run_training(*loaded, flags) : 0;
+}
+
+int run_training(const LoadedConfig& loaded, const TrainFlags& flags) {
+  const auto note = [&] {
+    if (!flags.note.empty() && speaks_for_all()) std::cerr << flags.note << '\n';
+  };
+  if (flags.print) {
+    note();
+    warn_about(loaded);
+    if (speaks_for_all()) std::cout << print_config(loaded.config, loaded.origins);
+    return 0;
+  }
+  const PreparedRun run = prepared_of(loaded, flags.dry);
+  note();
+  warn_about(loaded);
+  warn_about_files(run.config());
+  if (flags.dry) return train_dry(run, flags.rank);
+  TrainOptions options{.origins = &loaded.origins,
+                       .terminal = &std::cout,
+                       // Under a launcher a rank may see a terminal even if the output is a file.
+                       .interactive = stdout_is_interactive() && !launches_mpi(run),
+                       .columns = terminal_columns(),
+                       .progress = progress_of(run),
+                       .make_text_sampler = make_text_sampler,
+                       .stop = &catch_stop_signals()};
+  std::atomic<bool> stopped = false;  // the same on all ranks
+  const auto say = [](const std::string& line) { std::cerr << line << '\n'; };
+  start_run_on_any_grid(run, say, options.progress,
+                        [&](const PreparedRun& agreed, Communicator& world) {
+                          if (world.rank() == 0) refuse_too_large(agreed, limits_here(agreed));
+                          if (train(agreed, world, options) == TrainEnd::stopped) stopped = true;
+                        });
+  return stopped ? kStoppedEarly : 0;
+}
+
+}  // namespace axonn

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "axonn/app/cli/flags.h"
+
+namespace axonn {
+
+/// Flags of the commands that train: what to do instead.
+struct TrainFlags {
+  bool print = false, dry = false;
+  int rank = 0;           ///< whose memory a dry run reports
+  std::string note = {};  ///< printed once the config has turned out to be one that can be trained
+};
+void add_train_flags(CLI::App& app, TrainFlags& flags);
+
+/// Trains as the config says, or prints or checks it as the flags say. Returns the exit code of
+/// `axonn train`. Throws as train() does, and UsageError for a config that cannot be trained.
+int run_training(const LoadedConfig& loaded, const TrainFlags& flags);
+
+}  // namespace axonn

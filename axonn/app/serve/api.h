@@ -1,0 +1,22 @@
+#pragma once
+
+#include "axonn/app/serve/api_request.h"
+#include "axonn/app/serve/engine.h"
+#include "axonn/app/serve/http.h"
+
+namespace axonn {
+
+/// Adds the API and the page to the server, both of which must be outlived by model and queue:
+///
+///   GET  /                       a page to chat with the model, or to continue texts
+///   GET  /health                 how many prompts run and wait; needs no token
+///   GET  /metrics                the same in Prometheus' text form
+///   GET  /v1/models
+///   POST /v1/completions         as OpenAI's; also what EleutherAI's lm-evaluation-harness sends
+///   POST /v1/chat/completions
+///   GET  /tokenizer_info, POST /tokenize   for programs that use the server's tokenizer
+///
+/// A request that finds the queue full gets status 503.
+void add_api(HttpServer& server, const ServedModel& model, RequestQueue& queue);
+
+}  // namespace axonn

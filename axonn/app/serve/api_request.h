@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "axonn/app/serve/answer_parts.h"
+#include "axonn/data/text/chat/chat_template.h"
+#include "axonn/data/text/tokenizer.h"
+#include "axonn/use/infer/generator.h"
+
+namespace axonn {
+
+/// The model of a server, with the limits of its requests.
+struct ServedModel {
+  std::string name;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const ChatTemplate> chat;  ///< null: it has no chat template
+  std::int64_t vocab = 0, context = 0;
+  std::int64_t most_tokens = 4096;  ///< generated for a prompt
+  std::int64_t most_prompts = 256;  ///< of a request, its copies included
+  /// Tokens and log-probabilities of an answer, all its texts together. Each takes up to about 100
+  /// bytes while the answer is written.
+  std::int64_t most_values = std::int64_t{1} << 20;
+  std::vector<std::int32_t> stop_tokens = {};  ///< that end a text besides the tokenizer's
+  std::function<std::time_t()> clock = [] { return std::time(nullptr); };
+  std::function<void(const std::string&)> note = {};  ///< shows whoever runs the server a note
+};
+
+/// A request of OpenAI's API for completions or chat completions.
+struct CompletionRequest {
+  bool chat = false;
+  std::vector<std::vector<std::int32_t>> prompts;  ///< not empty
+  std::int64_t copies = 1;                         ///< "n": texts generated after each prompt
+  bool echo = false;                               ///< the answer begins with the prompt
+  std::vector<std::string> echoes;                 ///< the prompts as texts, if `echo`
+  AnswerForm form = {};                            ///< of a chat's answer
+  bool in_thought = false;   ///< the chat's prompt begins the answer's thought
+  bool single_call = false;  ///< of several calls of tools, the answer has the first
+  bool stream = false;
+  bool stream_usage = false;  ///< the stream's last piece counts tokens
+  std::int64_t values = 0;    ///< tokens and log-probabilities that the answer may have
+  std::vector<std::string> unknown_keys = {};  ///< check_keys()
+  GenerationOptions options;
+};
+
+/// Parses the body of POST /v1/completions: prompt (a text, a list of tokens, or a list of either),
+/// max_tokens, temperature, top_p, n, stream, stream_options, logprobs, echo, stop, seed; and
+/// top_k, repetition_penalty, stop_token_ids and ignore_eos, which other servers know too. Throws
+/// RequestError, also for a key that check_keys() refuses.
+CompletionRequest parse_completion(const std::string& body, const ServedModel& model);
+
+/// Parses the body of POST /v1/chat/completions: messages and what the model's template reads
+/// beside them, reasoning_effort, tool_choice, parallel_tool_calls, the keys above,
+/// max_completion_tokens for max_tokens, and top_logprobs for logprobs. Throws UsageError, also if
+/// the model has no chat template.
+CompletionRequest parse_chat_completion(const std::string& body, const ServedModel& model);
+
+/// The tokens of `prompt` of POST /tokenize, with add_special_tokens (default true).
+std::vector<std::int32_t> parse_tokenize(const std::string& body, const ServedModel& model);
+
+/// The text of `tokens` of POST /detokenize.
+std::string parse_detokenize(const std::string& body, const ServedModel& model);
+
+}  // namespace axonn

@@ -1,0 +1,80 @@
+#include "axonn/app/serve/orders.h"
+
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace axonn {
+
+namespace {
+
+nlohmann::json to_json(const GenerationOptions& options) {
+  // Names all fields, so that a new one is an error of the compiler here.
+  const auto& [max_tokens, sampling, seed, random_stream, likeliest, score_prompt, stop_tokens,
+               stop_strings, min_tokens, logit_bias, form, shown_tokens, slides,
+               ends_if_not_finite] = options;
+  const auto& [temperature, top_k, top_p, penalty, min_p, presence, frequency] = sampling;
+  return {{"max_tokens", max_tokens},
+          {"temperature", temperature},
+          {"top_k", top_k},
+          {"top_p", top_p},
+          {"penalty", penalty},
+          {"min_p", min_p},
+          {"presence", presence},
+          {"frequency", frequency},
+          {"seed", seed},
+          {"random_stream", random_stream},
+          {"likeliest", likeliest},
+          {"score_prompt", score_prompt},
+          {"stop_tokens", stop_tokens},
+          {"stop_strings", stop_strings},
+          {"min_tokens", min_tokens},
+          {"logit_bias", logit_bias},
+          {"form", form},
+          {"shown_tokens", shown_tokens},
+          {"slides", slides},
+          {"ends_if_not_finite", ends_if_not_finite}};
+}
+
+GenerationOptions options_of(const nlohmann::json& from) {
+  return {
+      .max_tokens = from.at("max_tokens"),
+      .sampling = {from.at("temperature"), from.at("top_k"), from.at("top_p"), from.at("penalty"),
+                   from.at("min_p"), from.at("presence"), from.at("frequency")},
+      .seed = from.at("seed"),
+      .random_stream = from.at("random_stream"),
+      .likeliest = from.at("likeliest"),
+      .score_prompt = from.at("score_prompt"),
+      .stop_tokens = from.at("stop_tokens").get<std::vector<std::int32_t>>(),
+      .stop_strings = from.at("stop_strings").get<std::vector<std::string>>(),
+      .min_tokens = from.at("min_tokens"),
+      .logit_bias = from.at("logit_bias").get<std::vector<std::pair<std::int32_t, float>>>(),
+      .form = from.at("form"),
+      .shown_tokens = from.at("shown_tokens").get<std::vector<std::int32_t>>(),
+      .slides = from.at("slides"),
+      .ends_if_not_finite = from.at("ends_if_not_finite")};
+}
+
+}  // namespace
+
+std::string packed(const RequestQueue::Orders& orders) {
+  nlohmann::json add = nlohmann::json::array();
+  for (const auto& request : orders.add)
+    add.push_back({{"prompt", request.prompt}, {"options", to_json(request.options)}});
+  std::string bytes;
+  nlohmann::json::to_cbor({{"stop", orders.stop}, {"add", add}, {"cancel", orders.cancel}}, bytes);
+  return bytes;
+}
+
+RequestQueue::Orders unpacked(const std::string& bytes) {
+  const nlohmann::json from = nlohmann::json::from_cbor(bytes);
+  RequestQueue::Orders orders{.stop = from.at("stop")};
+  for (const nlohmann::json& request : from.at("add"))
+    orders.add.push_back(
+        {.prompt = request.at("prompt"), .options = options_of(request.at("options"))});
+  from.at("cancel").get_to(orders.cancel);
+  return orders;
+}
+
+}  // namespace axonn

@@ -1,3 +1,0 @@
-#include "axonn/cli/program.h"
-
-int main(int argc, char** argv) { return axonn::run_program(argc, argv); }

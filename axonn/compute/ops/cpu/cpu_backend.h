@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "axonn/compute/ops/backend.h"
+#include "axonn/compute/ops/cpu/launch.h"
+#include "axonn/compute/ops/cpu/matmul/products.h"
+
+namespace axonn::cpu {
+
+/// Backend on the CPU. Products and attention have folders of their own; the row-wise operations
+/// are those of ops/rowwise, with a source file for each group.
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(int threads);
+
+  Device& device() override { return *device_; }
+  Arena& arena() override { return arena_; }
+  std::string name() const override { return "cpu"; }
+
+  void product(const Matmul& args) override { products_.run(args); }
+  void products(std::span<const Matmul> all) override { products_.run(all); }
+  std::vector<std::string> matmul_ways(const MatmulShape& shape) const override {
+    return Products::ways(shape);
+  }
+  bool set_matmul_way(const MatmulShape& shape, std::string_view way) override {
+    return products_.set_way(shape, way);
+  }
+  std::string matmul_device() const override;
+
+  void attention(const Attention& args) override;
+  void attention_backward(const AttentionBackward& args) override;
+  void cached_attention(const CachedAttention& args) override;
+  void run(const RowwiseOperation& operation) override;
+
+ private:
+  std::unique_ptr<Device> device_;
+  Arena arena_;
+  int threads_;
+  Products products_;
+  HostScratch scratch_;  // used by one operation at a time
+};
+
+}  // namespace axonn::cpu

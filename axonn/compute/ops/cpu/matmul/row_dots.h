@@ -1,0 +1,239 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "axonn/compute/ops/backend.h"
+#include "axonn/compute/ops/cpu/registers.h"
+
+namespace axonn::cpu {
+
+/// The number of elements of T in Lanes: floats, or bf16 in pairs.
+template <typename T>
+constexpr int kLaneCount = sizeof(Lanes) / sizeof(T);
+
+/// Loads `count` elements from p, at most kLaneCount<T>; the rest is zero.
+template <typename T>
+[[gnu::always_inline]] inline Lanes load_lanes(const T* p, int count) {
+  Lanes lanes{};
+  if (count == kLaneCount<T>)
+    std::memcpy(&lanes, p, sizeof lanes);
+  else
+    std::memcpy(&lanes, p, count * sizeof(T));
+  return lanes;
+}
+
+/// sum += left · right on one register; the products of a pair are added to the same float.
+template <typename T>
+[[gnu::always_inline]] inline void add_to_register(Floats::Register& sum,
+                                                   const Floats::Register& left,
+                                                   const Floats::Register& right) {
+  if constexpr (std::is_same_v<T, float>)
+    sum += left * right;
+  else
+    add_pair_products(sum, left, right);
+}
+
+/// The sum of all lanes, folded in halves.
+inline float sum_of_lanes(const Lanes& lanes) {
+  using Eight = float __attribute__((vector_size(32)));
+  using Four = float __attribute__((vector_size(16)));
+  Eight eights[2];
+  std::memcpy(eights, &lanes, sizeof eights);
+  const Eight eight = eights[0] + eights[1];
+  Four fours[2];
+  std::memcpy(fours, &eight, sizeof fours);
+  const Four four = fours[0] + fours[1];
+  return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+/// The rows of two operands, K elements each.
+template <typename T>
+struct RowPairs {
+  const T* a;
+  std::int64_t a_row;  ///< elements from one row to the next
+  const T* b;
+  std::int64_t b_row;
+  std::int64_t K;
+};
+
+namespace detail {
+
+/// Rows of a, and of b, whose sums are computed together: with AVX-512, 16 sums and 5 operands in
+/// 32 registers; else 12 halves of sums and 3 halves of operands in 16, or quarters of fewer. Pairs
+/// need registers for both halves of their operands.
+template <typename T>
+constexpr int kDotRows = Lanes::kRegisters == 1                               ? 4
+                         : Lanes::kRegisters == 2 && std::is_same_v<T, float> ? 3
+                                                                              : 2;
+constexpr int kDotCols = Lanes::kRegisters == 1 ? 4 : Lanes::kRegisters == 2 ? 2 : 1;
+using Dots = float[4][4];
+
+/// sums += the products of kLaneCount elements from `a` and `b`, whose rows are that far apart.
+/// Always inlined, or the sums would live in memory.
+template <typename T, int Rows, int Cols>
+[[gnu::always_inline]] inline void add_products(Lanes (&sums)[Rows][Cols], const T* a,
+                                                std::int64_t a_row, const T* b,
+                                                std::int64_t b_row) {
+  using Vector = Floats::Unaligned;
+  constexpr int kEach = kLaneCount<T> / Lanes::kRegisters;
+  Lanes::for_each([&](int i) __attribute__((always_inline)) {
+    Floats::Register right[Cols];
+#pragma GCC unroll 4
+    for (int c = 0; c < Cols; ++c)
+      right[c] = *reinterpret_cast<const Vector*>(b + c * b_row + i * kEach);
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r) {
+      const Floats::Register left = *reinterpret_cast<const Vector*>(a + r * a_row + i * kEach);
+#pragma GCC unroll 4
+      for (int c = 0; c < Cols; ++c) add_to_register<T>(sums[r][c].r[i], left, right[c]);
+    }
+  });
+}
+
+/// The same of the last `count` elements, copied beside zeros.
+template <typename T, int Rows, int Cols>
+[[gnu::always_inline]] inline void add_last_products(Lanes (&sums)[Rows][Cols],
+                                                     const RowPairs<T>& at, int count) {
+  Lanes a[Rows], b[Cols];
+  for (int r = 0; r < Rows; ++r) a[r] = load_lanes(at.a + r * at.a_row, count);
+  for (int c = 0; c < Cols; ++c) b[c] = load_lanes(at.b + c * at.b_row, count);
+  add_products(sums, reinterpret_cast<const T*>(a), kLaneCount<T>, reinterpret_cast<const T*>(b),
+               kLaneCount<T>);
+}
+
+template <typename T, int Rows, int Cols>
+void dot_tile(Dots& out, RowPairs<T> at) {
+  constexpr int kFull = kLaneCount<T>;
+  Lanes sums[Rows][Cols] = {};
+  for (; at.K >= kFull; at.K -= kFull) {
+    // Prefetches the next rows of b: 1.5 times as fast as with the hardware's prefetching alone.
+#pragma GCC unroll 4
+    for (int c = 0; c < Cols; ++c) __builtin_prefetch(at.b + (Cols + c) * at.b_row);
+    add_products(sums, at.a, at.a_row, at.b, at.b_row);
+    at.a += kFull;
+    at.b += kFull;
+  }
+  if (at.K > 0) add_last_products(sums, at, static_cast<int>(at.K));
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+    for (int c = 0; c < Cols; ++c) out[r][c] = sum_of_lanes(sums[r][c]);
+}
+
+/// dot_tile() for 1 to kDotRows<T> rows.
+template <typename T, int Cols>
+constexpr auto dot_tiles() {
+  return []<int... r>(std::integer_sequence<int, r...>) {
+    return std::array{dot_tile<T, r + 1, Cols>...};
+  }
+  (std::make_integer_sequence<int, kDotRows<T>>{});
+}
+
+/// All rows of a with Cols rows of b, from row `col`.
+template <int Cols, typename T, typename Write>
+void dot_columns(RowPairs<T> at, std::int64_t rows, std::int64_t col, const Write& write) {
+  constexpr auto kTiles = dot_tiles<T, Cols>();
+  at.b += col * at.b_row;
+  for (std::int64_t row = 0; row < rows; row += kDotRows<T>, at.a += kDotRows<T> * at.a_row) {
+    const std::int64_t count = std::min<std::int64_t>(kDotRows<T>, rows - row);
+    Dots dots;
+    kTiles[count - 1](dots, at);
+    for (std::int64_t r = 0; r < count; ++r)
+      for (int c = 0; c < Cols; ++c) write(row + r, col + c, dots[r][c]);
+  }
+}
+
+/// Independent partial sums of one dot product: vector i of a row belongs to chain i % kChains.
+constexpr int kChains = 4;
+
+/// Calls write(r, dot product) for Rows rows of a and one row of b.
+template <int Rows, typename T, typename Write>
+void stream_tile(const RowPairs<T>& at, const Write& write) {
+  constexpr int kFull = kLaneCount<T>, kBytesAhead = 4096;
+  Lanes sums[Rows][kChains] = {};
+  const auto add = [&](int chain, const T* a, std::int64_t a_row, const T* b)
+      __attribute__((always_inline)) {
+    using Vector = Floats::Unaligned;
+    constexpr int kEach = kFull / Lanes::kRegisters;
+    Lanes::for_each([&](int i) __attribute__((always_inline)) {
+      const Floats::Register right = *reinterpret_cast<const Vector*>(b + i * kEach);
+#pragma GCC unroll 4
+      for (int r = 0; r < Rows; ++r) {
+        const Floats::Register left = *reinterpret_cast<const Vector*>(a + r * a_row + i * kEach);
+        add_to_register<T>(sums[r][chain].r[i], left, right);
+      }
+    });
+  };
+  std::int64_t k = 0;
+  for (; k + kChains * kFull <= at.K; k += kChains * kFull)
+#pragma GCC unroll 4
+    for (int chain = 0; chain < kChains; ++chain) {
+      const T* const b = at.b + k + chain * kFull;
+      __builtin_prefetch(reinterpret_cast<const char*>(b) + kBytesAhead);
+      add(chain, at.a + k + chain * kFull, at.a_row, b);
+    }
+#pragma GCC unroll 4
+  for (int chain = 0; chain < kChains; ++chain, k += kFull) {
+    if (k >= at.K) break;
+    const int count = static_cast<int>(std::min<std::int64_t>(kFull, at.K - k));
+    Lanes a[Rows], b = load_lanes(at.b + k, count);
+    for (int r = 0; r < Rows; ++r) a[r] = load_lanes(at.a + r * at.a_row + k, count);
+    add(chain, reinterpret_cast<const T*>(a), kFull, reinterpret_cast<const T*>(&b));
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r) {
+    Lanes all;
+    Lanes::for_each([&](int i) {
+      all.r[i] = (sums[r][0].r[i] + sums[r][1].r[i]) + (sums[r][2].r[i] + sums[r][3].r[i]);
+    });
+    write(r, sum_of_lanes(all));
+  }
+}
+
+}  // namespace detail
+
+/// Like row_dots() below, for one or two rows of a: reads b row after row, at the full memory
+/// bandwidth; reading four rows at a time gets half of it. Sums are in another order.
+template <typename T, typename Write>
+void stream_dots(RowPairs<T> of, std::int64_t rows, std::int64_t cols, const Write& write) {
+  for (std::int64_t col = 0; col < cols; ++col, of.b += of.b_row) {
+    const auto tile = [&](int r, float sum) { write(r, col, sum); };
+    if (rows == 1)
+      detail::stream_tile<1>(of, tile);
+    else
+      detail::stream_tile<2>(of, tile);
+  }
+}
+
+/// Calls write(r, c, dot product of row r of a and row c of b) for r below rows, c below cols.
+/// Reads b once, as one stream. The order of each sum depends on K alone.
+template <typename T, typename Write>
+void row_dots(const RowPairs<T>& of, std::int64_t rows, std::int64_t cols, const Write& write) {
+  std::int64_t col = 0;
+  for (; col + detail::kDotCols <= cols; col += detail::kDotCols)
+    detail::dot_columns<detail::kDotCols>(of, rows, col, write);
+  for (; col < cols; ++col) detail::dot_columns<1>(of, rows, col, write);
+}
+
+/// Whether a product has few rows and a matrix b stored (N, K), like the products of a generation
+/// step. Reading the matrix then takes longer than the arithmetic.
+bool has_few_rows(const MatmulShape& shape);
+
+/// Computes such a product; the caller has checked the arguments. Each thread reads its part of b
+/// once, as one stream.
+///
+/// The order of an element's sum depends only on K and on whether there are more than two rows, so
+/// its bits do not depend on other rows or on the number of threads. Bound by memory, N · K
+/// elements of b, up to about 8 rows; by arithmetic for more.
+void few_rows_matmul(const Matmul& args, int threads);
+
+/// The parts of such a product that few_rows_strip() computes, each on one thread.
+std::int64_t few_rows_strips(const Matmul& args);
+void few_rows_strip(const Matmul& args, std::int64_t strip);
+
+}  // namespace axonn::cpu

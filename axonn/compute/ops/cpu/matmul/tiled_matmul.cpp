@@ -1,0 +1,253 @@
+#include "axonn/compute/ops/cpu/matmul/tiled_matmul.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "axonn/compute/ops/cpu/matmul/block_matmul.h"
+#include "axonn/compute/ops/cpu/team.h"
+#include "axonn/compute/tensor/address.h"
+
+// The loops, from the outermost: blocks of kBlockRows rows of the result; steps of kStepDepth along
+// K; strips of kStripCols columns; tiles of kTileRows rows. A step's part of a strip of b stays in
+// the L1 cache while all tiles of the block use it, and the step's part of the block of a in the L2
+// cache while all strips use it.
+
+namespace axonn::cpu {
+
+namespace {
+
+using detail::kTileRows;
+constexpr int kStripCols = detail::kTileRegisters * Floats::kEach;
+constexpr int kBlockRows = 32 * kTileRows, kStepDepth = 256;
+
+/// Rows or columns of a matrix that are packed side by side.
+struct Range {
+  std::int64_t begin, count;
+};
+
+/// to[i] = from[i] for i below count; then zeros.
+template <int width, typename T>
+[[gnu::always_inline]] inline void copy(float* to, const T* from, int count) {
+  if (count == width) {
+    for (int i = 0; i < width; ++i) to[i] = get(from[i]);
+    return;
+  }
+  for (int i = 0; i < width; ++i) to[i] = i < count ? get(from[i]) : 0.0f;
+}
+
+/// to (strips, K, width): strips of `width` columns of a matrix (K, n).
+template <int width, typename T>
+void pack_columns(float* to, const View& from, Range k, Range cols) {
+  constexpr std::int64_t kRows = 32;  // at a time: few enough pages for the TLB
+  for (std::int64_t first = 0; first < k.count; first += kRows) {
+    const std::int64_t end = std::min(k.count, first + kRows);
+    for (std::int64_t col = 0; col < cols.count; col += width) {
+      const int filled = static_cast<int>(std::min<std::int64_t>(width, cols.count - col));
+      for (std::int64_t p = first; p < end; ++p)
+        copy<width>(to + col * k.count + p * width,
+                    address<const T>(from, k.begin + p) + cols.begin + col, filled);
+    }
+  }
+}
+
+/// to (strips, K, width): strips of `width` rows of a matrix (n, K), transposed. Writes up to kEach
+/// rows of `width` beyond the last.
+template <int width, typename T>
+void pack_rows(float* to, const View& from, Range k, Range rows) {
+  constexpr int kDepth = 16, kEach = Floats::kEach;
+  for (std::int64_t row = 0; row < rows.count; row += width) {
+    const int filled = static_cast<int>(std::min<std::int64_t>(width, rows.count - row));
+    for (std::int64_t first = 0; first < k.count; first += kDepth, to += kDepth * width) {
+      const int depth = static_cast<int>(std::min<std::int64_t>(kDepth, k.count - first));
+      alignas(64) float block[width][kDepth] = {};
+      for (int r = 0; r < filled; ++r)
+        copy<kDepth>(block[r], address<const T>(from, rows.begin + row + r) + k.begin + first,
+                     depth);
+      // Squares of registers; those beyond `depth` are overwritten by what comes next.
+      for (int p = 0; p < depth; p += kEach)
+        for (int r = 0; r < width; r += kEach) {
+          Floats::Register square[kEach];
+          for (int i = 0; i < kEach; ++i)
+            square[i] = *reinterpret_cast<const Floats::Register*>(&block[r + i][p]);
+          transpose(square);
+          for (int i = 0; i < kEach; ++i)
+            *reinterpret_cast<Floats::Register*>(to + (p + i) * width + r) = square[i];
+        }
+      if (depth < kDepth) to -= (kDepth - depth) * width;
+    }
+  }
+}
+
+/// The left operand of a block's tiles.
+struct PackedRows {
+  const float* data;
+  std::int64_t strip;  ///< from the first of a tile's rows to the next tile's
+  int row, col;
+
+  Left tile(int i) const { return {data + i * strip, row, col}; }
+};
+
+template <typename T>
+PackedRows pack_a(float* to, const View& a, bool transposed, Range rows, Range k) {
+  if (transposed) {
+    pack_columns<kTileRows, T>(to, a, k, rows);
+    return {to, kTileRows * k.count, 1, kTileRows};
+  }
+  for (std::int64_t r = 0; r < rows.count; ++r) {
+    const std::int64_t soon = rows.begin + std::min(r + 4, rows.count - 1);
+    Team{}.prefetch(address<const T>(a, soon) + k.begin, static_cast<int>(k.count));
+    const T* const from = address<const T>(a, rows.begin + r) + k.begin;
+    for (std::int64_t p = 0; p < k.count; ++p) to[r * kStepDepth + p] = get(from[p]);
+  }
+  return {to, std::int64_t{kTileRows} * kStepDepth, kStepDepth, 1};
+}
+
+/// Sums (rows, columns) in f32 that grow step by step.
+struct Sums {
+  float* data;
+  std::int64_t stride;
+  int rows, cols;
+  bool padded;  ///< columns up to the next multiple of kStripCols may be written
+};
+
+/// A strip of sums (+)= the block of a · a strip of b (k, kStripCols). Prefetches the next strip of
+/// b, piece by piece, and the sums of each next tile: the hardware does not foresee either.
+void add_strip(const Sums& sums, int col, const PackedRows& a, const float* b, const float* next_b,
+               int k, bool accumulate) {
+  constexpr auto kTiles = detail::tiles<FloatProduct, detail::kTileRegisters>();
+  constexpr int kPiece = kStepDepth * kStripCols / (kBlockRows / kTileRows);
+  const int cols = std::min(kStripCols, sums.cols - col);
+  for (int row = 0; row < sums.rows; row += kTileRows) {
+    const int rows = std::min(kTileRows, sums.rows - row), tile = row / kTileRows;
+    float* const out = sums.data + row * sums.stride + col;
+    Team{}.prefetch(next_b + tile * kPiece, kPiece);
+    for (int r = kTileRows; r < 2 * kTileRows; ++r) __builtin_prefetch(out + r * sums.stride, 1);
+    if (cols == kStripCols || sums.padded) {
+      kTiles[rows - 1](out, sums.stride, a.tile(tile), b, kStripCols, k, accumulate);
+      continue;
+    }
+    alignas(64) float edge[kTileRows][kStripCols] = {};
+    if (accumulate)
+      for (int r = 0; r < rows; ++r) std::copy_n(out + r * sums.stride, cols, edge[r]);
+    kTiles[rows - 1](edge[0], kStripCols, a.tile(tile), b, kStripCols, k, accumulate);
+    for (int r = 0; r < rows; ++r) std::copy_n(edge[r], cols, out + r * sums.stride);
+  }
+}
+
+/// Sets sums to the bias, plus the old rows of out if the product accumulates.
+template <typename T, typename Out>
+void begin_sums(const Sums& sums, const Matmul& panel, std::int64_t row) {
+  const Team team;
+  for (int r = 0; r < sums.rows; ++r) {
+    float* const sum = sums.data + r * sums.stride;
+    const Out* const old = address<const Out>(panel.out, row + r);
+    if (panel.bias.data && panel.accumulate)
+      team.map(
+          sum, sums.cols, [](auto x, auto y) { return x + y; }, address<const T>(panel.bias), old);
+    else if (panel.bias.data)
+      team.map(
+          sum, sums.cols, [](auto x) { return x; }, address<const T>(panel.bias));
+    else
+      team.map(
+          sum, sums.cols, [](auto x) { return x; }, old);
+  }
+}
+
+/// One thread's memory: a step's part of a block of a, a part of b, and sums of the panel.
+struct Memory {
+  float *a, *b, *sums;
+};
+
+/// Adds the products of the range `part` of K, of which `memory.b` holds the packed rows of b.
+template <typename T, typename Out>
+void multiply(const Matmul& panel, Range part, const Memory& memory) {
+  const std::int64_t M = panel.out.rows, K = panel.a_transposed ? panel.a.rows : panel.a.cols,
+                     end = part.begin + part.count;
+  const int N = static_cast<int>(panel.out.cols), width = round_up(N, kStripCols);
+  const bool direct = std::is_same_v<Out, float> && !panel.bias.data;
+  const bool begun = panel.bias.data || panel.accumulate;
+  for (std::int64_t row = 0; row < M; row += kBlockRows) {
+    const int rows = static_cast<int>(std::min<std::int64_t>(kBlockRows, M - row));
+    Sums sums{memory.sums + row * width, width, rows, N, true};
+    if (direct)
+      sums = {address<float>(panel.out, row), panel.out.stride, rows, N, false};
+    else if (begun && part.begin == 0)
+      begin_sums<T, Out>(sums, panel, row);
+    for (std::int64_t k = part.begin; k < end; k += kStepDepth) {
+      const int depth = static_cast<int>(std::min<std::int64_t>(kStepDepth, end - k));
+      const PackedRows a =
+          pack_a<T>(memory.a, panel.a, panel.a_transposed, {row, rows}, {k, depth});
+      const auto strip = [&](int col) {
+        return memory.b + col * part.count + (k - part.begin) * kStripCols;
+      };
+      for (int col = 0; col < N; col += kStripCols)
+        add_strip(sums, col, a, strip(col), strip(col + kStripCols < N ? col + kStripCols : 0),
+                  depth, begun || k > 0);
+    }
+    if (direct || end < K) continue;
+    for (int r = 0; r < rows; ++r)
+      Team{}.map(
+          address<Out>(panel.out, row + r), N, [](auto x) { return x; },
+          sums.data + r * sums.stride);
+  }
+}
+
+/// to = the packed rows `part` of b.
+template <typename T>
+void pack_b(float* to, const Matmul& panel, Range part) {
+  const Range cols{0, panel.out.cols};
+  if (panel.b_transposed)
+    pack_rows<kStripCols, T>(to, panel.b, part, cols);
+  else
+    pack_columns<kStripCols, T>(to, panel.b, part, cols);
+}
+
+}  // namespace
+
+ProductPlan tile_panels(const MatmulShape& shape, int threads) {
+  // Copying an element takes as long as so many multiply-adds.
+  constexpr std::int64_t kCopy = 40, kLeastCols = 96;
+  ProductPlan best{PanelCut::into(shape.M, 1), PanelCut::into(shape.N, 1)};
+  best.tiled = true;
+  if (shape.flops() < kSmallFlops) return best;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t most = std::int64_t{4} * threads;
+  for (std::int64_t c = 1; c == 1 || c <= std::min(most, shape.N / kLeastCols); ++c)
+    for (std::int64_t r = 1; r == 1 || (r <= most / c && r <= shape.M / kBlockRows); ++r) {
+      const PanelCut rows = PanelCut::into(shape.M, r), cols = PanelCut::into(shape.N, c);
+      const std::int64_t rounds = (rows.parts * cols.parts + threads - 1) / threads;
+      const std::int64_t m = rows.size, n = cols.size, cost = rounds * (m * n + kCopy * (m + n));
+      if (cost >= least) continue;
+      least = cost;
+      best.rows = rows;
+      best.cols = cols;
+    }
+  return best;
+}
+
+void tiled_matmul(const Matmul& panel, TileMemory& memory) {
+  constexpr std::int64_t kMostPacked = std::int64_t{1} << 22;  // elements of b, 16 MiB
+  const std::int64_t K = panel.a_transposed ? panel.a.rows : panel.a.cols;
+  const int width = round_up(static_cast<int>(panel.out.cols), kStripCols);
+  const std::int64_t steps = std::max<std::int64_t>(1, kMostPacked / width / kStepDepth);
+  const std::int64_t most = std::min(K, steps * kStepDepth);
+  const Memory own{memory.a_.take<float>(kBlockRows * kStepDepth),
+                   memory.b_.take<float>(width * most + Floats::kEach * kStripCols),
+                   memory.sums_.take<float>(panel.out.rows * width)};
+  with_type(panel.a.dtype, [&]<typename T>(T) {
+    for (std::int64_t k = 0; k < K; k += most) {
+      const Range part{k, std::min(most, K - k)};
+      const void* const whole = part.count == K ? panel.b.data : nullptr;
+      if (!whole || memory.packed_b_ != whole) pack_b<T>(own.b, panel, part);
+      memory.packed_b_ = whole;
+      if (panel.out.dtype == panel.a.dtype)
+        multiply<T, T>(panel, part, own);
+      else
+        multiply<T, float>(panel, part, own);
+    }
+  });
+}
+
+}  // namespace axonn::cpu

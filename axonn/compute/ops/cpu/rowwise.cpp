@@ -1,0 +1,32 @@
+#include "axonn/compute/ops/cpu/launch.h"
+#include "axonn/compute/ops/rowwise/embedding.h"
+#include "axonn/compute/ops/rowwise/experts.h"
+#include "axonn/compute/ops/rowwise/heads.h"
+#include "axonn/compute/ops/rowwise/optimizer.h"
+#include "axonn/compute/ops/rowwise/order.h"
+#include "axonn/compute/ops/rowwise/reduce.h"
+
+namespace axonn::ops {
+
+template void Embedding::run(cpu::Launch, const Checker&) const;
+template void EmbeddingBackward::run(cpu::Launch, const Checker&) const;
+template void PositionsBackward::run(cpu::Launch, const Checker&) const;
+template void RotaryEmbedding::run(cpu::Launch, const Checker&) const;
+template void KeepHeads::run(cpu::Launch, const Checker&) const;
+template void OrderBlocks::run(cpu::Launch, const Checker&) const;
+template void ExpertOrder::run(cpu::Launch, const Checker&) const;
+template void SpreadRows::run(cpu::Launch, const Checker&) const;
+template void CombineRows::run(cpu::Launch, const Checker&) const;
+template void CombineRowsBackward::run(cpu::Launch, const Checker&) const;
+template void AdamW::run(cpu::Launch, const Checker&) const;
+template void Sgd::run(cpu::Launch, const Checker&) const;
+template void Momentum::run(cpu::Launch, const Checker&) const;
+template void DivideByNorm::run(cpu::Launch, const Checker&) const;
+template void WeightedSum::run(cpu::Launch, const Checker&) const;
+template void MovingAverage::run(cpu::Launch, const Checker&) const;
+template void Sum::run(cpu::Launch, const Checker&) const;
+template void SquaredSum::run(cpu::Launch, const Checker&) const;
+template void ClipFactor::run(cpu::Launch, const Checker&) const;
+template void CountNonfinite::run(cpu::Launch, const Checker&) const;
+
+}  // namespace axonn::ops

@@ -1,0 +1,19 @@
+#include "axonn/compute/ops/rowwise/softmax.h"
+
+#include "axonn/compute/ops/cpu/launch.h"
+#include "axonn/compute/ops/rowwise/route.h"
+
+namespace axonn::ops {
+
+template void SoftmaxStats::run(cpu::Launch, const Checker&) const;
+template void CombineSoftmax::run(cpu::Launch, const Checker&) const;
+template void GreedyTargets::run(cpu::Launch, const Checker&) const;
+template void CrossEntropyBackward::run(cpu::Launch, const Checker&) const;
+template void Softmax::run(cpu::Launch, const Checker&) const;
+template void Route::run(cpu::Launch, const Checker&) const;
+template void RouteBackward::run(cpu::Launch, const Checker&) const;
+template void RouteCounts::run(cpu::Launch, const Checker&) const;
+template void RowDots::run(cpu::Launch, const Checker&) const;
+template void SoftmaxBackward::run(cpu::Launch, const Checker&) const;
+
+}  // namespace axonn::ops

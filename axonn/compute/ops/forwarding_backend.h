@@ -1,0 +1,126 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "axonn/compute/ops/backend.h"
+#include "axonn/foundation/base/trace.h"
+
+namespace axonn {
+
+/// An operation that passes through a ForwardingBackend.
+struct OperationCall {
+  std::string_view name;  ///< its kName: "matmul", "layer_norm"; or that of a HostOperation
+  OperationKind kind = OperationKind::rowwise;
+  std::span<const View> operands;    ///< results first; one that the caller left out is empty
+  std::span<const int> passes = {};  ///< how often each is read or written; empty: once
+  std::size_t results = 1;           ///< operands that a caller should look at as the results
+};
+
+/// A Backend that passes every operation to another one, through around(). Derive from it to time
+/// operations, or to change some of them.
+class ForwardingBackend : public Backend {
+ public:
+  explicit ForwardingBackend(std::unique_ptr<Backend> inner)
+      : owned_(std::move(inner)), inner_(owned_.get()) {}
+  /// Does not own `inner`, which must outlive it.
+  explicit ForwardingBackend(Backend& inner) : inner_(&inner) {}
+
+  Device& device() override { return inner_->device(); }
+  Arena& arena() override { return inner_->arena(); }
+  std::string name() const override { return inner_->name(); }
+  std::vector<std::string> take_remarks() override { return inner_->take_remarks(); }
+
+  void product(const Matmul& args) override {
+    forward(args, [=, this] { inner_->product(args); });
+  }
+  /// One operation, a matmul whose results are those of all products.
+  void products(std::span<const Matmul> all) override;
+  bool fuses(const Matmul& args) override { return inner_->fuses(args); }
+  std::vector<std::string> matmul_ways(const MatmulShape& shape) const override {
+    return inner_->matmul_ways(shape);
+  }
+  bool set_matmul_way(const MatmulShape& shape, std::string_view way) override {
+    return inner_->set_matmul_way(shape, way);
+  }
+  std::string matmul_device() const override { return inner_->matmul_device(); }
+
+  void attention(const Attention& args) override {
+    forward(args, [=, this] { inner_->attention(args); });
+  }
+  void attention_backward(const AttentionBackward& args) override {
+    forward(args, [=, this] { inner_->attention_backward(args); });
+  }
+  void cached_attention(const CachedAttention& args) override {
+    forward(args, [=, this] { inner_->cached_attention(args); });
+  }
+  void run(const RowwiseOperation& operation) override {
+    std::visit([&](const auto& args) { forward(args, [=, this] { inner_->run(args); }); },
+               operation);
+  }
+
+  void on_host(const HostOperation& operation) override;
+
+  void mark(std::string_view layer) override { inner_->mark(layer); }
+
+ protected:
+  /// Runs one operation. `run` holds its arguments by value, so it may be copied, called later, and
+  /// called again.
+  virtual void around(const OperationCall&, const std::function<void()>& run) { run(); }
+
+ private:
+  template <typename Operation>
+  void forward(const Operation& args, const std::function<void()>& run) {
+    const auto operands = args.operands();
+    OperationCall call{.name = Operation::kName, .operands = operands};
+    if constexpr (requires { Operation::kKind; }) call.kind = Operation::kKind;
+    const auto passes = [&] {
+      if constexpr (requires { args.passes(); })
+        return args.passes();
+      else
+        return std::array<int, 0>();
+    }();
+    call.passes = passes;
+    around(call, run);
+  }
+
+  std::unique_ptr<Backend> owned_;
+  Backend* inner_;
+};
+
+/// Counts the products that pass through it to another backend, by shape. Leaves out those of
+/// products(), whose shapes change from call to call.
+class RecordingBackend final : public ForwardingBackend {
+ public:
+  explicit RecordingBackend(Backend& inner) : ForwardingBackend(inner) {}
+
+  void product(const Matmul& args) override {
+    const MatmulShape shape = shape_of(args);
+    const auto found = std::ranges::find(counts_, shape, &std::pair<MatmulShape, int>::first);
+    if (found == counts_.end())
+      counts_.emplace_back(shape, 1);
+    else
+      ++found->second;
+    ForwardingBackend::product(args);
+  }
+
+  /// Shapes and numbers of calls, in the order of first calls.
+  const std::vector<std::pair<MatmulShape, int>>& counts() const { return counts_; }
+
+ private:
+  std::vector<std::pair<MatmulShape, int>> counts_;
+};
+
+/// A Backend that records the time and layer of every operation of another one in a trace, which
+/// must outlive it.
+std::unique_ptr<Backend> make_tracing_backend(std::unique_ptr<Backend> inner, Trace& trace);
+
+}  // namespace axonn

@@ -1,0 +1,141 @@
+#include "axonn/compute/ops/gpu/attention/attention_ways.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "axonn/compute/ops/gpu/attention/attention_parts.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/log.h"
+
+namespace axonn {
+
+namespace {
+
+/// Older versions of cuDNN need other numbers for hidden scores, and sums that the caller clears.
+constexpr int kOldestCudnn = 91000, kOrderedCudnn = 92500;
+
+/// The widest head that cuDNN's guide lists for both passes on every GPU; some wider ones work.
+constexpr std::int64_t kWidestHead = 128;
+
+/// Attention, or its gradients if `backward` is set.
+struct AttentionPass {
+  const AttentionBackward& args;
+  bool backward;
+
+  const Attention& forward() const { return args.forward; }
+  std::vector<AttentionGraphShape> shapes(bool ordered) const {
+    return backward ? graph_shapes_of(args, ordered) : graph_shapes_of(args.forward);
+  }
+};
+
+AttentionOffer refused(AttentionWay way, std::string why) {
+  return {.way = way, .why_not = std::move(why)};
+}
+
+AttentionOffer cudnn_offer(AttentionWay way, const AttentionPass& of, const AttentionRules& rules) {
+  const bool ordered = rules.options.deterministic && of.backward && way == AttentionWay::cudnn;
+  AttentionOffer offer{.way = way};
+  const std::int64_t most = rules.options.attention_bytes;
+  for (const AttentionGraphShape& shape : of.shapes(ordered)) {
+    const auto piece = graph_piece(shape, most);
+    if (!piece) {
+      AttentionGraphShape one = shape;
+      one.sequences = one.kv_heads = 1;
+      one.heads = shape.heads / shape.kv_heads;
+      return refused(way,
+                     concat("one key-value head takes ", format_bytes(graph_bytes(one).total()),
+                            " of memory, more than ", format_bytes(most)));
+    }
+    offer.bytes = std::max(offer.bytes, graph_bytes(*piece).total());
+    offer.pieces.push_back(*piece);
+  }
+  if (offer.pieces.empty() || of.forward().head_dim > kWidestHead)
+    return refused(way, concat("it needs bf16, heads of width up to ", kWidestHead,
+                               ", whole groups, rows and heads aligned to 16 bytes, and queries ",
+                               "at consecutive positions"));
+  return offer;
+}
+
+/// cuDNN's way, or why it has none on this GPU.
+AttentionOffer cudnn_way(AttentionWay way, const AttentionPass& of, const AttentionRules& rules) {
+  if (rules.options.attention == CudaAttention::own) return refused(way, "it is not to be used");
+  if (rules.cudnn == 0 || rules.capability == 0) return refused(way, "there is no cuDNN");
+  if (rules.cudnn < kOldestCudnn) return refused(way, "it is older than 9.10");
+  if (way == AttentionWay::cudnn_ordered) {
+    if (!of.backward || !rules.options.deterministic)
+      return refused(way, "it is for deterministic gradients");
+    if (rules.cudnn < kOrderedCudnn || rules.capability / 10 != 9)
+      return refused(way, "it needs cuDNN 9.25 and compute capability 9.x");
+  } else if (of.backward && of.forward().starts.data && rules.capability / 10 == 8) {
+    return refused(way, "it has no gradients of documents on compute capability 8.x");
+  }
+  return cudnn_offer(way, of, rules);
+}
+
+AttentionOffer own_way(const AttentionPass& of) {
+  constexpr std::int64_t kMostBlocks = 65535;  // of a grid's second and third dimension
+  const AttentionBackward& args = of.args;
+  const Attention& a = args.forward;
+  const bool fits =
+      (a.head_dim == 64 || a.head_dim == 128) && a.scale > 0 &&
+      are_aligned_bf16({a.q, a.k, a.v, a.out}) && a.heads <= kMostBlocks &&
+      a.sequences() <= kMostBlocks &&
+      (!of.backward || (are_aligned_bf16({args.d_out, args.d_q}) &&
+                        (args.d_k.dtype == DType::f32 || are_aligned_bf16({args.d_k, args.d_v}))));
+  if (!fits)
+    return refused(
+        AttentionWay::own,
+        "they need bf16, heads of width 64 or 128, rows aligned to 16 bytes and a scale above 0");
+  return {.way = AttentionWay::own,
+          .bytes = of.backward ? a.q.rows * a.heads * bytes_of(DType::f32) : 0};
+}
+
+std::vector<AttentionOffer> offers(const AttentionPass& of, const AttentionRules& rules) {
+  std::vector<AttentionOffer> all = {cudnn_way(AttentionWay::cudnn, of, rules),
+                                     cudnn_way(AttentionWay::cudnn_ordered, of, rules),
+                                     own_way(of),
+                                     {.way = AttentionWay::parts}};
+  all.back().bytes =
+      cuda::attention_parts(of.forward(), of.backward, rules.options.attention_bytes).bytes;
+  if (rules.options.attention == CudaAttention::cudnn)
+    for (AttentionOffer& offer : all)
+      if (offer.way == AttentionWay::own || offer.way == AttentionWay::parts)
+        offer.why_not = "training.attention is \"cudnn\"";
+  return all;
+}
+
+}  // namespace
+
+std::string_view name_of(AttentionWay way) {
+  constexpr std::string_view kNames[] = {"cudnn", "cudnn ordered", "own", "parts"};
+  return kNames[static_cast<int>(way)];
+}
+
+std::vector<AttentionOffer> attention_offers(const Attention& args, const AttentionRules& rules) {
+  return offers({{.forward = args}, false}, rules);
+}
+
+std::vector<AttentionOffer> attention_offers(const AttentionBackward& args,
+                                             const AttentionRules& rules) {
+  return offers({args, true}, rules);
+}
+
+const AttentionOffer& best_offer(const std::vector<AttentionOffer>& offers,
+                                 const std::string& what) {
+  const auto can = [](const AttentionOffer& offer) { return offer.why_not.empty(); };
+  const auto found = std::ranges::find_if(offers, can);
+  if (found == offers.end())
+    refuse("attention: cuDNN does not compute ", what, ": ", offers.front().why_not);
+  return *found;
+}
+
+std::string describe(const Attention& a, bool backward) {
+  return concat(a.sequences(), " x ", a.positions, ", ", a.heads, " heads over ",
+                a.k.cols / a.head_dim, " of ", a.head_dim, " in ", name_of(a.q.dtype),
+                a.window > 0 ? concat(", window ", a.window) : std::string(),
+                a.starts.data ? ", documents" : "",
+                a.query_blocks.data ? ", a part of the positions" : "",
+                backward ? ", gradients" : "");
+}
+
+}  // namespace axonn

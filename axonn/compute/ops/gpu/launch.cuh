@@ -1,0 +1,126 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "axonn/compute/ops/gpu/launch_shape.h"
+#include "axonn/compute/ops/gpu/team.cuh"
+#include "axonn/compute/ops/rowwise/embedding.h"
+#include "axonn/compute/ops/rowwise/launch.h"
+#include "axonn/compute/tensor/gpu/kernel.cuh"
+#include "axonn/compute/tensor/scratch.h"
+#include "axonn/foundation/base/check.h"
+
+namespace axonn::cuda {
+
+using rowwise::Matrix;
+using rowwise::Tile;
+
+/// The most threads of a block: rows of 4096 elements or more have a pack for each.
+constexpr int kMostThreads = 512;
+
+/// Blocks of kMostThreads that must fit on a multiprocessor. Without such a number nvcc's assembler
+/// saves registers: it puts loads behind arithmetic, where each waits for memory in turn.
+constexpr int kAtOnce = 1;
+
+/// The number of threads, in whole warps, that have work if each takes `each` elements at once.
+inline int threads_for(std::int64_t elements, int each) {
+  const std::int64_t warps = tiles_of(std::max<std::int64_t>(elements, 1), each * kWarp);
+  return static_cast<int>(std::min<std::int64_t>(warps * kWarp, kMostThreads));
+}
+
+/// The number of blocks of a launch, of which a GPU takes at most 2^31 - 1.
+inline unsigned grid_of(std::int64_t blocks) {
+  AXONN_CHECK(blocks <= std::numeric_limits<std::int32_t>::max(), "a launch of ", blocks,
+              " blocks on a GPU, which takes at most 2^31 - 1; use a smaller micro-batch");
+  return static_cast<unsigned>(blocks);
+}
+
+template <typename Kernel>
+__global__ void __launch_bounds__(kMostThreads, kAtOnce) run_rows(const Kernel kernel) {
+  kernel(Team{}, static_cast<std::int64_t>(blockIdx.x));
+}
+
+template <typename Kernel>
+__global__ void __launch_bounds__(kMostThreads, kAtOnce)
+    run_tiles(const Kernel kernel, std::int64_t cols, unsigned across, int width) {
+  // A division of 64 bits would take longer than the work on a tile.
+  const unsigned i = blockIdx.x;
+  const std::int64_t begin = static_cast<std::int64_t>(i % across) * width, rest = cols - begin;
+  kernel(Team{}, Tile{i / across, begin, static_cast<int>(rest < width ? rest : width), i});
+}
+
+/// Runs kernel(Team, Tile) for every `width` columns of every row.
+template <typename Kernel>
+void launch_tiles(cudaStream_t stream, std::int64_t rows, std::int64_t cols, int width,
+                  const Kernel& kernel) {
+  const std::int64_t across = tiles_of(cols, width);
+  if (rows * across == 0) return;
+  const int threads = threads_for(std::min<std::int64_t>(cols, width), kPack);
+  launch_kernel(stream, grid_of(rows * across), threads, run_tiles<Kernel>, kernel, cols,
+                static_cast<unsigned>(across), width);
+}
+
+/// out[c] += the sum of partial[...][c], in an order that depends only on the number of blocks. A
+/// block of threads has as many columns as a warp has threads.
+__global__ void add_rows(float* out, const float* partial, std::int64_t blocks, std::int64_t C);
+
+/// out += the partials, in an order that depends only on their number. Runs in one block.
+template <typename T>
+__global__ void add_partials(T* out, const T* partial, std::int64_t count) {
+  T mine = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) mine += partial[i];
+  const T total = block_sum(mine);
+  if (threadIdx.x == 0) *out += total;
+}
+
+/// Launches kernels on a stream, see rowwise/launch.h.
+struct Launch {
+  cudaStream_t stream;
+  Scratch& scratch;
+
+  /// One block per row.
+  template <typename Kernel>
+  void rows(const rowwise::RowWork& work, const Kernel& kernel) const {
+    if (work.rows == 0) return;
+    launch_kernel(stream, grid_of(work.rows), threads_for(work.at_once, kPack), run_rows<Kernel>,
+                  kernel);
+  }
+
+  void tiles(std::int64_t rows, std::int64_t cols, const auto& kernel) const {
+    launch_tiles(stream, rows, cols, kTile, kernel);
+  }
+
+  template <typename Sum>
+  void reduce(std::int64_t rows, std::int64_t cols, Sum* out, const auto& make) const {
+    const std::int64_t count = rows * tiles_of(cols, kSumTile);
+    Sum* partial = scratch.take<Sum>(count);
+    launch_tiles(stream, rows, cols, kSumTile, make(partial));
+    launch_kernel(stream, 1, kMostThreads, add_partials<Sum>, out, partial, count);
+  }
+
+  template <std::size_t n>
+  void columns(const rowwise::ColumnWork& work, const std::array<float*, n>& out,
+               const auto& make) const {
+    if (work.rows * work.cols == 0) return;
+    const std::int64_t tiles = tiles_of(work.cols, kColumnWidth), each = rows_of_block(work);
+    const rowwise::RowBlocks<n> sums = rowwise::row_blocks<n>(scratch, work, each);
+    const std::int64_t blocks = (work.rows + each - 1) / each;
+    const auto kernel = make(sums);
+    launch_kernel(stream, grid_of(blocks * tiles), kColumnThreads,
+                  run_tiles<std::remove_const_t<decltype(kernel)>>, kernel, work.cols,
+                  static_cast<unsigned>(tiles), kColumnWidth);
+    for (std::size_t i = 0; i < n; ++i)
+      launch_kernel(stream, grid_of(tiles_of(work.cols, kWarp)), kMostThreads, add_rows, out[i],
+                    sums.partial[i].data, blocks, work.cols);
+  }
+
+  /// Defined in cuda_backend.cu.
+  template <typename T>
+  void rows_by_id(const rowwise::EmbeddingBackwardKernel<T>& kernel) const;
+};
+
+}  // namespace axonn::cuda

@@ -1,0 +1,426 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <tuple>
+#include <type_traits>
+
+#include "axonn/compute/ops/gpu/launch_shape.h"
+#include "axonn/compute/ops/gpu/reduce_block.h"
+#include "axonn/compute/ops/gpu/warp.cuh"
+#include "axonn/compute/ops/rowwise/matrix.h"
+
+namespace axonn::cuda {
+
+/// n adjacent elements, moved 16 bytes at a time, or all at once if they are less.
+template <typename T, int n>
+struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack {
+  T value[n];
+};
+
+/// Whether packs of n elements can be moved to and from all of p.
+template <int n, typename... T>
+__device__ bool aligned(const T*... p) {
+  return ((reinterpret_cast<std::uintptr_t>(p) % alignof(Pack<T, n>) == 0) && ...);
+}
+
+/// The number of elements of a whole pack in aligned memory; others are counted by an int.
+template <int n>
+using Whole = std::integral_constant<int, n>;
+
+/// Loads a pack from aligned memory. Kernels convert to floats after all of their loads, or the
+/// compiler puts the arithmetic on one pack before the load of the next.
+template <int n, typename T>
+__device__ auto load_pack(const T* p) {
+  return *reinterpret_cast<const Pack<T, n>*>(p);
+}
+
+/// n elements of a row as floats; those from `count` on are zero.
+template <int n>
+struct Values {
+  float value[n];
+
+  __device__ Values() {}
+  template <typename T>
+  __device__ explicit Values(const Pack<T, n>& pack) {
+#pragma unroll
+    for (int j = 0; j < n; ++j) value[j] = get(pack.value[j]);
+  }
+  template <typename T>
+  __device__ Values(const T* p, int count) {
+#pragma unroll
+    for (int j = 0; j < n; ++j) value[j] = j < count ? get(p[j]) : 0.0f;
+  }
+
+  template <typename T>
+  __device__ void store(T* p, Whole<n>) const {
+    Pack<T, n> pack;
+#pragma unroll
+    for (int j = 0; j < n; j += 2) put_two(pack.value + j, value[j], value[j + 1]);
+    *reinterpret_cast<Pack<T, n>*>(p) = pack;
+  }
+  template <typename T>
+  __device__ void store(T* p, int count) const {
+#pragma unroll
+    for (int j = 0; j < n; ++j)
+      if (j < count) put(p[j], value[j]);
+  }
+};
+
+/// The same for memory of any alignment: a branch for each pack.
+template <int n, typename T>
+__device__ Values<n> load_values(const T* p, int count) {
+  return count >= n && aligned<n>(p) ? Values<n>(load_pack<n>(p)) : Values<n>(p, count);
+}
+
+/// A block of a GPU's threads, in the form that reduce_block() takes.
+struct ThreadsOfBlock {
+  __device__ int thread() const { return static_cast<int>(threadIdx.x); }
+  __device__ int threads() const { return static_cast<int>(blockDim.x); }
+  __device__ void sync() const { __syncthreads(); }
+  template <typename T>
+  __device__ T shuffle_xor(T x, int mask) const {
+    return cuda::shuffle_xor(x, mask);
+  }
+};
+
+/// Combines the values of all threads of a block by op; all get the result. All must call it.
+template <typename T>
+__device__ T block_reduce(T mine, auto op) {
+  constexpr int kMostWarps = 1024 / kWarp;  // of a block, on any GPU
+  AXONN_SHARED(parts, T[kMostWarps]);
+  return reduce_block<kWarp>(ThreadsOfBlock{}, parts, mine, op);
+}
+
+template <typename T>
+__device__ T block_sum(T mine) {
+  return block_reduce(mine, [](T a, T b) { return a + b; });
+}
+
+/// A team is a block of threads in whole warps. Its functions are those of cpu/team.h. Element i of
+/// a row always belongs to the same thread, (i / kPack) modulo the number of threads, whatever the
+/// alignment. So a call of map may read what the call before it wrote, without a barrier. Rows may
+/// have any address and length.
+struct Team {
+  __device__ float sum(int count, auto f, const auto*... in) const {
+    return total<float>(count, f, in...);
+  }
+
+  __device__ auto sum_two(int count, auto f, const auto*... in) const {
+    float a = 0, b = 0;
+    for_packs(
+        aligned<kPack>(in...), count,
+        [&](int, auto n, const auto&... x) {
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) {
+            const auto terms = f(x.value[j]...);
+            a += j < n ? terms.first : 0.0f;
+            b += j < n ? terms.second : 0.0f;
+          }
+        },
+        in...);
+    a = block_sum(a);
+    return rowwise::pair(a, block_sum(b));
+  }
+
+  /// The second pass finds the row in cache.
+  __device__ auto moments(int count, const auto* in) const {
+    const float mean = sum(
+                           count, [](float x) { return x; }, in) /
+                       static_cast<float>(count);
+    const float squares = sum(
+        count, [mean](float x) { return (x - mean) * (x - mean); }, in);
+    return rowwise::pair(mean, squares);
+  }
+
+  template <typename Out>
+  __device__ auto map_moments(Out* out, int count, auto f, const auto*... in) const {
+    map(out, count, f, in...);
+    return moments(count, static_cast<const Out*>(out));
+  }
+
+  __device__ double sum_double(int count, auto f, const auto* in) const {
+    return total<double>(
+        count, [f](float x) { return f(static_cast<double>(x)); }, in);
+  }
+
+  __device__ int count_if(int count, auto f, const auto* in) const {
+    return total<int>(
+        count, [f](float x) { return f(x) ? 1 : 0; }, in);
+  }
+
+  __device__ float max(int count, const auto* in) const {
+    float most = -std::numeric_limits<float>::infinity();
+    for_packs(
+        aligned<kPack>(in), count,
+        [&](int, auto n, const auto& x) {
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) most = j < n && x.value[j] > most ? x.value[j] : most;
+        },
+        in);
+    return block_reduce(most, [](float a, float b) { return a > b ? a : b; });
+  }
+
+  __device__ auto sum_and_max(int count, auto f, const auto* in) const {
+    float total = 0, most = -std::numeric_limits<float>::infinity();
+    for_packs(
+        aligned<kPack>(in), count,
+        [&](int, auto n, const auto& x) {
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) {
+            total += j < n ? f(x.value[j]) : 0.0f;
+            most = j < n && x.value[j] > most ? x.value[j] : most;
+          }
+        },
+        in);
+    total = block_sum(total);
+    return rowwise::pair(total, block_reduce(most, [](float a, float b) { return a > b ? a : b; }));
+  }
+
+  __device__ void map(auto* out, int count, auto f, const auto*... in) const {
+    map_indexed(
+        out, count, [f](float, auto... x) { return f(x...); }, in...);
+  }
+
+  /// Ignores the rows to prefetch, which are for teams of few members: here
+  /// many rows are in flight at once without prefetching.
+  __device__ void map_asking(const auto&, auto* out, int count, auto f, const auto*... in) const {
+    map(out, count, f, in...);
+  }
+
+  template <typename Out>
+  __device__ float map_sum_asking(const auto&, Out* out, int count, auto f,
+                                  const auto*... in) const {
+    float mine = 0;
+    for_packs(
+        aligned<kPack>(out, in...), count,
+        [&](int i, auto n, const auto&... x) {
+          Values<kPack> y;
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) {
+            const auto both = f(x.value[j]...);
+            y.value[j] = both.first;
+            mine += j < n ? both.second : 0.0f;
+          }
+          y.store(out + i, n);
+        },
+        in...);
+    return block_sum(mine);
+  }
+
+  template <typename In>
+  __device__ void combine(auto* out, int count, rowwise::Matrix<const In> inp,
+                          const rowwise::RowTerms& terms, const std::int32_t*) const {
+    const bool whole = aligned<kPack>(out, inp.data) && inp.template apart<kPack>();
+    const int step = static_cast<int>(blockDim.x) * kPack;
+    for (int i = static_cast<int>(threadIdx.x) * kPack; i < count; i += step) {
+      Values<kPack> total;
+#pragma unroll
+      for (int c = 0; c < kPack; ++c) total.value[c] = 0;
+      const auto add = [&](float weight, const Values<kPack>& x) {
+#pragma unroll
+        for (int c = 0; c < kPack; ++c) total.value[c] += weight * x.value[c];
+      };
+      if (const int n = count - i; whole && n >= kPack) {
+#pragma unroll 4
+        for (int j = 0; j < terms.count; ++j)
+          add(terms.weight(j), Values<kPack>(load_pack<kPack>(inp.row(terms.rows[j]) + i)));
+        total.store(out + i, Whole<kPack>{});
+      } else {
+        for (int j = 0; j < terms.count; ++j)
+          add(terms.weight(j), Values<kPack>(inp.row(terms.rows[j]) + i, n));
+        total.store(out + i, n);
+      }
+    }
+  }
+
+  template <typename Out>
+  __device__ void map_pair(Out* first, Out* second, int count, auto f, const auto*... in) const {
+    for_packs(
+        aligned<kPack>(first, second, in...), count,
+        [&](int i, auto n, const auto&... x) {
+          Values<kPack> y, z;
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) {
+            const auto pair = f(x.value[j]...);
+            y.value[j] = pair.first;
+            z.value[j] = pair.second;
+          }
+          y.store(first + i, n);
+          z.store(second + i, n);
+        },
+        in...);
+  }
+
+  __device__ void map_indexed(auto* out, int count, auto f, const auto*... in) const {
+    for_packs(
+        aligned<kPack>(out, in...), count,
+        [&](int i, auto n, const auto&... x) {
+          Values<kPack> y;
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) y.value[j] = f(static_cast<float>(i + j), x.value[j]...);
+          y.store(out + i, n);
+        },
+        in...);
+  }
+
+  __device__ void update(auto* out, int count, auto f, auto*... inout) const {
+    for_packs(
+        aligned<kPack>(out, inout...), count,
+        [&](int i, auto n, auto... x) {
+          Values<kPack> y;
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) y.value[j] = f(x.value[j]...);
+          (store_unless_const(inout + i, n, x), ...);
+          y.store(out + i, n);
+        },
+        inout...);
+  }
+
+  /// A thread has kPack columns. If these are few, the block's threads form groups: group g of G
+  /// has the rows begin + g, begin + g + G..., and the groups' sums are added in their order. A
+  /// kernel calls it once: after it, threads may still read the shared memory.
+  template <std::size_t Sums, template <typename> typename Rows, typename... In>
+  __device__ void column_sums(std::array<float*, Sums> out, int count, std::int64_t begin,
+                              std::int64_t end, auto f, Rows<In>... in) const {
+    struct alignas(16) Parts {
+      float of[Sums][kColumnThreads * kPack];
+    };
+    AXONN_SHARED(parts, Parts);
+    const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
+    const int packs = (count + kPack - 1) / kPack, across = packs < threads ? packs : threads;
+    const int groups = threads / across, group = thread / across;
+    const bool whole = aligned<kPack>(in.row(0)...) && (in.template apart<kPack>() && ...);
+    for (int c = thread % across * kPack; c < count && group < groups; c += across * kPack) {
+      Values<kPack> sums[Sums];
+#pragma unroll
+      for (int j = 0; j < kPack; ++j)
+        for (Values<kPack>& sum : sums) sum.value[j] = 0;
+      std::int64_t r = begin + group;
+      if (whole && count - c >= kPack)
+        for (; r + 3 * groups < end; r += 4 * groups) {
+          const decltype(f(r)) terms[] = {f(r), f(r + groups), f(r + 2 * groups),
+                                          f(r + 3 * groups)};
+          std::tuple<Pack<std::remove_const_t<In>, kPack>...> rows[4];
+#pragma unroll
+          for (int k = 0; k < 4; ++k) rows[k] = {load_pack<kPack>(in.row(r + k * groups) + c)...};
+#pragma unroll
+          for (int k = 0; k < 4; ++k)
+            std::apply([&](auto... x) { add_row(sums, terms[k], Values<kPack>(x)...); }, rows[k]);
+        }
+      for (; r < end; r += groups) add_row(sums, f(r), Values<kPack>(in.row(r) + c, count - c)...);
+      for (std::size_t i = 0; i < Sums; ++i)
+        if (groups == 1)
+          sums[i].store(out[i] + c, count - c);
+        else
+          sums[i].store(&parts.of[i][(group * across + c / kPack) * kPack], Whole<kPack>{});
+    }
+    if (groups == 1) return;
+    __syncthreads();
+    for (std::size_t i = 0; i < Sums; ++i)
+      for (int c = thread; c < count; c += threads) {
+        float sum = 0;
+        for (int g = 0; g < groups; ++g) sum += parts.of[i][g * across * kPack + c];
+        out[i][c] = sum;
+      }
+  }
+
+  __device__ std::uint64_t largest_of(int count, auto f) const {
+    std::uint64_t most = 0;
+    const int step = static_cast<int>(blockDim.x) * kPack;
+    for (int i = static_cast<int>(threadIdx.x) * kPack; i < count; i += step)
+#pragma unroll
+      for (int j = 0; j < kPack; ++j)
+        if (i + j < count) {
+          const std::uint64_t one = f(i + j);
+          most = one > most ? one : most;
+        }
+    return block_reduce(most, [](std::uint64_t a, std::uint64_t b) { return a > b ? a : b; });
+  }
+
+  __device__ void sums_in_double(double* out, int count, std::int64_t begin, std::int64_t end,
+                                 auto row) const {
+    each(count, [&](int c) {
+      double sum = out[c];
+#pragma unroll 4
+      for (std::int64_t r = begin; r < end; ++r)
+        if (const auto one = row(r); one.values) sum += one.factor * one.values[c];
+      out[c] = sum;
+    });
+  }
+
+  __device__ void share(auto f) const {
+    f(static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x));
+  }
+
+  __device__ void each(int count, auto f) const {
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) f(i);
+  }
+
+  __device__ auto first(auto f) const {
+    const auto value = f();
+    __syncthreads();
+    return value;
+  }
+
+  __device__ void once(auto f) const {
+    __syncthreads();
+    if (threadIdx.x == 0) f();
+  }
+
+ private:
+  /// The sum of f(x...), in type T.
+  template <typename T>
+  __device__ static T total(int count, auto f, const auto*... in) {
+    T mine = 0;
+    for_packs(
+        aligned<kPack>(in...), count,
+        [&](int, auto n, const auto&... x) {
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) mine += j < n ? f(x.value[j]...) : T{0};
+        },
+        in...);
+    return block_sum(mine);
+  }
+
+  /// Calls body(begin, elements, values of each input...) for this thread's packs. `whole`: whether
+  /// all of its memory is aligned. That is one decision for a whole row, so that no branch
+  /// separates the loads of a pack and they are under way together.
+  __device__ static void for_packs(bool whole, int count, auto body, const auto*... in) {
+    const int step = static_cast<int>(blockDim.x) * kPack;
+    int i = static_cast<int>(threadIdx.x) * kPack;
+    if (whole)
+      for (; count - i >= kPack; i += step) unpacked(body, i, load_pack<kPack>(in + i)...);
+    for (; i < count; i += step) {
+      const int n = count - i < kPack ? count - i : kPack;
+      body(i, n, Values<kPack>(in + i, n)...);
+    }
+  }
+
+  template <typename... In>
+  __device__ static void unpacked(auto& body, int i, const Pack<In, kPack>&... in) {
+    body(i, Whole<kPack>{}, Values<kPack>(in)...);
+  }
+
+  __device__ static void store_unless_const(float* to, auto n, const Values<kPack>& x) {
+    x.store(to, n);
+  }
+  __device__ static void store_unless_const(const float*, auto, const Values<kPack>&) {}
+
+  template <std::size_t Sums>
+  __device__ static void add_row(Values<kPack> (&sums)[Sums], auto term, const auto&... x) {
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) add(sums, j, term(x.value[j]...));
+  }
+  __device__ static void add(Values<kPack> (&sums)[1], int j, float term) {
+    sums[0].value[j] += term;
+  }
+  __device__ static void add(Values<kPack> (&sums)[2], int j, rowwise::Pair<float> terms) {
+    sums[0].value[j] += terms.first;
+    sums[1].value[j] += terms.second;
+  }
+};
+
+}  // namespace axonn::cuda

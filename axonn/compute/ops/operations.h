@@ -1,0 +1,555 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+#include "axonn/compute/ops/expert_operations.h"
+#include "axonn/compute/ops/optimizer_operations.h"
+#include "axonn/compute/tensor/device.h"
+#include "axonn/compute/tensor/tensor.h"
+
+// The table of the row-wise operations: all that a Backend computes besides products and attention.
+// An operation is a struct of its arguments, passed to Backend::run(). It has:
+//
+//   kName         its name in traces, schedules, machine files and messages
+//   operands()    all its matrices, results first; one that the caller left out is empty
+//   run(...)      checks the operands, chooses the element types and launches the kernels; defined
+//                 beside these in ops/rowwise/ and instantiated in ops/cpu/ and ops/gpu/; `check`
+//                 has its name for messages
+//   kKind         if it is not OperationKind::rowwise
+//   passes()      how often it reads or writes each operand, if that is not once
+//
+// A View documented as T is f32 or bf16. Gradients of parameters are f32 and are added to (+=);
+// everything else is overwritten (=). Every sum has a fixed order, whatever the number of threads.
+//
+// The names are those of layers, too, so they are always written with their namespace: ops::Add.
+namespace axonn {
+
+struct Checker;
+
+/// Positions that stay together when the positions of sequences are divided among ranks: what
+/// kernels of attention compute at once, so that no result depends on the division.
+inline constexpr std::int64_t kSequenceBlock = 64;
+
+/// This rank's piece of the vocabulary: its logits are those of tokens [first, first + valid). The
+/// view's columns from `valid` on are padding.
+struct VocabularyPiece {
+  std::int64_t first = 0;
+  std::int64_t valid = 0;
+};
+
+namespace ops {
+
+/// out (R, 2) f32 = mean and sum of squared deviations of each row of inp (R, C) T.
+struct RowMoments {
+  View out, inp;
+
+  static constexpr std::string_view kName = "row_moments";
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (R, C) T = a + b, and moments (R, 2) f32 = RowMoments of out, in one pass: the input of a
+/// norm after a residual sum. The bits are those of Add, then RowMoments.
+struct AddMoments {
+  View out, moments, a, b;
+
+  static constexpr std::string_view kName = "add_moments";
+  auto operands() const { return std::array{out, moments, a, b}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (R, 2) f32 = mean and 1 / sqrt(variance + eps), from the stacked moments (pieces · R, 2) of
+/// pieces of `count` columns each, by Chan's formula in the order of the pieces.
+struct CombineMoments {
+  View out, moments;
+  std::int64_t count = 0;
+  float eps = 0;
+
+  static constexpr std::string_view kName = "combine_moments";
+  auto operands() const { return std::array{out, moments}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// RMSNorm is LayerNorm about zero instead of the mean. It needs moments about zero, and
+/// RmsNormSums instead of LayerNormSums; the other operations are LayerNorm's.
+///
+/// out (R, 2) f32 = 0 and the sum of squares, from the moments (R, 2) of `count` elements.
+struct MomentsAboutZero {
+  View out, moments;
+  std::int64_t count = 0;
+
+  static constexpr std::string_view kName = "moments_about_zero";
+  auto operands() const { return std::array{out, moments}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (R, C) T = (inp - mean) · rstd · weight + bias.
+struct LayerNorm {
+  View out;        ///< (R, C)
+  View inp;        ///< (R, C)
+  View weight;     ///< (1, C)
+  View bias = {};  ///< (1, C) or empty
+  View stats;      ///< (R, 2) f32: mean, 1 / standard deviation
+
+  static constexpr std::string_view kName = "layer_norm";
+  auto operands() const { return std::array{out, inp, weight, bias, stats}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (R, 2) f32 = this piece's sums, see LayerNormBackward::sums.
+struct LayerNormSums {
+  View out, d_out, inp, weight, stats;
+
+  static constexpr std::string_view kName = "layer_norm_sums";
+  auto operands() const { return std::array{out, d_out, inp, weight, stats}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// The gradient of a norm on a piece of each row: C of the row's `width` columns.
+struct LayerNormBackward {
+  View d_inp;   ///< (R, C)
+  View d_out;   ///< (R, C)
+  View inp;     ///< (R, C)
+  View weight;  ///< (1, C)
+  View stats;   ///< (R, 2) f32: mean, 1 / standard deviation
+  View sums;    ///< (R, 2) f32: sums over the whole row of g and g · xhat, g = d_out · weight
+  View residual = {};  ///< (R, C) added to d_inp, or empty
+  std::int64_t width = 0;
+
+  static constexpr std::string_view kName = "layer_norm_backward";
+  auto operands() const { return std::array{d_inp, d_out, inp, weight, stats, sums, residual}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// d_weight (1, C) += sum over rows of d_out · xhat; d_bias (1, C) += sum of d_out, or empty.
+struct LayerNormWeightBackward {
+  View d_weight, d_bias, d_out, inp, stats;
+
+  static constexpr std::string_view kName = "layer_norm_weight_backward";
+  auto operands() const { return std::array{d_weight, d_bias, d_out, inp, stats}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (R, 2) f32 = 0 and this piece's sum of g · xhat.
+struct RmsNormSums {
+  View out, d_out, inp, weight, stats;
+
+  static constexpr std::string_view kName = "rms_norm_sums";
+  auto operands() const { return std::array{out, d_out, inp, weight, stats}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// RMSNorm of each head separately, with one weight for all: (R, h·D), h heads of D columns.
+struct HeadNorm {
+  View out;     ///< (R, h·D)
+  View inp;     ///< (R, h·D)
+  View weight;  ///< (1, D)
+  View rstd;    ///< (R, h) f32: 1 / sqrt(mean of a head's squares + eps), kept for backward
+  float eps = 1e-5f;
+
+  static constexpr std::string_view kName = "head_norm";
+  auto operands() const { return std::array{out, inp, weight, rstd}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// The gradients of HeadNorm; forward.out is not read.
+struct HeadNormBackward {
+  HeadNorm forward;
+  View d_out;          ///< (R, h·D)
+  View d_inp;          ///< (R, h·D)
+  View d_weight = {};  ///< (1, D) f32, added to; or empty
+
+  static constexpr std::string_view kName = "head_norm_backward";
+  auto operands() const {
+    return std::array{d_inp, d_out, forward.inp, forward.weight, forward.rstd, d_weight};
+  }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// Rotary position embedding: column i of a head is paired with column i + D/2.
+struct RotaryEmbedding {
+  View out;              ///< (R, h·D), may be inp
+  View inp;              ///< (R, h·D)
+  View table;            ///< (T, D) f32: cosines, then sines, of a position's D/2 angles
+  bool inverse = false;  ///< rotates by the opposite angles, as the gradient needs
+  View positions = {};   ///< (1, R) i32, below T; or empty: row r has position r % T
+
+  static constexpr std::string_view kName = "rotary_embedding";
+  auto operands() const { return std::array{out, inp, table, positions}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// Writes the keys, or the values, of new tokens to the key-value cache. A slot has room for
+/// `entries` positions of one sequence, one head after another; position p is at entry
+/// p % entries. Row r is position positions[r] of slot slots[r]; negative slots are skipped.
+struct KeepHeads {
+  View kept;       ///< (slots · k · entries, D)
+  View inp;        ///< (R, k·D)
+  View slots;      ///< (1, R) i32
+  View positions;  ///< (1, R) i32
+  std::int64_t entries = 0;
+
+  static constexpr std::string_view kName = "keep_heads";
+  auto operands() const { return std::array{kept, inp, slots, positions}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// Moves blocks of kSequenceBlock rows between pieces of sequences, as an all-gather stacks them,
+/// and the order of positions. The rows of both matrices are `sequences` sequences of T positions.
+/// Ordered, row b · T + t is position t of sequence b. Stacked, there is one piece after another,
+/// each with T / ways rows of every sequence, one sequence after another. Counted over all pieces,
+/// block slots[b · T/64 + j] of sequence b's rows is block j of its positions.
+struct OrderBlocks {
+  View out;                    ///< (R, C) T, ordered
+  View inp;                    ///< (R, C) T, stacked; not out
+  View slots;                  ///< (1, R/64) i32: for each sequence a permutation of 0 to T/64 - 1
+  std::int64_t sequences = 0;  ///< at least 1
+  int ways = 1;                ///< pieces; T is a multiple of ways · kSequenceBlock
+  bool inverse = false;        ///< inp is ordered, and out stacked
+
+  static constexpr std::string_view kName = "order_blocks";
+  auto operands() const { return std::array{out, inp, slots}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (R, F) T = silu(gate) · up; each row of inp (R, 2F) is its gate, then its up.
+struct Swiglu {
+  View out, inp;
+
+  static constexpr std::string_view kName = "swiglu";
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// d_inp (R, 2F), which may be inp.
+struct SwigluBackward {
+  View d_inp, d_out, inp;
+
+  static constexpr std::string_view kName = "swiglu_backward";
+  auto operands() const { return std::array{d_inp, d_out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// The expanded integral of ELU with two learned numbers p and n, see rowwise/xielu.h. (R, C) T.
+struct Xielu {
+  View out, inp;
+  View p, n;  ///< (1, 1) W, f32 or bf16
+
+  static constexpr std::string_view kName = "xielu";
+  auto operands() const { return std::array{out, inp, p, n}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// The gradients of Xielu; forward.out is not read.
+struct XieluBackward {
+  Xielu forward;
+  View d_inp;  ///< (R, C), may be d_out
+  View d_out;  ///< (R, C)
+  /// (R, 2) f32: receives each row's terms of d_p and d_n; or empty, and so are d_p and d_n.
+  View sums = {};
+  View d_p = {}, d_n = {};  ///< (1, 1) f32, added to
+
+  static constexpr std::string_view kName = "xielu_backward";
+  auto operands() const {
+    return std::array{d_inp, sums, d_p, d_n, d_out, forward.inp, forward.p, forward.n};
+  }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// Sets elements of a piece of a value to 0 at random. The choice depends only on the key and on
+/// the element's place in the whole value.
+struct Dropout {
+  View out;                    ///< (R, C) T, may be inp
+  View inp;                    ///< (R, C) T
+  float scale = 1;             ///< kept elements are multiplied by scale / (1 - probability)
+  float probability = 0;       ///< that an element is set to 0
+  std::uint64_t key = 0;       ///< a different key makes a different choice
+  std::int64_t first_row = 0;  ///< of element (0, 0) in the whole value
+  std::int64_t first_col = 0;
+
+  static constexpr std::string_view kName = "dropout";
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// Tanh form of GELU (Hendrycks and Gimpel, 2016), as GPT-2 uses. (R, C) T.
+struct Gelu {
+  View out, inp;
+
+  static constexpr std::string_view kName = "gelu";
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+struct GeluBackward {
+  View d_inp, d_out, inp;
+
+  static constexpr std::string_view kName = "gelu_backward";
+  auto operands() const { return std::array{d_inp, d_out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out = a + b, (R, C); types may differ (sums in f32).
+struct Add {
+  View out, a, b;
+
+  static constexpr std::string_view kName = "add";
+  auto operands() const { return std::array{out, a, b}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// A function of each element alone.
+enum class ActivationKind {
+  relu,  ///< max(x, 0)
+  silu,  ///< x / (1 + e^-x)
+  tanh,
+};
+
+/// out = f(inp), (R, C) T.
+struct Activation {
+  View out;  ///< (R, C), may be inp
+  View inp;  ///< (R, C)
+  ActivationKind kind = ActivationKind::relu;
+
+  static constexpr std::string_view kName = "activation";
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// d_inp = d_out · f'(inp), (R, C) T. The slope of relu is 0 at 0.
+struct ActivationBackward {
+  View d_inp;  ///< (R, C), may be d_out or inp
+  View d_out, inp;
+  ActivationKind kind = ActivationKind::relu;
+
+  static constexpr std::string_view kName = "activation_backward";
+  auto operands() const { return std::array{d_inp, d_out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out = a · b, (R, C) T, elementwise; out may be a or b.
+struct Multiply {
+  View out, a, b;
+
+  static constexpr std::string_view kName = "multiply";
+  auto operands() const { return std::array{out, a, b}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out = inp · factor, (R, C) T; out may be inp.
+struct Scale {
+  View out, inp;
+  float factor = 1;
+
+  static constexpr std::string_view kName = "scale";
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out = inp, (R, C), between any of f32 and bf16.
+struct Cast {
+  View out, inp;
+
+  static constexpr std::string_view kName = "cast";
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (1, C) f32 += sum over rows of inp (R, C) T.
+struct ColumnSum {
+  View out, inp;
+
+  static constexpr std::string_view kName = "column_sum";
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// Rows of a table of tokens, plus rows of learned positions if there are any.
+struct Embedding {
+  View out;    ///< (R, C) T
+  View ids;    ///< (1, R) i32
+  View table;  ///< (V, C) T: rows of ids [first, first + V); other ids give zeros
+  std::int64_t first = 0;
+  View learned = {};    ///< (P, C) T, added; or empty
+  View positions = {};  ///< (1, R) i32, below P; or empty: row r has position r % P
+
+  static constexpr std::string_view kName = "embedding";
+  auto operands() const { return std::array{out, ids, table, learned, positions}; }
+  /// Of the table, as many rows are read as out has.
+  auto passes() const { return std::array{2, 0, 0, 0, 0}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// d_table (V, C) f32 += d_out rows, in the order of the rows.
+struct EmbeddingBackward {
+  View d_table;  ///< rows of ids [first, first + V); other ids are skipped
+  View d_out;    ///< (R, C) T
+  View ids;      ///< (1, R) i32
+  std::int64_t first = 0;
+
+  static constexpr std::string_view kName = "embedding_backward";
+  auto operands() const { return std::array{d_table, d_out, ids}; }
+  /// Of d_table, as many rows are read and written as d_out has.
+  auto passes() const {
+    return std::array{0, static_cast<int>(1 + 2 * bytes_of(DType::f32) / bytes_of(d_out.dtype)), 0};
+  }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// d_positions (T, C) f32 += sum over sequences of d_out (B·T, C). For rows with explicit positions
+/// take EmbeddingBackward instead, with the positions as ids.
+struct PositionsBackward {
+  View d_positions, d_out;
+
+  static constexpr std::string_view kName = "positions_backward";
+  auto operands() const { return std::array{d_positions, d_out}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (R, 3) f32 = maximum, sum of exp(x - maximum), and the target's logit (0 if the target is
+/// not in this piece), of logits (R, V) T. targets (1, R) i32, or empty: then out is (R, 2).
+struct SoftmaxStats {
+  View out, logits, targets;
+  VocabularyPiece piece;
+
+  static constexpr std::string_view kName = "softmax_stats";
+  auto operands() const { return std::array{out, logits, targets}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// lse (R, 1) f32 = log-sum-exp, and loss (R, 1) f32 = lse minus the target's logit, from the
+/// stacked stats of all pieces (pieces · R, 3). Rows with a negative target have loss and lse 0.
+struct CombineSoftmax {
+  View loss, lse, stats, targets;
+
+  static constexpr std::string_view kName = "combine_softmax";
+  auto operands() const { return std::array{loss, lse, stats, targets}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// The gradient of a piece of the logits: (softmax (1 + 2 z lse) - one hot) · scale, that of loss +
+/// z lse². Rows with a negative target and columns beyond piece.valid are zero.
+struct CrossEntropyBackward {
+  View d_logits;  ///< (R, V) T, may be logits if both have the same type
+  View logits;    ///< (R, V) T, may differ in type from d_logits
+  View lse;       ///< (R, 1) f32: log of the sum of exponentials over all pieces
+  View targets;   ///< (1, R) i32
+  VocabularyPiece piece;
+  float scale = 1;
+  float z = 0;
+
+  static constexpr std::string_view kName = "cross_entropy_backward";
+  auto operands() const { return std::array{d_logits, logits, lse, targets}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (R, 1) f32 = 1 if no logit of any piece is larger than the target's, else 0, from the stats
+/// of CombineSoftmax; 0 if the target is negative.
+struct GreedyTargets {
+  View out, stats, targets;
+
+  static constexpr std::string_view kName = "greedy_targets";
+  auto operands() const { return std::array{out, stats, targets}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// A piece of the softmax of each row: out (R, C) T = exp(inp - maximum) / sum of exponentials,
+/// over all pieces.
+struct Softmax {
+  View out;    ///< (R, C), may be inp
+  View inp;    ///< (R, C)
+  View stats;  ///< (pieces · R, 2) f32: the SoftmaxStats of all pieces, stacked
+
+  static constexpr std::string_view kName = "softmax";
+  auto operands() const { return std::array{out, inp, stats}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (R, 1) f32 = sum over each row of a · b, both (R, C) T.
+struct RowDots {
+  View out, a, b;
+
+  static constexpr std::string_view kName = "row_dots";
+  auto operands() const { return std::array{out, a, b}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// The gradient of a piece of Softmax: d_inp = out · (d_out - dots).
+struct SoftmaxBackward {
+  View d_inp;  ///< (R, C) T, may be d_out or out
+  View d_out;  ///< (R, C) T
+  View out;    ///< (R, C) T, the result of Softmax
+  View dots;   ///< (R, 1) f32: RowDots of d_out and out, summed over all pieces
+
+  static constexpr std::string_view kName = "softmax_backward";
+  auto operands() const { return std::array{d_inp, d_out, out, dots}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (1, 1) f64 += sum of inp (R, C) T.
+struct Sum {
+  View out, inp;
+
+  static constexpr std::string_view kName = "sum";
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (1, 1) f64 += sum of squares of inp (R, C) T.
+struct SquaredSum {
+  View out, inp;
+
+  static constexpr std::string_view kName = "squared_sum";
+  static constexpr auto kKind = OperationKind::update;
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (1, 1) f32 = min(1, max_norm / sqrt(squared_norm)), 1 where max_norm is 0;
+/// squared_norm (1, 1) f64.
+struct ClipFactor {
+  View out, squared_norm;
+  float max_norm = 0;
+
+  static constexpr std::string_view kName = "clip_factor";
+  static constexpr auto kKind = OperationKind::update;
+  auto operands() const { return std::array{out, squared_norm}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (1, 1) i64 += elements of inp (R, C) T that are NaN or infinite.
+struct CountNonfinite {
+  View out, inp;
+
+  static constexpr std::string_view kName = "count_nonfinite";
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+}  // namespace ops
+
+/// Any row-wise operation.
+using RowwiseOperation = std::variant<
+    ops::RowMoments, ops::AddMoments, ops::CombineMoments, ops::MomentsAboutZero, ops::LayerNorm,
+    ops::LayerNormSums, ops::LayerNormBackward, ops::LayerNormWeightBackward, ops::RmsNormSums,
+    ops::HeadNorm, ops::HeadNormBackward, ops::RotaryEmbedding, ops::KeepHeads, ops::OrderBlocks,
+    ops::Swiglu, ops::SwigluBackward, ops::Xielu, ops::XieluBackward, ops::Dropout, ops::Gelu,
+    ops::GeluBackward, ops::Add, ops::Activation, ops::ActivationBackward, ops::Multiply,
+    ops::Scale, ops::Cast, ops::ColumnSum, ops::Route, ops::RouteBackward, ops::RouteCounts,
+    ops::ExpertOrder, ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward, ops::Embedding,
+    ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats, ops::CombineSoftmax,
+    ops::CrossEntropyBackward, ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward,
+    ops::Sum, ops::SquaredSum, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd,
+    ops::Momentum, ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage>;
+
+/// The names of all row-wise operations.
+inline constexpr auto kRowwiseNames =
+    []<typename... Operation>(std::type_identity<std::variant<Operation...>>) {
+      return std::array{Operation::kName...};
+    }(std::type_identity<RowwiseOperation>{});
+
+}  // namespace axonn

@@ -1,0 +1,227 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <tuple>
+
+#include "axonn/compute/ops/rowwise/launch.h"
+#include "axonn/compute/tensor/address.h"
+
+namespace axonn::rowwise {
+
+// The places of R · k copies of rows, ordered by expert, then by row, on any number of threads:
+// teams count the experts' copies in blocks of rows, one team adds these counts up, and teams then
+// number the copies of each block. Bound by memory: 2 · R · k · 4 bytes, but every step waits for
+// the last one.
+
+/// Rows that a team counts.
+constexpr std::int64_t kOrderRows = 64;
+
+/// before[block] = the number of copies of each expert in the block.
+struct CountExperts {
+  Matrix<std::int32_t> before;     // (blocks, E)
+  Matrix<const std::int32_t> ids;  // (R, k)
+  std::int64_t R;
+  int k, E;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t block) const {
+    const std::int64_t begin = block * kOrderRows, end = std::min(begin + kOrderRows, R);
+    std::int32_t* counts = before.row(block);
+    team.share([&](int member, auto members) {
+      for (int e = member; e < E; e += members) counts[e] = 0;
+      for (std::int64_t r = begin; r < end; ++r)
+        for (int j = 0; j < k; ++j)
+          if (const int id = ids.row(r)[j]; id % members == member) ++counts[id];
+    });
+  }
+};
+
+/// counts = the sums of all blocks, starts = their sums over the experts before each, and before =
+/// the sums of the blocks before each. One team.
+struct AddExperts {
+  std::int32_t *counts, *starts;  // (E)
+  Matrix<std::int32_t> before;    // (blocks, E)
+  std::int64_t blocks;
+  int E;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t) const {
+    team.each(E, [&](int e) {
+      std::int32_t total = 0;
+      for (std::int64_t b = 0; b < blocks; ++b) {
+        const std::int32_t here = before.row(b)[e];
+        before.row(b)[e] = total;
+        total += here;
+      }
+      counts[e] = total;
+    });
+    team.once([&] {
+      std::int32_t total = 0;
+      for (int e = 0; e < E; ++e) {
+        starts[e] = total;
+        total += counts[e];
+      }
+    });
+  }
+};
+
+/// places[r][j] = the place of that copy, for each row of a block.
+struct PlaceExperts {
+  Matrix<std::int32_t> places;     // (R, k)
+  Matrix<std::int32_t> before;     // (blocks, E)
+  const std::int32_t* starts;      // (E)
+  Matrix<const std::int32_t> ids;  // (R, k)
+  std::int64_t R;
+  int k;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t block) const {
+    const std::int64_t begin = block * kOrderRows, end = std::min(begin + kOrderRows, R);
+    std::int32_t* next = before.row(block);
+    team.share([&](int member, auto members) {
+      for (std::int64_t r = begin; r < end; ++r)
+        for (int j = 0; j < k; ++j)
+          if (const int id = ids.row(r)[j]; id % members == member)
+            places.row(r)[j] = starts[id] + next[id]++;
+    });
+  }
+};
+
+/// The places of the copies of R rows.
+struct Places {
+  Matrix<const std::int32_t> all;  // (R, k)
+  std::int64_t R;
+  int k;
+
+  AXONN_DEVICE std::int64_t operator()(std::int64_t row, int j) const { return all.row(row)[j]; }
+  /// The place of the copy after copy j of the row; the same place if there is none.
+  AXONN_DEVICE std::int64_t after(std::int64_t row, int j) const {
+    if (j + 1 < k) return all.row(row)[j + 1];
+    return row + 1 < R ? all.row(row + 1)[0] : all.row(row)[j];
+  }
+};
+
+/// out[places[row][j]] = inp[row]. One team per row. Bound by memory: R · (k + 1) · C · sizeof(T)
+/// bytes.
+template <typename T>
+struct SpreadRowsKernel {
+  Matrix<T> out;        // (R · k, C)
+  Matrix<const T> inp;  // (R, C)
+  Places places;
+  int C;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    for (int j = 0; j < places.k; ++j)
+      team.map_asking(
+          std::tuple<const T*>{out.row(places.after(row, j))}, out.row(places(row, j)), C,
+          [](auto x) { return x; }, inp.row(row));
+  }
+};
+
+/// out[row] = the sum of its copies, each times its weight. One team per row. Bound by memory:
+/// R · (k + 1) · C · sizeof(T) bytes.
+template <typename T>
+struct CombineRowsKernel {
+  Matrix<T> out;                // (R, C)
+  Matrix<const T> inp;          // (R · k, C)
+  Matrix<const float> weights;  // (R, k) or absent
+  Places places;
+  int C;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    const std::int64_t next = row + 1 < places.R ? row + 1 : row;
+    const RowTerms terms{places.all.row(row), weights.data ? weights.row(row) : nullptr, places.k};
+    team.combine(out.row(row), C, inp, terms, places.all.row(next));
+  }
+};
+
+/// d_inp[place] = weight · d_out[row] and d_weight = the sum of d_out[row] · inp[place], for each
+/// copy of the row. One team per row. Bound by memory: R · (2 k + 1) · C · sizeof(T) bytes.
+template <typename T>
+struct CombineRowsBackwardKernel {
+  Matrix<T> d_inp;              // (R · k, C), may be inp
+  Matrix<float> d_weights;      // (R, k)
+  Matrix<const T> d_out;        // (R, C)
+  Matrix<const T> inp;          // (R · k, C)
+  Matrix<const float> weights;  // (R, k)
+  Places places;
+  int C;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    for (int j = 0; j < places.k; ++j) {
+      const std::int64_t place = places(row, j), next = places.after(row, j);
+      const float dot = team.map_sum_asking(
+          std::tuple<const T*, const T*>{inp.row(next), d_inp.row(next)}, d_inp.row(place), C,
+          [weight = weights.row(row)[j]](auto d, auto x) { return pair(d * weight, d * x); },
+          d_out.row(row), inp.row(place));
+      team.once([&] { d_weights.row(row)[j] = dot; });
+    }
+  }
+};
+
+}  // namespace axonn::rowwise
+
+namespace axonn::ops {
+
+void ExpertOrder::run(auto launch, const Checker& check) const {
+  const std::int64_t R = ids.rows, blocks = (R + rowwise::kOrderRows - 1) / rowwise::kOrderRows;
+  const int k = width(ids), E = width(counts);
+  check.typed("ids", ids, DType::i32, R, k);
+  check.like("places", places, ids);
+  check.ids("counts", counts, E);
+  AXONN_CHECK(R * k <= std::numeric_limits<std::int32_t>::max(), "expert_order: ids is ", ids,
+              ", want less than 2^31 elements");
+  std::int32_t* starts = launch.scratch.template take<std::int32_t>((blocks + 1) * E);
+  const Matrix<std::int32_t> before{starts + E, E};
+  const std::int64_t threads = std::int64_t{E} * 8, work = rowwise::kOrderRows * k;
+  launch.rows({blocks, work, threads}, rowwise::CountExperts{before, ids, R, k, E});
+  launch.rows({1, E, threads},
+              rowwise::AddExperts{address<std::int32_t>(counts), starts, before, blocks, E});
+  launch.rows({blocks, work, threads}, rowwise::PlaceExperts{places, before, starts, ids, R, k});
+}
+
+/// Checks copies of `rows` at places (R, k), one after another in `copies`.
+inline rowwise::Places check_places(const Checker& check, const View& rows, const View& copies,
+                                    const View& places) {
+  const std::int64_t R = rows.rows, k = places.cols;
+  check.typed("places", places, DType::i32, R, k);
+  AXONN_CHECK(copies.rows == R * k, check.operation, ": ", copies, " for ", k, " copies of ", rows,
+              ", want ", R * k, " rows");
+  return {places, R, static_cast<int>(k)};
+}
+
+void SpreadRows::run(auto launch, const Checker& check) const {
+  check.values("inp", inp);
+  check.typed("out", out, inp.dtype, out.rows, inp.cols);
+  const rowwise::Places at = check_places(check, inp, out, places);
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch.rows({inp.rows, at.k * inp.cols, inp.cols},
+                rowwise::SpreadRowsKernel<T>{out, inp, at, width(inp)});
+  });
+}
+
+void CombineRows::run(auto launch, const Checker& check) const {
+  check.values("out", out);
+  check.typed("inp", inp, out.dtype, inp.rows, out.cols);
+  const rowwise::Places at = check_places(check, out, inp, places);
+  if (weights.data) check.f32("weights", weights, out.rows, at.k);
+  with_type(out.dtype, [&]<typename T>(T) {
+    launch.rows({out.rows, at.k * out.cols, out.cols},
+                rowwise::CombineRowsKernel<T>{out, inp, weights, at, width(out)});
+  });
+}
+
+void CombineRowsBackward::run(auto launch, const Checker& check) const {
+  check.values("d_out", d_out);
+  check.typed("inp", inp, d_out.dtype, inp.rows, d_out.cols);
+  check.like("d_inp", d_inp, inp);
+  const rowwise::Places at = check_places(check, d_out, inp, places);
+  check.f32("weights", weights, d_out.rows, at.k);
+  check.f32("d_weights", d_weights, d_out.rows, at.k);
+  with_type(d_out.dtype, [&]<typename T>(T) {
+    launch.rows({d_out.rows, at.k * d_out.cols, d_out.cols},
+                rowwise::CombineRowsBackwardKernel<T>{d_inp, d_weights, d_out, inp, weights, at,
+                                                      width(d_out)});
+  });
+}
+
+}  // namespace axonn::ops

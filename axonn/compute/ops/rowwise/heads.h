@@ -1,0 +1,128 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "axonn/compute/ops/rowwise/launch.h"
+#include "axonn/compute/ops/rowwise/math.h"
+#include "axonn/compute/tensor/address.h"
+
+namespace axonn::rowwise {
+
+/// Rotates the pairs (x[i], x[i + D/2]) of every head by the angles of the row's position:
+///
+///   out[i] = x[i] · cos - x[i + D/2] · sin        out[i + D/2] = x[i + D/2] · cos + x[i] · sin
+///
+/// and by the opposite angles if `sign` is -1, as a gradient needs. One team per row. Bound by
+/// memory: 2 · R · h · D · sizeof(T) bytes; all heads of a row share its angles.
+/// Source: Su et al., "RoFormer", 2021, with the halves of a head paired, as Hugging Face does.
+template <typename T>
+struct RotaryKernel {
+  Matrix<T> out;              // (R, h · D), may be inp
+  Matrix<const T> inp;        // (R, h · D)
+  Matrix<const float> table;  // (T, D): each row cosines, then sines
+  std::int64_t count;         // T
+  int heads, D;
+  float sign;
+  const std::int32_t* positions;  // (R), or null: row % T
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    const int half = D / 2;
+    const float* cosine = table.row(positions ? positions[row] : row_remainder(row, count));
+    for (int h = 0; h < heads; ++h) {
+      const T* x = inp.row(row) + h * D;
+      T* y = out.row(row) + h * D;
+      team.map_pair(
+          y, y + half, half,
+          [s = sign](auto a, auto b, auto cos, auto sin) {
+            return pair(a * cos - b * (s * sin), b * cos + a * (s * sin));
+          },
+          x, x + half, cosine, cosine + half);
+    }
+  }
+};
+
+/// Copies each head of a token, D columns, to its entry in the token's slot. One team per row.
+/// Bound by memory: 2 · R · k · D · sizeof(T) bytes.
+template <typename T>
+struct KeepHeadsKernel {
+  Matrix<T> kept;                 // (slots · k · entries, D)
+  Matrix<const T> inp;            // (R, k · D)
+  const std::int32_t* slots;      // (R), negative: the row is skipped
+  const std::int32_t* positions;  // (R)
+  std::int64_t entries, heads;
+  int D;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    if (slots[row] < 0) return;
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const std::int64_t first = (slots[row] * heads + h) * entries;
+      team.map(
+          kept.row(first + row_remainder(positions[row], entries)), D, [](float x) { return x; },
+          inp.row(row) + h * D);
+    }
+  }
+};
+
+/// delta[row][head] = the sum of d_out · out over the head's columns, as the gradient of attention
+/// needs it. One team per row. Bound by memory: 2 · R · h · D · sizeof(T) bytes.
+template <typename T>
+struct HeadDots {
+  Matrix<float> delta;         // (R, h)
+  Matrix<const T> d_out, out;  // (R, h · D)
+  std::int64_t heads;
+  int D;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const float sum = team.sum(
+          D, [](auto a, auto b) { return a * b; }, d_out.row(row) + h * D, out.row(row) + h * D);
+      team.once([&] { delta.row(row)[h] = sum; });
+    }
+  }
+};
+
+}  // namespace axonn::rowwise
+
+namespace axonn::ops {
+
+void RotaryEmbedding::run(auto launch, const Checker& check) const {
+  check.values("inp", inp);
+  check.like("out", out, inp);
+  check.f32("table", table, table.rows, table.cols);
+  AXONN_CHECK(table.rows > 0 && (positions.data || inp.rows % table.rows == 0),
+              "rotary_embedding: inp is ", inp, ", want whole sequences of ", table.rows,
+              " positions (table is ", table, ")");
+  if (positions.data) check.ids("positions", positions, inp.rows);
+  AXONN_CHECK(table.cols > 0 && table.cols % 2 == 0 && inp.cols % table.cols == 0,
+              "rotary_embedding: inp is ", inp, ", want whole heads of the width of table ", table,
+              ", which must be even");
+  const int D = width(table), heads = width(inp) / D;
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch.rows(
+        {inp.rows, inp.cols, D / 2},
+        rowwise::RotaryKernel<T>{out, inp, table, table.rows, heads, D, inverse ? -1.0f : 1.0f,
+                                 address<const std::int32_t>(positions)});
+  });
+}
+
+void KeepHeads::run(auto launch, const Checker& check) const {
+  const std::int64_t D = kept.cols;
+  check.values("inp", inp);
+  check.type("kept", kept, {inp.dtype});
+  AXONN_CHECK(entries > 0 && D > 0 && inp.cols % D == 0 &&
+                  kept.rows % std::max<std::int64_t>(1, inp.cols / D * entries) == 0,
+              "keep_heads: inp ", inp, ", kept ", kept,
+              ", want whole heads in inp, and whole slots of ", entries,
+              " entries for each of them in kept");
+  check.ids("slots", slots, inp.rows);
+  check.ids("positions", positions, inp.rows);
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch.rows({inp.rows, inp.cols, D},
+                rowwise::KeepHeadsKernel<T>{kept, inp, address<const std::int32_t>(slots),
+                                            address<const std::int32_t>(positions), entries,
+                                            inp.cols / D, width(kept)});
+  });
+}
+
+}  // namespace axonn::ops

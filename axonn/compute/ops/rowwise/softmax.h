@@ -1,0 +1,291 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "axonn/compute/ops/rowwise/heads.h"
+#include "axonn/compute/ops/rowwise/launch.h"
+#include "axonn/compute/ops/rowwise/math.h"
+#include "axonn/compute/tensor/address.h"
+
+namespace axonn::rowwise {
+
+// loss = log(sum of exp(logits)) - logits[target], over a vocabulary that is cut into pieces. Each
+// piece gives its maximum, its sum and the target's logit; these are combined. Padding is ignored.
+
+/// out[row] = maximum, sum of exp(x - maximum), and, if there are targets, the target's logit (0 if
+/// it is not here). One team per row, one pass. Bound by memory, R · V · sizeof(T) bytes, or by an
+/// exponential per element.
+template <typename T>
+struct SoftmaxStatsKernel {
+  Matrix<float> out;            // (R, 3), or (R, 2) without targets
+  Matrix<const T> logits;       // (R, V)
+  const std::int32_t* targets;  // (R) or null
+  std::int64_t first;
+  int valid;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    const T* x = logits.row(row);
+    constexpr int kFirst = 512, kPart = 16384;
+    // Exponentials are relative to `about`, the largest of the first elements, until an element is
+    // so much larger that they and their sum could overflow (e^60 · 2^31 does not). As powers of
+    // two they take an instruction less; below 2^-150 they are 0. kLowest · log2(e) is finite.
+    constexpr float kSafe = 60, kLowest = -std::numeric_limits<float>::max() / 2;
+    float most = -std::numeric_limits<float>::infinity(), total = 0;
+    float about = greatest(team.max(valid < kFirst ? valid : kFirst, x), kLowest);
+    const auto summed = [&](int begin) {
+      const float start = about * kLog2E;
+      return team.sum_and_max(
+          valid - begin < kPart ? valid - begin : kPart,
+          [=](auto v) { return power_of_two(greatest(-151.0f, v * kLog2E - start)); }, x + begin);
+    };
+    for (int begin = 0; begin < valid; begin += kPart) {
+      auto part = summed(begin);
+      if (part.second > about + kSafe) {
+        total *= exponential(about - part.second);
+        about = part.second;
+        part = summed(begin);
+      }
+      total += part.first;
+      most = greatest(part.second, most);
+    }
+    team.once([&] {
+      out.row(row)[0] = most;
+      // Not above 0 but for a piece without a finite logit, where `most` is infinite and total 0.
+      out.row(row)[1] = total * exponential(least(about - most, 0.0f));
+      if (!targets) return;
+      const std::int64_t target = targets[row] - first;
+      const bool here = targets[row] >= 0 && target >= 0 && target < valid;
+      out.row(row)[2] = here ? get(x[target]) : 0;
+    });
+  }
+};
+
+/// The maximum of a row, and the sum of exp(x - maximum), from the stats of its pieces. They are
+/// combined in their order, so that all ranks get the same bits.
+AXONN_DEVICE inline Pair<float> combined_stats(Matrix<const float> stats, std::int64_t row,
+                                               std::int64_t R, std::int64_t pieces) {
+  float most = stats.row(row)[0], total = 0;
+  for (std::int64_t p = 1; p < pieces; ++p) most = greatest(stats.row(p * R + row)[0], most);
+  for (std::int64_t p = 0; p < pieces; ++p) {
+    const float* piece = stats.row(p * R + row);
+    total += piece[1] * exponential(piece[0] - most);  // a piece of padding alone has sum 0
+  }
+  return {most, total};
+}
+
+/// Computes loss and lse of each row from the stacked stats of its pieces, in their order.
+struct CombineSoftmaxKernel {
+  Matrix<float> loss, lse;      // (R, 1)
+  Matrix<const float> stats;    // (pieces · R, 3)
+  const std::int32_t* targets;  // (R)
+  std::int64_t R, pieces;
+
+  AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
+    team.each(tile.count, [&](int i) {
+      const std::int64_t row = tile.begin + i;
+      const auto [most, total] = combined_stats(stats, row, R, pieces);
+      float target = 0;
+      for (std::int64_t p = 0; p < pieces; ++p) target += stats.row(p * R + row)[2];
+      const float log_sum = most + std::log(total);
+      lse.row(row)[0] = targets[row] < 0 ? 0 : log_sum;
+      loss.row(row)[0] = targets[row] < 0 ? 0 : log_sum - target;
+    });
+  }
+};
+
+/// out[row] = 1 if no piece has a larger logit than the target's, else 0, from the same stats.
+struct GreedyTargetsKernel {
+  Matrix<float> out;            // (R, 1)
+  Matrix<const float> stats;    // (pieces · R, 3)
+  const std::int32_t* targets;  // (R)
+  std::int64_t R, pieces;
+
+  AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
+    team.each(tile.count, [&](int i) {
+      const std::int64_t row = tile.begin + i;
+      float target = 0;
+      for (std::int64_t p = 0; p < pieces; ++p) target += stats.row(p * R + row)[2];
+      bool greedy = targets[row] >= 0;
+      for (std::int64_t p = 0; p < pieces; ++p)
+        greedy = greedy && stats.row(p * R + row)[0] <= target;
+      out.row(row)[0] = greedy ? 1.0f : 0.0f;
+    });
+  }
+};
+
+/// d_logits = (exp(logits - lse) (1 + 2 z lse) - one hot) · scale; in place if the types are the
+/// same. One team per row. Bound by memory: R · V · (sizeof(T) + sizeof(Out)) bytes.
+template <typename Out, typename T>
+struct CrossEntropyBackwardKernel {
+  Matrix<Out> d_logits;         // (R, V)
+  Matrix<const T> logits;       // (R, V)
+  Matrix<const float> lse;      // (R, 1)
+  const std::int32_t* targets;  // (R)
+  std::int64_t first;
+  int V, valid;
+  float scale, z;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    const bool counts = targets[row] >= 0;
+    const int filled = counts ? valid : 0;
+    const std::int64_t local = targets[row] - first;
+    const bool here = counts && local >= 0 && local < valid;
+    const float own = team.first([&] { return here ? get(logits.row(row)[local]) : 0; });
+    const float log_sum = lse.row(row)[0], share = 1 + 2 * z * log_sum, factor = share * scale;
+    team.map(
+        d_logits.row(row), filled, [=](auto x) { return exponential(x - log_sum) * factor; },
+        logits.row(row));
+    team.map(d_logits.row(row) + filled, V - filled, [] { return 0.0f; });
+    if (here)
+      team.once(
+          [&] { put(d_logits.row(row)[local], (exponential(own - log_sum) * share - 1) * scale); });
+  }
+};
+
+// p = exp(x - maximum) / sum of exp(x - maximum) of each row, which is cut into pieces, with the
+// same statistics. One team per row. Bound by memory: 2 · R · C · sizeof(T) bytes forward and 5
+// backward, beside one exponential per element.
+
+template <typename T>
+struct SoftmaxKernel {
+  Matrix<T> out;              // (R, C)
+  Matrix<const T> inp;        // (R, C)
+  Matrix<const float> stats;  // (pieces · R, 2)
+  std::int64_t R, pieces;
+  int C;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    const Pair<float> stat = combined_stats(stats, row, R, pieces);
+    team.map(
+        out.row(row), C,
+        [most = stat.first, each = 1 / stat.second](auto x) {
+          return exponential(x - most) * each;
+        },
+        inp.row(row));
+  }
+};
+
+/// d_inp = out · (d_out - dots).
+template <typename T>
+struct SoftmaxBackwardKernel {
+  Matrix<T> d_inp;             // (R, C)
+  Matrix<const T> d_out, out;  // (R, C)
+  Matrix<const float> dots;    // (R, 1)
+  int C;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    const float dot = dots.row(row)[0];
+    team.map(
+        d_inp.row(row), C, [=](auto d, auto p) { return p * (d - dot); }, d_out.row(row),
+        out.row(row));
+  }
+};
+
+}  // namespace axonn::rowwise
+
+namespace axonn::ops {
+
+inline void check_logits(const Checker& check, const View& logits, const VocabularyPiece& piece) {
+  check.values("logits", logits);
+  AXONN_CHECK(piece.first >= 0 && piece.valid >= 0 && piece.valid <= logits.cols, check.operation,
+              ": ", piece.valid, " columns from ", piece.first, " of logits ", logits);
+}
+
+/// Checks stats (pieces · R, 3) and targets (1, R). Returns the number of pieces; 0 if R is 0.
+inline std::int64_t check_pieces(const Checker& check, const View& stats, const View& targets) {
+  check.ids("targets", targets, targets.cols);
+  if (targets.cols == 0) return 0;
+  // Too few rows for one piece: the message wants those of one.
+  const std::int64_t pieces = std::max<std::int64_t>(stats.rows / targets.cols, 1);
+  check.f32("stats", stats, pieces * targets.cols, 3);
+  return pieces;
+}
+
+void SoftmaxStats::run(auto launch, const Checker& check) const {
+  check_logits(check, logits, piece);
+  if (targets.rows > 0) check.ids("targets", targets, logits.rows);
+  check.f32("out", out, logits.rows, targets.rows > 0 ? 3 : 2);
+  with_type(logits.dtype, [&]<typename T>(T) {
+    launch.rows({logits.rows, logits.cols},
+                rowwise::SoftmaxStatsKernel<T>{out, logits, address<const std::int32_t>(targets),
+                                               piece.first, static_cast<int>(piece.valid)});
+  });
+}
+
+void CombineSoftmax::run(auto launch, const Checker& check) const {
+  check.f32("loss", loss, targets.cols, 1);
+  check.f32("lse", lse, targets.cols, 1);
+  const std::int64_t pieces = check_pieces(check, stats, targets);
+  if (pieces == 0) return;
+  launch.tiles(1, loss.rows,
+               rowwise::CombineSoftmaxKernel{loss, lse, stats, address<const std::int32_t>(targets),
+                                             loss.rows, pieces});
+}
+
+void GreedyTargets::run(auto launch, const Checker& check) const {
+  check.f32("out", out, targets.cols, 1);
+  const std::int64_t pieces = check_pieces(check, stats, targets);
+  if (pieces == 0) return;
+  launch.tiles(1, out.rows,
+               rowwise::GreedyTargetsKernel{out, stats, address<const std::int32_t>(targets),
+                                            out.rows, pieces});
+}
+
+void CrossEntropyBackward::run(auto launch, const Checker& check) const {
+  check_logits(check, logits, piece);
+  check.ids("targets", targets, logits.rows);
+  check.values("d_logits", d_logits, logits.rows, logits.cols);
+  check.f32("lse", lse, logits.rows, 1);
+  with_types(logits.dtype, d_logits.dtype, [&]<typename T, typename Out>(T, Out) {
+    launch.rows({logits.rows, logits.cols}, rowwise::CrossEntropyBackwardKernel<Out, T>{
+                                                .d_logits = d_logits,
+                                                .logits = logits,
+                                                .lse = lse,
+                                                .targets = address<const std::int32_t>(targets),
+                                                .first = piece.first,
+                                                .V = width(logits),
+                                                .valid = static_cast<int>(piece.valid),
+                                                .scale = scale,
+                                                .z = z,
+                                            });
+  });
+}
+
+void Softmax::run(auto launch, const Checker& check) const {
+  check.values("inp", inp);
+  check.like("out", out, inp);
+  if (inp.rows == 0) return;
+  const std::int64_t pieces = stats.rows / inp.rows;
+  AXONN_CHECK(pieces >= 1, check.operation, ": stats is ", stats, ", want at least ", inp.rows,
+              " rows");
+  check.f32("stats", stats, pieces * inp.rows, 2);
+  with_type(inp.dtype, [&]<typename T>(T) {
+    launch.rows({inp.rows, inp.cols},
+                rowwise::SoftmaxKernel<T>{out, inp, stats, inp.rows, pieces, width(inp)});
+  });
+}
+
+void RowDots::run(auto launch, const Checker& check) const {
+  check.values("a", a);
+  check.like("b", b, a);
+  check.f32("out", out, a.rows, 1);
+  with_type(a.dtype, [&]<typename T>(T) {
+    launch.rows({a.rows, a.cols}, rowwise::HeadDots<T>{out, a, b, 1, width(a)});
+  });
+}
+
+void SoftmaxBackward::run(auto launch, const Checker& check) const {
+  check.values("out", out);
+  check.like("d_inp", d_inp, out);
+  check.like("d_out", d_out, out);
+  check.f32("dots", dots, out.rows, 1);
+  with_type(out.dtype, [&]<typename T>(T) {
+    launch.rows({out.rows, out.cols},
+                rowwise::SoftmaxBackwardKernel<T>{d_inp, d_out, out, dots, width(out)});
+  });
+}
+
+}  // namespace axonn::ops

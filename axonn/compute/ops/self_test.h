@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "axonn/compute/ops/backend.h"
+
+namespace axonn {
+
+/// Compares products in f32 and bf16 and a row-wise operation with the CPU's results, in some
+/// milliseconds. Returns what differs; "" if nothing does. Throws as the operations do. Afterwards
+/// the calling thread's CPU kernels use one thread, until the next make_cpu_backend().
+std::string self_test(Backend& backend);
+
+}  // namespace axonn

@@ -1,0 +1,120 @@
+#include "axonn/compute/tensor/tensor.h"
+
+#include <string>
+#include <string_view>
+
+#include "axonn/foundation/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+/// "layer_scale.cpp:31".
+std::string line_of(Where where) {
+  const std::string_view path = where.file;
+  return concat(path.substr(path.rfind('/') + 1), ':', where.line);
+}
+
+}  // namespace
+
+View View::row_range(std::int64_t begin, std::int64_t n) const {
+  AXONN_CHECK(begin >= 0 && n >= 0 && begin + n <= rows, "invalid rows [", begin, ',', begin + n,
+              ") of ", *this);
+  View part = *this;
+  part.rows = n;
+  part.data = static_cast<char*>(data) + begin * stride * bytes_of(dtype);
+  return part;
+}
+
+View View::col_range(std::int64_t begin, std::int64_t n) const {
+  AXONN_CHECK(begin >= 0 && n >= 0 && begin + n <= cols, "invalid columns [", begin, ',', begin + n,
+              ") of ", *this);
+  View part = *this;
+  part.cols = n;
+  part.data = static_cast<char*>(data) + begin * bytes_of(dtype);
+  return part;
+}
+
+void View::refuse_access(DType wanted, Where where) const {
+  const std::string line = line_of(where);
+  if (dtype != wanted)
+    throw AccessError(concat(line, ": elements of a view ", *this, " are not ", name_of(wanted),
+                             "; read and write ", name_of(dtype),
+                             dtype == DType::bf16 ? " by get() and put()" : "",
+                             ", or convert the values with ops::Cast"));
+  if (memory == Memory::host) throw AccessError(concat(line, ": a view ", *this, " has no memory"));
+  throw AccessError(
+      concat(line, ": the values of a view ", *this,
+             memory == Memory::gpu
+                 ? " are in a GPU's memory, which code of the host cannot access"
+                 : " do not exist: dry runs, plans and benchmarks of other grids run steps without "
+                   "values",
+             "; compute them with operations of the backend or in Backend::on_host(), or ask "
+             "Device::memory() first (docs/library.md)"));
+}
+
+void View::refuse_row(std::int64_t r, Where where) const {
+  throw AccessError(concat(line_of(where), ": a view ", *this, " has no row ", r));
+}
+
+std::ostream& operator<<(std::ostream& out, const View& view) {
+  return out << '(' << view.rows << ',' << view.cols << ") " << name_of(view.dtype);
+}
+
+struct Tensor::Storage {
+  Arena& arena;
+  void* memory;
+  std::int64_t bytes;
+  MemoryUse use;
+  Work pending;
+
+  Storage(Arena& from, std::int64_t size, MemoryUse what)
+      : arena(from), memory(from.allocate(size, what)), bytes(size), use(what) {}
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+  ~Storage() {
+    pending = Work();  // waits, so that no collective writes memory after its release
+    arena.release(memory, bytes, use);
+  }
+};
+
+namespace {
+
+std::int64_t bytes_of_matrix(std::int64_t rows, std::int64_t cols, DType dtype) {
+  AXONN_CHECK(rows >= 0 && cols >= 0, "a tensor cannot have ", rows, " x ", cols, " elements");
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(rows, cols, &bytes) ||
+      __builtin_mul_overflow(bytes, bytes_of(dtype), &bytes))
+    throw OutOfMemory(concat("a tensor of ", rows, " x ", cols, ' ', name_of(dtype),
+                             " has more than 2^63 bytes"));
+  return bytes;
+}
+
+}  // namespace
+
+Tensor::Tensor(Arena& arena, std::int64_t rows, std::int64_t cols, DType dtype, MemoryUse use)
+    : storage_(std::make_shared<Storage>(arena, bytes_of_matrix(rows, cols, dtype), use)),
+      view_{storage_->memory, dtype, rows, cols, cols, arena.device().memory()} {}
+
+MemoryUse Tensor::use() const {
+  AXONN_CHECK(storage_, "use: the tensor is empty");
+  return storage_->use;
+}
+
+Tensor Tensor::reshape(std::int64_t rows, std::int64_t cols) const {
+  AXONN_CHECK(rows * cols == count() && view_.contiguous(),
+              "reshape needs a contiguous tensor and an equal count; got ", view_, " to (", rows,
+              ',', cols, ')');
+  return {storage_, {view_.data, view_.dtype, rows, cols, cols, view_.memory}};
+}
+
+void Tensor::set_pending(Work work) {
+  AXONN_CHECK(storage_, "set_pending: the tensor is empty");
+  storage_->pending = std::move(work);
+}
+
+void Tensor::wait() const {
+  if (storage_) storage_->pending.wait();
+}
+
+}  // namespace axonn

@@ -1,0 +1,357 @@
+#include "axonn/data/corpus/corpus.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <sstream>
+
+#include "axonn/data/corpus/file_notes.h"
+#include "axonn/data/corpus/goldfish.h"
+#include "axonn/data/corpus/jsonl.h"
+#include "axonn/data/corpus/synthetic/synthetic.h"
+#include "axonn/data/corpus/text_reader.h"
+#include "axonn/data/corpus/token_file.h"
+#include "axonn/data/text/model_text.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/hash.h"
+#include "axonn/foundation/base/numbers.h"
+
+namespace axonn {
+
+void check_data(const DataConfig& data) {
+  if (data.sources() == 0)
+    refuse("[data] names no training data; set one of text, tokens, jsonl and synthetic");
+  if (data.sources() > 1)
+    refuse(
+        "[data] text, tokens, jsonl and synthetic exclude one another; set one of them, or make ",
+        "token files with 'axonn data tokenize' and blend them in tokens");
+  const auto fraction = parse_real(data.validation);
+  if (fraction && !(*fraction >= 0 && *fraction < 1))
+    refuse("[data] validation = ", data.validation,
+           " is not between 0 and 1; give a fraction such as 0.1, or a file");
+}
+
+namespace {
+
+/// Whether the path names a file or is the prefix of Megatron files.
+bool is_there(const std::string& path) { return path_exists(path) || path_exists(path + ".idx"); }
+
+/// The words of all entries. An entry that is an existing path is one word.
+std::vector<std::string> words_of(const std::vector<std::string>& entries) {
+  std::vector<std::string> words;
+  for (const std::string& entry : entries) {
+    if (is_there(entry)) {
+      words.push_back(entry);
+      continue;
+    }
+    std::istringstream stream(entry);
+    for (std::string word; stream >> word;) words.push_back(word);
+  }
+  return words;
+}
+
+TokenStream whole(std::shared_ptr<const TokenSource> source, double weight = 1) {
+  const std::int64_t size = source->size();
+  return {std::move(source), 0, size, weight};
+}
+
+std::shared_ptr<const TokenSource> open_text(const std::vector<std::string>& paths,
+                                             const std::string& field, const Tokenizer& tokenizer,
+                                             const CorpusOptions& options) {
+  const auto files = text_files(paths);
+  const TokenizeOptions how{.field = field, .report = options.report};
+  auto source = options.cache.folder.empty()
+                    ? tokenize_in_memory(files, tokenizer, how)
+                    : tokenize_cached(files, tokenizer, options.cache, how);
+  if (source->size() == 0) refuse("data.text: ", files.front(), " is empty");
+  return source;
+}
+
+std::vector<TokenStream> open_tokens(const std::vector<std::string>& entries, RawTokens raw) {
+  std::vector<TokenStream> streams;
+  for (const auto& [weight, paths] : parse_blend(entries)) {
+    std::vector<std::shared_ptr<const TokenSource>> shards;
+    for (const std::string& path : paths)
+      for (const std::string& shard : expand_pattern(path))
+        shards.push_back(std::make_shared<TokenFile>(shard, raw));
+    streams.push_back(whole(std::make_shared<JoinedTokens>(std::move(shards)), weight));
+  }
+  return streams;
+}
+
+/// Checks the first tokens of every stream against the tokenizer. If they do not fit, drops the
+/// default tokenizer "bytes" and throws UsageError for any other. The first 64 Ki tokens are enough
+/// to detect a file of another tokenizer; reading all would take long.
+void fit_tokenizer(Corpus& corpus, std::int64_t model_vocab) {
+  const std::int64_t vocab = corpus.tokenizer->vocab_size();
+  if (corpus.tokenizer->name() == "bytes" && model_vocab > 0 && model_vocab < vocab) {
+    corpus.tokenizer = nullptr;  // the default, and the model has fewer tokens
+    return;
+  }
+  std::vector<std::int32_t> first;
+  for (const TokenStream& stream : corpus.train) {
+    first.resize(static_cast<std::size_t>(std::min<std::int64_t>(stream.size(), 1 << 16)));
+    stream.source->read(stream.begin, first);
+    const auto other = std::ranges::find_if(first, [&](std::int32_t t) { return t >= vocab; });
+    if (other == first.end()) continue;
+    if (corpus.tokenizer->name() != "bytes")
+      refuse(stream.source->where(stream.begin + (other - first.begin())), " is ", *other,
+             ", but the tokenizer ", corpus.tokenizer->name(), " has ", vocab,
+             " tokens; set data.tokenizer to the one that the file was made with");
+    corpus.tokenizer = nullptr;
+    return;
+  }
+}
+
+ExampleEncoder example_encoder(const DataConfig& config, std::shared_ptr<const Tokenizer> tokenizer,
+                               const std::string& file) {
+  std::optional<ChatTemplate> chat;
+  if (kind_of_examples(file) == Example::Kind::messages) {
+    const ModelText text = with_tokenizer(config.model_text.get(), config.tokenizer);
+    ChatArguments arguments = chat_arguments(config.chat_template, config.chat_template_args, text,
+                                             "data.chat_template_args");
+    arguments.last_turn_only = config.mask_history;
+    chat.emplace(tokenizer, find_chat_format(config.chat_template, text), std::move(arguments));
+  }
+  return ExampleEncoder(std::move(tokenizer), std::move(chat));
+}
+
+DocumentRange encoded_files(const std::vector<std::string>& paths, const ExampleEncoder& encoder,
+                            const CorpusOptions& options) {
+  auto documents = encode_examples(example_files(paths), encoder, options.cache, options.report);
+  const std::int64_t count = documents->count();
+  return {std::move(documents), 0, count};
+}
+
+/// Moves the last part of every stream to validation.
+void split_off(Corpus& corpus, double fraction) {
+  if (fraction == 0) return;
+  for (TokenStream& stream : corpus.train) {
+    const auto size = static_cast<double>(stream.size());
+    const auto kept = static_cast<std::int64_t>(std::floor(size * (1 - fraction)));
+    TokenStream tail = stream;
+    tail.begin = stream.end = stream.begin + kept;
+    corpus.validation.push_back(std::move(tail));
+  }
+}
+
+/// data.validation if it is a file, else nothing.
+std::vector<std::string> validation_files(const DataConfig& config) {
+  if (config.validation.empty() || parse_real(config.validation)) return {};
+  return {config.validation};
+}
+
+void add(const std::vector<std::string>& warnings, Corpus& corpus) {
+  corpus.warnings.insert(corpus.warnings.end(), warnings.begin(), warnings.end());
+}
+
+/// Opens data.jsonl, and data.validation: a fraction of data.jsonl or another JSONL file.
+void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
+  const ExampleEncoder encoder =
+      example_encoder(config, corpus.tokenizer, example_files(config.jsonl).front());
+  if (options.cache.makes) {
+    if (std::string found = encoder.warning(); !found.empty()) corpus.warnings.push_back(found);
+    add(notes_of_examples(example_files(config.jsonl), encoder), corpus);
+    add(notes_of_examples(example_files(validation_files(config)), encoder), corpus);
+  }
+  corpus.excess_length = config.excess_length;
+  DocumentRange& train = corpus.train_documents = encoded_files(config.jsonl, encoder, options);
+  if (config.validation.empty()) return;
+  const auto fraction = parse_real(config.validation);
+  if (!fraction) {
+    corpus.validation_documents = encoded_files({config.validation}, encoder, options);
+    return;
+  }
+  corpus.validation_documents = train;
+  const auto kept =
+      static_cast<std::int64_t>(std::floor(static_cast<double>(train.end) * (1 - *fraction)));
+  if (kept == 0)
+    refuse("data.validation = ", config.validation, " leaves none of the ", train.end,
+           " examples of ", config.jsonl.front(), " for training; lower it");
+  train.end = corpus.validation_documents.begin = kept;
+}
+
+/// Sets corpus.documents. Refuses documents that shall not be joined if nothing says where they
+/// end.
+void set_documents(const DataConfig& config, std::int64_t vocab, Corpus& corpus) {
+  corpus.documents = document_rule(config, corpus.tokenizer.get(), vocab);
+  for (const auto* streams : {&corpus.train, &corpus.validation})
+    for (const TokenStream& stream : *streams)
+      check_documents(corpus.documents, *stream.source, corpus.tokenizer.get());
+}
+
+}  // namespace
+
+DocumentRule document_rule(const DataConfig& config, const Tokenizer* tokenizer,
+                           std::int64_t vocab) {
+  DocumentRule rule{.mode = config.documents};
+  if (config.eod >= 0) {
+    if (vocab > 0 && config.eod >= vocab)
+      refuse("data.eod is ", config.eod, ", but model.vocab is ", vocab,
+             "; set it to the token that ends a document");
+    rule.end_of_text = static_cast<std::int32_t>(config.eod);
+  } else if (tokenizer) {
+    rule.end_of_text = tokenizer->end_of_text().value_or(-1);
+  }
+  return rule;
+}
+
+void check_documents(const DocumentRule& rule, const TokenSource& source,
+                     const Tokenizer* tokenizer) {
+  if (rule.mode == DocumentMode::joined || source.has_documents()) return;
+  if (rule.mode == DocumentMode::packed)
+    refuse("data.documents is packed, but ", source.name(),
+           " does not store where its documents begin; only text and Megatron's files do: make "
+           "one with 'axonn data tokenize', or set data.documents to separate");
+  if (rule.end_of_text < 0)
+    refuse("data.documents is ", kDocumentModes[static_cast<int>(rule.mode)],
+           ", but nothing says where the documents of ", source.name(), " end: ",
+           tokenizer ? concat("the tokenizer ", tokenizer->name(), " has no end-of-text token")
+                     : "data.tokenizer is not the one that made the tokens",
+           ", and only text and Megatron's files store documents; set data.eod to the token "
+           "that ends a document");
+}
+
+std::vector<WeightedPaths> parse_blend(const std::vector<std::string>& entries) {
+  const std::vector<std::string> words = words_of(entries);
+  if (words.empty()) refuse("data.tokens is empty; give token files, or weights and prefixes");
+  if (!parse_real(words[0]) || is_there(words[0])) return {{1, words}};
+  std::vector<WeightedPaths> blend;
+  for (std::size_t i = 0; i < words.size(); i += 2) {
+    const auto weight = parse_real(words[i]);
+    if (!weight)
+      refuse("data.tokens: expected a weight before ", words[i],
+             "; a blend is \"w1 path1 w2 path2 ...\"");
+    if (!(*weight > 0) || !std::isfinite(*weight))
+      refuse("data.tokens: the weight ", words[i], " is not a positive number");
+    if (i + 1 == words.size())
+      refuse("data.tokens: no path after the weight ", words[i],
+             "; a blend is \"w1 path1 w2 path2 ...\"");
+    blend.push_back({*weight, {words[i + 1]}});
+  }
+  return blend;
+}
+
+DocumentRange open_examples(const std::string& file, const DataConfig& config,
+                            std::shared_ptr<const Tokenizer> tokenizer,
+                            const CorpusOptions& options) {
+  return encoded_files({file},
+                       example_encoder(config, std::move(tokenizer), example_files({file}).front()),
+                       options);
+}
+
+namespace {
+
+/// Opens everything of the corpus but its documents' rule.
+Corpus open_sources(const DataConfig& config, const CorpusOptions& options) {
+  Corpus corpus;
+  if (!config.tokenizer.empty() || config.tokens.empty())
+    corpus.tokenizer = make_tokenizer(config.tokenizer);
+  if (corpus.tokenizer) add(corpus.tokenizer->notes(), corpus);
+  if (!config.jsonl.empty()) {
+    if (options.vocab > 0) check_rows(*corpus.tokenizer, options.vocab);
+    open_jsonl(config, options, corpus);
+    return corpus;
+  }
+  if (!config.tokens.empty()) {
+    corpus.train = open_tokens(config.tokens, config.token_type);
+    if (corpus.tokenizer) fit_tokenizer(corpus, options.vocab);
+  } else if (!config.text.empty()) {
+    corpus.train = {whole(open_text(config.text, config.text_field, *corpus.tokenizer, options))};
+    if (options.cache.makes) {
+      add(notes_of_texts(text_files(config.text), config.text_field), corpus);
+      if (std::string note = note_of_left_out(config.text); !note.empty())
+        corpus.warnings.push_back("data.text: " + note);
+    }
+  } else {
+    corpus.train = {whole(std::make_shared<MemoryTokens>(
+        concat("synthetic text of ", config.synthetic, " bytes"),
+        corpus.tokenizer->encode(synthetic_text(config.synthetic, options.seed))))};
+  }
+  if (corpus.tokenizer && options.vocab > 0) check_rows(*corpus.tokenizer, options.vocab);
+
+  if (config.validation.empty()) return corpus;
+  if (const auto fraction = parse_real(config.validation)) {
+    split_off(corpus, *fraction);
+  } else if (TokenFile::recognises(config.validation, config.token_type)) {
+    corpus.validation = open_tokens({config.validation}, config.token_type);
+  } else {
+    if (!corpus.tokenizer)
+      refuse("data.validation is the text ", config.validation,
+             ", but data.tokenizer is not the tokenizer that made data.tokens; set it to that one, "
+             "or give a token file");
+    corpus.validation = {
+        whole(open_text({config.validation}, config.text_field, *corpus.tokenizer, options))};
+    if (options.cache.makes)
+      add(notes_of_texts(text_files({config.validation}), config.text_field), corpus);
+  }
+  return corpus;
+}
+
+}  // namespace
+
+Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
+  check_data(config);
+  Corpus corpus = open_sources(config, options);
+  set_documents(config, options.vocab, corpus);
+  return corpus;
+}
+
+std::string fingerprint(const Corpus& corpus) {
+  constexpr std::int64_t kPlaces = 64, kTokens = 64;
+  std::string key;
+  const auto add = [&](const std::vector<std::int32_t>& tokens) {
+    key += hex_of(xxh3(std::as_bytes(std::span(tokens))));
+  };
+  const auto spread = [](std::int64_t i, std::int64_t most) {  // of 0 to most
+    return most / (kPlaces - 1) * i + most % (kPlaces - 1) * i / (kPlaces - 1);
+  };
+  for (const TokenStream& stream : corpus.train) {
+    key += concat(stream.size(), ' ', stream.weight, ' ');
+    std::vector<std::int32_t> tokens(std::min(stream.size(), kTokens));
+    for (std::int64_t i = 0; i < kPlaces; ++i) {
+      stream.source->read(stream.begin + spread(i, stream.size() - std::ssize(tokens)), tokens);
+      add(tokens);
+    }
+  }
+  const auto& [documents, begin, end] = corpus.train_documents;
+  if (begin < end) {
+    key += concat(begin, ' ', end, ' ', documents->tokens(), ' ');
+    for (std::int64_t i = 0; i < kPlaces; ++i) {
+      add(documents->coded(begin + spread(i, end - begin - 1)));
+    }
+  }
+  if (corpus.documents.mode == DocumentMode::packed) key += " packed";  // another order
+  if (corpus.excess_length != ExcessLength::split)
+    key += concat(' ', kExcessLengths[static_cast<std::size_t>(corpus.excess_length)]);
+  return hex_of(xxh3(key));
+}
+
+std::unique_ptr<const Sequences> training_sequences(const Corpus& corpus,
+                                                    const SamplerOptions& options) {
+  if (corpus.train_documents.documents)
+    return std::make_unique<Sampler>(
+        std::make_unique<PackedDocuments>(corpus.train_documents, options.seq_len, options.vocab,
+                                          corpus.excess_length),
+        options);
+  SamplerOptions of_corpus = options;
+  of_corpus.documents = corpus.documents;
+  return std::make_unique<Sampler>(corpus.train, of_corpus);
+}
+
+std::unique_ptr<const Sequences> validation_sequences(const Corpus& corpus, std::int64_t seq_len,
+                                                      std::int64_t vocab) {
+  if (!corpus.validation_documents.empty())
+    return std::make_unique<PackedDocuments>(corpus.validation_documents, seq_len, vocab,
+                                             corpus.excess_length);
+  if (corpus.validation.empty()) return nullptr;
+  return stream_sequences(corpus.validation, seq_len, vocab, corpus.documents);
+}
+
+SequenceMask make_goldfish(const GoldfishConfig& config, std::uint64_t seed, const Corpus& corpus) {
+  if (config.k == 0) return {};
+  return goldfish_mask(config, seed, corpus.documents.end_of_text);
+}
+
+}  // namespace axonn

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "axonn/data/storage/parameter_source.h"
+
+namespace axonn {
+
+/// Checkpoints hold f32.
+inline constexpr std::int64_t kElementBytes = sizeof(float);
+
+inline constexpr std::string_view kIndexName = "index.json", kLatestName = "latest",
+                                  kBestName = "best";
+
+/// The kinds of a run's weights, and of their running averages (optimizer.ema_decay).
+inline constexpr const char *kWeightsKind = "master", *kAveragesKind = "ema";
+
+/// The folder name of a step's checkpoint: "step-200".
+std::string step_name(std::int64_t step);
+/// The step of such a name, or -1 for any other name.
+std::int64_t step_of(std::string_view name);
+
+/// The steps whose checkpoints a folder holds, judged by name, highest first; none if the folder
+/// cannot be read.
+std::vector<std::int64_t> steps_in(const std::string& folder);
+
+/// The step whose checkpoint a file DIR/latest or DIR/best names. Throws UsageError if it cannot be
+/// read or names none.
+std::int64_t step_named_in(const std::string& file);
+/// The step that DIR/best names; -1 if there is no such file, or if it is damaged.
+std::int64_t best_step(const std::string& folder);
+/// The folder of a run's checkpoints, if `path` is a run's output.dir; else `path`.
+std::string checkpoints_of(const std::string& path);
+
+/// Whether DIR holds a checkpoint, intact or not. For resume = "auto": false means a fresh start.
+/// Does not throw if the folder does not exist. Call it on rank 0 and broadcast the result.
+inline bool has_checkpoint(const std::string& folder) { return !steps_in(folder).empty(); }
+
+/// Further files of a checkpoint: name and contents ("state.json", "config.toml").
+using StateTexts = std::map<std::string, std::string>;
+
+/// Elements of a parameter that a file holds.
+struct StoredSlice {
+  std::int64_t parameter = 0;  ///< index into CheckpointIndex::parameters
+  Slice part;                  ///< offset and owned are not used
+
+  bool operator==(const StoredSlice&) const = default;
+};
+
+/// The slices of one block that a rank owns, end to end, stored once for every kind.
+struct StoredBlock {
+  std::vector<StoredSlice> slices;
+  std::map<std::string, std::int64_t> offsets;  ///< kind -> offset in the file, in bytes
+  bool operator==(const StoredBlock&) const = default;
+};
+
+struct StoredFile {
+  std::string name;  ///< within the checkpoint's folder
+  std::int64_t bytes = 0;
+  std::vector<std::uint64_t> checksums;  ///< one for each piece of kPieceBytes
+  std::vector<StoredBlock> blocks;
+  bool operator==(const StoredFile&) const = default;
+};
+
+struct StoredText {
+  std::int64_t bytes = 0;
+  std::uint64_t checksum = 0;
+  bool operator==(const StoredText&) const = default;
+};
+
+/// The contents of index.json: the location and checksums of all data of a checkpoint. The text is
+/// JSON that ends with its own checksum:
+///
+///   {"format": "axonn checkpoint", "version": 1, "step": 200, "ranks": 4,
+///    "kinds": ["master", ...], "parameters": [["wte.weight", 251, 96], ...],
+///    "texts": [["state.json", 87, "0123456789abcdef"], ...],
+///    "files": [{"name": "rank-00000.safetensors", "bytes": 4096, "xxh3": ["0123...", ...],
+///               "blocks": [{"offsets": {"master": 264, ...},
+///                           "slices": [parameter, row, rows, col, cols, begin, end, ...]}]}],
+///    "xxh3": "0123456789abcdef"}
+struct CheckpointIndex {
+  std::int64_t step = 0;
+  std::int64_t ranks = 0;
+  std::vector<std::string> kinds;
+  std::vector<StoredParameter> parameters;
+  std::map<std::string, StoredText> texts;
+  std::vector<StoredFile> files;
+  bool operator==(const CheckpointIndex&) const = default;
+};
+
+std::string to_text(const CheckpointIndex& index);
+
+/// Throws UsageError with the path and the fault unless the text is an intact index whose numbers
+/// are consistent.
+CheckpointIndex parse_index(std::string_view text, const std::string& path);
+
+/// Writes the texts and the index, with their entries, into a checkpoint's folder. Returns their
+/// bytes. Throws as write_text() does.
+std::int64_t write_index(const std::string& folder, CheckpointIndex index, const StateTexts& texts);
+
+/// Adds a rank's part, with its parameters and kinds, to the whole. Throws Error if the two
+/// disagree on shapes or kinds.
+void merge(CheckpointIndex& whole, CheckpointIndex part);
+
+}  // namespace axonn

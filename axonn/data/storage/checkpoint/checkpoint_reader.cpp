@@ -1,0 +1,337 @@
+#include "axonn/data/storage/checkpoint/checkpoint_reader.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/hash.h"
+#include "axonn/ranks/comm/self.h"
+#include "axonn/ranks/comm/texts.h"
+
+namespace axonn {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// 10,000 ranks with 300 slices each make an index of about 150 MB.
+constexpr std::int64_t kMostIndexBytes = std::int64_t{8} << 30;
+
+std::string last_name(const std::string& path) {
+  fs::path at(path);
+  return (at.has_filename() ? at : at.parent_path()).filename().string();
+}
+
+std::string without_slash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+/// A path of this name in the same folder.
+std::string sibling(const std::string& path, const std::string& name) {
+  return (fs::path(path).parent_path() / name).string();
+}
+
+/// The steps below `before` to try, best first: the one that `latest` names and those before it.
+/// Later steps belong to an abandoned run and are tried only if `latest` is missing or unusable.
+std::vector<std::int64_t> candidates(const std::string& folder, std::int64_t before,
+                                     std::vector<std::string>& warnings) {
+  std::vector<std::int64_t> steps = steps_in(folder);
+  std::erase_if(steps, [&](std::int64_t step) { return step >= before; });
+  const std::string path = concat(folder, '/', kLatestName);
+  if (before != CheckpointReader::kAnyStep || !path_exists(path)) return steps;
+  std::int64_t latest = -1;
+  const std::string fault = fault_of([&] { latest = step_named_in(path); });
+  if (!fault.empty())
+    warnings.push_back(fault);
+  else if (std::ranges::find(steps, latest) == steps.end())
+    warnings.push_back(concat(path, " names ", step_name(latest), ", which does not exist"));
+  else
+    std::erase_if(steps, [&](std::int64_t step) { return step > latest; });
+  return steps;
+}
+
+/// Elements common to a wanted and a stored slice; positions count within each one's rectangle.
+struct Overlap {
+  std::int64_t wanted = 0, stored = 0, count = 0;
+  std::size_t source = 0;
+};
+
+/// The columns [begin, end) of row `row` that the elements of a slice cover.
+std::pair<std::int64_t, std::int64_t> columns_at(const Slice& r, std::int64_t row) {
+  const std::int64_t before = (row - r.row) * r.cols;  // elements of the rows above
+  return {r.col + std::clamp<std::int64_t>(r.begin - before, 0, r.cols),
+          r.col + std::clamp<std::int64_t>(r.end - before, 0, r.cols)};
+}
+
+/// Appends the common elements of the two slices, row by row; joins rows that are contiguous in
+/// both.
+void intersect(const Slice& wanted, const Slice& stored, std::size_t source,
+               std::vector<Overlap>& out) {
+  if (wanted.count() <= 0 || stored.count() <= 0) return;
+  const std::int64_t first =
+      std::max(wanted.row + wanted.begin / wanted.cols, stored.row + stored.begin / stored.cols);
+  const std::int64_t last = std::min(wanted.row + (wanted.end - 1) / wanted.cols,
+                                     stored.row + (stored.end - 1) / stored.cols);
+  bool continues = false;
+  for (std::int64_t row = first; row <= last; ++row) {
+    const auto [a, a_end] = columns_at(wanted, row);
+    const auto [b, b_end] = columns_at(stored, row);
+    const std::int64_t begin = std::max(a, b), end = std::min(a_end, b_end);
+    if (begin >= end) continue;
+    const Overlap next = {.wanted = (row - wanted.row) * wanted.cols + begin - wanted.col,
+                          .stored = (row - stored.row) * stored.cols + begin - stored.col,
+                          .count = end - begin,
+                          .source = source};
+    if (continues && out.back().wanted + out.back().count == next.wanted &&
+        out.back().stored + out.back().count == next.stored)
+      out.back().count += next.count;
+    else
+      out.push_back(next);
+    continues = true;
+  }
+}
+
+/// "(2,5)": row and column of an element of a slice's rectangle.
+std::string place_text(const Slice& slice, std::int64_t element) {
+  return concat('(', slice.row + element / slice.cols, ',', slice.col + element % slice.cols, ')');
+}
+
+/// Sorts the overlaps. Throws UsageError unless they cover each wanted element exactly once.
+void check_cover(const Slice& wanted, std::vector<Overlap>& overlaps,
+                 const StoredParameter& parameter, const std::string& folder) {
+  std::ranges::sort(overlaps, {}, &Overlap::wanted);
+  std::int64_t at = wanted.begin;
+  const auto refuse_at = [&](std::int64_t begin, std::int64_t end, const char* what) {
+    refuse(folder, ": elements ", place_text(wanted, begin), " to ", place_text(wanted, end - 1),
+           " of ", parameter.name, " (", parameter.rows, ',', parameter.cols, ") are in ", what);
+  };
+  for (const Overlap& overlap : overlaps) {
+    if (overlap.wanted > at) refuse_at(at, overlap.wanted, "none of its files");
+    if (overlap.wanted < at)
+      refuse_at(overlap.wanted, std::min(at, overlap.wanted + overlap.count), "its files twice");
+    at += overlap.count;
+  }
+  if (at < wanted.end) refuse_at(at, wanted.end, "none of its files");
+}
+
+}  // namespace
+
+/// Reads and checks index and texts of DIR/step-N, and the sizes of its files. Returns the index's
+/// text.
+std::string CheckpointReader::open_step(const std::string& folder) {
+  const std::string path = concat(folder, '/', kIndexName);
+  std::string text = read_text(path, kMostIndexBytes);
+  folder_ = folder;
+  index_ = parse_index(text, path);
+  texts_.clear();
+  for (const auto& [name, stored] : index_.texts) {
+    const std::string file = concat(folder, '/', name);
+    const std::string& contents = texts_[name] = read_text(file);
+    if (std::ssize(contents) != stored.bytes || xxh3(contents) != stored.checksum)
+      refuse(file, " is altered: its size or checksum is not the one in the index");
+  }
+  for (const StoredFile& stored : index_.files) {
+    const std::string file = concat(folder, '/', stored.name);
+    const std::int64_t bytes = InputFile(file).bytes();
+    if (bytes != stored.bytes)
+      refuse(file, " has ", bytes, " bytes instead of ", stored.bytes,
+             bytes < stored.bytes ? ": it is cut short" : ": it is altered");
+  }
+  return text;
+}
+
+std::string CheckpointReader::open_newest(const std::string& folder, std::int64_t before) {
+  const auto steps = candidates(folder, before, warnings_);
+  if (steps.empty())
+    refuse(folder, " holds no checkpoint (no folder step-N); give the path of another folder");
+  for (std::int64_t step : steps) {
+    std::string text;
+    const std::string fault =
+        fault_of([&] { text = open_step(concat(folder, '/', step_name(step))); });
+    if (fault.empty()) return text;
+    warnings_.push_back(concat("checkpoint ", step_name(step), " is skipped: ", fault));
+  }
+  std::string all;
+  for (const std::string& warning : warnings_) all += "\n  " + warning;
+  refuse(folder, " holds no intact checkpoint:", all);
+}
+
+/// Does the same for a path of either kind.
+std::string CheckpointReader::open(std::string path, std::int64_t before) {
+  path = without_slash(std::move(path));
+  if (const std::string name = last_name(path);
+      (name == kBestName || name == kLatestName) && is_plain_file(path))
+    return open_step(sibling(path, step_name(step_named_in(path))));
+  if (!is_folder(path))
+    refuse(path, " is not a folder of checkpoints", path_exists(path) ? "" : ": no such path");
+  path = checkpoints_of(path);
+  const bool is_step = path_exists(concat(path, '/', kIndexName)) || step_of(last_name(path)) >= 0;
+  return is_step ? open_step(path) : open_newest(path, before);
+}
+
+CheckpointReader::CheckpointReader(Communicator& world, const std::string& path,
+                                   std::int64_t before) {
+  std::vector<std::string> told;  // by rank 0: folder, index, texts and warnings, or its fault
+  if (world.rank() == 0) {
+    std::string index;
+    const std::string fault = fault_of([&] { index = open(path, before); });
+    told = fault.empty() ? std::vector{folder_, std::move(index)} : std::vector{fault};
+    if (fault.empty()) {
+      for (const auto& [name, text] : texts_) told.push_back(text);
+      told.insert(told.end(), warnings_.begin(), warnings_.end());
+    }
+  }
+  told = broadcast_texts(world, std::move(told));
+  if (told.size() == 1) refuse(told.front());
+  folder_ = told[0];
+  one_of_several_ = folder_.starts_with(without_slash(path) + '/');
+  if (world.rank() == 0) return;
+  index_ = parse_index(told[1], folder_);
+  auto next = told.begin() + 2;
+  for (const auto& [name, stored] : index_.texts) texts_[name] = *next++;
+  warnings_.assign(next, told.end());
+}
+
+CheckpointReader::CheckpointReader(const std::string& path)
+    : CheckpointReader(*make_self(), path) {}
+
+const std::string& CheckpointReader::text(const std::string& name) const {
+  const auto found = texts_.find(name);
+  if (found == texts_.end()) refuse(folder_, " has no ", name);
+  return found->second;
+}
+
+bool CheckpointReader::has_kind(std::string_view kind) const {
+  return std::ranges::find(index_.kinds, kind) != index_.kinds.end();
+}
+
+CheckpointSource::CheckpointSource(const CheckpointReader& reader,
+                                   std::vector<StoredParameter> parameters,
+                                   const std::vector<std::string>& kinds)
+    : ParameterSource(reader.folder(), std::move(parameters)),
+      index_(reader.index()),
+      weights_(kinds.empty() ? kWeightsKind : kinds.front()),
+      locations_(index_.parameters.size()),
+      verified_(index_.files.size()) {
+  for (const StoredParameter& stored : index_.parameters)
+    places_.emplace(stored.name, std::ssize(places_));
+  Differences differences;
+  for (const std::string& kind : kinds)
+    if (!reader.has_kind(kind)) differences.add("it has no ", kind, " of its parameters");
+  std::set<std::string_view> known;
+  for (const auto& [name, rows, cols] : this->parameters()) {
+    known.insert(name);
+    const auto found = places_.find(name);
+    if (found == places_.end()) {
+      differences.add("it has no ", name, " (", rows, ',', cols, ')');
+      continue;
+    }
+    const StoredParameter& stored = index_.parameters[found->second];
+    if (stored.rows != rows || stored.cols != cols)
+      differences.add(name, " is (", stored.rows, ',', stored.cols, ") in the checkpoint and (",
+                      rows, ',', cols, ") in the model");
+  }
+  for (const auto& [name, rows, cols] : index_.parameters)
+    if (!known.contains(name))
+      differences.add("it has ", name, " (", rows, ',', cols, "), which the model does not have");
+  differences.refuse_if_any(path() + " is not a checkpoint of this model and optimizer");
+  for (std::size_t file = 0; file < index_.files.size(); ++file)
+    for (const StoredBlock& block : index_.files[file].blocks) {
+      std::int64_t first = 0;
+      for (const StoredSlice& slice : block.slices) {
+        locations_[slice.parameter].push_back(
+            {&slice, &block, static_cast<std::int64_t>(file), first});
+        first += slice.part.count();
+      }
+    }
+}
+
+/// Finds the parts of the files that hold one wanted slice.
+void CheckpointSource::add_runs(const SliceRequest& wanted, const Slice& slice, std::size_t request,
+                                std::vector<Run>& runs) const {
+  const auto place = places_.find(wanted.parameter);
+  AXONN_CHECK(place != places_.end(), path(), " has no ", wanted.parameter);
+  const auto& stored = index_.parameters[place->second];
+  const auto& locations = locations_[place->second];
+  AXONN_CHECK(lies_in(slice, stored.rows, stored.cols), "a slice of ", stored.name,
+              " reaches beyond its shape (", stored.rows, ',', stored.cols, ')');
+  std::vector<Overlap> overlaps;
+  for (std::size_t i = 0; i < locations.size(); ++i)
+    intersect(slice, locations[i].slice->part, i, overlaps);
+  check_cover(slice, overlaps, stored, path());
+  for (const Overlap& overlap : overlaps) {
+    const Location& at = locations[overlap.source];
+    const std::string& kind = wanted.kind == kWeightsKind ? weights_ : wanted.kind;
+    const auto offset = at.block->offsets.find(kind);
+    if (offset == at.block->offsets.end()) refuse(path(), " has no ", kind, " of ", stored.name);
+    const std::int64_t element = at.first + overlap.stored - at.slice->part.begin;
+    runs.push_back({.file = at.file,
+                    .offset = offset->second + element * kElementBytes,
+                    .count = overlap.count,
+                    .request = request,
+                    .to = slice.offset + overlap.wanted - slice.begin});
+  }
+}
+
+std::int64_t CheckpointSource::read(std::span<const SliceRequest> wanted, const TakeValues& take) {
+  const std::int64_t before = bytes_read_;
+  std::vector<Run> runs;
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    for (const Slice& slice : wanted[i].slices) add_runs(wanted[i], slice, i, runs);
+  std::ranges::sort(runs, {}, [](const Run& run) { return std::pair(run.file, run.offset); });
+  for (const Run& run : runs) {
+    open(run.file);
+    const std::int64_t end = run.offset + run.count * kElementBytes;
+    for (std::int64_t at = run.offset, next = 0; at < end; at = next) {
+      next = std::min(end, (at / kPieceBytes + 1) * kPieceBytes);
+      take(run.request, run.to + (at - run.offset) / kElementBytes, StoredType::f32,
+           bytes_at(at, next - at, wanted[run.request].parameter));
+    }
+  }
+  return bytes_read_ - before;
+}
+
+/// Bytes of one piece of the open file. A verified piece that is no longer held is not read whole.
+std::span<const std::byte> CheckpointSource::bytes_at(std::int64_t at, std::int64_t count,
+                                                      const std::string& parameter) {
+  const std::int64_t piece = at / kPieceBytes;
+  if (!verified_[file_at_][piece]) verify(piece, parameter);
+  if (piece == piece_at_) return std::span(piece_).subspan(at % kPieceBytes, count);
+  part_.resize(count);
+  file_->read(at, part_);
+  bytes_read_ += count;
+  return part_;
+}
+
+void CheckpointSource::open(std::int64_t file) {
+  if (file == file_at_) return;
+  file_at_ = piece_at_ = -1;
+  const StoredFile& stored = index_.files[file];
+  file_.emplace(concat(path(), '/', stored.name));
+  if (file_->bytes() != stored.bytes)
+    refuse(file_->path(), " has ", file_->bytes(), " bytes instead of ", stored.bytes,
+           ": it is cut short or altered");
+  verified_[file].resize(stored.checksums.size());
+  file_at_ = file;
+}
+
+/// Reads a piece of the open file and compares it with its checksum.
+void CheckpointSource::verify(std::int64_t piece, const std::string& parameter) {
+  piece_at_ = -1;
+  const StoredFile& stored = index_.files[file_at_];
+  const std::int64_t begin = piece * kPieceBytes,
+                     count = std::min(kPieceBytes, stored.bytes - begin);
+  piece_.resize(count);
+  file_->read(begin, piece_);
+  bytes_read_ += count;
+  if (xxh3(piece_) != stored.checksums[piece])
+    refuse(file_->path(), " is altered: bytes ", begin, " to ", begin + count,
+           " do not match their checksum; they hold ", parameter, "; use an older checkpoint");
+  verified_[file_at_][piece] = true;
+  piece_at_ = piece;
+}
+
+}  // namespace axonn

@@ -1,0 +1,354 @@
+#include "axonn/data/storage/checkpoint/checkpoint_saver.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <unordered_set>
+
+#include <fmt/format.h>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/clock.h"
+#include "axonn/foundation/base/hash.h"
+#include "axonn/ranks/comm/texts.h"
+
+namespace axonn {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Bytes after which a file is synced, so that no sync takes long compared to a watchdog's timeout.
+constexpr std::int64_t kSyncBytes = 256 << 20;
+
+/// The slices of a block that the rank owns; adds the block's parameters to the index.
+StoredBlock owned_of(const StateBlock& block, CheckpointIndex& part) {
+  StoredBlock out;
+  for (const StateParameter& parameter : block.parameters) {
+    const std::int64_t place = std::ssize(part.parameters);
+    part.parameters.push_back(parameter.stored);
+    for (const Slice& s : parameter.slices)
+      if (s.owned && s.count() > 0)
+        out.slices.push_back({place, {s.row, s.rows, s.col, s.cols, s.begin, s.end}});
+  }
+  return out;
+}
+
+/// Copies the owned elements of every buffer: block after block, and kind after kind.
+void copy_owned(std::span<const StateBlock> blocks, std::vector<float>& data) {
+  float* to = data.data();
+  for (const StateBlock& block : blocks)
+    for (const StateBuffer& buffer : block.buffers)
+      for (const StateParameter& parameter : block.parameters)
+        for (const Slice& s : parameter.slices)
+          if (s.owned) {
+            const float* from = buffer.data + s.offset;
+            if (block.device)
+              block.device->copy_to_host(to, from, s.count() * kElementBytes);
+            else
+              std::copy_n(from, s.count(), to);
+            to += s.count();
+          }
+}
+
+/// Throws Error, naming the parameter, if slices reach beyond its shape or the block's buffers.
+void check_parameter(const StateBlock& block, const StateParameter& p) {
+  const auto& [name, rows, cols] = p.stored;
+  std::int64_t elements = 0;
+  AXONN_CHECK(rows >= 0 && cols >= 0 && !__builtin_mul_overflow(rows, cols, &elements),
+              "parameter ", name, " has the shape (", rows, ',', cols, ')');
+  for (const Slice& s : p.slices) {
+    AXONN_CHECK(lies_in(s, rows, cols), "a slice of ", name, " reaches beyond its shape (", rows,
+                ',', cols, "): rows ", s.row, " + ", s.rows, ", columns ", s.col, " + ", s.cols,
+                ", elements ", s.begin, " to ", s.end);
+    AXONN_CHECK(s.offset >= 0 && s.count() <= block.count && s.offset <= block.count - s.count(),
+                "a slice of ", name, " reaches beyond the ", block.count, " elements of ",
+                block.name, ": ", s.offset, " + ", s.count());
+  }
+}
+
+/// Throws Error also if blocks or parameters share a name, or if buffers are missing.
+void check_blocks(std::span<const StateBlock> blocks) {
+  std::unordered_set<std::string> names, parameters;
+  for (const StateBlock& block : blocks) {
+    AXONN_CHECK(names.insert(block.name).second, "two blocks are named ", block.name);
+    std::unordered_set<std::string> kinds;
+    for (const StateBuffer& buffer : block.buffers) {
+      AXONN_CHECK(kinds.insert(buffer.kind).second, "block ", block.name, " has two buffers of ",
+                  buffer.kind);
+      AXONN_CHECK(buffer.data != nullptr || block.count == 0, "block ", block.name, " has no ",
+                  buffer.kind);
+    }
+    for (const StateParameter& parameter : block.parameters) {
+      AXONN_CHECK(parameters.insert(parameter.stored.name).second, "two parameters are named ",
+                  parameter.stored.name);
+      check_parameter(block, parameter);
+    }
+  }
+}
+
+/// Removes the temporary files and folders of jobs that died. Never throws; skips those that it
+/// cannot remove.
+void remove_leftovers(const std::string& folder) {
+  std::vector<fs::path> leftovers;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string(), base = name.substr(0, name.find('.'));
+    if ((step_of(base) >= 0 || base == kLatestName || base == kBestName) &&
+        is_temporary_name(name, base))
+      leftovers.push_back(at->path());
+  }
+  for (const fs::path& path : leftovers) fs::remove_all(path, error);
+}
+
+/// Removes older checkpoints so that `keep` remain, counting `step` itself, and the best one; 0
+/// removes none. Checkpoints of later steps, which a run has skipped as damaged, stay. Returns one
+/// warning for each checkpoint that could not be removed.
+std::vector<std::string> prune(const std::string& folder, std::int64_t step, std::int64_t keep) {
+  std::vector<std::string> warnings;
+  if (keep == 0) return warnings;
+  auto steps = steps_in(folder);
+  std::erase_if(steps, [&](std::int64_t other) { return other > step; });
+  const std::int64_t best = best_step(folder);
+  for (std::size_t i = static_cast<std::size_t>(keep); i < steps.size(); ++i) {
+    if (steps[i] == best) continue;
+    std::string fault = fault_of([&] { remove_folder(concat(folder, '/', step_name(steps[i]))); });
+    if (!fault.empty()) warnings.push_back(std::move(fault));
+  }
+  return warnings;
+}
+
+}  // namespace
+
+/// At its end the saver is ready for another begin(), also after an error.
+struct CheckpointSaver::Forget {
+  CheckpointSaver& saver;
+  ~Forget() {
+    saver.temporary_.reset();
+    saver.pending_ = false;
+    saver.written_ = true;
+  }
+};
+
+CheckpointSaver::CheckpointSaver(SaverOptions options) : options_(std::move(options)) {
+  AXONN_CHECK(!options_.folder.empty(), "a CheckpointSaver needs a folder");
+  AXONN_CHECK(options_.keep >= 0, "checkpoint.keep is ", options_.keep, "; it must be 0 or more");
+  while (options_.folder.size() > 1 && options_.folder.back() == '/') options_.folder.pop_back();
+}
+
+void CheckpointSaver::take_snapshot(std::span<const StateBlock> blocks, int rank) {
+  check_blocks(blocks);
+  part_ = {};
+  StoredFile file;
+  file.name = fmt::format("rank-{:05}.safetensors", rank);
+  std::vector<SafetensorsEntry> entries;
+  std::int64_t total = 0;
+  for (const StateBlock& block : blocks) {
+    for (const StateBuffer& buffer : block.buffers)
+      if (std::ranges::find(part_.kinds, buffer.kind) == part_.kinds.end())
+        part_.kinds.push_back(buffer.kind);
+    StoredBlock owned = owned_of(block, part_);
+    std::int64_t count = 0;
+    for (const StoredSlice& slice : owned.slices) count += slice.part.count();
+    if (count == 0) continue;
+    for (const StateBuffer& buffer : block.buffers) {
+      entries.push_back({.name = concat(block.name, '.', buffer.kind),
+                         .type = StoredType::f32,
+                         .shape = {count}});
+      owned.offsets[buffer.kind] = total * kElementBytes;
+      total += count;
+    }
+    file.blocks.push_back(std::move(owned));
+  }
+  header_ = make_safetensors_header(entries);
+  const auto begin = std::ssize(header_);
+  for (StoredBlock& block : file.blocks)
+    for (auto& [kind, offset] : block.offsets) offset += begin;
+  data_.resize(total);
+  copy_owned(blocks, data_);
+  file.bytes = begin + total * kElementBytes;
+  // A rank that owns nothing writes nothing.
+  if (total > 0) part_.files.push_back(std::move(file));
+}
+
+/// A rank's part of the index. It exists, beside the rank's file, as soon as that file is on disk,
+/// and until the checkpoint is published.
+std::string CheckpointSaver::part_file(int rank) const {
+  return fmt::format("{}/rank-{:05}.part", unfinished_, rank);
+}
+
+/// Rank 0 creates the folder that all ranks write to.
+void CheckpointSaver::make_folder(Communicator& world) {
+  std::string path;
+  const std::string failed = world.rank() != 0 ? "" : fault_of([&] {
+    make_folders(options_.folder);
+    remove_leftovers(options_.folder);
+    const std::int64_t room = free_bytes(options_.folder);
+    AXONN_CHECK(room >= bytes_, "it needs ", bytes_, " bytes and ", options_.folder,
+                " has room for ", room, "; free space there, or write to another disk");
+    temporary_.emplace(name());
+    path = temporary_->path();
+  });
+  agree(world, asked(), failed);
+  unfinished_ = broadcast_text(world, path, 0);
+}
+
+std::string CheckpointSaver::doing() const {
+  return fmt::format("saving {}, rank {}", step_name(step_), rank_);
+}
+
+void CheckpointSaver::wait_for_writer() {
+  ProgressLine line(options_.progress, doing());
+  while (options_.progress.out && !written_) {
+    line(done_, part_.files.empty() ? 0 : part_.files.front().bytes);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  if (writer_.joinable()) writer_.join();
+}
+
+/// Writes this rank's file piece by piece, so that a piece is hashed while it is in cache.
+void CheckpointSaver::write(Communicator& world) {
+  ProgressLine line(options_.async ? ProgressTarget{} : options_.progress, doing());
+  const double begin = now_seconds();
+  const auto write_data = [&] {
+    OutputFile file(unfinished_ + '/' + part_.files.front().name);
+    PieceHasher hasher;
+    std::int64_t synced = 0;
+    for (auto rest : {std::as_bytes(std::span(header_)), std::as_bytes(std::span(data_))})
+      while (!rest.empty()) {
+        const auto piece = rest.first(std::min<std::size_t>(rest.size(), kPieceBytes));
+        hasher.append(piece);
+        file.append(piece);
+        if (file.bytes() - synced >= kSyncBytes) {
+          file.sync();
+          synced = file.bytes();
+        }
+        world.note_progress();
+        done_ += std::ssize(piece);
+        line(done_, part_.files.front().bytes);
+        rest = rest.subspan(piece.size());
+      }
+    file.finish();
+    part_.files.front().checksums = hasher.finish();
+  };
+  fault_ = fault_of([&] {
+    if (!part_.files.empty()) write_data();
+    const std::string part = part_file(rank_);
+    std::ofstream file(part + ".tmp");  // not synced: it need not survive the machine
+    file << to_text(part_) << std::flush;
+    AXONN_CHECK(file.good(), "cannot write ", part, ": ", cause_and_remedy(errno));
+    fs::rename(part + ".tmp", part);  // so that it is whole as soon as it exists
+  });
+  write_seconds_ = now_seconds() - begin;
+  written_ = true;
+}
+
+/// Rank 0 writes the texts and the index, and gives the folder its final name.
+SaveCost CheckpointSaver::publish(CheckpointIndex whole) {
+  SaveCost cost;
+  cost.bytes = bytes_ + write_index(temporary_->path(), std::move(whole), texts_);
+  temporary_->publish();
+  write_file_atomically(concat(options_.folder, '/', kLatestName), step_name(step_) + "\n");
+  if (best_ == step_)
+    write_file_atomically(concat(options_.folder, '/', kBestName), step_name(step_) + "\n");
+  cost.warnings = prune(options_.folder, step_, options_.keep);
+  return cost;
+}
+
+void CheckpointSaver::begin(Communicator& world, std::int64_t step,
+                            std::span<const StateBlock> blocks, const StateTexts& texts) {
+  AXONN_CHECK(!pending_, "checkpoint ", name(), " is not finished; call finish() first");
+  AXONN_CHECK(step >= 0, "a checkpoint of step ", step, "; steps count from 0");
+  const double begin = now_seconds();
+  step_ = step;
+  rank_ = world.rank();
+  ranks_ = world.size();
+  texts_.clear();
+  const std::string fault = fault_of([&] {
+    if (world.rank() == 0) texts_ = texts;
+    for (const auto& [text, contents] : texts_)
+      AXONN_CHECK(!text.empty() && text.find('/') == text.npos && !text.starts_with('.') &&
+                      !text.starts_with("rank-") && text != kIndexName,
+                  "a checkpoint's text cannot be named ", text);
+    take_snapshot(blocks, world.rank());
+  });
+  agree(world, asked(), fault);
+  bytes_ = part_.files.empty() ? 0 : part_.files.front().bytes;
+  world.all_reduce(buffer<std::int64_t>({&bytes_, 1}), "checkpoint bytes").wait();
+  make_folder(world);
+  pending_ = true;
+  written_ = false;
+  done_ = 0;
+  fault_.clear();
+  try {
+    if (options_.async)
+      writer_ = std::jthread([this, &world] { write(world); });
+    else
+      write(world);
+  } catch (const std::system_error& error) {
+    fault_ = concat("cannot start a thread to write the file: ", error.what(),
+                    "; set checkpoint.async = false");
+    written_ = true;
+  }
+  stall_seconds_ = now_seconds() - begin;
+}
+
+SaveCost CheckpointSaver::finish(Communicator& world) {
+  AXONN_CHECK(pending_, "no checkpoint was begun; call begin() before finish()");
+  const double begin = now_seconds();
+  wait_for_writer();
+  const Forget forget{*this};
+  agree(world, asked(), fault_);
+  std::error_code ignored;  // a part that stays does no harm
+  fs::remove(part_file(rank_), ignored);
+
+  CheckpointIndex whole{.step = step_, .ranks = world.size()};
+  std::string fault;
+  gather_texts(world, to_text(part_), [&](const std::string& part) {
+    if (!fault.empty()) return;
+    fault = fault_of([&] { merge(whole, parse_index(part, "a rank's part")); });
+  });
+  SaveCost cost;
+  if (world.rank() == 0 && fault.empty())
+    fault = fault_of([&] { cost = publish(std::move(whole)); });
+  agree(world, asked(), fault);
+
+  cost.step = step_;
+  cost.folder = name();
+  world.broadcast(buffer<std::int64_t>({&cost.bytes, 1}), 0, "checkpoint bytes").wait();
+  std::vector seconds = {write_seconds_, stall_seconds_ + now_seconds() - begin};
+  world.all_reduce({seconds.data(), 2, DType::f64}, "checkpoint seconds", ReduceOp::max).wait();
+  cost.write_seconds = seconds[0];
+  cost.stall_seconds = seconds[1];
+  return cost;
+}
+
+bool CheckpointSaver::finish_alone() {
+  if (!pending_) return false;
+  if (writer_.joinable()) writer_.join();
+  const Forget forget{*this};
+  if (!fault_.empty()) return false;
+  // All ranks write about as many bytes. Once the folder has its final name, rank 0 is done.
+  constexpr double kPatience = 10;  // seconds
+  const double until = now_seconds() + kPatience + write_seconds_;
+  CheckpointIndex whole{.step = step_, .ranks = ranks_};
+  const std::string fault = fault_of([&] {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const std::string part = part_file(rank);
+      while (!path_exists(part)) {
+        if (rank_ != 0 && !path_exists(unfinished_)) return;
+        AXONN_CHECK(now_seconds() < until, part, " is missing");
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+      if (rank_ != 0) continue;
+      merge(whole, parse_index(read_text(part), part));
+      fs::remove(part);
+    }
+    if (rank_ == 0) publish(std::move(whole));
+  });
+  return rank_ == 0 && fault.empty();
+}
+
+}  // namespace axonn

@@ -1,0 +1,203 @@
+#include "axonn/data/storage/gguf.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/files.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr std::uint32_t kGgufVersion = 3;
+constexpr std::int64_t kGgufAlignment = 32, kBlock = 32, kBlockBytes = 34;
+// As for safetensors: large compared with a checkpoint's pieces, which are read whole.
+constexpr std::int64_t kGgufElementsAtOnce = 32 << 20;
+
+std::int64_t gguf_aligned(std::int64_t bytes) {
+  return (bytes + kGgufAlignment - 1) / kGgufAlignment * kGgufAlignment;
+}
+
+template <typename T>
+void put_number(std::string& out, T value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+void put_text(std::string& out, const std::string& text) {
+  put_number<std::uint64_t>(out, text.size());
+  out += text;
+}
+
+/// The codes of the types of values.
+constexpr std::uint32_t kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8, kArray = 9;
+
+struct ValueWriter {
+  std::string& out;
+
+  void operator()(std::uint32_t value) const { both(kU32, value); }
+  void operator()(float value) const { both(kF32, value); }
+  void operator()(bool value) const { both(kBool, static_cast<char>(value)); }
+  void operator()(const std::string& value) const {
+    put_number(out, kString);
+    put_text(out, value);
+  }
+  void operator()(const std::vector<std::int32_t>& values) const { array(kI32, values); }
+  void operator()(const std::vector<float>& values) const { array(kF32, values); }
+  void operator()(const std::vector<std::string>& values) const {
+    begin_array(kString, values.size());
+    for (const std::string& value : values) put_text(out, value);
+  }
+
+ private:
+  template <typename T>
+  void both(std::uint32_t type, T value) const {
+    put_number(out, type);
+    put_number(out, value);
+  }
+  void begin_array(std::uint32_t type, std::uint64_t count) const {
+    put_number(out, kArray);
+    put_number(out, type);
+    put_number(out, count);
+  }
+  template <typename T>
+  void array(std::uint32_t type, const std::vector<T>& values) const {
+    begin_array(type, values.size());
+    for (const T value : values) put_number(out, value);
+  }
+};
+
+std::string gguf_header(const GgufKeys& keys, std::span<const GgufTensor> tensors) {
+  std::string out = "GGUF";
+  put_number(out, kGgufVersion);
+  put_number<std::uint64_t>(out, tensors.size());
+  put_number<std::uint64_t>(out, keys.size());
+  for (const auto& [key, value] : keys) {
+    put_text(out, key);
+    std::visit(ValueWriter{out}, value);
+  }
+  std::int64_t place = 0;
+  for (const GgufTensor& tensor : tensors) {
+    const auto& [name, rows, cols] = tensor.parameter;
+    put_text(out, tensor.name);
+    put_number<std::uint32_t>(out, tensor.vector ? 1 : 2);
+    if (!tensor.vector) put_number(out, cols);
+    put_number(out, rows);
+    put_number(out, tensor.type);
+    put_number(out, place);
+    place += gguf_aligned(tensor.bytes());
+  }
+  out.resize(gguf_aligned(std::ssize(out)), '\0');
+  return out;
+}
+
+/// Q8_0's blocks: the scale is the largest magnitude / 127.
+void quantize(std::span<const float> values, std::span<std::byte> out) {
+  for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
+    const auto block = values.subspan(begin, kBlock);
+    float largest = 0;
+    for (const float value : block) largest = std::max(largest, std::abs(value));
+    const float scale = largest / 127, inverse = scale > 0 ? 1 / scale : 0;
+    from_floats(StoredType::f16, {&scale, 1}, out.first(2));
+    for (std::size_t i = 0; i < block.size(); ++i)
+      out[2 + i] = static_cast<std::byte>(static_cast<std::int8_t>(std::round(block[i] * inverse)));
+    out = out.subspan(kBlockBytes);
+  }
+}
+
+StoredType plain_type(GgufType type) {
+  if (type == GgufType::bf16) return StoredType::bf16;
+  return type == GgufType::f16 ? StoredType::f16 : StoredType::f32;
+}
+
+/// Writes tensors behind the header.
+class GgufWriter {
+ public:
+  GgufWriter(AtomicFile& file, ParameterSource& source, const WriteProgress& progress)
+      : file_(file), source_(source), progress_(progress) {}
+
+  void write(const GgufTensor& tensor) {
+    const auto& [name, rows, cols] = tensor.parameter;
+    if (!tensor.values.empty()) {
+      put(tensor, tensor.values, cols);
+    } else {
+      std::int64_t at_once = std::max<std::int64_t>(1, kGgufElementsAtOnce / cols);
+      if (const std::int64_t head = tensor.interleaved; head > 0)
+        at_once = std::max(head, at_once / head * head);
+      for (std::int64_t row = 0; row < rows; row += at_once) {
+        const std::int64_t count = std::min(at_once, rows - row);
+        values_.resize(count * cols);
+        source_.read_slice(
+            name, {.rows = rows, .cols = cols, .begin = row * cols, .end = (row + count) * cols},
+            values_);
+        put(tensor, tensor.interleaved > 0 ? interleaved(tensor.interleaved, cols) : values_, cols);
+      }
+    }
+    bytes_.assign(gguf_aligned(tensor.bytes()) - tensor.bytes(), std::byte{0});
+    file_.append(bytes_);
+  }
+
+ private:
+  /// The rows of values_, of whole heads, in the order of GgufTensor::interleaved.
+  std::span<const float> interleaved(std::int64_t head, std::int64_t cols) {
+    turned_.resize(values_.size());
+    const std::int64_t rows = std::ssize(values_) / cols, half = head / 2;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t begin = row / head * head, at = row % head;
+      const std::int64_t from = begin + at % 2 * half + at / 2;
+      std::copy_n(values_.begin() + from * cols, cols, turned_.begin() + row * cols);
+    }
+    return turned_;
+  }
+
+  void put(const GgufTensor& tensor, std::span<const float> values, std::int64_t cols) {
+    const bool quantized = tensor.type == GgufType::q8_0;
+    check_range(tensor, values);
+    bytes_.resize(std::ssize(values) / cols * row_bytes(tensor.type, cols));
+    if (quantized)
+      quantize(values, bytes_);
+    else
+      from_floats(plain_type(tensor.type), values, bytes_);
+    file_.append(bytes_);
+    if (progress_) progress_(std::ssize(bytes_));
+  }
+
+  static void check_range(const GgufTensor& tensor, std::span<const float> values) {
+    if (tensor.type != GgufType::f16 && tensor.type != GgufType::q8_0) return;
+    // 65520, halfway from 65504 to 2^16, rounds to infinity.
+    const float most = tensor.type == GgufType::f16 ? 65520.f : 65520.f * 127;
+    for (const float value : values)
+      if (!(std::abs(value) < most) && (tensor.type == GgufType::q8_0 || std::isfinite(value)))
+        refuse(tensor.name, " has the value ", value, ", which ",
+               tensor.type == GgufType::f16 ? "F16" : "Q8_0", " cannot hold; use bf16 or f32");
+  }
+
+  AtomicFile& file_;
+  ParameterSource& source_;
+  const WriteProgress& progress_;
+  std::vector<float> values_, turned_;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace
+
+std::int64_t row_bytes(GgufType type, std::int64_t cols) {
+  if (type != GgufType::q8_0) return cols * bytes_of(plain_type(type));
+  AXONN_CHECK(cols % kBlock == 0, "Q8_0: ", cols, " columns are not blocks of ", kBlock);
+  return cols / kBlock * kBlockBytes;
+}
+
+std::int64_t GgufTensor::bytes() const { return parameter.rows * row_bytes(type, parameter.cols); }
+
+void write_gguf(const std::string& path, const GgufKeys& keys, std::span<const GgufTensor> tensors,
+                ParameterSource& source, const WriteProgress& progress) {
+  AtomicFile file(path);
+  const std::string header = gguf_header(keys, tensors);
+  file.append(std::as_bytes(std::span(header)));
+  GgufWriter writer(file, source, progress);
+  for (const GgufTensor& tensor : tensors) writer.write(tensor);
+  file.commit();
+}
+
+}  // namespace axonn

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "axonn/data/storage/parameter_source.h"
+#include "axonn/data/storage/write_tensors.h"
+
+/// The GGUF file, version 3, little-endian: "GGUF", the version, the numbers of tensors and of
+/// keys; the keys with their types and values; for each tensor its name, sizes (the fastest first),
+/// type and place in the data; then the data, each tensor at a multiple of 32 bytes. Source:
+/// ggml-org/ggml, docs/gguf.md; the blocks of Q8_0: ggml/src/ggml-common.h.
+
+namespace axonn {
+
+/// The types of tensors that are written; the numbers are the format's.
+enum class GgufType : std::uint32_t {
+  f32 = 0,
+  f16 = 1,
+  q8_0 = 8,  ///< blocks of 32 values of a row: an f16 scale, then 32 i8, to be multiplied by it
+  bf16 = 30
+};
+
+/// The bytes of a row of `cols` columns. Q8_0 needs a multiple of 32.
+std::int64_t row_bytes(GgufType type, std::int64_t cols);
+
+using GgufValue = std::variant<std::uint32_t, float, bool, std::string, std::vector<std::int32_t>,
+                               std::vector<float>, std::vector<std::string>>;
+using GgufKeys = std::vector<std::pair<std::string, GgufValue>>;
+
+/// A tensor to write, and the parameter that it is filled from.
+struct GgufTensor {
+  std::string name;
+  StoredParameter parameter;
+  GgufType type = GgufType::f32;
+  bool vector = false;  ///< has one dim; parameter.cols is 1
+  /// Width D of the heads whose rows are put into another order, or 0: row 2i + j of a head is row
+  /// j · D/2 + i of the parameter's. So rotary pairs, D/2 apart, become neighbours.
+  std::int64_t interleaved = 0;
+  std::vector<float> values = {};  ///< instead of a parameter, for a vector
+
+  std::int64_t bytes() const;
+};
+
+/// Writes the file, which appears when it is complete. Holds about 32 Mi elements of one tensor, or
+/// a head, at a time. Throws UsageError if F16 cannot hold a value, Error if the file cannot be
+/// written, and the errors of `source`.
+void write_gguf(const std::string& path, const GgufKeys& keys, std::span<const GgufTensor> tensors,
+                ParameterSource& source, const WriteProgress& progress = {});
+
+}  // namespace axonn

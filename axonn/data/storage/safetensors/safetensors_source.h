@@ -1,0 +1,69 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "axonn/data/storage/parameter_source.h"
+#include "axonn/data/storage/safetensors/safetensors.h"
+
+namespace axonn {
+
+/// How a folder stores a parameter.
+struct StoredName {
+  std::vector<std::string> names;  ///< the usual one first; a folder has one of them
+  bool transposed = false;         ///< stored as (in, out), as in GPT-2's Conv1D
+  /// A tensor (outer, parts · rows, cols) that may hold the parameter instead, as one of outer ·
+  /// parts matrices (rows, cols), such as the matrices of all experts of a layer.
+  struct Joined {
+    std::vector<std::string> names = {};  ///< empty: there is no such tensor
+    std::int64_t outer = 1, parts = 1;
+    std::int64_t part = 0;  ///< which of the outer · parts matrices it is
+  };
+  Joined joined = {};
+};
+
+/// A number that the model has as a constant and that a folder may store, as a tensor () or (1).
+struct StoredNumber {
+  std::vector<std::string> names;  ///< a folder has it under any of them
+  double value = 0;
+};
+
+/// The names that a folder uses for tensors.
+struct TensorNames {
+  std::function<StoredName(const std::string& parameter)> of;
+  std::function<bool(std::string_view tensor)> passed_over;  ///< tensors to ignore
+  std::string config;  ///< file that describes which tensors there should be
+  std::vector<StoredNumber> numbers = {};
+};
+
+/// Reads the tensors of a Hugging Face folder: bf16, f16 or f32, of kind "master".
+///
+/// Each row is read once, by one of the ranks that share it, except the rows at both ends of a
+/// slice. Values are taken in pieces that fit a cache.
+class SafetensorsSource final : public ParameterSource {
+ public:
+  /// Throws UsageError that lists every tensor that is missing, unknown, of another shape, or of a
+  /// type that cannot be read, and every number that differs by more than rounding to 16 bits.
+  SafetensorsSource(SafetensorsFolder folder, std::vector<StoredParameter> parameters,
+                    const TensorNames& names);
+
+  std::int64_t read(std::span<const SliceRequest> wanted, const TakeValues& take) override;
+
+  /// The stored tensor of a parameter.
+  struct Stored {
+    SafetensorsFolder::Tensor tensor;
+    /// Element at which the matrix (rows, cols), or (cols, rows) if transposed, begins.
+    std::int64_t first = 0;
+    bool transposed = false;
+    std::int64_t rows = 0, cols = 1;  ///< the model's shape, in which slices are given
+  };
+
+ private:
+  SafetensorsFolder folder_;
+  std::map<std::string, Stored, std::less<>> stored_;  // by parameter
+};
+
+}  // namespace axonn

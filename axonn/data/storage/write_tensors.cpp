@@ -1,0 +1,187 @@
+#include "axonn/data/storage/write_tensors.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/hash.h"
+
+namespace axonn {
+
+namespace {
+
+// Large compared with kPieceBytes: a read from a checkpoint fetches the pieces at both ends whole.
+constexpr std::int64_t kElementsAtOnce = 32 << 20;
+constexpr std::int64_t kElementsOfStrip = 1 << 20;  // converted and written while in cache
+
+std::vector<std::int64_t> shape_of(const PlannedTensor& tensor) {
+  const auto& [name, rows, cols] = tensor.parameter;
+  if (tensor.number) return {};
+  if (tensor.vector) return {rows};
+  return tensor.transposed ? std::vector{cols, rows} : std::vector{rows, cols};
+}
+
+/// Whether a finite number becomes infinite in F16: 65520, halfway from 65504 to 2^16, rounds up.
+bool beyond_f16(float value) { return std::abs(value) >= 65520 && std::isfinite(value); }
+
+/// Writes tensors to a file and computes its checksums.
+class TensorWriter {
+ public:
+  TensorWriter(const std::string& path, ParameterSource& source, const WriteProgress& progress)
+      : file_(path), source_(source), progress_(progress) {}
+
+  void append(std::span<const std::byte> bytes) {
+    hasher_.append(bytes);
+    file_.append(bytes);
+  }
+
+  /// A line is a row of the file: a row of the parameter, or a column if the tensor is transposed.
+  void write(const PlannedTensor& tensor) {
+    const auto& [name, rows, cols] = tensor.parameter;
+    if (rows == 0 || cols == 0) return;
+    if (tensor.number) return put(tensor, {&*tensor.number, 1});
+    const std::int64_t lines = tensor.transposed ? cols : rows,
+                       width = tensor.transposed ? rows : cols,
+                       at_once = std::max<std::int64_t>(1, kElementsAtOnce / width),
+                       of_strip = std::max<std::int64_t>(1, kElementsOfStrip / width);
+    for (std::int64_t line = 0; line < lines; line += at_once) {
+      const std::int64_t count = std::min(at_once, lines - line);
+      Slice slice{.rows = rows, .cols = cols, .begin = line * width, .end = (line + count) * width};
+      if (tensor.transposed)
+        slice = {.rows = rows, .col = line, .cols = count, .end = count * width};
+      values_.resize(count * width);
+      source_.read_slice(name, slice, values_);
+      for (std::int64_t first = 0; first < count; first += of_strip)
+        put(tensor, strip_of(tensor, first, std::min(of_strip, count - first), count));
+    }
+  }
+
+  void finish(WrittenFile& written) {
+    written.bytes = file_.bytes();
+    file_.finish();
+    written.checksums = hasher_.finish();
+  }
+
+ private:
+  /// Lines [first, first + count) of the `all` lines that values_ holds.
+  std::span<const float> strip_of(const PlannedTensor& tensor, std::int64_t first,
+                                  std::int64_t count, std::int64_t all) {
+    const std::int64_t rows = tensor.parameter.rows, width = std::ssize(values_) / all;
+    if (!tensor.transposed) return std::span(values_).subspan(first * width, count * width);
+    strip_.resize(count * rows);
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t i = 0; i < count; ++i)
+        strip_[i * rows + row] = values_[row * all + first + i];
+    return strip_;
+  }
+
+  void put(const PlannedTensor& tensor, std::span<const float> values) {
+    if (tensor.type == StoredType::f16 && std::ranges::any_of(values, beyond_f16))
+      refuse(tensor.name, " has values beyond 65504, which F16 cannot hold; use BF16 or F32");
+    bytes_.resize(values.size() * static_cast<std::size_t>(bytes_of(tensor.type)));
+    from_floats(tensor.type, values, bytes_);
+    append(bytes_);
+    if (progress_) progress_(std::ssize(bytes_));
+  }
+
+  OutputFile file_;
+  ParameterSource& source_;
+  const WriteProgress& progress_;
+  PieceHasher hasher_;
+  std::vector<float> values_, strip_;
+  std::vector<std::byte> bytes_;
+};
+
+void write_weights_index(const std::string& path,
+                         std::span<const std::span<const PlannedTensor>> files,
+                         std::span<const std::string> names) {
+  std::int64_t total = 0;
+  auto map = nlohmann::ordered_json::object();
+  for (std::size_t i = 0; i < files.size(); ++i)
+    for (const PlannedTensor& tensor : files[i]) {
+      map[tensor.name] = names[i];
+      total += tensor.bytes();
+    }
+  const nlohmann::ordered_json index = {{"metadata", {{"total_size", total}}},
+                                        {"weight_map", std::move(map)}};
+  write_text(path, index.dump(2) + "\n");
+}
+
+}  // namespace
+
+WrittenFile write_tensors(const std::string& path, std::span<const PlannedTensor> tensors,
+                          ParameterSource& source, const WriteProgress& progress) {
+  std::vector<SafetensorsEntry> entries;
+  for (const PlannedTensor& tensor : tensors)
+    entries.push_back({.name = tensor.name, .type = tensor.type, .shape = shape_of(tensor)});
+  const std::string header = make_safetensors_header(entries);
+  WrittenFile written;
+  for (const SafetensorsEntry& entry : entries)
+    written.data_begins.push_back(std::ssize(header) + entry.begin);
+  TensorWriter writer(path, source, progress);
+  writer.append(std::as_bytes(std::span(header)));
+  for (const PlannedTensor& tensor : tensors) writer.write(tensor);
+  writer.finish(written);
+  return written;
+}
+
+std::vector<std::span<const PlannedTensor>> in_files(std::span<const PlannedTensor> tensors,
+                                                     std::int64_t most) {
+  std::vector<std::span<const PlannedTensor>> files;
+  std::size_t begin = 0;
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (i > begin && tensors[i].bytes() > most - bytes) {
+      files.push_back(tensors.subspan(begin, i - begin));
+      begin = i;
+      bytes = 0;
+    }
+    bytes += tensors[i].bytes();
+  }
+  files.push_back(tensors.subspan(begin));
+  return files;
+}
+
+void write_safetensors_folder(const std::string& folder, std::span<const PlannedTensor> tensors,
+                              std::int64_t most, ParameterSource& source,
+                              const WriteProgress& progress) {
+  const auto files = in_files(tensors, most);
+  std::vector<std::string> names{"model.safetensors"};
+  if (files.size() > 1) {
+    names.clear();
+    for (std::size_t i = 1; i <= files.size(); ++i)
+      names.push_back(fmt::format("model-{:05}-of-{:05}.safetensors", i, files.size()));
+    write_weights_index(folder + "/model.safetensors.index.json", files, names);
+  }
+  for (std::size_t i = 0; i < files.size(); ++i)
+    write_tensors(folder + '/' + names[i], files[i], source, progress);
+}
+
+void write_checkpoint(const std::string& folder, const PlannedCheckpoint& plan,
+                      ParameterSource& source, const WriteProgress& progress) {
+  CheckpointIndex index{.ranks = 1, .kinds = {kWeightsKind}};
+  index.parameters.assign(plan.parameters.begin(), plan.parameters.end());
+  std::vector<PlannedTensor> tensors;
+  for (const StoredParameter& p : plan.parameters)
+    tensors.push_back({.name = p.name + ".master", .parameter = p});
+  std::int64_t place = 0;
+  for (const auto& part : in_files(tensors, plan.most)) {
+    StoredFile& file = index.files.emplace_back();
+    file.name = fmt::format("part-{:05}.safetensors", index.files.size() - 1);
+    WrittenFile written = write_tensors(folder + '/' + file.name, part, source, progress);
+    file.bytes = written.bytes;
+    file.checksums = std::move(written.checksums);
+    for (std::size_t i = 0; i < part.size(); ++i, ++place) {
+      const auto& [name, rows, cols] = part[i].parameter;
+      file.blocks.push_back({.slices = {{place, {0, rows, 0, cols, 0, rows * cols}}},
+                             .offsets = {{kWeightsKind, written.data_begins[i]}}});
+    }
+  }
+  write_index(folder, std::move(index), plan.texts);
+}
+
+}  // namespace axonn

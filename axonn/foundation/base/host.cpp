@@ -1,0 +1,173 @@
+#include "axonn/foundation/base/host.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <fstream>
+#include <mutex>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace axonn {
+
+namespace {
+
+/// Linux's struct sched_attr in its first version. The C library lacks it and its system calls.
+struct SchedulerAttributes {
+  std::uint32_t size, policy;
+  std::uint64_t flags;
+  std::int32_t nice;
+  std::uint32_t priority;
+  std::uint64_t runtime, deadline, period;  // ns
+};
+
+}  // namespace
+
+std::string host_name() {
+  std::string name(256, '\0');
+  ::gethostname(name.data(), name.size() - 1);
+  return name.c_str();
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string text; std::getline(file, text);)
+    if (text.starts_with("model name"))
+      if (const auto colon = text.find(": "); colon != std::string::npos)
+        return text.substr(colon + 2);
+  return "unknown processor";
+}
+
+namespace {
+
+/// The files about memory of the system, below `root`.
+class MemoryFiles {
+ public:
+  explicit MemoryFiles(std::string root) : root_(std::move(root)) {}
+
+  /// The number behind a name in a file; 0 if it is not there.
+  double field(const std::string& file, const std::string& name) const {
+    std::ifstream stream(root_ + file);
+    double value = 0;
+    for (std::string word; stream >> word;)
+      if (word == name && stream >> value) return value;
+    return 0.0;
+  }
+  double number(const std::string& file) const {
+    double value = 0;
+    std::ifstream(root_ + file) >> value;
+    return value;
+  }
+  /// A line of /proc/meminfo, in bytes; without it, the machine's memory.
+  double of_machine(const std::string& name) const {
+    const double bytes = 1024 * field("/proc/meminfo", name);
+    if (bytes > 0) return bytes;
+    return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
+           static_cast<double>(::sysconf(_SC_PAGE_SIZE));
+  }
+
+ private:
+  std::string root_;
+};
+
+/// A control group, of version 2 or 1, that may limit memory.
+struct MemoryGroup {
+  const char *folder, *limit, *used, *inactive;
+};
+
+constexpr std::array kMemoryGroups = {
+    MemoryGroup{"/sys/fs/cgroup/", "memory.max", "memory.current", "inactive_file"},
+    MemoryGroup{"/sys/fs/cgroup/memory/", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                "total_inactive_file"}};
+
+}  // namespace
+
+double available_memory(const std::string& root) {
+  const MemoryFiles files(root);
+  double bytes = files.of_machine("MemAvailable:");
+  for (const MemoryGroup& group : kMemoryGroups) {
+    const std::string folder = group.folder;
+    const double most = files.number(folder + group.limit);  // 0: "max", no limit
+    // The system frees cached file contents when memory is short.
+    const double taken =
+        files.number(folder + group.used) - files.field(folder + "memory.stat", group.inactive);
+    if (most > 0) bytes = std::clamp(most - taken, 0.0, bytes);
+  }
+  return bytes;
+}
+
+double total_memory(const std::string& root) {
+  const MemoryFiles files(root);
+  double bytes = files.of_machine("MemTotal:");
+  for (const MemoryGroup& group : kMemoryGroups)
+    if (const double most = files.number(std::string(group.folder) + group.limit); most > 0)
+      bytes = std::min(bytes, most);
+  return bytes;
+}
+
+std::vector<int> usable_cores() {
+  std::vector<int> cores;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(core, &set)) cores.push_back(core);
+    return cores;
+  }
+  cores.resize(::sysconf(_SC_NPROCESSORS_ONLN));  // the machine has more cores than a cpu_set_t
+  std::iota(cores.begin(), cores.end(), 0);
+  return cores;
+}
+
+void take_short_turns() {
+  constexpr std::uint64_t kTurn = 100'000;  // ns
+  SchedulerAttributes attributes{};
+  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
+  if (attributes.policy != SCHED_OTHER) return;
+  attributes.runtime = kTurn;
+  syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+bool bind_this_thread(const std::vector<int>& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) {
+    if (core < 0 || core >= CPU_SETSIZE) return false;
+    CPU_SET(core, &set);
+  }
+  return ::sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+void parallel_for(std::size_t count, int threads, const std::function<void(std::size_t)>& f) {
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::size_t failed = count;  // the lowest index that threw
+  std::exception_ptr error;
+  const auto work = [&] {
+    std::size_t i = 0;
+    try {
+      while ((i = next++) < count) f(i);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      next = count;  // lower indices were taken before, so their calls still end
+      if (i >= failed) return;
+      failed = i;
+      error = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    for (std::size_t i = 1; i < count && std::cmp_less(i, threads); ++i) helpers.emplace_back(work);
+    work();
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace axonn

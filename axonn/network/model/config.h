@@ -1,0 +1,134 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "axonn/foundation/options/own_values.h"
+#include "axonn/network/nn/options.h"
+
+namespace axonn {
+
+class ModelFiles;
+class OptionList;
+
+/// The families of this library; those that a program registers (model/model.h) follow.
+enum class ModelFamily { gpt, llama };
+
+/// Names of all families, in the order of their values.
+std::span<const std::string_view> model_families();
+/// The family of this name, such as a registered one: model_family("neighbours"). Throws
+/// UsageError, with the names of all, if there is none.
+ModelFamily model_family(std::string_view name);
+
+enum class RopeScalingKind { none, llama3 };
+
+inline constexpr std::array<std::string_view, 2> kRopeScalingKinds = {"none", "llama3"};
+
+/// RMSNorm of queries and keys: of each head (Qwen3), or of all heads' columns together (OLMoE).
+enum class QkNormKind { none, head, width };
+
+inline constexpr std::array<std::string_view, 3> kQkNormKinds = {"none", "head", "width"};
+
+/// The MLP of the llama family: down(silu(gate x) ⊙ up x), or down(xielu(up x)) without a gate.
+enum class MlpKind { swiglu, xielu };
+
+inline constexpr std::array<std::string_view, 2> kMlpKinds = {"swiglu", "xielu"};
+
+/// The section [model]: the sizes of a model, or the path it is read from. Plain data.
+///
+/// resolved() replaces a 0 by a value that follows from the others. layers, hidden and heads have
+/// no default, and are 0 until the user sets them. Only gpt reads `bias`; only llama reads
+/// activation to rope.
+struct ModelConfig {
+  ModelFamily family = ModelFamily::gpt;
+  std::int64_t layers = 0;     ///< L
+  std::int64_t hidden = 0;     ///< C, the model width
+  std::int64_t heads = 0;      ///< H
+  std::int64_t kv_heads = 0;   ///< key-value heads; 0: heads
+  std::int64_t head_dim = 0;   ///< D; 0: hidden / heads
+  std::int64_t ffn = 0;        ///< F, the MLP width; 0: 4 hidden, or with swiglu 8/3 hidden
+  std::int64_t vocab = 0;      ///< V, unpadded; 0: the tokenizer's
+  std::int64_t positions = 0;  ///< the longest sequence; 0: training.seq_len
+  bool tied = true;            ///< the logits' weight is the embedding's
+  bool bias = true;            ///< biases in linear layers and norms
+  double norm_eps = 1e-5;
+  double init_std = 0.02;  ///< of the initial weights; projections into the residual: / sqrt(2 L)
+  /// muP: the width, and the head width, that init_std and the settings of the optimizer are for.
+  std::int64_t mup_base = 0;           ///< 0: not muP
+  std::int64_t mup_base_head_dim = 0;  ///< 0: head_width()
+  MlpKind activation = MlpKind::swiglu;
+  bool qkv_bias = false;  ///< biases of queries, keys and values (Qwen2)
+  QkNormKind qk_norm = QkNormKind::none;
+  std::int64_t window = 0;    ///< positions that attention sees, its own included; 0: all
+  double rope_theta = 10000;  ///< base of the rotary frequencies
+  RopeScalingKind rope_scaling = RopeScalingKind::none;
+  RopeScaling rope = {};     ///< of llama3; the keys rope_factor to rope_original_positions
+  std::int64_t experts = 0;  ///< E, experts of a layer's MLP; 0: all MLPs are dense
+  std::int64_t experts_per_token = 0;           ///< k
+  std::int64_t expert_ffn = 0;                  ///< F of an expert; 0: ffn
+  bool expert_norm = true;                      ///< the chosen scores are divided by their sum
+  std::int64_t expert_step = 1;                 ///< every so many layers, the last one has experts
+  std::vector<std::int64_t> dense_layers = {};  ///< layers without experts, counted from 0
+  RouterKind router = RouterKind::softmax;
+  double router_scale = 1;   ///< factor of the chosen scores
+  bool router_bias = false;  ///< a bias that only selects, see training.balance.bias
+  std::string name = {};  ///< a published model, whose sizes are the defaults of the fields above
+  std::string path = {};  ///< a checkpoint or Hugging Face folder, instead of the sizes above
+  LoraConfig lora = {};   ///< the section [lora]
+
+  /// Hyperparameters of registered families, by "family.key"; one that is missing has its default.
+  OwnValues own_values = {};
+  /// Such a value, as own<std::int64_t>("neighbours.context"). Throws Error, with the keys that are
+  /// near, if there is no such key, and with its type if that is not T.
+  template <typename T>
+  const T& own(const std::string& key) const {
+    return own_value_as<T>(own_values, key);
+  }
+
+  bool is_llama() const { return family == ModelFamily::llama; }
+  /// Whether dense MLPs have a matrix gate_proj beside up_proj and down_proj.
+  bool has_gate() const { return is_llama() && activation == MlpKind::swiglu; }
+  /// Whether a layer, counted from 0, has experts instead of a dense MLP.
+  bool has_experts(std::int64_t layer) const {
+    return experts > 0 && (layer + 1) % expert_step == 0 &&
+           std::ranges::find(dense_layers, layer) == dense_layers.end();
+  }
+  /// m, how many times as wide as muP's base; 1 without muP.
+  double width_factor() const {
+    return mup_base > 0 ? static_cast<double>(hidden) / static_cast<double>(mup_base) : 1;
+  }
+  /// D; 0 if there are no heads.
+  std::int64_t head_width() const { return head_dim > 0 || heads == 0 ? head_dim : hidden / heads; }
+  bool operator==(const ModelConfig&) const = default;
+};
+
+/// The files at path and lora.path of a model, each null until it is opened. The ranks of a process
+/// share them.
+struct OpenFiles {
+  std::shared_ptr<const ModelFiles> model = {}, adapters = {};
+};
+
+/// The config with every 0 replaced by the value it stands for. `vocab` is the tokenizer's and
+/// `positions` training.seq_len; if one of these is 0, the config's 0 stays.
+ModelConfig resolved(ModelConfig model, std::int64_t vocab, std::int64_t positions);
+
+/// The keys of [model] that must be set and are not: "model.layers". None if the model is read from
+/// a path or its family is registered.
+std::vector<std::string> missing_keys(const ModelConfig& model);
+
+/// Throws UsageError, with the keys and the remedy, if sizes are missing or do not fit one another.
+/// Whether a grid can cut them is checked by the layers.
+void validate(const ModelConfig& model);
+
+/// The one list of the keys of [model] and [lora]; parsing, help, printing and docs follow from it.
+void list_options(ModelConfig& model, OptionList& list);
+/// Lists the sections of registered families; sets their keys that are not set to defaults.
+void list_own_options(ModelConfig& model, OptionList& list);
+
+}  // namespace axonn

@@ -1,0 +1,170 @@
+#include "axonn/network/model/decoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <span>
+#include <string_view>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/network/model/counts.h"
+#include "axonn/network/nn/experts.h"
+#include "axonn/network/nn/layer_adapters.h"
+
+namespace axonn {
+
+namespace {
+
+void check_targets(const ModelConfig& config,
+                   std::span<const std::unique_ptr<DecoderBlock>> blocks) {
+  for (const std::string_view product : {"gate", "gate_proj", "up_proj", "down_proj"})
+    if (config.experts > 0 &&
+        std::ranges::any_of(config.lora.targets, [&](const std::string& target) {
+          return ends_with_name(target, product);
+        }))
+      refuse("[lora] targets: '", product,
+             "': routers and experts have no adapters; attention's q_proj, k_proj, v_proj and "
+             "o_proj can have some");
+  std::vector<std::string> layers;
+  for (const auto& block : blocks)
+    std::ranges::copy(block->adapters().layers(), std::back_inserter(layers));
+  check_layers(config.lora, layers);
+}
+
+}  // namespace
+
+DecoderBlock::DecoderBlock(const ModelConfig& config, const Grid& grid, const std::string& name,
+                           std::int64_t window)
+    : parameters_(name, grid),
+      adapters_(name, grid, config.lora),
+      heads_{config.heads, config.kv_heads, config.head_width(), window, config.mup_base_head_dim} {
+  parameters_.set_rate(1 / config.width_factor());  // vectors keep the rate of the base
+}
+
+std::vector<ParameterGroup*> DecoderBlock::groups() {
+  std::vector<ParameterGroup*> all{&parameters_};
+  if (ParameterGroup* adapters = adapters_.group()) all.push_back(adapters);
+  return all;
+}
+
+double DecoderBlock::init_std(const ModelConfig& config) {
+  return config.init_std / std::sqrt(config.width_factor());
+}
+
+Linear::Options DecoderBlock::qkv_options(const ModelConfig& config, bool bias,
+                                          std::vector<std::string> parts) {
+  return {.in = config.hidden,
+          .out = heads_.qkv_width(),
+          .bias = bias,
+          .init_std = init_std(config),
+          .heads = heads_,
+          .parts = std::move(parts),
+          .adapters = &adapters_};
+}
+
+Linear::Options DecoderBlock::up_options(const ModelConfig& config, std::int64_t out, bool bias) {
+  return {.in = config.hidden,
+          .out = out,
+          .bias = bias,
+          .init_std = init_std(config),
+          .adapters = &adapters_};
+}
+
+Linear::Options DecoderBlock::residual_options(const ModelConfig& config, std::int64_t in,
+                                               bool bias) {
+  return {.in = in,
+          .out = config.hidden,
+          .orientation = Orientation::transposed,
+          .bias = bias,
+          .init_std = init_std(config) / std::sqrt(2.0 * static_cast<double>(config.layers)),
+          .adapters = &adapters_};
+}
+
+Decoder::Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends)
+    : config_(config),
+      embedding_group_("embedding", grid),
+      embedding_(embedding_group_, ends.embedding,
+                 {.vocab = config.vocab,
+                  .width = config.hidden,
+                  .positions = ends.positions,
+                  .init_std = config.init_std}),
+      head_group_(ends.norm, grid),
+      norm_(head_group_, ends.norm, ends.norm_options),
+      output_(config.tied
+                  ? embedding_.table()
+                  : head_group_.add({.name = "lm_head.weight",
+                                     .layout = vocabulary_layout(config.vocab, config.hidden),
+                                     .init_std = config.init_std,
+                                     .decays = true})),
+      cross_entropy_(output_, {.vocab = config.vocab}),
+      routers_{.experts = config.experts, .per_row = config.experts_per_token, .biases = {}} {
+  if (config.lora.rank == 0) return;
+  embedding_group_.freeze();
+  head_group_.freeze();
+}
+
+void Decoder::add(std::unique_ptr<DecoderBlock> block) {
+  if (const Experts* experts = block->experts())
+    routers_.biases.push_back(experts->bias() ? &experts->bias()->spec() : nullptr);
+  for (ParameterGroup* group : block->groups())
+    if (config_.lora.rank > 0 && group != block->adapters().group()) group->freeze();
+  blocks_.push_back(std::move(block));
+  if (std::ssize(blocks_) == config_.layers) check_targets(config_, blocks_);
+}
+
+std::vector<ParameterGroup*> Decoder::groups() {
+  std::vector<ParameterGroup*> all{&embedding_group_};
+  for (const auto& block : blocks_) std::ranges::copy(block->groups(), std::back_inserter(all));
+  all.push_back(&head_group_);
+  return all;
+}
+
+std::string Decoder::describe() const {
+  return concat(config_.layers, config_.layers == 1 ? " layer" : " layers", ", width ",
+                config_.hidden, ", ", config_.heads, " heads");
+}
+
+std::int64_t Decoder::parameters_in_blocks() const {
+  std::int64_t count = 0;
+  for (const auto& block : blocks_)
+    for (const ParameterGroup* group : block->groups())
+      if (group != block->adapters().group()) count += active_parameters(*group, routers_);
+  return count;
+}
+
+double Decoder::attention_columns(std::int64_t seq_len) const {
+  return static_cast<double>(config_.layers * config_.heads * config_.head_width() * seq_len);
+}
+
+double Decoder::flops_per_token(std::int64_t seq_len) {
+  const std::int64_t head = active_parameters(head_group_, routers_) +
+                            (config_.tied ? config_.vocab * config_.hidden : 0);
+  return (config_.lora.rank > 0 ? 4 : 6) * static_cast<double>(parameters_in_blocks() + head) +
+         6 * attention_columns(seq_len);
+}
+
+double Decoder::block_flops_per_token(std::int64_t seq_len) {
+  return 2 * static_cast<double>(parameters_in_blocks()) + 2 * attention_columns(seq_len);
+}
+
+void Decoder::prepare(const Context&, const Tokens&) {}
+
+Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {
+  prepare(ctx, tokens);
+  GatheredWeights weights(ctx, embedding_group_, ReadIn::forward);
+  Var x = embedding_(weights.context(), tokens);
+  weights.release();
+  std::int64_t number = 0;
+  for (const auto& block : blocks_)
+    x = run_block(ctx, block->groups(), x, std::cref(*block), number++);
+  return x;
+}
+
+LanguageModel::Head Decoder::head() {
+  std::vector<ParameterGroup*> groups{&head_group_};
+  if (config_.tied) groups.insert(groups.begin(), &embedding_group_);
+  return {norm_, cross_entropy_, std::move(groups), static_cast<float>(1 / config_.width_factor())};
+}
+
+}  // namespace axonn

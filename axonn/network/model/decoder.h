@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "axonn/network/model/model.h"
+#include "axonn/network/nn/adapter.h"
+#include "axonn/network/nn/embedding.h"
+#include "axonn/network/nn/linear.h"
+
+namespace axonn {
+
+class Experts;
+
+/// A block of a Decoder: parameters, and adapters if the config has any. It computes
+/// x + attention(norm(x)), then x + MLP(norm(x)).
+class DecoderBlock {
+ public:
+  /// Attention sees `window` positions, its own included; 0: all.
+  DecoderBlock(const ModelConfig& config, const Grid& grid, const std::string& name,
+               std::int64_t window);
+  virtual ~DecoderBlock() = default;
+
+  virtual Var operator()(const Context& ctx, Var x) const = 0;
+
+  /// All of the block's groups, in the order in which they are gathered.
+  virtual std::vector<ParameterGroup*> groups();
+  Adapters& adapters() { return adapters_; }
+  /// The experts of its MLP; null if that is dense.
+  virtual const Experts* experts() const { return nullptr; }
+
+ protected:
+  /// The standard deviation of the initial weights of the block's products.
+  static double init_std(const ModelConfig& config);
+
+  /// Of the product hidden -> queries, keys and values.
+  Linear::Options qkv_options(const ModelConfig& config, bool bias,
+                              std::vector<std::string> parts = {});
+  /// Of the MLP's first product, hidden -> out.
+  Linear::Options up_options(const ModelConfig& config, std::int64_t out, bool bias);
+  /// Of a product that projects into the residual stream. As in GPT-2, its initial weights are
+  /// smaller in deeper models, so that the variance of the stream does not grow with depth.
+  Linear::Options residual_options(const ModelConfig& config, std::int64_t in, bool bias);
+
+  ParameterGroup parameters_;
+  Adapters adapters_;
+  const Heads heads_;
+};
+
+/// A model of this library: an embedding, blocks one after another, a final norm, and an output
+/// layer, tied to the embedding or not. A family derives from it, and adds its blocks when it is
+/// made. Parameters have the names of Hugging Face's models.
+class Decoder : public LanguageModel {
+ public:
+  std::vector<ParameterGroup*> groups() override;
+  std::int64_t vocab() const override { return config_.vocab; }
+  Routers routers() const override { return routers_; }
+
+  /// By the convention `model`: 6 N + 6 L C T. N counts the active parameters without the input
+  /// embeddings; a tied output layer counts. The second term is the causal half of attention over
+  /// all previous positions, even with a window; C is heads · head_dim there. Recomputation is not
+  /// counted. With adapters the first term is 4 N, as frozen weights have no gradient, and the
+  /// adapters' own few flops are left out.
+  double flops_per_token(std::int64_t seq_len) override;
+  double block_flops_per_token(std::int64_t seq_len) override;
+  std::string describe() const override;
+
+ protected:
+  /// The parts around the blocks.
+  struct Ends {
+    Embedding::Names embedding;
+    std::int64_t positions = 0;  ///< that the embedding has vectors for; 0: none
+    std::string norm;            ///< the final norm's name
+    Norm::Options norm_options;
+  };
+
+  /// config must be resolved: no size is 0. Throws UsageError if the grid cannot cut a size.
+  Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends);
+
+  /// Adds the next block. Throws UsageError if a target of the adapters is none of its layers.
+  void add(std::unique_ptr<DecoderBlock> block);
+  /// The number of blocks so far that have experts.
+  std::int64_t routed() const { return std::ssize(routers_.biases); }
+
+  /// Called before the embedding of each pass.
+  virtual void prepare(const Context& ctx, const Tokens& tokens);
+
+ private:
+  Var hidden(const Context& ctx, const Tokens& tokens) override;
+  Head head() override;
+  /// Active parameters of all blocks, without adapters.
+  std::int64_t parameters_in_blocks() const;
+  /// L C T, the columns of keys that a token is multiplied with, on average twice.
+  double attention_columns(std::int64_t seq_len) const;
+
+  ModelConfig config_;
+  ParameterGroup embedding_group_;
+  Embedding embedding_;
+  std::vector<std::unique_ptr<DecoderBlock>> blocks_;
+  ParameterGroup head_group_;
+  Norm norm_;
+  const Parameter& output_;  // the embedding's table if tied
+  CrossEntropy cross_entropy_;
+  Routers routers_;
+};
+
+}  // namespace axonn

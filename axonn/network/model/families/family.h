@@ -1,0 +1,118 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "axonn/data/storage/gguf.h"
+#include "axonn/data/storage/parameter_source.h"
+#include "axonn/data/storage/safetensors/safetensors_source.h"
+#include "axonn/network/model/config.h"
+
+namespace axonn {
+
+class Grid;
+class JsonReader;
+class Model;
+struct JsonObject;
+struct ModelType;
+class OptionList;
+
+/// Values of a model or file that a reader or writer does not support, for one message.
+using Unsupported = std::vector<std::string>;
+
+/// All that the library knows of a family: its keys, its model, and its files. families() lists
+/// them; a program registers its own with register_architecture() instead.
+struct Family {
+  std::string_view name;  ///< the value of model.family
+
+  /// Adds the keys of [model] that only this family reads.
+  void (*list_options)(ModelConfig&, OptionList&);
+  /// Throws UsageError for values that do not fit one another; sizes and heads are checked before.
+  void (*validate)(const ModelConfig&);
+  /// Makes this rank's part of a model from a resolved config.
+  std::unique_ptr<Model> (*make)(const ModelConfig&, const Grid&);
+  /// Sets the options with which a dense model has every operation of the family.
+  void (*use_all_operations)(ModelConfig&);
+
+  /// The forms in which its models are published.
+  std::span<const ModelType> (*types)();
+  /// Whether a model with these options is published in that form.
+  bool (*is_of_type)(const ModelConfig&, const ModelType&);
+  /// The options by which is_of_type() tells forms apart: "qkv_bias = true"; "" if all have their
+  /// defaults.
+  std::string (*type_options)(const ModelConfig&);
+  /// Reads a config.json; adds features that models here do not have.
+  ModelConfig (*read_config)(const JsonReader& file, const ModelType&, Unsupported&);
+  /// Adds the keys that all types of the family have.
+  void (*write_config)(const ModelConfig&, JsonObject& out);
+  /// How a Hugging Face folder of this type, null for a model of none, stores a parameter.
+  StoredName (*stored_name)(const ModelConfig&, const ModelType*, const std::string& parameter);
+  std::string_view embedding = {};  ///< the parameter that is the output layer's, too, if tied
+  /// In front of all names in some folders: "transformer."; "" if there is none.
+  std::string_view prefix = {};
+  /// llama.cpp's name of a parameter; "" if it has none. Null if no type is in GGUF.
+  std::string (*gguf_name)(const std::string& parameter) = nullptr;
+  bool conv1d = false;  ///< files store the weights of products transposed, as GPT-2's
+};
+
+/// How llama.cpp stores a type's models.
+struct GgufForm {
+  std::string_view architecture = {};  ///< "" if it does not, or not as files here are written
+  bool interleaved = false;            ///< the rows of queries and keys
+  /// Parameters with this in their names are not tensors, but keys of values().
+  std::string_view kept_in_keys = {};
+  GgufKeys (*values)(const ModelConfig&, ParameterSource&) = nullptr;
+};
+
+/// A form in which models of a family are published: a model_type of Hugging Face's config.json.
+struct ModelType {
+  std::string_view name, architecture;  ///< "qwen3", "Qwen3ForCausalLM"
+  /// The options that make a model one of this type, and the values that transformers gives to keys
+  /// that a file does not have.
+  ModelConfig defaults = {};
+  /// Published models: sizes by name. The names are choices of model.name.
+  std::vector<ModelConfig> (*known)() = nullptr;
+
+  // Null: the type has nothing of its own there.
+
+  /// Reads the keys that other types of the family do not have, or mean otherwise.
+  void (*read)(const JsonReader& file, ModelConfig&, Unsupported&) = nullptr;
+  /// Writes them.
+  void (*write)(const ModelConfig&, JsonObject& out) = nullptr;
+  /// Adds values, "window = 64", that the type does not support.
+  void (*check)(const ModelConfig&, Unsupported&) = nullptr;
+  /// Changes the names of a parameter in its folders.
+  void (*rename)(const ModelConfig&, const std::string& parameter, StoredName&) = nullptr;
+  /// Numbers that its folders store.
+  std::vector<StoredNumber> (*numbers)(const ModelConfig&) = nullptr;
+  GgufForm gguf = {};
+};
+
+/// The families of this library, in the order of ModelFamily.
+std::span<const Family* const> families();
+/// Null for a family that a program registered.
+const Family* find_family(const ModelConfig& model);
+/// The type of a model of a family; null if none has its options.
+const ModelType* find_type(const Family& family, const ModelConfig& model);
+/// The same; throws UsageError with the options, and the types that there are.
+const ModelType& need_type(const Family& family, const ModelConfig& model);
+
+/// Why a model does not read the keys of a family: another has it, or a file its sizes. "" if it
+/// reads them, or if that is not known of a registered family.
+std::string why_unread(const Family& family, const ModelConfig& model);
+/// The reason if a file has the model's sizes; else "".
+std::string why_sizes_unread(const ModelConfig& model);
+
+/// Sizes of a published model.
+struct KnownSizes {
+  const char* name;
+  std::int64_t layers, hidden, heads, kv_heads = 0, ffn = 0;
+};
+/// Adds models that differ from `model` in their sizes.
+void add_known(std::vector<ModelConfig>& models, ModelConfig model,
+               std::initializer_list<KnownSizes> all);
+
+}  // namespace axonn

@@ -1,0 +1,185 @@
+#include "axonn/network/model/families/llama/llama.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/options/options.h"
+#include "axonn/network/model/families/llama/types.h"
+#include "axonn/network/model/model.h"
+
+namespace axonn {
+
+namespace {
+
+/// Of qk_norm, which was a boolean before OLMoE's norm existed.
+constexpr std::array<Spelling, 2> kQkNormSpellings = {{{"false", "none"}, {"true", "head"}}};
+
+void list_llama_options(ModelConfig& model, OptionList& list) {
+  list.unused_if([&model] { return why_unread(kLlamaFamily, model); });
+  list.add(
+      "activation", model.activation, kMlpKinds,
+      {.help = "the MLP: swiglu, gated by silu, as in Llama, or xielu, without a gate and with "
+               "two learned numbers, as in Apertus (llama)",
+       .also = "hidden_act activation_func mlp_activation xielu swiglu"});
+  list.add("qkv_bias", &model.qkv_bias,
+           {.help = "whether queries, keys and values have biases, as in Qwen2 (llama)",
+            .also = "attention_bias add_qkv_bias use_qkv_bias"});
+  list.add("qk_norm", model.qk_norm, kQkNormKinds,
+           {.help = "RMSNorm of queries and keys: of each head, as in Qwen3, or over the width of "
+                    "all heads, as in OLMoE (llama)",
+            .also = "qk_layernorm use_qk_norm q_norm k_norm",
+            .spellings = kQkNormSpellings});
+  list.add("window", &model.window,
+           {.help = "positions that attention sees, its own included, as in Mistral; 0: all "
+                    "(llama)",
+            .min = 0,
+            .also = "sliding_window window_size"});
+  list.add("rope_theta", &model.rope_theta,
+           {.help = "base of the rotary frequencies (llama)",
+            .above = 0,
+            .also = "rotary_base rope_base"});
+  list.add("rope_scaling", model.rope_scaling, kRopeScalingKinds,
+           {.help = "llama3: scale the rotary frequencies for longer sequences, as in Llama 3.1 "
+                    "(llama)",
+            .also = "rope_type rope_parameters use_rope_scaling"});
+  list.unused_if([&model] {
+    const std::string reason = why_unread(kLlamaFamily, model);
+    return reason.empty() && model.rope_scaling == RopeScalingKind::none
+               ? "model.rope_scaling is none"
+               : reason;
+  });
+  list.add("rope_factor", &model.rope.factor,
+           {.help = "low frequencies are divided by this (rope_scaling llama3)",
+            .above = 0,
+            .also = "factor rope_scaling_factor"});
+  list.add("rope_low_freq_factor", &model.rope.low_freq_factor,
+           {.help = "frequencies with fewer rotations than this over rope_original_positions are "
+                    "divided by rope_factor (rope_scaling llama3)",
+            .above = 0,
+            .also = "low_freq_factor"});
+  list.add("rope_high_freq_factor", &model.rope.high_freq_factor,
+           {.help = "frequencies with more rotations than this over rope_original_positions are "
+                    "unchanged (rope_scaling llama3)",
+            .above = 0,
+            .also = "high_freq_factor"});
+  list.add("rope_original_positions", &model.rope.original_positions,
+           {.help = "longest sequence of the model before scaling (rope_scaling llama3)",
+            .min = 1,
+            .also = "original_max_position_embeddings"});
+}
+
+void list_expert_options(ModelConfig& model, OptionList& list) {
+  list.unused_if([&model] { return why_sizes_unread(model); });
+  list.add("experts", &model.experts,
+           {.help = "number of experts in the MLP of a layer, of which a router chooses some for "
+                    "each token, as in Mixtral; 0: dense MLPs (llama)",
+            .min = 0,
+            .also = "num_experts num_local_experts n_routed_experts moe_num_experts"});
+  list.unused_if([&model] {
+    return model.experts > 0 || !find_family(model) || !model.path.empty() ? why_sizes_unread(model)
+                                                                           : "model.experts is 0";
+  });
+  list.add("experts_per_token", &model.experts_per_token,
+           {.help = "number of experts that the router chooses for each token",
+            .min = 0,
+            .also = "num_experts_per_tok moe_router_topk top_k moe_top_k"});
+  list.add("expert_ffn", &model.expert_ffn,
+           {.help = "width of an expert; 0: ffn",
+            .min = 0,
+            .also = "moe_intermediate_size moe_ffn_hidden_size"});
+  list.add("expert_norm", &model.expert_norm,
+           {.help = "whether the scores of a token's experts are divided by their sum",
+            .also = "norm_topk_prob moe_normalize_expert_weights"});
+  list.add("expert_step", &model.expert_step,
+           {.help = "every so many layers, the last one has experts, the others dense MLPs",
+            .min = 1,
+            .also = "decoder_sparse_step moe_layer_freq"});
+  list.add("dense_layers", &model.dense_layers,
+           {.help = "layers, counted from 0, that have dense MLPs whatever expert_step says",
+            .min = 0,
+            .also = "mlp_only_layers"});
+  list.add("router", model.router, kRouterKinds,
+           {.help = "how the router's logits become scores: softmax over all experts, or the "
+                    "sigmoid of each",
+            .also = "scoring_func moe_router_score_function"});
+  list.add("router_scale", &model.router_scale,
+           {.help = "factor of the chosen scores",
+            .above = 0,
+            .also = "routed_scaling_factor moe_router_topk_scaling_factor"});
+  list.add("router_bias", &model.router_bias,
+           {.help = "whether each expert has a bias that counts when experts are chosen, but not "
+                    "in their scores; training.balance.bias adapts it",
+            .also = "e_score_correction_bias moe_router_enable_expert_bias"});
+}
+
+void validate_rope(const ModelConfig& model) {
+  const std::int64_t width = model.head_width();
+  if (width % 2 != 0)
+    refuse("[model] head_dim = ", width,
+           " is odd, but rotary positions rotate pairs of columns; take ", width + 1);
+  if (model.rope_scaling == RopeScalingKind::none) return;
+  if (model.rope.low_freq_factor >= model.rope.high_freq_factor)
+    refuse("[model] rope_low_freq_factor = ", model.rope.low_freq_factor,
+           " is not below rope_high_freq_factor = ", model.rope.high_freq_factor,
+           "; Llama 3.1 has 1 and 4");
+}
+
+void validate_experts(const ModelConfig& model) {
+  if (model.experts == 0) return;
+  if (!model.has_gate())
+    refuse("[model] experts = ", model.experts, " have a gate, but activation = \"",
+           kMlpKinds[static_cast<int>(model.activation)], "\" has none; set it to \"swiglu\"");
+  if (model.experts_per_token < 1 || model.experts_per_token > model.experts)
+    refuse("[model] experts_per_token = ", model.experts_per_token,
+           " must be from 1 to experts = ", model.experts, "; Mixtral chooses 2 of 8");
+  for (const std::int64_t layer : model.dense_layers)
+    if (layer >= model.layers)
+      refuse("[model] dense_layers has ", layer, ", but the layers are 0 to ", model.layers - 1);
+  bool any = false;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) any |= model.has_experts(layer);
+  if (!any)
+    refuse("[model] experts = ", model.experts, ", but expert_step = ", model.expert_step,
+           " and dense_layers leave none of the ", model.layers,
+           " layers with experts; set experts = 0 for a dense model");
+}
+
+std::span<const ModelType> all_llama_types() {
+  static const std::vector<ModelType> kAll = [] {
+    std::vector<ModelType> all;
+    for (const auto& types : kLlamaTypes) std::ranges::copy(types(), std::back_inserter(all));
+    return all;
+  }();
+  return kAll;
+}
+
+}  // namespace
+
+constexpr Family kLlamaFamily{.name = "llama",
+                              .list_options =
+                                  [](ModelConfig& model, OptionList& list) {
+                                    list_llama_options(model, list);
+                                    list_expert_options(model, list);
+                                  },
+                              .validate =
+                                  [](const ModelConfig& model) {
+                                    validate_rope(model);
+                                    validate_experts(model);
+                                  },
+                              .make = make_llama,
+                              .use_all_operations =
+                                  [](ModelConfig& model) {
+                                    model.kv_heads = model.heads / 2;
+                                    model.qk_norm = QkNormKind::head;
+                                  },
+                              .types = all_llama_types,
+                              .is_of_type = is_llama_type,
+                              .type_options = llama_type_options,
+                              .read_config = read_llama,
+                              .write_config = write_llama,
+                              .stored_name = llama_stored_name,
+                              .embedding = "model.embed_tokens.weight",
+                              .gguf_name = llama_gguf_name};
+
+}  // namespace axonn

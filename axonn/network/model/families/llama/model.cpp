@@ -1,0 +1,154 @@
+#include <functional>
+#include <optional>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/network/model/decoder.h"
+#include "axonn/network/model/families/llama/llama.h"
+#include "axonn/network/nn/experts.h"
+#include "axonn/network/nn/pointwise.h"
+#include "axonn/network/nn/rope.h"
+#include "axonn/network/nn/xielu.h"
+
+namespace axonn {
+
+namespace {
+
+Norm::Options rms_norm_of(const ModelConfig& config) {
+  return {
+      .width = config.hidden, .kind = Norm::Kind::rms, .eps = static_cast<float>(config.norm_eps)};
+}
+
+/// The MLP of Llama, down(silu(gate · x) ⊙ up · x), or without a gate down(xielu(up · x)).
+class LlamaMlp {
+ public:
+  /// up: of the gate and of up, joined, or of up alone.
+  LlamaMlp(ParameterGroup& group, const std::string& name, const Linear::Options& up,
+           const Linear::Options& down)
+      : up_(group, name, up), down_(group, name + ".down_proj", down) {
+    if (up.parts.size() == 1) xielu_.emplace(group, name + ".act_fn");
+  }
+
+  Var operator()(const Context& ctx, const Var& x) const {
+    const Var up = up_(ctx, x);
+    return down_(ctx, xielu_ ? (*xielu_)(ctx, up) : swiglu(ctx, up));
+  }
+
+ private:
+  Linear up_, down_;
+  std::optional<Xielu> xielu_;
+};
+
+class LlamaBlock final : public DecoderBlock {
+ public:
+  /// `rope` is shared by all blocks of the model, and must outlive them. With experts, the block is
+  /// number `routed` among those that have some.
+  LlamaBlock(const ModelConfig& config, const Grid& grid, const std::string& name, const Rope& rope,
+             std::optional<std::int64_t> routed)
+      : DecoderBlock(config, grid, name, config.window),
+        rope_(rope),
+        held_(name + ".mlp.experts", grid, Holders::same_experts),
+        norm1_(parameters_, name + ".input_layernorm", rms_norm_of(config)),
+        qkv_(parameters_, name + ".self_attn",
+             qkv_options(config, config.qkv_bias, {"q_proj", "k_proj", "v_proj"})),
+        project_(parameters_, name + ".self_attn.o_proj",
+                 residual_options(config, heads_.out_width(), false)),
+        norm2_(parameters_, name + ".post_attention_layernorm", rms_norm_of(config)) {
+    held_.set_rate(1 / config.width_factor());
+    if (routed)
+      experts_.emplace(parameters_, held_, name + ".mlp", expert_options(config, *routed));
+    else
+      mlp_.emplace(parameters_, name + ".mlp", gate_up_options(config),
+                   residual_options(config, config.ffn, false));
+    const auto eps = static_cast<float>(config.norm_eps);
+    if (config.qk_norm == QkNormKind::head)
+      qk_norm_ = QkNorm(parameters_, name + ".self_attn", heads_, eps);
+    else if (config.qk_norm == QkNormKind::width)
+      qk_norm_ = QkWidthNorm(parameters_, name + ".self_attn", heads_, eps);
+  }
+
+  Var operator()(const Context& ctx, Var x) const override {
+    Var qkv = qkv_(ctx, norm1_(ctx, x));
+    if (qk_norm_) qkv = qk_norm_(ctx, qkv);
+    x = add(ctx, x, project_(ctx, attention(ctx, rope_(ctx, std::move(qkv), heads_), heads_)));
+    const Var normed = norm2_(ctx, x);
+    return add(ctx, x, experts_ ? (*experts_)(ctx, normed) : (*mlp_)(ctx, normed));
+  }
+
+  std::vector<ParameterGroup*> groups() override {
+    std::vector<ParameterGroup*> all = DecoderBlock::groups();
+    if (experts_) all.push_back(&held_);
+    return all;
+  }
+  const Experts* experts() const override { return experts_ ? &*experts_ : nullptr; }
+
+ private:
+  /// Of the gate and of up, joined, or of up alone.
+  Linear::Options gate_up_options(const ModelConfig& config) {
+    Linear::Options up = up_options(config, config.ffn, false);
+    up.segments = {{.rows = config.ffn}};
+    up.parts = {"up_proj"};
+    if (!config.has_gate()) return up;
+    up.out = 2 * config.ffn;
+    up.segments.push_back({.rows = config.ffn});
+    up.parts.insert(up.parts.begin(), "gate_proj");
+    return up;
+  }
+  Experts::Options expert_options(const ModelConfig& config, std::int64_t routed) {
+    return {.width = config.hidden,
+            .ffn = config.expert_ffn,
+            .experts = config.experts,
+            .per_token = config.experts_per_token,
+            .router = config.router,
+            .normalised = config.expert_norm,
+            .scale = config.router_scale,
+            .bias = config.router_bias,
+            .init_std = init_std(config),
+            .down_init_std = residual_options(config, config.expert_ffn, false).init_std,
+            .layer = routed};
+  }
+
+  const Rope& rope_;
+  ParameterGroup held_;  // of experts; empty without
+  Norm norm1_;
+  Linear qkv_;
+  std::function<Var(const Context&, const Var&)> qk_norm_;  // empty: none
+  Linear project_;
+  Norm norm2_;
+  std::optional<LlamaMlp> mlp_;
+  std::optional<Experts> experts_;
+};
+
+class Llama final : public Decoder {
+ public:
+  Llama(const ModelConfig& config, const Grid& grid)
+      : Decoder(config, grid,
+                {.embedding = {"model.embed_tokens.weight", ""},
+                 .norm = "model.norm",
+                 .norm_options = rms_norm_of(config)}),
+        rope_(rope_frequencies(config.head_width(), config.rope_theta, scaling_of(config))) {
+    for (std::int64_t i = 0; i < config.layers; ++i) {
+      std::optional<std::int64_t> number;
+      if (config.has_experts(i)) number = routed();
+      add(std::make_unique<LlamaBlock>(config, grid, concat("model.layers.", i), rope_, number));
+    }
+  }
+
+ private:
+  static std::optional<RopeScaling> scaling_of(const ModelConfig& config) {
+    if (config.rope_scaling == RopeScalingKind::none) return std::nullopt;
+    return config.rope;
+  }
+  void prepare(const Context& ctx, const Tokens& tokens) override {
+    rope_.prepare(ctx, tokens.rows.most_positions());
+  }
+
+  Rope rope_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_llama(const ModelConfig& config, const Grid& grid) {
+  return std::make_unique<Llama>(config, grid);
+}
+
+}  // namespace axonn

@@ -1,0 +1,158 @@
+// Qwen2 and Qwen2.5 with biases of queries, keys and values; Qwen3 with norms of the heads of
+// queries and keys instead; Qwen3-MoE with experts. Sizes: the config.json of each model.
+#include "axonn/foundation/base/check.h"
+#include "axonn/network/model/families/llama/types.h"
+
+namespace axonn {
+
+namespace {
+
+/// `small`: tied, and with the smaller vocabulary, as 0.5B to 3B.
+ModelConfig qwen_2(bool small, std::int64_t positions, double eps) {
+  ModelConfig model = known_llama(small ? 151936 : 152064, positions, 1e6);
+  model.tied = small;
+  model.norm_eps = eps;
+  model.qkv_bias = true;
+  return model;
+}
+
+std::vector<ModelConfig> known_qwens_2() {
+  std::vector<ModelConfig> models;
+  add_known(models, qwen_2(true, 131072, 1e-6),
+            {{"qwen2-0.5b", 24, 896, 14, 2, 4864}, {"qwen2-1.5b", 28, 1536, 12, 2, 8960}});
+  add_known(models, qwen_2(false, 131072, 1e-6), {{"qwen2-7b", 28, 3584, 28, 4, 18944}});
+  add_known(models, qwen_2(false, 131072, 1e-5), {{"qwen2-72b", 80, 8192, 64, 8, 29568}});
+  add_known(models, qwen_2(true, 32768, 1e-6), {{"qwen2.5-0.5b", 24, 896, 14, 2, 4864}});
+  add_known(models, qwen_2(true, 131072, 1e-6), {{"qwen2.5-1.5b", 28, 1536, 12, 2, 8960}});
+  add_known(models, qwen_2(true, 32768, 1e-6), {{"qwen2.5-3b", 36, 2048, 16, 2, 11008}});
+  add_known(models, qwen_2(false, 131072, 1e-6), {{"qwen2.5-7b", 28, 3584, 28, 4, 18944}});
+  add_known(models, qwen_2(false, 131072, 1e-5),
+            {{"qwen2.5-14b", 48, 5120, 40, 8, 13824},
+             {"qwen2.5-32b", 64, 5120, 40, 8, 27648},
+             {"qwen2.5-72b", 80, 8192, 64, 8, 29568}});
+  return models;
+}
+
+ModelConfig qwen_3(bool tied) {
+  ModelConfig model = qwen_2(true, 40960, 1e-6);
+  model.tied = tied;
+  model.qkv_bias = false;
+  model.qk_norm = QkNormKind::head;
+  model.head_dim = 128;
+  return model;
+}
+
+std::vector<ModelConfig> known_qwens_3() {
+  std::vector<ModelConfig> models;
+  add_known(models, qwen_3(true),
+            {{"qwen3-0.6b", 28, 1024, 16, 8, 3072},
+             {"qwen3-1.7b", 28, 2048, 16, 8, 6144},
+             {"qwen3-4b", 36, 2560, 32, 8, 9728}});
+  add_known(models, qwen_3(false),
+            {{"qwen3-8b", 36, 4096, 32, 8, 12288},
+             {"qwen3-14b", 40, 5120, 40, 8, 17408},
+             {"qwen3-32b", 64, 5120, 64, 8, 25600}});
+  return models;
+}
+
+std::vector<ModelConfig> known_qwens_3_moe() {
+  std::vector<ModelConfig> models;
+  add_known(models, with_experts(qwen_3(false), 128, 8, 768),
+            {{"qwen3-30b-a3b", 48, 2048, 32, 4, 6144}});
+  add_known(models, with_experts(qwen_3(false), 128, 8, 1536),
+            {{"qwen3-235b-a22b", 94, 4096, 64, 4, 12288}});
+  return models;
+}
+
+constexpr std::int64_t kWindow = 4096, kFirstWithWindow = 28;  // if the file has no such keys
+
+/// Whether all layers have the window that the file describes, or none: layer_types, or the layers
+/// from max_window_layers on.
+bool all_slide(const JsonReader& file, const ModelConfig& model, Unsupported& unsupported) {
+  if (const auto slide = layers_slide(file, unsupported)) return *slide;
+  const nlohmann::json* const key = file.find({"max_window_layers"});
+  if (key && !key->is_number_integer())
+    refuse(file.place(), ": max_window_layers wants an integer, got ", key->dump());
+  const std::int64_t first = key ? key->get<std::int64_t>() : kFirstWithWindow;
+  if (first > 0 && first < model.layers)
+    unsupported.push_back("use_sliding_window in some layers only (max_window_layers)");
+  return first <= 0;
+}
+
+void read_dense(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+  if (file.flag("use_sliding_window", false) && all_slide(file, model, unsupported))
+    model.window = sliding_window(file, kWindow);
+}
+
+void read_qwen_3(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+  need_no_biases(file, {"attention_bias"}, unsupported);
+  read_dense(file, model, unsupported);
+}
+
+/// Its layers all have the window, whatever layer_types and max_window_layers say.
+void read_moe(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+  need_no_biases(file, {"attention_bias"}, unsupported);
+  if (file.flag("use_sliding_window", false)) model.window = sliding_window(file, kWindow);
+  const std::int64_t ffn = model.expert_ffn;
+  read_experts(file, model, unsupported);
+  model.expert_ffn = file.integer({"moe_intermediate_size"}, kMostColumns).value_or(ffn);
+  model.expert_step = file.integer({"decoder_sparse_step"}, kMostLayers).value_or(1);
+  model.dense_layers = file.integers("mlp_only_layers");
+  model.expert_norm = file.flag("norm_topk_prob", false);
+}
+
+void write_qwen_2(const ModelConfig& model, JsonObject& out) {
+  write_window(model, out);
+  out["use_sliding_window"] = model.window > 0;
+  out["max_window_layers"] = model.window > 0 ? 0 : model.layers;  // the first with a window
+}
+
+void write_qwen_3(const ModelConfig& model, JsonObject& out) {
+  write_qwen_2(model, out);
+  out["attention_bias"] = false;
+}
+
+void write_qwen_3_moe(const ModelConfig& model, JsonObject& out) {
+  write_qwen_3(model, out);
+  write_experts(model, 0.001, out);
+  out["num_experts"] = model.experts;
+  out["norm_topk_prob"] = model.expert_norm;
+  out["moe_intermediate_size"] = model.expert_ffn;
+  out["decoder_sparse_step"] = model.expert_step;
+  out["mlp_only_layers"] = model.dense_layers;
+}
+
+}  // namespace
+
+std::vector<ModelType> qwen_types() {
+  ModelConfig qwen_2 = llama_defaults(), qwen_3 = qwen_2;
+  qwen_2.qkv_bias = true;
+  qwen_3.qk_norm = QkNormKind::head;
+  ModelConfig moe = with_experts(qwen_3, 128, 8, 768);
+  qwen_3.head_dim = 128;
+  qwen_2.kv_heads = qwen_3.kv_heads = 32;
+  moe.kv_heads = 4;
+  return {{.name = "qwen2",
+           .architecture = "Qwen2ForCausalLM",
+           .defaults = qwen_2,
+           .known = known_qwens_2,
+           .read = read_dense,
+           .write = write_qwen_2,
+           .gguf = {.architecture = "qwen2"}},
+          {.name = "qwen3",
+           .architecture = "Qwen3ForCausalLM",
+           .defaults = qwen_3,
+           .known = known_qwens_3,
+           .read = read_qwen_3,
+           .write = write_qwen_3,
+           .gguf = {.architecture = "qwen3"}},
+          {.name = "qwen3_moe",
+           .architecture = "Qwen3MoeForCausalLM",
+           .defaults = moe,
+           .known = known_qwens_3_moe,
+           .read = read_moe,
+           .write = write_qwen_3_moe,
+           .check = check_router}};
+}
+
+}  // namespace axonn

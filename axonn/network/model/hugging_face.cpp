@@ -1,0 +1,231 @@
+#include "axonn/network/model/hugging_face.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/files.h"
+#include "axonn/foundation/options/options.h"
+#include "axonn/network/model/families/family.h"
+#include "axonn/network/model/json_reader.h"
+#include "axonn/network/model/model.h"
+
+namespace axonn {
+
+namespace {
+
+/// Keys that change nothing here. What a program does with a model is not the model: its tokens and
+/// texts (which the tokenizer's files have), its training, heads for other tasks.
+constexpr std::array<std::string_view, 45> kHarmlessKeys = {
+    // Who wrote the file, and with what.
+    "_name_or_path", "architectures", "auto_map", "transformers_version", "unsloth_fixed",
+    "unsloth_version", "tokenizer_class", "torch_dtype", "dtype", "_attn_implementation",
+    "_experts_implementation", "attn_implementation", "use_flash_attn",
+    // Special tokens, which generation_config.json and the tokenizer's files have.
+    "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
+    "cls_token_id",
+    // What a call of the model returns, and how it computes it.
+    "use_cache", "output_attentions", "output_hidden_states", "output_router_logits", "return_dict",
+    "return_dict_in_generate", "torchscript", "pretraining_tp", "gradient_checkpointing",
+    "use_return_dict", "chunk_size_feed_forward", "reorder_and_upcast_attn",
+    // Training.
+    "router_aux_loss_coef",
+    // Heads for classification and other tasks.
+    "finetuning_task", "id2label", "label2id", "num_labels", "problem_type", "summary_activation",
+    "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
+    "task_specific_params", "is_decoder", "is_encoder_decoder"};
+
+/// A key of the dropout that a model was trained with, which changes nothing here either.
+struct DropoutKey {
+  const char* name;
+  double of_gpt2;  // what transformers takes for a missing key of GPT-2; 0 for other types
+};
+
+constexpr std::array kDropoutKeys = {
+    DropoutKey{"attn_pdrop", 0.1},      DropoutKey{"embd_pdrop", 0.1},
+    DropoutKey{"resid_pdrop", 0.1},     DropoutKey{"attention_dropout", 0},
+    DropoutKey{"hidden_dropout", 0},    DropoutKey{"residual_dropout", 0},
+    DropoutKey{"embedding_dropout", 0}, DropoutKey{"dropout", 0}};
+
+constexpr std::string_view kHead = "lm_head.weight";
+
+constexpr double kMostParameters = 1e18;  // of all experts, so that their count fits an int64
+
+nlohmann::json or_null(std::optional<std::int64_t> number) {
+  return number ? nlohmann::json(*number) : nlohmann::json();
+}
+
+/// As transformers writes one token or several; null if there are none.
+nlohmann::json number_or_list(const std::vector<std::int64_t>& tokens) {
+  if (tokens.size() > 1) return tokens;
+  return tokens.empty() ? nlohmann::json() : nlohmann::json(tokens.front());
+}
+
+/// The keys that all families have. Token keys are written even if they are null: transformers
+/// replaces a missing key by the default of the family's first model.
+JsonObject common_config(const ModelConfig& model, const HuggingFaceDetails& details,
+                         const ModelType& type) {
+  return {{"architectures", nlohmann::json::array({type.architecture})},
+          {"bos_token_id", or_null(details.begin_of_text)},
+          {"eos_token_id", number_or_list(details.ends)},
+          {"initializer_range", model.init_std},
+          {"model_type", type.name},
+          {"pad_token_id", or_null(details.pad)},
+          {"tie_word_embeddings", model.tied},
+          {"torch_dtype", details.type},
+          {"use_cache", true},
+          {"vocab_size", model.vocab}};
+}
+
+struct FoundType {
+  const Family& family;
+  const ModelType& type;
+};
+
+FoundType type_of(const JsonReader& file) {
+  const std::string name = file.text({"model_type"}, "");
+  if (name.empty())
+    refuse(file.place(), ": model_type is missing; is it the config.json of a model?");
+  std::vector<std::string_view> names;
+  for (const Family* const family : families())
+    for (const ModelType& type : family->types()) {
+      if (type.name == name) return {*family, type};
+      names.push_back(type.name);
+    }
+  refuse(file.place(), ": model_type is '", name, "'; supported are ", join(names));
+}
+
+void check_whole(const ModelConfig& model, const std::string& place) {
+  if (model.heads * model.head_width() > kMostColumns)
+    refuse(place, ": ", model.heads, " heads of ", model.head_width(), " are too wide");
+  const double experts = static_cast<double>(model.experts) * static_cast<double>(model.layers) *
+                         static_cast<double>(model.hidden) * static_cast<double>(model.expert_ffn);
+  if (experts > kMostParameters) refuse(place, ": the experts have too many parameters");
+  try {
+    validate(model);
+  } catch (const UsageError& error) {
+    refuse(place, ": ", error.what());
+  }
+}
+
+ModelConfig config_of(const nlohmann::json& json, const std::string& place,
+                      std::vector<std::string>* notes) {
+  const JsonReader file(json, place);
+  const auto& [family, type] = type_of(file);
+  Unsupported unsupported;
+  ModelConfig model = family.read_config(file, type, unsupported);
+  if (type.read) type.read(file, model, unsupported);
+  for (const char* const key : {"quantization_config", "quantization"})  // the second: of mlx-lm
+    if (file.find({key})) unsupported.emplace_back(key);
+  if (!file.flag("is_causal", true)) unsupported.emplace_back("is_causal false");
+  if (!unsupported.empty()) refuse(place, ": not supported in models: ", join(unsupported));
+  check_whole(model, place);
+  for (const DropoutKey& key : kDropoutKeys) file.find({key.name});  // unread_keys_of() has them
+  if (const auto unread = file.unread(kHarmlessKeys); notes && !unread.empty())
+    notes->push_back(concat(place, ": not read, since models of type ", type.name,
+                            " have no such keys: ", join(unread)));
+  return model;
+}
+
+std::string config_file(const std::string& path) {
+  return is_folder(path) ? path + "/config.json" : path;
+}
+
+UnreadTrainingKeys unread_keys_of(const nlohmann::json& json) {
+  const bool gpt2 = json.value("model_type", nlohmann::json()) == "gpt2";
+  const auto number = [&](const char* name, double otherwise) {
+    const auto found = json.find(name);
+    return found != json.end() && found->is_number() ? found->get<double>() : otherwise;
+  };
+  UnreadTrainingKeys unread;
+  for (const auto& [name, of_gpt2] : kDropoutKeys)
+    if (const double value = number(name, gpt2 ? of_gpt2 : 0); value > 0)
+      unread.dropout.push_back(concat(name, " = ", value));
+  if (json.value("output_router_logits", nlohmann::json()) == true)
+    unread.balance = number("router_aux_loss_coef", 0);
+  return unread;
+}
+
+}  // namespace
+
+ModelConfig parse_hugging_face_config(std::string_view text, const std::string& place,
+                                      std::vector<std::string>* notes) {
+  return config_of(parse_json_object(text, place), place, notes);
+}
+
+ModelConfig read_hugging_face_config(const std::string& path, std::vector<std::string>* notes) {
+  const std::string file = config_file(path);
+  return config_of(read_json_object(file), file, notes);
+}
+
+UnreadTrainingKeys unread_training_keys(std::string_view text, const std::string& place) {
+  return unread_keys_of(parse_json_object(text, place));
+}
+
+UnreadTrainingKeys read_unread_training_keys(const std::string& path) {
+  return unread_keys_of(read_json_object(config_file(path)));
+}
+
+std::string to_hugging_face_config(const ModelConfig& given, const HuggingFaceDetails& details) {
+  const ModelConfig model = resolved(given, 0, 0);
+  const Family* const family = find_family(model);
+  if (!family)
+    refuse("models of family ", model_families()[static_cast<int>(model.family)],
+           " have no Hugging Face format; convert them to a checkpoint");
+  AXONN_CHECK(model.mup_base == 0, "to_hugging_face_config: muP has no keys there");
+  AXONN_CHECK(model.layers > 0 && model.vocab > 0 && model.positions > 0,
+              "to_hugging_face_config: wanted layers, vocab and positions above 0");
+  const ModelType& type = need_type(*family, model);
+  Unsupported unsupported;
+  if (type.check) type.check(model, unsupported);
+  if (!unsupported.empty())
+    refuse("[model] has values that Hugging Face's type ", type.name,
+           " does not support: ", join(unsupported));
+  JsonObject out = common_config(model, details, type);
+  family->write_config(model, out);
+  if (type.write) type.write(model, out);
+  return out.dump(2) + "\n";
+}
+
+std::string to_generation_config(const HuggingFaceDetails& details) {
+  nlohmann::json out = nlohmann::json::object();
+  if (details.begin_of_text) out["bos_token_id"] = *details.begin_of_text;
+  if (!details.ends.empty()) out["eos_token_id"] = number_or_list(details.ends);
+  if (details.pad) out["pad_token_id"] = *details.pad;
+  return out.dump(2) + "\n";
+}
+
+TensorNames base_names(const ModelConfig& model) {
+  const Family* const family = find_family(model);
+  AXONN_CHECK(family, "base_names: a registered family has no Hugging Face format");
+  const ModelType* const type = find_type(*family, model);
+  const auto is_passed_over = [tied = model.tied](std::string_view tensor) {
+    return (tied && tensor == kHead) ||
+           std::ranges::any_of(
+               std::array{".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"},
+               [&](const char* buffer) { return tensor.ends_with(buffer); });
+  };
+  const auto name_of = [family, type, model](const std::string& name) {
+    StoredName stored = family->stored_name(model, type, name);
+    if (model.tied && name == family->embedding) stored.names.emplace_back(kHead);
+    return stored;
+  };
+  return {.of = name_of,
+          .passed_over = is_passed_over,
+          .config = "config.json",
+          .numbers = type && type->numbers ? type->numbers(model) : std::vector<StoredNumber>()};
+}
+
+bool has_own_head(const ModelConfig& model, const SafetensorsFolder& folder) {
+  const Family* const family = find_family(model);
+  if (!model.tied || !family) return false;
+  const SafetensorsFolder::Tensor head = folder.find(kHead);
+  if (!head.entry) return false;
+  for (const std::string& name : base_names(model).of(std::string(family->embedding)).names)
+    if (const auto embedding = folder.find(name); embedding.entry && name != kHead)
+      return !same_values(head, embedding);
+  return false;
+}
+
+}  // namespace axonn

@@ -1,0 +1,371 @@
+#include "axonn/network/model/model_files.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "axonn/data/storage/safetensors/safetensors_source.h"
+#include "axonn/data/text/hub.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/clock.h"
+#include "axonn/foundation/base/files.h"
+#include "axonn/foundation/options/options_text.h"
+#include "axonn/network/model/families/family.h"
+#include "axonn/network/model/hugging_face.h"
+#include "axonn/network/model/peft.h"
+#include "axonn/network/model/peft_merge.h"
+#include "axonn/ranks/comm/texts.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kAdapterStem = "adapter_model";
+
+bool is_hugging_face(const std::string& path) {
+  return path.ends_with(".json") || path_exists(path + "/config.json");
+}
+
+bool is_peft(const std::string& path) { return path_exists(path + "/adapter_config.json"); }
+
+/// Throws UsageError if there is no such path, which may be a name on Hugging Face's hub.
+void need_path(const std::string& path) {
+  if (path_exists(path)) return;
+  refuse("there is no ", path, "; give a checkpoint, a run's folder or a Hugging Face folder",
+         download_hint(path));
+}
+
+/// Throws UsageError if a folder has the tensors of a Hugging Face folder alone.
+void need_config(const std::string& folder) {
+  for (const char* file : {"model.safetensors", "model.safetensors.index.json"})
+    if (path_exists(concat(folder, '/', file)))
+      refuse(folder, " has ", file,
+             " but no config.json, which states the model's sizes; copy that ",
+             "file of the model into it");
+}
+
+bool has_tokenizer(const std::string& folder) {
+  return std::ranges::any_of(std::array{"tokenizer.json", "vocab.json", "tokenizer.model"},
+                             [&](const char* file) { return path_exists(folder + '/' + file); });
+}
+
+/// The names of the tensors of a folder in PEFT's format.
+std::vector<std::string> adapter_tensors(const std::string& path) {
+  std::vector<std::string> names;
+  const SafetensorsFolder folder(path, kAdapterStem);
+  for (const auto& [name, tensor] : folder.tensors()) names.push_back(name);
+  return names;
+}
+
+using Groups = std::span<ParameterGroup* const>;
+
+/// Requests this rank's slices of a parameter.
+SliceRequest request_for(const Context& ctx, const Destination& to, const ParameterSpec& spec) {
+  SliceRequest request{.parameter = spec.name, .kind = to.kind};
+  if (spec.layout.col_axis) request.across = &ctx.grid.along(*spec.layout.col_axis);
+  for (const auto& [owner, slice] : to.group->piece_slices())
+    if (owner == &spec) request.slices.push_back(slice);
+  return request;
+}
+
+/// Copies values to their destination. `floats` is a buffer for converted ones.
+void put(const Context& ctx, const Destination& to, std::int64_t offset, StoredType type,
+         std::span<const std::byte> values, std::vector<float>& floats) {
+  const std::size_t count = values.size() / bytes_of(type);
+  if (type == StoredType::bf16 && !to.buffer && to.group->takes_bf16())
+    return to.group->set_values(ctx, offset, {reinterpret_cast<const bf16*>(values.data()), count});
+  std::span<const float> all{reinterpret_cast<const float*>(values.data()), count};
+  if (type != StoredType::f32) {
+    floats.resize(count);
+    to_floats(type, values, floats);
+    all = floats;
+  }
+  if (to.buffer)
+    ctx.device().copy_from_host(to.buffer + offset, all.data(), std::ssize(all) * 4);
+  else
+    to.group->set_values(ctx, offset, all);
+}
+
+/// Where parameters are stored: at `path`, which `files` may have open already, or nowhere if it is
+/// empty.
+struct ParameterFiles {
+  std::shared_ptr<const ModelFiles> files;
+  std::string path;
+  const ModelFiles* merged = nullptr;  ///< adapters to merge into them, if they are only merged
+};
+
+/// Opens the parameters of groups, for which `from` keeps the files. Null if they are nowhere.
+std::unique_ptr<ParameterSource> open_source(Groups groups, const ModelConfig& config,
+                                             ParameterFiles& from) {
+  if (from.path.empty()) return nullptr;
+  if (!from.files || from.files->path() != from.path)
+    from.files = std::make_shared<const ModelFiles>(from.path);
+  if (from.merged && from.merged->only_merge())
+    return from.merged->merged_into(*from.files, config, stored_parameters(groups));
+  return from.files->source(config, stored_parameters(groups));
+}
+
+/// Reads the parameters of groups, or gives them initial values if they are stored nowhere.
+LoadCost load_or_initialise(const Context& ctx, Groups groups, const ModelConfig& config,
+                            ParameterFiles from, const Progress& progress) {
+  if (groups.empty()) return {};
+  const auto source = open_source(groups, config, from);
+  if (!source) {
+    for (ParameterGroup* group : groups) group->initialise(ctx, ctx.seed);
+    return {};
+  }
+  std::vector<Destination> to;
+  for (ParameterGroup* group : groups) to.push_back({.group = group});
+  return load(ctx, to, *source, progress);
+}
+
+std::vector<ParameterGroup*> frozen_groups(Model& model, Groups trained) {
+  std::vector<ParameterGroup*> groups = model.groups();
+  std::erase_if(groups, [&](ParameterGroup* group) {
+    return std::ranges::find(trained, group) != trained.end();
+  });
+  return groups;
+}
+
+/// The keys of a stage that name its token files.
+struct StageTokens {
+  std::vector<std::string> tokens;
+};
+
+void list_tokens(StageTokens& stage, OptionList& list) {
+  list.section("stage", "");
+  list.add("tokens", &stage.tokens, {});
+}
+
+}  // namespace
+
+ModelFiles::ModelFiles(std::string path, StoredWeights weights)
+    : ModelFiles(path,
+                 is_hugging_face(path) ? Format::hugging_face
+                 : is_peft(path)       ? Format::peft
+                                       : Format::checkpoint,
+                 weights) {}
+
+ModelFiles ModelFiles::of_adapters(std::string path) {
+  ModelFiles files = is_peft(path) ? ModelFiles(path, Format::peft) : ModelFiles(path);
+  if (!files.adapters()) refuse(path, " holds a model, not adapters");
+  return files;
+}
+
+ModelFiles::ModelFiles(std::string path, Format format, StoredWeights weights)
+    : path_(std::move(path)),
+      format_(format),
+      weights_(weights),
+      tokenizer_(has_tokenizer(path_) ? path_ : "") {
+  if (weights == StoredWeights::averages && format != Format::checkpoint)
+    refuse("--ema: ", path_, " is not a checkpoint; only checkpoints hold averages of weights");
+  if (format == Format::hugging_face) {
+    config_ = resolved(read_hugging_face_config(path_, &notes_), 0, 0);
+    if (is_folder(path_)) look_at_weights();
+  } else if (format == Format::peft) {
+    StoredAdapterConfig stored = read_adapter_config(path_);
+    const std::vector<std::string> tensors = adapter_tensors(path_);
+    base_ = stored.base;
+    config_.lora = stored.lora;
+    if (needs_merging(stored, tensors))
+      merge_ = std::make_shared<const StoredAdapterConfig>(std::move(stored));
+    else
+      config_.lora = stored_adapters(stored, tensors, path_);
+  } else {
+    need_path(path_);
+    need_config(path_);
+    checkpoint_.emplace(path_);
+    if (weights == StoredWeights::averages && !checkpoint_->has_kind(kAveragesKind))
+      refuse("--ema: ", checkpoint_->folder(), " has no averages of its weights; leave --ema out, ",
+             "or train with optimizer.ema_decay, such as 0.999");
+    std::string tokenizer = "bytes", dtype = "f32";
+    OptionList list;
+    list_options(config_, list);
+    list.section("data", "");
+    list.add("tokenizer", &tokenizer, {});
+    std::vector<std::string> tokens;
+    list.add("tokens", &tokens, {});
+    std::vector<StageTokens> stages;
+    list.repeated("stage", "", stages, list_tokens);
+    list.section("training", "");
+    list.add("dtype", &dtype, {});
+    Origins origins;
+    read_toml_text(list, checkpoint_->text("config.toml"), checkpoint_->folder() + "/config.toml",
+                   origins, UnknownSections::skip_keys);
+    config_ = resolved(config_, 0, 0);
+    base_ = config_.path;
+    for (const StageTokens& stage : stages)
+      tokens.insert(tokens.end(), stage.tokens.begin(), stage.tokens.end());
+    if (!tokenizer.empty() && (tokenizer != "bytes" || tokens.empty())) tokenizer_ = tokenizer;
+    if (dtype == "bf16") trained_in_ = StoredType::bf16;
+  }
+  constexpr std::int64_t kBytes = 256;
+  if (tokenizer_.empty() && (config_.vocab == kBytes || config_.vocab == 0)) tokenizer_ = "bytes";
+}
+
+void ModelFiles::look_at_weights() {
+  const std::string whole = path_ + "/model.safetensors", index = whole + ".index.json";
+  if (path_exists(whole) && path_exists(index))
+    notes_.push_back(concat(index,
+                            " is not read, because the folder has model.safetensors; remove ",
+                            "the one that is not the model's"));
+  if (!config_.tied || !(path_exists(whole) || path_exists(index))) return;
+  try {
+    if (!has_own_head(config_, SafetensorsFolder(path_))) return;
+  } catch (const UsageError&) {
+    return;  // sizes are read without weights; who needs these is told what is wrong with them
+  }
+  config_.tied = false;
+  notes_.push_back(concat(path_, "/config.json ties the output layer to the embedding, but its ",
+                          "weights have an lm_head.weight with other values: both are read, and ",
+                          "the model counts as not tied"));
+}
+
+std::optional<ModelFiles::Form> ModelFiles::origin() const {
+  Form form{.type = trained_in_};
+  if (checkpoint_) {
+    if (!checkpoint_->has_text(kOriginName)) return {};
+    const auto origin = nlohmann::json::parse(checkpoint_->text(kOriginName), nullptr, false);
+    if (!origin.is_object())
+      refuse(checkpoint_->folder(), '/', kOriginName, " is not a JSON object");
+    for (const StoredType known : {StoredType::f32, StoredType::bf16, StoredType::f16})
+      if (origin.value("type", "") == name_of(known)) form.type = known;
+    form.prefix = origin.value("prefix", "");
+    return form;
+  }
+  const SafetensorsFolder folder(path_, format_ == Format::peft ? kAdapterStem : "model");
+  form.type = folder.tensors().begin()->second.entry->type;
+  for (const auto& [name, tensor] : folder.tensors())
+    if (tensor.entry->type != form.type) form.type = StoredType::f32;
+  const Family* const family = find_family(config_);
+  for (const auto& [name, tensor] : folder.tensors())
+    if (family && !family->prefix.empty() && name.starts_with(family->prefix))
+      form.prefix = family->prefix;
+  return form;
+}
+
+std::unique_ptr<ParameterSource> ModelFiles::source(const ModelConfig& model,
+                                                    std::vector<StoredParameter> parameters) const {
+  if (checkpoint_) {
+    const char* kind = weights_ == StoredWeights::averages ? kAveragesKind : kWeightsKind;
+    return std::make_unique<CheckpointSource>(*checkpoint_, std::move(parameters),
+                                              std::vector<std::string>{kind});
+  }
+  const bool peft = format_ == Format::peft;
+  if (!is_folder(path_))
+    refuse(path_, " gives only sizes; to read weights, give the path of their folder");
+  return std::make_unique<SafetensorsSource>(
+      SafetensorsFolder(path_, peft ? kAdapterStem : "model"), std::move(parameters),
+      peft ? adapter_names(model) : base_names(model));
+}
+
+bool ModelFiles::untie() const { return merge_ && unties(adapter_tensors(path_)); }
+
+std::unique_ptr<ParameterSource> ModelFiles::merged_into(
+    const ModelFiles& base_model, const ModelConfig& model,
+    std::vector<StoredParameter> parameters) const {
+  AXONN_CHECK(merge_, path_, ": these adapters are not only merged");
+  ModelConfig base = model;
+  base.tied = base_model.config().tied;
+  auto source = base_model.source(base, base_parameters(parameters, base.tied));
+  return merged_source(std::move(source), SafetensorsFolder(path_, kAdapterStem), *merge_, model,
+                       std::move(parameters));
+}
+
+bool is_model_file(std::string_view name) {
+  return name == "config.json" || name == "adapter_config.json" || name.ends_with(".safetensors") ||
+         name.ends_with(".safetensors.index.json") ||
+         std::ranges::find(kTokenizerFiles, name) != kTokenizerFiles.end();
+}
+
+std::string to_text(const ModelFiles::Form& form) {
+  return nlohmann::json{{"type", name_of(form.type)}, {"prefix", form.prefix}}.dump(2) + "\n";
+}
+
+std::vector<StoredParameter> stored_parameters(std::span<ParameterGroup* const> groups) {
+  std::vector<StoredParameter> all;
+  for (const ParameterGroup* group : groups)
+    for (const auto& parameter : group->parameters()) {
+      const ParameterSpec& spec = parameter->spec();
+      all.push_back({spec.name, spec.layout.rows, spec.layout.cols});
+    }
+  return all;
+}
+
+LoadCost load(const Context& ctx, std::span<const Destination> destinations,
+              ParameterSource& source, const Progress& progress) {
+  const double began = now_seconds();
+  std::vector<SliceRequest> wanted;
+  std::vector<const Destination*> destination_of;
+  std::int64_t total = 0, done = 0, bytes = 0;  // elements, but `bytes`: of those that are done
+  for (const Destination& to : destinations)
+    for (const auto& parameter : to.group->parameters()) {
+      wanted.push_back(request_for(ctx, to, parameter->spec()));
+      destination_of.push_back(&to);
+      for (const Slice& slice : wanted.back().slices) total += slice.count();
+    }
+  std::vector<float> floats;
+  const auto take = [&](std::size_t i, std::int64_t offset, StoredType type,
+                        std::span<const std::byte> values) {
+    put(ctx, *destination_of[i], offset, type, values, floats);
+    bytes += std::ssize(values);
+    done += std::ssize(values) / bytes_of(type);
+    const double each = static_cast<double>(bytes) / static_cast<double>(done);
+    ctx.grid.world().note_progress();
+    if (progress) progress(bytes, std::llround(each * static_cast<double>(total)));
+  };
+  LoadCost cost;
+  std::string fault;
+  try {
+    cost.bytes = source.read(wanted, take);
+  } catch (const UsageError& error) {  // the files are at fault; other errors end all ranks anyway
+    fault = error.what();
+  }
+  try {
+    agree(ctx.grid.world(), "loading " + source.path(), fault);
+  } catch (const Aborted&) {
+    throw;
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+  for (const Destination& to : destinations)
+    if (to.kind == kWeightsKind) to.group->publish_values(ctx);
+  cost.seconds = now_seconds() - began;
+  return cost;
+}
+
+LoadCost initialise(const Context& ctx, Model& model, std::span<ParameterGroup* const> trained,
+                    const ModelConfig& config, const OpenFiles& files, const Progress& progress) {
+  if (config.lora.rank == 0)
+    return load_or_initialise(
+        ctx, trained, config,
+        {.files = files.model, .path = config.path, .merged = files.adapters.get()}, progress);
+  const LoadCost base = initialise_frozen(ctx, model, trained, config, files, progress),
+                 adapters = load_or_initialise(ctx, trained, config,
+                                               {.files = files.adapters, .path = config.lora.path},
+                                               progress);
+  return {.bytes = base.bytes + adapters.bytes, .seconds = base.seconds + adapters.seconds};
+}
+
+LoadCost initialise_frozen(const Context& ctx, Model& model,
+                           std::span<ParameterGroup* const> trained, const ModelConfig& config,
+                           const OpenFiles& files, const Progress& progress) {
+  return load_or_initialise(ctx, frozen_groups(model, trained), config,
+                            {.files = files.model, .path = config.path}, progress);
+}
+
+void check_files(Model& model, Groups trained, const ModelConfig& config, const OpenFiles& files,
+                 bool resumes) {
+  ParameterFiles base{.files = files.model, .path = config.path},
+      adapters{.files = files.adapters, .path = config.lora.path};
+  const std::vector<ParameterGroup*> frozen = frozen_groups(model, trained);
+  if (!frozen.empty()) open_source(frozen, config, base);
+  if (resumes) return;
+  base.merged = files.adapters.get();
+  open_source(trained, config, config.lora.rank > 0 ? adapters : base);
+}
+
+}  // namespace axonn

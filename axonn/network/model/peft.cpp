@@ -1,0 +1,238 @@
+#include "axonn/network/model/peft.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/options/options.h"
+#include "axonn/network/model/families/family.h"
+#include "axonn/network/model/json_reader.h"
+
+namespace axonn {
+
+namespace {
+
+/// Keys that do not change what adapters compute: who wrote the file and how its training began.
+constexpr std::array<std::string_view, 16> kHarmlessAdapterKeys = {
+    "auto_mapping",      "base_model_class", "corda_config",   "eva_config",
+    "fan_in_fan_out",    "inference_mode",   "loftq_config",   "lora_ga_config",
+    "megatron_config",   "megatron_core",    "parent_library", "peft_version",
+    "qalora_group_size", "revision",         "runtime_config", "task_type"};
+
+/// Adds the keys that say that something is to be computed otherwise than models here do, which a
+/// key does whose value is neither null, false nor empty.
+void add_unread(const JsonReader& file, Unsupported& unsupported) {
+  for (const std::string& key : file.unread(kHarmlessAdapterKeys))
+    if (!says_nothing(*file.find({key.c_str()}))) unsupported.push_back(key);
+}
+
+/// A list of strings, or a string, which `text` takes.
+std::vector<std::string> module_names(const JsonReader& file, const char* key,
+                                      std::optional<std::string>& text) {
+  const nlohmann::json* found = file.find({key});
+  if (!found) return {};
+  if (found->is_string()) {
+    if (!found->get_ref<const std::string&>().empty()) text = found->get<std::string>();
+    return {};
+  }
+  const auto is_text = [](const nlohmann::json& one) { return one.is_string(); };
+  if (!found->is_array() || !std::ranges::all_of(*found, is_text))
+    refuse(file.place(), ": ", key, " wants a list of names or a regular expression");
+  return found->get<std::vector<std::string>>();
+}
+
+/// The entries of rank_pattern or alpha_pattern in the file's order: the first that matches counts.
+PeftLayers::Patterns patterns(const JsonReader& file, const char* key,
+                              const nlohmann::ordered_json& ordered) {
+  PeftLayers::Patterns found;
+  const nlohmann::json* object = file.find({key});
+  if (!object) return found;
+  if (!object->is_object()) refuse(file.place(), ": ", key, " wants an object");
+  const bool ranks = std::string_view(key) == "rank_pattern";
+  for (const auto& [regex, number] : ordered.at(key).items()) {
+    if (!number.is_number() || !(number > 0) || (ranks && !number.is_number_integer()) ||
+        number > kMostColumns)
+      refuse(file.place(), ": ", key, ": '", regex, "' wants ",
+             ranks ? "a rank of at least 1" : "a number above 0");
+    found.emplace_back(regex, number.get<double>());
+  }
+  return found;
+}
+
+/// An integer or a list of them.
+std::vector<std::int64_t> layers_to_transform(const JsonReader& file) {
+  const nlohmann::json* found = file.find({"layers_to_transform"});
+  if (found && found->is_number_unsigned() && *found <= kMostLayers)
+    return {found->get<std::int64_t>()};
+  return file.integers("layers_to_transform");
+}
+
+PeftLayers layers_of(const JsonReader& file, std::string_view text) {
+  PeftLayers layers;
+  const auto ordered = nlohmann::ordered_json::parse(text);
+  layers.targets.ends = module_names(file, "target_modules", layers.targets.regex);
+  std::optional<std::string> one;
+  layers.saved = module_names(file, "modules_to_save", one);
+  if (one) refuse(file.place(), ": modules_to_save wants a list of names");
+  layers.excluded.ends = module_names(file, "exclude_modules", layers.excluded.regex);
+  std::string targets = layers.targets.regex.value_or("");
+  for (char& c : targets) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  layers.all = !file.find({"target_modules"}) || targets == "all-linear";
+  std::optional<std::string> container;
+  layers.containers = module_names(file, "layers_pattern", container);
+  if (container) layers.containers = {*container};
+  layers.layers = layers_to_transform(file);
+  if (layers.targets.regex && !layers.layers.empty())
+    refuse(file.place(), ": layers_to_transform wants target_modules to be a list of names, as in ",
+           "PEFT");
+  layers.ranks = patterns(file, "rank_pattern", ordered);
+  layers.alphas = patterns(file, "alpha_pattern", ordered);
+  layers.rank = file.needed({"r"}, kMostColumns);
+  layers.alpha = file.real({"lora_alpha"}, 8);
+  layers.rslora = file.flag("use_rslora", false);
+  return layers;
+}
+
+StoredAdapterConfig adapters_of(std::string_view text, const std::string& place) {
+  const nlohmann::json json = parse_json_object(text, place);
+  const JsonReader file(json, place);
+  const std::string type = file.text({"peft_type"}, "");
+  if (type != "LORA")
+    refuse(place, ": peft_type is '", type, "'; only LORA adapters are supported");
+  Unsupported unsupported;
+  // Others may change the base weights, too, which then differ from those of the named base model.
+  if (const nlohmann::json* start = file.find({"init_lora_weights"}); start && start->is_string())
+    if (*start != "gaussian" && *start != "eva" && *start != "orthogonal")
+      unsupported.push_back("init_lora_weights '" + start->get<std::string>() + "'");
+  StoredAdapterConfig found{.lora = {},
+                            .layers = layers_of(file, text),
+                            .base = file.text({"base_model_name_or_path"}, "")};
+  found.dora = file.flag("use_dora", false);
+  found.ties = file.flag("ensure_weight_tying", false);
+  found.bias = file.text({"bias"}, "none");
+  if (found.bias != "none" && found.bias != "lora_only" && found.bias != "all")
+    unsupported.push_back("bias '" + found.bias + "'");
+  found.lora.rank = found.layers.rank;
+  found.lora.alpha = found.layers.alpha;
+  if (found.layers.rslora)  // alpha / sqrt(r)
+    found.lora.alpha *= std::sqrt(static_cast<double>(found.lora.rank));
+  const nlohmann::json* dropout = file.find({"lora_dropout"});
+  if (dropout && !(dropout->is_number() && *dropout >= 0 && *dropout < 1))
+    refuse(place, ": lora_dropout wants a number of at least 0 and below 1");
+  found.lora.dropout = dropout ? dropout->get<double>() : 0;
+  add_unread(file, unsupported);
+  if (!unsupported.empty()) refuse(place, ": not supported in adapters: ", join(unsupported));
+  return found;
+}
+
+/// "layers.0.self_attn.q_proj" of "layers.0.self_attn.q_proj.lora_A.weight", or "".
+std::string_view adapted_module(std::string_view parameter) {
+  const std::size_t end = std::min(parameter.find(".lora_A."), parameter.find(".lora_B."));
+  return end == parameter.npos ? std::string_view() : parameter.substr(0, end);
+}
+
+}  // namespace
+
+StoredAdapterConfig parse_adapter_config(std::string_view text, const std::string& place) {
+  return adapters_of(text, place);
+}
+
+StoredAdapterConfig read_adapter_config(const std::string& folder) {
+  const std::string file = folder + "/adapter_config.json";
+  return adapters_of(read_json_text(file), file);
+}
+
+void refuse_left_out(const std::string& folder, std::string_view module) {
+  refuse(folder, " has adapters of '", module, "', which its adapter_config.json leaves out, so ",
+         "PEFT does not read them; correct target_modules, exclude_modules, modules_to_save or ",
+         "layers_to_transform there");
+}
+
+LoraConfig stored_adapters(const StoredAdapterConfig& stored, std::span<const std::string> tensors,
+                           const std::string& folder) {
+  std::vector<AdaptedModule> modules;
+  LoraConfig lora = stored.lora;
+  lora.targets = stored.layers.targets.ends;
+  for (const std::string& tensor : tensors) {
+    std::string module(adapted_module(tensor));
+    if (module.starts_with(kPeftPrefix)) module.erase(0, kPeftPrefix.size());
+    if (module.empty() || std::ranges::find(modules, module, &AdaptedModule::name) != modules.end())
+      continue;
+    const auto adapter = peft_adapter(stored.layers, module);
+    if (!adapter) refuse_left_out(folder, module);
+    if (stored.layers.all) lora.targets.push_back(last_part(module));
+    modules.push_back({module, *adapter});
+  }
+  if (modules.empty()) refuse(folder, " has no tensors of adapters");
+  set_layers(lora, modules);
+  return lora;
+}
+
+void name_layers(LoraConfig& lora, std::span<const std::string> parameters) {
+  std::vector<AdaptedModule> modules;
+  std::vector<std::string> names;
+  for (const std::string& parameter : parameters)
+    if (parameter.ends_with(".lora_A.weight")) {
+      const std::string module(adapted_module(parameter));
+      modules.push_back({module, *layer_adapter(lora, module)});
+      names.push_back(last_part(module));
+    }
+  if (lora.targets.empty()) lora.targets = std::move(names);
+  set_layers(lora, modules);
+}
+
+std::string to_adapter_config(const ModelConfig& model, const std::string& base) {
+  AXONN_CHECK(model.lora.rank > 0, "to_adapter_config: the model has no adapters");
+  const Family* const family = find_family(model);
+  const auto pattern = [](const std::vector<std::string>& entries) {
+    nlohmann::ordered_json object = nlohmann::ordered_json::object();
+    for (const std::string& entry : entries) {
+      const auto [name, number] = parse_layer_number(entry);
+      const auto whole = static_cast<std::int64_t>(number);
+      object.emplace(name, number);
+      if (static_cast<double>(whole) == number) object[std::string(name)] = whole;
+    }
+    return object;
+  };
+  nlohmann::ordered_json config = {{"alpha_pattern", pattern(model.lora.alpha_pattern)},
+                                   {"base_model_name_or_path", base},
+                                   {"bias", "none"},
+                                   {"fan_in_fan_out", family && family->conv1d},
+                                   {"inference_mode", true},
+                                   {"init_lora_weights", true},
+                                   {"layers_to_transform", nullptr},
+                                   {"lora_alpha", model.lora.alpha},
+                                   {"lora_dropout", model.lora.dropout},
+                                   {"modules_to_save", nullptr},
+                                   {"peft_type", "LORA"},
+                                   {"r", model.lora.rank},
+                                   {"rank_pattern", pattern(model.lora.rank_pattern)},
+                                   {"target_modules", model.lora.targets},
+                                   {"task_type", "CAUSAL_LM"}};
+  if (!model.lora.layers.empty()) config["layers_to_transform"] = model.lora.layers;
+  return config.dump(2) + "\n";
+}
+
+TensorNames adapter_names(const ModelConfig& model) {
+  const Family* const family = find_family(model);
+  AXONN_CHECK(family, "adapter_names: a registered family has no PEFT format");
+  const ModelType* const type = find_type(*family, model);
+  const auto name_of = [family, type, model](const std::string& parameter) {
+    StoredName stored = family->stored_name(model, type, parameter);
+    if (!adapted_module(parameter).empty())
+      stored.transposed = false;  // even for a Conv1D, A is (r, in) and B is (out, r)
+    stored.joined = {};
+    // PEFT names modules as in the model with its head, which have the family's prefix.
+    if (!family->prefix.empty()) std::ranges::reverse(stored.names);
+    for (std::string& name : stored.names) name = "base_model.model." + name;
+    return stored;
+  };
+  return {.of = name_of,
+          .passed_over = [](std::string_view) { return false; },
+          .config = "adapter_config.json"};
+}
+
+}  // namespace axonn

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "axonn/data/storage/safetensors/safetensors_source.h"
+#include "axonn/network/model/config.h"
+#include "axonn/network/model/peft_layers.h"
+
+namespace axonn {
+
+// Folders of adapters in the format of Hugging Face's PEFT.
+
+/// The names that PEFT gives modules begin so in files.
+inline constexpr std::string_view kPeftPrefix = "base_model.model.";
+
+/// The contents of adapter_config.json.
+struct StoredAdapterConfig {
+  LoraConfig lora;            ///< rank, alpha and dropout alone
+  PeftLayers layers;          ///< which modules have adapters
+  bool dora = false;          ///< adapters have magnitudes
+  bool ties = false;          ///< ensure_weight_tying
+  std::string bias = "none";  ///< which biases are trained: none, lora_only, all
+  std::string base;           ///< base_model_name_or_path; a path, a name on the hub, or ""
+};
+
+/// Throws UsageError as parse_hugging_face_config() does, and for features that adapters here do
+/// not support.
+StoredAdapterConfig parse_adapter_config(std::string_view text, const std::string& place);
+/// Reads adapter_config.json of a folder; throws as parse_adapter_config() does.
+StoredAdapterConfig read_adapter_config(const std::string& folder);
+/// Throws the UsageError for tensors of a module that adapter_config.json leaves out.
+[[noreturn]] void refuse_left_out(const std::string& folder, std::string_view module);
+/// The adapters that a folder with this config and these tensors has. Throws UsageError if there
+/// are none, and for tensors of modules that the config does not name, which PEFT does not read.
+LoraConfig stored_adapters(const StoredAdapterConfig& stored, std::span<const std::string> tensors,
+                           const std::string& folder);
+/// The text for model.lora, which must list its targets. `base`: base_model_name_or_path.
+std::string to_adapter_config(const ModelConfig& model, const std::string& base);
+
+/// Sets lora's targets, layers and patterns to those that name the layers of these parameters one
+/// by one, as files of PEFT need them.
+void name_layers(LoraConfig& lora, std::span<const std::string> parameters);
+
+/// The names in a folder of the model's adapters.
+TensorNames adapter_names(const ModelConfig& model);
+
+}  // namespace axonn

@@ -1,0 +1,122 @@
+#include "axonn/network/nn/adapter.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/random.h"
+#include "axonn/network/nn/layer_adapters.h"
+
+namespace axonn {
+
+Adapter::Adapter(ParameterGroup& group, const std::string& module, const Layout& weight,
+                 const LoraConfig& config, std::int64_t first_row)
+    : rank_(config.rank),
+      first_row_(first_row),
+      scale_(static_cast<float>(config.alpha / static_cast<double>(config.rank))),
+      dropout_(static_cast<float>(config.dropout)),
+      key_(hash_text(module)),
+      in_axis_(weight.col_axis.value()) {
+  const double inputs = static_cast<double>(weight.cols);
+  a_ = &group.add({.name = module + ".lora_A.weight",
+                   .layout = {.rows = rank_,
+                              .cols = weight.cols,
+                              .col_axis = weight.col_axis,
+                              .partial = weight.row_axis.value()},
+                   // PEFT's initial values are uniform on ±1 / sqrt(in); this is their deviation.
+                   .init_std = 1 / std::sqrt(3 * inputs),
+                   .decays = true});
+  Layout out = weight;
+  out.cols = rank_;
+  out.col_axis.reset();
+  out.partial = in_axis_;
+  b_ = &group.add({.name = module + ".lora_B.weight", .layout = out, .decays = true});
+}
+
+/// The mask uses global numbers of rows and columns, so it does not depend on the grid.
+void Adapter::drop(const Context& ctx, const View& out, const View& inp, const Rows& rows) const {
+  rows.for_each_run([&](std::int64_t row, std::int64_t count, std::int64_t number) {
+    ctx.backend.run(ops::Dropout{.out = out.row_range(row, count),
+                                 .inp = inp.row_range(row, count),
+                                 .probability = dropout_,
+                                 .key = key_ + ctx.seed,
+                                 .first_row = number,
+                                 .first_col = ctx.grid.coord(in_axis_) * a_->local_cols()});
+  });
+}
+
+/// The input after dropout; without dropout, or in evaluation, the input itself.
+Tensor Adapter::dropped(const Context& ctx, const Tensor& inp, const Rows& rows) const {
+  if (dropout_ == 0 || !ctx.training()) return inp;
+  Tensor out = ctx.empty(inp.rows(), inp.cols(), inp.dtype());
+  drop(ctx, out.view(), inp.view(), rows);
+  return out;
+}
+
+/// scale · inp · Aᵀ (R, r), partial over the input axis.
+Tensor Adapter::inner(const Context& ctx, const Tensor& inp) const {
+  Tensor out = ctx.empty(inp.rows(), rank_, ctx.dtype);
+  ctx.backend.matmul({.out = out.view(), .a = inp.view(), .b = a_->weight(), .b_transposed = true});
+  ctx.backend.run(ops::Dropout{.out = out.view(), .inp = out.view(), .scale = scale_});
+  return out;
+}
+
+View Adapter::part_of(const View& out) const { return out.col_range(first_row_, b_->local_rows()); }
+
+void Adapter::forward(const Context& ctx, const View& out, const Tensor& inp,
+                      const Rows& rows) const {
+  ctx.backend.matmul({.out = part_of(out),
+                      .a = inner(ctx, dropped(ctx, inp, rows)).view(),
+                      .b = b_->weight(),
+                      .b_transposed = true,
+                      .accumulate = true});
+}
+
+void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_out,
+                       const Tensor& inp, const Rows& rows) const {
+  const Tensor seen = dropped(ctx, inp, rows);
+  const View d_part = part_of(d_out.view());
+  const auto [d_b, add_to_b] = b_->gradient_of_all();
+  ctx.backend.matmul({.out = d_b,
+                      .a = d_part,
+                      .b = inner(ctx, seen).view(),
+                      .a_transposed = true,
+                      .accumulate = add_to_b});
+  Tensor d_inner = ctx.empty(d_part.rows, rank_, ctx.dtype);
+  ctx.backend.matmul({.out = d_inner.view(), .a = d_part, .b = b_->weight()});
+  ctx.backend.run(ops::Dropout{.out = d_inner.view(), .inp = d_inner.view(), .scale = scale_});
+  const auto [d_a, add_to_a] = a_->gradient_of_all();
+  ctx.backend.matmul({.out = d_a,
+                      .a = d_inner.view(),
+                      .b = seen.view(),
+                      .a_transposed = true,
+                      .accumulate = add_to_a});
+  if (!d_inp.data) return;
+  if (dropout_ == 0) {
+    ctx.backend.matmul({.out = d_inp, .a = d_inner.view(), .b = a_->weight(), .accumulate = true});
+    return;
+  }
+  const Tensor d_seen = ctx.empty(d_inp.rows, d_inp.cols, ctx.dtype);
+  ctx.backend.matmul({.out = d_seen.view(), .a = d_inner.view(), .b = a_->weight()});
+  drop(ctx, d_seen.view(), d_seen.view(), rows);
+  ctx.backend.run(ops::Add{d_inp, d_inp, d_seen.view()});
+}
+
+Adapters::Adapters(const std::string& block, const Grid& grid, LoraConfig config)
+    : grid_(grid), config_(std::move(config)), block_(block) {
+  AXONN_CHECK(config_.rank >= 0, block, ": adapters of rank ", config_.rank, ", want at least 0");
+}
+
+void Adapters::add_to(std::vector<Adapter>& all, const std::string& module, const Layout& weight,
+                      std::int64_t first_row) {
+  layers_.push_back(module);
+  const auto own = layer_adapter(config_, module);
+  if (!own) return;
+  if (!group_) group_ = std::make_unique<ParameterGroup>(block_ + " (adapters)", grid_);
+  LoraConfig config = config_;
+  config.rank = own->rank;
+  config.alpha = own->alpha;
+  all.emplace_back(*group_, module, weight, config, first_row);
+}
+
+}  // namespace axonn

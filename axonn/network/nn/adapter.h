@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "axonn/network/nn/options.h"
+#include "axonn/ranks/parallel/parameters.h"
+#include "axonn/ranks/parallel/var.h"
+
+namespace axonn {
+
+/// A low-rank adapter of a frozen weight: out += scale · dropout(inp) · Aᵀ · Bᵀ.
+///
+///   global  dims      this rank holds        same on, with partial gradients
+///   A       (r, in)   (r, in/Gi)             the output axis
+///   B       (out, r)  (out/Go, r)            the input axis
+///
+/// Gi and Go are the extents of the layer's input and output axes. inp · Aᵀ stays partial over the
+/// input axis, and so does its product with Bᵀ, which is added to the layer's own partial sum. So
+/// an adapter adds no collective of activations. The partial gradients of A and B are summed once,
+/// at the end of a step.
+///
+/// Source: Hu et al., "LoRA: low-rank adaptation of large language models", 2021.
+class Adapter {
+ public:
+  /// Declares module.lora_A.weight and module.lora_B.weight in group, cut like `weight` (out, in).
+  /// config: with the layer's own rank and alpha. first_row: column of this rank's out (of the
+  /// layer) where B's rows begin.
+  Adapter(ParameterGroup& group, const std::string& module, const Layout& weight,
+          const LoraConfig& config, std::int64_t first_row);
+
+  /// Adds this rank's partial sum to out (R, out/Go of the layer). inp is (R, in/Gi), `rows` its
+  /// rows.
+  void forward(const Context& ctx, const View& out, const Tensor& inp, const Rows& rows) const;
+  /// Adds the gradients of A and B, and that of inp to d_inp unless d_inp is empty. d_out must
+  /// have been gathered over the input axis.
+  void backward(const Context& ctx, const View& d_inp, const Tensor& d_out, const Tensor& inp,
+                const Rows& rows) const;
+
+ private:
+  Tensor dropped(const Context& ctx, const Tensor& inp, const Rows& rows) const;
+  void drop(const Context& ctx, const View& out, const View& inp, const Rows& rows) const;
+  Tensor inner(const Context& ctx, const Tensor& inp) const;
+  View part_of(const View& out) const;
+
+  std::int64_t rank_, first_row_;
+  float scale_, dropout_;
+  std::uint64_t key_;
+  Axis in_axis_;
+  const Parameter* a_;
+  const Parameter* b_;
+};
+
+/// The adapters of one block: which of its layers have one, and their parameter group.
+class Adapters {
+ public:
+  /// With rank 0 there are no adapters, and nothing is frozen.
+  Adapters(const std::string& block, const Grid& grid, LoraConfig config);
+
+  /// Null without adapters, and until a layer has one.
+  ParameterGroup* group() { return group_.get(); }
+  /// The registered layers, in order.
+  const std::vector<std::string>& layers() const { return layers_; }
+  const GridShape& shape() const { return grid_.shape(); }
+  /// Registers a layer, such as "h.3.attn.c_attn". If it is a target, makes its adapter and appends
+  /// it to `all`; first_row as in Adapter.
+  void add_to(std::vector<Adapter>& all, const std::string& module, const Layout& weight,
+              std::int64_t first_row);
+
+ private:
+  const Grid& grid_;
+  LoraConfig config_;
+  std::string block_;
+  std::vector<std::string> layers_;
+  std::unique_ptr<ParameterGroup> group_;
+};
+
+}  // namespace axonn

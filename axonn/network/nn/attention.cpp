@@ -1,0 +1,190 @@
+#include "axonn/network/nn/attention.h"
+
+#include <algorithm>
+#include <map>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/network/nn/shared_attention.h"
+#include "axonn/ranks/parallel/scheduling.h"
+
+namespace axonn {
+
+namespace {
+
+Attention forward_args(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
+                       const Tensor& out, const Tensor& stats) {
+  const View all = qkv.value.view();
+  return {.q = at.q(all),
+          .k = at.k(all),
+          .v = at.v(all),
+          .out = out.view(),
+          .stats = stats.view(),
+          .positions = qkv.rows.positions,
+          .heads = at.heads,
+          .head_dim = at.dim,
+          .group = at.group,
+          .first_query = at.first_query,
+          .window = at.window,
+          .scale = at.scale,
+          .starts = of_rows_here(ctx, qkv, qkv.rows.start)};
+}
+
+const Heads& checked(const Heads& h) {
+  AXONN_CHECK(h.heads > 0 && h.kv_heads > 0 && h.head_dim > 0 && h.heads % h.kv_heads == 0,
+              "attention: ", h.heads, " heads and ", h.kv_heads, " key-value heads of width ",
+              h.head_dim, "; wanted positive numbers, of which the second divides the first");
+  return h;
+}
+
+}  // namespace
+
+LocalHeads::LocalHeads(const Context& ctx, const Heads& all, AxisSet over)
+    : dim(checked(all).head_dim),
+      window(all.window),
+      scale(1 / std::sqrt(static_cast<float>(dim))) {
+  if (all.base_head_dim > 0)
+    scale *= std::sqrt(static_cast<float>(all.base_head_dim) / static_cast<float>(dim));
+  int ways = ctx.grid.extent(Axis::x), at = ctx.grid.coord(Axis::x);
+  if (over.has(Axis::y)) {
+    ways *= ctx.grid.extent(Axis::y);
+    at = at * ctx.grid.extent(Axis::y) + ctx.grid.coord(Axis::y);
+  }
+  heads = all.heads / ways;
+  group = all.heads / all.kv_heads;
+  room = shared_room(all.kv_heads, all.heads, ways);
+  first_query = at * heads - shared_units(all.kv_heads, all.heads, ways, at).first * group;
+}
+
+std::vector<Segment> Heads::qkv_segments() const {
+  checked(*this);
+  const Segment q{.rows = heads * head_dim, .unit = head_dim};
+  const Segment kv{.rows = kv_heads * head_dim,
+                   .unit = head_dim,
+                   .kind = Segment::Kind::shared,
+                   .readers = heads};
+  return {q, kv, kv};
+}
+
+Runs Heads::qkv_runs(const Grid& grid) const {
+  const int ways = grid.extent(Axis::x);
+  const std::int64_t q = heads / ways * head_dim,
+                     kv = shared_room(kv_heads, heads, ways) * head_dim;
+  return {q, kv, kv};
+}
+
+Cut Heads::cut_over_y(const Context& ctx, const Rows& rows) const {
+  const int y = ctx.grid.extent(Axis::y);
+  const bool even = divide_over_y(ctx.grid);
+  if (ctx.find<KeyValueCache>()) return even && y > 1 ? Cut::columns : Cut::same;
+  if (!ctx.scheduling().run.sequence_parallel || y == 1) return Cut::same;
+  if (even) return Cut::columns;
+  return row_cut(ctx, rows.sequences, Axis::y);
+}
+
+Var attention(const Context& context, const Var& qkv, const Heads& heads) {
+  return each_later(context, qkv, [heads](const Context& ctx, const Chunk& in) {
+    const LocalHeads at(ctx, heads, in.placement.cols);
+    AXONN_CHECK(in.placement.cols.has(Axis::x) && in.value.cols() == at.width(), "attention: qkv ",
+                in.value.raw_view(), ", wanted ", at.width(), " columns over x: ", at.heads,
+                " query and 2 x ", at.room, " key-value heads of ", at.dim);
+    if (in.rows.share) return shared_attention(ctx, at, in);
+    Tensor value = ctx.empty(in.value.rows(), at.heads * at.dim, ctx.dtype);
+    KeyValueCache* cache = ctx.find<KeyValueCache>();
+    if (cache && cache->attend(ctx, at, in, value.view()))
+      return make_chunk(ctx, in, value, in.placement);
+    Tensor stats = ctx.empty(in.value.rows(), at.heads, DType::f32);
+    ctx.backend.attention(forward_args(ctx, at, in, value, stats));
+    Chunk out = make_chunk(ctx, in, value, in.placement);
+    const SavedChunk kept(ctx, in);
+    let_remake(ctx, out, Remade::attention, [ctx, at, kept, stats] {
+      const Chunk inp = kept.get();
+      Tensor again = ctx.empty(inp.value.rows(), at.heads * at.dim, ctx.dtype);
+      ctx.backend.attention(forward_args(ctx, at, inp, again, stats));
+      return again;
+    });
+    const auto backward = [ctx, at, kept, stats, of = saved(ctx, out)](const Tensor& d_out) {
+      const Chunk inp = kept.get();
+      Tensor d_qkv = ctx.like(inp.value);
+      const View d = d_qkv.view();
+      ctx.backend.attention_backward({.forward = forward_args(ctx, at, inp, of.get(), stats),
+                                      .d_out = d_out.view(),
+                                      .d_q = at.q(d),
+                                      .d_k = at.k(d),
+                                      .d_v = at.v(d)});
+      inp.gradient->add(ctx, std::move(d_qkv));
+    };
+    return with_backward(ctx, out, backward);
+  });
+}
+
+void KeyValueCache::begin_pass(const Context& ctx, std::span<const std::int32_t> slots,
+                               std::span<const std::int32_t> positions, Reads reads) {
+  AXONN_CHECK(slots.size() == positions.size() && options_.entries > 0,
+              "KeyValueCache: wanted as many slots as positions and at least one entry, got ",
+              slots.size(), " slots, ", positions.size(), " positions and ", options_.entries,
+              " entries");
+  std::map<std::int32_t, std::int32_t> last;
+  for (std::size_t r = 0; r < slots.size(); ++r) {
+    AXONN_CHECK(slots[r] < options_.slots, "KeyValueCache: slot ", slots[r], ", wanted less than ",
+                options_.slots);
+    if (slots[r] < 0) continue;
+    auto& most = last[slots[r]];
+    most = std::max(most, positions[r]);
+  }
+  std::vector<std::int32_t> kept(slots.begin(), slots.end());
+  for (std::size_t r = 0; r < kept.size(); ++r)
+    if (kept[r] >= 0 && positions[r] + options_.entries <= last[kept[r]]) kept[r] = -1;
+  slots_ = ctx.on_device(slots);
+  kept_slots_ = ctx.on_device(kept);
+  reads_ = reads;
+  next_ = 0;
+}
+
+bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
+                           const View& out) {
+  AXONN_CHECK(
+      !ctx.tape && qkv.value.rows() == slots_.cols(), "KeyValueCache: qkv ", qkv.value.raw_view(),
+      ", wanted all ", slots_.cols(),
+      " rows of the pass and no tape; set RunSettings::sequence_parallel to false, chunks to 1");
+  if (next_ == layers_.size()) {
+    const std::int64_t rows = options_.slots * at.room * options_.entries;
+    layers_.push_back({ctx.empty(rows, at.dim, ctx.dtype), ctx.empty(rows, at.dim, ctx.dtype)});
+  }
+  const Layer& layer = layers_[next_++];
+  const View all = qkv.value.view(), positions = qkv.rows.position.view();
+  const auto keep = [&](const Tensor& kept, const View& inp) {
+    ctx.backend.run(ops::KeepHeads{.kept = kept.view(),
+                                   .inp = inp,
+                                   .slots = kept_slots_.view(),
+                                   .positions = positions,
+                                   .entries = options_.entries});
+  };
+  keep(layer.keys, at.k(all));
+  keep(layer.values, at.v(all));
+  if (reads_ == Reads::own_rows) return false;
+  ctx.backend.cached_attention({.q = at.q(all),
+                                .keys = layer.keys.view(),
+                                .values = layer.values.view(),
+                                .out = out,
+                                .slots = slots_.view(),
+                                .positions = positions,
+                                .entries = options_.entries,
+                                .longest = qkv.rows.most_positions(),
+                                .heads = at.heads,
+                                .kv_heads = at.room,
+                                .head_dim = at.dim,
+                                .group = at.group,
+                                .first_query = at.first_query,
+                                .window = at.window,
+                                .scale = at.scale});
+  return true;
+}
+
+std::int64_t KeyValueCache::elements(const Heads& heads, const Grid& grid) {
+  checked(heads);
+  const int x = grid.extent(Axis::x), y = grid.extent(Axis::y);
+  const int ways = heads.divide_over_y(grid) ? x * y : x;
+  return 2 * shared_room(heads.kv_heads, heads.heads, ways) * heads.head_dim;
+}
+
+}  // namespace axonn

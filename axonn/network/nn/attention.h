@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "axonn/foundation/grid/layout.h"
+#include "axonn/ranks/parallel/var.h"
+
+namespace axonn {
+
+/// The global heads of an attention layer. Layers that get them throw Error unless heads, kv_heads
+/// and head_dim are positive and kv_heads divides heads.
+struct Heads {
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  ///< divides heads; equal to it for plain multi-head attention
+  std::int64_t head_dim = 0;
+  std::int64_t window = 0;  ///< keys that a query sees, its own included; 0: all up to its own
+  /// muP: scores are multiplied by the root of this and divided by head_dim; 0: head_dim.
+  std::int64_t base_head_dim = 0;
+
+  /// Output features of the fused QKV product.
+  std::int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
+  /// Columns of the attention's output.
+  std::int64_t out_width() const { return heads * head_dim; }
+  /// How QKV features are cut over x: query heads evenly, key-value heads to the ranks whose query
+  /// heads read them.
+  std::vector<Segment> qkv_segments() const;
+  /// The widths of q, k and v on one x coordinate.
+  Runs qkv_runs(const Grid& grid) const;
+  /// Whether x · y divides the key-value heads, so that heads can be cut over y as well.
+  bool divide_over_y(const Grid& grid) const {
+    return kv_heads % (grid.extent(Axis::x) * grid.extent(Axis::y)) == 0;
+  }
+  /// How attention is shared among the ranks of y: by heads if divide_over_y(), else by whole
+  /// sequences with RunSettings::sequence_parallel if y divides them, else not. With a cache of
+  /// keys it is shared by heads or not at all, so that each sequence's keys stay on one rank.
+  Cut cut_over_y(const Context& ctx, const Rows& rows) const;
+};
+
+/// The heads on this rank, and views of them in one fused (R, (h + 2k)·D) tensor of queries, keys
+/// and values. k (`room`) is the largest number of key-value heads that any rank reads.
+struct LocalHeads {
+  std::int64_t heads, room, dim, group, first_query, window;
+  float scale;  ///< of scores: 1 / sqrt(dim) without muP
+
+  /// `over`: the axes that cut the columns, x or x and y.
+  LocalHeads(const Context& ctx, const Heads& all, AxisSet over);
+
+  std::int64_t width() const { return (heads + 2 * room) * dim; }
+  View q(const View& qkv) const { return qkv.col_range(0, heads * dim); }
+  View k(const View& qkv) const { return qkv.col_range(heads * dim, room * dim); }
+  View qk(const View& qkv) const { return qkv.col_range(0, (heads + room) * dim); }
+  View v(const View& qkv) const { return qkv.col_range((heads + room) * dim, room * dim); }
+};
+
+/// Causal softmax attention within each sequence; a row sees keys from its Rows::start on. Heads
+/// are cut over x, and those of one x coordinate, or its sequences, over y (Heads::cut_over_y). No
+/// communication: each rank of x that reads a key-value head has a copy of it. With a
+/// KeyValueCache, rows also see the cached keys and values of their sequences. Throws Error if the
+/// columns of qkv are not those of the heads over x, or over x and y.
+///
+///   qkv  (R, (h + 2k)·D)  this rank's query, key and value heads    out  (R, h·D)
+Var attention(const Context& ctx, const Var& qkv, const Heads& heads);
+
+/// The keys and values of all attention layers, for sequences that are being generated. If it is
+/// attached to a pass, attention() stores those of its rows and reads those of earlier passes. A
+/// model needs no code for it, provided that its rows see one another only through attention().
+///
+/// A slot holds the last `entries` positions of one sequence; with a window, these suffice. A rank
+/// stores the sequences of its own (z, data) coordinate. Heads are cut as in attention(): over
+/// x · y if that divides the key-value heads, else over x, and then they are the same on y. Layers
+/// are identified by their order in a pass; each allocates its memory in the first pass.
+///
+///   keys, values  (slots · k · entries, D) each, of every layer
+class KeyValueCache {
+ public:
+  struct Options {
+    std::int64_t slots = 1;
+    std::int64_t entries = 0;  ///< positions that a slot holds
+  };
+  /// The keys and values that attention() reads in a pass.
+  enum class Reads {
+    own_rows,  ///< those of the pass, as without a cache: sequences begin in this pass
+    kept,      ///< the cached ones, which include those of the pass
+  };
+
+  explicit KeyValueCache(const Options& options) : options_(options) {}
+
+  /// Begins a pass. Row r belongs to slot slots[r] (negative: padding, not stored); `positions` are
+  /// those of the pass's tokens. Of each slot's rows the last `entries` are stored. With
+  /// Reads::kept, no row may overwrite one that a row of the pass still sees: without a window, a
+  /// sequence may have at most `entries` positions; with one, a slot may have at most
+  /// entries - window + 1 rows per pass.
+  void begin_pass(const Context& ctx, std::span<const std::int32_t> slots,
+                  std::span<const std::int32_t> positions, Reads reads);
+
+  /// Stores the keys and values of a layer's qkv. With Reads::kept, also computes attention into
+  /// `out` (R, h·D) and returns true; else returns false.
+  bool attend(const Context& ctx, const LocalHeads& at, const Chunk& qkv, const View& out);
+
+  /// Elements that one position of one layer takes on this rank.
+  static std::int64_t elements(const Heads& heads, const Grid& grid);
+
+ private:
+  struct Layer {
+    Tensor keys, values;
+  };
+
+  Options options_;
+  std::vector<Layer> layers_;
+  std::size_t next_ = 0;
+  Tensor slots_, kept_slots_;  // (1, R) i32 each; negative in kept_slots_: not stored
+  Reads reads_ = Reads::own_rows;
+};
+
+}  // namespace axonn

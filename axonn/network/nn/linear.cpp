@@ -1,0 +1,250 @@
+#include "axonn/network/nn/linear.h"
+
+#include <utility>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/network/nn/pointwise.h"
+#include "axonn/ranks/parallel/scheduling.h"
+
+namespace axonn {
+
+namespace {
+
+/// Declares spec.name + kind; with parts, a parameter for each segment, joined.
+const Parameter& declare(ParameterGroup& group, ParameterSpec spec, const std::string& kind,
+                         const std::vector<std::string>& parts) {
+  if (parts.empty()) {
+    spec.name += kind;
+    return group.add(std::move(spec));
+  }
+  AXONN_CHECK(parts.size() == spec.layout.segments.size(), spec.name, ": ", parts.size(),
+              " parts for ", spec.layout.segments.size(), " segments");
+  std::vector<ParameterSpec> all;
+  std::string names;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Segment& segment = spec.layout.segments[i];
+    ParameterSpec part = spec;
+    part.name = spec.name + '.' + parts[i] + kind;
+    part.layout.rows = segment.rows;
+    part.layout.segments = {segment};
+    all.push_back(std::move(part));
+    names += (i > 0 ? "|" : "") + parts[i];
+  }
+  return group.add_joined(spec.name + '.' + names + kind, std::move(all));
+}
+
+}  // namespace
+
+Linear::Linear(ParameterGroup& group, const std::string& name, Options options)
+    : in_axis_(options.orientation == Orientation::normal ? Axis::y : Axis::x),
+      out_axis_(options.orientation == Orientation::normal ? Axis::x : Axis::y),
+      heads_(options.heads),
+      again_(name + " (input again)") {
+  const Layout layout{
+      .rows = options.out,
+      .cols = options.in,
+      .row_axis = out_axis_,
+      .col_axis = in_axis_,
+      .segments = heads_ ? heads_->qkv_segments() : options.segments,
+  };
+  weight_ = &declare(group,
+                     {.name = name,
+                      .layout = layout,
+                      .init_std = options.init_std,
+                      .decays = true,
+                      .hidden = true},
+                     ".weight", options.parts);
+  if (options.adapters) adapt(*options.adapters, name, layout, options.parts);
+  if (!options.bias) return;
+  Layout vector = layout;
+  vector.cols = 1;
+  vector.col_axis.reset();
+  vector.partial = in_axis_;
+  bias_ = &declare(group, {.name = name, .layout = vector}, ".bias", options.parts);
+}
+
+void Linear::adapt(Adapters& adapters, const std::string& name, const Layout& layout,
+                   const std::vector<std::string>& parts) {
+  if (parts.empty()) return adapters.add_to(adapters_, name, layout, 0);
+  std::int64_t row = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    Layout part = layout;
+    part.segments = {layout.segments[i]};
+    part.rows = part.segments.front().rows;
+    adapters.add_to(adapters_, name + '.' + parts[i], part, row);
+    row += part.local_rows(adapters.shape());
+  }
+}
+
+Var Linear::operator()(const Context& ctx, const Var& inp) const {
+  return apply(ctx, inp, Then::nothing);
+}
+
+Var Linear::gelu(const Context& ctx, const Var& inp) const {
+  const bool whole = adapters_.empty() && ctx.grid.extent(in_axis_) == 1;
+  return whole ? apply(ctx, inp, Then::gelu) : axonn::gelu(ctx, (*this)(ctx, inp));
+}
+
+Var Linear::apply(const Context& ctx, const Var& inp, Then then) const {
+  const int in = ctx.grid.extent(in_axis_), out = ctx.grid.extent(out_axis_);
+  const bool ahead = ctx.scheduling().run.sequence_parallel && out > 1;
+  const Var outs = each_later(
+      ctx, inp, {.ahead = ahead, .reads_parameters = true},
+      [this](const Context& here, const Chunk& chunk) { return gather(here, chunk); },
+      [this, then](const Context& here, const Chunk& chunk, const Gather& gathered) {
+        return forward(here, chunk, gathered.whole(here, {weight_->local_cols()}), then);
+      });
+  // A layer with a sum (in > 1) computes now, so that the sum starts early. One without a sum
+  // stays lazy if the next layer has one (out > 1): then each chunk goes from the previous sum to
+  // the next without waiting for other chunks.
+  if (in > 1 || out == 1) outs.make();
+  return outs;
+}
+
+Gather Linear::gather(const Context& ctx, const Chunk& inp) const {
+  return {ctx, inp.value, out_axis_, cut_over(inp.placement, out_axis_)};
+}
+
+Runs Linear::out_runs(const Context& ctx) const {
+  return heads_ ? heads_->qkv_runs(ctx.grid) : Runs{weight_->local_rows()};
+}
+
+Cut Linear::out_cut(const Context& ctx, const Rows& rows, std::int64_t count) const {
+  return heads_ ? heads_->cut_over_y(ctx, rows) : row_cut(ctx, count, in_axis_);
+}
+
+/// The product of the gathered input, whose sum is pending, and GELU of it.
+Linear::Product Linear::product(const Context& ctx, const Tensor& whole, const Rows& rows,
+                                Then then) const {
+  ctx.backend.mark(weight_->spec().name);
+  const bool adds_bias = bias_ && ctx.grid.coord(in_axis_) == 0, keeps = then == Then::kept_gelu;
+  Tensor value = ctx.empty(whole.rows(), weight_->local_rows(), ctx.dtype);
+  Tensor after = keeps ? ctx.like(value) : value;
+  ctx.backend.matmul({.out = after.view(),
+                      .a = whole.view(),
+                      .b = weight_->weight(),
+                      .b_transposed = true,
+                      .bias = adds_bias ? bias_->weight() : View{},
+                      .gelu = then != Then::nothing,
+                      .gelu_input = keeps ? value.view() : View{}});
+  for (const Adapter& adapter : adapters_) adapter.forward(ctx, value.view(), whole, rows);
+  sum_over(ctx, value, in_axis_, out_cut(ctx, rows, whole.rows()), out_runs(ctx));
+  return {std::move(value), std::move(after)};
+}
+
+/// Lets backward make the product again; with GELU, stores its output in `after`, else null.
+void Linear::let_remake_product(const Context& ctx, Chunk& out, const Chunk& inp,
+                                std::shared_ptr<Tensor> after) const {
+  const Remade kind = heads_ ? Remade::qkv : in_axis_ == Axis::y ? Remade::up : Remade::residual;
+  let_remake(ctx, out, kind, [this, ctx, kept = SavedChunk(ctx, inp), after] {
+    Context again = ctx;
+    again.own_scheduling().scope.label = again_;
+    const Tensor whole = gather(again, kept.get()).whole(again, {weight_->local_cols()});
+    Product made = product(again, whole, kept.rest().rows, after ? Then::kept_gelu : Then::nothing);
+    if (after) *after = std::move(made.after);
+    return std::move(made.value);
+  });
+}
+
+Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole, Then then) const {
+  AXONN_CHECK(inp.placement.cols.has(in_axis_) && whole.cols() == weight_->local_cols(),
+              weight_->spec().name, ": the input has ", inp.value.cols(), " columns over ",
+              names_of(inp.placement.cols), ", wanted ", weight_->local_cols(), " over ",
+              name_of(in_axis_), "; alternate Orientation::normal and Orientation::transposed");
+  if (then == Then::gelu && ctx.tape && (inp.gradient || learns())) then = Then::kept_gelu;
+  auto [value, after] = product(ctx, whole, inp.rows, then);
+  const Cut cut = out_cut(ctx, inp.rows, whole.rows());
+  Placement placement{inp.placement.rows.without(out_axis_), out_axis_};
+  if (cut == Cut::rows) placement.rows = placement.rows | in_axis_;
+  if (cut == Cut::columns) placement.cols = placement.cols | in_axis_;
+  Chunk out = make_chunk(ctx, inp, std::move(value), placement);
+  if (learns()) need_gradient(ctx, out);
+  if (!out.gradient) return out;
+  if (ctx.grid.extent(out_axis_) > 1) ctx.tape->pause();  // in backward, while d_inp is summed
+  ctx.tape->record([this, ctx, kept = SavedChunk(ctx, inp), placement, gradient = out.gradient] {
+    backward(ctx, kept, placement, gradient->take());
+  });
+  const auto again = then == Then::nothing ? nullptr : std::make_shared<Tensor>();
+  let_remake_product(ctx, out, inp, again);
+  if (!again) return out;
+  Chunk activated = gelu_chunk(ctx, out, std::move(after));
+  if (out.again.made_in(ctx.scheduling().scope.label))
+    activated.again = Saved(
+        [before = out.again, again] {
+          before.get();  // the same product
+          return std::exchange(*again, Tensor());
+        },
+        ctx.scheduling().scope.label);
+  return activated;
+}
+
+void Linear::backward(const Context& ctx, const SavedChunk& kept, const Placement& out,
+                      const Tensor& d_piece) const {
+  ctx.backend.mark(weight_->spec().name);
+  const Gather out_gather(ctx, d_piece, in_axis_, cut_over(out, in_axis_));
+  Context again = ctx;  // only this rank's piece of the input was kept
+  again.own_scheduling().scope.label = again_;
+  const Chunk& inp = kept.rest();
+  std::optional<Gather> inp_gather;
+  if (learns()) inp_gather = gather(again, kept.get());
+  const bool overlaps = ctx.scheduling().run.overlap.input_gradients;
+  if (learns() && !overlaps) inp_gather->wait();
+  const Cut cut = cut_over(out, in_axis_);
+  const bool sums_bias = bias_ && !bias_->frozen();
+  // The product of the weight's gradient reads d_out too, so it can also make the bias's.
+  const bool along = sums_bias && cut == Cut::same && !weight_->frozen();
+  if (sums_bias && !along) bias_backward(ctx, cut, d_piece);
+  const Tensor d_out = out_gather.whole(ctx, out_runs(ctx));
+  const GeluInput before =
+      adapters_.empty() && ctx.grid.extent(out_axis_) == 1 ? inp.gelu_of : GeluInput{};
+  Tensor d_inp;
+  if (inp.gradient) {
+    d_inp = ctx.empty(d_out.rows(), weight_->local_cols(), ctx.dtype);
+    ctx.backend.matmul(
+        {.out = d_inp.view(),
+         .a = d_out.view(),
+         .b = weight_->weight(),
+         .gelu_derivative_at = before.gradient ? before.value.get().view() : View{}});
+  }
+  if (!adapters_.empty()) {  // they add to d_inp before its sum
+    const Tensor whole = inp_gather->whole(ctx, {weight_->local_cols()});
+    for (const Adapter& adapter : adapters_)
+      adapter.backward(ctx, d_inp.view(), d_out, whole, inp.rows);
+  }
+  if (inp.gradient) {
+    sum_over(ctx, d_inp, out_axis_, cut_over(inp.placement, out_axis_), {weight_->local_cols()});
+    if (!overlaps) d_inp.wait();
+    (before.gradient ? before.gradient : inp.gradient)->add(ctx, std::move(d_inp));
+  }
+  if (weight_->frozen()) return;
+  const Tensor whole = inp_gather->whole(ctx, {weight_->local_cols()});
+  const auto [d_weight, accumulate] = weight_->gradient_of_all();
+  ctx.backend.matmul(
+      {.out = d_weight,
+       .a = d_out.view(),
+       .b = whole.view(),
+       .a_transposed = true,
+       .accumulate = accumulate,
+       .bias_gradient = along && ctx.grid.coord(in_axis_) == 0 ? bias_->gradient(ctx) : View{}});
+}
+
+/// Adds this rank's summand of the bias's gradient: that of its rows or of its columns. If d_piece
+/// is the same on all ranks, only the first adds.
+void Linear::bias_backward(const Context& ctx, Cut cut, const Tensor& d_piece) const {
+  const int ways = ctx.grid.extent(in_axis_), at = ctx.grid.coord(in_axis_);
+  if (cut != Cut::columns) {
+    if (cut == Cut::rows || at == 0)
+      ctx.backend.run(ops::ColumnSum{bias_->gradient(ctx), d_piece.view()});
+    return;
+  }
+  std::int64_t from = 0, to = 0;
+  for (std::int64_t run : out_runs(ctx)) {
+    const std::int64_t n = run / ways;
+    ctx.backend.run(ops::ColumnSum{bias_->gradient(ctx).col_range(to + at * n, n),
+                                   d_piece.view().col_range(from, n)});
+    from += n;
+    to += run;
+  }
+}
+
+}  // namespace axonn

@@ -1,0 +1,225 @@
+#include "axonn/network/nn/loss.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/ranks/parallel/scheduling.h"
+
+namespace axonn {
+
+std::int64_t CrossEntropy::rows_at_once(const Context& ctx) const {
+  // Logits of 256 x 50,304 in f32 take 49 MiB. GPUs have memory for more, and the gradient of the
+  // table takes longer to read and write than its product with 256 rows.
+  constexpr std::int64_t kFewest = 256, kMost = 4096, kMostBytes = 512 << 20;
+  if (options_.rows_at_once > 0) return options_.rows_at_once;
+  if (ctx.device().operation_size() != OperationSize::large) return kFewest;
+  const std::int64_t fit = kMostBytes / (stride(ctx) * bytes_of(DType::f32));
+  return std::clamp(fit / kFewest * kFewest, kFewest, kMost);
+}
+
+std::int64_t CrossEntropy::stride(const Context& ctx) const {
+  // GPUs load 16 bytes at once where all rows are aligned to them; 64 elements of bf16 are a line
+  // of the cache.
+  constexpr std::int64_t kAligned = 64;
+  const std::int64_t V = table_.local_rows();
+  if (ctx.device().operation_size() != OperationSize::large) return V;
+  return (V + kAligned - 1) / kAligned * kAligned;
+}
+
+Tensor CrossEntropy::logits_apart(const Context& ctx, const View& hidden, Cut cut,
+                                  std::int64_t stride) const {
+  const std::int64_t V = table_.local_rows();
+  Tensor out = ctx.empty(hidden.rows, stride, DType::f32, MemoryUse::logits);
+  ctx.backend.matmul({.out = out.view().col_range(0, V),
+                      .a = hidden,
+                      .b = table_.weight(),
+                      .b_transposed = true,
+                      .bias = {}});
+  sum_over(ctx, out, Axis::y, cut, {});
+  return out.col_range(0, V);
+}
+
+Tensor CrossEntropy::logits(const Context& ctx, const View& hidden, Cut cut) const {
+  return logits_apart(ctx, hidden, cut, table_.local_rows());
+}
+
+Tensor CrossEntropy::logits_of_rows(const Context& ctx, const Var& hidden,
+                                    std::span<const std::int64_t> rows) const {
+  AXONN_CHECK(hidden.size() == 1, "logits_of_rows: ", hidden.size(), " chunks, wanted one");
+  const Tensor all = whole_rows(ctx, hidden.front(), Axis::x);
+  Tensor wanted = ctx.empty(std::ssize(rows), all.cols(), all.dtype());
+  for (std::int64_t i = 0; i < wanted.rows(); ++i) {
+    AXONN_CHECK(rows[i] >= 0 && rows[i] < all.rows(), "logits_of_rows: row ", rows[i],
+                ", wanted 0 or more and less than ", all.rows());
+    const View from = all.view().row_range(rows[i], 1), to = wanted.view().row_range(i, 1);
+    ctx.device().copy(to.data, from.data, from.cols * bytes_of(from.dtype));
+  }
+  return logits(ctx, wanted.view());
+}
+
+Tensor CrossEntropy::rows_of(const Context& ctx, const Chunk& chunk) const {
+  AXONN_CHECK(chunk.placement.cols == AxisSet(Axis::y) && chunk.value.cols() == table_.local_cols(),
+              "loss: hidden ", chunk.value.raw_view(), ", wanted ", table_.local_cols(),
+              " columns over y");
+  return whole_rows(ctx, chunk, Axis::x);
+}
+
+void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tensor& targets,
+                              float scale, const Tensor& total) const {
+  // A stage that waits for a collective runs after the next block has started its own.
+  const RunSettings& run = ctx.scheduling().run;
+  const bool overlaps = run.overlap.input_gradients;
+  const int y = overlaps && ctx.grid.extent(Axis::y) > 1,
+            x = overlaps && ctx.grid.extent(Axis::x) > 1, cut = run.sequence_parallel ? y : 0;
+  const std::array<int, kStages> after{0, y, y + x, y + x + cut};  // blocks that start before it
+  std::vector<Block> blocks;
+  std::size_t unfinished = 0;  // blocks finish in order
+  const auto advance_all = [&](std::size_t newest) {
+    while (unfinished < blocks.size() && blocks[unfinished].stage == kStages) ++unfinished;
+    for (std::size_t i = unfinished; i < blocks.size(); ++i)
+      while (blocks[i].stage < kStages && i + after[blocks[i].stage] <= newest)
+        advance(ctx, blocks[i], scale, total);
+  };
+  const std::int64_t at_once = rows_at_once(ctx);
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < hidden.size(); ++i) {
+    const Chunk& chunk = hidden[i];
+    ctx.backend.mark("loss");
+    const Cut cut_x = cut_over(chunk.placement, Axis::x);
+    const Tensor whole = rows_of(ctx, chunk);
+    AXONN_CHECK(first + whole.rows() <= targets.cols(), "loss: ", targets.cols(), " targets, but ",
+                first + whole.rows(), " rows or more");
+    const auto d_hidden = ctx.tape ? std::make_shared<Tensor>(ctx.like(whole)) : nullptr;
+    for (std::int64_t row = 0; row < whole.rows(); row += at_once) {
+      const std::int64_t n = std::min(at_once, whole.rows() - row);
+      blocks.push_back({whole, d_hidden, row, n, targets.view().col_range(first + row, n), cut_x});
+      advance_all(blocks.size() - 1);
+    }
+    first += whole.rows();
+    if (!ctx.tape || !chunk.gradient) continue;
+    ctx.tape->lane(i).record(
+        [ctx, d_hidden, to = chunk.gradient] { to->add(ctx, std::exchange(*d_hidden, Tensor())); });
+  }
+  for (int more = 0; more < after.back(); ++more) advance_all(blocks.size() + more);
+}
+
+void CrossEntropy::advance(const Context& ctx, Block& block, float scale,
+                           const Tensor& total) const {
+  switch (block.stage++) {
+    case 0:
+      block.softmax =
+          start(ctx, block.hidden.view().row_range(block.row, block.count), block.targets);
+      return;
+    case 1:
+      return gather_stats(ctx, block.softmax);
+    case 2:
+      return start_gradient(ctx, block, scale, total);
+    default:
+      return finish(ctx, block);
+  }
+}
+
+CrossEntropy::Softmax CrossEntropy::start(const Context& ctx, const View& hidden,
+                                          const View& targets) const {
+  const Cut cut = row_cut(ctx, hidden.rows, Axis::y);
+  Tensor scores = logits_apart(ctx, hidden, cut, stride(ctx));
+  const std::int64_t n = scores.rows(), first = cut == Cut::rows ? ctx.grid.coord(Axis::y) * n : 0;
+  return {std::move(scores), {}, targets.col_range(first, n), cut};
+}
+
+void CrossEntropy::gather_stats(const Context& ctx, Softmax& softmax) const {
+  Communicator& across = ctx.grid.along(Axis::x);
+  const std::int64_t n = softmax.logits.rows();
+  softmax.stats = ctx.empty(across.size() * n, 3, DType::f32);
+  const View mine = softmax.stats.view().row_range(across.rank() * n, n);
+  ctx.backend.run(ops::SoftmaxStats{mine, softmax.logits.view(), softmax.targets,
+                                    vocabulary_piece(ctx.grid, options_.vocab)});
+  softmax.stats.set_pending(
+      across.all_gather(buffer_of(softmax.stats.raw_view()), buffer_of(mine), "loss"));
+}
+
+Tensor CrossEntropy::each(const Context& ctx, const Var& hidden, const Tensor& targets) const {
+  AXONN_CHECK(!ctx.tape, "CrossEntropy::each: got a tape, but these losses have no gradient");
+  const Tensor out = ctx.empty(targets.cols(), 2, DType::f32);
+  std::vector<Work> gathers;
+  const std::int64_t at_once = rows_at_once(ctx);
+  std::int64_t first = 0;
+  for (const Chunk& chunk : hidden) {
+    const Tensor whole = rows_of(ctx, chunk);
+    for (std::int64_t row = 0; row < whole.rows(); row += at_once) {
+      const std::int64_t n = std::min(at_once, whole.rows() - row);
+      Softmax piece =
+          start(ctx, whole.view().row_range(row, n), targets.view().col_range(first + row, n));
+      gather_stats(ctx, piece);
+      const View all = out.raw_view().row_range(first + row, n);
+      const std::int64_t here = piece.targets.cols;
+      const View mine =
+          piece.cut == Cut::rows ? all.row_range(ctx.grid.coord(Axis::y) * here, here) : all;
+      const Tensor lse = ctx.empty(here, 1, DType::f32);
+      const View stats = piece.stats.view();
+      ctx.backend.run(ops::CombineSoftmax{mine.col_range(0, 1), lse.view(), stats, piece.targets});
+      ctx.backend.run(ops::GreedyTargets{mine.col_range(1, 1), stats, piece.targets});
+      if (piece.cut == Cut::rows)
+        gathers.push_back(
+            ctx.grid.along(Axis::y).all_gather(buffer_of(all), buffer_of(mine), "loss"));
+    }
+    first += whole.rows();
+  }
+  for (Work& gather : gathers) gather.wait();
+  return out;
+}
+
+void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
+                                  const Tensor& total) const {
+  const auto [scores, stats, wanted, cut] = std::exchange(block.softmax, {});
+  const std::int64_t n = scores.rows();
+  Tensor loss = ctx.empty(n, 1, DType::f32), lse = ctx.empty(n, 1, DType::f32);
+  ctx.backend.run(ops::CombineSoftmax{loss.view(), lse.view(), stats.view(), wanted});
+  const OutputZLoss* z_loss = ctx.find<OutputZLoss>();
+  const bool first_on_y = cut == Cut::rows || ctx.grid.coord(Axis::y) == 0;
+  if (ctx.grid.coord(Axis::x) == 0 && first_on_y) {
+    ctx.backend.run(ops::Sum{total.view(), loss.view()});
+    if (z_loss) ctx.backend.run(ops::SquaredSum{z_loss->total, lse.view()});
+  }
+  if (!block.d_hidden) return;
+
+  Tensor d_piece = ctx.empty(n, stride(ctx), ctx.dtype, MemoryUse::logits);
+  ctx.backend.run(ops::CrossEntropyBackward{.d_logits = d_piece.view().col_range(0, scores.cols()),
+                                            .logits = scores.view(),
+                                            .lse = lse.view(),
+                                            .targets = wanted,
+                                            .piece = vocabulary_piece(ctx.grid, options_.vocab),
+                                            .scale = scale,
+                                            .z = z_loss ? z_loss->weight : 0});
+  block.d_logits = std::make_unique<Gather>(ctx, d_piece, Axis::y, cut);
+}
+
+void CrossEntropy::finish(const Context& ctx, Block& block) const {
+  const Tensor hidden = std::exchange(block.hidden, Tensor());
+  const auto d_hidden = std::exchange(block.d_hidden, nullptr);
+  if (!d_hidden) return;
+  const Tensor d_logits =
+      std::exchange(block.d_logits, nullptr)->whole(ctx, {}).col_range(0, table_.local_rows());
+  ctx.backend.matmul({.out = d_hidden->raw_view().row_range(block.row, block.count),
+                      .a = d_logits.view(),
+                      .b = table_.weight(),
+                      .bias = {}});
+  if (!table_.frozen()) {
+    const auto [d_table, accumulate] = table_.gradient_of_all();
+    ctx.backend.matmul({.out = d_table,
+                        .a = d_logits.view(),
+                        .b = hidden.view().row_range(block.row, block.count),
+                        .a_transposed = true,
+                        .bias = {},
+                        .accumulate = accumulate});
+  }
+  // After the chunk's last rows its sum starts, and overlaps the next chunk's loss.
+  if (block.row + block.count < hidden.rows()) return;
+  sum_over(ctx, *d_hidden, Axis::x, block.cut, {});
+  if (!ctx.scheduling().run.overlap.input_gradients) d_hidden->wait();
+}
+
+}  // namespace axonn

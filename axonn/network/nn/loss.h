@@ -1,0 +1,104 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "axonn/network/nn/embedding.h"
+#include "axonn/ranks/parallel/parameters.h"
+#include "axonn/ranks/parallel/var.h"
+
+namespace axonn {
+
+/// Attached to a pass, adds weight · lse² of each row that counts to the loss; lse, the log-sum-exp
+/// of its logits, stays small. Source: Chowdhery et al., "PaLM", 2022, arXiv:2204.02311.
+struct OutputZLoss {
+  float weight = 0;
+  View total = {};  ///< (1, 1) f64 += this rank's part of the sum of lse²
+};
+
+/// Softmax cross-entropy of the logits hidden · tableᵀ, with the vocabulary cut over x. The logits
+/// of all rows never exist at once: product, reduction, loss and gradient run on blocks of rows.
+///
+/// Communication for a block of r rows: logits (r, V/Gx) f32 summed over y, and three f32 per row
+/// all-gathered on x. For a chunk of R rows: d_hidden (R, C/Gy) summed over x. Sums are
+/// all-reduces. With RunSettings::sequence_parallel they are reduce-scatters of rows; then hidden
+/// is first all-gathered on x, and d_logits, in the compute type, on y, where each rank computes
+/// the softmax of its own rows. Padded columns take no part. A block's collectives overlap the
+/// products of later blocks, and one block of logits is alive per collective in this pipeline.
+class CrossEntropy {
+ public:
+  struct Options {
+    std::int64_t vocab = 0;
+    /// Rows in a block; 0: by the device. Each block reads and writes the gradient of the whole
+    /// table.
+    std::int64_t rows_at_once = 0;
+  };
+
+  /// `table` is (vocab, C) with vocabulary_layout: the embedding's, or an output layer's weight.
+  CrossEntropy(const Parameter& table, Options options) : table_(table), options_(options) {}
+
+  /// Adds this rank's part of the sum of losses to total (1, 1) f64; the parts of all ranks add up
+  /// to the sum over all rows. With a tape, records the gradient of scale · that sum. With an
+  /// OutputZLoss, adds to its total too, and records the gradient of both with its weight. Throws
+  /// if columns of hidden are not those of the table over y, or if its rows are more than the
+  /// columns of targets (1, R).
+  void operator()(const Context& ctx, const Var& hidden, const Tensor& targets, float scale,
+                  const Tensor& total) const;
+
+  /// Returns (R, 2) f32, a row for each target, the same on every rank of x and y: its loss in
+  /// nats, and 1 if no token is likelier, else 0. Both are 0 if the target is negative. Throws with
+  /// a tape. Communicates as the forward pass does; and if rows are cut over y, all-gathers two f32
+  /// per row there.
+  Tensor each(const Context& ctx, const Var& hidden, const Tensor& targets) const;
+
+  /// Logits (R, V/Gx) f32 of rows (R, C/Gy) of hidden, summed over y. With Cut::rows, each rank of
+  /// y gets those of its run of the rows.
+  Tensor logits(const Context& ctx, const View& hidden, Cut cut = Cut::same) const;
+
+  /// Logits (n, V/Gx) f32 of n rows of hidden. Throws unless hidden has one chunk.
+  Tensor logits_of_rows(const Context& ctx, const Var& hidden,
+                        std::span<const std::int64_t> rows) const;
+
+  const Parameter& table() const { return table_; }
+
+ private:
+  /// Logits of a block of rows, or of this rank's run of them on y, and softmax statistics.
+  struct Softmax {
+    Tensor logits;  ///< (n, V/Gx) f32
+    Tensor stats;   ///< (Gx · n, 3) f32, those of each piece of the vocabulary, stacked
+    View targets;   ///< (1, n) i32
+    Cut cut;        ///< of the rows over y
+  };
+  /// start() computes the logits; gather_stats() then starts the all-gather of the statistics.
+  Softmax start(const Context& ctx, const View& hidden, const View& targets) const;
+  /// logits(), with rows `stride` elements apart.
+  Tensor logits_apart(const Context& ctx, const View& hidden, Cut cut, std::int64_t stride) const;
+  std::int64_t rows_at_once(const Context& ctx) const;
+  /// Elements from a row of a block's logits to the next.
+  std::int64_t stride(const Context& ctx) const;
+  void gather_stats(const Context& ctx, Softmax& softmax) const;
+  /// All rows of a chunk of hidden. Throws if its columns are not cut over y alone.
+  Tensor rows_of(const Context& ctx, const Chunk& chunk) const;
+
+  /// Some rows of a chunk in the pipeline of stages.
+  struct Block {
+    Tensor hidden;                     // all rows of the chunk
+    std::shared_ptr<Tensor> d_hidden;  // likewise; null without a tape
+    std::int64_t row, count;           // the block's first row in the chunk, and its rows
+    View targets;                      // of the block
+    Cut cut;                           // of the chunk over x
+    int stage = 0;                     // the next stage to run
+    Softmax softmax = {};
+    std::unique_ptr<Gather> d_logits = {};  // in flight
+  };
+  void advance(const Context& ctx, Block& block, float scale, const Tensor& total) const;
+  void start_gradient(const Context& ctx, Block& block, float scale, const Tensor& total) const;
+  void finish(const Context& ctx, Block& block) const;
+
+  static constexpr int kStages = 4;  // logits, softmax statistics, d_logits, d_hidden and d_table
+
+  const Parameter& table_;
+  Options options_;
+};
+
+}  // namespace axonn

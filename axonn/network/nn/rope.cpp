@@ -1,0 +1,97 @@
+#include "axonn/network/nn/rope.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/ranks/parallel/scheduling.h"
+
+namespace axonn {
+
+namespace {
+
+double scaled(double frequency, const RopeScaling& s) {
+  const double turns =  // rotations of the pair over the original positions
+      static_cast<double>(s.original_positions) * frequency / (2 * std::numbers::pi);
+  if (turns > s.high_freq_factor) return frequency;
+  if (turns < s.low_freq_factor) return frequency / s.factor;
+  const double smooth = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+  return (1 - smooth) * frequency / s.factor + smooth * frequency;
+}
+
+}  // namespace
+
+std::vector<double> rope_frequencies(std::int64_t head_dim, double theta,
+                                     const std::optional<RopeScaling>& scaling) {
+  AXONN_CHECK(head_dim > 0 && head_dim % 2 == 0, "rope: heads of ", head_dim,
+              " columns, want an even number");
+  std::vector<double> frequencies(head_dim / 2);
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const double f = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+    frequencies[i] = scaling ? scaled(f, *scaling) : f;
+  }
+  return frequencies;
+}
+
+void Rope::prepare(const Context& ctx, std::int64_t positions) {
+  if (!table_.empty() && table_.rows() == positions) return;
+  const auto half = static_cast<std::int64_t>(frequencies_.size());
+  table_ = ctx.empty(positions, 2 * half, DType::f32);
+  if (!ctx.device().keeps_values()) return;
+  std::vector<float> host(positions * 2 * half);
+#pragma omp parallel for
+  for (std::int64_t t = 0; t < positions; ++t)
+    for (std::int64_t i = 0; i < half; ++i) {
+      const double angle = static_cast<double>(t) * frequencies_[i];
+      host[t * 2 * half + i] = static_cast<float>(std::cos(angle));
+      host[t * 2 * half + half + i] = static_cast<float>(std::sin(angle));
+    }
+  ctx.device().copy_from_host(table_.view().data, host.data(), table_.bytes());
+}
+
+void Rope::turn(const Context& ctx, const View& out, const View& inp, bool inverse,
+                const View& positions) const {
+  ctx.backend.run(ops::RotaryEmbedding{
+      .out = out, .inp = inp, .table = table_.view(), .inverse = inverse, .positions = positions});
+}
+
+Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const {
+  return each_later(context, std::move(qkv), [this, heads](const Context& ctx, Chunk in) {
+    const LocalHeads at(ctx, heads, in.placement.cols);
+    AXONN_CHECK(in.value.cols() == at.width() && in.rows.most_positions() == table_.rows() &&
+                    heads.head_dim == table_.cols(),
+                "rope: qkv ", in.value.raw_view(), " of ", in.rows.most_positions(),
+                " positions, wanted ", at.width(), " columns, and prepare() has made the table ",
+                table_.raw_view());
+    const View positions = of_rows_here(ctx, in, in.rows.position);
+    const auto turned = [this, ctx, at, positions](Tensor value) {
+      const View inp = value.view();
+      const Tensor before = value.unique() ? Tensor() : value;
+      if (!before.empty()) {
+        value = ctx.like(value);
+        ctx.backend.run(ops::Cast{at.v(value.view()), at.v(inp)});
+      }
+      turn(ctx, at.qk(value.view()), at.qk(inp), false, positions);
+      return value;
+    };
+    const auto backward = [this, ctx, at, positions, kept = in.rows.position,
+                           to = in.gradient](Tensor d) {
+      const View d_out = d.view();
+      if (!d.unique()) {
+        d = ctx.like(d);
+        ctx.backend.run(ops::Cast{at.v(d.view()), at.v(d_out)});
+      }
+      turn(ctx, at.qk(d.view()), at.qk(d_out), true, positions);
+      to->add(ctx, std::move(d));
+    };
+    Chunk out = make_chunk(ctx, in, turned(std::move(in.value)), in.placement);
+    const std::string_view block = ctx.scheduling().scope.label;
+    if (in.again.made_in(block))
+      out.again = Saved(
+          [turned, kept = in.rows.position, of = std::move(in.again)] { return turned(of.take()); },
+          block);
+    return with_backward(ctx, out, backward);
+  });
+}
+
+}  // namespace axonn

@@ -1,0 +1,122 @@
+#include "axonn/network/nn/tokens.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/grid/sequence_cut.h"
+#include "axonn/ranks/parallel/scheduling.h"
+
+namespace axonn {
+
+namespace {
+
+void check_places(const Rows& rows, const RowPositions& places) {
+  const auto fits = [&](std::span<const std::int32_t> each) {
+    return each.empty() || std::ssize(each) == rows.count();
+  };
+  AXONN_CHECK(fits(places.positions) && fits(places.starts) && fits(places.counted),
+              "make_tokens: ", places.positions.size(), " positions, ", places.starts.size(),
+              " starts and ", places.counted.size(), " marks of padding for ", rows.count(),
+              " rows");
+  for (std::int32_t position : places.positions)
+    AXONN_CHECK(position >= 0 && position < rows.most_positions(), "make_tokens: position ",
+                position, ", want 0 to ", rows.most_positions() - 1);
+  for (std::int64_t r = 0; r < std::ssize(places.starts); ++r)
+    AXONN_CHECK(places.starts[r] >= 0 && places.starts[r] <= r % rows.positions,
+                "make_tokens: row ", r % rows.positions,
+                " of a sequence, wanted a document start from 0 to that row, got ",
+                places.starts[r]);
+}
+
+/// The positions of a rank's rows in all sequences, and how attention sees them.
+SequenceShare share_of(const Context& ctx, const Rows& whole,
+                       std::span<const std::int32_t> starts) {
+  const GridShape& shape = ctx.grid.shape();
+  const SequenceCut& cut = ctx.scheduling().run.sequence_cut;
+  const int part = context_part(shape, ctx.grid.coords());
+  const std::int64_t T = whole.positions, blocks = T / kContextBlock;
+  SequenceShare share{.whole = T, .keys = T, .numbers = {}, .blocks = {}, .slots = {}};
+  std::vector<std::int32_t> slots(whole.sequences * blocks);
+  for (std::int64_t s = 0; s < whole.sequences; ++s) {
+    const auto of_rank =
+        context_blocks(T, shape.context, cut, starts.empty() ? starts : starts.subspan(s * T, T));
+    std::int32_t slot = 0;
+    for (const auto& numbers : of_rank)
+      for (const std::int32_t number : numbers) slots[s * blocks + number] = slot++;
+    share.numbers.insert(share.numbers.end(), of_rank[part].begin(), of_rank[part].end());
+  }
+  if (layout_of(cut, T, shape.context, !starts.empty()) != ContextLayout::window) {
+    share.blocks = ctx.on_device(share.numbers);
+    share.slots = ctx.on_device(slots);
+    return share;
+  }
+  share.kind = SequenceShare::Keys::halo_and_run;
+  share.halo = halo_of(cut.window);
+  share.keys = share.halo + T / shape.context;
+  share.first_key = part * (T / shape.context) - share.halo;
+  std::vector<std::int32_t> among_keys;
+  for (const std::int32_t number : share.numbers)
+    among_keys.push_back(static_cast<std::int32_t>(number - share.first_key / kContextBlock));
+  share.blocks = ctx.on_device(among_keys);
+  return share;
+}
+
+/// This rank's part of tokens, as make_tokens() returns it.
+Tokens shared_tokens(const Context& ctx, std::span<const std::int32_t> ids,
+                     std::span<const std::int32_t> targets, const Rows& whole,
+                     const RowPositions& places) {
+  const auto share = std::make_shared<const SequenceShare>(share_of(ctx, whole, places.starts));
+  Rows rows{.sequences = whole.sequences,
+            .positions = whole.positions / ctx.grid.shape().context,
+            .first = whole.first,
+            .reach = whole.reach,
+            .share = share};
+  const auto cut = [&](auto value_of) {  // value_of: a function of the row among those of `whole`
+    std::vector<std::int32_t> part;
+    part.reserve(rows.count());
+    rows.for_each_run([&](std::int64_t, std::int64_t count, std::int64_t number) {
+      for (std::int64_t row = number - rows.first; row < number - rows.first + count; ++row)
+        part.push_back(value_of(row));
+    });
+    return ctx.on_device(part);
+  };
+  const auto part_of = [&](std::span<const std::int32_t> all) {
+    return all.empty() ? Tensor() : cut([all](std::int64_t row) { return all[row]; });
+  };
+  const std::int64_t T = whole.positions;
+  rows.position = places.positions.empty()
+                      ? cut([T](std::int64_t row) { return static_cast<std::int32_t>(row % T); })
+                      : part_of(places.positions);
+  rows.counted = part_of(places.counted);
+  if (share->has_halo()) {
+    // The first rank's halo holds no keys.
+    rows.start = cut([&, first_key = share->first_key](std::int64_t row) {
+      const std::int64_t start = places.starts.empty() ? 0 : places.starts[row];
+      return static_cast<std::int32_t>(std::max<std::int64_t>(start - first_key, 0));
+    });
+  } else {
+    rows.start = part_of(places.starts);
+  }
+  return {part_of(ids), part_of(targets), std::move(rows)};
+}
+
+}  // namespace
+
+Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
+                   std::span<const std::int32_t> targets, Rows rows, const RowPositions& places) {
+  AXONN_CHECK(std::ssize(ids) == rows.count() && (targets.empty() || targets.size() == ids.size()),
+              "make_tokens: ", ids.size(), " ids and ", targets.size(), " targets for ",
+              rows.sequences, " sequences of ", rows.positions);
+  if (places.reach > 0) rows.reach = places.reach;
+  check_places(rows, places);
+  if (ctx.grid.shape().context > 1) return shared_tokens(ctx, ids, targets, rows, places);
+  rows.position = ctx.on_device(places.positions);
+  rows.start = ctx.on_device(places.starts);
+  rows.counted = ctx.on_device(places.counted);
+  return {ctx.on_device(ids), ctx.on_device(targets), std::move(rows)};
+}
+
+}  // namespace axonn

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "axonn/ranks/parallel/var.h"
+
+namespace axonn {
+
+/// This rank's tokens: row b · T + t is position t of its sequence b.
+struct Tokens {
+  Tensor ids;      ///< (1, R) i32
+  Tensor targets;  ///< (1, R) i32: the next token, negative where it has no loss; or empty
+  Rows rows;
+};
+
+/// Row positions, document starts and which rows are no padding, in host memory, for packed
+/// sequences; see Rows.
+struct RowPositions {
+  std::span<const std::int32_t> positions = {};  ///< (R) or none
+  std::span<const std::int32_t> starts = {};     ///< (R) or none
+  std::span<const std::int32_t> counted = {};    ///< (R) or none
+  std::int64_t reach = 0;
+};
+
+/// Copies tokens to the device: ids (R), and targets (R) or none, of whole sequences. If ranks
+/// share sequences (GridShape::context), only this rank's part of each, by
+/// RunSettings::sequence_cut. Throws if the counts differ, a position is not below the reach, a
+/// start is negative or beyond its row, or sequences cannot be cut. Does not compare ids and
+/// targets with a vocabulary: an Embedding gives 0 for an id that it does not have, and the loss of
+/// a target that is not in the vocabulary means nothing.
+Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
+                   std::span<const std::int32_t> targets, Rows rows,
+                   const RowPositions& places = {});
+
+}  // namespace axonn

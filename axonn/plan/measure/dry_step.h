@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+
+#include "axonn/compute/tensor/arena.h"
+#include "axonn/compute/tensor/recording.h"
+#include "axonn/run/config/config.h"
+
+namespace axonn {
+
+struct DryStepOptions {
+  bool recording = false;  ///< record the operations of the step
+  /// A step with more micro-batches runs only this many: the first, one or more between, and the
+  /// last. All between are alike.
+  int most_micro_batches = 3;
+};
+
+/// Memory and recording of one rank's step.
+struct DryStep {
+  /// The peak over two steps. It equals the peak of the rank's arena in a run to the byte, since
+  /// the same code asks for memory in the same order.
+  ArenaStats memory;
+  std::int64_t kept_bytes = 0;  ///< that are allocated between the last forward and its backward
+  /// Recording of the second step: the first in which the order of blocks is known and work is left
+  /// over from the step before. If a step has more than three micro-batches, the recording has only
+  /// three; the second stands for all between.
+  Recording recording;
+};
+
+/// Runs the trainer's own step of one rank of config's grid with the run's model, layers and
+/// optimizer, but on a device without memory, with operations without arithmetic, and without the
+/// other ranks. So memory and recording are counted, not modelled a second time. Takes
+/// milliseconds, whatever the sizes.
+///
+/// config must be complete: see still_prepared(). Throws Error as that does, and UsageError if the
+/// grid cannot cut the model, with the sizes that it can.
+DryStep dry_step(const Config& config, int rank, const DryStepOptions& options = {});
+
+}  // namespace axonn

@@ -1,0 +1,166 @@
+#include "axonn/plan/planner/estimate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "axonn/network/model/model.h"
+#include "axonn/plan/measure/dry_step.h"
+#include "axonn/plan/planner/costs.h"
+#include "axonn/ranks/comm/dry_world.h"
+#include "axonn/run/optim/muon.h"
+
+namespace axonn {
+
+namespace {
+
+/// The recording of a step with `times` as many rows.
+Recording scaled(Recording recording, double times) {
+  const auto scale = [&](std::int64_t& value) {
+    value = static_cast<std::int64_t>(static_cast<double>(value) * times);
+  };
+  for (Recording::Event& event : recording.events) {
+    if (auto* start = std::get_if<Recording::Start>(&event)) {
+      const bool of_rows = start->group == "x" || start->group == "y" || start->group == "experts";
+      if (of_rows) scale(start->bytes);
+    } else if (auto* op = std::get_if<Recording::Compute>(&event)) {
+      if (op->layer == kMuonLayer) continue;  // its matrices are parameters
+      auto& operands = op->operands;
+      // Flat buffers of parameters, their gradients and the optimizer's state have one row.
+      if (std::ranges::all_of(operands, [](const auto& operand) { return operand.rows == 1; }))
+        continue;
+      op->flops *= times;
+      if (op->kind == OperationKind::product) {  // a weight's gradient sums over the rows; other
+        scale(operands[1].rows);                 // products have them in output and a
+        scale(operands[op->a_transposed ? 2 : 0].rows);
+        continue;
+      }
+      for (Recording::Matrix& operand : operands)
+        if (operand.rows > 1) scale(operand.rows);
+    }
+  }
+  return recording;
+}
+
+/// a + weight · (b - a) for each figure; those that only one of the two has are 0 in the other.
+std::map<std::string, double> extend(std::map<std::string, double> a,
+                                     std::map<std::string, double> b, double weight) {
+  for (const auto& [name, value] : b) a.try_emplace(name, 0);
+  for (auto& [name, value] : a) value += weight * (b[name] - value);
+  return a;
+}
+
+/// All figures of a prediction, continued likewise; exposed seconds are at least 0.
+Prediction extend(const Prediction& a, const Prediction& b, std::int64_t weight) {
+  const auto times = static_cast<double>(weight);
+  StepTime time{.compute_s = a.time.compute_s + times * (b.time.compute_s - a.time.compute_s),
+                .compute_by = extend(a.time.compute_by, b.time.compute_by, times),
+                .exposed_by = extend(a.time.exposed_by, b.time.exposed_by, times),
+                .comm_by = extend(a.time.comm_by, b.time.comm_by, times),
+                .alone_by = extend(a.time.alone_by, b.time.alone_by, times)};
+  // More and more compute hides a collective only until it is hidden completely.
+  for (auto& [name, seconds] : time.exposed_by) seconds = std::max(seconds, 0.0);
+  time.step_s = time.compute_s + time.exposed_s();
+  return {time, a.memory_bytes + weight * (b.memory_bytes - a.memory_bytes)};
+}
+
+std::int64_t micro_batches_of(const Config& config) {
+  return config.training.global_batch /
+         (config.training.micro_batch * batch_places(config.parallelism.grid()));
+}
+
+Config with_blocks(Config config, std::int64_t blocks) {
+  config.model.layers = blocks;
+  return config;
+}
+
+/// Numbers of blocks from which a figure of all of them is extrapolated: it is
+/// first + times · (second - first), of so many blocks each.
+struct Depths {
+  std::int64_t first = 0, second = 0, times = 0;
+};
+
+/// At least `least` blocks. Those from the first on repeat with the period of layers with experts.
+Depths depths_of(const ModelConfig& model, std::int64_t least) {
+  if (differs_by_block(model.lora)) return {model.layers, model.layers, 0};
+  const std::int64_t period = model.experts > 0 ? model.expert_step : 1;
+  if (model.experts > 0)
+    for (const std::int64_t layer : model.dense_layers) least = std::max(least, layer + 1);
+  if (model.layers <= least + period) return {model.layers, model.layers, 0};
+  const std::int64_t first = least + (model.layers - least) % period;
+  return {first, first + period, (model.layers - first) / period};
+}
+
+/// f(config), extrapolated from three and four blocks if there are more. The first and the last
+/// block have other neighbours; of three, one has blocks on both sides.
+template <typename F>
+Prediction over_depth(const Config& config, const F& f) {
+  const auto [first, second, times] = depths_of(config.model, 3);
+  const Prediction few = f(with_blocks(config, first));
+  return times == 0 ? few : extend(few, f(with_blocks(config, second)), times);
+}
+
+Prediction simulated(const Config& config, int micro_batches, const Costs& costs) {
+  const DryStep dry = dry_step(config, 0, {.recording = true, .most_micro_batches = micro_batches});
+  return {simulate(dry.recording, costs), dry.memory.peak_bytes};
+}
+
+/// The state of a model of so many blocks, as ParameterGroup and OptimizerState hold it.
+std::int64_t state_of(const Config& config, const Grid& grid, std::int64_t blocks) {
+  const auto model = make_model(with_blocks(config, blocks).model, grid);
+  const DType type = config.training.dtype;
+  const std::int64_t f32 = bytes_of(DType::f32), shard = bytes_of(type) + f32,
+                     master = type == DType::f32 ? 0 : f32,
+                     state = f32 * (std::ssize(state_kinds(config.optimizer)) - 1);
+  std::int64_t bytes = 0;
+  for (const ParameterGroup* group : model->groups()) {
+    const FlatSizes sizes = group->sizes();
+    bytes += group->frozen() ? sizes.shard * bytes_of(type)
+                             : sizes.shard * shard + sizes.piece * (master + state);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Prediction predict(const Config& config, const Machine& machine) {
+  const MachineCosts costs(machine, config.parallelism.grid(), config.parallelism.collectives);
+  const std::int64_t count = micro_batches_of(config);
+  const Prediction three = simulated(config, 3, costs);
+  if (count <= 3) return three;
+  return {extend(simulated(config, 2, costs), three, count - 2).time, three.memory_bytes};
+}
+
+Prediction estimate(const Config& config, const Machine& machine) {
+  // Muon's rounds are not linear in the blocks: there may be one for the matrices of all of them.
+  // A registered rule may have such rounds, too.
+  const OptimizerKind kind = config.optimizer.kind;
+  if (kind == OptimizerKind::muon || optimizer_rule_of(kind)) return predict(config, machine);
+  return over_depth(config, [&](const Config& some) { return predict(some, machine); });
+}
+
+std::int64_t estimate_memory(const Config& config) {
+  const auto peak = [](const Config& some) {
+    return Prediction{.memory_bytes = dry_step(some, 0).memory.peak_bytes};
+  };
+  return over_depth(config, peak).memory_bytes;
+}
+
+Prediction optimistic(const Config& config, const Machine& machine) {
+  const MachineCosts costs(machine, config.parallelism.grid(), config.parallelism.collectives);
+  const auto times = static_cast<double>(micro_batches_of(config));
+  return over_depth(config, [&](const Config& some) {
+    DryStep dry = dry_step(some, 0, {.recording = true, .most_micro_batches = 1});
+    return Prediction{simulate(scaled(std::move(dry.recording), times), costs),
+                      dry.memory.peak_bytes};
+  });
+}
+
+std::int64_t state_bytes(const Config& config) {
+  const auto world = make_dry_world(config.parallelism.grid(), 0);
+  const Grid grid(*world, config.parallelism.grid());
+  const auto [first, second, times] = depths_of(config.model, 1);
+  const std::int64_t few = state_of(config, grid, first);
+  return times == 0 ? few : few + times * (state_of(config, grid, second) - few);
+}
+
+}  // namespace axonn

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+
+#include "axonn/plan/planner/machine/machine.h"
+#include "axonn/plan/planner/simulate.h"
+#include "axonn/run/config/config.h"
+
+namespace axonn {
+
+/// The predicted time of a step, and the peak of a rank's arena.
+struct Prediction {
+  StepTime time = {};
+  std::int64_t memory_bytes = 0;
+};
+
+/// Predicts a step of config's rank 0 on the machine: the memory to the byte, the time from a
+/// simulation of all blocks. Micro-batches between the first and the last are alike, so the time of
+/// more than three is extrapolated from two and three. Takes tens of milliseconds.
+///
+/// For all functions here, config must be validated and resolved and have a vocab, and the machine
+/// must have the rates (check_rates()). Each throws UsageError if the grid cannot cut the model.
+Prediction predict(const Config& config, const Machine& machine);
+
+/// predict() from dry steps of three and four blocks: takes milliseconds at any depth. Blocks
+/// are alike, so every figure is assumed to grow linearly from the third block on.
+///
+/// The time differs from predict()'s if each block hides more of a collective, until all is hidden.
+/// The peak is the largest of several sums, and which one is the largest may change with the depth:
+/// then memory_bytes is too low, by at most the memory of one block.
+Prediction estimate(const Config& config, const Machine& machine);
+
+/// memory_bytes of estimate().
+std::int64_t estimate_memory(const Config& config);
+
+/// An estimate of about the least that a step can take: a single micro-batch of config's size is
+/// simulated as if it held the whole batch, in the same number of operations. Work on rows takes as
+/// many times as long, while latencies and work on parameters count once. memory_bytes is that of
+/// one micro-batch.
+Prediction optimistic(const Config& config, const Machine& machine);
+
+/// Bytes of parameters, gradients and optimizer state of a rank of config's grid: a lower bound of
+/// its memory. Computed from the sizes of flat buffers, without a dry step.
+std::int64_t state_bytes(const Config& config);
+
+}  // namespace axonn

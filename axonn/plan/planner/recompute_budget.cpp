@@ -1,0 +1,344 @@
+#include "axonn/plan/planner/recompute_budget.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/log.h"
+#include "axonn/network/model/model.h"
+#include "axonn/plan/measure/dry_step.h"
+#include "axonn/plan/planner/costs.h"
+#include "axonn/plan/planner/estimate.h"
+#include "axonn/run/config/recompute.h"
+
+namespace axonn {
+
+namespace {
+
+/// Blocks of a model; 1 if a model of another program does not say.
+std::int64_t blocks_of(const Config& config) {
+  return std::max<std::int64_t>(config.model.layers, 1);
+}
+
+/// The largest peak of the ranks that may differ from each other. Ranks along z and data hold
+/// pieces of equal size.
+std::int64_t largest_peak(const Config& config) {
+  const GridShape grid = config.parallelism.grid();
+  std::int64_t peak = 0;
+  for (int rank = 0; rank < grid.x * grid.y; ++rank)
+    peak = std::max(peak, dry_step(config, rank).memory.peak_bytes);
+  return peak;
+}
+
+/// config with few blocks, among which is one of each kind, unless adapters differ by block.
+Config with_few_blocks(Config config) {
+  const ModelConfig& model = config.model;
+  std::int64_t blocks = 2;
+  if (model.experts > 0) {
+    blocks = std::max(blocks, model.expert_step);
+    for (const std::int64_t layer : model.dense_layers) blocks = std::max(blocks, layer + 2);
+  }
+  if (!differs_by_block(model.lora)) config.model.layers = std::min(blocks, model.layers);
+  return config;
+}
+
+/// Bytes that a step of one micro-batch keeps between forward and backward, and its time.
+struct MicroBatchCost {
+  std::int64_t kept_bytes = 0;
+  double seconds = 0;
+};
+
+/// Compares sets of values that a step of one micro-batch computes again with none.
+class SetCosts {
+ public:
+  SetCosts(const Config& config, const Machine& machine)
+      : config_(config),
+        costs_(machine, config.parallelism.grid(), config.parallelism.collectives),
+        none_(step({})) {}
+
+  RecomputePlan of(Recompute values) const {
+    const MicroBatchCost with = step(values);
+    return {values, none_.kept_bytes - with.kept_bytes,
+            std::max(with.seconds - none_.seconds, 0.0)};
+  }
+
+ private:
+  MicroBatchCost step(Recompute values) const {
+    Config config = config_;
+    set_recomputed(config.activation_checkpoint, {.of_others = values});
+    const DryStep dry = dry_step(config, 0, {.recording = true, .most_micro_batches = 1});
+    return {dry.kept_bytes, simulate(dry.recording, costs_).step_s};
+  }
+
+  const Config config_;
+  const MachineCosts costs_;
+  const MicroBatchCost none_;
+};
+
+Recompute with(Recompute values, std::size_t value) {
+  values.add(static_cast<Remade>(value));
+  return values;
+}
+
+/// Every set that saves something; first the empty one.
+std::vector<RecomputePlan> all_sets(const SetCosts& costs) {
+  std::vector<RecomputePlan> all{{}};
+  for (std::size_t value = 0; value < kRemadeNames.size(); ++value) {
+    // A value that saves nothing alone saves nothing together with those before it.
+    const std::size_t before = costs.of(with({}, value)).saved_bytes > 0 ? all.size() : 0;
+    for (std::size_t i = 0; i < before; ++i)
+      if (const RecomputePlan plan = costs.of(with(all[i].values, value)); plan.saved_bytes > 0)
+        all.push_back(plan);
+  }
+  return all;
+}
+
+/// The values that blocks of the model may have; those of a program's own model may have all.
+std::vector<std::size_t> values_of(const Config& config) {
+  const ModelConfig& model = config.model;
+  const bool known = !architecture_of(model.family);
+  std::vector<std::size_t> values;
+  for (std::size_t value = 0; value < kRemadeNames.size(); ++value) {
+    const auto kind = static_cast<Remade>(value);
+    const bool never = (kind == Remade::heads && model.qk_norm == QkNormKind::none) ||
+                       (kind == Remade::exchanged && config.parallelism.experts == 1);
+    if (!known || !never) values.push_back(value);
+  }
+  return values;
+}
+
+/// From the empty set on, each with the one of `values` added that saves the most bytes for its
+/// time.
+std::vector<RecomputePlan> nested_sets(const SetCosts& costs,
+                                       const std::vector<std::size_t>& values) {
+  std::vector<RecomputePlan> nested{{}};
+  while (true) {
+    const RecomputePlan& last = nested.back();
+    std::optional<RecomputePlan> best;
+    const auto ratio = [&](const RecomputePlan& plan) {
+      return static_cast<double>(plan.saved_bytes - last.saved_bytes) /
+             std::max(plan.seconds - last.seconds, 1e-12);
+    };
+    for (const std::size_t value : values) {
+      if (with(last.values, value) == last.values) continue;
+      const RecomputePlan plan = costs.of(with(last.values, value));
+      const bool saves = plan.saved_bytes > last.saved_bytes;
+      if (saves && (!best || ratio(plan) > ratio(*best))) best = plan;
+    }
+    if (!best) return nested;
+    nested.push_back(*best);
+  }
+}
+
+std::vector<RecomputePlan> plans_of(const Config& config, const Machine& machine,
+                                    RecomputeSets sets) {
+  const SetCosts costs(with_few_blocks(config), machine);
+  std::vector<RecomputePlan> plans{{}};
+  if (config.model.layers > 0)  // else it is a model of another program, which need not have blocks
+    plans = sets == RecomputeSets::all ? all_sets(costs) : nested_sets(costs, values_of(config));
+  plans.push_back(costs.of(Recompute::all()));
+  return best_plans(std::move(plans));
+}
+
+/// Rates of one core of a server's processor, or of a part of one: only their ratio matters.
+Machine usual_processor() {
+  return {.name = "a usual processor",
+          .device = "cpu",
+          .devices_per_node = 1 << 16,  // no nodes
+          .memory_bytes = 1e12,
+          .bf16 = {.flops_per_s = 1e11},
+          .f32 = {.flops_per_s = 1e11},
+          .attention_flops_per_s = 3e10,
+          .memory_bytes_per_s = 1e10,
+          .launch_s = 1e-6,
+          .device_bytes_per_s = 3e9,
+          .device_latency_s = 1e-5};
+}
+
+}  // namespace
+
+std::vector<RecomputePlan> best_plans(std::vector<RecomputePlan> all) {
+  std::ranges::stable_sort(all, [](const RecomputePlan& a, const RecomputePlan& b) {
+    return std::pair(a.saved_bytes, a.seconds) < std::pair(b.saved_bytes, b.seconds);
+  });
+  // Whether the mix of a and c that saves as much as b takes at most as long.
+  const auto beaten = [](const RecomputePlan& b, const RecomputePlan& a, const RecomputePlan& c) {
+    const double share = static_cast<double>(b.saved_bytes - a.saved_bytes) /
+                         static_cast<double>(c.saved_bytes - a.saved_bytes);
+    return a.seconds + share * (c.seconds - a.seconds) <= b.seconds;
+  };
+  std::vector<RecomputePlan> best;
+  for (const RecomputePlan& plan : all) {
+    if (!best.empty() && plan.saved_bytes == best.back().saved_bytes) continue;
+    while (best.size() > 1 && beaten(best.back(), best[best.size() - 2], plan)) best.pop_back();
+    best.push_back(plan);
+  }
+  return best;
+}
+
+RecomputeLevels::RecomputeLevels(const Config& config, const Machine& machine, RecomputeSets sets)
+    : config_(config),
+      blocks_(blocks_of(config)),
+      few_(blocks_of(with_few_blocks(config))),
+      plans_(plans_of(config, machine, sets)) {}
+
+std::int64_t RecomputeLevels::last() const { return (std::ssize(plans_) - 1) * blocks_; }
+
+Config RecomputeLevels::at(std::int64_t level) const {
+  Config config = config_;
+  const auto plan = plans_.begin() + level / blocks_;
+  RecomputedBlocks blocks{.of_others = plan->values};
+  if (level % blocks_ > 0) {
+    blocks.first = level % blocks_;
+    blocks.of_first = (plan + 1)->values;
+  }
+  set_recomputed(config.activation_checkpoint, blocks);
+  return config;
+}
+
+double RecomputeLevels::more_seconds(std::int64_t level) const {
+  const auto plan = plans_.begin() + level / blocks_;
+  const std::int64_t first = level % blocks_;
+  double blocks = static_cast<double>(blocks_ - first) * plan->seconds;
+  if (first > 0) blocks += static_cast<double>(first) * (plan + 1)->seconds;
+  const std::int64_t places =
+      batch_places(config_.parallelism.grid()) * config_.training.micro_batch;
+  return blocks / static_cast<double>(few_) *
+         static_cast<double>(config_.training.global_batch / places);
+}
+
+double RecomputeLevels::least_seconds(const Config& other, std::int64_t bytes) const {
+  const auto share_of = [](const Config& config) {  // of the model's values
+    const ParallelismConfig& p = config.parallelism;
+    return static_cast<double>(config.training.micro_batch) / (p.x * p.y * p.context);
+  };
+  const double larger = share_of(other) / share_of(config_) * static_cast<double>(blocks_) /
+                        static_cast<double>(few_),  // than the values of plans_
+      saved = static_cast<double>(bytes) / larger;
+  const auto next = std::ranges::find_if(plans_, [&](const RecomputePlan& plan) {
+    return static_cast<double>(plan.saved_bytes) >= saved;
+  });
+  double seconds = plans_.back().seconds;
+  if (next == plans_.begin()) return 0;
+  if (next != plans_.end()) {
+    const RecomputePlan& before = *(next - 1);
+    const double part = (saved - static_cast<double>(before.saved_bytes)) /
+                        static_cast<double>(next->saved_bytes - before.saved_bytes);
+    seconds = std::lerp(before.seconds, next->seconds, part);
+  }
+  const std::int64_t places = batch_places(other.parallelism.grid()) * other.training.micro_batch;
+  return seconds * larger * static_cast<double>(other.training.global_batch / places);
+}
+
+std::int64_t RecomputeLevels::about(std::int64_t budget) const {
+  std::int64_t before = 0;
+  for (std::int64_t i = 0; i < std::ssize(plans_); ++i) {
+    const std::int64_t bytes = estimate_memory(at(i * blocks_));
+    if (bytes <= budget && i == 0) return 0;
+    if (bytes <= budget)
+      return i * blocks_ - (budget - bytes) * blocks_ / std::max(before - bytes, std::int64_t{1});
+    before = bytes;
+  }
+  return last();
+}
+
+std::int64_t RecomputeLevels::least(const std::function<bool(const Config&)>& fits,
+                                    std::int64_t guess) const {
+  return search_level([&](std::int64_t level) { return fits(at(level)); }, guess);
+}
+
+std::int64_t RecomputeLevels::least_within(std::int64_t budget,
+                                           const std::function<std::int64_t(const Config&)>& peak,
+                                           std::int64_t guess) const {
+  std::map<std::int64_t, std::int64_t> known;
+  const auto peak_at = [&](std::int64_t level) {
+    const auto found = known.find(level);
+    return found != known.end() ? found->second : known[level] = peak(at(level));
+  };
+  std::int64_t level = std::clamp(guess, std::int64_t{0}, last());
+  for (int i = 0; i < 4 && last() > 0; ++i) {
+    const std::int64_t missing = peak_at(level) - budget;
+    // Within the level's plan, a block more saves what the next plan saves more than this one.
+    const std::int64_t plan = std::min(missing > 0 ? level : level - 1, last() - 1) / blocks_;
+    if (missing <= 0 && level == 0) break;
+    const auto& [a, b] = std::tie(plans_[plan], plans_[plan + 1]);
+    const std::int64_t each = std::max((b.saved_bytes - a.saved_bytes) / few_, std::int64_t{1});
+    const std::int64_t more = missing > 0 ? (missing + each - 1) / each : missing / each;
+    const std::int64_t next = std::clamp(level + more, plan * blocks_, (plan + 1) * blocks_);
+    if (next == level) break;
+    level = next;
+  }
+  return search_level([&](std::int64_t one) { return peak_at(one) <= budget; }, level);
+}
+
+std::int64_t RecomputeLevels::search_level(const std::function<bool(std::int64_t)>& fits,
+                                           std::int64_t guess) const {
+  std::int64_t low = 0, high = last();  // between which it lies
+  std::int64_t level = guess;
+  bool bounded_below = false, bounded_above = false;
+  for (std::int64_t step = 1; low < high; step *= 2) {
+    level = std::clamp(level, low, high - 1);
+    const bool fit = fits(level);
+    (fit ? high : low) = fit ? level : level + 1;
+    (fit ? bounded_above : bounded_below) = true;
+    level = bounded_below && bounded_above ? low + (high - low) / 2
+            : fit                          ? high - step
+                                           : low + step;
+  }
+  return low;
+}
+
+Machine machine_of(const Config& config) {
+  const ParallelismConfig& p = config.parallelism;
+  if (!p.machine.empty()) return read_machine(p.machine);
+  if (!is_gpu(p.device)) return usual_processor();
+  return read_machine(p.device == DeviceKind::hip ? "frontier" : "dgx-h100");
+}
+
+PreparedRun within_budget(const PreparedRun& run) {
+  const Config& given = run;
+  const std::int64_t budget = given.activation_checkpoint.budget;
+  if (budget == 0 || given.parallelism.automatic()) return run;
+  const RecomputeLevels levels(given, machine_of(given));
+  const auto peak_of = [](const Config& one) { return dry_step(one, 0).memory.peak_bytes; };
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  const auto tried = [&](std::int64_t level) -> std::optional<PreparedRun> {
+    Config chosen = levels.at(level);
+    const std::int64_t peak = largest_peak(chosen);
+    least = std::min(least, peak);
+    if (peak > budget) return std::nullopt;
+    chosen.activation_checkpoint.peak_bytes = peak;
+    return still_prepared(std::move(chosen));
+  };
+  // Rank 0 has the largest pieces where they are uneven; the others confirm it.
+  for (std::int64_t level = levels.least_within(budget, peak_of, levels.about(budget));
+       level <= levels.last(); ++level)
+    if (const auto found = tried(level)) return *found;
+  // While a block makes many values again, they are all there, which may take more than other
+  // blocks free. Then the least peak is that of an earlier level.
+  for (std::int64_t level = 0; level < levels.last(); ++level)
+    if (const auto found = tried(level)) return *found;
+  refuse("[activation_checkpoint] budget = ", budget, ": even if blocks are recomputed, a rank's ",
+         "step takes ", format_bytes(least), "; set budget to at least ", least,
+         ", or use a smaller training.micro_batch, or more ranks");
+}
+
+PreparedRun with_recomputation_of_rank_0(Config config, Communicator& world) {
+  RecomputeConfig& recompute = config.activation_checkpoint;
+  const RecomputedBlocks mine = recomputed_blocks(recompute);
+  std::array<std::int64_t, 4> numbers = {mine.first, mine.of_first.bits(), mine.of_others.bits(),
+                                         recompute.peak_bytes};
+  world.broadcast(buffer(std::span<std::int64_t>(numbers)), 0, "recomputation").wait();
+  set_recomputed(recompute,
+                 {numbers[0], Recompute::of_bits(numbers[1]), Recompute::of_bits(numbers[2])});
+  recompute.peak_bytes = numbers[3];
+  return still_prepared(std::move(config));
+}
+
+}  // namespace axonn

@@ -1,0 +1,495 @@
+#include "axonn/plan/planner/search.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <numeric>
+#include <ranges>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/host.h"
+#include "axonn/plan/measure/dry_step.h"
+#include "axonn/plan/planner/costs.h"
+#include "axonn/plan/planner/estimate.h"
+#include "axonn/plan/planner/paper_model.h"
+#include "axonn/plan/planner/recompute_budget.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// The optimistic time may exceed the true one, because a single micro-batch overlaps its sum over
+/// data worse than several do. The largest excess seen, on small models, is 5 %.
+constexpr double kSlack = 1.08;
+
+/// estimate() may exceed predict() by about so much, see the tests of both.
+constexpr double kClose = 1.05;
+
+/// Grids that are screened, and searched in full, at the same time, on as many threads as there are
+/// cores. Fixed, so that a plan does not depend on the number of cores.
+constexpr std::size_t kScreenedAtOnce = 64, kAtOnce = 8;
+
+/// Positions from which on context parallelism is tried on every grid.
+constexpr std::int64_t kLong = 8192;
+
+double seconds_of(const Plan& plan) { return plan.time.step_s; }
+
+/// Rows of a micro-batch whose recomputation is taken as typical.
+constexpr std::int64_t kTypicalRows = 16384;
+
+/// The part of the time that recomputation is expected to take which it takes in any case.
+constexpr double kSure = 0.9;
+
+/// A grid that can cut the model and fits in some mode.
+struct Candidate {
+  GridShape grid;
+  Prediction optimistic = {};       ///< of the first mode that fits
+  double least_s = kNever;          ///< about the least time of a step
+  std::int64_t state_bytes = 0;     ///< in memory at any time
+  std::int64_t smallest_bytes = 0;  ///< of the smallest micro-batch, all recomputed; 0: unknown
+};
+
+class Search {
+ public:
+  Search(const Config& config, const Machine& machine, const SearchOptions& options)
+      : config_(config), machine_(machine), options_(options) {
+    if (options.recompute) modes_ = {*options.recompute};
+    if (budgeted_) modes_ = {RecomputeMode::none};
+    const std::int64_t budget = config.activation_checkpoint.budget;
+    if (budget > 0) budget_ = std::min(budget, budget_);
+  }
+
+  SearchResult run() {
+    screen();
+    sort_candidates();
+    auto& plans = result_.plans;
+    ProgressLine line(options_.progress, "simulating", "grids");
+    for (std::size_t first = 0; first < candidates_.size(); first += kAtOnce) {
+      const double limit_s = std::ssize(plans) < options_.top ? kNever : seconds_of(plans.back());
+      const auto end = std::ranges::find_if(
+          candidates_.begin() + static_cast<std::ptrdiff_t>(first), candidates_.end(),
+          [&](const Candidate& one) { return one.least_s > kSlack * limit_s; });
+      const auto left = static_cast<std::size_t>(end - candidates_.begin()) - first;
+      const std::size_t count = std::min(kAtOnce, left);
+      if (count == 0) break;
+      // How many are left is known only if there are plans to compare with.
+      line(static_cast<std::int64_t>(first),
+           limit_s < kNever ? static_cast<std::int64_t>(first + left) : 0);
+      result_.simulated += static_cast<int>(count);
+      std::vector<std::optional<Plan>> found(count);
+      parallel_for(count, threads_,
+                   [&](std::size_t i) { found[i] = best_of(candidates_[first + i], limit_s); });
+      for (std::optional<Plan>& plan : found) {
+        if (!plan) continue;
+        const auto at = std::ranges::upper_bound(plans, seconds_of(*plan), {}, seconds_of);
+        plans.insert(at, std::move(*plan));
+        if (std::ssize(plans) > options_.top) plans.pop_back();
+      }
+    }
+    if (!plans.empty()) result_.smallest.reset();
+    return std::move(result_);
+  }
+
+ private:
+  bool wanted(const GridShape& grid) const {
+    for (const Axis axis : kAxes)
+      if (const int fixed = options_.fixed.extent(axis); fixed > 0 && fixed != grid.extent(axis))
+        return false;
+    return allows(options_.strategy, grid, machine_.devices_per_node);
+  }
+  bool fits(std::int64_t bytes) const { return bytes <= budget_; }
+
+  /// The possible micro-batch sizes on this grid, ascending; empty if it cannot cut the batch.
+  std::vector<std::int64_t> micro_batch_sizes(const GridShape& grid) const {
+    const std::int64_t places = batch_places(grid), batch = config_.training.global_batch;
+    std::vector<std::int64_t> sizes;
+    if (batch % places != 0) return sizes;
+    const std::int64_t local = batch / places;
+    for (std::int64_t size = 1; size <= local; ++size)
+      if (local % size == 0 && size % config_.parallelism.chunks == 0 &&
+          (options_.micro_batch == 0 || options_.micro_batch == size))
+        sizes.push_back(size);
+    return sizes;
+  }
+
+  /// The useful ones of the sizes that a plan may have. If p ranks in place of one share sequences,
+  /// p times as many of these give every rank the same rows, with more communication.
+  std::vector<std::int64_t> useful_sizes(const GridShape& grid) const {
+    std::vector<std::int64_t> sizes = micro_batch_sizes(grid);
+    if (options_.micro_batch > 0 || grid.context == 1) return sizes;
+    const std::vector<int> all = contexts(grid);
+    std::erase_if(sizes, [&](std::int64_t size) {
+      return std::ranges::any_of(all, [&](int fewer) {
+        const std::int64_t times = grid.context / fewer;
+        return fewer < grid.context && grid.context % fewer == 0 && size % times == 0 &&
+               size / times % config_.parallelism.chunks == 0;
+      });
+    });
+    return sizes;
+  }
+
+  /// The grid with every number of ranks that may share sequences, and experts. Where the first is
+  /// free, it is more than 1 for long sequences, or if there are fewer of them than (z, data)
+  /// coordinates.
+  std::vector<GridShape> with_all_factors(GridShape grid) const {
+    std::vector<GridShape> all;
+    for (const int context : contexts(grid))
+      for (const int experts : holders_of_experts(grid)) {
+        grid.context = context;
+        grid.experts = experts;
+        all.push_back(grid);
+      }
+    return all;
+  }
+
+  std::vector<int> contexts(const GridShape& grid) const {
+    const int fixed = options_.fixed.context;
+    const std::int64_t length = config_.training.seq_len;
+    const bool useful =
+        length >= kLong || config_.training.global_batch < std::int64_t{grid.z} * grid.data;
+    std::vector<int> all;
+    for (const int context : divisors_of(grid.z)) {
+      const bool chosen = fixed > 0 ? context == fixed : context == 1 || useful;
+      if (chosen && (context == 1 || trouble_of_cut(length, context).empty()))
+        all.push_back(context);
+    }
+    return all;
+  }
+
+  std::vector<int> holders_of_experts(const GridShape& grid) const {
+    const std::int64_t experts = std::max<std::int64_t>(config_.model.experts, 1);
+    std::vector<int> all = divisors_of(static_cast<int>(std::gcd<std::int64_t>(grid.z, experts)));
+    if (const int fixed = options_.fixed.experts; fixed > 0)
+      std::erase_if(all, [&](int holders) { return holders != fixed; });
+    return all;
+  }
+
+  Config on(const GridShape& grid, std::int64_t micro_batch, RecomputeMode mode) const {
+    return planned(config_, {.grid = grid, .micro_batch = micro_batch, .recompute = mode});
+  }
+
+  /// simulated(): predict(), estimate() or optimistic(). With the paper's model, its time, and the
+  /// memory of predict() or of estimate().
+  Prediction cost(const Config& config, decltype(predict)* simulated) const {
+    options_.note_progress();
+    if (options_.cost == CostModel::simulated) return simulated(config, machine_);
+    const PaperSeconds paper =
+        paper_seconds(config.model,
+                      {.tokens = config.training.global_batch * config.training.seq_len,
+                       .recompute = config.activation_checkpoint.mode == RecomputeMode::full},
+                      machine_, config.parallelism.grid());
+    return {.time = {.step_s = paper.total(),
+                     .exposed_by = {{"z all_gather", paper.gather_z},
+                                    {"z reduce_scatter", paper.scatter_z},
+                                    {"y all_reduce", paper.reduce_y},
+                                    {"x all_reduce", paper.reduce_x},
+                                    {"data all_reduce", paper.reduce_data}}},
+            .memory_bytes = simulated == predict ? dry_step(config, 0).memory.peak_bytes
+                                                 : estimate_memory(config)};
+  }
+
+  /// A grid after the cheap checks.
+  struct Screened {
+    bool cuts = false;  ///< it can cut model and batch
+    std::optional<Candidate> candidate;
+    Plan least = {};     ///< if it does not fit: the plan with the least memory
+    std::string reason;  ///< if it cannot cut them
+  };
+
+  void screen() {
+    std::vector<GridShape> grids;
+    for (const GridShape& grid : grids_of(options_.devices))
+      if (wanted(grid)) std::ranges::copy(with_all_factors(grid), std::back_inserter(grids));
+    std::vector<Screened> all(grids.size());
+    ProgressLine line(options_.progress, "estimating", "grids");
+    for (std::size_t first = 0; first < grids.size(); first += kScreenedAtOnce) {
+      line(static_cast<std::int64_t>(first), std::ssize(grids));
+      parallel_for(std::min(kScreenedAtOnce, grids.size() - first), threads_,
+                   [&](std::size_t i) { all[first + i] = screened(grids[first + i]); });
+    }
+    std::string reason;
+    result_.grids = static_cast<int>(grids.size());
+    for (const Screened& one : all) {
+      if (reason.empty()) reason = one.reason;
+      if (!one.cuts) continue;
+      ++result_.cut;
+      if (one.candidate) {
+        ++result_.fit;
+        candidates_.push_back(*one.candidate);
+      } else if (!result_.smallest || one.least.memory_bytes < result_.smallest->memory_bytes) {
+        result_.smallest = one.least;
+      }
+    }
+    if (result_.cut == 0)
+      refuse("none of the ", result_.grids, " grids of ", options_.devices,
+             " devices that strategy ", kStrategies[static_cast<int>(options_.strategy)],
+             " and the settings allow can cut this model and batch",
+             reason.empty() ? "" : "; for example: ", reason);
+  }
+
+  /// By the least time of a step.
+  void sort_candidates() {
+    const auto short_of_memory = [&](const Candidate& one) {
+      return !fits(one.optimistic.memory_bytes);
+    };
+    if (budgeted_ && config_.parallelism.sequence_parallel &&
+        std::ranges::any_of(candidates_, short_of_memory))
+      typical_.emplace(typical(), machine_, RecomputeSets::nested);
+    for (Candidate& one : candidates_) one.least_s = least_s(one);
+    std::ranges::stable_sort(candidates_, {}, &Candidate::least_s);
+  }
+
+  /// About the least time of a step on this grid: that of a single micro-batch, of its computation
+  /// with the recomputation that each size needs, and of gathering and reducing for each
+  /// micro-batch.
+  double least_s(const Candidate& one) const {
+    const StepTime& time = one.optimistic.time;
+    const std::vector<std::int64_t> sizes = useful_sizes(one.grid);
+    double each_s = 0, least = kNever;
+    for (const char* const collective : {"z all_gather", "z reduce_scatter"})
+      if (const auto found = time.alone_by.find(collective); found != time.alone_by.end())
+        each_s = std::max(each_s, found->second);
+    const auto kept = [&](std::int64_t size, RecomputeMode mode) {
+      return least_activations(on(one.grid, size, mode));
+    };
+    for (const std::int64_t size : sizes) {
+      const std::int64_t local = config_.training.global_batch / batch_places(one.grid);
+      if (!fits(one.state_bytes + kept(size, RecomputeMode::full))) continue;
+      const std::int64_t bytes = one.optimistic.memory_bytes + kept(size, RecomputeMode::none) -
+                                 kept(sizes.front(), RecomputeMode::none);
+      const double compute_s =
+          time.compute_s +
+          kSure * recomputing_s(on(one.grid, size, RecomputeMode::none), bytes - budget_);
+      least = std::min(
+          least, std::max({time.step_s, compute_s, each_s * static_cast<double>(local / size)}));
+    }
+    return least;
+  }
+
+  /// A step of one device, which need not fit.
+  Config typical() const {
+    const std::int64_t batch = config_.training.global_batch;
+    Plan plan{.grid = {}, .micro_batch = batch};
+    for (std::int64_t size = batch; size * config_.training.seq_len > kTypicalRows && size > 1;)
+      if (batch % --size == 0 && size % config_.parallelism.chunks == 0) plan.micro_batch = size;
+    return on(plan.grid, plan.micro_batch, RecomputeMode::none);
+  }
+
+  /// About the least time that a step takes longer if it lacks so many bytes.
+  double recomputing_s(const Config& config, std::int64_t missing) const {
+    return typical_ && missing > 0 ? typical_->least_seconds(config, missing) : 0;
+  }
+
+  Screened screened(const GridShape& grid) const {
+    Screened one;
+    const auto micros = useful_sizes(grid);
+    if (micros.empty()) {
+      const std::int64_t micro = options_.micro_batch, chunks = config_.parallelism.chunks;
+      one.reason = concat("grid ", with_factors(grid), " cannot cut the batch of ",
+                          config_.training.global_batch, " sequences into ", batch_places(grid),
+                          " parts over z and data",
+                          micro > 0 ? concat(", with micro-batches of ", micro) : "",
+                          chunks > 1 ? concat(", with ", chunks, " chunks each") : "");
+      return one;
+    }
+    try {
+      screen(grid, micros.front(), one);
+    } catch (const UsageError& error) {  // the grid cannot cut a layer
+      one.reason = error.what();
+    }
+    return one;
+  }
+
+  void screen(const GridShape& grid, std::int64_t micro_batch, Screened& one) const {
+    one.least = {.grid = grid, .micro_batch = micro_batch, .recompute = RecomputeMode::full};
+    const std::int64_t state = state_bytes(planned(config_, one.least));
+    one.least.memory_bytes = state;
+    one.cuts = true;
+    for (const RecomputeMode mode : modes_) {
+      if (!fits(one.least.memory_bytes)) continue;
+      const Prediction found = cost(on(grid, micro_batch, mode), optimistic);
+      one.least.memory_bytes = found.memory_bytes;
+      std::int64_t smallest = 0;
+      if (budgeted_ && !fits(found.memory_bytes))
+        one.least.memory_bytes = smallest =
+            estimate_memory(on(grid, micro_batch, RecomputeMode::full));
+      if (!fits(one.least.memory_bytes)) continue;
+      one.candidate = {
+          .grid = grid, .optimistic = found, .state_bytes = state, .smallest_bytes = smallest};
+      return;
+    }
+  }
+
+  /// A plan with its estimated time and memory.
+  struct Estimated {
+    Plan plan;
+    double least_s = 0;  ///< if what is computed again hides communication
+    /// If the plan needs some recomputation: its levels, and about the least that fits.
+    std::optional<RecomputeLevels> levels;
+    std::int64_t level = 0;
+
+    double seconds() const { return seconds_of(plan); }
+  };
+
+  /// The fastest plan on this grid, or none if it cannot take less than limit_s.
+  std::optional<Plan> best_of(const Candidate& candidate, double limit_s) const {
+    std::vector<Estimated> plans;
+    double least = limit_s;
+    for (const RecomputeMode mode : modes_) {
+      const Config config = on(candidate.grid, useful_sizes(candidate.grid).front(), mode);
+      const double optimistic_s =
+          budgeted_ ? candidate.least_s : cost(config, optimistic).time.step_s;
+      if (optimistic_s <= kSlack * least) add_plans(mode, candidate, least, plans);
+      for (const Estimated& one : plans) least = std::min(least, one.seconds());
+    }
+    std::ranges::stable_sort(plans, {}, &Estimated::seconds);
+    for (Estimated& one : plans) {
+      if (one.least_s > kClose * limit_s) continue;
+      if (auto plan = predicted(one)) return plan;
+    }
+    return std::nullopt;
+  }
+
+  /// The plan as all blocks run it, with the least recomputation that fits if that is free; none if
+  /// it does not fit.
+  std::optional<Plan> predicted(Estimated& one) const {
+    Config config = planned(config_, one.plan);
+    Prediction exact = {one.plan.time, one.plan.memory_bytes};
+    if (!one.levels) exact = cost(config, predict);
+    if (budgeted_ && !fits(exact.memory_bytes)) {
+      if (!one.levels) one.levels.emplace(config, machine_, RecomputeSets::nested);
+      const auto peak = [&](const Config& some) {
+        options_.note_progress();
+        return dry_step(some, 0).memory.peak_bytes;
+      };
+      config = one.levels->at(one.levels->least_within(budget_, peak, one.level));
+      exact = cost(config, predict);
+      one.plan.set_recomputation(config.activation_checkpoint);
+    }
+    if (!fits(exact.memory_bytes)) return std::nullopt;
+    one.plan.time = exact.time;
+    one.plan.memory_bytes = exact.memory_bytes;
+    return one.plan;
+  }
+
+  /// Whether micro-batches of config's size fit, with recomputation if that is free. A size may fit
+  /// where a smaller one does not: there are more of the smaller ones, whose gradients are added
+  /// up.
+  bool fits_somehow(const Config& config, const Candidate& candidate) const {
+    options_.note_progress();
+    if (!fits(candidate.state_bytes + least_activations(config))) return false;
+    const bool known = candidate.smallest_bytes > 0 &&
+                       config.training.micro_batch == useful_sizes(candidate.grid).front();
+    return fits(known ? candidate.smallest_bytes : estimate_memory(config));
+  }
+
+  /// A lower bound that needs no dry step: what is kept of each block for the backward pass. With
+  /// recomputation that is its input; without, also queries, attention's output and values in the
+  /// MLP, or in the experts of each token.
+  static std::int64_t least_activations(const Config& config) {
+    const ParallelismConfig& p = config.parallelism;
+    const ModelConfig& m = config.model;
+    const RecomputeConfig& recompute = config.activation_checkpoint;
+    const bool all = recompute.mode == RecomputeMode::none && recompute.blocks == 0;
+    const std::int64_t dense = m.ffn > 0 ? m.ffn : m.expert_ffn,
+                       ffn = m.experts > 0 ? std::min(dense, m.experts_per_token * m.expert_ffn)
+                                           : dense;
+    return config.training.micro_batch * config.training.seq_len * m.layers *
+           (all ? 3 * m.hidden + ffn : m.hidden) * bytes_of(config.training.dtype) /
+           (p.x * p.y * p.context);
+  }
+
+  /// Adds plans with their estimates: micro-batches from the largest that fits downwards, until a
+  /// smaller one is slower. Leaves out those that take clearly more than most_s.
+  void add_plans(RecomputeMode mode, const Candidate& candidate, double most_s,
+                 std::vector<Estimated>& plans) const {
+    const GridShape& grid = candidate.grid;
+    double before = kNever;
+    for (const std::int64_t size : std::views::reverse(useful_sizes(grid))) {
+      const Config config = on(grid, size, mode);
+      if (!fits_somehow(budgeted_ ? on(grid, size, RecomputeMode::full) : config, candidate))
+        continue;
+      const Prediction found = cost(config, estimate);
+      Estimated one{.plan = {.grid = grid,
+                             .micro_batch = size,
+                             .recompute = mode,
+                             .time = found.time,
+                             .memory_bytes = found.memory_bytes},
+                    .least_s = found.time.step_s};
+      if (one.seconds() > before) return;
+      if (one.seconds() > kClose * most_s) continue;
+      if (budgeted_ && !fits(found.memory_bytes)) {
+        one.least_s =
+            std::max(one.least_s, found.time.compute_s +
+                                      kSure * recomputing_s(config, found.memory_bytes - budget_));
+        if (one.least_s > kClose * most_s) continue;
+        one.levels.emplace(config, machine_, RecomputeSets::nested);
+        one.level = one.levels->about(budget_);
+        one.plan.time.step_s += one.levels->more_seconds(one.level);
+      }
+      before = std::min(before, one.seconds());
+      plans.push_back(std::move(one));
+    }
+  }
+
+  const Config& config_;
+  const Machine& machine_;
+  const SearchOptions options_;
+  std::int64_t budget_ = static_cast<std::int64_t>(machine_.usable_bytes());
+  const int threads_ = usable_core_count();
+  /// Whether a plan takes the least recomputation that fits; else all blocks have one of the modes.
+  const bool budgeted_ = !options_.recompute && options_.cost == CostModel::simulated;
+  std::vector<RecomputeMode> modes_ = {RecomputeMode::none, RecomputeMode::full};
+  std::vector<Candidate> candidates_;
+  std::optional<RecomputeLevels> typical_;  ///< if the memory of some grid is short
+  SearchResult result_;
+};
+
+}  // namespace
+
+SearchResult search(const Config& config, const Machine& machine, const SearchOptions& options) {
+  AXONN_CHECK(config.model.vocab > 0, "search: the config is not resolved: it has no vocab");
+  if (options.devices < 1) refuse("a plan for ", options.devices, " devices; give at least 1");
+  AXONN_CHECK(options.top > 0, "search: wanted at least one plan, got top = ", options.top);
+  check_rates(machine, config.training.dtype, options.devices);
+  return Search(config, machine, options).run();
+}
+
+bool allows(Strategy strategy, const GridShape& grid, int devices_per_node) {
+  if (strategy == Strategy::grid_4d) return true;
+  const bool x = strategy == Strategy::megatron ? devices_per_node % grid.x == 0 : grid.x == 1;
+  return x && grid.y == 1 && (grid.data == 1 || strategy != Strategy::fsdp);
+}
+
+Config planned(Config config, const Plan& plan) {
+  config.parallelism.set_grid(plan.grid);
+  config.parallelism.context = plan.grid.context;
+  config.parallelism.experts = plan.grid.experts;
+  config.training.micro_batch = plan.micro_batch;
+  RecomputeConfig& recompute = config.activation_checkpoint;
+  recompute.mode = plan.recompute;
+  recompute.blocks = plan.recompute_blocks.value_or(recompute.blocks);
+  if (plan.recompute_blocks) {
+    recompute.values = plan.recompute_values;
+    recompute.first_values = plan.recompute_first_values;
+  }
+  return config;
+}
+
+int devices_that_fit(const Config& config, const Machine& machine, SearchOptions options,
+                     int most) {
+  for (std::int64_t devices = std::int64_t{2} * options.devices; devices <= most; devices *= 2) {
+    options.devices = static_cast<int>(devices);
+    options.top = 1;
+    try {
+      if (!search(config, machine, options).plans.empty()) return options.devices;
+    } catch (const UsageError&) {  // no grid of so many devices can cut the model and batch
+      return 0;
+    }
+  }
+  return 0;
+}
+
+}  // namespace axonn

@@ -1,0 +1,239 @@
+// Simulates one rank's step: a compute stream in program order, and a stream for each group and
+// operation of collectives. While the same work runs, all rates are constant, so time advances from
+// one change to the next.
+#include "axonn/plan/planner/simulate.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <limits>
+#include <utility>
+
+#include "axonn/foundation/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr std::array<const char*, 4> kKinds = {"products", "attention", "row-wise", "optimizer"};
+
+class Player {
+ public:
+  Player(const Recording& recording, const Costs& costs)
+      : recording_(recording),
+        costs_(costs),
+        slowed_by_(costs.slowdowns().of_compute),
+        collective_slowed_(1 + costs.slowdowns().of_collective) {}
+
+  StepTime play() {
+    collective_of_.resize(recording_.events.size());
+    bool leaves_some = false;
+    for (std::size_t i = 0; i < recording_.events.size(); ++i)
+      if (const auto* wait = std::get_if<Recording::Wait>(&recording_.events[i]))
+        leaves_some = leaves_some || wait->started > i;
+    step(true);
+    if (leaves_some) {
+      now_ = late_ = worked_ = 0;
+      computed_ = {};
+      for (Stream& stream : streams_) stream.exposed = stream.busy = stream.alone = 0;
+      step(false);
+    }
+
+    StepTime time{.step_s = now_};
+    for (std::size_t i = 0; i < kKinds.size(); ++i) {
+      time.compute_s += computed_[i];
+      time.compute_by[kKinds[i]] = computed_[i];
+    }
+    if (late_ > 0) time.exposed_by[kLateRanks] = late_;
+    for (const Stream& stream : streams_) {
+      const std::string name = *stream.group + ' ' + *stream.operation;
+      time.exposed_by[name] = stream.exposed;
+      time.comm_by[name] = stream.busy;
+      time.alone_by[name] = stream.alone;
+    }
+    return time;
+  }
+
+ private:
+  struct Collective {
+    double latency = 0, link = 0;  // seconds left; those of the link as if it were not shared
+    double count = 1;
+    bool leaves_node = false, through = false;
+    std::size_t stream = 0;
+  };
+  /// The collectives of one group and operation; the front one is in flight.
+  struct Stream {
+    const std::string* group;
+    const std::string* operation;
+    std::deque<std::size_t> queue = {};  // of collectives_
+    double exposed = 0, busy = 0, alone = 0;
+  };
+
+  void start(std::size_t event, const Recording::Start& start) {
+    const CollectiveCost cost = costs_.collective(start);
+    std::size_t at = 0;
+    while (at < streams_.size() &&
+           (*streams_[at].group != start.group || *streams_[at].operation != start.operation))
+      ++at;
+    if (at == streams_.size())
+      streams_.push_back({.group = &start.group, .operation = &start.operation});
+    Stream& stream = streams_[at];
+    collective_of_[event] = collectives_.size();
+    stream.alone += cost.latency_s + cost.link_s;
+    stream.queue.push_back(collectives_.size());
+    collectives_.push_back({.latency = cost.latency_s,
+                            .link = cost.link_s,
+                            .count = cost.collectives,
+                            .leaves_node = cost.leaves_node,
+                            .stream = at});
+    if (stream.queue.size() > 1) return;
+    ++under_way_;
+    begin_front(stream);
+    settle(stream);
+  }
+
+  void begin_front(Stream& stream) {
+    const Collective& one = collectives_[stream.queue.front()];
+    sharing_ += one.leaves_node && one.latency <= 0;
+  }
+
+  /// Removes finished collectives from the stream, and begins the next.
+  void settle(Stream& stream) {
+    while (!stream.queue.empty()) {
+      Collective& front = collectives_[stream.queue.front()];
+      if (front.latency > 0 || front.link > 0) return;
+      front.through = true;
+      sharing_ -= front.leaves_node;
+      stream.queue.pop_front();
+      if (stream.queue.empty())
+        --under_way_;
+      else
+        begin_front(stream);
+    }
+  }
+
+  double share() const { return sharing_ > 1 ? sharing_ : 1; }
+
+  /// Seconds until a collective in flight ends, or its latency does.
+  double next_change() const {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Stream& stream : streams_) {
+      if (stream.queue.empty()) continue;
+      const Collective& one = collectives_[stream.queue.front()];
+      const double slow = (one.leaves_node ? share() : 1) * (computing_ ? collective_slowed_ : 1);
+      least = std::min(least, one.latency > 0 ? one.latency : one.link * slow);
+    }
+    return least;
+  }
+
+  void advance(double seconds) {
+    now_ += seconds;
+    const double shared = share(), computing = computing_ ? collective_slowed_ : 1;
+    // Collectives whose ends differ only by rounding end together.
+    const double rounding = 1e-12 * std::max(seconds, 1e-9);
+    for (Stream& stream : streams_) {
+      if (stream.queue.empty()) continue;
+      stream.busy += seconds;
+      Collective& front = collectives_[stream.queue.front()];
+      if (front.latency > 0) {
+        front.latency -= seconds;
+        if (front.latency > rounding) continue;
+        front.latency = 0;
+        sharing_ += front.leaves_node;
+      } else {
+        front.link -= seconds / ((front.leaves_node ? shared : 1) * computing);
+        if (front.link <= rounding) front.link = 0;
+      }
+    }
+    for (Stream& stream : streams_) settle(stream);
+  }
+
+  void compute(const Recording::Compute& operation) {
+    const double begin = now_;
+    double work = costs_.compute_s(operation);
+    worked_ += work;
+    computing_ = true;
+    while (work > 0) {
+      const double slow = 1 + under_way_ * slowed_by_, change = next_change();
+      if (work * slow <= change) {
+        const double last = work * slow;
+        work = 0;
+        advance(last);
+      } else {
+        work -= change / slow;
+        advance(change);
+      }
+    }
+    computing_ = false;
+    const bool copy = operation.kind == OperationKind::device;  // or a fill: counts as row-wise
+    computed_[static_cast<int>(copy ? OperationKind::rowwise : operation.kind)] += now_ - begin;
+  }
+
+  void wait(std::size_t collective) {
+    const double worked = std::exchange(worked_, 0);
+    for (double late = costs_.lateness_s(worked, collectives_[collective].count); late > 0;) {
+      const double seconds = std::min(late, next_change());
+      advance(seconds);
+      late -= seconds;
+      late_ += seconds;
+    }
+    const double begin = now_;
+    while (!collectives_[collective].through) advance(next_change());
+    streams_[collectives_[collective].stream].exposed += now_ - begin;
+  }
+
+  /// Runs all events once. Waits for collectives of the previous step, unless this is the first
+  /// step.
+  void step(bool first) {
+    std::vector<bool> waited(recording_.events.size(), false);
+    for (std::size_t i = 0; i < recording_.events.size(); ++i) {
+      const Recording::Event& event = recording_.events[i];
+      if (const auto* operation = std::get_if<Recording::Compute>(&event)) {
+        compute(*operation);
+      } else if (const auto* started = std::get_if<Recording::Start>(&event)) {
+        start(i, *started);
+      } else {
+        const std::size_t of = std::get<Recording::Wait>(event).started;
+        if (of < i || !first) wait(collective_of_[of]);
+        waited[of] = true;
+      }
+    }
+    for (std::size_t i = 0; i < recording_.events.size(); ++i)
+      if (!waited[i] && std::holds_alternative<Recording::Start>(recording_.events[i]))
+        wait(collective_of_[i]);
+  }
+
+  const Recording& recording_;
+  const Costs& costs_;
+  const double slowed_by_;  // of each collective under way
+  const double collective_slowed_;
+  std::vector<Collective> collectives_;
+  std::vector<std::size_t> collective_of_;  // by event: the collective that it last started
+  std::vector<Stream> streams_;
+  int under_way_ = 0;  // streams that are not empty
+  int sharing_ = 0;    // of those, streams whose front uses the node's links
+  bool computing_ = false;
+  double now_ = 0;
+  double worked_ = 0;  // computing time since the last wait, without slowdowns
+  double late_ = 0;    // time waited for late ranks
+  std::array<double, kKinds.size()> computed_{};
+};
+
+}  // namespace
+
+double StepTime::exposed_s() const {
+  double sum = 0;
+  for (const auto& [name, seconds] : exposed_by) sum += seconds;
+  return sum;
+}
+
+StepTime simulate(const Recording& recording, const Costs& costs) {
+  for (const Recording::Event& event : recording.events)
+    if (const auto* wait = std::get_if<Recording::Wait>(&event))
+      AXONN_CHECK(wait->started < recording.events.size() &&
+                      std::holds_alternative<Recording::Start>(recording.events[wait->started]),
+                  "simulate: a Wait refers to event ", wait->started, ", which is not a Start");
+  return Player(recording, costs).play();
+}
+
+}  // namespace axonn

@@ -1,0 +1,225 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "axonn/ranks/parallel/context.h"
+#include "axonn/ranks/parallel/flat_layout.h"
+
+namespace axonn {
+
+class ParameterGroup;
+
+/// One parameter of a group; gives operations views of this rank's block of it.
+class Parameter {
+ public:
+  Parameter(ParameterGroup& group, ParameterSpec spec);
+
+  const ParameterSpec& spec() const { return spec_; }
+  std::int64_t local_rows() const { return local_rows_; }
+  std::int64_t local_cols() const { return local_cols_; }
+
+  /// (local_rows, local_cols) in the compute type; vectors as (1, n). The group must be acquired.
+  View weight() const;
+  /// The same in f32, for operations to add this micro-batch's gradient to. The first call zeroes
+  /// it.
+  View gradient(const Context& ctx) const;
+  /// The gradient for an operation that writes every element. The first such operation overwrites
+  /// (accumulate is false), so nothing is zeroed or read.
+  struct Sum {
+    View out;
+    bool accumulate;
+  };
+  Sum gradient_of_all() const;
+  /// Where the block begins in the group's flat buffer.
+  std::int64_t offset() const { return offset_; }
+  /// Whether its block begins where that of the parameter declared before it ends (add_joined).
+  bool follows() const { return follows_; }
+  /// Whether it has no gradient: see ParameterGroup::freeze().
+  bool frozen() const;
+
+ private:
+  friend class ParameterGroup;
+  View block_of(const View& flat) const;
+  View gradient_block() const;
+  std::int64_t size() const { return local_rows_ * local_cols_; }
+
+  ParameterGroup& group_;
+  ParameterSpec spec_;
+  std::int64_t local_rows_, local_cols_, offset_ = 0;
+  bool follows_ = false;
+  mutable bool added_to_ = false;  // the group's buffer holds a summand of the gradient
+};
+
+/// A block's parameters in flat buffers, one of each kind. FlatLayout says where they lie: in the
+/// flat block F, of which this rank keeps the shard S over z (the group of the holders) and updates
+/// the piece P over data.
+///
+///   kind         kept     while the block computes
+///   compute copy S        F, gathered over z
+///   gradient     S, f32   F, f32; its sum over z is added to the shard
+///   master       P, f32   (part of the compute copy if that is f32)
+///
+/// A frozen group has only its compute copy.
+///
+/// Communication: acquire() all-gathers F over z; reduce() reduce-scatters F over z; once a step
+/// reduce_over_data() reduce-scatters S over data and publish() all-gathers it.
+class ParameterGroup {
+ public:
+  ParameterGroup(std::string name, const Grid& grid, Holders holders = Holders::all_of_z);
+  ParameterGroup(const ParameterGroup&) = delete;
+  ParameterGroup& operator=(const ParameterGroup&) = delete;
+
+  const std::string& name() const { return name_; }
+  const Grid& grid() const { return grid_; }
+
+  /// Excludes the parameters from training: no gradient, no master copy, no optimizer state.
+  /// Throws after allocate().
+  void freeze();
+  bool frozen() const { return frozen_; }
+
+  /// Sets the factor of the learning rate for the parameters with weight decay: 1 / m with muP.
+  void set_rate(double rate) { rate_ = rate; }
+  double rate() const { return rate_; }
+
+  /// Declares a parameter. Throws UsageError if the grid cannot cut it, Error if it has no name or
+  /// no elements, or after allocate().
+  Parameter& add(ParameterSpec spec);
+
+  /// Declares parameters that differ only in name and rows, places their blocks one after another,
+  /// and returns a parameter of all their rows, called `name` in messages: for one product over all
+  /// of them (QKV; gate and up). parameters() lists only the parts.
+  const Parameter& add_joined(std::string name, std::vector<ParameterSpec> parts);
+
+  /// Where the parameters lie, also before allocate().
+  const FlatLayout& layout() const { return layout_; }
+  /// The sizes of this rank's buffers, also before allocate().
+  FlatSizes sizes() const { return layout_.sizes(grid_.coords()); }
+
+  /// Lays out the blocks and allocates the compute and master copies, not yet initialised.
+  void allocate(const Context& ctx);
+  /// Gives every element its initial value. Throws before allocate().
+  void initialise(const Context& ctx, std::uint64_t seed);
+  /// Whether the elements have values: initial ones, or those that publish_values() completed.
+  bool has_values() const { return has_values_; }
+
+  /// Gathers the compute copy, or uses a gather that was prefetched. Each acquire() needs its
+  /// release(). With a StepState, also starts the next group's gather. Throws Error, with the
+  /// remedy, without has_values() on a device that keeps values.
+  void acquire(const Context& ctx);
+  void release();
+  /// Whether the parameters stay available after release(), because z has extent 1.
+  bool stays() const { return holders().size() == 1; }
+
+  /// Announces one more reduce() in this micro-batch: a group may be used in several places.
+  void expect_reduce() { ++expected_; }
+  /// Begins a step: its first gradient replaces the previous step's.
+  void begin_step(const Context& ctx);
+  /// Allocates the gradient; called before backward through the block.
+  void begin_backward(const Context& ctx);
+  /// Called after backward through the block. The last call that was expected starts the
+  /// reduce-scatter of the gradient to its shard.
+  void reduce(const Context& ctx);
+  /// Waits for reduce(). If it was the step's last and Overlap::data is set, starts the sum of
+  /// the shard over data, which overlaps the backward of other blocks.
+  void finish_reduce(const Context& ctx);
+  /// Starts the sum of the shard over data unless it has begun; gradient() waits for it.
+  void reduce_over_data(const Context& ctx);
+  /// All-gathers the updated pieces of the compute copy over data.
+  void publish(const Context& ctx);
+
+  /// Sets elements of this rank's piece from `offset` on: of the master copy, or of the compute
+  /// copy of a frozen bf16 group. Call publish_values() when all are set.
+  void set_values(const Context& ctx, std::int64_t offset, std::span<const float> values);
+  /// The same without rounding, for groups without a master copy. Throws unless takes_bf16().
+  void set_values(const Context& ctx, std::int64_t offset, std::span<const bf16> values);
+  bool takes_bf16() const { return master_.empty(); }
+  void publish_values(const Context& ctx);
+
+  /// (1, P) views of this rank's piece. The master copy may be part of the compute copy, which an
+  /// unused prefetch may still be reading: master() waits for that. A frozen bf16 group has no
+  /// master copy. Throws Error before allocate().
+  View master() const {
+    check_allocated("master");
+    gathered_.wait();
+    return master_.view();
+  }
+  /// (1, S), the compute copy: the same bits on all ranks of data; and this rank's piece (1, P) of
+  /// it. Both throw Error before allocate().
+  View shard() const {
+    check_allocated("shard");
+    return compute_.view();
+  }
+  View piece_of_compute() const { return piece_of(shard()); }
+  /// Throws Error if the group is frozen or no step was begun.
+  View gradient() const;
+  std::int64_t piece_size() const { return sizes_.piece; }
+  /// Leading elements of the piece to which weight decay applies.
+  std::int64_t decayed() const;
+  /// The slices of parameters in the piece, with offsets counted from its start.
+  const std::vector<NamedSlice>& piece_slices() const { return piece_slices_; }
+  /// The parts of the piece that this rank owns, merged.
+  const Ranges& owned_ranges() const { return owned_ranges_; }
+  const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
+
+ private:
+  friend class Parameter;
+  Parameter& declare(ParameterSpec spec, bool follows);
+  void check_allocated(const char* function) const {
+    AXONN_CHECK(!compute_.empty(), name_, ": ", function, "() before allocate()");
+  }
+  void arrange();
+  Communicator& holders() const {
+    return holders_ == Holders::all_of_z ? grid_.along(Axis::z) : grid_.same_experts();
+  }
+  /// This rank's piece of a View or Tensor (1, S).
+  template <typename Shard>
+  Shard piece_of(const Shard& shard) const {
+    return shard.col_range(grid_.coord(Axis::data) * sizes_.piece, sizes_.piece);
+  }
+  void start_gather(const Context& ctx);
+  void clear_unused(const Context& ctx);
+  void add_arriving(const Context& ctx);
+  void sum_shared(const Context& ctx, const Tensor& flat);
+
+  std::string name_;
+  const Grid& grid_;
+  const Holders holders_;
+  bool frozen_ = false;
+  double rate_ = 1;
+  std::vector<std::unique_ptr<Parameter>> parameters_;
+  struct Joined {
+    std::unique_ptr<Parameter> whole;
+    const Parameter* first;
+  };
+  std::vector<Joined> joined_;
+  std::vector<const Parameter*> operands_;  // parameters as operations see them: joined ones as one
+  FlatLayout layout_;
+  // Of this rank; set by allocate().
+  FlatSizes sizes_;
+  Ranges gaps_, owned_ranges_;
+  std::vector<NamedSlice> piece_slices_;
+
+  Tensor compute_;         // (1, S)
+  Tensor master_;          // (1, P), a part of compute_ in f32
+  Tensor gathered_;        // (1, F) while acquired
+  Tensor gradient_;        // (1, F) f32 during backward; is shard_gradient_ where Gz is 1
+  Tensor shard_gradient_;  // (1, S) f32
+  Tensor arriving_;        // (1, S) of a later micro-batch, in flight
+  bool has_values_ = false;
+  int users_ = 0;
+  int expected_ = 0;        // reduce() calls still to come in this micro-batch's backward
+  bool over_data_ = false;  // the sum over data has begun
+  bool fresh_ = true;       // the shard's gradient holds nothing of this step yet
+};
+
+/// Completes the gradients at the end of a step's backward; then gradient() of each group is final.
+/// Starts the sums over data that have not begun, and sums gradients that are partial on x or y
+/// (Layout::partial): one all-reduce per axis for all groups, of those elements of this rank's
+/// pieces.
+void finish_gradients(const Context& ctx, std::span<ParameterGroup* const> groups);
+
+}  // namespace axonn

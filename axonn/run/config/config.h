@@ -1,0 +1,245 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "axonn/compute/ops/backend.h"
+#include "axonn/compute/tensor/dtype.h"
+#include "axonn/data/corpus/config.h"
+#include "axonn/foundation/grid/grid_shape.h"
+#include "axonn/foundation/grid/sequence_cut.h"
+#include "axonn/network/model/config.h"
+#include "axonn/ranks/parallel/overlap.h"
+
+namespace axonn {
+
+class OptionList;
+
+/// The update rules of this library; those that a program registers (optim/optimizer.h) follow.
+enum class OptimizerKind { adamw, sgd, ademamix, muon };
+/// The factor of Muon's updates: rms gives them AdamW's size, shape depends on out / in alone.
+enum class MuonScale { rms, shape };
+/// The coefficients of Muon's Newton-Schulz steps.
+enum class MuonCoefficients { keller, schedule };
+enum class ScheduleKind { constant, linear, cosine, wsd };
+/// The curve of wsd's decay.
+enum class DecayShape { linear, cosine, one_minus_sqrt };
+enum class DeviceKind { automatic, cpu, cuda, hip };
+inline constexpr std::array<std::string_view, 4> kDeviceKinds = {"auto", "cpu", "cuda", "hip"};
+/// Whether the device is a GPU. This build may not support it.
+constexpr bool is_gpu(DeviceKind device) {
+  return device == DeviceKind::cuda || device == DeviceKind::hip;
+}
+enum class TransportKind { automatic, threads, mpi, nccl };
+enum class CollectivesKind { automatic, flat, two_level };
+enum class RecomputeMode { none, light, full, values };
+
+inline constexpr std::array<std::string_view, 4> kRecomputeModes = {"none", "light", "full",
+                                                                    "values"};
+
+/// The reaction of a resumed run if its samples or their order are not those of the checkpoint.
+enum class ChangedData { refuse, restart };
+inline constexpr std::array<std::string_view, 2> kChangedData = {"refuse", "restart"};
+
+/// [training]. Keys without a default (seq_len, global_batch, and steps or epochs) are 0 until the
+/// user sets them.
+struct TrainingConfig {
+  std::int64_t steps = 0;
+  double epochs = 0;              ///< in place of steps, which the data then give; 0: steps are set
+  std::int64_t seq_len = 0;       ///< T, tokens of one sequence
+  std::int64_t global_batch = 0;  ///< sequences of one step, over all ranks
+  /// Smaller batches at the start, see batch_stages(). At most one of the two is set.
+  std::string batch_ramp = {};                 ///< "start increment sequences"
+  std::vector<std::string> batch_stages = {};  ///< "batch sequences": the batch until that many
+  std::int64_t micro_batch = 0;  ///< sequences one (z, data) coordinate computes at a time; 0: all
+  DType dtype = DType::f32;      ///< f32 or bf16
+  std::int64_t seed = 1;
+  double max_norm = 1;            ///< of the global gradient norm, which is clipped to it; 0: none
+  std::int64_t eval_every = 0;    ///< steps; 0: only after the last one
+  std::int64_t eval_batches = 0;  ///< global batches of one evaluation; 0: all validation data
+  std::int64_t patience = 0;  ///< validations in a row without a lower loss that end it; 0: none do
+  bool deterministic = true;
+  bool cuda_graph = false;        ///< capture steps once as CUDA graphs, then launch them
+  std::int64_t verify_every = 0;  ///< steps between searches for silent corruption; 0: none
+  double skip_outliers =
+      0;  ///< skip steps whose loss or norm exceeds this multiple of the mean; 0: off
+  double skip_deviations = 0;    ///< likewise, by this many standard deviations; 0: off
+  std::int64_t skip_most = 100;  ///< skipped steps in a row that end the run
+  double z_loss = 0;             ///< weight of the squared log-sum-exp of the output logits
+  GoldfishConfig goldfish = {};  ///< keys: goldfish.k, goldfish.h, goldfish.mask
+  BalanceConfig balance = {};
+  std::int64_t threads = 0;  ///< compute threads per rank; 0: cores / ranks sharing them
+  bool bind_cores = true;    ///< bind each of the ranks that share cores to a part of them
+  CudaAttention attention = CudaAttention::automatic;  ///< on NVIDIA GPUs
+  bool tune = false;            ///< time matrix products before the first step, keep the fastest
+  std::string tune_cache = {};  ///< file of tuning results; "": in the user's cache folder
+};
+
+/// [[stage]]: the training data from a step on, in place of those of [data].
+struct StageConfig {
+  std::string name = {};
+  std::int64_t from_step = 1;                       ///< its first step, counted from 1
+  std::vector<std::string> text = {}, tokens = {};  ///< as in DataConfig; one of the three is set
+  std::int64_t synthetic = 0;
+  std::int64_t seq_len = 0;  ///< divides training.seq_len; 0: training.seq_len
+};
+
+/// [optimizer]
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double lr = 0;  ///< must be set
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+  double weight_decay = 0.1;  ///< of matrices only
+  double ema_decay = 0;       ///< of the running averages of the weights; 0: there are none
+  double beta3 = 0.9999;      ///< AdEMAMix: decay rate of the slow mean of gradients
+  double alpha = 8;           ///< AdEMAMix: weight of the slow mean
+  std::int64_t alpha_warmup = 0, beta3_warmup = 0;  ///< AdEMAMix: steps; 0: none
+  double momentum = 0.95;                           ///< Muon: of its matrices
+  bool nesterov = true;
+  MuonScale muon_scale = MuonScale::rms;
+  MuonCoefficients muon_coefficients = MuonCoefficients::keller;
+  std::int64_t muon_steps = 5;  ///< Newton-Schulz steps
+
+  /// Keys of registered rules, by "rule.key"; one that is missing has its default.
+  OwnValues own_values = {};
+  /// Such a value, as own<double>("lion.beta1"). Throws as ModelConfig::own() does.
+  template <typename T>
+  const T& own(const std::string& key) const {
+    return own_value_as<T>(own_values, key);
+  }
+};
+
+/// [lr_scheduler]
+struct ScheduleConfig {
+  ScheduleKind kind = ScheduleKind::cosine;
+  std::int64_t warmup_steps = 0;
+  double warmup_ratio = 0;                ///< of all steps, in place of warmup_steps; 0: none
+  double min_lr = 0;                      ///< last value of linear, cosine and wsd
+  std::int64_t decay_steps = 0;           ///< of wsd; 0: a tenth of the steps
+  DecayShape decay = DecayShape::linear;  ///< of wsd
+  /// In place of steps, sequences consumed before the step, if one of these is set.
+  std::int64_t warmup_samples = 0, decay_samples = 0;
+  std::int64_t total_samples = 0;  ///< where min_lr is reached; 0: the end of the run
+
+  bool counts_samples() const {
+    return warmup_samples > 0 || decay_samples > 0 || total_samples > 0;
+  }
+};
+
+/// [parallelism]
+struct ParallelismConfig {
+  int x = 1, y = 1, z = 1, data = 1;
+  int context = 1;  ///< neighbours along z that share sequences; divides z
+  ContextLayout context_layout = ContextLayout::automatic;  ///< which positions each of them has
+  int experts = 1;  ///< neighbours along z that share the experts of each layer; divides z
+  std::string named_grid = {};  ///< "x,y,z,data" instead of those four, or "auto"; key: grid
+  std::string machine =
+      {};  ///< for an automatic grid and automatic collectives: name or file; "": this one
+  DeviceKind device = DeviceKind::automatic;
+  double peak_tflops = 0;  ///< advertised peak of one rank's device; 0: unknown
+  TransportKind transport = TransportKind::automatic;
+  CollectivesKind collectives = CollectivesKind::automatic;  ///< changes no sum
+  DType reduce_dtype = DType::f32;  ///< in which weight gradients are exchanged
+  bool sequence_parallel = true;    ///< rows are also cut over x and y between products
+  int chunks = 1;                   ///< pieces of a micro-batch that overlap one another
+  Overlap overlap = {};             ///< keys: overlap_input_gradients, overlap_data ...
+  double timeout_seconds = 600;     ///< a collective may hang before the run ends
+
+  /// The config must be resolved: the grid is not automatic.
+  GridShape grid() const { return {x, y, z, data, context, experts}; }
+  bool automatic() const { return named_grid == "auto"; }
+  /// Sets the extents of the axes; context and experts stay.
+  void set_grid(const GridShape& shape) {
+    x = shape.x;
+    y = shape.y;
+    z = shape.z;
+    data = shape.data;
+  }
+  bool operator==(const ParallelismConfig&) const = default;
+};
+
+/// [activation_checkpoint]
+struct RecomputeConfig {
+  RecomputeMode mode = RecomputeMode::none;
+  /// The first `blocks` blocks recompute more: what the next mode says, or first_values.
+  std::int64_t blocks = 0;
+  std::vector<std::string> values = {}, first_values = {};  ///< of mode values
+  std::int64_t budget = 0;      ///< bytes; 0: none, else the keys above follow from it
+  std::int64_t peak_bytes = 0;  ///< of a step, as within_budget() found it; not a key
+  bool keep_dispatch = false;   ///< keep the rows that experts got from other ranks
+};
+
+/// [checkpoint]
+struct CheckpointConfig {
+  std::int64_t every = 0;     ///< steps; 0: none by their number
+  double every_minutes = 30;  ///< since the start or the last one; 0: none by time
+  std::int64_t keep = 2;      ///< number of newest checkpoints that stay; 0: all
+  bool best = false;          ///< save after each lowest validation loss; the last one stays
+  std::string resume = {};    ///< "", "auto" or a path
+  ChangedData changed_data = ChangedData::refuse;
+  bool async = true;             ///< written in the background
+  double give_up_minutes = 120;  ///< how long a run goes on although checkpoints fail
+};
+
+/// [output]
+struct OutputConfig {
+  std::string dir = "out/run";
+  bool overwrite = false;      ///< replace the run that dir holds
+  std::int64_t log_every = 1;  ///< steps
+  bool tensorboard = false;    ///< also write the steps as TensorBoard's events
+  std::string trace = {};      ///< file for a timeline of three steps; "": none
+};
+
+/// [samples]: texts that the model writes while it is trained.
+struct SamplesConfig {
+  std::vector<std::string> prompts = {};  ///< empty: none are written
+  bool chat = false;          ///< a prompt is a user's message, in the template of data.jsonl
+  std::int64_t every = 0;     ///< steps; 0: with each validation
+  std::int64_t tokens = 64;   ///< most of a text
+  double temperature = 0;     ///< 0: always the likeliest token
+  bool hold_weights = false;  ///< gathers weights over z once instead of for each token
+};
+
+/// A section that belongs to another part of the program, such as the memorization study, or to a
+/// user's program, such as the hyperparameters of its model. It is parsed, printed and written to
+/// config.toml like the sections of a Config.
+struct FurtherSection {
+  std::string name;
+  /// Adds the section and its keys to a list. Owns their values; copies share them.
+  std::function<void(OptionList&)> list;
+  std::string unread = {};  ///< why a training does not read its keys; "": it does
+};
+
+/// The configuration of a run: one member per section of the TOML file, of the same name, and the
+/// sections of other owners.
+struct Config {
+  ModelConfig model;
+  DataConfig data;
+  std::vector<StageConfig> stage;  ///< by from_step; empty: [data] holds for all steps
+  TrainingConfig training;
+  OptimizerConfig optimizer;
+  ScheduleConfig lr_scheduler;
+  ParallelismConfig parallelism;
+  RecomputeConfig activation_checkpoint;
+  CheckpointConfig checkpoint;
+  OutputConfig output;
+  SamplesConfig samples;
+  std::vector<FurtherSection> further = {};
+  std::string file = {};       ///< that it was read from; "": none
+  OpenFiles model_files = {};  ///< see with_stored_model()
+};
+
+/// The config as it is in each stage: without stages, with its data and sequence length. Returns
+/// the config alone if it has no stages. Batches remain those of the config.
+std::vector<Config> stages_of(const Config& config);
+
+/// The steps of the warm-up: lr_scheduler.warmup_steps, or the share of training.steps that
+/// warmup_ratio is, rounded up.
+std::int64_t warmup_steps(const Config& config);
+
+}  // namespace axonn

@@ -1,0 +1,211 @@
+// The keys of [training].
+#include "axonn/run/config/config_options.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr std::string_view kAttentionKinds[] = {"auto", "cudnn", "own"};
+
+/// Part of [training].
+void list_computation(TrainingConfig& training, OptionList& list) {
+  list.add("deterministic", &training.deterministic,
+           {.help = "whether the same run twice gives the same bits, on the same model of GPU with "
+                    "the same libraries; false: on NVIDIA GPUs, attention may use faster cuDNN "
+                    "kernels that do not guarantee this",
+            .also = "deterministic_mode"});
+  list.add(
+      "verify_every", &training.verify_every,
+      {.help = "interval between searches for silent corruption: ranks compare, to the bit, the "
+               "weights and optimizer state that several hold, and every result of a "
+               "micro-batch's forward pass, computed twice; a difference ends the run and "
+               "names the rank; 0: none",
+       .unit = "steps",
+       .min = 0,
+       .also = "sdc_check rerun_mode"});
+  list.add("skip_outliers", &training.skip_outliers,
+           {.help = "steps whose loss or gradient norm exceeds this multiple of its running mean "
+                    "are skipped: they change no weight and do not count in the optimizer's bias "
+                    "corrections; a loss that is not finite ends the run; above 1, or 0: no step "
+                    "is skipped",
+            .min = 0});
+  list.add("skip_deviations", &training.skip_deviations,
+           {.help = "likewise, steps whose loss or gradient norm exceeds its mean over the last "
+                    "128 steps by more than this many standard deviations, such as 6; from the "
+                    "64th step on; 0: no step is skipped",
+            .min = 0,
+            .also = "sigma_factor skip_step_sigma"});
+  list.add("skip_most", &training.skip_most,
+           {.help = "number of skipped steps in a row that ends the run, because it learns nothing",
+            .min = 1});
+  list.add("threads", &training.threads,
+           {.help = "compute threads per rank; 0: the cores that the rank may use, divided by the "
+                    "ranks that share them",
+            .min = 0,
+            .max = 4096,
+            .also = "omp_num_threads num_threads"});
+  list.add("bind_cores", &training.bind_cores,
+           {.help = "whether ranks that share cores are each bound to a part of them; what a "
+                    "launcher or OMP_PROC_BIND has bound stays as it is",
+            .also = "cpu_bind numa_bind pin_threads"});
+}
+
+/// Part of [training].
+void list_balance(BalanceConfig& balance, OptionList& list) {
+  list.add("balance.scope", balance.scope, kBalanceScopes,
+           {.help = "tokens over which the balance loss takes its means: each sequence; batch, a "
+                    "micro-batch of all ranks; hugging_face, the same over all layers together",
+            .also = "moe_router_load_balancing_type"});
+  list.add("balance.weight", &balance.weight,
+           {.help = "weight of the balance loss, which is 1 if the experts of a layer are equally "
+                    "busy; 0: none",
+            .min = 0,
+            .also = "router_aux_loss_coef moe_aux_loss_coeff aux_loss_alpha"});
+  list.add("balance.z", &balance.z,
+           {.help = "weight of the mean squared logarithm of the sum of the exponentials of a "
+                    "router's logits; 0: none",
+            .min = 0,
+            .also = "moe_z_loss_coeff router_z_loss_coef"});
+  list.add("balance.bias", &balance.bias,
+           {.help = "amount by which each step raises the router's bias of experts with fewer "
+                    "tokens than the mean, and lowers that of the others; 0: the bias stays",
+            .min = 0,
+            .also = "moe_router_bias_update_rate bias_update_speed"});
+  list.add(
+      "balance.expected_load", &balance.expected_load,
+      {.help = "tokens of the rank with the busiest experts over the mean, for which plans and "
+               "dry runs count time and memory; training does not read it",
+       .min = 1});
+}
+
+void list_details(TrainingConfig& training, OptionList& list) {
+  GoldfishConfig& goldfish = training.goldfish;
+  list.add("goldfish.k", &goldfish.k,
+           {.help = "goldfish loss: one target in k is left out of the loss, so that no passage is "
+                    "memorized word for word; at least 2, or 0: every target counts",
+            .min = 0,
+            .also = "goldfish_k goldfish_loss"});
+  list.add("goldfish.h", &goldfish.h,
+           {.help = "length of the text before a target whose hash decides whether the target is "
+                    "left out; the first h tokens of each document and each sequence always count "
+                    "(h - 1 targets of a sequence, whose first token is none); with the mask "
+                    "apertus only those of each sequence",
+            .unit = "tokens",
+            .min = 1,
+            .also = "goldfish_h goldfish_context_width"});
+  list.add("goldfish.mask", goldfish.mask, kGoldfishMasks,
+           {.help = "how targets are left out; hash: by a hash of the h tokens before; static: "
+                    "every k-th; seeded: at random, anew in each epoch; apertus: by the product "
+                    "of h tokens, the target the last of them, as Apertus was trained",
+            .also = "goldfish_strategy"});
+  list_balance(training.balance, list);
+  list.add("z_loss", &training.z_loss,
+           {.help = "weight of the mean squared logarithm of the sum of the exponentials of the "
+                    "output logits, which keeps them small, such as 1e-4; the reported loss leaves "
+                    "it out; 0: none",
+            .min = 0,
+            .also = "z_loss_weight z_loss_multiplier softmax_auxiliary_loss"});
+  list.add(
+      "attention", training.attention, kAttentionKinds,
+      {.help = "implementation of attention on NVIDIA GPUs; cudnn: an error where cuDNN cannot "
+               "compute it; own: axonn's kernels; auto: cuDNN where possible, else axonn's kernels",
+       .also = "attn_implementation attention_backend flash_attention"});
+  list.add("tune", &training.tune,
+           {.help = "whether to time several ways of computing each matrix product before the "
+                    "first step, and keep the fastest",
+            .also = "autotune kernel_tuning"});
+  list.add("tune_cache", &training.tune_cache,
+           {.help = "file that stores tuning results for later runs; empty: axonn/products.json in "
+                    "$XDG_CACHE_HOME or ~/.cache"});
+  list.add(
+      "cuda_graph", &training.cuda_graph,
+      {.help =
+           "whether to capture a step's GPU work as CUDA graphs in the second step and launch them "
+           "from then on: the same bits, with less work for the CPU; several ranks need nccl",
+       .also = "cuda_graphs enable_cuda_graph capture"});
+}
+
+/// Part of [training].
+void list_batch(TrainingConfig& training, OptionList& list) {
+  list.add(
+      "global_batch", &training.global_batch,
+      {.help =
+           "batch of one optimizer step over all ranks, a multiple of micro_batch times z times "
+           "data; if it is larger than that, gradients are accumulated over several micro-batches",
+       .unit = "sequences",
+       .min = 1,
+       .required = true,
+       .also = "batch_size global_batch_size total_batch_size"});
+  list.add("batch_ramp", &training.batch_ramp,
+           {.help = "smaller batches at the start, as \"start increment sequences\": the batch "
+                    "rises from start to global_batch in equal parts of the first sequences",
+            .also = "rampup_batch_size batch_size_warmup"});
+  list.add("batch_stages", &training.batch_stages,
+           {.help = "smaller batches at the start, each as \"batch sequences\": the batch until "
+                    "the run has consumed that many sequences, such as \"1024 2000000\"; then "
+                    "global_batch",
+            .also = "batch_size_schedule"});
+  list.add("micro_batch", &training.micro_batch,
+           {.help = "sequences that one (z, data) coordinate computes at a time; 0: the most that "
+                    "every step can: all of its share, without accumulation, unless batches change",
+            .unit = "sequences",
+            .min = 0,
+            .also = "micro_batch_size local_batch_size batch_size per_device_train_batch_size "
+                    "per_device_eval_batch_size train_micro_batch_size_per_gpu"});
+}
+
+}  // namespace
+
+void list_training(TrainingConfig& training, OptionList& list) {
+  list.section("training", "The length of the run, its batch, and how it computes");
+  list.add("steps", &training.steps,
+           {.help = "number of optimizer steps in the whole run; a resumed run does those that are "
+                    "left; 0: as many as training.epochs needs",
+            .min = 0,
+            .also = "max_iters train_iters max_steps num_iterations"});
+  list.add("epochs", &training.epochs,
+           {.help = "number of times that the run reads its training data, such as 3 or 0.5, in "
+                    "place of steps: it has the fewest steps that read them so often; 0: steps "
+                    "is set",
+            .min = 0,
+            .also = "num_train_epochs num_epochs"});
+  list.add("seq_len", &training.seq_len,
+           {.help = "length of each training sequence",
+            .unit = "tokens",
+            .min = 1,
+            .required = true,
+            .also = "block_size seq_length sequence_length sequence_len context_length "
+                    "max_seq_length max_seq_len max_length cutoff_len model_max_length"});
+  list_batch(training, list);
+  list.add(
+      "dtype", training.dtype, kComputeTypes,
+      {.help = "type of activations and matrix products; sums and master weights are always f32",
+       .also = "precision bf16 fp16 mixed_precision_param"});
+  list.add(
+      "seed", &training.seed,
+      {.help = "seed of all random numbers: initial weights, sample order, dropout, synthetic text",
+       .min = 0});
+  list.add("max_norm", &training.max_norm,
+           {.help = "gradients are scaled down if their global norm exceeds this; 0: no clipping",
+            .min = 0,
+            .also = "grad_clip clip_grad max_grad_norm gradient_clipping"});
+  list.add("eval_every", &training.eval_every,
+           {.help = "interval between evaluations of the validation loss; with data.validation the "
+                    "last step is always evaluated; 0: only that one",
+            .unit = "steps",
+            .min = 0,
+            .also = "eval_interval val_loss_every eval_steps"});
+  list.add("eval_batches", &training.eval_batches,
+           {.help = "number of global batches in one evaluation; 0: all of the validation data",
+            .min = 0,
+            .also = "eval_iters val_max_steps"});
+  list.add("patience", &training.patience,
+           {.help = "number of validations in a row without a lower loss after which the run ends, "
+                    "with a checkpoint (early stopping); 0: it does not end early",
+            .min = 0,
+            .also = "early_stopping_patience early_stopping"});
+  list_computation(training, list);
+  list_details(training, list);
+}
+
+}  // namespace axonn

@@ -1,0 +1,172 @@
+#include "axonn/run/config/unused_keys.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/numbers.h"
+#include "axonn/foundation/options/options.h"
+#include "axonn/network/model/model.h"
+#include "axonn/run/config/config_options.h"
+#include "axonn/run/config/optimizer_rules.h"
+
+namespace axonn {
+
+namespace {
+
+struct UnusedKeys {
+  KeyReasons found;
+
+  void when(bool condition, std::initializer_list<std::string> keys, const std::string& reason) {
+    if (!condition) return;
+    for (const std::string& key : keys) found.emplace_back(key, reason);
+  }
+};
+
+void add_unused_of_experts(const Config& config, UnusedKeys& keys) {
+  const ModelConfig& model = config.model;
+  if (!model.path.empty() || architecture_of(model.family)) return;  // may have experts
+  const bool none = model.experts == 0;
+  keys.when(none,
+            {"parallelism.experts", "training.balance.scope", "training.balance.weight",
+             "training.balance.z", "training.balance.bias", "training.balance.expected_load",
+             "activation_checkpoint.keep_dispatch"},
+            "model.experts is 0");
+  if (none) return;
+  keys.when(!model.router_bias, {"training.balance.bias"}, "model.router_bias is false");
+  keys.when(config.training.balance.weight == 0, {"training.balance.scope"},
+            "training.balance.weight is 0");
+}
+
+/// Adds what `given`, whose kind is registered, sets in vain: keys of other rules.
+void add_unused_of_rule(const OptimizerConfig& given, const OptimizerRule& rule, UnusedKeys& keys) {
+  OptimizerConfig config = given;
+  OptionList list;
+  list_optimizer(config, list);
+  const std::string reason = "optimizer.kind is " + rule.name + ", which does not read it";
+  for (const Option& option : list.find("optimizer")->options) {
+    const std::string& name = option.name();
+    const bool always = name == "kind" || name == "lr" || name == "ema_decay";
+    keys.when(!always && std::ranges::find(rule.reads, name) == rule.reads.end(), {option.key()},
+              reason);
+  }
+}
+
+void add_unused_of_optimizer(const OptimizerConfig& optimizer, UnusedKeys& keys) {
+  const OptimizerRule* const rule = optimizer_rule_of(optimizer.kind);
+  if (rule) return add_unused_of_rule(optimizer, *rule, keys);
+  keys.when(optimizer.kind == OptimizerKind::sgd,
+            {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
+            "optimizer.kind is sgd, which has no moments");
+  keys.when(
+      optimizer.kind != OptimizerKind::ademamix,
+      {"optimizer.beta3", "optimizer.alpha", "optimizer.alpha_warmup", "optimizer.beta3_warmup"},
+      "optimizer.kind is not ademamix");
+  keys.when(optimizer.kind != OptimizerKind::muon,
+            {"optimizer.momentum", "optimizer.nesterov", "optimizer.muon_scale",
+             "optimizer.muon_coefficients", "optimizer.muon_steps"},
+            "optimizer.kind is not muon");
+}
+
+/// Of [data], and of the validation with a part of it.
+void add_unused_of_data(const Config& config, UnusedKeys& keys) {
+  keys.when(config.data.jsonl.empty(),
+            {"data.chat_template", "data.chat_template_args", "data.excess_length_strategy",
+             "data.mask_history"},
+            "data.jsonl is not set");
+  keys.when(!config.data.jsonl.empty(), {"data.documents", "data.eod"},
+            "documents of data.jsonl are always separate");
+  keys.when(config.data.jsonl.empty() && config.data.documents == DocumentMode::joined &&
+                config.training.goldfish.k == 0,
+            {"data.eod"}, "data.documents is joined");
+  const bool reads_text = std::ranges::any_of(
+      stages_of(config), [](const Config& stage) { return !stage.data.text.empty(); });
+  keys.when(!reads_text, {"data.text_field"}, "data.text is not set");
+  const std::string& validation = config.data.validation;
+  const bool no_validation = validation.empty() || parse_real(validation) == 0.0;
+  keys.when(
+      no_validation,
+      {"training.eval_every", "training.eval_batches", "training.patience", "checkpoint.best"},
+      "data.validation is none; set it to a fraction such as 0.1, or to a file");
+  keys.when(!no_validation && config.training.eval_every == 0,
+            {"training.patience", "checkpoint.best"},
+            "training.eval_every is 0, so that only the last step is validated");
+}
+
+void add_unused_of_schedule(const Config& config, UnusedKeys& keys) {
+  const ScheduleConfig& schedule = config.lr_scheduler;
+  keys.when(schedule.kind == ScheduleKind::constant,
+            {"lr_scheduler.min_lr", "lr_scheduler.total_samples"}, "lr_scheduler.kind is constant");
+  keys.when(schedule.kind != ScheduleKind::wsd,
+            {"lr_scheduler.decay_steps", "lr_scheduler.decay_samples", "lr_scheduler.decay"},
+            "lr_scheduler.kind is not wsd");
+  keys.when(schedule.counts_samples(),
+            {"lr_scheduler.warmup_steps", "lr_scheduler.warmup_ratio", "lr_scheduler.decay_steps"},
+            "lr_scheduler counts sequences");
+  keys.when(schedule.warmup_ratio > 0, {"lr_scheduler.warmup_steps"},
+            "lr_scheduler.warmup_ratio gives its value");
+  keys.when(config.training.epochs > 0, {"training.steps"},
+            "the data give its value by training.epochs");
+  keys.when(config.training.skip_outliers == 0 && config.training.skip_deviations == 0,
+            {"training.skip_most"}, "training.skip_outliers and training.skip_deviations are 0");
+}
+
+}  // namespace
+
+KeyReasons unused_keys(const Config& config) {
+  const ParallelismConfig& parallelism = config.parallelism;
+  const bool planned = parallelism.automatic();
+  const GridShape grid = planned || parallelism.named_grid.empty()
+                             ? parallelism.grid()
+                             : parse_grid(parallelism.named_grid);
+  UnusedKeys keys;
+  Config listed = config;
+  OptionList list;
+  list_options(listed, list);
+  for (const OptionList::Section& section : list.sections())
+    for (const Option& option : section.options)
+      if (const std::string reason = option.unused(); !reason.empty())
+        keys.when(true, {option.key()}, reason);
+  add_unused_of_experts(config, keys);
+  add_unused_of_data(config, keys);
+  keys.when(config.samples.prompts.empty(),
+            {"samples.chat", "samples.every", "samples.tokens", "samples.temperature",
+             "samples.hold_weights"},
+            "samples.prompts is empty");
+  keys.when(config.training.goldfish.k == 0, {"training.goldfish.h", "training.goldfish.mask"},
+            "training.goldfish.k is 0");
+  keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
+  const RecomputeConfig& recompute = config.activation_checkpoint;
+  keys.when(recompute.mode == RecomputeMode::none && recompute.budget == 0,
+            {"activation_checkpoint.keep_dispatch"}, "activation_checkpoint.mode is none");
+  keys.when(recompute.mode == RecomputeMode::full && recompute.budget == 0,
+            {"activation_checkpoint.blocks"}, "activation_checkpoint.mode is full");
+  keys.when(recompute.mode != RecomputeMode::values && recompute.budget == 0,
+            {"activation_checkpoint.values", "activation_checkpoint.first_values"},
+            "activation_checkpoint.mode is not values");
+  keys.when(recompute.blocks == 0 && recompute.budget == 0, {"activation_checkpoint.first_values"},
+            "activation_checkpoint.blocks is 0");
+  const bool own_attention =
+      parallelism.device == DeviceKind::cpu || parallelism.device == DeviceKind::hip;
+  keys.when(own_attention, {"training.attention"}, "parallelism.device is not cuda");
+  add_unused_of_optimizer(config.optimizer, keys);
+  add_unused_of_schedule(config, keys);
+  keys.when(!planned && parallelism.collectives != CollectivesKind::automatic,
+            {"parallelism.machine"},
+            "neither parallelism.grid nor parallelism.collectives is auto");
+  keys.when(!planned && grid.x == 1 && grid.y == 1, {"parallelism.sequence_parallel"},
+            "parallelism.x and parallelism.y are 1");
+  keys.when(parallelism.context == 1, {"parallelism.context_layout", "parallelism.overlap_context"},
+            "parallelism.context is 1");
+  keys.when(!planned && grid.ranks() == 1,
+            {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",
+             "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",
+             "parallelism.overlap_data"},
+            "there is only one rank");
+  return keys.found;
+}
+
+}  // namespace axonn

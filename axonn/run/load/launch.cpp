@@ -1,0 +1,86 @@
+#include "axonn/run/load/launch.h"
+
+#include <cstdlib>
+#include <iostream>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/ranks/comm/collective_cost.h"
+#include "axonn/ranks/comm/launcher.h"
+#include "axonn/ranks/comm/mpi/mpi.h"
+#include "axonn/ranks/comm/threads/threads.h"
+
+namespace axonn {
+
+bool launches_mpi(const Config& config) {
+  const TransportKind transport = config.parallelism.transport;
+  return transport == TransportKind::mpi ||
+         (transport != TransportKind::threads && under_launcher());
+}
+
+bool speaks_for_all() { return launched_rank() == 0; }
+
+void end_launched(const std::exception_ptr& error) {
+  if (!under_launcher()) return;
+  try {
+    run_mpi([&](Communicator&) { std::rethrow_exception(error); });
+  } catch (const UsageError&) {  // built without MPI: each process prints its own error
+  }
+}
+
+namespace {
+
+/// Throws UsageError if MPI has fewer ranks than the launcher has started processes: each would do
+/// the whole work, and all would write to the same folder.
+void refuse_lone_processes(const Communicator& world) {
+  const int started = launched_size();
+  if (world.size() >= started) return;
+  const bool one = world.size() == 1;
+  refuse(
+      "the launcher has started ", started, " processes, but MPI (", mpi_version(), ") has ",
+      world.size(), one ? " rank" : " ranks", ": it does not find the other processes, so each ",
+      "would work alone; start them with srun --mpi=pmix (srun --mpi=list shows what Slurm has) ",
+      "or with mpirun, of the MPI that this program was built with");
+}
+
+}  // namespace
+
+CollectivePolicy policy_of(const ParallelismConfig& config) {
+  switch (config.collectives) {
+    case CollectivesKind::automatic:
+      break;
+    case CollectivesKind::flat:
+      return {CollectiveMethod::flat};
+    case CollectivesKind::two_level:
+      return {CollectiveMethod::two_level};
+  }
+  return {};
+}
+
+void launch(const Config& config, const std::function<void(Communicator& world)>& body) {
+  if (config.parallelism.automatic())
+    refuse("[parallelism] grid = \"auto\" works only with axonn train; set a grid, such as the ",
+           "first of axonn plan");
+  AXONN_CHECK(config.parallelism.named_grid.empty(), "launch: parallelism.grid is still \"",
+              config.parallelism.named_grid, "\"; pass prepared(config)");
+  AXONN_CHECK(body, "launch: there is no function to run");
+  const double timeout = config.parallelism.timeout_seconds;
+  const auto with_policy = [&](Communicator& world) {
+    world.set_policy(policy_of(config.parallelism));
+    body(world);
+  };
+  const auto together = [&](Communicator& world) {
+    refuse_lone_processes(world);
+    with_policy(world);
+  };
+  if (launches_mpi(config))
+    run_mpi(together, {.timeout_seconds = timeout, .report = {}});
+  else
+    run_ranks(config.parallelism.grid().ranks(), with_policy,
+              {.timeout_seconds = timeout, .on_hang = [](const std::string& reason) {
+                 // Ends the process, since a thread that hangs cannot be ended alone.
+                 std::cerr << "error: " << reason << std::endl;
+                 std::_Exit(EXIT_FAILURE);
+               }});
+}
+
+}  // namespace axonn

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "axonn/ranks/parallel/parameters.h"
+#include "axonn/run/config/config.h"
+#include "axonn/run/config/optimizer_rules.h"
+
+namespace axonn {
+
+/// The buffers that a rule keeps of a group, in the order of its state_names(). Does not own them.
+class StateViews {
+ public:
+  StateViews() = default;
+  StateViews(Views views) : views_(views) {}                     // NOLINT: a list of views is one
+  StateViews(const std::vector<View>& views) : views_(views) {}  // NOLINT
+
+  /// (1, P) f32. Throws Error, with the number of buffers, if there is no i-th.
+  const View& operator[](std::size_t i) const;
+  std::size_t size() const { return views_.size(); }
+  auto begin() const { return views_.begin(); }
+  auto end() const { return views_.end(); }
+
+ private:
+  Views views_;
+};
+
+/// An update rule. It names the buffers that it needs beside the weights, and updates one group of
+/// parameters at a time; allocation, clipping, communication and checkpoints are not its concern.
+/// The rules of make_optimizer() implement it, and so does a user's own: register_optimizer(), or
+/// TrainingOptions::make_optimizer for one Training.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  /// Names of the buffers that the rule keeps for each weight, as checkpoints call them:
+  /// {"exp_avg", "exp_avg_sq"}; not "master" or "ema". They are f32, start at zero and lie as the
+  /// master weights do, cut over x, y, z and data.
+  virtual std::vector<std::string> state_names() const = 0;
+
+  struct Update {
+    std::int64_t step = 0;  ///< number of updates before this one
+    double lr = 0;          ///< learning rate of this step
+    View scale = {};        ///< (1, 1) f32, multiplies the gradients: the clip factor
+    StateViews state = {};  ///< one (1, P) f32 for each of state_names()
+  };
+  /// Called once, by OptimizerState::allocate(), on all ranks: lets a rule whose updates need other
+  /// ranks plan its communication. The groups are all that are trained, and outlive the rule.
+  virtual void prepare(const Context& /*ctx*/, std::span<ParameterGroup* const> /*groups*/) {}
+  /// Called once a step, on all ranks, before update() of each group: for updates that need several
+  /// groups or other ranks. `states` has the state of each group of prepare(); that of `update` is
+  /// empty.
+  virtual void update_together(const Context& /*ctx*/, const Update& /*update*/,
+                               std::span<const std::vector<View>> /*states*/) const {}
+  /// Computes this rank's piece (P elements) of the group's new weights from group.gradient(), and
+  /// stores it in group.master() and, in the compute type, in group.piece_of_compute(). Dry runs
+  /// and plans call it on a device without values: code of the host belongs in Backend::on_host().
+  virtual void update(const Context& ctx, const ParameterGroup& group,
+                      const Update& update) const = 0;
+};
+
+/// The kinds of f32 values that a run keeps of each trained weight, as checkpoints call them: the
+/// weight itself, the rule's state, and its average if there is one.
+std::vector<std::string> state_kinds(const OptimizerConfig& config);
+
+/// The settings of [optimizer] for the width of the config's model: with muP, all gradients are
+/// smaller by m than those of the base, because the logits are, and so eps is divided by m.
+OptimizerConfig optimizer_of(const Config& config);
+
+/// Makes the rule that optimizer.kind names, of this library or registered. Throws Error if the
+/// maker of a registered one returns null.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config);
+
+}  // namespace axonn

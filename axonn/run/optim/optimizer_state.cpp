@@ -1,0 +1,98 @@
+#include "axonn/run/optim/optimizer_state.h"
+
+#include <algorithm>
+#include <set>
+
+#include "axonn/data/storage/checkpoint/checkpoint_index.h"
+#include "axonn/foundation/base/check.h"
+
+namespace axonn {
+
+OptimizerState::OptimizerState(std::vector<ParameterGroup*> groups,
+                               std::unique_ptr<Optimizer> optimizer, double ema_decay)
+    : groups_(std::move(groups)), optimizer_(std::move(optimizer)), ema_decay_(ema_decay) {
+  AXONN_CHECK(optimizer_, "OptimizerState: there is no optimizer; make_optimizer() makes one");
+  std::set<std::string> kinds{kWeightsKind, kAveragesKind};
+  for (const std::string& name : optimizer_->state_names())
+    AXONN_CHECK(!name.empty() && kinds.insert(name).second, "OptimizerState: state_names() has '",
+                name, "'; wanted names that differ from each other, from ", kWeightsKind, " and ",
+                kAveragesKind);
+}
+
+void OptimizerState::allocate(const Context& ctx) {
+  const std::size_t names = optimizer_->state_names().size();
+  for (const ParameterGroup* group : groups_) {
+    std::vector<Tensor>& buffers = state_.emplace_back();
+    for (std::size_t i = 0; i < names; ++i)
+      buffers.push_back(ctx.zeros(1, group->piece_size(), DType::f32, MemoryUse::optimizer));
+    if (ema_decay_ > 0)
+      averages_.push_back(ctx.zeros(1, group->piece_size(), DType::f32, MemoryUse::optimizer));
+  }
+  optimizer_->prepare(ctx, groups_);
+}
+
+void OptimizerState::check_allocated(const char* function) const {
+  AXONN_CHECK(state_.size() == groups_.size(), function,
+              ": the optimizer has no state; call OptimizerState::allocate() before");
+}
+
+void OptimizerState::add_squared_norm(const Context& ctx, const View& out) const {
+  for (const ParameterGroup* group : groups_)
+    for (const auto& [begin, end] : group->owned_ranges())
+      ctx.backend.run(ops::SquaredSum{out, group->gradient().col_range(begin, end - begin)});
+}
+
+void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, const View& scale) {
+  check_allocated("update");
+  std::vector<std::vector<View>> states(groups_.size());
+  for (std::size_t i = 0; i < groups_.size(); ++i)
+    for (const Tensor& buffer : state_[i]) states[i].push_back(buffer.view());
+  optimizer_->update_together(ctx, {.step = step, .lr = lr, .scale = scale}, states);
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    ParameterGroup& group = *groups_[i];
+    ctx.backend.mark(group.name());
+    optimizer_->update(ctx, group, {.step = step, .lr = lr, .scale = scale, .state = states[i]});
+    if (ema_decay_ > 0) update_average(ctx, i);
+    group.publish(ctx);
+  }
+  has_averages_ = ema_decay_ > 0;
+}
+
+void OptimizerState::update_average(const Context& ctx, std::size_t i) const {
+  const View average = averages_[i].view(), weights = groups_[i]->master();
+  if (has_averages_)
+    ctx.backend.run(ops::MovingAverage{average, weights, static_cast<float>(1 - ema_decay_)});
+  else
+    ctx.backend.run(ops::Cast{average, weights});
+}
+
+void OptimizerState::exchange_averages(const Context& ctx) {
+  constexpr std::int64_t kAtOnce = 1 << 20;  // elements, held in 4 MiB of further memory
+  AXONN_CHECK(has_averages_,
+              "there are no averages of the weights to exchange: optimizer.ema_decay"
+              " is 0, or no update was done");
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    for (std::int64_t begin = 0; begin < groups_[i]->piece_size(); begin += kAtOnce) {
+      const std::int64_t count = std::min(kAtOnce, groups_[i]->piece_size() - begin);
+      const View weights = groups_[i]->master().col_range(begin, count),
+                 averages = averages_[i].view().col_range(begin, count);
+      const Tensor held = ctx.empty(1, count, DType::f32);
+      ctx.backend.run(ops::Cast{held.view(), weights});
+      ctx.backend.run(ops::Cast{weights, averages});
+      ctx.backend.run(ops::Cast{averages, held.view()});
+    }
+    groups_[i]->publish_values(ctx);
+  }
+}
+
+std::vector<std::pair<std::string, View>> OptimizerState::buffers(std::size_t i) const {
+  check_allocated("buffers");
+  AXONN_CHECK(i < groups_.size(), "buffers: there is no group ", i, " of ", groups_.size());
+  std::vector<std::pair<std::string, View>> all{{kWeightsKind, groups_[i]->master()}};
+  const std::vector<std::string> names = optimizer_->state_names();
+  for (std::size_t k = 0; k < names.size(); ++k) all.emplace_back(names[k], state_[i][k].view());
+  if (has_averages_) all.emplace_back(kAveragesKind, averages_[i].view());
+  return all;
+}
+
+}  // namespace axonn

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "axonn/run/optim/optimizer.h"
+
+namespace axonn {
+
+/// An optimizer and its state on this rank, for all groups that are trained, and the running
+/// averages of their weights.
+///
+/// The first update() copies the weights w to the averages e, each later one adds
+/// (1 - ema_decay) · (w - e), in f32. They lie as the master weights do, cut over x, y, z and data.
+class OptimizerState {
+ public:
+  /// ema_decay 0: there are no averages. Throws Error without an optimizer, or if two of its
+  /// buffers would have one name in checkpoints.
+  OptimizerState(std::vector<ParameterGroup*> groups, std::unique_ptr<Optimizer> optimizer,
+                 double ema_decay = 0);
+
+  /// Allocates the buffers, which are zero. The groups must have been allocated.
+  void allocate(const Context& ctx);
+
+  /// out (1, 1) f64 += sum of squares of the gradients that this rank owns. Summed over all ranks,
+  /// it is the square of the global gradient norm: every element is counted once.
+  void add_squared_norm(const Context& ctx, const View& out) const;
+
+  /// Does update `step`, counted from 0, and gathers the updated pieces over data. scale (1, 1) f32
+  /// multiplies the gradients. Throws Error before allocate().
+  void update(const Context& ctx, std::int64_t step, double lr, const View& scale);
+
+  const std::vector<ParameterGroup*>& groups() const { return groups_; }
+  /// Buffers of group i in a checkpoint, (1, P) f32 each: ("master", ...), those of the optimizer's
+  /// state_names(), and ("ema", ...) if has_averages(). Throws Error before allocate(), or if there
+  /// is no group i.
+  std::vector<std::pair<std::string, View>> buffers(std::size_t i) const;
+
+  /// Whether the averages have values: an update was done, or they are loaded.
+  bool has_averages() const { return has_averages_; }
+  /// Called before buffers() are loaded: whether the checkpoint has averages. If not, the next
+  /// update begins them. Has no effect if ema_decay is 0.
+  void expect_averages(bool stored) { has_averages_ = stored && ema_decay_ > 0; }
+  /// Exchanges the weights and their averages, for an evaluation of the averages. A second call
+  /// restores all bits. Collective: gathers the compute copies over data. Requires has_averages().
+  void exchange_averages(const Context& ctx);
+
+ private:
+  void check_allocated(const char* function) const;
+  void update_average(const Context& ctx, std::size_t i) const;
+
+  std::vector<ParameterGroup*> groups_;
+  std::unique_ptr<Optimizer> optimizer_;
+  double ema_decay_;
+  std::vector<std::vector<Tensor>> state_;  // for each group a (1, P) of each name
+  std::vector<Tensor> averages_;            // for each group a (1, P); empty if ema_decay_ is 0
+  bool has_averages_ = false;
+};
+
+}  // namespace axonn

@@ -1,0 +1,76 @@
+#include "axonn/run/records/export_run.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/files.h"
+#include "axonn/run/records/event_file.h"
+#include "axonn/run/records/run_steps.h"
+#include "axonn/run/records/sample_file.h"
+
+namespace axonn {
+
+namespace {
+
+std::string config_path(const std::string& folder) { return folder + "/config.toml"; }
+
+std::int64_t export_csv(const std::string& folder, const std::string& out) {
+  std::vector<std::string> columns;
+  std::map<std::string, std::size_t, std::less<>> place;
+  read_run_steps(folder, [&](const RunStep& step) {
+    for (const RunValue& one : step.values)
+      if (const std::string name = series_of(one); place.try_emplace(name, columns.size()).second)
+        columns.push_back(name);
+  });
+  std::string text = "step,time";
+  for (const std::string& name : columns) text += ',' + name;  // no name has a comma or a quote
+  text += '\n';
+  const std::int64_t steps = read_run_steps(folder, [&](const RunStep& step) {
+    std::vector<std::optional<double>> row(columns.size());
+    for (const RunValue& one : step.values)
+      if (const auto found = place.find(series_of(one)); found != place.end())
+        row[found->second] = one.value;
+    text += fmt::format("{},{:.3f}", step.step, step.time);
+    for (const auto& value : row) text += value ? fmt::format(",{}", *value) : ",";
+    text += '\n';
+  });
+  write_file_atomically(out, text);
+  return steps;
+}
+
+std::int64_t export_events(const std::string& folder, const std::string& out) {
+  if (!event_files(out).empty())
+    refuse(out, " has files of events of this program already; name another folder with --out");
+  make_folders(out);
+  std::unique_ptr<EventFile> events;
+  const std::vector<TextSample> samples = read_samples(folder);
+  auto sample = samples.begin();
+  const std::int64_t steps = read_run_steps(folder, [&](const RunStep& step) {
+    if (!events) {
+      events =
+          std::make_unique<EventFile>(next_event_file(out, step.time, 0), step.time, step.step);
+      if (path_exists(config_path(folder)))
+        events->write_text(step.step, step.time, "config", as_code(read_text(config_path(folder))));
+    }
+    for (; sample != samples.end() && sample->step <= step.step; ++sample)
+      events->write_text(sample->step, sample->time, sample->tag(), to_markdown(*sample));
+    const std::string fault = events->write(step);
+    AXONN_CHECK(fault.empty(), fault);
+  });
+  return steps;
+}
+
+}  // namespace
+
+std::int64_t export_run(const std::string& folder, ExportFormat format, const std::string& out) {
+  if (out.empty()) refuse("--out is empty");
+  if (format == ExportFormat::csv) return export_csv(folder, out);
+  return export_events(folder, out);
+}
+
+}  // namespace axonn

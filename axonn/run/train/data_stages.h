@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "axonn/data/corpus/batches.h"
+#include "axonn/data/corpus/corpus.h"
+#include "axonn/run/config/config.h"
+#include "axonn/run/train/training.h"
+
+namespace axonn {
+
+/// The data of each stage of a run; of [data] alone if it has no stages. Throws as open_corpus().
+std::vector<std::shared_ptr<const Corpus>> open_stages(const Config& config,
+                                                       const CorpusOptions& options);
+
+/// The training sequences of each stage, whose data `stages` are. The order of a stage is a
+/// function of training.seed and its name. make_sequences empty: training_sequences().
+std::vector<BatchSource> stage_sources(const Config& config,
+                                       const std::vector<std::shared_ptr<const Corpus>>& stages,
+                                       const SequencesMaker& make_sequences = {});
+
+/// A line for each stage of a run: its name, steps and sequences, and its epochs until the last
+/// step. Empty if the config has no stages.
+std::vector<std::string> describe_stages(const Config& config, const Batches& batches);
+/// How often the run has read the data of stage s, or of [data], before step n.
+double epochs_before(const Batches& batches, std::size_t s, std::int64_t n);
+/// Epochs of stage s before the end of the run.
+double epochs_of(const Config& config, const Batches& batches, std::size_t s);
+
+/// The fewest steps of a run without stages, those of an earlier part included, in which it reads
+/// its data training.epochs times. Throws UsageError if they are too many to count.
+std::int64_t steps_of_epochs(const Config& config, const Batches& batches);
+
+/// The place of a run in its data before the first sample. `fingerprints`: of the data of each
+/// stage, or "" if not known.
+DataPosition data_begin(const Config& config, const std::vector<BatchSource>& sources,
+                        std::vector<std::string> fingerprints);
+
+/// How a run goes on with its data where another one was.
+struct ContinuedData {
+  std::vector<std::int64_t> done;  ///< samples of each source before the next step
+  std::string difference;          ///< what keeps it from those not yet seen, and the remedy; or ""
+};
+/// Of a run whose data begin at `here`, after n steps of one that was at `saved`.
+ContinuedData continued_data(std::int64_t n, const DataPosition& saved, const DataPosition& here,
+                             const std::vector<BatchSource>& sources);
+/// Throws UsageError if there is a difference and checkpoint.changed_data is refuse. `checkpoint`:
+/// for the message.
+void refuse_changed_data(const Config& config, const std::string& checkpoint,
+                         const ContinuedData& continued);
+
+}  // namespace axonn

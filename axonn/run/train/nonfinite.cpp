@@ -1,0 +1,252 @@
+#include "axonn/run/train/nonfinite.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/data/corpus/batches.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/ranks/comm/texts.h"
+#include "axonn/run/config/batch_ramp.h"
+#include "axonn/run/config/stored_config.h"
+#include "axonn/run/records/run_folder.h"
+#include "axonn/run/records/run_state.h"
+#include "axonn/run/train/state_blocks.h"
+#include "axonn/run/train/watching_backend.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr const char* kBatchFile = "batch.json";
+
+/// Returns NaN without its sign, which has no meaning.
+double plain(double value) { return std::isnan(value) ? std::abs(value) : value; }
+
+/// Looks for the first value that is NaN or infinite on this rank.
+class NonfiniteSearch {
+ public:
+  explicit NonfiniteSearch(const Context& ctx) : ctx_(ctx), count_(ctx.zeros(1, 1, DType::i64)) {}
+
+  bool found() const { return !place_.empty(); }
+  std::int64_t when() const { return when_; }
+  const std::string& place() const { return place_; }
+
+  /// Notes `place` if values has NaN or infinity and nothing was found before. when: the order of
+  /// calls, the same on all ranks.
+  template <typename Place>
+  void look(std::int64_t when, const View& values, const Place& place) {
+    if (found() || values.count() == 0) return;
+    if (values.dtype != DType::f32 && values.dtype != DType::bf16) return;
+    std::int64_t count = 0;
+    ctx_.device().fill_zero(count_.view().data, sizeof count);
+    ctx_.backend.run(ops::CountNonfinite{count_.view(), values});
+    ctx_.device().copy_to_host(&count, count_.view().data, sizeof count);
+    if (count == 0) return;
+    when_ = when;
+    place_ = place();
+  }
+
+ private:
+  Context ctx_;
+  Tensor count_;
+  std::int64_t when_ = std::numeric_limits<std::int64_t>::max();
+  std::string place_;
+};
+
+std::string samples_text(const std::vector<MicroBatch>& batch, std::size_t micro) {
+  const auto& [first, count, rows] = batch.at(micro);
+  return fmt::format("micro-batch {} of {}, samples {} to {}", micro + 1, batch.size(), first,
+                     first + count - 1);
+}
+
+/// The place of the rank that found one first, on all ranks; "" if none did.
+std::string first_place(Communicator& world, const NonfiniteSearch& search) {
+  std::vector<std::int64_t> all(world.size());
+  std::int64_t mine = search.when();
+  world.all_gather(buffer(std::span(all)), {&mine, 1, DType::i64}, "diagnosis").wait();
+  const auto first = std::ranges::min_element(all);
+  return broadcast_text(world, search.place(), static_cast<int>(first - all.begin()));
+}
+
+/// This rank's samples as JSON, if it is the one of its place that reports them.
+std::string samples_json(Training& training, std::int64_t step) {
+  nlohmann::json samples = nlohmann::json::array();
+  if (!training.model.grid().leads_place()) return samples.dump();
+  const Sequences& sequences = *training.batches->source_of(step).sequences;
+  for (const auto& [first, count, rows] : training.batches->at(step)->micro_batches)
+    for (std::int64_t i = 0; i < count; ++i) {
+      nlohmann::json sample{{"sample", first + i}, {"where", sequences.where(first + i)}};
+      const auto add = [&](const char* key, const std::vector<std::int32_t>& all) {
+        const std::int64_t length = std::ssize(all) / count;
+        const auto begin = all.begin() + i * length;
+        sample[key] = std::vector<std::int32_t>(begin, begin + length);
+      };
+      add("ids", rows.ids);
+      add("targets", rows.targets);
+      add("positions", rows.positions);
+      add("starts", rows.starts);
+      samples.push_back(std::move(sample));
+    }
+  return samples.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// The step in the batch file, for this rank. micro_batches are those of its place.
+struct StoredStep {
+  StepInput input;
+  std::vector<MicroBatch> micro_batches;
+};
+
+StoredStep stored_step(const LoadedModel& model, const std::string& text) try {
+  const auto json = nlohmann::json::parse(text);
+  const auto& samples = json.at("samples");
+  const TrainingConfig& t = model.config().training;
+  const std::int64_t each = std::ssize(samples) / model.grid().batch_places(),
+                     mine = model.grid().batch_place() * each;
+  const auto stages = batch_stages(t);
+  if (std::ranges::find(stages, std::ssize(samples), &BatchStage::batch) == stages.end())
+    refuse(kBatchFile, " has ", samples.size(), " samples, but training.global_batch is ",
+           t.global_batch);
+  StoredStep stored;
+  stored.input = {.step = json.at("step"),
+                  .micro_batches = static_cast<int>(each / t.micro_batch),
+                  .tokens = json.at("tokens"),
+                  .max_norm = t.max_norm,
+                  .tokens_of = {}};
+  for (std::int64_t i = 0; i < each; ++i) {
+    const auto& sample = samples[mine + i];
+    if (i % t.micro_batch == 0)
+      stored.micro_batches.push_back(
+          {.first = sample.at("sample"), .sequences = t.micro_batch, .rows = {}});
+    const auto append = [&](const char* key, std::vector<std::int32_t>& to) {
+      for (const auto& value : sample.at(key)) to.push_back(value);
+    };
+    Sequence& rows = stored.micro_batches.back().rows;
+    append("ids", rows.ids);
+    append("targets", rows.targets);
+    append("positions", rows.positions);
+    append("starts", rows.starts);
+  }
+  return stored;
+} catch (const nlohmann::json::exception& error) {
+  refuse(kBatchFile, " is not the batch of a step: ", error.what());
+}
+
+}  // namespace
+
+std::string find_nonfinite(Training& training, StepInput input,
+                           const std::vector<MicroBatch>& batch) {
+  const LoadedModel& model = training.model;
+  const std::string here = model.grid().describe();
+  NonfiniteSearch search(model.context());
+  for (const ParameterGroup* group : training.model.model().groups())
+    for (const auto& [spec, slice] : group->piece_slices())
+      search.look(-1, group->piece_of_compute().col_range(slice.offset, slice.count()), [&] {
+        return concat("in the weights of ", spec->name, ", before the step, on ", here);
+      });
+  const bool learned = search.found();
+
+  std::size_t passes = 0;
+  Phase phase = Phase::forward;
+  std::int64_t last = 0;
+  input.on_phase = [&](Phase now) {
+    phase = now;
+    if (now == Phase::forward) ++passes;
+  };
+  WatchingBackend watch(model.backend(), [&](const WatchingBackend::Operation& operation) {
+    last = operation.number;
+    // The largest logit of a piece of the vocabulary that is all padding is minus infinity.
+    if (learned || operation.name == ops::SoftmaxStats::kName) return;
+    search.look(operation.number, operation.result, [&] {
+      return fmt::format("in layer {}, operation {} ({}), on {}, {}", operation.layer,
+                         operation.name, phase == Phase::forward ? "forward" : "backward", here,
+                         samples_text(batch, passes - 1));
+    });
+  });
+  training.step.repeat(model.context_on(watch), input);
+  for (const ParameterGroup* group : training.optimizer.groups())
+    search.look(last + 1, group->gradient(), [&] {
+      return concat("in the sum of the gradients of block ", group->name(), ", on ", here);
+    });
+  return first_place(model.grid().world(), search);
+}
+
+void save_step(Training& training, const StepInput& input, const std::string& folder,
+               StateTexts texts) {
+  Communicator& world = training.model.grid().world();
+  std::string samples;
+  gather_texts(world, samples_json(training, input.step), [&](const std::string& some) {
+    if (some.size() > 2)
+      samples += (samples.empty() ? "" : ",\n") + some.substr(1, some.size() - 2);
+  });
+  texts[kBatchFile] = fmt::format("{{\"step\": {}, \"tokens\": {}, \"samples\": [\n{}]}}\n",
+                                  input.step, input.tokens, samples);
+  std::vector<StateBlock> blocks = state_blocks(training.model, training.optimizer);
+  for (StateBlock& block : blocks)
+    std::erase_if(block.buffers, [](const StateBuffer& each) { return each.kind != kWeightsKind; });
+  CheckpointSaver saver({.folder = folder, .keep = 1, .async = false});
+  saver.begin(world, input.step, blocks, texts);
+  saver.finish(world);
+}
+
+void stop_for_nonfinite(Training& training, const StepInput& input, const StepResult& result,
+                        const std::string& dir, StateTexts texts) {
+  const std::string origin =
+      find_nonfinite(training, input, training.batches->at(input.step)->micro_batches);
+  const std::string folder = concat(dir, '/', kNonfiniteStep, input.step + 1);
+  const std::string fault = fault_of([&] { save_step(training, input, folder, std::move(texts)); });
+  fail(Where::here(),
+       fmt::format("step {}: the loss is {} and the gradient norm {}; ", input.step + 1,
+                   plain(result.loss), plain(result.grad_norm)),
+       origin.empty()
+           ? "when the step was repeated, everything was finite: a fault of the hardware "
+             "is likely, such as a flipped bit (training.verify_every looks for more)"
+           : "it arose first " + origin,
+       "; the parameters are those before this step. ",
+       fault.empty() ? concat("axonn replay ", folder, " repeats the step")
+                     : concat("The step could not be saved: ", fault),
+       origin.empty() ? "" : ". Lower optimizer.lr, or clip with training.max_norm");
+}
+
+Config config_of_step(const std::string& folder) {
+  const CheckpointReader reader(folder);
+  if (!reader.has_text(kBatchFile))
+    refuse(reader.folder(), " has no ", kBatchFile,
+           ": it is not a step that axonn train saved when its loss was not finite");
+  const Config stored = stored_config(reader);
+  Config config = config_of_model(reader.folder());
+  config.parallelism = stored.parallelism;
+  config.optimizer = stored.optimizer;
+  config.activation_checkpoint.budget = 0;  // the stored recomputation met it
+  config.training.cuda_graph = false;       // a graph serves later steps only
+  return config;
+}
+
+Replay replay(const PreparedRun& run, const std::string& folder, Communicator& world,
+              const ProgressTarget& progress) {
+  Training training(run, world, nullptr, {.data = false, .progress = progress});
+  training.model.initialise();
+  const CheckpointReader reader(world, folder);
+  auto [input, micro_batches] = stored_step(training.model, reader.text(kBatchFile));
+  std::int64_t tuned = 0;
+  if (reader.has_text(kProductsFile))
+    for (const TunedMatmul& product :
+         parse_matmul_choices(reader.text(kProductsFile), concat(folder, '/', kProductsFile))
+             .products)
+      tuned += training.model.backend().set_matmul_way(product.shape, product.way) ? 1 : 0;
+  const Context ctx = training.model.context();
+  input.tokens_of = [&](int micro) { return make_tokens(ctx, micro_batches[micro]); };
+  input.accept = [](double, double) { return false; };
+  Replay report{
+      .step = input.step + 1, .result = training.step.run(ctx, input), .tuned_products = tuned};
+  report.result.loss = plain(report.result.loss);
+  report.result.grad_norm = plain(report.result.grad_norm);
+  if (!report.result.finite) report.origin = find_nonfinite(training, input, micro_batches);
+  return report;
+}
+
+}  // namespace axonn

@@ -1,0 +1,32 @@
+#include "axonn/run/train/state_blocks.h"
+
+#include "axonn/compute/tensor/address.h"
+#include "axonn/network/model/model_files.h"
+
+namespace axonn {
+
+std::int64_t checkpoint_bytes(std::span<ParameterGroup* const> trained, std::int64_t kinds) {
+  std::int64_t elements = 0;
+  for (const StoredParameter& parameter : stored_parameters(trained)) elements += parameter.count();
+  return elements * kElementBytes * kinds;
+}
+
+std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerState& optimizer) {
+  std::vector<StateBlock> blocks;
+  for (std::size_t i = 0; i < model.trained().size(); ++i) {
+    ParameterGroup* group = model.trained()[i];
+    StateBlock block{
+        .name = group->name(), .count = group->piece_size(), .device = &model.backend().device()};
+    for (const StoredParameter& stored : stored_parameters({&group, 1})) {
+      StateParameter& parameter = block.parameters.emplace_back(stored);
+      for (const auto& [spec, slice] : group->piece_slices())
+        if (spec->name == stored.name) parameter.slices.push_back(slice);
+    }
+    for (const auto& [kind, data] : optimizer.buffers(i))
+      block.buffers.push_back({kind, address<float>(data)});
+    blocks.push_back(std::move(block));
+  }
+  return blocks;
+}
+
+}  // namespace axonn

@@ -1,0 +1,286 @@
+#include "axonn/run/train/training.h"
+
+#include <algorithm>
+
+#include "axonn/data/corpus/batches.h"
+#include "axonn/data/corpus/corpus.h"
+#include "axonn/data/corpus/tokenize.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/options/options.h"
+#include "axonn/ranks/comm/texts.h"
+#include "axonn/run/config/batch_ramp.h"
+#include "axonn/run/config/run_text.h"
+#include "axonn/run/config/stored_config.h"
+#include "axonn/run/optim/learning_rate.h"
+#include "axonn/run/records/run_state.h"
+#include "axonn/run/train/data_stages.h"
+#include "axonn/run/train/loss_term.h"
+#include "axonn/run/train/resume.h"
+#include "axonn/run/train/state_blocks.h"
+
+namespace axonn {
+
+namespace {
+
+using Corpora = std::vector<std::shared_ptr<const Corpus>>;
+
+Corpora open_data(const Config& config, Communicator& world, const TrainingOptions& options) {
+  if (!options.data) return {};
+  const bool first = world.rank() == 0;
+  ProgressLine line(first ? options.progress : ProgressTarget{}, kTokenizing);
+  const CorpusOptions corpus_options{.cache = {.folder = options.cache_folder, .makes = first},
+                                     .vocab = config.model.vocab,
+                                     .seed = static_cast<std::uint64_t>(config.training.seed),
+                                     .report = [&](const TokenizeProgress& made) {
+                                       world.note_progress();
+                                       line(made.bytes, made.total_bytes);
+                                     }};
+  // Rank 0 tokenises into the cache first; the other ranks then find it there.
+  Corpora corpora;
+  if (first) corpora = open_stages(config, corpus_options);
+  world.barrier("open data");
+  return first ? corpora : open_stages(config, corpus_options);
+}
+
+BatchOptions batch_options(const LoadedModel& model) {
+  const TrainingConfig& t = model.config().training;
+  return {.seq_len = t.seq_len,
+          .global_batch = t.global_batch,
+          .stages = batch_stages(t),
+          .micro_batch = t.micro_batch,
+          .place = model.grid().batch_place(),
+          .places = model.grid().batch_places()};
+}
+
+std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corpus& corpus) {
+  const TrainingConfig& t = model.config().training;
+  std::shared_ptr<const Sequences> sequences =
+      validation_sequences(corpus, t.seq_len, model.config().model.vocab);
+  if (!sequences) return nullptr;
+  BatchOptions options = batch_options(model);
+  options.global_batch = t.micro_batch * options.places;  // one micro-batch at a time
+  options.stages.clear();
+  options.end = sequences->count();
+  if (t.eval_batches > 0) options.end = std::min(options.end, t.eval_batches * t.global_batch);
+  return std::make_unique<Batches>(std::move(sequences), SequenceMask(), options);
+}
+
+/// Throws UsageError on all ranks if no target of these batches counts. Collective; reads up to the
+/// first one that does.
+void refuse_without_targets(Batches& batches, const Grid& grid) {
+  if (!batches.counts_by_reading()) return;  // all targets count
+  for (std::int64_t n = 0; n < batches.steps(); ++n) {
+    double counted = grid.leads_place() ? static_cast<double>(batches.at(n)->counted) : 0;
+    grid.world().all_reduce(buffer(std::span(&counted, 1)), "validation targets").wait();
+    if (counted > 0) return;
+  }
+  refuse("[data] validation: no target of the validation data counts, such as a word of an ",
+         "assistant, so they have no loss; name other data or a larger fraction, or set it to 0");
+}
+
+const PreparedRun& trainable(const PreparedRun& run) {
+  AXONN_CHECK(
+      run->training.micro_batch > 0,
+      "Training: training.micro_batch is 0, as in a run that only loads a model; prepare it "
+      "with prepared(config)");
+  return run;
+}
+
+std::unique_ptr<Optimizer> rule_of(const OptimizerConfig& config, const TrainingOptions& options) {
+  AXONN_CHECK(options.make_optimizer, "Training: TrainingOptions::make_optimizer is empty");
+  return options.make_optimizer(config);
+}
+
+}  // namespace
+
+Training::Training(const PreparedRun& run, Communicator& world, std::unique_ptr<Backend> backend,
+                   const TrainingOptions& options)
+    : corpora(open_data(trainable(run), world, options)),
+      model(run, world, std::move(backend), {.progress = options.progress}),
+      optimizer(model.trained(), rule_of(optimizer_of(model.config()), options),
+                model.config().optimizer.ema_decay),
+      step(model.model(), optimizer, make_loss_terms(model.model(), model.config().training)) {
+  if (options.data) {
+    batches = std::make_unique<Batches>(
+        stage_sources(model.config(), corpora, options.make_sequences), batch_options(model));
+    validation = validation_batches(model, *corpora.front());
+    if (validation) refuse_without_targets(*validation, model.grid());
+    follow_epochs();
+  }
+  const Context ctx = model.context();
+  optimizer.allocate(ctx);
+  if (model.config().training.cuda_graph) step.use_graphs(ctx);
+}
+
+Training::~Training() = default;
+
+void Training::follow_epochs() {
+  if (model.config().training.epochs > 0)
+    model.set_steps(steps_of_epochs(model.config(), *batches));
+}
+
+double Training::validate() {
+  AXONN_CHECK(validation,
+              "validate: there is no validation data; set data.validation to a fraction such as "
+              "0.1 or to a file, or leave the call out where `validation` is null");
+  return step.evaluate(model.context(), *validation);
+}
+
+double Training::validate_averages() {
+  if (!validation) return validate();  // which throws, before any weight is exchanged
+  const Context ctx = model.context();
+  optimizer.exchange_averages(ctx);
+  const double loss = validate();
+  optimizer.exchange_averages(ctx);
+  return loss;
+}
+
+std::int64_t Training::validation_windows() const {
+  return validation ? validation->options().end : 0;
+}
+
+bool has_packed_data(const Config& config) {
+  const DocumentMode documents = config.data.documents;
+  return !config.data.jsonl.empty() || documents == DocumentMode::separate ||
+         documents == DocumentMode::packed;
+}
+
+StepInput made_up_input(const LoadedModel& model) {
+  const Config& config = model.config();
+  const TrainingConfig& t = config.training;
+  std::int64_t length = 0;
+  for (const Config& stage : stages_of(config)) length = std::max(length, stage.training.seq_len);
+  const std::int64_t rows = t.micro_batch * t.seq_len;
+  const auto batch = std::make_shared<MicroBatch>();
+  batch->sequences = rows / length;
+  auto& [ids, targets, positions, starts] = batch->rows;
+  ids.resize(rows);
+  // A prime, so that neighbours differ. Row i has the id i · 7919 modulo the vocab.
+  const std::int64_t vocab = config.model.vocab, stride = 7919 % vocab;
+  std::int64_t id = 0;
+  for (std::int32_t& one : ids) {
+    one = static_cast<std::int32_t>(id);
+    id += stride;
+    if (id >= vocab) id -= vocab;
+  }
+  targets = ids;
+  if (has_packed_data(config)) {
+    starts.resize(rows, 0);
+    for (std::int64_t i = 0; i < rows; ++i)
+      positions.push_back(static_cast<std::int32_t>(i % length));  // packed sequences
+  }
+  StepInput input;
+  input.micro_batches =
+      static_cast<int>(t.global_batch / model.grid().batch_places() / t.micro_batch);
+  input.tokens = input.all_targets = input.inputs = t.global_batch * t.seq_len;
+  input.max_norm = t.max_norm;
+  input.tokens_of = [&model, batch](int) { return make_tokens(model.context(), *batch); };
+  return input;
+}
+
+void Training::begin_count(std::int64_t n, const Batch* here) {
+  const Grid& grid = model.grid();
+  count_.work.wait();
+  count_.step = n;
+  count_.sums = {};
+  if (here && grid.leads_place())
+    count_.sums = {static_cast<double>(here->counted), static_cast<double>(here->targets),
+                   static_cast<double>(here->inputs)};
+  count_.work = grid.world().all_reduce(buffer(std::span<double>(count_.sums)), "counted targets");
+}
+
+void Training::count(std::int64_t n, const Batch& batch, StepInput& input) {
+  if (count_.step != n) begin_count(n, &batch);
+  count_.work.wait();
+  input.tokens = static_cast<std::int64_t>(count_.sums[0]);
+  input.all_targets = static_cast<std::int64_t>(count_.sums[1]);
+  if (batches->counts_inputs_by_reading()) input.inputs = static_cast<std::int64_t>(count_.sums[2]);
+  std::shared_ptr<const Batch> next;
+  try {
+    next = batches->at(n + 1);
+  } catch (const std::exception&) {  // thrown again when that step is asked for, if it ever is
+  }
+  begin_count(n + 1, next.get());
+}
+
+StepInput Training::input(std::int64_t n) {
+  AXONN_CHECK(batches,
+              "input: there is no data, since TrainingOptions::data is false; give the "
+              "step a StepInput of your own");
+  AXONN_CHECK(n >= 0, "input: there is no step ", n, "; steps are counted from 0");
+  const std::shared_ptr<const Batch> batch = batches->at(n);
+  StepInput input;
+  input.step = n;
+  input.micro_batches = static_cast<int>(std::ssize(batch->micro_batches));
+  input.tokens = input.all_targets = batch->whole.targets;
+  input.inputs = batch->whole.inputs;
+  if (batches->counts_by_reading()) count(n, *batch, input);
+  input.lr = learning_rate(model.config(), n, batches->consumed_before(n));
+  input.max_norm = model.config().training.max_norm;
+  input.tokens_of = [this, batch](int micro) {
+    return make_tokens(model.context(), batch->micro_batches[micro]);
+  };
+  return input;
+}
+
+DataPosition Training::place(std::int64_t n) {
+  if (!batches) return {};
+  Communicator& world = model.grid().world();
+  if (begin_.stages.empty()) {
+    std::vector<std::string> fingerprints;
+    for (const auto& corpus : corpora)
+      fingerprints.push_back(world.rank() == 0 ? fingerprint(*corpus) : "");
+    begin_ = data_begin(model.config(), batches->sources(),
+                        broadcast_texts(world, std::move(fingerprints)));
+  }
+  DataPosition place = begin_;
+  place.consumed = batches->consumed_before(n);
+  for (std::size_t s = 0; s < begin_.stages.size(); ++s)
+    place.stages[s].samples_done = batches->done(s, n);
+  place.stages.insert(place.stages.end(), unlisted_.begin(), unlisted_.end());
+  return place;
+}
+
+bool Training::continue_at(std::int64_t n, const DataPosition& saved,
+                           const std::string& checkpoint) {
+  if (!batches) return false;
+  ContinuedData continued = continued_data(n, saved, place(0), batches->sources());
+  refuse_changed_data(model.config(), checkpoint, continued);
+  unlisted_.clear();
+  for (const StagePosition& one : saved.stages)
+    if (std::ranges::find(begin_.stages, one.name, &StagePosition::name) == begin_.stages.end())
+      unlisted_.push_back(one);
+  count_.work.wait();
+  count_.step = -1;
+  batches->begin_at(n, saved.consumed, std::move(continued.done));
+  follow_epochs();  // another batch has other steps
+  return !continued.difference.empty();
+}
+
+void save_checkpoint(Training& training, const std::string& folder, std::int64_t steps_done) {
+  const LoadedModel& model = training.model;
+  Communicator& world = model.grid().world();
+  const TrainingConfig& t = model.config().training;
+  for (const ParameterGroup* group : model.trained())
+    AXONN_CHECK(group->has_values(), "save_checkpoint: ", group->name(),
+                " has no values; call LoadedModel::initialise() or load_checkpoint() before");
+  CheckpointSaver saver({.folder = folder, .keep = 0, .async = false});
+  const DataPosition place = training.place(steps_done);
+  const std::int64_t sequences = training.batches ? place.consumed : steps_done * t.global_batch;
+  StateTexts texts =
+      to_texts({.steps_done = steps_done, .tokens_seen = sequences * t.seq_len, .data = place},
+               stored_config_text(model.config(), Origins()));
+  const auto tokenizer = training.corpora.empty() ? nullptr : training.corpora.front()->tokenizer;
+  texts.emplace(kModelTextName, to_json(text_of_run(model.config().data, tokenizer)));
+  saver.begin(world, steps_done, state_blocks(model, training.optimizer), std::move(texts));
+  saver.finish(world);
+}
+
+std::int64_t load_checkpoint(Training& training, const std::string& path) {
+  const Resumed resumed = resume(training.model, training.optimizer, path);
+  const RunState state = read_run_state(resumed.reader, training.model.config());
+  training.continue_at(state.steps_done, state.data, resumed.reader.folder());
+  return state.steps_done;
+}
+
+}  // namespace axonn

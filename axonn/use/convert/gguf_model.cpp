@@ -1,0 +1,282 @@
+#include "axonn/use/convert/gguf_model.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+#include "axonn/data/text/bpe/bpe_vocab.h"
+#include "axonn/data/text/sentencepiece/sentencepiece_model.h"
+#include "axonn/data/text/tokenizer.h"
+#include "axonn/data/text/tokenizer_config.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/files.h"
+#include "axonn/foundation/options/options.h"
+#include "axonn/network/model/families/family.h"
+#include "axonn/network/model/model.h"
+#include "axonn/network/nn/rope.h"
+
+namespace axonn {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The kinds of tokens in tokenizer.ggml.token_type, which are those of SentencePiece.
+constexpr std::int32_t kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5;
+
+/// The model's family and type. Throws UsageError if llama.cpp's format has no such models.
+struct GgufModel {
+  explicit GgufModel(const ModelConfig& model) {
+    family = find_family(model);
+    type = family ? &need_type(*family, model) : nullptr;
+    if (type && !type->gguf.architecture.empty()) return;
+    std::vector<std::string_view> names;
+    for (const Family* const one : families())
+      for (const ModelType& known : one->types())
+        if (!known.gguf.architecture.empty()) names.push_back(known.name);
+    refuse("--to gguf: models of ",
+           type ? concat("the type ", type->name)
+                : concat("family ", model_families()[static_cast<int>(model.family)]),
+           " cannot be converted, those of the types ", join(names), " can",
+           type ? "; convert the Hugging Face folder with llama.cpp's own script" : "");
+  }
+
+  const Family* family;
+  const ModelType* type;
+};
+
+/// llama.cpp's code for the type of most tensors of a file.
+std::uint32_t file_type(GgufType type) {
+  switch (type) {
+    case GgufType::f32:
+      return 0;
+    case GgufType::f16:
+      return 1;
+    case GgufType::q8_0:
+      return 7;
+    case GgufType::bf16:
+      return 32;
+  }
+  return 0;
+}
+
+/// The name under which llama.cpp knows a byte-level tokenizer's pattern.
+std::string pre_tokenizer_name(const BpeVocab& vocab) {
+  constexpr std::string_view kLetters =
+      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})";
+  constexpr std::string_view kRest = R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  constexpr std::string_view kTekken =
+      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+      R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+      R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  const std::array<std::pair<std::string, const char*>, 4> known = {
+      std::pair{std::string(kGpt2Pattern), "gpt-2"},
+      {concat(kLetters, "{1,3}", kRest), "llama-bpe"},
+      {concat(kLetters, kRest), "qwen2"},
+      {std::string(kTekken), "tekken"}};
+  const auto found =
+      std::ranges::find(known, vocab.pattern, [](const auto& pair) { return pair.first; });
+  const bool composes = std::ranges::all_of(
+      vocab.normalizer, [](const TextStep& step) { return step.kind == TextStep::Kind::nfc; });
+  if (found == known.end() || vocab.words != BpeWords::pattern || !vocab.spacing.empty() ||
+      !composes)
+    refuse("--to gguf: ", vocab.name, " cuts text into words as no tokenizer of GGUF that is ",
+           "known here does (those of GPT-2, Llama 3, Qwen and Mistral's Tekken): '", vocab.pattern,
+           "'");
+  return found->second;
+}
+
+/// Tokens as the keys list them.
+struct TokenList {
+  std::vector<std::string> tokens;
+  std::vector<std::int32_t> types;
+
+  void fill_up(std::int64_t vocab) {
+    if (std::ssize(tokens) > vocab)
+      refuse("--to gguf: the tokenizer has ", tokens.size(), " tokens, but the model ", vocab);
+    for (std::int64_t i = std::ssize(tokens); i < vocab; ++i) {
+      tokens.emplace_back();
+      types.push_back(kUnused);
+      leave_out(static_cast<std::size_t>(i));
+    }
+  }
+  /// Fills the place of an id without a token.
+  void leave_out(std::size_t id) {
+    tokens[id] = concat("[PAD", id, ']');
+    types[id] = kUnused;
+  }
+};
+
+GgufKeys keys_of_bpe(const BpeVocab& vocab, std::int64_t count) {
+  if (!vocab.characters.empty() || vocab.unigram)
+    refuse("--to gguf: ", vocab.name, " is no byte-level BPE; the scores of its pieces are only ",
+           "read from its tokenizer.model; put that beside it");
+  TokenList list;
+  for (const std::string& token : vocab.tokens) list.tokens.push_back(bpe_characters(token));
+  list.types.assign(list.tokens.size(), kNormal);
+  for (const AddedToken& token : vocab.added_tokens) {
+    list.tokens[token.id] = token.content;
+    list.types[token.id] = token.special ? kControl : kUserDefined;
+  }
+  for (std::size_t id = 0; id < list.tokens.size(); ++id)
+    if (list.tokens[id].empty()) list.leave_out(id);
+  std::vector<std::string> merges;
+  for (const BpeMerge& merge : vocab.merges)
+    merges.push_back(concat(list.tokens[merge.left], ' ', list.tokens[merge.right]));
+  list.fill_up(count);
+  return {{"tokenizer.ggml.model", std::string("gpt2")},
+          {"tokenizer.ggml.pre", pre_tokenizer_name(vocab)},
+          {"tokenizer.ggml.tokens", std::move(list.tokens)},
+          {"tokenizer.ggml.token_type", std::move(list.types)},
+          {"tokenizer.ggml.merges", std::move(merges)}};
+}
+
+GgufKeys keys_of_bytes(std::int64_t count) {
+  constexpr std::uint32_t kNoCharacter = 255;  // a byte that no text in UTF-8 has
+  GgufKeys keys = keys_of_bpe(bytes_as_bpe(), count);
+  // Without these, llama.cpp takes token 11 for both.
+  keys.emplace_back("tokenizer.ggml.bos_token_id", kNoCharacter);
+  keys.emplace_back("tokenizer.ggml.eos_token_id", kNoCharacter);
+  keys.emplace_back("tokenizer.ggml.add_bos_token", false);
+  keys.emplace_back("tokenizer.ggml.add_eos_token", false);
+  return keys;
+}
+
+/// `folder` may have tokens added to the model in tokenizer.json or added_tokens.json.
+GgufKeys keys_of_sentencepiece(const std::string& path, std::int64_t count) {
+  const TextFile file(path);
+  const SentencePieces model = read_sentencepieces(file.text(), path);
+  if (model.model_type != 2)
+    refuse("--to gguf: ", path, " is a unigram model; only models with BPE can be converted");
+  TokenList list;
+  std::vector<float> scores;
+  for (const SentencePieces::Piece& piece : model.pieces) {
+    list.tokens.push_back(piece.text);
+    list.types.push_back(piece.type);
+    scores.push_back(piece.score);
+  }
+  const std::string added = fs::path(path).parent_path() / "tokenizer.json";
+  if (path_exists(added)) {
+    for (const AddedToken& token : read_tokenizer_json(added).added_tokens) {
+      if (token.id >= std::ssize(list.tokens)) list.fill_up(token.id + 1);
+      if (list.types[token.id] != kNormal && list.types[token.id] != kUnused) continue;
+      list.tokens[token.id] = token.content;
+      list.types[token.id] = token.special ? kControl : kUserDefined;
+    }
+  }
+  list.fill_up(count);
+  constexpr float kLeast = -1000;  // of a token that no merge makes
+  scores.resize(list.tokens.size(), kLeast);
+  return {{"tokenizer.ggml.model", std::string("llama")},
+          {"tokenizer.ggml.pre", std::string("default")},
+          {"tokenizer.ggml.tokens", std::move(list.tokens)},
+          {"tokenizer.ggml.scores", std::move(scores)},
+          {"tokenizer.ggml.token_type", std::move(list.types)},
+          {"tokenizer.ggml.unknown_token_id", static_cast<std::uint32_t>(model.unknown)},
+          {"tokenizer.ggml.add_space_prefix", model.adds_space}};
+}
+
+}  // namespace
+
+std::int64_t gguf_positions(const ModelConfig& model) {
+  return model.window > 0 ? std::min(model.window, model.positions) : model.positions;
+}
+
+GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, GgufType type) {
+  const std::string architecture(GgufModel(model).type->gguf.architecture);
+  GgufKeys keys{{"general.architecture", architecture},
+                {"general.type", std::string("model")},
+                {"general.name", name},
+                {"general.file_type", file_type(type)}};
+  if (type == GgufType::q8_0) keys.emplace_back("general.quantization_version", std::uint32_t{2});
+  const auto add = [&](const char* key, std::int64_t value) {
+    keys.emplace_back(concat(architecture, '.', key), static_cast<std::uint32_t>(value));
+  };
+  add("block_count", model.layers);
+  add("context_length", gguf_positions(model));
+  add("embedding_length", model.hidden);
+  add("feed_forward_length", model.ffn);
+  add("vocab_size", model.vocab);
+  add("attention.head_count", model.heads);
+  add("attention.head_count_kv", model.kv_heads);
+  add("attention.key_length", model.head_width());
+  add("attention.value_length", model.head_width());
+  add("rope.dimension_count", model.head_width());
+  if (model.window > 0) add("attention.sliding_window", model.window);
+  keys.emplace_back(architecture + ".attention.layer_norm_rms_epsilon",
+                    static_cast<float>(model.norm_eps));
+  keys.emplace_back(architecture + ".rope.freq_base", static_cast<float>(model.rope_theta));
+  return keys;
+}
+
+GgufKeys gguf_values(const ModelConfig& model, ParameterSource& source) {
+  const GgufForm& form = GgufModel(model).type->gguf;
+  return form.values ? form.values(model, source) : GgufKeys();
+}
+
+GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab) {
+  if (tokenizer.empty())
+    refuse("--to gguf: the model's tokenizer is not known; name it with --tokenizer");
+  const auto read = make_tokenizer(tokenizer);  // refuses what is no tokenizer
+  if (read->name() == "bytes") return keys_of_bytes(vocab);
+  const std::string folder = tokenizer_folder(tokenizer),
+                    sentencepiece = folder + "/tokenizer.model", json = folder + "/tokenizer.json";
+  const auto is_byte_level = [&] {
+    const BpeVocab written = read_tokenizer_json(json);
+    return written.characters.empty() && !written.unigram;
+  };
+  const bool is_bpe = path_exists(json) && is_byte_level();
+  GgufKeys keys = !is_bpe && path_exists(sentencepiece)
+                      ? keys_of_sentencepiece(sentencepiece, vocab)
+                  : path_exists(json) ? keys_of_bpe(read_tokenizer_json(json), vocab)
+                                      : keys_of_bpe(read_bpe_vocab(folder), vocab);
+  const auto add = [&](const char* key, std::optional<std::int32_t> token) {
+    if (token) keys.emplace_back(key, static_cast<std::uint32_t>(*token));
+  };
+  const std::string begin = read_tokenizer_config(folder).begin_of_text;
+  add("tokenizer.ggml.bos_token_id",
+      read->begin_of_text() ? read->begin_of_text() : read->added_token(begin));
+  add("tokenizer.ggml.eos_token_id", read->end_of_text());
+  keys.emplace_back("tokenizer.ggml.add_bos_token", read->begin_of_text().has_value());
+  keys.emplace_back("tokenizer.ggml.add_eos_token", false);
+  return keys;
+}
+
+std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
+                                     std::span<const ParameterSpec> parameters, GgufType type) {
+  const GgufModel known(model);
+  const GgufForm& form = known.type->gguf;
+  std::vector<GgufTensor> tensors;
+  for (const ParameterSpec& spec : parameters) {
+    const bool in_keys =
+        !form.kept_in_keys.empty() && spec.name.find(form.kept_in_keys) != spec.name.npos;
+    if (in_keys) continue;  // gguf_values()
+    GgufTensor tensor{.name = known.family->gguf_name(spec.name),
+                      .parameter = {spec.name, spec.layout.rows, spec.layout.cols},
+                      .type = type,
+                      .vector = spec.layout.cols == 1 && !spec.decays};
+    if (tensor.name.empty())
+      refuse("--to gguf: llama.cpp has no name for the parameter ", spec.name);
+    if (tensor.vector) tensor.type = GgufType::f32;
+    if (tensor.type == GgufType::q8_0 && tensor.parameter.cols % 32 != 0)
+      tensor.type = GgufType::f16;
+    if (form.interleaved &&
+        (tensor.name.ends_with(".attn_q.weight") || tensor.name.ends_with(".attn_k.weight")))
+      tensor.interleaved = model.head_width();
+    tensors.push_back(std::move(tensor));
+  }
+  if (model.rope_scaling == RopeScalingKind::llama3) {
+    const auto plain = rope_frequencies(model.head_width(), model.rope_theta, {}),
+               scaled = rope_frequencies(model.head_width(), model.rope_theta, model.rope);
+    GgufTensor factors{
+        .name = "rope_freqs.weight", .parameter = {"", std::ssize(plain), 1}, .vector = true};
+    for (std::size_t i = 0; i < plain.size(); ++i)
+      factors.values.push_back(static_cast<float>(plain[i] / scaled[i]));
+    tensors.push_back(std::move(factors));
+  }
+  return tensors;
+}
+
+}  // namespace axonn

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "axonn/data/grammar/constraint.h"
+#include "axonn/data/text/stream_decoder.h"
+#include "axonn/data/text/tokenizer.h"
+#include "axonn/network/nn/attention.h"
+#include "axonn/use/infer/generator.h"
+
+namespace axonn {
+
+/// A prompt and the tokens generated after it.
+struct GeneratedSequence {
+  std::size_t number = 0;
+  GenerationOptions options = {};
+  std::vector<std::int32_t> tokens = {};  ///< the prompt's, then the generated ones
+  std::size_t prompt_size = 0;
+  std::optional<StreamDecoder> text = {};
+  std::size_t begin = 0;   ///< first token that is still in the context
+  std::size_t cached = 0;  ///< tokens from there on whose keys and values are cached
+  Generation result = {};  ///< so far
+  std::shared_ptr<Constraint> constraint = {};  ///< of options.form, shared; null: none
+  Constraint::State place = {};                 ///< in the form
+
+  std::size_t produced() const { return tokens.size() - prompt_size; }
+  std::size_t in_context() const { return tokens.size() - begin; }
+  bool scores_prompt() const { return options.score_prompt && produced() == 0; }
+};
+
+/// Tokens of one sequence that one pass computes: `count` from the first one that is not cached.
+struct PassPart {
+  GeneratedSequence* sequence;
+  std::int32_t slot;
+  std::int64_t count;
+
+  /// Whether the pass reaches the sequence's end, so that its next token is drawn.
+  bool last() const { return sequence->cached + count == sequence->in_context(); }
+  /// The number of rows, the last of the part, whose logits are needed.
+  std::int64_t rows_with_logits() const {
+    return sequence->scores_prompt() ? count : std::int64_t{last()};
+  }
+  /// The tokens whose log-probabilities the pass computes: of the prompt, then the drawn one.
+  std::int64_t scored() const {
+    const bool draws = last() && sequence->options.likeliest >= 0;
+    return (sequence->scores_prompt() ? count - std::int64_t{last()} : 0) + std::int64_t{draws};
+  }
+};
+
+/// The parts that every (z, data) coordinate computes in a pass.
+struct PassPlan {
+  KeyValueCache::Reads reads = KeyValueCache::Reads::own_rows;
+  std::vector<std::vector<PassPart>> of_place;
+};
+
+/// Decides which sequences are computed in which pass, and in which slot of which place. Plain
+/// bookkeeping, the same on every rank. A place is a (z, data) coordinate.
+class GenerationSchedule {
+ public:
+  /// `slots` must outlive it, and has at least one slot when next() is called.
+  explicit GenerationSchedule(CacheSlots& slots) : slots_(slots) {}
+
+  /// Takes a sequence, which waits for a free slot. Its number must be new.
+  void add(GeneratedSequence sequence);
+  /// Ends a sequence, if there is one with this number, and frees its slot.
+  void remove(std::size_t number);
+  /// Whether no sequence is running or waiting.
+  bool empty() const { return sequences_.empty(); }
+  /// Whether none is running, so that slots may change.
+  bool idle() const { return sequences_.size() == waiting_.size(); }
+
+  /// Gives free slots to waiting sequences and returns the next pass: the prompts of which nothing
+  /// is cached yet, if there are any, otherwise the new tokens of all other sequences.
+  PassPlan next();
+
+ private:
+  void admit();
+  std::size_t best_slot(const GeneratedSequence& sequence) const;
+
+  CacheSlots& slots_;
+  std::map<std::size_t, GeneratedSequence> sequences_;  // by number
+  std::deque<std::size_t> waiting_;
+  std::vector<GeneratedSequence*> in_slot_;  // by place, then slot; null: free
+};
+
+}  // namespace axonn

@@ -1,0 +1,438 @@
+#include "axonn/use/infer/generator.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <numeric>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/clock.h"
+#include "axonn/ranks/parallel/scheduling.h"
+#include "axonn/use/infer/generation_schedule.h"
+#include "axonn/use/infer/token_choice.h"
+
+namespace axonn {
+
+namespace {
+
+/// Passes with more rows are padded to a multiple of this, so that products have few different
+/// shapes.
+constexpr std::int64_t kRowsStep = 32;
+
+/// With a window, the most rows of a cached sequence in one pass; slots have as many entries, less
+/// one, beyond the window.
+constexpr std::int64_t kBeyondWindow = 64;
+
+/// Gathers the values of each (z, data) coordinate, in the order of places: data · Gz + z.
+std::vector<std::int32_t> gather_places(const Grid& grid, std::vector<std::int32_t> mine) {
+  for (Axis axis : {Axis::z, Axis::data}) {
+    Communicator& along = grid.along(axis);
+    std::vector<std::int32_t> all(mine.size() * along.size());
+    along.all_gather(buffer(std::span(all)), buffer(std::span(mine)), "tokens").wait();
+    mine = std::move(all);
+  }
+  return mine;
+}
+
+/// The values of a token's score in what ranks exchange.
+std::size_t words_of(const GenerationOptions& options) {
+  return 1 + 2 * static_cast<std::size_t>(std::max<std::int64_t>(options.likeliest, 0));
+}
+
+std::size_t words_of(const std::vector<PassPart>& parts) {
+  std::size_t sum = 0;
+  for (const PassPart& part : parts) sum += part.scored() * words_of(part.sequence->options);
+  return sum;
+}
+
+void append(std::vector<std::int32_t>& words, const TokenScore& score) {
+  words.push_back(std::bit_cast<std::int32_t>(score.log_probability));
+  for (const auto& [token, log_probability] : score.likeliest) {
+    words.push_back(token);
+    words.push_back(std::bit_cast<std::int32_t>(log_probability));
+  }
+}
+
+TokenScore take_score(std::span<const std::int32_t>& words, const GenerationOptions& options) {
+  TokenScore score{.log_probability = std::bit_cast<float>(words.front())};
+  const std::size_t size = words_of(options);
+  for (std::size_t i = 1; i < size; i += 2)
+    score.likeliest.emplace_back(words[i], std::bit_cast<float>(words[i + 1]));
+  words = words.subspan(size);
+  return score;
+}
+
+/// The result of a sequence that ends.
+Generation finished(GeneratedSequence& sequence, FinishReason reason,
+                    const Generator::OnText& on_text) {
+  Generation result = std::move(sequence.result);
+  if (sequence.text) {
+    const std::string rest = sequence.text->finish();
+    result.text += rest;
+    if (on_text && !rest.empty()) on_text(sequence.number, rest, result);
+  }
+  result.reason = reason;
+  result.slid = sequence.begin > 0;
+  return result;
+}
+
+}  // namespace
+
+TokenScore score_of(std::span<const float> logits, std::int32_t token, std::int64_t count,
+                    std::int64_t known) {
+  AXONN_CHECK(token >= 0 && token < std::ssize(logits), "score_of: token ", token, " of ",
+              logits.size(), " logits");
+  const float most = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(double{logit} - most);
+  const double log_sum = most + std::log(sum);
+  const auto log_probability = [&](std::int32_t i) {
+    return static_cast<float>(logits[i] - log_sum);
+  };
+  TokenScore score{.log_probability = log_probability(token)};
+  if (count <= 0) return score;
+  std::vector<std::int32_t> ids(std::min<std::int64_t>(known, std::ssize(logits)));
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto end = ids.begin() + std::min<std::ptrdiff_t>(count, std::ssize(ids));
+  std::ranges::partial_sort(ids, end, [&](std::int32_t a, std::int32_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  });
+  for (auto i = ids.begin(); i != end; ++i) score.likeliest.emplace_back(*i, log_probability(*i));
+  return score;
+}
+
+std::string_view name_of(FinishReason reason) {
+  constexpr std::string_view kNames[] = {"max_tokens", "stop_token", "stop_string",
+                                         "context",    "not_finite", "no_token"};
+  return kNames[static_cast<int>(reason)];
+}
+
+/// Keeps weights gathered while it lives.
+class Generator::Held {
+ public:
+  Held(const Context& ctx, std::vector<ParameterGroup*> groups) : groups_(std::move(groups)) {
+    for (ParameterGroup* group : groups_) group->acquire(ctx);
+  }
+  ~Held() {
+    for (ParameterGroup* group : groups_) group->release();
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+ private:
+  std::vector<ParameterGroup*> groups_;
+};
+
+/// The results of a pass, by place.
+struct Generator::Drawn {
+  std::vector<std::int32_t> tokens;  ///< of each place's slots; -1 where none was drawn
+  std::vector<std::int32_t> scores;  ///< of each place, equally many words
+};
+
+struct Generator::Rows {
+  std::vector<std::int32_t> ids, positions, slots, starts;
+  std::vector<std::int64_t> needed;  // rows whose logits are needed
+
+  void add(const PassPart& part) {
+    const auto start = static_cast<std::int32_t>(ids.size());
+    for (std::int64_t i = 0; i < part.count; ++i) {
+      const std::size_t position = part.sequence->cached + i;
+      ids.push_back(part.sequence->tokens[part.sequence->begin + position]);
+      positions.push_back(static_cast<std::int32_t>(position));
+      slots.push_back(part.slot);
+      starts.push_back(start);
+    }
+    for (std::int64_t i = part.rows_with_logits(); i > 0; --i)
+      needed.push_back(std::ssize(ids) - i);
+  }
+  /// Pads with rows of no sequence, each of which sees only itself.
+  void fill_up() {
+    std::int64_t count = std::max<std::int64_t>(std::ssize(ids), 1);
+    if (count > kRowsStep) count = (count + kRowsStep - 1) / kRowsStep * kRowsStep;
+    for (std::int64_t row = std::ssize(ids); row < count; ++row)
+      starts.push_back(static_cast<std::int32_t>(row));
+    ids.resize(count, 0);
+    positions.resize(count, 0);
+    slots.resize(count, -1);
+  }
+};
+
+Generator::Generator(LoadedModel& loaded, const Options& options)
+    : model_(loaded), options_(options), state_(std::make_unique<StepState>()) {
+  const ModelConfig& model = loaded.config().model;
+  context_ = options.context > 0 ? options.context : model.positions;
+  AXONN_CHECK(options.batch >= 0 && options.context >= 0, "Generator: a batch of ", options.batch,
+              ", a context of ", options.context);
+  if (context_ > model.positions)
+    refuse("a context of ", context_, " tokens, but the model has ", model.positions, " positions");
+  if (loaded.grid().shape().context > 1)
+    refuse("[parallelism] context = ", loaded.grid().shape().context,
+           ": generation needs whole sequences on each rank; set context to 1");
+  vocab_ = loaded.model().vocab();
+  if (options.tokenizer) vocab_ = std::min(vocab_, options.tokenizer->vocab_size());
+  heads_ = {model.heads, model.kv_heads, model.head_width(), model.window};
+  slots_.places = loaded.grid().batch_places();
+  slots_.window = heads_.window < context_ ? heads_.window : 0;
+  slots_.entries =
+      slots_.window > 0 ? std::min(context_, slots_.window + kBeyondWindow - 1) : context_;
+  slots_.slots = 0;
+  slots_.caches = loaded.model().caches();
+  schedule_ = std::make_unique<GenerationSchedule>(slots_);
+  if (options.tokenizer)
+    constraints_ = std::make_unique<ConstraintCache>(*options.tokenizer, vocab_);
+}
+
+Generator::~Generator() = default;
+
+std::int64_t Generator::reserve(std::size_t prompts) {
+  constexpr std::int64_t kMost = 64;
+  AXONN_CHECK(schedule_->idle(), "Generator: reserve() while prompts are being generated");
+  const std::int64_t bytes = slots_.caches ? model_.config().model.layers * slots_.entries *
+                                                 KeyValueCache::elements(heads_, model_.grid()) *
+                                                 bytes_of(model_.context().dtype)
+                                           : 1;
+  const std::int64_t most = options_.batch > 0
+                                ? options_.batch
+                                : std::clamp<std::int64_t>(options_.cache_bytes / bytes, 1, kMost);
+  const std::int64_t wanted =
+      std::min(most, (static_cast<std::int64_t>(prompts) + slots_.places - 1) / slots_.places);
+  if (wanted > slots_.slots) {
+    if (slots_.caches)
+      cache_ = std::make_shared<KeyValueCache>(
+          KeyValueCache::Options{.slots = wanted, .entries = slots_.entries});
+    slots_.slots = wanted;
+    slots_.tokens.clear();
+  }
+  return slots_.slots * slots_.places;
+}
+
+void Generator::check(const std::vector<std::int32_t>& prompt,
+                      const GenerationOptions& options) const {
+  AXONN_CHECK(options.max_tokens >= 0, "Generator: ", options.max_tokens, " tokens");
+  AXONN_CHECK(!(options.slides && options.score_prompt),
+              "Generator: the scores of a prompt whose first tokens are dropped");
+  if ((!options.stop_strings.empty() || !options.form.empty()) && !options_.tokenizer)
+    refuse("stop strings and forms need a tokenizer, and this model has none");
+  if (prompt.empty()) refuse("the prompt is empty: give at least one token to continue from");
+  for (const std::int32_t token : prompt)
+    if (token < 0 || token >= model_.model().vocab())
+      refuse("the prompt has token ", token, ", but the model's vocabulary has ",
+             model_.model().vocab());
+  if (std::ssize(prompt) > context_ && !options.slides)
+    refuse("the prompt has ", prompt.size(), " tokens, but the context has only ", context_);
+}
+
+std::size_t Generator::add(const std::vector<std::int32_t>& prompt,
+                           const GenerationOptions& options) {
+  check(prompt, options);
+  GeneratedSequence sequence{
+      .number = next_number_, .options = options, .tokens = prompt, .prompt_size = prompt.size()};
+  if (options_.tokenizer)
+    sequence.text.emplace(
+        *options_.tokenizer,
+        DecodeOptions{.skip_special = true, .shown = options.shown_tokens, .continues = true},
+        options.stop_strings);
+  if (!options.form.empty()) {
+    sequence.constraint = constraints_->find(options.form);
+    sequence.place = sequence.constraint->start();
+  }
+  if (std::ssize(prompt) > context_) sequence.begin = prompt.size() - (context_ + 1) / 2;
+  schedule_->add(std::move(sequence));
+  return next_number_++;
+}
+
+void Generator::cancel(std::size_t number) { schedule_->remove(number); }
+
+bool Generator::idle() const { return schedule_->empty(); }
+
+/// Returns the logits (n, V) of the rows that need them, the same on all ranks of x and y.
+std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads reads) {
+  Context ctx = model_.context();
+  if (cache_) ctx.attach(cache_);
+  Scheduling& scheduling = ctx.own_scheduling();
+  scheduling.run.sequence_parallel = false;  // few rows, and slots do not move between ranks
+  scheduling.run.chunks = 1;
+  scheduling.run.recompute = {};
+  scheduling.step = state_.get();
+  state_->prefetcher.begin_pass();
+  if (cache_) cache_->begin_pass(ctx, rows.slots, rows.positions, reads);
+  const Tokens tokens =
+      make_tokens(ctx, rows.ids, {}, {1, std::ssize(rows.ids)},
+                  {.positions = rows.positions, .starts = rows.starts, .reach = context_});
+  const std::vector<std::int64_t> any{0};
+  const auto& from = rows.needed.empty() ? any : rows.needed;
+  const Tensor mine = model_.model().next_logits(ctx, tokens, from);
+
+  Communicator& across = model_.grid().along(Axis::x);
+  const std::int64_t n = mine.rows(), piece = mine.cols(), ways = across.size();
+  std::vector<float> here(n * piece), all(n * piece * ways);
+  ctx.device().copy_to_host(here.data(), mine.view().data, mine.bytes());
+  if (ways == 1) return here;
+  across.all_gather(buffer(std::span(all)), buffer(std::span(here)), "logits").wait();
+  std::vector<float> whole(n * piece * ways);
+  for (std::int64_t x = 0; x < ways; ++x)
+    for (std::int64_t row = 0; row < n; ++row)
+      std::copy_n(all.begin() + (x * n + row) * piece, piece,
+                  whole.begin() + (row * ways + x) * piece);
+  return whole;
+}
+
+/// Computes this place's parts: appends its tokens and scores to those of `drawn`.
+void Generator::compute(const PassPlan& plan, Drawn& drawn) {
+  const auto& parts = plan.of_place[model_.grid().batch_place()];
+  Rows rows;
+  for (const PassPart& part : parts) rows.add(part);
+  rows.fill_up();
+  std::vector<float> all = logits(rows, plan.reads);
+  const std::size_t each = all.size() / std::max<std::size_t>(rows.needed.size(), 1);
+  const std::int64_t vocab = model_.model().vocab();
+  std::size_t row = 0;
+  for (const PassPart& part : parts) {
+    const GeneratedSequence& sequence = *part.sequence;
+    const GenerationOptions& options = sequence.options;
+    const auto score = [&](std::int32_t token) {
+      append(drawn.scores, score_of({&all[each * row], static_cast<std::size_t>(vocab)}, token,
+                                    options.likeliest, vocab_));
+    };
+    const std::int64_t count = part.rows_with_logits();
+    for (std::int64_t i = count; i > 0; --i, ++row) {
+      if (i > 1 || !part.last()) {  // the prompt's next token is known
+        score(sequence.tokens[sequence.begin + sequence.cached + part.count - i + 1]);
+        continue;
+      }
+      const std::span<float> mine(&all[each * row], vocab_);
+      std::vector<float> raw;  // without the penalty
+      if (options.likeliest >= 0) raw.assign(&all[each * row], &all[each * row] + vocab);
+      const auto room = options.slides ? std::numeric_limits<std::int64_t>::max()
+                                       : context_ + 1 - std::ssize(sequence.tokens);
+      const std::int64_t left = options.max_tokens - static_cast<std::int64_t>(sequence.produced());
+      const std::int32_t token = choose_token(mine, sequence, std::min(left, room));
+      drawn.tokens[part.slot] = token;
+      if (!raw.empty())
+        append(drawn.scores, score_of(raw, std::max(token, 0), options.likeliest, vocab_));
+    }
+  }
+}
+
+Generator::Drawn Generator::pass(const PassPlan& plan) {
+  Drawn drawn{.tokens = std::vector<std::int32_t>(slots_.slots, -1), .scores = {}};
+  // A rank without rows must still take part when weights are gathered over z, and when it has
+  // experts for other ranks' rows.
+  const Grid& grid = model_.grid();
+  const bool others_need_it = !options_.hold_weights || grid.shape().experts > 1;
+  if (others_need_it || !plan.of_place[grid.batch_place()].empty()) compute(plan, drawn);
+  std::size_t words = 0;
+  for (const auto& parts : plan.of_place) words = std::max(words, words_of(parts));
+  drawn.tokens = gather_places(model_.grid(), std::move(drawn.tokens));
+  drawn.scores.resize(words);
+  if (words > 0) drawn.scores = gather_places(model_.grid(), std::move(drawn.scores));
+  return drawn;
+}
+
+/// Appends a token to the sequence. Returns the reason if the sequence ends with it.
+std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::int32_t token,
+                                              const OnText& on_text) const {
+  const GenerationOptions& options = sequence.options;
+  if (token == kNotFinite) return FinishReason::not_finite;
+  if (token == kNoToken) return FinishReason::no_token;
+  if (options.max_tokens == 0) return FinishReason::max_tokens;
+  if (std::ranges::find(options.stop_tokens, token) != options.stop_tokens.end())
+    return FinishReason::stop_token;
+  sequence.tokens.push_back(token);
+  sequence.result.tokens.push_back(token);
+  if (sequence.text) {
+    const std::string text = sequence.text->push(token);
+    sequence.result.text += text;
+    if (on_text) on_text(sequence.number, text, sequence.result);
+    if (sequence.text->stopped()) return FinishReason::stop_string;
+  }
+  if (sequence.constraint) {
+    sequence.place = sequence.constraint->after(sequence.place, token);
+    if (sequence.place.ended()) return FinishReason::stop_token;
+  }
+  if (static_cast<std::int64_t>(sequence.produced()) >= options.max_tokens)
+    return FinishReason::max_tokens;
+  if (static_cast<std::int64_t>(sequence.in_context()) <= context_) return {};
+  if (!options.slides) return FinishReason::context;
+  sequence.begin = sequence.tokens.size() - (context_ + 1) / 2;
+  sequence.cached = 0;
+  return {};
+}
+
+void Generator::step(const OnText& on_text, const OnEnd& on_end) {
+  AXONN_CHECK(slots_.slots > 0 && !idle(),
+              "Generator::step: there is no prompt; call reserve() and add() first");
+  if (options_.hold_weights && !held_)
+    held_ = std::make_unique<Held>(model_.context(), model_.model().groups());
+  const PassPlan plan = schedule_->next();
+  const double start = now_seconds();
+  const Drawn drawn = pass(plan);
+  const bool prompts_read = plan.reads == KeyValueCache::Reads::own_rows;
+  (prompts_read ? stats_.prompt_seconds : stats_.seconds) += now_seconds() - start;
+  for (std::int64_t place = 0; place < slots_.places; ++place) {
+    const std::size_t words = drawn.scores.size() / slots_.places;
+    auto scores = std::span(drawn.scores).subspan(place * words, words);
+    for (const PassPart& part : plan.of_place[place]) {
+      (prompts_read ? stats_.prompt_tokens : stats_.tokens) += part.count;
+      GeneratedSequence& sequence = *part.sequence;
+      const std::int64_t scored = part.scored();
+      std::vector<TokenScore> of_part;
+      for (std::int64_t i = 0; i < scored; ++i)
+        of_part.push_back(take_score(scores, sequence.options));
+      const bool part_draws = part.last();
+      if (cache_) sequence.cached += part.count;
+      const std::int32_t token = drawn.tokens[place * slots_.slots + part.slot];
+      if (part_draws && sequence.options.likeliest >= 0) {
+        if (token >= 0) sequence.result.scores.push_back(std::move(of_part.back()));
+        of_part.pop_back();
+      }
+      std::ranges::move(of_part, std::back_inserter(sequence.result.prompt_scores));
+      if (token < 0 && token != kNotFinite && token != kNoToken) continue;
+      const auto reason = accept(sequence, token, on_text);
+      if (!reason) continue;
+      const std::size_t number = sequence.number;
+      Generation result = finished(sequence, *reason, on_text);
+      result.scores.resize(std::min(result.scores.size(), result.tokens.size()));
+      schedule_->remove(number);
+      if (on_end) on_end(number, std::move(result));
+    }
+  }
+}
+
+std::vector<Generation> Generator::generate(const std::vector<std::vector<std::int32_t>>& prompts,
+                                            const GenerationOptions& options,
+                                            const OnText& on_text) {
+  stats_ = {};
+  std::vector<Generation> results(prompts.size());
+  if (prompts.empty()) return results;
+  for (std::size_t i = 0; i < prompts.size(); ++i) try {
+      check(prompts[i], options);
+    } catch (const UsageError& error) {
+      refuse("prompt ", i, ": ", error.what());
+    }
+  reserve(prompts.size());
+  const std::size_t first = next_number_;
+  GenerationOptions mine = options;
+  for (const auto& prompt : prompts) {
+    add(prompt, mine);
+    ++mine.random_stream;
+  }
+  const struct Release {
+    std::unique_ptr<Held>& held;
+    ~Release() { held.reset(); }
+  } release{held_};
+  OnText on_mine;
+  if (on_text)
+    on_mine = [&](std::size_t number, std::string_view text, const Generation& so_far) {
+      on_text(number - first, text, so_far);
+    };
+  while (!idle())
+    step(on_mine, [&](std::size_t number, Generation result) {
+      results[number - first] = std::move(result);
+    });
+  return results;
+}
+
+}  // namespace axonn

@@ -1,0 +1,169 @@
+#include "axonn/use/memorize/documents.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "axonn/data/corpus/synthetic/synthetic.h"
+#include "axonn/data/corpus/tokenize.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/random.h"
+
+namespace axonn {
+
+namespace {
+
+/// Of all documents, those that are long enough and no duplicates, cut if they are too long.
+/// end: the end-of-text token, which is left out.
+FoundDocuments usable(std::vector<StudyDocument> all, std::optional<std::int32_t> end,
+                      const DocumentLimits& limits) {
+  FoundDocuments found{.documents = {}, .found = std::ssize(all)};
+  std::set<std::uint64_t> hashes;
+  for (auto& [name, tokens] : all) {
+    if (end && !tokens.empty() && tokens.back() == *end) tokens.pop_back();
+    if (std::ssize(tokens) > limits.most) tokens.resize(limits.most);
+    const auto* bytes = reinterpret_cast<const char*>(tokens.data());
+    if (std::ssize(tokens) < limits.least)
+      ++found.too_short;
+    else if (!hashes.insert(hash_text({bytes, tokens.size() * sizeof tokens[0]})).second)
+      ++found.repeated;
+    else
+      found.documents.push_back({std::move(name), std::move(tokens)});
+  }
+  return found;
+}
+
+}  // namespace
+
+FoundDocuments read_documents(const std::vector<std::string>& files,
+                              std::shared_ptr<const Tokenizer> tokenizer,
+                              const DocumentLimits& limits, const TokenCache& cache,
+                              const TokenizeReport& report) {
+  const std::vector<std::string> paths = text_files(files);
+  const TokenizeOptions how{.report = report};
+  const auto source = cache.folder.empty() ? tokenize_in_memory(paths, *tokenizer, how)
+                                           : tokenize_cached(paths, *tokenizer, cache, how);
+  std::vector<std::int64_t> begins;
+  source->document_begins(0, source->size(), begins);
+  begins.push_back(source->size());
+  const std::string more = paths.size() > 1 ? concat(" and ", paths.size() - 1, " more") : "";
+  std::vector<StudyDocument> all;
+  for (std::size_t d = 0; d + 1 < begins.size(); ++d) {
+    all.push_back({concat("document ", d + 1, " of ", paths.front(), more), {}});
+    all.back().tokens.resize(static_cast<std::size_t>(begins[d + 1] - begins[d]));
+    source->read(begins[d], all.back().tokens);
+  }
+  const auto end = tokenizer->end_of_text();
+  return usable(std::move(all), end, limits);
+}
+
+FoundDocuments generated_documents(std::int64_t count, std::uint64_t seed,
+                                   const Tokenizer& tokenizer, const DocumentLimits& limits) {
+  const SyntheticRecords records(seed);
+  std::vector<StudyDocument> all;
+  for (std::int64_t i = 0; i < count; ++i)
+    all.push_back({concat("record ", i + 1), tokenizer.encode_prompt(records.text(i))});
+  return usable(std::move(all), tokenizer.end_of_text(), limits);
+}
+
+std::vector<StudyDocument> draw_documents(FoundDocuments from, std::int64_t count,
+                                          std::uint64_t seed) {
+  std::vector<StudyDocument>& all = from.documents;
+  if (std::ssize(all) < count)
+    refuse("the buckets need ", count, " documents, but of the ", from.found, " found only ",
+           all.size(), " can be used (", from.too_short, " are too short, ", from.repeated,
+           " are duplicates); give more memorize.documents, or lower memorize.bucket_size");
+  const auto bits = Random(seed, "study/buckets").bits(0);
+  const std::uint64_t key = std::uint64_t{bits[0]} << 32 | bits[1];
+  std::vector<StudyDocument> drawn;
+  for (std::int64_t i = 0; i < count; ++i)
+    drawn.push_back(std::move(all[permute(i, all.size(), key)]));
+  return drawn;
+}
+
+std::vector<std::int32_t> injections(const InjectionPlan& plan,
+                                     std::span<const std::int64_t> epochs) {
+  const std::int64_t slots = (plan.steps - plan.warmup_steps) * plan.batch,
+                     wanted = std::accumulate(epochs.begin(), epochs.end(), std::int64_t{0});
+  if (wanted > slots)
+    refuse("the documents of all epochs need ", wanted, " sequences, but the ",
+           plan.steps - plan.warmup_steps, " steps after the warm-up have ", slots,
+           "; set training.steps to ", plan.warmup_steps + (wanted + plan.batch - 1) / plan.batch,
+           " or more, or lower memorize.bucket_size or memorize.epochs");
+  struct Visit {
+    double time;  // in [0, 1)
+    std::int32_t document;
+  };
+  std::vector<Visit> visits;
+  const Random random(plan.seed, "study/injections");
+  for (std::size_t d = 0; d < epochs.size(); ++d)
+    for (std::int64_t e = 0; e < epochs[d]; ++e)
+      visits.push_back({(static_cast<double>(e) + random.uniform(visits.size())) /
+                            static_cast<double>(epochs[d]),
+                        static_cast<std::int32_t>(d)});
+  std::ranges::stable_sort(visits, {}, &Visit::time);
+  std::vector<std::int32_t> injected(static_cast<std::size_t>(slots), -1);
+  for (std::int64_t i = 0; i < wanted; ++i) injected[i * slots / wanted] = visits[i].document;
+  return injected;
+}
+
+InjectedSequences::InjectedSequences(std::unique_ptr<const Sequences> others,
+                                     std::shared_ptr<const std::vector<StudyDocument>> documents,
+                                     std::span<const std::int64_t> epochs,
+                                     const InjectionPlan& plan, std::int64_t seq_len)
+    : others_(std::move(others)),
+      documents_(std::move(documents)),
+      first_(plan.warmup_steps * plan.batch),
+      seq_len_(seq_len),
+      injected_(injections(plan, epochs)) {
+  AXONN_CHECK(epochs.size() == documents_->size(), "injected sequences: ", epochs.size(),
+              " numbers of epochs for ", documents_->size(), " documents");
+  std::int64_t others_before = first_;
+  for (const std::int32_t document : injected_) {
+    earlier_.push_back(others_before);
+    others_before += document < 0;
+  }
+  Sequence sample;
+  others_->read(0, sample);
+  packed_ = !sample.starts.empty();
+}
+
+std::pair<std::int32_t, std::int64_t> InjectedSequences::place(std::int64_t n) const {
+  AXONN_CHECK(n >= 0 && n < count(), "sequence ", n, " is out of range: there are ", count(),
+              " sequences");
+  if (n < first_) return {-1, n};
+  return {injected_[n - first_], earlier_[n - first_]};
+}
+
+void InjectedSequences::read(std::int64_t n, Sequence& to) const {
+  const auto [document, other] = place(n);
+  if (document < 0) return others_->read(other, to);
+  const std::vector<std::int32_t>& tokens = (*documents_)[document].tokens;
+  to.ids.assign(tokens.begin(), tokens.end() - 1);
+  to.targets.assign(tokens.begin() + 1, tokens.end());
+  to.ids.resize(seq_len_, 0);
+  to.targets.resize(seq_len_, -1);
+  to.positions.clear();
+  to.starts.clear();
+  if (!packed_) return;
+  to.positions.resize(seq_len_);
+  std::iota(to.positions.begin(), to.positions.end(), 0);
+  to.starts.assign(seq_len_, 0);
+}
+
+Sequences::Size InjectedSequences::size(std::int64_t n) const {
+  const auto [document, other] = place(n);
+  if (document < 0) return others_->size(other);
+  const std::int64_t inputs = std::ssize((*documents_)[document].tokens) - 1;
+  return {inputs, inputs};
+}
+
+std::string InjectedSequences::where(std::int64_t n) const {
+  const auto [document, other] = place(n);
+  return document < 0 ? others_->where(other) : (*documents_)[document].name;
+}
+
+}  // namespace axonn

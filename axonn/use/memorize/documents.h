@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "axonn/data/corpus/sequences.h"
+#include "axonn/data/corpus/tokenize.h"
+#include "axonn/data/text/tokenizer.h"
+
+namespace axonn {
+
+/// A document for testing whether a model can recite its end.
+struct StudyDocument {
+  std::string name;                  ///< "document 17 of wiki.jsonl"
+  std::vector<std::int32_t> tokens;  ///< with begin-of-text, without end-of-text token
+};
+
+/// The usable documents, and counts of those left out by reason.
+struct FoundDocuments {
+  std::vector<StudyDocument> documents;
+  std::int64_t found = 0;
+  std::int64_t too_short = 0, repeated = 0;
+};
+
+struct DocumentLimits {
+  std::int64_t least = 1;  ///< tokens; shorter documents are left out
+  std::int64_t most = 0;   ///< tokens; longer ones are cut
+};
+
+/// Reads the documents of files of text, folders or patterns of them, in order: each file, or each
+/// {"text": ...} of JSON lines and tables (tokenize()). A document that has the same tokens as an
+/// earlier one is left out: otherwise it could be learned in one bucket and tested in another.
+/// cache and report: as in tokenize_cached(). Throws UsageError as that does.
+FoundDocuments read_documents(const std::vector<std::string>& files,
+                              std::shared_ptr<const Tokenizer> tokenizer,
+                              const DocumentLimits& limits, const TokenCache& cache,
+                              const TokenizeReport& report);
+
+/// The documents among the first `count` generated records (SyntheticRecords) that are long enough.
+FoundDocuments generated_documents(std::int64_t count, std::uint64_t seed,
+                                   const Tokenizer& tokenizer, const DocumentLimits& limits);
+
+/// Draws `count` different documents, in an order that depends on the seed. Throws UsageError if
+/// there are fewer; the message says how many are needed and why others cannot be used.
+std::vector<StudyDocument> draw_documents(FoundDocuments from, std::int64_t count,
+                                          std::uint64_t seed);
+
+/// The training steps into which a study's documents are injected.
+struct InjectionPlan {
+  std::int64_t steps = 0, warmup_steps = 0;  ///< nothing is injected in the warm-up
+  std::int64_t batch = 0;                    ///< sequences of a step
+  std::uint64_t seed = 1;
+};
+
+/// Plans the sequences after the warm-up: for each, the document injected there, or -1 for other
+/// text. Document d occurs epochs[d] times, at places drawn with the seed: one in each of epochs[d]
+/// equal parts of the steps. All injected sequences are then spaced evenly in the order of these
+/// places, which shifts each by less than the share 1 / (mean of epochs[d] above 0) of the steps.
+/// Throws UsageError if they do not fit; the message says how many steps are needed.
+std::vector<std::int32_t> injections(const InjectionPlan& plan,
+                                     std::span<const std::int64_t> epochs);
+
+/// The training sequences of a study: other sequences and, after the warm-up, documents among
+/// them. A document is a sequence of its own that starts with its first token.
+class InjectedSequences : public Sequences {
+ public:
+  /// epochs: one number per document. Documents must have 2 to seq_len + 1 tokens. Throws as
+  /// injections().
+  InjectedSequences(std::unique_ptr<const Sequences> others,
+                    std::shared_ptr<const std::vector<StudyDocument>> documents,
+                    std::span<const std::int64_t> epochs, const InjectionPlan& plan,
+                    std::int64_t seq_len);
+
+  std::int64_t count() const override { return first_ + std::ssize(injected_); }
+  void read(std::int64_t n, Sequence& to) const override;
+  Size size(std::int64_t n) const override;
+  std::string where(std::int64_t n) const override;
+  bool counts_by_reading() const override { return others_->counts_by_reading(); }
+
+ private:
+  /// The document that sequence n holds, or -1 and the sequence's index among the others.
+  std::pair<std::int32_t, std::int64_t> place(std::int64_t n) const;
+
+  std::unique_ptr<const Sequences> others_;
+  std::shared_ptr<const std::vector<StudyDocument>> documents_;
+  std::int64_t first_, seq_len_;
+  bool packed_;                         // the other sequences hold positions and document starts
+  std::vector<std::int32_t> injected_;  // from first_ on
+  std::vector<std::int64_t> earlier_;   // number of other sequences before each of these
+};
+
+}  // namespace axonn

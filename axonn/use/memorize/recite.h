@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "axonn/data/text/tokenizer.h"
+#include "axonn/run/load/loaded_model.h"
+#include "axonn/use/memorize/documents.h"
+#include "axonn/use/memorize/report.h"
+
+namespace axonn {
+
+struct ReciteOptions {
+  std::int64_t suffix_tokens = 50;
+  std::vector<std::int64_t> prompt_lengths = {kWholePrompt};  ///< as in MemorizationReport
+  std::int64_t batch = 0;    ///< sequences per (z, data) coordinate at a time; 0: as memory allows
+  bool hold_weights = true;  ///< as in Generator::Options
+  /// Progress: called on rank 0 with the number of finished recitations and of all.
+  std::function<void(std::int64_t done, std::int64_t of)> progress = {};
+};
+
+/// Lets a model continue every document greedily, and scores the true suffix after the same prompt.
+/// The prompt is all tokens before the suffix, or the last of them after a begin-of-text token.
+/// Returns one recitation per document and prompt length, all documents of the first length first;
+/// skips documents that are too short for a length. The caller sets the recitations' groups.
+///
+/// Collective over the model's ranks. The result is the same on every rank, and on every grid up
+/// to ties within rounding. Throws UsageError if a document has more tokens than the model has
+/// positions + 1 (the last token is only a target), and as score().
+std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
+                               std::span<const StudyDocument> documents,
+                               const ReciteOptions& options);
+
+/// Tests which of these documents a trained model can recite, and how well it recites controls:
+/// documents that it cannot have seen. The report has the group "documents" and, if there are
+/// controls, the group "control"; it does not describe the model. Collective; the result is the
+/// same on every rank. Throws as recite().
+MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
+                               const FoundDocuments& documents, const FoundDocuments& control,
+                               const ReciteOptions& options);
+
+/// Sets exact, longest_run, token_accuracy and edit_distance by comparing the tokens.
+void compare_tokens(std::span<const std::int32_t> truth, std::span<const std::int32_t> written,
+                    Recitation& recitation);
+
+}  // namespace axonn

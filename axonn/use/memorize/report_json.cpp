@@ -1,0 +1,275 @@
+#include "axonn/use/memorize/report_json.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/use/memorize/report_text.h"
+
+namespace axonn {
+
+/// page.html with page.js in it; CMakeLists.txt writes its definition.
+extern const char kPageTemplate[];
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// indent: of the lines; -1: all on one line.
+std::string dumped(const Json& json, int indent = 1) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+/// Calls f(key, value) for each value of a recitation, in the order of the file.
+template <typename R, typename F>
+void visit_recitation(R& r, const F& f) {
+  f("document", r.document);
+  f("group", r.group);
+  f("prompt", r.prompt);
+  f("exact", r.exact);
+  f("longest_run", r.longest_run);
+  f("token_accuracy", r.token_accuracy);
+  f("edit_distance", r.edit_distance);
+  f("loss", r.loss);
+  f("before", r.before);
+  f("truth", r.truth);
+  f("written", r.written);
+}
+
+/// Visits the fields of a run but its recitations.
+template <typename R, typename F>
+void visit_run(R& run, const F& f) {
+  f("variant", run.variant);
+  f("trial", run.trial);
+  f("seed", run.seed);
+  f("validation_loss", run.validation_loss);
+  f("kept_fraction", run.kept_fraction);
+  f("train_seconds", run.train_seconds);
+  f("test_seconds", run.test_seconds);
+}
+
+template <typename T>
+Json known(const T& value) {
+  return value;
+}
+
+Json known(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json known(const std::optional<TrialSpread>& spread) {
+  if (!spread) return nullptr;
+  return {{"mean", spread->mean}, {"min", spread->minimum}, {"max", spread->maximum}};
+}
+
+Json json_of(const Recitation& r) {
+  Json json;
+  visit_recitation(r, [&](const char* key, const auto& value) { json[key] = value; });
+  return json;
+}
+
+/// The run without its recitations.
+Json facts_of(const RecitationRun& run) {
+  Json json;
+  visit_run(run, [&](const char* key, const auto& value) { json[key] = known(value); });
+  return json;
+}
+
+Json json_of(const RecitationRun& run) {
+  Json json = facts_of(run), recitations = Json::array();
+  for (const Recitation& r : run.recitations) recitations.push_back(json_of(r));
+  json["recitations"] = std::move(recitations);
+  return json;
+}
+
+Json json_of(const VariantSummary& variant) {
+  return {{"name", variant.name},
+          {"trials", variant.trials},
+          {"validation_loss", known(variant.validation_loss)},
+          {"kept_percent", known(variant.kept_percent)},
+          {"train_seconds", variant.train_seconds},
+          {"test_seconds", variant.test_seconds}};
+}
+
+Json json_of(const RecitationCell& cell, const MemorizationReport& report,
+             const MemorizationSummary& summary) {
+  return {{"variant", summary.variants[cell.variant].name},
+          {"group", report.groups[cell.group]},
+          {"prompt_tokens", report.prompt_lengths[cell.prompt]},
+          {"trials", cell.trials},
+          {"documents", cell.documents},
+          {"recitations", cell.recitations},
+          {"exact", cell.exact},
+          {"exact_percent", cell.exact_percent.mean},
+          {"exact_percent_min", cell.exact_percent.minimum},
+          {"exact_percent_max", cell.exact_percent.maximum},
+          {"exact_percent_low", cell.exact_interval.low},
+          {"exact_percent_high", cell.exact_interval.high},
+          {"longest_run", cell.longest_run},
+          {"token_accuracy", cell.token_accuracy},
+          {"edit_distance", cell.edit_distance},
+          {"loss", cell.loss}};
+}
+
+Json json_of_group(const MemorizationReport& report, std::size_t group) {
+  Json json = {{"name", report.groups[group]}, {"documents", report.group_sizes[group]}};
+  if (!report.group_epochs.empty()) json["epochs"] = report.group_epochs.at(group);
+  json["control"] = report.control == static_cast<std::int64_t>(group);
+  return json;
+}
+
+Json json_of(const ReportOrigin& origin) {
+  return {{"program", origin.program},
+          {"command", origin.command},
+          {"date", origin.date},
+          {"machine", origin.machine},
+          {"config", origin.config}};
+}
+
+/// The common beginning of report.json and of the page's JSON.
+Json overview_of(const MemorizationReport& report, const MemorizationSummary& summary) {
+  AXONN_CHECK(report.groups.size() == report.group_sizes.size(), "to_json: the report has ",
+              report.groups.size(), " groups, but group sizes for ", report.group_sizes.size());
+  Json groups = Json::array(), variants = Json::array();
+  for (std::size_t i = 0; i < report.groups.size(); ++i) groups.push_back(json_of_group(report, i));
+  for (const VariantSummary& variant : summary.variants) variants.push_back(json_of(variant));
+  return {{"title", report.title},
+          {"model", report.model},
+          {"notes", report.notes},
+          {"headline", headline(report, summary)},
+          {"groups", std::move(groups)},
+          {"suffix_tokens", report.suffix_tokens},
+          {"prompt_lengths", report.prompt_lengths},
+          {"variants", std::move(variants)},
+          {"origin", json_of(report.origin)}};
+}
+
+Json passages_of(const MemorizationReport& report, const std::string& variant, std::int64_t group) {
+  Json shown = Json::array();
+  for (const auto& [run, recitation] : most_recited(report, variant, group)) {
+    shown.push_back(json_of(*recitation));
+    shown.back()["name"] = document_text(report, recitation->document);
+    shown.back()["trial"] = run->trial;
+  }
+  return shown;
+}
+
+/// A JSON value and its path, for error messages. Does not own the value.
+class Node {
+ public:
+  Node(const Json& value, std::string file, std::string path = "")
+      : value_(&value), file_(std::move(file)), path_(std::move(path)) {}
+
+  Node operator[](const char* key) const {
+    want(value_->is_object(), "an object");
+    const auto found = value_->find(key);
+    if (found == value_->end()) refuse(place(), ": '", key, "' is missing");
+    return {*found, file_, path_.empty() ? key : concat(path_, '.', key)};
+  }
+
+  void read(std::string& text) const {
+    want(value_->is_string(), "a text");
+    text = value_->get<std::string>();
+  }
+  void read(bool& flag) const {
+    want(value_->is_boolean(), "true or false");
+    flag = value_->get<bool>();
+  }
+  void read(std::uint64_t& seed) const {
+    want(value_->is_number_unsigned(), "a whole number, 0 or more");
+    seed = value_->get<std::uint64_t>();
+  }
+  void read(std::int64_t& count) const {
+    std::uint64_t value = 0;
+    read(value);
+    want(std::in_range<std::int64_t>(value), "a whole number below 2^63");
+    count = static_cast<std::int64_t>(value);
+  }
+  void read(double& number) const {
+    want(value_->is_number() || value_->is_null(), "a number");
+    number = value_->is_null() ? std::nan("") : value_->get<double>();
+  }
+  void read(std::optional<double>& number) const {
+    if (!value_->is_null()) read(number.emplace());
+  }
+  void read(std::vector<Recitation>& recitations) const {
+    want(value_->is_array(), "a list");
+    for (const Json& each : *value_) {
+      const Node node(each, file_, concat(path_, '[', recitations.size(), ']'));
+      visit_recitation(recitations.emplace_back(),
+                       [&](const char* key, auto& value) { node[key].read(value); });
+    }
+  }
+
+ private:
+  void want(bool right, const std::string& what) const {
+    if (!right) refuse(place(), " is not ", what);
+  }
+  std::string place() const { return path_.empty() ? file_ : file_ + ": " + path_; }
+
+  const Json* value_;
+  std::string file_, path_;
+};
+
+/// The JSON of html_page(), on one line.
+std::string page_json(const MemorizationReport& report) {
+  const MemorizationSummary summary = summarize(report);
+  Json json = overview_of(report, summary), cells = Json::array(), runs = Json::array(),
+       passages = Json::array();
+  for (const RecitationCell& cell : summary.cells) cells.push_back(json_of(cell, report, summary));
+  for (const RecitationRun& run : report.runs) {
+    runs.push_back(facts_of(run));
+    runs.back()["seed"] = std::to_string(run.seed);
+  }
+  for (const VariantSummary& variant : summary.variants)
+    for (std::int64_t group = 0; group < std::ssize(report.groups); ++group)
+      passages.push_back(passages_of(report, variant.name, group));
+  json["summary"] = std::move(cells);
+  json["runs"] = std::move(runs);
+  json["passages"] = std::move(passages);
+  return dumped(json, -1);
+}
+
+}  // namespace
+
+std::string to_json(const RecitationRun& run) { return dumped(json_of(run)); }
+
+std::string to_json(const MemorizationReport& report) {
+  const MemorizationSummary summary = summarize(report);
+  Json json = overview_of(report, summary), cells = Json::array(), runs = Json::array();
+  for (const RecitationCell& cell : summary.cells)
+    if (cell.trials > 0) cells.push_back(json_of(cell, report, summary));
+  for (const RecitationRun& run : report.runs) runs.push_back(json_of(run));
+  json["summary"] = std::move(cells);
+  json["document_names"] = report.document_names;
+  json["runs"] = std::move(runs);
+  return dumped(json);
+}
+
+RecitationRun parse_run(const std::string& text, const std::string& where) {
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& error) {
+    refuse(where, ": damaged: ", error.what());
+  }
+  const Node node(json, where);
+  RecitationRun run;
+  visit_run(run, [&](const char* key, auto& value) { node[key].read(value); });
+  node["recitations"].read(run.recitations);
+  return run;
+}
+
+std::string html_page(const MemorizationReport& report) {
+  constexpr std::string_view kOpen = "id=\"report\">", kEmpty = "null";
+  std::string page = kPageTemplate, json;
+  for (const char c : page_json(report))  // no text of the report can end the element
+    json += c == '<' ? "\\u003c" : std::string(1, c);
+  const std::size_t at = page.find(kOpen);
+  AXONN_CHECK(at != std::string::npos, "page.html has no element for the report");
+  return page.replace(at + kOpen.size(), kEmpty.size(), json);
+}
+
+}  // namespace axonn

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+
+#include "axonn/use/memorize/report.h"
+
+namespace axonn {
+
+/// The whole report as JSON, with its headline() and the figures of its summary ("variants", and
+/// "summary": the cells that have recitations). Invalid UTF-8 becomes U+FFFD, and a number that is
+/// not finite becomes null.
+std::string to_json(const MemorizationReport& report);
+std::string to_json(const RecitationRun& run);
+
+/// Reads a run that to_json() wrote; does not check its groups and documents against a report.
+/// Throws UsageError if the text is damaged; the message begins with `where` (the file) and names
+/// the value.
+RecitationRun parse_run(const std::string& text, const std::string& where);
+
+/// The report as one self-contained HTML page without external files, with a light, a dark and a
+/// print style: page.html, with JSON that its script (page.js) draws. Shows bars of exact matches,
+/// curves of several figures over the epochs, and over prompt lengths if there are several, each of
+/// which can be saved as SVG; tables of all figures; recited passages with the common text marked,
+/// those of the most recited group first and of the control last; and the report's origin.
+///
+/// The JSON is that of to_json(), but "summary" has all cells, by variant, group and prompt; seeds
+/// are texts, since JavaScript would round them; and instead of all recitations and names there are
+/// "passages": by variant and group, the best recitation of each document.
+std::string html_page(const MemorizationReport& report);
+
+}  // namespace axonn

@@ -1,0 +1,323 @@
+#include "axonn/use/memorize/report_text.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "axonn/foundation/base/log.h"
+#include "axonn/foundation/base/utf8.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr int kColumns = 100, kGap = 2;
+constexpr int kMostVariant = 10, kMostGroup = 18;  // most columns of a name
+constexpr int kPromptsAcross = 6;  // prompt lengths per table; more tables follow below
+constexpr std::size_t kMostListed = 10;
+
+using Row = std::vector<std::string>;
+
+/// "47.0", or "-" for a cell without recitations.
+std::string percent_text(const RecitationCell& cell) {
+  return cell.trials > 0 ? fmt::format("{:.1f}", cell.exact_percent.mean) : "-";
+}
+
+/// The range over several trials, or the 95 % interval of one trial.
+PercentRange range_of(const RecitationCell& cell) {
+  if (cell.trials == 1) return cell.exact_interval;
+  return {.low = cell.exact_percent.minimum, .high = cell.exact_percent.maximum};
+}
+
+/// "42.0 to 51.5".
+std::string range_text(const RecitationCell& cell) {
+  if (cell.trials == 0) return "-";
+  return fmt::format("{:.1f} to {:.1f}", range_of(cell).low, range_of(cell).high);
+}
+
+/// The title of a column of range_text(): "range over trials", "95 % interval", or "range or
+/// interval" if the cells differ.
+std::string range_title(const MemorizationSummary& summary) {
+  const auto once = std::ranges::count(summary.cells, 1, &RecitationCell::trials),
+             none = std::ranges::count(summary.cells, 0, &RecitationCell::trials);
+  if (once == 0) return "range over trials";
+  return once + none == std::ssize(summary.cells) ? "95 % interval" : "range or interval";
+}
+
+/// A row of figures: exact match, its range, longest run, token accuracy in percent, edit distance
+/// and loss.
+Row figures_of(const RecitationCell& cell) {
+  if (cell.trials == 0) return {"-", "-", "-", "-", "-", "-"};
+  return {percent_text(cell),
+          range_text(cell),
+          fmt::format("{:.1f}", cell.longest_run),
+          fmt::format("{:.1f}", 100 * cell.token_accuracy),
+          fmt::format("{:.1f}", cell.edit_distance),
+          fmt::format("{:.3f}", cell.loss)};
+}
+
+/// "2.875", or "2.875 (2.750 to 3.000)" if trials differ.
+std::string spread_text(const TrialSpread& spread, int digits) {
+  const auto text = [&](double value) { return fmt::format("{:.{}f}", value, digits); };
+  const std::string least = text(spread.minimum), most = text(spread.maximum);
+  if (least == most) return text(spread.mean);
+  return fmt::format("{} ({} to {})", text(spread.mean), least, most);
+}
+
+/// "64", or "whole" for kWholePrompt.
+std::string prompt_text(std::int64_t length) {
+  return length == kWholePrompt ? "whole" : format_count(length);
+}
+
+/// Whether no run names a variant; the report then does not mention variants.
+bool is_audit(const MemorizationReport& report) {
+  return std::ranges::all_of(report.runs,
+                             [](const RecitationRun& run) { return run.variant.empty(); });
+}
+
+/// The tested cells of one group at the longest prompt, one per variant.
+std::vector<RecitationCell> cells_of(const MemorizationSummary& summary, std::int64_t group) {
+  std::vector<RecitationCell> cells;
+  for (const RecitationCell& cell : summary.cells)
+    if (cell.group == group && cell.prompt == summary.longest_prompt() && cell.trials > 0)
+      cells.push_back(cell);
+  return cells;
+}
+
+double most_of(const std::vector<RecitationCell>& cells) {
+  double most = 0;
+  for (const RecitationCell& cell : cells) most = std::max(most, cell.exact_percent.mean);
+  return most;
+}
+
+/// "47.0 % (42.0 to 51.5 % over 3 trials)".
+std::string share(const RecitationCell& cell) {
+  const std::string range = cell.trials > 1
+                                ? fmt::format("{} % over {} trials", range_text(cell), cell.trials)
+                                : fmt::format("95 % interval {} %", range_text(cell));
+  return fmt::format("{} % ({})", percent_text(cell), range);
+}
+
+std::string next_tokens(const MemorizationReport& report) {
+  return report.suffix_tokens == 1
+             ? "exactly the next token"
+             : fmt::format("exactly the next {} tokens", format_count(report.suffix_tokens));
+}
+
+/// "Given 64 tokens of a document, "; "" if the whole prompt is the only length.
+std::string given(const MemorizationReport& report, const MemorizationSummary& summary) {
+  const std::int64_t length = report.prompt_lengths.at(summary.longest_prompt());
+  if (length == kWholePrompt) return summary.prompts.size() == 1 ? "" : "Given the whole prompt, ";
+  return fmt::format("Given {} token{} of a document, ", format_count(length),
+                     length == 1 ? "" : "s");
+}
+
+std::string begun(std::string sentence) {
+  if (sentence[0] >= 'a' && sentence[0] <= 'z') sentence[0] += 'A' - 'a';
+  return sentence;
+}
+
+std::string none_recited(const MemorizationReport& report, const MemorizationSummary& summary,
+                         const std::vector<std::vector<RecitationCell>>& groups) {
+  std::int64_t documents = 0, longest = 0;
+  const bool others = groups.size() > 1;  // than the control
+  for (const auto& cells : groups)
+    if (!others || report.control != cells.front().group)
+      documents += std::ranges::max(cells, {}, &RecitationCell::documents).documents;
+  for (const RecitationRun& run : report.runs)
+    for (const Recitation& r : run.recitations)
+      if (!others || report.control != r.group) longest = std::max(longest, r.longest_run);
+  return begun(given(report, summary) +
+               fmt::format("the model writes {} for none of {} documents; the longest run of "
+                           "tokens that it reproduces is {} of {}.",
+                           next_tokens(report), format_count(documents), longest,
+                           report.suffix_tokens));
+}
+
+/// Lays out a table with columns as narrow as possible: the first `names` columns are aligned left,
+/// the others right. No line ends with spaces.
+std::string table(const std::vector<Row>& rows, std::size_t names) {
+  std::vector<int> widths(rows.at(0).size());
+  for (const Row& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], utf8_columns(row[i]));
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line = "  ";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string blanks(widths[i] - utf8_columns(row[i]), ' ');
+      line += i < names ? row[i] + blanks : blanks + row[i];
+      line += std::string(kGap, ' ');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+std::string variant_name(const std::string& name) {
+  return shortened(printable(name), kMostVariant);
+}
+std::string group_name(const std::string& name) { return shortened(printable(name), kMostGroup); }
+
+/// Wraps words into lines of at most kColumns, indented by `indent` spaces.
+std::string wrapped(const std::string& words, int indent) {
+  std::istringstream in(printable(words));
+  std::string text, line;
+  for (std::string word; in >> word;) {
+    word = shortened(word, kColumns - indent);
+    if (!line.empty() && indent + utf8_columns(line + ' ' + word) > kColumns) {
+      text += std::string(indent, ' ') + line + '\n';
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return line.empty() ? text : text + std::string(indent, ' ') + line + '\n';
+}
+
+/// The first columns of a row: the variant (not in an audit) and the group.
+Row names_of(const MemorizationReport& report, const std::string& variant,
+             const std::string& group) {
+  return is_audit(report) ? Row{group_name(group)} : Row{variant_name(variant), group_name(group)};
+}
+
+std::string main_table(const MemorizationReport& report, const MemorizationSummary& summary) {
+  const auto joined = [](Row row, const Row& more) {
+    row.insert(row.end(), more.begin(), more.end());
+    return row;
+  };
+  const std::string range = range_title(summary);
+  const std::size_t blank = range.rfind(' ');
+  std::vector<Row> rows = {
+      joined(names_of(report, "", ""),
+             {"", "exact", range.substr(0, blank), "longest", "tokens", "edit", "loss"}),
+      joined(names_of(report, "loss", "group"),
+             {"docs", "match %", range.substr(blank + 1), "run", "right %", "distance", "nats"})};
+  for (const RecitationCell& cell : summary.cells) {
+    if (cell.prompt != summary.longest_prompt()) continue;
+    Row row = names_of(report, summary.variants[cell.variant].name, report.groups[cell.group]);
+    row.push_back(format_count(cell.documents));
+    rows.push_back(joined(row, figures_of(cell)));
+  }
+  return table(rows, names_of(report, "", "").size());
+}
+
+/// Exact matches by prompt length, in several tables if one would be too wide.
+std::string prompt_tables(const MemorizationReport& report, const MemorizationSummary& summary) {
+  std::string text = "\nexact match % by tokens of the prompt\n";
+  for (std::size_t first = 0; first < summary.prompts.size(); first += kPromptsAcross) {
+    const std::size_t end = std::min(summary.prompts.size(), first + kPromptsAcross);
+    Row titles = names_of(report, "loss", "group");
+    for (std::size_t i = first; i < end; ++i)
+      titles.push_back(prompt_text(report.prompt_lengths[summary.prompts[i]]));
+    std::vector<Row> rows = {titles};
+    for (std::int64_t variant = 0; variant < std::ssize(summary.variants); ++variant)
+      for (std::int64_t group = 0; group < std::ssize(report.groups); ++group) {
+        Row row = names_of(report, summary.variants[variant].name, report.groups[group]);
+        for (std::size_t i = first; i < end; ++i)
+          row.push_back(percent_text(summary.at(variant, group, summary.prompts[i])));
+        rows.push_back(row);
+      }
+    text += table(rows, names_of(report, "", "").size());
+  }
+  return text;
+}
+
+/// The figures of the runs by variant, without empty columns.
+std::string runs_table(const MemorizationReport& report, const MemorizationSummary& summary) {
+  std::vector<Row> rows = {
+      {"loss", "trials", "validation loss", "tokens kept %", "training after warm-up", "testing"}};
+  for (const VariantSummary& variant : summary.variants) {
+    const auto spread = [&](const std::optional<TrialSpread>& value, int digits) {
+      return value ? spread_text(*value, digits) : "";
+    };
+    const auto duration = [](double seconds) {
+      return seconds > 0 ? format_duration(seconds) : "";
+    };
+    rows.push_back({variant_name(variant.name), format_count(variant.trials),
+                    spread(variant.validation_loss, 3), spread(variant.kept_percent, 1),
+                    duration(variant.train_seconds), duration(variant.test_seconds)});
+  }
+  for (std::size_t i = rows[0].size(); i-- > 0;) {
+    const bool empty =
+        std::all_of(rows.begin() + 1, rows.end(), [&](const Row& row) { return row[i].empty(); });
+    for (Row& row : rows)
+      if (empty) row.erase(row.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  return "\n" + table(rows, is_audit(report) ? 0 : 1);
+}
+
+std::string listed(const MemorizationReport& report) {
+  std::string text = "\nmost recited documents\n";
+  const std::vector<RankedRecitation> ranked = most_recited(report, "");
+  for (std::size_t i = 0; i < std::min(ranked.size(), kMostListed); ++i) {
+    const Recitation& r = *ranked[i].recitation;
+    const std::string facts =
+        fmt::format("{} of {} tokens in a run{}", r.longest_run, report.suffix_tokens,
+                    report.prompt_lengths.size() == 1
+                        ? ""
+                        : ", prompt: " + prompt_text(report.prompt_lengths[r.prompt]));
+    const auto line = [](const char* what, const std::string& shown) {
+      return fmt::format("      {:<9}{}\n", what, shortened(printable(shown), kColumns - 15));
+    };
+    text += fmt::format("  {:>2}  {}\n", i + 1,
+                        shortened(printable(document_text(report, r.document)), kColumns - 6));
+    text += fmt::format("      {}: {}\n", group_name(report.groups[r.group]), facts);
+    text += line("truth", r.truth) + line("written", r.exact ? "the same" : r.written);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string document_text(const MemorizationReport& report, std::int64_t document) {
+  const bool named =
+      document < std::ssize(report.document_names) && !report.document_names[document].empty();
+  return named ? report.document_names[document] : fmt::format("document {}", document);
+}
+
+std::string headline(const MemorizationReport& report, const MemorizationSummary& summary) {
+  std::vector<std::vector<RecitationCell>> groups;  // those with recitations
+  for (std::int64_t group = 0; group < std::ssize(report.groups); ++group)
+    if (auto cells = cells_of(summary, group); !cells.empty()) groups.push_back(std::move(cells));
+  if (groups.empty()) return "Nothing was recited.";
+  const std::vector<RecitationCell>&most = *std::ranges::max_element(groups, {}, most_of),
+        &least = *std::ranges::min_element(groups, {}, most_of);
+  if (most_of(most) == 0) return none_recited(report, summary, groups);
+  const auto group = [&](const std::vector<RecitationCell>& cells) {
+    return '"' + report.groups[cells.front().group] + '"';
+  };
+  const auto name = [&](const RecitationCell& cell) { return summary.variants[cell.variant].name; };
+  std::string text = given(report, summary);
+  if (!name(most[0]).empty())
+    text += fmt::format("after training with the {} loss ", name(most[0]));
+  text += fmt::format("the model writes {} for {} of the documents in {}", next_tokens(report),
+                      share(most[0]), group(most));
+  for (std::size_t i = 1; i < most.size(); ++i)
+    text += fmt::format("; with the {} loss for {}", name(most[i]), share(most[i]));
+  if (least[0].group != most[0].group) {
+    text += fmt::format("; in {}, for ", group(least));
+    for (std::size_t i = 0; i < least.size(); ++i)
+      text += fmt::format("{}{} %",
+                          i == 0                  ? ""
+                          : i + 1 == least.size() ? " and "
+                                                  : ", ",
+                          percent_text(least[i]));
+  }
+  return begun(text + ".");
+}
+
+std::string to_text(const MemorizationReport& report) {
+  const MemorizationSummary summary = summarize(report);
+  std::string text = wrapped(report.title + ": " + report.model, 0);
+  for (const std::string& note : report.notes) text += wrapped(note, 2);
+  text += '\n';
+  if (summary.cells.empty()) return text + "Nothing was recited.\n";
+  text += wrapped(headline(report, summary), 0) + '\n';
+  text += main_table(report, summary) + runs_table(report, summary);
+  if (summary.prompts.size() > 1) text += prompt_tables(report, summary);
+  return is_audit(report) ? text + listed(report) : text;
+}
+
+}  // namespace axonn

@@ -1,0 +1,109 @@
+// axonn memorize as a user runs it: the study and the audit.
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/app/cli/command.h"
+
+#include "tests/app/cli/runs.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+namespace {
+
+/// A study of a few seconds, too short for the model to memorize anything.
+std::vector<std::string> study(const SmallRun& run, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> all{"memorize",
+                               run.config(),
+                               "--output.dir",
+                               run / "study",
+                               "--training.seq_len",
+                               "128",
+                               "--training.steps",
+                               "8",
+                               "--lr_scheduler.warmup_steps",
+                               "2",
+                               "--training.goldfish.k",
+                               "2",
+                               "--memorize.bucket_size",
+                               "3",
+                               "--memorize.epochs",
+                               "1,2",
+                               "--memorize.trials",
+                               "2"};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+}  // namespace
+
+TEST(MemorizeProgram, WritesItsReportsAndKeepsFinishedRuns) {
+  const SmallRun run;
+  const Finished first = run_program(study(run));
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_THAT(first.out, AllOf(HasSubstr("control"), HasSubstr("2 epochs"), HasSubstr("goldfish"),
+                               HasSubstr("report.html")));
+  const json report = json::parse(test::slurp(run / "study/report.json"));
+  EXPECT_EQ(report.at("runs").size(), 4u) << "two losses, two trials";
+  const std::string page = test::slurp(run / "study/report.html");
+  EXPECT_THAT(page, AllOf(HasSubstr("<svg"), HasSubstr("\"title\":\"Memorization study\"")));
+
+  const Finished again = run_program(study(run));
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("trial 2, goldfish: already done"));
+  json repeated = json::parse(test::slurp(run / "study/report.json"));
+  EXPECT_EQ(repeated.at("origin").at("command"), report.at("origin").at("command"));
+  EXPECT_THAT(report.at("origin").at("command").get<std::string>(),
+              testing::StartsWith("axonn memorize " + run.config()));
+  repeated.at("origin") = report.at("origin");  // its date differs
+  EXPECT_EQ(repeated, report);
+  const Finished other = run_program(study(run, {"--memorize.suffix_tokens", "40"}));
+  EXPECT_EQ(other.code, kUsageError);
+  EXPECT_THAT(other.err, HasSubstr("holds another study"));
+}
+
+TEST(MemorizeProgram, AuditsAModelWithControls) {
+  const SmallRun run;
+  ASSERT_EQ(run_program(run.train({"--training.seq_len", "128"})).code, 0);
+  for (const char* seed : {"1", "2"})
+    ASSERT_EQ(run_program({"data", "synthetic", "--records", "4", "--seed", seed, "--out",
+                           run / (std::string(seed) + ".jsonl")})
+                  .code,
+              0);
+  const std::vector<std::string> audit{
+      "memorize",         "--audit",         "--model",   run.out() + "/checkpoints",
+      "--documents",      run / "1.jsonl",   "--control", run / "2.jsonl",
+      "--prompt-lengths", "16,32",           "--json",    run / "audit.json",
+      "--html",           run / "audit.html"};
+  const Finished finished = run_program(audit);
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  EXPECT_THAT(finished.out, AllOf(HasSubstr("documents"), HasSubstr("control"), HasSubstr("16")));
+  const json report = json::parse(test::slurp(run / "audit.json"));
+  EXPECT_EQ(report.at("runs").at(0).at("recitations").size(), 3u * 8u);
+  EXPECT_THAT(test::slurp(run / "audit.html"), HasSubstr("Memorization audit"));
+}
+
+TEST(MemorizeProgram, NamesMissingAndWrongArguments) {
+  const SmallRun run;
+  const auto error = [](const std::vector<std::string>& arguments) {
+    const Finished finished = run_program(arguments);
+    EXPECT_EQ(finished.code, kUsageError);
+    return finished.err;
+  };
+  EXPECT_THAT(error({"memorize", "--audit"}), HasSubstr("--model DIR"));
+  EXPECT_THAT(error({"memorize", "--audit", "--model", run.out()}), HasSubstr("--documents"));
+  EXPECT_THAT(error({"memorize", run.config(), "--model", run.out()}), HasSubstr("--audit"));
+  EXPECT_THAT(error({"memorize", run.config(), "--audit", "--model", run.out()}),
+              HasSubstr("--audit uses no config: leave out " + run.config()));
+  EXPECT_THAT(error({"memorize", "--audit", "--training.seed", "3"}),
+              HasSubstr("--audit uses no config: leave out --training.seed"));
+  for (const char* flag : {"--suffix", "--seq-len", "--batch", "--prompt-lengths"})
+    EXPECT_THAT(error({"memorize", "--audit", "--model", run.out(), "--documents", run.config(),
+                       flag, "9223372036854775807"}),
+                AllOf(HasSubstr(flag), HasSubstr("not in range"), HasSubstr("2147483647")));
+  EXPECT_THAT(error({"memorize", run.config()}), HasSubstr("goldfish.k is 0"));
+  EXPECT_THAT(error(study(run, {"--memorize.epochs", "100"})), HasSubstr("set training.steps to"));
+}

@@ -1,0 +1,218 @@
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "axonn/compute/ops/backend.h"
+#include "axonn/foundation/base/check.h"
+
+#include "tests/compute/ops/harness.h"
+#include "tests/support/sanitized.h"
+
+using namespace axonn;
+using reference::Matrix;
+using testing_support::sanitized;
+
+namespace {
+
+struct Case {
+  reference::AttentionShape shape;  // positions: of the longest sequence
+  std::int64_t entries;
+  DType type;
+};
+
+/// Sequences of tokens for the cache, compared with attention over each whole sequence.
+class Generated {
+ public:
+  Generated(const Case& c, std::vector<std::int64_t> lengths)
+      : c_(c),
+        lengths_(std::move(lengths)),
+        keys_(slots() * c.shape.kv_heads * c.entries, c.shape.head_dim, c.type),
+        values_(slots() * c.shape.kv_heads * c.entries, c.shape.head_dim, c.type) {
+    for (std::int64_t s = 0; s < slots(); ++s) {
+      const std::string name = "sequence " + std::to_string(s);
+      const std::int64_t T = lengths_[s], kv = c.shape.kv_heads * c.shape.head_dim;
+      reference::AttentionShape shape = c.shape;
+      shape.positions = T;
+      q_.push_back(random_values(name + " q", T, c.shape.heads * c.shape.head_dim, c.type));
+      k_.push_back(random_values(name + " k", T, kv, c.type));
+      v_.push_back(random_values(name + " v", T, kv, c.type));
+      want_.push_back(attention(q_[s], k_[s], v_[s], shape).out);
+    }
+  }
+
+  std::int64_t slots() const { return std::ssize(lengths_); }
+
+  /// Computes the tokens at these (sequence, position) in one call; sequence -1 is a row without a
+  /// slot. Slots are the sequences in reverse order.
+  Matrix step(Backend& backend, const std::vector<std::pair<int, int>>& tokens) {
+    std::vector<std::int32_t> slots_of, positions;
+    for (const auto& [sequence, position] : tokens) {
+      slots_of.push_back(sequence < 0 ? -1 : static_cast<std::int32_t>(slots() - 1 - sequence));
+      positions.push_back(position);
+    }
+    const Operand slots_at(slots_of), at(positions), q(rows(q_, tokens), c_.type, 3),
+        k(rows(k_, tokens), c_.type, 1), v(rows(v_, tokens), c_.type),
+        out(std::ssize(tokens), c_.shape.heads * c_.shape.head_dim, c_.type, 2);
+    const auto keep = [&](const Operand& kept, const Operand& inp) {
+      backend.run(ops::KeepHeads{
+          .kept = kept, .inp = inp, .slots = slots_at, .positions = at, .entries = c_.entries});
+    };
+    keep(keys_, k);
+    keep(values_, v);
+    backend.cached_attention({.q = q,
+                              .keys = keys_,
+                              .values = values_,
+                              .out = out,
+                              .slots = slots_at,
+                              .positions = at,
+                              .entries = c_.entries,
+                              .longest = c_.shape.positions,
+                              .heads = c_.shape.heads,
+                              .kv_heads = c_.shape.kv_heads,
+                              .head_dim = c_.shape.head_dim,
+                              .group = c_.shape.group,
+                              .first_query = c_.shape.first_query,
+                              .window = c_.shape.window,
+                              .scale = static_cast<float>(c_.shape.scale)});
+    EXPECT_TRUE(out.gap_untouched());
+    // As in attention_test.cpp; p is not rounded here.
+    const double terms = static_cast<double>(c_.shape.head_dim + c_.shape.positions + 16);
+    EXPECT_TRUE(close(out, rows(want_, tokens), stored(c_.type, 2 * terms * rounding(DType::f32))));
+    return out.values();
+  }
+
+  /// Computes all tokens: in each step one of every sequence that still has one.
+  void all(Backend& backend) {
+    for (int t = 0; t < c_.shape.positions; ++t) {
+      std::vector<std::pair<int, int>> tokens;
+      for (int s = 0; s < slots(); ++s)
+        if (t < lengths_[s]) tokens.emplace_back(s, t);
+      step(backend, tokens);
+      if (testing::Test::HasFailure()) FAIL() << "position " << t;
+    }
+  }
+
+ private:
+  static Matrix rows(const std::vector<Matrix>& of,
+                     const std::vector<std::pair<int, int>>& tokens) {
+    Matrix out(std::ssize(tokens), of.front().cols);
+    for (std::int64_t r = 0; r < out.rows; ++r)
+      for (std::int64_t c = 0; c < out.cols && tokens[r].first >= 0; ++c)
+        out(r, c) = of[tokens[r].first](tokens[r].second, c);
+    return out;
+  }
+
+  Case c_;
+  std::vector<std::int64_t> lengths_;
+  Operand keys_, values_;
+  std::vector<Matrix> q_, k_, v_, want_;
+};
+
+constexpr DType kTypes[] = {DType::f32, DType::bf16};
+
+}  // namespace
+
+TEST(CachedAttention, OfOneTokenAtATimeEqualsAttentionOverTheWholeSequences) {
+  const auto backend = test_backend();
+  for (DType type : kTypes) {
+    Generated({{20, 3, 3, 16, 1, 0, 0.25}, 20, type}, {20, 7, 1, 13}).all(*backend);
+    Generated({{130, 6, 2, 40, 3, 0, 0.15}, 150, type}, {130, 64}).all(*backend);
+    Generated({{70, 20, 1, 5, 20, 0, 0.5}, 70, type}, {70}).all(*backend);
+    Generated({{66, 3, 2, 80, 4, 3, 0.1}, 66, type}, {65, 66}).all(*backend);
+  }
+}
+
+TEST(CachedAttention, OfLongSequencesEqualsAttentionOverAllStretches) {
+  const auto backend = test_backend();
+  const int length = sanitized() ? 300 : 700;  // longer than a stretch
+  for (DType type : kTypes)
+    for (std::int64_t window : {0, length * 9 / 10}) {
+      Generated long_ones({{length, 2, 1, 8, 2, 0, 0.3, window}, length, type}, {length});
+      std::vector<std::pair<int, int>> tokens;
+      for (int t = 0; t < length; ++t) tokens.emplace_back(0, t);
+      long_ones.step(*backend, tokens);
+    }
+}
+
+TEST(CachedAttention, OfManyRowsOfAWideHeadEqualsAttentionOverTheWholeSequences) {
+  const auto backend = test_backend();
+  // On a GPU: more stretches of keys than it keeps the results of at a time.
+  constexpr int kSequences = 110, kTokens = 5;
+  Generated many({{2000, 1, 1, 1000, 1, 0, 0.03}, kTokens, DType::f32},
+                 std::vector<std::int64_t>(kSequences, kTokens));
+  std::vector<std::pair<int, int>> tokens;
+  for (int s = 0; s < kSequences; ++s)
+    for (int t = 0; t < kTokens; ++t) tokens.emplace_back(s, t);
+  many.step(*backend, tokens);
+}
+
+TEST(CachedAttention, WithAWindowNeedsNoMoreEntriesThanTheWindow) {
+  const auto backend = test_backend();
+  for (DType type : kTypes)
+    for (std::int64_t window : {1, 5, 64, 70})
+      Generated({{150, 2, 2, 8, 1, 0, 0.3, window}, window, type}, {150, 90}).all(*backend);
+}
+
+TEST(CachedAttention, TakesSeveralNewTokensOfASequenceAtOnce) {
+  const auto backend = test_backend();
+  for (DType type : kTypes) {
+    Generated some({{40, 4, 2, 24, 2, 0, 0.2, 6}, 12, type}, {40, 30});
+    some.step(*backend, {{0, 0}, {0, 1}, {0, 2}, {1, 0}});
+    some.step(*backend, {{1, 1}, {0, 3}, {1, 2}, {1, 3}});
+    some.step(*backend, {{1, 4}, {1, 5}, {1, 6}, {1, 7}, {1, 8}, {1, 9}, {1, 10}});
+  }
+}
+
+TEST(CachedAttention, OfARowWithoutASlotIsZeroAndKeepsNothing) {
+  const auto backend = test_backend();
+  for (DType type : kTypes) {
+    Generated two({{4, 2, 2, 8, 1, 0, 0.3}, 4, type}, {4, 4});
+    two.step(*backend, {{0, 0}, {1, 0}});
+    const Matrix out = two.step(*backend, {{0, 1}, {-1, 0}, {1, 1}});
+    for (std::int64_t c = 0; c < out.cols; ++c) EXPECT_EQ(out(1, c), 0);
+    two.step(*backend, {{0, 2}, {1, 2}});
+  }
+}
+
+TEST(CachedAttention, OfARowHasTheSameBitsWhateverTheOtherRowsAre) {
+  const auto backend = test_backend();
+  for (DType type : kTypes) {
+    const Case c{{9, 2, 2, 8, 1, 0, 0.3}, 9, type};
+    Generated both(c, {9, 9}), alone(c, {9, 9});
+    for (int t = 0; t < 9; ++t) {
+      const Matrix two = both.step(*backend, {{1, t}, {0, t}}),
+                   one = alone.step(*backend, {{0, t}});
+      for (std::int64_t col = 0; col < one.cols; ++col) EXPECT_EQ(two(1, col), one(0, col));
+    }
+  }
+}
+
+TEST(CachedAttention, OfALongRowHasTheSameBitsWhateverTheOtherRowsAre) {
+  const auto backend = test_backend();
+  std::vector<std::pair<int, int>> tokens;
+  for (int t = 0; t < 600; ++t) tokens.emplace_back(0, t);
+  for (DType type : kTypes) {
+    Generated some({{600, 2, 2, 8, 1, 0, 0.3}, 600, type}, {600});
+    const Matrix all = some.step(*backend, tokens), last = some.step(*backend, {{0, 599}});
+    for (std::int64_t col = 0; col < last.cols; ++col) EXPECT_EQ(all(599, col), last(0, col));
+  }
+}
+
+TEST(CachedAttention, RefusesACacheThatIsNotWholeSlots) {
+  const auto backend = test_backend();
+  const Operand q(2, 8, DType::f32), kept(15, 4, DType::f32), ids(std::vector<std::int32_t>{0, 0});
+  const CachedAttention args{.q = q,
+                             .keys = kept,
+                             .values = kept,
+                             .out = q,
+                             .slots = ids,
+                             .positions = ids,
+                             .entries = 4,
+                             .longest = 1,
+                             .heads = 2,
+                             .kv_heads = 2,
+                             .head_dim = 4};
+  EXPECT_THAT([&] { backend->cached_attention(args); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr(
+                  "keys is (15,4) f32, want whole slots of 2 heads of 4 entries")));
+}

@@ -1,0 +1,152 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <gmock/gmock.h>
+
+#include "axonn/compute/ops/backend.h"
+
+#include "tests/compute/ops/harness.h"
+
+using namespace axonn;
+using reference::Matrix;
+
+namespace {
+
+bool is_largest(const Matrix& x, std::int64_t row, std::int32_t target) {
+  if (target < 0) return false;
+  for (std::int64_t c = 0; c < x.cols; ++c)
+    if (x(row, c) > x(row, target)) return false;
+  return true;
+}
+
+struct Pieces {
+  std::int64_t count, each;
+};
+
+/// Checks a vocabulary V in pieces of `each` columns. The last pieces are partly or wholly padding,
+/// which holds numbers larger than any logit.
+void check(std::int64_t R, std::int64_t V, Pieces cut, DType type, float z = 0) {
+  const std::int64_t pieces = cut.count, each = cut.each;
+  SCOPED_TRACE(testing::Message() << '(' << R << ',' << V << ") in " << pieces << " of " << each
+                                  << ' ' << name_of(type));
+  const auto backend = test_backend();
+  Matrix x = random_values("x", R, V, type);
+  for (double& value : x.values) value *= 16;
+  std::vector<std::int32_t> targets = random_ids("targets", R, V);
+  if (R > 2) targets[1] = -1;
+  if (R == 5) {
+    targets[2] = 0, x(2, 0) = 48, x(2, V - 1) = 64;  // a larger logit in another piece
+    targets[3] = 1, x(3, 1) = x(3, V - 1) = 64;      // an equal logit, but no larger one
+    x(4, targets[4]) = 64;
+  }
+  const Operand target_view(targets), stats(pieces * R, 3, DType::f32), loss(R, 1, DType::f32),
+      lse(R, 1, DType::f32);
+  const auto piece_of = [&](std::int64_t p) {
+    return VocabularyPiece{p * each, std::clamp<std::int64_t>(V - p * each, 0, each)};
+  };
+  std::vector<Operand> logits;
+  for (std::int64_t p = 0; p < pieces; ++p) {
+    Matrix piece(R, each, 1000);
+    for (std::int64_t r = 0; r < R; ++r)
+      for (std::int64_t c = 0; c < piece_of(p).valid; ++c) piece(r, c) = x(r, p * each + c);
+    logits.emplace_back(piece, type, 3);
+    backend->run(
+        ops::SoftmaxStats{stats.view().row_range(p * R, R), logits[p], target_view, piece_of(p)});
+  }
+  backend->run(ops::CombineSoftmax{loss, lse, stats, target_view});
+  const Operand greedy(R, 1, DType::f32);
+  backend->run(ops::GreedyTargets{greedy, stats, target_view});
+  for (std::int64_t r = 0; r < R; ++r)
+    EXPECT_EQ(greedy.values()(r, 0), is_largest(x, r, targets[r]) ? 1 : 0) << r;
+  // Sums of V terms at most 1; log makes a relative error absolute, on top of a logit up to 64.
+  const double error = (static_cast<double>(V) + 32) * 2 * rounding(DType::f32);
+  EXPECT_TRUE(close(loss, cross_entropy(x, targets), {error, 0}));
+  Matrix squares = lse.values();
+  for (double& value : squares.values) value *= value;
+  EXPECT_TRUE(close(squares, squared_log_sums(x, targets), {2 * 70 * error, 0}));
+
+  const Matrix d = cross_entropy_backward(x, targets, z);
+  const double share = 1 + 2 * z * 70;  // lse is at most 64 + log V
+  for (std::int64_t p = 0; p < pieces; ++p) {
+    const DType other = type == DType::f32 ? DType::bf16 : DType::f32;
+    const Operand converted(R, each, other, 1);
+    for (const Operand* d_logits : {&converted, &std::as_const(logits[p])})  // last: in place
+      backend->run(
+          ops::CrossEntropyBackward{*d_logits, logits[p], lse, target_view, piece_of(p), 0.25f, z});
+    Matrix want(R, each);
+    for (std::int64_t r = 0; r < R; ++r)
+      for (std::int64_t c = 0; c < piece_of(p).valid; ++c) want(r, c) = d(r, p * each + c) * 0.25;
+    EXPECT_TRUE(close(logits[p], want, stored(type, share * error)));
+    EXPECT_TRUE(close(converted, want, stored(other, share * error)));
+  }
+}
+
+}  // namespace
+
+TEST(CrossEntropy, EqualsPlainLoopsWholeAndInPiecesWithPaddingLeftOut) {
+  for (DType type : {DType::f32, DType::bf16}) {
+    check(1, 1, {1, 1}, type);
+    check(3, 17, {1, 17}, type);
+    check(5, 251, {3, 84}, type);
+    check(4, 251, {4, 64}, type);
+    check(3, 10, {4, 5}, type);  // two pieces are all padding
+    check(2, 5003, {2, 2502}, type);
+  }
+}
+
+TEST(CrossEntropy, WithAZLossEqualsPlainLoopsInPieces) {
+  for (DType type : {DType::f32, DType::bf16}) {
+    check(5, 251, {3, 84}, type, 0.25f);
+    check(3, 10, {4, 5}, type, 1e-4f);
+  }
+}
+
+TEST(CrossEntropy, TakesLongRowsWithALateMaximumOrWithMinusInfinities) {
+  constexpr std::int64_t kV = 40000;
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  for (DType type : {DType::f32, DType::bf16}) {
+    SCOPED_TRACE(name_of(type));
+    const auto backend = test_backend();
+    Matrix x = random_values("x", 6, kV, type);
+    x(0, 700) = 200;                      // in the first summed part of the row
+    x(1, 20000) = 90, x(1, 39999) = 250;  // in later parts
+    x(2, 3) = 500;                        // all other terms vanish
+    for (std::int64_t c = 0; c < 600; ++c) x(3, c) = kNone;
+    for (std::int64_t c = 600; c < kV; ++c) x(4, c) = kNone;
+    for (std::int64_t c = 0; c < kV; ++c) x(5, c) = kNone;
+    const std::vector<std::int32_t> ids{9, 39999, 3, 700, 5, 5};
+    const Operand logits(x, type), targets(ids), stats(6, 3, DType::f32);
+    backend->run(ops::SoftmaxStats{stats, logits, targets, {0, kV}});
+    const Matrix got = stats.values();
+    for (std::int64_t r = 0; r < 5; ++r) {
+      double most = kNone, sum = 0;
+      for (std::int64_t c = 0; c < kV; ++c) most = std::max(most, x(r, c));
+      for (std::int64_t c = 0; c < kV; ++c) sum += std::exp(x(r, c) - most);
+      EXPECT_EQ(got(r, 0), most) << r;
+      EXPECT_NEAR(got(r, 1), sum, 2e-5 * sum) << r;
+      EXPECT_EQ(got(r, 2), x(r, ids[r])) << r;
+    }
+    EXPECT_EQ(got(5, 0), kNone);
+    EXPECT_EQ(got(5, 1), 0) << "it must not contribute if another piece has logits";
+  }
+}
+
+TEST(CrossEntropy, GivesANaNLossForANaNLogit) {
+  const auto backend = test_backend();
+  Matrix x = random_values("x", 1, 40, DType::f32);
+  x(0, 25) = std::numeric_limits<double>::quiet_NaN();
+  const Operand logits(x, DType::f32), targets(std::vector<std::int32_t>{3}),
+      stats(1, 3, DType::f32), loss(1, 1, DType::f32), lse(1, 1, DType::f32);
+  backend->run(ops::SoftmaxStats{stats, logits, targets, {0, 40}});
+  backend->run(ops::CombineSoftmax{loss, lse, stats, targets});
+  EXPECT_TRUE(std::isnan(loss.values()(0, 0)));
+}
+
+TEST(CrossEntropy, RefusesMoreValidColumnsThanThereAre) {
+  const Operand logits(2, 8, DType::f32), targets(std::vector<std::int32_t>(2)),
+      stats(2, 3, DType::f32);
+  expect_refusal("9 columns from 0 of logits (2,8)",
+                 ops::SoftmaxStats{stats, logits, targets, {0, 9}});
+}

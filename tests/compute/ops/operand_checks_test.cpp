@@ -1,0 +1,160 @@
+// The messages of operations for operands that do not fit. They are the same on every device.
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "axonn/compute/ops/operations.h"
+
+#include "tests/compute/ops/harness.h"
+
+using namespace axonn;
+
+namespace {
+
+constexpr auto kF32 = DType::f32, kBf16 = DType::bf16;
+
+/// Operands with 4 rows of 6 columns and others that fit them, and some that fit nothing.
+struct Operands {
+  Operand x{4, 6, kF32}, y{4, 6, kF32}, half{4, 6, kBf16}, row{1, 6, kF32}, stats{4, 2, kF32},
+      column{4, 1, kF32}, thirds{4, 3, kF32}, one{1, 1, kF32}, experts{4, 2, DType::i32},
+      copies{8, 6, kF32}, ids{std::vector<std::int32_t>(4)}, few{std::vector<std::int32_t>(3)};
+};
+
+/// Operations of which one operand does not fit, with the message without the operation's name.
+using Refused = std::vector<std::pair<const char*, RowwiseOperation>>;
+
+/// Of each row-wise operation on activations alone.
+Refused of_activations(const Operands& o) {
+  return {
+      {"out is (4,3) f32, want (4,2)", ops::RowMoments{o.thirds, o.x}},
+      {"b is (4,6) bf16, want f32", ops::AddMoments{o.x, o.stats, o.y, o.half}},
+      {"out is (4,3) f32, want (4,2)", ops::CombineMoments{o.thirds, o.stats, 6, 0}},
+      {"moments is (4,3) f32, want (4,2)", ops::MomentsAboutZero{o.stats, o.thirds, 6}},
+      {"bias is (4,6) f32, want (1,6)", ops::LayerNorm{o.x, o.y, o.row, o.x, o.stats}},
+      {"d_out is (4,6) bf16, want f32", ops::LayerNormSums{o.stats, o.half, o.x, o.row, o.stats}},
+      {"sums is (4,1) f32, want (4,2)", ops::LayerNormBackward{.d_inp = o.x,
+                                                               .d_out = o.x,
+                                                               .inp = o.y,
+                                                               .weight = o.row,
+                                                               .stats = o.stats,
+                                                               .sums = o.column,
+                                                               .width = 6}},
+      {"d_out is (4,6) bf16, want f32",
+       ops::LayerNormWeightBackward{o.row, {}, o.half, o.x, o.stats}},
+      {"stats is (4,3) f32, want (4,2)", ops::RmsNormSums{o.stats, o.x, o.x, o.row, o.thirds}},
+      {"out is (4,3) f32, want (4,6)",
+       ops::HeadNorm{.out = o.thirds, .inp = o.x, .weight = o.row, .rstd = o.column}},
+      {"rstd is (4,2) f32, want (4,1)",
+       ops::HeadNormBackward{.forward = {.out = {}, .inp = o.x, .weight = o.row, .rstd = o.stats},
+                             .d_out = o.x,
+                             .d_inp = o.y}},
+      {"positions is (1,3) i32, want (1,4)",
+       ops::RotaryEmbedding{.out = o.x, .inp = o.y, .table = o.row, .positions = o.few}},
+      {"slots is (1,3) i32, want (1,4)",
+       ops::KeepHeads{.kept = o.y, .inp = o.x, .slots = o.few, .positions = o.ids, .entries = 2}},
+      {"inp is (4,6) f32, want 1 sequences of a multiple of 2 x 64",
+       ops::OrderBlocks{.out = o.x, .inp = o.y, .slots = o.ids, .sequences = 1, .ways = 2}},
+      {"out is (4,6) f32, want (4,3)", ops::Swiglu{o.x, o.y}},
+      {"d_out is (4,6) f32, want (4,3)", ops::SwigluBackward{o.x, o.x, o.y}},
+      {"out is (4,3) f32, want (4,6)", ops::Xielu{o.thirds, o.x, o.one, o.one}},
+      {"d_out is (4,3) f32, want (4,6)",
+       ops::XieluBackward{{{}, o.x, o.one, o.one}, o.y, o.thirds}},
+      {"out is (4,6) bf16, want f32", ops::Dropout{.out = o.half, .inp = o.x}},
+      {"inp is (4,3) f32, want (4,6)", ops::Gelu{o.x, o.thirds}},
+      {"d_out is (4,3) f32, want (4,6)", ops::GeluBackward{o.x, o.thirds, o.y}},
+      {"b is (1,6) f32, want (4,6)", ops::Add{o.x, o.y, o.row}},
+      {"out is (4,6) bf16, want f32", ops::Activation{o.half, o.x}},
+      {"d_out is (4,3) f32, want (4,6)", ops::ActivationBackward{o.x, o.thirds, o.y}},
+      {"b is (4,6) bf16, want f32", ops::Multiply{o.x, o.y, o.half}},
+      {"out is (4,3) f32, want (4,6)", ops::Scale{o.thirds, o.x, 2}},
+      {"inp is (1,4) i32, want f32 or bf16", ops::Cast{o.x, o.ids}},
+      {"out is (1,1) f32, want (1,6)", ops::ColumnSum{o.one, o.x}}};
+}
+
+/// Of each operation of experts.
+Refused of_experts(const Operands& o) {
+  return {
+      {"scores is (4,3) f32, want (4,6)", ops::Route{.ids = o.experts,
+                                                     .weights = o.stats,
+                                                     .scores = o.thirds,
+                                                     .log_sums = o.column,
+                                                     .logits = o.x}},
+      {"d_weights is (4,3) f32, want (4,2)", ops::RouteBackward{.d_logits = o.y,
+                                                                .d_weights = o.thirds,
+                                                                .forward = {.ids = o.experts,
+                                                                            .weights = o.stats,
+                                                                            .scores = o.x,
+                                                                            .log_sums = o.column,
+                                                                            .logits = o.x}}},
+      {"out is (4,6) f32, want f64",
+       ops::RouteCounts{.out = o.x, .ids = o.experts, .scores = o.x, .log_sums = o.column}},
+      {"counts is (4,6) f32, want i32",
+       ops::ExpertOrder{.places = o.experts, .counts = o.x, .ids = o.experts}},
+      {"places is (4,2) f32, want i32", ops::SpreadRows{.out = o.x, .inp = o.y, .places = o.stats}},
+      {"weights is (4,3) f32, want (4,2)",
+       ops::CombineRows{.out = o.x, .inp = o.copies, .places = o.experts, .weights = o.thirds}},
+      {"d_inp is (4,6) f32, want (8,6)", ops::CombineRowsBackward{.d_inp = o.y,
+                                                                  .d_weights = o.stats,
+                                                                  .d_out = o.x,
+                                                                  .inp = o.copies,
+                                                                  .places = o.experts,
+                                                                  .weights = o.stats}}};
+}
+
+/// Of each further row-wise operation.
+Refused of_others(const Operands& o) {
+  return {{"table is (4,3) f32, want (4,6)",
+           ops::Embedding{.out = o.x, .ids = o.ids, .table = o.thirds}},
+          {"ids is (1,3) i32, want (1,4)", ops::EmbeddingBackward{o.x, o.y, o.few, 0}},
+          {"d_positions is (4,3) f32, want (4,6)", ops::PositionsBackward{o.thirds, o.y}},
+          {"targets is (1,3) i32, want (1,4)",
+           ops::SoftmaxStats{o.thirds, o.x, o.few, {.first = 0, .valid = 6}}},
+          {"lse is (4,2) f32, want (4,1)", ops::CombineSoftmax{o.column, o.stats, o.thirds, o.ids}},
+          {"lse is (4,2) f32, want (4,1)",
+           ops::CrossEntropyBackward{.d_logits = o.x,
+                                     .logits = o.y,
+                                     .lse = o.stats,
+                                     .targets = o.ids,
+                                     .piece = {.first = 0, .valid = 6}}},
+          {"stats is (4,2) f32, want (4,3)", ops::GreedyTargets{o.column, o.stats, o.ids}},
+          {"stats is (4,3) f32, want (4,2)", ops::Softmax{o.x, o.y, o.thirds}},
+          {"out is (4,2) f32, want (4,1)", ops::RowDots{o.stats, o.x, o.y}},
+          {"dots is (4,2) f32, want (4,1)", ops::SoftmaxBackward{o.x, o.x, o.y, o.stats}},
+          {"out is (1,1) f32, want f64", ops::Sum{o.one, o.x}},
+          {"out is (1,1) f32, want f64", ops::SquaredSum{o.one, o.x}},
+          {"squared_norm is (1,1) f32, want f64", ops::ClipFactor{o.one, o.one, 1}},
+          {"out is (1,1) f32, want i64", ops::CountNonfinite{o.one, o.x}},
+          {"first is (1,1) f32, want (1,6)",
+           ops::AdamW{
+               .master = o.row, .first = o.one, .second = o.row, .gradient = o.row, .out = o.row}},
+          {"gradient is (1,1) f32, want (1,6)",
+           ops::Sgd{.master = o.row, .gradient = o.one, .out = o.row}},
+          {"out is (1,1) f32, want (1,6)",
+           ops::Momentum{.momentum = o.row, .gradient = o.row, .out = o.one}},
+          {"squared_norm is (1,1) f32, want f64", ops::DivideByNorm{o.x, o.y, o.one}},
+          {"b is (4,6) bf16, want f32", ops::WeightedSum{o.x, o.y, o.half}},
+          {"values is (1,1) f32, want (1,6)", ops::MovingAverage{o.row, o.one, 0.1f}}};
+}
+
+}  // namespace
+
+TEST(OperandChecks, OfEveryRowwiseOperationNameOperationAndOperand) {
+  const Operands operands;
+  std::vector<std::string_view> names;
+  for (const Refused& some : {of_activations(operands), of_experts(operands), of_others(operands)})
+    for (const auto& [words, operation] : some) {
+      names.push_back(std::visit([](const auto& args) { return args.kName; }, operation));
+      expect_refusal(std::string(names.back()) + ": " + words, operation);
+    }
+  EXPECT_THAT(names, testing::ElementsAreArray(kRowwiseNames));
+}
+
+TEST(OperandChecks, WantTheStatsOfAtLeastOnePieceOfTheVocabulary) {
+  const Operands o;
+  for (const RowwiseOperation& operation :
+       {RowwiseOperation(ops::CombineSoftmax{o.column, o.column, o.one, o.ids}),
+        RowwiseOperation(ops::GreedyTargets{o.column, o.one, o.ids})})
+    expect_refusal("stats is (1,1) f32, want (4,3)", operation);
+}

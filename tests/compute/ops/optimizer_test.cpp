@@ -1,0 +1,241 @@
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+
+#include "axonn/compute/ops/backend.h"
+
+#include "tests/compute/ops/harness.h"
+
+using namespace axonn;
+using reference::Matrix;
+
+namespace {
+
+/// Numbers of elements, around the tiles of a step, and how many of them decay.
+constexpr std::int64_t kSizes[][2] = {{1, 0}, {1, 1}, {17, 5}, {768, 768}, {20001, 9000}};
+
+}  // namespace
+
+TEST(AdamW, FollowsThePlainLoopOverThreeStepsAndWritesTheComputeCopy) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [n, decayed] : kSizes) {
+      Matrix w = random_values("w", 1, n, DType::f32), m(1, n), v(1, n);
+      const Operand master(w, DType::f32), first(1, n, DType::f32), second(1, n, DType::f32),
+          out(1, n, type), scale(Matrix(1, 1, 0.5), DType::f32);
+      for (int step = 1; step <= 3; ++step) {
+        const Matrix g = random_values(std::to_string(step), 1, n, DType::f32);
+        const Operand gradient(g, DType::f32);
+        backend->run(ops::AdamW{.master = master,
+                                .first = first,
+                                .second = second,
+                                .gradient = gradient,
+                                .out = out,
+                                .scale = scale,
+                                .lr = 0.01f,
+                                .beta1 = 0.9f,
+                                .beta2 = 0.95f,
+                                .eps = 1e-8f,
+                                .weight_decay = 0.1f,
+                                .step = step,
+                                .decayed = decayed});
+        for (std::int64_t i = 0; i < n; ++i)
+          reference::adamw(w(0, i), m(0, i), v(0, i), 0.5 * g(0, i),
+                           {0.01f, 0.9f, 0.95f, 1e-8f, i < decayed ? 0.1f : 0.0f, step});
+      }
+      // Weights near 1 are rounded once per step, and a step of at most 0.03 has ten roundings;
+      // 1 - beta2 in f32 has a relative error of 2^-25 / 0.05, which moments from 0 keep.
+      const double error = 3 * (rounding(DType::f32) + 0.03 * 30 * rounding(DType::f32));
+      EXPECT_TRUE(close(master, w, {error, 0}));
+      EXPECT_TRUE(close(first, m, {8 * rounding(DType::f32), 0}));
+      EXPECT_TRUE(close(second, v, {8 * rounding(DType::f32), 0}));
+      EXPECT_TRUE(close(out, master.values(), {0, type == DType::bf16 ? rounding(type) : 0}));
+    }
+}
+
+TEST(AdEMAMix, FollowsThePlainLoopOverThreeSteps) {
+  const auto backend = test_backend();
+  constexpr double kBeta3 = 0.9999;
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [n, decayed] : kSizes) {
+      Matrix w = random_values("w", 1, n, DType::f32), m(1, n), s(1, n), v(1, n);
+      const Operand master(w, DType::f32), first(1, n, DType::f32), slow(1, n, DType::f32),
+          second(1, n, DType::f32), out(1, n, type), scale(Matrix(1, 1, 0.5), DType::f32);
+      for (int step = 1; step <= 3; ++step) {
+        const Matrix g = random_values(std::to_string(step), 1, n, DType::f32);
+        const Operand gradient(g, DType::f32);
+        backend->run(ops::AdamW{.master = master,
+                                .first = first,
+                                .second = second,
+                                .gradient = gradient,
+                                .out = out,
+                                .scale = scale,
+                                .lr = 0.01f,
+                                .beta1 = 0.9f,
+                                .beta2 = 0.95f,
+                                .eps = 1e-8f,
+                                .weight_decay = 0.1f,
+                                .step = step,
+                                .decayed = decayed,
+                                .slow = slow,
+                                .beta3 = kBeta3,
+                                .alpha = 500});
+        for (std::int64_t i = 0; i < n; ++i)
+          reference::ademamix(
+              w(0, i), m(0, i), s(0, i), v(0, i), 0.5 * g(0, i),
+              {{0.01f, 0.9f, 0.95f, 1e-8f, i < decayed ? 0.1f : 0.0f, step}, kBeta3, 500});
+      }
+      // As of AdamW; the slow mean, at most 3e-4 times 500, adds at most a sixth to a step. It is
+      // the sum of three gradients over 10,000, each rounded thrice.
+      const double error = 3 * (rounding(DType::f32) + 0.04 * 30 * rounding(DType::f32));
+      EXPECT_TRUE(close(master, w, {error, 0}));
+      EXPECT_TRUE(close(slow, s, {9 * 1.5e-4 * rounding(DType::f32), 0}));
+      EXPECT_TRUE(close(second, v, {8 * rounding(DType::f32), 0}));
+      EXPECT_TRUE(close(out, master.values(), {0, type == DType::bf16 ? rounding(type) : 0}));
+    }
+}
+
+TEST(Momentum, FollowsThePlainLoopWithAndWithoutNesterov) {
+  const auto backend = test_backend();
+  for (const bool nesterov : {true, false})
+    for (const auto& [n, unused] : kSizes) {
+      Matrix m(1, n), want(1, n);
+      const Operand momentum(1, n, DType::f32), out(1, n, DType::f32),
+          scale(Matrix(1, 1, 0.5), DType::f32);
+      for (int step = 1; step <= 3; ++step) {
+        const Matrix g = random_values(std::to_string(step), 1, n, DType::f32);
+        const Operand gradient(g, DType::f32);
+        backend->run(ops::Momentum{.momentum = momentum,
+                                   .gradient = gradient,
+                                   .out = out,
+                                   .scale = scale,
+                                   .beta = 0.9f,
+                                   .nesterov = nesterov});
+        for (std::int64_t i = 0; i < n; ++i) {
+          m(0, i) = 0.9f * m(0, i) + 0.5 * g(0, i);
+          want(0, i) = nesterov ? 0.5 * g(0, i) + 0.9f * m(0, i) : m(0, i);
+        }
+      }
+      // Sums below 2 with two roundings in each of three steps, and two of out.
+      EXPECT_TRUE(close(momentum, m, {6 * 2 * rounding(DType::f32), 0}));
+      EXPECT_TRUE(close(out, want, {8 * 2 * rounding(DType::f32), 0}));
+    }
+}
+
+TEST(Muon, DivisionByTheNormAndWeightedSumsFollowPlainLoops) {
+  const auto backend = test_backend();
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const auto& [R, C, gap] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{1, 1, 0},
+                                    {3, 17, 4},
+                                    {60, 500, 0}}) {
+      const Matrix a = random_values("a", R, C, type), b = random_values("b", R, C, type);
+      const Operand out(R, C, type, gap), left(a, type, gap), right(b, type),
+          squares(Matrix(1, 1, 6.25), DType::f64);
+      Matrix want(R, C);
+      for (std::size_t i = 0; i < want.values.size(); ++i)
+        want.values[i] = 3 * a.values[i] - 0.5 * b.values[i];
+      backend->run(ops::WeightedSum{.out = out, .a = left, .b = right, .alpha = 3, .beta = -0.5f});
+      EXPECT_TRUE(close(out, want, stored(type, 4 * rounding(DType::f32))));
+      EXPECT_TRUE(out.gap_untouched());
+
+      const Matrix x = random_values("x", R, C, DType::f32);
+      const Operand inp(x, DType::f32);
+      for (std::size_t i = 0; i < want.values.size(); ++i) want.values[i] = x.values[i] / (2.5 + 1);
+      backend->run(ops::DivideByNorm{out, inp, squares, 1});
+      EXPECT_TRUE(close(out, want, stored(type, 2 * rounding(DType::f32))));
+      EXPECT_TRUE(out.gap_untouched());
+    }
+}
+
+TEST(MovingAverage, FollowsThePlainLoopWithDecayRatesNearOne) {
+  const auto backend = test_backend();
+  for (const double rate : {0.5, 1e-4})
+    for (const auto& [n, unused] : kSizes) {
+      Matrix want = random_values("e", 1, n, DType::f32);
+      const Operand average(want, DType::f32);
+      for (int step = 1; step <= 3; ++step) {
+        const Matrix w = random_values(std::to_string(step), 1, n, DType::f32);
+        const Operand values(w, DType::f32);
+        backend->run(ops::MovingAverage{average, values, static_cast<float>(rate)});
+        for (std::int64_t i = 0; i < n; ++i) want(0, i) += rate * (w(0, i) - want(0, i));
+      }
+      // A sum below 1 is rounded once per step; the summand, at most 2 · rate, thrice.
+      const double error = 3 * (1 + 3 * 2 * rate) * rounding(DType::f32);
+      EXPECT_TRUE(close(average, want, {error, 0}));
+    }
+}
+
+TEST(Sgd, StepsAgainstTheScaledGradientAndDecaysTheFirstElements) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [n, decayed] : kSizes) {
+      Matrix w = random_values("w", 1, n, DType::f32);
+      const Matrix g = random_values("g", 1, n, DType::f32);
+      const Operand master(w, DType::f32), gradient(g, DType::f32), out(1, n, type),
+          scale(Matrix(1, 1, 0.5), DType::f32);
+      backend->run(ops::Sgd{.master = master,
+                            .gradient = gradient,
+                            .out = out,
+                            .scale = scale,
+                            .lr = 0.1f,
+                            .weight_decay = 0.2f,
+                            .decayed = decayed});
+      for (std::int64_t i = 0; i < n; ++i)
+        w(0, i) -= 0.1f * (0.5 * g(0, i) + (i < decayed ? 0.2f : 0.0f) * w(0, i));
+      EXPECT_TRUE(close(master, w, {4 * rounding(DType::f32), 0}));
+      EXPECT_TRUE(close(out, master.values(), {0, type == DType::bf16 ? rounding(type) : 0}));
+    }
+}
+
+TEST(Optimizers, RefuseStepZeroAndMoreDecayedElementsThanThereAre) {
+  const Operand x(1, 4, DType::f32), scale(1, 1, DType::f32);
+  ops::AdamW args{.master = x, .first = x, .second = x, .gradient = x, .out = x, .scale = scale};
+  args.step = 0;
+  expect_refusal("adamw: step 0, want 1 or more", args);
+  args.step = 1;
+  args.decayed = 5;
+  expect_refusal("adamw: 5 decayed elements of 4", args);
+}
+
+TEST(Reductions, SumSquaresAndNonfiniteElementsAreAddedToWhatIsThere) {
+  const auto backend = test_backend();
+  const double inf = std::numeric_limits<double>::infinity();
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [R, C, gap] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{1, 1, 0},
+                                    {3, 17, 4},
+                                    {1, 30000, 0},
+                                    {60, 500, 0},
+                                    {0, 5, 0}}) {
+      Matrix x = random_values("x", R, C, type);
+      const Operand inp(x, type, gap), sum(Matrix(1, 1, 3), DType::f64),
+          squares(Matrix(1, 1, 4), DType::f64);
+      if (type == DType::f32) backend->run(ops::Sum{sum, inp});
+      backend->run(ops::SquaredSum{squares, inp});
+      double want_sum = 3, want_squares = 4;
+      for (double value : x.values) {
+        want_sum += value;
+        want_squares += value * value;
+      }
+      // Sums are in double: there are 30,000 roundings of double on sums below 30,000.
+      EXPECT_NEAR(type == DType::f32 ? sum.values()(0, 0) : want_sum, want_sum, 1e-7);
+      EXPECT_NEAR(squares.values()(0, 0), want_squares, 1e-7);
+
+      double want_bad = 5;
+      for (std::size_t i = 0; i < x.values.size(); i += 11, ++want_bad)
+        x.values[i] = i % 3 == 0 ? inf : i % 3 == 1 ? -inf : std::nan("");
+      const Operand bad(x, type, gap), count(Matrix(1, 1, 5), DType::i64);
+      backend->run(ops::CountNonfinite{count, bad});
+      EXPECT_EQ(count.values()(0, 0), want_bad);
+    }
+}
+
+TEST(Reductions, ClipFactorScalesOnlyNormsAboveTheLimit) {
+  const auto backend = test_backend();
+  const Operand out(1, 1, DType::f32), squared(Matrix(1, 1, 16), DType::f64);
+  const std::pair<float, double> cases[] = {{1, 0.25}, {4, 1}, {5, 1}, {0, 1}};
+  for (const auto& [max_norm, want] : cases) {
+    backend->run(ops::ClipFactor{out, squared, max_norm});
+    EXPECT_EQ(out.values()(0, 0), want) << max_norm;
+  }
+}

@@ -1,0 +1,35 @@
+#include <array>
+
+#include <gmock/gmock.h>
+
+#include "axonn/compute/ops/backend.h"
+
+#include "tests/compute/ops/harness.h"
+
+using namespace axonn;
+using reference::Matrix;
+
+TEST(Swiglu, AndItsGradientEqualPlainLoopsAlsoInPlace) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [R, F] : {std::array<std::int64_t, 2>{1, 1}, {3, 17}, {2, 9000}, {40, 688}}) {
+      SCOPED_TRACE(testing::Message() << '(' << R << ',' << F << ") " << name_of(type));
+      Matrix x = random_values("x", R, 2 * F, type);
+      for (double& value : x.values) value *= 8;
+      const Operand inp(x, type, 3), d_out(random_values("dy", R, F, type), type, 1),
+          out(R, F, type, 2), d_inp(R, 2 * F, type, 4);
+      backend->run(ops::Swiglu{out, inp});
+      backend->run(ops::SwigluBackward{d_inp, d_out, inp});
+      // The sigmoid is within 3e-7, and a handful of roundings follow, on results below 64.
+      const Tolerance tolerance = stored(type, 64 * 1e-6);
+      EXPECT_TRUE(close(out, reference::swiglu(x), tolerance));
+      EXPECT_TRUE(close(d_inp, swiglu_backward(d_out.values(), x), tolerance));
+      backend->run(ops::SwigluBackward{inp, d_out, inp});
+      EXPECT_TRUE(close(inp, d_inp.values(), {})) << "in place";
+    }
+}
+
+TEST(Swiglu, RefusesAnOddNumberOfColumns) {
+  const Operand out(4, 2, DType::f32), odd(4, 3, DType::f32);
+  expect_refusal("swiglu: inp is (4,3) f32, want an even number of columns", ops::Swiglu{out, odd});
+}

@@ -1,0 +1,256 @@
+// Ranks of several grids read their slices of stored matrices.
+#include "axonn/data/storage/safetensors/safetensors_source.h"
+
+#include <atomic>
+#include <cmath>
+#include <filesystem>
+#include <mutex>
+#include <numeric>
+
+#include <gmock/gmock.h>
+
+#include "axonn/ranks/comm/grid.h"
+#include "axonn/ranks/comm/threads/threads.h"
+
+#include "tests/support/temporary_path.h"
+#include "tests/support/write_safetensors.h"
+
+using namespace axonn;
+using namespace axonn::test;
+
+namespace {
+
+constexpr std::int64_t kRows = 96, kCols = 40;
+
+/// The value of element (row, col): an integer that BF16 and F16 hold exactly.
+float value_at(std::int64_t row, std::int64_t col) {
+  return static_cast<float>((row * kCols + col) % 251 - 100);
+}
+
+/// Writes a folder with "w" (96, 40), its transpose "t", "v" (96), and "j" (2, 192, 40), in which
+/// w is the third of four matrices; the others are zero.
+void write_folder(const std::string& folder, StoredType type) {
+  std::vector<float> w, t, v, j(4 * kRows * kCols);
+  for (std::int64_t r = 0; r < kRows; ++r)
+    for (std::int64_t c = 0; c < kCols; ++c) w.push_back(value_at(r, c));
+  for (std::int64_t c = 0; c < kCols; ++c)
+    for (std::int64_t r = 0; r < kRows; ++r) t.push_back(value_at(r, c));
+  for (std::int64_t r = 0; r < kRows; ++r) v.push_back(value_at(r, 0));
+  std::ranges::copy(w, j.begin() + 2 * kRows * kCols);
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<SafetensorsTensor> tensors;
+  const auto add = [&](const char* name, const std::vector<float>& values,
+                       std::vector<std::int64_t> shape) {
+    bytes.emplace_back(values.size() * static_cast<std::size_t>(bytes_of(type)));
+    from_floats(type, values, bytes.back());
+    tensors.push_back({{.name = name, .type = type, .shape = std::move(shape)}, {}});
+  };
+  add("w", w, {kRows, kCols});
+  add("t", t, {kCols, kRows});
+  add("v", v, {kRows});
+  add("j", j, {2, 2 * kRows, kCols});
+  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].data = bytes[i];
+  write_safetensors(folder + "/model.safetensors", tensors);
+}
+
+/// The stored tensor of "u" is "t", transposed; "p" is the third matrix of "j".
+TensorNames names() {
+  return {.of =
+              [](const std::string& parameter) {
+                if (parameter == "u") return StoredName{{"t"}, true};
+                StoredName stored{{parameter}};
+                if (parameter == "p")
+                  stored.joined = {.names = {"J", "j"}, .outer = 2, .parts = 2, .part = 2};
+                return stored;
+              },
+          .passed_over = [](std::string_view tensor) { return tensor == "j"; },
+          .config = "config.json"};
+}
+
+Layout matrix_layout() {
+  return {.rows = kRows, .cols = kCols, .row_axis = Axis::x, .col_axis = Axis::y};
+}
+
+/// Every rank of the grid loads its slices of w, t and v; where ranks share experts, also of w and
+/// t as parameters of each. Returns the bytes read by all ranks, and fails if an element is wrong
+/// or missing.
+std::int64_t load_on(const GridShape& shape, const std::string& folder) {
+  std::atomic<std::int64_t> bytes = 0;
+  run_ranks(shape.ranks(), [&](Communicator& world) {
+    const Grid grid(world, shape);
+    const std::vector<StoredParameter> parameters{
+        {"w", kRows, kCols}, {"u", kRows, kCols}, {"v", kRows}, {"p", kRows, kCols}};
+    SafetensorsSource source(SafetensorsFolder(folder), parameters, names());
+    std::vector<SliceRequest> wanted;
+    std::vector<std::vector<float>> buffers;
+    const auto want = [&](const char* name, const Layout& layout) {
+      const Communicator& holders = layout.expert ? grid.same_experts() : grid.along(Axis::z);
+      const std::int64_t all = layout.local_count(shape),
+                         begin = all * holders.rank() / holders.size(),
+                         end = all * (holders.rank() + 1) / holders.size();
+      wanted.push_back({.parameter = name,
+                        .slices = clip(layout.slices(shape, grid.coords()), begin, end),
+                        .across = layout.col_axis ? &grid.along(*layout.col_axis) : nullptr});
+      buffers.emplace_back(end - begin, std::nanf(""));
+    };
+    want("w", matrix_layout());
+    want("u", matrix_layout());
+    want("v", {.rows = kRows, .row_axis = Axis::x});
+    want("p", matrix_layout());
+    for (std::int64_t number = 0; shape.experts > 1 && number < shape.experts; ++number)
+      for (const char* name : {"w", "u"}) {
+        Layout layout = matrix_layout();
+        layout.expert = {number, shape.experts};
+        want(name, layout);
+      }
+    const auto take = [&](std::size_t i, std::int64_t offset, StoredType type,
+                          std::span<const std::byte> stored) {
+      to_floats(type, stored,
+                std::span(buffers[i]).subspan(offset, stored.size() / bytes_of(type)));
+    };
+    bytes += source.read(wanted, take);
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      for (const Slice& slice : wanted[i].slices)
+        for (std::int64_t e = slice.begin; e < slice.end; ++e)
+          ASSERT_EQ(buffers[i][slice.offset + e - slice.begin],
+                    value_at(slice.row + e / slice.cols, slice.col + e % slice.cols))
+              << "tensor " << i << ", element " << e << ", " << grid.describe();
+  });
+  return bytes;
+}
+
+}  // namespace
+
+TEST(SafetensorsSource, EveryRankOfEveryGridGetsItsElementsInEveryType) {
+  for (StoredType type : {StoredType::f32, StoredType::bf16, StoredType::f16}) {
+    const TemporaryPath path;
+    write_folder(path.path(), type);
+    for (const GridShape& shape :
+         {GridShape{1, 1, 1, 1}, GridShape{2, 1, 1, 1}, GridShape{1, 2, 1, 1},
+          GridShape{1, 1, 3, 1}, GridShape{2, 2, 2, 1}, GridShape{3, 4, 1, 1},
+          GridShape{1, 5, 2, 1}, GridShape{1, 2, 2, 1, 1, 2}, GridShape{2, 2, 4, 1, 1, 2}})
+      load_on(shape, path.path());
+  }
+}
+
+// The rows at both ends of a slice are read by two ranks, so slices should have many rows.
+TEST(SafetensorsSource, OnlyTheRowsAtTheEndsOfSlicesAreReadTwice) {
+  const TemporaryPath path;
+  write_folder(path.path(), StoredType::f32);
+  const std::int64_t bytes = (3 * kRows * kCols + kRows) * 4;
+  EXPECT_EQ(load_on({1, 1, 1, 1}, path.path()), bytes);
+  const std::int64_t vector = kRows * 4;  // the same on all four ranks of y, each of which reads it
+  EXPECT_EQ(load_on({2, 4, 1, 1}, path.path()), bytes + 3 * vector);
+  const std::int64_t row = kCols * 4, most_ends = 3 * 7;  // of w, u and p, seven pieces each
+  EXPECT_LE(load_on({1, 1, 7, 1}, path.path()), bytes + most_ends * row);
+}
+
+TEST(SafetensorsSource, RefusesAJoinedTensorOfAnotherShape) {
+  const TemporaryPath path;
+  write_folder(path.path(), StoredType::f32);
+  const auto open = [&](std::int64_t rows) {
+    SafetensorsSource(SafetensorsFolder(path.path()),
+                      {{"w", kRows, kCols}, {"u", kRows, kCols}, {"v", kRows}, {"p", rows, kCols}},
+                      names());
+  };
+  EXPECT_NO_THROW(open(kRows));
+  EXPECT_THAT([&] { open(kRows / 2); }, testing::ThrowsMessage<UsageError>(testing::HasSubstr(
+                                            "j is (2, 192, 40), wanted (2, 96, 40)")));
+}
+
+TEST(SafetensorsSource, ARankThatCannotReadLeavesNoOtherRankWaiting) {
+  const TemporaryPath path;
+  write_folder(path.path(), StoredType::f32);
+  std::atomic<int> refused = 0;
+  run_ranks(4, [&](Communicator& world) {
+    const Grid grid(world, {.y = 4});
+    SafetensorsSource source(SafetensorsFolder(path.path()),
+                             {{"w", kRows, kCols}, {"u", kRows, kCols}, {"v", kRows}}, names());
+    world.barrier("opened");
+    if (world.rank() == 0) std::filesystem::resize_file(path / "model.safetensors", 5000);
+    world.barrier("cut");
+    const SliceRequest w{.parameter = "w",
+                         .slices = matrix_layout().slices({.y = 4}, grid.coords()),
+                         .across = &grid.along(Axis::y)};
+    try {
+      source.read({&w, 1},
+                  [](std::size_t, std::int64_t, StoredType, std::span<const std::byte>) {});
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("model.safetensors"));
+      ++refused;
+    }
+  });
+  EXPECT_GE(refused, 1);
+  EXPECT_LT(refused, 4) << "the first rows are still in the file";
+}
+
+TEST(StoredValues, RoundTripThroughF16AndBf16IsExactForEveryBitPattern) {
+  for (StoredType type : {StoredType::f16, StoredType::bf16}) {
+    std::vector<std::uint16_t> bits(1 << 16), again(bits.size());
+    std::iota(bits.begin(), bits.end(), 0);
+    std::vector<float> values(bits.size());
+    to_floats(type, std::as_bytes(std::span(bits)), values);
+    from_floats(type, values, std::as_writable_bytes(std::span(again)));
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      if (std::isnan(values[i])) {
+        std::vector<float> still(1);
+        to_floats(type, std::as_bytes(std::span(again).subspan(i, 1)), still);
+        EXPECT_TRUE(std::isnan(still[0])) << i;
+      } else {
+        ASSERT_EQ(bits[i], again[i]) << name_of(type);
+      }
+    }
+  }
+}
+
+TEST(StoredValues, F16HasItsPublishedValuesAndRoundsToNearestEven) {
+  const auto half_of = [](float value) {
+    std::uint16_t bits = 0;
+    from_floats(StoredType::f16, std::span(&value, 1), std::as_writable_bytes(std::span(&bits, 1)));
+    return bits;
+  };
+  EXPECT_EQ(half_of(1.0f), 0x3c00);
+  EXPECT_EQ(half_of(-2.0f), 0xc000);
+  EXPECT_EQ(half_of(65504.0f), 0x7bff);
+  EXPECT_EQ(half_of(65519.9f), 0x7bff);
+  EXPECT_EQ(half_of(65520.0f), 0x7c00) << "half way to 2^16 rounds to infinity";
+  EXPECT_EQ(half_of(0x1p-14f), 0x0400) << "the smallest normal number";
+  EXPECT_EQ(half_of(0x1p-24f), 0x0001);
+  EXPECT_EQ(half_of(0x1p-25f), 0x0000) << "half way to zero: to even";
+  EXPECT_EQ(half_of(0x1.8p-24f), 0x0002) << "half way between 1 and 2 units: to even";
+  EXPECT_EQ(half_of(1.0f + 0x1p-11f), 0x3c00) << "to even";
+  EXPECT_EQ(half_of(1.0f + 0x1.8p-10f), 0x3c02);
+}
+
+TEST(SafetensorsFolder, ReadsShardsThroughTheIndexAndRefusesInconsistentOnes) {
+  const TemporaryPath path;
+  const std::vector<std::byte> data(8);
+  write_safetensors(path / "one.safetensors",
+                    {{{.name = "a", .type = StoredType::f32, .shape = {2}}, data}});
+  write_safetensors(path / "two.safetensors",
+                    {{{.name = "b", .type = StoredType::f32, .shape = {2}}, data}});
+  const auto with_index = [&](const std::string& text) {
+    spill(path / "model.safetensors.index.json", text);
+    return SafetensorsFolder(path.path());
+  };
+  const SafetensorsFolder good =
+      with_index(R"({"metadata":{"total_size":16},)"
+                 R"("weight_map":{"a":"one.safetensors","b":"two.safetensors"}})");
+  EXPECT_EQ(good.tensors().size(), 2);
+  EXPECT_EQ(good.find("b").file->path(), path / "two.safetensors");
+  EXPECT_EQ(good.find("c").entry, nullptr);
+  const auto expect_refused = [&](const std::string& text, const std::string& message) {
+    EXPECT_THAT([&] { with_index(text); },
+                testing::ThrowsMessage<UsageError>(testing::HasSubstr(message)))
+        << text;
+  };
+  expect_refused(R"({"weight_map":{"a":"two.safetensors"}})", "holds a, but it does not");
+  expect_refused(R"({"weight_map":{"a":"none.safetensors"}})", "none.safetensors");
+  expect_refused(R"({"weight_map":{"a":"../one.safetensors"}})", "is not a file name");
+  expect_refused(R"({"weight_map":{"a":1}})", "no file name for \"a\"");
+  expect_refused(R"({"weight_map":{"a":{}}})", "no file name for \"a\"");
+  expect_refused(R"({"weight_map":{"a":"one.safetensors","a":"two.safetensors"}})", "comes twice");
+  expect_refused(R"({"weight_map":{}})", "has no weight_map");
+  expect_refused(R"({"weight_map":)", "invalid JSON");
+  expect_refused(std::string(100'000, '['), "invalid JSON");
+}

@@ -1,0 +1,251 @@
+// Compares logits, loss and gradients of GPT-2 and of every variant of the Llama family with an
+// independent implementation: plain loops in double.
+#include "tests/support/family_reference.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "axonn/foundation/base/random.h"
+
+#include "tests/support/one_rank_model.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using reference::Matrix;
+using reference::Weights;
+
+namespace {
+
+constexpr std::int64_t kPositions = OneRankModel::kPositions, kSequences = OneRankModel::kSequences;
+
+class RandomModel : public OneRankModel {
+ public:
+  explicit RandomModel(const ModelConfig& config) : OneRankModel(config) {
+    chosen_ = reference_pass(weights()).routings;
+  }
+
+  /// With the experts that the model's own weights choose.
+  reference::LlamaPass reference_pass(const Weights& weights) const {
+    if (config().family == ModelFamily::gpt)
+      return {gpt_logits(config(), weights, ids(), kPositions), {}};
+    return llama_pass(config(), weights, ids(), kPositions, chosen_);
+  }
+  Matrix reference_logits(const Weights& weights) const { return reference_pass(weights).logits; }
+  double reference_loss(const Weights& weights, const BalanceConfig& balance = {}) const {
+    const reference::LlamaPass pass = reference_pass(weights);
+    double sum = 0;
+    for (double loss : cross_entropy(pass.logits, targets()).values) sum += loss;
+    if (balance.weight > 0)
+      sum += balance.weight * balance_loss(pass.routings, balance.scope, {kPositions});
+    return balance.z > 0 ? sum + balance.z * z_loss(pass.routings, {kPositions}) : sum;
+  }
+
+ private:
+  std::vector<reference::Routing> chosen_;
+};
+
+ModelConfig small_gpt() {
+  return {.layers = 2, .hidden = 24, .heads = 6, .kv_heads = 6, .vocab = 31, .norm_eps = 1e-3};
+}
+
+ModelConfig small_gpt_of_groups() {
+  ModelConfig config = small_gpt();
+  config.kv_heads = 2;
+  config.tied = false;
+  config.bias = false;
+  return config;
+}
+
+ModelConfig small_llama() {
+  return {.family = ModelFamily::llama,
+          .layers = 2,
+          .hidden = 24,
+          .heads = 6,
+          .kv_heads = 2,
+          .ffn = 40,
+          .vocab = 31,
+          .tied = false,
+          .norm_eps = 1e-3};
+}
+
+ModelConfig small_mup() {
+  ModelConfig config = small_llama();
+  config.mup_base = 8;
+  config.mup_base_head_dim = 9;
+  return config;
+}
+
+ModelConfig small_llama31() {
+  ModelConfig config = small_llama();
+  config.rope_theta = 50;
+  config.rope_scaling = RopeScalingKind::llama3;
+  config.rope.original_positions = 12;
+  return config;
+}
+
+ModelConfig small_mistral() {
+  ModelConfig config = small_llama();
+  config.window = 4;
+  config.head_dim = 10;
+  return config;
+}
+
+ModelConfig small_qwen2() {
+  ModelConfig config = small_llama();
+  config.qkv_bias = true;
+  config.tied = true;
+  return config;
+}
+
+ModelConfig small_qwen3() {
+  ModelConfig config = small_llama();
+  config.qk_norm = QkNormKind::head;
+  config.kv_heads = 1;
+  return config;
+}
+
+ModelConfig small_apertus() {
+  ModelConfig config = small_llama31();
+  config.qk_norm = QkNormKind::head;
+  config.activation = MlpKind::xielu;
+  return config;
+}
+
+ModelConfig small_mixtral() {
+  ModelConfig config = small_llama();
+  config.experts = 4;
+  config.experts_per_token = 2;
+  return config;
+}
+
+ModelConfig small_qwen3_moe() {
+  ModelConfig config = small_qwen3();
+  config.layers = 4;
+  config.experts = 5;
+  config.experts_per_token = 3;
+  config.expert_ffn = 16;
+  config.expert_step = 2;
+  config.dense_layers = {3};
+  return config;
+}
+
+ModelConfig small_olmoe() {
+  ModelConfig config = small_mixtral();
+  config.qk_norm = QkNormKind::width;
+  config.expert_norm = false;
+  return config;
+}
+
+/// No published family of those here has such a router.
+ModelConfig small_with_sigmoid() {
+  ModelConfig config = small_mixtral();
+  config.router = RouterKind::sigmoid;
+  config.router_scale = 2.5;
+  config.router_bias = true;
+  return config;
+}
+
+struct Family {
+  const char* name;
+  ModelConfig (*config)();
+};
+class FamilyReference : public testing::TestWithParam<Family> {};
+
+}  // namespace
+
+TEST_P(FamilyReference, LogitsAreThoseOfPlainLoops) {
+  RandomModel model(GetParam().config());
+  const Matrix want = model.reference_logits(model.weights());
+  double largest = 0;
+  for (double value : want.values) largest = std::max(largest, std::abs(value));
+  for (std::int64_t s = 0; s < kSequences; ++s) {
+    const std::vector<float> got = model.logits(s);
+    for (std::int64_t c = 0; c < want.cols; ++c)  // f32 errs by about 1e-6 of the largest
+      EXPECT_NEAR(got[c], want((s + 1) * kPositions - 1, c), 1e-5 * largest) << s << ',' << c;
+  }
+}
+
+TEST_P(FamilyReference, LossesAndLikeliestTargetsAreThoseOfPlainLoops) {
+  RandomModel model(GetParam().config());
+  const Matrix logits = model.reference_logits(model.weights());
+  const Matrix want = cross_entropy(logits, model.targets()), got = model.target_losses();
+  ASSERT_EQ(got.rows, want.rows);
+  for (std::int64_t r = 0; r < want.rows; ++r) {
+    EXPECT_NEAR(got(r, 0), want(r, 0), 2e-5 * (1 + want(r, 0))) << r;
+    const auto row = logits.values.begin() + r * logits.cols;
+    const bool likeliest = std::max_element(row, row + logits.cols) - row == model.targets()[r];
+    EXPECT_EQ(got(r, 1), likeliest ? 1 : 0) << r;
+  }
+}
+
+/// Compares the gradient of every parameter with central differences of the loss of plain loops.
+void expect_gradients(const RandomModel& model, const Weights& gradients,
+                      const BalanceConfig& balance = {}) {
+  EXPECT_EQ(gradients.size(), model.weights().size());
+  for (const auto& [name, gradient] : gradients) {
+    if (name.ends_with("e_score_correction_bias")) continue;  // it only selects
+    // Central differences in double along one random direction: their relative error is step²,
+    // 1e-8; that of f32 is 1e-6 of the sum of magnitudes.
+    constexpr double kStep = 1e-4;
+    const Random direction(9, name);
+    double want = 0, size = 0;
+    for (std::size_t i = 0; i < gradient.values.size(); ++i) {
+      want += gradient.values[i] * direction.normal(i);
+      size += std::abs(gradient.values[i]);
+    }
+    const auto loss_at = [&, &parameter = name](double step) {
+      Weights moved = model.weights();
+      auto& values = moved[parameter].values;
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] += step * direction.normal(i);
+      return model.reference_loss(moved, balance);
+    };
+    EXPECT_NEAR((loss_at(kStep) - loss_at(-kStep)) / (2 * kStep), want, 2e-5 * size) << name;
+    EXPECT_GT(size, 0) << name << " has no gradient";
+  }
+}
+
+TEST_P(FamilyReference, LossAndEveryParametersGradientAreThoseOfPlainLoops) {
+  RandomModel model(GetParam().config());
+  const auto [loss, gradients] = model.backward();
+  EXPECT_NEAR(loss, model.reference_loss(model.weights()), 1e-5 * loss);
+  expect_gradients(model, gradients);
+}
+
+class RouterLosses : public testing::TestWithParam<BalanceScope> {};
+
+TEST_P(RouterLosses, AndTheirGradientsAreThoseOfPlainLoops) {
+  const BalanceConfig balance{.scope = GetParam(), .weight = 30, .z = 7};
+  for (const ModelConfig& config : {small_mixtral(), small_qwen3_moe(), small_with_sigmoid()}) {
+    RandomModel model(config);
+    model.set_balance(balance);
+    const auto [loss, gradients] = model.backward();
+    const auto routings = model.reference_pass(model.weights()).routings;
+    const auto [even, z] = model.router_losses();
+    const double want = balance_loss(routings, balance.scope, {kPositions}),
+                 want_z = z_loss(routings, {kPositions});
+    EXPECT_NEAR(even, want, 1e-5 * want);
+    EXPECT_NEAR(z, want_z, 1e-5 * want_z);
+    expect_gradients(model, gradients, balance);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Scopes, RouterLosses,
+                         testing::Values(BalanceScope::sequence, BalanceScope::batch,
+                                         BalanceScope::hugging_face),
+                         [](const auto& scope) {
+                           return std::string(kBalanceScopes[static_cast<int>(scope.param)]);
+                         });
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, FamilyReference,
+    testing::Values(Family{"Gpt2", small_gpt},
+                    Family{"Gpt2OfGroupsWithoutBiases", small_gpt_of_groups},
+                    Family{"Llama2", small_llama}, Family{"Llama31", small_llama31},
+                    Family{"Mistral", small_mistral}, Family{"Qwen2", small_qwen2},
+                    Family{"Qwen3", small_qwen3}, Family{"Mixtral", small_mixtral},
+                    Family{"Qwen3Moe", small_qwen3_moe}, Family{"Olmoe", small_olmoe},
+                    Family{"Sigmoid", small_with_sigmoid}, Family{"Mup", small_mup},
+                    Family{"Apertus", small_apertus}),
+    [](const auto& family) { return std::string(family.param.name); });

@@ -1,0 +1,298 @@
+#include "axonn/plan/measure/dry_step.h"
+
+#include <map>
+#include <numeric>
+
+#include <gmock/gmock.h>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/ranks/comm/self.h"
+#include "axonn/run/config/prepared_run.h"
+#include "axonn/run/config/resolve.h"
+
+#include "tests/support/dry_peak.h"
+#include "tests/support/runs.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::Each;
+using testing::HasSubstr;
+using testing::Not;
+using testing::SizeIs;
+
+namespace {
+
+std::int64_t at(const MemoryParts& parts, MemoryUse use) { return parts[static_cast<int>(use)]; }
+
+Config tiny() { return tiny_config("unused"); }
+
+/// 640B parameters: the largest model of the AxoNN paper, on 32,768 ranks.
+Config gpt_640b() {
+  Config config = tiny();
+  config.model = {.layers = 135, .hidden = 20480, .heads = 160, .vocab = 51200};
+  config.training.seq_len = 2048;
+  config.training.global_batch = 8192;
+  config.training.micro_batch = 1;
+  config.training.dtype = DType::bf16;
+  config.activation_checkpoint.mode = RecomputeMode::full;
+  return resolved(on_grid(config, {8, 4, 32, 32}));
+}
+
+Recording recording_of(const Config& config, int rank = 0) {
+  return dry_step(resolved(config), rank, {.recording = true}).recording;
+}
+
+template <typename T>
+std::vector<T> only(const Recording& recording) {
+  std::vector<T> found;
+  for (const Recording::Event& event : recording.events)
+    if (const T* one = std::get_if<T>(&event)) found.push_back(*one);
+  return found;
+}
+
+}  // namespace
+
+TEST(DryStep, PeakEqualsARealRunsOnEveryGridWithEveryTypeAndWithRecomputation) {
+  for (const GridShape grid : {GridShape{}, GridShape{2, 1, 1, 1}, GridShape{1, 2, 1, 1},
+                               GridShape{1, 1, 2, 1}, GridShape{1, 1, 1, 2}, GridShape{2, 2, 1, 1},
+                               GridShape{1, 1, 3, 2}, GridShape{3, 2, 2, 1}, GridShape{2, 1, 2, 2}})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
+        Config config = on_grid(tiny(), grid);
+        config.training.dtype = dtype;
+        config.activation_checkpoint.mode = mode;
+        expect_dry_peak(prepared(config));
+      }
+}
+
+TEST(DryStep, PeakEqualsARealRunsInChunksWithMicroBatchesAndWithoutOverlap) {
+  for (const GridShape grid : {GridShape{1, 1, 2, 1}, GridShape{2, 1, 1, 2}, GridShape{1, 2, 2, 1}})
+    for (const int chunks : {1, 2})
+      for (const std::int64_t micro : {6, 2})
+        for (const bool overlap : {true, false}) {
+          Config config = on_grid(tiny(), grid);
+          config.training.micro_batch = micro;
+          config.training.global_batch = 24;
+          config.parallelism.chunks = chunks;
+          config.parallelism.sequence_parallel = micro == 6;
+          config.parallelism.overlap.weights = config.parallelism.overlap.weight_gradients =
+              config.parallelism.overlap.input_gradients = config.parallelism.overlap.data =
+                  overlap;
+          config.parallelism.reduce_dtype = overlap ? DType::f32 : DType::bf16;
+          expect_dry_peak(prepared(config));
+        }
+}
+
+TEST(DryStep, PeakEqualsARealRunsForLongTextWhereActivationsAndLogitsPrevail) {
+  Config config = on_grid(tiny(), {2, 1, 1, 1});
+  config.model.vocab = 5000;
+  config.model.tied = false;
+  config.model.kv_heads = 1;
+  config.training.seq_len = 100;  // 600 rows: three pieces of the loss, the last one shorter
+  config.training.global_batch = 6;
+  config.optimizer.kind = OptimizerKind::sgd;
+  expect_dry_peak(prepared(config));
+  const MemoryParts parts = dry_step(resolved(config), 0).memory.peak_by;
+  EXPECT_GT(at(parts, MemoryUse::logits), 0);
+  EXPECT_GT(at(parts, MemoryUse::activations), at(parts, MemoryUse::parameters));
+}
+
+TEST(DryStep, PeakEqualsARealRunsForAdEMAMixAndMuon) {
+  for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{3, 1, 2, 1}})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const OptimizerKind kind : {OptimizerKind::ademamix, OptimizerKind::muon})
+        for (const bool overlap : {true, false}) {
+          Config config = on_grid(tiny(), grid);
+          config.model.kv_heads = 2;
+          config.model.hidden = 240;  // updates, not logits, are the peak
+          config.training.dtype = dtype;
+          config.optimizer.kind = kind;
+          config.parallelism.overlap.data = overlap;
+          expect_dry_peak(prepared(config));
+        }
+}
+
+TEST(DryStep, MuonsMatricesTravelToTheirOwnersAndBack) {
+  Config config = on_grid(tiny(), {2, 1, 2, 1});
+  config.optimizer.kind = OptimizerKind::muon;
+  const std::int64_t c = config.model.hidden, layers = config.model.layers;
+  std::int64_t bytes = 0, products = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    const Recording recording = dry_step(resolved(config), rank, {.recording = true}).recording;
+    for (const auto& start : only<Recording::Start>(recording))
+      if (start.label == "muon momentum") bytes += start.bytes;
+    for (const auto& op : only<Recording::Compute>(recording))
+      products += op.layer == "muon" && op.operation == "matmul";
+  }
+  // q, k, v and o; up and down: six matrices, each of five steps of three products.
+  EXPECT_EQ(products, layers * 6 * 15);
+  // Each element is sent once; a rank counts the larger of what it sends and what arrives.
+  EXPECT_GE(bytes, layers * 12 * c * c * 4);
+  EXPECT_LT(bytes, 2 * layers * 12 * c * c * 4);
+}
+
+TEST(DryStep, PeakEqualsARealRunsForALlama) {
+  for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{4, 1, 2, 1}})
+    for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
+      Config config = on_grid(tiny(), grid);
+      config.model.family = ModelFamily::llama;
+      config.model.kv_heads = 2;
+      config.model.tied = false;
+      config.training.dtype = DType::bf16;
+      config.activation_checkpoint.mode = mode;
+      expect_dry_peak(prepared(config));
+      for (const auto& op : only<Recording::Compute>(recording_of(config)))
+        EXPECT_THAT(op.operands, Not(SizeIs(0))) << op.operation;
+    }
+}
+
+TEST(DryStep, PeakEqualsARealRunsInStagesThatAreAllShorterThanTheConfigsSequences) {
+  Config config = on_grid(tiny(), {2, 1, 2, 1});
+  config.model.family = ModelFamily::llama;  // has a table of rotary positions
+  config.training.seq_len = 256;
+  std::swap(config.data.synthetic, config.stage.emplace_back().synthetic);
+  config.stage.front().name = "short";
+  for (const std::int64_t part : {1, 2, 4}) {
+    config.stage.front().seq_len = config.training.seq_len / part;
+    expect_dry_peak(prepared(config));
+  }
+}
+
+TEST(DryStep, InTwoChunksEverySumOfABlockHasAProductBetweenItsStartAndItsWait) {
+  Config config = on_grid(tiny(), {2, 1, 1, 1});
+  config.parallelism.sequence_parallel = false;
+  config.parallelism.chunks = 2;
+  const Recording recording = recording_of(config);
+  std::map<std::size_t, int> products;  // by index of the sum's start: products since then
+  int sums = 0;
+  for (std::size_t i = 0; i < recording.events.size(); ++i) {
+    if (const auto* op = std::get_if<Recording::Compute>(&recording.events[i])) {
+      if (op->operation == "matmul")
+        for (auto& [start, count] : products) ++count;
+    } else if (const auto* start = std::get_if<Recording::Start>(&recording.events[i])) {
+      if (start->operation == "all_reduce" && start->label.starts_with("h.")) products[i] = 0;
+    } else if (const auto wait =
+                   products.find(std::get<Recording::Wait>(recording.events[i]).started);
+               wait != products.end()) {
+      EXPECT_GT(wait->second, 0) << "sum " << sums << ", event " << i;
+      ++sums;
+      products.erase(wait);
+    }
+  }
+  // For each block and chunk: two sums in forward, two in backward.
+  EXPECT_GE(sums, 2 * 4 * config.model.layers);
+}
+
+TEST(DryStep, HoldsStateInTheTypesThatTheRunUses) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Config config = tiny();
+    config.training.dtype = dtype;
+    const MemoryParts live = dry_step(resolved(config), 0).memory.live_by;
+    const std::int64_t count = at(live, MemoryUse::parameters) / bytes_of(dtype);
+    EXPECT_EQ(at(live, MemoryUse::gradients), 4 * count);
+    EXPECT_EQ(at(live, MemoryUse::optimizer), (dtype == DType::f32 ? 8 : 12) * count);
+    EXPECT_EQ(at(live, MemoryUse::activations), 0);
+  }
+}
+
+TEST(DryStep, Of640BParametersOn32768RanksHoldsOneRanksShare) {
+  const Config config = gpt_640b();
+  const ArenaStats memory = dry_step(config, 31111).memory;
+  // 640e9 parameters cut over x, y and z take 2 + 4 bytes each; 12 more bytes are also cut over
+  // data.
+  const double each = 6.4e11 / (8 * 4 * 32);
+  EXPECT_NEAR(static_cast<double>(memory.live_bytes), each * (6 + 12.0 / 32), 0.1 * each * 6);
+  EXPECT_GT(at(memory.peak_by, MemoryUse::gathered), 2 * 12 * 20480LL * 20480 / 32 * 2 * 9 / 10)
+      << "two blocks, in bf16";
+}
+
+TEST(DryStep, SchedulesEveryProductWithItsFlops) {
+  const Config config = tiny();
+  const Recording recording = recording_of(config);
+  double flops = 0;
+  for (const auto& op : only<Recording::Compute>(recording)) {
+    EXPECT_THAT(op.operands, Not(SizeIs(0))) << op.operation << ": pass its operands to around()";
+    if (op.operation == "matmul") flops += op.flops;
+  }
+  // Forward, input gradient and weight gradient of every matrix: 6 N per token. No product is saved
+  // at the first layer, whose input gradient the embedding needs.
+  const double C = 24, F = 96, V = 256, L = 2, tokens = 12 * 8;
+  EXPECT_EQ(flops, 6 * tokens * (L * (4 * C * C + 2 * C * F) + V * C));
+}
+
+TEST(DryStep, SchedulesCollectivesByAxisAndWaitsForEachOnceAfterItsStart) {
+  const Recording recording = recording_of(on_grid(tiny(), {2, 1, 2, 1}), 3);
+  std::vector<int> waits(recording.events.size(), 0);
+  std::map<std::string, std::int64_t> bytes;
+  for (std::size_t i = 0; i < recording.events.size(); ++i) {
+    if (const auto* start = std::get_if<Recording::Start>(&recording.events[i])) {
+      EXPECT_EQ(start->ranks, start->group == "world" ? 4 : 2);
+      bytes[start->group + ' ' + start->operation] += start->bytes;
+    }
+    if (const auto* wait = std::get_if<Recording::Wait>(&recording.events[i])) {
+      ASSERT_LT(wait->started, i);
+      ASSERT_TRUE(std::holds_alternative<Recording::Start>(recording.events[wait->started]));
+      ++waits[wait->started];
+    }
+  }
+  for (std::size_t i = 0; i < recording.events.size(); ++i)
+    EXPECT_EQ(waits[i], std::holds_alternative<Recording::Start>(recording.events[i])) << i;
+  EXPECT_GT(bytes["x all_reduce"], 0);
+  EXPECT_GT(bytes["z all_gather"], 0);
+  EXPECT_GT(bytes["z reduce_scatter"], 0);
+  EXPECT_EQ(bytes.contains("y all_reduce") || bytes.contains("data all_gather"), false);
+}
+
+TEST(DryStep, OverlapShowsInTheSchedule) {
+  // Products between a collective's start and its wait hide it.
+  const auto hidden_flops = [](bool overlap) {
+    Config config = on_grid(tiny(), {1, 1, 2, 1});
+    config.parallelism.overlap.weights = config.parallelism.overlap.weight_gradients = overlap;
+    const Recording recording = recording_of(config);
+    double flops = 0;
+    int under_way = 0;
+    for (const Recording::Event& event : recording.events) {
+      if (const auto* start = std::get_if<Recording::Start>(&event))
+        under_way += start->group == "z";
+      if (const auto* wait = std::get_if<Recording::Wait>(&event))
+        under_way -= std::get<Recording::Start>(recording.events[wait->started]).group == "z";
+      if (const auto* op = std::get_if<Recording::Compute>(&event); op && under_way > 0)
+        flops += op->flops;
+    }
+    return flops;
+  };
+  EXPECT_EQ(hidden_flops(false), 0);
+  EXPECT_GT(hidden_flops(true), 0);
+}
+
+TEST(MadeUpInput, OfPackedDataHasPositionsAndStarts) {
+  for (const bool packed : {false, true}) {
+    Config config = tiny();
+    if (packed) config.data.jsonl = {"documents.jsonl"};
+    const auto world = make_self();
+    Training training(still_prepared(resolved(config)), *world, make_cpu_backend(1),
+                      {.data = false});
+    const Config& made = training.model.config();
+    const Tokens tokens = made_up_input(training.model).tokens_of(0);
+    const std::int64_t count = made.training.micro_batch * made.training.seq_len;
+    EXPECT_EQ(tokens.ids.count(), count);
+    EXPECT_EQ(tokens.rows.position.count(), packed ? count : 0);
+    EXPECT_EQ(tokens.rows.start.count(), packed ? count : 0);
+  }
+}
+
+TEST(DryStep, IsTheSameWithCudaGraphs) {
+  Config config = tiny();
+  config.training.cuda_graph = true;
+  EXPECT_EQ(dry_step(resolved(config), 0).memory.peak_bytes,
+            dry_step(resolved(tiny()), 0).memory.peak_bytes);
+}
+
+TEST(DryStep, RejectsSizesThatTheGridCannotCut) {
+  try {
+    dry_step(resolved(on_grid(tiny(), {.x = 5})), 0);
+    ADD_FAILURE() << "accepted";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("x must be one of 1, 2, 3, 4, 6, 12"));
+  }
+}

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <string>
+
+#include "axonn/use/memorize/report.h"
+
+namespace axonn::testing_support {
+
+/// A recitation of 10 tokens whose longest run is `run`; exact if `run` is 10.
+inline Recitation recited(std::int64_t document, std::int64_t group, std::int64_t run,
+                          std::int64_t prompt = 0) {
+  return {.document = document,
+          .group = group,
+          .prompt = prompt,
+          .exact = run == 10,
+          .longest_run = run,
+          .token_accuracy = static_cast<double>(run) / 10,
+          .edit_distance = 10 - run,
+          .loss = 3 - 0.25 * static_cast<double>(run),
+          .before = "So ends the prompt of document " + std::to_string(document),
+          .truth = "and so it goes on to its end",
+          .written = run == 10 ? "and so it goes on to its end" : "and so it stops at an end"};
+}
+
+/// Two groups of two documents, two variants, two trials, one prompt length. Exact recitations by
+/// trial: standard: control 0 0, learned 1 2; goldfish: none.
+inline MemorizationReport small_study() {
+  const auto run = [](const char* variant, std::int64_t trial, std::vector<std::int64_t> runs) {
+    RecitationRun one{
+        .variant = variant, .trial = trial, .seed = 40 + static_cast<std::uint64_t>(trial)};
+    one.validation_loss = 2.5 + 0.25 * static_cast<double>(trial);
+    one.kept_fraction = std::string(variant) == "goldfish" ? 0.5 : 1;
+    one.train_seconds = 100;
+    one.test_seconds = 10;
+    for (std::int64_t document = 0; document < 4; ++document)
+      one.recitations.push_back(recited(document, document / 2, runs[document]));
+    return one;
+  };
+  return {.title = "Memorization study",
+          .model = "gpt, 1.2 million parameters",
+          .notes = {"Four documents are learned.", "They are made up."},
+          .groups = {"control", "6 epochs"},
+          .group_sizes = {2, 2},
+          .group_epochs = {0, 6},
+          .control = 0,
+          .document_names = {"Alder", "Birch", "Cedar", "Dogwood"},
+          .suffix_tokens = 10,
+          .prompt_lengths = {kWholePrompt},
+          .runs = {run("standard", 1, {1, 0, 10, 4}), run("standard", 2, {2, 1, 10, 10}),
+                   run("goldfish", 1, {1, 0, 3, 2}), run("goldfish", 2, {0, 1, 2, 5})},
+          .origin = {.program = "axonn 1.2.3",
+                     .command = "axonn memorize 'a study.toml'",
+                     .date = "2026-11-21 18:02:11 UTC",
+                     .machine = "2 ranks on node7: a processor, 2 cores",
+                     .config = "[model]\nlayers = 4\n"}};
+}
+
+/// One run over two groups of two documents with three prompt lengths, the whole prompt first.
+/// Exact recitations of the first group with 8, 32 and all tokens: 0, 1, 2; of the second: none.
+inline MemorizationReport small_audit() {
+  RecitationRun run{.variant = "", .trial = 1, .seed = 7, .test_seconds = 3};
+  const std::int64_t runs[3][4] = {{10, 10, 2, 1}, {4, 2, 1, 0}, {10, 6, 1, 1}};
+  for (std::int64_t prompt = 0; prompt < 3; ++prompt)
+    for (std::int64_t document = 0; document < 4; ++document)
+      run.recitations.push_back(recited(document, document / 2, runs[prompt][document], prompt));
+  return {.title = "Memorization audit",
+          .model = "gpt, 1.2 million parameters",
+          .groups = {"asked", "controls"},
+          .group_sizes = {2, 2},
+          .control = 1,
+          .document_names = {"alder.txt", "birch.txt", "cedar.txt", "dogwood.txt"},
+          .suffix_tokens = 10,
+          .prompt_lengths = {kWholePrompt, 8, 32},
+          .runs = {run}};
+}
+
+}  // namespace axonn::testing_support

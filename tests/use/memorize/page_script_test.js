@@ -1,0 +1,298 @@
+// Tests the script of the memorization report (axonn/use/memorize/page.js) without a browser:
+// node page_script_test.js FOLDER, with the pages that page_test.cpp wrote to FOLDER.
+"use strict";
+
+const assert = require("node:assert");
+const fs = require("node:fs");
+const path = require("node:path");
+const test = require("node:test");
+const vm = require("node:vm");
+
+const {Node} = require("../../support/page_node.js");
+
+// Runs the scripts of a page. Returns the elements of the page by id, and the scripts' functions.
+function open(page) {
+  const text = fs.readFileSync(path.join(process.argv[2], page + ".html"), "utf8");
+  const [, json] = text.match(/<script type="application\/json" id="report">(.*?)<\/script>/s);
+  const scripts = [...text.matchAll(/<script>\n(.*?)<\/script>/gs)].map(([, script]) => script);
+  assert.equal(scripts.length, 2);  // elements.js and page.js
+  const ids = {};
+  for (const [, name, id] of text.split("<script")[0].matchAll(/<(\w+)[^>]* id="([^"]+)"/g))
+    ids[id] = new Node(name, name === "svg" ? "svg" : "html");
+  ids.report = new Node("script", "html");
+  ids.report.append(json);
+  const document = {
+    getElementById: (id) => ids[id],
+    createElement: (name) => new Node(name, "html"),
+    createElementNS: (space, name) => new Node(name, space),
+  };
+  // The style of a node, in the colors that the page has at that time.
+  const classes = new Set();
+  document.documentElement = {classList: {
+    add: (name) => classes.add(name), remove: (name) => classes.delete(name)}};
+  const getComputedStyle = (node) => ({getPropertyValue: (key) => key !== "fill" ? ""
+    : node.attributes.style ? 'url("#fill1")' : classes.has("paper") ? "black" : "white"});
+  const written = (node) => `<${[node.name, ...Object.entries(node.attributes)
+    .map(([key, value]) => `${key}="${value}"`)].join(" ")}>${node.children
+    .map((one) => one instanceof Node ? written(one) : one).join("")}</${node.name}>`;
+  class XMLSerializer { serializeToString(node) { return written(node); } }
+  const context = vm.createContext({document, getComputedStyle, XMLSerializer});
+  for (const script of scripts) vm.runInContext(script, context);
+  return {...ids, document, script: context};
+}
+
+const {script} = open("study");
+const texts = (nodes) => nodes.map((node) => node.textContent);
+const rows = (table) => table.all("tr").map((row) => texts(row.children));
+
+// ---- Functions.
+
+test("an axis ends on a tick just above the maximum", () => {
+  const axis = (most) => {
+    const {top, ticks} = script.percentAxis(most);
+    assert.equal(ticks.at(-1), top);
+    return [top, ticks[1]];
+  };
+  assert.deepEqual([0, 5.1, 47, 78, 100].map(axis),
+    [[5, 1], [6, 2], [50, 10], [80, 20], [100, 20]]);
+});
+
+test("numbers are rounded as the terminal rounds them", () => {
+  const fixed = (...values) => script.fixed(...values);
+  assert.deepEqual([6.25, 6.75, 0.25, 0.15, 12, 62.35].map((value) => fixed(value, 1)),
+    ["6.2", "6.8", "0.2", "0.1", "12.0", "62.4"]);
+  assert.deepEqual([0.5, 1.5, 2.5].map((value) => fixed(value, 0)), ["0", "2", "2"]);
+  assert.deepEqual([0.0625, 1 / 3].map((value) => fixed(value, 3)), ["0.062", "0.333"]);
+  assert.equal(fixed(null, 3), "nan");
+});
+
+test("durations are those of the terminal", () => {
+  assert.deepEqual([0, 3, 59.94, 200, 3600, 86400 * 2 + 3700].map(script.duration),
+    ["", "3.0s", "59.9s", "3m 20s", "1h 00m", "2d 01h"]);
+});
+
+test("names are shortened by columns", () => {
+  assert.equal(script.shortened("abcdef", 6), "abcdef");
+  assert.equal(script.shortened("abcdefg", 6), "abc...");
+  assert.equal(script.shortened("\u6f22\u6f22\u6f22\u6f22", 7), "\u6f22\u6f22...");
+  assert.equal(script.columns("a\u6f22e\u0301"), 4);
+});
+
+test("labels keep a distance and stay on the chart", () => {
+  for (const wanted of [[100, 101, 102], [270, 270, 270, 14], [20, 200]]) {
+    const heights = [...script.spread(wanted)].sort((a, b) => a - b);
+    for (let i = 1; i < heights.length; ++i) assert(heights[i] - heights[i - 1] >= 17);
+    assert(heights.at(-1) <= 274);
+  }
+  assert.deepEqual([...script.spread([20, 200])], [20, 200]);
+});
+
+// "[common]not common", of both texts.
+function aligned(first, second) {
+  const both = [first, second].map((text) => Array.from(text)), common = script.align(...both);
+  return both.map((characters, i) => script.marked(characters, common[i], false)
+    .map((piece) => piece instanceof Node ? `[${piece.textContent}]` : piece).join(""));
+}
+
+test("changed, inserted and deleted text is not common", () => {
+  assert.deepEqual(aligned("It was built in 1911 by Anna.", "It was then built in 1912 by Anna."),
+    ["[It was built in 191]1[ by Anna.]", "[It was] then[ built in 191]2[ by Anna.]"]);
+  assert.equal(aligned("a\u00e9\u{1f600}\u6f22", "a\u00e9\u{1f600}\u6f22")[0],
+    "[a\u00e9\u{1f600}\u6f22]");
+});
+
+test("short runs are common only if they are a whole text", () => {
+  assert.equal(aligned("abcXdefYghi", "abcZdefWghi")[0], "abcXdefYghi");
+  assert.equal(aligned("abcdXefgh", "abcdZefgh")[0], "[abcd]X[efgh]");
+  assert.equal(aligned("ab", "ab")[0], "[ab]");
+  assert.equal(aligned("ab", "ac")[0], "ab");
+  assert.deepEqual(aligned("abcde", ""), ["abcde", ""]);
+});
+
+// The most common characters by definition: tries every way to choose runs, from the front.
+function mostCommon(a, b) {
+  if (a === "" || b === "") return 0;
+  let most = Math.max(mostCommon(a.slice(1), b), mostCommon(a, b.slice(1)));
+  for (let n = 1; n <= Math.min(a.length, b.length) && a[n - 1] === b[n - 1]; ++n)
+    if (n >= 4) most = Math.max(most, n + mostCommon(a.slice(n), b.slice(n)));
+  return most;
+}
+
+test("common characters are the same in both texts and as many as possible", () => {
+  let state = 1;
+  const random = (length) => Array.from({length}, () => {
+    state = (Math.imul(state, 1103515245) + 12345) >>> 0;
+    return "ab"[state >>> 16 & 1];
+  }).join("");
+  for (let trial = 0; trial < 300; ++trial) {
+    const a = random(4 + trial % 7), b = random(9);
+    const [first, second] = script.align([...a], [...b]);
+    const inFirst = [...a].filter((_, i) => first[i]).join("");
+    assert.equal([...b].filter((_, i) => second[i]).join(""), inFirst);
+    assert.equal(inFirst.length, mostCommon(a, b), `${a} ${b}`);
+  }
+});
+
+// ---- Pages.
+
+test("the top has title, model, headline and notes", () => {
+  const page = open("study");
+  assert.equal(page.document.title, "Memorization study: gpt, 1.2 million parameters");
+  assert.equal(page.title.textContent, "Memorization study");
+  const headline = page.headline.textContent;
+  assert.match(headline, /for 75\.0\u00a0% \(50\.0 to 100\.0\u00a0% over 2 trials\) of the /);
+  assert.match(headline, / documents in \u201c6 epochs\u201d;/);
+  assert.deepEqual(texts(page.notes.children),
+    ["Four documents are learned.", "They are made up."]);
+});
+
+test("bars are as long as their shares", () => {
+  // The axis ends at 100 %; 75 % is three quarters of it, whiskers go from its middle to its end.
+  const groups = open("study").bars.all("g").filter((group) => group.one("title"));
+  assert.deepEqual(texts(groups.map((group) => group.one("title"))), [
+    "control, standard loss: 0.0 % (0.0 to 0.0)", "control, goldfish loss: 0.0 % (0.0 to 0.0)",
+    "6 epochs, standard loss: 75.0 % (50.0 to 100.0)",
+    "6 epochs, goldfish loss: 0.0 % (0.0 to 0.0)"]);
+  const rectangle = groups[2].one("rect"), [left, width] = ["x", "width"].map((key) =>
+    rectangle.number(key));
+  const [, low, high] = groups[2].one("path").attributes.d.match(/^M([\d.]+) [\d.]+H([\d.]+)/);
+  assert(Math.abs((low - left) / width - 50 / 75) < 1e-3);
+  assert(Math.abs((high - left) / width - 100 / 75) < 1e-3);
+  assert.equal(groups[2].one("text").textContent, "75.0");
+});
+
+test("tables have the figures of the summary", () => {
+  const page = open("study");
+  assert.deepEqual(rows(page.cells)[0], ["Group", "Documents", "Exact match\u00a0%",
+    "Range over trials", "Longest run", "Tokens right\u00a0%", "Edit distance",
+    "Loss, nats a\u00a0token"]);
+  assert.deepEqual(rows(page.cells)[3],
+    ["6 epochs", "2", "75.0", "50.0 to 100.0", "8.5", "85.0", "1.5", "0.875"]);
+  assert.deepEqual(rows(page.runs)[0], ["Loss", "Trial", "Seed", "Validation loss",
+    "Tokens kept %", "Training after warm-up", "Testing"]);
+  assert.deepEqual(rows(page.runs)[1],
+    ["standard loss", "1", "41", "2.750", "100.0", "1m 40s", "10.0s"]);
+  assert.deepEqual(rows(open("audit").runs), [["Trial", "Seed", "Testing"], ["1", "7", "3.0s"]]);
+  assert.deepEqual(rows(open("audit").cells)[1].slice(0, 4), ["asked", "8", "2", "0.0"]);
+});
+
+test("an axis of any figure ends within a step of the maximum", () => {
+  for (const [most, top, step] of [[0, 0.2, 0.1], [47, 50, 10], [3.14, 4, 1], [0.061, 0.08, 0.02],
+    [1200, 1500, 500]]) {
+    const axis = script.axisTo(most);
+    assert.deepEqual([axis.top, axis.ticks[1]], [top, step], `${most}`);
+  }
+});
+
+test("there is a curve per loss of each figure over the epochs", () => {
+  const {epochs} = open("study"), figures = epochs.all("figure");
+  assert.deepEqual(texts(epochs.all("figcaption")),
+    ["Exact match, % of the documents", "Longest run, tokens, of 10", "Loss, nats a token"]);
+  for (const figure of figures) assert.equal(figure.all("polyline").length, 2);
+  assert(texts(figures[1].all("title")).includes("standard: 8.5 after 6 epochs"));
+  assert(texts(figures[2].all("title")).includes("goldfish: 2.250 after 6 epochs"));
+  assert(open("audit")["by-epochs"].removed);
+});
+
+test("there is a curve per group if there are several prompt lengths", () => {
+  assert(open("study")["by-prompt"].removed);
+  const {curves, "bars-hint": hint} = open("audit");
+  assert.equal(curves.all("polyline").length, 2);
+  assert.match(curves.one("desc").textContent, new RegExp("^asked: 0\\.0 % with 8 tokens, "
+    + "50\\.0 % with 32 tokens, 100\\.0 % with the whole prompt\\. controls: "));
+  assert(texts(curves.all("title")).includes("asked: 50.0 % with 32 tokens"));
+  const points = curves.one("polyline").attributes.points.split(" ").map((point) =>
+    point.split(",").map(Number));
+  assert.deepEqual(points.map(([, y]) => y), [270, 142, 14]);
+  assert.match(hint.textContent, /95 % interval .* longest prompt \(whole\)/);
+});
+
+test("every figure can be saved in the colors of paper", () => {
+  const page = open("study"), count = (nodes) => nodes.length;
+  assert.equal(count(page["bars-figure"].all("button")), 1);
+  assert.equal(count(page.epochs.all("button")), 3);
+  const file = page.script.standalone(page.bars);
+  assert.match(file, /^<svg [^>]*viewBox="0 0 1000 \d+"[^>]* xmlns="svg" width="1000" height="/);
+  assert.match(file, /fill="black"/);
+  assert.match(file, /fill="url\(#fill1\)"/);
+  assert.doesNotMatch(file, /class=|style=|fill="white"/);
+  assert(page.bars.all("*").some((node) => node.attributes.class), "the page's chart is unchanged");
+});
+
+test("the report's origin is at its head and its end", () => {
+  const page = open("study");
+  assert.equal(page.stamp.textContent, "axonn 1.2.3, 2026-11-21 18:02:11 UTC");
+  assert.deepEqual(rows(page.origin), [["Program", "axonn 1.2.3"],
+    ["Date", "2026-11-21 18:02:11 UTC"], ["Command", "axonn memorize 'a study.toml'"],
+    ["Machine", "2 ranks on node7: a processor, 2 cores"]]);
+  assert.equal(page["config-text"].textContent, "[model]\nlayers = 4\n");
+  assert(open("audit").config.removed);
+  assert(open("audit")["runs-hint"].removed);
+  assert.match(page["runs-hint"].textContent, /^$/, "in the page itself");
+});
+
+test("passages begin with what was memorized and end with the control", () => {
+  const order = (page) => texts(open(page).passages.all("h3"));
+  assert.deepEqual(order("study"), ["6 epochs", "control"]);
+  assert.deepEqual(order("audit"), ["asked", "controls"]);
+  assert.equal(open("study").passages.one("h5").textContent, "Cedar");
+});
+
+test("every group is linked and every document is shown", () => {
+  for (const [name, documents] of [["study", ["Alder", "Birch", "Cedar", "Dogwood"]],
+    ["audit", ["alder.txt", "birch.txt", "cedar.txt", "dogwood.txt"]]]) {
+    const page = open(name), targets = page.passages.all("h3").map((title) => title.attributes.id);
+    assert.deepEqual([...targets].sort(), ["group-0", "group-1"]);
+    const links = page.cells.all("a").map((link) => link.attributes.href);
+    assert.deepEqual([...new Set(links)], ["#group-0", "#group-1"]);
+    for (const document of documents) assert(texts(page.passages.all("h5")).includes(document));
+  }
+});
+
+test("common text is marked", () => {
+  const passages = open("audit").passages.all("article");
+  assert.deepEqual(texts(passages[0].all("mark")), Array(2).fill("and so it goes on to its end"));
+  assert.deepEqual(texts(passages[2].all("mark")).slice(2), ["and so it ", " end"]);
+  assert.match(passages[0].one("header").textContent, /\u2713 all 10 tokens \u00b7 loss 0\.500/);
+  assert.match(passages[2].one("header").textContent, /2 of 10 tokens in a run \u00b7 20 % of/);
+});
+
+test("all but the first passages of a group are folded", () => {
+  const {passages} = open("large"), fold = passages.one("details");
+  assert.equal(passages.all("article").length, 6);
+  assert.equal(fold.one("summary").textContent, "114 more of 120 documents");
+  fold.listeners.toggle();
+  assert.equal(fold.all("article").length, 50);
+  const rest = fold.one("details");
+  assert.equal(rest.one("summary").textContent, "64 more of 120 documents");
+  rest.listeners.toggle();
+  rest.one("details").listeners.toggle();
+  assert.equal(passages.all("article").length, 120, "all can be reached");
+});
+
+test("texts of a report become text only", () => {
+  const page = open("evil");
+  const known = ["a", "article", "details", "div", "h3", "h4", "h5", "header", "li", "mark", "p",
+    "section", "span", "strong", "summary", "table", "tbody", "td", "th", "thead", "tr"];
+  const names = (node) => node.children.filter((one) => one instanceof Node)
+    .flatMap((one) => [one.name, ...names(one)]);
+  for (const id of ["title", "notes", "cells", "runs", "passages", "origin", "config-text"])
+    for (const name of names(page[id])) assert(known.includes(name), name);
+  assert.equal(page.title.textContent,
+    "</title></style></script><script>x</script>\"'&<!--\ufffd\u2401\u241b]]>");
+});
+
+test("odd reports are drawn", () => {
+  const page = open("odd");
+  assert(texts(page.bars.all("text")).includes("not tested"));
+  assert.deepEqual(rows(page.cells).slice(4, 6).map(([name, , share]) => [name, share]),
+    [["never tested", "-"], ["6 epochs", "50.0"]].map(([name, share], i) =>
+      [name, i ? "100.0" : share]));
+  assert.equal(rows(page.runs)[1][2], "18446744073709551615");
+  assert(texts(page.passages.all("h5")).includes("document 3"));
+  assert.match(page.passages.textContent, / \u2026/);
+  assert.match(page.passages.textContent, /loss nan/);
+  const empty = open("empty");
+  assert(empty.main.removed);
+  assert.equal(empty.headline.textContent, "Nothing was recited.");
+});

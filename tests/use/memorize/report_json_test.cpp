@@ -1,0 +1,169 @@
+#include "axonn/use/memorize/report_json.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/foundation/base/check.h"
+
+#include "tests/use/memorize/made_up_report.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::Eq;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+namespace {
+
+void expect_same(const Recitation& a, const Recitation& b) {
+  EXPECT_EQ(a.document, b.document);
+  EXPECT_EQ(a.group, b.group);
+  EXPECT_EQ(a.prompt, b.prompt);
+  EXPECT_EQ(a.exact, b.exact);
+  EXPECT_EQ(a.longest_run, b.longest_run);
+  EXPECT_EQ(a.token_accuracy, b.token_accuracy);
+  EXPECT_EQ(a.edit_distance, b.edit_distance);
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_EQ(a.before, b.before);
+  EXPECT_EQ(a.truth, b.truth);
+  EXPECT_EQ(a.written, b.written);
+}
+
+void expect_same(const RecitationRun& a, const RecitationRun& b) {
+  EXPECT_EQ(a.variant, b.variant);
+  EXPECT_EQ(a.trial, b.trial);
+  EXPECT_EQ(a.seed, b.seed);
+  EXPECT_EQ(a.validation_loss, b.validation_loss);
+  EXPECT_EQ(a.kept_fraction, b.kept_fraction);
+  EXPECT_EQ(a.train_seconds, b.train_seconds);
+  EXPECT_EQ(a.test_seconds, b.test_seconds);
+  ASSERT_EQ(a.recitations.size(), b.recitations.size());
+  for (std::size_t i = 0; i < a.recitations.size(); ++i)
+    expect_same(a.recitations[i], b.recitations[i]);
+}
+
+/// The error message of parse_run(), or "" if there is none.
+std::string fault(const std::string& text) {
+  try {
+    parse_run(text, "run.json");
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// The JSON of a small run with one value changed.
+std::string changed(const char* pointer, const nlohmann::ordered_json& value) {
+  auto json = nlohmann::ordered_json::parse(to_json(small_study().runs[1]));
+  json[nlohmann::ordered_json::json_pointer(pointer)] = value;
+  return json.dump();
+}
+
+TEST(ReportJson, HasEverythingOfTheReport) {
+  const MemorizationReport report = small_audit();
+  const auto json = nlohmann::json::parse(to_json(report));
+  EXPECT_EQ(json.at("title"), report.title);
+  EXPECT_EQ(json.at("model"), report.model);
+  EXPECT_EQ(json.at("notes"), report.notes);
+  EXPECT_EQ(json.at("groups").at(1),
+            (nlohmann::json{{"name", "controls"}, {"documents", 2}, {"control", true}}));
+  EXPECT_EQ(json.at("document_names"), report.document_names);
+  EXPECT_EQ(json.at("suffix_tokens"), report.suffix_tokens);
+  EXPECT_EQ(json.at("prompt_lengths"), report.prompt_lengths);
+  EXPECT_THAT(json.at("headline").get<std::string>(), StartsWith("Given the whole prompt, "));
+  expect_same(parse_run(json.at("runs").at(0).dump(), "x"), report.runs[0]);
+}
+
+TEST(ReportJson, SaysWhereTheReportComesFrom) {
+  const auto json = nlohmann::json::parse(to_json(small_study()));
+  const auto& origin = json.at("origin");
+  EXPECT_EQ(origin.at("program"), "axonn 1.2.3");
+  EXPECT_EQ(origin.at("command"), "axonn memorize 'a study.toml'");
+  EXPECT_EQ(origin.at("date"), "2026-11-21 18:02:11 UTC");
+  EXPECT_EQ(origin.at("machine"), "2 ranks on node7: a processor, 2 cores");
+  EXPECT_EQ(origin.at("config"), "[model]\nlayers = 4\n");
+  EXPECT_EQ(
+      json.at("groups").at(1),
+      (nlohmann::json{{"name", "6 epochs"}, {"documents", 2}, {"epochs", 6}, {"control", false}}));
+}
+
+TEST(ReportJson, NumbersAreReadBackBitForBit) {
+  RecitationRun run = small_study().runs[0];
+  run.seed = ~std::uint64_t{0};
+  run.validation_loss = 1.0 / 3;
+  run.recitations[0].loss = 0.1 + 0.2;
+  run.train_seconds = 5e-324;
+  expect_same(parse_run(to_json(run), "x"), run);
+}
+
+TEST(ReportJson, ARunIsReadBackUnchanged) {
+  for (const RecitationRun& run : {small_study().runs[2], small_audit().runs[0]})
+    expect_same(parse_run(to_json(run), "x"), run);
+}
+
+TEST(ReportJson, HasTheFiguresOfTheSummary) {
+  const auto json = nlohmann::json::parse(to_json(small_study()));
+  ASSERT_EQ(json.at("summary").size(), 4U);
+  const auto& learned = json.at("summary").at(1);
+  EXPECT_EQ(learned.at("variant"), "standard");
+  EXPECT_EQ(learned.at("group"), "6 epochs");
+  EXPECT_EQ(learned.at("exact"), 3);
+  EXPECT_EQ(learned.at("exact_percent"), 75);
+  EXPECT_EQ(learned.at("exact_percent_min"), 50);
+  EXPECT_EQ(learned.at("longest_run"), 8.5);
+  const auto& goldfish = json.at("variants").at(1);
+  EXPECT_EQ(goldfish.at("name"), "goldfish");
+  EXPECT_EQ(goldfish.at("kept_percent").at("mean"), 50);
+  EXPECT_EQ(goldfish.at("validation_loss").at("max"), 3);
+}
+
+TEST(ReportJson, InvalidUtf8IsReplacedAndControlCharactersStay) {
+  RecitationRun run = small_audit().runs[0];
+  run.recitations[0].written =
+      "a\xff"
+      "b\xc3";
+  run.recitations[0].truth = std::string("\0\x1b\"\n", 4);
+  const RecitationRun read = parse_run(to_json(run), "x");
+  EXPECT_EQ(read.recitations[0].written,
+            "a\xef\xbf\xbd"
+            "b\xef\xbf\xbd");
+  EXPECT_EQ(read.recitations[0].truth, run.recitations[0].truth);
+}
+
+TEST(ReportJson, ALossThatIsNotFiniteIsReadBackAsNan) {
+  RecitationRun run = small_audit().runs[0];
+  run.recitations[0].loss = INFINITY;
+  EXPECT_TRUE(std::isnan(parse_run(to_json(run), "x").recitations[0].loss));
+}
+
+TEST(ReportJson, DamagedTextIsRefusedAndItsFileNamed) {
+  const std::string whole = to_json(small_study().runs[0]);
+  EXPECT_THAT(fault(""), StartsWith("run.json: "));
+  EXPECT_EQ(fault("[]"), "run.json is not an object");
+  EXPECT_EQ(fault("{}"), "run.json: 'variant' is missing");
+  for (std::size_t length = 0; length + 1 < whole.size(); length += 31)
+    EXPECT_THAT(fault(whole.substr(0, length)), StartsWith("run.json: ")) << length;
+}
+
+TEST(ReportJson, AValueOfTheWrongKindIsNamed) {
+  EXPECT_THAT(fault(changed("/variant", 3)), Eq("run.json: variant is not a text"));
+  EXPECT_THAT(fault(changed("/recitations/2/exact", 1)),
+              HasSubstr("run.json: recitations[2].exact is not true or false"));
+  EXPECT_THAT(fault(changed("/trial", 1.5)), HasSubstr("trial is not a whole"));
+  EXPECT_THAT(fault(changed("/trial", ~std::uint64_t{0})), HasSubstr("trial is not a whole"));
+  EXPECT_THAT(fault(changed("/seed", -1)), HasSubstr("seed"));
+  EXPECT_THAT(fault(changed("/recitations/0/loss", "3")), HasSubstr("loss is not a number"));
+  EXPECT_THAT(fault(changed("/recitations/0", "control")),
+              HasSubstr("recitations[0] is not an object"));
+  EXPECT_THAT(fault(changed("/recitations", nullptr)), HasSubstr("not a list"));
+}
+
+TEST(ReportJson, AMissingValueIsNamed) {
+  auto json = nlohmann::ordered_json::parse(to_json(small_study().runs[1]));
+  json["recitations"][1].erase("truth");
+  EXPECT_THAT(fault(json.dump()), HasSubstr("recitations[1]: 'truth' is missing"));
+}
+
+}  // namespace

@@ -1,0 +1,122 @@
+#include "axonn/use/memorize/report_text.h"
+
+#include <sstream>
+
+#include <gmock/gmock.h>
+
+#include "axonn/foundation/base/utf8.h"
+
+#include "tests/use/memorize/made_up_report.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+
+namespace {
+
+TEST(ReportText, OfAStudyIsATableOfLossesAndGroups) {
+  EXPECT_EQ(to_text(small_study()), R"(Memorization study: gpt, 1.2 million parameters
+  Four documents are learned.
+  They are made up.
+
+After training with the standard loss the model writes exactly the next 10 tokens for 75.0 % (50.0
+to 100.0 % over 2 trials) of the documents in "6 epochs"; with the goldfish loss for 0.0 % (0.0 to
+0.0 % over 2 trials); in "control", for 0.0 % and 0.0 %.
+
+                              exact     range over  longest   tokens      edit   loss
+  loss      group     docs  match %         trials      run  right %  distance   nats
+  standard  control      2      0.0     0.0 to 0.0      1.0     10.0       9.0  2.750
+  standard  6 epochs     2     75.0  50.0 to 100.0      8.5     85.0       1.5  0.875
+  goldfish  control      2      0.0     0.0 to 0.0      0.5      5.0       9.5  2.875
+  goldfish  6 epochs     2      0.0     0.0 to 0.0      3.0     30.0       7.0  2.250
+
+  loss      trials         validation loss  tokens kept %  training after warm-up  testing
+  standard       2  2.875 (2.750 to 3.000)          100.0                  3m 20s    20.0s
+  goldfish       2  2.875 (2.750 to 3.000)           50.0                  3m 20s    20.0s
+)");
+}
+
+TEST(ReportText, OfAnAuditHasIntervalsPromptLengthsAndTheMostRecitedDocuments) {
+  EXPECT_EQ(to_text(small_audit()), R"(Memorization audit: gpt, 1.2 million parameters
+
+Given the whole prompt, the model writes exactly the next 10 tokens for 100.0 % (95 % interval 34.2
+to 100.0 %) of the documents in "asked"; in "controls", for 0.0 %.
+
+                    exact           95 %  longest   tokens      edit   loss
+  group     docs  match %       interval      run  right %  distance   nats
+  asked        2    100.0  34.2 to 100.0     10.0    100.0       0.0  0.500
+  controls     2      0.0    0.0 to 65.8      1.5     15.0       8.5  2.625
+
+  trials  testing
+       1     3.0s
+
+exact match % by tokens of the prompt
+  group       8    32  whole
+  asked     0.0  50.0  100.0
+  controls  0.0   0.0    0.0
+
+most recited documents
+   1  alder.txt
+      asked: 10 of 10 tokens in a run, prompt: 32
+      truth    and so it goes on to its end
+      written  the same
+   2  birch.txt
+      asked: 10 of 10 tokens in a run, prompt: whole
+      truth    and so it goes on to its end
+      written  the same
+   3  cedar.txt
+      controls: 2 of 10 tokens in a run, prompt: whole
+      truth    and so it goes on to its end
+      written  and so it stops at an end
+   4  dogwood.txt
+      controls: 1 of 10 tokens in a run, prompt: 32
+      truth    and so it goes on to its end
+      written  and so it stops at an end
+)");
+}
+
+TEST(ReportText, NoLineHasMoreThanAHundredColumnsOrEndsWithASpace) {
+  MemorizationReport study = small_study(), audit = small_audit();
+  const std::string much(300, 'w');
+  study.model = study.groups[0] = study.groups[1] = study.notes[0] = much;
+  for (RecitationRun& run : study.runs) run.variant += much;
+  audit.groups[0] = audit.document_names[0] = much;
+  audit.runs[0].recitations[0].truth = "\x1b[31m" + much + "\n\n" + much;
+  audit.runs[0].recitations[0].written = "\xe6\xbc\xa2" + much;
+  audit.prompt_lengths = {kWholePrompt, 1'000'000, 2'000'000, 3'000'000, 4'000'000,
+                          5'000'000,    6'000'000, 7'000'000, 8'000'000, 9'000'000};
+  study.prompt_lengths = audit.prompt_lengths;
+  for (const MemorizationReport& report : {study, audit}) {
+    std::istringstream text(to_text(report));
+    for (std::string line; std::getline(text, line);) {
+      EXPECT_LE(utf8_columns(line), 100) << line;
+      EXPECT_FALSE(line.ends_with(' ')) << line;
+      EXPECT_EQ(line.find('\x1b'), std::string::npos);
+    }
+  }
+  EXPECT_THAT(to_text(audit), HasSubstr("9,000,000"));
+}
+
+TEST(ReportText, SaysIfNothingWasRecited) {
+  MemorizationReport report = small_study();
+  report.runs.clear();
+  EXPECT_THAT(to_text(report), HasSubstr("Nothing was recited."));
+  report.runs = {{.variant = "standard", .trial = 1}};
+  EXPECT_THAT(to_text(report), HasSubstr("Nothing was recited."));
+  report.groups.clear();
+  report.group_sizes.clear();
+  report.prompt_lengths.clear();
+  EXPECT_THAT(to_text(report), HasSubstr("Nothing was recited."));
+}
+
+TEST(ReportText, GivesTheLongestRunIfNoRecitationIsExact) {
+  MemorizationReport report = small_study();
+  report.runs.erase(report.runs.begin(), report.runs.begin() + 2);
+  EXPECT_THAT(
+      to_text(report),
+      HasSubstr("\nThe model writes exactly the next 10 tokens for none of 2 documents; the "
+                "longest run of tokens that\nit reproduces is 5 of 10.\n"))
+      << "the control has two more";
+}
+
+}  // namespace

@@ -1,0 +1,311 @@
+// A whole study in seconds, with a model of a few thousand parameters.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/host.h"
+#include "axonn/foundation/base/random.h"
+#include "axonn/ranks/comm/threads/threads.h"
+#include "axonn/run/config/prepared_run.h"
+#include "axonn/run/config/stored_config.h"
+#include "axonn/run/records/run_folder.h"
+#include "axonn/use/memorize/recite.h"
+#include "axonn/use/memorize/report_json.h"
+#include "axonn/use/memorize/study.h"
+
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+
+namespace {
+
+/// A JSONL file of six documents of 24 random letters.
+std::string write_letters(const std::string& path) {
+  constexpr int kDocuments = 6, kLetters = 24;
+  const Random random(3, "letters");
+  std::ofstream file(path);
+  for (int d = 0; d < kDocuments; ++d) {
+    std::string text;
+    for (int i = 0; i < kLetters; ++i)
+      text += static_cast<char>('a' + random.below(d * kLetters + i, 26));
+    file << "{\"text\": \"" << text << "\"}\n";
+  }
+  return path;
+}
+
+struct StudyConfig : Config {
+  MemorizeConfig memorize;
+};
+
+/// Two buckets of two generated records and a control, one trial.
+StudyConfig study_config(const std::string& folder) {
+  StudyConfig config{tiny_config(folder), {}};
+  config.model.family = ModelFamily::llama;
+  config.model.hidden = 48;
+  config.model.heads = config.model.kv_heads = 4;
+  config.training.steps = 30;
+  config.training.seq_len = 192;
+  config.training.global_batch = 4;
+  config.training.goldfish = {.k = 2, .h = 13};
+  // With this rate and eps, rounding differences grow slowly.
+  config.optimizer.lr = 2e-3;
+  config.optimizer.eps = 1e-6;
+  config.lr_scheduler = {.kind = ScheduleKind::linear, .warmup_steps = 5, .min_lr = 1e-3};
+  config.checkpoint.every = 0;
+  config.data.validation = "0.1";
+  config.memorize = {.bucket_size = 2,
+                     .epochs = {2, 20},
+                     .suffix_tokens = 50,
+                     .prompt_lengths = {20},
+                     .trials = 1,
+                     .losses = {"standard"}};
+  return config;
+}
+
+/// The same study with short documents of random letters.
+StudyConfig letters_config(const std::string& folder) {
+  StudyConfig config = study_config(folder);
+  config.training.seq_len = 24;
+  config.memorize.documents = {write_letters(folder + ".jsonl")};
+  config.memorize.suffix_tokens = 12;
+  config.memorize.prompt_lengths = {6};
+  return config;
+}
+
+MemorizationReport study(const StudyConfig& config, const TrainOptions& options = {}) {
+  MemorizationReport report;
+  run_ranks(config.parallelism.grid().ranks(), [&](Communicator& world) {
+    const auto found = run_study(prepared(config), config.memorize, world, options);
+    if (world.rank() == 0) report = found.value();
+  });
+  return report;
+}
+
+std::vector<std::string> written(const MemorizationReport& report) {
+  std::vector<std::string> texts;
+  for (const RecitationRun& run : report.runs)
+    for (const Recitation& one : run.recitations) texts.push_back(one.written);
+  return texts;
+}
+
+std::string refusal(const std::function<void(StudyConfig&)>& change) {
+  test::TemporaryPath folder;
+  StudyConfig config = study_config(folder / "study");
+  change(config);
+  try {
+    validate_study(config, config.memorize);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST(Study, FindsWhatWasLearnedOftenOnEveryGrid) {
+  // The documents are short and trained far longer than needed: their 12 tokens cost 0.05 nats in
+  // total, and below ln 2 = 0.69 nats each token is the most likely one.
+  test::TemporaryPath folder;
+  for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
+    StudyConfig config = letters_config(folder / to_string(grid));
+    config.parallelism.set_grid(grid);
+    config.training.steps = 250;
+    config.optimizer.lr = 1e-2;
+    config.memorize.epochs = {2, 470};
+    const MemorizationReport report = study(config);
+    const MemorizationSummary summary = summarize(report);
+    ASSERT_EQ(report.groups, (std::vector<std::string>{"control", "2 epochs", "470 epochs"}));
+    ASSERT_EQ(report.runs.size(), 1u);
+    ASSERT_EQ(report.runs[0].recitations.size(), 12u) << "6 documents, two prompt lengths";
+    EXPECT_EQ(summary.at(0, 0, 0).exact, 0) << "the model never saw the control documents";
+    EXPECT_EQ(summary.at(0, 1, 0).exact, 0);
+    EXPECT_EQ(summary.at(0, 2, 0).exact, 2) << "both documents were memorized";
+    EXPECT_TRUE(report.runs[0].validation_loss.has_value());
+    for (const Recitation& each : report.runs[0].recitations) {
+      EXPECT_EQ(each.truth.size(), 12u);
+      EXPECT_FALSE(each.written.empty());
+      EXPECT_EQ(each.exact, each.truth == each.written);
+    }
+  }
+}
+
+TEST(Study, GivesTheSameFiguresOnOtherGrids) {
+  // A few steps only, in which rounding differences stay small and nothing is memorized.
+  test::TemporaryPath folder;
+  const StudyConfig config = letters_config(folder / "one");
+  const MemorizationReport one = study(config);
+  for (const GridShape grid : {GridShape{2, 1, 2, 1}, GridShape{.y = 2, .data = 2}}) {
+    StudyConfig other = config;
+    other.parallelism.set_grid(grid);
+    other.output.dir = folder / to_string(grid);
+    other.memorize.hold_weights = grid.z == 1;
+    other.memorize.batch = grid.z;
+    const MemorizationReport report = study(other);
+    EXPECT_EQ(written(report), written(one)) << to_string(grid);
+    ASSERT_EQ(report.runs[0].recitations.size(), one.runs[0].recitations.size());
+    for (std::size_t i = 0; i < one.runs[0].recitations.size(); ++i)
+      EXPECT_NEAR(report.runs[0].recitations[i].loss / one.runs[0].recitations[i].loss, 1, 1e-4);
+    EXPECT_NEAR(*report.runs[0].validation_loss / *one.runs[0].validation_loss, 1, 1e-4);
+  }
+}
+
+TEST(Study, ResumesAndKeepsFinishedRuns) {
+  test::TemporaryPath folder;
+  StudyConfig config = study_config(folder / "whole");
+  config.memorize.losses = {"standard", "goldfish"};
+  std::ostringstream terminal;
+  const MemorizationReport whole = study(config, {.terminal = &terminal});
+  ASSERT_EQ(whole.runs.size(), 2u);
+  EXPECT_THAT(whole.notes[2], HasSubstr("never the first 13 of a document"));
+  EXPECT_THAT(whole.origin.machine, testing::StartsWith("1 rank on " + host_name() + ": "));
+  EXPECT_THAT(whole.origin.date, testing::EndsWith(" UTC"));
+  EXPECT_THAT(test::slurp(config.output.dir + "/config.toml"),
+              testing::EndsWith(whole.origin.config));
+  // The terminal shows the model once, and how much of all runs is done.
+  const std::string shown = terminal.str();
+  EXPECT_EQ(shown.find("model: "), shown.rfind("model: ")) << shown;
+  EXPECT_EQ(shown.find("warm-up, steps 1 to 5"), shown.rfind("warm-up, ")) << shown;
+  EXPECT_THAT(shown, AllOf(HasSubstr("\n0 of 55 steps of the study are done (0 %)\n"),
+                           HasSubstr("standard loss, steps 6 to 30: "),
+                           HasSubstr("\n30 of 55 steps of the study are done (54 %), about ")));
+  EXPECT_FALSE(whole.runs[0].kept_fraction);
+  EXPECT_NEAR(whole.runs[1].kept_fraction.value(), 0.53, 0.04);
+  EXPECT_EQ(test::slurp(config.output.dir + "/report.json"), to_json(whole));
+
+  // The same study, stopped before its first step ends: it saves and reports that it stopped.
+  StudyConfig rest = config;
+  rest.output.dir = folder / "rest";
+  std::atomic<bool> stop = true;
+  run_ranks(1, [&](Communicator& world) {
+    EXPECT_FALSE(run_study(prepared(rest), rest.memorize, world, {.stop = &stop}).has_value());
+  });
+  EXPECT_EQ(written(study(rest)), written(whole));
+
+  // Finished runs are not repeated.
+  const auto times = [&] {
+    return std::pair(
+        std::filesystem::last_write_time(rest.output.dir + "/trial-1-standard/metrics.jsonl"),
+        std::filesystem::last_write_time(rest.output.dir + "/trial-1-goldfish/metrics.jsonl"));
+  };
+  const auto before = times();
+  std::filesystem::remove(rest.output.dir + "/report.json");
+  EXPECT_EQ(study(rest).runs.size(), 2u);
+  EXPECT_EQ(times(), before);
+  EXPECT_TRUE(std::filesystem::exists(rest.output.dir + "/report.html"));
+
+  StudyConfig another = rest;
+  another.training.goldfish.k = 3;
+  EXPECT_THAT([&] { study(another); },
+              testing::ThrowsMessage<UsageError>(
+                  AllOf(HasSubstr("holds another study"), HasSubstr("--output.dir"))));
+}
+
+TEST(Study, AStartThatFailedDoesNotBlockItsFolder) {
+  test::TemporaryPath folder;
+  StudyConfig wrong = study_config(folder / "study");
+  wrong.memorize.documents = {folder / "missing.jsonl"};
+  EXPECT_THROW(study(wrong), UsageError);
+  EXPECT_TRUE(std::filesystem::exists(folder / "study/study.json"));
+  EXPECT_EQ(study(study_config(folder / "study")).runs.size(), 1u);
+}
+
+TEST(Study, IsRefusedWhileAnotherJobWritesToItsFolder) {
+  test::TemporaryPath folder;
+  const StudyConfig config = study_config(folder / "study");
+  const FolderLock other(config.output.dir);
+  EXPECT_THAT([&] { study(config); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("another run writes to ")));
+  EXPECT_THAT(test::names_in(config.output.dir), testing::ElementsAre("lock"));
+}
+
+TEST(Study, TakesDocumentsFromTheUsersFiles) {
+  test::TemporaryPath folder;
+  StudyConfig config = study_config(folder / "study");
+  config.training.steps = 10;
+  config.memorize.epochs = {1};
+  config.memorize.documents = {folder / "mine.jsonl"};
+  std::ofstream file(folder / "mine.jsonl");
+  for (int d = 0; d < 9; ++d)
+    file << "{\"text\": \"" << std::string(80, static_cast<char>('a' + d)) << d << "\"}\n";
+  file.close();
+  const MemorizationReport report = study(config);
+  EXPECT_THAT(report.document_names, testing::Each(HasSubstr("mine.jsonl")));
+  EXPECT_THAT(report.notes[0], HasSubstr("while the learning rate falls from 0.002 to 0.001"));
+  EXPECT_THAT(report.runs[0].recitations[0].truth, testing::MatchesRegex("[a-i]+[0-8]"));
+  config.memorize.bucket_size = 5;
+  config.output.dir = folder / "other";
+  EXPECT_THAT([&] { study(config); }, testing::ThrowsMessage<UsageError>(
+                                          HasSubstr("need 10 documents, but of the 9 found")));
+}
+
+TEST(Study, KeepsOneTokenMoreThanASequenceHas) {
+  // The last token of a sequence is a target only. The documents have 24 letters.
+  test::TemporaryPath folder;
+  StudyConfig config = letters_config(folder / "study");
+  config.training.seq_len = 23;
+  config.training.steps = 10;
+  config.memorize.epochs = {1};
+  config.lr_scheduler.kind = ScheduleKind::constant;
+  const MemorizationReport report = study(config);
+  ASSERT_EQ(report.runs[0].recitations.size(), 8u);
+  const std::string letters = test::slurp(config.memorize.documents[0]);
+  for (const Recitation& one : report.runs[0].recitations) {
+    const std::string begin = one.prompt == 0 ? "\"" : "";  // of a whole document
+    EXPECT_THAT(letters, HasSubstr(begin + one.before + one.truth + "\"}"));
+  }
+  EXPECT_THAT(report.notes[0], testing::EndsWith("with a learning rate of 0.002"));
+}
+
+TEST(Audit, TestsATrainedModel) {
+  test::TemporaryPath folder;
+  const StudyConfig config = study_config(folder / "study");
+  const MemorizationReport trained = study(config);
+  const PreparedRun trained_run =
+      prepared_model(config_of_model(config.output.dir + "/trial-1-standard/checkpoints"));
+  const auto tokenizer = make_tokenizer("bytes");
+  const auto records = generated_documents(6, 1, *tokenizer, {.least = 51, .most = 192});
+  const auto control = generated_documents(5, 99, *tokenizer, {.least = 51, .most = 192});
+  run_ranks(1, [&](Communicator& world) {
+    LoadedModel loaded(trained_run, world, make_cpu_backend(1), {.trainable = false});
+    loaded.initialise();
+    const MemorizationReport report =
+        audit_model(loaded, *tokenizer, records, control,
+                    {.suffix_tokens = 50, .prompt_lengths = {kWholePrompt, 20}});
+    EXPECT_EQ(report.groups, (std::vector<std::string>{"documents", "control"}));
+    EXPECT_EQ(report.runs[0].recitations.size(), 2u * 11u);
+    // The documents are the study's in another order, so the model must write the same for each.
+    const auto with = [](const MemorizationReport& from, const std::string& truth) {
+      for (const Recitation& one : from.runs[0].recitations)
+        if (one.truth == truth && one.prompt == 0) return one.written;
+      return std::string("not asked");
+    };
+    for (const Recitation& one : trained.runs[0].recitations)
+      EXPECT_EQ(with(report, one.truth), with(trained, one.truth));
+  });
+}
+
+TEST(ValidateStudy, NamesTheContradictingKeys) {
+  EXPECT_EQ(refusal([](StudyConfig&) {}), "accepted");
+  EXPECT_EQ(refusal([](StudyConfig& c) { c.memorize.prompt_lengths = {143}; }), "accepted");
+  EXPECT_THAT(refusal([](StudyConfig& c) { c.memorize.losses = {"silver"}; }),
+              HasSubstr("[memorize] losses has no choice 'silver'"));
+  EXPECT_THAT(refusal([](StudyConfig& c) { c.memorize.losses = {}; }),
+              HasSubstr("losses is empty"));
+  EXPECT_THAT(refusal([](StudyConfig& c) {
+                c.memorize.losses = {"goldfish"};
+                c.training.goldfish.k = 0;
+              }),
+              HasSubstr("goldfish.k is 0"));
+  EXPECT_THAT(refusal([](StudyConfig& c) { c.memorize.epochs = {}; }),
+              HasSubstr("epochs is empty"));
+  EXPECT_THAT(refusal([](StudyConfig& c) { c.memorize.prompt_lengths = {144}; }),
+              HasSubstr("no room for a prompt of 144"));
+  EXPECT_THAT(refusal([](StudyConfig& c) { c.lr_scheduler.warmup_steps = c.training.steps; }),
+              HasSubstr("leaves none"));
+}
