@@ -257,15 +257,15 @@ std::string metrics_of(const RequestQueue& queue) {
 
 Json tokenizer_info(const ServedModel& model) {
   const Tokenizer& tokenizer = *model.tokenizer;
-  const auto text_of = [&](std::optional<std::int32_t> token) {
-    return token ? Json(std::string(tokenizer.bytes_of(*token))) : Json();
-  };
+  std::string begin;
+  for (const std::int32_t token : tokenizer.begin_of_text()) begin += tokenizer.bytes_of(token);
+  const auto end = tokenizer.end_of_text();
   std::string name = tokenizer.name();  // "BPE (FOLDER/tokenizer.json)"
   if (name.ends_with(')')) name = name.substr(name.find('(') + 1, name.size() - name.find('(') - 2);
   return {{"tokenizer", std::filesystem::path(name).filename()},
           {"vocab_size", tokenizer.vocab_size()},
-          {"bos_token", text_of(tokenizer.begin_of_text())},
-          {"eos_token", text_of(tokenizer.end_of_text())},
+          {"bos_token", begin.empty() ? Json() : Json(begin)},
+          {"eos_token", end ? Json(std::string(tokenizer.bytes_of(*end))) : Json()},
           {"chat_template", model.chat ? Json(model.chat->source(false)) : Json()}};
 }
 

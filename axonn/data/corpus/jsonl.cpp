@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <span>
 
 #include <nlohmann/json.hpp>
 
@@ -327,13 +328,15 @@ ChatTemplate::Rendered ExampleEncoder::encode(const Example& example,
   ChatTemplate::Rendered out;
   out.tokens = tokenizer_->encode_prompt(example.prompt);
   out.learned.resize(out.tokens.size(), false);
-  const auto before = static_cast<std::ptrdiff_t>(out.tokens.size());
+  const std::size_t before = out.tokens.size();
   tokenizer_->encode_into(example.text, out.tokens, {.continues = completes});
   // Without a prompt, the text's own begin is the one that encode_prompt() put there.
-  if (const auto begin = tokenizer_->begin_of_text();
-      begin && before == 1 && std::ssize(out.tokens) > 1 && out.tokens[0] == *begin &&
-      out.tokens[1] == *begin)
-    out.tokens.erase(out.tokens.begin() + before);
+  const std::vector<std::int32_t>& begin = tokenizer_->begin_of_text();
+  const std::span<const std::int32_t> prompt(out.tokens.data(), before),
+      text(out.tokens.data() + before, out.tokens.size() - before);
+  if (std::ranges::equal(prompt, begin) && text.size() >= begin.size() &&
+      std::ranges::equal(text.first(begin.size()), begin))
+    out.tokens.erase(out.tokens.begin(), out.tokens.begin() + std::ssize(begin));
   if (const auto end = tokenizer_->end_of_text();
       end && (out.tokens.empty() || out.tokens.back() != *end))
     out.tokens.push_back(*end);

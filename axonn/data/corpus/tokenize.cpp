@@ -172,9 +172,7 @@ void encode_document(std::string_view text, Piece& piece, const Tokenizer& token
   std::vector<std::int32_t>& tokens = piece.tokens;
   const std::size_t start = tokens.size();
   tokenizer.encode_into(text, tokens, {.continues = !piece.first});
-  if (const auto begin = tokenizer.begin_of_text();
-      piece.first && begin && (tokens.size() == start || tokens[start] != begin))
-    tokens.insert(tokens.begin() + static_cast<std::ptrdiff_t>(start), *begin);
+  if (piece.first) tokenizer.add_begin(tokens, start);
   if (!piece.last) return;
   if (const auto end = tokenizer.end_of_text();
       ends && end && (tokens.size() == start || tokens.back() != end))

@@ -82,9 +82,15 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
 std::vector<std::int32_t> Tokenizer::encode_prompt(std::string_view text) const {
   std::vector<std::int32_t> tokens;
   encode_into(text, tokens);
-  if (const auto begin = begin_of_text(); begin && (tokens.empty() || tokens[0] != *begin))
-    tokens.insert(tokens.begin(), *begin);
+  add_begin(tokens);
   return tokens;
+}
+
+void Tokenizer::add_begin(std::vector<std::int32_t>& tokens, std::size_t start) const {
+  const auto text = tokens.begin() + static_cast<std::ptrdiff_t>(start);
+  const bool there =
+      std::ssize(begin_) <= tokens.end() - text && std::equal(begin_.begin(), begin_.end(), text);
+  if (!there) tokens.insert(text, begin_.begin(), begin_.end());
 }
 
 std::size_t Tokenizer::cut(std::string_view text, std::size_t wanted) const {

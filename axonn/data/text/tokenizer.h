@@ -53,8 +53,12 @@ class Tokenizer {
   /// unless it writes their characters.
   std::int64_t needed_rows() const;
 
-  /// The token that the model expects before a text, if any. encode() does not add it.
-  std::optional<std::int32_t> begin_of_text() const { return begin_; }
+  /// The tokens that the model expects before a text: none, one, or several, as GLM's have.
+  /// encode() does not add them.
+  const std::vector<std::int32_t>& begin_of_text() const { return begin_; }
+
+  /// Puts begin_of_text() before the tokens from index `start` on, unless they begin with it.
+  void add_begin(std::vector<std::int32_t>& tokens, std::size_t start = 0) const;
 
   /// The token that ends a document, if any.
   std::optional<std::int32_t> end_of_text() const { return end_; }
@@ -87,8 +91,7 @@ class Tokenizer {
 
   std::vector<std::int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
-  /// The tokens of a prompt: begin_of_text(), if there is one and the text does not begin with it,
-  /// and the text's tokens.
+  /// The tokens of a prompt: the text's, with add_begin().
   std::vector<std::int32_t> encode_prompt(std::string_view text) const;
 
   /// The bytes of one token, including a space that encoding may have put before the text.
@@ -115,7 +118,8 @@ class Tokenizer {
   std::vector<std::string> tokens_;  ///< the bytes of each token
   std::map<std::string, std::int32_t, std::less<>> added_tokens_;
   std::set<std::int32_t> specials_;
-  std::optional<std::int32_t> begin_, end_;
+  std::vector<std::int32_t> begin_;
+  std::optional<std::int32_t> end_;
   std::uint64_t fingerprint_ = 0;
   bool puts_space_ = false;
 

@@ -235,11 +235,14 @@ GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab) {
   const auto add = [&](const char* key, std::optional<std::int32_t> token) {
     if (token) keys.emplace_back(key, static_cast<std::uint32_t>(*token));
   };
-  const std::string begin = read_tokenizer_config(folder).begin_of_text;
+  const std::vector<std::int32_t>& begin = read->begin_of_text();
+  if (begin.size() > 1)
+    refuse("the tokenizer ", read->name(), " puts ", begin.size(),
+           " tokens before a text, and GGUF has a place for one");
   add("tokenizer.ggml.bos_token_id",
-      read->begin_of_text() ? read->begin_of_text() : read->added_token(begin));
+      begin.empty() ? read->added_token(read_tokenizer_config(folder).begin_of_text) : begin[0]);
   add("tokenizer.ggml.eos_token_id", read->end_of_text());
-  keys.emplace_back("tokenizer.ggml.add_bos_token", read->begin_of_text().has_value());
+  keys.emplace_back("tokenizer.ggml.add_bos_token", !begin.empty());
   keys.emplace_back("tokenizer.ggml.add_eos_token", false);
   return keys;
 }

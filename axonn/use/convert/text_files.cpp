@@ -181,7 +181,9 @@ HuggingFaceDetails write_text_files(const ModelText& text, const std::string& to
   const auto read = text.tokenizer.empty() ? nullptr : make_tokenizer(text.tokenizer);
   copy_tokenizer(text, exported_forms(text), to);
   HuggingFaceDetails details;
-  if (read && named) details.begin_of_text = read->begin_of_text();
+  // config.json has a place for one token; several are those of the tokenizer's files alone.
+  if (read && named && read->begin_of_text().size() == 1)
+    details.begin_of_text = read->begin_of_text().front();
   for (const std::int32_t end : exported_ends(text, read.get())) details.ends.push_back(end);
   details.pad = text.pad;
   write_generation(details, to);

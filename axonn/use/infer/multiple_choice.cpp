@@ -143,15 +143,18 @@ ScoredSequence encode_continuation(const Tokenizer& tokenizer, std::string_view 
   result.scored = std::ssize(result.tokens) - static_cast<std::int64_t>(before);
   if (result.scored <= 0)
     refuse("no token of ", tokenizer.name(), " is left for the continuation '", continuation, "'");
-  auto first = tokenizer.begin_of_text();
-  if (!first && before == 0) {
-    first = tokenizer.end_of_text();
-    if (!first)
+  std::vector<std::int32_t> first = tokenizer.begin_of_text();
+  if (first.empty() && before == 0) {
+    const auto ends = tokenizer.end_of_text();
+    if (!ends)
       refuse("the context is empty, and ", tokenizer.name(),
              " has no token to put before the continuation");
+    first = {*ends};
   }
-  if (first && (before == 0 || result.tokens[0] != *first))
-    result.tokens.insert(result.tokens.begin(), *first);
+  if (before == 0)
+    result.tokens.insert(result.tokens.begin(), first.begin(), first.end());
+  else
+    tokenizer.add_begin(result.tokens);
   return result;
 }
 

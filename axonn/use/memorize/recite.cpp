@@ -31,7 +31,7 @@ struct Question {
 
 std::vector<Question> questions_of(std::span<const StudyDocument> documents,
                                    const Tokenizer& tokenizer, const ReciteOptions& options) {
-  const auto begin = tokenizer.begin_of_text();
+  const std::vector<std::int32_t>& begin = tokenizer.begin_of_text();
   std::vector<Question> questions;
   for (std::size_t p = 0; p < options.prompt_lengths.size(); ++p) {
     const std::int64_t wanted = options.prompt_lengths[p];
@@ -44,7 +44,7 @@ std::vector<Question> questions_of(std::span<const StudyDocument> documents,
                         .length = static_cast<std::int64_t>(p),
                         .prompt = {},
                         .suffix = tokens.subspan(before)};
-      if (taken < before && begin) question.prompt.push_back(*begin);
+      if (taken < before) question.prompt = begin;
       question.prompt.insert(question.prompt.end(), tokens.begin() + before - taken,
                              tokens.begin() + before);
       questions.push_back(std::move(question));

@@ -59,7 +59,7 @@ TEST(TokenizerJson, OfGpt2GivesTheTokensOfVocabAndMerges) {
   EXPECT_THAT(one_file->name(), HasSubstr("tokenizer.json")) << "tokenizer.json is preferred";
   EXPECT_EQ(one_file->vocab_size(), two_files->vocab_size());
   EXPECT_EQ(one_file->end_of_text(), two_files->end_of_text());
-  EXPECT_FALSE(one_file->begin_of_text());
+  EXPECT_TRUE(one_file->begin_of_text().empty());
   std::mt19937 engine(1);
   for (int i = 0; i < 1000; ++i) {
     std::string text = random_text(engine, 20) + "<|endoftext|>" + random_text(engine, 5);
@@ -82,7 +82,7 @@ TEST(TokenizerJson, WrittenForOtherProgramsGivesTheSameTokens) {
     EXPECT_EQ(written->decode(written->encode(text)), text);
     EXPECT_EQ(written->vocab_size(), want->vocab_size());
     EXPECT_EQ(written->end_of_text(), want->end_of_text());
-    EXPECT_EQ(written->begin_of_text(), std::nullopt);
+    EXPECT_TRUE(written->begin_of_text().empty());
     EXPECT_EQ(written->name() == "bytes", bytes);
     if (bytes) {
       EXPECT_EQ(written->fingerprint(), want->fingerprint());
@@ -95,7 +95,7 @@ TEST(TokenizerJson, OfLlama3GivesTokensWorkedOutByHand) {
   const SmallVocab vocab = byte_level_vocab();
   const int n = static_cast<int>(vocab.tokens.size());
   EXPECT_EQ(llama->vocab_size(), n + 5);
-  EXPECT_EQ(llama->begin_of_text(), n);
+  EXPECT_EQ(llama->begin_of_text(), std::vector{n});
   EXPECT_EQ(llama->end_of_text(), n + 1);
   EXPECT_THAT(llama->encode("hello world"),
               ElementsAre(vocab.id_of("hello"), vocab.id_of("Ġworld")))
@@ -145,7 +145,7 @@ TEST(TokenizerJson, OfQwenComposesCharactersButNotInvalidBytes) {
   ASSERT_TRUE(end);
   EXPECT_THAT(qwen->encode("h<|im_end|>"), ElementsAre('h', *end));
   EXPECT_EQ(qwen->end_of_text(), qwen->added_token("<|endoftext|>"));
-  EXPECT_FALSE(qwen->begin_of_text());
+  EXPECT_TRUE(qwen->begin_of_text().empty());
   const auto call = qwen->added_token("<tool_call>");
   ASSERT_TRUE(call);
   EXPECT_FALSE(qwen->is_special(*call)) << "an added token need not be special";
@@ -177,7 +177,7 @@ TEST(TokenizerJson, OfLlama2GivesTokensWorkedOutByHand) {
   const auto llama = tokenizer_of(llama2_json());
   const SmallVocab vocab = llama2_vocab();
   const auto id = [&](const char* token) { return vocab.id_of(token); };
-  EXPECT_EQ(llama->begin_of_text(), 1);
+  EXPECT_EQ(llama->begin_of_text(), std::vector<std::int32_t>{1});
   EXPECT_EQ(llama->end_of_text(), 2);
   EXPECT_THAT(llama->encode("hello world"), ElementsAre(id("▁hello"), id("▁wor"), id("ld")));
   EXPECT_THAT(llama->encode("a"), ElementsAre(id("▁"), id("<0x61>")));
@@ -281,8 +281,8 @@ TEST(TokenizerJson, TokenizerConfigNamesTheTokensThatBeginAndEndAText) {
   const auto ends = [&](const std::string& config) {
     folder.file("tokenizer_config.json", config);
     const auto tokenizer = make_tokenizer(folder.path());
-    return std::pair(tokenizer->begin_of_text().value_or(-1),
-                     tokenizer->end_of_text().value_or(-1));
+    const auto& begin = tokenizer->begin_of_text();
+    return std::pair(begin.empty() ? -1 : begin.front(), tokenizer->end_of_text().value_or(-1));
   };
   EXPECT_EQ(ends(R"({"eos_token": "<|eot_id|>"})"), std::pair(n, n + 2));
   EXPECT_EQ(ends(R"({"eos_token": {"content": "<|eot_id|>"}})"), std::pair(n, n + 2));

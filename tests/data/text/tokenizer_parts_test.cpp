@@ -298,13 +298,30 @@ TEST(TokenizerParts, TokensBehindATextAreItsEnd) {
       R"({"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"</s>","type_id":0}}],"pair")");
   json = replaced(json, R"("special_tokens":{)",
                   R"("special_tokens":{"</s>":{"id":"</s>","ids":[2],"tokens":["</s>"]},)");
-  EXPECT_EQ(tokenizer_in(json)->begin_of_text(), 1);
+  EXPECT_EQ(tokenizer_in(json)->begin_of_text(), Ids{1});
   EXPECT_EQ(tokenizer_in(json)->end_of_text(), 2);
   const auto roberta = tokenizer_in(with_part(
       llama2_json(), "post_processor",
       R"({"type":"RobertaProcessing","sep":["ld",282],"cls":["<s>",1],"trim_offsets":true})"));
-  EXPECT_EQ(roberta->begin_of_text(), 1);
+  EXPECT_EQ(roberta->begin_of_text(), Ids{1});
   EXPECT_EQ(roberta->end_of_text(), 282);
+}
+
+TEST(TokenizerParts, SeveralTokensBeforeATextAreItsBegin) {
+  std::string json = replaced(llama2_json(), R"("single":[)",
+                              R"("single":[{"SpecialToken":{"id":"</s>","type_id":0}},)");
+  json = replaced(json, R"("special_tokens":{)",
+                  R"("special_tokens":{"</s>":{"id":"</s>","ids":[2],"tokens":["</s>"]},)");
+  const auto tokenizer = tokenizer_in(json);
+  EXPECT_EQ(tokenizer->begin_of_text(), (Ids{2, 1}));
+  const Ids hello = tokenizer->encode("hello");
+  Ids prompt{2, 1};
+  prompt.insert(prompt.end(), hello.begin(), hello.end());
+  EXPECT_EQ(tokenizer->encode_prompt("hello"), prompt);
+  EXPECT_EQ(tokenizer->encode_prompt("</s><s>"), (Ids{2, 1})) << "they are there";
+  EXPECT_EQ(tokenizer->encode_prompt("<s>").size(), 3) << "one of them is there";
+  EXPECT_NE(tokenizer->fingerprint(), tokenizer_in(llama2_json())->fingerprint());
+  EXPECT_NE(tokenizer_in(llama2_json())->fingerprint(), 0);
 }
 
 TEST(TokenizerParts, DropoutOfZeroIsNone) {

@@ -117,7 +117,7 @@ class TokenizerWithEnds : public Tokenizer {
     for (int c = 0; c < 256; ++c) tokens_.emplace_back(1, static_cast<char>(c));
     tokens_.insert(tokens_.end(), {"<s>", "</s>"});
     specials_ = {256, 257};
-    begin_ = 256;
+    begin_ = {256};
     end_ = 257;
   }
 

@@ -330,6 +330,13 @@ void read_added_tokens(const JsonNode& nodes, TokenIds& ids, BpeVocab& vocab) {
   }
 }
 
+/// For the fingerprint: the tokens before a text, or -1.
+std::string list_of(const std::vector<std::int32_t>& begin) {
+  std::string list;
+  for (const std::int32_t token : begin) list += concat(list.empty() ? "" : ",", token);
+  return begin.empty() ? "-1" : list;
+}
+
 void find_ends(const TokenIds& ids, const TextParts& parts, const TokenizerConfig& config,
                BpeVocab& vocab) {
   const auto id_of = [&](const std::string& token, const char* key) {
@@ -339,13 +346,16 @@ void find_ends(const TokenIds& ids, const TextParts& parts, const TokenizerConfi
              "as ", key);
     return found->second;
   };
-  for (const auto& token : {parts.begin, parts.end})
-    if (token && *token >= std::ssize(vocab.tokens))
-      refuse(vocab.name, ": post_processor puts token ", *token, " beside a text, but there are ",
+  std::vector<std::int64_t> around = parts.begin;
+  if (parts.end) around.push_back(*parts.end);
+  for (const std::int64_t token : around)
+    if (token >= std::ssize(vocab.tokens))
+      refuse(vocab.name, ": post_processor puts token ", token, " beside a text, but there are ",
              vocab.tokens.size(), " tokens");
-  if (config.adds_begin.value_or(parts.begin.has_value()))
-    vocab.begin_of_text = parts.begin ? static_cast<std::int32_t>(*parts.begin)
-                                      : id_of(config.begin_of_text, "bos_token");
+  if (config.adds_begin.value_or(!parts.begin.empty())) {
+    vocab.begin_of_text.assign(parts.begin.begin(), parts.begin.end());
+    if (parts.begin.empty()) vocab.begin_of_text = {id_of(config.begin_of_text, "bos_token")};
+  }
   if (!config.end_of_text.empty()) {
     vocab.end_of_text = id_of(config.end_of_text, "eos_token");
     if (parts.end && *parts.end != *vocab.end_of_text)
@@ -371,7 +381,7 @@ BpeVocab bytes_as_bpe() {
 bool is_bytes(const BpeVocab& vocab) {
   return vocab.tokens == bytes_as_bpe().tokens && vocab.characters.empty() &&
          vocab.merges.empty() && vocab.added_tokens.empty() && vocab.normalizer.empty() &&
-         vocab.spacing.empty() && !vocab.begin_of_text && !vocab.end_of_text;
+         vocab.spacing.empty() && vocab.begin_of_text.empty() && !vocab.end_of_text;
 }
 
 BpeVocab read_bpe_vocab(const std::string& folder) {
@@ -450,9 +460,9 @@ BpeVocab read_tokenizer_json(const std::string& path) {
   if (const auto unread = root.unread(); !unread.empty())
     root.reject("not supported: ", unread, "; these keys may change tokens. Remove them if ",
                 "they do not, or save the tokenizer with a version of its library that has none");
-  vocab.fingerprint = hash_text(concat("tokenizer.json ", hash_text(file.text()), ' ',
-                                       vocab.begin_of_text.value_or(-1), ' ',
-                                       vocab.end_of_text.value_or(-1), ' ', kUnicodeVersion));
+  vocab.fingerprint =
+      hash_text(concat("tokenizer.json ", hash_text(file.text()), ' ', list_of(vocab.begin_of_text),
+                       ' ', vocab.end_of_text.value_or(-1), ' ', kUnicodeVersion));
   return vocab;
 }
 

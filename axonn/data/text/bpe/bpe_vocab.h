@@ -57,7 +57,8 @@ struct BpeVocab {
   std::vector<WordSplit> splits = {};
   std::vector<AddedToken> added_tokens = {};
 
-  std::optional<std::int32_t> begin_of_text = {}, end_of_text = {};
+  std::vector<std::int32_t> begin_of_text = {};
+  std::optional<std::int32_t> end_of_text = {};
   bool puts_space = false;              ///< decoding removes a space from the front of a text
   std::vector<std::string> notes = {};  ///< as Tokenizer::notes()
 };
@@ -89,8 +90,8 @@ BpeVocab read_bpe_vocab(const std::string& folder);
 ///   pre_tokenizer   none, ByteLevel, CharDelimiterSplit, Digits, Metaspace, Punctuation, Split,
 ///                   WhitespaceSplit, a Sequence of these
 ///   decoder         ByteLevel, Metaspace, or a Sequence of Replace, ByteFallback, Strip, Fuse
-///   post_processor  none, ByteLevel, TemplateProcessing with one token before the text and one
-///                   behind it, RobertaProcessing, BertProcessing, a Sequence
+///   post_processor  none, ByteLevel, TemplateProcessing with tokens before the text and one behind
+///                   it, RobertaProcessing, BertProcessing, a Sequence
 ///   added_tokens    with single_word, lstrip and rstrip
 ///
 /// That covers the published files of DeepSeek, Falcon, Gemma, GPT-2, Llama 2 and 3, Mistral, Phi,

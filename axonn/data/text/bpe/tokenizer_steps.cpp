@@ -357,22 +357,25 @@ void read_template(const JsonNode& step, TextParts& parts) {
     }
     token.pass_over({"type_id"});
     const JsonNode ids = tokens[token["id"].text()]["ids"];
-    if (ids.items().size() != 1) ids.reject("wanted one id");
-    std::optional<std::int64_t>& place = text ? parts.end : parts.begin;
-    if (place)
-      token.reject("a second token ", text ? "after" : "before", " the text is not supported");
-    place = ids.items()[0].number();
+    if (ids.items().empty()) ids.reject("is empty");
+    for (const JsonNode& id : ids.items()) {
+      if (!text) parts.begin.push_back(id.number());
+      if (text && parts.end) token.reject("a second token after the text is not supported");
+      if (text) parts.end = id.number();
+    }
   }
 }
 
 /// The token before a text, "cls", and the one behind it, "sep".
 void read_pair_processing(const JsonNode& step, TextParts& parts) {
   step.pass_over({"trim_offsets", "add_prefix_space"});
-  for (auto [key, place] : {std::pair("cls", &parts.begin), std::pair("sep", &parts.end)}) {
+  const auto id_of = [&](const char* key) {
     const std::vector<JsonNode> token = step[key].items();
     if (token.size() != 2) step[key].reject("wanted a token and its id");
-    *place = token[1].number();
-  }
+    return token[1].number();
+  };
+  parts.begin = {id_of("cls")};
+  parts.end = id_of("sep");
 }
 
 void read_post_processor(const JsonNode& node, TextParts& parts) {

@@ -14,7 +14,8 @@ struct TextParts {
   bool shows_marks_as_spaces = false;              ///< decoding turns U+2581 into a space
   bool shows_bytes = false;                        ///< decoding turns "<0x0A>" into that byte
   std::int64_t strips_front = 0, strips_back = 0;  ///< spaces that decoding removes from each token
-  std::optional<std::int64_t> begin, end;  ///< the tokens that post_processor puts around a text
+  std::vector<std::int64_t> begin;  ///< the tokens that post_processor puts before a text
+  std::optional<std::int64_t> end;  ///< and the one behind it
 };
 
 /// Reads the normalizer, the pre_tokenizer, the decoder and the post_processor of tokenizer.json.

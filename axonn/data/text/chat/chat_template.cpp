@@ -202,8 +202,10 @@ ChatTemplate::ChatTemplate(std::shared_ptr<const Tokenizer> tokenizer, ChatForma
     all += concat('|', form.name, '|', form.text);
   }
   for (const auto& [name, token] : format.tokens) variables_.emplace_back(name, token);
-  for (const auto& [name, token] : {std::pair{"bos_token", tokenizer_->begin_of_text()},
-                                    std::pair{"eos_token", tokenizer_->end_of_text()}})
+  const std::vector<std::int32_t>& begin = tokenizer_->begin_of_text();
+  for (const auto& [name, token] :
+       {std::pair{"bos_token", begin.size() == 1 ? std::optional(begin[0]) : std::nullopt},
+        std::pair{"eos_token", tokenizer_->end_of_text()}})
     if (token && std::ranges::find(format.tokens, name, [](const auto& v) {
                    return std::string_view(v.first);
                  }) == format.tokens.end())

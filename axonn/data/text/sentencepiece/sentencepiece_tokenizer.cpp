@@ -49,7 +49,7 @@ class SentencePieceTokenizer : public Tokenizer {
         newlines_apart_ && !read.replaces_characters && read.model_type != kModelOfWords;
     find_ends(read_tokenizer_config(std::filesystem::path(path).parent_path().string()));
     fingerprint_ = hash_text(concat("sentencepiece ", hash_text(file.text()), ' ',
-                                    begin_.value_or(-1), ' ', end_.value_or(-1)));
+                                    begin_.empty() ? -1 : begin_.front(), ' ', end_.value_or(-1)));
   }
 
  private:
@@ -146,7 +146,8 @@ class SentencePieceTokenizer : public Tokenizer {
       return token;
     };
     notes_ = config.notes;
-    if (config.adds_begin.value_or(true)) begin_ = id_of(config.begin_of_text, model_.bos_id());
+    if (config.adds_begin.value_or(true))
+      if (const auto begin = id_of(config.begin_of_text, model_.bos_id())) begin_ = {*begin};
     end_ = id_of(config.end_of_text, model_.eos_id());
   }
 
