@@ -143,8 +143,33 @@ class Export(RunTest):
         self.assertEqual([float(row["time"]) for row in rows], [0.5, 0.75])
         self.assertEqual([row["other/new"] for row in rows], ["", "7"])
         self.assertNotIn("speed/mfu", rows[0])
-        self.assertIn("is this the output.dir of a run?",
-                      axonn("export", self.folder, "--format", "csv", "--out", "x.csv", code=2))
+        self.write("other/a.txt", "")
+        self.assertIn("other holds no run; name a run's output.dir", axonn(
+            "export", self.path("other"), "--format", "csv", "--out", "x.csv", code=2))
+
+    def test_several_runs_are_one_table_with_the_run_in_front(self):
+        self.write("sweep/b/metrics.jsonl", '{"step": 1, "time": 2.0, "loss": 3.0}\n')
+        self.write("sweep/a,1/metrics.jsonl",
+                   '{"step": 1, "time": 1.0, "loss": 4.0, "val_loss": 5.0}\n'
+                   '{"step": 2, "time": 1.5, "loss": 3.5}\n')
+        self.write("sweep/a,1/checkpoints/config.toml", "")
+        for number, words in enumerate((["sweep"], ["sweep/b", "sweep/a,1", "sweep/b"])):
+            out = self.path(f"{number}.csv")
+            said = axonn("export", *(self.path(word) for word in words), "--format", "csv",
+                         "--out", out)
+            self.assertIn("3 steps of 2 runs", said)
+            with open(out) as file:
+                rows = list(csv.DictReader(file))
+            found = {(os.path.relpath(row["run"], self.folder), row["step"]):
+                     (row["loss/train"], row["loss/validation"]) for row in rows}
+            self.assertEqual({key: tuple(float(x) if x else None for x in value)
+                              for key, value in found.items()},
+                             {("sweep/a,1", "1"): (4, 5), ("sweep/a,1", "2"): (3.5, None),
+                              ("sweep/b", "1"): (3, None)})
+        axonn("export", self.path("sweep"), "--format", "tensorboard", "--out", self.path("all"))
+        folders = {os.path.basename(folder) for folder, _, files in os.walk(self.path("all"))
+                   if files}
+        self.assertEqual(folders, {"a,1", "b"})
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@
 #include "axonn/foundation/base/clock.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/base/numbers.h"
+#include "axonn/run/records/run_list.h"
 
 namespace axonn {
 
@@ -24,22 +25,8 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostFolders = 1000;  // looked into, below a path
-constexpr int kLevels = 2;
-
 std::string text_of(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-/// The folders of a folder, sorted; none if it cannot be read.
-std::vector<std::string> folders_in(const std::string& folder) {
-  std::vector<std::string> found;
-  std::error_code error;  // then there are none
-  for (fs::directory_iterator at(folder, error), end;
-       !error && at != end && found.size() < kMostFolders; at.increment(error))
-    if (is_folder(at->path())) found.push_back(at->path());
-  std::ranges::sort(found);
-  return found;
 }
 
 /// "out/run" for "out//run/".
@@ -166,17 +153,6 @@ void Board::add_run(const std::string& folder, const std::string& path) {
   runs_.push_back(std::make_unique<RunView>(folder, name));
 }
 
-/// Adds the runs in a folder and, `levels` down, in its folders. Returns whether there are some.
-bool Board::add_runs(const std::string& folder, const std::string& path, int levels) {
-  const bool is_run = RunView::is_run(folder);
-  if (is_run) add_run(folder, path);
-  bool found = is_run;
-  if (levels == 0) return found;
-  for (const std::string& inner : folders_in(folder))
-    if (!is_run || !RunView::is_part(last_name(inner))) found |= add_runs(inner, path, levels - 1);
-  return found;
-}
-
 void Board::look_for_runs() {
   constexpr double kSecondsBetween = 2;
   const double now = now_seconds();
@@ -185,7 +161,9 @@ void Board::look_for_runs() {
   left_out_ = 0;
   waiting_.clear();
   for (const std::string& path : paths_) {
-    if (!add_runs(path, path, kLevels))
+    const std::vector<std::string> found = runs_below(path);
+    for (const std::string& folder : found) add_run(folder, path);
+    if (found.empty())
       waiting_.push_back(last_name(path) +
                          (is_folder(path) ? " holds no run yet" : " does not exist yet"));
   }

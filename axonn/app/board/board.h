@@ -47,7 +47,6 @@ class Board {
 
  private:
   void look_for_runs();
-  bool add_runs(const std::string& folder, const std::string& path, int levels);
   void add_run(const std::string& folder, const std::string& path);
   const RunView& run(std::int64_t number) const;
 

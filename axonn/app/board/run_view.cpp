@@ -15,12 +15,12 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/run/records/run_end.h"
+#include "axonn/run/records/run_list.h"
 
 namespace axonn {
 
 namespace {
 
-constexpr std::string_view kNonfinite = "nonfinite-step-";
 constexpr std::size_t kWarnings = 20;
 constexpr std::size_t kLongestLine = 1000;                      // of the log, to show
 constexpr std::int64_t kLongestConfig = std::int64_t{1} << 20;  // bytes
@@ -90,14 +90,6 @@ RunView::RunView(const std::string& folder, std::string name)
       samples_(concat(folder, '/', kSamplesFile)),
       log_(folder + "/logs/rank-0.log") {}
 
-bool RunView::is_run(const std::string& folder) {
-  return is_plain_file(folder + "/config.toml") || is_plain_file(folder + "/metrics.jsonl");
-}
-
-bool RunView::is_part(const std::string& name) {
-  return name == "checkpoints" || name == "logs" || name.starts_with(kNonfinite);
-}
-
 void RunView::read_config() {
   std::string text = small_file(folder_ + "/config.toml", kLongestConfig);
   if (text == config_text_) return;
@@ -159,9 +151,11 @@ std::string RunView::why_it_failed() const {
   std::error_code error;  // then there is no such folder
   for (std::filesystem::directory_iterator at(folder_, error), end; !error && at != end;
        at.increment(error))
-    if (const std::string name = at->path().filename(); name.starts_with(kNonfinite))
-      return concat("step ", whole_number(std::string_view(name).substr(kNonfinite.size())),
-                    " was not finite; axonn replay ", name_, '/', name, " repeats it");
+    if (const std::string name = at->path().filename(); name.starts_with(kNonfiniteStep))
+      return concat(
+          "step ",
+          whole_number(std::string_view(name).substr(std::string_view(kNonfiniteStep).size())),
+          " was not finite; axonn replay ", name_, '/', name, " repeats it");
   return concat("its process has ended without a word: it was killed, or its memory, its disk or ",
                 "its node gave out; see what it printed, and ", name_, "/logs/rank-0.log");
 }
@@ -174,7 +168,7 @@ void RunView::judge(std::time_t now) {
     state_ = state;
     reason_ = std::move(reason);
   };
-  if (!is_run(folder_))
+  if (!is_run_folder(folder_))
     return is(RunPhase::waiting,
               concat(name_, is_folder(folder_) ? " holds no run yet" : " does not exist yet"));
   const RunProcess writer = read_run_process(folder_);

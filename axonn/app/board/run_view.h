@@ -26,12 +26,6 @@ class RunView {
   /// `name`: what pages and messages call the run.
   RunView(const std::string& folder, std::string name);
 
-  /// Whether the folder holds a run: config.toml or metrics.jsonl.
-  static bool is_run(const std::string& folder);
-  /// Whether a folder of this name in a run's folder belongs to the run: checkpoints and the like,
-  /// which have a config.toml too.
-  static bool is_part(const std::string& name);
-
   /// Reads new lines for about `seconds`. Returns whether there are more. `now`: in seconds
   /// since 1970.
   bool read(double seconds, std::time_t now);

@@ -32,6 +32,7 @@
 #include "axonn/ranks/comm/texts.h"
 #include "axonn/run/load/devices.h"
 #include "axonn/run/records/run_end.h"
+#include "axonn/run/records/run_list.h"
 
 namespace axonn {
 
@@ -43,14 +44,42 @@ void line(std::string_view what, const std::string& value) {
 
 std::int64_t whole(double value) { return std::isfinite(value) ? std::llround(value) : 0; }
 
-/// How the run in a folder stands. Throws UsageError if there is none.
-void describe_run(const std::string& folder) {
-  if (!RunView::is_run(folder) && read_run_process(folder).text.empty())
-    refuse(folder, " holds no run; name a run's output.dir");
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+/// The run in a folder as it stands now.
+RunView read_run(const std::string& folder, std::time_t now) {
   RunView run(folder, folder);
   while (run.read(1, now)) {
   }
+  return run;
+}
+
+/// A line for each run: where it is, its state, its step and its losses.
+void list_runs(const std::vector<std::string>& folders, std::time_t now) {
+  std::size_t width = 3;
+  for (const std::string& folder : folders) width = std::max(width, folder.size());
+  const auto number = [](double value) {
+    return std::isnan(value) ? std::string("-") : fmt::format("{:.4f}", value);
+  };
+  std::cout << fmt::format("{:<{}}  {:<8} {:>17} {:>9} {:>9} {:>9}\n", "run", width, "state",
+                           "step", "loss", "val. loss", "best");
+  for (const std::string& folder : folders) {
+    const RunView run = read_run(folder, now);
+    const RunRows& rows = run.rows();
+    const bool any = rows.rows() > 0;
+    const std::string step = concat(any ? format_count(rows.last().step) : "0", "/",
+                                    run.steps() > 0 ? format_count(run.steps()) : "?");
+    std::cout << fmt::format("{:<{}}  {:<8} {:>17} {:>9} {:>9} {:>9}\n", folder, width,
+                             name_of(run.state()), step, any ? number(rows.last_of("loss")) : "-",
+                             any ? number(rows.last_of("val_loss")) : "-",
+                             any ? number(rows.best_validation()) : "-");
+  }
+}
+
+/// How the run in a folder stands, or the runs below it. Throws UsageError if there is none.
+void describe_runs(const std::string& folder) {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  if (!is_run_folder(folder) && read_run_process(folder).text.empty())
+    return list_runs(need_runs({folder}), now);
+  const RunView run = read_run(folder, now);
   const RunRows& rows = run.rows();
   line("run", folder);
   line("state", concat(name_of(run.state()), run.reason().empty() ? "" : ": ", run.reason()));
@@ -145,11 +174,12 @@ int run_info(const Arguments& arguments) {
   app.footer(
       "Examples:\n"
       "  axonn info            include its output in bug reports\n"
-      "  axonn info out/run    how that run stands, or why it ended");
+      "  axonn info out/run    how that run stands, or why it ended\n"
+      "  axonn info out        a line for each run in that folder");
   std::vector<std::string> runs;
-  app.add_option("RUN", runs, "a run's output.dir");
+  app.add_option("RUN", runs, "a run's output.dir, or a folder that holds runs");
   if (!parse_flags(app, arguments)) return 0;
-  std::ranges::for_each(runs, describe_run);
+  std::ranges::for_each(runs, describe_runs);
   if (!runs.empty()) return 0;
   const BuildInfo& build = build_info();
   line("axonn", fmt::format("{}, {} build", build.version, build.type));

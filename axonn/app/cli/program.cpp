@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "axonn/app/cli/command.h"
+#include "axonn/app/cli/config_flags.h"
 #include "axonn/app/cli/flags.h"
 #include "axonn/app/cli/help_files.h"
 #include "axonn/app/cli/info.h"
@@ -66,7 +67,7 @@ std::span<const Command> commands() {
               "converts checkpoints and Hugging Face folders, also to GGUF; merges adapters",
               run_convert},
       Command{"data", "makes token files and shows their contents", run_data},
-      Command{"export", "writes a run's series as CSV or for TensorBoard", run_export},
+      Command{"export", "writes the series of runs as CSV or for TensorBoard", run_export},
       Command{"info", "shows what this build and this machine have, or how a run stands", run_info},
       Command{"help", "explains a command, a section or a key", run_help},
   };

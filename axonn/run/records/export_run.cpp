@@ -1,5 +1,6 @@
 #include "axonn/run/records/export_run.h"
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,28 +18,49 @@ namespace axonn {
 
 namespace {
 
+/// The path of a run as a folder below another: without its root and without "..".
+std::string name_below(const std::string& folder) {
+  std::filesystem::path name;
+  for (const auto& part : std::filesystem::path(folder).lexically_normal().relative_path())
+    if (part != ".." && part != ".") name /= part;
+  return name.empty() ? "run" : name.string();
+}
+
 std::string config_path(const std::string& folder) { return folder + "/config.toml"; }
 
-std::int64_t export_csv(const std::string& folder, const std::string& out) {
+/// A value of a table: in quotes if it needs them.
+std::string csv_value(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+std::int64_t export_csv(const std::vector<std::string>& folders, const std::string& out) {
   std::vector<std::string> columns;
   std::map<std::string, std::size_t, std::less<>> place;
-  read_run_steps(folder, [&](const RunStep& step) {
-    for (const RunValue& one : step.values)
-      if (const std::string name = series_of(one); place.try_emplace(name, columns.size()).second)
-        columns.push_back(name);
-  });
-  std::string text = "step,time";
+  for (const std::string& folder : folders)
+    read_run_steps(folder, [&](const RunStep& step) {
+      for (const RunValue& one : step.values)
+        if (const std::string name = series_of(one); place.try_emplace(name, columns.size()).second)
+          columns.push_back(name);
+    });
+  const bool several = folders.size() > 1;
+  std::string text = several ? "run,step,time" : "step,time";
   for (const std::string& name : columns) text += ',' + name;  // no name has a comma or a quote
   text += '\n';
-  const std::int64_t steps = read_run_steps(folder, [&](const RunStep& step) {
-    std::vector<std::optional<double>> row(columns.size());
-    for (const RunValue& one : step.values)
-      if (const auto found = place.find(series_of(one)); found != place.end())
-        row[found->second] = one.value;
-    text += fmt::format("{},{:.3f}", step.step, step.time);
-    for (const auto& value : row) text += value ? fmt::format(",{}", *value) : ",";
-    text += '\n';
-  });
+  std::int64_t steps = 0;
+  for (const std::string& folder : folders)
+    steps += read_run_steps(folder, [&](const RunStep& step) {
+      std::vector<std::optional<double>> row(columns.size());
+      for (const RunValue& one : step.values)
+        if (const auto found = place.find(series_of(one)); found != place.end())
+          row[found->second] = one.value;
+      if (several) text += csv_value(folder) + ',';
+      text += fmt::format("{},{:.3f}", step.step, step.time);
+      for (const auto& value : row) text += value ? fmt::format(",{}", *value) : ",";
+      text += '\n';
+    });
   write_file_atomically(out, text);
   return steps;
 }
@@ -67,10 +89,15 @@ std::int64_t export_events(const std::string& folder, const std::string& out) {
 
 }  // namespace
 
-std::int64_t export_run(const std::string& folder, ExportFormat format, const std::string& out) {
+std::int64_t export_runs(const std::vector<std::string>& folders, ExportFormat format,
+                         const std::string& out) {
   if (out.empty()) refuse("--out is empty");
-  if (format == ExportFormat::csv) return export_csv(folder, out);
-  return export_events(folder, out);
+  if (format == ExportFormat::csv) return export_csv(folders, out);
+  if (folders.size() == 1) return export_events(folders.front(), out);
+  std::int64_t steps = 0;
+  for (const std::string& folder : folders)
+    steps += export_events(folder, concat(out, '/', name_below(folder)));
+  return steps;
 }
 
 }  // namespace axonn

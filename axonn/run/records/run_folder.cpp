@@ -15,6 +15,7 @@
 #include "axonn/run/config/inputs.h"
 #include "axonn/run/records/event_file.h"
 #include "axonn/run/records/run_end.h"
+#include "axonn/run/records/run_list.h"
 #include "axonn/run/records/run_state.h"
 #include "axonn/run/records/sample_file.h"
 

@@ -12,9 +12,6 @@
 
 namespace axonn {
 
-/// Folders of steps that were not finite (train/nonfinite.h): output.dir/nonfinite-step-N.
-inline constexpr const char* kNonfiniteStep = "nonfinite-step-";
-
 /// A lock on a folder that one job at a time may write to: on the file DIR/lock, whose text names
 /// the process, its host and its start (run_end.h). The system releases the lock when the process
 /// ends, even if it is killed; the file stays. Linux also keeps such locks between hosts on NFS.

@@ -14,6 +14,7 @@
 #include "axonn/run/config/batch_ramp.h"
 #include "axonn/run/config/stored_config.h"
 #include "axonn/run/records/run_folder.h"
+#include "axonn/run/records/run_list.h"
 #include "axonn/run/records/run_state.h"
 #include "axonn/run/train/state_blocks.h"
 #include "axonn/run/train/watching_backend.h"
