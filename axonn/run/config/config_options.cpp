@@ -30,23 +30,24 @@ void list_grid(ParallelismConfig& parallelism, OptionList& list) {
            {.help = "extent of axis x: ranks among which heads, MLP width and vocabulary are cut",
             .min = 1,
             .max = kMostRanks,
-            .also = "tensor_parallel_degree tensor_model_parallel_size tp"});
+            .also = "tensor_parallel_degree tensor_model_parallel_size tp G_intra_r"});
   list.add("y", &parallelism.y,
            {.help = "extent of axis y: ranks among which the model's width is cut",
             .min = 1,
-            .max = kMostRanks});
+            .max = kMostRanks,
+            .also = "G_intra_c"});
   list.add("z", &parallelism.z,
            {.help = "extent of axis z: ranks that train on different sequences and each store a "
                     "part of the weights, which are gathered for use (FSDP)",
             .min = 1,
             .max = kMostRanks,
-            .also = "data_parallel_shard_degree fsdp"});
+            .also = "data_parallel_shard_degree fsdp G_intra_d"});
   list.add("data", &parallelism.data,
            {.help = "extent of axis data: copies of the model, which train on different sequences "
                     "(data parallelism)",
             .min = 1,
             .max = kMostRanks,
-            .also = "data_parallel_replicate_degree dp ddp"});
+            .also = "data_parallel_replicate_degree dp ddp G_data"});
   list.add("grid", &parallelism.named_grid,
            {.help = "the grid as \"x,y,z,data\", in place of the four keys; auto: train uses the "
                     "planner's best grid for all ranks, with its micro-batch and recomputation; a "

@@ -27,7 +27,17 @@ constexpr OtherNames kOtherNames[] = {
      "ZeRO-3 and FSDP"},
     {"use_distributed_optimizer distributed_optimizer",
      "the optimizer's state is always cut over parallelism.z and parallelism.data"},
-    {"pipeline_model_parallel_size pipeline_parallel_degree pp_size",
+    {"reshard_after_forward fsdp_reshard_after_forward cache_weights_in_all_gather",
+     "weights are gathered over parallelism.z for the forward pass and again for backward; there "
+     "is "
+     "no key to keep them in between"},
+    {"sequence_parallel enable_sequence_parallel",
+     "always: between the products of a layer the rows are cut over parallelism.x"},
+    {"expert_tensor_parallel_size expert_tensor_parallel_degree",
+     "experts are cut over parallelism.x and y as every layer is; parallelism.experts are the "
+     "ranks of z among which they are divided"},
+    {"pipeline_model_parallel_size pipeline_parallel_degree pp_size G_inter "
+     "num_layers_per_virtual_pipeline_stage",
      "there are no pipeline stages; a model is cut over parallelism.x, y and z"},
     {"save_strategy save_every_epoch", "set checkpoint.every, in steps"},
     {"eval_strategy evaluation_strategy", "set training.eval_every, in steps"},

@@ -77,6 +77,15 @@ TEST(ConfigKeys, NamesOfOtherProjectsAreAnsweredWithTheKeyHere) {
       {"sample_packing", "data.documents"},
       {"gradient_checkpointing", "mode"},
       {"tensor_model_parallel_size", "x"},
+      {"G_intra_r", "x"},
+      {"G_intra_c", "y"},
+      {"G_intra_d", "z"},
+      {"G_data", "data"},
+      {"G_inter", "no pipeline stages"},
+      {"cache_weights_in_all_gather", "again for backward"},
+      {"fsdp_reshard_after_forward", "again for backward"},
+      {"sequence_parallel", "always"},
+      {"expert_tensor_parallel_size", "parallelism.experts"},
       {"deepspeed", "parallelism.z"},
       {"pipeline_model_parallel_size", "parallelism.x"}};
   for (const auto& [name, key] : names)
