@@ -5,6 +5,7 @@
 /// evaluation and data. These and what they include are installed; all others are internal.
 
 #include "axonn/app/cli/program.h"
+#include "axonn/app/start/start_run.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/model.h"
 #include "axonn/network/nn/adapter.h"
@@ -17,5 +18,4 @@
 #include "axonn/network/nn/rope.h"
 #include "axonn/run/config/prepared_run.h"
 #include "axonn/run/config/stored_config.h"
-#include "axonn/run/load/launch.h"
 #include "axonn/run/train/training.h"

@@ -43,8 +43,8 @@ std::vector<double> train(const axonn::PreparedRun& run, axonn::Communicator& wo
 std::vector<double> train_on(const axonn::GridShape& grid, bool resumes) {
   std::vector<double> losses;
   const axonn::PreparedRun run = run_on(grid);
-  axonn::launch(run, [&](axonn::Communicator& world) {
-    const std::vector<double> mine = train(run, world, resumes);
+  axonn::start_run(run, [&](const axonn::PreparedRun& agreed, axonn::Communicator& world) {
+    const std::vector<double> mine = train(agreed, world, resumes);
     if (world.rank() == 0) losses = mine;
   });
   return losses;
@@ -68,8 +68,8 @@ double compare(const std::vector<double>& one, const std::vector<double>& other)
 /// Prints text that the model of the checkpoint writes.
 void generate() {
   const auto run = axonn::prepared_model(axonn::config_of_model(kFolder));
-  axonn::launch(run, [&](axonn::Communicator& world) {
-    axonn::LoadedModel model(run, world);
+  axonn::start_run(run, [&](const axonn::PreparedRun& agreed, axonn::Communicator& world) {
+    axonn::LoadedModel model(agreed, world);
     model.initialise();
     const auto tokenizer = axonn::make_tokenizer(run->data.tokenizer);
     axonn::Generator generator(model, {.tokenizer = tokenizer.get()});

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include "axonn/app/cli/command.h"
+#include "axonn/app/cli/config_flags.h"
 #include "axonn/app/cli/flags.h"
+#include "axonn/app/cli/model_flags.h"
 #include "axonn/app/start/start_run.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
@@ -99,7 +101,7 @@ void measure(const PreparedRun& run, const BenchFlags& flags) {
 /// Benchmarks each run under a launcher, on the first of its ranks. The other ranks wait.
 void measure_under_launcher(const std::vector<PreparedRun>& runs,
                             const std::function<void(const BenchReport&)>& each) {
-  launch(runs.front(), [&](Communicator& world) {
+  launch(runs.front()->parallelism, [&](Communicator& world) {
     std::vector<PreparedRun> fit;
     std::vector<std::string> too_large;
     for (const PreparedRun& run : runs) {
@@ -136,7 +138,7 @@ void measure_scaling(const Config& base, const BenchFlags& flags) {
                           : grids_of_ranks(base.parallelism.grid(), flags.ranks, grows);
   std::vector<PreparedRun> runs = scaling_runs(base, grids, kind);
   for (PreparedRun& run : runs) run = within_budget(run);
-  const bool mpi = launches_mpi(base);
+  const bool mpi = launches_mpi(base.parallelism);
   const int cores = mpi ? 0 : usable_core_count();
 
   std::vector<BenchReport> reports;

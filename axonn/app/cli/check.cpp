@@ -9,7 +9,8 @@
 #include <CLI/CLI.hpp>
 
 #include "axonn/app/cli/command.h"
-#include "axonn/app/cli/flags.h"
+#include "axonn/app/cli/config_flags.h"
+#include "axonn/app/cli/model_flags.h"
 #include "axonn/app/start/start_run.h"
 #include "axonn/compute/ops/cpu/instructions.h"
 #include "axonn/plan/measure/compare.h"
@@ -91,14 +92,14 @@ std::vector<GridTrace> traces(const Config& config, const std::vector<GridShape>
     run_ranks(p.grid().ranks(), [&](Communicator& world) { trace(here, world); },
               {.timeout_seconds = p.timeout_seconds});
   };
-  if (!launches_mpi(config)) {
+  if (!launches_mpi(config.parallelism)) {
     for (const PreparedRun& here : runs(*make_self())) {
       trace_on_threads(here);
       has_reference = true;
     }
     return all;
   }
-  launch(config, [&](Communicator& world) {
+  launch(config.parallelism, [&](Communicator& world) {
     for (const PreparedRun& here : runs(world)) {
       if (here->parallelism.grid().ranks() == world.size())
         trace(here, world);

@@ -12,6 +12,7 @@
 
 #include "axonn/app/cli/command.h"
 #include "axonn/app/cli/flags.h"
+#include "axonn/app/cli/standard_output.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/host.h"
 #include "axonn/foundation/base/log.h"
@@ -118,7 +119,7 @@ int run_convert(const Arguments& arguments) {
     ProgressLine line(standard_error_progress(true), "converting");
     done = convert(job, std::ref(line));
   }
-  for (const std::string& line : done.warnings) std::cerr << "warning: " << line << '\n';
+  print_warnings(done.warnings);
   std::cout << fmt::format("wrote {}, {}: {} in {}\n", job.out, done.what, format_bytes(done.bytes),
                            format_duration(done.seconds));
   return 0;

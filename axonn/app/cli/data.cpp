@@ -6,6 +6,7 @@
 
 #include "axonn/app/cli/command.h"
 #include "axonn/app/cli/flags.h"
+#include "axonn/app/cli/standard_output.h"
 #include "axonn/data/corpus/corpus.h"
 #include "axonn/data/corpus/packed_stream.h"
 #include "axonn/data/corpus/synthetic/synthetic.h"
@@ -17,6 +18,7 @@
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/base/log.h"
 #include "axonn/ranks/comm/self.h"
+#include "axonn/run/config/inputs.h"
 #include "axonn/run/load/devices.h"
 #include "axonn/run/load/launch.h"
 #include "axonn/run/train/tokenize_on_ranks.h"
@@ -84,9 +86,7 @@ int tokenize_command(const Arguments& arguments) {
       "folder must be one that they share. Compressed files are not cut, so give several.");
   if (!parse_flags(app, arguments)) return 0;
   claim_token_file(output, text, tokenizer, overwrite);
-  if (speaks_for_all())
-    for (const std::string& note : make_tokenizer(tokenizer)->notes())
-      std::cerr << "warning: " << note << '\n';
+  print_warnings(make_tokenizer(tokenizer)->notes());
   const double start = now_seconds();
   const auto make = [&](Communicator& world) {
     ProgressLine line(world.rank() == 0 ? standard_error_progress(true) : ProgressTarget{},
@@ -96,10 +96,10 @@ int tokenize_command(const Arguments& arguments) {
   };
   TokenizeProgress done{};
   const Config config;
-  if (!launches_mpi(config)) {
+  if (!launches_mpi(config.parallelism)) {
     done = make(*make_self());
   } else {
-    launch(config, [&](Communicator& world) {
+    launch(config.parallelism, [&](Communicator& world) {
       const OwnCores own(config, world);
       options.threads = own.threads();
       done = make(world);
@@ -191,7 +191,7 @@ int show_command(const Arguments& arguments) {
     examples.jsonl = {file};
     if (!tokenizer_name.empty()) examples.tokenizer = tokenizer_name;
     const Corpus corpus = open_corpus(examples, {});
-    for (const std::string& warning : corpus.warnings) std::cerr << "warning: " << warning << '\n';
+    print_warnings(corpus.warnings);
     std::cout << describe(PackedDocuments(corpus.train_documents, seq_len, 0, corpus.excess_length),
                           seq_len, *corpus.tokenizer, sequence);
     return 0;

@@ -12,6 +12,7 @@
 
 #include "axonn/app/cli/command.h"
 #include "axonn/app/cli/flags.h"
+#include "axonn/app/cli/model_flags.h"
 #include "axonn/data/text/model_text.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"

@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include "axonn/app/cli/command.h"
+#include "axonn/app/cli/config_flags.h"
 #include "axonn/app/cli/flags.h"
 #include "axonn/app/cli/info.h"
+#include "axonn/app/cli/model_flags.h"
 #include "axonn/app/cli/stop_signals.h"
 #include "axonn/app/start/start_run.h"
 #include "axonn/data/corpus/tokenize.h"
@@ -197,12 +199,13 @@ int run_trainings(const LoadedConfig& loaded, const std::string& command) {
         "of axonn plan");
   validate_study(config, *loaded.memorize);
   std::ostream terminal(std::cout.rdbuf());  // does not throw
-  const TrainOptions options{.terminal = &terminal,
-                             .interactive = stdout_is_interactive() && !launches_mpi(config),
-                             .columns = terminal_columns(),
-                             .progress = progress_of(config),
-                             .make_text_sampler = make_text_sampler,
-                             .stop = &catch_stop_signals()};
+  const TrainOptions options{
+      .terminal = &terminal,
+      .interactive = stdout_is_interactive() && !launches_mpi(config.parallelism),
+      .columns = terminal_columns(),
+      .progress = progress_of(config),
+      .make_text_sampler = make_text_sampler,
+      .stop = &catch_stop_signals()};
   const ReportOrigin origin{.program = program_name(),
                             .command = command,
                             .config = print_config(config, loaded.origins)};

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include "axonn/app/cli/command.h"
+#include "axonn/app/cli/config_flags.h"
 #include "axonn/app/cli/flags.h"
+#include "axonn/app/cli/model_flags.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/base/log.h"
@@ -280,7 +282,7 @@ void measure_plans(const PlanReport& report, int count) {
   constexpr MeasureOptions kMeasured{.steps = 5, .seconds = 10};
   const auto& plans = report.result.plans;
   if (plans.empty()) return;
-  launch(planned(report.config, plans.front()), [&](Communicator& world) {
+  launch(planned(report.config, plans.front()).parallelism, [&](Communicator& world) {
     const bool speaks = world.rank() == 0;
     use_link_rates(world, report.config.parallelism, report.machine);
     if (speaks)

@@ -8,6 +8,7 @@
 
 #include "axonn/app/cli/command.h"
 #include "axonn/app/cli/flags.h"
+#include "axonn/app/cli/model_flags.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/base/host.h"
@@ -50,7 +51,7 @@ namespace {
 int probe_nodes(const Config& config, const ProbeOptions& asked, double tolerance,
                 const std::string& json) {
   std::atomic<int> code = 0;
-  launch(config, [&](Communicator& world) {
+  launch(config.parallelism, [&](Communicator& world) {
     ProbeOptions options = asked;
     const OwnCores own(config, world);
     options.threads = own.threads();
@@ -111,10 +112,10 @@ int run_probe(const Arguments& arguments) {
   validate_device(asked.device);
   const int gpus = static_cast<int>(gpus_for(asked.device).size());
   config.parallelism.data = ranks > 0 ? ranks : std::max(gpus > 0 ? gpus : usable_core_count(), 2);
-  if (launches_mpi(config) && ranks > 0)
+  if (launches_mpi(config.parallelism) && ranks > 0)
     refuse("--ranks ", ranks, ": the launcher sets the number of ranks; leave out --ranks");
   if (network) return probe_nodes(config, asked, tolerance / 100, json);
-  launch(config, [&](Communicator& world) {
+  launch(config.parallelism, [&](Communicator& world) {
     ProbeOptions options = asked;
     const OwnCores own(config, world);
     options.threads = own.threads();

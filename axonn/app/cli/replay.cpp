@@ -5,6 +5,7 @@
 
 #include "axonn/app/cli/command.h"
 #include "axonn/app/cli/flags.h"
+#include "axonn/app/cli/model_flags.h"
 #include "axonn/app/start/start_run.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/run/train/nonfinite.h"

@@ -9,6 +9,7 @@
 
 #include "axonn/app/cli/command.h"
 #include "axonn/app/cli/flags.h"
+#include "axonn/app/cli/model_flags.h"
 #include "axonn/app/cli/stop_signals.h"
 #include "axonn/app/serve/api.h"
 #include "axonn/data/text/model_text.h"

@@ -15,6 +15,7 @@
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/base/utf8.h"
 #include "axonn/ranks/comm/launcher.h"
+#include "axonn/run/load/launch.h"
 
 namespace axonn {
 
@@ -107,6 +108,11 @@ void StandardOutput::finish() {
   const int copy = ::dup(STDOUT_FILENO);
   AXONN_CHECK(copy < 0 || ::close(copy) == 0,
               "cannot write to standard output: ", cause_and_remedy(errno));
+}
+
+void print_warnings(const std::vector<std::string>& lines) {
+  if (!speaks_for_all()) return;
+  for (const std::string& line : lines) std::cerr << "warning: " << line << '\n';
 }
 
 }  // namespace axonn

@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <streambuf>
+#include <string>
+#include <vector>
 
 namespace axonn {
 
@@ -26,5 +28,8 @@ class StandardOutput {
   std::unique_ptr<std::streambuf> own_, own_errors_;
   std::streambuf *before_, *errors_before_;
 };
+
+/// Prints each line behind "warning: ", once for all processes of a launcher.
+void print_warnings(const std::vector<std::string>& lines);
 
 }  // namespace axonn

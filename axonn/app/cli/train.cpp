@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "axonn/app/cli/command.h"
+#include "axonn/app/cli/model_flags.h"
 #include "axonn/app/cli/stop_signals.h"
 #include "axonn/app/start/start_run.h"
 #include "axonn/foundation/base/check.h"
@@ -125,7 +126,7 @@ int run_training(const LoadedConfig& loaded, const TrainFlags& flags) {
   TrainOptions options{.origins = &loaded.origins,
                        .terminal = &std::cout,
                        // Under a launcher a rank may see a terminal even if the output is a file.
-                       .interactive = stdout_is_interactive() && !launches_mpi(run),
+                       .interactive = stdout_is_interactive() && !launches_mpi(run->parallelism),
                        .columns = terminal_columns(),
                        .progress = progress_of(run),
                        .make_text_sampler = make_text_sampler,

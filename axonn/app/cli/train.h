@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "axonn/app/cli/flags.h"
+#include "axonn/app/cli/config_flags.h"
 
 namespace axonn {
 

@@ -5,7 +5,8 @@
 #include <CLI/CLI.hpp>
 
 #include "axonn/app/cli/command.h"
-#include "axonn/app/cli/flags.h"
+#include "axonn/app/cli/config_flags.h"
+#include "axonn/app/cli/model_flags.h"
 #include "axonn/app/start/start_run.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/run/train/training.h"

@@ -14,13 +14,14 @@ namespace axonn {
 
 namespace {
 
-/// The config that launch() gets for an automatic grid.
-Config on_all_devices(Config config) {
+/// The ranks that choose an automatic grid.
+ParallelismConfig on_all_devices(const Config& config) {
+  ParallelismConfig all = config.parallelism;
   const int threads = std::max(1, static_cast<int>(config.training.threads)),
-            gpus = static_cast<int>(gpus_for(config.parallelism.device).size());
-  config.parallelism.named_grid.clear();
-  config.parallelism.data = gpus > 0 ? gpus : std::max(1, usable_core_count() / threads);
-  return config;
+            gpus = static_cast<int>(gpus_for(all.device).size());
+  all.named_grid.clear();
+  all.data = gpus > 0 ? gpus : std::max(1, usable_core_count() / threads);
+  return all;
 }
 
 }  // namespace
@@ -38,7 +39,7 @@ PreparedRun agreed(const PreparedRun& run, Communicator& world) {
 
 void start_run(const PreparedRun& run,
                const std::function<void(const PreparedRun& agreed, Communicator& world)>& body) {
-  launch(run, [&](Communicator& world) { body(agreed(run, world), world); });
+  launch(run->parallelism, [&](Communicator& world) { body(agreed(run, world), world); });
 }
 
 void start_run_on_any_grid(

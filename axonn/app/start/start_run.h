@@ -20,7 +20,9 @@ PreparedRun prepare_run(const Config& config, const Origins& origins);
 /// it is set, and rank 0's recomputation holds for all. Collective.
 PreparedRun agreed(const PreparedRun& run, Communicator& world);
 
-/// Runs body once per rank, as launch() does, with the run on which all ranks agreed.
+/// Runs body once per rank: threads of this process or, under a launcher (mpirun, srun), its MPI
+/// processes; with the run on which all ranks agreed. Throws as launch() (run/load/launch.h), and
+/// what body throws, with the rank in front of the message.
 void start_run(const PreparedRun& run,
                const std::function<void(const PreparedRun& agreed, Communicator& world)>& body);
 

@@ -336,7 +336,7 @@ class DryChecks {
 }  // namespace
 
 MemoryLimits limits_here(const Config& config) {
-  const bool mpi = launches_mpi(config);
+  const bool mpi = launches_mpi(config.parallelism);
   const int ranks = mpi ? launched_here() : config.parallelism.grid().ranks();
   const auto total = static_cast<std::int64_t>(total_memory());
   const std::vector<CudaGpu> gpus = gpus_for(config.parallelism.device);

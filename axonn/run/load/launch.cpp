@@ -11,8 +11,8 @@
 
 namespace axonn {
 
-bool launches_mpi(const Config& config) {
-  const TransportKind transport = config.parallelism.transport;
+bool launches_mpi(const ParallelismConfig& parallelism) {
+  const TransportKind transport = parallelism.transport;
   return transport == TransportKind::mpi ||
          (transport != TransportKind::threads && under_launcher());
 }
@@ -56,26 +56,27 @@ CollectivePolicy policy_of(const ParallelismConfig& config) {
   return {};
 }
 
-void launch(const Config& config, const std::function<void(Communicator& world)>& body) {
-  if (config.parallelism.automatic())
+void launch(const ParallelismConfig& parallelism,
+            const std::function<void(Communicator& world)>& body) {
+  if (parallelism.automatic())
     refuse("[parallelism] grid = \"auto\" works only with axonn train; set a grid, such as the ",
            "first of axonn plan");
-  AXONN_CHECK(config.parallelism.named_grid.empty(), "launch: parallelism.grid is still \"",
-              config.parallelism.named_grid, "\"; pass prepared(config)");
+  AXONN_CHECK(parallelism.named_grid.empty(), "launch: parallelism.grid is still \"",
+              parallelism.named_grid, "\"; pass prepared(config)");
   AXONN_CHECK(body, "launch: there is no function to run");
-  const double timeout = config.parallelism.timeout_seconds;
+  const double timeout = parallelism.timeout_seconds;
   const auto with_policy = [&](Communicator& world) {
-    world.set_policy(policy_of(config.parallelism));
+    world.set_policy(policy_of(parallelism));
     body(world);
   };
   const auto together = [&](Communicator& world) {
     refuse_lone_processes(world);
     with_policy(world);
   };
-  if (launches_mpi(config))
+  if (launches_mpi(parallelism))
     run_mpi(together, {.timeout_seconds = timeout, .report = {}});
   else
-    run_ranks(config.parallelism.grid().ranks(), with_policy,
+    run_ranks(parallelism.grid().ranks(), with_policy,
               {.timeout_seconds = timeout, .on_hang = [](const std::string& reason) {
                  // Ends the process, since a thread that hangs cannot be ended alone.
                  std::cerr << "error: " << reason << std::endl;

@@ -10,18 +10,20 @@ namespace axonn {
 
 struct CollectivePolicy;
 
-/// Runs body once per rank of config's grid. Ranks are threads of this process or, under a launcher
-/// (mpirun, srun), its MPI processes, unless parallelism.transport is threads or mpi.
+/// Runs body once per rank of the grid, without a model: what runs one is started by start_run()
+/// (app/start/start_run.h). Ranks are threads of this process or, under a launcher (mpirun, srun),
+/// its MPI processes, unless parallelism.transport is threads or mpi.
 /// Throws UsageError if the grid does not fit the launcher's ranks, if MPI has fewer ranks than the
-/// launcher has started processes, or without MPI in the build, and Error if config is not
-/// resolved; and what body throws, with the rank in front of the message.
-void launch(const Config& config, const std::function<void(Communicator& world)>& body);
+/// launcher has started processes, or without MPI in the build, and Error if the grid is still a
+/// name; and what body throws, with the rank in front of the message.
+void launch(const ParallelismConfig& parallelism,
+            const std::function<void(Communicator& world)>& body);
 
 /// How collectives move data according to config; the rates are those of a common cluster.
 CollectivePolicy policy_of(const ParallelismConfig& config);
 
 /// Whether launch() would use MPI.
-bool launches_mpi(const Config& config);
+bool launches_mpi(const ParallelismConfig& parallelism);
 
 /// Whether this process prints output that is the same in all processes of a launcher: it is the
 /// launcher's first process, or there is no launcher.

@@ -114,7 +114,6 @@ TEST_F(EvalCommand, AnswersQuestionsWithTheirLogLikelihoods) {
 TEST_F(EvalCommand, RefusesInputThatDoesNotFitTheModelAndSaysWhy) {
   test::spill(run_ / "short.txt", "x");
   EXPECT_THAT(refused({}), HasSubstr("--data FILE or --choices"));
-  EXPECT_THAT(refused({"--context", "2"}), HasSubstr("'--context'; it is called --context-ranks"));
   EXPECT_THAT(refused({"--data", run_ / "short.txt"}), HasSubstr("has 1 tokens"));
   EXPECT_THAT(refused({"--data", run_ / "none.txt"}), HasSubstr("none.txt"));
   EXPECT_THAT(refused({"--data", run_ / "text.txt", "--seq-len", "9"}), HasSubstr("8 positions"));

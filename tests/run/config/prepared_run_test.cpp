@@ -58,7 +58,7 @@ TEST(PreparedRun, AVariantWithAMissingValueIsRefused) {
   config = prepared(asked());
   config.parallelism.named_grid = "2,1,1,1";
   refused(config, "parallelism.grid is still \"2,1,1,1\"");
-  EXPECT_THAT([&] { launch(config, [](Communicator&) {}); },
+  EXPECT_THAT([&] { launch(config.parallelism, [](Communicator&) {}); },
               ThrowsMessage<Error>(HasSubstr("launch: parallelism.grid is still")));
 }
 

@@ -1,0 +1,118 @@
+#include "axonn/app/cli/model_flags.h"
+
+#include <algorithm>
+#include <iostream>
+#include <iterator>
+
+#include <CLI/CLI.hpp>
+
+#include "axonn/app/cli/standard_output.h"
+#include "axonn/app/start/start_run.h"
+#include "axonn/data/text/model_text.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/network/model/model_files.h"
+#include "axonn/run/config/stored_config.h"
+#include "axonn/run/config/validate.h"
+#include "axonn/run/load/launch.h"
+#include "axonn/use/infer/evaluate.h"
+
+namespace axonn {
+
+void add_model_flags(CLI::App& app, ModelFlags& flags) {
+  app.add_option("--model", flags.model,
+                 "a checkpoint, a run's folder (its newest one), the file best in its checkpoints, "
+                 "or a Hugging Face folder")
+      ->type_name("DIR");
+  app.add_option("--adapter", flags.adapter,
+                 "adapters of that model: a PEFT folder or a checkpoint of adapters")
+      ->type_name("DIR");
+  app.add_flag("--ema", flags.ema,
+               "the running averages of the checkpoint's weights (optimizer.ema_decay)");
+  app.add_option("--grid", flags.grid, "x,y,z,data")->capture_default_str();
+  app.add_option("--expert-ranks", flags.experts,
+                 "neighbours along z that share the experts of each layer; divides the grid's z")
+      ->check(count_from(1))
+      ->capture_default_str();
+  app.add_option("--dtype", flags.dtype,
+                 "compute type; default: as the model was trained, else f32")
+      ->check(CLI::IsMember({"f32", "bf16"}));
+  add_device_flag(app, flags.device);
+  app.add_option(
+      "--machine", flags.machine,
+      "machine by whose links ranks choose how to exchange data: a name or a file, as in "
+      "axonn plan");
+  app.add_option("--tokenizer", flags.tokenizer,
+                 "bytes, or a tokenizer's folder or file; default: the model's own");
+}
+
+Config open_model(const ModelFlags& flags) {
+  Config config = config_of_model(flags.model, flags.adapter,
+                                  flags.ema ? StoredWeights::averages : StoredWeights::trained);
+  warn_about_files(config);
+  config.parallelism.set_grid(parse_grid(flags.grid));
+  config.parallelism.context = flags.context;
+  config.parallelism.experts = flags.experts;
+  config.parallelism.device = flags.device;
+  config.parallelism.machine = flags.machine;
+  validate_device(flags.device);
+  if (!flags.dtype.empty()) config.training.dtype = flags.dtype == "f32" ? DType::f32 : DType::bf16;
+  return config;
+}
+
+NamedPaths inputs_of(const ModelFlags& flags, const Config& config) {
+  const std::string& tokenizer = flags.tokenizer.empty() ? config.data.tokenizer : flags.tokenizer;
+  return {{"--model", flags.model},
+          {"--model", config.model.path},
+          {"--adapter", flags.adapter},
+          {"--tokenizer", tokenizer}};
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_of(Config& config, const ModelFlags& flags) {
+  if (!flags.tokenizer.empty()) config.data.tokenizer = flags.tokenizer;
+  if (config.data.tokenizer.empty()) return nullptr;
+  auto tokenizer = make_tokenizer(config.data.tokenizer);
+  print_warnings(tokenizer->notes());
+  if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
+  return tokenizer;
+}
+
+std::shared_ptr<const Tokenizer> need_tokenizer(Config& config, const ModelFlags& flags) {
+  auto tokenizer = tokenizer_of(config, flags);
+  if (!tokenizer) refuse("the model's tokenizer is unknown; give it with --tokenizer");
+  check_rows(*tokenizer, config.model.vocab);
+  return tokenizer;
+}
+
+void warn_about_files(const Config& config) {
+  for (const auto& files : {config.model_files.model, config.model_files.adapters}) {
+    if (!files) continue;
+    std::vector<std::string> lines = files->notes();
+    if (std::string note = generation_note(files->path()); !note.empty())
+      lines.push_back(std::move(note));
+    if (files->checkpoint())
+      std::ranges::copy(files->checkpoint()->warnings(), std::back_inserter(lines));
+    print_warnings(lines);
+  }
+}
+
+ProgressTarget progress_of(const Config& config) {
+  return standard_error_progress(!launches_mpi(config.parallelism));
+}
+
+void print_remarks(Backend& backend, const Communicator& world) {
+  for (const std::string& remark : backend.take_remarks())
+    if (world.rank() == 0) std::cerr << "note: " << remark << '\n';
+}
+
+void with_model(const Config& config, const std::function<void(LoadedModel&)>& body) {
+  start_run(prepared_model(config), [&](const PreparedRun& agreed, Communicator& world) {
+    LoadedModel loaded(agreed, world, nullptr,
+                       {.trainable = false, .progress = progress_of(agreed)});
+    loaded.initialise();
+    print_remarks(loaded.backend(), world);
+    body(loaded);
+    print_remarks(loaded.backend(), world);
+  });
+}
+
+}  // namespace axonn
