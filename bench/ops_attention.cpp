@@ -13,8 +13,8 @@
 // Compares the rate of causal attention with that of large products. Forward counts
 // 2 · B · h · T² · D flops (two products, the causal half; with a window or documents, only what
 // their queries see), backward 2.5 times as many (five products). What a kernel computes beyond
-// that, above the diagonal or a second time, does not count. The peak is the best rate of a product of 1,024³ in the same type, timed in turn with
-// attention.
+// that, above the diagonal or a second time, does not count. The peak is the best rate of a product
+// of 1,024³ in the same type, timed in turn with attention.
 // Usage: bench_ops_attention [THREADS [TYPE [HEAD_DIM [POSITIONS]]]]: all, or only these.
 
 namespace {
@@ -28,7 +28,8 @@ struct Shape {
   std::int64_t document = 0;  ///< positions of each document; 0: a sequence is one
 };
 
-/// Pairs of a query and a key that it sees, of a head and a sequence; half of those on the diagonal.
+/// Pairs of a query and a key that it sees, in a head of a sequence; those on the diagonal are half
+/// a pair.
 double pairs(const Shape& s) {
   std::int64_t seen = 0;
   for (std::int64_t t = 0; t < s.positions; ++t) {

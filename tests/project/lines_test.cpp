@@ -1,5 +1,5 @@
-// Holds the number of lines on each floor, so that growth is a decision: whoever raises a figure says
-// in the commit what the lines give, and what went in their place.
+// Holds the number of lines on each floor, so that growth is a decision: whoever raises a figure
+// says in the commit what the lines give, and what went in their place.
 #include <gmock/gmock.h>
 
 #include "tests/project/source_tree.h"

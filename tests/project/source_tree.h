@@ -28,8 +28,8 @@ std::vector<SourceFile> source_tree();
 /// Reads the file at this path of the project. Throws Error if it cannot be read.
 SourceFile read_source(const std::string& path);
 
-/// The header that a line includes: axonn/foundation/base/check.h without quotes, <vector> with its brackets;
-/// "" if the line has no #include.
+/// The header that a line includes: axonn/foundation/base/check.h without quotes, <vector> with its
+/// brackets; "" if the line has no #include.
 std::string included_by(const std::string& line);
 
 /// The file's text with preprocessor lines emptied, and comments and literals replaced by spaces.

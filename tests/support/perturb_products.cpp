@@ -6,8 +6,8 @@
 // in a thousand bf16 results. Whether a result changes depends on a hash of its bits and the seed.
 // So equal results stay equal, bitwise comparisons still hold, and each seed gives another
 // rounding. Without the variable it changes nothing. oneDNN does not run products of few rows
-// (axonn/compute/ops/cpu/matmul/row_dots.h), so these keep their rounding. scripts/perturb-tests.sh runs
-// tests under this library.
+// (axonn/compute/ops/cpu/matmul/row_dots.h), so these keep their rounding. scripts/perturb-tests.sh
+// runs tests under this library.
 #include <cstdint>
 #include <cstdlib>
 

@@ -1,4 +1,5 @@
-// Tests the scripts of axonn board (axonn/app/board/*.js) without a browser: node page_script_test.js
+// Tests the scripts of axonn board (axonn/app/board/*.js) without a browser:
+// node page_script_test.js
 "use strict";
 
 const assert = require("node:assert");

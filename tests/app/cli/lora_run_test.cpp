@@ -86,11 +86,11 @@ TEST_F(LoraCommand, FinetuneIsTrainWithDefaultsThatFlagsOverride) {
                              HasSubstr(" tokens/s; ")));
   std::filesystem::create_directory(tuned_ / "begun");
   test::spill(tuned_ / "begun/config.toml", "[training]\nsteps = 7\n");
-  EXPECT_THAT(run({"info", tuned_ / "."}),
-              testing::AllOf(testing::ContainsRegex("run +state +step +loss +val. loss +best\n"),
-                             testing::ContainsRegex("/begun +[a-z]+ +0/7 +- +- +-\n"),
-                             testing::ContainsRegex(
-                                 "/fine +ended +178/178( +[0-9]+[.][0-9]{4}){3}\n")));
+  EXPECT_THAT(
+      run({"info", tuned_ / "."}),
+      testing::AllOf(testing::ContainsRegex("run +state +step +loss +val. loss +best\n"),
+                     testing::ContainsRegex("/begun +[a-z]+ +0/7 +- +- +-\n"),
+                     testing::ContainsRegex("/fine +ended +178/178( +[0-9]+[.][0-9]{4}){3}\n")));
   EXPECT_THAT(run({"finetune", "--full", base_.out() + "/checkpoints", "chats.jsonl.gz",
                    "--training.steps", "5", "--print-config"}),
               testing::AllOf(testing::ContainsRegex("\nlr = 1e-05 +# axonn finetune\n"),

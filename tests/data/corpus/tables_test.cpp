@@ -1,5 +1,5 @@
-// Parquet files of tests/data/corpus/parquet, which make.py there wrote with Apache Arrow, and tables of
-// comma-separated values.
+// Parquet files of tests/data/corpus/parquet, which make.py there wrote with Apache Arrow, and
+// tables of comma-separated values.
 
 #include "axonn/data/corpus/tables.h"
 
