@@ -58,6 +58,8 @@ struct Recording {
 
   using Event = std::variant<Compute, Start, Wait>;
   std::vector<Event> events;
+  /// While recording: the number of events that were taken out before these. Waits count them.
+  std::size_t taken = 0;
 };
 
 }  // namespace axonn

@@ -1,6 +1,7 @@
 #include "axonn/plan/measure/dry_step.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "axonn/compute/ops/dry_backend.h"
 #include "axonn/foundation/base/check.h"
@@ -13,52 +14,80 @@ namespace axonn {
 
 namespace {
 
-/// Removes the first of two steps, which has `first` events, from the recording. Both steps end
-/// with the same work in flight, so a wait for work of the first step becomes a wait for the same
-/// work at the end of the second.
-void keep_second(Recording& recording, std::size_t first) {
-  const std::size_t second = recording.events.size() - first;
-  for (std::size_t i = first; i < recording.events.size(); ++i) {
-    auto* const wait = std::get_if<Recording::Wait>(&recording.events[i]);
+/// Takes the events of the last step out of the recording. All steps end with the same work in
+/// flight, so a wait for work of the step before becomes a wait for the same work at the end of
+/// this one.
+Recording taken_step(Recording& recording) {
+  const std::size_t first = recording.taken, count = recording.events.size();
+  Recording step{.events = std::exchange(recording.events, {})};
+  recording.taken += count;
+  for (Recording::Event& event : step.events) {
+    auto* const wait = std::get_if<Recording::Wait>(&event);
     if (!wait) continue;
-    const bool before = wait->started < first;
-    const std::size_t like = before ? wait->started + second : wait->started;
-    AXONN_CHECK(
-        like >= first && recording.events[like].index() == recording.events[wait->started].index(),
-        "dry_step: two steps end differently, at event ", wait->started, " of ", first);
-    wait->started = like - first;
+    const std::size_t at = wait->started - first + (wait->started < first ? count : 0);
+    AXONN_CHECK(at < count && std::holds_alternative<Recording::Start>(step.events[at]),
+                "dry_step: two steps end differently, at event ", wait->started, " of ", first);
+    wait->started = at;
   }
-  recording.events.erase(recording.events.begin(),
-                         recording.events.begin() + static_cast<std::ptrdiff_t>(first));
+  return step;
+}
+
+Config for_dry_steps(Config config) {
+  config.training.cuda_graph = false;       // graphs launch the same work, and there is no GPU here
+  config.activation_checkpoint.budget = 0;  // within_budget() itself counts with dry steps
+  return config;
 }
 
 }  // namespace
 
-DryStep dry_step(const Config& given, int rank, const DryStepOptions& options) {
-  Config config = given;
-  config.training.cuda_graph = false;       // graphs launch the same work, and there is no GPU here
-  config.activation_checkpoint.budget = 0;  // within_budget() itself counts with dry steps
-  Recording recording;
-  Recording* const noted = options.recording ? &recording : nullptr;
-  const auto world = make_dry_world(config.parallelism.grid(), rank, noted);
-  Training training(still_prepared(config), *world,
-                    make_dry_backend(noted, planned_attention(config)), {.data = false});
-  const Context ctx = training.model.context();
-  StepInput input = made_up_input(training.model);
-  input.micro_batches = std::min(input.micro_batches, options.most_micro_batches);
-  std::int64_t kept = 0;
-  input.on_phase = [&](Phase phase) {
-    if (phase == Phase::backward) kept = training.model.arena().stats().live_bytes;
-  };
-  training.step.run(ctx, input);
-  const std::size_t first = recording.events.size();
-  training.step.run(ctx, input);
-  DryStep result{.memory = training.model.arena().stats(),
+struct DrySteps::Model {
+  Model(const Config& config, int rank)
+      : world(make_dry_world(config.parallelism.grid(), rank, &recording)),
+        training(still_prepared(config), *world,
+                 make_dry_backend(&recording, planned_attention(config)), {.data = false}) {
+    run(1);
+    taken_step(recording);
+  }
+
+  /// Runs a step with at most so many micro-batches. Returns the bytes that are allocated before
+  /// its last backward.
+  std::int64_t run(int most_micro_batches) {
+    StepInput input = made_up_input(training.model);
+    input.micro_batches = std::min(input.micro_batches, most_micro_batches);
+    std::int64_t kept = 0;
+    input.on_phase = [&](Phase phase) {
+      if (phase == Phase::backward) kept = training.model.arena().stats().live_bytes;
+    };
+    training.step.run(training.model.context(), input);
+    return kept;
+  }
+
+  Recording recording;  // outlives world and training, whose destructors record waits
+  std::unique_ptr<Communicator> world;
+  Training training;
+};
+
+DrySteps::DrySteps(int rank) : rank_(rank) {}
+
+DrySteps::~DrySteps() = default;
+
+DryStep DrySteps::step(const Config& given, const DryStepOptions& options) {
+  const Config config = for_dry_steps(given);
+  std::unique_ptr<Model>& model = models_[config.model.layers];
+  if (!model) model = std::make_unique<Model>(config, rank_);
+  LoadedModel& loaded = model->training.model;
+  loaded.set_step(config.training.micro_batch, config.activation_checkpoint);
+  loaded.arena().reset_peak();
+  const std::int64_t kept = model->run(options.most_micro_batches);
+  DryStep result{.memory = loaded.arena().stats(),
                  .kept_bytes = kept,
-                 .recording = std::move(recording)};
-  recording = {};  // the destructor of `training` also records waits
-  keep_second(result.recording, first);
+                 .recording = taken_step(model->recording)};
+  if (!options.recording) result.recording = {};
   return result;
+}
+
+DryStep dry_step(const Config& config, int rank, const DryStepOptions& options) {
+  return DrySteps(rank).step(config, options);
 }
 
 }  // namespace axonn

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 
 #include "axonn/compute/tensor/arena.h"
 #include "axonn/compute/tensor/recording.h"
@@ -17,11 +19,11 @@ struct DryStepOptions {
 
 /// Memory and recording of one rank's step.
 struct DryStep {
-  /// The peak over two steps. It equals the peak of the rank's arena in a run to the byte, since
-  /// the same code asks for memory in the same order.
+  /// The peak of a step that follows another one. It equals the peak of the rank's arena in a run
+  /// to the byte, since the same code asks for memory in the same order.
   ArenaStats memory;
   std::int64_t kept_bytes = 0;  ///< that are allocated between the last forward and its backward
-  /// Recording of the second step: the first in which the order of blocks is known and work is left
+  /// Recording of a step that follows another one: the order of blocks is known, and work is left
   /// over from the step before. If a step has more than three micro-batches, the recording has only
   /// three; the second stands for all between.
   Recording recording;
@@ -35,5 +37,24 @@ struct DryStep {
 /// config must be complete: see still_prepared(). Throws Error as that does, and UsageError if the
 /// grid cannot cut the model, with the sizes that it can.
 DryStep dry_step(const Config& config, int rank, const DryStepOptions& options = {});
+
+/// Dry steps of one rank with configs that differ only in model.layers, training.micro_batch and
+/// [activation_checkpoint]. Keeps a model for each number of layers, which does each step after
+/// those before: takes half the time of dry_step(), with the same results.
+class DrySteps {
+ public:
+  explicit DrySteps(int rank = 0);
+  DrySteps(const DrySteps&) = delete;
+  DrySteps& operator=(const DrySteps&) = delete;
+  ~DrySteps();
+
+  /// As dry_step(config, rank, options).
+  DryStep step(const Config& config, const DryStepOptions& options = {});
+
+ private:
+  struct Model;
+  const int rank_;
+  std::map<std::int64_t, std::unique_ptr<Model>> models_;  // by layers
+};
 
 }  // namespace axonn

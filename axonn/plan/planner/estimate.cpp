@@ -99,8 +99,8 @@ Prediction over_depth(const Config& config, const F& f) {
   return times == 0 ? few : extend(few, f(with_blocks(config, second)), times);
 }
 
-Prediction simulated(const Config& config, int micro_batches, const Costs& costs) {
-  const DryStep dry = dry_step(config, 0, {.recording = true, .most_micro_batches = micro_batches});
+Prediction simulated(const Config& config, int micro_batches, const Costs& costs, DrySteps& steps) {
+  const DryStep dry = steps.step(config, {.recording = true, .most_micro_batches = micro_batches});
   return {simulate(dry.recording, costs), dry.memory.peak_bytes};
 }
 
@@ -122,34 +122,35 @@ std::int64_t state_of(const Config& config, const Grid& grid, std::int64_t block
 
 }  // namespace
 
-Prediction predict(const Config& config, const Machine& machine) {
+Prediction predict(const Config& config, const Machine& machine, DrySteps& steps) {
   const MachineCosts costs(machine, config.parallelism.grid(), config.parallelism.collectives);
   const std::int64_t count = micro_batches_of(config);
-  const Prediction three = simulated(config, 3, costs);
+  const Prediction three = simulated(config, 3, costs, steps);
   if (count <= 3) return three;
-  return {extend(simulated(config, 2, costs), three, count - 2).time, three.memory_bytes};
+  return {extend(simulated(config, 2, costs, steps), three, count - 2).time, three.memory_bytes};
 }
 
-Prediction estimate(const Config& config, const Machine& machine) {
+Prediction estimate(const Config& config, const Machine& machine, DrySteps& steps) {
   // Muon's rounds are not linear in the blocks: there may be one for the matrices of all of them.
   // A registered rule may have such rounds, too.
   const OptimizerKind kind = config.optimizer.kind;
-  if (kind == OptimizerKind::muon || optimizer_rule_of(kind)) return predict(config, machine);
-  return over_depth(config, [&](const Config& some) { return predict(some, machine); });
+  if (kind == OptimizerKind::muon || optimizer_rule_of(kind))
+    return predict(config, machine, steps);
+  return over_depth(config, [&](const Config& some) { return predict(some, machine, steps); });
 }
 
-std::int64_t estimate_memory(const Config& config) {
-  const auto peak = [](const Config& some) {
-    return Prediction{.memory_bytes = dry_step(some, 0).memory.peak_bytes};
+std::int64_t estimate_memory(const Config& config, DrySteps& steps) {
+  const auto peak = [&](const Config& some) {
+    return Prediction{.memory_bytes = steps.step(some).memory.peak_bytes};
   };
   return over_depth(config, peak).memory_bytes;
 }
 
-Prediction optimistic(const Config& config, const Machine& machine) {
+Prediction optimistic(const Config& config, const Machine& machine, DrySteps& steps) {
   const MachineCosts costs(machine, config.parallelism.grid(), config.parallelism.collectives);
   const auto times = static_cast<double>(micro_batches_of(config));
   return over_depth(config, [&](const Config& some) {
-    DryStep dry = dry_step(some, 0, {.recording = true, .most_micro_batches = 1});
+    DryStep dry = steps.step(some, {.recording = true, .most_micro_batches = 1});
     return Prediction{simulate(scaled(std::move(dry.recording), times), costs),
                       dry.memory.peak_bytes};
   });

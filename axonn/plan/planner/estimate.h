@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "axonn/plan/measure/dry_step.h"
 #include "axonn/plan/planner/machine/machine.h"
 #include "axonn/plan/planner/simulate.h"
 #include "axonn/run/config/config.h"
@@ -20,7 +21,8 @@ struct Prediction {
 ///
 /// For all functions here, config must be validated and resolved and have a vocab, and the machine
 /// must have the rates (check_rates()). Each throws UsageError if the grid cannot cut the model.
-Prediction predict(const Config& config, const Machine& machine);
+/// `steps`, of rank 0, does the dry steps; without it, each function has its own.
+Prediction predict(const Config& config, const Machine& machine, DrySteps& steps);
 
 /// predict() from dry steps of three and four blocks: takes milliseconds at any depth. Blocks
 /// are alike, so every figure is assumed to grow linearly from the third block on.
@@ -28,19 +30,36 @@ Prediction predict(const Config& config, const Machine& machine);
 /// The time differs from predict()'s if each block hides more of a collective, until all is hidden.
 /// The peak is the largest of several sums, and which one is the largest may change with the depth:
 /// then memory_bytes is too low, by at most the memory of one block.
-Prediction estimate(const Config& config, const Machine& machine);
+Prediction estimate(const Config& config, const Machine& machine, DrySteps& steps);
 
 /// memory_bytes of estimate().
-std::int64_t estimate_memory(const Config& config);
+std::int64_t estimate_memory(const Config& config, DrySteps& steps);
 
 /// An estimate of about the least that a step can take: a single micro-batch of config's size is
 /// simulated as if it held the whole batch, in the same number of operations. Work on rows takes as
 /// many times as long, while latencies and work on parameters count once. memory_bytes is that of
 /// one micro-batch.
-Prediction optimistic(const Config& config, const Machine& machine);
+Prediction optimistic(const Config& config, const Machine& machine, DrySteps& steps);
 
 /// Bytes of parameters, gradients and optimizer state of a rank of config's grid: a lower bound of
 /// its memory. Computed from the sizes of flat buffers, without a dry step.
 std::int64_t state_bytes(const Config& config);
+
+inline Prediction predict(const Config& config, const Machine& machine) {
+  DrySteps steps;
+  return predict(config, machine, steps);
+}
+inline Prediction estimate(const Config& config, const Machine& machine) {
+  DrySteps steps;
+  return estimate(config, machine, steps);
+}
+inline std::int64_t estimate_memory(const Config& config) {
+  DrySteps steps;
+  return estimate_memory(config, steps);
+}
+inline Prediction optimistic(const Config& config, const Machine& machine) {
+  DrySteps steps;
+  return optimistic(config, machine, steps);
+}
 
 }  // namespace axonn

@@ -57,8 +57,9 @@ struct MicroBatchCost {
 /// Compares sets of values that a step of one micro-batch computes again with none.
 class SetCosts {
  public:
-  SetCosts(const Config& config, const Machine& machine)
+  SetCosts(const Config& config, const Machine& machine, DrySteps& steps)
       : config_(config),
+        steps_(steps),
         costs_(machine, config.parallelism.grid(), config.parallelism.collectives),
         none_(step({})) {}
 
@@ -72,11 +73,12 @@ class SetCosts {
   MicroBatchCost step(Recompute values) const {
     Config config = config_;
     set_recomputed(config.activation_checkpoint, {.of_others = values});
-    const DryStep dry = dry_step(config, 0, {.recording = true, .most_micro_batches = 1});
+    const DryStep dry = steps_.step(config, {.recording = true, .most_micro_batches = 1});
     return {dry.kept_bytes, simulate(dry.recording, costs_).step_s};
   }
 
   const Config config_;
+  DrySteps& steps_;
   const MachineCosts costs_;
   const MicroBatchCost none_;
 };
@@ -137,8 +139,8 @@ std::vector<RecomputePlan> nested_sets(const SetCosts& costs,
 }
 
 std::vector<RecomputePlan> plans_of(const Config& config, const Machine& machine,
-                                    RecomputeSets sets) {
-  const SetCosts costs(with_few_blocks(config), machine);
+                                    RecomputeSets sets, DrySteps& steps) {
+  const SetCosts costs(with_few_blocks(config), machine, steps);
   std::vector<RecomputePlan> plans{{}};
   if (config.model.layers > 0)  // else it is a model of another program, which need not have blocks
     plans = sets == RecomputeSets::all ? all_sets(costs) : nested_sets(costs, values_of(config));
@@ -182,11 +184,13 @@ std::vector<RecomputePlan> best_plans(std::vector<RecomputePlan> all) {
   return best;
 }
 
-RecomputeLevels::RecomputeLevels(const Config& config, const Machine& machine, RecomputeSets sets)
+RecomputeLevels::RecomputeLevels(const Config& config, const Machine& machine, RecomputeSets sets,
+                                 std::shared_ptr<DrySteps> steps)
     : config_(config),
+      steps_(std::move(steps)),
       blocks_(blocks_of(config)),
       few_(blocks_of(with_few_blocks(config))),
-      plans_(plans_of(config, machine, sets)) {}
+      plans_(plans_of(config, machine, sets, *steps_)) {}
 
 std::int64_t RecomputeLevels::last() const { return (std::ssize(plans_) - 1) * blocks_; }
 
@@ -239,7 +243,7 @@ double RecomputeLevels::least_seconds(const Config& other, std::int64_t bytes) c
 std::int64_t RecomputeLevels::about(std::int64_t budget) const {
   std::int64_t before = 0;
   for (std::int64_t i = 0; i < std::ssize(plans_); ++i) {
-    const std::int64_t bytes = estimate_memory(at(i * blocks_));
+    const std::int64_t bytes = estimate_memory(at(i * blocks_), *steps_);
     if (bytes <= budget && i == 0) return 0;
     if (bytes <= budget)
       return i * blocks_ - (budget - bytes) * blocks_ / std::max(before - bytes, std::int64_t{1});
@@ -305,8 +309,9 @@ PreparedRun within_budget(const PreparedRun& run) {
   const Config& given = run;
   const std::int64_t budget = given.activation_checkpoint.budget;
   if (budget == 0 || given.parallelism.automatic()) return run;
-  const RecomputeLevels levels(given, machine_of(given));
-  const auto peak_of = [](const Config& one) { return dry_step(one, 0).memory.peak_bytes; };
+  const auto steps = std::make_shared<DrySteps>();
+  const RecomputeLevels levels(given, machine_of(given), RecomputeSets::all, steps);
+  const auto peak_of = [&](const Config& one) { return steps->step(one).memory.peak_bytes; };
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   const auto tried = [&](std::int64_t level) -> std::optional<PreparedRun> {
     Config chosen = levels.at(level);

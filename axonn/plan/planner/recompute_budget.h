@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
+#include "axonn/plan/measure/dry_step.h"
 #include "axonn/plan/planner/machine/machine.h"
 #include "axonn/ranks/comm/communicator.h"
 #include "axonn/ranks/parallel/recompute.h"
@@ -39,8 +41,10 @@ class RecomputeLevels {
   /// collectives that backward repeats and their overlap.
   ///
   /// config must be validated and resolved and have a vocab; the machine must have the rates.
+  /// `steps`, of rank 0, does the dry steps.
   RecomputeLevels(const Config& config, const Machine& machine,
-                  RecomputeSets sets = RecomputeSets::all);
+                  RecomputeSets sets = RecomputeSets::all,
+                  std::shared_ptr<DrySteps> steps = std::make_shared<DrySteps>());
 
   const std::vector<RecomputePlan>& plans() const { return plans_; }
   std::int64_t last() const;
@@ -69,6 +73,7 @@ class RecomputeLevels {
   std::int64_t search_level(const std::function<bool(std::int64_t)>& fits,
                             std::int64_t guess) const;
   Config config_;
+  std::shared_ptr<DrySteps> steps_;
   std::int64_t blocks_, few_;
   std::vector<RecomputePlan> plans_;
 };

@@ -172,9 +172,10 @@ class Search {
 
   /// simulated(): predict(), estimate() or optimistic(). With the paper's model, its time, and the
   /// memory of predict() or of estimate().
-  Prediction cost(const Config& config, decltype(predict)* simulated) const {
+  using Simulated = Prediction(const Config&, const Machine&, DrySteps&);
+  Prediction cost(const Config& config, Simulated* simulated, DrySteps& steps) const {
     options_.note_progress();
-    if (options_.cost == CostModel::simulated) return simulated(config, machine_);
+    if (options_.cost == CostModel::simulated) return simulated(config, machine_, steps);
     const PaperSeconds paper =
         paper_seconds(config.model,
                       {.tokens = config.training.global_batch * config.training.seq_len,
@@ -186,8 +187,9 @@ class Search {
                                     {"y all_reduce", paper.reduce_y},
                                     {"x all_reduce", paper.reduce_x},
                                     {"data all_reduce", paper.reduce_data}}},
-            .memory_bytes = simulated == predict ? dry_step(config, 0).memory.peak_bytes
-                                                 : estimate_memory(config)};
+            .memory_bytes = simulated == static_cast<Simulated*>(predict)
+                                ? steps.step(config).memory.peak_bytes
+                                : estimate_memory(config, steps)};
   }
 
   /// A grid after the cheap checks.
@@ -307,14 +309,15 @@ class Search {
     const std::int64_t state = state_bytes(planned(config_, one.least));
     one.least.memory_bytes = state;
     one.cuts = true;
+    DrySteps steps;
     for (const RecomputeMode mode : modes_) {
       if (!fits(one.least.memory_bytes)) continue;
-      const Prediction found = cost(on(grid, micro_batch, mode), optimistic);
+      const Prediction found = cost(on(grid, micro_batch, mode), optimistic, steps);
       one.least.memory_bytes = found.memory_bytes;
       std::int64_t smallest = 0;
       if (budgeted_ && !fits(found.memory_bytes))
         one.least.memory_bytes = smallest =
-            estimate_memory(on(grid, micro_batch, RecomputeMode::full));
+            estimate_memory(on(grid, micro_batch, RecomputeMode::full), steps);
       if (!fits(one.least.memory_bytes)) continue;
       one.candidate = {
           .grid = grid, .optimistic = found, .state_bytes = state, .smallest_bytes = smallest};
@@ -335,37 +338,38 @@ class Search {
 
   /// The fastest plan on this grid, or none if it cannot take less than limit_s.
   std::optional<Plan> best_of(const Candidate& candidate, double limit_s) const {
+    const auto steps = std::make_shared<DrySteps>();
     std::vector<Estimated> plans;
     double least = limit_s;
     for (const RecomputeMode mode : modes_) {
       const Config config = on(candidate.grid, useful_sizes(candidate.grid).front(), mode);
       const double optimistic_s =
-          budgeted_ ? candidate.least_s : cost(config, optimistic).time.step_s;
-      if (optimistic_s <= kSlack * least) add_plans(mode, candidate, least, plans);
+          budgeted_ ? candidate.least_s : cost(config, optimistic, *steps).time.step_s;
+      if (optimistic_s <= kSlack * least) add_plans(mode, candidate, least, plans, steps);
       for (const Estimated& one : plans) least = std::min(least, one.seconds());
     }
     std::ranges::stable_sort(plans, {}, &Estimated::seconds);
     for (Estimated& one : plans) {
       if (one.least_s > kClose * limit_s) continue;
-      if (auto plan = predicted(one)) return plan;
+      if (auto plan = predicted(one, steps)) return plan;
     }
     return std::nullopt;
   }
 
   /// The plan as all blocks run it, with the least recomputation that fits if that is free; none if
   /// it does not fit.
-  std::optional<Plan> predicted(Estimated& one) const {
+  std::optional<Plan> predicted(Estimated& one, const std::shared_ptr<DrySteps>& steps) const {
     Config config = planned(config_, one.plan);
     Prediction exact = {one.plan.time, one.plan.memory_bytes};
-    if (!one.levels) exact = cost(config, predict);
+    if (!one.levels) exact = cost(config, predict, *steps);
     if (budgeted_ && !fits(exact.memory_bytes)) {
-      if (!one.levels) one.levels.emplace(config, machine_, RecomputeSets::nested);
+      if (!one.levels) one.levels.emplace(config, machine_, RecomputeSets::nested, steps);
       const auto peak = [&](const Config& some) {
         options_.note_progress();
-        return dry_step(some, 0).memory.peak_bytes;
+        return steps->step(some).memory.peak_bytes;
       };
       config = one.levels->at(one.levels->least_within(budget_, peak, one.level));
-      exact = cost(config, predict);
+      exact = cost(config, predict, *steps);
       one.plan.set_recomputation(config.activation_checkpoint);
     }
     if (!fits(exact.memory_bytes)) return std::nullopt;
@@ -377,12 +381,12 @@ class Search {
   /// Whether micro-batches of config's size fit, with recomputation if that is free. A size may fit
   /// where a smaller one does not: there are more of the smaller ones, whose gradients are added
   /// up.
-  bool fits_somehow(const Config& config, const Candidate& candidate) const {
+  bool fits_somehow(const Config& config, const Candidate& candidate, DrySteps& steps) const {
     options_.note_progress();
     if (!fits(candidate.state_bytes + least_activations(config))) return false;
     const bool known = candidate.smallest_bytes > 0 &&
                        config.training.micro_batch == useful_sizes(candidate.grid).front();
-    return fits(known ? candidate.smallest_bytes : estimate_memory(config));
+    return fits(known ? candidate.smallest_bytes : estimate_memory(config, steps));
   }
 
   /// A lower bound that needs no dry step: what is kept of each block for the backward pass. With
@@ -404,14 +408,15 @@ class Search {
   /// Adds plans with their estimates: micro-batches from the largest that fits downwards, until a
   /// smaller one is slower. Leaves out those that take clearly more than most_s.
   void add_plans(RecomputeMode mode, const Candidate& candidate, double most_s,
-                 std::vector<Estimated>& plans) const {
+                 std::vector<Estimated>& plans, const std::shared_ptr<DrySteps>& steps) const {
     const GridShape& grid = candidate.grid;
     double before = kNever;
     for (const std::int64_t size : std::views::reverse(useful_sizes(grid))) {
       const Config config = on(grid, size, mode);
-      if (!fits_somehow(budgeted_ ? on(grid, size, RecomputeMode::full) : config, candidate))
+      if (!fits_somehow(budgeted_ ? on(grid, size, RecomputeMode::full) : config, candidate,
+                        *steps))
         continue;
-      const Prediction found = cost(config, estimate);
+      const Prediction found = cost(config, estimate, *steps);
       Estimated one{.plan = {.grid = grid,
                              .micro_batch = size,
                              .recompute = mode,
@@ -425,7 +430,7 @@ class Search {
             std::max(one.least_s, found.time.compute_s +
                                       kSure * recomputing_s(config, found.memory_bytes - budget_));
         if (one.least_s > kClose * most_s) continue;
-        one.levels.emplace(config, machine_, RecomputeSets::nested);
+        one.levels.emplace(config, machine_, RecomputeSets::nested, steps);
         one.level = one.levels->about(budget_);
         one.plan.time.step_s += one.levels->more_seconds(one.level);
       }

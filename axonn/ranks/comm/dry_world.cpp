@@ -40,7 +40,7 @@ class DryWorld final : public Communicator {
     if (size() == 1) return nullptr;  // as in groups of one rank of other transports
     std::size_t started = 0;
     if (recording_) {
-      started = recording_->events.size();
+      started = recording_->taken + recording_->events.size();
       recording_->events.emplace_back(
           Recording::Start{.group = name(),
                            .ranks = size(),

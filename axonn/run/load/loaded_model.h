@@ -43,6 +43,12 @@ class LoadedModel {
   /// Sets the number of steps of a config that has epochs. Throws as with_steps().
   void set_steps(std::int64_t steps);
 
+  /// Sets the micro-batch and the recomputation of later steps. Parameters stay as they are.
+  void set_step(std::int64_t micro_batch, const RecomputeConfig& recompute) {
+    config_.training.micro_batch = micro_batch;
+    config_.activation_checkpoint = recompute;
+  }
+
   /// Waits for everything that a step leaves in flight: the device's work and the gather of its
   /// updated weights over data.
   void settle() const;

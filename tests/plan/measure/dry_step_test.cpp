@@ -8,6 +8,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/ranks/comm/self.h"
 #include "axonn/run/config/prepared_run.h"
+#include "axonn/run/config/recompute.h"
 #include "axonn/run/config/resolve.h"
 
 #include "tests/support/dry_peak.h"
@@ -50,7 +51,60 @@ std::vector<T> only(const Recording& recording) {
   return found;
 }
 
+/// A line for each event, with all that it says.
+std::vector<std::string> lines_of(const Recording& recording) {
+  std::vector<std::string> lines;
+  for (const Recording::Event& event : recording.events) {
+    if (const auto* wait = std::get_if<Recording::Wait>(&event)) {
+      lines.push_back(concat("wait ", wait->started));
+    } else if (const auto* start = std::get_if<Recording::Start>(&event)) {
+      lines.push_back(concat(start->group, ' ', start->ranks, ' ', start->operation, ' ',
+                             start->label, ' ', start->bytes));
+    } else {
+      const auto& op = std::get<Recording::Compute>(event);
+      lines.push_back(concat(op.operation, ' ', op.layer, ' ', op.bytes(), ' ', op.flops));
+    }
+  }
+  return lines;
+}
+
+void expect_equal(const DryStep& got, const DryStep& want) {
+  EXPECT_EQ(got.memory.peak_bytes, want.memory.peak_bytes);
+  EXPECT_EQ(got.memory.peak_by, want.memory.peak_by);
+  EXPECT_EQ(got.memory.live_bytes, want.memory.live_bytes);
+  EXPECT_EQ(got.kept_bytes, want.kept_bytes);
+  EXPECT_EQ(lines_of(got.recording), lines_of(want.recording));
+}
+
 }  // namespace
+
+TEST(DrySteps, AreTheSameAfterStepsOfOtherConfigs) {
+  for (const GridShape grid : {GridShape{2, 2, 1, 1}, GridShape{1, 1, 2, 2}, GridShape{2, 1, 3, 1}})
+    for (const bool experts : {false, true}) {
+      Config config = tiny();
+      config.model.family = ModelFamily::llama;
+      config.model.experts = experts ? 6 : 0;
+      config.training.dtype = DType::bf16;
+      config.training.global_batch = 24;
+      config = resolved(on_grid(config, grid));
+      DrySteps steps;
+      for (const std::int64_t layers : {3, 2})
+        for (const std::int64_t micro_batch : {1, 2})
+          for (const RecomputedBlocks& blocks :
+               {RecomputedBlocks{},
+                {.of_others = Recompute::all()},
+                {.first = 1, .of_first = Recompute::all(), .of_others = {Remade::norms}}})
+            for (const int micro_batches : {3, 1}) {
+              SCOPED_TRACE(concat(to_string(grid), ", experts ", config.model.experts, ", layers ",
+                                  layers, ", micro-batches ", micro_batches, " of ", micro_batch));
+              config.model.layers = layers;
+              config.training.micro_batch = micro_batch;
+              set_recomputed(config.activation_checkpoint, blocks);
+              const DryStepOptions options{.recording = true, .most_micro_batches = micro_batches};
+              expect_equal(steps.step(config, options), dry_step(config, 0, options));
+            }
+    }
+}
 
 TEST(DryStep, PeakEqualsARealRunsOnEveryGridWithEveryTypeAndWithRecomputation) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 1, 1}, GridShape{1, 2, 1, 1},
