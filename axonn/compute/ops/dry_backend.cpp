@@ -102,10 +102,11 @@ class DryBackend final : public ForwardingBackend {
  protected:
   void around(const OperationCall& call, const std::function<void()>&) override {
     Recording::Compute now = std::exchange(next_, {});
-    if (!recording_) return;
+    if (!recording_ || recording_->paused) return;
     now.operation = call.name;
     now.kind = call.kind;
     now.layer = layer_;
+    now.operands.reserve(call.operands.size());
     for (std::size_t i = 0; i < call.operands.size(); ++i) {
       const View& view = call.operands[i];
       const int passes = call.passes.empty() ? 1 : call.passes[i];

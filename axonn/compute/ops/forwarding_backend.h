@@ -73,12 +73,12 @@ class ForwardingBackend : public Backend {
 
  protected:
   /// Runs one operation. `run` holds its arguments by value, so it may be copied, called later, and
-  /// called again.
+  /// called again. Without an inner backend it is empty.
   virtual void around(const OperationCall&, const std::function<void()>& run) { run(); }
 
  private:
-  template <typename Operation>
-  void forward(const Operation& args, const std::function<void()>& run) {
+  template <typename Operation, typename Run>
+  void forward(const Operation& args, const Run& run) {
     const auto operands = args.operands();
     OperationCall call{.name = Operation::kName, .operands = operands};
     if constexpr (requires { Operation::kKind; }) call.kind = Operation::kKind;
@@ -89,7 +89,10 @@ class ForwardingBackend : public Backend {
         return std::array<int, 0>();
     }();
     call.passes = passes;
-    around(call, run);
+    if (inner_)
+      around(call, run);
+    else
+      around(call, nullptr);
   }
 
   std::unique_ptr<Backend> owned_;

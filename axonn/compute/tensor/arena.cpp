@@ -15,6 +15,10 @@ constexpr std::int64_t kSegment = std::int64_t{64} << 20;
 
 std::int64_t round_up(std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; }
 
+/// Whether each block gets addresses of its own, which are never used again: there is no memory
+/// that they could take.
+bool only_counts(const Device& device) { return device.memory() == Memory::none; }
+
 }  // namespace
 
 std::string_view name_of(MemoryUse use) {
@@ -33,6 +37,10 @@ void* Arena::allocate(std::int64_t bytes, MemoryUse use) {
   AXONN_CHECK(bytes >= 0, "arena: cannot allocate ", bytes, " bytes");
   if (bytes == 0) return nullptr;
   const std::int64_t size = round_up(bytes, alignment_);
+  if (only_counts(device_)) {
+    count(size, use);
+    return device_.allocate(size);
+  }
   auto fit = by_size_.lower_bound({size, 0});
   if (fit == by_size_.end()) {
     add_segment(size);
@@ -49,6 +57,7 @@ void Arena::release(void* memory, std::int64_t bytes, MemoryUse use) noexcept {
   if (!memory) return;
   std::int64_t size = round_up(bytes, alignment_);
   count(-size, use);
+  if (only_counts(device_)) return;
   Address begin = reinterpret_cast<Address>(memory);
   auto next = free_.lower_bound(begin);
   if (next != free_.end() && next->first == begin + size &&

@@ -105,7 +105,7 @@ class DryDevice final : public Device {
   static constexpr std::int64_t kPage = 4096;
 
   void note(const char* operation, std::int64_t bytes, int passes = 1) {
-    if (!recording_) return;
+    if (!recording_ || recording_->paused) return;
     const Recording::Matrix whole{.rows = 1, .cols = bytes, .dtype = DType::u8, .passes = passes};
     recording_->events.emplace_back(Recording::Compute{
         .operation = operation, .kind = OperationKind::device, .layer = {}, .operands = {whole}});

@@ -58,8 +58,10 @@ struct Recording {
 
   using Event = std::variant<Compute, Start, Wait>;
   std::vector<Event> events;
-  /// While recording: the number of events that were taken out before these. Waits count them.
-  std::size_t taken = 0;
+  /// While recording: the number of collectives that have started, whose numbers Waits hold; and
+  /// whether only they are counted, and no events noted.
+  std::size_t collectives = 0;
+  bool paused = false;
 };
 
 }  // namespace axonn

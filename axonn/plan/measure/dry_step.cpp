@@ -7,6 +7,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/ranks/comm/dry_world.h"
 #include "axonn/run/config/prepared_run.h"
+#include "axonn/run/config/recompute.h"
 #include "axonn/run/load/devices.h"
 #include "axonn/run/train/training.h"
 
@@ -14,20 +15,21 @@ namespace axonn {
 
 namespace {
 
-/// Takes the events of the last step out of the recording. All steps end with the same work in
-/// flight, so a wait for work of the step before becomes a wait for the same work at the end of
-/// this one.
-Recording taken_step(Recording& recording) {
-  const std::size_t first = recording.taken, count = recording.events.size();
+/// Takes the events of a step, at whose beginning `before` collectives had started, out of the
+/// recording. All steps end with the same work in flight, so a wait for work of the step before
+/// becomes a wait for the same work at the end of this one.
+Recording taken_step(Recording& recording, std::size_t before) {
   Recording step{.events = std::exchange(recording.events, {})};
-  recording.taken += count;
+  std::vector<std::size_t> starts;
+  for (std::size_t i = 0; i < step.events.size(); ++i)
+    if (std::holds_alternative<Recording::Start>(step.events[i])) starts.push_back(i);
   for (Recording::Event& event : step.events) {
     auto* const wait = std::get_if<Recording::Wait>(&event);
     if (!wait) continue;
-    const std::size_t at = wait->started - first + (wait->started < first ? count : 0);
-    AXONN_CHECK(at < count && std::holds_alternative<Recording::Start>(step.events[at]),
-                "dry_step: two steps end differently, at event ", wait->started, " of ", first);
-    wait->started = at;
+    const std::size_t at = wait->started - before + (wait->started < before ? starts.size() : 0);
+    AXONN_CHECK(at < starts.size(), "dry_step: two steps end differently, at collective ",
+                wait->started, " of ", before);
+    wait->started = starts[at];
   }
   return step;
 }
@@ -46,25 +48,29 @@ struct DrySteps::Model {
         training(still_prepared(config), *world,
                  make_dry_backend(&recording, planned_attention(config)), {.data = false}) {
     run(1);
-    taken_step(recording);
   }
 
-  /// Runs a step with at most so many micro-batches. Returns the bytes that are allocated before
-  /// its last backward.
+  /// Runs a step of at most so many micro-batches. Returns the bytes that are allocated before its
+  /// last backward.
   std::int64_t run(int most_micro_batches) {
-    StepInput input = made_up_input(training.model);
-    input.micro_batches = std::min(input.micro_batches, most_micro_batches);
+    const std::int64_t sequences = training.model.config().training.micro_batch;
+    if (std::exchange(input_sequences, sequences) != sequences)
+      input = made_up_input(training.model);
+    StepInput some = input;
+    some.micro_batches = std::min(some.micro_batches, most_micro_batches);
     std::int64_t kept = 0;
-    input.on_phase = [&](Phase phase) {
+    some.on_phase = [&](Phase phase) {
       if (phase == Phase::backward) kept = training.model.arena().stats().live_bytes;
     };
-    training.step.run(training.model.context(), input);
+    training.step.run(training.model.context(), some);
     return kept;
   }
 
-  Recording recording;  // outlives world and training, whose destructors record waits
+  Recording recording{.events = {}, .paused = true};  // outlives world and training
   std::unique_ptr<Communicator> world;
   Training training;
+  StepInput input;                   // with all micro-batches
+  std::int64_t input_sequences = 0;  // in a micro-batch of it
 };
 
 DrySteps::DrySteps(int rank) : rank_(rank) {}
@@ -73,16 +79,23 @@ DrySteps::~DrySteps() = default;
 
 DryStep DrySteps::step(const Config& given, const DryStepOptions& options) {
   const Config config = for_dry_steps(given);
+  const RecomputedBlocks recomputed = recomputed_blocks(config.activation_checkpoint);
+  const Key key{config.model.layers, config.training.micro_batch, options.most_micro_batches,
+                recomputed.first,    recomputed.of_first.bits(),  recomputed.of_others.bits()};
+  const auto known = known_.find(key);
+  if (known != known_.end() && !options.recording) return known->second;
   std::unique_ptr<Model>& model = models_[config.model.layers];
   if (!model) model = std::make_unique<Model>(config, rank_);
   LoadedModel& loaded = model->training.model;
   loaded.set_step(config.training.micro_batch, config.activation_checkpoint);
   loaded.arena().reset_peak();
+  const std::size_t before = model->recording.collectives;
+  model->recording.paused = !options.recording;
   const std::int64_t kept = model->run(options.most_micro_batches);
-  DryStep result{.memory = loaded.arena().stats(),
-                 .kept_bytes = kept,
-                 .recording = taken_step(model->recording)};
-  if (!options.recording) result.recording = {};
+  model->recording.paused = true;
+  DryStep result{.memory = loaded.arena().stats(), .kept_bytes = kept, .recording = {}};
+  known_.insert_or_assign(key, result);
+  if (options.recording) result.recording = taken_step(model->recording, before);
   return result;
 }
 

@@ -50,6 +50,8 @@ class RecomputeLevels {
   std::int64_t last() const;
   /// config, with the recomputation of this level.
   Config at(std::int64_t level) const;
+  /// config, with the last plan whose blocks all recompute at most what those of this level do.
+  Config plan_below(std::int64_t level) const { return at(level / blocks_ * blocks_); }
   /// Seconds of a step at this level more than at level 0, if each block takes as much longer as
   /// one of few does.
   double more_seconds(std::int64_t level) const;

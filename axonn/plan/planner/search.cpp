@@ -351,6 +351,10 @@ class Search {
     std::ranges::stable_sort(plans, {}, &Estimated::seconds);
     for (Estimated& one : plans) {
       if (one.least_s > kClose * limit_s) continue;
+      // The least recomputation that fits is close to one.level, and at least this plan's.
+      if (one.levels && limit_s < kNever &&
+          cost(one.levels->plan_below(one.level), estimate, *steps).time.step_s > kClose * limit_s)
+        continue;
       if (auto plan = predicted(one, steps)) return plan;
     }
     return std::nullopt;

@@ -14,9 +14,11 @@ class DryState final : public Work::State {
  public:
   DryState(Recording* recording, std::size_t started) : recording_(recording), started_(started) {}
   void wait() override {
-    if (recording_) recording_->events.emplace_back(Recording::Wait{started_});
+    if (recording_ && !recording_->paused)
+      recording_->events.emplace_back(Recording::Wait{started_});
   }
   bool done() override { return true; }
+  Moment moment() override { return {}; }  // nobody waits, so the clock need not be read
 
  private:
   Recording* recording_;
@@ -40,13 +42,14 @@ class DryWorld final : public Communicator {
     if (size() == 1) return nullptr;  // as in groups of one rank of other transports
     std::size_t started = 0;
     if (recording_) {
-      started = recording_->taken + recording_->events.size();
-      recording_->events.emplace_back(
-          Recording::Start{.group = name(),
-                           .ranks = size(),
-                           .operation = std::string(name_of(call.operation)),
-                           .label = call.label,
-                           .bytes = call.bytes()});
+      started = recording_->collectives++;
+      if (!recording_->paused)
+        recording_->events.emplace_back(
+            Recording::Start{.group = name(),
+                             .ranks = size(),
+                             .operation = std::string(name_of(call.operation)),
+                             .label = call.label,
+                             .bytes = call.bytes()});
     }
     return std::make_shared<DryState>(recording_, started);
   }
