@@ -174,6 +174,7 @@ Tensor Experts::exchange(const Context& ctx, const Chunk& inp, const Pass& pass)
 template <typename Make>
 void Experts::for_experts(const Context& ctx, const ExpertPath& path, const Make& make) const {
   std::vector<Matmul> products;
+  products.reserve(here_.size());
   std::int64_t first = 0;
   for (std::size_t i = 0; i < here_.size(); ++i) {
     const std::int64_t count = path.rows_of()[i];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include "axonn/foundation/base/check.h"
@@ -76,9 +77,9 @@ void for_each_run_here(const Context& ctx, const Chunk& inp, auto f) {
   });
 }
 
-std::vector<std::int32_t> on_host(const Context& ctx, const Tensor& ids) {
-  std::vector<std::int32_t> host(ids.count());
-  ctx.device().copy_to_host(host.data(), ids.view().data, ids.bytes());
+std::unique_ptr<const std::int32_t[]> on_host(const Context& ctx, const Tensor& ids) {
+  auto host = std::make_unique_for_overwrite<std::int32_t[]>(ids.count());
+  ctx.device().copy_to_host(host.get(), ids.view().data, ids.bytes());
   return host;
 }
 
@@ -138,11 +139,11 @@ void Routing::note(const Context& ctx, std::int64_t layer, const Chunk& inp, con
                                    .positions = inp.rows.positions});
   const bool repeats = rerun == Rerun::first_run;
   if (!repeats && !options_.record) return;
-  const std::vector<std::int32_t> host = on_host(ctx, choice.ids);
+  const auto host = on_host(ctx, choice.ids);
   if (!ctx.device().keeps_values()) return;
   const std::int64_t k = options_.per_row;
   for_each_run_here(ctx, inp, [&](std::int64_t row, std::int64_t count, std::int64_t number) {
-    const auto begin = host.begin() + row * k;
+    const std::int32_t* const begin = host.get() + row * k;
     const std::vector<std::int32_t> ids(begin, begin + count * k);
     if (repeats) first_run_.put(layer, number, k, ids);
     if (options_.record) options_.record->put(layer, number, k, ids);

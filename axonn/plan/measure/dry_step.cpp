@@ -20,6 +20,7 @@ namespace {
 /// becomes a wait for the same work at the end of this one.
 Recording taken_step(Recording& recording, std::size_t before) {
   Recording step{.events = std::exchange(recording.events, {})};
+  recording.events.reserve(step.events.size());  // the next step is likely to be similar
   std::vector<std::size_t> starts;
   for (std::size_t i = 0; i < step.events.size(); ++i)
     if (std::holds_alternative<Recording::Start>(step.events[i])) starts.push_back(i);
