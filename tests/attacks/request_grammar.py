@@ -5,7 +5,8 @@ import json
 import random
 from dataclasses import dataclass
 
-POSTS = ("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize", "/none")
+POSTS = ("/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/tokenize", "/detokenize",
+         "/none")  # fmt: skip
 GETS = ("/", "/health", "/v1/models", "/v1/models/x", "/tokenizer_info", "/favicon.ico",
         "/api/runs", "/api/rows?run=0", "/api/config?run=0", "/api/samples?run=0",
         "/../../etc/passwd", "/%2e%2e/%00", "/%", "/?a=%zz&&=")  # fmt: skip
@@ -70,7 +71,8 @@ KEYS = ("prompt", "messages", "max_tokens", "max_completion_tokens", "temperatur
         "seed", "stop_token_ids", "ignore_eos", "tools", "tool_choice", "documents",
         "chat_template_kwargs", "response_format", "logit_bias", "tokens", "add_special_tokens",
         "repetition_penalty", "model", "unknown", "guided_json", "guided_regex", "guided_choice",
-        "structured_outputs", "min_tokens", "min_p", "presence_penalty", "reasoning_effort")  # fmt: skip
+        "structured_outputs", "min_tokens", "min_p", "presence_penalty", "reasoning_effort",
+        "input", "encoding_format", "pooling")  # fmt: skip
 
 
 def body_of(rng: random.Random) -> bytes:
@@ -80,6 +82,8 @@ def body_of(rng: random.Random) -> bytes:
         return rng.randbytes(rng.choice((0, 3, 5_000)))
     if kind < 0.1:
         return strange_value(rng).encode("latin-1")
+    if kind < 0.15:
+        return json.dumps({"input": rng.choice(("a", ["a" * 90] * 256, [[1, 2]] * 300))}).encode()
     if kind < 0.25:  # what may be asked for, multiplied
         wanted = {"prompt": rng.choice(("a", ["a"] * 256, [[1, 2]] * 300)),
                   "n": rng.choice((1, 16, 256)), "logprobs": rng.choice((0, 20, 100)),
@@ -88,6 +92,8 @@ def body_of(rng: random.Random) -> bytes:
         return json.dumps(wanted).encode()
     asked = rng.choice((("prompt", '"a"'), ("messages", '[{"role":"user","content":"Hi"}]')))
     members = {asked[0]: asked[1], "max_tokens": "2"}
+    if rng.random() < 0.2:
+        members = {"input": '"a"'}
     for key in rng.sample(KEYS, rng.randint(1, 3)):
         members[key] = strange_value(rng)
     text = ",".join(f'"{key}":{value}' for key, value in members.items())

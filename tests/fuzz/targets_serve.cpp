@@ -13,11 +13,13 @@ void api_request(std::string_view input) {
       .tokenizer = kBytes,
       .chat = std::make_shared<ChatTemplate>(kBytes, find_chat_format("auto", "bytes")),
       .vocab = 256,
-      .context = 512};
+      .context = 512,
+      .width = 8};
   const std::string body(input);
   for (const auto& parse :
        {+[](const std::string& text) { (void)parse_completion(text, kModel); },
         +[](const std::string& text) { (void)parse_chat_completion(text, kModel); },
+        +[](const std::string& text) { (void)parse_embeddings(text, kModel); },
         +[](const std::string& text) { (void)parse_tokenize(text, kModel); },
         +[](const std::string& text) { (void)parse_detokenize(text, kModel); }})
     try {
@@ -38,6 +40,7 @@ std::vector<std::string> api_request_seeds() {
               "pattern": "^[a-z\\d]{2,3}$"}, "b": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
               "required": ["a"]}, "min_p": 0.1, "logit_bias": {"3": 1}})",
       R"({"prompt": "a", "structured_outputs": {"regex": "(a|[^b-d]\\w)*?c{2}"}})",
+      R"({"input": ["a", [1, 2]], "encoding_format": "base64", "pooling": "last"})",
       R"({"tokens": [1, 2.0, 255]})"};
 }
 

@@ -191,6 +191,7 @@ int run_serve(const Arguments& arguments) {
     Communicator& world = loaded.grid().world();
     ServeFlags mine = flags;
     mine.served.vocab = loaded.model().vocab();
+    mine.served.width = loaded.config().model.hidden;
     if (world.rank() == 0)
       lead(generator, world, mine);
     else

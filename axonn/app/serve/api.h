@@ -14,6 +14,7 @@ namespace axonn {
 ///   GET  /v1/models
 ///   POST /v1/completions         as OpenAI's; also what EleutherAI's lm-evaluation-harness sends
 ///   POST /v1/chat/completions
+///   POST /v1/embeddings
 ///   GET  /tokenizer_info, POST /tokenize   for programs that use the server's tokenizer
 ///
 /// A request that finds the queue full gets status 503.

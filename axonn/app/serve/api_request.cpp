@@ -52,23 +52,39 @@ std::string text_of(std::vector<std::int32_t> tokens, const ServedModel& model) 
   return model.tokenizer->decode(tokens);
 }
 
-/// Adds a prompt: a text, which gets the begin-of-text token, or tokens as they are.
-void add_prompt(const RequestBody& body, const nlohmann::json& value, const ServedModel& model,
-                CompletionRequest& request) {
+/// Adds a prompt: a text, which gets the begin-of-text token, or tokens as they are. `key`: the
+/// prompt's.
+void add_prompt(const RequestBody& body, const char* key, const nlohmann::json& value,
+                const ServedModel& model, CompletionRequest& request) {
   std::vector<std::int32_t> tokens;
   if (value.is_string()) {
     tokens = model.tokenizer->encode_prompt(value.get_ref<const std::string&>());
     const auto end = model.tokenizer->end_of_text();
     if (tokens.empty() && end) tokens.push_back(*end);
-    if (tokens.empty()) reject_key("prompt", "it is empty");
+    if (tokens.empty()) reject_key(key, "it is empty");
   } else if (is_tokens(value)) {
-    tokens = body.tokens("prompt", value, model.vocab);
+    tokens = body.tokens(key, value, model.vocab);
   } else {
-    reject_key("prompt", "wanted a text, a list of tokens, or a list of either");
+    reject_key(key, "wanted a text, a list of tokens, or a list of either");
   }
   if (request.echo)
     request.echoes.push_back(value.is_string() ? value.get<std::string>() : text_of(tokens, model));
   request.prompts.push_back(std::move(tokens));
+}
+
+/// Adds the prompts: one, or a list of them.
+void add_prompts(const RequestBody& body, const char* key, const ServedModel& model,
+                 CompletionRequest& request) {
+  const nlohmann::json& prompt = body[key];
+  const bool several = prompt.is_array() && !is_tokens(prompt);
+  if (several && std::ssize(prompt) > model.most_prompts)
+    reject_key(key, prompt.size(), " prompts are more than ", model.most_prompts,
+               " (axonn serve --max-prompts)");
+  if (several)
+    for (const nlohmann::json& each : prompt) add_prompt(body, key, each, model, request);
+  else
+    add_prompt(body, key, prompt, model, request);
+  if (request.prompts.empty()) reject_key(key, "it is an empty list");
 }
 
 bool wants_usage(const RequestBody& body) {
@@ -189,7 +205,7 @@ void count_values(const ServedModel& model, CompletionRequest& request) {
   request.values = request.copies * tokens * each;
   if (request.values <= model.most_values) return;
   const bool scored = options.likeliest >= 0;
-  const char* scores = request.chat ? "top_logprobs" : "logprobs";
+  const char* scores = request.chat() ? "top_logprobs" : "logprobs";
   reject_key("max_tokens", "the answer could have ", request.copies * tokens, " tokens",
              scored ? concat(" with ", each - 1, " log-probabilities each") : "", ", ",
              request.values, " values, more than ", model.most_values,
@@ -197,20 +213,23 @@ void count_values(const ServedModel& model, CompletionRequest& request) {
              scored ? concat("n or ", scores) : "or n", ", or send fewer prompts at once");
 }
 
-/// Checks that the prompts fit.
-void check(const ServedModel& model, CompletionRequest& request) {
-  if (request.options.min_tokens > request.options.max_tokens)
-    reject_key("min_tokens", "it is more than max_tokens, ", request.options.max_tokens);
-  const char* key = request.chat ? "messages" : "prompt";
-  if (std::ssize(request.prompts) * request.copies > model.most_prompts)
-    reject_key(key, request.prompts.size(), " prompts, each ", request.copies,
-               " times, are more than ", model.most_prompts, " (axonn serve --max-prompts)");
+void check_context(const char* key, const ServedModel& model, const CompletionRequest& request) {
   for (const auto& prompt : request.prompts)
     if (std::ssize(prompt) > model.context)
       throw RequestError(key,
                          concat("the prompt has ", prompt.size(),
                                 " tokens, but the context has only ", model.context),
                          "context_length_exceeded");
+}
+
+/// Checks that the prompts fit. `key`: theirs.
+void check(const char* key, const ServedModel& model, CompletionRequest& request) {
+  if (request.options.min_tokens > request.options.max_tokens)
+    reject_key("min_tokens", "it is more than max_tokens, ", request.options.max_tokens);
+  if (std::ssize(request.prompts) * request.copies > model.most_prompts)
+    reject_key(key, request.prompts.size(), " prompts, each ", request.copies,
+               " times, are more than ", model.most_prompts, " (axonn serve --max-prompts)");
+  check_context(key, model, request);
   count_values(model, request);
 }
 
@@ -297,15 +316,7 @@ CompletionRequest parse_completion(const std::string& text, const ServedModel& m
   const RequestBody body(text);
   CompletionRequest request{.echo = body.flag("echo", false)};
   request.unknown_keys = check_keys(body, RequestKind::completion);
-  const nlohmann::json& prompt = body["prompt"];
-  if (prompt.is_array() && !is_tokens(prompt) && std::ssize(prompt) > model.most_prompts)
-    reject_key("prompt", prompt.size(), " prompts are more than ", model.most_prompts,
-               " (axonn serve --max-prompts)");
-  if (prompt.is_array() && !is_tokens(prompt))
-    for (const nlohmann::json& each : prompt) add_prompt(body, each, model, request);
-  else
-    add_prompt(body, prompt, model, request);
-  if (request.prompts.empty()) reject_key("prompt", "it is an empty list");
+  add_prompts(body, "prompt", model, request);
   read_common(body, model, request);
   GenerationOptions& options = request.options;
   if (body["logprobs"] != false)  // a number; true is for chats
@@ -317,7 +328,7 @@ CompletionRequest parse_completion(const std::string& text, const ServedModel& m
   body.only("best_of", request.copies);
   body.only("suffix", "");
   options.form = checked_form(requested_form(body, text), false);
-  check(model, request);
+  check("prompt", model, request);
   return request;
 }
 
@@ -327,7 +338,7 @@ CompletionRequest parse_chat_completion(const std::string& text, const ServedMod
     refuse(
         "the model has no chat template; start the server with --chat-template, or ask "
         "/v1/completions");
-  CompletionRequest request{.chat = true};
+  CompletionRequest request{.kind = RequestKind::chat};
   request.unknown_keys = check_keys(body, RequestKind::chat);
   read_common(body, model, request);
   read_conversation(body, text, model, request);
@@ -339,7 +350,28 @@ CompletionRequest parse_chat_completion(const std::string& text, const ServedMod
     reject_key("top_logprobs", "it needs \"logprobs\": true");
   options.max_tokens = chat_limit(body, model, request);
   end_with_turn(body, model, options);
-  check(model, request);
+  check("messages", model, request);
+  return request;
+}
+
+CompletionRequest parse_embeddings(const std::string& text, const ServedModel& model) {
+  constexpr const char *kFormat = "encoding_format", *kPooling = "pooling", *kInput = "input";
+  const RequestBody body(text);
+  if (model.width < 1) refuse("the model gives no embeddings");
+  CompletionRequest request{.kind = RequestKind::embedding};
+  request.unknown_keys = check_keys(body, request.kind);
+  if (body[kInput] == "") reject_key(kInput, "it is an empty text");
+  add_prompts(body, kInput, model, request);
+  check_context(kInput, model, request);
+  request.values = std::ssize(request.prompts) * model.width;
+  if (request.values > model.most_values)
+    reject_key(kInput, request.prompts.size(), " embeddings of ", model.width, " values each, ",
+               request.values, " values, are more than ", model.most_values,
+               " (axonn serve --max-answer); send fewer texts at once");
+  request.base64 = body.choice(kFormat, {"float", "base64"}) == 1;
+  request.options.max_tokens = 0;
+  request.options.pooling =
+      body.choice(kPooling, {"mean", "last"}) == 0 ? Pooling::mean : Pooling::last;
   return request;
 }
 

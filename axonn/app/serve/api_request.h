@@ -20,6 +20,7 @@ struct ServedModel {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat;  ///< null: it has no chat template
   std::int64_t vocab = 0, context = 0;
+  std::int64_t width = 0;           ///< of embeddings; 0: the model gives none
   std::int64_t most_tokens = 4096;  ///< generated for a prompt
   std::int64_t most_prompts = 256;  ///< of a request, its copies included
   /// Tokens and log-probabilities of an answer, all its texts together. Each takes up to about 100
@@ -30,9 +31,12 @@ struct ServedModel {
   std::function<void(const std::string&)> note = {};  ///< shows whoever runs the server a note
 };
 
-/// A request of OpenAI's API for completions or chat completions.
+/// The kinds of requests that a model computes something for.
+enum class RequestKind : unsigned char { completion = 1, chat = 2, embedding = 4 };
+
+/// A request of OpenAI's API for completions, chat completions or embeddings.
 struct CompletionRequest {
-  bool chat = false;
+  RequestKind kind = RequestKind::completion;
   std::vector<std::vector<std::int32_t>> prompts;  ///< not empty
   std::int64_t copies = 1;                         ///< "n": texts generated after each prompt
   bool echo = false;                               ///< the answer begins with the prompt
@@ -40,11 +44,15 @@ struct CompletionRequest {
   AnswerForm form = {};                            ///< of a chat's answer
   bool in_thought = false;   ///< the chat's prompt begins the answer's thought
   bool single_call = false;  ///< of several calls of tools, the answer has the first
+  bool base64 = false;       ///< embeddings are written as base64 of f32, little-endian
   bool stream = false;
   bool stream_usage = false;  ///< the stream's last piece counts tokens
   std::int64_t values = 0;    ///< tokens and log-probabilities that the answer may have
   std::vector<std::string> unknown_keys = {};  ///< check_keys()
   GenerationOptions options;
+
+  /// Whether the answer is a message of the assistant.
+  bool chat() const { return kind == RequestKind::chat; }
 };
 
 /// Parses the body of POST /v1/completions: prompt (a text, a list of tokens, or a list of either),
@@ -58,6 +66,10 @@ CompletionRequest parse_completion(const std::string& body, const ServedModel& m
 /// max_completion_tokens for max_tokens, and top_logprobs for logprobs. Throws UsageError, also if
 /// the model has no chat template.
 CompletionRequest parse_chat_completion(const std::string& body, const ServedModel& model);
+
+/// Parses the body of POST /v1/embeddings: input (a text, a list of tokens, or a list of either),
+/// encoding_format and pooling. Throws RequestError.
+CompletionRequest parse_embeddings(const std::string& body, const ServedModel& model);
 
 /// The tokens of `prompt` of POST /tokenize, with add_special_tokens (default true).
 std::vector<std::int32_t> parse_tokenize(const std::string& body, const ServedModel& model);

@@ -22,6 +22,7 @@ void join(TextStream::Event& event, TextStream::Event next) {
   append(all.tokens, more.tokens);
   append(all.prompt_scores, more.prompt_scores);
   append(all.scores, more.scores);
+  append(all.embedding, more.embedding);
   all.text += more.text;
   all.reason = more.reason;
   all.slid |= more.slid;
@@ -125,7 +126,8 @@ Generation RequestQueue::Running::news(const Generation& all) {
           .slid = all.slid,
           .cached_tokens = all.cached_tokens,
           .prompt_scores = rest(all.prompt_scores, prompt_scores),
-          .scores = rest(all.scores, scores)};
+          .scores = rest(all.scores, scores),
+          .embedding = all.embedding};
 }
 
 void RequestQueue::text(std::size_t number, const Generation& so_far) {

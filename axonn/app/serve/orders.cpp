@@ -12,8 +12,8 @@ namespace {
 nlohmann::json to_json(const GenerationOptions& options) {
   // Names all fields, so that a new one is an error of the compiler here.
   const auto& [max_tokens, sampling, seed, random_stream, likeliest, score_prompt, stop_tokens,
-               stop_strings, min_tokens, logit_bias, form, shown_tokens, slides,
-               ends_if_not_finite] = options;
+               stop_strings, min_tokens, logit_bias, form, shown_tokens, slides, ends_if_not_finite,
+               pooling] = options;
   const auto& [temperature, top_k, top_p, penalty, min_p, presence, frequency] = sampling;
   return {{"max_tokens", max_tokens},
           {"temperature", temperature},
@@ -34,7 +34,8 @@ nlohmann::json to_json(const GenerationOptions& options) {
           {"form", form},
           {"shown_tokens", shown_tokens},
           {"slides", slides},
-          {"ends_if_not_finite", ends_if_not_finite}};
+          {"ends_if_not_finite", ends_if_not_finite},
+          {"pooling", pooling}};
 }
 
 GenerationOptions options_of(const nlohmann::json& from) {
@@ -53,7 +54,8 @@ GenerationOptions options_of(const nlohmann::json& from) {
       .form = from.at("form"),
       .shown_tokens = from.at("shown_tokens").get<std::vector<std::int32_t>>(),
       .slides = from.at("slides"),
-      .ends_if_not_finite = from.at("ends_if_not_finite")};
+      .ends_if_not_finite = from.at("ends_if_not_finite"),
+      .pooling = from.at("pooling")};
 }
 
 }  // namespace

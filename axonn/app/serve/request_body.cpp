@@ -32,6 +32,10 @@ std::optional<std::int64_t> whole_number(const nlohmann::json& value) {
   return value.get<std::int64_t>();
 }
 
+std::string dumped(const nlohmann::ordered_json& value) {
+  return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 std::string shown_value(const nlohmann::json& value) {
   if (value.is_array()) return "a list";
   if (value.is_object()) return "an object";
@@ -84,6 +88,17 @@ std::int64_t RequestBody::whole(const char* key, std::int64_t otherwise, std::in
   if (!number || *number < least || *number > most)
     reject_key(key, "wanted a whole number from ", least, " to ", most, limit);
   return *number;
+}
+
+std::size_t RequestBody::choice(const char* key, std::initializer_list<const char*> texts) const {
+  const nlohmann::json& value = (*this)[key];
+  if (value.is_null()) return 0;
+  std::string all;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (value == texts.begin()[i]) return i;
+    all += concat(i > 0 ? " or \"" : "\"", texts.begin()[i], '"');
+  }
+  reject_key(key, "wanted ", all, ", got ", shown_value(value));
 }
 
 std::vector<std::int32_t> RequestBody::tokens(const char* key, const nlohmann::json& list,

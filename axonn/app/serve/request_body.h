@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +23,9 @@ template <typename... Parts>
 /// A whole number, which some clients write as 1.0; none for another value.
 std::optional<std::int64_t> whole_number(const nlohmann::json& value);
 
+/// The text of JSON. Bytes that are not UTF-8, which a model may write, become U+FFFD.
+std::string dumped(const nlohmann::ordered_json& value);
+
 /// A value in an error.
 std::string shown_value(const nlohmann::json& value);
 
@@ -40,6 +45,8 @@ class RequestBody {
   double real(const char* key, double otherwise, double least, double most) const;
   std::int64_t whole(const char* key, std::int64_t otherwise, std::int64_t least, std::int64_t most,
                      const char* limit = "") const;
+  /// The number of the text among `texts`; 0 if the member is missing.
+  std::size_t choice(const char* key, std::initializer_list<const char*> texts) const;
   /// A list of tokens that the model knows.
   std::vector<std::int32_t> tokens(const char* key, const nlohmann::json& list,
                                    std::int64_t vocab) const;

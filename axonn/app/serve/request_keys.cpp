@@ -12,7 +12,16 @@ namespace {
 
 /// Keys with the same use. A name that ends with "*" is of all keys that begin so.
 struct KeyGroup {
-  enum class Use : unsigned char { both, completions, chats, harmless, refused };
+  // The kinds of requests that use them, or harmless: all do, and they change nothing.
+  enum Use : unsigned char {
+    refused = 0,
+    completions = static_cast<unsigned char>(RequestKind::completion),
+    chats = static_cast<unsigned char>(RequestKind::chat),
+    texts = completions | chats,
+    embeddings = static_cast<unsigned char>(RequestKind::embedding),
+    all = texts | embeddings,
+    harmless = 128
+  };
   Use use;
   const char* plain;   // JSON of the value that changes nothing, beside null; "" if there is none
   const char* remedy;  // said after "not supported"
@@ -26,8 +35,9 @@ constexpr const char* kLimit = "; use max_tokens";
 constexpr const char* kTopLevel = "; write its members beside the request's other keys";
 
 constexpr KeyGroup kKeys[] = {
-    {Use::both, "", "",
-     "model max_tokens temperature top_p top_k n stream stream_options logprobs stop seed "
+    {Use::all, "", "", "model"},
+    {Use::texts, "", "; it is for requests that generate text",
+     "max_tokens temperature top_p top_k n stream stream_options logprobs stop seed "
      "repetition_penalty stop_token_ids ignore_eos presence_penalty frequency_penalty min_p "
      "min_tokens logit_bias response_format guided_json guided_choice "
      "guided_regex structured_outputs json_schema"},
@@ -43,6 +53,13 @@ constexpr KeyGroup kKeys[] = {
     {Use::chats, "true", "; it is for /v1/chat/completions", "parallel_tool_calls"},
     {Use::chats, "true", "; it is for /v1/chat/completions", "add_generation_prompt"},
     {Use::chats, "false", "; it is for /v1/chat/completions", "continue_final_message"},
+    {Use::embeddings, "", "; it is for /v1/embeddings", "input"},
+    {Use::embeddings, "\"float\"", "; it is for /v1/embeddings", "encoding_format"},
+    {Use::embeddings, "", "; it is for /v1/embeddings", "pooling"},
+    {Use::refused, "", "; embeddings have the model's width alone", "dimensions"},
+    {Use::refused, "true", "; embeddings are of length 1", "normalize"},
+    {Use::refused, "2", "; embeddings are of length 1", "embd_normalize"},
+    {Use::refused, "", "; write it before each text", "input_type prompt_name"},
     // They concern accounts, caches, speed and the form of usage.
     {Use::harmless, "", "",
      "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention "
@@ -52,7 +69,7 @@ constexpr KeyGroup kKeys[] = {
     {Use::refused, "[\"text\"]", "; models write text alone", "modalities"},
     {Use::refused, "\"medium\"", "", "verbosity"},
     {Use::refused, "", "; use tools", "functions function_call"},
-    {Use::refused, "", "", "audio web_search_options moderation reasoning text input"},
+    {Use::refused, "", "", "audio web_search_options moderation reasoning text"},
     {Use::refused, "", kTopLevel, "extra_body sampling_params options"},
     // Other names of what is supported.
     {Use::refused, "", kLimit,
@@ -147,8 +164,7 @@ class KeyIndex {
 };
 
 bool is_used(const KeyGroup& group, RequestKind kind) {
-  return group.use == Use::both ||
-         group.use == (kind == RequestKind::chat ? Use::chats : Use::completions);
+  return (group.use & static_cast<unsigned char>(kind)) != 0;
 }
 
 }  // namespace

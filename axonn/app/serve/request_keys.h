@@ -4,12 +4,10 @@
 #include <string_view>
 #include <vector>
 
+#include "axonn/app/serve/api_request.h"
 #include "axonn/app/serve/request_body.h"
 
 namespace axonn {
-
-/// The two kinds of requests that generate text.
-enum class RequestKind : unsigned char { completion = 1, chat = 2 };
 
 /// Checks the keys of a request against one table of those that clients of OpenAI's API, vLLM,
 /// llama-server and others send: used, harmless, or refused, because they would change the text and

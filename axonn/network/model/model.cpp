@@ -81,6 +81,17 @@ Tensor LanguageModel::next_logits(const Context& ctx, const Tokens& tokens,
   return logits;
 }
 
+Tensor LanguageModel::hidden_states(const Context& ctx, const Tokens& tokens) {
+  AXONN_CHECK(!ctx.tape, "hidden_states: got a tape; call it without one");
+  const Var x = hidden(ctx, tokens);
+  const Head end = head();
+  GatheredWeights weights(ctx, end.groups, ReadIn::held);
+  const Var normed = end.norm(weights.context(), x);
+  weights.release();
+  AXONN_CHECK(normed.size() == 1, "hidden_states: ", normed.size(), " chunks, wanted one");
+  return whole_rows(ctx, normed.front(), Axis::x);
+}
+
 void register_architecture(Architecture architecture) {
   AXONN_CHECK(architecture.make, "register_architecture: the family '", architecture.name,
               "' has no function `make`");
@@ -119,6 +130,10 @@ std::vector<ParameterGroup*> trained_groups(Model& model) {
   std::vector<ParameterGroup*> groups = model.groups();
   std::erase_if(groups, [](const ParameterGroup* group) { return group->frozen(); });
   return groups;
+}
+
+Tensor Model::hidden_states(const Context&, const Tokens&) {
+  refuse("this model has no hidden states to make embeddings of; override Model::hidden_states()");
 }
 
 double Model::flops_per_token(std::int64_t) {

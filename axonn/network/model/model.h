@@ -46,6 +46,10 @@ class Model {
   virtual Tensor next_logits(const Context& ctx, const Tokens& tokens,
                              std::span<const std::int64_t> rows) = 0;
 
+  /// Hidden states (R, H/Gy) after the last norm of all rows, the same on ranks that differ in x.
+  /// ctx must have no tape. The default throws UsageError: the model has none to give.
+  virtual Tensor hidden_states(const Context& ctx, const Tokens& tokens);
+
   virtual std::int64_t vocab() const = 0;
 
   /// Whether next_logits() supports a KeyValueCache. If not, generation computes all tokens of a
@@ -73,6 +77,7 @@ class LanguageModel : public Model {
   Tensor target_losses(const Context& ctx, const Tokens& tokens) override;
   Tensor next_logits(const Context& ctx, const Tokens& tokens,
                      std::span<const std::int64_t> rows) override;
+  Tensor hidden_states(const Context& ctx, const Tokens& tokens) override;
 
   /// The end of the model.
   struct Head {

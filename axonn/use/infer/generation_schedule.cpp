@@ -47,8 +47,9 @@ void GenerationSchedule::remove(std::size_t number) {
     std::erase(waiting_, number);
   } else {
     const auto first = sequence.tokens.begin() + static_cast<std::ptrdiff_t>(sequence.begin);
-    slots_.tokens[slot - in_slot_.begin()].assign(
-        first, first + static_cast<std::ptrdiff_t>(sequence.cached));
+    if (!sequence.embeds())  // which leaves in the slot what was there
+      slots_.tokens[slot - in_slot_.begin()].assign(
+          first, first + static_cast<std::ptrdiff_t>(sequence.cached));
     *slot = nullptr;
   }
   sequences_.erase(found);
@@ -81,7 +82,7 @@ void GenerationSchedule::admit() {
     const std::size_t i = best_slot(sequence);
     if (i == in_slot_.size()) return;
     waiting_.pop_front();
-    if (sequence.begin == 0 && !sequence.options.score_prompt)
+    if (sequence.begin == 0 && !sequence.options.score_prompt && !sequence.embeds())
       sequence.cached = slots_.held(i, sequence.tokens);
     sequence.result.cached_tokens = static_cast<std::int64_t>(sequence.cached);
     in_slot_[i] = &sequence;
@@ -90,19 +91,24 @@ void GenerationSchedule::admit() {
 
 PassPlan GenerationSchedule::next() {
   admit();
-  const bool fresh = std::ranges::any_of(in_slot_, [](const GeneratedSequence* sequence) {
-    return sequence && sequence->cached == 0;
-  });
+  const auto any = [&](const auto& wanted) {
+    return std::ranges::any_of(in_slot_, [&](const auto* each) { return each && wanted(*each); });
+  };
+  PassPlan plan;
+  plan.embeds = any([](const auto& each) { return each.embeds(); }) &&
+                !(embedded_ && any([](const auto& each) { return !each.embeds(); }));
+  embedded_ = plan.embeds;
+  const auto in_pass = [&](const auto& each) { return each.embeds() == plan.embeds; };
+  const bool fresh = any([&](const auto& each) { return in_pass(each) && each.cached == 0; });
   const std::int64_t most_new =
       slots_.window > 0 ? std::min(kNewTokens, slots_.entries - slots_.window + 1) : kNewTokens;
-  PassPlan plan;
   plan.reads = fresh ? KeyValueCache::Reads::own_rows : KeyValueCache::Reads::kept;
   for (std::int64_t place = 0; place < slots_.places; ++place) {
     auto& parts = plan.of_place.emplace_back();
     std::int64_t rows = 0, scored = 0;
     for (std::int64_t slot = 0; slot < slots_.slots; ++slot) {
       GeneratedSequence* sequence = in_slot_[place * slots_.slots + slot];
-      if (!sequence || (sequence->cached == 0) != fresh) continue;
+      if (!sequence || !in_pass(*sequence) || (sequence->cached == 0) != fresh) continue;
       const auto left = static_cast<std::int64_t>(sequence->in_context() - sequence->cached);
       PassPart part{sequence, static_cast<std::int32_t>(slot),
                     fresh ? left : std::min(left, most_new)};

@@ -31,6 +31,7 @@ struct GeneratedSequence {
 
   std::size_t produced() const { return tokens.size() - prompt_size; }
   std::size_t in_context() const { return tokens.size() - begin; }
+  bool embeds() const { return options.pooling != Pooling::none; }
   bool scores_prompt() const { return options.score_prompt && produced() == 0; }
 };
 
@@ -44,6 +45,7 @@ struct PassPart {
   bool last() const { return sequence->cached + count == sequence->in_context(); }
   /// The number of rows, the last of the part, whose logits are needed.
   std::int64_t rows_with_logits() const {
+    if (sequence->embeds()) return 0;
     return sequence->scores_prompt() ? count : std::int64_t{last()};
   }
   /// The tokens whose log-probabilities the pass computes: of the prompt, then the drawn one.
@@ -56,6 +58,7 @@ struct PassPart {
 /// The parts that every (z, data) coordinate computes in a pass.
 struct PassPlan {
   KeyValueCache::Reads reads = KeyValueCache::Reads::own_rows;
+  bool embeds = false;  ///< the parts are whole prompts of embeddings, and no others
   std::vector<std::vector<PassPart>> of_place;
 };
 
@@ -76,7 +79,8 @@ class GenerationSchedule {
   bool idle() const { return sequences_.size() == waiting_.size(); }
 
   /// Gives free slots to waiting sequences and returns the next pass: the prompts of which nothing
-  /// is cached yet, if there are any, otherwise the new tokens of all other sequences.
+  /// is cached yet, if there are any, otherwise the new tokens of all other sequences. Prompts of
+  /// embeddings have passes of their own, in turn with the others.
   PassPlan next();
 
  private:
@@ -87,6 +91,7 @@ class GenerationSchedule {
   std::map<std::size_t, GeneratedSequence> sequences_;  // by number
   std::deque<std::size_t> waiting_;
   std::vector<GeneratedSequence*> in_slot_;  // by place, then slot; null: free
+  bool embedded_ = false;                    // in the last pass
 };
 
 }  // namespace axonn

@@ -36,6 +36,36 @@ std::vector<std::int32_t> gather_places(const Grid& grid, std::vector<std::int32
   return mine;
 }
 
+/// Gathers the columns of a matrix of n rows that ranks along an axis hold.
+std::vector<float> gather_columns(Communicator& across, std::vector<float> mine, std::int64_t n,
+                                  const char* what) {
+  const std::int64_t ways = across.size();
+  if (ways == 1 || n == 0) return mine;
+  const std::int64_t piece = std::ssize(mine) / n;
+  std::vector<float> all(mine.size() * ways), whole(mine.size() * ways);
+  across.all_gather(buffer(std::span(all)), buffer(std::span(mine)), what).wait();
+  for (std::int64_t rank = 0; rank < ways; ++rank)
+    for (std::int64_t row = 0; row < n; ++row)
+      std::copy_n(all.begin() + (rank * n + row) * piece, piece,
+                  whole.begin() + (row * ways + rank) * piece);
+  return whole;
+}
+
+/// The values of a tensor in f32 or bf16.
+std::vector<float> host_values(const Context& ctx, const Tensor& from) {
+  std::vector<float> values(from.count());
+  if (from.dtype() == DType::f32) {
+    ctx.device().copy_to_host(values.data(), from.view().data, from.bytes());
+    return values;
+  }
+  std::vector<bf16> stored(from.count());
+  AXONN_CHECK(from.bytes() == std::ssize(stored) * std::int64_t{sizeof(bf16)},
+              "host_values: wanted f32 or bf16, got ", from.view());
+  ctx.device().copy_to_host(stored.data(), from.view().data, from.bytes());
+  std::ranges::transform(stored, values.begin(), [](bf16 value) { return get(value); });
+  return values;
+}
+
 /// The values of a token's score in what ranks exchange.
 std::size_t words_of(const GenerationOptions& options) {
   return 1 + 2 * static_cast<std::size_t>(std::max<std::int64_t>(options.likeliest, 0));
@@ -215,6 +245,10 @@ void Generator::check(const std::vector<std::int32_t>& prompt,
               "Generator: the scores of a prompt whose first tokens are dropped");
   if ((!options.stop_strings.empty() || !options.form.empty()) && !options_.tokenizer)
     refuse("stop strings and forms need a tokenizer, and this model has none");
+  AXONN_CHECK(options.pooling == Pooling::none || !options.slides,
+              "Generator: the embedding of a prompt whose first tokens are dropped");
+  if (options.pooling != Pooling::none && model_.config().model.hidden < 1)
+    refuse("embeddings need the model's width, and its config has no model.hidden");
   if (prompt.empty()) refuse("the prompt is empty: give at least one token to continue from");
   for (const std::int32_t token : prompt)
     if (token < 0 || token >= model_.model().vocab())
@@ -247,36 +281,66 @@ void Generator::cancel(std::size_t number) { schedule_->remove(number); }
 
 bool Generator::idle() const { return schedule_->empty(); }
 
-/// Returns the logits (n, V) of the rows that need them, the same on all ranks of x and y.
-std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads reads) {
+/// Calls f(context, tokens) for a forward pass of the rows. `cache`: null: none is read or written.
+template <typename F>
+Tensor Generator::forward(const Rows& rows, std::shared_ptr<KeyValueCache> cache,
+                          KeyValueCache::Reads reads, const F& f) {
   Context ctx = model_.context();
-  if (cache_) ctx.attach(cache_);
+  if (cache) ctx.attach(cache);
   Scheduling& scheduling = ctx.own_scheduling();
   scheduling.run.sequence_parallel = false;  // few rows, and slots do not move between ranks
   scheduling.run.chunks = 1;
   scheduling.run.recompute = {};
   scheduling.step = state_.get();
   state_->prefetcher.begin_pass();
-  if (cache_) cache_->begin_pass(ctx, rows.slots, rows.positions, reads);
+  if (cache) cache->begin_pass(ctx, rows.slots, rows.positions, reads);
   const Tokens tokens =
       make_tokens(ctx, rows.ids, {}, {1, std::ssize(rows.ids)},
                   {.positions = rows.positions, .starts = rows.starts, .reach = context_});
+  return f(ctx, tokens);
+}
+
+/// Returns the logits (n, V) of the rows that need them, the same on all ranks of x and y.
+std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads reads) {
   const std::vector<std::int64_t> any{0};
   const auto& from = rows.needed.empty() ? any : rows.needed;
-  const Tensor mine = model_.model().next_logits(ctx, tokens, from);
+  const Tensor mine = forward(rows, cache_, reads, [&](const Context& ctx, const Tokens& tokens) {
+    return model_.model().next_logits(ctx, tokens, from);
+  });
+  return gather_columns(model_.grid().along(Axis::x), host_values(model_.context(), mine),
+                        mine.rows(), "logits");
+}
 
-  Communicator& across = model_.grid().along(Axis::x);
-  const std::int64_t n = mine.rows(), piece = mine.cols(), ways = across.size();
-  std::vector<float> here(n * piece), all(n * piece * ways);
-  ctx.device().copy_to_host(here.data(), mine.view().data, mine.bytes());
-  if (ways == 1) return here;
-  across.all_gather(buffer(std::span(all)), buffer(std::span(here)), "logits").wait();
-  std::vector<float> whole(n * piece * ways);
-  for (std::int64_t x = 0; x < ways; ++x)
-    for (std::int64_t row = 0; row < n; ++row)
-      std::copy_n(all.begin() + (x * n + row) * piece, piece,
-                  whole.begin() + (row * ways + x) * piece);
-  return whole;
+/// Computes this place's embeddings (H): appends them to the scores of `drawn`.
+void Generator::embed(const PassPlan& plan, Drawn& drawn) {
+  const auto& parts = plan.of_place[model_.grid().batch_place()];
+  Rows rows;
+  for (const PassPart& part : parts) rows.add(part);
+  rows.fill_up();
+  const Tensor states =
+      forward(rows, nullptr, plan.reads, [&](const Context& ctx, const Tokens& tokens) {
+        return model_.model().hidden_states(ctx, tokens);
+      });
+  const std::vector<float> values = host_values(model_.context(), states);
+  const std::int64_t piece = states.cols();
+  std::vector<float> pooled;
+  std::int64_t row = 0;
+  for (const PassPart& part : parts) {
+    const bool mean = part.sequence->options.pooling == Pooling::mean;
+    const std::int64_t count = mean ? part.count : 1, end = row + part.count;
+    for (std::int64_t column = 0; column < piece; ++column) {
+      double sum = 0;
+      for (std::int64_t i = end - count; i < end; ++i) sum += values[i * piece + column];
+      pooled.push_back(static_cast<float>(sum / static_cast<double>(count)));
+    }
+    row = end;
+  }
+  pooled = gather_columns(model_.grid().along(Axis::y), std::move(pooled), std::ssize(parts),
+                          "embeddings");
+  AXONN_CHECK(std::ssize(pooled) == std::ssize(parts) * model_.config().model.hidden,
+              "embeddings: ", parts.size(), " have ", pooled.size(),
+              " values, but model.hidden is ", model_.config().model.hidden);
+  for (const float value : pooled) drawn.scores.push_back(std::bit_cast<std::int32_t>(value));
 }
 
 /// Computes this place's parts: appends its tokens and scores to those of `drawn`.
@@ -322,9 +386,12 @@ Generator::Drawn Generator::pass(const PassPlan& plan) {
   // experts for other ranks' rows.
   const Grid& grid = model_.grid();
   const bool others_need_it = !options_.hold_weights || grid.shape().experts > 1;
-  if (others_need_it || !plan.of_place[grid.batch_place()].empty()) compute(plan, drawn);
+  if (others_need_it || !plan.of_place[grid.batch_place()].empty())
+    plan.embeds ? embed(plan, drawn) : compute(plan, drawn);
   std::size_t words = 0;
-  for (const auto& parts : plan.of_place) words = std::max(words, words_of(parts));
+  for (const auto& parts : plan.of_place)
+    words = std::max(words,
+                     plan.embeds ? parts.size() * model_.config().model.hidden : words_of(parts));
   drawn.tokens = gather_places(model_.grid(), std::move(drawn.tokens));
   drawn.scores.resize(words);
   if (words > 0) drawn.scores = gather_places(model_.grid(), std::move(drawn.scores));
@@ -361,6 +428,24 @@ std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::
   return {};
 }
 
+/// Ends the sequences of a pass of embeddings.
+void Generator::step_embeddings(const PassPlan& plan, const Drawn& drawn, const OnEnd& on_end) {
+  const auto width = static_cast<std::size_t>(model_.config().model.hidden);
+  for (std::size_t place = 0; place < plan.of_place.size(); ++place) {
+    std::size_t at = drawn.scores.size() / slots_.places * place;
+    for (const PassPart& part : plan.of_place[place]) {
+      Generation result;
+      for (const std::int32_t word : std::span(drawn.scores).subspan(at, width))
+        result.embedding.push_back(std::bit_cast<float>(word));
+      at += width;
+      stats_.prompt_tokens += part.count;
+      const std::size_t number = part.sequence->number;
+      schedule_->remove(number);
+      if (on_end) on_end(number, std::move(result));
+    }
+  }
+}
+
 void Generator::step(const OnText& on_text, const OnEnd& on_end) {
   AXONN_CHECK(slots_.slots > 0 && !idle(),
               "Generator::step: there is no prompt; call reserve() and add() first");
@@ -371,6 +456,7 @@ void Generator::step(const OnText& on_text, const OnEnd& on_end) {
   const Drawn drawn = pass(plan);
   const bool prompts_read = plan.reads == KeyValueCache::Reads::own_rows;
   (prompts_read ? stats_.prompt_seconds : stats_.seconds) += now_seconds() - start;
+  if (plan.embeds) return step_embeddings(plan, drawn, on_end);
   for (std::int64_t place = 0; place < slots_.places; ++place) {
     const std::size_t words = drawn.scores.size() / slots_.places;
     auto scores = std::span(drawn.scores).subspan(place * words, words);

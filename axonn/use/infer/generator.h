@@ -23,6 +23,13 @@ struct GeneratedSequence;
 struct PassPlan;
 struct StepState;
 
+/// What an embedding is made of: the hidden states after the model's last norm.
+enum class Pooling : std::uint8_t {
+  none,  ///< text is generated
+  mean,  ///< of all tokens
+  last   ///< that of the last token
+};
+
 /// How a text is generated.
 struct GenerationOptions {
   std::int64_t max_tokens = 200;  ///< generated per prompt; 0: only computes the prompt
@@ -50,6 +57,8 @@ struct GenerationOptions {
   bool slides = false;
   /// Logits that are NaN or infinite: true ends the text; false is an Error.
   bool ends_if_not_finite = false;
+  /// Unless none, the prompt's embedding is computed and no text is generated.
+  Pooling pooling = Pooling::none;
 
   bool operator==(const GenerationOptions&) const = default;
 };
@@ -89,6 +98,7 @@ struct Generation {
   std::int64_t cached_tokens = 0;  ///< first tokens of the prompt that a slot still held
   std::vector<TokenScore> prompt_scores = {};  ///< of its second token and the following
   std::vector<TokenScore> scores = {};         ///< of `tokens`
+  std::vector<float> embedding = {};           ///< (H), of any norm; empty without options.pooling
 };
 
 /// Tokens and seconds of the last call, over all (z, data) coordinates: of passes that read prompts
@@ -127,7 +137,8 @@ struct CacheSlots {
 ///
 /// Communication of a pass: as forward in training, but without the gathers over z if weights are
 /// held; an all-gather of logits over x; an all-gather of one token per sequence over z and data,
-/// and another of scores where they are asked for.
+/// and another of scores where they are asked for. A pass of embeddings has an all-gather of them
+/// over y, and over z and data, in place of these.
 class Generator {
  public:
   struct Options {
@@ -184,9 +195,14 @@ class Generator {
   class Held;
   struct Rows;  // of one pass, in host memory
   struct Drawn;
+  template <typename F>
+  Tensor forward(const Rows& rows, std::shared_ptr<KeyValueCache> cache, KeyValueCache::Reads reads,
+                 const F& f);
   std::vector<float> logits(const Rows& rows, KeyValueCache::Reads reads);
   Drawn pass(const PassPlan& plan);
   void compute(const PassPlan& plan, Drawn& drawn);
+  void embed(const PassPlan& plan, Drawn& drawn);
+  void step_embeddings(const PassPlan& plan, const Drawn& drawn, const OnEnd& on_end);
   std::optional<FinishReason> accept(GeneratedSequence& sequence, std::int32_t token,
                                      const OnText& on_text) const;
 

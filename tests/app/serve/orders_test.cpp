@@ -21,7 +21,8 @@ TEST(Orders, ArriveWithEveryOption) {
                                   .form = R"({"text":"a"})",
                                   .shown_tokens = {11},
                                   .slides = true,
-                                  .ends_if_not_finite = true}});
+                                  .ends_if_not_finite = true,
+                                  .pooling = Pooling::last}});
   sent.add.push_back({.prompt = {4}});
   const RequestQueue::Orders got = unpacked(packed(sent));
   EXPECT_TRUE(got.stop);

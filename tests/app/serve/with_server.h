@@ -80,7 +80,8 @@ inline void with_server(const Setting& setting, const std::function<void(const S
                            ? find_chat_format("auto", "bytes")
                            : ChatFormat{.forms = {{"default", "test", setting.chat_template}}}),
         .vocab = 256,
-        .context = kContext};
+        .context = kContext,
+        .width = loaded.config().model.hidden};
     RequestQueue queue(setting.queue);
     HttpServer server(setting.http);
     add_api(server, model, queue);

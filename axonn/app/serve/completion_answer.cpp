@@ -1,13 +1,11 @@
-#include "axonn/app/serve/api_answer.h"
-
-#include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "axonn/app/serve/answer_writer.h"
 #include "axonn/app/serve/http.h"
+#include "axonn/app/serve/request_body.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/random.h"
 #include "axonn/foundation/base/utf8.h"
@@ -18,10 +16,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string dumped(const Json& value) {
-  // A model may write invalid UTF-8, which JSON cannot hold.
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+/// Fields that all parts of an answer share.
+struct AnswerHead {
+  const ServedModel& model;
+  const CompletionRequest& request;
+  std::string id;            // "cmpl-..."
+  std::int64_t created = 0;  // seconds since 1970
+};
 
 std::string sent(const Json& value) { return "data: " + dumped(value) + "\n\n"; }
 
@@ -99,7 +100,7 @@ Json chat_scores(const ServedModel& model, const ChoiceNews& of) {
 
 Json scores_json(const AnswerHead& head, const ChoiceNews& of) {
   if (head.request.options.likeliest < 0) return nullptr;
-  return head.request.chat ? chat_scores(head.model, of) : completion_scores(head.model, of);
+  return head.request.chat() ? chat_scores(head.model, of) : completion_scores(head.model, of);
 }
 
 /// An id of nine letters and digits, which is what Mistral's templates accept.
@@ -139,8 +140,7 @@ Json head_json(const AnswerHead& head, const char* object) {
 }
 
 Json usage_json(const CompletionRequest& request, const AnswerUsage& usage) {
-  std::int64_t read = 0;
-  for (const auto& prompt : request.prompts) read += std::ssize(prompt);
+  const std::int64_t read = prompt_tokens(request);
   return {{"prompt_tokens", read},
           {"completion_tokens", usage.generated},
           {"total_tokens", read + usage.generated},
@@ -149,7 +149,7 @@ Json usage_json(const CompletionRequest& request, const AnswerUsage& usage) {
 
 /// An event of a stream with one choice.
 Json event_json(const AnswerHead& head, std::size_t index) {
-  const bool chat = head.request.chat;
+  const bool chat = head.request.chat();
   Json event = head_json(head, chat ? "chat.completion.chunk" : "text_completion");
   Json choice{{"index", index}};
   if (chat)
@@ -163,82 +163,88 @@ Json event_json(const AnswerHead& head, std::size_t index) {
   return event;
 }
 
+/// Of completions and chats.
+class CompletionWriter : public AnswerWriter {
+ public:
+  explicit CompletionWriter(AnswerHead head) : head_(std::move(head)) {}
+
+  std::string begin() override {
+    std::string begin = dumped(head_json(head_, is_chat() ? "chat.completion" : "text_completion"));
+    begin.pop_back();
+    return begin + ",\"choices\":[";
+  }
+
+  std::string choice(const ChoiceNews& of) override {
+    Json choice{{"index", of.index}};
+    if (is_chat())
+      choice["message"] = message_json(head_, of);
+    else
+      choice["text"] = of.parts.text;
+    choice["logprobs"] = scores_json(head_, of);
+    choice["finish_reason"] = reason_name(*of.end, !of.parts.calls.empty());
+    return (of.index > 0 ? "," : "") + dumped(choice);
+  }
+
+  std::string end(const AnswerUsage& usage) override {
+    return "],\"usage\":" + dumped(usage_json(head_.request, usage)) + "}\n";
+  }
+
+  /// Says whose message a chat's choice is.
+  std::string stream_begin(std::size_t index) override {
+    if (!is_chat()) return "";
+    Json event = event_json(head_, index);
+    event["choices"][0]["delta"] = {{"role", "assistant"}, {"content", ""}};
+    return sent(event);
+  }
+
+  /// Calls of tools come with the end of their choice.
+  std::string stream_news(const ChoiceNews& news) override {
+    std::string events;
+    const AnswerParts& parts = news.parts;
+    if (!parts.empty() || !news.tokens.empty()) {
+      Json event = event_json(head_, news.index);
+      Json& choice = event["choices"][0];
+      if (!is_chat()) choice["text"] = parts.text;
+      if (!parts.thought.empty()) choice["delta"]["reasoning_content"] = parts.thought;
+      if (is_chat() && !parts.text.empty()) choice["delta"]["content"] = parts.text;
+      if (!parts.calls.empty()) choice["delta"]["tool_calls"] = calls_json(head_, news, true);
+      choice["logprobs"] = scores_json(head_, news);
+      events = sent(event);
+    }
+    if (!news.end) return events;
+    Json event = event_json(head_, news.index);
+    event["choices"][0]["finish_reason"] = reason_name(*news.end, !parts.calls.empty());
+    return events + sent(event);
+  }
+
+  /// The count of tokens, if the request asks for it, and [DONE].
+  std::string stream_done(const AnswerUsage& usage) override {
+    std::string text;
+    if (head_.request.stream_usage) {
+      Json event = head_json(head_, is_chat() ? "chat.completion.chunk" : "text_completion");
+      event["choices"] = Json::array();
+      event["usage"] = usage_json(head_.request, usage);
+      text = sent(event);
+    }
+    return text + "data: [DONE]\n\n";
+  }
+
+  std::string stream_fault(const std::string& why) override {
+    return "data: " + error_json(why, "server_error") + '\n';
+  }
+
+ private:
+  bool is_chat() const { return head_.request.chat(); }
+
+  AnswerHead head_;
+};
+
 }  // namespace
 
-void ChoiceNews::append(ChoiceNews more) {
-  parts.append(std::move(more.parts));
-  tokens.insert(tokens.end(), more.tokens.begin(), more.tokens.end());
-  offsets.insert(offsets.end(), more.offsets.begin(), more.offsets.end());
-  std::ranges::move(more.scores, std::back_inserter(scores));
-  end = more.end;
-}
-
-std::string_view text_bytes(const ServedModel& model, std::int32_t token, bool generated) {
-  if (token >= model.tokenizer->vocab_size()) return {};
-  if (generated && model.tokenizer->is_special(token)) return {};
-  return model.tokenizer->bytes_of(token);
-}
-
-std::string answer_begin(const AnswerHead& head) {
-  std::string begin =
-      dumped(head_json(head, head.request.chat ? "chat.completion" : "text_completion"));
-  begin.pop_back();
-  return begin + ",\"choices\":[";
-}
-
-std::string answer_choice(const AnswerHead& head, const ChoiceNews& of) {
-  Json choice{{"index", of.index}};
-  if (head.request.chat)
-    choice["message"] = message_json(head, of);
-  else
-    choice["text"] = of.parts.text;
-  choice["logprobs"] = scores_json(head, of);
-  choice["finish_reason"] = reason_name(*of.end, !of.parts.calls.empty());
-  return (of.index > 0 ? "," : "") + dumped(choice);
-}
-
-std::string answer_end(const AnswerHead& head, const AnswerUsage& usage) {
-  return "],\"usage\":" + dumped(usage_json(head.request, usage)) + "}\n";
-}
-
-std::string stream_begin(const AnswerHead& head, std::size_t index) {
-  Json event = event_json(head, index);
-  event["choices"][0]["delta"] = {{"role", "assistant"}, {"content", ""}};
-  return sent(event);
-}
-
-std::string stream_news(const AnswerHead& head, const ChoiceNews& news, bool called) {
-  std::string events;
-  const AnswerParts& parts = news.parts;
-  if (!parts.empty() || !news.tokens.empty()) {
-    Json event = event_json(head, news.index);
-    Json& choice = event["choices"][0];
-    if (!head.request.chat) choice["text"] = parts.text;
-    if (!parts.thought.empty()) choice["delta"]["reasoning_content"] = parts.thought;
-    if (head.request.chat && !parts.text.empty()) choice["delta"]["content"] = parts.text;
-    if (!parts.calls.empty()) choice["delta"]["tool_calls"] = calls_json(head, news, true);
-    choice["logprobs"] = scores_json(head, news);
-    events = sent(event);
-  }
-  if (!news.end) return events;
-  Json event = event_json(head, news.index);
-  event["choices"][0]["finish_reason"] = reason_name(*news.end, called);
-  return events + sent(event);
-}
-
-std::string stream_done(const AnswerHead& head, const AnswerUsage& usage) {
-  std::string text;
-  if (head.request.stream_usage) {
-    Json event = head_json(head, head.request.chat ? "chat.completion.chunk" : "text_completion");
-    event["choices"] = Json::array();
-    event["usage"] = usage_json(head.request, usage);
-    text = sent(event);
-  }
-  return text + "data: [DONE]\n\n";
-}
-
-std::string stream_fault(const std::string& why) {
-  return "data: " + error_json(why, "server_error") + '\n';
+std::unique_ptr<AnswerWriter> make_completion_writer(const ServedModel& model,
+                                                     const CompletionRequest& request) {
+  return std::make_unique<CompletionWriter>(
+      AnswerHead{model, request, answer_id(request.chat() ? "chatcmpl" : "cmpl"), model.clock()});
 }
 
 }  // namespace axonn

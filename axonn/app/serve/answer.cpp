@@ -1,0 +1,130 @@
+#include "axonn/app/serve/answer.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "axonn/app/serve/http.h"
+
+namespace axonn {
+
+namespace {
+
+/// The bytes of a token in an answer's text. A generated token that is special has none.
+std::string_view text_bytes(const ServedModel& model, std::int32_t token, bool generated) {
+  if (token >= model.tokenizer->vocab_size()) return {};
+  if (generated && model.tokenizer->is_special(token)) return {};
+  return model.tokenizer->bytes_of(token);
+}
+
+}  // namespace
+
+Answer::Answer(const ServedModel& model, CompletionRequest request,
+               std::vector<std::shared_ptr<TextStream>> streams, std::shared_ptr<void> room)
+    : model_(model),
+      request_(std::move(request)),
+      room_(std::move(room)),
+      writer_(make_answer_writer(model, request_)),
+      open_(streams.size()) {
+  for (std::size_t i = 0; i < streams.size(); ++i)
+    choices_.push_back({.stream = std::move(streams[i]),
+                        .splitter = AnswerSplitter(request_.form, request_.in_thought),
+                        .whole = {.index = i}});
+}
+
+Answer::~Answer() {
+  for (const Choice& choice : choices_)
+    if (choice.stream) choice.stream->cancel();
+}
+
+std::optional<std::string> Answer::next() {
+  if (over_) return {};
+  if (open_ == 0) return request_.stream ? last() : whole();
+  std::string piece;
+  if (!begun_ && request_.stream)
+    for (const Choice& choice : choices_) piece += writer_->stream_begin(choice.whole.index);
+  begun_ = true;
+  if (!piece.empty()) return piece;
+  for (Choice& choice : choices_) {
+    auto event = choice.stream ? choice.stream->next() : std::nullopt;
+    if (!event) continue;
+    if (!event->fault.empty()) return fault(event->fault);
+    piece += taken(choice, std::move(*event));
+  }
+  return open_ > 0 || !piece.empty() ? piece : next();
+}
+
+std::string Answer::taken(Choice& choice, TextStream::Event event) {
+  ChoiceNews news{.index = choice.whole.index, .embedding = std::move(event.news.embedding)};
+  if (event.end) {
+    news.end = event.news.reason;
+    choice.stream.reset();
+    --open_;
+  }
+  usage_.generated += std::ssize(event.news.tokens);
+  if (event.end && news.index % static_cast<std::size_t>(request_.copies) == 0)
+    usage_.cached += event.news.cached_tokens;
+  if (!choice.begun && request_.echo) echo(choice, event.news, news);
+  choice.begun = true;
+  if (request_.options.likeliest >= 0) {
+    add_tokens(choice, event.news.tokens, true, news);
+    std::ranges::move(event.news.scores, std::back_inserter(news.scores));
+  }
+  if (request_.chat()) {
+    news.parts = choice.splitter.push(event.news.text);
+    if (event.end) news.parts.append(choice.splitter.finish());
+    if (request_.single_call && news.parts.calls.size() > 1) news.parts.calls.resize(1);
+  } else {
+    news.parts.text += event.news.text;
+  }
+  if (request_.stream) return writer_->stream_news(news);
+  choice.whole.append(std::move(news));
+  return {};
+}
+
+/// Begins a choice with its prompt.
+void Answer::echo(Choice& choice, Generation& generation, ChoiceNews& news) {
+  const std::size_t prompt = news.index / static_cast<std::size_t>(request_.copies);
+  news.parts.text = request_.echoes[prompt];
+  if (!request_.options.score_prompt) return;
+  // Tokens that are not in the text, such as <s>, come before its beginning.
+  choice.offset = CharacterCount().add(news.parts.text);
+  CharacterCount of_tokens;
+  for (const std::int32_t token : request_.prompts[prompt])
+    choice.offset -= of_tokens.add(text_bytes(model_, token, false));
+  add_tokens(choice, request_.prompts[prompt], false, news);
+  news.scores = std::move(generation.prompt_scores);
+}
+
+void Answer::add_tokens(Choice& choice, const std::vector<std::int32_t>& tokens, bool generated,
+                        ChoiceNews& news) {
+  for (const std::int32_t token : tokens) {
+    news.tokens.push_back(token);
+    news.offsets.push_back(std::max<std::int64_t>(choice.offset, 0));
+    choice.offset += choice.characters.add(text_bytes(model_, token, generated));
+  }
+}
+
+std::string Answer::last() {
+  over_ = true;
+  return writer_->stream_done(usage_);
+}
+
+/// The next part of an answer that is no stream. The text of a choice is made when those before it
+/// are sent, because it takes more memory than the choice.
+std::string Answer::whole() {
+  std::string part = written_ == 0 ? writer_->begin() : "";
+  if (written_ < choices_.size())
+    part += writer_->choice(std::exchange(choices_[written_].whole, {}));
+  over_ = ++written_ >= choices_.size();
+  if (over_) part += writer_->end(usage_);
+  return part;
+}
+
+std::string Answer::fault(const std::string& why) {
+  over_ = true;
+  if (!request_.stream) throw HttpError(503, why);
+  return writer_->stream_fault(why);
+}
+
+}  // namespace axonn
