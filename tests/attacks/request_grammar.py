@@ -5,8 +5,8 @@ import json
 import random
 from dataclasses import dataclass
 
-POSTS = ("/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/tokenize", "/detokenize",
-         "/none")  # fmt: skip
+POSTS = ("/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/v1/responses",
+         "/tokenize", "/detokenize", "/none")  # fmt: skip
 GETS = ("/", "/health", "/v1/models", "/v1/models/x", "/tokenizer_info", "/favicon.ico",
         "/api/runs", "/api/rows?run=0", "/api/config?run=0", "/api/samples?run=0",
         "/../../etc/passwd", "/%2e%2e/%00", "/%", "/?a=%zz&&=")  # fmt: skip
@@ -63,6 +63,8 @@ def strange_value(rng: random.Random) -> str:
         lambda: strange_form(rng),
         lambda: '[{"role":"user","content":' + strange_value(rng) + "}]",
         lambda: '[{"type":"text","text":' + strange_value(rng) + "}]",
+        lambda: '[{"type":"function_call","name":"f","arguments":' + strange_value(rng) + "}]",
+        lambda: '{"format":' + strange_value(rng) + "}",
     ))()  # fmt: skip
 
 
@@ -72,7 +74,8 @@ KEYS = ("prompt", "messages", "max_tokens", "max_completion_tokens", "temperatur
         "chat_template_kwargs", "response_format", "logit_bias", "tokens", "add_special_tokens",
         "repetition_penalty", "model", "unknown", "guided_json", "guided_regex", "guided_choice",
         "structured_outputs", "min_tokens", "min_p", "presence_penalty", "reasoning_effort",
-        "input", "encoding_format", "pooling")  # fmt: skip
+        "input", "encoding_format", "pooling", "instructions", "max_output_tokens", "text", "reasoning",
+        "include")  # fmt: skip
 
 
 def body_of(rng: random.Random) -> bytes:

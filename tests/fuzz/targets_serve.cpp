@@ -19,6 +19,7 @@ void api_request(std::string_view input) {
   for (const auto& parse :
        {+[](const std::string& text) { (void)parse_completion(text, kModel); },
         +[](const std::string& text) { (void)parse_chat_completion(text, kModel); },
+        +[](const std::string& text) { (void)parse_responses(text, kModel); },
         +[](const std::string& text) { (void)parse_embeddings(text, kModel); },
         +[](const std::string& text) { (void)parse_tokenize(text, kModel); },
         +[](const std::string& text) { (void)parse_detokenize(text, kModel); }})
@@ -41,6 +42,14 @@ std::vector<std::string> api_request_seeds() {
               "required": ["a"]}, "min_p": 0.1, "logit_bias": {"3": 1}})",
       R"({"prompt": "a", "structured_outputs": {"regex": "(a|[^b-d]\\w)*?c{2}"}})",
       R"({"input": ["a", [1, 2]], "encoding_format": "base64", "pooling": "last"})",
+      R"({"input": [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+              {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "a"}]},
+              {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+              {"type": "function_call_output", "call_id": "1", "output": "b"}],
+              "instructions": "c", "tools": [{"type": "function", "name": "f"}],
+              "tool_choice": {"type": "function", "name": "f"}, "max_output_tokens": 3})",
+      R"({"input": "a", "text": {"format": {"type": "json_schema", "name": "b", "schema": {}}},
+              "reasoning": {"effort": null}, "include": ["reasoning.encrypted_content"]})",
       R"({"tokens": [1, 2.0, 255]})"};
 }
 

@@ -8,6 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/random.h"
+
 namespace axonn {
 
 void ChoiceNews::append(ChoiceNews more) {
@@ -22,6 +25,7 @@ void ChoiceNews::append(ChoiceNews more) {
 std::unique_ptr<AnswerWriter> make_answer_writer(const ServedModel& model,
                                                  const CompletionRequest& request) {
   if (request.kind == RequestKind::embedding) return make_embedding_writer(model, request);
+  if (request.kind == RequestKind::response) return make_responses_writer(model, request);
   return make_completion_writer(model, request);
 }
 
@@ -29,6 +33,19 @@ std::string answer_id(std::string_view prefix) {
   static std::atomic<std::uint64_t> count{0};
   return fmt::format("{}-{:x}-{}", prefix,
                      std::chrono::system_clock::now().time_since_epoch().count(), ++count);
+}
+
+std::string call_id(const std::string& answer, std::size_t index, std::size_t call) {
+  std::string id;
+  for (std::uint64_t hash = hash_text(concat(answer, '/', index, '/', call)); id.size() < 9;
+       hash /= 36)
+    id += "0123456789abcdefghijklmnopqrstuvwxyz"[hash % 36];
+  return id;
+}
+
+bool is_cut_off(FinishReason reason) {
+  return reason == FinishReason::max_tokens || reason == FinishReason::context ||
+         reason == FinishReason::no_token;
 }
 
 std::int64_t prompt_tokens(const CompletionRequest& request) {

@@ -65,9 +65,16 @@ std::unique_ptr<AnswerWriter> make_completion_writer(const ServedModel& model,
                                                      const CompletionRequest& request);
 std::unique_ptr<AnswerWriter> make_embedding_writer(const ServedModel& model,
                                                     const CompletionRequest& request);
+std::unique_ptr<AnswerWriter> make_responses_writer(const ServedModel& model,
+                                                    const CompletionRequest& request);
 
 /// A new id: "cmpl-18a3f-1".
 std::string answer_id(std::string_view prefix);
+/// The id of a call of a tool: nine letters and digits, which is what Mistral's templates accept.
+std::string call_id(const std::string& answer, std::size_t index, std::size_t call);
+/// Whether a text ended because it had no room. A form without a token that may follow ends a text
+/// before it is complete.
+bool is_cut_off(FinishReason reason);
 /// The tokens of the request's prompts.
 std::int64_t prompt_tokens(const CompletionRequest& request);
 

@@ -14,6 +14,7 @@ namespace axonn {
 ///   GET  /v1/models
 ///   POST /v1/completions         as OpenAI's; also what EleutherAI's lm-evaluation-harness sends
 ///   POST /v1/chat/completions
+///   POST /v1/responses           as OpenAI's, without state
 ///   POST /v1/embeddings
 ///   GET  /tokenizer_info, POST /tokenize   for programs that use the server's tokenizer
 ///

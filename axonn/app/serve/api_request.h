@@ -32,9 +32,9 @@ struct ServedModel {
 };
 
 /// The kinds of requests that a model computes something for.
-enum class RequestKind : unsigned char { completion = 1, chat = 2, embedding = 4 };
+enum class RequestKind : unsigned char { completion = 1, chat = 2, embedding = 4, response = 8 };
 
-/// A request of OpenAI's API for completions, chat completions or embeddings.
+/// A request of OpenAI's API for completions, chat completions, responses or embeddings.
 struct CompletionRequest {
   RequestKind kind = RequestKind::completion;
   std::vector<std::vector<std::int32_t>> prompts;  ///< not empty
@@ -49,10 +49,11 @@ struct CompletionRequest {
   bool stream_usage = false;  ///< the stream's last piece counts tokens
   std::int64_t values = 0;    ///< tokens and log-probabilities that the answer may have
   std::vector<std::string> unknown_keys = {};  ///< check_keys()
+  std::string repeated = {};                   ///< members that the answer has, too, as JSON
   GenerationOptions options;
 
   /// Whether the answer is a message of the assistant.
-  bool chat() const { return kind == RequestKind::chat; }
+  bool chat() const { return kind == RequestKind::chat || kind == RequestKind::response; }
 };
 
 /// Parses the body of POST /v1/completions: prompt (a text, a list of tokens, or a list of either),
@@ -66,6 +67,11 @@ CompletionRequest parse_completion(const std::string& body, const ServedModel& m
 /// max_completion_tokens for max_tokens, and top_logprobs for logprobs. Throws UsageError, also if
 /// the model has no chat template.
 CompletionRequest parse_chat_completion(const std::string& body, const ServedModel& model);
+
+/// Parses the body of POST /v1/responses as the same request to /v1/chat/completions: input (a text
+/// or items), instructions, tools, tool_choice, text, reasoning, max_output_tokens, and the keys
+/// that both have. Throws as parse_chat_completion(), with the names of keys here.
+CompletionRequest parse_responses(const std::string& body, const ServedModel& model);
 
 /// Parses the body of POST /v1/embeddings: input (a text, a list of tokens, or a list of either),
 /// encoding_format and pooling. Throws RequestError.

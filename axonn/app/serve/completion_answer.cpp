@@ -7,7 +7,6 @@
 #include "axonn/app/serve/http.h"
 #include "axonn/app/serve/request_body.h"
 #include "axonn/foundation/base/check.h"
-#include "axonn/foundation/base/random.h"
 #include "axonn/foundation/base/utf8.h"
 
 namespace axonn {
@@ -27,10 +26,7 @@ struct AnswerHead {
 std::string sent(const Json& value) { return "data: " + dumped(value) + "\n\n"; }
 
 const char* reason_name(FinishReason reason, bool called) {
-  // A form without a token that may follow ends a text before it is complete.
-  const bool full = reason == FinishReason::max_tokens || reason == FinishReason::context ||
-                    reason == FinishReason::no_token;
-  if (full) return "length";
+  if (is_cut_off(reason)) return "length";
   return called ? "tool_calls" : "stop";
 }
 
@@ -103,21 +99,12 @@ Json scores_json(const AnswerHead& head, const ChoiceNews& of) {
   return head.request.chat() ? chat_scores(head.model, of) : completion_scores(head.model, of);
 }
 
-/// An id of nine letters and digits, which is what Mistral's templates accept.
-std::string call_id(const AnswerHead& head, std::size_t index, std::size_t call) {
-  std::string id;
-  for (std::uint64_t hash = hash_text(concat(head.id, '/', index, '/', call)); id.size() < 9;
-       hash /= 36)
-    id += "0123456789abcdefghijklmnopqrstuvwxyz"[hash % 36];
-  return id;
-}
-
 Json calls_json(const AnswerHead& head, const ChoiceNews& of, bool stream) {
   Json calls = Json::array();
   for (const ToolCall& call : of.parts.calls) {
     const std::size_t number = calls.size();
     Json one = stream ? Json{{"index", number}} : Json::object();
-    one["id"] = call_id(head, of.index, number);
+    one["id"] = call_id(head.id, of.index, number);
     one["type"] = "function";
     one["function"] = {{"name", call.name}, {"arguments", call.arguments}};
     calls.push_back(std::move(one));

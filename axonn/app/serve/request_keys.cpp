@@ -18,8 +18,12 @@ struct KeyGroup {
     completions = static_cast<unsigned char>(RequestKind::completion),
     chats = static_cast<unsigned char>(RequestKind::chat),
     texts = completions | chats,
+    responses = static_cast<unsigned char>(RequestKind::response),
+    messages = chats | responses,
+    generating = texts | responses,
     embeddings = static_cast<unsigned char>(RequestKind::embedding),
-    all = texts | embeddings,
+    of_input = responses | embeddings,
+    all = generating | embeddings,
     harmless = 128
   };
   Use use;
@@ -32,28 +36,43 @@ using Use = KeyGroup::Use;
 constexpr std::size_t kMostUnknown = 16, kLongestUnknown = 100;  // keys, and bytes of each
 
 constexpr const char* kLimit = "; use max_tokens";
+constexpr const char* kForTexts = "; it is for /v1/completions and /v1/chat/completions";
+constexpr const char* kForMessages = "; it is for /v1/chat/completions and /v1/responses";
+constexpr const char* kForResponses = "; it is for /v1/responses";
 constexpr const char* kTopLevel = "; write its members beside the request's other keys";
 
 constexpr KeyGroup kKeys[] = {
     {Use::all, "", "", "model"},
-    {Use::texts, "", "; it is for requests that generate text",
-     "max_tokens temperature top_p top_k n stream stream_options logprobs stop seed "
-     "repetition_penalty stop_token_ids ignore_eos presence_penalty frequency_penalty min_p "
-     "min_tokens logit_bias response_format guided_json guided_choice "
+    {Use::generating, "", "; it is for requests that generate text",
+     "temperature top_p top_k stream stop seed repetition_penalty stop_token_ids ignore_eos "
+     "presence_penalty frequency_penalty min_p min_tokens logit_bias guided_json guided_choice "
      "guided_regex structured_outputs json_schema"},
+    {Use::texts, "", "; responses have max_output_tokens", "max_tokens"},
+    {Use::texts, "", "; responses have text.format", "response_format"},
+    {Use::texts, "1", kForTexts, "n"},
+    {Use::texts, "false", kForTexts, "logprobs"},
+    {Use::texts, R"({"include_obfuscation":false})", kForTexts, "stream_options"},
     {Use::completions, "", "; it is for /v1/completions", "prompt"},
     {Use::completions, "false", "; it is for /v1/completions", "echo"},
     {Use::completions, "1", "; it is for /v1/completions", "best_of"},
     {Use::completions, "\"\"", "; it is for /v1/completions", "suffix"},
-    {Use::chats, "", "; it is for /v1/chat/completions",
-     "messages max_completion_tokens chat_template_kwargs"},
-    {Use::chats, "[]", "; it is for /v1/chat/completions", "tools documents"},
-    {Use::chats, "\"none\"", "; it is for /v1/chat/completions", "tool_choice reasoning_effort"},
+    {Use::chats, "", "; it is for /v1/chat/completions", "messages max_completion_tokens"},
+    {Use::messages, "", kForMessages, "chat_template_kwargs"},
+    {Use::messages, "[]", kForMessages, "tools documents"},
+    {Use::messages, "\"none\"", kForMessages, "tool_choice"},
+    {Use::chats, "\"none\"", "; it is for /v1/chat/completions", "reasoning_effort"},
     {Use::chats, "0", "; it is for /v1/chat/completions", "top_logprobs"},
-    {Use::chats, "true", "; it is for /v1/chat/completions", "parallel_tool_calls"},
+    {Use::messages, "true", kForMessages, "parallel_tool_calls"},
     {Use::chats, "true", "; it is for /v1/chat/completions", "add_generation_prompt"},
     {Use::chats, "false", "; it is for /v1/chat/completions", "continue_final_message"},
-    {Use::embeddings, "", "; it is for /v1/embeddings", "input"},
+    {Use::responses, "", kForResponses, "instructions text reasoning include"},
+    {Use::responses, "", kLimit, "max_output_tokens"},
+    {Use::refused, "", "; the server keeps no responses: send the earlier items in input",
+     "previous_response_id conversation"},
+    {Use::refused, "false", "", "background"},
+    {Use::refused, "\"disabled\"", "; shorten the input", "truncation"},
+    {Use::refused, "", "", "max_tool_calls context_management"},
+    {Use::of_input, "", "; it is for /v1/embeddings and /v1/responses", "input"},
     {Use::embeddings, "\"float\"", "; it is for /v1/embeddings", "encoding_format"},
     {Use::embeddings, "", "; it is for /v1/embeddings", "pooling"},
     {Use::refused, "", "; embeddings have the model's width alone", "dimensions"},
@@ -69,11 +88,11 @@ constexpr KeyGroup kKeys[] = {
     {Use::refused, "[\"text\"]", "; models write text alone", "modalities"},
     {Use::refused, "\"medium\"", "", "verbosity"},
     {Use::refused, "", "; use tools", "functions function_call"},
-    {Use::refused, "", "", "audio web_search_options moderation reasoning text"},
+    {Use::refused, "", "", "audio web_search_options moderation"},
     {Use::refused, "", kTopLevel, "extra_body sampling_params options"},
     // Other names of what is supported.
     {Use::refused, "", kLimit,
-     "n_predict num_predict max_new_tokens max_output_tokens max_length max_tokens_to_sample"},
+     "n_predict num_predict max_new_tokens max_length max_tokens_to_sample"},
     {Use::refused, "0", "; use min_tokens", "min_new_tokens min_length"},
     {Use::refused, "1", "; use repetition_penalty", "repeat_penalty"},
     {Use::refused, "", "; use stop", "stop_sequences stop_strings"},
