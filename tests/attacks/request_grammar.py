@@ -149,6 +149,7 @@ def hostile_head(rng: random.Random) -> bytes:
         lambda: head(f"GET {path}", "Accept-Encoding: " + "gzip, " * 500, "Cookie: a=b; " * 500),
         lambda: head(f"GET {path}", "Host: attacker.example"),
         lambda: head(f"{rng.choice(METHODS)} {path}"),
+        lambda: head(f"OPTIONS {path}", "Origin: " + rng.choice(("null", "http://a", "b" * many))),
         lambda: head(f"GET {path}", "no colon", " folded: line", "bad\x00name: x"),
         lambda: b"GET " + path.encode() + b" HTTP/1.1\nHost: localhost\n\n",
         lambda: b"GET " + path.encode() + b" HTTP/9.9\r\n\r\n",

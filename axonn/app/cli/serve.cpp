@@ -53,6 +53,9 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
   app.add_option("--token", flags.http.token,
                  "requests must have the header \"Authorization: Bearer TOKEN\"")
       ->envname("AXONN_SERVE_TOKEN");
+  app.add_option("--allow-origin", flags.http.origins,
+                 "origins of web pages that may use the server, such as https://chat.example")
+      ->type_name("ORIGIN");
   app.add_option("--name", flags.name, "the model's name in answers (default: its folder's)");
   app.add_option("--batch", flags.generator.batch,
                  "prompts at a time per (z, data) coordinate; 0: what fits in 1 GiB, at most 64")

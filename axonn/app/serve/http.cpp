@@ -19,6 +19,7 @@ namespace axonn {
 
 namespace {
 
+constexpr std::string_view kAnyOrigin = "*", kPreflight = "OPTIONS";
 constexpr std::array kThisMachine{"127.0.0.1", "localhost", "::1", "[::1]"};
 
 bool is_this_machine(const std::string& host) {
@@ -70,6 +71,16 @@ std::string unescaped(std::string_view text, bool is_parameter) {
     }
   }
   return out;
+}
+
+/// Refuses what is no origin, as browsers send it.
+void check_origin(const std::string& origin) {
+  const std::size_t host = origin.find("://") + 3;
+  const bool web = origin.starts_with("http://") || origin.starts_with("https://");
+  if (origin != kAnyOrigin &&
+      (!web || host >= origin.size() || origin.find_first_of("/?#, \r\n\t", host) != origin.npos))
+    refuse("--allow-origin wants an origin such as https://chat.example, without a path, or '*', ",
+           "got '", printable(origin), '\'');
 }
 
 const char* reason_of(int status) {
@@ -148,13 +159,19 @@ class HttpServer::State : public HttpService {
   Admitted admit(const HttpHead& head) const override;
   HttpResponse answer(const HttpRequest& request) const override;
   HttpResponse refusal(const HttpError& error) const override;
-  std::string head_of(const HttpResponse& response, const Framing& framing) const override;
+  std::string head_of(const HttpResponse& response, const Framing& framing,
+                      const std::string& origin) const override;
 
   Options options;
   HttpConnections connections{options, *this};
 
  private:
   const Route* find(const std::string& method, const std::string& path) const;
+  bool allows(std::string_view origin) const {
+    return !origin.empty() && std::ranges::any_of(options.origins, [&](const std::string& each) {
+      return each == origin || each == kAnyOrigin;
+    });
+  }
 
   std::map<std::string, Route> routes_;  // by "GET /path"
 };
@@ -180,6 +197,10 @@ HttpService::Admitted HttpServer::State::admit(const HttpHead& head) const {
   admitted.is_open = route && route->is_open;
   if (is_this_machine(options.host) && !is_this_machine(host_in(head.host)))
     throw HttpError(403, "this server answers only requests to localhost");
+  if (head.method == kPreflight && allows(head.origin)) {
+    admitted.is_open = true;
+    return admitted;
+  }
   if (head.method == "POST" && media_type(head.content_type) != "application/json")
     throw HttpError(415, "the header Content-Type must be application/json");
   if (!options.token.empty() && !admitted.is_open &&
@@ -193,6 +214,7 @@ HttpService::Admitted HttpServer::State::admit(const HttpHead& head) const {
 HttpResponse HttpServer::State::answer(const HttpRequest& request) const {
   try {
     HttpResponse response;
+    if (request.method == kPreflight) return {.status = 204};
     find(request.method, request.path)->handler(request, response);
     if (response.type.starts_with("text/html")) response.policy = admit_scripts(response.body);
     return response;
@@ -212,7 +234,8 @@ HttpResponse HttpServer::State::refusal(const HttpError& error) const {
   return {.status = error.status, .body = error_json(error.what(), type, error.member, error.code)};
 }
 
-std::string HttpServer::State::head_of(const HttpResponse& response, const Framing& framing) const {
+std::string HttpServer::State::head_of(const HttpResponse& response, const Framing& framing,
+                                       const std::string& origin) const {
   std::string head = fmt::format("HTTP/1.1 {} {}\r\n", response.status, reason_of(response.status));
   const auto line = [&](std::string_view name, std::string_view value) {
     fmt::format_to(std::back_inserter(head), "{}: {}\r\n", name, value);
@@ -224,6 +247,15 @@ std::string HttpServer::State::head_of(const HttpResponse& response, const Frami
   }
   if (response.status == 401) line("WWW-Authenticate", "Bearer");
   if (response.status == 503) line("Retry-After", "1");
+  if (allows(origin)) {
+    line("Access-Control-Allow-Origin", origin);
+    line("Vary", "Origin");
+    if (response.status == 204) {  // clients of OpenAI's API send many headers of their own
+      line("Access-Control-Allow-Methods", "GET, POST");
+      line("Access-Control-Allow-Headers", "Authorization, *");
+      line("Access-Control-Max-Age", "600");
+    }
+  }
   line("Content-Security-Policy", response.policy);
   line("X-Content-Type-Options", "nosniff");
   line("X-Frame-Options", "DENY");
@@ -251,6 +283,11 @@ HttpServer::HttpServer(Options options) {
   if (!is_this_machine(options.host) && options.token.empty())
     refuse("other machines can reach ", options.host,
            ", so a token is needed: set --token, or listen on 127.0.0.1");
+  std::ranges::for_each(options.origins, check_origin);
+  if (std::ranges::find(options.origins, kAnyOrigin) != options.origins.end() &&
+      options.token.empty())
+    refuse("all pages of this machine's browsers could use the server with --allow-origin '*', so ",
+           "a token is needed: set --token, or name the origins");
   state_ = std::make_unique<State>(std::move(options));
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/clock.h"
@@ -82,14 +83,17 @@ class HttpServer {
     int client_connections = 0;  ///< of them, those of one address; 0: half, or all of this machine
     /// For a client that sends the head of a request, and for one that reads 64 KiB of an answer.
     double patience_s = 10;
+    /// Origins of other pages that may send requests and read answers, such as
+    /// "https://chat.example" (CORS); "*": all, which needs a token.
+    std::vector<std::string> origins = {};
     std::function<double()> clock = now_seconds;
   };
   /// HttpError in a handler becomes an answer with its status, UsageError one with 400, another
   /// exception one with 500.
   using Handler = std::function<void(const HttpRequest&, HttpResponse&)>;
 
-  /// Throws UsageError for a host that other machines can reach without a token, and in a build
-  /// without a web server.
+  /// Throws UsageError for a host that other machines, or origins that all pages, can reach without
+  /// a token, for an origin that is none, and in a build without a web server.
   explicit HttpServer(Options options);
   ~HttpServer();
 

@@ -326,7 +326,7 @@ void HttpConnections::Connection::answer_whole(HttpResponse response) {
   const bool ends = reader_.part() != HttpReader::Part::whole || state_.stopping;
   framing_ = {.length = response.body.size(), .keeps_alive = reader_.head().keeps_alive && !ends};
   is_over_ = true;
-  std::string bytes = state_.service.head_of(response, framing_);
+  std::string bytes = state_.service.head_of(response, framing_, reader_.head().origin);
   if (reader_.head().method != "HEAD") bytes += response.body;
   send(std::move(bytes));
 }
@@ -372,7 +372,7 @@ void HttpConnections::Connection::pulled(std::optional<std::string> piece,
     const bool chunked = reader_.head().chunked_answers;
     framing_ = {.chunked = chunked,
                 .keeps_alive = chunked && reader_.head().keeps_alive && !state_.stopping};
-    bytes = state_.service.head_of(response_, framing_);
+    bytes = state_.service.head_of(response_, framing_, reader_.head().origin);
   }
   is_over_ = !piece;
   state_.handled_much |= piece && piece->size() > kMuch;

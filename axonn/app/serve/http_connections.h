@@ -27,12 +27,13 @@ class HttpService {
   virtual HttpResponse answer(const HttpRequest& request) const = 0;
   virtual HttpResponse refusal(const HttpError& error) const = 0;
   /// The first lines of an answer. `length`: bytes of the body; none: it is sent in chunks, or up
-  /// to the end of the connection.
+  /// to the end of the connection. `origin`: of the page that sent the request; "": none.
   struct Framing {
     std::optional<std::size_t> length;
     bool chunked = false, keeps_alive = true;
   };
-  virtual std::string head_of(const HttpResponse& response, const Framing& framing) const = 0;
+  virtual std::string head_of(const HttpResponse& response, const Framing& framing,
+                              const std::string& origin) const = 0;
 
  protected:
   HttpService() = default;

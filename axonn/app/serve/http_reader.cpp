@@ -59,6 +59,8 @@ class HttpReader::Parser : public http::basic_parser<true> {
         return keep(head.authorization);
       case http::field::content_type:
         return keep(head.content_type);
+      case http::field::origin:
+        return keep(head.origin);
       case http::field::content_length:
         has_length_ = true;
         break;

@@ -11,7 +11,7 @@ namespace axonn {
 /// The head of a request: its first line, and the other lines that the server reads.
 struct HttpHead {
   std::string method, target;  ///< "GET", "/path?name=value"
-  std::string host, authorization, content_type;
+  std::string host, authorization, content_type, origin;
   bool wants_continue = false;   ///< the client sends its body after "100 Continue"
   bool keeps_alive = false;      ///< the client may send another request after this one
   bool chunked_answers = false;  ///< the client understands answers in chunks (HTTP/1.1)

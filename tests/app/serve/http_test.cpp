@@ -179,6 +179,47 @@ TEST(HttpReader, RefusesWhatIsMalformedTooLargeOrAmbiguous) {
   }
 }
 
+TEST_F(ServerTest, PagesOfTheOriginsThatMayUseItCanAndNoOthers) {
+  const auto asked = [&](const char* method, const char* path, const HttpHeaders& headers) {
+    RawConnection connection(port_);
+    connection.send(request_text(method, path, "", headers));
+    return parse_answer(connection.receive_all());
+  };
+  const HttpHeaders page{{"Host", "localhost"}, {"Origin", "https://chat.example"}},
+      other{{"Host", "localhost"}, {"Origin", "https://chat.example.org"}};
+  constexpr const char* kAllowed = "Access-Control-Allow-Origin";
+  serve();
+  EXPECT_EQ(asked("OPTIONS", "/echo", page).status, 404) << "off unless origins are named";
+  EXPECT_EQ(asked("GET", "/open", page).header(kAllowed), "");
+
+  serve({.token = "secret", .origins = {"http://a", "https://chat.example"}});
+  const HttpAnswer preflight = asked("OPTIONS", "/echo", page);
+  EXPECT_EQ(preflight.status, 204) << "without the token, which browsers do not send with it";
+  EXPECT_EQ(preflight.header(kAllowed), "https://chat.example");
+  EXPECT_EQ(preflight.header("Access-Control-Allow-Methods"), "GET, POST");
+  EXPECT_EQ(preflight.header("Access-Control-Allow-Headers"), "Authorization, *");
+  EXPECT_EQ(preflight.header("Vary"), "Origin");
+  EXPECT_EQ(asked("GET", "/open", page).header(kAllowed), "https://chat.example");
+  const HttpAnswer refused = asked("GET", "/fail", page);
+  EXPECT_EQ(refused.status, 401);
+  EXPECT_EQ(refused.header(kAllowed), "https://chat.example") << "so that the page sees why";
+  EXPECT_EQ(asked("OPTIONS", "/echo", other).status, 401);
+  EXPECT_EQ(asked("GET", "/open", other).header(kAllowed), "");
+
+  serve({.token = "secret", .origins = {"*"}});
+  EXPECT_EQ(asked("GET", "/open", other).header(kAllowed), "https://chat.example.org");
+  EXPECT_EQ(asked("GET", "/open", {{"Host", "localhost"}}).header(kAllowed), "");
+}
+
+TEST_F(ServerTest, RefusesOriginsThatAreNone) {
+  EXPECT_THAT([] { HttpServer({.origins = {"*"}}); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("a token is needed: set --token")));
+  for (const char* wrong : {"chat.example", "https://chat.example/", "https://", "null", ""})
+    EXPECT_THAT([&] { HttpServer({.origins = {wrong}}); },
+                testing::ThrowsMessage<UsageError>(HasSubstr("--allow-origin wants an origin")))
+        << wrong;
+}
+
 TEST_F(ServerTest, AnswersRequestsOfAConnectionInTurn) {
   serve();
   const RawConnection connection(port_);
