@@ -89,7 +89,8 @@ def body_of(rng: random.Random) -> bytes:
         return json.dumps({"input": rng.choice(("a", ["a" * 90] * 256, [[1, 2]] * 300))}).encode()
     if kind < 0.25:  # what may be asked for, multiplied
         wanted = {"prompt": rng.choice(("a", ["a"] * 256, [[1, 2]] * 300)),
-                  "n": rng.choice((1, 16, 256)), "logprobs": rng.choice((0, 20, 100)),
+                  "n": rng.choice((1, 16, 256)), "best_of": rng.choice((1, 16, 256)),
+                  "logprobs": rng.choice((0, 20, 100)),
                   "max_tokens": rng.choice((0, 1, 4096)), "echo": rng.random() < 0.5,
                   "stream": rng.random() < 0.5, "ignore_eos": True}  # fmt: skip
         return json.dumps(wanted).encode()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "axonn/app/serve/http.h"
@@ -66,7 +67,11 @@ std::string Answer::taken(Choice& choice, TextStream::Event event) {
     usage_.cached += event.news.cached_tokens;
   if (!choice.begun && request_.echo) echo(choice, event.news, news);
   choice.begun = true;
-  if (request_.options.likeliest >= 0) {
+  for (const TokenScore& score : event.news.scores) {
+    choice.log_probability += score.log_probability;
+    ++choice.scored;
+  }
+  if (request_.scored) {
     add_tokens(choice, event.news.tokens, true, news);
     std::ranges::move(event.news.scores, std::back_inserter(news.scores));
   }
@@ -105,6 +110,28 @@ void Answer::add_tokens(Choice& choice, const std::vector<std::int32_t>& tokens,
   }
 }
 
+double Answer::Choice::likelihood() const {
+  return scored > 0 ? log_probability / static_cast<double>(scored)
+                    : -std::numeric_limits<double>::infinity();
+}
+
+/// Of each prompt's texts, keeps those that the answer has, the likeliest first.
+void Answer::keep_likeliest() {
+  if (request_.answers == request_.copies) return;
+  std::vector<Choice> kept;
+  const auto copies = static_cast<std::ptrdiff_t>(request_.copies);
+  for (auto begin = choices_.begin(); begin != choices_.end(); begin += copies) {
+    std::stable_sort(begin, begin + copies, [](const Choice& a, const Choice& b) {
+      return a.likelihood() > b.likelihood();
+    });
+    for (std::int64_t i = 0; i < request_.answers; ++i) {
+      kept.push_back(std::move(begin[i]));
+      kept.back().whole.index = kept.size() - 1;
+    }
+  }
+  choices_ = std::move(kept);
+}
+
 std::string Answer::last() {
   over_ = true;
   return writer_->stream_done(usage_);
@@ -113,6 +140,7 @@ std::string Answer::last() {
 /// The next part of an answer that is no stream. The text of a choice is made when those before it
 /// are sent, because it takes more memory than the choice.
 std::string Answer::whole() {
+  if (written_ == 0) keep_likeliest();
   std::string part = written_ == 0 ? writer_->begin() : "";
   if (written_ < choices_.size())
     part += writer_->choice(std::exchange(choices_[written_].whole, {}));

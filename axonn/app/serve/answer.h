@@ -35,11 +35,16 @@ class Answer {
     bool begun = false;
     std::int64_t offset = 0;  // characters before the next token
     CharacterCount characters = {};
+    double log_probability = 0;  // of the generated tokens, if they are scored
+    std::int64_t scored = 0;     // of them
+    /// The mean log-probability of its tokens; lowest without any.
+    double likelihood() const;
   };
   std::string taken(Choice& choice, TextStream::Event event);
   void echo(Choice& choice, Generation& generation, ChoiceNews& news);
   void add_tokens(Choice& choice, const std::vector<std::int32_t>& tokens, bool generated,
                   ChoiceNews& news);
+  void keep_likeliest();
   std::string last();
   std::string whole();
   std::string fault(const std::string& why);

@@ -187,7 +187,7 @@ void read_common(const RequestBody& body, const ServedModel& model, CompletionRe
                                         std::numeric_limits<std::int64_t>::max()))
                                   : std::uint64_t{random()} << 32 | random();
   read_stops(body, model, options);
-  request.copies = body.whole("n", 1, 1, model.most_prompts);
+  request.copies = request.answers = body.whole("n", 1, 1, model.most_prompts);
   request.stream = body.flag("stream", false);
   request.stream_usage = wants_usage(body);
 }
@@ -204,13 +204,12 @@ void count_values(const ServedModel& model, CompletionRequest& request) {
   const std::int64_t each = 1 + std::max<std::int64_t>(options.likeliest + 1, 0);
   request.values = request.copies * tokens * each;
   if (request.values <= model.most_values) return;
-  const bool scored = options.likeliest >= 0;
   const char* scores = request.chat() ? "top_logprobs" : "logprobs";
   reject_key("max_tokens", "the answer could have ", request.copies * tokens, " tokens",
-             scored ? concat(" with ", each - 1, " log-probabilities each") : "", ", ",
+             request.scored ? concat(" with ", each - 1, " log-probabilities each") : "", ", ",
              request.values, " values, more than ", model.most_values,
              " (axonn serve --max-answer); lower max_tokens, ",
-             scored ? concat("n or ", scores) : "or n", ", or send fewer prompts at once");
+             request.scored ? concat("n or ", scores) : "or n", ", or send fewer prompts at once");
 }
 
 void check_context(const char* key, const ServedModel& model, const CompletionRequest& request) {
@@ -220,6 +219,19 @@ void check_context(const char* key, const ServedModel& model, const CompletionRe
                          concat("the prompt has ", prompt.size(),
                                 " tokens, but the context has only ", model.context),
                          "context_length_exceeded");
+}
+
+/// Reads how many texts are generated of which the answer has the likeliest, and whether it has
+/// scores.
+void read_best_of(const RequestBody& body, const ServedModel& model, CompletionRequest& request) {
+  constexpr const char* kBestOf = "best_of";
+  request.scored = request.options.likeliest >= 0;
+  request.copies = body.whole(kBestOf, request.answers, 1, model.most_prompts);
+  if (request.copies == request.answers) return;
+  if (request.copies < request.answers) reject_key(kBestOf, "it is less than n, ", request.answers);
+  if (request.stream)
+    reject_key(kBestOf, "not supported in a stream: the likeliest text is known at the end");
+  request.options.likeliest = std::max<std::int64_t>(request.options.likeliest, 0);
 }
 
 /// Checks that the prompts fit. `key`: theirs.
@@ -325,7 +337,7 @@ CompletionRequest parse_completion(const std::string& text, const ServedModel& m
   options.max_tokens = limit_in(body, "max_tokens", 16, 0, model);
   // Whoever scores a text asks for one more token and counts on it.
   if (options.score_prompt && options.max_tokens == 1) options.stop_tokens.clear();
-  body.only("best_of", request.copies);
+  read_best_of(body, model, request);
   body.only("suffix", "");
   options.form = checked_form(requested_form(body, text), false);
   check("prompt", model, request);
@@ -348,6 +360,7 @@ CompletionRequest parse_chat_completion(const std::string& text, const ServedMod
     options.likeliest = likeliest;
   else if (likeliest > 0)
     reject_key("top_logprobs", "it needs \"logprobs\": true");
+  request.scored = options.likeliest >= 0;
   options.max_tokens = chat_limit(body, model, request);
   end_with_turn(body, model, options);
   check("messages", model, request);

@@ -38,13 +38,15 @@ enum class RequestKind : unsigned char { completion = 1, chat = 2, embedding = 4
 struct CompletionRequest {
   RequestKind kind = RequestKind::completion;
   std::vector<std::vector<std::int32_t>> prompts;  ///< not empty
-  std::int64_t copies = 1;                         ///< "n": texts generated after each prompt
-  bool echo = false;                               ///< the answer begins with the prompt
-  std::vector<std::string> echoes;                 ///< the prompts as texts, if `echo`
-  AnswerForm form = {};                            ///< of a chat's answer
-  bool in_thought = false;   ///< the chat's prompt begins the answer's thought
-  bool single_call = false;  ///< of several calls of tools, the answer has the first
-  bool base64 = false;       ///< embeddings are written as base64 of f32, little-endian
+  std::int64_t copies = 1;   ///< texts generated after each prompt: "best_of", or "n"
+  std::int64_t answers = 1;  ///< "n": of these texts, those that are in the answer, the likeliest
+  bool scored = false;       ///< the answer has log-probabilities
+  bool echo = false;         ///< the answer begins with the prompt
+  std::vector<std::string> echoes;  ///< the prompts as texts, if `echo`
+  AnswerForm form = {};             ///< of a chat's answer
+  bool in_thought = false;          ///< the chat's prompt begins the answer's thought
+  bool single_call = false;         ///< of several calls of tools, the answer has the first
+  bool base64 = false;              ///< embeddings are written as base64 of f32, little-endian
   bool stream = false;
   bool stream_usage = false;  ///< the stream's last piece counts tokens
   std::int64_t values = 0;    ///< tokens and log-probabilities that the answer may have

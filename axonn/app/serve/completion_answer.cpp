@@ -95,7 +95,7 @@ Json chat_scores(const ServedModel& model, const ChoiceNews& of) {
 }
 
 Json scores_json(const AnswerHead& head, const ChoiceNews& of) {
-  if (head.request.options.likeliest < 0) return nullptr;
+  if (!head.request.scored) return nullptr;
   return head.request.chat() ? chat_scores(head.model, of) : completion_scores(head.model, of);
 }
 

@@ -1,5 +1,6 @@
 // What a server's requests say of the tokens that are drawn: settings of sampling, and forms of
 // texts.
+#include <algorithm>
 #include <set>
 #include <thread>
 
@@ -42,6 +43,36 @@ TEST(Serve, HeedsBiasesPenaltiesAndTheLeastNumberOfTokensOnEveryGrid) {
       EXPECT_EQ(tokens(later), std::vector<std::string>(5, "B"));
     });
   }
+}
+
+TEST(Serve, BestOfGivesTheTextsThatAreLikeliestByToken) {
+  for (const GridShape& grid : {GridShape{}, {1, 1, 2, 1}})
+    with_server({.grid = grid}, [&](const Served& served) {
+      const json request{{"prompt", {"abc", "d"}}, {"max_tokens", 6}, {"seed", 4}};
+      json all = request, best = request;
+      all.update({{"n", 5}, {"logprobs", 0}});
+      best.update({{"n", 2}, {"best_of", 5}});
+      const json wanted = served.answer("/v1/completions", all);
+      const json got = served.answer("/v1/completions", best);
+      ASSERT_EQ(got["choices"].size(), 4U);
+      EXPECT_EQ(got["usage"]["completion_tokens"], 60) << "all texts count";
+      for (std::size_t prompt = 0; prompt < 2; ++prompt) {
+        std::vector<std::pair<double, std::string>> texts;
+        for (std::size_t i = 5 * prompt; i < 5 * prompt + 5; ++i) {
+          const json& choice = wanted["choices"][i];
+          double sum = 0;
+          for (const double value : choice["logprobs"]["token_logprobs"]) sum += value;
+          texts.emplace_back(-sum / choice["logprobs"]["tokens"].size(), choice["text"]);
+        }
+        std::ranges::sort(texts);
+        for (std::size_t i = 0; i < 2; ++i) {
+          const json& choice = got["choices"][2 * prompt + i];
+          EXPECT_EQ(choice["index"], 2 * prompt + i);
+          EXPECT_EQ(choice["text"], texts[i].second);
+          EXPECT_TRUE(choice["logprobs"].is_null());
+        }
+      }
+    });
 }
 
 TEST(Serve, RefusesSettingsOfSamplingOutOfTheirRange) {

@@ -352,8 +352,10 @@ TEST(Serve, RefusesWhatItCannotDoAndNamesTheKey) {
         refusal(text, {{"prompt", "a"}, {"stream_options", {{"include_usage", "yes"}}}}, 400),
         HasSubstr("stream_options:"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"logprobs", true}}, 400), HasSubstr("logprobs:"));
-    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"best_of", 2}}, 400),
-                HasSubstr("best_of: only 1"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"best_of", 1}, {"n", 2}}, 400),
+                HasSubstr("best_of: it is less than n, 2"));
+    EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"best_of", 2}, {"stream", true}}, 400),
+                HasSubstr("best_of: not supported in a stream"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"stop_token_ids", {256}}}, 400),
                 HasSubstr("stop_token_ids: wanted tokens from 0 to 255, got 256"));
     EXPECT_THAT(refusal(text, {{"prompt", "a"}, {"temperature", "hot"}}, 400),
