@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 POSTS = ("/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/v1/responses",
-         "/tokenize", "/detokenize", "/none")  # fmt: skip
+         "/v1/messages", "/tokenize", "/detokenize", "/none")  # fmt: skip
 GETS = ("/", "/health", "/v1/models", "/v1/models/x", "/tokenizer_info", "/favicon.ico",
         "/api/runs", "/api/rows?run=0", "/api/config?run=0", "/api/samples?run=0",
         "/../../etc/passwd", "/%2e%2e/%00", "/%", "/?a=%zz&&=")  # fmt: skip
@@ -64,6 +64,7 @@ def strange_value(rng: random.Random) -> str:
         lambda: '[{"role":"user","content":' + strange_value(rng) + "}]",
         lambda: '[{"type":"text","text":' + strange_value(rng) + "}]",
         lambda: '[{"type":"function_call","name":"f","arguments":' + strange_value(rng) + "}]",
+        lambda: '[{"type":"tool_result","tool_use_id":"a","content":' + strange_value(rng) + "}]",
         lambda: '{"format":' + strange_value(rng) + "}",
     ))()  # fmt: skip
 
@@ -75,7 +76,7 @@ KEYS = ("prompt", "messages", "max_tokens", "max_completion_tokens", "temperatur
         "repetition_penalty", "model", "unknown", "guided_json", "guided_regex", "guided_choice",
         "structured_outputs", "min_tokens", "min_p", "presence_penalty", "reasoning_effort",
         "input", "encoding_format", "pooling", "instructions", "max_output_tokens", "text", "reasoning",
-        "include")  # fmt: skip
+        "include", "system", "stop_sequences")  # fmt: skip
 
 
 def body_of(rng: random.Random) -> bytes:

@@ -20,6 +20,7 @@ void api_request(std::string_view input) {
        {+[](const std::string& text) { (void)parse_completion(text, kModel); },
         +[](const std::string& text) { (void)parse_chat_completion(text, kModel); },
         +[](const std::string& text) { (void)parse_responses(text, kModel); },
+        +[](const std::string& text) { (void)parse_messages(text, kModel); },
         +[](const std::string& text) { (void)parse_embeddings(text, kModel); },
         +[](const std::string& text) { (void)parse_tokenize(text, kModel); },
         +[](const std::string& text) { (void)parse_detokenize(text, kModel); }})
@@ -50,6 +51,12 @@ std::vector<std::string> api_request_seeds() {
               "tool_choice": {"type": "function", "name": "f"}, "max_output_tokens": 3})",
       R"({"input": "a", "text": {"format": {"type": "json_schema", "name": "b", "schema": {}}},
               "reasoning": {"effort": null}, "include": ["reasoning.encrypted_content"]})",
+      R"({"max_tokens": 3, "system": [{"type": "text", "text": "a"}], "stop_sequences": ["b"],
+              "tools": [{"name": "f", "input_schema": {}}], "tool_choice": {"type": "auto",
+              "disable_parallel_tool_use": true}, "messages": [{"role": "assistant", "content":
+              [{"type": "thinking", "thinking": "c"}, {"type": "tool_use", "id": "1", "name": "f",
+              "input": {"d": [1]}}]}, {"role": "user", "content": [{"type": "tool_result",
+              "tool_use_id": "1", "content": "e"}, {"type": "text", "text": "g"}]}]})",
       R"({"tokens": [1, 2.0, 255]})"};
 }
 

@@ -59,6 +59,7 @@ std::string Answer::taken(Choice& choice, TextStream::Event event) {
   ChoiceNews news{.index = choice.whole.index, .embedding = std::move(event.news.embedding)};
   if (event.end) {
     news.end = event.news.reason;
+    news.stop = std::move(event.news.stop);
     choice.stream.reset();
     --open_;
   }

@@ -20,11 +20,13 @@ void ChoiceNews::append(ChoiceNews more) {
   std::ranges::move(more.scores, std::back_inserter(scores));
   embedding.insert(embedding.end(), more.embedding.begin(), more.embedding.end());
   end = more.end;
+  stop = std::move(more.stop);
 }
 
 std::unique_ptr<AnswerWriter> make_answer_writer(const ServedModel& model,
                                                  const CompletionRequest& request) {
   if (request.kind == RequestKind::embedding) return make_embedding_writer(model, request);
+  if (request.kind == RequestKind::message) return make_messages_writer(model, request);
   if (request.kind == RequestKind::response) return make_responses_writer(model, request);
   return make_completion_writer(model, request);
 }

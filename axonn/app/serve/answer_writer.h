@@ -28,6 +28,7 @@ struct ChoiceNews {
   std::vector<TokenScore> scores = {};     ///< of the last tokens
   std::vector<float> embedding = {};       ///< (H), if the request asks for it
   std::optional<FinishReason> end = {};    ///< why the choice ended, if it has
+  std::string stop = {};                   ///< the stop string, if that is why
 
   void append(ChoiceNews more);
 };
@@ -65,6 +66,8 @@ std::unique_ptr<AnswerWriter> make_completion_writer(const ServedModel& model,
                                                      const CompletionRequest& request);
 std::unique_ptr<AnswerWriter> make_embedding_writer(const ServedModel& model,
                                                     const CompletionRequest& request);
+std::unique_ptr<AnswerWriter> make_messages_writer(const ServedModel& model,
+                                                   const CompletionRequest& request);
 std::unique_ptr<AnswerWriter> make_responses_writer(const ServedModel& model,
                                                     const CompletionRequest& request);
 

@@ -195,6 +195,7 @@ void add_api(HttpServer& server, const ServedModel& model, RequestQueue& queue) 
   add("/v1/completions", parse_completion);
   add("/v1/chat/completions", parse_chat_completion);
   add("/v1/responses", parse_responses);
+  add("/v1/messages", parse_messages);
   add("/v1/embeddings", parse_embeddings);
 }
 

@@ -15,6 +15,7 @@ namespace axonn {
 ///   POST /v1/completions         as OpenAI's; also what EleutherAI's lm-evaluation-harness sends
 ///   POST /v1/chat/completions
 ///   POST /v1/responses           as OpenAI's, without state
+///   POST /v1/messages            as Anthropic's
 ///   POST /v1/embeddings
 ///   GET  /tokenizer_info, POST /tokenize   for programs that use the server's tokenizer
 ///

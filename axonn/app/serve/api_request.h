@@ -32,9 +32,16 @@ struct ServedModel {
 };
 
 /// The kinds of requests that a model computes something for.
-enum class RequestKind : unsigned char { completion = 1, chat = 2, embedding = 4, response = 8 };
+enum class RequestKind : unsigned char {
+  completion = 1,
+  chat = 2,
+  embedding = 4,
+  response = 8,
+  message = 16
+};
 
-/// A request of OpenAI's API for completions, chat completions, responses or embeddings.
+/// A request of OpenAI's API for completions, chat completions, responses or embeddings, or of
+/// Anthropic's for messages.
 struct CompletionRequest {
   RequestKind kind = RequestKind::completion;
   std::vector<std::vector<std::int32_t>> prompts;  ///< not empty
@@ -55,7 +62,7 @@ struct CompletionRequest {
   GenerationOptions options;
 
   /// Whether the answer is a message of the assistant.
-  bool chat() const { return kind == RequestKind::chat || kind == RequestKind::response; }
+  bool chat() const { return kind != RequestKind::completion && kind != RequestKind::embedding; }
 };
 
 /// Parses the body of POST /v1/completions: prompt (a text, a list of tokens, or a list of either),
@@ -69,6 +76,16 @@ CompletionRequest parse_completion(const std::string& body, const ServedModel& m
 /// max_completion_tokens for max_tokens, and top_logprobs for logprobs. Throws UsageError, also if
 /// the model has no chat template.
 CompletionRequest parse_chat_completion(const std::string& body, const ServedModel& model);
+
+/// Parses the body of a request to /v1/chat/completions that a request of another kind was
+/// translated to. `key_here`: the name in that request of a key of chats, for errors.
+CompletionRequest parse_as_chat(const std::string& chat, RequestKind kind, const ServedModel& model,
+                                std::string (*key_here)(const std::string& of_chats));
+
+/// Parses the body of POST /v1/messages, of Anthropic's API, as the same request to
+/// /v1/chat/completions: messages of blocks, system, max_tokens, stop_sequences, tools,
+/// tool_choice, and the keys that both have. Throws likewise.
+CompletionRequest parse_messages(const std::string& body, const ServedModel& model);
 
 /// Parses the body of POST /v1/responses as the same request to /v1/chat/completions: input (a text
 /// or items), instructions, tools, tool_choice, text, reasoning, max_output_tokens, and the keys

@@ -25,6 +25,7 @@ void join(TextStream::Event& event, TextStream::Event next) {
   append(all.embedding, more.embedding);
   all.text += more.text;
   all.reason = more.reason;
+  all.stop = more.stop;
   all.slid |= more.slid;
   all.cached_tokens = more.cached_tokens;
   event.end |= next.end;
@@ -123,6 +124,7 @@ Generation RequestQueue::Running::news(const Generation& all) {
   return {.tokens = rest(all.tokens, tokens),
           .text = rest(all.text, text),
           .reason = all.reason,
+          .stop = all.stop,
           .slid = all.slid,
           .cached_tokens = all.cached_tokens,
           .prompt_scores = rest(all.prompt_scores, prompt_scores),

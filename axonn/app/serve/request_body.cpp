@@ -36,6 +36,10 @@ std::string dumped(const nlohmann::ordered_json& value) {
   return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
+nlohmann::ordered_json member_of(const nlohmann::ordered_json& of, const char* name) {
+  return of.is_object() ? of.value(name, nlohmann::ordered_json()) : nlohmann::ordered_json();
+}
+
 std::string shown_value(const nlohmann::json& value) {
   if (value.is_array()) return "a list";
   if (value.is_object()) return "an object";

@@ -26,6 +26,9 @@ std::optional<std::int64_t> whole_number(const nlohmann::json& value);
 /// The text of JSON. Bytes that are not UTF-8, which a model may write, become U+FFFD.
 std::string dumped(const nlohmann::ordered_json& value);
 
+/// The member of an object; null if it is missing or `of` is no object.
+nlohmann::ordered_json member_of(const nlohmann::ordered_json& of, const char* name);
+
 /// A value in an error.
 std::string shown_value(const nlohmann::json& value);
 

@@ -19,9 +19,14 @@ struct KeyGroup {
     chats = static_cast<unsigned char>(RequestKind::chat),
     texts = completions | chats,
     responses = static_cast<unsigned char>(RequestKind::response),
-    messages = chats | responses,
-    generating = texts | responses,
+    messages = static_cast<unsigned char>(RequestKind::message),
+    with_tools = chats | responses | messages,
+    generating = texts | responses | messages,
     embeddings = static_cast<unsigned char>(RequestKind::embedding),
+    parallel = chats | responses,
+    of_messages = chats | messages,
+    of_stop = texts | responses,
+    of_limit = texts | messages,
     of_input = responses | embeddings,
     all = generating | embeddings,
     harmless = 128
@@ -37,17 +42,18 @@ constexpr std::size_t kMostUnknown = 16, kLongestUnknown = 100;  // keys, and by
 
 constexpr const char* kLimit = "; use max_tokens";
 constexpr const char* kForTexts = "; it is for /v1/completions and /v1/chat/completions";
-constexpr const char* kForMessages = "; it is for /v1/chat/completions and /v1/responses";
+constexpr const char* kForTools = "; it is for requests of chats";
 constexpr const char* kForResponses = "; it is for /v1/responses";
 constexpr const char* kTopLevel = "; write its members beside the request's other keys";
 
 constexpr KeyGroup kKeys[] = {
     {Use::all, "", "", "model"},
     {Use::generating, "", "; it is for requests that generate text",
-     "temperature top_p top_k stream stop seed repetition_penalty stop_token_ids ignore_eos "
+     "temperature top_p top_k stream seed repetition_penalty stop_token_ids ignore_eos "
      "presence_penalty frequency_penalty min_p min_tokens logit_bias guided_json guided_choice "
      "guided_regex structured_outputs json_schema"},
-    {Use::texts, "", "; responses have max_output_tokens", "max_tokens"},
+    {Use::of_stop, "", "; messages have stop_sequences", "stop"},
+    {Use::of_limit, "", "; responses have max_output_tokens", "max_tokens"},
     {Use::texts, "", "; responses have text.format", "response_format"},
     {Use::texts, "1", kForTexts, "n"},
     {Use::texts, "false", kForTexts, "logprobs"},
@@ -56,13 +62,16 @@ constexpr KeyGroup kKeys[] = {
     {Use::completions, "false", "; it is for /v1/completions", "echo"},
     {Use::completions, "1", "; it is for /v1/completions", "best_of"},
     {Use::completions, "\"\"", "; it is for /v1/completions", "suffix"},
-    {Use::chats, "", "; it is for /v1/chat/completions", "messages max_completion_tokens"},
-    {Use::messages, "", kForMessages, "chat_template_kwargs"},
-    {Use::messages, "[]", kForMessages, "tools documents"},
-    {Use::messages, "\"none\"", kForMessages, "tool_choice"},
+    {Use::of_messages, "", kForTools, "messages"},
+    {Use::chats, "", "; it is for /v1/chat/completions", "max_completion_tokens"},
+    {Use::messages, "", "; use stop", "stop_sequences"},
+    {Use::messages, "", "; use a message of the role system", "system"},
+    {Use::with_tools, "", kForTools, "chat_template_kwargs"},
+    {Use::with_tools, "[]", kForTools, "tools documents"},
+    {Use::with_tools, "\"none\"", kForTools, "tool_choice"},
     {Use::chats, "\"none\"", "; it is for /v1/chat/completions", "reasoning_effort"},
     {Use::chats, "0", "; it is for /v1/chat/completions", "top_logprobs"},
-    {Use::messages, "true", kForMessages, "parallel_tool_calls"},
+    {Use::parallel, "true", kForTools, "parallel_tool_calls"},
     {Use::chats, "true", "; it is for /v1/chat/completions", "add_generation_prompt"},
     {Use::chats, "false", "; it is for /v1/chat/completions", "continue_final_message"},
     {Use::responses, "", kForResponses, "instructions text reasoning include"},
@@ -84,6 +93,10 @@ constexpr KeyGroup kKeys[] = {
      "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention "
      "prediction priority request_id rid cache_salt cache_prompt id_slot timings_per_token "
      "return_progress keep_alive kv_transfer_params guided_decoding_backend user_id session_id"},
+    // Anthropic's.
+    {Use::harmless, "", "", "cache_control inference_geo speed"},
+    {Use::refused, "", "; use guided_json for the form of the text", "output_config output_format"},
+    {Use::refused, "", "", "container mcp_servers"},
     // OpenAI's.
     {Use::refused, "[\"text\"]", "; models write text alone", "modalities"},
     {Use::refused, "\"medium\"", "", "verbosity"},
@@ -95,11 +108,10 @@ constexpr KeyGroup kKeys[] = {
      "n_predict num_predict max_new_tokens max_length max_tokens_to_sample"},
     {Use::refused, "0", "; use min_tokens", "min_new_tokens min_length"},
     {Use::refused, "1", "; use repetition_penalty", "repeat_penalty"},
-    {Use::refused, "", "; use stop", "stop_sequences stop_strings"},
+    {Use::refused, "", "; use stop", "stop_strings"},
     {Use::refused, "", "; use seed", "random_seed"},
     {Use::refused, "1", "; use n", "num_return_sequences num_beams"},
     {Use::refused, "", "; use chat_template_kwargs", "enable_thinking thinking think"},
-    {Use::refused, "", "; use a message of the role system", "system"},
     {Use::refused, "", "; use response_format", "format"},
     // What the text must be like.
     {Use::refused, "", "",

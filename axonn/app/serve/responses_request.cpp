@@ -17,11 +17,6 @@ using ResponsesJson = nlohmann::ordered_json;
 constexpr const char *kItems = "input", *kFunctions = "tools", *kToolChoice = "tool_choice",
                      *kTextFormat = "text", *kReasoning = "reasoning";
 
-/// The member of an object; null if it is missing or `of` is no object.
-ResponsesJson member_of(const ResponsesJson& of, const char* name) {
-  return of.is_object() ? of.value(name, ResponsesJson()) : ResponsesJson();
-}
-
 /// A text that an item has.
 std::string text_in(const ResponsesJson& item, const char* name) {
   const ResponsesJson value = member_of(item, name);
@@ -218,7 +213,7 @@ std::string repeated_members(const ResponsesJson& request) {
 }
 
 /// The name here of a key of chats.
-std::string key_here(const std::string& of_chats) {
+std::string responses_key(const std::string& of_chats) {
   if (of_chats == "messages") return kItems;
   if (of_chats == "max_tokens") return "max_output_tokens";
   for (const TranslatedKey& each : kTranslated)
@@ -234,16 +229,11 @@ CompletionRequest parse_responses(const std::string& text, const ServedModel& mo
   const auto given = ResponsesJson::parse(text);
   ResponsesJson chat = chat_request(given);
   for (const std::string& key : unknown) chat.erase(key);
-  try {
-    CompletionRequest request = parse_chat_completion(dumped(chat), model);
-    request.kind = RequestKind::response;
-    request.unknown_keys = std::move(unknown);
-    request.repeated = repeated_members(given);
-    return request;
-  } catch (const RequestError& error) {
-    const std::string said = error.what();
-    throw RequestError(key_here(error.member), said.substr(error.member.size() + 2), error.code);
-  }
+  CompletionRequest request =
+      parse_as_chat(dumped(chat), RequestKind::response, model, responses_key);
+  request.unknown_keys = std::move(unknown);
+  request.repeated = repeated_members(given);
+  return request;
 }
 
 }  // namespace axonn

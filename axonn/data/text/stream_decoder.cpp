@@ -22,7 +22,7 @@ StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, const DecodeOptions& op
 }
 
 std::string StreamDecoder::push(std::int32_t token) {
-  if (stopped_) return {};
+  if (stopped()) return {};
   held_ += tokenizer_.shown(token, options_);
   return take_ready(held_.size() - incomplete_utf8_suffix(held_));
 }
@@ -32,19 +32,21 @@ std::string StreamDecoder::take_ready(std::size_t whole) {
   const std::string_view text = std::string_view(held_).substr(0, whole);
   std::size_t end = text.npos, back = 0;
   for (const std::string& stop : stops_) {
-    end = std::min(end, text.find(stop));
+    if (const std::size_t found = text.find(stop); found < end) {
+      end = found;
+      stop_ = stop;
+    }
     back = std::max(back, begun_suffix(text, stop));
   }
-  stopped_ = end != text.npos;
-  std::string ready(text.substr(0, stopped_ ? end : whole - back));
+  std::string ready(text.substr(0, stopped() ? end : whole - back));
   held_.erase(0, ready.size());
   return ready;
 }
 
 std::string StreamDecoder::finish() {
-  if (stopped_) return {};
+  if (stopped()) return {};
   std::string rest = take_ready(held_.size());
-  if (!stopped_) rest += std::exchange(held_, {});
+  if (!stopped()) rest += std::exchange(held_, {});
   return rest;
 }
 

@@ -28,7 +28,9 @@ class StreamDecoder {
   /// Returns the remaining text after the last token, with bytes that never became a character; ""
   /// after a stop.
   std::string finish();
-  bool stopped() const { return stopped_; }
+  bool stopped() const { return !stop_.empty(); }
+  /// The stop string that ended the text; "" before.
+  const std::string& stop() const { return stop_; }
 
  private:
   std::string take_ready(std::size_t whole);
@@ -36,8 +38,7 @@ class StreamDecoder {
   const Tokenizer& tokenizer_;
   DecodeOptions options_;
   std::vector<std::string> stops_;
-  std::string held_;
-  bool stopped_ = false;
+  std::string held_, stop_;
 };
 
 }  // namespace axonn

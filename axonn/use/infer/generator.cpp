@@ -102,6 +102,7 @@ Generation finished(GeneratedSequence& sequence, FinishReason reason,
     const std::string rest = sequence.text->finish();
     result.text += rest;
     if (on_text && !rest.empty()) on_text(sequence.number, rest, result);
+    if (reason == FinishReason::stop_string) result.stop = sequence.text->stop();
   }
   result.reason = reason;
   result.slid = sequence.begin > 0;

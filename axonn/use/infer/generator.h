@@ -94,6 +94,7 @@ struct Generation {
   std::vector<std::int32_t> tokens;  ///< without a stop token, but with the tokens of a stop string
   std::string text;                  ///< up to the stop; empty without a tokenizer
   FinishReason reason = FinishReason::max_tokens;
+  std::string stop = {};           ///< the stop string, if that is the reason
   bool slid = false;               ///< the context was full, and its first tokens were dropped
   std::int64_t cached_tokens = 0;  ///< first tokens of the prompt that a slot still held
   std::vector<TokenScore> prompt_scores = {};  ///< of its second token and the following

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "axonn/foundation/base/check.h"
@@ -40,6 +41,30 @@ inline Events events_of(const std::string& body) {
     }
   }
   return events;
+}
+
+/// The events of a stream with types, whose lines "event:" and numbers, if they have them, must be
+/// right.
+inline std::vector<nlohmann::json> typed_events(const std::string& body) {
+  std::vector<nlohmann::json> events;
+  std::istringstream lines(body);
+  for (std::string name, data, empty; std::getline(lines, name);) {
+    std::getline(lines, data);
+    std::getline(lines, empty);
+    AXONN_CHECK(data.starts_with("data: ") && empty.empty(), "not an event: ", name, data);
+    events.push_back(nlohmann::json::parse(data.substr(6)));
+    EXPECT_EQ(name, "event: " + events.back()["type"].get<std::string>());
+    EXPECT_EQ(events.back().value("sequence_number", events.size() - 1), events.size() - 1);
+  }
+  return events;
+}
+
+/// The types of events without those that follow one of the same type.
+inline std::vector<std::string> types_of(const std::vector<nlohmann::json>& events) {
+  std::vector<std::string> types;
+  for (const nlohmann::json& event : events)
+    if (types.empty() || types.back() != event["type"]) types.push_back(event["type"]);
+  return types;
 }
 
 }  // namespace axonn::testing_support

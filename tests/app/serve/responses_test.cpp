@@ -1,8 +1,7 @@
 // POST /v1/responses: the same request as a chat, and an answer of items and typed events.
-#include <sstream>
-
 #include <gmock/gmock.h>
 
+#include "tests/app/serve/events.h"
 #include "tests/app/serve/scripted_server.h"
 #include "tests/app/serve/with_server.h"
 
@@ -21,29 +20,6 @@ const json kWeather = {
 
 json response_of(const ScriptedServer& server, const json& request) {
   return json::parse(server.post(kResponses, request).body);
-}
-
-/// The events of a stream, whose lines "event:" and numbers must be right.
-std::vector<json> typed_events(const std::string& body) {
-  std::vector<json> events;
-  std::istringstream lines(body);
-  for (std::string name, data, empty; std::getline(lines, name);) {
-    std::getline(lines, data);
-    std::getline(lines, empty);
-    AXONN_CHECK(data.starts_with("data: ") && empty.empty(), "not an event: ", name, data);
-    events.push_back(json::parse(data.substr(6)));
-    EXPECT_EQ(name, "event: " + events.back()["type"].get<std::string>());
-    EXPECT_EQ(events.back()["sequence_number"], events.size() - 1);
-  }
-  return events;
-}
-
-/// The types of events without those that follow one of the same type.
-std::vector<std::string> types_of(const std::vector<json>& events) {
-  std::vector<std::string> types;
-  for (const json& event : events)
-    if (types.empty() || types.back() != event["type"]) types.push_back(event["type"]);
-  return types;
 }
 
 }  // namespace
