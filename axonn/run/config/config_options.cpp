@@ -201,8 +201,10 @@ void list_samples(SamplesConfig& samples, OptionList& list) {
                     "and rarer ones more often",
             .min = 0,
             .max = 100});
-  list.add("hold_weights", &samples.hold_weights,
-           {.help = "whether to gather all weights over z once, for speed; takes their memory"});
+  list.add(
+      "hold_weights", &samples.hold_weights,
+      {.help = "whether to gather all weights over z once, for speed; takes their memory, which "
+               "a few texts are not worth by default"});
 }
 
 void list_recompute(Config& config, OptionList& list) {

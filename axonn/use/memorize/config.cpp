@@ -51,7 +51,8 @@ void list_memorize(MemorizeConfig& memorize, OptionList& list) {
        .min = 0});
   list.add("hold_weights", &memorize.hold_weights,
            {.help = "whether weights stay gathered over z while the model recites, which takes z "
-                    "times their memory; false: they are gathered for every token, which is slow"});
+                    "times their memory; false: they are gathered for every token, which is slow "
+                    "for many documents"});
 }
 
 }  // namespace
