@@ -84,18 +84,21 @@ class SeveralHolders final : public ExpertPath {
         from_[r] += got(r, i);
         rows_of_[i] += got(r, i);
       }
-    std::vector<std::int32_t> places(this->rows());
-    if (ctx.device().keeps_values()) {
-      // Rows come by rank, then expert; they are wanted by expert, then rank.
-      std::vector<std::int64_t> next(held);  // place of the next row of each expert
-      std::exclusive_scan(rows_of_.begin(), rows_of_.end(), next.begin(), std::int64_t{0});
-      auto place = places.begin();
-      for (int r = 0; r < ranks; ++r)
-        for (std::int64_t i = 0; i < held; ++i)
-          for (std::int64_t n = got(r, i); n > 0; --n)
-            *place++ = static_cast<std::int32_t>(next[i]++);
+    if (this->rows() == 0) return;
+    if (!ctx.device().keeps_values()) {
+      places_ = ctx.empty(this->rows(), 1, DType::i32);
+      return;
     }
-    if (!places.empty()) places_ = ctx.on_device(places).reshape(std::ssize(places), 1);
+    // Rows come by rank, then expert; they are wanted by expert, then rank.
+    std::vector<std::int32_t> places;
+    places.reserve(this->rows());
+    std::vector<std::int64_t> next(held);  // place of the next row of each expert
+    std::exclusive_scan(rows_of_.begin(), rows_of_.end(), next.begin(), std::int64_t{0});
+    for (int r = 0; r < ranks; ++r)
+      for (std::int64_t i = 0; i < held; ++i)
+        for (std::int64_t n = got(r, i); n > 0; --n)
+          places.push_back(static_cast<std::int32_t>(next[i]++));
+    places_ = ctx.on_device(places).reshape(std::ssize(places), 1);
   }
 
   Tensor whole(const Tensor& rows) const override {

@@ -75,6 +75,7 @@ Tokens shared_tokens(const Context& ctx, std::span<const std::int32_t> ids,
             .reach = whole.reach,
             .share = share};
   const auto cut = [&](auto value_of) {  // value_of: a function of the row among those of `whole`
+    if (!ctx.device().keeps_values()) return ctx.empty(1, rows.count(), DType::i32);
     std::vector<std::int32_t> part;
     part.reserve(rows.count());
     rows.for_each_run([&](std::int64_t, std::int64_t count, std::int64_t number) {
