@@ -10,6 +10,7 @@
 #include "axonn/app/cli/info.h"
 #include "axonn/app/cli/model_flags.h"
 #include "axonn/app/cli/stop_signals.h"
+#include "axonn/app/cli/train.h"
 #include "axonn/app/start/start_run.h"
 #include "axonn/data/corpus/tokenize.h"
 #include "axonn/foundation/base/check.h"
@@ -41,6 +42,8 @@ Examples:
   axonn memorize configs/memorize-tiny.toml
       a small study on generated documents
   axonn memorize configs/memorize-tiny.toml --memorize.trials 3 --output.dir out/three-seeds
+  axonn memorize configs/memorize-tiny.toml --dry-run
+      what it would do, and the memory of each training
   axonn memorize --audit --model Llama-3.2-1B/ --documents mine.jsonl --control new.jsonl
                  --prompt-lengths 32,64,128 --html audit.html
   axonn memorize --audit --model out/memorize-tiny/trial-1-standard/checkpoints
@@ -187,8 +190,8 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
   return 0;
 }
 
-/// Runs the study, then prints the report.
-int run_trainings(const LoadedConfig& loaded, const std::string& command) {
+/// Runs the study, then prints the report; if `dry`, says what it would do instead.
+int run_trainings(const LoadedConfig& loaded, const std::string& command, bool dry) {
   const PreparedRun run = prepare_run(loaded.config, loaded.origins);
   const Config& config = run;
   warn_about(loaded);
@@ -198,6 +201,13 @@ int run_trainings(const LoadedConfig& loaded, const std::string& command) {
         "[parallelism] grid = \"auto\" works only with axonn train; set a grid, such as the first "
         "of axonn plan");
   validate_study(config, *loaded.memorize);
+  if (dry) {
+    const bool speaks = speaks_for_all();
+    const std::string study =
+        describe_study(run, *loaded.memorize, speaks ? progress_of(config) : ProgressTarget{});
+    if (speaks) std::cout << study << "\nEach training:\n";
+    return train_dry(run, 0);
+  }
   std::ostream terminal(std::cout.rdbuf());  // does not throw
   const TrainOptions options{
       .terminal = &terminal,
@@ -231,6 +241,10 @@ int run_memorize(const Arguments& arguments) {
   add_memorize_flags(app, flags);
   bool print = false;
   app.add_flag("--print-config", print, "show every value and where it comes from, and stop");
+  bool dry = false;
+  app.add_flag("--dry-run", dry,
+               "check everything without training: documents, steps, memory, disk, data")
+      ->excludes("--audit");
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
   if (flags.audit) {
@@ -241,7 +255,7 @@ int run_memorize(const Arguments& arguments) {
     if (speaks_for_all()) std::cout << print_config(loaded->config, loaded->origins);
     return 0;
   }
-  return run_trainings(*loaded, command_line(arguments));
+  return run_trainings(*loaded, command_line(arguments), dry);
 }
 
 }  // namespace axonn

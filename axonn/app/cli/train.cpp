@@ -73,7 +73,8 @@ PreparedRun prepared_of(const LoadedConfig& loaded, bool dry) {
   }
 }
 
-/// `axonn train --dry-run`; returns the exit code.
+}  // namespace
+
 int train_dry(const PreparedRun& run, int rank) {
   const Config& config = run;
   if (config.parallelism.automatic())
@@ -88,8 +89,6 @@ int train_dry(const PreparedRun& run, int rank) {
   if (!found.fault.empty()) fail(Where::here(), found.fault);
   return 0;
 }
-
-}  // namespace
 
 void add_train_flags(CLI::App& app, TrainFlags& flags) {
   app.add_flag("--print-config", flags.print, "show every value and where it comes from, and stop");

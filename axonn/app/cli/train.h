@@ -3,6 +3,7 @@
 #include <string>
 
 #include "axonn/app/cli/config_flags.h"
+#include "axonn/run/config/prepared_run.h"
 
 namespace axonn {
 
@@ -13,6 +14,10 @@ struct TrainFlags {
   std::string note = {};  ///< printed once the config has turned out to be one that can be trained
 };
 void add_train_flags(CLI::App& app, TrainFlags& flags);
+
+/// A dry run of the training, as rank `rank` of its grid does it: prints what it found. Returns the
+/// exit code. Throws Error if something is wrong.
+int train_dry(const PreparedRun& run, int rank);
 
 /// Trains as the config says, or prints or checks it as the flags say. Returns the exit code of
 /// `axonn train`. Throws as train() does, and UsageError for a config that cannot be trained.

@@ -89,6 +89,34 @@ void add_training(const std::string& folder, RecitationRun& run) {
   if (run.variant == kGoldfish) run.kept_fraction = kept / static_cast<double>(steps);
 }
 
+/// Epochs by group of documents: 0 of the control, then memorize.epochs.
+std::vector<std::int64_t> epochs_of_groups(const MemorizeConfig& memorize) {
+  std::vector<std::int64_t> epochs = memorize.epochs;
+  epochs.insert(epochs.begin(), 0);
+  return epochs;
+}
+
+/// Epochs by document, group after group.
+std::vector<std::int64_t> epochs_of_documents(const MemorizeConfig& memorize) {
+  std::vector<std::int64_t> epochs;
+  for (const std::int64_t each : epochs_of_groups(memorize))
+    epochs.insert(epochs.end(), memorize.bucket_size, each);
+  return epochs;
+}
+
+DocumentLimits limits_of(const Config& config, const MemorizeConfig& memorize) {
+  return {.least = memorize.suffix_tokens + 1,
+          .most = config.training.seq_len + 1};  // the last is a target
+}
+
+/// `config`: of the trial.
+InjectionPlan injection_plan(const Config& config) {
+  return {.steps = config.training.steps,
+          .warmup_steps = warmup_steps(config),
+          .batch = config.training.global_batch,
+          .seed = static_cast<std::uint64_t>(config.training.seed)};
+}
+
 /// One rank of a study.
 class Study {
  public:
@@ -100,9 +128,8 @@ class Study {
         options_(options),
         origin_(std::move(origin)),
         tokenizer_(make_tokenizer(config.data.tokenizer)),
-        epochs_(memorize.epochs),
+        epochs_(epochs_of_groups(memorize)),
         prompt_lengths_(memorize.prompt_lengths) {
-    epochs_.insert(epochs_.begin(), 0);
     prompt_lengths_.insert(prompt_lengths_.begin(), kWholePrompt);
     // The same in all trainings, of which the warm-up has fewer steps.
     config_.lr_scheduler.warmup_steps = warmup_steps(config_);
@@ -225,8 +252,7 @@ Config Study::config_of(std::int64_t trial, const std::string& variant) const {
 
 SharedDocuments Study::documents_of(std::int64_t trial) {
   const auto seed = static_cast<std::uint64_t>(config_.training.seed + trial - 1);
-  const DocumentLimits limits{.least = memorize_.suffix_tokens + 1,
-                              .most = config_.training.seq_len + 1};  // the last is a target
+  const DocumentLimits limits = limits_of(config_, memorize_);
   FoundDocuments found;
   if (memorize_.documents.empty()) {
     found = generated_documents(documents_of_trial(), seed, *tokenizer_, limits);
@@ -301,12 +327,8 @@ bool Study::run_one(std::int64_t trial, const std::string& variant,
   say(fmt::format("trial {} of {}, {} loss, steps {} to {}: {}\n{}", trial, memorize_.trials,
                   variant, format_count(warmup + 1), format_count(config.training.steps),
                   config.output.dir, progress(trial, variant)));
-  std::vector<std::int64_t> epochs;
-  for (const std::int64_t each : epochs_) epochs.insert(epochs.end(), memorize_.bucket_size, each);
-  const InjectionPlan plan{.steps = config.training.steps,
-                           .warmup_steps = warmup,
-                           .batch = config.training.global_batch,
-                           .seed = static_cast<std::uint64_t>(config.training.seed)};
+  const std::vector<std::int64_t> epochs = epochs_of_documents(memorize_);
+  const InjectionPlan plan = injection_plan(config);
   TrainOptions options = options_;
   options.make_sequences = [&](const Config& made, const Corpus& corpus) {
     auto others = training_sequences(corpus, {.seq_len = made.training.seq_len,
@@ -379,6 +401,50 @@ std::optional<MemorizationReport> run_study(const PreparedRun& run, const Memori
                                             const ReportOrigin& origin) {
   validate_study(run, memorize);
   return Study(run, memorize, world, options, origin).run();
+}
+
+std::string describe_study(const PreparedRun& run, const MemorizeConfig& memorize,
+                           const ProgressTarget& progress) {
+  const std::int64_t losses = std::ssize(memorize.losses), steps = run->training.steps,
+                     warmup = warmup_steps(run), trials = memorize.trials;
+  const std::vector<std::int64_t> epochs = epochs_of_documents(memorize);
+  const auto tokenizer = make_tokenizer(run->data.tokenizer);
+  const DocumentLimits limits = limits_of(run, memorize);
+  FoundDocuments given;
+  if (!memorize.documents.empty()) {
+    ProgressLine line(progress, kTokenizing);
+    given =
+        read_documents(memorize.documents, tokenizer, limits, {},
+                       [&](const TokenizeProgress& made) { line(made.bytes, made.total_bytes); });
+  }
+  std::int64_t injected = 0;
+  for (std::int64_t trial = 0; trial < trials; ++trial) {
+    InjectionPlan plan = injection_plan(run);
+    plan.seed += static_cast<std::uint64_t>(trial);
+    draw_documents(memorize.documents.empty()
+                       ? generated_documents(std::ssize(epochs), plan.seed, *tokenizer, limits)
+                       : given,
+                   std::ssize(epochs), plan.seed);
+    const std::vector<std::int32_t> places = injections(plan, epochs);
+    injected = std::ranges::count_if(places, [](std::int32_t document) { return document >= 0; });
+  }
+  const std::int64_t sequences = (steps - warmup) * run->training.global_batch;
+  return fmt::format(
+      "study: {} trial{}, each a warm-up of {} steps and {} steps with each of {} loss{} ({}): {} "
+      "steps\n"
+      "documents: {} a trial, {} in each of {} buckets ({} epochs){}\n"
+      "injected: {} of {} sequences after the warm-up ({:.1f} %)\n",
+      trials, trials == 1 ? "" : "s", format_count(warmup), format_count(steps - warmup), losses,
+      losses == 1 ? "" : "es", fmt::join(memorize.losses, ", "),
+      format_count(trials * (warmup + losses * (steps - warmup))), format_count(std::ssize(epochs)),
+      format_count(memorize.bucket_size), std::ssize(epochs) / memorize.bucket_size,
+      fmt::join(epochs_of_groups(memorize), ", "),
+      memorize.documents.empty()
+          ? ", generated"
+          : fmt::format(", of {} that can be used", format_count(std::ssize(given.documents))),
+      format_count(injected), format_count(sequences),
+      100 * static_cast<double>(injected) /
+          static_cast<double>(std::max<std::int64_t>(sequences, 1)));
 }
 
 }  // namespace axonn

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "axonn/ranks/comm/communicator.h"
 #include "axonn/run/config/prepared_run.h"
@@ -26,5 +27,11 @@ namespace axonn {
 std::optional<MemorizationReport> run_study(const PreparedRun& run, const MemorizeConfig& memorize,
                                             Communicator& world, const TrainOptions& options,
                                             const ReportOrigin& origin = {});
+
+/// What run_study() would do, in lines: trainings and their steps, documents, injected sequences. Makes
+/// the checks that it makes of documents and steps, for every trial; trains nothing, writes nothing.
+/// Throws UsageError as it does.
+std::string describe_study(const PreparedRun& run, const MemorizeConfig& memorize,
+                           const ProgressTarget& progress = {});
 
 }  // namespace axonn

@@ -1,4 +1,6 @@
 // axonn memorize as a user runs it: the study and the audit.
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -42,6 +44,19 @@ std::vector<std::string> study(const SmallRun& run, const std::vector<std::strin
 
 TEST(MemorizeProgram, WritesItsReportsAndKeepsFinishedRuns) {
   const SmallRun run;
+  const Finished dry = run_program(study(run, {"--dry-run"}));
+  EXPECT_EQ(dry.code, 0) << dry.err;
+  EXPECT_THAT(dry.out,
+              AllOf(HasSubstr("study: 2 trials, each a warm-up of 2 steps and 6 steps with "
+                              "each of 2 losses (standard, goldfish): 28 steps\n"),
+                    HasSubstr("9 a trial, 3 in each of 3 buckets (0, 1, 2 epochs)"),
+                    HasSubstr("injected: 9 of "), HasSubstr("\nmemory "),
+                    HasSubstr("the same command without --dry-run trains")));
+  EXPECT_FALSE(std::filesystem::exists(run / "study"));
+  const Finished many = run_program(study(run, {"--dry-run", "--memorize.epochs", "500"}));
+  EXPECT_EQ(many.code, 2);
+  EXPECT_THAT(many.err, HasSubstr("set training.steps to "));
+
   const Finished first = run_program(study(run));
   ASSERT_EQ(first.code, 0) << first.err;
   EXPECT_THAT(first.out, AllOf(HasSubstr("control"), HasSubstr("2 epochs"), HasSubstr("goldfish"),
