@@ -274,10 +274,17 @@ class DryChecks {
       longest = std::max(longest, inputs);
     }
     if (longer == 0) return;
+    const std::int64_t positions = config_.model.positions;
+    const std::string remedy =
+        config_.model.path.empty() || seq_len < positions
+            ? "raise training.seq_len"
+            : concat("training.seq_len cannot be raised, since the model has ", positions,
+                     " positions; shorten the conversations, leave them out "
+                     "(data.excess_length_strategy = \"drop\"), or take a model with more");
     const std::string text = fmt::format(
         "{} of {} conversations are longer than training.seq_len = {}, so they are cut; the "
-        "longest has {} tokens: raise training.seq_len",
-        format_count(longer), format_count(all), seq_len, format_count(longest));
+        "longest has {} tokens: {}",
+        format_count(longer), format_count(all), seq_len, format_count(longest), remedy);
     longer == all ? add_fault(run_, text) : warn(text);
   }
 

@@ -100,6 +100,17 @@ TEST_F(LoraCommand, FinetuneIsTrainWithDefaultsThatFlagsOverride) {
                              testing::ContainsRegex("\ndir = \"out/[^/]+-chats\" ")));
 }
 
+TEST_F(LoraCommand, ADryRunNamesARemedyForLongConversationsThatTheModelAllows) {
+  const std::string turn(3000, 'a');
+  test::spill(tuned_ / "long.jsonl", R"({"prompt": "b", "completion": ")" + turn + "\"}\n" +
+                                         R"({"prompt": "c", "completion": ")" + turn + "\"}\n");
+  const Finished dry = run_program({"finetune", base_.out() + "/checkpoints", tuned_ / "long.jsonl",
+                                    "--data.validation", "0", "--dry-run"});
+  EXPECT_THAT(dry.err, testing::AllOf(HasSubstr("2 of 2 conversations are longer than "),
+                                      HasSubstr("cannot be raised, since the model has "),
+                                      HasSubstr("excess_length_strategy = \"drop\"")));
+}
+
 TEST_F(LoraCommand, FinetuneFitsItsLengthToFewExamplesUnlessItIsGiven) {
   std::string lines;
   for (int i = 0; i < 20; ++i) lines += "{\"text\": \"a b c " + std::to_string(i) + "\"}\n";
