@@ -25,6 +25,13 @@ namespace {
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
   auto guesses = nearest(flag, flags);
+  // "--output" for "--out", "--context" for "--context-ranks".
+  constexpr std::size_t kLeast = 5;
+  for (const std::string& one : flags)
+    if (std::min(one.size(), flag.size()) >= kLeast &&
+        (one.starts_with(flag) || flag.starts_with(one)) &&
+        std::ranges::find(guesses, one) == guesses.end())
+      guesses.push_back(one);
   if (guesses.empty() && list) {
     std::string word = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
     std::ranges::replace(word, '-', '_');
@@ -45,19 +52,23 @@ bool parse_flags(CLI::App& app, Arguments arguments, const OptionList* list) {
   app.allow_extras();
   app.get_formatter()->column_width(32);
   std::ranges::reverse(arguments);  // CLI11 reads them from the back
+  std::string fault;
   try {
     app.parse(arguments);
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help();
     return false;
   } catch (const CLI::ParseError& error) {
-    refuse(app.get_name(), ": ", error.what());
+    fault = concat(app.get_name(), ": ", error.what());
   }
   const auto others = app.remaining();
-  if (others.empty()) return true;
   const auto flag =
       std::ranges::find_if(others, [](const std::string& word) { return word.starts_with('-'); });
-  refuse_argument(app, flag == others.end() ? others.front() : *flag, list);
+  // What is missing may be there under another name.
+  if (flag != others.end()) refuse_argument(app, *flag, list);
+  if (!fault.empty()) refuse(fault);
+  if (others.empty()) return true;
+  refuse_argument(app, others.front(), list);
 }
 
 CLI::Validator count_from(std::int64_t least) {

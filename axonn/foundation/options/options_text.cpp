@@ -352,6 +352,18 @@ std::string to_markdown(const OptionList& list) {
   return text;
 }
 
+/// "see also: training.micro_batch, training.global_batch": the keys whose names have the word among
+/// others, in a line; "" if there are none.
+std::string keys_with_word(const OptionList& list, const std::string& word) {
+  std::string keys;
+  for (const auto& section : list.sections())
+    for (const Option& option : section.options)
+      if (option.name() != word &&
+          concat('_', option.name(), '_').find(concat('_', word, '_')) != std::string::npos)
+        keys += (keys.empty() ? "see also: " : ", ") + option.key();
+  return keys.empty() ? "" : keys + '\n';
+}
+
 std::string help_for(const OptionList& list, std::string_view word) {
   while (word.starts_with('-')) word.remove_prefix(1);
   std::string name(word);
@@ -372,9 +384,11 @@ std::string help_for(const OptionList& list, std::string_view word) {
   };
   add_help([&](const Option& option) { return option.name() == name; });
   if (text.empty()) add_help([&](const Option& option) { return option.also_called(name); });
-  if (!text.empty()) return text;
+  const std::string others = keys_with_word(list, name);
+  if (!text.empty()) return text + (others.empty() ? "" : "\n" + others);
   if (const std::string_view remedy = list.remedy_for(name); !remedy.empty())
     return concat(name, ": ", remedy, '\n');
+  if (!others.empty()) return others;
   std::vector<std::string> guesses = guess_key(list, "", name), sections;
   for (const auto& section : list.sections()) sections.push_back(section.name);
   for (std::string& guess : nearest(name, sections)) guesses.push_back(std::move(guess));

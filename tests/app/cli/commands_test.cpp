@@ -185,6 +185,10 @@ TEST(Train, SuggestsFlagsForUnknownOnes) {
             "axonn train has no flag '--print-confg'; did you mean '--print-config'?");
   EXPECT_EQ(run({"train", "--steps", "5"}).refusal,
             "axonn train has no flag '--steps'; did you mean '--training.steps'?");
+  EXPECT_EQ(run({"convert", "--model", "a", "--output", "b"}).refusal,
+            "axonn convert has no flag '--output'; did you mean '--out'?")
+      << "rather than that --out is required";
+  EXPECT_EQ(run({"convert", "--model", "a"}).refusal, "axonn convert: --out is required");
   EXPECT_EQ(run({"train", "--training.stpes=5"}).refusal,
             "[training] has no key 'stpes' (--training.stpes); did you mean 'steps'?");
   EXPECT_THAT(run({"train", "a.toml", "b.toml"}).refusal,

@@ -422,6 +422,7 @@ TEST(HelpFor, FindsASectionAKeyWithItsSectionAndAKeyAlone) {
               testing::AllOf(HasSubstr("length of one"), HasSubstr("--figure.edge VALUE"),
                              HasSubstr("side_length")));
   EXPECT_EQ(help_for(list, "edge"), help_for(list, "--figure.edge"));
+  EXPECT_EQ(help_for(list, "scale"), "see also: figure.scale_by\n") << "a word of a key's name";
   EXPECT_THAT([&] { help_for(list, "egde"); },
               testing::ThrowsMessage<UsageError>(HasSubstr("did you mean [figure] edge?")));
 }
