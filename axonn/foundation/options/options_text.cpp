@@ -352,8 +352,8 @@ std::string to_markdown(const OptionList& list) {
   return text;
 }
 
-/// "see also: training.micro_batch, training.global_batch": the keys whose names have the word among
-/// others, in a line; "" if there are none.
+/// "see also: training.micro_batch, training.global_batch": the keys whose names have the word
+/// among others, in a line; "" if there are none.
 std::string keys_with_word(const OptionList& list, const std::string& word) {
   std::string keys;
   for (const auto& section : list.sections())
