@@ -145,12 +145,25 @@ bool has_packed_data(const Config& config) {
          documents == DocumentMode::packed;
 }
 
-StepInput made_up_input(const LoadedModel& model) {
-  const Config& config = model.config();
-  const TrainingConfig& t = config.training;
-  std::int64_t length = 0;
-  for (const Config& stage : stages_of(config)) length = std::max(length, stage.training.seq_len);
-  const std::int64_t rows = t.micro_batch * t.seq_len;
+namespace {
+
+/// The memory of make_tokens() for whole sequences, on a device that keeps no values.
+Tokens tokens_without_values(const Context& ctx, std::int64_t sequences, std::int64_t length,
+                             bool packed) {
+  const auto ids = [&] { return ctx.empty(1, sequences * length, DType::i32); };
+  Rows rows{sequences, length};
+  if (packed) {
+    rows.position = ids();
+    rows.start = ids();
+    rows.counted = ids();
+  }
+  Tensor inputs = ids(), targets = ids();
+  return {std::move(inputs), std::move(targets), std::move(rows)};
+}
+
+/// A micro-batch of so many rows, in sequences of this length.
+std::shared_ptr<const MicroBatch> made_up_batch(const Config& config, std::int64_t rows,
+                                                std::int64_t length) {
   const auto batch = std::make_shared<MicroBatch>();
   batch->sequences = rows / length;
   auto& [ids, targets, positions, starts] = batch->rows;
@@ -169,12 +182,33 @@ StepInput made_up_input(const LoadedModel& model) {
     for (std::int64_t i = 0; i < rows; ++i)
       positions.push_back(static_cast<std::int32_t>(i % length));  // packed sequences
   }
+  return batch;
+}
+
+}  // namespace
+
+StepInput made_up_input(const LoadedModel& model) {
+  const Config& config = model.config();
+  const TrainingConfig& t = config.training;
+  std::int64_t length = 0;
+  for (const Config& stage : stages_of(config)) length = std::max(length, stage.training.seq_len);
+  const std::int64_t rows = t.micro_batch * t.seq_len;
   StepInput input;
   input.micro_batches =
       static_cast<int>(t.global_batch / model.grid().batch_places() / t.micro_batch);
   input.tokens = input.all_targets = input.inputs = t.global_batch * t.seq_len;
   input.max_norm = t.max_norm;
-  input.tokens_of = [&model, batch](int) { return make_tokens(model.context(), *batch); };
+  const bool whole = model.grid().shape().context == 1;
+  if (whole && !model.context().device().keeps_values()) {
+    input.tokens_of = [&model, rows, sequences = rows / length,
+                       packed = has_packed_data(config)](int) {
+      return tokens_without_values(model.context(), sequences, rows / sequences, packed);
+    };
+    return input;
+  }
+  input.tokens_of = [&model, batch = made_up_batch(config, rows, length)](int) {
+    return make_tokens(model.context(), *batch);
+  };
   return input;
 }
 
