@@ -16,6 +16,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/utf8.h"
 
 namespace axonn {
 
@@ -110,6 +111,19 @@ Proto event(double time, std::int64_t step) {
   return result;
 }
 
+/// The text with U+FFFD for each byte that is no part of a character: TensorBoard's page fails for
+/// others.
+std::string well_formed(std::string_view text) {
+  std::string result;
+  for (;;) {
+    const std::size_t valid = valid_utf8_prefix(text);
+    result += text.substr(0, valid);
+    if (valid == text.size()) return result;
+    result += "\xef\xbf\xbd";
+    text.remove_prefix(valid + 1);
+  }
+}
+
 std::optional<std::uint64_t> take_varint(std::string_view& bytes) {
   std::uint64_t value = 0;
   for (int shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
@@ -197,7 +211,7 @@ std::string EventFile::write_text(std::int64_t step, double time, std::string_vi
                                   std::string_view text) {
   constexpr std::uint64_t kString = 7, kTensorData = 2;  // DT_STRING, DATA_CLASS_TENSOR
   const Proto shape = Proto().message(2, Proto().number(1, 1)),
-              tensor = Proto().number(1, kString).message(2, shape).bytes(8, text),
+              tensor = Proto().number(1, kString).message(2, shape).bytes(8, well_formed(text)),
               metadata = Proto().message(1, Proto().bytes(1, "text")).number(4, kTensorData),
               value = Proto().bytes(1, tag).message(8, tensor).message(9, metadata);
   return file_.append(

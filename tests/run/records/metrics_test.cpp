@@ -145,6 +145,14 @@ TEST(Events, ThatCannotBeWrittenAreKeptAndWrittenLater) {
   EXPECT_EQ(test::slurp(folder / "late"), test::slurp(folder / "whole"));
 }
 
+TEST(Events, OfATextAreUtf8WhateverAModelWrites) {
+  test::TemporaryPath folder;
+  EventFile(folder / "events", 7, 1).write_text(1, 7.5, "sample/1", "a\xc3\xa9\xff\xc3z\xe2\x82");
+  const std::string bytes = test::slurp(folder / "events");
+  EXPECT_THAT(bytes, HasSubstr("a\xc3\xa9\xef\xbf\xbd\xef\xbf\xbdz\xef\xbf\xbd\xef\xbf\xbd"));
+  EXPECT_THAT(bytes, Not(HasSubstr("\xa9\xff")));
+}
+
 TEST(LossSvg, IsWellFormedForNoStepOneStepAndMany) {
   LossCurves::Curve none, one{{1, 5.0}}, many, validation{{10, 4.5}};
   for (int i = 1; i <= 5000; ++i) many.emplace_back(i, 5.0 / i);
