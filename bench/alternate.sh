@@ -1,13 +1,16 @@
 #!/bin/bash
-# Runs two commands in turn, N times each, and compares the tokens per second that they print, so
-# that both see the same machine:
+# Runs commands in turn, N times each, and compares the tokens per second that they print, so that
+# all see the same machine:
 #
-#   bench/alternate.sh N "COMMAND A" "COMMAND B"
+#   bench/alternate.sh N "COMMAND A" "COMMAND B" ["COMMAND C" ...]
 #
 # A figure is the number before "tokens/s" or after "tokens/s" on a line of the output. Prints every
-# run, both medians and their ratio A / B.
+# run, the medians, and the ratio of the first to each of the others.
 set -euo pipefail
-runs=${1:?how often} a=${2:?command A} b=${3:?command B}
+runs=${1:?how often}
+: "${2:?command A}" "${3:?command B}"
+commands=("${@:2}")
+names=({A..Z})
 
 # figure COMMAND: what it prints as tokens per second.
 figure() {
@@ -18,14 +21,23 @@ median() {
   sort -n | awk '{v[NR] = $1} END {print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2}'
 }
 
-of_a="" of_b=""
+figures=()
 for ((i = 1; i <= runs; i++)); do
-  x=$(figure "$a")
-  y=$(figure "$b")
-  echo "run $i: A $x, B $y tokens/s"
-  of_a+="$x"$'\n' of_b+="$y"$'\n'
+  line=""
+  for ((k = 0; k < ${#commands[@]}; k++)); do
+    one=$(figure "${commands[k]}")
+    figures[k]+="$one"$'\n'
+    line+="${line:+, }${names[k]} $one"
+  done
+  echo "run $i: $line tokens/s"
 done
-ma=$(printf %s "$of_a" | median)
-mb=$(printf %s "$of_b" | median)
-awk -v a="$ma" -v b="$mb" \
-  'BEGIN {printf "median: A %.0f, B %.0f tokens/s, A / B = %.2f\n", a, b, a / b}'
+for ((k = 0; k < ${#commands[@]}; k++)); do
+  echo "${names[k]} $(printf %s "${figures[k]}" | median)"
+done | awk '
+  {name[NR] = $1; m[NR] = $2}
+  END {
+    for (i = 1; i <= NR; i++) printf "%s%s %.0f", i == 1 ? "median: " : ", ", name[i], m[i]
+    printf " tokens/s"
+    for (i = 2; i <= NR; i++) printf ", %s / %s = %.2f", name[1], name[i], m[1] / m[i]
+    print ""
+  }'

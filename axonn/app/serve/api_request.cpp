@@ -367,18 +367,6 @@ CompletionRequest parse_chat_completion(const std::string& text, const ServedMod
   return request;
 }
 
-CompletionRequest parse_as_chat(const std::string& chat, RequestKind kind, const ServedModel& model,
-                                std::string (*key_here)(const std::string& of_chats)) {
-  try {
-    CompletionRequest request = parse_chat_completion(chat, model);
-    request.kind = kind;
-    return request;
-  } catch (const RequestError& error) {
-    const std::string said = error.what();
-    throw RequestError(key_here(error.member), said.substr(error.member.size() + 2), error.code);
-  }
-}
-
 CompletionRequest parse_embeddings(const std::string& text, const ServedModel& model) {
   constexpr const char *kFormat = "encoding_format", *kPooling = "pooling", *kInput = "input";
   const RequestBody body(text);

@@ -77,11 +77,6 @@ CompletionRequest parse_completion(const std::string& body, const ServedModel& m
 /// the model has no chat template.
 CompletionRequest parse_chat_completion(const std::string& body, const ServedModel& model);
 
-/// Parses the body of a request to /v1/chat/completions that a request of another kind was
-/// translated to. `key_here`: the name in that request of a key of chats, for errors.
-CompletionRequest parse_as_chat(const std::string& chat, RequestKind kind, const ServedModel& model,
-                                std::string (*key_here)(const std::string& of_chats));
-
 /// Parses the body of POST /v1/messages, of Anthropic's API, as the same request to
 /// /v1/chat/completions: messages of blocks, system, max_tokens, stop_sequences, tools,
 /// tool_choice, and the keys that both have. Throws likewise.

@@ -2,7 +2,7 @@
 
 #include "axonn/app/serve/api_request.h"
 #include "axonn/app/serve/request_body.h"
-#include "axonn/app/serve/request_keys.h"
+#include "axonn/app/serve/translated_chat.h"
 #include "axonn/foundation/base/check.h"
 
 namespace axonn {
@@ -14,23 +14,14 @@ using MessagesJson = nlohmann::ordered_json;
 constexpr const char *kTurns = "messages", *kSystem = "system", *kCalled = "tools",
                      *kChoice = "tool_choice", *kEnds = "stop_sequences";
 
-std::string text_of_block(const char* key, const MessagesJson& block, const char* name) {
-  const MessagesJson value = member_of(block, name);
-  if (!value.is_string()) reject_key(key, "a block lacks the text '", name, '\'');
-  return value;
+std::string text_of_block(const MessagesJson& block, const char* name) {
+  return text_member(kTurns, "a block", block, name);
 }
 
 /// A content of text alone: a text, or blocks of type text.
 MessagesJson text_content(const char* key, const MessagesJson& content) {
-  if (!content.is_array()) return content;
-  MessagesJson parts = MessagesJson::array();
-  for (const MessagesJson& block : content) {
-    const MessagesJson type = member_of(block, "type");
-    if (type != "text")
-      reject_key(key, "only blocks of type text are supported here, got ", shown_value(type));
-    parts.push_back({{"type", "text"}, {"text", text_of_block(key, block, "text")}});
-  }
-  return parts;
+  return text_parts(key, "a block", content, {"text"},
+                    "only blocks of type text are supported here");
 }
 
 /// Adds the messages of a chat that a turn stands for: results of tools, then the rest.
@@ -48,16 +39,16 @@ void add_turn(const MessagesJson& turn, MessagesJson& chat) {
     const MessagesJson type = member_of(block, "type");
     if (type == "tool_result" && role == "user")
       chat.push_back({{"role", "tool"},
-                      {"tool_call_id", text_of_block(kTurns, block, "tool_use_id")},
+                      {"tool_call_id", text_of_block(block, "tool_use_id")},
                       {"content", text_content(kTurns, member_of(block, "content"))}});
     else if (type == "tool_use" && role == "assistant")
-      message["tool_calls"].push_back({{"id", text_of_block(kTurns, block, "id")},
+      message["tool_calls"].push_back({{"id", text_of_block(block, "id")},
                                        {"type", "function"},
                                        {"function",
-                                        {{"name", text_of_block(kTurns, block, "name")},
+                                        {{"name", text_of_block(block, "name")},
                                          {"arguments", dumped(member_of(block, "input"))}}}});
     else if (type == "thinking" && role == "assistant")
-      message["reasoning_content"] = text_of_block(kTurns, block, "thinking");
+      message["reasoning_content"] = text_of_block(block, "thinking");
     else
       texts.push_back(block);
   }
@@ -109,6 +100,8 @@ void choose_tools(const MessagesJson& choice, MessagesJson& chat) {
 
 /// The same request to /v1/chat/completions.
 MessagesJson chat_of_messages(MessagesJson request) {
+  if (member_of(request, "max_tokens").is_null())
+    reject_key("max_tokens", "wanted a whole number; it is missing");
   MessagesJson chat{{kTurns, turns_of_chat(request)}};
   if (member_of(request[kTurns].back(), "role") == "assistant")
     chat["continue_final_message"] = true;
@@ -129,20 +122,15 @@ std::string messages_key(const std::string& of_chats) {
   return of_chats == "stop" ? kEnds : of_chats;
 }
 
+std::string stop_sequences(const MessagesJson& request) {
+  return dumped(member_of(request, kEnds));
+}
+
 }  // namespace
 
 CompletionRequest parse_messages(const std::string& text, const ServedModel& model) {
-  const RequestBody body(text);
-  auto unknown = check_keys(body, RequestKind::message);
-  if (!body.has("max_tokens")) reject_key("max_tokens", "wanted a whole number; it is missing");
-  const auto given = MessagesJson::parse(text);
-  MessagesJson chat = chat_of_messages(given);
-  for (const std::string& key : unknown) chat.erase(key);
-  CompletionRequest request =
-      parse_as_chat(dumped(chat), RequestKind::message, model, messages_key);
-  request.unknown_keys = std::move(unknown);
-  request.repeated = dumped(member_of(given, kEnds));
-  return request;
+  return parse_translated(text, model,
+                          {RequestKind::message, chat_of_messages, messages_key, stop_sequences});
 }
 
 }  // namespace axonn

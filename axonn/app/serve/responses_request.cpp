@@ -5,7 +5,7 @@
 
 #include "axonn/app/serve/api_request.h"
 #include "axonn/app/serve/request_body.h"
-#include "axonn/app/serve/request_keys.h"
+#include "axonn/app/serve/translated_chat.h"
 #include "axonn/foundation/base/check.h"
 
 namespace axonn {
@@ -17,25 +17,13 @@ using ResponsesJson = nlohmann::ordered_json;
 constexpr const char *kItems = "input", *kFunctions = "tools", *kToolChoice = "tool_choice",
                      *kTextFormat = "text", *kReasoning = "reasoning";
 
-/// A text that an item has.
 std::string text_in(const ResponsesJson& item, const char* name) {
-  const ResponsesJson value = member_of(item, name);
-  if (!value.is_string()) reject_key(kItems, "an item lacks the text '", name, '\'');
-  return value;
+  return text_member(kItems, "an item", item, name);
 }
 
-/// A content as chats have it: a text, or parts of type text.
 ResponsesJson chat_content(const ResponsesJson& content) {
-  if (!content.is_array()) return content;
-  ResponsesJson parts = ResponsesJson::array();
-  for (const ResponsesJson& part : content) {
-    const ResponsesJson type = member_of(part, "type");
-    if (type != "input_text" && type != "output_text" && type != "reasoning_text")
-      reject_key(kItems, "only parts of type input_text and output_text are supported, got ",
-                 shown_value(type));
-    parts.push_back({{"type", "text"}, {"text", text_in(part, "text")}});
-  }
-  return parts;
+  return text_parts(kItems, "an item", content, {"input_text", "output_text", "reasoning_text"},
+                    "only parts of type input_text and output_text are supported");
 }
 
 /// The messages of a chat that items stand for. The thought, text and calls of a turn of the
@@ -224,16 +212,8 @@ std::string responses_key(const std::string& of_chats) {
 }  // namespace
 
 CompletionRequest parse_responses(const std::string& text, const ServedModel& model) {
-  const RequestBody body(text);
-  auto unknown = check_keys(body, RequestKind::response);
-  const auto given = ResponsesJson::parse(text);
-  ResponsesJson chat = chat_request(given);
-  for (const std::string& key : unknown) chat.erase(key);
-  CompletionRequest request =
-      parse_as_chat(dumped(chat), RequestKind::response, model, responses_key);
-  request.unknown_keys = std::move(unknown);
-  request.repeated = repeated_members(given);
-  return request;
+  return parse_translated(text, model,
+                          {RequestKind::response, chat_request, responses_key, repeated_members});
 }
 
 }  // namespace axonn

@@ -117,6 +117,12 @@ InjectionPlan injection_plan(const Config& config) {
           .seed = static_cast<std::uint64_t>(config.training.seed)};
 }
 
+/// Steps of a trial: the warm-up that its losses share, and the rest with each of them.
+std::int64_t steps_of_trial(const Config& config, const MemorizeConfig& memorize) {
+  const std::int64_t warmup = warmup_steps(config);
+  return warmup + (config.training.steps - warmup) * std::ssize(memorize.losses);
+}
+
 /// One rank of a study.
 class Study {
  public:
@@ -224,7 +230,7 @@ std::string Study::progress(std::int64_t trial, const std::string& variant) {
   const auto& losses = memorize_.losses;
   const std::int64_t warmup = config_.lr_scheduler.warmup_steps,
                      each = config_.training.steps - warmup,
-                     of_trial = warmup + each * std::ssize(losses),
+                     of_trial = steps_of_trial(config_, memorize_),
                      all = memorize_.trials * of_trial;
   std::int64_t done = (trial - 1) * of_trial;
   if (variant != kWarmup)
@@ -436,7 +442,7 @@ std::string describe_study(const PreparedRun& run, const MemorizeConfig& memoriz
       "injected: {} of {} sequences after the warm-up ({:.1f} %)\n",
       trials, trials == 1 ? "" : "s", format_count(warmup), format_count(steps - warmup), losses,
       losses == 1 ? "" : "es", fmt::join(memorize.losses, ", "),
-      format_count(trials * (warmup + losses * (steps - warmup))), format_count(std::ssize(epochs)),
+      format_count(trials * steps_of_trial(run, memorize)), format_count(std::ssize(epochs)),
       format_count(memorize.bucket_size), std::ssize(epochs) / memorize.bucket_size,
       fmt::join(epochs_of_groups(memorize), ", "),
       memorize.documents.empty()
