@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 #include <iterator>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -48,6 +49,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
 Config open_model(const ModelFlags& flags) {
   Config config = config_of_model(flags.model, flags.adapter,
                                   flags.ema ? StoredWeights::averages : StoredWeights::trained);
+  config = with_adapter_choices(std::move(config), flags.choices);
   warn_about_files(config);
   config.parallelism.set_grid(parse_grid(flags.grid));
   config.parallelism.context = flags.context;
@@ -84,7 +86,10 @@ std::shared_ptr<const Tokenizer> need_tokenizer(Config& config, const ModelFlags
 }
 
 void warn_about_files(const Config& config) {
-  for (const auto& files : {config.model_files.model, config.model_files.adapters}) {
+  const auto& [model, adapters, choices] = config.model_files;
+  std::vector all{model, adapters};
+  std::ranges::copy(choices, std::back_inserter(all));
+  for (const auto& files : all) {
     if (!files) continue;
     std::vector<std::string> lines = files->notes();
     if (std::string note = generation_note(files->path()); !note.empty())

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "axonn/app/cli/flags.h"
 #include "axonn/data/text/tokenizer.h"
@@ -16,8 +17,10 @@ struct ModelFlags {
   std::string model, adapter, tokenizer, grid = "1,1,1,1", dtype;
   std::string machine;  ///< whose links decide about collectives; "": unknown
   DeviceKind device = DeviceKind::automatic;
-  int context = 1;   ///< neighbours along z that share sequences; only eval has a flag for it
-  int experts = 1;   ///< neighbours along z that share experts
+  int context = 1;  ///< neighbours along z that share sequences; only eval has a flag for it
+  int experts = 1;  ///< neighbours along z that share experts
+  /// Paths of adapters of which each sequence uses one or none; only serve has a flag for it.
+  std::vector<std::string> choices = {};
   bool ema = false;  ///< the averages of the checkpoint's weights in their place
 };
 void add_model_flags(CLI::App& app, ModelFlags& flags);

@@ -16,6 +16,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/log.h"
 #include "axonn/ranks/comm/texts.h"
+#include "axonn/run/config/stored_config.h"
 #include "axonn/run/load/launch.h"
 
 namespace axonn {
@@ -29,6 +30,8 @@ constexpr const char* kServeExamples =
       http://127.0.0.1:8000/v1
   axonn serve --model out/run/checkpoints --grid 2,1,2,1
       a checkpoint of any grid, on four ranks
+  axonn serve --model Qwen3-0.6B --adapters polite=out/polite/checkpoints terse=terse-peft
+      requests choose by their model: Qwen3-0.6B, polite or terse
   AXONN_SERVE_TOKEN=secret axonn serve --model Llama-3.2-1B --host 0.0.0.0
       for other machines, which must know the token)";
 
@@ -38,12 +41,29 @@ struct ServeFlags : ModelFlags {
   bool gather_weights = false;
   std::size_t queue = 1024;
   std::string name, chat_template = "auto", chat_template_args;
-  ServedModel served;
+  ServedModel served;  ///< the limits of all
 };
 
-void add_serve_flags(CLI::App& app, ServeFlags& flags) {
+/// What is served: the model, its adapters and its chat template.
+void add_served_model_flags(CLI::App& app, ServeFlags& flags) {
   add_model_flags(app, flags);
   app.get_option("--model")->required();
+  app.add_option("--name", flags.name, "the model's name in answers (default: its folder's)");
+  app.add_option("--adapters", flags.choices,
+                 "adapters of the model, each a model of its own: a PEFT folder or a checkpoint of "
+                 "adapters; NAME is what requests call it (default: its folder's)")
+      ->type_name("[NAME=]DIR")
+      ->excludes("--adapter");
+  app.add_option("--chat-template", flags.chat_template,
+                 concat("auto (the model's own), a .jinja file, ", kChatTemplates))
+      ->capture_default_str();
+  app.add_option("--chat-template-args", flags.chat_template_args,
+                 "variables of the template, such as '{\"enable_thinking\": false}'")
+      ->type_name("JSON");
+}
+
+void add_serve_flags(CLI::App& app, ServeFlags& flags) {
+  add_served_model_flags(app, flags);
   app.add_option("--host", flags.http.host,
                  "address to listen on; others than this machine's own need --token")
       ->capture_default_str();
@@ -56,7 +76,6 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
   app.add_option("--allow-origin", flags.http.origins,
                  "origins of web pages that may use the server, such as https://chat.example")
       ->type_name("ORIGIN");
-  app.add_option("--name", flags.name, "the model's name in answers (default: its folder's)");
   app.add_option("--batch", flags.generator.batch,
                  "prompts at a time per (z, data) coordinate; 0: what fits in 1 GiB, at most 64")
       ->check(count_from(0));
@@ -87,12 +106,6 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
                  "of them, those of one address; 0: half, or all of this machine's")
       ->capture_default_str()
       ->check(CLI::Range(0, 4096));
-  app.add_option("--chat-template", flags.chat_template,
-                 concat("auto (the model's own), a .jinja file, ", kChatTemplates))
-      ->capture_default_str();
-  app.add_option("--chat-template-args", flags.chat_template_args,
-                 "variables of the template, such as '{\"enable_thinking\": false}'")
-      ->type_name("JSON");
   app.add_flag("--gather-weights", flags.gather_weights,
                "gather weights over z for every token instead of once: slow, but needs only 1/z of "
                "their memory");
@@ -127,18 +140,58 @@ std::string name_in(std::filesystem::path path) {
   return path.filename().string();
 }
 
+/// Splits NAME=DIR of the flags, or names a folder that stands alone: leaves the folders as
+/// choices, and returns the names. Throws UsageError if two models have the same name.
+std::vector<std::string> name_adapters(ServeFlags& flags) {
+  std::vector<std::string> names;
+  for (std::string& each : flags.choices) {
+    const std::size_t at = std::filesystem::exists(each) ? each.npos : each.find('=');
+    const std::string path = at == each.npos ? each : each.substr(at + 1),
+                      name = at == each.npos ? name_in(path) : each.substr(0, at);
+    if (name.empty() || path.empty()) refuse("--adapters ", each, ": wanted NAME=DIR");
+    if (name == flags.name || std::ranges::find(names, name) != names.end())
+      refuse("--adapters ", each, ": '", name,
+             "' is also the name of another model; give NAME=DIR");
+    names.push_back(name);
+    each = path;
+  }
+  return names;
+}
+
+/// The model, and its adapters as models of their own, each with the text it was trained on.
+std::vector<ServedModel> served_models(const ServeFlags& flags, const Config& config,
+                                       const std::vector<std::string>& adapters) {
+  std::vector<ServedModel> all;
+  const auto add = [&](const std::string& name, const ModelText& own) {
+    const ModelText text = with_tokenizer(&own, config.data.tokenizer);
+    ServedModel& model = all.emplace_back(flags.served);
+    model.name = name;
+    model.adapter = std::ssize(all) - 2;
+    model.chat = chat_of(flags, model.tokenizer, text);
+    model.stop_tokens = text.ends;
+  };
+  add(flags.name, *config.data.model_text);
+  for (std::size_t i = 0; i < adapters.size(); ++i)
+    add(adapters[i], *config_of_model(flags.model, flags.choices[i]).data.model_text);
+  return all;
+}
+
 /// Rank 0: answers requests until a signal comes.
-void lead(Generator& generator, Communicator& world, const ServeFlags& flags) {
-  ServedModel model = flags.served;
-  model.context = generator.context();
-  model.note = [](const std::string& text) { std::cerr << concat("note: ", text, '\n'); };
+void lead(Generator& generator, Communicator& world, const ServeFlags& flags,
+          std::vector<ServedModel> models) {
+  for (ServedModel& model : models) {
+    model.context = generator.context();
+    model.note = [](const std::string& text) { std::cerr << concat("note: ", text, '\n'); };
+  }
   RequestQueue queue(flags.queue);
   HttpServer server(flags.http);
-  add_api(server, model, queue);
+  add_api(server, models, queue);
   const std::atomic<bool>& stop = catch_stop_signals();
   server.start();
-  std::cout << "serving " << model.name << " at " << server.address() << ", a context of "
-            << format_count(model.context) << " tokens; the API is at " << server.address()
+  std::string names = models.front().name;
+  for (std::size_t i = 1; i < models.size(); ++i) names += ", " + models[i].name;
+  std::cout << "serving " << names << " at " << server.address() << ", a context of "
+            << format_count(generator.context()) << " tokens; the API is at " << server.address()
             << "/v1; Ctrl-C ends it" << std::endl;
   std::atomic<bool> done = false;
   std::thread watch([&] {
@@ -177,12 +230,11 @@ int run_serve(const Arguments& arguments) {
     server.stop();
   }
 
+  if (flags.name.empty()) flags.name = name_in(flags.model);
+  const std::vector<std::string> names = name_adapters(flags);
   Config config = open_model(flags);
   flags.served.tokenizer = need_tokenizer(config, flags);
-  const ModelText text = with_tokenizer(config.data.model_text.get(), config.data.tokenizer);
-  flags.served.chat = chat_of(flags, flags.served.tokenizer, text);
-  flags.served.stop_tokens = text.ends;
-  flags.served.name = flags.name.empty() ? name_in(flags.model) : flags.name;
+  const std::vector<ServedModel> models = served_models(flags, config, names);
   flags.generator.tokenizer = flags.served.tokenizer.get();
   flags.generator.hold_weights = !flags.gather_weights;
   catch_stop_signals();  // on every rank; rank 0 tells the others to stop
@@ -192,13 +244,13 @@ int run_serve(const Arguments& arguments) {
     if (options.context == 0) options.context = std::min(kContext, loaded.config().model.positions);
     Generator generator(loaded, options);
     Communicator& world = loaded.grid().world();
-    ServeFlags mine = flags;
-    mine.served.vocab = loaded.model().vocab();
-    mine.served.width = loaded.config().model.hidden;
-    if (world.rank() == 0)
-      lead(generator, world, mine);
-    else
-      serve(generator, world, nullptr);
+    if (world.rank() != 0) return serve(generator, world, nullptr);
+    std::vector<ServedModel> mine = models;
+    for (ServedModel& model : mine) {
+      model.vocab = loaded.model().vocab();
+      model.width = loaded.config().model.hidden;
+    }
+    lead(generator, world, flags, std::move(mine));
   });
   return 0;
 }

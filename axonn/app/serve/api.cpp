@@ -1,5 +1,6 @@
 #include "axonn/app/serve/api.h"
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/app/serve/answer.h"
+#include "axonn/app/serve/request_body.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/utf8.h"
 
@@ -61,17 +63,41 @@ class UnknownKeys {
   std::set<std::string> noted_;
 };
 
+using Models = std::span<const ServedModel>;
+
+/// The model with this name. Throws HttpError, with the names that there are.
+const ServedModel& find_model(Models models, const std::string& name) {
+  const auto found = std::ranges::find(models, name, &ServedModel::name);
+  if (found != models.end()) return *found;
+  std::string names;
+  for (const ServedModel& model : models)
+    names += concat(names.empty() ? "'" : ", '", model.name, '\'');
+  throw HttpError(404, concat("there is no model '", printable(name), "'; the server has ", names),
+                  "model_not_found");
+}
+
+/// The model that a request names, of several; without a name the first.
+const ServedModel& wanted_model(Models models, const std::string& body) {
+  if (models.size() == 1) return models.front();
+  const RequestBody request(body);
+  const nlohmann::json& name = request["model"];
+  if (name.is_null()) return models.front();
+  if (!name.is_string()) reject_key("model", "wanted a model's name");
+  return find_model(models, name);
+}
+
 /// State that the handlers of completions share.
 struct Completions {
-  const ServedModel& model;
+  Models models;
   RequestQueue& queue;
   std::shared_ptr<AnswerRoom> room;
   std::shared_ptr<UnknownKeys> unknown;
 };
 
-void complete(const Completions& of, CompletionRequest request, const HttpRequest& http,
-              HttpResponse& response) {
+void complete(const Completions& of, const ServedModel& model, CompletionRequest request,
+              const HttpRequest& http, HttpResponse& response) {
   of.unknown->note(request.unknown_keys);
+  request.options.adapter = model.adapter;
   auto room = AnswerRoom::take(of.room, request.values);
   std::vector<RequestQueue::Request> prompts;
   for (const auto& prompt : request.prompts)
@@ -83,7 +109,7 @@ void complete(const Completions& of, CompletionRequest request, const HttpReques
   if (streams.empty()) throw HttpError(503, "too many prompts are waiting; try again later");
   const bool stream = request.stream;
   const auto answer =
-      std::make_shared<Answer>(of.model, std::move(request), std::move(streams), std::move(room));
+      std::make_shared<Answer>(model, std::move(request), std::move(streams), std::move(room));
   response.type = stream ? "text/event-stream" : "application/json";
   response.pieces = [answer] { return answer->next(); };
 }
@@ -126,6 +152,13 @@ Json tokenizer_info(const ServedModel& model) {
           {"chat_template", model.chat ? Json(model.chat->source(false)) : Json()}};
 }
 
+/// A handler that always answers with this.
+auto fixed(const Json& value) {
+  return [text = value.dump() + '\n'](const HttpRequest&, HttpResponse& response) {
+    response.body = text;
+  };
+}
+
 /// Adds what tells how busy the server is.
 void add_load(HttpServer& server, RequestQueue& queue) {
   server.get(
@@ -140,14 +173,32 @@ void add_load(HttpServer& server, RequestQueue& queue) {
   });
 }
 
+Json model_json(const ServedModel& model, Models all) {
+  Json json{{"id", model.name},
+            {"object", "model"},
+            {"created", model.clock()},
+            {"owned_by", "axonn"},
+            {"max_model_len", model.context},
+            {"chat", model.chat != nullptr}};
+  if (&model != &all.front()) json["parent"] = all.front().name;
+  return json;
+}
+
+void add_models(HttpServer& server, Models models) {
+  Json all = Json::array();
+  for (const ServedModel& model : models) all.push_back(model_json(model, models));
+  server.get("/v1/models", fixed({{"object", "list"}, {"data", all}}));
+  server.get("/v1/models/*", [models, all](const HttpRequest& request, HttpResponse& response) {
+    const std::string name = request.path.substr(std::string_view("/v1/models/").size());
+    const std::ptrdiff_t number = &find_model(models, name) - models.data();
+    response.body = all[static_cast<std::size_t>(number)].dump() + '\n';
+  });
+}
+
 }  // namespace
 
-void add_api(HttpServer& server, const ServedModel& model, RequestQueue& queue) {
-  const auto fixed = [](Json value) {
-    return [text = value.dump() + '\n'](const HttpRequest&, HttpResponse& response) {
-      response.body = text;
-    };
-  };
+void add_api(HttpServer& server, std::span<const ServedModel> models, RequestQueue& queue) {
+  AXONN_CHECK(!models.empty(), "add_api: no model");
   server.get(
       "/",
       [](const HttpRequest&, HttpResponse& response) {
@@ -156,40 +207,29 @@ void add_api(HttpServer& server, const ServedModel& model, RequestQueue& queue) 
       },
       true);
   add_load(server, queue);
-  const Json here{{"id", model.name},
-                  {"object", "model"},
-                  {"created", model.clock()},
-                  {"owned_by", "axonn"},
-                  {"max_model_len", model.context},
-                  {"chat", model.chat != nullptr}};
-  server.get("/v1/models", fixed({{"object", "list"}, {"data", Json::array({here})}}));
-  server.get("/v1/models/*", [&model, here](const HttpRequest& request, HttpResponse& response) {
-    const std::string name = request.path.substr(std::string_view("/v1/models/").size());
-    if (name != model.name)
-      throw HttpError(404,
-                      concat("there is no model '", name, "'; the server has '", model.name, "'"),
-                      "model_not_found");
-    response.body = here.dump() + '\n';
-  });
-  server.get("/tokenizer_info", fixed(tokenizer_info(model)));
-  server.post("/tokenize", [&model](const HttpRequest& request, HttpResponse& response) {
+  add_models(server, models);
+  server.get("/tokenizer_info", fixed(tokenizer_info(models.front())));
+  server.post("/tokenize", [models](const HttpRequest& request, HttpResponse& response) {
+    const ServedModel& model = models.front();  // all have its tokenizer
     const auto tokens = parse_tokenize(request.body, model);
     response.body =
         Json{{"tokens", tokens}, {"count", tokens.size()}, {"max_model_len", model.context}}
             .dump() +
         '\n';
   });
-  server.post("/detokenize", [&model](const HttpRequest& request, HttpResponse& response) {
-    response.body = Json{{"prompt", parse_detokenize(request.body, model)}}.dump(
+  server.post("/detokenize", [models](const HttpRequest& request, HttpResponse& response) {
+    response.body = Json{{"prompt", parse_detokenize(request.body, models.front())}}.dump(
                         -1, ' ', false, Json::error_handler_t::replace) +
                     '\n';
   });
-  const Completions completions{model, queue,
-                                std::make_shared<AnswerRoom>(kLargestAnswers * model.most_values),
-                                std::make_shared<UnknownKeys>(model)};
+  const std::int64_t values = models.front().most_values;
+  const Completions completions{models, queue,
+                                std::make_shared<AnswerRoom>(kLargestAnswers * values),
+                                std::make_shared<UnknownKeys>(models.front())};
   const auto add = [&](const char* path, auto parse) {
     server.post(path, [completions, parse](const HttpRequest& request, HttpResponse& response) {
-      complete(completions, parse(request.body, completions.model), request, response);
+      const ServedModel& model = wanted_model(completions.models, request.body);
+      complete(completions, model, parse(request.body, model), request, response);
     });
   };
   add("/v1/completions", parse_completion);

@@ -14,9 +14,10 @@
 
 namespace axonn {
 
-/// The model of a server, with the limits of its requests.
+/// A model of a server, with the limits of its requests.
 struct ServedModel {
   std::string name;
+  std::int64_t adapter = -1;  ///< of the generator's, with which it computes; -1: none
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat;  ///< null: it has no chat template
   std::int64_t vocab = 0, context = 0;

@@ -13,7 +13,7 @@ nlohmann::json to_json(const GenerationOptions& options) {
   // Names all fields, so that a new one is an error of the compiler here.
   const auto& [max_tokens, sampling, seed, random_stream, likeliest, score_prompt, stop_tokens,
                stop_strings, min_tokens, logit_bias, form, shown_tokens, slides, ends_if_not_finite,
-               pooling] = options;
+               pooling, adapter] = options;
   const auto& [temperature, top_k, top_p, penalty, min_p, presence, frequency] = sampling;
   return {{"max_tokens", max_tokens},
           {"temperature", temperature},
@@ -35,7 +35,8 @@ nlohmann::json to_json(const GenerationOptions& options) {
           {"shown_tokens", shown_tokens},
           {"slides", slides},
           {"ends_if_not_finite", ends_if_not_finite},
-          {"pooling", pooling}};
+          {"pooling", pooling},
+          {"adapter", adapter}};
 }
 
 GenerationOptions options_of(const nlohmann::json& from) {
@@ -55,7 +56,8 @@ GenerationOptions options_of(const nlohmann::json& from) {
       .shown_tokens = from.at("shown_tokens").get<std::vector<std::int32_t>>(),
       .slides = from.at("slides"),
       .ends_if_not_finite = from.at("ends_if_not_finite"),
-      .pooling = from.at("pooling")};
+      .pooling = from.at("pooling"),
+      .adapter = from.at("adapter")};
 }
 
 }  // namespace

@@ -79,6 +79,7 @@ async function send(event) {
   addTurn('user', said);
   const turn = addTurn('model', '');
   const wanted = {
+    model: at('model').value || undefined,
     max_tokens: Number(at('tokens').value), temperature: Number(at('temperature').value),
   };
   try {
@@ -101,17 +102,23 @@ async function send(event) {
   at('stop').hidden = true;
 }
 
-async function showModel() {
+/// Shows the chosen model, which may be adapters of the first.
+function showChosen(model) {
+  at('name').textContent = model.id;
+  at('about').textContent = `context of ${model.max_model_len.toLocaleString('en')} tokens`;
+  at('mode').options[0].disabled = !model.chat;
+  if (!model.chat) at('mode').value = 'text';
+}
+
+async function showModels() {
   const response = await fetch('/v1/models', {headers: headers()});
   at('keys').hidden = response.status !== 401 && !at('key').value;
   if (!response.ok) return;
-  const model = (await response.json()).data[0];
-  at('name').textContent = model.id;
-  at('about').textContent = `context of ${model.max_model_len.toLocaleString('en')} tokens`;
-  if (!model.chat) {
-    at('mode').value = 'text';
-    at('mode').options[0].disabled = true;
-  }
+  const models = (await response.json()).data;
+  at('model').replaceChildren(...models.map((model) => new Option(model.id)));
+  at('models').hidden = models.length === 1;
+  at('model').onchange = () => showChosen(models[at('model').selectedIndex]);
+  showChosen(models[0]);
 }
 
 at('form').addEventListener('submit', send);
@@ -123,5 +130,5 @@ at('clear').addEventListener('click', () => {
   messages.length = 0;
   at('log').replaceChildren();
 });
-at('key').addEventListener('change', showModel);
-showModel();
+at('key').addEventListener('change', showModels);
+showModels();

@@ -108,10 +108,11 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-/// The files at path and lora.path of a model, each null until it is opened. The ranks of a process
-/// share them.
+/// The files at path, lora.path and those of lora.choices of a model, each null until it is opened.
+/// The ranks of a process share them.
 struct OpenFiles {
   std::shared_ptr<const ModelFiles> model = {}, adapters = {};
+  std::vector<std::shared_ptr<const ModelFiles>> choices = {};
 };
 
 /// The config with every 0 replaced by the value it stands for. `vocab` is the tokenizer's and

@@ -16,11 +16,10 @@ namespace axonn {
 
 namespace {
 
-void check_targets(const ModelConfig& config,
+void check_targets(const ModelConfig& config, const LoraConfig& lora,
                    std::span<const std::unique_ptr<DecoderBlock>> blocks) {
   for (const std::string_view product : {"gate", "gate_proj", "up_proj", "down_proj"})
-    if (config.experts > 0 &&
-        std::ranges::any_of(config.lora.targets, [&](const std::string& target) {
+    if (config.experts > 0 && std::ranges::any_of(lora.targets, [&](const std::string& target) {
           return ends_with_name(target, product);
         }))
       refuse("[lora] targets: '", product,
@@ -29,7 +28,17 @@ void check_targets(const ModelConfig& config,
   std::vector<std::string> layers;
   for (const auto& block : blocks)
     std::ranges::copy(block->adapters().layers(), std::back_inserter(layers));
-  check_layers(config.lora, layers);
+  check_layers(lora, layers);
+}
+
+void check_targets(const ModelConfig& config,
+                   std::span<const std::unique_ptr<DecoderBlock>> blocks) {
+  if (config.lora.choices.empty()) return check_targets(config, config.lora, blocks);
+  for (const LoraConfig& choice : config.lora.choices) try {
+      check_targets(config, choice, blocks);
+    } catch (const UsageError& error) {
+      refuse("the adapters at ", choice.path, ": ", error.what());
+    }
 }
 
 }  // namespace
@@ -44,7 +53,7 @@ DecoderBlock::DecoderBlock(const ModelConfig& config, const Grid& grid, const st
 
 std::vector<ParameterGroup*> DecoderBlock::groups() {
   std::vector<ParameterGroup*> all{&parameters_};
-  if (ParameterGroup* adapters = adapters_.group()) all.push_back(adapters);
+  std::ranges::copy(adapters_.groups(), std::back_inserter(all));
   return all;
 }
 
@@ -108,7 +117,7 @@ void Decoder::add(std::unique_ptr<DecoderBlock> block) {
   if (const Experts* experts = block->experts())
     routers_.biases.push_back(experts->bias() ? &experts->bias()->spec() : nullptr);
   for (ParameterGroup* group : block->groups())
-    if (config_.lora.rank > 0 && group != block->adapters().group()) group->freeze();
+    if (config_.lora.rank > 0 && !block->adapters().has(group)) group->freeze();
   blocks_.push_back(std::move(block));
   if (std::ssize(blocks_) == config_.layers) check_targets(config_, blocks_);
 }
@@ -129,7 +138,7 @@ std::int64_t Decoder::parameters_in_blocks() const {
   std::int64_t count = 0;
   for (const auto& block : blocks_)
     for (const ParameterGroup* group : block->groups())
-      if (group != block->adapters().group()) count += active_parameters(*group, routers_);
+      if (!block->adapters().has(group)) count += active_parameters(*group, routers_);
   return count;
 }
 

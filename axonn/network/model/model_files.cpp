@@ -17,6 +17,7 @@
 #include "axonn/network/model/hugging_face.h"
 #include "axonn/network/model/peft.h"
 #include "axonn/network/model/peft_merge.h"
+#include "axonn/network/nn/adapter.h"
 #include "axonn/ranks/comm/texts.h"
 
 namespace axonn {
@@ -343,11 +344,23 @@ LoadCost initialise(const Context& ctx, Model& model, std::span<ParameterGroup* 
     return load_or_initialise(
         ctx, trained, config,
         {.files = files.model, .path = config.path, .merged = files.adapters.get()}, progress);
-  const LoadCost base = initialise_frozen(ctx, model, trained, config, files, progress),
-                 adapters = load_or_initialise(ctx, trained, config,
-                                               {.files = files.adapters, .path = config.lora.path},
-                                               progress);
-  return {.bytes = base.bytes + adapters.bytes, .seconds = base.seconds + adapters.seconds};
+  LoadCost cost = initialise_frozen(ctx, model, trained, config, files, progress);
+  const auto add = [&](Groups groups, const std::shared_ptr<const ModelFiles>& open,
+                       const std::string& path) {
+    const LoadCost more =
+        load_or_initialise(ctx, groups, config, {.files = open, .path = path}, progress);
+    cost.bytes += more.bytes;
+    cost.seconds += more.seconds;
+  };
+  if (config.lora.choices.empty()) add(trained, files.adapters, config.lora.path);
+  for (std::size_t i = 0; i < config.lora.choices.size(); ++i) {
+    std::vector<ParameterGroup*> groups(trained.begin(), trained.end());
+    std::erase_if(groups, [&](const ParameterGroup* group) {
+      return !is_of_choice(*group, static_cast<std::int64_t>(i));
+    });
+    add(groups, i < files.choices.size() ? files.choices[i] : nullptr, config.lora.choices[i].path);
+  }
+  return cost;
 }
 
 LoadCost initialise_frozen(const Context& ctx, Model& model,

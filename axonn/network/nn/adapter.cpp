@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/random.h"
@@ -9,12 +10,20 @@
 
 namespace axonn {
 
+namespace {
+
+/// The end of a group's name.
+std::string of_choice(std::int64_t choice) { return concat(" (adapters ", choice, ')'); }
+
+}  // namespace
+
 Adapter::Adapter(ParameterGroup& group, const std::string& module, const Layout& weight,
-                 const LoraConfig& config, std::int64_t first_row)
-    : rank_(config.rank),
-      first_row_(first_row),
-      scale_(static_cast<float>(config.alpha / static_cast<double>(config.rank))),
-      dropout_(static_cast<float>(config.dropout)),
+                 const Options& options)
+    : rank_(options.rank),
+      first_row_(options.first_row),
+      choice_(options.choice),
+      scale_(static_cast<float>(options.alpha / static_cast<double>(options.rank))),
+      dropout_(static_cast<float>(options.dropout)),
       key_(hash_text(module)),
       in_axis_(weight.col_axis.value()) {
   const double inputs = static_cast<double>(weight.cols);
@@ -54,32 +63,42 @@ Tensor Adapter::dropped(const Context& ctx, const Tensor& inp, const Rows& rows)
 }
 
 /// scale · inp · Aᵀ (R, r), partial over the input axis.
-Tensor Adapter::inner(const Context& ctx, const Tensor& inp) const {
-  Tensor out = ctx.empty(inp.rows(), rank_, ctx.dtype);
-  ctx.backend.matmul({.out = out.view(), .a = inp.view(), .b = a_->weight(), .b_transposed = true});
+Tensor Adapter::inner(const Context& ctx, const View& inp) const {
+  Tensor out = ctx.empty(inp.rows, rank_, ctx.dtype);
+  ctx.backend.matmul({.out = out.view(), .a = inp, .b = a_->weight(), .b_transposed = true});
   ctx.backend.run(ops::Dropout{.out = out.view(), .inp = out.view(), .scale = scale_});
   return out;
 }
 
 View Adapter::part_of(const View& out) const { return out.col_range(first_row_, b_->local_rows()); }
 
-void Adapter::forward(const Context& ctx, const View& out, const Tensor& inp,
-                      const Rows& rows) const {
+void Adapter::add(const Context& ctx, const View& out, const View& inp) const {
   ctx.backend.matmul({.out = part_of(out),
-                      .a = inner(ctx, dropped(ctx, inp, rows)).view(),
+                      .a = inner(ctx, inp).view(),
                       .b = b_->weight(),
                       .b_transposed = true,
                       .accumulate = true});
 }
 
+void Adapter::forward(const Context& ctx, const View& out, const Tensor& inp,
+                      const Rows& rows) const {
+  if (!choice_) return add(ctx, out, dropped(ctx, inp, rows).view());
+  const auto* const all = ctx.find<AdapterRows>();
+  if (!all) return;
+  for (const AdapterRows::Run& run : all->runs)
+    if (run.choice == *choice_)
+      add(ctx, out.row_range(run.first, run.count), inp.view().row_range(run.first, run.count));
+}
+
 void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_out,
                        const Tensor& inp, const Rows& rows) const {
+  AXONN_CHECK(!choice_, "Adapter: adapters of which sequences use one are not trained");
   const Tensor seen = dropped(ctx, inp, rows);
   const View d_part = part_of(d_out.view());
   const auto [d_b, add_to_b] = b_->gradient_of_all();
   ctx.backend.matmul({.out = d_b,
                       .a = d_part,
-                      .b = inner(ctx, seen).view(),
+                      .b = inner(ctx, seen.view()).view(),
                       .a_transposed = true,
                       .accumulate = add_to_b});
   Tensor d_inner = ctx.empty(d_part.rows, rank_, ctx.dtype);
@@ -103,20 +122,48 @@ void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_ou
 }
 
 Adapters::Adapters(const std::string& block, const Grid& grid, LoraConfig config)
-    : grid_(grid), config_(std::move(config)), block_(block) {
+    : grid_(grid),
+      config_(std::move(config)),
+      block_(block),
+      groups_(std::max<std::size_t>(config_.choices.size(), 1)) {
   AXONN_CHECK(config_.rank >= 0, block, ": adapters of rank ", config_.rank, ", want at least 0");
+}
+
+std::vector<ParameterGroup*> Adapters::groups() const {
+  std::vector<ParameterGroup*> all;
+  for (const auto& group : groups_)
+    if (group) all.push_back(group.get());
+  return all;
+}
+
+bool Adapters::has(const ParameterGroup* group) const {
+  return std::ranges::find(groups_, group, &std::unique_ptr<ParameterGroup>::get) != groups_.end();
 }
 
 void Adapters::add_to(std::vector<Adapter>& all, const std::string& module, const Layout& weight,
                       std::int64_t first_row) {
   layers_.push_back(module);
-  const auto own = layer_adapter(config_, module);
-  if (!own) return;
-  if (!group_) group_ = std::make_unique<ParameterGroup>(block_ + " (adapters)", grid_);
-  LoraConfig config = config_;
-  config.rank = own->rank;
-  config.alpha = own->alpha;
-  all.emplace_back(*group_, module, weight, config, first_row);
+  const std::span<const LoraConfig> configs =
+      config_.choices.empty() ? std::span(&config_, 1) : std::span(config_.choices);
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    const auto own = layer_adapter(configs[i], module);
+    if (!own) continue;
+    std::optional<std::int64_t> choice;
+    if (!config_.choices.empty()) choice = static_cast<std::int64_t>(i);
+    if (!groups_[i])
+      groups_[i] = std::make_unique<ParameterGroup>(
+          block_ + (choice ? of_choice(*choice) : " (adapters)"), grid_);
+    all.emplace_back(*groups_[i], module, weight,
+                     Adapter::Options{.rank = own->rank,
+                                      .alpha = own->alpha,
+                                      .dropout = configs[i].dropout,
+                                      .first_row = first_row,
+                                      .choice = choice});
+  }
+}
+
+bool is_of_choice(const ParameterGroup& group, std::int64_t choice) {
+  return group.name().ends_with(of_choice(choice));
 }
 
 }  // namespace axonn

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,18 @@
 #include "axonn/ranks/parallel/var.h"
 
 namespace axonn {
+
+/// Which rows of a pass use which of LoraConfig::choices, by number; the other rows use none.
+/// Whoever runs the pass attaches it to the context.
+struct AdapterRows {
+  struct Run {
+    std::int64_t choice = 0;
+    std::int64_t first = 0, count = 0;  ///< rows
+
+    bool operator==(const Run&) const = default;
+  };
+  std::vector<Run> runs;
+};
 
 /// A low-rank adapter of a frozen weight: out += scale · dropout(inp) · Aᵀ · Bᵀ.
 ///
@@ -25,14 +38,19 @@ namespace axonn {
 /// Source: Hu et al., "LoRA: low-rank adaptation of large language models", 2021.
 class Adapter {
  public:
+  struct Options {
+    std::int64_t rank = 0;
+    double alpha = 0, dropout = 0;  ///< as in LoraConfig
+    std::int64_t first_row = 0;  ///< column of this rank's out, of the layer, where B's rows begin
+    /// Its number in LoraConfig::choices; none: all rows use it.
+    std::optional<std::int64_t> choice = {};
+  };
   /// Declares module.lora_A.weight and module.lora_B.weight in group, cut like `weight` (out, in).
-  /// config: with the layer's own rank and alpha. first_row: column of this rank's out (of the
-  /// layer) where B's rows begin.
   Adapter(ParameterGroup& group, const std::string& module, const Layout& weight,
-          const LoraConfig& config, std::int64_t first_row);
+          const Options& options);
 
-  /// Adds this rank's partial sum to out (R, out/Go of the layer). inp is (R, in/Gi), `rows` its
-  /// rows.
+  /// Adds this rank's partial sum to out (R, out/Go of the layer), in rows that use the adapter.
+  /// inp is (R, in/Gi), `rows` its rows.
   void forward(const Context& ctx, const View& out, const Tensor& inp, const Rows& rows) const;
   /// Adds the gradients of A and B, and that of inp to d_inp unless d_inp is empty. d_out must
   /// have been gathered over the input axis.
@@ -42,10 +60,12 @@ class Adapter {
  private:
   Tensor dropped(const Context& ctx, const Tensor& inp, const Rows& rows) const;
   void drop(const Context& ctx, const View& out, const View& inp, const Rows& rows) const;
-  Tensor inner(const Context& ctx, const Tensor& inp) const;
+  Tensor inner(const Context& ctx, const View& inp) const;
+  void add(const Context& ctx, const View& out, const View& inp) const;
   View part_of(const View& out) const;
 
   std::int64_t rank_, first_row_;
+  std::optional<std::int64_t> choice_;
   float scale_, dropout_;
   std::uint64_t key_;
   Axis in_axis_;
@@ -53,19 +73,20 @@ class Adapter {
   const Parameter* b_;
 };
 
-/// The adapters of one block: which of its layers have one, and their parameter group.
+/// The adapters of one block: which of its layers have one, and their parameter groups.
 class Adapters {
  public:
   /// With rank 0 there are no adapters, and nothing is frozen.
   Adapters(const std::string& block, const Grid& grid, LoraConfig config);
 
-  /// Null without adapters, and until a layer has one.
-  ParameterGroup* group() { return group_.get(); }
+  /// One, or one for each of LoraConfig::choices; without those of which no layer has one.
+  std::vector<ParameterGroup*> groups() const;
+  bool has(const ParameterGroup* group) const;
   /// The registered layers, in order.
   const std::vector<std::string>& layers() const { return layers_; }
   const GridShape& shape() const { return grid_.shape(); }
-  /// Registers a layer, such as "h.3.attn.c_attn". If it is a target, makes its adapter and appends
-  /// it to `all`; first_row as in Adapter.
+  /// Registers a layer, such as "h.3.attn.c_attn". If it is a target, makes its adapters and
+  /// appends them to `all`; first_row as in Adapter::Options.
   void add_to(std::vector<Adapter>& all, const std::string& module, const Layout& weight,
               std::int64_t first_row);
 
@@ -74,7 +95,10 @@ class Adapters {
   LoraConfig config_;
   std::string block_;
   std::vector<std::string> layers_;
-  std::unique_ptr<ParameterGroup> group_;
+  std::vector<std::unique_ptr<ParameterGroup>> groups_;  // null until a layer has one
 };
+
+/// Whether the group is of the adapters with this number in LoraConfig::choices.
+bool is_of_choice(const ParameterGroup& group, std::int64_t choice);
 
 }  // namespace axonn

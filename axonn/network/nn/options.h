@@ -38,6 +38,9 @@ struct LoraConfig {
   /// layer counts.
   std::vector<std::string> rank_pattern = {}, alpha_pattern = {};
   std::string path = {};  ///< adapters to start from, which set all of these but dropout
+  /// If not empty: adapters side by side, of which each sequence of a generation uses one or none
+  /// (AdapterRows). Of the fields above only `rank` counts then: it is not 0.
+  std::vector<LoraConfig> choices = {};
 
   bool operator==(const LoraConfig&) const = default;
 };

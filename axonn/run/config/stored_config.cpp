@@ -18,7 +18,7 @@ namespace {
 
 /// Sets how the config's model reads and writes text, which its open files tell.
 void take_text(Config& config) {
-  const auto& [model, adapters] = config.model_files;
+  const auto& [model, adapters, choices] = config.model_files;
   if (!model && !adapters) return;
   config.data.model_text = std::make_shared<const ModelText>(
       model ? text_of_files(*model, adapters.get()) : text_of_files(*adapters));
@@ -101,6 +101,25 @@ Config with_stored_adapters(Config config, const std::string& path) {
   config.model.lora = files->config().lora;
   config.model.lora.path = path;
   config.model_files.adapters = files;
+  return config;
+}
+
+Config with_adapter_choices(Config config, std::span<const std::string> paths) {
+  if (paths.empty()) return config;
+  if (config.model.lora.rank > 0 || config.model_files.adapters)
+    refuse("the model has adapters already, which all sequences use; of several adapters each ",
+           "sequence can use one only if the model is their base");
+  for (const std::string& path : paths) {
+    const auto files = std::make_shared<const ModelFiles>(ModelFiles::of_adapters(path));
+    if (files->only_merge())
+      refuse(path, " has DoRA, biases, whole modules or adapters outside of the blocks, which are ",
+             "only merged into their base; merge it with axonn convert --model BASE --adapter ",
+             path, " --out MERGED, and use MERGED as a model of its own");
+    config.model.lora.choices.push_back(files->config().lora);
+    config.model.lora.choices.back().path = path;
+    config.model_files.choices.push_back(files);
+  }
+  config.model.lora.rank = config.model.lora.choices.front().rank;
   return config;
 }
 

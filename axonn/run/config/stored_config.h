@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "axonn/run/config/config.h"
@@ -25,6 +26,11 @@ std::string stored_config_text(const ModelConfig& model, const std::string& toke
 /// Returns config with the adapters at path: their rank, alpha, dropout and targets, and their
 /// files. Throws as ModelFiles::of_adapters() does.
 Config with_stored_adapters(Config config, const std::string& path);
+
+/// Returns the config to run a model, see below, with adapters at these paths as its
+/// lora.choices: its sequences may use one each. Throws UsageError as ModelFiles::of_adapters()
+/// does, if the model has adapters already, and for adapters that are only merged.
+Config with_adapter_choices(Config config, std::span<const std::string> paths);
 
 /// Returns config with the sizes and files of the model at model.path, if set. Its tokenizer
 /// replaces "bytes", also if it is not known (""), unless the origins say that the user set

@@ -21,8 +21,10 @@ constexpr std::int64_t kScoredRows = 128;
 
 }  // namespace
 
-std::size_t CacheSlots::held(std::size_t i, const std::vector<std::int32_t>& wanted) const {
-  const auto& here = tokens[i];
+std::size_t CacheSlots::held(std::size_t i, const std::vector<std::int32_t>& wanted,
+                             std::int64_t adapter) const {
+  const auto& here = last[i].tokens;
+  if (last[i].adapter != adapter) return 0;
   const std::int64_t size = std::ssize(here),
                      same = std::min(std::ranges::mismatch(here, wanted).in1 - here.begin(),
                                      std::ssize(wanted) - 1),
@@ -48,11 +50,16 @@ void GenerationSchedule::remove(std::size_t number) {
   } else {
     const auto first = sequence.tokens.begin() + static_cast<std::ptrdiff_t>(sequence.begin);
     if (!sequence.embeds())  // which leaves in the slot what was there
-      slots_.tokens[slot - in_slot_.begin()].assign(
-          first, first + static_cast<std::ptrdiff_t>(sequence.cached));
+      slots_.last[slot - in_slot_.begin()] = {
+          .tokens = {first, first + static_cast<std::ptrdiff_t>(sequence.cached)},
+          .adapter = sequence.options.adapter};
     *slot = nullptr;
   }
   sequences_.erase(found);
+}
+
+std::size_t GenerationSchedule::held_for(const GeneratedSequence& sequence, std::size_t i) const {
+  return slots_.held(i, sequence.tokens, sequence.options.adapter);
 }
 
 /// The free slot that holds most of the sequence's tokens; of equal ones the first, in turn over
@@ -63,7 +70,7 @@ std::size_t GenerationSchedule::best_slot(const GeneratedSequence& sequence) con
     for (std::int64_t place = 0; place < slots_.places; ++place) {
       const std::size_t i = place * slots_.slots + slot;
       if (in_slot_[i]) continue;
-      const std::size_t held = sequence.begin == 0 ? slots_.held(i, sequence.tokens) : 0;
+      const std::size_t held = sequence.begin == 0 ? held_for(sequence, i) : 0;
       if (best == in_slot_.size() || held > most) {
         best = i;
         most = held;
@@ -75,7 +82,7 @@ std::size_t GenerationSchedule::best_slot(const GeneratedSequence& sequence) con
 void GenerationSchedule::admit() {
   if (idle()) {
     in_slot_.assign(slots_.places * slots_.slots, nullptr);
-    slots_.tokens.resize(in_slot_.size());
+    slots_.last.resize(in_slot_.size());
   }
   while (!waiting_.empty()) {
     GeneratedSequence& sequence = sequences_.at(waiting_.front());
@@ -83,7 +90,7 @@ void GenerationSchedule::admit() {
     if (i == in_slot_.size()) return;
     waiting_.pop_front();
     if (sequence.begin == 0 && !sequence.options.score_prompt && !sequence.embeds())
-      sequence.cached = slots_.held(i, sequence.tokens);
+      sequence.cached = held_for(sequence, i);
     sequence.result.cached_tokens = static_cast<std::int64_t>(sequence.cached);
     in_slot_[i] = &sequence;
   }
@@ -122,6 +129,9 @@ PassPlan GenerationSchedule::next() {
       parts.push_back(part);
       rows += part.count;
     }
+    // The rows of an adapter lie one after another, so that one product serves them.
+    std::ranges::stable_sort(parts, {},
+                             [](const PassPart& part) { return part.sequence->options.adapter; });
   }
   return plan;
 }

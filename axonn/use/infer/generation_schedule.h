@@ -55,7 +55,7 @@ struct PassPart {
   }
 };
 
-/// The parts that every (z, data) coordinate computes in a pass.
+/// The parts that every (z, data) coordinate computes in a pass, ordered by their adapters.
 struct PassPlan {
   KeyValueCache::Reads reads = KeyValueCache::Reads::own_rows;
   bool embeds = false;  ///< the parts are whole prompts of embeddings, and no others
@@ -86,6 +86,7 @@ class GenerationSchedule {
  private:
   void admit();
   std::size_t best_slot(const GeneratedSequence& sequence) const;
+  std::size_t held_for(const GeneratedSequence& sequence, std::size_t i) const;
 
   CacheSlots& slots_;
   std::map<std::size_t, GeneratedSequence> sequences_;  // by number

@@ -9,6 +9,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/clock.h"
+#include "axonn/network/nn/adapter.h"
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/use/infer/generation_schedule.h"
 #include "axonn/use/infer/token_choice.h"
@@ -165,9 +166,16 @@ struct Generator::Drawn {
 struct Generator::Rows {
   std::vector<std::int32_t> ids, positions, slots, starts;
   std::vector<std::int64_t> needed;  // rows whose logits are needed
+  AdapterRows adapters;
 
   void add(const PassPart& part) {
     const auto start = static_cast<std::int32_t>(ids.size());
+    if (const std::int64_t adapter = part.sequence->options.adapter; adapter >= 0) {
+      auto& runs = adapters.runs;
+      if (runs.empty() || runs.back().choice != adapter)
+        runs.push_back({.choice = adapter, .first = start});
+      runs.back().count += part.count;
+    }
     for (std::int64_t i = 0; i < part.count; ++i) {
       const std::size_t position = part.sequence->cached + i;
       ids.push_back(part.sequence->tokens[part.sequence->begin + position]);
@@ -234,7 +242,7 @@ std::int64_t Generator::reserve(std::size_t prompts) {
       cache_ = std::make_shared<KeyValueCache>(
           KeyValueCache::Options{.slots = wanted, .entries = slots_.entries});
     slots_.slots = wanted;
-    slots_.tokens.clear();
+    slots_.last.clear();
   }
   return slots_.slots * slots_.places;
 }
@@ -250,6 +258,8 @@ void Generator::check(const std::vector<std::int32_t>& prompt,
               "Generator: the embedding of a prompt whose first tokens are dropped");
   if (options.pooling != Pooling::none && model_.config().model.hidden < 1)
     refuse("embeddings need the model's width, and its config has no model.hidden");
+  AXONN_CHECK(options.adapter >= -1 && options.adapter < adapters(), "Generator: adapter ",
+              options.adapter, " of ", adapters());
   if (prompt.empty()) refuse("the prompt is empty: give at least one token to continue from");
   for (const std::int32_t token : prompt)
     if (token < 0 || token >= model_.model().vocab())
@@ -282,12 +292,15 @@ void Generator::cancel(std::size_t number) { schedule_->remove(number); }
 
 bool Generator::idle() const { return schedule_->empty(); }
 
+std::int64_t Generator::adapters() const { return std::ssize(model_.config().model.lora.choices); }
+
 /// Calls f(context, tokens) for a forward pass of the rows. `cache`: null: none is read or written.
 template <typename F>
 Tensor Generator::forward(const Rows& rows, std::shared_ptr<KeyValueCache> cache,
                           KeyValueCache::Reads reads, const F& f) {
   Context ctx = model_.context();
   if (cache) ctx.attach(cache);
+  if (adapters() > 0) ctx.attach(std::make_shared<AdapterRows>(rows.adapters));
   Scheduling& scheduling = ctx.own_scheduling();
   scheduling.run.sequence_parallel = false;  // few rows, and slots do not move between ranks
   scheduling.run.chunks = 1;

@@ -59,6 +59,7 @@ struct GenerationOptions {
   bool ends_if_not_finite = false;
   /// Unless none, the prompt's embedding is computed and no text is generated.
   Pooling pooling = Pooling::none;
+  std::int64_t adapter = -1;  ///< a number in model.lora.choices; -1: the model without adapters
 
   bool operator==(const GenerationOptions&) const = default;
 };
@@ -115,12 +116,18 @@ struct CacheSlots {
   std::int64_t entries = 0;  ///< positions of a sequence that a slot holds
   std::int64_t window = 0;   ///< positions that attention sees; 0: all
   bool caches = true;        ///< false: nothing is cached, every pass computes whole sequences
-  /// Per slot, in the order of places: the tokens whose keys and values it last held.
-  std::vector<std::vector<std::int32_t>> tokens = {};
+  /// What a slot last held.
+  struct Slot {
+    std::vector<std::int32_t> tokens = {};  ///< whose keys and values they are
+    std::int64_t adapter = -1;              ///< with which they were computed
+  };
+  std::vector<Slot> last = {};  ///< per slot, in the order of places
 
   /// Returns how many of the first tokens of `wanted` need not be computed again because slot `i`
-  /// holds their keys and values; 0 if that would be wrong or would save less than half of them.
-  std::size_t held(std::size_t i, const std::vector<std::int32_t>& wanted) const;
+  /// holds their keys and values, computed with this adapter; 0 if that would be wrong or would
+  /// save less than half of them.
+  std::size_t held(std::size_t i, const std::vector<std::int32_t>& wanted,
+                   std::int64_t adapter) const;
 };
 
 /// Generates text with a model, on any grid, from several prompts at once.
@@ -189,6 +196,8 @@ class Generator {
   void step(const OnText& on_text, const OnEnd& on_end);
 
   std::int64_t context() const { return context_; }
+  /// The number of adapters that a sequence may choose from.
+  std::int64_t adapters() const;
   /// Statistics of the last call of generate().
   const GenerationStats& stats() const { return stats_; }
 

@@ -156,6 +156,19 @@ TEST_F(BadInput, UnderMpirunOneRankPrintsTheErrorOfAll) {
                kUsageError, 2);
 }
 
+TEST(BadAdapters, OfAServerAreRefusedBeforeTheModelIsRead) {
+  const auto expect = [](const std::vector<std::string>& adapters, const std::string& wanted) {
+    std::vector<std::string> arguments{"serve",  "--model", "some/base",
+                                       "--port", "0",       "--adapters"};
+    arguments.insert(arguments.end(), adapters.begin(), adapters.end());
+    expect_error(arguments, HasSubstr(wanted));
+  };
+  expect({"a=one", "a=two"}, "'a' is also the name of another model");
+  expect({"base=one"}, "'base' is also the name of another model");
+  expect({"=one"}, "--adapters =one: wanted NAME=DIR");
+  expect({"one="}, "--adapters one=: wanted NAME=DIR");
+}
+
 TEST(BadPort, IsRefusedBeforeTheModelIsRead) {
   const int taken = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};

@@ -22,7 +22,8 @@ TEST(Orders, ArriveWithEveryOption) {
                                   .shown_tokens = {11},
                                   .slides = true,
                                   .ends_if_not_finite = true,
-                                  .pooling = Pooling::last}});
+                                  .pooling = Pooling::last,
+                                  .adapter = 2}});
   sent.add.push_back({.prompt = {4}});
   const RequestQueue::Orders got = unpacked(packed(sent));
   EXPECT_TRUE(got.stop);

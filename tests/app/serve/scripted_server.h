@@ -33,7 +33,7 @@ class ScriptedServer {
       const std::lock_guard lock(mutex_);
       notes_ += said + '\n';
     };
-    add_api(server_, model_, queue_);
+    add_api(server_, {&model_, 1}, queue_);
     port_ = server_.start();
     engine_ = std::thread([this] { run(); });
   }

@@ -415,6 +415,40 @@ TEST(Serve, DescribesItsModelAndTokenizer) {
   });
 }
 
+TEST(Serve, ARequestChoosesAdaptersByTheNameOfItsModel) {
+  with_server({.grid = {1, 1, 2, 1}, .adapters = {"polite", "terse"}}, [](const Served& served) {
+    const json models = json::parse(served.get("/v1/models").body)["data"];
+    ASSERT_EQ(models.size(), 3U);
+    EXPECT_EQ(models[0].count("parent"), 0U);
+    EXPECT_EQ(models[1]["id"], "polite");
+    EXPECT_EQ(models[2]["parent"], "tiny (a+b)");
+    EXPECT_EQ(json::parse(served.get("/v1/models/terse").body), models[2]);
+    const auto answer = [&](const json& name) {
+      json body{{"prompt", "a long prompt"}, {"max_tokens", 1}};
+      if (!name.is_null()) body["model"] = name;
+      return served.answer("/v1/completions", body);
+    };
+    // Keys and values of other adapters are not those of the prompt.
+    const auto cached = [&](const json& name) {
+      return answer(name)["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>();
+    };
+    for (const json& name : {json("tiny (a+b)"), json("polite"), json("terse")}) {
+      EXPECT_EQ(answer(name)["model"], name);
+      EXPECT_EQ(cached(name), 12) << name;
+    }
+    EXPECT_EQ(answer(nullptr)["model"], "tiny (a+b)");
+    const auto unknown = served.post("/v1/completions", {{"model", "rude"}, {"prompt", "a"}});
+    EXPECT_EQ(unknown.status, 404);
+    EXPECT_THAT(unknown.body,
+                AllOf(HasSubstr("model_not_found"), HasSubstr("'tiny (a+b)', 'polite', 'terse'")));
+    EXPECT_EQ(served.post("/v1/completions", {{"model", 3}, {"prompt", "a"}}).status, 400);
+    EXPECT_EQ(served.get("/v1/models/rude").status, 404);
+    const json hello{{"role", "user"}, {"content", "Hello"}};
+    const json chat{{"model", "polite"}, {"messages", {hello}}};
+    EXPECT_THAT(served.post("/v1/chat/completions", chat).body, HasSubstr("no chat template"));
+  });
+}
+
 TEST(Serve, CountsItsWorkForPrometheus) {
   with_server({}, [](const Served& served) {
     served.answer("/v1/completions", {{"prompt", {"a", "b"}}, {"max_tokens", 3}});

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -40,7 +41,8 @@ struct Setting {
   HttpServer::Options http = {.port = 0};
   std::size_t queue = 1000;
   std::int64_t batch = 0;
-  std::string chat_template = {};  // "": chatml
+  std::string chat_template = {};          // "": chatml
+  std::vector<std::string> adapters = {};  // untrained, so that they change nothing
 };
 
 /// What a test sees of the server.
@@ -67,24 +69,33 @@ struct Served {
 
 /// Serves an untrained model on a grid, runs the test beside it, and stops.
 inline void with_server(const Setting& setting, const std::function<void(const Served&)>& test) {
-  with_model(config_of(setting.grid), [&](LoadedModel& loaded) {
+  Config config = config_of(setting.grid);
+  config.model.lora.choices.resize(setting.adapters.size(), {.rank = 2});
+  if (!setting.adapters.empty()) config.model.lora.rank = 2;
+  with_model(config, [&](LoadedModel& loaded) {
     const auto tokenizer = make_tokenizer("bytes");
     Generator generator(loaded, {.batch = setting.batch, .tokenizer = tokenizer.get()});
     Communicator& world = loaded.grid().world();
     if (world.rank() != 0) return serve(generator, world, nullptr);
-    const ServedModel model{
-        .name = "tiny (a+b)",
-        .tokenizer = tokenizer,
-        .chat = std::make_shared<ChatTemplate>(
-            tokenizer, setting.chat_template.empty()
-                           ? find_chat_format("auto", "bytes")
-                           : ChatFormat{.forms = {{"default", "test", setting.chat_template}}}),
-        .vocab = 256,
-        .context = kContext,
-        .width = loaded.config().model.hidden};
+    std::vector<ServedModel> models{
+        {.name = "tiny (a+b)",
+         .tokenizer = tokenizer,
+         .chat = std::make_shared<ChatTemplate>(
+             tokenizer, setting.chat_template.empty()
+                            ? find_chat_format("auto", "bytes")
+                            : ChatFormat{.forms = {{"default", "test", setting.chat_template}}}),
+         .vocab = 256,
+         .context = kContext,
+         .width = loaded.config().model.hidden}};
+    for (const std::string& name : setting.adapters) {
+      models.push_back(models.front());
+      models.back().name = name;
+      models.back().adapter = std::ssize(models) - 2;
+      models.back().chat = nullptr;
+    }
     RequestQueue queue(setting.queue);
     HttpServer server(setting.http);
-    add_api(server, model, queue);
+    add_api(server, models, queue);
     const int port = server.start();
     std::thread tester([&] {
       try {
