@@ -164,6 +164,7 @@ int show_command(const Arguments& arguments) {
                  "for JSONL: as data.chat_template_args")
       ->type_name("JSON");
   app.add_flag("--mask-history", examples.mask_history, "for JSONL: as data.mask_history");
+  app.add_flag("--train-on-prompt", examples.train_on_prompt, "for JSONL: as data.train_on_prompt");
   add_choice_flag(app, "--excess-length-strategy", examples.excess_length, kExcessLengths,
                   "for JSONL: as data.excess_length_strategy");
   const CLI::Option* documents = add_choice_flag(

@@ -78,6 +78,8 @@ struct DataConfig {
   std::string chat_template_args = {};
   /// Whether of the assistant's turns in a conversation only the last is learned.
   bool mask_history = false;
+  /// Whether all tokens of conversations and of prompts are learned, not only the answers.
+  bool train_on_prompt = false;
   ExcessLength excess_length = ExcessLength::split;  ///< key: excess_length_strategy
   /// Size of generated text, in bytes (synthetic.h).
   std::int64_t synthetic = 0;

@@ -30,6 +30,9 @@ void check_data(const DataConfig& data) {
   if (fraction && !(*fraction >= 0 && *fraction < 1))
     refuse("[data] validation = ", data.validation,
            " is not between 0 and 1; give a fraction such as 0.1, or a file");
+  if (data.mask_history && data.train_on_prompt)
+    refuse("[data] mask_history = true learns less than all answers, and train_on_prompt = true ",
+           "everything; leave one of them out");
 }
 
 namespace {
@@ -114,7 +117,7 @@ ExampleEncoder example_encoder(const DataConfig& config, std::shared_ptr<const T
     arguments.last_turn_only = config.mask_history;
     chat.emplace(tokenizer, find_chat_format(config.chat_template, text), std::move(arguments));
   }
-  return ExampleEncoder(std::move(tokenizer), std::move(chat));
+  return ExampleEncoder(std::move(tokenizer), std::move(chat), config.train_on_prompt);
 }
 
 DocumentRange encoded_files(const std::vector<std::string>& paths, const ExampleEncoder& encoder,

@@ -311,10 +311,22 @@ bool Example::lacks_answer() const {
 
 // Here and not in the header, where g++ 12 warns of an uninitialised template if it is empty.
 ExampleEncoder::ExampleEncoder(std::shared_ptr<const Tokenizer> tokenizer,
-                               std::optional<ChatTemplate> chat)
-    : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)) {}
+                               std::optional<ChatTemplate> chat, bool learns_all)
+    : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)), learns_all_(learns_all) {}
 
 ChatTemplate::Rendered ExampleEncoder::encode(const Example& example,
+                                              const std::string& place) const {
+  ChatTemplate::Rendered out = answer(example, place);
+  if (!learns_all_) return out;
+  if (!example.conversation.not_learned.empty())
+    refuse(place, ": a message says that it is not learned (\"weight\" 0 or \"train\" false), but ",
+           "data.train_on_prompt = true learns all tokens; leave one of them out");
+  out.learned.assign(out.tokens.size(), true);
+  return out;
+}
+
+/// The example with its answers learned.
+ChatTemplate::Rendered ExampleEncoder::answer(const Example& example,
                                               const std::string& place) const {
   if (example.kind == Example::Kind::messages) {
     AXONN_CHECK(chat_, place, ": messages without a chat template");
@@ -345,7 +357,8 @@ ChatTemplate::Rendered ExampleEncoder::encode(const Example& example,
 }
 
 std::string ExampleEncoder::fingerprint() const {
-  return concat(tokenizer_->fingerprint(), chat_ ? chat_->fingerprint() : "");
+  return concat(tokenizer_->fingerprint(), chat_ ? chat_->fingerprint() : "",
+                learns_all_ ? "|all" : "");
 }
 
 std::vector<std::string> ExampleEncoder::unread_keys(const Example& example) const {
@@ -359,7 +372,7 @@ std::vector<std::string> ExampleEncoder::unread_keys(const Example& example) con
 }
 
 std::string ExampleEncoder::warning() const {
-  return !chat_ || chat_->teaches_end()
+  return !chat_ || learns_all_ || chat_->teaches_end()
              ? ""
              : "the chat template ends an answer with no token that is learned, so the model will "
                "not learn to stop; end the assistant's turn with a token, such as eos_token, "

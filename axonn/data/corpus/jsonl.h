@@ -64,13 +64,14 @@ Example parse_example(std::string_view line, const std::string& place);
 /// Encodes examples as documents of tokens.
 class ExampleEncoder {
  public:
-  /// `chat` may be empty if no example has messages.
+  /// `chat` may be empty if no example has messages. learns_all: data.train_on_prompt.
   explicit ExampleEncoder(std::shared_ptr<const Tokenizer> tokenizer,
-                          std::optional<ChatTemplate> chat = {});
+                          std::optional<ChatTemplate> chat = {}, bool learns_all = false);
 
   /// A text or prompt begins with the begin-of-text token, and a text or completion ends with the
   /// end-of-text token, which is learned too, if the tokenizer has these tokens. Throws UsageError,
-  /// beginning with `place`, for messages that the template refuses.
+  /// beginning with `place`, for messages that the template refuses, and for those that say that
+  /// they are not learned if all are.
   ChatTemplate::Rendered encode(const Example& example, const std::string& place) const;
 
   std::string fingerprint() const;
@@ -82,8 +83,11 @@ class ExampleEncoder {
   std::string warning() const;
 
  private:
+  ChatTemplate::Rendered answer(const Example& example, const std::string& place) const;
+
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_;
+  bool learns_all_;
 };
 
 /// The files that the paths or patterns of data.jsonl name, in order. A folder stands for its files

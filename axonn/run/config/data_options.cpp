@@ -22,6 +22,10 @@ void list_examples(DataConfig& data, OptionList& list) {
            {.help = "whether of a conversation only the assistant's last turn is learned; false: "
                     "all of its turns",
             .also = "train_on_last_turn last_turn_only"});
+  list.add("train_on_prompt", &data.train_on_prompt,
+           {.help = "whether all tokens of conversations and of prompts are learned; false: only "
+                    "the answers",
+            .also = "train_on_input train_on_inputs assistant_only_loss completion_only_loss"});
   list.add(
       "chat_template", &data.chat_template,
       {.help =

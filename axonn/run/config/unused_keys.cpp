@@ -75,7 +75,7 @@ void add_unused_of_optimizer(const OptimizerConfig& optimizer, UnusedKeys& keys)
 void add_unused_of_data(const Config& config, UnusedKeys& keys) {
   keys.when(config.data.jsonl.empty(),
             {"data.chat_template", "data.chat_template_args", "data.excess_length_strategy",
-             "data.mask_history"},
+             "data.mask_history", "data.train_on_prompt"},
             "data.jsonl is not set");
   keys.when(!config.data.jsonl.empty(), {"data.documents", "data.eod"},
             "documents of data.jsonl are always separate");

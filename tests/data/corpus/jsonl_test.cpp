@@ -230,6 +230,36 @@ TEST(Jsonl, ACompletionAndItsEndOfTextAreLearned) {
               StartsWith("f.jsonl:3: message 1 has the role 'wizard'"));
 }
 
+TEST(Jsonl, AllTokensAreLearnedOnRequest) {
+  const auto bytes = make_tokenizer("bytes");
+  const auto chat = [&] { return ChatTemplate(bytes, find_chat_format("chatml", "bytes")); };
+  const ExampleEncoder answers(bytes, chat()), all(bytes, chat(), true);
+  EXPECT_NE(answers.fingerprint(), all.fingerprint());
+  for (
+      const char* line :
+      {R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})",
+       R"({"prompt": "a", "completion": "b"})"}) {
+    const Example example = parse_example(line, "f.jsonl:7");
+    const auto few = answers.encode(example, "f.jsonl:7"), whole = all.encode(example, "f.jsonl:7");
+    EXPECT_EQ(whole.tokens, few.tokens);
+    EXPECT_LT(std::ranges::count(few.learned, true), std::ssize(few.learned));
+    EXPECT_EQ(std::ranges::count(whole.learned, true), std::ssize(whole.tokens));
+  }
+  EXPECT_THAT(
+      jsonl_fault([&] {
+        all.encode(parse_example(R"({"messages": [{"role": "user", "content": "a"},
+                    {"role": "assistant", "content": "b", "weight": 0},
+                    {"role": "assistant", "content": "c"}]})",
+                                 "f.jsonl:7"),
+                   "f.jsonl:7");
+      }),
+      testing::AllOf(HasSubstr("f.jsonl:7: a message says"), HasSubstr("data.train_on_prompt")));
+  EXPECT_THAT(jsonl_fault([] {
+                check_data({.jsonl = {"f.jsonl"}, .mask_history = true, .train_on_prompt = true});
+              }),
+              HasSubstr("leave one of them out"));
+}
+
 TEST(JsonlDocuments, AreOnePerLineInOrderFromMemoryAndFromTheCache) {
   const TempFolder folder;
   std::string lines;
