@@ -165,6 +165,8 @@ def draw_optimizer(rng, keys):
         keys["lr_scheduler." + rng.choice(("warmup_steps", "warmup_samples"))] = 2
     if not schedule_free and rng.random() < 0.3:
         keys["optimizer.ema_decay"] = 0.9
+    if kind == "lion":  # a sum in another order may turn the sign of a mean near 0
+        keys["optimizer.lr"] = 1e-5
     if kind == "sgd" and rng.random() < 0.7:
         keys |= {"optimizer.sgd_momentum": 0.9, "optimizer.sgd_nesterov": rng.choice((True, False))}
     if kind == "ademamix":
