@@ -21,7 +21,7 @@ axonn::PreparedRun run_on(const axonn::GridShape& grid) {
   config.optimizer.lr = 1e-3;
   config.lr_scheduler.kind = axonn::ScheduleKind::constant;
   config.parallelism.set_grid(grid);
-  config.optimizer.kind = axonn::optimizer_kind("lion");
+  config.optimizer.kind = axonn::optimizer_kind("signum");
   return axonn::prepared(config);
 }
 

@@ -148,15 +148,27 @@ def draw_losses(rng, keys):
 
 
 def draw_optimizer(rng, keys):
-    kind = rng.choice(("adamw", "adamw", "sgd", "ademamix", "muon"))
+    kind = rng.choice(
+        ("adamw", "adamw", "sgd", "ademamix", "muon", "lion", "schedule_free_adamw")
+    )
+    schedule_free = kind == "schedule_free_adamw"
     keys["optimizer.kind"] = kind
     keys["optimizer.weight_decay"] = rng.choice((0, 0.1))
     keys["training.max_norm"] = rng.choice((0, 0.1, 1))
-    keys["lr_scheduler.kind"] = rng.choice(("constant", "linear", "cosine", "wsd"))
+    if keys["training.max_norm"]:
+        keys["training.norm_type"] = rng.choice((2, 2, 1, 3, math.inf))
+    elif rng.random() < 0.5:
+        keys["training.clip_value"] = 0.01
+    schedules = ("constant", "linear", "cosine", "wsd")
+    keys["lr_scheduler.kind"] = "constant" if schedule_free else rng.choice(schedules)
     if rng.random() < 0.3:
         keys["lr_scheduler." + rng.choice(("warmup_steps", "warmup_samples"))] = 2
-    if rng.random() < 0.3:
+    if not schedule_free and rng.random() < 0.3:
         keys["optimizer.ema_decay"] = 0.9
+    if kind == "lion":  # a sum in another order may turn the sign of a mean near 0
+        keys["optimizer.lr"] = 1e-5
+    if kind == "sgd" and rng.random() < 0.7:
+        keys |= {"optimizer.sgd_momentum": 0.9, "optimizer.sgd_nesterov": rng.choice((True, False))}
     if kind == "ademamix":
         keys |= {"optimizer.alpha_warmup": rng.choice((0, 3)),
                  "optimizer.beta3_warmup": rng.choice((0, 3))}  # fmt: skip
@@ -177,7 +189,7 @@ def draw_optimizer(rng, keys):
             name = "q_proj" if keys["model.family"] == "llama" else "c_attn"
             keys["lora.rank_pattern"] = f"{name} 2"
             keys["lora.alpha_pattern"] = f"{name} 5"
-    elif kind != "sgd" and rng.random() < 0.25:
+    elif kind in ("adamw", "ademamix") and rng.random() < 0.25:
         keys["model.mup_base"] = rng.choice((8, 48))
         keys["model.mup_base_head_dim"] = rng.choice((0, 8))
 
@@ -228,10 +240,12 @@ COUNTED = (
     "model.rope_scaling model.activation model.experts_per_token model.expert_norm "
     "model.expert_step model.dense_layers model.router model.router_scale model.router_bias "
     "model.mup_base data.documents data.excess_length_strategy data.shuffle data.validation "
-    "training.dtype training.max_norm training.z_loss training.goldfish.k training.goldfish.mask "
+    "training.dtype training.max_norm training.norm_type training.clip_value training.z_loss "
+    "training.goldfish.k training.goldfish.mask "
     "training.balance.scope training.balance.weight training.balance.bias training.balance.z "
     "optimizer.kind optimizer.weight_decay optimizer.ema_decay optimizer.beta3_warmup "
-    "optimizer.nesterov optimizer.muon_scale optimizer.muon_coefficients lr_scheduler.kind "
+    "optimizer.sgd_momentum optimizer.sgd_nesterov optimizer.nesterov optimizer.muon_scale "
+    "optimizer.muon_coefficients lr_scheduler.kind "
     "lora.rank lora.dropout lora.targets lora.layers lora.rank_pattern "
     "activation_checkpoint.mode activation_checkpoint.blocks "
     "parallelism.context parallelism.context_layout parallelism.experts parallelism.chunks "

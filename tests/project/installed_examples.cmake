@@ -51,13 +51,13 @@ expect_stored(out/neighbours/checkpoints/step-22 "context = 3")
 # Every command works for an optimizer that is not the library's, and the program axonn runs the
 # model that it trained.
 run(custom_optimizer loop)
-set(config ${examples}/custom_optimizer/lion.toml)
-set(out --output.dir lion)
+set(config ${examples}/custom_optimizer/signum.toml)
+set(out --output.dir signum)
 run(custom_optimizer check ${config} --grids "1,1,1,1 2,2,1,1" --steps 2)
 run(custom_optimizer train ${config} ${out} --dry-run --training.dtype bf16)
 run(custom_optimizer train ${config} ${out} --parallelism.grid 2,1,2,1)
-run(custom_optimizer train lion/config.toml --checkpoint.resume auto --training.steps 22)
+run(custom_optimizer train signum/config.toml --checkpoint.resume auto --training.steps 22)
 run(custom_optimizer plan ${config} --devices 8 --machine frontier)
-expect_stored(lion/checkpoints/step-22 "beta1 = 0.95")
+expect_stored(signum/checkpoints/step-22 "beta = 0.95")
 step(${CMAKE_COMMAND} -E chdir ${WORK}/run ${WORK}/prefix/bin/axonn generate
-     --model lion/checkpoints --prompt "The " --tokens 20)
+     --model signum/checkpoints --prompt "The " --tokens 20)

@@ -32,7 +32,7 @@ struct DryLaunch {
   void rows(const rowwise::RowWork&, const auto&) const {}
   void tiles(std::int64_t, std::int64_t, const auto&) const {}
   template <typename Sum>
-  void reduce(std::int64_t rows, std::int64_t cols, Sum*, const auto&) const {
+  void reduce(std::int64_t rows, std::int64_t cols, Sum*, const auto&, const auto&) const {
     scratch.take<Sum>(rows * tiles_of(cols, cuda::kSumTile));
   }
   template <std::size_t n>

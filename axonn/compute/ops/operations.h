@@ -509,15 +509,40 @@ struct SquaredSum {
   void run(auto launch, const Checker& check) const;
 };
 
-/// out (1, 1) f32 = min(1, max_norm / sqrt(squared_norm)), 1 where max_norm is 0;
-/// squared_norm (1, 1) f64.
+/// out (1, 1) f64 += sum of (|inp| / sqrt(squared_norm))^p over inp (R, C) T, 0 where squared_norm
+/// (1, 1) f64 is: the quotients are at most 1, so no power overflows.
+struct PowerSum {
+  View out, inp, squared_norm;
+  double p = 2;
+
+  static constexpr std::string_view kName = "power_sum";
+  static constexpr auto kKind = OperationKind::update;
+  auto operands() const { return std::array{out, inp, squared_norm}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (1, 1) f64 = the largest of out and the sizes of inp (R, C) T; ignores NaN.
+struct LargestSize {
+  View out, inp;
+
+  static constexpr std::string_view kName = "largest_size";
+  static constexpr auto kKind = OperationKind::update;
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (1, 1) f32 = min(1, max_norm / norm), 1 where max_norm is 0; norm = sqrt(squared_norm).
+/// With `sum`, norm = sqrt(squared_norm) · sum^(1/p), where sum is that of PowerSum; with p =
+/// infinity, norm = sum, that of LargestSize. squared_norm and sum (1, 1) f64.
 struct ClipFactor {
   View out, squared_norm;
   float max_norm = 0;
+  View sum = {};
+  double p = 2;
 
   static constexpr std::string_view kName = "clip_factor";
   static constexpr auto kKind = OperationKind::update;
-  auto operands() const { return std::array{out, squared_norm}; }
+  auto operands() const { return std::array{out, squared_norm, sum}; }
   void run(auto launch, const Checker& check) const;
 };
 
@@ -543,7 +568,8 @@ using RowwiseOperation = std::variant<
     ops::ExpertOrder, ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward, ops::Embedding,
     ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats, ops::CombineSoftmax,
     ops::CrossEntropyBackward, ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward,
-    ops::Sum, ops::SquaredSum, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd,
+    ops::Sum, ops::SquaredSum, ops::PowerSum, ops::LargestSize, ops::ClipFactor,
+    ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW, ops::Clamp,
     ops::Momentum, ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage>;
 
 /// The names of all row-wise operations.

@@ -35,15 +35,62 @@ struct AdamW {
   void run(auto launch, const Checker& check) const;
 };
 
-/// One step of gradient descent with decoupled decay on a flat piece of parameters.
+/// One step of gradient descent on a flat piece of parameters. Without momentum, weight decay is
+/// decoupled; with momentum, the gradient and its weight decay enter the momentum.
 struct Sgd {
   View master, gradient, out, scale = {};  ///< as in AdamW
   float lr = 0, weight_decay = 0;
   std::int64_t decayed = 0;
+  View momentum = {};     ///< (1, n) f32; or empty
+  float beta = 0;         ///< share of the momentum that a step keeps
+  float added = 1;        ///< share of the gradient that it adds: 1 - dampening
+  bool nesterov = false;  ///< step by the gradient + beta · momentum, not by the momentum
 
   static constexpr std::string_view kName = "sgd";
   static constexpr auto kKind = OperationKind::update;
-  auto operands() const { return std::array{out, master, gradient, scale}; }
+  auto operands() const { return std::array{out, master, gradient, scale, momentum}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// One step of Lion on a flat piece of parameters: against the sign of a mean of gradients.
+struct Lion {
+  View master, mean, gradient, out, scale = {};  ///< as in AdamW; mean (1, n) f32
+  float lr = 0, beta1 = 0.9f, beta2 = 0.99f, weight_decay = 0;
+  std::int64_t decayed = 0;
+
+  static constexpr std::string_view kName = "lion";
+  static constexpr auto kKind = OperationKind::update;
+  auto operands() const { return std::array{out, master, mean, gradient, scale}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// One step of schedule-free AdamW (Defazio et al., 2024) on a flat piece of parameters. The first
+/// step, of empty buffers, begins z and the average at the weights.
+struct ScheduleFreeAdamW {
+  View master;              ///< (1, n) f32, y, with which training computes
+  View z, average, second;  ///< (1, n) f32: the steps' weights, their average x, the moment
+  View gradient;            ///< (1, n) f32, at y
+  View out, scale = {};     ///< as in AdamW
+  float lr = 0, beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0;
+  float share = 1;           ///< of the new z in the average
+  std::int64_t step = 1;     ///< counted from 1
+  std::int64_t decayed = 0;  ///< as in AdamW
+
+  static constexpr std::string_view kName = "schedule_free_adamw";
+  static constexpr auto kKind = OperationKind::update;
+  auto operands() const { return std::array{out, master, z, average, second, gradient, scale}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// values = min(max(values, -limit), limit), (R, C) T.
+struct Clamp {
+  View values;
+  float limit = 0;
+
+  static constexpr std::string_view kName = "clamp";
+  static constexpr auto kKind = OperationKind::update;
+  auto operands() const { return std::array{values}; }
+  auto passes() const { return std::array{2}; }
   void run(auto launch, const Checker& check) const;
 };
 

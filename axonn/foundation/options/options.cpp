@@ -32,7 +32,8 @@ std::string range_text(const OptionInfo& info) {
                : toml_number(value);
   };
   if (std::isfinite(info.min) && std::isfinite(info.max))
-    return " from " + number(info.min) + " to " + number(info.max);
+    return " from " + number(info.min) + " to " + number(info.max) +
+           (info.infinity ? ", or inf" : "");
   std::vector<std::string> parts;
   if (std::isfinite(info.min)) parts.push_back("of at least " + number(info.min));
   if (std::isfinite(info.above)) parts.push_back("above " + number(info.above));
@@ -147,6 +148,7 @@ void Option::refuse_value(const std::string& got, const std::string& place) cons
 }
 
 bool Option::in_range(double value) const {
+  if (info_.infinity && value == OptionInfo::kNone) return true;
   return std::isfinite(value) && value >= info_.min && value <= info_.max && value > info_.above &&
          value < info_.below;
 }

@@ -31,6 +31,7 @@ struct OptionInfo {
   std::string_view unit = {};
   double min = -kNone, max = kNone;          ///< range with inclusive bounds
   double above = -kNone, below = kNone;      ///< range with exclusive bounds
+  bool infinity = false;                     ///< of a number: infinity is accepted beside the range
   bool or_number = false;                    ///< for a string: a file may also give a number
   bool required = false;                     ///< the user must set it; the default is not shown
   std::string_view also = {};                ///< other projects' names for it, separated by spaces

@@ -37,7 +37,7 @@ const OwnKey* own_key(std::string_view key) {
   return nullptr;
 }
 
-/// "; did you mean 'lion.beta1'?", or "; there are lion.beta1, lion.beta2".
+/// "; did you mean 'signum.beta'?", or "; there are signum.beta, signum.alpha".
 std::string near_own_keys(std::string_view key) {
   std::vector<std::string> all;
   for (const OwnSection& section : own_sections())

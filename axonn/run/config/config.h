@@ -21,7 +21,7 @@ namespace axonn {
 class OptionList;
 
 /// The update rules of this library; those that a program registers (optim/optimizer.h) follow.
-enum class OptimizerKind { adamw, sgd, ademamix, muon };
+enum class OptimizerKind { adamw, sgd, ademamix, muon, lion, schedule_free_adamw };
 /// The factor of Muon's updates: rms gives them AdamW's size, shape depends on out / in alone.
 enum class MuonScale { rms, shape };
 /// The coefficients of Muon's Newton-Schulz steps.
@@ -59,8 +59,10 @@ struct TrainingConfig {
   std::int64_t micro_batch = 0;  ///< sequences one (z, data) coordinate computes at a time; 0: all
   DType dtype = DType::f32;      ///< f32 or bf16
   std::int64_t seed = 1;
-  double max_norm = 1;            ///< of the global gradient norm, which is clipped to it; 0: none
-  std::int64_t eval_every = 0;    ///< steps; 0: only after the last one
+  double max_norm = 1;          ///< of the global gradient norm, which is clipped to it; 0: none
+  double norm_type = 2;         ///< p of the norm that max_norm limits; infinity: the largest size
+  double clip_value = 0;        ///< of a gradient's elements, which are clipped to it; 0: none
+  std::int64_t eval_every = 0;  ///< steps; 0: only after the last one
   std::int64_t eval_batches = 0;  ///< global batches of one evaluation; 0: all validation data
   std::int64_t patience = 0;  ///< validations in a row without a lower loss that end it; 0: none do
   bool deterministic = true;
@@ -103,11 +105,13 @@ struct OptimizerConfig {
   bool nesterov = true;
   MuonScale muon_scale = MuonScale::rms;
   MuonCoefficients muon_coefficients = MuonCoefficients::keller;
-  std::int64_t muon_steps = 5;  ///< Newton-Schulz steps
+  std::int64_t muon_steps = 5;                 ///< Newton-Schulz steps
+  double sgd_momentum = 0, sgd_dampening = 0;  ///< SGD
+  bool sgd_nesterov = false;
 
   /// Keys of registered rules, by "rule.key"; one that is missing has its default.
   OwnValues own_values = {};
-  /// Such a value, as own<double>("lion.beta1"). Throws as ModelConfig::own() does.
+  /// Such a value, as own<double>("signum.beta"). Throws as ModelConfig::own() does.
   template <typename T>
   const T& own(const std::string& key) const {
     return own_value_as<T>(own_values, key);

@@ -63,6 +63,23 @@ void list_muon(OptimizerConfig& optimizer, OptionList& list) {
             .also = "muon_num_ns_steps ns_steps"});
 }
 
+void list_sgd(OptimizerConfig& optimizer, OptionList& list) {
+  list.add("sgd_momentum", &optimizer.sgd_momentum,
+           {.help = "share of the momentum that a step keeps, before it adds the gradient with its "
+                    "weight decay, as PyTorch's SGD does; 0: no momentum (sgd)",
+            .min = 0,
+            .below = 1});
+  list.add("sgd_nesterov", &optimizer.sgd_nesterov,
+           {.help = "step by the gradient plus sgd_momentum times the new momentum, instead of the "
+                    "new momentum alone (sgd)"});
+  list.add(
+      "sgd_dampening", &optimizer.sgd_dampening,
+      {.help = "share of the gradient that the momentum leaves out, after the first step (sgd)",
+       .min = 0,
+       .max = 1,
+       .also = "dampening"});
+}
+
 }  // namespace
 
 void set_adapter_defaults(Config& config, Origins& origins) {
@@ -87,9 +104,12 @@ void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
   list.section("optimizer", "How gradients update the weights");
   list.add(
       "kind", optimizer.kind, optimizer_kinds(),
-      {.help = "update rule: adamw; ademamix, which adds a slow mean of gradients; muon, which "
-               "orthogonalises the updates of hidden matrices and leaves the other parameters "
-               "to adamw; sgd without momentum",
+      {.help =
+           "update rule: adamw; ademamix, which adds a slow mean of gradients; muon, which "
+           "orthogonalises the updates of hidden matrices and leaves the other parameters "
+           "to adamw; sgd, with momentum if sgd_momentum is set; lion, which moves each weight "
+           "by the sign of a mean of gradients; schedule_free_adamw, which evaluates an average "
+           "of the weights in place of a falling rate",
        .also = "name optim optimizer"});
   list.add("lr", &optimizer.lr,
            {.help = "peak learning rate, reached at the end of the warm-up; with adapters 2e-4 "
@@ -99,24 +119,27 @@ void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
             .also = "learning_rate max_lr"});
   list.add("beta1", &optimizer.beta1,
            {.help = "decay rate of the running mean of gradients (all but sgd; of muon's matrices, "
-                    "momentum is)",
+                    "momentum is); of lion, the mean's share in the direction; of "
+                    "schedule_free_adamw, the average's share in the weights of training",
             .min = 0,
             .below = 1,
             .also = "adam_beta1 betas"});
   list.add("beta2", &optimizer.beta2,
-           {.help = "decay rate of the running mean of squared gradients (all but sgd)",
+           {.help = "decay rate of the running mean of squared gradients (all but sgd and lion); "
+                    "of lion, that of the mean of gradients, whose authors have 0.99",
             .min = 0,
             .below = 1,
             .also = "adam_beta2 betas"});
   list.add(
       "eps", &optimizer.eps,
       {.help = "added to the square root of the second moment before the division by it (all but "
-               "sgd)",
+               "sgd and lion)",
        .above = 0,
        .also = "adam_eps adam_epsilon epsilon"});
   list.add("weight_decay", &optimizer.weight_decay,
-           {.help = "decoupled weight decay of matrices, not of biases and norm weights; 0: none; "
-                    "with adapters 0 if it is not set",
+           {.help = "decoupled weight decay of matrices, not of biases and norm weights; with "
+                    "sgd_momentum it enters the momentum, as in PyTorch; 0: none; with adapters 0 "
+                    "if it is not set",
             .min = 0,
             .also = "wd"});
   list.add("ema_decay", &optimizer.ema_decay,
@@ -127,6 +150,7 @@ void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
             .also = "ema ema_rate"});
   list_ademamix(optimizer, list);
   list_muon(optimizer, list);
+  list_sgd(optimizer, list);
   for (const OptimizerRule& rule : registered_optimizers())
     list_own_section(rule.name, optimizer.own_values, list, [&optimizer, &rule] {
       const std::string_view kind = optimizer_kinds()[static_cast<std::size_t>(optimizer.kind)];

@@ -16,8 +16,8 @@ class Optimizer;
 
 /// Names of all rules, in the order of their values.
 std::span<const std::string_view> optimizer_kinds();
-/// The kind of this name, such as a registered one: optimizer_kind("lion"). Throws UsageError, with
-/// the names of all, if there is none.
+/// The kind of this name, such as a registered one: optimizer_kind("signum"). If there is none,
+/// throws UsageError with the names of all.
 OptimizerKind optimizer_kind(std::string_view name);
 
 using OptimizerMaker = std::function<std::unique_ptr<Optimizer>(const OptimizerConfig& config)>;

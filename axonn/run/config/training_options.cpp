@@ -154,6 +154,26 @@ void list_batch(TrainingConfig& training, OptionList& list) {
                     "per_device_eval_batch_size train_micro_batch_size_per_gpu"});
 }
 
+void list_clipping(TrainingConfig& training, OptionList& list) {
+  list.add("max_norm", &training.max_norm,
+           {.help = "gradients are scaled down if their global norm exceeds this; 0: no clipping",
+            .min = 0,
+            .also = "grad_clip clip_grad max_grad_norm gradient_clipping gradient_clip_val"});
+  list.add(
+      "norm_type", &training.norm_type,
+      {.help = "p of the norm that max_norm limits: 1 for the sum of sizes, inf for the largest "
+               "size; the reported norm is always that of p = 2",
+       .min = 1,
+       .max = 32,
+       .infinity = true,
+       .also = "grad_norm_type"});
+  list.add("clip_value", &training.clip_value,
+           {.help = "each element of a gradient is clipped to at most this size, in place of the "
+                    "norm, so that max_norm must be 0; 0: no clipping of elements",
+            .min = 0,
+            .also = "clip_grad_value"});
+}
+
 }  // namespace
 
 void list_training(TrainingConfig& training, OptionList& list) {
@@ -185,10 +205,7 @@ void list_training(TrainingConfig& training, OptionList& list) {
       "seed", &training.seed,
       {.help = "seed of all random numbers: initial weights, sample order, dropout, synthetic text",
        .min = 0});
-  list.add("max_norm", &training.max_norm,
-           {.help = "gradients are scaled down if their global norm exceeds this; 0: no clipping",
-            .min = 0,
-            .also = "grad_clip clip_grad max_grad_norm gradient_clipping"});
+  list_clipping(training, list);
   list.add("eval_every", &training.eval_every,
            {.help = "interval between evaluations of the validation loss; with data.validation the "
                     "last step is always evaluated; 0: only that one",

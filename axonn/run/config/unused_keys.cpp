@@ -58,16 +58,25 @@ void add_unused_of_rule(const OptimizerConfig& given, const OptimizerRule& rule,
 void add_unused_of_optimizer(const OptimizerConfig& optimizer, UnusedKeys& keys) {
   const OptimizerRule* const rule = optimizer_rule_of(optimizer.kind);
   if (rule) return add_unused_of_rule(optimizer, *rule, keys);
-  keys.when(optimizer.kind == OptimizerKind::sgd,
-            {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
+  const bool sgd = optimizer.kind == OptimizerKind::sgd;
+  keys.when(sgd, {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
             "optimizer.kind is sgd, which has no moments");
+  keys.when(optimizer.kind == OptimizerKind::lion, {"optimizer.eps"},
+            "optimizer.kind is lion, which divides by nothing");
+  keys.when(!sgd, {"optimizer.sgd_momentum", "optimizer.sgd_nesterov", "optimizer.sgd_dampening"},
+            "optimizer.kind is not sgd");
+  keys.when(sgd && optimizer.sgd_momentum == 0,
+            {"optimizer.sgd_nesterov", "optimizer.sgd_dampening"}, "optimizer.sgd_momentum is 0");
+  keys.when(sgd, {"optimizer.momentum", "optimizer.nesterov"},
+            "optimizer.kind is sgd, whose keys are sgd_momentum and sgd_nesterov");
   keys.when(
       optimizer.kind != OptimizerKind::ademamix,
       {"optimizer.beta3", "optimizer.alpha", "optimizer.alpha_warmup", "optimizer.beta3_warmup"},
       "optimizer.kind is not ademamix");
-  keys.when(optimizer.kind != OptimizerKind::muon,
-            {"optimizer.momentum", "optimizer.nesterov", "optimizer.muon_scale",
-             "optimizer.muon_coefficients", "optimizer.muon_steps"},
+  const bool muon = optimizer.kind == OptimizerKind::muon;
+  keys.when(!muon && !sgd, {"optimizer.momentum", "optimizer.nesterov"},
+            "optimizer.kind is not muon");
+  keys.when(!muon, {"optimizer.muon_scale", "optimizer.muon_coefficients", "optimizer.muon_steps"},
             "optimizer.kind is not muon");
 }
 
@@ -138,6 +147,7 @@ KeyReasons unused_keys(const Config& config) {
             "samples.prompts is empty");
   keys.when(config.training.goldfish.k == 0, {"training.goldfish.h", "training.goldfish.mask"},
             "training.goldfish.k is 0");
+  keys.when(config.training.max_norm == 0, {"training.norm_type"}, "training.max_norm is 0");
   keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
   const RecomputeConfig& recompute = config.activation_checkpoint;
   keys.when(recompute.mode == RecomputeMode::none && recompute.budget == 0,

@@ -193,6 +193,20 @@ void validate_optimizer(const Config& config) {
       optimizer.beta1 == 0)
     refuse("[optimizer] beta3_warmup = ", optimizer.beta3_warmup,
            " starts at beta1, which is 0; set beta1 above 0, or beta3_warmup to 0");
+  const bool sgd = optimizer.kind == OptimizerKind::sgd;
+  if (sgd && optimizer.sgd_nesterov &&
+      (optimizer.sgd_momentum == 0 || optimizer.sgd_dampening != 0))
+    refuse(
+        "[optimizer] sgd_nesterov = true wants a momentum without dampening, as in PyTorch; set "
+        "sgd_momentum, such as 0.9, and sgd_dampening = 0");
+  if (optimizer.kind == OptimizerKind::schedule_free_adamw) {
+    const char* const averages = " already averages the weights, which replaces a falling rate; ";
+    if (config.lr_scheduler.kind != ScheduleKind::constant)
+      refuse("[optimizer] kind = \"schedule_free_adamw\"", averages,
+             "set [lr_scheduler] kind = \"constant\"");
+    if (optimizer.ema_decay > 0)
+      refuse("[optimizer] kind = \"schedule_free_adamw\"", averages, "set ema_decay = 0");
+  }
   const bool adam =
       optimizer.kind == OptimizerKind::adamw || optimizer.kind == OptimizerKind::ademamix;
   if (config.model.mup_base > 0 && !adam)
@@ -204,6 +218,16 @@ void validate_optimizer(const Config& config) {
     refuse(
         "[optimizer] kind = \"muon\" orthogonalises whole matrices, but [lora] trains two factors "
         "of each matrix's change; set kind = \"adamw\", or train without [lora]");
+}
+
+void validate_clipping(const TrainingConfig& training) {
+  if (training.clip_value > 0 && training.max_norm > 0)
+    refuse("[training] clip_value = ", training.clip_value,
+           " clips each element, but max_norm = ", training.max_norm,
+           " clips their norm; set max_norm = 0, or leave clip_value out");
+  if (training.cuda_graph && training.norm_type != 2)
+    refuse("[training] cuda_graph = true and norm_type = ", training.norm_type,
+           " exclude one another: a graph captures the norm with p = 2; leave one of them out");
 }
 
 void validate_schedule(const Config& config) {
@@ -385,6 +409,7 @@ void validate(const Config& given) {
   validate_stages(config);
   validate_graphs(config);
   validate_optimizer(config);
+  validate_clipping(config.training);
   validate_schedule(config);
   validate_parallelism(config.parallelism);
   validate_context(config);

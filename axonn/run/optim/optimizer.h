@@ -42,12 +42,25 @@ class Optimizer {
   /// master weights do, cut over x, y, z and data.
   virtual std::vector<std::string> state_names() const = 0;
 
+  /// For a rule that evaluates other weights than those that training computes with: the one of
+  /// state_names() that checkpoints call the latter. In memory that buffer holds the weights to
+  /// evaluate, and master() those of training. Checkpoints have them the other way round, so that
+  /// "master" are the weights to evaluate and to export. Empty: they are the same.
+  virtual std::string training_weights() const { return {}; }
+
+  /// Names of the numbers that the rule keeps of a run beside its buffers, as checkpoints call
+  /// them. They start at zero.
+  virtual std::vector<std::string> number_names() const { return {}; }
+
   struct Update {
     std::int64_t step = 0;  ///< number of updates before this one
     double lr = 0;          ///< learning rate of this step
     View scale = {};        ///< (1, 1) f32, multiplies the gradients: the clip factor
     StateViews state = {};  ///< one (1, P) f32 for each of state_names()
+    std::span<const double> numbers = {};  ///< one for each of number_names(), of this update
   };
+  /// Called once a step, before all else: changes the numbers to those of this update.
+  virtual void change_numbers(const Update& /*update*/, std::span<double> /*numbers*/) const {}
   /// Called once, by OptimizerState::allocate(), on all ranks: lets a rule whose updates need other
   /// ranks plan its communication. The groups are all that are trained, and outlive the rule.
   virtual void prepare(const Context& /*ctx*/, std::span<ParameterGroup* const> /*groups*/) {}

@@ -1,6 +1,7 @@
 #include "axonn/run/optim/optimizer_state.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "axonn/data/storage/checkpoint/checkpoint_index.h"
@@ -17,6 +18,12 @@ OptimizerState::OptimizerState(std::vector<ParameterGroup*> groups,
     AXONN_CHECK(!name.empty() && kinds.insert(name).second, "OptimizerState: state_names() has '",
                 name, "'; wanted names that differ from each other, from ", kWeightsKind, " and ",
                 kAveragesKind);
+  const std::string training = optimizer_->training_weights();
+  AXONN_CHECK(
+      training.empty() || (kinds.contains(training) && training != kWeightsKind &&
+                           training != kAveragesKind && !optimizer_->number_names().empty()),
+      "OptimizerState: training_weights() is '", training,
+      "'; wanted one of state_names(), of a rule with number_names()");
 }
 
 void OptimizerState::allocate(const Context& ctx) {
@@ -36,10 +43,31 @@ void OptimizerState::check_allocated(const char* function) const {
               ": the optimizer has no state; call OptimizerState::allocate() before");
 }
 
-void OptimizerState::add_squared_norm(const Context& ctx, const View& out) const {
+void OptimizerState::for_owned_gradients(const auto& f) const {
   for (const ParameterGroup* group : groups_)
     for (const auto& [begin, end] : group->owned_ranges())
-      ctx.backend.run(ops::SquaredSum{out, group->gradient().col_range(begin, end - begin)});
+      f(group->gradient().col_range(begin, end - begin));
+}
+
+void OptimizerState::add_squared_norm(const Context& ctx, const View& out) const {
+  for_owned_gradients([&](const View& gradient) {
+    ctx.backend.run(ops::SquaredSum{out, gradient});
+  });
+}
+
+void OptimizerState::add_norm(const Context& ctx, double p, const View& squared_norm,
+                              const View& out) const {
+  for_owned_gradients([&](const View& gradient) {
+    if (std::isinf(p))
+      ctx.backend.run(ops::LargestSize{out, gradient});
+    else
+      ctx.backend.run(ops::PowerSum{out, gradient, squared_norm, p});
+  });
+}
+
+void OptimizerState::clip_values(const Context& ctx, double limit) const {
+  for (const ParameterGroup* group : groups_)
+    ctx.backend.run(ops::Clamp{group->gradient(), static_cast<float>(limit)});
 }
 
 void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, const View& scale) {
@@ -47,11 +75,16 @@ void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, co
   std::vector<std::vector<View>> states(groups_.size());
   for (std::size_t i = 0; i < groups_.size(); ++i)
     for (const Tensor& buffer : state_[i]) states[i].push_back(buffer.view());
-  optimizer_->update_together(ctx, {.step = step, .lr = lr, .scale = scale}, states);
+  numbers_.resize(optimizer_->number_names().size());
+  Optimizer::Update now{.step = step, .lr = lr, .scale = scale};
+  optimizer_->change_numbers(now, numbers_);
+  now.numbers = numbers_;
+  optimizer_->update_together(ctx, now, states);
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     ParameterGroup& group = *groups_[i];
     ctx.backend.mark(group.name());
-    optimizer_->update(ctx, group, {.step = step, .lr = lr, .scale = scale, .state = states[i]});
+    now.state = states[i];
+    optimizer_->update(ctx, group, now);
     if (ema_decay_ > 0) update_average(ctx, i);
     group.publish(ctx);
   }
@@ -66,22 +99,57 @@ void OptimizerState::update_average(const Context& ctx, std::size_t i) const {
     ctx.backend.run(ops::Cast{average, weights});
 }
 
-void OptimizerState::exchange_averages(const Context& ctx) {
+void OptimizerState::exchange(const Context& ctx, const auto& of_group) {
   constexpr std::int64_t kAtOnce = 1 << 20;  // elements, held in 4 MiB of further memory
-  AXONN_CHECK(has_averages_,
-              "there are no averages of the weights to exchange: optimizer.ema_decay"
-              " is 0, or no update was done");
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     for (std::int64_t begin = 0; begin < groups_[i]->piece_size(); begin += kAtOnce) {
       const std::int64_t count = std::min(kAtOnce, groups_[i]->piece_size() - begin);
       const View weights = groups_[i]->master().col_range(begin, count),
-                 averages = averages_[i].view().col_range(begin, count);
+                 others = of_group(i).col_range(begin, count);
       const Tensor held = ctx.empty(1, count, DType::f32);
       ctx.backend.run(ops::Cast{held.view(), weights});
-      ctx.backend.run(ops::Cast{weights, averages});
-      ctx.backend.run(ops::Cast{averages, held.view()});
+      ctx.backend.run(ops::Cast{weights, others});
+      ctx.backend.run(ops::Cast{others, held.view()});
     }
     groups_[i]->publish_values(ctx);
+  }
+}
+
+void OptimizerState::exchange_averages(const Context& ctx) {
+  AXONN_CHECK(has_averages_,
+              "there are no averages of the weights to exchange: optimizer.ema_decay"
+              " is 0, or no update was done");
+  exchange(ctx, [&](std::size_t i) { return averages_[i].view(); });
+}
+
+std::optional<std::size_t> OptimizerState::evaluated() const {
+  const std::string name = optimizer_->training_weights();
+  if (name.empty() || numbers_.empty()) return std::nullopt;
+  const std::vector<std::string> names = optimizer_->state_names();
+  return std::ranges::find(names, name) - names.begin();
+}
+
+void OptimizerState::exchange_evaluated(const Context& ctx) {
+  if (const auto k = evaluated())
+    exchange(ctx, [&](std::size_t i) { return state_[i][*k].view(); });
+}
+
+std::map<std::string, double> OptimizerState::numbers() const {
+  std::map<std::string, double> named;
+  if (numbers_.empty()) return named;
+  const std::vector<std::string> names = optimizer_->number_names();
+  for (std::size_t k = 0; k < names.size(); ++k) named[names[k]] = numbers_[k];
+  return named;
+}
+
+void OptimizerState::set_numbers(const std::map<std::string, double>& stored) {
+  numbers_.clear();
+  if (stored.empty()) return;
+  for (const std::string& name : optimizer_->number_names()) {
+    const auto found = stored.find(name);
+    if (found == stored.end())
+      refuse("the checkpoint's state.json has no ", name, " of its optimizer; resume from another");
+    numbers_.push_back(found->second);
   }
 }
 
@@ -91,6 +159,7 @@ std::vector<std::pair<std::string, View>> OptimizerState::buffers(std::size_t i)
   std::vector<std::pair<std::string, View>> all{{kWeightsKind, groups_[i]->master()}};
   const std::vector<std::string> names = optimizer_->state_names();
   for (std::size_t k = 0; k < names.size(); ++k) all.emplace_back(names[k], state_[i][k].view());
+  if (const auto k = evaluated()) std::swap(all.front().second, all[*k + 1].second);
   if (has_averages_) all.emplace_back(kAveragesKind, averages_[i].view());
   return all;
 }

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,15 +31,32 @@ class OptimizerState {
   /// it is the square of the global gradient norm: every element is counted once.
   void add_squared_norm(const Context& ctx, const View& out) const;
 
+  /// With a finite p, out (1, 1) f64 += this rank's part of the sum of PowerSum over the gradients
+  /// whose norm has this square, (1, 1) f64; with p = infinity, out = their largest size.
+  void add_norm(const Context& ctx, double p, const View& squared_norm, const View& out) const;
+
+  /// Clips each element of the gradients to at most this size.
+  void clip_values(const Context& ctx, double limit) const;
+
   /// Does update `step`, counted from 0, and gathers the updated pieces over data. scale (1, 1) f32
   /// multiplies the gradients. Throws Error before allocate().
   void update(const Context& ctx, std::int64_t step, double lr, const View& scale);
 
   const std::vector<ParameterGroup*>& groups() const { return groups_; }
   /// Buffers of group i in a checkpoint, (1, P) f32 each: ("master", ...), those of the optimizer's
-  /// state_names(), and ("ema", ...) if has_averages(). Throws Error before allocate(), or if there
-  /// is no group i.
+  /// state_names(), and ("ema", ...) if has_averages(). "master" are the weights to evaluate: see
+  /// Optimizer::training_weights(). Throws Error before allocate(), or if there is no group i.
   std::vector<std::pair<std::string, View>> buffers(std::size_t i) const;
+
+  /// The numbers of the optimizer's number_names() for a checkpoint, empty before the first update.
+  std::map<std::string, double> numbers() const;
+  /// Called before buffers() are loaded, with the numbers of the checkpoint. Throws UsageError if
+  /// they are not those of this optimizer.
+  void set_numbers(const std::map<std::string, double>& stored);
+
+  /// Exchanges the weights of training with those to evaluate, if these are others. A second call
+  /// restores all bits. Collective, as exchange_averages().
+  void exchange_evaluated(const Context& ctx);
 
   /// Whether the averages have values: an update was done, or they are loaded.
   bool has_averages() const { return has_averages_; }
@@ -49,13 +68,21 @@ class OptimizerState {
   void exchange_averages(const Context& ctx);
 
  private:
+  /// Calls f with each run of gradients that this rank owns.
+  void for_owned_gradients(const auto& f) const;
   void check_allocated(const char* function) const;
   void update_average(const Context& ctx, std::size_t i) const;
+  /// The number of the state buffer with the weights to evaluate; none if they are those of
+  /// training, as before the first update.
+  std::optional<std::size_t> evaluated() const;
+  /// Exchanges the master weights of each group i with of_group(i), (1, P).
+  void exchange(const Context& ctx, const auto& of_group);
 
   std::vector<ParameterGroup*> groups_;
   std::unique_ptr<Optimizer> optimizer_;
   double ema_decay_;
   std::vector<std::vector<Tensor>> state_;  // for each group a (1, P) of each name
+  std::vector<double> numbers_;             // empty before the first update
   std::vector<Tensor> averages_;            // for each group a (1, P); empty if ema_decay_ is 0
   bool has_averages_ = false;
 };

@@ -46,6 +46,7 @@ StateTexts to_texts(const RunState& state, std::string config_toml) {
   if (state.best.step > 0)
     json["best"] = {
         {"loss", state.best.loss}, {"step", state.best.step}, {"worse", state.best.worse}};
+  if (!state.optimizer.empty()) json["optimizer"] = state.optimizer;
   StateTexts texts{{kStateFile, json.dump(2) + "\n"}, {"config.toml", std::move(config_toml)}};
   if (!state.products.products.empty()) texts.emplace(kProductsFile, to_json(state.products));
   return texts;
@@ -87,6 +88,7 @@ RunState read_run_state(const CheckpointReader& reader, const Config& config) {
     const std::int64_t samples = state.steps_done * t.global_batch;
     state.tokens_seen = json.value("tokens_seen", samples * t.seq_len);
     state.data = place_of(json, samples, config);
+    state.optimizer = json.value("optimizer", std::map<std::string, double>());
     const auto best = json.value("best", nlohmann::json::object());
     state.best = {.loss = best.value("loss", 0.0),
                   .step = best.value("step", std::int64_t{0}),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ struct RunState {
   BestLoss best = {};
   DataPosition data = {};
   OutlierMeans outliers = {};
-  MatmulChoices products = {};  ///< empty unless training.tune is set
+  std::map<std::string, double> optimizer = {};  ///< OptimizerState::numbers()
+  MatmulChoices products = {};                   ///< empty unless training.tune is set
 };
 
 /// The texts of a checkpoint: the state, and the run's config.toml.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "axonn/compute/tensor/address.h"
 #include "axonn/data/corpus/batches.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/ranks/comm/texts.h"
@@ -116,8 +117,8 @@ StoredStep stored_step(const LoadedModel& model, const std::string& text) try {
   stored.input = {.step = json.at("step"),
                   .micro_batches = static_cast<int>(each / t.micro_batch),
                   .tokens = json.at("tokens"),
-                  .max_norm = t.max_norm,
                   .tokens_of = {}};
+  set_clipping(stored.input, t);
   for (std::int64_t i = 0; i < each; ++i) {
     const auto& sample = samples[mine + i];
     if (i % t.micro_batch == 0)
@@ -187,8 +188,11 @@ void save_step(Training& training, const StepInput& input, const std::string& fo
   texts[kBatchFile] = fmt::format("{{\"step\": {}, \"tokens\": {}, \"samples\": [\n{}]}}\n",
                                   input.step, input.tokens, samples);
   std::vector<StateBlock> blocks = state_blocks(training.model, training.optimizer);
-  for (StateBlock& block : blocks)
-    std::erase_if(block.buffers, [](const StateBuffer& each) { return each.kind != kWeightsKind; });
+  for (std::size_t i = 0; i < blocks.size(); ++i) {  // the weights with which the step computed
+    const float* weights = address<float>(training.optimizer.groups()[i]->master());
+    std::erase_if(blocks[i].buffers, [&](const StateBuffer& each) { return each.data != weights; });
+    blocks[i].buffers.front().kind = kWeightsKind;
+  }
   CheckpointSaver saver({.folder = folder, .keep = 1, .async = false});
   saver.begin(world, input.step, blocks, texts);
   saver.finish(world);

@@ -20,6 +20,7 @@
 #include "axonn/run/config/stored_config.h"
 #include "axonn/run/config/unused_keys.h"
 #include "axonn/run/optim/learning_rate.h"
+#include "axonn/run/records/run_state.h"
 
 namespace axonn {
 
@@ -155,10 +156,11 @@ std::vector<std::string> changed_course(const CheckpointReader& reader, const Co
   add_lines(lines,
             changed.lines(
                 "training",
-                is_one_of({"epochs", "seq_len", "global_batch", "batch_ramp", "batch_stages",
-                           "dtype", "max_norm", "skip_outliers", "skip_deviations", "goldfish.k",
-                           "goldfish.h", "goldfish.mask", "balance.scope", "balance.weight",
-                           "balance.z", "balance.bias", "z_loss", "eval_batches"})));
+                is_one_of({"epochs",       "seq_len",       "global_batch",    "batch_ramp",
+                           "batch_stages", "dtype",         "max_norm",        "norm_type",
+                           "clip_value",   "skip_outliers", "skip_deviations", "goldfish.k",
+                           "goldfish.h",   "goldfish.mask", "balance.scope",   "balance.weight",
+                           "balance.z",    "balance.bias",  "z_loss",          "eval_batches"})));
   if (then.training.steps == 0) return lines;
   const std::int64_t step = reader.step();
   const double was = learning_rate(then, step, samples), is = learning_rate(config, step, samples);
@@ -182,6 +184,7 @@ Resumed resume(const LoadedModel& model, OptimizerState& optimizer, const std::s
     check_continues(*reader, model, optimizer);
     optimizer.expect_averages(reader->has_kind(kAveragesKind));
     try {
+      optimizer.set_numbers(read_run_state(*reader, model.config()).optimizer);
       const LoadCost cost = load_state(model, optimizer, *reader);
       return {*std::move(reader), cost, std::move(warnings)};
     } catch (const UsageError& error) {

@@ -40,6 +40,12 @@ T value_of(const Context& ctx, const Tensor& tensor) {
 
 }  // namespace
 
+void set_clipping(StepInput& input, const TrainingConfig& training) {
+  input.max_norm = training.max_norm;
+  input.norm_type = training.norm_type;
+  input.clip_value = training.clip_value;
+}
+
 double StepResult::metric(std::string_view name) const {
   const auto found = std::ranges::find(metrics, name, &Metric::name);
   return found == metrics.end() ? std::numeric_limits<double>::quiet_NaN() : found->value;
@@ -129,8 +135,19 @@ void TrainStep::finish_sums(const Context& ctx, const StepInput& input) {
     term.finish_sums(ctx, sums_.view().col_range(begin, term.count()));
   });
   sums_.set_pending(ctx.grid.world().all_reduce(buffer_of(sums_.raw_view()), "step"));
-  ctx.backend.run(ops::ClipFactor{scale_.view(), sums_.view().col_range(1, 1),
-                                  static_cast<float>(input.max_norm)});
+  const View squared = sums_.view().col_range(1, 1);
+  ops::ClipFactor clip{scale_.view(), squared, static_cast<float>(input.max_norm)};
+  Tensor sum;
+  if (input.max_norm > 0 && input.norm_type != 2) {
+    const double p = input.norm_type;
+    sum = ctx.zeros(1, 1, DType::f64);
+    optimizer_.add_norm(ctx, p, squared, sum.view());
+    sum.set_pending(ctx.grid.world().all_reduce(buffer_of(sum.raw_view()), "norm",
+                                                std::isinf(p) ? ReduceOp::max : ReduceOp::sum));
+    clip.sum = sum.view();
+    clip.p = p;
+  }
+  ctx.backend.run(clip);
 }
 
 void TrainStep::launch_graphs(const Context& ctx, const StepInput& input) {
@@ -203,6 +220,7 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
     std::ranges::copy(term.metrics(of_term, input), std::back_inserter(report.metrics));
     if (report.applied) term.before_update(ctx, optimizer_.groups(), of_term);
   });
+  if (report.applied && input.clip_value > 0) optimizer_.clip_values(ctx, input.clip_value);
   if (report.applied) optimizer_.update(ctx, input.step - input.skipped, input.lr, scale_.view());
   if (!graphs_) sums_ = scale_ = Tensor();
   return report;

@@ -36,7 +36,9 @@ struct StepInput {
   std::int64_t all_targets = 0;
   std::int64_t inputs = 0;  ///< of the step over all ranks, without padding
   double lr = 0;
-  double max_norm = 0;  ///< 0: no clipping
+  double max_norm = 0;    ///< 0: no clipping of the norm
+  double norm_type = 2;   ///< p of that norm
+  double clip_value = 0;  ///< 0: no clipping of elements
   std::function<Tokens(int micro)> tokens_of;
   bool stop = false;  ///< this rank was asked to stop
   bool busy = false;  ///< this rank still writes a checkpoint
@@ -47,6 +49,9 @@ struct StepInput {
   /// Called when a phase begins. With several micro-batches, forward and backward alternate.
   std::function<void(Phase)> on_phase = {};
 };
+
+/// Sets how gradients are clipped.
+void set_clipping(StepInput& input, const TrainingConfig& training);
 
 struct StepResult {
   double loss = 0;       ///< mean over the step's tokens, nats; NaN if there are none

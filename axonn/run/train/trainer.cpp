@@ -163,7 +163,7 @@ class Trainer {
       return TrainEnd::stopped;
     }
     if (done > first_step_ && gives_up()) log_.info(why_ended());
-    if (options_.finished) options_.finished(training_);
+    if (options_.finished) with_evaluated_weights([&] { options_.finished(training_); });
     return TrainEnd::finished;
   }
 
@@ -357,6 +357,14 @@ class Trainer {
     return true;
   }
 
+  /// Calls f while the model has the weights to evaluate.
+  void with_evaluated_weights(const auto& f) {
+    const Context ctx = training_.model.context();
+    training_.optimizer.exchange_evaluated(ctx);
+    f();
+    training_.optimizer.exchange_evaluated(ctx);
+  }
+
   /// On rank 0, which decides for all.
   void restart_clock() {
     if (world_.rank() == 0) saved_at_ = options_.clock();
@@ -373,7 +381,8 @@ class Trainer {
 
   void write_samples() {
     const double start = now_seconds();
-    const std::vector<TextSample> samples = sampler_();
+    std::vector<TextSample> samples;
+    with_evaluated_weights([&] { samples = sampler_(); });
     log_.sampled(samples, now_seconds() - start);
   }
 
@@ -392,6 +401,7 @@ class Trainer {
   StateTexts texts() {
     state_.tokens_seen = log_.tokens_seen();
     state_.data = training_.place(state_.steps_done);
+    state_.optimizer = training_.optimizer.numbers();
     StateTexts texts = to_texts(state_, stored_config_text(config_, origins()));
     texts.emplace(kModelTextName, model_text_);
     if (origin_) texts.emplace(kOriginName, to_text(*origin_));

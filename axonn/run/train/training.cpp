@@ -123,14 +123,18 @@ double Training::validate() {
   AXONN_CHECK(validation,
               "validate: there is no validation data; set data.validation to a fraction such as "
               "0.1 or to a file, or leave the call out where `validation` is null");
-  return step.evaluate(model.context(), *validation);
+  const Context ctx = model.context();
+  optimizer.exchange_evaluated(ctx);
+  const double loss = step.evaluate(ctx, *validation);
+  optimizer.exchange_evaluated(ctx);
+  return loss;
 }
 
 double Training::validate_averages() {
   if (!validation) return validate();  // which throws, before any weight is exchanged
   const Context ctx = model.context();
   optimizer.exchange_averages(ctx);
-  const double loss = validate();
+  const double loss = step.evaluate(ctx, *validation);
   optimizer.exchange_averages(ctx);
   return loss;
 }
@@ -197,7 +201,7 @@ StepInput made_up_input(const LoadedModel& model) {
   input.micro_batches =
       static_cast<int>(t.global_batch / model.grid().batch_places() / t.micro_batch);
   input.tokens = input.all_targets = input.inputs = t.global_batch * t.seq_len;
-  input.max_norm = t.max_norm;
+  set_clipping(input, t);
   const bool whole = model.grid().shape().context == 1;
   if (whole && !model.context().device().keeps_values()) {
     input.tokens_of = [&model, rows, sequences = rows / length,
@@ -250,7 +254,7 @@ StepInput Training::input(std::int64_t n) {
   input.inputs = batch->whole.inputs;
   if (batches->counts_by_reading()) count(n, *batch, input);
   input.lr = learning_rate(model.config(), n, batches->consumed_before(n));
-  input.max_norm = model.config().training.max_norm;
+  set_clipping(input, model.config().training);
   input.tokens_of = [this, batch](int micro) {
     return make_tokens(model.context(), batch->micro_batches[micro]);
   };
@@ -301,9 +305,11 @@ void save_checkpoint(Training& training, const std::string& folder, std::int64_t
   CheckpointSaver saver({.folder = folder, .keep = 0, .async = false});
   const DataPosition place = training.place(steps_done);
   const std::int64_t sequences = training.batches ? place.consumed : steps_done * t.global_batch;
-  StateTexts texts =
-      to_texts({.steps_done = steps_done, .tokens_seen = sequences * t.seq_len, .data = place},
-               stored_config_text(model.config(), Origins()));
+  StateTexts texts = to_texts({.steps_done = steps_done,
+                               .tokens_seen = sequences * t.seq_len,
+                               .data = place,
+                               .optimizer = training.optimizer.numbers()},
+                              stored_config_text(model.config(), Origins()));
   const auto tokenizer = training.corpora.empty() ? nullptr : training.corpora.front()->tokenizer;
   texts.emplace(kModelTextName, to_json(text_of_run(model.config().data, tokenizer)));
   saver.begin(world, steps_done, state_blocks(model, training.optimizer), std::move(texts));

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -188,6 +189,134 @@ TEST(Sgd, StepsAgainstTheScaledGradientAndDecaysTheFirstElements) {
     }
 }
 
+TEST(Sgd, WithMomentumFollowsThePlainLoopOverThreeSteps) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16})
+    for (const bool nesterov : {true, false})
+      for (const auto& [n, decayed] : kSizes) {
+        Matrix w = random_values("w", 1, n, DType::f32), m(1, n);
+        const Operand master(w, DType::f32), momentum(1, n, DType::f32), out(1, n, type),
+            scale(Matrix(1, 1, 0.5), DType::f32);
+        for (int step = 1; step <= 3; ++step) {
+          const Matrix g = random_values(std::to_string(step), 1, n, DType::f32);
+          const Operand gradient(g, DType::f32);
+          backend->run(ops::Sgd{.master = master,
+                                .gradient = gradient,
+                                .out = out,
+                                .scale = scale,
+                                .lr = 0.1f,
+                                .weight_decay = 0.2f,
+                                .decayed = decayed,
+                                .momentum = momentum,
+                                .beta = 0.9f,
+                                .added = 0.75f,
+                                .nesterov = nesterov});
+          for (std::int64_t i = 0; i < n; ++i) {
+            const double d = 0.5 * g(0, i) + (i < decayed ? 0.2f : 0.0f) * w(0, i);
+            m(0, i) = 0.9f * m(0, i) + 0.75 * d;
+            w(0, i) -= 0.1f * (nesterov ? d + 0.9f * m(0, i) : m(0, i));
+          }
+        }
+        // Sums below 4, with at most six roundings in each of three steps.
+        EXPECT_TRUE(close(momentum, m, {18 * 4 * rounding(DType::f32), 0}));
+        EXPECT_TRUE(close(master, w, {18 * 4 * rounding(DType::f32), 0}));
+        EXPECT_TRUE(close(out, master.values(), {0, type == DType::bf16 ? rounding(type) : 0}));
+      }
+}
+
+TEST(Lion, FollowsThePlainLoopOverThreeStepsAndStaysWhereAllIsZero) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [n, decayed] : kSizes) {
+      Matrix w = random_values("w", 1, n, DType::f32), m(1, n);
+      const Operand master(w, DType::f32), mean(1, n, DType::f32), out(1, n, type),
+          scale(Matrix(1, 1, 0.5), DType::f32);
+      for (int step = 1; step <= 3; ++step) {
+        Matrix g = random_values(std::to_string(step), 1, n, DType::f32);
+        g(0, n - 1) = 0;
+        const Operand gradient(g, DType::f32);
+        backend->run(ops::Lion{.master = master,
+                               .mean = mean,
+                               .gradient = gradient,
+                               .out = out,
+                               .scale = scale,
+                               .lr = 0.1f,
+                               .beta1 = 0.75f,
+                               .beta2 = 0.875f,
+                               .weight_decay = 0.2f,
+                               .decayed = decayed});
+        for (std::int64_t i = 0; i < n; ++i) {
+          const double of_step = 0.5 * g(0, i), direction = 0.75 * m(0, i) + 0.25 * of_step;
+          const double sign = direction > 0 ? 1 : direction < 0 ? -1 : 0;
+          m(0, i) = 0.875 * m(0, i) + 0.125 * of_step;
+          w(0, i) -= 0.1f * (sign + (i < decayed ? 0.2f : 0.0f) * w(0, i));
+        }
+      }
+      EXPECT_TRUE(close(mean, m, {9 * rounding(DType::f32), 0}));
+      EXPECT_TRUE(close(master, w, {3 * 4 * rounding(DType::f32), 0}));
+      EXPECT_TRUE(close(out, master.values(), {0, type == DType::bf16 ? rounding(type) : 0}));
+    }
+}
+
+TEST(ScheduleFreeAdamW, FollowsThePlainLoopOverThreeSteps) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [n, decayed] : kSizes) {
+      Matrix y = random_values("w", 1, n, DType::f32), z = y, x = y, v(1, n);
+      const Operand master(y, DType::f32), steps(1, n, DType::f32), average(1, n, DType::f32),
+          second(1, n, DType::f32), out(1, n, type), scale(Matrix(1, 1, 0.5), DType::f32);
+      for (int step = 1; step <= 3; ++step) {
+        const Matrix g = random_values(std::to_string(step), 1, n, DType::f32);
+        const Operand gradient(g, DType::f32);
+        backend->run(ops::ScheduleFreeAdamW{.master = master,
+                                            .z = steps,
+                                            .average = average,
+                                            .second = second,
+                                            .gradient = gradient,
+                                            .out = out,
+                                            .scale = scale,
+                                            .lr = 0.01f,
+                                            .beta1 = 0.9f,
+                                            .beta2 = 0.95f,
+                                            .eps = 1e-8f,
+                                            .weight_decay = 0.1f,
+                                            .share = 1.0f / static_cast<float>(step),
+                                            .step = step,
+                                            .decayed = decayed});
+        for (std::int64_t i = 0; i < n; ++i) {
+          double none = 0;  // AdamW without a mean of gradients
+          double moved = 0;
+          reference::adamw(moved, none, v(0, i), 0.5 * g(0, i), {0.01f, 0, 0.95f, 1e-8f, 0, step});
+          z(0, i) += moved - 0.01f * (i < decayed ? 0.1f : 0.0f) * y(0, i);
+          x(0, i) += (z(0, i) - x(0, i)) / step;
+          y(0, i) = z(0, i) + 0.9f * (x(0, i) - z(0, i));
+        }
+      }
+      // As of AdamW, in which weights are rounded thrice as often.
+      const double error = 9 * (rounding(DType::f32) + 0.03 * 30 * rounding(DType::f32));
+      EXPECT_TRUE(close(master, y, {error, 0}));
+      EXPECT_TRUE(close(steps, z, {error, 0}));
+      EXPECT_TRUE(close(average, x, {error, 0}));
+      EXPECT_TRUE(close(second, v, {8 * rounding(DType::f32), 0}));
+      EXPECT_TRUE(close(out, master.values(), {0, type == DType::bf16 ? rounding(type) : 0}));
+    }
+}
+
+TEST(Clamp, LimitsSizes) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [R, C, gap] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{1, 1, 0},
+                                    {3, 17, 4},
+                                    {60, 500, 0}}) {
+      Matrix want = random_values("x", R, C, type);
+      const Operand values(want, type, gap);
+      backend->run(ops::Clamp{values, 0.5f});
+      for (double& value : want.values) value = std::clamp(value, -0.5, 0.5);
+      EXPECT_TRUE(close(values, want, {0, 0}));
+      EXPECT_TRUE(values.gap_untouched());
+    }
+}
+
 TEST(Optimizers, RefuseStepZeroAndMoreDecayedElementsThanThereAre) {
   const Operand x(1, 4, DType::f32), scale(1, 1, DType::f32);
   ops::AdamW args{.master = x, .first = x, .second = x, .gradient = x, .out = x, .scale = scale};
@@ -228,6 +357,46 @@ TEST(Reductions, SumSquaresAndNonfiniteElementsAreAddedToWhatIsThere) {
       backend->run(ops::CountNonfinite{count, bad});
       EXPECT_EQ(count.values()(0, 0), want_bad);
     }
+}
+
+TEST(Reductions, PowersAndTheLargestSizeAreCombinedWithWhatIsThere) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [R, C, gap] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{1, 1, 0},
+                                    {3, 17, 4},
+                                    {1, 30000, 0},
+                                    {60, 500, 0},
+                                    {0, 5, 0}}) {
+      Matrix x = random_values("x", R, C, type);
+      for (double& value : x.values) value -= 0.5;  // the largest size is negative
+      x = Operand(x, type).values();
+      const Operand inp(x, type, gap), squares(Matrix(1, 1, 16), DType::f64),
+          none(Matrix(1, 1, 0), DType::f64);
+      double largest = 0.25;
+      for (const double value : x.values) largest = std::max(largest, std::abs(value));
+      const Operand most(Matrix(1, 1, 0.25), DType::f64);
+      backend->run(ops::LargestSize{most, inp});
+      EXPECT_EQ(most.values()(0, 0), largest);
+      for (const double p : {1.0, 1.5, 3.0}) {
+        const Operand out(Matrix(1, 1, 2), DType::f64);
+        backend->run(ops::PowerSum{out, inp, squares, p});
+        backend->run(ops::PowerSum{out, inp, none, p});
+        double want = 2;
+        for (const double value : x.values) want += std::pow(std::abs(value) / 4, p);
+        EXPECT_NEAR(out.values()(0, 0), want, 1e-9 * want);
+      }
+    }
+}
+
+TEST(Reductions, ClipFactorTakesANormOfAnotherPower) {
+  const auto backend = test_backend();
+  const Operand out(1, 1, DType::f32), squared(Matrix(1, 1, 16), DType::f64),
+      sum(Matrix(1, 1, 8), DType::f64);
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const auto& [p, norm] : {std::pair{1.0, 32.0}, {3.0, 8.0}, {inf, 8.0}}) {
+    backend->run(ops::ClipFactor{out, squared, 2, sum, p});
+    EXPECT_FLOAT_EQ(static_cast<float>(out.values()(0, 0)), static_cast<float>(2 / norm)) << p;
+  }
 }
 
 TEST(Reductions, ClipFactorScalesOnlyNormsAboveTheLimit) {

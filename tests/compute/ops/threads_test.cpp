@@ -128,8 +128,11 @@ Outputs loss_and_embedding(Backend& backend, DType type) {
   backend.run(ops::Sum{sum, x});
   backend.run(ops::CountNonfinite{bad, x});
   backend.run(ops::ClipFactor{clip, squares, 1});
-  return outputs(
-      {&loss, &lse, &d, &d_table, &squares, &d_positions, &embedded, &greedy, &sum, &bad, &clip});
+  Operand powers(1, 1, DType::f64), largest(1, 1, DType::f64);
+  backend.run(ops::PowerSum{powers, x, squares, 3});
+  backend.run(ops::LargestSize{largest, x});
+  return outputs({&loss, &lse, &d, &d_table, &squares, &d_positions, &embedded, &greedy, &sum, &bad,
+                  &clip, &powers, &largest});
 }
 
 Outputs optimizers(Backend& backend, DType type) {
@@ -169,8 +172,20 @@ Outputs optimizers(Backend& backend, DType type) {
   backend.run(ops::WeightedSum{sum, divided, other, 3, 2});
   Operand average = input("a", 1, n, DType::f32);
   backend.run(ops::MovingAverage{average, gradient, 0.1f});
+  Operand by_lion(1, n, type), mean(1, n, DType::f32), z(1, n, DType::f32), x(1, n, DType::f32);
+  backend.run(ops::Lion{
+      .master = master, .mean = mean, .gradient = gradient, .out = by_lion, .decayed = 70'001});
+  backend.run(ops::ScheduleFreeAdamW{.master = master,
+                                     .z = z,
+                                     .average = x,
+                                     .second = second,
+                                     .gradient = gradient,
+                                     .out = out,
+                                     .lr = 0.1f});
+  Operand clamped = input("c", 1, n, type);
+  backend.run(ops::Clamp{clamped, 0.5f});
   return outputs({&master, &first, &second, &out, &by_sgd, &slow, &momentum, &moved, &divided, &sum,
-                  &average});
+                  &average, &by_lion, &mean, &z, &x, &clamped});
 }
 
 Outputs elements(Backend& backend, DType type) {

@@ -1,5 +1,6 @@
 #include "axonn/plan/measure/dry_step.h"
 
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -164,6 +165,36 @@ TEST(DryStep, PeakEqualsARealRunsForAdEMAMixAndMuon) {
           config.parallelism.overlap.data = overlap;
           expect_dry_peak(prepared(config));
         }
+}
+
+TEST(DryStep, PeakEqualsARealRunsForSgdWithMomentumLionAndScheduleFreeAdamW) {
+  for (const GridShape grid : {GridShape{2, 2, 1, 1}, GridShape{1, 1, 2, 2}})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const OptimizerKind kind :
+           {OptimizerKind::sgd, OptimizerKind::lion, OptimizerKind::schedule_free_adamw}) {
+        Config config = on_grid(tiny(), grid);
+        config.model.hidden = 240;
+        config.training.dtype = dtype;
+        config.optimizer.kind = kind;
+        config.optimizer.sgd_momentum = 0.9;
+        config.lr_scheduler.kind = ScheduleKind::constant;
+        expect_dry_peak(prepared(config));
+      }
+}
+
+TEST(DryStep, PeakEqualsARealRunsWithClippingByAnyNormAndByValue) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const GridShape grid : {GridShape{2, 2, 1, 1}, GridShape{1, 1, 2, 2}})
+    for (const double p : {1.0, kInf, 0.0}) {  // 0: by value
+      Config config = on_grid(tiny(), grid);
+      config.optimizer.kind = OptimizerKind::sgd;
+      if (p > 0) config.training.norm_type = p;
+      if (p == 0) {
+        config.training.max_norm = 0;
+        config.training.clip_value = 0.1;
+      }
+      expect_dry_peak(prepared(config));
+    }
 }
 
 TEST(DryStep, MuonsMatricesTravelToTheirOwnersAndBack) {

@@ -175,12 +175,14 @@ TEST(Search, TheOptimisticTimeCountsMuonsMatricesOnce) {
 TEST(Search, StateBytesAreTheMemoryOfARankBetweenSteps) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{1, 2, 1, 2}})
     for (const DType dtype : {DType::f32, DType::bf16})
-      for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd,
-                                       OptimizerKind::ademamix, OptimizerKind::muon}) {
+      for (const OptimizerKind kind :
+           {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::ademamix, OptimizerKind::muon,
+            OptimizerKind::lion, OptimizerKind::schedule_free_adamw}) {
         Config config = tiny_llama_config();
         config.parallelism.set_grid(grid);
         config.training.dtype = dtype;
         config.optimizer.kind = kind;
+        config.optimizer.sgd_momentum = dtype == DType::f32 ? 0.9 : 0;
         const std::int64_t rotary = config.training.seq_len * config.model.head_width() * 4;
         for (const std::int64_t rank : {0, 3}) {
           config.model.lora.rank = rank;

@@ -94,13 +94,14 @@ struct Launch {
   }
 
   template <typename Sum>
-  void reduce(std::int64_t rows, std::int64_t cols, Sum* out, const auto& make) const {
+  void reduce(std::int64_t rows, std::int64_t cols, Sum* out, const auto& make,
+              const auto& combine) const {
     const std::int64_t count = rows * tiles_of(cols, kTile);
     Sum* partial = scratch.take<Sum>(count);
     launch_tiles(threads, rows, cols, kTile, make(partial));
     Sum total = 0;
-    for (std::int64_t i = 0; i < count; ++i) total += partial[i];
-    *out += total;
+    for (std::int64_t i = 0; i < count; ++i) total = combine(total, partial[i]);
+    *out = combine(*out, total);
   }
 
   /// If there is little work, each thread has columns of its own and one launch is enough; else the

@@ -20,12 +20,17 @@ template void CombineRows::run(cpu::Launch, const Checker&) const;
 template void CombineRowsBackward::run(cpu::Launch, const Checker&) const;
 template void AdamW::run(cpu::Launch, const Checker&) const;
 template void Sgd::run(cpu::Launch, const Checker&) const;
+template void Lion::run(cpu::Launch, const Checker&) const;
+template void ScheduleFreeAdamW::run(cpu::Launch, const Checker&) const;
+template void Clamp::run(cpu::Launch, const Checker&) const;
 template void Momentum::run(cpu::Launch, const Checker&) const;
 template void DivideByNorm::run(cpu::Launch, const Checker&) const;
 template void WeightedSum::run(cpu::Launch, const Checker&) const;
 template void MovingAverage::run(cpu::Launch, const Checker&) const;
 template void Sum::run(cpu::Launch, const Checker&) const;
 template void SquaredSum::run(cpu::Launch, const Checker&) const;
+template void PowerSum::run(cpu::Launch, const Checker&) const;
+template void LargestSize::run(cpu::Launch, const Checker&) const;
 template void ClipFactor::run(cpu::Launch, const Checker&) const;
 template void CountNonfinite::run(cpu::Launch, const Checker&) const;
 

@@ -127,6 +127,19 @@ struct Team {
         .second;
   }
 
+  /// The largest size of an element: 0 if there is none; ignores NaN.
+  template <typename In>
+  [[gnu::flatten]] float largest_size(int count, const In* in) const {
+    Floats most;
+    for_strips<kOrder<In>>(
+        count,
+        [&](int, auto n, const Floats& x) {
+          most = greatest(first_of(greatest(x, 0.0f - x), n), most);
+        },
+        in);
+    return largest(most);
+  }
+
   /// Mean, and sum of squared deviations from it, in one pass over count > 0 elements.
   template <typename In>
   [[gnu::flatten]] rowwise::Pair<float> moments(int count, const In* in) const {

@@ -68,13 +68,13 @@ void launch_tiles(cudaStream_t stream, std::int64_t rows, std::int64_t cols, int
 /// block of threads has as many columns as a warp has threads.
 __global__ void add_rows(float* out, const float* partial, std::int64_t blocks, std::int64_t C);
 
-/// out += the partials, in an order that depends only on their number. Runs in one block.
-template <typename T>
-__global__ void add_partials(T* out, const T* partial, std::int64_t count) {
+/// Combines out and the partials, in an order that depends only on their number. Runs in one block.
+template <typename T, typename Combine>
+__global__ void combine_partials(T* out, const T* partial, std::int64_t count, Combine combine) {
   T mine = 0;
-  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) mine += partial[i];
-  const T total = block_sum(mine);
-  if (threadIdx.x == 0) *out += total;
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) mine = combine(mine, partial[i]);
+  const T total = block_reduce(mine, combine);
+  if (threadIdx.x == 0) *out = combine(*out, total);
 }
 
 /// Launches kernels on a stream, see rowwise/launch.h.
@@ -95,11 +95,14 @@ struct Launch {
   }
 
   template <typename Sum>
-  void reduce(std::int64_t rows, std::int64_t cols, Sum* out, const auto& make) const {
+  void reduce(std::int64_t rows, std::int64_t cols, Sum* out, const auto& make,
+              const auto& combine) const {
     const std::int64_t count = rows * tiles_of(cols, kSumTile);
     Sum* partial = scratch.take<Sum>(count);
     launch_tiles(stream, rows, cols, kSumTile, make(partial));
-    launch_kernel(stream, 1, kMostThreads, add_partials<Sum>, out, partial, count);
+    launch_kernel(stream, 1, kMostThreads,
+                  combine_partials<Sum, std::remove_cvref_t<decltype(combine)>>, out, partial,
+                  count, combine);
   }
 
   template <std::size_t n>

@@ -163,6 +163,19 @@ struct Team {
     return block_reduce(most, [](float a, float b) { return a > b ? a : b; });
   }
 
+  __device__ float largest_size(int count, const auto* in) const {
+    float most = 0;
+    for_packs(
+        aligned<kPack>(in), count,
+        [&](int, auto n, const auto& x) {
+#pragma unroll
+          for (int j = 0; j < kPack; ++j)
+            most = j < n && std::abs(x.value[j]) > most ? std::abs(x.value[j]) : most;
+        },
+        in);
+    return block_reduce(most, [](float a, float b) { return a > b ? a : b; });
+  }
+
   __device__ auto sum_and_max(int count, auto f, const auto* in) const {
     float total = 0, most = -std::numeric_limits<float>::infinity();
     for_packs(

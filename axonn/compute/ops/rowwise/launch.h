@@ -16,8 +16,8 @@
 //
 // - rows(work, kernel): kernel(team, row) for every row.
 // - tiles(rows, cols, kernel): kernel(team, tile) for tiles that cover all columns of all rows.
-// - reduce(rows, cols, out, make): the same, where kernel = make(partial) writes a partial sum for
-//   each tile. Adds these to out.
+// - reduce(rows, cols, out, make, combine): the same, where kernel = make(partial) writes a partial
+//   result for each tile. Combines these with out: their sum, or another result of at least 0.
 // - columns(work, out, make): sums down columns, see ColumnPartials. kernel = make(blocks), with
 //   RowBlocks. Adds the rows of their sums, in a fixed order, to the n arrays of out (C).
 // - rows_by_id(kernel): an EmbeddingBackwardKernel.
@@ -59,6 +59,14 @@ namespace axonn::rowwise {
 // blocks' sums in a fixed order. On a CPU both are the orders of the rows and of the blocks.
 //
 // Bound by memory: R · C · sizeof(T) bytes per input.
+
+/// The sum of two partial results.
+struct Added {
+  template <typename T>
+  AXONN_DEVICE T operator()(T a, T b) const {
+    return a + b;
+  }
+};
 
 /// Rows to sum down.
 struct ColumnWork {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "axonn/compute/ops/rowwise/launch.h"
 #include "axonn/compute/ops/rowwise/math.h"
@@ -100,6 +101,101 @@ struct SgdRule {
   }
 };
 
+/// g += decay · master; momentum = beta · momentum + added · g; master -= lr · momentum, or with
+/// Nesterov lr · (g + beta · momentum); out = master.
+/// Bound by memory: 20 + sizeof(Out) bytes per element.
+/// Source: Sutskever et al., "On the importance of initialization and momentum in deep learning",
+/// 2013, in the form of PyTorch's SGD.
+struct MomentumRule {
+  float* momentum;
+  float beta, added;
+  bool nesterov;
+
+  AXONN_DEVICE void step(const auto& team, const auto& of, Tile at, float decay) const {
+    const float factor = of.scale ? *of.scale : 1, of_gradient = nesterov ? of.lr : 0,
+                of_momentum = nesterov ? of.lr * beta : of.lr;
+    team.update(
+        of.out + at.begin, at.count,
+        [=, b = beta, a = added](auto& w, auto& m, auto gradient_value) {
+          const auto g = gradient_value * factor + decay * w;
+          m = b * m + a * g;
+          w = w - (of_gradient * g + of_momentum * m);
+          return w;
+        },
+        of.master + at.begin, momentum + at.begin, of.gradient + at.begin);
+  }
+};
+
+/// master -= lr · (sign(b1 · mean + (1 - b1) · g) + decay · master); out = master; mean = b2 · mean
+/// + (1 - b2) · g. The sign of 0 is 0.
+/// Bound by memory: 20 + sizeof(Out) bytes per element.
+/// Source: Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023, arXiv:2302.06675.
+struct LionRule {
+  float* mean;
+  float beta1, beta2;
+
+  AXONN_DEVICE void step(const auto& team, const auto& of, Tile at, float decay) const {
+    const float factor = of.scale ? *of.scale : 1, shrink = of.lr * decay;
+    team.update(
+        of.out + at.begin, at.count,
+        [=, b1 = beta1, b2 = beta2, lr = of.lr](auto& w, auto& m, auto gradient_value) {
+          using V = std::remove_cvref_t<decltype(w)>;
+          const V g = gradient_value * factor, direction = b1 * m + (1 - b1) * g, zero = 0.0f;
+          const V sign =
+              select_less(zero, direction, V(1.0f), select_less(direction, zero, V(-1.0f), zero));
+          m = b2 * m + (1 - b2) * g;
+          w = w - (lr * sign + shrink * w);
+          return w;
+        },
+        of.master + at.begin, mean + at.begin, of.gradient + at.begin);
+  }
+};
+
+/// second = b2 · second + (1 - b2) · g²; z -= lr · (g / (sqrt(second / c2) + eps) + decay · y);
+/// x += share · (z - x); y = z + b1 · (x - z); out = y, the master weights. In the first step, keep
+/// is 0, and z and x begin at y; later it is 1.
+///
+/// Bound by memory: 36 + sizeof(Out) bytes per element.
+/// Source: Defazio et al., "The Road Less Scheduled", 2024, arXiv:2405.15682, algorithm 1.
+struct ScheduleFreeRule {
+  float *z, *average, *second;
+  float beta1, beta2, eps, correction2, share, keep;
+
+  AXONN_DEVICE void step(const auto& team, const auto& of, Tile at, float decay) const {
+    const float factor = of.scale ? *of.scale : 1;
+    team.update(
+        of.out + at.begin, at.count,
+        [=, lr = of.lr, b1 = beta1, b2 = beta2, tiny = eps, c2 = correction2, c = share, k = keep](
+            auto& y, auto& z_value, auto& x, auto& v, auto gradient_value) {
+          const auto g = gradient_value * factor;
+          const auto begin = (1 - k) * y;
+          v = b2 * v + (1 - b2) * g * g;
+          z_value =
+              (k * z_value + begin) - lr * (quotient(g, square_root(v * c2) + tiny) + decay * y);
+          x = k * x + begin;
+          x = x + c * (z_value - x);
+          y = z_value + b1 * (x - z_value);
+          return y;
+        },
+        of.master + at.begin, z + at.begin, average + at.begin, second + at.begin,
+        of.gradient + at.begin);
+  }
+};
+
+/// values = min(max(values, -limit), limit), elementwise. One team per tile.
+/// Bound by memory: the bytes of the argument, twice.
+template <typename T>
+struct ClampKernel {
+  Matrix<T> values;
+  float limit;
+
+  AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
+    team.map(
+        values.at(tile), tile.count,
+        [most = limit](auto x) { return least(greatest(x, -most), most); }, values.at(tile));
+  }
+};
+
 /// momentum = beta · momentum + g; out = momentum, or g + beta · momentum. One team per tile.
 /// Bound by memory: 16 bytes per element.
 struct MomentumKernel {
@@ -191,13 +287,16 @@ void run_update(auto launch, const Checker& check, const auto& op, const Rule& r
   });
 }
 
+/// What makes up for a mean that began at 0, in step `step`, counted from 1.
+inline float bias_correction(const Checker& check, float beta, std::int64_t step) {
+  AXONN_CHECK(step >= 1, check.operation, ": step ", step, ", want 1 or more");
+  return static_cast<float>(1 / (1 - std::pow(double{beta}, static_cast<double>(step))));
+}
+
 void AdamW::run(auto launch, const Checker& check) const {
   check.f32("first", first, 1, master.cols);
   check.f32("second", second, 1, master.cols);
-  AXONN_CHECK(step >= 1, "adamw: step ", step, ", want 1 or more");
-  const auto correction = [&](float beta) {
-    return static_cast<float>(1 / (1 - std::pow(double{beta}, static_cast<double>(step))));
-  };
+  const auto correction = [&](float beta) { return bias_correction(check, beta, step); };
   const rowwise::AdamWRule rule{address<float>(first), address<float>(second), beta1, beta2, eps,
                                 correction(beta1),     correction(beta2)};
   if (!slow.data) return run_update(launch, check, *this, rule);
@@ -208,7 +307,34 @@ void AdamW::run(auto launch, const Checker& check) const {
 }
 
 void Sgd::run(auto launch, const Checker& check) const {
-  run_update(launch, check, *this, rowwise::SgdRule{});
+  if (!momentum.data) return run_update(launch, check, *this, rowwise::SgdRule{});
+  check.f32("momentum", momentum, 1, master.cols);
+  run_update(launch, check, *this,
+             rowwise::MomentumRule{address<float>(momentum), beta, added, nesterov});
+}
+
+void Lion::run(auto launch, const Checker& check) const {
+  check.f32("mean", mean, 1, master.cols);
+  run_update(launch, check, *this, rowwise::LionRule{address<float>(mean), beta1, beta2});
+}
+
+void ScheduleFreeAdamW::run(auto launch, const Checker& check) const {
+  check.f32("z", z, 1, master.cols);
+  check.f32("average", average, 1, master.cols);
+  check.f32("second", second, 1, master.cols);
+  run_update(launch, check, *this,
+             rowwise::ScheduleFreeRule{
+                 address<float>(z), address<float>(average), address<float>(second), beta1, beta2,
+                 eps, bias_correction(check, beta2, step), share, step == 1 ? 0.0f : 1.0f});
+}
+
+void Clamp::run(auto launch, const Checker& check) const {
+  check.values("values", values);
+  View all = values;
+  flatten(all);
+  with_type(all.dtype, [&]<typename T>(T) {
+    launch.tiles(all.rows, all.cols, rowwise::ClampKernel<T>{all, limit});
+  });
 }
 
 void Momentum::run(auto launch, const Checker& check) const {
