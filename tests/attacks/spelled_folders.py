@@ -8,13 +8,21 @@ strange folder has an option that is not supported: a reader must refuse it by n
 import json
 import shutil
 
+from training_draws import draw_layers
+
 WINDOW = ("mistral", "qwen2", "qwen3")  # types of which layer_types tells the layers with it
-PLAIN = {"model.qkv_bias": False, "model.qk_norm": "none"}
+SOME = ("ministral", "smollm3", "olmo3", "qwen2", "qwen3")  # types of which some may have it
+PLAIN = {"model.qkv_bias": False, "model.qk_norm": "none", "model.block_norm": "input"}
+OLMO = PLAIN | {"model.qk_norm": "width", "model.block_norm": "output"}
 ROUTED = {"model.router": "softmax", "model.expert_step": 1}
 # Of each type the options that all its models have; a type with experts has ROUTED's.
 TYPES = {
     "llama": PLAIN,
     "mistral": PLAIN,
+    "ministral": PLAIN,
+    "smollm3": PLAIN,
+    "olmo2": OLMO,
+    "olmo3": OLMO,
     "mixtral": PLAIN | ROUTED | {"model.expert_norm": True},
     "olmoe": PLAIN | ROUTED | {"model.qk_norm": "width"},
     "qwen2": PLAIN | {"model.qkv_bias": True},
@@ -23,7 +31,7 @@ TYPES = {
     "apertus": PLAIN | {"model.qk_norm": "head", "model.activation": "xielu"},
 }
 # What a missing key means, where that depends on the type.
-EPS = {"mixtral": 1e-5, "olmoe": 1e-5, "apertus": 1e-5}
+EPS = {"mixtral": 1e-5, "olmoe": 1e-5, "olmo2": 1e-5, "olmo3": 1e-5, "apertus": 1e-5}
 
 
 def as_type(rng, keys, name, length):
@@ -32,6 +40,7 @@ def as_type(rng, keys, name, length):
     for key in [k for k in keys if "expert" in k or "router" in k or k == "model.dense_layers"]:
         del keys[key]
     keys.pop("model.activation", None)
+    keys.pop("model.nope_layers", None)
     keys |= fixed
     if "model.router" in fixed:
         keys["model.experts"] = experts = rng.choice((2, 4, 5))
@@ -42,11 +51,23 @@ def as_type(rng, keys, name, length):
         keys["model.expert_step"] = rng.choice((1, 2))
         if keys["model.expert_step"] == 1 and rng.random() < 0.5:
             keys["model.dense_layers"] = rng.randrange(layers)
+    if name == "smollm3":
+        keys["model.nope_layers"] = draw_layers(rng, keys)
+    if name == "ministral":
+        keys["model.layers"] = max(2, layers)
     if name in ("olmoe", "apertus"):  # their heads are as wide as the model
         keys.pop("model.head_dim", None)
         keys["model.hidden"] = 24 * keys["model.heads"]
-    elif name == "mistral" or (name != "llama" and rng.random() < 0.4):
+    elif name in ("mistral", "ministral", "olmo3") or (
+        name not in ("llama", "olmo2") and rng.random() < 0.4
+    ):
         keys["model.window"] = rng.choice((1, 7, length - 1, length))
+        several = keys["model.layers"] > 1 and name in SOME
+        if name == "ministral" or (several and rng.random() < 0.6):
+            keys["model.full_layers"] = draw_layers(rng, keys, keys["model.layers"] - 1)
+    if name == "olmo3":
+        keys["model.window_rope_theta"] = rng.choice((0, 700.0))
+        keys["model.window_rope_scaling"] = rng.choice((True, False))
 
 
 def as_gpt2(rng, keys):
@@ -69,6 +90,13 @@ def draw_numbers(rng, keys, length):
                  "model.rope_low_freq_factor": low,
                  "model.rope_high_freq_factor": low + rng.choice((0.25, 3.0)),
                  "model.rope_original_positions": rng.choice((7, length, 8192))}  # fmt: skip
+    if keys.get("model.rope_scaling") == "yarn":
+        keys |= {"model.rope_factor": rng.choice((2.0, 8.0)),
+                 "model.rope_original_positions": rng.choice((7, length, 8192)),
+                 "model.rope_beta_fast": rng.choice((3.0, 32.0)),
+                 "model.rope_attention_factor": rng.choice((0, 1.0, 1.3)),
+                 "model.rope_truncate": True if "model.window_rope_scaling" in keys
+                 else rng.choice((True, False))}  # fmt: skip
 
 
 def without(config, keys, rng):
@@ -82,7 +110,11 @@ def respell_rope(config, rng):
     """rope_scaling, its older and newer keys, or rope_parameters, which has rope_theta, too."""
     scaling = config.get("rope_scaling")
     positions = "original_max_position_embeddings"
-    if scaling and scaling.get("rope_type") == "llama3" and rng.random() < 0.3:
+    if config["model_type"] == "olmo3":
+        if scaling and rng.random() < 0.5:
+            del config["rope_scaling"]
+        return
+    if scaling and rng.random() < 0.3:
         config[positions] = scaling.pop(positions)
     form = rng.choice(("as it is", "type", "parameters", "both"))
     if form == "type" and scaling:
@@ -103,7 +135,7 @@ def respell_rope(config, rng):
 def respell_window(config, name, rng):
     """Which layers have the window: layer_types, or Qwen's max_window_layers."""
     window, layers = config.get("sliding_window"), config["num_hidden_layers"]
-    if name in WINDOW and rng.random() < 0.5:
+    if name in WINDOW and "layer_types" not in config and rng.random() < 0.5:
         kind = "sliding_attention" if window else "full_attention"
         config["layer_types"] = [kind] * layers
         config.pop("max_window_layers", None)
@@ -136,7 +168,7 @@ def respell_config(config, rng):
             config["head_dim"] = rng.choice((config["head_dim"], None))
         if config["num_key_value_heads"] == config["num_attention_heads"] and rng.random() < 0.5:
             config["num_key_value_heads"] = None
-        without(config, {"rms_norm_eps": types_eps, "tie_word_embeddings": False,
+        without(config, {"rms_norm_eps": types_eps, "tie_word_embeddings": name == "smollm3",
                          "hidden_act": "xielu" if name == "apertus" else "silu"}, rng)  # fmt: skip
         without(config, {"attention_bias": False, "mlp_bias": False, "attention_dropout": 0.0,
                          "clip_qkv": None, "router_jitter_noise": 0.0, "decoder_sparse_step": 1,
@@ -207,22 +239,22 @@ def make_strange(folder, rng):
     path = folder / "config.json"
     config = json.loads(path.read_text())
     name, layers = config["model_type"], config.get("num_hidden_layers", 1)
-    strange = [("quantization_config", {"bits": 4}), ("is_causal", False), ("model_type", "phi3")]
+    strange = [("quantization_config", {"bits": 4}), ("is_causal", False), ("model_type", "gemma2")]
     if name == "gpt2":
         strange.append(("scale_attn_by_inverse_layer_idx", True))
     else:
         strange += [("partial_rotary_factor", 0.5), ("hidden_act", "gelu"),
-                    ("rope_scaling", {"rope_type": "yarn", "factor": 2.0})]  # fmt: skip
-    if name in ("llama", "qwen3", "qwen3_moe", "olmoe", "apertus"):
+                    ("rope_scaling", {"rope_type": "dynamic", "factor": 2.0})]  # fmt: skip
+    if name in ("llama", "qwen3", "qwen3_moe", "olmoe", "olmo2", "olmo3", "apertus", "smollm3"):
         strange.append(("attention_bias", True))
     has_window = config.get("sliding_window") and config.get("use_sliding_window", True)
-    if name in WINDOW and layers > 1 and has_window:
-        strange.append(("layer_types", ["full_attention"] + ["sliding_attention"] * (layers - 1)))
+    if name in (*WINDOW, *SOME) and has_window:
+        strange.append(("layer_types", ["chunked_attention"] * layers))
     if name in ("olmoe", "mixtral"):
         strange.append(("clip_qkv", 8.0))
     key, value = rng.choice(strange)
     path.write_text(json.dumps({**config, key: value}))
-    return "yarn" if key == "rope_scaling" else key
+    return "dynamic" if key == "rope_scaling" else key
 
 
 def respell(folder, to, rng):

@@ -67,11 +67,33 @@ def draw_model(rng, keys, grid, dtype):
         return
     keys["model.qkv_bias"] = rng.choice((True, False))
     keys["model.qk_norm"] = rng.choice(("none", "head", "width"))
-    keys["model.rope_scaling"] = rng.choice(("none", "none", "llama3"))
+    keys["model.rope_scaling"] = rng.choice(("none", "none", "llama3", "yarn"))
+    if keys["model.rope_scaling"] == "yarn":
+        keys |= {"model.rope_factor": 4.0, "model.rope_original_positions": rng.choice((8, 64))}
+    keys["model.block_norm"] = rng.choice(("input", "input", "output"))
+    if rng.random() < 0.3:
+        keys["model.nope_layers"] = draw_layers(rng, keys)
     if rng.random() < 0.5:
         draw_experts(rng, keys, grid)
     elif rng.random() < 0.4:
         keys["model.activation"] = "xielu"
+
+
+def draw_layers(rng, keys, most=3):
+    """Some layers, at most `most` of them, as a list on a command line."""
+    layers = range(keys["model.layers"])
+    return ",".join(map(str, sorted(rng.sample(layers, rng.randint(1, min(most, len(layers)))))))
+
+
+def draw_window(rng, keys, window):
+    """A window, perhaps not of all layers, nor with the rotary frequencies of the others."""
+    keys["model.window"] = window
+    if keys["model.layers"] > 1 and rng.random() < 0.4:
+        keys["model.full_layers"] = draw_layers(rng, keys, keys["model.layers"] - 1)
+    if rng.random() < 0.2:
+        keys["model.window_rope_theta"] = 500.0
+    if keys["model.rope_scaling"] != "none" and rng.random() < 0.3:
+        keys["model.window_rope_scaling"] = False
 
 
 def draw_experts(rng, keys, grid):
@@ -110,7 +132,7 @@ def draw_rows(rng, keys, grid):
     if keys["model.family"] == "llama" and rng.random() < 0.8:
         piece = length // context
         borders = [b for b in (2, BLOCK, piece - BLOCK, piece, length // 2, length) if b > 1]
-        keys["model.window"] = near(rng, *borders)
+        draw_window(rng, keys, near(rng, *borders))
     documents = rng.choice(("joined", "joined", "separate", "packed", "apertus", "lines"))
     if documents == "lines":
         keys["data.jsonl"] = "lines.jsonl"
@@ -237,11 +259,12 @@ def draw(rng):
 
 COUNTED = (
     "model.family model.layers model.tied model.bias model.qkv_bias model.qk_norm "
-    "model.rope_scaling model.activation model.experts_per_token model.expert_norm "
-    "model.expert_step model.dense_layers model.router model.router_scale model.router_bias "
-    "model.mup_base data.documents data.excess_length_strategy data.shuffle data.validation "
-    "training.dtype training.max_norm training.norm_type training.clip_value training.z_loss "
-    "training.goldfish.k training.goldfish.mask "
+    "model.rope_scaling model.block_norm model.nope_layers model.full_layers "
+    "model.window_rope_theta model.window_rope_scaling model.activation model.experts_per_token "
+    "model.expert_norm model.expert_step model.dense_layers model.router model.router_scale "
+    "model.router_bias model.mup_base data.documents data.excess_length_strategy data.shuffle "
+    "data.validation training.dtype training.max_norm training.norm_type training.clip_value "
+    "training.z_loss training.goldfish.k training.goldfish.mask "
     "training.balance.scope training.balance.weight training.balance.bias training.balance.z "
     "optimizer.kind optimizer.weight_decay optimizer.ema_decay optimizer.beta3_warmup "
     "optimizer.sgd_momentum optimizer.sgd_nesterov optimizer.nesterov optimizer.muon_scale "

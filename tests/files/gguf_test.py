@@ -19,7 +19,9 @@ BLOCK = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k":
          "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
          "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj",
          "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
-         "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+         "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
+         "post_attention_norm": "post_attention_layernorm",
+         "post_ffw_norm": "post_feedforward_layernorm"}
 
 
 def hugging_face_name(name):
@@ -183,6 +185,31 @@ class Gguf(RunTest):
         np.testing.assert_allclose(factors, want, rtol=1e-6)
         self.assertTrue(1 in want and max(want) == 4)
         self.check(found, self.as_folder(scaled)[1], interleaved=True)
+
+    def test_olmo_smollm_and_ministral(self):
+        norms = 'block_norm = "output"\nqk_norm = "width"\ntied = false\n'
+        olmo = self.trained("run-olmo", model=norms)
+        found = self.convert(olmo, "--dtype", "f32", name="olmo")
+        self.assertEqual(found.keys["general.architecture"], "olmo2")
+        self.check(found, self.as_folder(olmo)[1], interleaved=False)
+
+        smollm = self.trained("run-smollm", "--model.layers", "4", model="nope_layers = [3]")
+        found = self.convert(smollm, "--dtype", "f32", name="smollm")
+        self.assertEqual(found.keys["general.architecture"], "smollm3")
+        self.check(found, self.as_folder(smollm)[1], interleaved=True)
+
+        ministral = self.trained("run-ministral", model="window = 4\nfull_layers = [0]")
+        found = self.convert(ministral, "--dtype", "f32", name="ministral")
+        self.assertEqual(found.keys["llama.context_length"], 4)
+        self.check(found, self.as_folder(ministral)[1], interleaved=True)
+
+        for name, model, what in (
+                ("yarn", 'rope_scaling = "yarn"', "rope_scaling = yarn"),
+                ("tied", norms.replace("false", "true"), "tied = true"),
+                ("nope", "nope_layers = [1]", "nope_layers other than every fourth layer")):
+            self.assertIn(what, axonn(
+                "convert", "--model", self.trained("run-" + name, model=model), "--to", "gguf",
+                "--out", self.path("x"), code=2))
 
     def test_adapters_are_merged_on_the_way(self):
         base = self.trained("base", "--parallelism.grid", "1,2,1,1")

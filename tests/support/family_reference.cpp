@@ -21,24 +21,45 @@ Matrix with_bias(Matrix x, const Weights& weights, const std::string& name) {
   return x;
 }
 
-/// The rotary frequencies. Llama 3.1's are computed from wavelengths, as in Hugging Face's
-/// transformers.
-std::vector<double> frequencies(const ModelConfig& m) {
+/// Llama 3.1's scaling of a frequency, from wavelengths as in Hugging Face's transformers.
+double of_llama3(double f, const RopeScaling& rope) {
+  const double wavelength = 2 * M_PI / f, old = double(rope.original_positions);
+  if (wavelength > old / rope.low_freq_factor) return f / rope.factor;
+  if (wavelength < old / rope.high_freq_factor) return f;
+  const double smooth =
+      (old / wavelength - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
+  return (1 - smooth) * f / rope.factor + smooth * f;
+}
+
+/// YaRN's scaling of the frequency f of a pair; `width` of a head.
+double of_yarn(double f, double pair, double width, double theta, const RopeScaling& rope) {
+  const auto bound = [&](double turns) {
+    return width * std::log(double(rope.original_positions) / (turns * 2 * M_PI)) /
+           (2 * std::log(theta));
+  };
+  double low = bound(rope.beta_fast), high = bound(rope.beta_slow);
+  if (rope.truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0), high = std::min(high, width - 1);
+  if (low == high) high += 0.001;
+  const double ramp = std::min(std::max((pair - low) / (high - low), 0.0), 1.0);
+  return f / rope.factor * ramp + f * (1 - ramp);
+}
+
+/// The rotary frequencies of a layer, and the factor of cosines and sines.
+std::pair<std::vector<double>, double> frequencies(const ModelConfig& m, std::int64_t layer) {
+  const bool slides = m.window_of(layer) > 0;
+  const double theta = slides && m.window_rope_theta > 0 ? m.window_rope_theta : m.rope_theta;
+  const RopeScaling rope = slides && !m.window_rope_scaling ? RopeScaling{} : m.rope;
   std::vector<double> out;
   for (std::int64_t i = 0; i < m.head_dim / 2; ++i) {
-    const double f = 1 / std::pow(m.rope_theta, 2.0 * double(i) / double(m.head_dim));
-    const double wavelength = 2 * M_PI / f, old = double(m.rope.original_positions);
-    double scaled = f;
-    if (wavelength > old / m.rope.low_freq_factor) {
-      scaled = f / m.rope.factor;
-    } else if (wavelength >= old / m.rope.high_freq_factor) {
-      const double smooth = (old / wavelength - m.rope.low_freq_factor) /
-                            (m.rope.high_freq_factor - m.rope.low_freq_factor);
-      scaled = (1 - smooth) * f / m.rope.factor + smooth * f;
-    }
-    out.push_back(m.rope_scaling == RopeScalingKind::llama3 ? scaled : f);
+    const double f = 1 / std::pow(theta, 2.0 * double(i) / double(m.head_dim));
+    out.push_back(rope.kind == RopeScalingKind::llama3 ? of_llama3(f, rope)
+                  : rope.kind == RopeScalingKind::yarn
+                      ? of_yarn(f, double(i), double(m.head_dim), theta, rope)
+                      : f);
   }
-  return out;
+  if (rope.kind != RopeScalingKind::yarn) return {out, 1};
+  return {out, rope.attention_factor > 0 ? rope.attention_factor : 0.1 * std::log(rope.factor) + 1};
 }
 
 /// Applies RMSNorm with the weight `name`, if the model has it, to each head's D columns or to the
@@ -56,14 +77,19 @@ Matrix head_norms(const Matrix& x, const ModelConfig& m, const Weights& weights,
 }
 
 Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weights,
-                      const std::string& name, std::int64_t positions) {
+                      std::int64_t layer, std::int64_t positions) {
+  const std::string name = "model.layers." + std::to_string(layer) + ".self_attn.";
   const auto project = [&](const char* which) {
     const std::string full = name + which;
     return with_bias(product(x, weights.at(full + "_proj.weight")), weights, full + "_proj.bias");
   };
   const auto turned = [&](const char* which) {
     const Matrix normed = head_norms(project(which), m, weights, name + which + "_norm.weight");
-    return rotary(normed, positions, frequencies(m));
+    if (!m.has_rope(layer)) return normed;
+    const auto [turns, factor] = frequencies(m, layer);
+    Matrix out = rotary(normed, positions, turns);
+    for (double& value : out.values) value *= factor;
+    return out;
   };
   const AttentionShape shape{.positions = positions,
                              .heads = m.heads,
@@ -73,7 +99,7 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
                              .scale = m.mup_base_head_dim > 0
                                           ? std::sqrt(double(m.mup_base_head_dim)) / m.head_dim
                                           : 1 / std::sqrt(double(m.head_dim)),
-                             .window = m.window};
+                             .window = m.window_of(layer)};
   return product(attention(turned("q"), turned("k"), project("v"), shape).out,
                  weights.at(name + "o_proj.weight"));
 }
@@ -171,18 +197,21 @@ LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
     for (std::int64_t c = 0; c < x.cols; ++c) x(r, c) = table(ids[r], c);
   for (std::int64_t i = 0; i < m.layers; ++i) {
     const std::string layer = "model.layers." + std::to_string(i) + ".";
-    const auto norm = [&](const char* name) {
-      return rms_norm(x, weights.at(layer + name), m.norm_eps);
+    const auto norm = [&](const Matrix& of, const char* name) {
+      return rms_norm(of, weights.at(layer + name + "layernorm.weight"), m.norm_eps);
     };
-    x = sum(x, self_attention(norm("input_layernorm.weight"), m, weights, layer + "self_attn.",
-                              positions));
-    const Matrix normed = norm("post_attention_layernorm.weight");
-    if (m.has_experts(i)) {
+    const auto feed_forward = [&](const Matrix& of) {
+      if (!m.has_experts(i)) return mlp(of, weights, layer + "mlp.");
       const std::size_t number = pass.routings.size();
       pass.routings.push_back(repeated.empty() ? Routing{} : repeated[number]);
-      x = sum(x, mixture(normed, m, weights, layer + "mlp.", pass.routings.back()));
+      return mixture(of, m, weights, layer + "mlp.", pass.routings.back());
+    };
+    if (m.block_norm == BlockNormKind::output) {
+      x = sum(x, norm(self_attention(x, m, weights, i, positions), "post_attention_"));
+      x = sum(x, norm(feed_forward(x), "post_feedforward_"));
     } else {
-      x = sum(x, mlp(normed, weights, layer + "mlp."));
+      x = sum(x, self_attention(norm(x, "input_"), m, weights, i, positions));
+      x = sum(x, feed_forward(norm(x, "post_attention_")));
     }
   }
   pass.logits = product(rms_norm(x, weights.at("model.norm.weight"), m.norm_eps),

@@ -14,9 +14,9 @@ struct LlamaPass {
   std::vector<Routing> routings;
 };
 
-/// A pass of a Llama, Mistral, Qwen, Mixtral, OLMoE or Apertus over sequences of `positions`
-/// tokens, computed directly from the published definitions. `repeated`: a pass whose choices of
-/// experts are made again; empty: routers choose.
+/// A pass of a model of the family llama over sequences of `positions` tokens, computed directly
+/// from the published definitions. `repeated`: a pass whose choices of experts are made again;
+/// empty: routers choose.
 LlamaPass llama_pass(const ModelConfig& config, const Weights& weights,
                      const std::vector<std::int32_t>& ids, std::int64_t positions,
                      const std::vector<Routing>& repeated = {});

@@ -172,8 +172,8 @@ void list_kind(ModelConfig& model, OptionList& list) {
            {.help = "a published model: its sizes are the defaults of the keys below",
             .also = "model_name preset flavor"});
   list.add("family", model.family, model_families(),
-           {.help = "kind of model: gpt for GPT-2, llama for Llama, Mistral, Qwen, "
-                    "Mixtral, OLMoE and Apertus",
+           {.help = "kind of model: gpt for GPT-2, llama for Llama, Mistral, Ministral, Qwen, "
+                    "SmolLM3, OLMo 2 and 3, Mixtral, OLMoE and Apertus",
             .also = "model_type"});
 }
 

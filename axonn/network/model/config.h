@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "axonn/foundation/options/own_values.h"
@@ -26,10 +27,6 @@ std::span<const std::string_view> model_families();
 /// UsageError, with the names of all, if there is none.
 ModelFamily model_family(std::string_view name);
 
-enum class RopeScalingKind { none, llama3 };
-
-inline constexpr std::array<std::string_view, 2> kRopeScalingKinds = {"none", "llama3"};
-
 /// RMSNorm of queries and keys: of each head (Qwen3), or of all heads' columns together (OLMoE).
 enum class QkNormKind { none, head, width };
 
@@ -39,6 +36,11 @@ inline constexpr std::array<std::string_view, 3> kQkNormKinds = {"none", "head",
 enum class MlpKind { swiglu, xielu };
 
 inline constexpr std::array<std::string_view, 2> kMlpKinds = {"swiglu", "xielu"};
+
+/// Where the norms of attention and MLP stand: x + f(norm(x)), or x + norm(f(x)) (OLMo 2).
+enum class BlockNormKind { input, output };
+
+inline constexpr std::array<std::string_view, 2> kBlockNormKinds = {"input", "output"};
 
 /// The section [model]: the sizes of a model, or the path it is read from. Plain data.
 ///
@@ -65,15 +67,19 @@ struct ModelConfig {
   MlpKind activation = MlpKind::swiglu;
   bool qkv_bias = false;  ///< biases of queries, keys and values (Qwen2)
   QkNormKind qk_norm = QkNormKind::none;
-  std::int64_t window = 0;    ///< positions that attention sees, its own included; 0: all
-  double rope_theta = 10000;  ///< base of the rotary frequencies
-  RopeScalingKind rope_scaling = RopeScalingKind::none;
-  RopeScaling rope = {};     ///< of llama3; the keys rope_factor to rope_original_positions
-  std::int64_t experts = 0;  ///< E, experts of a layer's MLP; 0: all MLPs are dense
-  std::int64_t experts_per_token = 0;           ///< k
-  std::int64_t expert_ffn = 0;                  ///< F of an expert; 0: ffn
-  bool expert_norm = true;                      ///< the chosen scores are divided by their sum
-  std::int64_t expert_step = 1;                 ///< every so many layers, the last one has experts
+  BlockNormKind block_norm = BlockNormKind::input;
+  std::int64_t window = 0;  ///< positions that attention sees, its own included; 0: all
+  std::vector<std::int64_t> full_layers = {};  ///< layers, counted from 0, without the window
+  std::vector<std::int64_t> nope_layers = {};  ///< layers without rotary positions
+  double rope_theta = 10000;                   ///< base of the rotary frequencies
+  RopeScaling rope = {};               ///< the keys rope_scaling and rope_factor to rope_truncate
+  double window_rope_theta = 0;        ///< the base in layers with the window; 0: rope_theta
+  bool window_rope_scaling = true;     ///< whether layers with the window have rope's scaling, too
+  std::int64_t experts = 0;            ///< E, experts of a layer's MLP; 0: all MLPs are dense
+  std::int64_t experts_per_token = 0;  ///< k
+  std::int64_t expert_ffn = 0;         ///< F of an expert; 0: ffn
+  bool expert_norm = true;             ///< the chosen scores are divided by their sum
+  std::int64_t expert_step = 1;        ///< every so many layers, the last one has experts
   std::vector<std::int64_t> dense_layers = {};  ///< layers without experts, counted from 0
   RouterKind router = RouterKind::softmax;
   double router_scale = 1;   ///< factor of the chosen scores
@@ -94,10 +100,29 @@ struct ModelConfig {
   bool is_llama() const { return family == ModelFamily::llama; }
   /// Whether dense MLPs have a matrix gate_proj beside up_proj and down_proj.
   bool has_gate() const { return is_llama() && activation == MlpKind::swiglu; }
-  /// Whether a layer, counted from 0, has experts instead of a dense MLP.
+  // Of a layer, counted from 0:
+
+  /// Whether it has experts instead of a dense MLP.
   bool has_experts(std::int64_t layer) const {
-    return experts > 0 && (layer + 1) % expert_step == 0 &&
-           std::ranges::find(dense_layers, layer) == dense_layers.end();
+    return experts > 0 && (layer + 1) % expert_step == 0 && !lists(dense_layers, layer);
+  }
+  /// The positions that its attention sees; 0: all.
+  std::int64_t window_of(std::int64_t layer) const {
+    return lists(full_layers, layer) ? 0 : window;
+  }
+  bool has_rope(std::int64_t layer) const { return !lists(nope_layers, layer); }
+
+  /// All in which layers may differ but for adapters; to be compared.
+  auto kind_of(std::int64_t layer) const {
+    return std::tuple(has_experts(layer), window_of(layer), has_rope(layer));
+  }
+
+  /// The positions that attention sees in the layers that see most; 0: all.
+  std::int64_t widest_window() const { return full_layers.empty() ? window : 0; }
+  /// Whether layers with the window have other rotary frequencies than those without.
+  bool has_window_rope() const {
+    return window > 0 && ((window_rope_theta > 0 && window_rope_theta != rope_theta) ||
+                          (!window_rope_scaling && rope.kind != RopeScalingKind::none));
   }
   /// m, how many times as wide as muP's base; 1 without muP.
   double width_factor() const {
@@ -106,6 +131,11 @@ struct ModelConfig {
   /// D; 0 if there are no heads.
   std::int64_t head_width() const { return head_dim > 0 || heads == 0 ? head_dim : hidden / heads; }
   bool operator==(const ModelConfig&) const = default;
+
+ private:
+  static bool lists(const std::vector<std::int64_t>& layers, std::int64_t layer) {
+    return std::ranges::find(layers, layer) != layers.end();
+  }
 };
 
 /// The files at path, lora.path and those of lora.choices of a model, each null until it is opened.

@@ -47,7 +47,8 @@ DecoderBlock::DecoderBlock(const ModelConfig& config, const Grid& grid, const st
                            std::int64_t window)
     : parameters_(name, grid),
       adapters_(name, grid, config.lora),
-      heads_{config.heads, config.kv_heads, config.head_width(), window, config.mup_base_head_dim} {
+      heads_{config.heads, config.kv_heads, config.head_width(), window, config.mup_base_head_dim},
+      norms_output_(config.block_norm == BlockNormKind::output) {
   parameters_.set_rate(1 / config.width_factor());  // vectors keep the rate of the base
 }
 

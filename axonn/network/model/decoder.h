@@ -9,13 +9,16 @@
 #include "axonn/network/nn/adapter.h"
 #include "axonn/network/nn/embedding.h"
 #include "axonn/network/nn/linear.h"
+#include "axonn/network/nn/norm.h"
+#include "axonn/network/nn/pointwise.h"
 
 namespace axonn {
 
 class Experts;
 
 /// A block of a Decoder: parameters, and adapters if the config has any. It computes
-/// x + attention(norm(x)), then x + MLP(norm(x)).
+/// x + attention(norm(x)), then x + MLP(norm(x)), or with norms at their output x +
+/// norm(attention(x)), then x + norm(MLP(x)).
 class DecoderBlock {
  public:
   /// Attention sees `window` positions, its own included; 0: all.
@@ -32,6 +35,12 @@ class DecoderBlock {
   virtual const Experts* experts() const { return nullptr; }
 
  protected:
+  /// x + f(norm(x)), or x + norm(f(x)).
+  template <typename F>
+  Var residual(const Context& ctx, const Var& x, const Norm& norm, const F& f) const {
+    return add(ctx, x, norms_output_ ? norm(ctx, f(x)) : f(norm(ctx, x)));
+  }
+
   /// The standard deviation of the initial weights of the block's products.
   static double init_std(const ModelConfig& config);
 
@@ -47,6 +56,9 @@ class DecoderBlock {
   ParameterGroup parameters_;
   Adapters adapters_;
   const Heads heads_;
+
+ private:
+  const bool norms_output_;
 };
 
 /// A model of this library: an embedding, blocks one after another, a final norm, and an output

@@ -178,6 +178,7 @@ std::string to_hugging_face_config(const ModelConfig& given, const HuggingFaceDe
               "to_hugging_face_config: wanted layers, vocab and positions above 0");
   const ModelType& type = need_type(*family, model);
   Unsupported unsupported;
+  if (family->check) family->check(model, type, unsupported);
   if (type.check) type.check(model, unsupported);
   if (!unsupported.empty())
     refuse("[model] has values that Hugging Face's type ", type.name,

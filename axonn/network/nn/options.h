@@ -10,17 +10,30 @@
 
 namespace axonn {
 
-/// Llama 3.1's scaling of the frequencies, with which a model trained on sequences of
-/// `original_positions` learns longer ones. A frequency f of wavelength 2 pi / f becomes:
+enum class RopeScalingKind { none, llama3, yarn };
+
+inline constexpr std::array<std::string_view, 3> kRopeScalingKinds = {"none", "llama3", "yarn"};
+
+/// Scaling of the rotary frequencies, with which a model trained on sequences of
+/// `original_positions` learns longer ones. Frequency f_i of pair i, which turns
+/// t_i = original_positions · f_i / (2 pi) times over these, becomes (1 - s) · f_i / factor +
+/// s · f_i.
 ///
-///   below original_positions / high_freq_factor    f
-///   above original_positions / low_freq_factor     f / factor
-///   between                                        (1 - s) · f / factor + s · f,
-///       s = (original_positions / wavelength - low_freq_factor) / (high_freq_factor -
-///       low_freq_factor)
+///   llama3   s = (t_i - low_freq_factor) / (high_freq_factor - low_freq_factor), within 0 and 1
+///   yarn     s = 1 - (i - first) / (last - first), within 0 and 1: first and last are the pairs,
+///            fractions, that turn beta_fast and beta_slow times; with `truncate`, the integers
+///            below and above. Cosines and sines are multiplied by attention_factor.
+///
+/// Sources: "The Llama 3 herd of models", 2024; Peng et al., "YaRN: Efficient context window
+/// extension of large language models", 2023.
 struct RopeScaling {
-  double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
+  RopeScalingKind kind = RopeScalingKind::none;
+  double factor = 8;
   std::int64_t original_positions = 8192;
+  double low_freq_factor = 1, high_freq_factor = 4;  ///< of llama3
+  double beta_fast = 32, beta_slow = 1;              ///< of yarn
+  double attention_factor = 0;                       ///< of yarn; 0: 0.1 ln(factor) + 1
+  bool truncate = true;                              ///< of yarn
 
   bool operator==(const RopeScaling&) const = default;
 };

@@ -1,5 +1,6 @@
 #include "axonn/network/nn/rope.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -10,7 +11,7 @@ namespace axonn {
 
 namespace {
 
-double scaled(double frequency, const RopeScaling& s) {
+double of_llama3(double frequency, const RopeScaling& s) {
   const double turns =  // rotations of the pair over the original positions
       static_cast<double>(s.original_positions) * frequency / (2 * std::numbers::pi);
   if (turns > s.high_freq_factor) return frequency;
@@ -19,18 +20,55 @@ double scaled(double frequency, const RopeScaling& s) {
   return (1 - smooth) * frequency / s.factor + smooth * frequency;
 }
 
+/// The pairs between which YaRN's frequencies go from unscaled to divided by the factor.
+struct Ramp {
+  double first, last;
+
+  Ramp(double head_dim, double theta, const RopeScaling& s) {
+    const auto pair_that_turns = [&](double times) {
+      return head_dim / 2 / std::log(theta) *
+             std::log(static_cast<double>(s.original_positions) / (2 * std::numbers::pi * times));
+    };
+    first = pair_that_turns(s.beta_fast);
+    last = pair_that_turns(s.beta_slow);
+    if (s.truncate) {
+      first = std::floor(first);
+      last = std::ceil(last);
+    }
+    first = std::max(first, 0.0);
+    last = std::min(last, head_dim - 1);
+    constexpr double kLeastWidth = 0.001;  // transformers', of a ramp whose ends are equal
+    if (first == last) last += kLeastWidth;
+  }
+  /// The share of a pair's frequency that is divided.
+  double at(double pair) const { return std::clamp((pair - first) / (last - first), 0.0, 1.0); }
+};
+
 }  // namespace
 
 std::vector<double> rope_frequencies(std::int64_t head_dim, double theta,
-                                     const std::optional<RopeScaling>& scaling) {
+                                     const RopeScaling& scaling) {
   AXONN_CHECK(head_dim > 0 && head_dim % 2 == 0, "rope: heads of ", head_dim,
               " columns, want an even number");
+  const auto width = static_cast<double>(head_dim);
   std::vector<double> frequencies(head_dim / 2);
+  for (std::size_t i = 0; i < frequencies.size(); ++i)
+    frequencies[i] = std::pow(theta, -2.0 * static_cast<double>(i) / width);
+  if (scaling.kind == RopeScalingKind::llama3)
+    for (double& f : frequencies) f = of_llama3(f, scaling);
+  if (scaling.kind != RopeScalingKind::yarn) return frequencies;
+  const Ramp ramp(width, theta, scaling);
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
-    const double f = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
-    frequencies[i] = scaling ? scaled(f, *scaling) : f;
+    const double divided = ramp.at(static_cast<double>(i));
+    frequencies[i] *= divided / scaling.factor + 1 - divided;
   }
   return frequencies;
+}
+
+double rope_magnitude(const RopeScaling& scaling) {
+  if (scaling.kind != RopeScalingKind::yarn) return 1;
+  if (scaling.attention_factor > 0) return scaling.attention_factor;
+  return scaling.factor > 1 ? 0.1 * std::log(scaling.factor) + 1 : 1;
 }
 
 void Rope::prepare(const Context& ctx, std::int64_t positions) {
@@ -43,8 +81,8 @@ void Rope::prepare(const Context& ctx, std::int64_t positions) {
   for (std::int64_t t = 0; t < positions; ++t)
     for (std::int64_t i = 0; i < half; ++i) {
       const double angle = static_cast<double>(t) * frequencies_[i];
-      host[t * 2 * half + i] = static_cast<float>(std::cos(angle));
-      host[t * 2 * half + half + i] = static_cast<float>(std::sin(angle));
+      host[t * 2 * half + i] = static_cast<float>(magnitude_ * std::cos(angle));
+      host[t * 2 * half + half + i] = static_cast<float>(magnitude_ * std::sin(angle));
     }
   ctx.device().copy_from_host(table_.view().data, host.data(), table_.bytes());
 }

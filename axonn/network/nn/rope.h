@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "axonn/network/nn/attention.h"
@@ -9,17 +8,20 @@
 
 namespace axonn {
 
-/// The D/2 frequencies of rotary positions, theta^(-2i/D), scaled if `scaling` is set. Pair i at
-/// position t is rotated by t · frequency[i] radians. Throws if head_dim is odd.
+/// The D/2 frequencies of rotary positions, theta^(-2i/D), scaled. Pair i at position t is rotated
+/// by t · frequency[i] radians. Throws if head_dim is odd.
 std::vector<double> rope_frequencies(std::int64_t head_dim, double theta,
-                                     const std::optional<RopeScaling>& scaling);
+                                     const RopeScaling& scaling);
+/// The factor of cosines and sines: YaRN's attention_factor, else 1.
+double rope_magnitude(const RopeScaling& scaling);
 
 /// Rotary positions (Su et al., "RoFormer", 2021): rotates query and key heads by their token's
 /// position, in pairs (i, i + D/2) as Hugging Face's models do. No communication: no head is cut.
 class Rope {
  public:
-  /// For heads of 2 · frequencies.size() columns.
-  explicit Rope(std::vector<double> frequencies) : frequencies_(std::move(frequencies)) {}
+  /// For heads of 2 · frequencies.size() columns, which are also multiplied by `magnitude`.
+  explicit Rope(std::vector<double> frequencies, double magnitude = 1)
+      : frequencies_(std::move(frequencies)), magnitude_(magnitude) {}
 
   /// Makes the table of so many positions, unless it has just these. To be called before a pass;
   /// does not communicate. Throws for a negative number.
@@ -34,7 +36,8 @@ class Rope {
             const View& positions) const;
 
   std::vector<double> frequencies_;
-  Tensor table_;  // (T, D) f32: cosines, then sines
+  double magnitude_;
+  Tensor table_;  // (T, D) f32: cosines, then sines, times magnitude_
 };
 
 }  // namespace axonn

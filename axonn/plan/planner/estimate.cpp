@@ -79,12 +79,23 @@ struct Depths {
   std::int64_t first = 0, second = 0, times = 0;
 };
 
-/// At least `least` blocks. Those from the first on repeat with the period of layers with experts.
+/// The least period with which the kinds of layers repeat from a layer on.
+std::int64_t period_of(const ModelConfig& model, std::int64_t from) {
+  std::int64_t period = 1;
+  for (std::int64_t layer = from; layer + period < model.layers; ++layer)
+    if (model.kind_of(layer) != model.kind_of(layer + period)) {
+      ++period;
+      layer = from - 1;
+    }
+  return period;
+}
+
+/// At least `least` blocks. Those from the first on repeat with the period of kinds of layers.
 Depths depths_of(const ModelConfig& model, std::int64_t least) {
   if (differs_by_block(model.lora)) return {model.layers, model.layers, 0};
-  const std::int64_t period = model.experts > 0 ? model.expert_step : 1;
   if (model.experts > 0)
     for (const std::int64_t layer : model.dense_layers) least = std::max(least, layer + 1);
+  const std::int64_t period = period_of(model, least);
   if (model.layers <= least + period) return {model.layers, model.layers, 0};
   const std::int64_t first = least + (model.layers - least) % period;
   return {first, first + period, (model.layers - first) / period};

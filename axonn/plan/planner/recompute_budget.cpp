@@ -44,6 +44,11 @@ Config with_few_blocks(Config config) {
     blocks = std::max(blocks, model.expert_step);
     for (const std::int64_t layer : model.dense_layers) blocks = std::max(blocks, layer + 2);
   }
+  for (std::int64_t layer = 1; layer < model.layers; ++layer) {
+    std::int64_t same = 0;
+    while (model.kind_of(same) != model.kind_of(layer)) ++same;
+    if (same == layer) blocks = std::max(blocks, layer + 1);
+  }
   if (!differs_by_block(model.lora)) config.model.layers = std::min(blocks, model.layers);
   return config;
 }

@@ -44,7 +44,8 @@ Context LoadedModel::context_on(Backend& backend) const {
       .overlap = p.overlap,
       .reduce_dtype = p.reduce_dtype,
       .sequence_parallel = p.sequence_parallel,
-      .sequence_cut = {p.context_layout, config_.model.is_llama() ? config_.model.window : 0},
+      .sequence_cut = {p.context_layout,
+                       config_.model.is_llama() ? config_.model.widest_window() : 0},
       .chunks = p.chunks,
       .recompute = recomputed_blocks(config_.activation_checkpoint),
       .keep_dispatch = config_.activation_checkpoint.keep_dispatch};

@@ -31,7 +31,17 @@ struct GgufModel {
   explicit GgufModel(const ModelConfig& model) {
     family = find_family(model);
     type = family ? &need_type(*family, model) : nullptr;
-    if (type && !type->gguf.architecture.empty()) return;
+    if (type && !type->gguf.architecture.empty())
+      check(model);
+    else
+      refuse_type(model);
+  }
+
+  const Family* family;
+  const ModelType* type;
+
+ private:
+  [[noreturn]] void refuse_type(const ModelConfig& model) const {
     std::vector<std::string_view> names;
     for (const Family* const one : families())
       for (const ModelType& known : one->types())
@@ -43,8 +53,18 @@ struct GgufModel {
            type ? "; convert the Hugging Face folder with llama.cpp's own script" : "");
   }
 
-  const Family* family;
-  const ModelType* type;
+  void check(const ModelConfig& model) const {
+    Unsupported unsupported;
+    // Versions of llama.cpp differ in what they multiply YaRN's cosines and sines by.
+    if (model.rope.kind == RopeScalingKind::yarn) unsupported.emplace_back("rope_scaling = yarn");
+    if (model.has_window_rope())
+      unsupported.emplace_back("other rotary frequencies in layers with the window");
+    if (unsupported.empty() && type->gguf.check) type->gguf.check(model, unsupported);
+    if (!unsupported.empty())
+      refuse("--to gguf: of models of the type ", type->name,
+             " these cannot be converted: ", join(unsupported),
+             "; convert the Hugging Face folder with llama.cpp's own script");
+  }
 };
 
 /// llama.cpp's code for the type of most tensors of a file.
@@ -256,7 +276,7 @@ std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
     const bool in_keys =
         !form.kept_in_keys.empty() && spec.name.find(form.kept_in_keys) != spec.name.npos;
     if (in_keys) continue;  // gguf_values()
-    GgufTensor tensor{.name = known.family->gguf_name(spec.name),
+    GgufTensor tensor{.name = known.family->gguf_name(model, spec.name),
                       .parameter = {spec.name, spec.layout.rows, spec.layout.cols},
                       .type = type,
                       .vector = spec.layout.cols == 1 && !spec.decays};
@@ -270,7 +290,7 @@ std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
       tensor.interleaved = model.head_width();
     tensors.push_back(std::move(tensor));
   }
-  if (model.rope_scaling == RopeScalingKind::llama3) {
+  if (model.rope.kind == RopeScalingKind::llama3) {
     const auto plain = rope_frequencies(model.head_width(), model.rope_theta, {}),
                scaled = rope_frequencies(model.head_width(), model.rope_theta, model.rope);
     GgufTensor factors{

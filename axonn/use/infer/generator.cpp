@@ -211,7 +211,7 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
            ": generation needs whole sequences on each rank; set context to 1");
   vocab_ = loaded.model().vocab();
   if (options.tokenizer) vocab_ = std::min(vocab_, options.tokenizer->vocab_size());
-  heads_ = {model.heads, model.kv_heads, model.head_width(), model.window};
+  heads_ = {model.heads, model.kv_heads, model.head_width(), model.widest_window()};
   slots_.places = loaded.grid().batch_places();
   slots_.window = heads_.window < context_ ? heads_.window : 0;
   slots_.entries =

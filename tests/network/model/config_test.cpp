@@ -227,7 +227,7 @@ TEST(ModelConfig, RefusesOddHeadsAndWrongOrderOfRopeFactors) {
   EXPECT_THAT(
       [] {
         validate(with([](ModelConfig& c) {
-          c.rope_scaling = RopeScalingKind::llama3;
+          c.rope.kind = RopeScalingKind::llama3;
           c.rope.low_freq_factor = 4;
         }));
       },

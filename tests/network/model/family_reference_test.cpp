@@ -80,7 +80,7 @@ ModelConfig small_mup() {
 ModelConfig small_llama31() {
   ModelConfig config = small_llama();
   config.rope_theta = 50;
-  config.rope_scaling = RopeScalingKind::llama3;
+  config.rope.kind = RopeScalingKind::llama3;
   config.rope.original_positions = 12;
   return config;
 }
@@ -135,6 +135,60 @@ ModelConfig small_olmoe() {
   ModelConfig config = small_mixtral();
   config.qk_norm = QkNormKind::width;
   config.expert_norm = false;
+  return config;
+}
+
+ModelConfig small_smollm3() {
+  ModelConfig config = small_llama();
+  config.layers = 4;
+  config.nope_layers = {1, 2};
+  config.tied = true;
+  return config;
+}
+
+ModelConfig small_ministral() {
+  ModelConfig config = small_llama();
+  config.layers = 3;
+  config.window = 4;
+  config.full_layers = {1};
+  return config;
+}
+
+ModelConfig small_olmo2() {
+  ModelConfig config = small_llama();
+  config.block_norm = BlockNormKind::output;
+  config.qk_norm = QkNormKind::width;
+  return config;
+}
+
+ModelConfig small_olmo3() {
+  ModelConfig config = small_olmo2();
+  config.layers = 3;
+  config.head_dim = 12;
+  config.window = 4;
+  config.full_layers = {2};
+  config.rope_theta = 20;
+  config.rope = {.kind = RopeScalingKind::yarn,
+                 .factor = 4,
+                 .original_positions = 32,
+                 .beta_fast = 3,
+                 .attention_factor = 1.2};
+  config.window_rope_scaling = false;
+  return config;
+}
+
+/// The options of those together: a base of the window's own, a ramp that is not rounded, layers
+/// without rotary positions among those with the window, norms of experts' output.
+ModelConfig small_with_kinds_of_layers() {
+  ModelConfig config = small_olmo3();
+  config.layers = 4;
+  config.nope_layers = {1, 3};
+  config.rope.attention_factor = 0;
+  config.rope.truncate = false;
+  config.window_rope_theta = 50;
+  config.experts = 4;
+  config.experts_per_token = 2;
+  config.expert_step = 2;
   return config;
 }
 
@@ -247,5 +301,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Family{"Qwen3", small_qwen3}, Family{"Mixtral", small_mixtral},
                     Family{"Qwen3Moe", small_qwen3_moe}, Family{"Olmoe", small_olmoe},
                     Family{"Sigmoid", small_with_sigmoid}, Family{"Mup", small_mup},
-                    Family{"Apertus", small_apertus}),
+                    Family{"Apertus", small_apertus}, Family{"Smollm3", small_smollm3},
+                    Family{"Ministral", small_ministral}, Family{"Olmo2", small_olmo2},
+                    Family{"Olmo3", small_olmo3},
+                    Family{"KindsOfLayers", small_with_kinds_of_layers}),
     [](const auto& family) { return std::string(family.param.name); });

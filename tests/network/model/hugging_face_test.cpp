@@ -1,48 +1,17 @@
-#include "axonn/network/model/hugging_face.h"
-
 #include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <unistd.h>
 
-#include "axonn/foundation/base/check.h"
-#include "axonn/network/model/known_models.h"
+#include "tests/network/model/config_texts.h"
 
 using namespace axonn;
+using namespace axonn::testing_support;
 using testing::AllOf;
 using testing::HasSubstr;
 
 namespace {
-
-ModelConfig parse(const std::string& text) {
-  return parse_hugging_face_config(text, "config.json");
-}
-
-/// The UsageError's message.
-std::string error_of(const std::string& text) {
-  try {
-    parse(text);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-/// A known model, resolved and without its name.
-ModelConfig known(const char* name) {
-  ModelConfig model = resolved(known_model(name), 0, 0);
-  model.name.clear();
-  return model;
-}
-
-/// A file of the Llama family with additional keys: `"x": 1, "y": 2`.
-std::string llama_file(const std::string& more, const std::string& type = "llama") {
-  return R"({"model_type": ")" + type + R"(", "hidden_size": 64, "intermediate_size": 128,
-    "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4,
-    "vocab_size": 100, "max_position_embeddings": 512)" +
-         (more.empty() ? "" : ", ") + more + "}";
-}
 
 const std::string kLlama31 = R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false,
   "bos_token_id": 128000, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
@@ -72,7 +41,7 @@ TEST(HuggingFaceConfig, ReadsOlderAndNewerSpellingsOfLlamasFrequencies) {
                      0, 0),
             want);
   EXPECT_EQ(resolved(parse(kLlama31 + R"("rope_theta": 500000.0, "rope_scaling": null})"), 0, 0)
-                .rope_scaling,
+                .rope.kind,
             RopeScalingKind::none);
 }
 
@@ -232,7 +201,7 @@ TEST(HuggingFaceConfig, ReadsApertusWithItsActivationAndScaledFrequencies) {
                              R"("rope_parameters": {"rope_type": "default", "rope_theta": 60})",
                              R"("rope_theta": 60, "rope_parameters": {"rope_type": "default"})"}) {
     const ModelConfig plain = parse(concat(sizes, ", ", spoken, "}"));
-    EXPECT_EQ(plain.rope_scaling, RopeScalingKind::none) << spoken;
+    EXPECT_EQ(plain.rope.kind, RopeScalingKind::none) << spoken;
     EXPECT_EQ(plain.rope_theta, 60) << spoken;
   }
   EXPECT_THAT(error_of(llama_file(R"("hidden_act": "silu")", "apertus")),
@@ -247,8 +216,7 @@ TEST(HuggingFaceConfig, HasTheWindowThatTransformersTakesFromTheKeysOfTheType) {
     return parse(llama_file(more, type)).window;
   };
   const std::string some = R"("sliding_window": 32)", used = R"("use_sliding_window": true)",
-                    full = R"("layer_types": ["full_attention", "full_attention"])",
-                    sliding = R"("layer_types": ["sliding_attention", "sliding_attention"])";
+                    full = layer_types("ffff"), sliding = layer_types("ssss");
   for (const char* type : {"llama", "olmoe", "apertus"})
     EXPECT_EQ(window(type, some + ", " + used + ", " + sliding), 0) << type;
   EXPECT_EQ(window("mistral", some), 32);
@@ -277,21 +245,6 @@ TEST(HuggingFaceConfig, HasTheWindowThatTransformersTakesFromTheKeysOfTheType) {
   EXPECT_EQ(window("qwen3_moe", some + ", " + used + ", " + full), 32);
 }
 
-TEST(HuggingFaceConfig, RefusesAWindowOfSomeLayers) {
-  const std::string used = R"("sliding_window": 32, "use_sliding_window": true, )";
-  EXPECT_THAT(error_of(llama_file(used + R"("max_window_layers": 2)", "qwen2")),
-              HasSubstr("in some layers only (max_window_layers)"));
-  EXPECT_THAT(error_of(llama_file(used + R"("num_hidden_layers": 30)", "qwen2")),
-              HasSubstr("in some layers only (max_window_layers)"));
-  const std::string mixed = R"("layer_types": ["full_attention", "sliding_attention"])";
-  EXPECT_THAT(error_of(llama_file(used + mixed, "qwen3")), HasSubstr("layer_types that differ"));
-  EXPECT_THAT(error_of(llama_file(used + mixed, "mistral")), HasSubstr("layer_types that differ"));
-  EXPECT_THAT(error_of(llama_file(used + R"("layer_types": ["chunked_attention"])", "qwen3")),
-              HasSubstr("layer_types other than full_attention and sliding_attention"));
-  EXPECT_THAT(error_of(llama_file(used + R"("max_window_layers": "all")", "qwen3")),
-              HasSubstr("max_window_layers wants an integer, got \"all\""));
-}
-
 TEST(HuggingFaceConfig, HasTheKeyValueHeadsAndTheWidthOfTheTypeIfTheyAreMissing) {
   const auto heads = [](const char* type, const std::string& more) {
     std::string file = llama_file(R"("num_attention_heads": 32, )" + more, type);
@@ -299,6 +252,10 @@ TEST(HuggingFaceConfig, HasTheKeyValueHeadsAndTheWidthOfTheTypeIfTheyAreMissing)
     return resolved(parse(file.erase(file.find(given), given.size())), 0, 0).kv_heads;
   };
   for (const auto& [type, missing] : {std::pair{"llama", 32},
+                                      {"ministral", 8},
+                                      {"smollm3", 4},
+                                      {"olmo2", 32},
+                                      {"olmo3", 32},
                                       {"apertus", 32},
                                       {"olmoe", 32},
                                       {"mistral", 8},
@@ -320,16 +277,16 @@ TEST(HuggingFaceConfig, TakesRopeScalingForTheWholeOfRopeParametersWhereBothAreT
                     plain = R"({"rope_type": "default", "rope_theta": 60.0})";
   const ModelConfig scaled = parse(llama_file(R"("rope_theta": 50.0, "rope_parameters": )" + plain +
                                               R"(, "rope_scaling": )" + llama3));
-  EXPECT_EQ(scaled.rope_scaling, RopeScalingKind::llama3);
+  EXPECT_EQ(scaled.rope.kind, RopeScalingKind::llama3);
   EXPECT_EQ(scaled.rope_theta, 50) << "that of rope_parameters is replaced, too";
   EXPECT_THAT(error_of(llama_file(R"("rope_parameters": )" + llama3 +
-                                  R"(, "rope_scaling": {"type": "yarn", "factor": 4.0})")),
-              HasSubstr("rope scaling 'yarn'"));
+                                  R"(, "rope_scaling": {"type": "dynamic", "factor": 4.0})")),
+              HasSubstr("rope scaling 'dynamic'"));
   const ModelConfig newer =
       parse(llama_file(R"("rope_scaling": {}, "rope_theta": 500.0, "rope_parameters": )" + plain));
-  EXPECT_EQ(newer.rope_scaling, RopeScalingKind::none);
+  EXPECT_EQ(newer.rope.kind, RopeScalingKind::none);
   EXPECT_EQ(newer.rope_theta, 60);
-  EXPECT_EQ(parse(llama_file(R"("rope_scaling": {"factor": 8.0})")).rope_scaling,
+  EXPECT_EQ(parse(llama_file(R"("rope_scaling": {"factor": 8.0})")).rope.kind,
             RopeScalingKind::none)
       << "without a kind";
 }
@@ -385,17 +342,17 @@ TEST(HuggingFaceConfig, NotesEachKeyThatTheTypeDoesNotHave) {
 
 TEST(HuggingFaceConfig, ListsAllUnsupportedFeaturesInOneMessage) {
   EXPECT_THAT(
-      error_of(llama_file(R"("rope_scaling": {"type": "yarn", "factor": 4.0},
+      error_of(llama_file(R"("rope_scaling": {"type": "dynamic", "factor": 4.0},
     "mlp_bias": true, "attention_bias": true, "hidden_act": "gelu",
     "quantization_config": {"bits": 4}, "partial_rotary_factor": 0.5)")),
-      AllOf(HasSubstr("config.json: not supported in models:"), HasSubstr("rope scaling 'yarn'"),
+      AllOf(HasSubstr("config.json: not supported in models:"), HasSubstr("rope scaling 'dynamic'"),
             HasSubstr("mlp_bias"), HasSubstr("attention_bias"), HasSubstr("hidden_act 'gelu'"),
             HasSubstr("quantization_config"), HasSubstr("partial_rotary_factor")));
   EXPECT_THAT(error_of(llama_file(R"("quantization": {"group_size": 64, "bits": 4})")),
               HasSubstr("config.json: not supported in models: quantization"));
   EXPECT_THAT(error_of(llama_file("", "qwen2_moe")),
-              HasSubstr("model_type is 'qwen2_moe'; supported are gpt2, llama, mistral, mixtral, "
-                        "olmoe, qwen2, qwen3, qwen3_moe, apertus"));
+              HasSubstr("model_type is 'qwen2_moe'; supported are gpt2, llama, mistral, ministral, "
+                        "mixtral, olmoe, olmo2, olmo3, qwen2, qwen3, qwen3_moe, apertus, smollm3"));
   EXPECT_THAT(error_of(llama_file(R"("rope_parameters": {"full_attention": {"rope_theta": 1}})")),
               HasSubstr("rope_parameters of several kinds of layers"));
   EXPECT_THAT(error_of(R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2,

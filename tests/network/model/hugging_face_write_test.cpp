@@ -62,6 +62,11 @@ TEST(HuggingFaceWrite, TheModelTypeFollowsFromTheOptions) {
   model.window = 4096;
   EXPECT_EQ(written(model)["model_type"], "mistral");
   EXPECT_EQ(written(model)["sliding_window"], 4096);
+  model.full_layers = {1};
+  EXPECT_EQ(written(model)["model_type"], "ministral");
+  EXPECT_EQ(written(model)["layer_types"][1], "full_attention");
+  EXPECT_EQ(written(model)["layer_types"][2], "sliding_attention");
+  model.full_layers.clear();
   model.qkv_bias = true;
   EXPECT_EQ(written(model)["model_type"], "qwen2");
   EXPECT_EQ(written(model)["use_sliding_window"], true);
@@ -107,6 +112,52 @@ TEST(HuggingFaceWrite, TheTypeOfAModelWithExpertsFollowsFromItsNorms) {
   some.dense_layers = {3, 5};
   some.window = 64;
   EXPECT_EQ(resolved(parse_hugging_face_config(to_hugging_face_config(some, {}), "a"), 0, 0), some);
+}
+
+TEST(HuggingFaceWrite, KindsOfLayersReadBackUnchanged) {
+  ModelConfig smollm = known("smollm3-3b");
+  smollm.layers = 6;
+  smollm.nope_layers = {0, 4};
+  smollm.window = 8;
+  smollm.full_layers = {2};
+  ModelConfig olmo = known("olmo-3-7b");
+  olmo.layers = 3;
+  olmo.full_layers = {1};
+  olmo.window_rope_theta = 7000;
+  olmo.rope.attention_factor = 1.25;
+  ModelConfig same = olmo;
+  same.window_rope_scaling = true;
+  ModelConfig qwen = known("qwen3-8b");
+  qwen.window = 16;
+  qwen.full_layers = {0, 3};
+  qwen.rope = {.kind = RopeScalingKind::yarn, .factor = 4, .truncate = false};
+  for (const ModelConfig& model : {smollm, olmo, same, qwen}) {
+    const std::string text = to_hugging_face_config(model, {});
+    EXPECT_EQ(resolved(parse_hugging_face_config(text, "a"), 0, 0), model) << text;
+  }
+  EXPECT_EQ(written(smollm)["no_rope_layers"], nlohmann::json({0, 1, 1, 1, 0, 1}));
+  EXPECT_EQ(written(known("olmo-3-7b"))["rope_scaling"]["rope_type"], "yarn");
+  EXPECT_EQ(written(olmo)["rope_parameters"]["sliding_attention"],
+            (nlohmann::json{{"rope_theta", 7000.0}, {"rope_type", "default"}}));
+}
+
+TEST(HuggingFaceWrite, RefusesKindsOfLayersThatTheTypeHasNot) {
+  ModelConfig model = known("mixtral-8x7b");
+  model.window = 16;
+  model.full_layers = {0};
+  EXPECT_THAT(refusal(model), HasSubstr("type mixtral does not support: full_layers"));
+  model = known("mistral-7b-v0.1");
+  model.window_rope_theta = 500;
+  EXPECT_THAT(refusal(model), HasSubstr("does not support: other rotary frequencies in layers"));
+  model = known("olmo-3-7b");
+  model.rope.truncate = false;
+  EXPECT_THAT(refusal(model), HasSubstr("rope_truncate = false"));
+  model = known("llama-3.1-8b");
+  model.block_norm = BlockNormKind::output;
+  EXPECT_THAT(refusal(model),
+              testing::AllOf(HasSubstr("[model] block_norm = output: no model type"),
+                             HasSubstr("smollm3 has nope_layers"),
+                             HasSubstr("ministral has window = 4096, full_layers")));
 }
 
 TEST(HuggingFaceWrite, RefusesExpertsThatNoTypeHasAndNamesTheKeys) {

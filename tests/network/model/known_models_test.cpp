@@ -62,6 +62,14 @@ TEST(KnownModel, HasAsManyParametersAsItsMakersPublished) {
       {"qwen3-30b-a3b", 30'532'122'624},
       {"qwen3-235b-a22b", 235'093'634'560},
       {"olmoe-1b-7b", 6'919'161'856},
+      {"smollm3-3b", 3'075'098'624},
+      {"olmo-2-1b", 1'484'916'736},
+      {"olmo-2-7b", 7'298'617'344},
+      {"olmo-2-13b", 13'716'198'400},
+      {"olmo-2-32b", 32'234'279'936},
+      {"olmo-3-7b", 7'298'011'136},
+      {"olmo-3-32b", 32'233'522'176},
+      {"ministral-8b-2410", 8'019'808'256},
       // Computed by hand from the published sizes.
       {"apertus-8b", 8'053'338'176},
       {"apertus-70b", 70'599'864'480}};
@@ -107,8 +115,8 @@ TEST(KnownModel, IsValidAndHasItsName) {
 }
 
 TEST(KnownModel, HasTheOptionsOfItsVersion) {
-  EXPECT_EQ(known_model("llama-3-8b").rope_scaling, RopeScalingKind::none);
-  EXPECT_EQ(known_model("llama-3.1-8b").rope_scaling, RopeScalingKind::llama3);
+  EXPECT_EQ(known_model("llama-3-8b").rope.kind, RopeScalingKind::none);
+  EXPECT_EQ(known_model("llama-3.1-8b").rope.kind, RopeScalingKind::llama3);
   EXPECT_EQ(known_model("llama-3.1-8b").rope.factor, 8);
   EXPECT_EQ(known_model("llama-3.2-1b").rope.factor, 32);
   EXPECT_EQ(known_model("mistral-7b-v0.1").window, 4096);

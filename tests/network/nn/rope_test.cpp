@@ -24,7 +24,7 @@ TEST(RopeFrequencies, OfLlama31MatchACalculationByHand) {
   // between. Pair 29 rotates 8192 / (2 pi) * 500000^(-58/128) = 3.41086 times, s = (3.41086 - 1) /
   // 3 = 0.803621, so its frequency is multiplied by 0.196379 / 8 + 0.803621 = 0.828168.
   const auto plain = rope_frequencies(128, 500000, {});
-  const auto scaled = rope_frequencies(128, 500000, RopeScaling{});
+  const auto scaled = rope_frequencies(128, 500000, {.kind = RopeScalingKind::llama3});
   for (int i = 0; i <= 28; ++i) EXPECT_EQ(scaled[i], plain[i]) << i;
   for (int i = 35; i < 64; ++i) EXPECT_EQ(scaled[i], plain[i] / 8) << i;
   EXPECT_NEAR(scaled[29] / plain[29], 0.828168, 1e-6);
@@ -36,8 +36,11 @@ TEST(RopeFrequencies, OfLlama31MatchACalculationByHand) {
 
 TEST(RopeFrequencies, AreContinuousAtTheEndsOfTheScaledRange) {
   // A wavelength just inside the range has the same scale as one just outside.
-  const RopeScaling scaling{
-      .factor = 4, .low_freq_factor = 1, .high_freq_factor = 3, .original_positions = 100};
+  const RopeScaling scaling{.kind = RopeScalingKind::llama3,
+                            .factor = 4,
+                            .original_positions = 100,
+                            .low_freq_factor = 1,
+                            .high_freq_factor = 3};
   const auto at = [&](double turns) {  // rotations of the second pair in 100 positions
     const double frequency = turns * 2 * std::numbers::pi / 100;
     return rope_frequencies(4, std::pow(frequency, -2.0), scaling)[1] / frequency;
@@ -47,4 +50,30 @@ TEST(RopeFrequencies, AreContinuousAtTheEndsOfTheScaledRange) {
   EXPECT_NEAR(at(2), 0.625, 1e-9) << "halfway between 1 and a quarter";
   EXPECT_NEAR(at(1 + 1e-9), 0.25, 1e-8);
   EXPECT_NEAR(at(1 - 1e-9), 0.25, 1e-8);
+}
+
+TEST(RopeFrequencies, OfYarnMatchACalculationByHand) {
+  // Heads of 128, theta 500,000, 8192 positions, as in OLMo 3. Pair i turns
+  // 8192 / (2 pi) · 500000^(-i/64) times: 32 times at i = 18.08, once at 34.98.
+  RopeScaling scaling{.kind = RopeScalingKind::yarn, .factor = 8, .original_positions = 8192};
+  const auto plain = rope_frequencies(128, 500000, {}),
+             scaled = rope_frequencies(128, 500000, scaling);
+  for (int i = 0; i <= 18; ++i) EXPECT_EQ(scaled[i], plain[i]) << i;
+  for (int i = 35; i < 64; ++i) EXPECT_EQ(scaled[i], plain[i] / 8) << i;
+  for (int i = 19; i < 35; ++i)  // from 18 to 35
+    EXPECT_NEAR(scaled[i] / plain[i], 1 - (i - 18) / 17.0 * 7 / 8, 1e-12) << i;
+  scaling.truncate = false;
+  const auto exact = rope_frequencies(128, 500000, scaling);
+  EXPECT_NEAR(exact[27] / plain[27], 1 - (27 - 18.0811) / (34.9841 - 18.0811) * 7 / 8, 1e-4);
+}
+
+TEST(RopeMagnitude, IsTheOneThatIsGivenOrGrowsWithTheLogarithmOfTheFactor) {
+  EXPECT_EQ(rope_magnitude({}), 1);
+  EXPECT_EQ(rope_magnitude({.kind = RopeScalingKind::llama3}), 1);
+  RopeScaling scaling{.kind = RopeScalingKind::yarn, .factor = 8};
+  EXPECT_NEAR(rope_magnitude(scaling), 1.2079441541679836, 1e-15) << "as OLMo 3's config.json has";
+  scaling.attention_factor = 1.5;
+  EXPECT_EQ(rope_magnitude(scaling), 1.5);
+  scaling = {.kind = RopeScalingKind::yarn, .factor = 0.5};
+  EXPECT_EQ(rope_magnitude(scaling), 1);
 }

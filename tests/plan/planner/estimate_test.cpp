@@ -90,6 +90,21 @@ TEST(Estimate, OfAStepWhoseLayersDifferAgreesWithASimulationOfAllBlocks) {
     }
 }
 
+TEST(Estimate, OfAStepWhoseLayersHaveAWindowOrNotAgreesWithASimulationOfAllBlocks) {
+  constexpr double kEnds = 0.05;  // as above
+  Config config = tiny_llama_config();
+  config.model.layers = 24;
+  config.model.window = 2;
+  for (std::int64_t layer = 3; layer < 24; layer += 4) {
+    config.model.full_layers.push_back(layer);
+    config.model.nope_layers.push_back(layer);
+  }
+  const StepTime whole = simulate_whole_step(config, round_machine());
+  EXPECT_NEAR(estimate(config, round_machine()).time.step_s, whole.step_s, kEnds * whole.step_s);
+  const auto peak = static_cast<double>(dry_step(config, 0).memory.peak_bytes);
+  EXPECT_NEAR(static_cast<double>(estimate_memory(config)), peak, kEnds * peak);
+}
+
 TEST(Estimate, OfManyMicroBatchesAgreesWithASimulationOfAll) {
   constexpr double kEnds = 0.03;  // as above; all but the first and last are like the second
   for (Config config : configs_of(small_gpt())) {

@@ -63,10 +63,10 @@ std::vector<ModelConfig> mixtures() {
 
 /// One model of every family whose written config has another model_type or other fields.
 std::vector<ModelConfig> families() {
-  std::vector<ModelConfig> all(8, model_to_convert(ModelFamily::llama));
+  std::vector<ModelConfig> all(12, model_to_convert(ModelFamily::llama));
   all[0] = all[1] = model_to_convert(ModelFamily::gpt);
   all[1].tied = false;
-  all[2].rope_scaling = RopeScalingKind::llama3;
+  all[2].rope.kind = RopeScalingKind::llama3;
   all[3].window = 4;
   all[4].qkv_bias = true;
   all[5].qk_norm = QkNormKind::head;
@@ -74,7 +74,19 @@ std::vector<ModelConfig> families() {
   all[6].tied = true;
   all[7].activation = MlpKind::xielu;
   all[7].qk_norm = QkNormKind::head;
-  all[7].rope_scaling = RopeScalingKind::llama3;
+  all[7].rope.kind = RopeScalingKind::llama3;
+  for (std::size_t i = 8; i < 12; ++i) all[i].layers = 4;
+  all[8].nope_layers = {1, 3};
+  all[9].window = 4;
+  all[9].full_layers = {0, 3};
+  for (ModelConfig* olmo : {&all[10], &all[11]}) {
+    olmo->block_norm = BlockNormKind::output;
+    olmo->qk_norm = QkNormKind::width;
+  }
+  all[11].window = 4;
+  all[11].full_layers = {3};
+  all[11].rope.kind = RopeScalingKind::yarn;
+  all[11].window_rope_scaling = false;
   std::ranges::copy(mixtures(), std::back_inserter(all));
   return all;
 }
@@ -131,7 +143,7 @@ TEST(Convert, ToACheckpointAndBackIsExactForEveryFamily) {
       EXPECT_EQ(read_hugging_face_config(out), read_hugging_face_config(in));
       ++folders;
     }
-  EXPECT_EQ(folders, 33);
+  EXPECT_EQ(folders, 45);
 }
 
 TEST(Convert, ReadsTensorsThatJoinAllExpertsAndWritesEachExpertsOwn) {

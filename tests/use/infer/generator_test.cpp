@@ -46,6 +46,17 @@ ModelConfig qwen3() {
   return {.family = ModelFamily::llama, .kv_heads = 2, .qk_norm = QkNormKind::head};
 }
 
+/// One layer without rotary positions, one with a window; norms at the output.
+ModelConfig olmo3() {
+  ModelConfig sizes = mistral();
+  sizes.full_layers = {0};
+  sizes.nope_layers = {0};
+  sizes.block_norm = BlockNormKind::output;
+  sizes.qk_norm = QkNormKind::width;
+  sizes.rope = {.kind = RopeScalingKind::yarn, .factor = 4, .original_positions = 10};
+  return sizes;
+}
+
 ModelConfig mixtral() {
   ModelConfig sizes = llama();
   sizes.experts = 4;
@@ -171,12 +182,11 @@ TEST_P(GeneratorOf, ContinuesFromTheLastHalfOfAFullContext) {
 INSTANTIATE_TEST_SUITE_P(Families, GeneratorOf,
                          testing::Values(Family{"Gpt", gpt}, Family{"GroupedGpt", grouped_gpt},
                                          Family{"Llama", llama}, Family{"Mistral", mistral},
-                                         Family{"Qwen3", qwen3}),
+                                         Family{"Qwen3", qwen3}, Family{"Olmo3", olmo3}),
                          [](const auto& family) { return std::string(family.param.name); });
 
-TEST(Generator, CachesOnlyTheWindowOfLongTexts) {
-  ModelConfig sizes = mistral();
-  sizes.positions = 120;  // slots have 5 + 63 entries
+void expect_long_texts(ModelConfig sizes) {
+  sizes.positions = 120;  // slots have 5 + 63 entries if all layers have the window
   Prompts prompts = some_prompts(4);
   prompts.push_back(prompts.back());
   for (int t = 0; t < 90; ++t) prompts.back().push_back(t * t % 256);
@@ -187,6 +197,10 @@ TEST(Generator, CachesOnlyTheWindowOfLongTexts) {
               want)
         << to_string(grid);
 }
+
+TEST(Generator, CachesOnlyTheWindowOfLongTexts) { expect_long_texts(mistral()); }
+
+TEST(Generator, CachesAllOfLongTextsIfALayerHasNoWindow) { expect_long_texts(olmo3()); }
 
 TEST(Generator, DrawsTheSameTokensInEveryBatchAndOnEveryGrid) {
   const Prompts prompts = some_prompts(6);

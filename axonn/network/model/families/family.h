@@ -48,13 +48,15 @@ struct Family {
   ModelConfig (*read_config)(const JsonReader& file, const ModelType&, Unsupported&);
   /// Adds the keys that all types of the family have.
   void (*write_config)(const ModelConfig&, JsonObject& out);
+  /// Adds values that a type does not support because it is not like others of the family.
+  void (*check)(const ModelConfig&, const ModelType&, Unsupported&) = nullptr;
   /// How a Hugging Face folder of this type, null for a model of none, stores a parameter.
   StoredName (*stored_name)(const ModelConfig&, const ModelType*, const std::string& parameter);
   std::string_view embedding = {};  ///< the parameter that is the output layer's, too, if tied
   /// In front of all names in some folders: "transformer."; "" if there is none.
   std::string_view prefix = {};
   /// llama.cpp's name of a parameter; "" if it has none. Null if no type is in GGUF.
-  std::string (*gguf_name)(const std::string& parameter) = nullptr;
+  std::string (*gguf_name)(const ModelConfig&, const std::string& parameter) = nullptr;
   bool conv1d = false;  ///< files store the weights of products transposed, as GPT-2's
 };
 
@@ -65,6 +67,8 @@ struct GgufForm {
   /// Parameters with this in their names are not tensors, but keys of values().
   std::string_view kept_in_keys = {};
   GgufKeys (*values)(const ModelConfig&, ParameterSource&) = nullptr;
+  /// Adds values, "tied = true", with which llama.cpp computes another model; null: there are none.
+  void (*check)(const ModelConfig&, Unsupported&) = nullptr;
 };
 
 /// A form in which models of a family are published: a model_type of Hugging Face's config.json.
@@ -73,6 +77,13 @@ struct ModelType {
   /// The options that make a model one of this type, and the values that transformers gives to keys
   /// that a file does not have.
   ModelConfig defaults = {};
+  /// What its files say of single layers.
+  struct {
+    bool windows = false;  ///< which have the window
+    bool ropes = false;    ///< the rotary frequencies of those with the window and of the others
+  } by_layer = {};
+  /// Whether a model with the same options as the defaults is one of this type; null: it is.
+  bool (*fits)(const ModelConfig&) = nullptr;
   /// Published models: sizes by name. The names are choices of model.name.
   std::vector<ModelConfig> (*known)() = nullptr;
 

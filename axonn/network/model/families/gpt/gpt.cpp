@@ -29,8 +29,10 @@ class GptBlock final : public DecoderBlock {
               residual_options(config, config.ffn, config.bias)) {}
 
   Var operator()(const Context& ctx, Var x) const override {
-    x = add(ctx, x, project_(ctx, attention(ctx, qkv_(ctx, norm1_(ctx, x)), heads_)));
-    return add(ctx, x, down_(ctx, up_.gelu(ctx, norm2_(ctx, x))));
+    x = residual(ctx, x, norm1_, [&](const Var& in) {
+      return project_(ctx, attention(ctx, qkv_(ctx, in), heads_));
+    });
+    return residual(ctx, x, norm2_, [&](const Var& in) { return down_(ctx, up_.gelu(ctx, in)); });
   }
 
  private:
@@ -58,6 +60,8 @@ void validate_gpt(const ModelConfig& model) {
     refuse("[model] activation = \"", kMlpKinds[static_cast<int>(model.activation)],
            "\" needs family = \"llama\"; gpt has GELU");
   if (model.experts > 0) refuse("[model] experts = ", model.experts, " needs family = \"llama\"");
+  if (model.block_norm != BlockNormKind::input)
+    refuse("[model] block_norm = \"output\" needs family = \"llama\"");
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ std::vector<ModelConfig> known_apertuses() {
   ModelConfig apertus = known_llama(131072, 65536, 12e6);
   apertus.activation = MlpKind::xielu;
   apertus.qk_norm = QkNormKind::head;
-  apertus.rope_scaling = RopeScalingKind::llama3;
+  apertus.rope.kind = RopeScalingKind::llama3;
   apertus.rope.factor = 8;
   std::vector<ModelConfig> models;
   add_known(models, apertus,
@@ -32,7 +32,7 @@ void read_apertus(const JsonReader& file, ModelConfig&, Unsupported& unsupported
 /// A missing or empty rope_scaling would be the type's own.
 void write_apertus(const ModelConfig& model, JsonObject& out) {
   out["attention_bias"] = false;
-  if (model.rope_scaling == RopeScalingKind::none) out["rope_scaling"] = {{"rope_type", "default"}};
+  if (model.rope.kind == RopeScalingKind::none) out["rope_scaling"] = {{"rope_type", "default"}};
 }
 
 void check_apertus(const ModelConfig& model, Unsupported& unsupported) {
@@ -86,7 +86,7 @@ std::vector<ModelType> apertus_types() {
   defaults.activation = MlpKind::xielu;
   defaults.qk_norm = QkNormKind::head;
   defaults.rope_theta = 12e6;
-  defaults.rope_scaling = RopeScalingKind::llama3;
+  defaults.rope.kind = RopeScalingKind::llama3;
   return {{.name = "apertus",
            .architecture = "ApertusForCausalLM",
            .defaults = defaults,

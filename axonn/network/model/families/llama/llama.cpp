@@ -31,6 +31,11 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
                     "all heads, as in OLMoE (llama)",
             .also = "qk_layernorm use_qk_norm q_norm k_norm",
             .spellings = kQkNormSpellings});
+  list.add(
+      "block_norm", model.block_norm, kBlockNormKinds,
+      {.help = "where the norms of attention and MLP stand: at their input, as in Llama, or at "
+               "their output, before it is added to the residual stream, as in OLMo 2 (llama)",
+       .also = "post_norm norm_after norm_placement reordered_norm"});
   list.add("window", &model.window,
            {.help = "positions that attention sees, its own included, as in Mistral; 0: all "
                     "(llama)",
@@ -40,20 +45,56 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
            {.help = "base of the rotary frequencies (llama)",
             .above = 0,
             .also = "rotary_base rope_base"});
-  list.add("rope_scaling", model.rope_scaling, kRopeScalingKinds,
-           {.help = "llama3: scale the rotary frequencies for longer sequences, as in Llama 3.1 "
-                    "(llama)",
-            .also = "rope_type rope_parameters use_rope_scaling"});
+  list.add("rope_scaling", model.rope.kind, kRopeScalingKinds,
+           {.help = "scale the rotary frequencies for longer sequences, as Llama 3.1 does, or by "
+                    "YaRN (llama)",
+            .also = "rope_type rope_parameters use_rope_scaling yarn"});
+  list.add(
+      "nope_layers", &model.nope_layers,
+      {.help = "layers, counted from 0, without rotary positions (NoPE), as in SmolLM3 (llama)",
+       .min = 0,
+       .also = "no_rope_layers no_rope_layer_interval nope"});
+}
+
+/// What layers with the window have of their own.
+void list_window_options(ModelConfig& model, OptionList& list) {
   list.unused_if([&model] {
     const std::string reason = why_unread(kLlamaFamily, model);
-    return reason.empty() && model.rope_scaling == RopeScalingKind::none
-               ? "model.rope_scaling is none"
-               : reason;
+    return reason.empty() && model.window == 0 ? "model.window is 0" : reason;
   });
+  list.add("full_layers", &model.full_layers,
+           {.help = "layers, counted from 0, whose attention sees all positions whatever window "
+                    "says, as in OLMo 3",
+            .min = 0,
+            .also = "layer_types sliding_window_pattern max_window_layers global_layers"});
+  list.add("window_rope_theta", &model.window_rope_theta,
+           {.help = "base of the rotary frequencies in layers with the window; 0: rope_theta",
+            .min = 0,
+            .also = "rope_local_base_freq local_rope_theta"});
+  list.add("window_rope_scaling", &model.window_rope_scaling,
+           {.help = "whether rope_scaling holds in layers with the window, too; in OLMo 3 it does "
+                    "not"});
+}
+
+void list_scaling_options(ModelConfig& model, OptionList& list) {
+  const auto unused_if_not = [&](std::initializer_list<RopeScalingKind> kinds) {
+    list.unused_if([&model, kinds = std::vector<RopeScalingKind>(kinds)] {
+      const std::string reason = why_unread(kLlamaFamily, model);
+      if (!reason.empty() || std::ranges::find(kinds, model.rope.kind) != kinds.end())
+        return reason;
+      return concat("model.rope_scaling is ", kRopeScalingKinds[static_cast<int>(model.rope.kind)]);
+    });
+  };
+  unused_if_not({RopeScalingKind::llama3, RopeScalingKind::yarn});
   list.add("rope_factor", &model.rope.factor,
-           {.help = "low frequencies are divided by this (rope_scaling llama3)",
+           {.help = "low frequencies are divided by this (rope_scaling)",
             .above = 0,
             .also = "factor rope_scaling_factor"});
+  list.add("rope_original_positions", &model.rope.original_positions,
+           {.help = "longest sequence of the model before scaling (rope_scaling)",
+            .min = 1,
+            .also = "original_max_position_embeddings"});
+  unused_if_not({RopeScalingKind::llama3});
   list.add("rope_low_freq_factor", &model.rope.low_freq_factor,
            {.help = "frequencies with fewer rotations than this over rope_original_positions are "
                     "divided by rope_factor (rope_scaling llama3)",
@@ -64,10 +105,25 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
                     "unchanged (rope_scaling llama3)",
             .above = 0,
             .also = "high_freq_factor"});
-  list.add("rope_original_positions", &model.rope.original_positions,
-           {.help = "longest sequence of the model before scaling (rope_scaling llama3)",
-            .min = 1,
-            .also = "original_max_position_embeddings"});
+  unused_if_not({RopeScalingKind::yarn});
+  list.add("rope_beta_fast", &model.rope.beta_fast,
+           {.help = "frequencies with more rotations than this over rope_original_positions are "
+                    "unchanged (rope_scaling yarn)",
+            .above = 0,
+            .also = "beta_fast yarn_beta_fast"});
+  list.add("rope_beta_slow", &model.rope.beta_slow,
+           {.help = "frequencies with fewer rotations than this over rope_original_positions are "
+                    "divided by rope_factor (rope_scaling yarn)",
+            .above = 0,
+            .also = "beta_slow yarn_beta_slow"});
+  list.add("rope_attention_factor", &model.rope.attention_factor,
+           {.help = "factor of cosines and sines; 0: 0.1 ln(rope_factor) + 1 (rope_scaling yarn)",
+            .min = 0,
+            .also = "attention_factor yarn_attn_factor mscale"});
+  list.add("rope_truncate", &model.rope.truncate,
+           {.help = "whether the pairs between which the frequencies change are rounded outwards "
+                    "to whole ones (rope_scaling yarn)",
+            .also = "truncate"});
 }
 
 void list_expert_options(ModelConfig& model, OptionList& list) {
@@ -119,11 +175,38 @@ void validate_rope(const ModelConfig& model) {
   if (width % 2 != 0)
     refuse("[model] head_dim = ", width,
            " is odd, but rotary positions rotate pairs of columns; take ", width + 1);
-  if (model.rope_scaling == RopeScalingKind::none) return;
-  if (model.rope.low_freq_factor >= model.rope.high_freq_factor)
+  if (model.rope.kind == RopeScalingKind::llama3 &&
+      model.rope.low_freq_factor >= model.rope.high_freq_factor)
     refuse("[model] rope_low_freq_factor = ", model.rope.low_freq_factor,
            " is not below rope_high_freq_factor = ", model.rope.high_freq_factor,
            "; Llama 3.1 has 1 and 4");
+  if (model.rope.kind != RopeScalingKind::yarn) return;
+  if (model.rope.beta_slow >= model.rope.beta_fast)
+    refuse("[model] rope_beta_slow = ", model.rope.beta_slow,
+           " is not below rope_beta_fast = ", model.rope.beta_fast, "; YaRN has 1 and 32");
+  for (const double theta : {model.rope_theta, model.window_rope_theta})
+    if (theta != 0 && theta <= 1)
+      refuse(
+          "[model] a base of the rotary frequencies of ", theta,
+          " is not above 1, as rope_scaling = \"yarn\" needs; common values are 10,000 and more");
+}
+
+/// Throws unless the list has layers of the model alone.
+void validate_layers(const ModelConfig& model, const char* key,
+                     const std::vector<std::int64_t>& layers) {
+  for (const std::int64_t layer : layers)
+    if (layer >= model.layers)
+      refuse("[model] ", key, " has ", layer, ", but the layers are 0 to ", model.layers - 1);
+}
+
+void validate_kinds_of_layers(const ModelConfig& model) {
+  validate_layers(model, "nope_layers", model.nope_layers);
+  validate_layers(model, "full_layers", model.full_layers);
+  bool any = model.window == 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) any |= model.window_of(layer) > 0;
+  if (!any)
+    refuse("[model] full_layers has all ", model.layers,
+           " layers, so that none has the window = ", model.window, "; set window = 0");
 }
 
 void validate_experts(const ModelConfig& model) {
@@ -134,9 +217,7 @@ void validate_experts(const ModelConfig& model) {
   if (model.experts_per_token < 1 || model.experts_per_token > model.experts)
     refuse("[model] experts_per_token = ", model.experts_per_token,
            " must be from 1 to experts = ", model.experts, "; Mixtral chooses 2 of 8");
-  for (const std::int64_t layer : model.dense_layers)
-    if (layer >= model.layers)
-      refuse("[model] dense_layers has ", layer, ", but the layers are 0 to ", model.layers - 1);
+  validate_layers(model, "dense_layers", model.dense_layers);
   bool any = false;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) any |= model.has_experts(layer);
   if (!any)
@@ -160,11 +241,14 @@ constexpr Family kLlamaFamily{.name = "llama",
                               .list_options =
                                   [](ModelConfig& model, OptionList& list) {
                                     list_llama_options(model, list);
+                                    list_window_options(model, list);
+                                    list_scaling_options(model, list);
                                     list_expert_options(model, list);
                                   },
                               .validate =
                                   [](const ModelConfig& model) {
                                     validate_rope(model);
+                                    validate_kinds_of_layers(model);
                                     validate_experts(model);
                                   },
                               .make = make_llama,
@@ -178,6 +262,7 @@ constexpr Family kLlamaFamily{.name = "llama",
                               .type_options = llama_type_options,
                               .read_config = read_llama,
                               .write_config = write_llama,
+                              .check = check_llama,
                               .stored_name = llama_stored_name,
                               .embedding = "model.embed_tokens.weight",
                               .gguf_name = llama_gguf_name};

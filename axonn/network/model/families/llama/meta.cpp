@@ -16,7 +16,7 @@ std::vector<ModelConfig> known_llamas() {
             {{"llama-3-8b", 32, 4096, 32, 8, 14336}, {"llama-3-70b", 80, 8192, 64, 8, 28672}});
   // Low frequencies are divided by the factor, for sequences of up to 131,072.
   ModelConfig longer = known_llama(128256, 131072, 500000), small = longer;
-  longer.rope_scaling = small.rope_scaling = RopeScalingKind::llama3;
+  longer.rope.kind = small.rope.kind = RopeScalingKind::llama3;
   longer.rope.factor = 8;
   small.rope.factor = 32;
   small.tied = true;
@@ -44,6 +44,7 @@ std::vector<ModelType> llama_types() {
   return {{.name = "llama",
            .architecture = "LlamaForCausalLM",
            .defaults = llama_defaults(),
+           .fits = no_layer_slides,
            .known = known_llamas,
            .read = read_meta,
            .write = write_meta,

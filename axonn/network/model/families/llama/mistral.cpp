@@ -1,4 +1,5 @@
-// Mistral, whose attention may have a window. Sizes: the config.json of each model.
+// Mistral, whose attention may have a window, and Ministral, where some layers have none. Sizes:
+// the config.json of each model.
 #include "axonn/network/model/families/llama/types.h"
 
 namespace axonn {
@@ -16,9 +17,31 @@ std::vector<ModelConfig> known_mistrals() {
   return models;
 }
 
+/// By its card the layers are "ragged (128k, 32k, 32k, 32k)": each fourth, from the first on, sees
+/// all positions.
+std::vector<ModelConfig> known_ministrals() {
+  ModelConfig model = known_llama(131072, 131072, 1e8);
+  model.head_dim = 128;
+  std::vector<ModelConfig> models;
+  add_known(models, model, {{"ministral-8b-2410", 36, 4096, 32, 8, 12288}});
+  ModelConfig& ministral = models.back();
+  ministral.window = 32768;
+  ministral.full_layers = layers_where(ministral, [](std::int64_t i) { return i % 4 == 0; });
+  return models;
+}
+
+/// transformers takes files of either type with layer_types for Ministral.
 void read_mistral(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  if (layers_slide(file, unsupported).value_or(true))
-    model.window = sliding_window(file, kMistralWindow);
+  const std::int64_t window = sliding_window(file, kMistralWindow);
+  if (const auto full = full_layers(file, model, unsupported))
+    set_needed_window(file, model, window, *full);
+  else
+    set_window(model, window, {});
+}
+
+void write_ministral(const ModelConfig& model, JsonObject& out) {
+  write_window(model, out);
+  write_layer_types(model, out);
 }
 
 }  // namespace
@@ -27,12 +50,24 @@ std::vector<ModelType> mistral_types() {
   ModelConfig defaults = llama_defaults();
   defaults.window = kMistralWindow;
   defaults.kv_heads = 8;
+  ModelConfig some = defaults;
+  some.full_layers = {0};
   return {{.name = "mistral",
            .architecture = "MistralForCausalLM",
            .defaults = defaults,
+           .fits = all_layers_slide,
            .known = known_mistrals,
            .read = read_mistral,
            .write = write_window,
+           .gguf = {.architecture = "llama", .interleaved = true}},
+          {.name = "ministral",
+           .architecture = "MinistralForCausalLM",
+           .defaults = some,
+           .by_layer = {.windows = true},
+           .fits = some_layers_slide,
+           .known = known_ministrals,
+           .read = read_mistral,
+           .write = write_ministral,
            .gguf = {.architecture = "llama", .interleaved = true}}};
 }
 

@@ -1,5 +1,7 @@
+#include <array>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/decoder.h"
@@ -40,22 +42,27 @@ class LlamaMlp {
 
 class LlamaBlock final : public DecoderBlock {
  public:
-  /// `rope` is shared by all blocks of the model, and must outlive them. With experts, the block is
-  /// number `routed` among those that have some.
-  LlamaBlock(const ModelConfig& config, const Grid& grid, const std::string& name, const Rope& rope,
-             std::optional<std::int64_t> routed)
-      : DecoderBlock(config, grid, name, config.window),
-        rope_(rope),
+  /// What the layers of one model may differ in.
+  struct Layer {
+    std::int64_t window;  ///< positions that attention sees; 0: all
+    const Rope* rope;     ///< shared by blocks, outlives them; null: no rotary positions
+    /// With experts, its number among the layers that have some.
+    std::optional<std::int64_t> routed;
+  };
+  LlamaBlock(const ModelConfig& config, const Grid& grid, const std::string& name,
+             const Layer& layer)
+      : DecoderBlock(config, grid, name, layer.window),
+        rope_(layer.rope),
         held_(name + ".mlp.experts", grid, Holders::same_experts),
-        norm1_(parameters_, name + ".input_layernorm", rms_norm_of(config)),
+        norm1_(parameters_, name + norm_names(config)[0], rms_norm_of(config)),
         qkv_(parameters_, name + ".self_attn",
              qkv_options(config, config.qkv_bias, {"q_proj", "k_proj", "v_proj"})),
         project_(parameters_, name + ".self_attn.o_proj",
                  residual_options(config, heads_.out_width(), false)),
-        norm2_(parameters_, name + ".post_attention_layernorm", rms_norm_of(config)) {
+        norm2_(parameters_, name + norm_names(config)[1], rms_norm_of(config)) {
     held_.set_rate(1 / config.width_factor());
-    if (routed)
-      experts_.emplace(parameters_, held_, name + ".mlp", expert_options(config, *routed));
+    if (layer.routed)
+      experts_.emplace(parameters_, held_, name + ".mlp", expert_options(config, *layer.routed));
     else
       mlp_.emplace(parameters_, name + ".mlp", gate_up_options(config),
                    residual_options(config, config.ffn, false));
@@ -67,11 +74,15 @@ class LlamaBlock final : public DecoderBlock {
   }
 
   Var operator()(const Context& ctx, Var x) const override {
-    Var qkv = qkv_(ctx, norm1_(ctx, x));
-    if (qk_norm_) qkv = qk_norm_(ctx, qkv);
-    x = add(ctx, x, project_(ctx, attention(ctx, rope_(ctx, std::move(qkv), heads_), heads_)));
-    const Var normed = norm2_(ctx, x);
-    return add(ctx, x, experts_ ? (*experts_)(ctx, normed) : (*mlp_)(ctx, normed));
+    x = residual(ctx, x, norm1_, [&](Var in) {
+      Var qkv = qkv_(ctx, std::exchange(in, {}));  // whose memory attention may need
+      if (qk_norm_) qkv = qk_norm_(ctx, qkv);
+      if (rope_) qkv = (*rope_)(ctx, std::move(qkv), heads_);
+      return project_(ctx, attention(ctx, qkv, heads_));
+    });
+    return residual(ctx, x, norm2_, [&](const Var& in) {
+      return experts_ ? (*experts_)(ctx, in) : (*mlp_)(ctx, in);
+    });
   }
 
   std::vector<ParameterGroup*> groups() override {
@@ -82,6 +93,12 @@ class LlamaBlock final : public DecoderBlock {
   const Experts* experts() const override { return experts_ ? &*experts_ : nullptr; }
 
  private:
+  /// Of attention's norm and the MLP's.
+  static std::array<const char*, 2> norm_names(const ModelConfig& config) {
+    if (config.block_norm == BlockNormKind::output)
+      return {".post_attention_layernorm", ".post_feedforward_layernorm"};
+    return {".input_layernorm", ".post_attention_layernorm"};
+  }
   /// Of the gate and of up, joined, or of up alone.
   Linear::Options gate_up_options(const ModelConfig& config) {
     Linear::Options up = up_options(config, config.ffn, false);
@@ -107,7 +124,7 @@ class LlamaBlock final : public DecoderBlock {
             .layer = routed};
   }
 
-  const Rope& rope_;
+  const Rope* rope_;
   ParameterGroup held_;  // of experts; empty without
   Norm norm1_;
   Linear qkv_;
@@ -125,24 +142,33 @@ class Llama final : public Decoder {
                 {.embedding = {"model.embed_tokens.weight", ""},
                  .norm = "model.norm",
                  .norm_options = rms_norm_of(config)}),
-        rope_(rope_frequencies(config.head_width(), config.rope_theta, scaling_of(config))) {
+        rope_(rope_of(config, config.rope_theta, config.rope)) {
+    if (config.has_window_rope())
+      window_rope_ = rope_of(
+          config, config.window_rope_theta > 0 ? config.window_rope_theta : config.rope_theta,
+          config.window_rope_scaling ? config.rope : RopeScaling{});
     for (std::int64_t i = 0; i < config.layers; ++i) {
+      const std::int64_t window = config.window_of(i);
+      const Rope* rope = window > 0 && window_rope_ ? &*window_rope_ : &rope_;
+      if (!config.has_rope(i)) rope = nullptr;
       std::optional<std::int64_t> number;
       if (config.has_experts(i)) number = routed();
-      add(std::make_unique<LlamaBlock>(config, grid, concat("model.layers.", i), rope_, number));
+      add(std::make_unique<LlamaBlock>(config, grid, concat("model.layers.", i),
+                                       LlamaBlock::Layer{window, rope, number}));
     }
   }
 
  private:
-  static std::optional<RopeScaling> scaling_of(const ModelConfig& config) {
-    if (config.rope_scaling == RopeScalingKind::none) return std::nullopt;
-    return config.rope;
+  static Rope rope_of(const ModelConfig& config, double theta, const RopeScaling& scaling) {
+    return Rope(rope_frequencies(config.head_width(), theta, scaling), rope_magnitude(scaling));
   }
   void prepare(const Context& ctx, const Tokens& tokens) override {
     rope_.prepare(ctx, tokens.rows.most_positions());
+    if (window_rope_) window_rope_->prepare(ctx, tokens.rows.most_positions());
   }
 
   Rope rope_;
+  std::optional<Rope> window_rope_;  // of layers with a window, if theirs is another
 };
 
 }  // namespace

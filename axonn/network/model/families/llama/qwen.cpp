@@ -66,22 +66,21 @@ std::vector<ModelConfig> known_qwens_3_moe() {
 
 constexpr std::int64_t kWindow = 4096, kFirstWithWindow = 28;  // if the file has no such keys
 
-/// Whether all layers have the window that the file describes, or none: layer_types, or the layers
-/// from max_window_layers on.
-bool all_slide(const JsonReader& file, const ModelConfig& model, Unsupported& unsupported) {
-  if (const auto slide = layers_slide(file, unsupported)) return *slide;
+/// The layers without the window: by layer_types, or those before max_window_layers.
+LayerList qwens_full_layers(const JsonReader& file, const ModelConfig& model,
+                            Unsupported& unsupported) {
   const nlohmann::json* const key = file.find({"max_window_layers"});
+  if (auto full = full_layers(file, model, unsupported)) return std::move(*full);
   if (key && !key->is_number_integer())
     refuse(file.place(), ": max_window_layers wants an integer, got ", key->dump());
   const std::int64_t first = key ? key->get<std::int64_t>() : kFirstWithWindow;
-  if (first > 0 && first < model.layers)
-    unsupported.push_back("use_sliding_window in some layers only (max_window_layers)");
-  return first <= 0;
+  return layers_where(model, [&](std::int64_t layer) { return layer < first; });
 }
 
 void read_dense(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  if (file.flag("use_sliding_window", false) && all_slide(file, model, unsupported))
-    model.window = sliding_window(file, kWindow);
+  LayerList full = qwens_full_layers(file, model, unsupported);
+  const std::int64_t window = sliding_window(file, kWindow);
+  if (file.flag("use_sliding_window", false)) set_window(model, window, std::move(full));
 }
 
 void read_qwen_3(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
@@ -105,6 +104,7 @@ void write_qwen_2(const ModelConfig& model, JsonObject& out) {
   write_window(model, out);
   out["use_sliding_window"] = model.window > 0;
   out["max_window_layers"] = model.window > 0 ? 0 : model.layers;  // the first with a window
+  if (some_layers_slide(model)) write_layer_types(model, out);     // which count first
 }
 
 void write_qwen_3(const ModelConfig& model, JsonObject& out) {
@@ -135,6 +135,7 @@ std::vector<ModelType> qwen_types() {
   return {{.name = "qwen2",
            .architecture = "Qwen2ForCausalLM",
            .defaults = qwen_2,
+           .by_layer = {.windows = true},
            .known = known_qwens_2,
            .read = read_dense,
            .write = write_qwen_2,
@@ -142,6 +143,7 @@ std::vector<ModelType> qwen_types() {
           {.name = "qwen3",
            .architecture = "Qwen3ForCausalLM",
            .defaults = qwen_3,
+           .by_layer = {.windows = true},
            .known = known_qwens_3,
            .read = read_qwen_3,
            .write = write_qwen_3,

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
+#include <span>
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/options/options.h"
@@ -15,10 +17,11 @@ std::string_view activation_name(const ModelConfig& model) {
   return model.activation == MlpKind::xielu ? "xielu" : "silu";
 }
 
-/// Whether a model has none of the options that tell types apart, but perhaps a window.
-bool is_plain(const ModelConfig& model) {
-  return model.experts == 0 && model.qk_norm == QkNormKind::none && !model.qkv_bias &&
-         model.activation == MlpKind::swiglu;
+/// Whether types are told apart by their windows: whether other options of theirs are the same.
+bool windows_tell(const ModelConfig& model) {
+  const bool plain = model.experts == 0 && model.qk_norm == QkNormKind::none && !model.qkv_bias &&
+                     model.activation == MlpKind::swiglu && model.nope_layers.empty();
+  return plain || model.block_norm == BlockNormKind::output;
 }
 
 /// The object that describes rotary positions. As in transformers 5, rope_scaling, which people add
@@ -28,17 +31,51 @@ std::optional<JsonReader> rope_object(const JsonReader& file) {
   return scaling && !scaling->empty() ? scaling : parameters ? parameters : scaling;
 }
 
-/// Reads the keys of llama3's scaling, of which only the positions have a default.
-void read_llama3(const JsonReader& file, const JsonReader& rope, ModelConfig& model) {
-  model.rope_scaling = RopeScalingKind::llama3;
-  model.rope.factor = rope.needed_real("factor");
-  model.rope.low_freq_factor = rope.needed_real("low_freq_factor");
-  model.rope.high_freq_factor = rope.needed_real("high_freq_factor");
-  const auto original = [](const JsonReader& from) {
-    return from.integer({"original_max_position_embeddings"}, kMostRows);
-  };
-  const auto inner = original(rope);
-  model.rope.original_positions = original(file).value_or(inner.value_or(model.positions));
+/// A number above 0; 0 if it is missing or 0.
+double real_or_0(const JsonReader& file, const char* key) {
+  const nlohmann::json* const value = file.find({key});
+  return value && *value != 0 ? file.real({key}, 0) : 0;
+}
+
+/// YaRN's factor of cosines and sines; 0: the usual one. mscale and mscale_all_dim count if the
+/// file has both.
+double attention_factor(const JsonReader& rope, double factor) {
+  const double given = rope.real({"attention_factor"}, 0), one = real_or_0(rope, "mscale"),
+               other = real_or_0(rope, "mscale_all_dim");
+  if (given > 0 || one == 0 || other == 0) return given;
+  const double growth = factor > 1 ? 0.1 * std::log(factor) : 0;
+  return (one * growth + 1) / (other * growth + 1);
+}
+
+/// Reads a scaling of the frequencies, whose factors have no defaults. `positions`: those before
+/// scaling if the object does not say.
+RopeScaling read_scaling(const JsonReader& rope, std::int64_t positions, Unsupported& unsupported) {
+  RopeScaling scaling;
+  const std::string kind = rope.text({"rope_type", "type"}, "default");
+  if (kind == "default") return scaling;
+  if (kind != "llama3" && kind != "yarn") {
+    unsupported.push_back("rope scaling '" + kind + "'");
+    return scaling;
+  }
+  scaling.factor = rope.needed_real("factor");
+  scaling.original_positions =
+      rope.integer({"original_max_position_embeddings"}, kMostRows).value_or(positions);
+  if (kind == "llama3") {
+    scaling.kind = RopeScalingKind::llama3;
+    scaling.low_freq_factor = rope.needed_real("low_freq_factor");
+    scaling.high_freq_factor = rope.needed_real("high_freq_factor");
+    return scaling;
+  }
+  scaling.kind = RopeScalingKind::yarn;
+  if (const double fast = real_or_0(rope, "beta_fast"); fast > 0) scaling.beta_fast = fast;
+  if (const double slow = real_or_0(rope, "beta_slow"); slow > 0) scaling.beta_slow = slow;
+  scaling.attention_factor = attention_factor(rope, scaling.factor);
+  return scaling;
+}
+
+void need_whole_heads(const JsonReader& rope, Unsupported& unsupported) {
+  if (rope.real({"partial_rotary_factor"}, 1) != 1)
+    unsupported.push_back("partial_rotary_factor other than 1");
 }
 
 /// Reads rope_scaling, or in newer files rope_parameters, which also has rope_theta. The type's
@@ -46,20 +83,58 @@ void read_llama3(const JsonReader& file, const JsonReader& rope, ModelConfig& mo
 void read_rope(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
   const auto read_common = [&](const JsonReader& from) {
     model.rope_theta = from.real({"rope_theta"}, model.rope_theta);
-    if (from.real({"partial_rotary_factor"}, 1) != 1)
-      unsupported.push_back("partial_rotary_factor other than 1");
+    need_whole_heads(from, unsupported);
   };
   const auto rope = rope_object(file);
   // A type that scales by default has its own base, too, unless the file describes both.
-  if (rope || model.rope_scaling == RopeScalingKind::none) read_common(file);
+  if (rope || model.rope.kind == RopeScalingKind::none) read_common(file);
   if (!rope) return;
-  model.rope_scaling = RopeScalingKind::none;
+  model.rope.kind = RopeScalingKind::none;
   if (rope->has_objects())
     return unsupported.push_back("rope_parameters of several kinds of layers");
   read_common(*rope);
-  const std::string kind = rope->text({"rope_type", "type"}, "default");
-  if (kind == "llama3") return read_llama3(file, *rope, model);
-  if (kind != "default") unsupported.push_back("rope scaling '" + kind + "'");
+  model.rope = read_scaling(*rope, model.positions, unsupported);
+  if (model.rope.kind == RopeScalingKind::none) return;
+  model.rope.original_positions = file.integer({"original_max_position_embeddings"}, kMostRows)
+                                      .value_or(model.rope.original_positions);
+  if (model.rope.kind == RopeScalingKind::yarn) model.rope.truncate = rope->flag("truncate", true);
+}
+
+/// Reads rope_parameters with an object for each kind of layers. rope_scaling, and outside of the
+/// objects rope_theta, are those of layers without the window alone. As in transformers, `truncate`
+/// in the objects does not count.
+void read_ropes(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+  const double usual = model.rope_theta, outer = file.real({"rope_theta"}, usual);
+  const auto both = file.object("rope_parameters");
+  if (both && !both->empty() && !both->has_objects())
+    return unsupported.push_back("rope_parameters that are not by kind of layer");
+  const auto read = [&](const std::optional<JsonReader>& rope, double& theta) {
+    if (!rope) return RopeScaling{};
+    theta = rope->real({"rope_theta"}, theta);
+    need_whole_heads(*rope, unsupported);
+    return read_scaling(*rope, model.positions, unsupported);
+  };
+  const auto of_kind = [&](const char* kind) { return both ? both->object(kind) : std::nullopt; };
+  const auto full = of_kind("full_attention"), sliding = of_kind("sliding_attention"),
+             older = file.object("rope_scaling");
+  model.rope_theta = outer;
+  model.rope = read(full, model.rope_theta);
+  if (older && !older->empty()) {
+    const RopeScaling other = read(older, model.rope_theta);
+    if (model.rope.kind != RopeScalingKind::none && other != model.rope)
+      unsupported.push_back("a rope_scaling other than rope_parameters.full_attention");
+    model.rope = other;
+  }
+  double theta = 0;
+  const RopeScaling scaling = read(sliding, theta);
+  if (theta == 0 && outer != usual)
+    unsupported.push_back(concat("rope_theta other than ", usual, " without one in rope_parameters",
+                                 ".sliding_attention (transformers 4 and 5 differ)"));
+  if (theta == 0) theta = usual;
+  model.window_rope_theta = theta == model.rope_theta ? 0 : theta;
+  model.window_rope_scaling = scaling == model.rope;
+  if (scaling.kind != RopeScalingKind::none && scaling != model.rope)
+    unsupported.push_back("a scaling of sliding_attention of its own in rope_parameters");
 }
 
 /// The names of an expert's matrix, and its position in the tensors of files that join all experts
@@ -109,16 +184,38 @@ std::int64_t sliding_window(const JsonReader& file, std::int64_t otherwise) {
   return file.integer_or("sliding_window", kMostRows, {.missing = otherwise, .null = 0});
 }
 
-std::optional<bool> layers_slide(const JsonReader& file, Unsupported& unsupported) {
+std::optional<LayerList> full_layers(const JsonReader& file, const ModelConfig& model,
+                                     Unsupported& unsupported) {
   const nlohmann::json* const kinds = file.find({"layer_types"});
-  if (!kinds || !kinds->is_array()) return std::nullopt;
-  const auto sliding = std::ranges::count(*kinds, nlohmann::json("sliding_attention"));
-  const auto full = std::ranges::count(*kinds, nlohmann::json("full_attention"));
-  if (static_cast<std::size_t>(sliding + full) != kinds->size())
-    unsupported.push_back("layer_types other than full_attention and sliding_attention");
-  else if (sliding > 0 && full > 0)
-    unsupported.push_back("layer_types that differ");
-  return sliding > 0;
+  if (!kinds) return std::nullopt;
+  if (!kinds->is_array() || std::ssize(*kinds) != model.layers)
+    refuse(file.place(), ": layer_types wants a list of num_hidden_layers = ", model.layers,
+           " kinds of layers, got ", kinds->dump());
+  for (const nlohmann::json& kind : *kinds)
+    if (kind != "sliding_attention" && kind != "full_attention")
+      unsupported.push_back("layer_types with " + kind.dump());
+  return layers_where(model, [&](std::int64_t i) { return (*kinds)[i] == "full_attention"; });
+}
+
+void set_window(ModelConfig& model, std::int64_t window, LayerList full_layers) {
+  const bool any = window > 0 && std::ssize(full_layers) < model.layers;
+  model.window = any ? window : 0;
+  model.full_layers = any ? std::move(full_layers) : LayerList();
+}
+
+void set_needed_window(const JsonReader& file, ModelConfig& model, std::int64_t window,
+                       LayerList full_layers) {
+  if (window == 0 && std::ssize(full_layers) < model.layers)
+    refuse(file.place(), ": there are layers of sliding_attention, but no sliding_window");
+  set_window(model, window, std::move(full_layers));
+}
+
+bool no_layer_slides(const ModelConfig& model) { return model.window == 0; }
+bool all_layers_slide(const ModelConfig& model) {
+  return model.window > 0 && model.full_layers.empty();
+}
+bool some_layers_slide(const ModelConfig& model) {
+  return model.window > 0 && !model.full_layers.empty();
 }
 
 void need_no_biases(const JsonReader& file, std::initializer_list<const char*> keys,
@@ -129,6 +226,30 @@ void need_no_biases(const JsonReader& file, std::initializer_list<const char*> k
 
 void write_window(const ModelConfig& model, JsonObject& out) {
   out["sliding_window"] = model.window > 0 ? nlohmann::json(model.window) : nlohmann::json();
+}
+
+void write_layer_types(const ModelConfig& model, JsonObject& out) {
+  nlohmann::json kinds = nlohmann::json::array();
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    kinds.push_back(model.window_of(layer) > 0 ? "sliding_attention" : "full_attention");
+  out["layer_types"] = std::move(kinds);
+}
+
+nlohmann::json rope_scaling_keys(const RopeScaling& scaling) {
+  if (scaling.kind == RopeScalingKind::none) return {{"rope_type", "default"}};
+  nlohmann::json keys = {{"factor", scaling.factor},
+                         {"original_max_position_embeddings", scaling.original_positions},
+                         {"rope_type", kRopeScalingKinds[static_cast<int>(scaling.kind)]}};
+  if (scaling.kind == RopeScalingKind::llama3) {
+    keys["high_freq_factor"] = scaling.high_freq_factor;
+    keys["low_freq_factor"] = scaling.low_freq_factor;
+    return keys;
+  }
+  keys["beta_fast"] = scaling.beta_fast;
+  keys["beta_slow"] = scaling.beta_slow;
+  if (scaling.attention_factor > 0) keys["attention_factor"] = scaling.attention_factor;
+  if (!scaling.truncate) keys["truncate"] = false;
+  return keys;
 }
 
 void read_experts(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
@@ -159,6 +280,12 @@ void check_all_routed(const ModelConfig& model, Unsupported& unsupported) {
   if (!model.dense_layers.empty()) unsupported.emplace_back("dense_layers");
 }
 
+void need_plain_rope(const ModelConfig& model, Unsupported& unsupported) {
+  if (model.rope.kind != RopeScalingKind::none)
+    unsupported.push_back(
+        concat("rope_scaling = ", kRopeScalingKinds[static_cast<int>(model.rope.kind)]));
+}
+
 void check_head_dim(const ModelConfig& model, Unsupported& unsupported) {
   if (model.heads * model.head_width() != model.hidden)
     unsupported.push_back(concat("head_dim = ", model.head_dim));
@@ -178,7 +305,9 @@ bool is_llama_type(const ModelConfig& model, const ModelType& type) {
   const ModelConfig& defaults = type.defaults;
   return (defaults.experts > 0) == (model.experts > 0) && defaults.qk_norm == model.qk_norm &&
          defaults.qkv_bias == model.qkv_bias && defaults.activation == model.activation &&
-         (!is_plain(model) || (defaults.window > 0) == (model.window > 0));
+         defaults.block_norm == model.block_norm &&
+         defaults.nope_layers.empty() == model.nope_layers.empty() &&
+         (!type.fits || type.fits(model));
 }
 
 std::string llama_type_options(const ModelConfig& model) {
@@ -187,8 +316,11 @@ std::string llama_type_options(const ModelConfig& model) {
   if (model.qkv_bias) options.emplace_back("qkv_bias = true");
   if (model.qk_norm != QkNormKind::none)
     options.push_back(concat("qk_norm = ", kQkNormKinds[static_cast<int>(model.qk_norm)]));
+  if (model.block_norm == BlockNormKind::output) options.emplace_back("block_norm = output");
   if (model.experts > 0) options.push_back(concat("experts = ", model.experts));
-  if (is_plain(model) && model.window > 0) options.push_back(concat("window = ", model.window));
+  if (!model.nope_layers.empty()) options.emplace_back("nope_layers");
+  if (windows_tell(model) && model.window > 0) options.push_back(concat("window = ", model.window));
+  if (windows_tell(model) && some_layers_slide(model)) options.emplace_back("full_layers");
   return join(options);
 }
 
@@ -209,8 +341,13 @@ ModelConfig read_llama(const JsonReader& file, const ModelType& type, Unsupporte
   model.tied = file.flag("tie_word_embeddings", model.tied);
   model.norm_eps = file.real({"rms_norm_eps"}, model.norm_eps);
   model.init_std = file.real({"initializer_range"}, 0.02);
-  model.window = 0;  // of types that have one, its key is read by their own functions
-  read_rope(file, model, unsupported);
+  // Of types that have these, keys are read by their own functions.
+  set_window(model, 0, {});
+  model.nope_layers = {};
+  if (type.by_layer.ropes)
+    read_ropes(file, model, unsupported);
+  else
+    read_rope(file, model, unsupported);
   const std::string activation = file.text({"hidden_act"}, activation_name(model));
   if (activation != activation_name(model))
     unsupported.push_back("hidden_act '" + activation + "'");
@@ -230,12 +367,15 @@ void write_llama(const ModelConfig& model, JsonObject& out) {
               {"rms_norm_eps", model.norm_eps},
               {"rope_theta", model.rope_theta},
               {"rope_scaling", nullptr}});
-  if (model.rope_scaling == RopeScalingKind::llama3)
-    out["rope_scaling"] = {{"factor", model.rope.factor},
-                           {"high_freq_factor", model.rope.high_freq_factor},
-                           {"low_freq_factor", model.rope.low_freq_factor},
-                           {"original_max_position_embeddings", model.rope.original_positions},
-                           {"rope_type", "llama3"}};
+  if (model.rope.kind != RopeScalingKind::none) out["rope_scaling"] = rope_scaling_keys(model.rope);
+}
+
+void check_llama(const ModelConfig& model, const ModelType& type, Unsupported& unsupported) {
+  if (some_layers_slide(model) && !type.by_layer.windows) unsupported.emplace_back("full_layers");
+  if (model.has_window_rope() && !type.by_layer.ropes)
+    unsupported.emplace_back("other rotary frequencies in layers with the window");
+  if (model.rope.kind == RopeScalingKind::yarn && !model.rope.truncate && type.by_layer.ropes)
+    unsupported.emplace_back("rope_truncate = false");
 }
 
 StoredName llama_stored_name(const ModelConfig& model, const ModelType* type,
@@ -248,13 +388,20 @@ StoredName llama_stored_name(const ModelConfig& model, const ModelType* type,
   return stored;
 }
 
-std::string llama_gguf_name(const std::string& parameter) {
+std::string llama_gguf_name(const ModelConfig& model, const std::string& parameter) {
   using Names = std::array<std::string_view, 2>;
   constexpr std::array<Names, 3> kEnds = {{{"model.embed_tokens.weight", "token_embd.weight"},
                                            {"model.norm.weight", "output_norm.weight"},
                                            {"lm_head.weight", "output.weight"}}};
-  constexpr std::array<Names, 14> kInBlock = {{
+  constexpr std::array<Names, 2> kNorms = {{
       {"input_layernorm.weight", "attn_norm.weight"},
+      {"post_attention_layernorm.weight", "ffn_norm.weight"},
+  }};
+  constexpr std::array<Names, 2> kOutputNorms = {{
+      {"post_attention_layernorm.weight", "post_attention_norm.weight"},
+      {"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
+  }};
+  constexpr std::array<Names, 12> kInBlock = {{
       {"self_attn.q_proj.weight", "attn_q.weight"},
       {"self_attn.k_proj.weight", "attn_k.weight"},
       {"self_attn.v_proj.weight", "attn_v.weight"},
@@ -264,7 +411,6 @@ std::string llama_gguf_name(const std::string& parameter) {
       {"self_attn.q_norm.weight", "attn_q_norm.weight"},
       {"self_attn.k_norm.weight", "attn_k_norm.weight"},
       {"self_attn.o_proj.weight", "attn_output.weight"},
-      {"post_attention_layernorm.weight", "ffn_norm.weight"},
       {"mlp.gate_proj.weight", "ffn_gate.weight"},
       {"mlp.up_proj.weight", "ffn_up.weight"},
       {"mlp.down_proj.weight", "ffn_down.weight"},
@@ -274,9 +420,12 @@ std::string llama_gguf_name(const std::string& parameter) {
   constexpr std::string_view kLayers = "model.layers.";
   const std::size_t dot = parameter.find('.', kLayers.size());
   if (!parameter.starts_with(kLayers) || dot == parameter.npos) return {};
-  for (const auto& [here, there] : kInBlock)
-    if (std::string_view(parameter).substr(dot + 1) == here)
-      return concat("blk.", parameter.substr(kLayers.size(), dot - kLayers.size()), '.', there);
+  const auto& norms = model.block_norm == BlockNormKind::output ? kOutputNorms : kNorms;
+  for (const std::span<const Names> names :
+       {std::span<const Names>(norms), std::span<const Names>(kInBlock)})
+    for (const auto& [here, there] : names)
+      if (std::string_view(parameter).substr(dot + 1) == here)
+        return concat("blk.", parameter.substr(kLayers.size(), dot - kLayers.size()), '.', there);
   return {};
 }
 

@@ -14,14 +14,16 @@ namespace axonn {
 // The types of the family llama, a file each; a new one is added here.
 
 std::vector<ModelType> llama_types();    // meta.cpp
-std::vector<ModelType> mistral_types();  // mistral.cpp
+std::vector<ModelType> mistral_types();  // mistral.cpp: Ministral, too
 std::vector<ModelType> mixtral_types();  // mixtral.cpp
 std::vector<ModelType> olmoe_types();    // olmoe.cpp
+std::vector<ModelType> olmo_types();     // olmo.cpp: OLMo 2 and 3
 std::vector<ModelType> qwen_types();     // qwen.cpp
 std::vector<ModelType> apertus_types();  // apertus.cpp
+std::vector<ModelType> smollm_types();   // smollm.cpp
 
-inline constexpr std::array kLlamaTypes = {llama_types, mistral_types, mixtral_types,
-                                           olmoe_types, qwen_types,    apertus_types};
+inline constexpr std::array kLlamaTypes = {llama_types, mistral_types, mixtral_types, olmoe_types,
+                                           olmo_types,  qwen_types,    apertus_types, smollm_types};
 
 // Pieces of which types are made; types.cpp.
 
@@ -33,16 +35,40 @@ ModelConfig known_llama(std::int64_t vocab, std::int64_t positions, double rope_
 ModelConfig with_experts(ModelConfig model, std::int64_t experts, std::int64_t per_token,
                          std::int64_t ffn);
 
+// ModelType::fits: which layers have a window.
+bool no_layer_slides(const ModelConfig& model);
+bool all_layers_slide(const ModelConfig& model);
+bool some_layers_slide(const ModelConfig& model);
+
 /// The key sliding_window: `otherwise` if it is missing, 0 if it is null.
 std::int64_t sliding_window(const JsonReader& file, std::int64_t otherwise);
-/// Whether the layers of a file with layer_types have the window: all or none; adds layer_types
-/// that differ. Empty without that key.
-std::optional<bool> layers_slide(const JsonReader& file, Unsupported& unsupported);
+using LayerList = std::vector<std::int64_t>;
+/// The layers, counted from 0, for which f(layer) is true.
+template <typename F>
+LayerList layers_where(const ModelConfig& model, const F& f) {
+  LayerList layers;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    if (f(layer)) layers.push_back(layer);
+  return layers;
+}
+/// The layers that have no window by the key layer_types; empty without that key.
+std::optional<LayerList> full_layers(const JsonReader& file, const ModelConfig& model,
+                                     Unsupported& unsupported);
+/// Sets a window of all layers but some; 0, or no layer that has it: none.
+void set_window(ModelConfig& model, std::int64_t window, LayerList full_layers);
+/// The same; throws UsageError if a layer should have a window and the file has none.
+void set_needed_window(const JsonReader& file, ModelConfig& model, std::int64_t window,
+                       LayerList full_layers);
 /// Adds those of the keys that are true. Types that do not call it have no such biases, whatever
 /// their files say. attention_bias adds a bias to the output projection, too.
 void need_no_biases(const JsonReader& file, std::initializer_list<const char*> keys,
                     Unsupported& unsupported);
+/// Writes sliding_window.
 void write_window(const ModelConfig& model, JsonObject& out);
+/// Writes layer_types.
+void write_layer_types(const ModelConfig& model, JsonObject& out);
+/// The keys of a scaling of rotary frequencies, rope_type among them.
+nlohmann::json rope_scaling_keys(const RopeScaling& scaling);
 
 /// The keys of experts that have the same names in all types. Experts are as wide as an MLP, in all
 /// layers.
@@ -52,6 +78,8 @@ void write_experts(const ModelConfig& model, double balance, JsonObject& out);
 void check_router(const ModelConfig& model, Unsupported& unsupported);
 /// Adds options by which some layers have no experts.
 void check_all_routed(const ModelConfig& model, Unsupported& unsupported);
+/// Adds a scaling of rotary frequencies.
+void need_plain_rope(const ModelConfig& model, Unsupported& unsupported);
 /// Adds head_dim if heads are not as wide together as the model.
 void check_head_dim(const ModelConfig& model, Unsupported& unsupported);
 
@@ -69,8 +97,9 @@ bool is_llama_type(const ModelConfig& model, const ModelType& type);
 std::string llama_type_options(const ModelConfig& model);
 ModelConfig read_llama(const JsonReader& file, const ModelType& type, Unsupported& unsupported);
 void write_llama(const ModelConfig& model, JsonObject& out);
+void check_llama(const ModelConfig& model, const ModelType& type, Unsupported& unsupported);
 StoredName llama_stored_name(const ModelConfig& model, const ModelType* type,
                              const std::string& parameter);
-std::string llama_gguf_name(const std::string& parameter);
+std::string llama_gguf_name(const ModelConfig& model, const std::string& parameter);
 
 }  // namespace axonn
