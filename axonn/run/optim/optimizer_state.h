@@ -48,7 +48,9 @@ class OptimizerState {
   /// Optimizer::training_weights(). Throws Error before allocate(), or if there is no group i.
   std::vector<std::pair<std::string, View>> buffers(std::size_t i) const;
 
-  /// The numbers of the optimizer's number_names() for a checkpoint, empty before the first update.
+  /// Whether the optimizer has number_names().
+  bool keeps_numbers() const { return !optimizer_->number_names().empty(); }
+  /// Their numbers for a checkpoint, empty before the first update.
   std::map<std::string, double> numbers() const;
   /// Called before buffers() are loaded, with the numbers of the checkpoint. Throws UsageError if
   /// they are not those of this optimizer.

@@ -184,7 +184,8 @@ Resumed resume(const LoadedModel& model, OptimizerState& optimizer, const std::s
     check_continues(*reader, model, optimizer);
     optimizer.expect_averages(reader->has_kind(kAveragesKind));
     try {
-      optimizer.set_numbers(read_run_state(*reader, model.config()).optimizer);
+      if (optimizer.keeps_numbers())
+        optimizer.set_numbers(read_run_state(*reader, model.config()).optimizer);
       const LoadCost cost = load_state(model, optimizer, *reader);
       return {*std::move(reader), cost, std::move(warnings)};
     } catch (const UsageError& error) {
