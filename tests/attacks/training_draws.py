@@ -46,7 +46,7 @@ def draw_grid(rng):
 def draw_model(rng, keys, grid, dtype):
     x, y = grid[0], grid[1]
     llama = keys["model.family"] == "llama"
-    heads = x * rng.choice((1, 2, 3))
+    heads = x * rng.choice((1, 2, 3)) if rng.random() < 0.7 else rng.choice((3, 5, 6, 9))
     width = rng.choice((8, 16, 24)) if dtype == "f32" else rng.choice((16, 32))
     keys |= {"model.layers": rng.choice((1, 2, 2, 3)), "model.heads": heads}
     if rng.random() < 0.3:
@@ -59,7 +59,7 @@ def draw_model(rng, keys, grid, dtype):
         if hidden // heads % 2:
             keys["model.head_dim"] = width
     keys["model.kv_heads"] = rng.choice([k for k in range(1, heads + 1) if heads % k == 0])
-    keys["model.ffn"] = rng.choice((32, 40, 56, 96)) * x
+    keys["model.ffn"] = rng.choice((32 * x, 40 * x, 56 * x, 96 * x, 37, 53))
     keys["model.vocab"] = rng.choice((256, 257, 263, 290))
     keys["model.tied"] = rng.choice((True, False))
     if not llama:
@@ -101,7 +101,7 @@ def draw_experts(rng, keys, grid):
     keys |= {
         "model.experts": experts,
         "model.experts_per_token": rng.randint(1, min(3, experts)),
-        "model.expert_ffn": rng.choice((16, 24)) * grid[0],
+        "model.expert_ffn": rng.choice((16 * grid[0], 24 * grid[0], 19)),
         "model.expert_norm": rng.choice((True, False)),
         "model.expert_step": rng.choice((1, 1, 2)) if several else 1,
         "model.router": rng.choice(("softmax", "sigmoid")),
@@ -296,7 +296,9 @@ def features(training):
         "resumed": training.other is not None,
         "mpi": training.mpi,
         "window": window_of(keys),
+        "heads": "uneven" if keys["model.heads"] % x else "even",
         "key heads": "shared" if keys["model.kv_heads"] % x else "whole",
+        "width": "uneven" if keys["model.ffn"] % x else "even",
         "vocabulary": "padded" if keys["model.vocab"] % x else "whole",
         "batches": "ramp" if "training.batch_ramp" in keys
         else "stages" if "training.batch_stages" in keys else "equal",

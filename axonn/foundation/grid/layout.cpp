@@ -19,11 +19,13 @@ std::vector<Segment> segments_of(const Layout& layout) {
   return {Segment{.rows = layout.rows}};
 }
 
+std::int64_t divided_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+
 /// Units for which each of `ways` coordinates reserves room.
 std::int64_t room(const Segment& segment, int ways) {
   const std::int64_t units = segment.rows / segment.unit;
   if (segment.kind == Segment::Kind::shared) return shared_room(units, segment.readers, ways);
-  return (units + ways - 1) / ways;
+  return divided_up(units, ways);
 }
 
 UnitRange units_at(const Segment& segment, int ways, int at) {
@@ -62,15 +64,17 @@ bool lies_in(const Slice& slice, std::int64_t rows, std::int64_t cols) {
 }
 
 UnitRange shared_units(std::int64_t units, std::int64_t readers, int ways, int at) {
-  const std::int64_t mine = readers / ways, group = readers / units;
-  const std::int64_t first = at * mine / group, last = ((at + 1) * mine + group - 1) / group;
-  return {first, last - first};
+  const std::int64_t group = readers / units, mine = divided_up(readers, ways),
+                     begin = std::min(readers, at * mine), end = std::min(readers, begin + mine),
+                     first = begin / group;
+  return {first, begin == end ? 0 : divided_up(end, group) - first};
 }
 
 std::int64_t shared_room(std::int64_t units, std::int64_t readers, int ways) {
+  const std::int64_t group = readers / units, mine = divided_up(readers, ways);
   std::int64_t most = 0;
   for (int at = 0; at < ways; ++at)
-    most = std::max(most, shared_units(units, readers, ways, at).count);
+    most = std::max(most, divided_up((at + 1) * mine, group) - at * mine / group);
   return most;
 }
 
@@ -82,13 +86,24 @@ std::int64_t Layout::local_rows(const GridShape& shape) const {
 }
 
 std::int64_t Layout::local_cols(const GridShape& shape) const {
-  return cols / ways_of(shape, col_axis);
+  const int ways = ways_of(shape, col_axis);
+  return col_unit > 0 ? divided_up(cols / col_unit, ways) * col_unit : cols / ways;
+}
+
+std::int64_t Layout::cols_at(const GridShape& shape, const Coords& coords) const {
+  const std::int64_t each = local_cols(shape);
+  return std::clamp<std::int64_t>(cols - place_of(coords, col_axis) * each, 0, each);
+}
+
+bool Layout::even_cols(const GridShape& shape) const {
+  return local_cols(shape) * ways_of(shape, col_axis) == cols;
 }
 
 std::vector<Slice> Layout::slices(const GridShape& shape, const Coords& coords) const {
   if (!held_at(shape, coords)) return {};
   const int ways = ways_of(shape, row_axis), at = place_of(coords, row_axis);
-  const std::int64_t width = local_cols(shape), col = place_of(coords, col_axis) * width;
+  const std::int64_t width = cols_at(shape, coords),
+                     col = place_of(coords, col_axis) * local_cols(shape);
   bool first_of_same = true;
   for (Axis axis : {Axis::x, Axis::y})
     if (axis != row_axis && axis != col_axis && coords.at(axis) != 0) first_of_same = false;
@@ -96,7 +111,7 @@ std::vector<Slice> Layout::slices(const GridShape& shape, const Coords& coords) 
   std::vector<Slice> out;
   std::int64_t global_row = 0, local_row = 0;
   const auto add = [&](const Segment& segment, UnitRange units, std::int64_t skip, bool owned) {
-    if (units.count <= 0) return;
+    if (units.count <= 0 || width == 0) return;
     const std::int64_t n = units.count * segment.unit;
     out.push_back({.row = global_row + units.first * segment.unit,
                    .rows = n,
@@ -145,14 +160,18 @@ void Layout::check(const std::string& name, const GridShape& shape) const {
     AXONN_CHECK(!shared || (segment.readers > 0 && segment.rows > 0), name,
                 ": a shared segment of ", segment.rows, " rows has ", segment.readers,
                 " readers, wanted at least 1");
-    const std::int64_t units = shared ? segment.readers : segment.rows / segment.unit;
-    if (segment.kind != Segment::Kind::padded && units % ways != 0)
+    const std::int64_t units = segment.rows / segment.unit;
+    AXONN_CHECK(!shared || segment.readers % units == 0, name, ": ", segment.readers,
+                " readers of ", units, " units");
+    if (segment.kind == Segment::Kind::even && units % ways != 0)
       refuse(name, ": ", units, segment.unit > 1 ? " heads" : " rows", " cannot be cut over ",
              name_of(*row_axis), " = ", ways, "; ", name_of(*row_axis), " must be one of ",
              divisors_text(units));
   }
   AXONN_CHECK(total == rows, name, ": segments add up to ", total, " rows, wanted ", rows);
-  if (cols % ways_of(shape, col_axis) != 0)
+  AXONN_CHECK(col_unit >= 0 && (col_unit == 0 || cols % col_unit == 0), name, ": ", cols,
+              " columns are not a multiple of their unit of ", col_unit);
+  if (col_unit == 0 && cols % ways_of(shape, col_axis) != 0)
     refuse(name, ": a width of ", cols, " cannot be cut over ", name_of(*col_axis), " = ",
            ways_of(shape, col_axis), "; ", name_of(*col_axis), " must be one of ",
            divisors_text(cols));

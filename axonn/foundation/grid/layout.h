@@ -19,7 +19,8 @@ struct Segment {
   std::int64_t rows = 0;  ///< global rows of the segment
   std::int64_t unit = 1;  ///< rows that stay together, such as those of a head
   Kind kind = Kind::even;
-  std::int64_t readers = 0;  ///< shared: number of query heads, cut evenly, that read the units
+  /// shared: number of query heads that read the units, a multiple of these; cut as if padded
+  std::int64_t readers = 0;
 };
 
 /// A rectangle of a parameter's global matrix, and the elements of it that a rank holds.
@@ -41,12 +42,14 @@ struct Slice {
 /// rows · cols must not overflow.
 bool lies_in(const Slice& slice, std::int64_t rows, std::int64_t cols);
 
-/// The units [first, first + count) of a shared segment that coordinate `at` of `ways` reads.
+/// The units [first, first + count) of a shared segment that coordinate `at` of `ways` reads. Each
+/// has as many of the readers, the last ones maybe fewer.
 struct UnitRange {
   std::int64_t first = 0, count = 0;
 };
 UnitRange shared_units(std::int64_t units, std::int64_t readers, int ways, int at);
-/// The most units that any of `ways` coordinates reads. Each of them reserves this room.
+/// The most units that any of `ways` coordinates would read if all had as many readers. Each of
+/// them reserves this room.
 std::int64_t shared_room(std::int64_t units, std::int64_t readers, int ways);
 
 /// Expert `number` of the `of` of a layer. Its holders are the ranks that store it: with
@@ -61,9 +64,10 @@ struct ExpertNumber {
 
 /// How a parameter, a global matrix (rows, cols) stored (out, in), lies on the grid.
 ///
-/// A rank's block is local_rows() × local_cols(): rows cut over row_axis segment by segment,
-/// columns cut evenly over col_axis. On an x or y that is neither, the block is the same. It is
-/// part of its group's flat buffer, which is cut again over z and data (parallel/parameters.h).
+/// A rank's block has room for local_rows() × local_cols(): rows cut over row_axis segment by
+/// segment, columns over col_axis, evenly or with col_unit. On an x or y that is neither, the block
+/// is the same. It is part of its group's flat buffer, which is cut again over z and data
+/// (parallel/parameters.h).
 ///
 ///   example   weight (8, 4), rows over x, columns over y, grid 2,2: rank (x 1, y 0) holds rows
 ///             4..7, columns 0..1. Vectors are (n, 1).
@@ -72,6 +76,9 @@ struct Layout {
   std::optional<Axis> row_axis = {};
   std::optional<Axis> col_axis = {};
   std::vector<Segment> segments = {};  ///< add up to rows; empty: one even segment of unit 1
+  /// Columns that stay together, such as those of a head: each coordinate has as many such units,
+  /// the last ones maybe fewer, whose block of cols_at() columns begins the room. 0: even.
+  std::int64_t col_unit = 0;
   /// Axes on which the block is the same but each rank computes only a summand of its gradient,
   /// as for a norm's weight on an axis that cuts rows.
   AxisSet partial = {};
@@ -81,6 +88,9 @@ struct Layout {
   std::int64_t count() const { return rows * cols; }
   std::int64_t local_rows(const GridShape& shape) const;
   std::int64_t local_cols(const GridShape& shape) const;
+  /// The columns of the rank at coords: local_cols() or, with col_unit, maybe fewer, or none.
+  std::int64_t cols_at(const GridShape& shape, const Coords& coords) const;
+  bool even_cols(const GridShape& shape) const;
   std::int64_t local_count(const GridShape& shape) const {
     return local_rows(shape) * local_cols(shape);
   }

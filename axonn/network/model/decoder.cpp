@@ -78,13 +78,15 @@ Linear::Options DecoderBlock::up_options(const ModelConfig& config, std::int64_t
           .out = out,
           .bias = bias,
           .init_std = init_std(config),
+          .segments = {{.rows = out, .kind = Segment::Kind::padded}},
           .adapters = &adapters_};
 }
 
 Linear::Options DecoderBlock::residual_options(const ModelConfig& config, std::int64_t in,
-                                               bool bias) {
+                                               std::int64_t in_unit, bool bias) {
   return {.in = in,
           .out = config.hidden,
+          .in_unit = in_unit,
           .orientation = Orientation::transposed,
           .bias = bias,
           .init_std = init_std(config) / std::sqrt(2.0 * static_cast<double>(config.layers)),

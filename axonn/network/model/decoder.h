@@ -51,7 +51,9 @@ class DecoderBlock {
   Linear::Options up_options(const ModelConfig& config, std::int64_t out, bool bias);
   /// Of a product that projects into the residual stream. As in GPT-2, its initial weights are
   /// smaller in deeper models, so that the variance of the stream does not grow with depth.
-  Linear::Options residual_options(const ModelConfig& config, std::int64_t in, bool bias);
+  /// in_unit: the head width, or 1.
+  Linear::Options residual_options(const ModelConfig& config, std::int64_t in, std::int64_t in_unit,
+                                   bool bias);
 
   ParameterGroup parameters_;
   Adapters adapters_;

@@ -31,6 +31,7 @@ Adapter::Adapter(ParameterGroup& group, const std::string& module, const Layout&
                    .layout = {.rows = rank_,
                               .cols = weight.cols,
                               .col_axis = weight.col_axis,
+                              .col_unit = weight.col_unit,
                               .partial = weight.row_axis.value()},
                    // PEFT's initial values are uniform on ±1 / sqrt(in); this is their deviation.
                    .init_std = 1 / std::sqrt(3 * inputs),
@@ -38,6 +39,7 @@ Adapter::Adapter(ParameterGroup& group, const std::string& module, const Layout&
   Layout out = weight;
   out.cols = rank_;
   out.col_axis.reset();
+  out.col_unit = 0;
   out.partial = in_axis_;
   b_ = &group.add({.name = module + ".lora_B.weight", .layout = out, .decays = true});
 }
@@ -50,7 +52,7 @@ void Adapter::drop(const Context& ctx, const View& out, const View& inp, const R
                                  .probability = dropout_,
                                  .key = key_ + ctx.seed,
                                  .first_row = number,
-                                 .first_col = ctx.grid.coord(in_axis_) * a_->local_cols()});
+                                 .first_col = ctx.grid.coord(in_axis_) * a_->input_cols()});
   });
 }
 
@@ -65,7 +67,8 @@ Tensor Adapter::dropped(const Context& ctx, const Tensor& inp, const Rows& rows)
 /// scale · inp · Aᵀ (R, r), partial over the input axis.
 Tensor Adapter::inner(const Context& ctx, const View& inp) const {
   Tensor out = ctx.empty(inp.rows, rank_, ctx.dtype);
-  ctx.backend.matmul({.out = out.view(), .a = inp, .b = a_->weight(), .b_transposed = true});
+  ctx.backend.matmul(
+      {.out = out.view(), .a = a_->columns_read(inp), .b = a_->weight(), .b_transposed = true});
   ctx.backend.run(ops::Dropout{.out = out.view(), .inp = out.view(), .scale = scale_});
   return out;
 }
@@ -82,6 +85,7 @@ void Adapter::add(const Context& ctx, const View& out, const View& inp) const {
 
 void Adapter::forward(const Context& ctx, const View& out, const Tensor& inp,
                       const Rows& rows) const {
+  if (a_->local_cols() == 0) return;  // the input is padding
   if (!choice_) return add(ctx, out, dropped(ctx, inp, rows).view());
   const auto* const all = ctx.find<AdapterRows>();
   if (!all) return;
@@ -93,6 +97,7 @@ void Adapter::forward(const Context& ctx, const View& out, const Tensor& inp,
 void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_out,
                        const Tensor& inp, const Rows& rows) const {
   AXONN_CHECK(!choice_, "Adapter: adapters of which sequences use one are not trained");
+  if (a_->local_cols() == 0) return;
   const Tensor seen = dropped(ctx, inp, rows);
   const View d_part = part_of(d_out.view());
   const auto [d_b, add_to_b] = b_->gradient_of_all();
@@ -107,18 +112,19 @@ void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_ou
   const auto [d_a, add_to_a] = a_->gradient_of_all();
   ctx.backend.matmul({.out = d_a,
                       .a = d_inner.view(),
-                      .b = seen.view(),
+                      .b = a_->columns_read(seen.view()),
                       .a_transposed = true,
                       .accumulate = add_to_a});
   if (!d_inp.data) return;
+  const View d_read = a_->columns_read(d_inp);
   if (dropout_ == 0) {
-    ctx.backend.matmul({.out = d_inp, .a = d_inner.view(), .b = a_->weight(), .accumulate = true});
+    ctx.backend.matmul({.out = d_read, .a = d_inner.view(), .b = a_->weight(), .accumulate = true});
     return;
   }
-  const Tensor d_seen = ctx.empty(d_inp.rows, d_inp.cols, ctx.dtype);
+  const Tensor d_seen = ctx.empty(d_read.rows, d_read.cols, ctx.dtype);
   ctx.backend.matmul({.out = d_seen.view(), .a = d_inner.view(), .b = a_->weight()});
   drop(ctx, d_seen.view(), d_seen.view(), rows);
-  ctx.backend.run(ops::Add{d_inp, d_inp, d_seen.view()});
+  ctx.backend.run(ops::Add{d_read, d_read, d_seen.view()});
 }
 
 Adapters::Adapters(const std::string& block, const Grid& grid, LoraConfig config)

@@ -49,15 +49,17 @@ LocalHeads::LocalHeads(const Context& ctx, const Heads& all, AxisSet over)
     ways *= ctx.grid.extent(Axis::y);
     at = at * ctx.grid.extent(Axis::y) + ctx.grid.coord(Axis::y);
   }
-  heads = all.heads / ways;
+  heads = (all.heads + ways - 1) / ways;
   group = all.heads / all.kv_heads;
   room = shared_room(all.kv_heads, all.heads, ways);
-  first_query = at * heads - shared_units(all.kv_heads, all.heads, ways, at).first * group;
+  first_query = at * heads % group;
+  real_heads = std::clamp<std::int64_t>(all.heads - at * heads, 0, heads);
+  real_room = shared_units(all.kv_heads, all.heads, ways, at).count;
 }
 
 std::vector<Segment> Heads::qkv_segments() const {
   checked(*this);
-  const Segment q{.rows = heads * head_dim, .unit = head_dim};
+  const Segment q{.rows = heads * head_dim, .unit = head_dim, .kind = Segment::Kind::padded};
   const Segment kv{.rows = kv_heads * head_dim,
                    .unit = head_dim,
                    .kind = Segment::Kind::shared,
@@ -67,7 +69,7 @@ std::vector<Segment> Heads::qkv_segments() const {
 
 Runs Heads::qkv_runs(const Grid& grid) const {
   const int ways = grid.extent(Axis::x);
-  const std::int64_t q = heads / ways * head_dim,
+  const std::int64_t q = (heads + ways - 1) / ways * head_dim,
                      kv = shared_room(kv_heads, heads, ways) * head_dim;
   return {q, kv, kv};
 }

@@ -24,8 +24,8 @@ struct Heads {
   std::int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
   /// Columns of the attention's output.
   std::int64_t out_width() const { return heads * head_dim; }
-  /// How QKV features are cut over x: query heads evenly, key-value heads to the ranks whose query
-  /// heads read them.
+  /// How QKV features are cut over x: each rank has as many query heads, of which those beyond
+  /// `heads` are zero, and the key-value heads that they read.
   std::vector<Segment> qkv_segments() const;
   /// The widths of q, k and v on one x coordinate.
   Runs qkv_runs(const Grid& grid) const;
@@ -43,7 +43,8 @@ struct Heads {
 /// and values. k (`room`) is the largest number of key-value heads that any rank reads.
 struct LocalHeads {
   std::int64_t heads, room, dim, group, first_query, window;
-  float scale;  ///< of scores: 1 / sqrt(dim) without muP
+  std::int64_t real_heads, real_room;  ///< without those that are padding, which are the last ones
+  float scale;                         ///< of scores: 1 / sqrt(dim) without muP
 
   /// `over`: the axes that cut the columns, x or x and y.
   LocalHeads(const Context& ctx, const Heads& all, AxisSet over);

@@ -55,10 +55,14 @@ Experts::Experts(ParameterGroup& dense, ParameterGroup& held, const std::string&
                     .cols = options.width,
                     .row_axis = Axis::x,
                     .col_axis = Axis::y,
+                    .segments = {{.rows = options.ffn, .kind = Segment::Kind::padded}},
                     .expert = ExpertNumber{i, options.experts}};
-    Layout down = up;
-    std::swap(down.rows, down.cols);
-    std::swap(down.row_axis, down.col_axis);
+    const Layout down{.rows = options.width,
+                      .cols = options.ffn,
+                      .row_axis = Axis::y,
+                      .col_axis = Axis::x,
+                      .col_unit = 1,
+                      .expert = up.expert};
     const auto spec = [&](const char* part, const Layout& layout, double std) {
       return ParameterSpec{.name = expert + part + ".weight",
                            .layout = layout,
@@ -189,7 +193,7 @@ void Experts::for_experts(const Context& ctx, const ExpertPath& path, const Make
 
 /// Of the rows of the experts here, the products with gate and up.
 Tensor Experts::gate_up_of(const Context& ctx, const Pass& pass, const Tensor& rows) const {
-  Tensor gate_up = ctx.empty(rows.rows(), 2 * here_.front().down->local_cols(), ctx.dtype);
+  Tensor gate_up = ctx.empty(rows.rows(), 2 * here_.front().down->input_cols(), ctx.dtype);
   if (rows.rows() == 0) return gate_up;
   for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
     return Matmul{
@@ -214,11 +218,13 @@ void Experts::compute(const Context& ctx, const Chunk& inp, Pass& pass) const {
   const std::int64_t m = rows.rows();
   pass.gate_up = gate_up_of(ctx, pass, rows);
   pass.activated = activated_of(ctx, pass.gate_up);
-  const Tensor results = ctx.empty(m, rows.cols(), ctx.dtype);
-  if (m > 0) {
+  const bool reads = reads_activated();
+  const Tensor results =
+      reads ? ctx.empty(m, rows.cols(), ctx.dtype) : ctx.zeros(m, rows.cols(), ctx.dtype);
+  if (m > 0 && reads) {
     for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
       return Matmul{.out = of(results),
-                    .a = of(pass.activated),
+                    .a = weights.down->columns_read(of(pass.activated)),
                     .b = weights.down->weight(),
                     .b_transposed = true};
     });
@@ -255,6 +261,24 @@ void Experts::backward(const Context& ctx, const Chunk& inp, const Pass& pass,
 
 /// Adds to the gradients of the experts' weights. Returns the gradients of the routed rows (n, W),
 /// summands over x where ExpertPath::back() leaves such; nothing unless they are wanted.
+bool Experts::reads_activated() const { return here_.front().down->local_cols() > 0; }
+
+/// The gradient of the activated values (m, F/Gx), of which the columns of padding are zero.
+Tensor Experts::d_activated_of(const Context& ctx, const Pass& pass, const Tensor& gate_up,
+                               const Tensor& d_down) const {
+  const std::int64_t rows = gate_up.rows(), cols = gate_up.cols() / 2;
+  const Tensor d_activated = here_.front().down->local_cols() == cols
+                                 ? ctx.empty(rows, cols, ctx.dtype)
+                                 : ctx.zeros(rows, cols, ctx.dtype);
+  if (reads_activated())
+    for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
+      return Matmul{.out = weights.down->columns_read(of(d_activated)),
+                    .a = of(d_down),
+                    .b = weights.down->weight()};
+    });
+  return d_activated;
+}
+
 Tensor Experts::compute_backward(const Context& ctx, const Chunk& inp, const Pass& pass,
                                  const Tensor& d_results) const {
   const bool wants_input = inp.gradient != nullptr;
@@ -267,20 +291,17 @@ Tensor Experts::compute_backward(const Context& ctx, const Chunk& inp, const Pas
   if (d_down.rows() > 0) {
     const Tensor gate_up = pass.gate_up.empty() ? gate_up_of(ctx, pass, rows) : pass.gate_up;
     Tensor d_gate_up = ctx.like(gate_up);
-    Tensor d_activated = ctx.empty(gate_up.rows(), gate_up.cols() / 2, ctx.dtype);
-    for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
-      return Matmul{.out = of(d_activated), .a = of(d_down), .b = weights.down->weight()};
-    });
+    Tensor d_activated = d_activated_of(ctx, pass, gate_up, d_down);
     sum_over(ctx, d_activated, Axis::y, Cut::same, {});
     const auto add_weights = [&](const Parameter& weight, const View& d, const View& of) {
       const auto [d_weight, accumulate] = weight.gradient_of_all();
       return Matmul{
           .out = d_weight, .a = d, .b = of, .a_transposed = true, .accumulate = accumulate};
     };
-    if (learns) {
+    if (learns && reads_activated()) {
       const Tensor activated = pass.activated.empty() ? activated_of(ctx, gate_up) : pass.activated;
       for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
-        return add_weights(*weights.down, of(d_down), of(activated));
+        return add_weights(*weights.down, of(d_down), weights.down->columns_read(of(activated)));
       });
     }
     ctx.backend.run(ops::SwigluBackward{d_gate_up.view(), d_activated.view(), gate_up.view()});

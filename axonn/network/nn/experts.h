@@ -72,6 +72,10 @@ class Experts {
   Tensor activated_of(const Context& ctx, const Tensor& gate_up) const;
   void compute(const Context& ctx, const Chunk& inp, Pass& pass) const;
   void backward(const Context& ctx, const Chunk& inp, const Pass& pass, const Tensor& d_out) const;
+  /// Whether this rank's part of F is not all padding.
+  bool reads_activated() const;
+  Tensor d_activated_of(const Context& ctx, const Pass& pass, const Tensor& gate_up,
+                        const Tensor& d_down) const;
   Tensor compute_backward(const Context& ctx, const Chunk& inp, const Pass& pass,
                           const Tensor& d_results) const;
   Tensor route_backward(const Context& ctx, const Chunk& inp, const Routed& routed,

@@ -46,6 +46,7 @@ Linear::Linear(ParameterGroup& group, const std::string& name, Options options)
       .row_axis = out_axis_,
       .col_axis = in_axis_,
       .segments = heads_ ? heads_->qkv_segments() : options.segments,
+      .col_unit = options.in_unit,
   };
   weight_ = &declare(group,
                      {.name = name,
@@ -59,6 +60,7 @@ Linear::Linear(ParameterGroup& group, const std::string& name, Options options)
   Layout vector = layout;
   vector.cols = 1;
   vector.col_axis.reset();
+  vector.col_unit = 0;
   vector.partial = in_axis_;
   bias_ = &declare(group, {.name = name, .layout = vector}, ".bias", options.parts);
 }
@@ -92,7 +94,7 @@ Var Linear::apply(const Context& ctx, const Var& inp, Then then) const {
       ctx, inp, {.ahead = ahead, .reads_parameters = true},
       [this](const Context& here, const Chunk& chunk) { return gather(here, chunk); },
       [this, then](const Context& here, const Chunk& chunk, const Gather& gathered) {
-        return forward(here, chunk, gathered.whole(here, {weight_->local_cols()}), then);
+        return forward(here, chunk, gathered.whole(here, {weight_->input_cols()}), then);
       });
   // A layer with a sum (in > 1) computes now, so that the sum starts early. One without a sum
   // stays lazy if the next layer has one (out > 1): then each chunk goes from the previous sum to
@@ -118,15 +120,18 @@ Linear::Product Linear::product(const Context& ctx, const Tensor& whole, const R
                                 Then then) const {
   ctx.backend.mark(weight_->spec().name);
   const bool adds_bias = bias_ && ctx.grid.coord(in_axis_) == 0, keeps = then == Then::kept_gelu;
-  Tensor value = ctx.empty(whole.rows(), weight_->local_rows(), ctx.dtype);
+  const bool reads = weight_->local_cols() > 0;  // else the input is padding
+  Tensor value = reads ? ctx.empty(whole.rows(), weight_->local_rows(), ctx.dtype)
+                       : ctx.zeros(whole.rows(), weight_->local_rows(), ctx.dtype);
   Tensor after = keeps ? ctx.like(value) : value;
-  ctx.backend.matmul({.out = after.view(),
-                      .a = whole.view(),
-                      .b = weight_->weight(),
-                      .b_transposed = true,
-                      .bias = adds_bias ? bias_->weight() : View{},
-                      .gelu = then != Then::nothing,
-                      .gelu_input = keeps ? value.view() : View{}});
+  if (reads)
+    ctx.backend.matmul({.out = after.view(),
+                        .a = weight_->columns_read(whole.view()),
+                        .b = weight_->weight(),
+                        .b_transposed = true,
+                        .bias = adds_bias ? bias_->weight() : View{},
+                        .gelu = then != Then::nothing,
+                        .gelu_input = keeps ? value.view() : View{}});
   for (const Adapter& adapter : adapters_) adapter.forward(ctx, value.view(), whole, rows);
   sum_over(ctx, value, in_axis_, out_cut(ctx, rows, whole.rows()), out_runs(ctx));
   return {std::move(value), std::move(after)};
@@ -139,7 +144,7 @@ void Linear::let_remake_product(const Context& ctx, Chunk& out, const Chunk& inp
   let_remake(ctx, out, kind, [this, ctx, kept = SavedChunk(ctx, inp), after] {
     Context again = ctx;
     again.own_scheduling().scope.label = again_;
-    const Tensor whole = gather(again, kept.get()).whole(again, {weight_->local_cols()});
+    const Tensor whole = gather(again, kept.get()).whole(again, {weight_->input_cols()});
     Product made = product(again, whole, kept.rest().rows, after ? Then::kept_gelu : Then::nothing);
     if (after) *after = std::move(made.after);
     return std::move(made.value);
@@ -147,9 +152,9 @@ void Linear::let_remake_product(const Context& ctx, Chunk& out, const Chunk& inp
 }
 
 Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole, Then then) const {
-  AXONN_CHECK(inp.placement.cols.has(in_axis_) && whole.cols() == weight_->local_cols(),
+  AXONN_CHECK(inp.placement.cols.has(in_axis_) && whole.cols() == weight_->input_cols(),
               weight_->spec().name, ": the input has ", inp.value.cols(), " columns over ",
-              names_of(inp.placement.cols), ", wanted ", weight_->local_cols(), " over ",
+              names_of(inp.placement.cols), ", wanted ", weight_->input_cols(), " over ",
               name_of(in_axis_), "; alternate Orientation::normal and Orientation::transposed");
   if (then == Then::gelu && ctx.tape && (inp.gradient || learns())) then = Then::kept_gelu;
   auto [value, after] = product(ctx, whole, inp.rows, then);
@@ -178,6 +183,21 @@ Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole,
   return activated;
 }
 
+/// The gradient of the input, of which the columns of padding are zero.
+Tensor Linear::d_input(const Context& ctx, const Tensor& d_out, const GeluInput& before) const {
+  const std::int64_t cols = weight_->input_cols(), read = weight_->local_cols();
+  Tensor d_inp = read == cols ? ctx.empty(d_out.rows(), cols, ctx.dtype)
+                              : ctx.zeros(d_out.rows(), cols, ctx.dtype);
+  if (read == 0) return d_inp;
+  ctx.backend.matmul({.out = weight_->columns_read(d_inp.view()),
+                      .a = d_out.view(),
+                      .b = weight_->weight(),
+                      .gelu_derivative_at = before.gradient
+                                                ? weight_->columns_read(before.value.get().view())
+                                                : View{}});
+  return d_inp;
+}
+
 void Linear::backward(const Context& ctx, const SavedChunk& kept, const Placement& out,
                       const Tensor& d_piece) const {
   ctx.backend.mark(weight_->spec().name);
@@ -198,31 +218,24 @@ void Linear::backward(const Context& ctx, const SavedChunk& kept, const Placemen
   const GeluInput before =
       adapters_.empty() && ctx.grid.extent(out_axis_) == 1 ? inp.gelu_of : GeluInput{};
   Tensor d_inp;
-  if (inp.gradient) {
-    d_inp = ctx.empty(d_out.rows(), weight_->local_cols(), ctx.dtype);
-    ctx.backend.matmul(
-        {.out = d_inp.view(),
-         .a = d_out.view(),
-         .b = weight_->weight(),
-         .gelu_derivative_at = before.gradient ? before.value.get().view() : View{}});
-  }
+  if (inp.gradient) d_inp = d_input(ctx, d_out, before);
   if (!adapters_.empty()) {  // they add to d_inp before its sum
-    const Tensor whole = inp_gather->whole(ctx, {weight_->local_cols()});
+    const Tensor whole = inp_gather->whole(ctx, {weight_->input_cols()});
     for (const Adapter& adapter : adapters_)
       adapter.backward(ctx, d_inp.view(), d_out, whole, inp.rows);
   }
   if (inp.gradient) {
-    sum_over(ctx, d_inp, out_axis_, cut_over(inp.placement, out_axis_), {weight_->local_cols()});
+    sum_over(ctx, d_inp, out_axis_, cut_over(inp.placement, out_axis_), {weight_->input_cols()});
     if (!overlaps) d_inp.wait();
     (before.gradient ? before.gradient : inp.gradient)->add(ctx, std::move(d_inp));
   }
-  if (weight_->frozen()) return;
-  const Tensor whole = inp_gather->whole(ctx, {weight_->local_cols()});
+  if (weight_->frozen() || weight_->local_cols() == 0) return;
+  const Tensor whole = inp_gather->whole(ctx, {weight_->input_cols()});
   const auto [d_weight, accumulate] = weight_->gradient_of_all();
   ctx.backend.matmul(
       {.out = d_weight,
        .a = d_out.view(),
-       .b = whole.view(),
+       .b = weight_->columns_read(whole.view()),
        .a_transposed = true,
        .accumulate = accumulate,
        .bias_gradient = along && ctx.grid.coord(in_axis_) == 0 ? bias_->gradient(ctx) : View{}});

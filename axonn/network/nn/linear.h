@@ -53,6 +53,9 @@ class Linear {
  public:
   struct Options {
     std::int64_t in = 0, out = 0;
+    /// Input features that stay together, such as those of a head: the last ranks may have fewer.
+    /// 0: the axis must divide them.
+    std::int64_t in_unit = 0;
     Orientation orientation = Orientation::normal;
     bool bias = true;
     double init_std = 0.02;
@@ -80,6 +83,7 @@ class Linear {
 
   Var apply(const Context& ctx, const Var& inp, Then then) const;
   Gather gather(const Context& ctx, const Chunk& inp) const;
+  Tensor d_input(const Context& ctx, const Tensor& d_out, const GeluInput& before) const;
   Runs out_runs(const Context& ctx) const;
   Cut out_cut(const Context& ctx, const Rows& rows, std::int64_t count) const;
   struct Product {

@@ -209,10 +209,17 @@ std::array<QkWidthNorm::Part, 2> QkWidthNorm::parts(const Context& ctx, const Lo
                                                     AxisSet over) const {
   const std::int64_t q = at.heads * at.dim, k = at.room * at.dim,
                      part = over.has(Axis::y) ? ctx.grid.coord(Axis::y) : 0;
+  const std::int64_t queries = at.real_heads * at.dim, keys = at.real_room * at.dim;
   // Queries before the rank's own read its first key head if an earlier rank has a copy of it.
-  const std::int64_t skipped = at.first_query > 0 ? at.dim : 0;
-  return {Part{q_weight_, 0, q, 0, heads_.out_width(), part * q},
-          Part{k_weight_, q, k, skipped, heads_.kv_heads * heads_.head_dim, part * k}};
+  const std::int64_t skipped = at.first_query > 0 ? std::min(at.dim, keys) : 0;
+  return {Part{q_weight_, 0, queries, 0, heads_.out_width(), part * q},
+          Part{k_weight_, q, keys, skipped, heads_.kv_heads * heads_.head_dim, part * k}};
+}
+
+/// A value like qkv, in which the columns of heads that do not exist are zero.
+Tensor QkWidthNorm::padded_like(const Context& ctx, const LocalHeads& at, const Tensor& qkv) {
+  if (at.real_heads == at.heads && at.real_room == at.room) return ctx.like(qkv);
+  return ctx.zeros(qkv.rows(), qkv.cols(), qkv.dtype(), qkv.use());
 }
 
 /// Starts the sum over the axes that cut the heads.
@@ -265,12 +272,13 @@ Chunk QkWidthNorm::forward(const Context& ctx, const Chunk& in, const Tensor& su
   for (std::size_t i = 0; i < both.size(); ++i)
     ctx.backend.run(ops::CombineMoments{of_part(stats, i), of_part(sums, i), both[i].width, eps_});
   const auto of = [ctx, at, both, of_part, stats](const Tensor& from) {
-    Tensor value = ctx.like(from);
+    Tensor value = padded_like(ctx, at, from);
     for (std::size_t i = 0; i < both.size(); ++i)
-      ctx.backend.run(ops::LayerNorm{.out = both[i].of(value.view()),
-                                     .inp = both[i].of(from.view()),
-                                     .weight = both[i].weights(both[i].parameter->weight()),
-                                     .stats = of_part(stats, i)});
+      if (both[i].cols > 0)
+        ctx.backend.run(ops::LayerNorm{.out = both[i].of(value.view()),
+                                       .inp = both[i].of(from.view()),
+                                       .weight = both[i].weights(both[i].parameter->weight()),
+                                       .stats = of_part(stats, i)});
     ctx.backend.run(ops::Cast{at.v(value.view()), at.v(from.view())});
     return value;
   };
@@ -293,13 +301,16 @@ Tensor QkWidthNorm::backward(const Context& ctx, const Tensor& d_out, const Chun
   const AxisSet over = qkv.placement.cols;
   const LocalHeads at(ctx, heads_, over);
   ctx.backend.mark(q_weight_->spec().name);
-  Tensor d_qkv = ctx.like(qkv.value), sums = ctx.empty(d_out.rows(), 4, DType::f32);
+  Tensor d_qkv = padded_like(ctx, at, qkv.value),
+         sums = at.real_heads > 0 ? ctx.empty(d_out.rows(), 4, DType::f32)
+                                  : ctx.zeros(d_out.rows(), 4, DType::f32);
   const std::array<Part, 2> both = parts(ctx, at, over);
   const auto of_part = [](const Tensor& pairs, std::size_t i) {
     return pairs.view().col_range(2 * static_cast<std::int64_t>(i), 2);
   };
   for (std::size_t i = 0; i < both.size(); ++i) {
     const Part& part = both[i];
+    if (part.cols == 0) continue;
     const View d = part.of(d_out.view()), inp = part.of(qkv.value.view());
     ctx.backend.run(ops::RmsNormSums{of_part(sums, i), d, inp,
                                      part.weights(part.parameter->weight()), of_part(stats, i)});

@@ -102,6 +102,7 @@ class QkWidthNorm {
  private:
   struct Part;
   std::array<Part, 2> parts(const Context& ctx, const LocalHeads& at, AxisSet over) const;
+  static Tensor padded_like(const Context& ctx, const LocalHeads& at, const Tensor& qkv);
   void sum(const Context& ctx, Tensor& sums, AxisSet over) const;
   Tensor start_sums(const Context& ctx, const Chunk& qkv) const;
   Chunk forward(const Context& ctx, const Chunk& qkv, const Tensor& sums) const;

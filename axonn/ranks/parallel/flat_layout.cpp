@@ -19,8 +19,12 @@ std::int64_t rows_at(const Layout& layout, const GridShape& shape, const Coords&
   return layout.held_at(shape, at) ? layout.local_rows(shape) : 0;
 }
 
-std::int64_t FlatLayout::block_size(const Layout& layout, const Coords& at) const {
+std::int64_t FlatLayout::room(const Layout& layout, const Coords& at) const {
   return rows_at(layout, shape_, at) * layout.local_cols(shape_);
+}
+
+std::int64_t FlatLayout::block_size(const Layout& layout, const Coords& at) const {
+  return rows_at(layout, shape_, at) * layout.cols_at(shape_, at);
 }
 
 FlatSizes FlatLayout::sizes(const Coords& at) const {
@@ -33,7 +37,7 @@ FlatSizes FlatLayout::sizes(const Coords& at) const {
       if (spec->decays != decays) continue;
       if (!follows) end = round_up(end, kAlign);
       sizes.offsets[i] = end;
-      end += block_size(spec->layout, at);
+      end += room(spec->layout, at);
     }
     end = round_up(end, kAlign);
     if (decays) sizes.decayed = end;

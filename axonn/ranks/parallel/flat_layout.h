@@ -48,9 +48,9 @@ using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
 /// alone: it takes no memory for parameters and does not communicate, so that a run can be planned
 /// without its ranks. Below, z is the group of the holders.
 ///
-///   F  the flat block: a rank's (x, y) blocks of all parameters, each beginning on 64 bytes
-///      (those that follow the one before without a gap), those with weight decay first, padded to
-///      Gz · Gd · 64 bytes
+///   F  the flat block: a rank's (x, y) blocks of all parameters with their room, each beginning
+///      on 64 bytes (those that follow the one before without a gap), those with weight decay
+///      first, padded to Gz · Gd · 64 bytes
 ///   S  = F / Gz: the shard of a z coordinate
 ///   P  = S / Gd: the piece of a data coordinate
 class FlatLayout {
@@ -77,6 +77,7 @@ class FlatLayout {
     const ParameterSpec* spec;
     bool follows;
   };
+  std::int64_t room(const Layout& layout, const Coords& at) const;
   std::int64_t block_size(const Layout& layout, const Coords& at) const;
 
   GridShape shape_;

@@ -13,7 +13,9 @@ Parameter::Parameter(ParameterGroup& group, ParameterSpec spec)
     : group_(group),
       spec_(std::move(spec)),
       local_rows_(rows_at(spec_.layout, group.grid_.shape(), group.grid_.coords())),
-      local_cols_(spec_.layout.local_cols(group.grid_.shape())) {}
+      local_cols_(spec_.layout.cols_at(group.grid_.shape(), group.grid_.coords())) {}
+
+const GridShape& Parameter::grid_shape() const { return group_.grid_.shape(); }
 
 View Parameter::block_of(const View& flat) const {
   View block = flat.col_range(offset_, local_rows_ * local_cols_);
@@ -85,7 +87,7 @@ const Parameter& ParameterGroup::add_joined(std::string name, std::vector<Parame
   for (ParameterSpec& part : parts) {
     AXONN_CHECK(part.decays == all.decays && part.layout.cols == all.layout.cols &&
                     part.layout.row_axis == all.layout.row_axis &&
-                    part.layout.col_axis == all.layout.col_axis &&
+                    part.layout.col_axis == all.layout.col_axis && part.layout.col_unit == 0 &&
                     part.layout.partial == all.layout.partial &&
                     part.layout.expert == all.layout.expert,
                 part.name, ": cannot be joined in ", all.name,
@@ -289,7 +291,7 @@ void ParameterGroup::sum_shared(const Context& ctx, const Tensor& flat) {
       row += segment.rows;
     }
   }
-  if (parts.empty()) return;
+  if (!axis) return;  // else also a rank that reads none takes part
   Tensor all = ctx.zeros(1, size, DType::f32, MemoryUse::block_gradients);
   float* sums = address<float>(all.view());
   float* mine = address<float>(flat.view());

@@ -21,6 +21,10 @@ class Parameter {
   const ParameterSpec& spec() const { return spec_; }
   std::int64_t local_rows() const { return local_rows_; }
   std::int64_t local_cols() const { return local_cols_; }
+  /// Columns of the values that this rank multiplies with it: local_cols(), or more if the layout
+  /// has a col_unit. Those behind the first local_cols(), which the product reads, are zero.
+  std::int64_t input_cols() const { return spec_.layout.local_cols(grid_shape()); }
+  View columns_read(const View& inp) const { return inp.col_range(0, local_cols_); }
 
   /// (local_rows, local_cols) in the compute type; vectors as (1, n). The group must be acquired.
   View weight() const;
@@ -43,6 +47,7 @@ class Parameter {
 
  private:
   friend class ParameterGroup;
+  const GridShape& grid_shape() const;
   View block_of(const View& flat) const;
   View gradient_block() const;
   std::int64_t size() const { return local_rows_ * local_cols_; }

@@ -111,6 +111,9 @@ void RunLog::describe(Training& training, int threads, bool shown) {
   say(fmt::format("grid: x {}, y {}, z {}{}, data {}: {} rank{}, {} each, {}", p.x, p.y, p.z,
                   factors_text(p.grid()), p.data, world_.size(), plural(world_.size()), each,
                   name_of(config.training.dtype)));
+  if (m.heads % p.x != 0)
+    say(fmt::format("grid: x = {} computes {} heads, of which the model has {}", p.x,
+                    (m.heads + p.x - 1) / p.x * p.x, m.heads));
   const TrainingConfig& t = config.training;
   const Batches& batches = *training.batches;
   say(fmt::format("step: {} sequences of {} tokens, in micro-batches of {}{}", t.global_batch,

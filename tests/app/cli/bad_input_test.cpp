@@ -116,8 +116,6 @@ TEST_F(BadInput, AFileThatIsNoTokenFileOrIsTruncatedIsNamed) {
 }
 
 TEST_F(BadInput, AGridThatCannotCutTheModelIsRefusedWithValidExtents) {
-  expect_error(run_.train({"--parallelism.x", "3"}),
-               HasSubstr("4 heads cannot be cut over x = 3; x must be one of 1, 2, 4"));
   expect_error(
       run_.train({"--parallelism.y", "3"}),
       HasSubstr("a width of 16 cannot be cut over y = 3; y must be one of 1, 2, 4, 8, 16"));

@@ -97,6 +97,13 @@ TEST(ReplayCommand, RepeatsTheStepWhoseLossWasNanWithThreadsAndMpi) {
   EXPECT_THAT(refuse({"replay", run.out() + "/checkpoints"}).err, HasSubstr("has no batch.json"));
 }
 
+TEST(TrainCommand, HeadsThatXDoesNotDivideAreSaidAtTheStart) {
+  const SmallRun run;
+  const Finished finished = run_program(run.train({"--parallelism.x", "3"}));
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_THAT(finished.out, HasSubstr("grid: x = 3 computes 6 heads, of which the model has 4\n"));
+}
+
 TEST(TrainCommand, ThePrintedConfigIsReadBackUnchanged) {
   const SmallRun run;
   const std::string printed = succeed(run.train({"--print-config", "--optimizer.lr", "0.1"})).out;

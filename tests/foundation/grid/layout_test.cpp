@@ -180,14 +180,53 @@ TEST(Layout, RefusesExtentsThatDoNotDivideAndNamesThoseThatDo) {
             "w: 6 rows cannot be cut over y = 4; y must be one of 1, 2, 3, 6");
   EXPECT_EQ(refusal(over(8, 6, Axis::x, Axis::y), {1, 4, 1, 1}),
             "w: a width of 6 cannot be cut over y = 4; y must be one of 1, 2, 3, 6");
-  EXPECT_EQ(refusal(qkv(4, false), {5, 1, 1, 1}),
-            "w: 24 heads cannot be cut over x = 5; x must be one of 1, 2, 3, 4, 6, 8, 12, 24");
 }
 
 TEST(Layout, PaddingIsCutOverAnyNumberOfRanks) {
   for (int x : {1, 2, 3, 5, 7, 8, 300}) vocabulary_layout(251, 96).check("tokens", {x, 1, 1, 1});
   EXPECT_EQ(vocabulary_layout(251, 96).local_rows({4, 1, 1, 1}), 63);
   EXPECT_THAT(vocabulary_layout(5, 96).slices({4, 1, 1, 1}, Coords{{3, 0, 0, 0}}), IsEmpty());
+}
+
+TEST(Layout, UnitsOfColumnsGoToTheFirstRanksOfAnUnevenAxis) {
+  Layout layout = over(4, 20, Axis::y, Axis::x);  // five heads of four columns
+  layout.col_unit = 4;
+  const GridShape shape{4, 1, 1, 1};
+  layout.check("w", shape);
+  EXPECT_EQ(layout.local_cols(shape), 8);
+  const std::vector<std::int64_t> want{8, 8, 4, 0};
+  for (int x = 0; x < 4; ++x) {
+    const Coords at{{x, 0, 0, 0}};
+    EXPECT_EQ(layout.cols_at(shape, at), want[x]);
+    const std::vector<Slice> slices = layout.slices(shape, at);
+    if (want[x] == 0) {
+      EXPECT_THAT(slices, IsEmpty());
+      continue;
+    }
+    ASSERT_EQ(slices.size(), 1U);
+    EXPECT_EQ(slices[0].col, 8 * x);
+    EXPECT_EQ(slices[0].cols, want[x]);
+    EXPECT_EQ(slices[0].count(), 4 * want[x]) << "the rest of the room is behind the block";
+  }
+  EXPECT_FALSE(layout.even_cols(shape));
+  EXPECT_TRUE(layout.even_cols({5, 1, 1, 1}));
+  layout.col_unit = 3;
+  EXPECT_THROW(layout.check("w", shape), Error);
+}
+
+TEST(Layout, QueryHeadsThatAreCutUnevenlyReadTheirKeyValueHeads) {
+  // Nine query heads, three for each key-value head, on four ranks: 3, 3, 3 and none.
+  const auto units = [](int ways, int at) { return shared_units(3, 9, ways, at); };
+  for (int at = 0; at < 3; ++at) {
+    EXPECT_EQ(units(4, at).first, at);
+    EXPECT_EQ(units(4, at).count, 1);
+  }
+  EXPECT_EQ(units(4, 3).count, 0);
+  // On two ranks 5 and 4: the first reads two, the second two, of which one is the same.
+  EXPECT_EQ(units(2, 0).count, 2);
+  EXPECT_EQ(units(2, 1).first, 1);
+  EXPECT_EQ(units(2, 1).count, 2);
+  EXPECT_EQ(shared_room(3, 9, 2), 3) << "room for the tenth query head, which is padding";
 }
 
 TEST(Layout, RefusesAxesAndReadersThatNoGridHas) {

@@ -98,8 +98,9 @@ TEST(Load, EveryElementArrivesOnEveryGridInEveryTypeAndForm) {
           .and_also = gpt ? "h.0.attn.bias" : "model.rotary_emb.inv_freq"}}) {
       const TemporaryPath folder;
       write_model(folder.path(), model_to_load(family), options);
-      for (const GridShape& shape : {GridShape{1, 1, 1, 1}, GridShape{2, 2, 2, 1},
-                                     GridShape{1, 2, 1, 2}, GridShape{6, 1, 1, 1}})
+      for (const GridShape& shape :
+           {GridShape{1, 1, 1, 1}, GridShape{2, 2, 2, 1}, GridShape{1, 2, 1, 2},
+            GridShape{6, 1, 1, 1}, GridShape{5, 1, 1, 1}, GridShape{8, 1, 2, 1}})
         expect_loaded(model_to_load(family), folder.path(), shape, DType::f32);
     }
   }

@@ -148,6 +148,21 @@ TEST(Generator, ExpertsOnSeveralRanksGiveTheTokensOfOneRank) {
   }
 }
 
+TEST(Generator, HeadsThatXDoesNotDivideGiveTheTokensOfOneRank) {
+  const Prompts prompts = some_prompts(5);
+  const auto uneven = [](const GridShape& grid) {
+    Config config = config_of(llama(), grid);
+    config.model.heads = 9;
+    config.model.kv_heads = 3;
+    config.model.ffn = 53;
+    return config;
+  };
+  const Continuations want = tokens_of(generate(uneven({}), prompts, {.max_tokens = 20}));
+  for (const GridShape& grid : {GridShape{2, 1, 1, 1}, {4, 1, 2, 1}, {2, 2, 1, 1}, {8, 1, 1, 1}})
+    EXPECT_EQ(tokens_of(generate(uneven(grid), prompts, {.max_tokens = 20})), want)
+        << to_string(grid);
+}
+
 TEST_P(GeneratorOf, AgreesWithComputingTheWholePrefixOnEveryGrid) {
   const Prompts prompts = some_prompts(5);
   const Continuations want = by_whole_prefixes(GetParam().sizes(), prompts, 20);

@@ -22,11 +22,11 @@ class GptBlock final : public DecoderBlock {
         norm1_(parameters_, name + ".ln_1", layer_norm_of(config)),
         qkv_(parameters_, name + ".attn.c_attn", qkv_options(config, config.bias)),
         project_(parameters_, name + ".attn.c_proj",
-                 residual_options(config, heads_.out_width(), config.bias)),
+                 residual_options(config, heads_.out_width(), heads_.head_dim, config.bias)),
         norm2_(parameters_, name + ".ln_2", layer_norm_of(config)),
         up_(parameters_, name + ".mlp.c_fc", up_options(config, config.ffn, config.bias)),
         down_(parameters_, name + ".mlp.c_proj",
-              residual_options(config, config.ffn, config.bias)) {}
+              residual_options(config, config.ffn, 1, config.bias)) {}
 
   Var operator()(const Context& ctx, Var x) const override {
     x = residual(ctx, x, norm1_, [&](const Var& in) {

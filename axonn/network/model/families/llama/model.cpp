@@ -58,14 +58,14 @@ class LlamaBlock final : public DecoderBlock {
         qkv_(parameters_, name + ".self_attn",
              qkv_options(config, config.qkv_bias, {"q_proj", "k_proj", "v_proj"})),
         project_(parameters_, name + ".self_attn.o_proj",
-                 residual_options(config, heads_.out_width(), false)),
+                 residual_options(config, heads_.out_width(), heads_.head_dim, false)),
         norm2_(parameters_, name + norm_names(config)[1], rms_norm_of(config)) {
     held_.set_rate(1 / config.width_factor());
     if (layer.routed)
       experts_.emplace(parameters_, held_, name + ".mlp", expert_options(config, *layer.routed));
     else
       mlp_.emplace(parameters_, name + ".mlp", gate_up_options(config),
-                   residual_options(config, config.ffn, false));
+                   residual_options(config, config.ffn, 1, false));
     const auto eps = static_cast<float>(config.norm_eps);
     if (config.qk_norm == QkNormKind::head)
       qk_norm_ = QkNorm(parameters_, name + ".self_attn", heads_, eps);
@@ -102,11 +102,10 @@ class LlamaBlock final : public DecoderBlock {
   /// Of the gate and of up, joined, or of up alone.
   Linear::Options gate_up_options(const ModelConfig& config) {
     Linear::Options up = up_options(config, config.ffn, false);
-    up.segments = {{.rows = config.ffn}};
     up.parts = {"up_proj"};
     if (!config.has_gate()) return up;
     up.out = 2 * config.ffn;
-    up.segments.push_back({.rows = config.ffn});
+    up.segments.push_back(up.segments.front());
     up.parts.insert(up.parts.begin(), "gate_proj");
     return up;
   }
@@ -120,7 +119,7 @@ class LlamaBlock final : public DecoderBlock {
             .scale = config.router_scale,
             .bias = config.router_bias,
             .init_std = init_std(config),
-            .down_init_std = residual_options(config, config.expert_ffn, false).init_std,
+            .down_init_std = residual_options(config, config.expert_ffn, 1, false).init_std,
             .layer = routed};
   }
 
