@@ -196,7 +196,8 @@ def respell_config(config, rng):
             config["num_key_value_heads"] = None
         without(config, {"rms_norm_eps": types_eps, "tie_word_embeddings": name == "smollm3",
                          "hidden_act": "xielu" if name == "apertus" else "silu"}, rng)  # fmt: skip
-        without(config, {"attention_bias": False, "mlp_bias": False, "attention_dropout": 0.0,
+        without(config, {"attention_bias": name == "seed_oss", "attention_out_bias": False,
+                         "mlp_bias": False, "attention_dropout": 0.0,
                          "clip_qkv": None, "router_jitter_noise": 0.0, "decoder_sparse_step": 1,
                          "mlp_only_layers": []}, rng)  # fmt: skip
         if name in ("olmoe", "qwen3_moe"):

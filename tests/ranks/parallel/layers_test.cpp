@@ -313,7 +313,7 @@ TEST(Layers, TokensRefuseInvalidPositionsAndDocumentStarts) {
   const auto refuses = [&](const RowPositions& places, const char* text) {
     EXPECT_THAT([&] { make(places); }, testing::ThrowsMessage<Error>(testing::HasSubstr(text)));
   };
-  refuses({.positions = few}, "1 positions, 0 starts and 0 marks of padding for 6 rows");
+  refuses({.positions = few}, "1 positions, 0 starts, 0 marks of padding and 0 lengths for 6 rows");
   refuses({.starts = late},
           "row 0 of a sequence, wanted a document start from 0 to that row, got 1");
   refuses({.positions = fits, .reach = 2}, "position 2, want 0 to 1");
