@@ -8,11 +8,14 @@ strange folder has an option that is not supported: a reader must refuse it by n
 import json
 import shutil
 
-from training_draws import draw_layers
+from training_draws import draw_layers, draw_longrope
 
 WINDOW = ("mistral", "qwen2", "qwen3")  # types of which layer_types tells the layers with it
 SOME = ("ministral", "smollm3", "olmo3", "qwen2", "qwen3")  # types of which some may have it
-PLAIN = {"model.qkv_bias": False, "model.qk_norm": "none", "model.block_norm": "input"}
+PLAIN = {"model.qkv_bias": False, "model.out_bias": False, "model.mlp_bias": False,
+         "model.partial_rotary_factor": 1, "model.qk_norm": "none",
+         "model.block_norm": "input"}  # fmt: skip
+BIASES = ("llama", "smollm3", "olmo2", "olmo3", "olmoe", "qwen3", "qwen3_moe", "apertus")
 OLMO = PLAIN | {"model.qk_norm": "width", "model.block_norm": "output"}
 ROUTED = {"model.router": "softmax", "model.expert_step": 1}
 # Of each type the options that all its models have; a type with experts has ROUTED's.
@@ -29,9 +32,12 @@ TYPES = {
     "qwen3": PLAIN | {"model.qk_norm": "head"},
     "qwen3_moe": PLAIN | ROUTED | {"model.qk_norm": "head"},
     "apertus": PLAIN | {"model.qk_norm": "head", "model.activation": "xielu"},
+    "phi3": PLAIN | {"model.type": "phi3"},
+    "seed_oss": PLAIN | {"model.type": "seed_oss"},
 }
 # What a missing key means, where that depends on the type.
-EPS = {"mixtral": 1e-5, "olmoe": 1e-5, "olmo2": 1e-5, "olmo3": 1e-5, "apertus": 1e-5}
+EPS = {"mixtral": 1e-5, "olmoe": 1e-5, "olmo2": 1e-5, "olmo3": 1e-5, "apertus": 1e-5,
+       "phi3": 1e-5}  # fmt: skip
 
 
 def as_type(rng, keys, name, length):
@@ -55,11 +61,18 @@ def as_type(rng, keys, name, length):
         keys["model.nope_layers"] = draw_layers(rng, keys)
     if name == "ministral":
         keys["model.layers"] = max(2, layers)
-    if name in ("olmoe", "apertus"):  # their heads are as wide as the model
+    if name in BIASES:
+        keys["model.qkv_bias"] = keys["model.out_bias"] = rng.choice((True, False))
+    if name in ("llama", "smollm3"):
+        keys["model.mlp_bias"] = rng.choice((True, False))
+    if name == "seed_oss":
+        keys |= {f"model.{bias}": rng.choice((True, False))
+                 for bias in ("qkv_bias", "out_bias", "mlp_bias")}  # fmt: skip
+    if name in ("olmoe", "apertus", "phi3"):  # their heads are as wide as the model
         keys.pop("model.head_dim", None)
         keys["model.hidden"] = 24 * keys["model.heads"]
     elif name in ("mistral", "ministral", "olmo3") or (
-        name not in ("llama", "olmo2") and rng.random() < 0.4
+        name not in ("llama", "olmo2", "seed_oss") and rng.random() < 0.4
     ):
         keys["model.window"] = rng.choice((1, 7, length - 1, length))
         several = keys["model.layers"] > 1 and name in SOME
@@ -68,6 +81,15 @@ def as_type(rng, keys, name, length):
     if name == "olmo3":
         keys["model.window_rope_theta"] = rng.choice((0, 700.0))
         keys["model.window_rope_scaling"] = rng.choice((True, False))
+    if name == "phi3":
+        keys["model.rope_scaling"] = rng.choice(("none", "longrope"))
+        keys["model.partial_rotary_factor"] = rng.choice((1, 0.5))
+    elif name == "olmo3" and keys["model.rope_scaling"] == "longrope":
+        keys["model.rope_scaling"] = "none"
+    for key in [k for k in keys if k.startswith("model.rope_") and k != "model.rope_scaling"]:
+        del keys[key]
+    if keys["model.rope_scaling"] == "longrope":
+        draw_longrope(rng, keys)
 
 
 def as_gpt2(rng, keys):
@@ -113,6 +135,10 @@ def respell_rope(config, rng):
     if config["model_type"] == "olmo3":
         if scaling and rng.random() < 0.5:
             del config["rope_scaling"]
+        return
+    if config["model_type"] == "phi3":
+        if scaling:
+            scaling["type"] = rng.choice(("longrope", "su", "yarn"))
         return
     if scaling and rng.random() < 0.3:
         config[positions] = scaling.pop(positions)
@@ -170,7 +196,8 @@ def respell_config(config, rng):
             config["num_key_value_heads"] = None
         without(config, {"rms_norm_eps": types_eps, "tie_word_embeddings": name == "smollm3",
                          "hidden_act": "xielu" if name == "apertus" else "silu"}, rng)  # fmt: skip
-        without(config, {"attention_bias": False, "mlp_bias": False, "attention_dropout": 0.0,
+        without(config, {"attention_bias": name == "seed_oss", "attention_out_bias": False,
+                         "mlp_bias": False, "attention_dropout": 0.0,
                          "clip_qkv": None, "router_jitter_noise": 0.0, "decoder_sparse_step": 1,
                          "mlp_only_layers": []}, rng)  # fmt: skip
         if name in ("olmoe", "qwen3_moe"):
@@ -243,10 +270,10 @@ def make_strange(folder, rng):
     if name == "gpt2":
         strange.append(("scale_attn_by_inverse_layer_idx", True))
     else:
-        strange += [("partial_rotary_factor", 0.5), ("hidden_act", "gelu"),
+        strange += [("hidden_act", "gelu"),
                     ("rope_scaling", {"rope_type": "dynamic", "factor": 2.0})]  # fmt: skip
-    if name in ("llama", "qwen3", "qwen3_moe", "olmoe", "olmo2", "olmo3", "apertus", "smollm3"):
-        strange.append(("attention_bias", True))
+    if name not in ("gpt2", "phi3"):
+        strange.append(("partial_rotary_factor", 0.5))
     has_window = config.get("sliding_window") and config.get("use_sliding_window", True)
     if name in (*WINDOW, *SOME) and has_window:
         strange.append(("layer_types", ["chunked_attention"] * layers))

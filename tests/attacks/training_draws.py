@@ -65,18 +65,32 @@ def draw_model(rng, keys, grid, dtype):
     if not llama:
         keys["model.bias"] = rng.choice((True, False))
         return
-    keys["model.qkv_bias"] = rng.choice((True, False))
+    for bias in ("qkv_bias", "out_bias", "mlp_bias"):
+        keys[f"model.{bias}"] = rng.choice((True, False))
     keys["model.qk_norm"] = rng.choice(("none", "head", "width"))
-    keys["model.rope_scaling"] = rng.choice(("none", "none", "llama3", "yarn"))
+    keys["model.rope_scaling"] = rng.choice(("none", "none", "llama3", "yarn", "longrope"))
+    keys["model.partial_rotary_factor"] = rng.choice((1, 1, 0.5))
     if keys["model.rope_scaling"] == "yarn":
         keys |= {"model.rope_factor": 4.0, "model.rope_original_positions": rng.choice((8, 64))}
+    if keys["model.rope_scaling"] == "longrope":
+        draw_longrope(rng, keys)
     keys["model.block_norm"] = rng.choice(("input", "input", "output"))
     if rng.random() < 0.3:
         keys["model.nope_layers"] = draw_layers(rng, keys)
     if rng.random() < 0.5:
         draw_experts(rng, keys, grid)
+        keys["model.mlp_bias"] = False
     elif rng.random() < 0.4:
         keys["model.activation"] = "xielu"
+
+
+def draw_longrope(rng, keys):
+    width = keys.get("model.head_dim") or keys["model.hidden"] // keys["model.heads"]
+    pairs = int(width * keys["model.partial_rotary_factor"]) // 2
+    for kind in ("short", "long"):
+        factors = [rng.choice((1.0, 1.5, 4.25)) for _ in range(pairs)]
+        keys[f"model.rope_{kind}_factors"] = ",".join(map(str, factors))
+    keys |= {"model.rope_factor": 4.0, "model.rope_original_positions": rng.choice((8, 64))}
 
 
 def draw_layers(rng, keys, most=3):
@@ -259,6 +273,7 @@ def draw(rng):
 
 COUNTED = (
     "model.family model.layers model.tied model.bias model.qkv_bias model.qk_norm "
+    "model.out_bias model.mlp_bias model.partial_rotary_factor "
     "model.rope_scaling model.block_norm model.nope_layers model.full_layers "
     "model.window_rope_theta model.window_rope_scaling model.activation model.experts_per_token "
     "model.expert_norm model.expert_step model.dense_layers model.router model.router_scale "

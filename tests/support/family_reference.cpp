@@ -45,21 +45,37 @@ double of_yarn(double f, double pair, double width, double theta, const RopeScal
   return f / rope.factor * ramp + f * (1 - ramp);
 }
 
-/// The rotary frequencies of a layer, and the factor of cosines and sines.
-std::pair<std::vector<double>, double> frequencies(const ModelConfig& m, std::int64_t layer) {
+/// The rotary frequencies of a layer in sequences of `positions`, and the factor of cosines and
+/// sines.
+std::pair<std::vector<double>, double> frequencies(const ModelConfig& m, std::int64_t layer,
+                                                   std::int64_t positions) {
   const bool slides = m.window_of(layer) > 0;
   const double theta = slides && m.window_rope_theta > 0 ? m.window_rope_theta : m.rope_theta;
   const RopeScaling rope = slides && !m.window_rope_scaling ? RopeScaling{} : m.rope;
   std::vector<double> out;
-  for (std::int64_t i = 0; i < m.head_dim / 2; ++i) {
-    const double f = 1 / std::pow(theta, 2.0 * double(i) / double(m.head_dim));
+  const std::int64_t width = std::int64_t(double(m.head_dim) * m.partial_rotary_factor);
+  const auto& factors =
+      positions > rope.original_positions ? rope.long_factors : rope.short_factors;
+  for (std::int64_t i = 0; i < width / 2; ++i) {
+    const double f = 1 / std::pow(theta, 2.0 * double(i) / double(width));
     out.push_back(rope.kind == RopeScalingKind::llama3 ? of_llama3(f, rope)
                   : rope.kind == RopeScalingKind::yarn
-                      ? of_yarn(f, double(i), double(m.head_dim), theta, rope)
-                      : f);
+                      ? of_yarn(f, double(i), double(width), theta, rope)
+                  : rope.kind == RopeScalingKind::longrope ? f / factors[i]
+                                                           : f);
   }
-  if (rope.kind != RopeScalingKind::yarn) return {out, 1};
+  if (rope.kind == RopeScalingKind::longrope && rope.attention_factor == 0)
+    return {out, std::sqrt(1 + std::log(rope.factor) / std::log(double(rope.original_positions)))};
+  if (rope.kind == RopeScalingKind::none || rope.kind == RopeScalingKind::llama3) return {out, 1};
   return {out, rope.attention_factor > 0 ? rope.attention_factor : 0.1 * std::log(rope.factor) + 1};
+}
+
+/// Columns [begin, begin + count) of x.
+Matrix columns(const Matrix& x, std::int64_t begin, std::int64_t count) {
+  Matrix out(x.rows, count);
+  for (std::int64_t r = 0; r < x.rows; ++r)
+    for (std::int64_t c = 0; c < count; ++c) out(r, c) = x(r, begin + c);
+  return out;
 }
 
 /// Applies RMSNorm with the weight `name`, if the model has it, to each head's D columns or to the
@@ -86,9 +102,14 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
   const auto turned = [&](const char* which) {
     const Matrix normed = head_norms(project(which), m, weights, name + which + "_norm.weight");
     if (!m.has_rope(layer)) return normed;
-    const auto [turns, factor] = frequencies(m, layer);
-    Matrix out = rotary(normed, positions, turns);
-    for (double& value : out.values) value *= factor;
+    const auto [turns, factor] = frequencies(m, layer, positions);
+    const std::int64_t width = 2 * std::int64_t(turns.size());
+    Matrix out = normed;
+    for (std::int64_t first = 0; first < out.cols; first += m.head_dim) {
+      const Matrix head = rotary(columns(normed, first, width), positions, turns);
+      for (std::int64_t r = 0; r < out.rows; ++r)
+        for (std::int64_t c = 0; c < width; ++c) out(r, first + c) = factor * head(r, c);
+    }
     return out;
   };
   const AttentionShape shape{.positions = positions,
@@ -100,25 +121,29 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
                                           ? std::sqrt(double(m.mup_base_head_dim)) / m.head_dim
                                           : 1 / std::sqrt(double(m.head_dim)),
                              .window = m.window_of(layer)};
-  return product(attention(turned("q"), turned("k"), project("v"), shape).out,
-                 weights.at(name + "o_proj.weight"));
+  return with_bias(product(attention(turned("q"), turned("k"), project("v"), shape).out,
+                           weights.at(name + "o_proj.weight")),
+                   weights, name + "o_proj.bias");
 }
 
 Matrix mlp(const Matrix& x, const Weights& weights, const std::string& name) {
+  const auto project = [&](const Matrix& from, const std::string& which) {
+    return with_bias(product(from, weights.at(name + which + ".weight")), weights,
+                     name + which + ".bias");
+  };
   if (const auto p = weights.find(name + "act_fn.alpha_p"); p != weights.end()) {
-    Matrix hidden = product(x, weights.at(name + "up_proj.weight"));
+    Matrix hidden = project(x, "up_proj");
     const double n = weights.at(name + "act_fn.alpha_n")(0, 0);
     for (double& value : hidden.values) value = xielu(value, p->second(0, 0), n);
-    return product(hidden, weights.at(name + "down_proj.weight"));
+    return project(hidden, "down_proj");
   }
-  const Matrix gate = product(x, weights.at(name + "gate_proj.weight")),
-               up = product(x, weights.at(name + "up_proj.weight"));
+  const Matrix gate = project(x, "gate_proj"), up = project(x, "up_proj");
   Matrix hidden(gate.rows, gate.cols);
   for (std::size_t i = 0; i < hidden.values.size(); ++i) {
     const double g = gate.values[i];
     hidden.values[i] = g / (1 + std::exp(-g)) * up.values[i];
   }
-  return product(hidden, weights.at(name + "down_proj.weight"));
+  return project(hidden, "down_proj");
 }
 
 /// The weighted sum of the chosen experts of each row. Every expert computes all rows.
@@ -139,14 +164,6 @@ Matrix mixture(const Matrix& x, const ModelConfig& m, const Weights& weights,
         for (std::int64_t c = 0; c < x.cols && routing.ids[r * router.k + j] == e; ++c)
           out(r, c) += routing.weights(r, j) * of_expert(r, c);
   }
-  return out;
-}
-
-/// Columns [begin, begin + count) of x.
-Matrix columns(const Matrix& x, std::int64_t begin, std::int64_t count) {
-  Matrix out(x.rows, count);
-  for (std::int64_t r = 0; r < x.rows; ++r)
-    for (std::int64_t c = 0; c < count; ++c) out(r, c) = x(r, begin + c);
   return out;
 }
 

@@ -60,11 +60,12 @@ void write_model(const std::string& folder, const ModelConfig& config,
     std::vector<float> values;
     for (std::int64_t i = 0; i < rows * cols; ++i)
       values.push_back(value_of(spec.name, transposed ? i % rows * cols + i / rows : i));
-    if (options.joined && !as.joined.names.empty()) {
+    if ((options.joined || as.joined.usual) && !as.joined.names.empty()) {
       Joined& joined = all_joined[as.joined.names.front()];
-      joined.shape = {as.joined.outer, as.joined.parts * rows, cols};
-      joined.values.resize(as.joined.outer * as.joined.parts * rows * cols);
-      std::ranges::copy(values, joined.values.begin() + as.joined.part * rows * cols);
+      joined.shape = {as.joined.rows, cols};
+      if (as.joined.outer > 0) joined.shape.insert(joined.shape.begin(), as.joined.outer);
+      joined.values.resize(std::max<std::int64_t>(as.joined.outer, 1) * as.joined.rows * cols);
+      std::ranges::copy(values, joined.values.begin() + as.joined.first * cols);
       continue;
     }
     std::vector<std::int64_t> shape{transposed ? cols : rows};
@@ -72,7 +73,8 @@ void write_model(const std::string& folder, const ModelConfig& config,
     const bool usual = options.prefix.empty() && !options.joined;
     add(usual ? as.names.front() : options.prefix + spec.name, shape, values);
   }
-  for (const auto& [name, joined] : all_joined) add(name, joined.shape, joined.values);
+  for (const auto& [name, joined] : all_joined)
+    add(options.prefix + name, joined.shape, joined.values);
   for (const auto& [names, value] : base_names(config).numbers)
     if (names.front() != options.without) add(names.front(), {}, {static_cast<float>(value)});
   if (!options.and_also.empty()) add(options.and_also, {3}, {1, 2, 3});

@@ -170,13 +170,15 @@ struct HeadNormBackward {
   void run(auto launch, const Checker& check) const;
 };
 
-/// Rotary position embedding: column i of a head is paired with column i + D/2.
+/// Rotary position embedding of the first D columns of each head: column i is paired with column
+/// i + D/2. Other columns are copied.
 struct RotaryEmbedding {
-  View out;              ///< (R, h·D), may be inp
-  View inp;              ///< (R, h·D)
-  View table;            ///< (T, D) f32: cosines, then sines, of a position's D/2 angles
-  bool inverse = false;  ///< rotates by the opposite angles, as the gradient needs
-  View positions = {};   ///< (1, R) i32, below T; or empty: row r has position r % T
+  View out;                   ///< (R, h·head_dim), may be inp
+  View inp;                   ///< (R, h·head_dim)
+  View table;                 ///< (T, D) f32: cosines, then sines, of a position's D/2 angles
+  bool inverse = false;       ///< rotates by the opposite angles, as the gradient needs
+  View positions = {};        ///< (1, R) i32, below T; or empty: row r has position r % T
+  std::int64_t head_dim = 0;  ///< 0: D
 
   static constexpr std::string_view kName = "rotary_embedding";
   auto operands() const { return std::array{out, inp, table, positions}; }

@@ -19,7 +19,7 @@ constexpr std::int64_t kElementsAtOnce = 32 << 20;
 constexpr std::int64_t kElementsOfStrip = 1 << 20;  // converted and written while in cache
 
 std::vector<std::int64_t> shape_of(const PlannedTensor& tensor) {
-  const auto& [name, rows, cols] = tensor.parameter;
+  const std::int64_t rows = tensor.rows(), cols = tensor.parameter.cols;
   if (tensor.number) return {};
   if (tensor.vector) return {rows};
   return tensor.transposed ? std::vector{cols, rows} : std::vector{rows, cols};
@@ -41,9 +41,23 @@ class TensorWriter {
 
   /// A line is a row of the file: a row of the parameter, or a column if the tensor is transposed.
   void write(const PlannedTensor& tensor) {
-    const auto& [name, rows, cols] = tensor.parameter;
-    if (rows == 0 || cols == 0) return;
     if (tensor.number) return put(tensor, {&*tensor.number, 1});
+    AXONN_CHECK(tensor.more.empty() || !tensor.transposed, tensor.name,
+                " is joined and transposed");
+    write(tensor, tensor.parameter);
+    for (const StoredParameter& next : tensor.more) write(tensor, next);
+  }
+
+  void finish(WrittenFile& written) {
+    written.bytes = file_.bytes();
+    file_.finish();
+    written.checksums = hasher_.finish();
+  }
+
+ private:
+  void write(const PlannedTensor& tensor, const StoredParameter& parameter) {
+    const auto& [name, rows, cols] = parameter;
+    if (rows == 0 || cols == 0) return;
     const std::int64_t lines = tensor.transposed ? cols : rows,
                        width = tensor.transposed ? rows : cols,
                        at_once = std::max<std::int64_t>(1, kElementsAtOnce / width),
@@ -60,13 +74,6 @@ class TensorWriter {
     }
   }
 
-  void finish(WrittenFile& written) {
-    written.bytes = file_.bytes();
-    file_.finish();
-    written.checksums = hasher_.finish();
-  }
-
- private:
   /// Lines [first, first + count) of the `all` lines that values_ holds.
   std::span<const float> strip_of(const PlannedTensor& tensor, std::int64_t first,
                                   std::int64_t count, std::int64_t all) {

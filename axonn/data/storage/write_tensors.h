@@ -16,12 +16,18 @@ namespace axonn {
 struct PlannedTensor {
   std::string name;  ///< in the file
   StoredParameter parameter;
-  StoredType type = StoredType::f32;  ///< F32, BF16 or F16
-  bool vector = false;                ///< stored as (rows); parameter.cols is 1
-  bool transposed = false;            ///< stored as (cols, rows)
-  std::optional<float> number = {};   ///< stored as (); parameter is (1, 1) without a name
+  std::vector<StoredParameter> more = {};  ///< whose rows follow, of as many columns
+  StoredType type = StoredType::f32;       ///< F32, BF16 or F16
+  bool vector = false;                     ///< stored as (rows); parameter.cols is 1
+  bool transposed = false;                 ///< stored as (cols, rows); not with `more`
+  std::optional<float> number = {};        ///< stored as (); parameter is (1, 1) without a name
 
-  std::int64_t bytes() const { return parameter.count() * bytes_of(type); }
+  std::int64_t rows() const {
+    std::int64_t sum = parameter.rows;
+    for (const StoredParameter& next : more) sum += next.rows;
+    return sum;
+  }
+  std::int64_t bytes() const { return rows() * parameter.cols * bytes_of(type); }
 };
 
 struct WrittenFile {

@@ -78,6 +78,15 @@ std::optional<std::vector<std::int64_t>> integers_in(const Option::Value& value)
   return std::nullopt;
 }
 
+/// The same as numbers.
+std::optional<std::vector<double>> numbers_in(const Option::Value& value) {
+  if (const auto* one = std::get_if<double>(&value)) return std::vector{*one};
+  if (const auto* many = std::get_if<std::vector<double>>(&value)) return *many;
+  const auto whole = integers_in(value);
+  if (!whole) return std::nullopt;
+  return std::vector<double>(whole->begin(), whole->end());
+}
+
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -136,6 +145,9 @@ std::string Option::wants() const {
                [&](const std::vector<std::int64_t>*) {
                  return "a list of integers" + (range.empty() ? "" : ", each" + range);
                },
+               [&](const std::vector<double>*) {
+                 return "a list of numbers" + (range.empty() ? "" : ", each" + range);
+               },
                [](const Choice& choice) { return "one of " + join(choice.names); },
                [&](const auto*) {
                  return (info_.unit == "bytes" ? "a size in bytes" : "an integer") + range;
@@ -162,6 +174,9 @@ void Option::check() const {
                  return std::ranges::all_of(*values, [&](std::int64_t value) {
                    return in_range(static_cast<double>(value));
                  });
+               },
+               [&](const std::vector<double>* values) {
+                 return std::ranges::all_of(*values, [&](double value) { return in_range(value); });
                },
                [&](const auto* value) {
                  using T = std::remove_cvref_t<decltype(*value)>;
@@ -200,44 +215,49 @@ void Option::set(const Value& value, const std::string& place) const {
     if (!fits) refuse_value(got_text(value), place);
   };
   std::visit(
-      Overload{[&](double* to) {
-                 need((whole || real) && in_range(whole ? static_cast<double>(*whole) : *real));
-                 *to = whole ? static_cast<double>(*whole) : *real;
-               },
-               [&](bool* to) {
-                 need(std::holds_alternative<bool>(value));
-                 *to = std::get<bool>(value);
-               },
-               [&](std::string* to) {
-                 need(text || (info_.or_number && (whole || real)));
-                 *to = text ? *text : got_text(value);
-               },
-               [&](std::vector<std::string>* to) {
-                 const auto* many = std::get_if<std::vector<std::string>>(&value);
-                 need(text || many);
-                 *to = text ? std::vector{*text} : *many;
-               },
-               [&](std::vector<std::int64_t>* to) {
-                 const auto all = integers_in(value);
-                 need(all && std::ranges::all_of(*all, [&](std::int64_t number) {
-                        return in_range(static_cast<double>(number));
-                      }));
-                 *to = *all;
-               },
-               [&](const Choice& to) {
-                 const auto* flag = std::get_if<bool>(&value);
-                 const std::string name = text ? *text : flag && *flag ? "true" : "false";
-                 need(text || (flag && spelling(name)));
-                 set_choice(to, name, place);
-               },
-               [&]<typename Integer>(Integer* to) {
-                 const auto bytes =
-                     text && info_.unit == "bytes" ? parse_bytes(*text) : std::nullopt;
-                 const std::int64_t number = whole ? *whole : bytes.value_or(0);
-                 need((whole || bytes) && in_range(static_cast<double>(number)) &&
-                      std::in_range<Integer>(number));
-                 *to = static_cast<Integer>(number);
-               }},
+      Overload{
+          [&](double* to) {
+            need((whole || real) && in_range(whole ? static_cast<double>(*whole) : *real));
+            *to = whole ? static_cast<double>(*whole) : *real;
+          },
+          [&](bool* to) {
+            need(std::holds_alternative<bool>(value));
+            *to = std::get<bool>(value);
+          },
+          [&](std::string* to) {
+            need(text || (info_.or_number && (whole || real)));
+            *to = text ? *text : got_text(value);
+          },
+          [&](std::vector<std::string>* to) {
+            const auto* many = std::get_if<std::vector<std::string>>(&value);
+            need(text || many);
+            *to = text ? std::vector{*text} : *many;
+          },
+          [&](std::vector<std::int64_t>* to) {
+            const auto all = integers_in(value);
+            need(all && std::ranges::all_of(*all, [&](std::int64_t number) {
+                   return in_range(static_cast<double>(number));
+                 }));
+            *to = *all;
+          },
+          [&](std::vector<double>* to) {
+            const auto all = numbers_in(value);
+            need(all && std::ranges::all_of(*all, [&](double each) { return in_range(each); }));
+            *to = *all;
+          },
+          [&](const Choice& to) {
+            const auto* flag = std::get_if<bool>(&value);
+            const std::string name = text ? *text : flag && *flag ? "true" : "false";
+            need(text || (flag && spelling(name)));
+            set_choice(to, name, place);
+          },
+          [&]<typename Integer>(Integer* to) {
+            const auto bytes = text && info_.unit == "bytes" ? parse_bytes(*text) : std::nullopt;
+            const std::int64_t number = whole ? *whole : bytes.value_or(0);
+            need((whole || bytes) && in_range(static_cast<double>(number)) &&
+                 std::in_range<Integer>(number));
+            *to = static_cast<Integer>(number);
+          }},
       target_);
 }
 
@@ -261,6 +281,12 @@ void Option::set_text(const std::string& text, const std::string& place) const {
                    numbers.push_back(std::get<std::int64_t>(parsed(parse_integer(part))));
                  return Value(std::move(numbers));
                },
+               [&](const std::vector<double>*) {
+                 std::vector<double> numbers;
+                 for (const std::string& part : split(text))
+                   numbers.push_back(std::get<double>(parsed(parse_real(part))));
+                 return Value(std::move(numbers));
+               },
                [&](const Choice&) { return Value(text); },
                [&](const auto*) {
                  return parsed(info_.unit == "bytes" ? parse_bytes(text) : parse_integer(text));
@@ -277,6 +303,7 @@ void Option::append_text(const std::string& text, const std::string& place) cons
   };
   std::visit(Overload{[&](std::vector<std::string>* list) { append(list); },
                       [&](std::vector<std::int64_t>* list) { append(list); },
+                      [&](std::vector<double>* list) { append(list); },
                       [&](const auto&) {
                         fail(Where::here(), "append_text: option ", key(), " is not a list");
                       }},

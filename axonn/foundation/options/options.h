@@ -52,11 +52,12 @@ struct Choice {
 /// One key of one section, with a pointer to the variable that holds its value.
 class Option {
  public:
-  using Target = std::variant<int*, std::int64_t*, double*, bool*, std::string*,
-                              std::vector<std::string>*, std::vector<std::int64_t>*, Choice>;
+  using Target =
+      std::variant<int*, std::int64_t*, double*, bool*, std::string*, std::vector<std::string>*,
+                   std::vector<std::int64_t>*, std::vector<double>*, Choice>;
   /// A value as read from a TOML file.
   using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>,
-                             std::vector<std::int64_t>>;
+                             std::vector<std::int64_t>, std::vector<double>>;
 
   /// The target's current value becomes the option's default.
   Option(std::string_view section, std::string_view name, Target target, OptionInfo info,
@@ -70,7 +71,8 @@ class Option {
   std::string unused() const { return unused_ ? unused_() : ""; }
   bool is_list() const {
     return std::holds_alternative<std::vector<std::string>*>(target_) ||
-           std::holds_alternative<std::vector<std::int64_t>*>(target_);
+           std::holds_alternative<std::vector<std::int64_t>*>(target_) ||
+           std::holds_alternative<std::vector<double>*>(target_);
   }
   bool is_bool() const { return std::holds_alternative<bool*>(target_); }
 

@@ -23,11 +23,16 @@ std::string place_of(const std::string& file, const toml::source_region& region)
   return concat(file, ':', region.begin.line, ':', region.begin.column);
 }
 
-/// Converts an array of integers or of strings. Refuses any other array.
+/// Converts an array of integers, of numbers or of strings. Refuses any other array.
 Option::Value list_of(const Option& option, const toml::array& array, const std::string& place) {
   if (!array.empty() && array.is_homogeneous<std::int64_t>()) {
     std::vector<std::int64_t> numbers;
     for (const toml::node& item : array) numbers.push_back(item.as_integer()->get());
+    return numbers;
+  }
+  if (!array.empty() && std::ranges::all_of(array, &toml::node::is_number)) {
+    std::vector<double> numbers;
+    for (const toml::node& item : array) numbers.push_back(*item.value<double>());
     return numbers;
   }
   std::vector<std::string> values;

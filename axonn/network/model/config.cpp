@@ -173,7 +173,7 @@ void list_kind(ModelConfig& model, OptionList& list) {
             .also = "model_name preset flavor"});
   list.add("family", model.family, model_families(),
            {.help = "kind of model: gpt for GPT-2, llama for Llama, Mistral, Ministral, Qwen, "
-                    "SmolLM3, OLMo 2 and 3, Mixtral, OLMoE and Apertus",
+                    "SmolLM3, OLMo 2 and 3, Phi-3 and 4, Seed-OSS, Mixtral, OLMoE and Apertus",
             .also = "model_type"});
 }
 
@@ -240,8 +240,9 @@ void list_other_sizes(ModelConfig& model, OptionList& list) {
            {.help = "whether the output layer uses the embedding's weight",
             .also = "tie_word_embeddings untie_embeddings_and_output_weights"});
   list.unused_if([&model] {
-    return model.path.empty() && model.is_llama() ? "model.family is llama, which has only qkv_bias"
-                                                  : why_sizes_unread(model);
+    return model.path.empty() && model.is_llama()
+               ? "model.family is llama, which has qkv_bias, out_bias and mlp_bias"
+               : why_sizes_unread(model);
   });
   list.add(
       "bias", &model.bias,

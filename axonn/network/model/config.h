@@ -66,12 +66,15 @@ struct ModelConfig {
   std::int64_t mup_base_head_dim = 0;  ///< 0: head_width()
   MlpKind activation = MlpKind::swiglu;
   bool qkv_bias = false;  ///< biases of queries, keys and values (Qwen2)
+  bool out_bias = false;  ///< of attention's output projection
+  bool mlp_bias = false;  ///< of the products of dense MLPs
   QkNormKind qk_norm = QkNormKind::none;
   BlockNormKind block_norm = BlockNormKind::input;
   std::int64_t window = 0;  ///< positions that attention sees, its own included; 0: all
   std::vector<std::int64_t> full_layers = {};  ///< layers, counted from 0, without the window
   std::vector<std::int64_t> nope_layers = {};  ///< layers without rotary positions
   double rope_theta = 10000;                   ///< base of the rotary frequencies
+  double partial_rotary_factor = 1;    ///< the share of a head's columns, the first, that rotate
   RopeScaling rope = {};               ///< the keys rope_scaling and rope_factor to rope_truncate
   double window_rope_theta = 0;        ///< the base in layers with the window; 0: rope_theta
   bool window_rope_scaling = true;     ///< whether layers with the window have rope's scaling, too
@@ -84,6 +87,8 @@ struct ModelConfig {
   RouterKind router = RouterKind::softmax;
   double router_scale = 1;   ///< factor of the chosen scores
   bool router_bias = false;  ///< a bias that only selects, see training.balance.bias
+  /// The type of Hugging Face's files, where the other options leave several: "phi3"; "": by them.
+  std::string type = {};
   std::string name = {};  ///< a published model, whose sizes are the defaults of the fields above
   std::string path = {};  ///< a checkpoint or Hugging Face folder, instead of the sizes above
   LoraConfig lora = {};   ///< the section [lora]
@@ -130,6 +135,14 @@ struct ModelConfig {
   }
   /// D; 0 if there are no heads.
   std::int64_t head_width() const { return head_dim > 0 || heads == 0 ? head_dim : hidden / heads; }
+  /// The columns of a head that rotate; the others are the same at all positions.
+  std::int64_t rotary_width() const {
+    return static_cast<std::int64_t>(static_cast<double>(head_width()) * partial_rotary_factor);
+  }
+  /// Sequences longer than this have other rotary frequencies than shorter ones; 0: none have.
+  std::int64_t short_sequences() const {
+    return is_llama() && rope.kind == RopeScalingKind::longrope ? rope.original_positions : 0;
+  }
   bool operator==(const ModelConfig&) const = default;
 
  private:

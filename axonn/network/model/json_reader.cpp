@@ -81,6 +81,16 @@ double JsonReader::needed_real(const char* key) const {
   return real({key}, 0);
 }
 
+std::vector<double> JsonReader::needed_reals(const char* key) const {
+  if (!find({key})) refuse(place_, ": ", key, " is missing");
+  const auto fits = [](const nlohmann::json& value) {
+    return value.is_array() && std::ranges::all_of(value, [](const nlohmann::json& one) {
+             return one.is_number() && std::isfinite(one.get<double>()) && one.get<double>() > 0;
+           });
+  };
+  return *get<std::vector<double>>({key}, fits, "a list of numbers above 0");
+}
+
 bool JsonReader::flag(const char* key, bool otherwise) const {
   return get<bool>({key}, &nlohmann::json::is_boolean, "true or false").value_or(otherwise);
 }

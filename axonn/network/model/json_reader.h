@@ -62,6 +62,8 @@ class JsonReader {
   double real(Keys spellings, double otherwise) const;
   /// The same; throws UsageError if there is none.
   double needed_real(const char* key) const;
+  /// A list of finite numbers above 0; throws UsageError if there is none.
+  std::vector<double> needed_reals(const char* key) const;
   bool flag(const char* key, bool otherwise) const;
   std::string text(Keys spellings, std::string_view otherwise) const;
   std::optional<JsonReader> object(const char* key) const;

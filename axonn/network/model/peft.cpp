@@ -222,8 +222,15 @@ TensorNames adapter_names(const ModelConfig& model) {
   const ModelType* const type = find_type(*family, model);
   const auto name_of = [family, type, model](const std::string& parameter) {
     StoredName stored = family->stored_name(model, type, parameter);
-    if (!adapted_module(parameter).empty())
+    if (const std::string module(adapted_module(parameter)); !module.empty()) {
       stored.transposed = false;  // even for a Conv1D, A is (r, in) and B is (out, r)
+      const auto joined = family->stored_name(model, type, module + ".weight").joined;
+      if (joined.usual)
+        refuse("adapters of '", module, "' have no PEFT format: files of the type ", type->name,
+               " have ", joined.names.front(),
+               " for it and others together; merge them into their "
+               "base model with axonn convert --merge");
+    }
     stored.joined = {};
     // PEFT names modules as in the model with its head, which have the family's prefix.
     if (!family->prefix.empty()) std::ranges::reverse(stored.names);

@@ -10,9 +10,10 @@
 
 namespace axonn {
 
-enum class RopeScalingKind { none, llama3, yarn };
+enum class RopeScalingKind { none, llama3, yarn, longrope };
 
-inline constexpr std::array<std::string_view, 3> kRopeScalingKinds = {"none", "llama3", "yarn"};
+inline constexpr std::array<std::string_view, 4> kRopeScalingKinds = {"none", "llama3", "yarn",
+                                                                      "longrope"};
 
 /// Scaling of the rotary frequencies, with which a model trained on sequences of
 /// `original_positions` learns longer ones. Frequency f_i of pair i, which turns
@@ -24,16 +25,23 @@ inline constexpr std::array<std::string_view, 3> kRopeScalingKinds = {"none", "l
 ///            fractions, that turn beta_fast and beta_slow times; with `truncate`, the integers
 ///            below and above. Cosines and sines are multiplied by attention_factor.
 ///
+/// With longrope, f_i becomes f_i / short_factors[i], or f_i / long_factors[i] in sequences longer
+/// than original_positions; cosines and sines are multiplied by attention_factor in both.
+///
 /// Sources: "The Llama 3 herd of models", 2024; Peng et al., "YaRN: Efficient context window
-/// extension of large language models", 2023.
+/// extension of large language models", 2023; Ding et al., "LongRoPE: Extending LLM context window
+/// beyond 2 million tokens", 2024.
 struct RopeScaling {
   RopeScalingKind kind = RopeScalingKind::none;
   double factor = 8;
   std::int64_t original_positions = 8192;
   double low_freq_factor = 1, high_freq_factor = 4;  ///< of llama3
   double beta_fast = 32, beta_slow = 1;              ///< of yarn
-  double attention_factor = 0;                       ///< of yarn; 0: 0.1 ln(factor) + 1
-  bool truncate = true;                              ///< of yarn
+  /// Of yarn and longrope; 0: 0.1 ln(factor) + 1, sqrt(1 + ln(factor) / ln(original_positions)).
+  double attention_factor = 0;
+  bool truncate = true;  ///< of yarn
+  /// Of longrope, a number for each pair of columns that rotate.
+  std::vector<double> short_factors = {}, long_factors = {};
 
   bool operator==(const RopeScaling&) const = default;
 };

@@ -44,18 +44,23 @@ struct Ramp {
   double at(double pair) const { return std::clamp((pair - first) / (last - first), 0.0, 1.0); }
 };
 
+void divide(std::vector<double>& frequencies, const std::vector<double>& factors) {
+  AXONN_CHECK(factors.size() == frequencies.size(), "rope: ", factors.size(), " factors for ",
+              frequencies.size(), " frequencies");
+  for (std::size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= factors[i];
+}
+
 }  // namespace
 
-std::vector<double> rope_frequencies(std::int64_t head_dim, double theta,
-                                     const RopeScaling& scaling) {
-  AXONN_CHECK(head_dim > 0 && head_dim % 2 == 0, "rope: heads of ", head_dim,
-              " columns, want an even number");
-  const auto width = static_cast<double>(head_dim);
-  std::vector<double> frequencies(head_dim / 2);
+std::vector<double> rope_frequencies(std::int64_t D, double theta, const RopeScaling& scaling) {
+  AXONN_CHECK(D > 0 && D % 2 == 0, "rope: ", D, " columns of a head rotate, want an even number");
+  const auto width = static_cast<double>(D);
+  std::vector<double> frequencies(D / 2);
   for (std::size_t i = 0; i < frequencies.size(); ++i)
     frequencies[i] = std::pow(theta, -2.0 * static_cast<double>(i) / width);
   if (scaling.kind == RopeScalingKind::llama3)
     for (double& f : frequencies) f = of_llama3(f, scaling);
+  if (scaling.kind == RopeScalingKind::longrope) divide(frequencies, scaling.short_factors);
   if (scaling.kind != RopeScalingKind::yarn) return frequencies;
   const Ramp ramp(width, theta, scaling);
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
@@ -65,43 +70,71 @@ std::vector<double> rope_frequencies(std::int64_t head_dim, double theta,
   return frequencies;
 }
 
-double rope_magnitude(const RopeScaling& scaling) {
-  if (scaling.kind != RopeScalingKind::yarn) return 1;
-  if (scaling.attention_factor > 0) return scaling.attention_factor;
-  return scaling.factor > 1 ? 0.1 * std::log(scaling.factor) + 1 : 1;
+std::vector<double> long_rope_frequencies(std::int64_t D, double theta,
+                                          const RopeScaling& scaling) {
+  std::vector<double> frequencies = rope_frequencies(D, theta, {});
+  divide(frequencies, scaling.long_factors);
+  return frequencies;
 }
 
-void Rope::prepare(const Context& ctx, std::int64_t positions) {
-  if (!table_.empty() && table_.rows() == positions) return;
+double rope_magnitude(const RopeScaling& scaling) {
+  const bool is_yarn = scaling.kind == RopeScalingKind::yarn;
+  if (!is_yarn && scaling.kind != RopeScalingKind::longrope) return 1;
+  if (scaling.attention_factor > 0) return scaling.attention_factor;
+  if (scaling.factor <= 1) return 1;
+  const double growth = std::log(scaling.factor);
+  return is_yarn
+             ? 0.1 * growth + 1
+             : std::sqrt(1 + growth / std::log(static_cast<double>(scaling.original_positions)));
+}
+
+Rope::Kept Rope::needed(const Rows& rows) const {
+  if (longer_.frequencies.empty()) return Kept::shorter;
+  if (!rows.rotary.empty()) return Kept::both;
+  return rows.whole() > longer_.than ? Kept::longer : Kept::shorter;
+}
+
+void Rope::prepare(const Context& ctx, const Rows& rows) {
+  const Kept wanted = needed(rows);
+  const std::int64_t positions = rows.most_positions(), count = rows_of(wanted, rows);
+  if (!table_.empty() && kept_ == wanted && table_.rows() == count) return;
+  kept_ = wanted;
   const auto half = static_cast<std::int64_t>(frequencies_.size());
-  table_ = ctx.empty(positions, 2 * half, DType::f32);
+  table_ = ctx.empty(count, 2 * half, DType::f32);
   if (!ctx.device().keeps_values()) return;
-  std::vector<float> host(positions * 2 * half);
+  std::vector<float> host(count * 2 * half);
 #pragma omp parallel for
-  for (std::int64_t t = 0; t < positions; ++t)
+  for (std::int64_t row = 0; row < count; ++row) {
+    const bool is_long = kept_ == Kept::longer || row >= positions;
+    const std::vector<double>& frequencies = is_long ? longer_.frequencies : frequencies_;
     for (std::int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(t) * frequencies_[i];
-      host[t * 2 * half + i] = static_cast<float>(magnitude_ * std::cos(angle));
-      host[t * 2 * half + half + i] = static_cast<float>(magnitude_ * std::sin(angle));
+      const double angle = static_cast<double>(row % positions) * frequencies[i];
+      host[row * 2 * half + i] = static_cast<float>(magnitude_ * std::cos(angle));
+      host[row * 2 * half + half + i] = static_cast<float>(magnitude_ * std::sin(angle));
     }
+  }
   ctx.device().copy_from_host(table_.view().data, host.data(), table_.bytes());
 }
 
 void Rope::turn(const Context& ctx, const View& out, const View& inp, bool inverse,
-                const View& positions) const {
-  ctx.backend.run(ops::RotaryEmbedding{
-      .out = out, .inp = inp, .table = table_.view(), .inverse = inverse, .positions = positions});
+                const View& positions, std::int64_t head_dim) const {
+  ctx.backend.run(ops::RotaryEmbedding{.out = out,
+                                       .inp = inp,
+                                       .table = table_.view(),
+                                       .inverse = inverse,
+                                       .positions = positions,
+                                       .head_dim = head_dim});
 }
 
 Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const {
   return each_later(context, std::move(qkv), [this, heads](const Context& ctx, Chunk in) {
     const LocalHeads at(ctx, heads, in.placement.cols);
-    AXONN_CHECK(in.value.cols() == at.width() && in.rows.most_positions() == table_.rows() &&
-                    heads.head_dim == table_.cols(),
+    AXONN_CHECK(in.value.cols() == at.width() && kept_ == needed(in.rows) &&
+                    rows_of(kept_, in.rows) == table_.rows() && heads.head_dim >= table_.cols(),
                 "rope: qkv ", in.value.raw_view(), " of ", in.rows.most_positions(),
                 " positions, wanted ", at.width(), " columns, and prepare() has made the table ",
                 table_.raw_view());
-    const View positions = of_rows_here(ctx, in, in.rows.position);
+    const View positions = of_rows_here(ctx, in, numbers(in.rows));
     const auto turned = [this, ctx, at, positions](Tensor value) {
       const View inp = value.view();
       const Tensor before = value.unique() ? Tensor() : value;
@@ -109,24 +142,24 @@ Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const 
         value = ctx.like(value);
         ctx.backend.run(ops::Cast{at.v(value.view()), at.v(inp)});
       }
-      turn(ctx, at.qk(value.view()), at.qk(inp), false, positions);
+      turn(ctx, at.qk(value.view()), at.qk(inp), false, positions, at.dim);
       return value;
     };
-    const auto backward = [this, ctx, at, positions, kept = in.rows.position,
+    const auto backward = [this, ctx, at, positions, kept = numbers(in.rows),
                            to = in.gradient](Tensor d) {
       const View d_out = d.view();
       if (!d.unique()) {
         d = ctx.like(d);
         ctx.backend.run(ops::Cast{at.v(d.view()), at.v(d_out)});
       }
-      turn(ctx, at.qk(d.view()), at.qk(d_out), true, positions);
+      turn(ctx, at.qk(d.view()), at.qk(d_out), true, positions, at.dim);
       to->add(ctx, std::move(d));
     };
     Chunk out = make_chunk(ctx, in, turned(std::move(in.value)), in.placement);
     const std::string_view block = ctx.scheduling().scope.label;
     if (in.again.made_in(block))
       out.again = Saved(
-          [turned, kept = in.rows.position, of = std::move(in.again)] { return turned(of.take()); },
+          [turned, kept = numbers(in.rows), of = std::move(in.again)] { return turned(of.take()); },
           block);
     return with_backward(ctx, out, backward);
   });

@@ -8,36 +8,61 @@
 
 namespace axonn {
 
-/// The D/2 frequencies of rotary positions, theta^(-2i/D), scaled. Pair i at position t is rotated
-/// by t · frequency[i] radians. Throws if head_dim is odd.
-std::vector<double> rope_frequencies(std::int64_t head_dim, double theta,
-                                     const RopeScaling& scaling);
-/// The factor of cosines and sines: YaRN's attention_factor, else 1.
+/// The D/2 frequencies of rotary positions, theta^(-2i/D), scaled; D is the number of columns of a
+/// head that rotate. Pair i at position t is rotated by t · frequency[i] radians. With longrope,
+/// those of short sequences. Throws if D is odd.
+std::vector<double> rope_frequencies(std::int64_t D, double theta, const RopeScaling& scaling);
+/// The same of sequences longer than original_positions, with longrope.
+std::vector<double> long_rope_frequencies(std::int64_t D, double theta, const RopeScaling& scaling);
+/// The factor of cosines and sines: attention_factor of YaRN and longrope, else 1.
 double rope_magnitude(const RopeScaling& scaling);
 
+/// The frequencies of sequences of more than `than` positions.
+struct LongFrequencies {
+  std::vector<double> frequencies = {};  ///< empty: the same as of others
+  std::int64_t than = 0;
+};
+
 /// Rotary positions (Su et al., "RoFormer", 2021): rotates query and key heads by their token's
-/// position, in pairs (i, i + D/2) as Hugging Face's models do. No communication: no head is cut.
+/// position, in pairs (i, i + D/2) of their first D columns, as Hugging Face's models do. No
+/// communication: no head is cut.
 class Rope {
  public:
-  /// For heads of 2 · frequencies.size() columns, which are also multiplied by `magnitude`.
-  explicit Rope(std::vector<double> frequencies, double magnitude = 1)
-      : frequencies_(std::move(frequencies)), magnitude_(magnitude) {}
+  /// Rotates D = 2 · frequencies.size() columns of a head, and multiplies them by `magnitude`.
+  explicit Rope(std::vector<double> frequencies, double magnitude = 1, LongFrequencies longer = {})
+      : frequencies_(std::move(frequencies)), magnitude_(magnitude), longer_(std::move(longer)) {}
 
-  /// Makes the table of so many positions, unless it has just these. To be called before a pass;
-  /// does not communicate. Throws for a negative number.
-  void prepare(const Context& ctx, std::int64_t positions);
+  /// Makes the table for a pass of these rows, unless it is there. To be called before the pass;
+  /// does not communicate.
+  void prepare(const Context& ctx, const Rows& rows);
 
   /// Returns qkv (R, (h + 2k)·D), as attention() takes it, with rotated queries and keys; in place
   /// if the caller moved it in. Throws if prepare() was called for another number of positions.
   Var operator()(const Context& ctx, Var qkv, const Heads& heads) const;
 
  private:
+  /// The frequencies that a table has.
+  enum class Kept { none, shorter, longer, both };
+
+  Kept needed(const Rows& rows) const;
   void turn(const Context& ctx, const View& out, const View& inp, bool inverse,
-            const View& positions) const;
+            const View& positions, std::int64_t head_dim) const;
+  /// The rows of a table with these.
+  static std::int64_t rows_of(Kept kept, const Rows& rows) {
+    return (kept == Kept::both ? 2 : 1) * rows.most_positions();
+  }
+  /// The number of each row's row in the table; empty: its position in the sequence.
+  const Tensor& numbers(const Rows& rows) const {
+    return longer_.frequencies.empty() || rows.rotary.empty() ? rows.position : rows.rotary;
+  }
 
   std::vector<double> frequencies_;
   double magnitude_;
-  Tensor table_;  // (T, D) f32: cosines, then sines, times magnitude_
+  LongFrequencies longer_;
+  Kept kept_ = Kept::none;
+  /// (T, D) f32: cosines, then sines, times magnitude_. With both frequencies (2T, D), rows of
+  /// longer sequences last.
+  Tensor table_;
 };
 
 }  // namespace axonn

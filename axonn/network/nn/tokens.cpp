@@ -17,10 +17,11 @@ void check_places(const Rows& rows, const RowPositions& places) {
   const auto fits = [&](std::span<const std::int32_t> each) {
     return each.empty() || std::ssize(each) == rows.count();
   };
-  AXONN_CHECK(fits(places.positions) && fits(places.starts) && fits(places.counted),
-              "make_tokens: ", places.positions.size(), " positions, ", places.starts.size(),
-              " starts and ", places.counted.size(), " marks of padding for ", rows.count(),
-              " rows");
+  AXONN_CHECK(
+      fits(places.positions) && fits(places.starts) && fits(places.counted) && fits(places.lengths),
+      "make_tokens: ", places.positions.size(), " positions, ", places.starts.size(), " starts, ",
+      places.counted.size(), " marks of padding and ", places.lengths.size(), " lengths for ",
+      rows.count(), " rows");
   for (std::int32_t position : places.positions)
     AXONN_CHECK(position >= 0 && position < rows.most_positions(), "make_tokens: position ",
                 position, ", want 0 to ", rows.most_positions() - 1);
@@ -29,6 +30,19 @@ void check_places(const Rows& rows, const RowPositions& places) {
                 "make_tokens: row ", r % rows.positions,
                 " of a sequence, wanted a document start from 0 to that row, got ",
                 places.starts[r]);
+}
+
+/// Rows::rotary of all rows, in host memory; empty if it is.
+std::vector<std::int32_t> rotary_rows(const Rows& rows, const RowPositions& places) {
+  std::vector<std::int32_t> all;
+  if (places.short_sequences == 0) return all;
+  for (std::int64_t r = 0; r < std::ssize(places.lengths); ++r) {
+    const std::int64_t position =
+        places.positions.empty() ? r % rows.positions : places.positions[r];
+    const bool is_long = places.lengths[r] > places.short_sequences;
+    all.push_back(static_cast<std::int32_t>(position + (is_long ? rows.most_positions() : 0)));
+  }
+  return all;
 }
 
 /// The positions of a rank's rows in all sequences, and how attention sees them.
@@ -92,6 +106,7 @@ Tokens shared_tokens(const Context& ctx, std::span<const std::int32_t> ids,
                       ? cut([T](std::int64_t row) { return static_cast<std::int32_t>(row % T); })
                       : part_of(places.positions);
   rows.counted = part_of(places.counted);
+  rows.rotary = part_of(rotary_rows(whole, places));
   if (share->has_halo()) {
     // The first rank's halo holds no keys.
     rows.start = cut([&, first_key = share->first_key](std::int64_t row) {
@@ -117,6 +132,7 @@ Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
   rows.position = ctx.on_device(places.positions);
   rows.start = ctx.on_device(places.starts);
   rows.counted = ctx.on_device(places.counted);
+  rows.rotary = ctx.on_device(rotary_rows(rows, places));
   return {ctx.on_device(ids), ctx.on_device(targets), std::move(rows)};
 }
 

@@ -20,6 +20,10 @@ struct RowPositions {
   std::span<const std::int32_t> positions = {};  ///< (R) or none
   std::span<const std::int32_t> starts = {};     ///< (R) or none
   std::span<const std::int32_t> counted = {};    ///< (R) or none
+  /// (R), the length of each row's sequence, or none: all have Rows::whole(). Counts in models
+  /// whose rotary frequencies are others in sequences longer than `short_sequences`.
+  std::span<const std::int32_t> lengths = {};
+  std::int64_t short_sequences = 0;
   std::int64_t reach = 0;
 };
 

@@ -29,6 +29,7 @@ Rows Rows::part(std::int64_t begin, std::int64_t end) const {
           .position = piece(position),
           .start = piece(start),
           .counted = piece(counted),
+          .rotary = piece(rotary),
           .reach = reach,
           .share = std::move(part_of_share)};
 }

@@ -65,6 +65,10 @@ struct Rows {
   Tensor start = {};
   /// 0 for a row of padding, which counts in no loss, else 1; as position and start. Empty: all 1.
   Tensor counted = {};
+  /// Each row's row of rotary tables (Rope) that depend on the length of its sequence, as position:
+  /// its position, or that plus most_positions() in longer sequences. Empty: all sequences here
+  /// have whole() rows, and no table depends on more.
+  Tensor rotary = {};
   std::int64_t reach = 0;  ///< all positions are less than this; 0: `positions`
   /// Set if ranks share sequences. Then `positions` is the number of those here, and `position` is
   /// set, too.

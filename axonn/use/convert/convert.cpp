@@ -229,6 +229,18 @@ class Converter {
       prefix = family->prefix;
     for (const ParameterSpec& spec : parameters_) {
       const StoredName as = names.of(spec.name);
+      if (as.joined.usual && as.joined.first > 0) {
+        AXONN_CHECK(tensors_.back().name == as.joined.names.front() &&
+                        tensors_.back().rows() == as.joined.first,
+                    spec.name, " does not follow the rows before it in ", as.joined.names.front());
+        tensors_.back().more.push_back(stored(spec));
+        continue;
+      }
+      if (as.joined.usual) {
+        tensors_.push_back(
+            {.name = as.joined.names.front(), .parameter = stored(spec), .type = type_});
+        continue;
+      }
       const bool plain = prefix.empty() || spec.name == "lm_head.weight";
       tensors_.push_back({.name = plain ? as.names.front() : prefix + spec.name,
                           .parameter = stored(spec),

@@ -57,6 +57,16 @@ struct GgufModel {
     Unsupported unsupported;
     // Versions of llama.cpp differ in what they multiply YaRN's cosines and sines by.
     if (model.rope.kind == RopeScalingKind::yarn) unsupported.emplace_back("rope_scaling = yarn");
+    // llama.cpp takes the factors of long sequences for short ones, too, if the context is long.
+    if (model.rope.kind == RopeScalingKind::longrope)
+      unsupported.emplace_back("rope_scaling = longrope");
+    if (model.partial_rotary_factor != 1)
+      unsupported.push_back(concat("partial_rotary_factor = ", model.partial_rotary_factor));
+    if (!type->gguf.biases) {
+      if (model.qkv_bias && !type->defaults.qkv_bias) unsupported.emplace_back("qkv_bias = true");
+      if (model.out_bias) unsupported.emplace_back("out_bias = true");
+      if (model.mlp_bias) unsupported.emplace_back("mlp_bias = true");
+    }
     if (model.has_window_rope())
       unsupported.emplace_back("other rotary frequencies in layers with the window");
     if (unsupported.empty() && type->gguf.check) type->gguf.check(model, unsupported);
@@ -285,8 +295,10 @@ std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
     if (tensor.vector) tensor.type = GgufType::f32;
     if (tensor.type == GgufType::q8_0 && tensor.parameter.cols % 32 != 0)
       tensor.type = GgufType::f16;
+    constexpr std::array kRotated = {".attn_q.weight", ".attn_k.weight", ".attn_q.bias",
+                                     ".attn_k.bias"};
     if (form.interleaved &&
-        (tensor.name.ends_with(".attn_q.weight") || tensor.name.ends_with(".attn_k.weight")))
+        std::ranges::any_of(kRotated, [&](const char* end) { return tensor.name.ends_with(end); }))
       tensor.interleaved = model.head_width();
     tensors.push_back(std::move(tensor));
   }

@@ -81,7 +81,7 @@ EvaluationText open_text(const std::string& path, const Tokenizer& tokenizer, st
 /// Sequences as a rank's tokens. Rows without a target have target -1.
 struct Batch {
   Rows rows;
-  std::vector<std::int32_t> ids, targets, positions, starts;
+  std::vector<std::int32_t> ids, targets, positions, starts, lengths;
 };
 
 /// Makes the rows of a sequence, from the row `begin` on, those of its documents.
@@ -123,9 +123,12 @@ Batch read_batch(const ScoredSequences& sequences, std::int64_t first, std::int6
   Batch batch{.rows = {count, length}};
   batch.ids.assign(count * length, 0);
   batch.targets.assign(count * length, -1);
+  batch.lengths.assign(count * length, 0);
   std::int64_t row = 0;
   for (const auto& [tokens, scored, positions, divided] : read) {
-    const std::int64_t inputs = std::ssize(tokens) - 1;
+    const std::int64_t inputs =
+        divided.ids.empty() ? std::ssize(tokens) - 1 : std::ssize(divided.ids);
+    std::fill_n(batch.lengths.begin() + row, length, static_cast<std::int32_t>(inputs));
     if (divided.ids.empty()) {
       std::copy_n(tokens.begin(), inputs, batch.ids.begin() + row);
       std::copy_n(tokens.end() - scored, scored, batch.targets.begin() + row + inputs - scored);
@@ -164,7 +167,10 @@ std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequ
         read_batch(sequences, mine, options.batch, unit, model.config().model.vocab);
     state.prefetcher.begin_pass();
     const Tokens tokens = make_tokens(ctx, batch.ids, batch.targets, batch.rows,
-                                      {.positions = batch.positions, .starts = batch.starts});
+                                      {.positions = batch.positions,
+                                       .starts = batch.starts,
+                                       .lengths = batch.lengths,
+                                       .short_sequences = model.config().model.short_sequences()});
     const Tensor losses = model.model().target_losses(ctx, tokens);
     std::vector<float> host(losses.count());  // the loss and the greedy flag of each row, (R, 2)
     ctx.device().copy_to_host(host.data(), losses.view().data, losses.bytes());

@@ -24,7 +24,7 @@ constexpr std::int64_t kScoredRows = 128;
 std::size_t CacheSlots::held(std::size_t i, const std::vector<std::int32_t>& wanted,
                              std::int64_t adapter) const {
   const auto& here = last[i].tokens;
-  if (last[i].adapter != adapter) return 0;
+  if (last[i].adapter != adapter || differ(here.size(), wanted.size())) return 0;
   const std::int64_t size = std::ssize(here),
                      same = std::min(std::ranges::mismatch(here, wanted).in1 - here.begin(),
                                      std::ssize(wanted) - 1),
@@ -49,9 +49,11 @@ void GenerationSchedule::remove(std::size_t number) {
     std::erase(waiting_, number);
   } else {
     const auto first = sequence.tokens.begin() + static_cast<std::ptrdiff_t>(sequence.begin);
+    // The keys of a part of a long sequence are not those of a short one.
+    const bool usable = !slots_.differ(sequence.cached, sequence.in_context());
     if (!sequence.embeds())  // which leaves in the slot what was there
       slots_.last[slot - in_slot_.begin()] = {
-          .tokens = {first, first + static_cast<std::ptrdiff_t>(sequence.cached)},
+          .tokens = {first, first + static_cast<std::ptrdiff_t>(usable ? sequence.cached : 0)},
           .adapter = sequence.options.adapter};
     *slot = nullptr;
   }

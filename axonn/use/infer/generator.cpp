@@ -164,7 +164,7 @@ struct Generator::Drawn {
 };
 
 struct Generator::Rows {
-  std::vector<std::int32_t> ids, positions, slots, starts;
+  std::vector<std::int32_t> ids, positions, slots, starts, lengths;
   std::vector<std::int64_t> needed;  // rows whose logits are needed
   AdapterRows adapters;
 
@@ -182,6 +182,7 @@ struct Generator::Rows {
       positions.push_back(static_cast<std::int32_t>(position));
       slots.push_back(part.slot);
       starts.push_back(start);
+      lengths.push_back(static_cast<std::int32_t>(part.sequence->in_context()));
     }
     for (std::int64_t i = part.rows_with_logits(); i > 0; --i)
       needed.push_back(std::ssize(ids) - i);
@@ -194,6 +195,7 @@ struct Generator::Rows {
       starts.push_back(static_cast<std::int32_t>(row));
     ids.resize(count, 0);
     positions.resize(count, 0);
+    lengths.resize(count, 0);
     slots.resize(count, -1);
   }
 };
@@ -217,6 +219,7 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
   slots_.entries =
       slots_.window > 0 ? std::min(context_, slots_.window + kBeyondWindow - 1) : context_;
   slots_.slots = 0;
+  slots_.short_sequences = model.short_sequences();
   slots_.caches = loaded.model().caches();
   schedule_ = std::make_unique<GenerationSchedule>(slots_);
   if (options.tokenizer)
@@ -308,9 +311,12 @@ Tensor Generator::forward(const Rows& rows, std::shared_ptr<KeyValueCache> cache
   scheduling.step = state_.get();
   state_->prefetcher.begin_pass();
   if (cache) cache->begin_pass(ctx, rows.slots, rows.positions, reads);
-  const Tokens tokens =
-      make_tokens(ctx, rows.ids, {}, {1, std::ssize(rows.ids)},
-                  {.positions = rows.positions, .starts = rows.starts, .reach = context_});
+  const Tokens tokens = make_tokens(ctx, rows.ids, {}, {1, std::ssize(rows.ids)},
+                                    {.positions = rows.positions,
+                                     .starts = rows.starts,
+                                     .lengths = rows.lengths,
+                                     .short_sequences = slots_.short_sequences,
+                                     .reach = context_});
   return f(ctx, tokens);
 }
 
@@ -435,7 +441,10 @@ std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::
   }
   if (static_cast<std::int64_t>(sequence.produced()) >= options.max_tokens)
     return FinishReason::max_tokens;
-  if (static_cast<std::int64_t>(sequence.in_context()) <= context_) return {};
+  if (static_cast<std::int64_t>(sequence.in_context()) <= context_) {
+    if (slots_.differ(sequence.cached, sequence.in_context())) sequence.cached = 0;
+    return {};
+  }
   if (!options.slides) return FinishReason::context;
   sequence.begin = sequence.tokens.size() - (context_ + 1) / 2;
   sequence.cached = 0;

@@ -115,7 +115,10 @@ struct CacheSlots {
   std::int64_t places = 1, slots = 1;
   std::int64_t entries = 0;  ///< positions of a sequence that a slot holds
   std::int64_t window = 0;   ///< positions that attention sees; 0: all
-  bool caches = true;        ///< false: nothing is cached, every pass computes whole sequences
+  /// Keys of longer sequences have other rotary positions than those of shorter ones (longrope); 0:
+  /// all have the same.
+  std::int64_t short_sequences = 0;
+  bool caches = true;  ///< false: nothing is cached, every pass computes whole sequences
   /// What a slot last held.
   struct Slot {
     std::vector<std::int32_t> tokens = {};  ///< whose keys and values they are
@@ -123,6 +126,13 @@ struct CacheSlots {
   };
   std::vector<Slot> last = {};  ///< per slot, in the order of places
 
+  /// Whether the keys of sequences of these lengths have different rotary positions.
+  bool differ(std::size_t one, std::size_t other) const {
+    const auto is_long = [this](std::size_t length) {
+      return static_cast<std::int64_t>(length) > short_sequences;
+    };
+    return short_sequences > 0 && is_long(one) != is_long(other);
+  }
   /// Returns how many of the first tokens of `wanted` need not be computed again because slot `i`
   /// holds their keys and values, computed with this adapter; 0 if that would be wrong or would
   /// save less than half of them.

@@ -57,6 +57,29 @@ TEST(RotaryEmbedding, RotatesRowsByExplicitPositionsInAnyOrder) {
   }
 }
 
+TEST(RotaryEmbedding, RotatesTheFirstColumnsOfAHeadAndCopiesTheOthers) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16}) {
+    const Operand angles(random_values("table", 5, 4, DType::f32), DType::f32),
+        inp(random_values("inp", 5, 20, type), type, 3), out(5, 20, type, 1), turned(5, 4, type);
+    backend->run(ops::RotaryEmbedding{.out = out, .inp = inp, .table = angles, .head_dim = 10});
+    for (std::int64_t head = 0; head < 2; ++head) {
+      Matrix first(5, 4), others(5, 6);
+      for (std::int64_t r = 0; r < 5; ++r)
+        for (std::int64_t c = 0; c < 10; ++c)
+          (c < 4 ? first(r, c) : others(r, c - 4)) = inp.values()(r, 10 * head + c);
+      const Operand narrow(first, type);
+      backend->run(ops::RotaryEmbedding{.out = turned, .inp = narrow, .table = angles});
+      const Matrix got = out.values();
+      for (std::int64_t r = 0; r < 5; ++r)
+        for (std::int64_t c = 0; c < 10; ++c)
+          EXPECT_EQ(got(r, 10 * head + c), c < 4 ? turned.values()(r, c) : others(r, c - 4));
+    }
+    backend->run(ops::RotaryEmbedding{.out = inp, .inp = inp, .table = angles, .head_dim = 10});
+    EXPECT_TRUE(close(inp, out.values(), {})) << "in place";
+  }
+}
+
 TEST(RotaryEmbedding, RefusesPartsOfSequencesAndOfHeads) {
   const Operand a(4, 6, DType::f32), long_table(3, 6, DType::f32), odd(4, 3, DType::f32);
   expect_refusal("inp is (4,6) f32, want whole sequences of 3 positions",

@@ -64,8 +64,9 @@ ModelState::ModelState(const GridShape& shape, int rank, ModelStateOptions optio
   for (std::int64_t i = 0; i < options_.experts; ++i) {
     const std::string expert = concat("h.0.experts.", i);
     const ExpertNumber number{i, options_.experts};
-    experts.push_back({expert + ".up.weight", {kFfn, kWidth, Axis::x, Axis::y, {}, {}, number}});
-    experts.push_back({expert + ".down.weight", {kWidth, kFfn, Axis::y, Axis::x, {}, {}, number}});
+    experts.push_back({expert + ".up.weight", {kFfn, kWidth, Axis::x, Axis::y, {}, 0, {}, number}});
+    experts.push_back(
+        {expert + ".down.weight", {kWidth, kFfn, Axis::y, Axis::x, {}, 0, {}, number}});
   }
   add_block("h.0.experts", experts, shape_.z / shape_.experts,
             coords_.at(Axis::z) / shape_.experts);

@@ -60,7 +60,8 @@ TensorNames names() {
                 if (parameter == "u") return StoredName{{"t"}, true};
                 StoredName stored{{parameter}};
                 if (parameter == "p")
-                  stored.joined = {.names = {"J", "j"}, .outer = 2, .parts = 2, .part = 2};
+                  stored.joined = {
+                      .names = {"J", "j"}, .outer = 2, .rows = 2 * kRows, .first = 2 * kRows};
                 return stored;
               },
           .passed_over = [](std::string_view tensor) { return tensor == "j"; },

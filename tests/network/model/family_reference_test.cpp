@@ -177,6 +177,44 @@ ModelConfig small_olmo3() {
   return config;
 }
 
+/// Sequences are longer than original_positions.
+ModelConfig small_phi3() {
+  ModelConfig config = small_llama();
+  config.head_dim = 8;
+  config.partial_rotary_factor = 0.75;
+  config.rope_theta = 20;
+  config.rope = {.kind = RopeScalingKind::longrope,
+                 .factor = 4,
+                 .original_positions = kPositions - 1,
+                 .short_factors = {1, 1.5, 2},
+                 .long_factors = {1.25, 2, 4}};
+  return config;
+}
+
+/// They are as long, no longer; layers with the window have no scaling.
+ModelConfig small_phi3_of_short_sequences() {
+  ModelConfig config = small_phi3();
+  config.rope.original_positions = kPositions;
+  config.rope.attention_factor = 1.3;
+  config.window = 4;
+  config.full_layers = {1};
+  config.window_rope_scaling = false;
+  return config;
+}
+
+ModelConfig small_seed_oss() {
+  ModelConfig config = small_llama();
+  config.head_dim = 6;
+  config.qkv_bias = config.out_bias = config.mlp_bias = true;
+  return config;
+}
+
+ModelConfig small_with_biases_of_xielu() {
+  ModelConfig config = small_apertus();
+  config.out_bias = config.mlp_bias = true;
+  return config;
+}
+
 /// The options of those together: a base of the window's own, a ramp that is not rounded, layers
 /// without rotary positions among those with the window, norms of experts' output.
 ModelConfig small_with_kinds_of_layers() {
@@ -303,6 +341,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Family{"Sigmoid", small_with_sigmoid}, Family{"Mup", small_mup},
                     Family{"Apertus", small_apertus}, Family{"Smollm3", small_smollm3},
                     Family{"Ministral", small_ministral}, Family{"Olmo2", small_olmo2},
-                    Family{"Olmo3", small_olmo3},
+                    Family{"Olmo3", small_olmo3}, Family{"Phi3", small_phi3},
+                    Family{"ShortPhi3", small_phi3_of_short_sequences},
+                    Family{"SeedOss", small_seed_oss},
+                    Family{"XieluBiases", small_with_biases_of_xielu},
                     Family{"KindsOfLayers", small_with_kinds_of_layers}),
     [](const auto& family) { return std::string(family.param.name); });

@@ -1,5 +1,6 @@
 // Configs read from Hugging Face's, of models whose layers differ: what transformers 5.24 computes
 // with such files; see the logits of its models.
+#include <array>
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -116,6 +117,66 @@ TEST(HuggingFaceConfig, ReadsOlmo3WithScaledFrequenciesInFullLayersAlone) {
   EXPECT_THAT(error(R"("rope_parameters": {"full_attention": )" + yarn +
                     R"(}}, "rope_scaling": {"rope_type": "yarn", "factor": 4.0})"),
               HasSubstr("a rope_scaling other than rope_parameters.full_attention"));
+}
+
+TEST(HuggingFaceConfig, ReadsPhi3WithPartialRotaryPositionsAndLongrope) {
+  EXPECT_EQ(resolved(parse(R"({"model_type": "phi3", "attention_bias": false,
+    "architectures": ["Phi3ForCausalLM"], "embd_pdrop": 0.0, "hidden_act": "silu",
+    "hidden_size": 3072, "intermediate_size": 8192, "max_position_embeddings": 4096,
+    "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32,
+    "original_max_position_embeddings": 4096, "rms_norm_eps": 1e-05, "rope_scaling": null,
+    "rope_theta": 10000.0, "sliding_window": 2047, "tie_word_embeddings": false,
+    "vocab_size": 32064})"),
+                     0, 0),
+            known("phi-3-mini-4k"));
+  const auto read = [](const std::string& more) { return parse(llama_file(more, "phi3")); };
+  EXPECT_EQ(read("").norm_eps, 1e-5);
+  EXPECT_EQ(read("").window, 0);
+  const auto factors = [](const char* kind) {
+    return concat(R"("partial_rotary_factor": 0.25, "rope_scaling": {"type": ")", kind,
+                  R"(", "short_factor": [1, 1.5], "long_factor": [2, 4.5]})");
+  };
+  RopeScaling want{.kind = RopeScalingKind::longrope,
+                   .factor = 512.0 / 4096,
+                   .original_positions = 4096,
+                   .short_factors = {1, 1.5},
+                   .long_factors = {2, 4.5}};
+  for (const char* kind : {"longrope", "su", "yarn"}) EXPECT_EQ(read(factors(kind)).rope, want);
+  EXPECT_EQ(read(factors("su")).partial_rotary_factor, 0.25);
+  want.original_positions = 64;
+  want.factor = 8;
+  const std::string original = R"(, "original_max_position_embeddings": 64)";
+  EXPECT_EQ(read(factors("longrope") + original).rope, want);
+  const std::string plain = R"("partial_rotary_factor": 0.75, "rope_scaling": null)";
+  EXPECT_EQ(read(plain).partial_rotary_factor, 0.75);
+  const auto error = [](const std::string& more) { return error_of(llama_file(more, "phi3")); };
+  EXPECT_THAT(error(R"("rope_scaling": {"type": "llama3", "factor": 2.0})"),
+              HasSubstr("rope scaling 'llama3'"));
+  EXPECT_THAT(error(R"("rope_scaling": {"type": "longrope", "short_factor": [1, 2]})"),
+              HasSubstr("long_factor is missing"));
+  EXPECT_THAT(error(R"("rope_scaling": {"type": "su", "short_factor": [1], "long_factor": [0]})"),
+              HasSubstr("long_factor wants a list of numbers above 0"));
+  EXPECT_THAT(error(R"("rope_scaling": {"type": "su", "short_factor": [1], "long_factor": [1]})"),
+              HasSubstr("rope_short_factors has 1 numbers, but 8 pairs of columns rotate"));
+  EXPECT_THAT(error(R"("partial_rotary_factor": 0.2)"), HasSubstr("columns of a head are 3"));
+}
+
+TEST(HuggingFaceConfig, ReadsTheBiasesOfEachProduct) {
+  const auto biases = [](const char* type, const std::string& more) {
+    const ModelConfig model = parse(llama_file(more, type));
+    return std::array{model.qkv_bias, model.out_bias, model.mlp_bias};
+  };
+  const std::string both = R"("attention_bias": true, "mlp_bias": true)";
+  for (const char* type : {"llama", "smollm3"})
+    EXPECT_EQ(biases(type, both), (std::array{true, true, true})) << type;
+  for (const char* type : {"qwen3", "olmo2", "olmo3"})
+    EXPECT_EQ(biases(type, both), (std::array{true, true, false})) << type;
+  EXPECT_EQ(biases("qwen2", both), (std::array{true, false, false}));
+  EXPECT_EQ(biases("mistral", both), (std::array{false, false, false}));
+  EXPECT_EQ(biases("seed_oss", ""), (std::array{true, false, false}));
+  EXPECT_EQ(biases("seed_oss", R"("attention_bias": false, "attention_out_bias": true)"),
+            (std::array{false, true, false}));
+  EXPECT_EQ(biases("seed_oss", both), (std::array{true, false, true}));
 }
 
 TEST(HuggingFaceConfig, ReadsYarnOfEveryType) {

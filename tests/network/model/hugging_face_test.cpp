@@ -138,7 +138,6 @@ TEST(HuggingFaceConfig, ReadsQwen3sExpertsAndItsDenseLayers) {
   const auto error = [](const std::string& more) {
     return error_of(llama_file(more, "qwen3_moe"));
   };
-  EXPECT_THAT(error(R"("attention_bias": true)"), HasSubstr("attention_bias"));
   EXPECT_THAT(error(R"("mlp_only_layers": [-1])"),
               HasSubstr("mlp_only_layers wants a list of integers of at least 0"));
   EXPECT_THAT(error(R"("mlp_only_layers": 3)"), HasSubstr("wants a list"));
@@ -171,8 +170,7 @@ TEST(HuggingFaceConfig, ReadsOlmoeWithNormsOverTheWidth) {
   EXPECT_EQ(defaults.norm_eps, 1e-5);
   EXPECT_TRUE(parse(llama_file(R"("norm_topk_prob": true)", "olmoe")).expert_norm);
   EXPECT_EQ(parse(llama_file(R"("sliding_window": 32)", "olmoe")).window, 0);
-  EXPECT_THAT(error_of(llama_file(R"("clip_qkv": 8.0, "attention_bias": true)", "olmoe")),
-              AllOf(HasSubstr("clip_qkv"), HasSubstr("attention_bias")));
+  EXPECT_THAT(error_of(llama_file(R"("clip_qkv": 8.0)", "olmoe")), HasSubstr("clip_qkv"));
 }
 
 TEST(HuggingFaceConfig, ReadsApertusWithItsActivationAndScaledFrequencies) {
@@ -308,15 +306,15 @@ TEST(HuggingFaceConfig, NeedsTheFactorsOfLlama3AndTakesTheOuterPositionsFirst) {
               HasSubstr("high_freq_factor is missing"));
 }
 
-TEST(HuggingFaceConfig, RefusesBiasesWhereTheTypeHasThemAlone) {
+TEST(HuggingFaceConfig, HasTheBiasesThatTransformersTakesFromTheKeysOfTheType) {
   const std::string attention = R"("attention_bias": true)", mlp = R"("mlp_bias": true)";
   for (const char* type : {"llama", "qwen3", "qwen3_moe", "olmoe", "apertus"})
-    EXPECT_THAT(error_of(llama_file(attention, type)), HasSubstr("attention_bias")) << type;
+    EXPECT_TRUE(parse(llama_file(attention, type)).out_bias) << type;
   for (const char* type : {"qwen2", "mistral", "mixtral"})
-    EXPECT_EQ(parse(llama_file(attention, type)).hidden, 64) << type;
-  EXPECT_THAT(error_of(llama_file(mlp)), HasSubstr("mlp_bias"));
+    EXPECT_FALSE(parse(llama_file(attention, type)).out_bias) << type;
+  EXPECT_TRUE(parse(llama_file(mlp)).mlp_bias);
   for (const char* type : {"apertus", "qwen3", "mistral", "mixtral", "olmoe"})
-    EXPECT_EQ(parse(llama_file(mlp, type)).hidden, 64) << type;
+    EXPECT_FALSE(parse(llama_file(mlp, type)).mlp_bias) << type;
   EXPECT_THAT(error_of(llama_file(R"("is_causal": false)")), HasSubstr("is_causal false"));
 }
 
@@ -341,18 +339,18 @@ TEST(HuggingFaceConfig, NotesEachKeyThatTheTypeDoesNotHave) {
 }
 
 TEST(HuggingFaceConfig, ListsAllUnsupportedFeaturesInOneMessage) {
-  EXPECT_THAT(
-      error_of(llama_file(R"("rope_scaling": {"type": "dynamic", "factor": 4.0},
-    "mlp_bias": true, "attention_bias": true, "hidden_act": "gelu",
+  EXPECT_THAT(error_of(llama_file(R"("rope_scaling": {"type": "dynamic", "factor": 4.0},
+    "hidden_act": "gelu",
     "quantization_config": {"bits": 4}, "partial_rotary_factor": 0.5)")),
-      AllOf(HasSubstr("config.json: not supported in models:"), HasSubstr("rope scaling 'dynamic'"),
-            HasSubstr("mlp_bias"), HasSubstr("attention_bias"), HasSubstr("hidden_act 'gelu'"),
-            HasSubstr("quantization_config"), HasSubstr("partial_rotary_factor")));
+              AllOf(HasSubstr("config.json: not supported in models:"),
+                    HasSubstr("rope scaling 'dynamic'"), HasSubstr("hidden_act 'gelu'"),
+                    HasSubstr("quantization_config"), HasSubstr("partial_rotary_factor")));
   EXPECT_THAT(error_of(llama_file(R"("quantization": {"group_size": 64, "bits": 4})")),
               HasSubstr("config.json: not supported in models: quantization"));
   EXPECT_THAT(error_of(llama_file("", "qwen2_moe")),
               HasSubstr("model_type is 'qwen2_moe'; supported are gpt2, llama, mistral, ministral, "
-                        "mixtral, olmoe, olmo2, olmo3, qwen2, qwen3, qwen3_moe, apertus, smollm3"));
+                        "mixtral, olmoe, olmo2, olmo3, qwen2, qwen3, qwen3_moe, apertus, smollm3, "
+                        "phi3, seed_oss"));
   EXPECT_THAT(error_of(llama_file(R"("rope_parameters": {"full_attention": {"rope_theta": 1}})")),
               HasSubstr("rope_parameters of several kinds of layers"));
   EXPECT_THAT(error_of(R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2,

@@ -160,6 +160,40 @@ TEST(HuggingFaceWrite, RefusesKindsOfLayersThatTheTypeHasNot) {
                              HasSubstr("ministral has window = 4096, full_layers")));
 }
 
+TEST(HuggingFaceWrite, Phi3sAndSeedOsssReadBackUnchangedWithTheTypeOfTheirFolder) {
+  ModelConfig longrope = known("phi-3-mini-4k"), scaled = longrope;
+  longrope.partial_rotary_factor = 0.125;
+  longrope.rope = {.kind = RopeScalingKind::longrope,
+                   .factor = 2,
+                   .original_positions = 2048,
+                   .short_factors = {1, 1.5, 2, 2.5, 3, 4},
+                   .long_factors = {1, 2, 3, 4, 5, 6.25}};
+  scaled = longrope;
+  scaled.rope.factor = 3;
+  scaled.rope.attention_factor = 1.25;
+  ModelConfig seed = known("seed-oss-36b"), other = seed, llama = known("llama-3-8b");
+  other.qkv_bias = false;
+  other.out_bias = other.mlp_bias = true;
+  llama.qkv_bias = llama.out_bias = llama.mlp_bias = true;
+  for (const ModelConfig& model :
+       {known("phi-3-mini-4k"), known("phi-4"), longrope, scaled, seed, other, llama}) {
+    const std::string text = to_hugging_face_config(model, {});
+    EXPECT_EQ(resolved(parse_hugging_face_config(text, "a"), 0, 0), model) << text;
+  }
+  EXPECT_EQ(written(known("phi-4"))["model_type"], "phi3");
+  EXPECT_EQ(written(longrope)["rope_scaling"].size(), 3u) << "as transformers 4 wants";
+  EXPECT_EQ(written(seed)["model_type"], "seed_oss");
+  EXPECT_EQ(written(seed)["attention_out_bias"], false);
+  seed.type.clear();
+  EXPECT_EQ(written(seed)["model_type"], "qwen2") << "which has the same options";
+  seed.mlp_bias = true;
+  EXPECT_EQ(written(seed)["model_type"], "seed_oss");
+  longrope.rope.kind = RopeScalingKind::yarn;
+  EXPECT_THAT(refusal(longrope), HasSubstr("type phi3 does not support: rope_scaling = yarn"));
+  longrope.qkv_bias = true;
+  EXPECT_THAT(refusal(longrope), HasSubstr("type = phi3, qkv_bias = true, partial_rotary_factor"));
+}
+
 TEST(HuggingFaceWrite, RefusesExpertsThatNoTypeHasAndNamesTheKeys) {
   ModelConfig model = known("mixtral-8x7b");
   model.expert_norm = false;
@@ -210,8 +244,9 @@ TEST(HuggingFaceWrite, MixtralsExpertsHaveTheirOwnNames) {
   const StoredName::Joined joined = names("olmoe-1b-7b", up).joined;
   EXPECT_EQ(joined.names.front(), "model.layers.3.mlp.experts.gate_up_proj");
   EXPECT_EQ(joined.outer, 64);
-  EXPECT_EQ(joined.parts, 2);
-  EXPECT_EQ(joined.part, 25);
+  EXPECT_EQ(joined.rows, 2 * 1024);
+  EXPECT_EQ(joined.first, 25 * 1024);
+  EXPECT_FALSE(joined.usual);
 }
 
 TEST(HuggingFaceWrite, ApertussNormsHaveTheirOwnNamesAndXielusConstantsAreStored) {

@@ -70,6 +70,10 @@ TEST(KnownModel, HasAsManyParametersAsItsMakersPublished) {
       {"olmo-3-7b", 7'298'011'136},
       {"olmo-3-32b", 32'233'522'176},
       {"ministral-8b-2410", 8'019'808'256},
+      {"phi-3-mini-4k", 3'821'079'552},
+      {"phi-3-medium-4k", 13'960'238'080},
+      {"phi-4", 14'659'507'200},
+      {"seed-oss-36b", 36'151'104'512},
       // Computed by hand from the published sizes.
       {"apertus-8b", 8'053'338'176},
       {"apertus-70b", 70'599'864'480}};

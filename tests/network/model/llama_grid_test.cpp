@@ -76,6 +76,22 @@ ModelConfig tiny_olmo3(BlockNormKind block_norm = BlockNormKind::output) {
   return config;
 }
 
+/// Sequences are longer than original_positions; half of each head rotates, all products have
+/// biases.
+ModelConfig tiny_phi3() {
+  ModelConfig config = tiny_llama();
+  config.rope_theta = 100;
+  config.partial_rotary_factor = 0.5;
+  config.qkv_bias = config.out_bias = config.mlp_bias = true;
+  const auto pairs = static_cast<std::size_t>(config.rotary_width() / 2);
+  config.rope = {.kind = RopeScalingKind::longrope,
+                 .factor = 4,
+                 .original_positions = 3,
+                 .short_factors = std::vector<double>(pairs, 1),
+                 .long_factors = std::vector<double>(pairs, 1.5)};
+  return config;
+}
+
 ModelConfig tiny_mup() {
   ModelConfig config = tiny_llama();
   config.mup_base = 32;
@@ -111,6 +127,10 @@ TEST(LlamaOnGrids, KindsOfLayersWithNormsAtTheInputHaveTheLossesOfOneRankOnTenGr
   EXPECT_EQ(
       difference_on_grids({.make_model = model_of(tiny_olmo3(BlockNormKind::input))}, ten_grids()),
       "");
+}
+
+TEST(LlamaOnGrids, PartialRotaryPositionsLongropeAndBiasesHaveTheLossesOfOneRankOnTenGrids) {
+  EXPECT_EQ(difference_on_grids({.make_model = model_of(tiny_phi3())}, ten_grids()), "");
 }
 
 TEST(LlamaOnGrids, WithMupHasTheLossesOfOneRankOnTenGrids) {

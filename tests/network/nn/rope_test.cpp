@@ -67,6 +67,17 @@ TEST(RopeFrequencies, OfYarnMatchACalculationByHand) {
   EXPECT_NEAR(exact[27] / plain[27], 1 - (27 - 18.0811) / (34.9841 - 18.0811) * 7 / 8, 1e-4);
 }
 
+TEST(RopeFrequencies, OfLongropeAreDividedByTheFactorsOfTheLength) {
+  const RopeScaling scaling{.kind = RopeScalingKind::longrope,
+                            .factor = 16,
+                            .original_positions = 256,
+                            .short_factors = {1, 2},
+                            .long_factors = {4, 8}};
+  EXPECT_EQ(rope_frequencies(4, 100, scaling), (std::vector{1.0, 0.05}));
+  EXPECT_EQ(long_rope_frequencies(4, 100, scaling), (std::vector{0.25, 0.0125}));
+  EXPECT_NEAR(rope_magnitude(scaling), std::sqrt(1.5), 1e-15) << "16 is the root of 256";
+}
+
 TEST(RopeMagnitude, IsTheOneThatIsGivenOrGrowsWithTheLogarithmOfTheFactor) {
   EXPECT_EQ(rope_magnitude({}), 1);
   EXPECT_EQ(rope_magnitude({.kind = RopeScalingKind::llama3}), 1);

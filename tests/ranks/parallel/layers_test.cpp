@@ -141,7 +141,7 @@ std::function<Piece(ParameterGroup&)> llama_attention(LlamaAttention options) {
         group, "attn.o_proj",
         Linear::Options{.in = 96, .out = 24, .orientation = Orientation::transposed});
     return [=](const Context& ctx, const PieceInput& in) {
-      rope->prepare(ctx, in.tokens.rows.positions);
+      rope->prepare(ctx, in.tokens.rows);
       Var x = (*qkv)(ctx, in.x);
       if (norm) x = norm(ctx, x);
       return (*project)(ctx, attention(ctx, (*rope)(ctx, std::move(x), heads), heads));
@@ -159,7 +159,7 @@ Piece turned_and_kept(ParameterGroup& group) {
       group, "project",
       Linear::Options{.in = 48, .out = 24, .orientation = Orientation::transposed});
   return [=](const Context& ctx, const PieceInput& in) {
-    rope->prepare(ctx, in.tokens.rows.positions);
+    rope->prepare(ctx, in.tokens.rows);
     const Var x = (*qkv)(ctx, in.x), both = add(ctx, (*rope)(ctx, x, heads), x);
     return (*project)(ctx, attention(ctx, both, heads));
   };
@@ -313,7 +313,7 @@ TEST(Layers, TokensRefuseInvalidPositionsAndDocumentStarts) {
   const auto refuses = [&](const RowPositions& places, const char* text) {
     EXPECT_THAT([&] { make(places); }, testing::ThrowsMessage<Error>(testing::HasSubstr(text)));
   };
-  refuses({.positions = few}, "1 positions, 0 starts and 0 marks of padding for 6 rows");
+  refuses({.positions = few}, "1 positions, 0 starts, 0 marks of padding and 0 lengths for 6 rows");
   refuses({.starts = late},
           "row 0 of a sequence, wanted a document start from 0 to that row, got 1");
   refuses({.positions = fits, .reach = 2}, "position 2, want 0 to 1");

@@ -63,7 +63,7 @@ std::vector<ModelConfig> mixtures() {
 
 /// One model of every family whose written config has another model_type or other fields.
 std::vector<ModelConfig> families() {
-  std::vector<ModelConfig> all(12, model_to_convert(ModelFamily::llama));
+  std::vector<ModelConfig> all(15, model_to_convert(ModelFamily::llama));
   all[0] = all[1] = model_to_convert(ModelFamily::gpt);
   all[1].tied = false;
   all[2].rope.kind = RopeScalingKind::llama3;
@@ -87,6 +87,9 @@ std::vector<ModelConfig> families() {
   all[11].full_layers = {3};
   all[11].rope.kind = RopeScalingKind::yarn;
   all[11].window_rope_scaling = false;
+  all[12].type = "phi3";
+  all[13].partial_rotary_factor = 0.5;  // phi3, too
+  all[14].out_bias = true;              // seed_oss
   std::ranges::copy(mixtures(), std::back_inserter(all));
   return all;
 }
@@ -143,7 +146,7 @@ TEST(Convert, ToACheckpointAndBackIsExactForEveryFamily) {
       EXPECT_EQ(read_hugging_face_config(out), read_hugging_face_config(in));
       ++folders;
     }
-  EXPECT_EQ(folders, 45);
+  EXPECT_EQ(folders, 54);
 }
 
 TEST(Convert, ReadsTensorsThatJoinAllExpertsAndWritesEachExpertsOwn) {

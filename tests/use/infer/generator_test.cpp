@@ -57,6 +57,19 @@ ModelConfig olmo3() {
   return sizes;
 }
 
+/// Texts cross the 14 positions beyond which all frequencies are others.
+ModelConfig phi3() {
+  ModelConfig sizes = llama();
+  sizes.qkv_bias = sizes.out_bias = sizes.mlp_bias = true;
+  sizes.partial_rotary_factor = 0.5;
+  sizes.rope = {.kind = RopeScalingKind::longrope,
+                .factor = 4,
+                .original_positions = 14,
+                .short_factors = {1},
+                .long_factors = {3}};
+  return sizes;
+}
+
 ModelConfig mixtral() {
   ModelConfig sizes = llama();
   sizes.experts = 4;
@@ -197,7 +210,8 @@ TEST_P(GeneratorOf, ContinuesFromTheLastHalfOfAFullContext) {
 INSTANTIATE_TEST_SUITE_P(Families, GeneratorOf,
                          testing::Values(Family{"Gpt", gpt}, Family{"GroupedGpt", grouped_gpt},
                                          Family{"Llama", llama}, Family{"Mistral", mistral},
-                                         Family{"Qwen3", qwen3}, Family{"Olmo3", olmo3}),
+                                         Family{"Qwen3", qwen3}, Family{"Olmo3", olmo3},
+                                         Family{"Phi3", phi3}),
                          [](const auto& family) { return std::string(family.param.name); });
 
 void expect_long_texts(ModelConfig sizes) {
@@ -236,7 +250,7 @@ TEST(Generator, DrawsTheSameTokensInEveryBatchAndOnEveryGrid) {
 TEST(Generator, ReadsOnlyTheNewTokensOfAContinuedText) {
   ModelConfig long_mistral = mistral();
   long_mistral.positions = 120;
-  for (const auto& sizes : {llama(), mistral(), long_mistral}) {
+  for (const auto& sizes : {llama(), mistral(), long_mistral, phi3()}) {
     const std::vector<std::int32_t> first(9, 65);
     const auto want = by_whole_prefixes(sizes, {first}, 10).front();
     std::vector<std::int32_t> longer = first;

@@ -9,20 +9,21 @@
 
 namespace axonn::rowwise {
 
-/// Rotates the pairs (x[i], x[i + D/2]) of every head by the angles of the row's position:
+/// Rotates the pairs (x[i], x[i + D/2]) of every head's first D columns by the angles of the row's
+/// position, and copies its other columns:
 ///
 ///   out[i] = x[i] · cos - x[i + D/2] · sin        out[i + D/2] = x[i + D/2] · cos + x[i] · sin
 ///
 /// and by the opposite angles if `sign` is -1, as a gradient needs. One team per row. Bound by
-/// memory: 2 · R · h · D · sizeof(T) bytes; all heads of a row share its angles.
+/// memory: 2 · R · h · width · sizeof(T) bytes; all heads of a row share its angles.
 /// Source: Su et al., "RoFormer", 2021, with the halves of a head paired, as Hugging Face does.
 template <typename T>
 struct RotaryKernel {
-  Matrix<T> out;              // (R, h · D), may be inp
-  Matrix<const T> inp;        // (R, h · D)
+  Matrix<T> out;              // (R, h · width), may be inp
+  Matrix<const T> inp;        // (R, h · width)
   Matrix<const float> table;  // (T, D): each row cosines, then sines
   std::int64_t count;         // T
-  int heads, D;
+  int heads, D, width;        // of a head; D or more
   float sign;
   const std::int32_t* positions;  // (R), or null: row % T
 
@@ -30,8 +31,11 @@ struct RotaryKernel {
     const int half = D / 2;
     const float* cosine = table.row(positions ? positions[row] : row_remainder(row, count));
     for (int h = 0; h < heads; ++h) {
-      const T* x = inp.row(row) + h * D;
-      T* y = out.row(row) + h * D;
+      const T* x = inp.row(row) + h * width;
+      T* y = out.row(row) + h * width;
+      if (width > D && x != y)
+        team.map(
+            y + D, width - D, [](float v) { return v; }, x + D);
       team.map_pair(
           y, y + half, half,
           [s = sign](auto a, auto b, auto cos, auto sin) {
@@ -94,15 +98,16 @@ void RotaryEmbedding::run(auto launch, const Checker& check) const {
               "rotary_embedding: inp is ", inp, ", want whole sequences of ", table.rows,
               " positions (table is ", table, ")");
   if (positions.data) check.ids("positions", positions, inp.rows);
-  AXONN_CHECK(table.cols > 0 && table.cols % 2 == 0 && inp.cols % table.cols == 0,
+  const std::int64_t head = head_dim > 0 ? head_dim : table.cols;
+  AXONN_CHECK(table.cols > 0 && table.cols % 2 == 0 && table.cols <= head && inp.cols % head == 0,
               "rotary_embedding: inp is ", inp, ", want whole heads of the width of table ", table,
-              ", which must be even");
-  const int D = width(table), heads = width(inp) / D;
+              ", which must be even, or of head_dim = ", head_dim, ", at least as wide");
+  const int D = width(table), of_head = static_cast<int>(head), heads = width(inp) / of_head;
   with_type(inp.dtype, [&]<typename T>(T) {
     launch.rows(
         {inp.rows, inp.cols, D / 2},
-        rowwise::RotaryKernel<T>{out, inp, table, table.rows, heads, D, inverse ? -1.0f : 1.0f,
-                                 address<const std::int32_t>(positions)});
+        rowwise::RotaryKernel<T>{out, inp, table, table.rows, heads, D, of_head,
+                                 inverse ? -1.0f : 1.0f, address<const std::int32_t>(positions)});
   });
 }
 

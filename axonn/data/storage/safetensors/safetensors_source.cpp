@@ -154,7 +154,8 @@ void check(const SafetensorsFolder::Tensor& tensor, double wanted, Differences& 
 void check(const SafetensorsEntry& entry, const Stored& wanted, const StoredName::Joined* joined,
            Differences& differences) {
   std::vector<std::int64_t> shape{wanted.rows, wanted.cols};
-  if (joined) shape = {joined->outer, joined->parts * wanted.rows, wanted.cols};
+  if (joined) shape[0] = joined->rows;
+  if (joined && joined->outer > 0) shape.insert(shape.begin(), joined->outer);
   if (wanted.transposed) std::swap(shape[0], shape[1]);
   const bool vector = !joined && wanted.cols == 1 && entry.shape == std::vector{wanted.rows};
   if (entry.shape != shape && !vector) {
@@ -185,10 +186,10 @@ SafetensorsSource::SafetensorsSource(SafetensorsFolder folder,
     };
     const bool alone = find(name.names);
     if (!alone && !find(name.joined.names)) {
-      differences.add("there is no ", name.names.front());
+      differences.add("there is no ", (name.joined.usual ? name.joined.names : name.names).front());
       continue;
     }
-    if (!alone) stored.first = name.joined.part * rows * cols;
+    if (!alone) stored.first = name.joined.first * cols;
     known.insert(stored.tensor.entry->name);
     check(*stored.tensor.entry, stored, alone ? nullptr : &name.joined, differences);
   }

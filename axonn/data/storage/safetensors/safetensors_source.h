@@ -15,12 +15,14 @@ namespace axonn {
 struct StoredName {
   std::vector<std::string> names;  ///< the usual one first; a folder has one of them
   bool transposed = false;         ///< stored as (in, out), as in GPT-2's Conv1D
-  /// A tensor (outer, parts · rows, cols) that may hold the parameter instead, as one of outer ·
-  /// parts matrices (rows, cols), such as the matrices of all experts of a layer.
+  /// A tensor (outer, rows, cols) that may hold the parameter instead, as some of its outer · rows
+  /// rows, such as the matrices of all experts of a layer.
   struct Joined {
     std::vector<std::string> names = {};  ///< empty: there is no such tensor
-    std::int64_t outer = 1, parts = 1;
-    std::int64_t part = 0;  ///< which of the outer · parts matrices it is
+    std::int64_t outer = 0;               ///< 0: the tensor is (rows, cols)
+    std::int64_t rows = 0;
+    std::int64_t first = 0;  ///< the parameter's first row
+    bool usual = false;      ///< new folders have this tensor
   };
   Joined joined = {};
 };

@@ -62,8 +62,10 @@ struct Family {
 
 /// How llama.cpp stores a type's models.
 struct GgufForm {
-  std::string_view architecture = {};  ///< "" if it does not, or not as files here are written
-  bool interleaved = false;            ///< the rows of queries and keys
+  std::string_view architecture = {};      ///< "" if it does not, or not as files here are written
+  bool interleaved = false;                ///< the rows of queries and keys
+  bool biases = false;                     ///< it reads those of all products
+  std::string_view mlp_norm = "ffn_norm";  ///< the norm before the MLP
   /// Parameters with this in their names are not tensors, but keys of values().
   std::string_view kept_in_keys = {};
   GgufKeys (*values)(const ModelConfig&, ParameterSource&) = nullptr;
@@ -75,13 +77,21 @@ struct GgufForm {
 struct ModelType {
   std::string_view name, architecture;  ///< "qwen3", "Qwen3ForCausalLM"
   /// The options that make a model one of this type, and the values that transformers gives to keys
-  /// that a file does not have.
+  /// that a file does not have. Has ModelConfig::type if another type may have the same options.
   ModelConfig defaults = {};
   /// What its files say of single layers.
   struct {
     bool windows = false;  ///< which have the window
     bool ropes = false;    ///< the rotary frequencies of those with the window and of the others
   } by_layer = {};
+  /// The biases that its files have keys for.
+  struct {
+    bool attention = false;  ///< attention_bias: of queries, keys, values and the output projection
+    bool out = false;        ///< attention_out_bias: of the output projection, apart from those
+    bool mlp = false;        ///< mlp_bias
+  } bias_keys = {};
+  /// partial_rotary_factor counts, and no scaling but longrope, which has older names, as in Phi-3.
+  bool rotates_a_part = false;
   /// Whether a model with the same options as the defaults is one of this type; null: it is.
   bool (*fits)(const ModelConfig&) = nullptr;
   /// Published models: sizes by name. The names are choices of model.name.

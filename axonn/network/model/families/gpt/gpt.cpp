@@ -62,6 +62,8 @@ void validate_gpt(const ModelConfig& model) {
   if (model.experts > 0) refuse("[model] experts = ", model.experts, " needs family = \"llama\"");
   if (model.block_norm != BlockNormKind::input)
     refuse("[model] block_norm = \"output\" needs family = \"llama\"");
+  if (model.out_bias || model.mlp_bias)
+    refuse("[model] out_bias and mlp_bias need family = \"llama\"; gpt has bias for all");
 }
 
 }  // namespace

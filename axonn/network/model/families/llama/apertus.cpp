@@ -25,13 +25,9 @@ std::vector<ModelConfig> known_apertuses() {
   return models;
 }
 
-void read_apertus(const JsonReader& file, ModelConfig&, Unsupported& unsupported) {
-  need_no_biases(file, {"attention_bias"}, unsupported);
-}
-
 /// A missing or empty rope_scaling would be the type's own.
 void write_apertus(const ModelConfig& model, JsonObject& out) {
-  out["attention_bias"] = false;
+  out["attention_bias"] = model.qkv_bias;
   if (model.rope.kind == RopeScalingKind::none) out["rope_scaling"] = {{"rope_type", "default"}};
 }
 
@@ -90,8 +86,8 @@ std::vector<ModelType> apertus_types() {
   return {{.name = "apertus",
            .architecture = "ApertusForCausalLM",
            .defaults = defaults,
+           .bias_keys = {.attention = true},
            .known = known_apertuses,
-           .read = read_apertus,
            .write = write_apertus,
            .check = check_apertus,
            .rename = rename_norms,

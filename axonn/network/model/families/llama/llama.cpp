@@ -26,6 +26,12 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
   list.add("qkv_bias", &model.qkv_bias,
            {.help = "whether queries, keys and values have biases, as in Qwen2 (llama)",
             .also = "attention_bias add_qkv_bias use_qkv_bias"});
+  list.add("out_bias", &model.out_bias,
+           {.help = "whether attention's output projection has a bias, as in Seed-OSS (llama)",
+            .also = "attention_out_bias o_bias"});
+  list.add("mlp_bias", &model.mlp_bias,
+           {.help = "whether the products of dense MLPs have biases (llama)",
+            .also = "use_mlp_bias add_mlp_bias"});
   list.add("qk_norm", model.qk_norm, kQkNormKinds,
            {.help = "RMSNorm of queries and keys: of each head, as in Qwen3, or over the width of "
                     "all heads, as in OLMoE (llama)",
@@ -45,10 +51,20 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
            {.help = "base of the rotary frequencies (llama)",
             .above = 0,
             .also = "rotary_base rope_base"});
-  list.add("rope_scaling", model.rope.kind, kRopeScalingKinds,
-           {.help = "scale the rotary frequencies for longer sequences, as Llama 3.1 does, or by "
-                    "YaRN (llama)",
-            .also = "rope_type rope_parameters use_rope_scaling yarn"});
+  list.add("partial_rotary_factor", &model.partial_rotary_factor,
+           {.help = "the share of a head's columns, the first ones, that rotary positions rotate, "
+                    "as in Phi-4-mini (llama)",
+            .max = 1,
+            .above = 0,
+            .also = "rotary_percent rotary_pct rotary_dim rope_percent"});
+  list.add(
+      "rope_scaling", model.rope.kind, kRopeScalingKinds,
+      {.help = "scale the rotary frequencies for longer sequences, as Llama 3.1 does, by YaRN, "
+               "or by longrope, as Phi-3 does (llama)",
+       .also = "rope_type rope_parameters use_rope_scaling yarn su"});
+  list.add("type", &model.type,
+           {.help = "model_type of the Hugging Face folders that are written, phi3 or seed_oss; "
+                    "empty: by the other options (llama)"});
   list.add(
       "nope_layers", &model.nope_layers,
       {.help = "layers, counted from 0, without rotary positions (NoPE), as in SmolLM3 (llama)",
@@ -76,25 +92,29 @@ void list_window_options(ModelConfig& model, OptionList& list) {
                     "not"});
 }
 
+/// Gives the reason to the options that are added next, unless the scaling is one of these kinds.
+void unused_if_not(ModelConfig& model, OptionList& list,
+                   std::initializer_list<RopeScalingKind> kinds) {
+  list.unused_if([&model, kinds = std::vector<RopeScalingKind>(kinds)] {
+    const std::string reason = why_unread(kLlamaFamily, model);
+    if (!reason.empty() || std::ranges::find(kinds, model.rope.kind) != kinds.end()) return reason;
+    return concat("model.rope_scaling is ", kRopeScalingKinds[static_cast<int>(model.rope.kind)]);
+  });
+}
+
 void list_scaling_options(ModelConfig& model, OptionList& list) {
-  const auto unused_if_not = [&](std::initializer_list<RopeScalingKind> kinds) {
-    list.unused_if([&model, kinds = std::vector<RopeScalingKind>(kinds)] {
-      const std::string reason = why_unread(kLlamaFamily, model);
-      if (!reason.empty() || std::ranges::find(kinds, model.rope.kind) != kinds.end())
-        return reason;
-      return concat("model.rope_scaling is ", kRopeScalingKinds[static_cast<int>(model.rope.kind)]);
-    });
-  };
-  unused_if_not({RopeScalingKind::llama3, RopeScalingKind::yarn});
+  unused_if_not(model, list,
+                {RopeScalingKind::llama3, RopeScalingKind::yarn, RopeScalingKind::longrope});
   list.add("rope_factor", &model.rope.factor,
-           {.help = "low frequencies are divided by this (rope_scaling)",
+           {.help = "low frequencies are divided by this; of longrope, how many times "
+                    "rope_original_positions the longest sequence has (rope_scaling)",
             .above = 0,
             .also = "factor rope_scaling_factor"});
   list.add("rope_original_positions", &model.rope.original_positions,
            {.help = "longest sequence of the model before scaling (rope_scaling)",
             .min = 1,
             .also = "original_max_position_embeddings"});
-  unused_if_not({RopeScalingKind::llama3});
+  unused_if_not(model, list, {RopeScalingKind::llama3});
   list.add("rope_low_freq_factor", &model.rope.low_freq_factor,
            {.help = "frequencies with fewer rotations than this over rope_original_positions are "
                     "divided by rope_factor (rope_scaling llama3)",
@@ -105,7 +125,7 @@ void list_scaling_options(ModelConfig& model, OptionList& list) {
                     "unchanged (rope_scaling llama3)",
             .above = 0,
             .also = "high_freq_factor"});
-  unused_if_not({RopeScalingKind::yarn});
+  unused_if_not(model, list, {RopeScalingKind::yarn});
   list.add("rope_beta_fast", &model.rope.beta_fast,
            {.help = "frequencies with more rotations than this over rope_original_positions are "
                     "unchanged (rope_scaling yarn)",
@@ -116,14 +136,31 @@ void list_scaling_options(ModelConfig& model, OptionList& list) {
                     "divided by rope_factor (rope_scaling yarn)",
             .above = 0,
             .also = "beta_slow yarn_beta_slow"});
-  list.add("rope_attention_factor", &model.rope.attention_factor,
-           {.help = "factor of cosines and sines; 0: 0.1 ln(rope_factor) + 1 (rope_scaling yarn)",
-            .min = 0,
-            .also = "attention_factor yarn_attn_factor mscale"});
   list.add("rope_truncate", &model.rope.truncate,
            {.help = "whether the pairs between which the frequencies change are rounded outwards "
                     "to whole ones (rope_scaling yarn)",
             .also = "truncate"});
+}
+
+/// Those that longrope has.
+void list_longrope_options(ModelConfig& model, OptionList& list) {
+  unused_if_not(model, list, {RopeScalingKind::yarn, RopeScalingKind::longrope});
+  list.add("rope_attention_factor", &model.rope.attention_factor,
+           {.help = "factor of cosines and sines; 0: 0.1 ln(rope_factor) + 1, or with longrope the "
+                    "root of 1 + ln(rope_factor) / ln(rope_original_positions) (rope_scaling)",
+            .min = 0,
+            .also = "attention_factor yarn_attn_factor mscale"});
+  unused_if_not(model, list, {RopeScalingKind::longrope});
+  list.add("rope_short_factors", &model.rope.short_factors,
+           {.help = "by which each frequency is divided, of each pair of columns that rotate "
+                    "(rope_scaling longrope)",
+            .above = 0,
+            .also = "short_factor"});
+  list.add("rope_long_factors", &model.rope.long_factors,
+           {.help = "the same in sequences longer than rope_original_positions (rope_scaling "
+                    "longrope)",
+            .above = 0,
+            .also = "long_factor"});
 }
 
 void list_expert_options(ModelConfig& model, OptionList& list) {
@@ -170,11 +207,31 @@ void list_expert_options(ModelConfig& model, OptionList& list) {
             .also = "e_score_correction_bias moe_router_enable_expert_bias"});
 }
 
+void validate_longrope(const ModelConfig& model) {
+  const RopeScaling& rope = model.rope;
+  const std::int64_t pairs = model.rotary_width() / 2;
+  for (const auto& [key, factors] : {std::pair{"rope_short_factors", &rope.short_factors},
+                                     {"rope_long_factors", &rope.long_factors}})
+    if (std::ssize(*factors) != pairs)
+      refuse("[model] ", key, " has ", factors->size(), " numbers, but ", pairs,
+             " pairs of columns rotate; give one for each");
+  if (rope.original_positions < 2 && rope.attention_factor == 0)
+    refuse(
+        "[model] rope_original_positions = ", rope.original_positions,
+        " has a logarithm of 0, by which rope_scaling = \"longrope\" divides; take at least 2, or "
+        "set rope_attention_factor");
+}
+
 void validate_rope(const ModelConfig& model) {
-  const std::int64_t width = model.head_width();
+  const std::int64_t width = model.head_width(), rotary = model.rotary_width();
   if (width % 2 != 0)
     refuse("[model] head_dim = ", width,
            " is odd, but rotary positions rotate pairs of columns; take ", width + 1);
+  if (rotary < 2 || rotary % 2 != 0)
+    refuse("[model] partial_rotary_factor = ", model.partial_rotary_factor, " of ", width,
+           " columns of a head are ", rotary, ", but rotary positions rotate pairs; take 1, or ",
+           "another part that is even");
+  if (model.rope.kind == RopeScalingKind::longrope) validate_longrope(model);
   if (model.rope.kind == RopeScalingKind::llama3 &&
       model.rope.low_freq_factor >= model.rope.high_freq_factor)
     refuse("[model] rope_low_freq_factor = ", model.rope.low_freq_factor,
@@ -211,6 +268,9 @@ void validate_kinds_of_layers(const ModelConfig& model) {
 
 void validate_experts(const ModelConfig& model) {
   if (model.experts == 0) return;
+  if (model.mlp_bias)
+    refuse("[model] mlp_bias = true, but experts = ", model.experts,
+           " have no biases; set it to false");
   if (!model.has_gate())
     refuse("[model] experts = ", model.experts, " have a gate, but activation = \"",
            kMlpKinds[static_cast<int>(model.activation)], "\" has none; set it to \"swiglu\"");
@@ -243,6 +303,7 @@ constexpr Family kLlamaFamily{.name = "llama",
                                     list_llama_options(model, list);
                                     list_window_options(model, list);
                                     list_scaling_options(model, list);
+                                    list_longrope_options(model, list);
                                     list_expert_options(model, list);
                                   },
                               .validate =
@@ -250,6 +311,7 @@ constexpr Family kLlamaFamily{.name = "llama",
                                     validate_rope(model);
                                     validate_kinds_of_layers(model);
                                     validate_experts(model);
+                                    if (!model.type.empty()) need_type(kLlamaFamily, model);
                                   },
                               .make = make_llama,
                               .use_all_operations =

@@ -30,12 +30,9 @@ std::vector<ModelConfig> known_llamas() {
   return models;
 }
 
-void read_meta(const JsonReader& file, ModelConfig&, Unsupported& unsupported) {
-  need_no_biases(file, {"attention_bias", "mlp_bias"}, unsupported);
-}
-
-void write_meta(const ModelConfig&, JsonObject& out) {
-  out["attention_bias"] = out["mlp_bias"] = false;
+void write_meta(const ModelConfig& model, JsonObject& out) {
+  out["attention_bias"] = model.qkv_bias;
+  out["mlp_bias"] = model.mlp_bias;
 }
 
 }  // namespace
@@ -44,11 +41,11 @@ std::vector<ModelType> llama_types() {
   return {{.name = "llama",
            .architecture = "LlamaForCausalLM",
            .defaults = llama_defaults(),
+           .bias_keys = {.attention = true, .mlp = true},
            .fits = no_layer_slides,
            .known = known_llamas,
-           .read = read_meta,
            .write = write_meta,
-           .gguf = {.architecture = "llama", .interleaved = true}}};
+           .gguf = {.architecture = "llama", .interleaved = true, .biases = true}}};
 }
 
 }  // namespace axonn

@@ -58,14 +58,14 @@ class LlamaBlock final : public DecoderBlock {
         qkv_(parameters_, name + ".self_attn",
              qkv_options(config, config.qkv_bias, {"q_proj", "k_proj", "v_proj"})),
         project_(parameters_, name + ".self_attn.o_proj",
-                 residual_options(config, heads_.out_width(), heads_.head_dim, false)),
+                 residual_options(config, heads_.out_width(), heads_.head_dim, config.out_bias)),
         norm2_(parameters_, name + norm_names(config)[1], rms_norm_of(config)) {
     held_.set_rate(1 / config.width_factor());
     if (layer.routed)
       experts_.emplace(parameters_, held_, name + ".mlp", expert_options(config, *layer.routed));
     else
       mlp_.emplace(parameters_, name + ".mlp", gate_up_options(config),
-                   residual_options(config, config.ffn, 1, false));
+                   residual_options(config, config.ffn, 1, config.mlp_bias));
     const auto eps = static_cast<float>(config.norm_eps);
     if (config.qk_norm == QkNormKind::head)
       qk_norm_ = QkNorm(parameters_, name + ".self_attn", heads_, eps);
@@ -101,7 +101,7 @@ class LlamaBlock final : public DecoderBlock {
   }
   /// Of the gate and of up, joined, or of up alone.
   Linear::Options gate_up_options(const ModelConfig& config) {
-    Linear::Options up = up_options(config, config.ffn, false);
+    Linear::Options up = up_options(config, config.ffn, config.mlp_bias);
     up.parts = {"up_proj"};
     if (!config.has_gate()) return up;
     up.out = 2 * config.ffn;
@@ -159,11 +159,16 @@ class Llama final : public Decoder {
 
  private:
   static Rope rope_of(const ModelConfig& config, double theta, const RopeScaling& scaling) {
-    return Rope(rope_frequencies(config.head_width(), theta, scaling), rope_magnitude(scaling));
+    const std::int64_t width = config.rotary_width();
+    LongFrequencies longer;
+    if (scaling.kind == RopeScalingKind::longrope)
+      longer = {long_rope_frequencies(width, theta, scaling), scaling.original_positions};
+    return Rope(rope_frequencies(width, theta, scaling), rope_magnitude(scaling),
+                std::move(longer));
   }
   void prepare(const Context& ctx, const Tokens& tokens) override {
-    rope_.prepare(ctx, tokens.rows.most_positions());
-    if (window_rope_) window_rope_->prepare(ctx, tokens.rows.most_positions());
+    rope_.prepare(ctx, tokens.rows);
+    if (window_rope_) window_rope_->prepare(ctx, tokens.rows);
   }
 
   Rope rope_;

@@ -44,12 +44,7 @@ std::vector<ModelConfig> known_olmos_3() {
   return models;
 }
 
-void read_olmo_2(const JsonReader& file, ModelConfig&, Unsupported& unsupported) {
-  need_no_biases(file, {"attention_bias"}, unsupported);
-}
-
 void read_olmo_3(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  need_no_biases(file, {"attention_bias"}, unsupported);
   set_needed_window(file, model, sliding_window(file, kOlmoWindow),
                     full_layers(file, model, unsupported).value_or(every_fourth(model)));
   if (model.window > 0) return;
@@ -57,11 +52,13 @@ void read_olmo_3(const JsonReader& file, ModelConfig& model, Unsupported& unsupp
   model.window_rope_scaling = true;
 }
 
-void write_olmo_2(const ModelConfig&, JsonObject& out) { out["attention_bias"] = false; }
+void write_olmo_2(const ModelConfig& model, JsonObject& out) {
+  out["attention_bias"] = model.qkv_bias;
+}
 
 /// rope_scaling, which transformers 4 reads, is that of layers without the window.
 void write_olmo_3(const ModelConfig& model, JsonObject& out) {
-  out["attention_bias"] = false;
+  out["attention_bias"] = model.qkv_bias;
   write_window(model, out);
   write_layer_types(model, out);
   nlohmann::json full = rope_scaling_keys(model.rope),
@@ -92,15 +89,16 @@ std::vector<ModelType> olmo_types() {
   return {{.name = "olmo2",
            .architecture = "Olmo2ForCausalLM",
            .defaults = olmo_2,
+           .bias_keys = {.attention = true},
            .fits = no_layer_slides,
            .known = known_olmos_2,
-           .read = read_olmo_2,
            .write = write_olmo_2,
            .gguf = gguf},
           {.name = "olmo3",
            .architecture = "Olmo3ForCausalLM",
            .defaults = olmo_3,
            .by_layer = {.windows = true, .ropes = true},
+           .bias_keys = {.attention = true},
            .known = known_olmos_3,
            .read = read_olmo_3,
            .write = write_olmo_3,

@@ -17,7 +17,6 @@ std::vector<ModelConfig> known_olmoes() {
 }
 
 void read_olmoe(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  need_no_biases(file, {"attention_bias"}, unsupported);
   read_experts(file, model, unsupported);
   model.expert_norm = file.flag("norm_topk_prob", false);
 }
@@ -27,7 +26,7 @@ void write_olmoe(const ModelConfig& model, JsonObject& out) {
   out["num_experts"] = model.experts;
   out["norm_topk_prob"] = model.expert_norm;
   out["intermediate_size"] = model.expert_ffn;
-  out["attention_bias"] = false;
+  out["attention_bias"] = model.qkv_bias;
   out["clip_qkv"] = nullptr;
 }
 
@@ -47,6 +46,7 @@ std::vector<ModelType> olmoe_types() {
   return {{.name = "olmoe",
            .architecture = "OlmoeForCausalLM",
            .defaults = defaults,
+           .bias_keys = {.attention = true},
            .known = known_olmoes,
            .read = read_olmoe,
            .write = write_olmoe,

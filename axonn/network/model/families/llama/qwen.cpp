@@ -83,14 +83,8 @@ void read_dense(const JsonReader& file, ModelConfig& model, Unsupported& unsuppo
   if (file.flag("use_sliding_window", false)) set_window(model, window, std::move(full));
 }
 
-void read_qwen_3(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  need_no_biases(file, {"attention_bias"}, unsupported);
-  read_dense(file, model, unsupported);
-}
-
 /// Its layers all have the window, whatever layer_types and max_window_layers say.
 void read_moe(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  need_no_biases(file, {"attention_bias"}, unsupported);
   if (file.flag("use_sliding_window", false)) model.window = sliding_window(file, kWindow);
   const std::int64_t ffn = model.expert_ffn;
   read_experts(file, model, unsupported);
@@ -109,7 +103,7 @@ void write_qwen_2(const ModelConfig& model, JsonObject& out) {
 
 void write_qwen_3(const ModelConfig& model, JsonObject& out) {
   write_qwen_2(model, out);
-  out["attention_bias"] = false;
+  out["attention_bias"] = model.qkv_bias;
 }
 
 void write_qwen_3_moe(const ModelConfig& model, JsonObject& out) {
@@ -144,13 +138,15 @@ std::vector<ModelType> qwen_types() {
            .architecture = "Qwen3ForCausalLM",
            .defaults = qwen_3,
            .by_layer = {.windows = true},
+           .bias_keys = {.attention = true},
            .known = known_qwens_3,
-           .read = read_qwen_3,
+           .read = read_dense,
            .write = write_qwen_3,
            .gguf = {.architecture = "qwen3"}},
           {.name = "qwen3_moe",
            .architecture = "Qwen3MoeForCausalLM",
            .defaults = moe,
+           .bias_keys = {.attention = true},
            .known = known_qwens_3_moe,
            .read = read_moe,
            .write = write_qwen_3_moe,

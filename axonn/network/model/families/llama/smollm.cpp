@@ -37,7 +37,6 @@ LayerList layers_without_rope(const JsonReader& file, const ModelConfig& model) 
 
 /// The window is of the layers that layer_types says, else of those without rotary positions.
 void read_smollm(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  need_no_biases(file, {"attention_bias", "mlp_bias"}, unsupported);
   model.nope_layers = layers_without_rope(file, model);
   const std::int64_t window = sliding_window(file, 0);
   const bool slides = file.flag("use_sliding_window", false);
@@ -52,7 +51,8 @@ void write_smollm(const ModelConfig& model, JsonObject& out) {
   write_window(model, out);
   write_layer_types(model, out);
   out["use_sliding_window"] = model.window > 0;
-  out["attention_bias"] = out["mlp_bias"] = false;
+  out["attention_bias"] = model.qkv_bias;
+  out["mlp_bias"] = model.mlp_bias;
   out["no_rope_layer_interval"] = kSmollmInterval;
   nlohmann::json has_rope = nlohmann::json::array();
   for (std::int64_t layer = 0; layer < model.layers; ++layer)
@@ -80,6 +80,7 @@ std::vector<ModelType> smollm_types() {
            .architecture = "SmolLM3ForCausalLM",
            .defaults = defaults,
            .by_layer = {.windows = true},
+           .bias_keys = {.attention = true, .mlp = true},
            .known = known_smollms,
            .read = read_smollm,
            .write = write_smollm,

@@ -8,6 +8,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/options/options.h"
+#include "axonn/network/model/families/llama/llama.h"
 
 namespace axonn {
 
@@ -19,8 +20,9 @@ std::string_view activation_name(const ModelConfig& model) {
 
 /// Whether types are told apart by their windows: whether other options of theirs are the same.
 bool windows_tell(const ModelConfig& model) {
-  const bool plain = model.experts == 0 && model.qk_norm == QkNormKind::none && !model.qkv_bias &&
-                     model.activation == MlpKind::swiglu && model.nope_layers.empty();
+  const bool plain = model.experts == 0 && model.qk_norm == QkNormKind::none &&
+                     (!model.qkv_bias || model.out_bias) && model.activation == MlpKind::swiglu &&
+                     model.nope_layers.empty();
   return plain || model.block_norm == BlockNormKind::output;
 }
 
@@ -47,19 +49,37 @@ double attention_factor(const JsonReader& rope, double factor) {
   return (one * growth + 1) / (other * growth + 1);
 }
 
-/// Reads a scaling of the frequencies, whose factors have no defaults. `positions`: those before
-/// scaling if the object does not say.
-RopeScaling read_scaling(const JsonReader& rope, std::int64_t positions, Unsupported& unsupported) {
+/// The name of the scaling's kind.
+std::string scaling_kind(const JsonReader& rope, const ModelType& type, Unsupported& unsupported) {
+  std::string kind = rope.text({"rope_type", "type"}, "default");
+  if (type.rotates_a_part && (kind == "su" || kind == "yarn")) kind = "longrope";
+  const bool known = type.rotates_a_part ? kind == "longrope"
+                     : type.by_layer.ropes
+                         ? kind == "llama3" || kind == "yarn"
+                         : std::ranges::find(kRopeScalingKinds, kind) != kRopeScalingKinds.end();
+  if (kind == "default" || known) return kind;
+  unsupported.push_back("rope scaling '" + kind + "'");
+  return "default";
+}
+
+/// Reads a scaling of the frequencies, whose factors have no defaults, but for that of longrope,
+/// which is 0 if it is missing. `positions`: those before scaling if the object does not say.
+RopeScaling read_scaling(const JsonReader& rope, const ModelType& type, std::int64_t positions,
+                         Unsupported& unsupported) {
   RopeScaling scaling;
-  const std::string kind = rope.text({"rope_type", "type"}, "default");
+  const std::string kind = scaling_kind(rope, type, unsupported);
   if (kind == "default") return scaling;
-  if (kind != "llama3" && kind != "yarn") {
-    unsupported.push_back("rope scaling '" + kind + "'");
+  scaling.original_positions =
+      rope.integer({"original_max_position_embeddings"}, kMostRows).value_or(positions);
+  if (kind == "longrope") {
+    scaling.kind = RopeScalingKind::longrope;
+    scaling.factor = rope.real({"factor"}, 0);
+    scaling.attention_factor = rope.real({"attention_factor"}, 0);
+    scaling.short_factors = rope.needed_reals("short_factor");
+    scaling.long_factors = rope.needed_reals("long_factor");
     return scaling;
   }
   scaling.factor = rope.needed_real("factor");
-  scaling.original_positions =
-      rope.integer({"original_max_position_embeddings"}, kMostRows).value_or(positions);
   if (kind == "llama3") {
     scaling.kind = RopeScalingKind::llama3;
     scaling.low_freq_factor = rope.needed_real("low_freq_factor");
@@ -80,10 +100,15 @@ void need_whole_heads(const JsonReader& rope, Unsupported& unsupported) {
 
 /// Reads rope_scaling, or in newer files rope_parameters, which also has rope_theta. The type's
 /// scaling holds only if the file says nothing.
-void read_rope(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+void read_rope(const JsonReader& file, const ModelType& type, ModelConfig& model,
+               Unsupported& unsupported) {
   const auto read_common = [&](const JsonReader& from) {
     model.rope_theta = from.real({"rope_theta"}, model.rope_theta);
-    need_whole_heads(from, unsupported);
+    if (type.rotates_a_part)
+      model.partial_rotary_factor =
+          from.real({"partial_rotary_factor"}, model.partial_rotary_factor);
+    else
+      need_whole_heads(from, unsupported);
   };
   const auto rope = rope_object(file);
   // A type that scales by default has its own base, too, unless the file describes both.
@@ -93,17 +118,21 @@ void read_rope(const JsonReader& file, ModelConfig& model, Unsupported& unsuppor
   if (rope->has_objects())
     return unsupported.push_back("rope_parameters of several kinds of layers");
   read_common(*rope);
-  model.rope = read_scaling(*rope, model.positions, unsupported);
+  model.rope = read_scaling(*rope, type, model.positions, unsupported);
   if (model.rope.kind == RopeScalingKind::none) return;
-  model.rope.original_positions = file.integer({"original_max_position_embeddings"}, kMostRows)
-                                      .value_or(model.rope.original_positions);
+  constexpr std::int64_t kPhis = 4096;  // what a missing key means there, whatever the object says
+  model.rope.original_positions =
+      file.integer({"original_max_position_embeddings"}, kMostRows)
+          .value_or(type.rotates_a_part ? kPhis : model.rope.original_positions);
+  if (model.rope.factor == 0) model.rope.factor = longrope_factor(model);
   if (model.rope.kind == RopeScalingKind::yarn) model.rope.truncate = rope->flag("truncate", true);
 }
 
 /// Reads rope_parameters with an object for each kind of layers. rope_scaling, and outside of the
 /// objects rope_theta, are those of layers without the window alone. As in transformers, `truncate`
 /// in the objects does not count.
-void read_ropes(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+void read_ropes(const JsonReader& file, const ModelType& type, ModelConfig& model,
+                Unsupported& unsupported) {
   const double usual = model.rope_theta, outer = file.real({"rope_theta"}, usual);
   const auto both = file.object("rope_parameters");
   if (both && !both->empty() && !both->has_objects())
@@ -112,7 +141,7 @@ void read_ropes(const JsonReader& file, ModelConfig& model, Unsupported& unsuppo
     if (!rope) return RopeScaling{};
     theta = rope->real({"rope_theta"}, theta);
     need_whole_heads(*rope, unsupported);
-    return read_scaling(*rope, model.positions, unsupported);
+    return read_scaling(*rope, type, model.positions, unsupported);
   };
   const auto of_kind = [&](const char* kind) { return both ? both->object(kind) : std::nullopt; };
   const auto full = of_kind("full_attention"), sliding = of_kind("sliding_attention"),
@@ -142,12 +171,13 @@ void read_ropes(const JsonReader& file, ModelConfig& model, Unsupported& unsuppo
 StoredName stored_expert(const ModelConfig& model, const std::string& parameter,
                          const ExpertName& of) {
   const bool down = of.matrix == ".down_proj";
-  const std::int64_t parts = down ? 1 : 2;
+  const std::int64_t width = model.expert_ffn > 0 ? model.expert_ffn : model.ffn,
+                     rows = down ? model.hidden : 2 * width;
   return {.names = {parameter},
           .joined = {.names = {of.module + ".experts" + (down ? ".down_proj" : ".gate_up_proj")},
                      .outer = model.experts,
-                     .parts = parts,
-                     .part = of.expert * parts + (of.matrix == ".up_proj" ? 1 : 0)}};
+                     .rows = rows,
+                     .first = of.expert * rows + (of.matrix == ".up_proj" ? width : 0)}};
 }
 
 /// Adds the names that a model has if it was saved without its head.
@@ -218,12 +248,6 @@ bool some_layers_slide(const ModelConfig& model) {
   return model.window > 0 && !model.full_layers.empty();
 }
 
-void need_no_biases(const JsonReader& file, std::initializer_list<const char*> keys,
-                    Unsupported& unsupported) {
-  for (const char* key : keys)
-    if (file.flag(key, false)) unsupported.emplace_back(key);
-}
-
 void write_window(const ModelConfig& model, JsonObject& out) {
   out["sliding_window"] = model.window > 0 ? nlohmann::json(model.window) : nlohmann::json();
 }
@@ -233,6 +257,10 @@ void write_layer_types(const ModelConfig& model, JsonObject& out) {
   for (std::int64_t layer = 0; layer < model.layers; ++layer)
     kinds.push_back(model.window_of(layer) > 0 ? "sliding_attention" : "full_attention");
   out["layer_types"] = std::move(kinds);
+}
+
+double longrope_factor(const ModelConfig& model) {
+  return static_cast<double>(model.positions) / static_cast<double>(model.rope.original_positions);
 }
 
 nlohmann::json rope_scaling_keys(const RopeScaling& scaling) {
@@ -245,9 +273,14 @@ nlohmann::json rope_scaling_keys(const RopeScaling& scaling) {
     keys["low_freq_factor"] = scaling.low_freq_factor;
     return keys;
   }
+  if (scaling.attention_factor > 0) keys["attention_factor"] = scaling.attention_factor;
+  if (scaling.kind == RopeScalingKind::longrope) {
+    keys["short_factor"] = scaling.short_factors;
+    keys["long_factor"] = scaling.long_factors;
+    return keys;
+  }
   keys["beta_fast"] = scaling.beta_fast;
   keys["beta_slow"] = scaling.beta_slow;
-  if (scaling.attention_factor > 0) keys["attention_factor"] = scaling.attention_factor;
   if (!scaling.truncate) keys["truncate"] = false;
   return keys;
 }
@@ -301,10 +334,32 @@ std::optional<ExpertName> expert_name(const std::string& parameter) {
                     std::stoll(parameter.substr(number, dot - number))};
 }
 
+namespace {
+
+/// Whether files of the type can say which products have biases.
+bool has_biases(const ModelType& type, const ModelConfig& model) {
+  if (model.mlp_bias && !type.bias_keys.mlp) return false;
+  if (type.bias_keys.out) return true;
+  if (type.bias_keys.attention) return model.out_bias == model.qkv_bias;
+  return model.qkv_bias == type.defaults.qkv_bias && !model.out_bias;
+}
+
+void read_biases(const JsonReader& file, const ModelType& type, ModelConfig& model) {
+  const auto& keys = type.bias_keys;
+  if (keys.attention) model.qkv_bias = file.flag("attention_bias", model.qkv_bias);
+  if (keys.attention) model.out_bias = model.qkv_bias;
+  if (keys.out) model.out_bias = file.flag("attention_out_bias", false);
+  if (keys.mlp) model.mlp_bias = file.flag("mlp_bias", false);
+}
+
+}  // namespace
+
 bool is_llama_type(const ModelConfig& model, const ModelType& type) {
   const ModelConfig& defaults = type.defaults;
+  if (!model.type.empty() && model.type != type.name) return false;
+  if (model.partial_rotary_factor != 1 && !type.rotates_a_part) return false;
   return (defaults.experts > 0) == (model.experts > 0) && defaults.qk_norm == model.qk_norm &&
-         defaults.qkv_bias == model.qkv_bias && defaults.activation == model.activation &&
+         has_biases(type, model) && defaults.activation == model.activation &&
          defaults.block_norm == model.block_norm &&
          defaults.nope_layers.empty() == model.nope_layers.empty() &&
          (!type.fits || type.fits(model));
@@ -312,8 +367,13 @@ bool is_llama_type(const ModelConfig& model, const ModelType& type) {
 
 std::string llama_type_options(const ModelConfig& model) {
   std::vector<std::string> options;
+  if (!model.type.empty()) options.push_back("type = " + model.type);
   if (model.activation == MlpKind::xielu) options.emplace_back("activation = xielu");
   if (model.qkv_bias) options.emplace_back("qkv_bias = true");
+  if (model.out_bias) options.emplace_back("out_bias = true");
+  if (model.mlp_bias) options.emplace_back("mlp_bias = true");
+  if (model.partial_rotary_factor != 1)
+    options.push_back(concat("partial_rotary_factor = ", model.partial_rotary_factor));
   if (model.qk_norm != QkNormKind::none)
     options.push_back(concat("qk_norm = ", kQkNormKinds[static_cast<int>(model.qk_norm)]));
   if (model.block_norm == BlockNormKind::output) options.emplace_back("block_norm = output");
@@ -341,13 +401,14 @@ ModelConfig read_llama(const JsonReader& file, const ModelType& type, Unsupporte
   model.tied = file.flag("tie_word_embeddings", model.tied);
   model.norm_eps = file.real({"rms_norm_eps"}, model.norm_eps);
   model.init_std = file.real({"initializer_range"}, 0.02);
+  read_biases(file, type, model);
   // Of types that have these, keys are read by their own functions.
   set_window(model, 0, {});
   model.nope_layers = {};
   if (type.by_layer.ropes)
-    read_ropes(file, model, unsupported);
+    read_ropes(file, type, model, unsupported);
   else
-    read_rope(file, model, unsupported);
+    read_rope(file, type, model, unsupported);
   const std::string activation = file.text({"hidden_act"}, activation_name(model));
   if (activation != activation_name(model))
     unsupported.push_back("hidden_act '" + activation + "'");
@@ -376,6 +437,8 @@ void check_llama(const ModelConfig& model, const ModelType& type, Unsupported& u
     unsupported.emplace_back("other rotary frequencies in layers with the window");
   if (model.rope.kind == RopeScalingKind::yarn && !model.rope.truncate && type.by_layer.ropes)
     unsupported.emplace_back("rope_truncate = false");
+  if (model.rope.kind == RopeScalingKind::longrope && type.by_layer.ropes)
+    unsupported.emplace_back("rope_scaling = longrope");
 }
 
 StoredName llama_stored_name(const ModelConfig& model, const ModelType* type,
@@ -393,15 +456,17 @@ std::string llama_gguf_name(const ModelConfig& model, const std::string& paramet
   constexpr std::array<Names, 3> kEnds = {{{"model.embed_tokens.weight", "token_embd.weight"},
                                            {"model.norm.weight", "output_norm.weight"},
                                            {"lm_head.weight", "output.weight"}}};
-  constexpr std::array<Names, 2> kNorms = {{
+  const ModelType* const type = find_type(kLlamaFamily, model);
+  const std::string mlp_norm = concat(type ? type->gguf.mlp_norm : "ffn_norm", ".weight");
+  const std::array<Names, 2> usual_norms = {{
       {"input_layernorm.weight", "attn_norm.weight"},
-      {"post_attention_layernorm.weight", "ffn_norm.weight"},
+      {"post_attention_layernorm.weight", mlp_norm},
   }};
   constexpr std::array<Names, 2> kOutputNorms = {{
       {"post_attention_layernorm.weight", "post_attention_norm.weight"},
       {"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
   }};
-  constexpr std::array<Names, 12> kInBlock = {{
+  constexpr std::array<Names, 16> kInBlock = {{
       {"self_attn.q_proj.weight", "attn_q.weight"},
       {"self_attn.k_proj.weight", "attn_k.weight"},
       {"self_attn.v_proj.weight", "attn_v.weight"},
@@ -411,16 +476,20 @@ std::string llama_gguf_name(const ModelConfig& model, const std::string& paramet
       {"self_attn.q_norm.weight", "attn_q_norm.weight"},
       {"self_attn.k_norm.weight", "attn_k_norm.weight"},
       {"self_attn.o_proj.weight", "attn_output.weight"},
+      {"self_attn.o_proj.bias", "attn_output.bias"},
       {"mlp.gate_proj.weight", "ffn_gate.weight"},
       {"mlp.up_proj.weight", "ffn_up.weight"},
       {"mlp.down_proj.weight", "ffn_down.weight"},
+      {"mlp.gate_proj.bias", "ffn_gate.bias"},
+      {"mlp.up_proj.bias", "ffn_up.bias"},
+      {"mlp.down_proj.bias", "ffn_down.bias"},
   }};
   for (const auto& [here, there] : kEnds)
     if (parameter == here) return std::string(there);
   constexpr std::string_view kLayers = "model.layers.";
   const std::size_t dot = parameter.find('.', kLayers.size());
   if (!parameter.starts_with(kLayers) || dot == parameter.npos) return {};
-  const auto& norms = model.block_norm == BlockNormKind::output ? kOutputNorms : kNorms;
+  const auto& norms = model.block_norm == BlockNormKind::output ? kOutputNorms : usual_norms;
   for (const std::span<const Names> names :
        {std::span<const Names>(norms), std::span<const Names>(kInBlock)})
     for (const auto& [here, there] : names)

@@ -21,9 +21,12 @@ std::vector<ModelType> olmo_types();     // olmo.cpp: OLMo 2 and 3
 std::vector<ModelType> qwen_types();     // qwen.cpp
 std::vector<ModelType> apertus_types();  // apertus.cpp
 std::vector<ModelType> smollm_types();   // smollm.cpp
+std::vector<ModelType> phi_types();      // phi.cpp
+std::vector<ModelType> seed_types();     // seed.cpp
 
 inline constexpr std::array kLlamaTypes = {llama_types, mistral_types, mixtral_types, olmoe_types,
-                                           olmo_types,  qwen_types,    apertus_types, smollm_types};
+                                           olmo_types,  qwen_types,    apertus_types, smollm_types,
+                                           phi_types,   seed_types};
 
 // Pieces of which types are made; types.cpp.
 
@@ -59,14 +62,12 @@ void set_window(ModelConfig& model, std::int64_t window, LayerList full_layers);
 /// The same; throws UsageError if a layer should have a window and the file has none.
 void set_needed_window(const JsonReader& file, ModelConfig& model, std::int64_t window,
                        LayerList full_layers);
-/// Adds those of the keys that are true. Types that do not call it have no such biases, whatever
-/// their files say. attention_bias adds a bias to the output projection, too.
-void need_no_biases(const JsonReader& file, std::initializer_list<const char*> keys,
-                    Unsupported& unsupported);
 /// Writes sliding_window.
 void write_window(const ModelConfig& model, JsonObject& out);
 /// Writes layer_types.
 void write_layer_types(const ModelConfig& model, JsonObject& out);
+/// The factor of longrope in files that have none.
+double longrope_factor(const ModelConfig& model);
 /// The keys of a scaling of rotary frequencies, rope_type among them.
 nlohmann::json rope_scaling_keys(const RopeScaling& scaling);
 
