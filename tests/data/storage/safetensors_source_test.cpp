@@ -54,14 +54,15 @@ void write_folder(const std::string& folder, StoredType type) {
 }
 
 /// The stored tensor of "u" is "t", transposed; "p" is the third matrix of "j".
-TensorNames names() {
+/// Of a model whose p is one of four matrices of so many rows, two in each half of j.
+TensorNames names(std::int64_t rows = kRows) {
   return {.of =
-              [](const std::string& parameter) {
+              [rows](const std::string& parameter) {
                 if (parameter == "u") return StoredName{{"t"}, true};
                 StoredName stored{{parameter}};
                 if (parameter == "p")
                   stored.joined = {
-                      .names = {"J", "j"}, .outer = 2, .rows = 2 * kRows, .first = 2 * kRows};
+                      .names = {"J", "j"}, .outer = 2, .rows = 2 * rows, .first = 2 * rows};
                 return stored;
               },
           .passed_over = [](std::string_view tensor) { return tensor == "j"; },
@@ -152,7 +153,7 @@ TEST(SafetensorsSource, RefusesAJoinedTensorOfAnotherShape) {
   const auto open = [&](std::int64_t rows) {
     SafetensorsSource(SafetensorsFolder(path.path()),
                       {{"w", kRows, kCols}, {"u", kRows, kCols}, {"v", kRows}, {"p", rows, kCols}},
-                      names());
+                      names(rows));
   };
   EXPECT_NO_THROW(open(kRows));
   EXPECT_THAT([&] { open(kRows / 2); }, testing::ThrowsMessage<UsageError>(testing::HasSubstr(

@@ -375,9 +375,9 @@ TEST(DryStep, IsTheSameWithCudaGraphs) {
 
 TEST(DryStep, RejectsSizesThatTheGridCannotCut) {
   try {
-    dry_step(resolved(on_grid(tiny(), {.x = 5})), 0);
+    dry_step(resolved(on_grid(tiny(), {.y = 5})), 0);
     ADD_FAILURE() << "accepted";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("x must be one of 1, 2, 3, 4, 6, 12"));
+    EXPECT_THAT(error.what(), HasSubstr("y must be one of 1, 2, 3, 4, 6, 8, 12, 24"));
   }
 }

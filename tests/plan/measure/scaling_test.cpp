@@ -63,8 +63,8 @@ TEST(Scaling, AGridThatDoesNotFitIsNamedWithOnesThatDo) {
   const auto refusal = [](const GridShape& grid, ScalingKind kind = ScalingKind::strong) {
     return refusal_of([&] { scaling_runs(base(), {{2, 1, 1, 1}, grid}, kind); });
   };
-  EXPECT_THAT(refusal({5, 1, 1, 1}),
-              AllOf(StartsWith("grid 5,1,1,1: "), HasSubstr("x must be one of 1, 2, 3, 4, 6, 12")));
+  EXPECT_THAT(refusal({1, 5, 1, 1}), AllOf(StartsWith("grid 1,5,1,1: "),
+                                           HasSubstr("y must be one of 1, 2, 3, 4, 6, 8, 12, 24")));
   EXPECT_THAT(refusal({1, 1, 5, 1}),
               AllOf(StartsWith("grid 1,1,5,1: "), HasSubstr("set it to 10 or 15")));
   EXPECT_EQ(refusal({3, 1, 1, 1}, ScalingKind::weak), "accepted");
