@@ -118,5 +118,5 @@ TEST_F(EvalCommand, RefusesInputThatDoesNotFitTheModelAndSaysWhy) {
   EXPECT_THAT(refused({"--data", run_ / "none.txt"}), HasSubstr("none.txt"));
   EXPECT_THAT(refused({"--data", run_ / "text.txt", "--seq-len", "9"}), HasSubstr("8 positions"));
   EXPECT_THAT(refused({"--data", run_ / "text.txt", "--dtype", "f16"}), HasSubstr("--dtype"));
-  EXPECT_THAT(refused({"--data", run_ / "text.txt", "--grid", "3,1,1,1"}), HasSubstr("heads"));
+  EXPECT_THAT(refused({"--data", run_ / "text.txt", "--grid", "1,3,1,1"}), HasSubstr("width"));
 }

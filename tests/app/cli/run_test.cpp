@@ -179,8 +179,8 @@ TEST(CheckCommand, ComparesGridsInATable) {
               HasSubstr("a grid is four positive integers x,y,z,data, such as 2,1,2,1"));
   EXPECT_THAT(refuse({"check", run.config(), "--grids", "1,1,1,1"}).err,
               HasSubstr("at least two grids"));
-  EXPECT_THAT(refuse({"check", run.config(), "--grids", "1,1,1,1 3,1,1,1"}).err,
-              HasSubstr("x must be one of 1, 2, 4"));
+  EXPECT_THAT(refuse({"check", run.config(), "--grids", "1,1,1,1 1,3,1,1"}).err,
+              HasSubstr("y must be one of 1, 2, 4, 8, 16"));
 }
 
 TEST(CheckCommand, ComputesAsAnOlderCpuWithIsa) {
@@ -267,8 +267,8 @@ TEST(BenchCommand, ScalingMeasuresEachGridAndDrawsTheCurve) {
               testing::Not(HasSubstr("curve")))
       << "no file that was not asked for";
   EXPECT_THAT(
-      refuse({"bench", run.config(), "--scaling", "strong", "--grids", "1,1,1,1 3,1,1,1"}).err,
-      AllOf(HasSubstr("grid 3,1,1,1"), HasSubstr("x must be one of 1, 2, 4")));
+      refuse({"bench", run.config(), "--scaling", "strong", "--grids", "1,1,1,1 1,3,1,1"}).err,
+      AllOf(HasSubstr("grid 1,3,1,1"), HasSubstr("y must be one of 1, 2, 4, 8, 16")));
 }
 
 TEST(BenchCommand, ScalingUnderALauncherRunsTheGridsThatFitAndNamesTheOthers) {
@@ -305,8 +305,8 @@ TEST(GenerateCommand, WritesTheSameTextOnEveryGridAtAnyTemperature) {
     }
   }
   EXPECT_THAT(refuse({"generate", "--model", run / "none"}).err, HasSubstr(run / "none"));
-  EXPECT_THAT(refuse({"generate", "--model", checkpoints, "--grid", "3,1,1,1"}).err,
-              HasSubstr("x must be one of 1, 2, 4"));
+  EXPECT_THAT(refuse({"generate", "--model", checkpoints, "--grid", "1,3,1,1"}).err,
+              HasSubstr("y must be one of 1, 2, 4, 8, 16"));
   EXPECT_THAT(refuse({"generate", "--model", checkpoints, "--prompt", ""}).err,
               HasSubstr("--prompt is empty"));
 }
