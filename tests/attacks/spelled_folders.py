@@ -140,7 +140,7 @@ def respell_rope(config, rng):
         if scaling:
             scaling["type"] = rng.choice(("longrope", "su", "yarn"))
         return
-    if scaling and rng.random() < 0.3:
+    if scaling and positions in scaling and rng.random() < 0.3:
         config[positions] = scaling.pop(positions)
     form = rng.choice(("as it is", "type", "parameters", "both"))
     if form == "type" and scaling:

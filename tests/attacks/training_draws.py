@@ -293,6 +293,10 @@ COUNTED = (
 ).split()
 
 
+# Lists of layers, of which only count whether there is one.
+LISTS = ("model.nope_layers", "model.full_layers", "lora.layers")
+
+
 def window_of(keys):
     """Where the window ends: the name of the border that is near."""
     window, length = keys.get("model.window", 0), keys["training.seq_len"]
@@ -318,7 +322,7 @@ def features(training):
         "batches": "ramp" if "training.batch_ramp" in keys
         else "stages" if "training.batch_stages" in keys else "equal",
         "warm-up": next((k for k in keys if k.startswith("lr_scheduler.warmup")), "-"),
-        **{key: keys.get(key, "-") for key in COUNTED},
+        **{key: "some" if key in keys and key in LISTS else keys.get(key, "-") for key in COUNTED},
     }  # fmt: skip
 
 
