@@ -129,8 +129,12 @@ def failing_saves(attacked):
 def limited_files(attacked):
     """Files may not grow beyond a limit, which a checkpoint does: SIGXFSZ does not kill the run."""
     run = Run(attacked, "run", steps=20)
-    limited = ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash"]
-    return unlike(run.run(limited), 1, "error: ", "File too large") or run.fault(run.losses())
+    limited = ["bash", "-c", 'ulimit -f 40; exec "$@"', "bash"]  # KiB; a checkpoint has 100
+    fault = unlike(run.run(limited), 1, "error: ", "File too large")
+    steps = len(run.losses())
+    if not fault and steps != 20:
+        fault = f"{steps} of 20 steps were made, wanted all: the last checkpoint alone ends a run"
+    return fault or run.fault(run.losses())
 
 
 def reader_gone(attacked):

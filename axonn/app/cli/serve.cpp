@@ -16,7 +16,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/log.h"
 #include "axonn/ranks/comm/texts.h"
-#include "axonn/run/config/stored_config.h"
+#include "axonn/run/config/run_text.h"
 #include "axonn/run/load/launch.h"
 
 namespace axonn {
@@ -171,8 +171,9 @@ std::vector<ServedModel> served_models(const ServeFlags& flags, const Config& co
     model.stop_tokens = text.ends;
   };
   add(flags.name, *config.data.model_text);
+  const auto& [base, none, choices] = config.model_files;
   for (std::size_t i = 0; i < adapters.size(); ++i)
-    add(adapters[i], *config_of_model(flags.model, flags.choices[i]).data.model_text);
+    add(adapters[i], text_of_files(*base, choices[i].get()));
   return all;
 }
 

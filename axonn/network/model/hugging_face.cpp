@@ -184,7 +184,7 @@ std::string to_hugging_face_config(const ModelConfig& given, const HuggingFaceDe
     refuse("[model] has values that Hugging Face's type ", type.name,
            " does not support: ", join(unsupported));
   JsonObject out = common_config(model, details, type);
-  family->write_config(model, out);
+  family->write_config(model, type, out);
   if (type.write) type.write(model, out);
   return out.dump(2) + "\n";
 }

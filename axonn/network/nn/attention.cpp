@@ -49,7 +49,7 @@ LocalHeads::LocalHeads(const Context& ctx, const Heads& all, AxisSet over)
     ways *= ctx.grid.extent(Axis::y);
     at = at * ctx.grid.extent(Axis::y) + ctx.grid.coord(Axis::y);
   }
-  heads = (all.heads + ways - 1) / ways;
+  heads = all.query_heads(ways);
   group = all.heads / all.kv_heads;
   room = shared_room(all.kv_heads, all.heads, ways);
   first_query = at * heads % group;
@@ -69,7 +69,7 @@ std::vector<Segment> Heads::qkv_segments() const {
 
 Runs Heads::qkv_runs(const Grid& grid) const {
   const int ways = grid.extent(Axis::x);
-  const std::int64_t q = (heads + ways - 1) / ways * head_dim,
+  const std::int64_t q = query_heads(ways) * head_dim,
                      kv = shared_room(kv_heads, heads, ways) * head_dim;
   return {q, kv, kv};
 }

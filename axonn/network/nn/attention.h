@@ -20,6 +20,8 @@ struct Heads {
   /// muP: scores are multiplied by the root of this and divided by head_dim; 0: head_dim.
   std::int64_t base_head_dim = 0;
 
+  /// Query heads that each of `ways` ranks computes, those beyond `heads` included.
+  std::int64_t query_heads(int ways) const { return (heads + ways - 1) / ways; }
   /// Output features of the fused QKV product.
   std::int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
   /// Columns of the attention's output.

@@ -266,10 +266,7 @@ bool Experts::reads_activated() const { return here_.front().down->local_cols() 
 /// The gradient of the activated values (m, F/Gx), of which the columns of padding are zero.
 Tensor Experts::d_activated_of(const Context& ctx, const Pass& pass, const Tensor& gate_up,
                                const Tensor& d_down) const {
-  const std::int64_t rows = gate_up.rows(), cols = gate_up.cols() / 2;
-  const Tensor d_activated = here_.front().down->local_cols() == cols
-                                 ? ctx.empty(rows, cols, ctx.dtype)
-                                 : ctx.zeros(rows, cols, ctx.dtype);
+  const Tensor d_activated = here_.front().down->empty_input(ctx, gate_up.rows());
   if (reads_activated())
     for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
       return Matmul{.out = weights.down->columns_read(of(d_activated)),

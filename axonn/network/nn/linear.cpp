@@ -185,10 +185,8 @@ Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole,
 
 /// The gradient of the input, of which the columns of padding are zero.
 Tensor Linear::d_input(const Context& ctx, const Tensor& d_out, const GeluInput& before) const {
-  const std::int64_t cols = weight_->input_cols(), read = weight_->local_cols();
-  Tensor d_inp = read == cols ? ctx.empty(d_out.rows(), cols, ctx.dtype)
-                              : ctx.zeros(d_out.rows(), cols, ctx.dtype);
-  if (read == 0) return d_inp;
+  Tensor d_inp = weight_->empty_input(ctx, d_out.rows());
+  if (weight_->local_cols() == 0) return d_inp;
   ctx.backend.matmul({.out = weight_->columns_read(d_inp.view()),
                       .a = d_out.view(),
                       .b = weight_->weight(),

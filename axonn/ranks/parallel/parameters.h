@@ -25,6 +25,12 @@ class Parameter {
   /// has a col_unit. Those behind the first local_cols(), which the product reads, are zero.
   std::int64_t input_cols() const { return spec_.layout.local_cols(grid_shape()); }
   View columns_read(const View& inp) const { return inp.col_range(0, local_cols_); }
+  /// A value (rows, input_cols()) for a product to write the columns_read() of; others are zero.
+  Tensor empty_input(const Context& ctx, std::int64_t rows) const {
+    const std::int64_t cols = input_cols();
+    return local_cols_ == cols ? ctx.empty(rows, cols, ctx.dtype)
+                               : ctx.zeros(rows, cols, ctx.dtype);
+  }
 
   /// (local_rows, local_cols) in the compute type; vectors as (1, n). The group must be acquired.
   View weight() const;

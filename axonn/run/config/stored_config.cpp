@@ -24,6 +24,14 @@ void take_text(Config& config) {
       model ? text_of_files(*model, adapters.get()) : text_of_files(*adapters));
 }
 
+/// Refuses adapters, which `place` names. `remedy`: what can be done with the merged model.
+[[noreturn]] void refuse_only_merged(const std::string& place, const std::string& path,
+                                     const char* are, const char* remedy) {
+  refuse(place, " has DoRA, biases, whole modules or adapters outside of the blocks, which are ",
+         are, "; merge it into its base with axonn convert --model BASE --adapter ", path,
+         " --out MERGED, and ", remedy);
+}
+
 /// Sets the model of a config to the one in `files`. Adapters stay those of the config, and so does
 /// a tokenizer that the user chose.
 void take_model(Config& config, std::shared_ptr<const ModelFiles> files, const Origins& origins) {
@@ -110,14 +118,11 @@ Config with_adapter_choices(Config config, std::span<const std::string> paths) {
     refuse("the model has adapters already, which all sequences use; of several adapters each ",
            "sequence can use one only if the model is their base");
   for (const std::string& path : paths) {
-    const auto files = std::make_shared<const ModelFiles>(ModelFiles::of_adapters(path));
-    if (files->only_merge())
-      refuse(path, " has DoRA, biases, whole modules or adapters outside of the blocks, which are ",
-             "only merged into their base; merge it with axonn convert --model BASE --adapter ",
-             path, " --out MERGED, and use MERGED as a model of its own");
-    config.model.lora.choices.push_back(files->config().lora);
-    config.model.lora.choices.back().path = path;
-    config.model_files.choices.push_back(files);
+    Config one = with_stored_adapters({}, path);
+    if (one.model_files.adapters->only_merge())
+      refuse_only_merged(path, path, "only merged", "use MERGED as a model of its own");
+    config.model.lora.choices.push_back(std::move(one.model.lora));
+    config.model_files.choices.push_back(std::move(one.model_files.adapters));
   }
   config.model.lora.rank = config.model.lora.choices.front().rank;
   return config;
@@ -128,10 +133,8 @@ Config with_stored_model(Config config, const Origins& origins) {
     const double dropout = config.model.lora.dropout;
     config = with_stored_adapters(config, config.model.lora.path);
     if (config.model_files.adapters->only_merge())
-      refuse("[lora] path = '", config.model.lora.path, "' has DoRA, biases, whole modules or ",
-             "adapters outside of the blocks, which are not trained here; merge it into its base ",
-             "with axonn convert --model BASE --adapter ", config.model.lora.path,
-             " --out MERGED, and train MERGED");
+      refuse_only_merged(concat("[lora] path = '", config.model.lora.path, '\''),
+                         config.model.lora.path, "not trained here", "train MERGED");
     config.model.lora.dropout = dropout;
   }
   if (config.model.path.empty()) return config;

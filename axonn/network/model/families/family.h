@@ -46,8 +46,8 @@ struct Family {
   std::string (*type_options)(const ModelConfig&);
   /// Reads a config.json; adds features that models here do not have.
   ModelConfig (*read_config)(const JsonReader& file, const ModelType&, Unsupported&);
-  /// Adds the keys that all types of the family have.
-  void (*write_config)(const ModelConfig&, JsonObject& out);
+  /// Adds the keys that all types of the family have, and those that ModelType states.
+  void (*write_config)(const ModelConfig&, const ModelType&, JsonObject& out);
   /// Adds values that a type does not support because it is not like others of the family.
   void (*check)(const ModelConfig&, const ModelType&, Unsupported&) = nullptr;
   /// How a Hugging Face folder of this type, null for a model of none, stores a parameter.

@@ -15,7 +15,7 @@ extern const Family kGptFamily;
 /// Its only type, gpt2.cpp.
 std::span<const ModelType> gpt_types();
 ModelConfig read_gpt2(const JsonReader& file, const ModelType& type, Unsupported& unsupported);
-void write_gpt2(const ModelConfig& model, JsonObject& out);
+void write_gpt2(const ModelConfig& model, const ModelType& type, JsonObject& out);
 StoredName gpt2_stored_name(const ModelConfig& model, const ModelType* type,
                             const std::string& parameter);
 

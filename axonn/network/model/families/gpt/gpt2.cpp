@@ -80,7 +80,7 @@ ModelConfig read_gpt2(const JsonReader& file, const ModelType&, Unsupported& uns
   return model;
 }
 
-void write_gpt2(const ModelConfig& model, JsonObject& out) {
+void write_gpt2(const ModelConfig& model, const ModelType&, JsonObject& out) {
   out.update({{"activation_function", "gelu_new"},
               {"attn_pdrop", 0.0},
               {"embd_pdrop", 0.0},

@@ -27,7 +27,6 @@ std::vector<ModelConfig> known_apertuses() {
 
 /// A missing or empty rope_scaling would be the type's own.
 void write_apertus(const ModelConfig& model, JsonObject& out) {
-  out["attention_bias"] = model.qkv_bias;
   if (model.rope.kind == RopeScalingKind::none) out["rope_scaling"] = {{"rope_type", "default"}};
 }
 

@@ -30,11 +30,6 @@ std::vector<ModelConfig> known_llamas() {
   return models;
 }
 
-void write_meta(const ModelConfig& model, JsonObject& out) {
-  out["attention_bias"] = model.qkv_bias;
-  out["mlp_bias"] = model.mlp_bias;
-}
-
 }  // namespace
 
 std::vector<ModelType> llama_types() {
@@ -44,7 +39,6 @@ std::vector<ModelType> llama_types() {
            .bias_keys = {.attention = true, .mlp = true},
            .fits = no_layer_slides,
            .known = known_llamas,
-           .write = write_meta,
            .gguf = {.architecture = "llama", .interleaved = true, .biases = true}}};
 }
 

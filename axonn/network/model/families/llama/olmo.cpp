@@ -15,10 +15,6 @@ ModelConfig with_norms(ModelConfig model) {
   return model;
 }
 
-LayerList every_fourth(const ModelConfig& model) {
-  return layers_where(model, [](std::int64_t layer) { return (layer + 1) % kOlmoPattern == 0; });
-}
-
 std::vector<ModelConfig> known_olmos_2() {
   ModelConfig olmo = with_norms(known_llama(100352, 4096, 500000));
   olmo.norm_eps = 1e-6;
@@ -40,25 +36,21 @@ std::vector<ModelConfig> known_olmos_3() {
   std::vector<ModelConfig> models;
   add_known(models, olmo,
             {{"olmo-3-7b", 32, 4096, 32, 32, 11008}, {"olmo-3-32b", 64, 5120, 40, 8, 27648}});
-  for (ModelConfig& model : models) model.full_layers = every_fourth(model);
+  for (ModelConfig& model : models) model.full_layers = every_nth_layer(model, kOlmoPattern);
   return models;
 }
 
 void read_olmo_3(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  set_needed_window(file, model, sliding_window(file, kOlmoWindow),
-                    full_layers(file, model, unsupported).value_or(every_fourth(model)));
+  set_needed_window(
+      file, model, sliding_window(file, kOlmoWindow),
+      full_layers(file, model, unsupported).value_or(every_nth_layer(model, kOlmoPattern)));
   if (model.window > 0) return;
   model.window_rope_theta = 0;
   model.window_rope_scaling = true;
 }
 
-void write_olmo_2(const ModelConfig& model, JsonObject& out) {
-  out["attention_bias"] = model.qkv_bias;
-}
-
 /// rope_scaling, which transformers 4 reads, is that of layers without the window.
 void write_olmo_3(const ModelConfig& model, JsonObject& out) {
-  out["attention_bias"] = model.qkv_bias;
   write_window(model, out);
   write_layer_types(model, out);
   nlohmann::json full = rope_scaling_keys(model.rope),
@@ -92,7 +84,6 @@ std::vector<ModelType> olmo_types() {
            .bias_keys = {.attention = true},
            .fits = no_layer_slides,
            .known = known_olmos_2,
-           .write = write_olmo_2,
            .gguf = gguf},
           {.name = "olmo3",
            .architecture = "Olmo3ForCausalLM",

@@ -26,7 +26,6 @@ void write_olmoe(const ModelConfig& model, JsonObject& out) {
   out["num_experts"] = model.experts;
   out["norm_topk_prob"] = model.expert_norm;
   out["intermediate_size"] = model.expert_ffn;
-  out["attention_bias"] = model.qkv_bias;
   out["clip_qkv"] = nullptr;
 }
 

@@ -94,20 +94,15 @@ void read_moe(const JsonReader& file, ModelConfig& model, Unsupported& unsupport
   model.expert_norm = file.flag("norm_topk_prob", false);
 }
 
-void write_qwen_2(const ModelConfig& model, JsonObject& out) {
+void write_dense(const ModelConfig& model, JsonObject& out) {
   write_window(model, out);
   out["use_sliding_window"] = model.window > 0;
   out["max_window_layers"] = model.window > 0 ? 0 : model.layers;  // the first with a window
   if (some_layers_slide(model)) write_layer_types(model, out);     // which count first
 }
 
-void write_qwen_3(const ModelConfig& model, JsonObject& out) {
-  write_qwen_2(model, out);
-  out["attention_bias"] = model.qkv_bias;
-}
-
 void write_qwen_3_moe(const ModelConfig& model, JsonObject& out) {
-  write_qwen_3(model, out);
+  write_dense(model, out);
   write_experts(model, 0.001, out);
   out["num_experts"] = model.experts;
   out["norm_topk_prob"] = model.expert_norm;
@@ -132,7 +127,7 @@ std::vector<ModelType> qwen_types() {
            .by_layer = {.windows = true},
            .known = known_qwens_2,
            .read = read_dense,
-           .write = write_qwen_2,
+           .write = write_dense,
            .gguf = {.architecture = "qwen2"}},
           {.name = "qwen3",
            .architecture = "Qwen3ForCausalLM",
@@ -141,7 +136,7 @@ std::vector<ModelType> qwen_types() {
            .bias_keys = {.attention = true},
            .known = known_qwens_3,
            .read = read_dense,
-           .write = write_qwen_3,
+           .write = write_dense,
            .gguf = {.architecture = "qwen3"}},
           {.name = "qwen3_moe",
            .architecture = "Qwen3MoeForCausalLM",

@@ -19,12 +19,7 @@ std::vector<ModelConfig> known_seeds() {
   return models;
 }
 
-void write_seed(const ModelConfig& model, JsonObject& out) {
-  out["attention_bias"] = model.qkv_bias;
-  out["attention_out_bias"] = model.out_bias;
-  out["mlp_bias"] = model.mlp_bias;
-  out["residual_dropout"] = 0.0;
-}
+void write_seed(const ModelConfig&, JsonObject& out) { out["residual_dropout"] = 0.0; }
 
 }  // namespace
 

@@ -6,12 +6,8 @@ namespace axonn {
 
 namespace {
 
-constexpr std::int64_t kSmollmInterval =
-    4;  // of layers without rotary positions, if the file is silent
-
-LayerList every(const ModelConfig& model, std::int64_t interval) {
-  return layers_where(model, [&](std::int64_t layer) { return (layer + 1) % interval == 0; });
-}
+// Of layers without rotary positions, if the file is silent.
+constexpr std::int64_t kSmollmInterval = 4;
 
 std::vector<ModelConfig> known_smollms() {
   ModelConfig smollm = known_llama(128256, 65536, 5e6);
@@ -19,7 +15,7 @@ std::vector<ModelConfig> known_smollms() {
   smollm.norm_eps = 1e-6;
   std::vector<ModelConfig> models;
   add_known(models, smollm, {{"smollm3-3b", 36, 2048, 16, 4, 11008}});
-  models.back().nope_layers = every(models.back(), kSmollmInterval);
+  models.back().nope_layers = every_nth_layer(models.back(), kSmollmInterval);
   return models;
 }
 
@@ -27,7 +23,7 @@ std::vector<ModelConfig> known_smollms() {
 LayerList layers_without_rope(const JsonReader& file, const ModelConfig& model) {
   const std::int64_t interval =
       file.integer({"no_rope_layer_interval"}, kMostLayers).value_or(kSmollmInterval);
-  if (!file.find({"no_rope_layers"})) return every(model, interval);
+  if (!file.find({"no_rope_layers"})) return every_nth_layer(model, interval);
   const std::vector<std::int64_t> has_rope = file.integers("no_rope_layers");
   if (std::ssize(has_rope) < model.layers)
     refuse(file.place(), ": no_rope_layers wants one number, 0 or 1, for each of the ",
@@ -51,8 +47,6 @@ void write_smollm(const ModelConfig& model, JsonObject& out) {
   write_window(model, out);
   write_layer_types(model, out);
   out["use_sliding_window"] = model.window > 0;
-  out["attention_bias"] = model.qkv_bias;
-  out["mlp_bias"] = model.mlp_bias;
   out["no_rope_layer_interval"] = kSmollmInterval;
   nlohmann::json has_rope = nlohmann::json::array();
   for (std::int64_t layer = 0; layer < model.layers; ++layer)
@@ -63,7 +57,7 @@ void write_smollm(const ModelConfig& model, JsonObject& out) {
 /// llama.cpp takes every fourth layer for one without rotary positions, and has no scaling.
 void check_smollm_gguf(const ModelConfig& model, Unsupported& unsupported) {
   const auto has_none = [&](std::int64_t layer) { return !model.has_rope(layer); };
-  if (layers_where(model, has_none) != every(model, kSmollmInterval))
+  if (layers_where(model, has_none) != every_nth_layer(model, kSmollmInterval))
     unsupported.emplace_back("nope_layers other than every fourth layer");
   need_plain_rope(model, unsupported);
 }

@@ -214,6 +214,10 @@ std::int64_t sliding_window(const JsonReader& file, std::int64_t otherwise) {
   return file.integer_or("sliding_window", kMostRows, {.missing = otherwise, .null = 0});
 }
 
+LayerList every_nth_layer(const ModelConfig& model, std::int64_t n) {
+  return layers_where(model, [n](std::int64_t layer) { return (layer + 1) % n == 0; });
+}
+
 std::optional<LayerList> full_layers(const JsonReader& file, const ModelConfig& model,
                                      Unsupported& unsupported) {
   const nlohmann::json* const kinds = file.find({"layer_types"});
@@ -352,6 +356,13 @@ void read_biases(const JsonReader& file, const ModelType& type, ModelConfig& mod
   if (keys.mlp) model.mlp_bias = file.flag("mlp_bias", false);
 }
 
+void write_biases(const ModelConfig& model, const ModelType& type, JsonObject& out) {
+  const auto& keys = type.bias_keys;
+  if (keys.attention) out["attention_bias"] = model.qkv_bias;
+  if (keys.out) out["attention_out_bias"] = model.out_bias;
+  if (keys.mlp) out["mlp_bias"] = model.mlp_bias;
+}
+
 }  // namespace
 
 bool is_llama_type(const ModelConfig& model, const ModelType& type) {
@@ -415,7 +426,7 @@ ModelConfig read_llama(const JsonReader& file, const ModelType& type, Unsupporte
   return model;
 }
 
-void write_llama(const ModelConfig& model, JsonObject& out) {
+void write_llama(const ModelConfig& model, const ModelType& type, JsonObject& out) {
   out.update({{"attention_dropout", 0.0},
               {"head_dim", model.head_width()},
               {"hidden_act", activation_name(model)},
@@ -429,6 +440,7 @@ void write_llama(const ModelConfig& model, JsonObject& out) {
               {"rope_theta", model.rope_theta},
               {"rope_scaling", nullptr}});
   if (model.rope.kind != RopeScalingKind::none) out["rope_scaling"] = rope_scaling_keys(model.rope);
+  write_biases(model, type, out);
 }
 
 void check_llama(const ModelConfig& model, const ModelType& type, Unsupported& unsupported) {

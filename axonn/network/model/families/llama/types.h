@@ -54,6 +54,8 @@ LayerList layers_where(const ModelConfig& model, const F& f) {
     if (f(layer)) layers.push_back(layer);
   return layers;
 }
+/// Layers n - 1, 2n - 1 and so on: the last of every n.
+LayerList every_nth_layer(const ModelConfig& model, std::int64_t n);
 /// The layers that have no window by the key layer_types; empty without that key.
 std::optional<LayerList> full_layers(const JsonReader& file, const ModelConfig& model,
                                      Unsupported& unsupported);
@@ -97,7 +99,7 @@ std::optional<ExpertName> expert_name(const std::string& parameter);
 bool is_llama_type(const ModelConfig& model, const ModelType& type);
 std::string llama_type_options(const ModelConfig& model);
 ModelConfig read_llama(const JsonReader& file, const ModelType& type, Unsupported& unsupported);
-void write_llama(const ModelConfig& model, JsonObject& out);
+void write_llama(const ModelConfig& model, const ModelType& type, JsonObject& out);
 void check_llama(const ModelConfig& model, const ModelType& type, Unsupported& unsupported);
 StoredName llama_stored_name(const ModelConfig& model, const ModelType* type,
                              const std::string& parameter);
