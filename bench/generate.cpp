@@ -99,9 +99,8 @@ int main(int argc, char** argv) {
   config.training.dtype = dtype == "f32" ? DType::f32 : DType::bf16;
   const bool on_gpu = argc > 4 && argv[4] == std::string("cuda");
   const auto world = make_self();
-  LoadedModel model(prepared_model(config), *world,
-                    on_gpu ? make_cuda_backend(0) : make_cpu_backend(threads),
-                    {.trainable = false});
+  config.parallelism.device = on_gpu ? DeviceKind::cuda : DeviceKind::cpu;
+  LoadedModel model(prepared_model(config), *world, nullptr, {.trainable = false});
   model.initialise();
   constexpr std::int64_t kStreamBytes = std::int64_t{256} << 20;
   bench::Memory memory;

@@ -71,6 +71,8 @@ class Decoder : public LanguageModel {
   std::vector<ParameterGroup*> groups() override;
   std::int64_t vocab() const override { return config_.vocab; }
   Routers routers() const override { return routers_; }
+  /// Unless there are experts, whose rows the host counts.
+  bool repeats_passes() const override { return routed() == 0; }
 
   /// By the convention `model`: 6 N + 6 L C T. N counts the active parameters without the input
   /// embeddings; a tied output layer counts. The second term is the causal half of attention over

@@ -136,8 +136,7 @@ void KeyValueCache::begin_pass(const Context& ctx, std::span<const std::int32_t>
   std::vector<std::int32_t> kept(slots.begin(), slots.end());
   for (std::size_t r = 0; r < kept.size(); ++r)
     if (kept[r] >= 0 && positions[r] + options_.entries <= last[kept[r]]) kept[r] = -1;
-  slots_ = ctx.on_device(slots);
-  kept_slots_ = ctx.on_device(kept);
+  slots_ = {ctx.on_device(slots), ctx.on_device(kept)};
   reads_ = reads;
   next_ = 0;
 }
@@ -145,8 +144,8 @@ void KeyValueCache::begin_pass(const Context& ctx, std::span<const std::int32_t>
 bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
                            const View& out) {
   AXONN_CHECK(
-      !ctx.tape && qkv.value.rows() == slots_.cols(), "KeyValueCache: qkv ", qkv.value.raw_view(),
-      ", wanted all ", slots_.cols(),
+      !ctx.tape && qkv.value.rows() == slots_.all.cols(), "KeyValueCache: qkv ",
+      qkv.value.raw_view(), ", wanted all ", slots_.all.cols(),
       " rows of the pass and no tape; set RunSettings::sequence_parallel to false, chunks to 1");
   if (next_ == layers_.size()) {
     const std::int64_t rows = options_.slots * at.room * options_.entries;
@@ -157,7 +156,7 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
   const auto keep = [&](const Tensor& kept, const View& inp) {
     ctx.backend.run(ops::KeepHeads{.kept = kept.view(),
                                    .inp = inp,
-                                   .slots = kept_slots_.view(),
+                                   .slots = slots_.kept.view(),
                                    .positions = positions,
                                    .entries = options_.entries});
   };
@@ -168,7 +167,7 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
                                 .keys = layer.keys.view(),
                                 .values = layer.values.view(),
                                 .out = out,
-                                .slots = slots_.view(),
+                                .slots = slots_.all.view(),
                                 .positions = positions,
                                 .entries = options_.entries,
                                 .longest = qkv.rows.most_positions(),

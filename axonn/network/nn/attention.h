@@ -99,6 +99,14 @@ class KeyValueCache {
   void begin_pass(const Context& ctx, std::span<const std::int32_t> slots,
                   std::span<const std::int32_t> positions, Reads reads);
 
+  /// The slots of a pass's rows, (1, R) i32 each; negative: of no sequence, and in `kept` not stored.
+  struct RowSlots {
+    Tensor all, kept;
+  };
+  const RowSlots& slots() const { return slots_; }
+  /// Has the rest of the pass read the same slots elsewhere.
+  void use_slots(RowSlots slots) { slots_ = std::move(slots); }
+
   /// Stores the keys and values of a layer's qkv. With Reads::kept, also computes attention into
   /// `out` (R, h·D) and returns true; else returns false.
   bool attend(const Context& ctx, const LocalHeads& at, const Chunk& qkv, const View& out);
@@ -114,7 +122,7 @@ class KeyValueCache {
   Options options_;
   std::vector<Layer> layers_;
   std::size_t next_ = 0;
-  Tensor slots_, kept_slots_;  // (1, R) i32 each; negative in kept_slots_: not stored
+  RowSlots slots_;
   Reads reads_ = Reads::own_rows;
 };
 

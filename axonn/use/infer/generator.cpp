@@ -9,8 +9,10 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/clock.h"
+#include "axonn/foundation/base/host.h"
 #include "axonn/network/nn/adapter.h"
 #include "axonn/ranks/parallel/scheduling.h"
+#include "axonn/use/infer/decode_graphs.h"
 #include "axonn/use/infer/generation_schedule.h"
 #include "axonn/use/infer/token_choice.h"
 
@@ -21,6 +23,11 @@ namespace {
 /// Passes with more rows are padded to a multiple of this, so that products have few different
 /// shapes.
 constexpr std::int64_t kRowsStep = 32;
+
+std::int64_t filled_up(std::int64_t rows) {
+  if (rows <= kRowsStep) return std::max<std::int64_t>(rows, 1);
+  return (rows + kRowsStep - 1) / kRowsStep * kRowsStep;
+}
 
 /// With a window, the most rows of a cached sequence in one pass; slots have as many entries, less
 /// one, beyond the window.
@@ -157,15 +164,28 @@ class Generator::Held {
   std::vector<ParameterGroup*> groups_;
 };
 
+/// What follows a row of a pass.
+struct Generator::AfterRow {
+  std::optional<std::int32_t> token = {};  ///< none: the prompt has it
+  std::vector<std::int32_t> score = {};    ///< words; empty: it was not asked for
+};
+
 /// The results of a pass, by place.
 struct Generator::Drawn {
   std::vector<std::int32_t> tokens;  ///< of each place's slots; -1 where none was drawn
   std::vector<std::int32_t> scores;  ///< of each place, equally many words
 };
 
+/// A forward pass that has begun.
+struct Generator::Pass {
+  Context ctx;
+  Tokens tokens;
+};
+
 struct Generator::Rows {
   std::vector<std::int32_t> ids, positions, slots, starts, lengths;
   std::vector<std::int64_t> needed;  // rows whose logits are needed
+  std::int64_t real = 0;             // rows of sequences, of which padding follows
   AdapterRows adapters;
 
   void add(const PassPart& part) {
@@ -186,11 +206,11 @@ struct Generator::Rows {
     }
     for (std::int64_t i = part.rows_with_logits(); i > 0; --i)
       needed.push_back(std::ssize(ids) - i);
+    real = std::ssize(ids);
   }
   /// Pads with rows of no sequence, each of which sees only itself.
   void fill_up() {
-    std::int64_t count = std::max<std::int64_t>(std::ssize(ids), 1);
-    if (count > kRowsStep) count = (count + kRowsStep - 1) / kRowsStep * kRowsStep;
+    const std::int64_t count = filled_up(std::ssize(ids));
     for (std::int64_t row = std::ssize(ids); row < count; ++row)
       starts.push_back(static_cast<std::int32_t>(row));
     ids.resize(count, 0);
@@ -246,6 +266,8 @@ std::int64_t Generator::reserve(std::size_t prompts) {
           KeyValueCache::Options{.slots = wanted, .entries = slots_.entries});
     slots_.slots = wanted;
     slots_.last.clear();
+    if (cache_ && options_.hold_weights && DecodeGraphs::possible(model_))
+      graphs_ = std::make_unique<DecodeGraphs>(filled_up(wanted));
   }
   return slots_.slots * slots_.places;
 }
@@ -297,10 +319,9 @@ bool Generator::idle() const { return schedule_->empty(); }
 
 std::int64_t Generator::adapters() const { return std::ssize(model_.config().model.lora.choices); }
 
-/// Calls f(context, tokens) for a forward pass of the rows. `cache`: null: none is read or written.
-template <typename F>
-Tensor Generator::forward(const Rows& rows, std::shared_ptr<KeyValueCache> cache,
-                          KeyValueCache::Reads reads, const F& f) {
+/// Begins a forward pass of the rows. `cache`: null: none is read or written.
+Generator::Pass Generator::begin(const Rows& rows, std::shared_ptr<KeyValueCache> cache,
+                                 KeyValueCache::Reads reads) {
   Context ctx = model_.context();
   if (cache) ctx.attach(cache);
   if (adapters() > 0) ctx.attach(std::make_shared<AdapterRows>(rows.adapters));
@@ -311,22 +332,29 @@ Tensor Generator::forward(const Rows& rows, std::shared_ptr<KeyValueCache> cache
   scheduling.step = state_.get();
   state_->prefetcher.begin_pass();
   if (cache) cache->begin_pass(ctx, rows.slots, rows.positions, reads);
-  const Tokens tokens = make_tokens(ctx, rows.ids, {}, {1, std::ssize(rows.ids)},
-                                    {.positions = rows.positions,
-                                     .starts = rows.starts,
-                                     .lengths = rows.lengths,
-                                     .short_sequences = slots_.short_sequences,
-                                     .reach = context_});
-  return f(ctx, tokens);
+  Tokens tokens = make_tokens(ctx, rows.ids, {}, {1, std::ssize(rows.ids)},
+                              {.positions = rows.positions,
+                               .starts = rows.starts,
+                               .lengths = rows.lengths,
+                               .short_sequences = slots_.short_sequences,
+                               .reach = context_});
+  return {std::move(ctx), std::move(tokens)};
 }
 
 /// Returns the logits (n, V) of the rows that need them, the same on all ranks of x and y.
 std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads reads) {
   const std::vector<std::int64_t> any{0};
   const auto& from = rows.needed.empty() ? any : rows.needed;
-  const Tensor mine = forward(rows, cache_, reads, [&](const Context& ctx, const Tokens& tokens) {
-    return model_.model().next_logits(ctx, tokens, from);
-  });
+  const Pass pass = begin(rows, cache_, reads);
+  const auto compute = [&](const Tokens& tokens) {
+    return model_.model().next_logits(pass.ctx, tokens, from);
+  };
+  const auto wanted = std::ssize(rows.needed);
+  const bool decodes = reads == KeyValueCache::Reads::kept && wanted > 0 &&
+                       rows.needed.back() == wanted - 1 && rows.real == wanted;
+  const Tensor mine = graphs_ && decodes
+                          ? graphs_->run(pass.ctx, *cache_, pass.tokens, wanted, compute)
+                          : compute(pass.tokens);
   return gather_columns(model_.grid().along(Axis::x), host_values(model_.context(), mine),
                         mine.rows(), "logits");
 }
@@ -337,10 +365,8 @@ void Generator::embed(const PassPlan& plan, Drawn& drawn) {
   Rows rows;
   for (const PassPart& part : parts) rows.add(part);
   rows.fill_up();
-  const Tensor states =
-      forward(rows, nullptr, plan.reads, [&](const Context& ctx, const Tokens& tokens) {
-        return model_.model().hidden_states(ctx, tokens);
-      });
+  const Pass pass = begin(rows, nullptr, plan.reads);
+  const Tensor states = model_.model().hidden_states(pass.ctx, pass.tokens);
   const std::vector<float> values = host_values(model_.context(), states);
   const std::int64_t piece = states.cols();
   std::vector<float> pooled;
@@ -363,6 +389,38 @@ void Generator::embed(const PassPlan& plan, Drawn& drawn) {
   for (const float value : pooled) drawn.scores.push_back(std::bit_cast<std::int32_t>(value));
 }
 
+/// What follows a row of a pass with logits (V), which it changes: draws a token, or scores the one
+/// that the prompt has there. `ahead`: rows of the part from this one on.
+Generator::AfterRow Generator::after_row(const PassPart& part, std::int64_t ahead,
+                                         std::span<float> logits) const {
+  const GeneratedSequence& sequence = *part.sequence;
+  const GenerationOptions& options = sequence.options;
+  const std::span<float> known = logits.first(model_.model().vocab());
+  AfterRow after;
+  const auto score = [&](std::span<const float> of, std::int32_t token) {
+    append(after.score, score_of(of, token, options.likeliest, vocab_));
+  };
+  if (ahead > 1 || !part.last()) {  // the prompt's next token is known
+    score(known, sequence.tokens[sequence.begin + sequence.cached + part.count - ahead + 1]);
+    return after;
+  }
+  std::vector<float> raw;  // without the penalty
+  if (options.likeliest >= 0) raw.assign(known.begin(), known.end());
+  const auto room = options.slides ? std::numeric_limits<std::int64_t>::max()
+                                   : context_ + 1 - std::ssize(sequence.tokens);
+  const std::int64_t left = options.max_tokens - static_cast<std::int64_t>(sequence.produced());
+  after.token = choose_token(logits.first(vocab_), sequence, std::min(left, room));
+  if (!raw.empty()) score(raw, std::max(*after.token, 0));
+  return after;
+}
+
+/// Threads that choose tokens from so many logits: one where the compute threads keep the cores.
+int Generator::host_threads(std::size_t values) const {
+  constexpr std::size_t kEach = 100'000;  // fewer take less time than to start a thread
+  if (model_.backend().device().memory() != Memory::gpu) return 1;
+  return std::clamp(static_cast<int>(values / kEach), 1, std::max(model_.threads(), 1));
+}
+
 /// Computes this place's parts: appends its tokens and scores to those of `drawn`.
 void Generator::compute(const PassPlan& plan, Drawn& drawn) {
   const auto& parts = plan.of_place[model_.grid().batch_place()];
@@ -371,32 +429,22 @@ void Generator::compute(const PassPlan& plan, Drawn& drawn) {
   rows.fill_up();
   std::vector<float> all = logits(rows, plan.reads);
   const std::size_t each = all.size() / std::max<std::size_t>(rows.needed.size(), 1);
-  const std::int64_t vocab = model_.model().vocab();
-  std::size_t row = 0;
-  for (const PassPart& part : parts) {
-    const GeneratedSequence& sequence = *part.sequence;
-    const GenerationOptions& options = sequence.options;
-    const auto score = [&](std::int32_t token) {
-      append(drawn.scores, score_of({&all[each * row], static_cast<std::size_t>(vocab)}, token,
-                                    options.likeliest, vocab_));
-    };
-    const std::int64_t count = part.rows_with_logits();
-    for (std::int64_t i = count; i > 0; --i, ++row) {
-      if (i > 1 || !part.last()) {  // the prompt's next token is known
-        score(sequence.tokens[sequence.begin + sequence.cached + part.count - i + 1]);
-        continue;
-      }
-      const std::span<float> mine(&all[each * row], vocab_);
-      std::vector<float> raw;  // without the penalty
-      if (options.likeliest >= 0) raw.assign(&all[each * row], &all[each * row] + vocab);
-      const auto room = options.slides ? std::numeric_limits<std::int64_t>::max()
-                                       : context_ + 1 - std::ssize(sequence.tokens);
-      const std::int64_t left = options.max_tokens - static_cast<std::int64_t>(sequence.produced());
-      const std::int32_t token = choose_token(mine, sequence, std::min(left, room));
-      drawn.tokens[part.slot] = token;
-      if (!raw.empty())
-        append(drawn.scores, score_of(raw, std::max(token, 0), options.likeliest, vocab_));
-    }
+  struct Row {
+    const PassPart* part;
+    std::int64_t ahead;
+    AfterRow after;
+  };
+  std::vector<Row> with_logits;
+  for (const PassPart& part : parts)
+    for (std::int64_t i = part.rows_with_logits(); i > 0; --i)
+      with_logits.push_back({.part = &part, .ahead = i, .after = {}});
+  parallel_for(with_logits.size(), host_threads(all.size()), [&](std::size_t i) {
+    Row& row = with_logits[i];
+    row.after = after_row(*row.part, row.ahead, std::span(all).subspan(each * i, each));
+  });
+  for (const Row& row : with_logits) {
+    if (row.after.token) drawn.tokens[row.part->slot] = *row.after.token;
+    std::ranges::copy(row.after.score, std::back_inserter(drawn.scores));
   }
 }
 
@@ -529,9 +577,12 @@ std::vector<Generation> Generator::generate(const std::vector<std::vector<std::i
     ++mine.random_stream;
   }
   const struct Release {
-    std::unique_ptr<Held>& held;
-    ~Release() { held.reset(); }
-  } release{held_};
+    Generator& of;
+    ~Release() {
+      if (of.graphs_) of.graphs_->forget();  // they read the weights where they lie
+      of.held_.reset();
+    }
+  } release{*this};
   OnText on_mine;
   if (on_text)
     on_mine = [&](std::size_t number, std::string_view text, const Generation& so_far) {

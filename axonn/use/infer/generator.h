@@ -18,8 +18,10 @@
 namespace axonn {
 
 class ConstraintCache;
+class DecodeGraphs;
 class GenerationSchedule;
 struct GeneratedSequence;
+struct PassPart;
 struct PassPlan;
 struct StepState;
 
@@ -214,12 +216,14 @@ class Generator {
  private:
   class Held;
   struct Rows;  // of one pass, in host memory
+  struct AfterRow;
   struct Drawn;
-  template <typename F>
-  Tensor forward(const Rows& rows, std::shared_ptr<KeyValueCache> cache, KeyValueCache::Reads reads,
-                 const F& f);
+  struct Pass;
+  Pass begin(const Rows& rows, std::shared_ptr<KeyValueCache> cache, KeyValueCache::Reads reads);
   std::vector<float> logits(const Rows& rows, KeyValueCache::Reads reads);
   Drawn pass(const PassPlan& plan);
+  AfterRow after_row(const PassPart& part, std::int64_t ahead, std::span<float> logits) const;
+  int host_threads(std::size_t values) const;
   void compute(const PassPlan& plan, Drawn& drawn);
   void embed(const PassPlan& plan, Drawn& drawn);
   void step_embeddings(const PassPlan& plan, const Drawn& drawn, const OnEnd& on_end);
@@ -235,6 +239,7 @@ class Generator {
   CacheSlots slots_;
   std::unique_ptr<GenerationSchedule> schedule_;
   std::unique_ptr<Held> held_;
+  std::unique_ptr<DecodeGraphs> graphs_;  // null: no pass is captured
   std::size_t next_number_ = 0;
   std::unique_ptr<ConstraintCache> constraints_;  // null without a tokenizer
   std::unique_ptr<StepState> state_;              // of all passes

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <vector>
@@ -21,20 +22,31 @@ std::size_t reach(std::size_t count, Weight weight, double wanted) {
   return count - 1;
 }
 
-void check_sampling(std::span<const float> logits, const Sampling& sampling, double uniform) {
+void check_sampling(std::span<const float> logits, const Sampling& sampling, double uniform,
+                    float most) {
   AXONN_CHECK(!logits.empty() && sampling.temperature >= 0 && sampling.top_k >= 0 &&
                   sampling.top_p >= 0 && sampling.top_p <= 1 && sampling.min_p >= 0 &&
                   sampling.min_p <= 1,
               "sample: ", logits.size(), " logits, temperature ", sampling.temperature, ", top_k ",
               sampling.top_k, ", top_p ", sampling.top_p, ", min_p ", sampling.min_p,
               "; wanted temperature >= 0, top_k >= 0, top_p and min_p from 0 to 1");
-  AXONN_CHECK(std::ranges::none_of(logits, [](float x) { return std::isnan(x); }),
-              "sample: a logit is NaN; the model is broken");
+  AXONN_CHECK(!std::isnan(most), "sample: a logit is NaN; the model is broken");
   AXONN_CHECK(uniform >= 0 && uniform < 1, "sample: a random number of ", uniform,
               ", wanted one in [0, 1)");
 }
 
 }  // namespace
+
+float largest_logit(std::span<const float> logits) {
+  float most = -std::numeric_limits<float>::infinity();
+  int unordered = 0;
+#pragma omp simd reduction(max : most) reduction(+ : unordered)
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    most = std::max(most, logits[i]);
+    unordered += logits[i] != logits[i] ? 1 : 0;
+  }
+  return unordered > 0 ? std::numeric_limits<float>::quiet_NaN() : most;
+}
 
 void penalise(std::span<float> logits, std::span<const std::int32_t> seen, double penalty) {
   AXONN_CHECK(penalty > 0, "penalise: a repetition penalty of ", penalty, ", wanted more than 0");
@@ -61,8 +73,9 @@ void penalise_generated(std::span<float> logits, std::span<const std::int32_t> g
 }
 
 std::int32_t sample(std::span<const float> logits, const Sampling& sampling, double uniform) {
-  check_sampling(logits, sampling, uniform);
-  const auto best = std::ranges::max_element(logits);
+  const float most = largest_logit(logits);
+  check_sampling(logits, sampling, uniform, most);
+  const auto best = std::ranges::find(logits, most);
   if (sampling.temperature == 0) return static_cast<std::int32_t>(best - logits.begin());
 
   const std::size_t V = logits.size();

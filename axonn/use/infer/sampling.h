@@ -33,6 +33,9 @@ void penalise(std::span<float> logits, std::span<const std::int32_t> seen, doubl
 void penalise_generated(std::span<float> logits, std::span<const std::int32_t> generated,
                         const Sampling& sampling);
 
+/// The largest logit: minus infinity of none, NaN if one is NaN.
+float largest_logit(std::span<const float> logits);
+
 /// Draws a token from logits (V), to which the penalty has been applied. `uniform` in [0, 1) is the
 /// random number: equal bits give equal tokens on all ranks. Sorts only as many tokens as top_k and
 /// top_p need. Infinite logits are the likeliest, or have no weight. Throws if a logit is NaN, or a

@@ -7,6 +7,7 @@
 
 #include "axonn/foundation/base/random.h"
 #include "axonn/use/infer/generation_schedule.h"
+#include "axonn/use/infer/sampling.h"
 
 namespace axonn {
 
@@ -54,9 +55,7 @@ std::int32_t choose_token(std::span<float> logits, const GeneratedSequence& sequ
   const GenerationOptions& options = sequence.options;
   const auto tokens = std::span(sequence.tokens);
   penalise(logits, tokens.subspan(sequence.begin), options.sampling.repetition_penalty);
-  if (options.ends_if_not_finite &&
-      !std::ranges::all_of(logits, [](float logit) { return logit < kInfinity; }))
-    return kNotFinite;
+  if (options.ends_if_not_finite && !(largest_logit(logits) < kInfinity)) return kNotFinite;
   penalise_generated(logits, tokens.subspan(sequence.prompt_size), options.sampling);
   add_biases(logits, options);
   const bool may_end = static_cast<std::int64_t>(sequence.produced()) >= options.min_tokens;
@@ -64,7 +63,7 @@ std::int32_t choose_token(std::span<float> logits, const GeneratedSequence& sequ
     keep_form(logits, sequence, left, may_end && sequence.place.accepts);
   else if (!may_end)
     forbid_stops(logits, options);
-  if (*std::ranges::max_element(logits) == -kInfinity) return kNoToken;
+  if (largest_logit(logits) == -kInfinity) return kNoToken;
   const std::uint64_t draw = options.random_stream << 32 | sequence.produced();
   return sample(logits, options.sampling, Random(options.seed, "generate").uniform(draw));
 }

@@ -2,11 +2,15 @@
 // for every token on one rank.
 #include "axonn/use/infer/generator.h"
 
+#include <cstring>
+
 #include <gmock/gmock.h>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/ranks/comm/self.h"
 #include "axonn/use/infer/evaluate.h"
 
+#include "tests/support/capturing_device.h"
 #include "tests/support/runs.h"
 #include "tests/support/with_model.h"
 
@@ -137,6 +141,12 @@ Prompts some_prompts(int count) {
   return prompts;
 }
 
+/// Fills the free memory of the arena with NaN, as work between passes may.
+void spoil_free_memory(LoadedModel& model) {
+  const Tensor all = model.context().empty(1, std::int64_t{1} << 20, DType::f32);
+  std::memset(all.view().data, 0xff, static_cast<std::size_t>(all.bytes()));
+}
+
 struct Family {
   const char* name;
   ModelConfig (*sizes)();
@@ -159,6 +169,20 @@ TEST(Generator, ExpertsOnSeveralRanksGiveTheTokensOfOneRank) {
     config.parallelism.experts = grid.experts;
     EXPECT_EQ(tokens_of(generate(config, prompts, {.max_tokens = 20})), want) << with_factors(grid);
   }
+}
+
+TEST(Generator, PassesWithExpertsAreNotCaptured) {
+  const auto device = std::make_shared<CapturingDevice>();
+  const auto self = make_self();
+  const Config config = config_of(mixtral());
+  LoadedModel model(prepared_model(config), *self, std::make_unique<CapturingBackend>(device),
+                    {.trainable = false});
+  model.initialise();
+  Generator generator(model, with_tokenizer({}));
+  const Prompts prompts = some_prompts(2);
+  EXPECT_EQ(tokens_of(generator.generate(prompts, {.max_tokens = 12})),
+            tokens_of(generate(config, prompts, {.max_tokens = 12})));
+  EXPECT_EQ(device->launches(), 0);
 }
 
 TEST(Generator, HeadsThatXDoesNotDivideGiveTheTokensOfOneRank) {
@@ -205,6 +229,38 @@ TEST_P(GeneratorOf, ContinuesFromTheLastHalfOfAFullContext) {
                                  {.max_tokens = 40, .slides = true}, {.context = 12})),
               want)
         << to_string(grid);
+}
+
+TEST_P(GeneratorOf, PassesThatAreGraphsGiveTheSameTextAndScores) {
+  const Prompts prompts = some_prompts(7);
+  const Config config = config_of(GetParam().sizes());
+  const GenerationOptions wanted{.max_tokens = 14, .likeliest = 2};
+  for (const std::int64_t batch : {1, 3, 7}) {
+    const auto self = make_self();
+    const auto device = std::make_shared<CapturingDevice>();
+    LoadedModel plain(prepared_model(config), *self, make_cpu_backend(1), {.trainable = false}),
+        captured(prepared_model(config), *self, std::make_unique<CapturingBackend>(device),
+                 {.trainable = false});
+    plain.initialise();
+    captured.initialise();
+    Generator eager(plain, with_tokenizer({.batch = batch})),
+        by_graphs(captured, with_tokenizer({.batch = batch}));
+    for (const char* what : {"first", "from kept prompts"}) {
+      SCOPED_TRACE(testing::Message() << what << ", in batches of " << batch);
+      const int before = device->launches();
+      const auto want = eager.generate(prompts, wanted);
+      const auto got = by_graphs.generate(
+          prompts, wanted,
+          [&](std::size_t, std::string_view, const Generation&) { spoil_free_memory(captured); });
+      ASSERT_EQ(tokens_of(got), tokens_of(want));
+      for (std::size_t i = 0; i < got.size(); ++i)
+        for (std::size_t t = 0; t < got[i].tokens.size(); ++t) {
+          EXPECT_EQ(got[i].scores[t].log_probability, want[i].scores[t].log_probability);
+          EXPECT_EQ(got[i].scores[t].likeliest, want[i].scores[t].likeliest);
+        }
+      EXPECT_GT(device->launches(), before + 5);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, GeneratorOf,
