@@ -94,18 +94,43 @@ TEST(AttentionWays, OfOrderedGradientsDependOnTheScoresOfOneGroupAndOnTheVersion
     return std::string(
         name_of(best_offer(attention_offers(dry.of(positions, 8, group), rules)).way));
   };
-  // A group's gradients of scores: 8,192 positions 0.5 GiB, 16,384 2 GiB, with others more.
+  // A group's gradients of scores: 8,192 positions 0.5 GiB, 16,384 2 GiB, with others more: from
+  // there in runs of queries, up to 32.
   EXPECT_EQ(way(8192, 4, kHopper), "cudnn");
-  EXPECT_EQ(way(16384, 4, kHopper), "own");
+  EXPECT_EQ(way(16384, 4, kHopper), "cudnn");
+  EXPECT_EQ(way(65536, 4, kHopper), "cudnn");
+  EXPECT_EQ(way(131072, 4, kHopper), "own");
   EXPECT_EQ(way(16384, 2, kHopper), "cudnn");
-  EXPECT_EQ(way(16384, 4, kNewer), "cudnn ordered");
+  EXPECT_EQ(way(131072, 4, kNewer), "cudnn ordered");
   EXPECT_EQ(way(131072, 8, kNewer), "cudnn ordered");
   EXPECT_EQ(way(131072, 8, with(kHopper, {.deterministic = false})), "cudnn");
   EXPECT_EQ(way(16384, 4, with(kHopper, {.attention_bytes = std::int64_t{4} << 30})), "cudnn");
   EXPECT_EQ(way(1024, 1, kAmd), "own");
   EXPECT_EQ(way(1024, 1, with(kHopper, {.attention = CudaAttention::own})), "own");
-  const auto offers = attention_offers(dry.of(32768, 8, 4), kHopper);
-  EXPECT_THAT(offers.front().why_not, HasSubstr("one key-value head takes 8.06GiB"));
+  const auto offers = attention_offers(dry.of(131072, 8, 4), kHopper);
+  EXPECT_THAT(offers.front().why_not, HasSubstr("one key-value head takes 128.25GiB"));
+}
+
+TEST(AttentionWays, OfOrderedGradientsInRunsCoverAllQueriesWithTheKeysThatTheySee) {
+  DryAttention dry(kHopper);
+  for (const std::int64_t positions : {16384, 32768, 40000, 65536}) {
+    const auto offers = attention_offers(dry.of(positions, 8, 4), kHopper);
+    const std::vector<AttentionGraphShape>& runs = offers.front().pieces;
+    ASSERT_GT(runs.size(), 1) << positions;
+    EXPECT_LE(runs.size(), 32);
+    std::int64_t next = 0;
+    for (const AttentionGraphShape& run : runs) {
+      EXPECT_EQ(run.first_position, next);
+      EXPECT_EQ(run.sequences, 1);
+      EXPECT_EQ(run.kv_heads, 1);
+      EXPECT_EQ(run.heads, 4);
+      EXPECT_TRUE(run.adds_keys);
+      EXPECT_EQ(run.q_rows, positions);
+      next += run.queries;
+    }
+    EXPECT_EQ(next, positions);
+    dry.tensors.clear();
+  }
 }
 
 TEST(AttentionWays, DemandedOfCudnnAreAnErrorWhereItCannot) {
@@ -124,7 +149,8 @@ TEST(AttentionWays, AreCountedToTheByteByDryRuns) {
     for (const std::int64_t width : {64, 80})
       for (const DType type : {DType::bf16, DType::f32}) {
         DryAttention dry(rules);
-        const AttentionBackward args = dry.of(2048, 4, 2, width, type);
+        const AttentionBackward args =
+            dry.of(type == DType::bf16 && width == 64 ? 32768 : 2048, 4, 2, width, type);
         const auto taken = [](const AttentionOffer& offer) {
           const bool products = offer.way == AttentionWay::parts;
           return rounded(offer.bytes) + (products ? cuda::kLaneBytes : 0);

@@ -96,6 +96,21 @@ TEST_P(CudnnAttention, ComputesBlocksOfPositionsThatAreApartAsRunsOfQueries) {
   EXPECT_THAT(automatic->take_remarks(), testing::IsEmpty());
 }
 
+TEST_P(CudnnAttention, ComputesGradientsInRunsOfQueriesWhereMemoryIsShort) {
+  if (!GetParam()) GTEST_SKIP() << "only the deterministic variant stores gradients of scores";
+  const auto cudnn = test_cuda_backend({.attention = CudaAttention::cudnn,
+                                        .deterministic = true,
+                                        .attention_bytes = std::int64_t{15} << 20});
+  const AttentionCase cases[] = {
+      {1, {2100, 4, 2, 64, 2, 0, 0.1}, DType::bf16, 8},
+      {2, {2100, 2, 1, 64, 2, 0, 0.1, 0, starts_of(2, 2100, {63, 1500, 65})}, DType::bf16, 8}};
+  for (const AttentionCase& c : cases) {
+    check_attention_case(*cudnn, c);
+    const AttentionOutcome first(c, *cudnn), again(c, *cudnn);
+    EXPECT_TRUE(again.d_qkv.memory() == first.d_qkv.memory());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Deterministic, CudnnAttention, testing::Bool(),
                          [](const auto& deterministic) {
                            return deterministic.param ? "Yes" : "No";

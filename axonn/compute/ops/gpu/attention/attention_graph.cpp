@@ -340,6 +340,12 @@ GraphBytes graph_bytes(const AttentionGraphShape& s) {
   return bytes;
 }
 
+std::int64_t key_sum_bytes(const AttentionBackward& args) {
+  if (args.d_k.dtype == DType::f32) return 0;
+  return 2 *
+         round_up(args.forward.positions * args.forward.head_dim * bytes_of(DType::f32), kBlock);
+}
+
 std::optional<AttentionGraphShape> graph_piece(const AttentionGraphShape& shape,
                                                std::int64_t bytes) {
   const std::int64_t group = shape.heads / shape.kv_heads;

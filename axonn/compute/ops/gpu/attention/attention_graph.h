@@ -125,6 +125,10 @@ struct GraphBytes {
 /// more.
 GraphBytes graph_bytes(const AttentionGraphShape& shape);
 
+/// Memory of the sums in f32 of d_k and d_v of one key-value head of one sequence, which a caller
+/// that computes these gradients in runs of queries adds to; 0 if d_k and d_v are f32 themselves.
+std::int64_t key_sum_bytes(const AttentionBackward& args);
+
 /// The largest part of the shape that takes at most `bytes`: whole sequences, or else some
 /// key-value heads of one sequence. It divides the shape. Nothing if one such head takes more.
 std::optional<AttentionGraphShape> graph_piece(const AttentionGraphShape& shape,

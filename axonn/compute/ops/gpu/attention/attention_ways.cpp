@@ -32,12 +32,45 @@ AttentionOffer refused(AttentionWay way, std::string why) {
   return {.way = way, .why_not = std::move(why)};
 }
 
+/// Ordered gradients in runs of queries, one key-value head of one sequence at a time, so that each
+/// takes at most `bytes`. None if that would be too many runs: cuDNN takes half a second to compile
+/// the graph of each.
+std::vector<AttentionGraphShape> in_runs(const AttentionGraphShape& shape, std::int64_t bytes) {
+  constexpr std::int64_t kTile = 128, kFewest = 1024, kMostRuns = 32;
+  AttentionGraphShape one = shape;
+  one.sequences = one.kv_heads = 1;
+  one.heads = shape.heads / shape.kv_heads;
+  one.adds_keys = true;
+  one.d_k_stride = one.d_v_stride = 0;
+  for (std::int64_t each = shape.queries / 2; each >= kFewest; each /= 2) {
+    each = (each + kTile - 1) / kTile * kTile;
+    std::vector<AttentionGraphShape> runs;
+    for (std::int64_t begin = 0; begin < shape.queries; begin += each) {
+      AttentionGraphShape& run = runs.emplace_back(one);
+      run.first_position += begin;
+      run.queries = std::min(each, shape.queries - begin);
+    }
+    if (std::ssize(runs) > kMostRuns) break;
+    const auto fits = [&](const auto& run) { return graph_bytes(run).total() <= bytes; };
+    if (std::ranges::all_of(runs, fits)) return runs;
+  }
+  return {};
+}
+
 AttentionOffer cudnn_offer(AttentionWay way, const AttentionPass& of, const AttentionRules& rules) {
   const bool ordered = rules.options.deterministic && of.backward && way == AttentionWay::cudnn;
   AttentionOffer offer{.way = way};
   const std::int64_t most = rules.options.attention_bytes;
   for (const AttentionGraphShape& shape : of.shapes(ordered)) {
     const auto piece = graph_piece(shape, most);
+    const std::int64_t sums = key_sum_bytes(of.args);
+    const auto runs =
+        piece || !ordered ? std::vector<AttentionGraphShape>() : in_runs(shape, most - sums);
+    for (const AttentionGraphShape& run : runs) {
+      offer.bytes = std::max(offer.bytes, sums + graph_bytes(run).total());
+      offer.pieces.push_back(run);
+    }
+    if (!runs.empty()) continue;
     if (!piece) {
       AttentionGraphShape one = shape;
       one.sequences = one.kv_heads = 1;

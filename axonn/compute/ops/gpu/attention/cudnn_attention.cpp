@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <cudnn.h>
@@ -88,18 +89,52 @@ struct CudnnAttention::State {
     }
   }
 
-  /// Computes one run of queries, whose first is row `query` of each sequence.
+  /// Runs the graph of a piece at one place, and adds to these gradients of keys and values, of
+  /// which the place's part begins at `to`.
   void run(const AttentionBackward& args, const AttentionGraphShape& piece, const Built& made,
-           std::int64_t query, void* memory) const {
-    const Attention& a = args.forward;
+           const GraphOffset& place, void* memory, const View& d_k, const View& d_v,
+           const GraphOffset& to) const {
     const GraphRoom room = graph_room(piece, memory);
+    made.plan->run(handle.get(), graph_memory(made.graph, args, room, place), room.library);
+    if (!room.d_k) return;
+    add(d_k, room.d_k, piece, to, args.forward.positions);
+    add(d_v, room.d_v, piece, to, args.forward.positions);
+  }
+
+  /// Computes one run of queries, whose first is row `query` of each sequence.
+  void run_everywhere(const AttentionBackward& args, const AttentionGraphShape& piece,
+                      const Built& made, std::int64_t query, void* memory) const {
+    const Attention& a = args.forward;
     for (std::int64_t s = 0; s < a.sequences(); s += piece.sequences)
       for (std::int64_t k = 0; k < a.k.cols / a.head_dim; k += piece.kv_heads) {
         const GraphOffset place{s, k, query};
-        made.plan->run(handle.get(), graph_memory(made.graph, args, room, place), room.library);
-        if (!room.d_k) continue;
-        add(args.d_k, room.d_k, piece, place, a.positions);
-        add(args.d_v, room.d_v, piece, place, a.positions);
+        run(args, piece, made, place, memory, args.d_k, args.d_v, place);
+      }
+  }
+
+  /// Computes all runs of queries of one key-value head after another, with sums of its gradients.
+  void run_by_heads(const AttentionBackward& args, std::span<const AttentionGraphShape> pieces,
+                    PlanKind kind, void* memory) {
+    const Attention& a = args.forward;
+    const std::int64_t bytes = key_sum_bytes(args) / 2, width = a.head_dim;
+    auto* const first = static_cast<char*>(memory);
+    const auto sums = [&](char* at) {
+      return View{at, DType::f32, a.positions, width, width, args.d_k.memory};
+    };
+    const View d_k = sums(first), d_v = sums(first + bytes);
+    for (std::int64_t s = 0; s < a.sequences(); ++s)
+      for (std::int64_t k = 0; k < a.k.cols / width; ++k) {
+        for (const View& sum : {d_k, d_v}) clear(sum);
+        std::int64_t query = 0;
+        for (const AttentionGraphShape& piece : pieces) {
+          run(args, piece, built(piece, kind), {s, k, query}, first + 2 * bytes, d_k, d_v, {});
+          query += piece.queries;
+        }
+        const auto of_head = [&](const View& all) {
+          return all.row_range(s * a.positions, a.positions).col_range(k * width, width);
+        };
+        backend.run(ops::Cast{of_head(args.d_k), d_k});
+        backend.run(ops::Cast{of_head(args.d_v), d_v});
       }
   }
 
@@ -118,20 +153,26 @@ std::string CudnnAttention::run(const AttentionBackward& args, const AttentionOf
   const PlanKind kind = offer.way == AttentionWay::cudnn_ordered ? PlanKind::ordered
                         : first.backward && !first.ordered       ? PlanKind::any
                                                                  : PlanKind::fixed;
+  // Runs of queries of a call that has no sums for them.
+  const std::int64_t sums = first.adds_keys ? key_sum_bytes(args) : 0;
   std::int64_t bytes = offer.bytes;
   for (const AttentionGraphShape& piece : offer.pieces) {
     const auto& made = state_->built(piece, kind);
     if (!made.plan) return made.why_not;
-    bytes = std::max(bytes, State::bytes_for(piece, made));
+    bytes = std::max(bytes, sums + State::bytes_for(piece, made));
   }
   if (bytes > most) return concat("it needs ", format_bytes(bytes), " of memory");
   Scratch scratch(state_->backend.arena());
   void* const memory = scratch.take<char>(bytes);
+  if (sums > 0) {
+    state_->run_by_heads(args, offer.pieces, kind, memory);
+    return {};
+  }
   if (first.adds_keys)
     for (const View& gradient : {args.d_k, args.d_v}) state_->clear(gradient);
   std::int64_t query = 0;
   for (const AttentionGraphShape& piece : offer.pieces) {
-    state_->run(args, piece, state_->built(piece, kind), query, memory);
+    state_->run_everywhere(args, piece, state_->built(piece, kind), query, memory);
     query += piece.queries;
   }
   return {};
