@@ -10,8 +10,8 @@ namespace {
 
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
-    {"foundation", 5100}, {"compute", 16800}, {"ranks", 9500}, {"data", 27000}, {"network", 10400},
-    {"run", 10600},       {"use", 6150},      {"plan", 6900},  {"app", 12200}};
+    {"foundation", 5100}, {"compute", 17450}, {"ranks", 9500}, {"data", 27000}, {"network", 10400},
+    {"run", 10625},       {"use", 6270},      {"plan", 6900},  {"app", 12200}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {
   std::map<std::string, std::int64_t> lines;

@@ -44,6 +44,12 @@ struct DryLaunch {
     if (kernel.R * kernel.C * kernel.V == 0) return;
     for (int i = 0; i < 2; ++i) scratch.take<int>(kernel.V);
   }
+  bool norm_backward(const auto& rows) const {
+    const cuda::NormShape shape = cuda::NormShape::of(rows.R, rows.C);
+    if (shape.packs == 0) return false;
+    if (rows.d_weight) scratch.take<float>(shape.blocks * rows.C * (rows.d_bias ? 2 : 1));
+    return true;
+  }
 };
 
 /// A ForwardingBackend without an inner backend, so that it need not list the operations.

@@ -100,6 +100,23 @@ struct LayerNorm {
   void run(auto launch, const Checker& check) const;
 };
 
+/// A norm of whole rows, in one pass: what RowMoments, MomentsAboutZero if `about_zero`,
+/// CombineMoments and LayerNorm compute, with their bits.
+struct NormForward {
+  View out;           ///< (R, C)
+  View stats;         ///< (R, 2) f32: mean (0 if about zero), 1 / standard deviation
+  View inp;           ///< (R, C)
+  View moments = {};  ///< (R, 2) f32, the RowMoments of inp; or empty: they are computed
+  View weight;        ///< (1, C)
+  View bias = {};     ///< (1, C) or empty
+  float eps = 0;
+  bool about_zero = false;
+
+  static constexpr std::string_view kName = "norm_forward";
+  auto operands() const { return std::array{out, stats, inp, moments, weight, bias}; }
+  void run(auto launch, const Checker& check) const;
+};
+
 /// out (R, 2) f32 = this piece's sums, see LayerNormBackward::sums.
 struct LayerNormSums {
   View out, d_out, inp, weight, stats;
@@ -131,6 +148,27 @@ struct LayerNormWeightBackward {
 
   static constexpr std::string_view kName = "layer_norm_weight_backward";
   auto operands() const { return std::array{d_weight, d_bias, d_out, inp, stats}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// All gradients of a norm of whole rows: what LayerNormSums (RmsNormSums if `about_zero`),
+/// LayerNormBackward and LayerNormWeightBackward compute, on CPUs with their bits. On GPUs one pass
+/// over memory.
+struct NormBackward {
+  View d_inp;          ///< (R, C)
+  View d_weight = {};  ///< (1, C) f32, added to; or empty
+  View d_bias = {};    ///< likewise; empty if d_weight is
+  View d_out;          ///< (R, C)
+  View inp;            ///< (R, C)
+  View weight;         ///< (1, C)
+  View stats;          ///< (R, 2) f32: mean, 1 / standard deviation
+  View residual = {};  ///< (R, C) added to d_inp, or empty
+  bool about_zero = false;
+
+  static constexpr std::string_view kName = "norm_backward";
+  auto operands() const {
+    return std::array{d_inp, d_weight, d_bias, d_out, inp, weight, stats, residual};
+  }
   void run(auto launch, const Checker& check) const;
 };
 
@@ -449,6 +487,22 @@ struct CrossEntropyBackward {
   void run(auto launch, const Checker& check) const;
 };
 
+/// Loss, lse and gradient of rows that are whole, in one pass over memory: the bits are those of
+/// SoftmaxStats, CombineSoftmax and CrossEntropyBackward of one piece.
+struct CrossEntropy {
+  View loss, lse;          ///< (R, 1) f32, see CombineSoftmax
+  View d_logits;           ///< (R, V) T, may be logits if both have the same type
+  View logits;             ///< (R, V) T, may differ in type from d_logits
+  View targets;            ///< (1, R) i32, each less than `valid`
+  std::int64_t valid = 0;  ///< columns that count
+  float scale = 1;
+  float z = 0;  ///< see CrossEntropyBackward
+
+  static constexpr std::string_view kName = "cross_entropy";
+  auto operands() const { return std::array{d_logits, loss, lse, logits, targets}; }
+  void run(auto launch, const Checker& check) const;
+};
+
 /// out (R, 1) f32 = 1 if no logit of any piece is larger than the target's, else 0, from the stats
 /// of CombineSoftmax; 0 if the target is negative.
 struct GreedyTargets {
@@ -562,17 +616,18 @@ struct CountNonfinite {
 /// Any row-wise operation.
 using RowwiseOperation = std::variant<
     ops::RowMoments, ops::AddMoments, ops::CombineMoments, ops::MomentsAboutZero, ops::LayerNorm,
-    ops::LayerNormSums, ops::LayerNormBackward, ops::LayerNormWeightBackward, ops::RmsNormSums,
-    ops::HeadNorm, ops::HeadNormBackward, ops::RotaryEmbedding, ops::KeepHeads, ops::OrderBlocks,
-    ops::Swiglu, ops::SwigluBackward, ops::Xielu, ops::XieluBackward, ops::Dropout, ops::Gelu,
-    ops::GeluBackward, ops::Add, ops::Activation, ops::ActivationBackward, ops::Multiply,
-    ops::Scale, ops::Cast, ops::ColumnSum, ops::Route, ops::RouteBackward, ops::RouteCounts,
-    ops::ExpertOrder, ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward, ops::Embedding,
-    ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats, ops::CombineSoftmax,
-    ops::CrossEntropyBackward, ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward,
-    ops::Sum, ops::SquaredSum, ops::PowerSum, ops::LargestSize, ops::ClipFactor,
-    ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW, ops::Clamp,
-    ops::Momentum, ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage>;
+    ops::NormForward, ops::LayerNormSums, ops::LayerNormBackward, ops::LayerNormWeightBackward,
+    ops::RmsNormSums, ops::NormBackward, ops::HeadNorm, ops::HeadNormBackward, ops::RotaryEmbedding,
+    ops::KeepHeads, ops::OrderBlocks, ops::Swiglu, ops::SwigluBackward, ops::Xielu,
+    ops::XieluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward, ops::Add, ops::Activation,
+    ops::ActivationBackward, ops::Multiply, ops::Scale, ops::Cast, ops::ColumnSum, ops::Route,
+    ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder, ops::SpreadRows, ops::CombineRows,
+    ops::CombineRowsBackward, ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward,
+    ops::SoftmaxStats, ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy,
+    ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum, ops::SquaredSum,
+    ops::PowerSum, ops::LargestSize, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd,
+    ops::Lion, ops::ScheduleFreeAdamW, ops::Clamp, ops::Momentum, ops::DivideByNorm,
+    ops::WeightedSum, ops::MovingAverage>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

@@ -10,14 +10,33 @@
 
 namespace axonn {
 
-std::int64_t CrossEntropy::rows_at_once(const Context& ctx) const {
+std::int64_t CrossEntropy::rows_at_once(const Context& ctx, std::int64_t rows) const {
   // Logits of 256 x 50,304 in f32 take 49 MiB. GPUs have memory for more, and the gradient of the
   // table takes longer to read and write than its product with 256 rows.
-  constexpr std::int64_t kFewest = 256, kMost = 4096, kMostBytes = 512 << 20;
+  constexpr std::int64_t kFewest = 256, kMost = 8192, kMostBytes = 1 << 30;
   if (options_.rows_at_once > 0) return options_.rows_at_once;
   if (ctx.device().operation_size() != OperationSize::large) return kFewest;
-  const std::int64_t fit = kMostBytes / (stride(ctx) * bytes_of(DType::f32));
-  return std::clamp(fit / kFewest * kFewest, kFewest, kMost);
+  const DType type = logits_type(ctx);
+  const std::int64_t row = bytes_of(type) + (in_place(ctx) ? 0 : bytes_of(ctx.dtype)),
+                     fit = kMostBytes / (stride(ctx) * row),
+                     most = std::clamp(fit / kFewest * kFewest, kFewest, kMost),
+                     blocks = std::max<std::int64_t>((rows + most - 1) / most, 1);
+  return ((rows + blocks - 1) / blocks + kFewest - 1) / kFewest * kFewest;  // of even sizes
+}
+
+bool CrossEntropy::one_pass(const Context& ctx) const {
+  return ctx.tape && ctx.grid.extent(Axis::x) == 1;
+}
+
+DType CrossEntropy::logits_type(const Context& ctx) const {
+  // Ranks of y add their logits, and pieces over x are compared: both in f32.
+  if (!one_pass(ctx) || ctx.grid.extent(Axis::y) > 1) return DType::f32;
+  if (const auto chosen = ctx.scheduling().run.logits) return *chosen;
+  return ctx.device().operation_size() == OperationSize::large ? ctx.dtype : DType::f32;
+}
+
+bool CrossEntropy::in_place(const Context& ctx) const {
+  return one_pass(ctx) && logits_type(ctx) == ctx.dtype;
 }
 
 std::int64_t CrossEntropy::stride(const Context& ctx) const {
@@ -29,21 +48,19 @@ std::int64_t CrossEntropy::stride(const Context& ctx) const {
   return (V + kAligned - 1) / kAligned * kAligned;
 }
 
-Tensor CrossEntropy::logits_apart(const Context& ctx, const View& hidden, Cut cut,
-                                  std::int64_t stride) const {
-  const std::int64_t V = table_.local_rows();
-  Tensor out = ctx.empty(hidden.rows, stride, DType::f32, MemoryUse::logits);
-  ctx.backend.matmul({.out = out.view().col_range(0, V),
+Tensor CrossEntropy::product(const Context& ctx, const View& hidden, Cut cut, Tensor out) const {
+  ctx.backend.matmul({.out = out.view().col_range(0, table_.local_rows()),
                       .a = hidden,
                       .b = table_.weight(),
                       .b_transposed = true,
                       .bias = {}});
   sum_over(ctx, out, Axis::y, cut, {});
-  return out.col_range(0, V);
+  return out;
 }
 
 Tensor CrossEntropy::logits(const Context& ctx, const View& hidden, Cut cut) const {
-  return logits_apart(ctx, hidden, cut, table_.local_rows());
+  return product(ctx, hidden, cut,
+                 ctx.empty(hidden.rows, table_.local_rows(), DType::f32, MemoryUse::logits));
 }
 
 Tensor CrossEntropy::logits_of_rows(const Context& ctx, const Var& hidden,
@@ -83,7 +100,6 @@ void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tenso
       while (blocks[i].stage < kStages && i + after[blocks[i].stage] <= newest)
         advance(ctx, blocks[i], scale, total);
   };
-  const std::int64_t at_once = rows_at_once(ctx);
   std::int64_t first = 0;
   for (std::size_t i = 0; i < hidden.size(); ++i) {
     const Chunk& chunk = hidden[i];
@@ -93,6 +109,7 @@ void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tenso
     AXONN_CHECK(first + whole.rows() <= targets.cols(), "loss: ", targets.cols(), " targets, but ",
                 first + whole.rows(), " rows or more");
     const auto d_hidden = ctx.tape ? std::make_shared<Tensor>(ctx.like(whole)) : nullptr;
+    const std::int64_t at_once = rows_at_once(ctx, whole.rows());
     for (std::int64_t row = 0; row < whole.rows(); row += at_once) {
       const std::int64_t n = std::min(at_once, whole.rows() - row);
       blocks.push_back({whole, d_hidden, row, n, targets.view().col_range(first + row, n), cut_x});
@@ -114,7 +131,8 @@ void CrossEntropy::advance(const Context& ctx, Block& block, float scale,
           start(ctx, block.hidden.view().row_range(block.row, block.count), block.targets);
       return;
     case 1:
-      return gather_stats(ctx, block.softmax);
+      if (!one_pass(ctx)) gather_stats(ctx, block.softmax);
+      return;
     case 2:
       return start_gradient(ctx, block, scale, total);
     default:
@@ -125,7 +143,8 @@ void CrossEntropy::advance(const Context& ctx, Block& block, float scale,
 CrossEntropy::Softmax CrossEntropy::start(const Context& ctx, const View& hidden,
                                           const View& targets) const {
   const Cut cut = row_cut(ctx, hidden.rows, Axis::y);
-  Tensor scores = logits_apart(ctx, hidden, cut, stride(ctx));
+  Tensor scores = product(ctx, hidden, cut,
+                          ctx.empty(hidden.rows, stride(ctx), logits_type(ctx), MemoryUse::logits));
   const std::int64_t n = scores.rows(), first = cut == Cut::rows ? ctx.grid.coord(Axis::y) * n : 0;
   return {std::move(scores), {}, targets.col_range(first, n), cut};
 }
@@ -135,8 +154,8 @@ void CrossEntropy::gather_stats(const Context& ctx, Softmax& softmax) const {
   const std::int64_t n = softmax.logits.rows();
   softmax.stats = ctx.empty(across.size() * n, 3, DType::f32);
   const View mine = softmax.stats.view().row_range(across.rank() * n, n);
-  ctx.backend.run(ops::SoftmaxStats{mine, softmax.logits.view(), softmax.targets,
-                                    vocabulary_piece(ctx.grid, options_.vocab)});
+  ctx.backend.run(ops::SoftmaxStats{mine, softmax.logits.view().col_range(0, table_.local_rows()),
+                                    softmax.targets, vocabulary_piece(ctx.grid, options_.vocab)});
   softmax.stats.set_pending(
       across.all_gather(buffer_of(softmax.stats.raw_view()), buffer_of(mine), "loss"));
 }
@@ -145,10 +164,10 @@ Tensor CrossEntropy::each(const Context& ctx, const Var& hidden, const Tensor& t
   AXONN_CHECK(!ctx.tape, "CrossEntropy::each: got a tape, but these losses have no gradient");
   const Tensor out = ctx.empty(targets.cols(), 2, DType::f32);
   std::vector<Work> gathers;
-  const std::int64_t at_once = rows_at_once(ctx);
   std::int64_t first = 0;
   for (const Chunk& chunk : hidden) {
     const Tensor whole = rows_of(ctx, chunk);
+    const std::int64_t at_once = rows_at_once(ctx, whole.rows());
     for (std::int64_t row = 0; row < whole.rows(); row += at_once) {
       const std::int64_t n = std::min(at_once, whole.rows() - row);
       Softmax piece =
@@ -176,25 +195,41 @@ void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
                                   const Tensor& total) const {
   const auto [scores, stats, wanted, cut] = std::exchange(block.softmax, {});
   const std::int64_t n = scores.rows();
-  Tensor loss = ctx.empty(n, 1, DType::f32), lse = ctx.empty(n, 1, DType::f32);
-  ctx.backend.run(ops::CombineSoftmax{loss.view(), lse.view(), stats.view(), wanted});
+  const Tensor loss = ctx.empty(n, 1, DType::f32), lse = ctx.empty(n, 1, DType::f32);
+  const View logits = scores.view().col_range(0, table_.local_rows());
+  const VocabularyPiece piece = vocabulary_piece(ctx.grid, options_.vocab);
   const OutputZLoss* z_loss = ctx.find<OutputZLoss>();
+  const float z = z_loss ? z_loss->weight : 0;
+  Tensor d_piece;
+  if (block.d_hidden)
+    d_piece = in_place(ctx) ? scores : ctx.empty(n, stride(ctx), ctx.dtype, MemoryUse::logits);
+  const View d_logits = block.d_hidden ? d_piece.view().col_range(0, logits.cols) : View{};
+  if (one_pass(ctx)) {
+    ctx.backend.run(ops::CrossEntropy{.loss = loss.view(),
+                                      .lse = lse.view(),
+                                      .d_logits = d_logits,
+                                      .logits = logits,
+                                      .targets = wanted,
+                                      .valid = piece.valid,
+                                      .scale = scale,
+                                      .z = z});
+  } else {
+    ctx.backend.run(ops::CombineSoftmax{loss.view(), lse.view(), stats.view(), wanted});
+    if (block.d_hidden)
+      ctx.backend.run(ops::CrossEntropyBackward{.d_logits = d_logits,
+                                                .logits = logits,
+                                                .lse = lse.view(),
+                                                .targets = wanted,
+                                                .piece = piece,
+                                                .scale = scale,
+                                                .z = z});
+  }
   const bool first_on_y = cut == Cut::rows || ctx.grid.coord(Axis::y) == 0;
   if (ctx.grid.coord(Axis::x) == 0 && first_on_y) {
     ctx.backend.run(ops::Sum{total.view(), loss.view()});
     if (z_loss) ctx.backend.run(ops::SquaredSum{z_loss->total, lse.view()});
   }
-  if (!block.d_hidden) return;
-
-  Tensor d_piece = ctx.empty(n, stride(ctx), ctx.dtype, MemoryUse::logits);
-  ctx.backend.run(ops::CrossEntropyBackward{.d_logits = d_piece.view().col_range(0, scores.cols()),
-                                            .logits = scores.view(),
-                                            .lse = lse.view(),
-                                            .targets = wanted,
-                                            .piece = vocabulary_piece(ctx.grid, options_.vocab),
-                                            .scale = scale,
-                                            .z = z_loss ? z_loss->weight : 0});
-  block.d_logits = std::make_unique<Gather>(ctx, d_piece, Axis::y, cut);
+  if (block.d_hidden) block.d_logits = std::make_unique<Gather>(ctx, d_piece, Axis::y, cut);
 }
 
 void CrossEntropy::finish(const Context& ctx, Block& block) const {

@@ -25,6 +25,9 @@ struct OutputZLoss {
 /// is first all-gathered on x, and d_logits, in the compute type, on y, where each rank computes
 /// the softmax of its own rows. Padded columns take no part. A block's collectives overlap the
 /// products of later blocks, and one block of logits is alive per collective in this pipeline.
+///
+/// Where Gx is 1 and a gradient is wanted, a row's loss and gradient are one operation, in place if
+/// the logits have the compute type; they may have it where Gy is 1, too (RunSettings::logits).
 class CrossEntropy {
  public:
   struct Options {
@@ -64,16 +67,23 @@ class CrossEntropy {
  private:
   /// Logits of a block of rows, or of this rank's run of them on y, and softmax statistics.
   struct Softmax {
-    Tensor logits;  ///< (n, V/Gx) f32
+    Tensor logits;  ///< (n, stride), of which V/Gx columns count
     Tensor stats;   ///< (Gx · n, 3) f32, those of each piece of the vocabulary, stacked
     View targets;   ///< (1, n) i32
     Cut cut;        ///< of the rows over y
   };
   /// start() computes the logits; gather_stats() then starts the all-gather of the statistics.
   Softmax start(const Context& ctx, const View& hidden, const View& targets) const;
-  /// logits(), with rows `stride` elements apart.
-  Tensor logits_apart(const Context& ctx, const View& hidden, Cut cut, std::int64_t stride) const;
-  std::int64_t rows_at_once(const Context& ctx) const;
+  /// The logits of hidden, in the first columns of `out`, summed as logits() are.
+  Tensor product(const Context& ctx, const View& hidden, Cut cut, Tensor out) const;
+  /// Of a chunk of so many rows.
+  std::int64_t rows_at_once(const Context& ctx, std::int64_t rows) const;
+  /// Whether this pass computes losses together with their gradients.
+  bool one_pass(const Context& ctx) const;
+  /// The type of a block's logits.
+  DType logits_type(const Context& ctx) const;
+  /// Whether the gradient of a block's logits takes their place.
+  bool in_place(const Context& ctx) const;
   /// Elements from a row of a block's logits to the next.
   std::int64_t stride(const Context& ctx) const;
   void gather_stats(const Context& ctx, Softmax& softmax) const;

@@ -14,6 +14,13 @@ Norm::Norm(ParameterGroup& group, const std::string& name, Options options) : op
 }
 
 Var Norm::operator()(const Context& ctx, const Var& inp) const {
+  if (ctx.grid.extent(kAxis) == 1)
+    return each_later(ctx, inp,
+                      [this](const Context& here, const Chunk& chunk) {
+                        check_columns(chunk);
+                        return forward(here, chunk, {});
+                      },
+                      {.reads_parameters = true});
   // With two chunks neither can start early: each would wait for the sum in flight.
   return each_later(
       ctx, inp, {.ahead = ctx.grid.extent(kAxis) > 1 && inp.size() > 2, .reads_parameters = true},
@@ -23,10 +30,14 @@ Var Norm::operator()(const Context& ctx, const Var& inp) const {
       });
 }
 
-Tensor Norm::gather_moments(const Context& ctx, const Chunk& inp) const {
+void Norm::check_columns(const Chunk& inp) const {
   AXONN_CHECK(inp.placement.cols == AxisSet(kAxis) && inp.value.cols() == weight_->local_rows(),
               weight_->spec().name, ": the input has ", inp.value.cols(), " columns here, wanted ",
               weight_->local_rows(), " over y");
+}
+
+Tensor Norm::gather_moments(const Context& ctx, const Chunk& inp) const {
+  check_columns(inp);
   ctx.backend.mark(weight_->spec().name);
   const Communicator& group = ctx.grid.along(kAxis);
   const std::int64_t rows = inp.value.rows();
@@ -45,9 +56,11 @@ Tensor Norm::gather_moments(const Context& ctx, const Chunk& inp) const {
 
 Chunk Norm::forward(const Context& ctx, const Chunk& inp, const Tensor& moments) const {
   ctx.backend.mark(weight_->spec().name);
+  const bool whole = moments.empty();
   Tensor stats = ctx.empty(inp.value.rows(), 2, DType::f32);
-  ctx.backend.run(
-      ops::CombineMoments{stats.view(), moments.view(), inp.value.cols(), options_.eps});
+  if (!whole)
+    ctx.backend.run(
+        ops::CombineMoments{stats.view(), moments.view(), inp.value.cols(), options_.eps});
 
   const auto of = [this, ctx, stats](const Tensor& from) {
     Tensor value = ctx.like(from);
@@ -55,20 +68,57 @@ Chunk Norm::forward(const Context& ctx, const Chunk& inp, const Tensor& moments)
                                    bias_ ? bias_->weight() : View{}, stats.view()});
     return value;
   };
-  Chunk out = make_chunk(ctx, inp, of(inp.value), inp.placement);
+  const auto first = [&] {
+    if (!whole) return of(inp.value);
+    Tensor value = ctx.like(inp.value);
+    ctx.backend.run(ops::NormForward{.out = value.view(),
+                                     .stats = stats.view(),
+                                     .inp = inp.value.view(),
+                                     .moments = inp.moments.view(),
+                                     .weight = weight_->weight(),
+                                     .bias = bias_ ? bias_->weight() : View{},
+                                     .eps = options_.eps,
+                                     .about_zero = options_.kind == Kind::rms});
+    return value;
+  };
+  Chunk out = make_chunk(ctx, inp, first(), inp.placement);
   if (!weight_->frozen()) need_gradient(ctx, out);
   if (!out.gradient) return out;
   let_remake(ctx, out, Remade::norms, inp, of);
-  const auto sums = std::make_shared<Sums>();
   const SavedChunk kept(ctx, inp);
+  if (inp.gradient && ctx.grid.extent(kAxis) == 1) {
+    ctx.tape->record([this, ctx, kept, stats, gradient = out.gradient] {
+      backward_of_whole_rows(ctx, kept.get(), stats, gradient->take());
+    });
+    return out;
+  }
+  const auto sums = std::make_shared<Sums>();
   if (inp.gradient) {
     ctx.tape->record([this, ctx, kept, stats, sums] { backward(ctx, kept.get(), stats, *sums); });
-    if (ctx.grid.extent(kAxis) > 1) ctx.tape->pause();
+    ctx.tape->pause();
   }
   ctx.tape->record([this, ctx, kept, stats, sums, gradient = out.gradient] {
     *sums = start_backward(ctx, kept.get(), stats, gradient->take());
   });
   return out;
+}
+
+void Norm::backward_of_whole_rows(const Context& ctx, const Chunk& inp, const Tensor& stats,
+                                  const Tensor& d_out) const {
+  ctx.backend.mark(weight_->spec().name);
+  const bool counts = adds_gradient(ctx, *weight_, inp.placement);
+  const Tensor residual = inp.gradient->take_if_any();  // from the residual connection
+  Tensor d_inp = ctx.like(inp.value);
+  ctx.backend.run(ops::NormBackward{.d_inp = d_inp.view(),
+                                    .d_weight = counts ? weight_->gradient(ctx) : View{},
+                                    .d_bias = counts && bias_ ? bias_->gradient(ctx) : View{},
+                                    .d_out = d_out.view(),
+                                    .inp = inp.value.view(),
+                                    .weight = weight_->weight(),
+                                    .stats = stats.view(),
+                                    .residual = residual.view(),
+                                    .about_zero = options_.kind == Kind::rms});
+  inp.gradient->add(ctx, std::move(d_inp));
 }
 
 Norm::Sums Norm::start_backward(const Context& ctx, const Chunk& inp, const Tensor& stats,

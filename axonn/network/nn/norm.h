@@ -45,11 +45,16 @@ class Norm {
   struct Sums {
     Tensor d_out, sums;
   };
+  void check_columns(const Chunk& inp) const;
   Tensor gather_moments(const Context& ctx, const Chunk& inp) const;
+  /// `moments`: of all ranks of y; empty: y is 1.
   Chunk forward(const Context& ctx, const Chunk& inp, const Tensor& moments) const;
   Sums start_backward(const Context& ctx, const Chunk& inp, const Tensor& stats,
                       Tensor d_out) const;
   void backward(const Context& ctx, const Chunk& inp, const Tensor& stats, const Sums& sums) const;
+  /// Both, where y is 1.
+  void backward_of_whole_rows(const Context& ctx, const Chunk& inp, const Tensor& stats,
+                              const Tensor& d_out) const;
 
   static constexpr Axis kAxis = Axis::y;  // cuts the width of the residual stream
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +20,9 @@ class ParameterGroup;
 struct RunSettings {
   Overlap overlap = {};
   DType reduce_dtype = DType::f32;  ///< in which weight gradients are sent
+  /// Type of the logits of a training pass, where no rank adds to them or has a piece of them (else
+  /// f32). None: on GPUs the compute type, on CPUs f32.
+  std::optional<DType> logits = {};
   /// Between products, cut rows over the axis (x or y) on which values would be replicated.
   bool sequence_parallel = true;
   SequenceCut sequence_cut = {};  ///< among ranks that share sequences

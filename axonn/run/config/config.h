@@ -37,6 +37,7 @@ constexpr bool is_gpu(DeviceKind device) {
 }
 enum class TransportKind { automatic, threads, mpi, nccl };
 enum class CollectivesKind { automatic, flat, two_level };
+enum class LogitsType { automatic, f32, bf16 };
 enum class RecomputeMode { none, light, full, values };
 
 inline constexpr std::array<std::string_view, 4> kRecomputeModes = {"none", "light", "full",
@@ -58,6 +59,7 @@ struct TrainingConfig {
   std::vector<std::string> batch_stages = {};  ///< "batch sequences": the batch until that many
   std::int64_t micro_batch = 0;  ///< sequences one (z, data) coordinate computes at a time; 0: all
   DType dtype = DType::f32;      ///< f32 or bf16
+  LogitsType logits_dtype = LogitsType::automatic;  ///< in training
   std::int64_t seed = 1;
   double max_norm = 1;          ///< of the global gradient norm, which is clipped to it; 0: none
   double norm_type = 2;         ///< p of the norm that max_norm limits; infinity: the largest size

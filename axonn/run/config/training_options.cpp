@@ -5,6 +5,7 @@ namespace axonn {
 
 namespace {
 
+constexpr std::string_view kLogitsTypes[] = {"auto", "f32", "bf16"};
 constexpr std::string_view kAttentionKinds[] = {"auto", "cudnn", "own"};
 
 /// Part of [training].
@@ -14,6 +15,10 @@ void list_computation(TrainingConfig& training, OptionList& list) {
                     "the same libraries; false: on NVIDIA GPUs, attention may use faster cuDNN "
                     "kernels that do not guarantee this",
             .also = "deterministic_mode"});
+  list.add("logits_dtype", training.logits_dtype, kLogitsTypes,
+           {.help = "type of the logits in training with dtype bf16, if x and y are 1 (otherwise "
+                    "f32); bf16 halves the time that memory takes for them; auto: bf16 on GPUs, "
+                    "f32 on CPUs; losses and softmax are computed in f32 from either"});
   list.add(
       "verify_every", &training.verify_every,
       {.help = "interval between searches for silent corruption: ranks compare, to the bit, the "

@@ -148,6 +148,8 @@ KeyReasons unused_keys(const Config& config) {
   keys.when(config.training.goldfish.k == 0, {"training.goldfish.h", "training.goldfish.mask"},
             "training.goldfish.k is 0");
   keys.when(config.training.max_norm == 0, {"training.norm_type"}, "training.max_norm is 0");
+  keys.when(config.training.dtype == DType::f32, {"training.logits_dtype"},
+            "training.dtype is f32");
   keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
   const RecomputeConfig& recompute = config.activation_checkpoint;
   keys.when(recompute.mode == RecomputeMode::none && recompute.budget == 0,

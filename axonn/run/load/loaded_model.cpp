@@ -9,6 +9,16 @@
 
 namespace axonn {
 
+namespace {
+
+/// See RunSettings::logits.
+std::optional<DType> logits_type(const TrainingConfig& training) {
+  if (training.logits_dtype == LogitsType::automatic) return {};
+  return training.logits_dtype == LogitsType::f32 ? DType::f32 : training.dtype;
+}
+
+}  // namespace
+
 LoadedModel::LoadedModel(const PreparedRun& run, Communicator& world,
                          std::unique_ptr<Backend> backend, Options options)
     : config_(run),
@@ -43,6 +53,7 @@ Context LoadedModel::context_on(Backend& backend) const {
   ctx.own_scheduling().run = {
       .overlap = p.overlap,
       .reduce_dtype = p.reduce_dtype,
+      .logits = logits_type(config_.training),
       .sequence_parallel = p.sequence_parallel,
       .sequence_cut = {p.context_layout,
                        config_.model.is_llama() ? config_.model.widest_window() : 0},

@@ -45,21 +45,25 @@ TEST(Embedding, LooksUpItsRowsAndAddsTheirGradients) {
     }
 }
 
-TEST(Embedding, AddsTheGradientsOfMoreRowsThanABlockOfAGpuHasThreads) {
+TEST(Embedding, AddsTheGradientsOfMoreRowsAndColumnsThanABlockOfAGpuHasThreads) {
   const auto backend = test_backend();
-  const std::int64_t R = 300, V = 3, C = 33;
-  std::vector<std::int32_t> ids(R);
-  Matrix dy(R, C), want(V, C);
-  for (std::int64_t r = 0; r < R; ++r) {
-    ids[r] = static_cast<std::int32_t>(r * r % V);
-    for (std::int64_t c = 0; c < C; ++c) {
-      dy(r, c) = static_cast<double>((7 * r + c) % 11) - 5;  // so that sums are exact
-      want(ids[r], c) += dy(r, c);
+  // A block compares 2,048 ids at once, and has 4,096 columns.
+  for (const auto& [R, C] :
+       {std::pair<std::int64_t, std::int64_t>{300, 33}, {4500, 12}, {9, 4200}}) {
+    const std::int64_t V = 3;
+    std::vector<std::int32_t> ids(R);
+    Matrix dy(R, C), want(V, C);
+    for (std::int64_t r = 0; r < R; ++r) {
+      ids[r] = static_cast<std::int32_t>(r * r % V);
+      for (std::int64_t c = 0; c < C; ++c) {
+        dy(r, c) = static_cast<double>((7 * r + c) % 11) - 5;  // so that sums are exact
+        want(ids[r], c) += dy(r, c);
+      }
     }
+    const Operand d_out(dy, DType::f32), d_table(Matrix(V, C), DType::f32), id_view(ids);
+    backend->run(ops::EmbeddingBackward{d_table, d_out, id_view, 0});
+    EXPECT_TRUE(close(d_table, want, {})) << R << " x " << C;
   }
-  const Operand d_out(dy, DType::f32), d_table(Matrix(V, C), DType::f32), id_view(ids);
-  backend->run(ops::EmbeddingBackward{d_table, d_out, id_view, 0});
-  EXPECT_TRUE(close(d_table, want, {}));
 }
 
 TEST(Embedding, AddsTheLearnedRowsOfExplicitPositions) {

@@ -213,17 +213,22 @@ def plain(names):
 # sums down columns of four rows. If one waits for another, the kernel takes several times the
 # latency of memory.
 TOGETHER = {
+    "norm_backward<bf16, bf16, 3>": 9,
+    "norm_backward<bf16, bf16, 4>": 12,
     "run_rows<AddMomentsKernel<bf16> >": 2,
     "run_rows<CombineRowsBackwardKernel<bf16> >": 2,
     "run_rows<CombineRowsKernel<bf16> >": 4,
     "run_rows<CrossEntropyBackwardKernel<bf16, float> >": 2,
+    "run_rows<CrossEntropyKernel<bf16, bf16> >": 2,
+    "run_rows<CrossEntropyKernel<bf16, float> >": 4,
     "run_rows<HeadDots<bf16> >": 2,
     "run_rows<HeadNormBackwardKernel<bf16, bf16> >": 3,
     "run_rows<LayerNormBackwardKernel<bf16, bf16> >": 4,
     "run_rows<LayerNormKernel<bf16, bf16> >": 3,
     "run_rows<LayerNormSumsKernel<bf16, bf16> >": 3,
+    "run_rows<NormForwardKernel<bf16, bf16> >": 1,
     "run_rows<RotaryKernel<bf16> >": 6,
-    "run_rows<SoftmaxStatsKernel<float> >": 2,
+    "run_rows<SoftmaxStatsKernel<float> >": 4,
     "run_rows<XieluBackwardKernel<bf16, bf16> >": 2,
     "run_tiles<Binary<Plus, bf16, bf16, bf16> >": 2,
     "run_tiles<Binary<SiluGradient, bf16, bf16, bf16> >": 2,
@@ -249,6 +254,8 @@ MOST_REGISTERS = [
     ("run_rows<SoftmaxBackward<", 80),
     ("run_rows<RouteBackwardKernel", 72),  # three rows of loads under way
     ("run_", 64),
+    ("norm_backward<bf16, bf16, 3>", 184),  # NormShape counts with these
+    ("norm_backward<bf16, bf16, 4>", 216),
     ("", 255),
 ]
 # Kernels of attention keep results in registers, as many as a thread may have, and load operands of

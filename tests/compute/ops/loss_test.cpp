@@ -103,6 +103,53 @@ TEST(CrossEntropy, WithAZLossEqualsPlainLoopsInPieces) {
   }
 }
 
+TEST(CrossEntropy, OfWholeRowsHasTheBitsOfTheSeparateOperations) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16})
+    for (DType of_gradient : {DType::f32, DType::bf16})
+      for (const auto& [V, valid] : {std::pair<std::int64_t, std::int64_t>{1, 1},
+                                     {24, 17},
+                                     {251, 251},
+                                     {5056, 5003},
+                                     {40000, 39999}})
+        for (float z : {0.0f, 0.25f}) {
+          SCOPED_TRACE(testing::Message() << valid << " of " << V << ' ' << name_of(type) << " to "
+                                          << name_of(of_gradient) << ", z " << z);
+          constexpr std::int64_t kR = 5;
+          Matrix x = random_values("x", kR, V, type);
+          for (double& value : x.values) value *= 16;
+          for (std::int64_t r = 0; r < kR; ++r)
+            for (std::int64_t c = valid; c < V; ++c) x(r, c) = 1000;
+          std::vector<std::int32_t> ids = random_ids("ids", kR, valid);
+          ids[1] = -1;
+          const Operand logits(x, type, 3), targets(ids), stats(kR, 3, DType::f32),
+              loss(kR, 1, DType::f32), lse(kR, 1, DType::f32), gradient(kR, V, of_gradient, 1),
+              whole_loss(kR, 1, DType::f32), whole_lse(kR, 1, DType::f32),
+              whole(kR, V, of_gradient, 1);
+          const VocabularyPiece piece{0, valid};
+          backend->run(ops::SoftmaxStats{stats, logits, targets, piece});
+          backend->run(ops::CombineSoftmax{loss, lse, stats, targets});
+          backend->run(ops::CrossEntropyBackward{gradient, logits, lse, targets, piece, 0.25f, z});
+          const auto compute = [&](const Operand& to) {
+            backend->run(ops::CrossEntropy{.loss = whole_loss,
+                                           .lse = whole_lse,
+                                           .d_logits = to,
+                                           .logits = logits,
+                                           .targets = targets,
+                                           .valid = valid,
+                                           .scale = 0.25f,
+                                           .z = z});
+            EXPECT_TRUE(whole_loss.memory() == loss.memory());
+            EXPECT_TRUE(whole_lse.memory() == lse.memory());
+          };
+          compute(whole);
+          EXPECT_TRUE(whole.memory() == gradient.memory());
+          if (type != of_gradient) continue;
+          compute(logits);  // in place
+          EXPECT_TRUE(close(logits, gradient.values(), {}));
+        }
+}
+
 TEST(CrossEntropy, TakesLongRowsWithALateMaximumOrWithMinusInfinities) {
   constexpr std::int64_t kV = 40000;
   constexpr double kNone = -std::numeric_limits<double>::infinity();

@@ -134,6 +134,148 @@ TEST(AddMoments, RefusesSummandsOfAnotherShape) {
   expect_refusal("add_moments: b is (4,7)", ops::AddMoments{a, moments, a, b});
 }
 
+namespace {
+
+/// What NormBackward adds to or leaves out.
+struct NormCase {
+  std::int64_t R, C;
+  bool about_zero = false, residual = true, weight = true, bias = true;
+  std::int64_t gap = 0;  // after each row
+};
+
+/// Checks that NormBackward computes what the separate operations do: on a CPU to the bit.
+void check_whole(Backend& backend, const NormCase& of, DType type) {
+  const auto [R, C, about_zero, with_residual, with_weight, with_bias, gap] = of;
+  SCOPED_TRACE(testing::Message() << '(' << R << ',' << C << ") " << name_of(type)
+                                  << (about_zero ? " about zero" : ""));
+  const Operand inp(random_values("inp", R, C, type), type, gap),
+      weight(random_values("weight", 1, C, type), type),
+      d_out(random_values("d_out", R, C, type), type, gap),
+      residual(random_values("residual", R, C, type), type, gap);
+  Matrix of_rows(R, 2);
+  for (std::int64_t r = 0; r < R; ++r) {
+    of_rows(r, 0) = about_zero ? 0 : 0.125 * static_cast<double>(r % 3);
+    of_rows(r, 1) = 1 + 0.25 * static_cast<double>(r % 5);
+  }
+  const Operand stats(of_rows, DType::f32), sums(R, 2, DType::f32);
+  struct Gradients {
+    Gradients(std::int64_t rows, std::int64_t cols, DType dtype, std::int64_t apart)
+        : d_inp(rows, cols, dtype, apart),
+          d_weight(Matrix(1, cols, 0.5), DType::f32),
+          d_bias(Matrix(1, cols, -0.5), DType::f32) {}
+    Operand d_inp, d_weight, d_bias;
+  };
+  const Gradients whole(R, C, type, gap), apart(R, C, type, gap);
+  const auto if_wanted = [](bool wanted, const Operand& operand) {
+    return wanted ? operand.view() : View{};
+  };
+  backend.run(ops::NormBackward{.d_inp = whole.d_inp,
+                                .d_weight = if_wanted(with_weight, whole.d_weight),
+                                .d_bias = if_wanted(with_bias, whole.d_bias),
+                                .d_out = d_out,
+                                .inp = inp,
+                                .weight = weight,
+                                .stats = stats,
+                                .residual = if_wanted(with_residual, residual),
+                                .about_zero = about_zero});
+  if (about_zero)
+    backend.run(ops::RmsNormSums{sums, d_out, inp, weight, stats});
+  else
+    backend.run(ops::LayerNormSums{sums, d_out, inp, weight, stats});
+  backend.run(ops::LayerNormBackward{.d_inp = apart.d_inp,
+                                     .d_out = d_out,
+                                     .inp = inp,
+                                     .weight = weight,
+                                     .stats = stats,
+                                     .sums = sums,
+                                     .residual = if_wanted(with_residual, residual),
+                                     .width = C});
+  if (with_weight)
+    backend.run(ops::LayerNormWeightBackward{apart.d_weight, if_wanted(with_bias, apart.d_bias),
+                                             d_out, inp, stats});
+  if (backend.device().name() == "cpu") {
+    EXPECT_TRUE(whole.d_inp.memory() == apart.d_inp.memory());
+    EXPECT_TRUE(whole.d_weight.memory() == apart.d_weight.memory());
+    EXPECT_TRUE(whole.d_bias.memory() == apart.d_bias.memory());
+    return;
+  }
+  // Sums of C and of R terms below 4 in another order; of stored values one may be rounded up where
+  // the other is rounded down.
+  const double terms = static_cast<double>(C + 4), rows = static_cast<double>(R + 4),
+               error = 16 * terms * rounding(DType::f32);
+  EXPECT_TRUE(close(whole.d_inp, apart.d_inp.values(), {error, 2.02 * rounding(type)}));
+  const double of_sums = 16 * rows * rounding(DType::f32);
+  EXPECT_TRUE(close(whole.d_weight, apart.d_weight.values(), {of_sums, 1e-6}));
+  EXPECT_TRUE(close(whole.d_bias, apart.d_bias.values(), {of_sums, 1e-6}));
+}
+
+}  // namespace
+
+TEST(NormBackward, EqualsTheSeparateOperationsForRowsOfAnyLength) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16}) {
+    check_whole(*backend, {1, 1}, type);
+    check_whole(*backend, {5, 51}, type);
+    check_whole(*backend, {70, 8, false, false}, type);
+    check_whole(*backend, {3, 264, true, true, true, false}, type);
+    check_whole(*backend, {130, 768}, type);
+    check_whole(*backend, {6700, 16}, type);  // more rows than the fewest of a block
+    check_whole(*backend, {37, 1600, true, false, true, false}, type);
+    check_whole(*backend, {19, 4096}, type);
+    check_whole(*backend, {18, 6144, true}, type);
+    check_whole(*backend, {17, 8192}, type);
+    check_whole(*backend, {2, 16384}, type);  // longer than a block of threads keeps
+    check_whole(*backend, {33, 768, false, true, true, true, 3}, type);  // rows are not aligned
+    check_whole(*backend, {33, 768, false, true, true, true, 8}, type);
+    check_whole(*backend, {40, 768, true, true, false, false}, type);
+  }
+}
+
+TEST(NormForward, HasTheBitsOfTheSeparateOperations) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16})
+    for (const bool about_zero : {false, true})
+      for (const auto& [R, C] : {std::pair<std::int64_t, std::int64_t>{1, 1},
+                                 {3, 63},
+                                 {5, 200},
+                                 {130, 768},
+                                 {2, 9000}}) {
+        SCOPED_TRACE(testing::Message() << '(' << R << ',' << C << ") " << name_of(type));
+        const Operand inp(random_values("inp", R, C, type), type, 3),
+            weight(random_values("weight", 1, C, type), type),
+            bias(random_values("bias", 1, C, type), type), moments(R, 2, DType::f32),
+            of_norm(R, 2, DType::f32), stats(R, 2, DType::f32), out(R, C, type, 1);
+        backend->run(ops::RowMoments{moments, inp});
+        if (about_zero)
+          backend->run(ops::MomentsAboutZero{of_norm, moments, C});
+        else
+          backend->run(ops::Cast{of_norm, moments});
+        backend->run(ops::CombineMoments{stats, of_norm, C, static_cast<float>(kEps)});
+        backend->run(ops::LayerNorm{out, inp, weight, about_zero ? View{} : bias.view(), stats});
+        for (const bool given : {false, true}) {
+          const Operand whole(R, C, type, 1), whole_stats(R, 2, DType::f32);
+          backend->run(ops::NormForward{.out = whole,
+                                        .stats = whole_stats,
+                                        .inp = inp,
+                                        .moments = given ? moments.view() : View{},
+                                        .weight = weight,
+                                        .bias = about_zero ? View{} : bias.view(),
+                                        .eps = static_cast<float>(kEps),
+                                        .about_zero = about_zero});
+          EXPECT_TRUE(whole.memory() == out.memory());
+          EXPECT_TRUE(whole_stats.memory() == stats.memory());
+        }
+      }
+}
+
+TEST(NormBackward, RefusesABiasWithoutAWeight) {
+  const Operand x(4, 8, DType::f32), row(1, 8, DType::f32), stats(4, 2, DType::f32);
+  expect_refusal(
+      "norm_backward: d_bias without d_weight",
+      ops::NormBackward{
+          .d_inp = x, .d_bias = row, .d_out = x, .inp = x, .weight = row, .stats = stats});
+}
+
 TEST(LayerNorm, WithoutBiasAndResidualLeavesThemOut) {
   const auto backend = test_backend();
   const Outcome full(*backend, 3, 17, DType::f32, 1);

@@ -54,6 +54,9 @@ Outputs layer_norm(Backend& backend, DType type) {
   backend.run(ops::RowMoments{moments, inp});
   backend.run(ops::CombineMoments{stats, moments, kCols, 1e-5f});
   backend.run(ops::LayerNorm{out, inp, weight, {}, stats});
+  Operand normed(kRows, kCols, type), own_stats(kRows, 2, DType::f32);
+  backend.run(ops::NormForward{
+      .out = normed, .stats = own_stats, .inp = inp, .weight = weight, .eps = 1e-5f});
   backend.run(ops::LayerNormSums{sums, d_out, inp, weight, stats});
   backend.run(ops::LayerNormBackward{.d_inp = d_inp,
                                      .d_out = d_out,
@@ -63,9 +66,18 @@ Outputs layer_norm(Backend& backend, DType type) {
                                      .sums = sums,
                                      .width = kCols});
   backend.run(ops::LayerNormWeightBackward{d_weight, d_bias, d_out, inp, stats});
+  Operand d_all(kRows, kCols, type);
+  backend.run(ops::NormBackward{.d_inp = d_all,
+                                .d_weight = d_weight,
+                                .d_bias = d_bias,
+                                .d_out = d_out,
+                                .inp = inp,
+                                .weight = weight,
+                                .stats = stats});
   Operand sum(kRows, kCols, type), moments_of_sum(kRows, 2, DType::f32);
   backend.run(ops::AddMoments{sum, moments_of_sum, inp, d_out});
-  return outputs({&stats, &out, &sums, &d_inp, &d_weight, &d_bias, &sum, &moments_of_sum});
+  return outputs({&stats, &out, &normed, &own_stats, &sums, &d_inp, &d_all, &d_weight, &d_bias,
+                  &sum, &moments_of_sum});
 }
 
 Outputs llama(Backend& backend, DType type) {
@@ -118,6 +130,13 @@ Outputs loss_and_embedding(Backend& backend, DType type) {
   backend.run(ops::SoftmaxStats{stats, x, ids, {0, kCols}});
   backend.run(ops::CombineSoftmax{loss, lse, stats, ids});
   backend.run(ops::CrossEntropyBackward{d, x, lse, ids, {0, kCols}, 1});
+  Operand whole_loss(kRows, 1, DType::f32), d_whole(kRows, kCols, type);
+  backend.run(ops::CrossEntropy{.loss = whole_loss,
+                                .lse = lse,
+                                .d_logits = d_whole,
+                                .logits = x,
+                                .targets = ids,
+                                .valid = kCols});
   backend.run(ops::Embedding{.out = embedded, .ids = ids, .table = x, .first = 3});
   backend.run(ops::EmbeddingBackward{d_table, x, ids, 0});
   backend.run(ops::PositionsBackward{d_positions, x});
@@ -131,8 +150,8 @@ Outputs loss_and_embedding(Backend& backend, DType type) {
   Operand powers(1, 1, DType::f64), largest(1, 1, DType::f64);
   backend.run(ops::PowerSum{powers, x, squares, 3});
   backend.run(ops::LargestSize{largest, x});
-  return outputs({&loss, &lse, &d, &d_table, &squares, &d_positions, &embedded, &greedy, &sum, &bad,
-                  &clip, &powers, &largest});
+  return outputs({&loss, &lse, &d, &whole_loss, &d_whole, &d_table, &squares, &d_positions,
+                  &embedded, &greedy, &sum, &bad, &clip, &powers, &largest});
 }
 
 Outputs optimizers(Backend& backend, DType type) {

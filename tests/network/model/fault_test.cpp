@@ -100,9 +100,14 @@ class DoubledNorm : public ForwardingBackend {
   using ForwardingBackend::ForwardingBackend;
   void run(const RowwiseOperation& operation) override {
     ForwardingBackend::run(operation);
-    const auto* norm = std::get_if<ops::LayerNormWeightBackward>(&operation);
-    if (!norm || !norms_.is(0)) return;
-    ops::LayerNormWeightBackward again = *norm;
+    ops::LayerNormWeightBackward again;
+    if (const auto* norm = std::get_if<ops::LayerNormWeightBackward>(&operation))
+      again = *norm;
+    else if (const auto* whole = std::get_if<ops::NormBackward>(&operation))
+      again = {whole->d_weight, {}, whole->d_out, whole->inp, whole->stats};
+    else
+      return;
+    if (!norms_.is(0)) return;
     again.d_bias = {};
     ForwardingBackend::run(again);
   }
@@ -146,6 +151,7 @@ class PaddedLogits : public ForwardingBackend {
       stats->piece.valid = stats->logits.cols;
     if (auto* gradient = std::get_if<ops::CrossEntropyBackward>(&wrong))
       gradient->piece.valid = gradient->logits.cols;
+    if (auto* whole = std::get_if<ops::CrossEntropy>(&wrong)) whole->valid = whole->logits.cols;
     ForwardingBackend::run(wrong);
   }
 };

@@ -138,6 +138,8 @@ struct Launch {
     run_tiles(parts, 1, parts, 1, [&](const Team&, Tile tile) { kernel(team, tile.begin, parts); });
   }
 
+  bool norm_backward(const auto&) const { return false; }
+
  private:
   /// Adds all rows of partial sums to the result: add(team, tile) adds one of them.
   void add_blocks(std::int64_t blocks, std::int64_t C, const auto& add) const {

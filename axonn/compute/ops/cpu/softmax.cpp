@@ -9,6 +9,7 @@ template void SoftmaxStats::run(cpu::Launch, const Checker&) const;
 template void CombineSoftmax::run(cpu::Launch, const Checker&) const;
 template void GreedyTargets::run(cpu::Launch, const Checker&) const;
 template void CrossEntropyBackward::run(cpu::Launch, const Checker&) const;
+template void CrossEntropy::run(cpu::Launch, const Checker&) const;
 template void Softmax::run(cpu::Launch, const Checker&) const;
 template void Route::run(cpu::Launch, const Checker&) const;
 template void RouteBackward::run(cpu::Launch, const Checker&) const;

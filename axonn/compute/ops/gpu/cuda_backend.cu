@@ -5,6 +5,7 @@
 #include "axonn/compute/ops/gpu/attention/flash_attention.cuh"
 #include "axonn/compute/ops/gpu/cuda_backend.cuh"
 #include "axonn/compute/ops/gpu/launch.cuh"
+#include "axonn/compute/ops/gpu/norm_backward.cuh"
 #include "axonn/compute/ops/operand_checks.h"
 #include "axonn/compute/ops/rowwise/elementwise.h"
 #include "axonn/compute/ops/rowwise/embedding.h"
@@ -26,28 +27,72 @@ namespace cuda {
 
 namespace {
 
-/// y += the rows of x that are listed, in their order. The values of several rows and columns are
-/// under way at a time: a token may have thousands of rows, of which each waits for memory.
+/// Sums of the rows of a token, of which a block's threads have a pack of columns each. `lanes` of
+/// them have the same columns and share the rows, of which several are under way at a time: a token
+/// may have thousands.
 template <typename T>
-__device__ void add_listed_rows(float* y, Matrix<const T> x, const int* rows, int count, int C) {
-  constexpr int kRows = 8, kColumns = 4;
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  for (int c = thread; c < C; c += kColumns * threads) {
-    float sum[kColumns], next[kRows][kColumns];
-    for (int j = 0; j < kColumns; ++j) sum[j] = c + j * threads < C ? y[c + j * threads] : 0;
-    for (int i = 0; i < count; i += kRows) {
-      for (int k = 0; k < kRows; ++k) {
-        const T* from = x.row(rows[i + k < count ? i + k : i]);
-        for (int j = 0; j < kColumns; ++j)
-          next[k][j] = c + j * threads < C ? get(from[c + j * threads]) : 0;
-      }
-      for (int k = 0; k < kRows; ++k)
-        for (int j = 0; j < kColumns; ++j) sum[j] = i + k < count ? sum[j] + next[k][j] : sum[j];
-    }
-    for (int j = 0; j < kColumns; ++j)
-      if (c + j * threads < C) y[c + j * threads] = sum[j];
+class TokenSum {
+ public:
+  __device__ TokenSum(Matrix<const T> rows, int C, int first)
+      : rows_(rows),
+        packs_(across(C)),
+        lanes_(static_cast<int>(blockDim.x) / packs_),
+        lane_(static_cast<int>(threadIdx.x) / packs_),
+        column_(first + static_cast<int>(threadIdx.x) % packs_ * kPack),
+        count_(C - column_) {
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) sum_.value[j] = 0;
   }
-}
+
+  /// Threads that have different columns, of C from the first on.
+  __host__ __device__ static int across(int C) {
+    const int packs = (C + kPack - 1) / kPack;
+    return packs < kMostThreads ? packs : kMostThreads;
+  }
+
+  __device__ void add(const int* listed, int count) {
+    constexpr int kRows = 4;
+    if (lane_ >= lanes_ || count_ <= 0) return;
+    int i = lane_;
+    for (; i + (kRows - 1) * lanes_ < count; i += kRows * lanes_) {
+      Values<kPack> next[kRows];
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) next[k] = row(listed[i + k * lanes_]);
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) add(next[k]);
+    }
+    for (; i < count; i += lanes_) add(row(listed[i]));
+  }
+
+  /// y += the sums, the lanes' in their order.
+  __device__ void store(float* y) {
+    AXONN_SHARED(parts, float[kMostThreads][kPack + 1]);
+    const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) parts[thread][j] = sum_.value[j];
+    __syncthreads();
+    if (lane_ == 0 && count_ > 0)
+      for (int j = 0; j < kPack && j < count_; ++j) {
+        float sum = y[column_ + j];
+        for (int lane = 0; lane < lanes_; ++lane) sum += parts[lane * packs_ + thread][j];
+        y[column_ + j] = sum;
+      }
+    __syncthreads();
+  }
+
+ private:
+  __device__ Values<kPack> row(int r) const {
+    return load_values<kPack>(rows_.row(r) + column_, count_);
+  }
+  __device__ void add(const Values<kPack>& x) {
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) sum_.value[j] += x.value[j];
+  }
+
+  Matrix<const T> rows_;
+  int packs_, lanes_, lane_, column_, count_;
+  Values<kPack> sum_;
+};
 
 /// For each row of a table the first and the last row with its id; none: first > last.
 struct IdSpans {
@@ -71,7 +116,7 @@ __global__ void find_spans(const rowwise::EmbeddingBackwardKernel<T> args, IdSpa
   keep_most(spans.last + at, row);
 }
 
-/// d_table[ids[r] - first] += d_out[r], for each table row in the order of the rows r. There is one
+/// d_table[ids[r] - first] += d_out[r], in an order that depends on the ids alone. There is one
 /// block per row; the block of the first row with an id adds all rows that have this id.
 ///
 /// Bound by memory, R · C · (sizeof(T) + 8) bytes, and by the rows of the most frequent token,
@@ -88,30 +133,34 @@ __global__ void __launch_bounds__(kMostThreads, kAtOnce)
   constexpr int kEach = 8;  // ids that a thread compares before rows are added
   AXONN_SHARED(found, Lanes[kEach * kMostThreads / kWarp]);
   AXONN_SHARED(rows, int[kEach * kMostThreads]);
-  const int warps = threads / kWarp, lane = thread % kWarp;
-  for (int begin = row; begin < end; begin += kEach * threads) {
-    for (int k = 0; k < kEach; ++k) {
-      const int r = begin + k * threads + thread;
-      const Lanes here = lanes_with(r < end && args.ids[r] == id);
-      if (lane == 0) found[k * warps + thread / kWarp] = here;
+  const int warp = thread / kWarp, lane = thread % kWarp, at_once = kEach * threads;
+  for (int begin = row; begin < end; begin += at_once) {
+    const int ids = end - begin < at_once ? end - begin : at_once;
+    for (int i = thread; i < (ids + threads - 1) / threads * threads; i += threads) {
+      const Lanes here = lanes_with(i < ids && args.ids[begin + i] == id);
+      if (lane == 0) found[i / kWarp] = here;
     }
     __syncthreads();
     int listed = 0;
-    for (int i = 0; i < kEach * warps; ++i) {
+    for (int i = 0; i * kWarp < ids; ++i) {
       const Lanes here = found[i], below = here & ((Lanes{1} << lane) - 1);
-      if (i % warps == thread / kWarp && (here >> lane & 1) != 0)
-        rows[listed + count(below)] = begin + i / warps * threads + thread;
+      if (i % (threads / kWarp) == warp && (here >> lane & 1) != 0)
+        rows[listed + count(below)] = begin + i * kWarp + lane;
       listed += count(here);
     }
     __syncthreads();
-    add_listed_rows(args.d_table.row(id - args.first), args.d_out, rows, listed, args.C);
+    for (int first = 0; first < args.C; first += kMostThreads * kPack) {
+      TokenSum<T> sum(args.d_out, args.C, first);
+      sum.add(rows, listed);
+      sum.store(args.d_table.row(id - args.first));
+    }
   }
 }
 
 /// Throws if this build has no kernels for the GPU.
 void check_kernels(const CudaGpu& gpu) {
   cudaFuncAttributes attributes{};
-  const cudaError_t status = cudaFuncGetAttributes(&attributes, add_rows);
+  const cudaError_t status = cudaFuncGetAttributes(&attributes, add_rows<1>);
   if (status == cudaSuccess) return;
   cudaGetLastError();
   refuse(gpu_platform()->device, ": ", gpu.name, " is of ", gpu.architecture,
@@ -187,22 +236,6 @@ std::string CudaBackend::attend_in_way(const AttentionOffer& offer, const Attent
   return "unknown way";
 }
 
-__global__ void add_rows(float* out, const float* partial, std::int64_t blocks, std::int64_t C) {
-  constexpr int kGroups = kMostThreads / kWarp;  // each has every kGroups-th row
-  AXONN_SHARED(sums, float[kMostThreads]);
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kWarp + lane;
-  float sum = 0;
-  if (c < C)
-#pragma unroll 8
-    for (std::int64_t b = thread / kWarp; b < blocks; b += kGroups) sum += partial[b * C + c];
-  sums[thread] = sum;
-  __syncthreads();
-  if (thread >= kWarp || c >= C) return;
-  for (int group = 1; group < kGroups; ++group) sum += sums[group * kWarp + lane];
-  out[c] += sum;
-}
-
 void add_bias(Stream& stream, const View& out, const View& bias) {
   with_types(out.dtype, bias.dtype, [&]<typename Out, typename B>(Out, B) {
     const Matrix<const B> in_each_row{address<const B>(bias), 0};
@@ -219,7 +252,9 @@ void Launch::rows_by_id(const rowwise::EmbeddingBackwardKernel<T>& kernel) const
   launch_kernel(stream, blocks(kernel.V), kMostThreads, clear_spans, spans,
                 static_cast<int>(kernel.V), static_cast<int>(kernel.R));
   launch_kernel(stream, blocks(kernel.R), kMostThreads, find_spans<T>, kernel, spans);
-  const int threads = std::max(threads_for(kernel.C, kPack), 8 * kWarp);  // they also search
+  constexpr int kLanes = 4, kFewest = 256;  // they also search
+  const int threads =
+      std::clamp(threads_for(std::int64_t{kLanes} * kernel.C, kPack), kFewest, kMostThreads);
   launch_kernel(stream, grid_of(kernel.R), threads, add_token_gradients<T>, kernel, spans);
 }
 

@@ -10,6 +10,7 @@
 #include "axonn/compute/ops/gpu/team.cuh"
 #include "axonn/compute/ops/rowwise/embedding.h"
 #include "axonn/compute/ops/rowwise/launch.h"
+#include "axonn/compute/ops/rowwise/norm.h"
 #include "axonn/compute/tensor/gpu/kernel.cuh"
 #include "axonn/compute/tensor/scratch.h"
 #include "axonn/foundation/base/check.h"
@@ -64,9 +65,39 @@ void launch_tiles(cudaStream_t stream, std::int64_t rows, std::int64_t cols, int
                 static_cast<unsigned>(across), width);
 }
 
-/// out[c] += the sum of partial[...][c], in an order that depends only on the number of blocks. A
-/// block of threads has as many columns as a warp has threads.
-__global__ void add_rows(float* out, const float* partial, std::int64_t blocks, std::int64_t C);
+/// For each i: out[i][c] += the sum of partial[i][...][c], in an order that depends only on the
+/// number of blocks. A block of threads has as many columns as a warp has threads.
+template <std::size_t n>
+struct RowSums {
+  std::array<float*, n> out;            // (C) each
+  std::array<const float*, n> partial;  // (blocks, C) each
+  std::int64_t blocks, C;
+};
+template <std::size_t n>
+__global__ void add_rows(RowSums<n> sums) {
+  constexpr int kGroups = kMostThreads / kWarp;  // each has every kGroups-th row
+  AXONN_SHARED(parts, float[kMostThreads]);
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp;
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kWarp + lane;
+  static_assert(n <= 2, "an index that the compiler does not know puts an array in local memory");
+  const bool other = blockIdx.y > 0;
+  const float* partial = other ? sums.partial[n - 1] : sums.partial[0];
+  float sum = 0;
+  if (c < sums.C)
+#pragma unroll 8
+    for (std::int64_t b = thread / kWarp; b < sums.blocks; b += kGroups)
+      sum += partial[b * sums.C + c];
+  parts[thread] = sum;
+  __syncthreads();
+  if (thread >= kWarp || c >= sums.C) return;
+  for (int group = 1; group < kGroups; ++group) sum += parts[group * kWarp + lane];
+  (other ? sums.out[n - 1] : sums.out[0])[c] += sum;
+}
+
+template <std::size_t n>
+void launch_add_rows(cudaStream_t stream, const RowSums<n>& sums) {
+  launch_kernel(stream, dim3(grid_of(tiles_of(sums.C, kWarp)), n), kMostThreads, add_rows<n>, sums);
+}
 
 /// Combines out and the partials, in an order that depends only on their number. Runs in one block.
 template <typename T, typename Combine>
@@ -116,14 +147,18 @@ struct Launch {
     launch_kernel(stream, grid_of(blocks * tiles), kColumnThreads,
                   run_tiles<std::remove_const_t<decltype(kernel)>>, kernel, work.cols,
                   static_cast<unsigned>(tiles), kColumnWidth);
-    for (std::size_t i = 0; i < n; ++i)
-      launch_kernel(stream, grid_of(tiles_of(work.cols, kWarp)), kMostThreads, add_rows, out[i],
-                    sums.partial[i].data, blocks, work.cols);
+    RowSums<n> rows{.out = out, .partial = {}, .blocks = blocks, .C = work.cols};
+    for (std::size_t i = 0; i < n; ++i) rows.partial[i] = sums.partial[i].data;
+    launch_add_rows(stream, rows);
   }
 
   /// Defined in cuda_backend.cu.
   template <typename T>
   void rows_by_id(const rowwise::EmbeddingBackwardKernel<T>& kernel) const;
+
+  /// Defined in norm_backward.cuh.
+  template <typename T, typename W>
+  bool norm_backward(const rowwise::NormBackwardRows<T, W>& rows) const;
 };
 
 }  // namespace axonn::cuda

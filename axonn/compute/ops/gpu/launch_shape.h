@@ -34,4 +34,31 @@ inline std::int64_t rows_of_block(const rowwise::ColumnWork& work) {
   return std::max(tiles_of(work.rows * tiles, kBlocks), kFewest * groups);
 }
 
+/// The launch of the gradients of a norm (gpu/norm_backward.cuh), which depends on the shape alone
+/// and not on the GPU, and so do the bits of its sums.
+struct NormShape {
+  static constexpr int kThreads = 256;  ///< the most of a block
+  static constexpr int kPacks = 4;      ///< the most that a thread keeps of each operand of a row
+  static constexpr int kRows = 2;       ///< of a block at a time, if a row has one warp
+
+  int packs = 0;            ///< that a thread keeps; 0: rows are too long
+  int lanes = 0;            ///< threads of a row, in warps of 32
+  std::int64_t each = 0;    ///< rows of a block, but for the last
+  std::int64_t blocks = 0;  ///< each has sums of its rows
+
+  static NormShape of(std::int64_t rows, std::int64_t cols) {
+    // As many blocks as the 132 multiprocessors of an H100 or H200 have at once, by the registers
+    // of a thread. A block of fewer rows would store more sums than it reads rows.
+    constexpr int kRegisters[] = {96, 144, 184, 216}, kAll = 65536, kLanes = 32;
+    constexpr std::int64_t kFewestRows = 16;
+    const std::int64_t lanes = tiles_of(cols, kLanes * kPacks * kPack) * kLanes;
+    if (lanes > kThreads || cols <= 0 || cols % kPack != 0) return {};
+    const auto packs = static_cast<int>(tiles_of(cols, static_cast<int>(lanes) * kPack));
+    const std::int64_t threads = lanes == kLanes ? lanes * kRows : lanes,
+                       most = 132 * (kAll / (kRegisters[packs - 1] * threads)),
+                       each = std::max((rows + most - 1) / most, kFewestRows);
+    return {packs, static_cast<int>(lanes), each, (rows + each - 1) / each};
+  }
+};
+
 }  // namespace axonn::cuda

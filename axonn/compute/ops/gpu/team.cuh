@@ -56,10 +56,7 @@ struct Values {
 
   template <typename T>
   __device__ void store(T* p, Whole<n>) const {
-    Pack<T, n> pack;
-#pragma unroll
-    for (int j = 0; j < n; j += 2) put_two(pack.value + j, value[j], value[j + 1]);
-    *reinterpret_cast<Pack<T, n>*>(p) = pack;
+    *reinterpret_cast<Pack<T, n>*>(p) = pack<T>();
   }
   template <typename T>
   __device__ void store(T* p, int count) const {
@@ -67,12 +64,31 @@ struct Values {
     for (int j = 0; j < n; ++j)
       if (j < count) put(p[j], value[j]);
   }
+  /// The values as memory of T holds them.
+  template <typename T>
+  __device__ Values stored() const {
+    return Values(pack<T>());
+  }
+
+ private:
+  template <typename T>
+  __device__ Pack<T, n> pack() const {
+    Pack<T, n> pack;
+#pragma unroll
+    for (int j = 0; j < n; j += 2) put_two(pack.value + j, value[j], value[j + 1]);
+    return pack;
+  }
 };
 
 /// The same for memory of any alignment: a branch for each pack.
 template <int n, typename T>
 __device__ Values<n> load_values(const T* p, int count) {
   return count >= n && aligned<n>(p) ? Values<n>(load_pack<n>(p)) : Values<n>(p, count);
+}
+
+template <typename V>
+__device__ rowwise::Pair<V> shuffle_xor(const rowwise::Pair<V>& x, int mask) {
+  return {shuffle_xor(x.first, mask), shuffle_xor(x.second, mask)};
 }
 
 /// A block of a GPU's threads, in the form that reduce_block() takes.
@@ -121,12 +137,15 @@ struct Team {
           }
         },
         in...);
-    a = block_sum(a);
-    return rowwise::pair(a, block_sum(b));
+    return block_reduce(rowwise::pair(a, b), [](const auto& x, const auto& y) {
+      return rowwise::pair(x.first + y.first, x.second + y.second);
+    });
   }
 
-  /// The second pass finds the row in cache.
+  /// If a thread has one pack at most, it keeps it; else a second pass finds the row in cache.
   __device__ auto moments(int count, const auto* in) const {
+    if (const int n = only_pack(count); n >= 0)
+      return kept_moments(count, n, load_values<kPack>(in + threadIdx.x * kPack, n));
     const float mean = sum(
                            count, [](float x) { return x; }, in) /
                        static_cast<float>(count);
@@ -137,8 +156,22 @@ struct Team {
 
   template <typename Out>
   __device__ auto map_moments(Out* out, int count, auto f, const auto*... in) const {
-    map(out, count, f, in...);
-    return moments(count, static_cast<const Out*>(out));
+    const int n = only_pack(count);
+    if (n < 0) {
+      map(out, count, f, in...);
+      return moments(count, static_cast<const Out*>(out));
+    }
+    Values<kPack> kept;
+    for_packs(
+        aligned<kPack>(out, in...), count,
+        [&](int i, auto whole, const auto&... x) {
+#pragma unroll
+          for (int j = 0; j < kPack; ++j) kept.value[j] = f(x.value[j]...);
+          kept.store(out + i, whole);
+          kept = kept.template stored<Out>();
+        },
+        in...);
+    return kept_moments(count, n, kept);
   }
 
   __device__ double sum_double(int count, auto f, const auto* in) const {
@@ -178,7 +211,7 @@ struct Team {
 
   __device__ auto sum_and_max(int count, auto f, const auto* in) const {
     float total = 0, most = -std::numeric_limits<float>::infinity();
-    for_packs(
+    for_packs<2>(
         aligned<kPack>(in), count,
         [&](int, auto n, const auto& x) {
 #pragma unroll
@@ -188,8 +221,9 @@ struct Team {
           }
         },
         in);
-    total = block_sum(total);
-    return rowwise::pair(total, block_reduce(most, [](float a, float b) { return a > b ? a : b; }));
+    return block_reduce(rowwise::pair(total, most), [](const auto& a, const auto& b) {
+      return rowwise::pair(a.first + b.first, a.second > b.second ? a.second : b.second);
+    });
   }
 
   __device__ void map(auto* out, int count, auto f, const auto*... in) const {
@@ -400,10 +434,16 @@ struct Team {
 
   /// Calls body(begin, elements, values of each input...) for this thread's packs. `whole`: whether
   /// all of its memory is aligned. That is one decision for a whole row, so that no branch
-  /// separates the loads of a pack and they are under way together.
+  /// separates the loads of a pack and they are under way together; those of kTogether packs are.
+  template <int kTogether = 1>
   __device__ static void for_packs(bool whole, int count, auto body, const auto*... in) {
     const int step = static_cast<int>(blockDim.x) * kPack;
     int i = static_cast<int>(threadIdx.x) * kPack;
+    if constexpr (kTogether == 2)
+      if (whole)
+        for (; count - i >= step + kPack; i += 2 * step)
+          two_unpacked(body, i, step, load_pack<kPack>(in + i)...,
+                       load_pack<kPack>(in + i + step)...);
     if (whole)
       for (; count - i >= kPack; i += step) unpacked(body, i, load_pack<kPack>(in + i)...);
     for (; i < count; i += step) {
@@ -415,6 +455,32 @@ struct Team {
   template <typename... In>
   __device__ static void unpacked(auto& body, int i, const Pack<In, kPack>&... in) {
     body(i, Whole<kPack>{}, Values<kPack>(in)...);
+  }
+  /// Of one input.
+  template <typename In>
+  __device__ static void two_unpacked(auto& body, int i, int step, const Pack<In, kPack>& first,
+                                      const Pack<In, kPack>& second) {
+    unpacked(body, i, first);
+    unpacked(body, i + step, second);
+  }
+
+  /// The elements of this thread's pack if no thread has a second one; else negative.
+  __device__ static int only_pack(int count) {
+    if (count > static_cast<int>(blockDim.x) * kPack) return -1;
+    const int rest = count - static_cast<int>(threadIdx.x) * kPack;
+    return rest < 0 ? 0 : rest < kPack ? rest : kPack;
+  }
+
+  /// moments(), of which this thread has n values.
+  __device__ static rowwise::Pair<float> kept_moments(int count, int n, const Values<kPack>& x) {
+    float sum = 0, squares = 0;
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) sum += j < n ? x.value[j] : 0.0f;
+    const float mean = block_sum(sum) / static_cast<float>(count);
+#pragma unroll
+    for (int j = 0; j < kPack; ++j)
+      squares += j < n ? (x.value[j] - mean) * (x.value[j] - mean) : 0.0f;
+    return rowwise::pair(mean, block_sum(squares));
   }
 
   __device__ static void store_unless_const(float* to, auto n, const Values<kPack>& x) {

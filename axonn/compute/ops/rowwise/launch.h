@@ -21,6 +21,7 @@
 // - columns(work, out, make): sums down columns, see ColumnPartials. kernel = make(blocks), with
 //   RowBlocks. Adds the rows of their sums, in a fixed order, to the n arrays of out (C).
 // - rows_by_id(kernel): an EmbeddingBackwardKernel.
+// - norm_backward(rows): computes NormBackwardRows, or returns false if a team cannot keep a row.
 
 namespace axonn {
 

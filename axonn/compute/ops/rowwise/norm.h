@@ -91,7 +91,9 @@ struct LayerNormKernel {
   int C;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    const float mean = stats.row(row)[0], rstd = stats.row(row)[1];
+    apply(team, row, stats.row(row)[0], stats.row(row)[1]);
+  }
+  AXONN_DEVICE void apply(const auto& team, std::int64_t row, float mean, float rstd) const {
     if (bias)
       team.map(
           out.row(row), C, [=](auto x, auto w, auto b) { return (x - mean) * rstd * w + b; },
@@ -100,6 +102,27 @@ struct LayerNormKernel {
       team.map(
           out.row(row), C, [=](auto x, auto w) { return (x - mean) * rstd * w; }, inp.row(row),
           weight);
+  }
+};
+
+/// LayerNormKernel of a whole row, with its statistics.
+template <typename T, typename W>
+struct NormForwardKernel {
+  LayerNormKernel<T, W> norm;   // reads `stats`
+  Matrix<float> stats;          // (R, 2)
+  Matrix<const float> moments;  // (R, 2) or absent
+  float eps;
+  bool about_zero;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    const auto count = static_cast<float>(norm.C);
+    const Pair<float> of_row = moments.data ? Pair<float>{moments.row(row)[0], moments.row(row)[1]}
+                                            : Pair<float>(team.moments(norm.C, norm.inp.row(row)));
+    const float mean = of_row.first,
+                squares = about_zero ? of_row.second + count * mean * mean : of_row.second,
+                rstd = 1 / std::sqrt(squares / count + eps), about = about_zero ? 0 : mean;
+    store_pair(team, stats.row(row), {about, rstd});
+    norm.apply(team, row, about, rstd);
   }
 };
 
@@ -150,6 +173,21 @@ struct LayerNormBackwardKernel {
     else
       team.map(d_inp.row(row), C, gradient, d_out.row(row), inp.row(row), weight);
   }
+};
+
+/// d_inp as of LayerNormBackwardKernel for whole rows, and the sums of WeightAndBiasTerms, in one
+/// pass: a team keeps a row's operands. Only GPUs have such a team (gpu/norm_backward.cuh).
+template <typename T, typename W>
+struct NormBackwardRows {
+  Matrix<T> d_inp;             // (R, C)
+  Matrix<const T> d_out, inp;  // (R, C)
+  Matrix<const T> residual;    // (R, C) or absent
+  const W* weight;             // (C)
+  Matrix<const float> stats;   // (R, 2)
+  float *d_weight, *d_bias;    // (C) or null
+  std::int64_t R;
+  int C;
+  bool about_zero;
 };
 
 /// The term of a column's sum for d_weight: d_out · xhat.
@@ -323,6 +361,24 @@ void LayerNorm::run(auto launch, const Checker& check) const {
   });
 }
 
+void NormForward::run(auto launch, const Checker& check) const {
+  check_norm(check, inp, weight, stats);
+  check.like("out", out, inp);
+  if (bias.data) check.like("bias", bias, weight);
+  if (moments.data) check.f32("moments", moments, inp.rows, 2);
+  AXONN_CHECK(inp.cols > 0 || inp.rows == 0, check.operation, ": inp is ", inp,
+              ", want at least one column");
+  with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
+    launch.rows({inp.rows, inp.cols}, rowwise::NormForwardKernel<T, W>{
+                                          .norm = {out, inp, address<const W>(weight),
+                                                   address<const W>(bias), stats, width(inp)},
+                                          .stats = stats,
+                                          .moments = moments,
+                                          .eps = eps,
+                                          .about_zero = about_zero});
+  });
+}
+
 /// LayerNormSums or RmsNormSums.
 template <template <typename, typename> typename Kernel>
 void run_norm_sums(auto launch, const Checker& check, const auto& op) {
@@ -374,6 +430,41 @@ void LayerNormWeightBackward::run(auto launch, const Checker& check) const {
     else
       sum(std::array{address<float>(d_weight)}, rowwise::WeightTerm{stats});
   });
+}
+
+void NormBackward::run(auto launch, const Checker& check) const {
+  check_norm(check, inp, weight, stats);
+  check.like("d_inp", d_inp, inp);
+  check.like("d_out", d_out, inp);
+  if (residual.data) check.like("residual", residual, inp);
+  if (d_weight.data) check.f32("d_weight", d_weight, 1, inp.cols);
+  if (d_bias.data) check.f32("d_bias", d_bias, 1, inp.cols);
+  AXONN_CHECK(d_weight.data || !d_bias.data, check.operation, ": d_bias without d_weight");
+  if (inp.count() == 0) return;
+  bool done = false;
+  with_types(inp.dtype, weight.dtype, [&]<typename T, typename W>(T, W) {
+    done = launch.norm_backward(rowwise::NormBackwardRows<T, W>{
+        d_inp, d_out, inp, residual, address<const W>(weight), stats, address<float>(d_weight),
+        address<float>(d_bias), inp.rows, width(inp), about_zero});
+  });
+  if (done) return;
+  float* const memory = launch.scratch.template take<float>(2 * inp.rows);
+  const View sums{memory, DType::f32, inp.rows, 2, 2, inp.memory};
+  if (about_zero)
+    RmsNormSums{sums, d_out, inp, weight, stats}.run(launch, check);
+  else
+    LayerNormSums{sums, d_out, inp, weight, stats}.run(launch, check);
+  LayerNormBackward{.d_inp = d_inp,
+                    .d_out = d_out,
+                    .inp = inp,
+                    .weight = weight,
+                    .stats = stats,
+                    .sums = sums,
+                    .residual = residual,
+                    .width = inp.cols}
+      .run(launch, check);
+  if (d_weight.data)
+    LayerNormWeightBackward{d_weight, d_bias, d_out, inp, stats}.run(launch, check);
 }
 
 void MomentsAboutZero::run(auto launch, const Checker& check) const {

@@ -15,6 +15,38 @@ namespace axonn::rowwise {
 // loss = log(sum of exp(logits)) - logits[target], over a vocabulary that is cut into pieces. Each
 // piece gives its maximum, its sum and the target's logit; these are combined. Padding is ignored.
 
+/// The maximum of `valid` elements and the sum of exp(x - maximum), in one pass. All members of the
+/// team get them.
+template <typename T>
+AXONN_DEVICE Pair<float> softmax_stats(const auto& team, const T* x, int valid) {
+  // A part is computed again if it has such an element; on GPUs barriers between parts cost more.
+  constexpr int kFirst = 512, kPart = AXONN_GPU_CODE ? 1 << 30 : 16384;
+  // Exponentials are relative to `about`, the largest of the first elements, until an element is
+  // so much larger that they and their sum could overflow (e^60 · 2^31 does not). As powers of
+  // two they take an instruction less; below 2^-150 they are 0. kLowest · log2(e) is finite.
+  constexpr float kSafe = 60, kLowest = -std::numeric_limits<float>::max() / 2;
+  float most = -std::numeric_limits<float>::infinity(), total = 0;
+  float about = greatest(team.max(valid < kFirst ? valid : kFirst, x), kLowest);
+  const auto summed = [&](int begin) {
+    const float start = about * kLog2E;
+    return team.sum_and_max(
+        valid - begin < kPart ? valid - begin : kPart,
+        [=](auto v) { return power_of_two(greatest(-151.0f, v * kLog2E - start)); }, x + begin);
+  };
+  for (int begin = 0; begin < valid; begin += kPart) {
+    auto part = summed(begin);
+    if (part.second > about + kSafe) {
+      total *= exponential(about - part.second);
+      about = part.second;
+      part = summed(begin);
+    }
+    total += part.first;
+    most = greatest(part.second, most);
+  }
+  // Not above 0 but for a piece without a finite logit, where `most` is infinite and total 0.
+  return {most, total * exponential(least(about - most, 0.0f))};
+}
+
 /// out[row] = maximum, sum of exp(x - maximum), and, if there are targets, the target's logit (0 if
 /// it is not here). One team per row, one pass. Bound by memory, R · V · sizeof(T) bytes, or by an
 /// exponential per element.
@@ -28,33 +60,10 @@ struct SoftmaxStatsKernel {
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
     const T* x = logits.row(row);
-    constexpr int kFirst = 512, kPart = 16384;
-    // Exponentials are relative to `about`, the largest of the first elements, until an element is
-    // so much larger that they and their sum could overflow (e^60 · 2^31 does not). As powers of
-    // two they take an instruction less; below 2^-150 they are 0. kLowest · log2(e) is finite.
-    constexpr float kSafe = 60, kLowest = -std::numeric_limits<float>::max() / 2;
-    float most = -std::numeric_limits<float>::infinity(), total = 0;
-    float about = greatest(team.max(valid < kFirst ? valid : kFirst, x), kLowest);
-    const auto summed = [&](int begin) {
-      const float start = about * kLog2E;
-      return team.sum_and_max(
-          valid - begin < kPart ? valid - begin : kPart,
-          [=](auto v) { return power_of_two(greatest(-151.0f, v * kLog2E - start)); }, x + begin);
-    };
-    for (int begin = 0; begin < valid; begin += kPart) {
-      auto part = summed(begin);
-      if (part.second > about + kSafe) {
-        total *= exponential(about - part.second);
-        about = part.second;
-        part = summed(begin);
-      }
-      total += part.first;
-      most = greatest(part.second, most);
-    }
+    const Pair<float> stats = softmax_stats(team, x, valid);
     team.once([&] {
-      out.row(row)[0] = most;
-      // Not above 0 but for a piece without a finite logit, where `most` is infinite and total 0.
-      out.row(row)[1] = total * exponential(least(about - most, 0.0f));
+      out.row(row)[0] = stats.first;
+      out.row(row)[1] = stats.second;
       if (!targets) return;
       const std::int64_t target = targets[row] - first;
       const bool here = targets[row] >= 0 && target >= 0 && target < valid;
@@ -116,8 +125,32 @@ struct GreedyTargetsKernel {
   }
 };
 
-/// d_logits = (exp(logits - lse) (1 + 2 z lse) - one hot) · scale; in place if the types are the
-/// same. One team per row. Bound by memory: R · V · (sizeof(T) + sizeof(Out)) bytes.
+/// The gradient of a row of V logits, of which `valid` count: d[i] = (exp(x[i] - lse) (1 + 2 z lse)
+/// - one hot) · scale; in place if the types are the same.
+template <typename Out, typename T>
+struct LogitGradient {
+  Out* d;
+  const T* x;
+  int V, valid;
+  float scale, z;
+
+  /// target: a valid element, whose logit is `own`, or negative.
+  AXONN_DEVICE void operator()(const auto& team, float lse, std::int64_t target, float own) const {
+    const float share = 1 + 2 * z * lse, factor = share * scale;
+    team.map(
+        d, valid, [=](auto v) { return exponential(v - lse) * factor; }, x);
+    clear(team, valid);
+    if (target >= 0)
+      team.once([&] { put(d[target], (exponential(own - lse) * share - 1) * scale); });
+  }
+  /// Sets the gradient to zero from an element on.
+  AXONN_DEVICE void clear(const auto& team, int from) const {
+    team.map(d + from, V - from, [] { return 0.0f; });
+  }
+};
+
+/// The LogitGradient of every row, zero where the target is negative. One team per row. Bound by
+/// memory: R · V · (sizeof(T) + sizeof(Out)) bytes.
 template <typename Out, typename T>
 struct CrossEntropyBackwardKernel {
   Matrix<Out> d_logits;         // (R, V)
@@ -129,19 +162,51 @@ struct CrossEntropyBackwardKernel {
   float scale, z;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    const bool counts = targets[row] >= 0;
-    const int filled = counts ? valid : 0;
+    const LogitGradient<Out, T> gradient{d_logits.row(row), logits.row(row), V, valid, scale, z};
     const std::int64_t local = targets[row] - first;
-    const bool here = counts && local >= 0 && local < valid;
-    const float own = team.first([&] { return here ? get(logits.row(row)[local]) : 0; });
-    const float log_sum = lse.row(row)[0], share = 1 + 2 * z * log_sum, factor = share * scale;
-    team.map(
-        d_logits.row(row), filled, [=](auto x) { return exponential(x - log_sum) * factor; },
-        logits.row(row));
-    team.map(d_logits.row(row) + filled, V - filled, [] { return 0.0f; });
-    if (here)
-      team.once(
-          [&] { put(d_logits.row(row)[local], (exponential(own - log_sum) * share - 1) * scale); });
+    const bool counts = targets[row] >= 0, here = counts && local >= 0 && local < valid;
+    const float own = team.first([&] { return here ? get(gradient.x[local]) : 0; });
+    if (counts)
+      gradient(team, lse.row(row)[0], here ? local : -1, own);
+    else
+      gradient.clear(team, 0);
+  }
+};
+
+/// Loss, lse and gradient of whole rows, with the bits of the kernels above. The second pass over a
+/// row finds it in cache. One team per row. Bound by memory: R · V · (sizeof(T) + sizeof(Out))
+/// bytes, or by two exponentials per element.
+template <typename Out, typename T>
+struct CrossEntropyKernel {
+  Matrix<float> loss, lse;      // (R, 1)
+  Matrix<Out> d_logits;         // (R, V)
+  Matrix<const T> logits;       // (R, V)
+  const std::int32_t* targets;  // (R), each below `valid`
+  int V, valid;
+  float scale, z;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    const LogitGradient<Out, T> gradient{d_logits.row(row), logits.row(row), V, valid, scale, z};
+    const std::int32_t target = targets[row];
+    if (target < 0) {
+      store(team, row, 0, 0);
+      return gradient.clear(team, 0);
+    }
+    const float own = team.first([&] { return get(gradient.x[target]); });
+    const float log_sum = log_of_sum(softmax_stats(team, gradient.x, valid));
+    store(team, row, log_sum - own, log_sum);
+    gradient(team, log_sum, target, own);
+  }
+
+ private:
+  AXONN_DEVICE static float log_of_sum(const Pair<float>& stats) {
+    return stats.first + std::log(stats.second * exponential(stats.first - stats.first));
+  }
+  AXONN_DEVICE void store(const auto& team, std::int64_t row, float of_loss, float of_lse) const {
+    team.once([&] {
+      loss.row(row)[0] = of_loss;
+      lse.row(row)[0] = of_lse;
+    });
   }
 };
 
@@ -248,6 +313,27 @@ void CrossEntropyBackward::run(auto launch, const Checker& check) const {
                                                 .first = piece.first,
                                                 .V = width(logits),
                                                 .valid = static_cast<int>(piece.valid),
+                                                .scale = scale,
+                                                .z = z,
+                                            });
+  });
+}
+
+void CrossEntropy::run(auto launch, const Checker& check) const {
+  check_logits(check, logits, {0, valid});
+  check.ids("targets", targets, logits.rows);
+  check.values("d_logits", d_logits, logits.rows, logits.cols);
+  check.f32("loss", loss, logits.rows, 1);
+  check.f32("lse", lse, logits.rows, 1);
+  with_types(logits.dtype, d_logits.dtype, [&]<typename T, typename Out>(T, Out) {
+    launch.rows({logits.rows, logits.cols}, rowwise::CrossEntropyKernel<Out, T>{
+                                                .loss = loss,
+                                                .lse = lse,
+                                                .d_logits = d_logits,
+                                                .logits = logits,
+                                                .targets = address<const std::int32_t>(targets),
+                                                .V = width(logits),
+                                                .valid = static_cast<int>(valid),
                                                 .scale = scale,
                                                 .z = z,
                                             });
