@@ -55,8 +55,8 @@ class Model {
   /// Whether next_logits() supports a KeyValueCache. If not, generation computes all tokens of a
   /// sequence for each new one.
   virtual bool caches() const { return true; }
-  /// Whether every next_logits() of as many rows with a KeyValueCache does the same work at the same
-  /// addresses, whatever the values, without the host: then it can be captured as a device graph.
+  /// Whether every next_logits() of as many rows with a KeyValueCache does the same work at the
+  /// same addresses, whatever the values, without the host: it can be captured as a device graph.
   virtual bool repeats_passes() const { return false; }
   /// Its routers, with as many biases as layers with experts; none by default.
   virtual Routers routers() const { return {}; }

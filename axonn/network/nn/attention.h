@@ -99,7 +99,7 @@ class KeyValueCache {
   void begin_pass(const Context& ctx, std::span<const std::int32_t> slots,
                   std::span<const std::int32_t> positions, Reads reads);
 
-  /// The slots of a pass's rows, (1, R) i32 each; negative: of no sequence, and in `kept` not stored.
+  /// The slots of a pass's rows, (1, R) i32 each; negative: of no sequence, in `kept` not stored.
   struct RowSlots {
     Tensor all, kept;
   };

@@ -1,6 +1,7 @@
 #include "axonn/plan/planner/costs.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <optional>
@@ -18,6 +19,36 @@ double real(std::int64_t value) { return static_cast<double>(value); }
 bool leaves_node(const Machine& machine, const GridShape& grid, const GroupShape& group) {
   const int node = machine.devices_per_node, block = group.inner * group.size;
   return block > node || (grid.ranks() > node && node % block != 0);
+}
+
+/// An operation on whole rows, of which grids that cut rows compute parts, and how often the parts
+/// read and write what is counted once for it. Processors compute it by its parts.
+struct WholeRows {
+  std::string_view operation;
+  double passes;
+  std::array<std::string_view, 4> parts;
+};
+constexpr WholeRows kWholeRows[] = {
+    {"norm_forward", 1, {"layer_norm"}},
+    {"norm_backward",
+     2,
+     {"layer_norm_sums", "rms_norm_sums", "layer_norm_backward", "layer_norm_weight_backward"}},
+    {"cross_entropy", 1.5, {"softmax_stats", "cross_entropy_backward"}}};
+
+/// Bytes per second of an operation. A machine's step has whole rows or their parts, so that a
+/// probe may have measured one of them alone.
+double rowwise_rate(const Machine& machine, const std::string& operation) {
+  const auto& rates = machine.rowwise_bytes_per_s;
+  if (const auto own = rates.find(operation); own != rates.end()) return own->second;
+  const auto other = rates.find("other");
+  const double unknown = other != rates.end() ? other->second : machine.memory_bytes_per_s;
+  for (const WholeRows& whole : kWholeRows) {
+    if (operation == whole.operation) return unknown / whole.passes;
+    const auto measured = rates.find(std::string(whole.operation));
+    if (measured != rates.end() && std::ranges::find(whole.parts, operation) != whole.parts.end())
+      return std::min(measured->second * whole.passes, machine.memory_bytes_per_s);
+  }
+  return unknown;
 }
 
 struct Link {
@@ -130,11 +161,7 @@ double MachineCosts::mean_s(const Recording::Compute& op) const {
                               (1 + rate.half_n / n) * (1 + rate.half_k / k);
     return count * machine_.launch_s + std::max(arithmetic, bytes / machine_.memory_bytes_per_s);
   }
-  const auto& rates = machine_.rowwise_bytes_per_s;
-  auto own = rates.find(op.operation);
-  if (own == rates.end()) own = rates.find("other");
-  return machine_.launch_s +
-         bytes / (own != rates.end() ? own->second : machine_.memory_bytes_per_s);
+  return machine_.launch_s + bytes / rowwise_rate(machine_, op.operation);
 }
 
 CollectiveCost MachineCosts::collective(const Recording::Start& start) const {

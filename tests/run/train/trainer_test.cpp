@@ -505,6 +505,25 @@ TEST(Trainer, WarnsIfTheTokenizerThatWasNamedCannotHaveMadeTheTokens) {
               HasSubstr("data.tokenizer (a.toml:3:1) has no effect: \"bytes\" cannot have made"));
 }
 
+TEST(Logits, InBf16GiveAlmostTheLossesOfF32AndWhereXOrYCutsThemTheSame) {
+  Config config = tiny_config("unused");
+  config.training.dtype = DType::bf16;
+  const auto losses = [&](LogitsType type, const GridShape& grid) {
+    Config one = on_grid(config, grid);
+    one.training.logits_dtype = type;
+    return first_losses(one);
+  };
+  const std::vector<double> exact = losses(LogitsType::f32, {}),
+                            rounded = losses(LogitsType::bf16, {});
+  EXPECT_EQ(losses(LogitsType::automatic, {}), exact) << "on a CPU";
+  EXPECT_NE(rounded, exact);
+  EXPECT_LT(largest_difference(rounded, exact), 1e-3);
+  for (const GridShape& grid : {GridShape{2, 1, 1, 1}, {1, 2, 1, 1}})
+    EXPECT_EQ(losses(LogitsType::bf16, grid), losses(LogitsType::f32, grid)) << to_string(grid);
+  config.training.dtype = DType::f32;
+  EXPECT_EQ(losses(LogitsType::bf16, {}), losses(LogitsType::automatic, {}));
+}
+
 TEST(Trainer, EveryRankHasALogFile) {
   test::TemporaryPath folder;
   train_on_threads(on_grid(tiny_config(folder.path()), {.x = 2, .data = 3}));

@@ -16,9 +16,9 @@ struct NormRow {
   float mean, rstd;
 };
 
-/// The gradients of a norm, in one pass: a block has `each` rows, and keeps the sums down its columns
-/// in registers. A row has as few warps as can keep it: a warp alone needs no barrier, and the other
-/// warps of a block have other rows; if it has more, the block has one row at a time.
+/// The gradients of a norm, in one pass: a block has `each` rows, and keeps the sums down its
+/// columns in registers. A row has as few warps as can keep it: a warp alone needs no barrier, and
+/// the other warps of a block have other rows; if it has more, the block has one row at a time.
 ///
 /// Bound by memory: 4 · R · C · sizeof(T) bytes, the residual included.
 template <typename T, typename W, int packs>
