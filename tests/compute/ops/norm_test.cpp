@@ -136,6 +136,35 @@ TEST(AddMoments, RefusesSummandsOfAnotherShape) {
 
 namespace {
 
+/// Gradients of a norm, of which those of the weights are added to.
+struct Gradients {
+  Gradients(std::int64_t rows, std::int64_t cols, DType dtype, std::int64_t apart)
+      : d_inp(rows, cols, dtype, apart),
+        d_weight(Matrix(1, cols, 0.5), DType::f32),
+        d_bias(Matrix(1, cols, -0.5), DType::f32) {}
+  Operand d_inp, d_weight, d_bias;
+};
+
+/// On a CPU to the bit.
+void expect_alike(Backend& backend, const Gradients& whole, const Gradients& apart) {
+  const std::int64_t R = whole.d_inp.view().rows, C = whole.d_inp.view().cols;
+  const DType type = whole.d_inp.view().dtype;
+  if (backend.device().name() == "cpu") {
+    EXPECT_TRUE(whole.d_inp.memory() == apart.d_inp.memory());
+    EXPECT_TRUE(whole.d_weight.memory() == apart.d_weight.memory());
+    EXPECT_TRUE(whole.d_bias.memory() == apart.d_bias.memory());
+    return;
+  }
+  // Sums of C and of R terms below 4 in another order; of stored values one may be rounded up where
+  // the other is rounded down.
+  const double terms = static_cast<double>(C + 4), rows = static_cast<double>(R + 4),
+               error = 16 * terms * rounding(DType::f32);
+  EXPECT_TRUE(close(whole.d_inp, apart.d_inp.values(), {error, 2.02 * rounding(type)}));
+  const double of_sums = 16 * rows * rounding(DType::f32);
+  EXPECT_TRUE(close(whole.d_weight, apart.d_weight.values(), {of_sums, 1e-6}));
+  EXPECT_TRUE(close(whole.d_bias, apart.d_bias.values(), {of_sums, 1e-6}));
+}
+
 /// What NormBackward adds to or leaves out.
 struct NormCase {
   std::int64_t R, C;
@@ -158,13 +187,6 @@ void check_whole(Backend& backend, const NormCase& of, DType type) {
     of_rows(r, 1) = 1 + 0.25 * static_cast<double>(r % 5);
   }
   const Operand stats(of_rows, DType::f32), sums(R, 2, DType::f32);
-  struct Gradients {
-    Gradients(std::int64_t rows, std::int64_t cols, DType dtype, std::int64_t apart)
-        : d_inp(rows, cols, dtype, apart),
-          d_weight(Matrix(1, cols, 0.5), DType::f32),
-          d_bias(Matrix(1, cols, -0.5), DType::f32) {}
-    Operand d_inp, d_weight, d_bias;
-  };
   const Gradients whole(R, C, type, gap), apart(R, C, type, gap);
   const auto if_wanted = [](bool wanted, const Operand& operand) {
     return wanted ? operand.view() : View{};
@@ -193,20 +215,7 @@ void check_whole(Backend& backend, const NormCase& of, DType type) {
   if (with_weight)
     backend.run(ops::LayerNormWeightBackward{apart.d_weight, if_wanted(with_bias, apart.d_bias),
                                              d_out, inp, stats});
-  if (backend.device().name() == "cpu") {
-    EXPECT_TRUE(whole.d_inp.memory() == apart.d_inp.memory());
-    EXPECT_TRUE(whole.d_weight.memory() == apart.d_weight.memory());
-    EXPECT_TRUE(whole.d_bias.memory() == apart.d_bias.memory());
-    return;
-  }
-  // Sums of C and of R terms below 4 in another order; of stored values one may be rounded up where
-  // the other is rounded down.
-  const double terms = static_cast<double>(C + 4), rows = static_cast<double>(R + 4),
-               error = 16 * terms * rounding(DType::f32);
-  EXPECT_TRUE(close(whole.d_inp, apart.d_inp.values(), {error, 2.02 * rounding(type)}));
-  const double of_sums = 16 * rows * rounding(DType::f32);
-  EXPECT_TRUE(close(whole.d_weight, apart.d_weight.values(), {of_sums, 1e-6}));
-  EXPECT_TRUE(close(whole.d_bias, apart.d_bias.values(), {of_sums, 1e-6}));
+  expect_alike(backend, whole, apart);
 }
 
 }  // namespace
