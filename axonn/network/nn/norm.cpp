@@ -23,7 +23,7 @@ Var Norm::operator()(const Context& ctx, const Var& inp) const {
                       {.reads_parameters = true});
   // With two chunks neither can start early: each would wait for the sum in flight.
   return each_later(
-      ctx, inp, {.ahead = ctx.grid.extent(kAxis) > 1 && inp.size() > 2, .reads_parameters = true},
+      ctx, inp, {.ahead = inp.size() > 2, .reads_parameters = true},
       [this](const Context& here, const Chunk& chunk) { return gather_moments(here, chunk); },
       [this](const Context& here, const Chunk& chunk, const Tensor& moments) {
         return forward(here, chunk, moments);

@@ -19,12 +19,13 @@ namespace axonn::rowwise {
 /// team get them.
 template <typename T>
 AXONN_DEVICE Pair<float> softmax_stats(const auto& team, const T* x, int valid) {
-  // A part is computed again if it has such an element; on GPUs barriers between parts cost more.
-  constexpr int kFirst = 512, kPart = AXONN_GPU_CODE ? 1 << 30 : 16384;
   // Exponentials are relative to `about`, the largest of the first elements, until an element is
   // so much larger that they and their sum could overflow (e^60 · 2^31 does not). As powers of
   // two they take an instruction less; below 2^-150 they are 0. kLowest · log2(e) is finite.
   constexpr float kSafe = 60, kLowest = -std::numeric_limits<float>::max() / 2;
+  // A part with such an element is summed again. On GPUs a row is one part: barriers between parts
+  // cost more.
+  constexpr int kFirst = 512, kPart = AXONN_GPU_CODE ? 1 << 30 : 16384;
   float most = -std::numeric_limits<float>::infinity(), total = 0;
   float about = greatest(team.max(valid < kFirst ? valid : kFirst, x), kLowest);
   const auto summed = [&](int begin) {

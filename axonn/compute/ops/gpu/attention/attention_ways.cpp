@@ -32,14 +32,19 @@ AttentionOffer refused(AttentionWay way, std::string why) {
   return {.way = way, .why_not = std::move(why)};
 }
 
+/// One key-value head of one sequence, with its queries.
+AttentionGraphShape one_head(AttentionGraphShape shape) {
+  shape.heads /= shape.kv_heads;
+  shape.sequences = shape.kv_heads = 1;
+  return shape;
+}
+
 /// Ordered gradients in runs of queries, one key-value head of one sequence at a time, so that each
 /// takes at most `bytes`. None if that would be too many runs: cuDNN takes half a second to compile
 /// the graph of each.
 std::vector<AttentionGraphShape> in_runs(const AttentionGraphShape& shape, std::int64_t bytes) {
   constexpr std::int64_t kTile = 128, kFewest = 1024, kMostRuns = 32;
-  AttentionGraphShape one = shape;
-  one.sequences = one.kv_heads = 1;
-  one.heads = shape.heads / shape.kv_heads;
+  AttentionGraphShape one = one_head(shape);
   one.adds_keys = true;
   one.d_k_stride = one.d_v_stride = 0;
   for (std::int64_t each = shape.queries / 2; each >= kFewest; each /= 2) {
@@ -71,14 +76,10 @@ AttentionOffer cudnn_offer(AttentionWay way, const AttentionPass& of, const Atte
       offer.pieces.push_back(run);
     }
     if (!runs.empty()) continue;
-    if (!piece) {
-      AttentionGraphShape one = shape;
-      one.sequences = one.kv_heads = 1;
-      one.heads = shape.heads / shape.kv_heads;
-      return refused(way,
-                     concat("one key-value head takes ", format_bytes(graph_bytes(one).total()),
-                            " of memory, more than ", format_bytes(most)));
-    }
+    if (!piece)
+      return refused(way, concat("one key-value head takes ",
+                                 format_bytes(graph_bytes(one_head(shape)).total()),
+                                 " of memory, more than ", format_bytes(most)));
     offer.bytes = std::max(offer.bytes, graph_bytes(*piece).total());
     offer.pieces.push_back(*piece);
   }
