@@ -67,21 +67,29 @@ def draw_model(rng, keys, grid, dtype):
         return
     for bias in ("qkv_bias", "out_bias", "mlp_bias"):
         keys[f"model.{bias}"] = rng.choice((True, False))
-    keys["model.qk_norm"] = rng.choice(("none", "head", "width"))
-    keys["model.rope_scaling"] = rng.choice(("none", "none", "llama3", "yarn", "longrope"))
+    keys["model.qk_norm"] = rng.choice(("none", "head", "width", "rotated-head"))
+    keys["model.rope_scaling"] = rng.choice(
+        ("none", "none", "llama3", "yarn", "longrope", "linear"))
+    keys["model.rope_pairs"] = rng.choice(("halves", "halves", "neighbours"))
+    keys["model.norm_plus_one"] = rng.random() < 0.2
+    for scale in ("embedding_scale", "residual_scale", "logit_scale", "attention_scale"):
+        if rng.random() < 0.2:
+            keys[f"model.{scale}"] = rng.choice((0.25, 0.5, 3.0))
+    if rng.random() < 0.2:
+        keys |= {"model.query_growth": 0.3, "model.rope_original_positions": 8}
     keys["model.partial_rotary_factor"] = rng.choice((1, 1, 0.5))
     if keys["model.rope_scaling"] == "yarn":
         keys |= {"model.rope_factor": 4.0, "model.rope_original_positions": rng.choice((8, 64))}
     if keys["model.rope_scaling"] == "longrope":
         draw_longrope(rng, keys)
-    keys["model.block_norm"] = rng.choice(("input", "input", "output"))
+    keys["model.block_norm"] = rng.choice(("input", "input", "output", "both"))
     if rng.random() < 0.3:
         keys["model.nope_layers"] = draw_layers(rng, keys)
     if rng.random() < 0.5:
         draw_experts(rng, keys, grid)
         keys["model.mlp_bias"] = False
     elif rng.random() < 0.4:
-        keys["model.activation"] = "xielu"
+        keys["model.activation"] = rng.choice(("xielu", "geglu"))
 
 
 def draw_longrope(rng, keys):
@@ -129,6 +137,8 @@ def draw_experts(rng, keys, grid):
         keys["model.dense_layers"] = 0
     if rng.random() < 0.3:
         keys["model.router_scale"] = 2.5
+    if rng.random() < 0.3:
+        keys["model.shared_ffn"] = 24 * grid[0]
     if rng.random() < 0.4:
         keys |= {"model.router_bias": True, "training.balance.bias": rng.choice((0, 0.01))}
 
@@ -227,6 +237,8 @@ def draw_optimizer(rng, keys):
             keys["lora.alpha_pattern"] = f"{name} 5"
     elif kind in ("adamw", "ademamix") and rng.random() < 0.25:
         keys["model.mup_base"] = rng.choice((8, 48))
+        keys.pop("model.attention_scale", None)  # factors that muP has of its own
+        keys.pop("model.norm_plus_one", None)
         keys["model.mup_base_head_dim"] = rng.choice((0, 8))
 
 
@@ -273,7 +285,9 @@ def draw(rng):
 
 COUNTED = (
     "model.family model.layers model.tied model.bias model.qkv_bias model.qk_norm "
-    "model.out_bias model.mlp_bias model.partial_rotary_factor "
+    "model.out_bias model.mlp_bias model.partial_rotary_factor model.rope_pairs "
+    "model.norm_plus_one model.embedding_scale model.attention_scale model.residual_scale "
+    "model.logit_scale model.query_growth model.shared_ffn "
     "model.rope_scaling model.block_norm model.nope_layers model.full_layers "
     "model.window_rope_theta model.window_rope_scaling model.activation model.experts_per_token "
     "model.expert_norm model.expert_step model.dense_layers model.router model.router_scale "

@@ -62,11 +62,12 @@ std::pair<std::vector<double>, double> frequencies(const ModelConfig& m, std::in
                   : rope.kind == RopeScalingKind::yarn
                       ? of_yarn(f, double(i), double(width), theta, rope)
                   : rope.kind == RopeScalingKind::longrope ? f / factors[i]
+                  : rope.kind == RopeScalingKind::linear   ? f / rope.factor
                                                            : f);
   }
   if (rope.kind == RopeScalingKind::longrope && rope.attention_factor == 0)
     return {out, std::sqrt(1 + std::log(rope.factor) / std::log(double(rope.original_positions)))};
-  if (rope.kind == RopeScalingKind::none || rope.kind == RopeScalingKind::llama3) return {out, 1};
+  if (rope.kind != RopeScalingKind::yarn && rope.kind != RopeScalingKind::longrope) return {out, 1};
   return {out, rope.attention_factor > 0 ? rope.attention_factor : 0.1 * std::log(rope.factor) + 1};
 }
 
@@ -76,6 +77,13 @@ Matrix columns(const Matrix& x, std::int64_t begin, std::int64_t count) {
   for (std::int64_t r = 0; r < x.rows; ++r)
     for (std::int64_t c = 0; c < count; ++c) out(r, c) = x(r, begin + c);
   return out;
+}
+
+/// A norm's factors.
+Matrix factors_of(const ModelConfig& m, Matrix weight) {
+  if (m.norm_plus_one)
+    for (double& value : weight.values) value += 1;
+  return weight;
 }
 
 /// Applies RMSNorm with the weight `name`, if the model has it, to each head's D columns or to the
@@ -88,7 +96,39 @@ Matrix head_norms(const Matrix& x, const ModelConfig& m, const Weights& weights,
   Matrix heads(x.rows * x.cols / width, width);
   heads.values = x.values;
   Matrix out = x;
-  out.values = rms_norm(heads, found->second, m.norm_eps).values;
+  out.values = rms_norm(heads, factors_of(m, found->second), m.norm_eps).values;
+  return out;
+}
+
+/// The columns of x, each head's from even and odd ones to those of its first and second half, or
+/// back.
+Matrix unzipped(const Matrix& x, std::int64_t width, bool back) {
+  Matrix out(x.rows, x.cols);
+  for (std::int64_t r = 0; r < x.rows; ++r)
+    for (std::int64_t i = 0; i < width / 2; ++i)
+      for (std::int64_t odd = 0; odd < 2; ++odd)
+        if (back)
+          out(r, 2 * i + odd) = x(r, i + odd * width / 2);
+        else
+          out(r, i + odd * width / 2) = x(r, 2 * i + odd);
+  return out;
+}
+
+/// Rotary positions of queries or keys.
+Matrix rotated(const Matrix& x, const ModelConfig& m, std::int64_t layer, std::int64_t positions) {
+  if (!m.has_rope(layer)) return x;
+  const auto [turns, factor] = frequencies(m, layer, positions);
+  const std::int64_t width = 2 * std::int64_t(turns.size());
+  const bool neighbours = m.rope_pairs == RopePairs::neighbours;
+  Matrix out = x;
+  for (std::int64_t first = 0; first < out.cols; first += m.head_dim) {
+    Matrix head = columns(x, first, width);
+    if (neighbours) head = unzipped(head, width, false);
+    head = rotary(head, positions, turns);
+    if (neighbours) head = unzipped(head, width, true);
+    for (std::int64_t r = 0; r < out.rows; ++r)
+      for (std::int64_t c = 0; c < width; ++c) out(r, first + c) = factor * head(r, c);
+  }
   return out;
 }
 
@@ -100,33 +140,34 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
     return with_bias(product(x, weights.at(full + "_proj.weight")), weights, full + "_proj.bias");
   };
   const auto turned = [&](const char* which) {
-    const Matrix normed = head_norms(project(which), m, weights, name + which + "_norm.weight");
-    if (!m.has_rope(layer)) return normed;
-    const auto [turns, factor] = frequencies(m, layer, positions);
-    const std::int64_t width = 2 * std::int64_t(turns.size());
-    Matrix out = normed;
-    for (std::int64_t first = 0; first < out.cols; first += m.head_dim) {
-      const Matrix head = rotary(columns(normed, first, width), positions, turns);
-      for (std::int64_t r = 0; r < out.rows; ++r)
-        for (std::int64_t c = 0; c < width; ++c) out(r, first + c) = factor * head(r, c);
-    }
-    return out;
+    const auto normed = [&](const Matrix& of) {
+      return head_norms(of, m, weights, name + which + "_norm.weight");
+    };
+    if (m.qk_norm == QkNormKind::rotated_head)
+      return normed(rotated(project(which), m, layer, positions));
+    return rotated(normed(project(which)), m, layer, positions);
   };
+  Matrix queries = turned("q");
+  for (std::int64_t r = 0; r < queries.rows && m.has_rope(layer); ++r)
+    for (std::int64_t c = 0; c < queries.cols; ++c)
+      queries(r, c) *=
+          1 + m.query_growth * std::log(1 + (r % positions) / m.rope.original_positions);
   const AttentionShape shape{.positions = positions,
                              .heads = m.heads,
                              .kv_heads = m.kv_heads,
                              .head_dim = m.head_dim,
                              .group = m.heads / m.kv_heads,
-                             .scale = m.mup_base_head_dim > 0
+                             .scale = m.attention_scale > 0 ? m.attention_scale
+                                      : m.mup_base_head_dim > 0
                                           ? std::sqrt(double(m.mup_base_head_dim)) / m.head_dim
                                           : 1 / std::sqrt(double(m.head_dim)),
                              .window = m.window_of(layer)};
-  return with_bias(product(attention(turned("q"), turned("k"), project("v"), shape).out,
+  return with_bias(product(attention(queries, turned("k"), project("v"), shape).out,
                            weights.at(name + "o_proj.weight")),
                    weights, name + "o_proj.bias");
 }
 
-Matrix mlp(const Matrix& x, const Weights& weights, const std::string& name) {
+Matrix mlp(const Matrix& x, const ModelConfig& m, const Weights& weights, const std::string& name) {
   const auto project = [&](const Matrix& from, const std::string& which) {
     return with_bias(product(from, weights.at(name + which + ".weight")), weights,
                      name + which + ".bias");
@@ -141,7 +182,8 @@ Matrix mlp(const Matrix& x, const Weights& weights, const std::string& name) {
   Matrix hidden(gate.rows, gate.cols);
   for (std::size_t i = 0; i < hidden.values.size(); ++i) {
     const double g = gate.values[i];
-    hidden.values[i] = g / (1 + std::exp(-g)) * up.values[i];
+    hidden.values[i] =
+        (m.activation == MlpKind::geglu ? gelu(g) : g / (1 + std::exp(-g))) * up.values[i];
   }
   return project(hidden, "down_proj");
 }
@@ -158,13 +200,13 @@ Matrix mixture(const Matrix& x, const ModelConfig& m, const Weights& weights,
   routing = route(product(x, weights.at(name + "gate.weight")), router);
   Matrix out(x.rows, x.cols);
   for (std::int64_t e = 0; e < m.experts; ++e) {
-    const Matrix of_expert = mlp(x, weights, name + "experts." + std::to_string(e) + ".");
+    const Matrix of_expert = mlp(x, m, weights, name + "experts." + std::to_string(e) + ".");
     for (std::int64_t r = 0; r < x.rows; ++r)
       for (std::int64_t j = 0; j < router.k; ++j)
         for (std::int64_t c = 0; c < x.cols && routing.ids[r * router.k + j] == e; ++c)
           out(r, c) += routing.weights(r, j) * of_expert(r, c);
   }
-  return out;
+  return m.shared_ffn > 0 ? sum(out, mlp(x, m, weights, name + "shared_experts.")) : out;
 }
 
 bool counts(const RouterRows& rows, std::int64_t row) {
@@ -211,28 +253,37 @@ LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
   LlamaPass pass;
   Matrix x(std::int64_t(ids.size()), m.hidden);
   for (std::int64_t r = 0; r < x.rows; ++r)
-    for (std::int64_t c = 0; c < x.cols; ++c) x(r, c) = table(ids[r], c);
+    for (std::int64_t c = 0; c < x.cols; ++c) x(r, c) = m.embedding_scale * table(ids[r], c);
   for (std::int64_t i = 0; i < m.layers; ++i) {
     const std::string layer = "model.layers." + std::to_string(i) + ".";
     const auto norm = [&](const Matrix& of, const char* name) {
-      return rms_norm(of, weights.at(layer + name + "layernorm.weight"), m.norm_eps);
+      return rms_norm(of, factors_of(m, weights.at(layer + name + "layernorm.weight")), m.norm_eps);
     };
     const auto feed_forward = [&](const Matrix& of) {
-      if (!m.has_experts(i)) return mlp(of, weights, layer + "mlp.");
+      if (!m.has_experts(i)) return mlp(of, m, weights, layer + "mlp.");
       const std::size_t number = pass.routings.size();
       pass.routings.push_back(repeated.empty() ? Routing{} : repeated[number]);
       return mixture(of, m, weights, layer + "mlp.", pass.routings.back());
     };
-    if (m.block_norm == BlockNormKind::output) {
-      x = sum(x, norm(self_attention(x, m, weights, i, positions), "post_attention_"));
-      x = sum(x, norm(feed_forward(x), "post_feedforward_"));
+    const auto added = [&](Matrix to, Matrix of) {
+      for (double& value : of.values) value *= m.residual_scale;
+      return sum(std::move(to), of);
+    };
+    const auto attend = [&](const Matrix& of) {
+      return self_attention(of, m, weights, i, positions);
+    };
+    if (m.block_norm == BlockNormKind::input) {
+      x = added(x, attend(norm(x, "input_")));
+      x = added(x, feed_forward(norm(x, "post_attention_")));
     } else {
-      x = sum(x, self_attention(norm(x, "input_"), m, weights, i, positions));
-      x = sum(x, feed_forward(norm(x, "post_attention_")));
+      const bool both = m.block_norm == BlockNormKind::both;
+      x = added(x, norm(attend(both ? norm(x, "input_") : x), "post_attention_"));
+      x = added(x, norm(feed_forward(both ? norm(x, "pre_feedforward_") : x), "post_feedforward_"));
     }
   }
-  pass.logits = product(rms_norm(x, weights.at("model.norm.weight"), m.norm_eps),
+  pass.logits = product(rms_norm(x, factors_of(m, weights.at("model.norm.weight")), m.norm_eps),
                         m.tied ? table : weights.at("lm_head.weight"));
+  for (double& logit : pass.logits.values) logit *= m.logit_scale;
   if (m.mup_base > 0)
     for (double& logit : pass.logits.values) logit *= double(m.mup_base) / double(m.hidden);
   return pass;

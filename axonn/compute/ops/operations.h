@@ -45,7 +45,7 @@ struct VocabularyPiece {
 namespace ops {
 
 /// Rotary position embedding of the first D columns of each head: column i is paired with column
-/// i + D/2. Other columns are copied.
+/// i + D/2, or column 2i with 2i + 1. Other columns are copied.
 struct RotaryEmbedding {
   View out;                   ///< (R, h·head_dim), may be inp
   View inp;                   ///< (R, h·head_dim)
@@ -53,6 +53,7 @@ struct RotaryEmbedding {
   bool inverse = false;       ///< rotates by the opposite angles, as the gradient needs
   View positions = {};        ///< (1, R) i32, below T; or empty: row r has position r % T
   std::int64_t head_dim = 0;  ///< 0: D
+  bool neighbours = false;    ///< whether pairs are neighbours
 
   static constexpr std::string_view kName = "rotary_embedding";
   auto operands() const { return std::array{out, inp, table, positions}; }
@@ -92,9 +93,17 @@ struct OrderBlocks {
   void run(auto launch, const Checker& check) const;
 };
 
-/// out (R, F) T = silu(gate) · up; each row of inp (R, 2F) is its gate, then its up.
+/// What the gate of a gated linear unit goes through.
+enum class GateKind {
+  silu,
+  gelu,  ///< its tanh form
+};
+
+/// out (R, F) T = silu(gate) · up, or gelu(gate) · up; each row of inp (R, 2F) is its gate, then
+/// its up.
 struct Swiglu {
   View out, inp;
+  GateKind gate = GateKind::silu;
 
   static constexpr std::string_view kName = "swiglu";
   auto operands() const { return std::array{out, inp}; }
@@ -104,6 +113,7 @@ struct Swiglu {
 /// d_inp (R, 2F), which may be inp.
 struct SwigluBackward {
   View d_inp, d_out, inp;
+  GateKind gate = GateKind::silu;
 
   static constexpr std::string_view kName = "swiglu_backward";
   auto operands() const { return std::array{d_inp, d_out, inp}; }
@@ -222,6 +232,16 @@ struct Scale {
   float factor = 1;
 
   static constexpr std::string_view kName = "scale";
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (R, C) f32 = inp + number; inp is f32 or bf16.
+struct AddNumber {
+  View out, inp;
+  float number = 0;
+
+  static constexpr std::string_view kName = "add_number";
   auto operands() const { return std::array{out, inp}; }
   void run(auto launch, const Checker& check) const;
 };
@@ -456,14 +476,14 @@ using RowwiseOperation = std::variant<
     ops::RmsNormSums, ops::NormBackward, ops::HeadNorm, ops::HeadNormBackward, ops::RotaryEmbedding,
     ops::KeepHeads, ops::OrderBlocks, ops::Swiglu, ops::SwigluBackward, ops::Xielu,
     ops::XieluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward, ops::Add, ops::Activation,
-    ops::ActivationBackward, ops::Multiply, ops::Scale, ops::Cast, ops::ColumnSum, ops::Route,
-    ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder, ops::SpreadRows, ops::CombineRows,
-    ops::CombineRowsBackward, ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward,
-    ops::SoftmaxStats, ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy,
-    ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum, ops::SquaredSum,
-    ops::PowerSum, ops::LargestSize, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd,
-    ops::Lion, ops::ScheduleFreeAdamW, ops::Clamp, ops::Momentum, ops::DivideByNorm,
-    ops::WeightedSum, ops::MovingAverage>;
+    ops::ActivationBackward, ops::Multiply, ops::Scale, ops::AddNumber, ops::Cast, ops::ColumnSum,
+    ops::Route, ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder, ops::SpreadRows,
+    ops::CombineRows, ops::CombineRowsBackward, ops::Embedding, ops::EmbeddingBackward,
+    ops::PositionsBackward, ops::SoftmaxStats, ops::CombineSoftmax, ops::CrossEntropyBackward,
+    ops::CrossEntropy, ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward,
+    ops::Sum, ops::SquaredSum, ops::PowerSum, ops::LargestSize, ops::ClipFactor,
+    ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW, ops::Clamp,
+    ops::Momentum, ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

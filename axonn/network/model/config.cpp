@@ -43,6 +43,10 @@ void validate_mup(const ModelConfig& model) {
   if (model.mup_base_head_dim > 0 && model.mup_base == 0)
     refuse("[model] mup_base_head_dim = ", model.mup_base_head_dim,
            " needs mup_base, the width of that model");
+  if (model.mup_base > 0 && (model.attention_scale > 0 || model.norm_plus_one))
+    refuse("[model] mup_base = ", model.mup_base, " and ",
+           model.norm_plus_one ? "norm_plus_one = true" : "attention_scale",
+           ": muP has factors of its own; set mup_base = 0");
   if (model.mup_base > 0 && model.lora.rank > 0)
     refuse("[model] mup_base = ", model.mup_base, " and [lora] rank = ", model.lora.rank,
            ": muP is for models that are trained from the start; set mup_base = 0");

@@ -27,20 +27,29 @@ std::span<const std::string_view> model_families();
 /// UsageError, with the names of all, if there is none.
 ModelFamily model_family(std::string_view name);
 
-/// RMSNorm of queries and keys: of each head (Qwen3), or of all heads' columns together (OLMoE).
-enum class QkNormKind { none, head, width };
+/// RMSNorm of queries and keys: of each head (Qwen3), of all heads' columns together (OLMoE), or of
+/// each head after rotary positions (HunYuan).
+enum class QkNormKind { none, head, width, rotated_head };
 
-inline constexpr std::array<std::string_view, 3> kQkNormKinds = {"none", "head", "width"};
+inline constexpr std::array<std::string_view, 4> kQkNormKinds = {"none", "head", "width",
+                                                                 "rotated-head"};
 
-/// The MLP of the llama family: down(silu(gate x) ⊙ up x), or down(xielu(up x)) without a gate.
-enum class MlpKind { swiglu, xielu };
+/// The MLP of the llama family: down(silu(gate x) ⊙ up x), down(xielu(up x)) without a gate, or
+/// down(gelu(gate x) ⊙ up x).
+enum class MlpKind { swiglu, xielu, geglu };
 
-inline constexpr std::array<std::string_view, 2> kMlpKinds = {"swiglu", "xielu"};
+inline constexpr std::array<std::string_view, 3> kMlpKinds = {"swiglu", "xielu", "geglu"};
 
-/// Where the norms of attention and MLP stand: x + f(norm(x)), or x + norm(f(x)) (OLMo 2).
-enum class BlockNormKind { input, output };
+/// Where the norms of attention and MLP stand: x + f(norm(x)), x + norm(f(x)) (OLMo 2), or
+/// x + norm(f(norm(x))) (Gemma).
+enum class BlockNormKind { input, output, both };
 
-inline constexpr std::array<std::string_view, 2> kBlockNormKinds = {"input", "output"};
+inline constexpr std::array<std::string_view, 3> kBlockNormKinds = {"input", "output", "both"};
+
+/// The columns of a head that rotary positions rotate together: i and i + D/2, or 2i and 2i + 1.
+enum class RopePairs { halves, neighbours };
+
+inline constexpr std::array<std::string_view, 2> kRopePairs = {"halves", "neighbours"};
 
 /// The section [model]: the sizes of a model, or the path it is read from. Plain data.
 ///
@@ -70,19 +79,27 @@ struct ModelConfig {
   bool mlp_bias = false;  ///< of the products of dense MLPs
   QkNormKind qk_norm = QkNormKind::none;
   BlockNormKind block_norm = BlockNormKind::input;
+  bool norm_plus_one = false;  ///< norms' factors are 1 + weight (Gemma)
+  // Factors (Granite): of the embeddings; of scores, 0: 1 / sqrt(D); of what attention and MLP add
+  // to the residual stream; of the logits.
+  double embedding_scale = 1, attention_scale = 0, residual_scale = 1, logit_scale = 1;
   std::int64_t window = 0;  ///< positions that attention sees, its own included; 0: all
   std::vector<std::int64_t> full_layers = {};  ///< layers, counted from 0, without the window
   std::vector<std::int64_t> nope_layers = {};  ///< layers without rotary positions
   double rope_theta = 10000;                   ///< base of the rotary frequencies
-  double partial_rotary_factor = 1;    ///< the share of a head's columns, the first, that rotate
-  RopeScaling rope = {};               ///< the keys rope_scaling and rope_factor to rope_truncate
+  double partial_rotary_factor = 1;  ///< the share of a head's columns, the first, that rotate
+  RopePairs rope_pairs = RopePairs::halves;
+  RopeScaling rope = {};  ///< the keys rope_scaling and rope_factor to rope_truncate
+  /// Queries at position p are multiplied by 1 + this · ln(1 + floor(p / rope.original_positions)).
+  double query_growth = 0;
   double window_rope_theta = 0;        ///< the base in layers with the window; 0: rope_theta
   bool window_rope_scaling = true;     ///< whether layers with the window have rope's scaling, too
   std::int64_t experts = 0;            ///< E, experts of a layer's MLP; 0: all MLPs are dense
   std::int64_t experts_per_token = 0;  ///< k
   std::int64_t expert_ffn = 0;         ///< F of an expert; 0: ffn
-  bool expert_norm = true;             ///< the chosen scores are divided by their sum
-  std::int64_t expert_step = 1;        ///< every so many layers, the last one has experts
+  std::int64_t shared_ffn = 0;   ///< width of an MLP that all tokens have beside experts; 0: none
+  bool expert_norm = true;       ///< the chosen scores are divided by their sum
+  std::int64_t expert_step = 1;  ///< every so many layers, the last one has experts
   std::vector<std::int64_t> dense_layers = {};  ///< layers without experts, counted from 0
   RouterKind router = RouterKind::softmax;
   double router_scale = 1;   ///< factor of the chosen scores
@@ -104,7 +121,7 @@ struct ModelConfig {
 
   bool is_llama() const { return family == ModelFamily::llama; }
   /// Whether dense MLPs have a matrix gate_proj beside up_proj and down_proj.
-  bool has_gate() const { return is_llama() && activation == MlpKind::swiglu; }
+  bool has_gate() const { return is_llama() && activation != MlpKind::xielu; }
   // Of a layer, counted from 0:
 
   /// Whether it has experts instead of a dense MLP.

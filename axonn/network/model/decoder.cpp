@@ -47,8 +47,13 @@ DecoderBlock::DecoderBlock(const ModelConfig& config, const Grid& grid, const st
                            std::int64_t window)
     : parameters_(name, grid),
       adapters_(name, grid, config.lora),
-      heads_{config.heads, config.kv_heads, config.head_width(), window, config.mup_base_head_dim},
-      norms_output_(config.block_norm == BlockNormKind::output) {
+      heads_{.heads = config.heads,
+             .kv_heads = config.kv_heads,
+             .head_dim = config.head_width(),
+             .window = window,
+             .base_head_dim = config.mup_base_head_dim,
+             .scale = config.attention_scale},
+      residual_scale_(static_cast<float>(config.residual_scale)) {
   parameters_.set_rate(1 / config.width_factor());  // vectors keep the rate of the base
 }
 
@@ -162,11 +167,21 @@ double Decoder::block_flops_per_token(std::int64_t seq_len) {
 
 void Decoder::prepare(const Context&, const Tokens&) {}
 
+/// As Gemma's models have it, rounded to the compute type.
+float Decoder::embedding_scale(const Context& ctx) const {
+  const auto factor = static_cast<float>(config_.embedding_scale);
+  if (ctx.dtype != DType::bf16) return factor;
+  bf16 rounded;
+  put(rounded, factor);
+  return get(rounded);
+}
+
 Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {
   prepare(ctx, tokens);
   GatheredWeights weights(ctx, embedding_group_, ReadIn::forward);
   Var x = embedding_(weights.context(), tokens);
   weights.release();
+  if (config_.embedding_scale != 1) x = scale(ctx, x, embedding_scale(ctx));
   std::int64_t number = 0;
   for (const auto& block : blocks_)
     x = run_block(ctx, block->groups(), x, std::cref(*block), number++);
@@ -176,7 +191,8 @@ Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {
 LanguageModel::Head Decoder::head() {
   std::vector<ParameterGroup*> groups{&head_group_};
   if (config_.tied) groups.insert(groups.begin(), &embedding_group_);
-  return {norm_, cross_entropy_, std::move(groups), static_cast<float>(1 / config_.width_factor())};
+  return {norm_, cross_entropy_, std::move(groups),
+          static_cast<float>(config_.logit_scale / config_.width_factor())};
 }
 
 }  // namespace axonn

@@ -16,9 +16,14 @@ namespace axonn {
 
 class Experts;
 
-/// A block of a Decoder: parameters, and adapters if the config has any. It computes
-/// x + attention(norm(x)), then x + MLP(norm(x)), or with norms at their output x +
-/// norm(attention(x)), then x + norm(MLP(x)).
+/// The norms of attention, or of the MLP, at its input and at its output; one of them may be null.
+struct BlockNorms {
+  const Norm* input = nullptr;
+  const Norm* output = nullptr;
+};
+
+/// A block of a Decoder: parameters, and adapters if the config has any. It computes x + s f(x), f
+/// being attention, then the MLP, each with its norms, and s residual_scale.
 class DecoderBlock {
  public:
   /// Attention sees `window` positions, its own included; 0: all.
@@ -35,10 +40,13 @@ class DecoderBlock {
   virtual const Experts* experts() const { return nullptr; }
 
  protected:
-  /// x + f(norm(x)), or x + norm(f(x)).
+  /// x + s · output norm(f(input norm(x))).
   template <typename F>
-  Var residual(const Context& ctx, const Var& x, const Norm& norm, const F& f) const {
-    return add(ctx, x, norms_output_ ? norm(ctx, f(x)) : f(norm(ctx, x)));
+  Var residual(const Context& ctx, const Var& x, const BlockNorms& norms, const F& f) const {
+    Var out = f(norms.input ? (*norms.input)(ctx, x) : x);
+    if (norms.output) out = (*norms.output)(ctx, out);
+    if (residual_scale_ != 1) out = scale(ctx, out, residual_scale_);
+    return add(ctx, x, out);
   }
 
   /// The standard deviation of the initial weights of the block's products.
@@ -60,7 +68,7 @@ class DecoderBlock {
   const Heads heads_;
 
  private:
-  const bool norms_output_;
+  const float residual_scale_;
 };
 
 /// A model of this library: an embedding, blocks one after another, a final norm, and an output
@@ -105,6 +113,7 @@ class Decoder : public LanguageModel {
 
  private:
   Var hidden(const Context& ctx, const Tokens& tokens) override;
+  float embedding_scale(const Context& ctx) const;
   Head head() override;
   /// Active parameters of all blocks, without adapters.
   std::int64_t parameters_in_blocks() const;

@@ -41,7 +41,8 @@ const Heads& checked(const Heads& h) {
 LocalHeads::LocalHeads(const Context& ctx, const Heads& all, AxisSet over)
     : dim(checked(all).head_dim),
       window(all.window),
-      scale(1 / std::sqrt(static_cast<float>(dim))) {
+      scale(all.scale > 0 ? static_cast<float>(all.scale)
+                          : 1 / std::sqrt(static_cast<float>(dim))) {
   if (all.base_head_dim > 0)
     scale *= std::sqrt(static_cast<float>(all.base_head_dim) / static_cast<float>(dim));
   int ways = ctx.grid.extent(Axis::x), at = ctx.grid.coord(Axis::x);

@@ -19,6 +19,7 @@ struct Heads {
   std::int64_t window = 0;  ///< keys that a query sees, its own included; 0: all up to its own
   /// muP: scores are multiplied by the root of this and divided by head_dim; 0: head_dim.
   std::int64_t base_head_dim = 0;
+  double scale = 0;  ///< of scores, without muP's; 0: 1 / sqrt(head_dim)
 
   /// Query heads that each of `ways` ranks computes, those beyond `heads` included.
   std::int64_t query_heads(int ways) const { return (heads + ways - 1) / ways; }
@@ -46,7 +47,7 @@ struct Heads {
 struct LocalHeads {
   std::int64_t heads, room, dim, group, first_query, window;
   std::int64_t real_heads, real_room;  ///< without those that are padding, which are the last ones
-  float scale;                         ///< of scores: 1 / sqrt(dim) without muP
+  float scale;                         ///< of scores
 
   /// `over`: the axes that cut the columns, x or x and y.
   LocalHeads(const Context& ctx, const Heads& all, AxisSet over);

@@ -6,9 +6,33 @@
 
 namespace axonn {
 
+namespace {
+
+/// The factors of a norm's columns: its weight, or 1 + weight in f32.
+class Factors {
+ public:
+  Factors(const Context& ctx, const Parameter& weight, bool plus_one) : view_(weight.weight()) {
+    if (!plus_one) return;
+    sums_ = ctx.empty(view_.rows, view_.cols, DType::f32);
+    ctx.backend.run(ops::AddNumber{sums_.view(), view_, 1});
+    view_ = sums_.view();
+  }
+
+  const View& view() const { return view_; }
+
+ private:
+  Tensor sums_;
+  View view_;
+};
+
+float initial_weight(bool plus_one) { return plus_one ? 0 : 1; }
+
+}  // namespace
+
 Norm::Norm(ParameterGroup& group, const std::string& name, Options options) : options_(options) {
   const Layout layout{.rows = options.width, .cols = 1, .row_axis = kAxis, .partial = Axis::x};
-  weight_ = &group.add({.name = name + ".weight", .layout = layout, .init_mean = 1});
+  weight_ = &group.add(
+      {.name = name + ".weight", .layout = layout, .init_mean = initial_weight(options.plus_one)});
   if (options.bias && options.kind == Kind::layer)
     bias_ = &group.add({.name = name + ".bias", .layout = layout});
 }
@@ -64,18 +88,20 @@ Chunk Norm::forward(const Context& ctx, const Chunk& inp, const Tensor& moments)
 
   const auto of = [this, ctx, stats](const Tensor& from) {
     Tensor value = ctx.like(from);
-    ctx.backend.run(ops::LayerNorm{value.view(), from.view(), weight_->weight(),
+    const Factors factors(ctx, *weight_, options_.plus_one);
+    ctx.backend.run(ops::LayerNorm{value.view(), from.view(), factors.view(),
                                    bias_ ? bias_->weight() : View{}, stats.view()});
     return value;
   };
   const auto first = [&] {
     if (!whole) return of(inp.value);
     Tensor value = ctx.like(inp.value);
+    const Factors factors(ctx, *weight_, options_.plus_one);
     ctx.backend.run(ops::NormForward{.out = value.view(),
                                      .stats = stats.view(),
                                      .inp = inp.value.view(),
                                      .moments = inp.moments.view(),
-                                     .weight = weight_->weight(),
+                                     .weight = factors.view(),
                                      .bias = bias_ ? bias_->weight() : View{},
                                      .eps = options_.eps,
                                      .about_zero = options_.kind == Kind::rms});
@@ -109,12 +135,13 @@ void Norm::backward_of_whole_rows(const Context& ctx, const Chunk& inp, const Te
   const bool counts = adds_gradient(ctx, *weight_, inp.placement);
   const Tensor residual = inp.gradient->take_if_any();  // from the residual connection
   Tensor d_inp = ctx.like(inp.value);
+  const Factors factors(ctx, *weight_, options_.plus_one);
   ctx.backend.run(ops::NormBackward{.d_inp = d_inp.view(),
                                     .d_weight = counts ? weight_->gradient(ctx) : View{},
                                     .d_bias = counts && bias_ ? bias_->gradient(ctx) : View{},
                                     .d_out = d_out.view(),
                                     .inp = inp.value.view(),
-                                    .weight = weight_->weight(),
+                                    .weight = factors.view(),
                                     .stats = stats.view(),
                                     .residual = residual.view(),
                                     .about_zero = options_.kind == Kind::rms});
@@ -127,12 +154,13 @@ Norm::Sums Norm::start_backward(const Context& ctx, const Chunk& inp, const Tens
   Tensor sums;
   if (inp.gradient) {
     sums = ctx.empty(d_out.rows(), 2, DType::f32);
+    const Factors factors(ctx, *weight_, options_.plus_one);
     if (options_.kind == Kind::rms)
-      ctx.backend.run(ops::RmsNormSums{sums.view(), d_out.view(), inp.value.view(),
-                                       weight_->weight(), stats.view()});
+      ctx.backend.run(ops::RmsNormSums{sums.view(), d_out.view(), inp.value.view(), factors.view(),
+                                       stats.view()});
     else
       ctx.backend.run(ops::LayerNormSums{sums.view(), d_out.view(), inp.value.view(),
-                                         weight_->weight(), stats.view()});
+                                         factors.view(), stats.view()});
     sums.set_pending(
         ctx.grid.along(kAxis).all_reduce(buffer_of(sums.raw_view()), weight_->spec().name));
   }
@@ -147,10 +175,11 @@ void Norm::backward(const Context& ctx, const Chunk& inp, const Tensor& stats,
                     const Sums& sums) const {
   const Tensor residual = inp.gradient->take_if_any();  // from the residual connection
   Tensor d_inp = ctx.like(inp.value);
+  const Factors factors(ctx, *weight_, options_.plus_one);
   ctx.backend.run(ops::LayerNormBackward{.d_inp = d_inp.view(),
                                          .d_out = sums.d_out.view(),
                                          .inp = inp.value.view(),
-                                         .weight = weight_->weight(),
+                                         .weight = factors.view(),
                                          .stats = stats.view(),
                                          .sums = sums.sums.view(),
                                          .residual = residual.view(),
@@ -158,25 +187,35 @@ void Norm::backward(const Context& ctx, const Chunk& inp, const Tensor& stats,
   inp.gradient->add(ctx, std::move(d_inp));
 }
 
-QkNorm::QkNorm(ParameterGroup& group, const std::string& name, const Heads& heads, float eps)
-    : heads_(heads), eps_(eps) {
+QkNorm::QkNorm(ParameterGroup& group, const std::string& name, const Heads& heads,
+               const QkNormOptions& options)
+    : heads_(heads), options_(options) {
   const Layout layout{.rows = heads.head_dim, .partial = {Axis::x, Axis::y}};
-  q_weight_ = &group.add({.name = name + ".q_norm.weight", .layout = layout, .init_mean = 1});
-  k_weight_ = &group.add({.name = name + ".k_norm.weight", .layout = layout, .init_mean = 1});
+  const auto add = [&](const char* which) {
+    return &group.add(
+        {.name = name + which, .layout = layout, .init_mean = initial_weight(options.plus_one)});
+  };
+  q_weight_ = add(".q_norm.weight");
+  k_weight_ = add(".k_norm.weight");
 }
 
-QkNorm::Norms QkNorm::norms(const LocalHeads& at, const View& out, const View& inp,
-                            const View& rstd) const {
-  return {.q = {.out = at.q(out),
-                .inp = at.q(inp),
-                .weight = q_weight_->weight(),
-                .rstd = rstd.col_range(0, at.heads),
-                .eps = eps_},
-          .k = {.out = at.k(out),
-                .inp = at.k(inp),
-                .weight = k_weight_->weight(),
-                .rstd = rstd.col_range(at.heads, at.room),
-                .eps = eps_}};
+/// `all`: out, inp and rstd of queries and keys together. f also gets the weight, and the views of
+/// a value's columns.
+template <typename F>
+void QkNorm::with_norms(const Context& ctx, const LocalHeads& at, ops::HeadNorm all,
+                        const F& f) const {
+  const auto run = [&](const Parameter& weight, std::int64_t first, std::int64_t heads,
+                       View (LocalHeads::*of)(const View&) const) {
+    const Factors factors(ctx, weight, options_.plus_one);
+    f(ops::HeadNorm{.out = (at.*of)(all.out),
+                    .inp = (at.*of)(all.inp),
+                    .weight = factors.view(),
+                    .rstd = all.rstd.col_range(first, heads),
+                    .eps = options_.eps},
+      weight, of);
+  };
+  run(*q_weight_, 0, at.heads, &LocalHeads::q);
+  run(*k_weight_, at.heads, at.room, &LocalHeads::k);
 }
 
 Var QkNorm::operator()(const Context& context, const Var& qkv) const {
@@ -188,9 +227,8 @@ Var QkNorm::operator()(const Context& context, const Var& qkv) const {
     const Tensor rstd = ctx.empty(in.value.rows(), at.heads + at.room, DType::f32);
     const auto of = [this, ctx, at, rstd](const Tensor& from) {
       Tensor value = ctx.like(from);
-      const Norms both = norms(at, value.view(), from.view(), rstd.view());
-      ctx.backend.run(both.q);
-      ctx.backend.run(both.k);
+      with_norms(ctx, at, {.out = value.view(), .inp = from.view(), .rstd = rstd.view()},
+                 [&](const ops::HeadNorm& norm, auto&&...) { ctx.backend.run(norm); });
       ctx.backend.run(ops::Cast{at.v(value.view()), at.v(from.view())});
       return value;
     };
@@ -212,15 +250,15 @@ Tensor QkNorm::backward(const Context& ctx, const LocalHeads& at, const Tensor& 
   ctx.backend.mark(q_weight_->spec().name);
   Tensor d_qkv = ctx.like(qkv.value);
   const View d = d_out.view(), to = d_qkv.view();
-  const Norms forward = norms(at, to, qkv.value.view(), rstd.view());
   const bool counts = adds_gradient(ctx, *q_weight_, qkv.placement);
-  const auto gradient = [&](const Parameter* weight) {
-    return counts ? weight->gradient(ctx) : View{};
-  };
-  ctx.backend.run(ops::HeadNormBackward{
-      .forward = forward.q, .d_out = at.q(d), .d_inp = at.q(to), .d_weight = gradient(q_weight_)});
-  ctx.backend.run(ops::HeadNormBackward{
-      .forward = forward.k, .d_out = at.k(d), .d_inp = at.k(to), .d_weight = gradient(k_weight_)});
+  with_norms(
+      ctx, at, {.out = to, .inp = qkv.value.view(), .rstd = rstd.view()},
+      [&](const ops::HeadNorm& norm, const Parameter& weight, auto of) {
+        ctx.backend.run(ops::HeadNormBackward{.forward = norm,
+                                              .d_out = (at.*of)(d),
+                                              .d_inp = (at.*of)(to),
+                                              .d_weight = counts ? weight.gradient(ctx) : View{}});
+      });
   ctx.backend.run(ops::Cast{at.v(to), at.v(d)});
   return d_qkv;
 }
@@ -240,8 +278,8 @@ struct QkWidthNorm::Part {
 };
 
 QkWidthNorm::QkWidthNorm(ParameterGroup& group, const std::string& name, const Heads& heads,
-                         float eps)
-    : heads_(heads), eps_(eps) {
+                         const QkNormOptions& options)
+    : heads_(heads), options_(options) {
   const std::vector<Segment> segments = heads.qkv_segments();
   const auto add = [&](const char* which, const Segment& segment) {
     return &group.add({.name = name + which,
@@ -249,7 +287,7 @@ QkWidthNorm::QkWidthNorm(ParameterGroup& group, const std::string& name, const H
                                   .row_axis = Axis::x,
                                   .segments = {segment},
                                   .partial = Axis::y},
-                       .init_mean = 1});
+                       .init_mean = initial_weight(options.plus_one)});
   };
   q_weight_ = add(".q_norm.weight", segments[0]);
   k_weight_ = add(".k_norm.weight", segments[1]);
@@ -320,15 +358,18 @@ Chunk QkWidthNorm::forward(const Context& ctx, const Chunk& in, const Tensor& su
     return pairs.view().col_range(2 * static_cast<std::int64_t>(i), 2);
   };
   for (std::size_t i = 0; i < both.size(); ++i)
-    ctx.backend.run(ops::CombineMoments{of_part(stats, i), of_part(sums, i), both[i].width, eps_});
-  const auto of = [ctx, at, both, of_part, stats](const Tensor& from) {
+    ctx.backend.run(
+        ops::CombineMoments{of_part(stats, i), of_part(sums, i), both[i].width, options_.eps});
+  const auto of = [this, ctx, at, both, of_part, stats](const Tensor& from) {
     Tensor value = padded_like(ctx, at, from);
-    for (std::size_t i = 0; i < both.size(); ++i)
-      if (both[i].cols > 0)
-        ctx.backend.run(ops::LayerNorm{.out = both[i].of(value.view()),
-                                       .inp = both[i].of(from.view()),
-                                       .weight = both[i].weights(both[i].parameter->weight()),
-                                       .stats = of_part(stats, i)});
+    for (std::size_t i = 0; i < both.size(); ++i) {
+      if (both[i].cols == 0) continue;
+      const Factors factors(ctx, *both[i].parameter, options_.plus_one);
+      ctx.backend.run(ops::LayerNorm{.out = both[i].of(value.view()),
+                                     .inp = both[i].of(from.view()),
+                                     .weight = both[i].weights(factors.view()),
+                                     .stats = of_part(stats, i)});
+    }
     ctx.backend.run(ops::Cast{at.v(value.view()), at.v(from.view())});
     return value;
   };
@@ -362,8 +403,9 @@ Tensor QkWidthNorm::backward(const Context& ctx, const Tensor& d_out, const Chun
     const Part& part = both[i];
     if (part.cols == 0) continue;
     const View d = part.of(d_out.view()), inp = part.of(qkv.value.view());
-    ctx.backend.run(ops::RmsNormSums{of_part(sums, i), d, inp,
-                                     part.weights(part.parameter->weight()), of_part(stats, i)});
+    const Factors factors(ctx, *part.parameter, options_.plus_one);
+    ctx.backend.run(ops::RmsNormSums{of_part(sums, i), d, inp, part.weights(factors.view()),
+                                     of_part(stats, i)});
     if (adds_gradient(ctx, *part.parameter, qkv.placement))
       ctx.backend.run(ops::LayerNormWeightBackward{part.weights(part.parameter->gradient(ctx)),
                                                    View{}, d, inp, of_part(stats, i)});
@@ -371,8 +413,9 @@ Tensor QkWidthNorm::backward(const Context& ctx, const Tensor& d_out, const Chun
   sum(ctx, sums, over);
   for (std::size_t i = 0; i < both.size(); ++i) {
     const Part& part = both[i];
+    const Factors factors(ctx, *part.parameter, options_.plus_one);
     const View d = part.of(d_out.view()), inp = part.of(qkv.value.view()),
-               to = part.of(d_qkv.view()), weight = part.weights(part.parameter->weight());
+               to = part.of(d_qkv.view()), weight = part.weights(factors.view());
     if (part.skipped > 0)
       ctx.backend.run(ops::LayerNorm{.out = to.col_range(0, part.skipped),
                                      .inp = d.col_range(0, part.skipped),

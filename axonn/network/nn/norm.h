@@ -15,6 +15,8 @@ namespace axonn {
 ///   rms     out = inp / sqrt(mean of inp² + eps) · weight: the same with 0 as the mean, and
 ///           without bias
 ///
+/// or with 1 + weight instead of the weight, as in Gemma.
+///
 /// The `width` columns are cut over y, and so are weight and bias. If rows are cut over x, the
 /// gradients of weight and bias are partial there.
 ///
@@ -32,6 +34,7 @@ class Norm {
     Kind kind = Kind::layer;
     bool bias = true;  ///< of Kind::layer
     float eps = 1e-5f;
+    bool plus_one = false;  ///< the factors are 1 + weight
   };
 
   /// Declares name.weight (width), and name.bias (width) if it has one.
@@ -63,27 +66,33 @@ class Norm {
   const Parameter* bias_ = nullptr;
 };
 
+/// Of norms of queries and keys.
+struct QkNormOptions {
+  float eps = 1e-5f;
+  bool plus_one = false;  ///< the factors are 1 + weight
+};
+
 /// RMSNorm of each query head and each key head on its own, as in Qwen3. The two weights (D) are
 /// the same on all ranks. Their gradients are partial on x and y, because each rank sums over its
 /// own heads; that sum at the end of a step is the only communication.
 class QkNorm {
  public:
   /// Declares name.q_norm.weight and name.k_norm.weight.
-  QkNorm(ParameterGroup& group, const std::string& name, const Heads& heads, float eps);
+  QkNorm(ParameterGroup& group, const std::string& name, const Heads& heads,
+         const QkNormOptions& options);
 
   /// Returns qkv (R, (h + 2k)·D), as attention() takes it, with normalized queries and keys.
   Var operator()(const Context& ctx, const Var& qkv) const;
 
  private:
-  struct Norms {
-    ops::HeadNorm q, k;
-  };
-  Norms norms(const LocalHeads& at, const View& out, const View& inp, const View& rstd) const;
+  /// Calls f with the norms of queries and of keys.
+  template <typename F>
+  void with_norms(const Context& ctx, const LocalHeads& at, ops::HeadNorm all, const F& f) const;
   Tensor backward(const Context& ctx, const LocalHeads& at, const Tensor& d_out, const Chunk& qkv,
                   const Tensor& rstd) const;
 
   Heads heads_;
-  float eps_;
+  QkNormOptions options_;
   const Parameter *q_weight_, *k_weight_;
 };
 
@@ -99,7 +108,8 @@ class QkNorm {
 class QkWidthNorm {
  public:
   /// Declares name.q_norm.weight and name.k_norm.weight.
-  QkWidthNorm(ParameterGroup& group, const std::string& name, const Heads& heads, float eps);
+  QkWidthNorm(ParameterGroup& group, const std::string& name, const Heads& heads,
+              const QkNormOptions& options);
 
   /// Returns qkv (R, (h + 2k)·D), as attention() takes it, with normalized queries and keys.
   Var operator()(const Context& ctx, const Var& qkv) const;
@@ -115,7 +125,7 @@ class QkWidthNorm {
                   const Tensor& stats) const;
 
   Heads heads_;
-  float eps_;
+  QkNormOptions options_;
   const Parameter *q_weight_, *k_weight_;
 };
 

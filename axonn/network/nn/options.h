@@ -10,10 +10,10 @@
 
 namespace axonn {
 
-enum class RopeScalingKind { none, llama3, yarn, longrope };
+enum class RopeScalingKind { none, llama3, yarn, longrope, linear };
 
-inline constexpr std::array<std::string_view, 4> kRopeScalingKinds = {"none", "llama3", "yarn",
-                                                                      "longrope"};
+inline constexpr std::array<std::string_view, 5> kRopeScalingKinds = {"none", "llama3", "yarn",
+                                                                      "longrope", "linear"};
 
 /// Scaling of the rotary frequencies, with which a model trained on sequences of
 /// `original_positions` learns longer ones. Frequency f_i of pair i, which turns
@@ -24,6 +24,7 @@ inline constexpr std::array<std::string_view, 4> kRopeScalingKinds = {"none", "l
 ///   yarn     s = 1 - (i - first) / (last - first), within 0 and 1: first and last are the pairs,
 ///            fractions, that turn beta_fast and beta_slow times; with `truncate`, the integers
 ///            below and above. Cosines and sines are multiplied by attention_factor.
+///   linear   s = 0
 ///
 /// With longrope, f_i becomes f_i / short_factors[i], or f_i / long_factors[i] in sequences longer
 /// than original_positions; cosines and sines are multiplied by attention_factor in both.

@@ -39,20 +39,20 @@ Var gelu(const Context& context, const Var& inp) {
   });
 }
 
-Var swiglu(const Context& context, const Var& inp) {
-  return each_later(context, inp, [](const Context& ctx, const Chunk& in) {
-    const auto of = [ctx](const Tensor& from) {
+Var swiglu(const Context& context, const Var& inp, ops::GateKind gate) {
+  return each_later(context, inp, [gate](const Context& ctx, const Chunk& in) {
+    const auto of = [ctx, gate](const Tensor& from) {
       Tensor value = ctx.empty(from.rows(), from.cols() / 2, ctx.dtype);
-      ctx.backend.run(ops::Swiglu{value.view(), from.view()});
+      ctx.backend.run(ops::Swiglu{value.view(), from.view(), gate});
       return value;
     };
     Chunk out = make_chunk(ctx, in, of(in.value), in.placement);
     let_remake(ctx, out, Remade::activations, in, of);
     return with_backward(
-        ctx, out, [ctx, kept = saved(ctx, in), to = in.gradient](const Tensor& d_out) {
+        ctx, out, [ctx, gate, kept = saved(ctx, in), to = in.gradient](const Tensor& d_out) {
           const Tensor& from = kept.get();
           Tensor d_inp = kept.unique() ? from : ctx.like(from);
-          ctx.backend.run(ops::SwigluBackward{d_inp.view(), d_out.view(), from.view()});
+          ctx.backend.run(ops::SwigluBackward{d_inp.view(), d_out.view(), from.view(), gate});
           to->add(ctx, std::move(d_inp));
         });
   });

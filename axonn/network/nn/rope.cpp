@@ -60,6 +60,8 @@ std::vector<double> rope_frequencies(std::int64_t D, double theta, const RopeSca
     frequencies[i] = std::pow(theta, -2.0 * static_cast<double>(i) / width);
   if (scaling.kind == RopeScalingKind::llama3)
     for (double& f : frequencies) f = of_llama3(f, scaling);
+  if (scaling.kind == RopeScalingKind::linear)
+    for (double& f : frequencies) f /= scaling.factor;
   if (scaling.kind == RopeScalingKind::longrope) divide(frequencies, scaling.short_factors);
   if (scaling.kind != RopeScalingKind::yarn) return frequencies;
   const Ramp ramp(width, theta, scaling);
@@ -89,9 +91,9 @@ double rope_magnitude(const RopeScaling& scaling) {
 }
 
 Rope::Kept Rope::needed(const Rows& rows) const {
-  if (longer_.frequencies.empty()) return Kept::shorter;
+  if (options_.longer.frequencies.empty()) return Kept::shorter;
   if (!rows.rotary.empty()) return Kept::both;
-  return rows.whole() > longer_.than ? Kept::longer : Kept::shorter;
+  return rows.whole() > options_.longer.than ? Kept::longer : Kept::shorter;
 }
 
 void Rope::prepare(const Context& ctx, const Rows& rows) {
@@ -99,31 +101,49 @@ void Rope::prepare(const Context& ctx, const Rows& rows) {
   const std::int64_t positions = rows.most_positions(), count = rows_of(wanted, rows);
   if (!table_.empty() && kept_ == wanted && table_.rows() == count) return;
   kept_ = wanted;
+  table_ = table(ctx, count, positions, false);
+  if (queries_grow()) query_table_ = table(ctx, count, positions, true);
+}
+
+Tensor Rope::table(const Context& ctx, std::int64_t count, std::int64_t positions,
+                   bool queries) const {
   const auto half = static_cast<std::int64_t>(frequencies_.size());
-  table_ = ctx.empty(count, 2 * half, DType::f32);
-  if (!ctx.device().keeps_values()) return;
+  Tensor made = ctx.empty(count, 2 * half, DType::f32);
+  if (!ctx.device().keeps_values()) return made;
   std::vector<float> host(count * 2 * half);
 #pragma omp parallel for
   for (std::int64_t row = 0; row < count; ++row) {
     const bool is_long = kept_ == Kept::longer || row >= positions;
-    const std::vector<double>& frequencies = is_long ? longer_.frequencies : frequencies_;
+    const std::vector<double>& frequencies = is_long ? options_.longer.frequencies : frequencies_;
+    const std::int64_t position = row % positions;
+    double magnitude = options_.magnitude;
+    if (queries)
+      magnitude *= 1 + options_.queries.growth *
+                           std::log1p(static_cast<double>(position / options_.queries.positions));
     for (std::int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(row % positions) * frequencies[i];
-      host[row * 2 * half + i] = static_cast<float>(magnitude_ * std::cos(angle));
-      host[row * 2 * half + half + i] = static_cast<float>(magnitude_ * std::sin(angle));
+      const double angle = static_cast<double>(position) * frequencies[i];
+      host[row * 2 * half + i] = static_cast<float>(magnitude * std::cos(angle));
+      host[row * 2 * half + half + i] = static_cast<float>(magnitude * std::sin(angle));
     }
   }
-  ctx.device().copy_from_host(table_.view().data, host.data(), table_.bytes());
+  ctx.device().copy_from_host(made.view().data, host.data(), made.bytes());
+  return made;
 }
 
-void Rope::turn(const Context& ctx, const View& out, const View& inp, bool inverse,
-                const View& positions, std::int64_t head_dim) const {
-  ctx.backend.run(ops::RotaryEmbedding{.out = out,
-                                       .inp = inp,
-                                       .table = table_.view(),
-                                       .inverse = inverse,
-                                       .positions = positions,
-                                       .head_dim = head_dim});
+void Rope::turn(const Context& ctx, const LocalHeads& at, const View& out, const View& inp,
+                bool inverse, const View& positions) const {
+  const auto run = [&](const View& to, const View& from, const Tensor& angles) {
+    ctx.backend.run(ops::RotaryEmbedding{.out = to,
+                                         .inp = from,
+                                         .table = angles.view(),
+                                         .inverse = inverse,
+                                         .positions = positions,
+                                         .head_dim = at.dim,
+                                         .neighbours = options_.neighbours});
+  };
+  if (!queries_grow()) return run(at.qk(out), at.qk(inp), table_);
+  run(at.q(out), at.q(inp), query_table_);
+  run(at.k(out), at.k(inp), table_);
 }
 
 Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const {
@@ -142,7 +162,7 @@ Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const 
         value = ctx.like(value);
         ctx.backend.run(ops::Cast{at.v(value.view()), at.v(inp)});
       }
-      turn(ctx, at.qk(value.view()), at.qk(inp), false, positions, at.dim);
+      turn(ctx, at, value.view(), inp, false, positions);
       return value;
     };
     const auto backward = [this, ctx, at, positions, kept = numbers(in.rows),
@@ -152,7 +172,7 @@ Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const 
         d = ctx.like(d);
         ctx.backend.run(ops::Cast{at.v(d.view()), at.v(d_out)});
       }
-      turn(ctx, at.qk(d.view()), at.qk(d_out), true, positions, at.dim);
+      turn(ctx, at, d.view(), d_out, true, positions);
       to->add(ctx, std::move(d));
     };
     Chunk out = make_chunk(ctx, in, turned(std::move(in.value)), in.placement);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "axonn/network/nn/attention.h"
@@ -23,14 +24,29 @@ struct LongFrequencies {
   std::int64_t than = 0;
 };
 
+/// A factor of queries that grows with their position p: 1 + growth · ln(1 + floor(p / positions)).
+/// Source: Meta's Llama 4 (attention temperature), 2025.
+struct QueryGrowth {
+  double growth = 0;
+  std::int64_t positions = 1;
+};
+
 /// Rotary positions (Su et al., "RoFormer", 2021): rotates query and key heads by their token's
-/// position, in pairs (i, i + D/2) of their first D columns, as Hugging Face's models do. No
-/// communication: no head is cut.
+/// position, in pairs of their first D columns, of (i, i + D/2), as most of Hugging Face's models
+/// do, or of neighbours. No communication: no head is cut.
 class Rope {
  public:
-  /// Rotates D = 2 · frequencies.size() columns of a head, and multiplies them by `magnitude`.
-  explicit Rope(std::vector<double> frequencies, double magnitude = 1, LongFrequencies longer = {})
-      : frequencies_(std::move(frequencies)), magnitude_(magnitude), longer_(std::move(longer)) {}
+  struct Options {
+    double magnitude = 1;  ///< factor of the columns that rotate
+    LongFrequencies longer = {};
+    bool neighbours = false;   ///< whether pairs are (2i, 2i + 1)
+    QueryGrowth queries = {};  ///< of the columns that rotate
+  };
+
+  /// Rotates D = 2 · frequencies.size() columns of a head.
+  explicit Rope(std::vector<double> frequencies) : Rope(std::move(frequencies), Options()) {}
+  Rope(std::vector<double> frequencies, Options options)
+      : frequencies_(std::move(frequencies)), options_(std::move(options)) {}
 
   /// Makes the table for a pass of these rows, unless it is there. To be called before the pass;
   /// does not communicate.
@@ -45,24 +61,28 @@ class Rope {
   enum class Kept { none, shorter, longer, both };
 
   Kept needed(const Rows& rows) const;
-  void turn(const Context& ctx, const View& out, const View& inp, bool inverse,
-            const View& positions, std::int64_t head_dim) const;
+  bool queries_grow() const { return options_.queries.growth > 0; }
+  /// The table of `count` rows, of positions in turn; with the factor of queries, or without.
+  Tensor table(const Context& ctx, std::int64_t count, std::int64_t positions, bool queries) const;
+  /// The queries and keys of `out`, from those of inp.
+  void turn(const Context& ctx, const LocalHeads& at, const View& out, const View& inp,
+            bool inverse, const View& positions) const;
   /// The rows of a table with these.
   static std::int64_t rows_of(Kept kept, const Rows& rows) {
     return (kept == Kept::both ? 2 : 1) * rows.most_positions();
   }
   /// The number of each row's row in the table; empty: its position in the sequence.
   const Tensor& numbers(const Rows& rows) const {
-    return longer_.frequencies.empty() || rows.rotary.empty() ? rows.position : rows.rotary;
+    return options_.longer.frequencies.empty() || rows.rotary.empty() ? rows.position : rows.rotary;
   }
 
   std::vector<double> frequencies_;
-  double magnitude_;
-  LongFrequencies longer_;
+  Options options_;
   Kept kept_ = Kept::none;
-  /// (T, D) f32: cosines, then sines, times magnitude_. With both frequencies (2T, D), rows of
+  /// (T, D) f32: cosines, then sines, times the magnitude. With both frequencies (2T, D), rows of
   /// longer sequences last.
   Tensor table_;
+  Tensor query_table_;  ///< the same of queries, if they grow
 };
 
 }  // namespace axonn

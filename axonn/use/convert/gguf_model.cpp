@@ -60,6 +60,8 @@ struct GgufModel {
     // llama.cpp takes the factors of long sequences for short ones, too, if the context is long.
     if (model.rope.kind == RopeScalingKind::longrope)
       unsupported.emplace_back("rope_scaling = longrope");
+    if (model.rope.kind == RopeScalingKind::linear)
+      unsupported.emplace_back("rope_scaling = linear");
     if (model.partial_rotary_factor != 1)
       unsupported.push_back(concat("partial_rotary_factor = ", model.partial_rotary_factor));
     if (!type->gguf.biases) {

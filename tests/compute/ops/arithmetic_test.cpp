@@ -148,6 +148,18 @@ TEST(Arithmetic, AnActivationOfNaNIsNaN) {
   }
 }
 
+TEST(Arithmetic, AddNumberAddsInF32) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [R, C, gap] : kMatrixSizes) {
+      const Matrix x = random_values("x", R, C, type);
+      const Operand inp(x, type, gap), out(R, C, DType::f32);
+      backend->run(ops::AddNumber{out, inp, 1});
+      EXPECT_TRUE(close(out, joined(x, x, [](double u, double) { return u + 1; }),
+                        stored(DType::f32, 1e-30)));
+    }
+}
+
 TEST(Arithmetic, MultiplyAndScaleRoundOnceAndMayBeInPlace) {
   const auto backend = test_backend();
   for (DType type : {DType::f32, DType::bf16})

@@ -78,6 +78,7 @@ Refused of_activations(const Operands& o) {
       {"d_out is (4,3) f32, want (4,6)", ops::ActivationBackward{o.x, o.thirds, o.y}},
       {"b is (4,6) bf16, want f32", ops::Multiply{o.x, o.y, o.half}},
       {"out is (4,3) f32, want (4,6)", ops::Scale{o.thirds, o.x, 2}},
+      {"out is (4,6) bf16, want f32", ops::AddNumber{o.half, o.x, 2}},
       {"inp is (1,4) i32, want f32 or bf16", ops::Cast{o.x, o.ids}},
       {"out is (1,1) f32, want (1,6)", ops::ColumnSum{o.one, o.x}}};
 }

@@ -80,6 +80,38 @@ TEST(RotaryEmbedding, RotatesTheFirstColumnsOfAHeadAndCopiesTheOthers) {
   }
 }
 
+TEST(RotaryEmbedding, OfNeighboursIsThatOfHalvesInAnotherOrder) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16})
+    for (const bool inverse : {false, true}) {
+      const Matrix x = random_values("inp", 5, 14, type);
+      Matrix halves = x;  // a head of 14 columns, of which 10 rotate
+      for (std::int64_t r = 0; r < 5; ++r)
+        for (std::int64_t i = 0; i < 5; ++i) {
+          halves(r, i) = x(r, 2 * i);
+          halves(r, i + 5) = x(r, 2 * i + 1);
+        }
+      const Operand angles(random_values("table", 5, 10, DType::f32), DType::f32), inp(x, type, 3),
+          out(5, 14, type, 1), apart(halves, type), turned(5, 14, type);
+      const auto run = [&](const View& to, const View& from, bool neighbours) {
+        backend->run(ops::RotaryEmbedding{.out = to,
+                                          .inp = from,
+                                          .table = angles,
+                                          .inverse = inverse,
+                                          .head_dim = 14,
+                                          .neighbours = neighbours});
+      };
+      run(turned, apart, false);
+      run(out, inp, true);
+      const Matrix want = turned.values(), got = out.values();
+      for (std::int64_t r = 0; r < 5; ++r)
+        for (std::int64_t c = 0; c < 14; ++c)
+          EXPECT_NEAR(got(r, c), c < 10 ? want(r, c / 2 + c % 2 * 5) : want(r, c), 1e-6) << c;
+      run(inp, inp, true);
+      EXPECT_TRUE(close(inp, got, {})) << "in place";
+    }
+}
+
 TEST(RotaryEmbedding, RefusesPartsOfSequencesAndOfHeads) {
   const Operand a(4, 6, DType::f32), long_table(3, 6, DType::f32), odd(4, 3, DType::f32);
   expect_refusal("inp is (4,6) f32, want whole sequences of 3 positions",

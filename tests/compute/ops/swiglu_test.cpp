@@ -29,6 +29,29 @@ TEST(Swiglu, AndItsGradientEqualPlainLoopsAlsoInPlace) {
     }
 }
 
+TEST(Swiglu, WithAGateByGeluAndItsGradientEqualPlainLoops) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [R, F] : {std::array<std::int64_t, 2>{1, 1}, {3, 17}, {40, 688}}) {
+      SCOPED_TRACE(testing::Message() << '(' << R << ',' << F << ") " << name_of(type));
+      const Matrix x = random_values("x", R, 2 * F, type), d = random_values("dy", R, F, type);
+      Matrix want(R, F), d_want(R, 2 * F);
+      for (std::int64_t r = 0; r < R; ++r)
+        for (std::int64_t c = 0; c < F; ++c) {
+          const double gate = x(r, c), up = x(r, F + c);
+          want(r, c) = reference::gelu(gate) * up;
+          d_want(r, c) = d(r, c) * up * reference::gelu_slope(gate);
+          d_want(r, F + c) = d(r, c) * reference::gelu(gate);
+        }
+      const Operand inp(x, type, 3), d_out(d, type, 1), out(R, F, type, 2),
+          d_inp(R, 2 * F, type, 4);
+      backend->run(ops::Swiglu{out, inp, ops::GateKind::gelu});
+      backend->run(ops::SwigluBackward{d_inp, d_out, inp, ops::GateKind::gelu});
+      EXPECT_TRUE(close(out, want, stored(type, 2e-6)));
+      EXPECT_TRUE(close(d_inp, d_want, stored(type, 2e-6)));
+    }
+}
+
 TEST(Swiglu, RefusesAnOddNumberOfColumns) {
   const Operand out(4, 2, DType::f32), odd(4, 3, DType::f32);
   expect_refusal("swiglu: inp is (4,3) f32, want an even number of columns", ops::Swiglu{out, odd});

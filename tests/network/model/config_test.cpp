@@ -205,8 +205,9 @@ TEST(ModelConfig, QkNormMayBeABooleanAsInEarlierVersions) {
   EXPECT_EQ(list.find("model", "qk_norm")->text(), "\"head\"");
   list.find("model", "qk_norm")->set_text("false", "--model.qk_norm");
   EXPECT_EQ(config.qk_norm, QkNormKind::none);
-  EXPECT_THAT([&] { read("1"); },
-              ThrowsMessage<UsageError>(HasSubstr("wants one of none, head, width, got 1")));
+  EXPECT_THAT(
+      [&] { read("1"); },
+      ThrowsMessage<UsageError>(HasSubstr("wants one of none, head, width, rotated-head, got 1")));
   EXPECT_THAT([&] { read_toml_text(list, "[model]\nfamily = true", "a.toml", origins); },
               ThrowsMessage<UsageError>(HasSubstr("got true")));
 }

@@ -230,6 +230,81 @@ ModelConfig small_with_kinds_of_layers() {
   return config;
 }
 
+ModelConfig small_granite() {
+  ModelConfig config = small_llama();
+  config.embedding_scale = 3;
+  config.attention_scale = 0.2;
+  config.residual_scale = 0.5;
+  config.logit_scale = 0.7;
+  return config;
+}
+
+ModelConfig small_glm4() {
+  ModelConfig config = small_llama();
+  config.head_dim = 8;
+  config.qkv_bias = true;
+  config.block_norm = BlockNormKind::both;
+  config.rope_pairs = RopePairs::neighbours;
+  config.partial_rotary_factor = 0.5;
+  return config;
+}
+
+ModelConfig small_hunyuan() {
+  ModelConfig config = small_llama();
+  config.qk_norm = QkNormKind::rotated_head;
+  return config;
+}
+
+/// Queries grow three times within a sequence.
+ModelConfig small_ministral3() {
+  ModelConfig config = small_llama();
+  config.rope_theta = 20;
+  config.rope = {.kind = RopeScalingKind::yarn,
+                 .factor = 4,
+                 .original_positions = (kPositions + 2) / 3,
+                 .beta_fast = 3};
+  config.query_growth = 0.4;
+  return config;
+}
+
+ModelConfig small_gemma3() {
+  ModelConfig config = small_llama();
+  config.layers = 3;
+  config.tied = true;
+  config.activation = MlpKind::geglu;
+  config.qk_norm = QkNormKind::head;
+  config.block_norm = BlockNormKind::both;
+  config.norm_plus_one = true;
+  config.window = 4;
+  config.full_layers = {2};
+  config.rope_theta = 500;
+  config.window_rope_theta = 50;
+  config.rope = {.kind = RopeScalingKind::linear, .factor = 4};
+  config.window_rope_scaling = false;
+  config.embedding_scale = std::sqrt(24.0);
+  config.attention_scale = 0.3;
+  return config;
+}
+
+/// Options of several types together: norms over the width by 1 + weight, longrope on neighbours
+/// with queries that grow, an MLP of all tokens beside experts, and factors.
+ModelConfig small_with_options_together() {
+  ModelConfig config = small_phi3();
+  config.rope_pairs = RopePairs::neighbours;
+  config.partial_rotary_factor = 1;
+  config.head_dim = 6;
+  config.query_growth = 0.3;
+  config.qk_norm = QkNormKind::width;
+  config.norm_plus_one = true;
+  config.block_norm = BlockNormKind::both;
+  config.residual_scale = 1.5;
+  config.experts = 4;
+  config.experts_per_token = 2;
+  config.dense_layers = {0};
+  config.shared_ffn = 20;
+  return config;
+}
+
 /// No published family of those here has such a router.
 ModelConfig small_with_sigmoid() {
   ModelConfig config = small_mixtral();
@@ -332,18 +407,20 @@ INSTANTIATE_TEST_SUITE_P(Scopes, RouterLosses,
 
 INSTANTIATE_TEST_SUITE_P(
     Families, FamilyReference,
-    testing::Values(Family{"Gpt2", small_gpt},
-                    Family{"Gpt2OfGroupsWithoutBiases", small_gpt_of_groups},
-                    Family{"Llama2", small_llama}, Family{"Llama31", small_llama31},
-                    Family{"Mistral", small_mistral}, Family{"Qwen2", small_qwen2},
-                    Family{"Qwen3", small_qwen3}, Family{"Mixtral", small_mixtral},
-                    Family{"Qwen3Moe", small_qwen3_moe}, Family{"Olmoe", small_olmoe},
-                    Family{"Sigmoid", small_with_sigmoid}, Family{"Mup", small_mup},
-                    Family{"Apertus", small_apertus}, Family{"Smollm3", small_smollm3},
-                    Family{"Ministral", small_ministral}, Family{"Olmo2", small_olmo2},
-                    Family{"Olmo3", small_olmo3}, Family{"Phi3", small_phi3},
-                    Family{"ShortPhi3", small_phi3_of_short_sequences},
-                    Family{"SeedOss", small_seed_oss},
-                    Family{"XieluBiases", small_with_biases_of_xielu},
-                    Family{"KindsOfLayers", small_with_kinds_of_layers}),
+    testing::Values(
+        Family{"Gpt2", small_gpt}, Family{"Gpt2OfGroupsWithoutBiases", small_gpt_of_groups},
+        Family{"Llama2", small_llama}, Family{"Llama31", small_llama31},
+        Family{"Mistral", small_mistral}, Family{"Qwen2", small_qwen2},
+        Family{"Qwen3", small_qwen3}, Family{"Mixtral", small_mixtral},
+        Family{"Qwen3Moe", small_qwen3_moe}, Family{"Olmoe", small_olmoe},
+        Family{"Sigmoid", small_with_sigmoid}, Family{"Mup", small_mup},
+        Family{"Apertus", small_apertus}, Family{"Smollm3", small_smollm3},
+        Family{"Ministral", small_ministral}, Family{"Olmo2", small_olmo2},
+        Family{"Olmo3", small_olmo3}, Family{"Phi3", small_phi3},
+        Family{"ShortPhi3", small_phi3_of_short_sequences}, Family{"SeedOss", small_seed_oss},
+        Family{"XieluBiases", small_with_biases_of_xielu},
+        Family{"KindsOfLayers", small_with_kinds_of_layers}, Family{"Granite", small_granite},
+        Family{"Glm4", small_glm4}, Family{"Hunyuan", small_hunyuan},
+        Family{"Ministral3", small_ministral3}, Family{"Gemma3", small_gemma3},
+        Family{"OptionsTogether", small_with_options_together}),
     [](const auto& family) { return std::string(family.param.name); });

@@ -92,6 +92,32 @@ ModelConfig tiny_phi3() {
   return config;
 }
 
+/// Norms by 1 + weight at both ends, an MLP gated by GELU, and factors.
+ModelConfig tiny_gemma3() {
+  ModelConfig config = tiny_olmo3(BlockNormKind::both);
+  config.qk_norm = QkNormKind::head;
+  config.nope_layers = {};
+  config.activation = MlpKind::geglu;
+  config.norm_plus_one = true;
+  config.embedding_scale = 8;
+  config.attention_scale = 0.3;
+  config.rope = {.kind = RopeScalingKind::linear, .factor = 8};
+  return config;
+}
+
+/// Rotary positions on neighbours, queries that grow, norms after rotary positions, and the factors
+/// that Gemma has not.
+ModelConfig tiny_granite() {
+  ModelConfig config = tiny_llama();
+  config.rope_pairs = RopePairs::neighbours;
+  config.rope.original_positions = 3;
+  config.query_growth = 0.4;
+  config.qk_norm = QkNormKind::rotated_head;
+  config.residual_scale = 0.5;
+  config.logit_scale = 2;
+  return config;
+}
+
 ModelConfig tiny_mup() {
   ModelConfig config = tiny_llama();
   config.mup_base = 32;
@@ -131,6 +157,15 @@ TEST(LlamaOnGrids, KindsOfLayersWithNormsAtTheInputHaveTheLossesOfOneRankOnTenGr
 
 TEST(LlamaOnGrids, PartialRotaryPositionsLongropeAndBiasesHaveTheLossesOfOneRankOnTenGrids) {
   EXPECT_EQ(difference_on_grids({.make_model = model_of(tiny_phi3())}, ten_grids()), "");
+}
+
+TEST(LlamaOnGrids, Gemma3HasTheLossesOfOneRankOnTenGrids) {
+  EXPECT_EQ(difference_on_grids({.eps = 1e-5, .make_model = model_of(tiny_gemma3())}, ten_grids()),
+            "");
+}
+
+TEST(LlamaOnGrids, NeighboursThatRotateAndFactorsHaveTheLossesOfOneRankOnTenGrids) {
+  EXPECT_EQ(difference_on_grids({.make_model = model_of(tiny_granite())}, ten_grids()), "");
 }
 
 TEST(LlamaOnGrids, WithMupHasTheLossesOfOneRankOnTenGrids) {

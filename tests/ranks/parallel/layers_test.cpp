@@ -133,9 +133,9 @@ std::function<Piece(ParameterGroup&)> llama_attention(LlamaAttention options) {
                                                  .parts = {"q_proj", "k_proj", "v_proj"}});
     std::function<Var(const Context&, const Var&)> norm;
     if (options.qk_norm == LlamaAttention::head)
-      norm = QkNorm(group, "attn", heads, 1e-2f);
+      norm = QkNorm(group, "attn", heads, {.eps = 1e-2f});
     else if (options.qk_norm == LlamaAttention::width)
-      norm = QkWidthNorm(group, "attn", heads, 1e-2f);
+      norm = QkWidthNorm(group, "attn", heads, {.eps = 1e-2f});
     const auto rope = std::make_shared<Rope>(rope_frequencies(4, 10, {}));
     const auto project = std::make_shared<Linear>(
         group, "attn.o_proj",

@@ -2,8 +2,10 @@
 #include "axonn/use/convert/convert.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iterator>
+#include <span>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -61,9 +63,44 @@ std::vector<ModelConfig> mixtures() {
   return all;
 }
 
+/// granite, glm4, exaone4 with a window and without, ernie4_5, hunyuan_v1_dense, ministral3 and
+/// gemma3_text.
+void set_types_of_2025(std::span<ModelConfig> all) {
+  all[0].embedding_scale = 12;
+  all[0].residual_scale = 0.25;
+  all[0].logit_scale = 0.125;
+  all[0].attention_scale = 0.015625;
+  all[1].block_norm = BlockNormKind::both;
+  all[1].rope_pairs = all[4].rope_pairs = RopePairs::neighbours;
+  all[1].partial_rotary_factor = 0.5;
+  for (ModelConfig* exaone : {&all[2], &all[3]}) {
+    exaone->block_norm = BlockNormKind::output;
+    exaone->qk_norm = QkNormKind::head;
+  }
+  all[2].layers = 4;
+  all[2].window = 4;
+  all[2].full_layers = all[2].nope_layers = {1, 3};
+  all[4].qkv_bias = all[4].out_bias = all[4].mlp_bias = true;
+  all[5].qk_norm = QkNormKind::rotated_head;
+  all[6].rope = {.kind = RopeScalingKind::yarn, .factor = 4, .original_positions = 4};
+  all[6].query_growth = 0.1;
+  ModelConfig& gemma = all[7];
+  gemma.activation = MlpKind::geglu;
+  gemma.qk_norm = QkNormKind::head;
+  gemma.block_norm = BlockNormKind::both;
+  gemma.norm_plus_one = true;
+  gemma.window = 4;
+  gemma.full_layers = {1};
+  gemma.rope = {.kind = RopeScalingKind::linear, .factor = 8};
+  gemma.window_rope_theta = 500;
+  gemma.window_rope_scaling = false;
+  gemma.embedding_scale = std::sqrt(static_cast<double>(gemma.hidden));
+  gemma.attention_scale = 1 / std::sqrt(12.0);
+}
+
 /// One model of every family whose written config has another model_type or other fields.
 std::vector<ModelConfig> families() {
-  std::vector<ModelConfig> all(15, model_to_convert(ModelFamily::llama));
+  std::vector<ModelConfig> all(23, model_to_convert(ModelFamily::llama));
   all[0] = all[1] = model_to_convert(ModelFamily::gpt);
   all[1].tied = false;
   all[2].rope.kind = RopeScalingKind::llama3;
@@ -90,6 +127,7 @@ std::vector<ModelConfig> families() {
   all[12].type = "phi3";
   all[13].partial_rotary_factor = 0.5;  // phi3, too
   all[14].out_bias = true;              // seed_oss
+  set_types_of_2025(std::span(all).subspan(15));
   std::ranges::copy(mixtures(), std::back_inserter(all));
   return all;
 }
@@ -146,7 +184,7 @@ TEST(Convert, ToACheckpointAndBackIsExactForEveryFamily) {
       EXPECT_EQ(read_hugging_face_config(out), read_hugging_face_config(in));
       ++folders;
     }
-  EXPECT_EQ(folders, 54);
+  EXPECT_EQ(folders, 78);
 }
 
 TEST(Convert, ReadsTensorsThatJoinAllExpertsAndWritesEachExpertsOwn) {

@@ -14,6 +14,7 @@ template void Activation::run(cpu::Launch, const Checker&) const;
 template void ActivationBackward::run(cpu::Launch, const Checker&) const;
 template void Multiply::run(cpu::Launch, const Checker&) const;
 template void Scale::run(cpu::Launch, const Checker&) const;
+template void AddNumber::run(cpu::Launch, const Checker&) const;
 template void Swiglu::run(cpu::Launch, const Checker&) const;
 template void SwigluBackward::run(cpu::Launch, const Checker&) const;
 template void Xielu::run(cpu::Launch, const Checker&) const;

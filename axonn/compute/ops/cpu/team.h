@@ -271,6 +271,18 @@ struct Team {
         in...);
   }
 
+  /// Of a row of `pairs` neighbours: the body takes both and an element of each `in`, and returns a
+  /// Pair, which may overwrite them.
+  template <typename T, typename F>
+  void map_neighbours(T* out, int pairs, F f, const T* inp, const auto*... in) const {
+#pragma omp simd
+    for (int i = 0; i < pairs; ++i) {
+      const rowwise::Pair<float> both = f(get(inp[2 * i]), get(inp[2 * i + 1]), in[i]...);
+      put(out[2 * i], both.first);
+      put(out[2 * i + 1], both.second);
+    }
+  }
+
   /// The body takes the index first, as a float; so indices must be below 2^24.
   template <typename Out, typename F, typename... In>
   [[gnu::flatten]] void map_indexed(Out* out, int count, F f, const In*... in) const {

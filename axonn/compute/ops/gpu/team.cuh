@@ -301,6 +301,15 @@ struct Team {
         in...);
   }
 
+  /// Thread i has pairs i, i + the number of threads...
+  template <typename T>
+  __device__ void map_neighbours(T* out, int pairs, auto f, const T* inp, const auto*... in) const {
+    for (int i = static_cast<int>(threadIdx.x); i < pairs; i += static_cast<int>(blockDim.x)) {
+      const auto both = f(get(inp[2 * i]), get(inp[2 * i + 1]), in[i]...);
+      put_two(out + 2 * i, both.first, both.second);
+    }
+  }
+
   __device__ void map_indexed(auto* out, int count, auto f, const auto*... in) const {
     for_packs(
         aligned<kPack>(out, in...), count,

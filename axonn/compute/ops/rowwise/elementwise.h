@@ -130,13 +130,34 @@ struct TimesFactor {
   AXONN_DEVICE auto operator()(auto x) const { return x * factor; }
 };
 
-// out = silu(gate) · up, silu(x) = x · sigmoid(x), where a row of inp is its gate, then its up. One
-// team per tile of columns.
+struct PlusNumber {
+  float number;
+  AXONN_DEVICE auto operator()(auto x) const { return x + number; }
+};
+
+// out = f(gate) · up, where a row of inp is its gate, then its up, and f is silu, which is
+// x · sigmoid(x), or gelu. One team per tile of columns.
 //
 // Bound by memory: 3 · R · F · sizeof(T) bytes forward and 5 backward, beside one exponential per
 // element. Source: Shazeer, "GLU variants improve transformer", 2020.
 
-template <typename T>
+struct SiluGate {
+  AXONN_DEVICE static auto value(auto gate, auto up) { return gate * sigmoid(gate) * up; }
+  /// d_gate = d_out · up · (s + gate · s · (1 - s)), d_up = d_out · gate · s, s = sigmoid(gate).
+  AXONN_DEVICE static auto gradients(auto d, auto gate, auto up) {
+    const auto s = sigmoid(gate);
+    return pair(d * up * (s + gate * s * (1 - s)), d * gate * s);
+  }
+};
+
+struct GeluGate {
+  AXONN_DEVICE static auto value(auto gate, auto up) { return TanhGelu{}(gate)*up; }
+  AXONN_DEVICE static auto gradients(auto d, auto gate, auto up) {
+    return pair(TanhGeluGradient{}(d * up, gate), d * TanhGelu{}(gate));
+  }
+};
+
+template <typename T, typename Gate>
 struct SwigluKernel {
   Matrix<T> out;        // (R, F)
   Matrix<const T> inp;  // (R, 2F)
@@ -145,13 +166,11 @@ struct SwigluKernel {
   AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
     const T* gate = inp.at(tile);
     team.map(
-        out.at(tile), tile.count, [](auto g, auto u) { return g * sigmoid(g) * u; }, gate,
-        gate + F);
+        out.at(tile), tile.count, [](auto g, auto u) { return Gate::value(g, u); }, gate, gate + F);
   }
 };
 
-/// d_gate = d_out · up · (s + gate · s · (1 - s)), d_up = d_out · gate · s, s = sigmoid(gate).
-template <typename T>
+template <typename T, typename Gate>
 struct SwigluBackwardKernel {
   Matrix<T> d_inp;        // (R, 2F), may be inp
   Matrix<const T> d_out;  // (R, F)
@@ -163,11 +182,8 @@ struct SwigluBackwardKernel {
     T* d_gate = d_inp.at(tile);
     team.map_pair(
         d_gate, d_gate + F, tile.count,
-        [](auto d, auto g, auto u) {
-          const auto s = sigmoid(g);
-          return pair(d * u * (s + g * s * (1 - s)), d * g * s);
-        },
-        d_out.at(tile), gate, gate + F);
+        [](auto d, auto g, auto u) { return Gate::gradients(d, g, u); }, d_out.at(tile), gate,
+        gate + F);
   }
 };
 
@@ -333,6 +349,17 @@ void Scale::run(auto launch, const Checker& check) const {
   run_unary_of_one_type(launch, rowwise::TimesFactor{factor}, out, inp);
 }
 
+void AddNumber::run(auto launch, const Checker& check) const {
+  check.values("inp", inp);
+  check.f32("out", out, inp.rows, inp.cols);
+  View to = out, from = inp;
+  flatten(to, from);
+  with_type(from.dtype, [&]<typename T>(T) {
+    launch.tiles(to.rows, to.cols,
+                 rowwise::Unary<rowwise::PlusNumber, float, T>{to, from, {number}});
+  });
+}
+
 /// Checks inp (R, 2F), and `half` (R, F) of its type.
 inline void check_gated(const Checker& check, const View& inp, const char* name, const View& half) {
   check.values("inp", inp);
@@ -341,19 +368,29 @@ inline void check_gated(const Checker& check, const View& inp, const char* name,
   check.typed(name, half, inp.dtype, inp.rows, inp.cols / 2);
 }
 
+/// Calls f with the function of the gate.
+void with_gate(GateKind kind, auto f) {
+  if (kind == GateKind::silu) return f(rowwise::SiluGate{});
+  f(rowwise::GeluGate{});
+}
+
 void Swiglu::run(auto launch, const Checker& check) const {
   check_gated(check, inp, "out", out);
-  with_type(inp.dtype, [&]<typename T>(T) {
-    launch.tiles(out.rows, out.cols, rowwise::SwigluKernel<T>{out, inp, out.cols});
+  with_gate(gate, [&]<typename Gate>(Gate) {
+    with_type(inp.dtype, [&]<typename T>(T) {
+      launch.tiles(out.rows, out.cols, rowwise::SwigluKernel<T, Gate>{out, inp, out.cols});
+    });
   });
 }
 
 void SwigluBackward::run(auto launch, const Checker& check) const {
   check_gated(check, inp, "d_out", d_out);
   check.like("d_inp", d_inp, inp);
-  with_type(inp.dtype, [&]<typename T>(T) {
-    launch.tiles(d_out.rows, d_out.cols,
-                 rowwise::SwigluBackwardKernel<T>{d_inp, d_out, inp, d_out.cols});
+  with_gate(gate, [&]<typename Gate>(Gate) {
+    with_type(inp.dtype, [&]<typename T>(T) {
+      launch.tiles(d_out.rows, d_out.cols,
+                   rowwise::SwigluBackwardKernel<T, Gate>{d_inp, d_out, inp, d_out.cols});
+    });
   });
 }
 

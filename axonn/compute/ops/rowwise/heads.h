@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "axonn/compute/ops/rowwise/launch.h"
 #include "axonn/compute/ops/rowwise/math.h"
@@ -14,10 +15,11 @@ namespace axonn::rowwise {
 ///
 ///   out[i] = x[i] · cos - x[i + D/2] · sin        out[i + D/2] = x[i + D/2] · cos + x[i] · sin
 ///
-/// and by the opposite angles if `sign` is -1, as a gradient needs. One team per row. Bound by
-/// memory: 2 · R · h · width · sizeof(T) bytes; all heads of a row share its angles.
-/// Source: Su et al., "RoFormer", 2021, with the halves of a head paired, as Hugging Face does.
-template <typename T>
+/// and by the opposite angles if `sign` is -1, as a gradient needs. With `neighbours` the pairs are
+/// (x[2i], x[2i + 1]). One team per row. Bound by memory: 2 · R · h · width · sizeof(T) bytes; all
+/// heads of a row share its angles. Source: Su et al., "RoFormer", 2021, which pairs neighbours;
+/// Hugging Face pairs the halves of a head.
+template <typename T, bool neighbours>
 struct RotaryKernel {
   Matrix<T> out;              // (R, h · width), may be inp
   Matrix<const T> inp;        // (R, h · width)
@@ -36,12 +38,13 @@ struct RotaryKernel {
       if (width > D && x != y)
         team.map(
             y + D, width - D, [](float v) { return v; }, x + D);
-      team.map_pair(
-          y, y + half, half,
-          [s = sign](auto a, auto b, auto cos, auto sin) {
-            return pair(a * cos - b * (s * sin), b * cos + a * (s * sin));
-          },
-          x, x + half, cosine, cosine + half);
+      const auto turn = [s = sign](auto a, auto b, auto cos, auto sin) {
+        return pair(a * cos - b * (s * sin), b * cos + a * (s * sin));
+      };
+      if constexpr (neighbours)
+        team.map_neighbours(y, half, turn, x, cosine, cosine + half);
+      else
+        team.map_pair(y, y + half, half, turn, x, x + half, cosine, cosine + half);
     }
   }
 };
@@ -104,10 +107,13 @@ void RotaryEmbedding::run(auto launch, const Checker& check) const {
               ", which must be even, or of head_dim = ", head_dim, ", at least as wide");
   const int D = width(table), of_head = static_cast<int>(head), heads = width(inp) / of_head;
   with_type(inp.dtype, [&]<typename T>(T) {
-    launch.rows(
-        {inp.rows, inp.cols, D / 2},
-        rowwise::RotaryKernel<T>{out, inp, table, table.rows, heads, D, of_head,
-                                 inverse ? -1.0f : 1.0f, address<const std::int32_t>(positions)});
+    const auto launch_with = [&]<bool pairs_neighbours>(std::bool_constant<pairs_neighbours>) {
+      launch.rows({inp.rows, inp.cols, D / 2},
+                  rowwise::RotaryKernel<T, pairs_neighbours>{
+                      out, inp, table, table.rows, heads, D, of_head, inverse ? -1.0f : 1.0f,
+                      address<const std::int32_t>(positions)});
+    };
+    neighbours ? launch_with(std::true_type{}) : launch_with(std::false_type{});
   });
 }
 

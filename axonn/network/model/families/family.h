@@ -82,16 +82,28 @@ struct ModelType {
   /// What its files say of single layers.
   struct {
     bool windows = false;  ///< which have the window
+    bool nopes = false;    ///< which have no rotary positions: none or some
     bool ropes = false;    ///< the rotary frequencies of those with the window and of the others
+    /// In older files, the key of the base of those with the window; null: there was none.
+    const char* window_theta = nullptr;
   } by_layer = {};
   /// The biases that its files have keys for.
   struct {
     bool attention = false;  ///< attention_bias: of queries, keys, values and the output projection
-    bool out = false;        ///< attention_out_bias: of the output projection, apart from those
+    bool qkv = false;        ///< attention_bias: of queries, keys and values
+    bool out = false;        ///< attention_out_bias: of the output projection
     bool mlp = false;        ///< mlp_bias
+    bool all = false;        ///< use_bias: of all products
   } bias_keys = {};
-  /// partial_rotary_factor counts, and no scaling but longrope, which has older names, as in Phi-3.
-  bool rotates_a_part = false;
+  /// What its files can say of rotary positions, beside what those of Llama can.
+  struct {
+    bool part = false;      ///< partial_rotary_factor
+    bool longrope = false;  ///< no scaling but longrope, which has older names, as in Phi-3
+    bool alpha = false;     ///< a scaling, "dynamic", that multiplies the base, as in HunYuan
+    bool growth = false;    ///< llama_4_scaling_beta: ModelConfig::query_growth
+  } rope_keys = {};
+  /// embedding_scale, attention_scale, residual_scale and logit_scale may differ from the defaults.
+  bool has_scales = false;
   /// Whether a model with the same options as the defaults is one of this type; null: it is.
   bool (*fits)(const ModelConfig&) = nullptr;
   /// Published models: sizes by name. The names are choices of model.name.

@@ -29,10 +29,11 @@ class GptBlock final : public DecoderBlock {
               residual_options(config, config.ffn, 1, config.bias)) {}
 
   Var operator()(const Context& ctx, Var x) const override {
-    x = residual(ctx, x, norm1_, [&](const Var& in) {
+    x = residual(ctx, x, {.input = &norm1_}, [&](const Var& in) {
       return project_(ctx, attention(ctx, qkv_(ctx, in), heads_));
     });
-    return residual(ctx, x, norm2_, [&](const Var& in) { return down_(ctx, up_.gelu(ctx, in)); });
+    return residual(ctx, x, {.input = &norm2_},
+                    [&](const Var& in) { return down_(ctx, up_.gelu(ctx, in)); });
   }
 
  private:
@@ -61,7 +62,8 @@ void validate_gpt(const ModelConfig& model) {
            "\" needs family = \"llama\"; gpt has GELU");
   if (model.experts > 0) refuse("[model] experts = ", model.experts, " needs family = \"llama\"");
   if (model.block_norm != BlockNormKind::input)
-    refuse("[model] block_norm = \"output\" needs family = \"llama\"");
+    refuse("[model] block_norm = \"", kBlockNormKinds[static_cast<int>(model.block_norm)],
+           "\" needs family = \"llama\"");
   if (model.out_bias || model.mlp_bias)
     refuse("[model] out_bias and mlp_bias need family = \"llama\"; gpt has bias for all");
 }

@@ -20,9 +20,9 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
   list.unused_if([&model] { return why_unread(kLlamaFamily, model); });
   list.add(
       "activation", model.activation, kMlpKinds,
-      {.help = "the MLP: swiglu, gated by silu, as in Llama, or xielu, without a gate and with "
-               "two learned numbers, as in Apertus (llama)",
-       .also = "hidden_act activation_func mlp_activation xielu swiglu"});
+      {.help = "the MLP: swiglu, gated by silu, as in Llama, geglu, gated by GELU, as in Gemma, or "
+               "xielu, without a gate and with two learned numbers, as in Apertus (llama)",
+       .also = "hidden_act hidden_activation activation_func mlp_activation xielu swiglu"});
   list.add("qkv_bias", &model.qkv_bias,
            {.help = "whether queries, keys and values have biases, as in Qwen2 (llama)",
             .also = "attention_bias add_qkv_bias use_qkv_bias"});
@@ -33,15 +33,24 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
            {.help = "whether the products of dense MLPs have biases (llama)",
             .also = "use_mlp_bias add_mlp_bias"});
   list.add("qk_norm", model.qk_norm, kQkNormKinds,
-           {.help = "RMSNorm of queries and keys: of each head, as in Qwen3, or over the width of "
-                    "all heads, as in OLMoE (llama)",
+           {.help = "RMSNorm of queries and keys: of each head, as in Qwen3, over the width of all "
+                    "heads, as in OLMoE, or of each head after rotary positions, as in HunYuan "
+                    "(llama)",
             .also = "qk_layernorm use_qk_norm q_norm k_norm",
             .spellings = kQkNormSpellings});
   list.add(
       "block_norm", model.block_norm, kBlockNormKinds,
-      {.help = "where the norms of attention and MLP stand: at their input, as in Llama, or at "
-               "their output, before it is added to the residual stream, as in OLMo 2 (llama)",
-       .also = "post_norm norm_after norm_placement reordered_norm"});
+      {.help = "where the norms of attention and MLP stand: at their input, as in Llama, at their "
+               "output, before it is added to the residual stream, as in OLMo 2, or both, as in "
+               "GLM-4 and Gemma (llama)",
+       .also = "post_norm norm_after norm_placement reordered_norm sandwich_norm"});
+  list.add("norm_plus_one", &model.norm_plus_one,
+           {.help = "whether norms multiply by 1 + weight, as in Gemma (llama)",
+            .also = "layernorm_zero_centered_gamma apply_layernorm_1p add_unit_offset"});
+}
+
+void list_position_options(ModelConfig& model, OptionList& list) {
+  list.unused_if([&model] { return why_unread(kLlamaFamily, model); });
   list.add("window", &model.window,
            {.help = "positions that attention sees, its own included, as in Mistral; 0: all "
                     "(llama)",
@@ -58,9 +67,19 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
             .above = 0,
             .also = "rotary_percent rotary_pct rotary_dim rope_percent"});
   list.add(
+      "rope_pairs", model.rope_pairs, kRopePairs,
+      {.help = "the columns of a head that rotate together: of its two halves, as in Llama, or "
+               "neighbours, as in GLM-4 (llama)",
+       .also = "rotary_interleaved rope_interleave"});
+  list.add("query_growth", &model.query_growth,
+           {.help = "queries at position p are multiplied by 1 + this · ln(1 + floor(p / "
+                    "rope_original_positions)), as in Ministral 3 (llama)",
+            .min = 0,
+            .also = "llama_4_scaling_beta attention_temperature attn_scale"});
+  list.add(
       "rope_scaling", model.rope.kind, kRopeScalingKinds,
       {.help = "scale the rotary frequencies for longer sequences, as Llama 3.1 does, by YaRN, "
-               "or by longrope, as Phi-3 does (llama)",
+               "by longrope, as Phi-3 does, or all alike: linear (llama)",
        .also = "rope_type rope_parameters use_rope_scaling yarn su"});
   list.add("type", &model.type,
            {.help = "model_type of the Hugging Face folders that are written, phi3 or seed_oss; "
@@ -70,6 +89,27 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
       {.help = "layers, counted from 0, without rotary positions (NoPE), as in SmolLM3 (llama)",
        .min = 0,
        .also = "no_rope_layers no_rope_layer_interval nope"});
+}
+
+void list_scale_options(ModelConfig& model, OptionList& list) {
+  list.unused_if([&model] { return why_unread(kLlamaFamily, model); });
+  list.add("embedding_scale", &model.embedding_scale,
+           {.help = "factor of the embeddings, as in Granite and Gemma (llama)",
+            .above = 0,
+            .also = "embedding_multiplier scale_embeddings"});
+  list.add("attention_scale", &model.attention_scale,
+           {.help = "factor of attention's scores, as in Granite; 0: 1 / sqrt(head_dim) (llama)",
+            .min = 0,
+            .also = "attention_multiplier softmax_scale query_pre_attn_scalar"});
+  list.add("residual_scale", &model.residual_scale,
+           {.help = "factor of what attention and MLP add to the residual stream, as in Granite "
+                    "(llama)",
+            .above = 0,
+            .also = "residual_multiplier"});
+  list.add("logit_scale", &model.logit_scale,
+           {.help = "factor of the logits; Granite divides by logits_scaling (llama)",
+            .above = 0,
+            .also = "logits_scaling output_multiplier"});
 }
 
 /// What layers with the window have of their own.
@@ -92,26 +132,37 @@ void list_window_options(ModelConfig& model, OptionList& list) {
                     "not"});
 }
 
+/// Why keys of these scalings are unread; "" if they count.
+std::string why_not_scaled(const ModelConfig& model, std::span<const RopeScalingKind> kinds) {
+  std::string reason = why_unread(kLlamaFamily, model);
+  if (!reason.empty() || std::ranges::find(kinds, model.rope.kind) != kinds.end()) return reason;
+  return concat("model.rope_scaling is ", kRopeScalingKinds[static_cast<int>(model.rope.kind)]);
+}
+
 /// Gives the reason to the options that are added next, unless the scaling is one of these kinds.
 void unused_if_not(ModelConfig& model, OptionList& list,
                    std::initializer_list<RopeScalingKind> kinds) {
   list.unused_if([&model, kinds = std::vector<RopeScalingKind>(kinds)] {
-    const std::string reason = why_unread(kLlamaFamily, model);
-    if (!reason.empty() || std::ranges::find(kinds, model.rope.kind) != kinds.end()) return reason;
-    return concat("model.rope_scaling is ", kRopeScalingKinds[static_cast<int>(model.rope.kind)]);
+    return why_not_scaled(model, kinds);
   });
 }
 
 void list_scaling_options(ModelConfig& model, OptionList& list) {
   unused_if_not(model, list,
-                {RopeScalingKind::llama3, RopeScalingKind::yarn, RopeScalingKind::longrope});
+                {RopeScalingKind::llama3, RopeScalingKind::yarn, RopeScalingKind::longrope,
+                 RopeScalingKind::linear});
   list.add("rope_factor", &model.rope.factor,
            {.help = "low frequencies are divided by this; of longrope, how many times "
                     "rope_original_positions the longest sequence has (rope_scaling)",
             .above = 0,
             .also = "factor rope_scaling_factor"});
+  list.unused_if([&model] {
+    constexpr std::array kKinds = {RopeScalingKind::llama3, RopeScalingKind::yarn,
+                                   RopeScalingKind::longrope};
+    return model.query_growth > 0 ? why_unread(kLlamaFamily, model) : why_not_scaled(model, kKinds);
+  });
   list.add("rope_original_positions", &model.rope.original_positions,
-           {.help = "longest sequence of the model before scaling (rope_scaling)",
+           {.help = "longest sequence of the model before scaling (rope_scaling, query_growth)",
             .min = 1,
             .also = "original_max_position_embeddings"});
   unused_if_not(model, list, {RopeScalingKind::llama3});
@@ -182,6 +233,12 @@ void list_expert_options(ModelConfig& model, OptionList& list) {
            {.help = "width of an expert; 0: ffn",
             .min = 0,
             .also = "moe_intermediate_size moe_ffn_hidden_size"});
+  list.add(
+      "shared_ffn", &model.shared_ffn,
+      {.help = "width of an MLP beside the experts that all tokens have, as in GLM-4.5; 0: none",
+       .min = 0,
+       .also = "n_shared_experts num_shared_experts shared_expert_intermediate_size "
+               "moe_shared_expert_intermediate_size"});
   list.add("expert_norm", &model.expert_norm,
            {.help = "whether the scores of a token's experts are divided by their sum",
             .also = "norm_topk_prob moe_normalize_expert_weights"});
@@ -267,13 +324,16 @@ void validate_kinds_of_layers(const ModelConfig& model) {
 }
 
 void validate_experts(const ModelConfig& model) {
+  if (model.shared_ffn > 0 && model.experts == 0)
+    refuse("[model] shared_ffn = ", model.shared_ffn,
+           " is the width of an MLP beside experts, but experts = 0; set ffn");
   if (model.experts == 0) return;
   if (model.mlp_bias)
     refuse("[model] mlp_bias = true, but experts = ", model.experts,
            " have no biases; set it to false");
-  if (!model.has_gate())
-    refuse("[model] experts = ", model.experts, " have a gate, but activation = \"",
-           kMlpKinds[static_cast<int>(model.activation)], "\" has none; set it to \"swiglu\"");
+  if (model.activation != MlpKind::swiglu)
+    refuse("[model] experts = ", model.experts, " have gates by silu, but activation = \"",
+           kMlpKinds[static_cast<int>(model.activation)], "\"; set it to \"swiglu\"");
   if (model.experts_per_token < 1 || model.experts_per_token > model.experts)
     refuse("[model] experts_per_token = ", model.experts_per_token,
            " must be from 1 to experts = ", model.experts, "; Mixtral chooses 2 of 8");
@@ -301,6 +361,8 @@ constexpr Family kLlamaFamily{.name = "llama",
                               .list_options =
                                   [](ModelConfig& model, OptionList& list) {
                                     list_llama_options(model, list);
+                                    list_position_options(model, list);
+                                    list_scale_options(model, list);
                                     list_window_options(model, list);
                                     list_scaling_options(model, list);
                                     list_longrope_options(model, list);

@@ -39,6 +39,41 @@ void read_mistral(const JsonReader& file, ModelConfig& model, Unsupported& unsup
     set_window(model, window, {});
 }
 
+std::vector<ModelConfig> known_ministrals_3() {
+  ModelConfig model = known_llama(131072, 262144, 1e6);
+  model.head_dim = 128;
+  model.rope = {.kind = RopeScalingKind::yarn, .factor = 16, .original_positions = 16384};
+  model.rope.attention_factor = 1;
+  model.query_growth = 0.1;
+  std::vector<ModelConfig> models;
+  ModelConfig small = model;
+  small.tied = true;
+  add_known(models, small, {{"ministral-3-3b", 26, 3072, 32, 8, 9216}});
+  add_known(
+      models, model,
+      {{"ministral-3-8b", 34, 4096, 32, 8, 14336}, {"ministral-3-14b", 40, 5120, 32, 8, 16384}});
+  models.back().rope_theta = 1e9;
+  return models;
+}
+
+void read_ministral_3(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+  if (model.query_growth == 0)
+    unsupported.emplace_back("rope_parameters without llama_4_scaling_beta");
+  if (file.find({"layer_types"})) unsupported.emplace_back("layer_types");
+  set_window(model, sliding_window(file, 0), {});
+}
+
+/// Its keys of rotary positions are in one object.
+void write_ministral_3(const ModelConfig& model, JsonObject& out) {
+  write_window(model, out);
+  nlohmann::json rope = rope_scaling_keys(model.rope);
+  rope["original_max_position_embeddings"] = model.rope.original_positions;
+  rope["rope_theta"] = model.rope_theta;
+  rope["llama_4_scaling_beta"] = model.query_growth;
+  out.erase("rope_scaling");
+  out["rope_parameters"] = std::move(rope);
+}
+
 void write_ministral(const ModelConfig& model, JsonObject& out) {
   write_window(model, out);
   write_layer_types(model, out);
@@ -52,6 +87,10 @@ std::vector<ModelType> mistral_types() {
   defaults.kv_heads = 8;
   ModelConfig some = defaults;
   some.full_layers = {0};
+  ModelConfig third = llama_defaults();
+  third.norm_eps = 1e-5;
+  third.kv_heads = 8;
+  third.head_dim = 128;
   return {{.name = "mistral",
            .architecture = "MistralForCausalLM",
            .defaults = defaults,
@@ -68,7 +107,15 @@ std::vector<ModelType> mistral_types() {
            .known = known_ministrals,
            .read = read_mistral,
            .write = write_ministral,
-           .gguf = {.architecture = "llama", .interleaved = true}}};
+           .gguf = {.architecture = "llama", .interleaved = true}},
+          {.name = "ministral3",
+           .architecture = "Ministral3ForCausalLM",
+           .defaults = third,
+           .rope_keys = {.growth = true},
+           .fits = [](const ModelConfig& model) { return model.query_growth > 0; },
+           .known = known_ministrals_3,
+           .read = read_ministral_3,
+           .write = write_ministral_3}};
 }
 
 }  // namespace axonn

@@ -16,28 +16,55 @@ namespace axonn {
 namespace {
 
 Norm::Options rms_norm_of(const ModelConfig& config) {
-  return {
-      .width = config.hidden, .kind = Norm::Kind::rms, .eps = static_cast<float>(config.norm_eps)};
+  return {.width = config.hidden,
+          .kind = Norm::Kind::rms,
+          .eps = static_cast<float>(config.norm_eps),
+          .plus_one = config.norm_plus_one};
 }
 
-/// The MLP of Llama, down(silu(gate · x) ⊙ up · x), or without a gate down(xielu(up · x)).
+/// The MLP of Llama, down(f(gate · x) ⊙ up · x), or without a gate down(xielu(up · x)).
 class LlamaMlp {
  public:
-  /// up: of the gate and of up, joined, or of up alone.
-  LlamaMlp(ParameterGroup& group, const std::string& name, const Linear::Options& up,
-           const Linear::Options& down)
-      : up_(group, name, up), down_(group, name + ".down_proj", down) {
-    if (up.parts.size() == 1) xielu_.emplace(group, name + ".act_fn");
+  struct Options {
+    MlpKind kind;
+    Linear::Options up;  ///< of the gate and of up, joined, or of up alone
+    Linear::Options down;
+  };
+  LlamaMlp(ParameterGroup& group, const std::string& name, const Options& options)
+      : gate_(options.kind == MlpKind::geglu ? ops::GateKind::gelu : ops::GateKind::silu),
+        up_(group, name, options.up),
+        down_(group, name + ".down_proj", options.down) {
+    if (options.kind == MlpKind::xielu) xielu_.emplace(group, name + ".act_fn");
   }
 
   Var operator()(const Context& ctx, const Var& x) const {
     const Var up = up_(ctx, x);
-    return down_(ctx, xielu_ ? (*xielu_)(ctx, up) : swiglu(ctx, up));
+    return down_(ctx, xielu_ ? (*xielu_)(ctx, up) : swiglu(ctx, up, gate_));
   }
 
  private:
+  ops::GateKind gate_;
   Linear up_, down_;
   std::optional<Xielu> xielu_;
+};
+
+/// The norms of attention, or of the MLP.
+class Norms {
+ public:
+  struct Names {
+    std::string input, output;
+  };
+  Norms(ParameterGroup& group, const ModelConfig& config, const Names& names) {
+    if (config.block_norm != BlockNormKind::output)
+      input_.emplace(group, names.input, rms_norm_of(config));
+    if (config.block_norm != BlockNormKind::input)
+      output_.emplace(group, names.output, rms_norm_of(config));
+  }
+
+  BlockNorms get() const { return {input_ ? &*input_ : nullptr, output_ ? &*output_ : nullptr}; }
+
+ private:
+  std::optional<Norm> input_, output_;
 };
 
 class LlamaBlock final : public DecoderBlock {
@@ -53,35 +80,43 @@ class LlamaBlock final : public DecoderBlock {
              const Layer& layer)
       : DecoderBlock(config, grid, name, layer.window),
         rope_(layer.rope),
+        norms_rotated_(config.qk_norm == QkNormKind::rotated_head),
         held_(name + ".mlp.experts", grid, Holders::same_experts),
-        norm1_(parameters_, name + norm_names(config)[0], rms_norm_of(config)),
+        attention_norms_(parameters_, config,
+                         {name + ".input_layernorm", name + ".post_attention_layernorm"}),
         qkv_(parameters_, name + ".self_attn",
              qkv_options(config, config.qkv_bias, {"q_proj", "k_proj", "v_proj"})),
         project_(parameters_, name + ".self_attn.o_proj",
                  residual_options(config, heads_.out_width(), heads_.head_dim, config.out_bias)),
-        norm2_(parameters_, name + norm_names(config)[1], rms_norm_of(config)) {
+        mlp_norms_(parameters_, config,
+                   {name + mlp_norm(config), name + ".post_feedforward_layernorm"}) {
     held_.set_rate(1 / config.width_factor());
     if (layer.routed)
       experts_.emplace(parameters_, held_, name + ".mlp", expert_options(config, *layer.routed));
     else
-      mlp_.emplace(parameters_, name + ".mlp", gate_up_options(config),
-                   residual_options(config, config.ffn, 1, config.mlp_bias));
-    const auto eps = static_cast<float>(config.norm_eps);
-    if (config.qk_norm == QkNormKind::head)
-      qk_norm_ = QkNorm(parameters_, name + ".self_attn", heads_, eps);
-    else if (config.qk_norm == QkNormKind::width)
-      qk_norm_ = QkWidthNorm(parameters_, name + ".self_attn", heads_, eps);
+      mlp_.emplace(parameters_, name + ".mlp", mlp_options(config, config.ffn));
+    if (layer.routed && config.shared_ffn > 0)
+      mlp_.emplace(parameters_, name + ".mlp.shared_experts",
+                   mlp_options(config, config.shared_ffn));
+    const QkNormOptions of_heads{static_cast<float>(config.norm_eps), config.norm_plus_one};
+    if (config.qk_norm == QkNormKind::width)
+      qk_norm_ = QkWidthNorm(parameters_, name + ".self_attn", heads_, of_heads);
+    else if (config.qk_norm != QkNormKind::none)
+      qk_norm_ = QkNorm(parameters_, name + ".self_attn", heads_, of_heads);
   }
 
   Var operator()(const Context& ctx, Var x) const override {
-    x = residual(ctx, x, norm1_, [&](Var in) {
+    x = residual(ctx, x, attention_norms_.get(), [&](Var in) {
       Var qkv = qkv_(ctx, std::exchange(in, {}));  // whose memory attention may need
-      if (qk_norm_) qkv = qk_norm_(ctx, qkv);
+      if (qk_norm_ && !norms_rotated_) qkv = qk_norm_(ctx, qkv);
       if (rope_) qkv = (*rope_)(ctx, std::move(qkv), heads_);
+      if (qk_norm_ && norms_rotated_) qkv = qk_norm_(ctx, qkv);
       return project_(ctx, attention(ctx, qkv, heads_));
     });
-    return residual(ctx, x, norm2_, [&](const Var& in) {
-      return experts_ ? (*experts_)(ctx, in) : (*mlp_)(ctx, in);
+    return residual(ctx, x, mlp_norms_.get(), [&](const Var& in) {
+      if (!experts_) return (*mlp_)(ctx, in);
+      const Var routed = (*experts_)(ctx, in);
+      return mlp_ ? add(ctx, routed, (*mlp_)(ctx, in)) : routed;
     });
   }
 
@@ -93,21 +128,21 @@ class LlamaBlock final : public DecoderBlock {
   const Experts* experts() const override { return experts_ ? &*experts_ : nullptr; }
 
  private:
-  /// Of attention's norm and the MLP's.
-  static std::array<const char*, 2> norm_names(const ModelConfig& config) {
-    if (config.block_norm == BlockNormKind::output)
-      return {".post_attention_layernorm", ".post_feedforward_layernorm"};
-    return {".input_layernorm", ".post_attention_layernorm"};
+  /// Of the norm at the MLP's input; Llama calls it after what stands before it.
+  static const char* mlp_norm(const ModelConfig& config) {
+    return config.block_norm == BlockNormKind::both ? ".pre_feedforward_layernorm"
+                                                    : ".post_attention_layernorm";
   }
-  /// Of the gate and of up, joined, or of up alone.
-  Linear::Options gate_up_options(const ModelConfig& config) {
-    Linear::Options up = up_options(config, config.ffn, config.mlp_bias);
+  /// Of an MLP of this width.
+  LlamaMlp::Options mlp_options(const ModelConfig& config, std::int64_t width) {
+    Linear::Options up = up_options(config, width, config.mlp_bias);
     up.parts = {"up_proj"};
-    if (!config.has_gate()) return up;
-    up.out = 2 * config.ffn;
-    up.segments.push_back(up.segments.front());
-    up.parts.insert(up.parts.begin(), "gate_proj");
-    return up;
+    if (config.has_gate()) {
+      up.out = 2 * width;
+      up.segments.push_back(up.segments.front());
+      up.parts.insert(up.parts.begin(), "gate_proj");
+    }
+    return {config.activation, up, residual_options(config, width, 1, config.mlp_bias)};
   }
   Experts::Options expert_options(const ModelConfig& config, std::int64_t routed) {
     return {.width = config.hidden,
@@ -124,13 +159,14 @@ class LlamaBlock final : public DecoderBlock {
   }
 
   const Rope* rope_;
+  bool norms_rotated_;   // whether queries and keys are normed after rotary positions
   ParameterGroup held_;  // of experts; empty without
-  Norm norm1_;
+  Norms attention_norms_;
   Linear qkv_;
   std::function<Var(const Context&, const Var&)> qk_norm_;  // empty: none
   Linear project_;
-  Norm norm2_;
-  std::optional<LlamaMlp> mlp_;
+  Norms mlp_norms_;
+  std::optional<LlamaMlp> mlp_;  // beside experts: that of all tokens, if there is one
   std::optional<Experts> experts_;
 };
 
@@ -163,8 +199,11 @@ class Llama final : public Decoder {
     LongFrequencies longer;
     if (scaling.kind == RopeScalingKind::longrope)
       longer = {long_rope_frequencies(width, theta, scaling), scaling.original_positions};
-    return Rope(rope_frequencies(width, theta, scaling), rope_magnitude(scaling),
-                std::move(longer));
+    return Rope(rope_frequencies(width, theta, scaling),
+                {.magnitude = rope_magnitude(scaling),
+                 .longer = std::move(longer),
+                 .neighbours = config.rope_pairs == RopePairs::neighbours,
+                 .queries = {config.query_growth, config.rope.original_positions}});
   }
   void prepare(const Context& ctx, const Tokens& tokens) override {
     rope_.prepare(ctx, tokens.rows);

@@ -49,16 +49,10 @@ void read_olmo_3(const JsonReader& file, ModelConfig& model, Unsupported& unsupp
   model.window_rope_scaling = true;
 }
 
-/// rope_scaling, which transformers 4 reads, is that of layers without the window.
 void write_olmo_3(const ModelConfig& model, JsonObject& out) {
   write_window(model, out);
   write_layer_types(model, out);
-  nlohmann::json full = rope_scaling_keys(model.rope),
-                 sliding =
-                     rope_scaling_keys(model.window_rope_scaling ? model.rope : RopeScaling{});
-  full["rope_theta"] = model.rope_theta;
-  sliding["rope_theta"] = model.window_rope_theta > 0 ? model.window_rope_theta : model.rope_theta;
-  out["rope_parameters"] = {{"full_attention", full}, {"sliding_attention", sliding}};
+  write_ropes(model, out);
 }
 
 /// llama.cpp's olmo2 has an output layer, and no scaling but YaRN in full layers.

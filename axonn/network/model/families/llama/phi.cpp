@@ -1,8 +1,6 @@
 // Phi-3, 3.5, 4 and 4-mini: a Llama whose files join queries, keys, values, and gate and up. Only
 // a part of a head's columns may rotate, and longrope has other frequencies for long sequences.
 // Sizes: the config.json of each model; those with longrope need its factors, too.
-#include <array>
-
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
 
@@ -33,7 +31,6 @@ void read_phi(const JsonReader& file, ModelConfig& model, Unsupported&) {
 void write_phi(const ModelConfig& model, JsonObject& out) {
   write_window(model, out);
   const bool scaled = model.rope.kind == RopeScalingKind::longrope;
-  out["partial_rotary_factor"] = model.partial_rotary_factor;
   out[kOriginal] = scaled ? model.rope.original_positions : model.positions;
   if (!scaled) return;
   nlohmann::json& scaling = out["rope_scaling"];
@@ -51,24 +48,11 @@ void check_phi(const ModelConfig& model, Unsupported& unsupported) {
 void join_projections(const ModelConfig& given, const std::string& parameter, StoredName& stored) {
   const ModelConfig model = resolved(given, 0, 0);
   const std::int64_t q = model.heads * model.head_dim, kv = model.kv_heads * model.head_dim;
-  struct Part {
-    std::string_view name, joined;
-    std::int64_t rows, first;
-  };
-  const std::array<Part, 5> parts = {{
-      {"self_attn.q_proj.weight", "self_attn.qkv_proj.weight", q + 2 * kv, 0},
-      {"self_attn.k_proj.weight", "self_attn.qkv_proj.weight", q + 2 * kv, q},
-      {"self_attn.v_proj.weight", "self_attn.qkv_proj.weight", q + 2 * kv, q + kv},
-      {"mlp.gate_proj.weight", "mlp.gate_up_proj.weight", 2 * model.ffn, 0},
-      {"mlp.up_proj.weight", "mlp.gate_up_proj.weight", 2 * model.ffn, model.ffn},
-  }};
-  for (const auto& [name, joined, rows, first] : parts)
-    if (parameter.ends_with(name))
-      stored.joined = {
-          .names = {concat(parameter.substr(0, parameter.size() - name.size()), joined)},
-          .rows = rows,
-          .first = first,
-          .usual = true};
+  constexpr std::string_view kJoined = "self_attn.qkv_proj.weight";
+  join_part(parameter, {"self_attn.q_proj.weight", kJoined, q + 2 * kv, 0}, stored);
+  join_part(parameter, {"self_attn.k_proj.weight", kJoined, q + 2 * kv, q}, stored);
+  join_part(parameter, {"self_attn.v_proj.weight", kJoined, q + 2 * kv, q + kv}, stored);
+  join_gate_and_up(model, parameter, stored);
 }
 
 }  // namespace
@@ -81,7 +65,7 @@ std::vector<ModelType> phi_types() {
   return {{.name = kPhi,
            .architecture = "Phi3ForCausalLM",
            .defaults = defaults,
-           .rotates_a_part = true,
+           .rope_keys = {.part = true, .longrope = true},
            .known = known_phis,
            .read = read_phi,
            .write = write_phi,

@@ -32,7 +32,7 @@ std::vector<ModelType> seed_types() {
   return {{.name = kSeed,
            .architecture = "SeedOssForCausalLM",
            .defaults = defaults,
-           .bias_keys = {.attention = true, .out = true, .mlp = true},
+           .bias_keys = {.qkv = true, .out = true, .mlp = true},
            .fits = no_layer_slides,
            .known = known_seeds,
            .write = write_seed,

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <optional>
 #include <span>
+#include <tuple>
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/options/options.h"
@@ -15,7 +15,20 @@ namespace axonn {
 namespace {
 
 std::string_view activation_name(const ModelConfig& model) {
-  return model.activation == MlpKind::xielu ? "xielu" : "silu";
+  switch (model.activation) {
+    case MlpKind::xielu:
+      return "xielu";
+    case MlpKind::geglu:
+      return "gelu_pytorch_tanh";
+    case MlpKind::swiglu:
+      break;
+  }
+  return "silu";
+}
+
+/// Gemma's is another: its hidden_act was once wrong.
+const char* activation_key(const ModelConfig& model) {
+  return model.activation == MlpKind::geglu ? "hidden_activation" : "hidden_act";
 }
 
 /// Whether types are told apart by their windows: whether other options of theirs are the same.
@@ -24,146 +37,6 @@ bool windows_tell(const ModelConfig& model) {
                      (!model.qkv_bias || model.out_bias) && model.activation == MlpKind::swiglu &&
                      model.nope_layers.empty();
   return plain || model.block_norm == BlockNormKind::output;
-}
-
-/// The object that describes rotary positions. As in transformers 5, rope_scaling, which people add
-/// to files of either form, replaces rope_parameters of newer files wholly.
-std::optional<JsonReader> rope_object(const JsonReader& file) {
-  const auto scaling = file.object("rope_scaling"), parameters = file.object("rope_parameters");
-  return scaling && !scaling->empty() ? scaling : parameters ? parameters : scaling;
-}
-
-/// A number above 0; 0 if it is missing or 0.
-double real_or_0(const JsonReader& file, const char* key) {
-  const nlohmann::json* const value = file.find({key});
-  return value && *value != 0 ? file.real({key}, 0) : 0;
-}
-
-/// YaRN's factor of cosines and sines; 0: the usual one. mscale and mscale_all_dim count if the
-/// file has both.
-double attention_factor(const JsonReader& rope, double factor) {
-  const double given = rope.real({"attention_factor"}, 0), one = real_or_0(rope, "mscale"),
-               other = real_or_0(rope, "mscale_all_dim");
-  if (given > 0 || one == 0 || other == 0) return given;
-  const double growth = factor > 1 ? 0.1 * std::log(factor) : 0;
-  return (one * growth + 1) / (other * growth + 1);
-}
-
-/// The name of the scaling's kind.
-std::string scaling_kind(const JsonReader& rope, const ModelType& type, Unsupported& unsupported) {
-  std::string kind = rope.text({"rope_type", "type"}, "default");
-  if (type.rotates_a_part && (kind == "su" || kind == "yarn")) kind = "longrope";
-  const bool known = type.rotates_a_part ? kind == "longrope"
-                     : type.by_layer.ropes
-                         ? kind == "llama3" || kind == "yarn"
-                         : std::ranges::find(kRopeScalingKinds, kind) != kRopeScalingKinds.end();
-  if (kind == "default" || known) return kind;
-  unsupported.push_back("rope scaling '" + kind + "'");
-  return "default";
-}
-
-/// Reads a scaling of the frequencies, whose factors have no defaults, but for that of longrope,
-/// which is 0 if it is missing. `positions`: those before scaling if the object does not say.
-RopeScaling read_scaling(const JsonReader& rope, const ModelType& type, std::int64_t positions,
-                         Unsupported& unsupported) {
-  RopeScaling scaling;
-  const std::string kind = scaling_kind(rope, type, unsupported);
-  if (kind == "default") return scaling;
-  scaling.original_positions =
-      rope.integer({"original_max_position_embeddings"}, kMostRows).value_or(positions);
-  if (kind == "longrope") {
-    scaling.kind = RopeScalingKind::longrope;
-    scaling.factor = rope.real({"factor"}, 0);
-    scaling.attention_factor = rope.real({"attention_factor"}, 0);
-    scaling.short_factors = rope.needed_reals("short_factor");
-    scaling.long_factors = rope.needed_reals("long_factor");
-    return scaling;
-  }
-  scaling.factor = rope.needed_real("factor");
-  if (kind == "llama3") {
-    scaling.kind = RopeScalingKind::llama3;
-    scaling.low_freq_factor = rope.needed_real("low_freq_factor");
-    scaling.high_freq_factor = rope.needed_real("high_freq_factor");
-    return scaling;
-  }
-  scaling.kind = RopeScalingKind::yarn;
-  if (const double fast = real_or_0(rope, "beta_fast"); fast > 0) scaling.beta_fast = fast;
-  if (const double slow = real_or_0(rope, "beta_slow"); slow > 0) scaling.beta_slow = slow;
-  scaling.attention_factor = attention_factor(rope, scaling.factor);
-  return scaling;
-}
-
-void need_whole_heads(const JsonReader& rope, Unsupported& unsupported) {
-  if (rope.real({"partial_rotary_factor"}, 1) != 1)
-    unsupported.push_back("partial_rotary_factor other than 1");
-}
-
-/// Reads rope_scaling, or in newer files rope_parameters, which also has rope_theta. The type's
-/// scaling holds only if the file says nothing.
-void read_rope(const JsonReader& file, const ModelType& type, ModelConfig& model,
-               Unsupported& unsupported) {
-  const auto read_common = [&](const JsonReader& from) {
-    model.rope_theta = from.real({"rope_theta"}, model.rope_theta);
-    if (type.rotates_a_part)
-      model.partial_rotary_factor =
-          from.real({"partial_rotary_factor"}, model.partial_rotary_factor);
-    else
-      need_whole_heads(from, unsupported);
-  };
-  const auto rope = rope_object(file);
-  // A type that scales by default has its own base, too, unless the file describes both.
-  if (rope || model.rope.kind == RopeScalingKind::none) read_common(file);
-  if (!rope) return;
-  model.rope.kind = RopeScalingKind::none;
-  if (rope->has_objects())
-    return unsupported.push_back("rope_parameters of several kinds of layers");
-  read_common(*rope);
-  model.rope = read_scaling(*rope, type, model.positions, unsupported);
-  if (model.rope.kind == RopeScalingKind::none) return;
-  constexpr std::int64_t kPhis = 4096;  // what a missing key means there, whatever the object says
-  model.rope.original_positions =
-      file.integer({"original_max_position_embeddings"}, kMostRows)
-          .value_or(type.rotates_a_part ? kPhis : model.rope.original_positions);
-  if (model.rope.factor == 0) model.rope.factor = longrope_factor(model);
-  if (model.rope.kind == RopeScalingKind::yarn) model.rope.truncate = rope->flag("truncate", true);
-}
-
-/// Reads rope_parameters with an object for each kind of layers. rope_scaling, and outside of the
-/// objects rope_theta, are those of layers without the window alone. As in transformers, `truncate`
-/// in the objects does not count.
-void read_ropes(const JsonReader& file, const ModelType& type, ModelConfig& model,
-                Unsupported& unsupported) {
-  const double usual = model.rope_theta, outer = file.real({"rope_theta"}, usual);
-  const auto both = file.object("rope_parameters");
-  if (both && !both->empty() && !both->has_objects())
-    return unsupported.push_back("rope_parameters that are not by kind of layer");
-  const auto read = [&](const std::optional<JsonReader>& rope, double& theta) {
-    if (!rope) return RopeScaling{};
-    theta = rope->real({"rope_theta"}, theta);
-    need_whole_heads(*rope, unsupported);
-    return read_scaling(*rope, type, model.positions, unsupported);
-  };
-  const auto of_kind = [&](const char* kind) { return both ? both->object(kind) : std::nullopt; };
-  const auto full = of_kind("full_attention"), sliding = of_kind("sliding_attention"),
-             older = file.object("rope_scaling");
-  model.rope_theta = outer;
-  model.rope = read(full, model.rope_theta);
-  if (older && !older->empty()) {
-    const RopeScaling other = read(older, model.rope_theta);
-    if (model.rope.kind != RopeScalingKind::none && other != model.rope)
-      unsupported.push_back("a rope_scaling other than rope_parameters.full_attention");
-    model.rope = other;
-  }
-  double theta = 0;
-  const RopeScaling scaling = read(sliding, theta);
-  if (theta == 0 && outer != usual)
-    unsupported.push_back(concat("rope_theta other than ", usual, " without one in rope_parameters",
-                                 ".sliding_attention (transformers 4 and 5 differ)"));
-  if (theta == 0) theta = usual;
-  model.window_rope_theta = theta == model.rope_theta ? 0 : theta;
-  model.window_rope_scaling = scaling == model.rope;
-  if (scaling.kind != RopeScalingKind::none && scaling != model.rope)
-    unsupported.push_back("a scaling of sliding_attention of its own in rope_parameters");
 }
 
 /// The names of an expert's matrix, and its position in the tensors of files that join all experts
@@ -263,32 +136,6 @@ void write_layer_types(const ModelConfig& model, JsonObject& out) {
   out["layer_types"] = std::move(kinds);
 }
 
-double longrope_factor(const ModelConfig& model) {
-  return static_cast<double>(model.positions) / static_cast<double>(model.rope.original_positions);
-}
-
-nlohmann::json rope_scaling_keys(const RopeScaling& scaling) {
-  if (scaling.kind == RopeScalingKind::none) return {{"rope_type", "default"}};
-  nlohmann::json keys = {{"factor", scaling.factor},
-                         {"original_max_position_embeddings", scaling.original_positions},
-                         {"rope_type", kRopeScalingKinds[static_cast<int>(scaling.kind)]}};
-  if (scaling.kind == RopeScalingKind::llama3) {
-    keys["high_freq_factor"] = scaling.high_freq_factor;
-    keys["low_freq_factor"] = scaling.low_freq_factor;
-    return keys;
-  }
-  if (scaling.attention_factor > 0) keys["attention_factor"] = scaling.attention_factor;
-  if (scaling.kind == RopeScalingKind::longrope) {
-    keys["short_factor"] = scaling.short_factors;
-    keys["long_factor"] = scaling.long_factors;
-    return keys;
-  }
-  keys["beta_fast"] = scaling.beta_fast;
-  keys["beta_slow"] = scaling.beta_slow;
-  if (!scaling.truncate) keys["truncate"] = false;
-  return keys;
-}
-
 void read_experts(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
   model.experts =
       file.integer({"num_experts", "num_local_experts"}, kMostExperts).value_or(model.experts);
@@ -317,15 +164,25 @@ void check_all_routed(const ModelConfig& model, Unsupported& unsupported) {
   if (!model.dense_layers.empty()) unsupported.emplace_back("dense_layers");
 }
 
-void need_plain_rope(const ModelConfig& model, Unsupported& unsupported) {
-  if (model.rope.kind != RopeScalingKind::none)
-    unsupported.push_back(
-        concat("rope_scaling = ", kRopeScalingKinds[static_cast<int>(model.rope.kind)]));
-}
-
 void check_head_dim(const ModelConfig& model, Unsupported& unsupported) {
   if (model.heads * model.head_width() != model.hidden)
     unsupported.push_back(concat("head_dim = ", model.head_dim));
+}
+
+void join_part(const std::string& parameter, const JoinedPart& part, StoredName& stored) {
+  if (!parameter.ends_with(part.name)) return;
+  const std::string module = parameter.substr(0, parameter.size() - part.name.size());
+  stored.joined = {.names = {concat(module, part.joined)},
+                   .rows = part.rows,
+                   .first = part.first,
+                   .usual = true};
+}
+
+void join_gate_and_up(const ModelConfig& model, const std::string& parameter, StoredName& stored) {
+  const std::int64_t width = resolved(model, 0, 0).ffn;
+  constexpr std::string_view kJoined = "mlp.gate_up_proj.weight";
+  join_part(parameter, {"mlp.gate_proj.weight", kJoined, 2 * width, 0}, stored);
+  join_part(parameter, {"mlp.up_proj.weight", kJoined, 2 * width, width}, stored);
 }
 
 std::optional<ExpertName> expert_name(const std::string& parameter) {
@@ -342,23 +199,41 @@ namespace {
 
 /// Whether files of the type can say which products have biases.
 bool has_biases(const ModelType& type, const ModelConfig& model) {
-  if (model.mlp_bias && !type.bias_keys.mlp) return false;
-  if (type.bias_keys.out) return true;
-  if (type.bias_keys.attention) return model.out_bias == model.qkv_bias;
-  return model.qkv_bias == type.defaults.qkv_bias && !model.out_bias;
+  const auto& keys = type.bias_keys;
+  if (keys.all) return model.out_bias == model.qkv_bias && model.mlp_bias == model.qkv_bias;
+  if (model.mlp_bias && !keys.mlp) return false;
+  if (keys.attention) return model.out_bias == model.qkv_bias;
+  return (keys.qkv || model.qkv_bias == type.defaults.qkv_bias) && (keys.out || !model.out_bias);
+}
+
+/// Whether files of the type can say the model's factors.
+bool has_scales(const ModelType& type, const ModelConfig& model) {
+  const auto scales = [](const ModelConfig& of) {
+    return std::tuple(of.embedding_scale, of.attention_scale, of.residual_scale, of.logit_scale);
+  };
+  return type.has_scales || scales(model) == scales(type.defaults);
+}
+
+/// Whether they can say its rotary positions.
+bool has_rope(const ModelType& type, const ModelConfig& model) {
+  return model.rope_pairs == type.defaults.rope_pairs &&
+         (model.partial_rotary_factor == 1 || type.rope_keys.part) &&
+         (model.query_growth == 0 || type.rope_keys.growth);
 }
 
 void read_biases(const JsonReader& file, const ModelType& type, ModelConfig& model) {
   const auto& keys = type.bias_keys;
-  if (keys.attention) model.qkv_bias = file.flag("attention_bias", model.qkv_bias);
-  if (keys.attention) model.out_bias = model.qkv_bias;
+  if (keys.attention || keys.qkv) model.qkv_bias = file.flag("attention_bias", model.qkv_bias);
+  if (keys.all) model.qkv_bias = model.mlp_bias = file.flag("use_bias", model.qkv_bias);
+  if (keys.attention || keys.all) model.out_bias = model.qkv_bias;
   if (keys.out) model.out_bias = file.flag("attention_out_bias", false);
   if (keys.mlp) model.mlp_bias = file.flag("mlp_bias", false);
 }
 
 void write_biases(const ModelConfig& model, const ModelType& type, JsonObject& out) {
   const auto& keys = type.bias_keys;
-  if (keys.attention) out["attention_bias"] = model.qkv_bias;
+  if (keys.attention || keys.qkv) out["attention_bias"] = model.qkv_bias;
+  if (keys.all) out["use_bias"] = model.qkv_bias;
   if (keys.out) out["attention_out_bias"] = model.out_bias;
   if (keys.mlp) out["mlp_bias"] = model.mlp_bias;
 }
@@ -368,27 +243,40 @@ void write_biases(const ModelConfig& model, const ModelType& type, JsonObject& o
 bool is_llama_type(const ModelConfig& model, const ModelType& type) {
   const ModelConfig& defaults = type.defaults;
   if (!model.type.empty() && model.type != type.name) return false;
-  if (model.partial_rotary_factor != 1 && !type.rotates_a_part) return false;
   return (defaults.experts > 0) == (model.experts > 0) && defaults.qk_norm == model.qk_norm &&
-         has_biases(type, model) && defaults.activation == model.activation &&
-         defaults.block_norm == model.block_norm &&
-         defaults.nope_layers.empty() == model.nope_layers.empty() &&
+         (defaults.shared_ffn > 0) == (model.shared_ffn > 0) && has_rope(type, model) &&
+         has_scales(type, model) && has_biases(type, model) &&
+         defaults.activation == model.activation && defaults.block_norm == model.block_norm &&
+         defaults.norm_plus_one == model.norm_plus_one &&
+         (type.by_layer.nopes || defaults.nope_layers.empty() == model.nope_layers.empty()) &&
          (!type.fits || type.fits(model));
 }
 
 std::string llama_type_options(const ModelConfig& model) {
   std::vector<std::string> options;
   if (!model.type.empty()) options.push_back("type = " + model.type);
-  if (model.activation == MlpKind::xielu) options.emplace_back("activation = xielu");
+  const auto say_if = [&](bool differs, const auto&... words) {
+    if (differs) options.push_back(concat(words...));
+  };
+  say_if(model.activation != MlpKind::swiglu,
+         "activation = ", kMlpKinds[static_cast<int>(model.activation)]);
   if (model.qkv_bias) options.emplace_back("qkv_bias = true");
   if (model.out_bias) options.emplace_back("out_bias = true");
   if (model.mlp_bias) options.emplace_back("mlp_bias = true");
-  if (model.partial_rotary_factor != 1)
-    options.push_back(concat("partial_rotary_factor = ", model.partial_rotary_factor));
+  say_if(model.partial_rotary_factor != 1, "partial_rotary_factor = ", model.partial_rotary_factor);
+  say_if(model.rope_pairs != RopePairs::halves, "rope_pairs = neighbours");
+  say_if(model.query_growth > 0, "query_growth = ", model.query_growth);
+  say_if(model.norm_plus_one, "norm_plus_one = true");
+  say_if(model.embedding_scale != 1, "embedding_scale = ", model.embedding_scale);
+  say_if(model.attention_scale != 0, "attention_scale = ", model.attention_scale);
+  say_if(model.residual_scale != 1, "residual_scale = ", model.residual_scale);
+  say_if(model.logit_scale != 1, "logit_scale = ", model.logit_scale);
   if (model.qk_norm != QkNormKind::none)
     options.push_back(concat("qk_norm = ", kQkNormKinds[static_cast<int>(model.qk_norm)]));
-  if (model.block_norm == BlockNormKind::output) options.emplace_back("block_norm = output");
-  if (model.experts > 0) options.push_back(concat("experts = ", model.experts));
+  say_if(model.block_norm != BlockNormKind::input,
+         "block_norm = ", kBlockNormKinds[static_cast<int>(model.block_norm)]);
+  say_if(model.experts > 0, "experts = ", model.experts);
+  say_if(model.shared_ffn > 0, "shared_ffn = ", model.shared_ffn);
   if (!model.nope_layers.empty()) options.emplace_back("nope_layers");
   if (windows_tell(model) && model.window > 0) options.push_back(concat("window = ", model.window));
   if (windows_tell(model) && some_layers_slide(model)) options.emplace_back("full_layers");
@@ -420,7 +308,7 @@ ModelConfig read_llama(const JsonReader& file, const ModelType& type, Unsupporte
     read_ropes(file, type, model, unsupported);
   else
     read_rope(file, type, model, unsupported);
-  const std::string activation = file.text({"hidden_act"}, activation_name(model));
+  const std::string activation = file.text({activation_key(model)}, activation_name(model));
   if (activation != activation_name(model))
     unsupported.push_back("hidden_act '" + activation + "'");
   return model;
@@ -429,7 +317,7 @@ ModelConfig read_llama(const JsonReader& file, const ModelType& type, Unsupporte
 void write_llama(const ModelConfig& model, const ModelType& type, JsonObject& out) {
   out.update({{"attention_dropout", 0.0},
               {"head_dim", model.head_width()},
-              {"hidden_act", activation_name(model)},
+              {activation_key(model), activation_name(model)},
               {"hidden_size", model.hidden},
               {"intermediate_size", model.ffn},
               {"max_position_embeddings", model.positions},
@@ -440,6 +328,7 @@ void write_llama(const ModelConfig& model, const ModelType& type, JsonObject& ou
               {"rope_theta", model.rope_theta},
               {"rope_scaling", nullptr}});
   if (model.rope.kind != RopeScalingKind::none) out["rope_scaling"] = rope_scaling_keys(model.rope);
+  if (type.rope_keys.part) out["partial_rotary_factor"] = model.partial_rotary_factor;
   write_biases(model, type, out);
 }
 

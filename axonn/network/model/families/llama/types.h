@@ -23,10 +23,17 @@ std::vector<ModelType> apertus_types();  // apertus.cpp
 std::vector<ModelType> smollm_types();   // smollm.cpp
 std::vector<ModelType> phi_types();      // phi.cpp
 std::vector<ModelType> seed_types();     // seed.cpp
+std::vector<ModelType> granite_types();  // granite.cpp
+std::vector<ModelType> glm_types();      // glm.cpp
+std::vector<ModelType> exaone_types();   // exaone.cpp
+std::vector<ModelType> ernie_types();    // ernie.cpp
+std::vector<ModelType> hunyuan_types();  // hunyuan.cpp
+std::vector<ModelType> gemma_types();    // gemma.cpp
 
-inline constexpr std::array kLlamaTypes = {llama_types, mistral_types, mixtral_types, olmoe_types,
-                                           olmo_types,  qwen_types,    apertus_types, smollm_types,
-                                           phi_types,   seed_types};
+inline constexpr std::array kLlamaTypes = {llama_types,  mistral_types, mixtral_types, olmoe_types,
+                                           olmo_types,   qwen_types,    apertus_types, smollm_types,
+                                           phi_types,    seed_types,    granite_types, glm_types,
+                                           exaone_types, ernie_types,   hunyuan_types, gemma_types};
 
 // Pieces of which types are made; types.cpp.
 
@@ -68,10 +75,29 @@ void set_needed_window(const JsonReader& file, ModelConfig& model, std::int64_t 
 void write_window(const ModelConfig& model, JsonObject& out);
 /// Writes layer_types.
 void write_layer_types(const ModelConfig& model, JsonObject& out);
+// The keys of rotary positions; ropes.cpp.
+
+/// Reads rope_scaling, or in newer files rope_parameters, which also has rope_theta. The type's
+/// scaling holds only if the file says nothing.
+void read_rope(const JsonReader& file, const ModelType& type, ModelConfig& model,
+               Unsupported& unsupported);
+/// Reads rope_parameters with an object for each kind of layers. rope_scaling, and outside of the
+/// objects rope_theta, are those of layers without the window alone. As in transformers, `truncate`
+/// in the objects does not count.
+void read_ropes(const JsonReader& file, const ModelType& type, ModelConfig& model,
+                Unsupported& unsupported);
 /// The factor of longrope in files that have none.
 double longrope_factor(const ModelConfig& model);
 /// The keys of a scaling of rotary frequencies, rope_type among them.
 nlohmann::json rope_scaling_keys(const RopeScaling& scaling);
+
+/// Writes rope_parameters with an object for each kind of layers; rope_scaling, which transformers
+/// 4 reads, is that of layers without the window.
+void write_ropes(const ModelConfig& model, JsonObject& out);
+/// Adds a scaling of rotary frequencies.
+void need_plain_rope(const ModelConfig& model, Unsupported& unsupported);
+
+// Other pieces; types.cpp.
 
 /// The keys of experts that have the same names in all types. Experts are as wide as an MLP, in all
 /// layers.
@@ -81,10 +107,18 @@ void write_experts(const ModelConfig& model, double balance, JsonObject& out);
 void check_router(const ModelConfig& model, Unsupported& unsupported);
 /// Adds options by which some layers have no experts.
 void check_all_routed(const ModelConfig& model, Unsupported& unsupported);
-/// Adds a scaling of rotary frequencies.
-void need_plain_rope(const ModelConfig& model, Unsupported& unsupported);
 /// Adds head_dim if heads are not as wide together as the model.
 void check_head_dim(const ModelConfig& model, Unsupported& unsupported);
+
+/// Rows of a joined tensor that a matrix is.
+struct JoinedPart {
+  std::string_view name, joined;  ///< ends of names: "mlp.gate_proj.weight"
+  std::int64_t rows, first;       ///< of the tensor; the first of the matrix
+};
+/// If the parameter is the part, its folders have the tensor.
+void join_part(const std::string& parameter, const JoinedPart& part, StoredName& stored);
+/// Joins gate_proj and up_proj as gate_up_proj.
+void join_gate_and_up(const ModelConfig& model, const std::string& parameter, StoredName& stored);
 
 /// The name of an expert's matrix, cut up: "model.layers.0.mlp" ".experts." "7" ".gate_proj".
 struct ExpertName {

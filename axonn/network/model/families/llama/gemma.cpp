@@ -1,0 +1,122 @@
+// Gemma 3: norms that multiply by 1 + weight at the input and at the output of attention and MLP,
+// an MLP gated by GELU, embeddings times the root of the width, and five layers with a window,
+// which have a base of their own, for each without. Sizes: the config.json of each model.
+#include <cmath>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/network/model/families/llama/types.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr std::int64_t kGemmaWindow = 4096, kGemmaPattern = 6;  // if the file is silent
+constexpr double kGemmaScalar = 256;                            // query_pre_attn_scalar, likewise
+constexpr double kGemmaTheta = 1e6, kGemmaWindowTheta = 10000;
+
+double root_of_width(const ModelConfig& model) {
+  return std::sqrt(static_cast<double>(model.hidden));
+}
+
+/// 0 if it is what a head's width gives.
+double gemma_scale(const ModelConfig& model, double scalar) {
+  return scalar == static_cast<double>(model.head_width()) ? 0 : 1 / std::sqrt(scalar);
+}
+
+ModelConfig with_gemma_options(ModelConfig model) {
+  model.tied = true;
+  model.norm_eps = 1e-6;
+  model.activation = MlpKind::geglu;
+  model.qk_norm = QkNormKind::head;
+  model.block_norm = BlockNormKind::both;
+  model.norm_plus_one = true;
+  model.rope_theta = kGemmaTheta;
+  model.window_rope_theta = kGemmaWindowTheta;
+  model.head_dim = static_cast<std::int64_t>(kGemmaScalar);
+  return model;
+}
+
+std::vector<ModelConfig> known_gemmas() {
+  ModelConfig gemma = with_gemma_options(known_llama(262144, 32768));
+  gemma.window = 512;
+  std::vector<ModelConfig> models;
+  add_known(models, gemma,
+            {{"gemma-3-270m", 18, 640, 4, 1, 2048}, {"gemma-3-1b", 26, 1152, 4, 1, 6912}});
+  gemma.vocab = 262208;
+  gemma.positions = 131072;
+  gemma.window = 1024;
+  gemma.rope = {.kind = RopeScalingKind::linear, .factor = 8};
+  gemma.window_rope_scaling = false;
+  add_known(models, gemma,
+            {{"gemma-3-4b", 34, 2560, 8, 4, 10240}, {"gemma-3-12b", 48, 3840, 16, 8, 15360}});
+  gemma.head_dim = 128;
+  gemma.attention_scale = 1 / std::sqrt(168.0);  // hidden / heads
+  add_known(models, gemma, {{"gemma-3-27b", 62, 5376, 32, 16, 21504}});
+  for (ModelConfig& model : models) {
+    model.embedding_scale = root_of_width(model);
+    model.full_layers = every_nth_layer(model, kGemmaPattern);
+  }
+  return models;
+}
+
+void read_gemma(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+  for (const char* const cap : {"attn_logit_softcapping", "final_logit_softcapping"})
+    if (file.find({cap})) unsupported.emplace_back(cap);
+  if (file.flag("use_bidirectional_attention", false))
+    unsupported.emplace_back("use_bidirectional_attention");
+  file.find({"hidden_act"});  // what counts is hidden_activation
+  const std::int64_t pattern =
+      file.integer({"sliding_window_pattern", "_sliding_window_pattern"}, kMostLayers)
+          .value_or(kGemmaPattern);
+  set_needed_window(
+      file, model, sliding_window(file, kGemmaWindow),
+      full_layers(file, model, unsupported).value_or(every_nth_layer(model, pattern)));
+  if (model.window == 0) {
+    model.window_rope_theta = 0;
+    model.window_rope_scaling = true;
+  }
+  model.embedding_scale = root_of_width(model);
+  model.attention_scale = gemma_scale(model, file.real({"query_pre_attn_scalar"}, kGemmaScalar));
+}
+
+void write_gemma(const ModelConfig& model, JsonObject& out) {
+  out["sliding_window"] = model.window > 0 ? model.window : kGemmaWindow;  // null is none of its
+  write_layer_types(model, out);
+  write_ropes(model, out);
+  out["rope_local_base_freq"] = out["rope_parameters"]["sliding_attention"]["rope_theta"];
+  out["query_pre_attn_scalar"] = model.attention_scale > 0
+                                     ? std::round(std::pow(model.attention_scale, -2))
+                                     : static_cast<double>(model.head_width());
+}
+
+void check_gemma(const ModelConfig& model, Unsupported& unsupported) {
+  if (model.embedding_scale != root_of_width(model))
+    unsupported.push_back(
+        concat("embedding_scale = ", model.embedding_scale, " other than the root of hidden"));
+  if (model.residual_scale != 1)
+    unsupported.push_back(concat("residual_scale = ", model.residual_scale));
+  if (model.logit_scale != 1) unsupported.push_back(concat("logit_scale = ", model.logit_scale));
+  const double scalar = std::round(std::pow(model.attention_scale, -2));
+  if (model.attention_scale > 0 && gemma_scale(model, scalar) != model.attention_scale)
+    unsupported.push_back(concat("attention_scale = ", model.attention_scale,
+                                 " that is not one over the root of an integer"));
+}
+
+}  // namespace
+
+std::vector<ModelType> gemma_types() {
+  ModelConfig defaults = with_gemma_options(llama_defaults());
+  defaults.kv_heads = 4;
+  return {{.name = "gemma3_text",
+           .architecture = "Gemma3ForCausalLM",
+           .defaults = defaults,
+           .by_layer = {.windows = true, .ropes = true, .window_theta = "rope_local_base_freq"},
+           .bias_keys = {.attention = true},
+           .has_scales = true,
+           .known = known_gemmas,
+           .read = read_gemma,
+           .write = write_gemma,
+           .check = check_gemma}};
+}
+
+}  // namespace axonn

@@ -1,0 +1,62 @@
+// Granite 3: a Llama with factors of the embeddings, of attention's scores, of what each block
+// adds, and of the logits. Sizes: the config.json of each model.
+#include <cmath>
+
+#include "axonn/network/model/families/llama/types.h"
+
+namespace axonn {
+
+namespace {
+
+double usual_scale(const ModelConfig& model) {
+  return 1 / std::sqrt(static_cast<double>(model.head_width()));
+}
+
+std::vector<ModelConfig> known_granites() {
+  ModelConfig granite = known_llama(49155, 131072, 5e6);
+  granite.tied = true;
+  granite.embedding_scale = 12;
+  granite.residual_scale = 0.22;
+  std::vector<ModelConfig> models;
+  ModelConfig two = granite, eight = granite;
+  two.attention_scale = 0.015625;
+  two.logit_scale = 1.0 / 8;
+  eight.attention_scale = 0.0078125;
+  eight.logit_scale = 1.0 / 16;
+  add_known(models, two, {{"granite-3.1-2b", 40, 2048, 32, 8, 8192}});
+  add_known(models, eight, {{"granite-3.1-8b", 40, 4096, 32, 8, 12800}});
+  return models;
+}
+
+void read_granite(const JsonReader& file, ModelConfig& model, Unsupported&) {
+  model.embedding_scale = file.real({"embedding_multiplier"}, 1);
+  model.residual_scale = file.real({"residual_multiplier"}, 1);
+  model.logit_scale = 1 / file.real({"logits_scaling"}, 1);
+  const double scale = file.real({"attention_multiplier"}, 1);
+  model.attention_scale = scale == usual_scale(model) ? 0 : scale;
+}
+
+void write_granite(const ModelConfig& model, JsonObject& out) {
+  out["embedding_multiplier"] = model.embedding_scale;
+  out["residual_multiplier"] = model.residual_scale;
+  out["logits_scaling"] = 1 / model.logit_scale;
+  out["attention_multiplier"] =
+      model.attention_scale > 0 ? model.attention_scale : usual_scale(model);
+}
+
+}  // namespace
+
+std::vector<ModelType> granite_types() {
+  return {{.name = "granite",
+           .architecture = "GraniteForCausalLM",
+           .defaults = llama_defaults(),
+           .bias_keys = {.attention = true, .mlp = true},
+           .has_scales = true,
+           .fits = no_layer_slides,
+           .known = known_granites,
+           .read = read_granite,
+           .write = write_granite,
+           .check = check_head_dim}};
+}
+
+}  // namespace axonn

@@ -1,0 +1,40 @@
+// HunYuan (dense): a Llama with norms of query and key heads after rotary positions, whose base was
+// multiplied for longer sequences.
+#include <array>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/network/model/families/llama/types.h"
+
+namespace axonn {
+
+namespace {
+
+void read_hunyuan(const JsonReader& file, ModelConfig&, Unsupported&) {
+  file.find({"eod_token_id"});
+}
+
+void rename_hunyuan(const ModelConfig&, const std::string& parameter, StoredName& stored) {
+  constexpr std::array<std::array<std::string_view, 2>, 2> kNames = {
+      {{".q_norm.weight", ".query_layernorm.weight"}, {".k_norm.weight", ".key_layernorm.weight"}}};
+  for (const auto& [here, there] : kNames)
+    if (parameter.ends_with(here))
+      stored.names = {concat(parameter.substr(0, parameter.size() - here.size()), there)};
+}
+
+}  // namespace
+
+std::vector<ModelType> hunyuan_types() {
+  ModelConfig defaults = llama_defaults();
+  defaults.norm_eps = 1e-5;
+  defaults.qk_norm = QkNormKind::rotated_head;
+  return {{.name = "hunyuan_v1_dense",
+           .architecture = "HunYuanDenseV1ForCausalLM",
+           .defaults = defaults,
+           .bias_keys = {.attention = true},
+           .rope_keys = {.alpha = true},
+           .fits = no_layer_slides,
+           .read = read_hunyuan,
+           .rename = rename_hunyuan}};
+}
+
+}  // namespace axonn

@@ -1,0 +1,113 @@
+// config.json of types that came in 2025, in the forms in which they were published.
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/network/model/hugging_face.h"
+
+#include "tests/network/model/config_texts.h"
+
+using namespace axonn;
+using testing::HasSubstr;
+
+namespace {
+
+ModelConfig read(const std::string& type, const std::string& keys) {
+  return parse_hugging_face_config(llama_file(keys, type), "config.json");
+}
+
+}  // namespace
+
+TEST(HuggingFace2025, Gemma3HasABaseOfItsOwnInLayersWithTheWindow) {
+  const ModelConfig older = read("gemma3_text", R"("hidden_activation": "gelu_pytorch_tanh",
+    "rope_theta": 1000000, "rope_local_base_freq": 10000, "sliding_window": 512,
+    "sliding_window_pattern": 2, "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+    "query_pre_attn_scalar": 64)");
+  EXPECT_EQ(older.window, 512);
+  EXPECT_EQ(older.full_layers, (std::vector<std::int64_t>{1, 3}));
+  EXPECT_EQ(older.rope_theta, 1e6);
+  EXPECT_EQ(older.window_rope_theta, 10000);
+  EXPECT_FALSE(older.window_rope_scaling);
+  EXPECT_EQ(older.rope, (RopeScaling{.kind = RopeScalingKind::linear, .factor = 8}));
+  EXPECT_EQ(older.attention_scale, 1 / std::sqrt(64.0));
+  EXPECT_EQ(older.embedding_scale, std::sqrt(static_cast<double>(older.hidden)));
+  EXPECT_EQ(older.head_dim, 256) << "if the file is silent";
+  const ModelConfig newer = read("gemma3_text", R"("query_pre_attn_scalar": 256,
+    "layer_types": ["full_attention", "sliding_attention", "full_attention", "full_attention"],
+    "sliding_window": 512,
+    "rope_parameters": {"full_attention": {"rope_theta": 500, "rope_type": "default"},
+                        "sliding_attention": {"rope_theta": 50, "rope_type": "default"}})");
+  EXPECT_EQ(newer.full_layers, (std::vector<std::int64_t>{0, 2, 3}));
+  EXPECT_EQ(newer.rope_theta, 500);
+  EXPECT_EQ(newer.window_rope_theta, 50);
+  EXPECT_EQ(newer.attention_scale, 0);
+  for (const char* const refused :
+       {R"("final_logit_softcapping": 30.0)", R"("attn_logit_softcapping": 50.0)",
+        R"("use_bidirectional_attention": true)", R"("hidden_activation": "silu")"})
+    EXPECT_THROW(read("gemma3_text", refused), UsageError) << refused;
+}
+
+TEST(HuggingFace2025, HunyuansAlphaMultipliesTheBase) {
+  const ModelConfig model = read("hunyuan_v1_dense", R"("head_dim": 128, "rope_theta": 10000,
+    "rope_scaling": {"alpha": 1000.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0,
+                     "mscale": 1.0, "mscale_all_dim": 1.0, "type": "dynamic"})");
+  EXPECT_EQ(model.rope.kind, RopeScalingKind::none);
+  EXPECT_NEAR(model.rope_theta, 10000 * std::pow(1000, 128.0 / 126), 1e-3);
+  EXPECT_THAT(
+      [] { read("hunyuan_v1_dense", R"("rope_scaling": {"factor": 2, "type": "dynamic"})"); },
+      testing::ThrowsMessage<UsageError>(HasSubstr("rope scaling 'dynamic'")));
+}
+
+TEST(HuggingFace2025, Glm4RotatesHalfAHeadAndHasNoBiasOfTheOutputProjection) {
+  const ModelConfig model = read("glm4", R"("head_dim": 128)");
+  EXPECT_EQ(model.partial_rotary_factor, 0.5);
+  EXPECT_TRUE(model.qkv_bias);
+  EXPECT_FALSE(model.out_bias);
+  EXPECT_FALSE(read("glm4", R"("head_dim": 128, "attention_bias": false)").qkv_bias);
+  EXPECT_EQ(read("glm4", R"("partial_rotary_factor": 0.25)").partial_rotary_factor, 0.25);
+}
+
+TEST(HuggingFace2025, Exaone4WithAWindowHasNoRotaryPositionsInLayersWithoutIt) {
+  const ModelConfig model = read("exaone4", R"("sliding_window": 64,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention",
+    "full_attention"])");
+  EXPECT_EQ(model.full_layers, (std::vector<std::int64_t>{1, 3}));
+  EXPECT_EQ(model.nope_layers, model.full_layers);
+  const ModelConfig without = read("exaone4", R"("sliding_window": null,
+    "sliding_window_pattern": null)");
+  EXPECT_EQ(without.window, 0);
+  EXPECT_EQ(without.nope_layers, std::vector<std::int64_t>());
+  EXPECT_THAT([] { read("exaone4", R"("sliding_window": 64, "sliding_window_pattern": "LG")"); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("sliding_window_pattern is \"LG\"")));
+}
+
+TEST(HuggingFace2025, GraniteDividesLogitsAndAlwaysSaysTheScaleOfScores) {
+  const ModelConfig model = read("granite", R"("logits_scaling": 8.0, "embedding_multiplier": 12.0,
+    "residual_multiplier": 0.22, "attention_multiplier": 0.015625)");
+  EXPECT_EQ(model.logit_scale, 0.125);
+  EXPECT_EQ(model.embedding_scale, 12);
+  EXPECT_EQ(model.residual_scale, 0.22);
+  EXPECT_EQ(model.attention_scale, 0.015625);
+  EXPECT_EQ(read("granite", "").attention_scale, 1) << "if the file is silent";
+}
+
+TEST(HuggingFace2025, Ministral3NeedsTheGrowthOfQueries) {
+  const ModelConfig model = read("ministral3", R"("rope_parameters": {"rope_type": "yarn",
+    "factor": 16.0, "original_max_position_embeddings": 16384, "mscale": 1.0,
+    "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1, "rope_theta": 1000000.0})");
+  EXPECT_EQ(model.query_growth, 0.1);
+  EXPECT_EQ(model.rope.original_positions, 16384);
+  EXPECT_EQ(model.rope.attention_factor, 1);
+  EXPECT_THAT([] { read("ministral3", ""); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("llama_4_scaling_beta")));
+}
+
+TEST(HuggingFace2025, Ernie45HasBiasesOfAllProductsOrNone) {
+  const ModelConfig model = read("ernie4_5", R"("use_bias": true)");
+  EXPECT_TRUE(model.qkv_bias && model.out_bias && model.mlp_bias);
+  ModelConfig some = resolved(model, 0, 0);
+  some.mlp_bias = false;
+  EXPECT_THAT([&] { to_hugging_face_config(some, {}); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("rope_pairs = neighbours")));
+}
