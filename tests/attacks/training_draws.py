@@ -137,6 +137,10 @@ def draw_experts(rng, keys, grid):
         keys["model.dense_layers"] = 0
     if rng.random() < 0.3:
         keys["model.router_scale"] = 2.5
+    if experts % 2 == 0 and rng.random() < 0.3:
+        keys |= {"model.expert_groups": 2, "model.expert_groups_per_token": 2}
+        if keys["model.experts_per_token"] <= experts // 2:
+            keys["model.expert_groups_per_token"] = 1
     if rng.random() < 0.3:
         keys["model.shared_ffn"] = 24 * grid[0]
     if rng.random() < 0.4:
@@ -288,6 +292,7 @@ COUNTED = (
     "model.out_bias model.mlp_bias model.partial_rotary_factor model.rope_pairs "
     "model.norm_plus_one model.embedding_scale model.attention_scale model.residual_scale "
     "model.logit_scale model.query_growth model.shared_ffn "
+    "model.expert_groups "
     "model.rope_scaling model.block_norm model.nope_layers model.full_layers "
     "model.window_rope_theta model.window_rope_scaling model.activation model.experts_per_token "
     "model.expert_norm model.expert_step model.dense_layers model.router model.router_scale "

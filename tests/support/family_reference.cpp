@@ -195,6 +195,8 @@ Matrix mixture(const Matrix& x, const ModelConfig& m, const Weights& weights,
                 .sigmoid = m.router == RouterKind::sigmoid,
                 .normalise = m.expert_norm,
                 .scale = m.router_scale,
+                .groups = m.expert_groups,
+                .kept_groups = m.expert_groups_per_token,
                 .chosen = std::move(routing.ids)};
   if (m.router_bias) router.bias = weights.at(name + "gate.e_score_correction_bias").values;
   routing = route(product(x, weights.at(name + "gate.weight")), router);

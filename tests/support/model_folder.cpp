@@ -69,7 +69,7 @@ void write_model(const std::string& folder, const ModelConfig& config,
       continue;
     }
     std::vector<std::int64_t> shape{transposed ? cols : rows};
-    if (cols > 1) shape.push_back(transposed ? rows : cols);
+    if (cols > 1 || transposed) shape.push_back(transposed ? rows : cols);
     const bool usual = options.prefix.empty() && !options.joined;
     add(usual ? as.names.front() : options.prefix + spec.name, shape, values);
   }

@@ -1,6 +1,7 @@
 #include "tests/support/reference.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -328,8 +329,19 @@ Routing route(const Matrix& logits, const Router& router) {
     for (std::int64_t i = 0; i < E && router.sigmoid; ++i)
       out.scores(r, i) = 1 / (1 + std::exp(-logits(r, i)));
     if (router.chosen.empty()) {
-      const auto ids = top(k, E, [&](std::int32_t i) {
+      const auto score = [&](std::int64_t i) {
         return out.scores(r, i) + (router.bias.empty() ? 0 : router.bias[i]);
+      };
+      const std::int64_t each = E / router.groups;
+      const auto kept = top(router.kept_groups, router.groups, [&](std::int32_t group) {
+        std::vector<double> all;
+        for (std::int64_t i = group * each; i < (group + 1) * each; ++i) all.push_back(score(i));
+        std::ranges::sort(all, std::greater());
+        return all[0] + (each > 1 ? all[1] : 0);
+      });
+      const auto ids = top(k, E, [&](std::int32_t i) {
+        const bool counts = std::ranges::find(kept, std::int32_t(i / each)) != kept.end();
+        return counts ? score(i) : -std::numeric_limits<double>::infinity();
       });
       out.ids.insert(out.ids.end(), ids.begin(), ids.end());
     }

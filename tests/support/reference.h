@@ -134,8 +134,9 @@ struct Router {
   std::int64_t k = 1;
   bool sigmoid = false, normalise = false;
   double scale = 1;
-  std::vector<double> bias = {};          // (E), added to the scores for the choice; empty: 0
-  std::vector<std::int32_t> chosen = {};  // (R · k): a recorded choice; empty: made here
+  std::int64_t groups = 1, kept_groups = 1;  // equal ones, of which the best ones' experts count
+  std::vector<double> bias = {};             // (E), added to the scores for the choice; empty: 0
+  std::vector<std::int32_t> chosen = {};     // (R · k): a recorded choice; empty: made here
 };
 struct Routing {
   std::vector<std::int32_t> ids;     // (R · k): k ascending numbers of experts of each row

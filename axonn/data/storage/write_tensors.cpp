@@ -22,6 +22,7 @@ std::vector<std::int64_t> shape_of(const PlannedTensor& tensor) {
   const std::int64_t rows = tensor.rows(), cols = tensor.parameter.cols;
   if (tensor.number) return {};
   if (tensor.vector) return {rows};
+  if (tensor.outer > 0) return {tensor.outer, rows / tensor.outer, cols};
   return tensor.transposed ? std::vector{cols, rows} : std::vector{rows, cols};
 }
 

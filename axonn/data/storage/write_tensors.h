@@ -18,6 +18,7 @@ struct PlannedTensor {
   StoredParameter parameter;
   std::vector<StoredParameter> more = {};  ///< whose rows follow, of as many columns
   StoredType type = StoredType::f32;       ///< F32, BF16 or F16
+  std::int64_t outer = 0;                  ///< stored as (outer, rows / outer, cols); 0: two dims
   bool vector = false;                     ///< stored as (rows); parameter.cols is 1
   bool transposed = false;                 ///< stored as (cols, rows); not with `more`
   std::optional<float> number = {};        ///< stored as (); parameter is (1, 1) without a name

@@ -45,10 +45,14 @@ void read_tokens(const std::string& path, ModelText& text) {
   if (!path_exists(path)) return;
   const TextFile file(path);
   const JsonNode node = JsonNode::parse(file.text(), path);
-  const auto ends = tokens_at(node["eos_token_id"]), pads = tokens_at(node["pad_token_id"]);
-  if (text.ends.empty())
-    for (const std::int32_t token : ends) text.add_end(token);
-  if (!text.pad && !pads.empty()) text.pad = pads.front();
+  // The second is that of the text model of a model that also sees images.
+  for (const JsonNode& object : {node, node["text_config"]}) {
+    if (object.is_null()) continue;
+    const auto ends = tokens_at(object["eos_token_id"]), pads = tokens_at(object["pad_token_id"]);
+    if (text.ends.empty())
+      for (const std::int32_t token : ends) text.add_end(token);
+    if (!text.pad && !pads.empty()) text.pad = pads.front();
+  }
 }
 
 }  // namespace

@@ -97,9 +97,11 @@ struct ModelConfig {
   std::int64_t experts = 0;            ///< E, experts of a layer's MLP; 0: all MLPs are dense
   std::int64_t experts_per_token = 0;  ///< k
   std::int64_t expert_ffn = 0;         ///< F of an expert; 0: ffn
-  std::int64_t shared_ffn = 0;   ///< width of an MLP that all tokens have beside experts; 0: none
-  bool expert_norm = true;       ///< the chosen scores are divided by their sum
-  std::int64_t expert_step = 1;  ///< every so many layers, the last one has experts
+  std::int64_t shared_ffn = 0;     ///< width of an MLP that all tokens have beside experts; 0: none
+  std::int64_t expert_groups = 1;  ///< equal groups of experts, of which a token uses some
+  std::int64_t expert_groups_per_token = 1;
+  bool expert_norm = true;                      ///< the chosen scores are divided by their sum
+  std::int64_t expert_step = 1;                 ///< every so many layers, the last one has experts
   std::vector<std::int64_t> dense_layers = {};  ///< layers without experts, counted from 0
   RouterKind router = RouterKind::softmax;
   double router_scale = 1;   ///< factor of the chosen scores

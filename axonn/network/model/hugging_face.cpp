@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <system_error>
 #include <vector>
 
 #include "axonn/foundation/base/check.h"
@@ -48,7 +50,20 @@ constexpr std::array kDropoutKeys = {
     DropoutKey{"hidden_dropout", 0},    DropoutKey{"residual_dropout", 0},
     DropoutKey{"embedding_dropout", 0}, DropoutKey{"dropout", 0}};
 
-constexpr std::string_view kHead = "lm_head.weight";
+constexpr std::array<std::string_view, 2> kHeads = {"lm_head.weight",
+                                                    "language_model.lm_head.weight"};
+
+/// A model that also sees images, whose text model is the object text_config.
+struct Wrapper {
+  std::string_view name;  ///< its model_type
+  std::string_view text;  ///< that of the text model, if the object does not say
+};
+constexpr std::array kWrappers = {Wrapper{"gemma3", "gemma3_text"}, Wrapper{"mistral3", "mistral"}};
+
+/// In front of the names of its other tensors.
+constexpr std::array<std::string_view, 4> kTowers = {"vision_tower.", "multi_modal_projector.",
+                                                     "model.vision_tower.",
+                                                     "model.multi_modal_projector."};
 
 constexpr double kMostParameters = 1e18;  // of all experts, so that their count fits an int64
 
@@ -109,8 +124,30 @@ void check_whole(const ModelConfig& model, const std::string& place) {
   }
 }
 
+/// The text model of a model that also sees images; as in transformers 5, the outer object says
+/// whether it is tied. Null: the object describes a text model.
+nlohmann::json text_model(const nlohmann::json& json) {
+  const auto name = json.find("model_type");
+  const auto wrapper = std::ranges::find_if(
+      kWrappers, [&](const Wrapper& one) { return name != json.end() && *name == one.name; });
+  if (wrapper == kWrappers.end()) return nullptr;
+  nlohmann::json text = json.value("text_config", nlohmann::json::object());
+  if (!text.is_object()) return nullptr;
+  text.emplace("model_type", wrapper->text);
+  text["tie_word_embeddings"] = json.value("tie_word_embeddings", nlohmann::json(true));
+  for (const char* const key : {"quantization_config", "quantization"})
+    if (json.contains(key)) text[key] = json[key];
+  return text;
+}
+
 ModelConfig config_of(const nlohmann::json& json, const std::string& place,
                       std::vector<std::string>* notes) {
+  if (const nlohmann::json text = text_model(json); !text.is_null()) {
+    if (notes)
+      notes->push_back(concat(place, ": only the text model of ", json["model_type"].dump(),
+                              " is read, and written; its tensors for images are passed over"));
+    return config_of(text, place + ", text_config", notes);
+  }
   const JsonReader file(json, place);
   const auto& [family, type] = type_of(file);
   Unsupported unsupported;
@@ -128,11 +165,22 @@ ModelConfig config_of(const nlohmann::json& json, const std::string& place,
   return model;
 }
 
+/// Whether a tensor is of a layer that the model does not have.
+bool is_beyond(std::string_view tensor, std::int64_t layers) {
+  constexpr std::string_view kLayers = "model.layers.";
+  std::int64_t layer = 0;
+  return tensor.starts_with(kLayers) &&
+         std::from_chars(tensor.data() + kLayers.size(), tensor.data() + tensor.size(), layer).ec ==
+             std::errc() &&
+         layer >= layers;
+}
+
 std::string config_file(const std::string& path) {
   return is_folder(path) ? path + "/config.json" : path;
 }
 
 UnreadTrainingKeys unread_keys_of(const nlohmann::json& json) {
+  if (const nlohmann::json text = text_model(json); !text.is_null()) return unread_keys_of(text);
   const bool gpt2 = json.value("model_type", nlohmann::json()) == "gpt2";
   const auto number = [&](const char* name, double otherwise) {
     const auto found = json.find(name);
@@ -201,15 +249,21 @@ TensorNames base_names(const ModelConfig& model) {
   const Family* const family = find_family(model);
   AXONN_CHECK(family, "base_names: a registered family has no Hugging Face format");
   const ModelType* const type = find_type(*family, model);
-  const auto is_passed_over = [tied = model.tied](std::string_view tensor) {
-    return (tied && tensor == kHead) ||
+  const bool further = type && type->predicts_further;
+  const auto is_passed_over = [=, tied = model.tied,
+                               layers = model.layers](std::string_view tensor) {
+    if (further && is_beyond(tensor, layers)) return true;
+    const auto begins = [&](std::string_view tower) { return tensor.starts_with(tower); };
+    return (tied && std::ranges::find(kHeads, tensor) != kHeads.end()) ||
+           std::ranges::any_of(kTowers, begins) ||
            std::ranges::any_of(
                std::array{".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"},
                [&](const char* buffer) { return tensor.ends_with(buffer); });
   };
   const auto name_of = [family, type, model](const std::string& name) {
     StoredName stored = family->stored_name(model, type, name);
-    if (model.tied && name == family->embedding) stored.names.emplace_back(kHead);
+    if (model.tied && name == family->embedding)
+      stored.names.insert(stored.names.end(), kHeads.begin(), kHeads.end());
     return stored;
   };
   return {.of = name_of,
@@ -221,10 +275,14 @@ TensorNames base_names(const ModelConfig& model) {
 bool has_own_head(const ModelConfig& model, const SafetensorsFolder& folder) {
   const Family* const family = find_family(model);
   if (!model.tied || !family) return false;
-  const SafetensorsFolder::Tensor head = folder.find(kHead);
+  const auto is_head = [](const std::string& name) {
+    return std::ranges::find(kHeads, name) != kHeads.end();
+  };
+  SafetensorsFolder::Tensor head = folder.find(std::string(kHeads[0]));
+  if (!head.entry) head = folder.find(std::string(kHeads[1]));
   if (!head.entry) return false;
   for (const std::string& name : base_names(model).of(std::string(family->embedding)).names)
-    if (const auto embedding = folder.find(name); embedding.entry && name != kHead)
+    if (const auto embedding = folder.find(name); embedding.entry && !is_head(name))
       return !same_values(head, embedding);
   return false;
 }

@@ -59,6 +59,12 @@ std::int64_t JsonReader::integer_or(const char* key, std::int64_t most,
   return integer({key}, most).value_or(has(key) ? absent.null : absent.missing);
 }
 
+std::int64_t JsonReader::zero_or(const char* key, std::int64_t most, std::int64_t otherwise) const {
+  const nlohmann::json* const value = find({key});
+  if (value && value->is_number_integer() && *value == 0) return 0;
+  return integer_or(key, most, {.missing = otherwise, .null = 0});
+}
+
 std::vector<std::int64_t> JsonReader::integers(const char* key) const {
   const auto fits = [](const nlohmann::json& value) {
     return value.is_array() && std::ranges::all_of(value, [](const nlohmann::json& one) {

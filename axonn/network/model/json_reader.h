@@ -56,6 +56,8 @@ class JsonReader {
   };
   /// From 1 to `most`, or else absent's.
   std::int64_t integer_or(const char* key, std::int64_t most, const Absent& absent) const;
+  /// From 0 to `most`; `otherwise` if it is missing, 0 if it is null.
+  std::int64_t zero_or(const char* key, std::int64_t most, std::int64_t otherwise) const;
   /// A list of integers of at least 0; empty if there is none.
   std::vector<std::int64_t> integers(const char* key) const;
   /// A finite number above 0.

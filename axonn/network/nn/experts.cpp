@@ -110,7 +110,9 @@ ops::Route route_of(const Experts::Options& options, const auto& routed, const V
           .bias = bias,
           .sigmoid = options.router == RouterKind::sigmoid,
           .normalise = options.normalised,
-          .scale = static_cast<float>(options.scale)};
+          .scale = static_cast<float>(options.scale),
+          .groups = static_cast<int>(options.groups),
+          .kept_groups = static_cast<int>(options.kept_groups)};
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ namespace axonn {
 /// p_i · W2_i (silu(W1_i · inp) ⊙ W3_i · inp), rounded once. A router chooses them, in f32:
 ///
 ///   l = W_g · inp;  s = softmax(l), or sigmoid(l)
-///   the k greatest s + b, ties to the lower index; b only selects
+///   the k greatest s + b, ties to the lower index, of the groups of experts with the greatest
+///   sums of their two best; b only selects
 ///   p_i = scale · s_i / (the sum of the chosen s if `normalised`, else 1)
 ///
 /// No row is dropped. The rows of an expert are computed in one order, by source rank, then row.
@@ -43,7 +44,9 @@ class Experts {
     RouterKind router = RouterKind::softmax;
     bool normalised = true;
     double scale = 1;
-    bool bias = false;            ///< whether there is b
+    bool bias = false;  ///< whether there is b
+    /// Only experts of the best groups can be chosen; see ops::Route.
+    std::int64_t groups = 1, kept_groups = 1;
     double init_std = 0.02;       ///< of W_g, W1 and W3
     double down_init_std = 0.02;  ///< of W2
     std::int64_t layer = 0;       ///< number among the layers with experts

@@ -229,23 +229,15 @@ class Converter {
       prefix = family->prefix;
     for (const ParameterSpec& spec : parameters_) {
       const StoredName as = names.of(spec.name);
-      if (as.joined.usual && as.joined.first > 0) {
-        AXONN_CHECK(tensors_.back().name == as.joined.names.front() &&
-                        tensors_.back().rows() == as.joined.first,
-                    spec.name, " does not follow the rows before it in ", as.joined.names.front());
-        tensors_.back().more.push_back(stored(spec));
-        continue;
-      }
       if (as.joined.usual) {
-        tensors_.push_back(
-            {.name = as.joined.names.front(), .parameter = stored(spec), .type = type_});
+        plan_part(as.joined, stored(spec));
         continue;
       }
       const bool plain = prefix.empty() || spec.name == "lm_head.weight";
       tensors_.push_back({.name = plain ? as.names.front() : prefix + spec.name,
                           .parameter = stored(spec),
                           .type = type_,
-                          .vector = spec.layout.cols == 1 && !spec.decays,
+                          .vector = spec.layout.cols == 1 && !spec.decays && !as.transposed,
                           .transposed = as.transposed});
     }
     for (const auto& [spellings, value] : names.numbers)
@@ -254,6 +246,18 @@ class Converter {
                           .type = type_,
                           .number = static_cast<float>(value)});
     for (const PlannedTensor& tensor : tensors_) total_ += tensor.bytes();
+  }
+
+  /// The rows of a joined tensor come in their order, those of several tensors in turn.
+  void plan_part(const StoredName::Joined& joined, const StoredParameter& part) {
+    const std::string& name = joined.names.front();
+    if (joined.first == 0)
+      return tensors_.push_back(
+          {.name = name, .parameter = part, .type = type_, .outer = joined.outer});
+    const auto tensor = std::ranges::find(tensors_, name, &PlannedTensor::name);
+    AXONN_CHECK(tensor != tensors_.end() && tensor->rows() == joined.first, part.name,
+                " does not follow the rows before it in ", name);
+    tensor->more.push_back(part);
   }
 
   /// Returns what will be made.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -50,6 +51,8 @@ struct Routed {
             .sigmoid = router.sigmoid,
             .normalise = router.normalise,
             .scale = static_cast<float>(router.scale),
+            .groups = static_cast<int>(router.groups),
+            .kept_groups = static_cast<int>(router.kept_groups),
             .chosen = !router.chosen.empty()};
   }
 
@@ -222,6 +225,25 @@ TEST(Route, ChoosesByTheBiasButWeighsWithoutIt) {
       router.bias = {};
       EXPECT_NE(with.chosen, check_route(20, 40, router, type).chosen);
     }
+}
+
+TEST(Route, ChoosesExpertsOfTheBestGroups) {
+  for (const auto& [E, groups, kept] :
+       {std::array<std::int64_t, 3>{40, 8, 3}, {8, 8, 4}, {128, 64, 5}, {6, 2, 1}}) {
+    Router router{.k = 3,
+                  .sigmoid = true,
+                  .normalise = true,
+                  .groups = groups,
+                  .kept_groups = kept,
+                  .bias = biases(E, DType::f32)};
+    const Matrix logits = random_values("logits", 30, E, DType::f32);
+    const Routed on(logits, router);
+    test_backend()->run(on.args(router));
+    EXPECT_EQ(on.got_ids(), route(logits, router).ids) << E;
+  }
+  Router few{.k = 3, .groups = 4, .kept_groups = 1};
+  const Routed on(Matrix(2, 8), few);
+  expect_refusal("1 of 4 groups of 8 experts", on.args(few));
 }
 
 TEST(Route, TakesARecordedChoice) {

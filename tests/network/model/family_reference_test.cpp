@@ -305,12 +305,25 @@ ModelConfig small_with_options_together() {
   return config;
 }
 
-/// No published family of those here has such a router.
 ModelConfig small_with_sigmoid() {
   ModelConfig config = small_mixtral();
   config.router = RouterKind::sigmoid;
   config.router_scale = 2.5;
   config.router_bias = true;
+  return config;
+}
+
+/// Experts in groups beside an MLP of all tokens.
+ModelConfig small_glm4_moe() {
+  ModelConfig config = small_with_sigmoid();
+  config.layers = 3;
+  config.experts = 6;
+  config.expert_ffn = 12;
+  config.expert_groups = 3;
+  config.expert_groups_per_token = 2;
+  config.shared_ffn = 20;
+  config.dense_layers = {0};
+  config.partial_rotary_factor = 0.5;
   return config;
 }
 
@@ -384,7 +397,8 @@ class RouterLosses : public testing::TestWithParam<BalanceScope> {};
 
 TEST_P(RouterLosses, AndTheirGradientsAreThoseOfPlainLoops) {
   const BalanceConfig balance{.scope = GetParam(), .weight = 30, .z = 7};
-  for (const ModelConfig& config : {small_mixtral(), small_qwen3_moe(), small_with_sigmoid()}) {
+  for (const ModelConfig& config :
+       {small_mixtral(), small_qwen3_moe(), small_with_sigmoid(), small_glm4_moe()}) {
     RandomModel model(config);
     model.set_balance(balance);
     const auto [loss, gradients] = model.backward();
@@ -422,5 +436,5 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"KindsOfLayers", small_with_kinds_of_layers}, Family{"Granite", small_granite},
         Family{"Glm4", small_glm4}, Family{"Hunyuan", small_hunyuan},
         Family{"Ministral3", small_ministral3}, Family{"Gemma3", small_gemma3},
-        Family{"OptionsTogether", small_with_options_together}),
+        Family{"Glm4Moe", small_glm4_moe}, Family{"OptionsTogether", small_with_options_together}),
     [](const auto& family) { return std::string(family.param.name); });

@@ -9,6 +9,7 @@
 #include "tests/network/model/config_texts.h"
 
 using namespace axonn;
+using namespace axonn::testing_support;
 using testing::HasSubstr;
 
 namespace {
@@ -101,6 +102,61 @@ TEST(HuggingFace2025, Ministral3NeedsTheGrowthOfQueries) {
   EXPECT_EQ(model.rope.attention_factor, 1);
   EXPECT_THAT([] { read("ministral3", ""); },
               testing::ThrowsMessage<UsageError>(HasSubstr("llama_4_scaling_beta")));
+}
+
+TEST(HuggingFace2025, TextModelsOfModelsThatSeeImagesAreReadAlone) {
+  std::vector<std::string> notes;
+  const ModelConfig gemma = parse_hugging_face_config(R"({"model_type": "gemma3",
+    "mm_tokens_per_image": 256, "vision_config": {"hidden_size": 1152},
+    "text_config": {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240,
+                    "num_hidden_layers": 34, "sliding_window": 1024,
+                    "rope_scaling": {"factor": 8.0, "rope_type": "linear"}}})",
+                                                      "config.json", &notes);
+  EXPECT_EQ(resolved(gemma, 0, 0), known("gemma-3-4b"));
+  ASSERT_EQ(notes.size(), 1);
+  EXPECT_THAT(notes[0], HasSubstr("only the text model of \"gemma3\" is read"));
+  const ModelConfig mistral = parse(
+      R"({"model_type": "mistral3", "tie_word_embeddings": false,
+      "text_config": )" +
+      llama_file(R"("sliding_window": null)", "mistral") + "}");
+  EXPECT_EQ(mistral.window, 0);
+  EXPECT_FALSE(mistral.tied);
+  EXPECT_THAT(error_of(R"({"model_type": "gemma3", "quantization_config": {}, "text_config": {}})"),
+              HasSubstr("config.json, text_config: not supported in models: quantization_config"));
+}
+
+TEST(HuggingFace2025, Glm4MoeHasAnMlpBesideExpertsAndGroups) {
+  const ModelConfig model = read("glm4_moe", R"("n_routed_experts": 16, "num_experts_per_tok": 4,
+    "moe_intermediate_size": 8, "n_shared_experts": 2, "n_group": 4, "topk_group": 2,
+    "first_k_dense_replace": 3, "routed_scaling_factor": 2.5, "use_qk_norm": true)");
+  EXPECT_EQ(model.experts, 16);
+  EXPECT_EQ(model.shared_ffn, 16);
+  EXPECT_EQ(model.expert_groups, 4);
+  EXPECT_EQ(model.expert_groups_per_token, 2);
+  EXPECT_EQ(model.dense_layers, (std::vector<std::int64_t>{0, 1, 2}));
+  EXPECT_EQ(model.qk_norm, QkNormKind::head);
+  EXPECT_EQ(model.router, RouterKind::sigmoid);
+  EXPECT_TRUE(model.router_bias);
+  ModelConfig other = resolved(model, 0, 0);
+  other.dense_layers = {1};
+  EXPECT_THAT([&] { to_hugging_face_config(other, {}); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("dense_layers")));
+}
+
+TEST(HuggingFace2025, Ernie45MoeCountsLayersWithExpertsFromAndTo) {
+  const ModelConfig model = read("ernie4_5_moe", R"("moe_num_experts": 8, "moe_k": 2,
+    "moe_intermediate_size": 8, "moe_num_shared_experts": 0, "moe_layer_start_index": 1,
+    "moe_layer_end_index": 2)");
+  EXPECT_EQ(model.dense_layers, (std::vector<std::int64_t>{0, 3}));
+  EXPECT_EQ(model.shared_ffn, 0);
+  EXPECT_EQ(read("ernie4_5_moe", "").shared_ffn, 2 * 1536);
+}
+
+TEST(HuggingFace2025, MinimaxOnceCountedTheColumnsThatRotate) {
+  const ModelConfig model =
+      read("minimax_m2", R"("num_local_experts": 8, "head_dim": 32, "rotary_dim": 16)");
+  EXPECT_EQ(model.partial_rotary_factor, 0.5);
+  EXPECT_EQ(model.expert_ffn, 128);
 }
 
 TEST(HuggingFace2025, Ernie45HasBiasesOfAllProductsOrNone) {

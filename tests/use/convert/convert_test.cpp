@@ -98,6 +98,38 @@ void set_types_of_2025(std::span<ModelConfig> all) {
   gemma.attention_scale = 1 / std::sqrt(12.0);
 }
 
+/// granitemoe, glm4_moe, ernie4_5_moe and minimax_m2.
+std::vector<ModelConfig> mixtures_of_2025() {
+  std::vector<ModelConfig> all(4, model_to_convert(ModelFamily::llama));
+  for (ModelConfig& config : all) {
+    config.experts = 4;
+    config.experts_per_token = 2;
+    config.expert_ffn = config.ffn;
+    config.layers = 3;
+  }
+  all[0].type = "granitemoe";
+  all[0].residual_scale = 0.5;
+  for (ModelConfig* config : {&all[1], &all[2]}) {
+    config->expert_ffn = 16;
+    config->shared_ffn = 32;
+    config->dense_layers = {0};
+    config->router_bias = true;
+  }
+  all[1].type = "glm4_moe";
+  all[1].router = all[3].router = RouterKind::sigmoid;
+  all[1].router_scale = 2.5;
+  all[1].expert_groups = 2;
+  all[1].qk_norm = QkNormKind::head;
+  all[1].qkv_bias = true;
+  all[1].partial_rotary_factor = all[3].partial_rotary_factor = 0.5;
+  all[2].type = "ernie4_5_moe";
+  all[2].rope_pairs = RopePairs::neighbours;
+  all[3].type = "minimax_m2";
+  all[3].qk_norm = QkNormKind::width;
+  all[3].router_bias = true;
+  return all;
+}
+
 /// One model of every family whose written config has another model_type or other fields.
 std::vector<ModelConfig> families() {
   std::vector<ModelConfig> all(23, model_to_convert(ModelFamily::llama));
@@ -129,6 +161,7 @@ std::vector<ModelConfig> families() {
   all[14].out_bias = true;              // seed_oss
   set_types_of_2025(std::span(all).subspan(15));
   std::ranges::copy(mixtures(), std::back_inserter(all));
+  std::ranges::copy(mixtures_of_2025(), std::back_inserter(all));
   return all;
 }
 
@@ -184,7 +217,7 @@ TEST(Convert, ToACheckpointAndBackIsExactForEveryFamily) {
       EXPECT_EQ(read_hugging_face_config(out), read_hugging_face_config(in));
       ++folders;
     }
-  EXPECT_EQ(folders, 78);
+  EXPECT_EQ(folders, 90);
 }
 
 TEST(Convert, ReadsTensorsThatJoinAllExpertsAndWritesEachExpertsOwn) {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "axonn/compute/ops/rowwise/launch.h"
 #include "axonn/compute/ops/rowwise/math.h"
@@ -11,8 +12,8 @@
 
 namespace axonn::rowwise {
 
-// s = softmax(l) or sigmoid(l) of the E logits of a row; K = the k experts of the largest s + b;
-// p = scale · s / (sum of s over K) or scale · s, for K.
+// s = softmax(l) or sigmoid(l) of the E logits of a row; K = the k experts of the largest s + b, of
+// some groups of experts; p = scale · s / (sum of s over K) or scale · s, for K.
 
 /// The sum that scores are divided by is at least this, so that scores of 0 give weights and shares
 /// of 0.
@@ -46,6 +47,7 @@ struct RouteKernel {
   Matrix<const float> logits;      // (R, E)
   const T* bias;                   // (E) or null
   int k, E;
+  int groups, kept_groups;  // 64 groups at most
   float scale;
   bool sigmoidal, normalise, chosen;
 
@@ -83,9 +85,42 @@ struct RouteKernel {
     });
   }
 
+  AXONN_DEVICE float for_choice(const float* s, int i) const {
+    return bias ? s[i] + get(bias[i]) : s[i];
+  }
+
+  /// Grows with the sum of the group's two best scores.
+  AXONN_DEVICE std::uint64_t group_preference(const float* s, int group) const {
+    constexpr float kLowest = -std::numeric_limits<float>::infinity();
+    const int each = E / groups;
+    float best = kLowest, second = kLowest;
+    for (int i = group * each; i < (group + 1) * each; ++i) {
+      const float x = for_choice(s, i);
+      second = greatest(second, least(best, x));
+      best = greatest(best, x);
+    }
+    return preference(each > 1 ? best + second : best, group);
+  }
+
+  /// A bit for each group whose experts can be chosen.
+  AXONN_DEVICE std::uint64_t groups_kept(const auto& team, const float* s) const {
+    if (kept_groups == groups) return ~std::uint64_t{0};
+    std::uint64_t last = ~std::uint64_t{0}, kept = 0;
+    for (int j = 0; j < kept_groups; ++j)
+      last = team.largest_of(groups, [=, this](int group) {
+        const std::uint64_t one = group_preference(s, group);
+        return one < last ? one : 0;
+      });
+    for (int group = 0; group < groups; ++group)
+      if (group_preference(s, group) >= last) kept |= std::uint64_t{1} << group;
+    return kept;
+  }
+
   AXONN_DEVICE void choose(const auto& team, const RoutedRow& to) const {
-    const auto preferred = [&](int i) {
-      return preference(bias ? to.scores[i] + get(bias[i]) : to.scores[i], i);
+    const std::uint64_t kept = groups_kept(team, to.scores);
+    const auto preferred = [&](int i) -> std::uint64_t {
+      if ((kept >> (i * groups / E) & 1) == 0) return 0;
+      return preference(for_choice(to.scores, i), i);
     };
     std::uint64_t least = ~std::uint64_t{0};  // of those chosen up to now
     for (int j = 0; j < k; ++j)
@@ -307,6 +342,11 @@ inline int check_route(const Checker& check, const Route& route) {
   check.f32("weights", route.weights, R, k);
   check.f32("scores", route.scores, R, E);
   check.f32("log_sums", route.log_sums, R, 1);
+  AXONN_CHECK(route.groups > 0 && route.groups <= 64 && E % route.groups == 0 &&
+                  route.kept_groups > 0 && route.kept_groups <= route.groups &&
+                  route.kept_groups * (E / route.groups) >= k,
+              check.operation, ": ", route.kept_groups, " of ", route.groups, " groups of ", E,
+              " experts, want up to 64 equal groups, with ", k, " experts in those that are kept");
   if (route.score_sums.data) check.f32("score_sums", route.score_sums, R, 1);
   return static_cast<int>(E);
 }
@@ -338,6 +378,8 @@ void Route::run(auto launch, const Checker& check) const {
                                                           .bias = address<const T>(bias),
                                                           .k = width(ids),
                                                           .E = E,
+                                                          .groups = groups,
+                                                          .kept_groups = kept_groups,
                                                           .scale = scale,
                                                           .sigmoidal = sigmoid,
                                                           .normalise = normalise,

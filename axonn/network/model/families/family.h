@@ -104,6 +104,13 @@ struct ModelType {
   } rope_keys = {};
   /// embedding_scale, attention_scale, residual_scale and logit_scale may differ from the defaults.
   bool has_scales = false;
+  bool groups_experts = false;  ///< n_group and topk_group: ModelConfig::expert_groups
+  /// Folders have layers beyond num_hidden_layers, which predict further tokens; as in
+  /// transformers they are passed over.
+  bool predicts_further = false;
+  /// A model is of this type if ModelConfig::type says so; norms of queries and keys and an MLP
+  /// beside experts are as it likes.
+  bool is_named = false;
   /// Whether a model with the same options as the defaults is one of this type; null: it is.
   bool (*fits)(const ModelConfig&) = nullptr;
   /// Published models: sizes by name. The names are choices of model.name.

@@ -106,7 +106,14 @@ void check_gemma(const ModelConfig& model, Unsupported& unsupported) {
 
 std::vector<ModelType> gemma_types() {
   ModelConfig defaults = with_gemma_options(llama_defaults());
+  // Sizes, too, which published files that see images leave out.
+  defaults.layers = 26;
+  defaults.hidden = 2304;
+  defaults.heads = 8;
   defaults.kv_heads = 4;
+  defaults.ffn = 9216;
+  defaults.vocab = 262208;
+  defaults.positions = 131072;
   return {{.name = "gemma3_text",
            .architecture = "Gemma3ForCausalLM",
            .defaults = defaults,

@@ -1,5 +1,7 @@
 // GLM-4: norms at the input and at the output of attention and MLP, and rotary positions on
-// neighbouring columns of half a head. Sizes: the config.json of each model.
+// neighbouring columns of half a head. GLM-4.5 to 4.7 (glm4_moe): experts, in groups or not, whose
+// choice has a bias, beside an MLP of all tokens, in all layers but the first. Sizes: the
+// config.json of each model.
 #include <array>
 
 #include "axonn/foundation/base/check.h"
@@ -35,6 +37,46 @@ void rename_glm(const ModelConfig& model, const std::string& parameter, StoredNa
   join_gate_and_up(model, parameter, stored);
 }
 
+void read_glm_moe(const JsonReader& file, ModelConfig& model, Unsupported&) {
+  const auto integer = [&](const char* key, std::int64_t otherwise) {
+    return file.integer({key}, kMostExperts).value_or(otherwise);
+  };
+  model.qk_norm = file.flag("use_qk_norm", false) ? QkNormKind::head : QkNormKind::none;
+  model.experts = integer("n_routed_experts", 128);
+  model.experts_per_token = integer("num_experts_per_tok", 8);
+  model.expert_ffn = file.integer({"moe_intermediate_size"}, kMostColumns).value_or(1408);
+  model.shared_ffn = file.zero_or("n_shared_experts", kMostExperts, 1) * model.expert_ffn;
+  model.expert_groups = integer("n_group", 1);
+  model.expert_groups_per_token = integer("topk_group", 1);
+  model.router_scale = file.real({"routed_scaling_factor"}, 1);
+  model.expert_norm = file.flag("norm_topk_prob", true);
+  set_dense_layers(model, file.zero_or("first_k_dense_replace", kMostLayers, 1));
+}
+
+void write_glm_moe(const ModelConfig& model, JsonObject& out) {
+  Unsupported refused;  // by check_glm_moe()
+  out["use_qk_norm"] = model.qk_norm == QkNormKind::head;
+  out["n_routed_experts"] = model.experts;
+  out["num_experts_per_tok"] = model.experts_per_token;
+  out["moe_intermediate_size"] = model.expert_ffn;
+  out["n_shared_experts"] = model.shared_ffn / model.expert_ffn;
+  out["n_group"] = model.expert_groups;
+  out["topk_group"] = model.expert_groups_per_token;
+  out["routed_scaling_factor"] = model.router_scale;
+  out["norm_topk_prob"] = model.expert_norm;
+  out["first_k_dense_replace"] = first_dense_layers(model, refused);
+}
+
+void check_glm_moe(const ModelConfig& model, Unsupported& unsupported) {
+  if (model.router != RouterKind::sigmoid) unsupported.emplace_back("router = softmax");
+  if (!model.router_bias) unsupported.emplace_back("router_bias = false");
+  if (model.window > 0) unsupported.push_back(concat("window = ", model.window));
+  if (model.qk_norm == QkNormKind::width || model.qk_norm == QkNormKind::rotated_head)
+    unsupported.push_back(concat("qk_norm = ", kQkNormKinds[static_cast<int>(model.qk_norm)]));
+  need_whole_shared_experts(model, unsupported);
+  first_dense_layers(model, unsupported);
+}
+
 }  // namespace
 
 std::vector<ModelType> glm_types() {
@@ -46,6 +88,13 @@ std::vector<ModelType> glm_types() {
   defaults.block_norm = BlockNormKind::both;
   defaults.rope_pairs = RopePairs::neighbours;
   defaults.partial_rotary_factor = 0.5;
+  ModelConfig moe = with_experts(llama_defaults(), 128, 8, 1408);
+  moe.type = "glm4_moe";
+  moe.norm_eps = 1e-5;
+  moe.kv_heads = 8;
+  moe.partial_rotary_factor = 0.5;
+  moe.router = RouterKind::sigmoid;
+  moe.router_bias = true;
   return {{.name = "glm4",
            .architecture = "Glm4ForCausalLM",
            .defaults = defaults,
@@ -53,7 +102,18 @@ std::vector<ModelType> glm_types() {
            .rope_keys = {.part = true},
            .fits = no_layer_slides,
            .known = known_glms,
-           .rename = rename_glm}};
+           .rename = rename_glm},
+          {.name = "glm4_moe",
+           .architecture = "Glm4MoeForCausalLM",
+           .defaults = moe,
+           .bias_keys = {.qkv = true},
+           .rope_keys = {.part = true},
+           .groups_experts = true,
+           .predicts_further = true,
+           .is_named = true,
+           .read = read_glm_moe,
+           .write = write_glm_moe,
+           .check = check_glm_moe}};
 }
 
 }  // namespace axonn

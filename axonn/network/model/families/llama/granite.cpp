@@ -44,9 +44,49 @@ void write_granite(const ModelConfig& model, JsonObject& out) {
       model.attention_scale > 0 ? model.attention_scale : usual_scale(model);
 }
 
+void read_granite_moe(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+  read_granite(file, model, unsupported);
+  read_experts(file, model, unsupported);
+}
+
+void write_granite_moe(const ModelConfig& model, JsonObject& out) {
+  write_granite(model, out);
+  write_experts(model, 0.001, out);
+  out["num_local_experts"] = model.experts;
+  out["intermediate_size"] = model.expert_ffn;
+}
+
+void check_granite_moe(const ModelConfig& model, Unsupported& unsupported) {
+  check_router(model, unsupported);
+  check_all_routed(model, unsupported);
+  if (!model.expert_norm) unsupported.emplace_back("expert_norm = false");
+  if (model.qk_norm != QkNormKind::none) unsupported.emplace_back("qk_norm");
+  if (model.shared_ffn > 0) unsupported.push_back(concat("shared_ffn = ", model.shared_ffn));
+  check_head_dim(model, unsupported);
+}
+
+/// Its files join the matrices of all experts.
+void rename_granite_experts(const ModelConfig&, const std::string& parameter, StoredName& stored) {
+  constexpr std::string_view kGate = ".mlp.gate.weight";
+  const auto module = [](const std::string& mlp) {
+    return mlp.substr(0, mlp.rfind('.')) + ".block_sparse_moe";
+  };
+  if (const auto expert = expert_name(parameter)) {
+    stored.joined.names = {module(expert->module) + (expert->matrix == ".down_proj"
+                                                         ? ".output_linear.weight"
+                                                         : ".input_linear.weight")};
+    stored.joined.usual = true;
+  } else if (parameter.ends_with(kGate)) {
+    stored.names = {module(parameter.substr(0, parameter.size() - kGate.size()) + ".mlp") +
+                    ".router.layer.weight"};
+  }
+}
+
 }  // namespace
 
 std::vector<ModelType> granite_types() {
+  ModelConfig moe = with_experts(llama_defaults(), 8, 2, 0);
+  moe.type = "granitemoe";
   return {{.name = "granite",
            .architecture = "GraniteForCausalLM",
            .defaults = llama_defaults(),
@@ -56,7 +96,18 @@ std::vector<ModelType> granite_types() {
            .known = known_granites,
            .read = read_granite,
            .write = write_granite,
-           .check = check_head_dim}};
+           .check = check_head_dim},
+          {.name = "granitemoe",
+           .architecture = "GraniteMoeForCausalLM",
+           .defaults = moe,
+           .bias_keys = {.attention = true},
+           .has_scales = true,
+           .is_named = true,
+           .fits = no_layer_slides,
+           .read = read_granite_moe,
+           .write = write_granite_moe,
+           .check = check_granite_moe,
+           .rename = rename_granite_experts}};
 }
 
 }  // namespace axonn

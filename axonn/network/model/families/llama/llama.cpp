@@ -239,6 +239,17 @@ void list_expert_options(ModelConfig& model, OptionList& list) {
        .min = 0,
        .also = "n_shared_experts num_shared_experts shared_expert_intermediate_size "
                "moe_shared_expert_intermediate_size"});
+  list.add("expert_groups", &model.expert_groups,
+           {.help = "equal groups of experts; a token uses experts of the groups whose two best "
+                    "scores have the greatest sums, as in DeepSeek-V3",
+            .min = 1,
+            .max = 64,
+            .also = "n_group num_expert_group moe_router_num_groups"});
+  list.add("expert_groups_per_token", &model.expert_groups_per_token,
+           {.help = "number of groups whose experts a token uses",
+            .min = 1,
+            .max = 64,
+            .also = "topk_group limited_topk_group moe_router_group_topk"});
   list.add("expert_norm", &model.expert_norm,
            {.help = "whether the scores of a token's experts are divided by their sum",
             .also = "norm_topk_prob moe_normalize_expert_weights"});
@@ -323,6 +334,18 @@ void validate_kinds_of_layers(const ModelConfig& model) {
            " layers, so that none has the window = ", model.window, "; set window = 0");
 }
 
+void validate_groups(const ModelConfig& model) {
+  const std::int64_t groups = model.expert_groups, kept = model.expert_groups_per_token;
+  if (groups < 1 || groups > 64 || model.experts % groups != 0)
+    refuse("[model] expert_groups = ", groups,
+           " are not 1 to 64 equal groups of experts = ", model.experts,
+           "; DeepSeek-V3 has 8 of 256");
+  if (kept < 1 || kept > groups || kept * (model.experts / groups) < model.experts_per_token)
+    refuse("[model] expert_groups_per_token = ", kept, " of ", groups, " groups of ",
+           model.experts / groups, " experts must be 1 to ", groups,
+           " and hold experts_per_token = ", model.experts_per_token, " experts");
+}
+
 void validate_experts(const ModelConfig& model) {
   if (model.shared_ffn > 0 && model.experts == 0)
     refuse("[model] shared_ffn = ", model.shared_ffn,
@@ -337,6 +360,7 @@ void validate_experts(const ModelConfig& model) {
   if (model.experts_per_token < 1 || model.experts_per_token > model.experts)
     refuse("[model] experts_per_token = ", model.experts_per_token,
            " must be from 1 to experts = ", model.experts, "; Mixtral chooses 2 of 8");
+  validate_groups(model);
   validate_layers(model, "dense_layers", model.dense_layers);
   bool any = false;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) any |= model.has_experts(layer);

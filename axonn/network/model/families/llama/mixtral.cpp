@@ -35,26 +35,24 @@ void check_mixtral(const ModelConfig& model, Unsupported& unsupported) {
   check_all_routed(model, unsupported);
 }
 
-/// Adds its names in front: those of other types are those of newer versions of transformers.
-void rename_mixtral(const ModelConfig&, const std::string& parameter, StoredName& stored) {
-  const auto module = [](const std::string& mlp) {
-    return mlp.substr(0, mlp.rfind('.')) + ".block_sparse_moe";
-  };
-  constexpr std::string_view kGate = ".gate.weight";
-  if (const auto expert = expert_name(parameter)) {
-    const char* const matrix = expert->matrix == ".down_proj" ? ".w2.weight"
-                               : expert->matrix == ".up_proj" ? ".w3.weight"
-                                                              : ".w1.weight";
-    stored.names.insert(stored.names.begin(),
-                        concat(module(expert->module), ".experts.", expert->expert, matrix));
-  } else if (parameter.ends_with(kGate)) {
-    stored.names.insert(
-        stored.names.begin(),
-        concat(module(parameter.substr(0, parameter.size() - kGate.size())), kGate));
-  }
-}
-
 }  // namespace
+
+void add_mixtral_names(const ModelConfig&, const std::string& parameter, StoredName& stored) {
+  const auto add = [&](const std::string& mlp, const auto&... rest) {
+    stored.names.insert(stored.names.begin(),
+                        concat(mlp.substr(0, mlp.rfind('.')), ".block_sparse_moe", rest...));
+  };
+  if (const auto expert = expert_name(parameter))
+    return add(expert->module, ".experts.", expert->expert,
+               expert->matrix == ".down_proj" ? ".w2.weight"
+               : expert->matrix == ".up_proj" ? ".w3.weight"
+                                              : ".w1.weight");
+  constexpr std::string_view kGate = ".gate.weight", kBias = ".e_score_correction_bias";
+  if (parameter.ends_with(kGate))
+    add(parameter.substr(0, parameter.size() - kGate.size()), kGate);
+  else if (parameter.ends_with(kBias))
+    add(parameter.substr(0, parameter.rfind(".gate.")), kBias);
+}
 
 std::vector<ModelType> mixtral_types() {
   ModelConfig defaults = with_experts(llama_defaults(), 8, 2, 0);
@@ -68,7 +66,7 @@ std::vector<ModelType> mixtral_types() {
            .read = read_mixtral,
            .write = write_mixtral,
            .check = check_mixtral,
-           .rename = rename_mixtral}};
+           .rename = add_mixtral_names}};
 }
 
 }  // namespace axonn

@@ -153,6 +153,8 @@ class LlamaBlock final : public DecoderBlock {
             .normalised = config.expert_norm,
             .scale = config.router_scale,
             .bias = config.router_bias,
+            .groups = config.expert_groups,
+            .kept_groups = config.expert_groups_per_token,
             .init_std = init_std(config),
             .down_init_std = residual_options(config, config.expert_ffn, 1, false).init_std,
             .layer = routed};

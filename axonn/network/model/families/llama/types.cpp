@@ -53,12 +53,18 @@ StoredName stored_expert(const ModelConfig& model, const std::string& parameter,
                      .first = of.expert * rows + (of.matrix == ".up_proj" ? width : 0)}};
 }
 
-/// Adds the names that a model has if it was saved without its head.
-void add_headless(std::vector<std::string>& names) {
-  constexpr std::string_view kPrefix = "model.";
-  const std::size_t count = names.size();
-  for (std::size_t i = 0; i < count; ++i)
-    if (names[i].starts_with(kPrefix)) names.push_back(names[i].substr(kPrefix.size()));
+/// Adds the names that a model has if it was saved without its head, or inside a model that also
+/// sees images.
+void add_other_prefixes(std::vector<std::string>& names) {
+  constexpr std::string_view kPrefix = "model.", kText = "language_model.";
+  const std::vector<std::string> usual = names;
+  for (const std::string& name : usual) {
+    names.push_back(concat(kText, name));
+    if (!name.starts_with(kPrefix)) continue;
+    const std::string headless = name.substr(kPrefix.size());
+    names.push_back(headless);
+    names.push_back(concat(kPrefix, kText, headless));
+  }
 }
 
 }  // namespace
@@ -164,6 +170,25 @@ void check_all_routed(const ModelConfig& model, Unsupported& unsupported) {
   if (!model.dense_layers.empty()) unsupported.emplace_back("dense_layers");
 }
 
+void set_dense_layers(ModelConfig& model, std::int64_t count) {
+  model.expert_step = 1;
+  model.dense_layers = layers_where(model, [&](std::int64_t layer) { return layer < count; });
+}
+
+std::int64_t first_dense_layers(const ModelConfig& model, Unsupported& unsupported) {
+  const LayerList dense =
+      layers_where(model, [&](std::int64_t layer) { return !model.has_experts(layer); });
+  if (!dense.empty() && dense.back() >= std::ssize(dense))
+    unsupported.emplace_back("dense_layers or expert_step other than the first layers");
+  return std::ssize(dense);
+}
+
+void need_whole_shared_experts(const ModelConfig& model, Unsupported& unsupported) {
+  if (model.shared_ffn % model.expert_ffn != 0)
+    unsupported.push_back(concat("shared_ffn = ", model.shared_ffn,
+                                 ", which is no multiple of expert_ffn = ", model.expert_ffn));
+}
+
 void check_head_dim(const ModelConfig& model, Unsupported& unsupported) {
   if (model.heads * model.head_width() != model.hidden)
     unsupported.push_back(concat("head_dim = ", model.head_dim));
@@ -243,8 +268,11 @@ void write_biases(const ModelConfig& model, const ModelType& type, JsonObject& o
 bool is_llama_type(const ModelConfig& model, const ModelType& type) {
   const ModelConfig& defaults = type.defaults;
   if (!model.type.empty() && model.type != type.name) return false;
-  return (defaults.experts > 0) == (model.experts > 0) && defaults.qk_norm == model.qk_norm &&
-         (defaults.shared_ffn > 0) == (model.shared_ffn > 0) && has_rope(type, model) &&
+  if (type.is_named && model.type.empty()) return false;
+  const bool same_parts =
+      defaults.qk_norm == model.qk_norm && (defaults.shared_ffn > 0) == (model.shared_ffn > 0);
+  return (defaults.experts > 0) == (model.experts > 0) && (same_parts || type.is_named) &&
+         (model.expert_groups == 1 || type.groups_experts) && has_rope(type, model) &&
          has_scales(type, model) && has_biases(type, model) &&
          defaults.activation == model.activation && defaults.block_norm == model.block_norm &&
          defaults.norm_plus_one == model.norm_plus_one &&
@@ -276,6 +304,7 @@ std::string llama_type_options(const ModelConfig& model) {
   say_if(model.block_norm != BlockNormKind::input,
          "block_norm = ", kBlockNormKinds[static_cast<int>(model.block_norm)]);
   say_if(model.experts > 0, "experts = ", model.experts);
+  say_if(model.expert_groups != 1, "expert_groups = ", model.expert_groups);
   say_if(model.shared_ffn > 0, "shared_ffn = ", model.shared_ffn);
   if (!model.nope_layers.empty()) options.emplace_back("nope_layers");
   if (windows_tell(model) && model.window > 0) options.push_back(concat("window = ", model.window));
@@ -285,18 +314,21 @@ std::string llama_type_options(const ModelConfig& model) {
 
 ModelConfig read_llama(const JsonReader& file, const ModelType& type, Unsupported& unsupported) {
   ModelConfig model = type.defaults;
-  model.layers = file.needed({"num_hidden_layers"}, kMostLayers);
-  model.hidden = file.needed({"hidden_size"}, kMostColumns);
-  model.heads = file.needed({"num_attention_heads"}, kMostColumns);
+  const auto size = [&](const char* key, std::int64_t most, std::int64_t otherwise) {
+    return otherwise > 0 ? file.integer({key}, most).value_or(otherwise) : file.needed({key}, most);
+  };
+  model.layers = size("num_hidden_layers", kMostLayers, model.layers);
+  model.hidden = size("hidden_size", kMostColumns, model.hidden);
+  model.heads = size("num_attention_heads", kMostColumns, model.heads);
   // A type's default stands for a missing key, the first model's equal heads for a null.
   model.kv_heads = file.integer_or(
       "num_key_value_heads", kMostColumns,
       {.missing = model.kv_heads > 0 ? model.kv_heads : model.heads, .null = model.heads});
   model.head_dim =
       file.integer_or("head_dim", kMostColumns, {.missing = model.head_dim, .null = 0});
-  model.ffn = file.needed({"intermediate_size"}, kMostColumns);
-  model.vocab = file.needed({"vocab_size"}, kMostRows);
-  model.positions = file.needed({"max_position_embeddings"}, kMostRows);
+  model.ffn = size("intermediate_size", kMostColumns, model.ffn);
+  model.vocab = size("vocab_size", kMostRows, model.vocab);
+  model.positions = size("max_position_embeddings", kMostRows, model.positions);
   model.tied = file.flag("tie_word_embeddings", model.tied);
   model.norm_eps = file.real({"rms_norm_eps"}, model.norm_eps);
   model.init_std = file.real({"initializer_range"}, 0.02);
@@ -347,8 +379,8 @@ StoredName llama_stored_name(const ModelConfig& model, const ModelType* type,
   StoredName stored{.names = {parameter}};
   if (const auto expert = expert_name(parameter)) stored = stored_expert(model, parameter, *expert);
   if (type && type->rename) type->rename(model, parameter, stored);
-  add_headless(stored.names);
-  add_headless(stored.joined.names);
+  add_other_prefixes(stored.names);
+  add_other_prefixes(stored.joined.names);
   return stored;
 }
 

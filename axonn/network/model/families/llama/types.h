@@ -29,11 +29,12 @@ std::vector<ModelType> exaone_types();   // exaone.cpp
 std::vector<ModelType> ernie_types();    // ernie.cpp
 std::vector<ModelType> hunyuan_types();  // hunyuan.cpp
 std::vector<ModelType> gemma_types();    // gemma.cpp
+std::vector<ModelType> minimax_types();  // minimax.cpp
 
-inline constexpr std::array kLlamaTypes = {llama_types,  mistral_types, mixtral_types, olmoe_types,
-                                           olmo_types,   qwen_types,    apertus_types, smollm_types,
-                                           phi_types,    seed_types,    granite_types, glm_types,
-                                           exaone_types, ernie_types,   hunyuan_types, gemma_types};
+inline constexpr std::array kLlamaTypes = {
+    llama_types,   mistral_types, mixtral_types, olmoe_types, olmo_types,    qwen_types,
+    apertus_types, smollm_types,  phi_types,     seed_types,  granite_types, glm_types,
+    exaone_types,  ernie_types,   hunyuan_types, gemma_types, minimax_types};
 
 // Pieces of which types are made; types.cpp.
 
@@ -107,6 +108,8 @@ void write_experts(const ModelConfig& model, double balance, JsonObject& out);
 void check_router(const ModelConfig& model, Unsupported& unsupported);
 /// Adds options by which some layers have no experts.
 void check_all_routed(const ModelConfig& model, Unsupported& unsupported);
+/// Adds shared_ffn if it is not the width of several experts.
+void need_whole_shared_experts(const ModelConfig& model, Unsupported& unsupported);
 /// Adds head_dim if heads are not as wide together as the model.
 void check_head_dim(const ModelConfig& model, Unsupported& unsupported);
 
@@ -127,6 +130,12 @@ struct ExpertName {
 };
 /// Empty for a parameter that is no expert's.
 std::optional<ExpertName> expert_name(const std::string& parameter);
+/// Adds Mixtral's names of experts' and routers' parameters in front.
+void add_mixtral_names(const ModelConfig&, const std::string& parameter, StoredName& stored);
+/// Sets the layers with dense MLPs: the first ones.
+void set_dense_layers(ModelConfig& model, std::int64_t count);
+/// How many layers are dense; adds dense_layers unless these are the first ones.
+std::int64_t first_dense_layers(const ModelConfig& model, Unsupported& unsupported);
 
 // The family's functions; see Family.
 
