@@ -73,8 +73,8 @@ def draw_model(rng, keys, grid, dtype):
     keys["model.rope_pairs"] = rng.choice(("halves", "halves", "neighbours"))
     keys["model.norm_plus_one"] = rng.random() < 0.2
     for scale in ("embedding_scale", "residual_scale", "logit_scale", "attention_scale"):
-        if rng.random() < 0.2:
-            keys[f"model.{scale}"] = rng.choice((0.25, 0.5, 3.0))
+        if rng.random() < 0.2:  # larger scores make the choice of keys, and so rounding, count more
+            keys[f"model.{scale}"] = rng.choice((0.25, 0.5, 1 if scale == "attention_scale" else 3))
     if rng.random() < 0.2:
         keys |= {"model.query_growth": 0.3, "model.rope_original_positions": 8}
     keys["model.partial_rotary_factor"] = rng.choice((1, 1, 0.5))
@@ -82,14 +82,15 @@ def draw_model(rng, keys, grid, dtype):
         keys |= {"model.rope_factor": 4.0, "model.rope_original_positions": rng.choice((8, 64))}
     if keys["model.rope_scaling"] == "longrope":
         draw_longrope(rng, keys)
-    keys["model.block_norm"] = rng.choice(("input", "input", "output", "both"))
+    keys["model.block_norm"] = rng.choice(("input", "input", "output", "both", "parallel"))
+    keys["model.norm"] = rng.choice(("rms", "rms", "layer", "layer-without-bias"))
     if rng.random() < 0.3:
         keys["model.nope_layers"] = draw_layers(rng, keys)
     if rng.random() < 0.5:
         draw_experts(rng, keys, grid)
         keys["model.mlp_bias"] = False
     elif rng.random() < 0.4:
-        keys["model.activation"] = rng.choice(("xielu", "geglu"))
+        keys["model.activation"] = rng.choice(("xielu", "geglu", "gelu", "relu2"))
 
 
 def draw_longrope(rng, keys):
@@ -292,7 +293,7 @@ COUNTED = (
     "model.out_bias model.mlp_bias model.partial_rotary_factor model.rope_pairs "
     "model.norm_plus_one model.embedding_scale model.attention_scale model.residual_scale "
     "model.logit_scale model.query_growth model.shared_ffn "
-    "model.expert_groups "
+    "model.expert_groups model.norm "
     "model.rope_scaling model.block_norm model.nope_layers model.full_layers "
     "model.window_rope_theta model.window_rope_scaling model.activation model.experts_per_token "
     "model.expert_norm model.expert_step model.dense_layers model.router model.router_scale "

@@ -86,6 +86,16 @@ Matrix factors_of(const ModelConfig& m, Matrix weight) {
   return weight;
 }
 
+/// The norm with the weight and perhaps the bias `name`.
+Matrix block_norm(const Matrix& x, const ModelConfig& m, const Weights& weights,
+                  const std::string& name) {
+  const Matrix factors = factors_of(m, weights.at(name + ".weight"));
+  if (m.norm == NormKind::rms) return rms_norm(x, factors, m.norm_eps);
+  const auto bias = weights.find(name + ".bias");
+  return layer_norm(x, factors, bias == weights.end() ? Matrix(1, x.cols) : bias->second,
+                    m.norm_eps);
+}
+
 /// Applies RMSNorm with the weight `name`, if the model has it, to each head's D columns or to the
 /// whole width, as many columns as the weight has.
 Matrix head_norms(const Matrix& x, const ModelConfig& m, const Weights& weights,
@@ -178,6 +188,12 @@ Matrix mlp(const Matrix& x, const ModelConfig& m, const Weights& weights, const 
     for (double& value : hidden.values) value = xielu(value, p->second(0, 0), n);
     return project(hidden, "down_proj");
   }
+  if (!m.has_gate()) {
+    Matrix hidden = project(x, "up_proj");
+    for (double& value : hidden.values)
+      value = m.activation == MlpKind::gelu ? gelu(value) : value > 0 ? value * value : 0;
+    return project(hidden, "down_proj");
+  }
   const Matrix gate = project(x, "gate_proj"), up = project(x, "up_proj");
   Matrix hidden(gate.rows, gate.cols);
   for (std::size_t i = 0; i < hidden.values.size(); ++i) {
@@ -259,7 +275,7 @@ LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
   for (std::int64_t i = 0; i < m.layers; ++i) {
     const std::string layer = "model.layers." + std::to_string(i) + ".";
     const auto norm = [&](const Matrix& of, const char* name) {
-      return rms_norm(of, factors_of(m, weights.at(layer + name + "layernorm.weight")), m.norm_eps);
+      return block_norm(of, m, weights, layer + name + "layernorm");
     };
     const auto feed_forward = [&](const Matrix& of) {
       if (!m.has_experts(i)) return mlp(of, m, weights, layer + "mlp.");
@@ -274,7 +290,10 @@ LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
     const auto attend = [&](const Matrix& of) {
       return self_attention(of, m, weights, i, positions);
     };
-    if (m.block_norm == BlockNormKind::input) {
+    if (m.block_norm == BlockNormKind::parallel) {
+      const Matrix normed = norm(x, "input_");
+      x = added(x, sum(attend(normed), feed_forward(normed)));
+    } else if (m.block_norm == BlockNormKind::input) {
       x = added(x, attend(norm(x, "input_")));
       x = added(x, feed_forward(norm(x, "post_attention_")));
     } else {
@@ -283,7 +302,7 @@ LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
       x = added(x, norm(feed_forward(both ? norm(x, "pre_feedforward_") : x), "post_feedforward_"));
     }
   }
-  pass.logits = product(rms_norm(x, factors_of(m, weights.at("model.norm.weight")), m.norm_eps),
+  pass.logits = product(block_norm(x, m, weights, "model.norm"),
                         m.tied ? table : weights.at("lm_head.weight"));
   for (double& logit : pass.logits.values) logit *= m.logit_scale;
   if (m.mup_base > 0)

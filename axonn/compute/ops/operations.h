@@ -193,6 +193,7 @@ enum class ActivationKind {
   relu,  ///< max(x, 0)
   silu,  ///< x / (1 + e^-x)
   tanh,
+  relu2,  ///< max(x, 0)²
 };
 
 /// out = f(inp), (R, C) T.

@@ -35,16 +35,26 @@ inline constexpr std::array<std::string_view, 4> kQkNormKinds = {"none", "head",
                                                                  "rotated-head"};
 
 /// The MLP of the llama family: down(silu(gate x) ⊙ up x), down(xielu(up x)) without a gate, or
-/// down(gelu(gate x) ⊙ up x).
-enum class MlpKind { swiglu, xielu, geglu };
+/// down(gelu(gate x) ⊙ up x), or without a gate down(gelu(up x)) or down(relu(up x)²).
+enum class MlpKind { swiglu, xielu, geglu, gelu, relu2 };
 
-inline constexpr std::array<std::string_view, 3> kMlpKinds = {"swiglu", "xielu", "geglu"};
+inline constexpr std::array<std::string_view, 5> kMlpKinds = {"swiglu", "xielu", "geglu", "gelu",
+                                                              "relu2"};
+
+/// The norms of the llama family but those of queries and keys: RMSNorm, or LayerNorm with biases
+/// or without.
+enum class NormKind { rms, layer, layer_without_bias };
+
+inline constexpr std::array<std::string_view, 3> kNormKinds = {"rms", "layer",
+                                                               "layer-without-bias"};
 
 /// Where the norms of attention and MLP stand: x + f(norm(x)), x + norm(f(x)) (OLMo 2), or
-/// x + norm(f(norm(x))) (Gemma).
-enum class BlockNormKind { input, output, both };
+/// x + norm(f(norm(x))) (Gemma); or one norm for both in parallel, x + attention(n) + MLP(n) with
+/// n = norm(x) (Command R).
+enum class BlockNormKind { input, output, both, parallel };
 
-inline constexpr std::array<std::string_view, 3> kBlockNormKinds = {"input", "output", "both"};
+inline constexpr std::array<std::string_view, 4> kBlockNormKinds = {"input", "output", "both",
+                                                                    "parallel"};
 
 /// The columns of a head that rotary positions rotate together: i and i + D/2, or 2i and 2i + 1.
 enum class RopePairs { halves, neighbours };
@@ -78,6 +88,7 @@ struct ModelConfig {
   bool out_bias = false;  ///< of attention's output projection
   bool mlp_bias = false;  ///< of the products of dense MLPs
   QkNormKind qk_norm = QkNormKind::none;
+  NormKind norm = NormKind::rms;
   BlockNormKind block_norm = BlockNormKind::input;
   bool norm_plus_one = false;  ///< norms' factors are 1 + weight (Gemma)
   // Factors (Granite): of the embeddings; of scores, 0: 1 / sqrt(D); of what attention and MLP add
@@ -123,7 +134,9 @@ struct ModelConfig {
 
   bool is_llama() const { return family == ModelFamily::llama; }
   /// Whether dense MLPs have a matrix gate_proj beside up_proj and down_proj.
-  bool has_gate() const { return is_llama() && activation != MlpKind::xielu; }
+  bool has_gate() const {
+    return is_llama() && (activation == MlpKind::swiglu || activation == MlpKind::geglu);
+  }
   // Of a layer, counted from 0:
 
   /// Whether it has experts instead of a dense MLP.

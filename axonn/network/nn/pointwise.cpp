@@ -207,6 +207,10 @@ Var relu(const Context& ctx, const Var& inp) {
   return activation(ctx, inp, ops::ActivationKind::relu);
 }
 
+Var squared_relu(const Context& ctx, const Var& inp) {
+  return activation(ctx, inp, ops::ActivationKind::relu2);
+}
+
 Var silu(const Context& ctx, const Var& inp) {
   return activation(ctx, inp, ops::ActivationKind::silu);
 }

@@ -26,6 +26,8 @@ Var swiglu(const Context& ctx, const Var& inp, ops::GateKind gate = ops::GateKin
 Var relu(const Context& ctx, const Var& inp);
 Var silu(const Context& ctx, const Var& inp);
 Var tanh(const Context& ctx, const Var& inp);
+/// max(inp, 0)², likewise.
+Var squared_relu(const Context& ctx, const Var& inp);
 
 /// a + b, as in a residual connection; in the same pass, the moments of its rows for the next norm.
 /// No communication. Throws if a and b differ in shape, chunks or placement.

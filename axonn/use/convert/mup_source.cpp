@@ -18,7 +18,8 @@ struct RowFactor {
 RowFactor factor_of(const ModelConfig& model, const StoredParameter& parameter) {
   const std::string& name = parameter.name;
   const auto ends = [&](std::string_view end) { return name.ends_with(end); };
-  if (name == "ln_f.weight" || name == "ln_f.bias" || name == "model.norm.weight")
+  if (name == "ln_f.weight" || name == "ln_f.bias" || name == "model.norm.weight" ||
+      name == "model.norm.bias")
     return {parameter.rows, static_cast<float>(1 / model.width_factor())};
   if (model.mup_base_head_dim == 0) return {};
   const double width = static_cast<double>(model.head_width()),

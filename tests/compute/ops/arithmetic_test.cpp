@@ -30,6 +30,8 @@ constexpr Function kFunctions[] = {
     {ops::ActivationKind::relu, [](double x) { return x > 0 ? x : 0; },
      [](double x) { return x > 0 ? 1.0 : 0.0; }},
     {ops::ActivationKind::silu, reference::silu, reference::silu_slope},
+    {ops::ActivationKind::relu2, [](double x) { return x > 0 ? x * x : 0; },
+     [](double x) { return x > 0 ? 2 * x : 0; }},
     {ops::ActivationKind::tanh, [](double x) { return std::tanh(x); },
      [](double x) { return 1 - std::tanh(x) * std::tanh(x); }},
 };

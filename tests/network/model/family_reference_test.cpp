@@ -286,6 +286,34 @@ ModelConfig small_gemma3() {
   return config;
 }
 
+ModelConfig small_starcoder2() {
+  ModelConfig config = small_seed_oss();
+  config.norm = NormKind::layer;
+  config.activation = MlpKind::gelu;
+  return config;
+}
+
+ModelConfig small_nemotron() {
+  ModelConfig config = small_llama();
+  config.norm = NormKind::layer;
+  config.norm_plus_one = true;
+  config.activation = MlpKind::relu2;
+  config.partial_rotary_factor = 0.5;
+  return config;
+}
+
+ModelConfig small_cohere2() {
+  ModelConfig config = small_llama();
+  config.norm = NormKind::layer_without_bias;
+  config.block_norm = BlockNormKind::parallel;
+  config.rope_pairs = RopePairs::neighbours;
+  config.window = 4;
+  config.full_layers = config.nope_layers = {1};
+  config.logit_scale = 0.4;
+  config.residual_scale = 0.6;
+  return config;
+}
+
 /// Options of several types together: norms over the width by 1 + weight, longrope on neighbours
 /// with queries that grow, an MLP of all tokens beside experts, and factors.
 ModelConfig small_with_options_together() {
@@ -436,5 +464,7 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"KindsOfLayers", small_with_kinds_of_layers}, Family{"Granite", small_granite},
         Family{"Glm4", small_glm4}, Family{"Hunyuan", small_hunyuan},
         Family{"Ministral3", small_ministral3}, Family{"Gemma3", small_gemma3},
-        Family{"Glm4Moe", small_glm4_moe}, Family{"OptionsTogether", small_with_options_together}),
+        Family{"Glm4Moe", small_glm4_moe}, Family{"Starcoder2", small_starcoder2},
+        Family{"Nemotron", small_nemotron}, Family{"Cohere2", small_cohere2},
+        Family{"OptionsTogether", small_with_options_together}),
     [](const auto& family) { return std::string(family.param.name); });

@@ -118,6 +118,15 @@ ModelConfig tiny_granite() {
   return config;
 }
 
+/// Attention and MLP beside each other, LayerNorm, and an MLP without a gate.
+ModelConfig tiny_parallel(NormKind norm, MlpKind activation) {
+  ModelConfig config = tiny_llama();
+  config.norm = norm;
+  config.activation = activation;
+  config.block_norm = BlockNormKind::parallel;
+  return config;
+}
+
 ModelConfig tiny_mup() {
   ModelConfig config = tiny_llama();
   config.mup_base = 32;
@@ -166,6 +175,14 @@ TEST(LlamaOnGrids, Gemma3HasTheLossesOfOneRankOnTenGrids) {
 
 TEST(LlamaOnGrids, NeighboursThatRotateAndFactorsHaveTheLossesOfOneRankOnTenGrids) {
   EXPECT_EQ(difference_on_grids({.make_model = model_of(tiny_granite())}, ten_grids()), "");
+}
+
+TEST(LlamaOnGrids, ParallelBlocksWithLayerNormHaveTheLossesOfOneRankOnTenGrids) {
+  for (const auto& [norm, activation] : {std::pair{NormKind::layer, MlpKind::gelu},
+                                         std::pair{NormKind::layer_without_bias, MlpKind::relu2}})
+    EXPECT_EQ(
+        difference_on_grids({.make_model = model_of(tiny_parallel(norm, activation))}, ten_grids()),
+        "");
 }
 
 TEST(LlamaOnGrids, WithMupHasTheLossesOfOneRankOnTenGrids) {

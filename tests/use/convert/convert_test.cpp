@@ -63,8 +63,8 @@ std::vector<ModelConfig> mixtures() {
   return all;
 }
 
-/// granite, glm4, exaone4 with a window and without, ernie4_5, hunyuan_v1_dense, ministral3 and
-/// gemma3_text.
+/// granite, glm4, exaone4 with a window and without, ernie4_5, hunyuan_v1_dense, ministral3,
+/// gemma3_text, starcoder2, nemotron and cohere2.
 void set_types_of_2025(std::span<ModelConfig> all) {
   all[0].embedding_scale = 12;
   all[0].residual_scale = 0.25;
@@ -96,6 +96,18 @@ void set_types_of_2025(std::span<ModelConfig> all) {
   gemma.window_rope_scaling = false;
   gemma.embedding_scale = std::sqrt(static_cast<double>(gemma.hidden));
   gemma.attention_scale = 1 / std::sqrt(12.0);
+  all[8].norm = all[9].norm = NormKind::layer;
+  all[8].activation = MlpKind::gelu;
+  all[9].norm_plus_one = true;
+  all[9].activation = MlpKind::relu2;
+  all[9].partial_rotary_factor = 0.5;
+  ModelConfig& cohere = all[10];
+  cohere.norm = NormKind::layer_without_bias;
+  cohere.block_norm = BlockNormKind::parallel;
+  cohere.rope_pairs = RopePairs::neighbours;
+  cohere.window = 4;
+  cohere.full_layers = cohere.nope_layers = {1};
+  cohere.logit_scale = 0.25;
 }
 
 /// granitemoe, glm4_moe, ernie4_5_moe and minimax_m2.
@@ -132,7 +144,7 @@ std::vector<ModelConfig> mixtures_of_2025() {
 
 /// One model of every family whose written config has another model_type or other fields.
 std::vector<ModelConfig> families() {
-  std::vector<ModelConfig> all(23, model_to_convert(ModelFamily::llama));
+  std::vector<ModelConfig> all(26, model_to_convert(ModelFamily::llama));
   all[0] = all[1] = model_to_convert(ModelFamily::gpt);
   all[1].tied = false;
   all[2].rope.kind = RopeScalingKind::llama3;
@@ -217,7 +229,7 @@ TEST(Convert, ToACheckpointAndBackIsExactForEveryFamily) {
       EXPECT_EQ(read_hugging_face_config(out), read_hugging_face_config(in));
       ++folders;
     }
-  EXPECT_EQ(folders, 90);
+  EXPECT_EQ(folders, 99);
 }
 
 TEST(Convert, ReadsTensorsThatJoinAllExpertsAndWritesEachExpertsOwn) {

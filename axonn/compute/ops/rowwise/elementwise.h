@@ -87,6 +87,19 @@ struct ReluGradient {
   }
 };
 
+struct SquaredRelu {
+  AXONN_DEVICE auto operator()(auto x) const {
+    const auto above = greatest(0.0f, x);
+    return above * above;
+  }
+};
+
+struct SquaredReluGradient {
+  AXONN_DEVICE auto operator()(auto d_out, auto x) const {
+    return d_out * (2.0f * greatest(0.0f, x));
+  }
+};
+
 struct Silu {
   AXONN_DEVICE auto operator()(auto x) const { return x * sigmoid(x); }
 };
@@ -301,6 +314,8 @@ void with_activation(ActivationKind kind, auto f) {
       return f(rowwise::Silu{}, rowwise::SiluGradient{});
     case ActivationKind::tanh:
       return f(rowwise::Tanh{}, rowwise::TanhGradient{});
+    case ActivationKind::relu2:
+      return f(rowwise::SquaredRelu{}, rowwise::SquaredReluGradient{});
   }
 }
 

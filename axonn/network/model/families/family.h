@@ -95,6 +95,7 @@ struct ModelType {
     bool mlp = false;        ///< mlp_bias
     bool all = false;        ///< use_bias: of all products
   } bias_keys = {};
+  const char* norm_key = "rms_norm_eps";  ///< of the eps of norms
   /// What its files can say of rotary positions, beside what those of Llama can.
   struct {
     bool part = false;      ///< partial_rotary_factor

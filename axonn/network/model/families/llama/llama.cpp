@@ -21,7 +21,8 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
   list.add(
       "activation", model.activation, kMlpKinds,
       {.help = "the MLP: swiglu, gated by silu, as in Llama, geglu, gated by GELU, as in Gemma, or "
-               "xielu, without a gate and with two learned numbers, as in Apertus (llama)",
+               "without a gate xielu, with two learned numbers, as in Apertus, gelu, as in "
+               "StarCoder2, or relu2, the square of relu, as in Nemotron (llama)",
        .also = "hidden_act hidden_activation activation_func mlp_activation xielu swiglu"});
   list.add("qkv_bias", &model.qkv_bias,
            {.help = "whether queries, keys and values have biases, as in Qwen2 (llama)",
@@ -38,12 +39,18 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
                     "(llama)",
             .also = "qk_layernorm use_qk_norm q_norm k_norm",
             .spellings = kQkNormSpellings});
+  list.add("norm", model.norm, kNormKinds,
+           {.help = "norms: rms, as in Llama, layer, LayerNorm with biases, as in StarCoder2, or "
+                    "layer-without-bias, as in Command R (llama)",
+            .also = "normalization norm_kind layernorm rmsnorm"});
   list.add(
       "block_norm", model.block_norm, kBlockNormKinds,
       {.help = "where the norms of attention and MLP stand: at their input, as in Llama, at their "
                "output, before it is added to the residual stream, as in OLMo 2, or both, as in "
-               "GLM-4 and Gemma (llama)",
-       .also = "post_norm norm_after norm_placement reordered_norm sandwich_norm"});
+               "GLM-4 and Gemma; parallel: one norm, whose output both have, as in Command R "
+               "(llama)",
+       .also = "post_norm norm_after norm_placement reordered_norm sandwich_norm "
+               "parallel_attn use_parallel_residual"});
   list.add("norm_plus_one", &model.norm_plus_one,
            {.help = "whether norms multiply by 1 + weight, as in Gemma (llama)",
             .also = "layernorm_zero_centered_gamma apply_layernorm_1p add_unit_offset"});

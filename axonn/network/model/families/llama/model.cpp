@@ -15,14 +15,15 @@ namespace axonn {
 
 namespace {
 
-Norm::Options rms_norm_of(const ModelConfig& config) {
+Norm::Options norm_of(const ModelConfig& config) {
   return {.width = config.hidden,
-          .kind = Norm::Kind::rms,
+          .kind = config.norm == NormKind::rms ? Norm::Kind::rms : Norm::Kind::layer,
+          .bias = config.norm == NormKind::layer,
           .eps = static_cast<float>(config.norm_eps),
           .plus_one = config.norm_plus_one};
 }
 
-/// The MLP of Llama, down(f(gate · x) ⊙ up · x), or without a gate down(xielu(up · x)).
+/// The MLP of Llama, with a gate or without; see MlpKind.
 class LlamaMlp {
  public:
   struct Options {
@@ -31,19 +32,24 @@ class LlamaMlp {
     Linear::Options down;
   };
   LlamaMlp(ParameterGroup& group, const std::string& name, const Options& options)
-      : gate_(options.kind == MlpKind::geglu ? ops::GateKind::gelu : ops::GateKind::silu),
+      : kind_(options.kind),
         up_(group, name, options.up),
         down_(group, name + ".down_proj", options.down) {
-    if (options.kind == MlpKind::xielu) xielu_.emplace(group, name + ".act_fn");
+    if (kind_ == MlpKind::xielu) xielu_.emplace(group, name + ".act_fn");
   }
 
-  Var operator()(const Context& ctx, const Var& x) const {
-    const Var up = up_(ctx, x);
-    return down_(ctx, xielu_ ? (*xielu_)(ctx, up) : swiglu(ctx, up, gate_));
-  }
+  Var operator()(const Context& ctx, const Var& x) const { return down_(ctx, hidden(ctx, x)); }
 
  private:
-  ops::GateKind gate_;
+  Var hidden(const Context& ctx, const Var& x) const {
+    if (kind_ == MlpKind::gelu) return up_.gelu(ctx, x);
+    const Var up = up_(ctx, x);
+    if (kind_ == MlpKind::xielu) return (*xielu_)(ctx, up);
+    if (kind_ == MlpKind::relu2) return squared_relu(ctx, up);
+    return swiglu(ctx, up, kind_ == MlpKind::geglu ? ops::GateKind::gelu : ops::GateKind::silu);
+  }
+
+  MlpKind kind_;
   Linear up_, down_;
   std::optional<Xielu> xielu_;
 };
@@ -55,10 +61,11 @@ class Norms {
     std::string input, output;
   };
   Norms(ParameterGroup& group, const ModelConfig& config, const Names& names) {
-    if (config.block_norm != BlockNormKind::output)
-      input_.emplace(group, names.input, rms_norm_of(config));
-    if (config.block_norm != BlockNormKind::input)
-      output_.emplace(group, names.output, rms_norm_of(config));
+    const bool both = config.block_norm == BlockNormKind::both;
+    if (both || config.block_norm != BlockNormKind::output)
+      input_.emplace(group, names.input, norm_of(config));
+    if (both || config.block_norm == BlockNormKind::output)
+      output_.emplace(group, names.output, norm_of(config));
   }
 
   BlockNorms get() const { return {input_ ? &*input_ : nullptr, output_ ? &*output_ : nullptr}; }
@@ -88,8 +95,11 @@ class LlamaBlock final : public DecoderBlock {
              qkv_options(config, config.qkv_bias, {"q_proj", "k_proj", "v_proj"})),
         project_(parameters_, name + ".self_attn.o_proj",
                  residual_options(config, heads_.out_width(), heads_.head_dim, config.out_bias)),
-        mlp_norms_(parameters_, config,
-                   {name + mlp_norm(config), name + ".post_feedforward_layernorm"}) {
+        parallel_(config.block_norm == BlockNormKind::parallel) {
+    if (!parallel_)
+      mlp_norms_.emplace(
+          parameters_, config,
+          Norms::Names{name + mlp_norm(config), name + ".post_feedforward_layernorm"});
     held_.set_rate(1 / config.width_factor());
     if (layer.routed)
       experts_.emplace(parameters_, held_, name + ".mlp", expert_options(config, *layer.routed));
@@ -106,18 +116,15 @@ class LlamaBlock final : public DecoderBlock {
   }
 
   Var operator()(const Context& ctx, Var x) const override {
+    if (parallel_)
+      return residual(ctx, x, attention_norms_.get(), [&](const Var& in) {
+        return add(ctx, attend(ctx, in), feed_forward(ctx, in));
+      });
     x = residual(ctx, x, attention_norms_.get(), [&](Var in) {
-      Var qkv = qkv_(ctx, std::exchange(in, {}));  // whose memory attention may need
-      if (qk_norm_ && !norms_rotated_) qkv = qk_norm_(ctx, qkv);
-      if (rope_) qkv = (*rope_)(ctx, std::move(qkv), heads_);
-      if (qk_norm_ && norms_rotated_) qkv = qk_norm_(ctx, qkv);
-      return project_(ctx, attention(ctx, qkv, heads_));
+      return attend(ctx, std::exchange(in, {}));  // whose memory attention may need
     });
-    return residual(ctx, x, mlp_norms_.get(), [&](const Var& in) {
-      if (!experts_) return (*mlp_)(ctx, in);
-      const Var routed = (*experts_)(ctx, in);
-      return mlp_ ? add(ctx, routed, (*mlp_)(ctx, in)) : routed;
-    });
+    return residual(ctx, x, mlp_norms_->get(),
+                    [&](const Var& in) { return feed_forward(ctx, in); });
   }
 
   std::vector<ParameterGroup*> groups() override {
@@ -128,6 +135,18 @@ class LlamaBlock final : public DecoderBlock {
   const Experts* experts() const override { return experts_ ? &*experts_ : nullptr; }
 
  private:
+  Var attend(const Context& ctx, Var in) const {
+    Var qkv = qkv_(ctx, std::exchange(in, {}));
+    if (qk_norm_ && !norms_rotated_) qkv = qk_norm_(ctx, qkv);
+    if (rope_) qkv = (*rope_)(ctx, std::move(qkv), heads_);
+    if (qk_norm_ && norms_rotated_) qkv = qk_norm_(ctx, qkv);
+    return project_(ctx, attention(ctx, qkv, heads_));
+  }
+  Var feed_forward(const Context& ctx, const Var& in) const {
+    if (!experts_) return (*mlp_)(ctx, in);
+    const Var routed = (*experts_)(ctx, in);
+    return mlp_ ? add(ctx, routed, (*mlp_)(ctx, in)) : routed;
+  }
   /// Of the norm at the MLP's input; Llama calls it after what stands before it.
   static const char* mlp_norm(const ModelConfig& config) {
     return config.block_norm == BlockNormKind::both ? ".pre_feedforward_layernorm"
@@ -167,7 +186,8 @@ class LlamaBlock final : public DecoderBlock {
   Linear qkv_;
   std::function<Var(const Context&, const Var&)> qk_norm_;  // empty: none
   Linear project_;
-  Norms mlp_norms_;
+  bool parallel_;  // whether attention and MLP have one norm, and no sum between them
+  std::optional<Norms> mlp_norms_;
   std::optional<LlamaMlp> mlp_;  // beside experts: that of all tokens, if there is one
   std::optional<Experts> experts_;
 };
@@ -178,7 +198,7 @@ class Llama final : public Decoder {
       : Decoder(config, grid,
                 {.embedding = {"model.embed_tokens.weight", ""},
                  .norm = "model.norm",
-                 .norm_options = rms_norm_of(config)}),
+                 .norm_options = norm_of(config)}),
         rope_(rope_of(config, config.rope_theta, config.rope)) {
     if (config.has_window_rope())
       window_rope_ = rope_of(

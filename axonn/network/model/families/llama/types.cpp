@@ -19,7 +19,10 @@ std::string_view activation_name(const ModelConfig& model) {
     case MlpKind::xielu:
       return "xielu";
     case MlpKind::geglu:
+    case MlpKind::gelu:
       return "gelu_pytorch_tanh";
+    case MlpKind::relu2:
+      return "relu2";
     case MlpKind::swiglu:
       break;
   }
@@ -275,7 +278,7 @@ bool is_llama_type(const ModelConfig& model, const ModelType& type) {
          (model.expert_groups == 1 || type.groups_experts) && has_rope(type, model) &&
          has_scales(type, model) && has_biases(type, model) &&
          defaults.activation == model.activation && defaults.block_norm == model.block_norm &&
-         defaults.norm_plus_one == model.norm_plus_one &&
+         defaults.norm == model.norm && defaults.norm_plus_one == model.norm_plus_one &&
          (type.by_layer.nopes || defaults.nope_layers.empty() == model.nope_layers.empty()) &&
          (!type.fits || type.fits(model));
 }
@@ -294,6 +297,7 @@ std::string llama_type_options(const ModelConfig& model) {
   say_if(model.partial_rotary_factor != 1, "partial_rotary_factor = ", model.partial_rotary_factor);
   say_if(model.rope_pairs != RopePairs::halves, "rope_pairs = neighbours");
   say_if(model.query_growth > 0, "query_growth = ", model.query_growth);
+  say_if(model.norm != NormKind::rms, "norm = ", kNormKinds[static_cast<int>(model.norm)]);
   say_if(model.norm_plus_one, "norm_plus_one = true");
   say_if(model.embedding_scale != 1, "embedding_scale = ", model.embedding_scale);
   say_if(model.attention_scale != 0, "attention_scale = ", model.attention_scale);
@@ -330,7 +334,7 @@ ModelConfig read_llama(const JsonReader& file, const ModelType& type, Unsupporte
   model.vocab = size("vocab_size", kMostRows, model.vocab);
   model.positions = size("max_position_embeddings", kMostRows, model.positions);
   model.tied = file.flag("tie_word_embeddings", model.tied);
-  model.norm_eps = file.real({"rms_norm_eps"}, model.norm_eps);
+  model.norm_eps = file.real({type.norm_key}, model.norm_eps);
   model.init_std = file.real({"initializer_range"}, 0.02);
   read_biases(file, type, model);
   // Of types that have these, keys are read by their own functions.
@@ -356,7 +360,7 @@ void write_llama(const ModelConfig& model, const ModelType& type, JsonObject& ou
               {"num_attention_heads", model.heads},
               {"num_hidden_layers", model.layers},
               {"num_key_value_heads", model.kv_heads},
-              {"rms_norm_eps", model.norm_eps},
+              {type.norm_key, model.norm_eps},
               {"rope_theta", model.rope_theta},
               {"rope_scaling", nullptr}});
   if (model.rope.kind != RopeScalingKind::none) out["rope_scaling"] = rope_scaling_keys(model.rope);

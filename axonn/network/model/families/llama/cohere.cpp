@@ -1,0 +1,82 @@
+// Command R7B and A (cohere2): attention and MLP beside each other with one LayerNorm without bias,
+// and layers with a window and rotary positions on neighbours in turn with layers without either.
+// Sizes: the config.json of the model.
+#include "axonn/foundation/base/check.h"
+#include "axonn/network/model/families/llama/types.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr std::int64_t kCohereWindow = 4096, kCoherePattern = 4;  // if the file is silent
+
+ModelConfig with_cohere_options(ModelConfig model) {
+  model.norm = NormKind::layer_without_bias;
+  model.norm_eps = 1e-5;
+  model.block_norm = BlockNormKind::parallel;
+  model.rope_pairs = RopePairs::neighbours;
+  model.tied = true;
+  return model;
+}
+
+void set_cohere_layers(ModelConfig& model, std::int64_t window, LayerList full_layers) {
+  model.nope_layers = full_layers;
+  set_window(model, window, std::move(full_layers));
+}
+
+std::vector<ModelConfig> known_coheres() {
+  ModelConfig model = with_cohere_options(known_llama(256000, 132096, 50000));
+  model.logit_scale = 0.25;
+  std::vector<ModelConfig> models;
+  add_known(models, model, {{"command-r7b-12-2024", 32, 4096, 32, 8, 14336}});
+  set_cohere_layers(models.back(), kCohereWindow, every_nth_layer(models.back(), kCoherePattern));
+  return models;
+}
+
+void read_cohere(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+  model.logit_scale = file.real({"logit_scale"}, 0.0625);
+  const std::int64_t pattern =
+      file.integer({"sliding_window_pattern"}, kMostLayers).value_or(kCoherePattern);
+  const std::int64_t window = sliding_window(file, kCohereWindow);
+  if (window == 0) return unsupported.push_back("sliding_window = null");
+  set_cohere_layers(
+      model, window,
+      full_layers(file, model, unsupported).value_or(every_nth_layer(model, pattern)));
+}
+
+void write_cohere(const ModelConfig& model, JsonObject& out) {
+  out["sliding_window"] = model.window > 0 ? model.window : kCohereWindow;
+  write_layer_types(model, out);
+  out["logit_scale"] = model.logit_scale;
+}
+
+void check_cohere(const ModelConfig& model, Unsupported& unsupported) {
+  const LayerList without =
+      layers_where(model, [&](std::int64_t layer) { return !model.has_rope(layer); });
+  const LayerList full =
+      layers_where(model, [&](std::int64_t layer) { return model.window_of(layer) == 0; });
+  if (without != full)
+    unsupported.emplace_back("nope_layers other than the layers without the window");
+  if (model.embedding_scale != 1) unsupported.emplace_back("embedding_scale");
+  if (model.attention_scale != 0) unsupported.emplace_back("attention_scale");
+  if (model.residual_scale != 1) unsupported.emplace_back("residual_scale");
+  check_head_dim(model, unsupported);
+}
+
+}  // namespace
+
+std::vector<ModelType> cohere_types() {
+  return {{.name = "cohere2",
+           .architecture = "Cohere2ForCausalLM",
+           .defaults = with_cohere_options(llama_defaults()),
+           .by_layer = {.windows = true, .nopes = true},
+           .bias_keys = {.attention = true},
+           .norm_key = "layer_norm_eps",
+           .has_scales = true,
+           .known = known_coheres,
+           .read = read_cohere,
+           .write = write_cohere,
+           .check = check_cohere}};
+}
+
+}  // namespace axonn
