@@ -250,9 +250,12 @@ class Search {
     const StepTime& time = one.optimistic.time;
     const std::vector<std::int64_t> sizes = useful_sizes(one.grid);
     double each_s = 0, least = kNever;
-    for (const char* const collective : {"z all_gather", "z reduce_scatter"})
-      if (const auto found = time.alone_by.find(collective); found != time.alone_by.end())
-        each_s = std::max(each_s, found->second);
+    for (const char* const collective : {"z all_gather", "z reduce_scatter"}) {
+      const auto found = time.alone_by.find(collective);
+      const bool once = config_.parallelism.keep_weights == KeepWeights::step &&
+                        collective == std::string_view("z all_gather");
+      if (found != time.alone_by.end() && !once) each_s = std::max(each_s, found->second);
+    }
     const auto kept = [&](std::int64_t size, RecomputeMode mode) {
       return least_activations(on(one.grid, size, mode));
     };

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 namespace axonn {
 
 /// Which collectives overlap with later work. If one does not, its caller waits for it at once. No
@@ -15,6 +17,14 @@ struct Overlap {
 
   static constexpr Overlap none() { return {false, false, false, false, false}; }
   bool operator==(const Overlap&) const = default;
+};
+
+/// How long a block's weights stay gathered over z after it has read them. No choice changes a bit
+/// of any result.
+enum class KeepWeights : std::uint8_t {
+  none,         ///< gathered for forward, and again for backward
+  micro_batch,  ///< from forward to backward
+  step,         ///< over all micro-batches of a step; frozen weights for good
 };
 
 }  // namespace axonn

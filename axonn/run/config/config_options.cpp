@@ -17,6 +17,7 @@ namespace axonn {
 namespace {
 
 constexpr std::string_view kTransportKinds[] = {"auto", "threads", "mpi", "nccl"};
+constexpr std::string_view kKeepWeights[] = {"none", "micro_batch", "step"};
 constexpr std::string_view kCollectivesKinds[] = {"auto", "flat", "two-level"};
 
 /// Largest extent of one axis: more ranks than any machine has.
@@ -89,6 +90,29 @@ void list_experts(ParallelismConfig& parallelism, OptionList& list) {
             .also = "expert_parallel expert_parallel_size expert_model_parallel_size ep ep_size"});
 }
 
+void list_overlap(ParallelismConfig& parallelism, OptionList& list) {
+  list.add("overlap_input_gradients", &parallelism.overlap.input_gradients,
+           {.help = "whether ranks sum input gradients while weight gradients are computed, and "
+                    "the loss of some rows while other rows are computed"});
+  list.add(
+      "overlap_weight_gradients", &parallelism.overlap.weight_gradients,
+      {.help = "whether a block's weight gradients are summed over z while earlier blocks go on",
+       .also = "overlap_grad_reduce"});
+  list.add("overlap_weights", &parallelism.overlap.weights,
+           {.help = "whether the next block's weights are gathered over z while a block computes",
+            .also = "overlap_param_gather"});
+  list.add(
+      "keep_weights", parallelism.keep_weights, kKeepWeights,
+      {.help = "how long weights that were gathered over z are kept. none: a block's are "
+               "gathered for forward and again for backward; micro_batch: kept from forward "
+               "to backward; step: gathered once for all micro-batches of a step, and frozen "
+               "ones once in the run. What is kept of all blocks takes memory; no bit changes",
+       .also = "reshard_after_forward fsdp_reshard_after_forward cache_weights_in_all_gather"});
+  list.add("overlap_data", &parallelism.overlap.data,
+           {.help = "whether a block's gradients are summed over data while earlier blocks run "
+                    "backward, and its new weights gathered during the next forward"});
+}
+
 void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
   list_grid(parallelism, list);
   list_context(parallelism, list);
@@ -130,19 +154,7 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
                     "another's sums are exchanged; must divide the micro-batch",
             .min = 1,
             .max = 1024});
-  list.add("overlap_input_gradients", &parallelism.overlap.input_gradients,
-           {.help = "whether ranks sum input gradients while weight gradients are computed, and "
-                    "the loss of some rows while other rows are computed"});
-  list.add(
-      "overlap_weight_gradients", &parallelism.overlap.weight_gradients,
-      {.help = "whether a block's weight gradients are summed over z while earlier blocks go on",
-       .also = "overlap_grad_reduce"});
-  list.add("overlap_weights", &parallelism.overlap.weights,
-           {.help = "whether the next block's weights are gathered over z while a block computes",
-            .also = "overlap_param_gather"});
-  list.add("overlap_data", &parallelism.overlap.data,
-           {.help = "whether a block's gradients are summed over data while earlier blocks run "
-                    "backward, and its new weights gathered during the next forward"});
+  list_overlap(parallelism, list);
   list.add("timeout_seconds", &parallelism.timeout_seconds,
            {.help = "time after which a rank that holds others up without progress ends the run",
             .unit = "seconds",
