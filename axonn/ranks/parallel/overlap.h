@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 
 namespace axonn {
 
@@ -26,5 +28,7 @@ enum class KeepWeights : std::uint8_t {
   micro_batch,  ///< from forward to backward
   step,         ///< over all micro-batches of a step; frozen weights for good
 };
+inline constexpr std::array<std::string_view, 3> kKeepWeights = {"none", "micro_batch", "step"};
+inline std::string_view name_of(KeepWeights keep) { return kKeepWeights[static_cast<int>(keep)]; }
 
 }  // namespace axonn

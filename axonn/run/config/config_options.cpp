@@ -17,7 +17,6 @@ namespace axonn {
 namespace {
 
 constexpr std::string_view kTransportKinds[] = {"auto", "threads", "mpi", "nccl"};
-constexpr std::string_view kKeepWeights[] = {"none", "micro_batch", "step"};
 constexpr std::string_view kCollectivesKinds[] = {"auto", "flat", "two-level"};
 
 /// Largest extent of one axis: more ranks than any machine has.
@@ -51,8 +50,9 @@ void list_grid(ParallelismConfig& parallelism, OptionList& list) {
             .also = "data_parallel_replicate_degree dp ddp G_data"});
   list.add("grid", &parallelism.named_grid,
            {.help = "the grid as \"x,y,z,data\", in place of the four keys; auto: train uses the "
-                    "planner's best grid for all ranks, with its micro-batch and recomputation; a "
-                    "resumed run keeps that grid",
+                    "planner's best grid for all ranks, with its micro-batch and recomputation, "
+                    "and keeps weights (keep_weights) if that fits and saves time; a resumed run "
+                    "keeps that grid",
             .also = "mesh device_mesh"});
   list.add("machine", &parallelism.machine,
            {.help = "machine that grid = auto plans for, and by whose links collectives = auto "
