@@ -118,6 +118,15 @@ GatheredWeights::~GatheredWeights() {
   for (ParameterGroup* group : groups_) group->release();
 }
 
+HeldWeights::HeldWeights(const Context& ctx, std::vector<ParameterGroup*> groups)
+    : ctx_(ctx), groups_(std::move(groups)) {
+  for (ParameterGroup* group : groups_) group->acquire(ctx_);
+}
+
+HeldWeights::~HeldWeights() {
+  for (ParameterGroup* group : groups_) group->release(after_read(ctx_, *group, false));
+}
+
 bool adds_gradient(const Context& ctx, const Parameter& parameter, const Placement& placement) {
   const AxisSet cut = placement.rows | placement.cols, partial = parameter.spec().layout.partial;
   bool adds = !parameter.frozen();

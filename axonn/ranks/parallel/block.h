@@ -64,6 +64,20 @@ class GatheredWeights {
   std::vector<ParameterGroup*> groups_;  // which release() has to free
 };
 
+/// Keeps the weights of groups gathered while it lives, for passes without a tape; a pass gathers
+/// none of them. Frozen ones may stay behind (KeepWeights::step). Collective over z.
+class HeldWeights {
+ public:
+  HeldWeights(const Context& ctx, std::vector<ParameterGroup*> groups);
+  HeldWeights(const HeldWeights&) = delete;
+  HeldWeights& operator=(const HeldWeights&) = delete;
+  ~HeldWeights();
+
+ private:
+  Context ctx_;
+  std::vector<ParameterGroup*> groups_;
+};
+
 /// Whether this rank adds its summand to the gradient of a parameter, in the backward step of a
 /// value that lies so. Along an axis of Layout::partial, each rank adds its own if the axis cuts
 /// the value; else all have the same, and the first adds it alone. False if the parameter is
