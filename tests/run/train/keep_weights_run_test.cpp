@@ -133,6 +133,21 @@ TEST(KeepWeights, GathersEachBlockTwiceOnceOrOnceAStep) {
       }
 }
 
+TEST(KeepWeights, AreFreedByTheLastBackwardOfAStepUnlessTheyAreFrozen) {
+  const auto gathered = [](KeepWeights keep, std::int64_t lora) {
+    Config config = kept_config(keep);
+    config.model.lora.rank = lora;
+    const ArenaStats memory = dry_step(resolved(config), 0).memory;
+    const auto use = static_cast<std::size_t>(MemoryUse::gathered);
+    return std::pair{memory.live_by[use], memory.peak_by[use]};
+  };
+  for (const KeepWeights keep : {KeepWeights::none, KeepWeights::micro_batch, KeepWeights::step})
+    EXPECT_EQ(gathered(keep, 0).first, 0);
+  EXPECT_EQ(gathered(KeepWeights::micro_batch, 2).first, 0);
+  const auto [after, peak] = gathered(KeepWeights::step, 2);
+  EXPECT_GT(after, peak / 2) << "most weights are frozen";
+}
+
 TEST(KeepWeights, OverAStepGathersFrozenWeightsOnceInTheRun) {
   Config config = kept_config(KeepWeights::step);
   config.model.lora.rank = 2;
