@@ -309,8 +309,8 @@ COUNTED = (
 ).split()
 
 
-# Lists of layers, of which only count whether there is one.
-LISTS = ("model.nope_layers", "model.full_layers", "lora.layers")
+# Lists of layers and a size that follows x, of which only count whether there is one.
+LISTS = ("model.nope_layers", "model.full_layers", "model.shared_ffn", "lora.layers")
 
 
 def window_of(keys):
