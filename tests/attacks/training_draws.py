@@ -261,6 +261,7 @@ def draw_parallelism(rng, keys, dtype):
     for switch in ("input_gradients", "weight_gradients", "weights", "data", "context"):
         if rng.random() < 0.2:
             keys[f"parallelism.overlap_{switch}"] = False
+    keys["parallelism.keep_weights"] = rng.choice(("none", "micro_batch", "step"))
     keys["parallelism.sequence_parallel"] = rng.choice((True, True, False))
     if dtype == "bf16":
         keys["parallelism.reduce_dtype"] = rng.choice(("f32", "bf16"))
@@ -309,12 +310,13 @@ COUNTED = (
     "parallelism.context parallelism.context_layout parallelism.experts parallelism.chunks "
     "parallelism.overlap_input_gradients parallelism.overlap_weight_gradients "
     "parallelism.overlap_weights parallelism.overlap_data parallelism.overlap_context "
+    "parallelism.keep_weights "
     "parallelism.sequence_parallel parallelism.reduce_dtype"
 ).split()
 
 
-# Lists of layers, of which only count whether there is one.
-LISTS = ("model.nope_layers", "model.full_layers", "lora.layers")
+# Lists of layers and a size that follows x, of which only count whether there is one.
+LISTS = ("model.nope_layers", "model.full_layers", "model.shared_ffn", "lora.layers")
 
 
 def window_of(keys):

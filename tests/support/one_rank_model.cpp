@@ -104,7 +104,7 @@ std::pair<double, Weights> OneRankModel::backward(
   Tape tape;
   Context ctx = ctx_;
   ctx.tape = &tape;
-  StepState state{.last_micro_batch = true};
+  StepState state;
   ctx.own_scheduling().step = &state;
   const Tensor total = ctx.zeros(1, 1, DType::f64);
   const Tokens tokens = make(ctx);

@@ -223,6 +223,7 @@ SearchOptions options_of(const Config& config, const Origins& origins, const Pla
                    kept("parallelism.experts", p.experts, 0)};
   if (origins.from_flag("activation_checkpoint.mode"))
     options.recompute = config.activation_checkpoint.mode;
+  options.keep_weights = !origins.from_flag("parallelism.keep_weights");
   return options;
 }
 

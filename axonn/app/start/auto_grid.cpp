@@ -27,7 +27,9 @@ using Report = std::function<void(const std::string& line)>;
 
 /// The settings of config that a plan chooses, without time and memory.
 Plan plan_of(const Config& config) {
-  Plan plan{.grid = config.parallelism.grid(), .micro_batch = config.training.micro_batch};
+  Plan plan{.grid = config.parallelism.grid(),
+            .micro_batch = config.training.micro_batch,
+            .keep_weights = config.parallelism.keep_weights};
   plan.set_recomputation(config.activation_checkpoint);
   return plan;
 }
@@ -44,7 +46,10 @@ std::optional<Plan> earlier_choice(const Config& config, int ranks) {
   if (earlier.parallelism.grid().ranks() != ranks || each == 0 ||
       config.training.global_batch % each != 0)
     return std::nullopt;
-  return plan_of(earlier);
+  Plan plan = plan_of(earlier);
+  if (config.parallelism.keep_weights != KeepWeights::none)
+    plan.keep_weights = config.parallelism.keep_weights;
+  return plan;
 }
 
 Plan best_choice(const Config& config, const Machine& machine, Communicator& world,
@@ -66,9 +71,12 @@ Plan best_choice(const Config& config, const Machine& machine, Communicator& wor
                           : std::string());
   Plan best = found.plans.front();
   if (!best.recompute_blocks) best.recompute_blocks = config.activation_checkpoint.blocks;
+  if (!best.keep_weights) best.keep_weights = config.parallelism.keep_weights;
   report(fmt::format("grid: {}, the best of {} that can cut the model; predicted {:.3g} s and {}",
                      with_factors(best.grid), found.cut, best.time.step_s,
                      format_bytes(best.memory_bytes)));
+  if (best.grid.z > 1 && best.keep_weights != KeepWeights::none)
+    report(fmt::format("grid: parallelism.keep_weights = \"{}\"", name_of(*best.keep_weights)));
   if (found.plans.size() > 1)
     report(fmt::format("grid: second best {}, {:.3g} s", with_factors(found.plans[1].grid),
                        found.plans[1].time.step_s));
@@ -93,16 +101,18 @@ Machine machine_of(const Config& config, Communicator& world, const Report& repo
                        .progress = progress});
 }
 
-/// Sends rank 0's grid and micro-batch to all ranks.
+/// Sends rank 0's grid, micro-batch and kept weights to all ranks.
 Plan broadcast(Communicator& world, const Plan& mine) {
-  std::array<std::int64_t, 7> numbers = {mine.grid.x,     mine.grid.y,       mine.grid.z,
-                                         mine.grid.data,  mine.grid.context, mine.grid.experts,
-                                         mine.micro_batch};
+  const auto keep = static_cast<std::int64_t>(mine.keep_weights.value_or(KeepWeights::none));
+  std::array<std::int64_t, 8> numbers = {
+      mine.grid.x,       mine.grid.y,       mine.grid.z,      mine.grid.data,
+      mine.grid.context, mine.grid.experts, mine.micro_batch, keep};
   world.broadcast(buffer(std::span<std::int64_t>(numbers)), 0, "grid").wait();
   const auto extent = [&](int i) { return static_cast<int>(numbers[i]); };
   Plan plan = mine;
   plan.grid = {extent(0), extent(1), extent(2), extent(3), extent(4), extent(5)};
   plan.micro_batch = numbers[6];
+  plan.keep_weights = static_cast<KeepWeights>(numbers[7]);
   return plan;
 }
 

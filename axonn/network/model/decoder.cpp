@@ -178,7 +178,8 @@ float Decoder::embedding_scale(const Context& ctx) const {
 
 Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {
   prepare(ctx, tokens);
-  GatheredWeights weights(ctx, embedding_group_, ReadIn::forward);
+  GatheredWeights weights(ctx, embedding_group_,
+                          config_.tied ? ReadIn::forward_again : ReadIn::forward);
   Var x = embedding_(weights.context(), tokens);
   weights.release();
   if (config_.embedding_scale != 1) x = scale(ctx, x, embedding_scale(ctx));

@@ -163,6 +163,15 @@ std::string recomputation(const PlanReport& r, const Plan& plan) {
   return text + '\n';
 }
 
+/// The key with which the plan keeps gathered weights; "" if none are gathered or kept.
+std::string kept_weights(const PlanReport& r, const Plan& plan) {
+  const KeepWeights keep = planned(r.config, plan).parallelism.keep_weights;
+  if (plan.grid.z == 1 || keep == KeepWeights::none) return "";
+  return fmt::format(
+      "Weights gathered once a {}: in a run, set parallelism.keep_weights = \"{}\"\n",
+      keep == KeepWeights::step ? "step" : "micro-batch", name_of(keep));
+}
+
 /// Lines of the parts of the best plan's memory, the largest first, without those below 0.1 %.
 std::string memory_parts(const PlanReport& r) {
   const auto peak = static_cast<double>(r.result.plans.front().memory_bytes);
@@ -214,7 +223,7 @@ std::string explanation(const PlanReport& r) {
   }
   text += parts(time.compute_by, "", time.step_s, unit);
   text += parts(time.exposed_by, "exposed ", time.step_s, unit);
-  text += recomputation(r, best) + memory_parts(r) + flops_text(flops);
+  text += recomputation(r, best) + kept_weights(r, best) + memory_parts(r) + flops_text(flops);
   if (!r.savings.empty()) text += "Time saved by overlap, and saved or added by other settings:\n";
   for (const Saving& saving : r.savings)
     text += fmt::format("  {:>+9.3f} {} {:>5.1f} %  {} parallelism.{}\n",
@@ -283,6 +292,7 @@ Json json_of(const PlanReport& r, const Plan& plan) {
       {"activation_checkpoint_blocks", plan.recompute_blocks.value_or(0)},
       {"activation_checkpoint_values", plan.recompute_values},
       {"activation_checkpoint_first_values", plan.recompute_first_values},
+      {"keep_weights", name_of(planned(r.config, plan).parallelism.keep_weights)},
       {"micro_batches", plan.micro_batch_count(r.config.training.global_batch)},
       {"tokens_per_s", r.tokens_per_s(plan)},
       {"tokens_per_s_per_device", r.tokens_per_s_per_device(plan)},
@@ -361,6 +371,12 @@ std::vector<Saving> savings(const Config& config, const Machine& machine, const 
   without("overlap_data", grid.data > 1, &Overlap::data);
   without("overlap_context", base.parallelism.context > 1, &Overlap::context);
   Config other = base;
+  if (const KeepWeights keep = base.parallelism.keep_weights;
+      grid.z > 1 && keep != KeepWeights::none) {
+    other.parallelism.keep_weights = KeepWeights::none;
+    add(fmt::format("keep_weights = {}", name_of(keep)), other, true);
+    other = base;
+  }
   if (base.parallelism.collectives != CollectivesKind::flat && machine.program.empty() &&
       grid.ranks() > machine.devices_per_node && machine.devices_per_node > 1) {
     other.parallelism.collectives = CollectivesKind::flat;

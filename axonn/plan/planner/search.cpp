@@ -36,6 +36,9 @@ constexpr std::int64_t kLong = 8192;
 
 double seconds_of(const Plan& plan) { return plan.time.step_s; }
 
+/// The part of a step's time below which weights are kept: what saves less is not worth the memory.
+constexpr double kWorthKeeping = 0.98;
+
 /// Rows of a micro-batch whose recomputation is taken as typical.
 constexpr std::int64_t kTypicalRows = 16384;
 
@@ -89,6 +92,8 @@ class Search {
       }
     }
     if (!plans.empty()) result_.smallest.reset();
+    const bool free = config_.parallelism.keep_weights == KeepWeights::none;
+    if (free && options_.keep_weights && options_.cost == CostModel::simulated) keep_weights();
     return std::move(result_);
   }
 
@@ -250,9 +255,12 @@ class Search {
     const StepTime& time = one.optimistic.time;
     const std::vector<std::int64_t> sizes = useful_sizes(one.grid);
     double each_s = 0, least = kNever;
-    for (const char* const collective : {"z all_gather", "z reduce_scatter"})
-      if (const auto found = time.alone_by.find(collective); found != time.alone_by.end())
-        each_s = std::max(each_s, found->second);
+    for (const char* const collective : {"z all_gather", "z reduce_scatter"}) {
+      const auto found = time.alone_by.find(collective);
+      const bool once = config_.parallelism.keep_weights == KeepWeights::step &&
+                        collective == std::string_view("z all_gather");
+      if (found != time.alone_by.end() && !once) each_s = std::max(each_s, found->second);
+    }
     const auto kept = [&](std::int64_t size, RecomputeMode mode) {
       return least_activations(on(one.grid, size, mode));
     };
@@ -282,6 +290,30 @@ class Search {
   /// About the least time that a step takes longer if it lacks so many bytes.
   double recomputing_s(const Config& config, std::int64_t missing) const {
     return typical_ && missing > 0 ? typical_->least_seconds(config, missing) : 0;
+  }
+
+  /// Lets the plans keep gathered weights where that fits and saves enough time.
+  void keep_weights() {
+    auto& plans = result_.plans;
+    parallel_for(plans.size(), threads_, [&](std::size_t i) { plans[i] = keeping(plans[i]); });
+    std::ranges::stable_sort(plans, {}, seconds_of);
+  }
+
+  Plan keeping(const Plan& plan) const {
+    Plan best = plan;
+    if (plan.grid.z == 1) return best;
+    for (const KeepWeights keep : {KeepWeights::micro_batch, KeepWeights::step}) {
+      if (keep == KeepWeights::step && config_.training.cuda_graph) continue;
+      Plan kept = plan;
+      kept.keep_weights = keep;
+      DrySteps steps;
+      const Prediction found = cost(planned(config_, kept), predict, steps);
+      kept.time = found.time;
+      kept.memory_bytes = found.memory_bytes;
+      const double most_s = std::min(kWorthKeeping * seconds_of(plan), seconds_of(best));
+      if (fits(kept.memory_bytes) && seconds_of(kept) < most_s) best = kept;
+    }
+    return best;
   }
 
   Screened screened(const GridShape& grid) const {
@@ -477,6 +509,7 @@ Config planned(Config config, const Plan& plan) {
   config.parallelism.context = plan.grid.context;
   config.parallelism.experts = plan.grid.experts;
   config.training.micro_batch = plan.micro_batch;
+  config.parallelism.keep_weights = plan.keep_weights.value_or(config.parallelism.keep_weights);
   RecomputeConfig& recompute = config.activation_checkpoint;
   recompute.mode = plan.recompute;
   recompute.blocks = plan.recompute_blocks.value_or(recompute.blocks);

@@ -16,6 +16,17 @@ bool expects_reduce(const Context& ctx) {
   return rerun == Rerun::none ? ctx.tape != nullptr : rerun == Rerun::first_run;
 }
 
+/// What becomes of gathered weights that a part of a pass has read. `again`: a later part of this
+/// micro-batch reads them, too.
+ParameterGroup::Gathered after_read(const Context& ctx, const ParameterGroup& group, bool again) {
+  const auto& [run, step, scope] = ctx.scheduling();
+  const bool later = group.frozen() || (step && step->more_micro_batches);
+  const bool kept = run.keep_weights == KeepWeights::step          ? again || later
+                    : run.keep_weights == KeepWeights::micro_batch ? again
+                                                                   : false;
+  return kept ? ParameterGroup::Gathered::kept : ParameterGroup::Gathered::freed;
+}
+
 }  // namespace
 
 Var checkpoint(const Context& ctx, const Var& inp, const Forward& f) {
@@ -55,6 +66,8 @@ GatheredWeights::GatheredWeights(const Context& ctx, std::span<ParameterGroup* c
                                  ReadIn read_in)
     : held_(ctx.scheduling().scope.hold_parameters || read_in == ReadIn::held),
       again_(held_ || read_in == ReadIn::both_passes),
+      repeated_(read_in == ReadIn::forward_again ||
+                ctx.scheduling().scope.rerun == Rerun::first_run),
       inside_(ctx) {
   BlockScope& scope = inside_.own_scheduling().scope;
   scope.hold_parameters = held_;
@@ -80,7 +93,7 @@ void GatheredWeights::gather(ParameterGroup& group) {
   Tape& end = group.stays() ? inside_.tape->last_lane() : *inside_.tape;
   end.record([ctx = inside_, &group, learns, again = again_] {
     if (learns) group.reduce(ctx);
-    if (again) group.release();
+    if (again) group.release(after_read(ctx, group, false));
   });
   if (held_ && learns) group.begin_backward(inside_);
 }
@@ -91,7 +104,7 @@ void GatheredWeights::release() {
   while (!groups_.empty()) {
     ParameterGroup& group = *groups_.back();
     groups_.pop_back();
-    group.release();
+    group.release(after_read(inside_, group, repeated_ || (inside_.tape && again_)));
     if (!inside_.tape) continue;
     Tape& begin = group.stays() ? inside_.tape->first_lane() : *inside_.tape;
     begin.record([ctx = inside_, &group, again = again_] {
@@ -103,6 +116,15 @@ void GatheredWeights::release() {
 
 GatheredWeights::~GatheredWeights() {
   for (ParameterGroup* group : groups_) group->release();
+}
+
+HeldWeights::HeldWeights(const Context& ctx, std::vector<ParameterGroup*> groups)
+    : ctx_(ctx), groups_(std::move(groups)) {
+  for (ParameterGroup* group : groups_) group->acquire(ctx_);
+}
+
+HeldWeights::~HeldWeights() {
+  for (ParameterGroup* group : groups_) group->release(after_read(ctx_, *group, false));
 }
 
 bool adds_gradient(const Context& ctx, const Parameter& parameter, const Placement& placement) {

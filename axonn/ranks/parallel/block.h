@@ -20,6 +20,8 @@ Var checkpoint(const Context& ctx, const Var& inp, const Forward& f);
 enum class ReadIn : std::uint8_t {
   both_passes,
   forward,  ///< backward does not, as an embedding's
+  /// The same, but a later part of the forward pass reads them, as a tied output layer does.
+  forward_again,
   /// Both, and backward follows at once, as at the end of a model: parameters stay gathered until
   /// their backward is done, and the forward pass may add to their gradients, as CrossEntropy does.
   held,
@@ -31,8 +33,8 @@ enum class ReadIn : std::uint8_t {
 ///   const Var out = layer(weights.context(), inp);
 ///   weights.release();
 ///
-/// With a tape, backward gathers them again if ReadIn says so, and starts the reduction of their
-/// gradients when it has left this part.
+/// With a tape, backward gathers them again if ReadIn says so, unless they were kept (KeepWeights),
+/// and starts the reduction of their gradients when it has left this part.
 class GatheredWeights {
  public:
   /// Gathers the groups in their order.
@@ -46,17 +48,34 @@ class GatheredWeights {
 
   /// For the layers of this part. Its collectives have the name of the last group.
   const Context& context() const { return inside_; }
-  /// Computes the lazy chunks that read the weights, and frees the weights unless they are held.
+  /// Computes the lazy chunks that read the weights, and frees the weights unless they are held or
+  /// kept.
   void release();
 
  private:
   void gather(ParameterGroup& group);
   bool held_for_backward() const { return held_ && inside_.tape; }
 
-  bool held_, again_;  // again_: backward reads the weights, too
+  bool held_;
+  bool again_;     // backward reads the weights, too
+  bool repeated_;  // a later part of this forward pass reads them, or its second run does
   std::vector<std::function<void()>> before_release_;
   Context inside_;
   std::vector<ParameterGroup*> groups_;  // which release() has to free
+};
+
+/// Keeps the weights of groups gathered while it lives, for passes without a tape; a pass gathers
+/// none of them. Frozen ones may stay behind (KeepWeights::step). Collective over z.
+class HeldWeights {
+ public:
+  HeldWeights(const Context& ctx, std::vector<ParameterGroup*> groups);
+  HeldWeights(const HeldWeights&) = delete;
+  HeldWeights& operator=(const HeldWeights&) = delete;
+  ~HeldWeights();
+
+ private:
+  Context ctx_;
+  std::vector<ParameterGroup*> groups_;
 };
 
 /// Whether this rank adds its summand to the gradient of a parameter, in the backward step of a

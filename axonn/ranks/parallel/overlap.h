@@ -1,5 +1,9 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <string_view>
+
 namespace axonn {
 
 /// Which collectives overlap with later work. If one does not, its caller waits for it at once. No
@@ -16,5 +20,15 @@ struct Overlap {
   static constexpr Overlap none() { return {false, false, false, false, false}; }
   bool operator==(const Overlap&) const = default;
 };
+
+/// How long a block's weights stay gathered over z after it has read them. No choice changes a bit
+/// of any result.
+enum class KeepWeights : std::uint8_t {
+  none,         ///< gathered for forward, and again for backward
+  micro_batch,  ///< from forward to backward
+  step,         ///< over all micro-batches of a step; frozen weights for good
+};
+inline constexpr std::array<std::string_view, 3> kKeepWeights = {"none", "micro_batch", "step"};
+inline std::string_view name_of(KeepWeights keep) { return kKeepWeights[static_cast<int>(keep)]; }
 
 }  // namespace axonn

@@ -151,9 +151,9 @@ void ParameterGroup::acquire(const Context& ctx) {
   }
 }
 
-void ParameterGroup::release() {
+void ParameterGroup::release(Gathered then) {
   AXONN_CHECK(users_ > 0, name_, ": release() without acquire()");
-  if (--users_ == 0 && !stays()) gathered_ = Tensor();
+  if (--users_ == 0 && then == Gathered::freed && !stays()) gathered_ = Tensor();
 }
 
 void ParameterGroup::begin_step(const Context& ctx) {
@@ -231,7 +231,8 @@ void ParameterGroup::finish_reduce(const Context& ctx) {
   if (over_data_) return;
   add_arriving(ctx);
   const auto& [run, step, scope] = ctx.scheduling();
-  if (step && step->last_micro_batch && run.overlap.data && expected_ == 0) reduce_over_data(ctx);
+  if (step && !step->more_micro_batches && run.overlap.data && expected_ == 0)
+    reduce_over_data(ctx);
 }
 
 void ParameterGroup::reduce_over_data(const Context& ctx) {
@@ -247,7 +248,7 @@ void ParameterGroup::reduce_over_data(const Context& ctx) {
 
 void ParameterGroup::publish(const Context& ctx) {
   check_allocated("publish");
-  if (users_ == 0) gathered_ = Tensor();  // an unused prefetch is stale now
+  if (users_ == 0) gathered_ = Tensor();  // what was kept or prefetched is stale now
   const View shard = compute_.view();
   compute_.set_pending(
       grid_.along(Axis::data).all_gather(buffer_of(shard), buffer_of(piece_of_compute()), name_));

@@ -121,7 +121,10 @@ class ParameterGroup {
   /// release(). With a StepState, also starts the next group's gather. Throws Error, with the
   /// remedy, without has_values() on a device that keeps values.
   void acquire(const Context& ctx);
-  void release();
+  /// After the last release() the gathered copy is freed, or kept for later passes until it is
+  /// released otherwise or the parameters change.
+  enum class Gathered : std::uint8_t { freed, kept };
+  void release(Gathered then = Gathered::freed);
   /// Whether the parameters stay available after release(), because z has extent 1.
   bool stays() const { return holders().size() == 1; }
 

@@ -19,6 +19,7 @@ class ParameterGroup;
 /// Settings that stay the same during a run.
 struct RunSettings {
   Overlap overlap = {};
+  KeepWeights keep_weights = KeepWeights::none;
   DType reduce_dtype = DType::f32;  ///< in which weight gradients are sent
   /// Type of the logits of a training pass, where no rank adds to them or has a piece of them (else
   /// f32). None: on GPUs the compute type, on CPUs f32.
@@ -50,7 +51,9 @@ struct StepState {
   Prefetcher prefetcher = {};  ///< gathers the next block's parameters early
   /// The group whose reduce-scatter is in flight: at most one at a time, so memory stays bounded.
   ParameterGroup* reducing = nullptr;
-  bool last_micro_batch = false;  ///< of the step: gradients are complete after its backward
+  /// Other micro-batches follow with the same weights. After the backward of the last one the
+  /// step's gradients are complete.
+  bool more_micro_batches = false;
 };
 
 /// Which of the two runs of checkpoint() a pass belongs to. The first keeps nothing, and backward

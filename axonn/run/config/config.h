@@ -153,8 +153,9 @@ struct ParallelismConfig {
   DType reduce_dtype = DType::f32;  ///< in which weight gradients are exchanged
   bool sequence_parallel = true;    ///< rows are also cut over x and y between products
   int chunks = 1;                   ///< pieces of a micro-batch that overlap one another
-  Overlap overlap = {};             ///< keys: overlap_input_gradients, overlap_data ...
-  double timeout_seconds = 600;     ///< a collective may hang before the run ends
+  KeepWeights keep_weights = KeepWeights::none;
+  Overlap overlap = {};          ///< keys: overlap_input_gradients, overlap_data ...
+  double timeout_seconds = 600;  ///< a collective may hang before the run ends
 
   /// The config must be resolved: the grid is not automatic.
   GridShape grid() const { return {x, y, z, data, context, experts}; }

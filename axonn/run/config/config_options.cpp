@@ -50,8 +50,9 @@ void list_grid(ParallelismConfig& parallelism, OptionList& list) {
             .also = "data_parallel_replicate_degree dp ddp G_data"});
   list.add("grid", &parallelism.named_grid,
            {.help = "the grid as \"x,y,z,data\", in place of the four keys; auto: train uses the "
-                    "planner's best grid for all ranks, with its micro-batch and recomputation; a "
-                    "resumed run keeps that grid",
+                    "planner's best grid for all ranks, with its micro-batch and recomputation, "
+                    "and keeps weights (keep_weights) if that fits and saves time; a resumed run "
+                    "keeps that grid",
             .also = "mesh device_mesh"});
   list.add("machine", &parallelism.machine,
            {.help = "machine that grid = auto plans for, and by whose links collectives = auto "
@@ -87,6 +88,29 @@ void list_experts(ParallelismConfig& parallelism, OptionList& list) {
                     "model.experts",
             .min = 1,
             .also = "expert_parallel expert_parallel_size expert_model_parallel_size ep ep_size"});
+}
+
+void list_overlap(ParallelismConfig& parallelism, OptionList& list) {
+  list.add("overlap_input_gradients", &parallelism.overlap.input_gradients,
+           {.help = "whether ranks sum input gradients while weight gradients are computed, and "
+                    "the loss of some rows while other rows are computed"});
+  list.add(
+      "overlap_weight_gradients", &parallelism.overlap.weight_gradients,
+      {.help = "whether a block's weight gradients are summed over z while earlier blocks go on",
+       .also = "overlap_grad_reduce"});
+  list.add("overlap_weights", &parallelism.overlap.weights,
+           {.help = "whether the next block's weights are gathered over z while a block computes",
+            .also = "overlap_param_gather"});
+  list.add(
+      "keep_weights", parallelism.keep_weights, kKeepWeights,
+      {.help = "how long weights that were gathered over z are kept. none: a block's are "
+               "gathered for forward and again for backward; micro_batch: kept from forward "
+               "to backward; step: gathered once for all micro-batches of a step, and frozen "
+               "ones once in the run. What is kept of all blocks takes memory; no bit changes",
+       .also = "reshard_after_forward fsdp_reshard_after_forward cache_weights_in_all_gather"});
+  list.add("overlap_data", &parallelism.overlap.data,
+           {.help = "whether a block's gradients are summed over data while earlier blocks run "
+                    "backward, and its new weights gathered during the next forward"});
 }
 
 void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
@@ -130,19 +154,7 @@ void list_parallelism(ParallelismConfig& parallelism, OptionList& list) {
                     "another's sums are exchanged; must divide the micro-batch",
             .min = 1,
             .max = 1024});
-  list.add("overlap_input_gradients", &parallelism.overlap.input_gradients,
-           {.help = "whether ranks sum input gradients while weight gradients are computed, and "
-                    "the loss of some rows while other rows are computed"});
-  list.add(
-      "overlap_weight_gradients", &parallelism.overlap.weight_gradients,
-      {.help = "whether a block's weight gradients are summed over z while earlier blocks go on",
-       .also = "overlap_grad_reduce"});
-  list.add("overlap_weights", &parallelism.overlap.weights,
-           {.help = "whether the next block's weights are gathered over z while a block computes",
-            .also = "overlap_param_gather"});
-  list.add("overlap_data", &parallelism.overlap.data,
-           {.help = "whether a block's gradients are summed over data while earlier blocks run "
-                    "backward, and its new weights gathered during the next forward"});
+  list_overlap(parallelism, list);
   list.add("timeout_seconds", &parallelism.timeout_seconds,
            {.help = "time after which a rank that holds others up without progress ends the run",
             .unit = "seconds",

@@ -27,10 +27,6 @@ constexpr OtherNames kOtherNames[] = {
      "ZeRO-3 and FSDP"},
     {"use_distributed_optimizer distributed_optimizer",
      "the optimizer's state is always cut over parallelism.z and parallelism.data"},
-    {"reshard_after_forward fsdp_reshard_after_forward cache_weights_in_all_gather",
-     "weights are gathered over parallelism.z for the forward pass and again for backward; there "
-     "is "
-     "no key to keep them in between"},
     {"sequence_parallel enable_sequence_parallel",
      "always: between the products of a layer the rows are cut over parallelism.x"},
     {"expert_tensor_parallel_size expert_tensor_parallel_degree",

@@ -173,6 +173,7 @@ KeyReasons unused_keys(const Config& config) {
             "parallelism.x and parallelism.y are 1");
   keys.when(parallelism.context == 1, {"parallelism.context_layout", "parallelism.overlap_context"},
             "parallelism.context is 1");
+  keys.when(!planned && grid.z == 1, {"parallelism.keep_weights"}, "parallelism.z is 1");
   keys.when(!planned && grid.ranks() == 1,
             {"parallelism.reduce_dtype", "parallelism.overlap_input_gradients",
              "parallelism.overlap_weight_gradients", "parallelism.overlap_weights",

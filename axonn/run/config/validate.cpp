@@ -147,6 +147,10 @@ void validate_graphs(const Config& config) {
   };
   forbid(!config.output.trace.empty(), "[output] trace",
          "a captured step runs on the GPU alone, so the CPU cannot record its operations");
+  forbid(config.parallelism.keep_weights == KeepWeights::step,
+         "[parallelism] keep_weights = \"step\"",
+         "a graph of one micro-batch cannot keep weights for that of the next, but \"micro_batch\" "
+         "keeps them from forward to backward");
   const char* counted =
       "the number of targets that count varies per step, but a CUDA graph captures it as a "
       "constant";

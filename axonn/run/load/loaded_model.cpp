@@ -52,6 +52,7 @@ Context LoadedModel::context_on(Backend& backend) const {
   ctx.seed = static_cast<std::uint64_t>(config_.training.seed);
   ctx.own_scheduling().run = {
       .overlap = p.overlap,
+      .keep_weights = p.keep_weights,
       .reduce_dtype = p.reduce_dtype,
       .logits = logits_type(config_.training),
       .sequence_parallel = p.sequence_parallel,

@@ -109,7 +109,7 @@ void TrainStep::pass(const Context& step, const StepInput& input, int micro,
   Context ctx = step;  // the tape, and what the terms attach, are this pass's
   ctx.tape = &tape;
   StepState& state = *ctx.scheduling().step;
-  state.last_micro_batch = micro + 1 == input.micro_batches;
+  state.more_micro_batches = micro + 1 < input.micro_batches;
   state.prefetcher.begin_pass();
   const Tokens tokens = tokens_of(micro);
   for_each_term([&](LossTerm& term, std::int64_t begin) {
@@ -162,7 +162,7 @@ void TrainStep::launch_graphs(const Context& ctx, const StepInput& input) {
       StepState& state = *ctx.scheduling().step;
       if (ParameterGroup* reducing = std::exchange(state.reducing, nullptr))
         reducing->finish_reduce(ctx);  // a piece must complete the reduction that it started
-      if (state.last_micro_batch) {
+      if (!state.more_micro_batches) {
         finish_gradients(ctx, optimizer_.groups());
         finish_sums(ctx, input);
         // The norm did not wait for groups of which this rank owns nothing.
@@ -242,6 +242,7 @@ void TrainStep::rehearse(const Context& ctx, StepInput input) {
 double TrainStep::forward(Context ctx, const Tokens& tokens) {
   ctx.own_scheduling().step = evaluation_.get();
   evaluation_->prefetcher.begin_pass();
+  evaluation_->more_micro_batches = false;
   const Tensor total = ctx.zeros(1, 1, DType::f64);
   model_.loss(ctx, tokens, 1, total);
   return value_of<double>(ctx, total);
@@ -257,6 +258,8 @@ double TrainStep::evaluate(Context ctx, Batches& batches) {
     if (ctx.grid.leads_place()) targets += static_cast<double>(batch->counted);
     for (const MicroBatch& micro : batch->micro_batches) {
       evaluation_->prefetcher.begin_pass();
+      evaluation_->more_micro_batches =
+          step + 1 < batches.steps() || &micro != &batch->micro_batches.back();
       model_.loss(ctx, make_tokens(ctx, micro), 1, total);
     }
   }

@@ -11,6 +11,7 @@
 #include "axonn/foundation/base/clock.h"
 #include "axonn/foundation/base/host.h"
 #include "axonn/network/nn/adapter.h"
+#include "axonn/ranks/parallel/block.h"
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/use/infer/decode_graphs.h"
 #include "axonn/use/infer/generation_schedule.h"
@@ -147,22 +148,6 @@ std::string_view name_of(FinishReason reason) {
                                          "context",    "not_finite", "no_token"};
   return kNames[static_cast<int>(reason)];
 }
-
-/// Keeps weights gathered while it lives.
-class Generator::Held {
- public:
-  Held(const Context& ctx, std::vector<ParameterGroup*> groups) : groups_(std::move(groups)) {
-    for (ParameterGroup* group : groups_) group->acquire(ctx);
-  }
-  ~Held() {
-    for (ParameterGroup* group : groups_) group->release();
-  }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-
- private:
-  std::vector<ParameterGroup*> groups_;
-};
 
 /// What follows a row of a pass.
 struct Generator::AfterRow {
@@ -521,7 +506,7 @@ void Generator::step(const OnText& on_text, const OnEnd& on_end) {
   AXONN_CHECK(slots_.slots > 0 && !idle(),
               "Generator::step: there is no prompt; call reserve() and add() first");
   if (options_.hold_weights && !held_)
-    held_ = std::make_unique<Held>(model_.context(), model_.model().groups());
+    held_ = std::make_unique<HeldWeights>(model_.context(), model_.model().groups());
   const PassPlan plan = schedule_->next();
   const double start = now_seconds();
   const Drawn drawn = pass(plan);

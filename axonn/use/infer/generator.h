@@ -20,6 +20,7 @@ namespace axonn {
 class ConstraintCache;
 class DecodeGraphs;
 class GenerationSchedule;
+class HeldWeights;
 struct GeneratedSequence;
 struct PassPart;
 struct PassPlan;
@@ -214,7 +215,6 @@ class Generator {
   const GenerationStats& stats() const { return stats_; }
 
  private:
-  class Held;
   struct Rows;  // of one pass, in host memory
   struct AfterRow;
   struct Drawn;
@@ -238,7 +238,7 @@ class Generator {
   std::shared_ptr<KeyValueCache> cache_;  // null: the model does not use it
   CacheSlots slots_;
   std::unique_ptr<GenerationSchedule> schedule_;
-  std::unique_ptr<Held> held_;
+  std::unique_ptr<HeldWeights> held_;
   std::unique_ptr<DecodeGraphs> graphs_;  // null: no pass is captured
   std::size_t next_number_ = 0;
   std::unique_ptr<ConstraintCache> constraints_;  // null without a tokenizer

@@ -70,6 +70,7 @@ TEST(AutoGrid, AllRanksGetTheSearchsBestPlan) {
   for (const Config& one : chosen.configs) {
     EXPECT_EQ(one.parallelism.grid(), best.grid);
     EXPECT_EQ(one.training.micro_batch, best.micro_batch);
+    EXPECT_EQ(one.parallelism.keep_weights, best.keep_weights.value_or(KeepWeights::none));
     EXPECT_EQ(one.parallelism.named_grid, "");
   }
   EXPECT_THAT(chosen.lines, Contains(HasSubstr(to_string(best.grid))));
@@ -90,6 +91,7 @@ TEST(AutoGrid, AResumedRunKeepsItsGridUnlessTheNumberOfRanksChanges) {
   Config before = config;
   before.parallelism.set_grid(odd);
   before.training.micro_batch = 1;
+  before.parallelism.keep_weights = KeepWeights::step;
   before.activation_checkpoint.mode = RecomputeMode::full;
   run_ranks(4, [&](Communicator& world) { train(prepared(before), world, {}); });
 
@@ -98,6 +100,7 @@ TEST(AutoGrid, AResumedRunKeepsItsGridUnlessTheNumberOfRanksChanges) {
   EXPECT_EQ(same.configs.front().parallelism.grid(), odd);
   EXPECT_EQ(same.configs.front().training.micro_batch, 1);
   EXPECT_EQ(same.configs.front().activation_checkpoint.mode, RecomputeMode::full);
+  for (const Config& one : same.configs) EXPECT_EQ(one.parallelism.keep_weights, KeepWeights::step);
   EXPECT_THAT(same.lines, testing::ElementsAre(HasSubstr("resumes")));
   const CollectiveRates rates = link_rates(read_machine("perlmutter"));
   for (const CollectivePolicy& policy : same.policies) {

@@ -117,6 +117,30 @@ TEST(Estimate, OfManyMicroBatchesAgreesWithASimulationOfAll) {
   }
 }
 
+TEST(Estimate, OfKeptWeightsAgreesWithASimulationOfAllAndCountsEachGather) {
+  constexpr double kEnds = 0.03;  // as above
+  for (const GridShape& grid : {GridShape{1, 1, 4, 1}, GridShape{2, 1, 2, 1}}) {
+    Config config = small_gpt();
+    config.parallelism.set_grid(grid);
+    config.training.micro_batch = 1;
+    const auto micro_batches = static_cast<double>(config.training.global_batch / grid.z);
+    const auto gathers = [&](KeepWeights keep) {
+      config.parallelism.keep_weights = keep;
+      const StepTime whole = simulate_whole_step(config, round_machine()),
+                     estimated = estimate(config, round_machine()).time;
+      EXPECT_NEAR(estimated.step_s, whole.step_s, kEnds * whole.step_s) << describe(config);
+      EXPECT_NEAR(estimated.alone_by.at("z all_gather"), whole.alone_by.at("z all_gather"),
+                  kEnds * whole.alone_by.at("z all_gather"));
+      return whole.alone_by.at("z all_gather");
+    };
+    const double twice = gathers(KeepWeights::none), once = gathers(KeepWeights::micro_batch),
+                 in_a_step = gathers(KeepWeights::step);
+    EXPECT_GT(twice, 1.5 * once);  // those of embedding and head are gathered once in any case
+    EXPECT_LT(twice, 2 * once);
+    EXPECT_NEAR(in_a_step * micro_batches, once, 1e-9 * once);
+  }
+}
+
 TEST(Estimate, OfComputeAloneIsExactUpToRounding) {
   Config config = small_gpt();
   config.model.layers = 17;
@@ -134,6 +158,8 @@ TEST(Estimate, OfMemoryIsWithinThreePercentOfARealRun) {
       for (Config config :
            configs_of(base, {{2, 1, 1, 1}, {1, 2, 1, 2}, {1, 1, 2, 2}, {2, 2, 2, 1}})) {
         config.training.dtype = dtype;
+        config.parallelism.keep_weights =
+            dtype == DType::bf16 ? KeepWeights::step : KeepWeights::none;
         SCOPED_TRACE(describe(config));
         const auto measured = peaks(config);
         const auto estimated = static_cast<double>(estimate_memory(config));

@@ -166,8 +166,9 @@ TEST(RecomputeBudget, EveryPlanHasThePeakOfTheRealStep) {
 }
 
 TEST(RecomputeBudget, IsKeptToTheByteByTheLeastLevel) {
-  for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}}) {
+  for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{.z = 2}}) {
     Config config = resolved(on_grid(budget_config(), grid));
+    if (grid.x == 1) config.parallelism.keep_weights = KeepWeights::step;
     const RecomputeLevels levels(config, machine_of(config));
     std::int64_t least = peak_of(config);
     for (std::int64_t level = 0; level <= levels.last(); ++level) {

@@ -198,6 +198,23 @@ TEST(PlanReport, OverlapSavesTimeIfThereIsCommunicationToHide) {
   EXPECT_THAT(saved, Not(Contains(Field(&Saving::setting, "chunks = 2")))) << "Gx and Gy are 1";
 }
 
+TEST(PlanReport, SaysThatAPlanKeepsWeightsAndWhatThatSaves) {
+  PlanReport asked{.model = "small", .config = small_gpt(), .machine = round_machine()};
+  asked.machine.device_bytes_per_s = 2e9;  // gathers take longer than the computation
+  asked.options.devices = 4;
+  asked.options.micro_batch = 1;
+  asked.options.fixed.z = 4;
+  const PlanReport report = make_plans(asked);
+  EXPECT_THAT(to_text(report), AllOf(HasSubstr("Weights gathered once a step: in a run, set "
+                                               "parallelism.keep_weights = \"step\"\n"),
+                                     HasSubstr("by parallelism.keep_weights = step")));
+  const auto json = nlohmann::json::parse(to_json(report));
+  EXPECT_EQ(json.at("plans").at(0).at("keep_weights"), "step");
+  EXPECT_GT(json.at("saves_s").at("keep_weights = step"), 0);
+  asked.options.keep_weights = false;
+  EXPECT_THAT(to_text(make_plans(asked)), Not(HasSubstr("keep_weights")));
+}
+
 TEST(PlanReport, ScalingHasALineAndAPointForEachNumberThatFits) {
   const std::vector<PlanReport> reports = {report_on(4, 1.2e9), report_on(8, 1.2e9),
                                            report_on(1, 1.2e9)};

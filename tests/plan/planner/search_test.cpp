@@ -100,6 +100,43 @@ TEST(Search, FindsWhatSearchingThroughAllFindsIfMemoryIsShort) {
   }
 }
 
+TEST(Search, PlansKeepWeightsWhereThatFitsAndSavesTime) {
+  Config config = few_blocks();
+  Machine machine = round_machine();
+  machine.devices_per_node = 1;
+  machine.node_bytes_per_s = 2e9;  // gathers take longer than the computation
+  SearchOptions options{.devices = 4, .top = 1, .micro_batch = 1};
+  options.fixed.z = 4;
+  const auto best = [&] { return search(config, machine, options).plans.at(0); };
+  const Plan kept = best();
+  EXPECT_EQ(kept.keep_weights, KeepWeights::step);
+  EXPECT_EQ(kept.memory_bytes, dry_step(planned(config, kept), 0).memory.peak_bytes);
+  EXPECT_EQ(kept.time.step_s, predict(planned(config, kept), machine).time.step_s);
+
+  options.keep_weights = false;
+  const Plan gathered_twice = best();
+  EXPECT_EQ(gathered_twice.keep_weights, std::nullopt);
+  EXPECT_LT(kept.time.step_s, 0.8 * gathered_twice.time.step_s);
+  options.keep_weights = true;
+  machine.memory_bytes = static_cast<double>(kept.memory_bytes - 1);
+  EXPECT_EQ(best().keep_weights, KeepWeights::micro_batch) << "which fits";
+  machine.memory_bytes = static_cast<double>(gathered_twice.memory_bytes);
+  EXPECT_EQ(best().keep_weights, std::nullopt) << "there is no memory left";
+  machine.memory_bytes = 1e12;
+
+  config.training.cuda_graph = true;
+  EXPECT_EQ(best().keep_weights, KeepWeights::micro_batch);
+  config.training.cuda_graph = false;
+  config.parallelism.keep_weights = KeepWeights::micro_batch;
+  const Plan given = best();
+  EXPECT_EQ(planned(config, given).parallelism.keep_weights, KeepWeights::micro_batch);
+  EXPECT_LT(kept.time.step_s, given.time.step_s);
+  EXPECT_LT(given.time.step_s, gathered_twice.time.step_s);
+  options.fixed.z = 1;
+  config.parallelism.keep_weights = KeepWeights::none;
+  EXPECT_EQ(best().keep_weights, std::nullopt) << "there is nothing to gather";
+}
+
 // Grids that cannot run without recomputation are the fastest with the least that fits.
 TEST(Search, FindsTheGridThatIsFastestWithTheLeastRecomputationThatFits) {
   Config config = config_of(known_model("apertus-70b"), 4096, 4096);

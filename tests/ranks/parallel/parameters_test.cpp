@@ -425,6 +425,61 @@ TEST(GatheredWeights, AreFreedByReleaseAndByAnException) {
   });
 }
 
+TEST(ParameterGroup, IsGatheredAgainIfAKeptCopyIsOutOfDate) {
+  run_ranks(2, [](Communicator& world) {
+    const auto backend = make_cpu_backend(1);
+    Arena arena(backend->device());
+    const Grid grid(world, {.z = 2});
+    const Context ctx(*backend, arena, grid);
+    ParameterGroup group("block", grid);
+    const Parameter& weight = group.add({.name = "w", .layout = {.rows = 3}, .init_mean = 1});
+    group.allocate(ctx);
+    group.initialise(ctx, 1);
+    const auto read = [&](ParameterGroup::Gathered then) {
+      group.acquire(ctx);
+      const float value = weight.weight().as<float>()[2];
+      group.release(then);
+      return value;
+    };
+    EXPECT_EQ(read(ParameterGroup::Gathered::kept), 1);
+    std::fill_n(group.master().as<float>(), group.piece_size(), 2.f);
+    EXPECT_EQ(weight.weight().as<float>()[2], 1) << "it was not kept";
+    group.publish_values(ctx);
+    EXPECT_EQ(read(ParameterGroup::Gathered::kept), 2);
+    EXPECT_EQ(read(ParameterGroup::Gathered::freed), 2);
+    EXPECT_THROW(weight.weight(), Error);
+  });
+}
+
+TEST(HeldWeights, OnlyFrozenOnesStayBehindIfTheyAreKeptOverSteps) {
+  run_ranks(2, [](Communicator& world) {
+    const auto backend = make_cpu_backend(1);
+    Arena arena(backend->device());
+    const Grid grid(world, {.z = 2});
+    Context ctx(*backend, arena, grid);
+    ParameterGroup trained("trained", grid), frozen("frozen", grid);
+    std::vector<const Parameter*> weights;
+    frozen.freeze();
+    for (ParameterGroup* group : {&trained, &frozen}) {
+      weights.push_back(&group->add({.name = "w", .layout = {.rows = 3}}));
+      group->allocate(ctx);
+      group->initialise(ctx, 1);
+    }
+    for (const KeepWeights keep : {KeepWeights::micro_batch, KeepWeights::step}) {
+      ctx.own_scheduling().run.keep_weights = keep;
+      {
+        const HeldWeights held(ctx, {&trained, &frozen});
+        for (const Parameter* weight : weights) weight->weight();
+      }
+      EXPECT_THROW(weights[0]->weight(), Error);
+      if (keep == KeepWeights::step)
+        weights[1]->weight();
+      else
+        EXPECT_THROW(weights[1]->weight(), Error);
+    }
+  });
+}
+
 TEST(ParameterGroup, RefusesUseOutOfOrder) {
   run_ranks(1, [](Communicator& world) {
     const auto backend = make_cpu_backend(1);

@@ -53,6 +53,7 @@ TEST(ExpertRuns, DryPeakEqualsARealRunsWithEquallyBusyExperts) {
     for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
       Config config = on_grid(expert_config(folder / "run"), grid);
       config.activation_checkpoint.mode = mode;
+      if (mode == RecomputeMode::full) config.parallelism.keep_weights = KeepWeights::step;
       if (grid.experts > 1) config.model.router = RouterKind::sigmoid;
       config = resolved(config);
       RoutingRecord choices;

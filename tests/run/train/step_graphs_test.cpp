@@ -166,6 +166,8 @@ TEST(StepGraphs, ChangeNoBitWithoutOverlapWithChunksAndWithGradientsThatTravelIn
   config.parallelism.reduce_dtype = DType::bf16;
   config.parallelism.chunks = 2;
   expect_the_same(config);
+  config.parallelism.keep_weights = KeepWeights::micro_batch;
+  expect_the_same(config);
   config.parallelism.overlap.input_gradients = false;
   config.parallelism.overlap.weight_gradients = false;
   config.parallelism.overlap.weights = false;
@@ -299,6 +301,8 @@ TEST(StepGraphs, AreRejectedWithOptionsThatMakeStepsDiffer) {
                 ThrowsMessage<UsageError>(AllOf(HasSubstr("cuda_graph"), HasSubstr(key))));
   };
   refused_with("[output] trace", [](Config& config) { config.output.trace = "trace.json"; });
+  refused_with("[parallelism] keep_weights",
+               [](Config& config) { config.parallelism.keep_weights = KeepWeights::step; });
   refused_with("[training] goldfish.k", [](Config& config) { config.training.goldfish.k = 4; });
   refused_with("[data] jsonl", [](Config& config) {
     config.data.synthetic = 0;

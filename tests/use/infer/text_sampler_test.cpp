@@ -213,6 +213,10 @@ TEST(TextSampler, TakesTheMemoryThatTheDryRunStates) {
       test::TemporaryPath folder;
       Config config = resolved(sampled(folder / "run", grid));
       config.samples.hold_weights = holds;
+      if (holds) {  // training keeps frozen weights, which samples then read, too
+        config.parallelism.keep_weights = KeepWeights::step;
+        config.model.lora.rank = 2;
+      }
       std::vector<std::int64_t> taken(grid.ranks());
       run_ranks(grid.ranks(), [&](Communicator& world) {
         Training training(prepared(config), world, make_cpu_backend(1));
