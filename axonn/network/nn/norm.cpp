@@ -1,5 +1,8 @@
 #include "axonn/network/nn/norm.h"
 
+#include <optional>
+#include <utility>
+
 #include "axonn/foundation/base/check.h"
 #include "axonn/ranks/parallel/block.h"
 #include "axonn/ranks/parallel/recompute.h"
@@ -8,14 +11,19 @@ namespace axonn {
 
 namespace {
 
-/// The factors of a norm's columns: its weight, or 1 + weight in f32.
+/// A vector of a norm: as it is stored, or with plus_one in f32, a weight with 1 added.
 class Factors {
  public:
-  Factors(const Context& ctx, const Parameter& weight, bool plus_one) : view_(weight.weight()) {
+  Factors(const Context& ctx, const Parameter& vector, bool plus_one, float added = 1)
+      : view_(vector.weight()) {
     if (!plus_one) return;
     sums_ = ctx.empty(view_.rows, view_.cols, DType::f32);
-    ctx.backend.run(ops::AddNumber{sums_.view(), view_, 1});
+    ctx.backend.run(ops::AddNumber{sums_.view(), view_, added});
     view_ = sums_.view();
+  }
+  /// Of a bias, which may be null.
+  static std::optional<Factors> of_bias(const Context& ctx, const Parameter* bias, bool plus_one) {
+    return bias ? std::optional<Factors>(std::in_place, ctx, *bias, plus_one, 0.0f) : std::nullopt;
   }
 
   const View& view() const { return view_; }
@@ -89,20 +97,22 @@ Chunk Norm::forward(const Context& ctx, const Chunk& inp, const Tensor& moments)
   const auto of = [this, ctx, stats](const Tensor& from) {
     Tensor value = ctx.like(from);
     const Factors factors(ctx, *weight_, options_.plus_one);
+    const auto bias = Factors::of_bias(ctx, bias_, options_.plus_one);
     ctx.backend.run(ops::LayerNorm{value.view(), from.view(), factors.view(),
-                                   bias_ ? bias_->weight() : View{}, stats.view()});
+                                   bias ? bias->view() : View{}, stats.view()});
     return value;
   };
   const auto first = [&] {
     if (!whole) return of(inp.value);
     Tensor value = ctx.like(inp.value);
     const Factors factors(ctx, *weight_, options_.plus_one);
+    const auto bias = Factors::of_bias(ctx, bias_, options_.plus_one);
     ctx.backend.run(ops::NormForward{.out = value.view(),
                                      .stats = stats.view(),
                                      .inp = inp.value.view(),
                                      .moments = inp.moments.view(),
                                      .weight = factors.view(),
-                                     .bias = bias_ ? bias_->weight() : View{},
+                                     .bias = bias ? bias->view() : View{},
                                      .eps = options_.eps,
                                      .about_zero = options_.kind == Kind::rms});
     return value;

@@ -260,6 +260,12 @@ TEST(LlamaOnGrids, Bfloat16StaysWithinOnePercentOfOneRankOnTenGrids) {
   TinyRun apertus = apertus_run();
   apertus.dtype = DType::bf16;
   EXPECT_EQ(difference_on_grids(apertus, ten_grids()), "");
+  ModelConfig nemotron = tiny_parallel(NormKind::layer, MlpKind::relu2);
+  nemotron.norm_plus_one = true;
+  for (const ModelConfig& config : {nemotron, tiny_gemma3()})
+    EXPECT_EQ(
+        difference_on_grids({.dtype = DType::bf16, .make_model = model_of(config)}, ten_grids()),
+        "");
 }
 
 TEST(LlamaOnGrids, ApertusHasTheSameBitsWhateverOverlaps) {
