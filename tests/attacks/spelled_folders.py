@@ -14,7 +14,9 @@ WINDOW = ("mistral", "qwen2", "qwen3")  # types of which layer_types tells the l
 SOME = ("ministral", "smollm3", "olmo3", "qwen2", "qwen3")  # types of which some may have it
 PLAIN = {"model.qkv_bias": False, "model.out_bias": False, "model.mlp_bias": False,
          "model.partial_rotary_factor": 1, "model.qk_norm": "none",
-         "model.block_norm": "input"}  # fmt: skip
+         "model.block_norm": "input", "model.norm": "rms", "model.norm_plus_one": False,
+         "model.embedding_scale": 1, "model.attention_scale": 0, "model.residual_scale": 1,
+         "model.logit_scale": 1, "model.query_growth": 0}  # fmt: skip
 BIASES = ("llama", "smollm3", "olmo2", "olmo3", "olmoe", "qwen3", "qwen3_moe", "apertus")
 OLMO = PLAIN | {"model.qk_norm": "width", "model.block_norm": "output"}
 ROUTED = {"model.router": "softmax", "model.expert_step": 1}
@@ -43,7 +45,8 @@ EPS = {"mixtral": 1e-5, "olmoe": 1e-5, "olmo2": 1e-5, "olmo3": 1e-5, "apertus": 
 def as_type(rng, keys, name, length):
     """Changes the options of a drawn Llama to those of a type."""
     fixed, layers = TYPES[name], keys["model.layers"]
-    for key in [k for k in keys if "expert" in k or "router" in k or k == "model.dense_layers"]:
+    of_experts = ("model.dense_layers", "model.shared_ffn")
+    for key in [k for k in keys if "expert" in k or "router" in k or k in of_experts]:
         del keys[key]
     keys.pop("model.activation", None)
     keys.pop("model.nope_layers", None)

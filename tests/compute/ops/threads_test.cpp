@@ -223,17 +223,18 @@ Outputs elements(Backend& backend, DType type) {
 Outputs arithmetic(Backend& backend, DType type) {
   const Operand a = input("a", kRows, kCols, type), b = input("b", kRows, kCols, type);
   Operand activated(kRows, kCols, type), d(kRows, kCols, type), product(kRows, kCols, type),
-      scaled(kRows, kCols, type), stats(kRows, 2, DType::f32), p(kRows, kCols, type),
-      dots(kRows, 1, DType::f32), d_p(kRows, kCols, type);
+      scaled(kRows, kCols, type), shifted(kRows, kCols, DType::f32), stats(kRows, 2, DType::f32),
+      p(kRows, kCols, type), dots(kRows, 1, DType::f32), d_p(kRows, kCols, type);
   backend.run(ops::Activation{activated, a, ops::ActivationKind::tanh});
   backend.run(ops::ActivationBackward{d, b, a, ops::ActivationKind::tanh});
   backend.run(ops::Multiply{product, a, b});
   backend.run(ops::Scale{scaled, a, 0.3f});
+  backend.run(ops::AddNumber{shifted, a, 0.3f});
   backend.run(ops::SoftmaxStats{stats, a, {}, {0, kCols}});
   backend.run(ops::Softmax{p, a, stats});
   backend.run(ops::RowDots{dots, b, p});
   backend.run(ops::SoftmaxBackward{d_p, b, p, dots});
-  return outputs({&activated, &d, &product, &scaled, &stats, &p, &dots, &d_p});
+  return outputs({&activated, &d, &product, &scaled, &shifted, &stats, &p, &dots, &d_p});
 }
 
 Outputs experts(Backend& backend, DType type) {

@@ -131,6 +131,7 @@ void read_rope(const JsonReader& file, const ModelType& type, ModelConfig& model
 void read_ropes(const JsonReader& file, const ModelType& type, ModelConfig& model,
                 Unsupported& unsupported) {
   const double usual = model.rope_theta, outer = file.real({"rope_theta"}, usual);
+  need_whole_heads(file, unsupported);
   const auto both = file.object("rope_parameters");
   if (both && !both->empty() && !both->has_objects())
     return unsupported.push_back("rope_parameters that are not by kind of layer");
