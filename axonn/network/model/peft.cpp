@@ -134,6 +134,18 @@ std::string_view adapted_module(std::string_view parameter) {
   return end == parameter.npos ? std::string_view() : parameter.substr(0, end);
 }
 
+/// Throws UsageError if files of the type have the module under another name than the model, or
+/// joined with others.
+void refuse_without_format(const std::string& module, const StoredName& weight,
+                           const ModelType* type) {
+  const bool renamed = std::ranges::find(weight.names, module + ".weight") == weight.names.end();
+  if (!weight.joined.usual && !renamed) return;
+  refuse("adapters of '", module, "' have no PEFT format: files of the type ", type->name, " have ",
+         weight.joined.usual ? weight.joined.names.front() + " for it and others together"
+                             : weight.names.front() + " in its place",
+         "; merge them into their base model with axonn convert --merge");
+}
+
 }  // namespace
 
 StoredAdapterConfig parse_adapter_config(std::string_view text, const std::string& place) {
@@ -216,6 +228,17 @@ std::string to_adapter_config(const ModelConfig& model, const std::string& base)
   return config.dump(2) + "\n";
 }
 
+void check_written_adapters(const ModelConfig& model, std::span<const std::string> parameters) {
+  for (const std::string& parameter : parameters) {
+    const std::string module(adapted_module(parameter)), name = last_part(module);
+    if (model.experts > 0 && (name == "gate_proj" || name == "up_proj" || name == "down_proj"))
+      refuse(
+          "adapters of '", module, "' are not written in PEFT's format: with transformers 5 PEFT ",
+          "gives those of '", name, "' to the experts; merge them into their base model with ",
+          "axonn convert --merge, or train without: [lora] targets q_proj, k_proj, v_proj, o_proj");
+  }
+}
+
 TensorNames adapter_names(const ModelConfig& model) {
   const Family* const family = find_family(model);
   AXONN_CHECK(family, "adapter_names: a registered family has no PEFT format");
@@ -224,12 +247,7 @@ TensorNames adapter_names(const ModelConfig& model) {
     StoredName stored = family->stored_name(model, type, parameter);
     if (const std::string module(adapted_module(parameter)); !module.empty()) {
       stored.transposed = false;  // even for a Conv1D, A is (r, in) and B is (out, r)
-      const auto joined = family->stored_name(model, type, module + ".weight").joined;
-      if (joined.usual)
-        refuse("adapters of '", module, "' have no PEFT format: files of the type ", type->name,
-               " have ", joined.names.front(),
-               " for it and others together; merge them into their "
-               "base model with axonn convert --merge");
+      refuse_without_format(module, family->stored_name(model, type, module + ".weight"), type);
     }
     stored.joined = {};
     // PEFT names modules as in the model with its head, which have the family's prefix.

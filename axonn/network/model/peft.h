@@ -45,5 +45,8 @@ void name_layers(LoraConfig& lora, std::span<const std::string> parameters);
 
 /// The names in a folder of the model's adapters.
 TensorNames adapter_names(const ModelConfig& model);
+/// Throws UsageError for adapters, by the names of their parameters, that PEFT would take for those
+/// of other modules.
+void check_written_adapters(const ModelConfig& model, std::span<const std::string> parameters);
 
 }  // namespace axonn

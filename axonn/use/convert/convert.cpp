@@ -220,8 +220,15 @@ class Converter {
       refuse("--out ", job_.out, " exists and holds no model; it is not replaced");
   }
 
+  static std::vector<std::string> names_of(std::span<const ParameterSpec> parameters) {
+    std::vector<std::string> names;
+    for (const ParameterSpec& spec : parameters) names.push_back(spec.name);
+    return names;
+  }
+
   void plan_tensors() {
     const TensorNames names = model_->adapters() ? adapter_names(config_) : base_names(config_);
+    if (model_->adapters()) check_written_adapters(config_, names_of(parameters_));
     std::string prefix = model_->form().prefix;
     // transformers 4 finds no weights in a file with an output layer and names without prefixes.
     if (const Family* const family = find_family(config_);
@@ -284,9 +291,7 @@ class Converter {
 
   void write_adapters(const std::string& to) {
     ModelConfig config = config_;
-    std::vector<std::string> names;
-    for (const ParameterSpec& spec : parameters_) names.push_back(spec.name);
-    name_layers(config.lora, names);
+    name_layers(config.lora, names_of(parameters_));
     config = resolved(config, 0, 0);
     write_text_files(text_, to, warnings_);
     write_text(to + "/adapter_config.json", to_adapter_config(config, base_));

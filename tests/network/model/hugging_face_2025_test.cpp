@@ -43,6 +43,8 @@ TEST(HuggingFace2025, Gemma3HasABaseOfItsOwnInLayersWithTheWindow) {
   EXPECT_EQ(newer.rope_theta, 500);
   EXPECT_EQ(newer.window_rope_theta, 50);
   EXPECT_EQ(newer.attention_scale, 0);
+  EXPECT_THAT(to_hugging_face_config(older, {}), HasSubstr("\"query_pre_attn_scalar\": 64,"))
+      << "an integer, which transformers wants";
   for (const char* const refused :
        {R"("final_logit_softcapping": 30.0)", R"("attn_logit_softcapping": 50.0)",
         R"("use_bidirectional_attention": true)", R"("hidden_activation": "silu")"})

@@ -149,3 +149,27 @@ TEST(PeftLayers, WhatIsWrittenReadsBack) {
     EXPECT_EQ(peft_adapter(read.layers, module), layer_adapter(model.lora, module)) << module;
   EXPECT_EQ(peft_adapter(read.layers, kLayer0 + "mlp.up_proj"), std::nullopt);
 }
+
+TEST(PeftFormat, AdaptersThatPeftWouldTakeForOthersAreNotWritten) {
+  ModelConfig model{.family = ModelFamily::llama, .layers = 2, .hidden = 32, .heads = 4};
+  model.experts = 4;
+  const std::vector<std::string> attention = {"model.layers.0.self_attn.q_proj.lora_A.weight"};
+  check_written_adapters(model, attention);
+  const std::vector<std::string> shared = {
+      "model.layers.1.mlp.shared_experts.up_proj.lora_A.weight"};
+  EXPECT_THAT([&] { check_written_adapters(model, shared); },
+              ThrowsMessage<UsageError>(HasSubstr("gives those of 'up_proj' to the experts")));
+  model.experts = 0;
+  check_written_adapters(model, shared);
+}
+
+TEST(PeftFormat, ModulesWithOtherNamesInFilesAreRefused) {
+  ModelConfig model{.family = ModelFamily::llama, .layers = 2, .hidden = 32, .heads = 4};
+  model.norm = NormKind::layer;
+  model.activation = MlpKind::gelu;
+  const TensorNames names = adapter_names(model);  // of StarCoder2
+  EXPECT_EQ(names.of("model.layers.0.self_attn.q_proj.lora_A.weight").names.front(),
+            "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight");
+  EXPECT_THAT([&] { names.of("model.layers.0.mlp.up_proj.lora_A.weight"); },
+              ThrowsMessage<UsageError>(HasSubstr("have model.layers.0.mlp.c_fc.weight")));
+}

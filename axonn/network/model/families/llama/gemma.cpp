@@ -23,6 +23,12 @@ double gemma_scale(const ModelConfig& model, double scalar) {
   return scalar == static_cast<double>(model.head_width()) ? 0 : 1 / std::sqrt(scalar);
 }
 
+/// query_pre_attn_scalar, rounded.
+std::int64_t scalar_of(const ModelConfig& model) {
+  return model.attention_scale > 0 ? std::llround(std::pow(model.attention_scale, -2))
+                                   : model.head_width();
+}
+
 ModelConfig with_gemma_options(ModelConfig model) {
   model.tied = true;
   model.norm_eps = 1e-6;
@@ -84,9 +90,7 @@ void write_gemma(const ModelConfig& model, JsonObject& out) {
   write_layer_types(model, out);
   write_ropes(model, out);
   out["rope_local_base_freq"] = out["rope_parameters"]["sliding_attention"]["rope_theta"];
-  out["query_pre_attn_scalar"] = model.attention_scale > 0
-                                     ? std::round(std::pow(model.attention_scale, -2))
-                                     : static_cast<double>(model.head_width());
+  out["query_pre_attn_scalar"] = scalar_of(model);  // transformers takes no fraction
 }
 
 void check_gemma(const ModelConfig& model, Unsupported& unsupported) {
@@ -96,8 +100,8 @@ void check_gemma(const ModelConfig& model, Unsupported& unsupported) {
   if (model.residual_scale != 1)
     unsupported.push_back(concat("residual_scale = ", model.residual_scale));
   if (model.logit_scale != 1) unsupported.push_back(concat("logit_scale = ", model.logit_scale));
-  const double scalar = std::round(std::pow(model.attention_scale, -2));
-  if (model.attention_scale > 0 && gemma_scale(model, scalar) != model.attention_scale)
+  if (model.attention_scale > 0 &&
+      gemma_scale(model, static_cast<double>(scalar_of(model))) != model.attention_scale)
     unsupported.push_back(concat("attention_scale = ", model.attention_scale,
                                  " that is not one over the root of an integer"));
 }
