@@ -21,7 +21,7 @@ std::vector<ModelConfig> known_glms() {
   nine.qkv_bias = true;
   std::vector<ModelConfig> models;
   add_known(models, nine, {{"glm-4-9b-0414", 40, 4096, 32, 2, 13696}});
-  add_known(models, glm, {{"glm-4-32b-0414", 61, 6144, 48, 8, 23040}});
+  add_known(models, glm, {{"glm-4-32b-0414", 61, 6144, 48, 2, 23040}});
   return models;
 }
 

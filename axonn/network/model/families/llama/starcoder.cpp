@@ -24,6 +24,7 @@ std::vector<ModelConfig> known_starcoders() {
   models[0].rope_theta = 999999.4420358813;
   models[1].rope_theta = 1e6;
   models[2].rope_theta = 1e5;
+  models[2].tied = false;
   return models;
 }
 
