@@ -4,7 +4,10 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <ranges>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "axonn/compute/ops/backend.h"
 #include "axonn/data/storage/gguf.h"
@@ -261,8 +264,9 @@ class Converter {
     if (joined.first == 0)
       return tensors_.push_back(
           {.name = name, .parameter = part, .type = type_, .outer = joined.outer});
-    const auto tensor = std::ranges::find(tensors_, name, &PlannedTensor::name);
-    AXONN_CHECK(tensor != tensors_.end() && tensor->rows() == joined.first, part.name,
+    auto latest_first = std::views::reverse(tensors_);
+    const auto tensor = std::ranges::find(latest_first, name, &PlannedTensor::name);
+    AXONN_CHECK(tensor != latest_first.end() && tensor->rows() == joined.first, part.name,
                 " does not follow the rows before it in ", name);
     tensor->more.push_back(part);
   }

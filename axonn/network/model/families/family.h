@@ -103,8 +103,10 @@ struct ModelType {
     bool alpha = false;     ///< a scaling, "dynamic", that multiplies the base, as in HunYuan
     bool growth = false;    ///< llama_4_scaling_beta: ModelConfig::query_growth
   } rope_keys = {};
-  /// embedding_scale, attention_scale, residual_scale and logit_scale may differ from the defaults.
-  bool has_scales = false;
+  /// The factors that its files have, ModelConfig::embedding_scale and so on.
+  struct {
+    bool embedding = false, attention = false, residual = false, logit = false;
+  } scale_keys = {};
   bool groups_experts = false;  ///< n_group and topk_group: ModelConfig::expert_groups
   /// Folders have layers beyond num_hidden_layers, which predict further tokens; as in
   /// transformers they are passed over.

@@ -1,7 +1,5 @@
 // Apertus: norms of the heads of queries and keys, and an MLP without a gate, with xIELU. Sizes:
 // the config.json of each model; arXiv 2509.14233.
-#include <array>
-
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
 #include "axonn/network/nn/xielu.h"
@@ -36,12 +34,8 @@ void check_apertus(const ModelConfig& model, Unsupported& unsupported) {
 }
 
 void rename_norms(const ModelConfig&, const std::string& parameter, StoredName& stored) {
-  constexpr std::array<std::array<std::string_view, 2>, 2> kNames = {
-      {{".input_layernorm.weight", ".attention_layernorm.weight"},
-       {".post_attention_layernorm.weight", ".feedforward_layernorm.weight"}}};
-  for (const auto& [here, there] : kNames)
-    if (parameter.ends_with(here))
-      stored.names = {concat(parameter.substr(0, parameter.size() - here.size()), there)};
+  rename_part(parameter, ".input_layernorm.", ".attention_layernorm.", stored);
+  rename_part(parameter, ".post_attention_layernorm.", ".feedforward_layernorm.", stored);
 }
 
 std::vector<StoredNumber> xielu_numbers(const ModelConfig& model) {

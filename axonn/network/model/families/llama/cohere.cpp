@@ -19,17 +19,13 @@ ModelConfig with_cohere_options(ModelConfig model) {
   return model;
 }
 
-void set_cohere_layers(ModelConfig& model, std::int64_t window, LayerList full_layers) {
-  model.nope_layers = full_layers;
-  set_window(model, window, std::move(full_layers));
-}
-
 std::vector<ModelConfig> known_coheres() {
   ModelConfig model = with_cohere_options(known_llama(256000, 132096, 50000));
   model.logit_scale = 0.25;
   std::vector<ModelConfig> models;
   add_known(models, model, {{"command-r7b-12-2024", 32, 4096, 32, 8, 14336}});
-  set_cohere_layers(models.back(), kCohereWindow, every_nth_layer(models.back(), kCoherePattern));
+  set_window_and_ropes(models.back(), kCohereWindow,
+                       every_nth_layer(models.back(), kCoherePattern));
   return models;
 }
 
@@ -39,7 +35,7 @@ void read_cohere(const JsonReader& file, ModelConfig& model, Unsupported& unsupp
       file.integer({"sliding_window_pattern"}, kMostLayers).value_or(kCoherePattern);
   const std::int64_t window = sliding_window(file, kCohereWindow);
   if (window == 0) return unsupported.push_back("sliding_window = null");
-  set_cohere_layers(
+  set_window_and_ropes(
       model, window,
       full_layers(file, model, unsupported).value_or(every_nth_layer(model, pattern)));
 }
@@ -51,15 +47,7 @@ void write_cohere(const ModelConfig& model, JsonObject& out) {
 }
 
 void check_cohere(const ModelConfig& model, Unsupported& unsupported) {
-  const LayerList without =
-      layers_where(model, [&](std::int64_t layer) { return !model.has_rope(layer); });
-  const LayerList full =
-      layers_where(model, [&](std::int64_t layer) { return model.window_of(layer) == 0; });
-  if (without != full)
-    unsupported.emplace_back("nope_layers other than the layers without the window");
-  if (model.embedding_scale != 1) unsupported.emplace_back("embedding_scale");
-  if (model.attention_scale != 0) unsupported.emplace_back("attention_scale");
-  if (model.residual_scale != 1) unsupported.emplace_back("residual_scale");
+  check_full_layers_without_rope(model, unsupported);
   check_head_dim(model, unsupported);
 }
 
@@ -72,7 +60,7 @@ std::vector<ModelType> cohere_types() {
            .by_layer = {.windows = true, .nopes = true},
            .bias_keys = {.attention = true},
            .norm_key = "layer_norm_eps",
-           .has_scales = true,
+           .scale_keys = {.logit = true},
            .known = known_coheres,
            .read = read_cohere,
            .write = write_cohere,

@@ -39,12 +39,11 @@ void read_ernie_moe(const JsonReader& file, ModelConfig& model, Unsupported& uns
 }
 
 void write_ernie_moe(const ModelConfig& model, JsonObject& out) {
-  Unsupported refused;  // by check_ernie_moe()
   out["moe_num_experts"] = model.experts;
   out["moe_k"] = model.experts_per_token;
   out["moe_intermediate_size"] = model.expert_ffn;
   out["moe_num_shared_experts"] = model.shared_ffn / model.expert_ffn;
-  out["moe_layer_start_index"] = first_dense_layers(model, refused);
+  out["moe_layer_start_index"] = dense_layer_count(model);
   out["moe_layer_end_index"] = -1;
   out["moe_layer_interval"] = 1;
   out["router_aux_loss_coef"] = 0.001;
@@ -58,16 +57,13 @@ void check_ernie_moe(const ModelConfig& model, Unsupported& unsupported) {
   if (model.qk_norm != QkNormKind::none) unsupported.emplace_back("qk_norm");
   if (model.window > 0) unsupported.push_back(concat("window = ", model.window));
   need_whole_shared_experts(model, unsupported);
-  first_dense_layers(model, unsupported);
+  check_first_layers_dense(model, unsupported);
 }
 
 /// The bias of the choice is a row there.
 void rename_ernie_bias(const ModelConfig&, const std::string& parameter, StoredName& stored) {
-  constexpr std::string_view kBias = ".gate.e_score_correction_bias";
-  if (!parameter.ends_with(kBias)) return;
-  stored.names = {concat(parameter.substr(0, parameter.size() - kBias.size()),
-                         ".moe_statics.e_score_correction_bias")};
-  stored.transposed = true;
+  if (parameter.ends_with(".gate.e_score_correction_bias")) stored.transposed = true;
+  rename_part(parameter, ".gate.e_score_", ".moe_statics.e_score_", stored);
 }
 
 }  // namespace

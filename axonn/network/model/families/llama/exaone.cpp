@@ -15,12 +15,6 @@ ModelConfig with_exaone_norms(ModelConfig model) {
   return model;
 }
 
-/// Layers without the window have no rotary positions, either.
-void set_exaone_layers(ModelConfig& model, std::int64_t window, LayerList full_layers) {
-  if (window > 0) model.nope_layers = full_layers;
-  set_window(model, window, std::move(full_layers));
-}
-
 std::vector<ModelConfig> known_exaones() {
   ModelConfig exaone = with_exaone_norms(known_llama(102400, 131072, 1e6)), small = exaone;
   exaone.rope.kind = RopeScalingKind::llama3;
@@ -32,7 +26,8 @@ std::vector<ModelConfig> known_exaones() {
   std::vector<ModelConfig> models;
   add_known(models, small, {{"exaone-4.0-1.2b", 30, 2048, 32, 8, 4096}});
   add_known(models, exaone, {{"exaone-4.0-32b", 64, 5120, 40, 8, 27392}});
-  set_exaone_layers(models.back(), kExaoneWindow, every_nth_layer(models.back(), kExaonePattern));
+  set_window_and_ropes(models.back(), kExaoneWindow,
+                       every_nth_layer(models.back(), kExaonePattern));
   return models;
 }
 
@@ -54,7 +49,7 @@ void read_exaone(const JsonReader& file, ModelConfig& model, Unsupported& unsupp
     return set_needed_window(file, model, 0, listed.value_or(every_nth_layer(model, 1)));
   }
   if (listed) file.find({"sliding_window_pattern"});
-  set_exaone_layers(model, window, listed ? *listed : full_by_pattern(file, model));
+  set_window_and_ropes(model, window, listed ? *listed : full_by_pattern(file, model));
 }
 
 void write_exaone(const ModelConfig& model, JsonObject& out) {
@@ -63,16 +58,10 @@ void write_exaone(const ModelConfig& model, JsonObject& out) {
   if (model.window == 0) out["sliding_window_pattern"] = nullptr;
 }
 
-/// Without a window all layers have rotary positions; with one, those that have it.
+/// Without a window all layers have rotary positions.
 void check_exaone(const ModelConfig& model, Unsupported& unsupported) {
-  const LayerList without =
-      layers_where(model, [&](std::int64_t layer) { return !model.has_rope(layer); });
-  const LayerList full =
-      model.window == 0
-          ? LayerList()
-          : layers_where(model, [&](std::int64_t layer) { return model.window_of(layer) == 0; });
-  if (without != full)
-    unsupported.emplace_back("nope_layers other than the layers without the window");
+  if (model.window > 0) return check_full_layers_without_rope(model, unsupported);
+  if (!model.nope_layers.empty()) unsupported.emplace_back("nope_layers without window");
 }
 
 }  // namespace

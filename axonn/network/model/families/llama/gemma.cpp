@@ -97,9 +97,6 @@ void check_gemma(const ModelConfig& model, Unsupported& unsupported) {
   if (model.embedding_scale != root_of_width(model))
     unsupported.push_back(
         concat("embedding_scale = ", model.embedding_scale, " other than the root of hidden"));
-  if (model.residual_scale != 1)
-    unsupported.push_back(concat("residual_scale = ", model.residual_scale));
-  if (model.logit_scale != 1) unsupported.push_back(concat("logit_scale = ", model.logit_scale));
   if (model.attention_scale > 0 &&
       gemma_scale(model, static_cast<double>(scalar_of(model))) != model.attention_scale)
     unsupported.push_back(concat("attention_scale = ", model.attention_scale,
@@ -123,7 +120,7 @@ std::vector<ModelType> gemma_types() {
            .defaults = defaults,
            .by_layer = {.windows = true, .ropes = true, .window_theta = "rope_local_base_freq"},
            .bias_keys = {.attention = true},
-           .has_scales = true,
+           .scale_keys = {.embedding = true, .attention = true},
            .known = known_gemmas,
            .read = read_gemma,
            .write = write_gemma,

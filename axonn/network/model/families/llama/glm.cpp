@@ -2,8 +2,6 @@
 // neighbouring columns of half a head. GLM-4.5 to 4.7 (glm4_moe): experts, in groups or not, whose
 // choice has a bias, beside an MLP of all tokens, in all layers but the first. Sizes: the
 // config.json of each model.
-#include <array>
-
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
 
@@ -27,13 +25,9 @@ std::vector<ModelConfig> known_glms() {
 
 /// The norms' names there, and gate and up joined.
 void rename_glm(const ModelConfig& model, const std::string& parameter, StoredName& stored) {
-  constexpr std::array<std::array<std::string_view, 2>, 3> kNames = {
-      {{".post_attention_layernorm.", ".post_self_attn_layernorm."},
-       {".pre_feedforward_layernorm.", ".post_attention_layernorm."},
-       {".post_feedforward_layernorm.", ".post_mlp_layernorm."}}};
-  for (const auto& [here, there] : kNames)
-    if (const std::size_t at = parameter.find(here); at != parameter.npos)
-      stored.names = {concat(parameter.substr(0, at), there, parameter.substr(at + here.size()))};
+  rename_part(parameter, ".post_attention_layernorm.", ".post_self_attn_layernorm.", stored);
+  rename_part(parameter, ".pre_feedforward_layernorm.", ".post_attention_layernorm.", stored);
+  rename_part(parameter, ".post_feedforward_layernorm.", ".post_mlp_layernorm.", stored);
   join_gate_and_up(model, parameter, stored);
 }
 
@@ -54,7 +48,6 @@ void read_glm_moe(const JsonReader& file, ModelConfig& model, Unsupported&) {
 }
 
 void write_glm_moe(const ModelConfig& model, JsonObject& out) {
-  Unsupported refused;  // by check_glm_moe()
   out["use_qk_norm"] = model.qk_norm == QkNormKind::head;
   out["n_routed_experts"] = model.experts;
   out["num_experts_per_tok"] = model.experts_per_token;
@@ -64,7 +57,7 @@ void write_glm_moe(const ModelConfig& model, JsonObject& out) {
   out["topk_group"] = model.expert_groups_per_token;
   out["routed_scaling_factor"] = model.router_scale;
   out["norm_topk_prob"] = model.expert_norm;
-  out["first_k_dense_replace"] = first_dense_layers(model, refused);
+  out["first_k_dense_replace"] = dense_layer_count(model);
 }
 
 void check_glm_moe(const ModelConfig& model, Unsupported& unsupported) {
@@ -74,7 +67,7 @@ void check_glm_moe(const ModelConfig& model, Unsupported& unsupported) {
   if (model.qk_norm == QkNormKind::width || model.qk_norm == QkNormKind::rotated_head)
     unsupported.push_back(concat("qk_norm = ", kQkNormKinds[static_cast<int>(model.qk_norm)]));
   need_whole_shared_experts(model, unsupported);
-  first_dense_layers(model, unsupported);
+  check_first_layers_dense(model, unsupported);
 }
 
 }  // namespace

@@ -67,19 +67,13 @@ void check_granite_moe(const ModelConfig& model, Unsupported& unsupported) {
 
 /// Its files join the matrices of all experts.
 void rename_granite_experts(const ModelConfig&, const std::string& parameter, StoredName& stored) {
-  constexpr std::string_view kGate = ".mlp.gate.weight";
-  const auto module = [](const std::string& mlp) {
-    return mlp.substr(0, mlp.rfind('.')) + ".block_sparse_moe";
-  };
   if (const auto expert = expert_name(parameter)) {
-    stored.joined.names = {module(expert->module) + (expert->matrix == ".down_proj"
-                                                         ? ".output_linear.weight"
-                                                         : ".input_linear.weight")};
+    stored.joined.names = {sparse_moe(expert->module) + (expert->matrix == ".down_proj"
+                                                             ? ".output_linear.weight"
+                                                             : ".input_linear.weight")};
     stored.joined.usual = true;
-  } else if (parameter.ends_with(kGate)) {
-    stored.names = {module(parameter.substr(0, parameter.size() - kGate.size()) + ".mlp") +
-                    ".router.layer.weight"};
   }
+  rename_part(parameter, ".mlp.gate.weight", ".block_sparse_moe.router.layer.weight", stored);
 }
 
 }  // namespace
@@ -91,7 +85,7 @@ std::vector<ModelType> granite_types() {
            .architecture = "GraniteForCausalLM",
            .defaults = llama_defaults(),
            .bias_keys = {.attention = true, .mlp = true},
-           .has_scales = true,
+           .scale_keys = {.embedding = true, .attention = true, .residual = true, .logit = true},
            .fits = no_layer_slides,
            .known = known_granites,
            .read = read_granite,
@@ -101,7 +95,7 @@ std::vector<ModelType> granite_types() {
            .architecture = "GraniteMoeForCausalLM",
            .defaults = moe,
            .bias_keys = {.attention = true},
-           .has_scales = true,
+           .scale_keys = {.embedding = true, .attention = true, .residual = true, .logit = true},
            .is_named = true,
            .fits = no_layer_slides,
            .read = read_granite_moe,

@@ -1,8 +1,5 @@
 // HunYuan (dense): a Llama with norms of query and key heads after rotary positions, whose base was
 // multiplied for longer sequences.
-#include <array>
-
-#include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
 
 namespace axonn {
@@ -14,11 +11,8 @@ void read_hunyuan(const JsonReader& file, ModelConfig&, Unsupported&) {
 }
 
 void rename_hunyuan(const ModelConfig&, const std::string& parameter, StoredName& stored) {
-  constexpr std::array<std::array<std::string_view, 2>, 2> kNames = {
-      {{".q_norm.weight", ".query_layernorm.weight"}, {".k_norm.weight", ".key_layernorm.weight"}}};
-  for (const auto& [here, there] : kNames)
-    if (parameter.ends_with(here))
-      stored.names = {concat(parameter.substr(0, parameter.size() - here.size()), there)};
+  rename_part(parameter, ".q_norm.", ".query_layernorm.", stored);
+  rename_part(parameter, ".k_norm.", ".key_layernorm.", stored);
 }
 
 }  // namespace

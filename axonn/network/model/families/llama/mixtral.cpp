@@ -37,10 +37,13 @@ void check_mixtral(const ModelConfig& model, Unsupported& unsupported) {
 
 }  // namespace
 
+std::string sparse_moe(const std::string& mlp) {
+  return mlp.substr(0, mlp.rfind('.')) + ".block_sparse_moe";
+}
+
 void add_mixtral_names(const ModelConfig&, const std::string& parameter, StoredName& stored) {
   const auto add = [&](const std::string& mlp, const auto&... rest) {
-    stored.names.insert(stored.names.begin(),
-                        concat(mlp.substr(0, mlp.rfind('.')), ".block_sparse_moe", rest...));
+    stored.names.insert(stored.names.begin(), concat(sparse_moe(mlp), rest...));
   };
   if (const auto expert = expert_name(parameter))
     return add(expert->module, ".experts.", expert->expert,

@@ -61,10 +61,9 @@ class Norms {
     std::string input, output;
   };
   Norms(ParameterGroup& group, const ModelConfig& config, const Names& names) {
-    const bool both = config.block_norm == BlockNormKind::both;
-    if (both || config.block_norm != BlockNormKind::output)
-      input_.emplace(group, names.input, norm_of(config));
-    if (both || config.block_norm == BlockNormKind::output)
+    const BlockNormKind kind = config.block_norm;
+    if (kind != BlockNormKind::output) input_.emplace(group, names.input, norm_of(config));
+    if (kind == BlockNormKind::output || kind == BlockNormKind::both)
       output_.emplace(group, names.output, norm_of(config));
   }
 

@@ -1,8 +1,5 @@
 // StarCoder2: a Llama with LayerNorm, biases of all products, and an MLP of GPT-2's form. Sizes:
 // the config.json of each model.
-#include <array>
-
-#include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
 
 namespace axonn {
@@ -38,11 +35,8 @@ void write_starcoder(const ModelConfig& model, JsonObject& out) {
 }
 
 void rename_mlp(const ModelConfig&, const std::string& parameter, StoredName& stored) {
-  constexpr std::array<std::array<std::string_view, 2>, 2> kNames = {
-      {{".mlp.up_proj.", ".mlp.c_fc."}, {".mlp.down_proj.", ".mlp.c_proj."}}};
-  for (const auto& [here, there] : kNames)
-    if (const std::size_t at = parameter.find(here); at != parameter.npos)
-      stored.names = {concat(parameter.substr(0, at), there, parameter.substr(at + here.size()))};
+  rename_part(parameter, ".mlp.up_proj.", ".mlp.c_fc.", stored);
+  rename_part(parameter, ".mlp.down_proj.", ".mlp.c_proj.", stored);
 }
 
 }  // namespace

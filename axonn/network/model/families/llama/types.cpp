@@ -4,7 +4,6 @@
 #include <array>
 #include <optional>
 #include <span>
-#include <tuple>
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/options/options.h"
@@ -119,6 +118,17 @@ void set_window(ModelConfig& model, std::int64_t window, LayerList full_layers) 
   model.full_layers = any ? std::move(full_layers) : LayerList();
 }
 
+void set_window_and_ropes(ModelConfig& model, std::int64_t window, LayerList full_layers) {
+  model.nope_layers = full_layers;
+  set_window(model, window, std::move(full_layers));
+}
+
+void check_full_layers_without_rope(const ModelConfig& model, Unsupported& unsupported) {
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    if (model.has_rope(layer) == (model.window_of(layer) == 0))
+      return unsupported.push_back("nope_layers other than the layers without the window");
+}
+
 void set_needed_window(const JsonReader& file, ModelConfig& model, std::int64_t window,
                        LayerList full_layers) {
   if (window == 0 && std::ssize(full_layers) < model.layers)
@@ -178,12 +188,16 @@ void set_dense_layers(ModelConfig& model, std::int64_t count) {
   model.dense_layers = layers_where(model, [&](std::int64_t layer) { return layer < count; });
 }
 
-std::int64_t first_dense_layers(const ModelConfig& model, Unsupported& unsupported) {
-  const LayerList dense =
-      layers_where(model, [&](std::int64_t layer) { return !model.has_experts(layer); });
-  if (!dense.empty() && dense.back() >= std::ssize(dense))
-    unsupported.emplace_back("dense_layers or expert_step other than the first layers");
-  return std::ssize(dense);
+std::int64_t dense_layer_count(const ModelConfig& model) {
+  return std::ssize(
+      layers_where(model, [&](std::int64_t layer) { return !model.has_experts(layer); }));
+}
+
+void check_first_layers_dense(const ModelConfig& model, Unsupported& unsupported) {
+  const std::int64_t dense = dense_layer_count(model);
+  for (std::int64_t layer = 0; layer < dense; ++layer)
+    if (model.has_experts(layer))
+      return unsupported.push_back("dense_layers or expert_step other than the first layers");
 }
 
 void need_whole_shared_experts(const ModelConfig& model, Unsupported& unsupported) {
@@ -195,6 +209,12 @@ void need_whole_shared_experts(const ModelConfig& model, Unsupported& unsupporte
 void check_head_dim(const ModelConfig& model, Unsupported& unsupported) {
   if (model.heads * model.head_width() != model.hidden)
     unsupported.push_back(concat("head_dim = ", model.head_dim));
+}
+
+void rename_part(const std::string& parameter, std::string_view here, std::string_view there,
+                 StoredName& stored) {
+  if (const std::size_t at = parameter.find(here); at != parameter.npos)
+    stored.names = {concat(parameter.substr(0, at), there, parameter.substr(at + here.size()))};
 }
 
 void join_part(const std::string& parameter, const JoinedPart& part, StoredName& stored) {
@@ -236,10 +256,12 @@ bool has_biases(const ModelType& type, const ModelConfig& model) {
 
 /// Whether files of the type can say the model's factors.
 bool has_scales(const ModelType& type, const ModelConfig& model) {
-  const auto scales = [](const ModelConfig& of) {
-    return std::tuple(of.embedding_scale, of.attention_scale, of.residual_scale, of.logit_scale);
-  };
-  return type.has_scales || scales(model) == scales(type.defaults);
+  const auto& keys = type.scale_keys;
+  const ModelConfig& usual = type.defaults;
+  return (keys.embedding || model.embedding_scale == usual.embedding_scale) &&
+         (keys.attention || model.attention_scale == usual.attention_scale) &&
+         (keys.residual || model.residual_scale == usual.residual_scale) &&
+         (keys.logit || model.logit_scale == usual.logit_scale);
 }
 
 /// Whether they can say its rotary positions.

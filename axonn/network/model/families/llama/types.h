@@ -73,7 +73,11 @@ std::optional<LayerList> full_layers(const JsonReader& file, const ModelConfig& 
                                      Unsupported& unsupported);
 /// Sets a window of all layers but some; 0, or no layer that has it: none.
 void set_window(ModelConfig& model, std::int64_t window, LayerList full_layers);
-/// The same; throws UsageError if a layer should have a window and the file has none.
+/// The same; the layers without the window have no rotary positions, either.
+void set_window_and_ropes(ModelConfig& model, std::int64_t window, LayerList full_layers);
+/// Adds nope_layers that are not the layers without the window.
+void check_full_layers_without_rope(const ModelConfig& model, Unsupported& unsupported);
+/// As set_window(); throws UsageError if a layer should have a window and the file has none.
 void set_needed_window(const JsonReader& file, ModelConfig& model, std::int64_t window,
                        LayerList full_layers);
 /// Writes sliding_window.
@@ -117,6 +121,9 @@ void need_whole_shared_experts(const ModelConfig& model, Unsupported& unsupporte
 /// Adds head_dim if heads are not as wide together as the model.
 void check_head_dim(const ModelConfig& model, Unsupported& unsupported);
 
+/// If `here` is a part of the parameter's name, its folders have `there` in place of it.
+void rename_part(const std::string& parameter, std::string_view here, std::string_view there,
+                 StoredName& stored);
 /// Rows of a joined tensor that a matrix is.
 struct JoinedPart {
   std::string_view name, joined;  ///< ends of names: "mlp.gate_proj.weight"
@@ -134,12 +141,15 @@ struct ExpertName {
 };
 /// Empty for a parameter that is no expert's.
 std::optional<ExpertName> expert_name(const std::string& parameter);
+/// "model.layers.0.block_sparse_moe" of the MLP "model.layers.0.mlp".
+std::string sparse_moe(const std::string& mlp);
 /// Adds Mixtral's names of experts' and routers' parameters in front.
 void add_mixtral_names(const ModelConfig&, const std::string& parameter, StoredName& stored);
 /// Sets the layers with dense MLPs: the first ones.
 void set_dense_layers(ModelConfig& model, std::int64_t count);
-/// How many layers are dense; adds dense_layers unless these are the first ones.
-std::int64_t first_dense_layers(const ModelConfig& model, Unsupported& unsupported);
+std::int64_t dense_layer_count(const ModelConfig& model);
+/// Adds dense_layers unless these are the first ones.
+void check_first_layers_dense(const ModelConfig& model, Unsupported& unsupported);
 
 // The family's functions; see Family.
 
