@@ -142,6 +142,23 @@ Matrix rotated(const Matrix& x, const ModelConfig& m, std::int64_t layer, std::i
   return out;
 }
 
+/// A further score of each head in the softmax, without a value.
+void add_sinks(AttentionResult& of, const Matrix& sinks) {
+  const std::int64_t width = of.out.cols / of.lse.cols;
+  for (std::int64_t r = 0; r < of.out.rows; ++r)
+    for (std::int64_t c = 0; c < of.out.cols; ++c)
+      of.out(r, c) /= 1 + std::exp(sinks(0, c / width) - of.lse(r, c / width));
+}
+
+/// A gated linear unit.
+double gated(const ModelConfig& m, double gate, double up) {
+  if (m.activation == MlpKind::geglu) return gelu(gate) * up;
+  if (m.activation == MlpKind::swiglu) return silu(gate) * up;
+  const double g = std::min(gate, m.swiglu_limit),
+               u = std::min(std::max(up, -m.swiglu_limit), m.swiglu_limit);
+  return g / (1 + std::exp(-m.swiglu_alpha * g)) * (u + 1);
+}
+
 Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weights,
                       std::int64_t layer, std::int64_t positions) {
   const std::string name = "model.layers." + std::to_string(layer) + ".self_attn.";
@@ -172,9 +189,10 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
                                           ? std::sqrt(double(m.mup_base_head_dim)) / m.head_dim
                                           : 1 / std::sqrt(double(m.head_dim)),
                              .window = m.window_of(layer)};
-  return with_bias(product(attention(queries, turned("k"), project("v"), shape).out,
-                           weights.at(name + "o_proj.weight")),
-                   weights, name + "o_proj.bias");
+  AttentionResult result = attention(queries, turned("k"), project("v"), shape);
+  if (m.sinks) add_sinks(result, weights.at(name + "sinks"));
+  return with_bias(product(result.out, weights.at(name + "o_proj.weight")), weights,
+                   name + "o_proj.bias");
 }
 
 Matrix mlp(const Matrix& x, const ModelConfig& m, const Weights& weights, const std::string& name) {
@@ -196,11 +214,8 @@ Matrix mlp(const Matrix& x, const ModelConfig& m, const Weights& weights, const 
   }
   const Matrix gate = project(x, "gate_proj"), up = project(x, "up_proj");
   Matrix hidden(gate.rows, gate.cols);
-  for (std::size_t i = 0; i < hidden.values.size(); ++i) {
-    const double g = gate.values[i];
-    hidden.values[i] =
-        (m.activation == MlpKind::geglu ? gelu(g) : g / (1 + std::exp(-g))) * up.values[i];
-  }
+  for (std::size_t i = 0; i < hidden.values.size(); ++i)
+    hidden.values[i] = gated(m, gate.values[i], up.values[i]);
   return project(hidden, "down_proj");
 }
 
@@ -215,7 +230,8 @@ Matrix mixture(const Matrix& x, const ModelConfig& m, const Weights& weights,
                 .kept_groups = m.expert_groups_per_token,
                 .chosen = std::move(routing.ids)};
   if (m.router_bias) router.bias = weights.at(name + "gate.e_score_correction_bias").values;
-  routing = route(product(x, weights.at(name + "gate.weight")), router);
+  const Matrix logits = product(x, weights.at(name + "gate.weight"));
+  routing = route(with_bias(logits, weights, name + "gate.bias"), router);
   Matrix out(x.rows, x.cols);
   for (std::int64_t e = 0; e < m.experts; ++e) {
     const Matrix of_expert = mlp(x, m, weights, name + "experts." + std::to_string(e) + ".");

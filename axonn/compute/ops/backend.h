@@ -168,6 +168,7 @@ struct CachedAttention {
   View q;                     ///< (R, h·D)
   View keys, values;          ///< (slots · k · entries, D)
   View out;                   ///< (R, h·D)
+  View stats = {};            ///< (R, h) f32: log of the sum of exponentials; or empty
   View slots, positions;      ///< (1, R) i32, as in KeepHeads
   std::int64_t entries = 0;   ///< positions that a slot has room for
   std::int64_t longest = 0;   ///< every position is less than this
@@ -180,7 +181,7 @@ struct CachedAttention {
   float scale = 1;
 
   static constexpr std::string_view kName = "cached_attention";
-  auto operands() const { return std::array{out, q, keys, values, slots, positions}; }
+  auto operands() const { return std::array{out, q, keys, values, stats, slots, positions}; }
 };
 
 /// An operation of a program's own, which code of the host computes. `compute` gets the same views

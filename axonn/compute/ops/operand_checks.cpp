@@ -115,6 +115,7 @@ void check_cached_attention(const CachedAttention& args) {
               ", slots of ", args.entries, " entries, window ", args.window);
   check.values("q", args.q, rows, args.heads * D);
   check.typed("out", args.out, args.q.dtype, rows, args.heads * D);
+  if (args.stats.data) check.f32("stats", args.stats, rows, args.heads);
   for (const auto& [name, view] : {std::pair{"keys", args.keys}, {"values", args.values}}) {
     check.typed(name, view, args.q.dtype, args.keys.rows, D);
     AXONN_CHECK(view.contiguous() && view.rows % (args.kv_heads * args.entries) == 0, operation,

@@ -75,6 +75,33 @@ struct KeepHeads {
   void run(auto launch, const Checker& check) const;
 };
 
+/// Attention sinks: a score of each head beside those of the keys that has no value. Multiplies
+/// attention's out by the share of the softmax that keys have with it. Sources: Xiao et al.,
+/// "Efficient streaming language models with attention sinks", 2024; "gpt-oss model card", 2025.
+struct AddSinks {
+  View out;    ///< (R, h·D) T, scaled in place
+  View total;  ///< (R, h) f32 = log of the sum of exponentials with the sink; not stats
+  View stats;  ///< (R, h) f32: the same without, as attention returns it
+  View sinks;  ///< (1, h) W, f32 or bf16
+
+  static constexpr std::string_view kName = "add_sinks";
+  auto operands() const { return std::array{out, total, stats, sinks}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// The summands of the gradients of sinks: -e^(sink - total) · (the sum of d_out · out over the
+/// head's columns). The other gradients are those of attention with `total` as its stats.
+struct SinkTerms {
+  View terms;       ///< (R, h) f32
+  View d_out, out;  ///< (R, h·D) T, after AddSinks
+  View total;       ///< (R, h) f32
+  View sinks;       ///< (1, h) W, f32 or bf16
+
+  static constexpr std::string_view kName = "sink_terms";
+  auto operands() const { return std::array{terms, d_out, out, total, sinks}; }
+  void run(auto launch, const Checker& check) const;
+};
+
 /// Moves blocks of kSequenceBlock rows between pieces of sequences, as an all-gather stacks them,
 /// and the order of positions. The rows of both matrices are `sequences` sequences of T positions.
 /// Ordered, row b · T + t is position t of sequence b. Stacked, there is one piece after another,
@@ -97,13 +124,22 @@ struct OrderBlocks {
 enum class GateKind {
   silu,
   gelu,  ///< its tanh form
+  clamped,
 };
 
-/// out (R, F) T = silu(gate) · up, or gelu(gate) · up; each row of inp (R, 2F) is its gate, then
-/// its up.
+/// f of a gated linear unit: silu(gate) · up, gelu(gate) · up, or, as in gpt-oss,
+///
+///   clamped   g · sigmoid(alpha · g) · (u + 1), g = min(gate, limit), u = up within -limit and
+///             limit
+struct Gate {
+  GateKind kind = GateKind::silu;
+  float alpha = 1, limit = 0;  ///< of clamped
+};
+
+/// out (R, F) T = f(gate, up); each row of inp (R, 2F) is its gate, then its up.
 struct Swiglu {
   View out, inp;
-  GateKind gate = GateKind::silu;
+  Gate gate = {};
 
   static constexpr std::string_view kName = "swiglu";
   auto operands() const { return std::array{out, inp}; }
@@ -113,7 +149,7 @@ struct Swiglu {
 /// d_inp (R, 2F), which may be inp.
 struct SwigluBackward {
   View d_inp, d_out, inp;
-  GateKind gate = GateKind::silu;
+  Gate gate = {};
 
   static constexpr std::string_view kName = "swiglu_backward";
   auto operands() const { return std::array{d_inp, d_out, inp}; }
@@ -475,16 +511,16 @@ using RowwiseOperation = std::variant<
     ops::RowMoments, ops::AddMoments, ops::CombineMoments, ops::MomentsAboutZero, ops::LayerNorm,
     ops::NormForward, ops::LayerNormSums, ops::LayerNormBackward, ops::LayerNormWeightBackward,
     ops::RmsNormSums, ops::NormBackward, ops::HeadNorm, ops::HeadNormBackward, ops::RotaryEmbedding,
-    ops::KeepHeads, ops::OrderBlocks, ops::Swiglu, ops::SwigluBackward, ops::Xielu,
-    ops::XieluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward, ops::Add, ops::Activation,
-    ops::ActivationBackward, ops::Multiply, ops::Scale, ops::AddNumber, ops::Cast, ops::ColumnSum,
-    ops::Route, ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder, ops::SpreadRows,
-    ops::CombineRows, ops::CombineRowsBackward, ops::Embedding, ops::EmbeddingBackward,
-    ops::PositionsBackward, ops::SoftmaxStats, ops::CombineSoftmax, ops::CrossEntropyBackward,
-    ops::CrossEntropy, ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward,
-    ops::Sum, ops::SquaredSum, ops::PowerSum, ops::LargestSize, ops::ClipFactor,
-    ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW, ops::Clamp,
-    ops::Momentum, ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage>;
+    ops::KeepHeads, ops::AddSinks, ops::SinkTerms, ops::OrderBlocks, ops::Swiglu,
+    ops::SwigluBackward, ops::Xielu, ops::XieluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward,
+    ops::Add, ops::Activation, ops::ActivationBackward, ops::Multiply, ops::Scale, ops::AddNumber,
+    ops::Cast, ops::ColumnSum, ops::Route, ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder,
+    ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward, ops::Embedding,
+    ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats, ops::CombineSoftmax,
+    ops::CrossEntropyBackward, ops::CrossEntropy, ops::GreedyTargets, ops::Softmax, ops::RowDots,
+    ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::PowerSum, ops::LargestSize,
+    ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW,
+    ops::Clamp, ops::Momentum, ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

@@ -21,9 +21,10 @@ constexpr std::int64_t kElementsOfStrip = 1 << 20;  // converted and written whi
 std::vector<std::int64_t> shape_of(const PlannedTensor& tensor) {
   const std::int64_t rows = tensor.rows(), cols = tensor.parameter.cols;
   if (tensor.number) return {};
-  if (tensor.vector) return {rows};
-  if (tensor.outer > 0) return {tensor.outer, rows / tensor.outer, cols};
-  return tensor.transposed ? std::vector{cols, rows} : std::vector{rows, cols};
+  std::vector<std::int64_t> shape{tensor.outer > 0 ? rows / tensor.outer : rows};
+  if (!tensor.vector) shape.insert(tensor.transposed ? shape.begin() : shape.end(), cols);
+  if (tensor.outer > 0) shape.insert(shape.begin(), tensor.outer);
+  return shape;
 }
 
 /// Whether a finite number becomes infinite in F16: 65520, halfway from 65504 to 2^16, rounds up.
@@ -40,13 +41,18 @@ class TensorWriter {
     file_.append(bytes);
   }
 
-  /// A line is a row of the file: a row of the parameter, or a column if the tensor is transposed.
   void write(const PlannedTensor& tensor) {
     if (tensor.number) return put(tensor, {&*tensor.number, 1});
-    AXONN_CHECK(tensor.more.empty() || !tensor.transposed, tensor.name,
-                " is joined and transposed");
-    write(tensor, tensor.parameter);
-    for (const StoredParameter& next : tensor.more) write(tensor, next);
+    std::vector<StoredParameter> all{tensor.parameter};
+    all.insert(all.end(), tensor.more.begin(), tensor.more.end());
+    AXONN_CHECK(std::ssize(all) % tensor.together == 0, tensor.name, " has ", all.size(),
+                " parts, wanted a multiple of ", tensor.together);
+    const bool by_columns = tensor.transposed || tensor.together > 1;
+    AXONN_CHECK(!by_columns || tensor.transposed || tensor.parameter.cols == 1, tensor.name,
+                ": rows alternate, but columns are not stored one by one");
+    for (std::span<const StoredParameter> rest = all; !rest.empty();
+         rest = rest.subspan(tensor.together))
+      by_columns ? write_columns(tensor, rest.first(tensor.together)) : write_rows(tensor, rest[0]);
   }
 
   void finish(WrittenFile& written) {
@@ -56,35 +62,46 @@ class TensorWriter {
   }
 
  private:
-  void write(const PlannedTensor& tensor, const StoredParameter& parameter) {
+  void write_rows(const PlannedTensor& tensor, const StoredParameter& parameter) {
     const auto& [name, rows, cols] = parameter;
     if (rows == 0 || cols == 0) return;
-    const std::int64_t lines = tensor.transposed ? cols : rows,
-                       width = tensor.transposed ? rows : cols,
-                       at_once = std::max<std::int64_t>(1, kElementsAtOnce / width),
-                       of_strip = std::max<std::int64_t>(1, kElementsOfStrip / width);
-    for (std::int64_t line = 0; line < lines; line += at_once) {
-      const std::int64_t count = std::min(at_once, lines - line);
-      Slice slice{.rows = rows, .cols = cols, .begin = line * width, .end = (line + count) * width};
-      if (tensor.transposed)
-        slice = {.rows = rows, .col = line, .cols = count, .end = count * width};
-      values_.resize(count * width);
-      source_.read_slice(name, slice, values_);
-      for (std::int64_t first = 0; first < count; first += of_strip)
-        put(tensor, strip_of(tensor, first, std::min(of_strip, count - first), count));
+    const std::int64_t at_once = std::max<std::int64_t>(1, kElementsAtOnce / cols);
+    for (std::int64_t row = 0; row < rows; row += at_once) {
+      const std::int64_t count = std::min(at_once, rows - row);
+      values_.resize(count * cols);
+      source_.read_slice(
+          name, {.rows = rows, .cols = cols, .begin = row * cols, .end = (row + count) * cols},
+          values_);
+      put_strips(tensor, values_, cols);
     }
   }
 
-  /// Lines [first, first + count) of the `all` lines that values_ holds.
-  std::span<const float> strip_of(const PlannedTensor& tensor, std::int64_t first,
-                                  std::int64_t count, std::int64_t all) {
-    const std::int64_t rows = tensor.parameter.rows, width = std::ssize(values_) / all;
-    if (!tensor.transposed) return std::span(values_).subspan(first * width, count * width);
-    strip_.resize(count * rows);
-    for (std::int64_t row = 0; row < rows; ++row)
-      for (std::int64_t i = 0; i < count; ++i)
-        strip_[i * rows + row] = values_[row * all + first + i];
-    return strip_;
+  /// Each line of the file is a column of the parameters, whose rows alternate.
+  void write_columns(const PlannedTensor& tensor, std::span<const StoredParameter> parameters) {
+    const auto& [name, rows, cols] = parameters.front();
+    if (rows == 0 || cols == 0) return;
+    const std::int64_t ways = std::ssize(parameters), width = ways * rows,
+                       at_once = std::max<std::int64_t>(1, kElementsAtOnce / 2 / width);
+    for (std::int64_t col = 0; col < cols; col += at_once) {
+      const std::int64_t count = std::min(at_once, cols - col);
+      lines_.resize(count * width);
+      values_.resize(count * rows);
+      for (std::int64_t way = 0; way < ways; ++way) {
+        source_.read_slice(parameters[way].name,
+                           {.rows = rows, .col = col, .cols = count, .end = count * rows}, values_);
+        for (std::int64_t row = 0; row < rows; ++row)
+          for (std::int64_t i = 0; i < count; ++i)
+            lines_[i * width + row * ways + way] = values_[row * count + i];
+      }
+      put_strips(tensor, lines_, width);
+    }
+  }
+
+  /// Puts whole lines, some at a time.
+  void put_strips(const PlannedTensor& tensor, std::span<const float> values, std::int64_t width) {
+    const std::size_t strip = std::max<std::int64_t>(1, kElementsOfStrip / width) * width;
+    for (; !values.empty(); values = values.subspan(std::min(strip, values.size())))
+      put(tensor, values.first(std::min(strip, values.size())));
   }
 
   void put(const PlannedTensor& tensor, std::span<const float> values) {
@@ -100,7 +117,7 @@ class TensorWriter {
   ParameterSource& source_;
   const WriteProgress& progress_;
   PieceHasher hasher_;
-  std::vector<float> values_, strip_;
+  std::vector<float> values_, lines_;
   std::vector<std::byte> bytes_;
 };
 

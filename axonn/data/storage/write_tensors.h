@@ -17,11 +17,13 @@ struct PlannedTensor {
   std::string name;  ///< in the file
   StoredParameter parameter;
   std::vector<StoredParameter> more = {};  ///< whose rows follow, of as many columns
-  StoredType type = StoredType::f32;       ///< F32, BF16 or F16
-  std::int64_t outer = 0;                  ///< stored as (outer, rows / outer, cols); 0: two dims
-  bool vector = false;                     ///< stored as (rows); parameter.cols is 1
-  bool transposed = false;                 ///< stored as (cols, rows); not with `more`
-  std::optional<float> number = {};        ///< stored as (); parameter is (1, 1) without a name
+  /// The rows of so many parameters, alike, alternate: those of gate_proj and up_proj.
+  std::int64_t together = 1;
+  StoredType type = StoredType::f32;  ///< F32, BF16 or F16
+  std::int64_t outer = 0;             ///< stored as (outer, rows / outer, cols); 0: two dims
+  bool vector = false;                ///< stored without the last extent; parameter.cols is 1
+  bool transposed = false;            ///< stored as (cols, rows), or (outer, cols, rows / outer)
+  std::optional<float> number = {};   ///< stored as (); parameter is (1, 1) without a name
 
   std::int64_t rows() const {
     std::int64_t sum = parameter.rows;

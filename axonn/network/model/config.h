@@ -35,11 +35,12 @@ inline constexpr std::array<std::string_view, 4> kQkNormKinds = {"none", "head",
                                                                  "rotated-head"};
 
 /// The MLP of the llama family: down(silu(gate x) ⊙ up x), down(xielu(up x)) without a gate, or
-/// down(gelu(gate x) ⊙ up x), or without a gate down(gelu(up x)) or down(relu(up x)²).
-enum class MlpKind { swiglu, xielu, geglu, gelu, relu2 };
+/// down(gelu(gate x) ⊙ up x), or without a gate down(gelu(up x)) or down(relu(up x)²), or
+/// down(f(gate x, up x)) with the clamped f of ops::Gate (gpt-oss).
+enum class MlpKind { swiglu, xielu, geglu, gelu, relu2, clamped_swiglu };
 
-inline constexpr std::array<std::string_view, 5> kMlpKinds = {"swiglu", "xielu", "geglu", "gelu",
-                                                              "relu2"};
+inline constexpr std::array<std::string_view, 6> kMlpKinds = {"swiglu", "xielu", "geglu",
+                                                              "gelu",   "relu2", "clamped-swiglu"};
 
 /// The norms of the llama family but those of queries and keys: RMSNorm, or LayerNorm with biases
 /// or without.
@@ -84,9 +85,11 @@ struct ModelConfig {
   std::int64_t mup_base = 0;           ///< 0: not muP
   std::int64_t mup_base_head_dim = 0;  ///< 0: head_width()
   MlpKind activation = MlpKind::swiglu;
-  bool qkv_bias = false;  ///< biases of queries, keys and values (Qwen2)
-  bool out_bias = false;  ///< of attention's output projection
-  bool mlp_bias = false;  ///< of the products of dense MLPs
+  double swiglu_limit = 7, swiglu_alpha = 1.702;  ///< of clamped-swiglu
+  bool qkv_bias = false;                          ///< biases of queries, keys and values (Qwen2)
+  bool out_bias = false;                          ///< of attention's output projection
+  bool mlp_bias = false;                          ///< of the products of dense MLPs
+  bool sinks = false;  ///< attention has a further score of each head without a value (gpt-oss)
   QkNormKind qk_norm = QkNormKind::none;
   NormKind norm = NormKind::rms;
   BlockNormKind block_norm = BlockNormKind::input;
@@ -115,8 +118,10 @@ struct ModelConfig {
   std::int64_t expert_step = 1;                 ///< every so many layers, the last one has experts
   std::vector<std::int64_t> dense_layers = {};  ///< layers without experts, counted from 0
   RouterKind router = RouterKind::softmax;
-  double router_scale = 1;   ///< factor of the chosen scores
-  bool router_bias = false;  ///< a bias that only selects, see training.balance.bias
+  double router_scale = 1;         ///< factor of the chosen scores
+  bool router_bias = false;        ///< a bias that only selects, see training.balance.bias
+  bool router_logit_bias = false;  ///< a learned bias of the router's logits
+  bool expert_bias = false;        ///< biases of the products of experts
   /// The type of Hugging Face's files, where the other options leave several: "phi3"; "": by them.
   std::string type = {};
   std::string name = {};  ///< a published model, whose sizes are the defaults of the fields above
@@ -135,7 +140,8 @@ struct ModelConfig {
   bool is_llama() const { return family == ModelFamily::llama; }
   /// Whether dense MLPs have a matrix gate_proj beside up_proj and down_proj.
   bool has_gate() const {
-    return is_llama() && (activation == MlpKind::swiglu || activation == MlpKind::geglu);
+    return is_llama() && (activation == MlpKind::swiglu || activation == MlpKind::geglu ||
+                          activation == MlpKind::clamped_swiglu);
   }
   // Of a layer, counted from 0:
 

@@ -140,6 +140,21 @@ nlohmann::json text_model(const nlohmann::json& json) {
   return text;
 }
 
+/// Weights that the folder's readers unpack are read; others are not.
+void read_quantization(const JsonReader& file, Unsupported& unsupported,
+                       std::vector<std::string>* notes) {
+  if (file.find({"quantization"})) unsupported.emplace_back("quantization");  // of mlx-lm
+  const nlohmann::json* const config = file.find({"quantization_config"});
+  if (!config) return;
+  const std::string method = config->is_object() ? config->value("quant_method", "") : "";
+  if (method != "mxfp4")
+    return unsupported.push_back(
+        concat("quantization_config with quant_method '", method, "' (mxfp4 is)"));
+  if (notes)
+    notes->push_back(concat(file.place(), ": weights in MXFP4 are read as their values in bf16; ",
+                            "they are trained and written as other weights"));
+}
+
 ModelConfig config_of(const nlohmann::json& json, const std::string& place,
                       std::vector<std::string>* notes) {
   if (const nlohmann::json text = text_model(json); !text.is_null()) {
@@ -153,8 +168,7 @@ ModelConfig config_of(const nlohmann::json& json, const std::string& place,
   Unsupported unsupported;
   ModelConfig model = family.read_config(file, type, unsupported);
   if (type.read) type.read(file, model, unsupported);
-  for (const char* const key : {"quantization_config", "quantization"})  // the second: of mlx-lm
-    if (file.find({key})) unsupported.emplace_back(key);
+  read_quantization(file, unsupported, notes);
   if (!file.flag("is_causal", true)) unsupported.emplace_back("is_causal false");
   if (!unsupported.empty()) refuse(place, ": not supported in models: ", join(unsupported));
   check_whole(model, place);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -239,9 +240,12 @@ std::optional<ModelFiles::Form> ModelFiles::origin() const {
     return form;
   }
   const SafetensorsFolder folder(path_, format_ == Format::peft ? kAdapterStem : "model");
-  form.type = folder.tensors().begin()->second.entry->type;
-  for (const auto& [name, tensor] : folder.tensors())
-    if (tensor.entry->type != form.type) form.type = StoredType::f32;
+  std::set<StoredType> types;
+  for (const auto& [name, tensor] : folder.tensors()) {
+    const StoredType type = tensor.entry->type;
+    types.insert(is_float(type) ? type : StoredType::bf16);  // others are packed
+  }
+  form.type = types.size() == 1 ? *types.begin() : StoredType::f32;
   const Family* const family = find_family(config_);
   for (const auto& [name, tensor] : folder.tensors())
     if (family && !family->prefix.empty() && name.starts_with(family->prefix))

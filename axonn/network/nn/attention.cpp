@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/nn/shared_attention.h"
+#include "axonn/network/nn/sinks.h"
 #include "axonn/ranks/parallel/scheduling.h"
 
 namespace axonn {
@@ -84,40 +86,74 @@ Cut Heads::cut_over_y(const Context& ctx, const Rows& rows) const {
   return row_cut(ctx, rows.sequences, Axis::y);
 }
 
-Var attention(const Context& context, const Var& qkv, const Heads& heads) {
-  return each_later(context, qkv, [heads](const Context& ctx, const Chunk& in) {
+Chunk attention_chunk(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
+                      const Sinks* sinks, const AttentionKernels& kernels) {
+  const auto make = [ctx, at, sinks, kernels](const Chunk& inp, const Tensor& stats) {
+    Tensor out = ctx.empty(inp.value.rows(), at.heads * at.dim, ctx.dtype);
+    const Tensor of_keys = sinks ? ctx.like(stats) : stats;
+    kernels.forward(inp, out, of_keys);
+    if (sinks) sinks->add(ctx, at, inp.placement, {out.view(), of_keys.view(), stats.view()});
+    return out;
+  };
+  const Tensor stats = ctx.empty(qkv.value.rows(), at.heads, DType::f32);
+  Chunk out = make_chunk(ctx, qkv, make(qkv, stats), qkv.placement);
+  if (sinks && !sinks->frozen()) need_gradient(ctx, out);
+  const SavedChunk kept(ctx, qkv);
+  let_remake(ctx, out, Remade::attention, [kept, make, stats] { return make(kept.get(), stats); });
+  const auto backward = [ctx, at, sinks, kernels, kept, stats,
+                         of = saved(ctx, out)](const Tensor& d_out) {
+    const Chunk inp = kept.get();
+    Tensor d_qkv = ctx.like(inp.value);
+    const Tensor made = of.get();
+    if (sinks) sinks->backward(ctx, at, inp.placement, {d_out.view(), made.view(), stats.view()});
+    if (!inp.gradient) return;
+    kernels.backward(inp, made, stats, d_out, d_qkv);
+    inp.gradient->add(ctx, std::move(d_qkv));
+  };
+  return with_backward(ctx, out, backward);
+}
+
+namespace {
+
+/// Attention to cached keys; nothing unless there are some.
+std::optional<Chunk> cached_chunk(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
+                                  const Sinks* sinks) {
+  KeyValueCache* const cache = ctx.find<KeyValueCache>();
+  if (!cache) return std::nullopt;
+  const Tensor value = ctx.empty(qkv.value.rows(), at.heads * at.dim, ctx.dtype);
+  Tensor stats;
+  if (sinks) stats = ctx.empty(qkv.value.rows(), at.heads, DType::f32);
+  if (!cache->attend(ctx, at, qkv, value.view(), stats.view())) return std::nullopt;
+  if (sinks)
+    sinks->add(ctx, at, qkv.placement, {value.view(), stats.view(), ctx.like(stats).view()});
+  return make_chunk(ctx, qkv, value, qkv.placement);
+}
+
+}  // namespace
+
+Var attention(const Context& context, const Var& qkv, const Heads& heads, const Sinks* sinks) {
+  const auto forward = [heads, sinks](const Context& ctx, const Chunk& in) {
     const LocalHeads at(ctx, heads, in.placement.cols);
     AXONN_CHECK(in.placement.cols.has(Axis::x) && in.value.cols() == at.width(), "attention: qkv ",
                 in.value.raw_view(), ", wanted ", at.width(), " columns over x: ", at.heads,
                 " query and 2 x ", at.room, " key-value heads of ", at.dim);
-    if (in.rows.share) return shared_attention(ctx, at, in);
-    Tensor value = ctx.empty(in.value.rows(), at.heads * at.dim, ctx.dtype);
-    KeyValueCache* cache = ctx.find<KeyValueCache>();
-    if (cache && cache->attend(ctx, at, in, value.view()))
-      return make_chunk(ctx, in, value, in.placement);
-    Tensor stats = ctx.empty(in.value.rows(), at.heads, DType::f32);
-    ctx.backend.attention(forward_args(ctx, at, in, value, stats));
-    Chunk out = make_chunk(ctx, in, value, in.placement);
-    const SavedChunk kept(ctx, in);
-    let_remake(ctx, out, Remade::attention, [ctx, at, kept, stats] {
-      const Chunk inp = kept.get();
-      Tensor again = ctx.empty(inp.value.rows(), at.heads * at.dim, ctx.dtype);
-      ctx.backend.attention(forward_args(ctx, at, inp, again, stats));
-      return again;
-    });
-    const auto backward = [ctx, at, kept, stats, of = saved(ctx, out)](const Tensor& d_out) {
-      const Chunk inp = kept.get();
-      Tensor d_qkv = ctx.like(inp.value);
+    if (in.rows.share) return shared_attention(ctx, at, in, sinks);
+    if (auto out = cached_chunk(ctx, at, in, sinks)) return *std::move(out);
+    const auto kernel = [ctx, at](const Chunk& inp, const Tensor& out, const Tensor& stats) {
+      ctx.backend.attention(forward_args(ctx, at, inp, out, stats));
+    };
+    const auto backward = [ctx, at](const Chunk& inp, const Tensor& out, const Tensor& stats,
+                                    const Tensor& d_out, const Tensor& d_qkv) {
       const View d = d_qkv.view();
-      ctx.backend.attention_backward({.forward = forward_args(ctx, at, inp, of.get(), stats),
+      ctx.backend.attention_backward({.forward = forward_args(ctx, at, inp, out, stats),
                                       .d_out = d_out.view(),
                                       .d_q = at.q(d),
                                       .d_k = at.k(d),
                                       .d_v = at.v(d)});
-      inp.gradient->add(ctx, std::move(d_qkv));
     };
-    return with_backward(ctx, out, backward);
-  });
+    return attention_chunk(ctx, at, in, sinks, {kernel, backward});
+  };
+  return each_later(context, qkv, forward, {.reads_parameters = sinks != nullptr});
 }
 
 void KeyValueCache::begin_pass(const Context& ctx, std::span<const std::int32_t> slots,
@@ -143,7 +179,7 @@ void KeyValueCache::begin_pass(const Context& ctx, std::span<const std::int32_t>
 }
 
 bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
-                           const View& out) {
+                           const View& out, const View& stats) {
   AXONN_CHECK(
       !ctx.tape && qkv.value.rows() == slots_.all.cols(), "KeyValueCache: qkv ",
       qkv.value.raw_view(), ", wanted all ", slots_.all.cols(),
@@ -168,6 +204,7 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
                                 .keys = layer.keys.view(),
                                 .values = layer.values.view(),
                                 .out = out,
+                                .stats = stats,
                                 .slots = slots_.all.view(),
                                 .positions = positions,
                                 .entries = options_.entries,

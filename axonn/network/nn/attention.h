@@ -10,6 +10,8 @@
 
 namespace axonn {
 
+class Sinks;
+
 /// The global heads of an attention layer. Layers that get them throw Error unless heads, kv_heads
 /// and head_dim are positive and kv_heads divides heads.
 struct Heads {
@@ -63,10 +65,11 @@ struct LocalHeads {
 /// are cut over x, and those of one x coordinate, or its sequences, over y (Heads::cut_over_y). No
 /// communication: each rank of x that reads a key-value head has a copy of it. With a
 /// KeyValueCache, rows also see the cached keys and values of their sequences. Throws Error if the
-/// columns of qkv are not those of the heads over x, or over x and y.
+/// columns of qkv are not those of the heads over x, or over x and y. `sinks`, if there are any,
+/// outlives the result.
 ///
 ///   qkv  (R, (h + 2k)·D)  this rank's query, key and value heads    out  (R, h·D)
-Var attention(const Context& ctx, const Var& qkv, const Heads& heads);
+Var attention(const Context& ctx, const Var& qkv, const Heads& heads, const Sinks* sinks = nullptr);
 
 /// The keys and values of all attention layers, for sequences that are being generated. If it is
 /// attached to a pass, attention() stores those of its rows and reads those of earlier passes. A
@@ -109,8 +112,10 @@ class KeyValueCache {
   void use_slots(RowSlots slots) { slots_ = std::move(slots); }
 
   /// Stores the keys and values of a layer's qkv. With Reads::kept, also computes attention into
-  /// `out` (R, h·D) and returns true; else returns false.
-  bool attend(const Context& ctx, const LocalHeads& at, const Chunk& qkv, const View& out);
+  /// `out` (R, h·D), and the log of its sum of exponentials into `stats` (R, h) f32, and returns
+  /// true; else returns false.
+  bool attend(const Context& ctx, const LocalHeads& at, const Chunk& qkv, const View& out,
+              const View& stats);
 
   /// Elements that one position of one layer takes on this rank.
   static std::int64_t elements(const Heads& heads, const Grid& grid);

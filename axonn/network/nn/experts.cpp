@@ -2,9 +2,10 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/nn/routing.h"
+#include "axonn/ranks/parallel/block.h"
 #include "axonn/ranks/parallel/scheduling.h"
 
-// Forward:  A = gather(exchange(spread(whole(inp))));  H = A · [W1; W3]ᵀ;  D = swiglu(H) · W2ᵀ;
+// Forward:  A = gather(exchange(spread(whole(inp))));  H = A · [W1; W3]ᵀ;  D = f(H) · W2ᵀ;
 //           out = sum(combine(back(D), p))
 // Backward: the same steps the other way, with the transposed weights. A is made again: from inp,
 // or from what exchange() returned.
@@ -46,6 +47,10 @@ Experts::Experts(ParameterGroup& dense, ParameterGroup& held, const std::string&
                       .init_std = options.init_std,
                       .decays = true,
                       .hidden = true});
+  if (options.logit_bias)
+    logit_bias_ = &dense.add({.name = name + ".gate.bias",
+                              .layout = {.rows = options.experts, .partial = {Axis::x, Axis::y}},
+                              .init_std = options.init_std});
   if (options.bias)
     bias_ = &dense.add(
         {.name = name + ".gate.e_score_correction_bias", .layout = {.rows = options.experts}});
@@ -70,12 +75,29 @@ Experts::Experts(ParameterGroup& dense, ParameterGroup& held, const std::string&
                            .decays = true,
                            .hidden = true};
     };
-    const Weights weights{&held.add_joined(expert + "gate_proj|up_proj.weight",
-                                           {spec("gate_proj", up, options.init_std),
-                                            spec("up_proj", up, options.init_std)}),
-                          &held.add(spec("down_proj", down, options.down_init_std))};
+    Weights weights{&held.add_joined(expert + "gate_proj|up_proj.weight",
+                                     {spec("gate_proj", up, options.init_std),
+                                      spec("up_proj", up, options.init_std)}),
+                    &held.add(spec("down_proj", down, options.down_init_std))};
+    if (options.expert_bias) add_biases(held, expert, up, down, weights);
     if (up.held_at(shape, dense.grid().coords())) here_.push_back(weights);
   }
+}
+
+/// Declares the biases of products with these weights.
+void Experts::add_biases(ParameterGroup& held, const std::string& expert, const Layout& up,
+                         const Layout& down, Weights& weights) {
+  const auto spec = [&](const char* part, const Layout& weight) {
+    return ParameterSpec{.name = expert + part + ".bias",
+                         .layout = {.rows = weight.rows,
+                                    .row_axis = weight.row_axis,
+                                    .segments = weight.segments,
+                                    .partial = weight.col_axis.value(),
+                                    .expert = weight.expert}};
+  };
+  weights.gate_up_bias = &held.add_joined(expert + "gate_proj|up_proj.bias",
+                                          {spec("gate_proj", up), spec("up_proj", up)});
+  weights.down_bias = &held.add(spec("down_proj", down));
 }
 
 Var Experts::operator()(const Context& ctx, const Var& inp) const {
@@ -86,14 +108,26 @@ Var Experts::operator()(const Context& ctx, const Var& inp) const {
   return outs;
 }
 
+namespace {
+
+/// A bias, or null, as the one rank adds it whose product is summed over the axis.
+View once_over(const Context& ctx, Axis axis, const Parameter* bias) {
+  return bias && ctx.grid.coord(axis) == 0 ? bias->weight() : View{};
+}
+
+}  // namespace
+
 Tensor Experts::logits(const Context& ctx, const Chunk& inp) const {
   AXONN_CHECK(inp.placement.cols == AxisSet(Axis::y) && inp.value.cols() == gate_->local_cols(),
               gate_->spec().name, ": the input has ", inp.value.cols(), " columns over ",
               names_of(inp.placement.cols), ", wanted ", gate_->local_cols(), " over y");
   ctx.backend.mark(gate_->spec().name);
   Tensor logits = ctx.empty(inp.value.rows(), options_.experts, DType::f32);
-  ctx.backend.matmul(
-      {.out = logits.view(), .a = inp.value.view(), .b = gate_->weight(), .b_transposed = true});
+  ctx.backend.matmul({.out = logits.view(),
+                      .a = inp.value.view(),
+                      .b = gate_->weight(),
+                      .b_transposed = true,
+                      .bias = once_over(ctx, Axis::y, logit_bias_)});
   sum_over(ctx, logits, Axis::y, Cut::same, {});
   return logits;
 }
@@ -198,8 +232,11 @@ Tensor Experts::gate_up_of(const Context& ctx, const Pass& pass, const Tensor& r
   Tensor gate_up = ctx.empty(rows.rows(), 2 * here_.front().down->input_cols(), ctx.dtype);
   if (rows.rows() == 0) return gate_up;
   for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
-    return Matmul{
-        .out = of(gate_up), .a = of(rows), .b = weights.gate_up->weight(), .b_transposed = true};
+    return Matmul{.out = of(gate_up),
+                  .a = of(rows),
+                  .b = weights.gate_up->weight(),
+                  .b_transposed = true,
+                  .bias = once_over(ctx, Axis::y, weights.gate_up_bias)};
   });
   sum_over(ctx, gate_up, Axis::y, Cut::same, {});
   return gate_up;
@@ -207,7 +244,8 @@ Tensor Experts::gate_up_of(const Context& ctx, const Pass& pass, const Tensor& r
 
 Tensor Experts::activated_of(const Context& ctx, const Tensor& gate_up) const {
   Tensor activated = ctx.empty(gate_up.rows(), gate_up.cols() / 2, ctx.dtype);
-  if (gate_up.rows() > 0) ctx.backend.run(ops::Swiglu{activated.view(), gate_up.view()});
+  if (gate_up.rows() > 0)
+    ctx.backend.run(ops::Swiglu{activated.view(), gate_up.view(), options_.activation});
   return activated;
 }
 
@@ -228,7 +266,8 @@ void Experts::compute(const Context& ctx, const Chunk& inp, Pass& pass) const {
       return Matmul{.out = of(results),
                     .a = weights.down->columns_read(of(pass.activated)),
                     .b = weights.down->weight(),
-                    .b_transposed = true};
+                    .b_transposed = true,
+                    .bias = once_over(ctx, Axis::x, weights.down_bias)};
     });
   }
   pass.results = pass.path->back(results);
@@ -292,25 +331,36 @@ Tensor Experts::compute_backward(const Context& ctx, const Chunk& inp, const Pas
     Tensor d_gate_up = ctx.like(gate_up);
     Tensor d_activated = d_activated_of(ctx, pass, gate_up, d_down);
     sum_over(ctx, d_activated, Axis::y, Cut::same, {});
-    const auto add_weights = [&](const Parameter& weight, const View& d, const View& of) {
+    const auto add_weights = [&](const Parameter& weight, const View& d, const View& of,
+                                 const View& d_bias) {
       const auto [d_weight, accumulate] = weight.gradient_of_all();
-      return Matmul{
-          .out = d_weight, .a = d, .b = of, .a_transposed = true, .accumulate = accumulate};
+      return Matmul{.out = d_weight,
+                    .a = d,
+                    .b = of,
+                    .a_transposed = true,
+                    .accumulate = accumulate,
+                    .bias_gradient = d_bias};
+    };
+    const auto d_bias = [&](const Parameter* bias, Axis axis) {
+      return bias && ctx.grid.coord(axis) == 0 ? bias->gradient(ctx) : View{};
     };
     if (learns && reads_activated()) {
       const Tensor activated = pass.activated.empty() ? activated_of(ctx, gate_up) : pass.activated;
       for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
-        return add_weights(*weights.down, of(d_down), weights.down->columns_read(of(activated)));
+        return add_weights(*weights.down, of(d_down), weights.down->columns_read(of(activated)),
+                           d_bias(weights.down_bias, Axis::x));
       });
     }
-    ctx.backend.run(ops::SwigluBackward{d_gate_up.view(), d_activated.view(), gate_up.view()});
+    ctx.backend.run(ops::SwigluBackward{d_gate_up.view(), d_activated.view(), gate_up.view(),
+                                        options_.activation});
     if (wants_input)
       for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
         return Matmul{.out = of(d_rows), .a = of(d_gate_up), .b = weights.gate_up->weight()};
       });
     if (learns)
       for_experts(ctx, *pass.path, [&](const Weights& weights, const auto& of) {
-        return add_weights(*weights.gate_up, of(d_gate_up), of(rows));
+        return add_weights(*weights.gate_up, of(d_gate_up), of(rows),
+                           d_bias(weights.gate_up_bias, Axis::y));
       });
   }
   return wants_input ? pass.path->back(d_rows) : Tensor();
@@ -339,6 +389,8 @@ Tensor Experts::route_backward(const Context& ctx, const Chunk& inp, const Route
     ctx.backend.run(ops::Cast{copy.view(), view});
     return copy;
   };
+  if (logit_bias_ && adds_gradient(ctx, *logit_bias_, {inp.placement.rows, {}}))
+    ctx.backend.run(ops::ColumnSum{logit_bias_->gradient(ctx), d_logits.view()});
   const bool once = rows_cut || ctx.grid.coord(Axis::x) == 0;  // each row, among the ranks of x
   if (once && !gate_->frozen()) {
     const Tensor rows = in_f32(inp.value.view());

@@ -12,21 +12,25 @@
 namespace axonn {
 
 /// A mixture of experts: out = sum over the k experts i of a row, ascending, of
-/// p_i · W2_i (silu(W1_i · inp) ⊙ W3_i · inp), rounded once. A router chooses them, in f32:
+/// p_i · (W2_i f(W1_i · inp, W3_i · inp)), rounded once, with f of ops::Gate. A router chooses
+/// them, in f32:
 ///
 ///   l = W_g · inp;  s = softmax(l), or sigmoid(l)
 ///   the k greatest s + b, ties to the lower index, of the groups of experts with the greatest
 ///   sums of their two best; b only selects
 ///   p_i = scale · s_i / (the sum of the chosen s if `normalised`, else 1)
 ///
-/// No row is dropped. The rows of an expert are computed in one order, by source rank, then row.
+/// All these products, and l, may have biases. No row is dropped. The rows of an expert are
+/// computed in one order, by source rank, then row.
 ///
 ///   global                     dims       this rank holds              cut over
 ///   inp, out                   (R, C)     (R/Gd/Gz, C/Gy)              y; rows may be cut over x
 ///   gate.weight (W_g)          (E, C)     a Gz-th of (E, C/Gy), flat   y
+///   gate.bias                  (E)        all of it                    nothing
 ///   gate.e_score_correction_bias (b)  (E)
 ///   experts.i.gate_proj, up_proj (W1, W3)  (F, C)  (F/Gx, C/Gy)        x and y, where i is held
 ///   experts.i.down_proj (W2)   (C, F)     (C/Gy, F/Gx)                 y and x, where i is held
+///   their biases               (F), (C)   as the rows of the weights
 ///
 /// With GridShape::experts = e, each of e neighbours along z holds E/e experts, and the rows go
 /// where their experts are; their weights are gathered over the z/e ranks that hold the same ones.
@@ -44,7 +48,9 @@ class Experts {
     RouterKind router = RouterKind::softmax;
     bool normalised = true;
     double scale = 1;
-    bool bias = false;  ///< whether there is b
+    bool bias = false;                             ///< whether there is b
+    bool logit_bias = false, expert_bias = false;  ///< biases of l, and of experts' products
+    ops::Gate activation = {};
     /// Only experts of the best groups can be chosen; see ops::Route.
     std::int64_t groups = 1, kept_groups = 1;
     double init_std = 0.02;       ///< of W_g, W1 and W3
@@ -67,6 +73,10 @@ class Experts {
   struct Routed;
   struct Pass;
 
+  struct Weights;
+
+  static void add_biases(ParameterGroup& held, const std::string& expert, const Layout& up,
+                         const Layout& down, Weights& weights);
   Chunk forward(const Context& ctx, const Chunk& inp) const;
   Routed route(const Context& ctx, const Chunk& inp) const;
   Tensor logits(const Context& ctx, const Chunk& inp) const;
@@ -90,9 +100,12 @@ class Experts {
 
   Options options_;
   const Parameter* gate_;
+  const Parameter* logit_bias_ = nullptr;
   const Parameter* bias_ = nullptr;
+  /// Of an expert; biases may be null.
   struct Weights {
     const Parameter *gate_up, *down;
+    const Parameter *gate_up_bias = nullptr, *down_bias = nullptr;
   };
   std::vector<Weights> here_;  // of the experts that this rank holds
 };

@@ -39,7 +39,7 @@ Var gelu(const Context& context, const Var& inp) {
   });
 }
 
-Var swiglu(const Context& context, const Var& inp, ops::GateKind gate) {
+Var swiglu(const Context& context, const Var& inp, const ops::Gate& gate) {
   return each_later(context, inp, [gate](const Context& ctx, const Chunk& in) {
     const auto of = [ctx, gate](const Tensor& from) {
       Tensor value = ctx.empty(from.rows(), from.cols() / 2, ctx.dtype);

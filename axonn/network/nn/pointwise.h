@@ -16,10 +16,11 @@ Var gelu(const Context& ctx, const Var& inp);
 /// A chunk of `value`, which is already GELU of inp; records its backward.
 Chunk gelu_chunk(const Context& ctx, const Chunk& inp, Tensor value);
 
-/// silu(gate) · up, or gelu(gate) · up, of inp (R, 2F), each rank's gate columns followed by its up
-/// columns, as a Linear of two segments makes them. Keeps its input; the gradient reuses its
+/// A gated linear unit, silu(gate) · up or another, of inp (R, 2F), each rank's gate columns
+/// followed by its up columns, as a Linear of two segments makes them. Keeps its input; the
+/// gradient reuses its
 /// memory. No communication. Throws if the columns are odd.
-Var swiglu(const Context& ctx, const Var& inp, ops::GateKind gate = ops::GateKind::silu);
+Var swiglu(const Context& ctx, const Var& inp, const ops::Gate& gate = {});
 
 /// max(inp, 0), inp / (1 + e^-inp) and tanh(inp), element-wise; (R, C), with the placement of inp.
 /// They keep their input for backward. The slope of relu is 0 at 0. No communication.

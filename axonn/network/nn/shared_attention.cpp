@@ -168,28 +168,21 @@ class SharedSequences {
 
 }  // namespace
 
-Chunk shared_attention(const Context& ctx, const LocalHeads& at, const Chunk& qkv) {
+Chunk shared_attention(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
+                       const Sinks* sinks) {
   AXONN_CHECK(!ctx.find<KeyValueCache>(),
               "attention: a cache needs whole sequences on each rank; generate with ",
               "parallelism.context = 1");
-  const Tensor value = ctx.empty(qkv.value.rows(), at.heads * at.dim, ctx.dtype);
-  const Tensor stats = ctx.empty(qkv.value.rows(), at.heads, DType::f32);
-  SharedSequences(ctx, at, qkv, value, stats).forward();
-  Chunk out = make_chunk(ctx, qkv, value, qkv.placement);
-  const SavedChunk kept(ctx, qkv);
-  let_remake(ctx, out, Remade::attention, [ctx, at, kept, stats] {
-    const Chunk inp = kept.get();
-    Tensor again = ctx.empty(inp.value.rows(), at.heads * at.dim, ctx.dtype);
-    SharedSequences(ctx, at, inp, again, stats).forward();
-    return again;
-  });
-  const auto backward = [ctx, at, kept, stats, of = saved(ctx, out)](const Tensor& d_out) {
-    const Chunk inp = kept.get();
-    Tensor d_qkv = ctx.like(inp.value);
-    SharedSequences(ctx, at, inp, of.get(), stats).backward(d_out.view(), d_qkv.view());
-    inp.gradient->add(ctx, std::move(d_qkv));
-  };
-  return with_backward(ctx, out, backward);
+  return attention_chunk(
+      ctx, at, qkv, sinks,
+      {.forward = [ctx, at](
+                      const Chunk& inp, const Tensor& out,
+                      const Tensor& stats) { SharedSequences(ctx, at, inp, out, stats).forward(); },
+       .backward =
+           [ctx, at](const Chunk& inp, const Tensor& out, const Tensor& stats, const Tensor& d_out,
+                     const Tensor& d_qkv) {
+             SharedSequences(ctx, at, inp, out, stats).backward(d_out.view(), d_qkv.view());
+           }});
 }
 
 }  // namespace axonn

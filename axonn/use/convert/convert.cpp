@@ -258,15 +258,22 @@ class Converter {
     for (const PlannedTensor& tensor : tensors_) total_ += tensor.bytes();
   }
 
-  /// The rows of a joined tensor come in their order, those of several tensors in turn.
+  /// Rows of a joined tensor come in their order, or alternate; those of several tensors in turn.
   void plan_part(const StoredName::Joined& joined, const StoredParameter& part) {
     const std::string& name = joined.names.front();
     if (joined.first == 0)
-      return tensors_.push_back(
-          {.name = name, .parameter = part, .type = type_, .outer = joined.outer});
+      return tensors_.push_back({.name = name,
+                                 .parameter = part,
+                                 .together = joined.step,
+                                 .type = type_,
+                                 .outer = joined.outer,
+                                 .vector = part.cols == 1,
+                                 .transposed = joined.transposed && part.cols > 1});
     auto latest_first = std::views::reverse(tensors_);
     const auto tensor = std::ranges::find(latest_first, name, &PlannedTensor::name);
-    AXONN_CHECK(tensor != latest_first.end() && tensor->rows() == joined.first, part.name,
+    const std::int64_t turn = joined.first % joined.step,
+                       before = joined.first + turn * (part.rows - 1);
+    AXONN_CHECK(tensor != latest_first.end() && tensor->rows() == before, part.name,
                 " does not follow the rows before it in ", name);
     tensor->more.push_back(part);
   }

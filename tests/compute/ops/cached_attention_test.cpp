@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -36,7 +37,9 @@ class Generated {
       q_.push_back(random_values(name + " q", T, c.shape.heads * c.shape.head_dim, c.type));
       k_.push_back(random_values(name + " k", T, kv, c.type));
       v_.push_back(random_values(name + " v", T, kv, c.type));
-      want_.push_back(attention(q_[s], k_[s], v_[s], shape).out);
+      const reference::AttentionResult want = attention(q_[s], k_[s], v_[s], shape);
+      want_.push_back(want.out);
+      stats_.push_back(want.lse);
     }
   }
 
@@ -52,7 +55,8 @@ class Generated {
     }
     const Operand slots_at(slots_of), at(positions), q(rows(q_, tokens), c_.type, 3),
         k(rows(k_, tokens), c_.type, 1), v(rows(v_, tokens), c_.type),
-        out(std::ssize(tokens), c_.shape.heads * c_.shape.head_dim, c_.type, 2);
+        out(std::ssize(tokens), c_.shape.heads * c_.shape.head_dim, c_.type, 2),
+        stats(std::ssize(tokens), c_.shape.heads, DType::f32, 1);
     const auto keep = [&](const Operand& kept, const Operand& inp) {
       backend.run(ops::KeepHeads{
           .kept = kept, .inp = inp, .slots = slots_at, .positions = at, .entries = c_.entries});
@@ -63,6 +67,7 @@ class Generated {
                               .keys = keys_,
                               .values = values_,
                               .out = out,
+                              .stats = stats,
                               .slots = slots_at,
                               .positions = at,
                               .entries = c_.entries,
@@ -78,6 +83,9 @@ class Generated {
     // As in attention_test.cpp; p is not rounded here.
     const double terms = static_cast<double>(c_.shape.head_dim + c_.shape.positions + 16);
     EXPECT_TRUE(close(out, rows(want_, tokens), stored(c_.type, 2 * terms * rounding(DType::f32))));
+    if (std::ranges::all_of(slots_of, [](int slot) { return slot >= 0; })) {
+      EXPECT_TRUE(close(stats, rows(stats_, tokens), stored(DType::f32, 1e-5)));
+    }
     return out.values();
   }
 
@@ -105,7 +113,7 @@ class Generated {
   Case c_;
   std::vector<std::int64_t> lengths_;
   Operand keys_, values_;
-  std::vector<Matrix> q_, k_, v_, want_;
+  std::vector<Matrix> q_, k_, v_, want_, stats_;
 };
 
 constexpr DType kTypes[] = {DType::f32, DType::bf16};

@@ -63,6 +63,8 @@ Refused of_activations(const Operands& o) {
        ops::RotaryEmbedding{.out = o.x, .inp = o.y, .table = o.row, .positions = o.few}},
       {"slots is (1,3) i32, want (1,4)",
        ops::KeepHeads{.kept = o.y, .inp = o.x, .slots = o.few, .positions = o.ids, .entries = 2}},
+      {"total is (4,2) f32, want (4,6)", ops::AddSinks{o.x, o.stats, o.stats, o.row}},
+      {"terms is (4,2) f32, want (4,6)", ops::SinkTerms{o.stats, o.y, o.x, o.y, o.row}},
       {"inp is (4,6) f32, want 1 sequences of a multiple of 2 x 64",
        ops::OrderBlocks{.out = o.x, .inp = o.y, .slots = o.ids, .sequences = 1, .ways = 2}},
       {"out is (4,6) f32, want (4,3)", ops::Swiglu{o.x, o.y}},

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <gmock/gmock.h>
 
@@ -45,11 +47,39 @@ TEST(Swiglu, WithAGateByGeluAndItsGradientEqualPlainLoops) {
         }
       const Operand inp(x, type, 3), d_out(d, type, 1), out(R, F, type, 2),
           d_inp(R, 2 * F, type, 4);
-      backend->run(ops::Swiglu{out, inp, ops::GateKind::gelu});
-      backend->run(ops::SwigluBackward{d_inp, d_out, inp, ops::GateKind::gelu});
+      backend->run(ops::Swiglu{out, inp, {ops::GateKind::gelu}});
+      backend->run(ops::SwigluBackward{d_inp, d_out, inp, {ops::GateKind::gelu}});
       EXPECT_TRUE(close(out, want, stored(type, 2e-6)));
       EXPECT_TRUE(close(d_inp, d_want, stored(type, 2e-6)));
     }
+}
+
+TEST(Swiglu, WithAClampedGateAndItsGradientEqualPlainLoops) {
+  const auto backend = test_backend();
+  constexpr double kLimit = 1.5, kAlpha = 1.702;
+  for (DType type : {DType::f32, DType::bf16}) {
+    const std::int64_t R = 40, F = 88;
+    SCOPED_TRACE(name_of(type));
+    Matrix x = random_values("x", R, 2 * F, type);
+    const Matrix d = random_values("dy", R, F, type);
+    for (double& value : x.values) value *= 4;  // some within the limit, some beyond it
+    x(0, 0) = x(0, F) = kLimit;                 // at it, gradients pass
+    Matrix want(R, F), d_want(R, 2 * F);
+    for (std::int64_t r = 0; r < R; ++r)
+      for (std::int64_t c = 0; c < F; ++c) {
+        const double g = std::min(x(r, c), kLimit), up = x(r, F + c),
+                     u = std::clamp(up, -kLimit, kLimit), s = 1 / (1 + std::exp(-kAlpha * g));
+        want(r, c) = g * s * (u + 1);
+        d_want(r, c) = x(r, c) > kLimit ? 0 : d(r, c) * (u + 1) * (s + kAlpha * g * s * (1 - s));
+        d_want(r, F + c) = std::abs(up) > kLimit ? 0 : d(r, c) * g * s;
+      }
+    const ops::Gate gate{ops::GateKind::clamped, kAlpha, kLimit};
+    const Operand inp(x, type, 3), d_out(d, type, 1), out(R, F, type, 2), d_inp(R, 2 * F, type, 4);
+    backend->run(ops::Swiglu{out, inp, gate});
+    backend->run(ops::SwigluBackward{d_inp, d_out, inp, gate});
+    EXPECT_TRUE(close(out, want, stored(type, 1e-5)));
+    EXPECT_TRUE(close(d_inp, d_want, stored(type, 1e-5)));
+  }
 }
 
 TEST(Swiglu, RefusesAnOddNumberOfColumns) {

@@ -112,6 +112,11 @@ Outputs llama(Backend& backend, DType type) {
   Operand kept(kRows * (kCols / 64) * 2, 64, type);
   backend.run(ops::KeepHeads{
       .kept = kept, .inp = inp, .slots = slots, .positions = positions, .entries = 2});
+  const Operand sinks = input("sinks", 1, kCols / 64, type),
+                stats = input("stats", kRows, kCols / 64, DType::f32);
+  Operand total(kRows, kCols / 64, DType::f32), of_sinks(kRows, kCols / 64, DType::f32);
+  backend.run(ops::AddSinks{turned, total, stats, sinks});
+  backend.run(ops::SinkTerms{of_sinks, inp, turned, total, sinks});
   Operand ordered(256, kCols, type);
   backend.run(ops::OrderBlocks{.out = ordered,
                                .inp = inp.view().row_range(0, 256),
@@ -119,7 +124,7 @@ Outputs llama(Backend& backend, DType type) {
                                .sequences = 1,
                                .ways = 2});
   return outputs({&squares, &sums, &heads, &rstd, &d_heads, &d_weight, &turned, &activated,
-                  &d_activated, &bent, &d_bent, &d_p, &d_n, &kept, &ordered});
+                  &d_activated, &bent, &d_bent, &d_p, &d_n, &kept, &ordered, &total, &of_sinks});
 }
 
 Outputs loss_and_embedding(Backend& backend, DType type) {

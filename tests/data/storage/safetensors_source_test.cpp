@@ -1,6 +1,7 @@
 // Ranks of several grids read their slices of stored matrices.
 #include "axonn/data/storage/safetensors/safetensors_source.h"
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <filesystem>
@@ -158,6 +159,135 @@ TEST(SafetensorsSource, RefusesAJoinedTensorOfAnotherShape) {
   EXPECT_NO_THROW(open(kRows));
   EXPECT_THAT([&] { open(kRows / 2); }, testing::ThrowsMessage<UsageError>(testing::HasSubstr(
                                             "j is (2, 192, 40), wanted (2, 96, 40)")));
+}
+
+namespace {
+
+/// Two experts of (96, 64) matrices a and b, whose rows alternate in columns of a joined tensor,
+/// and their vectors; or the matrices in MXFP4, in rows.
+class Alternating {
+ public:
+  static constexpr std::int64_t kInputs = 64;
+  /// A value of matrix 0 or 1 of expert 0 or 1 that MXFP4 holds.
+  static float value(std::int64_t expert, std::int64_t which, std::int64_t row, std::int64_t col) {
+    return fp4(code(expert, which, row, col)) *
+           std::exp2(static_cast<float>(scale(expert, which, row, col) - 127));
+  }
+
+  Alternating(const std::string& folder, bool packed) {
+    const std::int64_t E = 2, R = 2 * kRows;
+    std::vector<std::byte> blocks(E * R * kInputs / 2), scales(E * R * kInputs / 32);
+    std::vector<float> joined(E * R * kInputs), vectors(E * R);
+    for (std::int64_t e = 0; e < E; ++e)
+      for (std::int64_t r = 0; r < R; ++r)
+        for (std::int64_t c = 0; c < kInputs; ++c) {
+          joined[(e * kInputs + c) * R + r] = value(e, r % 2, r / 2, c);
+          vectors[e * R + r] = value(e, r % 2, r / 2, 0);
+          const std::int64_t at = (e * R + r) * kInputs + c;
+          blocks[at / 2] |= std::byte(code(e, r % 2, r / 2, c) << (at % 2 * 4));
+          scales[at / 32] = std::byte(scale(e, r % 2, r / 2, c));
+        }
+    const SafetensorsTensor of_vectors{{.name = "x_bias", .type = StoredType::f32, .shape = {E, R}},
+                                       std::as_bytes(std::span(vectors))};
+    if (packed)
+      write_safetensors(
+          folder + "/model.safetensors",
+          {{{.name = "x_blocks", .type = StoredType::u8, .shape = {E, R, kInputs / 32, 16}},
+            blocks},
+           {{.name = "x_scales", .type = StoredType::u8, .shape = {E, R, kInputs / 32}}, scales},
+           of_vectors});
+    else
+      write_safetensors(folder + "/model.safetensors",
+                        {{{.name = "x", .type = StoredType::f32, .shape = {E, kInputs, R}},
+                          std::as_bytes(std::span(joined))},
+                         of_vectors});
+  }
+
+  /// "a0" is matrix a of expert 0, "ab0" its vector.
+  static TensorNames names() {
+    return {.of =
+                [](const std::string& parameter) {
+                  const bool vector = parameter.size() == 3;
+                  const std::int64_t expert = parameter.back() - '0', which = parameter[0] - 'a';
+                  StoredName stored{{parameter}};
+                  stored.joined = {.names = {vector ? "x_bias" : "x"},
+                                   .outer = 2,
+                                   .rows = 2 * kRows,
+                                   .first = expert * 2 * kRows + which,
+                                   .step = 2,
+                                   .transposed = true,
+                                   .usual = true};
+                  return stored;
+                },
+            .passed_over = [](std::string_view) { return false; },
+            .config = "config.json"};
+  }
+
+ private:
+  static int code(std::int64_t expert, std::int64_t which, std::int64_t row, std::int64_t col) {
+    return static_cast<int>((expert * 5 + which * 3 + row * 7 + col) % 16);
+  }
+  static int scale(std::int64_t expert, std::int64_t which, std::int64_t row, std::int64_t col) {
+    return static_cast<int>(120 + (expert + which * 2 + row + col / 32) % 11);
+  }
+  static float fp4(int code) {
+    constexpr std::array<float, 8> kSizes = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    return code < 8 ? kSizes[code] : -kSizes[code - 8];
+  }
+};
+
+}  // namespace
+
+TEST(SafetensorsSource, RowsThatAlternateInColumnsOrInMxfp4AreReadOnEveryGrid) {
+  for (const bool packed : {false, true})
+    for (const GridShape& shape : {GridShape{}, GridShape{.x = 2, .y = 2}, GridShape{.z = 5}}) {
+      const TemporaryPath path;
+      const Alternating folder(path.path(), packed);
+      std::atomic<std::int64_t> read = 0;
+      run_ranks(shape.ranks(), [&](Communicator& world) {
+        const Grid grid(world, shape);
+        std::vector<StoredParameter> parameters;
+        for (const std::string number : {"0", "1"})
+          for (const char which : {'a', 'b'}) {
+            parameters.push_back({which + number, kRows, Alternating::kInputs});
+            parameters.push_back({which + ("b" + number), kRows, 1});
+          }
+        SafetensorsSource source(SafetensorsFolder(path.path()), parameters, Alternating::names());
+        for (const auto& [name, rows, cols] : parameters) {
+          Layout layout{.rows = rows, .cols = cols, .row_axis = Axis::x};
+          if (cols > 1) layout.col_axis = Axis::y;
+          const std::int64_t all = layout.local_count(shape), z = grid.coord(Axis::z);
+          SliceRequest wanted{.parameter = name,
+                              .slices = clip(layout.slices(shape, grid.coords()), all * z / shape.z,
+                                             all * (z + 1) / shape.z),
+                              .across = layout.col_axis ? &grid.along(Axis::y) : nullptr};
+          std::vector<float> got(all, std::nanf(""));
+          source.read({&wanted, 1}, [&](std::size_t, std::int64_t offset, StoredType type,
+                                        std::span<const std::byte> values) {
+            to_floats(type, values, std::span(got).subspan(offset, values.size() / bytes_of(type)));
+          });
+          for (const Slice& slice : wanted.slices)
+            for (std::int64_t e = slice.begin; e < slice.end; ++e, ++read)
+              ASSERT_EQ(got[slice.offset + e - slice.begin],
+                        Alternating::value(name.back() - '0', name[0] - 'a',
+                                           slice.row + e / slice.cols, slice.col + e % slice.cols))
+                  << name << ' ' << e << ' ' << grid.describe() << packed;
+        }
+      });
+      EXPECT_GE(read, 4 * kRows * (Alternating::kInputs + 1)) << "each rank of y has the vectors";
+    }
+}
+
+TEST(SafetensorsSource, RefusesMxfp4OfAnotherShape) {
+  const TemporaryPath path;
+  const Alternating folder(path.path(), true);
+  EXPECT_THAT(
+      [&] {
+        SafetensorsSource(SafetensorsFolder(path.path()), {{"a0", kRows, 96}, {"ab0", kRows, 1}},
+                          Alternating::names());
+      },
+      testing::ThrowsMessage<UsageError>(testing::HasSubstr(
+          "x_blocks and _scales are not those of MXFP4 for a tensor (2, 192, 96)")));
 }
 
 TEST(SafetensorsSource, ARankThatCannotReadLeavesNoOtherRankWaiting) {

@@ -71,6 +71,33 @@ TEST(WriteTensors, AFileHasEveryTensorInItsShapeTypeAndOrientation) {
   EXPECT_EQ(at, read.at("v").bytes);
 }
 
+TEST(WriteTensors, RowsOfSeveralParametersAlternateInColumnsOfTheFile) {
+  const TemporaryPath folder;
+  PlannedTensor experts = matrix("e", 2, 3), biases = matrix("v", 2, 1);
+  experts.more = {{"u", 2, 3}, {"e", 2, 3}, {"u", 2, 3}};
+  experts.outer = experts.together = 2;
+  experts.transposed = true;
+  biases.more = {{"u", 2, 1}, {"v", 2, 1}, {"u", 2, 1}};
+  biases.outer = biases.together = 2;
+  biases.vector = true;
+  class Named : public testing_support::ComputedSource {
+    void compute(const std::string& name, const Slice& slice, std::span<float> out) override {
+      for (std::int64_t i = 0; i < slice.count(); ++i)
+        out[i] = static_cast<float>(100 * (slice.row + i / slice.cols) + slice.col +
+                                    i % slice.cols + (name == "u" ? 0.5 : 0));
+    }
+  } source;
+  write_tensors(folder / "x", std::vector{experts, biases}, source);
+  const PlainTensors read = plain_safetensors(folder / "x");
+  EXPECT_THAT(read.at("e").shape, ElementsAre(2, 3, 4));
+  const std::vector<float> one{0, 0.5, 100, 100.5, 1, 1.5, 101, 101.5, 2, 2.5, 102, 102.5};
+  std::vector<float> both = one;
+  both.insert(both.end(), one.begin(), one.end());
+  EXPECT_EQ(floats_of(read.at("e")), both);
+  EXPECT_THAT(read.at("v").shape, ElementsAre(2, 4));
+  EXPECT_THAT(floats_of(read.at("v")), ElementsAre(0, 0.5, 100, 100.5, 0, 0.5, 100, 100.5));
+}
+
 TEST(WriteTensors, ATensorWithoutElementsIsWrittenWithItsShape) {
   const TemporaryPath folder;
   std::vector<PlannedTensor> tensors{matrix("a", 2, 0), matrix("b", 0, 3), matrix("c", 1, 1),

@@ -67,6 +67,14 @@ TEST(Context, DocumentsAndWindowsHaveTheLossesOfOneRank) {
   }
 }
 
+TEST(Context, SinksHaveTheLossesOfOneRank) {
+  ModelConfig model = llama();
+  model.sinks = true;
+  model.window = 100;
+  model.full_layers = {1};
+  EXPECT_EQ(difference_on_grids(run_of(model), context_grids()), "");
+}
+
 TEST(Context, AWindowOfNeighboursKeysHasTheLossesOfOneRank) {
   // Of 128 positions a rank: a window within a block, one of whole blocks, the longest.
   for (const std::int64_t window : {2, 65, 128}) {

@@ -70,6 +70,30 @@ TEST(Experts, OfOtherRoutersHaveTheLossesOfOneRank) {
     EXPECT_EQ(difference_replayed(balanced_run(model), expert_grids()), "");
 }
 
+namespace {
+
+/// Sinks, biases everywhere, a clamped gate, and every other layer with a window.
+ModelConfig like_gpt_oss() {
+  ModelConfig model = tiny_mixtral();
+  model.activation = MlpKind::clamped_swiglu;
+  model.swiglu_limit = 0.3;
+  model.init_std = 0.1;  // so that gates reach the limit
+  model.qkv_bias = model.out_bias = model.expert_bias = model.router_logit_bias = true;
+  model.sinks = true;
+  model.window = 3;
+  model.full_layers = {1};
+  return model;
+}
+
+}  // namespace
+
+TEST(Experts, OfGptOssHaveTheLossesOfOneRank) {
+  TinyRun run = balanced_run(like_gpt_oss());
+  run.eps = 1e-5;
+  EXPECT_EQ(difference_replayed(run, ten_grids()), "");
+  EXPECT_EQ(difference_replayed(run, expert_grids()), "");
+}
+
 TEST(Experts, BalancedByBatchHaveTheLossesOfOneRank) {
   for (const auto& [scope, model] : {std::pair{BalanceScope::batch, tiny_mixtral()},
                                      {BalanceScope::hugging_face, with_sigmoid()}}) {

@@ -355,6 +355,34 @@ ModelConfig small_glm4_moe() {
   return config;
 }
 
+/// Layers with the window and without. Gates that reach the limit have a kink there, which central
+/// differences do not see.
+ModelConfig small_gpt_oss() {
+  ModelConfig config = small_mixtral();
+  config.head_dim = 6;
+  config.qkv_bias = config.out_bias = config.expert_bias = config.router_logit_bias = true;
+  config.sinks = true;
+  config.activation = MlpKind::clamped_swiglu;
+  config.swiglu_limit = 3;
+  config.window = 4;
+  config.full_layers = {1};
+  config.rope = {.kind = RopeScalingKind::yarn,
+                 .factor = 4,
+                 .original_positions = 12,
+                 .beta_fast = 3,
+                 .truncate = false};
+  return config;
+}
+
+/// Sinks and the clamped gate without experts.
+ModelConfig small_with_sinks() {
+  ModelConfig config = small_seed_oss();
+  config.sinks = true;
+  config.activation = MlpKind::clamped_swiglu;
+  config.swiglu_limit = 3;
+  return config;
+}
+
 struct Family {
   const char* name;
   ModelConfig (*config)();
@@ -466,5 +494,6 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"Ministral3", small_ministral3}, Family{"Gemma3", small_gemma3},
         Family{"Glm4Moe", small_glm4_moe}, Family{"Starcoder2", small_starcoder2},
         Family{"Nemotron", small_nemotron}, Family{"Cohere2", small_cohere2},
-        Family{"OptionsTogether", small_with_options_together}),
+        Family{"OptionsTogether", small_with_options_together}, Family{"GptOss", small_gpt_oss},
+        Family{"Sinks", small_with_sinks}),
     [](const auto& family) { return std::string(family.param.name); });

@@ -154,6 +154,34 @@ TEST(HuggingFace2025, Ernie45MoeCountsLayersWithExpertsFromAndTo) {
   EXPECT_EQ(read("ernie4_5_moe", "").shared_ffn, 2 * 1536);
 }
 
+TEST(HuggingFace2025, GptOssHasWindowsInTurnAndItsPublishedKeysAreRead) {
+  const std::string published = R"("num_local_experts": 32, "experts_per_token": 4,
+    "num_experts_per_tok": 4, "head_dim": 64, "attention_bias": true, "sliding_window": 128,
+    "initial_context_length": 4096, "rope_theta": 150000, "swiglu_limit": 7.0,
+    "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "rope_type": "yarn",
+                     "original_max_position_embeddings": 4096, "truncate": false})";
+  std::vector<std::string> notes;
+  const ModelConfig model = parse_hugging_face_config(
+      llama_file(published + R"(, "quantization_config": {"quant_method": "mxfp4"})", "gpt_oss"),
+      "config.json", &notes);
+  ASSERT_EQ(notes.size(), 1);
+  EXPECT_THAT(notes[0], HasSubstr("MXFP4 are read as their values in bf16"));
+  EXPECT_TRUE(model.sinks && model.expert_bias && model.router_logit_bias && model.out_bias);
+  EXPECT_EQ(model.activation, MlpKind::clamped_swiglu);
+  EXPECT_EQ(model.swiglu_alpha, 1.702);
+  EXPECT_EQ(model.full_layers, (std::vector<std::int64_t>{1, 3}));
+  EXPECT_FALSE(model.rope.truncate);
+  EXPECT_EQ(read("gpt_oss", "").rope, model.rope) << "if the file is silent";
+  EXPECT_THAT(error_of(llama_file(published + R"(, "quantization_config":
+                                  {"quant_method": "awq"})",
+                                  "gpt_oss")),
+              HasSubstr("quantization_config with quant_method 'awq' (mxfp4 is)"));
+  ModelConfig other = resolved(model, 0, 0);
+  other.sinks = false;
+  EXPECT_THAT([&] { to_hugging_face_config(other, {}); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("expert_bias = true")));
+}
+
 TEST(HuggingFace2025, MinimaxOnceCountedTheColumnsThatRotate) {
   const ModelConfig model =
       read("minimax_m2", R"("num_local_experts": 8, "head_dim": 32, "rotary_dim": 16)");

@@ -148,8 +148,8 @@ struct PlusNumber {
   AXONN_DEVICE auto operator()(auto x) const { return x + number; }
 };
 
-// out = f(gate) · up, where a row of inp is its gate, then its up, and f is silu, which is
-// x · sigmoid(x), or gelu. One team per tile of columns.
+// out = f(gate, up) of ops::Gate, where a row of inp is its gate, then its up. One team per tile of
+// columns.
 //
 // Bound by memory: 3 · R · F · sizeof(T) bytes forward and 5 backward, beside one exponential per
 // element. Source: Shazeer, "GLU variants improve transformer", 2020.
@@ -160,6 +160,23 @@ struct SiluGate {
   AXONN_DEVICE static auto gradients(auto d, auto gate, auto up) {
     const auto s = sigmoid(gate);
     return pair(d * up * (s + gate * s * (1 - s)), d * gate * s);
+  }
+};
+
+/// Of a value beyond a limit, the gradient is 0, as torch.clamp has it.
+struct ClampedGate {
+  float alpha, limit;
+
+  AXONN_DEVICE auto value(auto gate, auto up) const {
+    const auto g = least(limit, gate), u = greatest(-limit, least(limit, up));
+    return g * sigmoid(alpha * g) * (u + 1.0f);
+  }
+  AXONN_DEVICE auto gradients(auto d, auto gate, auto up) const {
+    const auto g = least(limit, gate), u = greatest(-limit, least(limit, up)),
+               s = sigmoid(alpha * g);
+    const auto d_g = d * (u + 1.0f) * (s + alpha * g * s * (1.0f - s)), d_u = d * g * s;
+    const auto within = select_less(limit, up, 0.0f, d_u);
+    return pair(select_less(limit, gate, 0.0f, d_g), select_less(up, -limit, 0.0f, within));
   }
 };
 
@@ -175,11 +192,13 @@ struct SwigluKernel {
   Matrix<T> out;        // (R, F)
   Matrix<const T> inp;  // (R, 2F)
   std::int64_t F;
+  Gate f;
 
   AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
     const T* gate = inp.at(tile);
     team.map(
-        out.at(tile), tile.count, [](auto g, auto u) { return Gate::value(g, u); }, gate, gate + F);
+        out.at(tile), tile.count, [f = f](auto g, auto u) { return f.value(g, u); }, gate,
+        gate + F);
   }
 };
 
@@ -189,13 +208,14 @@ struct SwigluBackwardKernel {
   Matrix<const T> d_out;  // (R, F)
   Matrix<const T> inp;    // (R, 2F)
   std::int64_t F;
+  Gate f;
 
   AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
     const T* gate = inp.at(tile);
     T* d_gate = d_inp.at(tile);
     team.map_pair(
         d_gate, d_gate + F, tile.count,
-        [](auto d, auto g, auto u) { return Gate::gradients(d, g, u); }, d_out.at(tile), gate,
+        [f = f](auto d, auto g, auto u) { return f.gradients(d, g, u); }, d_out.at(tile), gate,
         gate + F);
   }
 };
@@ -384,16 +404,17 @@ inline void check_gated(const Checker& check, const View& inp, const char* name,
 }
 
 /// Calls f with the function of the gate.
-void with_gate(GateKind kind, auto f) {
-  if (kind == GateKind::silu) return f(rowwise::SiluGate{});
-  f(rowwise::GeluGate{});
+void with_gate(const Gate& gate, auto f) {
+  if (gate.kind == GateKind::silu) return f(rowwise::SiluGate{});
+  if (gate.kind == GateKind::gelu) return f(rowwise::GeluGate{});
+  f(rowwise::ClampedGate{gate.alpha, gate.limit});
 }
 
 void Swiglu::run(auto launch, const Checker& check) const {
   check_gated(check, inp, "out", out);
-  with_gate(gate, [&]<typename Gate>(Gate) {
+  with_gate(gate, [&]<typename F>(F f) {
     with_type(inp.dtype, [&]<typename T>(T) {
-      launch.tiles(out.rows, out.cols, rowwise::SwigluKernel<T, Gate>{out, inp, out.cols});
+      launch.tiles(out.rows, out.cols, rowwise::SwigluKernel<T, F>{out, inp, out.cols, f});
     });
   });
 }
@@ -401,10 +422,10 @@ void Swiglu::run(auto launch, const Checker& check) const {
 void SwigluBackward::run(auto launch, const Checker& check) const {
   check_gated(check, inp, "d_out", d_out);
   check.like("d_inp", d_inp, inp);
-  with_gate(gate, [&]<typename Gate>(Gate) {
+  with_gate(gate, [&]<typename F>(F f) {
     with_type(inp.dtype, [&]<typename T>(T) {
       launch.tiles(d_out.rows, d_out.cols,
-                   rowwise::SwigluBackwardKernel<T, Gate>{d_inp, d_out, inp, d_out.cols});
+                   rowwise::SwigluBackwardKernel<T, F>{d_inp, d_out, inp, d_out.cols, f});
     });
   });
 }

@@ -89,6 +89,50 @@ struct HeadDots {
   }
 };
 
+/// out = out · e^(stats - total), total = log(e^stats + e^sink). One team per row. Bound by memory:
+/// 2 · R · h · D · sizeof(T) bytes.
+template <typename T, typename W>
+struct AddSinksKernel {
+  Matrix<T> out;              // (R, h · D)
+  Matrix<float> total;        // (R, h)
+  Matrix<const float> stats;  // (R, h)
+  const W* sinks;
+  std::int64_t heads;
+  int D;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const float keys = stats.row(row)[h], sink = get(sinks[h]), most = greatest(keys, sink);
+      const float sum = most + std::log(exponential(keys - most) + exponential(sink - most));
+      T* head = out.row(row) + h * D;
+      team.map(
+          head, D, [share = exponential(keys - sum)](auto x) { return x * share; }, head);
+      team.once([&] { total.row(row)[h] = sum; });
+    }
+  }
+};
+
+/// terms[row][head] = -e^(sink - total) · the sum of d_out · out over the head's columns. One team
+/// per row. Bound by memory: 2 · R · h · D · sizeof(T) bytes.
+template <typename T, typename W>
+struct SinkTermsKernel {
+  Matrix<float> terms;         // (R, h)
+  Matrix<const T> d_out, out;  // (R, h · D)
+  Matrix<const float> total;   // (R, h)
+  const W* sinks;
+  std::int64_t heads;
+  int D;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const float sum = team.sum(
+          D, [](auto a, auto b) { return a * b; }, d_out.row(row) + h * D, out.row(row) + h * D);
+      const float share = exponential(get(sinks[h]) - total.row(row)[h]);
+      team.once([&] { terms.row(row)[h] = -share * sum; });
+    }
+  }
+};
+
 }  // namespace axonn::rowwise
 
 namespace axonn::ops {
@@ -133,6 +177,40 @@ void KeepHeads::run(auto launch, const Checker& check) const {
                 rowwise::KeepHeadsKernel<T>{kept, inp, address<const std::int32_t>(slots),
                                             address<const std::int32_t>(positions), entries,
                                             inp.cols / D, width(kept)});
+  });
+}
+
+/// Checks operands of AddSinks and SinkTerms; returns the number of heads.
+inline std::int64_t check_sinks(const Checker& check, const View& out, const View& total,
+                                const View& sinks) {
+  check.values("out", out);
+  const std::int64_t heads = sinks.cols;
+  AXONN_CHECK(sinks.rows == 1 && heads > 0 && out.cols % heads == 0, check.operation, ": sinks ",
+              sinks, ", out ", out, ", want a number for each of out's heads");
+  check.values("sinks", sinks);
+  check.f32("total", total, out.rows, heads);
+  return heads;
+}
+
+void AddSinks::run(auto launch, const Checker& check) const {
+  const std::int64_t heads = check_sinks(check, out, total, sinks);
+  check.f32("stats", stats, out.rows, heads);
+  const int D = static_cast<int>(out.cols / heads);
+  with_types(out.dtype, sinks.dtype, [&]<typename T, typename W>(T, W) {
+    launch.rows({out.rows, out.cols, D}, rowwise::AddSinksKernel<T, W>{
+                                             out, total, stats, address<const W>(sinks), heads, D});
+  });
+}
+
+void SinkTerms::run(auto launch, const Checker& check) const {
+  const std::int64_t heads = check_sinks(check, out, total, sinks);
+  check.like("d_out", d_out, out);
+  check.f32("terms", terms, out.rows, heads);
+  const int D = static_cast<int>(out.cols / heads);
+  with_types(out.dtype, sinks.dtype, [&]<typename T, typename W>(T, W) {
+    launch.rows({out.rows, out.cols, D},
+                rowwise::SinkTermsKernel<T, W>{terms, d_out, out, total, address<const W>(sinks),
+                                               heads, D});
   });
 }
 

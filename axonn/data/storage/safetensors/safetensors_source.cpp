@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <set>
 
 #include "axonn/foundation/base/check.h"
 
@@ -22,12 +21,18 @@ using Bytes = std::vector<std::byte>;
 
 Buffer buffer_of(Bytes& bytes) { return {bytes.data(), std::ssize(bytes), DType::u8}; }
 
-/// out[i * stride] = run[i], counted in elements of T.
+/// Of elements of T.
+struct Steps {
+  std::int64_t out, run;
+};
+
+/// out[i * steps.out] = run[i * steps.run].
 template <typename T>
-void spread(const Bytes& run, std::byte* out, std::int64_t stride) {
+void spread(const Bytes& run, std::byte* out, const Steps& steps) {
   const std::int64_t count = std::ssize(run) / std::int64_t{sizeof(T)};
-  for (std::int64_t i = 0; i < count; ++i)
-    std::memcpy(out + i * stride * std::int64_t{sizeof(T)}, run.data() + i * sizeof(T), sizeof(T));
+  for (std::int64_t i = 0, at = 0; at < count; ++i, at += steps.run)
+    std::memcpy(out + i * steps.out * std::int64_t{sizeof(T)}, run.data() + at * sizeof(T),
+                sizeof(T));
 }
 
 using Stored = SafetensorsSource::Stored;
@@ -41,12 +46,12 @@ struct SliceLoader {
   Bytes& bytes;
   std::string& fault;
   std::function<void(std::int64_t offset, std::span<const std::byte>)> take;
-  std::int64_t each = bytes_of(stored.tensor.entry->type);  ///< bytes of an element
+  std::int64_t each = bytes_of(stored.type());  ///< bytes of an element
   std::int64_t bytes_read = 0;
 
   void load(const Slice& slice) {
     if (slice.count() <= 0) return;
-    const bool whole = !stored.transposed && slice.cols == stored.cols;
+    const bool whole = !stored.by_columns && slice.cols == stored.cols;
     if (whole && alone()) return load_whole_rows(slice);
     const std::int64_t at_once = std::max<std::int64_t>(1, kBytesAtOnce / (slice.cols * each)),
                        last = (slice.end - 1) / slice.cols;
@@ -64,12 +69,36 @@ struct SliceLoader {
 
   bool alone() const { return !across || across->size() == 1; }
 
-  /// Fills `out` with elements of the stored matrix from `element` on.
+  /// Fills `out` with elements of the matrix from `element` on, row after row.
   void read(std::int64_t element, std::span<std::byte> out) {
+    if (!stored.packed && stored.row_step == stored.cols) return fill(stored.first + element, out);
+    for (std::int64_t row = element / stored.cols, col = element % stored.cols; !out.empty();
+         ++row, col = 0) {
+      const auto part = static_cast<std::size_t>(stored.cols - col) * each;
+      const auto here = out.first(std::min(out.size(), part));
+      const std::int64_t begin = stored.first + row * stored.row_step;
+      stored.packed ? unpack(begin, col, here) : fill(begin + col, here);
+      out = out.subspan(here.size());
+    }
+  }
+
+  /// Fills `out` with elements of the tensor.
+  void fill(std::int64_t element, std::span<std::byte> out) {
+    note_fault([&] {
+      stored.tensor.file->read(*stored.tensor.entry, element * each, out);
+      return std::ssize(out);
+    });
+  }
+  /// Fills it with elements of a packed row.
+  void unpack(std::int64_t row, std::int64_t col, std::span<std::byte> out) {
+    note_fault([&] { return stored.packed->read(row, col, out); });
+  }
+
+  /// Counts the bytes that are read, unless there was a fault.
+  void note_fault(const auto& read_some) {
     if (!fault.empty()) return;
     try {
-      stored.tensor.file->read(*stored.tensor.entry, (stored.first + element) * each, out);
-      bytes_read += std::ssize(out);
+      bytes_read += read_some();
     } catch (const UsageError& error) {
       fault = error.what();
     }
@@ -87,7 +116,7 @@ struct SliceLoader {
 
   /// Returns (count, slice.cols): the slice's columns of rows [first, first + count) of the matrix.
   Bytes rows_of(const Slice& slice, std::int64_t first, std::int64_t count) {
-    if (stored.transposed) return columns_of(slice, first, count);
+    if (stored.by_columns) return columns_of(slice, first, count);
     if (!alone()) return together(slice, first, count);
     const std::int64_t part = slice.cols * each;
     Bytes out(count * part);
@@ -114,14 +143,14 @@ struct SliceLoader {
     return got;
   }
 
-  /// For a matrix that is stored transposed: its columns are rows of the file.
+  /// For a matrix that is stored transposed: its columns lie in rows of the file.
   Bytes columns_of(const Slice& slice, std::int64_t first, std::int64_t count) {
     Bytes out(count * slice.cols * each);
-    bytes.resize(count * each);
+    bytes.resize(((count - 1) * stored.row_step + 1) * each);
     const auto spread_one = each == 2 ? spread<std::uint16_t> : spread<std::uint32_t>;
     for (std::int64_t col = 0; col < slice.cols; ++col) {
-      read((slice.col + col) * stored.rows + first, bytes);
-      spread_one(bytes, out.data() + col * each, slice.cols);
+      fill(stored.first + first * stored.row_step + (slice.col + col) * stored.col_step, bytes);
+      spread_one(bytes, out.data() + col * each, {slice.cols, stored.row_step});
     }
     return out;
   }
@@ -149,19 +178,48 @@ void check(const SafetensorsFolder::Tensor& tensor, double wanted, Differences& 
     differences.add(entry.name, " is ", value, ", but models here have ", wanted);
 }
 
-/// Adds a difference for another shape, and for a type that cannot be read. `joined`: null if the
-/// tensor is the matrix alone.
+/// Says where the parameter lies in a tensor of its own.
+void place_alone(Stored& stored, bool transposed) {
+  stored.by_columns = transposed;
+  stored.row_step = transposed ? 1 : stored.cols;
+  stored.col_step = transposed ? stored.rows : 1;
+}
+
+/// Says where it lies in a joined one.
+void place_joined(Stored& stored, const StoredName::Joined& joined) {
+  const std::int64_t cols = stored.cols;
+  // The elements of a column with others between them are read together.
+  stored.by_columns = joined.transposed || (cols == 1 && joined.step > 1);
+  if (!joined.transposed || cols == 1) {
+    stored.first = joined.first * cols;
+    stored.row_step = joined.step * cols;
+    return;
+  }
+  stored.first = joined.first / joined.rows * joined.rows * cols + joined.first % joined.rows;
+  stored.row_step = joined.step;
+  stored.col_step = joined.rows;
+}
+
+/// The shape of a tensor; `joined`: null if it is the matrix alone. Vectors have one extent fewer.
+std::vector<std::int64_t> shape_of(const Stored& wanted, const StoredName::Joined* joined) {
+  std::vector<std::int64_t> shape;
+  if (joined && joined->outer > 0) shape.push_back(joined->outer);
+  shape.push_back(joined ? joined->rows : wanted.rows);
+  if (wanted.cols == 1) return shape;
+  shape.push_back(wanted.cols);
+  if (joined ? joined->transposed : wanted.by_columns)
+    std::swap(shape.back(), shape[shape.size() - 2]);
+  return shape;
+}
+
+/// Adds a difference for another shape, and for a type that cannot be read.
 void check(const SafetensorsEntry& entry, const Stored& wanted, const StoredName::Joined* joined,
            Differences& differences) {
-  std::vector<std::int64_t> shape{wanted.rows, wanted.cols};
-  if (joined) shape[0] = joined->rows;
-  if (joined && joined->outer > 0) shape.insert(shape.begin(), joined->outer);
-  if (wanted.transposed) std::swap(shape[0], shape[1]);
-  const bool vector = !joined && wanted.cols == 1 && entry.shape == std::vector{wanted.rows};
-  if (entry.shape != shape && !vector) {
-    if (!joined && wanted.cols == 1) shape.pop_back();
+  const std::vector<std::int64_t> shape = shape_of(wanted, joined);
+  std::vector<std::int64_t> column = shape;
+  column.insert(wanted.by_columns && !joined ? column.begin() : column.end(), 1);
+  if (entry.shape != shape && !(wanted.cols == 1 && entry.shape == column))
     differences.add(entry.name, " is ", text_of(entry.shape), ", wanted ", text_of(shape));
-  }
   if (!is_float(entry.type))
     differences.add(entry.name, " is ", name_of(entry.type),
                     ", which cannot be read; F32, BF16 and F16 can");
@@ -174,22 +232,23 @@ SafetensorsSource::SafetensorsSource(SafetensorsFolder folder,
                                      const TensorNames& names)
     : ParameterSource(folder.path(), std::move(parameters)), folder_(std::move(folder)) {
   Differences differences;
-  std::set<std::string, std::less<>> known;
+  KnownTensors known;
   for (const auto& [parameter, rows, cols] : this->parameters()) {
     const StoredName name = names.of(parameter);
     Stored& stored = stored_[parameter];
-    stored = {.tensor = {}, .transposed = name.transposed, .rows = rows, .cols = cols};
+    stored = {.tensor = {}, .rows = rows, .cols = cols};
     const auto find = [&](const std::vector<std::string>& spellings) {
       for (const std::string& one : spellings)
         if (!stored.tensor.entry) stored.tensor = folder_.find(one);
       return stored.tensor.entry != nullptr;
     };
     const bool alone = find(name.names);
+    if (!alone && find_packed(stored, name.joined, differences, known)) continue;
     if (!alone && !find(name.joined.names)) {
       differences.add("there is no ", (name.joined.usual ? name.joined.names : name.names).front());
       continue;
     }
-    if (!alone) stored.first = name.joined.first * cols;
+    alone ? place_alone(stored, name.transposed) : place_joined(stored, name.joined);
     known.insert(stored.tensor.entry->name);
     check(*stored.tensor.entry, stored, alone ? nullptr : &name.joined, differences);
   }
@@ -205,6 +264,21 @@ SafetensorsSource::SafetensorsSource(SafetensorsFolder folder,
       concat(path(), " does not hold the tensors that its ", names.config, " describes"));
 }
 
+/// Whether the folder has the joined tensor as a packed one.
+bool SafetensorsSource::find_packed(Stored& stored, const StoredName::Joined& joined,
+                                    Differences& differences, KnownTensors& known) const {
+  for (const std::string& name : joined.names) {
+    stored.packed =
+        find_mxfp4(folder_, name, {joined.outer, joined.rows, stored.cols}, differences);
+    if (!stored.packed) continue;
+    stored.first = joined.first;
+    stored.row_step = joined.step;
+    for (const char* const part : {"_blocks", "_scales"}) known.insert(name + part);
+    return true;
+  }
+  return false;
+}
+
 std::int64_t SafetensorsSource::read(std::span<const SliceRequest> wanted, const TakeValues& take) {
   std::int64_t bytes_read = 0;
   Bytes bytes;
@@ -213,7 +287,7 @@ std::int64_t SafetensorsSource::read(std::span<const SliceRequest> wanted, const
     const auto found = stored_.find(wanted[i].parameter);
     AXONN_CHECK(found != stored_.end() && wanted[i].kind == "master", path(), " has no ",
                 wanted[i].kind, " of ", wanted[i].parameter);
-    const StoredType type = found->second.tensor.entry->type;
+    const StoredType type = found->second.type();
     SliceLoader loader{found->second, wanted[i].across, bytes, fault,
                        [&](std::int64_t offset, std::span<const std::byte> values) {
                          take(i, offset, type, values);

@@ -2,11 +2,14 @@
 
 #include <functional>
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "axonn/data/storage/parameter_source.h"
+#include "axonn/data/storage/safetensors/packed_rows.h"
 #include "axonn/data/storage/safetensors/safetensors.h"
 
 namespace axonn {
@@ -16,13 +19,16 @@ struct StoredName {
   std::vector<std::string> names;  ///< the usual one first; a folder has one of them
   bool transposed = false;         ///< stored as (in, out), as in GPT-2's Conv1D
   /// A tensor (outer, rows, cols) that may hold the parameter instead, as some of its outer · rows
-  /// rows, such as the matrices of all experts of a layer.
+  /// rows, such as the matrices of all experts of a layer. In its place there may be NAME_blocks
+  /// and NAME_scales, whose values are in MXFP4 (packed_rows.h).
   struct Joined {
     std::vector<std::string> names = {};  ///< empty: there is no such tensor
     std::int64_t outer = 0;               ///< 0: the tensor is (rows, cols)
     std::int64_t rows = 0;
-    std::int64_t first = 0;  ///< the parameter's first row
-    bool usual = false;      ///< new folders have this tensor
+    std::int64_t first = 0;   ///< the parameter's first row
+    std::int64_t step = 1;    ///< from one of its rows to the next
+    bool transposed = false;  ///< the tensor is (outer, cols, rows), but packed ones are not
+    bool usual = false;       ///< new folders have this tensor
   };
   Joined joined = {};
 };
@@ -41,7 +47,7 @@ struct TensorNames {
   std::vector<StoredNumber> numbers = {};
 };
 
-/// Reads the tensors of a Hugging Face folder: bf16, f16 or f32, of kind "master".
+/// Reads the tensors of a Hugging Face folder: bf16, f16, f32 or packed, of kind "master".
 ///
 /// Each row is read once, by one of the ranks that share it, except the rows at both ends of a
 /// slice. Values are taken in pieces that fit a cache.
@@ -57,13 +63,20 @@ class SafetensorsSource final : public ParameterSource {
   /// The stored tensor of a parameter.
   struct Stored {
     SafetensorsFolder::Tensor tensor;
-    /// Element at which the matrix (rows, cols), or (cols, rows) if transposed, begins.
-    std::int64_t first = 0;
-    bool transposed = false;
     std::int64_t rows = 0, cols = 1;  ///< the model's shape, in which slices are given
+    /// Element (r, c) of the matrix is element first + r · row_step + c · col_step of the tensor.
+    std::int64_t first = 0, row_step = 1, col_step = 1;
+    bool by_columns = false;                        ///< a column's elements are nearer than a row's
+    std::shared_ptr<const PackedRows> packed = {};  ///< of packed rows: first, row_step in rows
+
+    StoredType type() const { return packed ? packed->type() : tensor.entry->type; }
   };
 
  private:
+  using KnownTensors = std::set<std::string, std::less<>>;
+  bool find_packed(Stored& stored, const StoredName::Joined& joined, Differences& differences,
+                   KnownTensors& known) const;
+
   SafetensorsFolder folder_;
   std::map<std::string, Stored, std::less<>> stored_;  // by parameter
 };

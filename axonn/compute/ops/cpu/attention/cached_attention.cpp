@@ -155,9 +155,10 @@ void stretch_task(const CachedAttention& args, const Task& task, const Partial& 
   }
 }
 
-/// out = the combined stretches of one row and head; zero if they are empty.
+/// out = the combined stretches of one row and head; zero if they are empty. Returns the log of the
+/// sum of exponentials.
 template <typename T>
-void combine(T* out, int D, const Partial* begin, const Partial* end, std::int64_t head) {
+float combine(T* out, int D, const Partial* begin, const Partial* end, std::int64_t head) {
   const Team team;
   float most = -std::numeric_limits<float>::infinity(), total = 0;
   for (const Partial* p = begin; p != end; ++p) most = std::max(most, p->m(head));
@@ -174,6 +175,7 @@ void combine(T* out, int D, const Partial* begin, const Partial* end, std::int64
   }
   team.map(
       out, D, [scale = total > 0 ? 1 / total : 0](float x) { return x * scale; }, sum);
+  return most + std::log(total);
 }
 
 }  // namespace
@@ -208,7 +210,9 @@ void CpuBackend::cached_attention(const CachedAttention& args) {
         for (std::int64_t i = 0; i < rows * args.heads; ++i) {
           const std::int64_t row = i / args.heads, head = i % args.heads;
           const Partial* first = &partials[row * stretches];
-          combine(address<T>(args.out, begin + row) + head * D, D, first, first + stretches, head);
+          const float sum = combine(address<T>(args.out, begin + row) + head * D, D, first,
+                                    first + stretches, head);
+          if (args.stats.data) address<float>(args.stats, begin + row)[head] = sum;
         }
       }
     }

@@ -30,6 +30,7 @@ struct CachedHead {
   Matrix<const T> q;
   const T *keys, *values;  // (slots · k · entries, D)
   Matrix<T> out;
+  Matrix<float> stats;  // (R, h) or null
   const std::int32_t *slots, *positions;
   std::int64_t entries, kv_heads, group, first_query, window;
   std::int64_t first_row;  // of the launch
@@ -46,6 +47,9 @@ struct CachedHead {
                        end = std::int64_t{positions[row]} + 1;
     return {window > 0 && end > window ? end - window : 0, slot < 0 ? 0 : end,
             (slot * kv_heads + kv_head) * entries};
+  }
+  __device__ void note(std::int64_t row, int head, float sum) const {
+    if (stats.data) stats.row(row)[head] = sum;
   }
 };
 
@@ -116,8 +120,10 @@ __global__ void __launch_bounds__(kStretch)
   const int count = static_cast<int>(seen.end - begin < kStretch ? seen.end - begin : kStretch);
   T* out = args.out.row(row) + head * D;
   if (count <= 0) {  // the same for the whole block
-    if (!args.parts)
+    if (!args.parts) {
       for (int c = thread; c < D; c += kStretch) put(out[c], 0.0f);
+      if (thread == 0) args.note(row, head, -INFINITY);
+    }
     return;
   }
   const std::int64_t oldest =
@@ -147,7 +153,8 @@ __global__ void __launch_bounds__(kStretch)
     else
       put(out[c], result / total);
   }
-  if (!kept || thread != 0) return;
+  if (thread != 0) return;
+  if (!kept) return args.note(row, head, most + std::log(total));
   kept[0] = most;
   kept[1] = total;
 }
@@ -172,6 +179,7 @@ __global__ void __launch_bounds__(kStretch) combine_stretches(const CachedHead<T
       result += part[2 + c] * rescale;
     }
     put(args.out.row(row)[head * D + c], count > 0 ? result / total : 0.0f);
+    if (c == 0) args.note(row, head, most + std::log(total));
   }
 }
 
@@ -193,6 +201,7 @@ void CudaBackend::cached_attention(const CachedAttention& args) {
                        .keys = address<const T>(args.keys),
                        .values = address<const T>(args.values),
                        .out = args.out,
+                       .stats = args.stats,
                        .slots = address<const std::int32_t>(args.slots),
                        .positions = address<const std::int32_t>(args.positions),
                        .entries = args.entries,

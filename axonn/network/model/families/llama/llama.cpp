@@ -22,8 +22,24 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
       "activation", model.activation, kMlpKinds,
       {.help = "the MLP: swiglu, gated by silu, as in Llama, geglu, gated by GELU, as in Gemma, or "
                "without a gate xielu, with two learned numbers, as in Apertus, gelu, as in "
-               "StarCoder2, or relu2, the square of relu, as in Nemotron (llama)",
+               "StarCoder2, or relu2, the square of relu, as in Nemotron; clamped-swiglu: "
+               "g sigmoid(a g) (u + 1) of a gate g up to swiglu_limit and u within it, as in "
+               "gpt-oss (llama)",
        .also = "hidden_act hidden_activation activation_func mlp_activation xielu swiglu"});
+  list.unused_if([&model] {
+    const std::string reason = why_unread(kLlamaFamily, model);
+    const bool clamped = model.activation == MlpKind::clamped_swiglu;
+    return !reason.empty() || clamped ? reason : "model.activation is not clamped-swiglu";
+  });
+  list.add("swiglu_limit", &model.swiglu_limit,
+           {.help = "limit of gate and up with clamped-swiglu", .above = 0});
+  list.add("swiglu_alpha", &model.swiglu_alpha,
+           {.help = "a, the factor within the sigmoid of clamped-swiglu", .above = 0});
+  list.unused_if([&model] { return why_unread(kLlamaFamily, model); });
+  list.add("sinks", &model.sinks,
+           {.help = "whether attention has a learned score of each head beside those of the keys, "
+                    "as in gpt-oss (llama)",
+            .also = "attention_sinks attn_sinks sink"});
   list.add("qkv_bias", &model.qkv_bias,
            {.help = "whether queries, keys and values have biases, as in Qwen2 (llama)",
             .also = "attention_bias add_qkv_bias use_qkv_bias"});
@@ -221,6 +237,12 @@ void list_longrope_options(ModelConfig& model, OptionList& list) {
             .also = "long_factor"});
 }
 
+/// Why the keys of experts are unread; "" if they count.
+std::string why_no_experts(const ModelConfig& model) {
+  return model.experts > 0 || !find_family(model) || !model.path.empty() ? why_sizes_unread(model)
+                                                                         : "model.experts is 0";
+}
+
 void list_expert_options(ModelConfig& model, OptionList& list) {
   list.unused_if([&model] { return why_sizes_unread(model); });
   list.add("experts", &model.experts,
@@ -228,10 +250,7 @@ void list_expert_options(ModelConfig& model, OptionList& list) {
                     "each token, as in Mixtral; 0: dense MLPs (llama)",
             .min = 0,
             .also = "num_experts num_local_experts n_routed_experts moe_num_experts"});
-  list.unused_if([&model] {
-    return model.experts > 0 || !find_family(model) || !model.path.empty() ? why_sizes_unread(model)
-                                                                           : "model.experts is 0";
-  });
+  list.unused_if([&model] { return why_no_experts(model); });
   list.add("experts_per_token", &model.experts_per_token,
            {.help = "number of experts that the router chooses for each token",
             .min = 0,
@@ -268,6 +287,10 @@ void list_expert_options(ModelConfig& model, OptionList& list) {
            {.help = "layers, counted from 0, that have dense MLPs whatever expert_step says",
             .min = 0,
             .also = "mlp_only_layers"});
+}
+
+void list_router_options(ModelConfig& model, OptionList& list) {
+  list.unused_if([&model] { return why_no_experts(model); });
   list.add("router", model.router, kRouterKinds,
            {.help = "how the router's logits become scores: softmax over all experts, or the "
                     "sigmoid of each",
@@ -280,6 +303,12 @@ void list_expert_options(ModelConfig& model, OptionList& list) {
            {.help = "whether each expert has a bias that counts when experts are chosen, but not "
                     "in their scores; training.balance.bias adapts it",
             .also = "e_score_correction_bias moe_router_enable_expert_bias"});
+  list.add("router_logit_bias", &model.router_logit_bias,
+           {.help = "whether the router's product has a learned bias, as in gpt-oss",
+            .also = "moe_router_bias"});
+  list.add("expert_bias", &model.expert_bias,
+           {.help = "whether the products of experts have biases, as in gpt-oss",
+            .also = "experts_bias moe_bias"});
 }
 
 void validate_longrope(const ModelConfig& model) {
@@ -361,9 +390,9 @@ void validate_experts(const ModelConfig& model) {
   if (model.mlp_bias)
     refuse("[model] mlp_bias = true, but experts = ", model.experts,
            " have no biases; set it to false");
-  if (model.activation != MlpKind::swiglu)
-    refuse("[model] experts = ", model.experts, " have gates by silu, but activation = \"",
-           kMlpKinds[static_cast<int>(model.activation)], "\"; set it to \"swiglu\"");
+  if (!model.has_gate())
+    refuse("[model] experts = ", model.experts, " have gates, but activation = \"",
+           kMlpKinds[static_cast<int>(model.activation)], "\" has none; set it to \"swiglu\"");
   if (model.experts_per_token < 1 || model.experts_per_token > model.experts)
     refuse("[model] experts_per_token = ", model.experts_per_token,
            " must be from 1 to experts = ", model.experts, "; Mixtral chooses 2 of 8");
@@ -398,6 +427,7 @@ constexpr Family kLlamaFamily{.name = "llama",
                                     list_scaling_options(model, list);
                                     list_longrope_options(model, list);
                                     list_expert_options(model, list);
+                                    list_router_options(model, list);
                                   },
                               .validate =
                                   [](const ModelConfig& model) {

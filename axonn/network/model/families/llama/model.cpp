@@ -9,6 +9,7 @@
 #include "axonn/network/nn/experts.h"
 #include "axonn/network/nn/pointwise.h"
 #include "axonn/network/nn/rope.h"
+#include "axonn/network/nn/sinks.h"
 #include "axonn/network/nn/xielu.h"
 
 namespace axonn {
@@ -23,16 +24,26 @@ Norm::Options norm_of(const ModelConfig& config) {
           .plus_one = config.norm_plus_one};
 }
 
+/// The gated linear unit of dense MLPs and experts.
+ops::Gate gate_of(const ModelConfig& config) {
+  if (config.activation == MlpKind::geglu) return {ops::GateKind::gelu};
+  if (config.activation != MlpKind::clamped_swiglu) return {ops::GateKind::silu};
+  return {ops::GateKind::clamped, static_cast<float>(config.swiglu_alpha),
+          static_cast<float>(config.swiglu_limit)};
+}
+
 /// The MLP of Llama, with a gate or without; see MlpKind.
 class LlamaMlp {
  public:
   struct Options {
     MlpKind kind;
+    ops::Gate gate;
     Linear::Options up;  ///< of the gate and of up, joined, or of up alone
     Linear::Options down;
   };
   LlamaMlp(ParameterGroup& group, const std::string& name, const Options& options)
       : kind_(options.kind),
+        gate_(options.gate),
         up_(group, name, options.up),
         down_(group, name + ".down_proj", options.down) {
     if (kind_ == MlpKind::xielu) xielu_.emplace(group, name + ".act_fn");
@@ -46,10 +57,11 @@ class LlamaMlp {
     const Var up = up_(ctx, x);
     if (kind_ == MlpKind::xielu) return (*xielu_)(ctx, up);
     if (kind_ == MlpKind::relu2) return squared_relu(ctx, up);
-    return swiglu(ctx, up, kind_ == MlpKind::geglu ? ops::GateKind::gelu : ops::GateKind::silu);
+    return swiglu(ctx, up, gate_);
   }
 
   MlpKind kind_;
+  ops::Gate gate_;
   Linear up_, down_;
   std::optional<Xielu> xielu_;
 };
@@ -112,6 +124,7 @@ class LlamaBlock final : public DecoderBlock {
       qk_norm_ = QkWidthNorm(parameters_, name + ".self_attn", heads_, of_heads);
     else if (config.qk_norm != QkNormKind::none)
       qk_norm_ = QkNorm(parameters_, name + ".self_attn", heads_, of_heads);
+    if (config.sinks) sinks_.emplace(parameters_, name + ".self_attn", heads_, init_std(config));
   }
 
   Var operator()(const Context& ctx, Var x) const override {
@@ -139,7 +152,7 @@ class LlamaBlock final : public DecoderBlock {
     if (qk_norm_ && !norms_rotated_) qkv = qk_norm_(ctx, qkv);
     if (rope_) qkv = (*rope_)(ctx, std::move(qkv), heads_);
     if (qk_norm_ && norms_rotated_) qkv = qk_norm_(ctx, qkv);
-    return project_(ctx, attention(ctx, qkv, heads_));
+    return project_(ctx, attention(ctx, qkv, heads_, sinks_ ? &*sinks_ : nullptr));
   }
   Var feed_forward(const Context& ctx, const Var& in) const {
     if (!experts_) return (*mlp_)(ctx, in);
@@ -160,7 +173,8 @@ class LlamaBlock final : public DecoderBlock {
       up.segments.push_back(up.segments.front());
       up.parts.insert(up.parts.begin(), "gate_proj");
     }
-    return {config.activation, up, residual_options(config, width, 1, config.mlp_bias)};
+    return {config.activation, gate_of(config), up,
+            residual_options(config, width, 1, config.mlp_bias)};
   }
   Experts::Options expert_options(const ModelConfig& config, std::int64_t routed) {
     return {.width = config.hidden,
@@ -171,6 +185,9 @@ class LlamaBlock final : public DecoderBlock {
             .normalised = config.expert_norm,
             .scale = config.router_scale,
             .bias = config.router_bias,
+            .logit_bias = config.router_logit_bias,
+            .expert_bias = config.expert_bias,
+            .activation = gate_of(config),
             .groups = config.expert_groups,
             .kept_groups = config.expert_groups_per_token,
             .init_std = init_std(config),
@@ -184,6 +201,7 @@ class LlamaBlock final : public DecoderBlock {
   Norms attention_norms_;
   Linear qkv_;
   std::function<Var(const Context&, const Var&)> qk_norm_;  // empty: none
+  std::optional<Sinks> sinks_;
   Linear project_;
   bool parallel_;  // whether attention and MLP have one norm, and no sum between them
   std::optional<Norms> mlp_norms_;

@@ -23,6 +23,7 @@ std::string_view activation_name(const ModelConfig& model) {
     case MlpKind::relu2:
       return "relu2";
     case MlpKind::swiglu:
+    case MlpKind::clamped_swiglu:
       break;
   }
   return "silu";
@@ -45,6 +46,7 @@ bool windows_tell(const ModelConfig& model) {
 /// of a layer: gate_up_proj (E, 2F, C), with the gate first, and down_proj (E, C, F).
 StoredName stored_expert(const ModelConfig& model, const std::string& parameter,
                          const ExpertName& of) {
+  if (of.bias) return {.names = {parameter}};
   const bool down = of.matrix == ".down_proj";
   const std::int64_t width = model.expert_ffn > 0 ? model.expert_ffn : model.ffn,
                      rows = down ? model.hidden : 2 * width;
@@ -234,13 +236,14 @@ void join_gate_and_up(const ModelConfig& model, const std::string& parameter, St
 }
 
 std::optional<ExpertName> expert_name(const std::string& parameter) {
-  constexpr std::string_view kExperts = ".experts.", kWeight = ".weight";
+  constexpr std::string_view kExperts = ".experts.";
   const std::size_t at = parameter.find(kExperts);
-  if (at == parameter.npos || !parameter.ends_with(kWeight)) return std::nullopt;
-  const std::size_t number = at + kExperts.size(), dot = parameter.find('.', number);
-  return ExpertName{parameter.substr(0, at),
-                    parameter.substr(dot, parameter.size() - kWeight.size() - dot),
-                    std::stoll(parameter.substr(number, dot - number))};
+  if (at == parameter.npos) return std::nullopt;
+  const std::size_t number = at + kExperts.size(), dot = parameter.find('.', number),
+                    kind = parameter.rfind('.');
+  return ExpertName{parameter.substr(0, at), parameter.substr(dot, kind - dot),
+                    std::stoll(parameter.substr(number, dot - number)),
+                    parameter.substr(kind) == ".bias"};
 }
 
 namespace {
@@ -299,8 +302,11 @@ bool is_llama_type(const ModelConfig& model, const ModelType& type) {
   return (defaults.experts > 0) == (model.experts > 0) && (same_parts || type.is_named) &&
          (model.expert_groups == 1 || type.groups_experts) && has_rope(type, model) &&
          has_scales(type, model) && has_biases(type, model) &&
-         defaults.activation == model.activation && defaults.block_norm == model.block_norm &&
-         defaults.norm == model.norm && defaults.norm_plus_one == model.norm_plus_one &&
+         defaults.activation == model.activation && defaults.sinks == model.sinks &&
+         defaults.expert_bias == model.expert_bias &&
+         defaults.router_logit_bias == model.router_logit_bias &&
+         defaults.block_norm == model.block_norm && defaults.norm == model.norm &&
+         defaults.norm_plus_one == model.norm_plus_one &&
          (type.by_layer.nopes || defaults.nope_layers.empty() == model.nope_layers.empty()) &&
          (!type.fits || type.fits(model));
 }
@@ -330,6 +336,9 @@ std::string llama_type_options(const ModelConfig& model) {
   say_if(model.block_norm != BlockNormKind::input,
          "block_norm = ", kBlockNormKinds[static_cast<int>(model.block_norm)]);
   say_if(model.experts > 0, "experts = ", model.experts);
+  say_if(model.sinks, "sinks = true");
+  say_if(model.expert_bias, "expert_bias = true");
+  say_if(model.router_logit_bias, "router_logit_bias = true");
   say_if(model.expert_groups != 1, "expert_groups = ", model.expert_groups);
   say_if(model.shared_ffn > 0, "shared_ffn = ", model.shared_ffn);
   if (!model.nope_layers.empty()) options.emplace_back("nope_layers");

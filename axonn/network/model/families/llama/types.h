@@ -33,12 +33,13 @@ std::vector<ModelType> minimax_types();    // minimax.cpp
 std::vector<ModelType> starcoder_types();  // starcoder.cpp
 std::vector<ModelType> nemotron_types();   // nemotron.cpp
 std::vector<ModelType> cohere_types();     // cohere.cpp
+std::vector<ModelType> gpt_oss_types();    // gpt_oss.cpp
 
 inline constexpr std::array kLlamaTypes = {
-    llama_types,   mistral_types, mixtral_types,   olmoe_types,    olmo_types,
-    qwen_types,    apertus_types, smollm_types,    phi_types,      seed_types,
-    granite_types, glm_types,     exaone_types,    ernie_types,    hunyuan_types,
-    gemma_types,   minimax_types, starcoder_types, nemotron_types, cohere_types};
+    llama_types,    mistral_types, mixtral_types, olmoe_types, olmo_types,    qwen_types,
+    apertus_types,  smollm_types,  phi_types,     seed_types,  granite_types, glm_types,
+    exaone_types,   ernie_types,   hunyuan_types, gemma_types, minimax_types, starcoder_types,
+    nemotron_types, cohere_types,  gpt_oss_types};
 
 // Pieces of which types are made; types.cpp.
 
@@ -134,10 +135,12 @@ void join_part(const std::string& parameter, const JoinedPart& part, StoredName&
 /// Joins gate_proj and up_proj as gate_up_proj.
 void join_gate_and_up(const ModelConfig& model, const std::string& parameter, StoredName& stored);
 
-/// The name of an expert's matrix, cut up: "model.layers.0.mlp" ".experts." "7" ".gate_proj".
+/// The name of an expert's weight or bias, cut up: "model.layers.0.mlp" ".experts." "7"
+/// ".gate_proj" ".weight".
 struct ExpertName {
   std::string module, matrix;
   std::int64_t expert = 0;
+  bool bias = false;
 };
 /// Empty for a parameter that is no expert's.
 std::optional<ExpertName> expert_name(const std::string& parameter);
