@@ -188,11 +188,68 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
                                       : m.mup_base_head_dim > 0
                                           ? std::sqrt(double(m.mup_base_head_dim)) / m.head_dim
                                           : 1 / std::sqrt(double(m.head_dim)),
-                             .window = m.window_of(layer)};
+                             .window = m.window_of(layer),
+                             .cap = m.score_cap};
   AttentionResult result = attention(queries, turned("k"), project("v"), shape);
   if (m.sinks) add_sinks(result, weights.at(name + "sinks"));
   return with_bias(product(result.out, weights.at(name + "o_proj.weight")), weights,
                    name + "o_proj.bias");
+}
+
+/// Columns [begin, begin + count) of each head's `all`.
+Matrix of_heads(const Matrix& x, std::int64_t all, std::int64_t begin, std::int64_t count) {
+  Matrix out(x.rows, x.cols / all * count);
+  for (std::int64_t r = 0; r < x.rows; ++r)
+    for (std::int64_t c = 0; c < out.cols; ++c)
+      out(r, c) = x(r, c / count * all + begin + c % count);
+  return out;
+}
+
+/// Multi-head latent attention, head by head.
+Matrix latent_attention(const Matrix& x, const ModelConfig& m, const Weights& weights,
+                        std::int64_t layer, std::int64_t positions) {
+  const std::string name = "model.layers." + std::to_string(layer) + ".self_attn.";
+  const auto project = [&](const Matrix& from, const std::string& which) {
+    return with_bias(product(from, weights.at(name + which + ".weight")), weights,
+                     name + which + ".bias");
+  };
+  const auto normed = [&](const Matrix& from, const std::string& which) {
+    return rms_norm(from, weights.at(name + which + ".weight"), 1e-6);
+  };
+  const std::int64_t n = m.qk_nope_head_dim, r = m.qk_rope_head_dim, v = m.v_head_dim;
+  const Matrix q = m.q_lora_rank > 0
+                       ? project(normed(project(x, "q_a_proj"), "q_a_layernorm"), "q_b_proj")
+                       : project(x, "q_proj"),
+               both = project(x, "kv_a_proj_with_mqa"),
+               kv =
+                   project(normed(columns(both, 0, m.kv_lora_rank), "kv_a_layernorm"), "kv_b_proj");
+  ModelConfig turning = m;  // heads of the columns that rotate alone
+  turning.kv_lora_rank = 0;
+  turning.head_dim = r;
+  const Matrix q_turned = rotated(of_heads(q, n + r, n, r), turning, layer, positions),
+               k_turned = rotated(columns(both, m.kv_lora_rank, r), turning, layer, positions),
+               q_plain = of_heads(q, n + r, 0, n), k_plain = of_heads(kv, n + v, 0, n),
+               values = of_heads(kv, n + v, n, v);
+  const double scale = m.attention_scale > 0 ? m.attention_scale : 1 / std::sqrt(double(n + r));
+  Matrix out(x.rows, m.heads * v);
+  for (std::int64_t t = 0; t < x.rows; ++t)
+    for (std::int64_t h = 0; h < m.heads; ++h) {
+      const std::int64_t first = t / positions * positions;
+      std::vector<double> p;
+      double sum = 0;
+      for (std::int64_t key = first; key <= t; ++key) {
+        double score = 0;
+        for (std::int64_t c = 0; c < n; ++c)
+          score += q_plain(t, h * n + c) * k_plain(key, h * n + c);
+        for (std::int64_t c = 0; c < r; ++c) score += q_turned(t, h * r + c) * k_turned(key, c);
+        p.push_back(std::exp(scale * score));
+        sum += p.back();
+      }
+      for (std::int64_t c = 0; c < v; ++c)
+        for (std::int64_t key = first; key <= t; ++key)
+          out(t, h * v + c) += p[key - first] / sum * values(key, h * v + c);
+    }
+  return project(out, "o_proj");
 }
 
 Matrix mlp(const Matrix& x, const ModelConfig& m, const Weights& weights, const std::string& name) {
@@ -228,6 +285,7 @@ Matrix mixture(const Matrix& x, const ModelConfig& m, const Weights& weights,
                 .scale = m.router_scale,
                 .groups = m.expert_groups,
                 .kept_groups = m.expert_groups_per_token,
+                .group_best = m.expert_group_best,
                 .chosen = std::move(routing.ids)};
   if (m.router_bias) router.bias = weights.at(name + "gate.e_score_correction_bias").values;
   const Matrix logits = product(x, weights.at(name + "gate.weight"));
@@ -304,7 +362,8 @@ LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
       return sum(std::move(to), of);
     };
     const auto attend = [&](const Matrix& of) {
-      return self_attention(of, m, weights, i, positions);
+      return m.kv_lora_rank > 0 ? latent_attention(of, m, weights, i, positions)
+                                : self_attention(of, m, weights, i, positions);
     };
     if (m.block_norm == BlockNormKind::parallel) {
       const Matrix normed = norm(x, "input_");
@@ -320,7 +379,10 @@ LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
   }
   pass.logits = product(block_norm(x, m, weights, "model.norm"),
                         m.tied ? table : weights.at("lm_head.weight"));
-  for (double& logit : pass.logits.values) logit *= m.logit_scale;
+  for (double& logit : pass.logits.values) {
+    logit *= m.logit_scale;
+    if (m.logit_cap > 0) logit = m.logit_cap * std::tanh(logit / m.logit_cap);
+  }
   if (m.mup_base > 0)
     for (double& logit : pass.logits.values) logit *= double(m.mup_base) / double(m.hidden);
   return pass;

@@ -203,11 +203,12 @@ void for_each_query(const Matrix& q, const Matrix& k, const AttentionShape& s, F
     }
 }
 
-/// The probabilities of the keys from `first` to `own`, and the log of the sum that they were
-/// divided by.
+/// The probabilities of the keys from `first` to `own`, the log of the sum that they were divided
+/// by, and the scores, capped.
 struct Softmax {
   std::vector<double> p;
   double lse;
+  std::vector<double> scores = {};
 };
 Softmax softmax(const Matrix& q, const Matrix& k, const AttentionShape& shape, const Query& at) {
   const auto [row, head, first, own, q_column, k_column] = at;
@@ -215,6 +216,9 @@ Softmax softmax(const Matrix& q, const Matrix& k, const AttentionShape& shape, c
   for (std::int64_t t = first; t <= own; ++t)
     for (std::int64_t d = 0; d < shape.head_dim; ++d)
       result.p[t - first] += shape.scale * q(row, q_column + d) * k(t, k_column + d);
+  for (double& score : result.p)
+    if (shape.cap > 0) score = shape.cap * std::tanh(score / shape.cap);
+  result.scores = result.p;
   for (std::int64_t t = first; t <= own; ++t)
     if (!shape.sees(row, own, t)) result.p[t - first] = -std::numeric_limits<double>::infinity();
   const double most = *std::ranges::max_element(result.p);
@@ -257,7 +261,8 @@ AttentionGradients attention_backward(const Matrix& d_out, const Matrix& q, cons
       mean += s.p[t - first] * d_p[t - first];
     }
     for (std::int64_t t = first; t <= own; ++t) {
-      const double d_score = shape.scale * s.p[t - first] * (d_p[t - first] - mean);
+      const double slope = shape.cap > 0 ? 1 - std::pow(s.scores[t - first] / shape.cap, 2) : 1;
+      const double d_score = shape.scale * slope * s.p[t - first] * (d_p[t - first] - mean);
       for (std::int64_t d = 0; d < shape.head_dim; ++d) {
         g.d_q(row, q_column + d) += d_score * k(t, k_column + d);
         g.d_k(t, k_column + d) += d_score * q(row, q_column + d);
@@ -337,7 +342,7 @@ Routing route(const Matrix& logits, const Router& router) {
         std::vector<double> all;
         for (std::int64_t i = group * each; i < (group + 1) * each; ++i) all.push_back(score(i));
         std::ranges::sort(all, std::greater());
-        return all[0] + (each > 1 ? all[1] : 0);
+        return all[0] + (each > 1 && router.group_best > 1 ? all[1] : 0);
       });
       const auto ids = top(k, E, [&](std::int32_t i) {
         const bool counts = std::ranges::find(kept, std::int32_t(i / each)) != kept.end();

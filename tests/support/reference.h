@@ -89,6 +89,7 @@ struct AttentionShape {
   std::vector<std::int32_t> starts = {};  // by row: the first position of its sequence that it sees
   // For each 64 rows of q the 64 positions of its sequence at which they lie; empty: all, in order.
   std::vector<std::int32_t> query_blocks = {};
+  double cap = 0;  // scaled scores s become cap · tanh(s / cap); 0: they stay
 
   /// The row of k of the position of row `query` of q; `keys` is the number of rows of k.
   std::int64_t own_key(std::int64_t query, std::int64_t keys) const {
@@ -135,6 +136,7 @@ struct Router {
   bool sigmoid = false, normalise = false;
   double scale = 1;
   std::int64_t groups = 1, kept_groups = 1;  // equal ones, of which the best ones' experts count
+  std::int64_t group_best = 2;               // by the sum of so many best scores
   std::vector<double> bias = {};             // (E), added to the scores for the choice; empty: 0
   std::vector<std::int32_t> chosen = {};     // (R · k): a recorded choice; empty: made here
 };

@@ -114,6 +114,7 @@ struct Attention {
   std::int64_t first_query = 0;  ///< index of query head 0 within its group
   std::int64_t window = 0;       ///< keys that a query sees, its own the last; 0: all
   float scale = 1;               ///< factor of the scores, usually 1 / sqrt(D)
+  float cap = 0;                 ///< scaled scores s become cap · tanh(s / cap); 0: they stay
   /// (1, B·Tq) i32: the position in its sequence, 0 to its own, where each row's document begins.
   /// The row sees no key before it. Empty: 0.
   View starts = {};
@@ -179,6 +180,7 @@ struct CachedAttention {
   std::int64_t first_query = 0;
   std::int64_t window = 0;
   float scale = 1;
+  float cap = 0;
 
   static constexpr std::string_view kName = "cached_attention";
   auto operands() const { return std::array{out, q, keys, values, stats, slots, positions}; }

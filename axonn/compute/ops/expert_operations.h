@@ -30,8 +30,8 @@ struct Route {
   bool normalise = false;  ///< p = scale · s / (sum of the chosen s), else scale · s
   float scale = 1;
   /// The experts are so many groups of as many; only those of the `kept_groups` groups with the
-  /// greatest sums of their two best s + bias can be chosen.
-  int groups = 1, kept_groups = 1;
+  /// greatest sums of their two best s + bias, or their one best, can be chosen.
+  int groups = 1, kept_groups = 1, group_best = 2;
   bool chosen = false;  ///< ids holds a recorded choice: for each row different numbers below E
 
   static constexpr std::string_view kName = "route";

@@ -75,6 +75,19 @@ struct KeepHeads {
   void run(auto launch, const Checker& check) const;
 };
 
+/// Copies columns of heads: for each of `heads` heads h the `width` columns of inp from
+/// h · inp_step on to those of out from h · out_step on. inp_step 0: all heads get the same.
+/// out_step 0: out (R, width) gets the sum of all heads, in their order.
+struct CopyHeads {
+  View out, inp;  ///< (R, ·) T
+  std::int64_t heads = 0, width = 0;
+  std::int64_t out_step = 0, inp_step = 0;
+
+  static constexpr std::string_view kName = "copy_heads";
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
 /// Attention sinks: a score of each head beside those of the keys that has no value. Multiplies
 /// attention's out by the share of the softmax that keys have with it. Sources: Xiao et al.,
 /// "Efficient streaming language models with attention sinks", 2024; "gpt-oss model card", 2025.
@@ -270,6 +283,26 @@ struct Scale {
 
   static constexpr std::string_view kName = "scale";
   auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (R, C) T = cap · tanh(inp / cap), which may be inp; cap is above 0.
+struct SoftCap {
+  View out, inp;
+  float cap = 1;
+
+  static constexpr std::string_view kName = "soft_cap";
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// d_inp (R, C) T = d_out · (1 - (out / cap)²), which may be d_out; out is f32 or bf16.
+struct SoftCapBackward {
+  View d_inp, d_out, out;
+  float cap = 1;
+
+  static constexpr std::string_view kName = "soft_cap_backward";
+  auto operands() const { return std::array{d_inp, d_out, out}; }
   void run(auto launch, const Checker& check) const;
 };
 
@@ -511,16 +544,17 @@ using RowwiseOperation = std::variant<
     ops::RowMoments, ops::AddMoments, ops::CombineMoments, ops::MomentsAboutZero, ops::LayerNorm,
     ops::NormForward, ops::LayerNormSums, ops::LayerNormBackward, ops::LayerNormWeightBackward,
     ops::RmsNormSums, ops::NormBackward, ops::HeadNorm, ops::HeadNormBackward, ops::RotaryEmbedding,
-    ops::KeepHeads, ops::AddSinks, ops::SinkTerms, ops::OrderBlocks, ops::Swiglu,
+    ops::KeepHeads, ops::CopyHeads, ops::AddSinks, ops::SinkTerms, ops::OrderBlocks, ops::Swiglu,
     ops::SwigluBackward, ops::Xielu, ops::XieluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward,
     ops::Add, ops::Activation, ops::ActivationBackward, ops::Multiply, ops::Scale, ops::AddNumber,
-    ops::Cast, ops::ColumnSum, ops::Route, ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder,
-    ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward, ops::Embedding,
-    ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats, ops::CombineSoftmax,
-    ops::CrossEntropyBackward, ops::CrossEntropy, ops::GreedyTargets, ops::Softmax, ops::RowDots,
-    ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::PowerSum, ops::LargestSize,
-    ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW,
-    ops::Clamp, ops::Momentum, ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage>;
+    ops::SoftCap, ops::SoftCapBackward, ops::Cast, ops::ColumnSum, ops::Route, ops::RouteBackward,
+    ops::RouteCounts, ops::ExpertOrder, ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward,
+    ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats,
+    ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy, ops::GreedyTargets,
+    ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::PowerSum,
+    ops::LargestSize, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion,
+    ops::ScheduleFreeAdamW, ops::Clamp, ops::Momentum, ops::DivideByNorm, ops::WeightedSum,
+    ops::MovingAverage>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

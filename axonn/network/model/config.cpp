@@ -64,7 +64,8 @@ bool names_all_blocks(const ModelConfig& model) {
 
 ModelConfig resolved(ModelConfig model, std::int64_t vocab, std::int64_t positions) {
   if (model.kv_heads == 0) model.kv_heads = model.heads;
-  if (model.head_dim == 0 && model.heads > 0) model.head_dim = model.hidden / model.heads;
+  if (model.kv_lora_rank > 0) model.head_dim = 0;  // it follows
+  if (model.head_dim == 0 && model.heads > 0) model.head_dim = model.head_width();
   if (model.ffn == 0) model.ffn = default_ffn(model);
   if (model.experts > 0 && model.expert_ffn == 0) model.expert_ffn = model.ffn;
   if (model.vocab == 0) model.vocab = vocab;
@@ -97,7 +98,7 @@ void validate(const ModelConfig& model) {
   if (const auto missing = missing_keys(model); !missing.empty())
     refuse(join(missing), missing.size() == 1 ? " is missing" : " are missing",
            "; set the sizes of the model, or name one with model.path or model.name");
-  if (model.head_dim == 0 && model.hidden % model.heads != 0)
+  if (model.head_dim == 0 && model.kv_lora_rank == 0 && model.hidden % model.heads != 0)
     refuse("[model] heads = ", model.heads, " does not divide hidden = ", model.hidden, "; take ",
            divisors_near(model.hidden, model.heads), " heads, or a hidden of ",
            model.hidden / model.heads * model.heads + model.heads, ", or set head_dim");

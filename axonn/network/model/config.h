@@ -97,6 +97,13 @@ struct ModelConfig {
   // Factors (Granite): of the embeddings; of scores, 0: 1 / sqrt(D); of what attention and MLP add
   // to the residual stream; of the logits.
   double embedding_scale = 1, attention_scale = 0, residual_scale = 1, logit_scale = 1;
+  /// Latent attention (DeepSeek): columns of the latents of keys and values, 0: it is not used, and
+  /// of queries, 0: these have none; of a head's queries and keys without positions and with them,
+  /// and of its values. head_dim follows from the last three.
+  std::int64_t kv_lora_rank = 0, q_lora_rank = 0;
+  std::int64_t qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128;
+  /// Scores s of attention, and logits, become cap · tanh(s / cap) (Gemma 2); 0: they stay.
+  double score_cap = 0, logit_cap = 0;
   std::int64_t window = 0;  ///< positions that attention sees, its own included; 0: all
   std::vector<std::int64_t> full_layers = {};  ///< layers, counted from 0, without the window
   std::vector<std::int64_t> nope_layers = {};  ///< layers without rotary positions
@@ -114,8 +121,9 @@ struct ModelConfig {
   std::int64_t shared_ffn = 0;     ///< width of an MLP that all tokens have beside experts; 0: none
   std::int64_t expert_groups = 1;  ///< equal groups of experts, of which a token uses some
   std::int64_t expert_groups_per_token = 1;
-  bool expert_norm = true;                      ///< the chosen scores are divided by their sum
-  std::int64_t expert_step = 1;                 ///< every so many layers, the last one has experts
+  std::int64_t expert_group_best = 2;  ///< so many best scores of a group count for its choice
+  bool expert_norm = true;             ///< the chosen scores are divided by their sum
+  std::int64_t expert_step = 1;        ///< every so many layers, the last one has experts
   std::vector<std::int64_t> dense_layers = {};  ///< layers without experts, counted from 0
   RouterKind router = RouterKind::softmax;
   double router_scale = 1;         ///< factor of the chosen scores
@@ -171,11 +179,21 @@ struct ModelConfig {
   double width_factor() const {
     return mup_base > 0 ? static_cast<double>(hidden) / static_cast<double>(mup_base) : 1;
   }
-  /// D; 0 if there are no heads.
-  std::int64_t head_width() const { return head_dim > 0 || heads == 0 ? head_dim : hidden / heads; }
+  /// D; 0 if there are no heads. With latent attention the wider one of keys and values.
+  std::int64_t head_width() const {
+    if (kv_lora_rank > 0) return std::max(qk_nope_head_dim + qk_rope_head_dim, v_head_dim);
+    return head_dim > 0 || heads == 0 ? head_dim : hidden / heads;
+  }
   /// The columns of a head that rotate; the others are the same at all positions.
   std::int64_t rotary_width() const {
+    if (kv_lora_rank > 0) return qk_rope_head_dim;
     return static_cast<std::int64_t>(static_cast<double>(head_width()) * partial_rotary_factor);
+  }
+  /// The names of the products of the family llama's attention, for messages.
+  std::string_view attention_products() const {
+    if (kv_lora_rank == 0) return "q_proj, k_proj, v_proj, o_proj";
+    return q_lora_rank > 0 ? "q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, o_proj"
+                           : "q_proj, kv_a_proj_with_mqa, kv_b_proj, o_proj";
   }
   /// Sequences longer than this have other rotary frequencies than shorter ones; 0: none have.
   std::int64_t short_sequences() const {

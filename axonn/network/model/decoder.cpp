@@ -23,8 +23,8 @@ void check_targets(const ModelConfig& config, const LoraConfig& lora,
           return ends_with_name(target, product);
         }))
       refuse("[lora] targets: '", product,
-             "': routers and experts have no adapters; attention's q_proj, k_proj, v_proj and "
-             "o_proj can have some");
+             "': routers and experts have no adapters; attention's products can have some: ",
+             config.attention_products());
   std::vector<std::string> layers;
   for (const auto& block : blocks)
     std::ranges::copy(block->adapters().layers(), std::back_inserter(layers));
@@ -52,7 +52,8 @@ DecoderBlock::DecoderBlock(const ModelConfig& config, const Grid& grid, const st
              .head_dim = config.head_width(),
              .window = window,
              .base_head_dim = config.mup_base_head_dim,
-             .scale = config.attention_scale},
+             .scale = config.attention_scale,
+             .cap = config.score_cap},
       residual_scale_(static_cast<float>(config.residual_scale)) {
   parameters_.set_rate(1 / config.width_factor());  // vectors keep the rate of the base
 }
@@ -114,7 +115,7 @@ Decoder::Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends)
                                      .layout = vocabulary_layout(config.vocab, config.hidden),
                                      .init_std = config.init_std,
                                      .decays = true})),
-      cross_entropy_(output_, {.vocab = config.vocab}),
+      cross_entropy_(output_, {.vocab = config.vocab, .cap = config.logit_cap}),
       routers_{.experts = config.experts, .per_row = config.experts_per_token, .biases = {}} {
   if (config.lora.rank == 0) return;
   embedding_group_.freeze();

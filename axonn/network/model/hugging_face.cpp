@@ -147,12 +147,14 @@ void read_quantization(const JsonReader& file, Unsupported& unsupported,
   const nlohmann::json* const config = file.find({"quantization_config"});
   if (!config) return;
   const std::string method = config->is_object() ? config->value("quant_method", "") : "";
-  if (method != "mxfp4")
-    return unsupported.push_back(
-        concat("quantization_config with quant_method '", method, "' (mxfp4 is)"));
+  const bool blocks = method == "fp8" && config->value("weight_block_size", nlohmann::json()) ==
+                                             nlohmann::json{128, 128};
+  if (method != "mxfp4" && !blocks)
+    return unsupported.push_back(concat("quantization_config with quant_method '", method,
+                                        "' (mxfp4 is, and fp8 with weight_block_size [128, 128])"));
   if (notes)
-    notes->push_back(concat(file.place(), ": weights in MXFP4 are read as their values in bf16; ",
-                            "they are trained and written as other weights"));
+    notes->push_back(concat(file.place(), ": weights in ", method, " are read as the values that ",
+                            "they stand for; they are trained and written as other weights"));
 }
 
 ModelConfig config_of(const nlohmann::json& json, const std::string& place,

@@ -235,7 +235,7 @@ void check_written_adapters(const ModelConfig& model, std::span<const std::strin
       refuse(
           "adapters of '", module, "' are not written in PEFT's format: with transformers 5 PEFT ",
           "gives those of '", name, "' to the experts; merge them into their base model with ",
-          "axonn convert --merge, or train without: [lora] targets q_proj, k_proj, v_proj, o_proj");
+          "axonn convert --merge, or train without: [lora] targets ", model.attention_products());
   }
 }
 

@@ -28,6 +28,7 @@ Attention forward_args(const Context& ctx, const LocalHeads& at, const Chunk& qk
           .first_query = at.first_query,
           .window = at.window,
           .scale = at.scale,
+          .cap = at.cap,
           .starts = of_rows_here(ctx, qkv, qkv.rows.start)};
 }
 
@@ -43,8 +44,8 @@ const Heads& checked(const Heads& h) {
 LocalHeads::LocalHeads(const Context& ctx, const Heads& all, AxisSet over)
     : dim(checked(all).head_dim),
       window(all.window),
-      scale(all.scale > 0 ? static_cast<float>(all.scale)
-                          : 1 / std::sqrt(static_cast<float>(dim))) {
+      scale(all.scale > 0 ? static_cast<float>(all.scale) : 1 / std::sqrt(static_cast<float>(dim))),
+      cap(static_cast<float>(all.cap)) {
   if (all.base_head_dim > 0)
     scale *= std::sqrt(static_cast<float>(all.base_head_dim) / static_cast<float>(dim));
   int ways = ctx.grid.extent(Axis::x), at = ctx.grid.coord(Axis::x);
@@ -62,6 +63,7 @@ LocalHeads::LocalHeads(const Context& ctx, const Heads& all, AxisSet over)
 
 std::vector<Segment> Heads::qkv_segments() const {
   checked(*this);
+  if (each > 0) return {{.rows = heads * each, .unit = each, .kind = Segment::Kind::padded}};
   const Segment q{.rows = heads * head_dim, .unit = head_dim, .kind = Segment::Kind::padded};
   const Segment kv{.rows = kv_heads * head_dim,
                    .unit = head_dim,
@@ -72,6 +74,7 @@ std::vector<Segment> Heads::qkv_segments() const {
 
 Runs Heads::qkv_runs(const Grid& grid) const {
   const int ways = grid.extent(Axis::x);
+  if (each > 0) return {query_heads(ways) * each};
   const std::int64_t q = query_heads(ways) * head_dim,
                      kv = shared_room(kv_heads, heads, ways) * head_dim;
   return {q, kv, kv};
@@ -215,7 +218,8 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
                                 .group = at.group,
                                 .first_query = at.first_query,
                                 .window = at.window,
-                                .scale = at.scale});
+                                .scale = at.scale,
+                                .cap = at.cap});
   return true;
 }
 

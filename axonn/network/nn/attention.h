@@ -22,17 +22,23 @@ struct Heads {
   /// muP: scores are multiplied by the root of this and divided by head_dim; 0: head_dim.
   std::int64_t base_head_dim = 0;
   double scale = 0;  ///< of scores, without muP's; 0: 1 / sqrt(head_dim)
+  double cap = 0;    ///< scaled scores s become cap · tanh(s / cap), as in Gemma 2; 0: they stay
+  /// Of a product that does not make queries, keys and values: its output features for each query
+  /// head, which are cut as those; 0: it makes them.
+  std::int64_t each = 0;
 
   /// Query heads that each of `ways` ranks computes, those beyond `heads` included.
   std::int64_t query_heads(int ways) const { return (heads + ways - 1) / ways; }
-  /// Output features of the fused QKV product.
-  std::int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
+  /// Output features of the fused QKV product, or of that of `each`.
+  std::int64_t qkv_width() const {
+    return each > 0 ? heads * each : (heads + 2 * kv_heads) * head_dim;
+  }
   /// Columns of the attention's output.
   std::int64_t out_width() const { return heads * head_dim; }
-  /// How QKV features are cut over x: each rank has as many query heads, of which those beyond
+  /// How these features are cut over x: each rank has as many query heads, of which those beyond
   /// `heads` are zero, and the key-value heads that they read.
   std::vector<Segment> qkv_segments() const;
-  /// The widths of q, k and v on one x coordinate.
+  /// The widths of q, k and v on one x coordinate, or of all features together.
   Runs qkv_runs(const Grid& grid) const;
   /// Whether x · y divides the key-value heads, so that heads can be cut over y as well.
   bool divide_over_y(const Grid& grid) const {
@@ -49,7 +55,7 @@ struct Heads {
 struct LocalHeads {
   std::int64_t heads, room, dim, group, first_query, window;
   std::int64_t real_heads, real_room;  ///< without those that are padding, which are the last ones
-  float scale;                         ///< of scores
+  float scale, cap;                    ///< of scores
 
   /// `over`: the axes that cut the columns, x or x and y.
   LocalHeads(const Context& ctx, const Heads& all, AxisSet over);

@@ -146,7 +146,8 @@ ops::Route route_of(const Experts::Options& options, const auto& routed, const V
           .normalise = options.normalised,
           .scale = static_cast<float>(options.scale),
           .groups = static_cast<int>(options.groups),
-          .kept_groups = static_cast<int>(options.kept_groups)};
+          .kept_groups = static_cast<int>(options.kept_groups),
+          .group_best = static_cast<int>(options.group_best)};
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace axonn {
 ///
 ///   l = W_g · inp;  s = softmax(l), or sigmoid(l)
 ///   the k greatest s + b, ties to the lower index, of the groups of experts with the greatest
-///   sums of their two best; b only selects
+///   sums of their two best, or the greatest best one; b only selects
 ///   p_i = scale · s_i / (the sum of the chosen s if `normalised`, else 1)
 ///
 /// All these products, and l, may have biases. No row is dropped. The rows of an expert are
@@ -52,7 +52,7 @@ class Experts {
     bool logit_bias = false, expert_bias = false;  ///< biases of l, and of experts' products
     ops::Gate activation = {};
     /// Only experts of the best groups can be chosen; see ops::Route.
-    std::int64_t groups = 1, kept_groups = 1;
+    std::int64_t groups = 1, kept_groups = 1, group_best = 2;
     double init_std = 0.02;       ///< of W_g, W1 and W3
     double down_init_std = 0.02;  ///< of W2
     std::int64_t layer = 0;       ///< number among the layers with experts

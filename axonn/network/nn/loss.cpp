@@ -36,7 +36,14 @@ DType CrossEntropy::logits_type(const Context& ctx) const {
 }
 
 bool CrossEntropy::in_place(const Context& ctx) const {
-  return one_pass(ctx) && logits_type(ctx) == ctx.dtype;
+  // The gradient of capped logits is computed from these.
+  return one_pass(ctx) && logits_type(ctx) == ctx.dtype && options_.cap == 0;
+}
+
+void CrossEntropy::cap(const Context& ctx, const Tensor& logits) const {
+  if (options_.cap == 0) return;
+  const View all = logits.view().col_range(0, table_.local_rows());
+  ctx.backend.run(ops::SoftCap{all, all, static_cast<float>(options_.cap)});
 }
 
 std::int64_t CrossEntropy::stride(const Context& ctx) const {
@@ -59,8 +66,10 @@ Tensor CrossEntropy::product(const Context& ctx, const View& hidden, Cut cut, Te
 }
 
 Tensor CrossEntropy::logits(const Context& ctx, const View& hidden, Cut cut) const {
-  return product(ctx, hidden, cut,
-                 ctx.empty(hidden.rows, table_.local_rows(), DType::f32, MemoryUse::logits));
+  const Tensor out = product(
+      ctx, hidden, cut, ctx.empty(hidden.rows, table_.local_rows(), DType::f32, MemoryUse::logits));
+  cap(ctx, out);
+  return out;
 }
 
 Tensor CrossEntropy::logits_of_rows(const Context& ctx, const Var& hidden,
@@ -131,6 +140,7 @@ void CrossEntropy::advance(const Context& ctx, Block& block, float scale,
           start(ctx, block.hidden.view().row_range(block.row, block.count), block.targets);
       return;
     case 1:
+      cap(ctx, block.softmax.logits);
       if (!one_pass(ctx)) gather_stats(ctx, block.softmax);
       return;
     case 2:
@@ -172,6 +182,7 @@ Tensor CrossEntropy::each(const Context& ctx, const Var& hidden, const Tensor& t
       const std::int64_t n = std::min(at_once, whole.rows() - row);
       Softmax piece =
           start(ctx, whole.view().row_range(row, n), targets.view().col_range(first + row, n));
+      cap(ctx, piece.logits);
       gather_stats(ctx, piece);
       const View all = out.raw_view().row_range(first + row, n);
       const std::int64_t here = piece.targets.cols;
@@ -224,6 +235,9 @@ void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
                                                 .scale = scale,
                                                 .z = z});
   }
+  if (block.d_hidden && options_.cap > 0)
+    ctx.backend.run(
+        ops::SoftCapBackward{d_logits, d_logits, logits, static_cast<float>(options_.cap)});
   const bool first_on_y = cut == Cut::rows || ctx.grid.coord(Axis::y) == 0;
   if (ctx.grid.coord(Axis::x) == 0 && first_on_y) {
     ctx.backend.run(ops::Sum{total.view(), loss.view()});

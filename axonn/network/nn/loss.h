@@ -35,6 +35,7 @@ class CrossEntropy {
     /// Rows in a block; 0: by the device. Each block reads and writes the gradient of the whole
     /// table.
     std::int64_t rows_at_once = 0;
+    double cap = 0;  ///< logits l become cap · tanh(l / cap), as in Gemma 2; 0: they stay
   };
 
   /// `table` is (vocab, C) with vocabulary_layout: the embedding's, or an output layer's weight.
@@ -74,6 +75,8 @@ class CrossEntropy {
   };
   /// start() computes the logits; gather_stats() then starts the all-gather of the statistics.
   Softmax start(const Context& ctx, const View& hidden, const View& targets) const;
+  /// Caps logits whose sum is complete.
+  void cap(const Context& ctx, const Tensor& logits) const;
   /// The logits of hidden, in the first columns of `out`, summed as logits() are.
   Tensor product(const Context& ctx, const View& hidden, Cut cut, Tensor out) const;
   /// Of a chunk of so many rows.

@@ -60,26 +60,6 @@ Var swiglu(const Context& context, const Var& inp, const ops::Gate& gate) {
 
 namespace {
 
-/// Lazily applies f(ctx, chunks) to the chunks of several values that cover the same rows.
-template <typename F>
-Var each_of(const Context& context, std::string_view name, const std::vector<Var>& values, F f) {
-  for (const Var& value : values)
-    AXONN_CHECK(value.size() == values[0].size(), name, ": ", values[0].size(), " and ",
-                value.size(), " chunks");
-  Var outs;
-  for (std::size_t i = 0; i < values[0].size(); ++i) {
-    std::vector<Var> parts;
-    for (const Var& value : values) parts.push_back(value.part(i));
-    outs.push_back_later([lazy = LazyContext(context, i), parts, f] {
-      const Context ctx = lazy.get();
-      std::vector<Chunk> chunks;
-      for (const Var& part : parts) chunks.push_back(part.front());
-      return f(ctx, chunks);
-    });
-  }
-  return outs;
-}
-
 void check_alike(std::string_view name, const Chunk& a, const Chunk& b) {
   AXONN_CHECK(a.placement == b.placement && a.value.cols() == b.value.cols() &&
                   a.value.rows() == b.value.rows(),

@@ -137,6 +137,7 @@ class SharedSequences {
             .first_query = piece.first_kv == 0 ? at_.first_query : 0,
             .window = at_.window,
             .scale = at_.scale,
+            .cap = at_.cap,
             .starts = of_rows_here(ctx_, qkv_, qkv_.rows.start),
             .query_blocks = blocks_,
             .runs = runs_,

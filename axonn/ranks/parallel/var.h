@@ -310,6 +310,27 @@ Var each_later(const Context& ctx, Var inp, F f, Lazily how = {}) {
       [f](const Context& here, Chunk chunk, bool) { return f(here, std::move(chunk)); });
 }
 
+/// Lazily applies f(ctx, chunks) to the chunks of several values that cover the same rows. Throws
+/// Error with the operation's name if they have different numbers of chunks.
+template <typename F>
+Var each_of(const Context& context, std::string_view name, const std::vector<Var>& values, F f) {
+  for (const Var& value : values)
+    AXONN_CHECK(value.size() == values[0].size(), name, ": ", values[0].size(), " and ",
+                value.size(), " chunks");
+  Var outs;
+  for (std::size_t i = 0; i < values[0].size(); ++i) {
+    std::vector<Var> parts;
+    for (const Var& value : values) parts.push_back(value.part(i));
+    outs.push_back_later([lazy = LazyContext(context, i), parts, f] {
+      const Context ctx = lazy.get();
+      std::vector<Chunk> chunks;
+      for (const Var& part : parts) chunks.push_back(part.front());
+      return f(ctx, chunks);
+    });
+  }
+  return outs;
+}
+
 /// The chunk that an operation returns: with the rows of `from`, and a gradient if ctx has a tape
 /// and `from` has a gradient. A layer with parameters that are trained also calls need_gradient().
 /// An operation whose result has no gradient records nothing.

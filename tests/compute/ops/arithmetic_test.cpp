@@ -150,6 +150,24 @@ TEST(Arithmetic, AnActivationOfNaNIsNaN) {
   }
 }
 
+TEST(Arithmetic, SoftCapAndItsGradientEqualPlainLoopsAndMayBeInPlace) {
+  const auto backend = test_backend();
+  constexpr double kCap = 0.75;
+  for (DType type : {DType::f32, DType::bf16})
+    for (const auto& [R, C, gap] : kMatrixSizes) {
+      const Matrix x = random_values("x", R, C, type), d = random_values("d", R, C, type);
+      const Operand inp(x, type, gap), d_out(d, type);
+      backend->run(ops::SoftCap{inp, inp, kCap});
+      const Matrix capped =
+          joined(x, x, [](double u, double) { return kCap * std::tanh(u / kCap); });
+      EXPECT_TRUE(close(inp, capped, stored(type, 1e-6)));
+      backend->run(ops::SoftCapBackward{d_out, d_out, inp, kCap});
+      const Matrix want = joined(
+          d, inp.values(), [](double of, double y) { return of * (1 - y * y / kCap / kCap); });
+      EXPECT_TRUE(close(d_out, want, stored(type, 2e-6)));
+    }
+}
+
 TEST(Arithmetic, AddNumberAddsInF32) {
   const auto backend = test_backend();
   for (DType type : {DType::f32, DType::bf16})

@@ -61,6 +61,7 @@ struct AttentionOutcome {
         .first_query = c.shape.first_query,
         .window = c.shape.window,
         .scale = static_cast<float>(c.shape.scale),
+        .cap = static_cast<float>(c.shape.cap),
         .starts = c.shape.starts.empty() ? View{} : starts.view(),
         .query_blocks = c.shape.query_blocks.empty() ? View{} : query_blocks.view(),
         .runs = QueryRuns::of(c.shape.query_blocks, c.sequences)};

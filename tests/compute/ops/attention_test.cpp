@@ -43,6 +43,17 @@ TEST(Attention, EqualsPlainLoopsForAlignedRowsAndTheHeadWidthsOfModels) {
   }
 }
 
+TEST(Attention, EqualsPlainLoopsWithACapOfScores) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16})
+    for (const double cap : {0.5, 30.0})
+      for (const std::int64_t window : {0, 70}) {
+        reference::AttentionShape shape{150, 4, 2, 64, 2, 0, 0.5, window};
+        shape.cap = cap;
+        check_attention_case(*backend, {2, shape, type, 8});
+      }
+}
+
 TEST(Attention, EqualsPlainLoopsForANegativeScale) {
   check_attention_case(*test_backend(), {1, {70, 2, 1, 64, 2, 0, -0.1}, DType::bf16, 8});
 }

@@ -78,7 +78,8 @@ class Generated {
                               .group = c_.shape.group,
                               .first_query = c_.shape.first_query,
                               .window = c_.shape.window,
-                              .scale = static_cast<float>(c_.shape.scale)});
+                              .scale = static_cast<float>(c_.shape.scale),
+                              .cap = static_cast<float>(c_.shape.cap)});
     EXPECT_TRUE(out.gap_untouched());
     // As in attention_test.cpp; p is not rounded here.
     const double terms = static_cast<double>(c_.shape.head_dim + c_.shape.positions + 16);
@@ -127,6 +128,15 @@ TEST(CachedAttention, OfOneTokenAtATimeEqualsAttentionOverTheWholeSequences) {
     Generated({{130, 6, 2, 40, 3, 0, 0.15}, 150, type}, {130, 64}).all(*backend);
     Generated({{70, 20, 1, 5, 20, 0, 0.5}, 70, type}, {70}).all(*backend);
     Generated({{66, 3, 2, 80, 4, 3, 0.1}, 66, type}, {65, 66}).all(*backend);
+  }
+}
+
+TEST(CachedAttention, WithACapOfScoresEqualsAttentionOverTheWholeSequences) {
+  const auto backend = test_backend();
+  for (DType type : kTypes) {
+    reference::AttentionShape shape{130, 6, 2, 40, 3, 0, 0.5};
+    shape.cap = 0.7;
+    Generated({shape, 150, type}, {130, 64}).all(*backend);
   }
 }
 

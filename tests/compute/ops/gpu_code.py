@@ -239,6 +239,7 @@ TOGETHER = {
     "run_tiles<ColumnPartials<2ul, WeightAndBiasTerms, Matrix<bf16 const>, Matrix<bf16 const> > >": 8,
     "run_tiles<SwigluBackwardKernel<bf16, GeluGate> >": 3,
     "run_tiles<SwigluBackwardKernel<bf16, SiluGate> >": 3,
+    "run_tiles<SwigluKernel<bf16, ClampedGate> >": 2,
     "run_tiles<SwigluKernel<bf16, GeluGate> >": 2,
     "run_tiles<SwigluKernel<bf16, SiluGate> >": 2,
     "run_tiles<Unary<TanhGelu, bf16, bf16> >": 1,
@@ -251,6 +252,7 @@ TOGETHER = {
 MOST_REGISTERS = [
     ("run_tiles<ColumnPartials", 128),  # 16 loads under way in each thread
     ("run_tiles<UpdateKernel", 88),  # 8 loads
+    ("run_tiles<SwigluBackwardKernel<float, ClampedGate>", 88),
     ("run_tiles<SwigluBackwardKernel", 80),
     ("run_rows<RotaryKernel", 80),
     ("run_rows<SoftmaxBackward<", 80),

@@ -25,8 +25,8 @@ struct Operands {
 /// Operations of which one operand does not fit, with the message without the operation's name.
 using Refused = std::vector<std::pair<const char*, RowwiseOperation>>;
 
-/// Of each row-wise operation on activations alone.
-Refused of_activations(const Operands& o) {
+/// Of each operation of norms.
+Refused of_norms(const Operands& o) {
   return {
       {"out is (4,3) f32, want (4,2)", ops::RowMoments{o.thirds, o.x}},
       {"b is (4,6) bf16, want f32", ops::AddMoments{o.x, o.stats, o.y, o.half}},
@@ -58,11 +58,17 @@ Refused of_activations(const Operands& o) {
       {"rstd is (4,2) f32, want (4,1)",
        ops::HeadNormBackward{.forward = {.out = {}, .inp = o.x, .weight = o.row, .rstd = o.stats},
                              .d_out = o.x,
-                             .d_inp = o.y}},
+                             .d_inp = o.y}}};
+}
+
+/// Of each other row-wise operation on activations alone.
+Refused of_activations(const Operands& o) {
+  return {
       {"positions is (1,3) i32, want (1,4)",
        ops::RotaryEmbedding{.out = o.x, .inp = o.y, .table = o.row, .positions = o.few}},
       {"slots is (1,3) i32, want (1,4)",
        ops::KeepHeads{.kept = o.y, .inp = o.x, .slots = o.few, .positions = o.ids, .entries = 2}},
+      {"out is (4,6) bf16, want f32", ops::CopyHeads{o.half, o.x, 3, 2, 2, 2}},
       {"total is (4,2) f32, want (4,6)", ops::AddSinks{o.x, o.stats, o.stats, o.row}},
       {"terms is (4,2) f32, want (4,6)", ops::SinkTerms{o.stats, o.y, o.x, o.y, o.row}},
       {"inp is (4,6) f32, want 1 sequences of a multiple of 2 x 64",
@@ -81,6 +87,8 @@ Refused of_activations(const Operands& o) {
       {"b is (4,6) bf16, want f32", ops::Multiply{o.x, o.y, o.half}},
       {"out is (4,3) f32, want (4,6)", ops::Scale{o.thirds, o.x, 2}},
       {"out is (4,6) bf16, want f32", ops::AddNumber{o.half, o.x, 2}},
+      {"out is (4,6) bf16, want f32", ops::SoftCap{o.half, o.x, 2}},
+      {"out is (4,3) f32, want (4,6)", ops::SoftCapBackward{o.x, o.y, o.thirds, 2}},
       {"inp is (1,4) i32, want f32 or bf16", ops::Cast{o.x, o.ids}},
       {"out is (1,1) f32, want (1,6)", ops::ColumnSum{o.one, o.x}}};
 }
@@ -172,7 +180,8 @@ Refused of_others(const Operands& o) {
 TEST(OperandChecks, OfEveryRowwiseOperationNameOperationAndOperand) {
   const Operands operands;
   std::vector<std::string_view> names;
-  for (const Refused& some : {of_activations(operands), of_experts(operands), of_others(operands)})
+  for (const Refused& some :
+       {of_norms(operands), of_activations(operands), of_experts(operands), of_others(operands)})
     for (const auto& [words, operation] : some) {
       names.push_back(std::visit([](const auto& args) { return args.kName; }, operation));
       expect_refusal(std::string(names.back()) + ": " + words, operation);

@@ -53,6 +53,7 @@ struct Routed {
             .scale = static_cast<float>(router.scale),
             .groups = static_cast<int>(router.groups),
             .kept_groups = static_cast<int>(router.kept_groups),
+            .group_best = static_cast<int>(router.group_best),
             .chosen = !router.chosen.empty()};
   }
 
@@ -240,6 +241,10 @@ TEST(Route, ChoosesExpertsOfTheBestGroups) {
     const Routed on(logits, router);
     test_backend()->run(on.args(router));
     EXPECT_EQ(on.got_ids(), route(logits, router).ids) << E;
+    router.group_best = 1;
+    const Routed by_one(logits, router);
+    test_backend()->run(by_one.args(router));
+    EXPECT_EQ(by_one.got_ids(), route(logits, router).ids) << E << ", by the best one";
   }
   Router few{.k = 3, .groups = 4, .kept_groups = 1};
   const Routed on(Matrix(2, 8), few);

@@ -114,6 +114,8 @@ Outputs llama(Backend& backend, DType type) {
       .kept = kept, .inp = inp, .slots = slots, .positions = positions, .entries = 2});
   const Operand sinks = input("sinks", 1, kCols / 64, type),
                 stats = input("stats", kRows, kCols / 64, DType::f32);
+  Operand moved(kRows, kCols, type);
+  backend.run(ops::CopyHeads{moved, inp, kCols / 64, 48, 64, 64});
   Operand total(kRows, kCols / 64, DType::f32), of_sinks(kRows, kCols / 64, DType::f32);
   backend.run(ops::AddSinks{turned, total, stats, sinks});
   backend.run(ops::SinkTerms{of_sinks, inp, turned, total, sinks});
@@ -124,7 +126,8 @@ Outputs llama(Backend& backend, DType type) {
                                .sequences = 1,
                                .ways = 2});
   return outputs({&squares, &sums, &heads, &rstd, &d_heads, &d_weight, &turned, &activated,
-                  &d_activated, &bent, &d_bent, &d_p, &d_n, &kept, &ordered, &total, &of_sinks});
+                  &d_activated, &bent, &d_bent, &d_p, &d_n, &kept, &ordered, &total, &of_sinks,
+                  &moved});
 }
 
 Outputs loss_and_embedding(Backend& backend, DType type) {
@@ -235,11 +238,15 @@ Outputs arithmetic(Backend& backend, DType type) {
   backend.run(ops::Multiply{product, a, b});
   backend.run(ops::Scale{scaled, a, 0.3f});
   backend.run(ops::AddNumber{shifted, a, 0.3f});
+  Operand capped(kRows, kCols, type), d_capped(kRows, kCols, type);
+  backend.run(ops::SoftCap{capped, a, 0.5f});
+  backend.run(ops::SoftCapBackward{d_capped, b, capped, 0.5f});
   backend.run(ops::SoftmaxStats{stats, a, {}, {0, kCols}});
   backend.run(ops::Softmax{p, a, stats});
   backend.run(ops::RowDots{dots, b, p});
   backend.run(ops::SoftmaxBackward{d_p, b, p, dots});
-  return outputs({&activated, &d, &product, &scaled, &shifted, &stats, &p, &dots, &d_p});
+  return outputs(
+      {&activated, &d, &product, &scaled, &shifted, &stats, &p, &dots, &d_p, &capped, &d_capped});
 }
 
 Outputs experts(Backend& backend, DType type) {

@@ -278,6 +278,42 @@ TEST(SafetensorsSource, RowsThatAlternateInColumnsOrInMxfp4AreReadOnEveryGrid) {
     }
 }
 
+TEST(SafetensorsSource, BlocksInFp8AreReadWithTheirFactors) {
+  constexpr std::int64_t kFp8Rows = 200, kFp8Cols = 300;
+  const TemporaryPath path;
+  std::vector<std::byte> values(kFp8Rows * kFp8Cols);
+  const std::vector<float> factors{1, 0.5, 3, 2, 0.25, 7};  // of 2 x 3 blocks
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::byte(i % 127);
+  values[1] = std::byte(0x80 + 0x7e);
+  const SafetensorsTensor scales{{.name = "w_scale_inv", .type = StoredType::f32, .shape = {2, 3}},
+                                 std::as_bytes(std::span(factors))};
+  write_safetensors(
+      path / "model.safetensors",
+      {{{.name = "w", .type = StoredType::f8_e4m3, .shape = {kFp8Rows, kFp8Cols}}, values},
+       scales});
+  const auto open = [&](std::int64_t rows) {
+    return SafetensorsSource(SafetensorsFolder(path.path()), {{"w", rows, kFp8Cols}},
+                             {.of = [](const std::string& name) { return StoredName{{name}}; },
+                              .passed_over = [](std::string_view) { return false; },
+                              .config = "config.json"});
+  };
+  SafetensorsSource source = open(kFp8Rows);
+  std::vector<float> got(4 * 150);  // columns 140 to 289 of rows 126 to 129
+  source.read_slice("w", {.row = 126, .rows = 4, .col = 140, .cols = 150, .end = std::ssize(got)},
+                    got);
+  for (std::int64_t i = 0; i < std::ssize(got); ++i) {
+    const std::int64_t row = 126 + i / 150, col = 140 + i % 150;
+    const auto bits = static_cast<int>((row * kFp8Cols + col) % 127);
+    const double size = bits < 8 ? bits / 512.0 : std::ldexp(8 + bits % 8, bits / 8 - 10);
+    EXPECT_EQ(got[i], static_cast<float>(size) * factors[row / 128 * 3 + col / 128]) << i;
+  }
+  std::vector<float> first(2);
+  source.read_slice("w", {.rows = 1, .cols = 2, .end = 2}, first);
+  EXPECT_EQ(first[1], -448) << "the largest number, with its sign";
+  EXPECT_THAT([&] { open(100); }, testing::ThrowsMessage<UsageError>(testing::HasSubstr(
+                                      "w and w_scale_inv are not a matrix (100, 300) of F8_E4M3")));
+}
+
 TEST(SafetensorsSource, RefusesMxfp4OfAnotherShape) {
   const TemporaryPath path;
   const Alternating folder(path.path(), true);

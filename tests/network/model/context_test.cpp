@@ -67,6 +67,17 @@ TEST(Context, DocumentsAndWindowsHaveTheLossesOfOneRank) {
   }
 }
 
+TEST(Context, LatentAttentionHasTheLossesOfOneRank) {
+  ModelConfig model = llama();
+  model.kv_heads = model.heads;
+  model.kv_lora_rank = 12;
+  model.q_lora_rank = 24;
+  model.qk_nope_head_dim = 6;
+  model.qk_rope_head_dim = 12;
+  model.v_head_dim = 8;
+  EXPECT_EQ(difference_on_grids(run_of(model), context_grids()), "");
+}
+
 TEST(Context, SinksHaveTheLossesOfOneRank) {
   ModelConfig model = llama();
   model.sinks = true;

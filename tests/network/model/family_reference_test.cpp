@@ -286,6 +286,17 @@ ModelConfig small_gemma3() {
   return config;
 }
 
+ModelConfig small_gemma2() {
+  ModelConfig config = small_gemma3();
+  config.qk_norm = QkNormKind::none;
+  config.rope = {};
+  config.window_rope_theta = 0;
+  config.window_rope_scaling = true;
+  config.score_cap = 0.4;
+  config.logit_cap = 0.8;
+  return config;
+}
+
 ModelConfig small_starcoder2() {
   ModelConfig config = small_seed_oss();
   config.norm = NormKind::layer;
@@ -371,6 +382,43 @@ ModelConfig small_gpt_oss() {
                  .original_positions = 12,
                  .beta_fast = 3,
                  .truncate = false};
+  return config;
+}
+
+/// Latent attention whose values are narrower than its keys, and groups chosen by their best one.
+ModelConfig small_deepseek2() {
+  ModelConfig config = small_mixtral();
+  config.kv_heads = 6;
+  config.kv_lora_rank = 10;
+  config.q_lora_rank = 14;
+  config.qk_nope_head_dim = 5;
+  config.qk_rope_head_dim = 4;
+  config.v_head_dim = 7;
+  config.rope_pairs = RopePairs::neighbours;
+  config.rope = {.kind = RopeScalingKind::yarn,
+                 .factor = 4,
+                 .original_positions = 12,
+                 .beta_fast = 3,
+                 .attention_factor = 0.9};
+  config.attention_scale = 0.4;
+  config.expert_norm = false;
+  config.expert_groups = 2;
+  config.expert_group_best = 1;
+  config.shared_ffn = 20;
+  return config;
+}
+
+/// Queries without latents, values wider than keys, biases.
+ModelConfig small_latent() {
+  ModelConfig config = small_llama();
+  config.kv_heads = 6;
+  config.kv_lora_rank = 10;
+  config.qk_nope_head_dim = 3;
+  config.qk_rope_head_dim = 4;
+  config.v_head_dim = 9;
+  config.qkv_bias = config.out_bias = true;
+  config.layers = 3;
+  config.nope_layers = {1};
   return config;
 }
 
@@ -491,9 +539,10 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"XieluBiases", small_with_biases_of_xielu},
         Family{"KindsOfLayers", small_with_kinds_of_layers}, Family{"Granite", small_granite},
         Family{"Glm4", small_glm4}, Family{"Hunyuan", small_hunyuan},
-        Family{"Ministral3", small_ministral3}, Family{"Gemma3", small_gemma3},
-        Family{"Glm4Moe", small_glm4_moe}, Family{"Starcoder2", small_starcoder2},
-        Family{"Nemotron", small_nemotron}, Family{"Cohere2", small_cohere2},
-        Family{"OptionsTogether", small_with_options_together}, Family{"GptOss", small_gpt_oss},
-        Family{"Sinks", small_with_sinks}),
+        Family{"Ministral3", small_ministral3}, Family{"Gemma2", small_gemma2},
+        Family{"Gemma3", small_gemma3}, Family{"Glm4Moe", small_glm4_moe},
+        Family{"Starcoder2", small_starcoder2}, Family{"Nemotron", small_nemotron},
+        Family{"Cohere2", small_cohere2}, Family{"OptionsTogether", small_with_options_together},
+        Family{"GptOss", small_gpt_oss}, Family{"Sinks", small_with_sinks},
+        Family{"Deepseek2", small_deepseek2}, Family{"Latent", small_latent}),
     [](const auto& family) { return std::string(family.param.name); });

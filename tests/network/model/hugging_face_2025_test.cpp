@@ -51,6 +51,19 @@ TEST(HuggingFace2025, Gemma3HasABaseOfItsOwnInLayersWithTheWindow) {
     EXPECT_THROW(read("gemma3_text", refused), UsageError) << refused;
 }
 
+TEST(HuggingFace2025, Gemma2HasCapsUnlessTheyAreNull) {
+  const ModelConfig usual = read("gemma2", R"("sliding_window": 4096)");
+  EXPECT_EQ(usual.score_cap, 50);
+  EXPECT_EQ(usual.logit_cap, 30);
+  EXPECT_EQ(usual.full_layers, (std::vector<std::int64_t>{1, 3}));
+  EXPECT_EQ(usual.qk_norm, QkNormKind::none);
+  const ModelConfig other = read("gemma2", R"("attn_logit_softcapping": null,
+    "final_logit_softcapping": 12.5)");
+  EXPECT_EQ(other.score_cap, 0);
+  EXPECT_EQ(other.logit_cap, 12.5);
+  EXPECT_EQ(parse(to_hugging_face_config(resolved(other, 0, 0), {})), resolved(other, 0, 0));
+}
+
 TEST(HuggingFace2025, HunyuansAlphaMultipliesTheBase) {
   const ModelConfig model = read("hunyuan_v1_dense", R"("head_dim": 128, "rope_theta": 10000,
     "rope_scaling": {"alpha": 1000.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0,
@@ -154,6 +167,51 @@ TEST(HuggingFace2025, Ernie45MoeCountsLayersWithExpertsFromAndTo) {
   EXPECT_EQ(read("ernie4_5_moe", "").shared_ffn, 2 * 1536);
 }
 
+TEST(HuggingFace2025, DeepseekV3HasLatentsAndScoresThatGrowWithYarn) {
+  const std::string published = R"("kv_lora_rank": 512, "q_lora_rank": 1536, "v_head_dim": 128,
+    "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "n_routed_experts": 256, "n_group": 8,
+    "topk_group": 4, "num_experts_per_tok": 8, "n_shared_experts": 1,
+    "moe_intermediate_size": 2048, "moe_layer_freq": 1, "first_k_dense_replace": 3,
+    "norm_topk_prob": true, "scoring_func": "sigmoid", "topk_method": "noaux_tc",
+    "routed_scaling_factor": 2.5, "num_nextn_predict_layers": 1,
+    "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0,
+                     "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096,
+                     "type": "yarn"})";
+  std::vector<std::string> notes;
+  const ModelConfig model = parse_hugging_face_config(
+      llama_file(published + R"(, "quantization_config": {"quant_method": "fp8", "fmt": "e4m3",
+                                 "weight_block_size": [128, 128]})",
+                 "deepseek_v3"),
+      "config.json", &notes);
+  EXPECT_EQ(notes.size(), 1) << testing::PrintToString(notes);
+  EXPECT_EQ(model.head_width(), 192);
+  EXPECT_EQ(model.rotary_width(), 64);
+  EXPECT_EQ(model.rope.attention_factor, 1);
+  const double root = 0.1 * std::log(40.0) + 1;
+  EXPECT_DOUBLE_EQ(model.attention_scale, root * root / std::sqrt(192.0));
+  EXPECT_EQ(model.expert_groups, 8);
+  const ModelConfig whole = resolved(model, 0, 0);
+  const ModelConfig again =
+      parse_hugging_face_config(to_hugging_face_config(whole, {}), "config.json");
+  EXPECT_NEAR(again.attention_scale, whole.attention_scale, 1e-15);
+  EXPECT_EQ(again.rope, whole.rope);
+  EXPECT_THAT(
+      error_of(llama_file(R"("quantization_config": {"quant_method": "fp8"})", "deepseek_v3")),
+      HasSubstr("fp8 with weight_block_size [128, 128]"));
+}
+
+TEST(HuggingFace2025, DeepseekV2ChoosesGroupsByTheirBestScore) {
+  const ModelConfig lite = read("deepseek_v2", R"("q_lora_rank": null, "num_experts_per_tok": 6,
+    "topk_method": "greedy", "n_group": 1, "topk_group": 1)");
+  EXPECT_EQ(lite.q_lora_rank, 0);
+  EXPECT_EQ(lite.expert_groups, 1);
+  EXPECT_EQ(lite.expert_group_best, 1);
+  EXPECT_FALSE(lite.expert_norm);
+  EXPECT_THAT(
+      error_of(llama_file(R"("num_experts_per_tok": 6, "topk_method": "noaux_tc")", "deepseek_v2")),
+      HasSubstr("topk_method 'noaux_tc'"));
+}
+
 TEST(HuggingFace2025, GptOssHasWindowsInTurnAndItsPublishedKeysAreRead) {
   const std::string published = R"("num_local_experts": 32, "experts_per_token": 4,
     "num_experts_per_tok": 4, "head_dim": 64, "attention_bias": true, "sliding_window": 128,
@@ -165,7 +223,7 @@ TEST(HuggingFace2025, GptOssHasWindowsInTurnAndItsPublishedKeysAreRead) {
       llama_file(published + R"(, "quantization_config": {"quant_method": "mxfp4"})", "gpt_oss"),
       "config.json", &notes);
   ASSERT_EQ(notes.size(), 1);
-  EXPECT_THAT(notes[0], HasSubstr("MXFP4 are read as their values in bf16"));
+  EXPECT_THAT(notes[0], HasSubstr("weights in mxfp4 are read as the values"));
   EXPECT_TRUE(model.sinks && model.expert_bias && model.router_logit_bias && model.out_bias);
   EXPECT_EQ(model.activation, MlpKind::clamped_swiglu);
   EXPECT_EQ(model.swiglu_alpha, 1.702);
@@ -175,7 +233,7 @@ TEST(HuggingFace2025, GptOssHasWindowsInTurnAndItsPublishedKeysAreRead) {
   EXPECT_THAT(error_of(llama_file(published + R"(, "quantization_config":
                                   {"quant_method": "awq"})",
                                   "gpt_oss")),
-              HasSubstr("quantization_config with quant_method 'awq' (mxfp4 is)"));
+              HasSubstr("quantization_config with quant_method 'awq' (mxfp4 is, and fp8"));
   ModelConfig other = resolved(model, 0, 0);
   other.sinks = false;
   EXPECT_THAT([&] { to_hugging_face_config(other, {}); },

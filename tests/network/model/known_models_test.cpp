@@ -84,17 +84,21 @@ TEST(KnownModel, HasAsManyParametersAsItsMakersPublished) {
 /// The text models alone; one in the last digit that the model cards have.
 TEST(KnownModel, Of2025HasAsManyParametersAsItsCardSays) {
   const std::map<std::string, std::array<double, 2>> billions = {
-      {"gemma-3-270m", {0.268, 0.001}},  {"gemma-3-1b", {1.0, 0.01}},
-      {"gemma-3-4b", {3.88, 0.01}},      {"gemma-3-12b", {11.77, 0.01}},
-      {"gemma-3-27b", {27.0, 0.1}},      {"granite-3.1-2b", {2.53, 0.01}},
-      {"granite-3.1-8b", {8.17, 0.01}},  {"glm-4-9b-0414", {9.4, 0.1}},
-      {"glm-4-32b-0414", {32.6, 0.1}},   {"exaone-4.0-1.2b", {1.28, 0.01}},
-      {"exaone-4.0-32b", {32.0, 0.1}},   {"ernie-4.5-0.3b", {0.36, 0.01}},
-      {"ministral-3-3b", {3.4, 0.1}},    {"ministral-3-8b", {8.4, 0.1}},
-      {"ministral-3-14b", {13.5, 0.1}},  {"command-r7b-12-2024", {8.03, 0.01}},
-      {"starcoder2-3b", {3.03, 0.01}},   {"starcoder2-7b", {7.17, 0.01}},
-      {"starcoder2-15b", {15.96, 0.01}}, {"minimax-m2", {228.7, 0.1}},
-      {"gpt-oss-20b", {20.9, 0.05}},     {"gpt-oss-120b", {116.8, 0.1}}};
+      {"gemma-2-2b", {2.61, 0.01}},          {"gemma-2-9b", {9.24, 0.01}},
+      {"gemma-2-27b", {27.23, 0.01}},        {"gemma-3-270m", {0.268, 0.001}},
+      {"gemma-3-1b", {1.0, 0.01}},           {"gemma-3-4b", {3.88, 0.01}},
+      {"gemma-3-12b", {11.77, 0.01}},        {"gemma-3-27b", {27.0, 0.1}},
+      {"granite-3.1-2b", {2.53, 0.01}},      {"granite-3.1-8b", {8.17, 0.01}},
+      {"glm-4-9b-0414", {9.4, 0.1}},         {"glm-4-32b-0414", {32.6, 0.1}},
+      {"exaone-4.0-1.2b", {1.28, 0.01}},     {"exaone-4.0-32b", {32.0, 0.1}},
+      {"ernie-4.5-0.3b", {0.36, 0.01}},      {"ministral-3-3b", {3.4, 0.1}},
+      {"ministral-3-8b", {8.4, 0.1}},        {"ministral-3-14b", {13.5, 0.1}},
+      {"command-r7b-12-2024", {8.03, 0.01}}, {"starcoder2-3b", {3.03, 0.01}},
+      {"starcoder2-7b", {7.17, 0.01}},       {"starcoder2-15b", {15.96, 0.01}},
+      {"minimax-m2", {228.7, 0.1}},          {"gpt-oss-20b", {20.9, 0.05}},
+      {"gpt-oss-120b", {116.8, 0.1}},        {"deepseek-v2-lite", {15.7, 0.05}},
+      {"deepseek-v2", {235.7, 0.1}},         {"deepseek-v3", {671.0, 0.1}},
+      {"moonlight-16b-a3b", {15.96, 0.05}}};
   for (const auto& [name, card] : billions)
     EXPECT_NEAR(static_cast<double>(parameters(name)) / 1e9, card[0], card[1]) << name;
 }

@@ -127,6 +127,19 @@ ModelConfig tiny_parallel(NormKind norm, MlpKind activation) {
   return config;
 }
 
+/// Latent attention, with keys that are wider than values.
+ModelConfig tiny_latent(std::int64_t heads) {
+  ModelConfig config = tiny_llama();
+  config.heads = heads;
+  config.kv_heads = heads;
+  config.kv_lora_rank = 12;
+  config.q_lora_rank = 24;
+  config.qk_nope_head_dim = 6;
+  config.qk_rope_head_dim = 12;
+  config.v_head_dim = 8;
+  return config;
+}
+
 ModelConfig tiny_mup() {
   ModelConfig config = tiny_llama();
   config.mup_base = 32;
@@ -173,6 +186,18 @@ TEST(LlamaOnGrids, Gemma3HasTheLossesOfOneRankOnTenGrids) {
             "");
 }
 
+TEST(LlamaOnGrids, Gemma2HasTheLossesOfOneRankOnTenGrids) {
+  ModelConfig config = tiny_gemma3();
+  config.qk_norm = QkNormKind::none;
+  config.rope = {};
+  config.score_cap = 2;
+  config.logit_cap = 3;
+  TinyRun run{.eps = 1e-5, .make_model = model_of(config)};
+  EXPECT_EQ(difference_on_grids(run, ten_grids()), "");
+  run.dtype = DType::bf16;
+  EXPECT_EQ(difference_on_grids(run, {{2, 2, 2, 1}, {1, 2, 2, 2}}), "");
+}
+
 TEST(LlamaOnGrids, NeighboursThatRotateAndFactorsHaveTheLossesOfOneRankOnTenGrids) {
   EXPECT_EQ(difference_on_grids({.make_model = model_of(tiny_granite())}, ten_grids()), "");
 }
@@ -183,6 +208,23 @@ TEST(LlamaOnGrids, ParallelBlocksWithLayerNormHaveTheLossesOfOneRankOnTenGrids) 
     EXPECT_EQ(
         difference_on_grids({.make_model = model_of(tiny_parallel(norm, activation))}, ten_grids()),
         "");
+}
+
+TEST(LlamaOnGrids, LatentAttentionHasTheLossesOfOneRankOnTenGrids) {
+  TinyRun run{.make_model = model_of(tiny_latent(12))};
+  EXPECT_EQ(difference_on_grids(run, ten_grids()), "");
+  run.make_model = model_of(tiny_latent(5));  // x does not divide them, y neither
+  EXPECT_EQ(difference_on_grids(run, ten_grids()), "");
+  run.sequence_parallel = false;
+  run.packed = true;
+  run.eps = 1e-5;  // see apertus_run()
+  EXPECT_EQ(difference_on_grids(run, {{2, 2, 2, 1}, {3, 1, 2, 1}}), "");
+}
+
+TEST(LlamaOnGrids, ARankOfXMustHaveAsManyColumnsOfLatentsAsOthers) {
+  TinyRun run{.grid = {.x = 5}, .steps = 1, .make_model = model_of(tiny_latent(5))};
+  EXPECT_THAT([&] { run_tiny(run); }, testing::ThrowsMessage<UsageError>(testing::HasSubstr(
+                                          "q_a_proj.weight: 24 rows cannot be cut over x = 5")));
 }
 
 TEST(LlamaOnGrids, WithMupHasTheLossesOfOneRankOnTenGrids) {
@@ -268,11 +310,12 @@ TEST(LlamaOnGrids, Bfloat16StaysWithinOnePercentOfOneRankOnTenGrids) {
         "");
 }
 
-TEST(LlamaOnGrids, ApertusHasTheSameBitsWhateverOverlaps) {
+namespace {
+
+void expect_same_bits_whatever_overlaps(TinyRun run) {
+  run.steps = 3;
   for (const GridShape& grid : {GridShape{2, 2, 2, 1}, GridShape{1, 2, 1, 2}}) {
-    TinyRun run = apertus_run();
     run.grid = grid;
-    run.steps = 3;
     run.chunks = 2;
     const TinyTrace first = run_tiny(with(no_overlap(), run));
     for (const Switches& switches : each_overlap()) {
@@ -281,6 +324,16 @@ TEST(LlamaOnGrids, ApertusHasTheSameBitsWhateverOverlaps) {
       EXPECT_EQ(first.weights, other.weights) << switches.name;
     }
   }
+}
+
+}  // namespace
+
+TEST(LlamaOnGrids, ApertusHasTheSameBitsWhateverOverlaps) {
+  expect_same_bits_whatever_overlaps(apertus_run());
+}
+
+TEST(LlamaOnGrids, LatentAttentionHasTheSameBitsWhateverOverlaps) {
+  expect_same_bits_whatever_overlaps({.make_model = model_of(tiny_latent(8))});
 }
 
 /// Compares chunks, accumulation and recomputation with one rank without them.
@@ -303,6 +356,7 @@ void expect_chunks_keep_the_losses(TinyRun run) {
 
 TEST(LlamaOnGrids, ChunksRecomputationAndAccumulationKeepTheLosses) {
   expect_chunks_keep_the_losses({.make_model = model_of(tiny_qwen3())});
+  expect_chunks_keep_the_losses({.make_model = model_of(tiny_latent(12))});
   expect_chunks_keep_the_losses(apertus_run());
 }
 

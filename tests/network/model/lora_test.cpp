@@ -245,8 +245,9 @@ TEST(Lora, RefusesTargetsInExperts) {
   config.expert_ffn = config.ffn;
   config.lora.targets = {"q_proj", "down_proj"};
   EXPECT_THAT([&] { OneRankModel model(config); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr(
-                  "'down_proj': routers and experts have no adapters; attention's q_proj")));
+              testing::ThrowsMessage<UsageError>(
+                  testing::HasSubstr("'down_proj': routers and experts have no adapters; "
+                                     "attention's products can have some: q_proj")));
 }
 
 TEST(LoraOnGrids, TheLossesAreThoseOfOneRankOnTenGrids) {

@@ -96,8 +96,12 @@ TEST(ConfigKeys, NamesOfOtherProjectsAreAnsweredWithTheKeyHere) {
 
 TEST(ConfigKeys, ATypoOfOneEditIsGuessedForEveryKey) {
   // One edit of these keys may also be one edit of their twin; then all nearest keys are named.
-  const std::vector<std::set<std::string>> alike = {
-      {"x", "y", "z"}, {"beta1", "beta2", "beta3"}, {"goldfish.k", "goldfish.h"}};
+  const std::vector<std::set<std::string>> alike = {{"x", "y", "z"},
+                                                    {"beta1", "beta2", "beta3"},
+                                                    {"goldfish.k", "goldfish.h"},
+                                                    {"head_dim", "v_head_dim"},
+                                                    {"kv_lora_rank", "q_lora_rank"},
+                                                    {"qk_nope_head_dim", "qk_rope_head_dim"}};
   AllKeys keys;
   const OptionList& list = keys.list;
   int edits = 0, typos = 0;

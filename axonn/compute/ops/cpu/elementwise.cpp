@@ -15,6 +15,8 @@ template void ActivationBackward::run(cpu::Launch, const Checker&) const;
 template void Multiply::run(cpu::Launch, const Checker&) const;
 template void Scale::run(cpu::Launch, const Checker&) const;
 template void AddNumber::run(cpu::Launch, const Checker&) const;
+template void SoftCap::run(cpu::Launch, const Checker&) const;
+template void SoftCapBackward::run(cpu::Launch, const Checker&) const;
 template void Swiglu::run(cpu::Launch, const Checker&) const;
 template void SwigluBackward::run(cpu::Launch, const Checker&) const;
 template void Xielu::run(cpu::Launch, const Checker&) const;

@@ -68,9 +68,10 @@ struct Binary {
   Matrix<Out> out;
   Matrix<const A> a;
   Matrix<const B> b;
+  F f = {};
 
   AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
-    team.map(out.at(tile), tile.count, F{}, a.at(tile), b.at(tile));
+    team.map(out.at(tile), tile.count, f, a.at(tile), b.at(tile));
   }
 };
 
@@ -124,6 +125,21 @@ struct Tanh {
     const auto within = least(20.0f, x);  // there it is 1, and e^2x is finite
     const auto far = 1.0f - quotient(2.0f, 1.0f + exponential(2.0f * within));
     return select_less(squared, 0.390625f, p * squared * x + x, far);
+  }
+};
+
+/// cap · tanh(x / cap).
+struct Capped {
+  float cap;
+  AXONN_DEVICE auto operator()(auto x) const { return cap * Tanh{}(x * (1.0f / cap)); }
+};
+
+/// d_inp = d_out · (1 - (y / cap)²) of y = Capped(x).
+struct CappedGradient {
+  float cap;
+  AXONN_DEVICE auto operator()(auto d_out, auto y) const {
+    const auto t = y * (1.0f / cap);
+    return d_out * ((1.0f - t) * (1.0f + t));
   }
 };
 
@@ -382,6 +398,24 @@ void Scale::run(auto launch, const Checker& check) const {
   check.values("inp", inp);
   check.like("out", out, inp);
   run_unary_of_one_type(launch, rowwise::TimesFactor{factor}, out, inp);
+}
+
+void SoftCap::run(auto launch, const Checker& check) const {
+  check.values("inp", inp);
+  check.like("out", out, inp);
+  run_unary_of_one_type(launch, rowwise::Capped{cap}, out, inp);
+}
+
+void SoftCapBackward::run(auto launch, const Checker& check) const {
+  check.values("d_inp", d_inp);
+  check.like("d_out", d_out, d_inp);
+  check.values("out", out, d_inp.rows, d_inp.cols);
+  View to = d_inp, from = d_out, capped = out;
+  flatten(to, from, capped);
+  with_types(to.dtype, capped.dtype, [&]<typename T, typename Y>(T, Y) {
+    launch.tiles(to.rows, to.cols,
+                 rowwise::Binary<rowwise::CappedGradient, T, T, Y>{to, from, capped, {cap}});
+  });
 }
 
 void AddNumber::run(auto launch, const Checker& check) const {

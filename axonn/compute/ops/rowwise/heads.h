@@ -89,6 +89,41 @@ struct HeadDots {
   }
 };
 
+/// The columns of heads, see ops::CopyHeads. One team per row. Bound by memory:
+/// 2 · R · heads · width · sizeof(T) bytes.
+template <typename T>
+struct CopyHeadsKernel {
+  Matrix<T> out;
+  Matrix<const T> inp;
+  std::int64_t heads, out_step, inp_step;
+  int width;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    for (std::int64_t h = 0; h < heads; ++h)
+      team.map(
+          out.row(row) + h * out_step, width, [](float x) { return x; },
+          inp.row(row) + h * inp_step);
+  }
+};
+
+/// The sum of the columns of heads, likewise.
+template <typename T>
+struct SumHeadsKernel {
+  Matrix<T> out;
+  Matrix<const T> inp;
+  std::int64_t heads, inp_step;
+  int width;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    team.each(width, [=, this](int i) {
+      const T* column = inp.row(row) + i;
+      float sum = get(*column);
+      for (std::int64_t h = 1; h < heads; ++h) sum += get(column[h * inp_step]);
+      put(out.row(row)[i], sum);
+    });
+  }
+};
+
 /// out = out · e^(stats - total), total = log(e^stats + e^sink). One team per row. Bound by memory:
 /// 2 · R · h · D · sizeof(T) bytes.
 template <typename T, typename W>
@@ -177,6 +212,25 @@ void KeepHeads::run(auto launch, const Checker& check) const {
                 rowwise::KeepHeadsKernel<T>{kept, inp, address<const std::int32_t>(slots),
                                             address<const std::int32_t>(positions), entries,
                                             inp.cols / D, width(kept)});
+  });
+}
+
+void CopyHeads::run(auto launch, const Checker& check) const {
+  check.values("inp", inp);
+  check.type("out", out, {inp.dtype});
+  const auto reach = [this](std::int64_t step) { return (heads - 1) * step + width; };
+  AXONN_CHECK(heads > 0 && width > 0 && out.rows == inp.rows && reach(out_step) <= out.cols &&
+                  reach(inp_step) <= inp.cols && (out_step == 0 || out_step >= width) &&
+                  (inp_step == 0 || inp_step >= width),
+              "copy_heads: ", heads, " heads of ", width, " columns, ", inp_step, " and ", out_step,
+              " apart, do not lie in inp ", inp, " and out ", out);
+  const rowwise::RowWork work{inp.rows, heads * width, width};
+  const int each = static_cast<int>(width);
+  with_type(inp.dtype, [&]<typename T>(T) {
+    if (out_step == 0)
+      launch.rows(work, rowwise::SumHeadsKernel<T>{out, inp, heads, inp_step, each});
+    else
+      launch.rows(work, rowwise::CopyHeadsKernel<T>{out, inp, heads, out_step, inp_step, each});
   });
 }
 

@@ -47,7 +47,7 @@ struct RouteKernel {
   Matrix<const float> logits;      // (R, E)
   const T* bias;                   // (E) or null
   int k, E;
-  int groups, kept_groups;  // 64 groups at most
+  int groups, kept_groups, group_best;  // 64 groups at most
   float scale;
   bool sigmoidal, normalise, chosen;
 
@@ -89,7 +89,7 @@ struct RouteKernel {
     return bias ? s[i] + get(bias[i]) : s[i];
   }
 
-  /// Grows with the sum of the group's two best scores.
+  /// Grows with the sum of the group's two best scores, or with its best one.
   AXONN_DEVICE std::uint64_t group_preference(const float* s, int group) const {
     constexpr float kLowest = -std::numeric_limits<float>::infinity();
     const int each = E / groups;
@@ -99,7 +99,7 @@ struct RouteKernel {
       second = greatest(second, least(best, x));
       best = greatest(best, x);
     }
-    return preference(each > 1 ? best + second : best, group);
+    return preference(each > 1 && group_best > 1 ? best + second : best, group);
   }
 
   /// A bit for each group whose experts can be chosen.
@@ -347,6 +347,8 @@ inline int check_route(const Checker& check, const Route& route) {
                   route.kept_groups * (E / route.groups) >= k,
               check.operation, ": ", route.kept_groups, " of ", route.groups, " groups of ", E,
               " experts, want up to 64 equal groups, with ", k, " experts in those that are kept");
+  AXONN_CHECK(route.group_best == 1 || route.group_best == 2, check.operation, ": the best ",
+              route.group_best, " of a group, want 1 or 2");
   if (route.score_sums.data) check.f32("score_sums", route.score_sums, R, 1);
   return static_cast<int>(E);
 }
@@ -380,6 +382,7 @@ void Route::run(auto launch, const Checker& check) const {
                                                           .E = E,
                                                           .groups = groups,
                                                           .kept_groups = kept_groups,
+                                                          .group_best = group_best,
                                                           .scale = scale,
                                                           .sigmoidal = sigmoid,
                                                           .normalise = normalise,

@@ -46,7 +46,66 @@ class Mxfp4Rows final : public PackedRows {
   std::int64_t each_;  // blocks of a row
 };
 
+constexpr std::int64_t kFp8Block = 128;
+
+/// Sign, 4 bits of exponent with a bias of 7, 3 bits: no infinity, and NaN if all bits are set.
+float from_e4m3(unsigned bits) {
+  const int exponent = static_cast<int>(bits >> 3 & 15), fraction = static_cast<int>(bits & 7);
+  if (exponent == 15 && fraction == 7) return std::nanf("");
+  const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -9)
+                                   : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
+  return bits & 128 ? -size : size;
+}
+
+class Fp8Rows final : public PackedRows {
+ public:
+  Fp8Rows(SafetensorsFolder::Tensor values, SafetensorsFolder::Tensor scales, std::int64_t cols)
+      : values_(values), scales_(scales), cols_(cols) {
+    for (unsigned bits = 0; bits < table_.size(); ++bits) table_[bits] = from_e4m3(bits);
+  }
+
+  StoredType type() const override { return StoredType::f32; }
+
+  std::int64_t read(std::int64_t row, std::int64_t col, std::span<std::byte> out) const override {
+    const std::int64_t count = std::ssize(out) / bytes_of(type()), first = col / kFp8Block,
+                       end = (col + count + kFp8Block - 1) / kFp8Block,
+                       each = (cols_ + kFp8Block - 1) / kFp8Block;
+    std::vector<std::byte> bytes(count);
+    std::vector<float> scales(end - first), values(count);
+    values_.file->read(*values_.entry, row * cols_ + col, bytes);
+    scales_.file->read(*scales_.entry,
+                       (row / kFp8Block * each + first) * std::int64_t{sizeof(float)},
+                       std::as_writable_bytes(std::span(scales)));
+    for (std::int64_t i = 0; i < count; ++i)
+      values[i] =
+          table_[std::to_integer<unsigned>(bytes[i])] * scales[(col + i) / kFp8Block - first];
+    from_floats(type(), values, out);
+    return count + (end - first) * std::int64_t{sizeof(float)};
+  }
+
+ private:
+  SafetensorsFolder::Tensor values_, scales_;
+  std::int64_t cols_;
+  std::array<float, 256> table_;
+};
+
 }  // namespace
+
+std::shared_ptr<const PackedRows> find_fp8(const SafetensorsFolder& folder,
+                                           const SafetensorsFolder::Tensor& tensor,
+                                           const PackedShape& shape, Differences& differences) {
+  const std::string& name = tensor.entry->name;
+  const auto scales = folder.find(name + "_scale_inv");
+  if (tensor.entry->type != StoredType::f8_e4m3 || !scales.entry) return nullptr;
+  const auto blocks = [](std::int64_t count) { return (count + kFp8Block - 1) / kFp8Block; };
+  if (tensor.entry->shape != Shape{shape.rows, shape.cols} ||
+      scales.entry->type != StoredType::f32 ||
+      scales.entry->shape != Shape{blocks(shape.rows), blocks(shape.cols)})
+    differences.add(name, " and ", scales.entry->name, " are not a matrix (", shape.rows, ", ",
+                    shape.cols, ") of F8_E4M3 with F32 factors of blocks of ", kFp8Block, " x ",
+                    kFp8Block);
+  return std::make_shared<Fp8Rows>(tensor, scales, shape.cols);
+}
 
 std::shared_ptr<const PackedRows> find_mxfp4(const SafetensorsFolder& folder,
                                              const std::string& name, const PackedShape& shape,

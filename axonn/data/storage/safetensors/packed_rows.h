@@ -42,4 +42,14 @@ std::shared_ptr<const PackedRows> find_mxfp4(const SafetensorsFolder& folder,
                                              const std::string& name, const PackedShape& shape,
                                              Differences& differences);
 
+/// The values in 8 bits that a matrix F8_E4M3 (rows, cols) and NAME_scale_inv hold, as DeepSeek-V3
+/// was published; null if it is another tensor. Adds what the shapes differ in.
+///
+///   NAME_scale_inv  (rows / 128, cols / 128) f32, rounded up   the factor of each block
+///
+/// Source: DeepSeek-AI, "DeepSeek-V3 technical report", 2024, 3.3.
+std::shared_ptr<const PackedRows> find_fp8(const SafetensorsFolder& folder,
+                                           const SafetensorsFolder::Tensor& tensor,
+                                           const PackedShape& shape, Differences& differences);
+
 }  // namespace axonn

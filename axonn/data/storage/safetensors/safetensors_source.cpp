@@ -243,7 +243,9 @@ SafetensorsSource::SafetensorsSource(SafetensorsFolder folder,
       return stored.tensor.entry != nullptr;
     };
     const bool alone = find(name.names);
-    if (!alone && find_packed(stored, name.joined, differences, known)) continue;
+    if (alone ? find_fp8(stored, name, differences, known)
+              : find_mxfp4(stored, name.joined, differences, known))
+      continue;
     if (!alone && !find(name.joined.names)) {
       differences.add("there is no ", (name.joined.usual ? name.joined.names : name.names).front());
       continue;
@@ -264,12 +266,24 @@ SafetensorsSource::SafetensorsSource(SafetensorsFolder folder,
       concat(path(), " does not hold the tensors that its ", names.config, " describes"));
 }
 
+/// Whether the tensor of the parameter alone is packed.
+bool SafetensorsSource::find_fp8(Stored& stored, const StoredName& name, Differences& differences,
+                                 KnownTensors& known) const {
+  if (name.transposed) return false;
+  stored.packed =
+      axonn::find_fp8(folder_, stored.tensor, {0, stored.rows, stored.cols}, differences);
+  if (!stored.packed) return false;
+  const std::string& tensor = stored.tensor.entry->name;
+  known.insert({tensor, tensor + "_scale_inv"});
+  return true;
+}
+
 /// Whether the folder has the joined tensor as a packed one.
-bool SafetensorsSource::find_packed(Stored& stored, const StoredName::Joined& joined,
-                                    Differences& differences, KnownTensors& known) const {
+bool SafetensorsSource::find_mxfp4(Stored& stored, const StoredName::Joined& joined,
+                                   Differences& differences, KnownTensors& known) const {
   for (const std::string& name : joined.names) {
     stored.packed =
-        find_mxfp4(folder_, name, {joined.outer, joined.rows, stored.cols}, differences);
+        axonn::find_mxfp4(folder_, name, {joined.outer, joined.rows, stored.cols}, differences);
     if (!stored.packed) continue;
     stored.first = joined.first;
     stored.row_step = joined.step;

@@ -47,7 +47,8 @@ struct TensorNames {
   std::vector<StoredNumber> numbers = {};
 };
 
-/// Reads the tensors of a Hugging Face folder: bf16, f16, f32 or packed, of kind "master".
+/// Reads the tensors of a Hugging Face folder: bf16, f16, f32 or packed (packed_rows.h), of kind
+/// "master".
 ///
 /// Each row is read once, by one of the ranks that share it, except the rows at both ends of a
 /// slice. Values are taken in pieces that fit a cache.
@@ -74,8 +75,10 @@ class SafetensorsSource final : public ParameterSource {
 
  private:
   using KnownTensors = std::set<std::string, std::less<>>;
-  bool find_packed(Stored& stored, const StoredName::Joined& joined, Differences& differences,
-                   KnownTensors& known) const;
+  bool find_fp8(Stored& stored, const StoredName& name, Differences& differences,
+                KnownTensors& known) const;
+  bool find_mxfp4(Stored& stored, const StoredName::Joined& joined, Differences& differences,
+                  KnownTensors& known) const;
 
   SafetensorsFolder folder_;
   std::map<std::string, Stored, std::less<>> stored_;  // by parameter

@@ -102,10 +102,12 @@ struct ModelType {
     bool longrope = false;  ///< no scaling but longrope, which has older names, as in Phi-3
     bool alpha = false;     ///< a scaling, "dynamic", that multiplies the base, as in HunYuan
     bool growth = false;    ///< llama_4_scaling_beta: ModelConfig::query_growth
+    bool pairs = false;     ///< rope_interleave: ModelConfig::rope_pairs
   } rope_keys = {};
   /// The factors that its files have, ModelConfig::embedding_scale and so on.
   struct {
     bool embedding = false, attention = false, residual = false, logit = false;
+    bool caps = false;  ///< ModelConfig::score_cap and logit_cap
   } scale_keys = {};
   bool groups_experts = false;  ///< n_group and topk_group: ModelConfig::expert_groups
   /// Folders have layers beyond num_hidden_layers, which predict further tokens; as in

@@ -177,19 +177,26 @@ class HeadBackward {
     const float scale = forward_.scale, lse = address<float>(forward_.stats, row)[head],
                 delta = delta_.row(row)[head];
     float *p = work_.p + r * kBlock, *ds = work_.ds + r * kBlock;
+    alignas(64) float capped[kBlock];
+    if (forward_.cap > 0) {
+      ScoreFactors{scale, forward_.cap}.apply(p, seen);
+      std::copy_n(p, seen, capped);
+    }
+    const float factor = forward_.cap > 0 ? 1 : scale;
     if (diagonal(i, j))
       team.map_indexed(
           p, seen,
           [=, row = static_cast<float>(r)](auto key, auto s) {
-            return select_less(row, key, 0.0f, rowwise::exponential(s * scale - lse));
+            return select_less(row, key, 0.0f, rowwise::exponential(s * factor - lse));
           },
           p);
     else
       team.map(
-          p, kBlock, [=](auto s) { return rowwise::exponential(s * scale - lse); }, p);
+          p, kBlock, [=](auto s) { return rowwise::exponential(s * factor - lse); }, p);
     std::fill_n(p, std::clamp<std::int64_t>(hidden_keys(r, i, j), 0, seen), 0.0f);
     team.map(
         ds, seen, [=](auto x, auto y) { return scale * y * (x - delta); }, ds, p);
+    if (forward_.cap > 0) team.map(ds, seen, rowwise::CappedGradient{forward_.cap}, ds, capped);
   }
 
   void add_key_gradients(int i, int j) {

@@ -7,6 +7,7 @@
 #include "axonn/compute/ops/backend.h"
 #include "axonn/compute/ops/cpu/matmul/block_matmul.h"
 #include "axonn/compute/ops/cpu/team.h"
+#include "axonn/compute/ops/rowwise/elementwise.h"
 #include "axonn/compute/tensor/address.h"
 
 namespace axonn::cpu {
@@ -211,6 +212,20 @@ struct Operands<T, true> {
       std::fill(to + count, to + kBlock, bf16{});
     }
     return memory;
+  }
+};
+
+/// What products of queries and keys become: scale · x, capped if cap is above 0.
+struct ScoreFactors {
+  float scale, cap;
+
+  void apply(float* scores, int count) const {
+    if (cap > 0)
+      Team{}.map(
+          scores, count, [=, this](auto x) { return rowwise::Capped{cap}(x * scale); }, scores);
+    else
+      Team{}.map(
+          scores, count, [factor = scale](auto x) { return x * factor; }, scores);
   }
 };
 

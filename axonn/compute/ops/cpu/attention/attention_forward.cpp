@@ -59,18 +59,18 @@ struct Workspace {
   }
 };
 
-/// s (keys, queries) = scale · k · qᵀ, summed over size.k words. On the diagonal only for the
-/// queries at or after the first key of a strip of keys.
+/// s (keys, queries) = scale · k · qᵀ, summed over size.k words, and capped. On the diagonal only
+/// for the queries at or after the first key of a strip of keys.
 template <typename Product>
-void scores(float* s, Left k, const float* qt, float scale, Extents size, bool diagonal) {
+void scores(float* s, Left k, const float* qt, const ScoreFactors& factors, Extents size,
+            bool diagonal) {
   for_strips(diagonal, size.m, [&](int key, int count) {
     const int seen = kBlock - key;
     block_matmul<Product>(s + key * kBlock + key, kBlock, {k.data + key * k.row, k.row, k.col},
                           qt + key, kBlock, {count, seen, size.k}, false);
     for (int r = key; r < key + count; ++r) {
       float* row = s + r * kBlock + key;
-      Team{}.map(
-          row, seen, [=](auto x) { return x * scale; }, row);
+      factors.apply(row, seen);
     }
   });
 }
@@ -195,7 +195,7 @@ void forward_task(const Attention& args, Task task, const Workspace& work) {
     const float* v = Ops::down(work.v_down, work.v, width);
     const bool diagonal = first_key == first_query;
     for (int g = 0; g < group; ++g) {
-      scores<typename Ops::Product>(work.s, k, work.qt + g * head_size, args.scale,
+      scores<typename Ops::Product>(work.s, k, work.qt + g * head_size, {args.scale, args.cap},
                                     {keys, kBlock, words}, diagonal);
       if (args.window > 0) hide_beyond(work.s, keys, first_query - first_key, args.window);
       if (first.most > first_key) hide_before(work.s, keys, first_key, first, rows);

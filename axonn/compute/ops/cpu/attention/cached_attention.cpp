@@ -119,6 +119,7 @@ void add_keys(const CachedAttention& args, const Task& task, const Partial& out,
         {address<T>(args.q, task.row) + first * D, D, keys, D, D}, n, count,
         [&](std::int64_t h, std::int64_t key, float dot) { scores[h][key] = args.scale * dot; });
     for (std::int64_t h = 0; h < n; ++h) {
+      if (args.cap > 0) ScoreFactors{1, args.cap}.apply(scores[h], count);
       float *p = scores[h], &m = out.m(first + h), &l = out.l(first + h), *o = out.o(first + h);
       const float most = std::max(m, team.max(count, p));
       const float rescale = rowwise::exponential(m - most);

@@ -16,6 +16,7 @@
 #include "axonn/compute/ops/gpu/attention/attention_parts.h"
 #include "axonn/compute/ops/gpu/cuda_backend.cuh"
 #include "axonn/compute/ops/gpu/launch.cuh"
+#include "axonn/compute/ops/rowwise/elementwise.h"
 #include "axonn/compute/ops/rowwise/math.h"
 #include "axonn/compute/tensor/address.h"
 
@@ -26,10 +27,11 @@ namespace {
 /// The scores of a part, one head after another: (heads · rows, stride).
 template <typename T>
 struct Scores {
-  float* scores;  // (heads · rows, keys), scaled
+  float* scores;  // (heads · rows, keys), scaled, not capped
   T* out;         // the same shape; may be `scores`
   AttentionPart part;
   std::int64_t group, window;
+  float cap;
   Matrix<float> stats;               // (B·Tq, h)
   const std::int32_t* starts;        // (B·Tq), or null
   const std::int32_t* query_blocks;  // (B·Tq/64), or null
@@ -40,6 +42,7 @@ struct Scores {
         part(of),
         group(args.group),
         window(args.window),
+        cap(args.cap),
         stats(args.stats),
         starts(address<const std::int32_t>(args.starts)),
         query_blocks(address<const std::int32_t>(args.query_blocks)) {}
@@ -63,6 +66,9 @@ struct Scores {
   __device__ std::int64_t head(std::int64_t row) const {
     return part.head + rowwise::row_quotient(row, part.rows) * group;
   }
+  __device__ float capped(float score) const {
+    return cap > 0 ? rowwise::Capped{cap}(score) : score;
+  }
   /// Sets the columns that the query does not see to zero.
   __device__ void clear(const Team& team, T* to, Seen seen) const {
     team.map(to, static_cast<int>(seen.begin), [] { return 0.0f; });
@@ -79,12 +85,11 @@ struct SoftmaxForward {
     const int count = static_cast<int>(seen.end - seen.begin);
     const float* x = of.scores + row * of.part.stride + seen.begin;
     T* y = of.out + row * of.part.stride;
-    const float most = team.max(count, x);
-    const float total = team.sum(
-        count, [=](float v) { return rowwise::exponential(v - most); }, x);
-    const float factor = 1 / total;
+    const float most = of.capped(team.max(count, x));
+    const auto term = [=, this](float v) { return rowwise::exponential(of.capped(v) - most); };
+    const float total = team.sum(count, term, x), factor = 1 / total;
     team.map(
-        y + seen.begin, count, [=](float v) { return rowwise::exponential(v - most) * factor; }, x);
+        y + seen.begin, count, [=](float v) { return term(v) * factor; }, x);
     of.clear(team, y, seen);
     team.once([&] { of.stats.row(of.tensor_row(row))[of.head(row)] = most + std::log(total); });
   }
@@ -110,9 +115,10 @@ struct SoftmaxBackward {
     const float lse = of.stats.row(place)[head], factor = scale;
     team.map_pair(
         of.out + at + seen.begin, d_scores + at + seen.begin, count,
-        [=](float s, float d) {
-          const float p = rowwise::exponential(s - lse);
-          return rowwise::pair(p, p * (d - delta) * factor);
+        [=, this](float s, float d) {
+          const float capped = of.capped(s), p = rowwise::exponential(capped - lse);
+          const float d_s = p * (d - delta) * factor;
+          return rowwise::pair(p, of.cap > 0 ? rowwise::CappedGradient{of.cap}(d_s, capped) : d_s);
         },
         of.scores + at + seen.begin, d_probabilities + at + seen.begin);
     of.clear(team, of.out + at, seen);

@@ -93,6 +93,7 @@ AttentionOffer cudnn_offer(AttentionWay way, const AttentionPass& of, const Atte
 /// cuDNN's way, or why it has none on this GPU.
 AttentionOffer cudnn_way(AttentionWay way, const AttentionPass& of, const AttentionRules& rules) {
   if (rules.options.attention == CudaAttention::own) return refused(way, "it is not to be used");
+  if (of.forward().cap > 0) return refused(way, "scores have a cap");
   if (rules.cudnn == 0 || rules.capability == 0) return refused(way, "there is no cuDNN");
   if (rules.cudnn < kOldestCudnn) return refused(way, "it is older than 9.10");
   if (way == AttentionWay::cudnn_ordered) {
@@ -111,7 +112,7 @@ AttentionOffer own_way(const AttentionPass& of) {
   const AttentionBackward& args = of.args;
   const Attention& a = args.forward;
   const bool fits =
-      (a.head_dim == 64 || a.head_dim == 128) && a.scale > 0 &&
+      (a.head_dim == 64 || a.head_dim == 128) && a.scale > 0 && a.cap == 0 &&
       are_aligned_bf16({a.q, a.k, a.v, a.out}) && a.heads <= kMostBlocks &&
       a.sequences() <= kMostBlocks &&
       (!of.backward || (are_aligned_bf16({args.d_out, args.d_q}) &&
@@ -119,7 +120,8 @@ AttentionOffer own_way(const AttentionPass& of) {
   if (!fits)
     return refused(
         AttentionWay::own,
-        "they need bf16, heads of width 64 or 128, rows aligned to 16 bytes and a scale above 0");
+        "they need bf16, heads of width 64 or 128, rows aligned to 16 bytes, a scale above 0 and "
+        "scores without a cap");
   return {.way = AttentionWay::own,
           .bytes = of.backward ? a.q.rows * a.heads * bytes_of(DType::f32) : 0};
 }
@@ -167,6 +169,7 @@ std::string describe(const Attention& a, bool backward) {
   return concat(a.sequences(), " x ", a.positions, ", ", a.heads, " heads over ",
                 a.k.cols / a.head_dim, " of ", a.head_dim, " in ", name_of(a.q.dtype),
                 a.window > 0 ? concat(", window ", a.window) : std::string(),
+                a.cap > 0 ? concat(", scores capped at ", a.cap) : std::string(),
                 a.starts.data ? ", documents" : "",
                 a.query_blocks.data ? ", a part of the positions" : "",
                 backward ? ", gradients" : "");

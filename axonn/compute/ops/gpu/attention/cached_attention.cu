@@ -12,6 +12,7 @@
 #include "axonn/compute/ops/gpu/cuda_backend.cuh"
 #include "axonn/compute/ops/gpu/launch.cuh"
 #include "axonn/compute/ops/operand_checks.h"
+#include "axonn/compute/ops/rowwise/elementwise.h"
 #include "axonn/compute/ops/rowwise/math.h"
 #include "axonn/compute/tensor/address.h"
 #include "axonn/foundation/base/check.h"
@@ -107,7 +108,7 @@ __device__ void weigh(float* sums, const float* weights, int D, int count, int p
 
 template <typename T>
 __global__ void __launch_bounds__(kStretch)
-    attend_to_stretch(const CachedHead<T> args, float scale) {
+    attend_to_stretch(const CachedHead<T> args, float scale, float cap) {
   AXONN_SHARED(weights, float[kStretch]);
   AXONN_SHARED(sums, Pack<float, 4>[kStretch * kPack / 4]);
   const std::int64_t part = blockIdx.x, place = rowwise::row_quotient(part, args.stretches);
@@ -134,7 +135,8 @@ __global__ void __launch_bounds__(kStretch)
   };
   score(weights, args.q.row(row) + head * D, D, count, [&](int i) { return entry(args.keys, i); });
   __syncthreads();
-  const float x = thread < count ? weights[thread] * scale : -INFINITY;
+  float x = thread < count ? weights[thread] * scale : -INFINITY;
+  if (cap > 0 && thread < count) x = rowwise::Capped{cap}(x);
   const float most = block_reduce(x, [](float a, float b) { return a > b ? a : b; });
   const float weight = thread < count ? rowwise::exponential(x - most) : 0.0f;
   const float total = block_sum(weight);
@@ -219,7 +221,7 @@ void CudaBackend::cached_attention(const CachedAttention& args) {
     for (; head.first_row < args.q.rows; head.first_row += rows_at_once) {
       const std::int64_t rows = std::min(rows_at_once, args.q.rows - head.first_row);
       launch_kernel(stream(), grid_of(rows * args.heads * stretches), kStretch,
-                    attend_to_stretch<T>, head, args.scale);
+                    attend_to_stretch<T>, head, args.scale, args.cap);
       if (stretches > 1)
         launch_kernel(stream(), grid_of(rows * args.heads),
                       threads_for(std::min<std::int64_t>(args.head_dim, kStretch), 1),

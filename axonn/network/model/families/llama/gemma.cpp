@@ -1,6 +1,8 @@
-// Gemma 3: norms that multiply by 1 + weight at the input and at the output of attention and MLP,
-// an MLP gated by GELU, embeddings times the root of the width, and five layers with a window,
-// which have a base of their own, for each without. Sizes: the config.json of each model.
+// Gemma 2: norms that multiply by 1 + weight at the input and at the output of attention and MLP,
+// an MLP gated by GELU, embeddings times the root of the width, a window in every second layer, and
+// caps of scores and logits. Gemma 3: without caps, with norms of queries and keys, and with five
+// layers with a window, which have a base of their own, for each without. Sizes: the config.json of
+// each model.
 #include <cmath>
 
 #include "axonn/foundation/base/check.h"
@@ -13,6 +15,8 @@ namespace {
 constexpr std::int64_t kGemmaWindow = 4096, kGemmaPattern = 6;  // if the file is silent
 constexpr double kGemmaScalar = 256;                            // query_pre_attn_scalar, likewise
 constexpr double kGemmaTheta = 1e6, kGemmaWindowTheta = 10000;
+constexpr double kScoreCap = 50, kLogitCap = 30;  // of Gemma 2
+constexpr std::int64_t kGemma2Pattern = 2;
 
 double root_of_width(const ModelConfig& model) {
   return std::sqrt(static_cast<double>(model.hidden));
@@ -29,21 +33,51 @@ std::int64_t scalar_of(const ModelConfig& model) {
                                    : model.head_width();
 }
 
+/// Those of both.
 ModelConfig with_gemma_options(ModelConfig model) {
   model.tied = true;
   model.norm_eps = 1e-6;
   model.activation = MlpKind::geglu;
-  model.qk_norm = QkNormKind::head;
   model.block_norm = BlockNormKind::both;
   model.norm_plus_one = true;
-  model.rope_theta = kGemmaTheta;
-  model.window_rope_theta = kGemmaWindowTheta;
   model.head_dim = static_cast<std::int64_t>(kGemmaScalar);
   return model;
 }
 
+ModelConfig with_gemma2_options(ModelConfig model) {
+  model = with_gemma_options(std::move(model));
+  model.window = kGemmaWindow;
+  model.score_cap = kScoreCap;
+  model.logit_cap = kLogitCap;
+  return model;
+}
+
+ModelConfig with_gemma3_options(ModelConfig model) {
+  model = with_gemma_options(std::move(model));
+  model.qk_norm = QkNormKind::head;
+  model.rope_theta = kGemmaTheta;
+  model.window_rope_theta = kGemmaWindowTheta;
+  return model;
+}
+
+std::vector<ModelConfig> known_gemmas_2() {
+  ModelConfig gemma = with_gemma2_options(known_llama(256000, 8192));
+  gemma.type = "gemma2";
+  std::vector<ModelConfig> models;
+  add_known(models, gemma,
+            {{"gemma-2-2b", 26, 2304, 8, 4, 9216}, {"gemma-2-9b", 42, 3584, 16, 8, 14336}});
+  gemma.head_dim = 128;
+  gemma.attention_scale = 1 / std::sqrt(144.0);  // hidden / heads
+  add_known(models, gemma, {{"gemma-2-27b", 46, 4608, 32, 16, 36864}});
+  for (ModelConfig& model : models) {
+    model.embedding_scale = root_of_width(model);
+    model.full_layers = every_nth_layer(model, kGemma2Pattern);
+  }
+  return models;
+}
+
 std::vector<ModelConfig> known_gemmas() {
-  ModelConfig gemma = with_gemma_options(known_llama(262144, 32768));
+  ModelConfig gemma = with_gemma3_options(known_llama(262144, 32768));
   gemma.window = 512;
   std::vector<ModelConfig> models;
   add_known(models, gemma,
@@ -65,12 +99,42 @@ std::vector<ModelConfig> known_gemmas() {
   return models;
 }
 
-void read_gemma(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  for (const char* const cap : {"attn_logit_softcapping", "final_logit_softcapping"})
-    if (file.find({cap})) unsupported.emplace_back(cap);
+void read_common(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
   if (file.flag("use_bidirectional_attention", false))
     unsupported.emplace_back("use_bidirectional_attention");
   file.find({"hidden_act"});  // what counts is hidden_activation
+  model.embedding_scale = root_of_width(model);
+  model.attention_scale = gemma_scale(model, file.real({"query_pre_attn_scalar"}, kGemmaScalar));
+}
+
+/// A cap: `otherwise` if the key is missing, 0 if it is null.
+double read_cap(const JsonReader& file, const char* key, double otherwise) {
+  return file.has(key) && !file.find({key}) ? 0 : file.real({key}, otherwise);
+}
+
+void read_gemma2(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+  read_common(file, model, unsupported);
+  set_needed_window(
+      file, model, sliding_window(file, kGemmaWindow),
+      full_layers(file, model, unsupported).value_or(every_nth_layer(model, kGemma2Pattern)));
+  model.score_cap = read_cap(file, "attn_logit_softcapping", kScoreCap);
+  model.logit_cap = read_cap(file, "final_logit_softcapping", kLogitCap);
+}
+
+nlohmann::json cap_or_null(double cap) { return cap > 0 ? nlohmann::json(cap) : nlohmann::json(); }
+
+void write_gemma2(const ModelConfig& model, JsonObject& out) {
+  out["sliding_window"] = model.window > 0 ? model.window : kGemmaWindow;
+  write_layer_types(model, out);
+  out["query_pre_attn_scalar"] = scalar_of(model);
+  out["attn_logit_softcapping"] = cap_or_null(model.score_cap);
+  out["final_logit_softcapping"] = cap_or_null(model.logit_cap);
+}
+
+void read_gemma(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+  for (const char* const cap : {"attn_logit_softcapping", "final_logit_softcapping"})
+    if (file.find({cap})) unsupported.emplace_back(cap);
+  read_common(file, model, unsupported);
   const std::int64_t pattern =
       file.integer({"sliding_window_pattern", "_sliding_window_pattern"}, kMostLayers)
           .value_or(kGemmaPattern);
@@ -81,8 +145,6 @@ void read_gemma(const JsonReader& file, ModelConfig& model, Unsupported& unsuppo
     model.window_rope_theta = 0;
     model.window_rope_scaling = true;
   }
-  model.embedding_scale = root_of_width(model);
-  model.attention_scale = gemma_scale(model, file.real({"query_pre_attn_scalar"}, kGemmaScalar));
 }
 
 void write_gemma(const ModelConfig& model, JsonObject& out) {
@@ -103,10 +165,19 @@ void check_gemma(const ModelConfig& model, Unsupported& unsupported) {
                                  " that is not one over the root of an integer"));
 }
 
+void check_gemma2(const ModelConfig& model, Unsupported& unsupported) {
+  check_gemma(model, unsupported);
+  if (model.qk_norm != QkNormKind::none) unsupported.emplace_back("qk_norm");
+  if (model.shared_ffn > 0) unsupported.push_back(concat("shared_ffn = ", model.shared_ffn));
+}
+
 }  // namespace
 
 std::vector<ModelType> gemma_types() {
-  ModelConfig defaults = with_gemma_options(llama_defaults());
+  ModelConfig gemma2 = with_gemma2_options(llama_defaults());
+  gemma2.type = "gemma2";
+  gemma2.kv_heads = 4;
+  ModelConfig defaults = with_gemma3_options(llama_defaults());
   // Sizes, too, which published files that see images leave out.
   defaults.layers = 26;
   defaults.hidden = 2304;
@@ -115,7 +186,18 @@ std::vector<ModelType> gemma_types() {
   defaults.ffn = 9216;
   defaults.vocab = 262208;
   defaults.positions = 131072;
-  return {{.name = "gemma3_text",
+  return {{.name = "gemma2",
+           .architecture = "Gemma2ForCausalLM",
+           .defaults = gemma2,
+           .by_layer = {.windows = true},
+           .bias_keys = {.attention = true},
+           .scale_keys = {.embedding = true, .attention = true, .caps = true},
+           .is_named = true,
+           .known = known_gemmas_2,
+           .read = read_gemma2,
+           .write = write_gemma2,
+           .check = check_gemma2},
+          {.name = "gemma3_text",
            .architecture = "Gemma3ForCausalLM",
            .defaults = defaults,
            .by_layer = {.windows = true, .ropes = true, .window_theta = "rope_local_base_freq"},

@@ -114,6 +114,32 @@ void list_position_options(ModelConfig& model, OptionList& list) {
        .also = "no_rope_layers no_rope_layer_interval nope"});
 }
 
+void list_latent_options(ModelConfig& model, OptionList& list) {
+  list.unused_if([&model] { return why_unread(kLlamaFamily, model); });
+  list.add("kv_lora_rank", &model.kv_lora_rank,
+           {.help = "columns of the latents that keys and values are made of, as in DeepSeek's "
+                    "latent attention; 0: it is not used (llama)",
+            .min = 0,
+            .also = "kv_lora multi_latent_attention mla"});
+  list.unused_if([&model] {
+    const std::string reason = why_unread(kLlamaFamily, model);
+    return reason.empty() && model.kv_lora_rank == 0 ? "model.kv_lora_rank is 0" : reason;
+  });
+  list.add("q_lora_rank", &model.q_lora_rank,
+           {.help = "columns of the latents that queries are made of; 0: they have none",
+            .min = 0,
+            .also = "q_lora"});
+  list.add("qk_nope_head_dim", &model.qk_nope_head_dim,
+           {.help = "columns of a head's queries and keys without rotary positions",
+            .min = 1,
+            .also = "qk_head_dim"});
+  list.add("qk_rope_head_dim", &model.qk_rope_head_dim,
+           {.help = "columns of them with rotary positions, which all heads' keys share",
+            .min = 2,
+            .also = "qk_pos_emb_head_dim"});
+  list.add("v_head_dim", &model.v_head_dim, {.help = "columns of a head's values", .min = 1});
+}
+
 void list_scale_options(ModelConfig& model, OptionList& list) {
   list.unused_if([&model] { return why_unread(kLlamaFamily, model); });
   list.add("embedding_scale", &model.embedding_scale,
@@ -133,6 +159,15 @@ void list_scale_options(ModelConfig& model, OptionList& list) {
            {.help = "factor of the logits; Granite divides by logits_scaling (llama)",
             .above = 0,
             .also = "logits_scaling output_multiplier"});
+  list.add("score_cap", &model.score_cap,
+           {.help = "attention's scores s become cap tanh(s / cap), as in Gemma 2; 0: they stay "
+                    "(llama)",
+            .min = 0,
+            .also = "attn_logit_softcapping"});
+  list.add("logit_cap", &model.logit_cap,
+           {.help = "logits likewise, as in Gemma 2 (llama)",
+            .min = 0,
+            .also = "final_logit_softcapping logit_softcap"});
 }
 
 /// What layers with the window have of their own.
@@ -276,6 +311,12 @@ void list_expert_options(ModelConfig& model, OptionList& list) {
             .min = 1,
             .max = 64,
             .also = "topk_group limited_topk_group moe_router_group_topk"});
+  list.add("expert_group_best", &model.expert_group_best,
+           {.help = "how many of a group's best scores are added to choose groups: 2, as in "
+                    "DeepSeek-V3, or 1, as in DeepSeek-V2",
+            .min = 1,
+            .max = 2,
+            .also = "topk_method"});
   list.add("expert_norm", &model.expert_norm,
            {.help = "whether the scores of a token's experts are divided by their sum",
             .also = "norm_topk_prob moe_normalize_expert_weights"});
@@ -324,6 +365,22 @@ void validate_longrope(const ModelConfig& model) {
         "[model] rope_original_positions = ", rope.original_positions,
         " has a logarithm of 0, by which rope_scaling = \"longrope\" divides; take at least 2, or "
         "set rope_attention_factor");
+}
+
+void validate_latents(const ModelConfig& model) {
+  if (model.kv_lora_rank == 0) return;
+  const auto refuse_with = [&](const auto&... what) {
+    refuse("[model] kv_lora_rank = ", model.kv_lora_rank, " makes keys and values of latents, ",
+           what...);
+  };
+  if (model.kv_heads > 0 && model.kv_heads != model.heads)
+    refuse_with("of each head its own, but kv_heads = ", model.kv_heads, "; set it to 0");
+  if (model.qk_norm != QkNormKind::none)
+    refuse_with("which have norms themselves; set qk_norm to \"none\"");
+  if (model.sinks) refuse_with("without sinks; set sinks to false");
+  if (model.partial_rotary_factor != 1)
+    refuse_with("and rotates qk_rope_head_dim columns; set partial_rotary_factor to 1");
+  if (model.mup_base > 0) refuse_with("for which muP has no rules; set mup_base to 0");
 }
 
 void validate_rope(const ModelConfig& model) {
@@ -422,6 +479,7 @@ constexpr Family kLlamaFamily{.name = "llama",
                                   [](ModelConfig& model, OptionList& list) {
                                     list_llama_options(model, list);
                                     list_position_options(model, list);
+                                    list_latent_options(model, list);
                                     list_scale_options(model, list);
                                     list_window_options(model, list);
                                     list_scaling_options(model, list);
@@ -431,6 +489,7 @@ constexpr Family kLlamaFamily{.name = "llama",
                                   },
                               .validate =
                                   [](const ModelConfig& model) {
+                                    validate_latents(model);
                                     validate_rope(model);
                                     validate_kinds_of_layers(model);
                                     validate_experts(model);

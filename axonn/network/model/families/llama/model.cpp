@@ -1,4 +1,5 @@
 #include <array>
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "axonn/network/model/decoder.h"
 #include "axonn/network/model/families/llama/llama.h"
 #include "axonn/network/nn/experts.h"
+#include "axonn/network/nn/latent_attention.h"
 #include "axonn/network/nn/pointwise.h"
 #include "axonn/network/nn/rope.h"
 #include "axonn/network/nn/sinks.h"
@@ -102,11 +104,8 @@ class LlamaBlock final : public DecoderBlock {
         held_(name + ".mlp.experts", grid, Holders::same_experts),
         attention_norms_(parameters_, config,
                          {name + ".input_layernorm", name + ".post_attention_layernorm"}),
-        qkv_(parameters_, name + ".self_attn",
-             qkv_options(config, config.qkv_bias, {"q_proj", "k_proj", "v_proj"})),
-        project_(parameters_, name + ".self_attn.o_proj",
-                 residual_options(config, heads_.out_width(), heads_.head_dim, config.out_bias)),
         parallel_(config.block_norm == BlockNormKind::parallel) {
+    add_attention(config, name + ".self_attn");
     if (!parallel_)
       mlp_norms_.emplace(
           parameters_, config,
@@ -147,12 +146,42 @@ class LlamaBlock final : public DecoderBlock {
   const Experts* experts() const override { return experts_ ? &*experts_ : nullptr; }
 
  private:
+  /// Declares attention's products.
+  void add_attention(const ModelConfig& config, const std::string& name) {
+    const bool latent = config.kv_lora_rank > 0;
+    if (latent)
+      latent_.emplace(parameters_, name, latent_options(config));
+    else
+      qkv_.emplace(parameters_, name,
+                   qkv_options(config, config.qkv_bias, {"q_proj", "k_proj", "v_proj"}));
+    const std::int64_t width = latent ? config.v_head_dim : heads_.head_dim;
+    project_.emplace(parameters_, name + ".o_proj",
+                     residual_options(config, heads_.heads * width, width, config.out_bias));
+  }
+  LatentAttention::Options latent_options(const ModelConfig& config) {
+    Heads heads = heads_;
+    if (heads.scale == 0)
+      heads.scale =
+          1 / std::sqrt(static_cast<double>(config.qk_nope_head_dim + config.qk_rope_head_dim));
+    return {.width = config.hidden,
+            .heads = heads,
+            .sizes = {.query_rank = config.q_lora_rank,
+                      .key_rank = config.kv_lora_rank,
+                      .rotated = config.qk_rope_head_dim,
+                      .plain = config.qk_nope_head_dim,
+                      .value = config.v_head_dim},
+            .bias = config.qkv_bias,
+            .init_std = init_std(config),
+            .adapters = &adapters_};
+  }
+
   Var attend(const Context& ctx, Var in) const {
-    Var qkv = qkv_(ctx, std::exchange(in, {}));
+    if (latent_) return (*project_)(ctx, (*latent_)(ctx, in, rope_));
+    Var qkv = (*qkv_)(ctx, std::exchange(in, {}));
     if (qk_norm_ && !norms_rotated_) qkv = qk_norm_(ctx, qkv);
     if (rope_) qkv = (*rope_)(ctx, std::move(qkv), heads_);
     if (qk_norm_ && norms_rotated_) qkv = qk_norm_(ctx, qkv);
-    return project_(ctx, attention(ctx, qkv, heads_, sinks_ ? &*sinks_ : nullptr));
+    return (*project_)(ctx, attention(ctx, qkv, heads_, sinks_ ? &*sinks_ : nullptr));
   }
   Var feed_forward(const Context& ctx, const Var& in) const {
     if (!experts_) return (*mlp_)(ctx, in);
@@ -190,6 +219,7 @@ class LlamaBlock final : public DecoderBlock {
             .activation = gate_of(config),
             .groups = config.expert_groups,
             .kept_groups = config.expert_groups_per_token,
+            .group_best = config.expert_group_best,
             .init_std = init_std(config),
             .down_init_std = residual_options(config, config.expert_ffn, 1, false).init_std,
             .layer = routed};
@@ -199,10 +229,11 @@ class LlamaBlock final : public DecoderBlock {
   bool norms_rotated_;   // whether queries and keys are normed after rotary positions
   ParameterGroup held_;  // of experts; empty without
   Norms attention_norms_;
-  Linear qkv_;
+  std::optional<Linear> qkv_;  // or latent_
+  std::optional<LatentAttention> latent_;
   std::function<Var(const Context&, const Var&)> qk_norm_;  // empty: none
   std::optional<Sinks> sinks_;
-  Linear project_;
+  std::optional<Linear> project_;
   bool parallel_;  // whether attention and MLP have one norm, and no sum between them
   std::optional<Norms> mlp_norms_;
   std::optional<LlamaMlp> mlp_;  // beside experts: that of all tokens, if there is one

@@ -165,6 +165,20 @@ void read_ropes(const JsonReader& file, const ModelType& type, ModelConfig& mode
     unsupported.push_back("a scaling of sliding_attention of its own in rope_parameters");
 }
 
+double read_score_growth(const JsonReader& file, const ModelConfig& model) {
+  const auto rope = rope_object(file);
+  const double all = rope ? real_or_0(*rope, "mscale_all_dim") : 0;
+  const bool scaled = model.rope.kind != RopeScalingKind::none && model.rope.factor > 1;
+  const double root = scaled ? 0.1 * all * std::log(model.rope.factor) + 1 : 1;
+  return root * root;
+}
+
+void write_score_growth(double growth, const ModelConfig& model, JsonObject& out) {
+  if (growth == 1) return;
+  out["rope_scaling"]["mscale_all_dim"] =
+      (std::sqrt(growth) - 1) / (0.1 * std::log(model.rope.factor));
+}
+
 double longrope_factor(const ModelConfig& model) {
   return static_cast<double>(model.positions) / static_cast<double>(model.rope.original_positions);
 }

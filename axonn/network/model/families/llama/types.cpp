@@ -269,7 +269,7 @@ bool has_scales(const ModelType& type, const ModelConfig& model) {
 
 /// Whether they can say its rotary positions.
 bool has_rope(const ModelType& type, const ModelConfig& model) {
-  return model.rope_pairs == type.defaults.rope_pairs &&
+  return (model.rope_pairs == type.defaults.rope_pairs || type.rope_keys.pairs) &&
          (model.partial_rotary_factor == 1 || type.rope_keys.part) &&
          (model.query_growth == 0 || type.rope_keys.growth);
 }
@@ -300,8 +300,11 @@ bool is_llama_type(const ModelConfig& model, const ModelType& type) {
   const bool same_parts =
       defaults.qk_norm == model.qk_norm && (defaults.shared_ffn > 0) == (model.shared_ffn > 0);
   return (defaults.experts > 0) == (model.experts > 0) && (same_parts || type.is_named) &&
-         (model.expert_groups == 1 || type.groups_experts) && has_rope(type, model) &&
+         (model.expert_groups == 1 ||
+          (type.groups_experts && defaults.expert_group_best == model.expert_group_best)) &&
+         (defaults.kv_lora_rank > 0) == (model.kv_lora_rank > 0) && has_rope(type, model) &&
          has_scales(type, model) && has_biases(type, model) &&
+         (type.scale_keys.caps || (model.score_cap == 0 && model.logit_cap == 0)) &&
          defaults.activation == model.activation && defaults.sinks == model.sinks &&
          defaults.expert_bias == model.expert_bias &&
          defaults.router_logit_bias == model.router_logit_bias &&
@@ -331,12 +334,15 @@ std::string llama_type_options(const ModelConfig& model) {
   say_if(model.attention_scale != 0, "attention_scale = ", model.attention_scale);
   say_if(model.residual_scale != 1, "residual_scale = ", model.residual_scale);
   say_if(model.logit_scale != 1, "logit_scale = ", model.logit_scale);
+  say_if(model.score_cap > 0, "score_cap = ", model.score_cap);
+  say_if(model.logit_cap > 0, "logit_cap = ", model.logit_cap);
   if (model.qk_norm != QkNormKind::none)
     options.push_back(concat("qk_norm = ", kQkNormKinds[static_cast<int>(model.qk_norm)]));
   say_if(model.block_norm != BlockNormKind::input,
          "block_norm = ", kBlockNormKinds[static_cast<int>(model.block_norm)]);
   say_if(model.experts > 0, "experts = ", model.experts);
   say_if(model.sinks, "sinks = true");
+  say_if(model.kv_lora_rank > 0, "kv_lora_rank = ", model.kv_lora_rank);
   say_if(model.expert_bias, "expert_bias = true");
   say_if(model.router_logit_bias, "router_logit_bias = true");
   say_if(model.expert_groups != 1, "expert_groups = ", model.expert_groups);

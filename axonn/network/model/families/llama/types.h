@@ -34,12 +34,13 @@ std::vector<ModelType> starcoder_types();  // starcoder.cpp
 std::vector<ModelType> nemotron_types();   // nemotron.cpp
 std::vector<ModelType> cohere_types();     // cohere.cpp
 std::vector<ModelType> gpt_oss_types();    // gpt_oss.cpp
+std::vector<ModelType> deepseek_types();   // deepseek.cpp: V2 and V3
 
 inline constexpr std::array kLlamaTypes = {
-    llama_types,    mistral_types, mixtral_types, olmoe_types, olmo_types,    qwen_types,
-    apertus_types,  smollm_types,  phi_types,     seed_types,  granite_types, glm_types,
-    exaone_types,   ernie_types,   hunyuan_types, gemma_types, minimax_types, starcoder_types,
-    nemotron_types, cohere_types,  gpt_oss_types};
+    llama_types,    mistral_types, mixtral_types, olmoe_types,   olmo_types,    qwen_types,
+    apertus_types,  smollm_types,  phi_types,     seed_types,    granite_types, glm_types,
+    exaone_types,   ernie_types,   hunyuan_types, gemma_types,   minimax_types, starcoder_types,
+    nemotron_types, cohere_types,  gpt_oss_types, deepseek_types};
 
 // Pieces of which types are made; types.cpp.
 
@@ -96,6 +97,11 @@ void read_rope(const JsonReader& file, const ModelType& type, ModelConfig& model
 /// in the objects does not count.
 void read_ropes(const JsonReader& file, const ModelType& type, ModelConfig& model,
                 Unsupported& unsupported);
+/// The factor of scores that DeepSeek's YaRN adds to cosines and sines, by mscale_all_dim; 1
+/// without that.
+double read_score_growth(const JsonReader& file, const ModelConfig& model);
+/// The key mscale_all_dim of a factor of scores.
+void write_score_growth(double growth, const ModelConfig& model, JsonObject& out);
 /// The factor of longrope in files that have none.
 double longrope_factor(const ModelConfig& model);
 /// The keys of a scaling of rotary frequencies, rope_type among them.
