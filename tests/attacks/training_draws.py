@@ -73,8 +73,9 @@ def draw_model(rng, keys, grid, dtype):
     keys["model.rope_pairs"] = rng.choice(("halves", "halves", "neighbours"))
     keys["model.norm_plus_one"] = rng.random() < 0.2
     for scale in ("embedding_scale", "residual_scale", "logit_scale", "attention_scale"):
-        if rng.random() < 0.2:  # larger scores make the choice of keys, and so rounding, count more
-            keys[f"model.{scale}"] = rng.choice((0.25, 0.5, 1 if scale == "attention_scale" else 3))
+        if rng.random() < 0.2:  # larger scores and residuals make rounding count more
+            large = {"attention_scale": 1, "residual_scale": 1.5}.get(scale, 3)
+            keys[f"model.{scale}"] = rng.choice((0.25, 0.5, large))
     if rng.random() < 0.2:
         keys |= {"model.query_growth": 0.3, "model.rope_original_positions": 8}
     keys["model.partial_rotary_factor"] = rng.choice((1, 1, 0.5))
@@ -86,11 +87,40 @@ def draw_model(rng, keys, grid, dtype):
     keys["model.norm"] = rng.choice(("rms", "rms", "layer", "layer-without-bias"))
     if rng.random() < 0.3:
         keys["model.nope_layers"] = draw_layers(rng, keys)
+    for cap in ("score_cap", "logit_cap"):
+        if rng.random() < 0.1:
+            keys[f"model.{cap}"] = rng.choice((1.5, 30.0))
+    keys["model.sinks"] = rng.random() < 0.15
+    gates = ("geglu", "clamped-swiglu")
     if rng.random() < 0.5:
         draw_experts(rng, keys, grid)
         keys["model.mlp_bias"] = False
+        for bias in ("expert_bias", "router_logit_bias"):
+            keys[f"model.{bias}"] = rng.random() < 0.2
+        if rng.random() < 0.2:
+            keys["model.activation"] = rng.choice(gates)
     elif rng.random() < 0.4:
-        keys["model.activation"] = rng.choice(("xielu", "geglu", "gelu", "relu2"))
+        keys["model.activation"] = rng.choice(("xielu", "gelu", "relu2", *gates))
+    if keys.get("model.activation") == "clamped-swiglu":
+        keys["model.swiglu_limit"] = rng.choice((0.5, 7.0))
+    if rng.random() < 0.12:
+        draw_latents(rng, keys, grid)
+
+
+def draw_latents(rng, keys, grid):
+    """Latent attention, of as many columns as the grid can cut."""
+    x, y = grid[:2]
+    for key in ("kv_heads", "head_dim"):
+        keys.pop(f"model.{key}", None)
+    rotated = 2 * x * rng.choice((1, 3))
+    keys |= {"model.kv_lora_rank": x * y * rng.choice((4, 6)), "model.qk_rope_head_dim": rotated,
+             "model.q_lora_rank": x * y * rng.choice((0, 5, 8)), "model.qk_norm": "none",
+             "model.qk_nope_head_dim": rng.choice((1, 6, 8)), "model.sinks": False,
+             "model.v_head_dim": rng.choice((3, 8, 20)), "model.partial_rotary_factor": 1}  # fmt: skip
+    if keys["model.rope_scaling"] == "longrope":
+        keys["model.rope_scaling"] = "none"
+        for key in [key for key in keys if key.startswith("model.rope_") and "factor" in key]:
+            keys.pop(key)
 
 
 def draw_longrope(rng, keys):
@@ -142,6 +172,7 @@ def draw_experts(rng, keys, grid):
         keys |= {"model.expert_groups": 2, "model.expert_groups_per_token": 2}
         if keys["model.experts_per_token"] <= experts // 2:
             keys["model.expert_groups_per_token"] = 1
+        keys["model.expert_group_best"] = rng.choice((1, 2))
     if rng.random() < 0.3:
         keys["model.shared_ffn"] = 24 * grid[0]
     if rng.random() < 0.4:
@@ -232,7 +263,9 @@ def draw_optimizer(rng, keys):
         keys["lora.rank"] = rng.choice((1, 3))
         if rng.random() < 0.4:
             keys["lora.dropout"] = 0.2
-        if keys["model.family"] == "llama" and rng.random() < 0.4:
+        if "model.kv_lora_rank" in keys:
+            keys["lora.targets"] = rng.choice(("kv_b_proj,o_proj", "kv_a_proj_with_mqa"))
+        elif keys["model.family"] == "llama" and rng.random() < 0.4:
             keys["lora.targets"] = rng.choice(("q_proj,v_proj", "k_proj", "o_proj,q_proj"))
         if rng.random() < 0.4:
             keys["lora.layers"] = rng.choice((0, keys["model.layers"] - 1))
@@ -240,7 +273,7 @@ def draw_optimizer(rng, keys):
             name = "q_proj" if keys["model.family"] == "llama" else "c_attn"
             keys["lora.rank_pattern"] = f"{name} 2"
             keys["lora.alpha_pattern"] = f"{name} 5"
-    elif kind in ("adamw", "ademamix") and rng.random() < 0.25:
+    elif kind in ("adamw", "ademamix") and rng.random() < 0.25 and "model.kv_lora_rank" not in keys:
         keys["model.mup_base"] = rng.choice((8, 48))
         keys.pop("model.attention_scale", None)  # factors that muP has of its own
         keys.pop("model.norm_plus_one", None)
@@ -294,7 +327,9 @@ COUNTED = (
     "model.out_bias model.mlp_bias model.partial_rotary_factor model.rope_pairs "
     "model.norm_plus_one model.embedding_scale model.attention_scale model.residual_scale "
     "model.logit_scale model.query_growth model.shared_ffn "
-    "model.expert_groups model.norm "
+    "model.expert_groups model.expert_group_best model.norm "
+    "model.sinks model.score_cap model.logit_cap model.expert_bias model.router_logit_bias "
+    "model.swiglu_limit model.kv_lora_rank model.q_lora_rank "
     "model.rope_scaling model.block_norm model.nope_layers model.full_layers "
     "model.window_rope_theta model.window_rope_scaling model.activation model.experts_per_token "
     "model.expert_norm model.expert_step model.dense_layers model.router model.router_scale "
@@ -338,7 +373,7 @@ def features(training):
         "mpi": training.mpi,
         "window": window_of(keys),
         "heads": "uneven" if keys["model.heads"] % x else "even",
-        "key heads": "shared" if keys["model.kv_heads"] % x else "whole",
+        "key heads": "shared" if keys.get("model.kv_heads", keys["model.heads"]) % x else "whole",
         "width": "uneven" if keys["model.ffn"] % x else "even",
         "vocabulary": "padded" if keys["model.vocab"] % x else "whole",
         "batches": "ramp" if "training.batch_ramp" in keys
