@@ -53,7 +53,8 @@ std::pair<std::vector<double>, double> frequencies(const ModelConfig& m, std::in
   const double theta = slides && m.window_rope_theta > 0 ? m.window_rope_theta : m.rope_theta;
   const RopeScaling rope = slides && !m.window_rope_scaling ? RopeScaling{} : m.rope;
   std::vector<double> out;
-  const std::int64_t width = std::int64_t(double(m.head_dim) * m.partial_rotary_factor);
+  const std::int64_t width =
+      std::int64_t(double(m.head_width(m.window_of(layer))) * m.partial_rotary_factor);
   const auto& factors =
       positions > rope.original_positions ? rope.long_factors : rope.short_factors;
   for (std::int64_t i = 0; i < width / 2; ++i) {
@@ -63,7 +64,9 @@ std::pair<std::vector<double>, double> frequencies(const ModelConfig& m, std::in
                       ? of_yarn(f, double(i), double(width), theta, rope)
                   : rope.kind == RopeScalingKind::longrope ? f / factors[i]
                   : rope.kind == RopeScalingKind::linear   ? f / rope.factor
-                                                           : f);
+                  : rope.kind == RopeScalingKind::proportional
+                      ? (i < std::int64_t(rope.share * double(width) / 2) ? f : 0)
+                      : f);
   }
   if (rope.kind == RopeScalingKind::longrope && rope.attention_factor == 0)
     return {out, std::sqrt(1 + std::log(rope.factor) / std::log(double(rope.original_positions)))};
@@ -96,18 +99,21 @@ Matrix block_norm(const Matrix& x, const ModelConfig& m, const Weights& weights,
                     m.norm_eps);
 }
 
+/// RMSNorm of each head, which has as many columns as the weight.
+Matrix over_heads(const Matrix& x, const Matrix& weight, double eps) {
+  Matrix heads(x.rows * x.cols / weight.cols, weight.cols), out = x;
+  heads.values = x.values;
+  out.values = rms_norm(heads, weight, eps).values;
+  return out;
+}
+
 /// Applies RMSNorm with the weight `name`, if the model has it, to each head's D columns or to the
 /// whole width, as many columns as the weight has.
 Matrix head_norms(const Matrix& x, const ModelConfig& m, const Weights& weights,
                   const std::string& name) {
   const auto found = weights.find(name);
   if (found == weights.end()) return x;
-  const std::int64_t width = found->second.cols;
-  Matrix heads(x.rows * x.cols / width, width);
-  heads.values = x.values;
-  Matrix out = x;
-  out.values = rms_norm(heads, factors_of(m, found->second), m.norm_eps).values;
-  return out;
+  return over_heads(x, factors_of(m, found->second), m.norm_eps);
 }
 
 /// The columns of x, each head's from even and odd ones to those of its first and second half, or
@@ -131,7 +137,7 @@ Matrix rotated(const Matrix& x, const ModelConfig& m, std::int64_t layer, std::i
   const std::int64_t width = 2 * std::int64_t(turns.size());
   const bool neighbours = m.rope_pairs == RopePairs::neighbours;
   Matrix out = x;
-  for (std::int64_t first = 0; first < out.cols; first += m.head_dim) {
+  for (std::int64_t first = 0; first < out.cols; first += m.head_width(m.window_of(layer))) {
     Matrix head = columns(x, first, width);
     if (neighbours) head = unzipped(head, width, false);
     head = rotary(head, positions, turns);
@@ -179,18 +185,23 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
     for (std::int64_t c = 0; c < queries.cols; ++c)
       queries(r, c) *=
           1 + m.query_growth * std::log(1 + (r % positions) / m.rope.original_positions);
+  const std::int64_t width = m.head_width(m.window_of(layer)),
+                     kv_heads = m.kv_heads_of(m.window_of(layer));
   const AttentionShape shape{.positions = positions,
                              .heads = m.heads,
-                             .kv_heads = m.kv_heads,
-                             .head_dim = m.head_dim,
-                             .group = m.heads / m.kv_heads,
+                             .kv_heads = kv_heads,
+                             .head_dim = width,
+                             .group = m.heads / kv_heads,
                              .scale = m.attention_scale > 0 ? m.attention_scale
                                       : m.mup_base_head_dim > 0
-                                          ? std::sqrt(double(m.mup_base_head_dim)) / m.head_dim
-                                          : 1 / std::sqrt(double(m.head_dim)),
+                                          ? std::sqrt(double(m.mup_base_head_dim)) / double(width)
+                                          : 1 / std::sqrt(double(width)),
                              .window = m.window_of(layer),
                              .cap = m.score_cap};
-  AttentionResult result = attention(queries, turned("k"), project("v"), shape);
+  const bool keys = m.full_values_are_keys && m.window_of(layer) == 0;
+  Matrix values = project(keys ? "k" : "v");
+  if (m.value_norm) values = over_heads(values, Matrix(1, width, 1), m.norm_eps);
+  AttentionResult result = attention(queries, turned("k"), values, shape);
   if (m.sinks) add_sinks(result, weights.at(name + "sinks"));
   return with_bias(product(result.out, weights.at(name + "o_proj.weight")), weights,
                    name + "o_proj.bias");
@@ -357,6 +368,7 @@ LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
       pass.routings.push_back(repeated.empty() ? Routing{} : repeated[number]);
       return mixture(of, m, weights, layer + "mlp.", pass.routings.back());
     };
+    const auto factor = weights.find(layer + "layer_scalar");
     const auto added = [&](Matrix to, Matrix of) {
       for (double& value : of.values) value *= m.residual_scale;
       return sum(std::move(to), of);
@@ -376,6 +388,7 @@ LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
       x = added(x, norm(attend(both ? norm(x, "input_") : x), "post_attention_"));
       x = added(x, norm(feed_forward(both ? norm(x, "pre_feedforward_") : x), "post_feedforward_"));
     }
+    for (double& value : x.values) value *= factor == weights.end() ? 1 : factor->second(0, 0);
   }
   pass.logits = product(block_norm(x, m, weights, "model.norm"),
                         m.tied ? table : weights.at("lm_head.weight"));

@@ -286,6 +286,16 @@ struct Scale {
   void run(auto launch, const Checker& check) const;
 };
 
+/// out (R, C) T = inp · number, which may be inp.
+struct ScaleByNumber {
+  View out, inp;
+  View number;  ///< (1, 1) W, f32 or bf16
+
+  static constexpr std::string_view kName = "scale_by_number";
+  auto operands() const { return std::array{out, inp, number}; }
+  void run(auto launch, const Checker& check) const;
+};
+
 /// out (R, C) T = cap · tanh(inp / cap), which may be inp; cap is above 0.
 struct SoftCap {
   View out, inp;
@@ -547,14 +557,14 @@ using RowwiseOperation = std::variant<
     ops::KeepHeads, ops::CopyHeads, ops::AddSinks, ops::SinkTerms, ops::OrderBlocks, ops::Swiglu,
     ops::SwigluBackward, ops::Xielu, ops::XieluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward,
     ops::Add, ops::Activation, ops::ActivationBackward, ops::Multiply, ops::Scale, ops::AddNumber,
-    ops::SoftCap, ops::SoftCapBackward, ops::Cast, ops::ColumnSum, ops::Route, ops::RouteBackward,
-    ops::RouteCounts, ops::ExpertOrder, ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward,
-    ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats,
-    ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy, ops::GreedyTargets,
-    ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::PowerSum,
-    ops::LargestSize, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion,
-    ops::ScheduleFreeAdamW, ops::Clamp, ops::Momentum, ops::DivideByNorm, ops::WeightedSum,
-    ops::MovingAverage>;
+    ops::ScaleByNumber, ops::SoftCap, ops::SoftCapBackward, ops::Cast, ops::ColumnSum, ops::Route,
+    ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder, ops::SpreadRows, ops::CombineRows,
+    ops::CombineRowsBackward, ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward,
+    ops::SoftmaxStats, ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy,
+    ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum, ops::SquaredSum,
+    ops::PowerSum, ops::LargestSize, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd,
+    ops::Lion, ops::ScheduleFreeAdamW, ops::Clamp, ops::Momentum, ops::DivideByNorm,
+    ops::WeightedSum, ops::MovingAverage>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

@@ -97,6 +97,12 @@ struct ModelConfig {
   // Factors (Granite): of the embeddings; of scores, 0: 1 / sqrt(D); of what attention and MLP add
   // to the residual stream; of the logits.
   double embedding_scale = 1, attention_scale = 0, residual_scale = 1, logit_scale = 1;
+  // Of layers without the window (Gemma 4): a head's width and key-value heads, 0: those of others;
+  // whether their values are their keys, before these are normed.
+  std::int64_t full_head_dim = 0, full_kv_heads = 0;
+  bool full_values_are_keys = false;
+  bool value_norm = false;    ///< values are divided by their root mean square
+  bool layer_factor = false;  ///< a constant of each layer multiplies its output
   /// Latent attention (DeepSeek): columns of the latents of keys and values, 0: it is not used, and
   /// of queries, 0: these have none; of a head's queries and keys without positions and with them,
   /// and of its values. head_dim follows from the last three.
@@ -172,8 +178,9 @@ struct ModelConfig {
   std::int64_t widest_window() const { return full_layers.empty() ? window : 0; }
   /// Whether layers with the window have other rotary frequencies than those without.
   bool has_window_rope() const {
-    return window > 0 && ((window_rope_theta > 0 && window_rope_theta != rope_theta) ||
-                          (!window_rope_scaling && rope.kind != RopeScalingKind::none));
+    return window > 0 &&
+           (full_head_dim > 0 || (window_rope_theta > 0 && window_rope_theta != rope_theta) ||
+            (!window_rope_scaling && rope.kind != RopeScalingKind::none));
   }
   /// m, how many times as wide as muP's base; 1 without muP.
   double width_factor() const {
@@ -184,10 +191,18 @@ struct ModelConfig {
     if (kv_lora_rank > 0) return std::max(qk_nope_head_dim + qk_rope_head_dim, v_head_dim);
     return head_dim > 0 || heads == 0 ? head_dim : hidden / heads;
   }
-  /// The columns of a head that rotate; the others are the same at all positions.
-  std::int64_t rotary_width() const {
+  /// The same of a layer that sees `window` positions, 0: all; and its key-value heads.
+  std::int64_t head_width(std::int64_t of_window) const {
+    return of_window == 0 && full_head_dim > 0 ? full_head_dim : head_width();
+  }
+  std::int64_t kv_heads_of(std::int64_t of_window) const {
+    return of_window == 0 && full_kv_heads > 0 ? full_kv_heads : kv_heads;
+  }
+  /// The columns of a head, of so many, that rotate; the others are the same at all positions.
+  std::int64_t rotary_width() const { return rotary_width(head_width()); }
+  std::int64_t rotary_width(std::int64_t of_head) const {
     if (kv_lora_rank > 0) return qk_rope_head_dim;
-    return static_cast<std::int64_t>(static_cast<double>(head_width()) * partial_rotary_factor);
+    return static_cast<std::int64_t>(static_cast<double>(of_head) * partial_rotary_factor);
   }
   /// The names of the products of the family llama's attention, for messages.
   std::string_view attention_products() const {

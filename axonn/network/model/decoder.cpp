@@ -48,8 +48,8 @@ DecoderBlock::DecoderBlock(const ModelConfig& config, const Grid& grid, const st
     : parameters_(name, grid),
       adapters_(name, grid, config.lora),
       heads_{.heads = config.heads,
-             .kv_heads = config.kv_heads,
-             .head_dim = config.head_width(),
+             .kv_heads = config.kv_heads_of(window),
+             .head_dim = config.head_width(window),
              .window = window,
              .base_head_dim = config.mup_base_head_dim,
              .scale = config.attention_scale,
@@ -152,7 +152,10 @@ std::int64_t Decoder::parameters_in_blocks() const {
 }
 
 double Decoder::attention_columns(std::int64_t seq_len) const {
-  return static_cast<double>(config_.layers * config_.heads * config_.head_width() * seq_len);
+  std::int64_t columns = 0;
+  for (std::int64_t layer = 0; layer < config_.layers; ++layer)
+    columns += config_.heads * config_.head_width(config_.window_of(layer));
+  return static_cast<double>(columns * seq_len);
 }
 
 double Decoder::flops_per_token(std::int64_t seq_len) {

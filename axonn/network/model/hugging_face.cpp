@@ -58,11 +58,16 @@ struct Wrapper {
   std::string_view name;  ///< its model_type
   std::string_view text;  ///< that of the text model, if the object does not say
 };
-constexpr std::array kWrappers = {Wrapper{"gemma3", "gemma3_text"}, Wrapper{"mistral3", "mistral"}};
+constexpr std::array kWrappers = {Wrapper{"gemma3", "gemma3_text"},
+                                  Wrapper{"gemma4", "gemma4_text"}, Wrapper{"mistral3", "mistral"}};
 
 /// In front of the names of its other tensors.
-constexpr std::array<std::string_view, 4> kTowers = {"vision_tower.", "multi_modal_projector.",
+constexpr std::array<std::string_view, 7> kTowers = {"vision_tower.",
+                                                     "multi_modal_projector.",
                                                      "model.vision_tower.",
+                                                     "model.audio_tower.",
+                                                     "model.embed_vision.",
+                                                     "model.embed_audio.",
                                                      "model.multi_modal_projector."};
 
 constexpr double kMostParameters = 1e18;  // of all experts, so that their count fits an int64

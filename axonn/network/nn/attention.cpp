@@ -69,6 +69,7 @@ std::vector<Segment> Heads::qkv_segments() const {
                    .unit = head_dim,
                    .kind = Segment::Kind::shared,
                    .readers = heads};
+  if (values_are_keys) return {q, kv};
   return {q, kv, kv};
 }
 
@@ -77,6 +78,7 @@ Runs Heads::qkv_runs(const Grid& grid) const {
   if (each > 0) return {query_heads(ways) * each};
   const std::int64_t q = query_heads(ways) * head_dim,
                      kv = shared_room(kv_heads, heads, ways) * head_dim;
+  if (values_are_keys) return {q, kv};
   return {q, kv, kv};
 }
 

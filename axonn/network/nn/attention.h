@@ -26,12 +26,14 @@ struct Heads {
   /// Of a product that does not make queries, keys and values: its output features for each query
   /// head, which are cut as those; 0: it makes them.
   std::int64_t each = 0;
+  bool values_are_keys = false;  ///< the product makes queries and keys alone (KeysAsValues)
 
   /// Query heads that each of `ways` ranks computes, those beyond `heads` included.
   std::int64_t query_heads(int ways) const { return (heads + ways - 1) / ways; }
   /// Output features of the fused QKV product, or of that of `each`.
   std::int64_t qkv_width() const {
-    return each > 0 ? heads * each : (heads + 2 * kv_heads) * head_dim;
+    if (each > 0) return heads * each;
+    return (heads + (values_are_keys ? 1 : 2) * kv_heads) * head_dim;
   }
   /// Columns of the attention's output.
   std::int64_t out_width() const { return heads * head_dim; }

@@ -10,10 +10,10 @@
 
 namespace axonn {
 
-enum class RopeScalingKind { none, llama3, yarn, longrope, linear };
+enum class RopeScalingKind { none, llama3, yarn, longrope, linear, proportional };
 
-inline constexpr std::array<std::string_view, 5> kRopeScalingKinds = {"none", "llama3", "yarn",
-                                                                      "longrope", "linear"};
+inline constexpr std::array<std::string_view, 6> kRopeScalingKinds = {
+    "none", "llama3", "yarn", "longrope", "linear", "proportional"};
 
 /// Scaling of the rotary frequencies, with which a model trained on sequences of
 /// `original_positions` learns longer ones. Frequency f_i of pair i, which turns
@@ -25,6 +25,7 @@ inline constexpr std::array<std::string_view, 5> kRopeScalingKinds = {"none", "l
 ///            fractions, that turn beta_fast and beta_slow times; with `truncate`, the integers
 ///            below and above. Cosines and sines are multiplied by attention_factor.
 ///   linear   s = 0
+///   proportional   s = 1 for the first `share` of the pairs; the others do not rotate
 ///
 /// With longrope, f_i becomes f_i / short_factors[i], or f_i / long_factors[i] in sequences longer
 /// than original_positions; cosines and sines are multiplied by attention_factor in both.
@@ -41,6 +42,7 @@ struct RopeScaling {
   /// Of yarn and longrope; 0: 0.1 ln(factor) + 1, sqrt(1 + ln(factor) / ln(original_positions)).
   double attention_factor = 0;
   bool truncate = true;  ///< of yarn
+  double share = 1;      ///< of proportional
   /// Of longrope, a number for each pair of columns that rotate.
   std::vector<double> short_factors = {}, long_factors = {};
 

@@ -257,6 +257,20 @@ Var multiply(const Context& context, const Var& a, const Var& b) {
   return each_of(context, "multiply", {a, b}, forward);
 }
 
+Var scale_by_constant(const Context& context, const Var& inp, const Parameter& number) {
+  const auto forward = [&number](const Context& ctx, const Chunk& in) {
+    Tensor value = ctx.like(in.value);
+    ctx.backend.run(ops::ScaleByNumber{value.view(), in.value.view(), number.weight()});
+    const Chunk out = make_chunk(ctx, in, std::move(value), in.placement);
+    return with_backward(ctx, out, [ctx, &number, to = in.gradient](const Tensor& d_out) {
+      Tensor d_inp = d_out.unique() ? d_out : ctx.like(d_out);
+      ctx.backend.run(ops::ScaleByNumber{d_inp.view(), d_out.view(), number.weight()});
+      to->add(ctx, std::move(d_inp));
+    });
+  };
+  return each_later(context, inp, forward, {.reads_parameters = true});
+}
+
 Var scale(const Context& context, const Var& inp, float factor) {
   return each_later(context, inp, [factor](const Context& ctx, const Chunk& in) {
     Tensor value = ctx.like(in.value);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "axonn/ranks/parallel/parameters.h"
 #include "axonn/ranks/parallel/var.h"
 
 // Arithmetic on values. Operations on two or more values want them alike: the same chunks, rows and
@@ -41,6 +42,10 @@ Var multiply(const Context& ctx, const Var& a, const Var& b);
 
 /// inp · factor, (R, C), with the placement of inp. Keeps nothing. No communication.
 Var scale(const Context& ctx, const Var& inp, float factor);
+
+/// inp times a constant (1, 1) of the model that is not trained; (R, C), with the placement of inp.
+/// No communication.
+Var scale_by_constant(const Context& ctx, const Var& inp, const Parameter& number);
 
 /// e^x / (sum of e^x over all columns of the row), for each element x of inp (R, C); with the
 /// placement of inp. Keeps its result for backward.

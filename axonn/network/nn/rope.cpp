@@ -62,6 +62,9 @@ std::vector<double> rope_frequencies(std::int64_t D, double theta, const RopeSca
     for (double& f : frequencies) f = of_llama3(f, scaling);
   if (scaling.kind == RopeScalingKind::linear)
     for (double& f : frequencies) f /= scaling.factor;
+  if (scaling.kind == RopeScalingKind::proportional)
+    std::fill(frequencies.begin() + static_cast<std::int64_t>(scaling.share * width / 2),
+              frequencies.end(), 0);
   if (scaling.kind == RopeScalingKind::longrope) divide(frequencies, scaling.short_factors);
   if (scaling.kind != RopeScalingKind::yarn) return frequencies;
   const Ramp ramp(width, theta, scaling);

@@ -150,6 +150,18 @@ TEST(Arithmetic, AnActivationOfNaNIsNaN) {
   }
 }
 
+TEST(Arithmetic, ScaleByNumberRoundsOnceAndMayBeInPlace) {
+  const auto backend = test_backend();
+  for (DType type : {DType::f32, DType::bf16})
+    for (DType number : {DType::f32, DType::bf16}) {
+      const Matrix x = random_values("x", 9, 70, type);
+      const Operand inp(x, type, 3), by(Matrix(1, 1, 1.5), number);
+      backend->run(ops::ScaleByNumber{inp, inp, by});
+      EXPECT_TRUE(
+          close(inp, joined(x, x, [](double u, double) { return u * 1.5; }), stored(type, 1e-30)));
+    }
+}
+
 TEST(Arithmetic, SoftCapAndItsGradientEqualPlainLoopsAndMayBeInPlace) {
   const auto backend = test_backend();
   constexpr double kCap = 0.75;

@@ -87,6 +87,7 @@ Refused of_activations(const Operands& o) {
       {"b is (4,6) bf16, want f32", ops::Multiply{o.x, o.y, o.half}},
       {"out is (4,3) f32, want (4,6)", ops::Scale{o.thirds, o.x, 2}},
       {"out is (4,6) bf16, want f32", ops::AddNumber{o.half, o.x, 2}},
+      {"number is (1,6) f32, want (1,1)", ops::ScaleByNumber{o.x, o.y, o.row}},
       {"out is (4,6) bf16, want f32", ops::SoftCap{o.half, o.x, 2}},
       {"out is (4,3) f32, want (4,6)", ops::SoftCapBackward{o.x, o.y, o.thirds, 2}},
       {"inp is (1,4) i32, want f32 or bf16", ops::Cast{o.x, o.ids}},

@@ -238,6 +238,8 @@ Outputs arithmetic(Backend& backend, DType type) {
   backend.run(ops::Multiply{product, a, b});
   backend.run(ops::Scale{scaled, a, 0.3f});
   backend.run(ops::AddNumber{shifted, a, 0.3f});
+  Operand by_number(kRows, kCols, type);
+  backend.run(ops::ScaleByNumber{by_number, a, input("number", 1, 1, type)});
   Operand capped(kRows, kCols, type), d_capped(kRows, kCols, type);
   backend.run(ops::SoftCap{capped, a, 0.5f});
   backend.run(ops::SoftCapBackward{d_capped, b, capped, 0.5f});
@@ -245,8 +247,8 @@ Outputs arithmetic(Backend& backend, DType type) {
   backend.run(ops::Softmax{p, a, stats});
   backend.run(ops::RowDots{dots, b, p});
   backend.run(ops::SoftmaxBackward{d_p, b, p, dots});
-  return outputs(
-      {&activated, &d, &product, &scaled, &shifted, &stats, &p, &dots, &d_p, &capped, &d_capped});
+  return outputs({&activated, &d, &product, &scaled, &shifted, &stats, &p, &dots, &d_p, &capped,
+                  &d_capped, &by_number});
 }
 
 Outputs experts(Backend& backend, DType type) {

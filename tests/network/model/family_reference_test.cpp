@@ -297,6 +297,19 @@ ModelConfig small_gemma2() {
   return config;
 }
 
+ModelConfig small_gemma4() {
+  ModelConfig config = small_gemma3();
+  config.norm_plus_one = false;
+  config.head_dim = 6;
+  config.full_head_dim = 8;
+  config.full_kv_heads = 3;
+  config.full_values_are_keys = config.value_norm = config.layer_factor = true;
+  config.attention_scale = 1;
+  config.logit_cap = 0.8;
+  config.rope = {.kind = RopeScalingKind::proportional, .share = 0.5};
+  return config;
+}
+
 ModelConfig small_starcoder2() {
   ModelConfig config = small_seed_oss();
   config.norm = NormKind::layer;
@@ -469,7 +482,8 @@ void expect_gradients(const RandomModel& model, const Weights& gradients,
                       const BalanceConfig& balance = {}) {
   EXPECT_EQ(gradients.size(), model.weights().size());
   for (const auto& [name, gradient] : gradients) {
-    if (name.ends_with("e_score_correction_bias")) continue;  // it only selects
+    // The first only selects, the second is not trained.
+    if (name.ends_with("e_score_correction_bias") || name.ends_with("layer_scalar")) continue;
     // Central differences in double along one random direction: their relative error is step²,
     // 1e-8; that of f32 is 1e-6 of the sum of magnitudes.
     constexpr double kStep = 1e-4;
@@ -540,9 +554,10 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"KindsOfLayers", small_with_kinds_of_layers}, Family{"Granite", small_granite},
         Family{"Glm4", small_glm4}, Family{"Hunyuan", small_hunyuan},
         Family{"Ministral3", small_ministral3}, Family{"Gemma2", small_gemma2},
-        Family{"Gemma3", small_gemma3}, Family{"Glm4Moe", small_glm4_moe},
-        Family{"Starcoder2", small_starcoder2}, Family{"Nemotron", small_nemotron},
-        Family{"Cohere2", small_cohere2}, Family{"OptionsTogether", small_with_options_together},
-        Family{"GptOss", small_gpt_oss}, Family{"Sinks", small_with_sinks},
-        Family{"Deepseek2", small_deepseek2}, Family{"Latent", small_latent}),
+        Family{"Gemma3", small_gemma3}, Family{"Gemma4", small_gemma4},
+        Family{"Glm4Moe", small_glm4_moe}, Family{"Starcoder2", small_starcoder2},
+        Family{"Nemotron", small_nemotron}, Family{"Cohere2", small_cohere2},
+        Family{"OptionsTogether", small_with_options_together}, Family{"GptOss", small_gpt_oss},
+        Family{"Sinks", small_with_sinks}, Family{"Deepseek2", small_deepseek2},
+        Family{"Latent", small_latent}),
     [](const auto& family) { return std::string(family.param.name); });

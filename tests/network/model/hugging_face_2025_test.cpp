@@ -64,6 +64,33 @@ TEST(HuggingFace2025, Gemma2HasCapsUnlessTheyAreNull) {
   EXPECT_EQ(parse(to_hugging_face_config(resolved(other, 0, 0), {})), resolved(other, 0, 0));
 }
 
+TEST(HuggingFace2025, Gemma4HasHeadsOfTheirOwnInLayersWithoutTheWindow) {
+  const std::string common = R"("head_dim": 256, "hidden_size_per_layer_input": 0,
+    "attention_k_eq_v": true, "sliding_window": 512, "num_key_value_heads": 4,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+    "rope_parameters": {"full_attention": {"rope_type": "proportional", "rope_theta": 1000000.0,
+                                           "partial_rotary_factor": 0.25},
+                        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}})";
+  const ModelConfig published =
+      read("gemma4_text", common + R"(, "global_head_dim": 512, "num_global_key_value_heads": 1)");
+  EXPECT_EQ(published.full_head_dim, 512);
+  EXPECT_EQ(published.full_kv_heads, 1);
+  EXPECT_EQ(published.rope.share, 0.25);
+  EXPECT_EQ(published.attention_scale, 1);
+  const ModelConfig saved = read("gemma4_text", common + R"(, "per_layer_config": {
+    "1": {"head_dim": 512, "num_key_value_heads": 1},
+    "3": {"head_dim": 512, "num_key_value_heads": 1}})");
+  EXPECT_EQ(saved, published) << "as transformers 5 saves it";
+  EXPECT_EQ(parse(to_hugging_face_config(resolved(saved, 0, 0), {})), resolved(saved, 0, 0));
+  EXPECT_THAT(error_of(llama_file(common + R"(, "per_layer_config": {"1": {"head_dim": 512}})",
+                                  "gemma4_text")),
+              HasSubstr("per_layer_config of layer 3"));
+  EXPECT_THAT(
+      error_of(llama_file(R"("enable_moe_block": true, "num_kv_shared_layers": 2)", "gemma4_text")),
+      testing::AllOf(HasSubstr("hidden_size_per_layer_input"), HasSubstr("num_kv_shared_layers"),
+                     HasSubstr("enable_moe_block")));
+}
+
 TEST(HuggingFace2025, HunyuansAlphaMultipliesTheBase) {
   const ModelConfig model = read("hunyuan_v1_dense", R"("head_dim": 128, "rope_theta": 10000,
     "rope_scaling": {"alpha": 1000.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0,

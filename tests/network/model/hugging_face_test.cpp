@@ -353,7 +353,7 @@ TEST(HuggingFaceConfig, ListsAllUnsupportedFeaturesInOneMessage) {
                         "apertus, smollm3, phi3, seed_oss, granite, granitemoe, glm4, glm4_moe, "
                         "exaone4, ernie4_5, ernie4_5_moe, hunyuan_v1_dense, gemma2, gemma3_text, "
                         "minimax_m2, starcoder2, nemotron, cohere2, gpt_oss, deepseek_v2, "
-                        "deepseek_v3"));
+                        "deepseek_v3, gemma4_text"));
   EXPECT_THAT(error_of(llama_file(R"("rope_parameters": {"full_attention": {"rope_theta": 1}})")),
               HasSubstr("rope_parameters of several kinds of layers"));
   EXPECT_THAT(error_of(R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2,

@@ -147,6 +147,24 @@ ModelConfig tiny_mup() {
   return config;
 }
 
+/// Compares chunks, accumulation and recomputation with one rank without them.
+void expect_chunks_keep_the_losses(TinyRun run) {
+  run.packed = true;
+  const TinyTrace one = run_tiny(run);
+  for (const GridShape& shape : {GridShape{}, GridShape{2, 2, 2, 1}, GridShape{3, 1, 2, 1}}) {
+    run.grid = shape;
+    run.chunks = 2;
+    run.accumulation = 2;
+    run.recompute = false;
+    const TinyTrace kept = run_tiny(run);
+    EXPECT_EQ(difference(one, kept, run.dtype), "");
+    run.recompute = true;
+    const TinyTrace again = run_tiny(run);
+    EXPECT_EQ(kept.losses, again.losses) << "to the bit";
+    EXPECT_EQ(kept.norms, again.norms);
+  }
+}
+
 }  // namespace
 
 TEST(LlamaOnGrids, Llama31HasTheLossesOfOneRankOnEveryGridOfUpToEightRanks) {
@@ -196,6 +214,17 @@ TEST(LlamaOnGrids, Gemma2HasTheLossesOfOneRankOnTenGrids) {
   EXPECT_EQ(difference_on_grids(run, ten_grids()), "");
   run.dtype = DType::bf16;
   EXPECT_EQ(difference_on_grids(run, {{2, 2, 2, 1}, {1, 2, 2, 2}}), "");
+}
+
+TEST(LlamaOnGrids, Gemma4HasTheLossesOfOneRankOnTenGrids) {
+  ModelConfig config = tiny_gemma3();
+  config.norm_plus_one = false;
+  config.full_head_dim = 6;
+  config.full_kv_heads = 3;
+  config.full_values_are_keys = config.value_norm = config.layer_factor = true;
+  config.rope = {.kind = RopeScalingKind::proportional, .share = 0.5};
+  EXPECT_EQ(difference_on_grids({.eps = 1e-5, .make_model = model_of(config)}, ten_grids()), "");
+  expect_chunks_keep_the_losses({.eps = 1e-5, .make_model = model_of(config)});
 }
 
 TEST(LlamaOnGrids, NeighboursThatRotateAndFactorsHaveTheLossesOfOneRankOnTenGrids) {
@@ -334,24 +363,6 @@ TEST(LlamaOnGrids, ApertusHasTheSameBitsWhateverOverlaps) {
 
 TEST(LlamaOnGrids, LatentAttentionHasTheSameBitsWhateverOverlaps) {
   expect_same_bits_whatever_overlaps({.make_model = model_of(tiny_latent(8))});
-}
-
-/// Compares chunks, accumulation and recomputation with one rank without them.
-void expect_chunks_keep_the_losses(TinyRun run) {
-  run.packed = true;
-  const TinyTrace one = run_tiny(run);
-  for (const GridShape& shape : {GridShape{}, GridShape{2, 2, 2, 1}, GridShape{3, 1, 2, 1}}) {
-    run.grid = shape;
-    run.chunks = 2;
-    run.accumulation = 2;
-    run.recompute = false;
-    const TinyTrace kept = run_tiny(run);
-    EXPECT_EQ(difference(one, kept, run.dtype), "");
-    run.recompute = true;
-    const TinyTrace again = run_tiny(run);
-    EXPECT_EQ(kept.losses, again.losses) << "to the bit";
-    EXPECT_EQ(kept.norms, again.norms);
-  }
 }
 
 TEST(LlamaOnGrids, ChunksRecomputationAndAccumulationKeepTheLosses) {

@@ -15,6 +15,7 @@ template void ActivationBackward::run(cpu::Launch, const Checker&) const;
 template void Multiply::run(cpu::Launch, const Checker&) const;
 template void Scale::run(cpu::Launch, const Checker&) const;
 template void AddNumber::run(cpu::Launch, const Checker&) const;
+template void ScaleByNumber::run(cpu::Launch, const Checker&) const;
 template void SoftCap::run(cpu::Launch, const Checker&) const;
 template void SoftCapBackward::run(cpu::Launch, const Checker&) const;
 template void Swiglu::run(cpu::Launch, const Checker&) const;

@@ -164,6 +164,18 @@ struct PlusNumber {
   AXONN_DEVICE auto operator()(auto x) const { return x + number; }
 };
 
+/// out = inp · number, which lies in memory. One team per tile. Bound by memory.
+template <typename T, typename W>
+struct ScaleByNumberKernel {
+  Matrix<T> out;        // (R, C), may be inp
+  Matrix<const T> inp;  // (R, C)
+  const W* number;
+
+  AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
+    team.map(out.at(tile), tile.count, TimesFactor{get(*number)}, inp.at(tile));
+  }
+};
+
 // out = f(gate, up) of ops::Gate, where a row of inp is its gate, then its up. One team per tile of
 // columns.
 //
@@ -398,6 +410,18 @@ void Scale::run(auto launch, const Checker& check) const {
   check.values("inp", inp);
   check.like("out", out, inp);
   run_unary_of_one_type(launch, rowwise::TimesFactor{factor}, out, inp);
+}
+
+void ScaleByNumber::run(auto launch, const Checker& check) const {
+  check.values("inp", inp);
+  check.like("out", out, inp);
+  check.values("number", number, 1, 1);
+  View to = out, from = inp;
+  flatten(to, from);
+  with_types(to.dtype, number.dtype, [&]<typename T, typename W>(T, W) {
+    launch.tiles(to.rows, to.cols,
+                 rowwise::ScaleByNumberKernel<T, W>{to, from, address<const W>(number)});
+  });
 }
 
 void SoftCap::run(auto launch, const Checker& check) const {

@@ -103,6 +103,7 @@ struct ModelType {
     bool alpha = false;     ///< a scaling, "dynamic", that multiplies the base, as in HunYuan
     bool growth = false;    ///< llama_4_scaling_beta: ModelConfig::query_growth
     bool pairs = false;     ///< rope_interleave: ModelConfig::rope_pairs
+    bool share = false;     ///< the scaling proportional, of layers without the window
   } rope_keys = {};
   /// The factors that its files have, ModelConfig::embedding_scale and so on.
   struct {

@@ -102,7 +102,8 @@ void list_position_options(ModelConfig& model, OptionList& list) {
   list.add(
       "rope_scaling", model.rope.kind, kRopeScalingKinds,
       {.help = "scale the rotary frequencies for longer sequences, as Llama 3.1 does, by YaRN, "
-               "by longrope, as Phi-3 does, or all alike: linear (llama)",
+               "by longrope, as Phi-3 does, or all alike: linear; proportional: only the first "
+               "rope_share of the pairs rotate, as in Gemma 4 (llama)",
        .also = "rope_type rope_parameters use_rope_scaling yarn su"});
   list.add("type", &model.type,
            {.help = "model_type of the Hugging Face folders that are written, phi3 or seed_oss; "
@@ -112,6 +113,32 @@ void list_position_options(ModelConfig& model, OptionList& list) {
       {.help = "layers, counted from 0, without rotary positions (NoPE), as in SmolLM3 (llama)",
        .min = 0,
        .also = "no_rope_layers no_rope_layer_interval nope"});
+}
+
+/// What layers without the window have of their own, and values.
+void list_full_layer_options(ModelConfig& model, OptionList& list) {
+  list.unused_if([&model] { return why_unread(kLlamaFamily, model); });
+  list.add("full_head_dim", &model.full_head_dim,
+           {.help = "width of a head in layers without the window, as in Gemma 4; 0: head_dim "
+                    "(llama)",
+            .min = 0,
+            .also = "global_head_dim"});
+  list.add("full_kv_heads", &model.full_kv_heads,
+           {.help = "key-value heads in these layers; 0: kv_heads (llama)",
+            .min = 0,
+            .also = "num_global_key_value_heads"});
+  list.add("full_values_are_keys", &model.full_values_are_keys,
+           {.help = "whether these layers' values are their keys, before norms and rotary "
+                    "positions (llama)",
+            .also = "attention_k_eq_v"});
+  list.add("value_norm", &model.value_norm,
+           {.help = "whether each head's values are divided by their root mean square, as in "
+                    "Gemma 4 (llama)",
+            .also = "v_norm"});
+  list.add("layer_factor", &model.layer_factor,
+           {.help = "whether a constant of each layer, which is not trained, multiplies its "
+                    "output, as in Gemma 4 (llama)",
+            .also = "layer_scalar"});
 }
 
 void list_latent_options(ModelConfig& model, OptionList& list) {
@@ -253,6 +280,11 @@ void list_scaling_options(ModelConfig& model, OptionList& list) {
 
 /// Those that longrope has.
 void list_longrope_options(ModelConfig& model, OptionList& list) {
+  unused_if_not(model, list, {RopeScalingKind::proportional});
+  list.add("rope_share", &model.rope.share,
+           {.help = "share of the pairs of columns that rotate (rope_scaling proportional)",
+            .min = 0,
+            .max = 1});
   unused_if_not(model, list, {RopeScalingKind::yarn, RopeScalingKind::longrope});
   list.add("rope_attention_factor", &model.rope.attention_factor,
            {.help = "factor of cosines and sines; 0: 0.1 ln(rope_factor) + 1, or with longrope the "
@@ -367,6 +399,24 @@ void validate_longrope(const ModelConfig& model) {
         "set rope_attention_factor");
 }
 
+/// Layers without the window whose heads are others.
+void validate_full_layers(const ModelConfig& model) {
+  if (model.full_head_dim % 2 != 0)
+    refuse("[model] full_head_dim = ", model.full_head_dim,
+           " is odd, but rotary positions rotate pairs of columns; take ", model.full_head_dim + 1);
+  if (model.full_kv_heads > 0 && model.heads % model.full_kv_heads != 0)
+    refuse("[model] full_kv_heads = ", model.full_kv_heads,
+           " does not divide heads = ", model.heads,
+           "; take a divisor, or 0 for as many as kv_heads");
+  if (model.qk_norm == QkNormKind::width && model.full_head_dim > 0)
+    refuse("[model] qk_norm = \"width\" with full_head_dim = ", model.full_head_dim,
+           " is not supported; take \"head\"");
+  if (model.layer_factor && model.block_norm == BlockNormKind::parallel)
+    refuse(
+        "[model] layer_factor = true with block_norm = \"parallel\" is not supported; take "
+        "another block_norm");
+}
+
 void validate_latents(const ModelConfig& model) {
   if (model.kv_lora_rank == 0) return;
   const auto refuse_with = [&](const auto&... what) {
@@ -378,6 +428,11 @@ void validate_latents(const ModelConfig& model) {
   if (model.qk_norm != QkNormKind::none)
     refuse_with("which have norms themselves; set qk_norm to \"none\"");
   if (model.sinks) refuse_with("without sinks; set sinks to false");
+  if (model.full_head_dim > 0 || model.full_kv_heads > 0 || model.full_values_are_keys ||
+      model.value_norm)
+    refuse_with(
+        "alike in all layers and without norms of values; leave out full_head_dim, "
+        "full_kv_heads, full_values_are_keys and value_norm");
   if (model.partial_rotary_factor != 1)
     refuse_with("and rotates qk_rope_head_dim columns; set partial_rotary_factor to 1");
   if (model.mup_base > 0) refuse_with("for which muP has no rules; set mup_base to 0");
@@ -479,6 +534,7 @@ constexpr Family kLlamaFamily{.name = "llama",
                                   [](ModelConfig& model, OptionList& list) {
                                     list_llama_options(model, list);
                                     list_position_options(model, list);
+                                    list_full_layer_options(model, list);
                                     list_latent_options(model, list);
                                     list_scale_options(model, list);
                                     list_window_options(model, list);
@@ -489,6 +545,7 @@ constexpr Family kLlamaFamily{.name = "llama",
                                   },
                               .validate =
                                   [](const ModelConfig& model) {
+                                    validate_full_layers(model);
                                     validate_latents(model);
                                     validate_rope(model);
                                     validate_kinds_of_layers(model);

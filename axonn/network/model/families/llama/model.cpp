@@ -12,6 +12,7 @@
 #include "axonn/network/nn/pointwise.h"
 #include "axonn/network/nn/rope.h"
 #include "axonn/network/nn/sinks.h"
+#include "axonn/network/nn/value_norm.h"
 #include "axonn/network/nn/xielu.h"
 
 namespace axonn {
@@ -101,6 +102,7 @@ class LlamaBlock final : public DecoderBlock {
       : DecoderBlock(config, grid, name, layer.window),
         rope_(layer.rope),
         norms_rotated_(config.qk_norm == QkNormKind::rotated_head),
+        values_are_keys_(config.full_values_are_keys && layer.window == 0),
         held_(name + ".mlp.experts", grid, Holders::same_experts),
         attention_norms_(parameters_, config,
                          {name + ".input_layernorm", name + ".post_attention_layernorm"}),
@@ -123,6 +125,10 @@ class LlamaBlock final : public DecoderBlock {
       qk_norm_ = QkWidthNorm(parameters_, name + ".self_attn", heads_, of_heads);
     else if (config.qk_norm != QkNormKind::none)
       qk_norm_ = QkNorm(parameters_, name + ".self_attn", heads_, of_heads);
+    if (config.value_norm) norms_values_ = static_cast<float>(config.norm_eps);
+    if (config.layer_factor)
+      factor_ =
+          &parameters_.add({.name = name + ".layer_scalar", .layout = {.rows = 1}, .init_mean = 1});
     if (config.sinks) sinks_.emplace(parameters_, name + ".self_attn", heads_, init_std(config));
   }
 
@@ -134,8 +140,8 @@ class LlamaBlock final : public DecoderBlock {
     x = residual(ctx, x, attention_norms_.get(), [&](Var in) {
       return attend(ctx, std::exchange(in, {}));  // whose memory attention may need
     });
-    return residual(ctx, x, mlp_norms_->get(),
-                    [&](const Var& in) { return feed_forward(ctx, in); });
+    x = residual(ctx, x, mlp_norms_->get(), [&](const Var& in) { return feed_forward(ctx, in); });
+    return factor_ ? scale_by_constant(ctx, x, *factor_) : x;
   }
 
   std::vector<ParameterGroup*> groups() override {
@@ -152,11 +158,18 @@ class LlamaBlock final : public DecoderBlock {
     if (latent)
       latent_.emplace(parameters_, name, latent_options(config));
     else
-      qkv_.emplace(parameters_, name,
-                   qkv_options(config, config.qkv_bias, {"q_proj", "k_proj", "v_proj"}));
+      qkv_.emplace(parameters_, name, products_options(config));
     const std::int64_t width = latent ? config.v_head_dim : heads_.head_dim;
     project_.emplace(parameters_, name + ".o_proj",
                      residual_options(config, heads_.heads * width, width, config.out_bias));
+  }
+  Linear::Options products_options(const ModelConfig& config) {
+    std::vector<std::string> parts{"q_proj", "k_proj", "v_proj"};
+    if (values_are_keys_) parts.pop_back();
+    Linear::Options options = qkv_options(config, config.qkv_bias, std::move(parts));
+    options.heads->values_are_keys = values_are_keys_;
+    options.out = options.heads->qkv_width();
+    return options;
   }
   LatentAttention::Options latent_options(const ModelConfig& config) {
     Heads heads = heads_;
@@ -178,7 +191,9 @@ class LlamaBlock final : public DecoderBlock {
   Var attend(const Context& ctx, Var in) const {
     if (latent_) return (*project_)(ctx, (*latent_)(ctx, in, rope_));
     Var qkv = (*qkv_)(ctx, std::exchange(in, {}));
+    if (values_are_keys_) qkv = keys_as_values(ctx, qkv, heads_);
     if (qk_norm_ && !norms_rotated_) qkv = qk_norm_(ctx, qkv);
+    if (norms_values_) qkv = value_norm(ctx, qkv, heads_, *norms_values_);
     if (rope_) qkv = (*rope_)(ctx, std::move(qkv), heads_);
     if (qk_norm_ && norms_rotated_) qkv = qk_norm_(ctx, qkv);
     return (*project_)(ctx, attention(ctx, qkv, heads_, sinks_ ? &*sinks_ : nullptr));
@@ -226,8 +241,11 @@ class LlamaBlock final : public DecoderBlock {
   }
 
   const Rope* rope_;
-  bool norms_rotated_;   // whether queries and keys are normed after rotary positions
-  ParameterGroup held_;  // of experts; empty without
+  bool norms_rotated_;  // whether queries and keys are normed after rotary positions
+  bool values_are_keys_;
+  std::optional<float> norms_values_;  // the eps
+  const Parameter* factor_ = nullptr;  // of the output
+  ParameterGroup held_;                // of experts; empty without
   Norms attention_norms_;
   std::optional<Linear> qkv_;  // or latent_
   std::optional<LatentAttention> latent_;
@@ -247,11 +265,11 @@ class Llama final : public Decoder {
                 {.embedding = {"model.embed_tokens.weight", ""},
                  .norm = "model.norm",
                  .norm_options = norm_of(config)}),
-        rope_(rope_of(config, config.rope_theta, config.rope)) {
+        rope_(rope_of(config, config.rope_theta, config.rope, config.head_width(0))) {
     if (config.has_window_rope())
       window_rope_ = rope_of(
           config, config.window_rope_theta > 0 ? config.window_rope_theta : config.rope_theta,
-          config.window_rope_scaling ? config.rope : RopeScaling{});
+          config.window_rope_scaling ? config.rope : RopeScaling{}, config.head_width());
     for (std::int64_t i = 0; i < config.layers; ++i) {
       const std::int64_t window = config.window_of(i);
       const Rope* rope = window > 0 && window_rope_ ? &*window_rope_ : &rope_;
@@ -264,8 +282,10 @@ class Llama final : public Decoder {
   }
 
  private:
-  static Rope rope_of(const ModelConfig& config, double theta, const RopeScaling& scaling) {
-    const std::int64_t width = config.rotary_width();
+  /// Of heads of this width.
+  static Rope rope_of(const ModelConfig& config, double theta, const RopeScaling& scaling,
+                      std::int64_t head) {
+    const std::int64_t width = config.rotary_width(head);
     LongFrequencies longer;
     if (scaling.kind == RopeScalingKind::longrope)
       longer = {long_rope_frequencies(width, theta, scaling), scaling.original_positions};

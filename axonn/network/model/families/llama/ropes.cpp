@@ -40,8 +40,10 @@ std::string scaling_kind(const JsonReader& rope, const ModelType& type, Unsuppor
   if (type.rope_keys.alpha && kind == "dynamic" && rope.real({"alpha"}, 0) > 0) return "default";
   const bool known = type.rope_keys.longrope ? kind == "longrope"
                      : type.by_layer.ropes
-                         ? kind == "llama3" || kind == "yarn" || kind == "linear"
-                         : std::ranges::find(kRopeScalingKinds, kind) != kRopeScalingKinds.end();
+                         ? kind == "llama3" || kind == "yarn" || kind == "linear" ||
+                               (type.rope_keys.share && kind == "proportional")
+                         : kind != "proportional" && std::ranges::find(kRopeScalingKinds, kind) !=
+                                                         kRopeScalingKinds.end();
   if (kind == "default" || known) return kind;
   unsupported.push_back("rope scaling '" + kind + "'");
   return "default";
@@ -54,6 +56,10 @@ RopeScaling read_scaling(const JsonReader& rope, const ModelType& type, std::int
   RopeScaling scaling;
   const std::string kind = scaling_kind(rope, type, unsupported);
   if (kind == "default") return scaling;
+  if (kind == "proportional")
+    return {.kind = RopeScalingKind::proportional,
+            .factor = 1,
+            .share = rope.real({"partial_rotary_factor"}, 1)};
   if (kind == "linear")
     return {.kind = RopeScalingKind::linear, .factor = rope.needed_real("factor")};
   scaling.original_positions =
@@ -138,7 +144,7 @@ void read_ropes(const JsonReader& file, const ModelType& type, ModelConfig& mode
   const auto read = [&](const std::optional<JsonReader>& rope, double& theta) {
     if (!rope) return RopeScaling{};
     theta = rope->real({"rope_theta"}, theta);
-    need_whole_heads(*rope, unsupported);
+    if (rope->text({"rope_type"}, "") != "proportional") need_whole_heads(*rope, unsupported);
     return read_scaling(*rope, type, model.positions, unsupported);
   };
   const auto of_kind = [&](const char* kind) { return both ? both->object(kind) : std::nullopt; };
@@ -187,6 +193,8 @@ nlohmann::json rope_scaling_keys(const RopeScaling& scaling) {
   if (scaling.kind == RopeScalingKind::none) return {{"rope_type", "default"}};
   if (scaling.kind == RopeScalingKind::linear)
     return {{"rope_type", "linear"}, {"factor", scaling.factor}};
+  if (scaling.kind == RopeScalingKind::proportional)
+    return {{"rope_type", "proportional"}, {"partial_rotary_factor", scaling.share}};
   nlohmann::json keys = {{"factor", scaling.factor},
                          {"original_max_position_embeddings", scaling.original_positions},
                          {"rope_type", kRopeScalingKinds[static_cast<int>(scaling.kind)]}};

@@ -304,6 +304,9 @@ bool is_llama_type(const ModelConfig& model, const ModelType& type) {
           (type.groups_experts && defaults.expert_group_best == model.expert_group_best)) &&
          (defaults.kv_lora_rank > 0) == (model.kv_lora_rank > 0) && has_rope(type, model) &&
          has_scales(type, model) && has_biases(type, model) &&
+         defaults.value_norm == model.value_norm && defaults.layer_factor == model.layer_factor &&
+         (defaults.value_norm ||
+          (model.full_head_dim == 0 && model.full_kv_heads == 0 && !model.full_values_are_keys)) &&
          (type.scale_keys.caps || (model.score_cap == 0 && model.logit_cap == 0)) &&
          defaults.activation == model.activation && defaults.sinks == model.sinks &&
          defaults.expert_bias == model.expert_bias &&
@@ -342,6 +345,11 @@ std::string llama_type_options(const ModelConfig& model) {
          "block_norm = ", kBlockNormKinds[static_cast<int>(model.block_norm)]);
   say_if(model.experts > 0, "experts = ", model.experts);
   say_if(model.sinks, "sinks = true");
+  say_if(model.value_norm, "value_norm = true");
+  say_if(model.layer_factor, "layer_factor = true");
+  say_if(model.full_head_dim > 0, "full_head_dim = ", model.full_head_dim);
+  say_if(model.full_kv_heads > 0, "full_kv_heads = ", model.full_kv_heads);
+  say_if(model.full_values_are_keys, "full_values_are_keys = true");
   say_if(model.kv_lora_rank > 0, "kv_lora_rank = ", model.kv_lora_rank);
   say_if(model.expert_bias, "expert_bias = true");
   say_if(model.router_logit_bias, "router_logit_bias = true");

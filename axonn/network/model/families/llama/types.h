@@ -35,12 +35,13 @@ std::vector<ModelType> nemotron_types();   // nemotron.cpp
 std::vector<ModelType> cohere_types();     // cohere.cpp
 std::vector<ModelType> gpt_oss_types();    // gpt_oss.cpp
 std::vector<ModelType> deepseek_types();   // deepseek.cpp: V2 and V3
+std::vector<ModelType> gemma4_types();     // gemma4.cpp
 
 inline constexpr std::array kLlamaTypes = {
-    llama_types,    mistral_types, mixtral_types, olmoe_types,   olmo_types,    qwen_types,
-    apertus_types,  smollm_types,  phi_types,     seed_types,    granite_types, glm_types,
-    exaone_types,   ernie_types,   hunyuan_types, gemma_types,   minimax_types, starcoder_types,
-    nemotron_types, cohere_types,  gpt_oss_types, deepseek_types};
+    llama_types,    mistral_types, mixtral_types, olmoe_types,    olmo_types,    qwen_types,
+    apertus_types,  smollm_types,  phi_types,     seed_types,     granite_types, glm_types,
+    exaone_types,   ernie_types,   hunyuan_types, gemma_types,    minimax_types, starcoder_types,
+    nemotron_types, cohere_types,  gpt_oss_types, deepseek_types, gemma4_types};
 
 // Pieces of which types are made; types.cpp.
 

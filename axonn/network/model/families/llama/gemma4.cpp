@@ -1,0 +1,150 @@
+// Gemma 4: as Gemma 3, with norms by their weight alone, norms of values, scores without a scale, a
+// constant of each layer, and, in layers without the window, wider heads whose values may be their
+// keys and of whose columns some rotate. Not the models with embeddings of each layer, shared keys
+// and values, or experts. Sizes: the config.json of each model.
+#include <cmath>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/network/model/families/llama/types.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr std::int64_t kGemma4Window = 512, kGemma4Pattern = 6;  // if the file is silent
+constexpr std::int64_t kGlobalHead = 512, kInputsPerLayer = 256;
+
+double embeddings_factor(const ModelConfig& model) {
+  return std::sqrt(static_cast<double>(model.hidden));
+}
+
+ModelConfig gemma4_defaults() {
+  ModelConfig model = llama_defaults();
+  model.type = "gemma4_text";
+  model.tied = true;
+  model.layers = 30;
+  model.hidden = 2304;
+  model.heads = 8;
+  model.kv_heads = 4;
+  model.head_dim = 256;
+  model.ffn = 9216;
+  model.vocab = 262144;
+  model.positions = 131072;
+  model.activation = MlpKind::geglu;
+  model.qk_norm = QkNormKind::head;
+  model.block_norm = BlockNormKind::both;
+  model.value_norm = true;
+  model.layer_factor = true;
+  model.rope_theta = 1e6;
+  model.window_rope_theta = 10000;
+  return model;
+}
+
+/// 0 if it is that of other layers.
+std::int64_t or_0(std::int64_t of_full, std::int64_t of_others) {
+  return of_full == of_others ? 0 : of_full;
+}
+
+/// The heads of layers without the window in files of transformers 5, which list single layers.
+void read_layers(const JsonReader& layers, ModelConfig& model, Unsupported& unsupported) {
+  bool first = true;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const auto of_layer = layers.object(std::to_string(layer).c_str());
+    std::int64_t width = model.head_dim, heads = model.kv_heads;
+    if (of_layer) {
+      width = of_layer->integer({"head_dim"}, kMostColumns).value_or(width);
+      heads = of_layer->integer({"num_key_value_heads"}, kMostColumns).value_or(heads);
+    }
+    const bool full = model.window_of(layer) == 0;
+    const std::int64_t full_width = or_0(width, model.head_dim),
+                       full_heads = or_0(heads, model.kv_heads);
+    const bool same = full_width == model.full_head_dim && full_heads == model.full_kv_heads;
+    if (full ? !first && !same : full_width + full_heads > 0)
+      return unsupported.push_back(concat("per_layer_config of layer ", layer));
+    if (!full) continue;
+    model.full_head_dim = full_width;
+    model.full_kv_heads = full_heads;
+    first = false;
+  }
+}
+
+void read_full_layers(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+  model.full_values_are_keys = file.flag("attention_k_eq_v", false);
+  if (const auto layers = file.object("per_layer_config"))
+    return read_layers(*layers, model, unsupported);
+  model.full_head_dim =
+      or_0(file.integer({"global_head_dim"}, kMostColumns).value_or(kGlobalHead), model.head_dim);
+  const auto heads = file.integer({"num_global_key_value_heads"}, kMostColumns);
+  if (heads && model.full_values_are_keys) model.full_kv_heads = or_0(*heads, model.kv_heads);
+}
+
+void read_gemma4(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+  if (file.zero_or("hidden_size_per_layer_input", kMostColumns, kInputsPerLayer) > 0)
+    unsupported.emplace_back("hidden_size_per_layer_input");
+  if (file.zero_or("num_kv_shared_layers", kMostLayers, 0) > 0)
+    unsupported.emplace_back("num_kv_shared_layers");
+  for (const char* const key : {"enable_moe_block", "use_double_wide_mlp"})
+    if (file.flag(key, false)) unsupported.emplace_back(key);
+  if (file.text({"use_bidirectional_attention"}, "vision") != "vision")
+    unsupported.emplace_back("use_bidirectional_attention");
+  for (const char* const key : {"hidden_act", "vocab_size_per_layer_input", "moe_intermediate_size",
+                                "num_experts", "top_k_experts"})
+    file.find({key});
+  if (!file.object("rope_parameters")) unsupported.emplace_back("a file without rope_parameters");
+  set_needed_window(
+      file, model, sliding_window(file, kGemma4Window),
+      full_layers(file, model, unsupported).value_or(every_nth_layer(model, kGemma4Pattern)));
+  if (model.window == 0) {
+    model.window_rope_theta = 0;
+    model.window_rope_scaling = true;
+  }
+  read_full_layers(file, model, unsupported);
+  model.embedding_scale = embeddings_factor(model);
+  model.attention_scale = 1;
+  model.logit_cap = file.real({"final_logit_softcapping"}, 0);
+}
+
+void write_gemma4(const ModelConfig& model, JsonObject& out) {
+  out["sliding_window"] = model.window > 0 ? model.window : kGemma4Window;
+  write_layer_types(model, out);
+  write_ropes(model, out);
+  for (const char* const key : {"rope_scaling", "rope_theta"}) out.erase(key);  // of older versions
+  out["global_head_dim"] = model.head_width(0);
+  out["num_global_key_value_heads"] = model.kv_heads_of(0);
+  out["attention_k_eq_v"] = model.full_values_are_keys;
+  out["final_logit_softcapping"] =
+      model.logit_cap > 0 ? nlohmann::json(model.logit_cap) : nlohmann::json();
+  out["hidden_size_per_layer_input"] = 0;
+  out["num_kv_shared_layers"] = 0;
+  out["enable_moe_block"] = false;
+}
+
+void check_gemma4(const ModelConfig& model, Unsupported& unsupported) {
+  if (model.embedding_scale != embeddings_factor(model))
+    unsupported.push_back(
+        concat("embedding_scale = ", model.embedding_scale, " other than the root of hidden"));
+  if (model.attention_scale != 1)
+    unsupported.push_back(concat("attention_scale = ", model.attention_scale, " other than 1"));
+  if (model.score_cap > 0) unsupported.push_back(concat("score_cap = ", model.score_cap));
+  if (model.qk_norm != QkNormKind::head) unsupported.emplace_back("qk_norm other than head");
+  if (model.full_kv_heads > 0 && !model.full_values_are_keys)
+    unsupported.emplace_back("full_kv_heads without full_values_are_keys");
+}
+
+}  // namespace
+
+std::vector<ModelType> gemma4_types() {
+  return {{.name = "gemma4_text",
+           .architecture = "Gemma4ForCausalLM",
+           .defaults = gemma4_defaults(),
+           .by_layer = {.windows = true, .ropes = true},
+           .bias_keys = {.attention = true},
+           .rope_keys = {.share = true},
+           .scale_keys = {.embedding = true, .attention = true, .caps = true},
+           .is_named = true,
+           .read = read_gemma4,
+           .write = write_gemma4,
+           .check = check_gemma4}};
+}
+
+}  // namespace axonn

@@ -1,0 +1,62 @@
+#include "axonn/network/nn/value_norm.h"
+
+#include "axonn/ranks/parallel/scheduling.h"
+
+namespace axonn {
+
+Var keys_as_values(const Context& context, const Var& qk, const Heads& heads) {
+  return each_later(context, qk, [heads](const Context& ctx, const Chunk& in) {
+    const LocalHeads at(ctx, heads, in.placement.cols);
+    const std::int64_t all = at.width(), both = all - at.room * at.dim;
+    const auto of = [ctx, at, all, both](const Tensor& from) {
+      Tensor value = ctx.empty(from.rows(), all, from.dtype());
+      ctx.backend.run(ops::Cast{value.view().col_range(0, both), from.view()});
+      ctx.backend.run(ops::Cast{at.v(value.view()), at.k(from.view())});
+      return value;
+    };
+    Chunk out = make_chunk(ctx, in, of(in.value), in.placement);
+    let_remake(ctx, out, Remade::heads, in, of);
+    return with_backward(ctx, out, [ctx, at, both, to = in.gradient](const Tensor& d_out) {
+      const View d = d_out.view();
+      Tensor d_inp = ctx.empty(d_out.rows(), both, d_out.dtype());
+      ctx.backend.run(ops::Cast{at.q(d_inp.view()), at.q(d)});
+      ctx.backend.run(ops::Add{at.k(d_inp.view()), at.k(d), at.v(d)});
+      to->add(ctx, std::move(d_inp));
+    });
+  });
+}
+
+Var value_norm(const Context& context, const Var& qkv, const Heads& heads, float eps) {
+  return each_later(context, qkv, [heads, eps](const Context& ctx, const Chunk& in) {
+    const LocalHeads at(ctx, heads, in.placement.cols);
+    const Tensor rstd = ctx.empty(in.value.rows(), at.room, DType::f32),
+                 ones = ctx.zeros(1, at.dim, DType::f32);
+    ctx.backend.run(ops::AddNumber{ones.view(), ones.view(), 1});
+    const auto norm = [at, eps, rstd, ones](const View& out, const View& inp) {
+      return ops::HeadNorm{.out = at.v(out),
+                           .inp = at.v(inp),
+                           .weight = ones.view(),
+                           .rstd = rstd.view(),
+                           .eps = eps};
+    };
+    const auto of = [ctx, at, norm](const Tensor& from) {
+      Tensor value = ctx.like(from);
+      ctx.backend.run(ops::Cast{at.qk(value.view()), at.qk(from.view())});
+      ctx.backend.run(norm(value.view(), from.view()));
+      return value;
+    };
+    Chunk out = make_chunk(ctx, in, of(in.value), in.placement);
+    let_remake(ctx, out, Remade::heads, in, of);
+    return with_backward(ctx, out, [ctx, at, norm, kept = SavedChunk(ctx, in)](const Tensor& d) {
+      const Chunk inp = kept.get();
+      Tensor d_inp = ctx.like(inp.value);
+      ctx.backend.run(ops::Cast{at.qk(d_inp.view()), at.qk(d.view())});
+      ctx.backend.run(ops::HeadNormBackward{.forward = norm(d_inp.view(), inp.value.view()),
+                                            .d_out = at.v(d.view()),
+                                            .d_inp = at.v(d_inp.view())});
+      inp.gradient->add(ctx, std::move(d_inp));
+    });
+  });
+}
+
+}  // namespace axonn

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "axonn/network/nn/attention.h"
+
+namespace axonn {
+
+/// Queries and keys (R, (h + k)·D), of a product with Heads::values_are_keys, as qkv
+/// (R, (h + 2k)·D) whose values are the keys. No communication.
+Var keys_as_values(const Context& ctx, const Var& qk, const Heads& heads);
+
+/// qkv (R, (h + 2k)·D) with each value head divided by its root mean square, as in Gemma 4. No
+/// communication.
+Var value_norm(const Context& ctx, const Var& qkv, const Heads& heads, float eps);
+
+}  // namespace axonn
