@@ -287,9 +287,14 @@ Matrix mlp(const Matrix& x, const ModelConfig& m, const Weights& weights, const 
   return project(hidden, "down_proj");
 }
 
-/// The weighted sum of the chosen experts of each row. Every expert computes all rows.
-Matrix mixture(const Matrix& x, const ModelConfig& m, const Weights& weights,
+/// The weighted sum of the chosen experts of each row, for which the router reads another matrix.
+/// Every expert computes all rows.
+struct MixtureInputs {
+  const Matrix &x, &of_router;
+};
+Matrix mixture(const MixtureInputs& inputs, const ModelConfig& m, const Weights& weights,
                const std::string& name, Routing& routing) {
+  const auto& [x, of_router] = inputs;
   Router router{.k = m.experts_per_token,
                 .sigmoid = m.router == RouterKind::sigmoid,
                 .normalise = m.expert_norm,
@@ -299,17 +304,44 @@ Matrix mixture(const Matrix& x, const ModelConfig& m, const Weights& weights,
                 .group_best = m.expert_group_best,
                 .chosen = std::move(routing.ids)};
   if (m.router_bias) router.bias = weights.at(name + "gate.e_score_correction_bias").values;
-  const Matrix logits = product(x, weights.at(name + "gate.weight"));
+  const Matrix logits = product(of_router, weights.at(name + "gate.weight"));
   routing = route(with_bias(logits, weights, name + "gate.bias"), router);
+  const auto factor = [&](std::int64_t e) {
+    return m.expert_block_norms ? weights.at(name + "gate.per_expert_scale")(0, e) : 1;
+  };
   Matrix out(x.rows, x.cols);
   for (std::int64_t e = 0; e < m.experts; ++e) {
     const Matrix of_expert = mlp(x, m, weights, name + "experts." + std::to_string(e) + ".");
     for (std::int64_t r = 0; r < x.rows; ++r)
       for (std::int64_t j = 0; j < router.k; ++j)
         for (std::int64_t c = 0; c < x.cols && routing.ids[r * router.k + j] == e; ++c)
-          out(r, c) += routing.weights(r, j) * of_expert(r, c);
+          out(r, c) += routing.weights(r, j) * of_expert(r, c) * factor(e);
   }
-  return m.shared_ffn > 0 ? sum(out, mlp(x, m, weights, name + "shared_experts.")) : out;
+  return out;
+}
+
+/// The experts of a layer and the MLP beside them; `in` is x after the norm before them.
+struct BlockInputs {
+  const Matrix &in, &x;
+};
+Matrix experts(const BlockInputs& inputs, const ModelConfig& m, const Weights& weights,
+               const std::string& layer, Routing& routing) {
+  const auto& [in, x] = inputs;
+  const std::string name = layer + "mlp.";
+  const auto beside = [&] { return mlp(in, m, weights, name + "shared_experts."); };
+  if (!m.expert_block_norms) {
+    const Matrix routed = mixture({in, in}, m, weights, name, routing);
+    return m.shared_ffn > 0 ? sum(routed, beside()) : routed;
+  }
+  const auto norm = [&](const Matrix& of, const std::string& which) {
+    return block_norm(of, m, weights, layer + which);
+  };
+  Matrix of_router = norm(x, "mlp.gate.norm");
+  for (double& value : of_router.values) value /= std::sqrt(double(m.hidden));
+  const Matrix experts_in = norm(x, "pre_feedforward_layernorm_2");
+  return sum(norm(beside(), "post_feedforward_layernorm_1"),
+             norm(mixture({experts_in, of_router}, m, weights, name, routing),
+                  "post_feedforward_layernorm_2"));
 }
 
 bool counts(const RouterRows& rows, std::int64_t row) {
@@ -366,7 +398,7 @@ LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
       if (!m.has_experts(i)) return mlp(of, m, weights, layer + "mlp.");
       const std::size_t number = pass.routings.size();
       pass.routings.push_back(repeated.empty() ? Routing{} : repeated[number]);
-      return mixture(of, m, weights, layer + "mlp.", pass.routings.back());
+      return experts({of, x}, m, weights, layer, pass.routings.back());
     };
     const auto factor = weights.find(layer + "layer_scalar");
     const auto added = [&](Matrix to, Matrix of) {

@@ -90,6 +90,29 @@ struct ExpertOrder {
   void run(auto launch, const Checker& check) const;
 };
 
+/// out (R, k) f32 = inp · factors[ids]; out may be inp.
+struct ExpertFactors {
+  View out, inp;
+  View ids;      ///< (R, k) i32
+  View factors;  ///< (1, E) W, f32 or bf16
+
+  static constexpr std::string_view kName = "expert_factors";
+  auto operands() const { return std::array{out, inp, ids, factors}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// The summands of the gradients of these factors: out[r][i] = d_out · inp of the expert i, if row
+/// r has it, else 0.
+struct ExpertFactorTerms {
+  View out;         ///< (R, E) f32
+  View d_out, inp;  ///< (R, k) f32
+  View ids;         ///< (R, k) i32
+
+  static constexpr std::string_view kName = "expert_factor_terms";
+  auto operands() const { return std::array{out, d_out, inp, ids}; }
+  void run(auto launch, const Checker& check) const;
+};
+
 /// Copies each row to its k places: out[places[r][j]] = inp[r].
 struct SpreadRows {
   View out;     ///< (R · k, C) T

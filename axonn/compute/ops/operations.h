@@ -558,13 +558,14 @@ using RowwiseOperation = std::variant<
     ops::SwigluBackward, ops::Xielu, ops::XieluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward,
     ops::Add, ops::Activation, ops::ActivationBackward, ops::Multiply, ops::Scale, ops::AddNumber,
     ops::ScaleByNumber, ops::SoftCap, ops::SoftCapBackward, ops::Cast, ops::ColumnSum, ops::Route,
-    ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder, ops::SpreadRows, ops::CombineRows,
-    ops::CombineRowsBackward, ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward,
-    ops::SoftmaxStats, ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy,
-    ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum, ops::SquaredSum,
-    ops::PowerSum, ops::LargestSize, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd,
-    ops::Lion, ops::ScheduleFreeAdamW, ops::Clamp, ops::Momentum, ops::DivideByNorm,
-    ops::WeightedSum, ops::MovingAverage>;
+    ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder, ops::ExpertFactors,
+    ops::ExpertFactorTerms, ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward,
+    ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats,
+    ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy, ops::GreedyTargets,
+    ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::PowerSum,
+    ops::LargestSize, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion,
+    ops::ScheduleFreeAdamW, ops::Clamp, ops::Momentum, ops::DivideByNorm, ops::WeightedSum,
+    ops::MovingAverage>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

@@ -136,6 +136,9 @@ struct ModelConfig {
   bool router_bias = false;        ///< a bias that only selects, see training.balance.bias
   bool router_logit_bias = false;  ///< a learned bias of the router's logits
   bool expert_bias = false;        ///< biases of the products of experts
+  /// Experts, their router and the MLP beside them have norms of their own, and each expert a
+  /// learned factor of its scores (Gemma 4).
+  bool expert_block_norms = false;
   /// The type of Hugging Face's files, where the other options leave several: "phi3"; "": by them.
   std::string type = {};
   std::string name = {};  ///< a published model, whose sizes are the defaults of the fields above

@@ -51,6 +51,10 @@ Experts::Experts(ParameterGroup& dense, ParameterGroup& held, const std::string&
     logit_bias_ = &dense.add({.name = name + ".gate.bias",
                               .layout = {.rows = options.experts, .partial = {Axis::x, Axis::y}},
                               .init_std = options.init_std});
+  if (options.factors)
+    factors_ = &dense.add({.name = name + ".gate.per_expert_scale",
+                           .layout = {.rows = options.experts, .partial = {Axis::x, Axis::y}},
+                           .init_mean = 1});
   if (options.bias)
     bias_ = &dense.add(
         {.name = name + ".gate.e_score_correction_bias", .layout = {.rows = options.experts}});
@@ -102,9 +106,21 @@ void Experts::add_biases(ParameterGroup& held, const std::string& expert, const 
 
 Var Experts::operator()(const Context& ctx, const Var& inp) const {
   const Var outs = each_later(
-      ctx, inp, [this](const Context& here, const Chunk& chunk) { return forward(here, chunk); },
+      ctx, inp,
+      [this](const Context& here, const Chunk& chunk) { return forward(here, chunk, chunk); },
       {.reads_parameters = true});
   outs.make();  // in the order of the chunks, which is the same on all ranks
+  return outs;
+}
+
+Var Experts::operator()(const Context& ctx, const Var& inp, const Var& of_router) const {
+  const Var outs = each_of(ctx, "experts", {inp, of_router},
+                           [this](const Context& here, const std::vector<Chunk>& of) {
+                             AXONN_CHECK(of[0].placement == of[1].placement, gate_->spec().name,
+                                         ": its input lies otherwise than that of the experts");
+                             return forward(here, of[0], of[1]);
+                           });
+  outs.make();
   return outs;
 }
 
@@ -170,11 +186,36 @@ Experts::Routed Experts::route(const Context& ctx, const Chunk& inp) const {
   return routed;
 }
 
-Chunk Experts::forward(const Context& ctx, const Chunk& inp) const {
-  Pass pass{.routed = route(ctx, inp)};
+/// The weights (r, k) of a row's experts.
+Tensor Experts::weights_of(const Context& ctx, const Routed& routed) const {
+  if (!factors_) return routed.weights;
+  Tensor out = ctx.like(routed.weights);
+  ctx.backend.run(
+      ops::ExpertFactors{out.view(), routed.weights.view(), routed.ids.view(), factors_->weight()});
+  return out;
+}
+
+/// Adds to the gradient of the factors; returns that of the weights without them.
+Tensor Experts::d_weights_of(const Context& ctx, const Chunk& inp, const Routed& routed,
+                             const Tensor& d_weights) const {
+  if (!factors_) return d_weights;
+  if (adds_gradient(ctx, *factors_, {inp.placement.rows, {}})) {
+    const Tensor terms = ctx.empty(d_weights.rows(), options_.experts, DType::f32);
+    ctx.backend.run(ops::ExpertFactorTerms{terms.view(), d_weights.view(), routed.weights.view(),
+                                           routed.ids.view()});
+    ctx.backend.run(ops::ColumnSum{factors_->gradient(ctx), terms.view()});
+  }
+  Tensor out = ctx.like(d_weights);
+  ctx.backend.run(
+      ops::ExpertFactors{out.view(), d_weights.view(), routed.ids.view(), factors_->weight()});
+  return out;
+}
+
+Chunk Experts::forward(const Context& ctx, const Chunk& inp, const Chunk& of_router) const {
+  Pass pass{.routed = route(ctx, of_router)};
   const Cut cut = cut_over(inp.placement, Axis::x);
   const Tensor ids = Gather(ctx, pass.routed.ids, Axis::x, cut).whole(ctx, {});
-  pass.weights = Gather(ctx, pass.routed.weights, Axis::x, cut).whole(ctx, {});
+  pass.weights = Gather(ctx, weights_of(ctx, pass.routed), Axis::x, cut).whole(ctx, {});
   pass.places = ctx.like(ids);
   const Tensor counts = ctx.empty(1, options_.experts, DType::i32);
   ctx.backend.run(ops::ExpertOrder{pass.places.view(), counts.view(), ids.view()});
@@ -186,13 +227,14 @@ Chunk Experts::forward(const Context& ctx, const Chunk& inp) const {
   ctx.backend.run(ops::CombineRows{combined.view(), pass.results.view(), pass.places.view(),
                                    pass.weights.view()});
   Chunk out = make_chunk(ctx, inp, pass.path->sum(combined), inp.placement);
-  if (!gate_->frozen()) need_gradient(ctx, out);
+  if (!gate_->frozen() || of_router.gradient) need_gradient(ctx, out);
   const Recompute& again = ctx.scheduling().scope.recompute;
   if (again.has(Remade::exchanged)) pass.exchanged = {};
   if (again.has(Remade::up)) pass.gate_up = {};
   if (again.has(Remade::activations)) pass.activated = {};
-  return with_backward(ctx, out, [this, ctx, kept = SavedChunk(ctx, inp), pass](const Tensor& d) {
-    backward(ctx, kept.get(), pass, d);
+  const SavedChunk kept(ctx, inp), router(ctx, of_router);
+  return with_backward(ctx, out, [this, ctx, kept, router, pass](const Tensor& d) {
+    backward(ctx, kept.get(), router.get(), pass, d);
   });
 }
 
@@ -274,8 +316,8 @@ void Experts::compute(const Context& ctx, const Chunk& inp, Pass& pass) const {
   pass.results = pass.path->back(results);
 }
 
-void Experts::backward(const Context& ctx, const Chunk& inp, const Pass& pass,
-                       const Tensor& d_out) const {
+void Experts::backward(const Context& ctx, const Chunk& inp, const Chunk& of_router,
+                       const Pass& pass, const Tensor& d_out) const {
   ctx.backend.mark(gate_->spec().name);
   const Tensor d_combined = pass.path->whole(d_out);
   const Tensor d_results = ctx.like(pass.results);
@@ -295,9 +337,19 @@ void Experts::backward(const Context& ctx, const Chunk& inp, const Pass& pass,
     d_inp = pass.path->sum(d_whole);
   }
   sum_over(ctx, d_weights, Axis::y, Cut::same, {});
-  const Tensor d_router = route_backward(ctx, inp, pass.routed, d_weights);
+  const Tensor d_router =
+      route_backward(ctx, of_router, pass.routed, d_weights_of(ctx, inp, pass.routed, d_weights));
+  const auto add_router = [&](const Tensor& to) {
+    ctx.backend.run(ops::Add{to.view(), to.view(), d_router.view()});
+  };
+  const bool apart = of_router.gradient != inp.gradient;
+  if (apart && of_router.gradient) {
+    Tensor d = ctx.zeros(d_router.rows(), d_router.cols(), ctx.dtype);
+    add_router(d);
+    of_router.gradient->add(ctx, std::move(d));
+  }
   if (!inp.gradient) return;
-  ctx.backend.run(ops::Add{d_inp.view(), d_inp.view(), d_router.view()});
+  if (!apart) add_router(d_inp);
   inp.gradient->add(ctx, std::move(d_inp));
 }
 

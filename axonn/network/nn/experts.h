@@ -26,7 +26,7 @@ namespace axonn {
 ///   global                     dims       this rank holds              cut over
 ///   inp, out                   (R, C)     (R/Gd/Gz, C/Gy)              y; rows may be cut over x
 ///   gate.weight (W_g)          (E, C)     a Gz-th of (E, C/Gy), flat   y
-///   gate.bias                  (E)        all of it                    nothing
+///   gate.bias, gate.per_expert_scale (c)  (E)                          nothing
 ///   gate.e_score_correction_bias (b)  (E)
 ///   experts.i.gate_proj, up_proj (W1, W3)  (F, C)  (F/Gx, C/Gy)        x and y, where i is held
 ///   experts.i.down_proj (W2)   (C, F)     (C/Gy, F/Gx)                 y and x, where i is held
@@ -50,6 +50,7 @@ class Experts {
     double scale = 1;
     bool bias = false;                             ///< whether there is b
     bool logit_bias = false, expert_bias = false;  ///< biases of l, and of experts' products
+    bool factors = false;  ///< whether p_i is multiplied by a learned c_i (Gemma 4)
     ops::Gate activation = {};
     /// Only experts of the best groups can be chosen; see ops::Route.
     std::int64_t groups = 1, kept_groups = 1, group_best = 2;
@@ -65,6 +66,8 @@ class Experts {
 
   /// Throws if inp's columns are not cut over y. With a Routing, notes what it chooses.
   Var operator()(const Context& ctx, const Var& inp) const;
+  /// The same with another input of the router, which lies like inp.
+  Var operator()(const Context& ctx, const Var& inp, const Var& of_router) const;
 
   /// b; null if there is none.
   const Parameter* bias() const { return bias_; }
@@ -77,14 +80,18 @@ class Experts {
 
   static void add_biases(ParameterGroup& held, const std::string& expert, const Layout& up,
                          const Layout& down, Weights& weights);
-  Chunk forward(const Context& ctx, const Chunk& inp) const;
+  Chunk forward(const Context& ctx, const Chunk& inp, const Chunk& of_router) const;
+  Tensor weights_of(const Context& ctx, const Routed& routed) const;
+  Tensor d_weights_of(const Context& ctx, const Chunk& inp, const Routed& routed,
+                      const Tensor& d_weights) const;
   Routed route(const Context& ctx, const Chunk& inp) const;
   Tensor logits(const Context& ctx, const Chunk& inp) const;
   Tensor exchange(const Context& ctx, const Chunk& inp, const Pass& pass) const;
   Tensor gate_up_of(const Context& ctx, const Pass& pass, const Tensor& rows) const;
   Tensor activated_of(const Context& ctx, const Tensor& gate_up) const;
   void compute(const Context& ctx, const Chunk& inp, Pass& pass) const;
-  void backward(const Context& ctx, const Chunk& inp, const Pass& pass, const Tensor& d_out) const;
+  void backward(const Context& ctx, const Chunk& inp, const Chunk& of_router, const Pass& pass,
+                const Tensor& d_out) const;
   /// Whether this rank's part of F is not all padding.
   bool reads_activated() const;
   Tensor d_activated_of(const Context& ctx, const Pass& pass, const Tensor& gate_up,
@@ -100,7 +107,7 @@ class Experts {
 
   Options options_;
   const Parameter* gate_;
-  const Parameter* logit_bias_ = nullptr;
+  const Parameter *logit_bias_ = nullptr, *factors_ = nullptr;
   const Parameter* bias_ = nullptr;
   /// Of an expert; biases may be null.
   struct Weights {

@@ -113,6 +113,8 @@ Refused of_experts(const Operands& o) {
        ops::RouteCounts{.out = o.x, .ids = o.experts, .scores = o.x, .log_sums = o.column}},
       {"counts is (4,6) f32, want i32",
        ops::ExpertOrder{.places = o.experts, .counts = o.x, .ids = o.experts}},
+      {"out is (4,3) f32, want (4,2)", ops::ExpertFactors{o.thirds, o.stats, o.experts, o.row}},
+      {"inp is (4,3) f32, want (4,2)", ops::ExpertFactorTerms{o.x, o.stats, o.thirds, o.experts}},
       {"places is (4,2) f32, want i32", ops::SpreadRows{.out = o.x, .inp = o.y, .places = o.stats}},
       {"weights is (4,3) f32, want (4,2)",
        ops::CombineRows{.out = o.x, .inp = o.copies, .places = o.experts, .weights = o.thirds}},

@@ -277,6 +277,9 @@ Outputs experts(Backend& backend, DType type) {
                                .score_sums = score_sums,
                                .positions = 100});
   backend.run(ops::ExpertOrder{.places = places, .counts = each, .ids = ids});
+  Operand scaled(kRows, k, DType::f32), terms(kRows, E, DType::f32);
+  backend.run(ops::ExpertFactors{scaled, weights, ids, input("factors", 1, E, type)});
+  backend.run(ops::ExpertFactorTerms{terms, scaled, weights, ids});
   backend.run(ops::SpreadRows{.out = copies, .inp = inp, .places = places});
   backend.run(ops::CombineRows{.out = out, .inp = copies, .places = places, .weights = weights});
   backend.run(ops::CombineRowsBackward{.d_inp = d_copies,
@@ -291,8 +294,8 @@ Outputs experts(Backend& backend, DType type) {
                                  .balance = balance,
                                  .positions = 100,
                                  .z = 0.5f});
-  return outputs({&ids, &weights, &scores, &log_sums, &score_sums, &counts, &places, &each, &copies,
-                  &out, &d_copies, &d_weights, &d_logits});
+  return outputs({&scaled, &terms, &ids, &weights, &scores, &log_sums, &score_sums, &counts,
+                  &places, &each, &copies, &out, &d_copies, &d_weights, &d_logits});
 }
 
 /// Together they run every row-wise operation.

@@ -94,6 +94,19 @@ TEST(Experts, OfGptOssHaveTheLossesOfOneRank) {
   EXPECT_EQ(difference_replayed(run, expert_grids()), "");
 }
 
+TEST(Experts, WithNormsOfTheirOwnHaveTheLossesOfOneRank) {
+  ModelConfig model = tiny_mixtral();
+  model.block_norm = BlockNormKind::both;
+  model.shared_ffn = 48;
+  model.activation = MlpKind::geglu;
+  model.expert_block_norms = true;
+  model.init_std = 0.1;
+  TinyRun run = balanced_run(model);
+  run.eps = 1e-5;
+  EXPECT_EQ(difference_replayed(run, ten_grids()), "");
+  EXPECT_EQ(difference_replayed(run, expert_grids()), "");
+}
+
 TEST(Experts, BalancedByBatchHaveTheLossesOfOneRank) {
   for (const auto& [scope, model] : {std::pair{BalanceScope::batch, tiny_mixtral()},
                                      {BalanceScope::hugging_face, with_sigmoid()}}) {

@@ -310,6 +310,16 @@ ModelConfig small_gemma4() {
   return config;
 }
 
+ModelConfig small_gemma4_moe() {
+  ModelConfig config = small_gemma4();
+  config.experts = 4;
+  config.experts_per_token = 2;
+  config.expert_ffn = 12;
+  config.shared_ffn = 20;
+  config.expert_block_norms = true;
+  return config;
+}
+
 ModelConfig small_starcoder2() {
   ModelConfig config = small_seed_oss();
   config.norm = NormKind::layer;
@@ -555,9 +565,9 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"Glm4", small_glm4}, Family{"Hunyuan", small_hunyuan},
         Family{"Ministral3", small_ministral3}, Family{"Gemma2", small_gemma2},
         Family{"Gemma3", small_gemma3}, Family{"Gemma4", small_gemma4},
-        Family{"Glm4Moe", small_glm4_moe}, Family{"Starcoder2", small_starcoder2},
-        Family{"Nemotron", small_nemotron}, Family{"Cohere2", small_cohere2},
-        Family{"OptionsTogether", small_with_options_together}, Family{"GptOss", small_gpt_oss},
-        Family{"Sinks", small_with_sinks}, Family{"Deepseek2", small_deepseek2},
-        Family{"Latent", small_latent}),
+        Family{"Gemma4Moe", small_gemma4_moe}, Family{"Glm4Moe", small_glm4_moe},
+        Family{"Starcoder2", small_starcoder2}, Family{"Nemotron", small_nemotron},
+        Family{"Cohere2", small_cohere2}, Family{"OptionsTogether", small_with_options_together},
+        Family{"GptOss", small_gpt_oss}, Family{"Sinks", small_with_sinks},
+        Family{"Deepseek2", small_deepseek2}, Family{"Latent", small_latent}),
     [](const auto& family) { return std::string(family.param.name); });

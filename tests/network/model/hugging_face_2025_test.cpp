@@ -86,9 +86,13 @@ TEST(HuggingFace2025, Gemma4HasHeadsOfTheirOwnInLayersWithoutTheWindow) {
                                   "gemma4_text")),
               HasSubstr("per_layer_config of layer 3"));
   EXPECT_THAT(
-      error_of(llama_file(R"("enable_moe_block": true, "num_kv_shared_layers": 2)", "gemma4_text")),
-      testing::AllOf(HasSubstr("hidden_size_per_layer_input"), HasSubstr("num_kv_shared_layers"),
-                     HasSubstr("enable_moe_block")));
+      error_of(llama_file(R"("num_kv_shared_layers": 2)", "gemma4_text")),
+      testing::AllOf(HasSubstr("hidden_size_per_layer_input"), HasSubstr("num_kv_shared_layers")));
+  const ModelConfig moe = read("gemma4_text", common + R"(, "enable_moe_block": true,
+    "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704)");
+  EXPECT_EQ(moe.shared_ffn, moe.ffn);
+  EXPECT_TRUE(moe.expert_block_norms);
+  EXPECT_EQ(parse(to_hugging_face_config(resolved(moe, 0, 0), {})), resolved(moe, 0, 0));
 }
 
 TEST(HuggingFace2025, HunyuansAlphaMultipliesTheBase) {

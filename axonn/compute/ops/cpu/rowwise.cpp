@@ -18,6 +18,8 @@ template void AddSinks::run(cpu::Launch, const Checker&) const;
 template void SinkTerms::run(cpu::Launch, const Checker&) const;
 template void OrderBlocks::run(cpu::Launch, const Checker&) const;
 template void ExpertOrder::run(cpu::Launch, const Checker&) const;
+template void ExpertFactors::run(cpu::Launch, const Checker&) const;
+template void ExpertFactorTerms::run(cpu::Launch, const Checker&) const;
 template void SpreadRows::run(cpu::Launch, const Checker&) const;
 template void CombineRows::run(cpu::Launch, const Checker&) const;
 template void CombineRowsBackward::run(cpu::Launch, const Checker&) const;

@@ -158,6 +158,38 @@ struct CombineRowsBackwardKernel {
   }
 };
 
+/// The weights of a row's experts times these experts' factors. One team per row.
+template <typename W>
+struct ExpertFactorsKernel {
+  Matrix<float> out;
+  Matrix<const float> inp;
+  Matrix<const std::int32_t> ids;
+  const W* factors;
+  int k;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    team.each(
+        k, [=, this](int j) { out.row(row)[j] = inp.row(row)[j] * get(factors[ids.row(row)[j]]); });
+  }
+};
+
+/// See ops::ExpertFactorTerms. One team per row.
+struct ExpertFactorTermsKernel {
+  Matrix<float> out;
+  Matrix<const float> d_out, inp;
+  Matrix<const std::int32_t> ids;
+  int k, E;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    team.each(E, [=, this](int i) {
+      float term = 0;
+      for (int j = 0; j < k; ++j)
+        if (ids.row(row)[j] == i) term = d_out.row(row)[j] * inp.row(row)[j];
+      out.row(row)[i] = term;
+    });
+  }
+};
+
 }  // namespace axonn::rowwise
 
 namespace axonn::ops {
@@ -187,6 +219,27 @@ inline rowwise::Places check_places(const Checker& check, const View& rows, cons
   AXONN_CHECK(copies.rows == R * k, check.operation, ": ", copies, " for ", k, " copies of ", rows,
               ", want ", R * k, " rows");
   return {places, R, static_cast<int>(k)};
+}
+
+void ExpertFactors::run(auto launch, const Checker& check) const {
+  check.f32("inp", inp, inp.rows, inp.cols);
+  check.f32("out", out, inp.rows, inp.cols);
+  check.typed("ids", ids, DType::i32, inp.rows, inp.cols);
+  check.values("factors", factors, 1, factors.cols);
+  with_type(factors.dtype, [&]<typename W>(W) {
+    launch.rows(
+        {inp.rows, inp.cols, inp.cols},
+        rowwise::ExpertFactorsKernel<W>{out, inp, ids, address<const W>(factors), width(inp)});
+  });
+}
+
+void ExpertFactorTerms::run(auto launch, const Checker& check) const {
+  check.f32("d_out", d_out, d_out.rows, d_out.cols);
+  check.f32("inp", inp, d_out.rows, d_out.cols);
+  check.typed("ids", ids, DType::i32, d_out.rows, d_out.cols);
+  check.f32("out", out, d_out.rows, out.cols);
+  launch.rows({out.rows, out.cols, out.cols},
+              rowwise::ExpertFactorTermsKernel{out, d_out, inp, ids, width(d_out), width(out)});
 }
 
 void SpreadRows::run(auto launch, const Checker& check) const {

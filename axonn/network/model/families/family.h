@@ -117,6 +117,7 @@ struct ModelType {
   /// A model is of this type if ModelConfig::type says so; norms of queries and keys and an MLP
   /// beside experts are as it likes.
   bool is_named = false;
+  bool dense_or_experts = false;  ///< its models have experts or none, whatever the defaults say
   /// Whether a model with the same options as the defaults is one of this type; null: it is.
   bool (*fits)(const ModelConfig&) = nullptr;
   /// Published models: sizes by name. The names are choices of model.name.

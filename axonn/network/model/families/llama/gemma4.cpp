@@ -1,7 +1,8 @@
 // Gemma 4: as Gemma 3, with norms by their weight alone, norms of values, scores without a scale, a
 // constant of each layer, and, in layers without the window, wider heads whose values may be their
-// keys and of whose columns some rotate. Not the models with embeddings of each layer, shared keys
-// and values, or experts. Sizes: the config.json of each model.
+// keys and of whose columns some rotate; and, in some models, experts beside the MLP, with norms of
+// their own. Not the models with embeddings of each layer, or shared keys and values. Sizes: the
+// config.json of each model.
 #include <cmath>
 
 #include "axonn/foundation/base/check.h"
@@ -78,18 +79,26 @@ void read_full_layers(const JsonReader& file, ModelConfig& model, Unsupported& u
   if (heads && model.full_values_are_keys) model.full_kv_heads = or_0(*heads, model.kv_heads);
 }
 
+void read_experts_beside(const JsonReader& file, ModelConfig& model) {
+  model.experts = file.needed({"num_experts"}, kMostExperts);
+  model.experts_per_token = file.needed({"top_k_experts"}, kMostExperts);
+  model.expert_ffn = file.needed({"moe_intermediate_size"}, kMostColumns);
+  model.shared_ffn = model.ffn;
+  model.expert_block_norms = true;
+}
+
 void read_gemma4(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
   if (file.zero_or("hidden_size_per_layer_input", kMostColumns, kInputsPerLayer) > 0)
     unsupported.emplace_back("hidden_size_per_layer_input");
   if (file.zero_or("num_kv_shared_layers", kMostLayers, 0) > 0)
     unsupported.emplace_back("num_kv_shared_layers");
-  for (const char* const key : {"enable_moe_block", "use_double_wide_mlp"})
-    if (file.flag(key, false)) unsupported.emplace_back(key);
+  if (file.flag("use_double_wide_mlp", false)) unsupported.emplace_back("use_double_wide_mlp");
   if (file.text({"use_bidirectional_attention"}, "vision") != "vision")
     unsupported.emplace_back("use_bidirectional_attention");
   for (const char* const key : {"hidden_act", "vocab_size_per_layer_input", "moe_intermediate_size",
                                 "num_experts", "top_k_experts"})
-    file.find({key});
+    file.find({key});  // the last three count with enable_moe_block alone
+  if (file.flag("enable_moe_block", false)) read_experts_beside(file, model);
   if (!file.object("rope_parameters")) unsupported.emplace_back("a file without rope_parameters");
   set_needed_window(
       file, model, sliding_window(file, kGemma4Window),
@@ -116,7 +125,12 @@ void write_gemma4(const ModelConfig& model, JsonObject& out) {
       model.logit_cap > 0 ? nlohmann::json(model.logit_cap) : nlohmann::json();
   out["hidden_size_per_layer_input"] = 0;
   out["num_kv_shared_layers"] = 0;
-  out["enable_moe_block"] = false;
+  out["enable_moe_block"] = model.experts > 0;
+  if (model.experts == 0) return;
+  out["intermediate_size"] = model.shared_ffn;
+  out["num_experts"] = model.experts;
+  out["top_k_experts"] = model.experts_per_token;
+  out["moe_intermediate_size"] = model.expert_ffn;
 }
 
 void check_gemma4(const ModelConfig& model, Unsupported& unsupported) {
@@ -129,6 +143,22 @@ void check_gemma4(const ModelConfig& model, Unsupported& unsupported) {
   if (model.qk_norm != QkNormKind::head) unsupported.emplace_back("qk_norm other than head");
   if (model.full_kv_heads > 0 && !model.full_values_are_keys)
     unsupported.emplace_back("full_kv_heads without full_values_are_keys");
+  if (model.experts == 0) return;
+  check_router(model, unsupported);
+  check_all_routed(model, unsupported);
+  if (!model.expert_norm) unsupported.emplace_back("expert_norm = false");
+  if (!model.expert_block_norms) unsupported.emplace_back("expert_block_norms = false");
+}
+
+/// Experts and their router lie beside the MLP in its files.
+void rename_gemma4(const ModelConfig&, const std::string& parameter, StoredName& stored) {
+  rename_part(parameter, ".mlp.shared_experts.", ".mlp.", stored);
+  rename_part(parameter, ".mlp.gate.norm.weight", ".router.scale", stored);
+  rename_part(parameter, ".mlp.gate.per_expert_scale", ".router.per_expert_scale", stored);
+  rename_part(parameter, ".mlp.gate.weight", ".router.proj.weight", stored);
+  if (!expert_name(parameter)) return;
+  for (std::string& name : stored.joined.names) name.erase(name.find(".mlp."), 4);
+  stored.joined.usual = true;
 }
 
 }  // namespace
@@ -142,9 +172,11 @@ std::vector<ModelType> gemma4_types() {
            .rope_keys = {.share = true},
            .scale_keys = {.embedding = true, .attention = true, .caps = true},
            .is_named = true,
+           .dense_or_experts = true,
            .read = read_gemma4,
            .write = write_gemma4,
-           .check = check_gemma4}};
+           .check = check_gemma4,
+           .rename = rename_gemma4}};
 }
 
 }  // namespace axonn

@@ -379,6 +379,11 @@ void list_router_options(ModelConfig& model, OptionList& list) {
   list.add("router_logit_bias", &model.router_logit_bias,
            {.help = "whether the router's product has a learned bias, as in gpt-oss",
             .also = "moe_router_bias"});
+  list.add(
+      "expert_block_norms", &model.expert_block_norms,
+      {.help = "whether experts, their router and the MLP beside them have norms of their own, "
+               "and each expert a learned factor, as in Gemma 4",
+       .also = "enable_moe_block"});
   list.add("expert_bias", &model.expert_bias,
            {.help = "whether the products of experts have biases, as in gpt-oss",
             .also = "experts_bias moe_bias"});
@@ -499,6 +504,11 @@ void validate_experts(const ModelConfig& model) {
     refuse("[model] shared_ffn = ", model.shared_ffn,
            " is the width of an MLP beside experts, but experts = 0; set ffn");
   if (model.experts == 0) return;
+  if (model.expert_block_norms &&
+      (model.shared_ffn == 0 || model.block_norm != BlockNormKind::both))
+    refuse(
+        "[model] expert_block_norms = true wants block_norm = \"both\", and shared_ffn, the width "
+        "of the MLP beside experts");
   if (model.mlp_bias)
     refuse("[model] mlp_bias = true, but experts = ", model.experts,
            " have no biases; set it to false");

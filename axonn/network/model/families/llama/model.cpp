@@ -120,6 +120,15 @@ class LlamaBlock final : public DecoderBlock {
     if (layer.routed && config.shared_ffn > 0)
       mlp_.emplace(parameters_, name + ".mlp.shared_experts",
                    mlp_options(config, config.shared_ffn));
+    if (layer.routed && config.expert_block_norms) {
+      const auto norm = [&](const char* of) {
+        return Norm(parameters_, name + of, norm_of(config));
+      };
+      own_norms_ =
+          OwnNorms{norm(".post_feedforward_layernorm_1"), norm(".pre_feedforward_layernorm_2"),
+                   norm(".post_feedforward_layernorm_2"), norm(".mlp.gate.norm"),
+                   1 / std::sqrt(static_cast<float>(config.hidden))};
+    }
     const QkNormOptions of_heads{static_cast<float>(config.norm_eps), config.norm_plus_one};
     if (config.qk_norm == QkNormKind::width)
       qk_norm_ = QkWidthNorm(parameters_, name + ".self_attn", heads_, of_heads);
@@ -135,12 +144,13 @@ class LlamaBlock final : public DecoderBlock {
   Var operator()(const Context& ctx, Var x) const override {
     if (parallel_)
       return residual(ctx, x, attention_norms_.get(), [&](const Var& in) {
-        return add(ctx, attend(ctx, in), feed_forward(ctx, in));
+        return add(ctx, attend(ctx, in), feed_forward(ctx, in, x));
       });
     x = residual(ctx, x, attention_norms_.get(), [&](Var in) {
       return attend(ctx, std::exchange(in, {}));  // whose memory attention may need
     });
-    x = residual(ctx, x, mlp_norms_->get(), [&](const Var& in) { return feed_forward(ctx, in); });
+    x = residual(ctx, x, mlp_norms_->get(),
+                 [&](const Var& in) { return feed_forward(ctx, in, x); });
     return factor_ ? scale_by_constant(ctx, x, *factor_) : x;
   }
 
@@ -198,10 +208,18 @@ class LlamaBlock final : public DecoderBlock {
     if (qk_norm_ && norms_rotated_) qkv = qk_norm_(ctx, qkv);
     return (*project_)(ctx, attention(ctx, qkv, heads_, sinks_ ? &*sinks_ : nullptr));
   }
-  Var feed_forward(const Context& ctx, const Var& in) const {
+  /// `in`: x after the norm at the MLP's input.
+  Var feed_forward(const Context& ctx, const Var& in, const Var& x) const {
     if (!experts_) return (*mlp_)(ctx, in);
+    if (own_norms_) return with_own_norms(ctx, in, x);
     const Var routed = (*experts_)(ctx, in);
     return mlp_ ? add(ctx, routed, (*mlp_)(ctx, in)) : routed;
+  }
+  /// Experts beside the MLP, each with a norm of its own at both ends; and the router with one.
+  Var with_own_norms(const Context& ctx, const Var& in, const Var& x) const {
+    const Var of_router = scale(ctx, own_norms_->router(ctx, x), own_norms_->router_scale);
+    const Var routed = (*experts_)(ctx, own_norms_->input(ctx, x), of_router);
+    return add(ctx, own_norms_->of_mlp(ctx, (*mlp_)(ctx, in)), own_norms_->of_experts(ctx, routed));
   }
   /// Of the norm at the MLP's input; Llama calls it after what stands before it.
   static const char* mlp_norm(const ModelConfig& config) {
@@ -231,6 +249,7 @@ class LlamaBlock final : public DecoderBlock {
             .bias = config.router_bias,
             .logit_bias = config.router_logit_bias,
             .expert_bias = config.expert_bias,
+            .factors = config.expert_block_norms,
             .activation = gate_of(config),
             .groups = config.expert_groups,
             .kept_groups = config.expert_groups_per_token,
@@ -254,6 +273,12 @@ class LlamaBlock final : public DecoderBlock {
   std::optional<Linear> project_;
   bool parallel_;  // whether attention and MLP have one norm, and no sum between them
   std::optional<Norms> mlp_norms_;
+  /// Norms inside of a block whose experts have some of their own.
+  struct OwnNorms {
+    Norm of_mlp, input, of_experts, router;
+    float router_scale;  // of the router's input
+  };
+  std::optional<OwnNorms> own_norms_;
   std::optional<LlamaMlp> mlp_;  // beside experts: that of all tokens, if there is one
   std::optional<Experts> experts_;
 };

@@ -299,11 +299,13 @@ bool is_llama_type(const ModelConfig& model, const ModelType& type) {
   if (type.is_named && model.type.empty()) return false;
   const bool same_parts =
       defaults.qk_norm == model.qk_norm && (defaults.shared_ffn > 0) == (model.shared_ffn > 0);
-  return (defaults.experts > 0) == (model.experts > 0) && (same_parts || type.is_named) &&
+  return (type.dense_or_experts || (defaults.experts > 0) == (model.experts > 0)) &&
+         (same_parts || type.is_named) &&
          (model.expert_groups == 1 ||
           (type.groups_experts && defaults.expert_group_best == model.expert_group_best)) &&
          (defaults.kv_lora_rank > 0) == (model.kv_lora_rank > 0) && has_rope(type, model) &&
          has_scales(type, model) && has_biases(type, model) &&
+         (type.dense_or_experts || !model.expert_block_norms) &&
          defaults.value_norm == model.value_norm && defaults.layer_factor == model.layer_factor &&
          (defaults.value_norm ||
           (model.full_head_dim == 0 && model.full_kv_heads == 0 && !model.full_values_are_keys)) &&
@@ -345,6 +347,7 @@ std::string llama_type_options(const ModelConfig& model) {
          "block_norm = ", kBlockNormKinds[static_cast<int>(model.block_norm)]);
   say_if(model.experts > 0, "experts = ", model.experts);
   say_if(model.sinks, "sinks = true");
+  say_if(model.expert_block_norms, "expert_block_norms = true");
   say_if(model.value_norm, "value_norm = true");
   say_if(model.layer_factor, "layer_factor = true");
   say_if(model.full_head_dim > 0, "full_head_dim = ", model.full_head_dim);
