@@ -1,47 +1,21 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <string_view>
+
+#include "axonn/run/config/config.h"
 
 namespace axonn {
 
-/// A loss of preferences; preference_loss() has the formulas and sources.
-enum class PreferenceLoss {
-  none,
-  dpo,
-  cdpo,
-  ipo,
-  hinge,
-  robust,
-  sigmoid_norm,
-  exo_pair,
-  nca_pair,
-  bco_pair,
-  sppo_hard,
-  apo_zero,
-  apo_down,
-  discopop,
-  cpo,
-  simpo,
-  orpo
-};
-
-inline constexpr std::array<std::string_view, 17> kPreferenceLosses = {
-    "none",         "dpo",      "cdpo",     "ipo",      "hinge",     "robust",
-    "sigmoid_norm", "exo_pair", "nca_pair", "bco_pair", "sppo_hard", "apo_zero",
-    "apo_down",     "discopop", "cpo",      "simpo",    "orpo"};
-
-/// How a model learns from pairs of answers, of which one was preferred.
-struct PreferenceConfig {
-  PreferenceLoss loss = PreferenceLoss::none;
-  double beta = 0.1;
-  double label_smoothing = 0;  ///< share of the pairs that are taken to be the wrong way round
-  double simpo_gamma = 0.5;    ///< SimPO: by how much the answers' rewards shall differ
-};
-
 /// Whether the loss compares the model with a reference.
 bool has_reference(PreferenceLoss loss);
+/// Whether its rewards, as TRL reports them, are of means over an answer's tokens.
+constexpr bool uses_means(PreferenceLoss loss) {
+  return loss == PreferenceLoss::simpo || loss == PreferenceLoss::orpo;
+}
+/// Whether the loss of the chosen answers' tokens is added, with cpo_alpha.
+constexpr bool adds_likelihood(PreferenceLoss loss) {
+  return loss == PreferenceLoss::cpo || loss == PreferenceLoss::simpo;
+}
 /// Whether the loss reads label_smoothing.
 bool smooths_labels(PreferenceLoss loss);
 
@@ -78,9 +52,11 @@ struct PairLoss {
 ///   apo_zero      1 - s(beta c) + s(beta r)                2408.06266
 ///   apo_down      s(beta c) + 1 - s(beta D)                2408.06266
 ///   discopop      -ls(u) (1 - h) + exp(-u) h, u = beta D, h = s(u / 0.05)  2406.08414
-///   cpo           cdpo without a reference                 2401.08417; without its NLL
+///   cpo           cdpo without a reference                 2401.08417
 ///   simpo         cdpo of u = beta (mean - mean) - simpo_gamma, no reference   2405.14734
 ///   orpo          -beta ls(log odds - log odds), odds of exp(mean)   2403.07691; without its NLL
+///
+/// The likelihood of chosen answers, which CPO, SimPO and ORPO add, is not in it.
 ///
 /// Throws Error if an answer has no token or the loss is none.
 PairLoss preference_loss(const PreferenceConfig& config, const AnswerScore& chosen,
