@@ -22,11 +22,18 @@ using testing::HasSubstr;
 namespace {
 
 /// tiny_config trained on 17 pairs, from the model that a seed gives.
-Config pair_config(const test::TemporaryPath& folder, const std::string& name) {
+Config pair_config(const test::TemporaryPath& folder, const std::string& name,
+                   std::int64_t experts = 0) {
   const std::string model = folder / "model";
   Config config = tiny_config(folder / name);
   config.model.family = ModelFamily::llama;
   config.model.kv_heads = 6;
+  if (experts > 0) {
+    config.model.experts = experts;
+    config.model.experts_per_token = 2;
+    config.model.expert_ffn = 24;
+    config.training.balance = {.weight = 0.01};
+  }
   if (!std::ifstream(model + "/ready")) {
     test::save_checkpoint(model, resolved(config.model, config.model.vocab, 48), {});
     std::ofstream(model + "/ready");
@@ -94,6 +101,16 @@ TEST(PreferenceRun, HasTheLossesOfOneRankOnEveryGridAndForEveryMicroBatch) {
     config.activation_checkpoint.mode = RecomputeMode::full;
     EXPECT_LE(largest_difference(losses_of_pairs(config), one), 2e-5);
   }
+}
+
+TEST(PreferenceRun, OfExpertsHasTheLossesOfOneRankWhereRanksShareThem) {
+  test::TemporaryPath folder;
+  const Config config = pair_config(folder, "run", 4);
+  const std::vector<double> one = losses_of_pairs(config);
+  EXPECT_NEAR(one.front(), std::log(2), 1e-5);
+  for (const GridShape grid : {GridShape{.z = 2, .experts = 2}, GridShape{2, 1, 2, 1}})
+    EXPECT_LE(largest_difference(losses_of_pairs(on_grid(config, grid)), one), 2e-5)
+        << to_string(grid);
 }
 
 TEST(PreferenceRun, ResumesToTheBit) {
