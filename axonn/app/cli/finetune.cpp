@@ -12,6 +12,7 @@
 #include "axonn/data/corpus/corpus.h"
 #include "axonn/data/corpus/jsonl.h"
 #include "axonn/data/corpus/packing.h"
+#include "axonn/data/corpus/pairs.h"
 #include "axonn/data/corpus/text_reader.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
@@ -45,11 +46,23 @@ Examples:
 
 Exit codes: as for axonn train.)";
 
-constexpr const char* kOrigin = "axonn finetune";
+constexpr const char* kPairExamples =
+    R"(It is axonn train with defaults for preferences, and prints the same command of axonn train.
+Lines of DATA have "prompt", "chosen" and "rejected". Any key can be given as a flag.
+
+Examples:
+  axonn prefer Qwen3-0.6B pairs.jsonl
+      adapters (LoRA) by DPO against the model itself
+  axonn prefer out/chats/merged pairs.jsonl --full --preference.loss simpo --preference.beta 2
+      all weights, by another loss
+
+Exit codes: as for axonn train.)";
 
 struct FinetuneFlags {
   std::string model, data;
   bool full = false;
+  bool pairs = false;  ///< of axonn prefer
+  const char* origin = "axonn finetune";
   TrainFlags train;
 };
 
@@ -60,6 +73,11 @@ std::string data_key(const std::string& path) {
     return std::ranges::any_of(text_files({path}), holds_answers) ? "data.jsonl" : "data.text";
   const bool tokens = ends_in(path, ".bin") || ends_in(path, ".npy") || path_exists(path + ".idx");
   return tokens ? "data.tokens" : "data.text";
+}
+
+/// The key of [data] for the data of a command.
+std::string data_key(const FinetuneFlags& flags) {
+  return flags.pairs ? "data.jsonl" : data_key(flags.data);
 }
 
 /// "Qwen3-0.6B-chats" for the model ".../Qwen3-0.6B" and the data "chats.jsonl". A model in a run's
@@ -129,7 +147,14 @@ LengthPlan fitted(const LengthPlan& usual, const Config& config) {
   for (std::int64_t d = documents.begin; d < documents.end; ++d)
     longest = std::max(longest, documents.documents->size(d));
   const std::int64_t places = batch_places(with_named_grid(config).parallelism.grid());
+  if (config.data.pairs) {  // each is a sequence, and two documents
+    longest = 0;
+    for (std::int64_t d = documents.begin; d < documents.end; d += 2)
+      longest =
+          std::max(longest, documents.documents->size(d) + documents.documents->size(d + 1) - 2);
+  }
   const auto sequences_of = [&](std::int64_t seq_len) {
+    if (config.data.pairs) return (documents.end - documents.begin) / 2;
     return PackedDocuments(documents, seq_len, 0, corpus.excess_length).count();
   };
   const std::int64_t usual_steps = sequences_of(usual.seq_len) * usual.epochs / usual.batch;
@@ -145,8 +170,8 @@ LengthPlan fitted(const LengthPlan& usual, const Config& config) {
     std::cerr << fmt::format(
         "note: {} examples make {} steps with sequences of {} tokens, {} a step, and {} epochs; "
         "with the usual {}, {} and {} they would make {}\n",
-        documents.end - documents.begin, steps(), plan.seq_len, plan.batch, plan.epochs,
-        usual.seq_len, usual.batch, usual.epochs, usual_steps);
+        (documents.end - documents.begin) / (config.data.pairs ? 2 : 1), steps(), plan.seq_len,
+        plan.batch, plan.epochs, usual.seq_len, usual.batch, usual.epochs, usual_steps);
   return plan;
 }
 
@@ -158,16 +183,22 @@ class Defaults {
   const OptionList& list() const { return list_; }
 
   void fill(const FinetuneFlags& flags) {
+    origin_ = flags.origin;
     set("model.path", flags.model);
-    set(data_key(flags.data), flags.data);
-    set("data.validation", "0.05");
+    set(data_key(flags), flags.data);
+    if (flags.pairs) set("preference.loss", "dpo");
+    loaded_.config.data.pairs = loaded_.config.preference.loss != PreferenceLoss::none;
+    if (!flags.pairs) set("data.validation", "0.05");
     const std::int64_t positions = ModelFiles(flags.model).config().positions;
     fill_length(positions > 0 ? std::min(positions, kMostTokens) : kMostTokens);
     if (!loaded_.config.parallelism.automatic()) set("training.micro_batch", "1");
     const bool fast =
         !gpus_for(loaded_.config.parallelism.device).empty() || cpu::library_multiplies_bf16();
     set("training.dtype", fast ? "bf16" : "f32");
-    set("training.eval_every", "50");
+    if (flags.pairs)
+      fill_pairs(flags.full);
+    else
+      set("training.eval_every", "50");
     flags.full ? fill_full() : fill_adapters();
     set("output.dir", "out/" + name_of(flags));
   }
@@ -188,8 +219,8 @@ class Defaults {
   void set(const std::string& key, const std::string& value) {
     if (is_set(key)) return;
     const std::size_t dot = key.find('.');
-    list_.find(key.substr(0, dot), key.substr(dot + 1))->set_text(value, kOrigin);
-    loaded_.origins.set(key, kOrigin);
+    list_.find(key.substr(0, dot), key.substr(dot + 1))->set_text(value, origin_);
+    loaded_.origins.set(key, origin_);
   }
 
   /// Sets the sequences, the batch and the epochs, by the data if the user leaves all of them open.
@@ -212,6 +243,12 @@ class Defaults {
     set_adapter_defaults(loaded_.config, loaded_.origins);
   }
 
+  /// Rates a tenth of those of examples, so that the model stays close to its reference.
+  void fill_pairs(bool full) {
+    set("optimizer.lr", full ? "1e-6" : "1e-5");
+    set("optimizer.weight_decay", "0");
+  }
+
   /// A tenth of the rate of adapters or less, so that the model keeps what it knows.
   void fill_full() {
     set("optimizer.lr", "1e-5");
@@ -221,21 +258,19 @@ class Defaults {
   }
 
   LoadedConfig& loaded_;
+  const char* origin_ = "";
   OptionList list_;
 };
 
-}  // namespace
-
-int run_finetune(const Arguments& arguments) {
-  CLI::App app("Fine-tunes a model on a file of conversations or text.", "axonn finetune");
-  app.footer(kExamples);
-  FinetuneFlags flags;
+/// Runs axonn finetune or, with flags.pairs, axonn prefer.
+int run_tuning(CLI::App& app, FinetuneFlags flags, const Arguments& arguments) {
   app.add_option("MODEL", flags.model, "a Hugging Face folder or checkpoints (model.path)")
       ->required()
       ->type_name("DIR");
-  app.add_option(
-         "DATA", flags.data,
-         "conversations (.jsonl: data.jsonl), text (data.text) or tokens (.bin: data.tokens)")
+  app.add_option("DATA", flags.data,
+                 flags.pairs ? "pairs of answers (data.jsonl)"
+                             : "conversations (.jsonl: data.jsonl), text (data.text) or tokens "
+                               "(.bin: data.tokens)")
       ->required()
       ->type_name("FILE");
   app.add_flag("--full", flags.full, "train all weights instead of adapters");
@@ -251,6 +286,20 @@ int run_finetune(const Arguments& arguments) {
   if (code != 0 || flags.train.print || flags.train.dry || !speaks) return code;
   std::cout << "to try it: " << command_to_try(loaded.config) << '\n';
   return code;
+}
+
+}  // namespace
+
+int run_finetune(const Arguments& arguments) {
+  CLI::App app("Fine-tunes a model on a file of conversations or text.", "axonn finetune");
+  app.footer(kExamples);
+  return run_tuning(app, {}, arguments);
+}
+
+int run_prefer(const Arguments& arguments) {
+  CLI::App app("Trains a model on pairs of answers, of which one was preferred.", "axonn prefer");
+  app.footer(kPairExamples);
+  return run_tuning(app, {.pairs = true, .origin = "axonn prefer"}, arguments);
 }
 
 }  // namespace axonn

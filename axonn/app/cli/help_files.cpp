@@ -78,7 +78,7 @@ std::vector<CommandWords> words_of_commands(const OptionList& list) {
       words.flags.insert(words.flags.end(), further.begin(), further.end());
       words.flags.push_back(own);
     }
-    if (help.find("--config FILE") != help.npos || name == "finetune")
+    if (help.find("--config FILE") != help.npos || name == "finetune" || name == "prefer")
       words.flags.insert(words.flags.end(), keys.begin(), keys.end());
     if (name == "help") {
       for (const Command& other : commands()) words.flags.emplace_back(other.name);

@@ -48,6 +48,8 @@ std::span<const Command> commands() {
   static constexpr std::array kCommands = {
       Command{"train", "trains a model, on one rank or on a grid of ranks", run_train},
       Command{"finetune", "fine-tunes a model on a file of conversations or text", run_finetune},
+      Command{"prefer", "trains a model on pairs of answers, of which one was preferred",
+              run_prefer},
       Command{"board", "shows runs on a web page while they train", run_board},
       Command{"replay", "repeats a training step whose loss was NaN or infinite", run_replay},
       Command{"check", "runs the same training on several grids and compares the results",

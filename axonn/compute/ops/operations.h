@@ -407,8 +407,9 @@ struct CombineSoftmax {
   void run(auto launch, const Checker& check) const;
 };
 
-/// The gradient of a piece of the logits: (softmax (1 + 2 z lse) - one hot) · scale, that of loss +
-/// z lse². Rows with a negative target and columns beyond piece.valid are zero.
+/// The gradient of a piece of the logits: (softmax (1 + 2 z lse) - one hot) · scale · the row's
+/// weight, that of loss + z lse². Rows with a negative target and columns beyond piece.valid are
+/// zero.
 struct CrossEntropyBackward {
   View d_logits;  ///< (R, V) T, may be logits if both have the same type
   View logits;    ///< (R, V) T, may differ in type from d_logits
@@ -417,9 +418,10 @@ struct CrossEntropyBackward {
   VocabularyPiece piece;
   float scale = 1;
   float z = 0;
+  View weights = {};  ///< (R, 1) f32 of either sign; empty: all are 1
 
   static constexpr std::string_view kName = "cross_entropy_backward";
-  auto operands() const { return std::array{d_logits, logits, lse, targets}; }
+  auto operands() const { return std::array{d_logits, logits, lse, targets, weights}; }
   void run(auto launch, const Checker& check) const;
 };
 
@@ -432,10 +434,11 @@ struct CrossEntropy {
   View targets;            ///< (1, R) i32, each less than `valid`
   std::int64_t valid = 0;  ///< columns that count
   float scale = 1;
-  float z = 0;  ///< see CrossEntropyBackward
+  float z = 0;        ///< see CrossEntropyBackward
+  View weights = {};  ///< likewise; of the gradient, not of loss
 
   static constexpr std::string_view kName = "cross_entropy";
-  auto operands() const { return std::array{d_logits, loss, lse, logits, targets}; }
+  auto operands() const { return std::array{d_logits, loss, lse, logits, targets, weights}; }
   void run(auto launch, const Checker& check) const;
 };
 

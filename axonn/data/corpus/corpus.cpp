@@ -8,6 +8,7 @@
 #include "axonn/data/corpus/file_notes.h"
 #include "axonn/data/corpus/goldfish.h"
 #include "axonn/data/corpus/jsonl.h"
+#include "axonn/data/corpus/pairs.h"
 #include "axonn/data/corpus/synthetic/synthetic.h"
 #include "axonn/data/corpus/text_reader.h"
 #include "axonn/data/corpus/token_file.h"
@@ -151,6 +152,14 @@ void add(const std::vector<std::string>& warnings, Corpus& corpus) {
 
 /// Opens data.jsonl, and data.validation: a fraction of data.jsonl or another JSONL file.
 void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
+  corpus.pairs = config.pairs;
+  if (config.pairs) {
+    corpus.excess_length = config.excess_length;
+    auto documents = encode_pairs(example_files(config.jsonl), *corpus.tokenizer);
+    const std::int64_t count = documents->count();
+    corpus.train_documents = {std::move(documents), 0, count};
+    return;
+  }
   const ExampleEncoder encoder =
       example_encoder(config, corpus.tokenizer, example_files(config.jsonl).front());
   if (options.cache.makes) {
@@ -325,6 +334,7 @@ std::string fingerprint(const Corpus& corpus) {
       add(documents->coded(begin + spread(i, end - begin - 1)));
     }
   }
+  if (corpus.pairs) key += " pairs";
   if (corpus.documents.mode == DocumentMode::packed) key += " packed";  // another order
   if (corpus.excess_length != ExcessLength::split)
     key += concat(' ', kExcessLengths[static_cast<std::size_t>(corpus.excess_length)]);
@@ -333,6 +343,11 @@ std::string fingerprint(const Corpus& corpus) {
 
 std::unique_ptr<const Sequences> training_sequences(const Corpus& corpus,
                                                     const SamplerOptions& options) {
+  if (corpus.pairs)
+    return std::make_unique<Sampler>(
+        std::make_unique<PairSequences>(corpus.train_documents, options.seq_len, options.vocab,
+                                        corpus.excess_length),
+        options);
   if (corpus.train_documents.documents)
     return std::make_unique<Sampler>(
         std::make_unique<PackedDocuments>(corpus.train_documents, options.seq_len, options.vocab,

@@ -26,6 +26,7 @@ struct Corpus {
   /// With data.jsonl, used instead of the streams.
   DocumentRange train_documents = {}, validation_documents = {};
   ExcessLength excess_length = ExcessLength::split;  ///< of these
+  bool pairs = false;                                ///< they are pairs of answers (pairs.h)
   /// What the user should know of the files and the chat template. Only from options.cache.makes.
   std::vector<std::string> warnings = {};
 };

@@ -168,9 +168,9 @@ bool is_preference_key(std::string_view name) {
 
 void refuse_preference_key(const std::string& place, std::string_view name) {
   refuse(place, ": \"", printable(std::string(name)),
-         "\" belongs to preference data, which this program does not read yet: it would learn "
-         "every answer, also those that are marked as worse; keep the lines of good answers, "
-         "without this key");
+         "\" belongs to preference data, of which every answer would be learned here, also those "
+         "that are marked as worse; train on pairs by 'axonn prefer', or keep the lines of good "
+         "answers, without this key");
 }
 
 }  // namespace axonn

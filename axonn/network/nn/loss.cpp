@@ -101,6 +101,10 @@ void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tenso
   const int y = overlaps && ctx.grid.extent(Axis::y) > 1,
             x = overlaps && ctx.grid.extent(Axis::x) > 1, cut = run.sequence_parallel ? y : 0;
   const std::array<int, kStages> after{0, y, y + x, y + x + cut};  // blocks that start before it
+  const RowWeights* weighted = ctx.find<RowWeights>();
+  const View weights = weighted ? weighted->weights.view() : View{};
+  AXONN_CHECK(!weighted || weights.rows == targets.cols(), "loss: row weights are ", weights,
+              ", wanted one for each of ", targets.cols(), " targets");
   std::vector<Block> blocks;
   std::size_t unfinished = 0;  // blocks finish in order
   const auto advance_all = [&](std::size_t newest) {
@@ -121,7 +125,8 @@ void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tenso
     const std::int64_t at_once = rows_at_once(ctx, whole.rows());
     for (std::int64_t row = 0; row < whole.rows(); row += at_once) {
       const std::int64_t n = std::min(at_once, whole.rows() - row);
-      blocks.push_back({whole, d_hidden, row, n, targets.view().col_range(first + row, n), cut_x});
+      blocks.push_back({whole, d_hidden, row, n, targets.view().col_range(first + row, n),
+                        weighted ? weights.row_range(first + row, n) : View{}, cut_x});
       advance_all(blocks.size() - 1);
     }
     first += whole.rows();
@@ -156,7 +161,7 @@ CrossEntropy::Softmax CrossEntropy::start(const Context& ctx, const View& hidden
   Tensor scores = product(ctx, hidden, cut,
                           ctx.empty(hidden.rows, stride(ctx), logits_type(ctx), MemoryUse::logits));
   const std::int64_t n = scores.rows(), first = cut == Cut::rows ? ctx.grid.coord(Axis::y) * n : 0;
-  return {std::move(scores), {}, targets.col_range(first, n), cut};
+  return {std::move(scores), {}, targets.col_range(first, n), cut, first};
 }
 
 void CrossEntropy::gather_stats(const Context& ctx, Softmax& softmax) const {
@@ -204,8 +209,9 @@ Tensor CrossEntropy::each(const Context& ctx, const Var& hidden, const Tensor& t
 
 void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
                                   const Tensor& total) const {
-  const auto [scores, stats, wanted, cut] = std::exchange(block.softmax, {});
+  const auto [scores, stats, wanted, cut, first] = std::exchange(block.softmax, {});
   const std::int64_t n = scores.rows();
+  const View weights = block.weights.rows > 0 ? block.weights.row_range(first, n) : View{};
   const Tensor loss = ctx.empty(n, 1, DType::f32), lse = ctx.empty(n, 1, DType::f32);
   const View logits = scores.view().col_range(0, table_.local_rows());
   const VocabularyPiece piece = vocabulary_piece(ctx.grid, options_.vocab);
@@ -223,7 +229,8 @@ void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
                                       .targets = wanted,
                                       .valid = piece.valid,
                                       .scale = scale,
-                                      .z = z});
+                                      .z = z,
+                                      .weights = weights});
   } else {
     ctx.backend.run(ops::CombineSoftmax{loss.view(), lse.view(), stats.view(), wanted});
     if (block.d_hidden)
@@ -233,13 +240,15 @@ void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
                                                 .targets = wanted,
                                                 .piece = piece,
                                                 .scale = scale,
-                                                .z = z});
+                                                .z = z,
+                                                .weights = weights});
   }
   if (block.d_hidden && options_.cap > 0)
     ctx.backend.run(
         ops::SoftCapBackward{d_logits, d_logits, logits, static_cast<float>(options_.cap)});
   const bool first_on_y = cut == Cut::rows || ctx.grid.coord(Axis::y) == 0;
   if (ctx.grid.coord(Axis::x) == 0 && first_on_y) {
+    if (weights.rows > 0) ctx.backend.run(ops::Multiply{loss.view(), loss.view(), weights});
     ctx.backend.run(ops::Sum{total.view(), loss.view()});
     if (z_loss) ctx.backend.run(ops::SquaredSum{z_loss->total, lse.view()});
   }

@@ -16,6 +16,14 @@ struct OutputZLoss {
   View total = {};  ///< (1, 1) f64 += this rank's part of the sum of lse²
 };
 
+/// Attached to a pass, multiplies the loss of each row, and with it its gradient, by a weight of
+/// either sign: the gradient of any loss that is a function of the log-probabilities of targets,
+/// such as one of preferences, is that of a sum with such weights. The terms of an OutputZLoss are
+/// multiplied in the gradient, and not in its total.
+struct RowWeights {
+  Tensor weights;  ///< (R, 1) f32, one for each target of this rank
+};
+
 /// Softmax cross-entropy of the logits hidden · tableᵀ, with the vocabulary cut over x. The logits
 /// of all rows never exist at once: product, reduction, loss and gradient run on blocks of rows.
 ///
@@ -43,9 +51,10 @@ class CrossEntropy {
 
   /// Adds this rank's part of the sum of losses to total (1, 1) f64; the parts of all ranks add up
   /// to the sum over all rows. With a tape, records the gradient of scale · that sum. With an
-  /// OutputZLoss, adds to its total too, and records the gradient of both with its weight. Throws
-  /// if columns of hidden are not those of the table over y, or if its rows are more than the
-  /// columns of targets (1, R).
+  /// OutputZLoss, adds to its total too, and records the gradient of both with its weight. With
+  /// RowWeights, the sum is that of losses times weights. Throws if columns of hidden are not those
+  /// of the table over y, if its rows are more than the columns of targets (1, R), or if there are
+  /// not as many weights as targets.
   void operator()(const Context& ctx, const Var& hidden, const Tensor& targets, float scale,
                   const Tensor& total) const;
 
@@ -68,10 +77,11 @@ class CrossEntropy {
  private:
   /// Logits of a block of rows, or of this rank's run of them on y, and softmax statistics.
   struct Softmax {
-    Tensor logits;  ///< (n, stride), of which V/Gx columns count
-    Tensor stats;   ///< (Gx · n, 3) f32, those of each piece of the vocabulary, stacked
-    View targets;   ///< (1, n) i32
-    Cut cut;        ///< of the rows over y
+    Tensor logits;       ///< (n, stride), of which V/Gx columns count
+    Tensor stats;        ///< (Gx · n, 3) f32, those of each piece of the vocabulary, stacked
+    View targets;        ///< (1, n) i32
+    Cut cut;             ///< of the rows over y
+    std::int64_t first;  ///< of these rows, in the block
   };
   /// start() computes the logits; gather_stats() then starts the all-gather of the statistics.
   Softmax start(const Context& ctx, const View& hidden, const View& targets) const;
@@ -98,7 +108,7 @@ class CrossEntropy {
     Tensor hidden;                     // all rows of the chunk
     std::shared_ptr<Tensor> d_hidden;  // likewise; null without a tape
     std::int64_t row, count;           // the block's first row in the chunk, and its rows
-    View targets;                      // of the block
+    View targets, weights;             // of the block; no weights: all are 1
     Cut cut;                           // of the chunk over x
     int stage = 0;                     // the next stage to run
     Softmax softmax = {};

@@ -93,6 +93,42 @@ struct StageConfig {
   std::int64_t seq_len = 0;  ///< divides training.seq_len; 0: training.seq_len
 };
 
+/// A loss of preferences; preference_loss() (preference.h) has the formulas and sources.
+enum class PreferenceLoss {
+  none,
+  dpo,
+  cdpo,
+  ipo,
+  hinge,
+  robust,
+  sigmoid_norm,
+  exo_pair,
+  nca_pair,
+  bco_pair,
+  sppo_hard,
+  apo_zero,
+  apo_down,
+  discopop,
+  cpo,
+  simpo,
+  orpo
+};
+
+inline constexpr std::array<std::string_view, 17> kPreferenceLosses = {
+    "none",         "dpo",      "cdpo",     "ipo",      "hinge",     "robust",
+    "sigmoid_norm", "exo_pair", "nca_pair", "bco_pair", "sppo_hard", "apo_zero",
+    "apo_down",     "discopop", "cpo",      "simpo",    "orpo"};
+
+/// [preference]: how a model learns from pairs of answers, of which one was preferred.
+struct PreferenceConfig {
+  PreferenceLoss loss = PreferenceLoss::none;
+  double beta = 0.1;
+  double label_smoothing = 0;  ///< share of the pairs that are taken to be the wrong way round
+  double simpo_gamma = 0.5;    ///< SimPO: by how much the answers' rewards shall differ
+  double cpo_alpha = 1;        ///< CPO, SimPO: weight of the loss of the chosen answers' tokens
+  std::string reference = {};  ///< model that the loss compares with; empty: that at model.path
+};
+
 /// [optimizer]
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;
@@ -229,6 +265,7 @@ struct Config {
   DataConfig data;
   std::vector<StageConfig> stage;  ///< by from_step; empty: [data] holds for all steps
   TrainingConfig training;
+  PreferenceConfig preference;
   OptimizerConfig optimizer;
   ScheduleConfig lr_scheduler;
   ParallelismConfig parallelism;

@@ -319,6 +319,7 @@ void list_options(Config& config, OptionList& list) {
                 "none; as many stages as there are entries, in the order of their steps",
                 config.stage, list_stage);
   list_training(config.training, list);
+  list_preference(config.preference, list);
   list_optimizer(config.optimizer, list);
   list_schedule(config.lr_scheduler, list);
   list_parallelism(config.parallelism, list);

@@ -56,7 +56,7 @@ ModelText text_of_one(const ModelFiles& files) {
 }  // namespace
 
 bool learns_conversations(const DataConfig& data) {
-  if (data.jsonl.empty()) return false;
+  if (data.jsonl.empty() || data.pairs) return false;
   const std::vector<std::string> files = example_files(data.jsonl);
   return !files.empty() && kind_of_examples(files.front()) == Example::Kind::messages;
 }

@@ -230,4 +230,35 @@ void list_training(TrainingConfig& training, OptionList& list) {
   list_details(training, list);
 }
 
+void list_preference(PreferenceConfig& preference, OptionList& list) {
+  list.section("preference",
+               "Learning from pairs of answers, of which one was preferred, in place of the losses "
+               "of tokens; lines of data.jsonl then have \"prompt\", \"chosen\" and \"rejected\"");
+  list.add(
+      "loss", preference.loss, kPreferenceLosses,
+      {.help = "loss of a pair; none: data.jsonl holds examples; cpo and simpo need no reference; "
+               "orpo cannot be trained yet",
+       .also = "loss_type pref_loss rl dpo"});
+  list.add("beta", &preference.beta,
+           {.help = "how strongly the loss holds the model to the reference, or, without one, how "
+                    "steep it is",
+            .also = "pref_beta dpo_beta"});
+  list.add("label_smoothing", &preference.label_smoothing,
+           {.help = "share of the pairs that are taken to be the wrong way round; less than 0.5; "
+                    "read by cdpo, robust, exo_pair, cpo and simpo",
+            .min = 0});
+  list.add("simpo_gamma", &preference.simpo_gamma,
+           {.help = "simpo: by how much the chosen answer's mean log-probability, times beta, "
+                    "shall exceed that of the rejected one"});
+  list.add(
+      "cpo_alpha", &preference.cpo_alpha,
+      {.help = "cpo and simpo: weight of the mean loss of the chosen answers' tokens, which is "
+               "added; 0, as in SimPO's paper: none",
+       .min = 0});
+  list.add("reference", &preference.reference,
+           {.help = "model that the loss compares with, a Hugging Face folder or checkpoints; its "
+                    "log-probabilities are computed once, before training; empty: model.path",
+            .also = "ref_model reference_model"});
+}
+
 }  // namespace axonn

@@ -12,6 +12,7 @@
 #include "axonn/network/model/model.h"
 #include "axonn/run/config/config_options.h"
 #include "axonn/run/config/optimizer_rules.h"
+#include "axonn/run/config/preference.h"
 
 namespace axonn {
 
@@ -80,6 +81,21 @@ void add_unused_of_optimizer(const OptimizerConfig& optimizer, UnusedKeys& keys)
             "optimizer.kind is not muon");
 }
 
+void add_unused_of_preference(const Config& config, UnusedKeys& keys) {
+  const PreferenceLoss loss = config.preference.loss;
+  const bool none = loss == PreferenceLoss::none;
+  keys.when(none,
+            {"preference.beta", "preference.label_smoothing", "preference.simpo_gamma",
+             "preference.cpo_alpha", "preference.reference"},
+            "preference.loss is none");
+  keys.when(!none && loss != PreferenceLoss::simpo, {"preference.simpo_gamma"},
+            "preference.loss is not simpo");
+  keys.when(!none && !adds_likelihood(loss), {"preference.cpo_alpha"},
+            "preference.loss is not cpo or simpo");
+  keys.when(!none && !has_reference(loss), {"preference.reference"},
+            "preference.loss needs no reference");
+}
+
 /// Of [data], and of the validation with a part of it.
 void add_unused_of_data(const Config& config, UnusedKeys& keys) {
   keys.when(config.data.jsonl.empty(),
@@ -141,6 +157,7 @@ KeyReasons unused_keys(const Config& config) {
         keys.when(true, {option.key()}, reason);
   add_unused_of_experts(config, keys);
   add_unused_of_data(config, keys);
+  add_unused_of_preference(config, keys);
   keys.when(config.samples.prompts.empty(),
             {"samples.chat", "samples.every", "samples.tokens", "samples.temperature",
              "samples.hold_weights"},

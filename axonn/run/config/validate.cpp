@@ -9,10 +9,12 @@
 #include "axonn/data/corpus/batch_stages.h"
 #include "axonn/data/corpus/corpus.h"
 #include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/numbers.h"
 #include "axonn/foundation/options/options.h"
 #include "axonn/run/config/batch_ramp.h"
 #include "axonn/run/config/config_options.h"
 #include "axonn/run/config/optimizer_rules.h"
+#include "axonn/run/config/preference.h"
 #include "axonn/run/config/recompute.h"
 #include "axonn/run/config/resolve.h"
 
@@ -270,6 +272,41 @@ void validate_samples(const Config& config) {
         "chat out, and the model goes on writing the prompts");
 }
 
+/// Refuses what a training on pairs of answers does not do.
+void validate_pairs(const Config& config) {
+  const PreferenceConfig& preference = config.preference;
+  if (preference.loss == PreferenceLoss::none) return;
+  validate_preference(preference);
+  const auto forbid = [](bool is_set, const char* key, const char* why) {
+    if (is_set) refuse("[preference] loss: ", key, ' ', why);
+  };
+  if (preference.loss == PreferenceLoss::orpo)
+    refuse(
+        "[preference] loss = \"orpo\" adds the likelihood of prompts, which is not computed yet; ",
+        "choose simpo or cpo, which have no reference either");
+  const std::string& validation = config.data.validation;
+  const LoraConfig& lora = config.model.lora;
+  const char* const whole = "chooses or weighs targets, but answers count as a whole; leave it out";
+  forbid(config.data.jsonl.empty() || !config.stage.empty(), "[data] jsonl",
+         "must name the pairs of answers, without [[stage]]");
+  forbid(!validation.empty() && parse_real(validation) != 0.0, "[data] validation",
+         "has no loss of pairs yet; set it to 0");
+  forbid(config.parallelism.context > 1, "[parallelism] context",
+         "cuts answers among ranks, which their sums do not follow yet; set it to 1");
+  forbid(config.training.goldfish.k > 0, "[training] goldfish.k", whole);
+  forbid(config.training.z_loss > 0, "[training] z_loss", whole);
+  forbid(config.training.verify_every > 0, "[training] verify_every",
+         "repeats a pass without the weights of its answers; leave it out");
+  forbid(lora.dropout > 0 && (lora.rank > 0 || !lora.path.empty()), "[lora] dropout",
+         "would make the scores of answers random; set it to 0");
+  if (!has_reference(preference.loss) || !preference.reference.empty()) return;
+  forbid(config.model.path.empty(), "[preference] reference",
+         "is not set, and [model] path names no model that could be it; set one of them");
+  forbid(!lora.path.empty(), "[lora] path",
+         "continues adapters, and the reference is the model with them; merge them by 'axonn "
+         "export --merge' and name the result as [preference] reference");
+}
+
 /// Refuses a ramp or stages with batches that are no multiples of `unit`.
 void validate_batch_stages(const Config& config, std::int64_t unit) {
   const TrainingConfig& training = config.training;
@@ -420,6 +457,7 @@ void validate(const Config& given) {
   validate_experts(config);
   validate_batch(config);
   validate_samples(config);
+  validate_pairs(config);
   recomputed_blocks(config.activation_checkpoint);
   if (config.output.dir.empty())
     refuse("[output] dir is empty; name the folder that the run writes to, such as \"out/run\"");

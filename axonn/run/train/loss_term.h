@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,12 @@ class LossTerm {
   /// Why a step with this term cannot be captured as a graph; empty if it can.
   virtual std::string graph_obstacle() const { return {}; }
 
+  /// Whether the term wants score() before the first pass of a step.
+  virtual bool scores() const { return false; }
+  /// Reads the losses of a micro-batch's targets, in a pass without a tape. Called in their order.
+  virtual void score(const Context&, Model&, const Tokens&, int /*micro*/) {}
+  /// Called after the last of them. May communicate.
+  virtual void finish_scores(const Context&, const StepInput&) {}
   virtual void begin_step(const StepInput&) {}
   /// Begins the forward pass of a micro-batch of these rows: attaches to its context what layers
   /// find there (Context::find). They may add to sums, (1, count()) f64, which are 0 when the step
@@ -35,6 +42,10 @@ class LossTerm {
   virtual void finish_pass(const Context&) {}
   /// Adds this rank's summands that are in host memory to sums; the sum over ranks follows.
   virtual void finish_sums(const Context&, const View& /*sums*/) {}
+  /// The loss of a step, from the sums over all ranks, in place of the mean loss of its tokens.
+  virtual std::optional<double> loss(std::span<const double> /*sums*/, const StepInput&) const {
+    return {};
+  }
   /// The figures of a step, from the sums over all ranks.
   virtual std::vector<Metric> metrics(std::span<const double> sums,
                                       const StepInput& input) const = 0;

@@ -121,7 +121,23 @@ void TrainStep::pass(const Context& step, const StepInput& input, int micro,
   tape.backward();
 }
 
+void TrainStep::score(Context ctx, const StepInput& input) {
+  if (std::ranges::none_of(terms_, [](const auto& term) { return term->scores(); })) return;
+  ctx.own_scheduling().step = evaluation_.get();
+  for (int micro = 0; micro < input.micro_batches; ++micro) {
+    const Tokens tokens = input.tokens_of(micro);
+    for (const auto& term : terms_) {
+      if (!term->scores()) continue;
+      evaluation_->prefetcher.begin_pass();
+      evaluation_->more_micro_batches = micro + 1 < input.micro_batches;
+      term->score(ctx, model_, tokens, micro);
+    }
+  }
+  for (const auto& term : terms_) term->finish_scores(ctx, input);
+}
+
 void TrainStep::gradients(const Context& ctx, const StepInput& input, const Tensor& sums) {
+  score(ctx, input);
   begin_step(ctx, input);
   for (int micro = 0; micro < input.micro_batches; ++micro)
     pass(ctx, input, micro, input.tokens_of, sums);
@@ -209,8 +225,13 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   report.has_loss = input.tokens > 0;
   report.loss = report.has_loss ? loss / static_cast<double>(input.tokens)
                                 : std::numeric_limits<double>::quiet_NaN();
+  for_each_term([&](LossTerm& term, std::int64_t begin) {
+    const auto of_term = std::span<const double>(sums).subspan(begin, term.count());
+    if (const auto own = term.loss(of_term, input)) report.loss = *own;
+  });
   report.grad_norm = std::sqrt(squares);
-  report.finite = std::isfinite(loss) && std::isfinite(report.grad_norm);
+  report.finite = std::isfinite(loss) && (std::isfinite(report.loss) || !report.has_loss) &&
+                  std::isfinite(report.grad_norm);
   report.stop = sums[2] > 0;
   report.busy = sums[3] > 0;
   report.save = sums[4] > 0;

@@ -30,7 +30,8 @@ struct StepInput {
   std::int64_t step = 0;     ///< counted from 0
   std::int64_t skipped = 0;  ///< earlier steps that changed no weight, so were no updates
   int micro_batches = 1;     ///< number of micro-batches of this rank
-  /// Targets of the step that count, over all ranks; 0: the step has no loss. Negative: not set.
+  /// Targets of the step that count, over all ranks, or its pairs of answers if these have the
+  /// loss; 0: the step has no loss. Negative: not set.
   std::int64_t tokens = -1;
   /// `tokens` plus the targets that the goldfish loss leaves out.
   std::int64_t all_targets = 0;
@@ -115,6 +116,8 @@ class TrainStep {
   /// shards, summed over data.
   void gradients(const Context& ctx, const StepInput& input, const Tensor& sums);
   void begin_step(const Context& ctx, const StepInput& input);
+  /// Calls LossTerm::score() for the terms that want it.
+  void score(Context ctx, const StepInput& input);
   /// Number of sums over all ranks.
   std::int64_t sums_count() const;
   /// Calls f(term, begin) for each loss term, whose sums begin there among all.

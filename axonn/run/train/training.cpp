@@ -15,6 +15,7 @@
 #include "axonn/run/records/run_state.h"
 #include "axonn/run/train/data_stages.h"
 #include "axonn/run/train/loss_term.h"
+#include "axonn/run/train/preference_term.h"
 #include "axonn/run/train/resume.h"
 #include "axonn/run/train/state_blocks.h"
 
@@ -91,15 +92,24 @@ std::unique_ptr<Optimizer> rule_of(const OptimizerConfig& config, const Training
   return options.make_optimizer(config);
 }
 
+LossTerms loss_terms(LoadedModel& model, std::shared_ptr<const ReferenceScores> reference) {
+  const Config& config = model.config();
+  LossTerms terms = make_loss_terms(model.model(), config.training);
+  if (config.preference.loss != PreferenceLoss::none)
+    terms.push_back(std::make_unique<PreferenceTerm>(config.preference, std::move(reference)));
+  return terms;
+}
+
 }  // namespace
 
 Training::Training(const PreparedRun& run, Communicator& world, std::unique_ptr<Backend> backend,
                    const TrainingOptions& options)
     : corpora(open_data(trainable(run), world, options)),
+      reference(corpora.empty() ? nullptr : reference_scores(run, world, *corpora.front())),
       model(run, world, std::move(backend), {.progress = options.progress}),
       optimizer(model.trained(), rule_of(optimizer_of(model.config()), options),
                 model.config().optimizer.ema_decay),
-      step(model.model(), optimizer, make_loss_terms(model.model(), model.config().training)) {
+      step(model.model(), optimizer, loss_terms(model, reference)) {
   if (options.data) {
     batches = std::make_unique<Batches>(
         stage_sources(model.config(), corpora, options.make_sequences), batch_options(model));
@@ -253,6 +263,8 @@ StepInput Training::input(std::int64_t n) {
   input.tokens = input.all_targets = batch->whole.targets;
   input.inputs = batch->whole.inputs;
   if (batches->counts_by_reading()) count(n, *batch, input);
+  if (model.config().preference.loss != PreferenceLoss::none)
+    input.tokens = input.all_targets = batches->batch_of(n);  // each sequence is a pair
   input.lr = learning_rate(model.config(), n, batches->consumed_before(n));
   set_clipping(input, model.config().training);
   input.tokens_of = [this, batch](int micro) {

@@ -14,6 +14,7 @@
 namespace axonn {
 
 class Batches;
+class ReferenceScores;
 class Sequences;
 struct Batch;
 struct Corpus;
@@ -78,6 +79,8 @@ class Training {
   /// The corpus of each stage; empty without data. The first has the tokenizer and the validation
   /// data of the run.
   std::vector<std::shared_ptr<const Corpus>> corpora;
+  /// With a [preference] loss that has a reference; null otherwise, and without data.
+  std::shared_ptr<const ReferenceScores> reference;
   LoadedModel model;
   std::unique_ptr<Batches> batches;     ///< null without data
   std::unique_ptr<Batches> validation;  ///< null without validation data

@@ -150,6 +150,43 @@ TEST(CrossEntropy, OfWholeRowsHasTheBitsOfTheSeparateOperations) {
         }
 }
 
+TEST(CrossEntropy, WithRowWeightsHasTheGradientsOfThoseScalesAndTheSameLosses) {
+  const auto backend = test_backend();
+  constexpr std::int64_t kR = 4, kV = 300;
+  const std::vector<float> each = {-1.5f, 0, 2.25f, 0.125f};
+  Matrix column(kR, 1);
+  std::copy(each.begin(), each.end(), column.values.begin());
+  const Operand weights(column, DType::f32);
+  for (DType type : {DType::f32, DType::bf16}) {
+    const Operand logits(random_values("x", kR, kV, type), type), loss(kR, 1, DType::f32),
+        lse(kR, 1, DType::f32), want(kR, kV, type), got(kR, kV, type), whole(kR, kV, type);
+    std::vector<std::int32_t> ids = random_ids("ids", kR, kV);
+    const Operand targets(ids);
+    const auto run = [&](const Operand& to, float scale, const View& of_rows) {
+      backend->run(ops::CrossEntropy{.loss = loss,
+                                     .lse = lse,
+                                     .d_logits = to,
+                                     .logits = logits,
+                                     .targets = targets,
+                                     .valid = kV,
+                                     .scale = scale,
+                                     .weights = of_rows});
+    };
+    run(want, 1, {});
+    const auto unweighted = loss.memory();
+    run(whole, 0.25f, weights);
+    EXPECT_TRUE(loss.memory() == unweighted);
+    backend->run(
+        ops::CrossEntropyBackward{got, logits, lse, targets, {0, kV}, 0.25f, 0, weights.view()});
+    EXPECT_TRUE(got.memory() == whole.memory());
+    for (std::int64_t r = 0; r < kR; ++r) {
+      run(want, 0.25f * each[r], {});  // exact: the scale is a power of two
+      for (std::int64_t c = 0; c < kV; ++c)
+        EXPECT_EQ(whole.values()(r, c), want.values()(r, c)) << r << ' ' << c;
+    }
+  }
+}
+
 TEST(CrossEntropy, TakesLongRowsWithALateMaximumOrWithMinusInfinities) {
   constexpr std::int64_t kV = 40000;
   constexpr double kNone = -std::numeric_limits<double>::infinity();

@@ -176,14 +176,30 @@ std::function<Piece(ParameterGroup&)> embedding_of(std::int64_t vocab) {
 
 /// Its blocks have fewer rows than a rank, and do not divide them evenly.
 constexpr float kLossScale = 0.01f;
-std::function<Piece(ParameterGroup&)> cross_entropy_of(std::int64_t vocab) {
-  return [vocab](ParameterGroup& group) -> Piece {
+/// Attaches a weight of either sign, or 0, for each target.
+Context weighted(Context ctx, const Tensor& targets) {
+  std::vector<std::int32_t> ids(targets.cols());
+  ctx.device().copy_to_host(ids.data(), targets.view().data, targets.bytes());
+  std::vector<float> values;
+  for (const std::int32_t id : ids) values.push_back(static_cast<float>(id % 4 - 1) * 0.75f);
+  const auto weights =
+      std::make_shared<RowWeights>(RowWeights{ctx.empty(std::ssize(values), 1, DType::f32)});
+  ctx.device().copy_from_host(weights->weights.view().data, values.data(),
+                              weights->weights.bytes());
+  ctx.attach(weights);
+  return ctx;
+}
+
+/// With `weights`, of rows with weighted().
+std::function<Piece(ParameterGroup&)> cross_entropy_of(std::int64_t vocab, bool weights = false) {
+  return [=](ParameterGroup& group) -> Piece {
     const Parameter& table =
         group.add({.name = "table", .layout = vocabulary_layout(vocab, 24), .init_std = 0.5});
     const auto loss = std::make_shared<CrossEntropy>(
         table, CrossEntropy::Options{.vocab = vocab, .rows_at_once = 7});
-    return [loss](const Context& ctx, const PieceInput& in) {
-      (*loss)(ctx, in.x, in.tokens.targets, kLossScale, in.total);
+    return [=](const Context& ctx, const PieceInput& in) {
+      const Tensor& targets = in.tokens.targets;
+      (*loss)(weights ? weighted(ctx, targets) : ctx, in.x, targets, kLossScale, in.total);
       return Var{};
     };
   };
@@ -263,6 +279,12 @@ TEST(Layers, LossIsTheSameOnEveryGridAlsoWhereRanksHaveNoToken) {
     compare_on_all_grids({.vocab = vocab, .make = cross_entropy_of(vocab), .loss_follows = true});
 }
 
+TEST(Layers, LossOfWeightedRowsIsTheSameOnEveryGrid) {
+  for (int chunks : {1, 3})
+    compare_on_all_grids(
+        {.chunks = chunks, .make = cross_entropy_of(11, true), .loss_follows = true});
+}
+
 TEST(Layers, GradientsOnOneRankMatchFiniteDifferences) {
   compare_with_finite_differences({.make = alone<Linear>({.in = 24, .out = 48})});
   compare_with_finite_differences({.make = mlp});
@@ -280,7 +302,9 @@ TEST(Layers, GradientsOnOneRankMatchFiniteDifferences) {
   compare_with_finite_differences({.packed = true, .make = embedding_of(11)});
   compare_with_finite_differences(
       {.packed = true, .make = llama_attention({.kv_heads = 4, .qk_norm = LlamaAttention::head})});
-  compare_with_finite_differences({.make = cross_entropy_of(11), .loss_follows = true}, kLossScale);
+  for (bool weights : {false, true})
+    compare_with_finite_differences({.make = cross_entropy_of(11, weights), .loss_follows = true},
+                                    kLossScale);
 }
 
 TEST(Layers, LinearRefusesAnInputOverTheWrongAxis) {

@@ -150,6 +150,11 @@ struct LogitGradient {
   }
 };
 
+/// The scale of a row with one of these weights, (R) or null.
+AXONN_DEVICE inline float row_scale(const float* weights, std::int64_t row, float scale) {
+  return weights ? weights[row] * scale : scale;
+}
+
 /// The LogitGradient of every row, zero where the target is negative. One team per row. Bound by
 /// memory: R · V · (sizeof(T) + sizeof(Out)) bytes.
 template <typename Out, typename T>
@@ -158,12 +163,14 @@ struct CrossEntropyBackwardKernel {
   Matrix<const T> logits;       // (R, V)
   Matrix<const float> lse;      // (R, 1)
   const std::int32_t* targets;  // (R)
+  const float* weights;         // (R) or null
   std::int64_t first;
   int V, valid;
   float scale, z;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    const LogitGradient<Out, T> gradient{d_logits.row(row), logits.row(row), V, valid, scale, z};
+    const LogitGradient<Out, T> gradient{
+        d_logits.row(row), logits.row(row), V, valid, row_scale(weights, row, scale), z};
     const std::int64_t local = targets[row] - first;
     const bool counts = targets[row] >= 0, here = counts && local >= 0 && local < valid;
     const float own = team.first([&] { return here ? get(gradient.x[local]) : 0; });
@@ -183,11 +190,13 @@ struct CrossEntropyKernel {
   Matrix<Out> d_logits;         // (R, V)
   Matrix<const T> logits;       // (R, V)
   const std::int32_t* targets;  // (R), each below `valid`
+  const float* weights;         // (R) or null
   int V, valid;
   float scale, z;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
-    const LogitGradient<Out, T> gradient{d_logits.row(row), logits.row(row), V, valid, scale, z};
+    const LogitGradient<Out, T> gradient{
+        d_logits.row(row), logits.row(row), V, valid, row_scale(weights, row, scale), z};
     const std::int32_t target = targets[row];
     if (target < 0) {
       store(team, row, 0, 0);
@@ -300,17 +309,26 @@ void GreedyTargets::run(auto launch, const Checker& check) const {
                                             out.rows, pieces});
 }
 
+/// Of R rows in consecutive memory, or none.
+inline void check_weights(const Checker& check, const View& weights, std::int64_t R) {
+  if (weights.rows == 0) return;
+  check.f32("weights", weights, R, 1);
+  AXONN_CHECK(weights.stride == 1, check.operation, ": weights ", weights, " are not consecutive");
+}
+
 void CrossEntropyBackward::run(auto launch, const Checker& check) const {
   check_logits(check, logits, piece);
   check.ids("targets", targets, logits.rows);
   check.values("d_logits", d_logits, logits.rows, logits.cols);
   check.f32("lse", lse, logits.rows, 1);
+  check_weights(check, weights, logits.rows);
   with_types(logits.dtype, d_logits.dtype, [&]<typename T, typename Out>(T, Out) {
     launch.rows({logits.rows, logits.cols}, rowwise::CrossEntropyBackwardKernel<Out, T>{
                                                 .d_logits = d_logits,
                                                 .logits = logits,
                                                 .lse = lse,
                                                 .targets = address<const std::int32_t>(targets),
+                                                .weights = address<const float>(weights),
                                                 .first = piece.first,
                                                 .V = width(logits),
                                                 .valid = static_cast<int>(piece.valid),
@@ -326,6 +344,7 @@ void CrossEntropy::run(auto launch, const Checker& check) const {
   check.values("d_logits", d_logits, logits.rows, logits.cols);
   check.f32("loss", loss, logits.rows, 1);
   check.f32("lse", lse, logits.rows, 1);
+  check_weights(check, weights, logits.rows);
   with_types(logits.dtype, d_logits.dtype, [&]<typename T, typename Out>(T, Out) {
     launch.rows({logits.rows, logits.cols}, rowwise::CrossEntropyKernel<Out, T>{
                                                 .loss = loss,
@@ -333,6 +352,7 @@ void CrossEntropy::run(auto launch, const Checker& check) const {
                                                 .d_logits = d_logits,
                                                 .logits = logits,
                                                 .targets = address<const std::int32_t>(targets),
+                                                .weights = address<const float>(weights),
                                                 .V = width(logits),
                                                 .valid = static_cast<int>(valid),
                                                 .scale = scale,

@@ -1,0 +1,192 @@
+#include "axonn/run/config/preference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "axonn/foundation/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+double logistic(double u) {
+  return u < 0 ? std::exp(u) / (1 + std::exp(u)) : 1 / (1 + std::exp(-u));
+}
+double log_logistic(double u) { return std::min(u, 0.0) - std::log1p(std::exp(-std::abs(u))); }
+double logistic_slope(double u) { return logistic(u) * logistic(-u); }
+
+/// What the formulas are written in.
+struct PairTerms {
+  double beta, smoothing, gamma;
+  double c, r;                        ///< minus the reference, if the loss has one
+  double chosen_size, rejected_size;  ///< tokens
+
+  double margin() const { return beta * (c - r); }
+  double mean_margin() const { return beta * (c / chosen_size - r / rejected_size); }
+};
+
+/// A function of one number, and its derivative.
+struct Slope {
+  double value, d;
+};
+
+/// The loss of a function of margin().
+PairLoss of_margin(const PairTerms& t, const Slope& f) {
+  return {f.value, t.beta * f.d, -t.beta * f.d};
+}
+/// The loss of a function of mean_margin(), or of that and a constant.
+PairLoss of_mean_margin(const PairTerms& t, const Slope& f) {
+  return {f.value, t.beta * f.d / t.chosen_size, -t.beta * f.d / t.rejected_size};
+}
+
+/// -(1 - e) ls(u) - e ls(-u).
+Slope smoothed(double u, double e) {
+  return {-(1 - e) * log_logistic(u) - e * log_logistic(-u),
+          -(1 - e) * logistic(-u) + e * logistic(u)};
+}
+
+PairLoss dpo(const PairTerms& t) { return of_margin(t, smoothed(t.margin(), 0)); }
+PairLoss cdpo(const PairTerms& t) { return of_margin(t, smoothed(t.margin(), t.smoothing)); }
+PairLoss sigmoid_norm(const PairTerms& t) {
+  return of_mean_margin(t, smoothed(t.mean_margin(), 0));
+}
+PairLoss simpo(const PairTerms& t) {
+  return of_mean_margin(t, smoothed(t.mean_margin() - t.gamma, t.smoothing));
+}
+
+PairLoss robust(const PairTerms& t) {
+  const double u = t.margin(), e = t.smoothing, share = 1 - 2 * e;
+  return of_margin(t, {(-(1 - e) * log_logistic(u) + e * log_logistic(-u)) / share,
+                       (-(1 - e) * logistic(-u) - e * logistic(u)) / share});
+}
+
+PairLoss hinge(const PairTerms& t) {
+  const double u = t.margin();
+  return of_margin(t, {std::max(0.0, 1 - u), u < 1 ? -1.0 : 0.0});
+}
+
+PairLoss ipo(const PairTerms& t) {
+  const double d = t.c / t.chosen_size - t.r / t.rejected_size - 1 / (2 * t.beta);
+  return {d * d, 2 * d / t.chosen_size, -2 * d / t.rejected_size};
+}
+
+PairLoss exo_pair(const PairTerms& t) {
+  const double u = t.margin(), of_right = std::log1p(-t.smoothing),
+               of_wrong = std::log(t.smoothing);
+  return of_margin(
+      t, {logistic(u) * (log_logistic(u) - of_right) + logistic(-u) * (log_logistic(-u) - of_wrong),
+          logistic_slope(u) * (u + of_wrong - of_right)});
+}
+
+PairLoss nca_pair(const PairTerms& t) {
+  const double c = t.beta * t.c, r = t.beta * t.r;
+  return {-log_logistic(c) - (log_logistic(-c) + log_logistic(-r)) / 2,
+          t.beta * (logistic(c) / 2 - logistic(-c)), t.beta * logistic(r) / 2};
+}
+
+PairLoss bco_pair(const PairTerms& t) {
+  const double c = t.beta * t.c, r = t.beta * t.r;
+  return {-log_logistic(c) - log_logistic(-r), -t.beta * logistic(-c), t.beta * logistic(r)};
+}
+
+PairLoss sppo_hard(const PairTerms& t) {
+  const double half = 1 / (2 * t.beta), c = t.c - half, r = t.r + half;
+  return {c * c + r * r, 2 * c, 2 * r};
+}
+
+PairLoss apo_zero(const PairTerms& t) {
+  const double c = t.beta * t.c, r = t.beta * t.r;
+  return {logistic(-c) + logistic(r), -t.beta * logistic_slope(c), t.beta * logistic_slope(r)};
+}
+
+PairLoss apo_down(const PairTerms& t) {
+  const double c = t.beta * t.c, u = t.margin(), slope = logistic_slope(u);
+  return {logistic(c) + logistic(-u), t.beta * (logistic_slope(c) - slope), t.beta * slope};
+}
+
+PairLoss discopop(const PairTerms& t) {
+  constexpr double kTemperature = 0.05;
+  const double u = t.margin(), h = logistic(u / kTemperature),
+               d_h = logistic_slope(u / kTemperature) / kTemperature;
+  return of_margin(t, {-log_logistic(u) * (1 - h) + std::exp(-u) * h,
+                       -logistic(-u) * (1 - h) + log_logistic(u) * d_h + std::exp(-u) * (d_h - h)});
+}
+
+/// log(1 - e^mean) of a negative number.
+double log_rest(double mean) {
+  return mean > -std::numbers::ln2 ? std::log(-std::expm1(mean)) : std::log1p(-std::exp(mean));
+}
+
+PairLoss orpo(const PairTerms& t) {
+  const double c = t.c / t.chosen_size, r = t.r / t.rejected_size,
+               odds = (c - r) - (log_rest(c) - log_rest(r)), d = t.beta * logistic(-odds);
+  return {-t.beta * log_logistic(odds), d / (std::expm1(c) * t.chosen_size),
+          -d / (std::expm1(r) * t.rejected_size)};
+}
+
+struct LossEntry {
+  PairLoss (*loss)(const PairTerms&);  ///< null: none
+  bool reference, smoothing;
+};
+
+/// In the order of PreferenceLoss.
+constexpr std::array<LossEntry, kPreferenceLosses.size()> kLosses = {{{nullptr, false, false},
+                                                                      {dpo, true, false},
+                                                                      {cdpo, true, true},
+                                                                      {ipo, true, false},
+                                                                      {hinge, true, false},
+                                                                      {robust, true, true},
+                                                                      {sigmoid_norm, true, false},
+                                                                      {exo_pair, true, true},
+                                                                      {nca_pair, true, false},
+                                                                      {bco_pair, true, false},
+                                                                      {sppo_hard, true, false},
+                                                                      {apo_zero, true, false},
+                                                                      {apo_down, true, false},
+                                                                      {discopop, true, false},
+                                                                      {cdpo, false, true},
+                                                                      {simpo, false, true},
+                                                                      {orpo, false, false}}};
+
+const LossEntry& entry_of(PreferenceLoss loss) { return kLosses[static_cast<std::size_t>(loss)]; }
+
+}  // namespace
+
+bool has_reference(PreferenceLoss loss) { return entry_of(loss).reference; }
+bool smooths_labels(PreferenceLoss loss) { return entry_of(loss).smoothing; }
+
+void validate_preference(const PreferenceConfig& config) {
+  const std::string_view name = kPreferenceLosses[static_cast<std::size_t>(config.loss)];
+  const double e = config.label_smoothing;
+  if (!(config.beta > 0) || !std::isfinite(config.beta))
+    refuse("[preference] beta = ", config.beta, " must be a positive number, such as 0.1");
+  if (!(e >= 0 && e < 0.5))
+    refuse("[preference] label_smoothing = ", e, " must be 0 or more and less than 0.5");
+  if (e > 0 && !smooths_labels(config.loss))
+    refuse("[preference] label_smoothing: the loss ", name,
+           " does not read it; leave it out, or choose cdpo, robust, exo_pair, cpo or simpo");
+  if (e == 0 && config.loss == PreferenceLoss::exo_pair)
+    refuse("[preference] label_smoothing = 0: the loss exo_pair takes its logarithm; set it, such ",
+           "as to 0.001");
+}
+
+PairLoss preference_loss(const PreferenceConfig& config, const AnswerScore& chosen,
+                         const AnswerScore& rejected) {
+  const LossEntry& entry = entry_of(config.loss);
+  AXONN_CHECK(entry.loss, "preference_loss: the loss is none; set [preference] loss");
+  AXONN_CHECK(chosen.tokens > 0 && rejected.tokens > 0, "preference_loss: answers of ",
+              chosen.tokens, " and ", rejected.tokens, " tokens, wanted at least one in each");
+  const auto score = [&](const AnswerScore& answer) {
+    return entry.reference ? answer.policy - answer.reference : answer.policy;
+  };
+  return entry.loss({.beta = config.beta,
+                     .smoothing = config.label_smoothing,
+                     .gamma = config.simpo_gamma,
+                     .c = score(chosen),
+                     .r = score(rejected),
+                     .chosen_size = static_cast<double>(chosen.tokens),
+                     .rejected_size = static_cast<double>(rejected.tokens)});
+}
+
+}  // namespace axonn

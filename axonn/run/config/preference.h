@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+
+#include "axonn/run/config/config.h"
+
+namespace axonn {
+
+/// Whether the loss compares the model with a reference.
+bool has_reference(PreferenceLoss loss);
+/// Whether its rewards, as TRL reports them, are of means over an answer's tokens.
+constexpr bool uses_means(PreferenceLoss loss) {
+  return loss == PreferenceLoss::simpo || loss == PreferenceLoss::orpo;
+}
+/// Whether the loss of the chosen answers' tokens is added, with cpo_alpha.
+constexpr bool adds_likelihood(PreferenceLoss loss) {
+  return loss == PreferenceLoss::cpo || loss == PreferenceLoss::simpo;
+}
+/// Whether the loss reads label_smoothing.
+bool smooths_labels(PreferenceLoss loss);
+
+/// Throws UsageError, naming the key of [preference] and the remedy, unless beta is positive and
+/// label_smoothing is one that the loss reads and can have.
+void validate_preference(const PreferenceConfig& config);
+
+/// One of the two answers of a pair.
+struct AnswerScore {
+  double policy = 0;     ///< sum of the log-probabilities of its tokens, nats
+  double reference = 0;  ///< likewise, of the reference; not read without has_reference()
+  std::int64_t tokens = 0;
+};
+
+/// A loss of a pair, and its derivatives with respect to AnswerScore::policy of the two answers.
+struct PairLoss {
+  double value = 0, d_chosen = 0, d_rejected = 0;
+};
+
+/// The loss of a pair, in nats or without a unit. With c and r the chosen and the rejected answer's
+/// policy - reference, D = c - r, s the logistic function, ls its logarithm, e label_smoothing, n
+/// tokens, and a bar for a mean over an answer's tokens:
+///
+///   dpo           -ls(beta D)                              Rafailov et al., 2305.18290
+///   cdpo          -(1 - e) ls(beta D) - e ls(-beta D)      Mitchell, 2023
+///   robust        (-(1 - e) ls(beta D) + e ls(-beta D)) / (1 - 2 e)       2403.00409
+///   ipo           (c/n - r/n - 1/(2 beta))^2               Azar et al., 2310.12036
+///   hinge         max(0, 1 - beta D)                       Zhao et al., 2305.10425
+///   sigmoid_norm  -ls(beta (c/n - r/n))
+///   exo_pair      s(u) (ls(u) - log(1 - e)) + s(-u) (ls(-u) - log e), u = beta D   2402.00856
+///   nca_pair      -ls(beta c) - ls(-beta c) / 2 - ls(-beta r) / 2         2402.05369
+///   bco_pair      -ls(beta c) - ls(-beta r)                2404.04656, without its shift
+///   sppo_hard     (c - 1/(2 beta))^2 + (r + 1/(2 beta))^2  2405.00675
+///   apo_zero      1 - s(beta c) + s(beta r)                2408.06266
+///   apo_down      s(beta c) + 1 - s(beta D)                2408.06266
+///   discopop      -ls(u) (1 - h) + exp(-u) h, u = beta D, h = s(u / 0.05)  2406.08414
+///   cpo           cdpo without a reference                 2401.08417
+///   simpo         cdpo of u = beta (mean - mean) - simpo_gamma, no reference   2405.14734
+///   orpo          -beta ls(log odds - log odds), odds of exp(mean)   2403.07691; without its NLL
+///
+/// The likelihood of chosen answers, which CPO, SimPO and ORPO add, is not in it.
+///
+/// Throws Error if an answer has no token or the loss is none.
+PairLoss preference_loss(const PreferenceConfig& config, const AnswerScore& chosen,
+                         const AnswerScore& rejected);
+
+}  // namespace axonn

@@ -1,0 +1,195 @@
+#include "axonn/run/config/preference.h"
+
+#include <array>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "axonn/foundation/base/check.h"
+
+using namespace axonn;
+using testing::HasSubstr;
+
+namespace {
+
+struct TestPair {
+  AnswerScore chosen, rejected;
+};
+
+constexpr std::array<TestPair, 4> kTestPairs = {
+    {{{-10.099365234375, -9.26708984375, 5}, {-12.72705078125, -12.70947265625, 7}},
+     {{-7.385009765625, -7.1318359375, 6}, {-8.0849609375, -9.470458984375, 6}},
+     {{-9.668212890625, -8.973388671875, 9}, {-3.87646484375, -4.140869140625, 3}},
+     {{-9.84765625, -10.170166015625, 8}, {-4.950439453125, -5.187744140625, 4}}}};
+
+/// The mean loss of kTestPairs, and its derivative with respect to each sum, as TRL 1.16 computes
+/// them from the same log-probabilities.
+struct RecordedLoss {
+  PreferenceConfig config;
+  double loss;
+  std::array<double, 4> d_chosen, d_rejected;
+};
+
+const std::vector<RecordedLoss> kRecorded = {
+    {{.loss = PreferenceLoss::dpo},
+     0.7360748444528983,
+     {-0.013008904342222788, -0.01352188426947654, -0.013099058554886757, -0.012446747148347037},
+     {0.013008904342222788, 0.01352188426947654, 0.013099058554886757, 0.012446747148347037}},
+    {{.loss = PreferenceLoss::dpo, .beta = 0.5},
+     0.933853124514308,
+     {-0.0750564950834394, -0.08676191998646457, -0.077207097904072, -0.06116887197869505},
+     {0.0750564950834394, 0.08676191998646457, 0.077207097904072, 0.06116887197869505}},
+    {{.loss = PreferenceLoss::hinge},
+     1.0831848144531249,
+     {-0.025, -0.025, -0.025, -0.025},
+     {0.025, 0.025, 0.025, 0.025}},
+    {{.loss = PreferenceLoss::ipo},
+     26.585805938134673,
+     {-0.5163943917410714, -0.4394259982638889, -0.286963192033179, -0.3136882781982422},
+     {0.36885313695790817, 0.4394259982638889, 0.8608895760995371, 0.6273765563964844}},
+    {{.loss = PreferenceLoss::robust, .label_smoothing = 0.1},
+     0.746472946259539,
+     {-0.01613390434222279, -0.01664688426947654, -0.016224058554886758, -0.015571747148347036},
+     {0.01613390434222279, 0.01664688426947654, 0.016224058554886758, 0.015571747148347036}},
+    {{.loss = PreferenceLoss::sigmoid_norm},
+     0.7009551164825797,
+     {-0.0025204925306865555, -0.002111780729605472, -0.001400370395156079, -0.001563985347300375},
+     {0.001800351807633254, 0.002111780729605472, 0.0042011111854682376, 0.00312797069460075}},
+    {{.loss = PreferenceLoss::nca_pair},
+     1.4080396910594515,
+     {-0.007029808097929713, -0.006487337786805035, -0.006901135763007347, -0.005947673299081278},
+     {0.006244506837351946, 0.006682276860155309, 0.006332621529462239, 0.006324154234971742}},
+    {{.loss = PreferenceLoss::bco_pair},
+     1.42894547760811,
+     {-0.013019872065286476, -0.012658225191203357, -0.012934090508671565, -0.012298448866054185},
+     {0.012489013674703892, 0.013364553720310618, 0.012665243058924478, 0.012648308469943484}},
+    {{.loss = PreferenceLoss::apo_zero},
+     1.0207775555509804,
+     {-0.006239189321429392, -0.006248998591554746, -0.0062424626172112516, -0.006248375085616206},
+     {0.00624999517202626, 0.0062201018745878835, 0.006248907789259092, 0.006249120183909721}},
+    {{.loss = PreferenceLoss::cpo},
+     0.8052285813211082,
+     {-0.01086708145831072, -0.012062709038567463, -0.01602193767022917, -0.015501021624965},
+     {0.01086708145831072, 0.012062709038567463, 0.01602193767022917, 0.015501021624965}},
+    {{.loss = PreferenceLoss::cpo, .label_smoothing = 0.1},
+     0.7868252610086082,
+     {-0.00836708145831072, -0.009562709038567464, -0.01352193767022917, -0.013001021624965},
+     {0.00836708145831072, 0.009562709038567464, 0.01352193767022917, 0.013001021624965}},
+    {{.loss = PreferenceLoss::simpo},
+     0.9719361177737756,
+     {-0.003135940267097731, -0.0025821413397356763, -0.0017147913584673864,
+      -0.0019446967951462992},
+     {0.0022399573336412365, 0.0025821413397356763, 0.0051443740754021595, 0.0038893935902925983}},
+    {{.loss = PreferenceLoss::simpo, .beta = 2, .simpo_gamma = 1},
+     1.2723688628633827,
+     {-0.08027301268402408, -0.05690024260161582, -0.035412199345333385, -0.04552715609792002},
+     {0.057337866202874344, 0.05690024260161582, 0.10623659803600016, 0.09105431219584004}},
+    {{.loss = PreferenceLoss::orpo},
+     0.0667710229754448,
+     {-0.0032216976396739483, -0.0027062632143497467, -0.0017802121583372355,
+      -0.0021966062486171722},
+     {0.002382674952968955, 0.0025886758230626583, 0.004848212469369173, 0.004381230566650629}},
+};
+
+std::string label_of(const PreferenceConfig& config) {
+  return std::string(kPreferenceLosses[static_cast<std::size_t>(config.loss)]);
+}
+
+/// Every loss, with a label_smoothing where it reads one.
+std::vector<PreferenceConfig> all_losses() {
+  std::vector<PreferenceConfig> all;
+  for (std::size_t i = 1; i < kPreferenceLosses.size(); ++i) {
+    const auto loss = static_cast<PreferenceLoss>(i);
+    all.push_back({.loss = loss, .beta = 0.4, .label_smoothing = smooths_labels(loss) ? 0.1 : 0});
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST(PreferenceLoss, AndItsDerivativesAreThoseOfTheRecordedCases) {
+  for (const RecordedLoss& recorded : kRecorded) {
+    SCOPED_TRACE(label_of(recorded.config));
+    // Sums of log-probabilities of about 10 in f64, but TRL computes orpo in f32.
+    const double error = recorded.config.loss == PreferenceLoss::orpo ? 1e-6 : 1e-12;
+    double mean = 0;
+    for (std::size_t i = 0; i < kTestPairs.size(); ++i) {
+      const PairLoss got =
+          preference_loss(recorded.config, kTestPairs[i].chosen, kTestPairs[i].rejected);
+      mean += got.value / kTestPairs.size();
+      EXPECT_NEAR(got.d_chosen / 4, recorded.d_chosen[i], error * std::abs(recorded.d_chosen[i]))
+          << "chosen " << i;
+      EXPECT_NEAR(got.d_rejected / 4, recorded.d_rejected[i],
+                  error * std::abs(recorded.d_rejected[i]))
+          << "rejected " << i;
+    }
+    EXPECT_NEAR(mean, recorded.loss, error * std::abs(recorded.loss));
+  }
+}
+
+TEST(PreferenceLoss, HasDerivativesThatAreFiniteDifferences) {
+  constexpr double kStep = 1e-5;  // of the second order: the error is about its square
+  for (const PreferenceConfig& config : all_losses())
+    for (const auto& [chosen, rejected] : kTestPairs) {
+      SCOPED_TRACE(label_of(config));
+      const auto at = [&](double of_chosen, double of_rejected) {
+        AnswerScore w = chosen, l = rejected;
+        w.policy += of_chosen;
+        l.policy += of_rejected;
+        return preference_loss(config, w, l);
+      };
+      const PairLoss here = at(0, 0);
+      const double most = 1e-7 * (1 + std::abs(here.value));
+      EXPECT_NEAR((at(kStep, 0).value - at(-kStep, 0).value) / (2 * kStep), here.d_chosen, most);
+      EXPECT_NEAR((at(0, kStep).value - at(0, -kStep).value) / (2 * kStep), here.d_rejected, most);
+    }
+}
+
+TEST(PreferenceLoss, StaysFiniteForAnswersThatDifferByThousandsOfNats) {
+  for (const PreferenceConfig& config : all_losses())
+    for (const double gap : {-4000.0, 4000.0}) {
+      if (config.loss == PreferenceLoss::discopop && gap < 0) continue;  // its e^-u is not
+      const PairLoss got =
+          preference_loss(config, {-5000 + gap, -5000, 700}, {-5000 - gap, -5000, 700});
+      EXPECT_TRUE(std::isfinite(got.value) && std::isfinite(got.d_chosen) &&
+                  std::isfinite(got.d_rejected))
+          << label_of(config) << ' ' << gap;
+    }
+}
+
+TEST(PreferenceLoss, OfAModelThatIsItsReferenceIsTheLogarithmOfTwoForDpo) {
+  const PairLoss got =
+      preference_loss({.loss = PreferenceLoss::dpo}, {-12.5, -12.5, 4}, {-7.25, -7.25, 3});
+  EXPECT_DOUBLE_EQ(got.value, std::log(2));
+  EXPECT_EQ(got.d_chosen, -got.d_rejected);
+}
+
+TEST(PreferenceLoss, RefusesSettingsThatItWouldNotReadOrCannotHave) {
+  const auto refusal = [](const PreferenceConfig& config) -> std::string {
+    try {
+      validate_preference(config);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_THAT(refusal({.loss = PreferenceLoss::dpo, .beta = 0}), HasSubstr("beta = 0"));
+  EXPECT_THAT(refusal({.loss = PreferenceLoss::dpo, .label_smoothing = 0.1}),
+              HasSubstr("the loss dpo does not read it"));
+  EXPECT_THAT(refusal({.loss = PreferenceLoss::robust, .label_smoothing = 0.5}),
+              HasSubstr("less than 0.5"));
+  EXPECT_THAT(refusal({.loss = PreferenceLoss::exo_pair}), HasSubstr("its logarithm"));
+  for (const PreferenceConfig& config : all_losses()) EXPECT_EQ(refusal(config), "");
+}
+
+TEST(PreferenceLoss, RefusesAnAnswerWithoutATokenAndTheLossNone) {
+  const auto of = [](PreferenceLoss loss, std::int64_t tokens) {
+    preference_loss({.loss = loss}, {-1, -1, tokens}, {-1, -1, 2});
+  };
+  EXPECT_THAT([&] { of(PreferenceLoss::simpo, 0); },
+              testing::ThrowsMessage<Error>(HasSubstr("answers of 0 and 2 tokens")));
+  EXPECT_THAT([&] { of(PreferenceLoss::none, 1); },
+              testing::ThrowsMessage<Error>(HasSubstr("the loss is none")));
+}

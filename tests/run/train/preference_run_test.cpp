@@ -1,0 +1,174 @@
+// Training on pairs of answers; tests/run/config/preference_test.cpp has the losses of given sums.
+#include <cmath>
+#include <fstream>
+#include <functional>
+
+#include <gmock/gmock.h>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/options/options.h"
+#include "axonn/run/config/prepared_run.h"
+#include "axonn/run/config/stored_config.h"
+
+#include "tests/support/dry_peak.h"
+#include "tests/support/model_folder.h"
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+
+namespace {
+
+/// tiny_config trained on 17 pairs, from the model that a seed gives.
+Config pair_config(const test::TemporaryPath& folder, const std::string& name,
+                   std::int64_t experts = 0) {
+  const std::string model = folder / "model";
+  Config config = tiny_config(folder / name);
+  config.model.family = ModelFamily::llama;
+  config.model.kv_heads = 6;
+  if (experts > 0) {
+    config.model.experts = experts;
+    config.model.experts_per_token = 2;
+    config.model.expert_ffn = 24;
+    config.training.balance = {.weight = 0.01};
+  }
+  if (!std::ifstream(model + "/ready")) {
+    test::save_checkpoint(model, resolved(config.model, config.model.vocab, 48), {});
+    std::ofstream(model + "/ready");
+    std::ofstream lines(folder / "pairs.jsonl");
+    for (int i = 0; i < 17; ++i)
+      lines << R"({"prompt": "count )" << i << R"(: ", "chosen": ")" << std::string(1 + i % 3, 'a')
+            << R"(", "rejected": ")" << std::string(1 + i % 5, 'b') << "\"}\n";
+  }
+  config.model.path = model;
+  config.training.seq_len = 48;
+  config.data = {.jsonl = {folder / "pairs.jsonl"}};
+  config.preference = {.loss = PreferenceLoss::dpo, .beta = 0.5};
+  return config;
+}
+
+/// What a run from a stored model needs besides.
+Config stored(Config config) { return with_stored_model(std::move(config), Origins()); }
+
+std::vector<double> losses_of_pairs(const Config& config) { return first_losses(stored(config)); }
+
+}  // namespace
+
+TEST(PreferenceRun, BeginsWithTheLogarithmOfTwoAndLearnsThePreference) {
+  test::TemporaryPath folder;
+  const Config config = pair_config(folder, "run");
+  train_on_threads(stored(config));
+  const auto lines = metrics_of(config);
+  // The reference is the model itself: the same sums, from the same operations.
+  EXPECT_NEAR(column(lines, "loss").front(), std::log(2), 1e-6);
+  EXPECT_NEAR(column(lines, "rewards/margins").front(), 0, 1e-5);
+  EXPECT_LT(column(lines, "loss").back(), 0.6);
+  EXPECT_GT(column(lines, "rewards/accuracies").back(), 0.9);
+  EXPECT_GT(column(lines, "logps/chosen").back(), column(lines, "logps/rejected").back() - 100);
+}
+
+TEST(PreferenceRun, OfCpoAddsTheMeanLossOfTheChosenAnswersTokens) {
+  test::TemporaryPath folder;
+  std::vector<double> losses, norms, likelihood;
+  for (const double alpha : {0.0, 0.5}) {
+    Config config = pair_config(folder, alpha > 0 ? "with" : "without");
+    config.preference = {.loss = PreferenceLoss::cpo, .cpo_alpha = alpha};
+    train_on_threads(stored(config));
+    losses.push_back(column(metrics_of(config), "loss").front());
+    norms.push_back(column(metrics_of(config), "grad_norm").front());
+    if (alpha > 0) likelihood = column(metrics_of(config), "nll_loss");
+  }
+  EXPECT_NEAR(likelihood.front(), std::log(256), 0.5) << "of a model with small logits";
+  EXPECT_NEAR(losses[1] - losses[0], 0.5 * likelihood.front(), 1e-5);
+  EXPECT_LT(likelihood.back(), likelihood.front());
+  EXPECT_NE(norms[0], norms[1]);
+}
+
+TEST(PreferenceRun, HasTheLossesOfOneRankOnEveryGridAndForEveryMicroBatch) {
+  test::TemporaryPath folder;
+  for (const PreferenceLoss loss : {PreferenceLoss::dpo, PreferenceLoss::simpo}) {
+    Config config = pair_config(folder, "run");
+    config.preference.loss = loss;
+    const std::vector<double> one = losses_of_pairs(config);
+    for (const GridShape grid : {GridShape{.x = 2}, GridShape{.y = 2}, GridShape{.z = 2},
+                                 GridShape{.data = 3}, GridShape{2, 1, 2, 1}})
+      EXPECT_LE(largest_difference(losses_of_pairs(on_grid(config, grid)), one), 2e-5)
+          << to_string(grid);
+    config.training.micro_batch = 4;
+    config.parallelism.chunks = 2;
+    config.activation_checkpoint.mode = RecomputeMode::full;
+    EXPECT_LE(largest_difference(losses_of_pairs(config), one), 2e-5);
+  }
+}
+
+TEST(PreferenceRun, OfExpertsHasTheLossesOfOneRankWhereRanksShareThem) {
+  test::TemporaryPath folder;
+  const Config config = pair_config(folder, "run", 4);
+  const std::vector<double> one = losses_of_pairs(config);
+  EXPECT_NEAR(one.front(), std::log(2), 1e-5);
+  for (const GridShape grid : {GridShape{.z = 2, .experts = 2}, GridShape{2, 1, 2, 1}})
+    EXPECT_LE(largest_difference(losses_of_pairs(on_grid(config, grid)), one), 2e-5)
+        << to_string(grid);
+}
+
+TEST(PreferenceRun, ResumesToTheBit) {
+  test::TemporaryPath folder;
+  const Config whole = pair_config(folder, "whole");
+  train_on_threads(stored(whole));
+  Config rest = pair_config(folder, "rest");
+  rest.checkpoint.resume = whole.output.dir + "/checkpoints/step-5";
+  train_on_threads(stored(rest));
+  auto want = metrics_of(whole);
+  want.erase(want.begin(), want.begin() + 5);
+  for (const char* key : {"loss", "grad_norm", "rewards/margins"})
+    EXPECT_EQ(column(metrics_of(rest), key), column(want, key)) << key;
+}
+
+TEST(PreferenceRun, OfAdaptersHasTheModelWithoutThemAsItsReference) {
+  test::TemporaryPath folder;
+  Config config = pair_config(folder, "run");
+  config.model.lora.rank = 4;
+  const std::vector<double> one = losses_of_pairs(config);
+  EXPECT_NEAR(one.front(), std::log(2), 1e-6) << "adapters begin with zeros";
+  EXPECT_LT(one.back(), one.front());
+  EXPECT_LE(largest_difference(losses_of_pairs(on_grid(config, {.z = 2})), one), 2e-5);
+}
+
+TEST(PreferenceRun, TakesTheMemoryThatADryStepPredicts) {
+  test::TemporaryPath folder;
+  Config config = on_grid(pair_config(folder, "run"), {.y = 2, .z = 2});
+  config.training.micro_batch = 2;
+  expect_dry_peak(prepared(stored(config)));
+}
+
+TEST(PreferenceRun, RefusesWhatItDoesNotDoByItsKey) {
+  test::TemporaryPath folder;
+  const auto refusal = [&](const std::function<void(Config&)>& change) {
+    Config config = pair_config(folder, "run");
+    change(config);
+    try {
+      prepared(stored(config));
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal([](Config&) {}), "");
+  EXPECT_THAT(refusal([](Config& c) { c.preference.loss = PreferenceLoss::orpo; }),
+              HasSubstr("choose simpo"));
+  EXPECT_THAT(refusal([](Config& c) { c.data.validation = "0.1"; }),
+              HasSubstr("[data] validation"));
+  EXPECT_THAT(refusal([](Config& c) { c.parallelism.z = c.parallelism.context = 2; }),
+              HasSubstr("[parallelism] context"));
+  EXPECT_THAT(refusal([](Config& c) { c.training.goldfish.k = 4; }), HasSubstr("goldfish.k"));
+  EXPECT_THAT(refusal([](Config& c) { c.training.z_loss = 1e-4; }), HasSubstr("z_loss"));
+  EXPECT_THAT(refusal([](Config& c) {
+                c.model.lora.rank = 4;
+                c.model.lora.dropout = 0.1;
+              }),
+              HasSubstr("[lora] dropout"));
+  EXPECT_THAT(refusal([](Config& c) { c.model.path.clear(); }),
+              HasSubstr("[preference] reference"));
+}
