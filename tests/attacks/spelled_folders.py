@@ -269,7 +269,7 @@ def make_strange(folder, rng):
     path = folder / "config.json"
     config = json.loads(path.read_text())
     name, layers = config["model_type"], config.get("num_hidden_layers", 1)
-    strange = [("quantization_config", {"bits": 4}), ("is_causal", False), ("model_type", "gemma2")]
+    strange = [("quantization_config", {"bits": 4}), ("is_causal", False), ("model_type", "rwkv")]
     if name == "gpt2":
         strange.append(("scale_attn_by_inverse_layer_idx", True))
     else:

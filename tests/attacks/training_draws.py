@@ -350,8 +350,9 @@ COUNTED = (
 ).split()
 
 
-# Lists of layers and a size that follows x, of which only count whether there is one.
-LISTS = ("model.nope_layers", "model.full_layers", "model.shared_ffn", "lora.layers")
+# Lists of layers and sizes that follow the grid, of which only counts whether there is one.
+LISTS = ("model.nope_layers", "model.full_layers", "model.shared_ffn", "model.kv_lora_rank",
+         "model.q_lora_rank", "lora.layers")  # fmt: skip
 
 
 def window_of(keys):
@@ -362,6 +363,10 @@ def window_of(keys):
                "block": BLOCK, "2": 2}  # fmt: skip
     near_to = (f"{name}{window - at:+d}" for name, at in borders.items() if abs(window - at) <= 1)
     return next(near_to, "-") if window else "none"
+
+
+def size_of(keys, key):
+    return "-" if key not in keys else "none" if keys[key] == 0 else "some"
 
 
 def features(training):
@@ -379,7 +384,7 @@ def features(training):
         "batches": "ramp" if "training.batch_ramp" in keys
         else "stages" if "training.batch_stages" in keys else "equal",
         "warm-up": next((k for k in keys if k.startswith("lr_scheduler.warmup")), "-"),
-        **{key: "some" if key in keys and key in LISTS else keys.get(key, "-") for key in COUNTED},
+        **{key: size_of(keys, key) if key in LISTS else keys.get(key, "-") for key in COUNTED},
     }  # fmt: skip
 
 

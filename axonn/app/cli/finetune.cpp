@@ -12,7 +12,7 @@
 #include "axonn/data/corpus/corpus.h"
 #include "axonn/data/corpus/jsonl.h"
 #include "axonn/data/corpus/packing.h"
-#include "axonn/data/corpus/pairs.h"
+#include "axonn/data/corpus/preferences/pair_lines.h"
 #include "axonn/data/corpus/text_reader.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"

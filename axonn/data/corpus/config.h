@@ -81,7 +81,8 @@ struct DataConfig {
   /// Whether all tokens of conversations and of prompts are learned, not only the answers.
   bool train_on_prompt = false;
   ExcessLength excess_length = ExcessLength::split;  ///< key: excess_length_strategy
-  /// Whether lines of jsonl are pairs of answers (pairs.h): [preference] loss says it; no key does.
+  /// Whether lines of jsonl are pairs of answers (preferences/pair_lines.h): [preference] loss says
+  /// it; no key does.
   bool pairs = false;
   /// Size of generated text, in bytes (synthetic.h).
   std::int64_t synthetic = 0;

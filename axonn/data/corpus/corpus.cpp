@@ -8,7 +8,8 @@
 #include "axonn/data/corpus/file_notes.h"
 #include "axonn/data/corpus/goldfish.h"
 #include "axonn/data/corpus/jsonl.h"
-#include "axonn/data/corpus/pairs.h"
+#include "axonn/data/corpus/preferences/pair_lines.h"
+#include "axonn/data/corpus/preferences/pair_sequences.h"
 #include "axonn/data/corpus/synthetic/synthetic.h"
 #include "axonn/data/corpus/text_reader.h"
 #include "axonn/data/corpus/token_file.h"
@@ -108,16 +109,19 @@ void fit_tokenizer(Corpus& corpus, std::int64_t model_vocab) {
   }
 }
 
+ChatTemplate chat_template_of(const DataConfig& config,
+                              const std::shared_ptr<const Tokenizer>& tokenizer) {
+  const ModelText text = with_tokenizer(config.model_text.get(), config.tokenizer);
+  ChatArguments arguments = chat_arguments(config.chat_template, config.chat_template_args, text,
+                                           "data.chat_template_args");
+  arguments.last_turn_only = config.mask_history;
+  return {tokenizer, find_chat_format(config.chat_template, text), std::move(arguments)};
+}
+
 ExampleEncoder example_encoder(const DataConfig& config, std::shared_ptr<const Tokenizer> tokenizer,
                                const std::string& file) {
   std::optional<ChatTemplate> chat;
-  if (kind_of_examples(file) == Example::Kind::messages) {
-    const ModelText text = with_tokenizer(config.model_text.get(), config.tokenizer);
-    ChatArguments arguments = chat_arguments(config.chat_template, config.chat_template_args, text,
-                                             "data.chat_template_args");
-    arguments.last_turn_only = config.mask_history;
-    chat.emplace(tokenizer, find_chat_format(config.chat_template, text), std::move(arguments));
-  }
+  if (kind_of_examples(file) == Example::Kind::messages) chat = chat_template_of(config, tokenizer);
   return ExampleEncoder(std::move(tokenizer), std::move(chat), config.train_on_prompt);
 }
 
@@ -150,16 +154,22 @@ void add(const std::vector<std::string>& warnings, Corpus& corpus) {
   corpus.warnings.insert(corpus.warnings.end(), warnings.begin(), warnings.end());
 }
 
+/// Opens data.jsonl as pairs of answers.
+void open_pairs(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
+  const std::vector<std::string> files = example_files(config.jsonl);
+  PairFormat format{.tokenizer = corpus.tokenizer};
+  if (holds_message_pairs(files.front())) format.chat = chat_template_of(config, corpus.tokenizer);
+  if (options.cache.makes) add(notes_of_pairs(files, format.chat), corpus);
+  corpus.pairs = true;
+  corpus.excess_length = config.excess_length;
+  auto documents = encode_pairs(files, format);
+  const std::int64_t count = documents->count();
+  corpus.train_documents = {std::move(documents), 0, count};
+}
+
 /// Opens data.jsonl, and data.validation: a fraction of data.jsonl or another JSONL file.
 void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
-  corpus.pairs = config.pairs;
-  if (config.pairs) {
-    corpus.excess_length = config.excess_length;
-    auto documents = encode_pairs(example_files(config.jsonl), *corpus.tokenizer);
-    const std::int64_t count = documents->count();
-    corpus.train_documents = {std::move(documents), 0, count};
-    return;
-  }
+  if (config.pairs) return open_pairs(config, options, corpus);
   const ExampleEncoder encoder =
       example_encoder(config, corpus.tokenizer, example_files(config.jsonl).front());
   if (options.cache.makes) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "axonn/data/corpus/file_formats.h"
+#include "axonn/data/corpus/preferences/pair_lines.h"
 #include "axonn/data/corpus/text_reader.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/utf8.h"
@@ -59,6 +60,16 @@ std::vector<std::string> notes_of_examples(const std::vector<std::string>& files
   return notes_of(files, [&](const std::string& file) {
     return note_of_keys(unread_keys(file, [&](const Line& line) {
       return encoder.unread_keys(parse_example(line.text, line.place));
+    }));
+  });
+}
+
+std::vector<std::string> notes_of_pairs(const std::vector<std::string>& files,
+                                        const std::optional<ChatTemplate>& chat) {
+  return notes_of(files, [&](const std::string& file) {
+    return note_of_keys(unread_keys(file, [&](const Line& line) {
+      const AnswerPair pair = parse_pair(line.text, line.place);
+      return unread_names(pair.line_keys, pair.message_keys, chat);
     }));
   });
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,11 @@ namespace axonn {
 /// parse_example() does.
 std::vector<std::string> notes_of_examples(const std::vector<std::string>& files,
                                            const ExampleEncoder& encoder);
+
+/// The same of files of pairs of answers (preferences/pair_lines.h). `chat`: the template of those
+/// that are messages.
+std::vector<std::string> notes_of_pairs(const std::vector<std::string>& files,
+                                        const std::optional<ChatTemplate>& chat);
 
 /// The same of files of text: for JSON lines, the keys other than `field`; for others, whether the
 /// first MiB is hardly text in UTF-8 (note_of_bytes()).

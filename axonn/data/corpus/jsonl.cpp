@@ -213,15 +213,14 @@ std::vector<std::string> other_keys_of_line(const Line& line, const std::string&
   return keys;
 }
 
-namespace {
-
-/// The object of a line. Throws if it is not UTF-8 or no JSON object.
 jinja::Value parse_line(std::string_view line, const std::string& place) {
   check_utf8(line, place);
   std::optional<jinja::Value> value = parse_chat_json(line);
   if (!value || !value->dict()) refuse_no_object(line, place);
   return *std::move(value);
 }
+
+namespace {
 
 enum class LineFormat { text, completion, messages, prompt_messages, sharegpt, alpaca };
 
@@ -361,14 +360,18 @@ std::string ExampleEncoder::fingerprint() const {
                 learns_all_ ? "|all" : "");
 }
 
+std::vector<std::string> unread_names(const std::vector<std::string>& line_keys,
+                                      const std::vector<std::string>& message_keys,
+                                      const std::optional<ChatTemplate>& chat) {
+  std::vector<std::string> names;
+  for (const std::string& name : line_keys) names.push_back(concat('"', name, '"'));
+  for (const std::string& name : message_keys)
+    if (!chat || !chat->mentions(name)) names.push_back(concat('"', name, "\" of messages"));
+  return names;
+}
+
 std::vector<std::string> ExampleEncoder::unread_keys(const Example& example) const {
-  std::vector<std::string> keys;
-  for (const std::string& name : example.line_keys) keys.push_back(concat('"', name, '"'));
-  const auto add = [&](const std::string& name, const char* of) {
-    if (!chat_ || !chat_->mentions(name)) keys.push_back(concat('"', name, "\" of ", of));
-  };
-  for (const std::string& name : example.message_keys) add(name, "messages");
-  return keys;
+  return unread_names(example.line_keys, example.message_keys, chat_);
 }
 
 std::string ExampleEncoder::warning() const {

@@ -55,11 +55,21 @@ bool decides_text(std::string_view name, std::string_view field);
 /// messages.
 std::vector<std::string> other_keys_of_line(const Line& line, const std::string& field);
 
+/// The JSON object of a line. Throws UsageError, beginning with `place`, if it is not UTF-8 or no
+/// JSON object.
+jinja::Value parse_line(std::string_view line, const std::string& place);
+
 /// Parses a line. A member that is null counts as absent; other keys are listed in the example,
 /// among them "prompt" where there is no "completion". Throws UsageError, beginning with `place`,
 /// if the line is not UTF-8, not a JSON object or not exactly one of the kinds, if a value has the
 /// wrong type, or for keys that would change what is learned (line_keys.h).
 Example parse_example(std::string_view line, const std::string& place);
+
+/// These keys of a line, and those of its messages that the chat template does not read, for
+/// messages to the user.
+std::vector<std::string> unread_names(const std::vector<std::string>& line_keys,
+                                      const std::vector<std::string>& message_keys,
+                                      const std::optional<ChatTemplate>& chat);
 
 /// Encodes examples as documents of tokens.
 class ExampleEncoder {

@@ -105,6 +105,14 @@ void refuse_line_keys(const Members& line, const std::string& place) {
     if (value.is_none()) continue;
     if (is_preference_key(name) || (name == "label" && is_preference_label(line, value)))
       refuse_preference_key(place, name);
+  }
+  refuse_pair_keys(line, place);
+}
+
+void refuse_pair_keys(const Members& line, const std::string& place) {
+  for (const auto& [key, value] : line.object().items()) {
+    const std::string& name = key.text()->bytes();
+    if (value.is_none()) continue;
     if (is_one_of(kLineWeights, name) && flag_of(value) != true)
       refuse(place, ": \"", name, "\" is ", shown(value),
              "; whole lines have no weights here: leave out lines that must not be learned, and "

@@ -14,6 +14,8 @@ namespace axonn {
 /// the whole line, functions in place of tools, images and other media. A "label" beside "text" is
 /// one if it is true or false; numbers and names are those of classes.
 void refuse_line_keys(const Members& line, const std::string& place);
+/// The same of a line with a pair of answers, which preferences belong to.
+void refuse_pair_keys(const Members& line, const std::string& place);
 
 /// Reads and removes the members of messages that say whether a message is learned: "weight" 0 or
 /// 1, as in OpenAI's data, and "train", "training" and "loss", true or false. Sets

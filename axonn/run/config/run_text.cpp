@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "axonn/data/corpus/jsonl.h"
+#include "axonn/data/corpus/preferences/pair_lines.h"
 #include "axonn/data/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
@@ -56,9 +57,11 @@ ModelText text_of_one(const ModelFiles& files) {
 }  // namespace
 
 bool learns_conversations(const DataConfig& data) {
-  if (data.jsonl.empty() || data.pairs) return false;
+  if (data.jsonl.empty()) return false;
   const std::vector<std::string> files = example_files(data.jsonl);
-  return !files.empty() && kind_of_examples(files.front()) == Example::Kind::messages;
+  if (files.empty()) return false;
+  return data.pairs ? holds_message_pairs(files.front())
+                    : kind_of_examples(files.front()) == Example::Kind::messages;
 }
 
 ModelText text_of_run(const DataConfig& data, std::shared_ptr<const Tokenizer> tokenizer) {

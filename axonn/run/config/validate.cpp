@@ -293,6 +293,8 @@ void validate_pairs(const Config& config) {
          "has no loss of pairs yet; set it to 0");
   forbid(config.parallelism.context > 1, "[parallelism] context",
          "cuts answers among ranks, which their sums do not follow yet; set it to 1");
+  forbid(config.data.mask_history, "[data] mask_history", whole);
+  forbid(config.data.train_on_prompt, "[data] train_on_prompt", whole);
   forbid(config.training.goldfish.k > 0, "[training] goldfish.k", whole);
   forbid(config.training.z_loss > 0, "[training] z_loss", whole);
   forbid(config.training.verify_every > 0, "[training] verify_every",

@@ -4,7 +4,7 @@
 
 #include "axonn/data/corpus/batches.h"
 #include "axonn/data/corpus/corpus.h"
-#include "axonn/data/corpus/pairs.h"
+#include "axonn/data/corpus/preferences/pair_sequences.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/hash.h"
 #include "axonn/network/nn/loss.h"

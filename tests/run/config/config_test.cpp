@@ -534,3 +534,29 @@ TEST(ConfigReference, IsUpToDate) {
   EXPECT_TRUE(committed == config_reference(whole_config()))
       << "to update it: axonn help --markdown > docs/configuration.md";
 }
+
+TEST(ConfigOfPairs, RefusesByNameWhatALossOfPairsDoesNotDo) {
+  const auto refusal_of = [](const auto& change) {
+    return refusal([&](Config& config) {
+      config.preference.loss = PreferenceLoss::simpo;
+      config.data.synthetic = 0;
+      config.data.jsonl = {"pairs.jsonl"};
+      change(config);
+    });
+  };
+  const std::vector<std::pair<const char*, std::function<void(Config&)>>> changes{
+      {"[data] jsonl",
+       [](Config& config) {
+         config.data.jsonl.clear();
+         config.data.text = {"a.txt"};
+       }},
+      {"[data] validation", [](Config& config) { config.data.validation = "0.1"; }},
+      {"[data] mask_history", [](Config& config) { config.data.mask_history = true; }},
+      {"[data] train_on_prompt", [](Config& config) { config.data.train_on_prompt = true; }},
+      {"[training] goldfish.k", [](Config& config) { config.training.goldfish.k = 4; }},
+      {"[training] z_loss", [](Config& config) { config.training.z_loss = 1e-3; }},
+      {"[training] verify_every", [](Config& config) { config.training.verify_every = 2; }}};
+  for (const auto& [key, change] : changes)
+    EXPECT_THAT(refusal_of(change), testing::StartsWith(concat("[preference] loss: ", key)));
+  EXPECT_EQ(refusal_of([](Config&) {}), "accepted");
+}

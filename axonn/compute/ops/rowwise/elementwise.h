@@ -197,7 +197,8 @@ struct ClampedGate {
 
   AXONN_DEVICE auto value(auto gate, auto up) const {
     const auto g = least(limit, gate), u = greatest(-limit, least(limit, up));
-    return g * sigmoid(alpha * g) * (u + 1.0f);
+    // In another order, clang 15 does not come to an end for AMD GPUs (in floats).
+    return (u + 1.0f) * g * sigmoid(alpha * g);
   }
   AXONN_DEVICE auto gradients(auto d, auto gate, auto up) const {
     const auto g = least(limit, gate), u = greatest(-limit, least(limit, up)),

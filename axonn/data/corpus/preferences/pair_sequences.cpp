@@ -1,0 +1,68 @@
+#include "axonn/data/corpus/preferences/pair_sequences.h"
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/log.h"
+
+namespace axonn {
+
+PairSequences::PairSequences(DocumentRange range, std::int64_t seq_len, std::int64_t vocab,
+                             ExcessLength excess)
+    : range_(std::move(range)), seq_len_(seq_len), vocab_(vocab) {
+  AXONN_CHECK(range_.documents && range_.begin % 2 == 0 && range_.end % 2 == 0, "documents ",
+              range_.begin, " to ", range_.end, " are no pairs");
+  for (std::int64_t d = range_.begin; d < range_.end; d += 2) {
+    const std::int64_t rows = rows_of(d);
+    if (rows <= seq_len) {
+      pairs_.push_back(d);
+    } else if (excess != ExcessLength::drop) {
+      refuse("pair ", d / 2 + 1, " of ", range_.documents->name(), " has ", rows,
+             " tokens in both answers with their prompts, more than training.seq_len = ", seq_len,
+             "; raise seq_len, or leave such pairs out by data.excess_length_strategy = \"drop\"");
+    }
+  }
+  if (pairs_.empty())
+    refuse(range_.documents->name(), ": no pair of answers fits into training.seq_len = ", seq_len,
+           "; raise it, or give more data");
+}
+
+std::int64_t PairSequences::rows_of(std::int64_t document) const {
+  return range_.documents->size(document) + range_.documents->size(document + 1) - 2;
+}
+
+void PairSequences::read(std::int64_t n, Sequence& to) const {
+  AXONN_CHECK(n >= 0 && n < count(), "pair ", n, " of ", count(), " was asked for");
+  make_padding(seq_len_, to);
+  std::int32_t row = 0;
+  for (const std::int64_t document : {pairs_[n], pairs_[n] + 1}) {
+    const std::vector<std::int32_t> coded = range_.documents->coded(document);
+    for (std::int32_t t = 0, start = row; t + 1 < std::ssize(coded); ++t, ++row) {
+      to.ids[row] = token_of(coded[t]);
+      to.targets[row] = is_learned(coded[t + 1]) ? coded[t + 1] : -1;
+      to.positions[row] = t;
+      to.starts[row] = start;
+    }
+    for (const std::int32_t token : coded)
+      if (vocab_ > 0 && token_of(token) >= vocab_)
+        refuse(where(n), " has the token ", token_of(token), ", but model.vocab is ", vocab_);
+  }
+}
+
+Sequences::Size PairSequences::size(std::int64_t n) const {
+  const std::int64_t document = pairs_.at(n);
+  return {range_.documents->learned(document) + range_.documents->learned(document + 1),
+          rows_of(document)};
+}
+
+std::string PairSequences::where(std::int64_t n) const {
+  return concat("pair ", pairs_.at(n) / 2 + 1, " of ", range_.documents->name());
+}
+
+std::vector<std::string> PairSequences::notes() const {
+  const std::int64_t all = (range_.end - range_.begin) / 2;
+  if (all == count()) return {};
+  return {concat(format_count(all - count()), " of ", format_count(all), " pairs are longer than ",
+                 format_count(seq_len_),
+                 " tokens and are left out (data.excess_length_strategy = drop)")};
+}
+
+}  // namespace axonn
