@@ -10,8 +10,8 @@ namespace {
 
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
-    {"foundation", 5100}, {"compute", 18250}, {"ranks", 9500}, {"data", 27350}, {"network", 14700},
-    {"run", 11450},       {"use", 6300},      {"plan", 6900},  {"app", 12200}};
+    {"foundation", 5100}, {"compute", 18250}, {"ranks", 9500}, {"data", 27725}, {"network", 14700},
+    {"run", 11540},       {"use", 6300},      {"plan", 6900},  {"app", 12200}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {
   std::map<std::string, std::int64_t> lines;

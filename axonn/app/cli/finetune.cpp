@@ -12,12 +12,12 @@
 #include "axonn/data/corpus/corpus.h"
 #include "axonn/data/corpus/jsonl.h"
 #include "axonn/data/corpus/packing.h"
-#include "axonn/data/corpus/preferences/pair_lines.h"
 #include "axonn/data/corpus/text_reader.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/options/options_text.h"
 #include "axonn/network/model/model_files.h"
+#include "axonn/run/config/preference.h"
 #include "axonn/run/config/resolve.h"
 #include "axonn/run/config/run_text.h"
 #include "axonn/run/config/stored_config.h"
@@ -48,7 +48,8 @@ Exit codes: as for axonn train.)";
 
 constexpr const char* kPairExamples =
     R"(It is axonn train with defaults for preferences, and prints the same command of axonn train.
-Lines of DATA have "prompt", "chosen" and "rejected". Any key can be given as a flag.
+Lines of DATA have "prompt", "chosen" and "rejected" or, for the loss kto, "prompt", "completion"
+and "label". Any key can be given as a flag.
 
 Examples:
   axonn prefer Qwen3-0.6B pairs.jsonl
@@ -147,14 +148,14 @@ LengthPlan fitted(const LengthPlan& usual, const Config& config) {
   for (std::int64_t d = documents.begin; d < documents.end; ++d)
     longest = std::max(longest, documents.documents->size(d));
   const std::int64_t places = batch_places(with_named_grid(config).parallelism.grid());
-  if (config.data.pairs) {  // each is a sequence, and two documents
+  if (config.data.answers.any()) {  // each is a sequence, and two documents
     longest = 0;
     for (std::int64_t d = documents.begin; d < documents.end; d += 2)
       longest =
           std::max(longest, documents.documents->size(d) + documents.documents->size(d + 1) - 2);
   }
   const auto sequences_of = [&](std::int64_t seq_len) {
-    if (config.data.pairs) return (documents.end - documents.begin) / 2;
+    if (config.data.answers.any()) return (documents.end - documents.begin) / 2;
     return PackedDocuments(documents, seq_len, 0, corpus.excess_length).count();
   };
   const std::int64_t usual_steps = sequences_of(usual.seq_len) * usual.epochs / usual.batch;
@@ -170,8 +171,9 @@ LengthPlan fitted(const LengthPlan& usual, const Config& config) {
     std::cerr << fmt::format(
         "note: {} examples make {} steps with sequences of {} tokens, {} a step, and {} epochs; "
         "with the usual {}, {} and {} they would make {}\n",
-        (documents.end - documents.begin) / (config.data.pairs ? 2 : 1), steps(), plan.seq_len,
-        plan.batch, plan.epochs, usual.seq_len, usual.batch, usual.epochs, usual_steps);
+        (documents.end - documents.begin) / (config.data.answers.any() ? 2 : 1), steps(),
+        plan.seq_len, plan.batch, plan.epochs, usual.seq_len, usual.batch, usual.epochs,
+        usual_steps);
   return plan;
 }
 
@@ -187,7 +189,7 @@ class Defaults {
     set("model.path", flags.model);
     set(data_key(flags), flags.data);
     if (flags.pairs) set("preference.loss", "dpo");
-    loaded_.config.data.pairs = loaded_.config.preference.loss != PreferenceLoss::none;
+    loaded_.config.data.answers = answer_data(loaded_.config);
     if (!flags.pairs) set("data.validation", "0.05");
     const std::int64_t positions = ModelFiles(flags.model).config().positions;
     fill_length(positions > 0 ? std::min(positions, kMostTokens) : kMostTokens);
@@ -268,7 +270,7 @@ int run_tuning(CLI::App& app, FinetuneFlags flags, const Arguments& arguments) {
       ->required()
       ->type_name("DIR");
   app.add_option("DATA", flags.data,
-                 flags.pairs ? "pairs of answers (data.jsonl)"
+                 flags.pairs ? "pairs of answers, or answers with labels (data.jsonl)"
                              : "conversations (.jsonl: data.jsonl), text (data.text) or tokens "
                                "(.bin: data.tokens)")
       ->required()
@@ -297,7 +299,7 @@ int run_finetune(const Arguments& arguments) {
 }
 
 int run_prefer(const Arguments& arguments) {
-  CLI::App app("Trains a model on pairs of answers, of which one was preferred.", "axonn prefer");
+  CLI::App app("Trains a model on answers of which some are better than others.", "axonn prefer");
   app.footer(kPairExamples);
   return run_tuning(app, {.pairs = true, .origin = "axonn prefer"}, arguments);
 }

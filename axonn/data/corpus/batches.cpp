@@ -125,6 +125,7 @@ std::shared_ptr<const Batch> Batches::read(std::int64_t n) const {
       batch.targets += count_targets(one.targets);
       batch.inputs += std::ssize(one.targets) - std::ranges::count(one.targets, kPaddingTarget);
       if (source.mask) source.mask(i, one);
+      micro.numbers.push_back(sequences.own_number(std::min(i, end - 1)));
       append(micro.rows.ids, one.ids);
       append(micro.rows.targets, one.targets);
       append(micro.rows.positions, one.positions);

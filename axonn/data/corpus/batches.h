@@ -21,6 +21,7 @@ struct MicroBatch {
   std::int64_t first = 0;  ///< number of its first sequence among all sequences of the run
   std::int64_t sequences = 0;
   Sequence rows;  ///< ids, targets and, for packed sequences, positions and starts; (R) each
+  std::vector<std::int64_t> numbers = {};  ///< Sequences::own_number of each
 };
 
 /// The sequences that a (z, data) coordinate computes in one step.

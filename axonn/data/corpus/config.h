@@ -57,6 +57,20 @@ struct GoldfishConfig {
 
 struct ModelText;
 
+/// The answers of a loss of preferences (preferences/answer_lines.h).
+struct AnswerData {
+  enum class Kind { none, pairs, labels };
+  Kind kind = Kind::none;
+  /// Pairs: whether the prompt of the chosen answer is learned, too.
+  bool with_prompt = false;
+  /// Labels: examples in a row that have each other's answers for the estimate of a divergence.
+  std::int64_t block = 0;
+  /// The tokens of prompt and answer that are kept, from the first one on; 0: all.
+  std::int64_t max_length = 0;
+
+  bool any() const { return kind != Kind::none; }
+};
+
 /// The section [data]: the training data. Exactly one of text, tokens, jsonl, synthetic is set.
 struct DataConfig {
   /// Files of text or of JSON lines, also compressed, folders of them (text_files()) or patterns
@@ -81,9 +95,8 @@ struct DataConfig {
   /// Whether all tokens of conversations and of prompts are learned, not only the answers.
   bool train_on_prompt = false;
   ExcessLength excess_length = ExcessLength::split;  ///< key: excess_length_strategy
-  /// Whether lines of jsonl are pairs of answers (preferences/pair_lines.h): [preference] loss says
-  /// it; no key does.
-  bool pairs = false;
+  /// What lines of jsonl are if [preference] has a loss, by which it is set; no key does.
+  AnswerData answers = {};
   /// Size of generated text, in bytes (synthetic.h).
   std::int64_t synthetic = 0;
   /// "bytes", or a tokenizer's folder or file (make_tokenizer()). With token files, it must be the

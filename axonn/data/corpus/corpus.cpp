@@ -8,7 +8,7 @@
 #include "axonn/data/corpus/file_notes.h"
 #include "axonn/data/corpus/goldfish.h"
 #include "axonn/data/corpus/jsonl.h"
-#include "axonn/data/corpus/preferences/pair_lines.h"
+#include "axonn/data/corpus/preferences/answer_files.h"
 #include "axonn/data/corpus/preferences/pair_sequences.h"
 #include "axonn/data/corpus/synthetic/synthetic.h"
 #include "axonn/data/corpus/text_reader.h"
@@ -154,22 +154,24 @@ void add(const std::vector<std::string>& warnings, Corpus& corpus) {
   corpus.warnings.insert(corpus.warnings.end(), warnings.begin(), warnings.end());
 }
 
-/// Opens data.jsonl as pairs of answers.
-void open_pairs(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
+/// Opens data.jsonl as the answers of a loss of preferences.
+void open_answers(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
   const std::vector<std::string> files = example_files(config.jsonl);
-  PairFormat format{.tokenizer = corpus.tokenizer};
-  if (holds_message_pairs(files.front())) format.chat = chat_template_of(config, corpus.tokenizer);
-  if (options.cache.makes) add(notes_of_pairs(files, format.chat), corpus);
-  corpus.pairs = true;
+  AnswerFormat format{.tokenizer = corpus.tokenizer};
+  if (holds_message_answers(files.front(), config.answers))
+    format.chat = chat_template_of(config, corpus.tokenizer);
+  if (options.cache.makes) add(notes_of_answers(files, config.answers, format.chat), corpus);
+  corpus.answers = config.answers;
   corpus.excess_length = config.excess_length;
-  auto documents = encode_pairs(files, format);
-  const std::int64_t count = documents->count();
-  corpus.train_documents = {std::move(documents), 0, count};
+  AnswerDocuments answers = encode_answers(files, format, config.answers);
+  const std::int64_t count = answers.documents->count();
+  corpus.train_documents = {std::move(answers.documents), 0, count};
+  corpus.good = std::move(answers.good);
 }
 
 /// Opens data.jsonl, and data.validation: a fraction of data.jsonl or another JSONL file.
 void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
-  if (config.pairs) return open_pairs(config, options, corpus);
+  if (config.answers.any()) return open_answers(config, options, corpus);
   const ExampleEncoder encoder =
       example_encoder(config, corpus.tokenizer, example_files(config.jsonl).front());
   if (options.cache.makes) {
@@ -344,7 +346,8 @@ std::string fingerprint(const Corpus& corpus) {
       add(documents->coded(begin + spread(i, end - begin - 1)));
     }
   }
-  if (corpus.pairs) key += " pairs";
+  if (corpus.answers.any()) key += " pairs";
+  for (const bool good : corpus.good) key += good ? '1' : '0';
   if (corpus.documents.mode == DocumentMode::packed) key += " packed";  // another order
   if (corpus.excess_length != ExcessLength::split)
     key += concat(' ', kExcessLengths[static_cast<std::size_t>(corpus.excess_length)]);
@@ -353,10 +356,10 @@ std::string fingerprint(const Corpus& corpus) {
 
 std::unique_ptr<const Sequences> training_sequences(const Corpus& corpus,
                                                     const SamplerOptions& options) {
-  if (corpus.pairs)
+  if (corpus.answers.any())
     return std::make_unique<Sampler>(
         std::make_unique<PairSequences>(corpus.train_documents, options.seq_len, options.vocab,
-                                        corpus.excess_length),
+                                        corpus.excess_length, corpus.answers),
         options);
   if (corpus.train_documents.documents)
     return std::make_unique<Sampler>(

@@ -26,7 +26,8 @@ struct Corpus {
   /// With data.jsonl, used instead of the streams.
   DocumentRange train_documents = {}, validation_documents = {};
   ExcessLength excess_length = ExcessLength::split;  ///< of these
-  bool pairs = false;                                ///< they are pairs of answers (pairs.h)
+  AnswerData answers = {};                           ///< what they are for a loss of preferences
+  std::vector<bool> good = {};                       ///< AnswerDocuments::good
   /// What the user should know of the files and the chat template. Only from options.cache.makes.
   std::vector<std::string> warnings = {};
 };

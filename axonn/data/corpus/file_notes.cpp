@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "axonn/data/corpus/file_formats.h"
-#include "axonn/data/corpus/preferences/pair_lines.h"
+#include "axonn/data/corpus/preferences/answer_files.h"
 #include "axonn/data/corpus/text_reader.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/utf8.h"
@@ -64,13 +64,12 @@ std::vector<std::string> notes_of_examples(const std::vector<std::string>& files
   });
 }
 
-std::vector<std::string> notes_of_pairs(const std::vector<std::string>& files,
-                                        const std::optional<ChatTemplate>& chat) {
+std::vector<std::string> notes_of_answers(const std::vector<std::string>& files,
+                                          const AnswerData& data,
+                                          const std::optional<ChatTemplate>& chat) {
   return notes_of(files, [&](const std::string& file) {
-    return note_of_keys(unread_keys(file, [&](const Line& line) {
-      const AnswerPair pair = parse_pair(line.text, line.place);
-      return unread_names(pair.line_keys, pair.message_keys, chat);
-    }));
+    return note_of_keys(
+        unread_keys(file, [&](const Line& line) { return unread_answer_keys(line, data, chat); }));
   });
 }
 

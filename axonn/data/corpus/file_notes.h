@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "axonn/data/corpus/config.h"
 #include "axonn/data/corpus/jsonl.h"
 
 namespace axonn {
@@ -14,10 +15,11 @@ namespace axonn {
 std::vector<std::string> notes_of_examples(const std::vector<std::string>& files,
                                            const ExampleEncoder& encoder);
 
-/// The same of files of pairs of answers (preferences/pair_lines.h). `chat`: the template of those
-/// that are messages.
-std::vector<std::string> notes_of_pairs(const std::vector<std::string>& files,
-                                        const std::optional<ChatTemplate>& chat);
+/// The same of files of answers (preferences/answer_files.h). `chat`: the template of those that
+/// are messages.
+std::vector<std::string> notes_of_answers(const std::vector<std::string>& files,
+                                          const AnswerData& data,
+                                          const std::optional<ChatTemplate>& chat);
 
 /// The same of files of text: for JSON lines, the keys other than `field`; for others, whether the
 /// first MiB is hardly text in UTF-8 (note_of_bytes()).

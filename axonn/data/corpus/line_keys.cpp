@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include "axonn/data/text/jinja/jinja_print.h"
 #include "axonn/foundation/base/check.h"
@@ -42,16 +41,6 @@ constexpr std::array<std::string_view, 26> kHarmless{
 template <std::size_t N>
 bool is_one_of(const std::array<std::string_view, N>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
-}
-
-/// 1 or 0, true or false.
-std::optional<bool> flag_of(const Value& value) {
-  if (const bool* flag = value.as<bool>()) return *flag;
-  if (const std::int64_t* number = value.as<std::int64_t>())
-    return *number == 0 || *number == 1 ? std::optional(*number == 1) : std::nullopt;
-  if (const double* number = value.as<double>())
-    return *number == 0 || *number == 1 ? std::optional(*number == 1) : std::nullopt;
-  return std::nullopt;
 }
 
 std::string shown(const Value& value) {
@@ -98,6 +87,15 @@ void refuse_message_key(std::string_view name, const std::string& place) {
 }
 
 }  // namespace
+
+std::optional<bool> flag_of(const Value& value) {
+  if (const bool* flag = value.as<bool>()) return *flag;
+  if (const std::int64_t* number = value.as<std::int64_t>())
+    return *number == 0 || *number == 1 ? std::optional(*number == 1) : std::nullopt;
+  if (const double* number = value.as<double>())
+    return *number == 0 || *number == 1 ? std::optional(*number == 1) : std::nullopt;
+  return std::nullopt;
+}
 
 void refuse_line_keys(const Members& line, const std::string& place) {
   for (const auto& [key, value] : line.object().items()) {
@@ -177,7 +175,7 @@ bool is_preference_key(std::string_view name) {
 void refuse_preference_key(const std::string& place, std::string_view name) {
   refuse(place, ": \"", printable(std::string(name)),
          "\" belongs to preference data, of which every answer would be learned here, also those "
-         "that are marked as worse; train on pairs by 'axonn prefer', or keep the lines of good "
+         "that are marked as worse; train on it by 'axonn prefer', or keep the lines of good "
          "answers, without this key");
 }
 

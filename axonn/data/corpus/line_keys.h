@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +15,7 @@ namespace axonn {
 /// the whole line, functions in place of tools, images and other media. A "label" beside "text" is
 /// one if it is true or false; numbers and names are those of classes.
 void refuse_line_keys(const Members& line, const std::string& place);
-/// The same of a line with a pair of answers, which preferences belong to.
+/// The same of a line with answers for a loss of preferences, which are welcome there.
 void refuse_pair_keys(const Members& line, const std::string& place);
 
 /// Reads and removes the members of messages that say whether a message is learned: "weight" 0 or
@@ -24,6 +25,9 @@ void refuse_pair_keys(const Members& line, const std::string& place);
 /// each other or ask for messages of others than the assistant, and for other members that would
 /// change what is learned.
 std::vector<std::string> read_message_keys(Conversation& talk, const std::string& place);
+
+/// The meaning of 1 or 0, true or false.
+std::optional<bool> flag_of(const jinja::Value& value);
 
 /// Whether a key belongs to preference data whatever its value is: chosen, rejected, ...
 bool is_preference_key(std::string_view name);

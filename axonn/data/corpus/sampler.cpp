@@ -151,6 +151,8 @@ void Sampler::read(std::int64_t n, Sequence& to) const {
   sequences.read(m, to);
 }
 
+std::int64_t Sampler::own_number(std::int64_t n) const { return place(n).second; }
+
 std::vector<std::string> Sampler::notes() const {
   std::vector<std::string> all;
   for (const Source& source : sources_)

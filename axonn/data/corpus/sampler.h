@@ -119,6 +119,7 @@ class Sampler : public Sequences {
   /// Sequences of all sources: after this many samples the average token has been seen once.
   std::int64_t count() const override { return count_; }
   void read(std::int64_t n, Sequence& to) const override;
+  std::int64_t own_number(std::int64_t n) const override;
   Size size(std::int64_t n) const override;
   std::string where(std::int64_t n) const override;
   bool counts_by_reading() const override;

@@ -34,6 +34,8 @@ class Sequences {
   virtual std::int64_t count() const = 0;
   /// Reads sequence n. Throws UsageError for a token that the model does not have.
   virtual void read(std::int64_t n, Sequence& to) const = 0;
+  /// The number of sequence n where its data have an order of their own, before any shuffling.
+  virtual std::int64_t own_number(std::int64_t n) const { return n; }
   /// True if the numbers of targets and inputs that count are known only after reading a sequence:
   /// size() then returns upper bounds.
   virtual bool counts_by_reading() const { return false; }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "axonn/ranks/parallel/var.h"
 
@@ -12,6 +13,8 @@ struct Tokens {
   Tensor ids;      ///< (1, R) i32
   Tensor targets;  ///< (1, R) i32: the next token, negative where it has no loss; or empty
   Rows rows;
+  /// Of each sequence, its number among its data (Sequences::own_number); or none. In host memory.
+  std::vector<std::int64_t> numbers = {};
 };
 
 /// Row positions, document starts and which rows are no padding, in host memory, for packed

@@ -111,21 +111,23 @@ enum class PreferenceLoss {
   discopop,
   cpo,
   simpo,
-  orpo
+  orpo,
+  kto
 };
 
-inline constexpr std::array<std::string_view, 17> kPreferenceLosses = {
+inline constexpr std::array<std::string_view, 18> kPreferenceLosses = {
     "none",         "dpo",      "cdpo",     "ipo",      "hinge",     "robust",
     "sigmoid_norm", "exo_pair", "nca_pair", "bco_pair", "sppo_hard", "apo_zero",
-    "apo_down",     "discopop", "cpo",      "simpo",    "orpo"};
+    "apo_down",     "discopop", "cpo",      "simpo",    "orpo",      "kto"};
 
-/// [preference]: how a model learns from pairs of answers, of which one was preferred.
+/// [preference]: how a model learns from answers of which some are better than others.
 struct PreferenceConfig {
   PreferenceLoss loss = PreferenceLoss::none;
   double beta = 0.1;
   double label_smoothing = 0;  ///< share of the pairs that are taken to be the wrong way round
   double simpo_gamma = 0.5;    ///< SimPO: by how much the answers' rewards shall differ
   double cpo_alpha = 1;        ///< CPO, SimPO: weight of the loss of the chosen answers' tokens
+  double desirable_weight = 1, undesirable_weight = 1;  ///< KTO: of good and of bad answers
   std::string reference = {};  ///< model that the loss compares with; empty: that at model.path
 };
 

@@ -126,7 +126,7 @@ PairLoss orpo(const PairTerms& t) {
 }
 
 struct LossEntry {
-  PairLoss (*loss)(const PairTerms&);  ///< null: none
+  PairLoss (*loss)(const PairTerms&);  ///< null: none, or not of pairs
   bool reference, smoothing;
 };
 
@@ -147,8 +147,12 @@ constexpr std::array<LossEntry, kPreferenceLosses.size()> kLosses = {{{nullptr, 
                                                                       {discopop, true, false},
                                                                       {cdpo, false, true},
                                                                       {simpo, false, true},
-                                                                      {orpo, false, false}}};
+                                                                      {orpo, false, false},
+                                                                      {nullptr, true, false}}};
 
+std::string_view name_of(PreferenceLoss loss) {
+  return kPreferenceLosses[static_cast<std::size_t>(loss)];
+}
 const LossEntry& entry_of(PreferenceLoss loss) { return kLosses[static_cast<std::size_t>(loss)]; }
 
 }  // namespace
@@ -156,8 +160,16 @@ const LossEntry& entry_of(PreferenceLoss loss) { return kLosses[static_cast<std:
 bool has_reference(PreferenceLoss loss) { return entry_of(loss).reference; }
 bool smooths_labels(PreferenceLoss loss) { return entry_of(loss).smoothing; }
 
+AnswerData answer_data(const Config& config) {
+  const PreferenceLoss loss = config.preference.loss;
+  if (loss == PreferenceLoss::none) return {};
+  return {.kind = reads_labels(loss) ? AnswerData::Kind::labels : AnswerData::Kind::pairs,
+          .with_prompt = loss == PreferenceLoss::orpo,
+          .block = std::max<std::int64_t>(2, config.training.global_batch)};
+}
+
 void validate_preference(const PreferenceConfig& config) {
-  const std::string_view name = kPreferenceLosses[static_cast<std::size_t>(config.loss)];
+  const std::string_view name = name_of(config.loss);
   const double e = config.label_smoothing;
   if (!(config.beta > 0) || !std::isfinite(config.beta))
     refuse("[preference] beta = ", config.beta, " must be a positive number, such as 0.1");
@@ -174,7 +186,8 @@ void validate_preference(const PreferenceConfig& config) {
 PairLoss preference_loss(const PreferenceConfig& config, const AnswerScore& chosen,
                          const AnswerScore& rejected) {
   const LossEntry& entry = entry_of(config.loss);
-  AXONN_CHECK(entry.loss, "preference_loss: the loss is none; set [preference] loss");
+  AXONN_CHECK(entry.loss, "preference_loss: the loss is ", name_of(config.loss),
+              ", which is not one of pairs; set [preference] loss");
   AXONN_CHECK(chosen.tokens > 0 && rejected.tokens > 0, "preference_loss: answers of ",
               chosen.tokens, " and ", rejected.tokens, " tokens, wanted at least one in each");
   const auto score = [&](const AnswerScore& answer) {
@@ -187,6 +200,17 @@ PairLoss preference_loss(const PreferenceConfig& config, const AnswerScore& chos
                      .r = score(rejected),
                      .chosen_size = static_cast<double>(chosen.tokens),
                      .rejected_size = static_cast<double>(rejected.tokens)});
+}
+
+AnswerLoss answer_loss(const PreferenceConfig& config, const AnswerScore& answer, bool good,
+                       double divergence) {
+  AXONN_CHECK(reads_labels(config.loss), "answer_loss: the loss is ", name_of(config.loss),
+              ", which is not one of labelled answers; set [preference] loss");
+  const double sign = good ? 1 : -1,
+               weight = good ? config.desirable_weight : config.undesirable_weight,
+               u = sign * config.beta *
+                   (answer.policy - answer.reference - std::max(0.0, divergence));
+  return {weight * logistic(-u), -weight * sign * config.beta * logistic_slope(u)};
 }
 
 }  // namespace axonn

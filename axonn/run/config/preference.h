@@ -16,14 +16,23 @@ constexpr bool uses_means(PreferenceLoss loss) {
 constexpr bool adds_likelihood(PreferenceLoss loss) {
   return loss == PreferenceLoss::cpo || loss == PreferenceLoss::simpo;
 }
+/// The weight of the mean loss of the chosen answers' tokens, which is added; 0: it is not.
+constexpr double likelihood_weight(const PreferenceConfig& config) {
+  return adds_likelihood(config.loss) ? config.cpo_alpha : 0;
+}
+/// Whether the loss is one of single answers with a label, answer_loss(), and not of pairs.
+constexpr bool reads_labels(PreferenceLoss loss) { return loss == PreferenceLoss::kto; }
 /// Whether the loss reads label_smoothing.
 bool smooths_labels(PreferenceLoss loss);
+
+/// What the loss wants of data.jsonl.
+AnswerData answer_data(const Config& config);
 
 /// Throws UsageError, naming the key of [preference] and the remedy, unless beta is positive and
 /// label_smoothing is one that the loss reads and can have.
 void validate_preference(const PreferenceConfig& config);
 
-/// One of the two answers of a pair.
+/// An answer.
 struct AnswerScore {
   double policy = 0;     ///< sum of the log-probabilities of its tokens, nats
   double reference = 0;  ///< likewise, of the reference; not read without has_reference()
@@ -58,8 +67,19 @@ struct PairLoss {
 ///
 /// The likelihood of chosen answers, which CPO, SimPO and ORPO add, is not in it.
 ///
-/// Throws Error if an answer has no token or the loss is none.
+/// Throws Error if an answer has no token or the loss is none or not one of pairs.
 PairLoss preference_loss(const PreferenceConfig& config, const AnswerScore& chosen,
                          const AnswerScore& rejected);
+
+/// A loss of an answer, and its derivative with respect to AnswerScore::policy.
+struct AnswerLoss {
+  double value = 0, d = 0;
+};
+
+/// The loss of an answer that was found to be good or bad, w_good (1 - s(beta (a - z))) or
+/// w_bad (1 - s(beta (z - a))), with a its policy - reference and z max(0, divergence), taken as a
+/// constant. Source: KTO, Ethayarajh et al., 2402.01306. Throws Error unless reads_labels().
+AnswerLoss answer_loss(const PreferenceConfig& config, const AnswerScore& answer, bool good,
+                       double divergence);
 
 }  // namespace axonn

@@ -7,6 +7,7 @@
 #include "axonn/data/corpus/batch_stages.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/run/config/batch_ramp.h"
+#include "axonn/run/config/preference.h"
 #include "axonn/run/config/validate.h"
 
 namespace axonn {
@@ -59,7 +60,7 @@ Config resolved(Config given) {
   for (const int extent : {grid.x, grid.y, grid.z, grid.data, grid.context, grid.experts})
     AXONN_CHECK(extent > 0, "resolved: [parallelism] has an extent of ", extent,
                 "; call validate(config) before");
-  config.data.pairs = config.preference.loss != PreferenceLoss::none;
+  config.data.answers = answer_data(config);
   config.model = resolved(config.model, 0, config.training.seq_len);
   if (config.training.micro_batch == 0)
     config.training.micro_batch = largest_micro_batch(config.training, batch_places(grid));

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "axonn/data/corpus/jsonl.h"
-#include "axonn/data/corpus/preferences/pair_lines.h"
+#include "axonn/data/corpus/preferences/answer_files.h"
 #include "axonn/data/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
@@ -60,8 +60,8 @@ bool learns_conversations(const DataConfig& data) {
   if (data.jsonl.empty()) return false;
   const std::vector<std::string> files = example_files(data.jsonl);
   if (files.empty()) return false;
-  return data.pairs ? holds_message_pairs(files.front())
-                    : kind_of_examples(files.front()) == Example::Kind::messages;
+  return data.answers.any() ? holds_message_answers(files.front(), data.answers)
+                            : kind_of_examples(files.front()) == Example::Kind::messages;
 }
 
 ModelText text_of_run(const DataConfig& data, std::shared_ptr<const Tokenizer> tokenizer) {

@@ -231,13 +231,16 @@ void list_training(TrainingConfig& training, OptionList& list) {
 }
 
 void list_preference(PreferenceConfig& preference, OptionList& list) {
-  list.section("preference",
-               "Learning from pairs of answers, of which one was preferred, in place of the losses "
-               "of tokens; lines of data.jsonl then have \"prompt\", \"chosen\" and \"rejected\"");
+  list.section(
+      "preference",
+      "Learning from answers of which some are better than others, in place of the losses "
+      "of tokens; lines of data.jsonl then have \"prompt\", \"chosen\" and \"rejected\", or, "
+      "for kto, \"prompt\", \"completion\" and \"label\"");
   list.add(
       "loss", preference.loss, kPreferenceLosses,
-      {.help = "loss of a pair; none: data.jsonl holds examples; cpo and simpo need no reference; "
-               "orpo cannot be trained yet",
+      {.help =
+           "loss of a pair or, kto, of an answer with a label; none: data.jsonl holds examples; "
+           "cpo and simpo need no reference; orpo cannot be trained yet",
        .also = "loss_type pref_loss rl dpo"});
   list.add("beta", &preference.beta,
            {.help = "how strongly the loss holds the model to the reference, or, without one, how "
@@ -255,6 +258,12 @@ void list_preference(PreferenceConfig& preference, OptionList& list) {
       {.help = "cpo and simpo: weight of the mean loss of the chosen answers' tokens, which is "
                "added; 0, as in SimPO's paper: none",
        .min = 0});
+  list.add("desirable_weight", &preference.desirable_weight,
+           {.help = "kto: weight of the loss of good answers; with more of one kind, raise the "
+                    "weight of the other",
+            .min = 0});
+  list.add("undesirable_weight", &preference.undesirable_weight,
+           {.help = "kto: weight of the loss of bad answers", .min = 0});
   list.add("reference", &preference.reference,
            {.help = "model that the loss compares with, a Hugging Face folder or checkpoints; its "
                     "log-probabilities are computed once, before training; empty: model.path",

@@ -86,8 +86,12 @@ void add_unused_of_preference(const Config& config, UnusedKeys& keys) {
   const bool none = loss == PreferenceLoss::none;
   keys.when(none,
             {"preference.beta", "preference.label_smoothing", "preference.simpo_gamma",
-             "preference.cpo_alpha", "preference.reference"},
+             "preference.cpo_alpha", "preference.desirable_weight", "preference.undesirable_weight",
+             "preference.reference"},
             "preference.loss is none");
+  keys.when(!none && !reads_labels(loss),
+            {"preference.desirable_weight", "preference.undesirable_weight"},
+            "preference.loss is not kto");
   keys.when(!none && loss != PreferenceLoss::simpo, {"preference.simpo_gamma"},
             "preference.loss is not simpo");
   keys.when(!none && !adds_likelihood(loss), {"preference.cpo_alpha"},

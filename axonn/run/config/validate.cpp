@@ -272,7 +272,7 @@ void validate_samples(const Config& config) {
         "chat out, and the model goes on writing the prompts");
 }
 
-/// Refuses what a training on pairs of answers does not do.
+/// Refuses what a training on answers does not do.
 void validate_pairs(const Config& config) {
   const PreferenceConfig& preference = config.preference;
   if (preference.loss == PreferenceLoss::none) return;
@@ -288,9 +288,12 @@ void validate_pairs(const Config& config) {
   const LoraConfig& lora = config.model.lora;
   const char* const whole = "chooses or weighs targets, but answers count as a whole; leave it out";
   forbid(config.data.jsonl.empty() || !config.stage.empty(), "[data] jsonl",
-         "must name the pairs of answers, without [[stage]]");
+         "must name the answers, without [[stage]]");
   forbid(!validation.empty() && parse_real(validation) != 0.0, "[data] validation",
          "has no loss of pairs yet; set it to 0");
+  forbid(reads_labels(preference.loss) && config.training.global_batch < 2,
+         "[training] global_batch",
+         "must be at least 2, since kto compares an answer with those of the step's others");
   forbid(config.parallelism.context > 1, "[parallelism] context",
          "cuts answers among ranks, which their sums do not follow yet; set it to 1");
   forbid(config.data.mask_history, "[data] mask_history", whole);

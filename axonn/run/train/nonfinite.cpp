@@ -61,7 +61,7 @@ class NonfiniteSearch {
 };
 
 std::string samples_text(const std::vector<MicroBatch>& batch, std::size_t micro) {
-  const auto& [first, count, rows] = batch.at(micro);
+  const auto& [first, count, rows, numbers] = batch.at(micro);
   return fmt::format("micro-batch {} of {}, samples {} to {}", micro + 1, batch.size(), first,
                      first + count - 1);
 }
@@ -80,7 +80,7 @@ std::string samples_json(Training& training, std::int64_t step) {
   nlohmann::json samples = nlohmann::json::array();
   if (!training.model.grid().leads_place()) return samples.dump();
   const Sequences& sequences = *training.batches->source_of(step).sequences;
-  for (const auto& [first, count, rows] : training.batches->at(step)->micro_batches)
+  for (const auto& [first, count, rows, numbers] : training.batches->at(step)->micro_batches)
     for (std::int64_t i = 0; i < count; ++i) {
       nlohmann::json sample{{"sample", first + i}, {"where", sequences.where(first + i)}};
       const auto add = [&](const char* key, const std::vector<std::int32_t>& all) {

@@ -6,7 +6,6 @@
 #include "axonn/data/corpus/corpus.h"
 #include "axonn/data/corpus/preferences/pair_sequences.h"
 #include "axonn/foundation/base/check.h"
-#include "axonn/foundation/base/hash.h"
 #include "axonn/network/nn/loss.h"
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/run/config/stored_config.h"
@@ -24,12 +23,6 @@ std::vector<T> values_in_host(const Context& ctx, const Tensor& tensor) {
   return values;
 }
 
-std::uint64_t key_of_rows(std::span<const std::int32_t> ids,
-                          std::span<const std::int32_t> targets) {
-  const std::array<std::uint64_t, 2> both{xxh3(std::as_bytes(ids)), xxh3(std::as_bytes(targets))};
-  return xxh3(std::as_bytes(std::span(both)));
-}
-
 /// The reference, on the grid of the run.
 PreparedRun reference_run(const Config& run) {
   const std::string& named = run.preference.reference;
@@ -39,50 +32,12 @@ PreparedRun reference_run(const Config& run) {
   return prepared_model(std::move(config));
 }
 
-}  // namespace
-
-std::vector<ScoredPair> scored_pairs(const Context& ctx, const Tokens& tokens,
-                                     const Tensor& losses) {
-  const auto ids = values_in_host<std::int32_t>(ctx, tokens.ids),
-             targets = values_in_host<std::int32_t>(ctx, tokens.targets),
-             starts = values_in_host<std::int32_t>(ctx, tokens.rows.start);
-  const auto of_rows = values_in_host<float>(ctx, losses);
-  const std::int64_t length = tokens.rows.positions;
-  AXONN_CHECK(std::ssize(starts) == tokens.rows.count() && !tokens.rows.share,
-              "scored_pairs: wants whole sequences of two documents");
-  std::vector<ScoredPair> pairs(tokens.rows.sequences);
-  for (std::int64_t s = 0; s < tokens.rows.sequences; ++s) {
-    ScoredPair& pair = pairs[s];
-    const std::int64_t first = s * length;
-    pair.key = key_of_rows(std::span(ids).subspan(first, length),
-                           std::span(targets).subspan(first, length));
-    pair.answer_of_row.assign(length, -1);
-    for (std::int64_t r = 0; r < length; ++r) {
-      if (targets[first + r] < 0) continue;
-      const int answer = starts[first + r] > 0;  // the chosen answer's document is the first
-      pair.answer_of_row[r] = answer;
-      pair.answers[answer].policy -= static_cast<double>(of_rows[2 * (first + r)]);
-      ++pair.answers[answer].tokens;
-    }
-  }
-  return pairs;
-}
-
-const std::array<double, 2>& ReferenceScores::of(std::uint64_t key) const {
-  const auto found = sums_.find(key);
-  AXONN_CHECK(found != sums_.end(),
-              "a pair of answers is not among those that the reference scored");
-  return found->second;
-}
-
-std::shared_ptr<const ReferenceScores> reference_scores(const PreparedRun& run, Communicator& world,
-                                                        const Corpus& corpus) {
-  if (!has_reference(run->preference.loss)) return nullptr;
+/// Sets the reference's sums in the table.
+void score_reference(const PreparedRun& run, Communicator& world,
+                     const std::shared_ptr<const PairSequences>& sequences, AnswerTable& table) {
   LoadedModel model(reference_run(run), world);
   model.initialise();
   const TrainingConfig& t = run->training;
-  const auto sequences = std::make_shared<const PairSequences>(
-      corpus.train_documents, t.seq_len, run->model.vocab, corpus.excess_length);
   const int places = model.grid().batch_places();
   Batches batches(sequences, {},
                   {.seq_len = t.seq_len,
@@ -93,7 +48,6 @@ std::shared_ptr<const ReferenceScores> reference_scores(const PreparedRun& run, 
                    .end = sequences->count()});
   const Context ctx = model.context();
   std::vector<double> sums(2 * sequences->count());
-  std::vector<std::uint64_t> keys(sequences->count());
   StepState state;
   Context pass = ctx;
   pass.own_scheduling().step = &state;
@@ -101,91 +55,167 @@ std::shared_ptr<const ReferenceScores> reference_scores(const PreparedRun& run, 
     for (const MicroBatch& micro : batches.at(step)->micro_batches) {
       state.prefetcher.begin_pass();
       const Tokens tokens = make_tokens(ctx, micro);
-      const auto pairs = scored_pairs(ctx, tokens, model.model().target_losses(pass, tokens));
-      for (std::int64_t i = 0; i < std::ssize(pairs); ++i) {
-        const std::int64_t n = micro.first + i;
-        if (n >= sequences->count() || !model.grid().leads_place()) continue;
+      const Tensor losses = model.model().target_losses(pass, tokens);
+      for (const ScoredPair& pair : scored_pairs(ctx, tokens, losses, &table)) {
+        if (!model.grid().leads_place()) continue;
         for (std::size_t side = 0; side < 2; ++side)
-          sums[2 * n + side] = pairs[i].answers[side].policy;
+          sums[2 * pair.number + side] += pair.answers[side].policy;
       }
     }
   model.grid().world().all_reduce(buffer(std::span(sums)), "reference").wait();
-  const auto scores = std::make_shared<ReferenceScores>();
-  Sequence rows;
-  for (std::int64_t n = 0; n < sequences->count(); ++n) {
-    sequences->read(n, rows);
-    scores->set(key_of_rows(rows.ids, rows.targets), {sums[2 * n], sums[2 * n + 1]});
+  for (std::size_t n = 0; n < table.size(); ++n)
+    table[n].reference = {sums[2 * n], sums[2 * n + 1]};
+}
+
+}  // namespace
+
+std::vector<ScoredPair> scored_pairs(const Context& ctx, const Tokens& tokens, const Tensor& losses,
+                                     const AnswerTable* table) {
+  const auto targets = values_in_host<std::int32_t>(ctx, tokens.targets),
+             starts = values_in_host<std::int32_t>(ctx, tokens.rows.start);
+  const auto of_rows = values_in_host<float>(ctx, losses);
+  const std::int64_t length = tokens.rows.positions;
+  AXONN_CHECK(std::ssize(starts) == tokens.rows.count() && !tokens.rows.share,
+              "scored_pairs: wants whole sequences of two documents");
+  std::vector<ScoredPair> pairs(tokens.rows.sequences);
+  for (std::int64_t s = 0; s < tokens.rows.sequences; ++s) {
+    ScoredPair& pair = pairs[s];
+    if (!tokens.numbers.empty()) pair.number = tokens.numbers[s];
+    const std::int64_t prompt = table && pair.number >= 0 ? table->at(pair.number).prompt_rows : 0;
+    pair.rows.assign(length, RowOf::nothing);
+    for (std::int64_t r = 0; r < length; ++r) {
+      const std::int64_t row = s * length + r;
+      if (targets[row] < 0) continue;
+      const double loss = of_rows[2 * row];
+      const bool second = starts[row] > 0;
+      pair.rows[r] = second ? RowOf::second : r < prompt ? RowOf::prompt : RowOf::first;
+      if (!second) {
+        pair.first_loss += loss;
+        ++pair.first_targets;
+      }
+      if (pair.rows[r] == RowOf::prompt) continue;
+      pair.answers[second].policy -= loss;
+      ++pair.answers[second].tokens;
+    }
   }
-  return scores;
+  return pairs;
+}
+
+std::shared_ptr<const AnswerTable> answer_table(const PreparedRun& run, Communicator& world,
+                                                const Corpus& corpus) {
+  const auto sequences =
+      std::make_shared<const PairSequences>(corpus.train_documents, run->training.seq_len,
+                                            run->model.vocab, corpus.excess_length, corpus.answers);
+  const auto table = std::make_shared<AnswerTable>(sequences->count());
+  for (std::int64_t n = 0; n < sequences->count(); ++n) {
+    (*table)[n].prompt_rows = sequences->prompt_rows(n);
+    if (!corpus.good.empty()) (*table)[n].good = corpus.good[sequences->number(n)];
+  }
+  if (has_reference(run->preference.loss)) score_reference(run, world, sequences, *table);
+  return table;
 }
 
 std::string PreferenceTerm::graph_obstacle() const {
   return "the weights of answers are only known in the step, and a graph cannot wait for them";
 }
 
-void PreferenceTerm::weigh(const ScoredPair& pair, std::int64_t first, Weights& weights) {
-  if (!pair.whole()) return;
-  auto answers = pair.answers;
-  if (reference_) {
-    const std::array<double, 2>& sums = reference_->of(pair.key);
-    for (std::size_t side = 0; side < 2; ++side) answers[side].reference = sums[side];
-  }
-  const PairLoss loss = preference_loss(config_, answers[0], answers[1]);
-  // The gradient of the log-probability of a target is minus that of its loss.
-  const std::array<double, 2> of_answer{-loss.d_chosen, -loss.d_rejected};
-  for (std::int64_t r = 0; r < std::ssize(pair.answer_of_row); ++r) {
-    const int answer = pair.answer_of_row[r];
-    if (answer >= 0) weights.values[first + r] = of_answer[answer];
-    weights.chosen[first + r] = answer == 0;
-  }
-  const auto logp = [&](const AnswerScore& answer) {
-    return uses_means(config_.loss) ? answer.policy / static_cast<double>(answer.tokens)
-                                    : answer.policy;
-  };
-  const double chosen = config_.beta * (logp(answers[0]) - answers[0].reference),
-               rejected = config_.beta * (logp(answers[1]) - answers[1].reference);
-  const std::array<double, kSums> mine{loss.value,         chosen,
-                                       rejected,           chosen > rejected ? 1.0 : 0.0,
-                                       logp(answers[0]),   logp(answers[1]),
-                                       -answers[0].policy, static_cast<double>(answers[0].tokens)};
-  for (std::size_t i = 0; i < mine.size(); ++i) sums_[i] += mine[i];
+std::array<AnswerScore, 2> PreferenceTerm::answers_of(const ScoredPair& pair) const {
+  std::array<AnswerScore, 2> answers = pair.answers;
+  for (std::size_t side = 0; side < 2; ++side)
+    answers[side].reference = table_->at(pair.number).reference[side];
+  return answers;
+}
+
+double PreferenceTerm::logp_of(const AnswerScore& answer) const {
+  return uses_means(config_.loss) ? answer.policy / static_cast<double>(answer.tokens)
+                                  : answer.policy;
+}
+
+double PreferenceTerm::reward_of(const AnswerScore& answer) const {
+  return config_.beta * (logp_of(answer) - answer.reference);
+}
+
+void PreferenceTerm::add_answer(const AnswerScore& answer, int kind) {
+  sums_[kReward + kind] += reward_of(answer);
+  sums_[kLogp + kind] += logp_of(answer);
+  sums_[kCount + kind] += 1;
+}
+
+std::array<double, 2> PreferenceTerm::add_pair(const ScoredPair& pair) {
+  const auto [chosen, rejected] = answers_of(pair);
+  const PairLoss loss = preference_loss(config_, chosen, rejected);
+  sums_[kLoss] += loss.value;
+  add_answer(chosen, 0);
+  add_answer(rejected, 1);
+  sums_[kRight] += reward_of(chosen) > reward_of(rejected) ? 1 : 0;
+  return {loss.d_chosen, loss.d_rejected};
+}
+
+std::array<double, 2> PreferenceTerm::add_example(const ScoredPair& pair, double divergence) {
+  const AnswerScore own = answers_of(pair)[0];
+  const bool good = table_->at(pair.number).good;
+  const AnswerLoss loss = answer_loss(config_, own, good, divergence);
+  sums_[kLoss] += loss.value;
+  add_answer(own, good ? 0 : 1);
+  return {loss.d, 0};
 }
 
 void PreferenceTerm::score(const Context& ctx, Model& model, const Tokens& tokens, int micro) {
   if (micro == 0) {
-    weights_.clear();
+    micros_.clear();
     sums_ = {};
   }
   const Tensor losses = model.target_losses(ctx, tokens);
-  Weights& weights = weights_.emplace_back();
-  weights.of_rows = ctx.empty(losses.rows(), 1, DType::f32);
+  MicroPairs& mine = micros_.emplace_back();
+  mine.weights = ctx.empty(losses.rows(), 1, DType::f32);
   if (!ctx.device().keeps_values()) return;
-  weights.values.resize(losses.rows());
-  weights.chosen.resize(losses.rows());
-  const std::vector<ScoredPair> pairs = scored_pairs(ctx, tokens, losses);
-  for (std::int64_t s = 0; s < std::ssize(pairs); ++s)
-    weigh(pairs[s], s * tokens.rows.positions, weights);
+  for (ScoredPair& pair : scored_pairs(ctx, tokens, losses, table_.get())) {
+    // Made-up rows, as for a dry run, have but one answer.
+    if (pair.answers[0].tokens > 0 && pair.answers[1].tokens > 0) {
+      AXONN_CHECK(pair.number >= 0 && table_, "a pair of answers has no number among its data");
+      sums_[kFirstLoss] += pair.first_loss;
+      sums_[kFirstTargets] += static_cast<double>(pair.first_targets);
+      const AnswerScore other = answers_of(pair)[1];
+      if (reads_labels(config_.loss)) sums_[kDivergence] += other.policy - other.reference;
+    }
+    mine.pairs.push_back(std::move(pair));
+  }
+}
+
+PreferenceTerm::Shared PreferenceTerm::shared(const Context& ctx, const StepInput& input) const {
+  if (alpha() == 0 && !reads_labels(config_.loss)) return {};
+  std::array<double, 2> sums{sums_[kFirstTargets], sums_[kDivergence]};
+  if (!ctx.grid.leads_place()) sums = {};
+  ctx.grid.world().all_reduce(buffer(std::span<double>(sums)), "answers").wait();
+  const auto count = static_cast<double>(input.tokens);
+  return {.divergence = sums[1] / count, .each = alpha() * count / std::max(sums[0], 1.0)};
 }
 
 void PreferenceTerm::finish_scores(const Context& ctx, const StepInput& input) {
-  double each = 0;  // of a chosen target; a pass divides by the pairs
-  if (alpha() > 0) {
-    double chosen = ctx.grid.leads_place() ? sums_[7] : 0;
-    ctx.grid.world().all_reduce(buffer(std::span(&chosen, 1)), "chosen targets").wait();
-    each = alpha() * static_cast<double>(input.tokens) / std::max(chosen, 1.0);
+  const Shared of_step = shared(ctx, input);
+  for (const MicroPairs& micro : micros_) {
+    std::vector<float> weights;
+    for (const ScoredPair& pair : micro.pairs) append_weights(pair, of_step, weights);
+    if (!weights.empty())
+      ctx.device().copy_from_host(micro.weights.view().data, weights.data(), micro.weights.bytes());
   }
-  for (Weights& weights : weights_) {
-    std::vector<float> values;
-    for (std::size_t r = 0; r < weights.values.size(); ++r)
-      values.push_back(static_cast<float>(weights.values[r] + (weights.chosen[r] ? each : 0)));
-    if (!values.empty())
-      ctx.device().copy_from_host(weights.of_rows.view().data, values.data(),
-                                  weights.of_rows.bytes());
+}
+
+void PreferenceTerm::append_weights(const ScoredPair& pair, const Shared& of_step,
+                                    std::vector<float>& weights) {
+  std::array<double, 2> slopes{};
+  if (pair.answers[0].tokens > 0 && pair.answers[1].tokens > 0)
+    slopes = reads_labels(config_.loss) ? add_example(pair, of_step.divergence) : add_pair(pair);
+  for (const RowOf row : pair.rows) {
+    double weight = row == RowOf::first || row == RowOf::prompt ? of_step.each : 0;
+    // The gradient of the log-probability of a target is minus that of its loss.
+    if (row == RowOf::first || row == RowOf::second) weight -= slopes[static_cast<int>(row)];
+    weights.push_back(static_cast<float>(weight));
   }
 }
 
 void PreferenceTerm::begin_pass(Context& ctx, const Rows&, const View&) {
-  ctx.attach(std::make_shared<RowWeights>(RowWeights{weights_.at(next_++).of_rows}));
+  ctx.attach(std::make_shared<RowWeights>(RowWeights{micros_.at(next_++).weights}));
 }
 
 void PreferenceTerm::finish_sums(const Context& ctx, const View& sums) {
@@ -194,21 +224,33 @@ void PreferenceTerm::finish_sums(const Context& ctx, const View& sums) {
 
 std::optional<double> PreferenceTerm::loss(std::span<const double> sums,
                                            const StepInput& input) const {
-  const double likelihood = alpha() > 0 ? alpha() * sums[6] / std::max(sums[7], 1.0) : 0;
-  return sums[0] / static_cast<double>(input.tokens) + likelihood;
+  const double likelihood =
+      alpha() > 0 ? alpha() * sums[kFirstLoss] / std::max(sums[kFirstTargets], 1.0) : 0;
+  return sums[kLoss] / static_cast<double>(input.tokens) + likelihood;
 }
 
 std::vector<Metric> PreferenceTerm::metrics(std::span<const double> sums,
                                             const StepInput& input) const {
-  const auto mean = [&](double sum) { return sum / static_cast<double>(input.tokens); };
-  std::vector<Metric> all = {
-      {.name = "rewards/chosen", .value = mean(sums[1])},
-      {.name = "rewards/rejected", .value = mean(sums[2])},
-      {.name = "rewards/accuracies", .value = mean(sums[3]), .in_line = "right"},
-      {.name = "rewards/margins", .value = mean(sums[1] - sums[2]), .in_line = "margin"},
-      {.name = "logps/chosen", .value = mean(sums[4])},
-      {.name = "logps/rejected", .value = mean(sums[5])}};
-  if (alpha() > 0) all.push_back({.name = "nll_loss", .value = sums[6] / std::max(sums[7], 1.0)});
+  const auto count = static_cast<double>(input.tokens);
+  const auto mean = [&](int sum, int kind) { return sums[sum + kind] / sums[kCount + kind]; };
+  const bool chosen = sums[kCount] > 0, rejected = sums[kCount + 1] > 0;
+  std::vector<Metric> all;
+  if (chosen) all.push_back({.name = "rewards/chosen", .value = mean(kReward, 0)});
+  if (rejected) all.push_back({.name = "rewards/rejected", .value = mean(kReward, 1)});
+  if (!reads_labels(config_.loss))
+    all.push_back(
+        {.name = "rewards/accuracies", .value = sums[kRight] / count, .in_line = "right"});
+  if (chosen && rejected)
+    all.push_back({.name = "rewards/margins",
+                   .value = mean(kReward, 0) - mean(kReward, 1),
+                   .in_line = "margin"});
+  if (chosen) all.push_back({.name = "logps/chosen", .value = mean(kLogp, 0)});
+  if (rejected) all.push_back({.name = "logps/rejected", .value = mean(kLogp, 1)});
+  if (alpha() > 0)
+    all.push_back(
+        {.name = "nll_loss", .value = sums[kFirstLoss] / std::max(sums[kFirstTargets], 1.0)});
+  if (reads_labels(config_.loss))
+    all.push_back({.name = "kl", .value = std::max(0.0, sums[kDivergence] / count)});
   return all;
 }
 

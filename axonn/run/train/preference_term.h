@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "axonn/ranks/comm/communicator.h"
@@ -17,79 +16,106 @@ namespace axonn {
 
 struct Corpus;
 
-/// A pair of answers as a sequence of rows holds it (PairSequences): its score, and for each row
-/// that counts the answer, 0 chosen or 1 rejected; -1 for others.
-struct ScoredPair {
-  std::uint64_t key = 0;  ///< a hash of the rows
-  std::array<AnswerScore, 2> answers = {};
-  std::vector<int> answer_of_row = {};
+/// What a loss needs to know of a sequence of two answers (PairSequences) besides its rows.
+struct AnswerFacts {
+  std::array<double, 2> reference = {};  ///< the answers' sums of log-probabilities under it
+  bool good = true;                      ///< the label of the first answer, if it has one
+  std::int64_t prompt_rows = 0;          ///< rows of the first answer's prompt
+};
 
-  /// Whether both answers are there; made-up rows, as for a dry run, have but one.
-  bool whole() const { return answers[0].tokens > 0 && answers[1].tokens > 0; }
+/// Those of each sequence, by its own number (Sequences::own_number).
+using AnswerTable = std::vector<AnswerFacts>;
+
+/// The facts of the corpus' answers, scored with the model that [preference] reference names, on
+/// the run's grid, which is freed then; without scores if the loss has no reference. Collective
+/// over world. Costs a forward pass of each answer. Throws UsageError if there is no such model.
+std::shared_ptr<const AnswerTable> answer_table(const PreparedRun& run, Communicator& world,
+                                                const Corpus& corpus);
+
+/// What a row of a sequence of two answers has for a target.
+enum class RowOf : std::int8_t { nothing = -1, first = 0, second = 1, prompt };
+
+/// Two answers as a sequence of rows holds them: their scores, without those of the reference.
+struct ScoredPair {
+  std::int64_t number = -1;  ///< Tokens::numbers; -1: made-up rows
+  std::array<AnswerScore, 2> answers = {};
+  std::vector<RowOf> rows = {};
+  double first_loss = 0;           ///< sum of the losses of the rows of first and prompt
+  std::int64_t first_targets = 0;  ///< their number
 };
 
 /// The pairs of a micro-batch, in the order of its sequences, from the losses (R, 2) f32 of its
-/// targets (Model::target_losses). Sums are f64, in the order of rows. Waits for the device.
-std::vector<ScoredPair> scored_pairs(const Context& ctx, const Tokens& tokens,
-                                     const Tensor& losses);
+/// targets (Model::target_losses). A target in the first answer's prompt (AnswerTable; null: none
+/// is) counts for none of the scores. Sums are f64, in the order of rows. Waits for the device.
+std::vector<ScoredPair> scored_pairs(const Context& ctx, const Tokens& tokens, const Tensor& losses,
+                                     const AnswerTable* table);
 
-/// The sums of log-probabilities of all answers of the training data under a reference.
-class ReferenceScores {
- public:
-  void set(std::uint64_t key, const std::array<double, 2>& sums) { sums_[key] = sums; }
-  /// Of the chosen and the rejected answer. Throws Error for a pair that is not of the data.
-  const std::array<double, 2>& of(std::uint64_t key) const;
-
- private:
-  std::unordered_map<std::uint64_t, std::array<double, 2>> sums_;
-};
-
-/// Scores the corpus' pairs with the model that [preference] reference names, on the run's grid,
-/// and frees it. Null if the run's loss has no reference. Collective over world. Costs a forward
-/// pass of each pair. Throws UsageError if there is no such model.
-std::shared_ptr<const ReferenceScores> reference_scores(const PreparedRun& run, Communicator& world,
-                                                        const Corpus& corpus);
-
-/// The loss of pairs of answers. Its gradient is that of a cross-entropy whose rows are weighted:
-/// score() finds the weights, and a pass gets them as RowWeights. TrainStep's losses of tokens are
-/// replaced by the mean over the step's pairs, which StepInput::tokens counts.
+/// The loss of answers. Its gradient is that of a cross-entropy whose rows are weighted: score()
+/// and finish_scores() find the weights, and a pass gets them as RowWeights. TrainStep's losses of
+/// tokens are replaced by the mean over the step's sequences, which StepInput::tokens counts.
 class PreferenceTerm final : public LossTerm {
  public:
-  PreferenceTerm(const PreferenceConfig& config, std::shared_ptr<const ReferenceScores> reference)
-      : config_(config), reference_(std::move(reference)) {}
+  /// table: null if nothing is read.
+  PreferenceTerm(const PreferenceConfig& config, std::shared_ptr<const AnswerTable> table)
+      : config_(config), table_(std::move(table)) {}
 
   std::int64_t count() const override { return kSums; }
   std::string graph_obstacle() const override;
   bool scores() const override { return true; }
   void score(const Context& ctx, Model& model, const Tokens& tokens, int micro) override;
-  /// All-reduces the number of chosen tokens, an f64, if the loss adds their likelihood.
+  /// All-reduces two f64 if the loss adds the likelihood of answers or estimates a divergence.
   void finish_scores(const Context& ctx, const StepInput& input) override;
   void begin_step(const StepInput&) override { next_ = 0; }
   void begin_pass(Context& ctx, const Rows& rows, const View& sums) override;
   void finish_sums(const Context& ctx, const View& sums) override;
   std::optional<double> loss(std::span<const double> sums, const StepInput& input) const override;
-  /// By the names of TRL: means over the step's pairs.
+  /// By the names of TRL: means over the step's answers of each kind, if there are any.
   std::vector<Metric> metrics(std::span<const double> sums, const StepInput& input) const override;
 
  private:
-  /// Loss; rewards of the two answers; pairs whose chosen answer has more; log-probabilities; the
-  /// losses of the chosen answers' tokens, and their number.
-  static constexpr std::int64_t kSums = 8;
-  /// The weights of a micro-batch's rows.
-  struct Weights {
-    Tensor of_rows;              ///< (R, 1) f32
-    std::vector<double> values;  ///< the same in host memory
-    std::vector<bool> chosen;    ///< whether the row's target is of a chosen answer
+  /// Sums over answers: of the losses; of the rewards and log-probabilities of chosen or good ones
+  /// and of the others, and their numbers; of the pairs whose chosen answer has the larger reward;
+  /// of the losses of the first answers' targets, and their number; of the log-ratios of labelled
+  /// examples' prompts with answers of others.
+  enum Sum {
+    kLoss,
+    kReward,
+    kLogp = kReward + 2,
+    kCount = kLogp + 2,
+    kRight = kCount + 2,
+    kFirstLoss,
+    kFirstTargets,
+    kDivergence,
+    kSums
   };
-  /// Sets the weights of the rows of a pair, which begin at `first`, and counts it.
-  void weigh(const ScoredPair& pair, std::int64_t first, Weights& weights);
-  double alpha() const { return adds_likelihood(config_.loss) ? config_.cpo_alpha : 0; }
+  struct MicroPairs {
+    Tensor weights;  ///< (R, 1) f32
+    std::vector<ScoredPair> pairs;
+  };
+  /// What a step's losses have in common.
+  struct Shared {
+    double divergence = 0;
+    double each = 0;  ///< the weight of each of the first answers' targets, besides its answer's
+  };
+  /// The derivatives of the loss of both answers, which is added to the sums.
+  std::array<double, 2> add_pair(const ScoredPair& pair);
+  std::array<double, 2> add_example(const ScoredPair& pair, double divergence);
+  void add_answer(const AnswerScore& answer, int kind);
+  double logp_of(const AnswerScore& answer) const;
+  double reward_of(const AnswerScore& answer) const;
+  /// With the reference, if there is one.
+  std::array<AnswerScore, 2> answers_of(const ScoredPair& pair) const;
+  /// Collective over world if either is needed.
+  Shared shared(const Context& ctx, const StepInput& input) const;
+  /// Appends the weights of the pair's rows.
+  void append_weights(const ScoredPair& pair, const Shared& of_step, std::vector<float>& weights);
+  double alpha() const { return likelihood_weight(config_); }
 
   PreferenceConfig config_;
-  std::shared_ptr<const ReferenceScores> reference_;  // null: none, or nothing is read
-  std::array<double, kSums> sums_ = {};               // of this rank's pairs
-  std::vector<Weights> weights_;                      // of each micro-batch
-  std::size_t next_ = 0;                              // the micro-batch of the next pass
+  std::shared_ptr<const AnswerTable> table_;
+  std::array<double, kSums> sums_ = {};  // of this rank's sequences
+  std::vector<MicroPairs> micros_;
+  std::size_t next_ = 0;  // the micro-batch of the next pass
 };
 
 }  // namespace axonn

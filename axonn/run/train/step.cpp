@@ -194,8 +194,10 @@ Tokens make_tokens(const Context& ctx, const MicroBatch& batch) {
   std::vector<std::int32_t> counted;
   if (!positions.empty())  // packed: there may be padding
     for (const std::int32_t target : targets) counted.push_back(target == kPaddingTarget ? 0 : 1);
-  return make_tokens(ctx, ids, targets, {batch.sequences, length, batch.first * length},
-                     {.positions = positions, .starts = starts, .counted = counted});
+  Tokens tokens = make_tokens(ctx, ids, targets, {batch.sequences, length, batch.first * length},
+                              {.positions = positions, .starts = starts, .counted = counted});
+  tokens.numbers = batch.numbers;
+  return tokens;
 }
 
 StepResult TrainStep::run(Context ctx, const StepInput& input) {

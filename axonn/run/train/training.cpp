@@ -92,11 +92,21 @@ std::unique_ptr<Optimizer> rule_of(const OptimizerConfig& config, const Training
   return options.make_optimizer(config);
 }
 
-LossTerms loss_terms(LoadedModel& model, std::shared_ptr<const ReferenceScores> reference) {
+std::shared_ptr<const AnswerTable> table_of_answers(
+    const PreparedRun& run, Communicator& world,
+    const std::vector<std::shared_ptr<const Corpus>>& corpora, const TrainingOptions& options) {
+  if (corpora.empty() || !corpora.front()->answers.any()) return nullptr;
+  AXONN_CHECK(!options.make_sequences,
+              "Training: [preference] loss wants the answers of [data] jsonl, which "
+              "TrainingOptions::make_sequences replaces; leave one of them out");
+  return answer_table(run, world, *corpora.front());
+}
+
+LossTerms loss_terms(LoadedModel& model, std::shared_ptr<const AnswerTable> answers) {
   const Config& config = model.config();
   LossTerms terms = make_loss_terms(model.model(), config.training);
   if (config.preference.loss != PreferenceLoss::none)
-    terms.push_back(std::make_unique<PreferenceTerm>(config.preference, std::move(reference)));
+    terms.push_back(std::make_unique<PreferenceTerm>(config.preference, std::move(answers)));
   return terms;
 }
 
@@ -105,11 +115,11 @@ LossTerms loss_terms(LoadedModel& model, std::shared_ptr<const ReferenceScores> 
 Training::Training(const PreparedRun& run, Communicator& world, std::unique_ptr<Backend> backend,
                    const TrainingOptions& options)
     : corpora(open_data(trainable(run), world, options)),
-      reference(corpora.empty() ? nullptr : reference_scores(run, world, *corpora.front())),
+      answers(table_of_answers(run, world, corpora, options)),
       model(run, world, std::move(backend), {.progress = options.progress}),
       optimizer(model.trained(), rule_of(optimizer_of(model.config()), options),
                 model.config().optimizer.ema_decay),
-      step(model.model(), optimizer, loss_terms(model, reference)) {
+      step(model.model(), optimizer, loss_terms(model, answers)) {
   if (options.data) {
     batches = std::make_unique<Batches>(
         stage_sources(model.config(), corpora, options.make_sequences), batch_options(model));
@@ -264,7 +274,7 @@ StepInput Training::input(std::int64_t n) {
   input.inputs = batch->whole.inputs;
   if (batches->counts_by_reading()) count(n, *batch, input);
   if (model.config().preference.loss != PreferenceLoss::none)
-    input.tokens = input.all_targets = batches->batch_of(n);  // each sequence is a pair
+    input.tokens = input.all_targets = batches->batch_of(n);  // each sequence is a unit of the loss
   input.lr = learning_rate(model.config(), n, batches->consumed_before(n));
   set_clipping(input, model.config().training);
   input.tokens_of = [this, batch](int micro) {

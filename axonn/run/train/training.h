@@ -14,8 +14,8 @@
 namespace axonn {
 
 class Batches;
-class ReferenceScores;
 class Sequences;
+struct AnswerFacts;
 struct Batch;
 struct Corpus;
 
@@ -36,7 +36,7 @@ struct TrainingOptions {
   bool data = true;               ///< false: corpus and batches stay empty
   std::string cache_folder = {};  ///< of tokenised text; "": tokens stay in memory
   OptimizerMaker make_optimizer = axonn::make_optimizer;
-  SequencesMaker make_sequences = {};  ///< empty: training_sequences()
+  SequencesMaker make_sequences = {};  ///< empty: training_sequences(), as losses of answers need
   ProgressTarget progress = {};        ///< shows on rank 0 how far tokenising and loading are
 };
 
@@ -79,8 +79,8 @@ class Training {
   /// The corpus of each stage; empty without data. The first has the tokenizer and the validation
   /// data of the run.
   std::vector<std::shared_ptr<const Corpus>> corpora;
-  /// With a [preference] loss that has a reference; null otherwise, and without data.
-  std::shared_ptr<const ReferenceScores> reference;
+  /// With a [preference] loss; null otherwise, and without data.
+  std::shared_ptr<const std::vector<AnswerFacts>> answers;
   LoadedModel model;
   std::unique_ptr<Batches> batches;     ///< null without data
   std::unique_ptr<Batches> validation;  ///< null without validation data

@@ -99,6 +99,7 @@ TEST(ConfigKeys, ATypoOfOneEditIsGuessedForEveryKey) {
   const std::vector<std::set<std::string>> alike = {{"x", "y", "z"},
                                                     {"beta1", "beta2", "beta3"},
                                                     {"goldfish.k", "goldfish.h"},
+                                                    {"desirable_weight", "undesirable_weight"},
                                                     {"head_dim", "v_head_dim"},
                                                     {"kv_lora_rank", "q_lora_rank"},
                                                     {"qk_nope_head_dim", "qk_rope_head_dim"}};

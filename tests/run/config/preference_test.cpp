@@ -97,11 +97,12 @@ std::string label_of(const PreferenceConfig& config) {
   return std::string(kPreferenceLosses[static_cast<std::size_t>(config.loss)]);
 }
 
-/// Every loss, with a label_smoothing where it reads one.
+/// Every loss of pairs, with a label_smoothing where it reads one.
 std::vector<PreferenceConfig> all_losses() {
   std::vector<PreferenceConfig> all;
   for (std::size_t i = 1; i < kPreferenceLosses.size(); ++i) {
     const auto loss = static_cast<PreferenceLoss>(i);
+    if (reads_labels(loss)) continue;
     all.push_back({.loss = loss, .beta = 0.4, .label_smoothing = smooths_labels(loss) ? 0.1 : 0});
   }
   return all;
@@ -127,6 +128,48 @@ TEST(PreferenceLoss, AndItsDerivativesAreThoseOfTheRecordedCases) {
     }
     EXPECT_NEAR(mean, recorded.loss, error * std::abs(recorded.loss));
   }
+}
+
+TEST(PreferenceLoss, OfLabelledAnswersIsThatOfTheRecordedCases) {
+  const std::array<AnswerScore, 6> answers = {{{-10.099365234375, -9.26709, 5},
+                                               {-7.385009765625, -7.131836, 6},
+                                               {-9.668212890625, -8.973389, 9},
+                                               {-9.84765625, -10.170166, 8},
+                                               {-12.72705078125, -12.709473, 7},
+                                               {-8.0849609375, -9.470459, 6}}};
+  const std::array<bool, 6> good = {true, false, true, true, false, true};
+  struct Recorded {
+    PreferenceConfig config;
+    double divergence, loss;
+    std::array<double, 6> d;
+  };
+  const std::vector<Recorded> all = {
+      {{.loss = PreferenceLoss::kto},
+       4.25 / 6,
+       0.5040039095646754,
+       {-0.004142040445202571, 0.004157051320031536, -0.004146224921348457, -0.00416511642798794,
+        0.004161182453093329, -0.004161893730750551}},
+      {{.loss = PreferenceLoss::kto},
+       -25.75 / 6,
+       0.4981243076988533,
+       {-0.004159459550322577, 0.004165999061366081, -0.004161641749549637, -0.004165583390515751,
+        0.004166663448143391, -0.004146734582610455}},
+      {{.loss = PreferenceLoss::kto, .desirable_weight = 1.5, .undesirable_weight = 0.5},
+       4.25 / 6,
+       0.5963656957800559,
+       {-0.006213060667803856, 0.002078525660015768, -0.006219337382022686, -0.006247674641981911,
+        0.0020805912265466644, -0.006242840596125828}}};
+  for (const auto& [config, divergence, loss, d] : all) {
+    double mean = 0;
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      const AnswerLoss got = answer_loss(config, answers[i], good[i], divergence);
+      mean += got.value / answers.size();
+      EXPECT_NEAR(got.d / 6, d[i], 1e-12 * std::abs(d[i])) << i;
+    }
+    EXPECT_NEAR(mean, loss, 1e-12);
+  }
+  EXPECT_THAT([&] { answer_loss({.loss = PreferenceLoss::dpo}, answers[0], true, 0); },
+              testing::ThrowsMessage<Error>(HasSubstr("the loss is dpo, which is not one of")));
 }
 
 TEST(PreferenceLoss, HasDerivativesThatAreFiniteDifferences) {
@@ -190,6 +233,7 @@ TEST(PreferenceLoss, RefusesAnAnswerWithoutATokenAndTheLossNone) {
   };
   EXPECT_THAT([&] { of(PreferenceLoss::simpo, 0); },
               testing::ThrowsMessage<Error>(HasSubstr("answers of 0 and 2 tokens")));
-  EXPECT_THAT([&] { of(PreferenceLoss::none, 1); },
-              testing::ThrowsMessage<Error>(HasSubstr("the loss is none")));
+  EXPECT_THAT(
+      [&] { of(PreferenceLoss::none, 1); },
+      testing::ThrowsMessage<Error>(HasSubstr("the loss is none, which is not one of pairs")));
 }

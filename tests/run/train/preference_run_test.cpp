@@ -1,4 +1,5 @@
 // Training on pairs of answers; tests/run/config/preference_test.cpp has the losses of given sums.
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -7,6 +8,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/options/options.h"
+#include "axonn/run/config/preference.h"
 #include "axonn/run/config/prepared_run.h"
 #include "axonn/run/config/stored_config.h"
 
@@ -49,6 +51,23 @@ Config pair_config(const test::TemporaryPath& folder, const std::string& name,
   return config;
 }
 
+Config pairs_only(const test::TemporaryPath& folder, const std::string& name) {
+  return pair_config(folder, name);
+}
+
+/// The same trained on 16 answers with labels: words of a are good.
+Config labelled_config(const test::TemporaryPath& folder, const std::string& name) {
+  Config config = pair_config(folder, name);
+  std::ofstream lines(folder / "labelled.jsonl");
+  for (int i = 0; i < 16; ++i)
+    lines << R"({"prompt": "count )" << i << R"(: ", "completion": ")"
+          << std::string(1 + i % 4, i % 2 == 0 ? 'a' : 'b') << R"(", "label": )" << 1 - i % 2
+          << "}\n";
+  config.data.jsonl = {folder / "labelled.jsonl"};
+  config.preference.loss = PreferenceLoss::kto;
+  return config;
+}
+
 /// What a run from a stored model needs besides.
 Config stored(Config config) { return with_stored_model(std::move(config), Origins()); }
 
@@ -86,10 +105,27 @@ TEST(PreferenceRun, OfCpoAddsTheMeanLossOfTheChosenAnswersTokens) {
   EXPECT_NE(norms[0], norms[1]);
 }
 
+TEST(PreferenceRun, OfKtoBeginsWithHalfAndLearnsTheLabels) {
+  test::TemporaryPath folder;
+  const Config config = labelled_config(folder, "run");
+  train_on_threads(stored(config));
+  const auto lines = metrics_of(config);
+  // The reference is the model itself, so all log-ratios are 0, and a logistic function of it 1/2.
+  EXPECT_NEAR(column(lines, "loss").front(), 0.5, 1e-6);
+  EXPECT_NEAR(column(lines, "kl").front(), 0, 1e-5);
+  EXPECT_LT(column(lines, "loss").back(), 0.45);
+  EXPECT_GT(column(lines, "rewards/margins").back(), 0.1);
+  const std::vector<double> divergence = column(lines, "kl");
+  EXPECT_GT(*std::ranges::max_element(divergence), 1e-3);
+  EXPECT_GE(*std::ranges::min_element(divergence), 0);
+}
+
 TEST(PreferenceRun, HasTheLossesOfOneRankOnEveryGridAndForEveryMicroBatch) {
   test::TemporaryPath folder;
-  for (const PreferenceLoss loss : {PreferenceLoss::dpo, PreferenceLoss::simpo}) {
-    Config config = pair_config(folder, "run");
+  for (const PreferenceLoss loss :
+       {PreferenceLoss::dpo, PreferenceLoss::simpo, PreferenceLoss::kto}) {
+    Config config =
+        reads_labels(loss) ? labelled_config(folder, "run") : pair_config(folder, "run");
     config.preference.loss = loss;
     const std::vector<double> one = losses_of_pairs(config);
     for (const GridShape grid : {GridShape{.x = 2}, GridShape{.y = 2}, GridShape{.z = 2},
@@ -115,15 +151,17 @@ TEST(PreferenceRun, OfExpertsHasTheLossesOfOneRankWhereRanksShareThem) {
 
 TEST(PreferenceRun, ResumesToTheBit) {
   test::TemporaryPath folder;
-  const Config whole = pair_config(folder, "whole");
-  train_on_threads(stored(whole));
-  Config rest = pair_config(folder, "rest");
-  rest.checkpoint.resume = whole.output.dir + "/checkpoints/step-5";
-  train_on_threads(stored(rest));
-  auto want = metrics_of(whole);
-  want.erase(want.begin(), want.begin() + 5);
-  for (const char* key : {"loss", "grad_norm", "rewards/margins"})
-    EXPECT_EQ(column(metrics_of(rest), key), column(want, key)) << key;
+  for (const auto& config_of : {&labelled_config, &pairs_only}) {
+    const Config whole = config_of(folder, concat("whole", config_of == &pairs_only));
+    train_on_threads(stored(whole));
+    Config rest = config_of(folder, concat("rest", config_of == &pairs_only));
+    rest.checkpoint.resume = whole.output.dir + "/checkpoints/step-5";
+    train_on_threads(stored(rest));
+    auto want = metrics_of(whole);
+    want.erase(want.begin(), want.begin() + 5);
+    for (const char* key : {"loss", "grad_norm", "rewards/margins"})
+      EXPECT_EQ(column(metrics_of(rest), key), column(want, key)) << key;
+  }
 }
 
 TEST(PreferenceRun, OfAdaptersHasTheModelWithoutThemAsItsReference) {
@@ -158,6 +196,11 @@ TEST(PreferenceRun, RefusesWhatItDoesNotDoByItsKey) {
   EXPECT_EQ(refusal([](Config&) {}), "");
   EXPECT_THAT(refusal([](Config& c) { c.preference.loss = PreferenceLoss::orpo; }),
               HasSubstr("choose simpo"));
+  EXPECT_THAT(refusal([](Config& c) {
+                c.preference.loss = PreferenceLoss::kto;
+                c.training.global_batch = 1;
+              }),
+              HasSubstr("[training] global_batch must be at least 2"));
   EXPECT_THAT(refusal([](Config& c) { c.data.validation = "0.1"; }),
               HasSubstr("[data] validation"));
   EXPECT_THAT(refusal([](Config& c) { c.parallelism.z = c.parallelism.context = 2; }),

@@ -1,16 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
-#include "axonn/data/corpus/documents.h"
-#include "axonn/data/text/chat/chat_template.h"
-#include "axonn/data/text/tokenizer.h"
+#include "axonn/data/corpus/preferences/answer_lines.h"
 
 namespace axonn {
 
@@ -19,10 +16,9 @@ struct TextPair {
   std::string prompt, chosen, rejected;
 };
 
-/// The same as messages. Both conversations begin with the prompt's, which are as many as `prompt`.
+/// The same as messages. Both conversations begin with those of the prompt.
 struct MessagePair {
-  Conversation chosen, rejected;
-  std::size_t prompt = 0;
+  MessageAnswer chosen, rejected;
 };
 
 struct AnswerPair {
@@ -45,36 +41,16 @@ AnswerPair parse_pair(std::string_view line, const std::string& place);
 /// last character.
 std::size_t shared_prompt(std::string_view chosen, std::string_view rejected);
 
+/// The chosen answer and the rejected one.
+std::array<Answer, 2> answers_of(const AnswerPair& pair);
+
 /// The tokens of prompt and answer, coded as in Documents.
 struct CodedPair {
   std::vector<std::int32_t> chosen, rejected;
 };
 
-/// What pairs are encoded with. `chat` is needed for messages.
-struct PairFormat {
-  std::shared_ptr<const Tokenizer> tokenizer;
-  std::optional<ChatTemplate> chat = {};
-};
-
-/// Encodes prompt and answer, twice. All that follows the prompt is learned.
-///
-///   texts     each ends with the end-of-text token. An answer begins where the tokens of the
-///             prompt alone cease to be those of both texts, so that no token is half prompt and
-///             half answer.
-///   messages  as the chat template writes them. An answer begins with the assistant's first words
-///             after the prompt, as ChatTemplate::render() finds them.
-///
-/// Throws UsageError, beginning with `place`, for messages that the template refuses.
-CodedPair encode_pair(const PairFormat& format, const AnswerPair& pair, const std::string& place);
-
-/// Whether the first line of a file of pairs has lists of messages. Throws as parse_pair() does.
-bool holds_message_pairs(const std::string& file);
-
-/// Encodes the lines of the files, also compressed ones and tables (text_reader.h), as documents,
-/// by all cores: chosen is number 2 n, rejected 2 n + 1. They stay in memory. Throws UsageError,
-/// with "FILE:LINE", as parse_pair() and encode_pair() do, and if some pairs are texts and others
-/// messages.
-std::shared_ptr<const Documents> encode_pairs(const std::vector<std::string>& files,
-                                              const PairFormat& format);
+/// Encodes both as encode_answer() does, which throws. Answers that are texts begin where the
+/// tokens of the prompt alone cease to be those of both texts.
+CodedPair encode_pair(const AnswerFormat& format, const AnswerPair& pair, const std::string& place);
 
 }  // namespace axonn

@@ -1,13 +1,16 @@
 #include "axonn/data/corpus/preferences/pair_sequences.h"
 
+#include <algorithm>
+
+#include "axonn/data/corpus/preferences/answer_lines.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/log.h"
 
 namespace axonn {
 
 PairSequences::PairSequences(DocumentRange range, std::int64_t seq_len, std::int64_t vocab,
-                             ExcessLength excess)
-    : range_(std::move(range)), seq_len_(seq_len), vocab_(vocab) {
+                             ExcessLength excess, const AnswerData& data)
+    : range_(std::move(range)), seq_len_(seq_len), vocab_(vocab), data_(data) {
   AXONN_CHECK(range_.documents && range_.begin % 2 == 0 && range_.end % 2 == 0, "documents ",
               range_.begin, " to ", range_.end, " are no pairs");
   for (std::int64_t d = range_.begin; d < range_.end; d += 2) {
@@ -15,14 +18,23 @@ PairSequences::PairSequences(DocumentRange range, std::int64_t seq_len, std::int
     if (rows <= seq_len) {
       pairs_.push_back(d);
     } else if (excess != ExcessLength::drop) {
-      refuse("pair ", d / 2 + 1, " of ", range_.documents->name(), " has ", rows,
-             " tokens in both answers with their prompts, more than training.seq_len = ", seq_len,
-             "; raise seq_len, or leave such pairs out by data.excess_length_strategy = \"drop\"");
+      refuse(noun(), ' ', d / 2 + 1, " of ", range_.documents->name(), " has ", rows,
+             " tokens in two answers with their prompts, more than training.seq_len = ", seq_len,
+             "; raise seq_len, or leave such ones out by data.excess_length_strategy = \"drop\"");
     }
   }
   if (pairs_.empty())
-    refuse(range_.documents->name(), ": no pair of answers fits into training.seq_len = ", seq_len,
-           "; raise it, or give more data");
+    refuse(range_.documents->name(), ": no ", noun(),
+           " of answers fits into training.seq_len = ", seq_len, "; raise it, or give more data");
+}
+
+const char* PairSequences::noun() const {
+  return data_.kind == AnswerData::Kind::labels ? "example" : "pair";
+}
+
+std::int64_t PairSequences::prompt_rows(std::int64_t n) const {
+  const auto prompt = static_cast<std::int64_t>(prompt_size(range_.documents->coded(pairs_.at(n))));
+  return std::max<std::int64_t>(0, prompt - 1);
 }
 
 std::int64_t PairSequences::rows_of(std::int64_t document) const {
@@ -34,7 +46,9 @@ void PairSequences::read(std::int64_t n, Sequence& to) const {
   make_padding(seq_len_, to);
   std::int32_t row = 0;
   for (const std::int64_t document : {pairs_[n], pairs_[n] + 1}) {
-    const std::vector<std::int32_t> coded = range_.documents->coded(document);
+    std::vector<std::int32_t> coded = range_.documents->coded(document);
+    if (data_.with_prompt && document == pairs_[n])
+      std::ranges::transform(coded, coded.begin(), token_of);
     for (std::int32_t t = 0, start = row; t + 1 < std::ssize(coded); ++t, ++row) {
       to.ids[row] = token_of(coded[t]);
       to.targets[row] = is_learned(coded[t + 1]) ? coded[t + 1] : -1;
@@ -49,19 +63,20 @@ void PairSequences::read(std::int64_t n, Sequence& to) const {
 
 Sequences::Size PairSequences::size(std::int64_t n) const {
   const std::int64_t document = pairs_.at(n);
-  return {range_.documents->learned(document) + range_.documents->learned(document + 1),
-          rows_of(document)};
+  const std::int64_t chosen = data_.with_prompt ? range_.documents->size(document) - 1
+                                                : range_.documents->learned(document);
+  return {chosen + range_.documents->learned(document + 1), rows_of(document)};
 }
 
 std::string PairSequences::where(std::int64_t n) const {
-  return concat("pair ", pairs_.at(n) / 2 + 1, " of ", range_.documents->name());
+  return concat(noun(), ' ', number(n) + 1, " of ", range_.documents->name());
 }
 
 std::vector<std::string> PairSequences::notes() const {
   const std::int64_t all = (range_.end - range_.begin) / 2;
   if (all == count()) return {};
-  return {concat(format_count(all - count()), " of ", format_count(all), " pairs are longer than ",
-                 format_count(seq_len_),
+  return {concat(format_count(all - count()), " of ", format_count(all), ' ', noun(),
+                 "s are longer than ", format_count(seq_len_),
                  " tokens and are left out (data.excess_length_strategy = drop)")};
 }
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "axonn/data/corpus/file_notes.h"
+#include "axonn/data/corpus/preferences/answer_files.h"
+#include "axonn/data/corpus/preferences/labelled_lines.h"
 #include "axonn/data/corpus/preferences/pair_lines.h"
 #include "axonn/data/corpus/preferences/pair_sequences.h"
 #include "axonn/foundation/base/check.h"
@@ -15,6 +17,8 @@ using testing::HasSubstr;
 using testing::Pair;
 
 namespace {
+
+const AnswerData kPairs{.kind = AnswerData::Kind::pairs};
 
 std::string refusal_of_pair(const std::string& line) {
   try {
@@ -29,7 +33,7 @@ TextPair text_pair(const std::string& line) {
   return std::get<TextPair>(parse_pair(line, "FILE:7").answers);
 }
 
-PairFormat bytes_and_chatml() {
+AnswerFormat bytes_and_chatml() {
   const auto bytes = make_tokenizer("bytes");
   return {bytes, ChatTemplate(bytes, find_chat_format("chatml", "bytes"))};
 }
@@ -52,7 +56,7 @@ std::pair<std::string, std::string> shown_pair(const std::string& line) {
                             "{% for t in tools or [] %}{{ t.function.name }};{% endfor %}"
                             "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}/{% endfor %}"
                             "{% if add_generation_prompt %}a:{% endif %}"}}};
-  const PairFormat own{bytes, ChatTemplate(bytes, format)};
+  const AnswerFormat own{bytes, ChatTemplate(bytes, format)};
   const CodedPair coded = encode_pair(own, parse_pair(line, "FILE:7"), "FILE:7");
   return {shown(coded.chosen), shown(coded.rejected)};
 }
@@ -92,7 +96,7 @@ TEST(Pairs, AreRefusedWithTheirLineAndARemedy) {
   EXPECT_THAT(refusal_of_pair(R"({"prompt": [], "chosen": "b", "rejected": "c"})"),
               HasSubstr("\"prompt\" is a list, and not all others are"));
   EXPECT_THAT(refusal_of_pair(R"({"prompt": "a", "completion": "b", "label": true})"),
-              HasSubstr("there is no \"chosen\""));
+              HasSubstr("set preference.loss = \"kto\""));
   EXPECT_THAT(refusal_of_pair(R"({"chosen": "b", "rejected": "c", "images": ["a.png"]})"),
               HasSubstr("\"images\": the model reads text alone"));
   EXPECT_THAT(refusal_of_pair(R"({"chosen": "b", "rejected": "c", "weight": 0.5})"),
@@ -108,7 +112,7 @@ TEST(Pairs, NameTheKeysOfTheirLineThatNothingReads) {
   EXPECT_THAT(pair.line_keys, ElementsAre("score_chosen"));
   test::TemporaryPath folder;
   std::ofstream(folder / "a.jsonl") << R"({"chosen": "b", "rejected": "c", "margin": 1})" << '\n';
-  EXPECT_THAT(notes_of_pairs({folder / "a.jsonl"}, {}),
+  EXPECT_THAT(notes_of_answers({folder / "a.jsonl"}, kPairs, {}),
               ElementsAre(HasSubstr("nothing reads the key \"margin\"")));
 }
 
@@ -204,11 +208,12 @@ TEST(Pairs, AreReadFromTheLinesOfFiles) {
   std::ofstream(folder / "a.jsonl") << R"({"prompt": "a", "chosen": "b", "rejected": "c"})"
                                     << "\n\n"
                                     << R"({"chosen": "x1", "rejected": "x2"})" << '\n';
-  const auto documents = encode_pairs({folder / "a.jsonl"}, {make_tokenizer("bytes")});
+  const auto documents =
+      encode_answers({folder / "a.jsonl"}, {make_tokenizer("bytes")}, kPairs).documents;
   ASSERT_EQ(documents->count(), 4);
   EXPECT_THAT(documents->coded(1), ElementsAre(~'a', 'c'));
   EXPECT_THAT(documents->coded(2), ElementsAre(~'x', '1'));
-  EXPECT_FALSE(holds_message_pairs(folder / "a.jsonl"));
-  EXPECT_THAT([&] { encode_pairs({folder / "a.jsonl"}, bytes_and_chatml()); },
+  EXPECT_FALSE(holds_message_answers(folder / "a.jsonl", kPairs));
+  EXPECT_THAT([&] { encode_answers({folder / "a.jsonl"}, bytes_and_chatml(), kPairs); },
               testing::ThrowsMessage<UsageError>(HasSubstr("put each kind into separate files")));
 }
