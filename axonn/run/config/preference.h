@@ -12,13 +12,15 @@ bool has_reference(PreferenceLoss loss);
 constexpr bool uses_means(PreferenceLoss loss) {
   return loss == PreferenceLoss::simpo || loss == PreferenceLoss::orpo;
 }
-/// Whether the loss of the chosen answers' tokens is added, with cpo_alpha.
-constexpr bool adds_likelihood(PreferenceLoss loss) {
+/// Whether the loss reads cpo_alpha.
+constexpr bool reads_alpha(PreferenceLoss loss) {
   return loss == PreferenceLoss::cpo || loss == PreferenceLoss::simpo;
 }
-/// The weight of the mean loss of the chosen answers' tokens, which is added; 0: it is not.
+/// The weight of the mean loss of the chosen answers' tokens, or, for orpo, of those and their
+/// prompts', which is added; 0: it is not.
 constexpr double likelihood_weight(const PreferenceConfig& config) {
-  return adds_likelihood(config.loss) ? config.cpo_alpha : 0;
+  if (config.loss == PreferenceLoss::orpo) return 1;
+  return reads_alpha(config.loss) ? config.cpo_alpha : 0;
 }
 /// Whether the loss is one of single answers with a label, answer_loss(), and not of pairs.
 constexpr bool reads_labels(PreferenceLoss loss) { return loss == PreferenceLoss::kto; }
@@ -63,7 +65,7 @@ struct PairLoss {
 ///   discopop      -ls(u) (1 - h) + exp(-u) h, u = beta D, h = s(u / 0.05)  2406.08414
 ///   cpo           cdpo without a reference                 2401.08417
 ///   simpo         cdpo of u = beta (mean - mean) - simpo_gamma, no reference   2405.14734
-///   orpo          -beta ls(log odds - log odds), odds of exp(mean)   2403.07691; without its NLL
+///   orpo          -beta ls(log odds - log odds), odds of exp(mean)   Hong et al., 2403.07691
 ///
 /// The likelihood of chosen answers, which CPO, SimPO and ORPO add, is not in it.
 ///

@@ -240,7 +240,7 @@ void list_preference(PreferenceConfig& preference, OptionList& list) {
       "loss", preference.loss, kPreferenceLosses,
       {.help =
            "loss of a pair or, kto, of an answer with a label; none: data.jsonl holds examples; "
-           "cpo and simpo need no reference; orpo cannot be trained yet",
+           "cpo, simpo and orpo need no reference",
        .also = "loss_type pref_loss rl dpo"});
   list.add("beta", &preference.beta,
            {.help = "how strongly the loss holds the model to the reference, or, without one, how "

@@ -280,10 +280,6 @@ void validate_pairs(const Config& config) {
   const auto forbid = [](bool is_set, const char* key, const char* why) {
     if (is_set) refuse("[preference] loss: ", key, ' ', why);
   };
-  if (preference.loss == PreferenceLoss::orpo)
-    refuse(
-        "[preference] loss = \"orpo\" adds the likelihood of prompts, which is not computed yet; ",
-        "choose simpo or cpo, which have no reference either");
   const std::string& validation = config.data.validation;
   const LoraConfig& lora = config.model.lora;
   const char* const whole = "chooses or weighs targets, but answers count as a whole; leave it out";

@@ -105,6 +105,20 @@ TEST(PreferenceRun, OfCpoAddsTheMeanLossOfTheChosenAnswersTokens) {
   EXPECT_NE(norms[0], norms[1]);
 }
 
+TEST(PreferenceRun, OfOrpoAddsTheMeanLossOfTheChosenTextsWithTheirPrompts) {
+  test::TemporaryPath folder;
+  Config config = pair_config(folder, "run");
+  config.training.global_batch = config.training.micro_batch = 1;
+  config.preference = {.loss = PreferenceLoss::orpo, .beta = 1e-9};
+  std::ofstream(folder / "pairs.jsonl")
+      << R"({"prompt": "count: ", "chosen": "one, two", "rejected": "b"})" << '\n';
+  std::ofstream(folder / "text.jsonl") << R"({"text": "count: one, two"})" << '\n';
+  const double of_pairs = losses_of_pairs(config).front();
+  config.data.jsonl = {folder / "text.jsonl"};
+  config.preference = {};
+  EXPECT_NEAR(of_pairs, losses_of_pairs(config).front(), 1e-6);
+}
+
 TEST(PreferenceRun, OfKtoBeginsWithHalfAndLearnsTheLabels) {
   test::TemporaryPath folder;
   const Config config = labelled_config(folder, "run");
@@ -123,7 +137,7 @@ TEST(PreferenceRun, OfKtoBeginsWithHalfAndLearnsTheLabels) {
 TEST(PreferenceRun, HasTheLossesOfOneRankOnEveryGridAndForEveryMicroBatch) {
   test::TemporaryPath folder;
   for (const PreferenceLoss loss :
-       {PreferenceLoss::dpo, PreferenceLoss::simpo, PreferenceLoss::kto}) {
+       {PreferenceLoss::dpo, PreferenceLoss::simpo, PreferenceLoss::orpo, PreferenceLoss::kto}) {
     Config config =
         reads_labels(loss) ? labelled_config(folder, "run") : pair_config(folder, "run");
     config.preference.loss = loss;
@@ -194,8 +208,6 @@ TEST(PreferenceRun, RefusesWhatItDoesNotDoByItsKey) {
     return std::string();
   };
   EXPECT_EQ(refusal([](Config&) {}), "");
-  EXPECT_THAT(refusal([](Config& c) { c.preference.loss = PreferenceLoss::orpo; }),
-              HasSubstr("choose simpo"));
   EXPECT_THAT(refusal([](Config& c) {
                 c.preference.loss = PreferenceLoss::kto;
                 c.training.global_batch = 1;

@@ -36,6 +36,12 @@ void want_kind(const AnswerFormat& format, bool messages, const std::string& pla
          "; put each kind into separate files and runs");
 }
 
+/// Throws UsageError if no token of the answer is a target.
+void want_target(const Coded& coded, const std::string& place) {
+  if (coded.size() < 2 || prompt_size(coded) == coded.size())
+    refuse(place, ": an answer has no token to learn; leave the line out");
+}
+
 bool is_message(const Answer& answer) { return std::holds_alternative<MessageAnswer>(answer); }
 
 CodedLine encode_answers_of(const AnswerFormat& format, const Line& line, AnswerData::Kind kind) {
@@ -43,12 +49,14 @@ CodedLine encode_answers_of(const AnswerFormat& format, const Line& line, Answer
     const AnswerPair pair = parse_pair(line.text, line.place);
     want_kind(format, is_message(answers_of(pair).front()), line.place);
     CodedPair coded = encode_pair(format, pair, line.place);
+    for (const Coded* one : {&coded.chosen, &coded.rejected}) want_target(*one, line.place);
     return {.answers = {std::move(coded.chosen), std::move(coded.rejected)}};
   }
   CodedLine coded;
   for (const LabelledAnswer& one : parse_labelled(line.text, line.place).answers) {
     want_kind(format, is_message(one.answer), line.place);
     coded.answers.push_back(encode_answer(format, one.answer, line.place));
+    want_target(coded.answers.back(), line.place);
     coded.good.push_back(one.good);
   }
   return coded;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,9 @@ struct AnswerDocuments {
 ///   others  in each block of examples, the answer of the one before, and the first has that of the
 ///           last one; a last block of a single example joins the one before
 ///
-/// Throws UsageError, with "FILE:LINE", as parse_pair(), parse_labelled() and encode_answer() do, if
-/// some lines are texts and others messages, and if no answer is left.
+/// Throws UsageError, with "FILE:LINE", as parse_pair(), parse_labelled() and encode_answer() do,
+/// if an answer has no token, if some lines are texts and others messages, and if there are fewer
+/// than two labelled answers.
 AnswerDocuments encode_answers(const std::vector<std::string>& files, const AnswerFormat& format,
                                const AnswerData& data);
 

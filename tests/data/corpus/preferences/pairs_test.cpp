@@ -106,6 +106,13 @@ TEST(Pairs, AreRefusedWithTheirLineAndARemedy) {
   EXPECT_THAT(refusal_of_pair("[1]"), HasSubstr("not a JSON object"));
 }
 
+TEST(Pairs, WithAnAnswerThatHasNoTokenAreRefused) {
+  test::TemporaryPath folder;
+  std::ofstream(folder / "a.jsonl") << R"({"prompt": "a", "chosen": "b", "rejected": ""})" << '\n';
+  EXPECT_THAT([&] { encode_answers({folder / "a.jsonl"}, {make_tokenizer("bytes")}, kPairs); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("an answer has no token to learn")));
+}
+
 TEST(Pairs, NameTheKeysOfTheirLineThatNothingReads) {
   const AnswerPair pair =
       parse_pair(R"({"chosen": "b", "rejected": "c", "score_chosen": 7, "id": 1, "x": null})", "");
@@ -190,6 +197,19 @@ TEST(Pairs, AreSequencesOfTwoDocumentsThatDoNotSeeEachOther) {
   EXPECT_THAT(rows.starts, ElementsAre(0, 0, 2, 3, 4));
   EXPECT_EQ(pairs.size(0).targets, 3);
   EXPECT_EQ(pairs.size(0).inputs, 3);
+}
+
+TEST(Pairs, MayLearnThePromptOfTheChosenAnswerAsWell) {
+  DocumentWriter writer("", "pairs");
+  for (const std::int32_t answer : {10, 11})
+    writer.append(std::vector<std::int32_t>{~5, ~6, ~7, answer, 2});
+  const PairSequences pairs({writer.finish(), 0, 2}, 9, 0, ExcessLength::split,
+                            {.kind = AnswerData::Kind::pairs, .with_prompt = true});
+  Sequence rows;
+  pairs.read(0, rows);
+  EXPECT_THAT(rows.targets, ElementsAre(6, 7, 10, 2, -1, -1, 11, 2, kPaddingTarget));
+  EXPECT_EQ(pairs.size(0).targets, 6);
+  EXPECT_EQ(pairs.prompt_rows(0), 2);
 }
 
 TEST(Pairs, ThatAreLongerThanASequenceAreRefusedOrLeftOut) {
