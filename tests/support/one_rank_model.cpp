@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "axonn/foundation/base/random.h"
+#include "axonn/network/nn/loss.h"
 #include "axonn/network/nn/routing.h"
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/run/config/resolve.h"
@@ -83,9 +84,11 @@ std::vector<float> OneRankModel::logits(std::int64_t s) {
   return {data, data + config_.vocab};
 }
 
-Matrix OneRankModel::target_losses() {
+Matrix OneRankModel::target_losses(float factor) {
+  Context ctx = ctx_;
+  ctx.attach(std::make_shared<LogitFactor>(LogitFactor{factor}));
   const Tokens tokens = make_tokens(ctx_, ids_, targets_, {kSequences, kPositions});
-  const Tensor out = model_->target_losses(ctx_, tokens);
+  const Tensor out = model_->target_losses(ctx, tokens);
   Matrix result(out.rows(), out.cols());
   std::copy_n(out.view().as<float>(), result.values.size(), result.values.begin());
   return result;

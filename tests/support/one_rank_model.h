@@ -39,8 +39,8 @@ class OneRankModel {
   /// Logits of the last position of sequence s.
   std::vector<float> logits(std::int64_t s);
 
-  /// (R, 2): the result of Model::target_losses.
-  Matrix target_losses();
+  /// (R, 2): the result of Model::target_losses, with logits times the factor.
+  Matrix target_losses(float factor = 1);
 
   /// Adds the losses of routers to what backward() differentiates.
   void set_balance(const BalanceConfig& balance) { balance_ = balance; }

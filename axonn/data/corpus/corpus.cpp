@@ -17,6 +17,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/base/hash.h"
+#include "axonn/foundation/base/log.h"
 #include "axonn/foundation/base/numbers.h"
 
 namespace axonn {
@@ -167,6 +168,10 @@ void open_answers(const DataConfig& config, const CorpusOptions& options, Corpus
   const std::int64_t count = answers.documents->count();
   corpus.train_documents = {std::move(answers.documents), 0, count};
   corpus.good = std::move(answers.good);
+  if (options.cache.makes && answers.left_out > 0)
+    corpus.warnings.push_back(concat(
+        format_count(answers.left_out), " lines of ", files.front(),
+        " are left out: their prompts fill preference.max_length = ", config.answers.max_length));
 }
 
 /// Opens data.jsonl, and data.validation: a fraction of data.jsonl or another JSONL file.

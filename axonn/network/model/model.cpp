@@ -64,7 +64,9 @@ Tensor LanguageModel::target_losses(const Context& ctx, const Tokens& tokens) {
   const Head end = head();
   GatheredWeights weights(ctx, end.groups, ReadIn::held);
   const Context& inside = weights.context();
-  Tensor losses = end.output.each(inside, logits_input(inside, end, x), tokens.targets);
+  Var input = logits_input(inside, end, x);
+  if (const LogitFactor* by = ctx.find<LogitFactor>()) input = scale(inside, input, by->factor);
+  Tensor losses = end.output.each(inside, input, tokens.targets);
   weights.release();
   return losses;
 }

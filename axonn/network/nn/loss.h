@@ -24,6 +24,13 @@ struct RowWeights {
   Tensor weights;  ///< (R, 1) f32, one for each target of this rank
 };
 
+/// Attached to a pass of LanguageModel::target_losses(), multiplies all logits, which must not be
+/// capped. With factor 2, the log of the sum of all squared probabilities is the loss less twice
+/// that of factor 1.
+struct LogitFactor {
+  float factor = 1;
+};
+
 /// Softmax cross-entropy of the logits hidden · tableᵀ, with the vocabulary cut over x. The logits
 /// of all rows never exist at once: product, reduction, loss and gradient run on blocks of rows.
 ///

@@ -120,6 +120,18 @@ inline constexpr std::array<std::string_view, 18> kPreferenceLosses = {
     "sigmoid_norm", "exo_pair", "nca_pair", "bco_pair", "sppo_hard", "apo_zero",
     "apo_down",     "discopop", "cpo",      "simpo",    "orpo",      "kto"};
 
+/// What replaces the logarithm of the ratio r of policy and reference in a loss of preferences, by
+/// the f-divergence that it limits.
+enum class Divergence {
+  reverse_kl,
+  forward_kl,       ///< 1 - 1/r
+  js_divergence,    ///< log(2 r / (1 + r))
+  alpha_divergence  ///< (r^(a - 1) - 1) / (a - 1)
+};
+
+inline constexpr std::array<std::string_view, 4> kDivergences = {
+    "reverse_kl", "forward_kl", "js_divergence", "alpha_divergence"};
+
 /// [preference]: how a model learns from answers of which some are better than others.
 struct PreferenceConfig {
   PreferenceLoss loss = PreferenceLoss::none;
@@ -128,6 +140,12 @@ struct PreferenceConfig {
   double simpo_gamma = 0.5;    ///< SimPO: by how much the answers' rewards shall differ
   double cpo_alpha = 1;        ///< CPO, SimPO: weight of the loss of the chosen answers' tokens
   double desirable_weight = 1, undesirable_weight = 1;  ///< KTO: of good and of bad answers
+  double sft_weight = 0;  ///< of the loss of the chosen answers' tokens, beside a reference
+  double ld_alpha = 1;    ///< weight of the tokens beyond the length of the pair's shorter answer
+  bool use_weighting = false;  ///< WPO: pairs are weighted by how likely the policy finds them
+  Divergence f_divergence_type = Divergence::reverse_kl;
+  double f_alpha_divergence_coef = 0.5;  ///< a of Divergence::alpha_divergence
+  std::int64_t max_length = 0;           ///< tokens of prompt and answer that are kept; 0: all
   std::string reference = {};  ///< model that the loss compares with; empty: that at model.path
 };
 

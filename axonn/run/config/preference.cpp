@@ -125,30 +125,50 @@ PairLoss orpo(const PairTerms& t) {
           -d / (std::expm1(r) * t.rejected_size)};
 }
 
+/// The function of the logarithm of policy over reference that the divergence has for it.
+Slope of_divergence(const PreferenceConfig& config, double c) {
+  constexpr double kMost = 80, kLeast = 1e-6;  // of the exponent, and of a - 1, as TRL has them
+  const double power = config.f_alpha_divergence_coef - 1;
+  switch (config.f_divergence_type) {
+    case Divergence::reverse_kl:
+      break;
+    case Divergence::forward_kl:
+      return {-std::expm1(-c), std::exp(-c)};
+    case Divergence::js_divergence:
+      return {std::numbers::ln2 + log_logistic(c), logistic(-c)};
+    case Divergence::alpha_divergence:
+      if (std::abs(power) < kLeast) break;
+      return {std::expm1(std::min(power * c, kMost)) / power,
+              power * c > kMost ? 0 : std::exp(power * c)};
+  }
+  return {c, 1};
+}
+
 struct LossEntry {
   PairLoss (*loss)(const PairTerms&);  ///< null: none, or not of pairs
-  bool reference, smoothing;
+  bool reference, smoothing, margin;   ///< margin: reads c - r, or their means
 };
 
 /// In the order of PreferenceLoss.
-constexpr std::array<LossEntry, kPreferenceLosses.size()> kLosses = {{{nullptr, false, false},
-                                                                      {dpo, true, false},
-                                                                      {cdpo, true, true},
-                                                                      {ipo, true, false},
-                                                                      {hinge, true, false},
-                                                                      {robust, true, true},
-                                                                      {sigmoid_norm, true, false},
-                                                                      {exo_pair, true, true},
-                                                                      {nca_pair, true, false},
-                                                                      {bco_pair, true, false},
-                                                                      {sppo_hard, true, false},
-                                                                      {apo_zero, true, false},
-                                                                      {apo_down, true, false},
-                                                                      {discopop, true, false},
-                                                                      {cdpo, false, true},
-                                                                      {simpo, false, true},
-                                                                      {orpo, false, false},
-                                                                      {nullptr, true, false}}};
+constexpr std::array<LossEntry, kPreferenceLosses.size()> kLosses = {
+    {{nullptr, false, false, false},
+     {dpo, true, false, true},
+     {cdpo, true, true, true},
+     {ipo, true, false, true},
+     {hinge, true, false, true},
+     {robust, true, true, true},
+     {sigmoid_norm, true, false, true},
+     {exo_pair, true, true, true},
+     {nca_pair, true, false, false},
+     {bco_pair, true, false, false},
+     {sppo_hard, true, false, false},
+     {apo_zero, true, false, false},
+     {apo_down, true, false, false},
+     {discopop, true, false, true},
+     {cdpo, false, true, false},
+     {simpo, false, true, false},
+     {orpo, false, false, false},
+     {nullptr, true, false, false}}};
 
 std::string_view name_of(PreferenceLoss loss) {
   return kPreferenceLosses[static_cast<std::size_t>(loss)];
@@ -157,6 +177,8 @@ const LossEntry& entry_of(PreferenceLoss loss) { return kLosses[static_cast<std:
 
 }  // namespace
 
+bool is_dpo_kind(PreferenceLoss loss) { return has_reference(loss) && !reads_labels(loss); }
+bool reads_margin(PreferenceLoss loss) { return entry_of(loss).margin; }
 bool has_reference(PreferenceLoss loss) { return entry_of(loss).reference; }
 bool smooths_labels(PreferenceLoss loss) { return entry_of(loss).smoothing; }
 
@@ -165,8 +187,40 @@ AnswerData answer_data(const Config& config) {
   if (loss == PreferenceLoss::none) return {};
   return {.kind = reads_labels(loss) ? AnswerData::Kind::labels : AnswerData::Kind::pairs,
           .with_prompt = loss == PreferenceLoss::orpo,
-          .block = std::max<std::int64_t>(2, config.training.global_batch)};
+          .block = std::max<std::int64_t>(2, config.training.global_batch),
+          .max_length = config.preference.max_length};
 }
+
+namespace {
+
+/// Refuses what only losses of pairs with a reference read.
+void validate_dpo_keys(const PreferenceConfig& config) {
+  const auto refuse_key = [&](bool is_set, const char* key, const char* remedy) {
+    if (is_set)
+      refuse("[preference] ", key, ": the loss ", name_of(config.loss), " does not read it; ",
+             remedy);
+  };
+  const bool own = is_dpo_kind(config.loss);
+  const char* const leave_out = "leave it out, or choose a loss of pairs with a reference";
+  refuse_key(config.sft_weight > 0 && !own, "sft_weight",
+             reads_alpha(config.loss) ? "its key is cpo_alpha" : leave_out);
+  refuse_key(config.ld_alpha != 1 && !own, "ld_alpha", leave_out);
+  refuse_key(config.use_weighting && !own, "use_weighting", leave_out);
+  refuse_key(config.f_divergence_type != Divergence::reverse_kl && !reads_margin(config.loss),
+             "f_divergence_type",
+             "leave it out, or choose dpo, cdpo, ipo, hinge, robust, sigmoid_norm, exo_pair or "
+             "discopop");
+  if (!(config.ld_alpha >= 0 && config.ld_alpha <= 1))
+    refuse("[preference] ld_alpha = ", config.ld_alpha, " must be from 0 to 1");
+  if (config.use_weighting && config.sft_weight > 0)
+    refuse(
+        "[preference] use_weighting weighs pairs, which the loss of sft_weight is not of; leave ",
+        "one of them out");
+  if (config.max_length < 0 || config.max_length == 1)
+    refuse("[preference] max_length = ", config.max_length, " must be at least 2, or 0 for all");
+}
+
+}  // namespace
 
 void validate_preference(const PreferenceConfig& config) {
   const std::string_view name = name_of(config.loss);
@@ -178,6 +232,7 @@ void validate_preference(const PreferenceConfig& config) {
   if (e > 0 && !smooths_labels(config.loss))
     refuse("[preference] label_smoothing: the loss ", name,
            " does not read it; leave it out, or choose cdpo, robust, exo_pair, cpo or simpo");
+  validate_dpo_keys(config);
   if (e == 0 && config.loss == PreferenceLoss::exo_pair)
     refuse("[preference] label_smoothing = 0: the loss exo_pair takes its logarithm; set it, such ",
            "as to 0.001");
@@ -191,15 +246,18 @@ PairLoss preference_loss(const PreferenceConfig& config, const AnswerScore& chos
   AXONN_CHECK(chosen.tokens > 0 && rejected.tokens > 0, "preference_loss: answers of ",
               chosen.tokens, " and ", rejected.tokens, " tokens, wanted at least one in each");
   const auto score = [&](const AnswerScore& answer) {
-    return entry.reference ? answer.policy - answer.reference : answer.policy;
+    return entry.reference ? of_divergence(config, answer.policy - answer.reference)
+                           : Slope{answer.policy, 1};
   };
-  return entry.loss({.beta = config.beta,
-                     .smoothing = config.label_smoothing,
-                     .gamma = config.simpo_gamma,
-                     .c = score(chosen),
-                     .r = score(rejected),
-                     .chosen_size = static_cast<double>(chosen.tokens),
-                     .rejected_size = static_cast<double>(rejected.tokens)});
+  const Slope c = score(chosen), r = score(rejected);
+  const PairLoss loss = entry.loss({.beta = config.beta,
+                                    .smoothing = config.label_smoothing,
+                                    .gamma = config.simpo_gamma,
+                                    .c = c.value,
+                                    .r = r.value,
+                                    .chosen_size = static_cast<double>(chosen.tokens),
+                                    .rejected_size = static_cast<double>(rejected.tokens)});
+  return {loss.value, loss.d_chosen * c.d, loss.d_rejected * r.d};
 }
 
 AnswerLoss answer_loss(const PreferenceConfig& config, const AnswerScore& answer, bool good,

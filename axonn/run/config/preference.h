@@ -20,8 +20,13 @@ constexpr bool reads_alpha(PreferenceLoss loss) {
 /// prompts', which is added; 0: it is not.
 constexpr double likelihood_weight(const PreferenceConfig& config) {
   if (config.loss == PreferenceLoss::orpo) return 1;
-  return reads_alpha(config.loss) ? config.cpo_alpha : 0;
+  return reads_alpha(config.loss) ? config.cpo_alpha : config.sft_weight;
 }
+/// Whether the loss is one of pairs that has a reference: reads sft_weight, ld_alpha and
+/// use_weighting.
+bool is_dpo_kind(PreferenceLoss loss);
+/// Whether the loss reads c - r or their means, and so f_divergence_type.
+bool reads_margin(PreferenceLoss loss);
 /// Whether the loss is one of single answers with a label, answer_loss(), and not of pairs.
 constexpr bool reads_labels(PreferenceLoss loss) { return loss == PreferenceLoss::kto; }
 /// Whether the loss reads label_smoothing.
@@ -30,8 +35,8 @@ bool smooths_labels(PreferenceLoss loss);
 /// What the loss wants of data.jsonl.
 AnswerData answer_data(const Config& config);
 
-/// Throws UsageError, naming the key of [preference] and the remedy, unless beta is positive and
-/// label_smoothing is one that the loss reads and can have.
+/// Throws UsageError, naming the key of [preference] and the remedy, for a value that the loss does
+/// not read or cannot have.
 void validate_preference(const PreferenceConfig& config);
 
 /// An answer.
@@ -48,7 +53,8 @@ struct PairLoss {
 
 /// The loss of a pair, in nats or without a unit. With c and r the chosen and the rejected answer's
 /// policy - reference, D = c - r, s the logistic function, ls its logarithm, e label_smoothing, n
-/// tokens, and a bar for a mean over an answer's tokens:
+/// tokens. For c and r, config.f_divergence_type may have another function of policy - reference
+/// (Wang et al., 2309.16240), except in losses that do not read c - r:
 ///
 ///   dpo           -ls(beta D)                              Rafailov et al., 2305.18290
 ///   cdpo          -(1 - e) ls(beta D) - e ls(-beta D)      Mitchell, 2023

@@ -230,6 +230,39 @@ void list_training(TrainingConfig& training, OptionList& list) {
   list_details(training, list);
 }
 
+namespace {
+
+/// Keys that losses of pairs with a reference read.
+void list_dpo(PreferenceConfig& preference, OptionList& list) {
+  list.add(
+      "sft_weight", &preference.sft_weight,
+      {.help = "losses of pairs with a reference: weight of the mean loss of the chosen answers' "
+               "tokens, which is added; 0: none",
+       .min = 0,
+       .also = "rpo_alpha pref_ftx"});
+  list.add(
+      "ld_alpha", &preference.ld_alpha,
+      {.help = "losses of pairs with a reference: weight, from 0 to 1, of the tokens of an answer "
+               "beyond the length of the pair's shorter one (LD-DPO); 1: as all others",
+       .min = 0});
+  list.add("use_weighting", &preference.use_weighting,
+           {.help = "losses of pairs with a reference: whether a pair counts the more the likelier "
+                    "the model finds its answers (WPO); costs a second pass over them"});
+  list.add(
+      "f_divergence_type", preference.f_divergence_type, kDivergences,
+      {.help = "dpo, cdpo, ipo, hinge, robust, sigmoid_norm, exo_pair and discopop: divergence "
+               "between model and reference that the loss limits (f-DPO)"});
+  list.add("f_alpha_divergence_coef", &preference.f_alpha_divergence_coef,
+           {.help = "alpha of alpha_divergence"});
+  list.add("max_length", &preference.max_length,
+           {.help = "tokens of prompt and answer that are kept, from the first one on; lines whose "
+                    "prompt leaves none for an answer are left out; 0: all",
+            .min = 0,
+            .also = "max_prompt_length cutoff_len"});
+}
+
+}  // namespace
+
 void list_preference(PreferenceConfig& preference, OptionList& list) {
   list.section(
       "preference",
@@ -264,6 +297,7 @@ void list_preference(PreferenceConfig& preference, OptionList& list) {
             .min = 0});
   list.add("undesirable_weight", &preference.undesirable_weight,
            {.help = "kto: weight of the loss of bad answers", .min = 0});
+  list_dpo(preference, list);
   list.add("reference", &preference.reference,
            {.help = "model that the loss compares with, a Hugging Face folder or checkpoints; its "
                     "log-probabilities are computed once, before training; empty: model.path",

@@ -87,8 +87,13 @@ void add_unused_of_preference(const Config& config, UnusedKeys& keys) {
   keys.when(none,
             {"preference.beta", "preference.label_smoothing", "preference.simpo_gamma",
              "preference.cpo_alpha", "preference.desirable_weight", "preference.undesirable_weight",
-             "preference.reference"},
+             "preference.sft_weight", "preference.ld_alpha", "preference.use_weighting",
+             "preference.f_divergence_type", "preference.f_alpha_divergence_coef",
+             "preference.max_length", "preference.reference"},
             "preference.loss is none");
+  keys.when(!none && config.preference.f_divergence_type != Divergence::alpha_divergence,
+            {"preference.f_alpha_divergence_coef"},
+            "preference.f_divergence_type is not alpha_divergence");
   keys.when(!none && !reads_labels(loss),
             {"preference.desirable_weight", "preference.undesirable_weight"},
             "preference.loss is not kto");

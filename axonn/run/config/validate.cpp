@@ -290,6 +290,8 @@ void validate_pairs(const Config& config) {
   forbid(reads_labels(preference.loss) && config.training.global_batch < 2,
          "[training] global_batch",
          "must be at least 2, since kto compares an answer with those of the step's others");
+  forbid(preference.use_weighting && config.model.logit_cap > 0, "use_weighting",
+         "needs logits that are not capped, and this model caps them; leave it out");
   forbid(config.parallelism.context > 1, "[parallelism] context",
          "cuts answers among ranks, which their sums do not follow yet; set it to 1");
   forbid(config.data.mask_history, "[data] mask_history", whole);

@@ -1,6 +1,8 @@
 #include "axonn/run/train/preference_term.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "axonn/data/corpus/batches.h"
 #include "axonn/data/corpus/corpus.h"
@@ -56,7 +58,8 @@ void score_reference(const PreparedRun& run, Communicator& world,
       state.prefetcher.begin_pass();
       const Tokens tokens = make_tokens(ctx, micro);
       const Tensor losses = model.model().target_losses(pass, tokens);
-      for (const ScoredPair& pair : scored_pairs(ctx, tokens, losses, &table)) {
+      for (const ScoredPair& pair :
+           scored_pairs(ctx, tokens, losses, &table, run->preference.ld_alpha)) {
         if (!model.grid().leads_place()) continue;
         for (std::size_t side = 0; side < 2; ++side)
           sums[2 * pair.number + side] += pair.answers[side].policy;
@@ -67,10 +70,59 @@ void score_reference(const PreparedRun& run, Communicator& world,
     table[n].reference = {sums[2 * n], sums[2 * n + 1]};
 }
 
+/// Sets the pair's sums from its rows' losses, of which each is the first of two values.
+void add_losses(std::span<const float> of_rows, double ld_alpha, ScoredPair& pair) {
+  const std::int64_t shorter = std::min(pair.answers[0].tokens, pair.answers[1].tokens);
+  std::array<std::int64_t, 2> seen{};
+  pair.shares.assign(pair.rows.size(), 0);
+  for (std::size_t r = 0; r < pair.rows.size(); ++r) {
+    const RowOf row = pair.rows[r];
+    if (row == RowOf::nothing) continue;
+    const double loss = of_rows[2 * r];
+    if (row != RowOf::second) {
+      pair.first_loss += loss;
+      ++pair.first_targets;
+    }
+    if (row == RowOf::prompt) continue;
+    const auto answer = static_cast<std::size_t>(row);
+    pair.shares[r] = static_cast<float>(seen[answer]++ < shorter ? 1 : ld_alpha);
+    pair.answers[answer].policy -= static_cast<double>(pair.shares[r]) * loss;
+  }
+}
+
+/// The losses of the targets with logits twice as large, in a pass before another one.
+Tensor losses_at_twice(const Context& ctx, Model& model, const Tokens& tokens) {
+  StepState& state = *ctx.scheduling().step;
+  const bool more = std::exchange(state.more_micro_batches, true);
+  Context twice = ctx;
+  twice.attach(std::make_shared<LogitFactor>(LogitFactor{2}));
+  Tensor losses = model.target_losses(twice, tokens);
+  state.more_micro_batches = more;
+  state.prefetcher.begin_pass();
+  return losses;
+}
+
+/// The weights of WPO, Zhou et al., 2406.11827, eq. 2: of both answers, the exponential of the mean
+/// of log p of its tokens less the log of the sum of all squared probabilities there.
+void set_weights(std::span<const float> of_rows, std::span<const float> at_twice,
+                 std::vector<ScoredPair>& pairs) {
+  std::size_t row = 0;
+  for (ScoredPair& pair : pairs) {
+    double exponent = 0;
+    for (const RowOf of : pair.rows) {
+      if (of == RowOf::first || of == RowOf::second)
+        exponent += (static_cast<double>(of_rows[2 * row]) - at_twice[2 * row]) /
+                    static_cast<double>(pair.answers[static_cast<std::size_t>(of)].tokens);
+      ++row;
+    }
+    pair.weight = std::exp(exponent);
+  }
+}
+
 }  // namespace
 
 std::vector<ScoredPair> scored_pairs(const Context& ctx, const Tokens& tokens, const Tensor& losses,
-                                     const AnswerTable* table) {
+                                     const AnswerTable* table, double ld_alpha) {
   const auto targets = values_in_host<std::int32_t>(ctx, tokens.targets),
              starts = values_in_host<std::int32_t>(ctx, tokens.rows.start);
   const auto of_rows = values_in_host<float>(ctx, losses);
@@ -84,19 +136,12 @@ std::vector<ScoredPair> scored_pairs(const Context& ctx, const Tokens& tokens, c
     const std::int64_t prompt = table && pair.number >= 0 ? table->at(pair.number).prompt_rows : 0;
     pair.rows.assign(length, RowOf::nothing);
     for (std::int64_t r = 0; r < length; ++r) {
-      const std::int64_t row = s * length + r;
-      if (targets[row] < 0) continue;
-      const double loss = of_rows[2 * row];
-      const bool second = starts[row] > 0;
+      if (targets[s * length + r] < 0) continue;
+      const bool second = starts[s * length + r] > 0;
       pair.rows[r] = second ? RowOf::second : r < prompt ? RowOf::prompt : RowOf::first;
-      if (!second) {
-        pair.first_loss += loss;
-        ++pair.first_targets;
-      }
-      if (pair.rows[r] == RowOf::prompt) continue;
-      pair.answers[second].policy -= loss;
-      ++pair.answers[second].tokens;
+      if (pair.rows[r] != RowOf::prompt) ++pair.answers[second].tokens;
     }
+    add_losses(std::span(of_rows).subspan(2 * s * length, 2 * length), ld_alpha, pair);
   }
   return pairs;
 }
@@ -144,11 +189,11 @@ void PreferenceTerm::add_answer(const AnswerScore& answer, int kind) {
 std::array<double, 2> PreferenceTerm::add_pair(const ScoredPair& pair) {
   const auto [chosen, rejected] = answers_of(pair);
   const PairLoss loss = preference_loss(config_, chosen, rejected);
-  sums_[kLoss] += loss.value;
+  sums_[kLoss] += pair.weight * loss.value;
   add_answer(chosen, 0);
   add_answer(rejected, 1);
   sums_[kRight] += reward_of(chosen) > reward_of(rejected) ? 1 : 0;
-  return {loss.d_chosen, loss.d_rejected};
+  return {pair.weight * loss.d_chosen, pair.weight * loss.d_rejected};
 }
 
 std::array<double, 2> PreferenceTerm::add_example(const ScoredPair& pair, double divergence) {
@@ -165,11 +210,15 @@ void PreferenceTerm::score(const Context& ctx, Model& model, const Tokens& token
     micros_.clear();
     sums_ = {};
   }
+  const Tensor at_twice = config_.use_weighting ? losses_at_twice(ctx, model, tokens) : Tensor();
   const Tensor losses = model.target_losses(ctx, tokens);
   MicroPairs& mine = micros_.emplace_back();
   mine.weights = ctx.empty(losses.rows(), 1, DType::f32);
   if (!ctx.device().keeps_values()) return;
-  for (ScoredPair& pair : scored_pairs(ctx, tokens, losses, table_.get())) {
+  std::vector<ScoredPair> pairs = scored_pairs(ctx, tokens, losses, table_.get(), config_.ld_alpha);
+  if (config_.use_weighting)
+    set_weights(values_in_host<float>(ctx, losses), values_in_host<float>(ctx, at_twice), pairs);
+  for (ScoredPair& pair : pairs) {
     // Made-up rows, as for a dry run, have but one answer.
     if (pair.answers[0].tokens > 0 && pair.answers[1].tokens > 0) {
       AXONN_CHECK(pair.number >= 0 && table_, "a pair of answers has no number among its data");
@@ -206,10 +255,12 @@ void PreferenceTerm::append_weights(const ScoredPair& pair, const Shared& of_ste
   std::array<double, 2> slopes{};
   if (pair.answers[0].tokens > 0 && pair.answers[1].tokens > 0)
     slopes = reads_labels(config_.loss) ? add_example(pair, of_step.divergence) : add_pair(pair);
-  for (const RowOf row : pair.rows) {
+  for (std::size_t r = 0; r < pair.rows.size(); ++r) {
+    const RowOf row = pair.rows[r];
     double weight = row == RowOf::first || row == RowOf::prompt ? of_step.each : 0;
     // The gradient of the log-probability of a target is minus that of its loss.
-    if (row == RowOf::first || row == RowOf::second) weight -= slopes[static_cast<int>(row)];
+    if (row == RowOf::first || row == RowOf::second)
+      weight -= slopes[static_cast<std::size_t>(row)] * static_cast<double>(pair.shares[r]);
     weights.push_back(static_cast<float>(weight));
   }
 }

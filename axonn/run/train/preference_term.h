@@ -40,15 +40,18 @@ struct ScoredPair {
   std::int64_t number = -1;  ///< Tokens::numbers; -1: made-up rows
   std::array<AnswerScore, 2> answers = {};
   std::vector<RowOf> rows = {};
+  std::vector<float> shares = {};  ///< of each row's log-probability in its answer's score
   double first_loss = 0;           ///< sum of the losses of the rows of first and prompt
   std::int64_t first_targets = 0;  ///< their number
+  double weight = 1;               ///< of the pair's loss
 };
 
 /// The pairs of a micro-batch, in the order of its sequences, from the losses (R, 2) f32 of its
 /// targets (Model::target_losses). A target in the first answer's prompt (AnswerTable; null: none
-/// is) counts for none of the scores. Sums are f64, in the order of rows. Waits for the device.
+/// is) counts for none of the scores, and one beyond the length of the shorter answer by ld_alpha.
+/// Sums are f64, in the order of rows. Waits for the device.
 std::vector<ScoredPair> scored_pairs(const Context& ctx, const Tokens& tokens, const Tensor& losses,
-                                     const AnswerTable* table);
+                                     const AnswerTable* table, double ld_alpha = 1);
 
 /// The loss of answers. Its gradient is that of a cross-entropy whose rows are weighted: score()
 /// and finish_scores() find the weights, and a pass gets them as RowWeights. TrainStep's losses of

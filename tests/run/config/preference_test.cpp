@@ -37,6 +37,10 @@ const std::vector<RecordedLoss> kRecorded = {
      0.7360748444528983,
      {-0.013008904342222788, -0.01352188426947654, -0.013099058554886757, -0.012446747148347037},
      {0.013008904342222788, 0.01352188426947654, 0.013099058554886757, 0.012446747148347037}},
+    {{.loss = PreferenceLoss::dpo, .f_divergence_type = Divergence::js_divergence},
+     0.7132915354801322,
+     {-0.0089244666934187, -0.007249569412605888, -0.00855892560007115, -0.005241172886768692},
+     {0.006459844577633224, 0.0025771708998065385, 0.005572358425480302, 0.005501774742786542}},
     {{.loss = PreferenceLoss::dpo, .beta = 0.5},
      0.933853124514308,
      {-0.0750564950834394, -0.08676191998646457, -0.077207097904072, -0.06116887197869505},
@@ -97,13 +101,20 @@ std::string label_of(const PreferenceConfig& config) {
   return std::string(kPreferenceLosses[static_cast<std::size_t>(config.loss)]);
 }
 
-/// Every loss of pairs, with a label_smoothing where it reads one.
+/// Every loss of pairs and every divergence that it may have, with a label_smoothing where it reads one.
 std::vector<PreferenceConfig> all_losses() {
   std::vector<PreferenceConfig> all;
   for (std::size_t i = 1; i < kPreferenceLosses.size(); ++i) {
     const auto loss = static_cast<PreferenceLoss>(i);
     if (reads_labels(loss)) continue;
     all.push_back({.loss = loss, .beta = 0.4, .label_smoothing = smooths_labels(loss) ? 0.1 : 0});
+    if (!reads_margin(loss)) continue;
+    for (const Divergence divergence :
+         {Divergence::forward_kl, Divergence::js_divergence, Divergence::alpha_divergence}) {
+      PreferenceConfig config = all.back();
+      config.f_divergence_type = divergence;
+      all.push_back(config);
+    }
   }
   return all;
 }
@@ -194,6 +205,7 @@ TEST(PreferenceLoss, StaysFiniteForAnswersThatDifferByThousandsOfNats) {
   for (const PreferenceConfig& config : all_losses())
     for (const double gap : {-4000.0, 4000.0}) {
       if (config.loss == PreferenceLoss::discopop && gap < 0) continue;  // its e^-u is not
+      if (config.f_divergence_type == Divergence::forward_kl) continue;  // nor is its e^-c
       const PairLoss got =
           preference_loss(config, {-5000 + gap, -5000, 700}, {-5000 - gap, -5000, 700});
       EXPECT_TRUE(std::isfinite(got.value) && std::isfinite(got.d_chosen) &&
@@ -207,6 +219,17 @@ TEST(PreferenceLoss, OfAModelThatIsItsReferenceIsTheLogarithmOfTwoForDpo) {
       preference_loss({.loss = PreferenceLoss::dpo}, {-12.5, -12.5, 4}, {-7.25, -7.25, 3});
   EXPECT_DOUBLE_EQ(got.value, std::log(2));
   EXPECT_EQ(got.d_chosen, -got.d_rejected);
+}
+
+TEST(PreferenceLoss, OfAnAlphaDivergenceNearOneIsThatOfItsLimit) {
+  PreferenceConfig config{.loss = PreferenceLoss::dpo};
+  const double want = preference_loss(config, kTestPairs[0].chosen, kTestPairs[0].rejected).value;
+  config.f_divergence_type = Divergence::alpha_divergence;
+  for (const double coefficient : {1.0, 1 + 1e-5}) {
+    config.f_alpha_divergence_coef = coefficient;
+    EXPECT_NEAR(preference_loss(config, kTestPairs[0].chosen, kTestPairs[0].rejected).value, want,
+                1e-6);
+  }
 }
 
 TEST(PreferenceLoss, RefusesSettingsThatItWouldNotReadOrCannotHave) {
@@ -224,6 +247,19 @@ TEST(PreferenceLoss, RefusesSettingsThatItWouldNotReadOrCannotHave) {
   EXPECT_THAT(refusal({.loss = PreferenceLoss::robust, .label_smoothing = 0.5}),
               HasSubstr("less than 0.5"));
   EXPECT_THAT(refusal({.loss = PreferenceLoss::exo_pair}), HasSubstr("its logarithm"));
+  EXPECT_THAT(refusal({.loss = PreferenceLoss::simpo, .sft_weight = 1}),
+              HasSubstr("its key is cpo_alpha"));
+  EXPECT_THAT(refusal({.loss = PreferenceLoss::kto, .ld_alpha = 0.5}),
+              HasSubstr("ld_alpha: the loss kto does not read it"));
+  EXPECT_THAT(refusal({.loss = PreferenceLoss::dpo, .ld_alpha = 1.5}), HasSubstr("from 0 to 1"));
+  EXPECT_THAT(refusal({.loss = PreferenceLoss::orpo, .use_weighting = true}),
+              HasSubstr("use_weighting: the loss orpo does not read it"));
+  EXPECT_THAT(refusal({.loss = PreferenceLoss::dpo, .sft_weight = 1, .use_weighting = true}),
+              HasSubstr("leave one of them out"));
+  EXPECT_THAT(
+      refusal({.loss = PreferenceLoss::bco_pair, .f_divergence_type = Divergence::js_divergence}),
+      HasSubstr("f_divergence_type: the loss bco_pair does not read it"));
+  EXPECT_THAT(refusal({.loss = PreferenceLoss::dpo, .max_length = 1}), HasSubstr("at least 2"));
   for (const PreferenceConfig& config : all_losses()) EXPECT_EQ(refusal(config), "");
 }
 

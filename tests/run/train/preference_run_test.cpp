@@ -105,6 +105,49 @@ TEST(PreferenceRun, OfCpoAddsTheMeanLossOfTheChosenAnswersTokens) {
   EXPECT_NE(norms[0], norms[1]);
 }
 
+TEST(PreferenceRun, WithoutTheTokensBeyondTheShorterAnswerDoesNotDependOnThem) {
+  test::TemporaryPath folder;
+  Config config = pair_config(folder, "run");
+  const auto first_step_of = [&](double weight, const std::string& end) {
+    std::ofstream(folder / "pairs.jsonl")
+        << R"({"prompt": "is it? ", "chosen": "yes", "rejected": "nay)" << end << "\"}\n";
+    config.training.global_batch = config.training.micro_batch = config.training.steps = 1;
+    config.lr_scheduler.warmup_steps = 0;
+    config.preference.ld_alpha = weight;
+    config.output.dir = folder / concat(weight, end);
+    train_on_threads(stored(config));
+    return metrics_of(config).front();
+  };
+  const auto other = first_step_of(0, "xyz"), same = first_step_of(0, " no"),
+             whole = first_step_of(1, "xyz"), half = first_step_of(0.5, "xyz");
+  for (const char* key : {"loss", "grad_norm", "logps/rejected"})
+    EXPECT_NEAR(other[key].get<double>(), same[key].get<double>(), 1e-5) << key;
+  EXPECT_LT(whole["logps/rejected"].get<double>(), other["logps/rejected"].get<double>() - 10);
+  EXPECT_NEAR(2 * half["logps/rejected"].get<double>(),
+              whole["logps/rejected"].get<double>() + other["logps/rejected"].get<double>(), 1e-4);
+}
+
+TEST(PreferenceRun, WithWeightingWeighsPairsByTheirLikelihoodUnderTheModel) {
+  test::TemporaryPath folder;
+  Config config = pair_config(folder, "run");
+  config.preference.use_weighting = true;
+  const std::vector<double> losses = losses_of_pairs(config);
+  // With logits near 0, p is nearly the square root of the sum of squares of all probabilities.
+  EXPECT_NEAR(losses.front(), std::log(2), 0.7);
+  EXPECT_GT(std::abs(losses.front() - std::log(2)), 1e-4);
+}
+
+TEST(PreferenceRun, WithTheLossOfChosenTokensIsTheSumOfBoth) {
+  test::TemporaryPath folder;
+  Config config = pair_config(folder, "run");
+  config.preference.sft_weight = 0.25;
+  train_on_threads(stored(config));
+  const auto lines = metrics_of(config);
+  EXPECT_NEAR(column(lines, "loss").front(), std::log(2) + 0.25 * column(lines, "nll_loss").front(),
+              1e-5);
+  EXPECT_LT(column(lines, "nll_loss").back(), column(lines, "nll_loss").front());
+}
+
 TEST(PreferenceRun, OfOrpoAddsTheMeanLossOfTheChosenTextsWithTheirPrompts) {
   test::TemporaryPath folder;
   Config config = pair_config(folder, "run");
@@ -137,10 +180,14 @@ TEST(PreferenceRun, OfKtoBeginsWithHalfAndLearnsTheLabels) {
 TEST(PreferenceRun, HasTheLossesOfOneRankOnEveryGridAndForEveryMicroBatch) {
   test::TemporaryPath folder;
   for (const PreferenceLoss loss :
-       {PreferenceLoss::dpo, PreferenceLoss::simpo, PreferenceLoss::orpo, PreferenceLoss::kto}) {
+       {PreferenceLoss::dpo, PreferenceLoss::ipo, PreferenceLoss::robust, PreferenceLoss::simpo,
+        PreferenceLoss::orpo, PreferenceLoss::kto}) {
     Config config =
         reads_labels(loss) ? labelled_config(folder, "run") : pair_config(folder, "run");
     config.preference.loss = loss;
+    if (loss == PreferenceLoss::dpo) config.preference.ld_alpha = 0.5;
+    if (loss == PreferenceLoss::ipo) config.preference.sft_weight = 0.5;
+    config.preference.use_weighting = loss == PreferenceLoss::robust;
     const std::vector<double> one = losses_of_pairs(config);
     for (const GridShape grid : {GridShape{.x = 2}, GridShape{.y = 2}, GridShape{.z = 2},
                                  GridShape{.data = 3}, GridShape{2, 1, 2, 1}})
