@@ -155,23 +155,34 @@ void add(const std::vector<std::string>& warnings, Corpus& corpus) {
   corpus.warnings.insert(corpus.warnings.end(), warnings.begin(), warnings.end());
 }
 
-/// Opens data.jsonl as the answers of a loss of preferences.
+/// Opens data.jsonl and data.validation as the answers of a loss of preferences.
 void open_answers(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
-  const std::vector<std::string> files = example_files(config.jsonl);
+  const std::vector<std::string> files = example_files(config.jsonl),
+                                 validation = example_files(validation_files(config));
   AnswerFormat format{.tokenizer = corpus.tokenizer};
   if (holds_message_answers(files.front(), config.answers))
     format.chat = chat_template_of(config, corpus.tokenizer);
-  if (options.cache.makes) add(notes_of_answers(files, config.answers, format.chat), corpus);
+  const auto open = [&](const std::vector<std::string>& of, double held_out) {
+    AnswerDocuments answers = encode_answers(of, format, config.answers, held_out);
+    if (!options.cache.makes) return answers;
+    add(notes_of_answers(of, config.answers, format.chat), corpus);
+    if (answers.left_out > 0)
+      corpus.warnings.push_back(concat(
+          format_count(answers.left_out), " lines of ", of.front(),
+          " are left out: their prompts fill preference.max_length = ", config.answers.max_length));
+    return answers;
+  };
   corpus.answers = config.answers;
   corpus.excess_length = config.excess_length;
-  AnswerDocuments answers = encode_answers(files, format, config.answers);
-  const std::int64_t count = answers.documents->count();
-  corpus.train_documents = {std::move(answers.documents), 0, count};
-  corpus.good = std::move(answers.good);
-  if (options.cache.makes && answers.left_out > 0)
-    corpus.warnings.push_back(concat(
-        format_count(answers.left_out), " lines of ", files.front(),
-        " are left out: their prompts fill preference.max_length = ", config.answers.max_length));
+  AnswerDocuments all = open(files, parse_real(config.validation).value_or(0));
+  const std::int64_t count = all.documents->count();
+  corpus.train_documents = {all.documents, 0, all.trained};
+  corpus.validation_documents = {all.documents, all.trained, count};
+  corpus.good = corpus.validation_good = std::move(all.good);
+  if (validation.empty()) return;
+  AnswerDocuments others = open(validation, 0);
+  corpus.validation_documents = {others.documents, 0, others.documents->count()};
+  corpus.validation_good = std::move(others.good);
 }
 
 /// Opens data.jsonl, and data.validation: a fraction of data.jsonl or another JSONL file.
@@ -378,6 +389,9 @@ std::unique_ptr<const Sequences> training_sequences(const Corpus& corpus,
 
 std::unique_ptr<const Sequences> validation_sequences(const Corpus& corpus, std::int64_t seq_len,
                                                       std::int64_t vocab) {
+  if (corpus.answers.any() && !corpus.validation_documents.empty())
+    return std::make_unique<PairSequences>(corpus.validation_documents, seq_len, vocab,
+                                           corpus.excess_length, corpus.answers);
   if (!corpus.validation_documents.empty())
     return std::make_unique<PackedDocuments>(corpus.validation_documents, seq_len, vocab,
                                              corpus.excess_length);

@@ -25,9 +25,9 @@ struct Corpus {
   DocumentRule documents = {};
   /// With data.jsonl, used instead of the streams.
   DocumentRange train_documents = {}, validation_documents = {};
-  ExcessLength excess_length = ExcessLength::split;  ///< of these
-  AnswerData answers = {};                           ///< what they are for a loss of preferences
-  std::vector<bool> good = {};                       ///< AnswerDocuments::good
+  ExcessLength excess_length = ExcessLength::split;   ///< of these
+  AnswerData answers = {};                            ///< what they are for a loss of preferences
+  std::vector<bool> good = {}, validation_good = {};  ///< AnswerDocuments::good of both
   /// What the user should know of the files and the chat template. Only from options.cache.makes.
   std::vector<std::string> warnings = {};
 };

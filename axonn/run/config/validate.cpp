@@ -280,13 +280,10 @@ void validate_pairs(const Config& config) {
   const auto forbid = [](bool is_set, const char* key, const char* why) {
     if (is_set) refuse("[preference] loss: ", key, ' ', why);
   };
-  const std::string& validation = config.data.validation;
   const LoraConfig& lora = config.model.lora;
   const char* const whole = "chooses or weighs targets, but answers count as a whole; leave it out";
   forbid(config.data.jsonl.empty() || !config.stage.empty(), "[data] jsonl",
          "must name the answers, without [[stage]]");
-  forbid(!validation.empty() && parse_real(validation) != 0.0, "[data] validation",
-         "has no loss of pairs yet; set it to 0");
   forbid(reads_labels(preference.loss) && config.training.global_batch < 2,
          "[training] global_batch",
          "must be at least 2, since kto compares an answer with those of the step's others");

@@ -57,6 +57,8 @@ std::string to_line(const StepMetrics& m) {
                         metric.decimals < 0 || !std::isfinite(metric.value)
                             ? number(metric.value)
                             : fmt::format("{:.{}f}", metric.value, metric.decimals));
+  for (const Metric& metric : m.val_metrics)
+    line += fmt::format(R"(, "val_{}": {})", metric.name, number(metric.value));
   if (m.batch > 0) line += fmt::format(R"(, "batch": {})", m.batch);
   if (!m.stage.empty()) line += fmt::format(R"(, "stage": {})", nlohmann::json(m.stage).dump());
   if (!m.has_loss) line += R"(, "no_targets": true)";

@@ -33,10 +33,12 @@ struct StepMetrics {
   double val_loss_ema = kNone;       ///< the same of the averaged weights, if there are any
   double kept = kNone;               ///< fraction of the targets that the goldfish loss keeps
   std::vector<Metric> metrics = {};  ///< of the loss terms
-  std::int64_t batch = 0;            ///< sequences of the step; 0: those of all steps
-  std::string stage = {};            ///< of the data; "": the run has none
-  bool skipped = false;              ///< an outlier, which changed no weight
-  std::int64_t save_failures = 0;    ///< checkpoints that could not be written, of this run so far
+  /// Of the held-out data, if they were evaluated after this step; written as "val_" and the name.
+  std::vector<Metric> val_metrics = {};
+  std::int64_t batch = 0;          ///< sequences of the step; 0: those of all steps
+  std::string stage = {};          ///< of the data; "": the run has none
+  bool skipped = false;            ///< an outlier, which changed no weight
+  std::int64_t save_failures = 0;  ///< checkpoints that could not be written, of this run so far
 };
 
 /// The step as a line of metrics.jsonl, without its end.

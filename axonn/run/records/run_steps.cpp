@@ -99,6 +99,7 @@ std::string series_of(const RunValue& value) {
       {"rewards/rejected", "rewards/rejected"},
       {"rewards/accuracies", "rewards/accuracies"},
       {"rewards/margins", "rewards/margins"},
+      {"kl", "rewards/kl"},
       {"nll_loss", "loss/chosen"},
       {"logps/chosen", "logps/chosen"},
       {"logps/rejected", "logps/rejected"},
@@ -118,7 +119,11 @@ std::string series_of(const RunValue& value) {
       {"memory_bytes", "memory/peak_bytes"},
       {"save_failures", "checkpoints/failed"}};
   const auto found = kSeries.find(value.key);
-  const std::string name = found == kSeries.end() ? "other/" + value.key : found->second;
+  constexpr std::string_view kHeldOut = "val_";  // of figures that training has, too
+  std::string name = found == kSeries.end() ? "other/" + value.key : found->second;
+  if (found == kSeries.end() && value.key.starts_with(kHeldOut))
+    if (const auto same = kSeries.find(value.key.substr(kHeldOut.size())); same != kSeries.end())
+      name = same->second + "_validation";
   return value.part.empty() ? name : name + '/' + value.part;
 }
 

@@ -34,11 +34,9 @@ PreparedRun reference_run(const Config& run) {
   return prepared_model(std::move(config));
 }
 
-/// Sets the reference's sums in the table.
-void score_reference(const PreparedRun& run, Communicator& world,
+/// Sets the sums that the model, as the reference, has for the answers.
+void score_reference(LoadedModel& model, const PreparedRun& run,
                      const std::shared_ptr<const PairSequences>& sequences, AnswerTable& table) {
-  LoadedModel model(reference_run(run), world);
-  model.initialise();
   const TrainingConfig& t = run->training;
   const int places = model.grid().batch_places();
   Batches batches(sequences, {},
@@ -146,18 +144,26 @@ std::vector<ScoredPair> scored_pairs(const Context& ctx, const Tokens& tokens, c
   return pairs;
 }
 
-std::shared_ptr<const AnswerTable> answer_table(const PreparedRun& run, Communicator& world,
-                                                const Corpus& corpus) {
-  const auto sequences =
-      std::make_shared<const PairSequences>(corpus.train_documents, run->training.seq_len,
-                                            run->model.vocab, corpus.excess_length, corpus.answers);
-  const auto table = std::make_shared<AnswerTable>(sequences->count());
-  for (std::int64_t n = 0; n < sequences->count(); ++n) {
-    (*table)[n].prompt_rows = sequences->prompt_rows(n);
-    if (!corpus.good.empty()) (*table)[n].good = corpus.good[sequences->number(n)];
+AnswerTables answer_tables(const PreparedRun& run, Communicator& world, const Corpus& corpus) {
+  std::optional<LoadedModel> reference;
+  if (has_reference(run->preference.loss)) {
+    reference.emplace(reference_run(run), world);
+    reference->initialise();
   }
-  if (has_reference(run->preference.loss)) score_reference(run, world, sequences, *table);
-  return table;
+  const auto table_of = [&](const DocumentRange& range, const std::vector<bool>& good) {
+    if (range.empty()) return std::shared_ptr<const AnswerTable>();
+    const auto sequences = std::make_shared<const PairSequences>(
+        range, run->training.seq_len, run->model.vocab, corpus.excess_length, corpus.answers);
+    const auto table = std::make_shared<AnswerTable>(sequences->count());
+    for (std::int64_t n = 0; n < sequences->count(); ++n) {
+      (*table)[n].prompt_rows = sequences->prompt_rows(n);
+      if (!good.empty()) (*table)[n].good = good[sequences->number(n)];
+    }
+    if (reference) score_reference(*reference, run, sequences, *table);
+    return std::shared_ptr<const AnswerTable>(table);
+  };
+  return {.training = table_of(corpus.train_documents, corpus.good),
+          .validation = table_of(corpus.validation_documents, corpus.validation_good)};
 }
 
 std::string PreferenceTerm::graph_obstacle() const {
@@ -205,30 +211,66 @@ std::array<double, 2> PreferenceTerm::add_example(const ScoredPair& pair, double
   return {loss.d, 0};
 }
 
+std::vector<ScoredPair> PreferenceTerm::scored(const Context& ctx, Model& model,
+                                               const Tokens& tokens) {
+  const Tensor at_twice = config_.use_weighting ? losses_at_twice(ctx, model, tokens) : Tensor();
+  const Tensor losses = model.target_losses(ctx, tokens);
+  if (!ctx.device().keeps_values()) return {};
+  std::vector<ScoredPair> pairs = scored_pairs(ctx, tokens, losses, table_.get(), config_.ld_alpha);
+  if (config_.use_weighting)
+    set_weights(values_in_host<float>(ctx, losses), values_in_host<float>(ctx, at_twice), pairs);
+  for (const ScoredPair& pair : pairs) {
+    if (!pair.whole()) continue;
+    AXONN_CHECK(pair.number >= 0 && table_, "a pair of answers has no number among its data");
+    sums_[kFirstLoss] += pair.first_loss;
+    sums_[kFirstTargets] += static_cast<double>(pair.first_targets);
+    const AnswerScore other = answers_of(pair)[1];
+    if (reads_labels(config_.loss)) sums_[kDivergence] += other.policy - other.reference;
+  }
+  return pairs;
+}
+
 void PreferenceTerm::score(const Context& ctx, Model& model, const Tokens& tokens, int micro) {
   if (micro == 0) {
     micros_.clear();
     sums_ = {};
   }
-  const Tensor at_twice = config_.use_weighting ? losses_at_twice(ctx, model, tokens) : Tensor();
-  const Tensor losses = model.target_losses(ctx, tokens);
   MicroPairs& mine = micros_.emplace_back();
-  mine.weights = ctx.empty(losses.rows(), 1, DType::f32);
-  if (!ctx.device().keeps_values()) return;
-  std::vector<ScoredPair> pairs = scored_pairs(ctx, tokens, losses, table_.get(), config_.ld_alpha);
-  if (config_.use_weighting)
-    set_weights(values_in_host<float>(ctx, losses), values_in_host<float>(ctx, at_twice), pairs);
-  for (ScoredPair& pair : pairs) {
-    // Made-up rows, as for a dry run, have but one answer.
-    if (pair.answers[0].tokens > 0 && pair.answers[1].tokens > 0) {
-      AXONN_CHECK(pair.number >= 0 && table_, "a pair of answers has no number among its data");
-      sums_[kFirstLoss] += pair.first_loss;
-      sums_[kFirstTargets] += static_cast<double>(pair.first_targets);
-      const AnswerScore other = answers_of(pair)[1];
-      if (reads_labels(config_.loss)) sums_[kDivergence] += other.policy - other.reference;
+  mine.weights = ctx.empty(tokens.rows.count(), 1, DType::f32);
+  mine.pairs = scored(ctx, model, tokens);
+}
+
+StepResult PreferenceTerm::evaluate(Context ctx, Model& model, Batches& batches) {
+  StepState state;
+  ctx.own_scheduling().step = &state;
+  state.more_micro_batches = true;
+  micros_.clear();
+  sums_ = {};
+  for (std::int64_t step = 0; step < batches.steps(); ++step) {
+    const std::shared_ptr<const Batch> batch = batches.at(step);
+    for (const MicroBatch& micro : batch->micro_batches) {
+      state.prefetcher.begin_pass();
+      state.more_micro_batches =
+          step + 1 < batches.steps() || &micro != &batch->micro_batches.back();
+      const Tokens tokens = make_tokens(ctx, micro);
+      MicroPairs& mine = micros_.emplace_back();
+      mine.pairs = scored(ctx, model, tokens);
+      for (ScoredPair& pair : mine.pairs) {  // without the weights of rows
+        pair.rows = {};
+        pair.shares = {};
+      }
     }
-    mine.pairs.push_back(std::move(pair));
   }
+  StepInput input;
+  input.tokens = batches.options().end;
+  finish_scores(ctx, input);
+  std::array<double, kSums> sums{};
+  if (ctx.grid.leads_place()) sums = sums_;
+  ctx.grid.world().all_reduce(buffer(std::span<double>(sums)), "evaluation").wait();
+  StepResult result;
+  result.loss = *loss(sums, input);
+  result.metrics = metrics(sums, input);
+  return result;
 }
 
 PreferenceTerm::Shared PreferenceTerm::shared(const Context& ctx, const StepInput& input) const {
@@ -253,7 +295,7 @@ void PreferenceTerm::finish_scores(const Context& ctx, const StepInput& input) {
 void PreferenceTerm::append_weights(const ScoredPair& pair, const Shared& of_step,
                                     std::vector<float>& weights) {
   std::array<double, 2> slopes{};
-  if (pair.answers[0].tokens > 0 && pair.answers[1].tokens > 0)
+  if (pair.whole())
     slopes = reads_labels(config_.loss) ? add_example(pair, of_step.divergence) : add_pair(pair);
   for (std::size_t r = 0; r < pair.rows.size(); ++r) {
     const RowOf row = pair.rows[r];

@@ -11,9 +11,11 @@
 #include "axonn/run/config/preference.h"
 #include "axonn/run/config/prepared_run.h"
 #include "axonn/run/train/loss_term.h"
+#include "axonn/run/train/step.h"
 
 namespace axonn {
 
+class Batches;
 struct Corpus;
 
 /// What a loss needs to know of a sequence of two answers (PairSequences) besides its rows.
@@ -26,11 +28,15 @@ struct AnswerFacts {
 /// Those of each sequence, by its own number (Sequences::own_number).
 using AnswerTable = std::vector<AnswerFacts>;
 
+/// Of training and of validation; null without such answers.
+struct AnswerTables {
+  std::shared_ptr<const AnswerTable> training = {}, validation = {};
+};
+
 /// The facts of the corpus' answers, scored with the model that [preference] reference names, on
 /// the run's grid, which is freed then; without scores if the loss has no reference. Collective
 /// over world. Costs a forward pass of each answer. Throws UsageError if there is no such model.
-std::shared_ptr<const AnswerTable> answer_table(const PreparedRun& run, Communicator& world,
-                                                const Corpus& corpus);
+AnswerTables answer_tables(const PreparedRun& run, Communicator& world, const Corpus& corpus);
 
 /// What a row of a sequence of two answers has for a target.
 enum class RowOf : std::int8_t { nothing = -1, first = 0, second = 1, prompt };
@@ -44,6 +50,9 @@ struct ScoredPair {
   double first_loss = 0;           ///< sum of the losses of the rows of first and prompt
   std::int64_t first_targets = 0;  ///< their number
   double weight = 1;               ///< of the pair's loss
+
+  /// Whether both answers are there; made-up rows, as for a dry run, have but one, padding none.
+  bool whole() const { return answers[0].tokens > 0 && answers[1].tokens > 0; }
 };
 
 /// The pairs of a micro-batch, in the order of its sequences, from the losses (R, 2) f32 of its
@@ -66,6 +75,9 @@ class PreferenceTerm final : public LossTerm {
   std::string graph_obstacle() const override;
   bool scores() const override { return true; }
   void score(const Context& ctx, Model& model, const Tokens& tokens, int micro) override;
+  /// The loss and the figures of held-out answers that are not trained: those of batches, which
+  /// have an end. Collective over world.
+  StepResult evaluate(Context ctx, Model& model, Batches& batches);
   /// All-reduces two f64 if the loss adds the likelihood of answers or estimates a divergence.
   void finish_scores(const Context& ctx, const StepInput& input) override;
   void begin_step(const StepInput&) override { next_ = 0; }
@@ -108,6 +120,8 @@ class PreferenceTerm final : public LossTerm {
   double reward_of(const AnswerScore& answer) const;
   /// With the reference, if there is one.
   std::array<AnswerScore, 2> answers_of(const ScoredPair& pair) const;
+  /// Scores the pairs of a micro-batch, and adds to the sums what Shared is made of.
+  std::vector<ScoredPair> scored(const Context& ctx, Model& model, const Tokens& tokens);
   /// Collective over world if either is needed.
   Shared shared(const Context& ctx, const StepInput& input) const;
   /// Appends the weights of the pair's rows.

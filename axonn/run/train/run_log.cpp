@@ -266,6 +266,10 @@ void RunLog::validated(double loss, std::optional<double> of_averages, std::int6
                   format_count(windows), format_duration(seconds)));
 }
 
+void RunLog::validated_figures(std::vector<Metric> figures) {
+  line_.val_metrics = std::move(figures);
+}
+
 void RunLog::sampled(std::vector<TextSample> samples, double seconds) {
   log_.info(fmt::format("samples: step {}: {} text{} in {}", line_.step, samples.size(),
                         plural(std::ssize(samples)), format_duration(seconds)));

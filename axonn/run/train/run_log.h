@@ -42,6 +42,8 @@ class RunLog {
   /// running averages if there are any.
   void validated(double loss, std::optional<double> of_averages, std::int64_t windows,
                  double seconds);
+  /// Notes its other figures.
+  void validated_figures(std::vector<Metric> figures);
   /// Writes the texts that the model wrote after that step to samples.jsonl and the event file.
   void sampled(std::vector<TextSample> samples, double seconds);
   /// Writes the last step to metrics.jsonl and the event file. If it cannot be written, warns once.

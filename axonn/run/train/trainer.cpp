@@ -346,6 +346,7 @@ class Trainer {
     if (!training_.validation) return false;
     const double start = now_seconds();
     const double loss = training_.validate();
+    log_.validated_figures(training_.validation_figures);
     std::optional<double> of_averages;
     if (training_.optimizer.has_averages()) of_averages = training_.validate_averages();
     log_.validated(loss, of_averages, training_.validation_windows(), now_seconds() - start);

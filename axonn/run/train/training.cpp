@@ -92,14 +92,15 @@ std::unique_ptr<Optimizer> rule_of(const OptimizerConfig& config, const Training
   return options.make_optimizer(config);
 }
 
-std::shared_ptr<const AnswerTable> table_of_answers(
-    const PreparedRun& run, Communicator& world,
-    const std::vector<std::shared_ptr<const Corpus>>& corpora, const TrainingOptions& options) {
-  if (corpora.empty() || !corpora.front()->answers.any()) return nullptr;
+/// Empty unless the corpus has answers.
+AnswerTables tables_of_answers(const PreparedRun& run, Communicator& world,
+                               const std::vector<std::shared_ptr<const Corpus>>& corpora,
+                               const TrainingOptions& options) {
+  if (corpora.empty() || !corpora.front()->answers.any()) return {};
   AXONN_CHECK(!options.make_sequences,
               "Training: [preference] loss wants the answers of [data] jsonl, which "
               "TrainingOptions::make_sequences replaces; leave one of them out");
-  return answer_table(run, world, *corpora.front());
+  return answer_tables(run, world, *corpora.front());
 }
 
 LossTerms loss_terms(LoadedModel& model, std::shared_ptr<const AnswerTable> answers) {
@@ -115,16 +116,18 @@ LossTerms loss_terms(LoadedModel& model, std::shared_ptr<const AnswerTable> answ
 Training::Training(const PreparedRun& run, Communicator& world, std::unique_ptr<Backend> backend,
                    const TrainingOptions& options)
     : corpora(open_data(trainable(run), world, options)),
-      answers(table_of_answers(run, world, corpora, options)),
+      answers(std::make_shared<AnswerTables>(tables_of_answers(run, world, corpora, options))),
       model(run, world, std::move(backend), {.progress = options.progress}),
       optimizer(model.trained(), rule_of(optimizer_of(model.config()), options),
                 model.config().optimizer.ema_decay),
-      step(model.model(), optimizer, loss_terms(model, answers)) {
+      step(model.model(), optimizer, loss_terms(model, answers->training)) {
   if (options.data) {
     batches = std::make_unique<Batches>(
         stage_sources(model.config(), corpora, options.make_sequences), batch_options(model));
     validation = validation_batches(model, *corpora.front());
     if (validation) refuse_without_targets(*validation, model.grid());
+    if (answers->validation)
+      held_out_ = std::make_unique<PreferenceTerm>(model.config().preference, answers->validation);
     follow_epochs();
   }
   const Context ctx = model.context();
@@ -139,13 +142,20 @@ void Training::follow_epochs() {
     model.set_steps(steps_of_epochs(model.config(), *batches));
 }
 
+double Training::evaluate(const Context& ctx) {
+  if (!held_out_) return step.evaluate(ctx, *validation);
+  StepResult result = held_out_->evaluate(ctx, model.model(), *validation);
+  validation_figures = std::move(result.metrics);
+  return result.loss;
+}
+
 double Training::validate() {
   AXONN_CHECK(validation,
               "validate: there is no validation data; set data.validation to a fraction such as "
               "0.1 or to a file, or leave the call out where `validation` is null");
   const Context ctx = model.context();
   optimizer.exchange_evaluated(ctx);
-  const double loss = step.evaluate(ctx, *validation);
+  const double loss = evaluate(ctx);
   optimizer.exchange_evaluated(ctx);
   return loss;
 }
@@ -154,7 +164,7 @@ double Training::validate_averages() {
   if (!validation) return validate();  // which throws, before any weight is exchanged
   const Context ctx = model.context();
   optimizer.exchange_averages(ctx);
-  const double loss = step.evaluate(ctx, *validation);
+  const double loss = evaluate(ctx);
   optimizer.exchange_averages(ctx);
   return loss;
 }

@@ -14,8 +14,9 @@
 namespace axonn {
 
 class Batches;
+class PreferenceTerm;
 class Sequences;
-struct AnswerFacts;
+struct AnswerTables;
 struct Batch;
 struct Corpus;
 
@@ -79,17 +80,23 @@ class Training {
   /// The corpus of each stage; empty without data. The first has the tokenizer and the validation
   /// data of the run.
   std::vector<std::shared_ptr<const Corpus>> corpora;
-  /// With a [preference] loss; null otherwise, and without data.
-  std::shared_ptr<const std::vector<AnswerFacts>> answers;
+  /// With a [preference] loss and data; empty tables otherwise.
+  std::shared_ptr<const AnswerTables> answers;
   LoadedModel model;
   std::unique_ptr<Batches> batches;     ///< null without data
   std::unique_ptr<Batches> validation;  ///< null without validation data
   OptimizerState optimizer;
   TrainStep step;  ///< destroyed first: its graphs must not outlive the groups
+  /// Of the last validation, besides its loss; only with a [preference] loss.
+  std::vector<Metric> validation_figures = {};
 
  private:
   /// Sets the steps of a config that has epochs.
   void follow_epochs();
+  /// The loss of the validation data with the weights that the model has.
+  double evaluate(const Context& ctx);
+
+  std::unique_ptr<PreferenceTerm> held_out_;  // of answers; null without
 
   DataPosition begin_;                   // known after the first place()
   std::vector<StagePosition> unlisted_;  // of the earlier run

@@ -101,7 +101,8 @@ std::string label_of(const PreferenceConfig& config) {
   return std::string(kPreferenceLosses[static_cast<std::size_t>(config.loss)]);
 }
 
-/// Every loss of pairs and every divergence that it may have, with a label_smoothing where it reads one.
+/// Every loss of pairs and every divergence that it may have, with a label_smoothing where it reads
+/// one.
 std::vector<PreferenceConfig> all_losses() {
   std::vector<PreferenceConfig> all;
   for (std::size_t i = 1; i < kPreferenceLosses.size(); ++i) {

@@ -23,6 +23,13 @@ using testing::HasSubstr;
 
 namespace {
 
+void write_pairs(const std::string& file, int count) {
+  std::ofstream lines(file);
+  for (int i = 0; i < count; ++i)
+    lines << R"({"prompt": "count )" << i << R"(: ", "chosen": ")" << std::string(1 + i % 3, 'a')
+          << R"(", "rejected": ")" << std::string(1 + i % 5, 'b') << "\"}\n";
+}
+
 /// tiny_config trained on 17 pairs, from the model that a seed gives.
 Config pair_config(const test::TemporaryPath& folder, const std::string& name,
                    std::int64_t experts = 0) {
@@ -39,10 +46,7 @@ Config pair_config(const test::TemporaryPath& folder, const std::string& name,
   if (!std::ifstream(model + "/ready")) {
     test::save_checkpoint(model, resolved(config.model, config.model.vocab, 48), {});
     std::ofstream(model + "/ready");
-    std::ofstream lines(folder / "pairs.jsonl");
-    for (int i = 0; i < 17; ++i)
-      lines << R"({"prompt": "count )" << i << R"(: ", "chosen": ")" << std::string(1 + i % 3, 'a')
-            << R"(", "rejected": ")" << std::string(1 + i % 5, 'b') << "\"}\n";
+    write_pairs(folder / "pairs.jsonl", 17);
   }
   config.model.path = model;
   config.training.seq_len = 48;
@@ -200,6 +204,43 @@ TEST(PreferenceRun, HasTheLossesOfOneRankOnEveryGridAndForEveryMicroBatch) {
   }
 }
 
+TEST(PreferenceRun, ValidatesHeldOutAnswersWithTheLossOfTraining) {
+  test::TemporaryPath folder;
+  for (const PreferenceLoss loss : {PreferenceLoss::dpo, PreferenceLoss::orpo, PreferenceLoss::kto})
+    for (const GridShape grid : {GridShape{}, GridShape{.x = 2, .data = 2}}) {
+      // Held out is what a step trains on: its loss is that of the next step.
+      Config config = on_grid(labelled_config(folder, "run"), grid);
+      config.preference.loss = loss;
+      if (!reads_labels(loss)) write_pairs(folder / "labelled.jsonl", 16);
+      config.data.validation = folder / "labelled.jsonl";
+      config.training.global_batch = 16;
+      config.training.eval_every = 1;
+      config.training.steps = 3;
+      config.output.dir =
+          folder / concat(kPreferenceLosses[static_cast<std::size_t>(loss)], to_string(grid));
+      train_on_threads(stored(config));
+      const auto lines = metrics_of(config);
+      ASSERT_EQ(lines.size(), 3);
+      for (const std::size_t step : {1, 2})
+        for (const std::string key : {"loss", "rewards/margins", "logps/chosen"})
+          EXPECT_NEAR(lines[step - 1]["val_" + key].get<double>(), lines[step][key].get<double>(),
+                      2e-5 * (1 + std::abs(lines[step][key].get<double>())))
+              << key << ' ' << to_string(grid);
+    }
+}
+
+TEST(PreferenceRun, KeepsAPartOfThePairsFromTraining) {
+  test::TemporaryPath folder;
+  Config config = pair_config(folder, "run");
+  config.data.validation = "0.25";
+  config.training.eval_every = 2;
+  train_on_threads(stored(config));
+  const auto lines = metrics_of(config);
+  EXPECT_FALSE(lines[0].contains("val_loss"));
+  EXPECT_TRUE(lines[1].contains("val_rewards/accuracies"));
+  EXPECT_LT(lines.back()["val_loss"].get<double>(), std::log(2));
+}
+
 TEST(PreferenceRun, OfExpertsHasTheLossesOfOneRankWhereRanksShareThem) {
   test::TemporaryPath folder;
   const Config config = pair_config(folder, "run", 4);
@@ -260,8 +301,6 @@ TEST(PreferenceRun, RefusesWhatItDoesNotDoByItsKey) {
                 c.training.global_batch = 1;
               }),
               HasSubstr("[training] global_batch must be at least 2"));
-  EXPECT_THAT(refusal([](Config& c) { c.data.validation = "0.1"; }),
-              HasSubstr("[data] validation"));
   EXPECT_THAT(refusal([](Config& c) { c.parallelism.z = c.parallelism.context = 2; }),
               HasSubstr("[parallelism] context"));
   EXPECT_THAT(refusal([](Config& c) { c.training.goldfish.k = 4; }), HasSubstr("goldfish.k"));

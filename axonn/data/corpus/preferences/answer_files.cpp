@@ -1,7 +1,7 @@
 #include "axonn/data/corpus/preferences/answer_files.h"
 
 #include <algorithm>
-#include <iterator>
+#include <cmath>
 #include <span>
 
 #include "axonn/data/corpus/preferences/labelled_lines.h"
@@ -57,6 +57,9 @@ CodedLine encode_answers_of(const AnswerFormat& format, const Line& line, Answer
     want_kind(format, is_message(one.answer), line.place);
     coded.answers.push_back(encode_answer(format, one.answer, line.place));
     want_target(coded.answers.back(), line.place);
+    if (prompt_size(coded.answers.back()) == 0)
+      refuse(line.place, ": \"prompt\" has no token, which the loss kto gives other answers to; ",
+             "leave the line out");
     coded.good.push_back(one.good);
   }
   return coded;
@@ -104,28 +107,17 @@ class AnswerWriter {
   std::int64_t most_;
 };
 
-/// Takes a thousand lines of pairs apart at a time, as TRL's maps do.
-class LabelledExamples {
- public:
-  void add(CodedLine line) {
-    for (std::size_t i = 0; i < line.answers.size(); ++i)
-      (i == 0 ? examples_ : bad_).push_back({std::move(line.answers[i]), line.good[i]});
-    if (++lines_ % 1000 == 0) take_bad();
-  }
-  std::vector<CodedExample> finish() {
-    take_bad();
-    return std::move(examples_);
-  }
-
- private:
-  void take_bad() {
-    std::ranges::move(bad_, std::back_inserter(examples_));
-    bad_.clear();
-  }
-
-  std::vector<CodedExample> examples_, bad_;  // bad_: of pairs whose good answers are in examples_
-  std::int64_t lines_ = 0;
-};
+/// The examples of lines, of which a thousand are taken apart at a time, as TRL's maps do.
+std::vector<CodedExample> examples_of(std::span<CodedLine> lines) {
+  constexpr std::size_t kAtOnce = 1000;
+  std::vector<CodedExample> all;
+  for (; !lines.empty(); lines = lines.subspan(std::min(kAtOnce, lines.size())))
+    for (const std::size_t answer : {0, 1})  // the good ones of pairs, then the bad ones
+      for (CodedLine& line : lines.first(std::min(kAtOnce, lines.size())))
+        if (answer < line.answers.size())
+          all.push_back({std::move(line.answers[answer]), line.good[answer]});
+  return all;
+}
 
 /// The prompt of one example with the answer of another.
 Coded with_answer(const Coded& prompt, const Coded& answer) {
@@ -146,6 +138,21 @@ void write_examples(const std::vector<CodedExample>& examples, std::size_t block
       to.good.push_back(good);
     }
   }
+}
+
+/// Returns the number of documents.
+std::int64_t write_lines(std::span<CodedLine> lines, const AnswerData& data, AnswerWriter& writer,
+                         AnswerDocuments& to) {
+  if (data.kind == AnswerData::Kind::pairs) {
+    for (const CodedLine& line : lines) writer.append(line.answers[0], line.answers[1]);
+    return 2 * std::ssize(lines);
+  }
+  const std::vector<CodedExample> examples = examples_of(lines);
+  if (examples.size() == 1)
+    refuse("the loss kto compares an answer with those of other examples, and there is but one ",
+           "for training or for validation; give at least 2");
+  write_examples(examples, static_cast<std::size_t>(data.block), writer, to);
+  return 2 * std::ssize(examples);
 }
 
 }  // namespace
@@ -172,25 +179,24 @@ std::vector<std::string> unread_answer_keys(const Line& line, const AnswerData& 
 }
 
 AnswerDocuments encode_answers(const std::vector<std::string>& files, const AnswerFormat& format,
-                               const AnswerData& data) {
+                               const AnswerData& data, double held_out) {
   AnswerDocuments all;
   AnswerWriter writer(files.front(), data);
-  LabelledExamples labelled;
+  std::vector<CodedLine> lines;
   for_each_coded(files, format, data.kind, [&](CodedLine line) {
-    if (!std::ranges::all_of(line.answers, [&](const Coded& one) { return writer.keeps(one); }))
-      ++all.left_out;
-    else if (data.kind == AnswerData::Kind::pairs)
-      writer.append(line.answers[0], line.answers[1]);
+    if (std::ranges::all_of(line.answers, [&](const Coded& one) { return writer.keeps(one); }))
+      lines.push_back(std::move(line));
     else
-      labelled.add(std::move(line));
+      ++all.left_out;
   });
-  if (data.kind == AnswerData::Kind::labels) {
-    const std::vector<CodedExample> examples = labelled.finish();
-    if (examples.size() < 2)
-      refuse(files.front(), ": the loss kto compares answers with those of other examples, and ",
-             "there are ", examples.size(), "; give at least 2");
-    write_examples(examples, static_cast<std::size_t>(data.block), writer, all);
-  }
+  const auto trained =
+      static_cast<std::size_t>(std::floor(static_cast<double>(lines.size()) * (1 - held_out)));
+  if (trained == 0)
+    refuse(files.front(), ": of ", lines.size(), " lines with answers none is left for training; ",
+           "give more lines, or lower data.validation or raise preference.max_length, if set");
+  const std::span<CodedLine> kept(lines);
+  all.trained = write_lines(kept.first(trained), data, writer, all);
+  write_lines(kept.subspan(trained), data, writer, all);
   all.documents = writer.finish();
   return all;
 }

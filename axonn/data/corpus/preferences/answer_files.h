@@ -26,7 +26,8 @@ struct AnswerDocuments {
   /// pair; or a labelled answer, and its prompt with the answer of another example.
   std::shared_ptr<const Documents> documents;
   std::vector<bool> good = {};  ///< the label of each unit; none for pairs
-  std::int64_t left_out = 0;    ///< units without a token of an answer within max_length
+  std::int64_t left_out = 0;    ///< lines without a token of an answer within max_length
+  std::int64_t trained = 0;     ///< documents that are not held out, the first ones
 };
 
 /// Encodes the lines of the files, also compressed ones and tables (text_reader.h), as documents,
@@ -37,10 +38,12 @@ struct AnswerDocuments {
 ///   others  in each block of examples, the answer of the one before, and the first has that of the
 ///           last one; a last block of a single example joins the one before
 ///
+/// The last `held_out` of the lines, a fraction, become the last documents, apart from the others.
+///
 /// Throws UsageError, with "FILE:LINE", as parse_pair(), parse_labelled() and encode_answer() do,
 /// if an answer has no token, if some lines are texts and others messages, and if there are fewer
-/// than two labelled answers.
+/// than two labelled answers, or nothing that is not held out.
 AnswerDocuments encode_answers(const std::vector<std::string>& files, const AnswerFormat& format,
-                               const AnswerData& data);
+                               const AnswerData& data, double held_out = 0);
 
 }  // namespace axonn

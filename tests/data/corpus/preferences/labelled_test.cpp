@@ -82,6 +82,22 @@ TEST(LabelledAnswers, OfPairsAreAThousandGoodOnesAndThenTheBadOnes) {
   EXPECT_EQ(shown[2 * 2000], "+p|a");
 }
 
+TEST(LabelledAnswers, OfPairsAreHeldOutLineByLine) {
+  test::TemporaryPath folder;
+  std::ofstream file(folder / "a.jsonl");
+  for (const char answer : {'a', 'b', 'c', 'd'})
+    file << R"({"prompt": "p", "chosen": ")" << answer << R"(1", "rejected": ")" << answer
+         << "2\"}\n";
+  file.close();
+  const AnswerDocuments got = encode_answers({folder / "a.jsonl"}, {make_tokenizer("bytes")},
+                                             {.kind = AnswerData::Kind::labels, .block = 8}, 0.5);
+  ASSERT_EQ(got.documents->count(), 16);
+  EXPECT_EQ(got.trained, 8);
+  EXPECT_THAT(got.good, ElementsAre(true, true, false, false, true, true, false, false));
+  EXPECT_THAT(got.documents->coded(8), ElementsAre(~'p', 'c', '1'));
+  EXPECT_THAT(got.documents->coded(9), ElementsAre(~'p', 'd', '2')) << "of the held-out ones";
+}
+
 TEST(LabelledAnswers, AreCutToTheLengthThatIsKept) {
   EXPECT_THAT(
       shown_examples(
@@ -130,6 +146,8 @@ TEST(LabelledAnswers, AreRefusedWithTheirLineAndARemedy) {
   EXPECT_THAT(
       refusal_of_labelled(R"({"prompt": "a", "completion": "b", "label": true, "weight": 0.5})"),
       HasSubstr("\"weight\" is 0.5"));
+  EXPECT_THAT([] { shown_examples({example("", "ab", "true")}, 2); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("\"prompt\" has no token")));
   EXPECT_THAT([] { shown_examples({example("a", "b", "true")}, 2); },
               testing::ThrowsMessage<UsageError>(HasSubstr("give at least 2")));
 }
