@@ -165,7 +165,9 @@ LengthPlan fitted(const LengthPlan& usual, const Config& config) {
   plan.seq_len = std::min(plan.seq_len, (longest + kRound - 1) / kRound * kRound);
   const std::int64_t sequences = sequences_of(plan.seq_len);
   const auto steps = [&] { return sequences * plan.epochs / plan.batch; };
-  while (plan.batch % (2 * places) == 0 && steps() < kEnoughSteps) plan.batch /= 2;
+  // Labelled answers are compared with those of their batch.
+  const bool shrinks = config.data.answers.kind != AnswerData::Kind::labels;
+  while (shrinks && plan.batch % (2 * places) == 0 && steps() < kEnoughSteps) plan.batch /= 2;
   while (plan.epochs < kMostEpochs && steps() < kEnoughSteps) ++plan.epochs;
   if (speaks_for_all())
     std::cerr << fmt::format(
@@ -231,8 +233,12 @@ class Defaults {
     const std::array keys{"training.seq_len", "training.global_batch", "training.epochs",
                           "training.steps"};
     const bool open = std::ranges::none_of(keys, [&](const char* key) { return is_set(key); });
-    if (open && !loaded_.config.data.jsonl.empty() && !loaded_.config.parallelism.automatic())
-      plan = fitted(plan, with_stored_model(loaded_.config, loaded_.origins));
+    if (open && !loaded_.config.data.jsonl.empty() && !loaded_.config.parallelism.automatic()) {
+      Config config = with_stored_model(loaded_.config, loaded_.origins);
+      config.training.global_batch = plan.batch;
+      config.data.answers = answer_data(config);
+      plan = fitted(plan, config);
+    }
     if (!is_set("training.steps")) set("training.epochs", std::to_string(plan.epochs));
     set("training.seq_len", std::to_string(plan.seq_len));
     set("training.global_batch", std::to_string(plan.batch));

@@ -550,7 +550,11 @@ TEST(ConfigOfPairs, RefusesByNameWhatALossOfPairsDoesNotDo) {
          config.data.jsonl.clear();
          config.data.text = {"a.txt"};
        }},
-      {"[data] validation", [](Config& config) { config.data.validation = "0.1"; }},
+      {"use_weighting",
+       [](Config& config) {
+         config.preference = {.loss = PreferenceLoss::dpo, .use_weighting = true};
+         config.model.logit_cap = 30;
+       }},
       {"[data] mask_history", [](Config& config) { config.data.mask_history = true; }},
       {"[data] train_on_prompt", [](Config& config) { config.data.train_on_prompt = true; }},
       {"[training] goldfish.k", [](Config& config) { config.training.goldfish.k = 4; }},
@@ -559,4 +563,5 @@ TEST(ConfigOfPairs, RefusesByNameWhatALossOfPairsDoesNotDo) {
   for (const auto& [key, change] : changes)
     EXPECT_THAT(refusal_of(change), testing::StartsWith(concat("[preference] loss: ", key)));
   EXPECT_EQ(refusal_of([](Config&) {}), "accepted");
+  EXPECT_EQ(refusal_of([](Config& config) { config.data.validation = "0.1"; }), "accepted");
 }

@@ -8,9 +8,11 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/options/options.h"
+#include "axonn/ranks/comm/self.h"
 #include "axonn/run/config/preference.h"
 #include "axonn/run/config/prepared_run.h"
 #include "axonn/run/config/stored_config.h"
+#include "axonn/run/train/preference_term.h"
 
 #include "tests/support/dry_peak.h"
 #include "tests/support/model_folder.h"
@@ -72,6 +74,39 @@ Config labelled_config(const test::TemporaryPath& folder, const std::string& nam
   return config;
 }
 
+/// The log-probabilities of the tokens of answers.
+using AnswerLosses = std::array<std::vector<float>, 4>;
+
+/// Scores pairs without prompts.
+std::vector<ScoredPair> score_recorded(const AnswerLosses& chosen, const AnswerLosses& rejected,
+                                       double ld_alpha) {
+  constexpr std::int64_t kLength = 16;
+  std::vector<std::int32_t> ids(4 * kLength), targets(4 * kLength, -1), positions(4 * kLength),
+      starts(4 * kLength);
+  std::vector<float> losses(2 * 4 * kLength);
+  for (std::size_t pair = 0; pair < 4; ++pair) {
+    std::size_t row = pair * kLength;
+    for (const auto* answer : {&chosen[pair], &rejected[pair]}) {
+      const auto start = static_cast<std::int32_t>(row - pair * kLength);
+      for (const float logp : *answer) {
+        targets[row] = 1;
+        starts[row] = start;
+        losses[2 * row++] = -logp;
+      }
+    }
+  }
+  const auto world = make_self();
+  const Grid grid(*world, {});
+  const auto backend = make_cpu_backend(1);
+  Arena arena(backend->device());
+  const Context ctx(*backend, arena, grid);
+  const Tokens tokens =
+      make_tokens(ctx, ids, targets, {4, kLength}, {.positions = positions, .starts = starts});
+  const Tensor of_rows = ctx.empty(4 * kLength, 2, DType::f32);
+  ctx.device().copy_from_host(of_rows.view().data, losses.data(), of_rows.bytes());
+  return scored_pairs(ctx, tokens, of_rows, nullptr, ld_alpha);
+}
+
 /// What a run from a stored model needs besides.
 Config stored(Config config) { return with_stored_model(std::move(config), Origins()); }
 
@@ -107,6 +142,57 @@ TEST(PreferenceRun, OfCpoAddsTheMeanLossOfTheChosenAnswersTokens) {
   EXPECT_NEAR(losses[1] - losses[0], 0.5 * likelihood.front(), 1e-5);
   EXPECT_LT(likelihood.back(), likelihood.front());
   EXPECT_NE(norms[0], norms[1]);
+}
+
+TEST(ScoredPairs, HaveTheSumsOfARecordedLossThatWeighsTheTokensBeyondTheShorterAnswer) {
+  // Log-probabilities of four pairs under policy and reference, and what TRL 1.16 computes of them
+  // with ld_alpha 0.5.
+  const AnswerLosses chosen = {
+      {{-2.158935546875, -0.887451171875, -2.98095703125, -1.764404296875, -2.3076171875},
+       {-1.400634765625, -0.10693359375, -2.0498046875, -0.771728515625, -1.21630859375,
+        -1.839599609375},
+       {-0.306396484375, -1.741943359375, -1.910400390625, -0.6083984375, -2.082763671875,
+        -0.868408203125, -0.3154296875, -0.461181640625, -1.373291015625},
+       {-2.761962890625, -0.705322265625, -0.287353515625, -0.1669921875, -0.759033203125,
+        -1.75439453125, -2.65234375, -0.76025390625}}};
+  const AnswerLosses rejected = {
+      {{-0.75244140625, -2.451904296875, -0.78662109375, -0.98876953125, -2.863525390625,
+        -3.103271484375, -1.780517578125},
+       {-2.650634765625, -1.572265625, -1.329345703125, -0.109130859375, -1.825439453125,
+        -0.59814453125},
+       {-2.40283203125, -0.1376953125, -1.3359375},
+       {-0.782470703125, -0.83740234375, -1.19677734375, -2.1337890625}}};
+  const AnswerLosses ref_chosen = {
+      {{-1.90087890625, -0.68212890625, -3.11181640625, -1.451904296875, -2.120361328125},
+       {-1.373779296875, -0.2490234375, -2.1767578125, -0.3828125, -1.427978515625, -1.521484375},
+       {-0.02392578125, -1.767578125, -2.261962890625, -0.253173828125, -2.287353515625,
+        -0.6904296875, -0.008544921875, -0.494140625, -1.186279296875},
+       {-3.09033203125, -0.833740234375, -0.60302734375, -0.0048828125, -0.943603515625,
+        -1.62109375, -2.27685546875, -0.796630859375}}};
+  const AnswerLosses ref_rejected = {
+      {{-0.800537109375, -2.262451171875, -0.564697265625, -0.7861328125, -2.7744140625,
+        -3.305419921875, -2.2158203125},
+       {-2.80908203125, -2.014892578125, -1.66796875, -0.294921875, -1.374267578125,
+        -1.309326171875},
+       {-2.4052734375, -0.106201171875, -1.62939453125},
+       {-0.900146484375, -0.702392578125, -0.5537109375, -3.031494140625}}};
+  constexpr std::array<double, 4> kOfFirstTokens = {-0.012809918772184042, -0.01352188426947654,
+                                                    -0.012852689566862644, -0.012356802529329402};
+  const std::vector<ScoredPair> policy = score_recorded(chosen, rejected, 0.5),
+                                reference = score_recorded(ref_chosen, ref_rejected, 0.5);
+  double mean = 0;
+  for (std::size_t i = 0; i < policy.size(); ++i) {
+    std::array<AnswerScore, 2> answers = policy[i].answers;
+    for (std::size_t side = 0; side < 2; ++side)
+      answers[side].reference = reference[i].answers[side].policy;
+    const PairLoss loss = preference_loss({.loss = PreferenceLoss::dpo}, answers[0], answers[1]);
+    mean += loss.value / 4;
+    EXPECT_NEAR(loss.d_chosen / 4, kOfFirstTokens[i], 1e-12);
+    EXPECT_EQ(policy[i].shares.front(), 1);
+  }
+  EXPECT_NEAR(mean, 0.7250528367849107, 1e-12);
+  EXPECT_EQ(policy[0].shares[5 + 6], 0.5) << "the sixth token of an answer to one of five";
+  EXPECT_EQ(policy[3].shares[7], 0.5);
 }
 
 TEST(PreferenceRun, WithoutTheTokensBeyondTheShorterAnswerDoesNotDependOnThem) {

@@ -192,8 +192,9 @@ AnswerDocuments encode_answers(const std::vector<std::string>& files, const Answ
   const auto trained =
       static_cast<std::size_t>(std::floor(static_cast<double>(lines.size()) * (1 - held_out)));
   if (trained == 0)
-    refuse(files.front(), ": of ", lines.size(), " lines with answers none is left for training; ",
-           "give more lines, or lower data.validation or raise preference.max_length, if set");
+    refuse(files.front(), ": none of the ", std::ssize(lines) + all.left_out,
+           " lines with answers is left for training; give more lines, lower data.validation, or ",
+           "raise preference.max_length");
   const std::span<CodedLine> kept(lines);
   all.trained = write_lines(kept.first(trained), data, writer, all);
   write_lines(kept.subspan(trained), data, writer, all);
