@@ -12,6 +12,7 @@
 #include "axonn/run/config/preference.h"
 #include "axonn/run/config/prepared_run.h"
 #include "axonn/run/config/stored_config.h"
+#include "axonn/run/records/run_steps.h"
 #include "axonn/run/train/preference_term.h"
 
 #include "tests/support/dry_peak.h"
@@ -324,6 +325,7 @@ TEST(PreferenceRun, KeepsAPartOfThePairsFromTraining) {
   const auto lines = metrics_of(config);
   EXPECT_FALSE(lines[0].contains("val_loss"));
   EXPECT_TRUE(lines[1].contains("val_rewards/accuracies"));
+  EXPECT_EQ(series_of({.key = "val_rewards/margins"}), "rewards/margins_validation");
   EXPECT_LT(lines.back()["val_loss"].get<double>(), std::log(2));
 }
 
@@ -366,6 +368,8 @@ TEST(PreferenceRun, TakesTheMemoryThatADryStepPredicts) {
   test::TemporaryPath folder;
   Config config = on_grid(pair_config(folder, "run"), {.y = 2, .z = 2});
   config.training.micro_batch = 2;
+  expect_dry_peak(prepared(stored(config)));
+  config.preference.use_weighting = true;
   expect_dry_peak(prepared(stored(config)));
 }
 
