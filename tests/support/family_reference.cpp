@@ -176,15 +176,21 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
     const auto normed = [&](const Matrix& of) {
       return head_norms(of, m, weights, name + which + "_norm.weight");
     };
+    if (m.qk_norm == QkNormKind::rotated_plain && m.has_rope(layer))
+      return over_heads(rotated(project(which), m, layer, positions), Matrix(1, m.head_width(), 1),
+                        m.norm_eps);
     if (m.qk_norm == QkNormKind::rotated_head)
       return normed(rotated(project(which), m, layer, positions));
     return rotated(normed(project(which)), m, layer, positions);
   };
   Matrix queries = turned("q");
-  for (std::int64_t r = 0; r < queries.rows && m.has_rope(layer); ++r)
+  for (std::int64_t r = 0; r < queries.rows; ++r)
     for (std::int64_t c = 0; c < queries.cols; ++c)
       queries(r, c) *=
-          1 + m.query_growth * std::log(1 + (r % positions) / m.rope.original_positions);
+          m.has_rope(layer)
+              ? 1 + m.query_growth * std::log(1 + (r % positions) / m.rope.original_positions)
+              : 1 + m.nope_query_growth *
+                        std::log(1 + (r % positions + 1) / m.nope_query_positions);
   const std::int64_t width = m.head_width(m.window_of(layer)),
                      kv_heads = m.kv_heads_of(m.window_of(layer));
   const AttentionShape shape{.positions = positions,
@@ -197,7 +203,8 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
                                           ? std::sqrt(double(m.mup_base_head_dim)) / double(width)
                                           : 1 / std::sqrt(double(width)),
                              .window = m.window_of(layer),
-                             .cap = m.score_cap};
+                             .cap = m.score_cap,
+                             .chunks = m.window_chunks && m.window_of(layer) > 0};
   const bool keys = m.full_values_are_keys && m.window_of(layer) == 0;
   Matrix values = project(keys ? "k" : "v");
   if (m.value_norm) values = over_heads(values, Matrix(1, width, 1), m.norm_eps);
@@ -311,11 +318,17 @@ Matrix mixture(const MixtureInputs& inputs, const ModelConfig& m, const Weights&
   };
   Matrix out(x.rows, x.cols);
   for (std::int64_t e = 0; e < m.experts; ++e) {
-    const Matrix of_expert = mlp(x, m, weights, name + "experts." + std::to_string(e) + ".");
+    Matrix scaled = x;
+    for (std::int64_t r = 0; r < x.rows && m.expert_input_scores; ++r)
+      for (std::int64_t j = 0; j < router.k; ++j)
+        for (std::int64_t c = 0; c < x.cols && routing.ids[r * router.k + j] == e; ++c)
+          scaled(r, c) *= routing.weights(r, j);
+    const Matrix of_expert = mlp(scaled, m, weights, name + "experts." + std::to_string(e) + ".");
     for (std::int64_t r = 0; r < x.rows; ++r)
       for (std::int64_t j = 0; j < router.k; ++j)
         for (std::int64_t c = 0; c < x.cols && routing.ids[r * router.k + j] == e; ++c)
-          out(r, c) += routing.weights(r, j) * of_expert(r, c) * factor(e);
+          out(r, c) +=
+              (m.expert_input_scores ? 1 : routing.weights(r, j)) * of_expert(r, c) * factor(e);
   }
   return out;
 }

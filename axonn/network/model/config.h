@@ -27,12 +27,13 @@ std::span<const std::string_view> model_families();
 /// UsageError, with the names of all, if there is none.
 ModelFamily model_family(std::string_view name);
 
-/// RMSNorm of queries and keys: of each head (Qwen3), of all heads' columns together (OLMoE), or of
-/// each head after rotary positions (HunYuan).
-enum class QkNormKind { none, head, width, rotated_head };
+/// RMSNorm of queries and keys: of each head (Qwen3), of all heads' columns together (OLMoE), of
+/// each head after rotary positions (HunYuan), or that without weights, in layers with rotary
+/// positions alone (Llama 4).
+enum class QkNormKind { none, head, width, rotated_head, rotated_plain };
 
-inline constexpr std::array<std::string_view, 4> kQkNormKinds = {"none", "head", "width",
-                                                                 "rotated-head"};
+inline constexpr std::array<std::string_view, 5> kQkNormKinds = {"none", "head", "width",
+                                                                 "rotated-head", "rotated-plain"};
 
 /// The MLP of the llama family: down(silu(gate x) ⊙ up x), down(xielu(up x)) without a gate, or
 /// down(gelu(gate x) ⊙ up x), or without a gate down(gelu(up x)) or down(relu(up x)²), or
@@ -110,7 +111,8 @@ struct ModelConfig {
   std::int64_t qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128;
   /// Scores s of attention, and logits, become cap · tanh(s / cap) (Gemma 2); 0: they stay.
   double score_cap = 0, logit_cap = 0;
-  std::int64_t window = 0;  ///< positions that attention sees, its own included; 0: all
+  std::int64_t window = 0;     ///< positions that attention sees, its own included; 0: all
+  bool window_chunks = false;  ///< positions see those of their own chunk of `window` (Llama 4)
   std::vector<std::int64_t> full_layers = {};  ///< layers, counted from 0, without the window
   std::vector<std::int64_t> nope_layers = {};  ///< layers without rotary positions
   double rope_theta = 10000;                   ///< base of the rotary frequencies
@@ -119,6 +121,9 @@ struct ModelConfig {
   RopeScaling rope = {};  ///< the keys rope_scaling and rope_factor to rope_truncate
   /// Queries at position p are multiplied by 1 + this · ln(1 + floor(p / rope.original_positions)).
   double query_growth = 0;
+  /// The same in layers without rotary positions, by p + 1 and this many (Llama 4).
+  double nope_query_growth = 0;
+  std::int64_t nope_query_positions = 8192;
   double window_rope_theta = 0;        ///< the base in layers with the window; 0: rope_theta
   bool window_rope_scaling = true;     ///< whether layers with the window have rope's scaling, too
   std::int64_t experts = 0;            ///< E, experts of a layer's MLP; 0: all MLPs are dense
@@ -132,10 +137,11 @@ struct ModelConfig {
   std::int64_t expert_step = 1;        ///< every so many layers, the last one has experts
   std::vector<std::int64_t> dense_layers = {};  ///< layers without experts, counted from 0
   RouterKind router = RouterKind::softmax;
-  double router_scale = 1;         ///< factor of the chosen scores
-  bool router_bias = false;        ///< a bias that only selects, see training.balance.bias
-  bool router_logit_bias = false;  ///< a learned bias of the router's logits
-  bool expert_bias = false;        ///< biases of the products of experts
+  double router_scale = 1;           ///< factor of the chosen scores
+  bool expert_input_scores = false;  ///< scores multiply the inputs of experts (Llama 4)
+  bool router_bias = false;          ///< a bias that only selects, see training.balance.bias
+  bool router_logit_bias = false;    ///< a learned bias of the router's logits
+  bool expert_bias = false;          ///< biases of the products of experts
   /// Experts, their router and the MLP beside them have norms of their own, and each expert a
   /// learned factor of its scores (Gemma 4).
   bool expert_block_norms = false;

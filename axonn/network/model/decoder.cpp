@@ -51,6 +51,7 @@ DecoderBlock::DecoderBlock(const ModelConfig& config, const Grid& grid, const st
              .kv_heads = config.kv_heads_of(window),
              .head_dim = config.head_width(window),
              .window = window,
+             .chunks = window > 0 && config.window_chunks,
              .base_head_dim = config.mup_base_head_dim,
              .scale = config.attention_scale,
              .cap = config.score_cap},

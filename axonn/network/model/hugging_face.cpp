@@ -57,18 +57,18 @@ constexpr std::array<std::string_view, 2> kHeads = {"lm_head.weight",
 struct Wrapper {
   std::string_view name;  ///< its model_type
   std::string_view text;  ///< that of the text model, if the object does not say
+  bool tied = true;       ///< if the file does not say
 };
 constexpr std::array kWrappers = {Wrapper{"gemma3", "gemma3_text"},
-                                  Wrapper{"gemma4", "gemma4_text"}, Wrapper{"mistral3", "mistral"}};
+                                  Wrapper{"gemma4", "gemma4_text"}, Wrapper{"mistral3", "mistral"},
+                                  Wrapper{"llama4", "llama4_text", false}};
 
 /// In front of the names of its other tensors.
-constexpr std::array<std::string_view, 7> kTowers = {"vision_tower.",
-                                                     "multi_modal_projector.",
-                                                     "model.vision_tower.",
-                                                     "model.audio_tower.",
-                                                     "model.embed_vision.",
-                                                     "model.embed_audio.",
-                                                     "model.multi_modal_projector."};
+constexpr std::array<std::string_view, 8> kTowers = {
+    "vision_tower.",          "vision_model.",
+    "multi_modal_projector.", "model.vision_tower.",
+    "model.audio_tower.",     "model.embed_vision.",
+    "model.embed_audio.",     "model.multi_modal_projector."};
 
 constexpr double kMostParameters = 1e18;  // of all experts, so that their count fits an int64
 
@@ -139,7 +139,7 @@ nlohmann::json text_model(const nlohmann::json& json) {
   nlohmann::json text = json.value("text_config", nlohmann::json::object());
   if (!text.is_object()) return nullptr;
   text.emplace("model_type", wrapper->text);
-  text["tie_word_embeddings"] = json.value("tie_word_embeddings", nlohmann::json(true));
+  text["tie_word_embeddings"] = json.value("tie_word_embeddings", nlohmann::json(wrapper->tied));
   for (const char* const key : {"quantization_config", "quantization"})
     if (json.contains(key)) text[key] = json[key];
   return text;

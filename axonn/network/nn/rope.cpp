@@ -14,7 +14,7 @@ namespace {
 double of_llama3(double frequency, const RopeScaling& s) {
   const double turns =  // rotations of the pair over the original positions
       static_cast<double>(s.original_positions) * frequency / (2 * std::numbers::pi);
-  if (turns > s.high_freq_factor) return frequency;
+  if (turns >= s.high_freq_factor) return frequency;
   if (turns < s.low_freq_factor) return frequency / s.factor;
   const double smooth = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
   return (1 - smooth) * frequency / s.factor + smooth * frequency;
@@ -122,7 +122,8 @@ Tensor Rope::table(const Context& ctx, std::int64_t count, std::int64_t position
     double magnitude = options_.magnitude;
     if (queries)
       magnitude *= 1 + options_.queries.growth *
-                           std::log1p(static_cast<double>(position / options_.queries.positions));
+                           std::log1p(static_cast<double>((position + options_.queries.offset) /
+                                                          options_.queries.positions));
     for (std::int64_t i = 0; i < half; ++i) {
       const double angle = static_cast<double>(position) * frequencies[i];
       host[row * 2 * half + i] = static_cast<float>(magnitude * std::cos(angle));

@@ -78,6 +78,7 @@ class Generated {
                               .group = c_.shape.group,
                               .first_query = c_.shape.first_query,
                               .window = c_.shape.window,
+                              .chunks = c_.shape.chunks,
                               .scale = static_cast<float>(c_.shape.scale),
                               .cap = static_cast<float>(c_.shape.cap)});
     EXPECT_TRUE(out.gap_untouched());
@@ -169,6 +170,17 @@ TEST(CachedAttention, WithAWindowNeedsNoMoreEntriesThanTheWindow) {
   for (DType type : kTypes)
     for (std::int64_t window : {1, 5, 64, 70})
       Generated({{150, 2, 2, 8, 1, 0, 0.3, window}, window, type}, {150, 90}).all(*backend);
+}
+
+TEST(CachedAttention, WithinChunksEqualsThatOverTheWholeSequences) {
+  const auto backend = test_backend();
+  for (DType type : kTypes)
+    for (std::int64_t chunk : {1, 5, 64}) {
+      reference::AttentionShape shape{150, 2, 2, 8, 1, 0, 0.3, chunk};
+      shape.chunks = true;
+      Generated({shape, chunk, type}, {150, 90}).all(*backend);
+      Generated({shape, 150, type}, {150, 90}).all(*backend);
+    }
 }
 
 TEST(CachedAttention, TakesSeveralNewTokensOfASequenceAtOnce) {

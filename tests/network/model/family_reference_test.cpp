@@ -320,6 +320,25 @@ ModelConfig small_gemma4_moe() {
   return config;
 }
 
+/// Chunks and queries that grow thrice within a sequence; layers of four kinds.
+ModelConfig small_llama4() {
+  ModelConfig config = small_mixtral();
+  config.layers = 4;
+  config.rope_pairs = RopePairs::neighbours;
+  config.qk_norm = QkNormKind::rotated_plain;
+  config.window = 3;
+  config.window_chunks = true;
+  config.full_layers = config.nope_layers = {2, 3};
+  config.nope_query_growth = 0.5;
+  config.nope_query_positions = (kPositions + 3) / 3;
+  config.router = RouterKind::sigmoid;
+  config.expert_norm = false;
+  config.expert_input_scores = true;
+  config.expert_ffn = config.shared_ffn = 12;
+  config.expert_step = 2;
+  return config;
+}
+
 ModelConfig small_starcoder2() {
   ModelConfig config = small_seed_oss();
   config.norm = NormKind::layer;
@@ -569,5 +588,6 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"Starcoder2", small_starcoder2}, Family{"Nemotron", small_nemotron},
         Family{"Cohere2", small_cohere2}, Family{"OptionsTogether", small_with_options_together},
         Family{"GptOss", small_gpt_oss}, Family{"Sinks", small_with_sinks},
-        Family{"Deepseek2", small_deepseek2}, Family{"Latent", small_latent}),
+        Family{"Deepseek2", small_deepseek2}, Family{"Latent", small_latent},
+        Family{"Llama4", small_llama4}),
     [](const auto& family) { return std::string(family.param.name); });

@@ -95,6 +95,49 @@ TEST(HuggingFace2025, Gemma4HasHeadsOfTheirOwnInLayersWithoutTheWindow) {
   EXPECT_EQ(parse(to_hugging_face_config(resolved(moe, 0, 0), {})), resolved(moe, 0, 0));
 }
 
+TEST(HuggingFace2025, Llama4HasChunksAndExpertsInSomeLayers) {
+  const std::string common = R"("intermediate_size": 96, "intermediate_size_mlp": 160,
+    "num_local_experts": 8, "attention_chunk_size": 64, "rope_theta": 500000.0)";
+  const ModelConfig scout = read("llama4_text", common + R"(, "no_rope_layers": [],
+    "moe_layers": [0, 1, 2, 3], "attn_temperature_tuning": 4, "rope_scaling": {"factor": 8.0,
+    "high_freq_factor": 1.0, "low_freq_factor": 1.0, "rope_type": "llama3",
+    "original_max_position_embeddings": 8192})");
+  EXPECT_EQ(scout.expert_ffn, 96);
+  EXPECT_EQ(scout.shared_ffn, 96);
+  EXPECT_EQ(scout.ffn, 160);
+  EXPECT_EQ(scout.window, 64);
+  EXPECT_TRUE(scout.window_chunks);
+  EXPECT_EQ(scout.full_layers, std::vector<std::int64_t>{3});
+  EXPECT_EQ(scout.nope_layers, scout.full_layers);
+  EXPECT_EQ(scout.nope_query_growth, 0.1);
+  EXPECT_EQ(scout.nope_query_positions, 8192);
+  EXPECT_EQ(scout.qk_norm, QkNormKind::rotated_plain);
+  EXPECT_EQ(scout.dense_layers, std::vector<std::int64_t>());
+  const ModelConfig maverick = read("llama4_text", common + R"(, "moe_layers": [1, 3],
+    "interleave_moe_layer_step": 2, "use_qk_norm": false, "attn_temperature_tuning": false)");
+  EXPECT_EQ(maverick.expert_step, 2);
+  EXPECT_EQ(maverick.dense_layers, std::vector<std::int64_t>());
+  EXPECT_EQ(maverick.qk_norm, QkNormKind::none);
+  EXPECT_EQ(maverick.nope_query_growth, 0);
+  const ModelConfig other = read("llama4_text", common + R"(, "moe_layers": [0, 3, 9],
+    "no_rope_layers": [1, 0, 1, 1], "num_experts_per_tok": 2, "attention_bias": true,
+    "layer_types": ["chunked_attention", "full_attention", "full_attention", "chunked_attention"])");
+  EXPECT_EQ(other.dense_layers, (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(other.full_layers, (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(other.nope_layers, std::vector<std::int64_t>{1});
+  const ModelConfig dense = read("llama4_text", common + R"(, "moe_layers": [])");
+  EXPECT_EQ(dense.experts, 0);
+  EXPECT_EQ(dense.ffn, 160);
+  for (const ModelConfig& model : {scout, maverick, other, dense})
+    EXPECT_EQ(parse(to_hugging_face_config(resolved(model, 0, 0), {})), resolved(model, 0, 0));
+  for (const char* const refused :
+       {R"("attention_chunk_size": null)", R"("router_jitter_noise": 0.1)",
+        R"("hidden_act": "gelu")", R"("no_rope_layers": [1, 0])",
+        R"("layer_types": ["sliding_attention", "full_attention",
+        "full_attention", "full_attention"])"})
+    EXPECT_THROW(read("llama4_text", refused), UsageError) << refused;
+}
+
 TEST(HuggingFace2025, HunyuansAlphaMultipliesTheBase) {
   const ModelConfig model = read("hunyuan_v1_dense", R"("head_dim": 128, "rope_theta": 10000,
     "rope_scaling": {"alpha": 1000.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0,

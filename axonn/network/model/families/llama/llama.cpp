@@ -51,7 +51,8 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
             .also = "use_mlp_bias add_mlp_bias"});
   list.add("qk_norm", model.qk_norm, kQkNormKinds,
            {.help = "RMSNorm of queries and keys: of each head, as in Qwen3, over the width of all "
-                    "heads, as in OLMoE, or of each head after rotary positions, as in HunYuan "
+                    "heads, as in OLMoE, of each head after rotary positions, as in HunYuan, or "
+                    "that without weights, in layers with rotary positions alone, as in Llama 4 "
                     "(llama)",
             .also = "qk_layernorm use_qk_norm q_norm k_norm",
             .spellings = kQkNormSpellings});
@@ -99,6 +100,21 @@ void list_position_options(ModelConfig& model, OptionList& list) {
                     "rope_original_positions)), as in Ministral 3 (llama)",
             .min = 0,
             .also = "llama_4_scaling_beta attention_temperature attn_scale"});
+  list.add("nope_query_growth", &model.nope_query_growth,
+           {.help = "queries at position p of layers without rotary positions are multiplied by "
+                    "1 + this · ln(1 + floor((p + 1) / nope_query_positions)), as in Llama 4 "
+                    "(llama)",
+            .min = 0,
+            .also = "attn_temperature_tuning"});
+  list.unused_if([&model] {
+    const std::string reason = why_unread(kLlamaFamily, model);
+    return reason.empty() && model.nope_query_growth == 0 ? "model.nope_query_growth is 0" : reason;
+  });
+  list.add("nope_query_positions", &model.nope_query_positions,
+           {.help = "so many positions are one step of nope_query_growth",
+            .min = 1,
+            .also = "floor_scale"});
+  list.unused_if([&model] { return why_unread(kLlamaFamily, model); });
   list.add(
       "rope_scaling", model.rope.kind, kRopeScalingKinds,
       {.help = "scale the rotary frequencies for longer sequences, as Llama 3.1 does, by YaRN, "
@@ -203,6 +219,10 @@ void list_window_options(ModelConfig& model, OptionList& list) {
     const std::string reason = why_unread(kLlamaFamily, model);
     return reason.empty() && model.window == 0 ? "model.window is 0" : reason;
   });
+  list.add("window_chunks", &model.window_chunks,
+           {.help = "whether sequences are in chunks of window positions, of which each sees those "
+                    "of its own chunk alone, as in Llama 4",
+            .also = "attention_chunk_size chunked_attention"});
   list.add("full_layers", &model.full_layers,
            {.help = "layers, counted from 0, whose attention sees all positions whatever window "
                     "says, as in OLMo 3",
@@ -372,6 +392,9 @@ void list_router_options(ModelConfig& model, OptionList& list) {
            {.help = "factor of the chosen scores",
             .above = 0,
             .also = "routed_scaling_factor moe_router_topk_scaling_factor"});
+  list.add("expert_input_scores", &model.expert_input_scores,
+           {.help = "whether the scores of a token's experts multiply the experts' inputs, as in "
+                    "Llama 4, instead of their outputs"});
   list.add("router_bias", &model.router_bias,
            {.help = "whether each expert has a bias that counts when experts are chosen, but not "
                     "in their scores; training.balance.bias adapts it",
@@ -433,6 +456,7 @@ void validate_latents(const ModelConfig& model) {
   if (model.qk_norm != QkNormKind::none)
     refuse_with("which have norms themselves; set qk_norm to \"none\"");
   if (model.sinks) refuse_with("without sinks; set sinks to false");
+  if (model.nope_query_growth > 0) refuse_with("without nope_query_growth; set it to 0");
   if (model.full_head_dim > 0 || model.full_kv_heads > 0 || model.full_values_are_keys ||
       model.value_norm)
     refuse_with(
@@ -454,9 +478,9 @@ void validate_rope(const ModelConfig& model) {
            "another part that is even");
   if (model.rope.kind == RopeScalingKind::longrope) validate_longrope(model);
   if (model.rope.kind == RopeScalingKind::llama3 &&
-      model.rope.low_freq_factor >= model.rope.high_freq_factor)
+      model.rope.low_freq_factor > model.rope.high_freq_factor)
     refuse("[model] rope_low_freq_factor = ", model.rope.low_freq_factor,
-           " is not below rope_high_freq_factor = ", model.rope.high_freq_factor,
+           " is above rope_high_freq_factor = ", model.rope.high_freq_factor,
            "; Llama 3.1 has 1 and 4");
   if (model.rope.kind != RopeScalingKind::yarn) return;
   if (model.rope.beta_slow >= model.rope.beta_fast)
@@ -480,6 +504,8 @@ void validate_layers(const ModelConfig& model, const char* key,
 void validate_kinds_of_layers(const ModelConfig& model) {
   validate_layers(model, "nope_layers", model.nope_layers);
   validate_layers(model, "full_layers", model.full_layers);
+  if (model.window_chunks && model.window == 0)
+    refuse("[model] window_chunks = true, but window = 0; set window, the positions of a chunk");
   bool any = model.window == 0;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) any |= model.window_of(layer) > 0;
   if (!any)
@@ -504,6 +530,10 @@ void validate_experts(const ModelConfig& model) {
     refuse("[model] shared_ffn = ", model.shared_ffn,
            " is the width of an MLP beside experts, but experts = 0; set ffn");
   if (model.experts == 0) return;
+  if (model.expert_input_scores && (model.expert_bias || model.expert_block_norms))
+    refuse("[model] expert_input_scores = true with ",
+           model.expert_bias ? "expert_bias" : "expert_block_norms",
+           " = true is not supported; set it to false");
   if (model.expert_block_norms &&
       (model.shared_ffn == 0 || model.block_norm != BlockNormKind::both))
     refuse(

@@ -94,6 +94,7 @@ class LlamaBlock final : public DecoderBlock {
   struct Layer {
     std::int64_t window;  ///< positions that attention sees; 0: all
     const Rope* rope;     ///< shared by blocks, outlives them; null: no rotary positions
+    bool rotates;         ///< false: `rope`, if there is one, only lets queries grow
     /// With experts, its number among the layers that have some.
     std::optional<std::int64_t> routed;
   };
@@ -129,10 +130,12 @@ class LlamaBlock final : public DecoderBlock {
                    norm(".post_feedforward_layernorm_2"), norm(".mlp.gate.norm"),
                    1 / std::sqrt(static_cast<float>(config.hidden))};
     }
+    if (config.qk_norm == QkNormKind::rotated_plain && layer.rotates)
+      norms_queries_ = static_cast<float>(config.norm_eps);
     const QkNormOptions of_heads{static_cast<float>(config.norm_eps), config.norm_plus_one};
     if (config.qk_norm == QkNormKind::width)
       qk_norm_ = QkWidthNorm(parameters_, name + ".self_attn", heads_, of_heads);
-    else if (config.qk_norm != QkNormKind::none)
+    else if (config.qk_norm != QkNormKind::none && config.qk_norm != QkNormKind::rotated_plain)
       qk_norm_ = QkNorm(parameters_, name + ".self_attn", heads_, of_heads);
     if (config.value_norm) norms_values_ = static_cast<float>(config.norm_eps);
     if (config.layer_factor)
@@ -206,6 +209,7 @@ class LlamaBlock final : public DecoderBlock {
     if (norms_values_) qkv = value_norm(ctx, qkv, heads_, *norms_values_);
     if (rope_) qkv = (*rope_)(ctx, std::move(qkv), heads_);
     if (qk_norm_ && norms_rotated_) qkv = qk_norm_(ctx, qkv);
+    if (norms_queries_) qkv = query_key_norm(ctx, qkv, heads_, *norms_queries_);
     return (*project_)(ctx, attention(ctx, qkv, heads_, sinks_ ? &*sinks_ : nullptr));
   }
   /// `in`: x after the norm at the MLP's input.
@@ -249,6 +253,7 @@ class LlamaBlock final : public DecoderBlock {
             .bias = config.router_bias,
             .logit_bias = config.router_logit_bias,
             .expert_bias = config.expert_bias,
+            .scales_input = config.expert_input_scores,
             .factors = config.expert_block_norms,
             .activation = gate_of(config),
             .groups = config.expert_groups,
@@ -262,9 +267,9 @@ class LlamaBlock final : public DecoderBlock {
   const Rope* rope_;
   bool norms_rotated_;  // whether queries and keys are normed after rotary positions
   bool values_are_keys_;
-  std::optional<float> norms_values_;  // the eps
-  const Parameter* factor_ = nullptr;  // of the output
-  ParameterGroup held_;                // of experts; empty without
+  std::optional<float> norms_values_, norms_queries_;  // the eps of norms without weights
+  const Parameter* factor_ = nullptr;                  // of the output
+  ParameterGroup held_;                                // of experts; empty without
   Norms attention_norms_;
   std::optional<Linear> qkv_;  // or latent_
   std::optional<LatentAttention> latent_;
@@ -295,14 +300,20 @@ class Llama final : public Decoder {
       window_rope_ = rope_of(
           config, config.window_rope_theta > 0 ? config.window_rope_theta : config.rope_theta,
           config.window_rope_scaling ? config.rope : RopeScaling{}, config.head_width());
+    if (config.nope_query_growth > 0) nope_rope_ = growing_queries(config);
+    if (config.window_chunks && grid.shape().context > 1)
+      refuse("[parallelism] context = ", grid.shape().context,
+             ": ranks cannot share sequences whose positions see their own chunk alone ",
+             "(model.window_chunks); set context to 1");
     for (std::int64_t i = 0; i < config.layers; ++i) {
       const std::int64_t window = config.window_of(i);
       const Rope* rope = window > 0 && window_rope_ ? &*window_rope_ : &rope_;
-      if (!config.has_rope(i)) rope = nullptr;
+      if (!config.has_rope(i)) rope = nope_rope_ ? &*nope_rope_ : nullptr;
       std::optional<std::int64_t> number;
       if (config.has_experts(i)) number = routed();
-      add(std::make_unique<LlamaBlock>(config, grid, concat("model.layers.", i),
-                                       LlamaBlock::Layer{window, rope, number}));
+      add(std::make_unique<LlamaBlock>(
+          config, grid, concat("model.layers.", i),
+          LlamaBlock::Layer{window, rope, config.has_rope(i), number}));
     }
   }
 
@@ -320,12 +331,20 @@ class Llama final : public Decoder {
                  .neighbours = config.rope_pairs == RopePairs::neighbours,
                  .queries = {config.query_growth, config.rope.original_positions}});
   }
+  /// Of layers without rotary positions: angles of 0.
+  static Rope growing_queries(const ModelConfig& config) {
+    const std::int64_t width = config.head_width();
+    return Rope(std::vector<double>(width / 2),
+                {.queries = {config.nope_query_growth, config.nope_query_positions, 1}});
+  }
   void prepare(const Context& ctx, const Tokens& tokens) override {
     rope_.prepare(ctx, tokens.rows);
+    if (nope_rope_) nope_rope_->prepare(ctx, tokens.rows);
     if (window_rope_) window_rope_->prepare(ctx, tokens.rows);
   }
 
   Rope rope_;
+  std::optional<Rope> nope_rope_;    // of layers without rotary positions whose queries grow
   std::optional<Rope> window_rope_;  // of layers with a window, if theirs is another
 };
 
