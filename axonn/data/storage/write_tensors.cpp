@@ -76,7 +76,7 @@ class TensorWriter {
     }
   }
 
-  /// Each line of the file is a column of the parameters, whose rows alternate or follow each other.
+  /// Each line of the file is a column of the parameters, whose rows alternate or follow.
   void write_columns(const PlannedTensor& tensor, std::span<const StoredParameter> parameters) {
     const auto& [name, rows, cols] = parameters.front();
     if (rows == 0 || cols == 0) return;

@@ -104,6 +104,10 @@ struct ModelConfig {
   bool full_values_are_keys = false;
   bool value_norm = false;    ///< values are divided by their root mean square
   bool layer_factor = false;  ///< a constant of each layer multiplies its output
+  /// Width of an input of each layer by token that a gate lets in after the MLP; 0: none (Gemma 4).
+  std::int64_t layer_input = 0;
+  std::int64_t shared_kv_layers = 0;  ///< so many last layers have keys of others; see keys_of()
+  bool double_shared_ffn = false;     ///< their MLPs are twice as wide
   /// Latent attention (DeepSeek): columns of the latents of keys and values, 0: it is not used, and
   /// of queries, 0: these have none; of a head's queries and keys without positions and with them,
   /// and of its values. head_dim follows from the last three.
@@ -130,6 +134,7 @@ struct ModelConfig {
   std::int64_t experts_per_token = 0;  ///< k
   std::int64_t expert_ffn = 0;         ///< F of an expert; 0: ffn
   std::int64_t shared_ffn = 0;     ///< width of an MLP that all tokens have beside experts; 0: none
+  bool shared_gate = false;        ///< the sigmoid of a product multiplies it (Qwen2-MoE)
   std::int64_t expert_groups = 1;  ///< equal groups of experts, of which a token uses some
   std::int64_t expert_groups_per_token = 1;
   std::int64_t expert_group_best = 2;  ///< so many best scores of a group count for its choice
@@ -178,9 +183,25 @@ struct ModelConfig {
   }
   bool has_rope(std::int64_t layer) const { return !lists(nope_layers, layer); }
 
+  /// The layer whose keys and values it uses: itself, or the last one before the last
+  /// shared_kv_layers that sees as many positions; -1: there is none.
+  std::int64_t keys_of(std::int64_t layer) const {
+    std::int64_t of = layer;
+    if (layer < layers - shared_kv_layers) return of;
+    for (of = layers - shared_kv_layers - 1; of >= 0 && window_of(of) != window_of(layer);) --of;
+    return of;
+  }
+  /// Whether other layers use its keys and values.
+  bool gives_keys(std::int64_t layer) const {
+    for (std::int64_t other = layers - shared_kv_layers; other < layers; ++other)
+      if (other != layer && keys_of(other) == layer) return true;
+    return false;
+  }
+
   /// All in which layers may differ but for adapters; to be compared.
   auto kind_of(std::int64_t layer) const {
-    return std::tuple(has_experts(layer), window_of(layer), has_rope(layer));
+    return std::tuple(has_experts(layer), window_of(layer), has_rope(layer),
+                      keys_of(layer) == layer, gives_keys(layer));
   }
 
   /// The positions that attention sees in the layers that see most; 0: all.

@@ -196,6 +196,25 @@ bool is_beyond(std::string_view tensor, std::int64_t layers) {
          layer >= layers;
 }
 
+/// Whether a tensor makes keys or values of a layer that uses those of another one; published files
+/// have some.
+bool makes_unused_keys(std::string_view tensor, const ModelConfig& model) {
+  constexpr std::string_view kLayers = "layers.", kAttention = ".self_attn.";
+  const std::size_t at = tensor.find(kLayers);
+  if (model.shared_kv_layers == 0 || at == tensor.npos) return false;
+  tensor.remove_prefix(at + kLayers.size());
+  std::int64_t layer = 0;
+  const char* const end = tensor.data() + tensor.size();
+  const auto [rest, error] = std::from_chars(tensor.data(), end, layer);
+  tensor = std::string_view(rest, static_cast<std::size_t>(end - rest));
+  if (error != std::errc() || layer >= model.layers || model.keys_of(layer) == layer ||
+      !tensor.starts_with(kAttention))
+    return false;
+  tensor.remove_prefix(kAttention.size());
+  return std::ranges::any_of(std::array{"k_proj.", "v_proj.", "k_norm.", "v_norm."},
+                             [&](const char* product) { return tensor.starts_with(product); });
+}
+
 std::string config_file(const std::string& path) {
   return is_folder(path) ? path + "/config.json" : path;
 }
@@ -271,9 +290,9 @@ TensorNames base_names(const ModelConfig& model) {
   AXONN_CHECK(family, "base_names: a registered family has no Hugging Face format");
   const ModelType* const type = find_type(*family, model);
   const bool further = type && type->predicts_further;
-  const auto is_passed_over = [=, tied = model.tied,
-                               layers = model.layers](std::string_view tensor) {
-    if (further && is_beyond(tensor, layers)) return true;
+  const auto is_passed_over = [=, tied = model.tied](std::string_view tensor) {
+    if (further && is_beyond(tensor, model.layers)) return true;
+    if (makes_unused_keys(tensor, model)) return true;
     const auto begins = [&](std::string_view tower) { return tensor.starts_with(tower); };
     return (tied && std::ranges::find(kHeads, tensor) != kHeads.end()) ||
            std::ranges::any_of(kTowers, begins) ||

@@ -147,7 +147,7 @@ void Rope::turn(const Context& ctx, const LocalHeads& at, const View& out, const
   };
   if (!queries_grow()) return run(at.qk(out), at.qk(inp), table_);
   run(at.q(out), at.q(inp), query_table_);
-  run(at.k(out), at.k(inp), table_);
+  if (at.room > 0) run(at.k(out), at.k(inp), table_);
 }
 
 Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const {
@@ -164,7 +164,7 @@ Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const 
       const Tensor before = value.unique() ? Tensor() : value;
       if (!before.empty()) {
         value = ctx.like(value);
-        ctx.backend.run(ops::Cast{at.v(value.view()), at.v(inp)});
+        if (at.room > 0) ctx.backend.run(ops::Cast{at.v(value.view()), at.v(inp)});
       }
       turn(ctx, at, value.view(), inp, false, positions);
       return value;
@@ -174,7 +174,7 @@ Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const 
       const View d_out = d.view();
       if (!d.unique()) {
         d = ctx.like(d);
-        ctx.backend.run(ops::Cast{at.v(d.view()), at.v(d_out)});
+        if (at.room > 0) ctx.backend.run(ops::Cast{at.v(d.view()), at.v(d_out)});
       }
       turn(ctx, at, d.view(), d_out, true, positions);
       to->add(ctx, std::move(d));

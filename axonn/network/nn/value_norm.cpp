@@ -26,6 +26,19 @@ Var keys_as_values(const Context& context, const Var& qk, const Heads& heads) {
   });
 }
 
+Var keys_and_values(const Context& context, const Var& qkv, const Heads& heads) {
+  return each_later(context, qkv, [heads](const Context& ctx, const Chunk& in) {
+    const LocalHeads at(ctx, heads, in.placement.cols);
+    const std::int64_t begin = at.heads * at.dim, count = 2 * at.room * at.dim;
+    const Tensor value = ctx.empty(in.value.rows(), count, in.value.dtype());
+    ctx.backend.run(ops::Cast{value.view(), in.value.view().col_range(begin, count)});
+    const auto backward = [ctx, begin, cols = at.width(), to = in.gradient](const Tensor& d_out) {
+      to->add_columns(ctx, cols, begin, d_out);
+    };
+    return with_backward(ctx, make_chunk(ctx, in, value, in.placement), backward);
+  });
+}
+
 namespace {
 
 /// Heads divided by their root mean square, and the others.

@@ -246,3 +246,23 @@ TEST(CachedAttention, RefusesACacheThatIsNotWholeSlots) {
               testing::ThrowsMessage<Error>(testing::HasSubstr(
                   "keys is (15,4) f32, want whole slots of 2 heads of 4 entries")));
 }
+
+TEST(ChunkStarts, AreTheFirstPositionOfTheChunkOrOfTheDocument) {
+  constexpr std::int32_t kLength = 700, kChunk = 7;  // more rows than a team has
+  std::vector<std::int32_t> positions, starts, whole, packed;
+  for (std::int32_t row = 0; row < 2 * kLength; ++row) {
+    const std::int32_t at = row % kLength, start = at / 30 * 30;
+    positions.push_back(at - start);
+    starts.push_back(start);
+    whole.push_back(at - at % kChunk);
+    packed.push_back(at - (at - start) % kChunk);
+  }
+  const auto backend = test_backend();
+  const Operand at(positions), from(starts);
+  Operand out(std::vector<std::int32_t>(2 * kLength));
+  backend->run(ops::ChunkStarts{.out = out, .chunk = kChunk, .length = kLength});
+  EXPECT_EQ(out.memory(), Operand(whole).memory());
+  backend->run(ops::ChunkStarts{
+      .out = out, .positions = at, .starts = from, .chunk = kChunk, .length = kLength});
+  EXPECT_EQ(out.memory(), Operand(packed).memory());
+}

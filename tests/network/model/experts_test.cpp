@@ -136,6 +136,17 @@ TEST(Experts, WhoseInputsAreMultipliedHaveTheLossesOfOneRank) {
   EXPECT_EQ(difference_replayed(run, expert_grids()), "");
 }
 
+TEST(Experts, BesideAGatedMlpHaveTheLossesOfOneRank) {
+  ModelConfig model = tiny_mixtral();
+  model.shared_ffn = 48;
+  model.shared_gate = true;
+  model.init_std = 0.1;
+  TinyRun run = balanced_run(model);
+  run.eps = 1e-5;
+  EXPECT_EQ(difference_replayed(run, ten_grids()), "");
+  EXPECT_EQ(difference_replayed(run, expert_grids()), "");
+}
+
 TEST(Experts, BalancedByBatchHaveTheLossesOfOneRank) {
   for (const auto& [scope, model] : {std::pair{BalanceScope::batch, tiny_mixtral()},
                                      {BalanceScope::hugging_face, with_sigmoid()}}) {

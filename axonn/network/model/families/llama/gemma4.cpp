@@ -1,8 +1,8 @@
 // Gemma 4: as Gemma 3, with norms by their weight alone, norms of values, scores without a scale, a
 // constant of each layer, and, in layers without the window, wider heads whose values may be their
 // keys and of whose columns some rotate; and, in some models, experts beside the MLP, with norms of
-// their own. Not the models with embeddings of each layer, or shared keys and values. Sizes: the
-// config.json of each model.
+// their own; or embeddings of each layer, and last layers that use the keys and values of others.
+// Sizes: the config.json of each model.
 #include <cmath>
 
 #include "axonn/foundation/base/check.h"
@@ -13,7 +13,7 @@ namespace axonn {
 namespace {
 
 constexpr std::int64_t kGemma4Window = 512, kGemma4Pattern = 6;  // if the file is silent
-constexpr std::int64_t kGlobalHead = 512, kInputsPerLayer = 256;
+constexpr std::int64_t kGlobalHead = 512, kInputsPerLayer = 256, kInputVocab = 262144;
 
 double embeddings_factor(const ModelConfig& model) {
   return std::sqrt(static_cast<double>(model.hidden));
@@ -88,15 +88,19 @@ void read_experts_beside(const JsonReader& file, ModelConfig& model) {
 }
 
 void read_gemma4(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  if (file.zero_or("hidden_size_per_layer_input", kMostColumns, kInputsPerLayer) > 0)
-    unsupported.emplace_back("hidden_size_per_layer_input");
-  if (file.zero_or("num_kv_shared_layers", kMostLayers, 0) > 0)
-    unsupported.emplace_back("num_kv_shared_layers");
-  if (file.flag("use_double_wide_mlp", false)) unsupported.emplace_back("use_double_wide_mlp");
+  model.layer_input = file.zero_or("hidden_size_per_layer_input", kMostColumns, kInputsPerLayer);
+  const std::int64_t inputs =
+      file.integer({"vocab_size_per_layer_input"}, kMostRows).value_or(kInputVocab);
+  if (model.layer_input > 0 && inputs != model.vocab)
+    unsupported.push_back(
+        concat("vocab_size_per_layer_input = ", inputs, " other than vocab_size"));
+  model.shared_kv_layers = file.zero_or("num_kv_shared_layers", kMostLayers, 0);
+  const bool wide = file.flag("use_double_wide_mlp", false);
+  model.double_shared_ffn = wide && model.shared_kv_layers > 0;
   if (file.text({"use_bidirectional_attention"}, "vision") != "vision")
     unsupported.emplace_back("use_bidirectional_attention");
-  for (const char* const key : {"hidden_act", "vocab_size_per_layer_input", "moe_intermediate_size",
-                                "num_experts", "top_k_experts"})
+  for (const char* const key :
+       {"hidden_act", "moe_intermediate_size", "num_experts", "top_k_experts"})
     file.find({key});  // the last three count with enable_moe_block alone
   if (file.flag("enable_moe_block", false)) read_experts_beside(file, model);
   if (!file.object("rope_parameters")) unsupported.emplace_back("a file without rope_parameters");
@@ -123,8 +127,10 @@ void write_gemma4(const ModelConfig& model, JsonObject& out) {
   out["attention_k_eq_v"] = model.full_values_are_keys;
   out["final_logit_softcapping"] =
       model.logit_cap > 0 ? nlohmann::json(model.logit_cap) : nlohmann::json();
-  out["hidden_size_per_layer_input"] = 0;
-  out["num_kv_shared_layers"] = 0;
+  out["hidden_size_per_layer_input"] = model.layer_input;
+  out["vocab_size_per_layer_input"] = model.vocab;
+  out["num_kv_shared_layers"] = model.shared_kv_layers;
+  out["use_double_wide_mlp"] = model.double_shared_ffn;
   out["enable_moe_block"] = model.experts > 0;
   if (model.experts == 0) return;
   out["intermediate_size"] = model.shared_ffn;

@@ -332,12 +332,13 @@ bool is_llama_type(const ModelConfig& model, const ModelType& type) {
          (defaults.kv_lora_rank > 0) == (model.kv_lora_rank > 0) && has_rope(type, model) &&
          has_scales(type, model) && has_biases(type, model) &&
          (type.dense_or_experts || !model.expert_block_norms) &&
+         (defaults.value_norm || (model.layer_input == 0 && model.shared_kv_layers == 0)) &&
          defaults.value_norm == model.value_norm && defaults.layer_factor == model.layer_factor &&
          (defaults.value_norm ||
           (model.full_head_dim == 0 && model.full_kv_heads == 0 && !model.full_values_are_keys)) &&
          (type.scale_keys.caps || (model.score_cap == 0 && model.logit_cap == 0)) &&
          defaults.activation == model.activation && defaults.sinks == model.sinks &&
-         defaults.expert_bias == model.expert_bias &&
+         defaults.expert_bias == model.expert_bias && defaults.shared_gate == model.shared_gate &&
          defaults.expert_input_scores == model.expert_input_scores &&
          (defaults.qk_norm == model.qk_norm || model.qk_norm != QkNormKind::rotated_plain) &&
          (defaults.window_chunks || !model.window_chunks) &&
@@ -383,6 +384,8 @@ std::string llama_type_options(const ModelConfig& model) {
   say_if(model.expert_block_norms, "expert_block_norms = true");
   say_if(model.value_norm, "value_norm = true");
   say_if(model.layer_factor, "layer_factor = true");
+  say_if(model.layer_input > 0, "layer_input = ", model.layer_input);
+  say_if(model.shared_kv_layers > 0, "shared_kv_layers = ", model.shared_kv_layers);
   say_if(model.full_head_dim > 0, "full_head_dim = ", model.full_head_dim);
   say_if(model.full_kv_heads > 0, "full_kv_heads = ", model.full_kv_heads);
   say_if(model.full_values_are_keys, "full_values_are_keys = true");
@@ -391,6 +394,7 @@ std::string llama_type_options(const ModelConfig& model) {
   say_if(model.router_logit_bias, "router_logit_bias = true");
   say_if(model.expert_groups != 1, "expert_groups = ", model.expert_groups);
   say_if(model.shared_ffn > 0, "shared_ffn = ", model.shared_ffn);
+  say_if(model.shared_gate, "shared_gate = true");
   if (!model.nope_layers.empty()) options.emplace_back("nope_layers");
   if (windows_tell(model) && model.window > 0) options.push_back(concat("window = ", model.window));
   if (windows_tell(model) && some_layers_slide(model)) options.emplace_back("full_layers");
