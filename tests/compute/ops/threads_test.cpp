@@ -112,7 +112,7 @@ Outputs llama(Backend& backend, DType type) {
   Operand kept(kRows * (kCols / 64) * 2, 64, type);
   backend.run(ops::KeepHeads{
       .kept = kept, .inp = inp, .slots = slots, .positions = positions, .entries = 2});
-  const Operand begins{std::vector<std::int32_t>(kRows)};
+  Operand begins{std::vector<std::int32_t>(kRows)};
   backend.run(ops::ChunkStarts{.out = begins, .positions = positions, .chunk = 3, .length = kRows});
   const Operand sinks = input("sinks", 1, kCols / 64, type),
                 stats = input("stats", kRows, kCols / 64, DType::f32);
