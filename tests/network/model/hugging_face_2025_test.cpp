@@ -91,6 +91,10 @@ TEST(HuggingFace2025, Gemma4HasHeadsOfTheirOwnInLayersWithoutTheWindow) {
               R"(, "hidden_size_per_layer_input": 0, "per_layer_config": {"1": {"head_dim": 512}})",
           "gemma4_text")),
       HasSubstr("per_layer_config of layer 3"));
+  const ModelConfig silent = read("gemma4_text", R"("hidden_size_per_layer_input": 0,
+    "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 500.0},
+                        "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}})");
+  EXPECT_EQ(silent.full_layers, std::vector<std::int64_t>{3}) << "the last layer, at least";
   const ModelConfig small = read("gemma4_text", common + R"(, "hidden_size_per_layer_input": 16,
     "vocab_size_per_layer_input": 100, "num_kv_shared_layers": 2, "use_double_wide_mlp": true)");
   EXPECT_EQ(small.layer_input, 16);

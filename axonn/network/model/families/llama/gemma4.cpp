@@ -4,6 +4,7 @@
 // their own; or embeddings of each layer, and last layers that use the keys and values of others.
 // Sizes: the config.json of each model.
 #include <cmath>
+#include <utility>
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
@@ -104,9 +105,11 @@ void read_gemma4(const JsonReader& file, ModelConfig& model, Unsupported& unsupp
     file.find({key});  // the last three count with enable_moe_block alone
   if (file.flag("enable_moe_block", false)) read_experts_beside(file, model);
   if (!file.object("rope_parameters")) unsupported.emplace_back("a file without rope_parameters");
-  set_needed_window(
-      file, model, sliding_window(file, kGemma4Window),
-      full_layers(file, model, unsupported).value_or(every_nth_layer(model, kGemma4Pattern)));
+  LayerList full =
+      full_layers(file, model, unsupported).value_or(every_nth_layer(model, kGemma4Pattern));
+  // As in transformers, whatever the file says.
+  if (full.empty() || full.back() != model.layers - 1) full.push_back(model.layers - 1);
+  set_needed_window(file, model, sliding_window(file, kGemma4Window), std::move(full));
   if (model.window == 0) {
     model.window_rope_theta = 0;
     model.window_rope_scaling = true;
@@ -146,6 +149,7 @@ void check_gemma4(const ModelConfig& model, Unsupported& unsupported) {
   if (model.attention_scale != 1)
     unsupported.push_back(concat("attention_scale = ", model.attention_scale, " other than 1"));
   if (model.score_cap > 0) unsupported.push_back(concat("score_cap = ", model.score_cap));
+  if (model.window_of(model.layers - 1) > 0) unsupported.emplace_back("a window in the last layer");
   if (model.qk_norm != QkNormKind::head) unsupported.emplace_back("qk_norm other than head");
   if (model.full_kv_heads > 0 && !model.full_values_are_keys)
     unsupported.emplace_back("full_kv_heads without full_values_are_keys");
