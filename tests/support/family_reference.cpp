@@ -1,5 +1,7 @@
 #include "tests/support/family_reference.h"
 
+#include <array>
+
 namespace axonn::reference {
 
 namespace {
@@ -165,8 +167,16 @@ double gated(const ModelConfig& m, double gate, double up) {
   return g / (1 + std::exp(-m.swiglu_alpha * g)) * (u + 1);
 }
 
+/// Keys and values of layers, which later ones may use.
+using KeysValues = std::vector<std::array<Matrix, 2>>;
+struct AttentionLayer {
+  std::int64_t layer, positions;
+  KeysValues& keys_values;
+};
+
 Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weights,
-                      std::int64_t layer, std::int64_t positions) {
+                      const AttentionLayer& in) {
+  const auto& [layer, positions, keys_values] = in;
   const std::string name = "model.layers." + std::to_string(layer) + ".self_attn.";
   const auto project = [&](const char* which) {
     const std::string full = name + which;
@@ -176,15 +186,21 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
     const auto normed = [&](const Matrix& of) {
       return head_norms(of, m, weights, name + which + "_norm.weight");
     };
+    if (m.qk_norm == QkNormKind::rotated_plain && m.has_rope(layer))
+      return over_heads(rotated(project(which), m, layer, positions), Matrix(1, m.head_width(), 1),
+                        m.norm_eps);
     if (m.qk_norm == QkNormKind::rotated_head)
       return normed(rotated(project(which), m, layer, positions));
     return rotated(normed(project(which)), m, layer, positions);
   };
   Matrix queries = turned("q");
-  for (std::int64_t r = 0; r < queries.rows && m.has_rope(layer); ++r)
+  for (std::int64_t r = 0; r < queries.rows; ++r)
     for (std::int64_t c = 0; c < queries.cols; ++c)
       queries(r, c) *=
-          1 + m.query_growth * std::log(1 + (r % positions) / m.rope.original_positions);
+          m.has_rope(layer)
+              ? 1 + m.query_growth * std::log(1 + (r % positions) / m.rope.original_positions)
+              : 1 + m.nope_query_growth *
+                        std::log(1 + (r % positions + 1) / m.nope_query_positions);
   const std::int64_t width = m.head_width(m.window_of(layer)),
                      kv_heads = m.kv_heads_of(m.window_of(layer));
   const AttentionShape shape{.positions = positions,
@@ -197,11 +213,16 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
                                           ? std::sqrt(double(m.mup_base_head_dim)) / double(width)
                                           : 1 / std::sqrt(double(width)),
                              .window = m.window_of(layer),
-                             .cap = m.score_cap};
-  const bool keys = m.full_values_are_keys && m.window_of(layer) == 0;
-  Matrix values = project(keys ? "k" : "v");
-  if (m.value_norm) values = over_heads(values, Matrix(1, width, 1), m.norm_eps);
-  AttentionResult result = attention(queries, turned("k"), values, shape);
+                             .cap = m.score_cap,
+                             .chunks = m.window_chunks && m.window_of(layer) > 0};
+  if (m.keys_of(layer) == layer) {
+    const bool keys = m.full_values_are_keys && m.window_of(layer) == 0;
+    Matrix values = project(keys ? "k" : "v");
+    if (m.value_norm) values = over_heads(values, Matrix(1, width, 1), m.norm_eps);
+    keys_values[layer] = {turned("k"), values};
+  }
+  const auto& [keys, values] = keys_values[m.keys_of(layer)];
+  AttentionResult result = attention(queries, keys, values, shape);
   if (m.sinks) add_sinks(result, weights.at(name + "sinks"));
   return with_bias(product(result.out, weights.at(name + "o_proj.weight")), weights,
                    name + "o_proj.bias");
@@ -311,11 +332,17 @@ Matrix mixture(const MixtureInputs& inputs, const ModelConfig& m, const Weights&
   };
   Matrix out(x.rows, x.cols);
   for (std::int64_t e = 0; e < m.experts; ++e) {
-    const Matrix of_expert = mlp(x, m, weights, name + "experts." + std::to_string(e) + ".");
+    Matrix scaled = x;
+    for (std::int64_t r = 0; r < x.rows && m.expert_input_scores; ++r)
+      for (std::int64_t j = 0; j < router.k; ++j)
+        for (std::int64_t c = 0; c < x.cols && routing.ids[r * router.k + j] == e; ++c)
+          scaled(r, c) *= routing.weights(r, j);
+    const Matrix of_expert = mlp(scaled, m, weights, name + "experts." + std::to_string(e) + ".");
     for (std::int64_t r = 0; r < x.rows; ++r)
       for (std::int64_t j = 0; j < router.k; ++j)
         for (std::int64_t c = 0; c < x.cols && routing.ids[r * router.k + j] == e; ++c)
-          out(r, c) += routing.weights(r, j) * of_expert(r, c) * factor(e);
+          out(r, c) +=
+              (m.expert_input_scores ? 1 : routing.weights(r, j)) * of_expert(r, c) * factor(e);
   }
   return out;
 }
@@ -328,7 +355,14 @@ Matrix experts(const BlockInputs& inputs, const ModelConfig& m, const Weights& w
                const std::string& layer, Routing& routing) {
   const auto& [in, x] = inputs;
   const std::string name = layer + "mlp.";
-  const auto beside = [&] { return mlp(in, m, weights, name + "shared_experts."); };
+  const auto beside = [&] {
+    Matrix out = mlp(in, m, weights, name + "shared_experts.");
+    if (!m.shared_gate) return out;
+    const Matrix gate = product(in, weights.at(name + "shared_expert_gate.weight"));
+    for (std::int64_t r = 0; r < out.rows; ++r)
+      for (std::int64_t c = 0; c < out.cols; ++c) out(r, c) /= 1 + std::exp(-gate(r, 0));
+    return out;
+  };
   if (!m.expert_block_norms) {
     const Matrix routed = mixture({in, in}, m, weights, name, routing);
     return m.shared_ffn > 0 ? sum(routed, beside()) : routed;
@@ -342,6 +376,32 @@ Matrix experts(const BlockInputs& inputs, const ModelConfig& m, const Weights& w
   return sum(norm(beside(), "post_feedforward_layernorm_1"),
              norm(mixture({experts_in, of_router}, m, weights, name, routing),
                   "post_feedforward_layernorm_2"));
+}
+
+/// The input of a layer by token, of which x are the embeddings.
+Matrix layer_input(const Matrix& x, const ModelConfig& m, const Weights& weights,
+                   const std::vector<std::int32_t>& ids, std::int64_t layer) {
+  const std::int64_t P = m.layer_input;
+  Matrix seen =
+      columns(product(x, weights.at("model.per_layer_model_projection.weight")), layer * P, P);
+  for (double& value : seen.values) value /= std::sqrt(double(m.hidden));
+  seen = rms_norm(seen, weights.at("model.per_layer_projection_norm.weight"), m.norm_eps);
+  const Matrix& table = weights.at("model.embed_tokens_per_layer.weight");
+  for (std::int64_t r = 0; r < seen.rows; ++r)
+    for (std::int64_t c = 0; c < P; ++c)
+      seen(r, c) =
+          (seen(r, c) + std::sqrt(double(P)) * table(ids[r], layer * P + c)) / std::sqrt(2);
+  return seen;
+}
+
+/// What a layer's input adds to x.
+Matrix admitted(const Matrix& x, const ModelConfig& m, const Weights& weights,
+                const std::string& layer, const Matrix& input) {
+  Matrix gate = product(x, weights.at(layer + "per_layer_input_gate.weight"));
+  for (std::size_t i = 0; i < gate.values.size(); ++i)
+    gate.values[i] = gelu(gate.values[i]) * input.values[i];
+  return block_norm(product(gate, weights.at(layer + "per_layer_projection.weight")), m, weights,
+                    layer + "post_per_layer_input_norm");
 }
 
 bool counts(const RouterRows& rows, std::int64_t row) {
@@ -389,6 +449,8 @@ LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
   Matrix x(std::int64_t(ids.size()), m.hidden);
   for (std::int64_t r = 0; r < x.rows; ++r)
     for (std::int64_t c = 0; c < x.cols; ++c) x(r, c) = m.embedding_scale * table(ids[r], c);
+  const Matrix embedded = x;
+  KeysValues keys_values(m.layers);
   for (std::int64_t i = 0; i < m.layers; ++i) {
     const std::string layer = "model.layers." + std::to_string(i) + ".";
     const auto norm = [&](const Matrix& of, const char* name) {
@@ -407,7 +469,7 @@ LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
     };
     const auto attend = [&](const Matrix& of) {
       return m.kv_lora_rank > 0 ? latent_attention(of, m, weights, i, positions)
-                                : self_attention(of, m, weights, i, positions);
+                                : self_attention(of, m, weights, {i, positions, keys_values});
     };
     if (m.block_norm == BlockNormKind::parallel) {
       const Matrix normed = norm(x, "input_");
@@ -420,6 +482,8 @@ LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
       x = added(x, norm(attend(both ? norm(x, "input_") : x), "post_attention_"));
       x = added(x, norm(feed_forward(both ? norm(x, "pre_feedforward_") : x), "post_feedforward_"));
     }
+    if (m.layer_input > 0)
+      x = sum(x, admitted(x, m, weights, layer, layer_input(embedded, m, weights, ids, i)));
     for (double& value : x.values) value *= factor == weights.end() ? 1 : factor->second(0, 0);
   }
   pass.logits = product(block_norm(x, m, weights, "model.norm"),

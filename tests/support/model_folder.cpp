@@ -37,6 +37,27 @@ std::vector<ParameterSpec> parameters_of(const ModelConfig& config) {
   return all;
 }
 
+namespace {
+
+/// A tensor that holds several parameters.
+struct JoinedTensor {
+  std::vector<std::int64_t> shape;
+  std::vector<float> values;
+
+  void put(const StoredName::Joined& as, const std::vector<float>& part, std::int64_t cols) {
+    const auto& [names, outer, all, first, step, by_columns, usual] = as;
+    shape = by_columns ? std::vector{cols, all} : std::vector{all, cols};
+    if (outer > 0) shape.insert(shape.begin(), outer);
+    values.resize(std::max<std::int64_t>(outer, 1) * all * cols);
+    for (std::int64_t i = 0; i < std::ssize(part); ++i) {
+      const std::int64_t row = first + i / cols * step, col = i % cols;
+      values[by_columns ? (row / all * cols + col) * all + row % all : row * cols + col] = part[i];
+    }
+  }
+};
+
+}  // namespace
+
 void write_model(const std::string& folder, const ModelConfig& config,
                  const FolderOptions& options) {
   std::vector<std::vector<std::byte>> bytes;
@@ -47,11 +68,7 @@ void write_model(const std::string& folder, const ModelConfig& config,
     from_floats(options.type, values, bytes.back());
     tensors.push_back({{.name = name, .type = options.type, .shape = std::move(shape)}, {}});
   };
-  struct Joined {
-    std::vector<std::int64_t> shape;
-    std::vector<float> values;
-  };
-  std::map<std::string, Joined> all_joined;
+  std::map<std::string, JoinedTensor> all_joined;
   for (const ParameterSpec& spec : parameters_of(config)) {
     if (spec.name == options.without) continue;
     const std::int64_t rows = spec.layout.rows, cols = spec.layout.cols;
@@ -61,11 +78,7 @@ void write_model(const std::string& folder, const ModelConfig& config,
     for (std::int64_t i = 0; i < rows * cols; ++i)
       values.push_back(value_of(spec.name, transposed ? i % rows * cols + i / rows : i));
     if ((options.joined || as.joined.usual) && !as.joined.names.empty()) {
-      Joined& joined = all_joined[as.joined.names.front()];
-      joined.shape = {as.joined.rows, cols};
-      if (as.joined.outer > 0) joined.shape.insert(joined.shape.begin(), as.joined.outer);
-      joined.values.resize(std::max<std::int64_t>(as.joined.outer, 1) * as.joined.rows * cols);
-      std::ranges::copy(values, joined.values.begin() + as.joined.first * cols);
+      all_joined[as.joined.names.front()].put(as.joined, values, cols);
       continue;
     }
     std::vector<std::int64_t> shape{transposed ? cols : rows};

@@ -89,7 +89,8 @@ struct AttentionShape {
   std::vector<std::int32_t> starts = {};  // by row: the first position of its sequence that it sees
   // For each 64 rows of q the 64 positions of its sequence at which they lie; empty: all, in order.
   std::vector<std::int32_t> query_blocks = {};
-  double cap = 0;  // scaled scores s become cap · tanh(s / cap); 0: they stay
+  double cap = 0;       // scaled scores s become cap · tanh(s / cap); 0: they stay
+  bool chunks = false;  // positions are in chunks of `window`, a query sees those of its own
 
   /// The row of k of the position of row `query` of q; `keys` is the number of rows of k.
   std::int64_t own_key(std::int64_t query, std::int64_t keys) const {
@@ -100,6 +101,7 @@ struct AttentionShape {
   /// Whether row `query` of q, whose own key is at row `own` of k, sees the key at row `key`, which
   /// is not after it and is in the same sequence.
   bool sees(std::int64_t query, std::int64_t own, std::int64_t key) const {
+    if (chunks && own % positions / window != key % positions / window) return false;
     return (window == 0 || own - key < window) &&
            (starts.empty() || key % positions >= starts[query]);
   }

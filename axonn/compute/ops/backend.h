@@ -179,6 +179,7 @@ struct CachedAttention {
   std::int64_t group = 1;
   std::int64_t first_query = 0;
   std::int64_t window = 0;
+  bool chunks = false;  ///< positions are in chunks of `window`; a row sees those of its own chunk
   float scale = 1;
   float cap = 0;
 

@@ -105,14 +105,14 @@ void check_cached_attention(const CachedAttention& args) {
   constexpr std::string_view operation = CachedAttention::kName;
   const Checker check{operation};
   const std::int64_t rows = args.q.rows, D = args.head_dim;
-  AXONN_CHECK(args.entries > 0 && args.kv_heads > 0 && D > 0 && args.group > 0 &&
-                  args.first_query >= 0 && args.first_query < args.group && args.window >= 0 &&
-                  args.first_query + args.heads <= args.kv_heads * args.group,
-              operation,
-              ": want sizes above 0 and query heads in the groups of the key-value heads, got ",
-              args.heads, " heads of width ", D, " over ", args.kv_heads,
-              " key-value heads, group ", args.group, ", first_query ", args.first_query,
-              ", slots of ", args.entries, " entries, window ", args.window);
+  AXONN_CHECK(
+      args.entries > 0 && args.kv_heads > 0 && D > 0 && args.group > 0 && args.first_query >= 0 &&
+          args.first_query < args.group && args.window >= 0 && (args.window > 0 || !args.chunks) &&
+          args.first_query + args.heads <= args.kv_heads * args.group,
+      operation, ": want sizes above 0 and query heads in the groups of the key-value heads, got ",
+      args.heads, " heads of width ", D, " over ", args.kv_heads, " key-value heads, group ",
+      args.group, ", first_query ", args.first_query, ", slots of ", args.entries,
+      " entries, window ", args.window, args.chunks ? " as chunks" : "");
   check.values("q", args.q, rows, args.heads * D);
   check.typed("out", args.out, args.q.dtype, rows, args.heads * D);
   if (args.stats.data) check.f32("stats", args.stats, rows, args.heads);

@@ -75,6 +75,20 @@ struct KeepHeads {
   void run(auto launch, const Checker& check) const;
 };
 
+/// The first position of its sequence that each row sees if attention stays within chunks: where
+/// the chunk of its document that has the row begins. Source: Meta's Llama 4, 2025.
+struct ChunkStarts {
+  View out;             ///< (1, R) i32
+  View positions = {};  ///< (1, R) i32, within documents; empty: row r has r % length
+  View starts = {};     ///< (1, R) i32, where documents begin; empty: at 0
+  std::int64_t chunk;   ///< positions of a chunk
+  std::int64_t length;  ///< of a sequence: row r is at r % length
+
+  static constexpr std::string_view kName = "chunk_starts";
+  auto operands() const { return std::array{out, positions, starts}; }
+  void run(auto launch, const Checker& check) const;
+};
+
 /// Copies columns of heads: for each of `heads` heads h the `width` columns of inp from
 /// h · inp_step on to those of out from h · out_step on. inp_step 0: all heads get the same.
 /// out_step 0: out (R, width) gets the sum of all heads, in their order.
@@ -557,18 +571,18 @@ using RowwiseOperation = std::variant<
     ops::RowMoments, ops::AddMoments, ops::CombineMoments, ops::MomentsAboutZero, ops::LayerNorm,
     ops::NormForward, ops::LayerNormSums, ops::LayerNormBackward, ops::LayerNormWeightBackward,
     ops::RmsNormSums, ops::NormBackward, ops::HeadNorm, ops::HeadNormBackward, ops::RotaryEmbedding,
-    ops::KeepHeads, ops::CopyHeads, ops::AddSinks, ops::SinkTerms, ops::OrderBlocks, ops::Swiglu,
-    ops::SwigluBackward, ops::Xielu, ops::XieluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward,
-    ops::Add, ops::Activation, ops::ActivationBackward, ops::Multiply, ops::Scale, ops::AddNumber,
-    ops::ScaleByNumber, ops::SoftCap, ops::SoftCapBackward, ops::Cast, ops::ColumnSum, ops::Route,
-    ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder, ops::ExpertFactors,
-    ops::ExpertFactorTerms, ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward,
-    ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats,
-    ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy, ops::GreedyTargets,
-    ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::PowerSum,
-    ops::LargestSize, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion,
-    ops::ScheduleFreeAdamW, ops::Clamp, ops::Momentum, ops::DivideByNorm, ops::WeightedSum,
-    ops::MovingAverage>;
+    ops::KeepHeads, ops::ChunkStarts, ops::CopyHeads, ops::AddSinks, ops::SinkTerms,
+    ops::OrderBlocks, ops::Swiglu, ops::SwigluBackward, ops::Xielu, ops::XieluBackward,
+    ops::Dropout, ops::Gelu, ops::GeluBackward, ops::Add, ops::Activation, ops::ActivationBackward,
+    ops::Multiply, ops::Scale, ops::AddNumber, ops::ScaleByNumber, ops::SoftCap,
+    ops::SoftCapBackward, ops::Cast, ops::ColumnSum, ops::Route, ops::RouteBackward,
+    ops::RouteCounts, ops::ExpertOrder, ops::ExpertFactors, ops::ExpertFactorTerms, ops::SpreadRows,
+    ops::CombineRows, ops::CombineRowsBackward, ops::Embedding, ops::EmbeddingBackward,
+    ops::PositionsBackward, ops::SoftmaxStats, ops::CombineSoftmax, ops::CrossEntropyBackward,
+    ops::CrossEntropy, ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward,
+    ops::Sum, ops::SquaredSum, ops::PowerSum, ops::LargestSize, ops::ClipFactor,
+    ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW, ops::Clamp,
+    ops::Momentum, ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

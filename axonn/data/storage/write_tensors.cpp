@@ -76,12 +76,13 @@ class TensorWriter {
     }
   }
 
-  /// Each line of the file is a column of the parameters, whose rows alternate.
+  /// Each line of the file is a column of the parameters, whose rows alternate or follow.
   void write_columns(const PlannedTensor& tensor, std::span<const StoredParameter> parameters) {
     const auto& [name, rows, cols] = parameters.front();
     if (rows == 0 || cols == 0) return;
     const std::int64_t ways = std::ssize(parameters), width = ways * rows,
-                       at_once = std::max<std::int64_t>(1, kElementsAtOnce / 2 / width);
+                       at_once = std::max<std::int64_t>(1, kElementsAtOnce / 2 / width),
+                       of_row = tensor.alternate ? ways : 1, of_way = tensor.alternate ? 1 : rows;
     for (std::int64_t col = 0; col < cols; col += at_once) {
       const std::int64_t count = std::min(at_once, cols - col);
       lines_.resize(count * width);
@@ -91,7 +92,7 @@ class TensorWriter {
                            {.rows = rows, .col = col, .cols = count, .end = count * rows}, values_);
         for (std::int64_t row = 0; row < rows; ++row)
           for (std::int64_t i = 0; i < count; ++i)
-            lines_[i * width + row * ways + way] = values_[row * count + i];
+            lines_[i * width + row * of_row + way * of_way] = values_[row * count + i];
       }
       put_strips(tensor, lines_, width);
     }

@@ -17,8 +17,10 @@ struct PlannedTensor {
   std::string name;  ///< in the file
   StoredParameter parameter;
   std::vector<StoredParameter> more = {};  ///< whose rows follow, of as many columns
-  /// The rows of so many parameters, alike, alternate: those of gate_proj and up_proj.
+  /// The rows of so many parameters, alike, are in one part of the tensor: they alternate, as those
+  /// of gate_proj and up_proj in gpt-oss, or follow one another.
   std::int64_t together = 1;
+  bool alternate = true;
   StoredType type = StoredType::f32;  ///< F32, BF16 or F16
   std::int64_t outer = 0;             ///< stored as (outer, rows / outer, cols); 0: two dims
   bool vector = false;                ///< stored without the last extent; parameter.cols is 1

@@ -27,12 +27,13 @@ std::span<const std::string_view> model_families();
 /// UsageError, with the names of all, if there is none.
 ModelFamily model_family(std::string_view name);
 
-/// RMSNorm of queries and keys: of each head (Qwen3), of all heads' columns together (OLMoE), or of
-/// each head after rotary positions (HunYuan).
-enum class QkNormKind { none, head, width, rotated_head };
+/// RMSNorm of queries and keys: of each head (Qwen3), of all heads' columns together (OLMoE), of
+/// each head after rotary positions (HunYuan), or that without weights, in layers with rotary
+/// positions alone (Llama 4).
+enum class QkNormKind { none, head, width, rotated_head, rotated_plain };
 
-inline constexpr std::array<std::string_view, 4> kQkNormKinds = {"none", "head", "width",
-                                                                 "rotated-head"};
+inline constexpr std::array<std::string_view, 5> kQkNormKinds = {"none", "head", "width",
+                                                                 "rotated-head", "rotated-plain"};
 
 /// The MLP of the llama family: down(silu(gate x) ⊙ up x), down(xielu(up x)) without a gate, or
 /// down(gelu(gate x) ⊙ up x), or without a gate down(gelu(up x)) or down(relu(up x)²), or
@@ -103,6 +104,10 @@ struct ModelConfig {
   bool full_values_are_keys = false;
   bool value_norm = false;    ///< values are divided by their root mean square
   bool layer_factor = false;  ///< a constant of each layer multiplies its output
+  /// Width of an input of each layer by token that a gate lets in after the MLP; 0: none (Gemma 4).
+  std::int64_t layer_input = 0;
+  std::int64_t shared_kv_layers = 0;  ///< so many last layers have keys of others; see keys_of()
+  bool double_shared_ffn = false;     ///< their MLPs are twice as wide
   /// Latent attention (DeepSeek): columns of the latents of keys and values, 0: it is not used, and
   /// of queries, 0: these have none; of a head's queries and keys without positions and with them,
   /// and of its values. head_dim follows from the last three.
@@ -110,7 +115,8 @@ struct ModelConfig {
   std::int64_t qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128;
   /// Scores s of attention, and logits, become cap · tanh(s / cap) (Gemma 2); 0: they stay.
   double score_cap = 0, logit_cap = 0;
-  std::int64_t window = 0;  ///< positions that attention sees, its own included; 0: all
+  std::int64_t window = 0;     ///< positions that attention sees, its own included; 0: all
+  bool window_chunks = false;  ///< positions see those of their own chunk of `window` (Llama 4)
   std::vector<std::int64_t> full_layers = {};  ///< layers, counted from 0, without the window
   std::vector<std::int64_t> nope_layers = {};  ///< layers without rotary positions
   double rope_theta = 10000;                   ///< base of the rotary frequencies
@@ -119,12 +125,16 @@ struct ModelConfig {
   RopeScaling rope = {};  ///< the keys rope_scaling and rope_factor to rope_truncate
   /// Queries at position p are multiplied by 1 + this · ln(1 + floor(p / rope.original_positions)).
   double query_growth = 0;
+  /// The same in layers without rotary positions, by p + 1 and this many (Llama 4).
+  double nope_query_growth = 0;
+  std::int64_t nope_query_positions = 8192;
   double window_rope_theta = 0;        ///< the base in layers with the window; 0: rope_theta
   bool window_rope_scaling = true;     ///< whether layers with the window have rope's scaling, too
   std::int64_t experts = 0;            ///< E, experts of a layer's MLP; 0: all MLPs are dense
   std::int64_t experts_per_token = 0;  ///< k
   std::int64_t expert_ffn = 0;         ///< F of an expert; 0: ffn
   std::int64_t shared_ffn = 0;     ///< width of an MLP that all tokens have beside experts; 0: none
+  bool shared_gate = false;        ///< the sigmoid of a product multiplies it (Qwen2-MoE)
   std::int64_t expert_groups = 1;  ///< equal groups of experts, of which a token uses some
   std::int64_t expert_groups_per_token = 1;
   std::int64_t expert_group_best = 2;  ///< so many best scores of a group count for its choice
@@ -132,10 +142,11 @@ struct ModelConfig {
   std::int64_t expert_step = 1;        ///< every so many layers, the last one has experts
   std::vector<std::int64_t> dense_layers = {};  ///< layers without experts, counted from 0
   RouterKind router = RouterKind::softmax;
-  double router_scale = 1;         ///< factor of the chosen scores
-  bool router_bias = false;        ///< a bias that only selects, see training.balance.bias
-  bool router_logit_bias = false;  ///< a learned bias of the router's logits
-  bool expert_bias = false;        ///< biases of the products of experts
+  double router_scale = 1;           ///< factor of the chosen scores
+  bool expert_input_scores = false;  ///< scores multiply the inputs of experts (Llama 4)
+  bool router_bias = false;          ///< a bias that only selects, see training.balance.bias
+  bool router_logit_bias = false;    ///< a learned bias of the router's logits
+  bool expert_bias = false;          ///< biases of the products of experts
   /// Experts, their router and the MLP beside them have norms of their own, and each expert a
   /// learned factor of its scores (Gemma 4).
   bool expert_block_norms = false;
@@ -172,9 +183,25 @@ struct ModelConfig {
   }
   bool has_rope(std::int64_t layer) const { return !lists(nope_layers, layer); }
 
+  /// The layer whose keys and values it uses: itself, or the last one before the last
+  /// shared_kv_layers that sees as many positions; -1: there is none.
+  std::int64_t keys_of(std::int64_t layer) const {
+    std::int64_t of = layer;
+    if (layer < layers - shared_kv_layers) return of;
+    for (of = layers - shared_kv_layers - 1; of >= 0 && window_of(of) != window_of(layer);) --of;
+    return of;
+  }
+  /// Whether other layers use its keys and values.
+  bool gives_keys(std::int64_t layer) const {
+    for (std::int64_t other = layers - shared_kv_layers; other < layers; ++other)
+      if (other != layer && keys_of(other) == layer) return true;
+    return false;
+  }
+
   /// All in which layers may differ but for adapters; to be compared.
   auto kind_of(std::int64_t layer) const {
-    return std::tuple(has_experts(layer), window_of(layer), has_rope(layer));
+    return std::tuple(has_experts(layer), window_of(layer), has_rope(layer),
+                      keys_of(layer) == layer, gives_keys(layer));
   }
 
   /// The positions that attention sees in the layers that see most; 0: all.

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/counts.h"
@@ -51,6 +51,7 @@ DecoderBlock::DecoderBlock(const ModelConfig& config, const Grid& grid, const st
              .kv_heads = config.kv_heads_of(window),
              .head_dim = config.head_width(window),
              .window = window,
+             .chunks = window > 0 && config.window_chunks,
              .base_head_dim = config.mup_base_head_dim,
              .scale = config.attention_scale,
              .cap = config.score_cap},
@@ -117,7 +118,15 @@ Decoder::Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends)
                                      .decays = true})),
       cross_entropy_(output_, {.vocab = config.vocab, .cap = config.logit_cap}),
       routers_{.experts = config.experts, .per_row = config.experts_per_token, .biases = {}} {
+  if (config.layer_input > 0)
+    layer_inputs_.emplace(grid, LayerInputs::Options{.vocab = config.vocab,
+                                                     .width = config.hidden,
+                                                     .layers = config.layers,
+                                                     .input = config.layer_input,
+                                                     .init_std = config.init_std,
+                                                     .eps = static_cast<float>(config.norm_eps)});
   if (config.lora.rank == 0) return;
+  if (layer_inputs_) layer_inputs_->group().freeze();
   embedding_group_.freeze();
   head_group_.freeze();
 }
@@ -133,6 +142,7 @@ void Decoder::add(std::unique_ptr<DecoderBlock> block) {
 
 std::vector<ParameterGroup*> Decoder::groups() {
   std::vector<ParameterGroup*> all{&embedding_group_};
+  if (layer_inputs_) all.push_back(&layer_inputs_->group());
   for (const auto& block : blocks_) std::ranges::copy(block->groups(), std::back_inserter(all));
   all.push_back(&head_group_);
   return all;
@@ -160,8 +170,10 @@ double Decoder::attention_columns(std::int64_t seq_len) const {
 
 double Decoder::flops_per_token(std::int64_t seq_len) {
   const std::int64_t head = active_parameters(head_group_, routers_) +
-                            (config_.tied ? config_.vocab * config_.hidden : 0);
-  return (config_.lora.rank > 0 ? 4 : 6) * static_cast<double>(parameters_in_blocks() + head) +
+                            (config_.tied ? config_.vocab * config_.hidden : 0),
+                     inputs = layer_inputs_ ? layer_inputs_->active_parameters() : 0;
+  return (config_.lora.rank > 0 ? 4 : 6) *
+             static_cast<double>(parameters_in_blocks() + head + inputs) +
          6 * attention_columns(seq_len);
 }
 
@@ -187,9 +199,24 @@ Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {
   Var x = embedding_(weights.context(), tokens);
   weights.release();
   if (config_.embedding_scale != 1) x = scale(ctx, x, embedding_scale(ctx));
-  std::int64_t number = 0;
-  for (const auto& block : blocks_)
-    x = run_block(ctx, block->groups(), x, std::cref(*block), number++);
+  std::vector<Var> inputs, keys(blocks_.size());
+  if (layer_inputs_) inputs = (*layer_inputs_)(ctx, tokens, x);
+  for (std::int64_t number = 0; number < std::ssize(blocks_); ++number) {
+    const DecoderBlock& block = *blocks_[number];
+    const std::int64_t of = config_.keys_of(number);
+    const BlockInputs beside{inputs.empty() ? Var() : std::exchange(inputs[number], {}),
+                             of == number ? Var() : keys[of]};
+    const std::size_t chunks = x.size();
+    const Var out = run_block(
+        ctx, blocks_[number]->groups(), x,
+        [&block, beside](const Context& inner, const Var& in) {
+          return block.with_inputs(inner, in, beside);
+        },
+        number);
+    x = {};
+    for (std::size_t i = 0; i < out.size(); ++i)
+      (i < chunks ? x : keys[number]).append(out.part(i));
+  }
   return x;
 }
 

@@ -2,12 +2,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "axonn/network/model/model.h"
 #include "axonn/network/nn/adapter.h"
 #include "axonn/network/nn/embedding.h"
+#include "axonn/network/nn/layer_inputs.h"
 #include "axonn/network/nn/linear.h"
 #include "axonn/network/nn/norm.h"
 #include "axonn/network/nn/pointwise.h"
@@ -22,6 +25,12 @@ struct BlockNorms {
   const Norm* output = nullptr;
 };
 
+/// What a block gets besides the residual stream.
+struct BlockInputs {
+  Var of_layer = {};     ///< of ModelConfig::layer_input columns; empty: there is none
+  Var keys_values = {};  ///< of another layer, if the block has no keys of its own
+};
+
 /// A block of a Decoder: parameters, and adapters if the config has any. It computes x + s f(x), f
 /// being attention, then the MLP, each with its norms, and s residual_scale.
 class DecoderBlock {
@@ -32,6 +41,10 @@ class DecoderBlock {
   virtual ~DecoderBlock() = default;
 
   virtual Var operator()(const Context& ctx, Var x) const = 0;
+  /// The same, and then the chunks of its keys and values if ModelConfig::gives_keys().
+  virtual Var with_inputs(const Context& ctx, Var x, const BlockInputs&) const {
+    return (*this)(ctx, std::move(x));
+  }
 
   /// All of the block's groups, in the order in which they are gathered.
   virtual std::vector<ParameterGroup*> groups();
@@ -123,6 +136,7 @@ class Decoder : public LanguageModel {
   ModelConfig config_;
   ParameterGroup embedding_group_;
   Embedding embedding_;
+  std::optional<LayerInputs> layer_inputs_;
   std::vector<std::unique_ptr<DecoderBlock>> blocks_;
   ParameterGroup head_group_;
   Norm norm_;

@@ -57,18 +57,18 @@ constexpr std::array<std::string_view, 2> kHeads = {"lm_head.weight",
 struct Wrapper {
   std::string_view name;  ///< its model_type
   std::string_view text;  ///< that of the text model, if the object does not say
+  bool tied = true;       ///< if the file does not say
 };
 constexpr std::array kWrappers = {Wrapper{"gemma3", "gemma3_text"},
-                                  Wrapper{"gemma4", "gemma4_text"}, Wrapper{"mistral3", "mistral"}};
+                                  Wrapper{"gemma4", "gemma4_text"}, Wrapper{"mistral3", "mistral"},
+                                  Wrapper{"llama4", "llama4_text", false}};
 
 /// In front of the names of its other tensors.
-constexpr std::array<std::string_view, 7> kTowers = {"vision_tower.",
-                                                     "multi_modal_projector.",
-                                                     "model.vision_tower.",
-                                                     "model.audio_tower.",
-                                                     "model.embed_vision.",
-                                                     "model.embed_audio.",
-                                                     "model.multi_modal_projector."};
+constexpr std::array<std::string_view, 8> kTowers = {
+    "vision_tower.",          "vision_model.",
+    "multi_modal_projector.", "model.vision_tower.",
+    "model.audio_tower.",     "model.embed_vision.",
+    "model.embed_audio.",     "model.multi_modal_projector."};
 
 constexpr double kMostParameters = 1e18;  // of all experts, so that their count fits an int64
 
@@ -139,7 +139,7 @@ nlohmann::json text_model(const nlohmann::json& json) {
   nlohmann::json text = json.value("text_config", nlohmann::json::object());
   if (!text.is_object()) return nullptr;
   text.emplace("model_type", wrapper->text);
-  text["tie_word_embeddings"] = json.value("tie_word_embeddings", nlohmann::json(true));
+  text["tie_word_embeddings"] = json.value("tie_word_embeddings", nlohmann::json(wrapper->tied));
   for (const char* const key : {"quantization_config", "quantization"})
     if (json.contains(key)) text[key] = json[key];
   return text;
@@ -194,6 +194,25 @@ bool is_beyond(std::string_view tensor, std::int64_t layers) {
          std::from_chars(tensor.data() + kLayers.size(), tensor.data() + tensor.size(), layer).ec ==
              std::errc() &&
          layer >= layers;
+}
+
+/// Whether a tensor makes keys or values of a layer that uses those of another one; published files
+/// have some.
+bool makes_unused_keys(std::string_view tensor, const ModelConfig& model) {
+  constexpr std::string_view kLayers = "layers.", kAttention = ".self_attn.";
+  const std::size_t at = tensor.find(kLayers);
+  if (model.shared_kv_layers == 0 || at == tensor.npos) return false;
+  tensor.remove_prefix(at + kLayers.size());
+  std::int64_t layer = 0;
+  const char* const end = tensor.data() + tensor.size();
+  const auto [rest, error] = std::from_chars(tensor.data(), end, layer);
+  tensor = std::string_view(rest, static_cast<std::size_t>(end - rest));
+  if (error != std::errc() || layer >= model.layers || model.keys_of(layer) == layer ||
+      !tensor.starts_with(kAttention))
+    return false;
+  tensor.remove_prefix(kAttention.size());
+  return std::ranges::any_of(std::array{"k_proj.", "v_proj.", "k_norm.", "v_norm."},
+                             [&](const char* product) { return tensor.starts_with(product); });
 }
 
 std::string config_file(const std::string& path) {
@@ -271,9 +290,9 @@ TensorNames base_names(const ModelConfig& model) {
   AXONN_CHECK(family, "base_names: a registered family has no Hugging Face format");
   const ModelType* const type = find_type(*family, model);
   const bool further = type && type->predicts_further;
-  const auto is_passed_over = [=, tied = model.tied,
-                               layers = model.layers](std::string_view tensor) {
-    if (further && is_beyond(tensor, layers)) return true;
+  const auto is_passed_over = [=, tied = model.tied](std::string_view tensor) {
+    if (further && is_beyond(tensor, model.layers)) return true;
+    if (makes_unused_keys(tensor, model)) return true;
     const auto begins = [&](std::string_view tower) { return tensor.starts_with(tower); };
     return (tied && std::ranges::find(kHeads, tensor) != kHeads.end()) ||
            std::ranges::any_of(kTowers, begins) ||

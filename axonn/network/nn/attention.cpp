@@ -14,7 +14,7 @@ namespace axonn {
 namespace {
 
 Attention forward_args(const Context& ctx, const LocalHeads& at, const Chunk& qkv,
-                       const Tensor& out, const Tensor& stats) {
+                       const Tensor& out, const Tensor& stats, const Tensor& chunks) {
   const View all = qkv.value.view();
   return {.q = at.q(all),
           .k = at.k(all),
@@ -29,7 +29,19 @@ Attention forward_args(const Context& ctx, const LocalHeads& at, const Chunk& qk
           .window = at.window,
           .scale = at.scale,
           .cap = at.cap,
-          .starts = of_rows_here(ctx, qkv, qkv.rows.start)};
+          .starts = of_rows_here(ctx, qkv, at.chunks ? chunks : qkv.rows.start)};
+}
+
+/// Where the chunk of each row begins, as Rows::start; empty without chunks.
+Tensor chunk_starts(const Context& ctx, const LocalHeads& at, const Rows& rows) {
+  if (!at.chunks) return {};
+  Tensor starts = ctx.empty(1, rows.count(), DType::i32);
+  ctx.backend.run(ops::ChunkStarts{.out = starts.view(),
+                                   .positions = rows.position.view(),
+                                   .starts = rows.start.view(),
+                                   .chunk = at.window,
+                                   .length = rows.positions});
+  return starts;
 }
 
 const Heads& checked(const Heads& h) {
@@ -44,6 +56,8 @@ const Heads& checked(const Heads& h) {
 LocalHeads::LocalHeads(const Context& ctx, const Heads& all, AxisSet over)
     : dim(checked(all).head_dim),
       window(all.window),
+      cached_by(all.cached_by),
+      chunks(all.chunks),
       scale(all.scale > 0 ? static_cast<float>(all.scale) : 1 / std::sqrt(static_cast<float>(dim))),
       cap(static_cast<float>(all.cap)) {
   if (all.base_head_dim > 0)
@@ -55,10 +69,10 @@ LocalHeads::LocalHeads(const Context& ctx, const Heads& all, AxisSet over)
   }
   heads = all.query_heads(ways);
   group = all.heads / all.kv_heads;
-  room = shared_room(all.kv_heads, all.heads, ways);
+  room = all.each > 0 ? 0 : shared_room(all.kv_heads, all.heads, ways);
   first_query = at * heads % group;
   real_heads = std::clamp<std::int64_t>(all.heads - at * heads, 0, heads);
-  real_room = shared_units(all.kv_heads, all.heads, ways, at).count;
+  real_room = all.each > 0 ? 0 : shared_units(all.kv_heads, all.heads, ways, at).count;
 }
 
 std::vector<Segment> Heads::qkv_segments() const {
@@ -145,12 +159,14 @@ Var attention(const Context& context, const Var& qkv, const Heads& heads, const 
     if (in.rows.share) return shared_attention(ctx, at, in, sinks);
     if (auto out = cached_chunk(ctx, at, in, sinks)) return *std::move(out);
     const auto kernel = [ctx, at](const Chunk& inp, const Tensor& out, const Tensor& stats) {
-      ctx.backend.attention(forward_args(ctx, at, inp, out, stats));
+      const Tensor chunks = chunk_starts(ctx, at, inp.rows);
+      ctx.backend.attention(forward_args(ctx, at, inp, out, stats, chunks));
     };
     const auto backward = [ctx, at](const Chunk& inp, const Tensor& out, const Tensor& stats,
                                     const Tensor& d_out, const Tensor& d_qkv) {
       const View d = d_qkv.view();
-      ctx.backend.attention_backward({.forward = forward_args(ctx, at, inp, out, stats),
+      const Tensor chunks = chunk_starts(ctx, at, inp.rows);
+      ctx.backend.attention_backward({.forward = forward_args(ctx, at, inp, out, stats, chunks),
                                       .d_out = d_out.view(),
                                       .d_q = at.q(d),
                                       .d_k = at.k(d),
@@ -189,11 +205,14 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
       !ctx.tape && qkv.value.rows() == slots_.all.cols(), "KeyValueCache: qkv ",
       qkv.value.raw_view(), ", wanted all ", slots_.all.cols(),
       " rows of the pass and no tape; set RunSettings::sequence_parallel to false, chunks to 1");
-  if (next_ == layers_.size()) {
+  const bool shares = at.cached_by >= 0;
+  if (!shares && next_ == layers_.size()) {
     const std::int64_t rows = options_.slots * at.room * options_.entries;
     layers_.push_back({ctx.empty(rows, at.dim, ctx.dtype), ctx.empty(rows, at.dim, ctx.dtype)});
   }
-  const Layer& layer = layers_[next_++];
+  AXONN_CHECK(at.cached_by < static_cast<std::int64_t>(next_), "KeyValueCache: the keys of layer ",
+              at.cached_by, " are not cached yet");
+  const Layer& layer = layers_[shares ? static_cast<std::size_t>(at.cached_by) : next_++];
   const View all = qkv.value.view(), positions = qkv.rows.position.view();
   const auto keep = [&](const Tensor& kept, const View& inp) {
     ctx.backend.run(ops::KeepHeads{.kept = kept.view(),
@@ -202,8 +221,10 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
                                    .positions = positions,
                                    .entries = options_.entries});
   };
-  keep(layer.keys, at.k(all));
-  keep(layer.values, at.v(all));
+  if (!shares) {
+    keep(layer.keys, at.k(all));
+    keep(layer.values, at.v(all));
+  }
   if (reads_ == Reads::own_rows) return false;
   ctx.backend.cached_attention({.q = at.q(all),
                                 .keys = layer.keys.view(),
@@ -220,6 +241,7 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
                                 .group = at.group,
                                 .first_query = at.first_query,
                                 .window = at.window,
+                                .chunks = at.chunks,
                                 .scale = at.scale,
                                 .cap = at.cap});
   return true;

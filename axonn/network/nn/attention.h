@@ -19,13 +19,17 @@ struct Heads {
   std::int64_t kv_heads = 0;  ///< divides heads; equal to it for plain multi-head attention
   std::int64_t head_dim = 0;
   std::int64_t window = 0;  ///< keys that a query sees, its own included; 0: all up to its own
+  /// Positions are in chunks of `window`, and a query sees keys of its own chunk alone (Llama 4).
+  bool chunks = false;
   /// muP: scores are multiplied by the root of this and divided by head_dim; 0: head_dim.
   std::int64_t base_head_dim = 0;
   double scale = 0;  ///< of scores, without muP's; 0: 1 / sqrt(head_dim)
   double cap = 0;    ///< scaled scores s become cap · tanh(s / cap), as in Gemma 2; 0: they stay
   /// Of a product that does not make queries, keys and values: its output features for each query
-  /// head, which are cut as those; 0: it makes them.
+  /// head, which are cut as those; 0: it makes them. With `each` heads are those of queries alone.
   std::int64_t each = 0;
+  /// The layer, counted from 0, whose keys a KeyValueCache has for this one, too; -1: its own.
+  std::int64_t cached_by = -1;
   bool values_are_keys = false;  ///< the product makes queries and keys alone (KeysAsValues)
 
   /// Query heads that each of `ways` ranks computes, those beyond `heads` included.
@@ -55,9 +59,10 @@ struct Heads {
 /// The heads on this rank, and views of them in one fused (R, (h + 2k)·D) tensor of queries, keys
 /// and values. k (`room`) is the largest number of key-value heads that any rank reads.
 struct LocalHeads {
-  std::int64_t heads, room, dim, group, first_query, window;
+  std::int64_t heads, room, dim, group, first_query, window, cached_by;
   std::int64_t real_heads, real_room;  ///< without those that are padding, which are the last ones
-  float scale, cap;                    ///< of scores
+  bool chunks;
+  float scale, cap;  ///< of scores
 
   /// `over`: the axes that cut the columns, x or x and y.
   LocalHeads(const Context& ctx, const Heads& all, AxisSet over);

@@ -225,7 +225,7 @@ Chunk Experts::forward(const Context& ctx, const Chunk& inp, const Chunk& of_rou
   const std::int64_t R = ids.rows();
   Tensor combined = ctx.empty(R, pass.results.cols(), ctx.dtype);
   ctx.backend.run(ops::CombineRows{combined.view(), pass.results.view(), pass.places.view(),
-                                   pass.weights.view()});
+                                   options_.scales_input ? View{} : pass.weights.view()});
   Chunk out = make_chunk(ctx, inp, pass.path->sum(combined), inp.placement);
   if (!gate_->frozen() || of_router.gradient) need_gradient(ctx, out);
   const Recompute& again = ctx.scheduling().scope.recompute;
@@ -249,9 +249,24 @@ Tensor Experts::exchange(const Context& ctx, const Chunk& inp, const Pass& pass)
   const Tensor whole = pass.path->whole(inp.value);
   const Tensor routed = ctx.empty(pass.places.count(), whole.cols(), whole.dtype());
   ctx.backend.run(ops::SpreadRows{routed.view(), whole.view(), pass.places.view()});
+  if (options_.scales_input) weigh(ctx, pass, whole, routed);
   Tensor rows = pass.path->exchange(routed);
   if (routing && pass.path->exchanges()) routing->keep(ctx, options_.layer, inp, rows);
   return rows;
+}
+
+/// Multiplies the copies of each row by the weights of its experts. Returns (R, k) f32: the sums of
+/// the products of a row of `whole` with its copies.
+Tensor Experts::weigh(const Context& ctx, const Pass& pass, const Tensor& whole,
+                      const Tensor& routed) const {
+  Tensor dots = ctx.like(pass.weights);
+  ctx.backend.run(ops::CombineRowsBackward{.d_inp = routed.view(),
+                                           .d_weights = dots.view(),
+                                           .d_out = whole.view(),
+                                           .inp = routed.view(),
+                                           .places = pass.places.view(),
+                                           .weights = pass.weights.view()});
+  return dots;
 }
 
 template <typename Make>
@@ -316,25 +331,42 @@ void Experts::compute(const Context& ctx, const Chunk& inp, Pass& pass) const {
   pass.results = pass.path->back(results);
 }
 
+/// The gradient of the experts' results, and that of the weights (R, k) if they multiply these.
+Tensor Experts::d_results_of(const Context& ctx, const Pass& pass, const Tensor& d_out,
+                             const Tensor& d_weights) const {
+  const Tensor d_combined = pass.path->whole(d_out);
+  Tensor d_results = ctx.like(pass.results);
+  if (options_.scales_input)
+    ctx.backend.run(ops::SpreadRows{d_results.view(), d_combined.view(), pass.places.view()});
+  else
+    ctx.backend.run(ops::CombineRowsBackward{.d_inp = d_results.view(),
+                                             .d_weights = d_weights.view(),
+                                             .d_out = d_combined.view(),
+                                             .inp = pass.results.view(),
+                                             .places = pass.places.view(),
+                                             .weights = pass.weights.view()});
+  return d_results;
+}
+
 void Experts::backward(const Context& ctx, const Chunk& inp, const Chunk& of_router,
                        const Pass& pass, const Tensor& d_out) const {
   ctx.backend.mark(gate_->spec().name);
-  const Tensor d_combined = pass.path->whole(d_out);
-  const Tensor d_results = ctx.like(pass.results);
+  const bool scales_input = options_.scales_input;
+  const Cut cut = cut_over(inp.placement, Axis::x);
   Tensor d_weights = ctx.like(pass.weights);
-  ctx.backend.run(ops::CombineRowsBackward{.d_inp = d_results.view(),
-                                           .d_weights = d_weights.view(),
-                                           .d_out = d_combined.view(),
-                                           .inp = pass.results.view(),
-                                           .places = pass.places.view(),
-                                           .weights = pass.weights.view()});
-  sum_over(ctx, d_weights, Axis::x, cut_over(inp.placement, Axis::x), {});
+  const Tensor d_results = d_results_of(ctx, pass, d_out, d_weights);
+  if (!scales_input) sum_over(ctx, d_weights, Axis::x, cut, {});
   const Tensor d_routed = compute_backward(ctx, inp, pass, d_results);
   Tensor d_inp;
   if (inp.gradient) {  // its sum goes on during the router's backward
     const Tensor d_whole = ctx.empty(pass.places.rows(), d_routed.cols(), ctx.dtype);
-    ctx.backend.run(ops::CombineRows{d_whole.view(), d_routed.view(), pass.places.view()});
+    ctx.backend.run(ops::CombineRows{d_whole.view(), d_routed.view(), pass.places.view(),
+                                     scales_input ? pass.weights.view() : View{}});
     d_inp = pass.path->sum(d_whole);
+  }
+  if (scales_input) {
+    d_weights = weigh(ctx, pass, pass.path->whole(inp.value), d_routed);
+    sum_over(ctx, d_weights, Axis::x, cut, {});
   }
   sum_over(ctx, d_weights, Axis::y, Cut::same, {});
   const Tensor d_router =
@@ -372,7 +404,7 @@ Tensor Experts::d_activated_of(const Context& ctx, const Pass& pass, const Tenso
 
 Tensor Experts::compute_backward(const Context& ctx, const Chunk& inp, const Pass& pass,
                                  const Tensor& d_results) const {
-  const bool wants_input = inp.gradient != nullptr;
+  const bool wants_input = inp.gradient || options_.scales_input;
   const Tensor d_down = pass.path->gather(pass.path->exchange(d_results));
   const bool learns = !here_.front().down->frozen();
   const Tensor rows =

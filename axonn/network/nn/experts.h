@@ -12,8 +12,9 @@
 namespace axonn {
 
 /// A mixture of experts: out = sum over the k experts i of a row, ascending, of
-/// p_i · (W2_i f(W1_i · inp, W3_i · inp)), rounded once, with f of ops::Gate. A router chooses
-/// them, in f32:
+/// p_i · (W2_i f(W1_i · inp, W3_i · inp)), rounded once, with f of ops::Gate; or, with
+/// Options::scales_input, of W2_i f(W1_i · (p_i · inp), W3_i · (p_i · inp)). A router chooses them,
+/// in f32:
 ///
 ///   l = W_g · inp;  s = softmax(l), or sigmoid(l)
 ///   the k greatest s + b, ties to the lower index, of the groups of experts with the greatest
@@ -50,6 +51,8 @@ class Experts {
     double scale = 1;
     bool bias = false;                             ///< whether there is b
     bool logit_bias = false, expert_bias = false;  ///< biases of l, and of experts' products
+    /// Whether p_i multiplies the input of expert i, not its output (Llama 4).
+    bool scales_input = false;
     bool factors = false;  ///< whether p_i is multiplied by a learned c_i (Gemma 4)
     ops::Gate activation = {};
     /// Only experts of the best groups can be chosen; see ops::Route.
@@ -87,6 +90,10 @@ class Experts {
   Routed route(const Context& ctx, const Chunk& inp) const;
   Tensor logits(const Context& ctx, const Chunk& inp) const;
   Tensor exchange(const Context& ctx, const Chunk& inp, const Pass& pass) const;
+  Tensor weigh(const Context& ctx, const Pass& pass, const Tensor& whole,
+               const Tensor& routed) const;
+  Tensor d_results_of(const Context& ctx, const Pass& pass, const Tensor& d_out,
+                      const Tensor& d_weights) const;
   Tensor gate_up_of(const Context& ctx, const Pass& pass, const Tensor& rows) const;
   Tensor activated_of(const Context& ctx, const Tensor& gate_up) const;
   void compute(const Context& ctx, const Chunk& inp, Pass& pass) const;

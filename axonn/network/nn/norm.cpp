@@ -38,7 +38,10 @@ float initial_weight(bool plus_one) { return plus_one ? 0 : 1; }
 }  // namespace
 
 Norm::Norm(ParameterGroup& group, const std::string& name, Options options) : options_(options) {
-  const Layout layout{.rows = options.width, .cols = 1, .row_axis = kAxis, .partial = Axis::x};
+  const Layout layout{.rows = options.width,
+                      .cols = 1,
+                      .row_axis = options.axis,
+                      .partial = options.axis == Axis::y ? Axis::x : Axis::y};
   weight_ = &group.add(
       {.name = name + ".weight", .layout = layout, .init_mean = initial_weight(options.plus_one)});
   if (options.bias && options.kind == Kind::layer)
@@ -46,7 +49,7 @@ Norm::Norm(ParameterGroup& group, const std::string& name, Options options) : op
 }
 
 Var Norm::operator()(const Context& ctx, const Var& inp) const {
-  if (ctx.grid.extent(kAxis) == 1)
+  if (ctx.grid.extent(options_.axis) == 1)
     return each_later(ctx, inp,
                       [this](const Context& here, const Chunk& chunk) {
                         check_columns(chunk);
@@ -63,15 +66,16 @@ Var Norm::operator()(const Context& ctx, const Var& inp) const {
 }
 
 void Norm::check_columns(const Chunk& inp) const {
-  AXONN_CHECK(inp.placement.cols == AxisSet(kAxis) && inp.value.cols() == weight_->local_rows(),
-              weight_->spec().name, ": the input has ", inp.value.cols(), " columns here, wanted ",
-              weight_->local_rows(), " over y");
+  AXONN_CHECK(
+      inp.placement.cols == AxisSet(options_.axis) && inp.value.cols() == weight_->local_rows(),
+      weight_->spec().name, ": the input has ", inp.value.cols(), " columns here, wanted ",
+      weight_->local_rows(), " over y");
 }
 
 Tensor Norm::gather_moments(const Context& ctx, const Chunk& inp) const {
   check_columns(inp);
   ctx.backend.mark(weight_->spec().name);
-  const Communicator& group = ctx.grid.along(kAxis);
+  const Communicator& group = ctx.grid.along(options_.axis);
   const std::int64_t rows = inp.value.rows();
   Tensor moments = ctx.empty(group.size() * rows, 2, DType::f32);
   const View mine = moments.view().row_range(group.rank() * rows, rows);
@@ -81,8 +85,9 @@ Tensor Norm::gather_moments(const Context& ctx, const Chunk& inp) const {
     ctx.backend.run(ops::Cast{mine, inp.moments.view()});
   if (options_.kind == Kind::rms)
     ctx.backend.run(ops::MomentsAboutZero{mine, mine, inp.value.cols()});
-  moments.set_pending(ctx.grid.along(kAxis).all_gather(buffer_of(moments.raw_view()),
-                                                       buffer_of(mine), weight_->spec().name));
+  moments.set_pending(
+      ctx.grid.along(options_.axis)
+          .all_gather(buffer_of(moments.raw_view()), buffer_of(mine), weight_->spec().name));
   return moments;
 }
 
@@ -122,7 +127,7 @@ Chunk Norm::forward(const Context& ctx, const Chunk& inp, const Tensor& moments)
   if (!out.gradient) return out;
   let_remake(ctx, out, Remade::norms, inp, of);
   const SavedChunk kept(ctx, inp);
-  if (inp.gradient && ctx.grid.extent(kAxis) == 1) {
+  if (inp.gradient && ctx.grid.extent(options_.axis) == 1) {
     ctx.tape->record([this, ctx, kept, stats, gradient = out.gradient] {
       backward_of_whole_rows(ctx, kept.get(), stats, gradient->take());
     });
@@ -172,7 +177,7 @@ Norm::Sums Norm::start_backward(const Context& ctx, const Chunk& inp, const Tens
       ctx.backend.run(ops::LayerNormSums{sums.view(), d_out.view(), inp.value.view(),
                                          factors.view(), stats.view()});
     sums.set_pending(
-        ctx.grid.along(kAxis).all_reduce(buffer_of(sums.raw_view()), weight_->spec().name));
+        ctx.grid.along(options_.axis).all_reduce(buffer_of(sums.raw_view()), weight_->spec().name));
   }
   if (adds_gradient(ctx, *weight_, inp.placement))
     ctx.backend.run(ops::LayerNormWeightBackward{weight_->gradient(ctx),
@@ -206,7 +211,7 @@ QkNorm::QkNorm(ParameterGroup& group, const std::string& name, const Heads& head
         {.name = name + which, .layout = layout, .init_mean = initial_weight(options.plus_one)});
   };
   q_weight_ = add(".q_norm.weight");
-  k_weight_ = add(".k_norm.weight");
+  if (heads.each == 0) k_weight_ = add(".k_norm.weight");
 }
 
 /// `all`: out, inp and rstd of queries and keys together. f also gets the weight, and the views of
@@ -225,7 +230,7 @@ void QkNorm::with_norms(const Context& ctx, const LocalHeads& at, ops::HeadNorm 
       weight, of);
   };
   run(*q_weight_, 0, at.heads, &LocalHeads::q);
-  run(*k_weight_, at.heads, at.room, &LocalHeads::k);
+  if (k_weight_) run(*k_weight_, at.heads, at.room, &LocalHeads::k);
 }
 
 Var QkNorm::operator()(const Context& context, const Var& qkv) const {
@@ -239,7 +244,7 @@ Var QkNorm::operator()(const Context& context, const Var& qkv) const {
       Tensor value = ctx.like(from);
       with_norms(ctx, at, {.out = value.view(), .inp = from.view(), .rstd = rstd.view()},
                  [&](const ops::HeadNorm& norm, auto&&...) { ctx.backend.run(norm); });
-      ctx.backend.run(ops::Cast{at.v(value.view()), at.v(from.view())});
+      if (k_weight_) ctx.backend.run(ops::Cast{at.v(value.view()), at.v(from.view())});
       return value;
     };
     Chunk out = make_chunk(ctx, in, of(in.value), in.placement);
@@ -269,7 +274,7 @@ Tensor QkNorm::backward(const Context& ctx, const LocalHeads& at, const Tensor& 
                                               .d_inp = (at.*of)(to),
                                               .d_weight = counts ? weight.gradient(ctx) : View{}});
       });
-  ctx.backend.run(ops::Cast{at.v(to), at.v(d)});
+  if (k_weight_) ctx.backend.run(ops::Cast{at.v(to), at.v(d)});
   return d_qkv;
 }
 

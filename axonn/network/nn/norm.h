@@ -35,6 +35,7 @@ class Norm {
     bool bias = true;  ///< of Kind::layer
     float eps = 1e-5f;
     bool plus_one = false;  ///< the factors are 1 + weight
+    Axis axis = Axis::y;    ///< that cuts the columns; below it is y
   };
 
   /// Declares name.weight (width), and name.bias (width) if it has one.
@@ -59,8 +60,6 @@ class Norm {
   void backward_of_whole_rows(const Context& ctx, const Chunk& inp, const Tensor& stats,
                               const Tensor& d_out) const;
 
-  static constexpr Axis kAxis = Axis::y;  // cuts the width of the residual stream
-
   Options options_;
   const Parameter* weight_;
   const Parameter* bias_ = nullptr;
@@ -72,7 +71,7 @@ struct QkNormOptions {
   bool plus_one = false;  ///< the factors are 1 + weight
 };
 
-/// RMSNorm of each query head and each key head on its own, as in Qwen3. The two weights (D) are
+/// RMSNorm of each query head, and each key head, on its own, as in Qwen3. The two weights (D) are
 /// the same on all ranks. Their gradients are partial on x and y, because each rank sums over its
 /// own heads; that sum at the end of a step is the only communication.
 class QkNorm {
@@ -93,7 +92,8 @@ class QkNorm {
 
   Heads heads_;
   QkNormOptions options_;
-  const Parameter *q_weight_, *k_weight_;
+  const Parameter* q_weight_;
+  const Parameter* k_weight_ = nullptr;  // null: there are queries alone (Heads::each)
 };
 
 /// RMSNorm of the queries of all heads together, and of the keys, as in OLMoE:

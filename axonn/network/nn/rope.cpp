@@ -14,7 +14,7 @@ namespace {
 double of_llama3(double frequency, const RopeScaling& s) {
   const double turns =  // rotations of the pair over the original positions
       static_cast<double>(s.original_positions) * frequency / (2 * std::numbers::pi);
-  if (turns > s.high_freq_factor) return frequency;
+  if (turns >= s.high_freq_factor) return frequency;
   if (turns < s.low_freq_factor) return frequency / s.factor;
   const double smooth = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
   return (1 - smooth) * frequency / s.factor + smooth * frequency;
@@ -122,7 +122,8 @@ Tensor Rope::table(const Context& ctx, std::int64_t count, std::int64_t position
     double magnitude = options_.magnitude;
     if (queries)
       magnitude *= 1 + options_.queries.growth *
-                           std::log1p(static_cast<double>(position / options_.queries.positions));
+                           std::log1p(static_cast<double>((position + options_.queries.offset) /
+                                                          options_.queries.positions));
     for (std::int64_t i = 0; i < half; ++i) {
       const double angle = static_cast<double>(position) * frequencies[i];
       host[row * 2 * half + i] = static_cast<float>(magnitude * std::cos(angle));
@@ -146,7 +147,7 @@ void Rope::turn(const Context& ctx, const LocalHeads& at, const View& out, const
   };
   if (!queries_grow()) return run(at.qk(out), at.qk(inp), table_);
   run(at.q(out), at.q(inp), query_table_);
-  run(at.k(out), at.k(inp), table_);
+  if (at.room > 0) run(at.k(out), at.k(inp), table_);
 }
 
 Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const {
@@ -163,7 +164,7 @@ Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const 
       const Tensor before = value.unique() ? Tensor() : value;
       if (!before.empty()) {
         value = ctx.like(value);
-        ctx.backend.run(ops::Cast{at.v(value.view()), at.v(inp)});
+        if (at.room > 0) ctx.backend.run(ops::Cast{at.v(value.view()), at.v(inp)});
       }
       turn(ctx, at, value.view(), inp, false, positions);
       return value;
@@ -173,7 +174,7 @@ Var Rope::operator()(const Context& context, Var qkv, const Heads& heads) const 
       const View d_out = d.view();
       if (!d.unique()) {
         d = ctx.like(d);
-        ctx.backend.run(ops::Cast{at.v(d.view()), at.v(d_out)});
+        if (at.room > 0) ctx.backend.run(ops::Cast{at.v(d.view()), at.v(d_out)});
       }
       turn(ctx, at, d.view(), d_out, true, positions);
       to->add(ctx, std::move(d));

@@ -24,11 +24,13 @@ struct LongFrequencies {
   std::int64_t than = 0;
 };
 
-/// A factor of queries that grows with their position p: 1 + growth · ln(1 + floor(p / positions)).
+/// A factor of queries that grows with their position p:
+/// 1 + growth · ln(1 + floor((p + offset) / positions)).
 /// Source: Meta's Llama 4 (attention temperature), 2025.
 struct QueryGrowth {
   double growth = 0;
   std::int64_t positions = 1;
+  std::int64_t offset = 0;
 };
 
 /// Rotary positions (Su et al., "RoFormer", 2021): rotates query and key heads by their token's

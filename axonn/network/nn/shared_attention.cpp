@@ -174,6 +174,7 @@ Chunk shared_attention(const Context& ctx, const LocalHeads& at, const Chunk& qk
   AXONN_CHECK(!ctx.find<KeyValueCache>(),
               "attention: a cache needs whole sequences on each rank; generate with ",
               "parallelism.context = 1");
+  AXONN_CHECK(!at.chunks, "attention: chunks need whole sequences on each rank");
   return attention_chunk(
       ctx, at, qkv, sinks,
       {.forward = [ctx, at](

@@ -92,7 +92,8 @@ std::int64_t period_of(const ModelConfig& model, std::int64_t from) {
 
 /// At least `least` blocks. Those from the first on repeat with the period of kinds of layers.
 Depths depths_of(const ModelConfig& model, std::int64_t least) {
-  if (differs_by_block(model.lora)) return {model.layers, model.layers, 0};
+  if (differs_by_block(model.lora) || model.layer_input + model.shared_kv_layers > 0)
+    return {model.layers, model.layers, 0};
   if (model.experts > 0)
     for (const std::int64_t layer : model.dense_layers) least = std::max(least, layer + 1);
   const std::int64_t period = period_of(model, least);

@@ -49,7 +49,8 @@ Config with_few_blocks(Config config) {
     while (model.kind_of(same) != model.kind_of(layer)) ++same;
     if (same == layer) blocks = std::max(blocks, layer + 1);
   }
-  if (!differs_by_block(model.lora)) config.model.layers = std::min(blocks, model.layers);
+  const bool whole = model.layer_input + model.shared_kv_layers > 0;
+  if (!whole && !differs_by_block(model.lora)) config.model.layers = std::min(blocks, model.layers);
   return config;
 }
 

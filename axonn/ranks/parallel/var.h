@@ -175,6 +175,11 @@ class Var {
   /// Adds a lazy chunk, computed by `make`, which is called at most once.
   void push_back_later(Make make) { slots_.push_back(std::make_shared<Slot>(std::move(make))); }
 
+  /// Adds the chunks of another value, lazy ones as they are.
+  void append(const Var& other) {
+    slots_.insert(slots_.end(), other.slots_.begin(), other.slots_.end());
+  }
+
   std::size_t size() const { return slots_.size(); }
   /// Throw Error if there is no such chunk, as in a value that no operation has made.
   const Chunk& operator[](std::size_t i) const { return slot(i)->get(); }

@@ -261,14 +261,16 @@ class Converter {
   /// Rows of a joined tensor come in their order, or alternate; those of several tensors in turn.
   void plan_part(const StoredName::Joined& joined, const StoredParameter& part) {
     const std::string& name = joined.names.front();
+    const bool transposed = joined.transposed && part.cols > 1;
     if (joined.first == 0)
       return tensors_.push_back({.name = name,
                                  .parameter = part,
-                                 .together = joined.step,
+                                 .together = transposed ? joined.rows / part.rows : joined.step,
+                                 .alternate = joined.step > 1,
                                  .type = type_,
                                  .outer = joined.outer,
                                  .vector = part.cols == 1,
-                                 .transposed = joined.transposed && part.cols > 1});
+                                 .transposed = transposed});
     auto latest_first = std::views::reverse(tensors_);
     const auto tensor = std::ranges::find(latest_first, name, &PlannedTensor::name);
     const std::int64_t turn = joined.first % joined.step,

@@ -236,10 +236,12 @@ Generator::~Generator() = default;
 std::int64_t Generator::reserve(std::size_t prompts) {
   constexpr std::int64_t kMost = 64;
   AXONN_CHECK(schedule_->idle(), "Generator: reserve() while prompts are being generated");
-  const std::int64_t bytes = slots_.caches ? model_.config().model.layers * slots_.entries *
-                                                 KeyValueCache::elements(heads_, model_.grid()) *
-                                                 bytes_of(model_.context().dtype)
-                                           : 1;
+  const ModelConfig& model = model_.config().model;
+  const std::int64_t bytes = slots_.caches
+                                 ? (model.layers - model.shared_kv_layers) * slots_.entries *
+                                       KeyValueCache::elements(heads_, model_.grid()) *
+                                       bytes_of(model_.context().dtype)
+                                 : 1;
   const std::int64_t most = options_.batch > 0
                                 ? options_.batch
                                 : std::clamp<std::int64_t>(options_.cache_bytes / bytes, 1, kMost);

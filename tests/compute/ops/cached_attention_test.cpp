@@ -78,6 +78,7 @@ class Generated {
                               .group = c_.shape.group,
                               .first_query = c_.shape.first_query,
                               .window = c_.shape.window,
+                              .chunks = c_.shape.chunks,
                               .scale = static_cast<float>(c_.shape.scale),
                               .cap = static_cast<float>(c_.shape.cap)});
     EXPECT_TRUE(out.gap_untouched());
@@ -171,6 +172,17 @@ TEST(CachedAttention, WithAWindowNeedsNoMoreEntriesThanTheWindow) {
       Generated({{150, 2, 2, 8, 1, 0, 0.3, window}, window, type}, {150, 90}).all(*backend);
 }
 
+TEST(CachedAttention, WithinChunksEqualsThatOverTheWholeSequences) {
+  const auto backend = test_backend();
+  for (DType type : kTypes)
+    for (std::int64_t chunk : {1, 5, 64}) {
+      reference::AttentionShape shape{150, 2, 2, 8, 1, 0, 0.3, chunk};
+      shape.chunks = true;
+      Generated({shape, chunk, type}, {150, 90}).all(*backend);
+      Generated({shape, 150, type}, {150, 90}).all(*backend);
+    }
+}
+
 TEST(CachedAttention, TakesSeveralNewTokensOfASequenceAtOnce) {
   const auto backend = test_backend();
   for (DType type : kTypes) {
@@ -233,4 +245,24 @@ TEST(CachedAttention, RefusesACacheThatIsNotWholeSlots) {
   EXPECT_THAT([&] { backend->cached_attention(args); },
               testing::ThrowsMessage<Error>(testing::HasSubstr(
                   "keys is (15,4) f32, want whole slots of 2 heads of 4 entries")));
+}
+
+TEST(ChunkStarts, AreTheFirstPositionOfTheChunkOrOfTheDocument) {
+  constexpr std::int32_t kLength = 700, kChunk = 7;  // more rows than a team has
+  std::vector<std::int32_t> positions, starts, whole, packed;
+  for (std::int32_t row = 0; row < 2 * kLength; ++row) {
+    const std::int32_t at = row % kLength, start = at / 30 * 30;
+    positions.push_back(at - start);
+    starts.push_back(start);
+    whole.push_back(at - at % kChunk);
+    packed.push_back(at - (at - start) % kChunk);
+  }
+  const auto backend = test_backend();
+  const Operand at(positions), from(starts);
+  Operand out(std::vector<std::int32_t>(2 * kLength));
+  backend->run(ops::ChunkStarts{.out = out, .chunk = kChunk, .length = kLength});
+  EXPECT_EQ(out.memory(), Operand(whole).memory());
+  backend->run(ops::ChunkStarts{
+      .out = out, .positions = at, .starts = from, .chunk = kChunk, .length = kLength});
+  EXPECT_EQ(out.memory(), Operand(packed).memory());
 }

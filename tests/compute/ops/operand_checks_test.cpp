@@ -68,6 +68,8 @@ Refused of_activations(const Operands& o) {
        ops::RotaryEmbedding{.out = o.x, .inp = o.y, .table = o.row, .positions = o.few}},
       {"slots is (1,3) i32, want (1,4)",
        ops::KeepHeads{.kept = o.y, .inp = o.x, .slots = o.few, .positions = o.ids, .entries = 2}},
+      {"positions is (1,3) i32, want (1,4)",
+       ops::ChunkStarts{.out = o.ids, .positions = o.few, .chunk = 2, .length = 4}},
       {"out is (4,6) bf16, want f32", ops::CopyHeads{o.half, o.x, 3, 2, 2, 2}},
       {"total is (4,2) f32, want (4,6)", ops::AddSinks{o.x, o.stats, o.stats, o.row}},
       {"terms is (4,2) f32, want (4,6)", ops::SinkTerms{o.stats, o.y, o.x, o.y, o.row}},

@@ -112,6 +112,8 @@ Outputs llama(Backend& backend, DType type) {
   Operand kept(kRows * (kCols / 64) * 2, 64, type);
   backend.run(ops::KeepHeads{
       .kept = kept, .inp = inp, .slots = slots, .positions = positions, .entries = 2});
+  Operand begins{std::vector<std::int32_t>(kRows)};
+  backend.run(ops::ChunkStarts{.out = begins, .positions = positions, .chunk = 3, .length = kRows});
   const Operand sinks = input("sinks", 1, kCols / 64, type),
                 stats = input("stats", kRows, kCols / 64, DType::f32);
   Operand moved(kRows, kCols, type);
@@ -127,7 +129,7 @@ Outputs llama(Backend& backend, DType type) {
                                .ways = 2});
   return outputs({&squares, &sums, &heads, &rstd, &d_heads, &d_weight, &turned, &activated,
                   &d_activated, &bent, &d_bent, &d_p, &d_n, &kept, &ordered, &total, &of_sinks,
-                  &moved});
+                  &moved, &begins});
 }
 
 Outputs loss_and_embedding(Backend& backend, DType type) {

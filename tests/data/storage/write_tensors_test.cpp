@@ -87,13 +87,20 @@ TEST(WriteTensors, RowsOfSeveralParametersAlternateInColumnsOfTheFile) {
                                     i % slice.cols + (name == "u" ? 0.5 : 0));
     }
   } source;
-  write_tensors(folder / "x", std::vector{experts, biases}, source);
+  PlannedTensor in_turn = experts;
+  in_turn.name = "turn";
+  in_turn.alternate = false;
+  write_tensors(folder / "x", std::vector{experts, biases, in_turn}, source);
   const PlainTensors read = plain_safetensors(folder / "x");
   EXPECT_THAT(read.at("e").shape, ElementsAre(2, 3, 4));
   const std::vector<float> one{0, 0.5, 100, 100.5, 1, 1.5, 101, 101.5, 2, 2.5, 102, 102.5};
   std::vector<float> both = one;
   both.insert(both.end(), one.begin(), one.end());
   EXPECT_EQ(floats_of(read.at("e")), both);
+  const std::vector<float> follow{0, 100, 0.5, 100.5, 1, 101, 1.5, 101.5, 2, 102, 2.5, 102.5};
+  both = follow;
+  both.insert(both.end(), follow.begin(), follow.end());
+  EXPECT_EQ(floats_of(read.at("turn")), both) << "those of one part follow each other";
   EXPECT_THAT(read.at("v").shape, ElementsAre(2, 4));
   EXPECT_THAT(floats_of(read.at("v")), ElementsAre(0, 0.5, 100, 100.5, 0, 0.5, 100, 100.5));
 }

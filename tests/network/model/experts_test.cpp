@@ -107,6 +107,46 @@ TEST(Experts, WithNormsOfTheirOwnHaveTheLossesOfOneRank) {
   EXPECT_EQ(difference_replayed(run, expert_grids()), "");
 }
 
+/// Scores that multiply inputs, chunks, norms without weights, and queries that grow.
+ModelConfig like_llama4() {
+  ModelConfig model = tiny_mixtral();
+  model.layers = 4;
+  model.router = RouterKind::sigmoid;
+  model.expert_norm = false;
+  model.expert_input_scores = true;
+  model.expert_step = 2;
+  model.shared_ffn = 48;
+  model.rope_pairs = RopePairs::neighbours;
+  model.qk_norm = QkNormKind::rotated_plain;
+  model.window = 3;
+  model.window_chunks = true;
+  model.full_layers = model.nope_layers = {1, 2};
+  model.nope_query_growth = 0.5;
+  model.nope_query_positions = 3;
+  model.init_std = 0.1;
+  return model;
+}
+
+TEST(Experts, WhoseInputsAreMultipliedHaveTheLossesOfOneRank) {
+  TinyRun run = balanced_run(like_llama4());
+  run.eps = 1e-5;
+  EXPECT_EQ(difference_replayed(run, ten_grids()), "");
+  EXPECT_EQ(difference_replayed(run, expert_grids()), "");
+  run.packed = true;
+  EXPECT_EQ(difference_replayed(run, expert_grids()), "");
+}
+
+TEST(Experts, BesideAGatedMlpHaveTheLossesOfOneRank) {
+  ModelConfig model = tiny_mixtral();
+  model.shared_ffn = 48;
+  model.shared_gate = true;
+  model.init_std = 0.1;
+  TinyRun run = balanced_run(model);
+  run.eps = 1e-5;
+  EXPECT_EQ(difference_replayed(run, ten_grids()), "");
+  EXPECT_EQ(difference_replayed(run, expert_grids()), "");
+}
+
 TEST(Experts, BalancedByBatchHaveTheLossesOfOneRank) {
   for (const auto& [scope, model] : {std::pair{BalanceScope::batch, tiny_mixtral()},
                                      {BalanceScope::hugging_face, with_sigmoid()}}) {

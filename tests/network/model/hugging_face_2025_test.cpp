@@ -65,34 +65,122 @@ TEST(HuggingFace2025, Gemma2HasCapsUnlessTheyAreNull) {
 }
 
 TEST(HuggingFace2025, Gemma4HasHeadsOfTheirOwnInLayersWithoutTheWindow) {
-  const std::string common = R"("head_dim": 256, "hidden_size_per_layer_input": 0,
-    "attention_k_eq_v": true, "sliding_window": 512, "num_key_value_heads": 4,
+  const std::string common =
+      R"("head_dim": 256, "attention_k_eq_v": true, "sliding_window": 512, "num_key_value_heads": 4,
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
     "rope_parameters": {"full_attention": {"rope_type": "proportional", "rope_theta": 1000000.0,
                                            "partial_rotary_factor": 0.25},
                         "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}})";
   const ModelConfig published =
-      read("gemma4_text", common + R"(, "global_head_dim": 512, "num_global_key_value_heads": 1)");
+      read("gemma4_text", common +
+                              R"(, "hidden_size_per_layer_input": 0, "global_head_dim": 512,
+             "num_global_key_value_heads": 1)");
   EXPECT_EQ(published.full_head_dim, 512);
   EXPECT_EQ(published.full_kv_heads, 1);
   EXPECT_EQ(published.rope.share, 0.25);
   EXPECT_EQ(published.attention_scale, 1);
-  const ModelConfig saved = read("gemma4_text", common + R"(, "per_layer_config": {
+  const ModelConfig saved =
+      read("gemma4_text", common + R"(, "hidden_size_per_layer_input": 0, "per_layer_config": {
     "1": {"head_dim": 512, "num_key_value_heads": 1},
     "3": {"head_dim": 512, "num_key_value_heads": 1}})");
   EXPECT_EQ(saved, published) << "as transformers 5 saves it";
   EXPECT_EQ(parse(to_hugging_face_config(resolved(saved, 0, 0), {})), resolved(saved, 0, 0));
-  EXPECT_THAT(error_of(llama_file(common + R"(, "per_layer_config": {"1": {"head_dim": 512}})",
-                                  "gemma4_text")),
-              HasSubstr("per_layer_config of layer 3"));
   EXPECT_THAT(
-      error_of(llama_file(R"("num_kv_shared_layers": 2)", "gemma4_text")),
-      testing::AllOf(HasSubstr("hidden_size_per_layer_input"), HasSubstr("num_kv_shared_layers")));
-  const ModelConfig moe = read("gemma4_text", common + R"(, "enable_moe_block": true,
+      error_of(llama_file(
+          common +
+              R"(, "hidden_size_per_layer_input": 0, "per_layer_config": {"1": {"head_dim": 512}})",
+          "gemma4_text")),
+      HasSubstr("per_layer_config of layer 3"));
+  const ModelConfig silent = read("gemma4_text", R"("hidden_size_per_layer_input": 0,
+    "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 500.0},
+                        "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}})");
+  EXPECT_EQ(silent.full_layers, std::vector<std::int64_t>{3}) << "the last layer, at least";
+  const ModelConfig small = read("gemma4_text", common + R"(, "hidden_size_per_layer_input": 16,
+    "vocab_size_per_layer_input": 100, "num_kv_shared_layers": 2, "use_double_wide_mlp": true)");
+  EXPECT_EQ(small.layer_input, 16);
+  EXPECT_EQ(small.shared_kv_layers, 2);
+  EXPECT_TRUE(small.double_shared_ffn);
+  EXPECT_EQ(small.keys_of(2), 0);
+  EXPECT_EQ(small.keys_of(3), 1);
+  EXPECT_EQ(parse(to_hugging_face_config(resolved(small, 0, 0), {})), resolved(small, 0, 0));
+  EXPECT_THAT(
+      error_of(llama_file(common + R"(, "hidden_size_per_layer_input": 16)", "gemma4_text")),
+      HasSubstr("vocab_size_per_layer_input = 262144 other than vocab_size"));
+  EXPECT_THAT(error_of(llama_file(
+                  common + R"(, "hidden_size_per_layer_input": 0, "num_kv_shared_layers": 3)",
+                  "gemma4_text")),
+              HasSubstr("no layer before these sees all positions, as layer 1 does"));
+  const ModelConfig moe =
+      read("gemma4_text", common + R"(, "hidden_size_per_layer_input": 0, "enable_moe_block": true,
     "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704)");
   EXPECT_EQ(moe.shared_ffn, moe.ffn);
   EXPECT_TRUE(moe.expert_block_norms);
   EXPECT_EQ(parse(to_hugging_face_config(resolved(moe, 0, 0), {})), resolved(moe, 0, 0));
+}
+
+TEST(HuggingFace2025, Llama4HasChunksAndExpertsInSomeLayers) {
+  const std::string common = R"("intermediate_size": 96, "intermediate_size_mlp": 160,
+    "num_local_experts": 8, "attention_chunk_size": 64, "rope_theta": 500000.0)";
+  const ModelConfig scout = read("llama4_text", common + R"(, "no_rope_layers": [],
+    "moe_layers": [0, 1, 2, 3], "attn_temperature_tuning": 4, "rope_scaling": {"factor": 8.0,
+    "high_freq_factor": 1.0, "low_freq_factor": 1.0, "rope_type": "llama3",
+    "original_max_position_embeddings": 8192})");
+  EXPECT_EQ(scout.expert_ffn, 96);
+  EXPECT_EQ(scout.shared_ffn, 96);
+  EXPECT_EQ(scout.ffn, 160);
+  EXPECT_EQ(scout.window, 64);
+  EXPECT_TRUE(scout.window_chunks);
+  EXPECT_EQ(scout.full_layers, std::vector<std::int64_t>{3});
+  EXPECT_EQ(scout.nope_layers, scout.full_layers);
+  EXPECT_EQ(scout.nope_query_growth, 0.1);
+  EXPECT_EQ(scout.nope_query_positions, 8192);
+  EXPECT_EQ(scout.qk_norm, QkNormKind::rotated_plain);
+  EXPECT_EQ(scout.dense_layers, std::vector<std::int64_t>());
+  const ModelConfig maverick = read("llama4_text", common + R"(, "moe_layers": [1, 3],
+    "interleave_moe_layer_step": 2, "use_qk_norm": false, "attn_temperature_tuning": false)");
+  EXPECT_EQ(maverick.expert_step, 2);
+  EXPECT_EQ(maverick.dense_layers, std::vector<std::int64_t>());
+  EXPECT_EQ(maverick.qk_norm, QkNormKind::none);
+  EXPECT_EQ(maverick.nope_query_growth, 0);
+  const ModelConfig other = read("llama4_text", common + R"(, "moe_layers": [0, 3, 9],
+    "no_rope_layers": [1, 0, 1, 1], "num_experts_per_tok": 2, "attention_bias": true,
+    "layer_types": ["chunked_attention", "full_attention", "full_attention",
+                    "chunked_attention"])");
+  EXPECT_EQ(other.dense_layers, (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(other.full_layers, (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(other.nope_layers, std::vector<std::int64_t>{1});
+  const ModelConfig dense = read("llama4_text", common + R"(, "moe_layers": [])");
+  EXPECT_EQ(dense.experts, 0);
+  EXPECT_EQ(dense.ffn, 160);
+  for (const ModelConfig& model : {scout, maverick, other, dense})
+    EXPECT_EQ(parse(to_hugging_face_config(resolved(model, 0, 0), {})), resolved(model, 0, 0));
+  for (const char* const refused :
+       {R"("attention_chunk_size": null)", R"("router_jitter_noise": 0.1)",
+        R"("hidden_act": "gelu")", R"("no_rope_layers": [1, 0])",
+        R"("layer_types": ["sliding_attention", "full_attention",
+        "full_attention", "full_attention"])"})
+    EXPECT_THROW(read("llama4_text", refused), UsageError) << refused;
+}
+
+TEST(HuggingFace2025, Qwen2MoeHasAGatedMlpBesideExperts) {
+  const ModelConfig usual = read("qwen2_moe", R"("use_sliding_window": false)");
+  EXPECT_EQ(usual.experts, 60);
+  EXPECT_EQ(usual.experts_per_token, 4);
+  EXPECT_EQ(usual.expert_ffn, 1408);
+  EXPECT_EQ(usual.shared_ffn, 5632);
+  EXPECT_TRUE(usual.shared_gate);
+  EXPECT_TRUE(usual.qkv_bias);
+  EXPECT_FALSE(usual.expert_norm);
+  EXPECT_EQ(usual.window, 0);
+  const ModelConfig other = read("qwen2_moe", R"("num_experts": 8, "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 48, "qkv_bias": false, "norm_topk_prob": true,
+    "mlp_only_layers": [1], "use_sliding_window": true, "sliding_window": 16,
+    "max_window_layers": 3)");
+  EXPECT_EQ(other.full_layers, (std::vector<std::int64_t>{1, 3}));
+  EXPECT_FALSE(other.qkv_bias);
+  EXPECT_EQ(other.dense_layers, std::vector<std::int64_t>{1});
+  for (const ModelConfig& model : {usual, other})
+    EXPECT_EQ(parse(to_hugging_face_config(resolved(model, 0, 0), {})), resolved(model, 0, 0));
 }
 
 TEST(HuggingFace2025, HunyuansAlphaMultipliesTheBase) {

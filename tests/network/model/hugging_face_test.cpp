@@ -347,13 +347,14 @@ TEST(HuggingFaceConfig, ListsAllUnsupportedFeaturesInOneMessage) {
                     HasSubstr("quantization_config"), HasSubstr("partial_rotary_factor")));
   EXPECT_THAT(error_of(llama_file(R"("quantization": {"group_size": 64, "bits": 4})")),
               HasSubstr("config.json: not supported in models: quantization"));
-  EXPECT_THAT(error_of(llama_file("", "qwen2_moe")),
-              HasSubstr("model_type is 'qwen2_moe'; supported are gpt2, llama, mistral, ministral, "
-                        "ministral3, mixtral, olmoe, olmo2, olmo3, qwen2, qwen3, qwen3_moe, "
-                        "apertus, smollm3, phi3, seed_oss, granite, granitemoe, glm4, glm4_moe, "
-                        "exaone4, ernie4_5, ernie4_5_moe, hunyuan_v1_dense, gemma2, gemma3_text, "
-                        "minimax_m2, starcoder2, nemotron, cohere2, gpt_oss, deepseek_v2, "
-                        "deepseek_v3, gemma4_text"));
+  EXPECT_THAT(
+      error_of(llama_file("", "mamba2")),
+      HasSubstr("model_type is 'mamba2'; supported are gpt2, llama, mistral, ministral, "
+                "ministral3, mixtral, olmoe, olmo2, olmo3, qwen2, qwen3, qwen2_moe, "
+                "qwen3_moe, apertus, smollm3, phi3, seed_oss, granite, granitemoe, glm4, glm4_moe, "
+                "exaone4, ernie4_5, ernie4_5_moe, hunyuan_v1_dense, gemma2, gemma3_text, "
+                "minimax_m2, starcoder2, nemotron, cohere2, gpt_oss, deepseek_v2, "
+                "deepseek_v3, gemma4_text, llama4_text"));
   EXPECT_THAT(error_of(llama_file(R"("rope_parameters": {"full_attention": {"rope_theta": 1}})")),
               HasSubstr("rope_parameters of several kinds of layers"));
   EXPECT_THAT(error_of(R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2,

@@ -165,6 +165,20 @@ void expect_chunks_keep_the_losses(TinyRun run) {
   }
 }
 
+void expect_same_bits_whatever_overlaps(TinyRun run) {
+  run.steps = 3;
+  for (const GridShape& grid : {GridShape{2, 2, 2, 1}, GridShape{1, 2, 1, 2}}) {
+    run.grid = grid;
+    run.chunks = 2;
+    const TinyTrace first = run_tiny(with(no_overlap(), run));
+    for (const Switches& switches : each_overlap()) {
+      const TinyTrace other = run_tiny(with(switches, run));
+      EXPECT_EQ(first.losses, other.losses) << switches.name;
+      EXPECT_EQ(first.weights, other.weights) << switches.name;
+    }
+  }
+}
+
 }  // namespace
 
 TEST(LlamaOnGrids, Llama31HasTheLossesOfOneRankOnEveryGridOfUpToEightRanks) {
@@ -225,6 +239,29 @@ TEST(LlamaOnGrids, Gemma4HasTheLossesOfOneRankOnTenGrids) {
   config.rope = {.kind = RopeScalingKind::proportional, .share = 0.5};
   EXPECT_EQ(difference_on_grids({.eps = 1e-5, .make_model = model_of(config)}, ten_grids()), "");
   expect_chunks_keep_the_losses({.eps = 1e-5, .make_model = model_of(config)});
+}
+
+/// Layers 3 and 5 see what layer 1 does, 4 what layer 2 does, and have their keys.
+TEST(LlamaOnGrids, InputsOfLayersAndSharedKeysHaveTheLossesOfOneRankOnTenGrids) {
+  ModelConfig config = tiny_gemma3();
+  config.layers = 6;
+  config.norm_plus_one = false;
+  config.full_head_dim = 6;
+  config.full_layers = {2, 4};
+  config.value_norm = config.layer_factor = true;
+  config.rope = {.kind = RopeScalingKind::proportional, .share = 0.5};
+  config.shared_kv_layers = 3;
+  config.double_shared_ffn = true;
+  config.layer_input = 48;  // of few columns the norm after the gate divides by almost 0
+  TinyRun run{.eps = 1e-5, .make_model = model_of(config)};
+  EXPECT_EQ(difference_on_grids(run, ten_grids()), "");
+  expect_chunks_keep_the_losses(run);
+  expect_same_bits_whatever_overlaps(run);
+  run.sequence_parallel = false;
+  EXPECT_EQ(difference_on_grids(run, {{2, 2, 2, 1}, {3, 1, 2, 1}}), "");
+  run.grid = {.x = 5};
+  EXPECT_THAT([&] { run_tiny(run); }, testing::ThrowsMessage<UsageError>(testing::HasSubstr(
+                                          "x = 5 does not divide model.layer_input = 48")));
 }
 
 TEST(LlamaOnGrids, NeighboursThatRotateAndFactorsHaveTheLossesOfOneRankOnTenGrids) {
@@ -338,24 +375,6 @@ TEST(LlamaOnGrids, Bfloat16StaysWithinOnePercentOfOneRankOnTenGrids) {
         difference_on_grids({.dtype = DType::bf16, .make_model = model_of(config)}, ten_grids()),
         "");
 }
-
-namespace {
-
-void expect_same_bits_whatever_overlaps(TinyRun run) {
-  run.steps = 3;
-  for (const GridShape& grid : {GridShape{2, 2, 2, 1}, GridShape{1, 2, 1, 2}}) {
-    run.grid = grid;
-    run.chunks = 2;
-    const TinyTrace first = run_tiny(with(no_overlap(), run));
-    for (const Switches& switches : each_overlap()) {
-      const TinyTrace other = run_tiny(with(switches, run));
-      EXPECT_EQ(first.losses, other.losses) << switches.name;
-      EXPECT_EQ(first.weights, other.weights) << switches.name;
-    }
-  }
-}
-
-}  // namespace
 
 TEST(LlamaOnGrids, ApertusHasTheSameBitsWhateverOverlaps) {
   expect_same_bits_whatever_overlaps(apertus_run());

@@ -74,6 +74,36 @@ ModelConfig phi3() {
   return sizes;
 }
 
+/// All layers see their own chunk of 5 positions alone.
+ModelConfig chunks() {
+  ModelConfig sizes = mistral();
+  sizes.window_chunks = true;
+  sizes.qk_norm = QkNormKind::rotated_plain;
+  return sizes;
+}
+
+/// One layer does; the other has no rotary positions, and its queries grow.
+ModelConfig llama4() {
+  ModelConfig sizes = chunks();
+  sizes.full_layers = sizes.nope_layers = {1};
+  sizes.nope_query_growth = 0.5;
+  sizes.nope_query_positions = 4;
+  return sizes;
+}
+
+/// The second layer has the keys and values of the first, and both have inputs.
+ModelConfig gemma4() {
+  ModelConfig sizes = mistral();
+  sizes.block_norm = BlockNormKind::both;
+  sizes.qk_norm = QkNormKind::head;
+  sizes.activation = MlpKind::geglu;
+  sizes.value_norm = true;
+  sizes.layer_input = 24;
+  sizes.shared_kv_layers = 1;
+  sizes.double_shared_ffn = true;
+  return sizes;
+}
+
 ModelConfig mixtral() {
   ModelConfig sizes = llama();
   sizes.experts = 4;
@@ -267,7 +297,8 @@ INSTANTIATE_TEST_SUITE_P(Families, GeneratorOf,
                          testing::Values(Family{"Gpt", gpt}, Family{"GroupedGpt", grouped_gpt},
                                          Family{"Llama", llama}, Family{"Mistral", mistral},
                                          Family{"Qwen3", qwen3}, Family{"Olmo3", olmo3},
-                                         Family{"Phi3", phi3}),
+                                         Family{"Phi3", phi3}, Family{"Llama4", llama4},
+                                         Family{"Gemma4", gemma4}),
                          [](const auto& family) { return std::string(family.param.name); });
 
 void expect_long_texts(ModelConfig sizes) {
@@ -284,6 +315,8 @@ void expect_long_texts(ModelConfig sizes) {
 }
 
 TEST(Generator, CachesOnlyTheWindowOfLongTexts) { expect_long_texts(mistral()); }
+
+TEST(Generator, CachesOnlyTheChunkOfLongTexts) { expect_long_texts(chunks()); }
 
 TEST(Generator, CachesAllOfLongTextsIfALayerHasNoWindow) { expect_long_texts(olmo3()); }
 

@@ -63,6 +63,68 @@ ModelConfig small_olmo3() {
   return model;
 }
 
+/// Positions at the end of a chunk of 3 and in the next; two of five experts in some layers.
+ModelConfig small_llama4() {
+  ModelConfig model = small_model();
+  model.type = "llama4_text";
+  model.window = 3;
+  model.window_chunks = true;
+  model.full_layers = model.nope_layers = {1};
+  model.rope_pairs = RopePairs::neighbours;
+  model.qk_norm = QkNormKind::rotated_plain;
+  model.nope_query_growth = 0.5;
+  model.nope_query_positions = 3;
+  model.experts = 5;
+  model.experts_per_token = 2;
+  model.expert_ffn = model.shared_ffn = 24;
+  model.dense_layers = {0, 2};
+  model.router = RouterKind::sigmoid;
+  model.expert_norm = false;
+  model.expert_input_scores = true;
+  return model;
+}
+
+ModelConfig small_qwen2_moe() {
+  ModelConfig model = small_model();
+  model.qkv_bias = model.shared_gate = true;
+  model.experts = 5;
+  model.experts_per_token = 2;
+  model.expert_ffn = 24;
+  model.shared_ffn = 40;
+  model.expert_norm = false;
+  model.window = 3;
+  model.full_layers = {1, 3};
+  model.dense_layers = {1};
+  return model;
+}
+
+/// Inputs of each layer; two layers without keys of their own, one with the window.
+ModelConfig small_gemma4() {
+  ModelConfig model = small_model();
+  model.type = "gemma4_text";
+  model.layers = 5;
+  model.tied = true;
+  model.activation = MlpKind::geglu;
+  model.qk_norm = QkNormKind::head;
+  model.block_norm = BlockNormKind::both;
+  model.value_norm = model.layer_factor = true;
+  model.full_head_dim = 6;
+  model.full_kv_heads = 3;
+  model.full_values_are_keys = true;
+  model.embedding_scale = std::sqrt(48.0);
+  model.attention_scale = 1;
+  model.logit_cap = 30;
+  model.window = 3;
+  model.full_layers = {1, 4};
+  model.rope = {.kind = RopeScalingKind::proportional, .factor = 1, .share = 0.5};
+  model.window_rope_theta = 50;
+  model.window_rope_scaling = false;
+  model.layer_input = 8;
+  model.shared_kv_layers = 2;
+  model.double_shared_ffn = true;
+  return model;
+}
+
 struct RecordedLogits {
   const char* name;
   ModelConfig (*model)();
@@ -91,7 +153,7 @@ TEST_P(TransformersLogits, AreThoseOfTheFolderOnEveryGrid) {
   }
 }
 
-// Recorded: logits of transformers 5.24 in f64 for the same parameters.
+// Recorded: logits of transformers 5.24, of the last three 5.23, in f64 for the same parameters.
 INSTANTIATE_TEST_SUITE_P(
     Types, TransformersLogits,
     testing::Values(
@@ -100,5 +162,11 @@ INSTANTIATE_TEST_SUITE_P(
         RecordedLogits{
             "Ministral", small_ministral, {-11.92649f, 14.70067f, -0.36325f, -6.76867f, 13.92903f}},
         RecordedLogits{"Olmo2", small_olmo2, {1.76533f, 1.40525f, 2.23577f, -3.7671f, -3.70896f}},
-        RecordedLogits{"Olmo3", small_olmo3, {8.33119f, -0.7749f, -2.35535f, 0.79231f, 11.07985f}}),
+        RecordedLogits{"Olmo3", small_olmo3, {8.33119f, -0.7749f, -2.35535f, 0.79231f, 11.07985f}},
+        RecordedLogits{
+            "Llama4", small_llama4, {3.84611f, -8.78533f, -15.55795f, -0.16426f, -1.00196f}},
+        RecordedLogits{
+            "Qwen2Moe", small_qwen2_moe, {2.02852f, -0.49138f, -11.73572f, 17.11754f, 8.31569f}},
+        RecordedLogits{
+            "Gemma4", small_gemma4, {19.35715f, -11.41321f, 5.26678f, 4.60645f, 13.42147f}}),
     [](const auto& one) { return std::string(one.param.name); });

@@ -71,6 +71,25 @@ struct KeepHeadsKernel {
   }
 };
 
+/// See ops::ChunkStarts. One team for kChunkRows rows.
+constexpr std::int64_t kChunkRows = 256;
+struct ChunkStartsKernel {
+  std::int32_t* out;
+  const std::int32_t *positions, *starts;  // or null
+  std::int64_t rows, chunk, length;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t block) const {
+    const std::int64_t first = block * kChunkRows, left = rows - first;
+    team.each(static_cast<int>(left < kChunkRows ? left : kChunkRows), [=, this](int i) {
+      const std::int64_t row = first + i, at = row_remainder(row, length),
+                         position = positions ? positions[row] : at,
+                         begin = at - row_remainder(position, chunk),
+                         start = starts ? starts[row] : 0;
+      out[row] = static_cast<std::int32_t>(begin > start ? begin : start);
+    });
+  }
+};
+
 /// delta[row][head] = the sum of d_out · out over the head's columns, as the gradient of attention
 /// needs it. One team per row. Bound by memory: 2 · R · h · D · sizeof(T) bytes.
 template <typename T>
@@ -213,6 +232,21 @@ void KeepHeads::run(auto launch, const Checker& check) const {
                                             address<const std::int32_t>(positions), entries,
                                             inp.cols / D, width(kept)});
   });
+}
+
+void ChunkStarts::run(auto launch, const Checker& check) const {
+  check.ids("out", out, out.cols);
+  if (positions.data) check.ids("positions", positions, out.cols);
+  if (starts.data) check.ids("starts", starts, out.cols);
+  AXONN_CHECK(chunk > 0 && length > 0, "chunk_starts: chunks of ", chunk,
+              " positions, sequences of ", length, ", want more than 0");
+  const auto of = [](const View& view) {
+    return view.data ? address<const std::int32_t>(view) : nullptr;
+  };
+  const std::int64_t each = rowwise::kChunkRows;
+  launch.rows({(out.cols + each - 1) / each, each, each},
+              rowwise::ChunkStartsKernel{address<std::int32_t>(out), of(positions), of(starts),
+                                         out.cols, chunk, length});
 }
 
 void CopyHeads::run(auto launch, const Checker& check) const {

@@ -34,6 +34,7 @@ struct CachedHead {
   Matrix<float> stats;  // (R, h) or null
   const std::int32_t *slots, *positions;
   std::int64_t entries, kv_heads, group, first_query, window;
+  bool chunks;
   std::int64_t first_row;  // of the launch
   int heads, D, stretches;
   float* parts;  // (rows · heads · stretches, 2 + D): maximum, sum, result; null: one stretch
@@ -46,8 +47,9 @@ struct CachedHead {
     const std::int64_t slot = slots[row],
                        kv_head = rowwise::row_quotient(first_query + head, group),
                        end = std::int64_t{positions[row]} + 1;
-    return {window > 0 && end > window ? end - window : 0, slot < 0 ? 0 : end,
-            (slot * kv_heads + kv_head) * entries};
+    std::int64_t begin = window > 0 && end > window ? end - window : 0;
+    if (chunks) begin = end - 1 - rowwise::row_remainder(end - 1, window);
+    return {begin, slot < 0 ? 0 : end, (slot * kv_heads + kv_head) * entries};
   }
   __device__ void note(std::int64_t row, int head, float sum) const {
     if (stats.data) stats.row(row)[head] = sum;
@@ -211,6 +213,7 @@ void CudaBackend::cached_attention(const CachedAttention& args) {
                        .group = args.group,
                        .first_query = args.first_query,
                        .window = args.window,
+                       .chunks = args.chunks,
                        .first_row = 0,
                        .heads = static_cast<int>(args.heads),
                        .D = static_cast<int>(args.head_dim),

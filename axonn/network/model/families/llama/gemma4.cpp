@@ -1,9 +1,10 @@
 // Gemma 4: as Gemma 3, with norms by their weight alone, norms of values, scores without a scale, a
 // constant of each layer, and, in layers without the window, wider heads whose values may be their
 // keys and of whose columns some rotate; and, in some models, experts beside the MLP, with norms of
-// their own. Not the models with embeddings of each layer, or shared keys and values. Sizes: the
-// config.json of each model.
+// their own; or embeddings of each layer, and last layers that use the keys and values of others.
+// Sizes: the config.json of each model.
 #include <cmath>
+#include <utility>
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
@@ -13,7 +14,7 @@ namespace axonn {
 namespace {
 
 constexpr std::int64_t kGemma4Window = 512, kGemma4Pattern = 6;  // if the file is silent
-constexpr std::int64_t kGlobalHead = 512, kInputsPerLayer = 256;
+constexpr std::int64_t kGlobalHead = 512, kInputsPerLayer = 256, kInputVocab = 262144;
 
 double embeddings_factor(const ModelConfig& model) {
   return std::sqrt(static_cast<double>(model.hidden));
@@ -88,21 +89,27 @@ void read_experts_beside(const JsonReader& file, ModelConfig& model) {
 }
 
 void read_gemma4(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  if (file.zero_or("hidden_size_per_layer_input", kMostColumns, kInputsPerLayer) > 0)
-    unsupported.emplace_back("hidden_size_per_layer_input");
-  if (file.zero_or("num_kv_shared_layers", kMostLayers, 0) > 0)
-    unsupported.emplace_back("num_kv_shared_layers");
-  if (file.flag("use_double_wide_mlp", false)) unsupported.emplace_back("use_double_wide_mlp");
+  model.layer_input = file.zero_or("hidden_size_per_layer_input", kMostColumns, kInputsPerLayer);
+  const std::int64_t inputs =
+      file.integer({"vocab_size_per_layer_input"}, kMostRows).value_or(kInputVocab);
+  if (model.layer_input > 0 && inputs != model.vocab)
+    unsupported.push_back(
+        concat("vocab_size_per_layer_input = ", inputs, " other than vocab_size"));
+  model.shared_kv_layers = file.zero_or("num_kv_shared_layers", kMostLayers, 0);
+  const bool wide = file.flag("use_double_wide_mlp", false);
+  model.double_shared_ffn = wide && model.shared_kv_layers > 0;
   if (file.text({"use_bidirectional_attention"}, "vision") != "vision")
     unsupported.emplace_back("use_bidirectional_attention");
-  for (const char* const key : {"hidden_act", "vocab_size_per_layer_input", "moe_intermediate_size",
-                                "num_experts", "top_k_experts"})
+  for (const char* const key :
+       {"hidden_act", "moe_intermediate_size", "num_experts", "top_k_experts"})
     file.find({key});  // the last three count with enable_moe_block alone
   if (file.flag("enable_moe_block", false)) read_experts_beside(file, model);
   if (!file.object("rope_parameters")) unsupported.emplace_back("a file without rope_parameters");
-  set_needed_window(
-      file, model, sliding_window(file, kGemma4Window),
-      full_layers(file, model, unsupported).value_or(every_nth_layer(model, kGemma4Pattern)));
+  LayerList full =
+      full_layers(file, model, unsupported).value_or(every_nth_layer(model, kGemma4Pattern));
+  // As in transformers, whatever the file says.
+  if (full.empty() || full.back() != model.layers - 1) full.push_back(model.layers - 1);
+  set_needed_window(file, model, sliding_window(file, kGemma4Window), std::move(full));
   if (model.window == 0) {
     model.window_rope_theta = 0;
     model.window_rope_scaling = true;
@@ -123,8 +130,10 @@ void write_gemma4(const ModelConfig& model, JsonObject& out) {
   out["attention_k_eq_v"] = model.full_values_are_keys;
   out["final_logit_softcapping"] =
       model.logit_cap > 0 ? nlohmann::json(model.logit_cap) : nlohmann::json();
-  out["hidden_size_per_layer_input"] = 0;
-  out["num_kv_shared_layers"] = 0;
+  out["hidden_size_per_layer_input"] = model.layer_input;
+  out["vocab_size_per_layer_input"] = model.vocab;
+  out["num_kv_shared_layers"] = model.shared_kv_layers;
+  out["use_double_wide_mlp"] = model.double_shared_ffn;
   out["enable_moe_block"] = model.experts > 0;
   if (model.experts == 0) return;
   out["intermediate_size"] = model.shared_ffn;
@@ -140,6 +149,7 @@ void check_gemma4(const ModelConfig& model, Unsupported& unsupported) {
   if (model.attention_scale != 1)
     unsupported.push_back(concat("attention_scale = ", model.attention_scale, " other than 1"));
   if (model.score_cap > 0) unsupported.push_back(concat("score_cap = ", model.score_cap));
+  if (model.window_of(model.layers - 1) > 0) unsupported.emplace_back("a window in the last layer");
   if (model.qk_norm != QkNormKind::head) unsupported.emplace_back("qk_norm other than head");
   if (model.full_kv_heads > 0 && !model.full_values_are_keys)
     unsupported.emplace_back("full_kv_heads without full_values_are_keys");

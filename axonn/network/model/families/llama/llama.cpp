@@ -51,7 +51,8 @@ void list_llama_options(ModelConfig& model, OptionList& list) {
             .also = "use_mlp_bias add_mlp_bias"});
   list.add("qk_norm", model.qk_norm, kQkNormKinds,
            {.help = "RMSNorm of queries and keys: of each head, as in Qwen3, over the width of all "
-                    "heads, as in OLMoE, or of each head after rotary positions, as in HunYuan "
+                    "heads, as in OLMoE, of each head after rotary positions, as in HunYuan, or "
+                    "that without weights, in layers with rotary positions alone, as in Llama 4 "
                     "(llama)",
             .also = "qk_layernorm use_qk_norm q_norm k_norm",
             .spellings = kQkNormSpellings});
@@ -99,6 +100,21 @@ void list_position_options(ModelConfig& model, OptionList& list) {
                     "rope_original_positions)), as in Ministral 3 (llama)",
             .min = 0,
             .also = "llama_4_scaling_beta attention_temperature attn_scale"});
+  list.add("nope_query_growth", &model.nope_query_growth,
+           {.help = "queries at position p of layers without rotary positions are multiplied by "
+                    "1 + this · ln(1 + floor((p + 1) / nope_query_positions)), as in Llama 4 "
+                    "(llama)",
+            .min = 0,
+            .also = "attn_temperature_tuning"});
+  list.unused_if([&model] {
+    const std::string reason = why_unread(kLlamaFamily, model);
+    return reason.empty() && model.nope_query_growth == 0 ? "model.nope_query_growth is 0" : reason;
+  });
+  list.add("nope_query_positions", &model.nope_query_positions,
+           {.help = "so many positions are one step of nope_query_growth",
+            .min = 1,
+            .also = "floor_scale"});
+  list.unused_if([&model] { return why_unread(kLlamaFamily, model); });
   list.add(
       "rope_scaling", model.rope.kind, kRopeScalingKinds,
       {.help = "scale the rotary frequencies for longer sequences, as Llama 3.1 does, by YaRN, "
@@ -135,6 +151,19 @@ void list_full_layer_options(ModelConfig& model, OptionList& list) {
            {.help = "whether each head's values are divided by their root mean square, as in "
                     "Gemma 4 (llama)",
             .also = "v_norm"});
+  list.add("layer_input", &model.layer_input,
+           {.help = "width of an input of each layer, made of the token and its embedding, that a "
+                    "gate lets in after the MLP, as in Gemma 4; 0: none (llama)",
+            .min = 0,
+            .also = "hidden_size_per_layer_input per_layer_embeddings"});
+  list.add("shared_kv_layers", &model.shared_kv_layers,
+           {.help = "so many last layers have queries alone, and use the keys and values of the "
+                    "last layer before them that sees as many positions, as in Gemma 4 (llama)",
+            .min = 0,
+            .also = "num_kv_shared_layers"});
+  list.add("double_shared_ffn", &model.double_shared_ffn,
+           {.help = "whether MLPs of these layers are twice as wide (llama)",
+            .also = "use_double_wide_mlp"});
   list.add("layer_factor", &model.layer_factor,
            {.help = "whether a constant of each layer, which is not trained, multiplies its "
                     "output, as in Gemma 4 (llama)",
@@ -203,6 +232,10 @@ void list_window_options(ModelConfig& model, OptionList& list) {
     const std::string reason = why_unread(kLlamaFamily, model);
     return reason.empty() && model.window == 0 ? "model.window is 0" : reason;
   });
+  list.add("window_chunks", &model.window_chunks,
+           {.help = "whether sequences are in chunks of window positions, of which each sees those "
+                    "of its own chunk alone, as in Llama 4",
+            .also = "attention_chunk_size chunked_attention"});
   list.add("full_layers", &model.full_layers,
            {.help = "layers, counted from 0, whose attention sees all positions whatever window "
                     "says, as in OLMo 3",
@@ -332,6 +365,11 @@ void list_expert_options(ModelConfig& model, OptionList& list) {
        .min = 0,
        .also = "n_shared_experts num_shared_experts shared_expert_intermediate_size "
                "moe_shared_expert_intermediate_size"});
+  list.add(
+      "shared_gate", &model.shared_gate,
+      {.help = "whether the sigmoid of a product of each row multiplies the output of that MLP, "
+               "as in Qwen2-MoE",
+       .also = "shared_expert_gate moe_shared_expert_gate"});
   list.add("expert_groups", &model.expert_groups,
            {.help = "equal groups of experts; a token uses experts of the groups whose two best "
                     "scores have the greatest sums, as in DeepSeek-V3",
@@ -372,6 +410,9 @@ void list_router_options(ModelConfig& model, OptionList& list) {
            {.help = "factor of the chosen scores",
             .above = 0,
             .also = "routed_scaling_factor moe_router_topk_scaling_factor"});
+  list.add("expert_input_scores", &model.expert_input_scores,
+           {.help = "whether the scores of a token's experts multiply the experts' inputs, as in "
+                    "Llama 4, instead of their outputs"});
   list.add("router_bias", &model.router_bias,
            {.help = "whether each expert has a bias that counts when experts are chosen, but not "
                     "in their scores; training.balance.bias adapts it",
@@ -387,145 +428,6 @@ void list_router_options(ModelConfig& model, OptionList& list) {
   list.add("expert_bias", &model.expert_bias,
            {.help = "whether the products of experts have biases, as in gpt-oss",
             .also = "experts_bias moe_bias"});
-}
-
-void validate_longrope(const ModelConfig& model) {
-  const RopeScaling& rope = model.rope;
-  const std::int64_t pairs = model.rotary_width() / 2;
-  for (const auto& [key, factors] : {std::pair{"rope_short_factors", &rope.short_factors},
-                                     {"rope_long_factors", &rope.long_factors}})
-    if (std::ssize(*factors) != pairs)
-      refuse("[model] ", key, " has ", factors->size(), " numbers, but ", pairs,
-             " pairs of columns rotate; give one for each");
-  if (rope.original_positions < 2 && rope.attention_factor == 0)
-    refuse(
-        "[model] rope_original_positions = ", rope.original_positions,
-        " has a logarithm of 0, by which rope_scaling = \"longrope\" divides; take at least 2, or "
-        "set rope_attention_factor");
-}
-
-/// Layers without the window whose heads are others.
-void validate_full_layers(const ModelConfig& model) {
-  if (model.full_head_dim % 2 != 0)
-    refuse("[model] full_head_dim = ", model.full_head_dim,
-           " is odd, but rotary positions rotate pairs of columns; take ", model.full_head_dim + 1);
-  if (model.full_kv_heads > 0 && model.heads % model.full_kv_heads != 0)
-    refuse("[model] full_kv_heads = ", model.full_kv_heads,
-           " does not divide heads = ", model.heads,
-           "; take a divisor, or 0 for as many as kv_heads");
-  if (model.qk_norm == QkNormKind::width && model.full_head_dim > 0)
-    refuse("[model] qk_norm = \"width\" with full_head_dim = ", model.full_head_dim,
-           " is not supported; take \"head\"");
-  if (model.layer_factor && model.block_norm == BlockNormKind::parallel)
-    refuse(
-        "[model] layer_factor = true with block_norm = \"parallel\" is not supported; take "
-        "another block_norm");
-}
-
-void validate_latents(const ModelConfig& model) {
-  if (model.kv_lora_rank == 0) return;
-  const auto refuse_with = [&](const auto&... what) {
-    refuse("[model] kv_lora_rank = ", model.kv_lora_rank, " makes keys and values of latents, ",
-           what...);
-  };
-  if (model.kv_heads > 0 && model.kv_heads != model.heads)
-    refuse_with("of each head its own, but kv_heads = ", model.kv_heads, "; set it to 0");
-  if (model.qk_norm != QkNormKind::none)
-    refuse_with("which have norms themselves; set qk_norm to \"none\"");
-  if (model.sinks) refuse_with("without sinks; set sinks to false");
-  if (model.full_head_dim > 0 || model.full_kv_heads > 0 || model.full_values_are_keys ||
-      model.value_norm)
-    refuse_with(
-        "alike in all layers and without norms of values; leave out full_head_dim, "
-        "full_kv_heads, full_values_are_keys and value_norm");
-  if (model.partial_rotary_factor != 1)
-    refuse_with("and rotates qk_rope_head_dim columns; set partial_rotary_factor to 1");
-  if (model.mup_base > 0) refuse_with("for which muP has no rules; set mup_base to 0");
-}
-
-void validate_rope(const ModelConfig& model) {
-  const std::int64_t width = model.head_width(), rotary = model.rotary_width();
-  if (width % 2 != 0)
-    refuse("[model] head_dim = ", width,
-           " is odd, but rotary positions rotate pairs of columns; take ", width + 1);
-  if (rotary < 2 || rotary % 2 != 0)
-    refuse("[model] partial_rotary_factor = ", model.partial_rotary_factor, " of ", width,
-           " columns of a head are ", rotary, ", but rotary positions rotate pairs; take 1, or ",
-           "another part that is even");
-  if (model.rope.kind == RopeScalingKind::longrope) validate_longrope(model);
-  if (model.rope.kind == RopeScalingKind::llama3 &&
-      model.rope.low_freq_factor >= model.rope.high_freq_factor)
-    refuse("[model] rope_low_freq_factor = ", model.rope.low_freq_factor,
-           " is not below rope_high_freq_factor = ", model.rope.high_freq_factor,
-           "; Llama 3.1 has 1 and 4");
-  if (model.rope.kind != RopeScalingKind::yarn) return;
-  if (model.rope.beta_slow >= model.rope.beta_fast)
-    refuse("[model] rope_beta_slow = ", model.rope.beta_slow,
-           " is not below rope_beta_fast = ", model.rope.beta_fast, "; YaRN has 1 and 32");
-  for (const double theta : {model.rope_theta, model.window_rope_theta})
-    if (theta != 0 && theta <= 1)
-      refuse(
-          "[model] a base of the rotary frequencies of ", theta,
-          " is not above 1, as rope_scaling = \"yarn\" needs; common values are 10,000 and more");
-}
-
-/// Throws unless the list has layers of the model alone.
-void validate_layers(const ModelConfig& model, const char* key,
-                     const std::vector<std::int64_t>& layers) {
-  for (const std::int64_t layer : layers)
-    if (layer >= model.layers)
-      refuse("[model] ", key, " has ", layer, ", but the layers are 0 to ", model.layers - 1);
-}
-
-void validate_kinds_of_layers(const ModelConfig& model) {
-  validate_layers(model, "nope_layers", model.nope_layers);
-  validate_layers(model, "full_layers", model.full_layers);
-  bool any = model.window == 0;
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) any |= model.window_of(layer) > 0;
-  if (!any)
-    refuse("[model] full_layers has all ", model.layers,
-           " layers, so that none has the window = ", model.window, "; set window = 0");
-}
-
-void validate_groups(const ModelConfig& model) {
-  const std::int64_t groups = model.expert_groups, kept = model.expert_groups_per_token;
-  if (groups < 1 || groups > 64 || model.experts % groups != 0)
-    refuse("[model] expert_groups = ", groups,
-           " are not 1 to 64 equal groups of experts = ", model.experts,
-           "; DeepSeek-V3 has 8 of 256");
-  if (kept < 1 || kept > groups || kept * (model.experts / groups) < model.experts_per_token)
-    refuse("[model] expert_groups_per_token = ", kept, " of ", groups, " groups of ",
-           model.experts / groups, " experts must be 1 to ", groups,
-           " and hold experts_per_token = ", model.experts_per_token, " experts");
-}
-
-void validate_experts(const ModelConfig& model) {
-  if (model.shared_ffn > 0 && model.experts == 0)
-    refuse("[model] shared_ffn = ", model.shared_ffn,
-           " is the width of an MLP beside experts, but experts = 0; set ffn");
-  if (model.experts == 0) return;
-  if (model.expert_block_norms &&
-      (model.shared_ffn == 0 || model.block_norm != BlockNormKind::both))
-    refuse(
-        "[model] expert_block_norms = true wants block_norm = \"both\", and shared_ffn, the width "
-        "of the MLP beside experts");
-  if (model.mlp_bias)
-    refuse("[model] mlp_bias = true, but experts = ", model.experts,
-           " have no biases; set it to false");
-  if (!model.has_gate())
-    refuse("[model] experts = ", model.experts, " have gates, but activation = \"",
-           kMlpKinds[static_cast<int>(model.activation)], "\" has none; set it to \"swiglu\"");
-  if (model.experts_per_token < 1 || model.experts_per_token > model.experts)
-    refuse("[model] experts_per_token = ", model.experts_per_token,
-           " must be from 1 to experts = ", model.experts, "; Mixtral chooses 2 of 8");
-  validate_groups(model);
-  validate_layers(model, "dense_layers", model.dense_layers);
-  bool any = false;
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) any |= model.has_experts(layer);
-  if (!any)
-    refuse("[model] experts = ", model.experts, ", but expert_step = ", model.expert_step,
-           " and dense_layers leave none of the ", model.layers,
-           " layers with experts; set experts = 0 for a dense model");
 }
 
 std::span<const ModelType> all_llama_types() {
@@ -553,15 +455,7 @@ constexpr Family kLlamaFamily{.name = "llama",
                                     list_expert_options(model, list);
                                     list_router_options(model, list);
                                   },
-                              .validate =
-                                  [](const ModelConfig& model) {
-                                    validate_full_layers(model);
-                                    validate_latents(model);
-                                    validate_rope(model);
-                                    validate_kinds_of_layers(model);
-                                    validate_experts(model);
-                                    if (!model.type.empty()) need_type(kLlamaFamily, model);
-                                  },
+                              .validate = validate_llama,
                               .make = make_llama,
                               .use_all_operations =
                                   [](ModelConfig& model) {

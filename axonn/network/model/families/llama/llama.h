@@ -17,6 +17,8 @@ namespace axonn {
 /// 2025.
 extern const Family kLlamaFamily;
 
+/// Throws UsageError for values that do not fit one another; see Family::validate.
+void validate_llama(const ModelConfig& model);
 /// Makes this rank's part of a model; see Family::make.
 std::unique_ptr<Model> make_llama(const ModelConfig& config, const Grid& grid);
 

@@ -11,6 +11,7 @@
 #include "axonn/network/nn/latent_attention.h"
 #include "axonn/network/nn/pointwise.h"
 #include "axonn/network/nn/rope.h"
+#include "axonn/network/nn/row_gate.h"
 #include "axonn/network/nn/sinks.h"
 #include "axonn/network/nn/value_norm.h"
 #include "axonn/network/nn/xielu.h"
@@ -92,8 +93,11 @@ class LlamaBlock final : public DecoderBlock {
  public:
   /// What the layers of one model may differ in.
   struct Layer {
-    std::int64_t window;  ///< positions that attention sees; 0: all
-    const Rope* rope;     ///< shared by blocks, outlives them; null: no rotary positions
+    std::int64_t window;   ///< positions that attention sees; 0: all
+    const Rope* rope;      ///< shared by blocks, outlives them; null: no rotary positions
+    std::int64_t keys_of;  ///< the layer whose keys and values it uses
+    bool own_keys, gives_keys;
+    bool rotates;  ///< false: `rope`, if there is one, only lets queries grow
     /// With experts, its number among the layers that have some.
     std::optional<std::int64_t> routed;
   };
@@ -101,8 +105,11 @@ class LlamaBlock final : public DecoderBlock {
              const Layer& layer)
       : DecoderBlock(config, grid, name, layer.window),
         rope_(layer.rope),
+        attends_{attention_heads(heads_, layer)},
+        queries_{query_heads(heads_, layer)},
+        gives_keys_(layer.gives_keys),
         norms_rotated_(config.qk_norm == QkNormKind::rotated_head),
-        values_are_keys_(config.full_values_are_keys && layer.window == 0),
+        values_are_keys_(config.full_values_are_keys && layer.window == 0 && layer.own_keys),
         held_(name + ".mlp.experts", grid, Holders::same_experts),
         attention_norms_(parameters_, config,
                          {name + ".input_layernorm", name + ".post_attention_layernorm"}),
@@ -115,11 +122,15 @@ class LlamaBlock final : public DecoderBlock {
     held_.set_rate(1 / config.width_factor());
     if (layer.routed)
       experts_.emplace(parameters_, held_, name + ".mlp", expert_options(config, *layer.routed));
-    else
-      mlp_.emplace(parameters_, name + ".mlp", mlp_options(config, config.ffn));
-    if (layer.routed && config.shared_ffn > 0)
+    const std::int64_t times = config.double_shared_ffn && !layer.own_keys ? 2 : 1;
+    if (!layer.routed)
+      mlp_.emplace(parameters_, name + ".mlp", mlp_options(config, times * config.ffn));
+    else if (config.shared_ffn > 0)
       mlp_.emplace(parameters_, name + ".mlp.shared_experts",
-                   mlp_options(config, config.shared_ffn));
+                   mlp_options(config, times * config.shared_ffn));
+    if (layer.routed && config.shared_gate)
+      shared_gate_.emplace(parameters_, name + ".mlp.shared_expert_gate", config.hidden,
+                           init_std(config));
     if (layer.routed && config.expert_block_norms) {
       const auto norm = [&](const char* of) {
         return Norm(parameters_, name + of, norm_of(config));
@@ -129,29 +140,39 @@ class LlamaBlock final : public DecoderBlock {
                    norm(".post_feedforward_layernorm_2"), norm(".mlp.gate.norm"),
                    1 / std::sqrt(static_cast<float>(config.hidden))};
     }
+    if (config.qk_norm == QkNormKind::rotated_plain && layer.rotates)
+      norms_queries_ = static_cast<float>(config.norm_eps);
     const QkNormOptions of_heads{static_cast<float>(config.norm_eps), config.norm_plus_one};
     if (config.qk_norm == QkNormKind::width)
       qk_norm_ = QkWidthNorm(parameters_, name + ".self_attn", heads_, of_heads);
-    else if (config.qk_norm != QkNormKind::none)
-      qk_norm_ = QkNorm(parameters_, name + ".self_attn", heads_, of_heads);
-    if (config.value_norm) norms_values_ = static_cast<float>(config.norm_eps);
+    else if (config.qk_norm != QkNormKind::none && config.qk_norm != QkNormKind::rotated_plain)
+      qk_norm_ = QkNorm(parameters_, name + ".self_attn", queries_, of_heads);
+    if (config.value_norm && layer.own_keys) norms_values_ = static_cast<float>(config.norm_eps);
     if (config.layer_factor)
       factor_ =
           &parameters_.add({.name = name + ".layer_scalar", .layout = {.rows = 1}, .init_mean = 1});
+    if (config.layer_input > 0) add_layer_input(config, name);
     if (config.sinks) sinks_.emplace(parameters_, name + ".self_attn", heads_, init_std(config));
   }
 
   Var operator()(const Context& ctx, Var x) const override {
+    return with_inputs(ctx, std::move(x), {});
+  }
+  Var with_inputs(const Context& ctx, Var x, const BlockInputs& inputs) const override {
+    Var keys_values = inputs.keys_values;
     if (parallel_)
       return residual(ctx, x, attention_norms_.get(), [&](const Var& in) {
-        return add(ctx, attend(ctx, in), feed_forward(ctx, in, x));
+        return add(ctx, attend(ctx, in, keys_values), feed_forward(ctx, in, x));
       });
     x = residual(ctx, x, attention_norms_.get(), [&](Var in) {
-      return attend(ctx, std::exchange(in, {}));  // whose memory attention may need
+      return attend(ctx, std::exchange(in, {}), keys_values);  // whose memory attention may need
     });
     x = residual(ctx, x, mlp_norms_->get(),
                  [&](const Var& in) { return feed_forward(ctx, in, x); });
-    return factor_ ? scale_by_constant(ctx, x, *factor_) : x;
+    if (layer_input_) x = add(ctx, x, layer_input_->admit(ctx, x, inputs.of_layer));
+    if (factor_) x = scale_by_constant(ctx, x, *factor_);
+    if (gives_keys_) x.append(keys_values);
+    return x;
   }
 
   std::vector<ParameterGroup*> groups() override {
@@ -168,12 +189,37 @@ class LlamaBlock final : public DecoderBlock {
     if (latent)
       latent_.emplace(parameters_, name, latent_options(config));
     else
-      qkv_.emplace(parameters_, name, products_options(config));
+      qkv_.emplace(parameters_, queries_.each > 0 ? name + ".q_proj" : name,
+                   products_options(config));
     const std::int64_t width = latent ? config.v_head_dim : heads_.head_dim;
     project_.emplace(parameters_, name + ".o_proj",
                      residual_options(config, heads_.heads * width, width, config.out_bias));
   }
+  /// Those of attention.
+  static Heads attention_heads(Heads heads, const Layer& layer) {
+    if (!layer.own_keys) heads.cached_by = layer.keys_of;
+    return heads;
+  }
+  /// Those that the block's own product makes: without keys of its own, of queries alone.
+  static Heads query_heads(Heads heads, const Layer& layer) {
+    if (!layer.own_keys) heads.each = heads.head_dim;
+    return heads;
+  }
+  void add_layer_input(const ModelConfig& config, const std::string& name) {
+    layer_input_.emplace(
+        LayerInput{Linear(parameters_, name + ".per_layer_input_gate",
+                          up_options(config, config.layer_input, false)),
+                   Linear(parameters_, name + ".per_layer_projection",
+                          residual_options(config, config.layer_input, 1, false)),
+                   Norm(parameters_, name + ".post_per_layer_input_norm", norm_of(config))});
+  }
   Linear::Options products_options(const ModelConfig& config) {
+    if (queries_.each > 0) {
+      Linear::Options options = qkv_options(config, config.qkv_bias);
+      options.heads = queries_;
+      options.out = queries_.qkv_width();
+      return options;
+    }
     std::vector<std::string> parts{"q_proj", "k_proj", "v_proj"};
     if (values_are_keys_) parts.pop_back();
     Linear::Options options = qkv_options(config, config.qkv_bias, std::move(parts));
@@ -198,22 +244,28 @@ class LlamaBlock final : public DecoderBlock {
             .adapters = &adapters_};
   }
 
-  Var attend(const Context& ctx, Var in) const {
+  /// `keys_values`: of another layer, if this one has none; else becomes those that it gives.
+  Var attend(const Context& ctx, Var in, Var& keys_values) const {
     if (latent_) return (*project_)(ctx, (*latent_)(ctx, in, rope_));
     Var qkv = (*qkv_)(ctx, std::exchange(in, {}));
     if (values_are_keys_) qkv = keys_as_values(ctx, qkv, heads_);
     if (qk_norm_ && !norms_rotated_) qkv = qk_norm_(ctx, qkv);
     if (norms_values_) qkv = value_norm(ctx, qkv, heads_, *norms_values_);
-    if (rope_) qkv = (*rope_)(ctx, std::move(qkv), heads_);
+    if (rope_) qkv = (*rope_)(ctx, std::move(qkv), queries_);
     if (qk_norm_ && norms_rotated_) qkv = qk_norm_(ctx, qkv);
-    return (*project_)(ctx, attention(ctx, qkv, heads_, sinks_ ? &*sinks_ : nullptr));
+    if (norms_queries_) qkv = query_key_norm(ctx, qkv, heads_, *norms_queries_);
+    if (queries_.each > 0) qkv = concat_columns(ctx, {qkv, keys_values});
+    if (gives_keys_) keys_values = keys_and_values(ctx, qkv, heads_);
+    return (*project_)(ctx, attention(ctx, qkv, attends_, sinks_ ? &*sinks_ : nullptr));
   }
   /// `in`: x after the norm at the MLP's input.
   Var feed_forward(const Context& ctx, const Var& in, const Var& x) const {
     if (!experts_) return (*mlp_)(ctx, in);
     if (own_norms_) return with_own_norms(ctx, in, x);
     const Var routed = (*experts_)(ctx, in);
-    return mlp_ ? add(ctx, routed, (*mlp_)(ctx, in)) : routed;
+    if (!mlp_) return routed;
+    const Var beside = (*mlp_)(ctx, in);
+    return add(ctx, routed, shared_gate_ ? (*shared_gate_)(ctx, beside, in) : beside);
   }
   /// Experts beside the MLP, each with a norm of its own at both ends; and the router with one.
   Var with_own_norms(const Context& ctx, const Var& in, const Var& x) const {
@@ -249,6 +301,7 @@ class LlamaBlock final : public DecoderBlock {
             .bias = config.router_bias,
             .logit_bias = config.router_logit_bias,
             .expert_bias = config.expert_bias,
+            .scales_input = config.expert_input_scores,
             .factors = config.expert_block_norms,
             .activation = gate_of(config),
             .groups = config.expert_groups,
@@ -260,11 +313,13 @@ class LlamaBlock final : public DecoderBlock {
   }
 
   const Rope* rope_;
-  bool norms_rotated_;  // whether queries and keys are normed after rotary positions
+  const Heads attends_, queries_;  // of attention; that the block's own product makes
+  bool gives_keys_;                // to other layers
+  bool norms_rotated_;             // whether queries and keys are normed after rotary positions
   bool values_are_keys_;
-  std::optional<float> norms_values_;  // the eps
-  const Parameter* factor_ = nullptr;  // of the output
-  ParameterGroup held_;                // of experts; empty without
+  std::optional<float> norms_values_, norms_queries_;  // the eps of norms without weights
+  const Parameter* factor_ = nullptr;                  // of the output
+  ParameterGroup held_;                                // of experts; empty without
   Norms attention_norms_;
   std::optional<Linear> qkv_;  // or latent_
   std::optional<LatentAttention> latent_;
@@ -279,7 +334,18 @@ class LlamaBlock final : public DecoderBlock {
     float router_scale;  // of the router's input
   };
   std::optional<OwnNorms> own_norms_;
-  std::optional<LlamaMlp> mlp_;  // beside experts: that of all tokens, if there is one
+  /// What lets a layer's input in.
+  struct LayerInput {
+    Linear gate, project;
+    Norm norm;
+
+    Var admit(const Context& ctx, const Var& x, const Var& input) const {
+      return norm(ctx, project(ctx, multiply(ctx, gate.gelu(ctx, x), input)));
+    }
+  };
+  std::optional<LayerInput> layer_input_;
+  std::optional<LlamaMlp> mlp_;         // beside experts: that of all tokens, if there is one
+  std::optional<RowGate> shared_gate_;  // of that one
   std::optional<Experts> experts_;
 };
 
@@ -295,14 +361,25 @@ class Llama final : public Decoder {
       window_rope_ = rope_of(
           config, config.window_rope_theta > 0 ? config.window_rope_theta : config.rope_theta,
           config.window_rope_scaling ? config.rope : RopeScaling{}, config.head_width());
+    if (config.nope_query_growth > 0) nope_rope_ = growing_queries(config);
+    if (config.window_chunks && grid.shape().context > 1)
+      refuse("[parallelism] context = ", grid.shape().context,
+             ": ranks cannot share sequences whose positions see their own chunk alone ",
+             "(model.window_chunks); set context to 1");
     for (std::int64_t i = 0; i < config.layers; ++i) {
       const std::int64_t window = config.window_of(i);
       const Rope* rope = window > 0 && window_rope_ ? &*window_rope_ : &rope_;
-      if (!config.has_rope(i)) rope = nullptr;
+      if (!config.has_rope(i)) rope = nope_rope_ ? &*nope_rope_ : nullptr;
       std::optional<std::int64_t> number;
       if (config.has_experts(i)) number = routed();
       add(std::make_unique<LlamaBlock>(config, grid, concat("model.layers.", i),
-                                       LlamaBlock::Layer{window, rope, number}));
+                                       LlamaBlock::Layer{.window = window,
+                                                         .rope = rope,
+                                                         .keys_of = config.keys_of(i),
+                                                         .own_keys = config.keys_of(i) == i,
+                                                         .gives_keys = config.gives_keys(i),
+                                                         .rotates = config.has_rope(i),
+                                                         .routed = number}));
     }
   }
 
@@ -320,12 +397,20 @@ class Llama final : public Decoder {
                  .neighbours = config.rope_pairs == RopePairs::neighbours,
                  .queries = {config.query_growth, config.rope.original_positions}});
   }
+  /// Of layers without rotary positions: angles of 0.
+  static Rope growing_queries(const ModelConfig& config) {
+    const std::int64_t width = config.head_width();
+    return Rope(std::vector<double>(width / 2),
+                {.queries = {config.nope_query_growth, config.nope_query_positions, 1}});
+  }
   void prepare(const Context& ctx, const Tokens& tokens) override {
     rope_.prepare(ctx, tokens.rows);
+    if (nope_rope_) nope_rope_->prepare(ctx, tokens.rows);
     if (window_rope_) window_rope_->prepare(ctx, tokens.rows);
   }
 
   Rope rope_;
+  std::optional<Rope> nope_rope_;    // of layers without rotary positions whose queries grow
   std::optional<Rope> window_rope_;  // of layers with a window, if theirs is another
 };
 

@@ -1,5 +1,6 @@
 // Qwen2 and Qwen2.5 with biases of queries, keys and values; Qwen3 with norms of the heads of
-// queries and keys instead; Qwen3-MoE with experts. Sizes: the config.json of each model.
+// queries and keys instead; Qwen3-MoE with experts, and Qwen2-MoE, with an MLP beside them that a
+// gate lets in. Sizes: the config.json of each model.
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
 
@@ -64,6 +65,34 @@ std::vector<ModelConfig> known_qwens_3_moe() {
   return models;
 }
 
+/// Qwen2-MoE with an MLP beside experts.
+ModelConfig qwen_2_moe(std::int64_t positions, const ModelConfig& experts) {
+  ModelConfig model = qwen_2(true, positions, 1e-6);
+  model.tied = false;
+  model.experts = experts.experts;
+  model.experts_per_token = experts.experts_per_token;
+  model.expert_ffn = experts.expert_ffn;
+  model.shared_ffn = experts.shared_ffn;
+  model.shared_gate = true;
+  model.expert_norm = false;
+  return model;
+}
+
+std::vector<ModelConfig> known_qwens_2_moe() {
+  std::vector<ModelConfig> models;
+  add_known(
+      models,
+      qwen_2_moe(8192,
+                 {.experts = 60, .experts_per_token = 4, .expert_ffn = 1408, .shared_ffn = 5632}),
+      {{"qwen1.5-moe-a2.7b", 24, 2048, 16, 16, 5632}});
+  add_known(
+      models,
+      qwen_2_moe(131072,
+                 {.experts = 64, .experts_per_token = 8, .expert_ffn = 2560, .shared_ffn = 20480}),
+      {{"qwen2-57b-a14b", 28, 3584, 28, 4, 18944}});
+  return models;
+}
+
 constexpr std::int64_t kWindow = 4096, kFirstWithWindow = 28;  // if the file has no such keys
 
 /// The layers without the window: by layer_types, or those before max_window_layers.
@@ -94,6 +123,28 @@ void read_moe(const JsonReader& file, ModelConfig& model, Unsupported& unsupport
   model.expert_norm = file.flag("norm_topk_prob", false);
 }
 
+/// Without layer_types every second layer before max_window_layers has the window.
+void read_qwen_2_moe(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
+  const ModelConfig usual = model;
+  read_experts(file, model, unsupported);
+  model.expert_ffn =
+      file.integer({"moe_intermediate_size"}, kMostColumns).value_or(usual.expert_ffn);
+  model.shared_ffn =
+      file.integer({"shared_expert_intermediate_size"}, kMostColumns).value_or(usual.shared_ffn);
+  model.expert_step = file.integer({"decoder_sparse_step"}, kMostLayers).value_or(1);
+  model.dense_layers = file.integers("mlp_only_layers");
+  model.expert_norm = file.flag("norm_topk_prob", false);
+  model.qkv_bias = file.flag("qkv_bias", true);
+  const bool slides = file.flag("use_sliding_window", false);
+  const std::int64_t first = file.zero_or("max_window_layers", kMostLayers, kFirstWithWindow),
+                     window = file.zero_or("sliding_window", kMostRows, kWindow);
+  const auto listed = full_layers(file, model, unsupported);
+  if (!slides) return;
+  set_needed_window(file, model, window, listed.value_or(layers_where(model, [&](std::int64_t i) {
+    return i % 2 != 0 || i >= first;
+  })));
+}
+
 void write_dense(const ModelConfig& model, JsonObject& out) {
   write_window(model, out);
   out["use_sliding_window"] = model.window > 0;
@@ -101,7 +152,7 @@ void write_dense(const ModelConfig& model, JsonObject& out) {
   if (some_layers_slide(model)) write_layer_types(model, out);     // which count first
 }
 
-void write_qwen_3_moe(const ModelConfig& model, JsonObject& out) {
+void write_moe(const ModelConfig& model, JsonObject& out) {
   write_dense(model, out);
   write_experts(model, 0.001, out);
   out["num_experts"] = model.experts;
@@ -111,13 +162,33 @@ void write_qwen_3_moe(const ModelConfig& model, JsonObject& out) {
   out["mlp_only_layers"] = model.dense_layers;
 }
 
+void write_qwen_2_moe(const ModelConfig& model, JsonObject& out) {
+  write_moe(model, out);
+  write_layer_types(model, out);
+  out["shared_expert_intermediate_size"] = model.shared_ffn;
+  out["qkv_bias"] = model.qkv_bias;
+  out.erase("attention_bias");  // which it has not
+}
+
+void check_qwen_2_moe(const ModelConfig& model, Unsupported& unsupported) {
+  check_router(model, unsupported);
+  check_head_dim(model, unsupported);
+}
+
+void rename_qwen_2_moe(const ModelConfig&, const std::string& parameter, StoredName& stored) {
+  rename_part(parameter, ".mlp.shared_experts.", ".mlp.shared_expert.", stored);
+}
+
 }  // namespace
 
 std::vector<ModelType> qwen_types() {
   ModelConfig qwen_2 = llama_defaults(), qwen_3 = qwen_2;
   qwen_2.qkv_bias = true;
   qwen_3.qk_norm = QkNormKind::head;
-  ModelConfig moe = with_experts(qwen_3, 128, 8, 768);
+  ModelConfig moe_2 = with_experts(qwen_2, 60, 4, 1408), moe = with_experts(qwen_3, 128, 8, 768);
+  moe_2.kv_heads = 16;
+  moe_2.shared_ffn = 5632;
+  moe_2.shared_gate = true;
   qwen_3.head_dim = 128;
   qwen_2.kv_heads = qwen_3.kv_heads = 32;
   moe.kv_heads = 4;
@@ -138,13 +209,23 @@ std::vector<ModelType> qwen_types() {
            .read = read_dense,
            .write = write_dense,
            .gguf = {.architecture = "qwen3"}},
+          {.name = "qwen2_moe",
+           .architecture = "Qwen2MoeForCausalLM",
+           .defaults = moe_2,
+           .by_layer = {.windows = true},
+           .bias_keys = {.qkv = true},
+           .known = known_qwens_2_moe,
+           .read = read_qwen_2_moe,
+           .write = write_qwen_2_moe,
+           .check = check_qwen_2_moe,
+           .rename = rename_qwen_2_moe},
           {.name = "qwen3_moe",
            .architecture = "Qwen3MoeForCausalLM",
            .defaults = moe,
            .bias_keys = {.attention = true},
            .known = known_qwens_3_moe,
            .read = read_moe,
-           .write = write_qwen_3_moe,
+           .write = write_moe,
            .check = check_router}};
 }
 

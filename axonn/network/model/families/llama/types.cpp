@@ -29,6 +29,11 @@ std::string_view activation_name(const ModelConfig& model) {
   return "silu";
 }
 
+/// The name of layers with the window.
+const char* window_kind(const ModelConfig& model) {
+  return model.window_chunks ? "chunked_attention" : "sliding_attention";
+}
+
 /// Gemma's is another: its hidden_act was once wrong.
 const char* activation_key(const ModelConfig& model) {
   return model.activation == MlpKind::geglu ? "hidden_activation" : "hidden_act";
@@ -101,6 +106,26 @@ LayerList every_nth_layer(const ModelConfig& model, std::int64_t n) {
   return layers_where(model, [n](std::int64_t layer) { return (layer + 1) % n == 0; });
 }
 
+LayerList layers_without_rope(const JsonReader& file, const ModelConfig& model) {
+  const std::int64_t interval =
+      file.integer({"no_rope_layer_interval"}, kMostLayers).value_or(kRopeInterval);
+  const nlohmann::json* const key = file.find({"no_rope_layers"});
+  if (!key || key->empty()) return every_nth_layer(model, interval);
+  const LayerList has_rope = file.integers("no_rope_layers");
+  if (std::ssize(has_rope) < model.layers)
+    refuse(file.place(), ": no_rope_layers wants one number, 0 or 1, for each of the ",
+           model.layers, " layers, got ", has_rope.size());
+  return layers_where(model, [&](std::int64_t layer) { return has_rope[layer] == 0; });
+}
+
+void write_rope_layers(const ModelConfig& model, JsonObject& out) {
+  out["no_rope_layer_interval"] = kRopeInterval;
+  nlohmann::json has_rope = nlohmann::json::array();
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    has_rope.push_back(model.has_rope(layer) ? 1 : 0);
+  out["no_rope_layers"] = std::move(has_rope);
+}
+
 std::optional<LayerList> full_layers(const JsonReader& file, const ModelConfig& model,
                                      Unsupported& unsupported) {
   const nlohmann::json* const kinds = file.find({"layer_types"});
@@ -108,8 +133,9 @@ std::optional<LayerList> full_layers(const JsonReader& file, const ModelConfig& 
   if (!kinds->is_array() || std::ssize(*kinds) != model.layers)
     refuse(file.place(), ": layer_types wants a list of num_hidden_layers = ", model.layers,
            " kinds of layers, got ", kinds->dump());
+  const char* const windowed = window_kind(model);
   for (const nlohmann::json& kind : *kinds)
-    if (kind != "sliding_attention" && kind != "full_attention")
+    if (kind != windowed && kind != "full_attention")
       unsupported.push_back("layer_types with " + kind.dump());
   return layers_where(model, [&](std::int64_t i) { return (*kinds)[i] == "full_attention"; });
 }
@@ -153,7 +179,7 @@ void write_window(const ModelConfig& model, JsonObject& out) {
 void write_layer_types(const ModelConfig& model, JsonObject& out) {
   nlohmann::json kinds = nlohmann::json::array();
   for (std::int64_t layer = 0; layer < model.layers; ++layer)
-    kinds.push_back(model.window_of(layer) > 0 ? "sliding_attention" : "full_attention");
+    kinds.push_back(model.window_of(layer) > 0 ? window_kind(model) : "full_attention");
   out["layer_types"] = std::move(kinds);
 }
 
@@ -306,12 +332,17 @@ bool is_llama_type(const ModelConfig& model, const ModelType& type) {
          (defaults.kv_lora_rank > 0) == (model.kv_lora_rank > 0) && has_rope(type, model) &&
          has_scales(type, model) && has_biases(type, model) &&
          (type.dense_or_experts || !model.expert_block_norms) &&
+         (defaults.value_norm || (model.layer_input == 0 && model.shared_kv_layers == 0)) &&
          defaults.value_norm == model.value_norm && defaults.layer_factor == model.layer_factor &&
          (defaults.value_norm ||
           (model.full_head_dim == 0 && model.full_kv_heads == 0 && !model.full_values_are_keys)) &&
          (type.scale_keys.caps || (model.score_cap == 0 && model.logit_cap == 0)) &&
          defaults.activation == model.activation && defaults.sinks == model.sinks &&
-         defaults.expert_bias == model.expert_bias &&
+         defaults.expert_bias == model.expert_bias && defaults.shared_gate == model.shared_gate &&
+         defaults.expert_input_scores == model.expert_input_scores &&
+         (defaults.qk_norm == model.qk_norm || model.qk_norm != QkNormKind::rotated_plain) &&
+         (defaults.window_chunks || !model.window_chunks) &&
+         (defaults.nope_query_growth > 0 || model.nope_query_growth == 0) &&
          defaults.router_logit_bias == model.router_logit_bias &&
          defaults.block_norm == model.block_norm && defaults.norm == model.norm &&
          defaults.norm_plus_one == model.norm_plus_one &&
@@ -341,6 +372,9 @@ std::string llama_type_options(const ModelConfig& model) {
   say_if(model.logit_scale != 1, "logit_scale = ", model.logit_scale);
   say_if(model.score_cap > 0, "score_cap = ", model.score_cap);
   say_if(model.logit_cap > 0, "logit_cap = ", model.logit_cap);
+  say_if(model.nope_query_growth > 0, "nope_query_growth = ", model.nope_query_growth);
+  say_if(model.window_chunks, "window_chunks = true");
+  say_if(model.expert_input_scores, "expert_input_scores = true");
   if (model.qk_norm != QkNormKind::none)
     options.push_back(concat("qk_norm = ", kQkNormKinds[static_cast<int>(model.qk_norm)]));
   say_if(model.block_norm != BlockNormKind::input,
@@ -350,6 +384,8 @@ std::string llama_type_options(const ModelConfig& model) {
   say_if(model.expert_block_norms, "expert_block_norms = true");
   say_if(model.value_norm, "value_norm = true");
   say_if(model.layer_factor, "layer_factor = true");
+  say_if(model.layer_input > 0, "layer_input = ", model.layer_input);
+  say_if(model.shared_kv_layers > 0, "shared_kv_layers = ", model.shared_kv_layers);
   say_if(model.full_head_dim > 0, "full_head_dim = ", model.full_head_dim);
   say_if(model.full_kv_heads > 0, "full_kv_heads = ", model.full_kv_heads);
   say_if(model.full_values_are_keys, "full_values_are_keys = true");
@@ -358,6 +394,7 @@ std::string llama_type_options(const ModelConfig& model) {
   say_if(model.router_logit_bias, "router_logit_bias = true");
   say_if(model.expert_groups != 1, "expert_groups = ", model.expert_groups);
   say_if(model.shared_ffn > 0, "shared_ffn = ", model.shared_ffn);
+  say_if(model.shared_gate, "shared_gate = true");
   if (!model.nope_layers.empty()) options.emplace_back("nope_layers");
   if (windows_tell(model) && model.window > 0) options.push_back(concat("window = ", model.window));
   if (windows_tell(model) && some_layers_slide(model)) options.emplace_back("full_layers");

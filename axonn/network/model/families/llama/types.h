@@ -36,12 +36,13 @@ std::vector<ModelType> cohere_types();     // cohere.cpp
 std::vector<ModelType> gpt_oss_types();    // gpt_oss.cpp
 std::vector<ModelType> deepseek_types();   // deepseek.cpp: V2 and V3
 std::vector<ModelType> gemma4_types();     // gemma4.cpp
+std::vector<ModelType> llama4_types();     // llama4.cpp
 
 inline constexpr std::array kLlamaTypes = {
     llama_types,    mistral_types, mixtral_types, olmoe_types,    olmo_types,    qwen_types,
     apertus_types,  smollm_types,  phi_types,     seed_types,     granite_types, glm_types,
     exaone_types,   ernie_types,   hunyuan_types, gemma_types,    minimax_types, starcoder_types,
-    nemotron_types, cohere_types,  gpt_oss_types, deepseek_types, gemma4_types};
+    nemotron_types, cohere_types,  gpt_oss_types, deepseek_types, gemma4_types,  llama4_types};
 
 // Pieces of which types are made; types.cpp.
 
@@ -71,6 +72,12 @@ LayerList layers_where(const ModelConfig& model, const F& f) {
 }
 /// Layers n - 1, 2n - 1 and so on: the last of every n.
 LayerList every_nth_layer(const ModelConfig& model, std::int64_t n);
+/// Every so many layers have no rotary positions, if a file with no_rope_layers is silent.
+inline constexpr std::int64_t kRopeInterval = 4;
+/// The layers with a 0 in no_rope_layers, which may have more entries than there are layers.
+LayerList layers_without_rope(const JsonReader& file, const ModelConfig& model);
+/// Writes no_rope_layers.
+void write_rope_layers(const ModelConfig& model, JsonObject& out);
 /// The layers that have no window by the key layer_types; empty without that key.
 std::optional<LayerList> full_layers(const JsonReader& file, const ModelConfig& model,
                                      Unsupported& unsupported);
