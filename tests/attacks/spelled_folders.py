@@ -17,7 +17,8 @@ PLAIN = {"model.qkv_bias": False, "model.out_bias": False, "model.mlp_bias": Fal
          "model.block_norm": "input", "model.norm": "rms", "model.norm_plus_one": False,
          "model.embedding_scale": 1, "model.attention_scale": 0, "model.residual_scale": 1,
          "model.logit_scale": 1, "model.query_growth": 0}  # fmt: skip
-BIASES = ("llama", "smollm3", "olmo2", "olmo3", "olmoe", "qwen3", "qwen3_moe", "apertus")
+BIASES = ("llama", "smollm3", "olmo2", "olmo3", "olmoe", "qwen3", "qwen3_moe", "apertus",
+          "qwen3_5_text")  # fmt: skip
 OLMO = PLAIN | {"model.qk_norm": "width", "model.block_norm": "output"}
 ROUTED = {"model.router": "softmax", "model.expert_step": 1}
 # Of each type the options that all its models have; a type with experts has ROUTED's.
@@ -36,7 +37,9 @@ TYPES = {
     "apertus": PLAIN | {"model.qk_norm": "head", "model.activation": "xielu"},
     "phi3": PLAIN | {"model.type": "phi3"},
     "seed_oss": PLAIN | {"model.type": "seed_oss"},
-}
+    "qwen3_5_text": PLAIN | {"model.qk_norm": "head", "model.norm_plus_one": True,
+                             "model.attention_gate": True},
+}  # fmt: skip
 # What a missing key means, where that depends on the type.
 EPS = {"mixtral": 1e-5, "olmoe": 1e-5, "olmo2": 1e-5, "olmo3": 1e-5, "apertus": 1e-5,
        "phi3": 1e-5}  # fmt: skip
@@ -45,8 +48,9 @@ EPS = {"mixtral": 1e-5, "olmoe": 1e-5, "olmo2": 1e-5, "olmo3": 1e-5, "apertus": 
 def as_type(rng, keys, name, length):
     """Changes the options of a drawn Llama to those of a type."""
     fixed, layers = TYPES[name], keys["model.layers"]
-    of_experts = ("model.dense_layers", "model.shared_ffn")
-    for key in [k for k in keys if "expert" in k or "router" in k or k in of_experts]:
+    of_experts = ("model.dense_layers", "model.shared_ffn", "model.shared_gate")
+    for key in [k for k in keys if "expert" in k or "router" in k or k in of_experts
+                or k == "model.attention_gate" or ("delta" in k and name != "qwen3_5_text")]:  # fmt: skip
         del keys[key]
     keys.pop("model.activation", None)
     keys.pop("model.nope_layers", None)
@@ -75,7 +79,7 @@ def as_type(rng, keys, name, length):
         keys.pop("model.head_dim", None)
         keys["model.hidden"] = 24 * keys["model.heads"]
     elif name in ("mistral", "ministral", "olmo3") or (
-        name not in ("llama", "olmo2", "seed_oss") and rng.random() < 0.4
+        name not in ("llama", "olmo2", "seed_oss", "qwen3_5_text") and rng.random() < 0.4
     ):
         keys["model.window"] = rng.choice((1, 7, length - 1, length))
         several = keys["model.layers"] > 1 and name in SOME
@@ -84,10 +88,12 @@ def as_type(rng, keys, name, length):
     if name == "olmo3":
         keys["model.window_rope_theta"] = rng.choice((0, 700.0))
         keys["model.window_rope_scaling"] = rng.choice((True, False))
+    if name == "qwen3_5_text":
+        keys["model.partial_rotary_factor"] = rng.choice((1, 0.5))
     if name == "phi3":
         keys["model.rope_scaling"] = rng.choice(("none", "longrope"))
         keys["model.partial_rotary_factor"] = rng.choice((1, 0.5))
-    elif name == "olmo3" and keys["model.rope_scaling"] == "longrope":
+    elif name in ("olmo3", "qwen3_5_text") and keys["model.rope_scaling"] == "longrope":
         keys["model.rope_scaling"] = "none"
     for key in [k for k in keys if k.startswith("model.rope_") and k != "model.rope_scaling"]:
         del keys[key]
@@ -275,7 +281,7 @@ def make_strange(folder, rng):
     else:
         strange += [("hidden_act", "gelu"),
                     ("rope_scaling", {"rope_type": "dynamic", "factor": 2.0})]  # fmt: skip
-    if name not in ("gpt2", "phi3"):
+    if name not in ("gpt2", "phi3", "qwen3_5_text"):
         strange.append(("partial_rotary_factor", 0.5))
     has_window = config.get("sliding_window") and config.get("use_sliding_window", True)
     if name in (*WINDOW, *SOME) and has_window:

@@ -105,6 +105,11 @@ def draw_model(rng, keys, grid, dtype):
         keys["model.swiglu_limit"] = rng.choice((0.5, 7.0))
     if rng.random() < 0.12:
         draw_latents(rng, keys, grid)
+    elif rng.random() < 0.2:
+        keys["model.attention_gate"] = True
+    # In bf16 the direction of a key that is near 0, which is made as long as others, is chance.
+    if keys["model.layers"] > 1 and dtype == "f32" and rng.random() < 0.25:
+        draw_delta(rng, keys)
 
 
 def draw_latents(rng, keys, grid):
@@ -121,6 +126,17 @@ def draw_latents(rng, keys, grid):
         keys["model.rope_scaling"] = "none"
         for key in [key for key in keys if key.startswith("model.rope_") and "factor" in key]:
             keys.pop(key)
+
+
+def draw_delta(rng, keys):
+    """Layers with gated delta nets, of any number of heads."""
+    heads = rng.choice((1, 2, 3, 4))
+    keys |= {"model.delta_layers": draw_layers(rng, keys, keys["model.layers"] - 1),
+             "model.delta_key_heads": heads,
+             "model.delta_value_heads": heads * rng.choice((1, 2, 3)),
+             "model.delta_key_dim": rng.choice((3, 8, 16)),
+             "model.delta_value_dim": rng.choice((5, 8, 24)),
+             "model.delta_taps": rng.choice((2, 3, 4))}  # fmt: skip
 
 
 def draw_longrope(rng, keys):
@@ -175,6 +191,7 @@ def draw_experts(rng, keys, grid):
         keys["model.expert_group_best"] = rng.choice((1, 2))
     if rng.random() < 0.3:
         keys["model.shared_ffn"] = 24 * grid[0]
+        keys["model.shared_gate"] = rng.choice((True, False))
     if rng.random() < 0.4:
         keys |= {"model.router_bias": True, "training.balance.bias": rng.choice((0, 0.01))}
 
@@ -183,6 +200,8 @@ def draw_rows(rng, keys, grid):
     """The data, the length of sequences, how they are cut, windows and documents."""
     z, data = grid[2], grid[3]
     context = rng.choice([c for c in (1, 2, 2, 4, 4) if z % c == 0])
+    if "model.delta_layers" in keys:  # they need all positions of a sequence
+        context = 1
     if context > 1:
         keys["parallelism.context"] = context
         keys["training.seq_len"] = length = 2 * BLOCK * context * rng.choice((1, 1, 1, 2))
@@ -273,7 +292,9 @@ def draw_optimizer(rng, keys):
             name = "q_proj" if keys["model.family"] == "llama" else "c_attn"
             keys["lora.rank_pattern"] = f"{name} 2"
             keys["lora.alpha_pattern"] = f"{name} 5"
-    elif kind in ("adamw", "ademamix") and rng.random() < 0.25 and "model.kv_lora_rank" not in keys:
+    elif kind in ("adamw", "ademamix") and rng.random() < 0.25 and not (
+        {"model.kv_lora_rank", "model.delta_layers"} & keys.keys()
+    ):
         keys["model.mup_base"] = rng.choice((8, 48))
         keys.pop("model.attention_scale", None)  # factors that muP has of its own
         keys.pop("model.norm_plus_one", None)
@@ -330,6 +351,7 @@ COUNTED = (
     "model.expert_groups model.expert_group_best model.norm "
     "model.sinks model.score_cap model.logit_cap model.expert_bias model.router_logit_bias "
     "model.swiglu_limit model.kv_lora_rank model.q_lora_rank "
+    "model.attention_gate model.delta_layers model.delta_taps model.shared_gate "
     "model.rope_scaling model.block_norm model.nope_layers model.full_layers "
     "model.window_rope_theta model.window_rope_scaling model.activation model.experts_per_token "
     "model.expert_norm model.expert_step model.dense_layers model.router model.router_scale "
@@ -352,7 +374,7 @@ COUNTED = (
 
 # Lists of layers and sizes that follow the grid, of which only counts whether there is one.
 LISTS = ("model.nope_layers", "model.full_layers", "model.shared_ffn", "model.kv_lora_rank",
-         "model.q_lora_rank", "lora.layers")  # fmt: skip
+         "model.q_lora_rank", "model.delta_layers", "lora.layers")  # fmt: skip
 
 
 def window_of(keys):

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "tests/support/delta_reference.h"
+
 namespace axonn::reference {
 
 namespace {
@@ -167,6 +169,23 @@ double gated(const ModelConfig& m, double gate, double up) {
   return g / (1 + std::exp(-m.swiglu_alpha * g)) * (u + 1);
 }
 
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+/// Columns [begin, begin + count) of each head's `all`.
+Matrix of_heads(const Matrix& x, std::int64_t all, std::int64_t begin, std::int64_t count) {
+  Matrix out(x.rows, x.cols / all * count);
+  for (std::int64_t r = 0; r < x.rows; ++r)
+    for (std::int64_t c = 0; c < out.cols; ++c)
+      out(r, c) = x(r, c / count * all + begin + c % count);
+  return out;
+}
+
+/// Multiplies each head's columns by the sigmoid of the gates behind its queries.
+void multiply_by_gates(Matrix& out, const Matrix& queries, std::int64_t width) {
+  const Matrix gates = of_heads(queries, 2 * width, width, width);
+  for (std::size_t i = 0; i < gates.values.size(); ++i) out.values[i] *= sigmoid(gates.values[i]);
+}
+
 /// Keys and values of layers, which later ones may use.
 using KeysValues = std::vector<std::array<Matrix, 2>>;
 struct AttentionLayer {
@@ -182,6 +201,12 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
     const std::string full = name + which;
     return with_bias(product(x, weights.at(full + "_proj.weight")), weights, full + "_proj.bias");
   };
+  const Matrix all_queries = project("q");  // each head's, perhaps with its gates
+  const auto projected = [&](const char* which) {
+    if (*which != 'q') return project(which);
+    return m.attention_gate ? of_heads(all_queries, 2 * m.head_width(), 0, m.head_width())
+                            : all_queries;
+  };
   const auto turned = [&](const char* which) {
     const auto normed = [&](const Matrix& of) {
       return head_norms(of, m, weights, name + which + "_norm.weight");
@@ -190,8 +215,8 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
       return over_heads(rotated(project(which), m, layer, positions), Matrix(1, m.head_width(), 1),
                         m.norm_eps);
     if (m.qk_norm == QkNormKind::rotated_head)
-      return normed(rotated(project(which), m, layer, positions));
-    return rotated(normed(project(which)), m, layer, positions);
+      return normed(rotated(projected(which), m, layer, positions));
+    return rotated(normed(projected(which)), m, layer, positions);
   };
   Matrix queries = turned("q");
   for (std::int64_t r = 0; r < queries.rows; ++r)
@@ -224,17 +249,9 @@ Matrix self_attention(const Matrix& x, const ModelConfig& m, const Weights& weig
   const auto& [keys, values] = keys_values[m.keys_of(layer)];
   AttentionResult result = attention(queries, keys, values, shape);
   if (m.sinks) add_sinks(result, weights.at(name + "sinks"));
+  if (m.attention_gate) multiply_by_gates(result.out, all_queries, width);
   return with_bias(product(result.out, weights.at(name + "o_proj.weight")), weights,
                    name + "o_proj.bias");
-}
-
-/// Columns [begin, begin + count) of each head's `all`.
-Matrix of_heads(const Matrix& x, std::int64_t all, std::int64_t begin, std::int64_t count) {
-  Matrix out(x.rows, x.cols / all * count);
-  for (std::int64_t r = 0; r < x.rows; ++r)
-    for (std::int64_t c = 0; c < out.cols; ++c)
-      out(r, c) = x(r, c / count * all + begin + c % count);
-  return out;
 }
 
 /// Multi-head latent attention, head by head.
@@ -360,7 +377,7 @@ Matrix experts(const BlockInputs& inputs, const ModelConfig& m, const Weights& w
     if (!m.shared_gate) return out;
     const Matrix gate = product(in, weights.at(name + "shared_expert_gate.weight"));
     for (std::int64_t r = 0; r < out.rows; ++r)
-      for (std::int64_t c = 0; c < out.cols; ++c) out(r, c) /= 1 + std::exp(-gate(r, 0));
+      for (std::int64_t c = 0; c < out.cols; ++c) out(r, c) *= sigmoid(gate(r, 0));
     return out;
   };
   if (!m.expert_block_norms) {
@@ -468,6 +485,7 @@ LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
       return sum(std::move(to), of);
     };
     const auto attend = [&](const Matrix& of) {
+      if (m.has_delta(i)) return delta_net(of, m, weights, i, positions);
       return m.kv_lora_rank > 0 ? latent_attention(of, m, weights, i, positions)
                                 : self_attention(of, m, weights, {i, positions, keys_values});
     };

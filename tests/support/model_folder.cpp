@@ -45,12 +45,15 @@ struct JoinedTensor {
   std::vector<float> values;
 
   void put(const StoredName::Joined& as, const std::vector<float>& part, std::int64_t cols) {
-    const auto& [names, outer, all, first, step, by_columns, usual] = as;
+    const auto& [names, outer, all, first, step, turns, by_columns, usual] = as;
+    const std::int64_t run = std::ssize(part) / cols / turns;
     shape = by_columns ? std::vector{cols, all} : std::vector{all, cols};
     if (outer > 0) shape.insert(shape.begin(), outer);
     values.resize(std::max<std::int64_t>(outer, 1) * all * cols);
     for (std::int64_t i = 0; i < std::ssize(part); ++i) {
-      const std::int64_t row = first + i / cols * step, col = i % cols;
+      const std::int64_t here = i / cols, col = i % cols,
+                         row = first + here / run * (turns > 1 ? all / turns : run * step) +
+                               here % run * step;
       values[by_columns ? (row / all * cols + col) * all + row % all : row * cols + col] = part[i];
     }
   }
@@ -83,6 +86,7 @@ void write_model(const std::string& folder, const ModelConfig& config,
     }
     std::vector<std::int64_t> shape{transposed ? cols : rows};
     if (cols > 1 || transposed) shape.push_back(transposed ? rows : cols);
+    if (as.depthwise) shape.insert(shape.begin() + 1, 1);
     const bool usual = options.prefix.empty() && !options.joined;
     add(usual ? as.names.front() : options.prefix + spec.name, shape, values);
   }

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <variant>
 
+#include "axonn/compute/ops/delta_operations.h"
 #include "axonn/compute/ops/expert_operations.h"
 #include "axonn/compute/ops/norm_operations.h"
 #include "axonn/compute/ops/optimizer_operations.h"
@@ -257,6 +258,7 @@ enum class ActivationKind {
   silu,  ///< x / (1 + e^-x)
   tanh,
   relu2,  ///< max(x, 0)²
+  sigmoid,
 };
 
 /// out = f(inp), (R, C) T.
@@ -571,18 +573,20 @@ using RowwiseOperation = std::variant<
     ops::RowMoments, ops::AddMoments, ops::CombineMoments, ops::MomentsAboutZero, ops::LayerNorm,
     ops::NormForward, ops::LayerNormSums, ops::LayerNormBackward, ops::LayerNormWeightBackward,
     ops::RmsNormSums, ops::NormBackward, ops::HeadNorm, ops::HeadNormBackward, ops::RotaryEmbedding,
-    ops::KeepHeads, ops::ChunkStarts, ops::CopyHeads, ops::AddSinks, ops::SinkTerms,
-    ops::OrderBlocks, ops::Swiglu, ops::SwigluBackward, ops::Xielu, ops::XieluBackward,
-    ops::Dropout, ops::Gelu, ops::GeluBackward, ops::Add, ops::Activation, ops::ActivationBackward,
-    ops::Multiply, ops::Scale, ops::AddNumber, ops::ScaleByNumber, ops::SoftCap,
-    ops::SoftCapBackward, ops::Cast, ops::ColumnSum, ops::Route, ops::RouteBackward,
-    ops::RouteCounts, ops::ExpertOrder, ops::ExpertFactors, ops::ExpertFactorTerms, ops::SpreadRows,
-    ops::CombineRows, ops::CombineRowsBackward, ops::Embedding, ops::EmbeddingBackward,
-    ops::PositionsBackward, ops::SoftmaxStats, ops::CombineSoftmax, ops::CrossEntropyBackward,
-    ops::CrossEntropy, ops::GreedyTargets, ops::Softmax, ops::RowDots, ops::SoftmaxBackward,
-    ops::Sum, ops::SquaredSum, ops::PowerSum, ops::LargestSize, ops::ClipFactor,
-    ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW, ops::Clamp,
-    ops::Momentum, ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage>;
+    ops::Transpose, ops::CausalConvolution, ops::CausalConvolutionWeights, ops::DeltaGates,
+    ops::DeltaGatesBackward, ops::DeltaRule, ops::DeltaRuleBackward, ops::KeepHeads,
+    ops::ChunkStarts, ops::CopyHeads, ops::AddSinks, ops::SinkTerms, ops::OrderBlocks, ops::Swiglu,
+    ops::SwigluBackward, ops::Xielu, ops::XieluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward,
+    ops::Add, ops::Activation, ops::ActivationBackward, ops::Multiply, ops::Scale, ops::AddNumber,
+    ops::ScaleByNumber, ops::SoftCap, ops::SoftCapBackward, ops::Cast, ops::ColumnSum, ops::Route,
+    ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder, ops::ExpertFactors,
+    ops::ExpertFactorTerms, ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward,
+    ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats,
+    ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy, ops::GreedyTargets,
+    ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::PowerSum,
+    ops::LargestSize, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion,
+    ops::ScheduleFreeAdamW, ops::Clamp, ops::Momentum, ops::DivideByNorm, ops::WeightedSum,
+    ops::MovingAverage>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

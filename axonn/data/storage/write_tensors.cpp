@@ -24,6 +24,7 @@ std::vector<std::int64_t> shape_of(const PlannedTensor& tensor) {
   std::vector<std::int64_t> shape{tensor.outer > 0 ? rows / tensor.outer : rows};
   if (!tensor.vector) shape.insert(tensor.transposed ? shape.begin() : shape.end(), cols);
   if (tensor.outer > 0) shape.insert(shape.begin(), tensor.outer);
+  if (tensor.depthwise) shape.insert(shape.begin() + 1, 1);
   return shape;
 }
 
@@ -50,9 +51,13 @@ class TensorWriter {
     const bool by_columns = tensor.transposed || tensor.together > 1;
     AXONN_CHECK(!by_columns || tensor.transposed || tensor.parameter.cols == 1, tensor.name,
                 ": rows alternate, but columns are not stored one by one");
-    for (std::span<const StoredParameter> rest = all; !rest.empty();
-         rest = rest.subspan(tensor.together))
-      by_columns ? write_columns(tensor, rest.first(tensor.together)) : write_rows(tensor, rest[0]);
+    if (by_columns)
+      for (std::span<const StoredParameter> rest = all; !rest.empty();
+           rest = rest.subspan(tensor.together))
+        write_columns(tensor, rest.first(tensor.together));
+    else
+      for (std::int64_t turn = 0; turn < tensor.turns; ++turn)
+        for (const StoredParameter& part : all) write_rows(tensor, part, turn);
   }
 
   void finish(WrittenFile& written) {
@@ -62,12 +67,15 @@ class TensorWriter {
   }
 
  private:
-  void write_rows(const PlannedTensor& tensor, const StoredParameter& parameter) {
+  /// Writes the rows of a parameter's turn.
+  void write_rows(const PlannedTensor& tensor, const StoredParameter& parameter,
+                  std::int64_t turn) {
     const auto& [name, rows, cols] = parameter;
     if (rows == 0 || cols == 0) return;
-    const std::int64_t at_once = std::max<std::int64_t>(1, kElementsAtOnce / cols);
-    for (std::int64_t row = 0; row < rows; row += at_once) {
-      const std::int64_t count = std::min(at_once, rows - row);
+    const std::int64_t each = rows / tensor.turns, end = (turn + 1) * each,
+                       at_once = std::max<std::int64_t>(1, kElementsAtOnce / cols);
+    for (std::int64_t row = turn * each; row < end; row += at_once) {
+      const std::int64_t count = std::min(at_once, end - row);
       values_.resize(count * cols);
       source_.read_slice(
           name, {.rows = rows, .cols = cols, .begin = row * cols, .end = (row + count) * cols},

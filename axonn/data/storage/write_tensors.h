@@ -21,10 +21,13 @@ struct PlannedTensor {
   /// of gate_proj and up_proj in gpt-oss, or follow one another.
   std::int64_t together = 1;
   bool alternate = true;
+  /// The parameters take turns, each time with as many of their rows.
+  std::int64_t turns = 1;
   StoredType type = StoredType::f32;  ///< F32, BF16 or F16
   std::int64_t outer = 0;             ///< stored as (outer, rows / outer, cols); 0: two dims
   bool vector = false;                ///< stored without the last extent; parameter.cols is 1
   bool transposed = false;            ///< stored as (cols, rows), or (outer, cols, rows / outer)
+  bool depthwise = false;             ///< stored as (rows, 1, cols)
   std::optional<float> number = {};   ///< stored as (); parameter is (1, 1) without a name
 
   std::int64_t rows() const {

@@ -113,6 +113,10 @@ struct ModelConfig {
   /// and of its values. head_dim follows from the last three.
   std::int64_t kv_lora_rank = 0, q_lora_rank = 0;
   std::int64_t qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128;
+  bool attention_gate = false;  ///< q_proj also makes gates of attention's output (Qwen3-Next)
+  /// Layers, counted from 0, with a gated delta net in place of attention.
+  std::vector<std::int64_t> delta_layers = {};
+  DeltaSizes delta = {};  ///< the keys delta_key_heads to delta_taps
   /// Scores s of attention, and logits, become cap · tanh(s / cap) (Gemma 2); 0: they stay.
   double score_cap = 0, logit_cap = 0;
   std::int64_t window = 0;     ///< positions that attention sees, its own included; 0: all
@@ -182,6 +186,8 @@ struct ModelConfig {
     return lists(full_layers, layer) ? 0 : window;
   }
   bool has_rope(std::int64_t layer) const { return !lists(nope_layers, layer); }
+  /// Whether it has a gated delta net in place of attention.
+  bool has_delta(std::int64_t layer) const { return lists(delta_layers, layer); }
 
   /// The layer whose keys and values it uses: itself, or the last one before the last
   /// shared_kv_layers that sees as many positions; -1: there is none.
@@ -200,7 +206,7 @@ struct ModelConfig {
 
   /// All in which layers may differ but for adapters; to be compared.
   auto kind_of(std::int64_t layer) const {
-    return std::tuple(has_experts(layer), window_of(layer), has_rope(layer),
+    return std::tuple(has_experts(layer), window_of(layer), has_rope(layer), has_delta(layer),
                       keys_of(layer) == layer, gives_keys(layer));
   }
 

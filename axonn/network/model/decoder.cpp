@@ -164,7 +164,8 @@ std::int64_t Decoder::parameters_in_blocks() const {
 double Decoder::attention_columns(std::int64_t seq_len) const {
   std::int64_t columns = 0;
   for (std::int64_t layer = 0; layer < config_.layers; ++layer)
-    columns += config_.heads * config_.head_width(config_.window_of(layer));
+    if (!config_.has_delta(layer))
+      columns += config_.heads * config_.head_width(config_.window_of(layer));
   return static_cast<double>(columns * seq_len);
 }
 

@@ -92,14 +92,14 @@ class Decoder : public LanguageModel {
   std::vector<ParameterGroup*> groups() override;
   std::int64_t vocab() const override { return config_.vocab; }
   Routers routers() const override { return routers_; }
-  /// Unless there are experts, whose rows the host counts.
-  bool repeats_passes() const override { return routed() == 0; }
+  /// Unless there are experts, whose rows the host counts, or states of slots.
+  bool repeats_passes() const override { return routed() == 0 && config_.delta_layers.empty(); }
 
   /// By the convention `model`: 6 N + 6 L C T. N counts the active parameters without the input
   /// embeddings; a tied output layer counts. The second term is the causal half of attention over
-  /// all previous positions, even with a window; C is heads · head_dim there. Recomputation is not
-  /// counted. With adapters the first term is 4 N, as frozen weights have no gradient, and the
-  /// adapters' own few flops are left out.
+  /// all previous positions, even with a window; C is heads · head_dim there. Gated delta nets and
+  /// recomputation are not counted. With adapters the first term is 4 N, as frozen weights have no
+  /// gradient, and the adapters' own few flops are left out.
   double flops_per_token(std::int64_t seq_len) override;
   double block_flops_per_token(std::int64_t seq_len) override;
   std::string describe() const override;

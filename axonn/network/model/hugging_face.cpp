@@ -60,15 +60,19 @@ struct Wrapper {
   bool tied = true;       ///< if the file does not say
 };
 constexpr std::array kWrappers = {Wrapper{"gemma3", "gemma3_text"},
-                                  Wrapper{"gemma4", "gemma4_text"}, Wrapper{"mistral3", "mistral"},
-                                  Wrapper{"llama4", "llama4_text", false}};
+                                  Wrapper{"gemma4", "gemma4_text"},
+                                  Wrapper{"mistral3", "mistral"},
+                                  Wrapper{"llama4", "llama4_text", false},
+                                  Wrapper{"qwen3_5", "qwen3_5_text", false},
+                                  Wrapper{"qwen3_5_moe", "qwen3_5_moe_text", false}};
 
 /// In front of the names of its other tensors.
-constexpr std::array<std::string_view, 8> kTowers = {
+constexpr std::array<std::string_view, 10> kTowers = {
     "vision_tower.",          "vision_model.",
     "multi_modal_projector.", "model.vision_tower.",
     "model.audio_tower.",     "model.embed_vision.",
-    "model.embed_audio.",     "model.multi_modal_projector."};
+    "model.embed_audio.",     "visual.",
+    "model.visual.",          "model.multi_modal_projector."};
 
 constexpr double kMostParameters = 1e18;  // of all experts, so that their count fits an int64
 
@@ -291,7 +295,7 @@ TensorNames base_names(const ModelConfig& model) {
   const ModelType* const type = find_type(*family, model);
   const bool further = type && type->predicts_further;
   const auto is_passed_over = [=, tied = model.tied](std::string_view tensor) {
-    if (further && is_beyond(tensor, model.layers)) return true;
+    if (further && (is_beyond(tensor, model.layers) || tensor.starts_with("mtp."))) return true;
     if (makes_unused_keys(tensor, model)) return true;
     const auto begins = [&](std::string_view tower) { return tensor.starts_with(tower); };
     return (tied && std::ranges::find(kHeads, tensor) != kHeads.end()) ||

@@ -69,31 +69,37 @@ LocalHeads::LocalHeads(const Context& ctx, const Heads& all, AxisSet over)
   }
   heads = all.query_heads(ways);
   group = all.heads / all.kv_heads;
-  room = all.each > 0 ? 0 : shared_room(all.kv_heads, all.heads, ways);
+  room = all.makes_keys() ? shared_room(all.kv_heads, all.heads, ways) : 0;
   first_query = at * heads % group;
   real_heads = std::clamp<std::int64_t>(all.heads - at * heads, 0, heads);
-  real_room = all.each > 0 ? 0 : shared_units(all.kv_heads, all.heads, ways, at).count;
+  real_room = all.makes_keys() ? shared_units(all.kv_heads, all.heads, ways, at).count : 0;
+}
+
+std::int64_t Heads::qkv_width() const {
+  std::int64_t width = 0;
+  for (const HeadFeatures& of : made()) width += of.width * (of.of_keys ? kv_heads : heads);
+  return width;
 }
 
 std::vector<Segment> Heads::qkv_segments() const {
   checked(*this);
-  if (each > 0) return {{.rows = heads * each, .unit = each, .kind = Segment::Kind::padded}};
-  const Segment q{.rows = heads * head_dim, .unit = head_dim, .kind = Segment::Kind::padded};
-  const Segment kv{.rows = kv_heads * head_dim,
-                   .unit = head_dim,
-                   .kind = Segment::Kind::shared,
-                   .readers = heads};
-  if (values_are_keys) return {q, kv};
-  return {q, kv, kv};
+  std::vector<Segment> segments;
+  for (const auto& [width, of_keys] : made()) {
+    Segment segment{.rows = heads * width, .unit = width, .kind = Segment::Kind::padded};
+    if (of_keys)
+      segment = {
+          .rows = kv_heads * width, .unit = width, .kind = Segment::Kind::shared, .readers = heads};
+    segments.push_back(segment);
+  }
+  return segments;
 }
 
 Runs Heads::qkv_runs(const Grid& grid) const {
   const int ways = grid.extent(Axis::x);
-  if (each > 0) return {query_heads(ways) * each};
-  const std::int64_t q = query_heads(ways) * head_dim,
-                     kv = shared_room(kv_heads, heads, ways) * head_dim;
-  if (values_are_keys) return {q, kv};
-  return {q, kv, kv};
+  Runs runs;
+  for (const auto& [width, of_keys] : made())
+    runs.push_back(width * (of_keys ? shared_room(kv_heads, heads, ways) : query_heads(ways)));
+  return runs;
 }
 
 Cut Heads::cut_over_y(const Context& ctx, const Rows& rows) const {
@@ -191,12 +197,25 @@ void KeyValueCache::begin_pass(const Context& ctx, std::span<const std::int32_t>
     auto& most = last[slots[r]];
     most = std::max(most, positions[r]);
   }
-  std::vector<std::int32_t> kept(slots.begin(), slots.end());
-  for (std::size_t r = 0; r < kept.size(); ++r)
-    if (kept[r] >= 0 && positions[r] + options_.entries <= last[kept[r]]) kept[r] = -1;
-  slots_ = {ctx.on_device(slots), ctx.on_device(kept)};
+  /// The slots of rows that are among the last `most` of theirs.
+  const auto latest = [&](std::int64_t most) {
+    std::vector<std::int32_t> rows(slots.begin(), slots.end());
+    for (std::size_t r = 0; r < rows.size(); ++r)
+      if (rows[r] >= 0 && positions[r] + most <= last[rows[r]]) rows[r] = -1;
+    return ctx.on_device(rows);
+  };
+  slots_ = {ctx.on_device(slots), latest(options_.entries), latest(kKeptInputs)};
   reads_ = reads;
-  next_ = 0;
+  next_ = next_recurrent_ = 0;
+}
+
+const KeyValueCache::Recurrent& KeyValueCache::recurrent(const Context& ctx, std::int64_t heads,
+                                                         std::int64_t width,
+                                                         std::int64_t channels) {
+  if (next_recurrent_ == recurrent_.size())
+    recurrent_.push_back({ctx.zeros(options_.slots * heads, width, DType::f32),
+                          ctx.zeros(options_.slots * kKeptInputs, channels, ctx.dtype)});
+  return recurrent_[next_recurrent_++];
 }
 
 bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk& qkv,

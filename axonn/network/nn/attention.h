@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -11,6 +12,12 @@
 namespace axonn {
 
 class Sinks;
+
+/// Features of a product that makes heads: so many for each query head, or for each key-value head.
+struct HeadFeatures {
+  std::int64_t width = 0;
+  bool of_keys = false;  ///< of key-value heads
+};
 
 /// The global heads of an attention layer. Layers that get them throw Error unless heads, kv_heads
 /// and head_dim are positive and kv_heads divides heads.
@@ -25,20 +32,24 @@ struct Heads {
   std::int64_t base_head_dim = 0;
   double scale = 0;  ///< of scores, without muP's; 0: 1 / sqrt(head_dim)
   double cap = 0;    ///< scaled scores s become cap · tanh(s / cap), as in Gemma 2; 0: they stay
-  /// Of a product that does not make queries, keys and values: its output features for each query
-  /// head, which are cut as those; 0: it makes them. With `each` heads are those of queries alone.
-  std::int64_t each = 0;
+  /// Of a product that does not make queries, keys and values of head_dim columns: what it makes,
+  /// cut as the heads are.
+  std::vector<HeadFeatures> features = {};
   /// The layer, counted from 0, whose keys a KeyValueCache has for this one, too; -1: its own.
   std::int64_t cached_by = -1;
-  bool values_are_keys = false;  ///< the product makes queries and keys alone (KeysAsValues)
 
   /// Query heads that each of `ways` ranks computes, those beyond `heads` included.
   std::int64_t query_heads(int ways) const { return (heads + ways - 1) / ways; }
-  /// Output features of the fused QKV product, or of that of `each`.
-  std::int64_t qkv_width() const {
-    if (each > 0) return heads * each;
-    return (heads + (values_are_keys ? 1 : 2) * kv_heads) * head_dim;
+  /// `features`, or those of queries, keys and values.
+  std::vector<HeadFeatures> made() const {
+    if (!features.empty()) return features;
+    return {{head_dim}, {head_dim, true}, {head_dim, true}};
   }
+  bool makes_keys() const {
+    return features.empty() || std::ranges::any_of(features, &HeadFeatures::of_keys);
+  }
+  /// Output features of the fused QKV product, or of that of `features`.
+  std::int64_t qkv_width() const;
   /// Columns of the attention's output.
   std::int64_t out_width() const { return heads * head_dim; }
   /// How these features are cut over x: each rank has as many query heads, of which those beyond
@@ -93,9 +104,15 @@ Var attention(const Context& ctx, const Var& qkv, const Heads& heads, const Sink
 /// x · y if that divides the key-value heads, else over x, and then they are the same on y. Layers
 /// are identified by their order in a pass; each allocates its memory in the first pass.
 ///
+/// Layers that keep a state of each slot in place of keys and values, whatever its positions, are
+/// identified in the same way: recurrent().
+///
 ///   keys, values  (slots · k · entries, D) each, of every layer
 class KeyValueCache {
  public:
+  /// Positions whose inputs a recurrent layer keeps beside its states.
+  static constexpr int kKeptInputs = ops::CausalConvolution::kTaps - 1;
+
   struct Options {
     std::int64_t slots = 1;
     std::int64_t entries = 0;  ///< positions that a slot holds
@@ -117,8 +134,9 @@ class KeyValueCache {
                   std::span<const std::int32_t> positions, Reads reads);
 
   /// The slots of a pass's rows, (1, R) i32 each; negative: of no sequence, in `kept` not stored.
+  /// `last`: those of the last kKeptInputs rows of each slot, others negative.
   struct RowSlots {
-    Tensor all, kept;
+    Tensor all, kept, last;
   };
   const RowSlots& slots() const { return slots_; }
   /// Has the rest of the pass read the same slots elsewhere.
@@ -130,6 +148,16 @@ class KeyValueCache {
   bool attend(const Context& ctx, const LocalHeads& at, const Chunk& qkv, const View& out,
               const View& stats);
 
+  /// What a layer keeps of each slot.
+  struct Recurrent {
+    Tensor states;  ///< (slots · heads, width) f32
+    Tensor inputs;  ///< (slots · kKeptInputs, channels)
+  };
+  /// That of the next such layer of the pass, with as many heads, columns of a head's state, and
+  /// channels.
+  const Recurrent& recurrent(const Context& ctx, std::int64_t heads, std::int64_t width,
+                             std::int64_t channels);
+
   /// Elements that one position of one layer takes on this rank.
   static std::int64_t elements(const Heads& heads, const Grid& grid);
 
@@ -140,7 +168,8 @@ class KeyValueCache {
 
   Options options_;
   std::vector<Layer> layers_;
-  std::size_t next_ = 0;
+  std::vector<Recurrent> recurrent_;
+  std::size_t next_ = 0, next_recurrent_ = 0;
   RowSlots slots_;
   Reads reads_ = Reads::own_rows;
 };

@@ -99,7 +99,7 @@ Linear::Options down_options(const LatentAttention::Options& options) {
 Linear::Options up_to_heads(const LatentAttention::Options& options, std::int64_t in,
                             std::int64_t each) {
   Heads heads = options.heads;
-  heads.each = each;
+  heads.features = {{each}};
   return {.in = in,
           .out = heads.qkv_width(),
           .bias = false,

@@ -211,7 +211,7 @@ QkNorm::QkNorm(ParameterGroup& group, const std::string& name, const Heads& head
         {.name = name + which, .layout = layout, .init_mean = initial_weight(options.plus_one)});
   };
   q_weight_ = add(".q_norm.weight");
-  if (heads.each == 0) k_weight_ = add(".k_norm.weight");
+  if (heads.makes_keys()) k_weight_ = add(".k_norm.weight");
 }
 
 /// `all`: out, inp and rstd of queries and keys together. f also gets the weight, and the views of

@@ -49,6 +49,17 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+/// The sizes of a gated delta net.
+struct DeltaSizes {
+  std::int64_t key_heads = 16;    ///< of queries and keys; divides value_heads
+  std::int64_t value_heads = 32;  ///< N
+  std::int64_t key_dim = 128;     ///< K, columns of a head's queries and keys
+  std::int64_t value_dim = 128;   ///< V
+  std::int64_t taps = 4;          ///< rows that the convolution reads, its own the last; 2 to 4
+
+  bool operator==(const DeltaSizes&) const = default;
+};
+
 /// Small adapters that are trained instead of the model (adapter.h); the section [lora].
 struct LoraConfig {
   std::int64_t rank = 0;  ///< r; 0: no adapters, the model itself is trained

@@ -195,6 +195,10 @@ Var silu(const Context& ctx, const Var& inp) {
   return activation(ctx, inp, ops::ActivationKind::silu);
 }
 
+Var sigmoid(const Context& ctx, const Var& inp) {
+  return activation(ctx, inp, ops::ActivationKind::sigmoid);
+}
+
 Var tanh(const Context& ctx, const Var& inp) {
   return activation(ctx, inp, ops::ActivationKind::tanh);
 }

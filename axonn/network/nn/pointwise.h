@@ -23,10 +23,12 @@ Chunk gelu_chunk(const Context& ctx, const Chunk& inp, Tensor value);
 /// memory. No communication. Throws if the columns are odd.
 Var swiglu(const Context& ctx, const Var& inp, const ops::Gate& gate = {});
 
-/// max(inp, 0), inp / (1 + e^-inp) and tanh(inp), element-wise; (R, C), with the placement of inp.
-/// They keep their input for backward. The slope of relu is 0 at 0. No communication.
+/// max(inp, 0), inp / (1 + e^-inp), 1 / (1 + e^-inp) and tanh(inp), element-wise; (R, C), with the
+/// placement of inp. They keep their input for backward. The slope of relu is 0 at 0. No
+/// communication.
 Var relu(const Context& ctx, const Var& inp);
 Var silu(const Context& ctx, const Var& inp);
+Var sigmoid(const Context& ctx, const Var& inp);
 Var tanh(const Context& ctx, const Var& inp);
 /// max(inp, 0)², likewise.
 Var squared_relu(const Context& ctx, const Var& inp);

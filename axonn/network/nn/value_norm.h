@@ -4,7 +4,7 @@
 
 namespace axonn {
 
-/// Queries and keys (R, (h + k)·D), of a product with Heads::values_are_keys, as qkv
+/// Queries and keys (R, (h + k)·D), of a product that makes these alone, as qkv
 /// (R, (h + 2k)·D) whose values are the keys. No communication.
 Var keys_as_values(const Context& ctx, const Var& qk, const Heads& heads);
 

@@ -248,7 +248,8 @@ class Converter {
                           .parameter = stored(spec),
                           .type = type_,
                           .vector = spec.layout.cols == 1 && !spec.decays && !as.transposed,
-                          .transposed = as.transposed});
+                          .transposed = as.transposed,
+                          .depthwise = as.depthwise});
     }
     for (const auto& [spellings, value] : names.numbers)
       tensors_.push_back({.name = spellings.front(),
@@ -267,6 +268,7 @@ class Converter {
                                  .parameter = part,
                                  .together = transposed ? joined.rows / part.rows : joined.step,
                                  .alternate = joined.step > 1,
+                                 .turns = joined.turns,
                                  .type = type_,
                                  .outer = joined.outer,
                                  .vector = part.cols == 1,
@@ -274,7 +276,7 @@ class Converter {
     auto latest_first = std::views::reverse(tensors_);
     const auto tensor = std::ranges::find(latest_first, name, &PlannedTensor::name);
     const std::int64_t turn = joined.first % joined.step,
-                       before = joined.first + turn * (part.rows - 1);
+                       before = joined.first * joined.turns + turn * (part.rows - 1);
     AXONN_CHECK(tensor != latest_first.end() && tensor->rows() == before, part.name,
                 " does not follow the rows before it in ", name);
     tensor->more.push_back(part);

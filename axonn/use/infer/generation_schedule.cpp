@@ -30,6 +30,7 @@ std::size_t CacheSlots::held(std::size_t i, const std::vector<std::int32_t>& wan
                                      std::ssize(wanted) - 1),
                      first = window > 0 ? std::max<std::int64_t>(0, same + 1 - window) : 0;
   if (size > entries && first < size - entries) return 0;  // later tokens overwrote needed ones
+  if (recurrent && same < size) return 0;
   return 2 * same >= std::ssize(wanted) ? same : 0;
 }
 

@@ -11,6 +11,7 @@
 #include "axonn/foundation/base/clock.h"
 #include "axonn/foundation/base/host.h"
 #include "axonn/network/nn/adapter.h"
+#include "axonn/network/nn/delta_net.h"
 #include "axonn/ranks/parallel/block.h"
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/use/infer/decode_graphs.h"
@@ -226,6 +227,7 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
   slots_.slots = 0;
   slots_.short_sequences = model.short_sequences();
   slots_.caches = loaded.model().caches();
+  slots_.recurrent = !model.delta_layers.empty();
   schedule_ = std::make_unique<GenerationSchedule>(slots_);
   if (options.tokenizer)
     constraints_ = std::make_unique<ConstraintCache>(*options.tokenizer, vocab_);
@@ -233,15 +235,21 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
 
 Generator::~Generator() = default;
 
+/// Bytes that all layers keep for a slot.
+std::int64_t Generator::bytes_of_slot() const {
+  const ModelConfig& model = model_.config().model;
+  const DType dtype = model_.context().dtype;
+  const auto recurrent = std::ssize(model.delta_layers);
+  std::int64_t bytes = (model.layers - recurrent - model.shared_kv_layers) * slots_.entries *
+                       KeyValueCache::elements(heads_, model_.grid()) * bytes_of(dtype);
+  if (recurrent > 0) bytes += recurrent * DeltaNet::slot_bytes(model.delta, model_.grid(), dtype);
+  return bytes;
+}
+
 std::int64_t Generator::reserve(std::size_t prompts) {
   constexpr std::int64_t kMost = 64;
   AXONN_CHECK(schedule_->idle(), "Generator: reserve() while prompts are being generated");
-  const ModelConfig& model = model_.config().model;
-  const std::int64_t bytes = slots_.caches
-                                 ? (model.layers - model.shared_kv_layers) * slots_.entries *
-                                       KeyValueCache::elements(heads_, model_.grid()) *
-                                       bytes_of(model_.context().dtype)
-                                 : 1;
+  const std::int64_t bytes = slots_.caches ? bytes_of_slot() : 1;
   const std::int64_t most = options_.batch > 0
                                 ? options_.batch
                                 : std::clamp<std::int64_t>(options_.cache_bytes / bytes, 1, kMost);

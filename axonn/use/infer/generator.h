@@ -122,6 +122,8 @@ struct CacheSlots {
   /// all have the same.
   std::int64_t short_sequences = 0;
   bool caches = true;  ///< false: nothing is cached, every pass computes whole sequences
+  /// Whether there are layers whose states are those after all of a slot's tokens (DeltaNet).
+  bool recurrent = false;
   /// What a slot last held.
   struct Slot {
     std::vector<std::int32_t> tokens = {};  ///< whose keys and values they are
@@ -219,6 +221,7 @@ class Generator {
   struct AfterRow;
   struct Drawn;
   struct Pass;
+  std::int64_t bytes_of_slot() const;
   Pass begin(const Rows& rows, std::shared_ptr<KeyValueCache> cache, KeyValueCache::Reads reads);
   std::vector<float> logits(const Rows& rows, KeyValueCache::Reads reads);
   Drawn pass(const PassPlan& plan);

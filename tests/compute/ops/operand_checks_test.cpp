@@ -19,7 +19,8 @@ constexpr auto kF32 = DType::f32, kBf16 = DType::bf16;
 struct Operands {
   Operand x{4, 6, kF32}, y{4, 6, kF32}, half{4, 6, kBf16}, row{1, 6, kF32}, stats{4, 2, kF32},
       column{4, 1, kF32}, thirds{4, 3, kF32}, one{1, 1, kF32}, experts{4, 2, DType::i32},
-      copies{8, 6, kF32}, ids{std::vector<std::int32_t>(4)}, few{std::vector<std::int32_t>(3)};
+      copies{8, 6, kF32}, states{2, 15, kF32}, ids{std::vector<std::int32_t>(4)},
+      few{std::vector<std::int32_t>(3)};
 };
 
 /// Operations of which one operand does not fit, with the message without the operation's name.
@@ -61,11 +62,42 @@ Refused of_norms(const Operands& o) {
                              .d_inp = o.y}}};
 }
 
+/// Of one sequence, and two value heads of three columns each with a key head.
+ops::DeltaRule delta_rule(const Operands& o, const View& states) {
+  return {.out = o.x,
+          .states = states,
+          .q = o.y,
+          .k = o.y,
+          .v = o.y,
+          .decay = o.stats,
+          .beta = o.stats,
+          .seen = {.positions = 4},
+          .heads = 2,
+          .key_heads = 2};
+}
+
 /// Of each other row-wise operation on activations alone.
 Refused of_activations(const Operands& o) {
   return {
       {"positions is (1,3) i32, want (1,4)",
        ops::RotaryEmbedding{.out = o.x, .inp = o.y, .table = o.row, .positions = o.few}},
+      {"inp is (4,6) f32, want (6,4)", ops::Transpose{o.x, o.y}},
+      {"weight is (1,6) f32, want (5,6)",
+       ops::CausalConvolution{.out = o.x, .inp = o.y, .weight = o.row, .seen = {.positions = 4}}},
+      {"d_weight is (1,6) f32, want (4,6)",
+       ops::CausalConvolutionWeights{o.row, o.x, o.y, {.positions = 4}}},
+      {"beta is (4,2) f32, want (4,6)", ops::DeltaGates{o.x, o.stats, o.y, o.y, o.row, o.row}},
+      {"d_b is (4,2) f32, want (4,6)",
+       ops::DeltaGatesBackward{.forward = {o.x, o.x, o.y, o.y, o.row, o.row},
+                               .d_decay = o.x,
+                               .d_beta = o.x,
+                               .d_a = o.x,
+                               .d_b = o.stats,
+                               .of_a_log = o.x,
+                               .of_bias = o.x}},
+      {"states is (4,6) f32, want (2,15)", delta_rule(o, o.x)},
+      {"d_v is (4,2) f32, want (4,6)",
+       ops::DeltaRuleBackward{.forward = delta_rule(o, o.states), .d_out = o.x, .d_v = o.stats}},
       {"slots is (1,3) i32, want (1,4)",
        ops::KeepHeads{.kept = o.y, .inp = o.x, .slots = o.few, .positions = o.ids, .entries = 2}},
       {"positions is (1,3) i32, want (1,4)",

@@ -132,6 +132,49 @@ Outputs llama(Backend& backend, DType type) {
                   &moved, &begins});
 }
 
+/// Sequences of 64 rows, with heads of 10 columns.
+Outputs delta_net(Backend& backend, DType type) {
+  constexpr std::int64_t kHeads = 4, kKeyHeads = 2, kDim = 10, kAll = kHeads * kDim;
+  const std::int64_t rows = kRows / 64 * 64;
+  const ops::SeenRows seen{.positions = 64};
+  const Operand inp = input("inp", rows, kAll, type), taps = input("taps", 5, kAll, DType::f32),
+                gates = input("gates", rows, kHeads, type),
+                number = input("number", 1, kHeads, type),
+                keys = input("keys", rows, kKeyHeads * kDim, type),
+                d_out = input("d", rows, kAll, type),
+                d_gates = input("dg", rows, kHeads, DType::f32);
+  const auto floats = [&](std::int64_t cols) { return Operand(rows, cols, DType::f32); };
+  Operand out(rows, kAll, type), turned(kAll, rows, DType::f32), d_taps(4, kAll, DType::f32),
+      decay = floats(kHeads), beta = floats(kHeads), d_a(rows, kHeads, type),
+      d_b(rows, kHeads, type), of_log = floats(kHeads), of_bias = floats(kHeads),
+      states(rows / 64 * kHeads, (kDim + 2) * kDim, DType::f32), recalled(rows, kAll, type),
+      d_q = floats(kKeyHeads * kDim), d_k = floats(kKeyHeads * kDim), d_v(rows, kAll, type),
+      d_decay = floats(kHeads), d_beta = floats(kHeads), deltas = floats(kAll),
+      memory(rows / 64 * kKeyHeads, ops::DeltaRuleBackward::memory_cols(64, kDim, kDim),
+             DType::f32);
+  backend.run(ops::Transpose{turned, inp});
+  backend.run(ops::CausalConvolution{.out = out, .inp = inp, .weight = taps, .seen = seen});
+  backend.run(ops::CausalConvolutionWeights{d_taps, d_out, inp, seen});
+  const ops::DeltaGates made{decay, beta, gates, gates, number, number};
+  backend.run(made);
+  backend.run(ops::DeltaGatesBackward{made, d_gates, d_gates, d_a, d_b, of_log, of_bias});
+  const ops::DeltaRule rule{.out = recalled,
+                            .states = states,
+                            .q = keys,
+                            .k = keys,
+                            .v = inp,
+                            .decay = decay,
+                            .beta = beta,
+                            .seen = seen,
+                            .heads = kHeads,
+                            .key_heads = kKeyHeads,
+                            .group = kHeads / kKeyHeads};
+  backend.run(rule);
+  backend.run(ops::DeltaRuleBackward{rule, d_out, d_q, d_k, d_v, d_decay, d_beta, deltas, memory});
+  return outputs({&out, &turned, &d_taps, &decay, &beta, &d_a, &d_b, &of_log, &of_bias, &recalled,
+                  &d_q, &d_k, &d_v, &d_decay, &d_beta});
+}
+
 Outputs loss_and_embedding(Backend& backend, DType type) {
   const Operand x = input("x", kRows, kCols, type), ids(random_ids("ids", kRows, 50));
   Operand stats(kRows, 3, DType::f32), loss(kRows, 1, DType::f32), lse(kRows, 1, DType::f32),
@@ -302,9 +345,13 @@ Outputs experts(Backend& backend, DType type) {
 
 /// Together they run every row-wise operation.
 constexpr std::pair<const char*, Outputs (*)(Backend&, DType)> kRowwise[] = {
-    {"layer_norm", layer_norm}, {"llama", llama},
-    {"experts", experts},       {"loss_and_embedding", loss_and_embedding},
-    {"optimizers", optimizers}, {"elements", elements},
+    {"layer_norm", layer_norm},
+    {"llama", llama},
+    {"delta_net", delta_net},
+    {"experts", experts},
+    {"loss_and_embedding", loss_and_embedding},
+    {"optimizers", optimizers},
+    {"elements", elements},
     {"arithmetic", arithmetic}};
 
 /// Notes the names of the operations that pass through it.

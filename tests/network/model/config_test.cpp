@@ -205,9 +205,9 @@ TEST(ModelConfig, QkNormMayBeABooleanAsInEarlierVersions) {
   EXPECT_EQ(list.find("model", "qk_norm")->text(), "\"head\"");
   list.find("model", "qk_norm")->set_text("false", "--model.qk_norm");
   EXPECT_EQ(config.qk_norm, QkNormKind::none);
-  EXPECT_THAT(
-      [&] { read("1"); },
-      ThrowsMessage<UsageError>(HasSubstr("wants one of none, head, width, rotated-head, got 1")));
+  EXPECT_THAT([&] { read("1"); },
+              ThrowsMessage<UsageError>(
+                  HasSubstr("wants one of none, head, width, rotated-head, rotated-plain, got 1")));
   EXPECT_THAT([&] { read_toml_text(list, "[model]\nfamily = true", "a.toml", origins); },
               ThrowsMessage<UsageError>(HasSubstr("got true")));
 }
@@ -229,10 +229,10 @@ TEST(ModelConfig, RefusesOddHeadsAndWrongOrderOfRopeFactors) {
       [] {
         validate(with([](ModelConfig& c) {
           c.rope.kind = RopeScalingKind::llama3;
-          c.rope.low_freq_factor = 4;
+          c.rope.low_freq_factor = 5;
         }));
       },
-      ThrowsMessage<UsageError>(HasSubstr("is not below rope_high_freq_factor = 4")));
+      ThrowsMessage<UsageError>(HasSubstr("is above rope_high_freq_factor = 4")));
   EXPECT_THAT(
       [] {
         validate(with([](ModelConfig& c) {

@@ -78,12 +78,6 @@ TEST_P(FamilyReference, LossesAndLikeliestTargetsAreThoseOfPlainLoops) {
     const bool likeliest = std::max_element(row, row + logits.cols) - row == model.targets()[r];
     EXPECT_EQ(got(r, 1), likeliest ? 1 : 0) << r;
   }
-  if (model.config().logit_cap > 0) return;
-  Matrix twice = logits;
-  for (auto& value : twice.values) value *= 2;
-  const Matrix of_twice = cross_entropy(twice, model.targets()), also = model.target_losses(2);
-  for (std::int64_t r = 0; r < want.rows; ++r)
-    EXPECT_NEAR(also(r, 0), of_twice(r, 0), 4e-5 * (1 + of_twice(r, 0))) << r;
 }
 
 /// Compares the gradient of every parameter with central differences of the loss of plain loops.
@@ -93,9 +87,9 @@ void expect_gradients(const RandomModel& model, const Weights& gradients,
   for (const auto& [name, gradient] : gradients) {
     // The first only selects, the second is not trained.
     if (name.ends_with("e_score_correction_bias") || name.ends_with("layer_scalar")) continue;
-    // Central differences in double along one random direction: their relative error is step²,
-    // 1e-8; that of f32 is 1e-6 of the sum of magnitudes.
-    constexpr double kStep = 1e-4;
+    // Central differences in double along one random direction: their relative error is step²
+    // times the third derivative; that of f32 is 1e-6 of the sum of magnitudes.
+    constexpr double kStep = 1e-5;
     const Random direction(9, name);
     double want = 0, size = 0;
     for (std::size_t i = 0; i < gradient.values.size(); ++i) {
@@ -170,5 +164,6 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"OptionsTogether", small_with_options_together}, Family{"GptOss", small_gpt_oss},
         Family{"Sinks", small_with_sinks}, Family{"Deepseek2", small_deepseek2},
         Family{"Latent", small_latent}, Family{"Llama4", small_llama4},
+        Family{"Qwen35", small_qwen3_5}, Family{"Qwen3Next", small_qwen3_next},
         Family{"Qwen2Moe", small_qwen2_moe}),
     [](const auto& family) { return std::string(family.param.name); });

@@ -140,6 +140,19 @@ ModelConfig tiny_latent(std::int64_t heads) {
   return config;
 }
 
+/// A gated delta net, and attention with gates. `keys`: its key heads, of as many value heads each.
+ModelConfig tiny_delta(std::int64_t keys, std::int64_t each) {
+  ModelConfig config = tiny_llama();
+  config.qk_norm = QkNormKind::head;
+  config.attention_gate = true;
+  config.delta_layers = {0};
+  config.delta.key_heads = keys;
+  config.delta.value_heads = keys * each;
+  config.delta.key_dim = 6;
+  config.delta.value_dim = 8;
+  return config;
+}
+
 ModelConfig tiny_mup() {
   ModelConfig config = tiny_llama();
   config.mup_base = 32;
@@ -287,6 +300,29 @@ TEST(LlamaOnGrids, LatentAttentionHasTheLossesOfOneRankOnTenGrids) {
   EXPECT_EQ(difference_on_grids(run, {{2, 2, 2, 1}, {3, 1, 2, 1}}), "");
 }
 
+TEST(LlamaOnGrids, GatedDeltaNetsHaveTheLossesOfOneRankOnTenGrids) {
+  TinyRun run{.make_model = model_of(tiny_delta(6, 2))};
+  EXPECT_EQ(difference_on_grids(run, ten_grids()), "");
+  run.dtype = DType::bf16;
+  EXPECT_EQ(difference_on_grids(run, {{2, 2, 2, 1}, {3, 1, 2, 1}}), "");
+  run.dtype = DType::f32;
+  run.make_model = model_of(tiny_delta(3, 3));  // which x does not divide
+  EXPECT_EQ(difference_on_grids(run, ten_grids()), "");
+  run.sequence_parallel = false;
+  run.packed = true;
+  EXPECT_EQ(difference_on_grids(run, {{2, 2, 2, 1}, {3, 1, 2, 1}}), "");
+}
+
+TEST(LlamaOnGrids, AnMlpWithAGateBesideExpertsHasTheLossesOfOneRankOnTenGrids) {
+  const auto make = [] {
+    ModelConfig config = tiny_mixtral();
+    config.shared_ffn = 40;
+    config.shared_gate = true;
+    return config;
+  };
+  EXPECT_EQ(difference_on_grids({.make_model = model_of(make())}, ten_grids()), "");
+}
+
 TEST(LlamaOnGrids, ARankOfXMustHaveAsManyColumnsOfLatentsAsOthers) {
   TinyRun run{.grid = {.x = 5}, .steps = 1, .make_model = model_of(tiny_latent(5))};
   EXPECT_THAT([&] { run_tiny(run); }, testing::ThrowsMessage<UsageError>(testing::HasSubstr(
@@ -384,9 +420,14 @@ TEST(LlamaOnGrids, LatentAttentionHasTheSameBitsWhateverOverlaps) {
   expect_same_bits_whatever_overlaps({.make_model = model_of(tiny_latent(8))});
 }
 
+TEST(LlamaOnGrids, GatedDeltaNetsHaveTheSameBitsWhateverOverlaps) {
+  expect_same_bits_whatever_overlaps({.make_model = model_of(tiny_delta(4, 2))});
+}
+
 TEST(LlamaOnGrids, ChunksRecomputationAndAccumulationKeepTheLosses) {
   expect_chunks_keep_the_losses({.make_model = model_of(tiny_qwen3())});
   expect_chunks_keep_the_losses({.make_model = model_of(tiny_latent(12))});
+  expect_chunks_keep_the_losses({.make_model = model_of(tiny_delta(4, 2))});
   expect_chunks_keep_the_losses(apertus_run());
 }
 

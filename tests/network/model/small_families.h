@@ -445,6 +445,35 @@ inline ModelConfig small_latent() {
   return config;
 }
 
+/// Gated delta nets of fewer key heads than value heads, and attention with gates.
+inline ModelConfig small_qwen3_5() {
+  ModelConfig config = small_llama();
+  config.layers = 3;
+  config.head_dim = 10;
+  config.qk_norm = QkNormKind::head;
+  config.norm_plus_one = true;
+  config.partial_rotary_factor = 0.4;
+  config.attention_gate = true;
+  config.delta_layers = {0, 2};
+  config.delta.key_heads = 2;
+  config.delta.value_heads = 6;
+  config.delta.key_dim = 5;
+  config.delta.value_dim = 7;
+  config.delta.taps = 3;
+  return config;
+}
+
+/// The same with experts, and an MLP beside them with a gate.
+inline ModelConfig small_qwen3_next() {
+  ModelConfig config = small_qwen3_5();
+  config.experts = 4;
+  config.experts_per_token = 2;
+  config.expert_ffn = 12;
+  config.shared_ffn = 20;
+  config.shared_gate = true;
+  return config;
+}
+
 /// Sinks and the clamped gate without experts.
 inline ModelConfig small_with_sinks() {
   ModelConfig config = small_seed_oss();

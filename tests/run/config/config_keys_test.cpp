@@ -100,6 +100,7 @@ TEST(ConfigKeys, ATypoOfOneEditIsGuessedForEveryKey) {
                                                     {"beta1", "beta2", "beta3"},
                                                     {"goldfish.k", "goldfish.h"},
                                                     {"desirable_weight", "undesirable_weight"},
+                                                    {"cpo_alpha", "sft_weight"},  // rpo_alpha
                                                     {"head_dim", "v_head_dim"},
                                                     {"kv_lora_rank", "q_lora_rank"},
                                                     {"qk_nope_head_dim", "qk_rope_head_dim"}};

@@ -74,6 +74,15 @@ ModelConfig phi3() {
   return sizes;
 }
 
+/// A layer whose states are a cache, and attention with gates.
+ModelConfig qwen3_5() {
+  ModelConfig sizes = qwen3();
+  sizes.attention_gate = true;
+  sizes.delta_layers = {0};
+  sizes.delta = {.key_heads = 4, .value_heads = 8, .key_dim = 6, .value_dim = 8};
+  return sizes;
+}
+
 /// All layers see their own chunk of 5 positions alone.
 ModelConfig chunks() {
   ModelConfig sizes = mistral();
@@ -230,6 +239,23 @@ TEST(Generator, HeadsThatXDoesNotDivideGiveTheTokensOfOneRank) {
         << to_string(grid);
 }
 
+TEST(Generator, StatesOfDeltaNetsGiveTheTextOfWholePrefixes) {
+  const Prompts prompts = some_prompts(6);
+  const Continuations want = by_whole_prefixes(qwen3_5(), prompts, 20),
+                      want_slid = by_whole_prefixes(qwen3_5(), prompts, 40, 12);
+  for (const GridShape& grid : kGeneratorGrids)
+    EXPECT_EQ(tokens_of(generate(config_of(qwen3_5(), grid), prompts, {.max_tokens = 20})), want)
+        << to_string(grid);
+  for (const std::int64_t batch : {1, 3, 7})
+    EXPECT_EQ(tokens_of(generate(config_of(qwen3_5(), {1, 2, 1, 2}), prompts, {.max_tokens = 20},
+                                 {.batch = batch})),
+              want)
+        << batch;
+  EXPECT_EQ(tokens_of(generate(config_of(qwen3_5(), {1, 2, 2, 1}), prompts,
+                               {.max_tokens = 40, .slides = true}, {.context = 12})),
+            want_slid);
+}
+
 TEST_P(GeneratorOf, AgreesWithComputingTheWholePrefixOnEveryGrid) {
   const Prompts prompts = some_prompts(5);
   const Continuations want = by_whole_prefixes(GetParam().sizes(), prompts, 20);
@@ -339,7 +365,7 @@ TEST(Generator, DrawsTheSameTokensInEveryBatchAndOnEveryGrid) {
 TEST(Generator, ReadsOnlyTheNewTokensOfAContinuedText) {
   ModelConfig long_mistral = mistral();
   long_mistral.positions = 120;
-  for (const auto& sizes : {llama(), mistral(), long_mistral, phi3()}) {
+  for (const auto& sizes : {llama(), mistral(), long_mistral, phi3(), qwen3_5()}) {
     const std::vector<std::int32_t> first(9, 65);
     const auto want = by_whole_prefixes(sizes, {first}, 10).front();
     std::vector<std::int32_t> longer = first;

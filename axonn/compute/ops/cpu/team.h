@@ -486,7 +486,8 @@ struct Team {
   }
 
   static void write_back(float* p, const Floats& x, auto n) { store<Order::memory>(p, x, n); }
-  static void write_back(const float*, const Floats&, auto) {}
+  template <typename T>
+  static void write_back(const T*, const Floats&, auto) {}
 
   /// Adds `whole` columns of rows [r, r + Rows) to out. If `asks`, prefetches these rows and the
   /// next `Rows` rows.

@@ -495,7 +495,8 @@ struct Team {
   __device__ static void store_unless_const(float* to, auto n, const Values<kPack>& x) {
     x.store(to, n);
   }
-  __device__ static void store_unless_const(const float*, auto, const Values<kPack>&) {}
+  template <typename T>
+  __device__ static void store_unless_const(const T*, auto, const Values<kPack>&) {}
 
   template <std::size_t Sums>
   __device__ static void add_row(Values<kPack> (&sums)[Sums], auto term, const auto&... x) {

@@ -113,6 +113,17 @@ struct SiluGradient {
   }
 };
 
+struct Sigmoid {
+  AXONN_DEVICE auto operator()(auto x) const { return sigmoid(x); }
+};
+
+struct SigmoidGradient {
+  AXONN_DEVICE auto operator()(auto d_out, auto x) const {
+    const auto s = sigmoid(x);
+    return d_out * (s * (1.0f - s));
+  }
+};
+
 /// tanh(x) = 1 - 2 / (1 + e^2x), and a polynomial near 0, where that would lose digits: within a
 /// relative error of 5e-7. Source of the polynomial: Moshier, Cephes library, tanhf.
 struct Tanh {
@@ -365,6 +376,8 @@ void with_activation(ActivationKind kind, auto f) {
       return f(rowwise::Tanh{}, rowwise::TanhGradient{});
     case ActivationKind::relu2:
       return f(rowwise::SquaredRelu{}, rowwise::SquaredReluGradient{});
+    case ActivationKind::sigmoid:
+      return f(rowwise::Sigmoid{}, rowwise::SigmoidGradient{});
   }
 }
 

@@ -71,12 +71,15 @@ struct SliceLoader {
 
   /// Fills `out` with elements of the matrix from `element` on, row after row.
   void read(std::int64_t element, std::span<std::byte> out) {
-    if (!stored.packed && stored.row_step == stored.cols) return fill(stored.first + element, out);
+    if (!stored.packed && stored.row_step == stored.cols && stored.run == 0)
+      return fill(stored.first + element, out);
     for (std::int64_t row = element / stored.cols, col = element % stored.cols; !out.empty();
          ++row, col = 0) {
       const auto part = static_cast<std::size_t>(stored.cols - col) * each;
       const auto here = out.first(std::min(out.size(), part));
-      const std::int64_t begin = stored.first + row * stored.row_step;
+      const std::int64_t runs = stored.run > 0 ? row / stored.run : 0,
+                         begin = stored.first + runs * stored.next_run +
+                                 (row - runs * stored.run) * stored.row_step;
       stored.packed ? unpack(begin, col, here) : fill(begin + col, here);
       out = out.subspan(here.size());
     }
@@ -193,6 +196,10 @@ void place_joined(Stored& stored, const StoredName::Joined& joined) {
   if (!joined.transposed || cols == 1) {
     stored.first = joined.first * cols;
     stored.row_step = joined.step * cols;
+    if (joined.turns > 1) {
+      stored.run = stored.rows / joined.turns;
+      stored.next_run = joined.rows / joined.turns * cols;
+    }
     return;
   }
   stored.first = joined.first / joined.rows * joined.rows * cols + joined.first % joined.rows;
@@ -212,10 +219,12 @@ std::vector<std::int64_t> shape_of(const Stored& wanted, const StoredName::Joine
   return shape;
 }
 
-/// Adds a difference for another shape, and for a type that cannot be read.
-void check(const SafetensorsEntry& entry, const Stored& wanted, const StoredName::Joined* joined,
-           Differences& differences) {
-  const std::vector<std::int64_t> shape = shape_of(wanted, joined);
+/// Adds a difference for another shape, and for a type that cannot be read. `joined`: null if the
+/// tensor is the matrix alone.
+void check(const SafetensorsEntry& entry, const Stored& wanted, const StoredName& name,
+           const StoredName::Joined* joined, Differences& differences) {
+  std::vector<std::int64_t> shape = shape_of(wanted, joined);
+  if (name.depthwise && !joined) shape.insert(shape.begin() + 1, 1);
   std::vector<std::int64_t> column = shape;
   column.insert(wanted.by_columns && !joined ? column.begin() : column.end(), 1);
   if (entry.shape != shape && !(wanted.cols == 1 && entry.shape == column))
@@ -252,7 +261,7 @@ SafetensorsSource::SafetensorsSource(SafetensorsFolder folder,
     }
     alone ? place_alone(stored, name.transposed) : place_joined(stored, name.joined);
     known.insert(stored.tensor.entry->name);
-    check(*stored.tensor.entry, stored, alone ? nullptr : &name.joined, differences);
+    check(*stored.tensor.entry, stored, name, alone ? nullptr : &name.joined, differences);
   }
   for (const auto& [spellings, value] : names.numbers)
     for (const std::string& spelling : spellings) {

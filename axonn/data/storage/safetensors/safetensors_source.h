@@ -18,6 +18,7 @@ namespace axonn {
 struct StoredName {
   std::vector<std::string> names;  ///< the usual one first; a folder has one of them
   bool transposed = false;         ///< stored as (in, out), as in GPT-2's Conv1D
+  bool depthwise = false;          ///< stored as (rows, 1, cols): a convolution of each row alone
   /// A tensor (outer, rows, cols) that may hold the parameter instead, as some of its outer · rows
   /// rows, such as the matrices of all experts of a layer. In its place there may be NAME_blocks
   /// and NAME_scales, whose values are in MXFP4 (packed_rows.h).
@@ -25,8 +26,11 @@ struct StoredName {
     std::vector<std::string> names = {};  ///< empty: there is no such tensor
     std::int64_t outer = 0;               ///< 0: the tensor is (rows, cols)
     std::int64_t rows = 0;
-    std::int64_t first = 0;   ///< the parameter's first row
-    std::int64_t step = 1;    ///< from one of its rows to the next
+    std::int64_t first = 0;  ///< the parameter's first row
+    std::int64_t step = 1;   ///< from one of its rows to the next
+    /// The tensor consists of so many parts, as of heads, each with as many rows of every parameter
+    /// in it; `first` is in the first of them.
+    std::int64_t turns = 1;
     bool transposed = false;  ///< the tensor is (outer, cols, rows), but packed ones are not
     bool usual = false;       ///< new folders have this tensor
   };
@@ -67,6 +71,8 @@ class SafetensorsSource final : public ParameterSource {
     std::int64_t rows = 0, cols = 1;  ///< the model's shape, in which slices are given
     /// Element (r, c) of the matrix is element first + r · row_step + c · col_step of the tensor.
     std::int64_t first = 0, row_step = 1, col_step = 1;
+    /// Runs of so many rows lie together, each `next_run` elements after the one before; 0: all.
+    std::int64_t run = 0, next_run = 0;
     bool by_columns = false;                        ///< a column's elements are nearer than a row's
     std::shared_ptr<const PackedRows> packed = {};  ///< of packed rows: first, row_step in rows
 

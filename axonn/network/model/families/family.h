@@ -104,6 +104,7 @@ struct ModelType {
     bool growth = false;    ///< llama_4_scaling_beta: ModelConfig::query_growth
     bool pairs = false;     ///< rope_interleave: ModelConfig::rope_pairs
     bool share = false;     ///< the scaling proportional, of layers without the window
+    bool sections = false;  ///< mrope_section: positions in images, which text has none of
   } rope_keys = {};
   /// The factors that its files have, ModelConfig::embedding_scale and so on.
   struct {

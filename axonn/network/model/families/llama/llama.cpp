@@ -170,6 +170,41 @@ void list_full_layer_options(ModelConfig& model, OptionList& list) {
             .also = "layer_scalar"});
 }
 
+void list_delta_options(ModelConfig& model, OptionList& list) {
+  list.unused_if([&model] { return why_unread(kLlamaFamily, model); });
+  list.add("attention_gate", &model.attention_gate,
+           {.help = "whether the sigmoid of further columns of q_proj multiplies attention's "
+                    "output, as in Qwen3-Next and Qwen3.5 (llama)",
+            .also = "attn_output_gate gated_attention"});
+  list.add(
+      "delta_layers", &model.delta_layers,
+      {.help = "layers, counted from 0, with a gated delta net in place of attention, as in "
+               "Qwen3-Next and Qwen3.5 (llama)",
+       .min = 0,
+       .also = "linear_attention_layers linear_layers gated_deltanet full_attention_interval"});
+  list.unused_if([&model] {
+    const std::string reason = why_unread(kLlamaFamily, model);
+    return reason.empty() && model.delta_layers.empty() ? "model.delta_layers is empty" : reason;
+  });
+  list.add("delta_key_heads", &model.delta.key_heads,
+           {.help = "their heads of queries and keys", .min = 1, .also = "linear_num_key_heads"});
+  list.add("delta_value_heads", &model.delta.value_heads,
+           {.help = "their heads of values, a multiple of those",
+            .min = 1,
+            .also = "linear_num_value_heads"});
+  list.add(
+      "delta_key_dim", &model.delta.key_dim,
+      {.help = "columns of a head's queries and keys", .min = 1, .also = "linear_key_head_dim"});
+  list.add("delta_value_dim", &model.delta.value_dim,
+           {.help = "columns of a head's values", .min = 1, .also = "linear_value_head_dim"});
+  list.add("delta_taps", &model.delta.taps,
+           {.help = "positions that the convolution of queries, keys and values reads, its own "
+                    "included",
+            .min = 2,
+            .max = 4,
+            .also = "linear_conv_kernel_dim conv_kernel_size"});
+}
+
 void list_latent_options(ModelConfig& model, OptionList& list) {
   list.unused_if([&model] { return why_unread(kLlamaFamily, model); });
   list.add("kv_lora_rank", &model.kv_lora_rank,
@@ -368,7 +403,7 @@ void list_expert_options(ModelConfig& model, OptionList& list) {
   list.add(
       "shared_gate", &model.shared_gate,
       {.help = "whether the sigmoid of a product of each row multiplies the output of that MLP, "
-               "as in Qwen2-MoE",
+               "as in Qwen2-MoE and Qwen3-Next",
        .also = "shared_expert_gate moe_shared_expert_gate"});
   list.add("expert_groups", &model.expert_groups,
            {.help = "equal groups of experts; a token uses experts of the groups whose two best "
@@ -447,6 +482,7 @@ constexpr Family kLlamaFamily{.name = "llama",
                                     list_llama_options(model, list);
                                     list_position_options(model, list);
                                     list_full_layer_options(model, list);
+                                    list_delta_options(model, list);
                                     list_latent_options(model, list);
                                     list_scale_options(model, list);
                                     list_window_options(model, list);

@@ -7,7 +7,9 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/decoder.h"
 #include "axonn/network/model/families/llama/llama.h"
+#include "axonn/network/nn/delta_net.h"
 #include "axonn/network/nn/experts.h"
+#include "axonn/network/nn/gated_attention.h"
 #include "axonn/network/nn/latent_attention.h"
 #include "axonn/network/nn/pointwise.h"
 #include "axonn/network/nn/rope.h"
@@ -97,6 +99,7 @@ class LlamaBlock final : public DecoderBlock {
     const Rope* rope;      ///< shared by blocks, outlives them; null: no rotary positions
     std::int64_t keys_of;  ///< the layer whose keys and values it uses
     bool own_keys, gives_keys;
+    bool delta;    ///< whether it has a gated delta net in place of attention
     bool rotates;  ///< false: `rope`, if there is one, only lets queries grow
     /// With experts, its number among the layers that have some.
     std::optional<std::int64_t> routed;
@@ -114,7 +117,10 @@ class LlamaBlock final : public DecoderBlock {
         attention_norms_(parameters_, config,
                          {name + ".input_layernorm", name + ".post_attention_layernorm"}),
         parallel_(config.block_norm == BlockNormKind::parallel) {
-    add_attention(config, name + ".self_attn");
+    if (layer.delta)
+      add_delta(config, name + ".linear_attn");
+    else
+      add_attention(config, name + ".self_attn");
     if (!parallel_)
       mlp_norms_.emplace(
           parameters_, config,
@@ -142,17 +148,10 @@ class LlamaBlock final : public DecoderBlock {
     }
     if (config.qk_norm == QkNormKind::rotated_plain && layer.rotates)
       norms_queries_ = static_cast<float>(config.norm_eps);
-    const QkNormOptions of_heads{static_cast<float>(config.norm_eps), config.norm_plus_one};
-    if (config.qk_norm == QkNormKind::width)
-      qk_norm_ = QkWidthNorm(parameters_, name + ".self_attn", heads_, of_heads);
-    else if (config.qk_norm != QkNormKind::none && config.qk_norm != QkNormKind::rotated_plain)
-      qk_norm_ = QkNorm(parameters_, name + ".self_attn", queries_, of_heads);
-    if (config.value_norm && layer.own_keys) norms_values_ = static_cast<float>(config.norm_eps);
+    if (config.layer_input > 0) add_layer_input(config, name);
     if (config.layer_factor)
       factor_ =
           &parameters_.add({.name = name + ".layer_scalar", .layout = {.rows = 1}, .init_mean = 1});
-    if (config.layer_input > 0) add_layer_input(config, name);
-    if (config.sinks) sinks_.emplace(parameters_, name + ".self_attn", heads_, init_std(config));
   }
 
   Var operator()(const Context& ctx, Var x) const override {
@@ -189,11 +188,32 @@ class LlamaBlock final : public DecoderBlock {
     if (latent)
       latent_.emplace(parameters_, name, latent_options(config));
     else
-      qkv_.emplace(parameters_, queries_.each > 0 ? name + ".q_proj" : name,
+      qkv_.emplace(parameters_, queries_.makes_keys() ? name : name + ".q_proj",
                    products_options(config));
     const std::int64_t width = latent ? config.v_head_dim : heads_.head_dim;
     project_.emplace(parameters_, name + ".o_proj",
                      residual_options(config, heads_.heads * width, width, config.out_bias));
+    gates_heads_ = config.attention_gate;
+    const QkNormOptions of_heads{static_cast<float>(config.norm_eps), config.norm_plus_one};
+    if (config.qk_norm == QkNormKind::width)
+      qk_norm_ = QkWidthNorm(parameters_, name, heads_, of_heads);
+    else if (config.qk_norm != QkNormKind::none && config.qk_norm != QkNormKind::rotated_plain)
+      qk_norm_ = QkNorm(parameters_, name, queries_, of_heads);
+    if (config.value_norm && queries_.makes_keys())
+      norms_values_ = static_cast<float>(config.norm_eps);
+    if (config.sinks) sinks_.emplace(parameters_, name, heads_, init_std(config));
+  }
+  void add_delta(const ModelConfig& config, const std::string& name) {
+    const DeltaSizes& sizes = config.delta;
+    delta_.emplace(parameters_, name,
+                   DeltaNet::Options{.width = config.hidden,
+                                     .sizes = sizes,
+                                     .init_std = init_std(config),
+                                     .eps = static_cast<float>(config.norm_eps),
+                                     .adapters = &adapters_});
+    project_.emplace(
+        parameters_, name + ".out_proj",
+        residual_options(config, sizes.value_heads * sizes.value_dim, sizes.value_dim, false));
   }
   /// Those of attention.
   static Heads attention_heads(Heads heads, const Layer& layer) {
@@ -202,7 +222,7 @@ class LlamaBlock final : public DecoderBlock {
   }
   /// Those that the block's own product makes: without keys of its own, of queries alone.
   static Heads query_heads(Heads heads, const Layer& layer) {
-    if (!layer.own_keys) heads.each = heads.head_dim;
+    if (!layer.own_keys) heads.features = {{heads.head_dim}};
     return heads;
   }
   void add_layer_input(const ModelConfig& config, const std::string& name) {
@@ -214,7 +234,7 @@ class LlamaBlock final : public DecoderBlock {
                    Norm(parameters_, name + ".post_per_layer_input_norm", norm_of(config))});
   }
   Linear::Options products_options(const ModelConfig& config) {
-    if (queries_.each > 0) {
+    if (!queries_.makes_keys()) {
       Linear::Options options = qkv_options(config, config.qkv_bias);
       options.heads = queries_;
       options.out = queries_.qkv_width();
@@ -223,7 +243,8 @@ class LlamaBlock final : public DecoderBlock {
     std::vector<std::string> parts{"q_proj", "k_proj", "v_proj"};
     if (values_are_keys_) parts.pop_back();
     Linear::Options options = qkv_options(config, config.qkv_bias, std::move(parts));
-    options.heads->values_are_keys = values_are_keys_;
+    if (values_are_keys_) options.heads->features = {{heads_.head_dim}, {heads_.head_dim, true}};
+    if (config.attention_gate) options.heads->features = gated_features(heads_);
     options.out = options.heads->qkv_width();
     return options;
   }
@@ -246,17 +267,24 @@ class LlamaBlock final : public DecoderBlock {
 
   /// `keys_values`: of another layer, if this one has none; else becomes those that it gives.
   Var attend(const Context& ctx, Var in, Var& keys_values) const {
+    if (delta_) return (*project_)(ctx, (*delta_)(ctx, in));
     if (latent_) return (*project_)(ctx, (*latent_)(ctx, in, rope_));
-    Var qkv = (*qkv_)(ctx, std::exchange(in, {}));
+    Var qkv = (*qkv_)(ctx, std::exchange(in, {})), gates;
+    if (gates_heads_) {
+      gates = gates_of_heads(ctx, qkv, heads_);
+      qkv = without_gates(ctx, qkv, heads_);
+    }
     if (values_are_keys_) qkv = keys_as_values(ctx, qkv, heads_);
     if (qk_norm_ && !norms_rotated_) qkv = qk_norm_(ctx, qkv);
     if (norms_values_) qkv = value_norm(ctx, qkv, heads_, *norms_values_);
     if (rope_) qkv = (*rope_)(ctx, std::move(qkv), queries_);
     if (qk_norm_ && norms_rotated_) qkv = qk_norm_(ctx, qkv);
     if (norms_queries_) qkv = query_key_norm(ctx, qkv, heads_, *norms_queries_);
-    if (queries_.each > 0) qkv = concat_columns(ctx, {qkv, keys_values});
+    if (!queries_.makes_keys()) qkv = concat_columns(ctx, {qkv, keys_values});
     if (gives_keys_) keys_values = keys_and_values(ctx, qkv, heads_);
-    return (*project_)(ctx, attention(ctx, qkv, attends_, sinks_ ? &*sinks_ : nullptr));
+    Var out = attention(ctx, qkv, attends_, sinks_ ? &*sinks_ : nullptr);
+    if (gates_heads_) out = multiply(ctx, out, sigmoid(ctx, gates));
+    return (*project_)(ctx, out);
   }
   /// `in`: x after the norm at the MLP's input.
   Var feed_forward(const Context& ctx, const Var& in, const Var& x) const {
@@ -321,7 +349,9 @@ class LlamaBlock final : public DecoderBlock {
   const Parameter* factor_ = nullptr;                  // of the output
   ParameterGroup held_;                                // of experts; empty without
   Norms attention_norms_;
-  std::optional<Linear> qkv_;  // or latent_
+  std::optional<DeltaNet> delta_;  // in place of attention
+  std::optional<Linear> qkv_;      // or latent_
+  bool gates_heads_ = false;
   std::optional<LatentAttention> latent_;
   std::function<Var(const Context&, const Var&)> qk_norm_;  // empty: none
   std::optional<Sinks> sinks_;
@@ -366,6 +396,10 @@ class Llama final : public Decoder {
       refuse("[parallelism] context = ", grid.shape().context,
              ": ranks cannot share sequences whose positions see their own chunk alone ",
              "(model.window_chunks); set context to 1");
+    if (!config.delta_layers.empty() && grid.shape().context > 1)
+      refuse("[parallelism] context = ", grid.shape().context,
+             ": a gated delta net (model.delta_layers) needs all positions of a sequence on a ",
+             "rank; set context to 1, and take more ranks of x");
     for (std::int64_t i = 0; i < config.layers; ++i) {
       const std::int64_t window = config.window_of(i);
       const Rope* rope = window > 0 && window_rope_ ? &*window_rope_ : &rope_;
@@ -378,6 +412,7 @@ class Llama final : public Decoder {
                                                          .keys_of = config.keys_of(i),
                                                          .own_keys = config.keys_of(i) == i,
                                                          .gives_keys = config.gives_keys(i),
+                                                         .delta = config.has_delta(i),
                                                          .rotates = config.has_rope(i),
                                                          .routed = number}));
     }

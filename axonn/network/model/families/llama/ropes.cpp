@@ -120,6 +120,8 @@ void read_rope(const JsonReader& file, const ModelType& type, ModelConfig& model
   if (rope->has_objects())
     return unsupported.push_back("rope_parameters of several kinds of layers");
   read_common(*rope);
+  if (type.rope_keys.sections)
+    for (const char* const key : {"mrope_section", "mrope_interleaved"}) rope->find({key});
   model.rope = read_scaling(*rope, type, model.positions, unsupported);
   if (type.rope_keys.alpha) model.rope_theta = stretched_base(model, *rope);
   if (type.rope_keys.growth) model.query_growth = real_or_0(*rope, "llama_4_scaling_beta");

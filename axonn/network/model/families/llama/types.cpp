@@ -332,6 +332,8 @@ bool is_llama_type(const ModelConfig& model, const ModelType& type) {
          (defaults.kv_lora_rank > 0) == (model.kv_lora_rank > 0) && has_rope(type, model) &&
          has_scales(type, model) && has_biases(type, model) &&
          (type.dense_or_experts || !model.expert_block_norms) &&
+         defaults.attention_gate == model.attention_gate &&
+         (defaults.attention_gate || model.delta_layers.empty()) &&
          (defaults.value_norm || (model.layer_input == 0 && model.shared_kv_layers == 0)) &&
          defaults.value_norm == model.value_norm && defaults.layer_factor == model.layer_factor &&
          (defaults.value_norm ||
@@ -390,6 +392,8 @@ std::string llama_type_options(const ModelConfig& model) {
   say_if(model.full_kv_heads > 0, "full_kv_heads = ", model.full_kv_heads);
   say_if(model.full_values_are_keys, "full_values_are_keys = true");
   say_if(model.kv_lora_rank > 0, "kv_lora_rank = ", model.kv_lora_rank);
+  say_if(model.attention_gate, "attention_gate = true");
+  say_if(!model.delta_layers.empty(), "delta_layers");
   say_if(model.expert_bias, "expert_bias = true");
   say_if(model.router_logit_bias, "router_logit_bias = true");
   say_if(model.expert_groups != 1, "expert_groups = ", model.expert_groups);

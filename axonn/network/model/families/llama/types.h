@@ -13,36 +13,38 @@ namespace axonn {
 
 // The types of the family llama, a file each; a new one is added here.
 
-std::vector<ModelType> llama_types();      // meta.cpp
-std::vector<ModelType> mistral_types();    // mistral.cpp: Ministral, too
-std::vector<ModelType> mixtral_types();    // mixtral.cpp
-std::vector<ModelType> olmoe_types();      // olmoe.cpp
-std::vector<ModelType> olmo_types();       // olmo.cpp: OLMo 2 and 3
-std::vector<ModelType> qwen_types();       // qwen.cpp
-std::vector<ModelType> apertus_types();    // apertus.cpp
-std::vector<ModelType> smollm_types();     // smollm.cpp
-std::vector<ModelType> phi_types();        // phi.cpp
-std::vector<ModelType> seed_types();       // seed.cpp
-std::vector<ModelType> granite_types();    // granite.cpp
-std::vector<ModelType> glm_types();        // glm.cpp
-std::vector<ModelType> exaone_types();     // exaone.cpp
-std::vector<ModelType> ernie_types();      // ernie.cpp
-std::vector<ModelType> hunyuan_types();    // hunyuan.cpp
-std::vector<ModelType> gemma_types();      // gemma.cpp
-std::vector<ModelType> minimax_types();    // minimax.cpp
-std::vector<ModelType> starcoder_types();  // starcoder.cpp
-std::vector<ModelType> nemotron_types();   // nemotron.cpp
-std::vector<ModelType> cohere_types();     // cohere.cpp
-std::vector<ModelType> gpt_oss_types();    // gpt_oss.cpp
-std::vector<ModelType> deepseek_types();   // deepseek.cpp: V2 and V3
-std::vector<ModelType> gemma4_types();     // gemma4.cpp
-std::vector<ModelType> llama4_types();     // llama4.cpp
+std::vector<ModelType> llama_types();       // meta.cpp
+std::vector<ModelType> mistral_types();     // mistral.cpp: Ministral, too
+std::vector<ModelType> mixtral_types();     // mixtral.cpp
+std::vector<ModelType> olmoe_types();       // olmoe.cpp
+std::vector<ModelType> olmo_types();        // olmo.cpp: OLMo 2 and 3
+std::vector<ModelType> qwen_types();        // qwen.cpp
+std::vector<ModelType> apertus_types();     // apertus.cpp
+std::vector<ModelType> smollm_types();      // smollm.cpp
+std::vector<ModelType> phi_types();         // phi.cpp
+std::vector<ModelType> seed_types();        // seed.cpp
+std::vector<ModelType> granite_types();     // granite.cpp
+std::vector<ModelType> glm_types();         // glm.cpp
+std::vector<ModelType> exaone_types();      // exaone.cpp
+std::vector<ModelType> ernie_types();       // ernie.cpp
+std::vector<ModelType> hunyuan_types();     // hunyuan.cpp
+std::vector<ModelType> gemma_types();       // gemma.cpp
+std::vector<ModelType> minimax_types();     // minimax.cpp
+std::vector<ModelType> starcoder_types();   // starcoder.cpp
+std::vector<ModelType> nemotron_types();    // nemotron.cpp
+std::vector<ModelType> cohere_types();      // cohere.cpp
+std::vector<ModelType> gpt_oss_types();     // gpt_oss.cpp
+std::vector<ModelType> deepseek_types();    // deepseek.cpp: V2 and V3
+std::vector<ModelType> gemma4_types();      // gemma4.cpp
+std::vector<ModelType> qwen_delta_types();  // qwen_delta.cpp: Qwen3.5
+std::vector<ModelType> llama4_types();      // llama4.cpp
 
 inline constexpr std::array kLlamaTypes = {
-    llama_types,    mistral_types, mixtral_types, olmoe_types,    olmo_types,    qwen_types,
-    apertus_types,  smollm_types,  phi_types,     seed_types,     granite_types, glm_types,
-    exaone_types,   ernie_types,   hunyuan_types, gemma_types,    minimax_types, starcoder_types,
-    nemotron_types, cohere_types,  gpt_oss_types, deepseek_types, gemma4_types,  llama4_types};
+    llama_types,   mistral_types,  mixtral_types,   olmoe_types,    olmo_types,
+    qwen_types,    apertus_types,  smollm_types,    phi_types,      seed_types,
+    granite_types, glm_types,      exaone_types,    ernie_types,    hunyuan_types,
+    gemma_types,   minimax_types,  starcoder_types, nemotron_types, cohere_types,
+    gpt_oss_types, deepseek_types, gemma4_types,    llama4_types,   qwen_delta_types};
 
 // Pieces of which types are made; types.cpp.
 

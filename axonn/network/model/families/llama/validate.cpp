@@ -69,6 +69,35 @@ void validate_shared_keys(const ModelConfig& model) {
            "\" is not supported; take \"head\", \"rotated-head\" or \"none\"");
 }
 
+/// Throws unless the list has layers of the model alone.
+void validate_layers(const ModelConfig& model, const char* key,
+                     const std::vector<std::int64_t>& layers) {
+  for (const std::int64_t layer : layers)
+    if (layer >= model.layers)
+      refuse("[model] ", key, " has ", layer, ", but the layers are 0 to ", model.layers - 1);
+}
+
+void validate_delta(const ModelConfig& model) {
+  if (model.attention_gate && model.kv_lora_rank > 0)
+    refuse("[model] attention_gate = true with kv_lora_rank = ", model.kv_lora_rank,
+           " is not supported; set one of them to its default");
+  if (model.attention_gate && (model.full_head_dim > 0 || model.full_values_are_keys))
+    refuse(
+        "[model] attention_gate = true with full_head_dim or full_values_are_keys is not "
+        "supported; leave one of them out");
+  if (model.shared_kv_layers > 0 && (model.attention_gate || !model.delta_layers.empty()))
+    refuse("[model] shared_kv_layers = ", model.shared_kv_layers,
+           " with attention_gate or delta_layers is not supported; set it to 0");
+  if (model.delta_layers.empty()) return;
+  validate_layers(model, "delta_layers", model.delta_layers);
+  if (model.delta.value_heads % model.delta.key_heads != 0)
+    refuse("[model] delta_key_heads = ", model.delta.key_heads,
+           " does not divide delta_value_heads = ", model.delta.value_heads,
+           "; Qwen3-Next has 16 and 32");
+  if (model.mup_base > 0)
+    refuse("[model] mup_base: muP has no rules for delta_layers; set it to 0");
+}
+
 void validate_latents(const ModelConfig& model) {
   if (model.kv_lora_rank == 0) return;
   const auto refuse_with = [&](const auto&... what) {
@@ -115,14 +144,6 @@ void validate_rope(const ModelConfig& model) {
       refuse(
           "[model] a base of the rotary frequencies of ", theta,
           " is not above 1, as rope_scaling = \"yarn\" needs; common values are 10,000 and more");
-}
-
-/// Throws unless the list has layers of the model alone.
-void validate_layers(const ModelConfig& model, const char* key,
-                     const std::vector<std::int64_t>& layers) {
-  for (const std::int64_t layer : layers)
-    if (layer >= model.layers)
-      refuse("[model] ", key, " has ", layer, ", but the layers are 0 to ", model.layers - 1);
 }
 
 void validate_kinds_of_layers(const ModelConfig& model) {
@@ -191,6 +212,7 @@ void validate_experts(const ModelConfig& model) {
 void validate_llama(const ModelConfig& model) {
   validate_full_layers(model);
   validate_shared_keys(model);
+  validate_delta(model);
   validate_latents(model);
   validate_rope(model);
   validate_kinds_of_layers(model);
