@@ -295,7 +295,7 @@ struct DeltaRuleBackwardKernel {
         const std::int64_t from = first + run * kRows, to = from + kRows < end ? from + kRows : end;
         for (std::int64_t r = from; r < to; ++r) {
           float* const here = of_rows + (r - from) * state;
-          decayed(team, head, r, here, r == from ? begin + run * state : here - state, r > from);
+          decayed(team, head, r, {here, r == from ? begin + run * state : here - state, r > from});
         }
         for (std::int64_t r = to - 1; r >= from; --r)
           back(team, head, r, of_rows + (r - from) * state);
@@ -331,8 +331,16 @@ struct DeltaRuleBackwardKernel {
   }
 
   /// `to` = α S of a row, where `from` is S, or, if `learns`, α S of the row before.
-  AXONN_DEVICE void decayed(const auto& team, const Head& head, std::int64_t row, float* to,
-                            const float* from, bool learns) const {
+  struct Decay {
+    float* to;
+    const float* from;
+    bool learns;
+  };
+  AXONN_DEVICE void decayed(const auto& team, const Head& head, std::int64_t row,
+                            const Decay& decay) const {
+    float* const to = decay.to;
+    const float* const from = decay.from;
+    const bool learns = decay.learns;
     const bool begins = in.seen.before(row) == 0;
     const float alpha = begins ? 0.0f : std::exp(in.decay.row(row)[head.value]);
     const std::int64_t last = learns ? row - 1 : row;
