@@ -256,6 +256,8 @@ MOST_REGISTERS = [
     ("run_tiles<SwigluBackwardKernel", 80),
     ("run_rows<RotaryKernel", 80),
     ("run_rows<SoftmaxBackward<", 80),
+    ("run_rows<ConvolutionKernel", 112),  # 8 loads
+    ("run_rows<DeltaRule", 128),  # a block for each key head of a sequence: few on all
     ("run_rows<RouteBackwardKernel", 72),  # three rows of loads under way
     ("run_", 64),
     ("norm_backward<bf16, bf16, 3>", 184),  # NormShape counts with these
