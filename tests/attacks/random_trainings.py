@@ -188,8 +188,8 @@ def random_trainings(attacked):
     seed, seconds, most = seed_of_the_day(), attacked.several(60, 900), attacked.several(60, None)
     print(f"random_trainings: AXONN_ATTACK_SEED={seed}", flush=True)
     trial, end = Trial(attacked.program, attacked.folder), time.monotonic() + seconds
-    missing, _ = missing_pairs(3000, 1, 20000)
-    yield f"3,000 draws do not reach {len(missing)} pairs: {missing[:9]}" if missing else None
+    missing, _ = missing_pairs(4000, 1, 20000)
+    yield f"4,000 draws do not reach {len(missing)} pairs: {missing[:9]}" if missing else None
     for number, training in enumerate(itertools.islice(draws(seed), most)):
         if time.monotonic() > end:
             break
