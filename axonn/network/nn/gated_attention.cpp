@@ -4,24 +4,59 @@ namespace axonn {
 
 namespace {
 
-/// The columns of heads that have gates.
-struct GatedColumns {
+/// A head's features are its query's, then its gate's.
+enum class Half { queries, gates };
+
+/// One half of every head of a product, as a value of its own. The queries keep the keys and values
+/// behind them.
+struct HalfOfHeads {
   LocalHeads at;
-  std::int64_t queries, rest;  // columns of all query heads; and of keys and values
+  Half half;
+  std::int64_t columns, rest;  // columns of the half; and of the keys and values behind it
 
-  GatedColumns(const Context& ctx, const Heads& heads, AxisSet over)
-      : at(ctx, heads, over), queries(at.heads * at.dim), rest(2 * at.room * at.dim) {}
+  HalfOfHeads(const Context& ctx, const Heads& heads, AxisSet over, Half which)
+      : at(ctx, heads, over),
+        half(which),
+        columns(at.heads * at.dim),
+        rest(which == Half::queries ? 2 * at.room * at.dim : 0) {}
 
-  View last(const View& all) const { return all.col_range(all.cols - rest, rest); }
-  /// Copies the queries, or the gates, between the product and a value of their own.
-  void copy(const Context& ctx, const View& own, const View& product, bool gates, bool back) const {
-    const View of_half = product.col_range(gates ? at.dim : 0, product.cols - (gates ? at.dim : 0));
-    if (back)
-      ctx.backend.run(ops::CopyHeads{of_half, own, at.heads, at.dim, 2 * at.dim, at.dim});
-    else
-      ctx.backend.run(ops::CopyHeads{own, of_half, at.heads, at.dim, at.dim, 2 * at.dim});
+  View within(const View& product) const {
+    const std::int64_t begin = half == Half::gates ? at.dim : 0;
+    return product.col_range(begin, product.cols - begin);
+  }
+  View behind(const View& all) const { return all.col_range(all.cols - rest, rest); }
+
+  Tensor take(const Context& ctx, const Tensor& product) const {
+    Tensor value = ctx.empty(product.rows(), columns + rest, product.dtype());
+    const View own = value.view().col_range(0, columns);
+    ctx.backend.run(
+        ops::CopyHeads{own, within(product.view()), at.heads, at.dim, at.dim, 2 * at.dim});
+    if (rest > 0) ctx.backend.run(ops::Cast{behind(value.view()), behind(product.view())});
+    return value;
+  }
+  /// The gradient of a product of `cols` columns, of which this half has gradient `d`.
+  Tensor give_back(const Context& ctx, const Tensor& d, std::int64_t cols) const {
+    Tensor product = ctx.zeros(d.rows(), cols, d.dtype());
+    const View own = d.view().col_range(0, columns);
+    ctx.backend.run(
+        ops::CopyHeads{within(product.view()), own, at.heads, at.dim, 2 * at.dim, at.dim});
+    if (rest > 0) ctx.backend.run(ops::Cast{behind(product.view()), behind(d.view())});
+    return product;
   }
 };
+
+Var half_of_heads(const Context& context, const Var& product, const Heads& heads, Half half) {
+  return each_later(context, product, [heads, half](const Context& ctx, const Chunk& in) {
+    const HalfOfHeads part(ctx, heads, in.placement.cols, half);
+    const auto of = [ctx, part](const Tensor& from) { return part.take(ctx, from); };
+    Chunk out = make_chunk(ctx, in, of(in.value), in.placement);
+    let_remake(ctx, out, Remade::heads, in, of);
+    return with_backward(ctx, out,
+                         [ctx, part, cols = in.value.cols(), to = in.gradient](const Tensor& d) {
+                           to->add(ctx, part.give_back(ctx, d, cols));
+                         });
+  });
+}
 
 }  // namespace
 
@@ -30,43 +65,11 @@ std::vector<HeadFeatures> gated_features(const Heads& heads) {
 }
 
 Var without_gates(const Context& context, const Var& product, const Heads& heads) {
-  return each_later(context, product, [heads](const Context& ctx, const Chunk& in) {
-    const GatedColumns columns(ctx, heads, in.placement.cols);
-    const auto of = [ctx, columns](const Tensor& from) {
-      Tensor value = ctx.empty(from.rows(), columns.at.width(), from.dtype());
-      columns.copy(ctx, value.view().col_range(0, columns.queries), from.view(), false, false);
-      ctx.backend.run(ops::Cast{columns.last(value.view()), columns.last(from.view())});
-      return value;
-    };
-    Chunk out = make_chunk(ctx, in, of(in.value), in.placement);
-    let_remake(ctx, out, Remade::heads, in, of);
-    return with_backward(
-        ctx, out, [ctx, columns, cols = in.value.cols(), to = in.gradient](const Tensor& d_out) {
-          Tensor d = ctx.zeros(d_out.rows(), cols, d_out.dtype());
-          columns.copy(ctx, d_out.view().col_range(0, columns.queries), d.view(), false, true);
-          ctx.backend.run(ops::Cast{columns.last(d.view()), columns.last(d_out.view())});
-          to->add(ctx, std::move(d));
-        });
-  });
+  return half_of_heads(context, product, heads, Half::queries);
 }
 
 Var gates_of_heads(const Context& context, const Var& product, const Heads& heads) {
-  return each_later(context, product, [heads](const Context& ctx, const Chunk& in) {
-    const GatedColumns columns(ctx, heads, in.placement.cols);
-    const auto of = [ctx, columns](const Tensor& from) {
-      Tensor value = ctx.empty(from.rows(), columns.queries, from.dtype());
-      columns.copy(ctx, value.view(), from.view(), true, false);
-      return value;
-    };
-    Chunk out = make_chunk(ctx, in, of(in.value), in.placement);
-    let_remake(ctx, out, Remade::heads, in, of);
-    return with_backward(
-        ctx, out, [ctx, columns, cols = in.value.cols(), to = in.gradient](const Tensor& d_out) {
-          Tensor d = ctx.zeros(d_out.rows(), cols, d_out.dtype());
-          columns.copy(ctx, d_out.view(), d.view(), true, true);
-          to->add(ctx, std::move(d));
-        });
-  });
+  return half_of_heads(context, product, heads, Half::gates);
 }
 
 }  // namespace axonn
