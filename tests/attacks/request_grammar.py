@@ -74,7 +74,7 @@ KEYS = ("prompt", "messages", "max_tokens", "max_completion_tokens", "temperatur
         "seed", "stop_token_ids", "ignore_eos", "tools", "tool_choice", "documents",
         "chat_template_kwargs", "response_format", "logit_bias", "tokens", "add_special_tokens",
         "repetition_penalty", "model", "unknown", "guided_json", "guided_regex", "guided_choice",
-        "structured_outputs", "min_tokens", "min_p", "presence_penalty", "reasoning_effort",
+        "guided_grammar", "grammar", "structured_outputs", "min_tokens", "min_p", "presence_penalty", "reasoning_effort",
         "input", "encoding_format", "pooling", "instructions", "max_output_tokens", "text", "reasoning",
         "include", "system", "stop_sequences")  # fmt: skip
 

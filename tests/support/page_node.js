@@ -18,6 +18,11 @@ class Node {
       this.children.push(child);
     }
   }
+  prepend(...children) {
+    const old = this.children;
+    this.children = [];
+    this.append(...children, ...old);
+  }
   replaceChildren(...children) {
     this.children = [];
     this.append(...children);

@@ -12,13 +12,34 @@ function figureOf(chart) {
     plot: svg("svg", {class: "plot", tabindex: "0"}), keys: html("span", {class: "keys"}),
     tip: html("div", {class: "tip", role: "status"})};
   const unit = chart.validation ? `${chart.unit}; open marks: validation` : chart.unit;
+  const file = chart.name.replace(/[^\w-]/g, "_");
   figure.box = html("figure", {id: `chart-${chart.name}`},
     html("figcaption", {}, html("h3", {}, chart.title), html("span", {class: "soft"}, unit),
-      figure.keys), figure.plot, figure.tip);
+      figure.keys, html("span", {class: "saves"},
+        svgButton(figure.plot, file, () => ({title: chart.title, unit, keys: keysOf(figure)})),
+        saveButton("Save as CSV", `${file}.csv`, "text/csv", () => csvOf(figure)))),
+    figure.plot, figure.tip);
   byId("charts").append(figure.box);
   listen(figure);
   figures.set(chart.name, figure);
   return figure;
+}
+
+// The curves of a figure: [sample, label], from the page, where they have their colors.
+const keysOf = (figure) => figure.curves.map((curve, i) =>
+  [(curve.isPart ? figure.keys.children[i] : byId("legend").children[curve.number]).children[0],
+    curve.label]);
+
+// The points of a figure's curves, of the part that is shown, as the server sent them.
+function csvOf({chart, curves}) {
+  const cell = (value) => value === null || value === undefined ? ""
+    : /[",\n]/.test(value) ? `"${value.replaceAll("\"", "\"\"")}"` : value;
+  const all = curves.map((curve) => shownPart(curve.all));
+  const columns = ["low", "high", "validation"].filter((name) => all.some((one) => one[name]));
+  const rows = all.flatMap((one) => one.xs.map((x, i) =>
+    [one.label, x, one.values[i], ...columns.map((name) => one[name]?.[i])]));
+  return [["curve", page.unit, chart.name, ...columns], ...rows]
+    .map((row) => `${row.map(cell).join()}\n`).join("");
 }
 
 // The charts of all series; of those that the page does not know, under their own names.

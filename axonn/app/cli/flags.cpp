@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "axonn/app/cli/standard_output.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/options/options.h"
 #include "axonn/foundation/options/options_text.h"
@@ -56,7 +57,7 @@ bool parse_flags(CLI::App& app, Arguments arguments, const OptionList* list) {
   try {
     app.parse(arguments);
   } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
+    std::cout << for_terminal(app.help());
     return false;
   } catch (const CLI::ParseError& error) {
     fault = concat(app.get_name(), ": ", error.what());

@@ -101,14 +101,14 @@ int run_help(const Arguments& arguments) {
   if (!shell.empty()) std::cout << shell_completion(shell, list);
   if (man || !shell.empty()) return 0;
   if (markdown || word.empty()) {
-    std::cout << (markdown ? config_reference(config) : overview(list));
+    std::cout << (markdown ? config_reference(config) : for_terminal(overview(list)));
     return 0;
   }
   const auto command = std::ranges::find(commands(), word, &Command::name);
   const bool is_command = command != commands().end();
   if (is_command) command->run({"--help"});
   // `data` is a command and a section.
-  if (!is_command || list.find(word)) std::cout << help_for(list, word);
+  if (!is_command || list.find(word)) std::cout << for_terminal(help_for(list, word));
   return 0;
 }
 

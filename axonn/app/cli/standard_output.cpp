@@ -1,5 +1,6 @@
 #include "axonn/app/cli/standard_output.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <iostream>
@@ -13,6 +14,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/log.h"
 #include "axonn/foundation/base/utf8.h"
 #include "axonn/ranks/comm/launcher.h"
 #include "axonn/run/load/launch.h"
@@ -108,6 +110,33 @@ void StandardOutput::finish() {
   const int copy = ::dup(STDOUT_FILENO);
   AXONN_CHECK(copy < 0 || ::close(copy) == 0,
               "cannot write to standard output: ", cause_and_remedy(errno));
+}
+
+std::string broken_lines(std::string_view text, int columns) {
+  const auto most = static_cast<std::size_t>(std::max(columns, 20));
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::size_t first = std::min(line.find_first_not_of(' '), line.size()),
+                      meaning = line.find_first_not_of(' ', line.find("  ", first)),
+                      column = meaning <= most * 2 / 3 ? meaning : first;
+    for (std::string indent; line.size() + indent.size() > most; indent.assign(column, ' ')) {
+      const std::size_t room = most - indent.size(), begin = indent.empty() ? column : 0;
+      std::size_t space = line.rfind(' ', room);
+      if (space == line.npos || space <= begin) space = line.find(' ', std::max(room, begin + 1));
+      if (space == line.npos) break;
+      out.append(line.substr(0, space)).append("\n").append(column, ' ');
+      line.remove_prefix(space + 1);
+    }
+    out.append(line).append("\n");
+  }
+  return out;
+}
+
+std::string for_terminal(std::string text) {
+  return ::isatty(STDOUT_FILENO) == 1 ? broken_lines(text, terminal_columns()) : text;
 }
 
 void print_warnings(const std::vector<std::string>& lines) {

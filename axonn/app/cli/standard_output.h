@@ -3,6 +3,7 @@
 #include <memory>
 #include <streambuf>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace axonn {
@@ -28,6 +29,15 @@ class StandardOutput {
   std::unique_ptr<std::streambuf> own_, own_errors_;
   std::streambuf *before_, *errors_before_;
 };
+
+/// Lines that are longer than `columns` go on in further lines, broken at spaces. These begin below
+/// the text behind the line's first gap of two or more spaces, as in a table of names and what they
+/// mean, or, if it has none in its first two thirds, below its first character.
+std::string broken_lines(std::string_view text, int columns);
+
+/// A help text for standard output: broken_lines() of the terminal's width, and unchanged for
+/// programs that read it.
+std::string for_terminal(std::string text);
 
 /// Prints each line behind "warning: ", once for all processes of a launcher.
 void print_warnings(const std::vector<std::string>& lines);

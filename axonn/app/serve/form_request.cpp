@@ -46,6 +46,12 @@ OrderedJson regex_in(const std::string& key, const OrderedJson& value) {
   return {{"regex", value}};
 }
 
+/// Null for an empty grammar, as llama-server's clients send it.
+OrderedJson grammar_in(const std::string& key, const OrderedJson& value) {
+  if (!value.is_string()) reject_key(key, "wanted a grammar in GBNF, a text");
+  return value == "" ? OrderedJson() : OrderedJson{{"grammar", value}};
+}
+
 /// OpenAI's response_format, and llama-server's, which may have the schema beside the type. Null
 /// for any text.
 OrderedJson response_format(const OrderedJson& value) {
@@ -70,17 +76,20 @@ OrderedJson structured_outputs(const OrderedJson& value) {
   OrderedJson form;
   for (const auto& [name, of] : value.items()) {
     if (of.is_null() || of == false) continue;
-    if (!form.is_null()) reject_key(kKey, "wanted one of json, regex, choice and json_object");
+    if (!form.is_null())
+      reject_key(kKey, "wanted one of json, regex, choice, grammar and json_object");
     if (name == "json")
       form = schema_in(kKey, of);
     else if (name == "regex")
       form = regex_in(kKey, of);
     else if (name == "choice")
       form = choices_in(kKey, of);
+    else if (name == "grammar")
+      form = grammar_in(kKey, of);
     else if (name == "json_object" && of == true)
       form = any_object();
     else
-      reject_key(kKey, "only json, regex, choice and json_object are supported");
+      reject_key(kKey, "only json, regex, choice, grammar and json_object are supported");
   }
   return form;
 }
@@ -90,6 +99,7 @@ OrderedJson form_in(const std::string& key, const OrderedJson& value) {
   if (key == "structured_outputs") return structured_outputs(value);
   if (key == "guided_choice") return choices_in(key, value);
   if (key == "guided_regex") return regex_in(key, value);
+  if (key == "guided_grammar" || key == "grammar" || key == "ebnf") return grammar_in(key, value);
   return schema_in(key, value);
 }
 
@@ -131,8 +141,9 @@ std::string wanted_name(const OrderedJson& choice) {
 RequestedForm requested_form(const RequestBody& body, const std::string& text) {
   RequestedForm found;
   OrderedJson request;
-  for (const char* key : {"response_format", "guided_json", "guided_choice", "guided_regex",
-                          "structured_outputs", "json_schema"}) {
+  for (const char* key :
+       {"response_format", "guided_json", "guided_choice", "guided_regex", "guided_grammar",
+        "grammar", "ebnf", "structured_outputs", "json_schema"}) {
     if (!body.has(key)) continue;
     if (request.is_null()) request = OrderedJson::parse(text);
     const OrderedJson form = form_in(key, request[key]);

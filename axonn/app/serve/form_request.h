@@ -13,9 +13,9 @@ struct RequestedForm {
   std::string form;  ///< compile_form()
 };
 
-/// Reads response_format, guided_json, guided_choice, guided_regex, structured_outputs and
-/// json_schema, of which a request may have one. `text`: of the body, which has the order of
-/// members. Throws RequestError.
+/// Reads response_format, guided_json, guided_choice, guided_regex, guided_grammar, grammar, ebnf,
+/// structured_outputs and json_schema, of which a request may have one. `text`: of the body, which
+/// has the order of members. Throws RequestError.
 RequestedForm requested_form(const RequestBody& body, const std::string& text);
 
 /// The form of calls of tools that tool_choice wants; none if it wants no call. `arguments_marker`:

@@ -51,7 +51,7 @@ constexpr KeyGroup kKeys[] = {
     {Use::generating, "", "; it is for requests that generate text",
      "temperature top_p top_k stream seed repetition_penalty stop_token_ids ignore_eos "
      "presence_penalty frequency_penalty min_p min_tokens logit_bias guided_json guided_choice "
-     "guided_regex structured_outputs json_schema"},
+     "guided_regex guided_grammar grammar ebnf structured_outputs json_schema"},
     {Use::of_stop, "", "; messages have stop_sequences", "stop"},
     {Use::of_limit, "", "; responses have max_output_tokens", "max_tokens"},
     {Use::texts, "", "; responses have text.format", "response_format"},
@@ -115,7 +115,7 @@ constexpr KeyGroup kKeys[] = {
     {Use::refused, "", "; use response_format", "format"},
     // What the text must be like.
     {Use::refused, "", "",
-     "guided_* grammar* preserved_tokens regex ebnf "
+     "guided_* grammar_* preserved_tokens regex "
      "structural_tag bad_words* allowed_token_ids custom_token_bans suppress_tokens "
      "begin_suppress_tokens force_words_ids sequence_bias forced_* banned_strings banned_tokens "
      "stop_regex ban_eos_token exponential_decay_length_penalty logits_processors "

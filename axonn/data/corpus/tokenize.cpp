@@ -339,20 +339,31 @@ TokenizeInput tokenize_input(const std::string& tokenizer, const std::vector<std
   return input;
 }
 
-void need_tokens(std::int64_t tokens, const std::vector<std::string>& files) {
-  if (tokens > 0) return;
-  refuse(
-      files.front(), files.size() == 1 ? "" : concat(" and ", files.size() - 1, " more files"),
-      ": no text to tokenize; a file of text needs at least a byte, and one of JSON lines a line "
-      "like {\"text\": ...}");
+void need_text(const TokenizeInput& input, std::int64_t tokens, std::int64_t documents, bool ends) {
+  const Tokenizer& tokenizer = *input.tokenizer;
+  const std::int64_t of_empty =
+      std::ssize(tokenizer.begin_of_text()) + (ends && tokenizer.end_of_text() ? 1 : 0);
+  if (tokens > documents * of_empty) return;
+  const std::string more =
+      input.files.size() == 1 ? "" : concat(" and ", input.files.size() - 1, " more files");
+  if (documents > 0)
+    refuse(input.files.front(), more, ": no text to tokenize; all documents are empty");
+  refuse(input.files.front(), more,
+         ": no text to tokenize; a file of text needs at least a byte, and one of JSON lines a "
+         "line like {\"text\": ...}");
 }
 
 TokenizeProgress tokenize_files(const std::string& tokenizer, const std::vector<std::string>& text,
                                 const std::string& output, const TokenizeOptions& options) {
-  const auto [encoder, files] = tokenize_input(tokenizer, text, output);
-  TokenWriter writer(output, encoder->vocab_size());
-  const TokenizeProgress result = tokenize(files, *encoder, sink_of(writer), options);
-  need_tokens(result.tokens, files);
+  const TokenizeInput input = tokenize_input(tokenizer, text, output);
+  TokenWriter writer(output, input.tokenizer->vocab_size());
+  std::int64_t documents = 0;
+  const TokenSink to = sink_of(writer), sink{to.append, [&] {
+                                               to.end_document();
+                                               ++documents;
+                                             }};
+  const TokenizeProgress result = tokenize(input.files, *input.tokenizer, sink, options);
+  need_text(input, result.tokens, documents, options.ends);
   writer.finish();
   return result;
 }

@@ -76,8 +76,8 @@ struct TokenizeInput {
 TokenizeInput tokenize_input(const std::string& tokenizer, const std::vector<std::string>& text,
                              const std::string& output);
 
-/// Throws UsageError if the files gave no tokens.
-void need_tokens(std::int64_t tokens, const std::vector<std::string>& files);
+/// Throws UsageError if the files gave no tokens, or only those that begin and end documents.
+void need_text(const TokenizeInput& input, std::int64_t tokens, std::int64_t documents, bool ends);
 
 /// Makes a token file, atomically. tokenizer: as for make_tokenizer(). text: files, folders or
 /// patterns. output: PATH.bin for llm.c's format; else the prefix of Megatron's. Throws UsageError

@@ -1,88 +1,32 @@
 #include "axonn/data/grammar/regex.h"
 
-#include <algorithm>
 #include <cctype>
-#include <map>
-#include <string>
 
-#include "axonn/foundation/base/check.h"
-#include "axonn/foundation/base/utf8.h"
+#include "axonn/data/grammar/pattern_reader.h"
 
 namespace axonn {
 
 namespace {
 
-constexpr std::int64_t kMostRepeats = 1000;
-constexpr int kMostGroups = 100;  // within one another
-constexpr char32_t kLastCode = 0x10ffff;
-
-using Ranges = std::vector<CodeRange>;
-
-const Ranges kDigits{{'0', '9'}}, kWord{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
+const CodeRanges kDigits{{'0', '9'}}, kWord{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
     kSpaces{{'\t', '\r'}, {' ', ' '}};
 
-/// Sorted, without overlaps.
-Ranges tidy(Ranges ranges) {
-  std::ranges::sort(ranges);
-  Ranges out;
-  for (const auto& [first, last] : ranges)
-    if (!out.empty() && first <= out.back().second + 1)
-      out.back().second = std::max(out.back().second, last);
-    else
-      out.emplace_back(first, last);
-  return out;
-}
-
-Ranges others(const Ranges& ranges) {
-  Ranges out;
-  char32_t next = 0;
-  for (const auto& [first, last] : tidy(ranges)) {
-    if (first > next) out.emplace_back(next, first - 1);
-    next = last + 1;
-  }
-  if (next <= kLastCode) out.emplace_back(next, kLastCode);
-  return out;
-}
-
-class RegexParser {
+class RegexParser : PatternReader {
  public:
   RegexParser(std::string_view pattern, Rules& rules, const RegexOptions& options)
-      : pattern_(pattern), rules_(rules), options_(options) {
-    if (valid_utf8_prefix(pattern) != pattern.size()) refuse("the pattern is not UTF-8");
-  }
+      : PatternReader(pattern, "the pattern"), options_(options), sets_(rules) {}
 
   ExpressionPtr parse() {
     ExpressionPtr all = alternatives(0);
-    if (at_ < pattern_.size()) fault("a ) without its (");
+    if (at_ < text_.size()) fault("a ) without its (");
     return all;
   }
 
  private:
-  template <typename... Parts>
-  [[noreturn]] void fault(const Parts&... parts) const {
-    refuse("the pattern, at byte ", at_ + 1, ": ", parts...);
-  }
-  bool done() const { return at_ == pattern_.size(); }
-  bool sees(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
-  bool take(std::string_view text) {
-    if (!sees(text)) return false;
-    at_ += text.size();
-    return true;
-  }
-  char32_t take_code() {
-    if (done()) fault("it ends too early");
-    const char32_t code = code_point(pattern_.substr(at_));
-    at_ += utf8_front(pattern_.substr(at_)).bytes;
-    return code;
-  }
-
-  /// A set of characters is a rule, so that repeating it is cheap.
-  ExpressionPtr characters(const Ranges& ranges) {
-    const Ranges wanted = tidy(ranges);
+  ExpressionPtr characters(const CodeRanges& ranges) {
+    const CodeRanges wanted = tidy(ranges);
     if (wanted.empty()) fault("no character fits");
-    ExpressionPtr& known = sets_[wanted];
-    if (!known) known = rules_.add(options_.write(wanted));
-    return known;
+    return sets_.of(wanted, options_.write);
   }
   ExpressionPtr anything() { return repeated(characters({{0, kLastCode}}), 0); }
 
@@ -123,11 +67,11 @@ class RegexParser {
     if (take("?")) {
       const bool named = take("P<") || (sees("<") && !sees("<=") && !sees("<!") && take("<"));
       if (named) {
-        const std::size_t end = pattern_.find('>', at_);
-        if (end == pattern_.npos) fault("the name of a group does not end");
+        const std::size_t end = text_.find('>', at_);
+        if (end == text_.npos) fault("the name of a group does not end");
         at_ = end + 1;
       } else if (!take(":")) {
-        fault("lookaround and flags, (?", pattern_.substr(at_, 2), ", are not supported");
+        fault("lookaround and flags, (?", text_.substr(at_, 2), ", are not supported");
       }
     }
     ExpressionPtr inner = alternatives(depth + 1);
@@ -158,28 +102,8 @@ class RegexParser {
     return repeated(std::move(part), least, most);
   }
 
-  std::int64_t number() {
-    std::int64_t value = 0;
-    const std::size_t begin = at_;
-    while (!done() && pattern_[at_] >= '0' && pattern_[at_] <= '9' && value <= kMostRepeats)
-      value = value * 10 + (pattern_[at_++] - '0');
-    if (at_ == begin) fault("wanted a number; write \\{ for the character {");
-    if (value > kMostRepeats) fault("more than ", kMostRepeats, " repetitions");
-    return value;
-  }
-
-  char32_t hexadecimal(std::size_t digits) {
-    char32_t code = 0;
-    for (std::size_t i = 0; i < digits; ++i) {
-      const char c = done() ? ' ' : lower_ascii(pattern_[at_++]);
-      if (!(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'f')) fault("wanted ", digits, " digits");
-      code = code * 16 + static_cast<char32_t>(c <= '9' ? c - '0' : c - 'a' + 10);
-    }
-    return code;
-  }
-
   /// What follows a backslash.
-  Ranges escape() {
+  CodeRanges escape() {
     const char32_t code = take_code();
     switch (code) {
       case 'd':
@@ -217,19 +141,19 @@ class RegexParser {
     return {{code, code}};
   }
 
-  Ranges char_class() {
+  CodeRanges char_class() {
     const bool opposite = take("^");
-    Ranges ranges;
+    CodeRanges ranges;
     for (bool first = true; first || !sees("]"); first = false) {
       if (done()) fault("a [ without its ]");
       if (sees("[:")) fault("classes such as [:alpha:] are not supported");
-      const Ranges from = class_member();
+      const CodeRanges from = class_member();
       if (!sees("-") || sees("-]") || from.size() != 1 || from[0].first != from[0].second) {
         ranges.insert(ranges.end(), from.begin(), from.end());
         continue;
       }
       take("-");
-      const Ranges to = class_member();
+      const CodeRanges to = class_member();
       if (to.size() != 1 || to[0].first != to[0].second || to[0].first < from[0].first)
         fault("a range of characters with its ends swapped");
       ranges.emplace_back(from[0].first, to[0].first);
@@ -238,18 +162,15 @@ class RegexParser {
     return opposite ? others(ranges) : ranges;
   }
 
-  Ranges class_member() {
+  CodeRanges class_member() {
     if (take("\\b")) return {{'\b', '\b'}};
     if (take("\\")) return escape();
     const char32_t code = take_code();
     return {{code, code}};
   }
 
-  const std::string_view pattern_;
-  Rules& rules_;
   const RegexOptions& options_;
-  std::size_t at_ = 0;
-  std::map<Ranges, ExpressionPtr> sets_;
+  CharacterRules sets_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <malloc.h>
 #include <nlohmann/json.hpp>
 
+#include "axonn/data/grammar/gbnf.h"
 #include "axonn/data/grammar/json_schema.h"
 #include "axonn/data/grammar/regex.h"
 #include "axonn/foundation/base/check.h"
@@ -24,6 +25,7 @@ ExpressionPtr expression_of(const FormJson& form, Rules& rules) {
   if (key == "text") return literal(value.get<std::string>());
   if (key == "texts") return any_text(value.get<std::vector<std::string>>());
   if (key == "regex") return regex(value.get<std::string>(), rules);
+  if (key == "grammar") return gbnf(value.get<std::string>(), rules);
   if (key == "schema") return json_schema(value.dump(), rules);
   if (key == "until") return text_until(value.get<std::string>(), rules);
   if (key == "space")

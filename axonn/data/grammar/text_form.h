@@ -11,6 +11,7 @@ namespace axonn {
 ///   {"text": T}                the text T
 ///   {"texts": [T, ...]}        one of the texts
 ///   {"regex": R}               all of the text matches a regular expression (regex.h)
+///   {"grammar": G}             a text of the grammar (gbnf.h)
 ///   {"schema": S}              JSON that fits a schema (json_schema.h)
 ///   {"until": T}               any text that ends with T and does not have T before
 ///   {"space": N}               up to N characters of white space

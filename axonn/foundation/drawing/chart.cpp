@@ -158,10 +158,13 @@ class Labels {
       const double x = frame.across(point.x), y = frame.up(point.y);
       dots_.push_back({x - kRadius, x + kRadius, y - kRadius, y + kRadius});
     }
+    for (const Chart::Line& line : frame.chart.lines)
+      for (std::size_t i = 1; i < line.points.size(); ++i)
+        add_stroke(line.points[i - 1], line.points[i]);
   }
 
   /// The place with the least cost: near the point, in the picture, off other labels, and, unless
-  /// that is far away, off points.
+  /// that is far away, off points and lines.
   Box place(const Chart::Point& point) {
     constexpr int kFarthest = 40;  // lines of text
     const double width = width_of(point.label);
@@ -189,19 +192,33 @@ class Labels {
     return {left, left + width, y - kLineHeight / 2, y + kLineHeight / 2};
   }
 
+  /// Covers the part of a line between two points, in values, with small boxes.
+  void add_stroke(std::pair<double, double> from, std::pair<double, double> to) {
+    constexpr double kWide = 2, kApart = 4;  // pixels
+    const double x = frame_.across(from.first), y = frame_.up(from.second),
+                 dx = frame_.across(to.first) - x, dy = frame_.up(to.second) - y;
+    const int parts = static_cast<int>(std::hypot(dx, dy) / kApart) + 1;
+    for (int i = 0; i <= parts; ++i) {
+      const double px = x + dx * i / parts, py = y + dy * i / parts;
+      strokes_.push_back({px - kWide, px + kWide, py - kWide, py + kWide});
+    }
+  }
+
   /// In lines of text that a label is rather moved by.
   int cost_of(const Box& box) const {
-    constexpr int kOfLabel = 1000, kOfPicture = 100, kOfPoint = 3;
+    constexpr int kOfLabel = 1000, kOfPicture = 100, kOfPoint = 3, kOfLine = 3;
     int cost = 0;
     if (box.left < frame_.left || box.right > kWidth || box.top < kTop || box.bottom > kBottom)
       cost += kOfPicture;
     for (const Box& label : labels_) cost += box.meets(label) ? kOfLabel : 0;
     for (const Box& dot : dots_) cost += box.meets(dot) ? kOfPoint : 0;
+    const auto meets = [&](const Box& stroke) { return box.meets(stroke); };
+    if (std::ranges::any_of(strokes_, meets)) cost += kOfLine;
     return cost;
   }
 
   const Frame& frame_;
-  std::vector<Box> dots_, labels_;
+  std::vector<Box> dots_, strokes_, labels_;
 };
 
 /// Draws the points, each with its label beside it.

@@ -123,13 +123,16 @@ TokenizeProgress tokenize_on_ranks(Communicator& world, const std::string& token
   agree(world, asked,
         fault_of([&] { part = make_part(input, part_path(parts, world.rank()), mine); }));
   const std::vector<MadePart> all = gathered(world, std::move(part));
-  std::int64_t tokens = 0;
-  for (const MadePart& one : all) tokens += one.tokens;
+  std::int64_t tokens = 0, documents = 0;
+  for (const MadePart& one : all) {
+    tokens += one.tokens;
+    documents += std::ssize(one.ends);
+  }
   agree(world, asked, fault_of([&] {
           if (world.rank() != 0) return;
           for (int rank = 0; rank < world.size(); ++rank)
             append_part(*writer, part_path(parts, rank), all[rank], [&] { world.note_progress(); });
-          need_tokens(tokens, input.files);
+          need_text(input, tokens, documents, options.ends);
           writer->finish();
         }));
   world.broadcast(buffer(std::span(&tokens, 1)), 0, "tokens").wait();

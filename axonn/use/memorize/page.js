@@ -258,10 +258,11 @@ function axisTo(most) {
     }
 }
 
+const kExactMatch = {title: "Exact match", unit: "% of the documents"};
+
 // The figures that epochs change, for the longest prompt.
 const figuresOver = (view) => [
-  {id: "exact", title: "Exact match", unit: "% of the documents", of: (cell) => cell.exact_percent,
-    digits: 1, axis: percentAxis},
+  {...kExactMatch, id: "exact", of: (cell) => cell.exact_percent, digits: 1, axis: percentAxis},
   {id: "run", title: "Longest run", unit: `tokens, of ${count(view.suffix_tokens)}`,
     of: (cell) => cell.longest_run, digits: 1, axis: axisTo},
   {id: "loss", title: "Loss", unit: "nats a token", of: (cell) => cell.loss, digits: 3,
@@ -283,44 +284,11 @@ function epochChart(view, figure) {
     axis: figure.axis(Math.max(0, ...values))});
 }
 
-// ---- Figures as files.
+// ---- Figures with a button that saves them.
 
-// The attributes that a figure's style sheet decides.
-const kDrawn = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin",
-  "font-size", "font-weight", "font-family", "text-anchor", "paint-order"];
-
-// The chart as the text of an SVG file, in the colors of paper.
-function standalone(chart) {
-  const copy = chart.cloneNode(true), root = document.documentElement.classList;
-  const copies = [...copy.querySelectorAll("*")];
-  const [width, height] = chart.getAttribute("viewBox").split(" ").slice(2);
-  root.add("paper");
-  [...chart.querySelectorAll("*")].forEach((node, i) => {
-    const style = getComputedStyle(node);
-    for (const key of kDrawn)
-      copies[i].setAttribute(key, style.getPropertyValue(key).replaceAll("\"", ""));
-    for (const key of ["class", "style"]) copies[i].removeAttribute(key);
-  });
-  root.remove("paper");
-  filled(copy, {xmlns: chart.namespaceURI, width: Number(width), height: Number(height)}, []);
-  copy.removeAttribute("class");
-  return new XMLSerializer().serializeToString(copy);
-}
-
-// A button that saves the chart as NAME.svg.
-function saveButton(chart, name) {
-  const button = html("button", {type: "button", class: "save"}, "Save as SVG");
-  button.addEventListener("click", () => {
-    const file = new Blob([standalone(chart)], {type: "image/svg+xml"});
-    const link = html("a", {href: URL.createObjectURL(file), download: `${name}.svg`});
-    link.click();
-    URL.revokeObjectURL(link.href);
-  });
-  return button;
-}
-
-const figure = (caption, chart, name) => html("figure", {},
-  ...caption ? [html("figcaption", {}, caption)] : [], chart, saveButton(chart, name));
+const figure = ({caption = "", title, unit}, chart, name) => html("figure", {},
+  ...caption ? [html("figcaption", {}, caption)] : [], chart,
+  svgButton(chart, name, () => ({title, unit})));
 
 // ---- Tables.
 
@@ -545,13 +513,15 @@ function show(report) {
     + `${tokens} tokens exactly. Bars are means over trials; whiskers show `
     + `${rangeMeaning(view)[1]}.${prompt}`]);
   drawBars(view, byId("bars"));
-  byId("bars-figure").append(saveButton(byId("bars"), "exact-match"));
+  byId("bars-figure").append(svgButton(byId("bars"), "exact-match", () => kExactMatch));
   if (view.groups.some(({epochs}) => epochs === undefined)) byId("by-epochs").remove();
   else byId("epochs").append(...figuresOver(view).map((one) =>
-    figure(`${one.title}, ${one.unit}`, epochChart(view, one), `${one.id}-by-epochs`)));
+    figure({...one, caption: `${one.title}, ${one.unit}`}, epochChart(view, one),
+      `${one.id}-by-epochs`)));
   if (view.prompts.length === 1) byId("by-prompt").remove();
   else byId("curves").append(...view.variantTexts.map((text, variant) =>
-    figure(text, promptChart(view, variant), `exact-match-by-prompt-${variant + 1}`)));
+    figure({...kExactMatch, caption: text, title: ["Exact match", text].filter(Boolean).join(", ")},
+      promptChart(view, variant), `exact-match-by-prompt-${variant + 1}`)));
   cellsTable(view, byId("cells"));
   filled(byId("cells-hint"), {}, ["Means over documents and trials. Longest run: tokens of the "
     + `longest common run, of ${tokens}. Tokens right: share of positions with equal tokens. Edit `

@@ -19,7 +19,8 @@ function open() {
   };
   const context = vm.createContext({document});
   const folder = path.join(__dirname, "../../../axonn");
-  for (const file of ["foundation/drawing/elements.js", "app/board/charts.js", "app/board/page.js"])
+  for (const file of ["foundation/drawing/elements.js", "foundation/drawing/figure_files.js",
+    "app/board/charts.js", "app/board/page.js"])
     vm.runInContext(fs.readFileSync(path.join(folder, file), "utf8"), context);
   const page = vm.runInContext("page", context);
   return {...context, page, byId: document.getElementById, get: (text) =>
@@ -93,6 +94,28 @@ test("new points follow the old ones, and another generation replaces them", () 
 
 test("a range of tokens is one of steps, with a point to either side", () => {
   assert.deepEqual(plain(script.stepsOf(points([5, 4, 3, 2, 1]), "tokens", [1900, 3100])), [1, 4]);
+});
+
+test("a figure is saved with its curves' names, and its points as a table", () => {
+  const {page, draw, get} = open();
+  page.runs = [run("a"), run("b, \"two\"")];
+  page.points = [points([3, 2, 1], {val_loss: {mean: [null, null, 1.5]}}), points([3, null, 1])];
+  draw();
+  const loss = get('figures.get("loss")');
+  const keys = get("keysOf")(loss);
+  assert.deepEqual(keys.map(([sample, label]) => [sample.attributes.class, label]),
+    [["sample", "a"], ["sample", "b, \"two\""]]);
+  assert.equal(get("csvOf")(loss), "curve,step,loss,validation\n"
+    + "a,1,3,\na,2,2,\na,3,1,1.5\n"
+    + "\"b, \"\"two\"\"\",1,3,\n\"b, \"\"two\"\"\",2,,\n\"b, \"\"two\"\"\",3,1,\n");
+  page.runs = [run("a")];
+  page.points = [points([3, 2, 1], {"exposed_comm_ms": {mean: [1, 2, 3]},
+    "exposed_comm_ms/z": {mean: [1, 1, 1]}})];
+  draw();
+  const parts = get('figures.get("exposed_comm_ms")');
+  assert.deepEqual(get("keysOf")(parts).map(([, label]) => label), ["all", "z"]);
+  const text = get("fileHead")({title: "Loss", unit: "nats", keys: []}, 500);
+  assert.deepEqual(plain(text.nodes.map((node) => node.textContent)), ["Loss", "nats"]);
 });
 
 test("configurations differ in what differs, but for the folder", () => {

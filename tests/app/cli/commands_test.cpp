@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "axonn/app/cli/command.h"
+#include "axonn/app/cli/standard_output.h"
 #include "axonn/foundation/base/check.h"
 
 #include "tests/support/build_paths.h"
@@ -42,6 +43,17 @@ Outcome run(const Arguments& arguments) {
 }
 
 }  // namespace
+
+TEST(Program, BreaksLinesOfHelpForNarrowTerminals) {
+  EXPECT_EQ(broken_lines("short\n\n  --flag TEXT   one two three four\n", 24),
+            "short\n\n  --flag TEXT   one two\n                three\n"
+            "                four\n");
+  EXPECT_EQ(broken_lines("      a sentence without a gap\n", 20),
+            "      a sentence\n      without a gap\n");
+  const std::string path = "/a/path/without/any/spaces";
+  EXPECT_EQ(broken_lines(path + " " + path + "\n", 20), path + "\n" + path + "\n");
+  EXPECT_EQ(broken_lines("  x  " + path + "\n", 20), "  x  " + path + "\n");
+}
 
 TEST(Program, ListsEveryCommandInItsHelpAndEveryCommandHasHelp) {
   const std::string help = run({}).out;

@@ -340,6 +340,10 @@ TEST(DataCommand, TokenizesAndShowsWhatItWrote) {
   EXPECT_THAT(
       refuse({"data", "tokenize", "--text", run / "blank.jsonl", "--out", run / "blank"}).err,
       HasSubstr("blank.jsonl: no text to tokenize"));
+  test::spill(run / "empty.jsonl", "{\"text\": \"\"}\n{\"text\": \"\"}\n");
+  EXPECT_THAT(
+      refuse({"data", "tokenize", "--text", run / "empty.jsonl", "--out", run / "empty"}).err,
+      HasSubstr("empty.jsonl: no text to tokenize; all documents are empty"));
   EXPECT_THAT(refuse({"data", "show", run / "book.txt"}).err, HasSubstr("book.txt"));
   EXPECT_THAT(refuse({"data", "tokenize", "--text", run / "none.txt", "--out", run / "o.bin"}).err,
               HasSubstr("none.txt"));

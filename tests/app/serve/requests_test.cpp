@@ -180,8 +180,8 @@ TEST(Requests, TakeMemoryInProportionToTheirBytes) {
 
 // What clients of vLLM, llama-server and others send to change the text.
 TEST(Requests, KeysThatWouldChangeTheTextAreRefusedByName) {
-  const std::pair<const char*, json> keys[] = {{"grammar", "root ::= \"xyz\""},
-                                               {"guided_grammar", "root ::= \"xyz\""},
+  const std::pair<const char*, json> keys[] = {{"grammar_lazy", true},
+                                               {"grammar_triggers", {"xyz"}},
                                                {"guided_whitespace_pattern", " "},
                                                {"preserved_tokens", {"a"}},
                                                {"bad_words", {"a"}},
@@ -307,8 +307,16 @@ TEST(Requests, AFormThatIsNotSupportedIsRefusedWithItsKey) {
                 HasSubstr("bytes and nest 100 deep"));
   EXPECT_THAT(refusal("guided_choice", json::array()), HasSubstr("guided_choice: wanted a list"));
   EXPECT_THAT(refusal("guided_choice", {""}), HasSubstr("none empty"));
-  EXPECT_THAT(refusal("structured_outputs", {{"grammar", "a"}}),
+  EXPECT_THAT(refusal("structured_outputs", {{"structural_tag", "a"}}),
               HasSubstr("structured_outputs: only json, regex, choice"));
+  for (const char* key : {"grammar", "guided_grammar", "ebnf"}) {
+    EXPECT_EQ(refusal(key, "root ::= \"a\""), "");
+    EXPECT_THAT(refusal(key, "start: \"a\""),
+                testing::StartsWith(concat(key, ": the grammar, at byte 6: wanted a rule")));
+    EXPECT_THAT(refusal(key, 1), HasSubstr("wanted a grammar in GBNF"));
+  }
+  EXPECT_EQ(refusal("structured_outputs", {{"grammar", "root ::= \"a\""}}), "");
+  EXPECT_EQ(refusal("grammar", ""), "");
   EXPECT_THAT(refusal("structured_outputs", {{"regex", "a"}, {"choice", {"a"}}}),
               HasSubstr("wanted one of"));
   EXPECT_THAT(refusal("response_format", {{"type", "xml"}}), HasSubstr("response_format: only"));

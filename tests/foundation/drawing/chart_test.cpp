@@ -91,6 +91,17 @@ TEST(Chart, LabelsOfClosePointsDoNotOverlap) {
     for (std::size_t j = 0; j < i; ++j) EXPECT_FALSE(meet(boxes[i], boxes[j])) << i << ", " << j;
 }
 
+TEST(Chart, LabelsDoNotCoverCurves) {
+  Chart chart = from_to(0, 100);
+  chart.lines.push_back({.points = {{0, 50}, {1, 50}}, .color = "#000"});
+  chart.points.push_back({.x = 0.5, .y = 50, .color = "#000", .label = "label"});
+  const std::string svg = to_svg(chart);
+  const double y = std::stod(found(svg, R"re(points="[0-9.]+,([0-9.]+) )re").at(0));
+  const std::vector<Rectangle> boxes = boxes_of(svg, "label");
+  ASSERT_EQ(boxes.size(), 1u);
+  EXPECT_FALSE(meet(boxes[0], {0, 760, y - 1, y + 1})) << boxes[0].top << " " << y;
+}
+
 TEST(Chart, TheTitleOfTheYAxisIsBesideItsNumbers) {
   for (const double high : {1.0, 20'000'000.0}) {
     const std::string svg = to_svg(from_to(0, high));

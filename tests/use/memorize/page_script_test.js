@@ -15,7 +15,7 @@ function open(page) {
   const text = fs.readFileSync(path.join(process.argv[2], page + ".html"), "utf8");
   const [, json] = text.match(/<script type="application\/json" id="report">(.*?)<\/script>/s);
   const scripts = [...text.matchAll(/<script>\n(.*?)<\/script>/gs)].map(([, script]) => script);
-  assert.equal(scripts.length, 2);  // elements.js and page.js
+  assert.equal(scripts.length, 3);  // elements.js, figure_files.js and page.js
   const ids = {};
   for (const [, name, id] of text.split("<script")[0].matchAll(/<(\w+)[^>]* id="([^"]+)"/g))
     ids[id] = new Node(name, name === "svg" ? "svg" : "html");
@@ -211,8 +211,10 @@ test("every figure can be saved in the colors of paper", () => {
   const page = open("study"), count = (nodes) => nodes.length;
   assert.equal(count(page["bars-figure"].all("button")), 1);
   assert.equal(count(page.epochs.all("button")), 3);
-  const file = page.script.standalone(page.bars);
-  assert.match(file, /^<svg [^>]*viewBox="0 0 1000 \d+"[^>]* xmlns="svg" width="1000" height="/);
+  const file = page.script.standalone(page.bars, {title: "Exact match", unit: "% of documents"});
+  assert.match(file,
+    /^<svg [^>]*viewBox="0 -34 1000 \d+"[^>]* xmlns="svg" width="1000" height="\d+"><rect y="-34"/);
+  assert.match(file, />Exact match<.*>% of documents</);
   assert.match(file, /fill="black"/);
   assert.match(file, /fill="url\(#fill1\)"/);
   assert.doesNotMatch(file, /class=|style=|fill="white"/);
