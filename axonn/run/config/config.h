@@ -112,13 +112,33 @@ enum class PreferenceLoss {
   cpo,
   simpo,
   orpo,
-  kto
+  kto,
+  apo_zero_unpaired,
+  aot,
+  aot_unpaired
 };
 
-inline constexpr std::array<std::string_view, 18> kPreferenceLosses = {
-    "none",         "dpo",      "cdpo",     "ipo",      "hinge",     "robust",
-    "sigmoid_norm", "exo_pair", "nca_pair", "bco_pair", "sppo_hard", "apo_zero",
-    "apo_down",     "discopop", "cpo",      "simpo",    "orpo",      "kto"};
+inline constexpr std::array<std::string_view, 21> kPreferenceLosses = {"none",
+                                                                       "dpo",
+                                                                       "cdpo",
+                                                                       "ipo",
+                                                                       "hinge",
+                                                                       "robust",
+                                                                       "sigmoid_norm",
+                                                                       "exo_pair",
+                                                                       "nca_pair",
+                                                                       "bco_pair",
+                                                                       "sppo_hard",
+                                                                       "apo_zero",
+                                                                       "apo_down",
+                                                                       "discopop",
+                                                                       "cpo",
+                                                                       "simpo",
+                                                                       "orpo",
+                                                                       "kto",
+                                                                       "apo_zero_unpaired",
+                                                                       "aot",
+                                                                       "aot_unpaired"};
 
 /// What replaces the logarithm of the ratio r of policy and reference in a loss of preferences, by
 /// the f-divergence that it limits.
@@ -135,10 +155,13 @@ inline constexpr std::array<std::string_view, 4> kDivergences = {
 /// [preference]: how a model learns from answers of which some are better than others.
 struct PreferenceConfig {
   PreferenceLoss loss = PreferenceLoss::none;
+  std::vector<std::string> more_losses = {};  ///< names of losses that are added to it
+  std::vector<double> loss_weights = {};      ///< of loss and more_losses; empty: 1 each
   double beta = 0.1;
   double label_smoothing = 0;  ///< share of the pairs that are taken to be the wrong way round
   double simpo_gamma = 0.5;    ///< SimPO: by how much the answers' rewards shall differ
   double cpo_alpha = 1;        ///< CPO, SimPO: weight of the loss of the chosen answers' tokens
+  double alpha = 0;            ///< CPO, SimPO: of AlphaPO's rewards; 0: log-probabilities
   double desirable_weight = 1, undesirable_weight = 1;  ///< KTO: of good and of bad answers
   double sft_weight = 0;  ///< of the loss of the chosen answers' tokens, beside a reference
   double ld_alpha = 1;    ///< weight of the tokens beyond the length of the pair's shorter answer

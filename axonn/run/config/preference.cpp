@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 #include "axonn/foundation/base/check.h"
 
@@ -151,24 +152,17 @@ struct LossEntry {
 
 /// In the order of PreferenceLoss.
 constexpr std::array<LossEntry, kPreferenceLosses.size()> kLosses = {
-    {{nullptr, false, false, false},
-     {dpo, true, false, true},
-     {cdpo, true, true, true},
-     {ipo, true, false, true},
-     {hinge, true, false, true},
-     {robust, true, true, true},
-     {sigmoid_norm, true, false, true},
-     {exo_pair, true, true, true},
-     {nca_pair, true, false, false},
-     {bco_pair, true, false, false},
-     {sppo_hard, true, false, false},
-     {apo_zero, true, false, false},
-     {apo_down, true, false, false},
-     {discopop, true, false, true},
-     {cdpo, false, true, false},
-     {simpo, false, true, false},
-     {orpo, false, false, false},
-     {nullptr, true, false, false}}};
+    {{nullptr, false, false, false},    {dpo, true, false, true},
+     {cdpo, true, true, true},          {ipo, true, false, true},
+     {hinge, true, false, true},        {robust, true, true, true},
+     {sigmoid_norm, true, false, true}, {exo_pair, true, true, true},
+     {nca_pair, true, false, false},    {bco_pair, true, false, false},
+     {sppo_hard, true, false, false},   {apo_zero, true, false, false},
+     {apo_down, true, false, false},    {discopop, true, false, true},
+     {cdpo, false, true, false},        {simpo, false, true, false},
+     {orpo, false, false, false},       {nullptr, true, false, false},
+     {nullptr, true, false, false},     {nullptr, true, true, false},
+     {nullptr, true, true, false}}};
 
 std::string_view name_of(PreferenceLoss loss) {
   return kPreferenceLosses[static_cast<std::size_t>(loss)];
@@ -182,6 +176,26 @@ bool reads_margin(PreferenceLoss loss) { return entry_of(loss).margin; }
 bool has_reference(PreferenceLoss loss) { return entry_of(loss).reference; }
 bool smooths_labels(PreferenceLoss loss) { return entry_of(loss).smoothing; }
 
+std::vector<WeightedLoss> weighted_losses(const PreferenceConfig& config) {
+  std::vector<WeightedLoss> all{{config.loss, 1}};
+  for (const std::string& name : config.more_losses) {
+    const auto found = std::ranges::find(kPreferenceLosses, name);
+    if (found == kPreferenceLosses.end())
+      refuse("[preference] more_losses: there is no loss '", name, "'; those of pairs with a ",
+             "reference can be added, such as bco_pair");
+    all.push_back({static_cast<PreferenceLoss>(found - kPreferenceLosses.begin()), 1});
+  }
+  for (std::size_t i = 0; i < std::min(all.size(), config.loss_weights.size()); ++i)
+    all[i].weight = config.loss_weights[i];
+  return all;
+}
+
+bool sorts_pairs(const PreferenceConfig& config) {
+  return std::ranges::any_of(
+      weighted_losses(config), [](PreferenceLoss loss) { return sorts_pairs(loss); },
+      &WeightedLoss::loss);
+}
+
 AnswerData answer_data(const Config& config) {
   const PreferenceLoss loss = config.preference.loss;
   if (loss == PreferenceLoss::none) return {};
@@ -192,6 +206,22 @@ AnswerData answer_data(const Config& config) {
 }
 
 namespace {
+
+/// Refuses sums of losses that there are not.
+void validate_sum(const PreferenceConfig& config) {
+  const auto losses = weighted_losses(config);
+  for (const auto& [loss, weight] : losses) {
+    if (losses.size() > 1 && !is_dpo_kind(loss))
+      refuse("[preference] more_losses: the loss ", name_of(loss),
+             " cannot be one of several; those of pairs with a reference can, and the loss of the ",
+             "chosen answers' tokens by sft_weight");
+    if (!(weight >= 0) || !std::isfinite(weight))
+      refuse("[preference] loss_weights = ", weight, " must be 0 or more");
+  }
+  if (!config.loss_weights.empty() && config.loss_weights.size() != losses.size())
+    refuse("[preference] loss_weights has ", config.loss_weights.size(), " numbers for ",
+           losses.size(), " losses; give one for loss and one for each of more_losses");
+}
 
 /// Refuses what only losses of pairs with a reference read.
 void validate_dpo_keys(const PreferenceConfig& config) {
@@ -206,10 +236,16 @@ void validate_dpo_keys(const PreferenceConfig& config) {
              reads_alpha(config.loss) ? "its key is cpo_alpha" : leave_out);
   refuse_key(config.ld_alpha != 1 && !own, "ld_alpha", leave_out);
   refuse_key(config.use_weighting && !own, "use_weighting", leave_out);
-  refuse_key(config.f_divergence_type != Divergence::reverse_kl && !reads_margin(config.loss),
-             "f_divergence_type",
-             "leave it out, or choose dpo, cdpo, ipo, hinge, robust, sigmoid_norm, exo_pair or "
-             "discopop");
+  for (const auto& [loss, weight] : weighted_losses(config))
+    if (config.f_divergence_type != Divergence::reverse_kl && !reads_margin(loss))
+      refuse("[preference] f_divergence_type: the loss ", name_of(loss),
+             " does not read it; leave it out, or choose dpo, cdpo, ipo, hinge, robust, ",
+             "sigmoid_norm, exo_pair or discopop");
+  refuse_key(!config.more_losses.empty() && !own, "more_losses", leave_out);
+  if (config.use_weighting && sorts_pairs(config))
+    refuse(
+        "[preference] use_weighting weighs pairs, which aot and aot_unpaired sort; leave one of ",
+        "them out");
   if (!(config.ld_alpha >= 0 && config.ld_alpha <= 1))
     refuse("[preference] ld_alpha = ", config.ld_alpha, " must be from 0 to 1");
   if (config.use_weighting && config.sft_weight > 0)
@@ -229,25 +265,37 @@ void validate_preference(const PreferenceConfig& config) {
     refuse("[preference] beta = ", config.beta, " must be a positive number, such as 0.1");
   if (!(e >= 0 && e < 0.5))
     refuse("[preference] label_smoothing = ", e, " must be 0 or more and less than 0.5");
-  if (e > 0 && !smooths_labels(config.loss))
+  validate_sum(config);
+  const auto losses = weighted_losses(config);
+  if (e > 0 && std::ranges::none_of(losses, smooths_labels, &WeightedLoss::loss))
     refuse("[preference] label_smoothing: the loss ", name,
-           " does not read it; leave it out, or choose cdpo, robust, exo_pair, cpo or simpo");
+           " does not read it; leave it out, or choose cdpo, robust, exo_pair, aot, aot_unpaired, ",
+           "cpo or simpo");
   validate_dpo_keys(config);
-  if (e == 0 && config.loss == PreferenceLoss::exo_pair)
+  if (config.alpha != 0 && !reads_alpha(config.loss))
+    refuse("[preference] alpha: the loss ", name, " does not read it; leave it out, or choose cpo ",
+           "or simpo");
+  if (e == 0 &&
+      std::ranges::find(losses, PreferenceLoss::exo_pair, &WeightedLoss::loss) != losses.end())
     refuse("[preference] label_smoothing = 0: the loss exo_pair takes its logarithm; set it, such ",
            "as to 0.001");
 }
 
-PairLoss preference_loss(const PreferenceConfig& config, const AnswerScore& chosen,
-                         const AnswerScore& rejected) {
-  const LossEntry& entry = entry_of(config.loss);
-  AXONN_CHECK(entry.loss, "preference_loss: the loss is ", name_of(config.loss),
-              ", which is not one of pairs; set [preference] loss");
-  AXONN_CHECK(chosen.tokens > 0 && rejected.tokens > 0, "preference_loss: answers of ",
-              chosen.tokens, " and ", rejected.tokens, " tokens, wanted at least one in each");
+namespace {
+
+/// AlphaPO's function of the log-probability of an answer, or of the mean of its tokens.
+Slope with_alpha(const PreferenceConfig& config, const AnswerScore& answer) {
+  const double size = uses_means(config.loss) ? static_cast<double>(answer.tokens) : 1,
+               l = answer.policy / size, a = config.alpha;
+  if (a == 0) return {answer.policy, 1};
+  return {-size * std::expm1(-a * l) / a, std::exp(-a * l)};
+}
+
+PairLoss loss_of(const LossEntry& entry, const PreferenceConfig& config, const AnswerScore& chosen,
+                 const AnswerScore& rejected) {
   const auto score = [&](const AnswerScore& answer) {
     return entry.reference ? of_divergence(config, answer.policy - answer.reference)
-                           : Slope{answer.policy, 1};
+                           : with_alpha(config, answer);
   };
   const Slope c = score(chosen), r = score(rejected);
   const PairLoss loss = entry.loss({.beta = config.beta,
@@ -260,14 +308,81 @@ PairLoss preference_loss(const PreferenceConfig& config, const AnswerScore& chos
   return {loss.value, loss.d_chosen * c.d, loss.d_rejected * r.d};
 }
 
+/// The pairs' numbers in the order of `of` a pair.
+template <typename Of>
+std::vector<std::size_t> order_by(std::size_t count, const Of& of) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, of);
+  return order;
+}
+
+}  // namespace
+
+PairLoss preference_loss(const PreferenceConfig& config, const AnswerScore& chosen,
+                         const AnswerScore& rejected) {
+  AXONN_CHECK(chosen.tokens > 0 && rejected.tokens > 0, "preference_loss: answers of ",
+              chosen.tokens, " and ", rejected.tokens, " tokens, wanted at least one in each");
+  PairLoss sum;
+  for (const auto& [loss, weight] : weighted_losses(config)) {
+    const LossEntry& entry = entry_of(loss);
+    if (sorts_pairs(loss)) continue;
+    AXONN_CHECK(entry.loss, "preference_loss: the loss is ", name_of(loss),
+                ", which is not one of pairs; set [preference] loss");
+    const PairLoss one = loss_of(entry, config, chosen, rejected);
+    sum.value += weight * one.value;
+    sum.d_chosen += weight * one.d_chosen;
+    sum.d_rejected += weight * one.d_rejected;
+  }
+  return sum;
+}
+
+std::vector<PairLoss> sorted_losses(const PreferenceConfig& config,
+                                    std::span<const std::array<AnswerScore, 2>> pairs) {
+  std::vector<PairLoss> sums(pairs.size());
+  const auto ratio = [&](std::size_t i, std::size_t side) {
+    return pairs[i][side].policy - pairs[i][side].reference;
+  };
+  const auto policy = [&](std::size_t i) { return pairs[i][0].policy - pairs[i][1].policy; };
+  const auto reference = [&](std::size_t i) {
+    return pairs[i][0].reference - pairs[i][1].reference;
+  };
+  const auto chosen = [&](std::size_t i) { return ratio(i, 0); };
+  const auto rejected = [&](std::size_t i) { return ratio(i, 1); };
+  for (const auto& [loss, weight] : weighted_losses(config)) {
+    if (!sorts_pairs(loss)) continue;
+    const bool paired = loss == PreferenceLoss::aot;
+    const auto first = paired ? order_by(pairs.size(), policy) : order_by(pairs.size(), chosen),
+               second =
+                   paired ? order_by(pairs.size(), reference) : order_by(pairs.size(), rejected);
+    for (std::size_t k = 0; k < pairs.size(); ++k) {
+      const double d =
+          paired ? policy(first[k]) - reference(second[k]) : chosen(first[k]) - rejected(second[k]);
+      const Slope slope = smoothed(config.beta * d, config.label_smoothing);
+      PairLoss& of_first = sums[first[k]];
+      of_first.value += weight * slope.value;
+      of_first.d_chosen += weight * config.beta * slope.d;
+      // The reference is constant, so of aot the pair's own rejected answer moves.
+      sums[paired ? first[k] : second[k]].d_rejected -= weight * config.beta * slope.d;
+    }
+  }
+  return sums;
+}
+
+double reward_of(const PreferenceConfig& config, const AnswerScore& answer) {
+  const double size = uses_means(config.loss) ? static_cast<double>(answer.tokens) : 1;
+  const double reference = has_reference(config.loss) ? answer.reference : 0;
+  return config.beta * (with_alpha(config, answer).value / size - reference);
+}
+
 AnswerLoss answer_loss(const PreferenceConfig& config, const AnswerScore& answer, bool good,
                        double divergence) {
   AXONN_CHECK(reads_labels(config.loss), "answer_loss: the loss is ", name_of(config.loss),
               ", which is not one of labelled answers; set [preference] loss");
   const double sign = good ? 1 : -1,
                weight = good ? config.desirable_weight : config.undesirable_weight,
-               u = sign * config.beta *
-                   (answer.policy - answer.reference - std::max(0.0, divergence));
+               shift = config.loss == PreferenceLoss::kto ? std::max(0.0, divergence) : 0,
+               u = sign * config.beta * (answer.policy - answer.reference - shift);
   return {weight * logistic(-u), -weight * sign * config.beta * logistic_slope(u)};
 }
 

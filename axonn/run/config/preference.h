@@ -1,6 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "axonn/run/config/config.h"
 
@@ -28,9 +31,25 @@ bool is_dpo_kind(PreferenceLoss loss);
 /// Whether the loss reads c - r or their means, and so f_divergence_type.
 bool reads_margin(PreferenceLoss loss);
 /// Whether the loss is one of single answers with a label, answer_loss(), and not of pairs.
-constexpr bool reads_labels(PreferenceLoss loss) { return loss == PreferenceLoss::kto; }
+constexpr bool reads_labels(PreferenceLoss loss) {
+  return loss == PreferenceLoss::kto || loss == PreferenceLoss::apo_zero_unpaired;
+}
+/// Whether the loss compares the answers of all pairs of a step, sorted_losses().
+constexpr bool sorts_pairs(PreferenceLoss loss) {
+  return loss == PreferenceLoss::aot || loss == PreferenceLoss::aot_unpaired;
+}
 /// Whether the loss reads label_smoothing.
 bool smooths_labels(PreferenceLoss loss);
+
+/// A loss of a sum of losses, and its factor.
+struct WeightedLoss {
+  PreferenceLoss loss;
+  double weight;
+};
+/// config.loss and config.more_losses. Throws UsageError for a name that is none.
+std::vector<WeightedLoss> weighted_losses(const PreferenceConfig& config);
+/// Whether one of them is such a loss.
+bool sorts_pairs(const PreferenceConfig& config);
 
 /// What the loss wants of data.jsonl.
 AnswerData answer_data(const Config& config);
@@ -51,10 +70,11 @@ struct PairLoss {
   double value = 0, d_chosen = 0, d_rejected = 0;
 };
 
-/// The loss of a pair, in nats or without a unit. With c and r the chosen and the rejected answer's
-/// policy - reference, D = c - r, s the logistic function, ls its logarithm, e label_smoothing, n
-/// tokens. For c and r, config.f_divergence_type may have another function of policy - reference
-/// (Wang et al., 2309.16240), except in losses that do not read c - r:
+/// The sum of the losses of a pair, without those that sort pairs, in nats or without a unit. With
+/// c and r the chosen and the rejected answer's policy - reference, D = c - r, s the logistic
+/// function, ls its logarithm, e label_smoothing, n tokens. For c and r, config.f_divergence_type
+/// may have another function of policy - reference (Wang et al., 2309.16240), except in losses that
+/// do not read c - r:
 ///
 ///   dpo           -ls(beta D)                              Rafailov et al., 2305.18290
 ///   cdpo          -(1 - e) ls(beta D) - e ls(-beta D)      Mitchell, 2023
@@ -73,11 +93,29 @@ struct PairLoss {
 ///   simpo         cdpo of u = beta (mean - mean) - simpo_gamma, no reference   2405.14734
 ///   orpo          -beta ls(log odds - log odds), odds of exp(mean)   Hong et al., 2403.07691
 ///
+/// With config.alpha = a, cpo and simpo have (1 - exp(-a l)) / a in place of each log-probability l
+/// (AlphaPO, 2501.03884).
+///
 /// The likelihood of chosen answers, which CPO, SimPO and ORPO add, is not in it.
 ///
 /// Throws Error if an answer has no token or the loss is none or not one of pairs.
 PairLoss preference_loss(const PreferenceConfig& config, const AnswerScore& chosen,
                          const AnswerScore& rejected);
+
+/// The losses of pairs that compare those of all pairs of a step, of the order of the pairs:
+///
+///   aot           cdpo of D = k-th smallest of policy w - l less k-th smallest of reference w - l
+///   aot_unpaired  cdpo of D = k-th smallest c less k-th smallest r
+///
+/// with w and l the sums of the chosen and of the rejected answer. Of aot_unpaired a value counts
+/// for the pair of its c. Source: Melnyk et al., 2406.05882. Losses of config that sort no pairs
+/// count 0.
+std::vector<PairLoss> sorted_losses(const PreferenceConfig& config,
+                                    std::span<const std::array<AnswerScore, 2>> pairs);
+
+/// The reward of an answer, as TRL reports it: beta times its log-probability (or that of
+/// config.alpha, or the mean of its tokens), less that under the reference, if there is one.
+double reward_of(const PreferenceConfig& config, const AnswerScore& answer);
 
 /// A loss of an answer, and its derivative with respect to AnswerScore::policy.
 struct AnswerLoss {
@@ -86,7 +124,8 @@ struct AnswerLoss {
 
 /// The loss of an answer that was found to be good or bad, w_good (1 - s(beta (a - z))) or
 /// w_bad (1 - s(beta (z - a))), with a its policy - reference and z max(0, divergence), taken as a
-/// constant. Source: KTO, Ethayarajh et al., 2402.01306. Throws Error unless reads_labels().
+/// constant (KTO, Ethayarajh et al., 2402.01306) or, for apo_zero_unpaired, 0 (2408.06266). Throws
+/// Error unless reads_labels().
 AnswerLoss answer_loss(const PreferenceConfig& config, const AnswerScore& answer, bool good,
                        double divergence);
 

@@ -268,20 +268,24 @@ void list_preference(PreferenceConfig& preference, OptionList& list) {
       "preference",
       "Learning from answers of which some are better than others, in place of the losses "
       "of tokens; lines of data.jsonl then have \"prompt\", \"chosen\" and \"rejected\", or, "
-      "for kto, \"prompt\", \"completion\" and \"label\"");
+      "for kto and apo_zero_unpaired, \"prompt\", \"completion\" and \"label\"");
   list.add(
       "loss", preference.loss, kPreferenceLosses,
-      {.help =
-           "loss of a pair or, kto, of an answer with a label; none: data.jsonl holds examples; "
-           "cpo, simpo and orpo need no reference",
+      {.help = "loss of a pair or, kto and apo_zero_unpaired, of an answer with a label; none: "
+               "data.jsonl holds examples; cpo, simpo and orpo need no reference",
        .also = "loss_type pref_loss rl dpo"});
+  list.add("more_losses", &preference.more_losses,
+           {.help = "losses of pairs with a reference that are added to loss, such as "
+                    "[\"bco_pair\"]; that of the chosen answers' tokens is sft_weight"});
+  list.add("loss_weights", &preference.loss_weights,
+           {.help = "factors of loss and of each of more_losses; empty: 1 each"});
   list.add("beta", &preference.beta,
            {.help = "how strongly the loss holds the model to the reference, or, without one, how "
                     "steep it is",
             .also = "pref_beta dpo_beta"});
   list.add("label_smoothing", &preference.label_smoothing,
            {.help = "share of the pairs that are taken to be the wrong way round; less than 0.5; "
-                    "read by cdpo, robust, exo_pair, cpo and simpo",
+                    "read by cdpo, robust, exo_pair, aot, aot_unpaired, cpo and simpo",
             .min = 0});
   list.add("simpo_gamma", &preference.simpo_gamma,
            {.help = "simpo: by how much the chosen answer's mean log-probability, times beta, "
@@ -291,12 +295,16 @@ void list_preference(PreferenceConfig& preference, OptionList& list) {
       {.help = "cpo and simpo: weight of the mean loss of the chosen answers' tokens, which is "
                "added; 0, as in SimPO's paper: none",
        .min = 0});
+  list.add("alpha", &preference.alpha,
+           {.help = "cpo and simpo: AlphaPO's rewards (1 - p^-alpha) / alpha of the probability p; "
+                    "0: its logarithm"});
   list.add("desirable_weight", &preference.desirable_weight,
-           {.help = "kto: weight of the loss of good answers; with more of one kind, raise the "
+           {.help = "kto and apo_zero_unpaired: weight of the loss of good answers; with more of "
+                    "one kind, raise the "
                     "weight of the other",
             .min = 0});
   list.add("undesirable_weight", &preference.undesirable_weight,
-           {.help = "kto: weight of the loss of bad answers", .min = 0});
+           {.help = "kto and apo_zero_unpaired: weight of the loss of bad answers", .min = 0});
   list_dpo(preference, list);
   list.add("reference", &preference.reference,
            {.help = "model that the loss compares with, a Hugging Face folder or checkpoints; its "

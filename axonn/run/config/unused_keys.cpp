@@ -85,8 +85,9 @@ void add_unused_of_preference(const Config& config, UnusedKeys& keys) {
   const PreferenceLoss loss = config.preference.loss;
   const bool none = loss == PreferenceLoss::none;
   keys.when(none,
-            {"preference.beta", "preference.label_smoothing", "preference.simpo_gamma",
-             "preference.cpo_alpha", "preference.desirable_weight", "preference.undesirable_weight",
+            {"preference.more_losses", "preference.loss_weights", "preference.beta",
+             "preference.label_smoothing", "preference.simpo_gamma", "preference.cpo_alpha",
+             "preference.alpha", "preference.desirable_weight", "preference.undesirable_weight",
              "preference.sft_weight", "preference.ld_alpha", "preference.use_weighting",
              "preference.f_divergence_type", "preference.f_alpha_divergence_coef",
              "preference.max_length", "preference.reference"},
@@ -96,7 +97,7 @@ void add_unused_of_preference(const Config& config, UnusedKeys& keys) {
             "preference.f_divergence_type is not alpha_divergence");
   keys.when(!none && !reads_labels(loss),
             {"preference.desirable_weight", "preference.undesirable_weight"},
-            "preference.loss is not kto");
+            "preference.loss is not kto or apo_zero_unpaired");
   keys.when(!none && loss != PreferenceLoss::simpo, {"preference.simpo_gamma"},
             "preference.loss is not simpo");
   keys.when(!none && !reads_alpha(loss), {"preference.cpo_alpha"},

@@ -284,7 +284,7 @@ void validate_pairs(const Config& config) {
   const char* const whole = "chooses or weighs targets, but answers count as a whole; leave it out";
   forbid(config.data.jsonl.empty() || !config.stage.empty(), "[data] jsonl",
          "must name the answers, without [[stage]]");
-  forbid(reads_labels(preference.loss) && config.training.global_batch < 2,
+  forbid(preference.loss == PreferenceLoss::kto && config.training.global_batch < 2,
          "[training] global_batch",
          "must be at least 2, since kto compares an answer with those of the step's others");
   forbid(preference.use_weighting && config.model.logit_cap > 0, "use_weighting",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "axonn/data/corpus/batches.h"
@@ -12,6 +13,7 @@
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/run/config/stored_config.h"
 #include "axonn/run/load/loaded_model.h"
+#include "axonn/run/train/reference_scores.h"
 #include "axonn/run/train/step.h"
 
 namespace axonn {
@@ -34,9 +36,10 @@ PreparedRun reference_run(const Config& run) {
   return prepared_model(std::move(config));
 }
 
-/// Sets the sums that the model, as the reference, has for the answers.
-void score_reference(LoadedModel& model, const PreparedRun& run,
-                     const std::shared_ptr<const PairSequences>& sequences, AnswerTable& table) {
+/// The sums that the model, as the reference, has for the two answers of each sequence.
+std::vector<double> scores_of(LoadedModel& model, const PreparedRun& run,
+                              const std::shared_ptr<const PairSequences>& sequences,
+                              const AnswerTable& table) {
   const TrainingConfig& t = run->training;
   const int places = model.grid().batch_places();
   Batches batches(sequences, {},
@@ -64,9 +67,45 @@ void score_reference(LoadedModel& model, const PreparedRun& run,
       }
     }
   model.grid().world().all_reduce(buffer(std::span(sums)), "reference").wait();
-  for (std::size_t n = 0; n < table.size(); ++n)
-    table[n].reference = {sums[2 * n], sums[2 * n + 1]};
+  return sums;
 }
+
+/// Scores answers with the reference, which it loads when one needs it.
+class ReferenceModel {
+ public:
+  ReferenceModel(const PreparedRun& run, Communicator& world, const Corpus& corpus,
+                 const std::string& cache_folder)
+      : run_(run), world_(world), stored_(world.rank() == 0 ? cache_folder : "", run, corpus) {}
+
+  /// Sets the reference's sums in the table, those of a file if rank 0 has it. Collective.
+  void score(const std::string& kind, const std::shared_ptr<const PairSequences>& sequences,
+             AnswerTable& table) {
+    std::optional<std::vector<double>> sums = stored_.read(kind, 2 * sequences->count());
+    std::int64_t found = sums ? 1 : 0;
+    world_.broadcast(buffer(std::span(&found, 1)), 0, "reference").wait();
+    if (!sums) sums.emplace(2 * sequences->count());
+    if (found == 0) {
+      if (!model_) load();
+      sums = scores_of(*model_, run_, sequences, table);
+      if (world_.rank() == 0) stored_.write(kind, *sums);
+    } else {
+      world_.broadcast(buffer(std::span(*sums)), 0, "reference").wait();
+    }
+    for (std::size_t n = 0; n < table.size(); ++n)
+      table[n].reference = {(*sums)[2 * n], (*sums)[2 * n + 1]};
+  }
+
+ private:
+  void load() {
+    model_.emplace(reference_run(run_), world_);
+    model_->initialise();
+  }
+
+  const PreparedRun& run_;
+  Communicator& world_;
+  const ReferenceScores stored_;
+  std::optional<LoadedModel> model_;
+};
 
 /// Sets the pair's sums from its rows' losses, of which each is the first of two values.
 void add_losses(std::span<const float> of_rows, double ld_alpha, ScoredPair& pair) {
@@ -144,13 +183,12 @@ std::vector<ScoredPair> scored_pairs(const Context& ctx, const Tokens& tokens, c
   return pairs;
 }
 
-AnswerTables answer_tables(const PreparedRun& run, Communicator& world, const Corpus& corpus) {
-  std::optional<LoadedModel> reference;
-  if (has_reference(run->preference.loss)) {
-    reference.emplace(reference_run(run), world);
-    reference->initialise();
-  }
-  const auto table_of = [&](const DocumentRange& range, const std::vector<bool>& good) {
+AnswerTables answer_tables(const PreparedRun& run, Communicator& world, const Corpus& corpus,
+                           const std::string& cache_folder) {
+  std::optional<ReferenceModel> reference;
+  if (has_reference(run->preference.loss)) reference.emplace(run, world, corpus, cache_folder);
+  const auto table_of = [&](const std::string& kind, const DocumentRange& range,
+                            const std::vector<bool>& good) {
     if (range.empty()) return std::shared_ptr<const AnswerTable>();
     const auto sequences = std::make_shared<const PairSequences>(
         range, run->training.seq_len, run->model.vocab, corpus.excess_length, corpus.answers);
@@ -159,11 +197,12 @@ AnswerTables answer_tables(const PreparedRun& run, Communicator& world, const Co
       (*table)[n].prompt_rows = sequences->prompt_rows(n);
       if (!good.empty()) (*table)[n].good = good[sequences->number(n)];
     }
-    if (reference) score_reference(*reference, run, sequences, *table);
+    if (reference) reference->score(kind, sequences, *table);
     return std::shared_ptr<const AnswerTable>(table);
   };
-  return {.training = table_of(corpus.train_documents, corpus.good),
-          .validation = table_of(corpus.validation_documents, corpus.validation_good)};
+  return {
+      .training = table_of("training", corpus.train_documents, corpus.good),
+      .validation = table_of("validation", corpus.validation_documents, corpus.validation_good)};
 }
 
 std::string PreferenceTerm::graph_obstacle() const {
@@ -182,23 +221,22 @@ double PreferenceTerm::logp_of(const AnswerScore& answer) const {
                                   : answer.policy;
 }
 
-double PreferenceTerm::reward_of(const AnswerScore& answer) const {
-  return config_.beta * (logp_of(answer) - answer.reference);
-}
-
 void PreferenceTerm::add_answer(const AnswerScore& answer, int kind) {
-  sums_[kReward + kind] += reward_of(answer);
+  sums_[kReward + kind] += reward_of(config_, answer);
   sums_[kLogp + kind] += logp_of(answer);
   sums_[kCount + kind] += 1;
 }
 
-std::array<double, 2> PreferenceTerm::add_pair(const ScoredPair& pair) {
+std::array<double, 2> PreferenceTerm::add_pair(const ScoredPair& pair, const PairLoss& more) {
   const auto [chosen, rejected] = answers_of(pair);
-  const PairLoss loss = preference_loss(config_, chosen, rejected);
+  PairLoss loss = preference_loss(config_, chosen, rejected);
+  loss.value += more.value;
+  loss.d_chosen += more.d_chosen;
+  loss.d_rejected += more.d_rejected;
   sums_[kLoss] += pair.weight * loss.value;
   add_answer(chosen, 0);
   add_answer(rejected, 1);
-  sums_[kRight] += reward_of(chosen) > reward_of(rejected) ? 1 : 0;
+  sums_[kRight] += reward_of(config_, chosen) > reward_of(config_, rejected) ? 1 : 0;
   return {pair.weight * loss.d_chosen, pair.weight * loss.d_rejected};
 }
 
@@ -274,29 +312,69 @@ StepResult PreferenceTerm::evaluate(Context ctx, Model& model, Batches& batches)
 }
 
 PreferenceTerm::Shared PreferenceTerm::shared(const Context& ctx, const StepInput& input) const {
-  if (alpha() == 0 && !reads_labels(config_.loss)) return {};
+  Shared found;
+  if (sorts_pairs(config_)) found.sorted = sorted(ctx);
+  if (alpha() == 0 && config_.loss != PreferenceLoss::kto) return found;
   std::array<double, 2> sums{sums_[kFirstTargets], sums_[kDivergence]};
   if (!ctx.grid.leads_place()) sums = {};
   ctx.grid.world().all_reduce(buffer(std::span<double>(sums)), "answers").wait();
   const auto count = static_cast<double>(input.tokens);
-  return {.divergence = sums[1] / count, .each = alpha() * count / std::max(sums[0], 1.0)};
+  found.divergence = sums[1] / count;
+  found.each = alpha() * count / std::max(sums[0], 1.0);
+  return found;
+}
+
+std::vector<PairLoss> PreferenceTerm::sorted(const Context& ctx) const {
+  std::vector<std::array<AnswerScore, 2>> mine;
+  for (const MicroPairs& micro : micros_)
+    for (const ScoredPair& pair : micro.pairs)
+      if (pair.whole()) mine.push_back(answers_of(pair));
+  const bool leads = ctx.grid.leads_place();
+  const auto place = static_cast<std::size_t>(ctx.grid.batch_place());
+  std::vector<double> counts(ctx.grid.batch_places());
+  if (leads) counts[place] = static_cast<double>(mine.size());
+  ctx.grid.world().all_reduce(buffer(std::span(counts)), "answers").wait();
+  const auto own = counts.begin() + ctx.grid.batch_place();
+  const auto begin = static_cast<std::size_t>(std::accumulate(counts.begin(), own, 0.0)),
+             total = static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), 0.0));
+  std::vector<double> scores(4 * total);  // of all places: each adds its own to zeros
+  for (std::size_t i = 0; leads && i < mine.size(); ++i)
+    for (std::size_t side = 0; side < 2; ++side) {
+      double* const at = &scores[4 * (begin + i) + 2 * side];
+      at[0] = mine[i][side].policy;
+      at[1] = mine[i][side].reference;
+    }
+  ctx.grid.world().all_reduce(buffer(std::span(scores)), "answers").wait();
+  std::vector<std::array<AnswerScore, 2>> all(total);
+  for (std::size_t i = 0; i < total; ++i)
+    for (std::size_t side = 0; side < 2; ++side)
+      all[i][side] = {.policy = scores[4 * i + 2 * side],
+                      .reference = scores[4 * i + 2 * side + 1]};
+  const std::vector<PairLoss> losses = sorted_losses(config_, all);
+  const auto first = losses.begin() + static_cast<std::ptrdiff_t>(begin);
+  return {first, first + std::ssize(mine)};
 }
 
 void PreferenceTerm::finish_scores(const Context& ctx, const StepInput& input) {
   const Shared of_step = shared(ctx, input);
+  auto next = of_step.sorted.begin();
   for (const MicroPairs& micro : micros_) {
     std::vector<float> weights;
-    for (const ScoredPair& pair : micro.pairs) append_weights(pair, of_step, weights);
+    for (const ScoredPair& pair : micro.pairs) {
+      const bool sorted = pair.whole() && next != of_step.sorted.end();
+      append_weights(pair, of_step, sorted ? *next++ : PairLoss(), weights);
+    }
     if (!weights.empty())
       ctx.device().copy_from_host(micro.weights.view().data, weights.data(), micro.weights.bytes());
   }
 }
 
 void PreferenceTerm::append_weights(const ScoredPair& pair, const Shared& of_step,
-                                    std::vector<float>& weights) {
+                                    const PairLoss& more, std::vector<float>& weights) {
   std::array<double, 2> slopes{};
   if (pair.whole())
-    slopes = reads_labels(config_.loss) ? add_example(pair, of_step.divergence) : add_pair(pair);
+    slopes =
+        reads_labels(config_.loss) ? add_example(pair, of_step.divergence) : add_pair(pair, more);
   for (std::size_t r = 0; r < pair.rows.size(); ++r) {
     const RowOf row = pair.rows[r];
     double weight = row == RowOf::first || row == RowOf::prompt ? of_step.each : 0;
@@ -342,8 +420,9 @@ std::vector<Metric> PreferenceTerm::metrics(std::span<const double> sums,
   if (alpha() > 0)
     all.push_back(
         {.name = "nll_loss", .value = sums[kFirstLoss] / std::max(sums[kFirstTargets], 1.0)});
+  const bool moves = config_.loss == PreferenceLoss::kto;
   if (reads_labels(config_.loss))
-    all.push_back({.name = "kl", .value = std::max(0.0, sums[kDivergence] / count)});
+    all.push_back({.name = "kl", .value = moves ? std::max(0.0, sums[kDivergence] / count) : 0});
   return all;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "axonn/ranks/comm/communicator.h"
@@ -35,8 +36,10 @@ struct AnswerTables {
 
 /// The facts of the corpus' answers, scored with the model that [preference] reference names, on
 /// the run's grid, which is freed then; without scores if the loss has no reference. Collective
-/// over world. Costs a forward pass of each answer. Throws UsageError if there is no such model.
-AnswerTables answer_tables(const PreparedRun& run, Communicator& world, const Corpus& corpus);
+/// over world. Costs a forward pass of each answer, unless rank 0 finds the scores in the folder of
+/// a cache (ReferenceScores; "": there is none). Throws UsageError if there is no such model.
+AnswerTables answer_tables(const PreparedRun& run, Communicator& world, const Corpus& corpus,
+                           const std::string& cache_folder);
 
 /// What a row of a sequence of two answers has for a target.
 enum class RowOf : std::int8_t { nothing = -1, first = 0, second = 1, prompt };
@@ -78,7 +81,8 @@ class PreferenceTerm final : public LossTerm {
   /// The loss and the figures of held-out answers that are not trained: those of batches, which
   /// have an end. Collective over world.
   StepResult evaluate(Context ctx, Model& model, Batches& batches);
-  /// All-reduces two f64 if the loss adds the likelihood of answers or estimates a divergence.
+  /// All-reduces two f64 if the loss adds the likelihood of answers or estimates a divergence, and
+  /// the scores of all pairs if it sorts them.
   void finish_scores(const Context& ctx, const StepInput& input) override;
   void begin_step(const StepInput&) override { next_ = 0; }
   void begin_pass(Context& ctx, const Rows& rows, const View& sums) override;
@@ -111,21 +115,24 @@ class PreferenceTerm final : public LossTerm {
   struct Shared {
     double divergence = 0;
     double each = 0;  ///< the weight of each of the first answers' targets, besides its answer's
+    std::vector<PairLoss> sorted = {};  ///< sorted_losses() of this place's pairs, in their order
   };
-  /// The derivatives of the loss of both answers, which is added to the sums.
-  std::array<double, 2> add_pair(const ScoredPair& pair);
+  /// The derivatives of the loss of both answers, which is added to the sums. `more` is added to
+  /// the loss.
+  std::array<double, 2> add_pair(const ScoredPair& pair, const PairLoss& more);
   std::array<double, 2> add_example(const ScoredPair& pair, double divergence);
   void add_answer(const AnswerScore& answer, int kind);
   double logp_of(const AnswerScore& answer) const;
-  double reward_of(const AnswerScore& answer) const;
   /// With the reference, if there is one.
   std::array<AnswerScore, 2> answers_of(const ScoredPair& pair) const;
   /// Scores the pairs of a micro-batch, and adds to the sums what Shared is made of.
   std::vector<ScoredPair> scored(const Context& ctx, Model& model, const Tokens& tokens);
-  /// Collective over world if either is needed.
+  /// Collective over world if one of these is needed.
   Shared shared(const Context& ctx, const StepInput& input) const;
-  /// Appends the weights of the pair's rows.
-  void append_weights(const ScoredPair& pair, const Shared& of_step, std::vector<float>& weights);
+  std::vector<PairLoss> sorted(const Context& ctx) const;
+  /// Appends the weights of the pair's rows. `more` is added to the loss of a whole pair.
+  void append_weights(const ScoredPair& pair, const Shared& of_step, const PairLoss& more,
+                      std::vector<float>& weights);
   double alpha() const { return likelihood_weight(config_); }
 
   PreferenceConfig config_;

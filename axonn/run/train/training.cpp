@@ -100,7 +100,7 @@ AnswerTables tables_of_answers(const PreparedRun& run, Communicator& world,
   AXONN_CHECK(!options.make_sequences,
               "Training: [preference] loss wants the answers of [data] jsonl, which "
               "TrainingOptions::make_sequences replaces; leave one of them out");
-  return answer_tables(run, world, *corpora.front());
+  return answer_tables(run, world, *corpora.front(), options.cache_folder);
 }
 
 LossTerms loss_terms(LoadedModel& model, std::shared_ptr<const AnswerTable> answers) {

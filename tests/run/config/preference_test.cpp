@@ -33,6 +33,18 @@ struct RecordedLoss {
 };
 
 const std::vector<RecordedLoss> kRecorded = {
+    {{.loss = PreferenceLoss::dpo, .more_losses = {"bco_pair"}, .loss_weights = {0.8, 0.2}},
+     0.8746489710839407,
+     {-0.013011097886835526, -0.013349152453821905, -0.013066064945643718, -0.012417087491888468},
+     {0.01290492620871901, 0.013490418159643356, 0.013012295455694302, 0.012487059412666328}},
+    {{.loss = PreferenceLoss::cpo, .alpha = 0.1},
+     0.9383498644896384,
+     {-0.020912480786240747, -0.02417907391751034, -0.0500024215928999, -0.049407179384139494},
+     {0.02719721836910998, 0.02593212796965254, 0.028019386103011395, 0.03027656756413793}},
+    {{.loss = PreferenceLoss::simpo, .alpha = 0.5},
+     0.9726351161081992,
+     {-0.008713396869379185, -0.004758851710504028, -0.002914335496634186, -0.003597970939622237},
+     {0.005626727471934918, 0.005044687282095074, 0.009749428404246493, 0.007219918431444256}},
     {{.loss = PreferenceLoss::dpo},
      0.7360748444528983,
      {-0.013008904342222788, -0.01352188426947654, -0.013099058554886757, -0.012446747148347037},
@@ -107,7 +119,7 @@ std::vector<PreferenceConfig> all_losses() {
   std::vector<PreferenceConfig> all;
   for (std::size_t i = 1; i < kPreferenceLosses.size(); ++i) {
     const auto loss = static_cast<PreferenceLoss>(i);
-    if (reads_labels(loss)) continue;
+    if (reads_labels(loss) || sorts_pairs(loss)) continue;
     all.push_back({.loss = loss, .beta = 0.4, .label_smoothing = smooths_labels(loss) ? 0.1 : 0});
     if (!reads_margin(loss)) continue;
     for (const Divergence divergence :
@@ -140,6 +152,81 @@ TEST(PreferenceLoss, AndItsDerivativesAreThoseOfTheRecordedCases) {
     }
     EXPECT_NEAR(mean, recorded.loss, error * std::abs(recorded.loss));
   }
+}
+
+TEST(PreferenceLoss, OfSortedPairsIsThatOfTheRecordedCases) {
+  const std::vector<RecordedLoss> all = {
+      {{.loss = PreferenceLoss::aot},
+       0.7359910910802436,
+       {-0.013008904342222788, -0.01352188426947654, -0.013005552936168452, -0.012540435649971588},
+       {0.013008904342222788, 0.01352188426947654, 0.013005552936168452, 0.012540435649971588}},
+      {{.loss = PreferenceLoss::aot, .beta = 0.5, .label_smoothing = 0.1},
+       0.8901988484927688,
+       {-0.0625564950834394, -0.07426191998646457, -0.06247593740629655, -0.051010806631721875},
+       {0.0625564950834394, 0.07426191998646457, 0.06247593740629655, 0.051010806631721875}},
+      {{.loss = PreferenceLoss::aot_unpaired, .label_smoothing = 0.1},
+       0.727336533779386,
+       {-0.01050890434222279, -0.010323414132615739, -0.010582159113042592, -0.01066374279990803},
+       {0.01050890434222279, 0.01066374279990803, 0.010323414132615739, 0.010582159113042592}},
+      {{.loss = PreferenceLoss::aot, .more_losses = {"hinge"}, .loss_weights = {0.5, 2}},
+       2.5343651744463713,
+       {-0.0565044521711114, -0.05676094213473827, -0.05650277646808423, -0.0562702178249858},
+       {0.0565044521711114, 0.05676094213473827, 0.05650277646808423, 0.0562702178249858}}};
+  std::vector<std::array<AnswerScore, 2>> pairs;
+  for (const auto& [chosen, rejected] : kTestPairs) pairs.push_back({chosen, rejected});
+  for (const RecordedLoss& recorded : all) {
+    const std::vector<PairLoss> sorted = sorted_losses(recorded.config, pairs);
+    ASSERT_EQ(sorted.size(), pairs.size());
+    double mean = 0;
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      const PairLoss other = preference_loss(recorded.config, pairs[i][0], pairs[i][1]);
+      mean += (sorted[i].value + other.value) / 4;
+      EXPECT_NEAR((sorted[i].d_chosen + other.d_chosen) / 4, recorded.d_chosen[i], 1e-14) << i;
+      EXPECT_NEAR((sorted[i].d_rejected + other.d_rejected) / 4, recorded.d_rejected[i], 1e-14)
+          << i;
+    }
+    EXPECT_NEAR(mean, recorded.loss, 1e-12 * recorded.loss);
+  }
+}
+
+TEST(PreferenceLoss, OfApoZeroUnpairedHasNoShift) {
+  for (const bool good : {true, false}) {
+    const PreferenceConfig config{.loss = PreferenceLoss::apo_zero_unpaired,
+                                  .undesirable_weight = 2};
+    const AnswerScore answer{-7.5, -9.0, 4};
+    const AnswerLoss got = answer_loss(config, answer, good, 100);
+    const double s = 1 / (1 + std::exp(-0.1 * 1.5));
+    EXPECT_NEAR(got.value, good ? 1 - s : 2 * s, 1e-15);
+    EXPECT_NEAR(got.d, (good ? -1 : 2) * 0.1 * s * (1 - s), 1e-15);
+  }
+}
+
+TEST(PreferenceLoss, RefusesSumsThatThereAreNot) {
+  const auto refusal = [](const PreferenceConfig& config) -> std::string {
+    try {
+      validate_preference(config);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  using enum PreferenceLoss;
+  EXPECT_EQ(refusal({.loss = dpo, .more_losses = {"bco_pair", "aot"}, .loss_weights = {1, 0, 2}}),
+            "");
+  EXPECT_THAT(refusal({.loss = dpo, .more_losses = {"x"}}), HasSubstr("there is no loss 'x'"));
+  EXPECT_THAT(refusal({.loss = dpo, .more_losses = {"simpo"}}),
+              HasSubstr("more_losses: the loss simpo cannot be one of several"));
+  EXPECT_THAT(refusal({.loss = kto, .more_losses = {"dpo"}}), HasSubstr("the loss kto cannot be"));
+  EXPECT_THAT(refusal({.loss = dpo, .more_losses = {"ipo"}, .loss_weights = {1}}),
+              HasSubstr("loss_weights has 1 numbers for 2 losses"));
+  EXPECT_THAT(refusal({.loss = dpo, .loss_weights = {-1}}), HasSubstr("must be 0 or more"));
+  EXPECT_THAT(refusal({.loss = aot, .use_weighting = true}),
+              HasSubstr("use_weighting weighs pairs"));
+  EXPECT_THAT(refusal({.loss = dpo,
+                       .more_losses = {"bco_pair"},
+                       .f_divergence_type = Divergence::js_divergence}),
+              HasSubstr("f_divergence_type: the loss bco_pair"));
+  EXPECT_THAT(refusal({.loss = dpo, .alpha = 0.1}), HasSubstr("alpha: the loss dpo does not read"));
 }
 
 TEST(PreferenceLoss, OfLabelledAnswersIsThatOfTheRecordedCases) {

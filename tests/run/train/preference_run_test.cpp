@@ -1,11 +1,13 @@
 // Training on pairs of answers; tests/run/config/preference_test.cpp has the losses of given sums.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 
 #include <gmock/gmock.h>
 
+#include "axonn/data/corpus/corpus.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/options/options.h"
 #include "axonn/ranks/comm/self.h"
@@ -14,6 +16,7 @@
 #include "axonn/run/config/stored_config.h"
 #include "axonn/run/records/run_steps.h"
 #include "axonn/run/train/preference_term.h"
+#include "axonn/run/train/reference_scores.h"
 
 #include "tests/support/dry_peak.h"
 #include "tests/support/model_folder.h"
@@ -272,12 +275,17 @@ TEST(PreferenceRun, HasTheLossesOfOneRankOnEveryGridAndForEveryMicroBatch) {
   test::TemporaryPath folder;
   for (const PreferenceLoss loss :
        {PreferenceLoss::dpo, PreferenceLoss::ipo, PreferenceLoss::robust, PreferenceLoss::simpo,
-        PreferenceLoss::orpo, PreferenceLoss::kto}) {
+        PreferenceLoss::orpo, PreferenceLoss::kto, PreferenceLoss::aot,
+        PreferenceLoss::aot_unpaired}) {
     Config config =
         reads_labels(loss) ? labelled_config(folder, "run") : pair_config(folder, "run");
     config.preference.loss = loss;
     if (loss == PreferenceLoss::dpo) config.preference.ld_alpha = 0.5;
     if (loss == PreferenceLoss::ipo) config.preference.sft_weight = 0.5;
+    if (loss == PreferenceLoss::aot_unpaired) {
+      config.preference.more_losses = {"bco_pair"};
+      config.preference.loss_weights = {1, 0.5};
+    }
     config.preference.use_weighting = loss == PreferenceLoss::robust;
     const std::vector<double> one = losses_of_pairs(config);
     for (const GridShape grid : {GridShape{.x = 2}, GridShape{.y = 2}, GridShape{.z = 2},
@@ -352,6 +360,43 @@ TEST(PreferenceRun, ResumesToTheBit) {
     for (const char* key : {"loss", "grad_norm", "rewards/margins"})
       EXPECT_EQ(column(metrics_of(rest), key), column(want, key)) << key;
   }
+}
+
+TEST(PreferenceRun, ReadsTheScoresOfItsReferenceAgain) {
+  test::TemporaryPath folder;
+  Config config = pairs_only(folder, "run");
+  train_on_threads(stored(config));
+  const auto before = column(metrics_of(config), "loss");
+  const PreparedRun run = prepared(stored(config));
+  const std::string cache = config.output.dir + "/cache";
+  const ReferenceScores scores(cache, run, open_corpus(run->data, {}));
+  auto sums = scores.read("training", 34);
+  ASSERT_TRUE(sums);
+  EXPECT_LT(*std::ranges::max_element(*sums), 0);
+  EXPECT_FALSE(scores.read("training", 32));
+  EXPECT_FALSE(scores.read("validation", 34));
+
+  config.checkpoint.resume = config.output.dir + "/checkpoints/step-5";
+  train_on_threads(stored(config));
+  EXPECT_EQ(column(metrics_of(config), "loss"), before);
+  for (double& sum : *sums) sum /= 2;
+  scores.write("training", *sums);  // a run that reads them has other losses
+  train_on_threads(stored(config));
+  const auto other = column(metrics_of(config), "loss");
+  EXPECT_EQ(other[4], before[4]);
+  EXPECT_NE(other[5], before[5]);
+
+  Config with = config;
+  with.preference.ld_alpha = 0.5;
+  EXPECT_FALSE(ReferenceScores(cache, prepared(stored(with)), open_corpus(run->data, {}))
+                   .read("training", 34));
+  for (const auto& file : std::filesystem::directory_iterator(cache)) {
+    if (!file.path().filename().string().starts_with("reference-")) continue;
+    std::string text = test::slurp(file.path());
+    text[text.size() / 2] ^= 1;
+    test::spill(file.path(), text);
+  }
+  EXPECT_FALSE(scores.read("training", 34)) << "damaged";
 }
 
 TEST(PreferenceRun, OfAdaptersHasTheModelWithoutThemAsItsReference) {
