@@ -99,9 +99,9 @@ class Trial:
         steps = ["--training.steps", "4", "--checkpoint.every", "2", "--checkpoint.keep", "0"]
         scope = training.keys.get("training.balance.scope", "sequence")
         if scope != "sequence" and "training.micro_batch" in training.keys:
-            # The losses of a micro-batch of all ranks: as many sequences on each grid.
-            micro = training.keys["training.micro_batch"] * training.places(training.grid)
-            keys = {**training.keys, "training.micro_batch": micro // training.places(grid)}
+            # The losses of a micro-batch of all ranks: on each grid the whole batch.
+            share = -(-training.keys["training.global_batch"] // training.places(grid))
+            keys = {**training.keys, "training.micro_batch": share}
             training = replace(training, keys=keys)
         return self.command(training, "train", grid, *steps, *out, *words)
 

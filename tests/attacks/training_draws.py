@@ -228,15 +228,19 @@ def draw_rows(rng, keys, grid):
     several = keys.get("training.balance.scope", "sequence") == "sequence"
     fits = micro * places * length <= MOST_TOKENS
     times = rng.choice((1, 2, 3)) if several and fits else 1
+    batch, fewer = micro * places * times, 0
+    if chunks == 1 and rng.random() < 0.4:  # chunks must divide what each place has of the batch
+        fewer = rng.randint(0, micro * places - 1 if times > 1 else places - 1)
     keys["training.micro_batch"] = micro
-    keys["training.global_batch"] = micro * places * times
+    keys["training.global_batch"] = batch - fewer
     keys["parallelism.chunks"] = chunks
     if times > 1 and rng.random() < 0.6:  # also in axonn check, which chooses micro-batches
         first = micro * places
+        early = rng.randint(1, batch - fewer - 1) if fewer else first
         if times == 2 or rng.random() < 0.5:
-            keys["training.batch_stages"] = f"{first} {first}"
+            keys["training.batch_stages"] = f"{early} {early}"
         else:
-            keys["training.batch_ramp"] = f"{first} {first} {2 * first}"
+            keys["training.batch_ramp"] = f"{first - fewer} {first} {2 * first}"
 
 
 def draw_losses(rng, keys):
@@ -405,6 +409,8 @@ def features(training):
         "vocabulary": "padded" if keys["model.vocab"] % x else "whole",
         "batches": "ramp" if "training.batch_ramp" in keys
         else "stages" if "training.batch_stages" in keys else "equal",
+        "share": "uneven" if keys["training.global_batch"] % (
+            keys["training.micro_batch"] * training.places(training.grid)) else "even",
         "warm-up": next((k for k in keys if k.startswith("lr_scheduler.warmup")), "-"),
         **{key: size_of(keys, key) if key in LISTS else keys.get(key, "-") for key in COUNTED},
     }  # fmt: skip

@@ -42,9 +42,9 @@ std::optional<Plan> earlier_choice(const Config& config, int ranks) {
   const std::int64_t places = batch_places(earlier.parallelism.grid());
   if (earlier.training.micro_batch == 0)
     earlier.training.micro_batch = largest_micro_batch(earlier.training, places);
-  const std::int64_t each = earlier.training.micro_batch * places;
-  if (earlier.parallelism.grid().ranks() != ranks || each == 0 ||
-      config.training.global_batch % each != 0)
+  const std::int64_t micro = earlier.training.micro_batch;
+  if (earlier.parallelism.grid().ranks() != ranks || micro == 0 ||
+      batch_share(config.training.global_batch, places) % micro != 0)
     return std::nullopt;
   Plan plan = plan_of(earlier);
   if (config.parallelism.keep_weights != KeepWeights::none)

@@ -5,6 +5,12 @@
 
 namespace axonn {
 
+/// The most sequences of a batch that one of so many places computes: the batch over the places,
+/// rounded up. Each place has as many, but the last ones, which have fewer or none.
+constexpr std::int64_t batch_share(std::int64_t batch, std::int64_t places) {
+  return batch / places + (batch % places != 0 ? 1 : 0);
+}
+
 /// A part of a run with a batch of its own.
 struct BatchStage {
   std::int64_t batch = 0;  ///< sequences of a step

@@ -34,10 +34,9 @@ Batches::Batches(std::vector<BatchSource> sources, const BatchOptions& options)
           std::ranges::is_sorted(sources_, std::less(), &BatchSource::first_step),
       "Batches: ", sources_.size(),
       " sources; want at least one, sorted by first_step, and end = 0 if there are several");
-  for (const BatchStage& stage : stages_of(options))
-    AXONN_CHECK(stage.batch % (o.micro_batch * o.places) == 0, "Batches: ", stage.batch,
-                " sequences in micro-batches of ", o.micro_batch, " for ", o.places,
-                " coordinates");
+  may_pad_ = std::ranges::any_of(stages_of(options), [&](const BatchStage& stage) {
+    return stage.batch % (o.micro_batch * o.places) != 0;
+  });
 }
 
 Batches::~Batches() { end_reading(); }
@@ -91,19 +90,32 @@ std::int64_t Batches::steps() const {
   return (options_.end + options_.global_batch - 1) / options_.global_batch;
 }
 
+std::int64_t Batches::sequences_here(std::int64_t n) const {
+  const std::int64_t micro_batches =
+      batch_share(batch_of(n), options_.micro_batch * options_.places);
+  return micro_batches * options_.micro_batch * source_of(n).in_one;
+}
+
+void Batches::read_sequence(const BatchSource& source, std::int64_t i, std::int64_t end,
+                            Sequence& to) const {
+  // Padding has the ids of a sequence that exists, so it computes nothing that others do not.
+  source.sequences->read(std::min(i, end - 1), to);
+  if (i >= end) std::ranges::fill(to.targets, kPaddingTarget);
+}
+
 std::shared_ptr<const Batch> Batches::read(std::int64_t n) const {
   const BatchSource& source = source_of(n);
   if (n < source.first_step)
     refuse("step ", n + 1, " has no data: the first stage, ", source.name, ", begins with step ",
            source.first_step + 1, "; set its from_step, or resume from a later checkpoint");
   const Sequences& sequences = *source.sequences;
-  const std::int64_t begin = first_of(n), size = batch_of(n) * source.in_one,
-                     each = size / options_.places, at_once = options_.micro_batch * source.in_one,
-                     mine = begin + options_.place * each,
-                     end = options_.end > 0 ? options_.end : begin + size;
+  const std::int64_t begin = first_of(n), after = begin + batch_of(n) * source.in_one,
+                     end = options_.end > 0 ? std::min(options_.end, after) : after,
+                     at_once = options_.micro_batch * source.in_one, mine = first_here(n);
   auto result = std::make_shared<Batch>();
   Batch& batch = *result;
-  for (std::int64_t i = begin; i < std::min(begin + size, end); ++i) {
+  batch.end = end;
+  for (std::int64_t i = begin; i < end; ++i) {
     const auto [targets, inputs] = sequences.size(i);
     batch.whole.targets += targets;
     batch.whole.inputs += inputs;
@@ -115,16 +127,16 @@ std::shared_ptr<const Batch> Batches::read(std::int64_t n) const {
     return std::ranges::count_if(targets, [](std::int32_t target) { return target >= 0; });
   };
   Sequence one;
-  for (std::int64_t first = mine; first < mine + each; first += at_once) {
+  for (std::int64_t first = mine; first < mine + sequences_here(n); first += at_once) {
     MicroBatch& micro = batch.micro_batches.emplace_back();
     micro.first = first;
     micro.sequences = at_once;
+    micro.may_pad = may_pad_;
     for (std::int64_t i = first; i < first + at_once; ++i) {
-      sequences.read(std::min(i, end - 1), one);
-      if (i >= end) one.targets.assign(options_.seq_len, -1);
+      read_sequence(source, i, end, one);
       batch.targets += count_targets(one.targets);
       batch.inputs += std::ssize(one.targets) - std::ranges::count(one.targets, kPaddingTarget);
-      if (source.mask) source.mask(i, one);
+      if (source.mask && i < end) source.mask(i, one);
       micro.numbers.push_back(sequences.own_number(std::min(i, end - 1)));
       append(micro.rows.ids, one.ids);
       append(micro.rows.targets, one.targets);

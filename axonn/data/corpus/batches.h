@@ -16,11 +16,13 @@
 
 namespace axonn {
 
-/// Consecutive sequences in host memory, row after row: R = sequences · seq_len.
+/// Consecutive sequences in host memory, row after row: R = sequences · seq_len. The last ones may
+/// be padding, whose rows all have kPaddingTarget.
 struct MicroBatch {
   std::int64_t first = 0;  ///< number of its first sequence among all sequences of the run
   std::int64_t sequences = 0;
-  Sequence rows;  ///< ids, targets and, for packed sequences, positions and starts; (R) each
+  bool may_pad = false;  ///< some micro-batch of the run has sequences of padding
+  Sequence rows;         ///< ids, targets and, for packed sequences, positions and starts; (R) each
   std::vector<std::int64_t> numbers = {};  ///< Sequences::own_number of each
 };
 
@@ -33,6 +35,7 @@ struct Batch {
   /// Of the whole step, over all coordinates: targets, including those that the mask leaves
   /// out, and inputs that are not padding; upper bounds if counts_by_reading().
   Sequences::Size whole{};
+  std::int64_t end = 0;  ///< number of the sequence after the step's last; padding from there on
 };
 
 /// The sequences of a run from a step on.
@@ -47,8 +50,8 @@ struct BatchSource {
 
 struct BatchOptions {
   std::int64_t seq_len = 0;       ///< inputs of a sequence
-  std::int64_t global_batch = 0;  ///< sequences of a step; a multiple of micro_batch · places
-  /// Batches in place of global_batch, likewise multiples. Empty: global_batch in all steps.
+  std::int64_t global_batch = 0;  ///< sequences of a step
+  /// Batches in place of global_batch. Empty: global_batch in all steps.
   std::vector<BatchStage> stages = {};
   std::int64_t micro_batch = 0;  ///< sequences of a micro-batch
   int place = 0, places = 1;     ///< this (z, data) coordinate and their number
@@ -59,8 +62,9 @@ struct BatchOptions {
 };
 
 /// The batches of one (z, data) coordinate. Step n has the batch_of(n) sequences from first_of(n)
-/// on, and each coordinate has an equal run of them, so that a batch depends on the sequences, the
-/// options, begin_at() and n alone.
+/// on, and each coordinate has a run of them, so that a batch depends on the sequences, the
+/// options, begin_at() and n alone. All runs have the same number of whole micro-batches, as few as
+/// hold the batch; where it is smaller, the last runs end with padding or have nothing else.
 ///
 /// A run may have several sources. Each has an order of its own, which goes on from its first step
 /// until that of the next source. batch_of() and consumed_before() count sequences of
@@ -92,6 +96,11 @@ class Batches {
   std::int64_t first_step() const { return first_step_; }  ///< the step that begin_at() named
   /// The number of step n's first sequence, in the order of its source.
   std::int64_t first_of(std::int64_t n) const { return done(source_index(n), n); }
+  /// The number of the first sequence of step n that this coordinate has; padding from that of the
+  /// next step on.
+  std::int64_t first_here(std::int64_t n) const {
+    return first_of(n) + options_.place * sequences_here(n);
+  }
   /// The number of the next sequence of source s before step n. Throws Error if there is no source.
   std::int64_t done(std::size_t s, std::int64_t n) const;
   /// The sequences of step n, and those of all steps before it.
@@ -115,6 +124,11 @@ class Batches {
     std::exception_ptr error;
   };
   std::shared_ptr<const Batch> read(std::int64_t n) const;
+  /// Reads sequence i, or padding if i is not less than end.
+  void read_sequence(const BatchSource& source, std::int64_t i, std::int64_t end,
+                     Sequence& to) const;
+  /// Of the source, in step n, with padding.
+  std::int64_t sequences_here(std::int64_t n) const;
   void read_ahead();
   void end_reading();
   /// The next step to read ahead, if any. Needs the lock.
@@ -125,6 +139,7 @@ class Batches {
   std::vector<BatchSource> sources_;
   BatchOptions options_;
   BatchStages stages_;
+  bool may_pad_ = false;  // some stage's batch is no multiple of micro_batch · places
   std::int64_t first_step_ = 0;
   std::vector<std::int64_t> done_;  // before first_step_, of each source
   std::mutex lock_;

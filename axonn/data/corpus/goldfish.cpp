@@ -95,7 +95,7 @@ SequenceMask goldfish_mask(const GoldfishConfig& config, std::uint64_t seed,
         case GoldfishMask::apertus:
           break;  // above
       }
-      if (hidden) sequence.targets[row] = -1;
+      if (hidden && targets[row] >= 0) sequence.targets[row] = -1;
     }
   };
 }

@@ -90,8 +90,9 @@ void Routing::set_records(RoutingRecord* replay, RoutingRecord* record) {
   options_.record = record;
 }
 
-void Routing::begin_step(std::int64_t rows) {
+void Routing::begin_step(std::int64_t rows, std::int64_t end_row) {
   rows_ = rows;
+  end_row_ = end_row;
   sums_ = {.counts = std::vector<double>(options_.layers * options_.experts)};
 }
 
@@ -116,8 +117,11 @@ bool Routing::recall(const Context& ctx, std::int64_t layer, const Chunk& inp,
   if (!from || !ctx.device().keeps_values()) return false;
   std::vector<std::int32_t> host(ids.count());
   const std::int64_t k = options_.per_row;
+  // Of padding, whose choices change nothing, a replay takes any k experts.
+  for (std::int64_t i = 0; i < std::ssize(host); ++i) host[i] = static_cast<std::int32_t>(i % k);
   for_each_run_here(ctx, inp, [&](std::int64_t row, std::int64_t count, std::int64_t number) {
-    from->get(layer, number, k, std::span(host).subspan(row * k, count * k));
+    if (!again) count = std::min(count, end_row_ - number);
+    if (count > 0) from->get(layer, number, k, std::span(host).subspan(row * k, count * k));
   });
   ctx.device().copy_from_host(ids.view().data, host.data(), ids.bytes());
   return true;
@@ -144,9 +148,10 @@ void Routing::note(const Context& ctx, std::int64_t layer, const Chunk& inp, con
   const std::int64_t k = options_.per_row;
   for_each_run_here(ctx, inp, [&](std::int64_t row, std::int64_t count, std::int64_t number) {
     const std::int32_t* const begin = host.get() + row * k;
-    const std::vector<std::int32_t> ids(begin, begin + count * k);
-    if (repeats) first_run_.put(layer, number, k, ids);
-    if (options_.record) options_.record->put(layer, number, k, ids);
+    if (repeats) first_run_.put(layer, number, k, {begin, begin + count * k});
+    const std::int64_t real = std::min(count, end_row_ - number);
+    if (options_.record && real > 0)
+      options_.record->put(layer, number, k, {begin, begin + real * k});
   });
 }
 

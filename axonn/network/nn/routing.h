@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <span>
@@ -71,8 +72,10 @@ class Routing {
   const Options& options() const { return options_; }
   void set_records(RoutingRecord* replay, RoutingRecord* record);
 
-  /// Begins a step of so many rows of all ranks together, without padding: N.
-  void begin_step(std::int64_t rows);
+  /// Begins a step of so many rows of all ranks together, without padding: N. From end_row on, all
+  /// numbers of rows are those of padding, whose choices are neither recorded nor replayed.
+  void begin_step(std::int64_t rows,
+                  std::int64_t end_row = std::numeric_limits<std::int64_t>::max());
   /// Begins the forward pass of a micro-batch of these rows.
   void begin_pass(const Context& ctx, const Rows& rows);
 
@@ -121,6 +124,7 @@ class Routing {
 
   Options options_;
   std::int64_t rows_ = 0;  // N
+  std::int64_t end_row_ = 0;
   Rows pass_;
   bool rows_cut_ = false;  // over x, in this pass
   Tensor counts_;          // (L' · S, 2E + 2) f64, see ops::RouteCounts

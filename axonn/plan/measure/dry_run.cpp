@@ -290,8 +290,8 @@ class DryChecks {
 
   void describe_sample(const Batches& batches, const Tokenizer* tokenizer) {
     const BatchSource& first = batches.sources().front();
-    const std::int64_t n =
-        batches.options().place * (batches.batch_of(0) / batches.options().places) * first.in_one;
+    // A rank that has padding alone computes the ids of the step's last sequence.
+    const std::int64_t n = std::min(batches.first_here(0), batches.first_of(1) - 1);
     Sequence sample;
     first.sequences->read(n, sample);
     if (first.mask) first.mask(n, sample);
@@ -404,14 +404,14 @@ std::string to_text(const DryRun& run, const Config& config) {
   std::string text = fmt::format(
       "model     {} parameters{}\n"
       "grid      x {}, y {}, z {}{}, data {}: {} ranks; this is {}\n"
-      "step      {} sequences of {} tokens, {} at a time on each (z, data){}\n",
+      "step      {} sequences of {} tokens{}, {} at a time on each (z, data){}\n",
       format_count(run.parameters),
       config.model.lora.rank > 0
           ? fmt::format(", frozen; {} in adapters are trained", format_count(run.trained))
           : "",
       p.x, p.y, p.z, factors_text(p.grid()), p.data, format_count(p.grid().ranks()), run.place,
-      config.training.global_batch, config.training.seq_len, config.training.micro_batch,
-      length_text(run, config));
+      config.training.global_batch, config.training.seq_len, padding_text(config),
+      config.training.micro_batch, length_text(run, config));
   for (const std::string& stage : run.stages) text += "stage     " + stage + '\n';
   text += fmt::format(
       "memory    {} on this rank at the peak of a step: exact{}\n",

@@ -7,6 +7,7 @@
 #include "axonn/plan/measure/dry_step.h"
 #include "axonn/plan/planner/costs.h"
 #include "axonn/ranks/comm/dry_world.h"
+#include "axonn/run/config/resolve.h"
 #include "axonn/run/optim/muon.h"
 
 namespace axonn {
@@ -61,11 +62,6 @@ Prediction extend(const Prediction& a, const Prediction& b, std::int64_t weight)
   for (auto& [name, seconds] : time.exposed_by) seconds = std::max(seconds, 0.0);
   time.step_s = time.compute_s + time.exposed_s();
   return {time, a.memory_bytes + weight * (b.memory_bytes - a.memory_bytes)};
-}
-
-std::int64_t micro_batches_of(const Config& config) {
-  return config.training.global_batch /
-         (config.training.micro_batch * batch_places(config.parallelism.grid()));
 }
 
 Config with_blocks(Config config, std::int64_t blocks) {
@@ -136,7 +132,7 @@ std::int64_t state_of(const Config& config, const Grid& grid, std::int64_t block
 
 Prediction predict(const Config& config, const Machine& machine, DrySteps& steps) {
   const MachineCosts costs(machine, config.parallelism.grid(), config.parallelism.collectives);
-  const std::int64_t count = micro_batches_of(config);
+  const std::int64_t count = micro_batch_count(config);
   const Prediction three = simulated(config, 3, costs, steps);
   if (count <= 3) return three;
   return {extend(simulated(config, 2, costs, steps), three, count - 2).time, three.memory_bytes};
@@ -160,7 +156,7 @@ std::int64_t estimate_memory(const Config& config, DrySteps& steps) {
 
 Prediction optimistic(const Config& config, const Machine& machine, DrySteps& steps) {
   const MachineCosts costs(machine, config.parallelism.grid(), config.parallelism.collectives);
-  const auto times = static_cast<double>(micro_batches_of(config));
+  const auto times = static_cast<double>(micro_batch_count(config));
   return over_depth(config, [&](const Config& some) {
     DryStep dry = steps.step(some, {.recording = true, .most_micro_batches = 1});
     return Prediction{simulate(scaled(std::move(dry.recording), times), costs),

@@ -16,6 +16,7 @@
 #include "axonn/plan/planner/costs.h"
 #include "axonn/plan/planner/estimate.h"
 #include "axonn/run/config/recompute.h"
+#include "axonn/run/config/resolve.h"
 
 namespace axonn {
 
@@ -217,10 +218,7 @@ double RecomputeLevels::more_seconds(std::int64_t level) const {
   const std::int64_t first = level % blocks_;
   double blocks = static_cast<double>(blocks_ - first) * plan->seconds;
   if (first > 0) blocks += static_cast<double>(first) * (plan + 1)->seconds;
-  const std::int64_t places =
-      batch_places(config_.parallelism.grid()) * config_.training.micro_batch;
-  return blocks / static_cast<double>(few_) *
-         static_cast<double>(config_.training.global_batch / places);
+  return blocks / static_cast<double>(few_) * static_cast<double>(micro_batch_count(config_));
 }
 
 double RecomputeLevels::least_seconds(const Config& other, std::int64_t bytes) const {
@@ -242,8 +240,7 @@ double RecomputeLevels::least_seconds(const Config& other, std::int64_t bytes) c
                         static_cast<double>(next->saved_bytes - before.saved_bytes);
     seconds = std::lerp(before.seconds, next->seconds, part);
   }
-  const std::int64_t places = batch_places(other.parallelism.grid()) * other.training.micro_batch;
-  return seconds * larger * static_cast<double>(other.training.global_batch / places);
+  return seconds * larger * static_cast<double>(micro_batch_count(other));
 }
 
 std::int64_t RecomputeLevels::about(std::int64_t budget) const {

@@ -13,6 +13,7 @@
 #include "axonn/plan/measure/dry_step.h"
 #include "axonn/plan/planner/estimate.h"
 #include "axonn/run/config/recompute.h"
+#include "axonn/run/config/resolve.h"
 
 namespace axonn {
 
@@ -206,12 +207,14 @@ std::string explanation(const PlanReport& r) {
   const PlanFlops flops = flops_of(r, best);
   const StepTime& time = best.time;
   const TimeUnit unit = unit_of(best);
-  const std::int64_t micros = best.micro_batch_count(r.config.training.global_batch);
+  const std::int64_t micros = best.micro_batch_count(r.config.training.global_batch),
+                     padding = padding_sequences(planned(r.config, best));
   std::string text = fmt::format(
       "\nTime of the best plan ({} micro-batch{} of {} sequence{} on each of {} (z, data) "
-      "{}):\n",
+      "{}{}):\n",
       micros, micros == 1 ? "" : "es", best.micro_batch, best.micro_batch == 1 ? "" : "s",
-      batch_places(best.grid), best.grid.context > 1 ? "coordinates / context" : "coordinates");
+      batch_places(best.grid), best.grid.context > 1 ? "coordinates / context" : "coordinates",
+      padding == 0 ? "" : fmt::format("; in all {} are padding", padding));
   if (r.machine.error > 0) {
     const auto [least, most] = r.machine.range_of(time.step_s);
     const double rate = r.tokens_per_s_per_device(best) * time.step_s;

@@ -106,15 +106,18 @@ class Search {
   }
   bool fits(std::int64_t bytes) const { return bytes <= budget_; }
 
-  /// The possible micro-batch sizes on this grid, ascending; empty if it cannot cut the batch.
+  /// The most sequences of a step that a place of this grid has.
+  std::int64_t share(const GridShape& grid) const {
+    return batch_share(config_.training.global_batch, batch_places(grid));
+  }
+
+  /// The possible micro-batch sizes on this grid, ascending; empty if it cannot cut the batch. A
+  /// free size needs no more padding than the grid: it divides the share of a place.
   std::vector<std::int64_t> micro_batch_sizes(const GridShape& grid) const {
-    const std::int64_t places = batch_places(grid), batch = config_.training.global_batch;
+    const std::int64_t local = share(grid), given = options_.micro_batch;
     std::vector<std::int64_t> sizes;
-    if (batch % places != 0) return sizes;
-    const std::int64_t local = batch / places;
     for (std::int64_t size = 1; size <= local; ++size)
-      if (local % size == 0 && size % config_.parallelism.chunks == 0 &&
-          (options_.micro_batch == 0 || options_.micro_batch == size))
+      if ((given > 0 ? size == given : local % size == 0) && size % config_.parallelism.chunks == 0)
         sizes.push_back(size);
     return sizes;
   }
@@ -181,9 +184,10 @@ class Search {
   Prediction cost(const Config& config, Simulated* simulated, DrySteps& steps) const {
     options_.note_progress();
     if (options_.cost == CostModel::simulated) return simulated(config, machine_, steps);
+    const std::int64_t sequences = config.training.global_batch + padding_sequences(config);
     const PaperSeconds paper =
         paper_seconds(config.model,
-                      {.tokens = config.training.global_batch * config.training.seq_len,
+                      {.tokens = sequences * config.training.seq_len,
                        .recompute = config.activation_checkpoint.mode == RecomputeMode::full},
                       machine_, config.parallelism.grid());
     return {.time = {.step_s = paper.total(),
@@ -265,7 +269,6 @@ class Search {
       return least_activations(on(one.grid, size, mode));
     };
     for (const std::int64_t size : sizes) {
-      const std::int64_t local = config_.training.global_batch / batch_places(one.grid);
       if (!fits(one.state_bytes + kept(size, RecomputeMode::full))) continue;
       const std::int64_t bytes = one.optimistic.memory_bytes + kept(size, RecomputeMode::none) -
                                  kept(sizes.front(), RecomputeMode::none);
@@ -273,7 +276,8 @@ class Search {
           time.compute_s +
           kSure * recomputing_s(on(one.grid, size, RecomputeMode::none), bytes - budget_);
       least = std::min(
-          least, std::max({time.step_s, compute_s, each_s * static_cast<double>(local / size)}));
+          least, std::max({time.step_s, compute_s,
+                           each_s * static_cast<double>(batch_share(share(one.grid), size))}));
     }
     return least;
   }

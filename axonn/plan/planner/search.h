@@ -11,6 +11,7 @@
 #include "axonn/plan/planner/machine/machine.h"
 #include "axonn/plan/planner/simulate.h"
 #include "axonn/run/config/config.h"
+#include "axonn/run/config/resolve.h"
 
 namespace axonn {
 
@@ -46,7 +47,7 @@ struct Plan {
     recompute_first_values = config.first_values;
   }
   std::int64_t micro_batch_count(std::int64_t global_batch) const {
-    return global_batch / (micro_batch * batch_places(grid));
+    return batch_share(global_batch, micro_batch * batch_places(grid));
   }
 };
 

@@ -4,7 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "axonn/data/corpus/batch_stages.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/run/config/batch_ramp.h"
 #include "axonn/run/config/preference.h"
@@ -14,8 +13,27 @@ namespace axonn {
 
 std::int64_t largest_micro_batch(const TrainingConfig& training, std::int64_t places) {
   std::int64_t divisor = 0;
-  for (const BatchStage& stage : batch_stages(training)) divisor = std::gcd(divisor, stage.batch);
-  return divisor / places;
+  for (const BatchStage& stage : batch_stages(training))
+    divisor = std::gcd(divisor, batch_share(stage.batch, places));
+  return divisor;
+}
+
+std::int64_t micro_batch_count(const Config& config) {
+  const TrainingConfig& training = config.training;
+  return batch_share(training.global_batch,
+                     training.micro_batch * batch_places(config.parallelism.grid()));
+}
+
+std::int64_t padding_sequences(const Config& config) {
+  const TrainingConfig& training = config.training;
+  return micro_batch_count(config) * training.micro_batch *
+             batch_places(config.parallelism.grid()) -
+         training.global_batch;
+}
+
+std::string padding_text(const Config& config) {
+  const std::int64_t padding = padding_sequences(config);
+  return padding == 0 ? "" : concat(" and ", padding, " of padding");
 }
 
 Config with_named_grid(Config config) {

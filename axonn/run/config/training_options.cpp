@@ -135,8 +135,10 @@ void list_batch(TrainingConfig& training, OptionList& list) {
   list.add(
       "global_batch", &training.global_batch,
       {.help =
-           "batch of one optimizer step over all ranks, a multiple of micro_batch times z times "
-           "data; if it is larger than that, gradients are accumulated over several micro-batches",
+           "batch of one optimizer step over all ranks, which the (z, data) coordinates share; if "
+           "a share is larger than micro_batch, gradients are accumulated over several "
+           "micro-batches. The last shares are filled up to as many with padding, which counts in "
+           "nothing",
        .unit = "sequences",
        .min = 1,
        .required = true,

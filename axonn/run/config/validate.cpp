@@ -307,47 +307,25 @@ void validate_pairs(const Config& config) {
          "export --merge' and name the result as [preference] reference");
 }
 
-/// Refuses a ramp or stages with batches that are no multiples of `unit`.
-void validate_batch_stages(const Config& config, std::int64_t unit) {
-  const TrainingConfig& training = config.training;
-  const std::vector<BatchStage> stages = batch_stages(training);
-  if (stages.size() > 1 && config.parallelism.automatic())
-    refuse("[parallelism] grid = \"auto\" chooses a micro-batch for global_batch alone, but ",
-           "batches change ([training] batch_ramp, batch_stages); name a grid");
-  for (const BatchStage& stage : stages)
-    if (stage.batch % unit != 0)
-      refuse("[training] ", training.batch_ramp.empty() ? "batch_stages" : "batch_ramp",
-             " has steps of ", stage.batch, " sequences, not a multiple of ", unit,
-             ", the micro_batch (at least 1) times z times data; change it, the grid or the "
-             "micro_batch");
-}
-
 void validate_batch(const Config& config) {
   const ParallelismConfig& grid = config.parallelism;
   const TrainingConfig& training = config.training;
-  const std::int64_t parts = std::int64_t{grid.z / grid.context} * grid.data;
-  const std::int64_t micro = std::max<std::int64_t>(training.micro_batch, 1);
-  std::int64_t unit = 0;
-  if (__builtin_mul_overflow(micro, parts, &unit))
-    refuse("[training] micro_batch = ", micro,
-           " is more than global_batch = ", training.global_batch, "; lower it");
-  if (training.global_batch % unit != 0) {
-    const std::int64_t next = (training.global_batch / unit + 1) * unit;
-    const std::string micro_part =
-        training.micro_batch > 0 ? concat("micro_batch ", micro, " x ") : "";
-    refuse("[training] global_batch = ", training.global_batch, " is not a multiple of ", unit,
-           " = ", micro_part, "[parallelism] z ", grid.z,
+  const std::int64_t places = std::int64_t{grid.z / grid.context} * grid.data,
+                     share = batch_share(training.global_batch, places);
+  if (training.micro_batch > share)
+    refuse("[training] micro_batch = ", training.micro_batch, " is more than ", share,
+           ", the most sequences that a rank has of global_batch = ", training.global_batch,
+           " with [parallelism] z ", grid.z,
            grid.context > 1 ? concat(" / context ", grid.context) : "", " x data ", grid.data,
-           "; set it to ", next > unit ? concat(next - unit, " or ") : "", next,
-           ", or choose another grid or micro_batch",
-           training.micro_batch > 0 ? " (0: as many as fit the batch)" : "");
-  }
-  validate_batch_stages(config, unit);
-  const std::int64_t resolved_micro =
-      training.micro_batch > 0 ? training.micro_batch : largest_micro_batch(training, parts);
-  if (resolved_micro % grid.chunks != 0)
-    refuse("[parallelism] chunks = ", grid.chunks, " does not divide the micro-batch of ",
-           resolved_micro, " sequences; change chunks or [training] micro_batch");
+           "; lower it (0: as many as fit the batch)");
+  if (batch_stages(training).size() > 1 && grid.automatic())
+    refuse("[parallelism] grid = \"auto\" chooses a micro-batch for global_batch alone, but ",
+           "batches change ([training] batch_ramp, batch_stages); name a grid");
+  const std::int64_t micro =
+      training.micro_batch > 0 ? training.micro_batch : largest_micro_batch(training, places);
+  if (micro % grid.chunks != 0)
+    refuse("[parallelism] chunks = ", grid.chunks, " does not divide the micro-batch of ", micro,
+           " sequences; change chunks or [training] micro_batch");
 }
 
 /// Whether z and the model's experts can be cut among the ranks that share experts.

@@ -27,7 +27,9 @@ std::string ExpertBalance::graph_obstacle() const {
          "that";
 }
 
-void ExpertBalance::begin_step(const StepInput& input) { routing_->begin_step(input.inputs); }
+void ExpertBalance::begin_step(const StepInput& input) {
+  routing_->begin_step(input.inputs, input.end_row);
+}
 
 void ExpertBalance::begin_pass(Context& ctx, const Rows& rows, const View&) {
   ctx.attach(routing_);

@@ -61,9 +61,9 @@ class NonfiniteSearch {
 };
 
 std::string samples_text(const std::vector<MicroBatch>& batch, std::size_t micro) {
-  const auto& [first, count, rows, numbers] = batch.at(micro);
-  return fmt::format("micro-batch {} of {}, samples {} to {}", micro + 1, batch.size(), first,
-                     first + count - 1);
+  const MicroBatch& one = batch.at(micro);
+  return fmt::format("micro-batch {} of {}, samples {} to {}", micro + 1, batch.size(), one.first,
+                     one.first + one.sequences - 1);
 }
 
 /// The place of the rank that found one first, on all ranks; "" if none did.
@@ -80,11 +80,14 @@ std::string samples_json(Training& training, std::int64_t step) {
   nlohmann::json samples = nlohmann::json::array();
   if (!training.model.grid().leads_place()) return samples.dump();
   const Sequences& sequences = *training.batches->source_of(step).sequences;
-  for (const auto& [first, count, rows, numbers] : training.batches->at(step)->micro_batches)
-    for (std::int64_t i = 0; i < count; ++i) {
-      nlohmann::json sample{{"sample", first + i}, {"where", sequences.where(first + i)}};
+  const auto batch = training.batches->at(step);
+  for (const MicroBatch& micro : batch->micro_batches)
+    for (std::int64_t i = 0; i < std::min(micro.sequences, batch->end - micro.first); ++i) {
+      const std::int64_t number = micro.first + i;
+      const Sequence& rows = micro.rows;
+      nlohmann::json sample{{"sample", number}, {"where", sequences.where(number)}};
       const auto add = [&](const char* key, const std::vector<std::int32_t>& all) {
-        const std::int64_t length = std::ssize(all) / count;
+        const std::int64_t length = std::ssize(all) / micro.sequences;
         const auto begin = all.begin() + i * length;
         sample[key] = std::vector<std::int32_t>(begin, begin + length);
       };
@@ -107,12 +110,13 @@ StoredStep stored_step(const LoadedModel& model, const std::string& text) try {
   const auto json = nlohmann::json::parse(text);
   const auto& samples = json.at("samples");
   const TrainingConfig& t = model.config().training;
-  const std::int64_t each = std::ssize(samples) / model.grid().batch_places(),
-                     mine = model.grid().batch_place() * each;
+  const std::int64_t size = std::ssize(samples);
   const auto stages = batch_stages(t);
-  if (std::ranges::find(stages, std::ssize(samples), &BatchStage::batch) == stages.end())
-    refuse(kBatchFile, " has ", samples.size(), " samples, but training.global_batch is ",
-           t.global_batch);
+  if (std::ranges::find(stages, size, &BatchStage::batch) == stages.end())
+    refuse(kBatchFile, " has ", size, " samples, but training.global_batch is ", t.global_batch);
+  const std::int64_t unit = t.micro_batch * model.grid().batch_places(),
+                     each = batch_share(size, unit) * t.micro_batch,
+                     mine = model.grid().batch_place() * each, first = samples.front().at("sample");
   StoredStep stored;
   stored.input = {.step = json.at("step"),
                   .micro_batches = static_cast<int>(each / t.micro_batch),
@@ -120,16 +124,21 @@ StoredStep stored_step(const LoadedModel& model, const std::string& text) try {
                   .tokens_of = {}};
   set_clipping(stored.input, t);
   for (std::int64_t i = 0; i < each; ++i) {
-    const auto& sample = samples[mine + i];
+    const auto& sample = samples[std::min(mine + i, size - 1)];
     if (i % t.micro_batch == 0)
-      stored.micro_batches.push_back(
-          {.first = sample.at("sample"), .sequences = t.micro_batch, .rows = {}});
+      stored.micro_batches.push_back({.first = first + mine + i,
+                                      .sequences = t.micro_batch,
+                                      .may_pad = size % unit != 0,
+                                      .rows = {}});
     const auto append = [&](const char* key, std::vector<std::int32_t>& to) {
       for (const auto& value : sample.at(key)) to.push_back(value);
     };
     Sequence& rows = stored.micro_batches.back().rows;
     append("ids", rows.ids);
     append("targets", rows.targets);
+    if (mine + i >= size)  // padding
+      std::fill(rows.targets.end() - std::ssize(sample.at("targets")), rows.targets.end(),
+                kPaddingTarget);
     append("positions", rows.positions);
     append("starts", rows.starts);
   }

@@ -18,6 +18,7 @@
 #include "axonn/ranks/comm/texts.h"
 #include "axonn/run/config/batch_ramp.h"
 #include "axonn/run/config/recompute.h"
+#include "axonn/run/config/resolve.h"
 #include "axonn/run/records/run_steps.h"
 #include "axonn/run/train/data_stages.h"
 
@@ -116,8 +117,8 @@ void RunLog::describe(Training& training, int threads, bool shown) {
                     (m.heads + p.x - 1) / p.x * p.x, m.heads));
   const TrainingConfig& t = config.training;
   const Batches& batches = *training.batches;
-  say(fmt::format("step: {} sequences of {} tokens, in micro-batches of {}{}", t.global_batch,
-                  t.seq_len, t.micro_batch,
+  say(fmt::format("step: {} sequences of {} tokens{}, in micro-batches of {}{}", t.global_batch,
+                  t.seq_len, padding_text(config), t.micro_batch,
                   config.stage.empty()
                       ? fmt::format("; {} steps are about {:.2f} epochs", format_count(t.steps),
                                     epochs_of(config, batches, 0))

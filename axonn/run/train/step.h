@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,8 @@ struct StepInput {
   /// `tokens` plus the targets that the goldfish loss leaves out.
   std::int64_t all_targets = 0;
   std::int64_t inputs = 0;  ///< of the step over all ranks, without padding
+  /// Number of the row after the step's last, among all of the training; padding from there on.
+  std::int64_t end_row = std::numeric_limits<std::int64_t>::max();
   double lr = 0;
   double max_norm = 0;    ///< 0: no clipping of the norm
   double norm_type = 2;   ///< p of that norm

@@ -9,6 +9,7 @@
 #include "axonn/foundation/options/options.h"
 #include "axonn/ranks/comm/texts.h"
 #include "axonn/run/config/batch_ramp.h"
+#include "axonn/run/config/resolve.h"
 #include "axonn/run/config/run_text.h"
 #include "axonn/run/config/stored_config.h"
 #include "axonn/run/optim/learning_rate.h"
@@ -181,16 +182,24 @@ bool has_packed_data(const Config& config) {
 
 namespace {
 
+/// Whether some micro-batch of the run may have sequences of padding.
+bool may_pad(const Config& config) {
+  const std::int64_t unit = config.training.micro_batch * batch_places(config.parallelism.grid());
+  return std::ranges::any_of(batch_stages(config.training),
+                             [&](const BatchStage& stage) { return stage.batch % unit != 0; });
+}
+
 /// The memory of make_tokens() for whole sequences, on a device that keeps no values.
 Tokens tokens_without_values(const Context& ctx, std::int64_t sequences, std::int64_t length,
-                             bool packed) {
+                             const Config& config) {
   const auto ids = [&] { return ctx.empty(1, sequences * length, DType::i32); };
   Rows rows{sequences, length};
+  const bool packed = has_packed_data(config);
   if (packed) {
     rows.position = ids();
     rows.start = ids();
-    rows.counted = ids();
   }
+  if (packed || may_pad(config)) rows.counted = ids();
   Tensor inputs = ids(), targets = ids();
   return {std::move(inputs), std::move(targets), std::move(rows)};
 }
@@ -200,6 +209,7 @@ std::shared_ptr<const MicroBatch> made_up_batch(const Config& config, std::int64
                                                 std::int64_t length) {
   const auto batch = std::make_shared<MicroBatch>();
   batch->sequences = rows / length;
+  batch->may_pad = may_pad(config);
   auto& [ids, targets, positions, starts] = batch->rows;
   ids.resize(rows);
   // A prime, so that neighbours differ. Row i has the id i · 7919 modulo the vocab.
@@ -228,15 +238,13 @@ StepInput made_up_input(const LoadedModel& model) {
   for (const Config& stage : stages_of(config)) length = std::max(length, stage.training.seq_len);
   const std::int64_t rows = t.micro_batch * t.seq_len;
   StepInput input;
-  input.micro_batches =
-      static_cast<int>(t.global_batch / model.grid().batch_places() / t.micro_batch);
+  input.micro_batches = static_cast<int>(micro_batch_count(config));
   input.tokens = input.all_targets = input.inputs = t.global_batch * t.seq_len;
   set_clipping(input, t);
   const bool whole = model.grid().shape().context == 1;
   if (whole && !model.context().device().keeps_values()) {
-    input.tokens_of = [&model, rows, sequences = rows / length,
-                       packed = has_packed_data(config)](int) {
-      return tokens_without_values(model.context(), sequences, rows / sequences, packed);
+    input.tokens_of = [&model, rows, sequences = rows / length](int) {
+      return tokens_without_values(model.context(), sequences, rows / sequences, model.config());
     };
     return input;
   }
@@ -282,6 +290,7 @@ StepInput Training::input(std::int64_t n) {
   input.micro_batches = static_cast<int>(std::ssize(batch->micro_batches));
   input.tokens = input.all_targets = batch->whole.targets;
   input.inputs = batch->whole.inputs;
+  input.end_row = batch->end * (batches->options().seq_len / batches->source_of(n).in_one);
   if (batches->counts_by_reading()) count(n, *batch, input);
   if (model.config().preference.loss != PreferenceLoss::none)
     input.tokens = input.all_targets = batches->batch_of(n);  // each sequence is a unit of the loss

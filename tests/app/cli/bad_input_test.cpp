@@ -119,10 +119,9 @@ TEST_F(BadInput, AGridThatCannotCutTheModelIsRefusedWithValidExtents) {
   expect_error(
       run_.train({"--parallelism.y", "3"}),
       HasSubstr("a width of 16 cannot be cut over y = 3; y must be one of 1, 2, 4, 8, 16"));
-  expect_error(run_.train({"--parallelism.z", "3"}),
-               HasSubstr("global_batch = 4 is not a multiple of 3"));
-  expect_error(run_.train({"--training.micro_batch", "3"}),
-               HasSubstr("global_batch = 4 is not a multiple of 3"));
+  expect_error(run_.train({"--parallelism.z", "3", "--training.micro_batch", "3"}),
+               HasSubstr("micro_batch = 3 is more than 2, the most sequences that a rank has of "
+                         "global_batch = 4"));
   expect_error(run_.train({"--model.heads", "5"}), HasSubstr("heads = 5 does not divide"));
 }
 

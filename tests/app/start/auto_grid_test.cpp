@@ -77,6 +77,17 @@ TEST(AutoGrid, AllRanksGetTheSearchsBestPlan) {
   EXPECT_GT(chosen.noted, 10) << "the ranks that wait for the search may give up";
 }
 
+TEST(AutoGrid, CutsABatchThatNoGridDivides) {
+  Config config = planned_config(folder_of("uneven"));
+  config.training.global_batch = 5;
+  const Config chosen = choose(config, 4).configs.front();
+  const std::int64_t share = batch_share(5, batch_places(chosen.parallelism.grid()));
+  EXPECT_EQ(share % chosen.training.micro_batch, 0) << "more padding than the grid needs";
+  run_ranks(4, [&](Communicator& world) { train(prepared(chosen), world, {}); });
+  config.checkpoint.resume = "auto";
+  EXPECT_THAT(choose(config, 4).lines, testing::ElementsAre(HasSubstr("resumes")));
+}
+
 TEST(AutoGrid, WithoutAMachineFileTheRanksProbeTheirOwn) {
   Config config = planned_config(folder_of("probe"));
   config.parallelism.machine = "";

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <numeric>
+#include <span>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -105,6 +106,52 @@ TEST(Batches, OfAnEndCoverEverySequenceBeforeItOnce) {
     EXPECT_EQ(whole, 29 * kLength);
     for (std::size_t i = 0; i < targets.size(); ++i) EXPECT_EQ(targets[i], i + 1);
   }
+}
+
+TEST(Batches, ThatTheCoordinatesDoNotDivideEndWithPadding) {
+  std::vector<std::vector<std::int64_t>> ids, real;
+  for (int place = 0; place < 4; ++place) {
+    BatchOptions some = options(place, 4);
+    some.global_batch = 9;  // two micro-batches of two sequences each: 16 places
+    Batches batches(std::make_shared<Counted>(), SequenceMask(), some);
+    const auto batch = batches.at(1);
+    EXPECT_EQ(batch->whole.targets, 9 * kLength);
+    EXPECT_EQ(batch->end, 18);
+    EXPECT_EQ(batches.first_here(1), 9 + 4 * place);
+    ASSERT_EQ(batch->micro_batches.size(), 2u);
+    std::int64_t here = 0;
+    for (const MicroBatch& micro : batch->micro_batches) {
+      EXPECT_TRUE(micro.may_pad);
+      ids.emplace_back();
+      real.emplace_back();
+      for (std::int64_t i = 0; i < 2; ++i) {
+        ids.back().push_back(micro.rows.ids[i * kLength] / kLength);
+        const std::span<const std::int32_t> targets(&micro.rows.targets[i * kLength], kLength);
+        if (std::ranges::count(targets, kPaddingTarget) == kLength) continue;
+        real.back().push_back(micro.first + i);
+        ++here;
+      }
+    }
+    EXPECT_EQ(batch->counted, here * kLength);
+    EXPECT_EQ(batch->targets, here * kLength);
+    EXPECT_EQ(batch->inputs, here * kLength);
+  }
+  using Sequences = std::vector<std::vector<std::int64_t>>;
+  EXPECT_EQ(
+      ids,
+      (Sequences{{9, 10}, {11, 12}, {13, 14}, {15, 16}, {17, 17}, {17, 17}, {17, 17}, {17, 17}}));
+  EXPECT_EQ(real, (Sequences{{9, 10}, {11, 12}, {13, 14}, {15, 16}, {17}, {}, {}, {}}));
+}
+
+TEST(Batches, OfPaddingAreNotMasked) {
+  BatchOptions some = options(1, 2);
+  some.global_batch = 3;
+  some.micro_batch = 2;
+  const auto all = [](std::int64_t, Sequence& one) { std::ranges::fill(one.targets, -1); };
+  Batches batches(std::make_shared<Counted>(), all, some);
+  const std::vector<std::int32_t>& targets = batches.at(0)->micro_batches.at(0).rows.targets;
+  EXPECT_EQ(std::ranges::count(targets, -1), kLength);
+  EXPECT_EQ(std::ranges::count(targets, kPaddingTarget), kLength);
 }
 
 TEST(Batches, AreReadAheadWhileTheCallerComputes) {

@@ -1,5 +1,6 @@
 #include "axonn/data/corpus/goldfish.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -266,6 +267,14 @@ TEST(Goldfish, KeepsTargetsThatDoNotCount) {
   for (std::int64_t row = 0; row < 50; ++row) text.targets[row] = -1;
   const Sequence s = masked({.k = 2, .h = 5}, text);
   EXPECT_THAT(std::span(s.targets).first(50), Each(-1));
+}
+
+TEST(Goldfish, LeavesPaddingPadding) {
+  Sequence padding = random_sequence(500, 1);
+  std::ranges::fill(padding.targets, kPaddingTarget);
+  for (const auto mask :
+       {GoldfishMask::hash, GoldfishMask::position, GoldfishMask::seeded, GoldfishMask::apertus})
+    EXPECT_THAT(masked({.k = 2, .h = 1, .mask = mask}, padding).targets, Each(kPaddingTarget));
 }
 
 TEST(Goldfish, RefusesToHideEverything) {

@@ -225,6 +225,11 @@ TEST(DryRun, ShowsTheFirstSampleOfTheRankAndItsTargetsShiftedByOne) {
   EXPECT_EQ(dry_run(prepared(config), 3).input, R"("three.67")");
   EXPECT_THAT(dry_run(prepared(config), 3).sample,
               StartsWith("sequence 4 of step 1: token 24 of "));
+  config.training.global_batch = 4;
+  const DryRun padded = dry_run(prepared(config), 5);
+  EXPECT_THAT(to_text(padded, config),
+              HasSubstr("4 sequences of 8 tokens and 2 of padding, 1 at a time on each"));
+  EXPECT_THAT(padded.sample, StartsWith("sequence 4 of step 1: ")) << "its ids are computed";
   EXPECT_THAT(test::names_in(folder.path()), testing::ElementsAre("text.txt"));
 }
 

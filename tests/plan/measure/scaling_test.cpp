@@ -65,8 +65,7 @@ TEST(Scaling, AGridThatDoesNotFitIsNamedWithOnesThatDo) {
   };
   EXPECT_THAT(refusal({1, 5, 1, 1}), AllOf(StartsWith("grid 1,5,1,1: "),
                                            HasSubstr("y must be one of 1, 2, 3, 4, 6, 8, 12, 24")));
-  EXPECT_THAT(refusal({1, 1, 5, 1}),
-              AllOf(StartsWith("grid 1,1,5,1: "), HasSubstr("set it to 10 or 15")));
+  EXPECT_EQ(refusal({1, 1, 5, 1}), "accepted");
   EXPECT_EQ(refusal({3, 1, 1, 1}, ScalingKind::weak), "accepted");
   Config odd = base();
   odd.training.global_batch = 3;

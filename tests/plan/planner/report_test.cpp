@@ -91,6 +91,16 @@ TEST(PlanReport, TextHasEachPlanThePartsOfTheTimeAndTheFlopConvention) {
                           HasSubstr("Narayanan"), HasSubstr("days"), HasSubstr("small: ")));
 }
 
+TEST(PlanReport, SaysHowManySequencesOfAStepArePadding) {
+  PlanReport asked = report_on(8);
+  EXPECT_THAT(to_text(asked), Not(HasSubstr("padding")));
+  asked.options.fixed = {1, 1, 4, 2, 1, 1};
+  asked.config.training.global_batch = 5;
+  EXPECT_THAT(to_text(make_plans(asked)),
+              HasSubstr("(1 micro-batch of 1 sequence on each of 8 (z, data) coordinates; in all 3 "
+                        "are padding)"));
+}
+
 TEST(PlanReport, HasTheFormulaOfNarayananForDenseModelsAlone) {
   PlanReport report = report_on(1);
   EXPECT_GT(

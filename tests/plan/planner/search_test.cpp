@@ -34,9 +34,9 @@ std::vector<Plan> search_all(const Config& config, const Machine& machine, int d
   for (const GridShape& grid : grids_of(devices)) {
     std::optional<Plan> best;
     const std::int64_t places = grid.z * grid.data, batch = config.training.global_batch;
-    for (std::int64_t micro = 1; micro * places <= batch; ++micro)
+    for (std::int64_t micro = 1, share = batch_share(batch, places); micro <= share; ++micro)
       for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
-        if (batch % (micro * places) != 0) continue;
+        if (share % micro != 0) continue;
         Plan plan{.grid = grid, .micro_batch = micro, .recompute = mode, .time = {}};
         const Config here = planned(config, plan);
         try {
@@ -88,6 +88,20 @@ TEST(Search, FindsWhatSearchingThroughAllFinds) {
     config.training.global_batch = devices == 8 ? 16 : 12;
     expect_same_as_searching_all(config, round_machine(), devices);
   }
+}
+
+TEST(Search, FindsTheBestGridForABatchThatFewGridsDivide) {
+  Config config = few_blocks();
+  for (const std::int64_t batch : {3, 10}) {
+    SCOPED_TRACE(batch);
+    config.training.global_batch = batch;
+    expect_same_as_searching_all(config, round_machine(), 8);
+  }
+  SearchOptions options{.devices = 8, .micro_batch = 3};
+  options.fixed = {1, 1, 8, 1, 1, 0};
+  config.training.global_batch = 20;  // a share of 3 and 4 of padding
+  const Plan plan = search(config, round_machine(), options).plans.at(0);
+  EXPECT_EQ(plan.micro_batch_count(20), 1);
 }
 
 TEST(Search, FindsWhatSearchingThroughAllFindsIfMemoryIsShort) {
@@ -349,12 +363,11 @@ TEST(Search, IfNothingFitsFindsTheSmallestPlanAndANumberOfDevicesThatFits) {
 TEST(Search, RefusesModelsAndMachinesThatNoGridCanRun) {
   EXPECT_THAT([] { search(small_gpt(), round_machine(), {.devices = 0}); },
               ThrowsMessage<UsageError>(HasSubstr("0 devices")));
-  // 7 divides neither width nor batch; x would cut the heads unevenly.
   SearchOptions seven{.devices = 7};
-  seven.fixed.x = 1;
+  seven.fixed = {1, 7, 1, 1, 0, 0};  // 7 does not divide the width
   EXPECT_THAT([&] { search(small_gpt(), round_machine(), seven); },
               ThrowsMessage<UsageError>(
-                  AllOf(HasSubstr("none of the 3 grids of 7 devices"), HasSubstr("for example"))));
+                  AllOf(HasSubstr("none of the 1 grids of 7 devices"), HasSubstr("for example"))));
   Machine machine = round_machine();
   machine.bf16 = {};
   EXPECT_THAT([&] { search(small_gpt(), machine, {.devices = 8}); },

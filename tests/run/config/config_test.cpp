@@ -349,7 +349,7 @@ TEST(Config, StoresItsStages) {
                         "seq_len = 2\n"));
 }
 
-TEST(Config, RefusesBatchesThatDoNotRiseToTheGlobalBatchOrCannotBeCut) {
+TEST(Config, RefusesBatchesThatDoNotRiseToTheGlobalBatch) {
   const auto ramp = [](const char* text) {
     return refusal([&](Config& c) { c.training.batch_ramp = text; });
   };
@@ -371,11 +371,6 @@ TEST(Config, RefusesBatchesThatDoNotRiseToTheGlobalBatchOrCannotBeCut) {
     c.training.batch_stages = {"8 100"};
   };
   EXPECT_THAT(refusal(both), HasSubstr("exclude one another"));
-  const auto uncut = [](Config& c) {
-    c.training.batch_ramp = "4 4 100";
-    c.parallelism.data = 8;
-  };
-  EXPECT_THAT(refusal(uncut), HasSubstr("steps of 4 sequences, not a multiple of 8"));
   const auto planned = [](Config& c) {
     c.training.batch_ramp = "4 4 100";
     c.parallelism.named_grid = "auto";
@@ -399,13 +394,12 @@ TEST(Validate, NamesSizesThatWork) {
   EXPECT_THAT(refusal([](Config& c) { c.model.heads = 97; }), HasSubstr("take 96 heads"));
   EXPECT_THAT(refusal([](Config& c) { c.model.kv_heads = 5; }),
               AllOf(HasSubstr("kv_heads = 5"), HasSubstr("take 4 or 6")));
-  EXPECT_THAT(refusal([](Config& c) { c.parallelism.z = 5; }),
-              AllOf(HasSubstr("global_batch = 24 is not a multiple of 5"), HasSubstr("20 or 25")));
   EXPECT_THAT(refusal([](Config& c) {
-                c.training.micro_batch = 5;
-                c.parallelism.data = 2;
+                c.training.micro_batch = 6;
+                c.parallelism.z = 5;
               }),
-              AllOf(HasSubstr("not a multiple of 10 = micro_batch 5"), HasSubstr("20 or 30")));
+              AllOf(HasSubstr("micro_batch = 6 is more than 5, the most sequences that a rank has"),
+                    HasSubstr("global_batch = 24 with [parallelism] z 5 x data 1; lower it")));
   EXPECT_THAT(refusal([](Config& c) { c.parallelism.chunks = 5; }),
               HasSubstr("chunks = 5 does not divide the micro-batch of 24"));
 }
@@ -436,7 +430,7 @@ TEST(Validate, RejectsContradictingKeys) {
                 c.training.micro_batch = kLargest;
                 c.parallelism.z = 2;
               }),
-              HasSubstr("micro_batch = 9223372036854775807 is more than global_batch = 24"));
+              HasSubstr("micro_batch = 9223372036854775807 is more than 12, the most"));
 }
 
 TEST(Validate, RejectsDevicesThatThisBuildDoesNotHave) {
@@ -470,8 +464,23 @@ TEST(NamedGrid, SetsAllFourExtentsAndRejectsContradictingKeys) {
   EXPECT_THAT(of_grid("2,1,3,1", {1, 1, 3, 1}), HasSubstr("contradicts x 1, y 1, z 3"));
   EXPECT_THAT(of_grid("auto", {2, 1, 1, 1}), HasSubstr("contradicts x 2"));
   EXPECT_THAT(of_grid("auto", {}, 4), HasSubstr("micro_batch = 4"));
-  EXPECT_THAT(of_grid("1,1,5,1", {}), HasSubstr("not a multiple of 5"));
+  EXPECT_THAT(of_grid("1,1,5,1", {}, 6), HasSubstr("micro_batch = 6 is more than 5"));
   EXPECT_NE(of_grid("best", {}), "accepted");
+}
+
+TEST(Resolved, TheMicroBatchDividesTheShareOfEveryBatch) {
+  const auto micro_batch_of = [](std::int64_t batch, int z, std::vector<std::string> stages) {
+    Config config = small_config();
+    config.training.global_batch = batch;
+    config.training.batch_stages = std::move(stages);
+    config.parallelism.z = z;
+    return resolved(config).training.micro_batch;
+  };
+  EXPECT_EQ(micro_batch_of(24, 2, {}), 12);
+  EXPECT_EQ(micro_batch_of(24, 2, {"8 100"}), 4);
+  EXPECT_EQ(micro_batch_of(24, 5, {}), 5);
+  EXPECT_EQ(micro_batch_of(3, 8, {}), 1);
+  EXPECT_EQ(micro_batch_of(24, 4, {"5 100", "15 200"}), 2);  // shares of 2, 4 and 6
 }
 
 TEST(Resolved, FillsInValuesThatFollowFromOthers) {

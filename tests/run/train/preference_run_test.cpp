@@ -299,6 +299,23 @@ TEST(PreferenceRun, HasTheLossesOfOneRankOnEveryGridAndForEveryMicroBatch) {
   }
 }
 
+TEST(PreferenceRun, HasTheLossesOfOneRankWhereTheGridDoesNotDivideTheBatch) {
+  test::TemporaryPath folder;
+  for (const PreferenceLoss loss :
+       {PreferenceLoss::dpo, PreferenceLoss::orpo, PreferenceLoss::kto}) {
+    Config config =
+        reads_labels(loss) ? labelled_config(folder, "run") : pair_config(folder, "run");
+    config.preference.loss = loss;
+    config.training.global_batch = 5;
+    const std::vector<double> one = losses_of_pairs(config);
+    for (const GridShape grid : {GridShape{.z = 2}, GridShape{.data = 3}, GridShape{2, 1, 2, 2}})
+      EXPECT_LE(largest_difference(losses_of_pairs(on_grid(config, grid)), one), 2e-5)
+          << to_string(grid);
+    config.training.micro_batch = 2;
+    EXPECT_LE(largest_difference(losses_of_pairs(config), one), 2e-5);
+  }
+}
+
 TEST(PreferenceRun, ValidatesHeldOutAnswersWithTheLossOfTraining) {
   test::TemporaryPath folder;
   for (const PreferenceLoss loss : {PreferenceLoss::dpo, PreferenceLoss::orpo, PreferenceLoss::kto})
