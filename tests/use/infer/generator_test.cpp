@@ -42,6 +42,7 @@ Config config_of(const ModelConfig& sizes, const GridShape& grid = {}) {
 
 ModelConfig gpt() { return {.kv_heads = 24}; }
 ModelConfig grouped_gpt() { return {.kv_heads = 4, .tied = false}; }
+ModelConfig opt() { return {.family = ModelFamily::opt, .kv_heads = 24}; }
 ModelConfig llama() { return {.family = ModelFamily::llama, .kv_heads = 4, .tied = false}; }
 ModelConfig mistral() {
   return {.family = ModelFamily::llama, .kv_heads = 4, .tied = false, .window = 5};
@@ -321,10 +322,10 @@ TEST_P(GeneratorOf, PassesThatAreGraphsGiveTheSameTextAndScores) {
 
 INSTANTIATE_TEST_SUITE_P(Families, GeneratorOf,
                          testing::Values(Family{"Gpt", gpt}, Family{"GroupedGpt", grouped_gpt},
-                                         Family{"Llama", llama}, Family{"Mistral", mistral},
-                                         Family{"Qwen3", qwen3}, Family{"Olmo3", olmo3},
-                                         Family{"Phi3", phi3}, Family{"Llama4", llama4},
-                                         Family{"Gemma4", gemma4}),
+                                         Family{"Opt", opt}, Family{"Llama", llama},
+                                         Family{"Mistral", mistral}, Family{"Qwen3", qwen3},
+                                         Family{"Olmo3", olmo3}, Family{"Phi3", phi3},
+                                         Family{"Llama4", llama4}, Family{"Gemma4", gemma4}),
                          [](const auto& family) { return std::string(family.param.name); });
 
 void expect_long_texts(ModelConfig sizes) {
