@@ -39,7 +39,7 @@ double median(std::vector<double> values) {
 /// Bytes that a pass reads: the weights of products, and the cache at half of the generated text.
 double bytes_of_pass(const ModelConfig& model, DType dtype, std::int64_t batch,
                      std::int64_t tokens) {
-  const std::int64_t tables = model.family == ModelFamily::gpt ? model.positions : 0,
+  const std::int64_t tables = model.is_llama() ? 0 : model.positions,
                      embedding = model.tied ? 0 : model.vocab;
   const std::int64_t weights = parameter_count(model) - (tables + embedding) * model.hidden;
   const std::int64_t kept =

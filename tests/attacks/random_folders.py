@@ -156,7 +156,7 @@ def travel(roads, rng, keys, grid, lora):
 def attempt(roads, rng):
     """None, or what was lost; and the reason for which the program refused a form, or ""."""
     grid = draw_grid(rng)
-    keys = {"model.family": rng.choice(("gpt", "llama", "llama", "llama", "llama", "llama"))}
+    keys = {"model.family": rng.choice(("gpt", "opt", "llama", "llama", "llama", "llama", "llama"))}
     draw_model(rng, keys, grid, "f32")
     keys = {k: v for k, v in keys.items() if k.startswith("model.")}
     if keys["model.family"] == "llama":

@@ -94,6 +94,9 @@ def body_of(rng: random.Random) -> bytes:
                   "logprobs": rng.choice((0, 20, 100)),
                   "max_tokens": rng.choice((0, 1, 4096)), "echo": rng.random() < 0.5,
                   "stream": rng.random() < 0.5, "ignore_eos": True}  # fmt: skip
+        if rng.random() < 0.3:
+            wanted |= {"use_beam_search": True, "length_penalty": rng.choice((-10, 0, 1, 10)),
+                       "early_stopping": rng.choice((False, True, "never"))}  # fmt: skip
         return json.dumps(wanted).encode()
     asked = rng.choice((("prompt", '"a"'), ("messages", '[{"role":"user","content":"Hi"}]')))
     members = {asked[0]: asked[1], "max_tokens": "2"}

@@ -102,17 +102,21 @@ def as_type(rng, keys, name, length):
 
 
 def as_gpt2(rng, keys):
+    """Or as OPT, which may have products without biases."""
     keys.pop("model.head_dim", None)
     keys["model.hidden"] = hidden = 24 * keys["model.heads"]
-    keys |= {"model.bias": True, "model.kv_heads": keys["model.heads"],
+    keys |= {"model.kv_heads": keys["model.heads"],
              "model.ffn": rng.choice((keys["model.ffn"], 4 * hidden))}  # fmt: skip
+    if keys["model.family"] == "gpt":
+        keys["model.bias"] = True
 
 
 def draw_numbers(rng, keys, length):
-    keys["model.norm_eps"] = rng.choice((1e-5, 1e-6, 3e-7))
+    opt = keys["model.family"] == "opt"
+    keys["model.norm_eps"] = 1e-5 if opt else rng.choice((1e-5, 1e-6, 3e-7))
     keys["model.init_std"] = rng.choice((0.02, 0.3))
     keys["model.positions"] = rng.choice((length, 3 * length))
-    if keys["model.family"] == "gpt":
+    if keys["model.family"] != "llama":
         return
     keys["model.rope_theta"] = rng.choice((10000.0, 500000.0, 12345.678))
     if keys.get("model.rope_scaling") == "llama3":
@@ -191,11 +195,21 @@ def respell_gpt2(config, rng):
             config[other] = config.pop(one)
 
 
+def respell_opt(config, rng):
+    without(config, {"tie_word_embeddings": True, "activation_function": "relu",
+                     "enable_bias": True, "do_layer_norm_before": True,
+                     "_remove_final_layer_norm": False, "layer_norm_elementwise_affine": True,
+                     "word_embed_proj_dim": config["hidden_size"], "layerdrop": 0.0,
+                     "dropout": 0.0}, rng)  # fmt: skip
+
+
 def respell_config(config, rng):
     """The same model in other words."""
     name, types_eps = config["model_type"], EPS.get(config["model_type"], 1e-6)
     if name == "gpt2":
         respell_gpt2(config, rng)
+    elif name == "opt":
+        respell_opt(config, rng)
     else:
         respell_rope(config, rng)
         respell_window(config, name, rng)
@@ -278,10 +292,12 @@ def make_strange(folder, rng):
     strange = [("quantization_config", {"bits": 4}), ("is_causal", False), ("model_type", "rwkv")]
     if name == "gpt2":
         strange.append(("scale_attn_by_inverse_layer_idx", True))
+    elif name == "opt":
+        strange += [("do_layer_norm_before", False), ("activation_function", "gelu")]
     else:
         strange += [("hidden_act", "gelu"),
                     ("rope_scaling", {"rope_type": "dynamic", "factor": 2.0})]  # fmt: skip
-    if name not in ("gpt2", "phi3", "qwen3_5_text"):
+    if name not in ("gpt2", "opt", "phi3", "qwen3_5_text"):
         strange.append(("partial_rotary_factor", 0.5))
     has_window = config.get("sliding_window") and config.get("use_sliding_window", True)
     if name in (*WINDOW, *SOME) and has_window:
@@ -302,7 +318,8 @@ def respell(folder, to, rng):
     if any(".experts." in name for name in tensors) and rng.random() < 0.5:
         tensors = joined_experts(tensors)
     tied = config.get("tie_word_embeddings")
-    embedding = tensors.get("model.embed_tokens.weight")
+    embedding = tensors.get("model.embed_tokens.weight") or tensors.get(
+        "model.decoder.embed_tokens.weight")
     if tied and embedding and rng.random() < 0.5:
         tensors["lm_head.weight"] = embedding
     items = list(tensors.items())

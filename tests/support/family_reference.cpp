@@ -522,7 +522,9 @@ Matrix llama_logits(const ModelConfig& m, const Weights& weights,
 
 Matrix gpt_logits(const ModelConfig& m, const Weights& weights,
                   const std::vector<std::int32_t>& ids, std::int64_t positions) {
-  const Matrix &tokens = weights.at("wte.weight"), &learned = weights.at("wpe.weight");
+  const bool opt = m.family == ModelFamily::opt;
+  const Matrix &tokens = weights.at(opt ? "model.decoder.embed_tokens.weight" : "wte.weight"),
+               &learned = weights.at(opt ? "model.decoder.embed_positions.weight" : "wpe.weight");
   const auto norm = [&](const Matrix& x, const std::string& name) {
     const auto bias = weights.find(name + ".bias");
     return layer_norm(x, weights.at(name + ".weight"),
@@ -541,19 +543,25 @@ Matrix gpt_logits(const ModelConfig& m, const Weights& weights,
   Matrix x(std::int64_t(ids.size()), m.hidden);
   for (std::int64_t r = 0; r < x.rows; ++r)
     for (std::int64_t c = 0; c < x.cols; ++c)
-      x(r, c) = tokens(ids[r], c) + learned(r % positions, c);
+      x(r, c) = tokens(ids[r], c) + learned(r % positions + (opt ? 2 : 0), c);
   for (std::int64_t i = 0; i < m.layers; ++i) {
-    const std::string block = "h." + std::to_string(i) + ".";
-    const Matrix qkv = linear(norm(x, block + "ln_1"), block + "attn.c_attn");
-    const Matrix heads = attention(columns(qkv, 0, wide), columns(qkv, wide, narrow),
-                                   columns(qkv, wide + narrow, narrow), shape)
+    const std::string block = (opt ? "model.decoder.layers." : "h.") + std::to_string(i) + ".";
+    const Matrix in = norm(x, block + (opt ? "self_attn_layer_norm" : "ln_1"));
+    const auto part = [&](const char* which, std::int64_t begin, std::int64_t count) {
+      if (opt) return linear(in, block + "self_attn." + which + "_proj");
+      return columns(linear(in, block + "attn.c_attn"), begin, count);
+    };
+    const Matrix heads = attention(part("q", 0, wide), part("k", wide, narrow),
+                                   part("v", wide + narrow, narrow), shape)
                              .out;
-    x = sum(x, linear(heads, block + "attn.c_proj"));
-    Matrix hidden = linear(norm(x, block + "ln_2"), block + "mlp.c_fc");
-    for (double& value : hidden.values) value = gelu(value);
-    x = sum(x, linear(hidden, block + "mlp.c_proj"));
+    x = sum(x, linear(heads, block + (opt ? "self_attn.out_proj" : "attn.c_proj")));
+    Matrix hidden = linear(norm(x, block + (opt ? "final_layer_norm" : "ln_2")),
+                           block + (opt ? "fc1" : "mlp.c_fc"));
+    for (double& value : hidden.values) value = opt ? std::max(value, 0.0) : gelu(value);
+    x = sum(x, linear(hidden, block + (opt ? "fc2" : "mlp.c_proj")));
   }
-  return product(norm(x, "ln_f"), m.tied ? tokens : weights.at("lm_head.weight"));
+  return product(norm(x, opt ? "model.decoder.final_layer_norm" : "ln_f"),
+                 m.tied ? tokens : weights.at("lm_head.weight"));
 }
 
 double balance_loss(const std::vector<Routing>& routings, BalanceScope scope,

@@ -24,7 +24,7 @@ LlamaPass llama_pass(const ModelConfig& config, const Weights& weights,
 Matrix llama_logits(const ModelConfig& config, const Weights& weights,
                     const std::vector<std::int32_t>& ids, std::int64_t positions);
 
-/// The logits (B·T, V) of a GPT-2 over sequences of `positions` tokens, likewise.
+/// The logits (B·T, V) of a GPT-2 or an OPT over sequences of `positions` tokens, likewise.
 Matrix gpt_logits(const ModelConfig& config, const Weights& weights,
                   const std::vector<std::int32_t>& ids, std::int64_t positions);
 

@@ -39,6 +39,8 @@ constexpr const char* kGenerateExamples =
       many prompts at once
   axonn generate --model Qwen3-0.6B --dtype bf16 --chat
       a conversation
+  axonn generate --model Llama-3.2-1B --prompt "The town of" --beams 4 --return-sequences 2
+      the two best of four texts, by beam search
   cat letter.txt | axonn generate --model Llama-3.2-1B --prompt - --stop "Yours"
       continues a file, up to a word)";
 
@@ -97,14 +99,23 @@ std::string rate_line(const GenerationStats& stats) {
                 rate(stats.tokens, stats.seconds));
 }
 
+nlohmann::ordered_json text_json(const Generation& result, bool scored) {
+  nlohmann::ordered_json json{
+      {"text", result.text}, {"tokens", result.tokens}, {"finish_reason", name_of(result.reason)}};
+  if (scored) json["score"] = result.beam_score;
+  return json;
+}
+
 std::string to_json(const std::vector<std::string>& prompts, const std::vector<Generation>& results,
-                    const GenerationStats& stats) {
+                    const GenerationStats& stats, const BeamOptions& beams) {
   nlohmann::ordered_json all;
-  for (std::size_t i = 0; i < prompts.size(); ++i)
-    all["generations"].push_back({{"prompt", prompts[i]},
-                                  {"text", results[i].text},
-                                  {"tokens", results[i].tokens},
-                                  {"finish_reason", name_of(results[i].reason)}});
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    nlohmann::ordered_json one{{"prompt", prompts[i]}};
+    one.update(text_json(results[i], beams.beams > 1));
+    for (const Generation& other : results[i].others)
+      one["others"].push_back(text_json(other, true));
+    all["generations"].push_back(std::move(one));
+  }
   all["tokens"] = stats.tokens;
   all["seconds"] = stats.seconds;
   all["prompt_tokens"] = stats.prompt_tokens;
@@ -152,11 +163,18 @@ void write_texts(LoadedModel& loaded, const Tokenizer& tokenizer, Request reques
       });
   if (!speaks) return;
   if (!request.json.empty())
-    write_file_atomically(request.json, to_json(texts, results, generator.stats()));
+    write_file_atomically(request.json,
+                          to_json(texts, results, generator.stats(), request.wanted.beams));
   if (single) std::cout << std::endl;
-  for (std::size_t i = 0; i < texts.size() && !single; ++i)
-    std::cout << "--- " << i + 1 << " of " << texts.size() << '\n'
-              << texts[i] << results[i].text << std::endl;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (!single)
+      std::cout << "--- " << i + 1 << " of " << texts.size() << '\n'
+                << texts[i] << results[i].text << std::endl;
+    for (const Generation& other : results[i].others)
+      std::cout << "--- or, with a score of " << other.beam_score << " in place of "
+                << results[i].beam_score << '\n'
+                << texts[i] << other.text << std::endl;
+  }
   say_what_happened(results, generator.context());
   if (request.stats || isatty(STDERR_FILENO) != 0)
     std::cerr << rate_line(generator.stats()) << '\n';
@@ -259,6 +277,38 @@ void add_sampling_flags(CLI::App& app, Sampling& sampling) {
       ->check(number_from(kLeastPenalty, kMostPenalty));
 }
 
+void add_beam_flags(CLI::App& app, Request& request) {
+  BeamOptions& beams = request.wanted.beams;
+  app.add_option("--beams", beams.beams,
+                 "beam search: continues so many texts at once, and takes the best; it draws none")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, kMostBeams))
+      ->excludes(app.get_option("--stop"));
+  app.add_option("--return-sequences", beams.returned, "so many of the best texts of a beam search")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, kMostBeams));
+  app.add_option("--length-penalty", beams.length_penalty,
+                 "scores of a beam search are divided by the length to this power")
+      ->capture_default_str()
+      ->check(number_from(-kMostLengthPenalty, kMostLengthPenalty));
+  add_choice_flag(app, "--early-stopping", beams.early_stopping, kEarlyStoppings,
+                  "when as many texts have ended as there are beams: true ends the search, false "
+                  "goes on while a text could be better at its length so far, never at any length");
+}
+
+/// A beam search draws no tokens, and ends where the context is full.
+void set_beams(const CLI::App& app, Request& request) {
+  GenerationOptions& wanted = request.wanted;
+  if (wanted.beams == BeamOptions()) return;
+  if (request.chat) refuse("--chat shows an answer as it comes; --beams finds it at the end");
+  if (wanted.beams.returned > wanted.beams.beams)
+    refuse("--return-sequences ", wanted.beams.returned, " wants at least as many --beams");
+  if (app.get_option("--temperature")->empty()) wanted.sampling.temperature = 0;
+  if (wanted.sampling.temperature > 0)
+    refuse("--temperature: a beam search draws no tokens; leave it out");
+  wanted.slides = false;
+}
+
 void add_generate_flags(CLI::App& app, Request& request) {
   add_model_flags(app, request);
   app.get_option("--model")->required();
@@ -276,6 +326,10 @@ void add_generate_flags(CLI::App& app, Request& request) {
   app.add_option("--stop", request.wanted.stop_strings,
                  "end before this text; may be given several times")
       ->allow_extra_args(false);
+  app.add_option("--min-tokens", request.wanted.min_tokens, "no end before so many tokens")
+      ->capture_default_str()
+      ->check(count_from(0));
+  add_beam_flags(app, request);
   app.add_option("--seed", request.wanted.seed, "a different seed gives a different text")
       ->capture_default_str();
   app.add_option("--batch", request.generator.batch,
@@ -318,6 +372,7 @@ int run_generate(const Arguments& arguments) {
   if (request.prompts.empty() && request.prompts_file.empty()) request.prompts = {"\n"};
   request.prompts = read_prompts(request.prompts, request.prompts_file);
   request.wanted.slides = !request.stop_when_full;
+  set_beams(app, request);
   request.generator.hold_weights = !request.gather_weights;
 
   Config config = open_model(request);

@@ -244,12 +244,14 @@ int run_serve(const Arguments& arguments) {
     Generator::Options options = flags.generator;
     if (options.context == 0) options.context = std::min(kContext, loaded.config().model.positions);
     Generator generator(loaded, options);
+    generator.reserve(std::size_t{1} << 20);
     Communicator& world = loaded.grid().world();
     if (world.rank() != 0) return serve(generator, world, nullptr);
     std::vector<ServedModel> mine = models;
     for (ServedModel& model : mine) {
       model.vocab = loaded.model().vocab();
       model.width = loaded.config().model.hidden;
+      model.most_beams = generator.most_beams();
     }
     lead(generator, world, flags, std::move(mine));
   });

@@ -27,8 +27,10 @@ Answer::Answer(const ServedModel& model, CompletionRequest request,
       room_(std::move(room)),
       writer_(make_answer_writer(model, request_)),
       open_(streams.size()) {
-  for (std::size_t i = 0; i < streams.size(); ++i)
-    choices_.push_back({.stream = std::move(streams[i]),
+  // The first stream of a prompt whose texts were searched for brings all of them.
+  const auto each = static_cast<std::size_t>(request_.searches() ? request_.answers : 1);
+  for (std::size_t i = 0; i < streams.size() * each; ++i)
+    choices_.push_back({.stream = i % each == 0 ? std::move(streams[i / each]) : nullptr,
                         .splitter = AnswerSplitter(request_.form, request_.in_thought),
                         .whole = {.index = i}});
 }
@@ -46,25 +48,30 @@ std::optional<std::string> Answer::next() {
     for (const Choice& choice : choices_) piece += writer_->stream_begin(choice.whole.index);
   begun_ = true;
   if (!piece.empty()) return piece;
-  for (Choice& choice : choices_) {
-    auto event = choice.stream ? choice.stream->next() : std::nullopt;
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    auto event = choices_[i].stream ? choices_[i].stream->next() : std::nullopt;
     if (!event) continue;
     if (!event->fault.empty()) return fault(event->fault);
-    piece += taken(choice, std::move(*event));
+    std::vector<Generation> others = std::move(event->news.others);
+    if (request_.searches() && event->end)  // with fewer texts only if it failed
+      others.resize(static_cast<std::size_t>(request_.answers) - 1, {.reason = event->news.reason});
+    piece += taken(i, std::move(*event));
+    for (std::size_t other = 0; other < others.size(); ++other)
+      piece += taken(i + 1 + other, {.news = std::move(others[other]), .end = true});
   }
   return open_ > 0 || !piece.empty() ? piece : next();
 }
 
-std::string Answer::taken(Choice& choice, TextStream::Event event) {
+std::string Answer::taken(std::size_t number, TextStream::Event event) {
+  Choice& choice = choices_[number];
   ChoiceNews news{.index = choice.whole.index, .embedding = std::move(event.news.embedding)};
   if (event.end) {
     news.end = event.news.reason;
     news.stop = std::move(event.news.stop);
-    choice.stream.reset();
-    --open_;
+    if (std::exchange(choice.stream, nullptr)) --open_;
   }
   usage_.generated += std::ssize(event.news.tokens);
-  if (event.end && news.index % static_cast<std::size_t>(request_.copies) == 0)
+  if (event.end && news.index % static_cast<std::size_t>(request_.texts()) == 0)
     usage_.cached += event.news.cached_tokens;
   if (!choice.begun && request_.echo) echo(choice, event.news, news);
   choice.begun = true;
@@ -90,7 +97,7 @@ std::string Answer::taken(Choice& choice, TextStream::Event event) {
 
 /// Begins a choice with its prompt.
 void Answer::echo(Choice& choice, Generation& generation, ChoiceNews& news) {
-  const std::size_t prompt = news.index / static_cast<std::size_t>(request_.copies);
+  const std::size_t prompt = news.index / static_cast<std::size_t>(request_.texts());
   news.parts.text = request_.echoes[prompt];
   if (!request_.options.score_prompt) return;
   // Tokens that are not in the text, such as <s>, come before its beginning.
@@ -118,7 +125,7 @@ double Answer::Choice::likelihood() const {
 
 /// Of each prompt's texts, keeps those that the answer has, the likeliest first.
 void Answer::keep_likeliest() {
-  if (request_.answers == request_.copies) return;
+  if (request_.answers == request_.texts()) return;
   std::vector<Choice> kept;
   const auto copies = static_cast<std::ptrdiff_t>(request_.copies);
   for (auto begin = choices_.begin(); begin != choices_.end(); begin += copies) {

@@ -16,8 +16,8 @@ namespace axonn {
 /// used by it alone.
 class Answer {
  public:
-  /// `streams`: of the request's prompts with their copies, in order. `room`: held for as long as
-  /// the answer exists.
+  /// `streams`: of the request's prompts with their copies, in order; of a beam search one a
+  /// prompt. `room`: held for as long as the answer exists.
   Answer(const ServedModel& model, CompletionRequest request,
          std::vector<std::shared_ptr<TextStream>> streams, std::shared_ptr<void> room);
   ~Answer();
@@ -40,7 +40,7 @@ class Answer {
     /// The mean log-probability of its tokens; lowest without any.
     double likelihood() const;
   };
-  std::string taken(Choice& choice, TextStream::Event event);
+  std::string taken(std::size_t number, TextStream::Event event);
   void echo(Choice& choice, Generation& generation, ChoiceNews& news);
   void add_tokens(Choice& choice, const std::vector<std::int32_t>& tokens, bool generated,
                   ChoiceNews& news);

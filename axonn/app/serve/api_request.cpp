@@ -202,10 +202,10 @@ void count_values(const ServedModel& model, CompletionRequest& request) {
     tokens += std::min(options.max_tokens, model.context - size + 1) + (request.echo ? size : 0);
   }
   const std::int64_t each = 1 + std::max<std::int64_t>(options.likeliest + 1, 0);
-  request.values = request.copies * tokens * each;
+  request.values = request.texts() * tokens * each;
   if (request.values <= model.most_values) return;
   const char* scores = request.chat() ? "top_logprobs" : "logprobs";
-  reject_key("max_tokens", "the answer could have ", request.copies * tokens, " tokens",
+  reject_key("max_tokens", "the answer could have ", request.texts() * tokens, " tokens",
              request.scored ? concat(" with ", each - 1, " log-probabilities each") : "", ", ",
              request.values, " values, more than ", model.most_values,
              " (axonn serve --max-answer); lower max_tokens, ",
@@ -229,18 +229,77 @@ void read_best_of(const RequestBody& body, const ServedModel& model, CompletionR
   request.copies = body.whole(kBestOf, request.answers, 1, model.most_prompts);
   if (request.copies == request.answers) return;
   if (request.copies < request.answers) reject_key(kBestOf, "it is less than n, ", request.answers);
+  if (body.flag("use_beam_search", false)) return;
   if (request.stream)
     reject_key(kBestOf, "not supported in a stream: the likeliest text is known at the end");
   request.options.likeliest = std::max<std::int64_t>(request.options.likeliest, 0);
 }
 
+/// The value of early_stopping: false, true or "never", as in transformers.
+EarlyStopping early_stopping(const nlohmann::json& value) {
+  if (value.is_null() || value == false) return EarlyStopping::no;
+  if (value == true) return EarlyStopping::yes;
+  if (value != "never") reject_key("early_stopping", "wanted false, true or \"never\"");
+  return EarlyStopping::never;
+}
+
+/// Reads use_beam_search and what belongs to it: the beams are best_of, or else n, and the answer
+/// has n texts.
+void read_beams(const RequestBody& body, const ServedModel& model, CompletionRequest& request) {
+  constexpr const char *kSearch = "use_beam_search", *kPenalty = "length_penalty";
+  GenerationOptions& options = request.options;
+  if (!body.flag(kSearch, false)) {
+    for (const auto& [key, plain] :
+         {std::pair{kPenalty, nlohmann::json(1)}, {"early_stopping", nlohmann::json(false)}})
+      if (body.has(key) && body[key] != plain)
+        reject_key(key, "it needs \"use_beam_search\": true");
+    return;
+  }
+  options.beams = {
+      .beams = std::exchange(request.copies, 1),
+      .returned = request.answers,
+      .length_penalty = body.real(kPenalty, 1, -kMostLengthPenalty, kMostLengthPenalty),
+      .early_stopping = early_stopping(body["early_stopping"])};
+  if (options.beams.beams < 2)
+    reject_key(kSearch,
+               "it needs beams: n, or best_of if the answer has fewer texts, of 2 or more");
+  if (options.beams.beams > model.most_beams)
+    reject_key(kSearch, options.beams.beams, " beams, but the server has room for ",
+               model.most_beams, " (axonn serve --batch)");
+  const Sampling& sampling = options.sampling;
+  for (const auto& [key, draws] :
+       {std::pair{"temperature", sampling.temperature != 0 && sampling.temperature != 1},
+        {"top_k", sampling.top_k > 0},
+        {"top_p", sampling.top_p != 1},
+        {"min_p", sampling.min_p != 0}})
+    if (draws) reject_key(key, "a beam search draws no tokens; leave it out");
+  options.sampling.temperature = 0;
+}
+
+/// Refuses what a beam search cannot have.
+void check_beams(const ServedModel& model, const CompletionRequest& request) {
+  const GenerationOptions& options = request.options;
+  const std::int64_t ends = std::ssize(options.stop_tokens);
+  if (options.beams.beams + ends > std::min(model.vocab, model.tokenizer->vocab_size()))
+    reject_key("use_beam_search", options.beams.beams, " beams and ", ends,
+               " end tokens are more than the model has tokens");
+  for (const auto& [what, is_set] :
+       {std::pair{"logprobs", request.scored},
+        {"stop, or a model whose turns end with plain text", !options.stop_strings.empty()},
+        {"a form of the text", !options.form.empty()},
+        {"max_tokens of 0", options.max_tokens == 0}})
+    if (is_set) reject_key("use_beam_search", "not supported with ", what);
+}
+
 /// Checks that the prompts fit. `key`: theirs.
 void check(const char* key, const ServedModel& model, CompletionRequest& request) {
+  if (request.searches()) check_beams(model, request);
   if (request.options.min_tokens > request.options.max_tokens)
     reject_key("min_tokens", "it is more than max_tokens, ", request.options.max_tokens);
-  if (std::ssize(request.prompts) * request.copies > model.most_prompts)
-    reject_key(key, request.prompts.size(), " prompts, each ", request.copies,
-               " times, are more than ", model.most_prompts, " (axonn serve --max-prompts)");
+  const std::int64_t times = std::max(request.copies, request.options.beams.beams);
+  if (std::ssize(request.prompts) * times > model.most_prompts)
+    reject_key(key, request.prompts.size(), " prompts, each ", times, " times, are more than ",
+               model.most_prompts, " (axonn serve --max-prompts)");
   check_context(key, model, request);
   count_values(model, request);
 }
@@ -338,6 +397,7 @@ CompletionRequest parse_completion(const std::string& text, const ServedModel& m
   // Whoever scores a text asks for one more token and counts on it.
   if (options.score_prompt && options.max_tokens == 1) options.stop_tokens.clear();
   read_best_of(body, model, request);
+  read_beams(body, model, request);
   body.only("suffix", "");
   options.form = checked_form(requested_form(body, text), false);
   check("prompt", model, request);
@@ -361,6 +421,7 @@ CompletionRequest parse_chat_completion(const std::string& text, const ServedMod
   else if (likeliest > 0)
     reject_key("top_logprobs", "it needs \"logprobs\": true");
   request.scored = options.likeliest >= 0;
+  read_beams(body, model, request);
   options.max_tokens = chat_limit(body, model, request);
   end_with_turn(body, model, options);
   check("messages", model, request);

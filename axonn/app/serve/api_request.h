@@ -23,7 +23,8 @@ struct ServedModel {
   std::int64_t vocab = 0, context = 0;
   std::int64_t width = 0;           ///< of embeddings; 0: the model gives none
   std::int64_t most_tokens = 4096;  ///< generated for a prompt
-  std::int64_t most_prompts = 256;  ///< of a request, its copies included
+  std::int64_t most_prompts = 256;  ///< of a request, its copies or beams included
+  std::int64_t most_beams = 1;      ///< of a prompt
   /// Tokens and log-probabilities of an answer, all its texts together. Each takes up to about 100
   /// bytes while the answer is written.
   std::int64_t most_values = std::int64_t{1} << 20;
@@ -46,7 +47,7 @@ enum class RequestKind : unsigned char {
 struct CompletionRequest {
   RequestKind kind = RequestKind::completion;
   std::vector<std::vector<std::int32_t>> prompts;  ///< not empty
-  std::int64_t copies = 1;   ///< texts generated after each prompt: "best_of", or "n"
+  std::int64_t copies = 1;   ///< texts drawn after each prompt: "best_of", or "n"
   std::int64_t answers = 1;  ///< "n": of these texts, those that are in the answer, the likeliest
   bool scored = false;       ///< the answer has log-probabilities
   bool echo = false;         ///< the answer begins with the prompt
@@ -62,14 +63,18 @@ struct CompletionRequest {
   std::string repeated = {};                   ///< members that the answer has, too, as JSON
   GenerationOptions options;
 
+  bool searches() const { return options.beams.beams > 1; }  ///< by beams, and draws none
+  /// The texts that come after each prompt, of which answers are chosen.
+  std::int64_t texts() const { return searches() ? answers : copies; }
   /// Whether the answer is a message of the assistant.
   bool chat() const { return kind != RequestKind::completion && kind != RequestKind::embedding; }
 };
 
 /// Parses the body of POST /v1/completions: prompt (a text, a list of tokens, or a list of either),
 /// max_tokens, temperature, top_p, n, stream, stream_options, logprobs, echo, stop, seed; and
-/// top_k, repetition_penalty, stop_token_ids and ignore_eos, which other servers know too. Throws
-/// RequestError, also for a key that check_keys() refuses.
+/// top_k, repetition_penalty, stop_token_ids, ignore_eos, use_beam_search, length_penalty and
+/// early_stopping, which other servers know too. Throws RequestError, also for a key that
+/// check_keys() refuses.
 CompletionRequest parse_completion(const std::string& body, const ServedModel& model);
 
 /// Parses the body of POST /v1/chat/completions: messages and what the model's template reads

@@ -23,6 +23,7 @@ void join(TextStream::Event& event, TextStream::Event next) {
   append(all.prompt_scores, more.prompt_scores);
   append(all.scores, more.scores);
   append(all.embedding, more.embedding);
+  append(all.others, more.others);
   all.text += more.text;
   all.reason = more.reason;
   all.stop = more.stop;
@@ -145,7 +146,9 @@ void RequestQueue::ended(std::size_t number, const Generation& result) {
   load_.tokens += std::ssize(result.tokens);
   const auto found = running_.find(number);
   if (found == running_.end()) return;
-  found->second.stream->push({.news = found->second.news(result), .end = true});
+  TextStream::Event event{.news = found->second.news(result), .end = true};
+  event.news.others = result.others;
+  found->second.stream->push(std::move(event));
   running_.erase(found);
 }
 

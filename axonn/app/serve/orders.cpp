@@ -11,10 +11,11 @@ namespace {
 
 nlohmann::json to_json(const GenerationOptions& options) {
   // Names all fields, so that a new one is an error of the compiler here.
-  const auto& [max_tokens, sampling, seed, random_stream, likeliest, score_prompt, stop_tokens,
-               stop_strings, min_tokens, logit_bias, form, shown_tokens, slides, ends_if_not_finite,
-               pooling, adapter] = options;
+  const auto& [max_tokens, sampling, beams, seed, random_stream, likeliest, score_prompt,
+               stop_tokens, stop_strings, min_tokens, logit_bias, form, shown_tokens, slides,
+               ends_if_not_finite, pooling, adapter] = options;
   const auto& [temperature, top_k, top_p, penalty, min_p, presence, frequency] = sampling;
+  const auto& [width, returned, length_penalty, early_stopping] = beams;
   return {{"max_tokens", max_tokens},
           {"temperature", temperature},
           {"top_k", top_k},
@@ -23,6 +24,10 @@ nlohmann::json to_json(const GenerationOptions& options) {
           {"min_p", min_p},
           {"presence", presence},
           {"frequency", frequency},
+          {"beams", width},
+          {"returned", returned},
+          {"length_penalty", length_penalty},
+          {"early_stopping", early_stopping},
           {"seed", seed},
           {"random_stream", random_stream},
           {"likeliest", likeliest},
@@ -44,6 +49,8 @@ GenerationOptions options_of(const nlohmann::json& from) {
       .max_tokens = from.at("max_tokens"),
       .sampling = {from.at("temperature"), from.at("top_k"), from.at("top_p"), from.at("penalty"),
                    from.at("min_p"), from.at("presence"), from.at("frequency")},
+      .beams = {from.at("beams"), from.at("returned"), from.at("length_penalty"),
+                from.at("early_stopping").get<EarlyStopping>()},
       .seed = from.at("seed"),
       .random_stream = from.at("random_stream"),
       .likeliest = from.at("likeliest"),

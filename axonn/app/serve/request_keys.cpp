@@ -61,6 +61,8 @@ constexpr KeyGroup kKeys[] = {
     {Use::completions, "", "; it is for /v1/completions", "prompt"},
     {Use::completions, "false", "; it is for /v1/completions", "echo"},
     {Use::completions, "1", "; it is for /v1/completions", "best_of"},
+    {Use::texts, "false", kForTexts, "use_beam_search early_stopping"},
+    {Use::texts, "1", kForTexts, "length_penalty"},
     {Use::completions, "\"\"", "; it is for /v1/completions", "suffix"},
     {Use::of_messages, "", kForTools, "messages"},
     {Use::chats, "", "; it is for /v1/chat/completions", "max_completion_tokens"},
@@ -110,7 +112,9 @@ constexpr KeyGroup kKeys[] = {
     {Use::refused, "1", "; use repetition_penalty", "repeat_penalty"},
     {Use::refused, "", "; use stop", "stop_strings"},
     {Use::refused, "", "; use seed", "random_seed"},
-    {Use::refused, "1", "; use n", "num_return_sequences num_beams"},
+    {Use::refused, "1", "; use n", "num_return_sequences"},
+    {Use::refused, "1", "; use use_beam_search with n, and best_of if there are more beams",
+     "num_beams beam_width"},
     {Use::refused, "", "; use chat_template_kwargs", "enable_thinking thinking think"},
     {Use::refused, "", "; use response_format", "format"},
     // What the text must be like.
@@ -121,15 +125,14 @@ constexpr KeyGroup kKeys[] = {
      "stop_regex ban_eos_token exponential_decay_length_penalty logits_processors "
      "custom_logit_processor custom_params vllm_xargs repetition_detection"},
     // How tokens are drawn.
-    {Use::refused, "1", "", "typical_p typical top_n_sigma_scale tfs tfs_z length_penalty"},
+    {Use::refused, "1", "", "typical_p typical top_n_sigma_scale tfs tfs_z"},
     {Use::refused, "0", "",
      "xtc_probability mirostat mirostat_mode dry_multiplier no_repeat_ngram_size dynatemp_range "
      "top_a epsilon_cutoff eta_cutoff smoothing_factor penalty_alpha min_keep "
      "encoder_no_repeat_ngram_size n_probs n_keep n_indent n_discard t_max_predict_ms"},
     {Use::refused, "-1", "", "top_n_sigma nsigma adaptive_target repeat_last_n"},
     {Use::refused, "false", "",
-     "use_beam_search early_stopping dynamic_temperature temperature_last penalize_nl "
-     "ignore_eot add_bos_token"},
+     "dynamic_temperature temperature_last penalize_nl ignore_eot add_bos_token"},
     {Use::refused, "", "",
      "mirostat_* xtc_* dry_* dynatemp_* samplers sampler_* penalty_prompt adaptive_decay "
      "encoder_repetition_penalty guidance_scale negative_prompt cfg_scale diversity_penalty "

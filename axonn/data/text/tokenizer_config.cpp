@@ -63,6 +63,8 @@ TokenizerConfig read_tokenizer_config(const std::string& folder) {
   result.prefix_space = flag("add_prefix_space");
   result.begin_of_text = token_at(config["bos_token"]);
   result.end_of_text = token_at(config["eos_token"]);
+  result.unknown = token_at(config["unk_token"]);
+  result.padding = token_at(config["pad_token"]);
   for (const auto& [name, value] : config.members())
     if (name.ends_with("_token")) config.pass_over({name.c_str()});  // a name for a token
   std::string unread = config.unread(kHarmlessTokenizerKeys);

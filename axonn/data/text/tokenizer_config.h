@@ -12,6 +12,7 @@ struct TokenizerConfig {
   std::optional<bool> adds_begin;          ///< add_bos_token
   std::optional<bool> prefix_space;        ///< add_prefix_space
   std::string begin_of_text, end_of_text;  ///< the characters of bos_token and eos_token, or empty
+  std::string unknown, padding;            ///< those of unk_token and pad_token
   std::vector<std::string> notes;  ///< names the keys that are not followed, if there are any
 };
 

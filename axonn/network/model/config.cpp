@@ -176,10 +176,12 @@ void list_kind(ModelConfig& model, OptionList& list) {
   list.add("name", name_choice(model),
            {.help = "a published model: its sizes are the defaults of the keys below",
             .also = "model_name preset flavor"});
-  list.add("family", model.family, model_families(),
-           {.help = "kind of model: gpt for GPT-2, llama for Llama, Mistral, Ministral, Qwen, "
-                    "SmolLM3, OLMo 2 and 3, Phi-3 and 4, Seed-OSS, Mixtral, OLMoE and Apertus",
-            .also = "model_type"});
+  list.add(
+      "family", model.family, model_families(),
+      {.help = "kind of model: gpt for GPT-2, opt for OPT, llama for Llama, Mistral, Ministral, "
+               "Qwen, SmolLM3, OLMo 2 and 3, Phi-3 and 4, Seed-OSS, Mixtral, OLMoE and "
+               "Apertus",
+       .also = "model_type"});
 }
 
 /// The sizes that must be set, which a registered family may do without.
@@ -249,9 +251,10 @@ void list_other_sizes(ModelConfig& model, OptionList& list) {
                ? "model.family is llama, which has qkv_bias, out_bias and mlp_bias"
                : why_sizes_unread(model);
   });
-  list.add(
-      "bias", &model.bias,
-      {.help = "whether linear layers and norms have biases (gpt)", .also = "add_bias_linear"});
+  list.add("bias", &model.bias,
+           {.help = "whether linear layers have biases, and norms have, too (gpt), or have them "
+                    "whatever this says (opt)",
+            .also = "add_bias_linear enable_bias"});
 }
 
 void list_initialisation(ModelConfig& model, OptionList& list) {
@@ -272,7 +275,7 @@ void list_initialisation(ModelConfig& model, OptionList& list) {
       {.help = "muP: the width whose best init_std, learning rate, eps and weight decay suit this "
                "model, too: with m = hidden / mup_base, the weights of the blocks' products start "
                "with init_std / sqrt(m) and learn with lr / m and m times weight_decay; eps and "
-               "logits are divided by m; axonn check --mup tests it; 0: not used (gpt, llama)",
+               "logits are divided by m; axonn check --mup tests it; 0: not used (gpt, llama, opt)",
        .min = 0,
        .also = "mup_base_width mup_base_shapes base_width d_model_base use_mup"});
   list.unused_if([&model] { return model.mup_base == 0 ? "model.mup_base is 0" : ""; });

@@ -19,7 +19,7 @@ class ModelFiles;
 class OptionList;
 
 /// The families of this library; those that a program registers (model/model.h) follow.
-enum class ModelFamily { gpt, llama };
+enum class ModelFamily { gpt, llama, opt };
 
 /// Names of all families, in the order of their values.
 std::span<const std::string_view> model_families();
@@ -66,7 +66,7 @@ inline constexpr std::array<std::string_view, 2> kRopePairs = {"halves", "neighb
 /// The section [model]: the sizes of a model, or the path it is read from. Plain data.
 ///
 /// resolved() replaces a 0 by a value that follows from the others. layers, hidden and heads have
-/// no default, and are 0 until the user sets them. Only gpt reads `bias`; only llama reads
+/// no default, and are 0 until the user sets them. Only gpt and opt read `bias`; only llama reads
 /// activation to rope.
 struct ModelConfig {
   ModelFamily family = ModelFamily::gpt;
@@ -79,7 +79,7 @@ struct ModelConfig {
   std::int64_t vocab = 0;      ///< V, unpadded; 0: the tokenizer's
   std::int64_t positions = 0;  ///< the longest sequence; 0: training.seq_len
   bool tied = true;            ///< the logits' weight is the embedding's
-  bool bias = true;            ///< biases in linear layers and norms
+  bool bias = true;            ///< biases in linear layers and, but for OPT, in norms
   double norm_eps = 1e-5;
   double init_std = 0.02;  ///< of the initial weights; projections into the residual: / sqrt(2 L)
   /// muP: the width, and the head width, that init_std and the settings of the optimizer are for.

@@ -107,6 +107,7 @@ Decoder::Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends)
                  {.vocab = config.vocab,
                   .width = config.hidden,
                   .positions = ends.positions,
+                  .unused_positions = ends.unused_positions,
                   .init_std = config.init_std}),
       head_group_(ends.norm, grid),
       norm_(head_group_, ends.norm, ends.norm_options),

@@ -108,8 +108,9 @@ class Decoder : public LanguageModel {
   /// The parts around the blocks.
   struct Ends {
     Embedding::Names embedding;
-    std::int64_t positions = 0;  ///< that the embedding has vectors for; 0: none
-    std::string norm;            ///< the final norm's name
+    std::int64_t positions = 0;         ///< that the embedding has vectors for; 0: none
+    std::int64_t unused_positions = 0;  ///< vectors before those, which no token has
+    std::string norm;                   ///< the final norm's name
     Norm::Options norm_options;
   };
 

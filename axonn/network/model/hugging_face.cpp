@@ -19,14 +19,14 @@ namespace {
 
 /// Keys that change nothing here. What a program does with a model is not the model: its tokens and
 /// texts (which the tokenizer's files have), its training, heads for other tasks.
-constexpr std::array<std::string_view, 45> kHarmlessKeys = {
+constexpr std::array<std::string_view, 46> kHarmlessKeys = {
     // Who wrote the file, and with what.
     "_name_or_path", "architectures", "auto_map", "transformers_version", "unsloth_fixed",
     "unsloth_version", "tokenizer_class", "torch_dtype", "dtype", "_attn_implementation",
     "_experts_implementation", "attn_implementation", "use_flash_attn",
     // Special tokens, which generation_config.json and the tokenizer's files have.
     "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
-    "cls_token_id",
+    "cls_token_id", "prefix",
     // What a call of the model returns, and how it computes it.
     "use_cache", "output_attentions", "output_hidden_states", "output_router_logits", "return_dict",
     "return_dict_in_generate", "torchscript", "pretraining_tp", "gradient_checkpointing",
@@ -41,14 +41,18 @@ constexpr std::array<std::string_view, 45> kHarmlessKeys = {
 /// A key of the dropout that a model was trained with, which changes nothing here either.
 struct DropoutKey {
   const char* name;
-  double of_gpt2;  // what transformers takes for a missing key of GPT-2; 0 for other types
+  std::string_view type = {};  // of which transformers takes 0.1 for a missing key; of others 0
 };
 
-constexpr std::array kDropoutKeys = {
-    DropoutKey{"attn_pdrop", 0.1},      DropoutKey{"embd_pdrop", 0.1},
-    DropoutKey{"resid_pdrop", 0.1},     DropoutKey{"attention_dropout", 0},
-    DropoutKey{"hidden_dropout", 0},    DropoutKey{"residual_dropout", 0},
-    DropoutKey{"embedding_dropout", 0}, DropoutKey{"dropout", 0}};
+constexpr std::array kDropoutKeys = {DropoutKey{"attn_pdrop", "gpt2"},
+                                     DropoutKey{"embd_pdrop", "gpt2"},
+                                     DropoutKey{"resid_pdrop", "gpt2"},
+                                     DropoutKey{"attention_dropout"},
+                                     DropoutKey{"hidden_dropout"},
+                                     DropoutKey{"residual_dropout"},
+                                     DropoutKey{"embedding_dropout"},
+                                     DropoutKey{"dropout", "opt"},
+                                     DropoutKey{"layerdrop"}};
 
 constexpr std::array<std::string_view, 2> kHeads = {"lm_head.weight",
                                                     "language_model.lm_head.weight"};
@@ -225,14 +229,14 @@ std::string config_file(const std::string& path) {
 
 UnreadTrainingKeys unread_keys_of(const nlohmann::json& json) {
   if (const nlohmann::json text = text_model(json); !text.is_null()) return unread_keys_of(text);
-  const bool gpt2 = json.value("model_type", nlohmann::json()) == "gpt2";
+  const nlohmann::json type = json.value("model_type", nlohmann::json());
   const auto number = [&](const char* name, double otherwise) {
     const auto found = json.find(name);
     return found != json.end() && found->is_number() ? found->get<double>() : otherwise;
   };
   UnreadTrainingKeys unread;
-  for (const auto& [name, of_gpt2] : kDropoutKeys)
-    if (const double value = number(name, gpt2 ? of_gpt2 : 0); value > 0)
+  for (const auto& [name, of_type] : kDropoutKeys)
+    if (const double value = number(name, !of_type.empty() && type == of_type ? 0.1 : 0); value > 0)
       unread.dropout.push_back(concat(name, " = ", value));
   if (json.value("output_router_logits", nlohmann::json()) == true)
     unread.balance = number("router_aux_loss_coef", 0);

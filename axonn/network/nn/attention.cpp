@@ -266,6 +266,28 @@ bool KeyValueCache::attend(const Context& ctx, const LocalHeads& at, const Chunk
   return true;
 }
 
+void KeyValueCache::copy_slot(const Context& ctx, std::int32_t from, std::int32_t to,
+                              std::int64_t positions) const {
+  AXONN_CHECK(from >= 0 && to >= 0 && from < options_.slots && to < options_.slots,
+              "KeyValueCache::copy_slot: slots ", from, " and ", to, ", wanted less than ",
+              options_.slots);
+  const auto copy = [&](const Tensor& all, std::int64_t heads, std::int64_t cols) {
+    const std::int64_t rows = all.rows() / options_.slots;
+    const auto in = [&](std::int32_t slot) {
+      const Tensor mine = all.row_range(slot * rows, rows);
+      return mine.reshape(heads, mine.count() / heads).col_range(0, cols);
+    };
+    ctx.backend.run(ops::Cast{in(to).view(), in(from).view()});
+  };
+  const std::int64_t held = std::min(positions, options_.entries);
+  for (const Layer& layer : layers_)
+    for (const Tensor* const all : {&layer.keys, &layer.values})
+      copy(*all, all->rows() / (options_.slots * options_.entries), held * all->cols());
+  for (const Recurrent& layer : recurrent_)
+    for (const Tensor* const all : {&layer.states, &layer.inputs})
+      copy(*all, 1, all->count() / options_.slots);
+}
+
 std::int64_t KeyValueCache::elements(const Heads& heads, const Grid& grid) {
   checked(heads);
   const int x = grid.extent(Axis::x), y = grid.extent(Axis::y);

@@ -158,6 +158,10 @@ class KeyValueCache {
   const Recurrent& recurrent(const Context& ctx, std::int64_t heads, std::int64_t width,
                              std::int64_t channels);
 
+  /// Gives a slot what another one holds of its first `positions`, in all layers. Between passes.
+  void copy_slot(const Context& ctx, std::int32_t from, std::int32_t to,
+                 std::int64_t positions) const;
+
   /// Elements that one position of one layer takes on this rank.
   static std::int64_t elements(const Heads& heads, const Grid& grid);
 

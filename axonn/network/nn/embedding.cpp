@@ -30,7 +30,7 @@ Embedding::Embedding(ParameterGroup& group, Names names, Options options) : opti
                        .decays = true});
   if (options.positions == 0) return;
   positions_ = &group.add({.name = names.positions,
-                           .layout = {.rows = options.positions,
+                           .layout = {.rows = options.unused_positions + options.positions,
                                       .cols = options.width,
                                       .row_axis = {},
                                       .col_axis = Axis::y,
@@ -47,7 +47,9 @@ Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
       std::min<std::int64_t>(ctx.scheduling().run.chunks, tokens.rows.sequences);
   const std::int64_t first = vocabulary_piece(ctx.grid, options_.vocab).first,
                      length = tokens.rows.positions;
-  const auto learned = [reach](const View& whole) { return whole.row_range(0, reach); };
+  const auto learned = [reach, first_row = options_.unused_positions](const View& whole) {
+    return whole.row_range(first_row, reach);
+  };
   Var outs;
   for (std::int64_t c = 0; c < chunks; ++c) {
     const std::int64_t begin = c * tokens.rows.sequences / chunks,

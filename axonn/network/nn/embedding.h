@@ -16,11 +16,12 @@ class Embedding {
  public:
   struct Options {
     std::int64_t vocab = 0, width = 0;
-    std::int64_t positions = 0;  ///< the longest sequence; 0: no learned positions
+    std::int64_t positions = 0;         ///< the longest sequence; 0: no learned positions
+    std::int64_t unused_positions = 0;  ///< rows before that of position 0, which no token has
     double init_std = 0.02;
   };
   struct Names {
-    std::string tokens, positions;  ///< tables (vocab, width) and (positions, width)
+    std::string tokens, positions;  ///< tables (vocab, width), (unused + positions, width)
   };
 
   Embedding(ParameterGroup& group, Names names, Options options);

@@ -1,5 +1,7 @@
 #include "axonn/use/convert/mup_source.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -18,8 +20,8 @@ struct RowFactor {
 RowFactor factor_of(const ModelConfig& model, const StoredParameter& parameter) {
   const std::string& name = parameter.name;
   const auto ends = [&](std::string_view end) { return name.ends_with(end); };
-  if (name == "ln_f.weight" || name == "ln_f.bias" || name == "model.norm.weight" ||
-      name == "model.norm.bias")
+  constexpr std::array kFinalNorms = {"ln_f.", "model.norm.", "model.decoder.final_layer_norm."};
+  if (std::ranges::any_of(kFinalNorms, [&](const char* norm) { return name.starts_with(norm); }))
     return {parameter.rows, static_cast<float>(1 / model.width_factor())};
   if (model.mup_base_head_dim == 0) return {};
   const double width = static_cast<double>(model.head_width()),

@@ -34,6 +34,12 @@ std::size_t CacheSlots::held(std::size_t i, const std::vector<std::int32_t>& wan
   return 2 * same >= std::ssize(wanted) ? same : 0;
 }
 
+StreamDecoder decoder_of(const Tokenizer& tokenizer, const GenerationOptions& options) {
+  return StreamDecoder(tokenizer,
+                       {.skip_special = true, .shown = options.shown_tokens, .continues = true},
+                       options.stop_strings);
+}
+
 void GenerationSchedule::add(GeneratedSequence sequence) {
   const std::size_t number = sequence.number;
   const bool is_new = sequences_.try_emplace(number, std::move(sequence)).second;
@@ -45,20 +51,36 @@ void GenerationSchedule::remove(std::size_t number) {
   const auto found = sequences_.find(number);
   if (found == sequences_.end()) return;
   const GeneratedSequence& sequence = found->second;
-  const auto slot = std::ranges::find(in_slot_, &sequence);
-  if (slot == in_slot_.end()) {
-    std::erase(waiting_, number);
-  } else {
-    const auto first = sequence.tokens.begin() + static_cast<std::ptrdiff_t>(sequence.begin);
-    // The keys of a part of a long sequence are not those of a short one.
-    const bool usable = !slots_.differ(sequence.cached, sequence.in_context());
-    if (!sequence.embeds())  // which leaves in the slot what was there
-      slots_.last[slot - in_slot_.begin()] = {
-          .tokens = {first, first + static_cast<std::ptrdiff_t>(usable ? sequence.cached : 0)},
-          .adapter = sequence.options.adapter};
-    *slot = nullptr;
+  std::erase(waiting_, number);
+  for (std::size_t i = 0; i < in_slot_.size(); ++i) {
+    if (in_slot_[i] != &sequence) continue;
+    slots_.last[i] = left_in(sequence, i);
+    in_slot_[i] = nullptr;
   }
   sequences_.erase(found);
+}
+
+/// What a slot of a sequence that ends holds.
+CacheSlots::Slot GenerationSchedule::left_in(const GeneratedSequence& sequence,
+                                             std::size_t i) const {
+  const auto slot = static_cast<std::int64_t>(i) % slots_.slots;
+  const std::vector<std::int32_t>* tokens = &sequence.tokens;
+  const bool first = !sequence.search || sequence.beams.front().slot == slot;
+  if (sequence.branched())
+    tokens = &std::ranges::find(sequence.beams, slot, &BeamText::slot)->tokens;
+  else if (sequence.embeds() || !first)
+    return slots_.last[i];  // what was there
+  const auto begin = tokens->begin() + static_cast<std::ptrdiff_t>(sequence.begin);
+  // The keys of a part of a long sequence are not those of a short one.
+  const bool usable = !slots_.differ(sequence.cached, sequence.in_context());
+  const auto held = static_cast<std::ptrdiff_t>(usable && !tokens->empty() ? sequence.cached : 0);
+  return {.tokens = {begin, begin + held}, .adapter = sequence.options.adapter};
+}
+
+/// Whether so many slots of a place are free.
+bool GenerationSchedule::has_room(std::int64_t place, std::int64_t slots) const {
+  const auto first = in_slot_.begin() + place * slots_.slots;
+  return std::count(first, first + slots_.slots, nullptr) >= slots;
 }
 
 std::size_t GenerationSchedule::held_for(const GeneratedSequence& sequence, std::size_t i) const {
@@ -72,7 +94,7 @@ std::size_t GenerationSchedule::best_slot(const GeneratedSequence& sequence) con
   for (std::int64_t slot = 0; slot < slots_.slots; ++slot)
     for (std::int64_t place = 0; place < slots_.places; ++place) {
       const std::size_t i = place * slots_.slots + slot;
-      if (in_slot_[i]) continue;
+      if (in_slot_[i] || !has_room(place, sequence.options.beams.beams)) continue;
       const std::size_t held = sequence.begin == 0 ? held_for(sequence, i) : 0;
       if (best == in_slot_.size() || held > most) {
         best = i;
@@ -95,8 +117,29 @@ void GenerationSchedule::admit() {
     if (sequence.begin == 0 && !sequence.options.score_prompt && !sequence.embeds())
       sequence.cached = held_for(sequence, i);
     sequence.result.cached_tokens = static_cast<std::int64_t>(sequence.cached);
-    in_slot_[i] = &sequence;
+    take_slots(sequence, i);
   }
+}
+
+/// Gives a sequence the slot and, of the same place, those of its further beams.
+void GenerationSchedule::take_slots(GeneratedSequence& sequence, std::size_t first) {
+  in_slot_[first] = &sequence;
+  if (!sequence.search) return;
+  const auto place = static_cast<std::int64_t>(first) / slots_.slots;
+  sequence.beams = {{.slot = static_cast<std::int32_t>(first % slots_.slots)}};
+  for (std::int32_t slot = 0; std::ssize(sequence.beams) < sequence.options.beams.beams; ++slot) {
+    GeneratedSequence*& in = in_slot_[place * slots_.slots + slot];
+    if (in) continue;
+    in = &sequence;
+    sequence.beams.push_back({.slot = slot});
+  }
+}
+
+void GenerationSchedule::add_parts(std::vector<PassPart>& parts, const PassPart& first) {
+  const GeneratedSequence& sequence = *first.sequence;
+  if (!sequence.branched()) return parts.push_back(first);
+  for (std::size_t beam = 0; beam < sequence.search->running().size(); ++beam)
+    parts.push_back({first.sequence, sequence.beams[beam].slot, first.count, beam});
 }
 
 PassPlan GenerationSchedule::next() {
@@ -119,6 +162,7 @@ PassPlan GenerationSchedule::next() {
     for (std::int64_t slot = 0; slot < slots_.slots; ++slot) {
       GeneratedSequence* sequence = in_slot_[place * slots_.slots + slot];
       if (!sequence || !in_pass(*sequence) || (sequence->cached == 0) != fresh) continue;
+      if (sequence->search && sequence->beams.front().slot != slot) continue;
       const auto left = static_cast<std::int64_t>(sequence->in_context() - sequence->cached);
       PassPart part{sequence, static_cast<std::int32_t>(slot),
                     fresh ? left : std::min(left, most_new)};
@@ -129,8 +173,9 @@ PassPlan GenerationSchedule::next() {
         if (scored > 0 && scored + part.count > kScoredRows) continue;
         scored += part.count;
       }
-      parts.push_back(part);
-      rows += part.count;
+      const auto before = std::ssize(parts);
+      add_parts(parts, part);
+      rows += (std::ssize(parts) - before) * part.count;
     }
     // The rows of an adapter lie one after another, so that one product serves them.
     std::ranges::stable_sort(parts, {},

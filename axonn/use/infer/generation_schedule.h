@@ -12,15 +12,23 @@
 #include "axonn/data/text/stream_decoder.h"
 #include "axonn/data/text/tokenizer.h"
 #include "axonn/network/nn/attention.h"
+#include "axonn/use/infer/beam_search.h"
 #include "axonn/use/infer/generator.h"
 
 namespace axonn {
+
+/// One of the texts of a beam search, and the slot in which its keys and values are.
+struct BeamText {
+  std::int32_t slot = 0;
+  std::vector<std::int32_t> tokens = {};  ///< the prompt's, then the generated ones
+};
 
 /// A prompt and the tokens generated after it.
 struct GeneratedSequence {
   std::size_t number = 0;
   GenerationOptions options = {};
-  std::vector<std::int32_t> tokens = {};  ///< the prompt's, then the generated ones
+  /// The prompt's, then the generated ones; with a beam search those of the best text.
+  std::vector<std::int32_t> tokens = {};
   std::size_t prompt_size = 0;
   std::optional<StreamDecoder> text = {};
   std::size_t begin = 0;   ///< first token that is still in the context
@@ -28,18 +36,39 @@ struct GeneratedSequence {
   Generation result = {};  ///< so far
   std::shared_ptr<Constraint> constraint = {};  ///< of options.form, shared; null: none
   Constraint::State place = {};                 ///< in the form
+  std::optional<BeamSearch> search = {};        ///< of options.beams; empty: one beam
+  /// Of the search, once there is a slot: as many as it has beams, of one place. Before the search
+  /// branches, the first one is for the prompt.
+  std::vector<BeamText> beams = {};
 
+  /// Whether each beam has a text.
+  bool branched() const { return search && produced() > 0; }
+  /// The likeliest tokens at each place that a pass returns.
+  std::int64_t likeliest() const { return search ? search->candidates() : options.likeliest; }
   std::size_t produced() const { return tokens.size() - prompt_size; }
   std::size_t in_context() const { return tokens.size() - begin; }
   bool embeds() const { return options.pooling != Pooling::none; }
   bool scores_prompt() const { return options.score_prompt && produced() == 0; }
 };
 
-/// Tokens of one sequence that one pass computes: `count` from the first one that is not cached.
+/// Makes the text of generated tokens.
+StreamDecoder decoder_of(const Tokenizer& tokenizer, const GenerationOptions& options);
+
+/// Tokens of one text that one pass computes: `count` from the first one that is not cached. A pass
+/// has all texts of a beam search or none, one after another.
 struct PassPart {
   GeneratedSequence* sequence;
   std::int32_t slot;
   std::int64_t count;
+  std::size_t beam = 0;
+
+  const std::vector<std::int32_t>& tokens() const {
+    return sequence->branched() ? sequence->beams[beam].tokens : sequence->tokens;
+  }
+  /// Whether no further text of its sequence follows in the pass.
+  bool ends_sequence() const {
+    return !sequence->branched() || beam + 1 == sequence->search->running().size();
+  }
 
   /// Whether the pass reaches the sequence's end, so that its next token is drawn.
   bool last() const { return sequence->cached + count == sequence->in_context(); }
@@ -50,7 +79,7 @@ struct PassPart {
   }
   /// The tokens whose log-probabilities the pass computes: of the prompt, then the drawn one.
   std::int64_t scored() const {
-    const bool draws = last() && sequence->options.likeliest >= 0;
+    const bool draws = last() && sequence->likeliest() >= 0;
     return (sequence->scores_prompt() ? count - std::int64_t{last()} : 0) + std::int64_t{draws};
   }
 };
@@ -85,6 +114,11 @@ class GenerationSchedule {
 
  private:
   void admit();
+  void take_slots(GeneratedSequence& sequence, std::size_t first);
+  bool has_room(std::int64_t place, std::int64_t slots) const;
+  /// Adds a sequence's parts to those of its place.
+  static void add_parts(std::vector<PassPart>& parts, const PassPart& first);
+  CacheSlots::Slot left_in(const GeneratedSequence& sequence, std::size_t i) const;
   std::size_t best_slot(const GeneratedSequence& sequence) const;
   std::size_t held_for(const GeneratedSequence& sequence, std::size_t i) const;
 

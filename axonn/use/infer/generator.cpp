@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <iterator>
 #include <limits>
-#include <numeric>
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/clock.h"
@@ -16,6 +14,7 @@
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/use/infer/decode_graphs.h"
 #include "axonn/use/infer/generation_schedule.h"
+#include "axonn/use/infer/score_words.h"
 #include "axonn/use/infer/token_choice.h"
 
 namespace axonn {
@@ -76,32 +75,11 @@ std::vector<float> host_values(const Context& ctx, const Tensor& from) {
   return values;
 }
 
-/// The values of a token's score in what ranks exchange.
-std::size_t words_of(const GenerationOptions& options) {
-  return 1 + 2 * static_cast<std::size_t>(std::max<std::int64_t>(options.likeliest, 0));
-}
-
+/// The words of the scores that a pass of these parts has.
 std::size_t words_of(const std::vector<PassPart>& parts) {
   std::size_t sum = 0;
-  for (const PassPart& part : parts) sum += part.scored() * words_of(part.sequence->options);
+  for (const PassPart& part : parts) sum += part.scored() * score_words(part.sequence->likeliest());
   return sum;
-}
-
-void append(std::vector<std::int32_t>& words, const TokenScore& score) {
-  words.push_back(std::bit_cast<std::int32_t>(score.log_probability));
-  for (const auto& [token, log_probability] : score.likeliest) {
-    words.push_back(token);
-    words.push_back(std::bit_cast<std::int32_t>(log_probability));
-  }
-}
-
-TokenScore take_score(std::span<const std::int32_t>& words, const GenerationOptions& options) {
-  TokenScore score{.log_probability = std::bit_cast<float>(words.front())};
-  const std::size_t size = words_of(options);
-  for (std::size_t i = 1; i < size; i += 2)
-    score.likeliest.emplace_back(words[i], std::bit_cast<float>(words[i + 1]));
-  words = words.subspan(size);
-  return score;
 }
 
 /// The result of a sequence that ends.
@@ -120,29 +98,6 @@ Generation finished(GeneratedSequence& sequence, FinishReason reason,
 }
 
 }  // namespace
-
-TokenScore score_of(std::span<const float> logits, std::int32_t token, std::int64_t count,
-                    std::int64_t known) {
-  AXONN_CHECK(token >= 0 && token < std::ssize(logits), "score_of: token ", token, " of ",
-              logits.size(), " logits");
-  const float most = *std::ranges::max_element(logits);
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(double{logit} - most);
-  const double log_sum = most + std::log(sum);
-  const auto log_probability = [&](std::int32_t i) {
-    return static_cast<float>(logits[i] - log_sum);
-  };
-  TokenScore score{.log_probability = log_probability(token)};
-  if (count <= 0) return score;
-  std::vector<std::int32_t> ids(std::min<std::int64_t>(known, std::ssize(logits)));
-  std::iota(ids.begin(), ids.end(), 0);
-  const auto end = ids.begin() + std::min<std::ptrdiff_t>(count, std::ssize(ids));
-  std::ranges::partial_sort(ids, end, [&](std::int32_t a, std::int32_t b) {
-    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-  });
-  for (auto i = ids.begin(); i != end; ++i) score.likeliest.emplace_back(*i, log_probability(*i));
-  return score;
-}
 
 std::string_view name_of(FinishReason reason) {
   constexpr std::string_view kNames[] = {"max_tokens", "stop_token", "stop_string",
@@ -184,7 +139,7 @@ struct Generator::Rows {
     }
     for (std::int64_t i = 0; i < part.count; ++i) {
       const std::size_t position = part.sequence->cached + i;
-      ids.push_back(part.sequence->tokens[part.sequence->begin + position]);
+      ids.push_back(part.tokens()[part.sequence->begin + position]);
       positions.push_back(static_cast<std::int32_t>(position));
       slots.push_back(part.slot);
       starts.push_back(start);
@@ -246,14 +201,16 @@ std::int64_t Generator::bytes_of_slot() const {
   return bytes;
 }
 
-std::int64_t Generator::reserve(std::size_t prompts) {
+std::int64_t Generator::reserve(std::size_t prompts, std::int64_t beams) {
   constexpr std::int64_t kMost = 64;
   AXONN_CHECK(schedule_->idle(), "Generator: reserve() while prompts are being generated");
   const std::int64_t bytes = slots_.caches ? bytes_of_slot() : 1;
-  const std::int64_t most = options_.batch > 0
-                                ? options_.batch
-                                : std::clamp<std::int64_t>(options_.cache_bytes / bytes, 1, kMost);
+  const std::int64_t fit = options_.cache_bytes / (bytes * beams),
+                     most = options_.batch > 0 ? options_.batch
+                                               : std::min(std::max<std::int64_t>(fit, 1),
+                                                          std::max<std::int64_t>(kMost / beams, 1));
   const std::int64_t wanted =
+      beams *
       std::min(most, (static_cast<std::int64_t>(prompts) + slots_.places - 1) / slots_.places);
   if (wanted > slots_.slots) {
     if (slots_.caches)
@@ -278,6 +235,7 @@ void Generator::check(const std::vector<std::int32_t>& prompt,
               "Generator: the embedding of a prompt whose first tokens are dropped");
   if (options.pooling != Pooling::none && model_.config().model.hidden < 1)
     refuse("embeddings need the model's width, and its config has no model.hidden");
+  if (options.beams != BeamOptions()) check_beams(options);
   AXONN_CHECK(options.adapter >= -1 && options.adapter < adapters(), "Generator: adapter ",
               options.adapter, " of ", adapters());
   if (prompt.empty()) refuse("the prompt is empty: give at least one token to continue from");
@@ -294,11 +252,10 @@ std::size_t Generator::add(const std::vector<std::int32_t>& prompt,
   check(prompt, options);
   GeneratedSequence sequence{
       .number = next_number_, .options = options, .tokens = prompt, .prompt_size = prompt.size()};
-  if (options_.tokenizer)
-    sequence.text.emplace(
-        *options_.tokenizer,
-        DecodeOptions{.skip_special = true, .shown = options.shown_tokens, .continues = true},
-        options.stop_strings);
+  if (options.beams.beams > 1)
+    sequence.search = make_search(prompt, options);
+  else if (options_.tokenizer)
+    sequence.text.emplace(decoder_of(*options_.tokenizer, options));
   if (!options.form.empty()) {
     sequence.constraint = constraints_->find(options.form);
     sequence.place = sequence.constraint->start();
@@ -392,6 +349,10 @@ Generator::AfterRow Generator::after_row(const PassPart& part, std::int64_t ahea
   const GenerationOptions& options = sequence.options;
   const std::span<float> known = logits.first(model_.model().vocab());
   AfterRow after;
+  if (sequence.search && part.last()) {
+    append(after.score, {.likeliest = beam_candidates(known, sequence, part.tokens(), vocab_)});
+    return after;
+  }
   const auto score = [&](std::span<const float> of, std::int32_t token) {
     append(after.score, score_of(of, token, options.likeliest, vocab_));
   };
@@ -495,7 +456,7 @@ std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::
 }
 
 /// Ends the sequences of a pass of embeddings.
-void Generator::step_embeddings(const PassPlan& plan, const Drawn& drawn, const OnEnd& on_end) {
+void Generator::step_embeddings(const PassPlan& plan, const Drawn& drawn, const Callbacks& to) {
   const auto width = static_cast<std::size_t>(model_.config().model.hidden);
   for (std::size_t place = 0; place < plan.of_place.size(); ++place) {
     std::size_t at = drawn.scores.size() / slots_.places * place;
@@ -505,11 +466,33 @@ void Generator::step_embeddings(const PassPlan& plan, const Drawn& drawn, const 
         result.embedding.push_back(std::bit_cast<float>(word));
       at += width;
       stats_.prompt_tokens += part.count;
-      const std::size_t number = part.sequence->number;
-      schedule_->remove(number);
-      if (on_end) on_end(number, std::move(result));
+      end(part.sequence->number, std::move(result), to);
     }
   }
+}
+
+void Generator::end(std::size_t number, Generation result, const Callbacks& to) {
+  schedule_->remove(number);
+  if (to.on_end) to.on_end(number, std::move(result));
+}
+
+/// Takes the scores of a pass, of the prompt and then of the token, which is -1 if none was drawn,
+/// and continues the text with it.
+void Generator::step_text(GeneratedSequence& sequence, std::int32_t token,
+                          std::vector<TokenScore> scores, const Callbacks& to) {
+  Generation& so_far = sequence.result;
+  if (token != -1 && sequence.options.likeliest >= 0) {
+    if (token >= 0) so_far.scores.push_back(std::move(scores.back()));
+    scores.pop_back();
+  }
+  std::ranges::move(scores, std::back_inserter(so_far.prompt_scores));
+  if (token == -1) return;
+  const auto reason = accept(sequence, token, to.on_text);
+  if (!reason) return;
+  const std::size_t number = sequence.number;
+  Generation result = finished(sequence, *reason, to.on_text);
+  result.scores.resize(std::min(result.scores.size(), result.tokens.size()));
+  end(number, std::move(result), to);
 }
 
 void Generator::step(const OnText& on_text, const OnEnd& on_end) {
@@ -522,33 +505,25 @@ void Generator::step(const OnText& on_text, const OnEnd& on_end) {
   const Drawn drawn = pass(plan);
   const bool prompts_read = plan.reads == KeyValueCache::Reads::own_rows;
   (prompts_read ? stats_.prompt_seconds : stats_.seconds) += now_seconds() - start;
-  if (plan.embeds) return step_embeddings(plan, drawn, on_end);
+  const Callbacks to{on_text, on_end};
+  if (plan.embeds) return step_embeddings(plan, drawn, to);
   for (std::int64_t place = 0; place < slots_.places; ++place) {
     const std::size_t words = drawn.scores.size() / slots_.places;
     auto scores = std::span(drawn.scores).subspan(place * words, words);
+    std::vector<TokenScore> of_sequence;
     for (const PassPart& part : plan.of_place[place]) {
       (prompts_read ? stats_.prompt_tokens : stats_.tokens) += part.count;
       GeneratedSequence& sequence = *part.sequence;
-      const std::int64_t scored = part.scored();
-      std::vector<TokenScore> of_part;
-      for (std::int64_t i = 0; i < scored; ++i)
-        of_part.push_back(take_score(scores, sequence.options));
-      const bool part_draws = part.last();
+      const bool draws = part.last();
+      for (std::int64_t i = part.scored(); i > 0; --i)
+        of_sequence.push_back(take_score(scores, sequence.likeliest()));
+      if (!part.ends_sequence()) continue;
       if (cache_) sequence.cached += part.count;
-      const std::int32_t token = drawn.tokens[place * slots_.slots + part.slot];
-      if (part_draws && sequence.options.likeliest >= 0) {
-        if (token >= 0) sequence.result.scores.push_back(std::move(of_part.back()));
-        of_part.pop_back();
-      }
-      std::ranges::move(of_part, std::back_inserter(sequence.result.prompt_scores));
-      if (token < 0 && token != kNotFinite && token != kNoToken) continue;
-      const auto reason = accept(sequence, token, on_text);
-      if (!reason) continue;
-      const std::size_t number = sequence.number;
-      Generation result = finished(sequence, *reason, on_text);
-      result.scores.resize(std::min(result.scores.size(), result.tokens.size()));
-      schedule_->remove(number);
-      if (on_end) on_end(number, std::move(result));
+      auto mine = std::exchange(of_sequence, {});
+      if (!sequence.search)
+        step_text(sequence, drawn.tokens[place * slots_.slots + part.slot], std::move(mine), to);
+      else if (draws)
+        step_beams(sequence, place, mine, to);
     }
   }
 }
@@ -564,7 +539,7 @@ std::vector<Generation> Generator::generate(const std::vector<std::vector<std::i
     } catch (const UsageError& error) {
       refuse("prompt ", i, ": ", error.what());
     }
-  reserve(prompts.size());
+  reserve(prompts.size(), options.beams.beams);
   const std::size_t first = next_number_;
   GenerationOptions mine = options;
   for (const auto& prompt : prompts) {

@@ -17,6 +17,7 @@
 
 namespace axonn {
 
+class BeamSearch;
 class ConstraintCache;
 class DecodeGraphs;
 class GenerationSchedule;
@@ -37,6 +38,9 @@ enum class Pooling : std::uint8_t {
 struct GenerationOptions {
   std::int64_t max_tokens = 200;  ///< generated per prompt; 0: only computes the prompt
   Sampling sampling = {.temperature = 0};
+  /// With several beams, sampling.temperature must be 0, and there are no log-probabilities, stop
+  /// strings, forms, embeddings and sliding. The text and those beside it come at the end.
+  BeamOptions beams = {};
   std::uint64_t seed = 1;
   std::uint64_t random_stream =
       0;  ///< texts of one seed and different streams are drawn independently
@@ -104,6 +108,8 @@ struct Generation {
   std::vector<TokenScore> prompt_scores = {};  ///< of its second token and the following
   std::vector<TokenScore> scores = {};         ///< of `tokens`
   std::vector<float> embedding = {};           ///< (H), of any norm; empty without options.pooling
+  float beam_score = 0;                        ///< see BeamSearch; 0 without beams
+  std::vector<Generation> others = {};         ///< BeamOptions::returned texts but this, the best
 };
 
 /// Tokens and seconds of the last call, over all (z, data) coordinates: of passes that read prompts
@@ -197,11 +203,14 @@ class Generator {
   /// not fit in the context and options.slides is false, or if options contradict one another.
   void check(const std::vector<std::int32_t>& prompt, const GenerationOptions& options) const;
 
-  /// Allocates the cache for `prompts` at once, or as many as the options allow. Returns the
-  /// number. Only while idle(); the cache of before is kept if it has room for as many.
-  std::int64_t reserve(std::size_t prompts);
+  /// Allocates the cache for `prompts` at once, or as many as the options allow, each with as many
+  /// slots as it has beams. Returns the number of slots. Only while idle(); the cache of before is
+  /// kept if it has room for as many.
+  std::int64_t reserve(std::size_t prompts, std::int64_t beams = 1);
+  /// The most beams of a prompt: the slots of a (z, data) coordinate.
+  std::int64_t most_beams() const { return slots_.slots; }
   /// Adds a prompt to those that step() generates from, and returns its number. Throws as check(),
-  /// and UsageError for a form that cannot be compiled.
+  /// and UsageError for a form that cannot be compiled, and for more than most_beams().
   std::size_t add(const std::vector<std::int32_t>& prompt, const GenerationOptions& options);
   /// Drops the prompt with this number, if it has not ended; on_end is not called for it.
   void cancel(std::size_t number);
@@ -221,6 +230,10 @@ class Generator {
   struct AfterRow;
   struct Drawn;
   struct Pass;
+  struct Callbacks {
+    const OnText& on_text;
+    const OnEnd& on_end;
+  };
   std::int64_t bytes_of_slot() const;
   Pass begin(const Rows& rows, std::shared_ptr<KeyValueCache> cache, KeyValueCache::Reads reads);
   std::vector<float> logits(const Rows& rows, KeyValueCache::Reads reads);
@@ -229,9 +242,20 @@ class Generator {
   int host_threads(std::size_t values) const;
   void compute(const PassPlan& plan, Drawn& drawn);
   void embed(const PassPlan& plan, Drawn& drawn);
-  void step_embeddings(const PassPlan& plan, const Drawn& drawn, const OnEnd& on_end);
+  void step_embeddings(const PassPlan& plan, const Drawn& drawn, const Callbacks& to);
   std::optional<FinishReason> accept(GeneratedSequence& sequence, std::int32_t token,
                                      const OnText& on_text) const;
+  void step_text(GeneratedSequence& sequence, std::int32_t token, std::vector<TokenScore> scores,
+                 const Callbacks& to);
+  void end(std::size_t number, Generation result, const Callbacks& to);
+  void check_beams(const GenerationOptions& options) const;
+  BeamSearch make_search(const std::vector<std::int32_t>& prompt,
+                         const GenerationOptions& options) const;
+  void step_beams(GeneratedSequence& sequence, std::int64_t place,
+                  std::span<const TokenScore> scores, const Callbacks& to);
+  void move_beams(GeneratedSequence& sequence, std::int64_t place);
+  Generation text_of(const GeneratedSequence& sequence, std::vector<std::int32_t> tokens) const;
+  Generation best_texts(const GeneratedSequence& sequence) const;
 
   LoadedModel& model_;
   Options options_;

@@ -1,12 +1,16 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace axonn {
 
 /// Bounds of the settings below for those that users give, in commands and requests.
-inline constexpr double kMostTemperature = 100, kLeastPenalty = 1e-3, kMostPenalty = 1e3;
+inline constexpr double kMostTemperature = 100, kLeastPenalty = 1e-3, kMostPenalty = 1e3,
+                        kMostLengthPenalty = 10;
+inline constexpr std::int64_t kMostBeams = 1024;
 
 /// How the next token is chosen from logits: first the penalties, then temperature, top_k, top_p
 /// and min_p in this order, as in Hugging Face's transformers.
@@ -20,6 +24,27 @@ struct Sampling {
   double presence_penalty = 0, frequency_penalty = 0;  ///< penalise_generated(); 0: none
 
   bool operator==(const Sampling&) const = default;
+};
+
+/// When a beam search stops, once as many texts have ended as there are beams. The names are those
+/// of Hugging Face's transformers.
+enum class EarlyStopping : std::uint8_t {
+  no,    ///< when the best text that goes on, scored by its length so far, is no better than the
+         ///< worst that ended
+  yes,   ///< at once
+  never  ///< as `no`, but scored by the longest length if longer texts score better
+};
+
+inline constexpr std::array<std::string_view, 3> kEarlyStoppings = {"false", "true", "never"};
+
+/// Beam search in place of single tokens, see BeamSearch.
+struct BeamOptions {
+  std::int64_t beams = 1;     ///< texts that go on at each step; 1: no beam search
+  std::int64_t returned = 1;  ///< the best of those that ended; at most `beams`
+  double length_penalty = 1;  ///< of a score, the power of the length that divides it
+  EarlyStopping early_stopping = EarlyStopping::no;
+
+  bool operator==(const BeamOptions&) const = default;
 };
 
 /// Makes the tokens in `seen` less likely: divides their logits (of V) by `penalty` if positive,

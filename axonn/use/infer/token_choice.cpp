@@ -1,10 +1,13 @@
 #include "axonn/use/infer/token_choice.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
+#include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/random.h"
 #include "axonn/use/infer/generation_schedule.h"
 #include "axonn/use/infer/sampling.h"
@@ -66,6 +69,48 @@ std::int32_t choose_token(std::span<float> logits, const GeneratedSequence& sequ
   if (largest_logit(logits) == -kInfinity) return kNoToken;
   const std::uint64_t draw = options.random_stream << 32 | sequence.produced();
   return sample(logits, options.sampling, Random(options.seed, "generate").uniform(draw));
+}
+
+namespace {
+
+/// Turns logits into log-probabilities. Sums in f64.
+void log_softmax(std::span<float> logits) {
+  const float most = largest_logit(logits);
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(double{logit} - most);
+  const double log_sum = most + std::log(sum);
+  for (float& logit : logits) logit = static_cast<float>(logit - log_sum);
+}
+
+}  // namespace
+
+BeamSearch::Candidates beam_candidates(std::span<float> logits, const GeneratedSequence& sequence,
+                                       std::span<const std::int32_t> tokens, std::int64_t known) {
+  const GenerationOptions& options = sequence.options;
+  const auto count = static_cast<std::size_t>(sequence.search->candidates());
+  if (const float most = largest_logit(logits); !(most < kInfinity)) {
+    AXONN_CHECK(options.ends_if_not_finite, "beam search: a logit is ", most,
+                "; the model is broken");
+    return BeamSearch::Candidates(count, {kNotFinite, 0.0f});
+  }
+  log_softmax(logits);
+  logits = logits.first(known);
+  penalise(logits, tokens, options.sampling.repetition_penalty);
+  const auto generated = tokens.subspan(sequence.prompt_size);
+  penalise_generated(logits, generated, options.sampling);
+  add_biases(logits, options);
+  if (std::ssize(generated) < options.min_tokens) forbid_stops(logits, options);
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto end = order.begin() + static_cast<std::ptrdiff_t>(count);
+  std::ranges::partial_sort(order, end, [&](std::int32_t a, std::int32_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  });
+  if (logits[order.front()] == -kInfinity) return BeamSearch::Candidates(count, {kNoToken, 0.0f});
+  BeamSearch::Candidates candidates;
+  for (auto token = order.begin(); token != end; ++token)
+    candidates.emplace_back(*token, logits[*token]);
+  return candidates;
 }
 
 }  // namespace axonn

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <span>
 
+#include "axonn/use/infer/beam_search.h"
+
 namespace axonn {
 
 struct GeneratedSequence;
@@ -21,5 +23,11 @@ inline constexpr std::int32_t kNoToken = -3;
 /// each byte can be written: tokens after which it would be too late are not drawn.
 std::int32_t choose_token(std::span<float> logits, const GeneratedSequence& sequence,
                           std::int64_t left);
+
+/// The candidates of a beam search after `tokens`, one of its sequence's texts, among the first
+/// `known` tokens: log-probabilities by the logits (V), changed as choose_token() changes logits.
+/// All are kNotFinite or kNoToken if the text must end so.
+BeamSearch::Candidates beam_candidates(std::span<float> logits, const GeneratedSequence& sequence,
+                                       std::span<const std::int32_t> tokens, std::int64_t known);
 
 }  // namespace axonn

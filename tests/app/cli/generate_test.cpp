@@ -73,6 +73,33 @@ TEST_F(GenerateProgram, EndsBeforeAStopString) {
   EXPECT_EQ(text(stopped), whole.substr(0, whole.find(stop, 1)) + "\n");
 }
 
+TEST_F(GenerateProgram, SearchesByBeamsOnEveryGrid) {
+  const std::string result = trained_ / "out.json";
+  const std::vector<std::string> common{"--prompt", "A",    "--tokens",         "9", "--beams", "4",
+                                        "--json",   result, "--length-penalty", "0"};
+  const std::string best = text(common);
+  std::vector<std::string> several = common;
+  several.insert(several.end(),
+                 {"--return-sequences", "3", "--early-stopping", "never", "--grid", "2,1,1,1"});
+  EXPECT_THAT(text(several), StartsWith(best + "--- or, with a score of -"));
+  const json found = json::parse(test::slurp(result)).at("generations").at(0);
+  EXPECT_EQ("A" + found.at("text").get<std::string>() + "\n", best);
+  ASSERT_EQ(found.at("others").size(), 2u);
+  EXPECT_GT(found.at("score"), found.at("others").at(0).at("score"));
+  EXPECT_GT(found.at("others").at(0).at("score"), found.at("others").at(1).at("score"));
+  for (const auto& [flag, value, why] :
+       {std::tuple{"--temperature", "0.5", "draws no tokens"},
+        {"--return-sequences", "5", "wants at least as many --beams"},
+        {"--stop", "x", "excludes"},
+        {"--early-stopping", "maybe", "never"}}) {
+    std::vector<std::string> wrong = common;
+    wrong.insert(wrong.end(), {flag, value});
+    const Finished refused = generate(wrong);
+    EXPECT_EQ(refused.code, kUsageError) << flag;
+    EXPECT_THAT(refused.err, HasSubstr(why));
+  }
+}
+
 TEST_F(GenerateProgram, ReportsItsSpeedAndAFullContext) {
   const std::vector<std::string> common{"--prompt", "A", "--tokens", "50"};
   std::vector<std::string> stats = common, ends = common;

@@ -10,6 +10,7 @@ TEST(Orders, ArriveWithEveryOption) {
   sent.add.push_back({.prompt = {1, 2, 3},
                       .options = {.max_tokens = 7,
                                   .sampling = {0.5, 40, 0.9, 1.1, 0.1, 0.2, -0.3},
+                                  .beams = {5, 3, -0.5, EarlyStopping::never},
                                   .seed = std::uint64_t{1} << 63,
                                   .random_stream = 9,
                                   .likeliest = 4,

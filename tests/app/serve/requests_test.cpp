@@ -202,7 +202,7 @@ TEST(Requests, KeysThatWouldChangeTheTextAreRefusedByName) {
                                                {"max_new_tokens", 5},
                                                {"samplers", {"top_k"}},
                                                {"dynatemp_range", 0.5},
-                                               {"use_beam_search", true},
+                                               {"num_beams", 4},
                                                {"do_sample", false},
                                                {"logits_processors", {"a"}},
                                                {"skip_special_tokens", false},

@@ -75,6 +75,7 @@ inline void with_server(const Setting& setting, const std::function<void(const S
   with_model(config, [&](LoadedModel& loaded) {
     const auto tokenizer = make_tokenizer("bytes");
     Generator generator(loaded, {.batch = setting.batch, .tokenizer = tokenizer.get()});
+    generator.reserve(std::size_t{1} << 20);
     Communicator& world = loaded.grid().world();
     if (world.rank() != 0) return serve(generator, world, nullptr);
     std::vector<ServedModel> models{
@@ -86,7 +87,8 @@ inline void with_server(const Setting& setting, const std::function<void(const S
                             : ChatFormat{.forms = {{"default", "test", setting.chat_template}}}),
          .vocab = 256,
          .context = kContext,
-         .width = loaded.config().model.hidden}};
+         .width = loaded.config().model.hidden,
+         .most_beams = generator.most_beams()}};
     for (const std::string& name : setting.adapters) {
       models.push_back(models.front());
       models.back().name = name;

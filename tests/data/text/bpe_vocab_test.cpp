@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "axonn/data/text/tokenizer.h"
 #include "axonn/foundation/base/check.h"
 
 #include "tests/data/text/small_bpe.h"
@@ -98,6 +99,35 @@ TEST(BpeVocab, AMissingFileIsNamed) {
   folder.file("vocab.json", small_vocab_json());
   EXPECT_THAT([&] { read_bpe_vocab(folder.path()); },
               testing::ThrowsMessage<UsageError>(HasSubstr(folder.path("merges.txt"))));
+}
+
+TEST(BpeVocab, TokensThatTheConfigNamesAreNoTextAndOneMayBegin) {
+  TempFolder folder;
+  small_bpe(folder);
+  constexpr std::int32_t end = kSmallVocab;
+  folder.file("vocab.json",
+              replaced(small_vocab_json(), "\"A\": 65",
+                       concat("\"A\": 65, \"</s>\": ", end, ", \"<pad>\": ", end + 1)));
+  const auto with = [&](const std::string& config) {
+    folder.file("tokenizer_config.json", config);
+    return make_tokenizer(folder.path());
+  };
+  const std::string names = R"("bos_token": {"__type": "AddedToken", "content": "</s>",
+    "lstrip": false, "normalized": true, "rstrip": false, "single_word": false},
+    "eos_token": "</s>", "unk_token": "</s>", "pad_token": "<pad>")";
+  const auto opt =
+      with(R"({"tokenizer_class": "GPT2Tokenizer", "add_bos_token": true, )" + names + "}");
+  EXPECT_THAT(opt->begin_of_text(), testing::ElementsAre(end));
+  EXPECT_EQ(opt->end_of_text(), end);
+  EXPECT_THAT(opt->encode("A</s>A<pad>"), testing::ElementsAre(65, end, 65, end + 1));
+  const auto without = with("{" + names + "}");
+  EXPECT_THAT(without->begin_of_text(), testing::IsEmpty());
+  EXPECT_NE(opt->fingerprint(), without->fingerprint());
+  EXPECT_THAT([&] { with(R"({"eos_token": "<no>"})"); },
+              testing::ThrowsMessage<UsageError>(
+                  AllOf(HasSubstr("no token '<no>'"), HasSubstr("eos_token"))));
+  EXPECT_THAT([&] { with(R"({"add_bos_token": true, "bos_token": "<no>"})"); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("bos_token")));
 }
 
 TEST(BpeVocab, ATokenizerWithAnotherPatternIsRefused) {

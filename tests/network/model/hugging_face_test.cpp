@@ -53,6 +53,40 @@ TEST(HuggingFaceConfig, ReadsGpt2sOwnKeys) {
   EXPECT_EQ(resolved(model, 0, 0), known("gpt2-124m"));
 }
 
+/// As published, with further keys, of which the last of a name counts.
+std::string opt_file(const std::string& keys) {
+  return R"({"_name_or_path": "facebook/opt-125m", "_remove_final_layer_norm": false,
+    "activation_function": "relu", "architectures": ["OPTForCausalLM"], "attention_dropout": 0.0,
+    "bos_token_id": 2, "do_layer_norm_before": true, "dropout": 0.1, "eos_token_id": 2,
+    "ffn_dim": 3072, "hidden_size": 768, "init_std": 0.02, "layerdrop": 0.0,
+    "max_position_embeddings": 2048, "model_type": "opt", "num_attention_heads": 12,
+    "num_hidden_layers": 12, "pad_token_id": 1, "prefix": "</s>", "torch_dtype": "float16",
+    "use_cache": true, "vocab_size": 50272, "word_embed_proj_dim": 768)" +
+         keys + "}";
+}
+
+TEST(HuggingFaceConfig, ReadsOptAsPublishedAndTakesOpt125mForMissingKeys) {
+  EXPECT_EQ(resolved(parse(opt_file("")), 0, 0), known("opt-125m"));
+  EXPECT_EQ(resolved(parse(R"({"model_type": "opt"})"), 0, 0), known("opt-125m"));
+  std::vector<std::string> notes;
+  parse_hugging_face_config(opt_file(""), "config.json", &notes);
+  EXPECT_THAT(notes, testing::IsEmpty());
+  const ModelConfig plain = parse(opt_file(R"(, "enable_bias": false, "init_std": 0.006)"));
+  EXPECT_FALSE(plain.bias);
+  EXPECT_EQ(plain.init_std, 0.006);
+  EXPECT_FALSE(parse(opt_file(R"(, "tie_word_embeddings": false)")).tied);
+}
+
+TEST(HuggingFaceConfig, RefusesOptsThatComputeOtherwise) {
+  for (const auto& [key, text] :
+       {std::pair{R"(, "word_embed_proj_dim": 512)", "word_embed_proj_dim 512, as in opt-350m"},
+        {R"(, "do_layer_norm_before": false)", "do_layer_norm_before false, as in opt-350m"},
+        {R"(, "activation_function": "gelu")", "activation_function 'gelu'"},
+        {R"(, "layer_norm_elementwise_affine": false)", "layer_norm_elementwise_affine false"},
+        {R"(, "_remove_final_layer_norm": true)", "_remove_final_layer_norm"}})
+    EXPECT_THAT(error_of(opt_file(key)), HasSubstr(text));
+}
+
 TEST(HuggingFaceConfig, ReadsMistralWithItsWindow) {
   const std::string sizes = R"({"model_type": "mistral", "hidden_size": 4096,
     "intermediate_size": 14336, "max_position_embeddings": 32768, "num_attention_heads": 32,
@@ -355,6 +389,7 @@ TEST(HuggingFaceConfig, ListsAllUnsupportedFeaturesInOneMessage) {
                 "exaone4, ernie4_5, ernie4_5_moe, hunyuan_v1_dense, gemma2, gemma3_text, "
                 "minimax_m2, starcoder2, nemotron, cohere2, gpt_oss, deepseek_v2, "
                 "deepseek_v3, gemma4_text, llama4_text"));
+  EXPECT_THAT(error_of(llama_file("", "mamba2")), HasSubstr(", opt"));
   EXPECT_THAT(error_of(llama_file(R"("rope_parameters": {"full_attention": {"rope_theta": 1}})")),
               HasSubstr("rope_parameters of several kinds of layers"));
   EXPECT_THAT(error_of(R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2,
@@ -417,6 +452,8 @@ TEST(HuggingFaceConfig, NamesTheKeysOfATrainingThatTrainingsHereDoNotRead) {
   EXPECT_THAT(dropout(R"({"model_type": "gpt2", "attn_pdrop": 0.0, "resid_pdrop": 0.2})"),
               ElementsAre("embd_pdrop = 0.1", "resid_pdrop = 0.2"))
       << "transformers' default of a missing key";
+  EXPECT_THAT(dropout(R"({"model_type": "opt", "layerdrop": 0.2})"),
+              ElementsAre("dropout = 0.1", "layerdrop = 0.2"));
   const auto balance = [](const std::string& keys) {
     return unread_training_keys(llama_file(keys), "config.json").balance;
   };

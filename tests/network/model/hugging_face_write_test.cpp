@@ -292,6 +292,10 @@ TEST(HuggingFaceWrite, RefusesUnsupportedOptionsAndNamesThem) {
   gpt = known("gpt2-124m");
   gpt.head_dim = 32;
   EXPECT_THAT(refusal(gpt), HasSubstr("head_dim = 32"));
+  ModelConfig opt = known("opt-125m");
+  opt.norm_eps = 1e-6;
+  opt.kv_heads = 4;
+  EXPECT_THAT(refusal(opt), testing::AllOf(HasSubstr("norm_eps = 1e-06"), HasSubstr("kv_heads")));
   ModelConfig llama = known("llama-3.1-8b");
   llama.qk_norm = QkNormKind::head;
   llama.qkv_bias = true;

@@ -81,6 +81,15 @@ TEST(KnownModel, HasAsManyParametersAsItsMakersPublished) {
   for (const auto& [name, count] : published) EXPECT_EQ(parameters(name), count) << name;
 }
 
+TEST(KnownModel, OfOptHasTheParametersOfItsSizes) {
+  // Of all but the last, those that its makers published.
+  const std::map<std::string, std::int64_t> wanted = {
+      {"opt-125m", 125'239'296},   {"opt-1.3b", 1'315'758'080}, {"opt-2.7b", 2'651'596'800},
+      {"opt-6.7b", 6'658'473'984}, {"opt-13b", 12'853'473'280}, {"opt-30b", 29'974'540'288},
+      {"opt-66b", 65'719'701'504}};
+  for (const auto& [name, count] : wanted) EXPECT_EQ(parameters(name), count) << name;
+}
+
 /// The text models alone; one in the last digit that the model cards have.
 TEST(KnownModel, Of2025HasAsManyParametersAsItsCardSays) {
   const std::map<std::string, std::array<double, 2>> billions = {

@@ -89,7 +89,7 @@ std::string refusal(const ModelConfig& config, const FolderOptions& options) {
 }  // namespace
 
 TEST(Load, EveryElementArrivesOnEveryGridInEveryTypeAndForm) {
-  for (const ModelFamily family : {ModelFamily::gpt, ModelFamily::llama}) {
+  for (const ModelFamily family : {ModelFamily::gpt, ModelFamily::llama, ModelFamily::opt}) {
     const bool gpt = family == ModelFamily::gpt;
     for (const FolderOptions& options :
          {FolderOptions{}, FolderOptions{.type = StoredType::f16, .shards = true},
@@ -184,6 +184,9 @@ ModelFiles tied_files(const std::string& folder, ModelFamily family, const Value
             ? R"({"model_type": "llama", "hidden_size": 8, "intermediate_size": 16,
                   "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10,
                   "max_position_embeddings": 8, "tie_word_embeddings": true})"
+        : family == ModelFamily::opt
+            ? R"({"model_type": "opt", "hidden_size": 8, "ffn_dim": 16, "num_hidden_layers": 1,
+                  "num_attention_heads": 2, "vocab_size": 10, "max_position_embeddings": 8})"
             : R"({"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 8,
                   "vocab_size": 10})");
   write_pairs(folder + "/model.safetensors", values);
@@ -197,6 +200,8 @@ TEST(Load, AHeadWithOtherValuesThanTheEmbeddingIsNotTied) {
   const std::vector<float> table{1, 2, 3, 4, 5, 6}, other{1, 2, 3, 4, 5, 7};
   for (const auto& [family, name] : {std::pair{ModelFamily::llama, "model.embed_tokens.weight"},
                                      {ModelFamily::llama, "embed_tokens.weight"},
+                                     {ModelFamily::opt, "model.decoder.embed_tokens.weight"},
+                                     {ModelFamily::opt, "decoder.embed_tokens.weight"},
                                      {ModelFamily::gpt, "transformer.wte.weight"},
                                      {ModelFamily::gpt, "wte.weight"}}) {
     const ModelFiles own =

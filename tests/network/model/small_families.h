@@ -1,4 +1,4 @@
-// Small models of GPT-2 and of every variant of the Llama family.
+// Small models of GPT-2, OPT and every variant of the Llama family.
 #pragma once
 
 #include <cmath>
@@ -16,6 +16,18 @@ inline ModelConfig small_gpt_of_groups() {
   config.kv_heads = 2;
   config.tied = false;
   config.bias = false;
+  return config;
+}
+
+inline ModelConfig small_opt() {
+  ModelConfig config = small_gpt();
+  config.family = ModelFamily::opt;
+  return config;
+}
+
+inline ModelConfig small_opt_of_groups() {
+  ModelConfig config = small_gpt_of_groups();
+  config.family = ModelFamily::opt;
   return config;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -111,25 +112,34 @@ constexpr double kAdapterRounding = 14 * 96 * 0x1p-24;
 }  // namespace
 
 TEST_P(Adapters, FilesHavePeftsNamesAndShapesAndAreEqualFromEveryGrid) {
-  const bool gpt = GetParam() == ModelFamily::gpt;
+  struct Want {
+    int layers;            // of a block that have adapters
+    std::int64_t targets;  // names of those
+    std::string prefix, layer;
+    std::int64_t rows;
+  };
+  const std::map<ModelFamily, Want> all{
+      {ModelFamily::gpt, {4, 3, "transformer.", "h.1.attn.c_attn", 144}},
+      {ModelFamily::llama, {7, 7, "", "model.layers.1.self_attn.k_proj", 16}},
+      {ModelFamily::opt, {6, 6, "", "model.decoder.layers.1.self_attn.k_proj", 48}}};
+  const Want& want = all.at(GetParam());
   const PlainTensors got = tensors();
-  EXPECT_EQ(got.size(), 2 * 2 * (gpt ? 4 : 7));
-  const std::string module = gpt ? "base_model.model.transformer.h.1.attn.c_attn"
-                                 : "base_model.model.model.layers.1.self_attn.k_proj";
+  EXPECT_EQ(got.size(), 2 * 2 * want.layers);
+  const std::string module = "base_model.model." + want.prefix + want.layer,
+                    name = want.layer + ".lora_B.weight";
   EXPECT_THAT(got.at(module + ".lora_A.weight").shape, ElementsAre(3, 48));
-  EXPECT_THAT(got.at(module + ".lora_B.weight").shape, ElementsAre(gpt ? 144 : 16, 3));
-  const std::string name =
-      gpt ? "h.1.attn.c_attn.lora_B.weight" : "model.layers.1.self_attn.k_proj.lora_B.weight";
+  EXPECT_THAT(got.at(module + ".lora_B.weight").shape, ElementsAre(want.rows, 3));
   float last = 0;
   const std::string& bytes = got.at(module + ".lora_B.weight").bytes;
   std::copy_n(bytes.end() - 4, 4, reinterpret_cast<char*>(&last));
-  EXPECT_EQ(last, value_of(name, (gpt ? 144 : 16) * 3 - 1) / 16);
+  EXPECT_EQ(last, value_of(name, want.rows * 3 - 1) / 16);
   convert({.model = path_ / "one", .out = path_ / "again"});
   EXPECT_EQ(plain_safetensors(path_ / "again" + "/adapter_model.safetensors"), got);
   const auto config = nlohmann::json::parse(slurp(peft() + "/adapter_config.json"));
   EXPECT_EQ(config["base_model_name_or_path"], base_);
   EXPECT_EQ(config["r"], 3);
-  EXPECT_EQ(config["target_modules"].size(), gpt ? 3 : 7) << "c_proj counts once, but occurs twice";
+  EXPECT_EQ(std::ssize(config["target_modules"]), want.targets)
+      << "GPT-2's c_proj counts once, but occurs twice";
 }
 
 TEST_P(Adapters, FromPeftsFormatOrACheckpointComputeTheSameOnEveryGrid) {
@@ -264,8 +274,9 @@ TEST_P(AdaptersOfOneLayer, LoadTheirBaseFromACheckpointWithoutAnF32Copy) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Adapters, testing::Values(ModelFamily::gpt, ModelFamily::llama));
+INSTANTIATE_TEST_SUITE_P(Families, Adapters,
+                         testing::Values(ModelFamily::gpt, ModelFamily::llama, ModelFamily::opt));
 INSTANTIATE_TEST_SUITE_P(Families, AdaptersOfSomeLayers,
-                         testing::Values(ModelFamily::gpt, ModelFamily::llama));
+                         testing::Values(ModelFamily::gpt, ModelFamily::llama, ModelFamily::opt));
 INSTANTIATE_TEST_SUITE_P(Families, AdaptersOfOneLayer,
                          testing::Values(ModelFamily::gpt, ModelFamily::llama));

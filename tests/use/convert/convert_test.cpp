@@ -145,6 +145,8 @@ std::vector<ModelConfig> mixtures_of_2025() {
 /// One model of every family whose written config has another model_type or other fields.
 std::vector<ModelConfig> families() {
   std::vector<ModelConfig> all(26, model_to_convert(ModelFamily::llama));
+  all.push_back(model_to_convert(ModelFamily::opt));
+  all.back().bias = false;
   all[0] = all[1] = model_to_convert(ModelFamily::gpt);
   all[1].tied = false;
   all[2].rope.kind = RopeScalingKind::llama3;
@@ -229,7 +231,7 @@ TEST(Convert, ToACheckpointAndBackIsExactForEveryFamily) {
       EXPECT_EQ(read_hugging_face_config(out), read_hugging_face_config(in));
       ++folders;
     }
-  EXPECT_EQ(folders, 99);
+  EXPECT_EQ(folders, 102);
 }
 
 TEST(Convert, ReadsTensorsThatJoinAllExpertsAndWritesEachExpertsOwn) {
@@ -266,7 +268,8 @@ TEST(Convert, ChoosesMixtralsNamesByTheModelsType) {
 
 TEST(Convert, CheckpointsOfAllGridsGiveTheSameFolderWithTheSameLogits) {
   for (const ModelConfig& config :
-       {model_to_convert(ModelFamily::gpt), model_to_convert(ModelFamily::llama), mixtures()[2]}) {
+       {model_to_convert(ModelFamily::gpt), model_to_convert(ModelFamily::llama),
+        model_to_convert(ModelFamily::opt), mixtures()[2]}) {
     const TemporaryPath path;
     save_checkpoint(path / "one", config, {});
     save_checkpoint(path / "eight", config, {2, 2, 2, 1});
@@ -285,6 +288,7 @@ TEST(Convert, WritesAMupModelAsOneWithoutMupThatComputesTheSame) {
   models[1].qkv_bias = true;
   models[2].qk_norm = QkNormKind::head;
   models[3] = model_to_convert(ModelFamily::gpt);
+  models.push_back(model_to_convert(ModelFamily::opt));
   for (ModelConfig config : models) {
     const TemporaryPath path;
     config.mup_base = 24;           // half as wide

@@ -106,6 +106,17 @@ TEST_F(TextFiles, OfADamagedGenerationConfigAreRefusedByEveryConversion) {
                 testing::ThrowsMessage<UsageError>(HasSubstr("generation_config.json")));
 }
 
+TEST_F(TextFiles, KeepTheTokensThatTheConfigOfVocabAndMergesNames) {
+  spill(in() + "/tokenizer_config.json",
+        R"({"tokenizer_class": "GPT2Tokenizer", "add_bos_token": true, "bos_token": "hell",
+            "eos_token": "hell", "unk_token": "hell", "pad_token": "ld"})");
+  const auto before = make_tokenizer(in()), after = make_tokenizer(there_and_back());
+  ASSERT_THAT(before->begin_of_text(), testing::ElementsAre(258));
+  EXPECT_EQ(after->begin_of_text(), before->begin_of_text());
+  EXPECT_EQ(after->end_of_text(), 258);
+  EXPECT_EQ(after->encode("oldhello<|endoftext|>"), before->encode("oldhello<|endoftext|>"));
+}
+
 TEST_F(TextFiles, CarryTemplatesWithNames) {
   const std::string named = concat('/', kNamedTemplates, "/tool_use.jinja");
   fs::create_directory(in() + '/' + kNamedTemplates);

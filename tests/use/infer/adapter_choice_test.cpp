@@ -50,7 +50,10 @@ class AdapterChoice : public testing::TestWithParam<ModelFamily> {
   }
 
   std::string base() const { return folder_.path("base"); }
-  static std::string few() { return GetParam() == ModelFamily::llama ? "o_proj" : "attn.c_proj"; }
+  static std::string few() {
+    if (GetParam() == ModelFamily::opt) return "out_proj";
+    return GetParam() == ModelFamily::llama ? "o_proj" : "attn.c_proj";
+  }
 
   static Config on(Config config, const GridShape& grid) {
     config.parallelism.set_grid(grid);
@@ -119,7 +122,7 @@ TEST_P(AdapterChoice, RefusesWhatCannotBeChosen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, AdapterChoice,
-                         testing::Values(ModelFamily::gpt, ModelFamily::llama),
+                         testing::Values(ModelFamily::gpt, ModelFamily::llama, ModelFamily::opt),
                          [](const auto& family) {
-                           return family.param == ModelFamily::llama ? "Llama" : "Gpt";
+                           return std::string(model_families()[static_cast<int>(family.param)]);
                          });

@@ -25,6 +25,22 @@ ModelConfig small_model() {
           .tied = false};
 }
 
+ModelConfig small_opt() {
+  return {.family = ModelFamily::opt,
+          .layers = 4,
+          .hidden = 48,
+          .heads = 12,
+          .ffn = 96,
+          .vocab = 101,
+          .positions = 64};
+}
+
+ModelConfig small_opt_without_biases() {
+  ModelConfig model = small_opt();
+  model.tied = model.bias = false;
+  return model;
+}
+
 ModelConfig small_smollm3() {
   ModelConfig model = small_model();
   model.tied = true;
@@ -153,7 +169,7 @@ TEST_P(TransformersLogits, AreThoseOfTheFolderOnEveryGrid) {
   }
 }
 
-// Recorded: logits of transformers 5.24, of the last three 5.23, in f64 for the same parameters.
+// Recorded: logits of transformers 5.24, of the last five 5.23, in f64 for the same parameters.
 INSTANTIATE_TEST_SUITE_P(
     Types, TransformersLogits,
     testing::Values(
@@ -168,5 +184,9 @@ INSTANTIATE_TEST_SUITE_P(
         RecordedLogits{
             "Qwen2Moe", small_qwen2_moe, {2.02852f, -0.49138f, -11.73572f, 17.11754f, 8.31569f}},
         RecordedLogits{
-            "Gemma4", small_gemma4, {19.35715f, -11.41321f, 5.26678f, 4.60645f, 13.42147f}}),
+            "Gemma4", small_gemma4, {19.35715f, -11.41321f, 5.26678f, 4.60645f, 13.42147f}},
+        RecordedLogits{"Opt", small_opt, {1.39649f, -4.01286f, 18.97598f, -5.86774f, -0.08822f}},
+        RecordedLogits{"OptWithoutBiases",
+                       small_opt_without_biases,
+                       {6.86806f, -28.32822f, 8.05483f, 10.66353f, -12.97453f}}),
     [](const auto& one) { return std::string(one.param.name); });

@@ -337,14 +337,53 @@ std::string list_of(const std::vector<std::int32_t>& begin) {
   return begin.empty() ? "-1" : list;
 }
 
+/// The id of a token that tokenizer_config.json names.
+std::int32_t named_token(const TokenIds& ids, const std::string& token, const char* key,
+                         const BpeVocab& vocab) {
+  const auto found = ids.find(token);
+  if (found == ids.end())
+    refuse(vocab.name, " has no token '", printable(token), "', which tokenizer_config.json has ",
+           "as ", key);
+  return found->second;
+}
+
+/// "" if all are those of GPT-2.
+std::string fingerprint_of_named(const BpeVocab& vocab) {
+  std::string ids;
+  if (vocab.begin_of_text.empty() && vocab.added_tokens.size() <= 1) return ids;
+  for (const AddedToken& token : vocab.added_tokens) ids += concat(' ', token.id);
+  return concat(ids, " begin ", list_of(vocab.begin_of_text));
+}
+
+/// The tokens of GPT2Tokenizer that are no text: beginning, end, unknown and padding, of which the
+/// first three are <|endoftext|> unless tokenizer_config.json names others, as OPT's.
+void set_named_tokens(const TokenIds& ids, const TokenizerConfig& config, BpeVocab& vocab) {
+  const auto named = [&](const std::string& content, const char* key, const char* otherwise) {
+    std::optional<std::int32_t> id;
+    if (!content.empty())
+      id = named_token(ids, content, key, vocab);
+    else if (const auto found = ids.find(otherwise); found != ids.end())
+      id = found->second;
+    const std::string token = content.empty() ? otherwise : content;
+    if (id && std::ranges::find(vocab.added_tokens, token, &AddedToken::content) ==
+                  vocab.added_tokens.end())
+      vocab.added_tokens.push_back({.content = token, .id = *id, .special = true});
+    return id;
+  };
+  constexpr const char* kEndOfText = "<|endoftext|>";
+  vocab.end_of_text = named(config.end_of_text, "eos_token", kEndOfText);
+  const auto begin = named(config.begin_of_text, "bos_token", kEndOfText);
+  named(config.unknown, "unk_token", kEndOfText);
+  if (!config.padding.empty()) named(config.padding, "pad_token", "");
+  if (!config.adds_begin.value_or(false)) return;
+  if (!begin) named_token(ids, kEndOfText, "bos_token", vocab);
+  vocab.begin_of_text = {*begin};
+}
+
 void find_ends(const TokenIds& ids, const TextParts& parts, const TokenizerConfig& config,
                BpeVocab& vocab) {
   const auto id_of = [&](const std::string& token, const char* key) {
-    const auto found = ids.find(token);
-    if (found == ids.end())
-      refuse(vocab.name, " has no token '", printable(token), "', which tokenizer_config.json has ",
-             "as ", key);
-    return found->second;
+    return named_token(ids, token, key, vocab);
   };
   std::vector<std::int64_t> around = parts.begin;
   if (parts.end) around.push_back(*parts.end);
@@ -403,8 +442,6 @@ BpeVocab read_bpe_vocab(const std::string& folder) {
   BpeVocab vocab;
   vocab.name = concat("gpt2 (", folder, ')');
   vocab.notes = config.notes;
-  vocab.fingerprint = hash_text(concat("gpt2 ", hash_text(vocab_file.text()), ' ',
-                                       hash_text(merges_file.text()), ' ', kUnicodeVersion));
   vocab.byte_tokens = find_byte_tokens(ids, bpe_character);
   if (const auto at = std::ranges::find(vocab.byte_tokens, -1); at != vocab.byte_tokens.end())
     refuse(vocab_file.path(), ": no token for byte ", at - vocab.byte_tokens.begin(),
@@ -412,12 +449,11 @@ BpeVocab read_bpe_vocab(const std::string& folder) {
   vocab.tokens.resize(count);
   for (const auto& [token, id] : ids) vocab.tokens[id] = bytes_of_characters(token);
   vocab.pattern = kGpt2Pattern;
-  constexpr const char* kEndOfText = "<|endoftext|>";
-  if (const auto end = ids.find(kEndOfText); end != ids.end()) {
-    vocab.end_of_text = end->second;
-    vocab.added_tokens = {{.content = kEndOfText, .id = end->second, .special = true}};
-  }
+  set_named_tokens(ids, config, vocab);
   vocab.merges = read_merge_lines(merges_file, ids);
+  vocab.fingerprint =
+      hash_text(concat("gpt2 ", hash_text(vocab_file.text()), ' ', hash_text(merges_file.text()),
+                       ' ', kUnicodeVersion, fingerprint_of_named(vocab)));
   return vocab;
 }
 

@@ -75,8 +75,9 @@ bool is_bytes(const BpeVocab& vocab);
 
 /// Reads GPT-2's byte-level BPE: folder/vocab.json, an object that maps tokens to the ids 0 .. n -
 /// 1, and folder/merges.txt, with a line "left right" for each merge after an optional first line
-/// "#version". Throws UsageError with the file, the line and the fault; also if
-/// folder/tokenizer_config.json names a class whose pattern is not GPT-2's.
+/// "#version". folder/tokenizer_config.json may name the tokens that are no text, and put one
+/// before each text, as OPT's does. Throws UsageError with the file, the line and the fault; also
+/// if it names a class whose pattern is not GPT-2's, or tokens that there are not.
 BpeVocab read_bpe_vocab(const std::string& folder);
 
 /// Reads tokenizer.json of Hugging Face's tokenizers library, with tokenizer_config.json beside it

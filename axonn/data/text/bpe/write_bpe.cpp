@@ -69,11 +69,13 @@ std::string to_tokenizer_json(const BpeVocab& vocab) {
 std::string to_tokenizer_config(const BpeVocab& vocab) {
   // GPT2Tokenizer adds <|endoftext|> to a vocabulary without it.
   json config{{"tokenizer_class", vocab.end_of_text ? "GPT2Tokenizer" : "PreTrainedTokenizerFast"},
-              {"add_bos_token", false},
+              {"add_bos_token", !vocab.begin_of_text.empty()},
               {"add_prefix_space", false},
               {"clean_up_tokenization_spaces", false}};
-  for (const AddedToken& token : vocab.added_tokens)
+  for (const AddedToken& token : vocab.added_tokens) {
     if (token.id == vocab.end_of_text) config["eos_token"] = token.content;
+    if (vocab.begin_of_text == std::vector{token.id}) config["bos_token"] = token.content;
+  }
   return config.dump(2) + "\n";
 }
 

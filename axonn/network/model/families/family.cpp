@@ -7,11 +7,12 @@
 #include "axonn/foundation/options/options.h"
 #include "axonn/network/model/families/gpt/gpt.h"
 #include "axonn/network/model/families/llama/llama.h"
+#include "axonn/network/model/families/opt/opt.h"
 
 namespace axonn {
 
 std::span<const Family* const> families() {
-  static constexpr std::array kFamilies{&kGptFamily, &kLlamaFamily};
+  static constexpr std::array kFamilies{&kGptFamily, &kLlamaFamily, &kOptFamily};
   return kFamilies;
 }
 
