@@ -6,6 +6,7 @@
 #include <optional>
 #include <random>
 #include <string_view>
+#include <utility>
 
 #include "axonn/app/serve/form_request.h"
 #include "axonn/app/serve/request_body.h"
