@@ -18,17 +18,14 @@ from pathlib import Path
 
 # machine, model, devices, tokens of a step, positions of a sequence
 CASES = [
-    ("dgx-h100", "llama-3.1-8b", 64, "4Mi", 8192),
     ("dgx-h100", "llama-3.1-70b", 512, "8Mi", 8192),
     ("dgx-h100", "llama-3.1-405b", 2048, "16Mi", 8192),
-    ("dgx-h100", "llama-3.1-405b", 8192, "16Mi", 8192),
-    ("perlmutter", "gpt-40b", 4096, "16Mi", 2048),
     ("frontier", "gpt-80b", 8192, "16Mi", 2048),
     ("frontier", "gpt-320b", 32768, "16Mi", 2048),
     ("alps", "gpt-60b", 6144, "16Mi", 2048),
 ]
 STAGES = (2, 4, 8, 16)
-MICRO_BATCHES = (1, 2, 4)
+MICRO_BATCHES = (1, 2)
 
 
 def plan(program, machine, model, devices, batch, positions, *more):
