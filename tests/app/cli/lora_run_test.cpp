@@ -64,9 +64,9 @@ TEST_F(LoraCommand, FinetuneIsTrainWithDefaultsThatFlagsOverride) {
                                            "--lora.rank",        "4",
                                            "--training.threads", "1",
                                            "--output.dir",       tuned_ / "fine"};
-  std::vector<std::string> uneven = arguments;
-  uneven.insert(uneven.end(), {"--training.micro_batch", "3"});
-  const Finished refused = run_program(uneven);
+  std::vector<std::string> too_many = arguments;
+  too_many.insert(too_many.end(), {"--training.micro_batch", "9"});
+  const Finished refused = run_program(too_many);
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, testing::AllOf(HasSubstr("micro_batch"),
                                           testing::Not(HasSubstr("the same command"))));

@@ -150,8 +150,8 @@ TEST(PlanCommand, InvalidArgumentsAreRefusedInOneLine) {
   for (const char* const none : {"many", "4i", "i", "Mi", "4MiB", "-1"})
     expect_refused(plan({"--devices", "8", concat("--batch-tokens=", none)}), HasSubstr(none));
   expect_refused(plan({"--devices", "8", "--strategy", "5d"}), HasSubstr("5d"));
-  expect_refused(plan({"--devices", "7", "--strategy", "hsdp"}),
-                 HasSubstr("none of the 2 grids of 7 devices"));
+  expect_refused(plan({"--devices", "7", "--parallelism.y", "7"}),
+                 HasSubstr("none of the 1 grids of 7 devices"));
   expect_refused(plan({"--devices", "8", "--svg", "a.svg"}), HasSubstr("--svg"));
   expect_refused({"plan", kGpt2, "--machine", "frontire", "--devices", "8"}, HasSubstr("frontier"));
   const SmallRun run;

@@ -157,13 +157,16 @@ TEST(UnevenBatches, CountOnlyRealRowsInTheLossesOfExperts) {
 }
 
 TEST(UnevenBatches, RecordNoChoicesOfPadding) {
-  RoutingRecord choices;  // of a grid with padding, which one rank repeats
+  // Padding of the first step has the numbers of sequences 5 to 7, which the second step has.
+  RoutingRecord choices;
   const Config config = uneven_experts(uneven_batch(5));
   const GridTrace padded =
       uneven_trace(on_grid(config, {.z = 4}), {.steps = kUnevenSteps, .record = &choices});
-  EXPECT_EQ(
-      uneven_difference(padded, uneven_trace(config, {.steps = kUnevenSteps, .replay = &choices})),
-      "");
+  for (const GridShape& grid : {GridShape{}, GridShape{.data = 5}})
+    EXPECT_EQ(uneven_difference(padded, uneven_trace(on_grid(config, grid),
+                                                     {.steps = kUnevenSteps, .replay = &choices})),
+              "")
+        << to_string(grid);
 }
 
 namespace {
