@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 BLOCK = 64  # positions of a sequence that ranks of a context have together
 MOST_TOKENS = 3000  # of a batch, so that a training takes about a second
+FEWEST_TOKENS = 48  # of a batch with padding: gradients of fewer rows are too near to rounding
 THINNED = 20  # of so many trainings without a new pair, one is taken
 
 
@@ -230,7 +231,8 @@ def draw_rows(rng, keys, grid):
     times = rng.choice((1, 2, 3)) if several and fits else 1
     batch, fewer = micro * places * times, 0
     if chunks == 1 and rng.random() < 0.4:  # chunks must divide what each place has of the batch
-        fewer = rng.randint(0, micro * places - 1 if times > 1 else places - 1)
+        most = micro * places - 1 if times > 1 else places - 1
+        fewer = rng.randint(0, max(0, min(most, batch - max(2, FEWEST_TOKENS // length))))
     keys["training.micro_batch"] = micro
     keys["training.global_batch"] = batch - fewer
     keys["parallelism.chunks"] = chunks

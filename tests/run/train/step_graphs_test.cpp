@@ -161,6 +161,15 @@ TEST(StepGraphs, ChangeNoBitOnAnyGrid) {
     }
 }
 
+TEST(StepGraphs, ChangeNoBitOfBatchesWithPadding) {
+  for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{1, 1, 2, 2}}) {
+    Config config = on_grid(tiny_config("unused"), grid);
+    config.training.global_batch = 7;
+    config.training.micro_batch = 2;
+    expect_the_same(config);
+  }
+}
+
 TEST(StepGraphs, ChangeNoBitWithoutOverlapWithChunksAndWithGradientsThatTravelInBf16) {
   Config config = with_micro_batches(on_grid(tiny_config("unused"), {2, 1, 2, 1}), 3);
   config.parallelism.reduce_dtype = DType::bf16;
