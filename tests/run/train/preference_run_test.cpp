@@ -394,6 +394,7 @@ TEST(PreferenceRun, ReadsTheScoresOfItsReferenceAgain) {
   EXPECT_FALSE(scores.read("validation", 34));
 
   config.checkpoint.resume = config.output.dir + "/checkpoints/step-5";
+  config.output.overwrite = true;  // the checkpoints behind it
   train_on_threads(stored(config));
   EXPECT_EQ(column(metrics_of(config), "loss"), before);
   for (double& sum : *sums) sum /= 2;
