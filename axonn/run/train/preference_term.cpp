@@ -73,21 +73,20 @@ std::vector<double> scores_of(LoadedModel& model, const PreparedRun& run,
 /// Scores answers with the reference, which it loads when one needs it.
 class ReferenceModel {
  public:
-  ReferenceModel(const PreparedRun& run, Communicator& world, const Corpus& corpus,
-                 const std::string& cache_folder)
-      : run_(run), world_(world), stored_(world.rank() == 0 ? cache_folder : "", run, corpus) {}
+  ReferenceModel(const PreparedRun& run, Communicator& world, const std::string& cache_folder)
+      : run_(run), world_(world), stored_(world.rank() == 0 ? cache_folder : "", run) {}
 
   /// Sets the reference's sums in the table, those of a file if rank 0 has it. Collective.
-  void score(const std::string& kind, const std::shared_ptr<const PairSequences>& sequences,
+  void score(const DocumentRange& answers, const std::shared_ptr<const PairSequences>& sequences,
              AnswerTable& table) {
-    std::optional<std::vector<double>> sums = stored_.read(kind, 2 * sequences->count());
+    std::optional<std::vector<double>> sums = stored_.read(answers, 2 * sequences->count());
     std::int64_t found = sums ? 1 : 0;
     world_.broadcast(buffer(std::span(&found, 1)), 0, "reference").wait();
     if (!sums) sums.emplace(2 * sequences->count());
     if (found == 0) {
       if (!model_) load();
       sums = scores_of(*model_, run_, sequences, table);
-      if (world_.rank() == 0) stored_.write(kind, *sums);
+      if (world_.rank() == 0) stored_.write(answers, *sums);
     } else {
       world_.broadcast(buffer(std::span(*sums)), 0, "reference").wait();
     }
@@ -186,9 +185,8 @@ std::vector<ScoredPair> scored_pairs(const Context& ctx, const Tokens& tokens, c
 AnswerTables answer_tables(const PreparedRun& run, Communicator& world, const Corpus& corpus,
                            const std::string& cache_folder) {
   std::optional<ReferenceModel> reference;
-  if (has_reference(run->preference.loss)) reference.emplace(run, world, corpus, cache_folder);
-  const auto table_of = [&](const std::string& kind, const DocumentRange& range,
-                            const std::vector<bool>& good) {
+  if (has_reference(run->preference.loss)) reference.emplace(run, world, cache_folder);
+  const auto table_of = [&](const DocumentRange& range, const std::vector<bool>& good) {
     if (range.empty()) return std::shared_ptr<const AnswerTable>();
     const auto sequences = std::make_shared<const PairSequences>(
         range, run->training.seq_len, run->model.vocab, corpus.excess_length, corpus.answers);
@@ -197,12 +195,11 @@ AnswerTables answer_tables(const PreparedRun& run, Communicator& world, const Co
       (*table)[n].prompt_rows = sequences->prompt_rows(n);
       if (!good.empty()) (*table)[n].good = good[sequences->number(n)];
     }
-    if (reference) reference->score(kind, sequences, *table);
+    if (reference) reference->score(range, sequences, *table);
     return std::shared_ptr<const AnswerTable>(table);
   };
-  return {
-      .training = table_of("training", corpus.train_documents, corpus.good),
-      .validation = table_of("validation", corpus.validation_documents, corpus.validation_good)};
+  return {.training = table_of(corpus.train_documents, corpus.good),
+          .validation = table_of(corpus.validation_documents, corpus.validation_good)};
 }
 
 std::string PreferenceTerm::graph_obstacle() const {

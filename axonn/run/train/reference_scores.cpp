@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <iterator>
 
-#include "axonn/data/corpus/corpus.h"
-#include "axonn/data/corpus/jsonl.h"
 #include "axonn/data/corpus/token_cache.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/base/hash.h"
-#include "axonn/foundation/base/numbers.h"
 #include "axonn/network/model/model_files.h"
 
 namespace axonn {
@@ -40,25 +36,28 @@ void append_bytes(const T& value, std::string& text) {
 
 }  // namespace
 
-ReferenceScores::ReferenceScores(const std::string& folder, const PreparedRun& run,
-                                 const Corpus& corpus)
+ReferenceScores::ReferenceScores(const std::string& folder, const PreparedRun& run)
     : folder_(folder) {
   if (folder.empty()) return;
   const std::string& named = run->preference.reference;
-  std::vector<std::string> files = files_of_model(named.empty() ? run->model.path : named);
-  std::ranges::copy(example_files(run->data.jsonl), std::back_inserter(files));
-  if (!parse_real(run->data.validation) && !run->data.validation.empty())
-    std::ranges::copy(example_files({run->data.validation}), std::back_inserter(files));
-  key_ = cache_path({.folder = folder, .makes = false}, "reference", files,
-                    concat(kVersion, fingerprint(corpus), ' ', name_of(run->training.dtype), ' ',
-                           run->training.seq_len, ' ', run->preference.ld_alpha));
+  run_ = cache_path({.folder = folder, .makes = false}, "reference",
+                    files_of_model(named.empty() ? run->model.path : named),
+                    concat(kVersion, name_of(run->training.dtype), ' ', run->training.seq_len, ' ',
+                           run->preference.ld_alpha));
 }
 
-std::string ReferenceScores::path_of(const std::string& kind) const { return key_ + '-' + kind; }
+std::string ReferenceScores::path_of(const DocumentRange& answers) const {
+  std::string hashes;
+  for (std::int64_t d = answers.begin; d < answers.end; ++d) {
+    const std::vector<std::int32_t> tokens = answers.documents->coded(d);
+    append_bytes(xxh3(std::as_bytes(std::span(tokens))), hashes);
+  }
+  return concat(run_, '-', hex_of(xxh3(std::string_view(hashes))));
+}
 
-std::optional<std::vector<double>> ReferenceScores::read(const std::string& kind,
+std::optional<std::vector<double>> ReferenceScores::read(const DocumentRange& answers,
                                                          std::int64_t count) const {
-  const std::string path = key_.empty() ? "" : path_of(kind);
+  const std::string path = run_.empty() ? "" : path_of(answers);
   if (path.empty() || !path_exists(path)) return std::nullopt;
   const std::string text = read_text(path, std::int64_t{1} << 40);
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(double),
@@ -72,13 +71,13 @@ std::optional<std::vector<double>> ReferenceScores::read(const std::string& kind
   return sums;
 }
 
-void ReferenceScores::write(const std::string& kind, std::span<const double> sums) const {
-  if (key_.empty()) return;
+void ReferenceScores::write(const DocumentRange& answers, std::span<const double> sums) const {
+  if (run_.empty()) return;
   make_folders(folder_);
   std::string text(kVersion);
   text.append(reinterpret_cast<const char*>(sums.data()), sums.size_bytes());
   append_bytes(xxh3(std::string_view(text)), text);
-  write_file_atomically(path_of(kind), text);
+  write_file_atomically(path_of(answers), text);
 }
 
 }  // namespace axonn

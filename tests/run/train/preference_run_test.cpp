@@ -386,19 +386,22 @@ TEST(PreferenceRun, ReadsTheScoresOfItsReferenceAgain) {
   const auto before = column(metrics_of(config), "loss");
   const PreparedRun run = prepared(stored(config));
   const std::string cache = config.output.dir + "/cache";
-  const ReferenceScores scores(cache, run, open_corpus(run->data, {}));
-  auto sums = scores.read("training", 34);
+  const DocumentRange answers = open_corpus(run->data, {}).train_documents;
+  const ReferenceScores scores(cache, run);
+  auto sums = scores.read(answers, 34);
   ASSERT_TRUE(sums);
   EXPECT_LT(*std::ranges::max_element(*sums), 0);
-  EXPECT_FALSE(scores.read("training", 32));
-  EXPECT_FALSE(scores.read("validation", 34));
+  EXPECT_FALSE(scores.read(answers, 32));
+  DocumentRange fewer = answers;
+  fewer.end -= 2;
+  EXPECT_FALSE(scores.read(fewer, 34));
 
   config.checkpoint.resume = config.output.dir + "/checkpoints/step-5";
   config.output.overwrite = true;  // the checkpoints behind it
   train_on_threads(stored(config));
   EXPECT_EQ(column(metrics_of(config), "loss"), before);
   for (double& sum : *sums) sum /= 2;
-  scores.write("training", *sums);  // a run that reads them has other losses
+  scores.write(answers, *sums);  // a run that reads them has other losses
   train_on_threads(stored(config));
   const auto other = column(metrics_of(config), "loss");
   EXPECT_EQ(other[4], before[4]);
@@ -406,15 +409,29 @@ TEST(PreferenceRun, ReadsTheScoresOfItsReferenceAgain) {
 
   Config with = config;
   with.preference.ld_alpha = 0.5;
-  EXPECT_FALSE(ReferenceScores(cache, prepared(stored(with)), open_corpus(run->data, {}))
-                   .read("training", 34));
+  EXPECT_FALSE(ReferenceScores(cache, prepared(stored(with))).read(answers, 34));
   for (const auto& file : std::filesystem::directory_iterator(cache)) {
     if (!file.path().filename().string().starts_with("reference-")) continue;
     std::string text = test::slurp(file.path());
     text[text.size() / 2] ^= 1;
     test::spill(file.path(), text);
   }
-  EXPECT_FALSE(scores.read("training", 34)) << "damaged";
+  EXPECT_FALSE(scores.read(answers, 34)) << "damaged";
+}
+
+// Another batch gives some prompts of KTO other examples' answers; their number and length stay.
+TEST(PreferenceRun, ComputesTheScoresOfKtoAnewForAnotherBatch) {
+  test::TemporaryPath folder;
+  Config config = labelled_config(folder, "run");
+  train_on_threads(stored(config));
+  const auto scores_there = [&] {
+    const PreparedRun run = prepared(stored(config));
+    const DocumentRange answers = open_corpus(run->data, {}).train_documents;
+    return ReferenceScores(config.output.dir + "/cache", run).read(answers, 32).has_value();
+  };
+  EXPECT_TRUE(scores_there());
+  config.training.global_batch = 3;
+  EXPECT_FALSE(scores_there());
 }
 
 TEST(PreferenceRun, OfAdaptersHasTheModelWithoutThemAsItsReference) {
