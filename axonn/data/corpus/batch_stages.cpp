@@ -8,6 +8,11 @@
 
 namespace axonn {
 
+bool any_padded(const std::vector<BatchStage>& stages, std::int64_t unit) {
+  return std::ranges::any_of(stages,
+                             [&](const BatchStage& stage) { return stage.batch % unit != 0; });
+}
+
 BatchStages::BatchStages(std::vector<BatchStage> stages) : stages_(std::move(stages)) {
   AXONN_CHECK(!stages_.empty(), "BatchStages: no stage");
   for (const BatchStage& stage : stages_)

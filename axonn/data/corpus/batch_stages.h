@@ -17,6 +17,10 @@ struct BatchStage {
   std::int64_t until = 0;  ///< the next stage begins when the run has consumed this many sequences
 };
 
+/// Whether some batch is filled up with padding: is no multiple of `unit`, the sequences of a
+/// micro-batch on all places.
+bool any_padded(const std::vector<BatchStage>& stages, std::int64_t unit);
+
 /// The batch of each step of a run, and the sequences that the run has consumed before it. The
 /// sequences consumed decide the batch, so that a run that resumes with other stages continues
 /// with the batch of its place.

@@ -34,9 +34,7 @@ Batches::Batches(std::vector<BatchSource> sources, const BatchOptions& options)
           std::ranges::is_sorted(sources_, std::less(), &BatchSource::first_step),
       "Batches: ", sources_.size(),
       " sources; want at least one, sorted by first_step, and end = 0 if there are several");
-  may_pad_ = std::ranges::any_of(stages_of(options), [&](const BatchStage& stage) {
-    return stage.batch % (o.micro_batch * o.places) != 0;
-  });
+  may_pad_ = any_padded(stages_of(options), o.micro_batch * o.places);
 }
 
 Batches::~Batches() { end_reading(); }

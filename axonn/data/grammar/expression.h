@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -56,6 +57,8 @@ class Rules {
 
 /// First and last of a range of code points.
 using CodeRange = std::pair<char32_t, char32_t>;
+/// How one character of these ranges is written.
+using WriteCharacters = std::function<ExpressionPtr(const std::vector<CodeRange>&)>;
 
 /// The text itself.
 ExpressionPtr literal(std::string_view text);

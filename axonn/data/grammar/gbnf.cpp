@@ -75,7 +75,7 @@ class RuleBeginnings {
 class GbnfParser : PatternReader {
  public:
   GbnfParser(std::string_view grammar, Rules& rules)
-      : PatternReader(grammar, "the grammar"), rules_(rules), sets_(rules) {}
+      : PatternReader(grammar, "the grammar", rules, character_of) {}
 
   ExpressionPtr parse() {
     for (skip_space(); !done(); skip_space()) {
@@ -133,15 +133,7 @@ class GbnfParser : PatternReader {
     return rule;
   }
 
-  ExpressionPtr alternatives(int depth) {
-    if (depth > kMostGroups) fault("groups nest deeper than ", kMostGroups);
-    std::vector<ExpressionPtr> parts;
-    do parts.push_back(sequence(depth));
-    while (take("|"));
-    return either(std::move(parts));
-  }
-
-  ExpressionPtr sequence(int depth) {
+  ExpressionPtr sequence(int depth) override {
     std::vector<ExpressionPtr> parts;
     for (skip_space(); !done() && !sees("|") && !sees(")") && !sees_rule(); skip_space())
       parts.push_back(quantified(item(depth)));
@@ -208,12 +200,6 @@ class GbnfParser : PatternReader {
     return literal(bytes);
   }
 
-  ExpressionPtr characters(const CodeRanges& ranges) {
-    const CodeRanges wanted = tidy(ranges);
-    if (wanted.empty()) fault("no character fits");
-    return sets_.of(wanted, character_of);
-  }
-
   CodeRanges char_class() {
     const bool opposite = take("^");
     CodeRanges ranges;
@@ -246,8 +232,6 @@ class GbnfParser : PatternReader {
     return escaped;
   }
 
-  Rules& rules_;
-  CharacterRules sets_;
   std::map<std::string, std::size_t> names_;
 };
 

@@ -1,5 +1,7 @@
 #include "axonn/data/grammar/pattern_reader.h"
 
+#include <utility>
+
 #include "axonn/foundation/base/utf8.h"
 
 namespace axonn {
@@ -26,8 +28,26 @@ CodeRanges others(const CodeRanges& ranges) {
   return out;
 }
 
-PatternReader::PatternReader(std::string_view text, const char* what) : text_(text), what_(what) {
+PatternReader::PatternReader(std::string_view text, const char* what, Rules& rules,
+                             WriteCharacters write)
+    : rules_(rules), text_(text), what_(what), write_(std::move(write)) {
   if (valid_utf8_prefix(text) != text.size()) refuse(what, " is not UTF-8");
+}
+
+ExpressionPtr PatternReader::alternatives(int depth) {
+  if (depth > kMostGroups) fault("groups nest deeper than ", kMostGroups);
+  std::vector<ExpressionPtr> parts;
+  do parts.push_back(sequence(depth));
+  while (take("|"));
+  return either(std::move(parts));
+}
+
+ExpressionPtr PatternReader::characters(const CodeRanges& ranges) {
+  const CodeRanges wanted = tidy(ranges);
+  if (wanted.empty()) fault("no character fits");
+  ExpressionPtr& known = sets_[wanted];
+  if (!known) known = rules_.add(write_(wanted));
+  return known;
 }
 
 char32_t PatternReader::take_code() {

@@ -21,14 +21,16 @@ CodeRanges tidy(CodeRanges ranges);
 /// All code points but these.
 CodeRanges others(const CodeRanges& ranges);
 
-/// Reads the text of a regular expression or grammar, for its parser.
+/// What the parsers of regular expressions and grammars have in common: reading, alternatives and
+/// sets of characters.
 class PatternReader {
  protected:
   static constexpr std::int64_t kMostRepeats = 1000;
   static constexpr int kMostGroups = 100;  ///< within one another
 
   /// Throws UsageError if the text is not UTF-8. `what` names it in messages: "the pattern".
-  PatternReader(std::string_view text, const char* what);
+  PatternReader(std::string_view text, const char* what, Rules& rules, WriteCharacters write);
+  virtual ~PatternReader() = default;
 
   /// Throws UsageError with the place.
   template <typename... Parts>
@@ -49,29 +51,20 @@ class PatternReader {
   std::int64_t number();
   char32_t hexadecimal(std::size_t digits);
 
+  /// Sequences with | between them, within so many groups.
+  ExpressionPtr alternatives(int depth);
+  virtual ExpressionPtr sequence(int depth) = 0;
+  /// One character of a set, which is a rule, so that repeating it is cheap.
+  ExpressionPtr characters(const CodeRanges& ranges);
+
+  Rules& rules_;
   const std::string_view text_;
   std::size_t at_ = 0;  ///< bytes that were read
 
  private:
   const char* const what_;
-};
-
-/// Sets of characters as rules, so that repeating one is cheap.
-class CharacterRules {
- public:
-  explicit CharacterRules(Rules& rules) : rules_(rules) {}
-
-  /// `write` gives the expression of a set that is not known yet.
-  template <typename Write>
-  ExpressionPtr of(const CodeRanges& ranges, const Write& write) {
-    ExpressionPtr& known = known_[ranges];
-    if (!known) known = rules_.add(write(ranges));
-    return known;
-  }
-
- private:
-  Rules& rules_;
-  std::map<CodeRanges, ExpressionPtr> known_;
+  const WriteCharacters write_;
+  std::map<CodeRanges, ExpressionPtr> sets_;
 };
 
 }  // namespace axonn

@@ -14,7 +14,7 @@ const CodeRanges kDigits{{'0', '9'}}, kWord{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, 
 class RegexParser : PatternReader {
  public:
   RegexParser(std::string_view pattern, Rules& rules, const RegexOptions& options)
-      : PatternReader(pattern, "the pattern"), options_(options), sets_(rules) {}
+      : PatternReader(pattern, "the pattern", rules, options.write), searches_(options.searches) {}
 
   ExpressionPtr parse() {
     ExpressionPtr all = alternatives(0);
@@ -23,32 +23,19 @@ class RegexParser : PatternReader {
   }
 
  private:
-  ExpressionPtr characters(const CodeRanges& ranges) {
-    const CodeRanges wanted = tidy(ranges);
-    if (wanted.empty()) fault("no character fits");
-    return sets_.of(wanted, options_.write);
-  }
   ExpressionPtr anything() { return repeated(characters({{0, kLastCode}}), 0); }
 
-  ExpressionPtr alternatives(int depth) {
-    if (depth > kMostGroups) fault("groups nest deeper than ", kMostGroups);
-    std::vector<ExpressionPtr> parts;
-    do parts.push_back(sequence(depth));
-    while (take("|"));
-    return either(std::move(parts));
-  }
-
-  ExpressionPtr sequence(int depth) {
+  ExpressionPtr sequence(int depth) override {
     std::vector<ExpressionPtr> parts;
     const bool begins = depth == 0 && take("^");
-    if (depth == 0 && options_.searches && !begins) parts.push_back(anything());
+    if (depth == 0 && searches_ && !begins) parts.push_back(anything());
     bool ends = false;
     while (!done() && !sees("|") && !sees(")") && !ends) {
       ends = depth == 0 && take("$");
       if (!ends) parts.push_back(quantified(item(depth)));
     }
     if (ends && !done() && !sees("|")) fault("$ is supported at the end alone");
-    if (depth == 0 && options_.searches && !ends) parts.push_back(anything());
+    if (depth == 0 && searches_ && !ends) parts.push_back(anything());
     return in_order(std::move(parts));
   }
 
@@ -169,8 +156,7 @@ class RegexParser : PatternReader {
     return {{code, code}};
   }
 
-  const RegexOptions& options_;
-  CharacterRules sets_;
+  const bool searches_;
 };
 
 }  // namespace

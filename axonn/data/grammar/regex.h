@@ -1,14 +1,10 @@
 #pragma once
 
-#include <functional>
 #include <string_view>
 
 #include "axonn/data/grammar/expression.h"
 
 namespace axonn {
-
-/// How a character of a regular expression's text is written.
-using WriteCharacters = std::function<ExpressionPtr(const std::vector<CodeRange>&)>;
 
 struct RegexOptions {
   /// Whether the text may have more before and after a match, unless ^ and $ say otherwise.

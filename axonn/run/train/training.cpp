@@ -184,9 +184,8 @@ namespace {
 
 /// Whether some micro-batch of the run may have sequences of padding.
 bool may_pad(const Config& config) {
-  const std::int64_t unit = config.training.micro_batch * batch_places(config.parallelism.grid());
-  return std::ranges::any_of(batch_stages(config.training),
-                             [&](const BatchStage& stage) { return stage.batch % unit != 0; });
+  return any_padded(batch_stages(config.training),
+                    config.training.micro_batch * batch_places(config.parallelism.grid()));
 }
 
 /// The memory of make_tokens() for whole sequences, on a device that keeps no values.
