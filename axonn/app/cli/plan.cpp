@@ -1,3 +1,7 @@
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <cmath>
 #include <iostream>
 
@@ -304,6 +308,15 @@ void measure_plans(const PlanReport& report, int count) {
 
 }  // namespace
 
+/// A search allocates and frees the same recordings thousands of times: the C library is to keep
+/// their memory instead of giving it back each time.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that it takes
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+}
+
 int run_plan(const Arguments& given) {
   CLI::App app("Ranks the grids of a machine's devices for a model, without running the model.",
                "axonn plan");
@@ -323,6 +336,7 @@ int run_plan(const Arguments& given) {
                    .options = options_of(config, loaded->origins, flags),
                    .result = {},
                    .assumed = assumed};
+  keep_freed_memory();
   if (!flags.tokens.empty()) asked.tokens = count_of("tokens", flags.tokens);
   const auto kind = value_of<ScalingKind>(flags.scaling, kScalingKinds);
   if (devices.size() < 2 && !flags.svg.empty())

@@ -75,6 +75,7 @@ class DryBackend final : public ForwardingBackend {
   /// Runs of equal products are one operation, so that a step of many experts stays small.
   void products(std::span<const Matmul> all) override {
     take_for_products(all.size());
+    if (!recording_ || recording_->paused) return;
     for (std::size_t i = 0, end; i < all.size(); i = end) {
       const MatmulShape shape = shape_of(all[i]);
       for (end = i + 1; end < all.size() && shape_of(all[end]) == shape;) ++end;

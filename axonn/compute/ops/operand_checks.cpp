@@ -49,8 +49,10 @@ void check_matmul(const Matmul& args) {
 
 void check_matmuls(std::span<const Matmul> all) {
   for (const Matmul& one : all) check_matmul(one);
+  if (all.size() < 2) return;
+  const MatmulShape first = shape_of(all.front());
   for (std::size_t i = 1; i < all.size(); ++i) {
-    const MatmulShape first = shape_of(all.front()), got = shape_of(all[i]);
+    const MatmulShape got = shape_of(all[i]);
     MatmulShape want = first;
     (first.a_transposed ? want.K : want.M) = first.a_transposed ? got.K : got.M;
     want.accumulate = got.accumulate;

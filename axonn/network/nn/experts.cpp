@@ -59,7 +59,7 @@ Experts::Experts(ParameterGroup& dense, ParameterGroup& held, const std::string&
     bias_ = &dense.add(
         {.name = name + ".gate.e_score_correction_bias", .layout = {.rows = options.experts}});
   for (std::int64_t i = 0; i < options.experts; ++i) {
-    const std::string expert = concat(name, ".experts.", i, '.');
+    const std::string expert = name + ".experts." + std::to_string(i) + '.';
     const Layout up{.rows = options.ffn,
                     .cols = options.width,
                     .row_axis = Axis::x,

@@ -79,16 +79,17 @@ DrySteps::DrySteps(int rank) : rank_(rank) {}
 DrySteps::~DrySteps() = default;
 
 DryStep DrySteps::step(const Config& given, const DryStepOptions& options) {
-  const Config config = for_dry_steps(given);
-  const RecomputedBlocks recomputed = recomputed_blocks(config.activation_checkpoint);
-  const Key key{config.model.layers, config.training.micro_batch, options.most_micro_batches,
-                recomputed.first,    recomputed.of_first.bits(),  recomputed.of_others.bits()};
+  const RecomputedBlocks recomputed = recomputed_blocks(given.activation_checkpoint);
+  const Key key{given.model.layers, given.training.micro_batch, options.most_micro_batches,
+                recomputed.first,   recomputed.of_first.bits(), recomputed.of_others.bits()};
   const auto known = known_.find(key);
   if (known != known_.end() && !options.recording) return known->second;
-  std::unique_ptr<Model>& model = models_[config.model.layers];
-  if (!model) model = std::make_unique<Model>(config, rank_);
+  std::unique_ptr<Model>& model = models_[given.model.layers];
+  if (!model) model = std::make_unique<Model>(for_dry_steps(given), rank_);
   LoadedModel& loaded = model->training.model;
-  loaded.set_step(config.training.micro_batch, config.activation_checkpoint);
+  RecomputeConfig recompute = given.activation_checkpoint;
+  recompute.budget = 0;
+  loaded.set_step(given.training.micro_batch, recompute);
   loaded.arena().reset_peak();
   const std::size_t before = model->recording.collectives;
   model->recording.paused = !options.recording;

@@ -161,7 +161,9 @@ double MachineCosts::mean_s(const Recording::Compute& op) const {
                               (1 + rate.half_n / n) * (1 + rate.half_k / k);
     return count * machine_.launch_s + std::max(arithmetic, bytes / machine_.memory_bytes_per_s);
   }
-  return machine_.launch_s + bytes / rowwise_rate(machine_, op.operation);
+  const auto [rate, added] = rowwise_rates_.try_emplace(op.operation);
+  if (added) rate->second = rowwise_rate(machine_, op.operation);
+  return machine_.launch_s + bytes / rate->second;
 }
 
 CollectiveCost MachineCosts::collective(const Recording::Start& start) const {

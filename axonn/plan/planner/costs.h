@@ -1,6 +1,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <unordered_map>
 
 #include "axonn/foundation/grid/grid_shape.h"
 #include "axonn/plan/planner/machine/machine.h"
@@ -14,9 +16,9 @@ namespace axonn {
 class MachineCosts final : public Costs {
  public:
   /// `collectives`: with `automatic`, each takes the faster of its two forms. The machine's
-  /// program, if it is another, has only flat ones. machine must outlive it. Throws if the machine
-  /// has no memory_bytes_per_s or devices_per_node. The other rates must be there as well:
-  /// check_rates().
+  /// program, if it is another, has only flat ones. machine must outlive it. One thread may use it
+  /// at a time. Throws if the machine has no memory_bytes_per_s or devices_per_node. The other rates
+  /// must be there as well: check_rates().
   MachineCosts(const Machine& machine, const GridShape& grid,
                CollectivesKind collectives = CollectivesKind::flat);
 
@@ -38,6 +40,7 @@ class MachineCosts final : public Costs {
   const GridShape grid_;
   const CollectivesKind collectives_;
   const double latest_;  // of all ranks: standard deviations above the mean
+  mutable std::unordered_map<std::string, double> rowwise_rates_;  // known so far, by operation
 };
 
 /// Throws UsageError, with the missing figure, if the machine lacks one that plans in this type for

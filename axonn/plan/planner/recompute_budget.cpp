@@ -122,27 +122,38 @@ std::vector<std::size_t> values_of(const Config& config) {
   return values;
 }
 
+/// A value that may be added to a set, and the bytes that it saves for its time: as of the set for
+/// which that was last found, since the ratio seldom grows with the set.
+struct NextValue {
+  std::size_t value = 0;
+  double ratio = std::numeric_limits<double>::infinity();
+  std::size_t found_for = 0;  ///< number of values in that set
+};
+
 /// From the empty set on, each with the one of `values` added that saves the most bytes for its
 /// time.
 std::vector<RecomputePlan> nested_sets(const SetCosts& costs,
                                        const std::vector<std::size_t>& values) {
   std::vector<RecomputePlan> nested{{}};
-  while (true) {
+  std::vector<NextValue> left;
+  for (const std::size_t value : values) left.push_back({value});
+  std::map<std::size_t, RecomputePlan> plans;  // by value: with the last set and the value
+  while (!left.empty()) {
     const RecomputePlan& last = nested.back();
-    std::optional<RecomputePlan> best;
-    const auto ratio = [&](const RecomputePlan& plan) {
-      return static_cast<double>(plan.saved_bytes - last.saved_bytes) /
-             std::max(plan.seconds - last.seconds, 1e-12);
-    };
-    for (const std::size_t value : values) {
-      if (with(last.values, value) == last.values) continue;
-      const RecomputePlan plan = costs.of(with(last.values, value));
-      const bool saves = plan.saved_bytes > last.saved_bytes;
-      if (saves && (!best || ratio(plan) > ratio(*best))) best = plan;
+    const auto next = std::ranges::max_element(left, {}, &NextValue::ratio);
+    if (next->found_for == nested.size()) {
+      if (next->ratio == 0) break;
+      nested.push_back(plans.at(next->value));
+      left.erase(next);
+      continue;
     }
-    if (!best) return nested;
-    nested.push_back(*best);
+    const RecomputePlan plan = costs.of(with(last.values, next->value));
+    const auto saved = static_cast<double>(plan.saved_bytes - last.saved_bytes);
+    next->ratio = std::max(saved, 0.0) / std::max(plan.seconds - last.seconds, 1e-12);
+    next->found_for = nested.size();
+    plans.insert_or_assign(next->value, plan);
   }
+  return nested;
 }
 
 std::vector<RecomputePlan> plans_of(const Config& config, const Machine& machine,
@@ -244,15 +255,20 @@ double RecomputeLevels::least_seconds(const Config& other, std::int64_t bytes) c
 }
 
 std::int64_t RecomputeLevels::about(std::int64_t budget) const {
-  std::int64_t before = 0;
-  for (std::int64_t i = 0; i < std::ssize(plans_); ++i) {
-    const std::int64_t bytes = estimate_memory(at(i * blocks_), *steps_);
-    if (bytes <= budget && i == 0) return 0;
-    if (bytes <= budget)
-      return i * blocks_ - (budget - bytes) * blocks_ / std::max(before - bytes, std::int64_t{1});
-    before = bytes;
-  }
-  return last();
+  const auto bytes_of = [&](std::int64_t plan) {  // which steps_ remembers
+    return estimate_memory(at(plan * blocks_), *steps_);
+  };
+  const std::int64_t none = bytes_of(0), last_plan = std::ssize(plans_) - 1;
+  if (none <= budget || last_plan == 0) return 0;
+  // What few blocks save leads close to the first plan that fits.
+  const std::int64_t wanted = (none - budget) * few_ / blocks_;
+  std::int64_t plan = 1;
+  while (plan < last_plan && plans_[plan].saved_bytes < wanted) ++plan;
+  while (plan < last_plan && bytes_of(plan) > budget) ++plan;
+  while (plan > 1 && bytes_of(plan - 1) <= budget) --plan;
+  const std::int64_t bytes = bytes_of(plan), before = bytes_of(plan - 1);
+  if (bytes > budget) return last();
+  return plan * blocks_ - (budget - bytes) * blocks_ / std::max(before - bytes, std::int64_t{1});
 }
 
 std::int64_t RecomputeLevels::least(const std::function<bool(const Config&)>& fits,

@@ -8,6 +8,8 @@
 #include <deque>
 #include <limits>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "axonn/foundation/base/check.h"
 
@@ -27,6 +29,7 @@ class Player {
 
   StepTime play() {
     collective_of_.resize(recording_.events.size());
+    price();
     bool leaves_some = false;
     for (std::size_t i = 0; i < recording_.events.size(); ++i)
       if (const auto* wait = std::get_if<Recording::Wait>(&recording_.events[i]))
@@ -69,23 +72,41 @@ class Player {
     double exposed = 0, busy = 0, alone = 0;
   };
 
-  void start(std::size_t event, const Recording::Start& start) {
-    const CollectiveCost cost = costs_.collective(start);
+  /// Finds what each event costs alone: a step may be played twice.
+  void price() {
+    priced_.reserve(recording_.events.size());
+    for (const Recording::Event& event : recording_.events) {
+      if (const auto* operation = std::get_if<Recording::Compute>(&event)) {
+        priced_.emplace_back(costs_.compute_s(*operation));
+      } else if (const auto* start = std::get_if<Recording::Start>(&event)) {
+        const CollectiveCost cost = costs_.collective(*start);
+        priced_.emplace_back(Collective{.latency = cost.latency_s,
+                                        .link = cost.link_s,
+                                        .count = cost.collectives,
+                                        .leaves_node = cost.leaves_node,
+                                        .stream = stream_of(*start)});
+      } else {
+        priced_.emplace_back(0.0);
+      }
+    }
+  }
+
+  std::size_t stream_of(const Recording::Start& start) {
     std::size_t at = 0;
     while (at < streams_.size() &&
            (*streams_[at].group != start.group || *streams_[at].operation != start.operation))
       ++at;
     if (at == streams_.size())
       streams_.push_back({.group = &start.group, .operation = &start.operation});
-    Stream& stream = streams_[at];
-    collective_of_[event] = collectives_.size();
-    stream.alone += cost.latency_s + cost.link_s;
-    stream.queue.push_back(collectives_.size());
-    collectives_.push_back({.latency = cost.latency_s,
-                            .link = cost.link_s,
-                            .count = cost.collectives,
-                            .leaves_node = cost.leaves_node,
-                            .stream = at});
+    return at;
+  }
+
+  void start(std::size_t event) {
+    const Collective& one = collectives_.emplace_back(std::get<Collective>(priced_[event]));
+    Stream& stream = streams_[one.stream];
+    collective_of_[event] = collectives_.size() - 1;
+    stream.alone += one.latency + one.link;
+    stream.queue.push_back(collectives_.size() - 1);
     if (stream.queue.size() > 1) return;
     ++under_way_;
     begin_front(stream);
@@ -148,9 +169,8 @@ class Player {
     for (Stream& stream : streams_) settle(stream);
   }
 
-  void compute(const Recording::Compute& operation) {
+  void compute(OperationKind kind, double work) {
     const double begin = now_;
-    double work = costs_.compute_s(operation);
     worked_ += work;
     computing_ = true;
     while (work > 0) {
@@ -165,8 +185,8 @@ class Player {
       }
     }
     computing_ = false;
-    const bool copy = operation.kind == OperationKind::device;  // or a fill: counts as row-wise
-    computed_[static_cast<int>(copy ? OperationKind::rowwise : operation.kind)] += now_ - begin;
+    const bool copy = kind == OperationKind::device;  // or a fill: counts as row-wise
+    computed_[static_cast<int>(copy ? OperationKind::rowwise : kind)] += now_ - begin;
   }
 
   void wait(std::size_t collective) {
@@ -189,9 +209,9 @@ class Player {
     for (std::size_t i = 0; i < recording_.events.size(); ++i) {
       const Recording::Event& event = recording_.events[i];
       if (const auto* operation = std::get_if<Recording::Compute>(&event)) {
-        compute(*operation);
-      } else if (const auto* started = std::get_if<Recording::Start>(&event)) {
-        start(i, *started);
+        compute(operation->kind, std::get<double>(priced_[i]));
+      } else if (std::holds_alternative<Recording::Start>(event)) {
+        start(i);
       } else {
         const std::size_t of = std::get<Recording::Wait>(event).started;
         if (of < i || !first) wait(collective_of_[of]);
@@ -207,6 +227,7 @@ class Player {
   const Costs& costs_;
   const double slowed_by_;  // of each collective under way
   const double collective_slowed_;
+  std::vector<std::variant<double, Collective>> priced_;  // by event: an operation's seconds
   std::vector<Collective> collectives_;
   std::vector<std::size_t> collective_of_;  // by event: the collective that it last started
   std::vector<Stream> streams_;
