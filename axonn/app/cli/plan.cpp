@@ -1,7 +1,3 @@
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
-
 #include <cmath>
 #include <iostream>
 
@@ -14,6 +10,7 @@
 #include "axonn/app/cli/model_flags.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/host.h"
 #include "axonn/foundation/base/log.h"
 #include "axonn/foundation/base/numbers.h"
 #include "axonn/foundation/options/options.h"
@@ -308,15 +305,6 @@ void measure_plans(const PlanReport& report, int count) {
 
 }  // namespace
 
-/// A search allocates and frees the same recordings thousands of times: the C library is to keep
-/// their memory instead of giving it back each time.
-void keep_freed_memory() {
-#ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that it takes
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
-#endif
-}
-
 int run_plan(const Arguments& given) {
   CLI::App app("Ranks the grids of a machine's devices for a model, without running the model.",
                "axonn plan");
@@ -336,7 +324,7 @@ int run_plan(const Arguments& given) {
                    .options = options_of(config, loaded->origins, flags),
                    .result = {},
                    .assumed = assumed};
-  keep_freed_memory();
+  keep_freed_memory();  // recordings of dry steps, thousands of times
   if (!flags.tokens.empty()) asked.tokens = count_of("tokens", flags.tokens);
   const auto kind = value_of<ScalingKind>(flags.scaling, kScalingKinds);
   if (devices.size() < 2 && !flags.svg.empty())

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include <malloc.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -110,6 +111,11 @@ double total_memory(const std::string& root) {
     if (const double most = files.number(std::string(group.folder) + group.limit); most > 0)
       bytes = std::min(bytes, most);
   return bytes;
+}
+
+void keep_freed_memory() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that it takes
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
 std::vector<int> usable_cores() {

@@ -20,6 +20,10 @@ double available_memory(const std::string& root = "");
 /// if that is less.
 double total_memory(const std::string& root = "");
 
+/// Lets the C library keep memory that this process frees, for its next allocations, instead of
+/// giving it back to the system each time.
+void keep_freed_memory();
+
 /// The cores that the calling thread may run on, ascending. A launcher may have limited them.
 std::vector<int> usable_cores();
 inline int usable_core_count() { return static_cast<int>(usable_cores().size()); }

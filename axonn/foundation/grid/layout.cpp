@@ -135,6 +135,7 @@ std::vector<Slice> Layout::slices(const GridShape& shape, const Coords& coords) 
 
 bool Layout::shared(const GridShape& shape) const {
   const int ways = ways_of(shape, row_axis);
+  if (ways == 1) return false;
   return std::ranges::any_of(segments, [&](const Segment& segment) {
     for (int at = 1; at < ways; ++at)
       if (units_taken(segment, ways, at) > 0) return true;

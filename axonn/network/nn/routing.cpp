@@ -77,8 +77,11 @@ void for_each_run_here(const Context& ctx, const Chunk& inp, auto f) {
   });
 }
 
+/// Null from a device without values, on which only the copy counts.
 std::unique_ptr<const std::int32_t[]> on_host(const Context& ctx, const Tensor& ids) {
-  auto host = std::make_unique_for_overwrite<std::int32_t[]>(ids.count());
+  std::unique_ptr<std::int32_t[]> host;
+  if (ctx.device().keeps_values())
+    host = std::make_unique_for_overwrite<std::int32_t[]>(ids.count());
   ctx.device().copy_to_host(host.get(), ids.view().data, ids.bytes());
   return host;
 }
@@ -144,7 +147,7 @@ void Routing::note(const Context& ctx, std::int64_t layer, const Chunk& inp, con
   const bool repeats = rerun == Rerun::first_run;
   if (!repeats && !options_.record) return;
   const auto host = on_host(ctx, choice.ids);
-  if (!ctx.device().keeps_values()) return;
+  if (!host) return;
   const std::int64_t k = options_.per_row;
   for_each_run_here(ctx, inp, [&](std::int64_t row, std::int64_t count, std::int64_t number) {
     const std::int32_t* const begin = host.get() + row * k;

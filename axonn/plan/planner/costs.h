@@ -17,8 +17,8 @@ class MachineCosts final : public Costs {
  public:
   /// `collectives`: with `automatic`, each takes the faster of its two forms. The machine's
   /// program, if it is another, has only flat ones. machine must outlive it. One thread may use it
-  /// at a time. Throws if the machine has no memory_bytes_per_s or devices_per_node. The other rates
-  /// must be there as well: check_rates().
+  /// at a time. Throws if the machine has no memory_bytes_per_s or devices_per_node. The other
+  /// rates must be there as well: check_rates().
   MachineCosts(const Machine& machine, const GridShape& grid,
                CollectivesKind collectives = CollectivesKind::flat);
 

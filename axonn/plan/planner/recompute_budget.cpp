@@ -127,7 +127,7 @@ std::vector<std::size_t> values_of(const Config& config) {
 struct NextValue {
   std::size_t value = 0;
   double ratio = std::numeric_limits<double>::infinity();
-  std::size_t found_for = 0;  ///< number of values in that set
+  std::size_t found_for = 0;  ///< number of sets up to that one; 0: none
 };
 
 /// From the empty set on, each with the one of `values` added that saves the most bytes for its
@@ -276,17 +276,34 @@ std::int64_t RecomputeLevels::least(const std::function<bool(const Config&)>& fi
   return search_level([&](std::int64_t level) { return fits(at(level)); }, guess);
 }
 
-std::int64_t RecomputeLevels::least_within(std::int64_t budget,
-                                           const std::function<std::int64_t(const Config&)>& peak,
+std::int64_t RecomputeLevels::least_within(std::int64_t budget, const Peak& peak,
                                            std::int64_t guess) const {
-  std::map<std::int64_t, std::int64_t> known;
-  const auto peak_at = [&](std::int64_t level) {
-    const auto found = known.find(level);
-    return found != known.end() ? found->second : known[level] = peak(at(level));
-  };
+  KnownPeaks known;
+  const std::int64_t likely = likely_least(budget, peak, guess, known);
+  return search_level([&](std::int64_t one) { return peak_at(one, peak, known) <= budget; },
+                      likely);
+}
+
+std::int64_t RecomputeLevels::likely_least_within(std::int64_t budget, const Peak& peak,
+                                                  std::int64_t guess) const {
+  KnownPeaks known;
+  const std::int64_t likely = likely_least(budget, peak, guess, known);
+  if (peak_at(likely, peak, known) <= budget) return likely;
+  return search_level([&](std::int64_t one) { return peak_at(one, peak, known) <= budget; },
+                      likely);
+}
+
+std::int64_t RecomputeLevels::peak_at(std::int64_t level, const Peak& peak,
+                                      KnownPeaks& known) const {
+  const auto found = known.find(level);
+  return found != known.end() ? found->second : known[level] = peak(at(level));
+}
+
+std::int64_t RecomputeLevels::likely_least(std::int64_t budget, const Peak& peak,
+                                           std::int64_t guess, KnownPeaks& known) const {
   std::int64_t level = std::clamp(guess, std::int64_t{0}, last());
   for (int i = 0; i < 4 && last() > 0; ++i) {
-    const std::int64_t missing = peak_at(level) - budget;
+    const std::int64_t missing = peak_at(level, peak, known) - budget;
     // Within the level's plan, a block more saves what the next plan saves more than this one.
     const std::int64_t plan = std::min(missing > 0 ? level : level - 1, last() - 1) / blocks_;
     if (missing <= 0 && level == 0) break;
@@ -297,7 +314,7 @@ std::int64_t RecomputeLevels::least_within(std::int64_t budget,
     if (next == level) break;
     level = next;
   }
-  return search_level([&](std::int64_t one) { return peak_at(one) <= budget; }, level);
+  return level;
 }
 
 std::int64_t RecomputeLevels::search_level(const std::function<bool(std::int64_t)>& fits,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -65,13 +66,18 @@ class RecomputeLevels {
   /// last level if it never does. Begins at `guess`: if that is d levels away, calls fits about
   /// 2 log2(d) times.
   std::int64_t least(const std::function<bool(const Config&)>& fits, std::int64_t guess) const;
+  using Peak = std::function<std::int64_t(const Config&)>;  ///< bytes of a step
   /// The least level whose peak is within the budget, as above. What a block of each level saves
   /// leads to it in a few calls of peak(config).
-  std::int64_t least_within(std::int64_t budget,
-                            const std::function<std::int64_t(const Config&)>& peak,
-                            std::int64_t guess) const;
+  std::int64_t least_within(std::int64_t budget, const Peak& peak, std::int64_t guess) const;
+  /// The same, or a level or two above: that the level before does not fit is not tried.
+  std::int64_t likely_least_within(std::int64_t budget, const Peak& peak, std::int64_t guess) const;
 
  private:
+  using KnownPeaks = std::map<std::int64_t, std::int64_t>;  // by level
+  std::int64_t peak_at(std::int64_t level, const Peak& peak, KnownPeaks& known) const;
+  std::int64_t likely_least(std::int64_t budget, const Peak& peak, std::int64_t guess,
+                            KnownPeaks& known) const;
   std::int64_t search_level(const std::function<bool(std::int64_t)>& fits,
                             std::int64_t guess) const;
   Config config_;

@@ -408,7 +408,7 @@ class Search {
         options_.note_progress();
         return steps->step(some).memory.peak_bytes;
       };
-      config = one.levels->at(one.levels->least_within(budget_, peak, one.level));
+      config = one.levels->at(one.levels->likely_least_within(budget_, peak, one.level));
       exact = cost(config, predict, *steps);
       one.plan.set_recomputation(config.activation_checkpoint);
     }
@@ -418,15 +418,25 @@ class Search {
     return one.plan;
   }
 
+  /// A micro-batch that does not fit, and its memory.
+  struct TooLarge {
+    std::int64_t size = 0, bytes = 0;
+  };
+
   /// Whether micro-batches of config's size fit, with recomputation if that is free. A size may fit
   /// where a smaller one does not: there are more of the smaller ones, whose gradients are added
-  /// up.
-  bool fits_somehow(const Config& config, const Candidate& candidate, DrySteps& steps) const {
+  /// up. `larger` is the last that did not.
+  bool fits_somehow(const Config& config, const Candidate& candidate, DrySteps& steps,
+                    TooLarge& larger) const {
     options_.note_progress();
-    if (!fits(candidate.state_bytes + least_activations(config))) return false;
-    const bool known = candidate.smallest_bytes > 0 &&
-                       config.training.micro_batch == useful_sizes(candidate.grid).front();
-    return fits(known ? candidate.smallest_bytes : estimate_memory(config, steps));
+    const std::int64_t size = config.training.micro_batch, state = candidate.state_bytes;
+    if (!fits(state + least_activations(config))) return false;
+    // What a micro-batch takes beside the state grows at most in proportion to it.
+    if (larger.size > 0 && !fits(state + (larger.bytes - state) / larger.size * size)) return false;
+    const bool known = candidate.smallest_bytes > 0 && size == useful_sizes(candidate.grid).front();
+    const std::int64_t bytes = known ? candidate.smallest_bytes : estimate_memory(config, steps);
+    if (!fits(bytes)) larger = {size, bytes};
+    return fits(bytes);
   }
 
   /// A lower bound that needs no dry step: what is kept of each block for the backward pass. With
@@ -451,10 +461,11 @@ class Search {
                  std::vector<Estimated>& plans, const std::shared_ptr<DrySteps>& steps) const {
     const GridShape& grid = candidate.grid;
     double before = kNever;
+    TooLarge larger;
     for (const std::int64_t size : std::views::reverse(useful_sizes(grid))) {
       const Config config = on(grid, size, mode);
-      if (!fits_somehow(budgeted_ ? on(grid, size, RecomputeMode::full) : config, candidate,
-                        *steps))
+      if (!fits_somehow(budgeted_ ? on(grid, size, RecomputeMode::full) : config, candidate, *steps,
+                        larger))
         continue;
       const Prediction found = cost(config, estimate, *steps);
       Estimated one{.plan = {.grid = grid,
