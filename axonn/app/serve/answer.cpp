@@ -30,9 +30,12 @@ Answer::Answer(const ServedModel& model, CompletionRequest request,
   // The first stream of a prompt whose texts were searched for brings all of them.
   const auto each = static_cast<std::size_t>(request_.searches() ? request_.answers : 1);
   for (std::size_t i = 0; i < streams.size() * each; ++i)
-    choices_.push_back({.stream = i % each == 0 ? std::move(streams[i / each]) : nullptr,
-                        .splitter = AnswerSplitter(request_.form, request_.in_thought),
-                        .whole = {.index = i}});
+    choices_.push_back(
+        {.stream = i % each == 0 ? std::move(streams[i / each]) : nullptr,
+         .splitter = AnswerSplitter(request_.form, request_.in_thought),
+         .whole = {.index = i},
+         .decoding = {
+             .skip_special = true, .shown = request_.options.shown_tokens, .continues = true}});
 }
 
 Answer::~Answer() {
@@ -79,13 +82,17 @@ std::string Answer::taken(std::size_t number, TextStream::Event event) {
     choice.log_probability += score.log_probability;
     ++choice.scored;
   }
-  if (request_.scored) {
+  const bool response = request_.kind == RequestKind::response;
+  if (request_.scored && response) {
+    place_tokens(choice, event.news);
+  } else if (request_.scored) {
     add_tokens(choice, event.news.tokens, true, news);
     std::ranges::move(event.news.scores, std::back_inserter(news.scores));
   }
   if (request_.chat()) {
     news.parts = choice.splitter.push(event.news.text);
     if (event.end) news.parts.append(choice.splitter.finish());
+    if (response) take_placed(choice, news);
     if (request_.single_call && news.parts.calls.size() > 1) news.parts.calls.resize(1);
   } else {
     news.parts.text += event.news.text;
@@ -115,6 +122,29 @@ void Answer::add_tokens(Choice& choice, const std::vector<std::int32_t>& tokens,
     news.tokens.push_back(token);
     news.offsets.push_back(std::max<std::int64_t>(choice.offset, 0));
     choice.offset += choice.characters.add(text_bytes(model_, token, generated));
+  }
+}
+
+void Answer::place_tokens(Choice& choice, Generation& generation) {
+  for (std::size_t i = 0; i < generation.tokens.size(); ++i) {
+    const std::int32_t token = generation.tokens[i];
+    const std::size_t begin = choice.bytes;
+    if (token < model_.tokenizer->vocab_size())
+      choice.bytes += model_.tokenizer->shown(token, choice.decoding).size();
+    choice.unplaced.push_back({token, std::move(generation.scores[i]), {begin, choice.bytes}});
+  }
+}
+
+/// Gives the news the tokens of its text; tokens of thoughts and calls have no place in a response.
+void Answer::take_placed(Choice& choice, ChoiceNews& news) {
+  const auto [begin, end] = choice.splitter.text();
+  while (!choice.unplaced.empty() && choice.unplaced.front().bytes.begin < end) {
+    PlacedToken& one = choice.unplaced.front();
+    if (one.bytes.end > std::max(begin, one.bytes.begin)) {
+      news.tokens.push_back(one.token);
+      news.scores.push_back(std::move(one.score));
+    }
+    choice.unplaced.pop_front();
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include "axonn/app/serve/answer_writer.h"
 #include "axonn/app/serve/character_count.h"
 #include "axonn/app/serve/engine.h"
+#include "axonn/data/text/tokenizer.h"
 
 namespace axonn {
 
@@ -28,6 +30,12 @@ class Answer {
   std::optional<std::string> next();
 
  private:
+  /// A token with its bytes in the text that the model writes.
+  struct PlacedToken {
+    std::int32_t token = 0;
+    TokenScore score;
+    ByteRange bytes;
+  };
   struct Choice {
     std::shared_ptr<TextStream> stream;  // null after its end
     AnswerSplitter splitter;             // of a chat
@@ -35,6 +43,10 @@ class Answer {
     bool begun = false;
     std::int64_t offset = 0;  // characters before the next token
     CharacterCount characters = {};
+    /// Of a response: tokens whose place in the answer is not known yet, and the bytes of all.
+    std::deque<PlacedToken> unplaced = {};
+    std::size_t bytes = 0;
+    DecodeOptions decoding = {};
     double log_probability = 0;  // of the generated tokens, if they are scored
     std::int64_t scored = 0;     // of them
     /// The mean log-probability of its tokens; lowest without any.
@@ -44,6 +56,8 @@ class Answer {
   void echo(Choice& choice, Generation& generation, ChoiceNews& news);
   void add_tokens(Choice& choice, const std::vector<std::int32_t>& tokens, bool generated,
                   ChoiceNews& news);
+  void place_tokens(Choice& choice, Generation& generation);
+  void take_placed(Choice& choice, ChoiceNews& news);
   void keep_likeliest();
   std::string last();
   std::string whole();

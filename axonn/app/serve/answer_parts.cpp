@@ -263,6 +263,8 @@ AnswerParts AnswerSplitter::finish() {
   auto calls = parse_calls(form_.calls, held_);
   if (!calls) {
     parts.text += held_;
+    drop(held_.size());
+    text_.end = taken_;
     return parts;
   }
   if (!calls->text.empty() && (spoke_ || !parts.text.empty())) parts.text += '\n';
@@ -276,14 +278,14 @@ bool AnswerSplitter::advance(AnswerParts& parts, bool last) {
   switch (state_) {
     case State::start:
       state_ = begin(last);
-      if (state_ == State::thought_start) held_.erase(0, held_.find(kThought) + kThought.size());
+      if (state_ == State::thought_start) drop(held_.find(kThought) + kThought.size());
       break;
     case State::thought_start:
       if (skip_space()) state_ = State::thought;
       break;
     case State::thought:
       if (!take_until(kThoughtEnd, parts.thought, last)) break;
-      held_.erase(0, held_.find(kThoughtEnd) + kThoughtEnd.size());
+      drop(held_.find(kThoughtEnd) + kThoughtEnd.size());
       state_ = State::after_thought;
       break;
     case State::after_thought:
@@ -291,9 +293,11 @@ bool AnswerSplitter::advance(AnswerParts& parts, bool last) {
       break;
     case State::text_start:
       state_ = begin_text(last);
+      text_ = {taken_, taken_};
       break;
     case State::text:
       if (take_until(call_marker(form_.calls), parts.text, last)) state_ = State::calls;
+      text_.end = taken_;
       break;
     case State::calls:
       break;
@@ -301,9 +305,14 @@ bool AnswerSplitter::advance(AnswerParts& parts, bool last) {
   return state_ != before;
 }
 
+void AnswerSplitter::drop(std::size_t bytes) {
+  held_.erase(0, bytes);
+  taken_ += bytes;
+}
+
 /// Returns whether anything but white space is there.
 bool AnswerSplitter::skip_space() {
-  held_.erase(0, std::min(held_.find_first_not_of(kWhiteSpace), held_.size()));
+  drop(std::min(held_.find_first_not_of(kWhiteSpace), held_.size()));
   return !held_.empty();
 }
 
@@ -317,7 +326,7 @@ bool AnswerSplitter::take_until(std::string_view marker, std::string& to, bool l
     size = size_without_space(std::string_view(held_).substr(0, size));
   }
   to += held_.substr(0, size);
-  held_.erase(0, size);
+  drop(size);
   return found != held_.npos;
 }
 

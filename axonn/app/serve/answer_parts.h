@@ -23,6 +23,11 @@ struct AnswerParts {
   void append(AnswerParts more);
 };
 
+/// Bytes of an answer.
+struct ByteRange {
+  std::size_t begin = 0, end = 0;
+};
+
 /// How a model writes thoughts and calls of tools.
 struct AnswerForm {
   /// Formats of calls, by the models that made them known:
@@ -58,6 +63,9 @@ class AnswerSplitter {
   AnswerParts push(std::string_view text);
   /// Returns the rest.
   AnswerParts finish();
+  /// The bytes of the answer that are the text, as far as it was returned, but for text behind
+  /// calls.
+  ByteRange text() const { return text_; }
 
  private:
   enum class State : std::uint8_t {
@@ -70,6 +78,7 @@ class AnswerSplitter {
     calls
   };
   bool advance(AnswerParts& parts, bool last);
+  void drop(std::size_t bytes);
   bool skip_space();
   bool take_until(std::string_view marker, std::string& to, bool last);
   State begin(bool last) const;
@@ -77,7 +86,9 @@ class AnswerSplitter {
 
   AnswerForm form_;
   State state_;
-  bool spoke_ = false;  ///< whether text was returned
+  bool spoke_ = false;     ///< whether text was returned
+  std::size_t taken_ = 0;  ///< bytes before held_
+  ByteRange text_ = {};
   std::string held_;
 };
 

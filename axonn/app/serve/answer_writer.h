@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "axonn/app/serve/api_request.h"
+#include "axonn/app/serve/request_body.h"
 
 namespace axonn {
 
@@ -71,6 +72,8 @@ std::unique_ptr<AnswerWriter> make_messages_writer(const ServedModel& model,
 std::unique_ptr<AnswerWriter> make_responses_writer(const ServedModel& model,
                                                     const CompletionRequest& request);
 
+/// The log-probabilities of the news' tokens as chats have them: a list of objects.
+nlohmann::ordered_json chat_scores(const ServedModel& model, const ChoiceNews& news);
 /// A new id: "cmpl-18a3f-1".
 std::string answer_id(std::string_view prefix);
 /// The id of a call of a tool: nine letters and digits, which is what Mistral's templates accept.

@@ -81,22 +81,10 @@ Json chat_token(const ServedModel& model, std::int32_t token, float log_probabil
   return {{"token", token_text(model, token)}, {"logprob", log_probability}, {"bytes", bytes}};
 }
 
-Json chat_scores(const ServedModel& model, const ChoiceNews& of) {
-  Json content = Json::array();
-  for (std::size_t i = 0; i < of.tokens.size(); ++i) {
-    const TokenScore& score = of.scores[i];
-    Json token = chat_token(model, of.tokens[i], score.log_probability);
-    token["top_logprobs"] = Json::array();
-    for (const auto& [each, log_probability] : score.likeliest)
-      token["top_logprobs"].push_back(chat_token(model, each, log_probability));
-    content.push_back(std::move(token));
-  }
-  return {{"content", content}};
-}
-
 Json scores_json(const AnswerHead& head, const ChoiceNews& of) {
   if (!head.request.scored) return nullptr;
-  return head.request.chat() ? chat_scores(head.model, of) : completion_scores(head.model, of);
+  if (head.request.chat()) return {{"content", chat_scores(head.model, of)}};
+  return completion_scores(head.model, of);
 }
 
 Json calls_json(const AnswerHead& head, const ChoiceNews& of, bool stream) {
@@ -227,6 +215,19 @@ class CompletionWriter : public AnswerWriter {
 };
 
 }  // namespace
+
+nlohmann::ordered_json chat_scores(const ServedModel& model, const ChoiceNews& of) {
+  Json scores = Json::array();
+  for (std::size_t i = 0; i < of.tokens.size(); ++i) {
+    const TokenScore& score = of.scores[i];
+    Json token = chat_token(model, of.tokens[i], score.log_probability);
+    token["top_logprobs"] = Json::array();
+    for (const auto& [each, log_probability] : score.likeliest)
+      token["top_logprobs"].push_back(chat_token(model, each, log_probability));
+    scores.push_back(std::move(token));
+  }
+  return scores;
+}
 
 std::unique_ptr<AnswerWriter> make_completion_writer(const ServedModel& model,
                                                      const CompletionRequest& request) {

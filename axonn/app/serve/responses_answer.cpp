@@ -30,8 +30,9 @@ class ResponsesWriter : public AnswerWriter {
 
   std::string stream_news(const ChoiceNews& news) override {
     std::string events;
-    if (!news.parts.thought.empty()) events += text_delta(kThought, news.parts.thought);
-    if (!news.parts.text.empty()) events += text_delta(kMessage, news.parts.text);
+    if (!news.parts.thought.empty()) events += text_delta(kThought, news.parts.thought, {});
+    const ResponseJson scores = chat_scores(model_, news);
+    if (!news.parts.text.empty()) events += text_delta(kMessage, news.parts.text, scores);
     if (!news.end) return events;
     cut_off_ = is_cut_off(*news.end);
     ended_ = true;
@@ -73,6 +74,7 @@ class ResponsesWriter : public AnswerWriter {
   ResponseJson part_json(const std::string& text) const {
     ResponseJson part{{"type", open_->part}, {"text", text}};
     if (open_ == &kMessage) part["annotations"] = ResponseJson::array();
+    if (open_ == &kMessage) part["logprobs"] = scores_;
     return part;
   }
 
@@ -87,14 +89,14 @@ class ResponsesWriter : public AnswerWriter {
     return item;
   }
 
-  /// An event of the item's text.
-  std::string text_event(const std::string& name, const char* member, const ResponseJson& value) {
+  /// An event of the item's text. `scores`: of a message's tokens.
+  std::string text_event(const std::string& name, const char* member, const ResponseJson& value,
+                         const ResponseJson& scores = ResponseJson::array()) {
     ResponseJson members{{"item_id", item_id(open_->id)},
                          {"output_index", output_.size()},
                          {"content_index", 0},
                          {member, value}};
-    if (open_ == &kMessage && name.starts_with(open_->events))
-      members["logprobs"] = ResponseJson::array();
+    if (open_ == &kMessage && name.starts_with(open_->events)) members["logprobs"] = scores;
     return event(name, std::move(members));
   }
 
@@ -110,22 +112,25 @@ class ResponsesWriter : public AnswerWriter {
     return events + text_event("response.content_part.added", "part", part_json(""));
   }
 
-  std::string text_delta(const TextItem& kind, const std::string& text) {
+  std::string text_delta(const TextItem& kind, const std::string& text,
+                         const ResponseJson& scores) {
     std::string events = opened(kind);
     text_ += text;
-    return events + text_event(concat(kind.events, ".delta"), "delta", text);
+    for (const ResponseJson& each : scores) scores_.push_back(each);
+    return events + text_event(concat(kind.events, ".delta"), "delta", text, scores);
   }
 
   /// Ends the item with text that is under way, if there is one.
   std::string closed() {
     if (!open_) return "";
-    std::string events = text_event(concat(open_->events, ".done"), "text", text_);
+    std::string events = text_event(concat(open_->events, ".done"), "text", text_, scores_);
     events += text_event("response.content_part.done", "part", part_json(text_));
     ResponseJson item = item_json(ended_ && cut_off_ ? "incomplete" : "completed", true);
     events += item_event("response.output_item.done", item);
     output_.push_back(std::move(item));
     open_ = nullptr;
     text_.clear();
+    scores_ = ResponseJson::array();
     return events;
   }
 
@@ -192,6 +197,7 @@ class ResponsesWriter : public AnswerWriter {
   ResponseJson output_ = ResponseJson::array();  // items that have ended
   const TextItem* open_ = nullptr;               // of the item under way
   std::string text_;                             // of this item
+  ResponseJson scores_ = ResponseJson::array();  // of its tokens, if it is a message
   bool ended_ = false, cut_off_ = false;
 };
 

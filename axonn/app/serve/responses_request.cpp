@@ -146,12 +146,18 @@ ResponsesJson chat_effort(const ResponsesJson& reasoning) {
   return member_of(reasoning, "effort");
 }
 
-/// Only what answers have anyway: thoughts, which clients ask for as encrypted content, come as
-/// text.
-void check_include(const ResponsesJson& include) {
-  for (const ResponsesJson& each : include.is_array() ? include : ResponsesJson{include})
-    if (!each.is_null() && each != "reasoning.encrypted_content")
-      reject_key("include", "only \"reasoning.encrypted_content\" is supported");
+/// Whether the answer is to have log-probabilities. Thoughts, which clients ask for as encrypted
+/// content, come as text anyway.
+bool includes_scores(const ResponsesJson& include) {
+  constexpr std::string_view kScores = "message.output_text.logprobs";
+  bool scores = false;
+  for (const ResponsesJson& each : include.is_array() ? include : ResponsesJson{include}) {
+    scores |= each == kScores;
+    if (!each.is_null() && each != kScores && each != "reasoning.encrypted_content")
+      reject_key("include", "only \"", kScores,
+                 "\" and \"reasoning.encrypted_content\" are supported");
+  }
+  return scores;
 }
 
 /// A key that chats have under another name, and how its value is translated.
@@ -170,8 +176,11 @@ constexpr TranslatedKey kTranslated[] = {
 
 /// The same request to /v1/chat/completions.
 ResponsesJson chat_request(ResponsesJson request) {
-  check_include(member_of(request, "include"));
-  ResponsesJson chat{{"messages", chat_messages(request)}};
+  const bool scores = includes_scores(member_of(request, "include"));
+  const ResponsesJson likeliest = member_of(request, "top_logprobs");
+  if (!scores && !likeliest.is_null() && likeliest != 0)
+    reject_key("top_logprobs", "it needs \"message.output_text.logprobs\" in include");
+  ResponsesJson chat{{"messages", chat_messages(request)}, {"logprobs", scores}};
   for (const char* read : {kItems, "instructions", "include", "metadata"}) request.erase(read);
   for (const auto& [key, of_chats, value] : kTranslated) {
     const ResponsesJson given = member_of(request, key);
@@ -193,6 +202,7 @@ std::string repeated_members(const ResponsesJson& request) {
                         {"text", {{"format", {{"type", "text"}}}}},
                         {"tool_choice", "auto"},
                         {"tools", ResponsesJson::array()},
+                        {"top_logprobs", 0},
                         {"top_p", 1.0}};
   for (const auto& [name, value] : members.items())
     if (const ResponsesJson given = member_of(request, name.c_str()); !given.is_null())

@@ -18,6 +18,17 @@ constexpr const char* kResponses = "/v1/responses";
 const json kWeather = {
     {"type", "function"}, {"name", "weather"}, {"parameters", {{"type", "object"}}}};
 
+/// Log-probabilities of the same tokens, which a prompt that is kept may change by rounding.
+void expect_like(const json& got, const json& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i]["bytes"], wanted[i]["bytes"]);
+    EXPECT_NEAR(got[i]["logprob"], wanted[i]["logprob"], 1e-5);
+    if (wanted[i].contains("top_logprobs"))
+      expect_like(got[i]["top_logprobs"], wanted[i]["top_logprobs"]);
+  }
+}
+
 json response_of(const ScriptedServer& server, const json& request) {
   return json::parse(server.post(kResponses, request).body);
 }
@@ -144,6 +155,64 @@ TEST(Responses, TakeTheirFormFromTextAndToolChoice) {
   });
 }
 
+TEST(Responses, HaveTheLogProbabilitiesOfTheSameChat) {
+  with_server({}, [](const Served& served) {
+    const json chat = served.answer("/v1/chat/completions",
+                                    {{"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+                                     {"temperature", 0},
+                                     {"max_tokens", 9},
+                                     {"logprobs", true},
+                                     {"top_logprobs", 2}});
+    const json& wanted = chat["choices"][0]["logprobs"]["content"];
+    ASSERT_EQ(wanted.size(), 9U);
+    json request{{"input", "Hi"},
+                 {"max_output_tokens", 9},
+                 {"temperature", 0},
+                 {"include", {"message.output_text.logprobs"}},
+                 {"top_logprobs", 2}};
+    const json response = served.answer(kResponses, request);
+    const json& got = response["output"][0]["content"][0]["logprobs"];
+    expect_like(got, wanted);
+    EXPECT_EQ(response["top_logprobs"], 2);
+
+    request["stream"] = true;
+    json streamed = json::array(), done;
+    for (const json& event : typed_events(served.post(kResponses, request).body)) {
+      if (event["type"] == "response.output_text.delta")
+        for (const json& each : event["logprobs"]) streamed.push_back(each);
+      if (event["type"] == "response.output_text.done") done = event["logprobs"];
+    }
+    expect_like(streamed, wanted);
+    EXPECT_EQ(done, streamed);
+  });
+}
+
+TEST(Responses, GiveLogProbabilitiesToTheTokensOfTheTextAlone) {
+  const ScriptedServer server(
+      template_file("chatml_tools") + "{# </think> #}",
+      "<think>Hm.</think>\n\nI look.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {}}\n"
+      "</tool_call>");
+  json request{{"input", "Weather?"},
+               {"tools", json::array({kWeather})},
+               {"include", {"message.output_text.logprobs"}}};
+  const auto text_of = [](const json& scores) {
+    std::string text;
+    for (const json& each : scores)
+      for (const json& byte : each["bytes"]) text += static_cast<char>(byte.get<int>());
+    return text;
+  };
+  const json response = response_of(server, request);
+  ASSERT_EQ(response["output"].size(), 3U);
+  EXPECT_EQ(text_of(response["output"][1]["content"][0]["logprobs"]), "I look.");
+  EXPECT_FALSE(response["output"][0]["content"][0].contains("logprobs"));
+
+  request["stream"] = true;
+  std::string streamed;
+  for (const json& event : typed_events(server.post(kResponses, request).body))
+    if (event["type"] == "response.output_text.delta") streamed += text_of(event["logprobs"]);
+  EXPECT_EQ(streamed, "I look.");
+}
+
 TEST(Responses, RefuseWhatTheyCannotDoAndNameTheKey) {
   const ScriptedServer server(template_file("chatml_tools"), "Hi");
   const auto refusal = [&](json request) {
@@ -178,7 +247,9 @@ TEST(Responses, RefuseWhatTheyCannotDoAndNameTheKey) {
   EXPECT_THAT(refusal({{"text", {{"format", {{"type", "grammar"}}}}}}),
               HasSubstr("text: only the types text, json_object and json_schema"));
   EXPECT_THAT(refusal({{"text", {{"verbosity", "low"}}}}), HasSubstr("text: only its member"));
-  EXPECT_THAT(refusal({{"include", {"message.output_text.logprobs"}}}), HasSubstr("include: only"));
+  EXPECT_THAT(refusal({{"include", {"file_search_call.results"}}}), HasSubstr("include: only"));
+  EXPECT_THAT(refusal({{"top_logprobs", 2}}), HasSubstr("top_logprobs: it needs"));
+  EXPECT_THAT(refusal({{"logprobs", true}}), HasSubstr("logprobs: not supported"));
   EXPECT_THAT(refusal({{"reasoning", {{"effort", "low"}}}}),
               HasSubstr("reasoning: the model's chat template does not read it"));
   EXPECT_THAT(refusal({{"reasoning", {{"summary", "detailed"}}}}),
