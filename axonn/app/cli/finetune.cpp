@@ -59,10 +59,22 @@ Examples:
 
 Exit codes: as for axonn train.)";
 
+constexpr const char* kTeacherExamples =
+    R"(It is axonn train with defaults for distillation, and prints the same command of axonn train.
+The teacher must have the tokens of the model. Any key can be given as a flag.
+
+Examples:
+  axonn distill Qwen3-0.6B chats.jsonl --teacher Qwen3-4B
+      adapters (LoRA) that learn the teacher's distributions of the answers' tokens
+  axonn distill small/checkpoints text.txt --teacher large/checkpoints --full --distill.beta 0
+      all weights, by the divergence from the teacher (forward KL)
+
+Exit codes: as for axonn train.)";
+
 struct FinetuneFlags {
-  std::string model, data;
+  std::string model, data, teacher;  ///< teacher: of axonn distill
   bool full = false;
-  bool pairs = false;  ///< of axonn prefer
+  bool pairs = false, learns = false;  ///< of axonn prefer, and of axonn distill
   const char* origin = "axonn finetune";
   TrainFlags train;
 };
@@ -191,6 +203,7 @@ class Defaults {
     set("model.path", flags.model);
     set(data_key(flags), flags.data);
     if (flags.pairs) set("preference.loss", "dpo");
+    if (flags.learns) set("distill.teacher", flags.teacher);
     loaded_.config.data.answers = answer_data(loaded_.config);
     if (!flags.pairs) set("data.validation", "0.05");
     const std::int64_t positions = ModelFiles(flags.model).config().positions;
@@ -270,7 +283,7 @@ class Defaults {
   OptionList list_;
 };
 
-/// Runs axonn finetune or, with flags.pairs, axonn prefer.
+/// Runs axonn finetune, axonn prefer or axonn distill.
 int run_tuning(CLI::App& app, FinetuneFlags flags, const Arguments& arguments) {
   app.add_option("MODEL", flags.model, "a Hugging Face folder or checkpoints (model.path)")
       ->required()
@@ -281,6 +294,12 @@ int run_tuning(CLI::App& app, FinetuneFlags flags, const Arguments& arguments) {
                                "(.bin: data.tokens)")
       ->required()
       ->type_name("FILE");
+  if (flags.learns)
+    app.add_option("--teacher", flags.teacher,
+                   "the model to learn from, a Hugging Face folder or checkpoints "
+                   "(distill.teacher)")
+        ->required()
+        ->type_name("DIR");
   app.add_flag("--full", flags.full, "train all weights instead of adapters");
   add_train_flags(app, flags.train);
   LoadedConfig loaded;
@@ -308,6 +327,12 @@ int run_prefer(const Arguments& arguments) {
   CLI::App app("Trains a model on answers of which some are better than others.", "axonn prefer");
   app.footer(kPairExamples);
   return run_tuning(app, {.pairs = true, .origin = "axonn prefer"}, arguments);
+}
+
+int run_distill(const Arguments& arguments) {
+  CLI::App app("Trains a model to have the distributions of a teacher.", "axonn distill");
+  app.footer(kTeacherExamples);
+  return run_tuning(app, {.learns = true, .origin = "axonn distill"}, arguments);
 }
 
 }  // namespace axonn

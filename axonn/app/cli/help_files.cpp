@@ -78,7 +78,8 @@ std::vector<CommandWords> words_of_commands(const OptionList& list) {
       words.flags.insert(words.flags.end(), further.begin(), further.end());
       words.flags.push_back(own);
     }
-    if (help.find("--config FILE") != help.npos || name == "finetune" || name == "prefer")
+    const bool tunes = name == "finetune" || name == "prefer" || name == "distill";
+    if (tunes || help.find("--config FILE") != help.npos)
       words.flags.insert(words.flags.end(), keys.begin(), keys.end());
     if (name == "help") {
       for (const Command& other : commands()) words.flags.emplace_back(other.name);

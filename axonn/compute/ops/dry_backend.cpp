@@ -9,6 +9,7 @@
 #include "axonn/compute/ops/gpu/launch_shape.h"
 #include "axonn/compute/ops/gpu/matmul/lanes.h"
 #include "axonn/compute/ops/rowwise/delta.h"
+#include "axonn/compute/ops/rowwise/divergence.h"
 #include "axonn/compute/ops/rowwise/elementwise.h"
 #include "axonn/compute/ops/rowwise/embedding.h"
 #include "axonn/compute/ops/rowwise/experts.h"

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "axonn/compute/ops/delta_operations.h"
+#include "axonn/compute/ops/divergence_operations.h"
 #include "axonn/compute/ops/expert_operations.h"
 #include "axonn/compute/ops/norm_operations.h"
 #include "axonn/compute/ops/optimizer_operations.h"
@@ -583,10 +584,10 @@ using RowwiseOperation = std::variant<
     ops::ExpertFactorTerms, ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward,
     ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats,
     ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy, ops::GreedyTargets,
-    ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::PowerSum,
-    ops::LargestSize, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion,
-    ops::ScheduleFreeAdamW, ops::Clamp, ops::Momentum, ops::DivideByNorm, ops::WeightedSum,
-    ops::MovingAverage>;
+    ops::DivergenceTerms, ops::DivergenceBackward, ops::Softmax, ops::RowDots, ops::SoftmaxBackward,
+    ops::Sum, ops::SquaredSum, ops::PowerSum, ops::LargestSize, ops::ClipFactor,
+    ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW, ops::Clamp,
+    ops::Momentum, ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

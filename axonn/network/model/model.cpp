@@ -51,12 +51,35 @@ Var logits_input(const Context& ctx, const LanguageModel::Head& head, const Var&
 
 void LanguageModel::loss(const Context& ctx, const Tokens& tokens, float scale,
                          const Tensor& total) {
+  if (const Teaching* teaching = ctx.find<Teaching>())
+    return learn(ctx, *teaching, tokens, scale, total);
   const Var x = hidden(ctx, tokens);
   const Head end = head();
   GatheredWeights weights(ctx, end.groups, ReadIn::held);
   const Context& inside = weights.context();
   end.output(inside, logits_input(inside, end, x), tokens.targets, scale, total);
   weights.release();
+}
+
+void LanguageModel::learn(const Context& ctx, const Teaching& teaching, const Tokens& tokens,
+                          float scale, const Tensor& total) {
+  const float factor = 1 / teaching.temperature;
+  const auto input_of = [&](const Context& inside, const Head& end, const Var& x) {
+    const Var input = logits_input(inside, end, x);
+    return factor == 1 ? input : axonn::scale(inside, input, factor);
+  };
+  const Var taught = teaching.teacher->hidden(teaching.ctx, tokens), x = hidden(ctx, tokens);
+  const Head of_teacher = teaching.teacher->head(), end = head();
+  GatheredWeights teachers(teaching.ctx, of_teacher.groups, ReadIn::held);
+  const Var teachers_input = input_of(teachers.context(), of_teacher, taught);
+  GatheredWeights weights(ctx, end.groups, ReadIn::held);
+  const Context& inside = weights.context();
+  end.output.divergence(
+      inside, input_of(inside, end, x),
+      {of_teacher.output, teachers.context(), teachers_input, teaching.beta, teaching.losses},
+      tokens.targets, scale, total);
+  weights.release();
+  teachers.release();
 }
 
 Tensor LanguageModel::target_losses(const Context& ctx, const Tokens& tokens) {

@@ -72,6 +72,18 @@ class Model {
   virtual std::string describe() const { return {}; }
 };
 
+class LanguageModel;
+
+/// Attached to a pass of LanguageModel::loss(), the losses of tokens become divergences of their
+/// distributions from a teacher's: see CrossEntropy::divergence().
+struct Teaching {
+  LanguageModel* teacher;
+  Context ctx;            ///< of the teacher, on a grid of the same shape; without a tape
+  float beta = 0;         ///< see ops::DivergenceTerms
+  float temperature = 1;  ///< by which the logits of both are divided
+  View losses;            ///< (1, 2) f64, see CrossEntropy::Teacher
+};
+
 /// A Model that ends in a norm and an output layer over the vocabulary. Implements the losses and
 /// logits; a model adds its groups and what comes before the norm.
 class LanguageModel : public Model {
@@ -90,6 +102,10 @@ class LanguageModel : public Model {
         groups;       ///< of norm and output; the embedding's, too, if weights are tied
     float scale = 1;  ///< of the logits
   };
+
+  /// loss() with a teacher.
+  void learn(const Context& ctx, const Teaching& teaching, const Tokens& tokens, float scale,
+             const Tensor& total);
 
  protected:
   virtual Head head() = 0;

@@ -255,25 +255,30 @@ void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
   if (block.d_hidden) block.d_logits = std::make_unique<Gather>(ctx, d_piece, Axis::y, cut);
 }
 
+void CrossEntropy::add_gradients(const Context& ctx, const Block& block,
+                                 const View& d_logits) const {
+  ctx.backend.matmul({.out = block.d_hidden->raw_view().row_range(block.row, block.count),
+                      .a = d_logits,
+                      .b = table_.weight(),
+                      .bias = {}});
+  if (table_.frozen()) return;
+  const auto [d_table, accumulate] = table_.gradient_of_all();
+  ctx.backend.matmul({.out = d_table,
+                      .a = d_logits,
+                      .b = block.hidden.view().row_range(block.row, block.count),
+                      .a_transposed = true,
+                      .bias = {},
+                      .accumulate = accumulate});
+}
+
 void CrossEntropy::finish(const Context& ctx, Block& block) const {
   const Tensor hidden = std::exchange(block.hidden, Tensor());
   const auto d_hidden = std::exchange(block.d_hidden, nullptr);
   if (!d_hidden) return;
   const Tensor d_logits =
       std::exchange(block.d_logits, nullptr)->whole(ctx, {}).col_range(0, table_.local_rows());
-  ctx.backend.matmul({.out = d_hidden->raw_view().row_range(block.row, block.count),
-                      .a = d_logits.view(),
-                      .b = table_.weight(),
-                      .bias = {}});
-  if (!table_.frozen()) {
-    const auto [d_table, accumulate] = table_.gradient_of_all();
-    ctx.backend.matmul({.out = d_table,
-                        .a = d_logits.view(),
-                        .b = hidden.view().row_range(block.row, block.count),
-                        .a_transposed = true,
-                        .bias = {},
-                        .accumulate = accumulate});
-  }
+  add_gradients(ctx, {hidden, d_hidden, block.row, block.count, {}, {}, block.cut},
+                d_logits.view());
   // After the chunk's last rows its sum starts, and overlaps the next chunk's loss.
   if (block.row + block.count < hidden.rows()) return;
   sum_over(ctx, *d_hidden, Axis::x, block.cut, {});

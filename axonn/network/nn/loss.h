@@ -65,6 +65,21 @@ class CrossEntropy {
   void operator()(const Context& ctx, const Var& hidden, const Tensor& targets, float scale,
                   const Tensor& total) const;
 
+  /// A model from whose distributions another one learns, in a pass.
+  struct Teacher {
+    const CrossEntropy& output;
+    const Context& ctx;  ///< in which the weights of output are gathered
+    const Var& hidden;   ///< (R, C'/Gy), in the chunks of the student's
+    float beta = 0;      ///< see ops::DivergenceTerms
+    View losses;         ///< (1, 2) f64 += this rank's part of the losses of student and teacher
+  };
+  /// As operator(), with the divergence of the distributions in place of the losses of targets: a
+  /// row counts if its target is not negative. Without weights of rows and output z-loss.
+  /// Communicates as operator() does, without overlap and for both models, and sums two f32 of a
+  /// row over x. Throws if the vocabularies differ.
+  void divergence(const Context& ctx, const Var& hidden, const Teacher& teacher,
+                  const Tensor& targets, float scale, const Tensor& total) const;
+
   /// Returns (R, 2) f32, a row for each target, the same on every rank of x and y: its loss in
   /// nats, and 1 if no token is likelier, else 0. Both are 0 if the target is negative. Throws with
   /// a tape. Communicates as the forward pass does; and if rows are cut over y, all-gathers two f32
@@ -121,6 +136,15 @@ class CrossEntropy {
     Softmax softmax = {};
     std::unique_ptr<Gather> d_logits = {};  // in flight
   };
+  /// Logits (n, V/Gx) f32 of rows of hidden, and the targets' losses (n, 1) and the lse (n, 1).
+  struct Distribution {
+    Tensor logits, losses, lse;
+  };
+  Distribution distribution(const Context& ctx, const View& hidden, const View& targets) const;
+  void diverge(const Context& ctx, const Block& block, const View& taught, const Teacher& teacher,
+               float scale, const Tensor& total) const;
+  /// Adds to the gradients of a block's hidden rows and of the table.
+  void add_gradients(const Context& ctx, const Block& block, const View& d_logits) const;
   void advance(const Context& ctx, Block& block, float scale, const Tensor& total) const;
   void start_gradient(const Context& ctx, Block& block, float scale, const Tensor& total) const;
   void finish(const Context& ctx, Block& block) const;

@@ -152,6 +152,13 @@ enum class Divergence {
 inline constexpr std::array<std::string_view, 4> kDivergences = {
     "reverse_kl", "forward_kl", "js_divergence", "alpha_divergence"};
 
+/// [distill]: how a model learns from the distributions of another one.
+struct DistillConfig {
+  std::string teacher = {};  ///< a model's folder or checkpoints; empty: there is none
+  double beta = 0.5;         ///< see ops::DivergenceTerms: 0 forward, 1 reverse divergence
+  double temperature = 1;    ///< by which the logits of both are divided
+};
+
 /// [preference]: how a model learns from answers of which some are better than others.
 struct PreferenceConfig {
   PreferenceLoss loss = PreferenceLoss::none;
@@ -309,6 +316,7 @@ struct Config {
   std::vector<StageConfig> stage;  ///< by from_step; empty: [data] holds for all steps
   TrainingConfig training;
   PreferenceConfig preference;
+  DistillConfig distill;
   OptimizerConfig optimizer;
   ScheduleConfig lr_scheduler;
   ParallelismConfig parallelism;

@@ -16,12 +16,13 @@ inline constexpr std::string_view kComputeTypes[] = {"f32", "bf16"};
 /// from it. The list refers to config, which must outlive it.
 void list_options(Config& config, OptionList& list);
 
-/// Parts of list_options(): the sections [data], [training], [preference], [optimizer] and
-/// [lr_scheduler], and an entry of [[stage]].
+/// Parts of list_options(): the sections [data], [training], [preference], [distill], [optimizer]
+/// and [lr_scheduler], and an entry of [[stage]].
 void list_data(DataConfig& data, OptionList& list);
 void list_stage(StageConfig& stage, OptionList& list);
 void list_training(TrainingConfig& training, OptionList& list);
 void list_preference(PreferenceConfig& preference, OptionList& list);
+void list_distill(DistillConfig& distill, OptionList& list);
 void list_optimizer(OptimizerConfig& optimizer, OptionList& list);
 void list_schedule(ScheduleConfig& schedule, OptionList& list);
 

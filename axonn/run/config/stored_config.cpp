@@ -146,6 +146,13 @@ Config with_stored_model(Config config, const Origins& origins) {
   return config;
 }
 
+PreparedRun model_beside(const Config& run, const std::string& path) {
+  Config config = config_of_model(path);
+  config.parallelism = run.parallelism;
+  config.training = run.training;
+  return prepared_model(std::move(config));
+}
+
 Config config_of_model(const std::string& path, const std::string& adapter) {
   return config_of_model(path, adapter, StoredWeights::trained);
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "axonn/run/config/config.h"
+#include "axonn/run/config/prepared_run.h"
 
 namespace axonn {
 
@@ -46,6 +47,10 @@ Config with_stored_model(Config config, const Origins& origins);
 /// ranks start. Throws UsageError if there is no model, if it cannot be read, or if path holds
 /// adapters although `adapter` is given.
 Config config_of_model(const std::string& path, const std::string& adapter = {});
+
+/// The model of a folder on the grid of a run, with its precision and batch: as its reference or
+/// its teacher. Throws likewise.
+PreparedRun model_beside(const Config& run, const std::string& path);
 
 /// The config of a model with these weights of a checkpoint, as ModelFiles takes them.
 Config config_of_model(const std::string& path, const std::string& adapter, StoredWeights weights);

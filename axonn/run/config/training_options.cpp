@@ -314,4 +314,24 @@ void list_preference(PreferenceConfig& preference, OptionList& list) {
             .also = "ref_model reference_model"});
 }
 
+void list_distill(DistillConfig& distill, OptionList& list) {
+  list.section("distill",
+               "Learning from the distributions of a teacher, in place of the losses of tokens");
+  list.add("teacher", &distill.teacher,
+           {.help = "model whose distribution of each next token that counts is learned, a Hugging "
+                    "Face folder or checkpoints, with the same tokens; it is cut as the model is; "
+                    "empty: there is none",
+            .also = "teacher_model teacher_model_name_or_path"});
+  list.add("beta", &distill.beta,
+           {.help = "divergence: 0 is that from the teacher (forward KL), 1 that from the model "
+                    "(reverse KL), between them beta KL(T, M) + (1 - beta) KL(S, M) with the "
+                    "mixture M = (1 - beta) S + beta T",
+            .min = 0,
+            .also = "jsd"});
+  list.add("temperature", &distill.temperature,
+           {.help = "by which the logits of both are divided; the loss is not multiplied by its "
+                    "square",
+            .also = "kd_temperature"});
+}
+
 }  // namespace axonn

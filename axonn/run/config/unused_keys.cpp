@@ -168,6 +168,8 @@ KeyReasons unused_keys(const Config& config) {
   add_unused_of_experts(config, keys);
   add_unused_of_data(config, keys);
   add_unused_of_preference(config, keys);
+  keys.when(config.distill.teacher.empty(), {"distill.beta", "distill.temperature"},
+            "distill.teacher is not set");
   keys.when(config.samples.prompts.empty(),
             {"samples.chat", "samples.every", "samples.tokens", "samples.temperature",
              "samples.hold_weights"},

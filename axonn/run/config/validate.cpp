@@ -307,6 +307,20 @@ void validate_pairs(const Config& config) {
          "export --merge' and name the result as [preference] reference");
 }
 
+/// Refuses what a training with a teacher does not do.
+void validate_distill(const Config& config) {
+  const DistillConfig& distill = config.distill;
+  if (distill.teacher.empty()) return;
+  if (distill.beta > 1) refuse("[distill] beta = ", distill.beta, "; wanted 0 to 1");
+  if (distill.temperature <= 0)
+    refuse("[distill] temperature = ", distill.temperature, "; wanted more than 0");
+  if (config.preference.loss != PreferenceLoss::none)
+    refuse("[distill] teacher and [preference] loss exclude each other; leave one of them out");
+  if (config.training.z_loss > 0)
+    refuse("[distill] teacher: [training] z_loss is a term of the losses of tokens, which the ",
+           "teacher replaces; set it to 0");
+}
+
 void validate_batch(const Config& config) {
   const ParallelismConfig& grid = config.parallelism;
   const TrainingConfig& training = config.training;
@@ -436,6 +450,7 @@ void validate(const Config& given) {
   validate_batch(config);
   validate_samples(config);
   validate_pairs(config);
+  validate_distill(config);
   recomputed_blocks(config.activation_checkpoint);
   if (config.output.dir.empty())
     refuse("[output] dir is empty; name the folder that the run writes to, such as \"out/run\"");

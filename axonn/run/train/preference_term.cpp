@@ -27,15 +27,6 @@ std::vector<T> values_in_host(const Context& ctx, const Tensor& tensor) {
   return values;
 }
 
-/// The reference, on the grid of the run.
-PreparedRun reference_run(const Config& run) {
-  const std::string& named = run.preference.reference;
-  Config config = config_of_model(named.empty() ? run.model.path : named);
-  config.parallelism = run.parallelism;
-  config.training = run.training;
-  return prepared_model(std::move(config));
-}
-
 /// The sums that the model, as the reference, has for the two answers of each sequence.
 std::vector<double> scores_of(LoadedModel& model, const PreparedRun& run,
                               const std::shared_ptr<const PairSequences>& sequences,
@@ -96,7 +87,8 @@ class ReferenceModel {
 
  private:
   void load() {
-    model_.emplace(reference_run(run_), world_);
+    const std::string& named = run_->preference.reference;
+    model_.emplace(model_beside(run_, named.empty() ? run_->model.path : named), world_);
     model_->initialise();
   }
 

@@ -15,6 +15,7 @@
 #include "axonn/run/optim/learning_rate.h"
 #include "axonn/run/records/run_state.h"
 #include "axonn/run/train/data_stages.h"
+#include "axonn/run/train/distillation_term.h"
 #include "axonn/run/train/loss_term.h"
 #include "axonn/run/train/preference_term.h"
 #include "axonn/run/train/resume.h"
@@ -104,11 +105,13 @@ AnswerTables tables_of_answers(const PreparedRun& run, Communicator& world,
   return answer_tables(run, world, *corpora.front(), options.cache_folder);
 }
 
-LossTerms loss_terms(LoadedModel& model, std::shared_ptr<const AnswerTable> answers) {
+LossTerms loss_terms(LoadedModel& model, LoadedModel* teacher,
+                     std::shared_ptr<const AnswerTable> answers) {
   const Config& config = model.config();
   LossTerms terms = make_loss_terms(model.model(), config.training);
   if (config.preference.loss != PreferenceLoss::none)
     terms.push_back(std::make_unique<PreferenceTerm>(config.preference, std::move(answers)));
+  if (teacher) terms.push_back(std::make_unique<DistillationTerm>(*teacher, config.distill));
   return terms;
 }
 
@@ -119,9 +122,11 @@ Training::Training(const PreparedRun& run, Communicator& world, std::unique_ptr<
     : corpora(open_data(trainable(run), world, options)),
       answers(std::make_shared<AnswerTables>(tables_of_answers(run, world, corpora, options))),
       model(run, world, std::move(backend), {.progress = options.progress}),
+      teacher(
+          load_teacher(model, world, corpora.empty() ? nullptr : corpora.front()->tokenizer.get())),
       optimizer(model.trained(), rule_of(optimizer_of(model.config()), options),
                 model.config().optimizer.ema_decay),
-      step(model.model(), optimizer, loss_terms(model, answers->training)) {
+      step(model.model(), optimizer, loss_terms(model, teacher.get(), answers->training)) {
   if (options.data) {
     batches = std::make_unique<Batches>(
         stage_sources(model.config(), corpora, options.make_sequences), batch_options(model));

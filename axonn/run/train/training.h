@@ -83,8 +83,9 @@ class Training {
   /// With a [preference] loss and data; empty tables otherwise.
   std::shared_ptr<const AnswerTables> answers;
   LoadedModel model;
-  std::unique_ptr<Batches> batches;     ///< null without data
-  std::unique_ptr<Batches> validation;  ///< null without validation data
+  std::unique_ptr<LoadedModel> teacher;  ///< of [distill]; null without
+  std::unique_ptr<Batches> batches;      ///< null without data
+  std::unique_ptr<Batches> validation;   ///< null without validation data
   OptimizerState optimizer;
   TrainStep step;  ///< destroyed first: its graphs must not outlive the groups
   /// Of the last validation, besides its loss; only with a [preference] loss.

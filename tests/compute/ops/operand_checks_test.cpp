@@ -160,6 +160,25 @@ Refused of_experts(const Operands& o) {
                                                                   .weights = o.stats}}};
 }
 
+/// Of each operation of a teacher.
+Refused of_divergence(const Operands& o) {
+  return {{"teacher is (4,3) f32, want (4,6)", ops::DivergenceTerms{.out = o.stats,
+                                                                    .student = o.x,
+                                                                    .teacher = o.thirds,
+                                                                    .student_lse = o.column,
+                                                                    .teacher_lse = o.column,
+                                                                    .targets = o.ids,
+                                                                    .valid = 6}},
+          {"terms is (4,1) f32, want (4,2)", ops::DivergenceBackward{.d_logits = o.x,
+                                                                     .student = o.x,
+                                                                     .teacher = o.y,
+                                                                     .student_lse = o.column,
+                                                                     .teacher_lse = o.column,
+                                                                     .targets = o.ids,
+                                                                     .terms = o.column,
+                                                                     .valid = 6}}};
+}
+
 /// Of each further row-wise operation.
 Refused of_others(const Operands& o) {
   return {{"table is (4,3) f32, want (4,6)",
@@ -218,8 +237,8 @@ Refused of_others(const Operands& o) {
 TEST(OperandChecks, OfEveryRowwiseOperationNameOperationAndOperand) {
   const Operands operands;
   std::vector<std::string_view> names;
-  for (const Refused& some :
-       {of_norms(operands), of_activations(operands), of_experts(operands), of_others(operands)})
+  for (const Refused& some : {of_norms(operands), of_activations(operands), of_experts(operands),
+                              of_divergence(operands), of_others(operands)})
     for (const auto& [words, operation] : some) {
       names.push_back(std::visit([](const auto& args) { return args.kName; }, operation));
       expect_refusal(std::string(names.back()) + ": " + words, operation);

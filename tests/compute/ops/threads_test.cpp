@@ -193,6 +193,12 @@ Outputs loss_and_embedding(Backend& backend, DType type) {
   backend.run(ops::Embedding{.out = embedded, .ids = ids, .table = x, .first = 3});
   backend.run(ops::EmbeddingBackward{d_table, x, ids, 0});
   backend.run(ops::PositionsBackward{d_positions, x});
+  Operand terms(kRows, 2, DType::f32), diverged(kRows, kCols, type);
+  const Operand student = input("student", kRows, kCols, DType::f32),
+                teacher = input("teacher", kRows, kCols, DType::f32);
+  backend.run(ops::DivergenceTerms{terms, student, teacher, lse, lse, ids, kCols, 0.5f});
+  backend.run(
+      ops::DivergenceBackward{diverged, student, teacher, lse, lse, ids, terms, kCols, 0.5f, 1});
   Operand greedy(kRows, 1, DType::f32), sum(1, 1, DType::f64), bad(1, 1, DType::i64),
       clip(1, 1, DType::f32);
   backend.run(ops::GreedyTargets{greedy, stats, ids});
@@ -204,7 +210,7 @@ Outputs loss_and_embedding(Backend& backend, DType type) {
   backend.run(ops::PowerSum{powers, x, squares, 3});
   backend.run(ops::LargestSize{largest, x});
   return outputs({&loss, &lse, &d, &whole_loss, &d_whole, &d_table, &squares, &d_positions,
-                  &embedded, &greedy, &sum, &bad, &clip, &powers, &largest});
+                  &embedded, &terms, &diverged, &greedy, &sum, &bad, &clip, &powers, &largest});
 }
 
 Outputs optimizers(Backend& backend, DType type) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/data/corpus/synthetic/synthetic.h"
+#include "axonn/foundation/options/options.h"
 #include "axonn/network/model/hugging_face.h"
 #include "axonn/plan/measure/dry_run.h"
 #include "axonn/ranks/comm/threads/threads.h"

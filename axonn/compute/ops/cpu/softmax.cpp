@@ -1,6 +1,7 @@
 #include "axonn/compute/ops/rowwise/softmax.h"
 
 #include "axonn/compute/ops/cpu/launch.h"
+#include "axonn/compute/ops/rowwise/divergence.h"
 #include "axonn/compute/ops/rowwise/route.h"
 
 namespace axonn::ops {
@@ -10,6 +11,8 @@ template void CombineSoftmax::run(cpu::Launch, const Checker&) const;
 template void GreedyTargets::run(cpu::Launch, const Checker&) const;
 template void CrossEntropyBackward::run(cpu::Launch, const Checker&) const;
 template void CrossEntropy::run(cpu::Launch, const Checker&) const;
+template void DivergenceTerms::run(cpu::Launch, const Checker&) const;
+template void DivergenceBackward::run(cpu::Launch, const Checker&) const;
 template void Softmax::run(cpu::Launch, const Checker&) const;
 template void Route::run(cpu::Launch, const Checker&) const;
 template void RouteBackward::run(cpu::Launch, const Checker&) const;

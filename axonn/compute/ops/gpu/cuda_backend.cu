@@ -8,6 +8,7 @@
 #include "axonn/compute/ops/gpu/norm_backward.cuh"
 #include "axonn/compute/ops/operand_checks.h"
 #include "axonn/compute/ops/rowwise/delta.h"
+#include "axonn/compute/ops/rowwise/divergence.h"
 #include "axonn/compute/ops/rowwise/elementwise.h"
 #include "axonn/compute/ops/rowwise/embedding.h"
 #include "axonn/compute/ops/rowwise/experts.h"
