@@ -10,27 +10,17 @@ Names are imported when they are used, so that the console script starts at once
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, List
+import importlib
+from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # with "as", which makes them names of this module
     from . import checkpoint as checkpoint
-    from ._program import Error as Error
-    from ._program import UsageError as UsageError
-    from .checkpoint import Checkpoint as Checkpoint
-    from .checkpoint import CheckpointError as CheckpointError
-    from .commands import Memorization as Memorization
-    from .commands import audit as audit
-    from .commands import convert as convert
-    from .commands import evaluate as evaluate
-    from .commands import memorize as memorize
-    from .commands import plan as plan
-    from .model import Generation as Generation
-    from .model import Model as Model
-    from .model import Tokenizer as Tokenizer
-    from .runs import Run as Run
-    from .runs import finetune as finetune
-    from .runs import prefer as prefer
-    from .runs import train as train
+    from ._program import Error as Error, UsageError as UsageError
+    from .checkpoint import Checkpoint as Checkpoint, CheckpointError as CheckpointError
+    from .commands import Memorization as Memorization, audit as audit, convert as convert
+    from .commands import evaluate as evaluate, memorize as memorize, plan as plan
+    from .model import Generation as Generation, Model as Model, Tokenizer as Tokenizer
+    from .runs import Run as Run, finetune as finetune, prefer as prefer, train as train
 
 _PLACES = {"_program": ("Error", "UsageError"),
            "checkpoint": ("Checkpoint", "CheckpointError"),
@@ -41,15 +31,9 @@ __all__ = sorted(name for names in _PLACES.values() for name in names)
 
 
 def __getattr__(name: str) -> Any:
-    import importlib
-
     if name == "checkpoint":
         return importlib.import_module(".checkpoint", __name__)
     for place, names in _PLACES.items():
         if name in names:
             return getattr(importlib.import_module("." + place, __name__), name)
     raise AttributeError(f"module 'axonn' has no attribute {name!r}")
-
-
-def __dir__() -> List[str]:
-    return [*globals(), *__all__]

@@ -1,13 +1,15 @@
 """The program axonn as a process: where it is, its arguments, its errors."""
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, NoReturn, Sequence, Tuple, Union
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -53,8 +55,6 @@ def value_text(key: str, value: Any) -> str:
             raise UsageError(f"{key}: a comma separates the values of a list, so none may have "
                              "one; put the list into a file of configuration")
         return ",".join(parts)
-    if isinstance(value, float):
-        return repr(value)
     return str(value)
 
 
@@ -148,46 +148,27 @@ def run(words: Sequence[str], echo: bool = False) -> str:
     return "".join(out)
 
 
-def toml_value(value: Any) -> str:
-    import json
-
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(toml_value, value)) + "]"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {toml_value(each)}" for key, each in value.items()) + "}"
-    text = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not isinstance(text, str):
-        raise UsageError(f"a value of the configuration is {value!r}; wanted a text, a number, "
-                         "true or false, or a list of them")
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+def shown_config(words: Sequence[str]) -> Dict[str, str]:
+    """The values of a run's configuration by their keys: {"training.steps": "50", ...}."""
+    values: Dict[str, str] = {}
+    section = ""
+    for line in run([*words, "--print-config"]).splitlines():
+        key = re.match(r'(\w+) = (?:"((?:[^"\\]|\\.)*)"|([^\s#]+))', line)
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif key is not None:
+            values[f"{section}.{key[1]}"] = key[3] if key[2] is None else json.loads(f'"{key[2]}"')
+    return values
 
 
-def toml_lines(config: Mapping[str, Any]) -> Iterator[str]:
-    """A configuration of sections as TOML; a list of sections is repeated, as [[stage]]."""
-    for section, keys in config.items():
-        entries = keys if isinstance(keys, (list, tuple)) else [keys]
-        for entry in entries:
-            if not isinstance(entry, Mapping):
-                raise UsageError(f"the configuration's {section!r} is no section; wanted a dict, "
-                                 "as {'training': {'steps': 20}}")
-            yield f"[[{section}]]" if isinstance(keys, (list, tuple)) else f"[{section}]"
-            for key, value in entry.items():
-                if value is not None:
-                    yield f"{key} = {toml_value(value)}"
-
-
-def config_words(config: Union[PathLike, Mapping[str, Any], None], folder: str) -> List[str]:
-    """The argument for a file, or for a dict, which is written into the folder."""
+def config_words(config: Union[PathLike, Mapping[str, Any], None]) -> List[str]:
+    """The arguments for a file of configuration, or for a dict of sections."""
     if config is None:
         return []
     if not isinstance(config, Mapping):
         return [os.fspath(config)]
-    path = os.path.join(folder, "config.toml")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join(toml_lines(config)) + "\n")
-    return [path]
-
+    for section, keys in config.items():
+        if not isinstance(keys, Mapping) and "." not in section:
+            raise UsageError(f"the configuration's {section!r} is no section; wanted a dict as "
+                             "{'training': {'steps': 20}}. Entries [[stage]] need a file")
+    return key_flags(config)

@@ -9,13 +9,8 @@ of the package, too.
     checkpoint.state["steps_done"]
 
 Files are mapped, not read: a parameter costs memory once it is asked for, and none if one rank
-wrote it as a whole. Checksums of what is read are verified. From a shell:
-
-    python3 -m axonn.checkpoint out list
-    python3 -m axonn.checkpoint out verify
-    python3 -m axonn.checkpoint out export weights.npz [NAME ...] [--kind exp_avg]
-
-docs/checkpoints.md describes the format.
+wrote it as a whole. Checksums of what is read are verified. docs/checkpoints.md describes the
+format; python3 -m axonn.checkpoint --help has the commands for a shell.
 """
 from __future__ import annotations
 

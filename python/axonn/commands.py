@@ -33,9 +33,8 @@ def plan(config: Config = None, **keys: Any) -> List[Row]:
     machine="frontier", devices=512 or [64, 512], top=20, model="gpt2-124m", ...
     pandas.DataFrame(axonn.plan(...)) is the table."""
     sections, options = _program.split_keys(keys)
-    with tempfile.TemporaryDirectory(prefix="axonn-") as folder:
-        found = _result(["plan", *_program.config_words(config, folder),
-                         *_program.key_flags(sections), *_program.option_flags(options)])
+    found = _result(["plan", *_program.config_words(config), *_program.key_flags(sections),
+                     *_program.option_flags(options)])
     rows: List[Row] = found["plans"] if "plans" in found else found["points"]
     return rows
 
@@ -78,9 +77,8 @@ def memorize(config: Config, *, progress: bool = True, **keys: Any) -> Memorizat
     """Runs the study of `axonn memorize`, which may take hours, or continues it; keys are those of
     the configuration. Returns its report, which is also in output.dir. progress: whether the
     program's lines are shown."""
-    with tempfile.TemporaryDirectory(prefix="axonn-") as folder:
-        words = ["memorize", *_program.config_words(config, folder), *_program.key_flags(keys)]
-        out = _program.run(words, echo=progress)
+    words = ["memorize", *_program.config_words(config), *_program.key_flags(keys)]
+    out = _program.run(words, echo=progress)
     found = re.search(r" and (.*/report\.json)\n\Z", out)
     if found is None:
         raise _program.Error(f"axonn memorize wrote no report: {out[-500:]!r}")

@@ -9,8 +9,7 @@ import subprocess
 import tempfile
 import threading
 from dataclasses import dataclass, field
-from typing import (IO, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union, cast,
-                    overload)
+from typing import IO, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -129,6 +128,10 @@ def _list(ids: Any) -> List[int]:
     return cast(List[int], array.tolist())
 
 
+def _texts(texts: Iterable[Any]) -> List[Union[str, List[int]]]:
+    return [each if isinstance(each, str) else _list(each) for each in texts]
+
+
 def _is_one(text: Text) -> bool:
     """Whether this is one text or one sequence of tokens, not several."""
     if isinstance(text, str):
@@ -168,29 +171,21 @@ class Tokenizer:
         tokenizer._open(worker)
         return tokenizer
 
-    @overload
-    def encode(self, text: str, *, begin: bool = ..., added_tokens: bool = ...) -> List[int]: ...
+    def encode(self, text: str, *, begin: bool = False, added_tokens: bool = True) -> List[int]:
+        """The tokens of a text. begin: put self.begin before them, as before a prompt.
+        added_tokens: whether "<|im_end|>" in a text is that token, or text."""
+        return self.encode_batch([text], begin=begin, added_tokens=added_tokens)[0]
 
-    @overload
-    def encode(self, text: List[str], *, begin: bool = ...,
-               added_tokens: bool = ...) -> List[List[int]]: ...
+    def encode_batch(self, texts: Sequence[str], *, begin: bool = False,
+                     added_tokens: bool = True) -> List[List[int]]:
+        """The tokens of each of several texts."""
+        call = {"texts": list(texts), "begin": begin, "added_tokens": added_tokens}
+        return cast(List[List[int]], self._worker.call("tokenize", call)[0]["tokens"])
 
-    def encode(self, text: Union[str, List[str]], *, begin: bool = False,
-               added_tokens: bool = True) -> Union[List[int], List[List[int]]]:
-        """The tokens of a text, or of each of several. begin: put self.begin before them, as before
-        a prompt. added_tokens: whether "<|im_end|>" in a text is that token, or text."""
-        texts = [text] if isinstance(text, str) else list(text)
-        found: List[List[int]] = self._worker.call(
-            "tokenize", {"texts": texts, "begin": begin, "added_tokens": added_tokens})[0]["tokens"]
-        return found[0] if isinstance(text, str) else found
-
-    def decode(self, tokens: Any, *, skip_special: bool = False) -> Any:
-        """The text of tokens, or a list of texts for several lists. What is not UTF-8 is U+FFFD."""
-        one = len(tokens) == 0 or _is_one(tokens)
-        lists = [_list(tokens)] if one else [_list(each) for each in tokens]
-        texts: List[str] = self._worker.call(
-            "detokenize", {"tokens": lists, "skip_special": skip_special})[0]["texts"]
-        return texts[0] if one else texts
+    def decode(self, tokens: Any, *, skip_special: bool = False) -> str:
+        """The text of tokens. What is not UTF-8 is U+FFFD."""
+        call = {"tokens": [_list(tokens)], "skip_special": skip_special}
+        return cast(str, self._worker.call("detokenize", call)[0]["texts"][0])
 
     def apply_chat_template(self, messages: Sequence[Message], *, tokenize: bool = True,
                             add_generation_prompt: bool = True, **more: Any) -> Any:
@@ -318,8 +313,7 @@ class Model:
         """Embeddings (n, H) of several texts or sequences, or (H) of one: the hidden states after
         the last norm, their mean or those of the "last" token. Not scaled to length 1."""
         one = _is_one(texts)
-        asked = [each if isinstance(each, str) else _list(each)
-                 for each in ([texts] if one else texts)]
+        asked = _texts([texts] if one else texts)
         found = self._worker.call("embed", {"input": asked, "pooling": pooling})[1][0]
         return cast(Floats, found[0]) if one else found
 
@@ -330,8 +324,7 @@ class Model:
         repetition_penalty, n, use_beam_search, ... as in docs/serving.md. With n texts a prompt,
         those of a prompt follow each other."""
         one = _is_one(prompts)
-        asked = [each if isinstance(each, str) else _list(each)
-                 for each in ([prompts] if one else prompts)]
+        asked = _texts([prompts] if one else prompts)
         found = self._generated("generate", {"prompt": asked, "max_tokens": max_tokens,
                                              "temperature": temperature, "seed": seed, **options})
         return found[0] if one and len(found) == 1 else found

@@ -4,7 +4,6 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
-import json
 import os
 import pathlib
 import re
@@ -15,11 +14,13 @@ import tempfile
 import threading
 import time
 import weakref
-from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Union
+from typing import (Any, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, Optional,
+                    Sequence, Union)
 
 from . import _program
 from ._program import PathLike
 from .checkpoint import Checkpoint, _lines
+from .data import TokenStream, feed, write_examples
 
 Config = Union[PathLike, Mapping[str, Any], None]
 Metrics = Dict[str, Any]
@@ -37,20 +38,22 @@ class Run:
     likewise; one whose interpreter is killed goes on to its end.
     """
 
-    def __init__(self, words: List[str], progress: bool,
-                 scratch: "tempfile.TemporaryDirectory[str]",
-                 more: Optional[List[str]] = None) -> None:
+    def __init__(self, words: List[str], progress: bool, more: Sequence[str] = (),
+                 data: Optional[Iterable[Any]] = None) -> None:
         """Use train(), finetune() and prefer()."""
-        self._words, self._progress, self._scratch = words, progress, scratch
-        shown = _program.run([*words, *(more or []), "--print-config"])
-        output = shown[shown.index("[output]"):]
-        found = re.search(r'^dir = ("(?:[^"\\]|\\.)*")', output, re.M)
-        if found is None:
+        config = _program.shown_config([*words, *more])
+        if not config["output.dir"]:
             raise _program.UsageError("the run writes no files: set output.dir")
         #: The run's folder, output.dir: metrics.jsonl, checkpoints/, config.toml.
-        self.folder = pathlib.Path(json.loads(found[1]))
+        self.folder = pathlib.Path(config["output.dir"])
+        self._stream: Optional[TokenStream] = None
+        self._scratch: Optional["tempfile.TemporaryDirectory[str]"] = None  # has the run's data
+        if data is not None:
+            flags, self._stream = feed(data, config)
+            words = [*words, *flags]
+        self._words, self._progress = words, progress
         self._began = time.time()
-        self._process = _program.start([*words, *(more or [])], stdin=subprocess.DEVNULL,
+        self._process = _program.start([*words, *more], stdin=subprocess.DEVNULL,
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self._errors: Deque[str] = collections.deque(maxlen=1000)
         self._readers = [threading.Thread(target=each, daemon=True)
@@ -122,6 +125,8 @@ class Run:
                 reader.join()
         _RUNNING.discard(self)
         if self.status == "failed":
+            if self._stream is not None and self._stream.error is not None:
+                raise self._stream.error
             raise _program.fault(self._words, self._process.returncode, "".join(self._errors))
         return self
 
@@ -136,7 +141,9 @@ class Run:
         if self.status == "running":
             raise _program.UsageError(f"the run in {self.folder} has not ended; stop() it first")
         words = self._words + _program.key_flags(keys)
-        return Run(words, self._progress, self._scratch, ["--checkpoint.resume", "auto"])
+        run = Run(words, self._progress, ["--checkpoint.resume", "auto"])
+        run._stream, run._scratch = self._stream, self._scratch  # it still writes ahead
+        return run
 
     def checkpoint(self) -> Checkpoint:
         """The newest checkpoint, as arrays by name."""
@@ -164,41 +171,51 @@ def _bar() -> Callable[[str], None]:
             tqdm.write(line, end="")
             return
         done, total = (int(each.replace(",", "")) for each in step.groups())
-        if bar is None:
-            bar = tqdm(total=total, unit="step")
-        bar.set_postfix_str(re.sub(r"\s+", " ", line[step.end():]).strip()[:60], refresh=False)
+        bar = bar or tqdm(total=total, unit="step")
+        bar.set_postfix_str(" ".join(line[step.end():].split())[:60], refresh=False)
         bar.update(done - bar.n)
-        if done == total:
-            bar.close()
 
     return show
 
 
-def _start(command: List[str], config: Config, keys: Mapping[str, Any], progress: bool) -> Run:
-    scratch = tempfile.TemporaryDirectory(prefix="axonn-")
-    words = [*command, *_program.config_words(config, scratch.name), *_program.key_flags(keys)]
-    return Run(words, progress, scratch)
-
-
-def train(config: Config = None, *, progress: bool = True, **keys: Any) -> Run:
+def train(config: Config = None, data: Optional[Iterable[Any]] = None, *, progress: bool = True,
+          **keys: Any) -> Run:
     """Starts axonn train.
 
-    config: a file, or a dict of sections as in it: {"training": {"steps": 20}, "stage": [...]}.
+    config: a file, or a dict of sections as in it: {"training": {"steps": 20}}.
     keys: replace the config's, by section: training={"steps": 20}, or **{"training.steps": 20}
-    (docs/configuration.md). progress: whether the program's lines are shown. Raises UsageError
-    for wrong keys and values before anything starts."""
-    return _start(["train"], config, keys, progress)
+    (docs/configuration.md). data: keys of [data], or in their place any iterable of texts, of
+    sequences of tokens, or of dicts with "text", with "input_ids", or as lines of data.jsonl have;
+    it is read ahead in a thread (docs/python.md). progress: whether the program's lines are shown.
+    Raises UsageError for wrong keys and values before anything starts."""
+    if isinstance(data, Mapping):
+        keys, data = {**keys, "data": data}, None
+    words = ["train", *_program.config_words(config), *_program.key_flags(keys)]
+    return Run(words, progress, data=data)
 
 
-def finetune(model: PathLike, data: PathLike, *, full: bool = False, progress: bool = True,
-             **keys: Any) -> Run:
-    """Starts axonn finetune: adapters, or with full=True all weights, on conversations or text."""
-    words = ["finetune", os.fspath(model), os.fspath(data)] + (["--full"] if full else [])
-    return _start(words, None, keys, progress)
+def _tune(command: str, model: PathLike, data: Union[PathLike, Iterable[Any]], full: bool,
+          progress: bool, keys: Mapping[str, Any]) -> Run:
+    scratch = tempfile.TemporaryDirectory(prefix="axonn-")
+    if not isinstance(data, (str, os.PathLike)):
+        path = os.path.join(scratch.name, "data.jsonl")
+        write_examples(data, path)
+        data = path
+    words = [command, os.fspath(model), os.fspath(data), *_program.option_flags({"full": full})]
+    run = Run(words + _program.key_flags(keys), progress)
+    run._scratch = scratch
+    return run
 
 
-def prefer(model: PathLike, pairs: PathLike, *, full: bool = False, progress: bool = True,
-           **keys: Any) -> Run:
-    """Starts axonn prefer: a training on pairs of answers (docs/preferences.md)."""
-    words = ["prefer", os.fspath(model), os.fspath(pairs)] + (["--full"] if full else [])
-    return _start(words, None, keys, progress)
+def finetune(model: PathLike, data: Union[PathLike, Iterable[Any]], *, full: bool = False,
+             progress: bool = True, **keys: Any) -> Run:
+    """Starts axonn finetune: adapters, or with full=True all weights, on conversations or text.
+    data: a file, or an iterable of dicts as the lines of one."""
+    return _tune("finetune", model, data, full, progress, keys)
+
+
+def prefer(model: PathLike, pairs: Union[PathLike, Iterable[Any]], *, full: bool = False,
+           progress: bool = True, **keys: Any) -> Run:
+    """Starts axonn prefer: a training on pairs of answers (docs/preferences.md). pairs: a file, or
+    an iterable of dicts as the lines of one."""
+    return _tune("prefer", model, pairs, full, progress, keys)

@@ -10,7 +10,7 @@ namespace {
 
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
-    {"foundation", 5100}, {"compute", 18950}, {"ranks", 9500}, {"data", 28250}, {"network", 15900},
+    {"foundation", 5100}, {"compute", 18950}, {"ranks", 9500}, {"data", 28350}, {"network", 15900},
     {"run", 12300},       {"use", 6950},      {"plan", 6900},  {"app", 12950}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {

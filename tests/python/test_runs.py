@@ -13,13 +13,34 @@ from axonn import _program
 from conftest import CONFIG, command, command_json
 
 
+#: conftest.CONFIG as a file.
+TOML = """
+[model]
+layers = 2
+hidden = 32
+heads = 4
+vocab = 256
+positions = 80
+[data]
+synthetic = 20000
+validation = "0.1"
+[training]
+steps = 6
+seq_len = 16
+global_batch = 8
+threads = 1
+[optimizer]
+lr = 1e-2
+"""
+
+
 def losses(lines):
     return [line["loss"] for line in lines]
 
 
 def test_a_runs_metrics_are_those_of_the_command_to_the_bit(tmp_path):
     config = tmp_path / "config.toml"
-    config.write_text("\n".join(_program.toml_lines(CONFIG)))
+    config.write_text(TOML)
     command("train", config, "--output.dir", tmp_path / "command", "--parallelism.x", 2)
     want = losses(axonn.checkpoint.metrics(tmp_path / "command"))
     by_file = axonn.train(config, progress=False, output={"dir": tmp_path / "file"},
@@ -33,13 +54,14 @@ def test_a_runs_metrics_are_those_of_the_command_to_the_bit(tmp_path):
     assert by_dict.checkpoint().step == 6
 
 
-def test_stages_and_values_of_every_kind_reach_the_program(tmp_path):
-    config = {**CONFIG, "stage": [{"name": 'a "b" é', "synthetic": 20000},
-                                  {"name": "rest", "synthetic": 30000, "from_step": 4}]}
-    config.pop("data")
-    run = axonn.train(config, progress=False, output={"dir": tmp_path / "run", "tensorboard": True},
-                      training={"steps": 5, "goldfish": {"k": 2, "h": 2}})
-    assert [line["stage"] for line in run] == ['a "b" é'] * 3 + ["rest"] * 2
+def test_values_of_every_kind_reach_the_program(tmp_path):
+    run = axonn.train(CONFIG, progress=False, training={"goldfish": {"k": 2, "h": 2}},
+                      output={"dir": tmp_path / 'a "folder"', "tensorboard": True},
+                      samples={"every": 2, "prompts": ["é", "="]}).wait()
+    assert run.folder == tmp_path / 'a "folder"'
+    text = run.checkpoint().text("config.toml")
+    for line in ("lr = 0.01", "tensorboard = true", 'prompts = ["é", "="]', "k = 2"):
+        assert line in text, text
 
 
 def test_a_stopped_run_resumes_with_the_losses_of_one_that_was_not(tmp_path):
@@ -57,6 +79,60 @@ def test_a_stopped_run_resumes_with_the_losses_of_one_that_was_not(tmp_path):
     steps = [line["step"] for line in again]
     assert steps[-1] == 400 and steps == list(range(steps[0], 401)) and steps[0] > 1
     assert losses(again.metrics()) == want
+
+
+def texts(count):
+    """Texts of Python, the same in each pass."""
+    return (f"Text {i} of {count}, whose length is {'long, ' * (i % 5)}so.\n" for i in range(count))
+
+
+FED = {**CONFIG, "data": {"validation": ""}}
+
+
+def test_data_of_an_iterable_are_trained_on_as_a_file_of_their_tokens(tmp_path):
+    tokens = np.frombuffer("".join(texts(100)).encode(), np.uint8)
+    np.save(tmp_path / "tokens.npy", tokens[: 6 * 8 * 16 + 1])
+    want = losses(axonn.train(FED, progress=False, output={"dir": tmp_path / "file"},
+                              **{"data.tokens": tmp_path / "tokens.npy", "data.shuffle": False}))
+    forms = {"texts": texts(100), "dicts": [{"text": each} for each in texts(100)],
+             "arrays": (np.frombuffer(each.encode(), np.uint8) for each in texts(100)),
+             "ids": ({"input_ids": list(each.encode())} for each in texts(100))}
+    for name, data in forms.items():
+        run = axonn.train(FED, data, progress=False, output={"dir": tmp_path / name})
+        assert losses(run) == want, name
+
+
+def test_a_run_on_an_iterable_resumes_where_it_was_in_the_data(tmp_path):
+    keys = {"training": {"steps": 60, "threads": 1}}
+    want = losses(axonn.train(FED, texts(10000), progress=False, output={"dir": tmp_path / "whole"},
+                              **keys))
+    passed = []
+    run = axonn.train(FED, list(texts(10000))[:30], progress=False, **keys,
+                      output={"dir": tmp_path / "run"}, checkpoint={"every": 2})
+    with pytest.raises(axonn.UsageError, match="ended after 30 items"):
+        for line in run:
+            passed.append(line["step"])
+    class Skips(list):
+        def skip(self, count):
+            passed.append(f"skip {count}")
+            return self[count:]
+    again = axonn.train(FED, Skips(texts(10000)), progress=False, **keys,
+                        output={"dir": tmp_path / "run"}, checkpoint={"resume": "auto"})
+    steps = [line["step"] for line in again]
+    assert passed[-1] == "skip 30" and passed[-2] < 60
+    assert 1 < steps[0] <= passed[-2] + 1 and steps[-1] == 60
+    assert losses(again.metrics()) == want
+    with pytest.raises(axonn.UsageError, match="exists: resume it"):
+        axonn.train(FED, texts(10), progress=False, output={"dir": tmp_path / "run"}, **keys)
+
+
+def test_what_an_iterable_raises_is_raised(tmp_path):
+    def broken():
+        yield "a text"
+        raise ZeroDivisionError("of the data set")
+    run = axonn.train(FED, broken(), progress=False, output={"dir": tmp_path / "run"})
+    with pytest.raises(ZeroDivisionError, match="of the data set"):
+        run.wait()
 
 
 def test_what_is_wrong_is_said_before_anything_starts(tmp_path):
@@ -113,6 +189,12 @@ def test_finetune_trains_adapters_on_conversations(run, tmp_path):
     tuned = axonn.finetune(run.folder, data, progress=False, output={"dir": tmp_path / "tuned"},
                            training={"steps": 2, "seq_len": 16}, lora={"rank": 2})
     assert len(list(tuned)) == 2
+    keys = {"training": {"steps": 2, "seq_len": 16, "threads": 1}, "lora": {"rank": 2}}
+    of_dicts = axonn.finetune(run.folder, lines * 40, progress=False, **keys,
+                              output={"dir": tmp_path / "dicts"})
+    of_file = axonn.finetune(run.folder, data, progress=False, **keys,
+                             output={"dir": tmp_path / "file"})
+    assert losses(of_dicts) == losses(of_file)
     with axonn.Model(run.folder, adapter=tuned.folder) as model:
         assert "attn" in " ".join(tuned.checkpoint())
         assert np.isfinite(model.loss("The town"))
