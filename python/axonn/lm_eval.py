@@ -7,9 +7,9 @@ In scripts, importing this module registers the model "axonn".
 from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
-from lm_eval.api.model import TemplateLM  # type: ignore[import]
-from lm_eval.api.registry import register_model  # type: ignore[import]
-from lm_eval.utils import get_rolling_token_windows, make_disjoint_window  # type: ignore[import]
+from lm_eval.api.model import TemplateLM
+from lm_eval.api.registry import register_model
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from .model import Model
 
@@ -79,6 +79,6 @@ class AxonnLM(TemplateLM):  # type: ignore[misc]
 
 
 if __name__ == "__main__":
-    from lm_eval.__main__ import cli_evaluate  # type: ignore[import]
+    from lm_eval.__main__ import cli_evaluate
 
     cli_evaluate()

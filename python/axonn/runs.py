@@ -4,6 +4,7 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -27,6 +28,27 @@ Metrics = Dict[str, Any]
 
 _STEP = re.compile(r"step ([\d,]+)/([\d,]+) ")
 _RUNNING: "weakref.WeakSet[Run]" = weakref.WeakSet()
+
+
+class _Tail:
+    """The lines of a file that grows, and that a resumed run cuts first."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path, self._at = path, 0  # just behind a line's end
+
+    def new(self) -> List[bytes]:
+        """The whole lines since the last call; all lines if the file has been cut."""
+        if not self._path.exists():
+            return []
+        with open(self._path, "rb") as file:
+            file.seek(max(self._at - 1, 0))
+            text = file.read()
+            if self._at and text[:1] != b"\n":
+                self._at = file.seek(0)
+                text = file.read()
+        text = text[1 if self._at else 0 : text.rfind(b"\n") + 1]
+        self._at += len(text)
+        return text.splitlines()
 
 
 class Run:
@@ -77,7 +99,7 @@ class Run:
         for line in self._process.stderr:
             text = line.decode(errors="replace")
             self._errors.append(text)
-            if self._progress and not text.startswith("error: "):
+            if text.startswith("warning: ") or (self._progress and text[:7] != "error: "):
                 print(text, end="", file=sys.stderr)
 
     @property
@@ -89,10 +111,11 @@ class Run:
         return {0: "finished", _program.STOPPED: "stopped"}.get(code, "failed")
 
     def __iter__(self) -> Iterator[Metrics]:
-        last = 0
+        last, lines = 0, _Tail(self.folder / "metrics.jsonl")
         while True:
             running = self.status == "running"  # before reading: then nothing is missed
-            for line in self.metrics():
+            for text in lines.new():
+                line: Metrics = json.loads(text)
                 if line["step"] > last and line["time"] >= self._began:
                     last = line["step"]
                     yield line
@@ -159,7 +182,7 @@ def _stop_all() -> None:
 def _bar() -> Callable[[str], None]:
     """Shows the program's lines: as a bar of tqdm if it is there, else as they are."""
     try:
-        from tqdm.auto import tqdm  # type: ignore[import]
+        from tqdm.auto import tqdm
     except ImportError:
         return lambda line: print(line, end="", flush=True)
     bar: Any = None

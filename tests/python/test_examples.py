@@ -2,12 +2,14 @@
 import importlib.util
 import json
 import pathlib
+import re
 
 import pytest
 
 from conftest import CONFIG
 
-EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "python"
+PROJECT = pathlib.Path(__file__).parents[2]
+EXAMPLES = PROJECT / "examples" / "python"
 
 
 def test_the_cells_of_the_notebook_run(tmp_path, monkeypatch, capsys):
@@ -18,6 +20,15 @@ def test_the_cells_of_the_notebook_run(tmp_path, monkeypatch, capsys):
         exec(compile("".join(cell["source"]), f"cell {number}", "exec"), names)
     assert names["losses"][-1] < names["losses"][0] and names["run"].status == "finished"
     assert "largest relative difference of 60 losses" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_the_first_lines_of_a_page_run_as_they_stand(page, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").symlink_to(PROJECT / "configs")
+    text = (PROJECT / page).read_text()
+    exec(compile(re.search(r"```python\n(.*?)```", text, re.S)[1], page, "exec"), {})
+    assert "step 50/50" in capfd.readouterr().out
 
 
 def test_the_trainer_tunes_logs_and_evaluates(run, tmp_path):
@@ -51,7 +62,8 @@ def test_the_harness_scores_as_the_command_does(run, tmp_path):
         def __init__(self, *args):
             self.args = args
 
-    asked = [Request(line["question"], " " + choice) for line in lines for choice in line["choices"]]
+    asked = [Request(line["question"], " " + choice)
+             for line in lines for choice in line["choices"]]
     got = AxonnLM(str(run.folder)).loglikelihood(asked)
     scores = [each for question in want for each in question["log_likelihoods"]]
     # Batches of other lengths: products of other shapes, whose f32 round by about 1e-6.
