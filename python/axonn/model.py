@@ -1,6 +1,7 @@
 """Models and tokenizers, computed by `axonn worker` in a process of its own."""
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -19,14 +20,14 @@ from ._program import Error, PathLike, UsageError
 from .checkpoint import CheckpointError, Checkpoint, find_checkpoint, safetensors
 
 Floats = npt.NDArray[np.float32]
-Ids = Union[Sequence[int], npt.NDArray[Any]]
 #: A text, or tokens: a list, a numpy array, or an array of another library, such as torch's.
-Text = Union[str, Ids, Any]
+Text = Union[str, Sequence[int], npt.NDArray[Any], Any]
 Message = Mapping[str, Any]
 
 
 class _Worker:
-    """`axonn worker`: answers calls one after the other. It is started again if it has ended."""
+    """`axonn worker`: answers calls one after the other. It is started again if it has ended, and
+    ends with its standard input, so also when this object or the interpreter does."""
 
     def __init__(self, words: List[str]) -> None:
         self._words = ["worker", *words]
@@ -95,33 +96,20 @@ class _Worker:
     def _end(self, number: int) -> None:
         process, self._process = self._process, None
         if process is not None:
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    try:
-                        pipe.close()
-                    except BrokenPipeError:
-                        pass
             _program.end(process, number)
-        if self._errors is not None:
-            self._errors.close()
+            for pipe in (process.stdin, process.stdout, self._errors):
+                with contextlib.suppress(BrokenPipeError):
+                    cast(IO[bytes], pipe).close()
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             self._end(signal.SIGTERM)
 
-    def __del__(self) -> None:
-        if not self._closed and self._process is not None:
-            self.close()
-
 
 def _list(ids: Any) -> List[int]:
-    if isinstance(ids, np.ndarray):
-        array = ids
-    elif hasattr(ids, "__dlpack__") and not hasattr(ids, "__array__"):
-        array = np.from_dlpack(ids)
-    else:
-        array = np.asarray(ids)
+    only_dlpack = hasattr(ids, "__dlpack__") and not hasattr(ids, "__array__")
+    array = np.from_dlpack(ids) if only_dlpack else np.asarray(ids)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise UsageError(f"wanted a text or a list of tokens, got an array of {array.dtype} with "
                          f"the shape {array.shape}")

@@ -122,6 +122,9 @@ def test_a_run_on_an_iterable_resumes_where_it_was_in_the_data(tmp_path):
     assert passed[-1] == "skip 30" and passed[-2] < 60
     assert 1 < steps[0] <= passed[-2] + 1 and steps[-1] == 60
     assert losses(again.metrics()) == want
+    more = axonn.train(FED, texts(10000), progress=False, output={"dir": tmp_path / "run"},
+                       training={"steps": 62, "threads": 1}, checkpoint={"resume": "auto"})
+    assert [line["step"] for line in more] == [61, 62]
     with pytest.raises(axonn.UsageError, match="exists: resume it"):
         axonn.train(FED, texts(10), progress=False, output={"dir": tmp_path / "run"}, **keys)
 

@@ -367,8 +367,11 @@ std::string fingerprint(const Corpus& corpus) {
     return most / (kPlaces - 1) * i + most % (kPlaces - 1) * i / (kPlaces - 1);
   };
   for (const TokenStream& stream : corpus.train) {
+    if (stream.source->grows()) {  // whoever writes it decides what it holds, and how much
+      key += concat("grows ", stream.weight, ' ');
+      continue;
+    }
     key += concat(stream.size(), ' ', stream.weight, ' ');
-    if (stream.source->grows()) continue;  // whoever writes it decides what it holds
     std::vector<std::int32_t> tokens(std::min(stream.size(), kTokens));
     for (std::int64_t i = 0; i < kPlaces; ++i) {
       stream.source->read(stream.begin + spread(i, stream.size() - std::ssize(tokens)), tokens);

@@ -76,4 +76,6 @@ TEST(GrowingTokens, AreTrainedOnInTheirOrderAloneAndNotFingerprinted) {
   const std::string before = fingerprint(corpus);
   growing.says(writer(6));
   EXPECT_EQ(fingerprint(corpus), before);
+  growing.folder.file("t.bin", "abcdefgh");  // of a run with more steps
+  EXPECT_EQ(fingerprint(open_corpus(data, {})), before);
 }
