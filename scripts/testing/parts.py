@@ -108,7 +108,7 @@ PARTS = [
         "programs",
         "the commands, MPI, files that other tools read, the Python package, the installed library",
         build=1,
-        test=160,
+        test=185,
         run=Tests("dev", ctest=("-L", "mpi|files|python|slow|instructions"), jobs=3),
     ),
     Part(
