@@ -34,7 +34,7 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright COMPO
 # Beside docs what it links to, in the places of the source tree.
 install(DIRECTORY docs examples slurm DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 install(DIRECTORY bench/results DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench COMPONENT program)
-install(FILES python/axonn_checkpoint.py DESTINATION ${CMAKE_INSTALL_DOCDIR}/python
+install(FILES python/axonn/checkpoint.py DESTINATION ${CMAKE_INSTALL_DOCDIR}/python/axonn
         COMPONENT program)
 foreach(folder tests/emulated_gpu tests/data/text/chat_templates)
   install(FILES ${folder}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder}

@@ -36,6 +36,7 @@ packages=(
   patchelf qemu-user                                   # packages, and older processors to try them
   slurmctld slurmd slurm-client munge shellcheck       # tests of the job scripts
   python3-numpy                                        # tests of files that other tools read
+  python3-pytest mypy                                  # tests of the Python package and its types
   python3-jinja2                                       # tests of chat templates
 )
 [[ ! ${1:-} =~ ^[a-z] ]] || packages=("$@")

@@ -106,10 +106,10 @@ PARTS = [
     ),
     Part(
         "programs",
-        "the commands, MPI, files that other tools read, the installed library",
+        "the commands, MPI, files that other tools read, the Python package, the installed library",
         build=1,
-        test=160,
-        run=Tests("dev", ctest=("-L", "mpi|files|slow|instructions"), jobs=3),
+        test=185,
+        run=Tests("dev", ctest=("-L", "mpi|files|python|slow|instructions"), jobs=3),
     ),
     Part(
         "asan",

@@ -1,4 +1,4 @@
-"""python/axonn_checkpoint.py against what the program itself writes."""
+"""python/axonn/checkpoint.py against what the program itself writes."""
 import ctypes
 import ctypes.util
 import glob
@@ -13,7 +13,7 @@ from program import TINY, RunTest, axonn, main
 
 FOLDER = os.path.join(os.path.dirname(__file__), "..", "..", "python")
 sys.path.insert(0, FOLDER)
-import axonn_checkpoint as reader  # noqa: E402
+from axonn import checkpoint as reader  # noqa: E402
 
 
 class Hash(RunTest):
@@ -107,7 +107,7 @@ class Checkpoint(RunTest):
 
     def test_the_command_lists_verifies_and_exports(self):
         run = self.train("run")
-        program = [sys.executable, os.path.join(FOLDER, "axonn_checkpoint.py"), run]
+        program = [sys.executable, os.path.join(FOLDER, "axonn/checkpoint.py"), run]
         call = lambda *words: subprocess.run([*program, *words], check=True, text=True,
                                              capture_output=True).stdout
         self.assertIn("step 6, written by 1 ranks", call("list"))

@@ -11,7 +11,7 @@ import events
 from program import RunTest, axonn, main
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
-import axonn_checkpoint as reader  # noqa: E402
+from axonn import checkpoint as reader  # noqa: E402
 
 
 def float32(value):

@@ -9,7 +9,7 @@ import gguf
 from program import TINY, RunTest, axonn, main
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
-from axonn_checkpoint import safetensors  # noqa: E402
+from axonn.checkpoint import safetensors  # noqa: E402
 
 HEADS, KV_HEADS, WIDTH = 4, 2, 16
 LLAMA = TINY.replace("[model]", f'[model]\nfamily = "llama"\nkv_heads = {KV_HEADS}\n'

@@ -46,6 +46,7 @@ int run_memorize(const Arguments& arguments);
 int run_convert(const Arguments& arguments);
 int run_data(const Arguments& arguments);
 int run_export(const Arguments& arguments);
+int run_worker(const Arguments& arguments);
 int run_info(const Arguments& arguments);
 int run_help(const Arguments& arguments);
 

@@ -36,8 +36,6 @@ Examples:
   axonn eval --model Llama-3.2-1B/ --choices questions.jsonl --json answers.json
       lines of {"question": text, "choices": [text, ...], "answer": index, letter or text})";
 
-constexpr std::int64_t kRowsAtOnce = 2048;  // rows per batch without --batch
-
 struct EvalFlags : ModelFlags {
   std::string data, choices, json, chat_template, chat_template_args;
   std::optional<DocumentMode> documents;
@@ -99,13 +97,10 @@ void write_json(const EvalFlags& flags, Json json, const LoadedModel& loaded, do
   if (!flags.json.empty()) write_file_atomically(flags.json, json.dump(2) + "\n");
 }
 
-/// Sequences per (z, data) coordinate at a time: --batch, or about kRowsAtOnce rows, but no more
-/// than its share of all sequences.
+/// Sequences per (z, data) coordinate at a time.
 std::int64_t batch_of(const EvalFlags& flags, const Grid& grid, std::int64_t length,
                       std::int64_t count) {
-  if (flags.batch > 0) return flags.batch;
-  const std::int64_t places = grid.batch_places();
-  return std::min(std::max<std::int64_t>(kRowsAtOnce / length, 1), (count + places - 1) / places);
+  return flags.batch > 0 ? flags.batch : usual_batch(grid, length, count);
 }
 
 void score_text(LoadedModel& loaded, const EvaluationText& text, const EvalFlags& flags) {

@@ -9,7 +9,6 @@
 
 #include "axonn/app/cli/standard_output.h"
 #include "axonn/app/start/start_run.h"
-#include "axonn/data/text/model_text.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/model_files.h"
 #include "axonn/run/config/stored_config.h"
@@ -44,6 +43,31 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
       "axonn plan");
   app.add_option("--tokenizer", flags.tokenizer,
                  "bytes, or a tokenizer's folder or file; default: the model's own");
+}
+
+void add_chat_flags(CLI::App& app, ChatFlags& flags) {
+  app.add_option("--chat-template", flags.chat_template,
+                 concat("auto (the model's own), a .jinja file, ", kChatTemplates))
+      ->capture_default_str();
+  app.add_option("--chat-template-args", flags.chat_template_args,
+                 "variables of the template, such as '{\"enable_thinking\": false}'")
+      ->type_name("JSON");
+}
+
+std::shared_ptr<const ChatTemplate> chat_of(const ChatFlags& flags,
+                                            const std::shared_ptr<const Tokenizer>& tokenizer,
+                                            const ModelText& text) {
+  ChatArguments arguments =
+      chat_arguments(flags.chat_template, flags.chat_template_args, text, "--chat-template-args");
+  if (flags.chat_template_args.empty()) arguments.now.reset();  // that of the training
+  try {
+    return std::make_shared<ChatTemplate>(tokenizer, find_chat_format(flags.chat_template, text),
+                                          std::move(arguments));
+  } catch (const UsageError& error) {
+    if (flags.chat_template != "auto") throw;
+    if (speaks_for_all()) std::cerr << "note: no chats: " << error.what() << '\n';
+    return nullptr;
+  }
 }
 
 Config open_model(const ModelFlags& flags) {

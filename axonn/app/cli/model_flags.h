@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "axonn/app/cli/flags.h"
+#include "axonn/data/text/model_text.h"
 #include "axonn/data/text/tokenizer.h"
 #include "axonn/run/config/inputs.h"
 #include "axonn/run/load/loaded_model.h"
@@ -24,6 +25,18 @@ struct ModelFlags {
   bool ema = false;  ///< the averages of the checkpoint's weights in their place
 };
 void add_model_flags(CLI::App& app, ModelFlags& flags);
+
+/// Flags of commands that answer chats.
+struct ChatFlags {
+  std::string chat_template = "auto", chat_template_args;
+};
+void add_chat_flags(CLI::App& app, ChatFlags& flags);
+
+/// The chat template of the flags, for a model with this text; null, with a note, if it has none
+/// and none was asked for. Throws as find_chat_format() and ChatTemplate.
+std::shared_ptr<const ChatTemplate> chat_of(const ChatFlags& flags,
+                                            const std::shared_ptr<const Tokenizer>& tokenizer,
+                                            const ModelText& text);
 
 /// The config of the model (config_of_model()), with the grid, the type and the device of the
 /// flags. Prints one line for each damaged checkpoint that was skipped. Throws UsageError if there

@@ -71,6 +71,7 @@ std::span<const Command> commands() {
               run_convert},
       Command{"data", "makes token files and shows their contents", run_data},
       Command{"export", "writes the series of runs as CSV or for TensorBoard", run_export},
+      Command{"worker", "answers calls of the Python package on standard input", run_worker},
       Command{"info", "shows what this build and this machine have, or how a run stands", run_info},
       Command{"help", "explains a command, a section or a key", run_help},
   };

@@ -40,7 +40,8 @@ struct ServeFlags : ModelFlags {
   Generator::Options generator;
   bool gather_weights = false;
   std::size_t queue = 1024;
-  std::string name, chat_template = "auto", chat_template_args;
+  std::string name;
+  ChatFlags chat;
   ServedModel served;  ///< the limits of all
 };
 
@@ -54,12 +55,7 @@ void add_served_model_flags(CLI::App& app, ServeFlags& flags) {
                  "adapters; NAME is what requests call it (default: its folder's)")
       ->type_name("[NAME=]DIR")
       ->excludes("--adapter");
-  app.add_option("--chat-template", flags.chat_template,
-                 concat("auto (the model's own), a .jinja file, ", kChatTemplates))
-      ->capture_default_str();
-  app.add_option("--chat-template-args", flags.chat_template_args,
-                 "variables of the template, such as '{\"enable_thinking\": false}'")
-      ->type_name("JSON");
+  add_chat_flags(app, flags.chat);
 }
 
 void add_serve_flags(CLI::App& app, ServeFlags& flags) {
@@ -111,23 +107,6 @@ void add_serve_flags(CLI::App& app, ServeFlags& flags) {
                "their memory");
 }
 
-/// The model's chat template; null if it has none and none was asked for.
-std::shared_ptr<const ChatTemplate> chat_of(const ServeFlags& flags,
-                                            const std::shared_ptr<const Tokenizer>& tokenizer,
-                                            const ModelText& text) {
-  ChatArguments arguments =
-      chat_arguments(flags.chat_template, flags.chat_template_args, text, "--chat-template-args");
-  if (flags.chat_template_args.empty()) arguments.now.reset();  // that of the training
-  try {
-    return std::make_shared<ChatTemplate>(tokenizer, find_chat_format(flags.chat_template, text),
-                                          std::move(arguments));
-  } catch (const UsageError& error) {
-    if (flags.chat_template != "auto") throw;
-    if (speaks_for_all()) std::cerr << "note: no chats: " << error.what() << '\n';
-    return nullptr;
-  }
-}
-
 /// The folder's name; for checkpoints, that of the run.
 std::string name_in(std::filesystem::path path) {
   path = std::filesystem::weakly_canonical(path);
@@ -167,7 +146,7 @@ std::vector<ServedModel> served_models(const ServeFlags& flags, const Config& co
     ServedModel& model = all.emplace_back(flags.served);
     model.name = name;
     model.adapter = std::ssize(all) - 2;
-    model.chat = chat_of(flags, model.tokenizer, text);
+    model.chat = chat_of(flags.chat, model.tokenizer, text);
     model.stop_tokens = text.ends;
   };
   add(flags.name, *config.data.model_text);

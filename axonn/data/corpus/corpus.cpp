@@ -7,6 +7,7 @@
 
 #include "axonn/data/corpus/file_notes.h"
 #include "axonn/data/corpus/goldfish.h"
+#include "axonn/data/corpus/growing_tokens.h"
 #include "axonn/data/corpus/jsonl.h"
 #include "axonn/data/corpus/preferences/answer_files.h"
 #include "axonn/data/corpus/preferences/pair_sequences.h"
@@ -80,7 +81,10 @@ std::vector<TokenStream> open_tokens(const std::vector<std::string>& entries, Ra
     std::vector<std::shared_ptr<const TokenSource>> shards;
     for (const std::string& path : paths)
       for (const std::string& shard : expand_pattern(path))
-        shards.push_back(std::make_shared<TokenFile>(shard, raw));
+        if (GrowingTokens::recognises(shard))
+          shards.push_back(std::make_shared<GrowingTokens>(shard, raw));
+        else
+          shards.push_back(std::make_shared<TokenFile>(shard, raw));
     streams.push_back(whole(std::make_shared<JoinedTokens>(std::move(shards)), weight));
   }
   return streams;
@@ -97,6 +101,7 @@ void fit_tokenizer(Corpus& corpus, std::int64_t model_vocab) {
   }
   std::vector<std::int32_t> first;
   for (const TokenStream& stream : corpus.train) {
+    if (stream.source->grows()) continue;  // whoever writes it knows its tokenizer
     first.resize(static_cast<std::size_t>(std::min<std::int64_t>(stream.size(), 1 << 16)));
     stream.source->read(stream.begin, first);
     const auto other = std::ranges::find_if(first, [&](std::int32_t t) { return t >= vocab; });
@@ -210,6 +215,19 @@ void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& 
     refuse("data.validation = ", config.validation, " leaves none of the ", train.end,
            " examples of ", config.jsonl.front(), " for training; lower it");
   train.end = corpus.validation_documents.begin = kept;
+}
+
+/// Refuses what needs tokens that are not yet written.
+void check_growing(const DataConfig& config, const Corpus& corpus) {
+  for (const TokenStream& stream : corpus.train) {
+    if (!stream.source->grows()) continue;
+    if (config.shuffle)
+      refuse(stream.source->name(), " is still being written, so its sequences come in its order: ",
+             "set data.shuffle = false");
+    if (parse_real(config.validation).value_or(0) > 0)
+      refuse(stream.source->name(), " is still being written, so no part of it can be held out: ",
+             "give a file as data.validation");
+  }
 }
 
 /// Sets corpus.documents. Refuses documents that shall not be joined if nothing says where they
@@ -334,6 +352,7 @@ Corpus open_sources(const DataConfig& config, const CorpusOptions& options) {
 Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
   check_data(config);
   Corpus corpus = open_sources(config, options);
+  check_growing(config, corpus);
   set_documents(config, options.vocab, corpus);
   return corpus;
 }
@@ -348,6 +367,10 @@ std::string fingerprint(const Corpus& corpus) {
     return most / (kPlaces - 1) * i + most % (kPlaces - 1) * i / (kPlaces - 1);
   };
   for (const TokenStream& stream : corpus.train) {
+    if (stream.source->grows()) {  // whoever writes it decides what it holds, and how much
+      key += concat("grows ", stream.weight, ' ');
+      continue;
+    }
     key += concat(stream.size(), ' ', stream.weight, ' ');
     std::vector<std::int32_t> tokens(std::min(stream.size(), kTokens));
     for (std::int64_t i = 0; i < kPlaces; ++i) {

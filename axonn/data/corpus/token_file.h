@@ -42,6 +42,9 @@ class TokenSource {
   virtual void document_begins(std::int64_t /*begin*/, std::int64_t /*end*/,
                                std::vector<std::int64_t>& /*to*/) const {}
 
+  /// Whether its tokens are still being written: reading waits for them (GrowingTokens).
+  virtual bool grows() const { return false; }
+
   /// The name of the source for messages: one path or several.
   virtual std::string name() const = 0;
 
@@ -87,6 +90,7 @@ class JoinedTokens : public TokenSource {
   std::string where(std::int64_t position) const override;
   /// Whether every part has documents.
   bool has_documents() const override;
+  bool grows() const override;
   void document_begins(std::int64_t begin, std::int64_t end,
                        std::vector<std::int64_t>& to) const override;
 

@@ -66,6 +66,10 @@ bool JoinedTokens::has_documents() const {
   return std::ranges::all_of(parts_, [](const auto& part) { return part->has_documents(); });
 }
 
+bool JoinedTokens::grows() const {
+  return std::ranges::any_of(parts_, [](const auto& part) { return part->grows(); });
+}
+
 void JoinedTokens::document_begins(std::int64_t begin, std::int64_t end,
                                    std::vector<std::int64_t>& to) const {
   for (std::size_t part = part_of(begin); part < parts_.size(); ++part) {

@@ -142,10 +142,15 @@ Batch read_batch(const ScoredSequences& sequences, std::int64_t first, std::int6
   return batch;
 }
 
-}  // namespace
+/// A target of a batch.
+struct TargetPlace {
+  std::int64_t sequence, position;  ///< of its input
+};
 
-std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequences,
-                                 const ScoreOptions& options) {
+/// Computes the sequences in batches, and calls `take` with the loss and the greedy flag of every
+/// target that this rank counts, those of a sequence in order. Collective.
+void each_target(LoadedModel& model, const ScoredSequences& sequences, const ScoreOptions& options,
+                 const std::function<void(TargetPlace at, float loss, float greedy)>& take) {
   AXONN_CHECK(options.batch > 0, "score: ", options.batch,
               " sequences at a time; options.batch must be at least 1");
   AXONN_CHECK(sequences.count == 0 || sequences.at, "score: there is no function `at` that gives ",
@@ -157,9 +162,6 @@ std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequ
   StepState state;
   Context ctx = model.context();
   ctx.own_scheduling().step = &state;
-
-  enum Sum : std::int64_t { nats, targets, greedy, kSums };  // of each sequence
-  std::vector<double> sums(sequences.count * kSums);
   for (std::int64_t first = 0; first < sequences.count; first += round) {
     // Every rank computes in every round, because the weights are gathered over z.
     const std::int64_t mine = first + grid.batch_place() * options.batch;
@@ -176,20 +178,31 @@ std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequ
     ctx.device().copy_to_host(host.data(), losses.view().data, losses.bytes());
     if (counts)
       tokens.rows.for_each_run([&](std::int64_t begin, std::int64_t count, std::int64_t number) {
-        for (std::int64_t row = begin; row < begin + count; ++row, ++number) {
-          if (batch.targets[number] < 0) continue;
-          double* sum = &sums[(mine + number / batch.rows.positions) * kSums];
-          sum[nats] += host[2 * row];
-          sum[targets] += 1;
-          sum[greedy] += host[2 * row + 1];
-        }
+        const std::int64_t length = batch.rows.positions;
+        for (std::int64_t row = begin; row < begin + count; ++row, ++number)
+          if (batch.targets[number] >= 0)
+            take({mine + number / length, number % length}, host[2 * row], host[2 * row + 1]);
       });
     if (options.report && grid.world().rank() == 0)
       options.report(std::min(first + round, sequences.count));
   }
+}
+
+}  // namespace
+
+std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequences,
+                                 const ScoreOptions& options) {
+  enum Sum : std::int64_t { nats, targets, greedy, kSums };  // of each sequence
+  std::vector<double> sums(sequences.count * kSums);
+  each_target(model, sequences, options, [&](TargetPlace at, float loss, float likeliest) {
+    double* sum = &sums[at.sequence * kSums];
+    sum[nats] += loss;
+    sum[targets] += 1;
+    sum[greedy] += likeliest;
+  });
   // Only one rank has a sequence's sums and the others have zeros, so the order of the sum changes
   // no bit, unless ranks share sequences.
-  grid.world().all_reduce(buffer(std::span(sums)), "scores").wait();
+  model.grid().world().all_reduce(buffer(std::span(sums)), "scores").wait();
 
   std::vector<SequenceScore> scores(sequences.count);
   for (std::size_t n = 0; n < scores.size(); ++n) {
@@ -199,6 +212,42 @@ std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequ
     scores[n] = {sum[nats], std::llround(sum[targets]), std::llround(sum[greedy])};
   }
   return scores;
+}
+
+std::vector<TargetScores> score_targets(LoadedModel& model, const ScoredSequences& sequences,
+                                        const ScoreOptions& options) {
+  std::vector<std::int64_t> ends(sequences.count), first(sequences.count);  // of targets, of inputs
+  std::int64_t targets = 0;
+  for (std::int64_t n = 0; n < sequences.count; ++n) {
+    const ScoredSequence one = sequences.at(n);
+    AXONN_CHECK(one.divided.ids.empty(), "score_targets: sequence ", n, " has documents");
+    first[n] = std::ssize(one.tokens) - 1 - one.scored;
+    ends[n] = targets += one.scored;
+  }
+  std::vector<float> all(2 * targets);  // losses, then flags
+  each_target(model, sequences, options, [&](TargetPlace at, float loss, float greedy) {
+    const std::int64_t begin = at.sequence > 0 ? ends[at.sequence - 1] : 0;
+    const std::int64_t target = begin + at.position - first[at.sequence];
+    all[target] = loss;
+    all[targets + target] = greedy;
+  });
+  // One rank has a target's values and the others have zeros.
+  model.grid().world().all_reduce(buffer(std::span(all)), "scores of targets").wait();
+  std::vector<TargetScores> scores(sequences.count);
+  for (std::int64_t n = 0; n < sequences.count; ++n) {
+    const auto begin = all.begin() + (n > 0 ? ends[n - 1] : 0), end = all.begin() + ends[n];
+    scores[n].losses.assign(begin, end);
+    for (auto flag = begin + targets; flag != end + targets; ++flag)
+      scores[n].greedy.push_back(*flag != 0);
+  }
+  return scores;
+}
+
+std::int64_t usual_batch(const Grid& grid, std::int64_t length, std::int64_t count) {
+  constexpr std::int64_t kRowsAtOnce = 2048;
+  const std::int64_t places = grid.batch_places();
+  return std::max<std::int64_t>(
+      std::min(std::max<std::int64_t>(kRowsAtOnce / length, 1), (count + places - 1) / places), 1);
 }
 
 EvaluationText open_evaluation_text(const std::string& path,

@@ -61,6 +61,22 @@ struct ScoreOptions {
 std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequences,
                                  const ScoreOptions& options);
 
+/// The scores of a sequence's targets, in their order.
+struct TargetScores {
+  std::vector<float> losses;  ///< nats
+  std::vector<bool> greedy;   ///< whether it is the likeliest token
+};
+
+/// The scores of every target of every sequence, of whose losses score() has the sums. Collective;
+/// throws as score() does, but for losses that are not finite, which it returns; throws Error for a
+/// sequence with ScoredSequence::divided. Communication: an all-reduce of 8 bytes per target.
+std::vector<TargetScores> score_targets(LoadedModel& model, const ScoredSequences& sequences,
+                                        const ScoreOptions& options);
+
+/// Sequences of this length, of `count` in all, that a (z, data) coordinate computes at a time
+/// unless somebody chooses: about 2,048 rows, but no more than its share.
+std::int64_t usual_batch(const Grid& grid, std::int64_t length, std::int64_t count);
+
 /// A text to evaluate a model on, as tokens. The first token is only input; every other one is a
 /// target, but for the first tokens of documents that are not joined.
 struct EvaluationText {

@@ -14,6 +14,7 @@
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/use/infer/decode_graphs.h"
 #include "axonn/use/infer/generation_schedule.h"
+#include "axonn/use/infer/logits.h"
 #include "axonn/use/infer/score_words.h"
 #include "axonn/use/infer/token_choice.h"
 
@@ -43,36 +44,6 @@ std::vector<std::int32_t> gather_places(const Grid& grid, std::vector<std::int32
     mine = std::move(all);
   }
   return mine;
-}
-
-/// Gathers the columns of a matrix of n rows that ranks along an axis hold.
-std::vector<float> gather_columns(Communicator& across, std::vector<float> mine, std::int64_t n,
-                                  const char* what) {
-  const std::int64_t ways = across.size();
-  if (ways == 1 || n == 0) return mine;
-  const std::int64_t piece = std::ssize(mine) / n;
-  std::vector<float> all(mine.size() * ways), whole(mine.size() * ways);
-  across.all_gather(buffer(std::span(all)), buffer(std::span(mine)), what).wait();
-  for (std::int64_t rank = 0; rank < ways; ++rank)
-    for (std::int64_t row = 0; row < n; ++row)
-      std::copy_n(all.begin() + (rank * n + row) * piece, piece,
-                  whole.begin() + (row * ways + rank) * piece);
-  return whole;
-}
-
-/// The values of a tensor in f32 or bf16.
-std::vector<float> host_values(const Context& ctx, const Tensor& from) {
-  std::vector<float> values(from.count());
-  if (from.dtype() == DType::f32) {
-    ctx.device().copy_to_host(values.data(), from.view().data, from.bytes());
-    return values;
-  }
-  std::vector<bf16> stored(from.count());
-  AXONN_CHECK(from.bytes() == std::ssize(stored) * std::int64_t{sizeof(bf16)},
-              "host_values: wanted f32 or bf16, got ", from.view());
-  ctx.device().copy_to_host(stored.data(), from.view().data, from.bytes());
-  std::ranges::transform(stored, values.begin(), [](bf16 value) { return get(value); });
-  return values;
 }
 
 /// The words of the scores that a pass of these parts has.

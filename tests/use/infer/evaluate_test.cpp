@@ -3,11 +3,13 @@
 #include <cmath>
 #include <map>
 #include <numbers>
+#include <numeric>
 
 #include <gmock/gmock.h>
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/random.h"
+#include "axonn/use/infer/logits.h"
 
 #include "tests/support/family_reference.h"
 #include "tests/support/runs.h"
@@ -162,6 +164,54 @@ TEST(Evaluate, AgreesOnEveryGridAndForEveryBatchSize) {
       EXPECT_EQ(other.tokens, 100) << to_string(grid);
       EXPECT_NEAR(other.nats, one.nats, 1e-6 * one.nats) << to_string(grid) << " batch " << batch;
     }
+}
+
+TEST(Evaluate, ScoresOfTargetsAddUpToThoseOfTheirSequencesOnEveryGrid) {
+  const std::vector<std::vector<std::int32_t>> texts{random_tokens(9), random_tokens(3),
+                                                     random_tokens(1), random_tokens(12)};
+  const ScoredSequences sequences{.count = std::ssize(texts), .at = [&](std::int64_t n) {
+                                    const std::int64_t targets = std::ssize(texts[n]) - 1;
+                                    return ScoredSequence{.tokens = texts[n],
+                                                          .scored = targets - (n == 0 ? 2 : 0),
+                                                          .positions = targets};
+                                  }};
+  for (const GridShape& grid : {GridShape{}, GridShape{2, 1, 1, 1}, GridShape{1, 2, 2, 2}})
+    with_model(on_grid(small_llama(), grid), [&](LoadedModel& model) {
+      const auto sums = score(model, sequences, {.batch = 2});
+      const auto each = score_targets(model, sequences, {.batch = 2});
+      ASSERT_EQ(each.size(), sums.size());
+      for (std::size_t n = 0; n < each.size(); ++n) {
+        EXPECT_EQ(std::accumulate(each[n].losses.begin(), each[n].losses.end(), 0.0), sums[n].nats);
+        EXPECT_EQ(std::ssize(each[n].losses), sums[n].targets);
+        EXPECT_EQ(std::ranges::count(each[n].greedy, true), sums[n].greedy);
+      }
+    });
+}
+
+TEST(Evaluate, LossesFollowFromTheLogitsOnEveryGrid) {
+  const std::vector<std::int32_t> tokens = random_tokens(11);
+  for (const GridShape& grid : {GridShape{}, GridShape{2, 1, 1, 1}, GridShape{2, 2, 1, 2}})
+    with_model(on_grid(small_llama(), grid), [&](LoadedModel& model) {
+      const std::vector<float> logits = logits_of(model, tokens);
+      ASSERT_EQ(std::ssize(logits), 11 * kVocab);
+      const auto scores = score_targets(model,
+                                        {.count = 1,
+                                         .at =
+                                             [&](auto) {
+                                               return ScoredSequence{
+                                                   .tokens = tokens, .scored = 10, .positions = 10};
+                                             }},
+                                        {});
+      for (std::size_t t = 0; t < 10; ++t) {
+        const float* row = &logits[t * kVocab];
+        double sum = 0;
+        for (std::int64_t v = 0; v < kVocab; ++v) sum += std::exp(row[v]);
+        // Logits are of the order of 10, whose f32 have errors of 1e-6.
+        EXPECT_NEAR(scores[0].losses[t], std::log(sum) - row[tokens[t + 1]], 2e-5);
+      }
+      EXPECT_THAT([&] { logits_of(model, random_tokens(13)); },
+                  ThrowsMessage<UsageError>(HasSubstr("has 13 tokens, more than 12")));
+    });
 }
 
 TEST(Evaluate, AgreesIfRanksShareSequences) {

@@ -1,29 +1,34 @@
 #!/usr/bin/env python3
-"""Reads checkpoints, metrics and plans of axonn with numpy alone.
+"""Reads checkpoints, metrics and plans of axonn with numpy alone. The file works without the rest
+of the package, too.
 
-    from axonn_checkpoint import Checkpoint
+    from axonn.checkpoint import Checkpoint
     checkpoint = Checkpoint("out")                  # the newest of a run; or a folder step-200
     checkpoint["wte.weight"]                        # float32, whatever grid wrote it
     checkpoint.get("wte.weight", kind="exp_avg")    # the optimizer's state
     checkpoint.state["steps_done"]
 
 Files are mapped, not read: a parameter costs memory once it is asked for, and none if one rank
-wrote it as a whole. Checksums of what is read are verified. From a shell:
-
-    python3 axonn_checkpoint.py out list
-    python3 axonn_checkpoint.py out verify
-    python3 axonn_checkpoint.py out export weights.npz [NAME ...] [--kind exp_avg]
-
-docs/checkpoints.md describes the format.
+wrote it as a whole. Checksums of what is read are verified. docs/checkpoints.md describes the
+format; python3 -m axonn.checkpoint --help has the commands for a shell.
 """
+from __future__ import annotations
+
 import argparse
 import json
 import os
 import re
 import struct
 import sys
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Path = Union[str, "os.PathLike[str]"]
+Bytes = Union[bytes, Array]
+_Place = Tuple["_File", int, int, int, int, int, int, int]
 
 PIECE_BYTES = 4 << 20  # of a file, that one checksum covers
 _TAIL = re.compile(rb',\n"xxh3": "([0-9a-f]{16})"}\n?\Z')
@@ -50,40 +55,40 @@ _MASK = (1 << 64) - 1
 _BLOCK, _STRIPE = 1024, 64  # bytes; a block has 16 stripes of eight numbers
 
 
-def _u64(data, at=0):
+def _u64(data: Bytes, at: int = 0) -> int:
     return int.from_bytes(data[at : at + 8], "little")
 
 
-def _u32(data, at=0):
+def _u32(data: Bytes, at: int = 0) -> int:
     return int.from_bytes(data[at : at + 4], "little")
 
 
-def _fold(a, b):
+def _fold(a: int, b: int) -> int:
     product = a * b
     return (product & _MASK) ^ (product >> 64)
 
 
-def _avalanche(h):
+def _avalanche(h: int) -> int:
     h = (h ^ h >> 37) * 0x165667919E3779F9 & _MASK
     return h ^ h >> 32
 
 
-def _avalanche64(h):
+def _avalanche64(h: int) -> int:
     h = (h ^ h >> 33) * _P64[1] & _MASK
     h = (h ^ h >> 29) * _P64[2] & _MASK
     return h ^ h >> 32
 
 
-def _mix16(data, at, secret):
+def _mix16(data: Bytes, at: int, secret: int) -> int:
     return _fold(_u64(data, at) ^ _u64(_SECRET, secret),
                  _u64(data, at + 8) ^ _u64(_SECRET, secret + 8))
 
 
-def _rotate(h, bits):
+def _rotate(h: int, bits: int) -> int:
     return (h << bits | h >> 64 - bits) & _MASK
 
 
-def _xxh3_up_to_16(data):
+def _xxh3_up_to_16(data: bytes) -> int:
     n = len(data)
     if n > 8:
         low = _u64(data) ^ _u64(_SECRET, 24) ^ _u64(_SECRET, 32)
@@ -102,7 +107,7 @@ def _xxh3_up_to_16(data):
     return _avalanche64(_u64(_SECRET, 56) ^ _u64(_SECRET, 64))
 
 
-def _xxh3_up_to_240(data):
+def _xxh3_up_to_240(data: bytes) -> int:
     n = len(data)
     h = n * _P64[0]
     if n <= 128:
@@ -117,15 +122,15 @@ def _xxh3_up_to_240(data):
     return _avalanche(h + _mix16(data, n - 16, 136 - 17) & _MASK)
 
 
-def _stripe_sums(stripes, key):
+def _stripe_sums(stripes: Array, key: Array) -> Array:
     """What stripes (..., 8) add to the accumulators."""
     keyed = stripes ^ key
-    return (keyed & np.uint64(0xFFFFFFFF)) * (keyed >> np.uint64(32)) + stripes[
-        ..., [1, 0, 3, 2, 5, 4, 7, 6]
-    ]
+    sums: Array = (keyed & np.uint64(0xFFFFFFFF)) * (keyed >> np.uint64(32))
+    sums += stripes[..., [1, 0, 3, 2, 5, 4, 7, 6]]
+    return sums
 
 
-def _xxh3_long(pieces):
+def _xxh3_long(pieces: Sequence[Bytes]) -> List[int]:
     """The hashes of pieces (bytes-like) of one length above 240."""
     data = [np.frombuffer(piece, np.uint8) for piece in pieces]
     n = len(data[0])
@@ -159,7 +164,7 @@ def _xxh3_long(pieces):
     return hashes
 
 
-def xxh3(data):
+def xxh3(data: Bytes) -> int:
     """The 64-bit XXH3 hash of bytes."""
     if len(data) <= 16:
         return _xxh3_up_to_16(bytes(data))
@@ -174,7 +179,7 @@ def xxh3(data):
 class _File:
     """A file of a checkpoint, mapped; its pieces are verified when they are first read."""
 
-    def __init__(self, folder, entry, verify):
+    def __init__(self, folder: str, entry: Dict[str, Any], verify: bool) -> None:
         self.path = os.path.join(folder, entry["name"])
         self.sums = [int(each, 16) for each in entry["xxh3"]]
         try:
@@ -186,7 +191,7 @@ class _File:
                 f"{self.path} has {len(self.data)} bytes, but the index says {entry['bytes']}")
         self.unverified = set(range(len(self.sums))) if verify else set()
 
-    def verify(self, begin, end):
+    def verify(self, begin: int, end: int) -> None:
         """Verifies the pieces that have bytes of [begin, end)."""
         wanted = range(begin // PIECE_BYTES, -(-end // PIECE_BYTES))
         todo = sorted(self.unverified.intersection(wanted))
@@ -204,14 +209,14 @@ class _File:
                         "the checksum of the index")
         self.unverified.difference_update(todo)
 
-    def floats(self, offset, count):
+    def floats(self, offset: int, count: int) -> Array:
         self.verify(offset, offset + 4 * count)
         return self.data[offset : offset + 4 * count].view("<f4")
 
 
-def find_checkpoint(path):
+def find_checkpoint(path: Path) -> str:
     """The folder of the checkpoint at `path`: itself, the newest in it, or in its checkpoints/."""
-    for folder in (path, os.path.join(path, "checkpoints")):
+    for folder in (os.fspath(path), os.path.join(path, "checkpoints")):
         if os.path.exists(os.path.join(folder, "index.json")):
             return folder
         if os.path.isdir(folder):
@@ -222,10 +227,10 @@ def find_checkpoint(path):
     raise CheckpointError(f"there is no checkpoint in {path}")
 
 
-class Checkpoint:
+class Checkpoint(Mapping[str, Array]):
     """A checkpoint that any grid wrote. Maps names of parameters to arrays of float32."""
 
-    def __init__(self, path, verify=True):
+    def __init__(self, path: Path, verify: bool = True) -> None:
         """path: a checkpoint, a folder of several (the newest is taken) or a run's output.dir.
         Raises CheckpointError if it is damaged; verify=False skips the checksums."""
         self.folder = find_checkpoint(path)
@@ -237,12 +242,13 @@ class Checkpoint:
         self.shapes = {name: (rows,) if cols == 1 else (rows, cols)
                        for name, rows, cols in self.index["parameters"]}
         self._files = [_File(self.folder, entry, verify) for entry in self.index["files"]]
-        self._places = {}  # (name, kind) -> [(file, offset, row, rows, col, cols, begin, end)]
+        # (name, kind) -> [(file, offset, row, rows, col, cols, begin, end)]
+        self._places: Dict[Tuple[str, str], List[_Place]] = {}
         for file, entry in zip(self._files, self.index["files"]):
             for block in entry["blocks"]:
                 self._add_block(file, block)
 
-    def _read_index(self):
+    def _read_index(self) -> Dict[str, Any]:
         path = os.path.join(self.folder, "index.json")
         try:
             with open(path, "rb") as file:
@@ -252,12 +258,12 @@ class Checkpoint:
         tail = _TAIL.search(text)
         if not tail or (self._verify and xxh3(text[: tail.start()]) != int(tail[1], 16)):
             raise CheckpointError(f"{path} is altered or cut short")
-        index = json.loads(text)
+        index: Dict[str, Any] = json.loads(text)
         if index.get("format") != "axonn checkpoint" or index.get("version") != 1:
             raise CheckpointError(f"{path} is not an index of version 1")
         return index
 
-    def _add_block(self, file, block):
+    def _add_block(self, file: _File, block: Dict[str, Any]) -> None:
         count, numbers = 0, block["slices"]
         for i in range(0, len(numbers), 7):
             parameter, row, rows, col, cols, begin, end = numbers[i : i + 7]
@@ -267,19 +273,19 @@ class Checkpoint:
                     (file, offset + 4 * count, row, rows, col, cols, begin, end))
             count += end - begin
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self.shapes)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.shapes)
 
-    def __contains__(self, name):
+    def __contains__(self, name: object) -> bool:
         return name in self.shapes
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> Array:
         return self.get(name)
 
-    def get(self, name, kind="master"):
+    def get(self, name: str, kind: str = "master") -> Array:  # type: ignore[override]
         """The parameter, or with another kind (self.kinds) the optimizer's buffer of it."""
         if name not in self.shapes:
             raise KeyError(f"the checkpoint has no parameter {name}; the command list shows them")
@@ -313,7 +319,7 @@ class Checkpoint:
                 f"{self.folder} has {filled} of the {found.size} elements of {name} ({kind})")
         return found.reshape(shape)
 
-    def text(self, name):
+    def text(self, name: str) -> str:
         """A text of the checkpoint: state.json, config.toml."""
         entry = next((each for each in self.index["texts"] if each[0] == name), None)
         if entry is None:
@@ -326,11 +332,11 @@ class Checkpoint:
         return data.decode()
 
     @property
-    def state(self):
+    def state(self) -> Dict[str, Any]:
         """The run's state: steps_done, samples_done, tokens_seen and more."""
-        return json.loads(self.text("state.json"))
+        return dict(json.loads(self.text("state.json")))
 
-    def verify(self):
+    def verify(self) -> int:
         """Verifies all files. Returns their bytes. Raises CheckpointError."""
         for name, *_ in self.index["texts"]:
             self.text(name)
@@ -342,7 +348,7 @@ class Checkpoint:
 # --- Other files ---
 
 
-def _lines(path):
+def _lines(path: str) -> List[Dict[str, Any]]:
     lines = []
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
@@ -353,19 +359,19 @@ def _lines(path):
     return [line for line in lines if isinstance(line, dict)]
 
 
-def metrics(run):
+def metrics(run: Path) -> List[Dict[str, Any]]:
     """metrics.jsonl of a run's output.dir, as a list of dicts, a step each."""
     return _lines(os.path.join(run, "metrics.jsonl"))
 
 
-def samples(run):
+def samples(run: Path) -> List[Dict[str, Any]]:
     """samples.jsonl of a run's output.dir, as a list of dicts, a text each: step, time, prompt,
     text, tokens, end. Empty if the run writes no samples."""
     path = os.path.join(run, "samples.jsonl")
     return _lines(path) if os.path.exists(path) else []
 
 
-def end(run):
+def end(run: Path) -> Tuple[Optional[str], str]:
     """How the run in output.dir ended: a pair of "finished", "stopped" or "failed" and a line that
     says more; (None, "") if it goes on, or was killed without a word."""
     try:
@@ -379,17 +385,17 @@ def end(run):
     return how, rest.partition(": ")[2]
 
 
-def plans(path):
+def plans(path: Path) -> List[Dict[str, Any]]:
     """The plans of `axonn plan --json FILE`, best first, as a list of dicts."""
     with open(path, encoding="utf-8") as file:
-        return json.load(file)["plans"]
+        return list(json.load(file)["plans"])
 
 
 _TYPES = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "I64": "<i8", "I32": "<i4", "I16": "<i2",
           "I8": "i1", "U8": "u1", "BOOL": "?"}
 
 
-def safetensors(path):
+def safetensors(path: Path) -> Dict[str, Array]:
     """The tensors of a safetensors file: name -> array. Mapped, but BF16 becomes float32."""
     data = np.memmap(path, np.uint8, "r")
     (size,) = struct.unpack("<Q", data[:8].tobytes())
@@ -407,7 +413,7 @@ def safetensors(path):
     return tensors
 
 
-def _export(checkpoint, args):
+def _export(checkpoint: Checkpoint, args: argparse.Namespace) -> None:
     """Writes arrays into an .npz file one by one."""
     import zipfile
 
@@ -415,11 +421,11 @@ def _export(checkpoint, args):
     with zipfile.ZipFile(args.out, "w", allowZip64=True) as file:
         for name in names:
             with file.open(name + ".npy", "w", force_zip64=True) as entry:
-                np.lib.format.write_array(entry, checkpoint.get(name, args.kind))
+                np.save(entry, checkpoint.get(name, args.kind))
     print(f"wrote {len(names)} arrays to {args.out}")
 
 
-def main(arguments=None):
+def main(arguments: Optional[Sequence[str]] = None) -> None:
     parser = argparse.ArgumentParser(description="Reads a checkpoint of axonn.")
     parser.add_argument("checkpoint",
                         help="a checkpoint, a folder of several, or a run's output.dir")

@@ -1,0 +1,79 @@
+#include "axonn/use/infer/logits.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "axonn/compute/tensor/dtype.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/ranks/parallel/scheduling.h"
+
+namespace axonn {
+
+std::vector<float> gather_columns(Communicator& across, std::vector<float> mine, std::int64_t n,
+                                  const char* what) {
+  const std::int64_t ways = across.size();
+  if (ways == 1 || n == 0) return mine;
+  const std::int64_t piece = std::ssize(mine) / n;
+  std::vector<float> all(mine.size() * ways), whole(mine.size() * ways);
+  across.all_gather(buffer(std::span(all)), buffer(std::span(mine)), what).wait();
+  for (std::int64_t rank = 0; rank < ways; ++rank)
+    for (std::int64_t row = 0; row < n; ++row)
+      std::copy_n(all.begin() + (rank * n + row) * piece, piece,
+                  whole.begin() + (row * ways + rank) * piece);
+  return whole;
+}
+
+std::vector<float> host_values(const Context& ctx, const Tensor& from) {
+  std::vector<float> values(from.count());
+  if (from.dtype() == DType::f32) {
+    ctx.device().copy_to_host(values.data(), from.view().data, from.bytes());
+    return values;
+  }
+  std::vector<bf16> stored(from.count());
+  AXONN_CHECK(from.bytes() == std::ssize(stored) * std::int64_t{sizeof(bf16)},
+              "host_values: wanted f32 or bf16, got ", from.view());
+  ctx.device().copy_to_host(stored.data(), from.view().data, from.bytes());
+  std::ranges::transform(stored, values.begin(), [](bf16 value) { return get(value); });
+  return values;
+}
+
+void check_sequence(LoadedModel& model, std::span<const std::int32_t> tokens, std::int64_t most) {
+  const std::int64_t vocab = model.model().vocab();
+  if (tokens.empty()) refuse("a sequence has no tokens");
+  if (std::ssize(tokens) > most)
+    refuse("a sequence has ", tokens.size(), " tokens, more than ", most,
+           ", which is what the model's ", model.config().model.positions, " positions allow");
+  for (const std::int32_t token : tokens)
+    if (token < 0 || token >= vocab)
+      refuse("a sequence has token ", token, ", but the model's vocabulary has ", vocab);
+}
+
+std::vector<float> logits_of(LoadedModel& model, std::span<const std::int32_t> tokens) {
+  check_sequence(model, tokens, model.config().model.positions);
+  const std::int64_t count = std::ssize(tokens);
+  StepState state;
+  Context ctx = model.context();
+  Scheduling& scheduling = ctx.own_scheduling();
+  scheduling.run.sequence_parallel = false;  // whole sequences, of any length
+  scheduling.run.chunks = 1;
+  scheduling.step = &state;
+  state.prefetcher.begin_pass();
+  const std::vector<std::int32_t> lengths(count, static_cast<std::int32_t>(count));
+  const Tokens rows =
+      make_tokens(ctx, tokens, {}, {1, count},
+                  {.lengths = lengths, .short_sequences = model.config().model.short_sequences()});
+  std::vector<std::int64_t> all(count);
+  std::iota(all.begin(), all.end(), 0);
+  const Tensor mine = model.model().next_logits(ctx, rows, all);
+  std::vector<float> padded =
+      gather_columns(model.grid().along(Axis::x), host_values(ctx, mine), count, "logits");
+  const std::int64_t cols = std::ssize(padded) / count, vocab = model.model().vocab();
+  if (cols == vocab) return padded;
+  std::vector<float> logits;
+  for (std::int64_t row = 0; row < count; ++row)
+    logits.insert(logits.end(), padded.begin() + row * cols, padded.begin() + row * cols + vocab);
+  return logits;
+}
+
+}  // namespace axonn
