@@ -10,8 +10,8 @@ namespace {
 
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
-    {"foundation", 5100}, {"compute", 18950}, {"ranks", 9500}, {"data", 28250}, {"network", 15900},
-    {"run", 12300},       {"use", 6800},      {"plan", 6900},  {"app", 12500}};
+    {"foundation", 5100}, {"compute", 19250}, {"ranks", 9500}, {"data", 28250}, {"network", 15900},
+    {"run", 12600},       {"use", 6800},      {"plan", 6900},  {"app", 12500}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {
   std::map<std::string, std::int64_t> lines;

@@ -72,13 +72,15 @@ GridTrace trace_run(const PreparedRun& run, Communicator& world, std::unique_ptr
 }
 
 Tolerance tolerance_of(DType dtype) {
+  // f16 has three more bits than bf16.
+  if (dtype == DType::f16) return {.loss = 2e-3, .norm = 2e-2, .parameter = 1e-2, .floor = 1e-2};
   if (dtype == DType::bf16) return {.loss = 1e-2, .norm = 1e-1, .parameter = 5e-2, .floor = 1e-2};
   return {.loss = 2e-6, .norm = 2e-5, .parameter = 1e-5, .floor = 1e-3};
 }
 
 Tolerance tolerance_between_devices(DType dtype) {
   const Tolerance grids = tolerance_of(dtype);
-  if (dtype == DType::bf16) return grids;  // rounding to bf16 outweighs the rest
+  if (is_half(dtype)) return grids;  // rounding to 16 bits outweighs the rest
   return {5 * grids.loss, 5 * grids.norm, 5 * grids.parameter, grids.floor};
 }
 
