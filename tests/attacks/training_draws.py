@@ -334,7 +334,7 @@ def draw_loss_scale(rng, keys):
         keys["training.loss_scale.fixed"] = rng.choice((128, 1024))
         return
     keys |= {
-        "training.loss_scale.initial": float(2 ** rng.choice((10, 16, 40))),
+        "training.loss_scale.initial": float(2 ** rng.choice((8, 10, 40))),
         "training.loss_scale.window": rng.choice((1, 2, 1000)),
         "training.loss_scale.hysteresis": rng.choice((1, 1, 2)),
     }

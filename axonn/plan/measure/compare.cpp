@@ -94,11 +94,16 @@ GridComparison compare(const GridTrace& reference, const GridTrace& other,
     c.loss = std::max(c.loss, loss);
     c.norm = std::max(c.norm, relative(reference.norms[i], other.norms.at(i)));
   }
+  if (reference.parameter_norms.size() != other.parameter_norms.size())
+    c.first_parameter = "none: the gradients of the first step overflow on one grid alone";
   double largest = 0;
   for (const auto& [name, norm] : reference.parameter_norms) largest = std::max(largest, norm);
-  for (std::size_t i = 0; i < reference.parameter_norms.size(); ++i) {
+  const std::size_t count =
+      std::min(reference.parameter_norms.size(), other.parameter_norms.size());
+  for (std::size_t i = 0; i < count; ++i) {
     const auto& [name, norm] = reference.parameter_norms[i];
     const double got = other.parameter_norms.at(i).second;
+    if (norm == got) continue;  // perhaps both 0, as all of a step without targets
     const double difference = std::abs(norm - got) / std::max(norm, tolerance.floor * largest);
     c.parameter = std::max(c.parameter, difference);
     if (!(difference <= tolerance.parameter) && c.first_parameter.empty())
