@@ -33,8 +33,8 @@ from training_draws import draws, missing_pairs
 
 STEPS = 3
 # A resumed run adds in another order from its first step on: relative to the values of the other.
-RESUMED = {"f32": 2e-5, "bf16": 3e-2}
-NORMS = {"f32": 1e-3, "bf16": 0.3}
+RESUMED = {"f32": 2e-5, "bf16": 3e-2, "f16": 4e-3}
+NORMS = {"f32": 1e-3, "bf16": 0.3, "f16": 0.05}
 COMPARED = ("loss", "val_loss", "val_loss_ema", "output_z_loss", "balance_loss", "router_z_loss",
             "goldfish_kept", "lr", "tokens", "grad_norm")  # fmt: skip
 

@@ -323,18 +323,33 @@ def draw_parallelism(rng, keys, dtype):
             keys[f"parallelism.overlap_{switch}"] = False
     keys["parallelism.keep_weights"] = rng.choice(("none", "micro_batch", "step"))
     keys["parallelism.sequence_parallel"] = rng.choice((True, True, False))
-    if dtype == "bf16":
-        keys["parallelism.reduce_dtype"] = rng.choice(("f32", "bf16"))
+    if dtype != "f32":
+        keys["parallelism.reduce_dtype"] = rng.choice(("f32", dtype))
+
+
+def draw_loss_scale(rng, keys):
+    # With 2^40 all steps overflow. Near the largest scale that does not, a grid whose partial sums
+    # are larger than those of one rank may overflow alone.
+    if rng.random() < 0.3:
+        keys["training.loss_scale.fixed"] = rng.choice((128, 1024))
+        return
+    keys |= {
+        "training.loss_scale.initial": float(2 ** rng.choice((8, 10, 40))),
+        "training.loss_scale.window": rng.choice((1, 2, 1000)),
+        "training.loss_scale.hysteresis": rng.choice((1, 1, 2)),
+    }
 
 
 def draw(rng):
-    grid, dtype = draw_grid(rng), rng.choice(("f32", "f32", "f32", "bf16"))
+    grid, dtype = draw_grid(rng), rng.choice(("f32", "f32", "f32", "bf16", "f16"))
     # In f32 it would count that rounding turns the slope of OPT's ReLU near 0.
-    families = ("gpt", "llama", "llama", "llama", *(("opt", "opt") if dtype == "bf16" else ()))
+    families = ("gpt", "llama", "llama", "llama", *(("opt", "opt") if dtype != "f32" else ()))
     keys = {"model.family": rng.choice(families)}
     draw_model(rng, keys, grid, dtype)
     draw_rows(rng, keys, grid)
     keys |= {"training.dtype": dtype, "training.seed": rng.choice((1, 2))}
+    if dtype == "f16":
+        draw_loss_scale(rng, keys)
     draw_losses(rng, keys)
     draw_optimizer(rng, keys)
     draw_parallelism(rng, keys, dtype)
@@ -364,7 +379,8 @@ COUNTED = (
     "model.window_rope_theta model.window_rope_scaling model.activation model.experts_per_token "
     "model.expert_norm model.expert_step model.dense_layers model.router model.router_scale "
     "model.router_bias model.mup_base data.documents data.excess_length_strategy data.shuffle "
-    "data.validation training.dtype training.max_norm training.norm_type training.clip_value "
+    "data.validation training.dtype training.loss_scale.fixed training.loss_scale.initial "
+    "training.loss_scale.window training.loss_scale.hysteresis training.max_norm training.norm_type training.clip_value "
     "training.z_loss training.goldfish.k training.goldfish.mask "
     "training.balance.scope training.balance.weight training.balance.bias training.balance.z "
     "optimizer.kind optimizer.weight_decay optimizer.ema_decay optimizer.beta3_warmup "

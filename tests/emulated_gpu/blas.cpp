@@ -71,7 +71,8 @@ cublasStatus_t set_attribute(const char* function, T* object, const Set& set_it)
 
 /// Documented: sizes are below 2³¹ and positive, and columns do not overlap.
 cublasStatus_t check_layout(const Layout& x) {
-  if (x.type != CUDA_R_32F && x.type != CUDA_R_16BF) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (x.type != CUDA_R_32F && x.type != CUDA_R_16BF && x.type != CUDA_R_16F)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   if (x.rows <= 0 || x.cols <= 0 || x.step < x.rows || x.count < 1)
     return CUBLAS_STATUS_INVALID_VALUE;
   return std::max(x.rows, x.cols) > INT32_MAX ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
@@ -91,9 +92,9 @@ void emulated_gpu::check_alive(const char* function, const void* object) {
     violation(std::string(function) + ": a handle or descriptor that was destroyed or never was");
 }
 
-/// Documented types: f32, or bf16 with results of bf16 or f32, all with factors and sums in f32; a
-/// bias of D's type. An auxiliary matrix of GELU has a step that is divisible by 8 and not less
-/// than D's rows.
+/// Documented types: f32, or bf16 or f16 with results of that type or f32, all with factors and
+/// sums in f32; a bias of D's type. An auxiliary matrix of GELU has a step that is divisible by 8
+/// and not less than D's rows.
 cublasStatus_t emulated_gpu::check_problem(const Problem& p) {
   for (const Layout& x : {p.a, p.b, p.c, p.d})
     if (const auto status = check_layout(x); status != CUBLAS_STATUS_SUCCESS) return status;

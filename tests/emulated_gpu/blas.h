@@ -43,7 +43,7 @@ using Operation = cublasLtMatmulDescOpaque_t;
 using Layout = cublasLtMatrixLayoutOpaque_t;
 using Preference = cublasLtMatmulPreferenceOpaque_t;
 
-inline std::int64_t bytes_of(cudaDataType_t type) { return type == CUDA_R_16BF ? 2 : 4; }
+inline std::int64_t bytes_of(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
 
 constexpr std::int64_t kVectorBytes = 16;  // by which the faster algorithms load and store
 constexpr std::uint64_t kMostAlignment = 256;

@@ -12,6 +12,7 @@ namespace emulated_gpu {
 namespace {
 
 float to_float(float x) { return x; }
+float to_float(_Float16 x) { return static_cast<float>(x); }
 float to_float(std::uint16_t bf16) { return std::bit_cast<float>(std::uint32_t{bf16} << 16); }
 
 /// Rounded to nearest, ties to even.
@@ -22,6 +23,7 @@ std::uint16_t to_bf16(float x) {
 }
 
 float load(const void* from, cudaDataType_t type, std::int64_t i) {
+  if (type == CUDA_R_16F) return to_float(static_cast<const _Float16*>(from)[i]);
   return type == CUDA_R_16BF ? to_float(static_cast<const std::uint16_t*>(from)[i])
                              : static_cast<const float*>(from)[i];
 }
@@ -29,6 +31,8 @@ float load(const void* from, cudaDataType_t type, std::int64_t i) {
 void store(void* to, cudaDataType_t type, std::int64_t i, float value) {
   if (type == CUDA_R_16BF)
     static_cast<std::uint16_t*>(to)[i] = to_bf16(value);
+  else if (type == CUDA_R_16F)
+    static_cast<_Float16*>(to)[i] = static_cast<_Float16>(value);
   else
     static_cast<float*>(to)[i] = value;
 }
@@ -62,6 +66,8 @@ void pack(std::vector<float>& to, const Operand& x, std::int64_t K, int width, b
   to.resize(static_cast<std::size_t>((x.count + width - 1) / width * width * K));
   if (x.type == CUDA_R_16BF)
     pack<std::uint16_t>(to.data(), x, K, width, backwards);
+  else if (x.type == CUDA_R_16F)
+    pack<_Float16>(to.data(), x, K, width, backwards);
   else
     pack<float>(to.data(), x, K, width, backwards);
 }

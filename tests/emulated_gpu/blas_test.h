@@ -49,7 +49,7 @@ class Memory {
   }
 
   char* data() const { return static_cast<char*>(memory_) + shift_; }
-  std::size_t bytes() const { return count_ * (type_ == CUDA_R_16BF ? 2 : 4); }
+  std::size_t bytes() const { return count_ * (type_ == CUDA_R_32F ? 4 : 2); }
   std::size_t count() const { return count_; }
 
   void put(const std::vector<float>& values, cudaStream_t stream) {

@@ -44,12 +44,18 @@ struct Bf16 {
   }
 };
 
+struct F16 {
+  _Float16 value;
+  operator float() const { return static_cast<float>(value); }  // NOLINT: as a number
+  static F16 of(float value) { return {static_cast<_Float16>(value)}; }
+};
+
 template <typename T>
 T combine(ncclRedOp_t op, T a, T b) {
   if (op == ncclMax) return a < b ? b : a;
   if (op == ncclMin) return b < a ? b : a;
-  if constexpr (std::is_same_v<T, Bf16>)
-    return Bf16::of(float(a) + float(b));
+  if constexpr (std::is_same_v<T, Bf16> || std::is_same_v<T, F16>)
+    return T::of(float(a) + float(b));
   else if constexpr (std::is_integral_v<T>)
     return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) +
                           static_cast<std::make_unsigned_t<T>>(b));
@@ -93,6 +99,8 @@ std::vector<std::byte> reduce_typed(std::span<const NcclCall> calls, std::span<c
       return reduce<double>(calls, order, count);
     case ncclBfloat16:
       return reduce<Bf16>(calls, order, count);
+    case ncclFloat16:
+      return reduce<F16>(calls, order, count);
     default:
       violation("NCCL: a reduction of a type that is not emulated");
   }

@@ -114,6 +114,29 @@ TEST(TrainingOnGpus, HasAboutTheLossesOfTheCpuInBf16) {
   }
 }
 
+TEST(TrainingOnGpus, HasAboutTheLossesOfTheCpuInF16AndItsLossScales) {
+  Config narrow = small_config(), wide = narrow, split = on_grid(narrow, {2, 1, 2, 1});
+  wide.model.hidden = 128;
+  wide.model.heads = 2;
+  for (Config config : {narrow, wide, split}) {
+    config.training.dtype = DType::f16;
+    config.training.loss_scale.initial = 0x1p26;  // overflows at first
+    config.training.loss_scale.window = 2;
+    const auto run = [](const Config& of) {
+      train_on_threads(of);
+      return metrics_of(of);
+    };
+    const test::TemporaryPath cpu, gpu;
+    Config on_gpu = on_gpus(config);
+    config.output.dir = cpu.path();
+    on_gpu.output.dir = gpu.path();
+    const auto want = run(config), got = run(on_gpu);
+    EXPECT_THAT(largest_difference(column(got, "loss"), column(want, "loss")), Le(4e-3));
+    EXPECT_EQ(column(got, "loss_scale"), column(want, "loss_scale"));
+    EXPECT_GT(column(got, "skipped_steps").back(), 0);
+  }
+}
+
 TEST(TrainingOnGpus, HasTheLossesOfTheCpuIfRanksShareSequences) {
   Config narrow = llama_config();
   narrow.data.synthetic = 10'000;
@@ -193,7 +216,7 @@ TEST(TrainingOnGpus, AllocatesNothingAfterTheSecondStep) {
     return made;
   };
   for (const TransportKind transport : {TransportKind::automatic, TransportKind::nccl})
-    for (const DType dtype : {DType::f32, DType::bf16})
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
       EXPECT_EQ(allocations(transport, dtype, 4), allocations(transport, dtype, 2));
 }
 
@@ -203,7 +226,9 @@ TEST(TrainingOnGpus, TakesTheMemoryOfTheDryRunToTheByte) {
   wide.model.kv_heads = 1;
   wide.model.hidden = 2 * 64;
   wide.training.dtype = DType::bf16;
-  for (const Config& config : {small_config(), wide, experts_config()})
+  Config half = wide;
+  half.training.dtype = DType::f16;
+  for (const Config& config : {small_config(), wide, half, experts_config()})
     for (const GridShape& grid :
          {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{.z = 2, .context = 2}}) {
       if (config.model.experts > 0 && grid.ranks() > 1) continue;  // loads of ranks differ

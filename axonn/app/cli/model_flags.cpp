@@ -11,6 +11,7 @@
 #include "axonn/app/start/start_run.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/model_files.h"
+#include "axonn/run/config/config_options.h"
 #include "axonn/run/config/stored_config.h"
 #include "axonn/run/config/validate.h"
 #include "axonn/run/load/launch.h"
@@ -35,7 +36,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
       ->capture_default_str();
   app.add_option("--dtype", flags.dtype,
                  "compute type; default: as the model was trained, else f32")
-      ->check(CLI::IsMember({"f32", "bf16"}));
+      ->check(CLI::IsMember(compute_type_names()));
   add_device_flag(app, flags.device);
   app.add_option(
       "--machine", flags.machine,
@@ -81,7 +82,7 @@ Config open_model(const ModelFlags& flags) {
   config.parallelism.device = flags.device;
   config.parallelism.machine = flags.machine;
   validate_device(flags.device);
-  if (!flags.dtype.empty()) config.training.dtype = flags.dtype == "f32" ? DType::f32 : DType::bf16;
+  if (!flags.dtype.empty()) config.training.dtype = compute_type(flags.dtype);
   return config;
 }
 

@@ -8,6 +8,7 @@
 #include "axonn/app/cli/model_flags.h"
 #include "axonn/app/start/start_run.h"
 #include "axonn/foundation/base/check.h"
+#include "axonn/run/config/config_options.h"
 #include "axonn/run/train/nonfinite.h"
 
 namespace axonn {
@@ -38,7 +39,7 @@ int run_replay(const Arguments& arguments) {
   app.add_option("DIR", folder, "the folder nonfinite-step-N of the run")->required();
   app.add_option("--grid", grid, "x,y,z,data; default: the grid of the run");
   app.add_option("--dtype", dtype, "compute type; default: that of the run")
-      ->check(CLI::IsMember({"f32", "bf16"}));
+      ->check(CLI::IsMember(compute_type_names()));
   DeviceKind device = DeviceKind::automatic;
   const CLI::Option* chosen = add_device_flag(app, device);
   if (!parse_flags(app, arguments)) return 0;
@@ -47,7 +48,7 @@ int run_replay(const Arguments& arguments) {
     config.parallelism.set_grid(parse_grid(grid));
     config.training.micro_batch = 0;
   }
-  if (!dtype.empty()) config.training.dtype = dtype == "f32" ? DType::f32 : DType::bf16;
+  if (!dtype.empty()) config.training.dtype = compute_type(dtype);
   if (chosen->count() > 0) config.parallelism.device = device;
   const PreparedRun run = prepared(std::move(config));
   warn_about_files(run);

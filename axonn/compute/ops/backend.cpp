@@ -12,7 +12,7 @@ namespace axonn {
 namespace {
 
 std::optional<DType> compute_type(std::string_view name) {
-  for (const DType type : {DType::f32, DType::bf16})
+  for (const DType type : {DType::f32, DType::bf16, DType::f16})
     if (name_of(type) == name) return type;
   return std::nullopt;
 }

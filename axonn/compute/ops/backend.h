@@ -21,7 +21,7 @@ namespace axonn {
 
 /// out = op(a) · op(b) (+ bias) (+ out). (M, N) = (M, K) · (K, N), sums in f32.
 ///
-/// a and b are both f32 or both bf16; bias (1, N) has their type; out has their type or is f32.
+/// a, b and bias (1, N) are all f32, all bf16 or all f16; out has their type or is f32.
 ///
 /// The fields below `accumulate` are the epilogue: work on the result, or on a, that some devices
 /// fuse into the product. At most one of gelu, gelu_derivative_at and accumulate may be set.

@@ -17,7 +17,7 @@ namespace ops {
 /// out = the transpose of inp, or out += that.
 struct Transpose {
   View out;  ///< (R, C) f32
-  View inp;  ///< (C, R), f32 or bf16
+  View inp;  ///< (C, R), f32, bf16 or f16
   bool accumulate = false;
 
   static constexpr std::string_view kName = "transpose";

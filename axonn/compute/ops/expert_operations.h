@@ -94,7 +94,7 @@ struct ExpertOrder {
 struct ExpertFactors {
   View out, inp;
   View ids;      ///< (R, k) i32
-  View factors;  ///< (1, E) W, f32 or bf16
+  View factors;  ///< (1, E) W, f32, bf16 or f16
 
   static constexpr std::string_view kName = "expert_factors";
   auto operands() const { return std::array{out, inp, ids, factors}; }

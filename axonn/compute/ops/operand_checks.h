@@ -21,12 +21,12 @@ struct Checker {
     type(name, view, {dtype});
     shape(name, view, rows, cols);
   }
-  /// f32 or bf16, the types that models compute in, of this shape.
+  /// f32, bf16 or f16, the types that models compute in, of this shape.
   void values(std::string_view name, const View& view, std::int64_t rows, std::int64_t cols) const {
-    type(name, view, {DType::f32, DType::bf16});
+    type(name, view, {DType::f32, DType::bf16, DType::f16});
     shape(name, view, rows, cols);
   }
-  /// f32 or bf16, of any shape.
+  /// The same, of any shape.
   void values(std::string_view name, const View& view) const {
     values(name, view, view.rows, view.cols);
   }

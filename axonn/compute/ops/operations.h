@@ -25,8 +25,9 @@
 //   kKind         if it is not OperationKind::rowwise
 //   passes()      how often it reads or writes each operand, if that is not once
 //
-// A View documented as T is f32 or bf16. Gradients of parameters are f32 and are added to (+=);
-// everything else is overwritten (=). Every sum has a fixed order, whatever the number of threads.
+// A View documented as T is f32, bf16 or f16; no operation has both bf16 and f16. Gradients of
+// parameters are f32 and are added to (+=); everything else is overwritten (=). Every sum has a
+// fixed order, whatever the number of threads.
 //
 // The names are those of layers, too, so they are always written with their namespace: ops::Add.
 namespace axonn {
@@ -111,7 +112,7 @@ struct AddSinks {
   View out;    ///< (R, h·D) T, scaled in place
   View total;  ///< (R, h) f32 = log of the sum of exponentials with the sink; not stats
   View stats;  ///< (R, h) f32: the same without, as attention returns it
-  View sinks;  ///< (1, h) W, f32 or bf16
+  View sinks;  ///< (1, h) W, f32, bf16 or f16
 
   static constexpr std::string_view kName = "add_sinks";
   auto operands() const { return std::array{out, total, stats, sinks}; }
@@ -124,7 +125,7 @@ struct SinkTerms {
   View terms;       ///< (R, h) f32
   View d_out, out;  ///< (R, h·D) T, after AddSinks
   View total;       ///< (R, h) f32
-  View sinks;       ///< (1, h) W, f32 or bf16
+  View sinks;       ///< (1, h) W, f32, bf16 or f16
 
   static constexpr std::string_view kName = "sink_terms";
   auto operands() const { return std::array{terms, d_out, out, total, sinks}; }
@@ -188,7 +189,7 @@ struct SwigluBackward {
 /// The expanded integral of ELU with two learned numbers p and n, see rowwise/xielu.h. (R, C) T.
 struct Xielu {
   View out, inp;
-  View p, n;  ///< (1, 1) W, f32 or bf16
+  View p, n;  ///< (1, 1) W, f32, bf16 or f16
 
   static constexpr std::string_view kName = "xielu";
   auto operands() const { return std::array{out, inp, p, n}; }
@@ -306,7 +307,7 @@ struct Scale {
 /// out (R, C) T = inp · number, which may be inp.
 struct ScaleByNumber {
   View out, inp;
-  View number;  ///< (1, 1) W, f32 or bf16
+  View number;  ///< (1, 1) W, f32, bf16 or f16
 
   static constexpr std::string_view kName = "scale_by_number";
   auto operands() const { return std::array{out, inp, number}; }
@@ -323,7 +324,7 @@ struct SoftCap {
   void run(auto launch, const Checker& check) const;
 };
 
-/// d_inp (R, C) T = d_out · (1 - (out / cap)²), which may be d_out; out is f32 or bf16.
+/// d_inp (R, C) T = d_out · (1 - (out / cap)²), which may be d_out; out is f32, bf16 or f16.
 struct SoftCapBackward {
   View d_inp, d_out, out;
   float cap = 1;
@@ -333,7 +334,7 @@ struct SoftCapBackward {
   void run(auto launch, const Checker& check) const;
 };
 
-/// out (R, C) f32 = inp + number; inp is f32 or bf16.
+/// out (R, C) f32 = inp + number; inp is f32, bf16 or f16.
 struct AddNumber {
   View out, inp;
   float number = 0;
@@ -343,7 +344,7 @@ struct AddNumber {
   void run(auto launch, const Checker& check) const;
 };
 
-/// out = inp, (R, C), between any of f32 and bf16.
+/// out = inp, (R, C), from f32, bf16 or f16 to the same or to f32, or from f32 to any of them.
 struct Cast {
   View out, inp;
 

@@ -20,7 +20,7 @@ struct AdamW {
   View master;         ///< (1, n) f32
   View first, second;  ///< (1, n) f32, the moments
   View gradient;       ///< (1, n) f32
-  View out;            ///< (1, n) the compute copy, f32 or bf16
+  View out;            ///< (1, n) the compute copy, f32, bf16 or f16
   View scale = {};     ///< (1, 1) f32 on the device: the gradient's factor (clipping); or empty
   float lr = 0, beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0;
   std::int64_t step = 1;     ///< counted from 1, for the bias correction
@@ -109,7 +109,7 @@ struct Momentum {
   void run(auto launch, const Checker& check) const;
 };
 
-/// out = inp / (sqrt(squared_norm) + eps), (R, C), of f32 and bf16 in any combination;
+/// out = inp / (sqrt(squared_norm) + eps), (R, C), each f32, bf16 or f16;
 /// squared_norm (1, 1) f64.
 struct DivideByNorm {
   View out, inp, squared_norm;

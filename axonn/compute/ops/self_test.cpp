@@ -84,9 +84,9 @@ std::string difference(const char* operation, const std::vector<float>& got,
 std::string self_test(Backend& backend) {
   const auto cpu = make_cpu_backend(1);
   TestedOperations tested(backend), reference(*cpu);
-  for (const DType type : {DType::f32, DType::bf16}) {
-    std::string found = difference(type == DType::f32 ? "a product in f32" : "a product in bf16",
-                                   tested.product(type), reference.product(type));
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    const std::string product = concat("a product in ", name_of(type));
+    std::string found = difference(product.c_str(), tested.product(type), reference.product(type));
     if (!found.empty()) return found;
   }
   return difference("a norm", tested.norm(), reference.norm());

@@ -20,22 +20,66 @@
 
 namespace axonn {
 
-/// f64, i64 and u8 are for metrics, positions and masks; models compute in f32 or bf16.
-enum class DType : std::uint8_t { f32, bf16, f64, i32, i64, u8 };
+/// f64, i64 and u8 are for metrics, positions and masks; models compute in f32, bf16 or f16.
+enum class DType : std::uint8_t { f32, bf16, f16, f64, i32, i64, u8 };
 
 constexpr std::int64_t bytes_of(DType dtype) {
-  constexpr std::int64_t kBytes[] = {4, 2, 8, 4, 8, 1};
+  constexpr std::int64_t kBytes[] = {4, 2, 2, 8, 4, 8, 1};
   return kBytes[static_cast<int>(dtype)];
 }
 
 constexpr std::string_view name_of(DType dtype) {
-  constexpr std::string_view kNames[] = {"f32", "bf16", "f64", "i32", "i64", "u8"};
+  constexpr std::string_view kNames[] = {"f32", "bf16", "f16", "f64", "i32", "i64", "u8"};
   return kNames[static_cast<int>(dtype)];
 }
+
+/// Whether the type is bf16 or f16: stored in 16 bits, computed with in f32.
+constexpr bool is_half(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 
 /// The upper 16 bits of an f32. It has no arithmetic: convert with get() and put().
 struct bf16 {
   std::uint16_t bits;
+};
+
+/// IEEE 754 binary16: a sign, five bits of exponent with bias 15, ten of fraction. Its largest
+/// value is 65504, its smallest 2^-24. Convert with get() and put().
+struct f16 {
+  std::uint16_t bits;
+};
+
+/// The bits of the f32 that equals an f16, of one word or of a vector of them. add(w, x) has the
+/// bits of the sum of x and the f32 with the bits w.
+template <typename Word, typename Add>
+AXONN_DEVICE inline Word widened_f16(Word half, Add add) {
+  constexpr std::uint32_t kExponent = 0x1fu << 23, kBias = 112u << 23, kOne = 1u << 23;
+  const Word shifted = (half & 0x7fffu) << 13, exponent = shifted & kExponent;
+  const Word usual = shifted + kBias;
+  // A subnormal f16 is the fraction of a normal f32 with exponent -14, without the leading 1.
+  const Word subnormal = add(usual + kOne, -0x1p-14f);
+  const Word magnitude =
+      exponent == 0u ? subnormal : (exponent == kExponent ? usual + kBias : usual);
+  return magnitude | (half & 0x8000u) << 16;
+}
+
+/// The bits of the f16 nearest to an f32, ties to even. From 65520 on it is infinity; a NaN stays a
+/// NaN. Arguments as of widened_f16().
+template <typename Word, typename Add>
+AXONN_DEVICE inline Word narrowed_f16(Word bits, Add add) {
+  constexpr std::uint32_t kInfinity = 0x7f800000, kNormal = 113u << 23, kBeyond = 0x477ff000;
+  const Word size = bits & 0x7fffffffu;
+  const Word normal = (size + 0xfffu + (size >> 13 & 1u) - (112u << 23)) >> 13;
+  // A float in [0.5, 1) is a multiple of 2^-24, the step of subnormals, so this sum rounds to one.
+  const Word subnormal = add(size, 0.5f) & 0x7ffu;
+  const Word nan = (size >> 13 & 0x3ffu) | 0x7e00u, infinite = (size & 0u) | 0x7c00u;
+  const Word finite = size < kNormal ? subnormal : normal;
+  return (size > kInfinity ? nan : (size >= kBeyond ? infinite : finite)) | (bits >> 16 & 0x8000u);
+}
+
+/// The `add` of one word.
+struct AddToBits {
+  AXONN_DEVICE std::uint32_t operator()(std::uint32_t word, float x) const {
+    return std::bit_cast<std::uint32_t>(std::bit_cast<float>(word) + x);
+  }
 };
 
 AXONN_DEVICE inline float get(float x) { return x; }
@@ -43,11 +87,21 @@ AXONN_DEVICE inline float get(bf16 x) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
 }
 
+AXONN_DEVICE inline float get(f16 x) {
+#ifdef __CUDA_ARCH__
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(x.bits));
+  return value;
+#else
+  return std::bit_cast<float>(widened_f16(std::uint32_t{x.bits}, AddToBits{}));
+#endif
+}
+
 AXONN_DEVICE inline void put(float& to, float x) { to = x; }
 
 /// Rounds to nearest, ties to even; a NaN stays a NaN.
 AXONN_DEVICE inline void put(bf16& to, float x) {
-#ifdef __CUDA_ARCH__
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(x));
 #else
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x),
@@ -57,9 +111,34 @@ AXONN_DEVICE inline void put(bf16& to, float x) {
 #endif
 }
 
-/// Two elements in a word, rounded as by put(): the first in its lower half.
-AXONN_DEVICE inline std::uint32_t rounded(float first, float second) {
+/// Rounds to nearest, ties to even; beyond 65504 to infinity; a NaN stays a NaN.
+AXONN_DEVICE inline void put(f16& to, float x) {
 #ifdef __CUDA_ARCH__
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(x));
+#else
+  to.bits = static_cast<std::uint16_t>(narrowed_f16(std::bit_cast<std::uint32_t>(x), AddToBits{}));
+#endif
+}
+
+/// The value of x when it is stored as `dtype`: f32, bf16 or f16.
+inline float stored_as(DType dtype, float x) {
+  const auto stored = [x]<typename T>(T to) {
+    put(to, x);
+    return get(to);
+  };
+  return dtype == DType::bf16 ? stored(bf16{}) : dtype == DType::f16 ? stored(f16{}) : x;
+}
+
+/// Element i of an array of f32, bf16 or f16.
+inline float float_at(const void* values, DType dtype, std::int64_t i) {
+  if (dtype == DType::bf16) return get(static_cast<const bf16*>(values)[i]);
+  if (dtype == DType::f16) return get(static_cast<const f16*>(values)[i]);
+  return static_cast<const float*>(values)[i];
+}
+
+/// Two elements in a word, rounded as by put() to bf16: the first in its lower half.
+AXONN_DEVICE inline std::uint32_t rounded(float first, float second) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   std::uint32_t word;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
   return word;
@@ -76,6 +155,10 @@ AXONN_DEVICE inline void put_two(float* to, float first, float second) {
   to[0] = first;
   to[1] = second;
 }
+AXONN_DEVICE inline void put_two(f16* to, float first, float second) {
+  put(to[0], first);
+  put(to[1], second);
+}
 AXONN_DEVICE inline void put_two(bf16* to, float first, float second) {
   const std::uint32_t both = rounded(first, second);
   to[0].bits = static_cast<std::uint16_t>(both);
@@ -91,6 +174,8 @@ template <>
 inline constexpr DType dtype_of<float> = DType::f32;
 template <>
 inline constexpr DType dtype_of<bf16> = DType::bf16;
+template <>
+inline constexpr DType dtype_of<f16> = DType::f16;
 template <>
 inline constexpr DType dtype_of<double> = DType::f64;
 template <>

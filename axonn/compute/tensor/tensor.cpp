@@ -40,7 +40,7 @@ void View::refuse_access(DType wanted, Where where) const {
   if (dtype != wanted)
     throw AccessError(concat(line, ": elements of a view ", *this, " are not ", name_of(wanted),
                              "; read and write ", name_of(dtype),
-                             dtype == DType::bf16 ? " by get() and put()" : "",
+                             is_half(dtype) ? " by get() and put()" : "",
                              ", or convert the values with ops::Cast"));
   if (memory == Memory::host) throw AccessError(concat(line, ": a view ", *this, " has no memory"));
   throw AccessError(

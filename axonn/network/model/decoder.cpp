@@ -187,11 +187,7 @@ void Decoder::prepare(const Context&, const Tokens&) {}
 
 /// As Gemma's models have it, rounded to the compute type.
 float Decoder::embedding_scale(const Context& ctx) const {
-  const auto factor = static_cast<float>(config_.embedding_scale);
-  if (ctx.dtype != DType::bf16) return factor;
-  bf16 rounded;
-  put(rounded, factor);
-  return get(rounded);
+  return stored_as(ctx.dtype, static_cast<float>(config_.embedding_scale));
 }
 
 Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {

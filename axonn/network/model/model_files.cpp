@@ -78,8 +78,10 @@ SliceRequest request_for(const Context& ctx, const Destination& to, const Parame
 void put(const Context& ctx, const Destination& to, std::int64_t offset, StoredType type,
          std::span<const std::byte> values, std::vector<float>& floats) {
   const std::size_t count = values.size() / bytes_of(type);
-  if (type == StoredType::bf16 && !to.buffer && to.group->takes_bf16())
-    return to.group->set_values(ctx, offset, {reinterpret_cast<const bf16*>(values.data()), count});
+  if (!to.buffer && type != StoredType::f32) {
+    const DType dtype = type == StoredType::bf16 ? DType::bf16 : DType::f16;
+    if (to.group->takes(dtype)) return to.group->set_values(ctx, offset, dtype, values);
+  }
   std::span<const float> all{reinterpret_cast<const float*>(values.data()), count};
   if (type != StoredType::f32) {
     floats.resize(count);
@@ -204,6 +206,7 @@ ModelFiles::ModelFiles(std::string path, Format format, StoredWeights weights)
       tokens.insert(tokens.end(), stage.tokens.begin(), stage.tokens.end());
     if (!tokenizer.empty() && (tokenizer != "bytes" || tokens.empty())) tokenizer_ = tokenizer;
     if (dtype == "bf16") trained_in_ = StoredType::bf16;
+    if (dtype == "f16") trained_in_ = StoredType::f16;
   }
   constexpr std::int64_t kBytes = 256;
   if (tokenizer_.empty() && (config_.vocab == kBytes || config_.vocab == 0)) tokenizer_ = "bytes";

@@ -93,9 +93,10 @@ void Routing::set_records(RoutingRecord* replay, RoutingRecord* record) {
   options_.record = record;
 }
 
-void Routing::begin_step(std::int64_t rows, std::int64_t end_row) {
+void Routing::begin_step(std::int64_t rows, std::int64_t end_row, double loss_scale) {
   rows_ = rows;
   end_row_ = end_row;
+  loss_scale_ = loss_scale;
   sums_ = {.counts = std::vector<double>(options_.layers * options_.experts)};
 }
 
@@ -186,7 +187,7 @@ double Routing::balance_scope(std::span<const double> counts, std::span<float> t
   for (std::size_t i = 0; i < E; ++i) {
     const double f = counts[i] / (k * rows);
     loss += factor * f * counts[E + i];
-    to[i] = static_cast<float>(options_.balance.weight * factor * f);
+    to[i] = static_cast<float>(loss_scale_ * (options_.balance.weight * factor * f));
   }
   return loss;
 }
@@ -269,9 +270,10 @@ View Routing::balance(std::int64_t layer, const Rows& rows) const {
 }
 
 float Routing::z_factor() const {
-  return rows_ == 0 ? 0
-                    : static_cast<float>(options_.balance.z / static_cast<double>(options_.layers) /
-                                         static_cast<double>(rows_));
+  if (rows_ == 0) return 0;
+  return static_cast<float>(
+      loss_scale_ *
+      (options_.balance.z / static_cast<double>(options_.layers) / static_cast<double>(rows_)));
 }
 
 }  // namespace axonn

@@ -74,8 +74,10 @@ class Routing {
 
   /// Begins a step of so many rows of all ranks together, without padding: N. From end_row on, all
   /// numbers of rows are those of padding, whose choices are neither recorded nor replayed.
+  /// loss_scale multiplies the gradients of the losses.
   void begin_step(std::int64_t rows,
-                  std::int64_t end_row = std::numeric_limits<std::int64_t>::max());
+                  std::int64_t end_row = std::numeric_limits<std::int64_t>::max(),
+                  double loss_scale = 1);
   /// Begins the forward pass of a micro-batch of these rows.
   void begin_pass(const Context& ctx, const Rows& rows);
 
@@ -125,6 +127,7 @@ class Routing {
   Options options_;
   std::int64_t rows_ = 0;  // N
   std::int64_t end_row_ = 0;
+  double loss_scale_ = 1;
   Rows pass_;
   bool rows_cut_ = false;  // over x, in this pass
   Tensor counts_;          // (L' · S, 2E + 2) f64, see ops::RouteCounts

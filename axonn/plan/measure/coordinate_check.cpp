@@ -50,11 +50,9 @@ Outputs outputs_of(Training& training, const Tokens& tokens) {
         std::vector<float>& values = outputs.emplace_back(operation.layer, 0).second;
         training.model.backend().on_host(
             {.name = "outputs", .inputs = {operation.result}, .compute = [&](Views, Views all) {
-               const bool bf16s = all[0].dtype == DType::bf16;
                for (std::int64_t row = 0; row < all[0].rows; ++row)
                  for (std::int64_t col = 0; col < all[0].cols; ++col)
-                   values.push_back(bf16s ? get(all[0].row<bf16>(row)[col])
-                                          : all[0].row<float>(row)[col]);
+                   values.push_back(float_at(all[0].data, all[0].dtype, row * all[0].stride + col));
              }});
       });
   training.model.model().target_losses(training.model.context_on(watching), tokens);

@@ -63,8 +63,8 @@ std::vector<PeakProduct> fixed_products(const Context& ctx) {
     products.emplace_back(ctx, kLarge, kLarge, kLarge);
   const bool gpu = !ctx.backend.device().uuid().empty();
   if (ctx.dtype == DType::f32 || gpu) return products;
-  // bf16 operands can be multiplied as f32 as well, which some CPUs do faster. The peak is the best
-  // of both.
+  // Operands of 16 bits can be multiplied as f32 as well, which some CPUs do faster. The peak is
+  // the best of both.
   const Context as_floats(ctx.backend, ctx.arena(), ctx.grid);
   for (PeakProduct& product : fixed_products(as_floats)) products.push_back(std::move(product));
   return products;

@@ -156,7 +156,7 @@ double MachineCosts::mean_s(const Recording::Compute& op) const {
     const Recording::Matrix &out = op.operands.at(0), &a = op.operands.at(1);
     const double count = real(op.count), m = real(out.rows), n = real(out.cols),
                  k = op.flops / (2 * count * m * n);
-    const ProductRate& rate = a.dtype == DType::bf16 ? machine_.bf16 : machine_.f32;
+    const ProductRate& rate = machine_.products(a.dtype);
     const double arithmetic = op.flops / rate.flops_per_s * (1 + rate.half_m / m) *
                               (1 + rate.half_n / n) * (1 + rate.half_k / k);
     return count * machine_.launch_s + std::max(arithmetic, bytes / machine_.memory_bytes_per_s);
@@ -244,8 +244,7 @@ void check_rates(const Machine& machine, DType dtype, int devices) {
   need(machine.devices_per_node > 0, "devices_per_node");
   need(machine.memory_bytes > 0, "memory_bytes");
   need(machine.memory_bytes_per_s > 0, "memory_bytes_per_s");
-  need((dtype == DType::bf16 ? machine.bf16 : machine.f32).flops_per_s > 0,
-       concat("rate of products in ", name_of(dtype)));
+  need(machine.products(dtype).flops_per_s > 0, concat("rate of products in ", name_of(dtype)));
   need(machine.attention_flops_per_s > 0, "attention_flops_per_s");
   need(machine.node_bytes_per_s > 0 || devices <= machine.devices_per_node,
        "node_bytes_per_s, the links between nodes");

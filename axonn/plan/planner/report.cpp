@@ -445,7 +445,7 @@ PlanFlops flops_of(const PlanReport& r, const Plan& plan) {
                  fully_recomputed(planned(r.config, plan)));
   const double seconds = plan.time.step_s, devices = r.options.devices;
   const double peak =
-      r.config.training.dtype == DType::bf16 ? r.machine.advertised_flops_per_s * devices : 0;
+      is_half(r.config.training.dtype) ? r.machine.advertised_flops_per_s * devices : 0;
   PlanFlops flops{.model = step.model / seconds, .hardware = step.hardware / seconds};
   if (step.narayanan) flops.narayanan = *step.narayanan / seconds;
   if (peak > 0) {

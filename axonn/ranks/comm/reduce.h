@@ -22,8 +22,8 @@ inline int sum_split(int ranks) {
   return static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks - 1)));
 }
 
-/// The type of sums before they are rounded: f32 for bf16, otherwise the values' own type.
-inline DType sum_type(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+/// The type of sums before they are rounded: f32 for bf16 and f16, otherwise the values' own type.
+inline DType sum_type(DType dtype) { return is_half(dtype) ? DType::f32 : dtype; }
 
 /// A branch of the tree: ranks `first` to first + ranks - 1.
 struct Branch {
@@ -44,10 +44,10 @@ struct Summand {
 
 /// outs[k][i] = the sum (max, min) over ranks of inps[rank][i], for every k.
 ///
-/// bf16 is summed in f32 and rounded once; other types are summed in their own type, and integers
-/// wrap. A NaN in any input gives NaN also in the max and min. An out may be the same array as an
-/// inp. All host transports use this function, so they give the same bits; device/peer_kernels.h
-/// gives these bits on GPUs.
+/// bf16 and f16 are summed in f32 and rounded once; others are summed in their own type, and
+/// integers wrap. A NaN in any input gives NaN also in the max and min. An out may be the same
+/// array as an inp. All host transports use this function, so they give the same bits;
+/// device/peer_kernels.h gives these bits on GPUs.
 ///
 /// Memory-bound: (inps + outs) · count · bytes per element.
 void reduce(std::span<void* const> outs, std::span<const void* const> inps, std::int64_t count,
@@ -63,8 +63,8 @@ void reduce_branch(void* out, std::span<const Summand> inps, std::int64_t count,
 
 }  // namespace axonn
 
-/// How ranks' values are combined on the host and on GPUs: bf16 in f32, all other types in their
-/// own type.
+/// How ranks' values are combined on the host and on GPUs: bf16 and f16 in f32, all other types in
+/// their own type.
 namespace axonn::reduction {
 
 template <typename T>
@@ -72,12 +72,14 @@ AXONN_DEVICE inline T load(T x) {
   return x;
 }
 AXONN_DEVICE inline float load(bf16 x) { return get(x); }
+AXONN_DEVICE inline float load(f16 x) { return get(x); }
 
 template <typename T>
 AXONN_DEVICE inline void store(T& to, T x) {
   to = x;
 }
 AXONN_DEVICE inline void store(bf16& to, float x) { put(to, x); }
+AXONN_DEVICE inline void store(f16& to, float x) { put(to, x); }
 
 struct Sum {
   template <typename T>
@@ -133,6 +135,8 @@ void with_types(DType dtype, ReduceOp op, const F& f) {
       return with_op(float{});
     case DType::bf16:
       return with_op(bf16{});
+    case DType::f16:
+      return with_op(f16{});
     case DType::f64:
       return with_op(double{});
     case DType::i32:

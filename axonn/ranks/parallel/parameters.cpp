@@ -331,17 +331,24 @@ void ParameterGroup::set_values(const Context& ctx, std::int64_t offset,
     const View to = master().col_range(offset, std::ssize(values));
     return ctx.device().copy_from_host(to.data, values.data(), std::ssize(values) * 4);
   }
-  std::vector<bf16> rounded(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) put(rounded[i], values[i]);
-  set_values(ctx, offset, rounded);
+  const auto round_to = [&]<typename T>(T) {
+    std::vector<T> rounded(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) put(rounded[i], values[i]);
+    set_values(ctx, offset, dtype_of<T>, std::as_bytes(std::span(rounded)));
+  };
+  if (compute_.dtype() == DType::bf16)
+    round_to(bf16{});
+  else
+    round_to(f16{});
 }
 
-void ParameterGroup::set_values(const Context& ctx, std::int64_t offset,
-                                std::span<const bf16> values) {
-  AXONN_CHECK(takes_bf16(), name_, ": got bf16 values, wanted f32 for the master copy");
+void ParameterGroup::set_values(const Context& ctx, std::int64_t offset, DType dtype,
+                                std::span<const std::byte> values) {
+  AXONN_CHECK(takes(dtype), name_, ": got ", name_of(dtype), " values, wanted ",
+              master_.empty() ? name_of(compute_.dtype()) : "f32 for the master copy");
   gathered_.wait();  // an unused prefetch may still be reading
-  const View to = piece_of_compute().col_range(offset, std::ssize(values));
-  ctx.device().copy_from_host(to.data, values.data(), std::ssize(values) * 2);
+  const View to = piece_of_compute().col_range(offset, std::ssize(values) / bytes_of(dtype));
+  ctx.device().copy_from_host(to.data, values.data(), std::ssize(values));
 }
 
 void ParameterGroup::publish_values(const Context& ctx) {

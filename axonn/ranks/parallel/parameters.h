@@ -146,16 +146,18 @@ class ParameterGroup {
   void publish(const Context& ctx);
 
   /// Sets elements of this rank's piece from `offset` on: of the master copy, or of the compute
-  /// copy of a frozen bf16 group. Call publish_values() when all are set.
+  /// copy of a frozen bf16 or f16 group. Call publish_values() when all are set.
   void set_values(const Context& ctx, std::int64_t offset, std::span<const float> values);
-  /// The same without rounding, for groups without a master copy. Throws unless takes_bf16().
-  void set_values(const Context& ctx, std::int64_t offset, std::span<const bf16> values);
-  bool takes_bf16() const { return master_.empty(); }
+  /// The same of values of `dtype`, without rounding. Throws unless takes(dtype): a group without a
+  /// master copy takes the type of its compute copy.
+  void set_values(const Context& ctx, std::int64_t offset, DType dtype,
+                  std::span<const std::byte> values);
+  bool takes(DType dtype) const { return master_.empty() && compute_.dtype() == dtype; }
   void publish_values(const Context& ctx);
 
   /// (1, P) views of this rank's piece. The master copy may be part of the compute copy, which an
-  /// unused prefetch may still be reading: master() waits for that. A frozen bf16 group has no
-  /// master copy. Throws Error before allocate().
+  /// unused prefetch may still be reading: master() waits for that. A frozen bf16 or f16 group
+  /// has no master copy. Throws Error before allocate().
   View master() const {
     check_allocated("master");
     gathered_.wait();

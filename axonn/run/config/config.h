@@ -37,7 +37,7 @@ constexpr bool is_gpu(DeviceKind device) {
 }
 enum class TransportKind { automatic, threads, mpi, nccl };
 enum class CollectivesKind { automatic, flat, two_level };
-enum class LogitsType { automatic, f32, bf16 };
+enum class LogitsType { automatic, f32, bf16, f16 };
 enum class RecomputeMode { none, light, full, values };
 
 inline constexpr std::array<std::string_view, 4> kRecomputeModes = {"none", "light", "full",
@@ -46,6 +46,16 @@ inline constexpr std::array<std::string_view, 4> kRecomputeModes = {"none", "lig
 /// The reaction of a resumed run if its samples or their order are not those of the checkpoint.
 enum class ChangedData { refuse, restart };
 inline constexpr std::array<std::string_view, 2> kChangedData = {"refuse", "restart"};
+
+/// How gradients are kept within the range of f16; the keys loss_scale.fixed to
+/// loss_scale.hysteresis of [training].
+struct LossScaleConfig {
+  double fixed = 0;             ///< the scale of all steps; 0: it is dynamic
+  double initial = 65536;       ///< a dynamic scale's first; the defaults are those of PyTorch
+  double min = 1;               ///< a dynamic scale that would fall below it ends the run
+  std::int64_t window = 2000;   ///< steps without overflow after which it doubles
+  std::int64_t hysteresis = 1;  ///< overflows after which it is halved
+};
 
 /// [training]. Keys without a default (seq_len, global_batch, and steps or epochs) are 0 until the
 /// user sets them.
@@ -58,7 +68,8 @@ struct TrainingConfig {
   std::string batch_ramp = {};                 ///< "start increment sequences"
   std::vector<std::string> batch_stages = {};  ///< "batch sequences": the batch until that many
   std::int64_t micro_batch = 0;  ///< sequences one (z, data) coordinate computes at a time; 0: all
-  DType dtype = DType::f32;      ///< f32 or bf16
+  DType dtype = DType::f32;      ///< f32, bf16 or f16
+  LossScaleConfig loss_scale = {};
   LogitsType logits_dtype = LogitsType::automatic;  ///< in training
   std::int64_t seed = 1;
   double max_norm = 1;          ///< of the global gradient norm, which is clipped to it; 0: none

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,8 +11,15 @@
 
 namespace axonn {
 
-/// Names of the types f32 and bf16 as keys take them.
-inline constexpr std::string_view kComputeTypes[] = {"f32", "bf16"};
+/// Names of the types that models compute in, as keys take them: DType f32, bf16, f16.
+inline constexpr std::string_view kComputeTypes[] = {"f32", "bf16", "f16"};
+inline std::vector<std::string> compute_type_names() {
+  return {std::begin(kComputeTypes), std::end(kComputeTypes)};
+}
+/// The type of one of these names.
+inline DType compute_type(std::string_view name) {
+  return static_cast<DType>(std::ranges::find(kComputeTypes, name) - kComputeTypes);
+}
 
 /// Adds every key to list, with its description: parsing, help, printing and documents are made
 /// from it. The list refers to config, which must outlive it.

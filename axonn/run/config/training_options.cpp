@@ -5,7 +5,7 @@ namespace axonn {
 
 namespace {
 
-constexpr std::string_view kLogitsTypes[] = {"auto", "f32", "bf16"};
+constexpr std::string_view kLogitsTypes[] = {"auto", "f32", "bf16", "f16"};
 constexpr std::string_view kAttentionKinds[] = {"auto", "cudnn", "own"};
 
 /// Part of [training].
@@ -15,10 +15,11 @@ void list_computation(TrainingConfig& training, OptionList& list) {
                     "the same libraries; false: on NVIDIA GPUs, attention may use faster cuDNN "
                     "kernels that do not guarantee this",
             .also = "deterministic_mode"});
-  list.add("logits_dtype", training.logits_dtype, kLogitsTypes,
-           {.help = "type of the logits in training with dtype bf16, if x and y are 1 (otherwise "
-                    "f32); bf16 halves the time that memory takes for them; auto: bf16 on GPUs, "
-                    "f32 on CPUs; losses and softmax are computed in f32 from either"});
+  list.add(
+      "logits_dtype", training.logits_dtype, kLogitsTypes,
+      {.help = "type of the logits in training with dtype bf16 or f16, if x and y are 1 "
+               "(otherwise f32); that dtype halves the time that memory takes for them; auto: "
+               "dtype on GPUs, f32 on CPUs; losses and softmax are computed in f32 from either"});
   list.add(
       "verify_every", &training.verify_every,
       {.help = "interval between searches for silent corruption: ranks compare, to the bit, the "
@@ -53,6 +54,36 @@ void list_computation(TrainingConfig& training, OptionList& list) {
            {.help = "whether ranks that share cores are each bound to a part of them; what a "
                     "launcher or OMP_PROC_BIND has bound stays as it is",
             .also = "cpu_bind numa_bind pin_threads"});
+}
+
+/// Part of [training].
+void list_loss_scale(LossScaleConfig& scale, OptionList& list) {
+  list.add("loss_scale.fixed", &scale.fixed,
+           {.help = "with dtype f16, factor of the loss in the backward pass, by which gradients "
+                    "are divided before they are clipped; a step whose gradients overflow changes "
+                    "no weight; 0: the factor is dynamic",
+            .min = 0,
+            .also = "loss_scale static_loss_scale"});
+  list.add("loss_scale.initial", &scale.initial,
+           {.help = "the first dynamic factor; it is halved after a step that overflows",
+            .min = 0,
+            .also = "initial_loss_scale init_scale initial_scale_power"});
+  list.add("loss_scale.min", &scale.min,
+           {.help = "the smallest dynamic factor: if an overflow would lower it further, the run "
+                    "ends with an error",
+            .min = 0,
+            .also = "min_loss_scale"});
+  list.add("loss_scale.window", &scale.window,
+           {.help = "steps in a row without overflow after which the dynamic factor doubles",
+            .unit = "steps",
+            .min = 1,
+            .also = "loss_scale_window growth_interval"});
+  list.add(
+      "loss_scale.hysteresis", &scale.hysteresis,
+      {.help = "number of overflows, since the dynamic factor last doubled, from which on each "
+               "halves it",
+       .min = 1,
+       .also = "hysteresis"});
 }
 
 /// Part of [training].
@@ -206,12 +237,15 @@ void list_training(TrainingConfig& training, OptionList& list) {
   list_batch(training, list);
   list.add(
       "dtype", training.dtype, kComputeTypes,
-      {.help = "type of activations and matrix products; sums and master weights are always f32",
+      {.help = "type of activations and matrix products; sums and master weights are always f32; "
+               "f16, for GPUs without bf16, scales the loss (loss_scale.fixed to "
+               "loss_scale.hysteresis)",
        .also = "precision bf16 fp16 mixed_precision_param"});
   list.add(
       "seed", &training.seed,
       {.help = "seed of all random numbers: initial weights, sample order, dropout, synthetic text",
        .min = 0});
+  list_loss_scale(training.loss_scale, list);
   list_clipping(training, list);
   list.add("eval_every", &training.eval_every,
            {.help = "interval between evaluations of the validation loss; with data.validation the "

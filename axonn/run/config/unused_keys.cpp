@@ -131,6 +131,16 @@ void add_unused_of_data(const Config& config, UnusedKeys& keys) {
             "training.eval_every is 0, so that only the last step is validated");
 }
 
+void add_unused_of_types(const TrainingConfig& training, UnusedKeys& keys) {
+  keys.when(training.dtype == DType::f32, {"training.logits_dtype"}, "training.dtype is f32");
+  const bool scales = training.dtype == DType::f16, fixed = training.loss_scale.fixed > 0;
+  keys.when(!scales, {"training.loss_scale.fixed"}, "training.dtype is not f16");
+  keys.when(!scales || fixed,
+            {"training.loss_scale.initial", "training.loss_scale.min", "training.loss_scale.window",
+             "training.loss_scale.hysteresis"},
+            scales ? "training.loss_scale.fixed is set" : "training.dtype is not f16");
+}
+
 void add_unused_of_schedule(const Config& config, UnusedKeys& keys) {
   const ScheduleConfig& schedule = config.lr_scheduler;
   keys.when(schedule.kind == ScheduleKind::constant,
@@ -145,7 +155,9 @@ void add_unused_of_schedule(const Config& config, UnusedKeys& keys) {
             "lr_scheduler.warmup_ratio gives its value");
   keys.when(config.training.epochs > 0, {"training.steps"},
             "the data give its value by training.epochs");
-  keys.when(config.training.skip_outliers == 0 && config.training.skip_deviations == 0,
+  const TrainingConfig& training = config.training;
+  const bool fixed_scale = training.dtype == DType::f16 && training.loss_scale.fixed > 0;
+  keys.when(training.skip_outliers == 0 && training.skip_deviations == 0 && !fixed_scale,
             {"training.skip_most"}, "training.skip_outliers and training.skip_deviations are 0");
 }
 
@@ -177,8 +189,7 @@ KeyReasons unused_keys(const Config& config) {
   keys.when(config.training.goldfish.k == 0, {"training.goldfish.h", "training.goldfish.mask"},
             "training.goldfish.k is 0");
   keys.when(config.training.max_norm == 0, {"training.norm_type"}, "training.max_norm is 0");
-  keys.when(config.training.dtype == DType::f32, {"training.logits_dtype"},
-            "training.dtype is f32");
+  add_unused_of_types(config.training, keys);
   keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
   const RecomputeConfig& recompute = config.activation_checkpoint;
   keys.when(recompute.mode == RecomputeMode::none && recompute.budget == 0,

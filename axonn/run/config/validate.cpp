@@ -117,6 +117,29 @@ void validate_epochs(const Config& config) {
            " of which data? The entries of [[stage]] name several; set steps instead");
 }
 
+/// The types of gradients and logits, and the scale of the loss.
+void validate_f16(const Config& config) {
+  const TrainingConfig& training = config.training;
+  const LogitsType logits = training.logits_dtype;
+  const bool half = logits == LogitsType::bf16 || logits == LogitsType::f16;
+  if (half && is_half(training.dtype) &&
+      (logits == LogitsType::f16) != (training.dtype == DType::f16))
+    refuse("[training] logits_dtype = \"", logits == LogitsType::f16 ? "f16" : "bf16",
+           "\" is not that of dtype = \"", name_of(training.dtype),
+           "\"; set logits_dtype to f32 or to that type, or leave it out");
+  const bool f16 = training.dtype == DType::f16;
+  if (config.parallelism.reduce_dtype == DType::f16 && !f16)
+    refuse(
+        "[parallelism] reduce_dtype = \"f16\" needs [training] dtype = \"f16\": only then is the "
+        "loss scaled so that gradients stay in the range of f16; set reduce_dtype to bf16 or "
+        "f32");
+  const LossScaleConfig& scale = training.loss_scale;
+  if (f16 && scale.fixed == 0 && !(scale.min > 0 && scale.initial >= scale.min))
+    refuse("[training] loss_scale.initial = ", toml_number(scale.initial),
+           " and loss_scale.min = ", toml_number(scale.min),
+           ": the smallest scale of the loss must be above 0, and the first one no smaller");
+}
+
 void validate_training(const Config& config) {
   const TrainingConfig& training = config.training;
   validate_epochs(config);
@@ -125,6 +148,7 @@ void validate_training(const Config& config) {
     refuse("[training] skip_outliers = ", training.skip_outliers,
            " would skip every step: steps whose loss or gradient norm exceeds this multiple of the "
            "running mean are skipped; set it above 1, or to 0 to skip none");
+  validate_f16(config);
   if (training.goldfish.k == 1)
     refuse(
         "[training] goldfish.k = 1 leaves every target out of the loss; set it to 2 or more, or to "
@@ -156,6 +180,9 @@ void validate_graphs(const Config& config) {
   const char* counted =
       "the number of targets that count varies per step, but a CUDA graph captures it as a "
       "constant";
+  forbid(config.training.dtype == DType::f16 && config.training.loss_scale.fixed == 0,
+         "[training] dtype = \"f16\" without loss_scale.fixed",
+         "the scale of the loss changes, but a CUDA graph captures it as a constant");
   forbid(config.training.goldfish.k > 0, "[training] goldfish.k", counted);
   forbid(!config.training.batch_ramp.empty(), "[training] batch_ramp", counted);
   forbid(!config.training.batch_stages.empty(), "[training] batch_stages", counted);

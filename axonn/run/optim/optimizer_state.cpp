@@ -49,6 +49,13 @@ void OptimizerState::for_owned_gradients(const auto& f) const {
       f(group->gradient().col_range(begin, end - begin));
 }
 
+void OptimizerState::scale_gradients(const Context& ctx, double factor) const {
+  for (const ParameterGroup* group : groups_) {
+    const View gradient = group->gradient();
+    ctx.backend.run(ops::Scale{gradient, gradient, static_cast<float>(factor)});
+  }
+}
+
 void OptimizerState::add_squared_norm(const Context& ctx, const View& out) const {
   for_owned_gradients([&](const View& gradient) {
     ctx.backend.run(ops::SquaredSum{out, gradient});

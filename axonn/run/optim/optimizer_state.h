@@ -27,6 +27,9 @@ class OptimizerState {
   /// Allocates the buffers, which are zero. The groups must have been allocated.
   void allocate(const Context& ctx);
 
+  /// Multiplies the gradients by `factor`.
+  void scale_gradients(const Context& ctx, double factor) const;
+
   /// out (1, 1) f64 += sum of squares of the gradients that this rank owns. Summed over all ranks,
   /// it is the square of the global gradient norm: every element is counted once.
   void add_squared_norm(const Context& ctx, const View& out) const;

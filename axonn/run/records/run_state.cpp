@@ -43,6 +43,12 @@ StateTexts to_texts(const RunState& state, std::string config_toml) {
                            {"skipped_total", means.skipped_total},
                            {"losses", means.losses},
                            {"norms", means.norms}}}};
+  if (const LossScaleState& scale = state.loss_scale; scale.scale > 0)
+    json["loss_scale"] = {{"scale", scale.scale},
+                          {"steps", scale.steps},
+                          {"overflows", scale.overflows},
+                          {"hysteresis", scale.hysteresis},
+                          {"skipped_total", scale.skipped_total}};
   if (state.best.step > 0)
     json["best"] = {
         {"loss", state.best.loss}, {"step", state.best.step}, {"worse", state.best.worse}};
@@ -93,6 +99,12 @@ RunState read_run_state(const CheckpointReader& reader, const Config& config) {
     state.best = {.loss = best.value("loss", 0.0),
                   .step = best.value("step", std::int64_t{0}),
                   .worse = best.value("worse", std::int64_t{0})};
+    if (const auto scale = json.value("loss_scale", nlohmann::json::object()); !scale.empty())
+      state.loss_scale = {.scale = scale.at("scale"),
+                          .steps = scale.at("steps"),
+                          .overflows = scale.at("overflows"),
+                          .hysteresis = scale.at("hysteresis"),
+                          .skipped_total = scale.at("skipped_total")};
     state.outliers = {.loss = means.value("loss", 0.0),
                       .norm = means.value("norm", 0.0),
                       .steps = means.value("steps", 0.0),

@@ -9,6 +9,7 @@
 #include "axonn/data/storage/checkpoint/checkpoint_saver.h"
 #include "axonn/run/config/config.h"
 #include "axonn/run/records/data_position.h"
+#include "axonn/run/records/loss_scale.h"
 #include "axonn/run/records/matmul_choices.h"
 #include "axonn/run/records/outliers.h"
 
@@ -32,6 +33,7 @@ struct RunState {
   BestLoss best = {};
   DataPosition data = {};
   OutlierMeans outliers = {};
+  LossScaleState loss_scale = {};
   std::map<std::string, double> optimizer = {};  ///< OptimizerState::numbers()
   MatmulChoices products = {};                   ///< empty unless training.tune is set
 };

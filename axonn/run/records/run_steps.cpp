@@ -107,6 +107,8 @@ std::string series_of(const RunValue& value) {
       {"logps/rejected", "logps/rejected"},
       {"lr", "optimizer/lr"},
       {"skipped", "optimizer/skipped"},
+      {"loss_scale", "optimizer/loss_scale"},
+      {"skipped_steps", "optimizer/skipped_steps"},
       {"no_targets", "data/no_targets"},
       {"tokens", "data/tokens"},
       {"epoch", "data/epoch"},

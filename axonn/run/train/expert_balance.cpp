@@ -28,7 +28,7 @@ std::string ExpertBalance::graph_obstacle() const {
 }
 
 void ExpertBalance::begin_step(const StepInput& input) {
-  routing_->begin_step(input.inputs, input.end_row);
+  routing_->begin_step(input.inputs, input.end_row, input.loss_scale);
 }
 
 void ExpertBalance::begin_pass(Context& ctx, const Rows& rows, const View&) {

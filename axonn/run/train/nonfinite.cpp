@@ -43,7 +43,7 @@ class NonfiniteSearch {
   template <typename Place>
   void look(std::int64_t when, const View& values, const Place& place) {
     if (found() || values.count() == 0) return;
-    if (values.dtype != DType::f32 && values.dtype != DType::bf16) return;
+    if (values.dtype != DType::f32 && !is_half(values.dtype)) return;
     std::int64_t count = 0;
     ctx_.device().fill_zero(count_.view().data, sizeof count);
     ctx_.backend.run(ops::CountNonfinite{count_.view(), values});
@@ -121,6 +121,7 @@ StoredStep stored_step(const LoadedModel& model, const std::string& text) try {
   stored.input = {.step = json.at("step"),
                   .micro_batches = static_cast<int>(each / t.micro_batch),
                   .tokens = json.at("tokens"),
+                  .loss_scale = json.value("loss_scale", 1.0),
                   .tokens_of = {}};
   set_clipping(stored.input, t);
   for (std::int64_t i = 0; i < each; ++i) {
@@ -145,6 +146,20 @@ StoredStep stored_step(const LoadedModel& model, const std::string& text) try {
   return stored;
 } catch (const nlohmann::json::exception& error) {
   refuse(kBatchFile, " is not the batch of a step: ", error.what());
+}
+
+/// The end of the message about a step that is not finite.
+std::string remedy(const std::string& origin, const StepResult& result,
+                   const TrainingConfig& training) {
+  if (!result.overflow)
+    return origin.empty() ? "" : ". Lower optimizer.lr, or clip with training.max_norm";
+  return concat(". The gradients overflow f16 ",
+                training.loss_scale.fixed > 0
+                    ? concat("with training.loss_scale.fixed = ", training.loss_scale.fixed,
+                             " for training.skip_most steps in a row: leave it out")
+                    : concat("at the smallest scale that training.loss_scale.min = ",
+                             training.loss_scale.min, " allows: lower optimizer.lr"),
+                ", or train with training.dtype bf16 or f32");
 }
 
 }  // namespace
@@ -194,8 +209,9 @@ void save_step(Training& training, const StepInput& input, const std::string& fo
     if (some.size() > 2)
       samples += (samples.empty() ? "" : ",\n") + some.substr(1, some.size() - 2);
   });
-  texts[kBatchFile] = fmt::format("{{\"step\": {}, \"tokens\": {}, \"samples\": [\n{}]}}\n",
-                                  input.step, input.tokens, samples);
+  texts[kBatchFile] =
+      fmt::format("{{\"step\": {}, \"tokens\": {}, \"loss_scale\": {}, \"samples\": [\n{}]}}\n",
+                  input.step, input.tokens, input.loss_scale, samples);
   std::vector<StateBlock> blocks = state_blocks(training.model, training.optimizer);
   for (std::size_t i = 0; i < blocks.size(); ++i) {  // the weights with which the step computed
     const float* weights = address<float>(training.optimizer.groups()[i]->master());
@@ -223,7 +239,7 @@ void stop_for_nonfinite(Training& training, const StepInput& input, const StepRe
        "; the parameters are those before this step. ",
        fault.empty() ? concat("axonn replay ", folder, " repeats the step")
                      : concat("The step could not be saved: ", fault),
-       origin.empty() ? "" : ". Lower optimizer.lr, or clip with training.max_norm");
+       remedy(origin, result, training.model.config().training));
 }
 
 Config config_of_step(const std::string& folder) {

@@ -219,10 +219,22 @@ void RunLog::step(Training& training, const StepInput& input, const StepResult& 
   }
   line_.skipped = !result.applied;
   line_.save_failures = save_failures_;
-  skipped_ += result.applied ? 0 : 1;
-  if (!result.applied)
-    log_.warn(fmt::format("step {} skipped: loss {:.4f}, gradient norm {:.3g} are outliers", step,
-                          result.loss, result.grad_norm));
+  if (!result.applied) note_skipped(step, input, result, training.step.loss_scale().scale());
+}
+
+/// Counts and reports a step that was skipped. next_scale: LossScale::scale().
+void RunLog::note_skipped(std::int64_t step, const StepInput& input, const StepResult& result,
+                          double next_scale) {
+  if (result.overflow) {
+    ++overflows_;
+    log_.info(fmt::format(
+        "step {} skipped: its gradients overflow with a loss scale of {}; the next step's is {}",
+        step, input.loss_scale, next_scale));
+    return;
+  }
+  ++outliers_;
+  log_.warn(fmt::format("step {} skipped: loss {:.4f}, gradient norm {:.3g} are outliers", step,
+                        result.loss, result.grad_norm));
 }
 
 /// Notes that no target of a step counts. Warns of the first one.
@@ -326,9 +338,12 @@ void RunLog::finish() {
   if (without_loss_ > 0)
     log_.warn(fmt::format("{} of {} steps had no loss: none of their targets counted",
                           without_loss_, line_.step - first_step_));
-  if (skipped_ > 0)
-    log_.warn(
-        fmt::format("{} of {} steps were skipped as outliers", skipped_, line_.step - first_step_));
+  if (outliers_ > 0)
+    log_.warn(fmt::format("{} of {} steps were skipped as outliers", outliers_,
+                          line_.step - first_step_));
+  if (overflows_ > 0)
+    log_.info(fmt::format("{} of {} steps were skipped because their gradients overflowed f16",
+                          overflows_, line_.step - first_step_));
   if (save_failures_ > 0)
     log_.warn(fmt::format("{} checkpoint{} failed; the last one is complete", save_failures_,
                           plural(save_failures_)));

@@ -65,6 +65,8 @@ class RunLog {
   std::vector<RecordFile*> files();
   void draw();
   void print_step(double share);
+  void note_skipped(std::int64_t step, const StepInput& input, const StepResult& result,
+                    double next_scale);
   void note_without_loss(std::int64_t step);
 
   Communicator& world_;
@@ -77,7 +79,7 @@ class RunLog {
   bool shows_description_ = true;
   StepMetrics line_;  // of the last step
   BestLoss best_;     // of the validations
-  std::int64_t save_failures_ = 0, skipped_ = 0, without_loss_ = 0;
+  std::int64_t save_failures_ = 0, outliers_ = 0, overflows_ = 0, without_loss_ = 0;
   std::int64_t first_step_ = 0;
   std::int64_t counted_ = 0, targets_ = 0;  // in the loss, and in all, since begin()
   double began_ = 0;

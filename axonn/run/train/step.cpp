@@ -24,8 +24,10 @@ void enter(const StepInput& input, Phase phase) {
   if (input.on_phase) input.on_phase(phase);
 }
 
-float loss_scale(const StepInput& input) {
-  return static_cast<float>(1.0 / static_cast<double>(std::max<std::int64_t>(input.tokens, 1)));
+/// Of the sum of a micro-batch's losses, in backward.
+float gradient_factor(const StepInput& input) {
+  return static_cast<float>(input.loss_scale /
+                            static_cast<double>(std::max<std::int64_t>(input.tokens, 1)));
 }
 
 /// Sums over all ranks that every step has.
@@ -52,10 +54,11 @@ double StepResult::metric(std::string_view name) const {
 }
 
 TrainStep::TrainStep(Model& model, OptimizerState& optimizer,
-                     std::vector<std::unique_ptr<LossTerm>> terms)
+                     std::vector<std::unique_ptr<LossTerm>> terms, LossScale loss_scale)
     : model_(model),
       optimizer_(optimizer),
       terms_(std::move(terms)),
+      loss_scale_(std::move(loss_scale)),
       training_(std::make_unique<StepState>()),
       evaluation_(std::make_unique<StepState>()) {}
 
@@ -115,7 +118,7 @@ void TrainStep::pass(const Context& step, const StepInput& input, int micro,
   for_each_term([&](LossTerm& term, std::int64_t begin) {
     term.begin_pass(ctx, tokens.rows, sums.view().col_range(begin, term.count()));
   });
-  model_.loss(ctx, tokens, loss_scale(input), sums.col_range(0, 1));
+  model_.loss(ctx, tokens, gradient_factor(input), sums.col_range(0, 1));
   for (const auto& term : terms_) term->finish_pass(ctx);
   enter(input, Phase::backward);
   tape.backward();
@@ -145,6 +148,7 @@ void TrainStep::gradients(const Context& ctx, const StepInput& input, const Tens
 }
 
 void TrainStep::finish_sums(const Context& ctx, const StepInput& input) {
+  if (input.loss_scale != 1) optimizer_.scale_gradients(ctx, 1 / input.loss_scale);
   optimizer_.add_squared_norm(ctx, sums_.view().col_range(1, 1));
   enter(input, Phase::optimizer);
   for_each_term([&](LossTerm& term, std::int64_t begin) {
@@ -212,7 +216,9 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   sums.resize(sums_.count());
   device.copy_from_host(sums_.view().data, sums.data(), sums_.bytes());
   const bool told = static_cast<bool>(input.on_phase);  // a graph cannot report phases
-  const StepGraphs::Constants constants{loss_scale(input), static_cast<float>(input.max_norm)};
+  const StepGraphs::Constants constants{gradient_factor(input),
+                                        static_cast<float>(input.loss_scale),
+                                        static_cast<float>(input.max_norm)};
   if (graphs_ && warm_ && !told && graphs_->begin_step(ctx, constants)) {
     launch_graphs(ctx, input);
   } else {
@@ -234,6 +240,10 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
   report.grad_norm = std::sqrt(squares);
   report.finite = std::isfinite(loss) && (std::isfinite(report.loss) || !report.has_loss) &&
                   std::isfinite(report.grad_norm);
+  report.overflow = loss_scale_.active() && !report.finite && !std::isfinite(report.grad_norm) &&
+                    std::isfinite(loss) && (std::isfinite(report.loss) || !report.has_loss);
+  // The order of sums decides whether it is infinity or NaN.
+  if (report.overflow) report.grad_norm = std::numeric_limits<double>::infinity();
   report.stop = sums[2] > 0;
   report.busy = sums[3] > 0;
   report.save = sums[4] > 0;
@@ -243,10 +253,23 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
     std::ranges::copy(term.metrics(of_term, input), std::back_inserter(report.metrics));
     if (report.applied) term.before_update(ctx, optimizer_.groups(), of_term);
   });
+  note_loss_scale(input, report);
   if (report.applied && input.clip_value > 0) optimizer_.clip_values(ctx, input.clip_value);
-  if (report.applied) optimizer_.update(ctx, input.step - input.skipped, input.lr, scale_.view());
+  if (report.applied) {
+    const std::int64_t skipped = input.skipped + loss_scale_.state().skipped_total;
+    optimizer_.update(ctx, input.step - skipped, input.lr, scale_.view());
+  }
   if (!graphs_) sums_ = scale_ = Tensor();
   return report;
+}
+
+void TrainStep::note_loss_scale(const StepInput& input, StepResult& report) {
+  if (!loss_scale_.active()) return;
+  if (report.finite || report.overflow) loss_scale_.update(report.overflow);
+  report.metrics.push_back({.name = "loss_scale", .value = input.loss_scale});
+  report.metrics.push_back(
+      {.name = "skipped_steps",
+       .value = static_cast<double>(input.skipped + loss_scale_.state().skipped_total)});
 }
 
 void TrainStep::repeat(Context ctx, const StepInput& input) {

@@ -9,6 +9,7 @@
 
 #include "axonn/network/model/model.h"
 #include "axonn/run/optim/optimizer_state.h"
+#include "axonn/run/records/loss_scale.h"
 #include "axonn/run/records/metric.h"
 
 namespace axonn {
@@ -40,6 +41,9 @@ struct StepInput {
   /// Number of the row after the step's last, among all of the training; padding from there on.
   std::int64_t end_row = std::numeric_limits<std::int64_t>::max();
   double lr = 0;
+  /// Factor of the loss in the backward pass, by which the gradients are divided after they are
+  /// summed: LossScale::scale().
+  double loss_scale = 1;
   double max_norm = 0;    ///< 0: no clipping of the norm
   double norm_type = 2;   ///< p of that norm
   double clip_value = 0;  ///< 0: no clipping of elements
@@ -59,10 +63,12 @@ void set_clipping(StepInput& input, const TrainingConfig& training);
 
 struct StepResult {
   double loss = 0;       ///< mean over the step's tokens, nats; NaN if there are none
-  double grad_norm = 0;  ///< global, before clipping
+  double grad_norm = 0;  ///< global, before clipping; infinity of an overflow
   bool has_loss = true;  ///< some target counts
   /// The norm and, if there is one, the loss are finite; if not, no parameter was changed.
   bool finite = true;
+  /// The loss is finite but the norm is not, in a run whose loss has a scale: LossScale.
+  bool overflow = false;
   bool applied = true;
   bool stop = false;                 ///< some rank was asked to stop: all ranks end after this step
   bool busy = false;                 ///< some rank still writes a checkpoint
@@ -78,7 +84,8 @@ struct StepResult {
 /// the norm.
 class TrainStep {
  public:
-  TrainStep(Model& model, OptimizerState& optimizer, std::vector<std::unique_ptr<LossTerm>> terms);
+  TrainStep(Model& model, OptimizerState& optimizer, std::vector<std::unique_ptr<LossTerm>> terms,
+            LossScale loss_scale = LossScale(TrainingConfig()));
   ~TrainStep();
 
   /// Captures everything up to the norm as device graphs in the second step and launches them from
@@ -95,6 +102,10 @@ class TrainStep {
   const StepGraphs* graphs() const { return graphs_.get(); }
 
   StepResult run(Context ctx, const StepInput& input);
+
+  /// The scale of the next step's loss, to be its StepInput::loss_scale; run() updates it.
+  const LossScale& loss_scale() const { return loss_scale_; }
+  void set_loss_scale(const LossScaleState& state) { loss_scale_.set_state(state); }
 
   /// Runs forward and backward of a step without an update, and without graphs. Leaves the
   /// gradients in their shards, summed over data. Changes no parameter.
@@ -131,12 +142,15 @@ class TrainStep {
             const Tensor& sums);
   /// Adds the squared norm to sums_, sums it over all ranks, and computes the clip factor.
   void finish_sums(const Context& ctx, const StepInput& input);
+  /// Updates the scale of the loss after the step, and adds its figures to the report.
+  void note_loss_scale(const StepInput& input, StepResult& report);
   /// Does the work of gradients() and finish_sums() by launching graphs.
   void launch_graphs(const Context& ctx, const StepInput& input);
 
   Model& model_;
   OptimizerState& optimizer_;
   const std::vector<std::unique_ptr<LossTerm>> terms_;
+  LossScale loss_scale_;
   std::unique_ptr<StepState> training_, evaluation_;  // of passes in flight
   // For one step; with graphs, at the same addresses in all steps.
   // (1, 5) f64: loss, squared norm, stop, busy, save; then LossTerm::count() of each of terms_;

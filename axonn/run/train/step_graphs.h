@@ -25,7 +25,7 @@ class StepGraphs {
  public:
   /// Numbers of a step that its graphs hold as constants.
   struct Constants {
-    float loss_scale = 1, max_norm = 0;
+    float gradient_factor = 1, loss_scale = 1, max_norm = 0;
     bool operator==(const Constants&) const = default;
   };
 

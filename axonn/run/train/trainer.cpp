@@ -249,6 +249,7 @@ class Trainer {
     for (const std::string& warning : warnings) log_.warn(warning);
     state_ = read_run_state(reader, config_);
     first_step_ = state_.steps_done;
+    training_.step.set_loss_scale(state_.loss_scale);
     if (training_.continue_at(first_step_, state_.data, reader.folder()))
       log_.warn(concat("the training data or their order are not those of ", reader.folder(),
                        ": continuing with the first sample of the new order"));
@@ -312,7 +313,7 @@ class Trainer {
     const StepResult result = training_.step.run(training_.model.context(), input);
     for (const std::string& remark : training_.model.backend().take_remarks()) log_.info(remark);
     tracer_.after_step(step - first_step_, training_.model.grid().describe());
-    if (!result.finite) {
+    if (!result.finite && (!result.overflow || training_.step.loss_scale().exhausted())) {
       finish_saving();  // while all ranks are there
       stop_for_nonfinite(training_, input, result, config_.output.dir, texts());
     }
@@ -402,6 +403,7 @@ class Trainer {
   StateTexts texts() {
     state_.tokens_seen = log_.tokens_seen();
     state_.data = training_.place(state_.steps_done);
+    state_.loss_scale = training_.step.loss_scale().state();
     state_.optimizer = training_.optimizer.numbers();
     StateTexts texts = to_texts(state_, stored_config_text(config_, origins()));
     texts.emplace(kModelTextName, model_text_);

@@ -126,7 +126,8 @@ Training::Training(const PreparedRun& run, Communicator& world, std::unique_ptr<
           load_teacher(model, world, corpora.empty() ? nullptr : corpora.front()->tokenizer.get())),
       optimizer(model.trained(), rule_of(optimizer_of(model.config()), options),
                 model.config().optimizer.ema_decay),
-      step(model.model(), optimizer, loss_terms(model, teacher.get(), answers->training)) {
+      step(model.model(), optimizer, loss_terms(model, teacher.get(), answers->training),
+           LossScale(model.config().training)) {
   if (options.data) {
     batches = std::make_unique<Batches>(
         stage_sources(model.config(), corpora, options.make_sequences), batch_options(model));
@@ -299,6 +300,7 @@ StepInput Training::input(std::int64_t n) {
   if (model.config().preference.loss != PreferenceLoss::none)
     input.tokens = input.all_targets = batches->batch_of(n);  // each sequence is a unit of the loss
   input.lr = learning_rate(model.config(), n, batches->consumed_before(n));
+  input.loss_scale = step.loss_scale().scale();
   set_clipping(input, model.config().training);
   input.tokens_of = [this, batch](int micro) {
     return make_tokens(model.context(), batch->micro_batches[micro]);
@@ -353,6 +355,7 @@ void save_checkpoint(Training& training, const std::string& folder, std::int64_t
   StateTexts texts = to_texts({.steps_done = steps_done,
                                .tokens_seen = sequences * t.seq_len,
                                .data = place,
+                               .loss_scale = training.step.loss_scale().state(),
                                .optimizer = training.optimizer.numbers()},
                               stored_config_text(model.config(), Origins()));
   const auto tokenizer = training.corpora.empty() ? nullptr : training.corpora.front()->tokenizer;
@@ -364,6 +367,7 @@ void save_checkpoint(Training& training, const std::string& folder, std::int64_t
 std::int64_t load_checkpoint(Training& training, const std::string& path) {
   const Resumed resumed = resume(training.model, training.optimizer, path);
   const RunState state = read_run_state(resumed.reader, training.model.config());
+  training.step.set_loss_scale(state.loss_scale);
   training.continue_at(state.steps_done, state.data, resumed.reader.folder());
   return state.steps_done;
 }

@@ -30,11 +30,11 @@ std::vector<float> host_values(const Context& ctx, const Tensor& from) {
     ctx.device().copy_to_host(values.data(), from.view().data, from.bytes());
     return values;
   }
-  std::vector<bf16> stored(from.count());
-  AXONN_CHECK(from.bytes() == std::ssize(stored) * std::int64_t{sizeof(bf16)},
-              "host_values: wanted f32 or bf16, got ", from.view());
+  AXONN_CHECK(is_half(from.dtype()), "host_values: wanted f32, bf16 or f16, got ", from.view());
+  std::vector<std::uint16_t> stored(from.count());
   ctx.device().copy_to_host(stored.data(), from.view().data, from.bytes());
-  std::ranges::transform(stored, values.begin(), [](bf16 value) { return get(value); });
+  for (std::int64_t i = 0; i < std::ssize(values); ++i)
+    values[i] = float_at(stored.data(), from.dtype(), i);
   return values;
 }
 

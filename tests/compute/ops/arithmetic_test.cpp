@@ -97,7 +97,7 @@ void check_softmax(std::int64_t R, std::int64_t pieces, std::int64_t each, DType
 TEST(Arithmetic, ActivationsAndTheirGradientsEqualTheFormulasAlsoInPlace) {
   const auto backend = test_backend();
   for (const auto& [kind, value, slope] : kFunctions)
-    for (DType type : {DType::f32, DType::bf16})
+    for (DType type : kModelTypes)
       for (const auto& [R, C, gap] : kMatrixSizes) {
         SCOPED_TRACE(testing::Message() << static_cast<int>(kind) << ' ' << name_of(type));
         Matrix x = random_values("x", R, C, type);
@@ -152,8 +152,9 @@ TEST(Arithmetic, AnActivationOfNaNIsNaN) {
 
 TEST(Arithmetic, ScaleByNumberRoundsOnceAndMayBeInPlace) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
-    for (DType number : {DType::f32, DType::bf16}) {
+  for (DType type : kModelTypes)
+    for (DType number : kModelTypes) {
+      if (!may_mix(type, number)) continue;
       const Matrix x = random_values("x", 9, 70, type);
       const Operand inp(x, type, 3), by(Matrix(1, 1, 1.5), number);
       backend->run(ops::ScaleByNumber{inp, inp, by});
@@ -165,7 +166,7 @@ TEST(Arithmetic, ScaleByNumberRoundsOnceAndMayBeInPlace) {
 TEST(Arithmetic, SoftCapAndItsGradientEqualPlainLoopsAndMayBeInPlace) {
   const auto backend = test_backend();
   constexpr double kCap = 0.75;
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const auto& [R, C, gap] : kMatrixSizes) {
       const Matrix x = random_values("x", R, C, type), d = random_values("d", R, C, type);
       const Operand inp(x, type, gap), d_out(d, type);
@@ -182,7 +183,7 @@ TEST(Arithmetic, SoftCapAndItsGradientEqualPlainLoopsAndMayBeInPlace) {
 
 TEST(Arithmetic, AddNumberAddsInF32) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const auto& [R, C, gap] : kMatrixSizes) {
       const Matrix x = random_values("x", R, C, type);
       const Operand inp(x, type, gap), out(R, C, DType::f32);
@@ -194,7 +195,7 @@ TEST(Arithmetic, AddNumberAddsInF32) {
 
 TEST(Arithmetic, MultiplyAndScaleRoundOnceAndMayBeInPlace) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const auto& [R, C, gap] : kMatrixSizes) {
       const Matrix x = random_values("x", R, C, type), y = random_values("y", R, C, type);
       const Operand a(x, type, gap), b(y, type), out(R, C, type, gap), scaled(R, C, type);
@@ -213,7 +214,7 @@ TEST(Arithmetic, MultiplyAndScaleRoundOnceAndMayBeInPlace) {
 }
 
 TEST(Softmax, AndItsGradientEqualPlainLoopsWholeAndInPieces) {
-  for (DType type : {DType::f32, DType::bf16}) {
+  for (DType type : kModelTypes) {
     check_softmax(1, 1, 1, type);
     check_softmax(3, 1, 17, type);
     check_softmax(5, 3, 84, type);

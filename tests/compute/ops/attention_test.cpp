@@ -14,7 +14,7 @@ using testing::Each;
 
 TEST(Attention, EqualsPlainLoopsForwardAndBackwardForAnyHeadsGroupsAndLengths) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16}) {
+  for (DType type : kModelTypes) {
     check_attention_case(*backend, {1, {1, 1, 1, 1}, type});
     check_attention_case(*backend, {2, {3, 2, 2, 5, 1, 0, 0.5}, type});
     check_attention_case(*backend, {3, {17, 3, 3, 16, 1, 0, 0.25}, type});
@@ -45,7 +45,7 @@ TEST(Attention, EqualsPlainLoopsForAlignedRowsAndTheHeadWidthsOfModels) {
 
 TEST(Attention, EqualsPlainLoopsWithACapOfScores) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const double cap : {0.5, 30.0})
       for (const std::int64_t window : {0, 70}) {
         reference::AttentionShape shape{150, 4, 2, 64, 2, 0, 0.5, window};
@@ -60,7 +60,7 @@ TEST(Attention, EqualsPlainLoopsForANegativeScale) {
 
 TEST(Attention, SeesOnlyTheKeysInTheWindowForWindowsAroundABlockAndBeyondTheSequence) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (std::int64_t window : {1, 2, 63, 64, 65, 66, 100, 128, 129, 199, 200, 1000})
       check_attention_case(*backend, {1, {200, 4, 2, 8, 2, 0, 0.3, window}, type});
   for (std::int64_t window : {1, 5, 17, 40}) {
@@ -92,7 +92,7 @@ TEST(Attention, GradientsOfAKeyValueHeadThatNoQueryUsesAreZero) {
 
 TEST(Attention, SeesOnlyTheKeysInTheDocument) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const std::vector<std::int32_t>& lengths :
          {std::vector<std::int32_t>{1, 1, 1}, {63, 1, 65}, {64, 64}, {5, 150}, {199}, {130}})
       for (std::int64_t window : {0, 7, 100}) {
@@ -111,7 +111,7 @@ TEST(Attention, EqualsPlainLoopsForRandomStarts) {
   const auto backend = test_backend();
   std::vector<std::int32_t> starts = random_ids("starts", 2 * 150, 150);
   for (std::int32_t r = 0; r < 300; ++r) starts[r] %= r % 150 + 1;
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     check_attention_case(*backend, {2, {150, 2, 2, 8, 1, 0, 0.3, 0, starts}, type});
 }
 

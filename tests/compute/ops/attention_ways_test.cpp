@@ -144,10 +144,25 @@ TEST(AttentionWays, DemandedOfCudnnAreAnErrorWhereItCannot) {
               testing::ThrowsMessage<UsageError>(HasSubstr("heads of width up to 128")));
 }
 
+TEST(AttentionWays, OfF16AndOfGpusWithoutBf16AreProductsInParts) {
+  constexpr AttentionRules kTuring{.cudnn = 91900, .capability = 75};
+  DryAttention dry(kHopper);
+  const auto offers = [&](DType type, const AttentionRules& rules) {
+    return attention_offers(dry.of(512, 2, 2, 128, type), rules);
+  };
+  for (const AttentionRules& rules : {kHopper, kAmd, kTuring}) {
+    EXPECT_EQ(best_offer(offers(DType::f16, rules)).way, AttentionWay::parts);
+    EXPECT_THAT(offers(DType::f16, rules).at(2).why_not,
+                HasSubstr(rules.capability == 75 ? "capability 8.0" : "they need bf16"));
+  }
+  EXPECT_EQ(best_offer(offers(DType::bf16, kTuring)).way, AttentionWay::parts);
+  EXPECT_THAT(offers(DType::bf16, kTuring).front().why_not, HasSubstr("capability 8.0"));
+}
+
 TEST(AttentionWays, AreCountedToTheByteByDryRuns) {
   for (const AttentionRules& rules : {kHopper, kAmd, with(kHopper, {.deterministic = false})})
     for (const std::int64_t width : {64, 80})
-      for (const DType type : {DType::bf16, DType::f32}) {
+      for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
         DryAttention dry(rules);
         const AttentionBackward args =
             dry.of(type == DType::bf16 && width == 64 ? 32768 : 2048, 4, 2, width, type);

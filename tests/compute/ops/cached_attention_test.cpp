@@ -118,7 +118,7 @@ class Generated {
   std::vector<Matrix> q_, k_, v_, want_, stats_;
 };
 
-constexpr DType kTypes[] = {DType::f32, DType::bf16};
+constexpr auto kTypes = kModelTypes;
 
 }  // namespace
 

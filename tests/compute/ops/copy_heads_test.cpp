@@ -15,7 +15,7 @@ constexpr std::int64_t kRows = 9, kHeads = 5, kWidth = 19, kNear = 23, kFar = 40
 
 TEST(CopyHeads, MovesColumnsOfHeadsAndLeavesOthers) {
   const auto backend = test_backend();
-  for (const DType type : {DType::f32, DType::bf16}) {
+  for (const DType type : kModelTypes) {
     const Matrix from = random_values("from", kRows, kHeads * kNear, type);
     Matrix want = random_values("to", kRows, kHeads * kFar, type);
     const Operand inp(from, type, 3), out(want, type, 1);
@@ -29,7 +29,7 @@ TEST(CopyHeads, MovesColumnsOfHeadsAndLeavesOthers) {
 
 TEST(CopyHeads, GivesAllHeadsTheSameOrAddsThemUp) {
   const auto backend = test_backend();
-  for (const DType type : {DType::f32, DType::bf16}) {
+  for (const DType type : kModelTypes) {
     const Matrix one = random_values("one", kRows, kWidth, type);
     Matrix copies(kRows, (kHeads - 1) * kFar + kWidth), sum(kRows, kWidth);
     const Operand shared(copies.rows, copies.cols, type), added(kRows, kWidth, type, 2),

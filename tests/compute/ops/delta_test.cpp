@@ -112,7 +112,7 @@ double dot(const Matrix& a, const Matrix& b) {
 
 TEST(DeltaRule, IsThatOfPlainLoops) {
   const auto backend = test_backend();
-  for (const DType type : {DType::f32, DType::bf16})
+  for (const DType type : kModelTypes)
     for (const DeltaSizes& sizes :
          {DeltaSizes{1, 1, 1, 1, 1, 1}, DeltaSizes{2, 6, 2, 1, 6, 8},
           DeltaSizes{1, 70, 3, 3, 5, 70}, DeltaSizes{2, 9, 3, 2, 4, 64, 1}}) {

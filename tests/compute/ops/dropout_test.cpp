@@ -30,7 +30,7 @@ double mean_of(const Matrix& m) {
 }  // namespace
 
 TEST(Dropout, WithProbabilityZeroScales) {
-  for (DType type : {DType::f32, DType::bf16}) {
+  for (DType type : kModelTypes) {
     const Operand inp(random_values("inp", 5, 70, type), type, 3), out(5, 70, type, 1);
     test_backend()->run(ops::Dropout{.out = out, .inp = inp, .scale = 0.5f});
     Matrix want = inp.values();

@@ -10,7 +10,7 @@ using reference::Matrix;
 TEST(Embedding, LooksUpItsRowsAndAddsTheirGradients) {
   const auto backend = test_backend();
   const std::int64_t T = 7, first = 10, V = 20;
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (std::int64_t C : {1, 17, 65, 768}) {
       const std::vector<std::int32_t> ids =
           random_ids("ids", 3 * T, 40);  // some below `first`, some beyond the table
@@ -68,7 +68,7 @@ TEST(Embedding, AddsTheGradientsOfMoreRowsAndColumnsThanABlockOfAGpuHasThreads) 
 
 TEST(Embedding, AddsTheLearnedRowsOfExplicitPositions) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16}) {
+  for (DType type : kModelTypes) {
     const Matrix table = random_values("table", 5, 17, type),
                  learned = random_values("learned", 4, 17, type);
     const std::vector<std::int32_t> ids{0, 4, 7, 2, 2, 1}, positions{3, 0, 1, 1, 0, 2};

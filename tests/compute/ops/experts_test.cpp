@@ -97,7 +97,7 @@ TEST(ExpertOrder, OrdersCopiesByExpertThenByRow) {
 }
 
 TEST(SpreadRows, CopiesEachRowToItsPlacesAndTheSumOfCopiesIsItsGradient) {
-  for (const DType type : {DType::f32, DType::bf16})
+  for (const DType type : kModelTypes)
     for (const Moved& size : kMoved) {
       const auto [R, k, C] = size;
       SCOPED_TRACE(testing::Message() << R << ',' << k << ',' << C << ' ' << name_of(type));
@@ -116,7 +116,7 @@ TEST(SpreadRows, CopiesEachRowToItsPlacesAndTheSumOfCopiesIsItsGradient) {
 }
 
 TEST(CombineRows, AddsUpWeightedCopiesInF32AndRoundsOnce) {
-  for (const DType type : {DType::f32, DType::bf16})
+  for (const DType type : kModelTypes)
     for (const Moved& size : kMoved)
       for (const std::int64_t gap : {0, 3}) {
         const auto [R, k, C] = size;
@@ -135,7 +135,7 @@ TEST(CombineRows, AddsUpWeightedCopiesInF32AndRoundsOnce) {
 }
 
 TEST(CombineRowsBackward, GivesTheGradientsOfCopiesAndWeightsAlsoInPlace) {
-  for (const DType type : {DType::f32, DType::bf16})
+  for (const DType type : kModelTypes)
     for (const Moved& size : kMoved)
       for (const bool in_place : {false, true}) {
         const auto [R, k, C] = size;

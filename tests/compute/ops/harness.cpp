@@ -26,6 +26,8 @@ double load(const View& view, std::int64_t r, std::int64_t c) {
       return view.row<float>(r)[c];
     case DType::bf16:
       return get(view.row<bf16>(r)[c]);
+    case DType::f16:
+      return get(view.row<f16>(r)[c]);
     case DType::f64:
       return view.row<double>(r)[c];
     case DType::i32:
@@ -45,6 +47,9 @@ void store(const View& view, std::int64_t r, std::int64_t c, double value) {
       break;
     case DType::bf16:
       put(view.row<bf16>(r)[c], static_cast<float>(value));
+      break;
+    case DType::f16:
+      put(view.row<f16>(r)[c], static_cast<float>(value));
       break;
     case DType::f64:
       view.row<double>(r)[c] = value;
@@ -127,7 +132,10 @@ std::vector<std::int32_t> random_ids(std::string_view name, std::int64_t count,
   return ids;
 }
 
-double rounding(DType dtype) { return dtype == DType::bf16 ? 0x1p-8 : 0x1p-24; }
+double rounding(DType dtype) {
+  if (dtype == DType::f16) return 0x1p-11;
+  return dtype == DType::bf16 ? 0x1p-8 : 0x1p-24;
+}
 
 testing::AssertionResult close(const Matrix& got, const Matrix& want, Tolerance tolerance) {
   if (got.rows != want.rows || got.cols != want.cols)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,12 @@
 #include "tests/support/reference.h"
 
 namespace axonn {
+
+/// The types that models compute in.
+inline constexpr std::array kModelTypes{DType::f32, DType::bf16, DType::f16};
+
+/// Whether an operation may have operands of both types: not of bf16 and of f16.
+constexpr bool may_mix(DType a, DType b) { return a == b || !is_half(a) || !is_half(b); }
 
 /// A matrix in memory that the backend under test can access, with `gap` elements of padding after
 /// each row, which no operation may write.
@@ -56,10 +63,15 @@ struct Tolerance {
   double absolute = 0, relative = 0;
 };
 
+/// The tolerance for an f32 value that is rounded to dtype. Below 2^-14, f16 has steps of 2^-24.
+inline Tolerance rounded_to(DType dtype) {
+  return {dtype == DType::f16 ? 0x1p-25 : 0, dtype == DType::f32 ? 0 : rounding(dtype)};
+}
+
 /// The tolerance for a result that is computed in f32 with errors up to `absolute` and stored as
 /// dtype.
 inline Tolerance stored(DType dtype, double absolute) {
-  return {absolute, rounding(dtype) * 1.01 + rounding(DType::f32)};
+  return {absolute + rounded_to(dtype).absolute, rounding(dtype) * 1.01 + rounding(DType::f32)};
 }
 
 /// Success, or a failure that shows the worst element. NaN is never close; padding must be intact.

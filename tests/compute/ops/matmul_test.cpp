@@ -130,7 +130,7 @@ TEST(Matmul, OfFewRowsGivesARowBitsThatDoNotDependOnTheOtherRows) {
   const auto backend = test_backend();
   if (backend->name() != "cpu") GTEST_SKIP() << "promised on the CPU only";
   const std::int64_t N = 75, K = 203;
-  for (DType type : {DType::f32, DType::bf16}) {
+  for (DType type : kModelTypes) {
     const Operand a(random_values("a", 7, K, type), type), b(random_values("b", N, K, type), type),
         all(Matrix(7, N), DType::f32), some(Matrix(7, N), DType::f32);
     const auto multiply = [&](const Operand& out, std::int64_t first, std::int64_t rows) {
@@ -172,7 +172,7 @@ TEST(Matmul, OfFewRowsStreamsTheMatrixUnlessAnotherWayIsSet) {
 
 TEST(Matmul, OfEmptyOperandsIsTheBiasPlusTheOldResultIfItAccumulates) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (bool bias : {false, true})
       for (bool accumulate : {false, true}) {
         check(*backend, {3, 5, 0, type, type, false, false, bias, accumulate, 0});

@@ -159,8 +159,10 @@ TEST(MatmulShape, IsParsedFromItsTextAndFromNoOtherText) {
   expect_text({.M = 1, .N = 2, .K = 3, .gelu_derivative = true}, "f32 NN 1x2x3 d_gelu");
   expect_text({.M = 1, .N = 2, .K = 3, .a_transposed = true, .bias_gradient = true},
               "f32 TN 1x2x3 d_bias");
+  expect_text({.M = 1, .N = 2, .K = 3, .type = DType::f16, .out_type = DType::f32},
+              "f16 NN 1x2x3 to f32");
   for (const char* text :
-       {"", "f32", "f32 NT", "f32 NT 1x2", "f16 NT 1x2x3", "f32 NX 1x2x3", "f32 NT 1x2x3 and more",
+       {"", "f32", "f32 NT", "f32 NT 1x2", "f8 NT 1x2x3", "f32 NX 1x2x3", "f32 NT 1x2x3 and more",
         "f32 NT 1x2x3 to", "f32 NT 1y2x3", "f32 NT 1x2x3 kept"})
     EXPECT_EQ(parse_matmul_shape(text), std::nullopt) << text;
 }

@@ -127,7 +127,7 @@ std::vector<Experts> modes(const std::vector<std::int64_t>& rows, std::int64_t N
 
 TEST(Matmuls, OfSkewedCountsEqualPlainLoopsAndEachHasTheBitsOfACallOfItsOwn) {
   const auto backend = test_backend(2);
-  for (const DType type : {DType::f32, DType::bf16}) {
+  for (const DType type : kModelTypes) {
     for (const Experts& experts : modes({3, 0, 70, 1, 129, 32, 0, 65}, 75, 51, type))
       check(*backend, experts);
     // Of several panels, with rests.
@@ -137,13 +137,13 @@ TEST(Matmuls, OfSkewedCountsEqualPlainLoopsAndEachHasTheBitsOfACallOfItsOwn) {
 
 TEST(Matmuls, OfOneExpertWithAllRowsEqualPlainLoops) {
   const auto backend = test_backend(2);
-  for (const DType type : {DType::f32, DType::bf16})
+  for (const DType type : kModelTypes)
     for (const Experts& experts : modes({0, 0, 200, 0}, 64, 96, type)) check(*backend, experts);
 }
 
 TEST(Matmuls, WithoutRowsChangeNothingButGradientsOfWeightsThatAreNotAccumulated) {
   const auto backend = test_backend(2);
-  for (const DType type : {DType::f32, DType::bf16})
+  for (const DType type : kModelTypes)
     for (const Experts& experts : modes({0, 0, 0}, 20, 12, type)) check(*backend, experts);
   backend->matmuls({});
 }
@@ -151,7 +151,7 @@ TEST(Matmuls, WithoutRowsChangeNothingButGradientsOfWeightsThatAreNotAccumulated
 TEST(Matmuls, OfDifferentRowsOfTheSameMemoryEqualPlainLoops) {
   const auto backend = test_backend();
   constexpr std::int64_t M = 64, N = 96, K = 70, kFew = 3;
-  for (const DType type : {DType::f32, DType::bf16}) {
+  for (const DType type : kModelTypes) {
     const Matrix a = random_values("a", M, K, type), b = random_values("b", K, N, type);
     const Operand left(transpose(a), type), right(b, type), few(M, N, DType::f32),
         all(M, N, DType::f32);
@@ -168,7 +168,7 @@ TEST(Matmuls, OfDifferentRowsOfTheSameMemoryEqualPlainLoops) {
 
 TEST(Matmuls, OfWhichSomeAccumulateEqualPlainLoops) {
   const auto backend = test_backend(2);
-  for (const DType type : {DType::f32, DType::bf16}) {
+  for (const DType type : kModelTypes) {
     const Experts gradients = modes({30, 7, 0, 0, 129}, 75, 51, type)[3];
     const std::vector<ExpertProduct> products = products_of(gradients);
     std::vector<Matmul> all;

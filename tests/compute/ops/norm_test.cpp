@@ -89,7 +89,7 @@ void check(Backend& backend, std::int64_t R, std::int64_t C, DType type, std::in
 
 TEST(LayerNorm, EqualsPlainLoopsForwardAndBackwardWholeAndInPieces) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16}) {
+  for (DType type : kModelTypes) {
     check(*backend, 1, 3, type, 1);
     check(*backend, 3, 17, type, 1);
     check(*backend, 5, 51, type, 3);
@@ -99,7 +99,7 @@ TEST(LayerNorm, EqualsPlainLoopsForwardAndBackwardWholeAndInPieces) {
 }
 
 TEST(AddMoments, EqualsTheSumAndItsMomentsAndHasTheBitsOfSeparateOperations) {
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const auto& [R, C] :
          {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 63}, {5, 200}, {130, 768}}) {
       SCOPED_TRACE(testing::Message() << '(' << R << ',' << C << ") " << name_of(type));
@@ -222,7 +222,7 @@ void check_whole(Backend& backend, const NormCase& of, DType type) {
 
 TEST(NormBackward, EqualsTheSeparateOperationsForRowsOfAnyLength) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16}) {
+  for (DType type : kModelTypes) {
     check_whole(*backend, {1, 1}, type);
     check_whole(*backend, {5, 51}, type);
     check_whole(*backend, {70, 8, false, false}, type);
@@ -242,7 +242,7 @@ TEST(NormBackward, EqualsTheSeparateOperationsForRowsOfAnyLength) {
 
 TEST(NormForward, HasTheBitsOfTheSeparateOperations) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const bool about_zero : {false, true})
       for (const auto& [R, C] : {std::pair<std::int64_t, std::int64_t>{1, 1},
                                  {3, 63},

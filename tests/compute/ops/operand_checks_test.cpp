@@ -124,7 +124,7 @@ Refused of_activations(const Operands& o) {
       {"number is (1,6) f32, want (1,1)", ops::ScaleByNumber{o.x, o.y, o.row}},
       {"out is (4,6) bf16, want f32", ops::SoftCap{o.half, o.x, 2}},
       {"out is (4,3) f32, want (4,6)", ops::SoftCapBackward{o.x, o.y, o.thirds, 2}},
-      {"inp is (1,4) i32, want f32 or bf16", ops::Cast{o.x, o.ids}},
+      {"inp is (1,4) i32, want f32 or bf16 or f16", ops::Cast{o.x, o.ids}},
       {"out is (1,1) f32, want (1,6)", ops::ColumnSum{o.one, o.x}}};
 }
 
@@ -224,7 +224,7 @@ Refused of_others(const Operands& o) {
                                                                       .second = o.row,
                                                                       .gradient = o.row,
                                                                       .out = o.row}},
-          {"values is (1,4) i32, want f32 or bf16", ops::Clamp{o.ids, 1}},
+          {"values is (1,4) i32, want f32 or bf16 or f16", ops::Clamp{o.ids, 1}},
           {"out is (1,1) f32, want (1,6)",
            ops::Momentum{.momentum = o.row, .gradient = o.row, .out = o.one}},
           {"squared_norm is (1,1) f32, want f64", ops::DivideByNorm{o.x, o.y, o.one}},

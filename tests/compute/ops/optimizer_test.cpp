@@ -20,7 +20,7 @@ constexpr std::int64_t kSizes[][2] = {{1, 0}, {1, 1}, {17, 5}, {768, 768}, {2000
 
 TEST(AdamW, FollowsThePlainLoopOverThreeStepsAndWritesTheComputeCopy) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const auto& [n, decayed] : kSizes) {
       Matrix w = random_values("w", 1, n, DType::f32), m(1, n), v(1, n);
       const Operand master(w, DType::f32), first(1, n, DType::f32), second(1, n, DType::f32),
@@ -51,14 +51,14 @@ TEST(AdamW, FollowsThePlainLoopOverThreeStepsAndWritesTheComputeCopy) {
       EXPECT_TRUE(close(master, w, {error, 0}));
       EXPECT_TRUE(close(first, m, {8 * rounding(DType::f32), 0}));
       EXPECT_TRUE(close(second, v, {8 * rounding(DType::f32), 0}));
-      EXPECT_TRUE(close(out, master.values(), {0, type == DType::bf16 ? rounding(type) : 0}));
+      EXPECT_TRUE(close(out, master.values(), rounded_to(type)));
     }
 }
 
 TEST(AdEMAMix, FollowsThePlainLoopOverThreeSteps) {
   const auto backend = test_backend();
   constexpr double kBeta3 = 0.9999;
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const auto& [n, decayed] : kSizes) {
       Matrix w = random_values("w", 1, n, DType::f32), m(1, n), s(1, n), v(1, n);
       const Operand master(w, DType::f32), first(1, n, DType::f32), slow(1, n, DType::f32),
@@ -93,7 +93,7 @@ TEST(AdEMAMix, FollowsThePlainLoopOverThreeSteps) {
       EXPECT_TRUE(close(master, w, {error, 0}));
       EXPECT_TRUE(close(slow, s, {9 * 1.5e-4 * rounding(DType::f32), 0}));
       EXPECT_TRUE(close(second, v, {8 * rounding(DType::f32), 0}));
-      EXPECT_TRUE(close(out, master.values(), {0, type == DType::bf16 ? rounding(type) : 0}));
+      EXPECT_TRUE(close(out, master.values(), rounded_to(type)));
     }
 }
 
@@ -126,7 +126,7 @@ TEST(Momentum, FollowsThePlainLoopWithAndWithoutNesterov) {
 
 TEST(Muon, DivisionByTheNormAndWeightedSumsFollowPlainLoops) {
   const auto backend = test_backend();
-  for (const DType type : {DType::f32, DType::bf16})
+  for (const DType type : kModelTypes)
     for (const auto& [R, C, gap] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{1, 1, 0},
                                     {3, 17, 4},
                                     {60, 500, 0}}) {
@@ -169,7 +169,7 @@ TEST(MovingAverage, FollowsThePlainLoopWithDecayRatesNearOne) {
 
 TEST(Sgd, StepsAgainstTheScaledGradientAndDecaysTheFirstElements) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const auto& [n, decayed] : kSizes) {
       Matrix w = random_values("w", 1, n, DType::f32);
       const Matrix g = random_values("g", 1, n, DType::f32);
@@ -185,13 +185,13 @@ TEST(Sgd, StepsAgainstTheScaledGradientAndDecaysTheFirstElements) {
       for (std::int64_t i = 0; i < n; ++i)
         w(0, i) -= 0.1f * (0.5 * g(0, i) + (i < decayed ? 0.2f : 0.0f) * w(0, i));
       EXPECT_TRUE(close(master, w, {4 * rounding(DType::f32), 0}));
-      EXPECT_TRUE(close(out, master.values(), {0, type == DType::bf16 ? rounding(type) : 0}));
+      EXPECT_TRUE(close(out, master.values(), rounded_to(type)));
     }
 }
 
 TEST(Sgd, WithMomentumFollowsThePlainLoopOverThreeSteps) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const bool nesterov : {true, false})
       for (const auto& [n, decayed] : kSizes) {
         Matrix w = random_values("w", 1, n, DType::f32), m(1, n);
@@ -220,13 +220,13 @@ TEST(Sgd, WithMomentumFollowsThePlainLoopOverThreeSteps) {
         // Sums below 4, with at most six roundings in each of three steps.
         EXPECT_TRUE(close(momentum, m, {18 * 4 * rounding(DType::f32), 0}));
         EXPECT_TRUE(close(master, w, {18 * 4 * rounding(DType::f32), 0}));
-        EXPECT_TRUE(close(out, master.values(), {0, type == DType::bf16 ? rounding(type) : 0}));
+        EXPECT_TRUE(close(out, master.values(), rounded_to(type)));
       }
 }
 
 TEST(Lion, FollowsThePlainLoopOverThreeStepsAndStaysWhereAllIsZero) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const auto& [n, decayed] : kSizes) {
       Matrix w = random_values("w", 1, n, DType::f32), m(1, n);
       const Operand master(w, DType::f32), mean(1, n, DType::f32), out(1, n, type),
@@ -254,13 +254,13 @@ TEST(Lion, FollowsThePlainLoopOverThreeStepsAndStaysWhereAllIsZero) {
       }
       EXPECT_TRUE(close(mean, m, {9 * rounding(DType::f32), 0}));
       EXPECT_TRUE(close(master, w, {3 * 4 * rounding(DType::f32), 0}));
-      EXPECT_TRUE(close(out, master.values(), {0, type == DType::bf16 ? rounding(type) : 0}));
+      EXPECT_TRUE(close(out, master.values(), rounded_to(type)));
     }
 }
 
 TEST(ScheduleFreeAdamW, FollowsThePlainLoopOverThreeSteps) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const auto& [n, decayed] : kSizes) {
       Matrix y = random_values("w", 1, n, DType::f32), z = y, x = y, v(1, n);
       const Operand master(y, DType::f32), steps(1, n, DType::f32), average(1, n, DType::f32),
@@ -298,13 +298,13 @@ TEST(ScheduleFreeAdamW, FollowsThePlainLoopOverThreeSteps) {
       EXPECT_TRUE(close(steps, z, {error, 0}));
       EXPECT_TRUE(close(average, x, {error, 0}));
       EXPECT_TRUE(close(second, v, {8 * rounding(DType::f32), 0}));
-      EXPECT_TRUE(close(out, master.values(), {0, type == DType::bf16 ? rounding(type) : 0}));
+      EXPECT_TRUE(close(out, master.values(), rounded_to(type)));
     }
 }
 
 TEST(Clamp, LimitsSizes) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const auto& [R, C, gap] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{1, 1, 0},
                                     {3, 17, 4},
                                     {60, 500, 0}}) {
@@ -330,7 +330,7 @@ TEST(Optimizers, RefuseStepZeroAndMoreDecayedElementsThanThereAre) {
 TEST(Reductions, SumSquaresAndNonfiniteElementsAreAddedToWhatIsThere) {
   const auto backend = test_backend();
   const double inf = std::numeric_limits<double>::infinity();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const auto& [R, C, gap] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{1, 1, 0},
                                     {3, 17, 4},
                                     {1, 30000, 0},
@@ -361,7 +361,7 @@ TEST(Reductions, SumSquaresAndNonfiniteElementsAreAddedToWhatIsThere) {
 
 TEST(Reductions, PowersAndTheLargestSizeAreCombinedWithWhatIsThere) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const auto& [R, C, gap] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{1, 1, 0},
                                     {3, 17, 4},
                                     {1, 30000, 0},

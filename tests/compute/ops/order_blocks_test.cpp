@@ -50,7 +50,7 @@ Matrix stacked(const Matrix& ordered, const std::vector<std::int32_t>& slots,
 
 TEST(OrderBlocks, MovesRowsBetweenTheStackedPiecesOfRanksAndTheOrderOfPositions) {
   const auto backend = test_backend();
-  for (const DType type : {DType::f32, DType::bf16})
+  for (const DType type : kModelTypes)
     for (const std::int64_t sequences : {1, 3})
       for (const int ways : {1, 2, 4})
         for (const std::int64_t C : {1, 24, 65}) {

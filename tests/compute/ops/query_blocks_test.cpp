@@ -118,7 +118,7 @@ std::vector<std::vector<std::int32_t>> some_starts(std::int64_t sequences, std::
 }  // namespace
 
 TEST(QueryBlocks, OfAllPartsHaveTheBitsOfAllRowsAndKeyGradientsThatAddUp) {
-  for (const DType type : {DType::f32, DType::bf16})
+  for (const DType type : kModelTypes)
     for (const std::int64_t window : {0, 100})
       for (const auto& starts : some_starts(2, 256)) {
         AttentionCase all{2, {256, 3, 2, 8, 2, 1, 0.3, window, starts}, type, 8};
@@ -133,7 +133,7 @@ TEST(QueryBlocks, HaveTheSameBitsOnSeveralThreadsWhicheverTasksTheyShare) {
     std::int64_t sequences, window;  // one sequence: few heads, which several threads share
     int starts;
   } const runs[] = {{1, 1, 0, 2}, {2, 1, 130, 1}, {3, 1, 0, 1}, {2, 3, 0, 1}, {3, 3, 130, 0}};
-  for (const DType type : {DType::f32, DType::bf16})
+  for (const DType type : kModelTypes)
     for (const auto& [threads, sequences, window, starts] : runs) {
       if (threads > 1 && !on_cpu()) continue;
       AttentionCase all{sequences,
@@ -164,7 +164,7 @@ TEST(QueryBlocks, HaveTheSameBitsIfNeighboursInACallLieFarApart) {
 
 TEST(QueryBlocks, EqualPlainLoops) {
   const auto backend = test_backend();
-  for (const DType type : {DType::f32, DType::bf16})
+  for (const DType type : kModelTypes)
     for (const std::int64_t window : {0, 70})
       for (const auto& starts : some_starts(2, 192))
         for (const bool f32_sums : {false, true}) {
@@ -179,13 +179,13 @@ TEST(QueryBlocks, EqualPlainLoops) {
 TEST(QueryBlocks, OfEarlyOrLatePositionsOrOfDocumentsOfOneTokenAreFinite) {
   std::vector<std::int32_t> own(256);  // every row sees its own key alone
   std::iota(own.begin(), own.end(), 0);
-  for (const DType type : {DType::f32, DType::bf16})
+  for (const DType type : kModelTypes)
     for (const std::int64_t width : {8, 64})
       check_parts({1, {256, 2, 1, width, 2, 0, 30, 0, own}, type, 8}, {{0}, {3}, {1, 2}});
 }
 
 TEST(QueryBlocks, OfAllPositionsHaveTheBitsOfNone) {
-  for (const DType type : {DType::f32, DType::bf16})
+  for (const DType type : kModelTypes)
     check_parts({2, {128, 2, 2, 8, 1, 0, 0.3}, type}, {{0, 1, 0, 1}});
 }
 

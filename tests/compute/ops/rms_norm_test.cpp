@@ -11,7 +11,7 @@ using reference::Matrix;
 
 namespace {
 
-constexpr DType kTypes[] = {DType::f32, DType::bf16};
+constexpr auto kTypes = kModelTypes;
 constexpr double kEps = 1e-3;
 
 /// Compares RMSNorm with rows cut into `pieces`, as ranks along y hold them, with plain loops.

@@ -12,7 +12,7 @@ using reference::Matrix;
 
 TEST(RotaryEmbedding, RotatesHalvesByThePositionInTheSequenceAndBack) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const auto& [sequences, T, h, D] :
          {std::array<std::int64_t, 4>{1, 1, 1, 2}, {2, 5, 3, 6}, {3, 70, 4, 64}, {1, 3, 2, 34}}) {
       const std::int64_t R = sequences * T;
@@ -59,7 +59,7 @@ TEST(RotaryEmbedding, RotatesRowsByExplicitPositionsInAnyOrder) {
 
 TEST(RotaryEmbedding, RotatesTheFirstColumnsOfAHeadAndCopiesTheOthers) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16}) {
+  for (DType type : kModelTypes) {
     const Operand angles(random_values("table", 5, 4, DType::f32), DType::f32),
         inp(random_values("inp", 5, 20, type), type, 3), out(5, 20, type, 1), turned(5, 4, type);
     backend->run(ops::RotaryEmbedding{.out = out, .inp = inp, .table = angles, .head_dim = 10});
@@ -82,7 +82,7 @@ TEST(RotaryEmbedding, RotatesTheFirstColumnsOfAHeadAndCopiesTheOthers) {
 
 TEST(RotaryEmbedding, OfNeighboursIsThatOfHalvesInAnotherOrder) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const bool inverse : {false, true}) {
       const Matrix x = random_values("inp", 5, 14, type);
       Matrix halves = x;  // a head of 14 columns, of which 10 rotate

@@ -219,7 +219,7 @@ TEST(Route, EqualsPlainLoopsForEveryRuleAndSize) {
 }
 
 TEST(Route, ChoosesByTheBiasButWeighsWithoutIt) {
-  for (const DType type : {DType::f32, DType::bf16})
+  for (const DType type : kModelTypes)
     for (const bool sigmoid : {false, true}) {
       Router router{.k = 6, .sigmoid = sigmoid, .normalise = true, .bias = biases(40, type)};
       const Router with = check_route(20, 40, router, type);

@@ -10,7 +10,7 @@ TEST(AttentionPieces, EqualPlainLoopsHoweverFewBytesTheyHave) {
   for (const std::int64_t bytes : {1, 5'000, 60'000, 1 << 30}) {
     const auto backend =
         test_cuda_backend({.attention = CudaAttention::own, .attention_bytes = bytes});
-    for (const DType type : {DType::f32, DType::bf16}) {
+    for (const DType type : kModelTypes) {
       check_attention_case(*backend, {2, {70, 4, 2, 8, 2, 0, 0.1}, type});
       check_attention_case(*backend, {1, {70, 3, 3, 8, 1, 0, 0.1, 20}, type});
     }

@@ -35,7 +35,7 @@ struct WithSinks {
 
 TEST(Sinks, AreFurtherScoresOfTheSoftmaxWithoutValues) {
   const auto backend = test_backend();
-  for (const DType type : {DType::f32, DType::bf16})
+  for (const DType type : kModelTypes)
     for (const auto& [rows, heads, dim] :
          {SinkCase{1, 1, 1}, SinkCase{5, 3, 20}, SinkCase{70, 2, 64}}) {
       SCOPED_TRACE(testing::Message() << rows << ',' << heads << ',' << dim << name_of(type));

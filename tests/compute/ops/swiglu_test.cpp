@@ -13,7 +13,7 @@ using reference::Matrix;
 
 TEST(Swiglu, AndItsGradientEqualPlainLoopsAlsoInPlace) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const auto& [R, F] : {std::array<std::int64_t, 2>{1, 1}, {3, 17}, {2, 9000}, {40, 688}}) {
       SCOPED_TRACE(testing::Message() << '(' << R << ',' << F << ") " << name_of(type));
       Matrix x = random_values("x", R, 2 * F, type);
@@ -33,7 +33,7 @@ TEST(Swiglu, AndItsGradientEqualPlainLoopsAlsoInPlace) {
 
 TEST(Swiglu, WithAGateByGeluAndItsGradientEqualPlainLoops) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const auto& [R, F] : {std::array<std::int64_t, 2>{1, 1}, {3, 17}, {40, 688}}) {
       SCOPED_TRACE(testing::Message() << '(' << R << ',' << F << ") " << name_of(type));
       const Matrix x = random_values("x", R, 2 * F, type), d = random_values("dy", R, F, type);
@@ -57,7 +57,7 @@ TEST(Swiglu, WithAGateByGeluAndItsGradientEqualPlainLoops) {
 TEST(Swiglu, WithAClampedGateAndItsGradientEqualPlainLoops) {
   const auto backend = test_backend();
   constexpr double kLimit = 1.5, kAlpha = 1.702;
-  for (DType type : {DType::f32, DType::bf16}) {
+  for (DType type : kModelTypes) {
     const std::int64_t R = 40, F = 88;
     SCOPED_TRACE(name_of(type));
     Matrix x = random_values("x", R, 2 * F, type);

@@ -25,7 +25,7 @@ Matrix values_around_zero(std::int64_t R, std::int64_t C, DType type) {
 
 TEST(Xielu, AndItsGradientsEqualPlainLoopsAlsoInPlace) {
   const auto backend = test_backend();
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : kModelTypes)
     for (const auto& [R, C] :
          {std::array<std::int64_t, 2>{1, 1}, {3, 17}, {2, 9000}, {300, 688}, {0, 4}}) {
       SCOPED_TRACE(testing::Message() << '(' << R << ',' << C << ") " << name_of(type));

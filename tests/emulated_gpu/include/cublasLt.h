@@ -16,7 +16,7 @@ enum cublasStatus_t {
   CUBLAS_STATUS_EXECUTION_FAILED,
   CUBLAS_STATUS_NOT_SUPPORTED,
 };
-enum cudaDataType_t { CUDA_R_32F, CUDA_R_16BF };
+enum cudaDataType_t { CUDA_R_32F, CUDA_R_16BF, CUDA_R_16F };
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F };
 enum cublasOperation_t { CUBLAS_OP_N, CUBLAS_OP_T };
 

@@ -56,6 +56,11 @@ TEST(GptOnGrids, Bfloat16StaysWithinOnePercentOfOneRankOnTenGrids) {
       "");
 }
 
+TEST(GptOnGrids, F16StaysWithinTwoThousandthsOfOneRankOnTenGrids) {
+  EXPECT_EQ(
+      difference_on_grids({.dtype = DType::f16, .make_model = tiny_gpt(4, true)}, ten_grids()), "");
+}
+
 TEST(GptOnGrids, LossesDoNotDependOnAccumulationChunksOrCutRows) {
   TinyRun run{.make_model = tiny_gpt(4, true)};
   const TinyTrace one = run_tiny(run);
@@ -106,7 +111,7 @@ std::vector<GridShape> overlap_grids() {
 /// Random delays reveal a value that is used before its collective is done, or a buffer that is
 /// overwritten during one. Overlaps nothing, or everything with and without recomputation.
 void expect_same_bits_when_late(const GridShape& shape) {
-  for (DType dtype : {DType::f32, DType::bf16}) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     TinyRun run = two_micro_batches(shape, dtype);
     run.chunks = dtype == DType::f32 ? 1 : 2;
     const TinyTrace plain = run_tiny(with(no_overlap(), run));
@@ -122,7 +127,7 @@ void expect_same_bits_when_late(const GridShape& shape) {
 
 TEST(GptOnGrids, NoOverlapAndNoRecomputationChangesABitOnTenGrids) {
   for (const GridShape& shape : ten_grids()) {
-    for (DType dtype : {DType::f32, DType::bf16}) {
+    for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       const TinyRun run = two_micro_batches(shape, dtype);
       const TinyTrace plain = run_tiny(with(no_overlap(), run));
       Switches recomputed = no_overlap();

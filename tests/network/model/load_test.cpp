@@ -67,9 +67,8 @@ void expect_loaded(const ModelConfig& config, const std::string& path, const Gri
           const std::int64_t row = slice.row + e / slice.cols, col = slice.col + e % slice.cols,
                              at = slice.offset + e - slice.begin;
           const View piece = group->piece_of_compute();
-          const float got =
-              dtype == DType::bf16 ? get(piece.as<bf16>()[at]) : piece.as<float>()[at];
-          ASSERT_EQ(got, value_of(spec->name, row * spec->layout.cols + col))
+          ASSERT_EQ(float_at(piece.data, piece.dtype, at),
+                    value_of(spec->name, row * spec->layout.cols + col))
               << spec->name << " (" << row << ", " << col << ") on " << grid.describe();
         }
   });
@@ -111,7 +110,7 @@ TEST(Load, FrozenWeightsAreReadIntoTheirComputeCopies) {
   const TemporaryPath folder;
   write_model(folder.path(), config, {});
   config.lora.rank = 2;
-  for (DType dtype : {DType::f32, DType::bf16})
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16})
     expect_loaded(config, folder.path(), {2, 1, 2, 1}, dtype);
 }
 

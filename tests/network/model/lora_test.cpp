@@ -297,7 +297,7 @@ TEST(LoraOnGrids, DropoutChangesTheLosses) {
 }
 
 TEST(LoraOnGrids, TrainingLearnsAndChangesNoBitOfTheFrozenWeights) {
-  for (DType dtype : {DType::f32, DType::bf16}) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const TinyTrace trace =
         run_tiny({.grid = {2, 2, 2, 1},
                   .steps = 20,

@@ -76,7 +76,7 @@ void compare_experts(Communicator& world) {
 void compare(Communicator& world) {
   compare_shared(world);
   compare_experts(world);
-  for (DType dtype : {DType::f32, DType::bf16}) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     TinyRun run{.steps = 3,
                 .accumulation = dtype == DType::bf16 ? 3 : 1,
                 .dtype = dtype,

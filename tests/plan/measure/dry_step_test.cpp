@@ -111,7 +111,7 @@ TEST(DryStep, PeakEqualsARealRunsOnEveryGridWithEveryTypeAndWithRecomputation) {
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 1, 1}, GridShape{1, 2, 1, 1},
                                GridShape{1, 1, 2, 1}, GridShape{1, 1, 1, 2}, GridShape{2, 2, 1, 1},
                                GridShape{1, 1, 3, 2}, GridShape{3, 2, 2, 1}, GridShape{2, 1, 2, 2}})
-    for (const DType dtype : {DType::f32, DType::bf16})
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
       for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
         Config config = on_grid(tiny(), grid);
         config.training.dtype = dtype;
@@ -269,7 +269,7 @@ TEST(DryStep, InTwoChunksEverySumOfABlockHasAProductBetweenItsStartAndItsWait) {
 }
 
 TEST(DryStep, HoldsStateInTheTypesThatTheRunUses) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     Config config = tiny();
     config.training.dtype = dtype;
     const MemoryParts live = dry_step(resolved(config), 0).memory.live_by;

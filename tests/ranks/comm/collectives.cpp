@@ -16,11 +16,14 @@ namespace axonn {
 
 namespace {
 
-/// Above this count only f32 and bf16 are tested, for all types.
+/// Above this count only f32, bf16 and f16 are tested.
 constexpr std::int64_t kAllTypes = 10'000;
 
 template <typename T>
 using Values = std::vector<T>;
+
+template <typename T>
+concept Half = is_half(dtype_of<T>);
 
 /// 64 pseudorandom bits (the finalizer of SplitMix64). It is fast because every rank computes the
 /// values of all ranks.
@@ -40,7 +43,7 @@ Values<T> values_of(int rank, std::int64_t count, int salt) {
     const std::uint32_t exponent = 117 + bits % 20;  // 2^-10 to 2^9
     const float x =
         std::bit_cast<float>(static_cast<std::uint32_t>(bits >> 32 & 0x807fffff) | exponent << 23);
-    if constexpr (std::is_same_v<T, bf16>)
+    if constexpr (Half<T>)
       put(values[i], x);
     else if constexpr (std::is_integral_v<T>)
       values[i] = static_cast<T>(bits >> 36);
@@ -52,15 +55,15 @@ Values<T> values_of(int rank, std::int64_t count, int salt) {
 
 template <typename T>
 auto widened(T x) {
-  if constexpr (std::is_same_v<T, bf16>)
+  if constexpr (Half<T>)
     return get(x);
   else
     return x;
 }
 
-/// The oracle: combines elements [first, first + count) of all ranks, in f32 for bf16. Ranks are
-/// paired up with their neighbours; the results are paired up again, and one without a neighbour
-/// goes on as it is.
+/// The oracle: combines elements [first, first + count) of all ranks, in f32 for bf16 and f16.
+/// Ranks are paired up with their neighbours; the results are paired up again, and one without a
+/// neighbour goes on as it is.
 template <typename T>
 Values<T> combined(const std::vector<Values<T>>& ranks, std::int64_t first, std::int64_t count,
                    ReduceOp op) {
@@ -82,7 +85,7 @@ Values<T> combined(const std::vector<Values<T>>& ranks, std::int64_t first, std:
     }
   Values<T> rounded(count);
   for (std::int64_t i = 0; i < count; ++i)
-    if constexpr (std::is_same_v<T, bf16>)
+    if constexpr (Half<T>)
       put(rounded[i], level.front()[i]);
     else
       rounded[i] = level.front()[i];
@@ -237,12 +240,14 @@ void check_exchange_of(Communicator& comm) {
 void check_exchange(Communicator& comm) {
   check_exchange_of<float>(comm);
   check_exchange_of<bf16>(comm);
+  check_exchange_of<f16>(comm);
   check_exchange_of<std::int32_t>(comm);
 }
 
 void check_collectives(Communicator& comm, std::int64_t count) {
   Checker<float>(comm, count).all();
   Checker<bf16>(comm, count).all();
+  Checker<f16>(comm, count).all();
   if (count > kAllTypes) return;
   Checker<double>(comm, count).all();
   Checker<std::int32_t>(comm, count).all();

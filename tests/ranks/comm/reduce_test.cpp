@@ -131,6 +131,21 @@ TEST(Reduce, RoundsBf16OnceAfterASumInF32) {
   EXPECT_EQ(get(reduced(values, ReduceOp::sum)), 264.f);
 }
 
+TEST(Reduce, RoundsF16OnceAfterASumInF32AndOverflowsOnlyThen) {
+  const auto of = [](float x) {
+    f16 y;
+    put(y, x);
+    return y;
+  };
+  const std::vector<f16> ties(9, of(1)), large{of(65504), of(65504), of(-65504), of(-1024)};
+  std::vector<f16> values = ties;
+  values[0] = of(2048);  // 2048 + 1 is a tie and rounds to 2048 at each step
+  EXPECT_EQ(get(reduced(values, ReduceOp::sum)), 2056.f);
+  EXPECT_EQ(get(reduced(large, ReduceOp::sum)), 64480.f);
+  EXPECT_EQ(get(reduced<f16>({of(65504), of(1024)}, ReduceOp::sum)),
+            std::numeric_limits<float>::infinity());
+}
+
 TEST(Reduce, PropagatesANanInAnyInputThroughSumMaxAndMin) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {

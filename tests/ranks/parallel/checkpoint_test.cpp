@@ -38,7 +38,7 @@ void expect_same_bits(const PieceResult& want, const PieceResult& got) {
 TEST(Checkpoint, ChangesNoBitOfResultsAndGradients) {
   for (const GridShape& grid : {GridShape{1, 1, 1, 1}, GridShape{2, 2, 1, 1}, GridShape{2, 1, 2, 1},
                                 GridShape{1, 2, 1, 2}}) {
-    for (DType dtype : {DType::f32, DType::bf16}) {
+    for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       for (int chunks : {1, 3}) {
         SCOPED_TRACE("grid " + to_string(grid) + ", chunks " + std::to_string(chunks));
         PieceRun run{.grid = grid, .dtype = dtype, .chunks = chunks, .make = block(false)};

@@ -135,7 +135,7 @@ TEST(Trainer, TheSameRunTwiceGivesTheSameBits) {
 TEST(Trainer, AResumedRunIsExactOnTheSameGrid) {
   test::TemporaryPath folder;
   for (const GridShape grid : {GridShape{}, GridShape{2, 1, 2, 1}, GridShape{1, 2, 1, 3}})
-    for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       Config straight = on_grid(tiny_config(folder / to_string(grid)), grid);
       straight.output.dir += name_of(dtype);
       straight.training.dtype = dtype;

@@ -10,9 +10,9 @@
 #include "axonn/compute/tensor/dtype.h"
 
 // Loads and stores of strips, arithmetic that has special instructions, and pairs of bf16, by
-// AVX-512 and its bf16 conversions and dot products. The build copies this file or
-// registers_portable.h to axonn/compute/ops/cpu/registers.h. Rounding to bf16 here turns subnormal
-// results into zero.
+// AVX-512, its conversions of bf16 and f16 and its dot products of bf16. The build copies this file
+// or registers_portable.h to axonn/compute/ops/cpu/registers.h. Rounding to bf16 here turns
+// subnormal results into zero.
 
 namespace axonn::cpu {
 
@@ -67,6 +67,12 @@ inline void widen(__m512i halves, __m512& low, __m512& high) {
   high = widen(both.high);
 }
 
+/// The same from f16, and back; rounds to nearest, ties to even.
+inline __m512 widen_f16(__m256i halves) { return _mm512_maskz_cvtph_ps(0xffff, halves); }
+inline __m256i narrow_f16(__m512 x) {
+  return _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT);
+}
+
 }  // namespace detail
 
 /// Loads the first n elements from p; the rest is zero.
@@ -99,6 +105,23 @@ template <Order order, typename N>
   return x;
 }
 
+template <Order, typename N>
+[[gnu::always_inline]] inline Floats load(const f16* p, N n) {
+  Floats x;
+  Floats::for_each([&](int i) {
+    if constexpr (std::is_same_v<N, Whole>)
+      x.r[i] = detail::widen_f16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16 * i)));
+    else
+      x.r[i] = detail::widen_f16(_mm256_maskz_loadu_epi16(detail::mask_16(n, i), p + 16 * i));
+  });
+  return x;
+}
+
+/// A register of floats from as many f16.
+[[gnu::always_inline]] inline Floats::Register load_register(const f16* p) {
+  return detail::widen_f16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+
 /// Stores the first n elements of x to p; returns what p then holds, like load().
 template <Order, typename N>
 [[gnu::always_inline]] inline Floats store(float* p, const Floats& x, N n) {
@@ -128,6 +151,20 @@ template <Order order, typename N>
     else
       _mm512_mask_storeu_epi16(p + 32 * i, detail::mask_32(n, i), halves);
   }
+  return held;
+}
+
+template <Order, typename N>
+[[gnu::always_inline]] inline Floats store(f16* p, const Floats& x, N n) {
+  Floats held;
+  Floats::for_each([&](int i) {
+    const __m256i halves = detail::narrow_f16(x.r[i]);
+    if constexpr (std::is_same_v<N, Whole>)
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 16 * i), halves);
+    else
+      _mm256_mask_storeu_epi16(p + 16 * i, detail::mask_16(n, i), halves);
+    held.r[i] = detail::widen_f16(halves);
+  });
   return held;
 }
 
@@ -175,6 +212,15 @@ inline void add_product(Floats::Register& sum, float left, const Floats::Registe
 inline void add_pair_products(Floats::Register& sum, const Floats::Register& left,
                               const Floats::Register& right) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(left), "v"(right));
+}
+
+/// add_pair_products() of pairs of f16; the two products of a float belong to different pairs.
+inline void add_f16_products(Floats::Register& sum, const Floats::Register& left,
+                             const Floats::Register& right) {
+  const auto a = std::bit_cast<detail::IntegerHalves>(left),
+             b = std::bit_cast<detail::IntegerHalves>(right);
+  sum += detail::widen_f16(a.low) * detail::widen_f16(b.low);
+  sum += detail::widen_f16(a.high) * detail::widen_f16(b.high);
 }
 
 /// to[i] = the pair (first[i], second[i]), i below 16, rounded.

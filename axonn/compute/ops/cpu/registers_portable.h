@@ -11,7 +11,7 @@
 #include "axonn/compute/ops/rowwise/math.h"
 #include "axonn/compute/tensor/dtype.h"
 
-// Loads and stores of strips, arithmetic, and pairs of bf16, on processors without bf16
+// Loads and stores of strips, arithmetic, and pairs of bf16 and f16, on processors without bf16
 // instructions. The build copies this file or registers_avx512.h, which describes the functions, to
 // axonn/compute/ops/cpu/registers.h.
 
@@ -36,6 +36,18 @@ inline HalfWords narrow(Floats::Register x) {
   const auto bits = reinterpret_cast<Words>(x);
   const Words rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16, nan = (bits >> 16) | 0x40;
   return __builtin_convertvector(x == x ? rounded : nan, HalfWords);
+}
+
+struct AddToWords {
+  Words operator()(Words words, float x) const {
+    return reinterpret_cast<Words>(reinterpret_cast<Floats::Register>(words) + x);
+  }
+};
+inline Floats::Register widen_f16(Words halves) {
+  return reinterpret_cast<Floats::Register>(widened_f16(halves, AddToWords{}));
+}
+inline HalfWords narrow_f16(Floats::Register x) {
+  return __builtin_convertvector(narrowed_f16(reinterpret_cast<Words>(x), AddToWords{}), HalfWords);
 }
 
 /// Calls f(i, begin, count) for each register of a strip of n elements from its first element on:
@@ -88,6 +100,22 @@ template <Order, typename N>
 }
 
 template <Order, typename N>
+[[gnu::always_inline]] inline Floats load(const f16* p, N n) {
+  Floats x;
+  detail::for_parts(n, [&](int i, int begin, auto count) {
+    const auto halves = detail::load_part<detail::HalfWords>(p + begin, count, sizeof *p);
+    x.r[i] = detail::widen_f16(__builtin_convertvector(halves, detail::Words));
+  });
+  return x;
+}
+
+/// A register of floats from as many f16.
+[[gnu::always_inline]] inline Floats::Register load_register(const f16* p) {
+  const auto halves = detail::load_part<detail::HalfWords>(p, Floats::kEach, sizeof *p);
+  return detail::widen_f16(__builtin_convertvector(halves, detail::Words));
+}
+
+template <Order, typename N>
 [[gnu::always_inline]] inline Floats store(float* p, const Floats& x, N n) {
   detail::for_parts(n, [&](int i, int begin, auto count) {
     if (count > 0) std::memcpy(p + begin, &x.r[i], static_cast<std::size_t>(count) * sizeof *p);
@@ -102,6 +130,17 @@ template <Order, typename N>
     const detail::HalfWords halves = detail::narrow(x.r[i]);
     if (count > 0) std::memcpy(p + begin, &halves, static_cast<std::size_t>(count) * sizeof *p);
     held.r[i] = detail::widen(halves);
+  });
+  return held;
+}
+
+template <Order, typename N>
+[[gnu::always_inline]] inline Floats store(f16* p, const Floats& x, N n) {
+  Floats held;
+  detail::for_parts(n, [&](int i, int begin, auto count) {
+    const detail::HalfWords halves = detail::narrow_f16(x.r[i]);
+    if (count > 0) std::memcpy(p + begin, &halves, static_cast<std::size_t>(count) * sizeof *p);
+    held.r[i] = detail::widen_f16(__builtin_convertvector(halves, detail::Words));
   });
   return held;
 }
@@ -138,6 +177,16 @@ constexpr bool kDotProducts = false;
   const auto a = reinterpret_cast<Words>(left), b = reinterpret_cast<Words>(right);
   sum += reinterpret_cast<Register>(a << 16) * reinterpret_cast<Register>(b << 16);
   sum += reinterpret_cast<Register>(a & 0xffff0000u) * reinterpret_cast<Register>(b & 0xffff0000u);
+}
+
+/// add_pair_products() of pairs of f16.
+[[gnu::always_inline]] inline void add_f16_products(Floats::Register& sum,
+                                                    const Floats::Register& left,
+                                                    const Floats::Register& right) {
+  using Words = Registers::Words;
+  const auto a = reinterpret_cast<Words>(left), b = reinterpret_cast<Words>(right);
+  sum += detail::widen_f16(a & 0xffffu) * detail::widen_f16(b & 0xffffu);
+  sum += detail::widen_f16(a >> 16) * detail::widen_f16(b >> 16);
 }
 
 /// add_pair_products() with one `left` for all floats.

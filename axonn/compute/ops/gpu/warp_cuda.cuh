@@ -44,13 +44,17 @@ __device__ inline int lowest(Lanes lanes) { return __ffs(static_cast<int>(lanes)
 __device__ inline void keep_least(int* at, int x) { atomicMin(at, x); }
 __device__ inline void keep_most(int* at, int x) { atomicMax(at, x); }
 
-/// c (16 x 8) += a (16 x 16) · b (16 x 8), by a warp.
-__device__ inline void mma_8(float* c, const std::uint32_t (&a)[4], std::uint32_t b0,
-                             std::uint32_t b1) {
+/// c (16 x 8) += a (16 x 16) · b (16 x 8), by a warp. Without effect before compute
+/// capability 8.0: attention_ways.cpp keeps older GPUs from the kernels that use it.
+__device__ inline void mma_8([[maybe_unused]] float* c,
+                             [[maybe_unused]] const std::uint32_t (&a)[4],
+                             [[maybe_unused]] std::uint32_t b0, [[maybe_unused]] std::uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
 }
 
 /// c += a · the transpose of b, all 16 x 16, by a warp: a and c in the layout of Fragment<32>, b as
@@ -108,6 +112,7 @@ struct AsyncCopies {
   template <typename T>
   __device__ void start(T* to, const T* from, bool exists) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 16);
+#if __CUDA_ARCH__ >= 800
     const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
     const int bytes = exists ? static_cast<int>(sizeof(T)) : 0;
     if constexpr (sizeof(T) == 16)
@@ -118,8 +123,15 @@ struct AsyncCopies {
       asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address),
                    "l"(__cvta_generic_to_global(from)), "r"(bytes)
                    : "memory");
+#else
+    *to = exists ? *from : T{};
+#endif
   }
-  __device__ void wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+  __device__ void wait() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+  }
 };
 
 }  // namespace axonn::cuda

@@ -305,7 +305,7 @@ struct DropoutKernel {
 
 namespace axonn::ops {
 
-/// Checks that out and inp are of the same shape, and each f32 or bf16.
+/// Checks that out and inp are of the same shape, and each f32, bf16 or f16.
 inline void check_elements(const Checker& check, const View& out, const char* name,
                            const View& inp) {
   check.values("out", out);
@@ -325,10 +325,8 @@ void run_unary(auto launch, View out, View inp) {
 template <typename F>
 void run_binary(auto launch, View out, View a, View b) {
   flatten(out, a, b);
-  with_type(out.dtype, [&]<typename Out>(Out) {
-    with_types(a.dtype, b.dtype, [&]<typename A, typename B>(A, B) {
-      launch.tiles(out.rows, out.cols, rowwise::Binary<F, Out, A, B>{out, a, b});
-    });
+  with_types(out.dtype, a.dtype, b.dtype, [&]<typename Out, typename A, typename B>(Out, A, B) {
+    launch.tiles(out.rows, out.cols, rowwise::Binary<F, Out, A, B>{out, a, b});
   });
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <tuple>
 
 #include "axonn/compute/ops/operand_checks.h"
@@ -25,17 +26,59 @@
 
 namespace axonn {
 
-/// Calls f with a value of the element type. The caller has checked that it is f32 or bf16.
+/// Calls f with a value of the element type. The caller has checked that it is f32, bf16 or f16.
 void with_type(DType dtype, auto f) {
   if (dtype == DType::bf16)
     f(bf16{});
+  else if (dtype == DType::f16)
+    f(f16{});
   else
     f(float{});
 }
 
-/// Calls f with the types of two dtypes.
+namespace detail {
+
+/// Calls f with a value of the type of 16 bits that is among the dtypes; any, if all are f32. A
+/// kernel has one such type: with both in all places there would be twice as many kernels.
+void with_half(std::initializer_list<DType> dtypes, auto f) {
+  const auto has = [&](DType dtype) { return std::ranges::find(dtypes, dtype) != dtypes.end(); };
+  AXONN_CHECK(!has(DType::bf16) || !has(DType::f16),
+              "an operation got bf16 and f16; want one of them, beside f32: cast to f32 between");
+  if (has(DType::f16))
+    f(f16{});
+  else
+    f(bf16{});
+}
+
+/// Calls f with a float, or with a Half if the dtype is not f32.
+template <typename Half>
+void with_float_or(DType dtype, auto f) {
+  if (dtype == DType::f32)
+    f(float{});
+  else
+    f(Half{});
+}
+
+}  // namespace detail
+
+/// Calls f with the types of two dtypes. Throws Error if one is bf16 and the other f16.
 void with_types(DType a, DType b, auto f) {
-  with_type(a, [&]<typename A>(A) { with_type(b, [&]<typename B>(B) { f(A{}, B{}); }); });
+  detail::with_half({a, b}, [&]<typename Half>(Half) {
+    detail::with_float_or<Half>(a, [&]<typename A>(A) {
+      detail::with_float_or<Half>(b, [&]<typename B>(B) { f(A{}, B{}); });
+    });
+  });
+}
+
+/// The same of three.
+void with_types(DType a, DType b, DType c, auto f) {
+  detail::with_half({a, b, c}, [&]<typename Half>(Half) {
+    detail::with_float_or<Half>(a, [&]<typename A>(A) {
+      detail::with_float_or<Half>(b, [&]<typename B>(B) {
+        detail::with_float_or<Half>(c, [&]<typename C>(C) { f(A{}, B{}, C{}); });
+      });
+    });
+  });
 }
 
 /// Makes each view one long row if all are contiguous: narrow rows would make narrow tiles.

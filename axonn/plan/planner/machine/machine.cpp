@@ -61,7 +61,7 @@ void list_devices(Machine& machine, OptionList& list) {
   add_figure(list, "memory_bytes_per_s", machine.memory_bytes_per_s,
              "bandwidth of a device's memory, reads and writes together", "bytes/s");
   add_figure(list, "advertised_flops_per_s", machine.advertised_flops_per_s,
-             "a device's peak in bf16, dense; 0: unknown", "flop/s");
+             "a device's peak in bf16 or f16, dense; 0: unknown", "flop/s");
   add_figure(list, "attention_flops_per_s", machine.attention_flops_per_s,
              "rate of attention, of its causal half", "flop/s");
   add_figure(list, "launch_s", machine.launch_s, "least time of any operation", "s");
@@ -106,7 +106,7 @@ void list_links(Machine& machine, OptionList& list) {
 
 void list_options(Machine& machine, OptionList& list) {
   list_devices(machine, list);
-  list_products(machine.bf16, list, "products_bf16", "Matrix products in bf16");
+  list_products(machine.bf16, list, "products_bf16", "Matrix products in bf16, or f16");
   list_products(machine.f32, list, "products_f32", "Matrix products in f32");
   list_links(machine, list);
   list.section("program", "The program whose steps the figures describe");

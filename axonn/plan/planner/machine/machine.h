@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "axonn/compute/tensor/dtype.h"
 #include "axonn/foundation/grid/grid_shape.h"
 
 namespace axonn {
@@ -66,6 +67,9 @@ struct Machine {
   double reserve_bytes = 0;           ///< of those, for what is not in a rank's arena
   double advertised_flops_per_s = 0;  ///< in bf16, dense; 0: unknown
   ProductRate bf16, f32;
+  /// f16 has the rate of bf16, as it does on GPUs that multiply both; a machine whose GPUs have no
+  /// bf16 states that of f16 as bf16.
+  const ProductRate& products(DType dtype) const { return is_half(dtype) ? bf16 : f32; }
   double attention_flops_per_s = 0;  ///< of the causal half, as Recording counts
   double memory_bytes_per_s = 0;
   std::map<std::string, double>

@@ -22,7 +22,7 @@ void check(const char* function, ncclResult_t status, Where where = Where::here(
 }
 
 ncclDataType_t type_of(DType dtype) {
-  constexpr ncclDataType_t kTypes[] = {ncclFloat32, ncclBfloat16, ncclFloat64,
+  constexpr ncclDataType_t kTypes[] = {ncclFloat32, ncclBfloat16, ncclFloat16, ncclFloat64,
                                        ncclInt32,   ncclInt64,    ncclUint8};
   return kTypes[static_cast<int>(dtype)];
 }

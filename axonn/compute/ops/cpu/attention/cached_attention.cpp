@@ -56,8 +56,11 @@ template <typename T>
       std::memcpy(&halves, p, count * sizeof(T));
     Lanes lanes;
     Lanes::for_each([&](int i) __attribute__((always_inline)) {
-      lanes.r[i] = reinterpret_cast<Floats::Register>(
-          __builtin_convertvector(halves[i], Floats::Words) << 16);
+      if constexpr (std::is_same_v<T, f16>)
+        lanes.r[i] = load_register(reinterpret_cast<const f16*>(&halves[i]));
+      else
+        lanes.r[i] = reinterpret_cast<Floats::Register>(
+            __builtin_convertvector(halves[i], Floats::Words) << 16);
     });
     return lanes;
   }

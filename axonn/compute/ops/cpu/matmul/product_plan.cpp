@@ -15,6 +15,11 @@ bool may_pack(const MatmulShape& shape, const PanelCut& cut) {
   return cut.size * shape.K * bytes_of(shape.type) <= kMostPackedBytes;
 }
 
+/// Whether the library cannot multiply the type, so that operands are converted to f32.
+bool must_convert(const MatmulShape& shape, bool bf16_products) {
+  return is_half(shape.type) && !(shape.type == DType::bf16 && bf16_products);
+}
+
 /// Converting a part pays off if it is used often: large panels, one or more per thread.
 ProductPlan plan_as_floats(const MatmulShape& shape) {
   constexpr std::int64_t kRows = 512, kCols = 384;
@@ -34,7 +39,7 @@ ProductPlan plan_as_floats(const MatmulShape& shape) {
 /// far that packing costs too much of the arithmetic. A narrow result with b transposed is cut into
 /// rows alone: the library then uses a special kernel, 8 to 13 % faster.
 ProductPlan default_plan(const MatmulShape& shape, bool bf16_products) {
-  if (shape.type == DType::bf16 && !bf16_products) return plan_as_floats(shape);
+  if (must_convert(shape, bf16_products)) return plan_as_floats(shape);
   constexpr std::int64_t kPanels = 6, kLeastRows = 256, kLeastCols = 192, kNarrow = 768;
   const std::int64_t M = shape.M, N = shape.N;
   if (shape.flops() < kSmallFlops) return {PanelCut::into(M, 1), PanelCut::into(N, 1)};
@@ -64,7 +69,7 @@ std::vector<ProductPlan> plans_of(const MatmulShape& shape, bool bf16_products) 
     plans.push_back(plan);
   };
   const bool converts = plans.front().as_floats;
-  if (shape.type == DType::bf16) add(plan_as_floats(shape));  // for CPUs with slow bf16 products
+  if (is_half(shape.type)) add(plan_as_floats(shape));  // for CPUs with slow bf16 products
   for (const std::int64_t height : {128, 256, 512, 1024, 4096})
     for (const std::int64_t width : {192, 384, 768, 1536}) {
       const ProductPlan plan{PanelCut::of(shape.M, height), PanelCut::about(shape.N, width)};
@@ -99,7 +104,9 @@ std::optional<ProductPlan> parse_plan(const MatmulShape& shape, std::string_view
   plan.as_floats = text.find(" as floats") != text.npos;
   if (to_string(plan) != text) return {};  // rejects whatever was skipped above
   const bool converts = plan.as_floats && !plan.pack_a && !plan.pack_b;
-  if (shape.type == DType::f32 ? plan.as_floats : !converts && (plan.as_floats || !bf16_products))
+  if (shape.type == DType::f32
+          ? plan.as_floats
+          : !converts && (plan.as_floats || must_convert(shape, bf16_products)))
     return {};
   return plan;
 }

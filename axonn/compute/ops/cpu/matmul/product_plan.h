@@ -36,9 +36,9 @@ struct PanelCut {
 
 /// How a product is computed: the panels into which the result is cut, and whether a panel's part
 /// of an operand is first copied into the layout that the library prefers (pack), or both parts are
-/// converted from bf16 to f32 (FloatOperands in products.cpp). The bits of the result depend on the
-/// plan alone, not on the number of threads. Or all panels are computed by tiled_matmul(): then
-/// the bits depend on nothing but the operands.
+/// converted from bf16 or f16 to f32 (FloatOperands in products.cpp). The bits of the result depend
+/// on the plan alone, not on the number of threads. Or all panels are computed by tiled_matmul():
+/// then the bits depend on nothing but the operands.
 struct ProductPlan {
   PanelCut rows, cols;
   bool pack_a = false, pack_b = false, as_floats = false, tiled = false;
@@ -48,7 +48,7 @@ struct ProductPlan {
 
 /// The default plan, tuned on the products of GPT-2 in both types, on one core with 1 MiB of L2
 /// cache. `bf16_products`: the library multiplies bf16 by instructions of the processor; if not,
-/// bf16 operands are converted.
+/// bf16 operands are converted. f16 operands always are.
 ProductPlan default_plan(const MatmulShape& shape, bool bf16_products);
 
 /// All plans worth timing for this shape, the default first; no two are the same.

@@ -69,20 +69,22 @@ float* take(HostScratch& memory, const View& view) {
 
 void convert(const View& to, const View& from) {
   const Team team{.far = true};
-  for (std::int64_t r = 0; r < from.rows; ++r)
-    team.map(
-        address<float>(to, r), static_cast<int>(from.cols), [](auto x) { return x; },
-        address<const bf16>(from, r));
+  with_type(from.dtype, [&]<typename T>(T) {
+    for (std::int64_t r = 0; r < from.rows; ++r)
+      team.map(
+          address<float>(to, r), static_cast<int>(from.cols), [](auto x) { return x; },
+          address<const T>(from, r));
+  });
 }
 
-/// Computes products of bf16 operands as f32 products, for processors without bf16 products. Holds
-/// one thread's memory for that.
+/// Computes products of f16 operands, and of bf16 for processors without bf16 products, as f32
+/// products. Holds one thread's memory for that.
 ///
 /// A panel of the result is the sum of a few steps, each over a range of K: the step's operands are
 /// converted to f32 and stay in cache while they are multiplied. Sums are f32 over all of K and the
 /// result is rounded once, as in a bf16 product.
 ///
-///   panel  out (m, n) bf16 or f32   a (m, K) or (K, m), b (K, n) or (n, K) bf16
+///   panel  out (m, n) T or f32      a (m, K) or (K, m), b (K, n) or (n, K) T, bf16 or f16
 ///   step   out (m, n) f32           a (m, k) or (k, m), b (k, n) or (n, k) f32
 ///
 /// Costs (m + n) · K conversions for 2 · m · n · K flops.
@@ -124,14 +126,14 @@ class FloatOperands {
     sums.data = take(sums_, sums);
     const Team team;
     const int n = static_cast<int>(panel.out.cols);
-    with_type(panel.out.dtype, [&]<typename Out>(Out) {
+    with_types(panel.out.dtype, panel.a.dtype, [&]<typename Out, typename T>(Out, T) {
       for (std::int64_t r = 0; r < panel.out.rows; ++r) {
         Out* const out = address<Out>(panel.out, r);
         float* const sum = address<float>(sums, r);
         const auto add = [](auto x, auto y) { return x + y; };
         if (panel.accumulate) team.map(sum, n, add, sum, out);
         if (panel.bias.data)
-          team.map(out, n, add, sum, address<const bf16>(panel.bias));
+          team.map(out, n, add, sum, address<const T>(panel.bias));
         else
           team.map(
               out, n, [](auto x) { return x; }, sum);
@@ -144,7 +146,7 @@ class FloatOperands {
 
  private:
   HostScratch a_, b_, sums_;
-  const void* loaded_b_ = nullptr;  // the bf16 part that b_ holds
+  const void* loaded_b_ = nullptr;  // the part of b that b_ holds
 };
 
 dnnl::memory::data_type type_of(DType dtype) {
@@ -366,9 +368,8 @@ void add_nothing(const Matmul& args) {
 }
 
 void add_nothing(const Matmul& args) {
-  if (args.a.dtype == DType::f32) return add_nothing<float, float>(args);
-  if (args.out.dtype == DType::f32) return add_nothing<float, bf16>(args);
-  add_nothing<bf16, bf16>(args);
+  with_types(args.out.dtype, args.a.dtype,
+             [&]<typename Out, typename T>(Out, T) { add_nothing<Out, T>(args); });
 }
 
 /// A product and the tasks into which it is cut, each for one thread: panels, or strips of

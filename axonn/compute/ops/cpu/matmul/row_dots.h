@@ -12,7 +12,7 @@
 
 namespace axonn::cpu {
 
-/// The number of elements of T in Lanes: floats, or bf16 in pairs.
+/// The number of elements of T in Lanes: floats, or bf16 or f16 in pairs.
 template <typename T>
 constexpr int kLaneCount = sizeof(Lanes) / sizeof(T);
 
@@ -34,6 +34,8 @@ template <typename T>
                                                    const Floats::Register& right) {
   if constexpr (std::is_same_v<T, float>)
     sum += left * right;
+  else if constexpr (std::is_same_v<T, f16>)
+    add_f16_products(sum, left, right);
   else
     add_pair_products(sum, left, right);
 }

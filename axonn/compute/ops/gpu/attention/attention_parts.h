@@ -55,8 +55,8 @@ inline AttentionParts attention_parts(const Attention& args, bool backward, std:
   /// Queries of a block: enough for products that fill a GPU, and few enough that little more than
   /// the causal half of a long sequence is computed.
   constexpr std::int64_t kMostQueries = 1024;
-  const bool rounds = args.q.dtype == DType::bf16;  // P needs memory of its own
-  const std::int64_t one = (bytes_of(DType::f32) + (rounds ? bytes_of(DType::bf16) : 0)) *
+  const bool rounds = is_half(args.q.dtype);  // P needs memory of its own
+  const std::int64_t one = (bytes_of(DType::f32) + (rounds ? bytes_of(args.q.dtype) : 0)) *
                            (backward ? 2 : 1),
                      sums = backward ? 2 * args.positions * args.k.cols * bytes_of(DType::f32) : 0,
                      row = tiles_of(args.heads, static_cast<int>(args.group)) *

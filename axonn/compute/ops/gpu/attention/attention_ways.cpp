@@ -90,11 +90,16 @@ AttentionOffer cudnn_offer(AttentionWay way, const AttentionPass& of, const Atte
   return offer;
 }
 
+/// Of GPUs that multiply bf16.
+constexpr int kOldestCapability = 80;
+constexpr const char* kTooOld = "it needs compute capability 8.0 or newer";
+
 /// cuDNN's way, or why it has none on this GPU.
 AttentionOffer cudnn_way(AttentionWay way, const AttentionPass& of, const AttentionRules& rules) {
   if (rules.options.attention == CudaAttention::own) return refused(way, "it is not to be used");
   if (of.forward().cap > 0) return refused(way, "scores have a cap");
   if (rules.cudnn == 0 || rules.capability == 0) return refused(way, "there is no cuDNN");
+  if (rules.capability < kOldestCapability) return refused(way, kTooOld);
   if (rules.cudnn < kOldestCudnn) return refused(way, "it is older than 9.10");
   if (way == AttentionWay::cudnn_ordered) {
     if (!of.backward || !rules.options.deterministic)
@@ -107,7 +112,7 @@ AttentionOffer cudnn_way(AttentionWay way, const AttentionPass& of, const Attent
   return cudnn_offer(way, of, rules);
 }
 
-AttentionOffer own_way(const AttentionPass& of) {
+AttentionOffer own_way(const AttentionPass& of, const AttentionRules& rules) {
   constexpr std::int64_t kMostBlocks = 65535;  // of a grid's second and third dimension
   const AttentionBackward& args = of.args;
   const Attention& a = args.forward;
@@ -117,6 +122,8 @@ AttentionOffer own_way(const AttentionPass& of) {
       a.sequences() <= kMostBlocks &&
       (!of.backward || (are_aligned_bf16({args.d_out, args.d_q}) &&
                         (args.d_k.dtype == DType::f32 || are_aligned_bf16({args.d_k, args.d_v}))));
+  if (rules.capability > 0 && rules.capability < kOldestCapability)
+    return refused(AttentionWay::own, kTooOld);
   if (!fits)
     return refused(
         AttentionWay::own,
@@ -129,7 +136,7 @@ AttentionOffer own_way(const AttentionPass& of) {
 std::vector<AttentionOffer> offers(const AttentionPass& of, const AttentionRules& rules) {
   std::vector<AttentionOffer> all = {cudnn_way(AttentionWay::cudnn, of, rules),
                                      cudnn_way(AttentionWay::cudnn_ordered, of, rules),
-                                     own_way(of),
+                                     own_way(of, rules),
                                      {.way = AttentionWay::parts}};
   all.back().bytes =
       cuda::attention_parts(of.forward(), of.backward, rules.options.attention_bytes).bytes;

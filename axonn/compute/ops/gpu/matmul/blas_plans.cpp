@@ -39,7 +39,10 @@ using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 using Algorithm = cublasLtMatmulAlgo_t;
 
-cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+cudaDataType_t type_of(DType dtype) {
+  if (dtype == DType::f16) return CUDA_R_16F;
+  return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+}
 
 /// What the heuristic knows of an operand.
 struct Side {

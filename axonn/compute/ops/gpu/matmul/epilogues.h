@@ -42,8 +42,8 @@ inline bool has_epilogue(const MatmulShape& shape) {
 
 /// Whether cuBLASLt may be asked for this product with its epilogue. It may still refuse.
 ///
-/// GELU and its derivative only in bf16: cuBLASLt's is the tanh form, too, but its precision is not
-/// documented, and results are compared in f32. Rows of the auxiliary matrix must begin at
+/// GELU and its derivative only in 16 bits: cuBLASLt's is the tanh form, too, but its precision is
+/// not documented, and results are compared in f32. Rows of the auxiliary matrix must begin at
 /// multiples of 8 elements. cuBLASLt's bias gradient has the result's type, which must be f32.
 inline bool may_fuse(const Matmul& args) {
   if (args.out.count() == 0 || args.a.count() == 0) return false;
@@ -51,7 +51,7 @@ inline bool may_fuse(const Matmul& args) {
     return args.out.dtype == DType::f32 && !args.bias.data && !args.gelu &&
            !args.gelu_derivative_at.data &&
            args.bias_gradient.count() * bytes_of(DType::f32) <= kSumBytes;
-  if (args.out.dtype != DType::bf16) return false;
+  if (!is_half(args.out.dtype)) return false;
   if (args.bias.data && !fuses_bias(args)) return false;
   const View& beside = auxiliary_of(args);
   return !beside.data || (row_step(beside) % 8 == 0 && alignment_of(beside.data) >= kVectorBytes);

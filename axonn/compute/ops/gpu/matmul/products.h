@@ -51,8 +51,8 @@ class Products {
   BlasPlans plans_;
 };
 
-/// out (R, C) += bias (1, C), each f32 or bf16. For epilogues that cuBLASLt does not have, such as
-/// a bias whose type is not that of out.
+/// out (R, C) += bias (1, C), each f32, bf16 or f16. For epilogues that cuBLASLt does not have,
+/// such as a bias whose type is not that of out.
 void add_bias(Stream& stream, const View& out, const View& bias);
 
 }  // namespace axonn::cuda
