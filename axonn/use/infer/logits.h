@@ -13,7 +13,7 @@ namespace axonn {
 std::vector<float> gather_columns(Communicator& across, std::vector<float> mine, std::int64_t n,
                                   const char* what);
 
-/// The values of a tensor in f32 or bf16, in host memory.
+/// The values of a tensor in f32, bf16 or f16, in host memory.
 std::vector<float> host_values(const Context& ctx, const Tensor& from);
 
 /// Throws UsageError for a sequence that a model cannot compute: it has no tokens, more than
