@@ -1,4 +1,4 @@
-"""Trainings: axonn train, finetune and prefer as processes that Python watches and stops."""
+"""Trainings: axonn train, finetune, prefer and distill as processes that Python watches and stops."""
 from __future__ import annotations
 
 import atexit
@@ -62,7 +62,7 @@ class Run:
 
     def __init__(self, words: List[str], progress: bool, more: Sequence[str] = (),
                  data: Optional[Iterable[Any]] = None) -> None:
-        """Use train(), finetune() and prefer()."""
+        """Use train(), finetune(), prefer() and distill()."""
         config = _program.shown_config([*words, *more])
         if not config["output.dir"]:
             raise _program.UsageError("the run writes no files: set output.dir")
@@ -217,14 +217,14 @@ def train(config: Config = None, data: Optional[Iterable[Any]] = None, *, progre
     return Run(words, progress, data=data)
 
 
-def _tune(command: str, model: PathLike, data: Union[PathLike, Iterable[Any]], full: bool,
-          progress: bool, keys: Mapping[str, Any]) -> Run:
+def _tune(command: str, model: PathLike, data: Union[PathLike, Iterable[Any]],
+          options: Mapping[str, Any], progress: bool, keys: Mapping[str, Any]) -> Run:
     scratch = tempfile.TemporaryDirectory(prefix="axonn-")
     if not isinstance(data, (str, os.PathLike)):
         path = os.path.join(scratch.name, "data.jsonl")
         write_examples(data, path)
         data = path
-    words = [command, os.fspath(model), os.fspath(data), *_program.option_flags({"full": full})]
+    words = [command, os.fspath(model), os.fspath(data), *_program.option_flags(options)]
     run = Run(words + _program.key_flags(keys), progress)
     run._scratch = scratch
     return run
@@ -234,11 +234,17 @@ def finetune(model: PathLike, data: Union[PathLike, Iterable[Any]], *, full: boo
              progress: bool = True, **keys: Any) -> Run:
     """Starts axonn finetune: adapters, or with full=True all weights, on conversations or text.
     data: a file, or an iterable of dicts as the lines of one."""
-    return _tune("finetune", model, data, full, progress, keys)
+    return _tune("finetune", model, data, {"full": full}, progress, keys)
 
 
 def prefer(model: PathLike, pairs: Union[PathLike, Iterable[Any]], *, full: bool = False,
            progress: bool = True, **keys: Any) -> Run:
     """Starts axonn prefer: a training on pairs of answers (docs/preferences.md). pairs: a file, or
     an iterable of dicts as the lines of one."""
-    return _tune("prefer", model, pairs, full, progress, keys)
+    return _tune("prefer", model, pairs, {"full": full}, progress, keys)
+
+
+def distill(model: PathLike, data: Union[PathLike, Iterable[Any]], teacher: PathLike, *,
+            full: bool = False, progress: bool = True, **keys: Any) -> Run:
+    """Starts axonn distill: a training on a teacher's distributions (docs/distillation.md)."""
+    return _tune("distill", model, data, {"full": full, "teacher": teacher}, progress, keys)

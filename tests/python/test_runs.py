@@ -184,6 +184,17 @@ def test_progress_shows_the_programs_lines(tmp_path, capfd, monkeypatch):
     assert "step 6/6" in out and "model: " in out
 
 
+def test_distill_learns_from_a_teacher(run, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("The town of Hawbridge has a bridge. " * 40)
+    taught = axonn.distill(run.folder, text, run.folder, full=True, progress=False,
+                           training={"steps": 2, "seq_len": 16}, **{"data.validation": 0},
+                           output={"dir": tmp_path / "taught"})
+    first = next(iter(taught))
+    taught.wait()
+    assert abs(first["loss"]) < 1e-6 and first["teacher_cross_entropy"] > 0
+
+
 def test_finetune_trains_adapters_on_conversations(run, tmp_path):
     lines = [{"messages": [{"role": "user", "content": "a"},
                            {"role": "assistant", "content": "b"}]}]

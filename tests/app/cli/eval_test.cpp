@@ -117,6 +117,6 @@ TEST_F(EvalCommand, RefusesInputThatDoesNotFitTheModelAndSaysWhy) {
   EXPECT_THAT(refused({"--data", run_ / "short.txt"}), HasSubstr("has 1 tokens"));
   EXPECT_THAT(refused({"--data", run_ / "none.txt"}), HasSubstr("none.txt"));
   EXPECT_THAT(refused({"--data", run_ / "text.txt", "--seq-len", "9"}), HasSubstr("8 positions"));
-  EXPECT_THAT(refused({"--data", run_ / "text.txt", "--dtype", "f16"}), HasSubstr("--dtype"));
+  EXPECT_THAT(refused({"--data", run_ / "text.txt", "--dtype", "f64"}), HasSubstr("--dtype"));
   EXPECT_THAT(refused({"--data", run_ / "text.txt", "--grid", "1,3,1,1"}), HasSubstr("width"));
 }
