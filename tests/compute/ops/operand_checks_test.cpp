@@ -160,27 +160,8 @@ Refused of_experts(const Operands& o) {
                                                                   .weights = o.stats}}};
 }
 
-/// Of each operation of a teacher.
-Refused of_divergence(const Operands& o) {
-  return {{"teacher is (4,3) f32, want (4,6)", ops::DivergenceTerms{.out = o.stats,
-                                                                    .student = o.x,
-                                                                    .teacher = o.thirds,
-                                                                    .student_lse = o.column,
-                                                                    .teacher_lse = o.column,
-                                                                    .targets = o.ids,
-                                                                    .valid = 6}},
-          {"terms is (4,1) f32, want (4,2)", ops::DivergenceBackward{.d_logits = o.x,
-                                                                     .student = o.x,
-                                                                     .teacher = o.y,
-                                                                     .student_lse = o.column,
-                                                                     .teacher_lse = o.column,
-                                                                     .targets = o.ids,
-                                                                     .terms = o.column,
-                                                                     .valid = 6}}};
-}
-
-/// Of each further row-wise operation.
-Refused of_others(const Operands& o) {
+/// Of each operation of embeddings, of the losses of targets and of a teacher.
+Refused of_losses(const Operands& o) {
   return {{"table is (4,3) f32, want (4,6)",
            ops::Embedding{.out = o.x, .ids = o.ids, .table = o.thirds}},
           {"ids is (1,3) i32, want (1,4)", ops::EmbeddingBackward{o.x, o.y, o.few, 0}},
@@ -202,7 +183,26 @@ Refused of_others(const Operands& o) {
                                                              .targets = o.ids,
                                                              .valid = 6}},
           {"stats is (4,2) f32, want (4,3)", ops::GreedyTargets{o.column, o.stats, o.ids}},
-          {"stats is (4,3) f32, want (4,2)", ops::Softmax{o.x, o.y, o.thirds}},
+          {"teacher is (4,3) f32, want (4,6)", ops::DivergenceTerms{.out = o.stats,
+                                                                    .student = o.x,
+                                                                    .teacher = o.thirds,
+                                                                    .student_lse = o.column,
+                                                                    .teacher_lse = o.column,
+                                                                    .targets = o.ids,
+                                                                    .valid = 6}},
+          {"terms is (4,1) f32, want (4,2)", ops::DivergenceBackward{.d_logits = o.x,
+                                                                     .student = o.x,
+                                                                     .teacher = o.y,
+                                                                     .student_lse = o.column,
+                                                                     .teacher_lse = o.column,
+                                                                     .targets = o.ids,
+                                                                     .terms = o.column,
+                                                                     .valid = 6}}};
+}
+
+/// Of each further row-wise operation.
+Refused of_others(const Operands& o) {
+  return {{"stats is (4,3) f32, want (4,2)", ops::Softmax{o.x, o.y, o.thirds}},
           {"out is (4,2) f32, want (4,1)", ops::RowDots{o.stats, o.x, o.y}},
           {"dots is (4,2) f32, want (4,1)", ops::SoftmaxBackward{o.x, o.x, o.y, o.stats}},
           {"out is (1,1) f32, want f64", ops::Sum{o.one, o.x}},
@@ -238,7 +238,7 @@ TEST(OperandChecks, OfEveryRowwiseOperationNameOperationAndOperand) {
   const Operands operands;
   std::vector<std::string_view> names;
   for (const Refused& some : {of_norms(operands), of_activations(operands), of_experts(operands),
-                              of_divergence(operands), of_others(operands)})
+                              of_losses(operands), of_others(operands)})
     for (const auto& [words, operation] : some) {
       names.push_back(std::visit([](const auto& args) { return args.kName; }, operation));
       expect_refusal(std::string(names.back()) + ": " + words, operation);

@@ -35,8 +35,7 @@ class Collector {
     for (std::int64_t r = 0; r < block.rows; ++r) {
       for (std::int64_t c = 0; c < block.cols; ++c) {
         float& to = whole.values.at((at.first + r) * whole.cols + at.second + c);
-        const float value =
-            block.dtype == DType::f32 ? block.row<float>(r)[c] : get(block.row<bf16>(r)[c]);
+        const float value = float_at(block.data, block.dtype, r * block.stride + c);
         AXONN_CHECK(std::isnan(to) || to == value, name, " (", at.first + r, ',', at.second + c,
                     ") is ", to, " on one rank and ", value, " on another");
         to = value;
@@ -134,8 +133,10 @@ class PieceRank {
             static_cast<float>(numbers.normal((part.row + r) * part.all_cols + part.col + c));
         if (ctx.dtype == DType::f32)
           put(tensor.view().row<float>(r)[c], x);
-        else
+        else if (ctx.dtype == DType::bf16)
           put(tensor.view().row<bf16>(r)[c], x);
+        else
+          put(tensor.view().row<f16>(r)[c], x);
       }
     }
     return tensor;
