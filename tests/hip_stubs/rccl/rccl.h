@@ -19,6 +19,7 @@ typedef enum {
   ncclUint8,
   ncclInt32,
   ncclInt64,
+  ncclFloat16,
   ncclFloat32,
   ncclFloat64,
   ncclBfloat16,

@@ -68,18 +68,18 @@ struct DivergenceTermsKernel {
     if (beta == 0)
       return sum([=](auto s, auto t) {
         const auto ls = s - from_s, lt = t - from_t;
-        return Pair{exponential(lt) * (lt - ls), ls * 0.0f};
+        return pair(exponential(lt) * (lt - ls), ls * 0.0f);
       });
     if (beta == 1)
       return sum([=](auto s, auto t) {
         const auto ls = s - from_s, lt = t - from_t, term = exponential(ls) * (ls - lt);
-        return Pair{term, term};
+        return pair(term, term);
       });
     return sum([=, mixture = Mixture(beta)](auto s, auto t) {
       const auto ls = s - from_s, lt = t - from_t, ratio = lt - ls;
       const auto above = mixture.above_student(ratio);
       const auto own = exponential(ls) * above * (0.0f - mixture.of_student);
-      return Pair{exponential(lt) * (ratio - above) * mixture.of_teacher + own, own};
+      return pair(exponential(lt) * (ratio - above) * mixture.of_teacher + own, own);
     });
   }
 };

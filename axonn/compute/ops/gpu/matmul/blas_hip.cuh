@@ -32,6 +32,7 @@ inline constexpr auto CUBLAS_COMPUTE_32F = HIPBLAS_COMPUTE_32F;
 inline constexpr auto CUBLAS_OP_N = HIPBLAS_OP_N;
 inline constexpr auto CUBLAS_OP_T = HIPBLAS_OP_T;
 inline constexpr auto CUDA_R_32F = HIP_R_32F;
+inline constexpr auto CUDA_R_16F = HIP_R_16F;
 inline constexpr auto CUDA_R_16BF = HIP_R_16BF;
 inline constexpr auto CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = HIPBLASLT_MATRIX_LAYOUT_BATCH_COUNT;
 inline constexpr auto CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET =
