@@ -1,4 +1,4 @@
-"""Trainings: axonn train, finetune, prefer and distill as processes that Python watches and stops."""
+"""Trainings: axonn train and its relatives as processes that Python watches and stops."""
 from __future__ import annotations
 
 import atexit

@@ -71,11 +71,18 @@ Examples:
 
 Exit codes: as for axonn train.)";
 
+/// What a model learns from: each kind has a command.
+enum class Tuning { examples, pairs, teacher };
+
+constexpr const char* command_of(Tuning kind) {
+  constexpr const char* kCommands[] = {"axonn finetune", "axonn prefer", "axonn distill"};
+  return kCommands[static_cast<int>(kind)];
+}
+
 struct FinetuneFlags {
   std::string model, data, teacher;  ///< teacher: of axonn distill
   bool full = false;
-  bool pairs = false, learns = false;  ///< of axonn prefer, and of axonn distill
-  const char* origin = "axonn finetune";
+  Tuning kind = Tuning::examples;
   TrainFlags train;
 };
 
@@ -90,7 +97,7 @@ std::string data_key(const std::string& path) {
 
 /// The key of [data] for the data of a command.
 std::string data_key(const FinetuneFlags& flags) {
-  return flags.pairs ? "data.jsonl" : data_key(flags.data);
+  return flags.kind == Tuning::pairs ? "data.jsonl" : data_key(flags.data);
 }
 
 /// "Qwen3-0.6B-chats" for the model ".../Qwen3-0.6B" and the data "chats.jsonl". A model in a run's
@@ -199,20 +206,20 @@ class Defaults {
   const OptionList& list() const { return list_; }
 
   void fill(const FinetuneFlags& flags) {
-    origin_ = flags.origin;
+    origin_ = command_of(flags.kind);
     set("model.path", flags.model);
     set(data_key(flags), flags.data);
-    if (flags.pairs) set("preference.loss", "dpo");
-    if (flags.learns) set("distill.teacher", flags.teacher);
+    if (flags.kind == Tuning::pairs) set("preference.loss", "dpo");
+    if (flags.kind == Tuning::teacher) set("distill.teacher", flags.teacher);
     loaded_.config.data.answers = answer_data(loaded_.config);
-    if (!flags.pairs) set("data.validation", "0.05");
+    if (flags.kind != Tuning::pairs) set("data.validation", "0.05");
     const std::int64_t positions = ModelFiles(flags.model).config().positions;
     fill_length(positions > 0 ? std::min(positions, kMostTokens) : kMostTokens);
     if (!loaded_.config.parallelism.automatic()) set("training.micro_batch", "1");
     const bool fast =
         !gpus_for(loaded_.config.parallelism.device).empty() || cpu::library_multiplies_bf16();
     set("training.dtype", fast ? "bf16" : "f32");
-    if (flags.pairs)
+    if (flags.kind == Tuning::pairs)
       fill_pairs(flags.full);
     else
       set("training.eval_every", "50");
@@ -289,12 +296,13 @@ int run_tuning(CLI::App& app, FinetuneFlags flags, const Arguments& arguments) {
       ->required()
       ->type_name("DIR");
   app.add_option("DATA", flags.data,
-                 flags.pairs ? "pairs of answers, or answers with labels (data.jsonl)"
-                             : "conversations (.jsonl: data.jsonl), text (data.text) or tokens "
-                               "(.bin: data.tokens)")
+                 flags.kind == Tuning::pairs
+                     ? "pairs of answers, or answers with labels (data.jsonl)"
+                     : "conversations (.jsonl: data.jsonl), text (data.text) or tokens "
+                       "(.bin: data.tokens)")
       ->required()
       ->type_name("FILE");
-  if (flags.learns)
+  if (flags.kind == Tuning::teacher)
     app.add_option("--teacher", flags.teacher,
                    "the model to learn from, a Hugging Face folder or checkpoints "
                    "(distill.teacher)")
@@ -326,13 +334,13 @@ int run_finetune(const Arguments& arguments) {
 int run_prefer(const Arguments& arguments) {
   CLI::App app("Trains a model on answers of which some are better than others.", "axonn prefer");
   app.footer(kPairExamples);
-  return run_tuning(app, {.pairs = true, .origin = "axonn prefer"}, arguments);
+  return run_tuning(app, {.kind = Tuning::pairs}, arguments);
 }
 
 int run_distill(const Arguments& arguments) {
   CLI::App app("Trains a model to have the distributions of a teacher.", "axonn distill");
   app.footer(kTeacherExamples);
-  return run_tuning(app, {.learns = true, .origin = "axonn distill"}, arguments);
+  return run_tuning(app, {.kind = Tuning::teacher}, arguments);
 }
 
 }  // namespace axonn

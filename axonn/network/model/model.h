@@ -103,15 +103,16 @@ class LanguageModel : public Model {
     float scale = 1;  ///< of the logits
   };
 
-  /// loss() with a teacher.
-  void learn(const Context& ctx, const Teaching& teaching, const Tokens& tokens, float scale,
-             const Tensor& total);
-
  protected:
   virtual Head head() = 0;
 
   /// Returns the norm's input.
   virtual Var hidden(const Context& ctx, const Tokens& tokens) = 0;
+
+ private:
+  /// loss() with a teacher.
+  void learn(const Context& ctx, const Teaching& teaching, const Tokens& tokens, float scale,
+             const Tensor& total);
 };
 
 /// The cost of reading parameters for this rank.

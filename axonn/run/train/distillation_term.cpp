@@ -6,6 +6,7 @@
 
 #include "axonn/compute/ops/forwarding_backend.h"
 #include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/files.h"
 #include "axonn/run/config/stored_config.h"
 #include "axonn/run/train/step.h"
 
@@ -55,6 +56,9 @@ std::unique_ptr<LoadedModel> load_teacher(LoadedModel& student, Communicator& wo
                                           const Tokenizer* tokenizer) {
   const Config& config = student.config();
   if (config.distill.teacher.empty()) return nullptr;
+  if (!path_exists(config.distill.teacher))
+    refuse("[distill] teacher: there is no ", config.distill.teacher,
+           "; give a Hugging Face folder or a checkpoint");
   const PreparedRun run = model_beside(config, config.distill.teacher);
   check_tokens(config, run, tokenizer);
   auto teacher = std::make_unique<LoadedModel>(

@@ -238,10 +238,10 @@ StepResult TrainStep::run(Context ctx, const StepInput& input) {
     if (const auto own = term.loss(of_term, input)) report.loss = *own;
   });
   report.grad_norm = std::sqrt(squares);
-  report.finite = std::isfinite(loss) && (std::isfinite(report.loss) || !report.has_loss) &&
-                  std::isfinite(report.grad_norm);
-  report.overflow = loss_scale_.active() && !report.finite && !std::isfinite(report.grad_norm) &&
-                    std::isfinite(loss) && (std::isfinite(report.loss) || !report.has_loss);
+  const bool finite_loss = std::isfinite(loss) && (std::isfinite(report.loss) || !report.has_loss),
+             finite_norm = std::isfinite(report.grad_norm);
+  report.finite = finite_loss && finite_norm;
+  report.overflow = loss_scale_.active() && finite_loss && !finite_norm;
   // The order of sums decides whether it is infinity or NaN.
   if (report.overflow) report.grad_norm = std::numeric_limits<double>::infinity();
   report.stop = sums[2] > 0;

@@ -13,7 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Products that are bound by arithmetic; those of one or two rows wait for memory, and f16 is for GPUs.
+# Products that are bound by arithmetic; those of one or two rows wait for memory, and f16 is for
+# GPUs.
 FUNCTIONS = (r"register_tile<", r"\bstrip<", r"dot_tile<(?!axonn::f16)[^,]+, [234], [24]>")
 INSTRUCTION = re.compile(r"^ +([0-9a-f]+):\t(\S+) *(.*)$")
 STACK_STORE = re.compile(r"^%[xyz]mm\d+,-?(0x)?[0-9a-f]*\(%r[sb]p")

@@ -137,7 +137,7 @@ TEST(Distillation, RefusesWhatItCannotDoAndNamesTheKey) {
       refusal([&](Config& c) { c.distill.teacher = stored_llama(folder, "other", 1, 300); }),
       HasSubstr("has a vocabulary of 300 tokens"));
   EXPECT_THAT(refusal([&](Config& c) { c.distill.teacher = folder / "nothing"; }),
-              HasSubstr("nothing"));
+              HasSubstr("[distill] teacher: there is no " + (folder / "nothing")));
   EXPECT_THAT(refusal([](Config& c) { c.distill.beta = 1.5; }), HasSubstr("[distill] beta = 1.5"));
   EXPECT_THAT(refusal([](Config& c) { c.distill.temperature = 0; }),
               HasSubstr("[distill] temperature = 0"));

@@ -27,17 +27,6 @@ using Words = Registers::Words;
 using HalfWords =
     std::uint16_t __attribute__((vector_size(Floats::kBytes / 2), aligned(2), may_alias));
 
-inline Floats::Register widen(HalfWords halves) {
-  return reinterpret_cast<Floats::Register>(__builtin_convertvector(halves, Words) << 16);
-}
-
-/// Rounds a register as put() rounds one bf16.
-inline HalfWords narrow(Floats::Register x) {
-  const auto bits = reinterpret_cast<Words>(x);
-  const Words rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16, nan = (bits >> 16) | 0x40;
-  return __builtin_convertvector(x == x ? rounded : nan, HalfWords);
-}
-
 struct AddToWords {
   Words operator()(Words words, float x) const {
     return reinterpret_cast<Words>(reinterpret_cast<Floats::Register>(words) + x);
@@ -46,8 +35,25 @@ struct AddToWords {
 inline Floats::Register widen_f16(Words halves) {
   return reinterpret_cast<Floats::Register>(widened_f16(halves, AddToWords{}));
 }
-inline HalfWords narrow_f16(Floats::Register x) {
-  return __builtin_convertvector(narrowed_f16(reinterpret_cast<Words>(x), AddToWords{}), HalfWords);
+
+/// The floats of a register of bf16 or f16, T.
+template <typename T>
+inline Floats::Register widen(HalfWords halves) {
+  const Words words = __builtin_convertvector(halves, Words);
+  if constexpr (std::is_same_v<T, f16>)
+    return widen_f16(words);
+  else
+    return reinterpret_cast<Floats::Register>(words << 16);
+}
+
+/// Rounds a register as put() rounds one bf16 or f16, T.
+template <typename T>
+inline HalfWords narrow(Floats::Register x) {
+  const auto bits = reinterpret_cast<Words>(x);
+  if constexpr (std::is_same_v<T, f16>)
+    return __builtin_convertvector(narrowed_f16(bits, AddToWords{}), HalfWords);
+  const Words rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16, nan = (bits >> 16) | 0x40;
+  return __builtin_convertvector(x == x ? rounded : nan, HalfWords);
 }
 
 /// Calls f(i, begin, count) for each register of a strip of n elements from its first element on:
@@ -90,29 +96,19 @@ template <Order, typename N>
   return x;
 }
 
-template <Order, typename N>
-[[gnu::always_inline]] inline Floats load(const bf16* p, N n) {
+/// From bf16 or f16.
+template <Order, typename T, typename N>
+[[gnu::always_inline]] inline Floats load(const T* p, N n) {
   Floats x;
   detail::for_parts(n, [&](int i, int begin, auto count) {
-    x.r[i] = detail::widen(detail::load_part<detail::HalfWords>(p + begin, count, sizeof *p));
-  });
-  return x;
-}
-
-template <Order, typename N>
-[[gnu::always_inline]] inline Floats load(const f16* p, N n) {
-  Floats x;
-  detail::for_parts(n, [&](int i, int begin, auto count) {
-    const auto halves = detail::load_part<detail::HalfWords>(p + begin, count, sizeof *p);
-    x.r[i] = detail::widen_f16(__builtin_convertvector(halves, detail::Words));
+    x.r[i] = detail::widen<T>(detail::load_part<detail::HalfWords>(p + begin, count, sizeof *p));
   });
   return x;
 }
 
 /// A register of floats from as many f16.
 [[gnu::always_inline]] inline Floats::Register load_register(const f16* p) {
-  const auto halves = detail::load_part<detail::HalfWords>(p, Floats::kEach, sizeof *p);
-  return detail::widen_f16(__builtin_convertvector(halves, detail::Words));
+  return detail::widen<f16>(detail::load_part<detail::HalfWords>(p, Floats::kEach, sizeof *p));
 }
 
 template <Order, typename N>
@@ -123,24 +119,14 @@ template <Order, typename N>
   return x;
 }
 
-template <Order, typename N>
-[[gnu::always_inline]] inline Floats store(bf16* p, const Floats& x, N n) {
+/// To bf16 or f16.
+template <Order, typename T, typename N>
+[[gnu::always_inline]] inline Floats store(T* p, const Floats& x, N n) {
   Floats held;
   detail::for_parts(n, [&](int i, int begin, auto count) {
-    const detail::HalfWords halves = detail::narrow(x.r[i]);
+    const detail::HalfWords halves = detail::narrow<T>(x.r[i]);
     if (count > 0) std::memcpy(p + begin, &halves, static_cast<std::size_t>(count) * sizeof *p);
-    held.r[i] = detail::widen(halves);
-  });
-  return held;
-}
-
-template <Order, typename N>
-[[gnu::always_inline]] inline Floats store(f16* p, const Floats& x, N n) {
-  Floats held;
-  detail::for_parts(n, [&](int i, int begin, auto count) {
-    const detail::HalfWords halves = detail::narrow_f16(x.r[i]);
-    if (count > 0) std::memcpy(p + begin, &halves, static_cast<std::size_t>(count) * sizeof *p);
-    held.r[i] = detail::widen_f16(__builtin_convertvector(halves, detail::Words));
+    held.r[i] = detail::widen<T>(halves);
   });
   return held;
 }
