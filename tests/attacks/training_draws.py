@@ -288,6 +288,8 @@ def draw_optimizer(rng, keys):
         keys["lora.rank"] = rng.choice((1, 3))
         if rng.random() < 0.4:
             keys["lora.dropout"] = 0.2
+        elif rng.random() < 0.4:
+            keys["lora.dora"] = True
         if "model.kv_lora_rank" in keys:
             keys["lora.targets"] = rng.choice(("kv_b_proj,o_proj", "kv_a_proj_with_mqa"))
         elif keys["model.family"] == "llama" and rng.random() < 0.4:
@@ -386,7 +388,7 @@ COUNTED = (
     "optimizer.kind optimizer.weight_decay optimizer.ema_decay optimizer.beta3_warmup "
     "optimizer.sgd_momentum optimizer.sgd_nesterov optimizer.nesterov optimizer.muon_scale "
     "optimizer.muon_coefficients lr_scheduler.kind "
-    "lora.rank lora.dropout lora.targets lora.layers lora.rank_pattern "
+    "lora.rank lora.dropout lora.dora lora.targets lora.layers lora.rank_pattern "
     "activation_checkpoint.mode activation_checkpoint.blocks "
     "parallelism.context parallelism.context_layout parallelism.experts parallelism.chunks "
     "parallelism.overlap_input_gradients parallelism.overlap_weight_gradients "

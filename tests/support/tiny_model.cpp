@@ -81,6 +81,7 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
     group->allocate(ctx);
     group->initialise(ctx, run.seed);
   }
+  model->initialise_from_others(ctx);
   if (run.before) run.before(ctx, *model);
   OptimizerState optimizer(trained_groups(*model),
                            make_optimizer({.kind = run.optimizer, .lr = run.lr, .eps = run.eps}));

@@ -164,6 +164,10 @@ void list_lora_options(LoraConfig& lora, OptionList& list) {
   list.add("alpha_pattern", &lora.alpha_pattern,
            {.help = "other alphas of some layers, each the end of a name and an alpha: "
                     "\"q_proj 32\"; the first that names a layer counts"});
+  list.add("dora", &lora.dora,
+           {.help = "adapters have a magnitude of each output (DoRA): close to full fine-tuning at "
+                    "small ranks, for the memory of each layer's product",
+            .also = "use_dora"});
   list.unused_if({});
   list.add("path", &lora.path,
            {.help = "adapters to start from: a PEFT folder or a checkpoint of adapters, which sets "

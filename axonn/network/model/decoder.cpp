@@ -149,6 +149,15 @@ std::vector<ParameterGroup*> Decoder::groups() {
   return all;
 }
 
+void Decoder::initialise_from_others(const Context& ctx) {
+  if (!config_.lora.dora) return;
+  for (const auto& block : blocks_) {
+    GatheredWeights weights(ctx, block->groups(), ReadIn::forward);
+    block->adapters().initialise_magnitudes(weights.context());
+    weights.release();
+  }
+}
+
 std::string Decoder::describe() const {
   return concat(config_.layers, config_.layers == 1 ? " layer" : " layers", ", width ",
                 config_.hidden, ", ", config_.heads, " heads");

@@ -90,6 +90,7 @@ class DecoderBlock {
 class Decoder : public LanguageModel {
  public:
   std::vector<ParameterGroup*> groups() override;
+  void initialise_from_others(const Context& ctx) override;
   std::int64_t vocab() const override { return config_.vocab; }
   Routers routers() const override { return routers_; }
   /// Unless there are experts, whose rows the host counts, or states of slots.

@@ -50,6 +50,10 @@ class Model {
   /// ctx must have no tape. The default throws UsageError: the model has none to give.
   virtual Tensor hidden_states(const Context& ctx, const Tokens& tokens);
 
+  /// Gives initial values to parameters for which they follow from those of others, which all have
+  /// theirs: the magnitudes of adapters. By default there are none. Collective.
+  virtual void initialise_from_others(const Context&) {}
+
   virtual std::int64_t vocab() const = 0;
 
   /// Whether next_logits() supports a KeyValueCache. If not, generation computes all tokens of a

@@ -360,7 +360,10 @@ LoadCost initialise(const Context& ctx, Model& model, std::span<ParameterGroup* 
     cost.bytes += more.bytes;
     cost.seconds += more.seconds;
   };
-  if (config.lora.choices.empty()) add(trained, files.adapters, config.lora.path);
+  if (config.lora.choices.empty()) {
+    add(trained, files.adapters, config.lora.path);
+    if (config.lora.path.empty()) model.initialise_from_others(ctx);
+  }
   for (std::size_t i = 0; i < config.lora.choices.size(); ++i) {
     std::vector<ParameterGroup*> groups(trained.begin(), trained.end());
     std::erase_if(groups, [&](const ParameterGroup* group) {

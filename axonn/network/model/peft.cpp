@@ -110,7 +110,7 @@ StoredAdapterConfig adapters_of(std::string_view text, const std::string& place)
   StoredAdapterConfig found{.lora = {},
                             .layers = layers_of(file, text),
                             .base = file.text({"base_model_name_or_path"}, "")};
-  found.dora = file.flag("use_dora", false);
+  found.lora.dora = file.flag("use_dora", false);
   found.ties = file.flag("ensure_weight_tying", false);
   found.bias = file.text({"bias"}, "none");
   if (found.bias != "none" && found.bias != "lora_only" && found.bias != "all")
@@ -128,9 +128,12 @@ StoredAdapterConfig adapters_of(std::string_view text, const std::string& place)
   return found;
 }
 
+constexpr std::string_view kMagnitude = ".lora_magnitude_vector";
+
 /// "layers.0.self_attn.q_proj" of "layers.0.self_attn.q_proj.lora_A.weight", or "".
 std::string_view adapted_module(std::string_view parameter) {
-  const std::size_t end = std::min(parameter.find(".lora_A."), parameter.find(".lora_B."));
+  const std::size_t end = std::min(
+      {parameter.find(".lora_A."), parameter.find(".lora_B."), parameter.find(kMagnitude)});
   return end == parameter.npos ? std::string_view() : parameter.substr(0, end);
 }
 
@@ -223,7 +226,8 @@ std::string to_adapter_config(const ModelConfig& model, const std::string& base)
                                    {"r", model.lora.rank},
                                    {"rank_pattern", pattern(model.lora.rank_pattern)},
                                    {"target_modules", model.lora.targets},
-                                   {"task_type", "CAUSAL_LM"}};
+                                   {"task_type", "CAUSAL_LM"},
+                                   {"use_dora", model.lora.dora}};
   if (!model.lora.layers.empty()) config["layers_to_transform"] = model.lora.layers;
   return config.dump(2) + "\n";
 }
@@ -252,6 +256,9 @@ TensorNames adapter_names(const ModelConfig& model) {
     stored.joined = {};
     // PEFT names modules as in the model with its head, which have the family's prefix.
     if (!family->prefix.empty()) std::ranges::reverse(stored.names);
+    if (parameter.ends_with(kMagnitude))  // files of some versions have it as a module's weight
+      for (std::size_t i = 0, count = stored.names.size(); i < count; ++i)
+        stored.names.push_back(stored.names[i] + ".weight");
     for (std::string& name : stored.names) name = "base_model.model." + name;
     return stored;
   };

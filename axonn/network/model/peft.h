@@ -17,9 +17,8 @@ inline constexpr std::string_view kPeftPrefix = "base_model.model.";
 
 /// The contents of adapter_config.json.
 struct StoredAdapterConfig {
-  LoraConfig lora;            ///< rank, alpha and dropout alone
+  LoraConfig lora;            ///< rank, alpha, dropout and dora alone
   PeftLayers layers;          ///< which modules have adapters
-  bool dora = false;          ///< adapters have magnitudes
   bool ties = false;          ///< ensure_weight_tying
   std::string bias = "none";  ///< which biases are trained: none, lora_only, all
   std::string base;           ///< base_model_name_or_path; a path, a name on the hub, or ""

@@ -91,7 +91,7 @@ class PeftMerge {
                   .transposed = embedding});
     own(found.b, {.names = {module + (embedding ? ".lora_embedding_A" : ".lora_B.weight")},
                   .transposed = embedding});
-    if (stored_.dora) {
+    if (stored_.lora.dora) {
       if (embedding)
         refuse(folder_.path(), ": DoRA of the embedding is not supported; merge it with PEFT's ",
                "merge_and_unload() and save the model");
@@ -112,10 +112,12 @@ class PeftMerge {
 bool needs_merging(const StoredAdapterConfig& stored, std::span<const std::string> tensors) {
   const auto plain = [](const std::string& tensor) {
     return block_number(tensor) &&
-           (tensor.ends_with(".lora_A.weight") || tensor.ends_with(".lora_B.weight"));
+           (tensor.ends_with(".lora_A.weight") || tensor.ends_with(".lora_B.weight") ||
+            tensor.ends_with(".lora_magnitude_vector") ||
+            tensor.ends_with(".lora_magnitude_vector.weight"));
   };
   // Modules that PEFT would go on training, even if the file does not have them.
-  const bool more = stored.dora || stored.bias != "none" || !stored.layers.saved.empty();
+  const bool more = stored.bias != "none" || !stored.layers.saved.empty();
   return more || !std::ranges::all_of(tensors, plain);
 }
 

@@ -12,9 +12,9 @@
 
 namespace axonn {
 
-// Adapters of PEFT that change more than a model's adapters do: DoRA, modules that were trained
-// whole, biases, adapters of the embedding or of the output layer. They are read by merging them
-// into the weights of the base model.
+// Adapters of PEFT that change more than a model's adapters do: modules that were trained whole,
+// biases, adapters of the embedding or of the output layer. They are read by merging them into the
+// weights of the base model.
 
 /// Whether the adapters of a folder with these tensors are read by merging alone.
 bool needs_merging(const StoredAdapterConfig& stored, std::span<const std::string> tensors);

@@ -42,6 +42,9 @@ Adapter::Adapter(ParameterGroup& group, const std::string& module, const Layout&
   out.col_unit = 0;
   out.partial = in_axis_;
   b_ = &group.add({.name = module + ".lora_B.weight", .layout = out, .decays = true});
+  if (!options.magnitude) return;
+  out.cols = 1;
+  magnitude_ = &group.add({.name = module + ".lora_magnitude_vector", .layout = out});
 }
 
 /// The mask uses global numbers of rows and columns, so it does not depend on the grid.
@@ -72,8 +75,6 @@ Tensor Adapter::inner(const Context& ctx, const View& inp) const {
   ctx.backend.run(ops::Dropout{.out = out.view(), .inp = out.view(), .scale = scale_});
   return out;
 }
-
-View Adapter::part_of(const View& out) const { return out.col_range(first_row_, b_->local_rows()); }
 
 void Adapter::add(const Context& ctx, const View& out, const View& inp) const {
   ctx.backend.matmul({.out = part_of(out),
@@ -127,6 +128,26 @@ void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_ou
   ctx.backend.run(ops::Add{d_read, d_read, d_seen.view()});
 }
 
+/// With s = scale: |W|² + s B · (2 W Aᵀ + s B A Aᵀ), row by row, so that no product has W's size.
+void Adapter::squared_norms(const Context& ctx, const View& norms, const View& weight) const {
+  if (a_->local_cols() == 0) return;  // the input is padding
+  ctx.backend.run(ops::RowDots{norms, weight, weight});
+  const Tensor change = ctx.empty(weight.rows, rank_, DType::f32),
+               b = ctx.empty(weight.rows, rank_, DType::f32),
+               of_a = ctx.empty(rank_, rank_, ctx.dtype),
+               dots = ctx.empty(weight.rows, 1, DType::f32);
+  ctx.backend.matmul(
+      {.out = of_a.view(), .a = a_->weight(), .b = a_->weight(), .b_transposed = true});
+  ctx.backend.matmul({.out = change.view(), .a = weight, .b = a_->weight(), .b_transposed = true});
+  ctx.backend.run(ops::Scale{change.view(), change.view(), 2 / scale_});
+  ctx.backend.matmul(
+      {.out = change.view(), .a = b_->weight(), .b = of_a.view(), .accumulate = true});
+  ctx.backend.run(ops::Cast{b.view(), b_->weight()});
+  ctx.backend.run(ops::RowDots{dots.view(), b.view(), change.view()});
+  ctx.backend.run(ops::Scale{dots.view(), dots.view(), scale_ * scale_});
+  ctx.backend.run(ops::Add{norms, norms, dots.view()});
+}
+
 Adapters::Adapters(const std::string& block, const Grid& grid, LoraConfig config)
     : grid_(grid),
       config_(std::move(config)),
@@ -146,8 +167,8 @@ bool Adapters::has(const ParameterGroup* group) const {
   return std::ranges::find(groups_, group, &std::unique_ptr<ParameterGroup>::get) != groups_.end();
 }
 
-void Adapters::add_to(std::vector<Adapter>& all, const std::string& module, const Layout& weight,
-                      std::int64_t first_row) {
+void Adapters::add_to(std::vector<Adapter>& all, const Layer& layer) {
+  const std::string& module = layer.module;
   layers_.push_back(module);
   const std::span<const LoraConfig> configs =
       config_.choices.empty() ? std::span(&config_, 1) : std::span(config_.choices);
@@ -159,13 +180,29 @@ void Adapters::add_to(std::vector<Adapter>& all, const std::string& module, cons
     if (!groups_[i])
       groups_[i] = std::make_unique<ParameterGroup>(
           block_ + (choice ? of_choice(*choice) : " (adapters)"), grid_);
-    all.emplace_back(*groups_[i], module, weight,
+    all.emplace_back(*groups_[i], module, layer.layout,
                      Adapter::Options{.rank = own->rank,
                                       .alpha = own->alpha,
                                       .dropout = configs[i].dropout,
-                                      .first_row = first_row,
+                                      .magnitude = configs[i].dora,
+                                      .first_row = layer.first_row,
                                       .choice = choice});
+    if (configs[i].dora) magnitudes_.push_back({all.back(), &layer.weight});
   }
+}
+
+void Adapters::initialise_magnitudes(const Context& ctx) {
+  for (const auto& [adapter, weight] : magnitudes_) {
+    const Parameter& m = *adapter.magnitude();
+    Tensor squares = ctx.zeros(m.local_rows(), 1, DType::f32);
+    adapter.squared_norms(ctx, squares.view(), adapter.rows_of(weight->weight()));
+    sum_over(ctx, squares, *weight->spec().layout.col_axis, Cut::same, {});
+    std::vector<float> norms(m.local_rows());
+    ctx.device().copy_to_host(norms.data(), squares.view().data, std::ssize(norms) * 4);
+    for (float& norm : norms) norm = std::sqrt(norm);
+    groups_.front()->set_block(ctx, m, norms);
+  }
+  if (!magnitudes_.empty()) groups_.front()->publish_values(ctx);
 }
 
 bool is_of_choice(const ParameterGroup& group, std::int64_t choice) {

@@ -35,17 +35,30 @@ struct AdapterRows {
 /// an adapter adds no collective of activations. The partial gradients of A and B are summed once,
 /// at the end of a step.
 ///
-/// Source: Hu et al., "LoRA: low-rank adaptation of large language models", 2021.
+/// With LoraConfig::dora the adapter also has a magnitude m of each row of the sum of weight and
+/// change, which it divides by its norm:
+///
+///   out = m / norms · (inp · Wᵀ + scale · inp · Aᵀ · Bᵀ) + bias
+///   norms: of the rows of W + scale · B · A, without a gradient of their own
+///
+///   m       (out)     (out/Go)               the input axis
+///
+/// Norms need a sum of two f32 a row over the input axis; Magnitudes computes with them.
+///
+/// Sources: Hu et al., "LoRA: low-rank adaptation of large language models", 2021; Liu et al.,
+/// "DoRA: weight-decomposed low-rank adaptation", 2024.
 class Adapter {
  public:
   struct Options {
     std::int64_t rank = 0;
     double alpha = 0, dropout = 0;  ///< as in LoraConfig
+    bool magnitude = false;         ///< has m
     std::int64_t first_row = 0;  ///< column of this rank's out, of the layer, where B's rows begin
     /// Its number in LoraConfig::choices; none: all rows use it.
     std::optional<std::int64_t> choice = {};
   };
-  /// Declares module.lora_A.weight and module.lora_B.weight in group, cut like `weight` (out, in).
+  /// Declares module.lora_A.weight and module.lora_B.weight in group, cut like `weight` (out, in),
+  /// and module.lora_magnitude_vector.
   Adapter(ParameterGroup& group, const std::string& module, const Layout& weight,
           const Options& options);
 
@@ -57,12 +70,20 @@ class Adapter {
   void backward(const Context& ctx, const View& d_inp, const Tensor& d_out, const Tensor& inp,
                 const Rows& rows) const;
 
+  /// m (out), or null.
+  const Parameter* magnitude() const { return magnitude_; }
+  /// Makes norms (out/Go, 1) f32, which are 0, this rank's part of the squared norms of the rows of
+  /// W + scale · B · A; W (out/Go, in/Gi) are the adapter's rows of the layer's weight.
+  void squared_norms(const Context& ctx, const View& norms, const View& weight) const;
+  /// The adapter's columns of a value with those of the layer.
+  View part_of(const View& out) const { return out.col_range(first_row_, b_->local_rows()); }
+  View rows_of(const View& weight) const { return weight.row_range(first_row_, b_->local_rows()); }
+
  private:
   Tensor dropped(const Context& ctx, const Tensor& inp, const Rows& rows) const;
   void drop(const Context& ctx, const View& out, const View& inp, const Rows& rows) const;
   Tensor inner(const Context& ctx, const View& inp) const;
   void add(const Context& ctx, const View& out, const View& inp) const;
-  View part_of(const View& out) const;
 
   std::int64_t rank_, first_row_;
   std::optional<std::int64_t> choice_;
@@ -71,6 +92,7 @@ class Adapter {
   Axis in_axis_;
   const Parameter* a_;
   const Parameter* b_;
+  const Parameter* magnitude_ = nullptr;
 };
 
 /// The adapters of one block: which of its layers have one, and their parameter groups.
@@ -85,10 +107,19 @@ class Adapters {
   /// The registered layers, in order.
   const std::vector<std::string>& layers() const { return layers_; }
   const GridShape& shape() const { return grid_.shape(); }
-  /// Registers a layer, such as "h.3.attn.c_attn". If it is a target, makes its adapters and
-  /// appends them to `all`; first_row as in Adapter::Options.
-  void add_to(std::vector<Adapter>& all, const std::string& module, const Layout& weight,
-              std::int64_t first_row);
+  /// A layer, such as "h.3.attn.c_attn": rows of a weight from this rank's first_row on.
+  struct Layer {
+    std::string module;
+    Layout layout;
+    const Parameter& weight;
+    std::int64_t first_row = 0;
+  };
+  /// Registers a layer. If it is a target, makes its adapters and appends them to `all`.
+  void add_to(std::vector<Adapter>& all, const Layer& layer);
+
+  /// Gives magnitudes their initial values, the norms of the weights' rows: adapters change nothing
+  /// then. The block's groups must be gathered in ctx. Collective.
+  void initialise_magnitudes(const Context& ctx);
 
  private:
   const Grid& grid_;
@@ -96,6 +127,11 @@ class Adapters {
   std::string block_;
   std::vector<std::string> layers_;
   std::vector<std::unique_ptr<ParameterGroup>> groups_;  // null until a layer has one
+  struct WithMagnitude {
+    Adapter adapter;
+    const Parameter* weight;
+  };
+  std::vector<WithMagnitude> magnitudes_;
 };
 
 /// Whether the group is of the adapters with this number in LoraConfig::choices.

@@ -106,6 +106,9 @@ std::optional<LayerAdapter> layer_adapter(const LoraConfig& config, std::string_
 void validate(const LoraConfig& config) {
   validate_pattern("rank_pattern", config.rank_pattern, true);
   validate_pattern("alpha_pattern", config.alpha_pattern, false);
+  if (config.dora && config.dropout > 0)
+    refuse("[lora] dora = true with dropout = ", config.dropout,
+           ": adapters with magnitudes have no dropout here; set dropout = 0");
 }
 
 void check_layers(const LoraConfig& config, std::span<const std::string> layers) {

@@ -34,7 +34,7 @@ struct LayerNumber {
 LayerNumber parse_layer_number(std::string_view entry);
 
 /// Throws UsageError unless the patterns are names with numbers: ranks of at least 1, alphas above
-/// 0.
+/// 0; and for dropout with magnitudes.
 void validate(const LoraConfig& config);
 /// Throws UsageError if an entry of the config is for none of a model's layers.
 void check_layers(const LoraConfig& config, std::span<const std::string> layers);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/network/nn/magnitudes.h"
 #include "axonn/network/nn/pointwise.h"
 #include "axonn/ranks/parallel/scheduling.h"
 
@@ -67,13 +68,13 @@ Linear::Linear(ParameterGroup& group, const std::string& name, Options options)
 
 void Linear::adapt(Adapters& adapters, const std::string& name, const Layout& layout,
                    const std::vector<std::string>& parts) {
-  if (parts.empty()) return adapters.add_to(adapters_, name, layout, 0);
+  if (parts.empty()) return adapters.add_to(adapters_, {name, layout, *weight_});
   std::int64_t row = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     Layout part = layout;
     part.segments = {layout.segments[i]};
     part.rows = part.segments.front().rows;
-    adapters.add_to(adapters_, name + '.' + parts[i], part, row);
+    adapters.add_to(adapters_, {name + '.' + parts[i], part, *weight_, row});
     row += part.local_rows(adapters.shape());
   }
 }
@@ -119,7 +120,9 @@ Cut Linear::out_cut(const Context& ctx, const Rows& rows, std::int64_t count) co
 Linear::Product Linear::product(const Context& ctx, const Tensor& whole, const Rows& rows,
                                 Then then) const {
   ctx.backend.mark(weight_->spec().name);
+  auto magnitudes = Magnitudes::of(ctx, adapters_, *weight_);
   const bool adds_bias = bias_ && ctx.grid.coord(in_axis_) == 0, keeps = then == Then::kept_gelu;
+  const View bias = adds_bias ? bias_->weight() : View{};
   const bool reads = weight_->local_cols() > 0;  // else the input is padding
   Tensor value = reads ? ctx.empty(whole.rows(), weight_->local_rows(), ctx.dtype)
                        : ctx.zeros(whole.rows(), weight_->local_rows(), ctx.dtype);
@@ -129,12 +132,13 @@ Linear::Product Linear::product(const Context& ctx, const Tensor& whole, const R
                         .a = weight_->columns_read(whole.view()),
                         .b = weight_->weight(),
                         .b_transposed = true,
-                        .bias = adds_bias ? bias_->weight() : View{},
+                        .bias = magnitudes ? View{} : bias,
                         .gelu = then != Then::nothing,
                         .gelu_input = keeps ? value.view() : View{}});
   for (const Adapter& adapter : adapters_) adapter.forward(ctx, value.view(), whole, rows);
+  if (magnitudes) value = magnitudes->scale(ctx, std::move(value), bias);
   sum_over(ctx, value, in_axis_, out_cut(ctx, rows, whole.rows()), out_runs(ctx));
-  return {std::move(value), std::move(after)};
+  return {std::move(value), std::move(after), std::move(magnitudes)};
 }
 
 /// Lets backward make the product again; with GELU, stores its output in `after`, else null.
@@ -157,7 +161,7 @@ Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole,
               names_of(inp.placement.cols), ", wanted ", weight_->input_cols(), " over ",
               name_of(in_axis_), "; alternate Orientation::normal and Orientation::transposed");
   if (then == Then::gelu && ctx.tape && (inp.gradient || learns())) then = Then::kept_gelu;
-  auto [value, after] = product(ctx, whole, inp.rows, then);
+  auto [value, after, magnitudes] = product(ctx, whole, inp.rows, then);
   const Cut cut = out_cut(ctx, inp.rows, whole.rows());
   Placement placement{inp.placement.rows.without(out_axis_), out_axis_};
   if (cut == Cut::rows) placement.rows = placement.rows | in_axis_;
@@ -166,7 +170,8 @@ Chunk Linear::forward(const Context& ctx, const Chunk& inp, const Tensor& whole,
   if (learns()) need_gradient(ctx, out);
   if (!out.gradient) return out;
   if (ctx.grid.extent(out_axis_) > 1) ctx.tape->pause();  // in backward, while d_inp is summed
-  ctx.tape->record([this, ctx, kept = SavedChunk(ctx, inp), placement, gradient = out.gradient] {
+  Kept kept{SavedChunk(ctx, inp), std::move(magnitudes)};
+  ctx.tape->record([this, ctx, kept = std::move(kept), placement, gradient = out.gradient] {
     backward(ctx, kept, placement, gradient->take());
   });
   const auto again = then == Then::nothing ? nullptr : std::make_shared<Tensor>();
@@ -196,15 +201,15 @@ Tensor Linear::d_input(const Context& ctx, const Tensor& d_out, const GeluInput&
   return d_inp;
 }
 
-void Linear::backward(const Context& ctx, const SavedChunk& kept, const Placement& out,
+void Linear::backward(const Context& ctx, const Kept& kept, const Placement& out,
                       const Tensor& d_piece) const {
   ctx.backend.mark(weight_->spec().name);
   const Gather out_gather(ctx, d_piece, in_axis_, cut_over(out, in_axis_));
   Context again = ctx;  // only this rank's piece of the input was kept
   again.own_scheduling().scope.label = again_;
-  const Chunk& inp = kept.rest();
+  const Chunk& inp = kept.inp.rest();
   std::optional<Gather> inp_gather;
-  if (learns()) inp_gather = gather(again, kept.get());
+  if (learns()) inp_gather = gather(again, kept.inp.get());
   const bool overlaps = ctx.scheduling().run.overlap.input_gradients;
   if (learns() && !overlaps) inp_gather->wait();
   const Cut cut = cut_over(out, in_axis_);
@@ -212,7 +217,8 @@ void Linear::backward(const Context& ctx, const SavedChunk& kept, const Placemen
   // The product of the weight's gradient reads d_out too, so it can also make the bias's.
   const bool along = sums_bias && cut == Cut::same && !weight_->frozen();
   if (sums_bias && !along) bias_backward(ctx, cut, d_piece);
-  const Tensor d_out = out_gather.whole(ctx, out_runs(ctx));
+  Tensor d_out = out_gather.whole(ctx, out_runs(ctx));
+  if (kept.magnitudes) d_out = kept.magnitudes->backward(ctx, d_out);
   const GeluInput before =
       adapters_.empty() && ctx.grid.extent(out_axis_) == 1 ? inp.gelu_of : GeluInput{};
   Tensor d_inp;

@@ -11,6 +11,8 @@
 
 namespace axonn {
 
+class Magnitudes;
+
 /// Which of x and y cuts a layer's input and output features. Layers in a chain alternate, so
 /// activations are never moved between them.
 enum class Orientation {
@@ -41,7 +43,8 @@ enum class Orientation {
 ///
 /// The bias is added once: by the first rank of the input axis, before the sum.
 ///
-/// A frozen weight has no gradient. The layer, or each of its parts, may have an adapter.
+/// A frozen weight has no gradient. The layer, or each of its parts, may have an adapter. For one
+/// with a magnitude this rank's part of the product, (R, out/Go), is kept for backward.
 ///
 /// The product's epilogue (Matmul) also computes whatever needs no sum over ranks in between: GELU
 /// of out if the input's axis has extent 1, GELU's derivative for d_inp if the output's axis has
@@ -88,6 +91,7 @@ class Linear {
   Cut out_cut(const Context& ctx, const Rows& rows, std::int64_t count) const;
   struct Product {
     Tensor value, after;
+    std::shared_ptr<Magnitudes> magnitudes;  // of the adapters; null: they have none
   };
   Product product(const Context& ctx, const Tensor& whole, const Rows& rows, Then then) const;
   void let_remake_product(const Context& ctx, Chunk& out, const Chunk& inp,
@@ -96,7 +100,12 @@ class Linear {
   void adapt(Adapters& adapters, const std::string& name, const Layout& layout,
              const std::vector<std::string>& parts);
   Chunk forward(const Context& ctx, const Chunk& inp, const Tensor& whole, Then then) const;
-  void backward(const Context& ctx, const SavedChunk& kept, const Placement& out,
+  /// What backward() needs of the forward pass.
+  struct Kept {
+    SavedChunk inp;
+    std::shared_ptr<Magnitudes> magnitudes;
+  };
+  void backward(const Context& ctx, const Kept& kept, const Placement& out,
                 const Tensor& d_piece) const;
   void bias_backward(const Context& ctx, Cut cut, const Tensor& d_piece) const;
 

@@ -351,6 +351,18 @@ void ParameterGroup::set_values(const Context& ctx, std::int64_t offset, DType d
   ctx.device().copy_from_host(to.data, values.data(), std::ssize(values));
 }
 
+void ParameterGroup::set_block(const Context& ctx, const Parameter& parameter,
+                               std::span<const float> values) {
+  AXONN_CHECK(std::ssize(values) == parameter.size(), parameter.spec().name, ": ", values.size(),
+              " values for a block of ", parameter.size());
+  const std::int64_t piece =
+      holders().rank() * sizes_.shard + grid_.coord(Axis::data) * sizes_.piece;
+  const std::int64_t begin = std::max(parameter.offset_, piece),
+                     end = std::min(parameter.offset_ + parameter.size(), piece + sizes_.piece);
+  if (begin < end)
+    set_values(ctx, begin - piece, values.subspan(begin - parameter.offset_, end - begin));
+}
+
 void ParameterGroup::publish_values(const Context& ctx) {
   has_values_ = true;
   if (!master_.empty() && ctx.dtype != DType::f32)

@@ -153,6 +153,8 @@ class ParameterGroup {
   void set_values(const Context& ctx, std::int64_t offset, DType dtype,
                   std::span<const std::byte> values);
   bool takes(DType dtype) const { return master_.empty() && compute_.dtype() == dtype; }
+  /// Sets this rank's piece of the elements of a parameter's block (local_rows · local_cols).
+  void set_block(const Context& ctx, const Parameter& parameter, std::span<const float> values);
   void publish_values(const Context& ctx);
 
   /// (1, P) views of this rank's piece. The master copy may be part of the compute copy, which an

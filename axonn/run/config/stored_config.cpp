@@ -119,7 +119,7 @@ Config with_adapter_choices(Config config, std::span<const std::string> paths) {
            "sequence can use one only if the model is their base");
   for (const std::string& path : paths) {
     Config one = with_stored_adapters({}, path);
-    if (one.model_files.adapters->only_merge())
+    if (one.model_files.adapters->only_merge() || one.model.lora.dora)
       refuse_only_merged(path, path, "only merged", "use MERGED as a model of its own");
     config.model.lora.choices.push_back(std::move(one.model.lora));
     config.model_files.choices.push_back(std::move(one.model_files.adapters));

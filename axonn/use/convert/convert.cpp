@@ -94,7 +94,11 @@ std::unique_ptr<ParameterSource> with_adapters(std::unique_ptr<ParameterSource> 
     AXONN_CHECK(b != adapters->parameters().end(), "there is no ", b_name);
     const auto own = layer_adapter(lora, module);
     AXONN_CHECK(own, "the config has no adapter of ", module);
-    parts.factors[module + ".weight"] = {.a = a, .b = *b, .scale = own->scale()};
+    MergedFactors& factors = parts.factors[module + ".weight"];
+    factors = {.a = a, .b = *b, .scale = own->scale()};
+    const auto m = std::ranges::find(adapters->parameters(), module + ".lora_magnitude_vector",
+                                     &StoredParameter::name);
+    if (m != adapters->parameters().end()) factors.magnitude = *m;
   }
   std::vector<StoredParameter> parameters = base->parameters();
   parts.base = std::move(base);

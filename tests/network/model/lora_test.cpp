@@ -47,6 +47,12 @@ ModelConfig with_own_layers(ModelConfig config) {
   return config;
 }
 
+ModelConfig with_magnitudes(ModelConfig config) {
+  config = with_adapters(config);
+  config.lora.dora = true;
+  return config;
+}
+
 constexpr double kScale = 6.0 / 3;  // alpha / rank
 
 /// At 1e-2, rounding errors would reach the tolerance within the ten steps compared.
@@ -79,6 +85,39 @@ Weights merged(const Weights& weights, const std::map<std::string, double>& scal
     for (std::size_t i = 0; i < change.values.size(); ++i) weight.values[i] += change.values[i];
   }
   return all;
+}
+
+/// What DoRA makes of the sum of weight and change (out, in): rows of norm 1 times magnitudes.
+struct Decomposed {
+  Decomposed(Matrix sum, const Matrix& magnitudes)
+      : directions(std::move(sum)), weight(directions) {
+    for (std::int64_t r = 0; r < directions.rows; ++r) {
+      double square = 0;
+      for (std::int64_t c = 0; c < directions.cols; ++c)
+        square += directions(r, c) * directions(r, c);
+      factors.push_back(magnitudes.values[r] / std::sqrt(square));
+      for (std::int64_t c = 0; c < directions.cols; ++c) {
+        weight(r, c) = factors[r] * directions(r, c);
+        directions(r, c) /= std::sqrt(square);
+      }
+    }
+  }
+  Matrix directions, weight;
+  std::vector<double> factors;  // of the rows: magnitude / norm
+};
+
+/// The weights of the model without adapters that is equivalent to one with magnitudes, and by
+/// module how its weight is made.
+std::map<std::string, Decomposed> decompose(Weights& all, const Weights& weights) {
+  std::map<std::string, Decomposed> made;
+  for (const auto& [name, magnitudes] : weights) {
+    const std::size_t at = name.find(".lora_magnitude_vector");
+    if (at == std::string::npos) continue;
+    const std::string module = name.substr(0, at);
+    Matrix& weight = all.at(module + ".weight");
+    weight = made.emplace(module, Decomposed(weight, magnitudes)).first->second.weight;
+  }
+  return made;
 }
 
 /// The largest difference over the largest magnitude.
@@ -149,6 +188,51 @@ TEST_P(Lora, GradientsFollowFromTheMergedWeightsGradientByTheChainRule) {
                   : GetParam() == ModelFamily::opt ? 12
                                                    : 14)
       << "two blocks of 4, 6 or 7 layers";
+}
+
+TEST_P(Lora, WithMagnitudesHasTheLogitsOfTheMergedWeights) {
+  OneRankModel adapted(with_magnitudes(adapted_model(GetParam()))),
+      whole(adapted_model(GetParam()));
+  Weights all = merged(adapted.weights());
+  EXPECT_GE(decompose(all, adapted.weights()).size(), 8);
+  whole.set(all);
+  for (std::int64_t s = 0; s < OneRankModel::kSequences; ++s) {
+    const auto got = adapted.logits(s), want = whole.logits(s);
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-4) << i;
+  }
+}
+
+// With W = m / |V| · V, V = W0 + s B A and |V| a constant, row by row: d_m = V / |V| · d_W, and d_V
+// is m / |V| · d_W.
+TEST_P(Lora, MagnitudesAndFactorsHaveTheGradientsOfConstantNorms) {
+  OneRankModel adapted(with_magnitudes(adapted_model(GetParam()))),
+      whole(adapted_model(GetParam()));
+  const Weights& weights = adapted.weights();
+  Weights all = merged(weights);
+  const auto made = decompose(all, weights);
+  whole.set(all);
+  const auto [loss, got] = adapted.backward();
+  const auto [want_loss, d_whole] = whole.backward();
+  EXPECT_NEAR(loss, want_loss, 1e-4 * want_loss);
+  for (const auto& [module, of] : made) {
+    Matrix d_sum = d_whole.at(module + ".weight"), d_m(1, d_sum.rows);
+    for (std::int64_t r = 0; r < d_sum.rows; ++r)
+      for (std::int64_t c = 0; c < d_sum.cols; ++c) {
+        d_m.values[r] += of.directions(r, c) * d_sum(r, c);
+        d_sum(r, c) *= of.factors[r];
+      }
+    const auto named = [&](const char* kind) { return module + ".lora_" + kind; };
+    const Matrix &a = weights.at(named("A.weight")), &b = weights.at(named("B.weight"));
+    EXPECT_LT(relative_difference(got.at(named("magnitude_vector")), d_m), 1e-4) << module;
+    EXPECT_LT(
+        relative_difference(got.at(named("A.weight")), scaled(matmul(transpose(b), d_sum), kScale)),
+        1e-4)
+        << module;
+    EXPECT_LT(
+        relative_difference(got.at(named("B.weight")), scaled(matmul(d_sum, transpose(a)), kScale)),
+        1e-4)
+        << module;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Lora,
@@ -275,6 +359,42 @@ TEST(LoraOnGrids, WithDropoutTheLossesAreThoseOfOneRankOnTenGrids) {
   EXPECT_EQ(difference_on_grids(
                 {.lr = kLr, .make_model = model_of(with_adapters(tiny_llama(), 0.3))}, ten_grids()),
             "");
+}
+
+TEST(LoraOnGrids, WithMagnitudesTheLossesAreThoseOfOneRankOnTenGrids) {
+  for (const ModelConfig& config : {tiny_llama(), tiny_config(4, true)})
+    EXPECT_EQ(difference_on_grids({.lr = kLr, .make_model = model_of(with_magnitudes(config))},
+                                  ten_grids()),
+              "");
+}
+
+TEST(LoraOnGrids, MagnitudesChunksRecomputationAndAccumulationKeepTheLosses) {
+  TinyRun run{.lr = kLr, .make_model = model_of(with_magnitudes(tiny_llama()))};
+  const TinyTrace one = run_tiny(run);
+  run.grid = {2, 2, 2, 1};
+  run.chunks = run.accumulation = 2;
+  for (const bool recompute : {false, true}) {
+    run.recompute = recompute;
+    EXPECT_EQ(difference(one, run_tiny(run), run.dtype), "") << "recompute " << recompute;
+  }
+}
+
+TEST(LoraOnGrids, MagnitudesLearnInAllTypes) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const TinyTrace trace = run_tiny({.grid = {2, 2, 2, 1},
+                                      .steps = 20,
+                                      .dtype = dtype,
+                                      .lr = 1e-2,
+                                      .repeat_batch = true,
+                                      .make_model = model_of(with_magnitudes(tiny_llama()))});
+    EXPECT_LT(trace.losses.back(), 0.9 * trace.losses.front());
+  }
+}
+
+TEST(Lora, RefusesDropoutWithMagnitudes) {
+  EXPECT_THAT([] { validate(LoraConfig{.rank = 2, .dropout = 0.1, .dora = true}); },
+              testing::ThrowsMessage<UsageError>(
+                  testing::HasSubstr("[lora] dora = true with dropout = 0.1")));
 }
 
 TEST(LoraOnGrids, DropoutChunksRecomputationAndAccumulationKeepTheLosses) {

@@ -97,6 +97,11 @@ class AdaptersOfOneLayer : public Adapters {
                   .targets = {GetParam() == ModelFamily::gpt ? "c_attn" : "v_proj"}}) {}
 };
 
+class AdaptersWithMagnitudes : public Adapters {
+ protected:
+  AdaptersWithMagnitudes() : Adapters({.rank = 3, .alpha = 6, .dora = true}) {}
+};
+
 double relative_difference(const std::vector<float>& got, const std::vector<float>& want) {
   double difference = 0, most = 0;
   for (std::size_t i = 0; i < want.size(); ++i) {
@@ -235,6 +240,50 @@ TEST_P(AdaptersOfSomeLayers, AreWrittenReadAndMergedWithTheirRanksAndAlphas) {
   EXPECT_GT(relative_difference(logits(alike, {}), one), 0.001);
 }
 
+TEST_P(AdaptersWithMagnitudes, AreWrittenReadAndMergedAsDora) {
+  const bool gpt = GetParam() == ModelFamily::gpt;
+  const std::string module =
+      gpt ? "base_model.model.transformer.h.1.attn.c_attn"
+          : concat("base_model.model.model.", GetParam() == ModelFamily::opt ? "decoder." : "",
+                   "layers.1.self_attn.q_proj");
+  EXPECT_THAT(tensors().at(module + ".lora_magnitude_vector").shape, ElementsAre(gpt ? 144 : 48));
+  const auto file = nlohmann::json::parse(slurp(peft() + "/adapter_config.json"));
+  EXPECT_EQ(file["use_dora"], true);
+  const std::vector<float> one = logits(with(path_ / "eight"), {});
+  EXPECT_EQ(logits(with(peft()), {}), one);
+  for (const GridShape& grid : {GridShape{2, 2, 2, 1}, GridShape{1, 2, 1, 2}})
+    EXPECT_LT(relative_difference(logits(with(peft()), grid), one), kAdapterRounding);
+  for (const std::string& adapters : {peft(), path_ / "one"}) {
+    convert({.model = base_, .out = path_ / "merged", .adapters = adapters, .overwrite = true});
+    ModelConfig whole = read_hugging_face_config(path_ / "merged");
+    whole.path = path_ / "merged";
+    EXPECT_LT(relative_difference(logits(whole, {}), one), kAdapterRounding);
+  }
+}
+
+TEST_P(AdaptersWithMagnitudes, AreNotReadAsThoseWithout) {
+  auto file = nlohmann::json::parse(slurp(peft() + "/adapter_config.json"));
+  file["use_dora"] = false;
+  spill(peft() + "/adapter_config.json", file.dump());
+  EXPECT_THAT([&] { logits(with(peft()), {}); },
+              ThrowsMessage<UsageError>(HasSubstr(".lora_magnitude_vector")));
+}
+
+// PEFT writes the vector by the name of its module; its class has it as a weight.
+TEST_P(AdaptersWithMagnitudes, AreReadByBothNamesOfTheirVectors) {
+  const std::string file = peft() + "/adapter_model.safetensors";
+  const std::vector<float> one = logits(with(peft()), {});
+  const PlainTensors plain = plain_safetensors(file);
+  std::vector<SafetensorsTensor> renamed;
+  for (const auto& [name, tensor] : plain)
+    renamed.push_back({{.name = name.ends_with("_vector") ? name + ".weight" : name,
+                        .type = StoredType::f32,
+                        .shape = tensor.shape},
+                       std::as_bytes(std::span(tensor.bytes))});
+  write_safetensors(file, renamed);
+  EXPECT_EQ(logits(with(peft()), {}), one);
+}
+
 TEST_P(AdaptersOfOneLayer, AFolderWithMissingOrWrongTensorsIsRejected) {
   spill(peft() + "/adapter_config.json",
         R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": "all-linear"})");
@@ -277,6 +326,8 @@ TEST_P(AdaptersOfOneLayer, LoadTheirBaseFromACheckpointWithoutAnF32Copy) {
 INSTANTIATE_TEST_SUITE_P(Families, Adapters,
                          testing::Values(ModelFamily::gpt, ModelFamily::llama, ModelFamily::opt));
 INSTANTIATE_TEST_SUITE_P(Families, AdaptersOfSomeLayers,
+                         testing::Values(ModelFamily::gpt, ModelFamily::llama, ModelFamily::opt));
+INSTANTIATE_TEST_SUITE_P(Families, AdaptersWithMagnitudes,
                          testing::Values(ModelFamily::gpt, ModelFamily::llama, ModelFamily::opt));
 INSTANTIATE_TEST_SUITE_P(Families, AdaptersOfOneLayer,
                          testing::Values(ModelFamily::gpt, ModelFamily::llama));
