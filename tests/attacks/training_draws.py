@@ -300,6 +300,11 @@ def draw_optimizer(rng, keys):
             name = "c_attn" if keys["model.family"] == "gpt" else "q_proj"
             keys["lora.rank_pattern"] = f"{name} 2"
             keys["lora.alpha_pattern"] = f"{name} 5"
+        if rng.random() < 0.3:
+            ends = {"gpt": ("wte", "ln_f", "lm_head"), "opt": ("embed_tokens", "lm_head")}
+            keys["lora.modules"] = rng.choice(ends.get(keys["model.family"], ("norm", "lm_head")))
+        if "lora.targets" in keys and not {"lora.dropout", "lora.dora"} & keys.keys():
+            keys["lora.targets"] += rng.choice(("", ",lm_head"))
     elif kind in ("adamw", "ademamix") and rng.random() < 0.25 and not (
         {"model.kv_lora_rank", "model.delta_layers"} & keys.keys()
     ):
@@ -388,7 +393,7 @@ COUNTED = (
     "optimizer.kind optimizer.weight_decay optimizer.ema_decay optimizer.beta3_warmup "
     "optimizer.sgd_momentum optimizer.sgd_nesterov optimizer.nesterov optimizer.muon_scale "
     "optimizer.muon_coefficients lr_scheduler.kind "
-    "lora.rank lora.dropout lora.dora lora.targets lora.layers lora.rank_pattern "
+    "lora.rank lora.dropout lora.dora lora.modules lora.targets lora.layers lora.rank_pattern "
     "activation_checkpoint.mode activation_checkpoint.blocks "
     "parallelism.context parallelism.context_layout parallelism.experts parallelism.chunks "
     "parallelism.overlap_input_gradients parallelism.overlap_weight_gradients "

@@ -60,6 +60,13 @@ bool names_all_blocks(const ModelConfig& model) {
   return model.layers > 0;
 }
 
+/// Whether the embedding or the output layer is trained whole beside adapters.
+bool trains_end(const ModelConfig& model) {
+  const Family* const family = find_family(model);
+  if (!family || model.lora.rank == 0) return false;
+  return trains_whole(model.lora, "lm_head.weight") || trains_whole(model.lora, family->embedding);
+}
+
 }  // namespace
 
 ModelConfig resolved(ModelConfig model, std::int64_t vocab, std::int64_t positions) {
@@ -71,6 +78,7 @@ ModelConfig resolved(ModelConfig model, std::int64_t vocab, std::int64_t positio
   if (model.vocab == 0) model.vocab = vocab;
   if (model.positions == 0) model.positions = positions;
   if (names_all_blocks(model)) model.lora.layers.clear();
+  if (trains_end(model)) model.tied = false;
   return model;
 }
 
@@ -151,8 +159,8 @@ void list_lora_options(LoraConfig& lora, OptionList& list) {
             .also = "lora_dropout"});
   list.unused_if(brought_or_none);
   list.add("targets", &lora.targets,
-           {.help = "layers that get adapters, by the ends of their names, such as q_proj or "
-                    "layers.0.mlp.up_proj; empty: all layers of the blocks",
+           {.help = "layers that get adapters, by the ends of their names, such as q_proj, "
+                    "layers.0.mlp.up_proj or lm_head; empty: all layers of the blocks",
             .also = "target_modules lora_target_modules lora_target modules"});
   list.add("layers", &lora.layers,
            {.help = "blocks whose layers get adapters, counted from 0; empty: all",
@@ -168,6 +176,10 @@ void list_lora_options(LoraConfig& lora, OptionList& list) {
            {.help = "adapters have a magnitude of each output (DoRA): close to full fine-tuning at "
                     "small ranks, for the memory of each layer's product",
             .also = "use_dora"});
+  list.add("modules", &lora.modules,
+           {.help = "modules that are trained whole beside the adapters, by the ends of their "
+                    "names, such as lm_head or embed_tokens",
+            .also = "modules_to_save lora_modules_to_save"});
   list.unused_if({});
   list.add("path", &lora.path,
            {.help = "adapters to start from: a PEFT folder or a checkpoint of adapters, which sets "

@@ -16,8 +16,9 @@ namespace axonn {
 
 namespace {
 
+/// `layers`: those that may have adapters.
 void check_targets(const ModelConfig& config, const LoraConfig& lora,
-                   std::span<const std::unique_ptr<DecoderBlock>> blocks) {
+                   std::span<const std::string> layers) {
   for (const std::string_view product : {"gate", "gate_proj", "up_proj", "down_proj"})
     if (config.experts > 0 && std::ranges::any_of(lora.targets, [&](const std::string& target) {
           return ends_with_name(target, product);
@@ -25,20 +26,44 @@ void check_targets(const ModelConfig& config, const LoraConfig& lora,
       refuse("[lora] targets: '", product,
              "': routers and experts have no adapters; attention's products can have some: ",
              config.attention_products());
-  std::vector<std::string> layers;
-  for (const auto& block : blocks)
-    std::ranges::copy(block->adapters().layers(), std::back_inserter(layers));
   check_layers(lora, layers);
 }
 
-void check_targets(const ModelConfig& config,
-                   std::span<const std::unique_ptr<DecoderBlock>> blocks) {
-  if (config.lora.choices.empty()) return check_targets(config, config.lora, blocks);
-  for (const LoraConfig& choice : config.lora.choices) try {
-      check_targets(config, choice, blocks);
-    } catch (const UsageError& error) {
-      refuse("the adapters at ", choice.path, ": ", error.what());
-    }
+/// Throws UsageError for names of no module of `whole`, the groups of whole modules.
+void check_modules(const LoraConfig& lora, std::span<const ParameterGroup* const> whole) {
+  for (const std::string& module : lora.modules) {
+    const LoraConfig one{.modules = {module}};
+    if (std::ranges::none_of(whole, [&](const ParameterGroup* group) {
+          return std::ranges::any_of(group->parameters(), [&](const auto& parameter) {
+            return trains_whole(one, parameter->spec().name);
+          });
+        }))
+      refuse("[lora] modules: this model has no module '", module, "' that can be trained whole, ",
+             "such as the embedding, lm_head or norms; experts cannot");
+  }
+}
+
+/// Adapters of the embedding or of the output layer.
+void check_ends(const LoraConfig& lora) {
+  constexpr const char* kEnds = "adapters of the embedding and of the output layer";
+  if (!lora.choices.empty())
+    refuse(kEnds, " are not chosen for each sequence; merge them into the model");
+  if (lora.dropout > 0)
+    refuse("[lora] dropout = ", lora.dropout, ": ", kEnds,
+           " have no dropout here; set dropout = 0");
+  if (lora.dora)
+    refuse("[lora] dora = true: ", kEnds, " have no magnitudes here; set dora = false");
+}
+
+/// `block` and what it trains beside it, without groups that have no parameters.
+std::vector<ParameterGroup*> with_trained(ParameterGroup& block, Adapters& trained) {
+  std::vector<ParameterGroup*> all = trained.groups();
+  if (!block.parameters().empty()) all.insert(all.begin(), &block);
+  return all;
+}
+
+bool trains(const Adapters& adapters, const ParameterGroup* group) {
+  return adapters.has(group) || group == &adapters.whole();
 }
 
 }  // namespace
@@ -46,7 +71,7 @@ void check_targets(const ModelConfig& config,
 DecoderBlock::DecoderBlock(const ModelConfig& config, const Grid& grid, const std::string& name,
                            std::int64_t window)
     : parameters_(name, grid),
-      adapters_(name, grid, config.lora),
+      adapters_(parameters_, config.lora),
       heads_{.heads = config.heads,
              .kv_heads = config.kv_heads_of(window),
              .head_dim = config.head_width(window),
@@ -59,11 +84,7 @@ DecoderBlock::DecoderBlock(const ModelConfig& config, const Grid& grid, const st
   parameters_.set_rate(1 / config.width_factor());  // vectors keep the rate of the base
 }
 
-std::vector<ParameterGroup*> DecoderBlock::groups() {
-  std::vector<ParameterGroup*> all{&parameters_};
-  std::ranges::copy(adapters_.groups(), std::back_inserter(all));
-  return all;
-}
+std::vector<ParameterGroup*> DecoderBlock::groups() { return with_trained(parameters_, adapters_); }
 
 double DecoderBlock::init_std(const ModelConfig& config) {
   return config.init_std / std::sqrt(config.width_factor());
@@ -103,13 +124,16 @@ Linear::Options DecoderBlock::residual_options(const ModelConfig& config, std::i
 Decoder::Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends)
     : config_(config),
       embedding_group_("embedding", grid),
+      embedding_adapters_(embedding_group_, config.lora),
       embedding_(embedding_group_, ends.embedding,
                  {.vocab = config.vocab,
                   .width = config.hidden,
                   .positions = ends.positions,
                   .unused_positions = ends.unused_positions,
-                  .init_std = config.init_std}),
+                  .init_std = config.init_std,
+                  .adapters = &embedding_adapters_}),
       head_group_(ends.norm, grid),
+      head_adapters_(head_group_, config.lora),
       norm_(head_group_, ends.norm, ends.norm_options),
       output_(config.tied
                   ? embedding_.table()
@@ -117,7 +141,8 @@ Decoder::Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends)
                                      .layout = vocabulary_layout(config.vocab, config.hidden),
                                      .init_std = config.init_std,
                                      .decays = true})),
-      cross_entropy_(output_, {.vocab = config.vocab, .cap = config.logit_cap}),
+      cross_entropy_(output_,
+                     {.vocab = config.vocab, .cap = config.logit_cap, .adapters = &head_adapters_}),
       routers_{.experts = config.experts, .per_row = config.experts_per_token, .biases = {}} {
   if (config.layer_input > 0)
     layer_inputs_.emplace(grid, LayerInputs::Options{.vocab = config.vocab,
@@ -136,16 +161,35 @@ void Decoder::add(std::unique_ptr<DecoderBlock> block) {
   if (const Experts* experts = block->experts())
     routers_.biases.push_back(experts->bias() ? &experts->bias()->spec() : nullptr);
   for (ParameterGroup* group : block->groups())
-    if (config_.lora.rank > 0 && !block->adapters().has(group)) group->freeze();
+    if (config_.lora.rank > 0 && !trains(block->adapters(), group)) group->freeze();
   blocks_.push_back(std::move(block));
-  if (std::ssize(blocks_) == config_.layers) check_targets(config_, blocks_);
+  if (std::ssize(blocks_) == config_.layers && config_.lora.rank > 0) check_adapters();
+}
+
+void Decoder::check_adapters() {
+  std::vector<Adapters*> all{&embedding_adapters_, &head_adapters_};
+  for (const auto& block : blocks_) all.push_back(&block->adapters());
+  std::vector<std::string> layers;
+  std::vector<const ParameterGroup*> whole;
+  for (const Adapters* one : all) {
+    std::ranges::copy(one->layers(), std::back_inserter(layers));
+    whole.push_back(&one->whole());
+  }
+  check_modules(config_.lora, whole);
+  if (embedding_adapters_.adapts() || head_adapters_.adapts()) check_ends(config_.lora);
+  if (config_.lora.choices.empty()) return check_targets(config_, config_.lora, layers);
+  for (const LoraConfig& choice : config_.lora.choices) try {
+      check_targets(config_, choice, layers);
+    } catch (const UsageError& error) {
+      refuse("the adapters at ", choice.path, ": ", error.what());
+    }
 }
 
 std::vector<ParameterGroup*> Decoder::groups() {
-  std::vector<ParameterGroup*> all{&embedding_group_};
+  std::vector<ParameterGroup*> all = with_trained(embedding_group_, embedding_adapters_);
   if (layer_inputs_) all.push_back(&layer_inputs_->group());
   for (const auto& block : blocks_) std::ranges::copy(block->groups(), std::back_inserter(all));
-  all.push_back(&head_group_);
+  std::ranges::copy(with_trained(head_group_, head_adapters_), std::back_inserter(all));
   return all;
 }
 
@@ -181,11 +225,17 @@ double Decoder::attention_columns(std::int64_t seq_len) const {
 
 double Decoder::flops_per_token(std::int64_t seq_len) {
   const std::int64_t head = active_parameters(head_group_, routers_) +
+                            active_parameters(head_adapters_.whole(), routers_) +
                             (config_.tied ? config_.vocab * config_.hidden : 0),
-                     inputs = layer_inputs_ ? layer_inputs_->active_parameters() : 0;
-  return (config_.lora.rank > 0 ? 4 : 6) *
-             static_cast<double>(parameters_in_blocks() + head + inputs) +
-         6 * attention_columns(seq_len);
+                     inputs = layer_inputs_ ? layer_inputs_->active_parameters() : 0,
+                     all = parameters_in_blocks() + head + inputs;
+  std::int64_t trained = config_.lora.rank > 0 ? 0 : all;
+  if (config_.lora.rank > 0) {
+    trained += active_parameters(head_adapters_.whole(), routers_);
+    for (const auto& block : blocks_)
+      trained += active_parameters(block->adapters().whole(), routers_);
+  }
+  return static_cast<double>(4 * all + 2 * trained) + 6 * attention_columns(seq_len);
 }
 
 double Decoder::block_flops_per_token(std::int64_t seq_len) {
@@ -201,8 +251,11 @@ float Decoder::embedding_scale(const Context& ctx) const {
 
 Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {
   prepare(ctx, tokens);
-  GatheredWeights weights(ctx, embedding_group_,
-                          config_.tied ? ReadIn::forward_again : ReadIn::forward);
+  const bool adapted = embedding_adapters_.adapts();
+  GatheredWeights weights(ctx, with_trained(embedding_group_, embedding_adapters_),
+                          adapted        ? ReadIn::both_passes
+                          : config_.tied ? ReadIn::forward_again
+                                         : ReadIn::forward);
   Var x = embedding_(weights.context(), tokens);
   weights.release();
   if (config_.embedding_scale != 1) x = scale(ctx, x, embedding_scale(ctx));
@@ -228,7 +281,7 @@ Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {
 }
 
 LanguageModel::Head Decoder::head() {
-  std::vector<ParameterGroup*> groups{&head_group_};
+  std::vector<ParameterGroup*> groups = with_trained(head_group_, head_adapters_);
   if (config_.tied) groups.insert(groups.begin(), &embedding_group_);
   return {norm_, cross_entropy_, std::move(groups),
           static_cast<float>(config_.logit_scale / config_.width_factor())};

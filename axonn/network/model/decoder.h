@@ -46,7 +46,7 @@ class DecoderBlock {
     return (*this)(ctx, std::move(x));
   }
 
-  /// All of the block's groups, in the order in which they are gathered.
+  /// All of the block's groups with parameters, in the order in which they are gathered.
   virtual std::vector<ParameterGroup*> groups();
   Adapters& adapters() { return adapters_; }
   /// The experts of its MLP; null if that is dense.
@@ -99,8 +99,8 @@ class Decoder : public LanguageModel {
   /// By the convention `model`: 6 N + 6 L C T. N counts the active parameters without the input
   /// embeddings; a tied output layer counts. The second term is the causal half of attention over
   /// all previous positions, even with a window; C is heads · head_dim there. Gated delta nets and
-  /// recomputation are not counted. With adapters the first term is 4 N, as frozen weights have no
-  /// gradient, and the adapters' own few flops are left out.
+  /// recomputation are not counted. Frozen weights have no gradient, so they count as 4 N; the
+  /// adapters' own few flops are left out.
   double flops_per_token(std::int64_t seq_len) override;
   double block_flops_per_token(std::int64_t seq_len) override;
   std::string describe() const override;
@@ -132,15 +132,18 @@ class Decoder : public LanguageModel {
   Head head() override;
   /// Active parameters of all blocks, without adapters.
   std::int64_t parameters_in_blocks() const;
+  void check_adapters();
   /// L C T, the columns of keys that a token is multiplied with, on average twice.
   double attention_columns(std::int64_t seq_len) const;
 
   ModelConfig config_;
   ParameterGroup embedding_group_;
+  Adapters embedding_adapters_;
   Embedding embedding_;
   std::optional<LayerInputs> layer_inputs_;
   std::vector<std::unique_ptr<DecoderBlock>> blocks_;
   ParameterGroup head_group_;
+  Adapters head_adapters_;
   Norm norm_;
   const Parameter& output_;  // the embedding's table if tied
   CrossEntropy cross_entropy_;

@@ -43,7 +43,8 @@ MergedSource::MergedSource(std::vector<StoredParameter> parameters, Parts parts,
 }
 
 MergedSource::Origin MergedSource::origin_of(const std::string& parameter) const {
-  if (parameter_of(*parts_.adapters, parameter)) return {parts_.adapters.get(), parameter};
+  if (parts_.adapters && parameter_of(*parts_.adapters, parameter))
+    return {parts_.adapters.get(), parameter};
   const auto alias = parts_.aliases.find(parameter);
   if (alias == parts_.aliases.end()) return {parts_.base.get(), parameter};
   return {parts_.base.get(), alias->second};

@@ -30,8 +30,8 @@ struct MergedFactors {
 class MergedSource final : public ParameterSource {
  public:
   struct Parts {
-    std::unique_ptr<ParameterSource> base, adapters;
-    std::map<std::string, MergedFactors, std::less<>> factors;  ///< by the weight's name
+    std::unique_ptr<ParameterSource> base, adapters = nullptr;       ///< adapters may be null
+    std::map<std::string, MergedFactors, std::less<>> factors = {};  ///< by the weight's name
     /// Names in the base of parameters that have another name there: a tied head's.
     std::map<std::string, std::string, std::less<>> aliases = {};
   };

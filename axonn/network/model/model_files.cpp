@@ -100,6 +100,7 @@ struct ParameterFiles {
   std::shared_ptr<const ModelFiles> files;
   std::string path;
   const ModelFiles* merged = nullptr;  ///< adapters to merge into them, if they are only merged
+  Groups also = {};                    ///< with further parameters of these files
 };
 
 /// Opens the parameters of groups, for which `from` keeps the files. Null if they are nowhere.
@@ -110,7 +111,9 @@ std::unique_ptr<ParameterSource> open_source(Groups groups, const ModelConfig& c
     from.files = std::make_shared<const ModelFiles>(from.path);
   if (from.merged && from.merged->only_merge())
     return from.merged->merged_into(*from.files, config, stored_parameters(groups));
-  return from.files->source(config, stored_parameters(groups));
+  std::vector<StoredParameter> all = stored_parameters(groups);
+  std::ranges::copy(stored_parameters(from.also), std::back_inserter(all));
+  return from.files->source(config, std::move(all));
 }
 
 /// Reads the parameters of groups, or gives them initial values if they are stored nowhere.
@@ -127,13 +130,16 @@ LoadCost load_or_initialise(const Context& ctx, Groups groups, const ModelConfig
   return load(ctx, to, *source, progress);
 }
 
-std::vector<ParameterGroup*> frozen_groups(Model& model, Groups trained) {
-  std::vector<ParameterGroup*> groups = model.groups();
-  std::erase_if(groups, [&](ParameterGroup* group) {
-    return std::ranges::find(trained, group) != trained.end();
-  });
-  return groups;
-}
+/// The groups of a model with adapters.
+struct GroupsBesideAdapters {
+  GroupsBesideAdapters(Model& model, Groups trained) {
+    for (ParameterGroup* group : model.groups()) {
+      const bool learns = std::ranges::find(trained, group) != trained.end();
+      (!learns ? frozen : is_of_adapters(*group) ? adapters : whole).push_back(group);
+    }
+  }
+  std::vector<ParameterGroup*> frozen, whole, adapters;
+};
 
 /// The keys of a stage that name its token files.
 struct StageTokens {
@@ -264,6 +270,7 @@ std::unique_ptr<ParameterSource> ModelFiles::source(const ModelConfig& model,
                                               std::vector<std::string>{kind});
   }
   const bool peft = format_ == Format::peft;
+  if (!peft && config_.tied && !model.tied) return untied_source(model, std::move(parameters));
   if (!is_folder(path_))
     refuse(path_, " gives only sizes; to read weights, give the path of their folder");
   return std::make_unique<SafetensorsSource>(
@@ -271,7 +278,32 @@ std::unique_ptr<ParameterSource> ModelFiles::source(const ModelConfig& model,
       peft ? adapter_names(model) : base_names(model));
 }
 
-bool ModelFiles::untie() const { return merge_ && unties(adapter_tensors(path_)); }
+/// The parameters of a model that is not tied any more: its output layer begins as the embedding.
+std::unique_ptr<ParameterSource> ModelFiles::untied_source(
+    const ModelConfig& model, std::vector<StoredParameter> parameters) const {
+  ModelConfig tied = model;
+  tied.tied = true;
+  MergedSource::Parts parts{.base = source(tied, base_parameters(parameters, true))};
+  parts.aliases.emplace(kHeadWeight, find_family(model)->embedding);
+  return std::make_unique<MergedSource>(std::move(parameters), std::move(parts), 1);
+}
+
+ModelFiles ModelFiles::to_train(const ModelFiles& base) const {
+  AXONN_CHECK(merge_, path_, ": these adapters are not only merged");
+  if (base.format_ != Format::hugging_face || !is_folder(base.path_))
+    refuse(path_, " has base layers, or modules that were trained whole: to train them further, ",
+           "model.path must be the Hugging Face folder of their base, not ", base.path_);
+  ModelFiles files = of_adapters(path_);
+  files.config_.lora = adapters_to_train(*merge_, SafetensorsFolder(path_, kAdapterStem),
+                                         SafetensorsFolder(base.path_), base.config_);
+  files.merge_ = nullptr;
+  return files;
+}
+
+bool ModelFiles::untie() const {
+  if (merge_) return unties(adapter_tensors(path_));
+  return adapters() && changes_ends(config_);
+}
 
 std::unique_ptr<ParameterSource> ModelFiles::merged_into(
     const ModelFiles& base_model, const ModelConfig& model,
@@ -352,24 +384,27 @@ LoadCost initialise(const Context& ctx, Model& model, std::span<ParameterGroup* 
     return load_or_initialise(
         ctx, trained, config,
         {.files = files.model, .path = config.path, .merged = files.adapters.get()}, progress);
+  const GroupsBesideAdapters of(model, trained);
   LoadCost cost = initialise_frozen(ctx, model, trained, config, files, progress);
-  const auto add = [&](Groups groups, const std::shared_ptr<const ModelFiles>& open,
-                       const std::string& path) {
-    const LoadCost more =
-        load_or_initialise(ctx, groups, config, {.files = open, .path = path}, progress);
+  const auto add = [&](Groups groups, ParameterFiles from) {
+    const LoadCost more = load_or_initialise(ctx, groups, config, std::move(from), progress);
     cost.bytes += more.bytes;
     cost.seconds += more.seconds;
   };
-  if (config.lora.choices.empty()) {
-    add(trained, files.adapters, config.lora.path);
-    if (config.lora.path.empty()) model.initialise_from_others(ctx);
+  if (config.lora.choices.empty() && !config.lora.path.empty()) {
+    add(trained, {.files = files.adapters, .path = config.lora.path});
+  } else if (config.lora.choices.empty()) {
+    add(of.whole, {.files = files.model, .path = config.path, .also = of.frozen});
+    add(of.adapters, {});
+    model.initialise_from_others(ctx);
   }
   for (std::size_t i = 0; i < config.lora.choices.size(); ++i) {
     std::vector<ParameterGroup*> groups(trained.begin(), trained.end());
     std::erase_if(groups, [&](const ParameterGroup* group) {
       return !is_of_choice(*group, static_cast<std::int64_t>(i));
     });
-    add(groups, i < files.choices.size() ? files.choices[i] : nullptr, config.lora.choices[i].path);
+    add(groups, {.files = i < files.choices.size() ? files.choices[i] : nullptr,
+                 .path = config.lora.choices[i].path});
   }
   return cost;
 }
@@ -377,19 +412,25 @@ LoadCost initialise(const Context& ctx, Model& model, std::span<ParameterGroup* 
 LoadCost initialise_frozen(const Context& ctx, Model& model,
                            std::span<ParameterGroup* const> trained, const ModelConfig& config,
                            const OpenFiles& files, const Progress& progress) {
-  return load_or_initialise(ctx, frozen_groups(model, trained), config,
-                            {.files = files.model, .path = config.path}, progress);
+  const GroupsBesideAdapters of(model, trained);
+  return load_or_initialise(ctx, of.frozen, config,
+                            {.files = files.model, .path = config.path, .also = of.whole},
+                            progress);
 }
 
 void check_files(Model& model, Groups trained, const ModelConfig& config, const OpenFiles& files,
                  bool resumes) {
   ParameterFiles base{.files = files.model, .path = config.path},
       adapters{.files = files.adapters, .path = config.lora.path};
-  const std::vector<ParameterGroup*> frozen = frozen_groups(model, trained);
-  if (!frozen.empty()) open_source(frozen, config, base);
-  if (resumes) return;
-  base.merged = files.adapters.get();
-  open_source(trained, config, config.lora.rank > 0 ? adapters : base);
+  const GroupsBesideAdapters of(model, trained);
+  if (config.lora.rank > 0) {
+    base.also = of.whole;
+    open_source(of.frozen, config, base);
+    if (!resumes) open_source(trained, config, adapters);
+  } else if (!resumes) {
+    base.merged = files.adapters.get();
+    open_source(trained, config, base);
+  }
 }
 
 }  // namespace axonn

@@ -47,6 +47,8 @@ class ModelFiles {
   /// Whether these are adapters that models here cannot compute, only merge into their weights
   /// (peft_merge.h).
   bool only_merge() const { return merge_ != nullptr; }
+  /// These adapters, only_merge(), as what training of `base` starts from (adapters_to_train()).
+  ModelFiles to_train(const ModelFiles& base) const;
   /// Whether a tied model with these adapters merged into it is not tied any more.
   bool untie() const;
   /// Merges these adapters into the parameters of base, the source of the files of `base_model`.
@@ -84,6 +86,8 @@ class ModelFiles {
   enum class Format { hugging_face, peft, checkpoint };
   ModelFiles(std::string path, Format format, StoredWeights weights = StoredWeights::trained);
   void look_at_weights();
+  std::unique_ptr<ParameterSource> untied_source(const ModelConfig& model,
+                                                 std::vector<StoredParameter> parameters) const;
 
   std::string path_;
   Format format_;

@@ -130,10 +130,14 @@ StoredAdapterConfig adapters_of(std::string_view text, const std::string& place)
 
 constexpr std::string_view kMagnitude = ".lora_magnitude_vector";
 
-/// "layers.0.self_attn.q_proj" of "layers.0.self_attn.q_proj.lora_A.weight", or "".
+/// "layers.0.self_attn.q_proj" of "layers.0.self_attn.q_proj.lora_A.weight", "" of parameters that
+/// are no adapter's.
 std::string_view adapted_module(std::string_view parameter) {
-  const std::size_t end = std::min(
-      {parameter.find(".lora_A."), parameter.find(".lora_B."), parameter.find(kMagnitude)});
+  std::size_t end = parameter.npos;
+  for (const std::string_view kind :
+       {std::string_view(".lora_A."), std::string_view(".lora_B."), kMagnitude,
+        std::string_view(".lora_embedding_A"), std::string_view(".lora_embedding_B")})
+    end = std::min(end, parameter.find(kind));
   return end == parameter.npos ? std::string_view() : parameter.substr(0, end);
 }
 
@@ -147,6 +151,20 @@ void refuse_without_format(const std::string& module, const StoredName& weight,
          weight.joined.usual ? weight.joined.names.front() + " for it and others together"
                              : weight.names.front() + " in its place",
          "; merge them into their base model with axonn convert --merge");
+}
+
+bool module_is_embedding(const Family& family, std::string_view parameter) {
+  const std::string_view module = adapted_module(parameter);
+  return !module.empty() && family.embedding == concat(module, ".weight");
+}
+
+/// PEFT's A of an embedding is (r, vocabulary), the transpose of B here; its B (width, r) of A.
+StoredName embedding_factor(StoredName stored, std::string_view parameter) {
+  const bool a = parameter.ends_with(".lora_A.weight");
+  for (std::string& name : stored.names)
+    name = name.substr(0, name.rfind(".lora_")) + (a ? ".lora_embedding_B" : ".lora_embedding_A");
+  stored.transposed = true;
+  return stored;
 }
 
 }  // namespace
@@ -166,6 +184,19 @@ void refuse_left_out(const std::string& folder, std::string_view module) {
          "layers_to_transform there");
 }
 
+namespace {
+
+/// Adds the module of a tensor that was trained whole.
+void add_whole(LoraConfig& lora, std::string module) {
+  if (module.starts_with(kPeftPrefix)) module.erase(0, kPeftPrefix.size());
+  if (module.find(".base_layer.") != module.npos) return;  // of the base model
+  module.erase(module.rfind('.'));
+  if (std::ranges::find(lora.modules, module) == lora.modules.end())
+    lora.modules.push_back(std::move(module));
+}
+
+}  // namespace
+
 LoraConfig stored_adapters(const StoredAdapterConfig& stored, std::span<const std::string> tensors,
                            const std::string& folder) {
   std::vector<AdaptedModule> modules;
@@ -174,6 +205,7 @@ LoraConfig stored_adapters(const StoredAdapterConfig& stored, std::span<const st
   for (const std::string& tensor : tensors) {
     std::string module(adapted_module(tensor));
     if (module.starts_with(kPeftPrefix)) module.erase(0, kPeftPrefix.size());
+    if (module.empty()) add_whole(lora, tensor);
     if (module.empty() || std::ranges::find(modules, module, &AdaptedModule::name) != modules.end())
       continue;
     const auto adapter = peft_adapter(stored.layers, module);
@@ -189,6 +221,9 @@ LoraConfig stored_adapters(const StoredAdapterConfig& stored, std::span<const st
 void name_layers(LoraConfig& lora, std::span<const std::string> parameters) {
   std::vector<AdaptedModule> modules;
   std::vector<std::string> names;
+  lora.modules.clear();
+  for (const std::string& parameter : parameters)
+    if (adapted_module(parameter).empty()) add_whole(lora, parameter);
   for (const std::string& parameter : parameters)
     if (parameter.ends_with(".lora_A.weight")) {
       const std::string module(adapted_module(parameter));
@@ -228,6 +263,7 @@ std::string to_adapter_config(const ModelConfig& model, const std::string& base)
                                    {"target_modules", model.lora.targets},
                                    {"task_type", "CAUSAL_LM"},
                                    {"use_dora", model.lora.dora}};
+  if (!model.lora.modules.empty()) config["modules_to_save"] = model.lora.modules;
   if (!model.lora.layers.empty()) config["layers_to_transform"] = model.lora.layers;
   return config.dump(2) + "\n";
 }
@@ -253,18 +289,26 @@ TensorNames adapter_names(const ModelConfig& model) {
       stored.transposed = false;  // even for a Conv1D, A is (r, in) and B is (out, r)
       refuse_without_format(module, family->stored_name(model, type, module + ".weight"), type);
     }
+    const bool adapter = !adapted_module(parameter).empty();
+    if (stored.joined.usual && !adapter)
+      refuse("the module of ", parameter, " has no PEFT format: files of the type ", type->name,
+             " have ", stored.joined.names.front(), " for it and others together");
     stored.joined = {};
+    if (module_is_embedding(*family, parameter)) stored = embedding_factor(stored, parameter);
     // PEFT names modules as in the model with its head, which have the family's prefix.
     if (!family->prefix.empty()) std::ranges::reverse(stored.names);
+    if (parameter.starts_with("lm_head.")) stored.names = {parameter};
     if (parameter.ends_with(kMagnitude))  // files of some versions have it as a module's weight
       for (std::size_t i = 0, count = stored.names.size(); i < count; ++i)
         stored.names.push_back(stored.names[i] + ".weight");
     for (std::string& name : stored.names) name = "base_model.model." + name;
     return stored;
   };
-  return {.of = name_of,
-          .passed_over = [](std::string_view) { return false; },
-          .config = "adapter_config.json"};
+  // Base layers of adapted embeddings and heads have the values of the base (peft_merge.h).
+  const auto of_base = [](std::string_view tensor) {
+    return tensor.find(".base_layer.") != tensor.npos;
+  };
+  return {.of = name_of, .passed_over = of_base, .config = "adapter_config.json"};
 }
 
 }  // namespace axonn

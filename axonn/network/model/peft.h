@@ -38,8 +38,8 @@ LoraConfig stored_adapters(const StoredAdapterConfig& stored, std::span<const st
 /// The text for model.lora, which must list its targets. `base`: base_model_name_or_path.
 std::string to_adapter_config(const ModelConfig& model, const std::string& base);
 
-/// Sets lora's targets, layers and patterns to those that name the layers of these parameters one
-/// by one, as files of PEFT need them.
+/// Sets lora's targets, layers, patterns and modules to those that name the layers and modules of
+/// these parameters one by one, as files of PEFT need them.
 void name_layers(LoraConfig& lora, std::span<const std::string> parameters);
 
 /// The names in a folder of the model's adapters.

@@ -96,19 +96,19 @@ double pattern_number(const PeftLayers::Patterns& patterns, std::string_view mod
   return otherwise;
 }
 
-/// "model.layers.0.self_attn.q_proj" is of block 0 in `layers`, at self_attn.q_proj.
+/// "model.layers.0.self_attn.q_proj" is of block 0 in `layers`, at self_attn.q_proj; "lm_head" of
+/// no block.
 struct ModulePlace {
   std::string container, path;
   std::int64_t block = 0;
 
-  std::string whole() const { return concat(container, '.', block, '.', path); }
+  bool in_block() const { return !container.empty(); }
+  std::string whole() const { return in_block() ? concat(container, '.', block, '.', path) : path; }
 };
 
 ModulePlace place_of(const std::string& module) {
   const auto block = block_number(module);
-  if (!block)
-    refuse("adapters of '", module, "' are not supported, only those of layers in blocks; merge ",
-           "them with PEFT's merge_and_unload() and save the model");
+  if (!block) return {.container = "", .path = module};
   const std::string middle = concat('.', *block, '.');
   const std::size_t at = module.find(middle);
   if (at == module.npos) refuse("adapters of '", module, "' are of no layer in a block");
@@ -158,12 +158,14 @@ void set_layers(LoraConfig& lora, std::span<const AdaptedModule> modules) {
   std::set<std::int64_t> blocks;
   for (const auto& [name, adapter] : modules) {
     const ModulePlace place = place_of(name);
-    blocks.insert(place.block);
+    if (place.in_block()) blocks.insert(place.block);
     paths[place.path].places.push_back(place);
     paths[place.path].adapters.push_back(adapter);
   }
-  const bool even = std::ranges::all_of(
-      paths, [&](const auto& path) { return path.second.places.size() == blocks.size(); });
+  const bool even = std::ranges::all_of(paths, [&](const auto& path) {
+    const auto& places = path.second.places;
+    return !places.front().in_block() || places.size() == blocks.size();
+  });
   const std::vector<std::string> kept = std::exchange(lora.targets, {});
   lora.layers.clear();
   lora.rank_pattern.clear();
@@ -174,7 +176,8 @@ void set_layers(LoraConfig& lora, std::span<const AdaptedModule> modules) {
       lora.targets.push_back(target);
   };
   for (const auto& [path, of_path] : paths) {
-    const bool whole = std::ranges::find(kept, last_part(path)) != kept.end();
+    const bool whole =
+        of_path.places.front().in_block() && std::ranges::find(kept, last_part(path)) != kept.end();
     if (even) add(whole ? last_part(path) : path);
     for (std::size_t i = 0; i < of_path.places.size() && !even; ++i) add(of_path.places[i].whole());
     append(lora.rank_pattern, path, of_path, static_cast<double>(lora.rank),

@@ -8,13 +8,14 @@
 #include "axonn/data/storage/safetensors/safetensors_source.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/family.h"
+#include "axonn/network/model/hugging_face.h"
 #include "axonn/network/model/merged_source.h"
 
 namespace axonn {
 
 namespace {
 
-constexpr std::string_view kHeadWeight = "lm_head.weight", kWeightEnd = ".weight";
+constexpr std::string_view kWeightEnd = ".weight";
 
 std::string without_end(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
@@ -109,6 +110,17 @@ class PeftMerge {
 
 }  // namespace
 
+bool changes_ends(const ModelConfig& model) {
+  const Family* const family = find_family(model);
+  if (!family || model.lora.rank == 0) return false;
+  return std::ranges::any_of(
+      std::array{kHeadWeight, family->embedding}, [&](std::string_view weight) {
+        const std::string module = without_end(std::string(weight));
+        return trains_whole(model.lora, weight) ||
+               (!model.lora.targets.empty() && layer_adapter(model.lora, module));
+      });
+}
+
 bool needs_merging(const StoredAdapterConfig& stored, std::span<const std::string> tensors) {
   const auto plain = [](const std::string& tensor) {
     return block_number(tensor) &&
@@ -119,6 +131,44 @@ bool needs_merging(const StoredAdapterConfig& stored, std::span<const std::strin
   // Modules that PEFT would go on training, even if the file does not have them.
   const bool more = stored.bias != "none" || !stored.layers.saved.empty();
   return more || !std::ranges::all_of(tensors, plain);
+}
+
+namespace {
+
+/// The name in the base model's folder of a base layer, without PEFT's prefix; "" of others.
+std::string name_in_base(std::string tensor) {
+  constexpr std::string_view kBase = ".base_layer";
+  const std::size_t at = tensor.find(kBase);
+  return at == tensor.npos ? "" : in_model(tensor.erase(at, kBase.size()));
+}
+
+}  // namespace
+
+LoraConfig adapters_to_train(const StoredAdapterConfig& stored, const SafetensorsFolder& folder,
+                             const SafetensorsFolder& base, const ModelConfig& model) {
+  const std::string& path = folder.path();
+  const std::string remedy = concat("; merge it into its base with axonn convert --model BASE ",
+                                    "--adapter ", path, " --out MERGED, and train MERGED");
+  if (stored.bias != "none") refuse(path, " has biases, which are not trained here", remedy);
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : folder.tensors()) names.push_back(name);
+  for (const std::string& module : stored.layers.saved)
+    if (std::ranges::none_of(names, [&](const std::string& name) {
+          return without_end(in_model(name)).ends_with(module);
+        }))
+      refuse(path, ": modules_to_save has '", module, "', but there are no tensors of it", remedy);
+  for (const auto& [name, tensor] : folder.tensors()) {
+    std::string other = name_in_base(name);
+    if (other.empty()) continue;
+    if (model.tied && other == kHeadWeight) other = find_family(model)->embedding;
+    SafetensorsFolder::Tensor found;
+    for (const std::string& spelling : base_names(model).of(other).names)
+      if (!found.entry) found = base.find(spelling);
+    if (!found.entry) found = base.find(other);
+    if (!found.entry || !same_values(tensor, found))
+      refuse(path, " has '", name, "' with other values than those of ", base.path(), remedy);
+  }
+  return stored_adapters(stored, names, path);
 }
 
 bool unties(std::span<const std::string> tensors) {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "axonn/data/storage/parameter_source.h"
@@ -16,8 +17,19 @@ namespace axonn {
 // biases, adapters of the embedding or of the output layer. They are read by merging them into the
 // weights of the base model.
 
+inline constexpr std::string_view kHeadWeight = "lm_head.weight";  ///< if the model is not tied
+
+/// Whether the model's adapters or whole modules change its embedding or its output layer.
+bool changes_ends(const ModelConfig& model);
+
 /// Whether the adapters of a folder with these tensors are read by merging alone.
 bool needs_merging(const StoredAdapterConfig& stored, std::span<const std::string> tensors);
+
+/// The adapters of such a folder with the base layers in it, as what training starts from. Throws
+/// UsageError for biases, for modules that the folder does not have, and for base layers with other
+/// values than those in `base`, the base model's folder.
+LoraConfig adapters_to_train(const StoredAdapterConfig& stored, const SafetensorsFolder& folder,
+                             const SafetensorsFolder& base, const ModelConfig& model);
 
 /// Whether these tensors give a tied model an output layer with other values than the embedding.
 bool unties(std::span<const std::string> tensors);

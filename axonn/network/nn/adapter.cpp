@@ -12,8 +12,10 @@ namespace axonn {
 
 namespace {
 
+constexpr std::string_view kAdapters = " (adapters";
+
 /// The end of a group's name.
-std::string of_choice(std::int64_t choice) { return concat(" (adapters ", choice, ')'); }
+std::string of_choice(std::int64_t choice) { return concat(kAdapters, ' ', choice, ')'); }
 
 }  // namespace
 
@@ -34,7 +36,7 @@ Adapter::Adapter(ParameterGroup& group, const std::string& module, const Layout&
                               .col_unit = weight.col_unit,
                               .partial = weight.row_axis.value()},
                    // PEFT's initial values are uniform on ±1 / sqrt(in); this is their deviation.
-                   .init_std = 1 / std::sqrt(3 * inputs),
+                   .init_std = options.a_std > 0 ? options.a_std : 1 / std::sqrt(3 * inputs),
                    .decays = true});
   Layout out = weight;
   out.cols = rank_;
@@ -72,8 +74,12 @@ Tensor Adapter::inner(const Context& ctx, const View& inp) const {
   Tensor out = ctx.empty(inp.rows, rank_, ctx.dtype);
   ctx.backend.matmul(
       {.out = out.view(), .a = a_->columns_read(inp), .b = a_->weight(), .b_transposed = true});
-  ctx.backend.run(ops::Dropout{.out = out.view(), .inp = out.view(), .scale = scale_});
+  scale(ctx, out);
   return out;
+}
+
+void Adapter::scale(const Context& ctx, const Tensor& inner) const {
+  ctx.backend.run(ops::Dropout{.out = inner.view(), .inp = inner.view(), .scale = scale_});
 }
 
 void Adapter::add(const Context& ctx, const View& out, const View& inp) const {
@@ -98,34 +104,69 @@ void Adapter::forward(const Context& ctx, const View& out, const Tensor& inp,
 void Adapter::backward(const Context& ctx, const View& d_inp, const Tensor& d_out,
                        const Tensor& inp, const Rows& rows) const {
   AXONN_CHECK(!choice_, "Adapter: adapters of which sequences use one are not trained");
-  if (a_->local_cols() == 0) return;
   const Tensor seen = dropped(ctx, inp, rows);
-  const View d_part = part_of(d_out.view());
+  if (dropout_ == 0 || !d_inp.data)
+    return add_gradients(ctx, {.d_inp = d_inp}, d_out.view(), seen.view());
+  const Tensor d_seen = ctx.like(inp);
+  add_gradients(ctx, {.d_inp = d_seen.view(), .accumulate = false}, d_out.view(), seen.view());
+  const View d_read = a_->columns_read(d_seen.view()), sum = a_->columns_read(d_inp);
+  drop(ctx, d_read, d_read, rows);
+  ctx.backend.run(ops::Add{sum, sum, d_read});
+}
+
+void Adapter::add_gradients(const Context& ctx, const Gradients& to, const View& d_out,
+                            const View& inp) const {
+  if (a_->local_cols() == 0) return;
+  const View d_part = part_of(d_out);
   const auto [d_b, add_to_b] = b_->gradient_of_all();
   ctx.backend.matmul({.out = d_b,
                       .a = d_part,
-                      .b = inner(ctx, seen.view()).view(),
+                      .b = inner(ctx, inp).view(),
                       .a_transposed = true,
                       .accumulate = add_to_b});
   Tensor d_inner = ctx.empty(d_part.rows, rank_, ctx.dtype);
   ctx.backend.matmul({.out = d_inner.view(), .a = d_part, .b = b_->weight()});
-  ctx.backend.run(ops::Dropout{.out = d_inner.view(), .inp = d_inner.view(), .scale = scale_});
+  scale(ctx, d_inner);
   const auto [d_a, add_to_a] = a_->gradient_of_all();
   ctx.backend.matmul({.out = d_a,
                       .a = d_inner.view(),
-                      .b = a_->columns_read(seen.view()),
+                      .b = a_->columns_read(inp),
                       .a_transposed = true,
                       .accumulate = add_to_a});
-  if (!d_inp.data) return;
-  const View d_read = a_->columns_read(d_inp);
-  if (dropout_ == 0) {
-    ctx.backend.matmul({.out = d_read, .a = d_inner.view(), .b = a_->weight(), .accumulate = true});
-    return;
-  }
-  const Tensor d_seen = ctx.empty(d_read.rows, d_read.cols, ctx.dtype);
-  ctx.backend.matmul({.out = d_seen.view(), .a = d_inner.view(), .b = a_->weight()});
-  drop(ctx, d_seen.view(), d_seen.view(), rows);
-  ctx.backend.run(ops::Add{d_read, d_read, d_seen.view()});
+  if (!to.d_inp.data) return;
+  ctx.backend.matmul({.out = a_->columns_read(to.d_inp),
+                      .a = d_inner.view(),
+                      .b = a_->weight(),
+                      .accumulate = to.accumulate});
+}
+
+/// scale · B[ids] (R, r); ids that another rank has give 0.
+Tensor Adapter::rows_of_b(const Context& ctx, const View& ids, std::int64_t first) const {
+  Tensor out = ctx.empty(ids.cols, rank_, ctx.dtype);
+  ctx.backend.run(ops::Embedding{
+      .out = out.view(), .ids = ids, .table = b_->weight(), .first = first, .learned = {}});
+  scale(ctx, out);
+  return out;
+}
+
+void Adapter::add_rows(const Context& ctx, const View& out, const View& ids,
+                       std::int64_t first) const {
+  ctx.backend.matmul(
+      {.out = out, .a = rows_of_b(ctx, ids, first).view(), .b = a_->weight(), .accumulate = true});
+}
+
+void Adapter::add_row_gradients(const Context& ctx, const View& d_out, const View& ids,
+                                std::int64_t first) const {
+  const auto [d_a, add_to_a] = a_->gradient_of_all();
+  ctx.backend.matmul({.out = d_a,
+                      .a = rows_of_b(ctx, ids, first).view(),
+                      .b = d_out,
+                      .a_transposed = true,
+                      .accumulate = add_to_a});
+  const Tensor d_inner = ctx.empty(d_out.rows, rank_, ctx.dtype);
+  ctx.backend.matmul({.out = d_inner.view(), .a = d_out, .b = a_->weight(), .b_transposed = true});
+  scale(ctx, d_inner);
+  ctx.backend.run(ops::EmbeddingBackward{b_->gradient(ctx), d_inner.view(), ids, first});
 }
 
 /// With s = scale: |W|² + s B · (2 W Aᵀ + s B A Aᵀ), row by row, so that no product has W's size.
@@ -148,16 +189,20 @@ void Adapter::squared_norms(const Context& ctx, const View& norms, const View& w
   ctx.backend.run(ops::Add{norms, norms, dots.view()});
 }
 
-Adapters::Adapters(const std::string& block, const Grid& grid, LoraConfig config)
-    : grid_(grid),
+Adapters::Adapters(ParameterGroup& block, LoraConfig config)
+    : grid_(block.grid()),
       config_(std::move(config)),
-      block_(block),
+      block_(block.name()),
+      whole_(block_ + " (whole)", grid_),
       groups_(std::max<std::size_t>(config_.choices.size(), 1)) {
-  AXONN_CHECK(config_.rank >= 0, block, ": adapters of rank ", config_.rank, ", want at least 0");
+  AXONN_CHECK(config_.rank >= 0, block_, ": adapters of rank ", config_.rank, ", want at least 0");
+  if (config_.rank > 0 && !config_.modules.empty())
+    block.divert(whole_, [this](const std::string& name) { return trains_whole(config_, name); });
 }
 
-std::vector<ParameterGroup*> Adapters::groups() const {
+std::vector<ParameterGroup*> Adapters::groups() {
   std::vector<ParameterGroup*> all;
+  if (!whole_.parameters().empty()) all.push_back(&whole_);
   for (const auto& group : groups_)
     if (group) all.push_back(group.get());
   return all;
@@ -165,6 +210,10 @@ std::vector<ParameterGroup*> Adapters::groups() const {
 
 bool Adapters::has(const ParameterGroup* group) const {
   return std::ranges::find(groups_, group, &std::unique_ptr<ParameterGroup>::get) != groups_.end();
+}
+
+bool Adapters::adapts() const {
+  return std::ranges::any_of(groups_, [](const auto& group) { return group != nullptr; });
 }
 
 void Adapters::add_to(std::vector<Adapter>& all, const Layer& layer) {
@@ -179,12 +228,13 @@ void Adapters::add_to(std::vector<Adapter>& all, const Layer& layer) {
     if (!config_.choices.empty()) choice = static_cast<std::int64_t>(i);
     if (!groups_[i])
       groups_[i] = std::make_unique<ParameterGroup>(
-          block_ + (choice ? of_choice(*choice) : " (adapters)"), grid_);
+          block_ + (choice ? of_choice(*choice) : concat(kAdapters, ')')), grid_);
     all.emplace_back(*groups_[i], module, layer.layout,
                      Adapter::Options{.rank = own->rank,
                                       .alpha = own->alpha,
                                       .dropout = configs[i].dropout,
                                       .magnitude = configs[i].dora,
+                                      .a_std = layer.a_std,
                                       .first_row = layer.first_row,
                                       .choice = choice});
     if (configs[i].dora) magnitudes_.push_back({all.back(), &layer.weight});
@@ -203,6 +253,10 @@ void Adapters::initialise_magnitudes(const Context& ctx) {
     groups_.front()->set_block(ctx, m, norms);
   }
   if (!magnitudes_.empty()) groups_.front()->publish_values(ctx);
+}
+
+bool is_of_adapters(const ParameterGroup& group) {
+  return group.name().find(kAdapters) != std::string::npos;
 }
 
 bool is_of_choice(const ParameterGroup& group, std::int64_t choice) {

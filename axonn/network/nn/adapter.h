@@ -53,6 +53,7 @@ class Adapter {
     std::int64_t rank = 0;
     double alpha = 0, dropout = 0;  ///< as in LoraConfig
     bool magnitude = false;         ///< has m
+    double a_std = 0;               ///< standard deviation of A's initial values; 0: that of PEFT
     std::int64_t first_row = 0;  ///< column of this rank's out, of the layer, where B's rows begin
     /// Its number in LoraConfig::choices; none: all rows use it.
     std::optional<std::int64_t> choice = {};
@@ -75,6 +76,22 @@ class Adapter {
   /// Makes norms (out/Go, 1) f32, which are 0, this rank's part of the squared norms of the rows of
   /// W + scale · B · A; W (out/Go, in/Gi) are the adapter's rows of the layer's weight.
   void squared_norms(const Context& ctx, const View& norms, const View& weight) const;
+  /// forward() and backward() of all rows without dropout. Unless `accumulate` is set, d_inp is
+  /// written.
+  void add(const Context& ctx, const View& out, const View& inp) const;
+  struct Gradients {
+    View d_inp;  ///< (R, in/Gi), or empty
+    bool accumulate = true;
+  };
+  void add_gradients(const Context& ctx, const Gradients& to, const View& d_out,
+                     const View& inp) const;
+
+  /// Of an embedding, whose out are rows of the weight's transpose: adds scale · B[ids] · A to out
+  /// (R, in/Gi), and the gradients of A and B. B has rows from `first` on.
+  void add_rows(const Context& ctx, const View& out, const View& ids, std::int64_t first) const;
+  void add_row_gradients(const Context& ctx, const View& d_out, const View& ids,
+                         std::int64_t first) const;
+
   /// The adapter's columns of a value with those of the layer.
   View part_of(const View& out) const { return out.col_range(first_row_, b_->local_rows()); }
   View rows_of(const View& weight) const { return weight.row_range(first_row_, b_->local_rows()); }
@@ -83,7 +100,8 @@ class Adapter {
   Tensor dropped(const Context& ctx, const Tensor& inp, const Rows& rows) const;
   void drop(const Context& ctx, const View& out, const View& inp, const Rows& rows) const;
   Tensor inner(const Context& ctx, const View& inp) const;
-  void add(const Context& ctx, const View& out, const View& inp) const;
+  Tensor rows_of_b(const Context& ctx, const View& ids, std::int64_t first) const;
+  void scale(const Context& ctx, const Tensor& inner) const;
 
   std::int64_t rank_, first_row_;
   std::optional<std::int64_t> choice_;
@@ -95,15 +113,22 @@ class Adapter {
   const Parameter* magnitude_ = nullptr;
 };
 
-/// The adapters of one block: which of its layers have one, and their parameter groups.
+/// What is trained of one block beside its frozen parameters: the adapters of its layers, and the
+/// parameters of LoraConfig::modules; and their groups.
 class Adapters {
  public:
-  /// With rank 0 there are no adapters, and nothing is frozen.
-  Adapters(const std::string& block, const Grid& grid, LoraConfig config);
+  /// `block` has no parameters yet; from now on it leaves those of LoraConfig::modules to a group
+  /// of their own. With rank 0 there are no adapters, and nothing is frozen.
+  Adapters(ParameterGroup& block, LoraConfig config);
 
-  /// One, or one for each of LoraConfig::choices; without those of which no layer has one.
-  std::vector<ParameterGroup*> groups() const;
+  /// That of whole modules; and one of adapters, or one for each of LoraConfig::choices; without
+  /// those that have no parameters.
+  std::vector<ParameterGroup*> groups();
   bool has(const ParameterGroup* group) const;
+  /// The parameters of LoraConfig::modules.
+  const ParameterGroup& whole() const { return whole_; }
+  /// Whether a layer has an adapter.
+  bool adapts() const;
   /// The registered layers, in order.
   const std::vector<std::string>& layers() const { return layers_; }
   const GridShape& shape() const { return grid_.shape(); }
@@ -113,6 +138,7 @@ class Adapters {
     Layout layout;
     const Parameter& weight;
     std::int64_t first_row = 0;
+    double a_std = 0;  ///< as in Adapter::Options
   };
   /// Registers a layer. If it is a target, makes its adapters and appends them to `all`.
   void add_to(std::vector<Adapter>& all, const Layer& layer);
@@ -125,6 +151,7 @@ class Adapters {
   const Grid& grid_;
   LoraConfig config_;
   std::string block_;
+  ParameterGroup whole_;
   std::vector<std::string> layers_;
   std::vector<std::unique_ptr<ParameterGroup>> groups_;  // null until a layer has one
   struct WithMagnitude {
@@ -134,6 +161,8 @@ class Adapters {
   std::vector<WithMagnitude> magnitudes_;
 };
 
+/// Whether the group is of adapters, not of parameters that a model has without them.
+bool is_of_adapters(const ParameterGroup& group);
 /// Whether the group is of the adapters with this number in LoraConfig::choices.
 bool is_of_choice(const ParameterGroup& group, std::int64_t choice);
 

@@ -8,6 +8,12 @@
 
 namespace axonn {
 
+namespace {
+
+constexpr double kEmbeddingStd = 1;  // of an adapter's A, as in PEFT, whose B is 0
+
+}  // namespace
+
 Layout vocabulary_layout(std::int64_t vocab, std::int64_t width) {
   return {.rows = vocab,
           .cols = width,
@@ -28,6 +34,9 @@ Embedding::Embedding(ParameterGroup& group, Names names, Options options) : opti
                        .layout = vocabulary_layout(options.vocab, options.width),
                        .init_std = options.init_std,
                        .decays = true});
+  const std::string module = names.tokens.substr(0, names.tokens.rfind('.'));
+  if (options.adapters)
+    options.adapters->add_to(adapters_, {module, table_->spec().layout, *table_, 0, kEmbeddingStd});
   if (options.positions == 0) return;
   positions_ = &group.add({.name = names.positions,
                            .layout = {.rows = options.unused_positions + options.positions,
@@ -39,6 +48,29 @@ Embedding::Embedding(ParameterGroup& group, Names names, Options options) : opti
                            .decays = true});
 }
 
+/// What backward needs of a chunk's forward pass.
+struct Embedding::Rest {
+  Tensor ids;
+  Rows rows;
+  std::int64_t first, reach;  // of this rank's rows of the table; the longest sequence
+};
+
+/// d_out are all rows of a chunk.
+void Embedding::backward(const Context& ctx, const Rest& rest, const Tensor& d_out) const {
+  if (!table_->frozen())
+    ctx.backend.run(
+        ops::EmbeddingBackward{table_->gradient(ctx), d_out.view(), rest.ids.view(), rest.first});
+  for (const Adapter& adapter : adapters_)
+    adapter.add_row_gradients(ctx, d_out.view(), rest.ids.view(), rest.first);
+  if (!positions_ || positions_->frozen()) return;
+  const View d_learned = positions_->gradient(ctx).row_range(options_.unused_positions, rest.reach);
+  const Tensor& positions = rest.rows.position;
+  if (positions.empty())
+    ctx.backend.run(ops::PositionsBackward{d_learned, d_out.view()});
+  else
+    ctx.backend.run(ops::EmbeddingBackward{d_learned, d_out.view(), positions.view(), 0});
+}
+
 Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
   const std::int64_t reach = tokens.rows.most_positions();
   AXONN_CHECK(!positions_ || reach <= options_.positions, "embedding: sequences of ", reach,
@@ -47,9 +79,6 @@ Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
       std::min<std::int64_t>(ctx.scheduling().run.chunks, tokens.rows.sequences);
   const std::int64_t first = vocabulary_piece(ctx.grid, options_.vocab).first,
                      length = tokens.rows.positions;
-  const auto learned = [reach, first_row = options_.unused_positions](const View& whole) {
-    return whole.row_range(first_row, reach);
-  };
   Var outs;
   for (std::int64_t c = 0; c < chunks; ++c) {
     const std::int64_t begin = c * tokens.rows.sequences / chunks,
@@ -58,32 +87,27 @@ Var Embedding::operator()(const Context& ctx, const Tokens& tokens) const {
     const Tensor ids = tokens.ids.col_range(begin * length, rows.count());
     Tensor value = ctx.empty(rows.count(), table_->local_cols(), ctx.dtype);
     const bool adds_positions = positions_ && ctx.grid.coord(Axis::x) == 0;  // once in the sum
-    ctx.backend.run(
-        ops::Embedding{.out = value.view(),
-                       .ids = ids.view(),
-                       .table = table_->weight(),
-                       .first = first,
-                       .learned = adds_positions ? learned(positions_->weight()) : View{},
-                       .positions = rows.position.view()});
+    ctx.backend.run(ops::Embedding{
+        .out = value.view(),
+        .ids = ids.view(),
+        .table = table_->weight(),
+        .first = first,
+        .learned = adds_positions ? positions_->weight().row_range(options_.unused_positions, reach)
+                                  : View{},
+        .positions = rows.position.view()});
+    for (const Adapter& adapter : adapters_) adapter.add_rows(ctx, value.view(), ids.view(), first);
     const Cut cut = row_cut(ctx, rows.count(), Axis::x);
     sum_over(ctx, value, Axis::x, cut, {});
     Placement placement{{Axis::z, Axis::data}, Axis::y};
     if (cut == Cut::rows) placement.rows = placement.rows | Axis::x;
     Chunk out = make_chunk(ctx, {.value = {}, .placement = {}, .rows = rows, .gradient = {}}, value,
                            placement);
-    if (!table_->frozen()) need_gradient(ctx, out);
+    if (learns()) need_gradient(ctx, out);
     outs.push_back(out);
     if (!out.gradient) continue;
-    ctx.tape->lane(c).record([this, ctx, ids, rows, first, learned, cut, gradient = out.gradient] {
-      const Tensor d_out = Gather(ctx, gradient->take(), Axis::x, cut).whole(ctx, {});
-      ctx.backend.run(
-          ops::EmbeddingBackward{table_->gradient(ctx), d_out.view(), ids.view(), first});
-      if (!positions_) return;
-      const View d_learned = learned(positions_->gradient(ctx));
-      if (rows.position.empty())
-        ctx.backend.run(ops::PositionsBackward{d_learned, d_out.view()});
-      else
-        ctx.backend.run(ops::EmbeddingBackward{d_learned, d_out.view(), rows.position.view(), 0});
+    const Rest rest{ids, rows, first, reach};
+    ctx.tape->lane(c).record([this, ctx, rest, cut, gradient = out.gradient] {
+      backward(ctx, rest, Gather(ctx, gradient->take(), Axis::x, cut).whole(ctx, {}));
     });
   }
   return outs;

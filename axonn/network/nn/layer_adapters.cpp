@@ -20,7 +20,11 @@ double number_of(const std::vector<std::string>& pattern, std::string_view layer
   return otherwise;
 }
 
-bool in_block(const LoraConfig& config, std::string_view layer) {
+/// Whether an entry of `targets` names the layer: by its whole name, as files have it with a prefix
+/// such as "transformer.", which counts in any block; or by an end of it.
+bool is_target(const LoraConfig& config, std::string_view layer, std::string_view target) {
+  if (ends_with_name(target, layer)) return true;
+  if (!ends_with_name(layer, target)) return false;
   if (config.layers.empty()) return true;
   const auto block = block_number(layer);
   return block && std::ranges::find(config.layers, *block) != config.layers.end();
@@ -40,13 +44,14 @@ void validate_pattern(const char* key, const std::vector<std::string>& pattern, 
   }
 }
 
+std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+
 /// The last parts of the layers' names, each once.
 std::string last_parts(std::span<const std::string> layers) {
   std::vector<std::string> parts;
   std::string all;
   for (const std::string& layer : layers)
-    if (const std::string part = layer.substr(layer.rfind('.') + 1);
-        std::ranges::find(parts, part) == parts.end()) {
+    if (const std::string part(last_part(layer)); std::ranges::find(parts, part) == parts.end()) {
       all += (parts.empty() ? "" : ", ") + part;
       parts.push_back(part);
     }
@@ -91,12 +96,21 @@ bool differs_by_block(const LoraConfig& config) {
          std::ranges::any_of(config.alpha_pattern, entry_names_block);
 }
 
+bool trains_whole(const LoraConfig& config, std::string_view parameter) {
+  while (parameter.find('.') != parameter.npos) {
+    parameter = parameter.substr(0, parameter.rfind('.'));
+    for (const std::string& name : config.modules)
+      if (ends_with_name(parameter, name) || ends_with_name(name, parameter)) return true;
+  }
+  return false;
+}
+
 std::optional<LayerAdapter> layer_adapter(const LoraConfig& config, std::string_view layer) {
-  const bool target =
-      config.targets.empty() || std::ranges::any_of(config.targets, [&](const std::string& name) {
-        return ends_with_name(layer, name);
-      });
-  if (config.rank == 0 || !target || !in_block(config, layer)) return {};
+  const auto names_layer = [&](const std::string& name) { return is_target(config, layer, name); };
+  const bool target = config.targets.empty()
+                          ? block_number(layer) && is_target(config, layer, last_part(layer))
+                          : std::ranges::any_of(config.targets, names_layer);
+  if (config.rank == 0 || !target || trains_whole(config, concat(layer, ".weight"))) return {};
   const auto rank = static_cast<double>(config.rank);
   return LayerAdapter{
       .rank = static_cast<std::int64_t>(number_of(config.rank_pattern, layer, rank)),
@@ -118,9 +132,7 @@ void check_layers(const LoraConfig& config, std::span<const std::string> layers)
     if (none([&](const std::string& layer) { return block_number(layer) == number; }))
       refuse("[lora] layers: this model has no layer ", number, "; layers are counted from 0");
   for (const std::string& target : config.targets)
-    if (none([&](const std::string& layer) {
-          return ends_with_name(layer, target) && in_block(config, layer);
-        }))
+    if (none([&](const std::string& layer) { return is_target(config, layer, target); }))
       refuse("[lora] targets: there is no layer '", target, "' in this model; it has ",
              last_parts(layers));
   for (const auto& [key, pattern] :

@@ -21,6 +21,8 @@ struct LayerAdapter {
 
 /// The adapter of a layer, such as "model.layers.3.self_attn.q_proj"; empty if it has none.
 std::optional<LayerAdapter> layer_adapter(const LoraConfig& config, std::string_view layer);
+/// Whether a parameter, such as "lm_head.weight", is one of a module in LoraConfig::modules.
+bool trains_whole(const LoraConfig& config, std::string_view parameter);
 /// Whether `name` is the end of the layer's name, as "self_attn.q_proj" is above.
 bool ends_with_name(std::string_view layer, std::string_view name);
 /// The number of a layer's block, as 3 above: the first number between dots. Empty without one.

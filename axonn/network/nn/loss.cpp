@@ -10,6 +10,12 @@
 
 namespace axonn {
 
+CrossEntropy::CrossEntropy(const Parameter& table, const Options& options)
+    : table_(table), options_(options) {
+  if (options.adapters)
+    options.adapters->add_to(adapters_, {options.name, table.spec().layout, table});
+}
+
 std::int64_t CrossEntropy::rows_at_once(const Context& ctx, std::int64_t rows) const {
   // Logits of 256 x 50,304 in f32 take 49 MiB. GPUs have memory for more, and the gradient of the
   // table takes longer to read and write than its product with 256 rows.
@@ -61,6 +67,7 @@ Tensor CrossEntropy::product(const Context& ctx, const View& hidden, Cut cut, Te
                       .b = table_.weight(),
                       .b_transposed = true,
                       .bias = {}});
+  for (const Adapter& adapter : adapters_) adapter.add(ctx, out.view(), hidden);
   sum_over(ctx, out, Axis::y, cut, {});
   return out;
 }
@@ -257,15 +264,16 @@ void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
 
 void CrossEntropy::add_gradients(const Context& ctx, const Block& block,
                                  const View& d_logits) const {
-  ctx.backend.matmul({.out = block.d_hidden->raw_view().row_range(block.row, block.count),
-                      .a = d_logits,
-                      .b = table_.weight(),
-                      .bias = {}});
+  const View d_hidden = block.d_hidden->raw_view().row_range(block.row, block.count),
+             hidden = block.hidden.view().row_range(block.row, block.count);
+  ctx.backend.matmul({.out = d_hidden, .a = d_logits, .b = table_.weight(), .bias = {}});
+  for (const Adapter& adapter : adapters_)
+    adapter.add_gradients(ctx, {.d_inp = d_hidden}, d_logits, hidden);
   if (table_.frozen()) return;
   const auto [d_table, accumulate] = table_.gradient_of_all();
   ctx.backend.matmul({.out = d_table,
                       .a = d_logits,
-                      .b = block.hidden.view().row_range(block.row, block.count),
+                      .b = hidden,
                       .a_transposed = true,
                       .bias = {},
                       .accumulate = accumulate});

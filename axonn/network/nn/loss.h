@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "axonn/network/nn/embedding.h"
 #include "axonn/ranks/parallel/parameters.h"
@@ -51,10 +53,13 @@ class CrossEntropy {
     /// table.
     std::int64_t rows_at_once = 0;
     double cap = 0;  ///< logits l become cap · tanh(l / cap), as in Gemma 2; 0: they stay
+    Adapters* adapters = nullptr;  ///< of the block of the output layer; null: none
+    std::string name = "lm_head";  ///< of the output layer
   };
 
-  /// `table` is (vocab, C) with vocabulary_layout: the embedding's, or an output layer's weight.
-  CrossEntropy(const Parameter& table, Options options) : table_(table), options_(options) {}
+  /// `table` is (vocab, C) with vocabulary_layout: the embedding's, or an output layer's weight,
+  /// which may have an adapter.
+  CrossEntropy(const Parameter& table, const Options& options);
 
   /// Adds this rank's part of the sum of losses to total (1, 1) f64; the parts of all ranks add up
   /// to the sum over all rows. With a tape, records the gradient of scale · that sum. With an
@@ -153,6 +158,7 @@ class CrossEntropy {
 
   const Parameter& table_;
   Options options_;
+  std::vector<Adapter> adapters_;
 };
 
 }  // namespace axonn

@@ -72,7 +72,9 @@ struct LoraConfig {
   /// Other ranks and alphas of some layers: "END NUMBER", END as in targets. The first that names a
   /// layer counts.
   std::vector<std::string> rank_pattern = {}, alpha_pattern = {};
-  bool dora = false;      ///< adapters have magnitudes (adapter.h)
+  bool dora = false;  ///< adapters have magnitudes (adapter.h)
+  /// Ends of names of modules that are trained whole, beside adapters: "lm_head", "self_attn".
+  std::vector<std::string> modules = {};
   std::string path = {};  ///< adapters to start from, which set all of these but dropout
   /// If not empty: adapters side by side, of which each sequence of a generation uses one or none
   /// (AdapterRows). Of the fields above only `rank` counts then: it is not 0.

@@ -187,7 +187,7 @@ class DryChecks {
       run_.snapshot_bytes += kinds * kElementBytes * group->sizes().piece;
     // A model's files have no adapters, and no padding.
     for (const ParameterGroup* group : model_->groups())
-      if (config_.model.lora.rank == 0 || group->frozen()) run_.share += group->sizes().piece;
+      if (!is_of_adapters(*group)) run_.share += group->sizes().piece;
     run_.share = std::min(run_.share, run_.parameters);
     run_.trained = checkpoint_bytes(trained_, 1) / kElementBytes;
     run_.checkpoint_bytes = checkpoint_bytes(trained_, kinds);
@@ -407,7 +407,8 @@ std::string to_text(const DryRun& run, const Config& config) {
       "step      {} sequences of {} tokens{}, {} at a time on each (z, data){}\n",
       format_count(run.parameters),
       config.model.lora.rank > 0
-          ? fmt::format(", frozen; {} in adapters are trained", format_count(run.trained))
+          ? fmt::format(", frozen; {} in adapters{} are trained", format_count(run.trained),
+                        config.model.lora.modules.empty() ? "" : " and whole modules")
           : "",
       p.x, p.y, p.z, factors_text(p.grid()), p.data, format_count(p.grid().ranks()), run.place,
       config.training.global_batch, config.training.seq_len, padding_text(config),

@@ -71,7 +71,13 @@ Parameter& ParameterGroup::declare(ParameterSpec spec, bool follows) {
   return added;
 }
 
+void ParameterGroup::divert(ParameterGroup& other, std::function<bool(const std::string&)> takes) {
+  diverted_to_ = &other;
+  diverts_ = std::move(takes);
+}
+
 Parameter& ParameterGroup::add(ParameterSpec spec) {
+  if (diverts(spec.name)) return diverted_to_->add(std::move(spec));
   Parameter& parameter = declare(std::move(spec), false);
   operands_.push_back(&parameter);
   return parameter;
@@ -79,6 +85,11 @@ Parameter& ParameterGroup::add(ParameterSpec spec) {
 
 const Parameter& ParameterGroup::add_joined(std::string name, std::vector<ParameterSpec> parts) {
   AXONN_CHECK(!parts.empty(), name, ": no parameters to join");
+  const auto diverted = [this](const ParameterSpec& part) { return diverts(part.name); };
+  if (std::ranges::all_of(parts, diverted))
+    return diverted_to_->add_joined(std::move(name), std::move(parts));
+  if (std::ranges::any_of(parts, diverted))
+    refuse(name, " is one product: train all of its parts whole, or none");
   ParameterSpec all = parts.front();
   all.name = std::move(name);
   all.layout.rows = 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -96,13 +97,17 @@ class ParameterGroup {
   void set_rate(double rate) { rate_ = rate; }
   double rate() const { return rate_; }
 
+  /// From now on parameters with names that `takes` accepts are declared in `other`.
+  void divert(ParameterGroup& other, std::function<bool(const std::string&)> takes);
+
   /// Declares a parameter. Throws UsageError if the grid cannot cut it, Error if it has no name or
   /// no elements, or after allocate().
   Parameter& add(ParameterSpec spec);
 
   /// Declares parameters that differ only in name and rows, places their blocks one after another,
   /// and returns a parameter of all their rows, called `name` in messages: for one product over all
-  /// of them (QKV; gate and up). parameters() lists only the parts.
+  /// of them (QKV; gate and up). parameters() lists only the parts. Throws UsageError if only some
+  /// are diverted.
   const Parameter& add_joined(std::string name, std::vector<ParameterSpec> parts);
 
   /// Where the parameters lie, also before allocate().
@@ -186,6 +191,7 @@ class ParameterGroup {
  private:
   friend class Parameter;
   Parameter& declare(ParameterSpec spec, bool follows);
+  bool diverts(const std::string& name) const { return diverted_to_ && diverts_(name); }
   void check_allocated(const char* function) const {
     AXONN_CHECK(!compute_.empty(), name_, ": ", function, "() before allocate()");
   }
@@ -208,6 +214,8 @@ class ParameterGroup {
   const Holders holders_;
   bool frozen_ = false;
   double rate_ = 1;
+  ParameterGroup* diverted_to_ = nullptr;
+  std::function<bool(const std::string&)> diverts_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
   struct Joined {
     std::unique_ptr<Parameter> whole;

@@ -24,14 +24,6 @@ void take_text(Config& config) {
       model ? text_of_files(*model, adapters.get()) : text_of_files(*adapters));
 }
 
-/// Refuses adapters, which `place` names. `remedy`: what can be done with the merged model.
-[[noreturn]] void refuse_only_merged(const std::string& place, const std::string& path,
-                                     const char* are, const char* remedy) {
-  refuse(place, " has DoRA, biases, whole modules or adapters outside of the blocks, which are ",
-         are, "; merge it into its base with axonn convert --model BASE --adapter ", path,
-         " --out MERGED, and ", remedy);
-}
-
 /// Sets the model of a config to the one in `files`. Adapters stay those of the config, and so does
 /// a tokenizer that the user chose.
 void take_model(Config& config, std::shared_ptr<const ModelFiles> files, const Origins& origins) {
@@ -119,8 +111,11 @@ Config with_adapter_choices(Config config, std::span<const std::string> paths) {
            "sequence can use one only if the model is their base");
   for (const std::string& path : paths) {
     Config one = with_stored_adapters({}, path);
-    if (one.model_files.adapters->only_merge() || one.model.lora.dora)
-      refuse_only_merged(path, path, "only merged", "use MERGED as a model of its own");
+    const LoraConfig& lora = one.model.lora;
+    if (one.model_files.adapters->only_merge() || lora.dora || !lora.modules.empty())
+      refuse(path, " has DoRA, biases, whole modules or adapters outside of the blocks, which are ",
+             "only merged; merge it into its base with axonn convert --model BASE --adapter ", path,
+             " --out MERGED, and use MERGED as a model of its own");
     config.model.lora.choices.push_back(std::move(one.model.lora));
     config.model_files.choices.push_back(std::move(one.model_files.adapters));
   }
@@ -129,16 +124,23 @@ Config with_adapter_choices(Config config, std::span<const std::string> paths) {
 }
 
 Config with_stored_model(Config config, const Origins& origins) {
-  if (!config.model.lora.path.empty()) {
-    const double dropout = config.model.lora.dropout;
-    config = with_stored_adapters(config, config.model.lora.path);
-    if (config.model_files.adapters->only_merge())
-      refuse_only_merged(concat("[lora] path = '", config.model.lora.path, '\''),
-                         config.model.lora.path, "not trained here", "train MERGED");
+  const std::string adapters = config.model.lora.path;
+  const double dropout = config.model.lora.dropout;
+  if (!adapters.empty()) config = with_stored_adapters(config, adapters);
+  config.model.lora.dropout = dropout;
+  if (config.model.path.empty()) {
+    if (config.model_files.adapters && config.model_files.adapters->only_merge())
+      refuse("[lora] path = '", adapters, "' needs its base model: set [model] path");
+    return config;
+  }
+  const auto files = std::make_shared<const ModelFiles>(config.model.path);
+  if (config.model_files.adapters && config.model_files.adapters->only_merge()) {
+    config.model_files.adapters =
+        std::make_shared<const ModelFiles>(config.model_files.adapters->to_train(*files));
+    config.model.lora = config.model_files.adapters->config().lora;
+    config.model.lora.path = adapters;
     config.model.lora.dropout = dropout;
   }
-  if (config.model.path.empty()) return config;
-  const auto files = std::make_shared<const ModelFiles>(config.model.path);
   if (files->adapters())
     refuse("[model] path = '", files->path(), "' holds only adapters of the model at '",
            files->base(), "'; set path to that model and [lora] path to the adapters");

@@ -185,7 +185,7 @@ class Converter {
       source_ = adapters_->merged_into(*model_, config_, std::move(all));
       return;
     }
-    source_ = source_of(*model_, model_->config());
+    source_ = source_of(*model_, config_);
     if (adapters_) merge();
   }
 

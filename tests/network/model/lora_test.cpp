@@ -53,6 +53,25 @@ ModelConfig with_magnitudes(ModelConfig config) {
   return config;
 }
 
+/// Adapters of some products, of the embedding and of the output layer; other parts are trained
+/// whole.
+ModelConfig with_ends(ModelConfig config) {
+  const bool gpt = config.family == ModelFamily::gpt;
+  config = with_adapters(config);
+  config.lora.targets = gpt ? std::vector<std::string>{"c_attn", "wte", "lm_head"}
+                            : std::vector<std::string>{"q_proj", "embed_tokens", "lm_head"};
+  config.lora.modules = gpt ? std::vector<std::string>{"ln_f", "wpe", "h.1.mlp"}
+                            : std::vector<std::string>{"input_layernorm", "layers.0.mlp"};
+  return config;
+}
+
+/// The embedding and the output layer are trained whole.
+ModelConfig with_whole_ends(ModelConfig config) {
+  config = with_adapters(config);
+  config.lora.modules = {config.family == ModelFamily::gpt ? "wte" : "embed_tokens", "lm_head"};
+  return resolved(config, config.vocab, 0);
+}
+
 constexpr double kScale = 6.0 / 3;  // alpha / rank
 
 /// At 1e-2, rounding errors would reach the tolerance within the ten steps compared.
@@ -130,6 +149,25 @@ double relative_difference(const Matrix& got, const Matrix& want) {
   return difference / most;
 }
 
+/// Compares the gradients of all factors with those of the merged weights by the chain rule: with
+/// W = W0 + s B A, d_A = s Bᵀ d_W and d_B = s d_W Aᵀ. Returns how many adapters there are.
+int check_factors(const Weights& weights, const Weights& got, const Weights& d_whole) {
+  int seen = 0;
+  for (const auto& [name, a] : weights) {
+    const std::string module = module_of(name, "A");
+    if (module.empty()) continue;
+    const std::string b_name = module + ".lora_B.weight";
+    const Matrix& b = weights.at(b_name);
+    const Matrix& d_weight = d_whole.at(module + ".weight");
+    const Matrix d_a = scaled(matmul(transpose(b), d_weight), kScale),
+                 d_b = scaled(matmul(d_weight, transpose(a)), kScale);
+    EXPECT_LT(relative_difference(got.at(name), d_a), 1e-4) << name;
+    EXPECT_LT(relative_difference(got.at(b_name), d_b), 1e-4) << b_name;
+    ++seen;
+  }
+  return seen;
+}
+
 /// What a rank of grid 2,2,1,1 does in a step for the layer, or for the whole model: the number of
 /// these operations, and of collectives.
 std::int64_t count(const ModelConfig& model, const std::string& layer,
@@ -163,7 +201,6 @@ TEST_P(Lora, HasTheLogitsOfTheMergedWeights) {
   }
 }
 
-// With W = W0 + s B A: d_A = s Bᵀ d_W and d_B = s d_W Aᵀ.
 TEST_P(Lora, GradientsFollowFromTheMergedWeightsGradientByTheChainRule) {
   OneRankModel adapted(with_adapters(adapted_model(GetParam()))), whole(adapted_model(GetParam()));
   const Weights& weights = adapted.weights();
@@ -171,22 +208,9 @@ TEST_P(Lora, GradientsFollowFromTheMergedWeightsGradientByTheChainRule) {
   const auto [loss, got] = adapted.backward();
   const auto [want_loss, d_whole] = whole.backward();
   EXPECT_NEAR(loss, want_loss, 1e-4 * want_loss);
-  int seen = 0;
-  for (const auto& [name, a] : weights) {
-    const std::string module = module_of(name, "A");
-    if (module.empty()) continue;
-    const std::string b_name = module + ".lora_B.weight";
-    const Matrix& b = weights.at(b_name);
-    const Matrix& d_weight = d_whole.at(module + ".weight");
-    const Matrix d_a = scaled(matmul(transpose(b), d_weight), kScale),
-                 d_b = scaled(matmul(d_weight, transpose(a)), kScale);
-    EXPECT_LT(relative_difference(got.at(name), d_a), 1e-4) << name;
-    EXPECT_LT(relative_difference(got.at(b_name), d_b), 1e-4) << b_name;
-    ++seen;
-  }
-  EXPECT_EQ(seen, GetParam() == ModelFamily::gpt   ? 8
-                  : GetParam() == ModelFamily::opt ? 12
-                                                   : 14)
+  EXPECT_EQ(check_factors(weights, got, d_whole), GetParam() == ModelFamily::gpt   ? 8
+                                                  : GetParam() == ModelFamily::opt ? 12
+                                                                                   : 14)
       << "two blocks of 4, 6 or 7 layers";
 }
 
@@ -237,6 +261,54 @@ TEST_P(Lora, MagnitudesAndFactorsHaveTheGradientsOfConstantNorms) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Lora,
                          testing::Values(ModelFamily::gpt, ModelFamily::llama, ModelFamily::opt));
+
+TEST(Lora, AdaptersOfTheEndsAndWholeModulesHaveTheirGradients) {
+  OneRankModel adapted(with_ends(adapted_model(ModelFamily::llama))),
+      whole(adapted_model(ModelFamily::llama));
+  const Weights& weights = adapted.weights();
+  whole.set(merged(weights));
+  for (std::int64_t s = 0; s < OneRankModel::kSequences; ++s) {
+    const auto got = adapted.logits(s), want = whole.logits(s);
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-4) << i;
+  }
+  const auto [loss, got] = adapted.backward();
+  const auto [want_loss, d_whole] = whole.backward();
+  EXPECT_NEAR(loss, want_loss, 1e-4 * want_loss);
+  EXPECT_EQ(check_factors(weights, got, d_whole), 4) << "q_proj twice, and both ends";
+  int modules = 0;
+  for (const auto& [name, gradient] : got) {
+    if (!trains_whole(adapted.config().lora, name)) continue;
+    EXPECT_LT(relative_difference(gradient, d_whole.at(name)), 1e-4) << name;
+    ++modules;
+  }
+  EXPECT_EQ(modules, 5) << "two norms and three products";
+}
+
+TEST(Lora, RefusesModulesAndEndsThatCannotBeTrained) {
+  const auto refusal = [](const auto& change) {
+    ModelConfig config = with_ends(adapted_model(ModelFamily::llama));
+    change(config.lora);
+    try {
+      OneRankModel model(config);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(refusal([](LoraConfig& lora) { lora.modules = {"score"}; }),
+              testing::HasSubstr("[lora] modules: this model has no module 'score'"));
+  EXPECT_THAT(refusal([](LoraConfig& lora) { lora.modules = {"up_proj"}; }),
+              testing::HasSubstr("is one product: train all of its parts whole, or none"));
+  EXPECT_THAT(refusal([](LoraConfig& lora) { lora.dropout = 0.1; }),
+              testing::HasSubstr("[lora] dropout = 0.1: adapters of the embedding"));
+  EXPECT_THAT(refusal([](LoraConfig& lora) { lora.dora = true; }),
+              testing::HasSubstr("of the output layer have no magnitudes here"));
+  EXPECT_THAT(refusal([](LoraConfig& lora) {
+                lora.modules.clear();
+                lora.choices = {lora};
+              }),
+              testing::HasSubstr("are not chosen for each sequence"));
+}
 
 TEST(Lora, AdaptsOnlyTheTargets) {
   ModelConfig config = with_adapters(adapted_model(ModelFamily::llama));
@@ -366,6 +438,23 @@ TEST(LoraOnGrids, WithMagnitudesTheLossesAreThoseOfOneRankOnTenGrids) {
     EXPECT_EQ(difference_on_grids({.lr = kLr, .make_model = model_of(with_magnitudes(config))},
                                   ten_grids()),
               "");
+}
+
+TEST(LoraOnGrids, OfTheEndsAndBesideWholeModulesTheLossesAreThoseOfOneRankOnTenGrids) {
+  for (const ModelConfig& config : {tiny_llama(), tiny_config(4, true)})
+    for (const ModelConfig& trained : {with_ends(config), with_whole_ends(config)})
+      EXPECT_EQ(difference_on_grids({.lr = kLr, .make_model = model_of(trained)}, ten_grids()), "");
+}
+
+TEST(LoraOnGrids, ChunksRecomputationAndAccumulationOfTheEndsKeepTheLosses) {
+  TinyRun run{.lr = kLr, .make_model = model_of(with_ends(tiny_config(4, true)))};
+  const TinyTrace one = run_tiny(run);
+  run.grid = {2, 2, 2, 1};
+  run.chunks = run.accumulation = 2;
+  for (const bool recompute : {false, true}) {
+    run.recompute = recompute;
+    EXPECT_EQ(difference(one, run_tiny(run), run.dtype), "") << "recompute " << recompute;
+  }
 }
 
 TEST(LoraOnGrids, MagnitudesChunksRecomputationAndAccumulationKeepTheLosses) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/foundation/options/options.h"
 #include "axonn/network/model/hugging_face.h"
 #include "axonn/network/model/peft.h"
 #include "axonn/ranks/comm/threads/threads.h"
@@ -44,9 +45,9 @@ ModelConfig base_model(ModelFamily family) {
 }
 
 /// A model's folder, and checkpoints of adapters for it, written by one rank and by eight.
-class Adapters : public testing::TestWithParam<ModelFamily> {
+class AdapterFolders : public testing::TestWithParam<ModelFamily> {
  protected:
-  explicit Adapters(LoraConfig lora = {.rank = 3, .alpha = 6}) : base_(path_ / "base") {
+  explicit AdapterFolders(LoraConfig lora = {.rank = 3, .alpha = 6}) : base_(path_ / "base") {
     fs::create_directory(base_);
     write_model(base_, base_model(GetParam()), {.type = StoredType::f32});
     spill(base_ + "/config.json", to_hugging_face_config(base_model(GetParam()), {}));
@@ -71,9 +72,9 @@ class Adapters : public testing::TestWithParam<ModelFamily> {
 };
 
 /// Layers of the second block and, in GPT, one of two layers of a name, with own ranks and alphas.
-class AdaptersOfSomeLayers : public Adapters {
+class AdaptersOfSomeLayers : public AdapterFolders {
  protected:
-  AdaptersOfSomeLayers() : Adapters(some_layers(GetParam() == ModelFamily::gpt)) {}
+  AdaptersOfSomeLayers() : AdapterFolders(some_layers(GetParam() == ModelFamily::gpt)) {}
 
   static LoraConfig some_layers(bool gpt) {
     LoraConfig lora{.rank = 3, .alpha = 6, .targets = {"q_proj", "v_proj"}};
@@ -89,17 +90,30 @@ class AdaptersOfSomeLayers : public Adapters {
   }
 };
 
-class AdaptersOfOneLayer : public Adapters {
+class AdaptersOfOneLayer : public AdapterFolders {
  protected:
   AdaptersOfOneLayer()
-      : Adapters({.rank = 1,
-                  .alpha = 6,
-                  .targets = {GetParam() == ModelFamily::gpt ? "c_attn" : "v_proj"}}) {}
+      : AdapterFolders({.rank = 1,
+                        .alpha = 6,
+                        .targets = {GetParam() == ModelFamily::gpt ? "c_attn" : "v_proj"}}) {}
 };
 
-class AdaptersWithMagnitudes : public Adapters {
+class AdaptersWithMagnitudes : public AdapterFolders {
  protected:
-  AdaptersWithMagnitudes() : Adapters({.rank = 3, .alpha = 6, .dora = true}) {}
+  AdaptersWithMagnitudes() : AdapterFolders({.rank = 3, .alpha = 6, .dora = true}) {}
+};
+
+/// Whole modules, and adapters of the output layer.
+class AdaptersBesideModules : public AdapterFolders {
+ protected:
+  AdaptersBesideModules() : AdapterFolders(ends(GetParam() == ModelFamily::gpt)) {}
+
+  static LoraConfig ends(bool gpt) {
+    LoraConfig lora{.rank = 3, .alpha = 6, .targets = {gpt ? "c_attn" : "v_proj", "lm_head"}};
+    lora.modules = {gpt ? "ln_f" : "layers.1.self_attn_layer_norm", gpt ? "wte" : "embed_tokens"};
+    if (GetParam() == ModelFamily::llama) lora.modules.front() = "input_layernorm";
+    return lora;
+  }
 };
 
 double relative_difference(const std::vector<float>& got, const std::vector<float>& want) {
@@ -116,7 +130,7 @@ constexpr double kAdapterRounding = 14 * 96 * 0x1p-24;
 
 }  // namespace
 
-TEST_P(Adapters, FilesHavePeftsNamesAndShapesAndAreEqualFromEveryGrid) {
+TEST_P(AdapterFolders, FilesHavePeftsNamesAndShapesAndAreEqualFromEveryGrid) {
   struct Want {
     int layers;            // of a block that have adapters
     std::int64_t targets;  // names of those
@@ -147,7 +161,7 @@ TEST_P(Adapters, FilesHavePeftsNamesAndShapesAndAreEqualFromEveryGrid) {
       << "GPT-2's c_proj counts once, but occurs twice";
 }
 
-TEST_P(Adapters, FromPeftsFormatOrACheckpointComputeTheSameOnEveryGrid) {
+TEST_P(AdapterFolders, FromPeftsFormatOrACheckpointComputeTheSameOnEveryGrid) {
   const std::vector<float> without = logits(
       [&] {
         ModelConfig base = adapted_;
@@ -162,7 +176,7 @@ TEST_P(Adapters, FromPeftsFormatOrACheckpointComputeTheSameOnEveryGrid) {
     EXPECT_LT(relative_difference(logits(with(peft()), grid), one), kAdapterRounding);
 }
 
-TEST_P(Adapters, MergedComputeTheSame) {
+TEST_P(AdapterFolders, MergedComputeTheSame) {
   const std::string merged = path_ / "merged", also = path_ / "also", there = path_ / "there";
   convert({.model = path_ / "eight", .out = merged, .merge = true});
   convert({.model = base_, .out = also, .adapters = peft()});
@@ -175,7 +189,7 @@ TEST_P(Adapters, MergedComputeTheSame) {
   EXPECT_LT(relative_difference(logits(whole, {}), logits(with(peft()), {})), kAdapterRounding);
 }
 
-TEST_P(Adapters, OfAnotherModelAreRejectedWithTheMismatch) {
+TEST_P(AdapterFolders, OfAnotherModelAreRejectedWithTheMismatch) {
   ModelConfig wider = base_model(GetParam());
   wider.ffn = 192;
   const std::string other = path_ / "other";
@@ -284,6 +298,32 @@ TEST_P(AdaptersWithMagnitudes, AreReadByBothNamesOfTheirVectors) {
   EXPECT_EQ(logits(with(peft()), {}), one);
 }
 
+TEST_P(AdaptersBesideModules, AreWrittenMergedAndTrainedFurther) {
+  const std::vector<float> one = logits(resolved(with(path_ / "eight"), 0, 0), {});
+  for (const GridShape& grid : {GridShape{2, 2, 2, 1}, GridShape{1, 2, 1, 2}})
+    EXPECT_LT(relative_difference(logits(resolved(with(path_ / "eight"), 0, 0), grid), one),
+              kAdapterRounding);
+  const auto file = nlohmann::json::parse(slurp(peft() + "/adapter_config.json"));
+  EXPECT_EQ(std::ssize(file["modules_to_save"]), GetParam() == ModelFamily::llama ? 3 : 2);
+  const std::string embedding = GetParam() == ModelFamily::gpt     ? "transformer.wte.weight"
+                                : GetParam() == ModelFamily::llama ? "model.embed_tokens.weight"
+                                                                   : "model.decoder.embed_tokens"
+                                                                     ".weight";
+  EXPECT_TRUE(tensors().contains("base_model.model." + embedding));
+  EXPECT_TRUE(tensors().contains("base_model.model.lm_head.lora_A.weight"));
+  for (const std::string& adapters : {peft(), path_ / "one"}) {
+    convert({.model = base_, .out = path_ / "merged", .adapters = adapters, .overwrite = true});
+    ModelConfig whole = read_hugging_face_config(path_ / "merged");
+    whole.path = path_ / "merged";
+    EXPECT_FALSE(whole.tied);
+    EXPECT_LT(relative_difference(logits(whole, {}), one), kAdapterRounding);
+  }
+  Config further{.model = adapted_};
+  further.model.lora = {};
+  further.model.lora.path = peft();
+  EXPECT_EQ(logits(resolved(with_stored_model(further, {}).model, 0, 0), {}), one);
+}
+
 TEST_P(AdaptersOfOneLayer, AFolderWithMissingOrWrongTensorsIsRejected) {
   spill(peft() + "/adapter_config.json",
         R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": "all-linear"})");
@@ -323,9 +363,11 @@ TEST_P(AdaptersOfOneLayer, LoadTheirBaseFromACheckpointWithoutAnF32Copy) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Adapters,
+INSTANTIATE_TEST_SUITE_P(Families, AdapterFolders,
                          testing::Values(ModelFamily::gpt, ModelFamily::llama, ModelFamily::opt));
 INSTANTIATE_TEST_SUITE_P(Families, AdaptersOfSomeLayers,
+                         testing::Values(ModelFamily::gpt, ModelFamily::llama, ModelFamily::opt));
+INSTANTIATE_TEST_SUITE_P(Families, AdaptersBesideModules,
                          testing::Values(ModelFamily::gpt, ModelFamily::llama, ModelFamily::opt));
 INSTANTIATE_TEST_SUITE_P(Families, AdaptersWithMagnitudes,
                          testing::Values(ModelFamily::gpt, ModelFamily::llama, ModelFamily::opt));

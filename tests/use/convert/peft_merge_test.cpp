@@ -273,6 +273,23 @@ TEST_F(PeftMerge, WhatPeftDoesNotReadAndWhatCannotBeTrainedIsRefused) {
   Config config;
   config.model.path = base_;
   config.model.lora.path = peft_;
-  EXPECT_THAT([&] { with_stored_model(config, Origins()); },
-              ThrowsMessage<UsageError>(HasSubstr("axonn convert --model BASE --adapter")));
+  const auto refusal = [&](const std::string& keys) {
+    write_adapters(keys);
+    try {
+      with_stored_model(config, Origins());
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  const std::string query = R"("target_modules": ["q_proj"], )";
+  EXPECT_THAT(refusal(query + R"("modules_to_save": ["lm_head", "norm"])"),
+              HasSubstr("modules_to_save has 'norm', but there are no tensors of it; merge it into "
+                        "its base with axonn convert --model BASE --adapter"));
+  EXPECT_THAT(refusal(query + R"("modules_to_save": ["lm_head"], "bias": "all")"),
+              HasSubstr("has biases, which are not trained here"));
+  adapters_["base_model.model.model.embed_tokens.base_layer.weight"] =
+      made("embedding", {kVocab, kHidden});
+  EXPECT_THAT(refusal(query + R"("modules_to_save": ["lm_head"])"),
+              HasSubstr("embed_tokens.base_layer.weight' with other values than those of "));
 }

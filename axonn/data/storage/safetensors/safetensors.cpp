@@ -328,15 +328,25 @@ SafetensorsFolder::Tensor SafetensorsFolder::find(std::string_view name) const {
 }
 
 bool same_values(const SafetensorsFolder::Tensor& a, const SafetensorsFolder::Tensor& b) {
-  if (a.entry->type != b.entry->type || a.entry->shape != b.entry->shape) return false;
-  constexpr std::int64_t kAtOnce = 4 << 20;
-  std::vector<std::byte> left, right;
-  for (std::int64_t at = 0; at < a.entry->bytes(); at += kAtOnce) {
-    left.resize(static_cast<std::size_t>(std::min(kAtOnce, a.entry->bytes() - at)));
-    right.resize(left.size());
-    a.file->read(*a.entry, at, left);
-    b.file->read(*b.entry, at, right);
-    if (left != right) return false;
+  const StoredType types[2] = {a.entry->type, b.entry->type};
+  const bool as_floats = types[0] != types[1];
+  if (a.entry->shape != b.entry->shape) return false;
+  if (as_floats && !(is_float(types[0]) && is_float(types[1]))) return false;
+  constexpr std::int64_t kAtOnce = 1 << 20;  // elements
+  std::vector<std::byte> bytes[2];
+  std::vector<float> values[2];
+  const std::int64_t count = a.entry->bytes() / bytes_of(types[0]);
+  for (std::int64_t at = 0; at < count; at += kAtOnce) {
+    const std::int64_t n = std::min(kAtOnce, count - at);
+    for (int i = 0; i < 2; ++i) {
+      const SafetensorsFolder::Tensor& tensor = i == 0 ? a : b;
+      const std::int64_t width = bytes_of(types[i]);
+      bytes[i].resize(n * width);
+      tensor.file->read(*tensor.entry, at * width, bytes[i]);
+      values[i].resize(as_floats ? n : 0);
+      if (as_floats) to_floats(types[i], bytes[i], values[i]);
+    }
+    if (as_floats ? values[0] != values[1] : bytes[0] != bytes[1]) return false;
   }
   return true;
 }

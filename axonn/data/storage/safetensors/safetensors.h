@@ -123,7 +123,8 @@ class SafetensorsFolder {
   Tensors tensors_;
 };
 
-/// Whether two tensors have the same type, shape and bytes. Reads both up to the first difference.
+/// Whether two tensors have the same shape and bytes, or values if their types differ. Reads both
+/// up to the first difference.
 bool same_values(const SafetensorsFolder::Tensor& a, const SafetensorsFolder::Tensor& b);
 
 }  // namespace axonn
