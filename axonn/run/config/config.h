@@ -121,6 +121,8 @@ enum class PreferenceLoss {
   apo_down,
   discopop,
   cpo,
+  cpo_hinge,
+  cpo_ipo,
   simpo,
   orpo,
   kto,
@@ -129,27 +131,11 @@ enum class PreferenceLoss {
   aot_unpaired
 };
 
-inline constexpr std::array<std::string_view, 21> kPreferenceLosses = {"none",
-                                                                       "dpo",
-                                                                       "cdpo",
-                                                                       "ipo",
-                                                                       "hinge",
-                                                                       "robust",
-                                                                       "sigmoid_norm",
-                                                                       "exo_pair",
-                                                                       "nca_pair",
-                                                                       "bco_pair",
-                                                                       "sppo_hard",
-                                                                       "apo_zero",
-                                                                       "apo_down",
-                                                                       "discopop",
-                                                                       "cpo",
-                                                                       "simpo",
-                                                                       "orpo",
-                                                                       "kto",
-                                                                       "apo_zero_unpaired",
-                                                                       "aot",
-                                                                       "aot_unpaired"};
+inline constexpr std::array<std::string_view, 23> kPreferenceLosses = {
+    "none",     "dpo",         "cdpo",     "ipo",       "hinge",    "robust",   "sigmoid_norm",
+    "exo_pair", "nca_pair",    "bco_pair", "sppo_hard", "apo_zero", "apo_down", "discopop",
+    "cpo",      "cpo_hinge",   "cpo_ipo",  "simpo",     "orpo",     "kto",      "apo_zero_unpaired",
+    "aot",      "aot_unpaired"};
 
 /// What replaces the logarithm of the ratio r of policy and reference in a loss of preferences, by
 /// the f-divergence that it limits.

@@ -159,7 +159,8 @@ constexpr std::array<LossEntry, kPreferenceLosses.size()> kLosses = {
      {nca_pair, true, false, false},    {bco_pair, true, false, false},
      {sppo_hard, true, false, false},   {apo_zero, true, false, false},
      {apo_down, true, false, false},    {discopop, true, false, true},
-     {cdpo, false, true, false},        {simpo, false, true, false},
+     {cdpo, false, true, false},        {hinge, false, false, false},
+     {ipo, false, false, false},        {simpo, false, true, false},
      {orpo, false, false, false},       {nullptr, true, false, false},
      {nullptr, true, false, false},     {nullptr, true, true, false},
      {nullptr, true, true, false}}};
@@ -273,8 +274,8 @@ void validate_preference(const PreferenceConfig& config) {
            "cpo or simpo");
   validate_dpo_keys(config);
   if (config.alpha != 0 && !reads_alpha(config.loss))
-    refuse("[preference] alpha: the loss ", name, " does not read it; leave it out, or choose cpo ",
-           "or simpo");
+    refuse("[preference] alpha: the loss ", name,
+           " does not read it; leave it out, or choose cpo, ", "cpo_hinge, cpo_ipo or simpo");
   if (e == 0 &&
       std::ranges::find(losses, PreferenceLoss::exo_pair, &WeightedLoss::loss) != losses.end())
     refuse("[preference] label_smoothing = 0: the loss exo_pair takes its logarithm; set it, such ",

@@ -13,11 +13,13 @@ namespace axonn {
 bool has_reference(PreferenceLoss loss);
 /// Whether its rewards, as TRL reports them, are of means over an answer's tokens.
 constexpr bool uses_means(PreferenceLoss loss) {
-  return loss == PreferenceLoss::simpo || loss == PreferenceLoss::orpo;
+  return loss == PreferenceLoss::simpo || loss == PreferenceLoss::orpo ||
+         loss == PreferenceLoss::cpo_ipo;
 }
 /// Whether the loss reads cpo_alpha.
 constexpr bool reads_alpha(PreferenceLoss loss) {
-  return loss == PreferenceLoss::cpo || loss == PreferenceLoss::simpo;
+  return loss == PreferenceLoss::cpo || loss == PreferenceLoss::cpo_hinge ||
+         loss == PreferenceLoss::cpo_ipo || loss == PreferenceLoss::simpo;
 }
 /// The weight of the mean loss of the chosen answers' tokens, or, for orpo, of those and their
 /// prompts', which is added; 0: it is not.
@@ -90,10 +92,11 @@ struct PairLoss {
 ///   apo_down      s(beta c) + 1 - s(beta D)                2408.06266
 ///   discopop      -ls(u) (1 - h) + exp(-u) h, u = beta D, h = s(u / 0.05)  2406.08414
 ///   cpo           cdpo without a reference                 2401.08417
+///   cpo_hinge, cpo_ipo   hinge and ipo without a reference
 ///   simpo         cdpo of u = beta (mean - mean) - simpo_gamma, no reference   2405.14734
 ///   orpo          -beta ls(log odds - log odds), odds of exp(mean)   Hong et al., 2403.07691
 ///
-/// With config.alpha = a, cpo and simpo have (1 - exp(-a l)) / a in place of each log-probability l
+/// With config.alpha = a, those of cpo and simpo have (1 - exp(-a l)) / a in place of each log-probability l
 /// (AlphaPO, 2501.03884).
 ///
 /// The likelihood of chosen answers, which CPO, SimPO and ORPO add, is not in it.

@@ -308,7 +308,8 @@ void list_preference(PreferenceConfig& preference, OptionList& list) {
   list.add(
       "loss", preference.loss, kPreferenceLosses,
       {.help = "loss of a pair or, kto and apo_zero_unpaired, of an answer with a label; none: "
-               "data.jsonl holds examples; cpo, simpo and orpo need no reference",
+               "data.jsonl holds examples; cpo, cpo_hinge, cpo_ipo, simpo and orpo need no "
+               "reference",
        .also = "loss_type pref_loss rl dpo"});
   list.add("more_losses", &preference.more_losses,
            {.help = "losses of pairs with a reference that are added to loss, such as "
@@ -328,12 +329,12 @@ void list_preference(PreferenceConfig& preference, OptionList& list) {
                     "shall exceed that of the rejected one"});
   list.add(
       "cpo_alpha", &preference.cpo_alpha,
-      {.help = "cpo and simpo: weight of the mean loss of the chosen answers' tokens, which is "
-               "added; 0, as in SimPO's paper: none",
+      {.help = "losses of cpo, and simpo: weight of the mean loss of the chosen answers' tokens, "
+               "which is added; 0, as in SimPO's paper: none",
        .min = 0});
   list.add("alpha", &preference.alpha,
-           {.help = "cpo and simpo: AlphaPO's rewards (1 - p^-alpha) / alpha of the probability p; "
-                    "0: its logarithm"});
+           {.help = "losses of cpo, and simpo: AlphaPO's rewards (1 - p^-alpha) / alpha of the "
+                    "probability p; 0: its logarithm"});
   list.add("desirable_weight", &preference.desirable_weight,
            {.help = "kto and apo_zero_unpaired: weight of the loss of good answers; with more of "
                     "one kind, raise the "

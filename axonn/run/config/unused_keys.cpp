@@ -101,7 +101,7 @@ void add_unused_of_preference(const Config& config, UnusedKeys& keys) {
   keys.when(!none && loss != PreferenceLoss::simpo, {"preference.simpo_gamma"},
             "preference.loss is not simpo");
   keys.when(!none && !reads_alpha(loss), {"preference.cpo_alpha"},
-            "preference.loss is not cpo or simpo");
+            "preference.loss is not cpo, cpo_hinge, cpo_ipo or simpo");
   keys.when(!none && !has_reference(loss), {"preference.reference"},
             "preference.loss needs no reference");
 }
