@@ -90,11 +90,11 @@ void measure(const PreparedRun& run, const BenchFlags& flags) {
       if (!flags.json.empty()) write_file_atomically(flags.json, to_json(report));
     };
     if (flags.profile)
-      show(profile_steps(agreed, world, progress_of(agreed)));
+      show(profile_steps(agreed, world, progress_of(agreed.config())));
     else if (flags.overlap)
-      show(overlap_benchmark(agreed, world, progress_of(agreed)));
+      show(overlap_benchmark(agreed, world, progress_of(agreed.config())));
     else
-      show(benchmark(agreed, world, progress_of(agreed)));
+      show(benchmark(agreed, world, progress_of(agreed.config())));
   });
 }
 
@@ -122,7 +122,8 @@ void measure_under_launcher(const std::vector<PreparedRun>& runs,
       const bool works = world.rank() < run->parallelism.grid().ranks();
       const auto group = world.split(works ? 0 : 1, "bench");
       if (works) {
-        const BenchReport report = benchmark(agreed(run, *group), *group, progress_of(run));
+        const BenchReport report =
+            benchmark(agreed(run, *group), *group, progress_of(run.config()));
         if (world.rank() == 0) each(report);
       }
       world.barrier("bench: the next grid");
@@ -156,7 +157,7 @@ void measure_scaling(const Config& base, const BenchFlags& flags) {
   if (reports.empty()) return;  // not the rank that reports
   const std::vector<ScalingPoint> points = scaling_points(reports, cores);
   if (!mpi) std::cout << "ranks are threads of one process, on " << cores << " cores in total\n";
-  const Config& first = runs.front();
+  const Config& first = runs.front().config();
   const std::string title = fmt::format("{}, {}, sequences of {}", parameters_text(first.model),
                                         name_of(first.training.dtype), first.training.seq_len);
   if (!flags.svg.empty()) {
@@ -185,7 +186,7 @@ int run_bench(const Arguments& arguments) {
     return 0;
   }
   const PreparedRun run = prepare_run(loaded->config, loaded->origins);
-  warn_about_files(run);
+  warn_about_files(run.config());
   measure(run, flags);
   return 0;
 }

@@ -193,7 +193,7 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
 /// Runs the study, then prints the report; if `dry`, says what it would do instead.
 int run_trainings(const LoadedConfig& loaded, const std::string& command, bool dry) {
   const PreparedRun run = prepare_run(loaded.config, loaded.origins);
-  const Config& config = run;
+  const Config& config = run.config();
   warn_about(loaded);
   warn_about_files(config);
   if (config.parallelism.automatic())
@@ -221,7 +221,7 @@ int run_trainings(const LoadedConfig& loaded, const std::string& command, bool d
                             .config = print_config(config, loaded.origins)};
   bool stopped = false;
   start_run(run, [&](const PreparedRun& agreed, Communicator& world) {
-    if (world.rank() == 0) refuse_too_large(agreed, limits_here(agreed));
+    if (world.rank() == 0) refuse_too_large(agreed.config(), limits_here(agreed.config()));
     const auto report = run_study(agreed, *loaded.memorize, world, options, origin);
     if (world.rank() != 0) return;
     stopped = !report;

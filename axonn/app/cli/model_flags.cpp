@@ -137,7 +137,7 @@ void print_remarks(Backend& backend, const Communicator& world) {
 void with_model(const Config& config, const std::function<void(LoadedModel&)>& body) {
   start_run(prepared_model(config), [&](const PreparedRun& agreed, Communicator& world) {
     LoadedModel loaded(agreed, world, nullptr,
-                       {.trainable = false, .progress = progress_of(agreed)});
+                       {.trainable = false, .progress = progress_of(agreed.config())});
     loaded.initialise();
     print_remarks(loaded.backend(), world);
     body(loaded);

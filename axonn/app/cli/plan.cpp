@@ -196,7 +196,7 @@ Config complete(Config config) {
   config.parallelism.named_grid.clear();
   config.parallelism.device = DeviceKind::automatic;
   config.training.micro_batch = 0;
-  return prepared(std::move(config));
+  return prepared(std::move(config)).config();
 }
 
 std::string label_of(const LoadedConfig& loaded) {

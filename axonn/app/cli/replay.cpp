@@ -51,10 +51,11 @@ int run_replay(const Arguments& arguments) {
   if (!dtype.empty()) config.training.dtype = compute_type(dtype);
   if (chosen->count() > 0) config.parallelism.device = device;
   const PreparedRun run = prepared(std::move(config));
-  warn_about_files(run);
+  warn_about_files(run.config());
   bool finite = true;
   start_run(run, [&](const PreparedRun& agreed, Communicator& world) {
-    const auto [step, result, origin, tuned] = replay(agreed, folder, world, progress_of(agreed));
+    const auto [step, result, origin, tuned] =
+        replay(agreed, folder, world, progress_of(agreed.config()));
     if (world.rank() != 0) return;
     finite = result.finite;
     std::cout << fmt::format("step {}: loss {}, gradient norm {}\n", step, result.loss,

@@ -76,7 +76,7 @@ PreparedRun prepared_of(const LoadedConfig& loaded, bool dry) {
 }  // namespace
 
 int train_dry(const PreparedRun& run, int rank) {
-  const Config& config = run;
+  const Config& config = run.config();
   if (config.parallelism.automatic())
     refuse("[parallelism] grid = \"auto\" does not work with --dry-run, which chooses no grid; ",
            "set a grid, such as the first of axonn plan");
@@ -127,14 +127,15 @@ int run_training(const LoadedConfig& loaded, const TrainFlags& flags) {
                        // Under a launcher a rank may see a terminal even if the output is a file.
                        .interactive = stdout_is_interactive() && !launches_mpi(run->parallelism),
                        .columns = terminal_columns(),
-                       .progress = progress_of(run),
+                       .progress = progress_of(run.config()),
                        .make_text_sampler = make_text_sampler,
                        .stop = &catch_stop_signals()};
   std::atomic<bool> stopped = false;  // the same on all ranks
   const auto say = [](const std::string& line) { std::cerr << line << '\n'; };
   start_run_on_any_grid(run, say, options.progress,
                         [&](const PreparedRun& agreed, Communicator& world) {
-                          if (world.rank() == 0) refuse_too_large(agreed, limits_here(agreed));
+                          if (world.rank() == 0)
+                            refuse_too_large(agreed.config(), limits_here(agreed.config()));
                           if (train(agreed, world, options) == TrainEnd::stopped) stopped = true;
                         });
   return stopped ? kStoppedEarly : 0;

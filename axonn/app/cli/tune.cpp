@@ -38,14 +38,14 @@ int run_tune(const Arguments& arguments) {
   const auto loaded = read_config(app, arguments);
   if (!loaded) return 0;
   const PreparedRun run = prepare_run(loaded->config, loaded->origins);
-  const Config& config = run;
+  const Config& config = run.config();
   warn_about_files(config);
   const NamedPaths inputs = inputs_of(config);
   claim_result({"--json", json}, inputs, kBeginsJson);
   claim_result({"training.tune_cache", config.training.tune_cache}, inputs, kBeginsJson);
   const std::string cache = matmul_cache_path(config.training.tune_cache);
   start_run(run, [&](const PreparedRun& agreed, Communicator& world) {
-    const ProgressTarget progress = progress_of(agreed);
+    const ProgressTarget progress = progress_of(agreed.config());
     Training training(agreed, world, nullptr, {.progress = progress});
     training.model.initialise();
     const MatmulChoices choices =

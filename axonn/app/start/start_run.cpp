@@ -34,7 +34,7 @@ PreparedRun agreed(const PreparedRun& run, Communicator& world) {
   const ParallelismConfig& p = run->parallelism;
   if (!p.machine.empty())
     use_link_rates(world, p, world.rank() == 0 ? read_machine(p.machine) : Machine{});
-  return with_recomputation_of_rank_0(run, world);
+  return with_recomputation_of_rank_0(run.config(), world);
 }
 
 void start_run(const PreparedRun& run,
@@ -47,9 +47,10 @@ void start_run_on_any_grid(
     const ProgressTarget& progress,
     const std::function<void(const PreparedRun& agreed, Communicator& world)>& body) {
   if (!run->parallelism.automatic()) return start_run(run, body);
-  launch(on_all_devices(run), [&](Communicator& world) {
-    const PreparedRun chosen = within_budget(with_chosen_grid(run, world, report, progress));
-    body(with_recomputation_of_rank_0(chosen, world), world);
+  launch(on_all_devices(run.config()), [&](Communicator& world) {
+    const PreparedRun chosen =
+        within_budget(with_chosen_grid(run.config(), world, report, progress));
+    body(with_recomputation_of_rank_0(chosen.config(), world), world);
   });
 }
 

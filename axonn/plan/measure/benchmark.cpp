@@ -220,7 +220,7 @@ Spread spread_of(std::vector<double> values) {
 }
 
 BenchReport benchmark(const PreparedRun& run, Communicator& world, const ProgressTarget& progress) {
-  const Config& config = run;
+  const Config& config = run.config();
   Training training(run, world, nullptr, {.progress = progress});
   LoadedModel& model = training.model;
   model.initialise();
@@ -340,7 +340,7 @@ double OverlapReport::ideal_s() const {
 
 OverlapReport overlap_benchmark(const PreparedRun& run, Communicator& world,
                                 const ProgressTarget& progress) {
-  const Config& config = run;
+  const Config& config = run.config();
   OverlapReport report{.grid = config.parallelism.grid(), .chunks = config.parallelism.chunks};
   Config without = config;
   ParallelismConfig& p = without.parallelism;

@@ -368,7 +368,7 @@ DryRun dry_run(const PreparedRun& run, int rank, const DryRunOptions& options) {
   if (rank < 0 || rank >= shape.ranks())
     refuse("--rank ", rank, " is not on grid ", to_string(shape), ": ranks are 0 to ",
            shape.ranks() - 1);
-  return DryChecks(run, rank, options).run();
+  return DryChecks(run.config(), rank, options).run();
 }
 
 void refuse_too_large(const Config& config, const MemoryLimits& limits) {

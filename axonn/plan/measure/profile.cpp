@@ -187,7 +187,7 @@ std::string line(const ProfileRow& row, double step_s) {
 
 StepProfile profile_steps(const PreparedRun& run, Communicator& world,
                           const ProgressTarget& progress) {
-  const Config& config = run;
+  const Config& config = run.config();
   Training training(run, world, nullptr, {.progress = progress});
   LoadedModel& model = training.model;
   model.initialise();

@@ -342,7 +342,7 @@ Machine machine_of(const Config& config) {
 }
 
 PreparedRun within_budget(const PreparedRun& run) {
-  const Config& given = run;
+  const Config& given = run.config();
   const std::int64_t budget = given.activation_checkpoint.budget;
   if (budget == 0 || given.parallelism.automatic()) return run;
   const auto steps = std::make_shared<DrySteps>();

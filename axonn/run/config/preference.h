@@ -96,8 +96,8 @@ struct PairLoss {
 ///   simpo         cdpo of u = beta (mean - mean) - simpo_gamma, no reference   2405.14734
 ///   orpo          -beta ls(log odds - log odds), odds of exp(mean)   Hong et al., 2403.07691
 ///
-/// With config.alpha = a, those of cpo and simpo have (1 - exp(-a l)) / a in place of each log-probability l
-/// (AlphaPO, 2501.03884).
+/// With config.alpha = a, those of cpo and simpo have (1 - exp(-a l)) / a in place of each
+/// log-probability l (AlphaPO, 2501.03884).
 ///
 /// The likelihood of chosen answers, which CPO, SimPO and ORPO add, is not in it.
 ///

@@ -12,7 +12,6 @@ class PreparedRun {
  public:
   const Config& config() const { return config_; }
   const Config* operator->() const { return &config_; }
-  operator const Config&() const { return config_; }  // NOLINT: it is one
 
  private:
   explicit PreparedRun(Config config) : config_(std::move(config)) {}

@@ -21,7 +21,7 @@ std::optional<DType> logits_type(const TrainingConfig& training) {
 
 LoadedModel::LoadedModel(const PreparedRun& run, Communicator& world,
                          std::unique_ptr<Backend> backend, Options options)
-    : config_(run),
+    : config_(run.config()),
       schedule_(config_.lr_scheduler),
       cores_(backend ? nullptr : std::make_unique<OwnCores>(config_, world)),
       backend_(backend ? std::move(backend) : make_backend(config_, world, cores_->threads())),

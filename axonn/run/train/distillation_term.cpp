@@ -60,7 +60,7 @@ std::unique_ptr<LoadedModel> load_teacher(LoadedModel& student, Communicator& wo
     refuse("[distill] teacher: there is no ", config.distill.teacher,
            "; give a Hugging Face folder or a checkpoint");
   const PreparedRun run = model_beside(config, config.distill.teacher);
-  check_tokens(config, run, tokenizer);
+  check_tokens(config, run.config(), tokenizer);
   auto teacher = std::make_unique<LoadedModel>(
       run, world, std::make_unique<SharedBackend>(student.backend()),
       LoadedModel::Options{.trainable = false, .progress = student.progress()});

@@ -88,7 +88,7 @@ class ReferenceModel {
  private:
   void load() {
     const std::string& named = run_->preference.reference;
-    model_.emplace(model_beside(run_, named.empty() ? run_->model.path : named), world_);
+    model_.emplace(model_beside(run_.config(), named.empty() ? run_->model.path : named), world_);
     model_->initialise();
   }
 

@@ -99,10 +99,10 @@ class Trainer {
       : options_(options),
         world_(world),
         folder_(folder),
-        log_(log_options(run, world.rank(), options), world),
+        log_(log_options(run.config(), world.rank(), options), world),
         tracer_(run->output.trace, world),
-        cores_(run, world),
-        training_(run, world, tracer_.wrap(make_backend(run, world, cores_.threads())),
+        cores_(run.config(), world),
+        training_(run, world, tracer_.wrap(make_backend(run.config(), world, cores_.threads())),
                   {.cache_folder = run->output.dir + "/cache",
                    .make_optimizer = options.make_optimizer,
                    .make_sequences = options.make_sequences,
@@ -458,7 +458,7 @@ class Trainer {
 }  // namespace
 
 TrainEnd train(const PreparedRun& run, Communicator& world, const TrainOptions& options) {
-  const RunFolder folder(run, world);
+  const RunFolder folder(run.config(), world);
   const auto note = [&](RunEnd end, std::string_view why) {
     note_run_end(run->output.dir, end, why);
   };

@@ -119,7 +119,7 @@ LossTerms loss_terms(LoadedModel& model, LoadedModel* teacher,
 
 Training::Training(const PreparedRun& run, Communicator& world, std::unique_ptr<Backend> backend,
                    const TrainingOptions& options)
-    : corpora(open_data(trainable(run), world, options)),
+    : corpora(open_data(trainable(run).config(), world, options)),
       answers(std::make_shared<AnswerTables>(tables_of_answers(run, world, corpora, options))),
       model(run, world, std::move(backend), {.progress = options.progress}),
       teacher(

@@ -405,17 +405,17 @@ MemorizationReport Study::make_report() const {
 std::optional<MemorizationReport> run_study(const PreparedRun& run, const MemorizeConfig& memorize,
                                             Communicator& world, const TrainOptions& options,
                                             const ReportOrigin& origin) {
-  validate_study(run, memorize);
-  return Study(run, memorize, world, options, origin).run();
+  validate_study(run.config(), memorize);
+  return Study(run.config(), memorize, world, options, origin).run();
 }
 
 std::string describe_study(const PreparedRun& run, const MemorizeConfig& memorize,
                            const ProgressTarget& progress) {
   const std::int64_t losses = std::ssize(memorize.losses), steps = run->training.steps,
-                     warmup = warmup_steps(run), trials = memorize.trials;
+                     warmup = warmup_steps(run.config()), trials = memorize.trials;
   const std::vector<std::int64_t> epochs = epochs_of_documents(memorize);
   const auto tokenizer = make_tokenizer(run->data.tokenizer);
-  const DocumentLimits limits = limits_of(run, memorize);
+  const DocumentLimits limits = limits_of(run.config(), memorize);
   FoundDocuments given;
   if (!memorize.documents.empty()) {
     ProgressLine line(progress, kTokenizing);
@@ -425,7 +425,7 @@ std::string describe_study(const PreparedRun& run, const MemorizeConfig& memoriz
   }
   std::int64_t injected = 0;
   for (std::int64_t trial = 0; trial < trials; ++trial) {
-    InjectionPlan plan = injection_plan(run);
+    InjectionPlan plan = injection_plan(run.config());
     plan.seed += static_cast<std::uint64_t>(trial);
     draw_documents(memorize.documents.empty()
                        ? generated_documents(std::ssize(epochs), plan.seed, *tokenizer, limits)
@@ -442,9 +442,9 @@ std::string describe_study(const PreparedRun& run, const MemorizeConfig& memoriz
       "injected: {} of {} sequences after the warm-up ({:.1f} %)\n",
       trials, trials == 1 ? "" : "s", format_count(warmup), format_count(steps - warmup), losses,
       losses == 1 ? "" : "es", fmt::join(memorize.losses, ", "),
-      format_count(trials * steps_of_trial(run, memorize)), format_count(std::ssize(epochs)),
-      format_count(memorize.bucket_size), std::ssize(epochs) / memorize.bucket_size,
-      fmt::join(epochs_of_groups(memorize), ", "),
+      format_count(trials * steps_of_trial(run.config(), memorize)),
+      format_count(std::ssize(epochs)), format_count(memorize.bucket_size),
+      std::ssize(epochs) / memorize.bucket_size, fmt::join(epochs_of_groups(memorize), ", "),
       memorize.documents.empty()
           ? ", generated"
           : fmt::format(", of {} that can be used", format_count(std::ssize(given.documents))),

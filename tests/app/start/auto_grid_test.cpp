@@ -46,8 +46,8 @@ Chosen choose(Config config, int ranks) {
   Chosen chosen{.configs = std::vector<Config>(ranks),
                 .policies = std::vector<CollectivePolicy>(ranks)};
   run_ranks(ranks, [&](Communicator& world) {
-    chosen.configs[world.rank()] = with_chosen_grid(
-        resolved(config), world, [&](const std::string& line) { chosen.lines.push_back(line); });
+    const auto tell = [&](const std::string& line) { chosen.lines.push_back(line); };
+    chosen.configs[world.rank()] = with_chosen_grid(resolved(config), world, tell).config();
     chosen.policies[world.rank()] = world.policy();
     if (world.rank() == 0) chosen.noted = world.noted_progress();
   });

@@ -47,12 +47,12 @@ BenchReport measured(const GridShape& grid, int threads, double tokens_per_s) {
 TEST(Scaling, WeakScalesTheBatchWithTheRanksAndStrongKeepsIt) {
   const std::vector<GridShape> grids{{2, 1, 1, 1}, {2, 1, 2, 1}, {2, 2, 1, 3}};
   std::vector<std::int64_t> weak, strong, micro;
-  for (const Config& config : scaling_runs(base(), grids, ScalingKind::weak)) {
-    weak.push_back(config.training.global_batch);
-    micro.push_back(config.training.micro_batch);
+  for (const PreparedRun& run : scaling_runs(base(), grids, ScalingKind::weak)) {
+    weak.push_back(run->training.global_batch);
+    micro.push_back(run->training.micro_batch);
   }
-  for (const Config& config : scaling_runs(base(), grids, ScalingKind::strong))
-    strong.push_back(config.training.global_batch);
+  for (const PreparedRun& run : scaling_runs(base(), grids, ScalingKind::strong))
+    strong.push_back(run->training.global_batch);
   EXPECT_THAT(weak, ElementsAre(12, 24, 72));
   EXPECT_THAT(micro, ElementsAre(12, 12, 24))
       << "micro_batch of 0 is resolved to the share of each (z, data)";

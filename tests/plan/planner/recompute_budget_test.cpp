@@ -176,15 +176,15 @@ TEST(RecomputeBudget, IsKeptToTheByteByTheLeastLevel) {
       if (level > 0 && peak >= least) continue;  // a lower level takes as little
       config.activation_checkpoint.budget = peak;
       const PreparedRun got = within_budget(prepared(config));
-      EXPECT_LE(peak_of(got), peak) << level;
-      EXPECT_EQ(got->activation_checkpoint.peak_bytes, peak_of(got)) << level;
-      if (peak_of(got) == peak && level > 0) {
-        EXPECT_THAT(describe_recomputation(got), HasSubstr("budget"));
+      EXPECT_LE(peak_of(got.config()), peak) << level;
+      EXPECT_EQ(got->activation_checkpoint.peak_bytes, peak_of(got.config())) << level;
+      if (peak_of(got.config()) == peak && level > 0) {
+        EXPECT_THAT(describe_recomputation(got.config()), HasSubstr("budget"));
       }
       least = peak;
     }
     config.activation_checkpoint.budget = least;
-    EXPECT_EQ(peak_of(within_budget(prepared(config))), least);
+    EXPECT_EQ(peak_of(within_budget(prepared(config)).config()), least);
     config.activation_checkpoint.budget = least - 1;
     EXPECT_THAT([&] { within_budget(prepared(config)); },
                 testing::ThrowsMessage<UsageError>(testing::AllOf(
@@ -204,7 +204,7 @@ TEST(RecomputeBudget, HalfWayCostsLessThanHalfOfFullRecomputation) {
   const auto seconds = [&](const Config& one) { return predict(one, machine).time.step_s; };
   const double none = seconds(config);
   config.activation_checkpoint.budget = (peak_of(config) + peak_of(full)) / 2;
-  const double half = seconds(within_budget(prepared(config)));
+  const double half = seconds(within_budget(prepared(config)).config());
   EXPECT_GT(half, none);
   EXPECT_LT(half - none, 0.5 * (seconds(full) - none));
 }
@@ -213,7 +213,7 @@ TEST(RecomputeBudget, AllRanksTakeRankZerosChoice) {
   const Config config = resolved(budget_config());
   const RecomputeLevels levels(config, machine_of(config));
   run_ranks(2, [&](Communicator& world) {
-    const Config got = with_recomputation_of_rank_0(levels.at(5 + world.rank()), world);
+    const Config got = with_recomputation_of_rank_0(levels.at(5 + world.rank()), world).config();
     EXPECT_EQ(blocks_of(got).first, blocks_of(levels.at(5)).first);
     EXPECT_EQ(blocks_of(got).of_first, blocks_of(levels.at(5)).of_first);
     EXPECT_EQ(blocks_of(got).of_others, blocks_of(levels.at(5)).of_others);

@@ -36,7 +36,7 @@ TEST(PreparedRun, HasEveryValueThatFollowsFromOthers) {
   EXPECT_EQ(run->model.vocab, 256) << "that of the tokenizer, bytes";
   EXPECT_EQ(run->model.kv_heads, 4);
   EXPECT_EQ(run->model.ffn, 4 * 48);
-  EXPECT_EQ(prepared(run)->training.micro_batch, 4) << "prepared again, it is the same";
+  EXPECT_EQ(prepared(run.config())->training.micro_batch, 4) << "prepared again, it is the same";
 }
 
 TEST(PreparedRun, OfTokenFilesNeedsAVocabulary) {
@@ -52,10 +52,10 @@ TEST(PreparedRun, AVariantWithAMissingValueIsRefused) {
     EXPECT_THAT([&] { still_prepared(config); }, ThrowsMessage<Error>(HasSubstr(why)));
   };
   refused(asked(), "a vocabulary of 0; prepare the run with prepared(config)");
-  Config config = prepared(asked());
+  Config config = prepared(asked()).config();
   config.model.heads = 0;
   refused(config, "0 heads");
-  config = prepared(asked());
+  config = prepared(asked()).config();
   config.parallelism.named_grid = "2,1,1,1";
   refused(config, "parallelism.grid is still \"2,1,1,1\"");
   EXPECT_THAT([&] { launch(config.parallelism, [](Communicator&) {}); },

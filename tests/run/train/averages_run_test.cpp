@@ -154,7 +154,7 @@ TEST(Averages, OfAdaptersAreOfTheAdaptersAlone) {
   Config config = on_grid(averaged(folder / "lora"), {2, 1, 2, 1});
   config.model.path = step_folder(base, 10);
   config.model.lora.rank = 2;
-  config = prepared(with_stored_model(config, {}));
+  config = prepared(with_stored_model(config, {})).config();
   expect_plain_averages(config);
   for (const auto& [name, values] : weights_of(step_folder(config, 10), "ema"))
     EXPECT_THAT(name, HasSubstr("lora"));

@@ -79,7 +79,7 @@ Outcome room_for(const Config& config) {
 /// Runs without graphs, on the CPU.
 Outcome run_eagerly(const Config& given, const Between& between = {}) {
   const PreparedRun run = prepared(given);
-  Outcome outcome = room_for(run);
+  Outcome outcome = room_for(run.config());
   run_ranks(run->parallelism.grid().ranks(), [&](Communicator& world) {
     Training training(run, world, make_cpu_backend(1));
     run_steps(training, world.rank(), between, outcome);
@@ -91,7 +91,7 @@ Outcome run_eagerly(const Config& given, const Between& between = {}) {
 Outcome run_captured(Config given, const Between& between = {}, const std::string& left_out = {}) {
   given.training.cuda_graph = true;
   const PreparedRun run = prepared(given);
-  Outcome outcome = room_for(run);
+  Outcome outcome = room_for(run.config());
   run_ranks(run->parallelism.grid().ranks(), [&](Communicator& host) {
     const auto device = std::make_shared<CapturingDevice>();
     CapturingCommunicator world(host, *device);

@@ -264,7 +264,7 @@ void time_steps(const ProbeContext& ctx, Config config, double waiting, Operatio
     const double taken = mean_over_ranks(ctx.world, {step_s()}).front();
     if (taken < enough && config.training.global_batch < kMostSequences) continue;
     const int count = std::clamp(static_cast<int>(seconds / taken), 3, 100);
-    const std::vector<Recording::Compute> operations = operations_of(run);
+    const std::vector<Recording::Compute> operations = operations_of(run.config());
     std::vector<double> sums(operations.size());
     timed_backend.take();
     for (int i = 0; i < count; ++i) {
