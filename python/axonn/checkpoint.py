@@ -31,6 +31,8 @@ Bytes = Union[bytes, Array]
 _Place = Tuple["_File", int, int, int, int, int, int, int]
 
 PIECE_BYTES = 4 << 20  # of a file, that one checksum covers
+# Kinds of a matrix's factored second moment: a number for each row, and for each column.
+_ROWS, _COLUMNS = "exp_avg_sq_row", "exp_avg_sq_col"
 _TAIL = re.compile(rb',\n"xxh3": "([0-9a-f]{16})"}\n?\Z')
 
 
@@ -286,7 +288,9 @@ class Checkpoint(Mapping[str, Array]):
         return self.get(name)
 
     def get(self, name: str, kind: str = "master") -> Array:  # type: ignore[override]
-        """The parameter, or with another kind (self.kinds) the optimizer's buffer of it."""
+        """The parameter, or with another kind (self.kinds) the optimizer's buffer of it. That of
+        rows or columns (exp_avg_sq_row, exp_avg_sq_col) has one dim; a vector has none of columns.
+        """
         if name not in self.shapes:
             raise KeyError(f"the checkpoint has no parameter {name}; the command list shows them")
         if kind not in self.kinds:
@@ -294,6 +298,12 @@ class Checkpoint(Mapping[str, Array]):
         places = self._places.get((name, kind), [])
         shape = self.shapes[name]
         all_rows, all_cols = shape if len(shape) == 2 else (shape[0], 1)
+        if kind == _COLUMNS and len(shape) == 1:
+            raise KeyError(f"{name} is a vector, which has no {kind}")
+        if kind == _ROWS:
+            all_cols, shape = 1, (all_rows,)
+        elif kind == _COLUMNS:
+            all_rows, shape = 1, (all_cols,)
         if len(places) == 1:
             file, offset, _, rows, _, cols, begin, end = places[0]
             if (rows, cols, begin, end) == (all_rows, all_cols, 0, rows * cols):
@@ -417,7 +427,8 @@ def _export(checkpoint: Checkpoint, args: argparse.Namespace) -> None:
     """Writes arrays into an .npz file one by one."""
     import zipfile
 
-    names = args.names or list(checkpoint)
+    names = args.names or [name for name, shape in checkpoint.shapes.items()
+                           if args.kind != _COLUMNS or len(shape) == 2]
     with zipfile.ZipFile(args.out, "w", allowZip64=True) as file:
         for name in names:
             with file.open(name + ".npy", "w", force_zip64=True) as entry:

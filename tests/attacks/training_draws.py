@@ -256,7 +256,7 @@ def draw_losses(rng, keys):
 
 def draw_optimizer(rng, keys):
     kind = rng.choice(
-        ("adamw", "adamw", "sgd", "ademamix", "muon", "lion", "schedule_free_adamw")
+        ("adamw", "adamw", "sgd", "ademamix", "muon", "lion", "schedule_free_adamw", "adafactor")
     )
     schedule_free = kind == "schedule_free_adamw"
     keys["optimizer.kind"] = kind
@@ -276,6 +276,11 @@ def draw_optimizer(rng, keys):
         keys["optimizer.lr"] = 1e-5
     if kind == "sgd" and rng.random() < 0.7:
         keys |= {"optimizer.sgd_momentum": 0.9, "optimizer.sgd_nesterov": rng.choice((True, False))}
+    if kind == "adafactor":
+        keys |= {"optimizer.adafactor_form": rng.choice(("paper", "pytorch")),
+                 "optimizer.adafactor_beta1": rng.choice((0, 0.9)),
+                 "optimizer.relative_step": rng.choice((True, False)),
+                 "optimizer.scale_parameter": rng.choice((True, False))}  # fmt: skip
     if kind == "ademamix":
         keys |= {"optimizer.alpha_warmup": rng.choice((0, 3)),
                  "optimizer.beta3_warmup": rng.choice((0, 3))}  # fmt: skip
@@ -392,7 +397,8 @@ COUNTED = (
     "training.balance.scope training.balance.weight training.balance.bias training.balance.z "
     "optimizer.kind optimizer.weight_decay optimizer.ema_decay optimizer.beta3_warmup "
     "optimizer.sgd_momentum optimizer.sgd_nesterov optimizer.nesterov optimizer.muon_scale "
-    "optimizer.muon_coefficients lr_scheduler.kind "
+    "optimizer.muon_coefficients optimizer.adafactor_form optimizer.adafactor_beta1 "
+    "optimizer.relative_step optimizer.scale_parameter lr_scheduler.kind "
     "lora.rank lora.dropout lora.dora lora.modules lora.targets lora.layers lora.rank_pattern "
     "activation_checkpoint.mode activation_checkpoint.blocks "
     "parallelism.context parallelism.context_layout parallelism.experts parallelism.chunks "

@@ -71,6 +71,23 @@ class Checkpoint(RunTest):
                     self.assertLess(np.linalg.norm(got - want), 1e-2 * np.linalg.norm(want),
                                     (grid, name, kind))
 
+    def test_factors_of_rows_and_columns_have_one_dim_and_are_those_of_one_rank(self):
+        adafactor = ("--optimizer.kind", "adafactor")
+        one = reader.Checkpoint(self.train("one", *adafactor))
+        self.assertEqual(one.kinds, ["master", "exp_avg_sq_row", "exp_avg_sq_col"])
+        other = reader.Checkpoint(self.train("two", "--parallelism.grid", "2,1,2,1", *adafactor))
+        for name, shape in one.shapes.items():
+            self.assertEqual(one.get(name, "exp_avg_sq_row").shape, shape[:1])
+            for kind in one.kinds[1 : 1 + len(shape)]:
+                want = one.get(name, kind)
+                self.assertLess(np.linalg.norm(other.get(name, kind) - want),
+                                1e-2 * np.linalg.norm(want), (name, kind))
+            if len(shape) == 2:
+                self.assertEqual(one.get(name, "exp_avg_sq_col").shape, shape[1:])
+            else:
+                with self.assertRaisesRegex(KeyError, "is a vector, which has no"):
+                    one.get(name, "exp_avg_sq_col")
+
     def test_a_parameter_of_one_rank_is_mapped_and_not_copied(self):
         checkpoint = reader.Checkpoint(self.train("run"))
         base = checkpoint["wte.weight"]

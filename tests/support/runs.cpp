@@ -12,6 +12,7 @@
 #include "axonn/plan/measure/compare.h"
 #include "axonn/ranks/comm/threads/threads.h"
 #include "axonn/run/config/prepared_run.h"
+#include "axonn/run/optim/factors.h"
 
 namespace axonn::testing_support {
 
@@ -92,13 +93,17 @@ std::map<std::string, std::vector<float>> weights_of(const std::string& checkpoi
                                                      const std::string& kind) {
   const CheckpointReader reader(checkpoint);
   std::vector<SliceRequest> wanted;
-  for (const auto& [name, rows, cols] : reader.index().parameters)
+  std::map<std::string, std::vector<float>> weights;
+  for (auto [name, rows, cols] : reader.index().parameters) {
+    const bool of_rows = kind == kFactorKinds[0], of_cols = kind == kFactorKinds[1];
+    if (of_cols && cols == 1) continue;  // a vector has none
+    if (of_rows) cols = 1;
+    if (of_cols) rows = 1;
     wanted.push_back({.parameter = name,
                       .kind = kind,
                       .slices = {{.rows = rows, .cols = cols, .end = rows * cols}}});
-  std::map<std::string, std::vector<float>> weights;
-  for (const StoredParameter& parameter : reader.index().parameters)
-    weights[parameter.name].resize(static_cast<std::size_t>(parameter.count()));
+    weights[name].resize(static_cast<std::size_t>(rows * cols));
+  }
   CheckpointSource(reader, reader.index().parameters, {kind})
       .read(wanted, [&](std::size_t i, std::int64_t offset, StoredType type, auto values) {
         to_floats(type, values,

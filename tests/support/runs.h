@@ -37,7 +37,8 @@ std::vector<nlohmann::json> metrics_of(const Config& config);
 /// Returns one value of each line.
 std::vector<double> column(const std::vector<nlohmann::json>& lines, const std::string& key);
 
-/// Returns every parameter of a checkpoint as a whole; kind is "master", "exp_avg" or "exp_avg_sq".
+/// Returns every parameter of a checkpoint as a whole; kind is "master", "exp_avg", "exp_avg_sq" or
+/// one of kFactorKinds, of which it returns the factors of rows or of columns.
 std::map<std::string, std::vector<float>> weights_of(const std::string& checkpoint,
                                                      const std::string& kind = "master");
 

@@ -8,6 +8,7 @@
 #include "axonn/compute/ops/forwarding_backend.h"
 #include "axonn/compute/ops/gpu/launch_shape.h"
 #include "axonn/compute/ops/gpu/matmul/lanes.h"
+#include "axonn/compute/ops/rowwise/adafactor.h"
 #include "axonn/compute/ops/rowwise/delta.h"
 #include "axonn/compute/ops/rowwise/divergence.h"
 #include "axonn/compute/ops/rowwise/elementwise.h"

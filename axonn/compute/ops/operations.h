@@ -587,8 +587,9 @@ using RowwiseOperation = std::variant<
     ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy, ops::GreedyTargets,
     ops::DivergenceTerms, ops::DivergenceBackward, ops::Softmax, ops::RowDots, ops::SoftmaxBackward,
     ops::Sum, ops::SquaredSum, ops::PowerSum, ops::LargestSize, ops::ClipFactor,
-    ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW, ops::Clamp,
-    ops::Momentum, ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage>;
+    ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW, ops::AddSquares,
+    ops::AdafactorSquares, ops::Adafactor, ops::Clamp, ops::Momentum, ops::DivideByNorm,
+    ops::WeightedSum, ops::MovingAverage>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

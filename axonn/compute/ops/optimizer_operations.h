@@ -82,6 +82,75 @@ struct ScheduleFreeAdamW {
   void run(auto launch, const Checker& check) const;
 };
 
+/// Adds the shares of a part (R, C) of a matrix in the mean squares of its rows and columns:
+///
+///   rows[i] += row_share · sum over j of g[i, j]²;  cols[j] += col_share · sum over i of g[i, j]²
+struct AddSquares {
+  View rows;        ///< (1, R) f32; or empty, for a vector, which has only columns
+  View cols;        ///< (1, C) f32
+  View gradient;    ///< (R, C) f32
+  View scale = {};  ///< (1, 1) f32, as in AdamW
+  float row_share = 1, col_share = 1;
+
+  static constexpr std::string_view kName = "add_squares";
+  static constexpr auto kKind = OperationKind::update;
+  auto operands() const { return std::array{rows, cols, gradient, scale}; }
+  auto passes() const { return std::array{2, 2, rows.data ? 2 : 1}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// Adafactor's second moment of a part (R, C) of a matrix, V[i, j] = rows[i] · cols[j] / mean.
+/// `mean` is that of all rows of the matrix. Of a vector, V[j] = cols[j].
+struct FactoredMoment {
+  View rows;         ///< (1, R) f32, mean squares of rows; or empty, for a vector
+  View cols;         ///< (1, C) f32, mean squares of columns
+  View sum;          ///< (1, 1) f64, of all rows of the matrix; or empty, for a vector
+  float count = 1;   ///< number of all rows
+  float added = 0;   ///< to each of rows, cols and mean
+  float lowest = 0;  ///< lower bound of mean, and of the square root of V
+};
+
+/// out (1, 1) f64 += sum of the squares of g / sqrt(V) over a part (R, C) of a matrix.
+struct AdafactorSquares {
+  View out;
+  View gradient;  ///< (R, C) f32
+  FactoredMoment moment;
+  View scale = {};  ///< (1, 1) f32, as in AdamW
+
+  static constexpr std::string_view kName = "adafactor_squares";
+  static constexpr auto kKind = OperationKind::update;
+  auto operands() const {
+    return std::array{out, gradient, moment.rows, moment.cols, moment.sum, scale};
+  }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// One step of Adafactor (Shazeer and Stern, 2018) on a part (R, C) of a matrix:
+///
+///   a = step · max(least_size, RMS of the weights);  u = a · g / sqrt(V) / max(1, RMS / threshold)
+///   momentum = beta1 · momentum + (1 - beta1) · u;  u = momentum
+///   master -= u + (shrink + a · weight_decay) · master
+struct Adafactor {
+  View master, gradient;  ///< (R, C) f32
+  View out;               ///< (R, C) the compute copy, f32, bf16 or f16
+  FactoredMoment moment;
+  View scale = {};           ///< (1, 1) f32, as in AdamW
+  View step_squares;         ///< (1, 1) f64, sum of the squares of g / sqrt(V) over the matrix
+  View weight_squares = {};  ///< (1, 1) f64, of its weights; or empty: a = step
+  View momentum = {};        ///< (R, C) f32; or empty: none
+  double count = 1;          ///< elements of the matrix
+  float step = 0, least_size = 1e-3f, threshold = 1, beta1 = 0;
+  float shrink = 0, weight_decay = 0;
+
+  static constexpr std::string_view kName = "adafactor";
+  static constexpr auto kKind = OperationKind::update;
+  auto operands() const {
+    return std::array{out,         master,     gradient, momentum,     moment.rows,
+                      moment.cols, moment.sum, scale,    step_squares, weight_squares};
+  }
+  void run(auto launch, const Checker& check) const;
+};
+
 /// values = min(max(values, -limit), limit), (R, C) T.
 struct Clamp {
   View values;

@@ -67,9 +67,9 @@ using Groups = std::span<ParameterGroup* const>;
 /// Requests this rank's slices of a parameter.
 SliceRequest request_for(const Context& ctx, const Destination& to, const ParameterSpec& spec) {
   SliceRequest request{.parameter = spec.name, .kind = to.kind};
-  if (spec.layout.col_axis && spec.layout.even_cols(ctx.grid.shape()))
+  if (!to.slices && spec.layout.col_axis && spec.layout.even_cols(ctx.grid.shape()))
     request.across = &ctx.grid.along(*spec.layout.col_axis);
-  for (const auto& [owner, slice] : to.group->piece_slices())
+  for (const auto& [owner, slice] : to.slices ? *to.slices : to.group->piece_slices())
     if (owner == &spec) request.slices.push_back(slice);
   return request;
 }

@@ -121,6 +121,8 @@ struct Destination {
   ParameterGroup* group = nullptr;  ///< allocated
   std::string kind = kWeightsKind;  ///< as checkpoints call it
   float* buffer = nullptr;          ///< (P) on the device, for an optimizer; null: the parameters
+  /// Where the values lie in the buffer; null: as the group's do in its piece.
+  const std::vector<NamedSlice>* slices = nullptr;
 };
 
 /// The parameters of groups as files know them.

@@ -182,15 +182,15 @@ class DryChecks {
     run_.place = grid_->describe();
     model_ = make_model(config_.model, *grid_);
     trained_ = trained_groups(*model_);
-    const std::int64_t kinds = std::ssize(state_kinds(config_.optimizer));
-    for (const ParameterGroup* group : trained_)
-      run_.snapshot_bytes += kinds * kElementBytes * group->sizes().piece;
+    const StoredState state{.kinds = std::ssize(state_kinds(config_.optimizer)),
+                            .factors = keeps_factors(config_.optimizer)};
+    run_.snapshot_bytes = piece_bytes(trained_, state);
     // A model's files have no adapters, and no padding.
     for (const ParameterGroup* group : model_->groups())
       if (!is_of_adapters(*group)) run_.share += group->sizes().piece;
     run_.share = std::min(run_.share, run_.parameters);
-    run_.trained = checkpoint_bytes(trained_, 1) / kElementBytes;
-    run_.checkpoint_bytes = checkpoint_bytes(trained_, kinds);
+    run_.trained = checkpoint_bytes(trained_, {}) / kElementBytes;
+    run_.checkpoint_bytes = checkpoint_bytes(trained_, state);
   }
 
   void open_checkpoint() {
@@ -201,7 +201,7 @@ class DryChecks {
     for (const std::string& warning : checkpoint_->warnings()) warn(warning);
     run_.steps_done = read_run_state(*checkpoint_, config_).steps_done;
     for (const std::string& changed : check_continues(
-             *checkpoint_, config_, stored_parameters(trained_), state_kinds(config_.optimizer)))
+             *checkpoint_, config_, stored_parameters(trained_), stored_kinds(config_.optimizer)))
       warn(changed + ": the run continues with another model");
   }
 

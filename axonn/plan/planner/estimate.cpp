@@ -119,11 +119,13 @@ std::int64_t state_of(const Config& config, const Grid& grid, std::int64_t block
   const std::int64_t f32 = bytes_of(DType::f32), shard = bytes_of(type) + f32,
                      master = type == DType::f32 ? 0 : f32,
                      state = f32 * (std::ssize(state_kinds(config.optimizer)) - 1);
+  const bool factors = keeps_factors(config.optimizer);
   std::int64_t bytes = 0;
   for (const ParameterGroup* group : model->groups()) {
     const FlatSizes sizes = group->sizes();
     bytes += group->frozen() ? sizes.shard * bytes_of(type)
                              : sizes.shard * shard + sizes.piece * (master + state);
+    if (factors && !group->frozen()) bytes += f32 * FactorLayout(*group).piece();
   }
   return bytes;
 }

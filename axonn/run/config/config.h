@@ -21,9 +21,11 @@ namespace axonn {
 class OptionList;
 
 /// The update rules of this library; those that a program registers (optim/optimizer.h) follow.
-enum class OptimizerKind { adamw, sgd, ademamix, muon, lion, schedule_free_adamw };
+enum class OptimizerKind { adamw, sgd, ademamix, muon, lion, schedule_free_adamw, adafactor };
 /// The factor of Muon's updates: rms gives them AdamW's size, shape depends on out / in alone.
 enum class MuonScale { rms, shape };
+/// What Adafactor does with eps1 and weight decay: as its paper and transformers, or as PyTorch.
+enum class AdafactorForm { paper, pytorch };
 /// The coefficients of Muon's Newton-Schulz steps.
 enum class MuonCoefficients { keller, schedule };
 enum class ScheduleKind { constant, linear, cosine, wsd };
@@ -193,6 +195,12 @@ struct OptimizerConfig {
   std::int64_t muon_steps = 5;                 ///< Newton-Schulz steps
   double sgd_momentum = 0, sgd_dampening = 0;  ///< SGD
   bool sgd_nesterov = false;
+  AdafactorForm adafactor_form = AdafactorForm::paper;
+  double adafactor_beta1 = 0;  ///< Adafactor: decay rate of a mean of its steps; 0: there is none
+  double beta2_decay = -0.8;  ///< Adafactor: the t-th mean square has 1 - t^beta2_decay of the last
+  double eps1 = 1e-30, eps2 = 1e-3;  ///< Adafactor: of squares, of the size of weights
+  double clip_threshold = 1;         ///< Adafactor: the largest RMS of a matrix's step
+  bool scale_parameter = true, relative_step = true;
 
   /// Keys of registered rules, by "rule.key"; one that is missing has its default.
   OwnValues own_values = {};

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view kMuonScales[] = {"rms", "shape"};
 constexpr std::string_view kMuonCoefficients[] = {"keller", "schedule"};
+constexpr std::string_view kAdafactorForms[] = {"paper", "pytorch"};
 constexpr std::string_view kScheduleKinds[] = {"constant", "linear", "cosine", "wsd"};
 constexpr std::string_view kDecayShapes[] = {"linear", "cosine", "1-sqrt"};
 
@@ -80,6 +81,41 @@ void list_sgd(OptimizerConfig& optimizer, OptionList& list) {
        .also = "dampening"});
 }
 
+void list_adafactor(OptimizerConfig& optimizer, OptionList& list) {
+  list.add("relative_step", &optimizer.relative_step,
+           {.help = "in update t, counted from 1, the rate is at most 1 / sqrt(t), and at most lr; "
+                    "false: it is lr (adafactor)"});
+  list.add("scale_parameter", &optimizer.scale_parameter,
+           {.help = "multiply the rate by the root mean square of each matrix's weights, at least "
+                    "eps2 (adafactor)"});
+  list.add("clip_threshold", &optimizer.clip_threshold,
+           {.help = "largest root mean square of a matrix's step before its rate (adafactor)",
+            .above = 0});
+  list.add("beta2_decay", &optimizer.beta2_decay,
+           {.help = "exponent of the second moment: update t, counted from 1, replaces t to the "
+                    "beta2_decay of it (adafactor)",
+            .max = 0,
+            .also = "decay_rate"});
+  list.add(
+      "eps1", &optimizer.eps1,
+      {.help = "added to squared gradients; with adafactor_form = \"pytorch\", whose default is "
+               "1.19e-7, the least mean square and root of the second moment (adafactor)",
+       .min = 1e-35});
+  list.add("eps2", &optimizer.eps2,
+           {.help = "least size of a matrix's weights by which scale_parameter multiplies the rate "
+                    "(adafactor)",
+            .min = 0});
+  list.add("adafactor_beta1", &optimizer.adafactor_beta1,
+           {.help = "decay rate of a running mean of the steps; 0: none, which saves its memory "
+                    "(adafactor)",
+            .min = 0,
+            .below = 1});
+  list.add("adafactor_form", optimizer.adafactor_form, kAdafactorForms,
+           {.help = "what eps1 and weight_decay mean; paper, as in transformers: eps1 is added to "
+                    "squares, and decay is multiplied by the whole rate; pytorch: eps1 is a lower "
+                    "bound, and decay is multiplied by lr alone"});
+}
+
 }  // namespace
 
 void set_adapter_defaults(Config& config, Origins& origins) {
@@ -109,7 +145,8 @@ void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
            "orthogonalises the updates of hidden matrices and leaves the other parameters "
            "to adamw; sgd, with momentum if sgd_momentum is set; lion, which moves each weight "
            "by the sign of a mean of gradients; schedule_free_adamw, which evaluates an average "
-           "of the weights in place of a falling rate",
+           "of the weights in place of a falling rate; adafactor, which keeps second moments of "
+           "rows and columns alone",
        .also = "name optim optimizer"});
   list.add("lr", &optimizer.lr,
            {.help = "peak learning rate, reached at the end of the warm-up; with adapters 2e-4 "
@@ -118,14 +155,15 @@ void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
             .required = true,
             .also = "learning_rate max_lr"});
   list.add("beta1", &optimizer.beta1,
-           {.help = "decay rate of the running mean of gradients (all but sgd; of muon's matrices, "
-                    "momentum is); of lion, the mean's share in the direction; of "
+           {.help = "decay rate of the running mean of gradients (all but sgd and adafactor; of "
+                    "muon's matrices, momentum is); of lion, the mean's share in the direction; of "
                     "schedule_free_adamw, the average's share in the weights of training",
             .min = 0,
             .below = 1,
             .also = "adam_beta1 betas"});
   list.add("beta2", &optimizer.beta2,
-           {.help = "decay rate of the running mean of squared gradients (all but sgd and lion); "
+           {.help = "decay rate of the running mean of squared gradients (all but sgd, lion and "
+                    "adafactor); "
                     "of lion, that of the mean of gradients, whose authors have 0.99",
             .min = 0,
             .below = 1,
@@ -133,7 +171,7 @@ void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
   list.add(
       "eps", &optimizer.eps,
       {.help = "added to the square root of the second moment before the division by it (all but "
-               "sgd and lion)",
+               "sgd, lion and adafactor)",
        .above = 0,
        .also = "adam_eps adam_epsilon epsilon"});
   list.add("weight_decay", &optimizer.weight_decay,
@@ -151,6 +189,7 @@ void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
   list_ademamix(optimizer, list);
   list_muon(optimizer, list);
   list_sgd(optimizer, list);
+  list_adafactor(optimizer, list);
   for (const OptimizerRule& rule : registered_optimizers())
     list_own_section(rule.name, optimizer.own_values, list, [&optimizer, &rule] {
       const std::string_view kind = optimizer_kinds()[static_cast<std::size_t>(optimizer.kind)];

@@ -11,8 +11,8 @@ namespace axonn {
 namespace {
 
 Registry<OptimizerRule>& optimizer_rules() {
-  static Registry<OptimizerRule> all(
-      "optimizer.kind", {"adamw", "sgd", "ademamix", "muon", "lion", "schedule_free_adamw"});
+  static Registry<OptimizerRule> all("optimizer.kind", {"adamw", "sgd", "ademamix", "muon", "lion",
+                                                        "schedule_free_adamw", "adafactor"});
   return all;
 }
 

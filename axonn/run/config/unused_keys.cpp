@@ -64,6 +64,16 @@ void add_unused_of_optimizer(const OptimizerConfig& optimizer, UnusedKeys& keys)
             "optimizer.kind is sgd, which has no moments");
   keys.when(optimizer.kind == OptimizerKind::lion, {"optimizer.eps"},
             "optimizer.kind is lion, which divides by nothing");
+  const bool adafactor = optimizer.kind == OptimizerKind::adafactor;
+  keys.when(adafactor, {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"},
+            "optimizer.kind is adafactor, whose keys are adafactor_beta1, beta2_decay and eps1");
+  keys.when(!adafactor,
+            {"optimizer.relative_step", "optimizer.scale_parameter", "optimizer.clip_threshold",
+             "optimizer.beta2_decay", "optimizer.eps1", "optimizer.eps2",
+             "optimizer.adafactor_beta1", "optimizer.adafactor_form"},
+            "optimizer.kind is not adafactor");
+  keys.when(adafactor && !optimizer.scale_parameter, {"optimizer.eps2"},
+            "optimizer.scale_parameter is false");
   keys.when(!sgd, {"optimizer.sgd_momentum", "optimizer.sgd_nesterov", "optimizer.sgd_dampening"},
             "optimizer.kind is not sgd");
   keys.when(sgd && optimizer.sgd_momentum == 0,

@@ -7,6 +7,7 @@
 
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/run/optim/adamw.h"
+#include "axonn/run/optim/factors.h"
 
 namespace axonn {
 
@@ -155,18 +156,10 @@ class MuonPlanner {
 
 /// Calls f(block, part) for at most three rectangles that make up a slice: block is the rectangle
 /// in the matrix, part the same elements in `flat`, where the slice begins.
-void for_rectangles(const Slice& slice, const View& matrix, const View& flat, const auto& f) {
-  const std::int64_t width = slice.cols;
-  for (std::int64_t e = slice.begin; e < slice.end;) {
-    const std::int64_t row = e / width, col = e % width, left = slice.end - e;
-    const std::int64_t rows = col == 0 ? std::max<std::int64_t>(1, left / width) : 1,
-                       cols = std::min(left, width - col);
-    View part = flat.col_range(e - slice.begin, rows * cols);
-    part.rows = rows;
-    part.cols = part.stride = cols;
-    f(matrix.row_range(slice.row + row, rows).col_range(slice.col + col, cols), part);
-    e += rows * cols;
-  }
+void for_blocks(const Slice& slice, const View& matrix, const View& flat, const auto& f) {
+  for_rectangles(slice, [&](const Rectangle& at) {
+    f(matrix.row_range(at.row, at.rows).col_range(at.col, at.cols), at.in(flat));
+  });
 }
 
 class Muon final : public Optimizer {
@@ -247,10 +240,10 @@ class Muon final : public Optimizer {
     const Tensor out = buffer_for(ctx, sent, ctx.dtype);
     std::int64_t at = 0;
     for (const auto& [rank, slice] : round.gathered) {
-      for_rectangles(slice, matrix.view(), out.raw_view().col_range(at, slice.count()),
-                     [&](const View& block, const View& part) {
-                       ctx.backend.run(ops::Cast{part, block});
-                     });
+      for_blocks(slice, matrix.view(), out.raw_view().col_range(at, slice.count()),
+                 [&](const View& block, const View& part) {
+                   ctx.backend.run(ops::Cast{part, block});
+                 });
       at += slice.count();
     }
     matrix = Tensor();
@@ -275,10 +268,10 @@ class Muon final : public Optimizer {
     std::int64_t at = 0;
     for (const auto& [rank, slice] : round.gathered) {
       if (!slice.owned) continue;
-      for_rectangles(slice, whole.raw_view(), all.col_range(at, slice.count()),
-                     [&](const View& block, const View& part) {
-                       ctx.backend.run(ops::Cast{block, part});
-                     });
+      for_blocks(slice, whole.raw_view(), all.col_range(at, slice.count()),
+                 [&](const View& block, const View& part) {
+                   ctx.backend.run(ops::Cast{block, part});
+                 });
       at += slice.count();
     }
     u = Tensor();

@@ -2,6 +2,7 @@
 
 #include "axonn/data/storage/checkpoint/checkpoint_index.h"
 #include "axonn/foundation/base/check.h"
+#include "axonn/run/optim/adafactor.h"
 #include "axonn/run/optim/adamw.h"
 #include "axonn/run/optim/muon.h"
 #include "axonn/run/optim/schedule_free.h"
@@ -90,6 +91,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) {
   if (config.kind == OptimizerKind::lion) return std::make_unique<Lion>(config);
   if (config.kind == OptimizerKind::muon) return make_muon(config);
   if (config.kind == OptimizerKind::schedule_free_adamw) return make_schedule_free(config);
+  if (config.kind == OptimizerKind::adafactor) return make_adafactor(config);
   return make_adamw(config);
 }
 
@@ -97,6 +99,16 @@ std::vector<std::string> state_kinds(const OptimizerConfig& config) {
   std::vector<std::string> kinds = make_optimizer(config)->state_names();
   kinds.insert(kinds.begin(), kWeightsKind);
   if (config.ema_decay > 0) kinds.emplace_back(kAveragesKind);
+  return kinds;
+}
+
+bool keeps_factors(const OptimizerConfig& config) {
+  return make_optimizer(config)->keeps_factors();
+}
+
+std::vector<std::string> stored_kinds(const OptimizerConfig& config) {
+  std::vector<std::string> kinds = state_kinds(config);
+  if (keeps_factors(config)) kinds.insert(kinds.end(), kFactorKinds.begin(), kFactorKinds.end());
   return kinds;
 }
 

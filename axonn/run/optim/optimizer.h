@@ -9,6 +9,7 @@
 #include "axonn/ranks/parallel/parameters.h"
 #include "axonn/run/config/config.h"
 #include "axonn/run/config/optimizer_rules.h"
+#include "axonn/run/optim/factors.h"
 
 namespace axonn {
 
@@ -42,6 +43,11 @@ class Optimizer {
   /// master weights do, cut over x, y, z and data.
   virtual std::vector<std::string> state_names() const = 0;
 
+  /// Whether it keeps factored second moments: one f32 for each row of each parameter, and one for
+  /// each column of a matrix. They start at zero, are cut over all ranks (FactorLayout), and
+  /// checkpoints call them kFactorKinds.
+  virtual bool keeps_factors() const { return false; }
+
   /// For a rule that evaluates other weights than those that training computes with: the one of
   /// state_names() that checkpoints call the latter. In memory that buffer holds the weights to
   /// evaluate, and master() those of training. Checkpoints have them the other way round, so that
@@ -57,6 +63,9 @@ class Optimizer {
     double lr = 0;          ///< learning rate of this step
     View scale = {};        ///< (1, 1) f32, multiplies the gradients: the clip factor
     StateViews state = {};  ///< one (1, P) f32 for each of state_names()
+    /// If keeps_factors(): this rank's piece (1, N / ranks) f32, and where it lies.
+    View factors = {};
+    const FactorLayout* factor_layout = nullptr;
     std::span<const double> numbers = {};  ///< one for each of number_names(), of this update
   };
   /// Called once a step, before all else: changes the numbers to those of this update.
@@ -79,6 +88,11 @@ class Optimizer {
 /// The kinds of f32 values that a run keeps of each trained weight, as checkpoints call them: the
 /// weight itself, the rule's state, and its average if there is one.
 std::vector<std::string> state_kinds(const OptimizerConfig& config);
+
+/// Whether the rule keeps factors of the trained weights beside state_kinds().
+bool keeps_factors(const OptimizerConfig& config);
+/// state_kinds(), and kFactorKinds if it does: all that a checkpoint of the run holds.
+std::vector<std::string> stored_kinds(const OptimizerConfig& config);
 
 /// The settings of [optimizer] for the width of the config's model: with muP, all gradients are
 /// smaller by m than those of the base, because the logits are, and so eps is divided by m.

@@ -14,10 +14,11 @@ OptimizerState::OptimizerState(std::vector<ParameterGroup*> groups,
     : groups_(std::move(groups)), optimizer_(std::move(optimizer)), ema_decay_(ema_decay) {
   AXONN_CHECK(optimizer_, "OptimizerState: there is no optimizer; make_optimizer() makes one");
   std::set<std::string> kinds{kWeightsKind, kAveragesKind};
+  kinds.insert(kFactorKinds.begin(), kFactorKinds.end());
   for (const std::string& name : optimizer_->state_names())
     AXONN_CHECK(!name.empty() && kinds.insert(name).second, "OptimizerState: state_names() has '",
-                name, "'; wanted names that differ from each other, from ", kWeightsKind, " and ",
-                kAveragesKind);
+                name, "'; wanted names that differ from each other, from ", kWeightsKind, ", ",
+                kAveragesKind, ", ", kFactorKinds[0], " and ", kFactorKinds[1]);
   const std::string training = optimizer_->training_weights();
   AXONN_CHECK(
       training.empty() || (kinds.contains(training) && training != kWeightsKind &&
@@ -32,6 +33,11 @@ void OptimizerState::allocate(const Context& ctx) {
     std::vector<Tensor>& buffers = state_.emplace_back();
     for (std::size_t i = 0; i < names; ++i)
       buffers.push_back(ctx.zeros(1, group->piece_size(), DType::f32, MemoryUse::optimizer));
+    if (optimizer_->keeps_factors()) {
+      FactorLayout layout(*group);
+      Tensor piece = ctx.zeros(1, layout.piece(), DType::f32, MemoryUse::optimizer);
+      factors_.push_back({std::move(layout), std::move(piece)});
+    }
     if (ema_decay_ > 0)
       averages_.push_back(ctx.zeros(1, group->piece_size(), DType::f32, MemoryUse::optimizer));
   }
@@ -91,6 +97,10 @@ void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, co
     ParameterGroup& group = *groups_[i];
     ctx.backend.mark(group.name());
     now.state = states[i];
+    if (!factors_.empty()) {
+      now.factors = factors_[i].piece.view();
+      now.factor_layout = &factors_[i].layout;
+    }
     optimizer_->update(ctx, group, now);
     if (ema_decay_ > 0) update_average(ctx, i);
     group.publish(ctx);
@@ -168,6 +178,16 @@ std::vector<std::pair<std::string, View>> OptimizerState::buffers(std::size_t i)
   for (std::size_t k = 0; k < names.size(); ++k) all.emplace_back(names[k], state_[i][k].view());
   if (const auto k = evaluated()) std::swap(all.front().second, all[*k + 1].second);
   if (has_averages_) all.emplace_back(kAveragesKind, averages_[i].view());
+  return all;
+}
+
+std::vector<OptimizerState::Factors> OptimizerState::factors(std::size_t i) const {
+  check_allocated("factors");
+  AXONN_CHECK(i < groups_.size(), "factors: there is no group ", i, " of ", groups_.size());
+  std::vector<Factors> all;
+  if (factors_.empty()) return all;
+  for (std::size_t kind = 0; kind < kFactorKinds.size(); ++kind)
+    all.push_back({kFactorKinds[kind], factors_[i].piece.view(), &factors_[i].layout.slices(kind)});
   return all;
 }
 

@@ -51,6 +51,15 @@ class OptimizerState {
   /// Optimizer::training_weights(). Throws Error before allocate(), or if there is no group i.
   std::vector<std::pair<std::string, View>> buffers(std::size_t i) const;
 
+  /// Factors of group i in a checkpoint: of each of kFactorKinds the parts in this rank's piece,
+  /// and the piece, (1, N / ranks) f32. Empty if the rule keeps none. Throws as buffers() does.
+  struct Factors {
+    std::string kind;
+    View piece;
+    const std::vector<NamedSlice>* slices = nullptr;
+  };
+  std::vector<Factors> factors(std::size_t i) const;
+
   /// Whether the optimizer has number_names().
   bool keeps_numbers() const { return !optimizer_->number_names().empty(); }
   /// Their numbers for a checkpoint, empty before the first update.
@@ -87,8 +96,13 @@ class OptimizerState {
   std::unique_ptr<Optimizer> optimizer_;
   double ema_decay_;
   std::vector<std::vector<Tensor>> state_;  // for each group a (1, P) of each name
-  std::vector<double> numbers_;             // empty before the first update
-  std::vector<Tensor> averages_;            // for each group a (1, P); empty if ema_decay_ is 0
+  struct FactorState {
+    FactorLayout layout;
+    Tensor piece;  // (1, N / ranks)
+  };
+  std::vector<FactorState> factors_;  // for each group; empty if the rule keeps none
+  std::vector<double> numbers_;       // empty before the first update
+  std::vector<Tensor> averages_;      // for each group a (1, P); empty if ema_decay_ is 0
   bool has_averages_ = false;
 };
 

@@ -29,15 +29,19 @@ namespace {
 std::vector<std::string> kinds_of(const OptimizerState& optimizer) {
   std::vector<std::string> kinds;
   for (const auto& [kind, data] : optimizer.buffers(0)) kinds.push_back(kind);
+  for (const auto& [kind, piece, slices] : optimizer.factors(0)) kinds.push_back(kind);
   return kinds;
 }
 
 LoadCost load_state(const LoadedModel& model, OptimizerState& optimizer,
                     const CheckpointReader& reader) {
   std::vector<Destination> to;
-  for (std::size_t i = 0; i < model.trained().size(); ++i)
+  for (std::size_t i = 0; i < model.trained().size(); ++i) {
     for (const auto& [kind, data] : optimizer.buffers(i))
       to.push_back({model.trained()[i], kind, address<float>(data)});
+    for (const auto& [kind, piece, slices] : optimizer.factors(i))
+      to.push_back({model.trained()[i], kind, address<float>(piece), slices});
+  }
   CheckpointSource source(reader, stored_parameters(model.trained()), kinds_of(optimizer));
   ProgressLine line(model.progress(), kLoading);
   return load(model.context(), to, source, std::ref(line));

@@ -18,7 +18,7 @@ namespace axonn {
 /// that differs although the run can continue. Reads no values.
 ///
 /// config must be resolved, with a vocab. `parameters` are those that are trained, and `kinds` what
-/// the run keeps of them (state_kinds()). Averages of the weights may be missing on either side.
+/// the run keeps of them (stored_kinds()). Averages of the weights may be missing on either side.
 std::vector<std::string> check_continues(const CheckpointReader& reader, const Config& config,
                                          const std::vector<StoredParameter>& parameters,
                                          std::vector<std::string> kinds);

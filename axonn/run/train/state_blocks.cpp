@@ -5,10 +5,22 @@
 
 namespace axonn {
 
-std::int64_t checkpoint_bytes(std::span<ParameterGroup* const> trained, std::int64_t kinds) {
+std::int64_t checkpoint_bytes(std::span<ParameterGroup* const> trained, const StoredState& state) {
   std::int64_t elements = 0;
-  for (const StoredParameter& parameter : stored_parameters(trained)) elements += parameter.count();
-  return elements * kElementBytes * kinds;
+  for (const StoredParameter& parameter : stored_parameters(trained))
+    elements += parameter.count() * state.kinds;
+  for (const ParameterGroup* group : trained)
+    if (state.factors) elements += FactorLayout(*group).count();
+  return elements * kElementBytes;
+}
+
+std::int64_t piece_bytes(std::span<ParameterGroup* const> trained, const StoredState& state) {
+  std::int64_t elements = 0;
+  for (const ParameterGroup* group : trained) {
+    elements += group->sizes().piece * state.kinds;
+    if (state.factors) elements += FactorLayout(*group).piece();
+  }
+  return elements * kElementBytes;
 }
 
 std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerState& optimizer) {
@@ -24,7 +36,18 @@ std::vector<StateBlock> state_blocks(const LoadedModel& model, const OptimizerSt
     }
     for (const auto& [kind, data] : optimizer.buffers(i))
       block.buffers.push_back({kind, address<float>(data)});
+    StateBlock of_factors = block;
     blocks.push_back(std::move(block));
+    for (const auto& [kind, piece, slices] : optimizer.factors(i)) {
+      of_factors.count = piece.cols;
+      of_factors.buffers = {{kind, address<float>(piece)}};
+      for (StateParameter& parameter : of_factors.parameters) {
+        parameter.slices.clear();
+        for (const auto& [spec, slice] : *slices)
+          if (spec->name == parameter.stored.name) parameter.slices.push_back(slice);
+      }
+      blocks.push_back(of_factors);
+    }
   }
   return blocks;
 }

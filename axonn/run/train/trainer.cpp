@@ -217,8 +217,9 @@ class Trainer {
     const OptimizerState& optimizer = training_.optimizer;
     const bool begins_averages = config_.optimizer.ema_decay > 0 && !optimizer.has_averages();
     const std::int64_t kinds = std::ssize(optimizer.buffers(0)) + (begins_averages ? 1 : 0);
+    const StoredState state{.kinds = kinds, .factors = !optimizer.factors(0).empty()};
     const std::string fault =
-        disk_fault(config_, checkpoint_bytes(training_.model.trained(), kinds));
+        disk_fault(config_, checkpoint_bytes(training_.model.trained(), state));
     AXONN_CHECK(fault.empty(), fault);
   }
 

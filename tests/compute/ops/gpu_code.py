@@ -252,6 +252,7 @@ TOGETHER = {
 MOST_REGISTERS = [
     ("run_tiles<ColumnPartials", 128),  # 16 loads under way in each thread
     ("run_tiles<UpdateKernel", 88),  # 8 loads
+    ("run_tiles<AdafactorKernel", 88),  # the same
     ("run_tiles<SwigluBackwardKernel<float, ClampedGate>", 88),
     ("run_tiles<SwigluBackwardKernel", 80),
     ("run_rows<RotaryKernel", 80),

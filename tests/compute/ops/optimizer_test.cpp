@@ -124,6 +124,147 @@ TEST(Momentum, FollowsThePlainLoopWithAndWithoutNesterov) {
     }
 }
 
+/// A matrix that Adafactor updates, or with one row a vector, and its moments as plain loops have
+/// them.
+struct Factored {
+  Matrix g, rows, cols;  // (R, C), (1, R), (1, C)
+  double mean = 0;       // of rows
+  bool is_vector() const { return g.rows == 1; }
+
+  explicit Factored(const Matrix& gradient)
+      : g(gradient), rows(1, gradient.rows), cols(1, gradient.cols) {
+    for (std::int64_t i = 0; i < g.rows; ++i)
+      for (std::int64_t j = 0; j < g.cols; ++j) {
+        const double square = 0.25 * g(i, j) * g(i, j);  // of half the gradient
+        rows(0, i) += square / static_cast<double>(g.cols);
+        cols(0, j) += square / static_cast<double>(g.rows);
+        mean += square / static_cast<double>(g.rows * g.cols);
+      }
+  }
+  /// Half the gradient over the root of the second moment with these bounds.
+  double step(std::int64_t i, std::int64_t j, double added, double lowest) const {
+    double v = cols(0, j) + added;
+    if (!is_vector()) v *= (rows(0, i) + added) / std::max(mean + added, lowest);
+    return 0.5 * g(i, j) / std::max(std::sqrt(v), lowest);
+  }
+  /// The sum of all squares of step(), whose largest size becomes `most`.
+  double squares(double added, double lowest, double& most) const {
+    double all = 0;
+    for (std::int64_t i = 0; i < g.rows; ++i)
+      for (std::int64_t j = 0; j < g.cols; ++j) {
+        const double u = step(i, j, added, lowest);
+        all += u * u;
+        most = std::max(most, std::abs(u));
+      }
+    return all;
+  }
+};
+
+/// Matrices and vectors around the tiles of a step.
+constexpr std::int64_t kMatrices[][2] = {{1, 17}, {1, 20001}, {3, 17}, {200, 60}, {5, 9001}};
+
+TEST(Adafactor, MeanSquaresAreAddedUpOverPartsOfAMatrix) {
+  const auto backend = test_backend();
+  for (const auto& [R, C] : kMatrices) {
+    const Factored want(random_values("g", R, C, DType::f32));
+    const Operand gradient(want.g, DType::f32), rows(1, R, DType::f32), cols(1, C, DType::f32),
+        scale(Matrix(1, 1, 0.5), DType::f32);
+    const std::int64_t half = C / 2;
+    for (const auto& [begin, count] : {std::pair{std::int64_t{0}, half}, {half, C - half}})
+      backend->run(ops::AddSquares{.rows = R > 1 ? rows.view() : View{},
+                                   .cols = cols.view().col_range(begin, count),
+                                   .gradient = gradient.view().col_range(begin, count),
+                                   .scale = scale,
+                                   .row_share = 1 / static_cast<float>(C),
+                                   .col_share = 1 / static_cast<float>(R)});
+    // Means of squares up to 4 · 0.25; of 200 rows each in its turn, of a row in many sums.
+    EXPECT_TRUE(close(cols, want.cols, {(R + 5.0) * rounding(DType::f32), 0}));
+    const Matrix of_rows = R > 1 ? want.rows : Matrix(1, 1);
+    EXPECT_TRUE(close(rows, of_rows, {60 * rounding(DType::f32), 0}));
+  }
+}
+
+TEST(Adafactor, StepsOfAMatrixFollowThePlainLoopInBothForms) {
+  const auto backend = test_backend();
+  for (const DType type : kModelTypes)
+    for (const auto& [R, C] : kMatrices)
+      for (const auto& [added, lowest, beta1] :
+           {std::tuple{0.01F, 0.0F, 0.0F}, {1e-30F, 0.0F, 0.75F}, {0.0F, 0.4F, 0.75F}}) {
+        const Factored f(random_values("g", R, C, DType::f32));
+        const auto n = static_cast<double>(R * C);
+        Matrix w = random_values("w", R, C, DType::f32), m = random_values("m", R, C, DType::f32);
+        const Operand gradient(f.g, DType::f32), rows(f.rows, DType::f32), cols(f.cols, DType::f32),
+            sum(Matrix(1, 1, f.mean * static_cast<double>(R)), DType::f64), master(w, DType::f32),
+            momentum(m, DType::f32), out(R, C, type), squares(1, 1, DType::f64),
+            weights(Matrix(1, 1, n * 0.25), DType::f64), scale(Matrix(1, 1, 0.5), DType::f32);
+        ops::FactoredMoment moment{
+            .cols = cols, .count = static_cast<float>(R), .added = added, .lowest = lowest};
+        if (!f.is_vector()) {
+          moment.rows = rows;
+          moment.sum = sum;
+        }
+        backend->run(ops::AdafactorSquares{squares, gradient, moment, scale});
+        ops::Adafactor op{.master = master,
+                          .gradient = gradient,
+                          .out = out,
+                          .moment = moment,
+                          .scale = scale,
+                          .step_squares = squares,
+                          .weight_squares = weights,
+                          .count = n,
+                          .step = 0.1F,
+                          .least_size = 0.25F,
+                          .threshold = 0.5F,
+                          .beta1 = beta1,
+                          .shrink = 0.01F,
+                          .weight_decay = 0.125F};
+        if (beta1 > 0) op.momentum = momentum;
+        backend->run(op);
+        double most = 0;
+        const double all = f.squares(added, lowest, most);
+        const double clip = std::max(1.0, std::sqrt(all / n) / 0.5);
+        for (std::int64_t i = 0; i < R; ++i)
+          for (std::int64_t j = 0; j < C; ++j) {
+            double u = 0.1F * 0.5 * f.step(i, j, added, lowest) / clip;
+            if (beta1 > 0) u = m(i, j) = beta1 * m(i, j) + (1 - beta1) * u;
+            w(i, j) -= u + (0.01F + 0.1F * 0.5 * 0.125) * w(i, j);
+          }
+        // Twenty roundings of a step, and three of weights near 1.
+        const double error = (20 * 0.05 * most / clip + 3) * rounding(DType::f32);
+        EXPECT_NEAR(*squares.view().as<double>(), all, all * 20 * rounding(DType::f32));
+        EXPECT_TRUE(close(master, w, {error, 0}));
+        EXPECT_TRUE(close(out, master.values(), rounded_to(type)));
+        EXPECT_TRUE(close(momentum, m, {error, 0}));
+      }
+}
+
+TEST(Adafactor, StaysWhereAllGradientsOfARowAreZero) {
+  const auto backend = test_backend();
+  const std::int64_t R = 3, C = 17;
+  Matrix g = random_values("g", R, C, DType::f32);
+  for (std::int64_t j = 0; j < C; ++j) g(1, j) = 0;
+  for (std::int64_t i = 0; i < R; ++i) g(i, 2) = 0;
+  const Factored f(g);
+  for (const auto& [added, lowest] : {std::pair{1e-30F, 0.0F}, {0.0F, 1e-7F}}) {
+    const Matrix w = random_values("w", R, C, DType::f32);
+    const Operand gradient(g, DType::f32), rows(f.rows, DType::f32), cols(f.cols, DType::f32),
+        sum(Matrix(1, 1, f.mean * R), DType::f64), squares(Matrix(1, 1, 1), DType::f64),
+        master(w, DType::f32), out(R, C, DType::f32);
+    const ops::FactoredMoment moment{rows, cols, sum, static_cast<float>(R), added, lowest};
+    backend->run(ops::Adafactor{.master = master,
+                                .gradient = gradient,
+                                .out = out,
+                                .moment = moment,
+                                .step_squares = squares,
+                                .count = 51,
+                                .step = 0.1F});
+    const Matrix after = master.values();
+    for (std::int64_t i = 0; i < R; ++i)
+      for (std::int64_t j = 0; j < C; ++j)
+        EXPECT_EQ(after(i, j) == w(i, j), i == 1 || j == 2) << i << ' ' << j;
+  }
+}
+
 TEST(Muon, DivisionByTheNormAndWeightedSumsFollowPlainLoops) {
   const auto backend = test_backend();
   for (const DType type : kModelTypes)

@@ -213,6 +213,25 @@ Outputs loss_and_embedding(Backend& backend, DType type) {
                   &embedded, &terms, &diverged, &greedy, &sum, &bad, &clip, &powers, &largest});
 }
 
+Outputs adafactor(Backend& backend, DType type) {
+  const std::int64_t R = 100, C = 1000;
+  const Operand matrix = input("g", R, C, DType::f32), rows_sum(1, 1, DType::f64);
+  Operand rows(1, R, DType::f32), cols(1, C, DType::f32), steps(1, 1, DType::f64),
+      weights = input("w", R, C, DType::f32), by_adafactor(R, C, type);
+  backend.run(ops::AddSquares{.rows = rows, .cols = cols, .gradient = matrix});
+  backend.run(ops::Sum{rows_sum, rows});
+  const ops::FactoredMoment moment{rows, cols, rows_sum, static_cast<float>(R)};
+  backend.run(ops::AdafactorSquares{steps, matrix, moment});
+  backend.run(ops::Adafactor{.master = weights,
+                             .gradient = matrix,
+                             .out = by_adafactor,
+                             .moment = moment,
+                             .step_squares = steps,
+                             .count = static_cast<double>(R * C),
+                             .step = 0.1F});
+  return outputs({&rows, &cols, &steps, &weights, &by_adafactor});
+}
+
 Outputs optimizers(Backend& backend, DType type) {
   const std::int64_t n = 100'000;
   const Operand gradient = input("g", 1, n, DType::f32);
@@ -357,6 +376,7 @@ constexpr std::pair<const char*, Outputs (*)(Backend&, DType)> kRowwise[] = {
     {"experts", experts},
     {"loss_and_embedding", loss_and_embedding},
     {"optimizers", optimizers},
+    {"adafactor", adafactor},
     {"elements", elements},
     {"arithmetic", arithmetic}};
 

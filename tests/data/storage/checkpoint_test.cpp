@@ -146,6 +146,50 @@ TEST(Checkpoint, IsReadWithFewerKindsThanItHas) {
   EXPECT_EQ(load_model(folder.path(), {1, 3, 2, 1}, {.kinds = {"master"}}), "");
 }
 
+TEST(Checkpoint, HoldsAKindOfOtherElementsOfAParameterInABlockOfItsOwn) {
+  const TemporaryPath folder;
+  OneMatrix matrix(3, 4);
+  std::vector<float> rows = {10, 20, 30};
+  StateBlock of_rows = matrix.block;
+  of_rows.count = 3;
+  of_rows.parameters.front().slices = {OneMatrix::whole(3, 1)};
+  of_rows.buffers = {{"rows", rows.data()}};
+  const auto world = make_self();
+  const auto save = [&](const StateBlock& second) {
+    CheckpointSaver saver({.folder = folder.path()});
+    saver.begin(*world, 1, std::vector{matrix.block, second}, {});
+    return saver.finish(*world);
+  };
+  save(of_rows);
+  const CheckpointReader reader(folder.path());
+  EXPECT_THAT(reader.index().kinds, ElementsAre("master", "rows"));
+  EXPECT_EQ(reader.index().parameters.size(), 1);
+  CheckpointSource source(reader, {{"weight", 3, 4}}, {"master", "rows"});
+  const auto read = [&](const std::string& kind, const Slice& slice) {
+    std::vector<float> values(slice.count());
+    const SliceRequest wanted{.parameter = "weight", .kind = kind, .slices = {slice}};
+    source.read({&wanted, 1}, [&](std::size_t, std::int64_t at, StoredType type, auto bytes) {
+      to_floats(type, bytes, std::span(values).subspan(at, bytes.size() / 4));
+    });
+    return values;
+  };
+  EXPECT_EQ(read("rows", OneMatrix::whole(3, 1)), rows);
+  EXPECT_EQ(read("master", OneMatrix::whole(3, 4)), matrix.values);
+  EXPECT_THAT([&] { read("rows", OneMatrix::whole(3, 4)); },
+              ThrowsMessage<UsageError>(HasSubstr("of weight (3,4) are in none of its files")));
+
+  of_rows.buffers.front().kind = "master";
+  EXPECT_THAT([&] { save(of_rows); },
+              ThrowsMessage<Error>(HasSubstr("two buffers are named block.master")));
+  of_rows.name = "other";
+  EXPECT_THAT([&] { save(of_rows); },
+              ThrowsMessage<Error>(HasSubstr("two parameters are named weight")));
+  of_rows.buffers.front().kind = "rows";
+  of_rows.parameters.front().stored.cols = 5;
+  EXPECT_THAT([&] { save(of_rows); },
+              ThrowsMessage<Error>(HasSubstr("blocks disagree on the shape of weight")));
+}
+
 TEST(Checkpoint, WithoutARequestedKindIsRefusedByName) {
   const TemporaryPath folder;
   save_model(folder.path(), {2, 1, 1, 1}, 1, {}, {.kinds = {"master"}});

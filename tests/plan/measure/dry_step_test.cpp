@@ -167,11 +167,12 @@ TEST(DryStep, PeakEqualsARealRunsForAdEMAMixAndMuon) {
         }
 }
 
-TEST(DryStep, PeakEqualsARealRunsForSgdWithMomentumLionAndScheduleFreeAdamW) {
+TEST(DryStep, PeakEqualsARealRunsForSgdWithMomentumLionScheduleFreeAdamWAndAdafactor) {
   for (const GridShape grid : {GridShape{2, 2, 1, 1}, GridShape{1, 1, 2, 2}})
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const OptimizerKind kind :
-           {OptimizerKind::sgd, OptimizerKind::lion, OptimizerKind::schedule_free_adamw}) {
+           {OptimizerKind::sgd, OptimizerKind::lion, OptimizerKind::schedule_free_adamw,
+            OptimizerKind::adafactor}) {
         Config config = on_grid(tiny(), grid);
         config.model.hidden = 240;
         config.training.dtype = dtype;

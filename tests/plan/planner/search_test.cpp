@@ -228,7 +228,7 @@ TEST(Search, StateBytesAreTheMemoryOfARankBetweenSteps) {
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const OptimizerKind kind :
            {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::ademamix, OptimizerKind::muon,
-            OptimizerKind::lion, OptimizerKind::schedule_free_adamw}) {
+            OptimizerKind::lion, OptimizerKind::schedule_free_adamw, OptimizerKind::adafactor}) {
         Config config = tiny_llama_config();
         config.parallelism.set_grid(grid);
         config.training.dtype = dtype;

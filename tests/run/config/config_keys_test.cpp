@@ -98,6 +98,7 @@ TEST(ConfigKeys, ATypoOfOneEditIsGuessedForEveryKey) {
   // One edit of these keys may also be one edit of their twin; then all nearest keys are named.
   const std::vector<std::set<std::string>> alike = {{"x", "y", "z"},
                                                     {"beta1", "beta2", "beta3"},
+                                                    {"eps", "eps1", "eps2"},
                                                     {"goldfish.k", "goldfish.h"},
                                                     {"desirable_weight", "undesirable_weight"},
                                                     {"cpo_alpha", "sft_weight"},  // rpo_alpha

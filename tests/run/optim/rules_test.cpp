@@ -1,5 +1,6 @@
-// SGD with momentum, Lion and schedule-free AdamW beside the values that their libraries compute,
-// and clipping by norms and by value: on grids, resumed, and where the averaged weights are used.
+// SGD with momentum, Lion, Adafactor and schedule-free AdamW beside the values that their libraries
+// compute, and clipping by norms and by value: on grids, resumed, and where the averaged weights
+// are used.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -140,6 +141,11 @@ std::vector<Config> configs_of_rules(const std::string& folder) {
   add(sgd(0.9, 0, true), 0.1);
   add(sgd(0.8, 0.3, false), 0.1);
   add({.kind = OptimizerKind::lion, .beta2 = 0.99}, 1e-3);
+  add({.kind = OptimizerKind::adafactor}, 1e-2);
+  add({.kind = OptimizerKind::adafactor,
+       .adafactor_form = AdafactorForm::pytorch,
+       .adafactor_beta1 = 0.9},
+      1e-2);
   add({.kind = OptimizerKind::schedule_free_adamw}, 1e-2);
   return configs;
 }
@@ -239,6 +245,51 @@ TEST(ScheduleFreeAdamW, HasTheAuthorsWeightsOfTrainingAndOfEvaluationAfterTwenty
   EXPECT_EQ(warm.weights(), before);
 }
 
+// torch.optim.Adafactor of PyTorch 2.13, weight_decay 0.1 of the matrix: lr 0.05; and with eps
+// (0.3, 0.5), d 2 and beta2_decay -0.5.
+TEST(Adafactor, HasPyTorchsWeightsAfterTwentySteps) {
+  OptimizerConfig config{
+      .kind = OptimizerKind::adafactor, .adafactor_form = AdafactorForm::pytorch, .eps1 = 0x1p-23};
+  EXPECT_THAT(
+      after_twenty(config, 0.05),
+      are_near({-0.811292768, 0.149661362, -0.202025548, -0.490320623, 0.487059385, 0.167374358,
+                -0.0184524115, -0.335074246, 0.638126254, 0.547603309, 0.0808514059, 1.13188744}));
+  config.eps1 = 0.3;
+  config.eps2 = 0.5;
+  config.clip_threshold = 2;
+  config.beta2_decay = -0.5;
+  EXPECT_THAT(
+      after_twenty(config, 0.05),
+      are_near({-0.827413738, 0.25829643, -0.134981573, -0.487311006, 0.401849002, 0.15939106,
+                0.000908668851, -0.134821177, 0.631814778, 0.578277767, 0.118008159, 1.13029909}));
+}
+
+// Adafactor of transformers 5.23, weight_decay 0.1 of the matrix: lr None; lr 0.05 without
+// scale_parameter and relative_step, with beta1 0.9, clip_threshold 0.5 and decay_rate -0.5; and
+// lr 0.05 without relative_step, with eps (0.01, 0.6).
+TEST(Adafactor, HasTheWeightsOfTransformersAfterTwentySteps) {
+  EXPECT_THAT(
+      after_twenty({.kind = OptimizerKind::adafactor}, 0.01),
+      are_near({-0.88712126, 0.489356309, -0.0457785949, -0.554647624, 0.830993474, 0.301802933,
+                -0.180399001, -0.70906657, 0.669204414, 0.19602932, -0.380226135, 1.05834913}));
+  EXPECT_THAT(
+      after_twenty({.kind = OptimizerKind::adafactor,
+                    .adafactor_beta1 = 0.9,
+                    .beta2_decay = -0.5,
+                    .clip_threshold = 0.5,
+                    .scale_parameter = false,
+                    .relative_step = false},
+                   0.05),
+      are_near({-0.819252491, 0.294200718, -0.13547112, -0.490128249, 0.607945144, 0.205523923,
+                -0.102059983, -0.46307981, 0.661129951, 0.364843369, -0.180957243, 1.10724735}));
+  EXPECT_THAT(
+      after_twenty(
+          {.kind = OptimizerKind::adafactor, .eps1 = 0.01, .eps2 = 0.6, .relative_step = false},
+          0.05),
+      are_near({-0.852388859, 0.118760362, -0.217286199, -0.500641108, 0.454580575, 0.158969089,
+                0.0129230041, -0.280078053, 0.637947202, 0.540531635, 0.0812173337, 1.12856555}));
+}
+
 TEST(Rules, HaveTheLossesOfOneRankOnGrids) {
   test::TemporaryPath folder;
   for (const Config& one : configs_of_rules(folder / "one")) {
@@ -267,7 +318,7 @@ TEST(Rules, ResumeToTheBit) {
     resumed.output.dir += "-resumed";
     resumed.checkpoint.resume = whole.output.dir + "/checkpoints/step-5";
     train_on_threads(resumed);
-    for (const std::string& kind : state_kinds(whole.optimizer))
+    for (const std::string& kind : stored_kinds(whole.optimizer))
       EXPECT_TRUE(weights_of(resumed.output.dir + "/checkpoints/step-10", kind) ==
                   weights_of(whole.output.dir + "/checkpoints/step-10", kind))
           << kind;
@@ -390,6 +441,12 @@ TEST(Rules, SayWhichKeysTheyDoNotRead) {
                              "whose keys are sgd_momentum"),
                    HasSubstr("optimizer.sgd_nesterov (a.toml) has no effect: "
                              "optimizer.sgd_momentum is 0")}));
+  for (const char* key : {"optimizer.eps2", "optimizer.beta1"}) origins.set(key, "a.toml");
+  config.optimizer.scale_parameter = false;
+  EXPECT_THAT(lines(OptimizerKind::adafactor),
+              testing::IsSupersetOf({HasSubstr("optimizer.beta1 (a.toml) has no effect: "
+                                               "optimizer.kind is adafactor, whose keys are"),
+                                     HasSubstr("optimizer.scale_parameter is false")}));
   EXPECT_THAT(lines(OptimizerKind::lion),
               testing::IsSupersetOf({HasSubstr("optimizer.kind is lion, which divides by nothing"),
                                      HasSubstr("optimizer.kind is not sgd"),

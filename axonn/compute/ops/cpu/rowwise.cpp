@@ -1,4 +1,5 @@
 #include "axonn/compute/ops/cpu/launch.h"
+#include "axonn/compute/ops/rowwise/adafactor.h"
 #include "axonn/compute/ops/rowwise/embedding.h"
 #include "axonn/compute/ops/rowwise/experts.h"
 #include "axonn/compute/ops/rowwise/heads.h"
@@ -28,6 +29,9 @@ template void AdamW::run(cpu::Launch, const Checker&) const;
 template void Sgd::run(cpu::Launch, const Checker&) const;
 template void Lion::run(cpu::Launch, const Checker&) const;
 template void ScheduleFreeAdamW::run(cpu::Launch, const Checker&) const;
+template void AddSquares::run(cpu::Launch, const Checker&) const;
+template void AdafactorSquares::run(cpu::Launch, const Checker&) const;
+template void Adafactor::run(cpu::Launch, const Checker&) const;
 template void Clamp::run(cpu::Launch, const Checker&) const;
 template void Momentum::run(cpu::Launch, const Checker&) const;
 template void DivideByNorm::run(cpu::Launch, const Checker&) const;

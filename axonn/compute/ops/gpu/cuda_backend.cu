@@ -7,6 +7,7 @@
 #include "axonn/compute/ops/gpu/launch.cuh"
 #include "axonn/compute/ops/gpu/norm_backward.cuh"
 #include "axonn/compute/ops/operand_checks.h"
+#include "axonn/compute/ops/rowwise/adafactor.h"
 #include "axonn/compute/ops/rowwise/delta.h"
 #include "axonn/compute/ops/rowwise/divergence.h"
 #include "axonn/compute/ops/rowwise/elementwise.h"

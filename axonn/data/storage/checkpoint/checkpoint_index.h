@@ -51,7 +51,7 @@ struct StoredSlice {
   bool operator==(const StoredSlice&) const = default;
 };
 
-/// The slices of one block that a rank owns, end to end, stored once for every kind.
+/// The slices of one block that a rank owns, end to end, stored once for each of its kinds.
 struct StoredBlock {
   std::vector<StoredSlice> slices;
   std::map<std::string, std::int64_t> offsets;  ///< kind -> offset in the file, in bytes

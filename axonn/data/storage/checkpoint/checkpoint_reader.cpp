@@ -256,20 +256,19 @@ void CheckpointSource::add_runs(const SliceRequest& wanted, const Slice& slice, 
   AXONN_CHECK(place != places_.end(), path(), " has no ", wanted.parameter);
   const auto& stored = index_.parameters[place->second];
   const auto& locations = locations_[place->second];
+  const std::string& kind = wanted.kind == kWeightsKind ? weights_ : wanted.kind;
   AXONN_CHECK(lies_in(slice, stored.rows, stored.cols), "a slice of ", stored.name,
               " reaches beyond its shape (", stored.rows, ',', stored.cols, ')');
   std::vector<Overlap> overlaps;
   for (std::size_t i = 0; i < locations.size(); ++i)
-    intersect(slice, locations[i].slice->part, i, overlaps);
+    if (locations[i].block->offsets.contains(kind))
+      intersect(slice, locations[i].slice->part, i, overlaps);
   check_cover(slice, overlaps, stored, path());
   for (const Overlap& overlap : overlaps) {
     const Location& at = locations[overlap.source];
-    const std::string& kind = wanted.kind == kWeightsKind ? weights_ : wanted.kind;
-    const auto offset = at.block->offsets.find(kind);
-    if (offset == at.block->offsets.end()) refuse(path(), " has no ", kind, " of ", stored.name);
     const std::int64_t element = at.first + overlap.stored - at.slice->part.begin;
     runs.push_back({.file = at.file,
-                    .offset = offset->second + element * kElementBytes,
+                    .offset = at.block->offsets.at(kind) + element * kElementBytes,
                     .count = overlap.count,
                     .request = request,
                     .to = slice.offset + overlap.wanted - slice.begin});

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <unordered_map>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -23,12 +24,16 @@ namespace fs = std::filesystem;
 /// Bytes after which a file is synced, so that no sync takes long compared to a watchdog's timeout.
 constexpr std::int64_t kSyncBytes = 256 << 20;
 
+/// Where the index lists parameters, by name.
+using Places = std::unordered_map<std::string, std::int64_t>;
+
 /// The slices of a block that the rank owns; adds the block's parameters to the index.
-StoredBlock owned_of(const StateBlock& block, CheckpointIndex& part) {
+StoredBlock owned_of(const StateBlock& block, Places& places, CheckpointIndex& part) {
   StoredBlock out;
   for (const StateParameter& parameter : block.parameters) {
-    const std::int64_t place = std::ssize(part.parameters);
-    part.parameters.push_back(parameter.stored);
+    const auto [found, added] = places.emplace(parameter.stored.name, std::ssize(places));
+    if (added) part.parameters.push_back(parameter.stored);
+    const std::int64_t place = found->second;
     for (const Slice& s : parameter.slices)
       if (s.owned && s.count() > 0)
         out.slices.push_back({place, {s.row, s.rows, s.col, s.cols, s.begin, s.end}});
@@ -69,22 +74,25 @@ void check_parameter(const StateBlock& block, const StateParameter& p) {
   }
 }
 
-/// Throws Error also if blocks or parameters share a name, or if buffers are missing.
+/// Throws Error also if blocks or parameters with the same kind share a name, if blocks disagree on
+/// the shape of a parameter, or if buffers are missing.
 void check_blocks(std::span<const StateBlock> blocks) {
-  std::unordered_set<std::string> names, parameters;
+  std::unordered_set<std::string> entries, parameters;
+  std::unordered_map<std::string, StoredParameter> stored;
   for (const StateBlock& block : blocks) {
-    AXONN_CHECK(names.insert(block.name).second, "two blocks are named ", block.name);
-    std::unordered_set<std::string> kinds;
-    for (const StateBuffer& buffer : block.buffers) {
-      AXONN_CHECK(kinds.insert(buffer.kind).second, "block ", block.name, " has two buffers of ",
-                  buffer.kind);
-      AXONN_CHECK(buffer.data != nullptr || block.count == 0, "block ", block.name, " has no ",
-                  buffer.kind);
+    for (const auto& [kind, data] : block.buffers) {
+      AXONN_CHECK(entries.insert(concat(block.name, '.', kind)).second, "two buffers are named ",
+                  block.name, '.', kind);
+      AXONN_CHECK(data != nullptr || block.count == 0, "block ", block.name, " has no ", kind);
+      for (const StateParameter& parameter : block.parameters)
+        AXONN_CHECK(parameters.insert(concat(kind, ' ', parameter.stored.name)).second,
+                    "two parameters are named ", parameter.stored.name);
     }
     for (const StateParameter& parameter : block.parameters) {
-      AXONN_CHECK(parameters.insert(parameter.stored.name).second, "two parameters are named ",
-                  parameter.stored.name);
       check_parameter(block, parameter);
+      const auto& before = stored.emplace(parameter.stored.name, parameter.stored).first->second;
+      AXONN_CHECK(before == parameter.stored, "blocks disagree on the shape of ",
+                  parameter.stored.name);
     }
   }
 }
@@ -144,12 +152,13 @@ void CheckpointSaver::take_snapshot(std::span<const StateBlock> blocks, int rank
   StoredFile file;
   file.name = fmt::format("rank-{:05}.safetensors", rank);
   std::vector<SafetensorsEntry> entries;
+  Places places;
   std::int64_t total = 0;
   for (const StateBlock& block : blocks) {
     for (const StateBuffer& buffer : block.buffers)
       if (std::ranges::find(part_.kinds, buffer.kind) == part_.kinds.end())
         part_.kinds.push_back(buffer.kind);
-    StoredBlock owned = owned_of(block, part_);
+    StoredBlock owned = owned_of(block, places, part_);
     std::int64_t count = 0;
     for (const StoredSlice& slice : owned.slices) count += slice.part.count();
     if (count == 0) continue;

@@ -30,7 +30,7 @@ namespace axonn {
 
 /// A parameter, and its slices in a block's buffers.
 struct StateParameter {
-  StoredParameter stored;     ///< its name is unique among all blocks
+  StoredParameter stored;     ///< its name is unique among all blocks with one of their kinds
   std::vector<Slice> slices;  ///< offsets count from the start of each buffer of the block
 };
 
@@ -41,11 +41,11 @@ struct StateBuffer {
 };
 
 /// A rank's piece of a parameter group: one buffer for each kind, all with the same length and
-/// slices.
+/// slices. Another block may have other kinds of the same parameters, with other slices.
 ///
 /// Every rank lists every parameter; a parameter of which it holds nothing has no slices.
 struct StateBlock {
-  std::string name;        ///< begins the names of the file's entries ("h.3.master"); unique
+  std::string name;        ///< begins the names of the file's entries ("h.3.master")
   std::int64_t count = 0;  ///< elements of each buffer
   std::vector<StateParameter> parameters;
   std::vector<StateBuffer> buffers;
