@@ -282,8 +282,7 @@ void add_beam_flags(CLI::App& app, Request& request) {
   app.add_option("--beams", beams.beams,
                  "beam search: continues so many texts at once, and takes the best; it draws none")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, kMostBeams))
-      ->excludes(app.get_option("--stop"));
+      ->check(CLI::Range(std::int64_t{1}, kMostBeams));
   app.add_option("--return-sequences", beams.returned, "so many of the best texts of a beam search")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{1}, kMostBeams));

@@ -203,7 +203,9 @@ void count_values(const ServedModel& model, CompletionRequest& request) {
     tokens += std::min(options.max_tokens, model.context - size + 1) + (request.echo ? size : 0);
   }
   const std::int64_t each = 1 + std::max<std::int64_t>(options.likeliest + 1, 0);
-  request.values = request.texts() * tokens * each;
+  // A beam search keeps the log-probabilities of all texts that go on.
+  const std::int64_t kept = options.likeliest < 0 ? 1 : options.beams.beams;
+  request.values = std::max(request.texts(), kept) * tokens * each;
   if (request.values <= model.most_values) return;
   const char* scores = request.chat() ? "top_logprobs" : "logprobs";
   reject_key("max_tokens", "the answer could have ", request.texts() * tokens, " tokens",
@@ -284,11 +286,8 @@ void check_beams(const ServedModel& model, const CompletionRequest& request) {
   if (options.beams.beams + ends > std::min(model.vocab, model.tokenizer->vocab_size()))
     reject_key("use_beam_search", options.beams.beams, " beams and ", ends,
                " end tokens are more than the model has tokens");
-  for (const auto& [what, is_set] :
-       {std::pair{"logprobs", request.scored},
-        {"stop, or a model whose turns end with plain text", !options.stop_strings.empty()},
-        {"a form of the text", !options.form.empty()},
-        {"max_tokens of 0", options.max_tokens == 0}})
+  for (const auto& [what, is_set] : {std::pair{"echo and logprobs", options.score_prompt},
+                                     {"max_tokens of 0", options.max_tokens == 0}})
     if (is_set) reject_key("use_beam_search", "not supported with ", what);
 }
 

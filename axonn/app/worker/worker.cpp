@@ -59,7 +59,7 @@ WorkerJson json_of(const Generation& of, bool scored) {
   for (const TokenScore& score : of.prompt_scores) json["prompt_scores"].push_back(json_of(score));
   if (!of.others.empty()) json["beam_score"] = of.beam_score;
   for (const Generation& other : of.others) {
-    json["others"].push_back(json_of(other, false));
+    json["others"].push_back(json_of(other, scored));
     json["others"].back()["beam_score"] = other.beam_score;
   }
   return json;

@@ -20,7 +20,18 @@ namespace axonn {
 /// One of the texts of a beam search, and the slot in which its keys and values are.
 struct BeamText {
   std::int32_t slot = 0;
-  std::vector<std::int32_t> tokens = {};  ///< the prompt's, then the generated ones
+  std::vector<std::int32_t> tokens = {};           ///< the prompt's, then the generated ones
+  std::shared_ptr<const StreamDecoder> text = {};  ///< of the generated ones; null: no stop strings
+  Constraint::State place = {};                    ///< in the form
+};
+
+/// Tokens with their log-probabilities, the likeliest first.
+using LikeliestTokens = std::vector<std::pair<std::int32_t, float>>;
+
+/// What may follow the text of a beam.
+struct BeamRow {
+  BeamSearch::Candidates candidates = {};
+  LikeliestTokens likeliest = {};  ///< so many as options.likeliest says, before penalties
 };
 
 /// A prompt and the tokens generated after it.
@@ -40,11 +51,26 @@ struct GeneratedSequence {
   /// Of the search, once there is a slot: as many as it has beams, of one place. Before the search
   /// branches, the first one is for the prompt.
   std::vector<BeamText> beams = {};
+  /// With options.likeliest, of each step BeamRow::likeliest of the texts that were running.
+  std::vector<std::vector<LikeliestTokens>> beams_likeliest = {};
 
   /// Whether each beam has a text.
   bool branched() const { return search && produced() > 0; }
-  /// The likeliest tokens at each place that a pass returns.
-  std::int64_t likeliest() const { return search ? search->candidates() : options.likeliest; }
+  /// The likeliest tokens at each place that a pass returns. Of a search, its candidates, and with
+  /// options.likeliest their log-probabilities before penalties and the likeliest by these.
+  std::int64_t likeliest() const {
+    if (!search) return options.likeliest;
+    const std::int64_t scored = options.likeliest;
+    return search->candidates() + (scored < 0 ? 0 : search->candidates() + scored);
+  }
+  /// Where the text of a beam is in the form, and its decoder; those of the first step are of an
+  /// empty text.
+  const Constraint::State& place_at(std::size_t beam) const {
+    return branched() ? beams[beam].place : place;
+  }
+  const StreamDecoder& decoder_at(std::size_t beam) const {
+    return branched() && beams[beam].text ? *beams[beam].text : *text;
+  }
   std::size_t produced() const { return tokens.size() - prompt_size; }
   std::size_t in_context() const { return tokens.size() - begin; }
   bool embeds() const { return options.pooling != Pooling::none; }

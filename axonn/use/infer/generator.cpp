@@ -223,10 +223,8 @@ std::size_t Generator::add(const std::vector<std::int32_t>& prompt,
   check(prompt, options);
   GeneratedSequence sequence{
       .number = next_number_, .options = options, .tokens = prompt, .prompt_size = prompt.size()};
-  if (options.beams.beams > 1)
-    sequence.search = make_search(prompt, options);
-  else if (options_.tokenizer)
-    sequence.text.emplace(decoder_of(*options_.tokenizer, options));
+  if (options.beams.beams > 1) sequence.search = make_search(prompt, options);
+  if (options_.tokenizer) sequence.text.emplace(decoder_of(*options_.tokenizer, options));
   if (!options.form.empty()) {
     sequence.constraint = constraints_->find(options.form);
     sequence.place = sequence.constraint->start();
@@ -321,7 +319,7 @@ Generator::AfterRow Generator::after_row(const PassPart& part, std::int64_t ahea
   const std::span<float> known = logits.first(model_.model().vocab());
   AfterRow after;
   if (sequence.search && part.last()) {
-    append(after.score, {.likeliest = beam_candidates(known, sequence, part.tokens(), vocab_)});
+    append(after.score, score_of(beam_row(known, part, vocab_), options));
     return after;
   }
   const auto score = [&](std::span<const float> of, std::int32_t token) {
@@ -365,7 +363,10 @@ void Generator::compute(const PassPlan& plan, Drawn& drawn) {
   for (const PassPart& part : parts)
     for (std::int64_t i = part.rows_with_logits(); i > 0; --i)
       with_logits.push_back({.part = &part, .ahead = i, .after = {}});
-  parallel_for(with_logits.size(), host_threads(all.size()), [&](std::size_t i) {
+  // Rows may share a form, which keeps what it computed and is for one thread.
+  const bool forms = std::ranges::any_of(
+      parts, [](const PassPart& part) { return part.sequence->constraint != nullptr; });
+  parallel_for(with_logits.size(), forms ? 1 : host_threads(all.size()), [&](std::size_t i) {
     Row& row = with_logits[i];
     row.after = after_row(*row.part, row.ahead, std::span(all).subspan(each * i, each));
   });

@@ -38,8 +38,8 @@ enum class Pooling : std::uint8_t {
 struct GenerationOptions {
   std::int64_t max_tokens = 200;  ///< generated per prompt; 0: only computes the prompt
   Sampling sampling = {.temperature = 0};
-  /// With several beams, sampling.temperature must be 0, and there are no log-probabilities, stop
-  /// strings, forms, embeddings and sliding. The text and those beside it come at the end.
+  /// With several beams, sampling.temperature must be 0, and there are no scores of the prompt,
+  /// embeddings and sliding. The text and those beside it come at the end.
   BeamOptions beams = {};
   std::uint64_t seed = 1;
   std::uint64_t random_stream =
@@ -254,7 +254,8 @@ class Generator {
   void step_beams(GeneratedSequence& sequence, std::int64_t place,
                   std::span<const TokenScore> scores, const Callbacks& to);
   void move_beams(GeneratedSequence& sequence, std::int64_t place);
-  Generation text_of(const GeneratedSequence& sequence, std::vector<std::int32_t> tokens) const;
+  Generation text_of(const GeneratedSequence& sequence, std::vector<std::int32_t> tokens,
+                     FinishReason reason) const;
   Generation best_texts(const GeneratedSequence& sequence) const;
 
   LoadedModel& model_;

@@ -11,6 +11,34 @@
 
 namespace axonn {
 
+namespace {
+
+/// The text of a beam with one more token; it still has its slot.
+BeamText continued(const GeneratedSequence& sequence, std::size_t beam, std::int32_t token) {
+  BeamText text = sequence.beams[beam];
+  if (!sequence.branched()) text.tokens = sequence.tokens;
+  text.tokens.push_back(token);
+  if (sequence.constraint) text.place = sequence.constraint->after(sequence.place_at(beam), token);
+  if (!sequence.options.stop_strings.empty()) {
+    const auto decoder = std::make_shared<StreamDecoder>(sequence.decoder_at(beam));
+    decoder->push(token);
+    text.text = decoder;
+  }
+  return text;
+}
+
+/// The scores of the tokens of a text that has ended.
+std::vector<TokenScore> scores_of(const GeneratedSequence& sequence,
+                                  const BeamSearch::Ended& text) {
+  std::vector<TokenScore> scores;
+  for (std::size_t step = 0; step < text.tokens.size(); ++step)
+    scores.push_back({.log_probability = text.plain[step],
+                      .likeliest = sequence.beams_likeliest[step][text.path[step]]});
+  return scores;
+}
+
+}  // namespace
+
 void Generator::check_beams(const GenerationOptions& options) const {
   const BeamOptions& beams = options.beams;
   AXONN_CHECK(beams.beams >= 1 && beams.returned >= 1, "Generator: ", beams.returned, " texts of ",
@@ -22,10 +50,7 @@ void Generator::check_beams(const GenerationOptions& options) const {
     refuse("a length penalty and early stopping are of a beam search; set more than one beam");
   if (options.sampling.temperature != 0)
     refuse("a beam search takes the likeliest tokens and draws none; set the temperature to 0");
-  for (const auto& [what, is_set] : {std::pair{"log-probabilities", options.likeliest >= 0},
-                                     {"scores of the prompt", options.score_prompt},
-                                     {"stop strings", !options.stop_strings.empty()},
-                                     {"a form of the text", !options.form.empty()},
+  for (const auto& [what, is_set] : {std::pair{"scores of the prompt", options.score_prompt},
                                      {"embeddings", options.pooling != Pooling::none},
                                      {"a context that slides", options.slides}})
     if (is_set) refuse("a beam search with ", what, " is not supported; leave one of them out");
@@ -44,22 +69,28 @@ BeamSearch Generator::make_search(const std::vector<std::int32_t>& prompt,
   const std::int64_t room = context_ + 1 - std::ssize(prompt);
   return BeamSearch({.options = options.beams,
                      .ends = options.stop_tokens,
-                     .longest = std::min(options.max_tokens, room)});
+                     .longest = std::min(options.max_tokens, room),
+                     .completes = !options.stop_strings.empty() || !options.form.empty()});
 }
 
 /// Continues the texts of a beam search with the tokens of their rows, or ends it.
 void Generator::step_beams(GeneratedSequence& sequence, std::int64_t place,
                            std::span<const TokenScore> scores, const Callbacks& to) {
-  std::vector<BeamSearch::Candidates> candidates;
-  for (const TokenScore& score : scores) candidates.push_back(score.likeliest);
   BeamSearch& search = *sequence.search;
+  std::vector<BeamSearch::Candidates> candidates;
+  auto& likeliest = sequence.beams_likeliest.emplace_back();
+  for (const TokenScore& score : scores) {
+    BeamRow row = beam_row_of(score, search.candidates());
+    candidates.push_back(std::move(row.candidates));
+    if (sequence.options.likeliest >= 0) likeliest.push_back(std::move(row.likeliest));
+  }
   for (std::size_t i = 0; i < candidates.size(); ++i)
-    if (const std::int32_t token = candidates[i].front().first; token < 0) {
-      Generation result = text_of(sequence, search.running()[i].tokens);
-      result.reason = token == kNotFinite ? FinishReason::not_finite : FinishReason::no_token;
-      return end(sequence.number, std::move(result), to);
-    }
-  search.step(candidates);
+    if (candidates[i].front().token == kNotFinite)
+      return end(sequence.number,
+                 text_of(sequence, search.running()[i].tokens, FinishReason::not_finite), to);
+  search.step(candidates, [&](std::size_t text, std::int32_t token) {
+    return search.completes() && completes(sequence, text, token);
+  });
   if (!search.done()) return move_beams(sequence, place);
   Generation result = best_texts(sequence);
   if (to.on_text && !result.text.empty()) to.on_text(sequence.number, result.text, result);
@@ -70,6 +101,9 @@ void Generator::step_beams(GeneratedSequence& sequence, std::int64_t place,
 /// first of these stays in its slot, others are copied to slots whose text does not go on.
 void Generator::move_beams(GeneratedSequence& sequence, std::int64_t place) {
   const auto& running = sequence.search->running();
+  std::vector<BeamText> next;
+  for (const BeamSearch::Running& text : running)
+    next.push_back(continued(sequence, text.parent, text.tokens.back()));
   const std::vector<BeamText> before = std::exchange(sequence.beams, {});
   const auto stays = [&](std::size_t parent) {
     return std::ranges::find(running, parent, &BeamSearch::Running::parent) != running.end();
@@ -77,11 +111,10 @@ void Generator::move_beams(GeneratedSequence& sequence, std::int64_t place) {
   std::vector<std::int32_t> free;
   for (std::size_t parent = 0; parent < before.size(); ++parent)
     if (!stays(parent)) free.push_back(before[parent].slot);
-  const std::span prompt(sequence.tokens.data(), sequence.prompt_size);
   std::vector<bool> stayed(before.size());
-  for (const auto& [tokens, score, parent] : running) {
-    BeamText text{.slot = before[parent].slot, .tokens = {prompt.begin(), prompt.end()}};
-    text.tokens.insert(text.tokens.end(), tokens.begin(), tokens.end());
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    BeamText& text = next[i];
+    const std::size_t parent = running[i].parent;
     if (stayed[parent]) {
       const std::int32_t from = std::exchange(text.slot, free.back());
       free.pop_back();
@@ -98,13 +131,17 @@ void Generator::move_beams(GeneratedSequence& sequence, std::int64_t place) {
 }
 
 /// A result with these generated tokens.
-Generation Generator::text_of(const GeneratedSequence& sequence,
-                              std::vector<std::int32_t> tokens) const {
-  Generation result{.tokens = std::move(tokens), .cached_tokens = sequence.result.cached_tokens};
+Generation Generator::text_of(const GeneratedSequence& sequence, std::vector<std::int32_t> tokens,
+                              FinishReason reason) const {
+  Generation result{.tokens = std::move(tokens),
+                    .reason = reason,
+                    .cached_tokens = sequence.result.cached_tokens};
   if (!options_.tokenizer) return result;
   StreamDecoder decoder = decoder_of(*options_.tokenizer, sequence.options);
   for (const std::int32_t token : result.tokens) result.text += decoder.push(token);
   result.text += decoder.finish();
+  result.stop = decoder.stop();
+  if (decoder.stopped()) result.reason = FinishReason::stop_string;
   return result;
 }
 
@@ -112,14 +149,17 @@ Generation Generator::text_of(const GeneratedSequence& sequence,
 Generation Generator::best_texts(const GeneratedSequence& sequence) const {
   const GenerationOptions& options = sequence.options;
   std::vector<Generation> all;
-  for (const auto& [tokens, score, by_token] : sequence.search->ended()) {
+  for (const BeamSearch::Ended& ended : sequence.search->ended()) {
     if (std::ssize(all) == options.beams.returned) break;
-    Generation& text = all.emplace_back(text_of(sequence, tokens));
-    text.beam_score = score;
-    text.reason = by_token                                   ? FinishReason::stop_token
-                  : std::ssize(tokens) == options.max_tokens ? FinishReason::max_tokens
-                                                             : FinishReason::context;
+    const bool longest = std::ssize(ended.tokens) == options.max_tokens;
+    const FinishReason reason = ended.by_token || ended.complete ? FinishReason::stop_token
+                                : longest                        ? FinishReason::max_tokens
+                                                                 : FinishReason::context;
+    Generation& text = all.emplace_back(text_of(sequence, ended.tokens, reason));
+    text.beam_score = ended.score;
+    if (options.likeliest >= 0) text.scores = scores_of(sequence, ended);
   }
+  if (all.empty()) return text_of(sequence, {}, FinishReason::no_token);
   Generation best = std::move(all.front());
   best.others.assign(std::move_iterator(all.begin() + 1), std::move_iterator(all.end()));
   return best;

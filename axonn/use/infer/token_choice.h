@@ -7,7 +7,11 @@
 
 namespace axonn {
 
+struct BeamRow;
 struct GeneratedSequence;
+struct GenerationOptions;
+struct PassPart;
+struct TokenScore;
 
 /// In place of a token: logits that are not finite, where that ends a text.
 inline constexpr std::int32_t kNotFinite = -2;
@@ -24,10 +28,18 @@ inline constexpr std::int32_t kNoToken = -3;
 std::int32_t choose_token(std::span<float> logits, const GeneratedSequence& sequence,
                           std::int64_t left);
 
-/// The candidates of a beam search after `tokens`, one of its sequence's texts, among the first
-/// `known` tokens: log-probabilities by the logits (V), changed as choose_token() changes logits.
-/// All are kNotFinite or kNoToken if the text must end so.
-BeamSearch::Candidates beam_candidates(std::span<float> logits, const GeneratedSequence& sequence,
-                                       std::span<const std::int32_t> tokens, std::int64_t known);
+/// Whether a token completes the text of a beam: a stop string, or a text of the form.
+bool completes(const GeneratedSequence& sequence, std::size_t beam, std::int32_t token);
+
+/// The candidates of a beam search after the text of the part's beam, among the first `known`
+/// tokens: log-probabilities by the logits (V), changed as choose_token() changes logits. Those
+/// that are missing are kNoToken, with a probability of 0; all are kNotFinite if the text must end
+/// so.
+BeamRow beam_row(std::span<float> logits, const PassPart& part, std::int64_t known);
+
+/// A row as ranks exchange it: the candidates, with options.likeliest their log-probabilities
+/// before penalties, and the likeliest tokens. beam_row_of() is the inverse.
+TokenScore score_of(const BeamRow& row, const GenerationOptions& options);
+BeamRow beam_row_of(const TokenScore& score, std::int64_t candidates);
 
 }  // namespace axonn

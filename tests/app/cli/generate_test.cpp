@@ -87,10 +87,13 @@ TEST_F(GenerateProgram, SearchesByBeamsOnEveryGrid) {
   ASSERT_EQ(found.at("others").size(), 2u);
   EXPECT_GT(found.at("score"), found.at("others").at(0).at("score"));
   EXPECT_GT(found.at("others").at(0).at("score"), found.at("others").at(1).at("score"));
+  const std::string stop = best.substr(4, 2);
+  std::vector<std::string> stopped = common;
+  stopped.insert(stopped.end(), {"--stop", stop, "--early-stopping", "never"});
+  EXPECT_THAT(text(stopped), Not(HasSubstr(stop)));
   for (const auto& [flag, value, why] :
        {std::tuple{"--temperature", "0.5", "draws no tokens"},
         {"--return-sequences", "5", "wants at least as many --beams"},
-        {"--stop", "x", "excludes"},
         {"--early-stopping", "maybe", "never"}}) {
     std::vector<std::string> wrong = common;
     wrong.insert(wrong.end(), {flag, value});

@@ -83,19 +83,41 @@ TEST(ServeBeams, GiveTheTextsOfTheGeneratorOnEveryGrid) {
   }
 }
 
-TEST(ServeBeams, AreInChatsWhoseTurnsEndWithTokens) {
+TEST(ServeBeams, AreInChatsWhoseTurnsEndWithTokensOrText) {
   with_server({.batch = 4}, [](const Served& served) {
     json request{{"messages", {{{"role", "user"}, {"content", "Hi"}}}},
                  {"max_tokens", 5},
                  {"use_beam_search", true},
                  {"n", 2}};
-    const HttpAnswer refused = served.post("/v1/chat/completions", request);
-    EXPECT_EQ(refused.status, 400);
-    EXPECT_THAT(refused.body, HasSubstr("not supported with stop, or a model whose turns end"));
-    request["ignore_eos"] = true;
-    const json choices = served.answer("/v1/chat/completions", request)["choices"];
-    ASSERT_EQ(choices.size(), 2U);
-    EXPECT_NE(choices[0]["message"], choices[1]["message"]);
+    for (const bool ignores : {false, true}) {
+      request["ignore_eos"] = ignores;
+      const json choices = served.answer("/v1/chat/completions", request)["choices"];
+      ASSERT_EQ(choices.size(), 2U);
+      EXPECT_NE(choices[0]["message"], choices[1]["message"]);
+    }
+  });
+}
+
+TEST(ServeBeams, HaveLogProbabilitiesStopsAndForms) {
+  with_server({.grid = {2, 1, 1, 1}, .batch = 4}, [](const Served& served) {
+    json request{{"prompt", "abc"}, {"max_tokens", 8}, {"use_beam_search", true},
+                 {"n", 2},          {"best_of", 4},    {"logprobs", 2}};
+    for (const json& choice : served.answer("/v1/completions", request)["choices"]) {
+      EXPECT_EQ(choice["logprobs"]["tokens"].size(), 8U);
+      EXPECT_EQ(choice["logprobs"]["token_logprobs"].size(), 8U);
+      EXPECT_EQ(choice["logprobs"]["top_logprobs"].size(), 8U);
+    }
+    request.update({{"guided_regex", "x[0-9]{3}y"}, {"logprobs", nullptr}});
+    const json formed = served.answer("/v1/completions", request)["choices"];
+    ASSERT_EQ(formed.size(), 2U);
+    for (const json& choice : formed) {
+      EXPECT_THAT(choice["text"].get<std::string>(), testing::MatchesRegex("x[0-9]{3}y"));
+      EXPECT_EQ(choice["finish_reason"], "stop");
+    }
+    EXPECT_NE(formed[0]["text"], formed[1]["text"]);
+    request["stop"] = "y";
+    for (const json& choice : served.answer("/v1/completions", request)["choices"])
+      EXPECT_THAT(choice["text"].get<std::string>(), testing::MatchesRegex("x[0-9]{3}"));
   });
 }
 
@@ -112,9 +134,8 @@ TEST(ServeBeams, AreRefusedByTheNameOfWhatDoesNotFit) {
     EXPECT_THAT(refusal({{"n", 5}}), HasSubstr("5 beams, but the server has room for 4"));
     EXPECT_THAT(refusal({{"temperature", 0.5}}), HasSubstr("temperature: a beam search draws"));
     EXPECT_THAT(refusal({{"top_k", 3}}), HasSubstr("top_k: a beam search draws"));
-    EXPECT_THAT(refusal({{"logprobs", 1}}), HasSubstr("not supported with logprobs"));
-    EXPECT_THAT(refusal({{"stop", "x"}}), HasSubstr("not supported with stop"));
-    EXPECT_THAT(refusal({{"guided_regex", "a+"}}), HasSubstr("a form of the text"));
+    EXPECT_THAT(refusal({{"logprobs", 1}, {"echo", true}}),
+                HasSubstr("not supported with echo and logprobs"));
     EXPECT_THAT(refusal({{"stop_token_ids", std::vector<int>(255, 7)}}),
                 HasSubstr("2 beams and 255 end tokens are more than"));
     EXPECT_THAT(refusal({{"max_tokens", 0}}), HasSubstr("max_tokens of 0"));

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <map>
 #include <span>
 #include <vector>
@@ -31,16 +33,30 @@ BeamSearch::Candidates likeliest(std::span<const float> logits, std::int64_t cou
   for (const float logit : logits) sum += std::exp(double{logit});
   BeamSearch::Candidates all;
   for (std::size_t token = 0; token < logits.size(); ++token)
-    all.emplace_back(token, static_cast<float>(logits[token] - std::log(sum)));
-  std::ranges::stable_sort(all, [](const auto& a, const auto& b) { return a.second > b.second; });
+    all.push_back(
+        {static_cast<std::int32_t>(token), static_cast<float>(logits[token] - std::log(sum))});
+  std::ranges::stable_sort(all, std::ranges::greater(), &BeamSearch::Candidate::log_probability);
   all.resize(count);
   return all;
+}
+
+/// What texts of bytes may be, beside what GenerationOptions says, in plain words.
+struct TextRules {
+  /// Whether a byte may follow a text; empty: any. End tokens may follow all but the empty text.
+  std::function<bool(const std::string& text, char next)> allows = {};
+  /// Whether a text is complete; empty: none.
+  std::function<bool(const std::string& text)> completes = {};
+};
+
+std::string bytes_as_text(const std::vector<std::int32_t>& tokens) {
+  return {tokens.begin(), tokens.end()};
 }
 
 /// What the search finds if every text is computed whole.
 std::vector<std::vector<BeamSearch::Ended>> by_whole_texts(const ModelConfig& sizes,
                                                            const Prompts& prompts,
-                                                           const GenerationOptions& wanted) {
+                                                           const GenerationOptions& wanted,
+                                                           const TextRules& rules = {}) {
   std::vector<std::vector<BeamSearch::Ended>> all;
   with_model(config_of(sizes), [&](LoadedModel& model) {
     for (const auto& prompt : prompts) {
@@ -54,9 +70,19 @@ std::vector<std::vector<BeamSearch::Ended>> by_whole_texts(const ModelConfig& si
           const std::int64_t last = std::ssize(text) - 1;
           const Tensor logits = model.model().next_logits(
               ctx, make_tokens(ctx, text, {}, {1, std::ssize(text)}), std::span(&last, 1));
-          candidates.push_back(likeliest({logits.view().as<float>(), 256}, search.candidates()));
+          candidates.push_back(likeliest({logits.view().as<float>(), 256}, 256));
+          if (rules.allows)
+            for (auto& [token, log_probability, plain] : candidates.back())
+              if (search.ends(token)
+                      ? running.tokens.empty()
+                      : !rules.allows(bytes_as_text(running.tokens), static_cast<char>(token)))
+                log_probability = -std::numeric_limits<float>::infinity();
         }
-        search.step(candidates);
+        search.step(candidates, [&](std::size_t text, std::int32_t token) {
+          if (!rules.completes) return false;
+          return rules.completes(bytes_as_text(search.running()[text].tokens) +
+                                 static_cast<char>(token));
+        });
       }
       all.push_back(search.ended());
     }
@@ -78,9 +104,11 @@ void expect_found(const Generation& got, std::span<const BeamSearch::Ended> want
     const Generation& text = i == 0 ? got : got.others[i - 1];
     EXPECT_EQ(text.tokens, want[i].tokens) << i;
     EXPECT_NEAR(text.beam_score, want[i].score, 2e-5 * (1 + std::abs(want[i].score))) << i;
-    EXPECT_EQ(text.reason == FinishReason::stop_token, want[i].by_token) << i;
+    EXPECT_EQ(text.reason == FinishReason::stop_token || text.reason == FinishReason::stop_string,
+              want[i].by_token || want[i].complete)
+        << i;
     if (!text.text.empty()) {
-      EXPECT_EQ(text.text, std::string(text.tokens.begin(), text.tokens.end()));
+      EXPECT_EQ(text.text + text.stop, bytes_as_text(text.tokens));
     }
   }
 }
@@ -151,6 +179,54 @@ const std::vector<RecordedSearch> kRecorded{
        {{87, 11, 28, 81, 61, 27, 11}, -2.43586f, false}}}},
 };
 
+/// With texts that are complete: a stopping criterion of these ends, and allowed tokens with as
+/// many new tokens as digits.
+const std::vector<std::string> kRecordedStops{"\x10", "[", "=#", "\x0b\x08", "Q"};
+const std::vector<RecordedSearch> kRecordedTexts{
+    {{.max_tokens = 12,
+      .beams = {4, 3, 1.0, EarlyStopping::no},
+      .stop_tokens = kRecordedEnds,
+      .stop_strings = kRecordedStops},
+     {{{{93, 100, 59, 8, 48, 50, 80, 11, 14, 63, 13, 11}, -2.39053f, false},
+       {{63, 16}, -2.39133f, false, true},
+       {{93, 100, 59, 8, 48, 50, 80, 11, 14, 34, 73, 86}, -2.39998f, false}},
+      {{{14}, -2.0291f, true}, {{14, 5}, -2.25752f, true}, {{14, 91}, -2.33199f, false, true}},
+      {{{87, 11, 28, 26, 8}, -2.38698f, true},
+       {{87, 11, 28, 81}, -2.39174f, false, true},
+       {{87, 11, 64, 28, 5, 25, 56, 77, 35, 14}, -2.3966f, true}}}},
+    {{.max_tokens = 9, .beams = {3, 3, 0.5, EarlyStopping::never}, .stop_strings = kRecordedStops},
+     {{{{63, 16}, -3.38185f, false, true},
+       {{70, 4, 60, 5, 57, 8, 85, 73, 73}, -7.31298f, false},
+       {{70, 4, 60, 5, 57, 8, 35, 85, 70}, -7.36852f, false}},
+      {{{14, 91}, -3.29793f, false, true},
+       {{14, 85, 59, 85, 76, 11, 74, 80, 13}, -6.41291f, false},
+       {{14, 85, 59, 85, 76, 11, 74, 80, 41}, -6.46565f, false}},
+      {{{50, 91}, -4.33577f, false, true},
+       {{87, 11, 16}, -4.64957f, false, true},
+       {{87, 11, 28, 81}, -4.78348f, false, true}}}},
+    {{.max_tokens = 30, .beams = {4, 4}, .form = R"({"regex": "[0-9]{5}"})"},
+     {{{{55, 49, 57, 49, 51}, -3.73101f, false, true},
+       {{55, 53, 50, 48, 49}, -3.78007f, false, true},
+       {{55, 49, 57, 49, 52}, -3.86347f, false, true},
+       {{55, 53, 53, 50, 48}, -3.88769f, false, true}},
+      {{{51, 52, 48, 50, 51}, -2.83819f, false, true},
+       {{51, 52, 48, 50, 50}, -3.06316f, false, true},
+       {{51, 52, 48, 50, 52}, -3.09874f, false, true},
+       {{51, 52, 48, 51, 55}, -3.15914f, false, true}},
+      {{{53, 53, 50, 55, 53}, -3.23365f, false, true},
+       {{53, 50, 55, 50, 49}, -3.25185f, false, true},
+       {{53, 50, 53, 50, 49}, -3.32689f, false, true},
+       {{53, 53, 50, 55, 55}, -3.41849f, false, true}}}}};
+
+/// Log-probabilities of the tokens of the best text of kRecorded's first search:
+/// compute_transition_scores() of transformers.
+const std::vector<std::vector<float>> kRecordedScores{
+    {-2.62898f, -2.15368f, -2.19121f, -2.45933f, -2.4827f, -2.11932f, -2.32743f, -1.88815f,
+     -2.30552f},
+    {-2.1094f},
+    {-3.08073f, -2.09231f, -2.20538f, -2.18853f, -2.32709f, -2.99298f, -1.60994f, -2.89404f,
+     -1.8042f, -2.06916f, -2.67637f, -1.75587f}};
+
 ModelConfig recorded_model() {
   return {.family = ModelFamily::llama,
           .layers = 2,
@@ -164,6 +240,20 @@ ModelConfig recorded_model() {
           .attention_scale = 0.5,
           .logit_scale = 0.125};
 }
+
+/// A folder with the model, and a config that reads it.
+struct RecordedModel {
+  test::TemporaryPath folder;
+  Config config;
+
+  RecordedModel() {
+    const ModelConfig sizes = resolved(recorded_model(), 0, 0);
+    test::write_model(folder.path(), sizes, {.type = StoredType::f32});
+    test::spill(folder.path() + "/config.json", to_hugging_face_config(sizes, {}));
+    config.model = read_hugging_face_config(folder.path());
+    config.model.path = folder.path();
+  }
+};
 
 class BeamsOf : public testing::TestWithParam<SmallModel> {};
 
@@ -198,23 +288,39 @@ TEST(BeamSearch, KeepsTheBestOfTheTextsThatEnded) {
 }
 
 TEST(Beams, AreThoseOfTransformersOnEveryGrid) {
-  const ModelConfig sizes = resolved(recorded_model(), 0, 0);
-  const test::TemporaryPath folder;
-  test::write_model(folder.path(), sizes, {.type = StoredType::f32});
-  test::spill(folder.path() + "/config.json", to_hugging_face_config(sizes, {}));
-  Config config{.model = read_hugging_face_config(folder.path())};
-  config.model.path = folder.path();
+  const RecordedModel recorded;
   for (const GridShape& grid : {GridShape{}, {2, 2, 1, 1}, {1, 1, 2, 2}, {4, 1, 1, 1}})
     for (const RecordedSearch& search : kRecorded) {
       SCOPED_TRACE(concat(to_string(grid), ", ", &search - kRecorded.data()));
-      config.parallelism.set_grid(grid);
-      with_model(config, [&](LoadedModel& model) {
+      with_model(on_grid(recorded.config, grid), [&](LoadedModel& model) {
         Generator generator(model, {});
         const auto got = generator.generate(kRecordedPrompts, search.wanted);
         for (std::size_t i = 0; i < got.size(); ++i)
           expect_found(got[i], search.found[i], search.wanted.beams.returned);
       });
     }
+}
+
+TEST(Beams, WithLogProbabilitiesStopStringsAndFormsAreThoseOfTransformers) {
+  const RecordedModel recorded;
+  for (const GridShape& grid : {GridShape{}, {2, 2, 1, 1}, {1, 1, 2, 2}})
+    with_model(on_grid(recorded.config, grid), [&](LoadedModel& model) {
+      Generator generator(model, with_tokenizer({}));
+      for (const RecordedSearch& search : kRecordedTexts) {
+        SCOPED_TRACE(concat(to_string(grid), ", ", &search - kRecordedTexts.data()));
+        const auto got = generator.generate(kRecordedPrompts, search.wanted);
+        for (std::size_t i = 0; i < got.size(); ++i)
+          expect_found(got[i], search.found[i], search.wanted.beams.returned);
+      }
+      GenerationOptions scored = kRecorded.front().wanted;
+      scored.likeliest = 0;
+      const auto got = generator.generate(kRecordedPrompts, scored);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        ASSERT_EQ(got[i].scores.size(), kRecordedScores[i].size());
+        for (std::size_t t = 0; t < got[i].scores.size(); ++t)
+          EXPECT_NEAR(got[i].scores[t].log_probability, kRecordedScores[i][t], 5e-5);
+      }
+    });
 }
 
 TEST_P(BeamsOf, FindTheTextsOfWholePassesOnEveryGridAndInEveryBatch) {
@@ -308,6 +414,117 @@ TEST(Beams, HeedTheLeastNumberOfTokensPenaltiesAndBiases) {
     EXPECT_EQ(text.tokens.front(), 70);
 }
 
+/// The texts of a search with these rules, on grids; returns the first grid's.
+std::vector<Generation> expect_texts(const GenerationOptions& wanted, const TextRules& rules) {
+  const Prompts prompts = some_prompts(3);
+  const auto want = by_whole_texts(llama(), prompts, wanted, rules);
+  std::vector<Generation> first;
+  for (const GridShape& grid : {GridShape{}, {2, 1, 1, 1}, {1, 2, 2, 1}, {1, 1, 2, 2}})
+    for (const std::int64_t batch : {0, 1}) {
+      SCOPED_TRACE(concat(to_string(grid), ", batch ", batch));
+      const auto got = generate(config_of(llama(), grid), prompts, wanted, {.batch = batch});
+      for (std::size_t i = 0; i < prompts.size(); ++i) {
+        EXPECT_EQ(std::ssize(got[i].others) + 1, wanted.beams.returned);
+        const auto expect = [&](const Generation& text, const BeamSearch::Ended& is) {
+          EXPECT_EQ(text.tokens, is.tokens);
+          EXPECT_NEAR(text.beam_score, is.score, 2e-5 * (1 + std::abs(is.score)));
+          EXPECT_EQ(
+              text.reason == FinishReason::stop_token || text.reason == FinishReason::stop_string,
+              is.by_token || is.complete);
+        };
+        expect(got[i], want[i].front());
+        for (std::size_t k = 0; k < got[i].others.size(); ++k)
+          expect(got[i].others[k], want[i][k + 1]);
+      }
+      if (first.empty()) first = got;
+    }
+  return first;
+}
+
+TEST(Beams, EndAtStopStringsThatAreNotShown) {
+  // Each is one of many that texts of these models come to.
+  GenerationOptions wanted = some_beams();
+  for (char c = 'a'; c < 'q'; ++c) wanted.stop_strings.push_back({c});
+  wanted.stop_strings.push_back("ZZ");
+  const auto ends = [&](const std::string& text) {
+    return std::ranges::any_of(wanted.stop_strings,
+                               [&](const std::string& stop) { return text.ends_with(stop); });
+  };
+  int stopped = 0;
+  for (const Generation& best : expect_texts(wanted, {.completes = ends})) {
+    std::vector<Generation> all = best.others;
+    all.push_back(best);
+    for (const Generation& text : all) {
+      if (text.reason != FinishReason::stop_string) continue;
+      ++stopped;
+      EXPECT_EQ(text.text + text.stop, bytes_as_text(text.tokens));
+    }
+  }
+  EXPECT_GT(stopped, 2);
+}
+
+TEST(Beams, StayWithinAFormAndEndWithIt) {
+  GenerationOptions wanted = some_beams();
+  wanted.form = R"({"regex": "[0-9]{5}"})";
+  const auto digit = [](const std::string&, char next) { return next >= '0' && next <= '9'; };
+  wanted.stop_tokens.clear();
+  for (const Generation& text :
+       expect_texts(wanted, {.allows = digit,
+                            .completes = [](const std::string& text) { return text.size() == 5; }}))
+    EXPECT_EQ(text.text.size(), 5U);
+
+  // Fewer texts than beams, until there are more.
+  wanted.beams.returned = 1;
+  wanted.form = R"({"regex": "ab[01]{3}"})";
+  const auto allows = [&](const std::string& text, char next) {
+    return text.empty() ? next == 'a' : text.size() == 1 ? next == 'b' : next == '0' || next == '1';
+  };
+  for (const Generation& text :
+       expect_texts(wanted, {.allows = allows,
+                            .completes = [](const std::string& text) { return text.size() == 5; }}))
+    EXPECT_EQ(text.reason, FinishReason::stop_token);
+
+  // Tokens that end a text come where the form may end.
+  wanted = some_beams();
+  wanted.form = R"({"regex": "[a-c]+"})";
+  expect_texts(
+      wanted, {.allows = [](const std::string&, char next) { return next >= 'a' && next <= 'c'; }});
+}
+
+TEST(Beams, HaveTheLogProbabilitiesOfTheirTokensAndTheLikeliestBesideThem) {
+  const Prompts prompts = some_prompts(3);
+  GenerationOptions wanted = some_beams();
+  wanted.likeliest = 2;
+  wanted.sampling.repetition_penalty = 1.2;  // not in them
+  for (const GridShape& grid : {GridShape{}, {2, 1, 1, 1}, {1, 2, 2, 1}})
+    with_model(config_of(llama(), grid), [&](LoadedModel& model) {
+      Generator generator(model, with_tokenizer({}));
+      const auto found = generator.generate(prompts, wanted);
+      for (std::size_t i = 0; i < prompts.size(); ++i) {
+        std::vector<Generation> all = found[i].others;
+        all.push_back(found[i]);
+        for (const Generation& text : all) {
+          std::vector<std::int32_t> whole = prompts[i];
+          whole.insert(whole.end(), text.tokens.begin(), text.tokens.end());
+          const auto scores =
+              generator.generate({whole}, {.max_tokens = 0, .likeliest = 2, .score_prompt = true})
+                  .front()
+                  .prompt_scores;
+          ASSERT_EQ(text.scores.size(), text.tokens.size());
+          for (std::size_t t = 0; t < text.scores.size(); ++t) {
+            const TokenScore& want = scores[prompts[i].size() - 1 + t];
+            EXPECT_NEAR(text.scores[t].log_probability, want.log_probability, 2e-5);
+            ASSERT_EQ(text.scores[t].likeliest.size(), 2U);
+            for (std::size_t k = 0; k < 2; ++k) {
+              EXPECT_EQ(text.scores[t].likeliest[k].first, want.likeliest[k].first);
+              EXPECT_NEAR(text.scores[t].likeliest[k].second, want.likeliest[k].second, 2e-5);
+            }
+          }
+        }
+      }
+    });
+}
+
 TEST(Beams, EndWhereTheContextIsFull) {
   const std::vector<std::int32_t> prompt(kContext - 4, 65);
   const Generation text =
@@ -333,8 +550,8 @@ TEST(Beams, RefuseWhatIsNotOfASearch) {
     EXPECT_THAT(refusal(wanted), HasSubstr("set the temperature to 0"));
     EXPECT_THAT(refusal({.beams = {.beams = 2, .returned = 3}}), HasSubstr("at most as many"));
     EXPECT_THAT(refusal({.beams = {.length_penalty = 2}}), HasSubstr("set more than one beam"));
-    EXPECT_THAT(refusal({.beams = {.beams = 2}, .likeliest = 0}), HasSubstr("log-probabilities"));
-    EXPECT_THAT(refusal({.beams = {.beams = 2}, .stop_strings = {"a"}}), HasSubstr("stop strings"));
+    EXPECT_THAT(refusal({.beams = {.beams = 2}, .likeliest = 0, .score_prompt = true}),
+                HasSubstr("scores of the prompt"));
     EXPECT_THAT(refusal({.beams = {.beams = 2}, .slides = true}), HasSubstr("slides"));
     EXPECT_THAT(refusal({.beams = {.beams = 300}}), HasSubstr("needs 300 tokens"));
     generator.reserve(1);
