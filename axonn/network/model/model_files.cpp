@@ -18,6 +18,7 @@
 #include "axonn/network/model/hugging_face.h"
 #include "axonn/network/model/peft.h"
 #include "axonn/network/model/peft_merge.h"
+#include "axonn/network/model/peft_modules.h"
 #include "axonn/network/nn/adapter.h"
 #include "axonn/ranks/comm/texts.h"
 
@@ -276,6 +277,10 @@ std::unique_ptr<ParameterSource> ModelFiles::source(const ModelConfig& model,
   return std::make_unique<SafetensorsSource>(
       SafetensorsFolder(path_, peft ? kAdapterStem : "model"), std::move(parameters),
       peft ? adapter_names(model) : base_names(model));
+}
+
+LoraConfig ModelFiles::adapters_of(const ModelConfig& model) const {
+  return format_ == Format::peft ? adapters_in_model(model, config_.lora) : config_.lora;
 }
 
 /// The parameters of a model that is not tied any more: its output layer begins as the embedding.

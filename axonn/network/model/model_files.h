@@ -44,6 +44,8 @@ class ModelFiles {
   /// The sizes of the model, and of adapters. A folder in PEFT's format has only config().lora,
   /// with the layers that its files hold as targets, unless only_merge().
   const ModelConfig& config() const { return config_; }
+  /// These adapters, by the names of the products of `model`, their base (adapters_in_model()).
+  LoraConfig adapters_of(const ModelConfig& model) const;
   /// Whether these are adapters that models here cannot compute, only merge into their weights
   /// (peft_merge.h).
   bool only_merge() const { return merge_ != nullptr; }

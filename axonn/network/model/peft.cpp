@@ -141,16 +141,22 @@ std::string_view adapted_module(std::string_view parameter) {
   return end == parameter.npos ? std::string_view() : parameter.substr(0, end);
 }
 
-/// Throws UsageError if files of the type have the module under another name than the model, or
-/// joined with others.
-void refuse_without_format(const std::string& module, const StoredName& weight,
-                           const ModelType* type) {
-  const bool renamed = std::ranges::find(weight.names, module + ".weight") == weight.names.end();
-  if (!weight.joined.usual && !renamed) return;
-  refuse("adapters of '", module, "' have no PEFT format: files of the type ", type->name, " have ",
-         weight.joined.usual ? weight.joined.names.front() + " for it and others together"
-                             : weight.names.front() + " in its place",
-         "; merge them into their base model with axonn convert --merge");
+/// The names of a module's weight as those of a factor of its adapter.
+std::vector<std::string> of_factor(std::vector<std::string> weights, std::string_view factor) {
+  constexpr std::string_view kWeight = ".weight";
+  for (std::string& name : weights)
+    name.replace(name.size() - kWeight.size(), kWeight.size(), factor);
+  return weights;
+}
+
+/// How PEFT stores a factor, ".lora_A.weight" or ".lora_B.weight", of a module whose weight is
+/// stored so. Parts of one tensor share A; B has their rows.
+StoredName stored_factor(const StoredName& weight, std::string_view factor) {
+  if (!weight.joined.usual) return {.names = of_factor(weight.names, factor)};
+  StoredName::Joined joined = weight.joined;
+  joined.names = of_factor(weight.joined.names, factor);
+  if (factor.starts_with(".lora_A")) return {.names = std::move(joined.names)};
+  return {.names = {}, .joined = std::move(joined)};
 }
 
 bool module_is_embedding(const Family& family, std::string_view parameter) {
@@ -218,19 +224,12 @@ LoraConfig stored_adapters(const StoredAdapterConfig& stored, std::span<const st
   return lora;
 }
 
-void name_layers(LoraConfig& lora, std::span<const std::string> parameters) {
-  std::vector<AdaptedModule> modules;
-  std::vector<std::string> names;
+void name_layers(LoraConfig& lora, std::span<const AdaptedModule> modules,
+                 std::span<const std::string> whole) {
   lora.modules.clear();
-  for (const std::string& parameter : parameters)
-    if (adapted_module(parameter).empty()) add_whole(lora, parameter);
-  for (const std::string& parameter : parameters)
-    if (parameter.ends_with(".lora_A.weight")) {
-      const std::string module(adapted_module(parameter));
-      modules.push_back({module, *layer_adapter(lora, module)});
-      names.push_back(last_part(module));
-    }
-  if (lora.targets.empty()) lora.targets = std::move(names);
+  for (const std::string& parameter : whole) add_whole(lora, parameter);
+  if (lora.targets.empty())
+    for (const AdaptedModule& module : modules) lora.targets.push_back(last_part(module.name));
   set_layers(lora, modules);
 }
 
@@ -268,9 +267,9 @@ std::string to_adapter_config(const ModelConfig& model, const std::string& base)
   return config.dump(2) + "\n";
 }
 
-void check_written_adapters(const ModelConfig& model, std::span<const std::string> parameters) {
-  for (const std::string& parameter : parameters) {
-    const std::string module(adapted_module(parameter)), name = last_part(module);
+void check_written_adapters(const ModelConfig& model, std::span<const AdaptedModule> modules) {
+  for (const auto& [module, adapter] : modules) {
+    const std::string name = last_part(module);
     if (model.experts > 0 && (name == "gate_proj" || name == "up_proj" || name == "down_proj"))
       refuse(
           "adapters of '", module, "' are not written in PEFT's format: with transformers 5 PEFT ",
@@ -284,24 +283,31 @@ TensorNames adapter_names(const ModelConfig& model) {
   AXONN_CHECK(family, "adapter_names: a registered family has no PEFT format");
   const ModelType* const type = find_type(*family, model);
   const auto name_of = [family, type, model](const std::string& parameter) {
-    StoredName stored = family->stored_name(model, type, parameter);
-    if (const std::string module(adapted_module(parameter)); !module.empty()) {
-      stored.transposed = false;  // even for a Conv1D, A is (r, in) and B is (out, r)
-      refuse_without_format(module, family->stored_name(model, type, module + ".weight"), type);
+    const auto stored_name = [&](const std::string& of) {
+      return family->stored_name(model, type, of);
+    };
+    const std::string module(adapted_module(parameter));
+    StoredName stored;
+    if (module.empty()) {
+      stored = stored_name(parameter);
+      if (stored.joined.usual)
+        refuse("the module of ", parameter, " has no PEFT format: files of the type ", type->name,
+               " have ", stored.joined.names.front(), " for it and others together");
+      stored.joined = {};
+    } else {
+      // Even of a Conv1D, A is (r, in) and B is (out, r).
+      stored = stored_factor(stored_name(module + ".weight"), parameter.substr(module.size()));
     }
-    const bool adapter = !adapted_module(parameter).empty();
-    if (stored.joined.usual && !adapter)
-      refuse("the module of ", parameter, " has no PEFT format: files of the type ", type->name,
-             " have ", stored.joined.names.front(), " for it and others together");
-    stored.joined = {};
     if (module_is_embedding(*family, parameter)) stored = embedding_factor(stored, parameter);
     // PEFT names modules as in the model with its head, which have the family's prefix.
     if (!family->prefix.empty()) std::ranges::reverse(stored.names);
     if (parameter.starts_with("lm_head.")) stored.names = {parameter};
-    if (parameter.ends_with(kMagnitude))  // files of some versions have it as a module's weight
-      for (std::size_t i = 0, count = stored.names.size(); i < count; ++i)
-        stored.names.push_back(stored.names[i] + ".weight");
-    for (std::string& name : stored.names) name = "base_model.model." + name;
+    for (auto* const names : {&stored.names, &stored.joined.names}) {
+      if (parameter.ends_with(kMagnitude))  // files of some versions have it as a module's weight
+        for (std::size_t i = 0, count = names->size(); i < count; ++i)
+          names->push_back((*names)[i] + ".weight");
+      for (std::string& name : *names) name.insert(0, kPeftPrefix);
+    }
     return stored;
   };
   // Base layers of adapted embeddings and heads have the values of the base (peft_merge.h).

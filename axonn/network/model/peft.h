@@ -38,14 +38,16 @@ LoraConfig stored_adapters(const StoredAdapterConfig& stored, std::span<const st
 /// The text for model.lora, which must list its targets. `base`: base_model_name_or_path.
 std::string to_adapter_config(const ModelConfig& model, const std::string& base);
 
-/// Sets lora's targets, layers, patterns and modules to those that name the layers and modules of
-/// these parameters one by one, as files of PEFT need them.
-void name_layers(LoraConfig& lora, std::span<const std::string> parameters);
+/// Sets lora's targets, layers and patterns to those that name these modules one by one, as files
+/// of PEFT need them, and its modules to those of `whole`, the parameters that are trained whole.
+void name_layers(LoraConfig& lora, std::span<const AdaptedModule> modules,
+                 std::span<const std::string> whole = {});
 
-/// The names in a folder of the model's adapters.
+/// The names in a folder of the model's adapters. Parts of a product that files join, such as q, k
+/// and v, have the same A there, and their rows of B.
 TensorNames adapter_names(const ModelConfig& model);
-/// Throws UsageError for adapters, by the names of their parameters, that PEFT would take for those
-/// of other modules.
-void check_written_adapters(const ModelConfig& model, std::span<const std::string> parameters);
+/// Throws UsageError for adapters of modules, by PEFT's names, that it would take for those of
+/// other modules.
+void check_written_adapters(const ModelConfig& model, std::span<const AdaptedModule> modules);
 
 }  // namespace axonn

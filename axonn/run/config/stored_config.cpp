@@ -24,6 +24,14 @@ void take_text(Config& config) {
       model ? text_of_files(*model, adapters.get()) : text_of_files(*adapters));
 }
 
+/// Names the model's adapters, which are those in `files`, by its products.
+void name_products(ModelConfig& model, const ModelFiles& files) {
+  LoraConfig lora = files.adapters_of(model);
+  lora.path = std::move(model.lora.path);
+  lora.dropout = model.lora.dropout;
+  model.lora = std::move(lora);
+}
+
 /// Sets the model of a config to the one in `files`. Adapters stay those of the config, and so does
 /// a tokenizer that the user chose.
 void take_model(Config& config, std::shared_ptr<const ModelFiles> files, const Origins& origins) {
@@ -31,8 +39,10 @@ void take_model(Config& config, std::shared_ptr<const ModelFiles> files, const O
   config.model = files->config();
   config.model.path = files->path();
   config.model.lora = std::move(lora);
-  if (const auto& adapters = config.model_files.adapters; adapters && adapters->untie())
-    config.model.tied = false;
+  if (const auto& adapters = config.model_files.adapters) {
+    if (adapters->untie()) config.model.tied = false;
+    if (config.model.lora.rank > 0) name_products(config.model, *adapters);
+  }
   config.model_files.model = std::move(files);
   take_text(config);
   const std::string& tokenizer = config.data.model_text->tokenizer;
@@ -116,7 +126,9 @@ Config with_adapter_choices(Config config, std::span<const std::string> paths) {
       refuse(path, " has DoRA, biases, whole modules or adapters outside of the blocks, which are ",
              "only merged; merge it into its base with axonn convert --model BASE --adapter ", path,
              " --out MERGED, and use MERGED as a model of its own");
-    config.model.lora.choices.push_back(std::move(one.model.lora));
+    LoraConfig named = one.model_files.adapters->adapters_of(config.model);
+    named.path = path;
+    config.model.lora.choices.push_back(std::move(named));
     config.model_files.choices.push_back(std::move(one.model_files.adapters));
   }
   config.model.lora.rank = config.model.lora.choices.front().rank;

@@ -20,6 +20,7 @@
 #include "axonn/network/model/merged_source.h"
 #include "axonn/network/model/model_files.h"
 #include "axonn/network/model/peft.h"
+#include "axonn/network/model/peft_modules.h"
 #include "axonn/network/nn/layer_adapters.h"
 #include "axonn/ranks/comm/self.h"
 #include "axonn/run/config/inputs.h"
@@ -213,7 +214,7 @@ class Converter {
 
   void merge() {
     ModelConfig config = adapters_->checkpoint() ? adapters_->config() : model_->config();
-    config.lora = adapters_->config().lora;
+    config.lora = adapters_->adapters_of(config);
     source_ =
         with_adapters(std::move(source_), source_of(*adapters_, config), config.lora, job_.threads);
   }
@@ -227,19 +228,13 @@ class Converter {
       refuse("--out ", job_.out, " exists and holds no model; it is not replaced");
   }
 
-  static std::vector<std::string> names_of(std::span<const ParameterSpec> parameters) {
-    std::vector<std::string> names;
-    for (const ParameterSpec& spec : parameters) names.push_back(spec.name);
-    return names;
-  }
-
   void plan_tensors() {
-    const TensorNames names = model_->adapters() ? adapter_names(config_) : base_names(config_);
-    if (model_->adapters()) check_written_adapters(config_, names_of(parameters_));
+    if (model_->adapters()) return plan_adapters();
+    const TensorNames names = base_names(config_);
     std::string prefix = model_->form().prefix;
     // transformers 4 finds no weights in a file with an output layer and names without prefixes.
     if (const Family* const family = find_family(config_);
-        prefix.empty() && family && !config_.tied && !model_->adapters())
+        prefix.empty() && family && !config_.tied)
       prefix = family->prefix;
     for (const ParameterSpec& spec : parameters_) {
       const StoredName as = names.of(spec.name);
@@ -261,6 +256,26 @@ class Converter {
                           .type = type_,
                           .number = static_cast<float>(value)});
     for (const PlannedTensor& tensor : tensors_) total_ += tensor.bytes();
+  }
+
+  void plan_adapters() {
+    adapted_ = peft_adapters(std::move(source_), config_);
+    check_written_adapters(config_, adapted_.modules);
+    source_ = std::move(adapted_.source);
+    const TensorNames names = adapter_names(config_);
+    for (const StoredParameter& parameter : source_->parameters()) {
+      const auto spec = std::ranges::find(parameters_, parameter.name, &ParameterSpec::name);
+      const bool ours = spec != parameters_.end();
+      const StoredName as = ours ? names.of(parameter.name) : StoredName{.names = {parameter.name}};
+      const bool vector = ours ? parameter.cols == 1 && !spec->decays && !as.transposed
+                               : parameter.name.ends_with("lora_magnitude_vector");
+      tensors_.push_back({.name = as.names.front(),
+                          .parameter = parameter,
+                          .type = type_,
+                          .vector = vector,
+                          .transposed = as.transposed});
+      total_ += tensors_.back().bytes();
+    }
   }
 
   /// Rows of a joined tensor come in their order, or alternate; those of several tensors in turn.
@@ -310,7 +325,7 @@ class Converter {
 
   void write_adapters(const std::string& to) {
     ModelConfig config = config_;
-    name_layers(config.lora, names_of(parameters_));
+    name_layers(config.lora, adapted_.modules, adapted_.whole);
     config = resolved(config, 0, 0);
     write_text_files(text_, to, warnings_);
     write_text(to + "/adapter_config.json", to_adapter_config(config, base_));
@@ -357,6 +372,7 @@ class Converter {
   std::vector<std::string> warnings_;
   std::vector<ParameterSpec> parameters_;
   std::unique_ptr<ParameterSource> source_;
+  PeftAdapters adapted_;  // adapters to write, without their source
   ModelForm form_ = ModelForm::hugging_face;
   StoredType type_ = StoredType::f32;
   std::vector<PlannedTensor> tensors_;

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/network/model/peft_modules.h"
 #include "axonn/network/nn/layer_adapters.h"
 
 using namespace axonn;
@@ -140,10 +141,11 @@ TEST(PeftLayers, WhatIsWrittenReadsBack) {
                 .alpha_pattern = {"up_proj 0.3"}};
   const std::vector<std::string> modules = {kLayer0 + "self_attn.q_proj",
                                             kLayer1 + "self_attn.q_proj", kLayer1 + "mlp.up_proj"};
-  std::vector<std::string> parameters;
-  for (const std::string& module : modules) parameters.push_back(module + ".lora_A.weight");
+  std::vector<AdaptedModule> adapted;
+  for (const std::string& module : modules)
+    adapted.push_back({module, *layer_adapter(model.lora, module)});
   ModelConfig named = model;
-  name_layers(named.lora, parameters);
+  name_layers(named.lora, adapted);
   const auto read = parse_adapter_config(to_adapter_config(named, "base"), "a");
   for (const std::string& module : modules)
     EXPECT_EQ(peft_adapter(read.layers, module), layer_adapter(model.lora, module)) << module;
@@ -153,23 +155,37 @@ TEST(PeftLayers, WhatIsWrittenReadsBack) {
 TEST(PeftFormat, AdaptersThatPeftWouldTakeForOthersAreNotWritten) {
   ModelConfig model{.family = ModelFamily::llama, .layers = 2, .hidden = 32, .heads = 4};
   model.experts = 4;
-  const std::vector<std::string> attention = {"model.layers.0.self_attn.q_proj.lora_A.weight"};
+  const std::vector<AdaptedModule> attention = {{kLayer0 + "self_attn.q_proj", {8, 16}}};
   check_written_adapters(model, attention);
-  const std::vector<std::string> shared = {
-      "model.layers.1.mlp.shared_experts.up_proj.lora_A.weight"};
+  const std::vector<AdaptedModule> shared = {{kLayer1 + "mlp.shared_experts.up_proj", {8, 16}}};
   EXPECT_THAT([&] { check_written_adapters(model, shared); },
               ThrowsMessage<UsageError>(HasSubstr("gives those of 'up_proj' to the experts")));
   model.experts = 0;
   check_written_adapters(model, shared);
 }
 
-TEST(PeftFormat, ModulesWithOtherNamesInFilesAreRefused) {
+TEST(PeftFormat, ModulesHaveTheNamesOfFiles) {
   ModelConfig model{.family = ModelFamily::llama, .layers = 2, .hidden = 32, .heads = 4};
   model.norm = NormKind::layer;
   model.activation = MlpKind::gelu;
   const TensorNames names = adapter_names(model);  // of StarCoder2
-  EXPECT_EQ(names.of("model.layers.0.self_attn.q_proj.lora_A.weight").names.front(),
+  EXPECT_EQ(names.of(kLayer0 + "self_attn.q_proj.lora_A.weight").names.front(),
             "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight");
-  EXPECT_THAT([&] { names.of("model.layers.0.mlp.up_proj.lora_A.weight"); },
-              ThrowsMessage<UsageError>(HasSubstr("have model.layers.0.mlp.c_fc.weight")));
+  EXPECT_EQ(names.of(kLayer0 + "mlp.up_proj.lora_B.weight").names.front(),
+            "base_model.model.model.layers.0.mlp.c_fc.lora_B.weight");
+}
+
+TEST(PeftFormat, AnAdapterOfAJoinedModuleIsOfEachOfItsProducts) {
+  ModelConfig model{.family = ModelFamily::llama, .layers = 2, .hidden = 32, .heads = 4};
+  model.type = "phi3";
+  model.vocab = 31;
+  model = resolved(model, 0, 0);
+  const LoraConfig stored{.rank = 4, .alpha = 8, .targets = {"qkv_proj", "o_proj"}};
+  const LoraConfig lora = adapters_in_model(model, stored);
+  for (const char* const product : {"q_proj", "k_proj", "v_proj", "o_proj"})
+    EXPECT_EQ(layer_adapter(lora, kLayer1 + "self_attn." + product), (LayerAdapter{4, 8}))
+        << product;
+  EXPECT_EQ(layer_adapter(lora, kLayer1 + "mlp.up_proj"), std::nullopt);
+  const LoraConfig plain{.rank = 4, .alpha = 8, .targets = {"o_proj"}};
+  EXPECT_EQ(adapters_in_model(model, plain), plain);
 }
