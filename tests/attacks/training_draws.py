@@ -201,12 +201,12 @@ def draw_rows(rng, keys, grid):
     """The data, the length of sequences, how they are cut, windows and documents."""
     z, data = grid[2], grid[3]
     context = rng.choice([c for c in (1, 2, 2, 4, 4) if z % c == 0])
-    if "model.delta_layers" in keys:  # they need all positions of a sequence
-        context = 1
     if context > 1:
         keys["parallelism.context"] = context
         keys["training.seq_len"] = length = 2 * BLOCK * context * rng.choice((1, 1, 1, 2))
         keys["parallelism.context_layout"] = rng.choice(("auto", "zigzag", "balanced", "window"))
+        if "model.delta_layers" in keys and keys["parallelism.context_layout"] == "window":
+            keys["parallelism.context_layout"] = "balanced"  # delta nets see all positions
     else:
         keys["training.seq_len"] = length = rng.choice((2, 7, 24, 33, 64, 65, 130))
     if keys["model.family"] == "llama" and rng.random() < 0.8:

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/network/nn/head_exchange.h"
 #include "axonn/ranks/parallel/block.h"
 
 namespace axonn {
@@ -35,6 +36,12 @@ Linear::Options delta_products(const DeltaNet::Options& options, const Heads& he
           .adapters = options.adapters};
 }
 
+/// Of rows whose sequences are whole on this rank.
+ops::SeenRows seen_by(const Context& ctx, const Chunk& products) {
+  return {.positions = products.rows.positions,
+          .starts = of_rows_here(ctx, products, products.rows.start)};
+}
+
 /// Memory for the states of a delta rule.
 Tensor room_of_states(const Context& ctx, std::int64_t heads, std::int64_t K, std::int64_t V) {
   return ctx.empty(heads, (K + 2) * V, DType::f32);
@@ -49,42 +56,119 @@ Tensor number_of_columns(const Context& ctx, std::int64_t cols, float number) {
 }  // namespace
 
 /// Where things lie in this rank's columns of the products: q, k and v, the channels of the
-/// convolution; then z, b and a.
+/// convolution; then z, b and a. Or in those of some of its heads, then without z.
 struct DeltaNet::Columns {
   LocalHeads heads;
-  std::int64_t K, V, keys, values, channels;
+  std::int64_t K, V, keys, values, channels, gates;  ///< gates: where b begins
   std::int64_t parts, part;  ///< into how many parts y cuts x's columns, and which is here
+  /// The columns of this rank's q and of its v, its value heads, and which of its heads are the
+  /// first here.
+  std::int64_t all_keys, all_values, all_heads, first_key = 0, first_value = 0;
 
   Columns(const Context& ctx, const Heads& all, const DeltaSizes& sizes, AxisSet over)
       : heads(ctx, all, over),
         K(sizes.key_dim),
         V(sizes.value_dim),
-        keys(heads.room * K),
-        values(heads.heads * V),
-        channels(2 * keys + values),
         parts(over.has(Axis::y) ? ctx.grid.extent(Axis::y) : 1),
-        part(over.has(Axis::y) ? ctx.grid.coord(Axis::y) : 0) {}
+        part(over.has(Axis::y) ? ctx.grid.coord(Axis::y) : 0),
+        all_keys(heads.room * K),
+        all_values(heads.heads * V),
+        all_heads(heads.heads) {
+    count();
+    gates = channels + values;
+  }
 
-  std::int64_t width() const { return channels + values + 2 * heads.heads; }
+  /// Those of part i of c of the value heads, with the key heads that they read.
+  Columns some(int i, int c) const {
+    Columns of = *this;
+    of.first_value = i * all_heads / c;
+    of.heads.heads = (i + 1) * all_heads / c - of.first_value;
+    const std::int64_t first = heads.first_query + of.first_value, end = first + of.heads.heads;
+    of.first_key = first / heads.group;
+    of.heads.room = of.heads.heads > 0 ? (end + heads.group - 1) / heads.group - of.first_key : 0;
+    of.heads.first_query = first % heads.group;
+    of.count();
+    of.gates = of.channels;
+    return of;
+  }
+  /// Calls f(columns in all of this rank's products, columns in those of these heads) for q, k, v,
+  /// b and a.
+  void for_each(const Columns& all, const View& products, const View& of_these, auto f) const {
+    f(all.q(products).col_range(first_key * K, keys), q(of_these));
+    f(all.k(products).col_range(first_key * K, keys), k(of_these));
+    f(all.v(products).col_range(first_value * V, values), v(of_these));
+    f(all.b(products).col_range(first_value, heads.heads), b(of_these));
+    f(all.a(products).col_range(first_value, heads.heads), a(of_these));
+  }
+
+  std::int64_t width() const { return gates + 2 * heads.heads; }
   View convolved(const View& all) const { return all.col_range(0, channels); }
   View q(const View& all) const { return all.col_range(0, keys); }
   View k(const View& all) const { return all.col_range(keys, keys); }
   View v(const View& all) const { return all.col_range(2 * keys, values); }
   View z(const View& all) const { return all.col_range(channels, values); }
-  View b(const View& all) const { return all.col_range(channels + values, heads.heads); }
-  View a(const View& all) const {
-    return all.col_range(channels + values + heads.heads, heads.heads);
+  View b(const View& all) const { return all.col_range(gates, heads.heads); }
+  View a(const View& all) const { return all.col_range(gates + heads.heads, heads.heads); }
+  /// The numbers of these value heads, of those of this rank's x.
+  View numbers(const View& of_x) const {
+    return of_x.col_range(part * all_heads + first_value, heads.heads);
   }
-  /// The numbers of this rank's value heads, of those of its x.
-  View numbers(const View& of_x) const { return of_x.col_range(part * heads.heads, heads.heads); }
   /// Calls f(first row in the parameter, first column here, count) for q, k and v.
   void for_channels(const auto& f) const {
+    struct Run {
+      std::int64_t all, first, count;
+    };
+    const Run of_keys{all_keys, first_key * K, keys},
+        of_values{all_values, first_value * V, values};
     std::int64_t in_parameter = 0, here = 0;
-    for (const std::int64_t count : {keys, keys, values}) {
-      f(in_parameter + part * count, here, count);
-      in_parameter += parts * count;
-      here += count;
+    for (const Run& run : {of_keys, of_keys, of_values}) {
+      f(in_parameter + part * run.all + run.first, here, run.count);
+      in_parameter += parts * run.all;
+      here += run.count;
     }
+  }
+
+ private:
+  void count() {
+    keys = heads.room * K;
+    values = heads.heads * V;
+    channels = 2 * keys + values;
+  }
+};
+
+/// How ranks that share sequences divide the heads that each of them has.
+struct DeltaNet::Parts {
+  HeadExchange exchange;
+  std::vector<Columns> of_ranks;
+  Tensor starts;
+  ops::SeenRows seen;  ///< of whole sequences
+
+  Parts(const Context& ctx, const Columns& at, const Chunk& products) : exchange(ctx, products) {
+    for (int i = 0; i < exchange.ranks(); ++i) of_ranks.push_back(at.some(i, exchange.ranks()));
+    starts = exchange.starts();
+    seen = {.positions = products.rows.whole(), .starts = starts.view()};
+  }
+
+  const Columns& mine() const { return of_ranks[exchange.rank()]; }
+  std::vector<std::int64_t> widths() const {
+    std::vector<std::int64_t> all;
+    for (const Columns& of : of_ranks) all.push_back(of.heads.heads > 0 ? of.width() : 0);
+    return all;
+  }
+  std::vector<std::int64_t> values() const {
+    std::vector<std::int64_t> all;
+    for (const Columns& of : of_ranks) all.push_back(of.values);
+    return all;
+  }
+  /// The products of this rank's part of the heads in whole sequences.
+  Chunk gather(const Context& ctx, const Columns& at, const Chunk& products) const {
+    Chunk whole = products;
+    whole.value = exchange.gather(widths(), products.value.dtype(), [&](int i, const View& to) {
+      of_ranks[i].for_each(at, products.value.view(), to, [&](const View& from, const View& part) {
+        ctx.backend.run(ops::Cast{part, from});
+      });
+    });
+    return whole;
   }
 };
 
@@ -101,10 +185,10 @@ struct DeltaNet::Made {
 
 /// The gradients that backward goes on with.
 struct DeltaNet::Slopes {
-  Tensor d_out;
-  Tensor d_products;
-  Tensor d_active;         // (R, channels)
-  Tensor d_decay, d_beta;  // (R, h) f32
+  Tensor d_out;                      // of the gate's result, or of the delta rule's
+  Tensor d_products;                 // written
+  Tensor d_active = {};              // (R, channels)
+  Tensor d_decay = {}, d_beta = {};  // (R, h) f32
 };
 
 DeltaNet::DeltaNet(ParameterGroup& group, const std::string& name, const Options& options)
@@ -156,21 +240,23 @@ Var DeltaNet::operator()(const Context& context, const Var& inp) const {
 }
 
 Chunk DeltaNet::forward(const Context& ctx, const Chunk& products) const {
-  AXONN_CHECK(!products.rows.share, taps_->spec().name,
-              ": ranks share sequences, of which each needs all rows");
   const Columns at(ctx, heads_, sizes_, products.placement.cols);
   AXONN_CHECK(products.value.cols() == at.width(), taps_->spec().name, ": products ",
               products.value.raw_view(), ", wanted ", at.width(), " columns");
   ctx.backend.mark(taps_->spec().name);
   if (KeyValueCache* const cache = ctx.find<KeyValueCache>()) {
+    AXONN_CHECK(!products.rows.share, taps_->spec().name,
+                ": a cache needs whole sequences on each rank; generate with ",
+                "parallelism.context = 1");
     const auto& kept = cache->recurrent(ctx, at.heads.heads, (at.K + 2) * at.V, at.channels);
-    const Tensor recalled = recall(ctx, at, make(ctx, at, products, &kept), kept.states);
+    const ops::SeenRows seen{.slots = cache->slots().all.view(),
+                             .position = products.rows.position.view()};
+    const Tensor recalled = recall(ctx, at, make(ctx, at, products, seen, &kept), kept.states);
     return make_chunk(ctx, products, gated(ctx, at, products, recalled), products.placement);
   }
-  const Tensor recalled =
-      recall(ctx, at, make(ctx, at, products),
-             room_of_states(ctx, products.value.rows() / products.rows.positions * at.heads.heads,
-                            at.K, at.V));
+  const Tensor recalled = products.rows.share
+                              ? recall_shared(ctx, at, products)
+                              : recall_whole(ctx, at, products, seen_by(ctx, products));
   Chunk out = make_chunk(ctx, products, gated(ctx, at, products, recalled), products.placement);
   if (!taps_->frozen()) need_gradient(ctx, out);
   const auto backward = [this, ctx, at, recalled,
@@ -196,6 +282,7 @@ Tensor DeltaNet::taps(const Context& ctx, const Columns& at) const {
 
 /// `kept`: what the slots of a generation have; null: sequences are whole.
 DeltaNet::Made DeltaNet::make(const Context& ctx, const Columns& at, const Chunk& products,
+                              const ops::SeenRows& seen,
                               const KeyValueCache::Recurrent* kept) const {
   const std::int64_t R = products.value.rows(), h = at.heads.heads, room = at.heads.room;
   const DType type = products.value.dtype();
@@ -212,13 +299,9 @@ DeltaNet::Made DeltaNet::make(const Context& ctx, const Columns& at, const Chunk
             .rstd = ctx.empty(R, 2 * room, DType::f32),
             .one_q = number_of_columns(ctx, at.K, 1 / (length * length)),
             .one_k = number_of_columns(ctx, at.K, 1 / length),
-            .seen = {.positions = products.rows.positions,
-                     .starts = of_rows_here(ctx, products, products.rows.start)}};
+            .seen = seen};
   const auto* const cache = kept ? ctx.find<KeyValueCache>() : nullptr;
-  if (cache) {
-    made.convolved = ctx.zeros(R, at.channels, type);  // rows without a slot are left out
-    made.seen = {.slots = cache->slots().all.view(), .position = products.rows.position.view()};
-  }
+  if (cache) made.convolved = ctx.zeros(R, at.channels, type);  // rows without a slot are left out
   ctx.backend.run(ops::CausalConvolution{.out = made.convolved.view(),
                                          .inp = at.convolved(all),
                                          .weight = made.taps.view(),
@@ -262,6 +345,27 @@ Tensor DeltaNet::recall(const Context& ctx, const Columns& at, const Made& made,
                                  .key_heads = at.heads.room,
                                  .group = at.heads.group,
                                  .first_value = at.heads.first_query});
+  return out;
+}
+
+Tensor DeltaNet::recall_whole(const Context& ctx, const Columns& at, const Chunk& products,
+                              const ops::SeenRows& seen) const {
+  return recall(
+      ctx, at, make(ctx, at, products, seen),
+      room_of_states(ctx, products.value.rows() / seen.positions * at.heads.heads, at.K, at.V));
+}
+
+/// The same in this rank's rows of sequences that it shares.
+Tensor DeltaNet::recall_shared(const Context& ctx, const Columns& at, const Chunk& products) const {
+  const Parts parts(ctx, at, products);
+  const Chunk whole = parts.gather(ctx, at, products);
+  Tensor recalled;
+  if (!whole.value.empty()) recalled = recall_whole(ctx, parts.mine(), whole, parts.seen);
+  Tensor out = ctx.empty(products.value.rows(), at.values, products.value.dtype());
+  parts.exchange.scatter(recalled, parts.values(), [&](int i, const View& from) {
+    const Columns& of = parts.of_ranks[i];
+    ctx.backend.run(ops::Cast{out.view().col_range(of.first_value * of.V, of.values), from});
+  });
   return out;
 }
 
@@ -342,14 +446,30 @@ void DeltaNet::convolution_backward(const Context& ctx, const Columns& at, const
 
 Tensor DeltaNet::backward(const Context& ctx, const Columns& at, const Chunk& products,
                           const Tensor& recalled, const Tensor& d_out) const {
+  const bool shared = products.rows.share != nullptr;
+  const Tensor& value = products.value;
+  Slopes slopes{.d_out = d_out,
+                .d_products = shared ? ctx.zeros(value.rows(), value.cols(), value.dtype())
+                                     : ctx.like(value)};
+  slopes.d_out = gated_backward(ctx, at, products, recalled, slopes);
+  if (shared)
+    shared_backward(ctx, at, products, slopes);
+  else
+    recall_backward(ctx, at, products, seen_by(ctx, products), slopes);
+  return slopes.d_products;
+}
+
+/// Writes the gradients of q, k, v, b and a from that of recall_whole()'s result; adds those of
+/// parameters.
+void DeltaNet::recall_backward(const Context& ctx, const Columns& at, const Chunk& products,
+                               const ops::SeenRows& seen, const Slopes& of) const {
   const std::int64_t R = products.value.rows(), h = at.heads.heads;
-  const Made made = make(ctx, at, products);
-  const Slopes slopes{.d_out = d_out,
-                      .d_products = ctx.like(products.value),
+  const Made made = make(ctx, at, products, seen);
+  const Slopes slopes{.d_out = of.d_out,
+                      .d_products = of.d_products,
                       .d_active = ctx.like(made.active),
                       .d_decay = ctx.empty(R, h, DType::f32),
                       .d_beta = ctx.empty(R, h, DType::f32)};
-  const Tensor d_recalled = gated_backward(ctx, at, products, recalled, slopes);
   const Tensor d_q = ctx.zeros(R, at.keys, DType::f32), d_k = ctx.zeros(R, at.keys, DType::f32),
                deltas = ctx.empty(R, at.values, DType::f32),
                memory =
@@ -367,7 +487,7 @@ Tensor DeltaNet::backward(const Context& ctx, const Columns& at, const Chunk& pr
                                                      .key_heads = at.heads.room,
                                                      .group = at.heads.group,
                                                      .first_value = at.heads.first_query},
-                                         .d_out = d_recalled.view(),
+                                         .d_out = slopes.d_out.view(),
                                          .d_q = d_q.view(),
                                          .d_k = d_k.view(),
                                          .d_v = at.v(d_active),
@@ -383,7 +503,32 @@ Tensor DeltaNet::backward(const Context& ctx, const Columns& at, const Chunk& pr
     ctx.backend.run(ops::HeadNormBackward{.forward = *norm, .d_out = d.view(), .d_inp = to});
   }
   convolution_backward(ctx, at, products, made, slopes);
-  return slopes.d_products;
+}
+
+/// The same in rows of sequences that ranks share. d_products is zero in these columns: a key head
+/// may be read by value heads of several ranks.
+void DeltaNet::shared_backward(const Context& ctx, const Columns& at, const Chunk& products,
+                               const Slopes& slopes) const {
+  const Parts parts(ctx, at, products);
+  const Chunk whole = parts.gather(ctx, at, products);
+  const Tensor d_recalled =
+      parts.exchange.gather(parts.values(), slopes.d_out.dtype(), [&](int i, const View& to) {
+        const Columns& of = parts.of_ranks[i];
+        ctx.backend.run(
+            ops::Cast{to, slopes.d_out.view().col_range(of.first_value * of.V, of.values)});
+      });
+  Tensor d_whole;
+  if (!whole.value.empty()) {
+    d_whole = ctx.like(whole.value);
+    recall_backward(ctx, parts.mine(), whole, parts.seen,
+                    {.d_out = d_recalled, .d_products = d_whole});
+  }
+  parts.exchange.scatter(d_whole, parts.widths(), [&](int i, const View& from) {
+    parts.of_ranks[i].for_each(at, slopes.d_products.view(), from,
+                               [&](const View& to, const View& part) {
+                                 ctx.backend.run(ops::Add{to, to, part});
+                               });
+  });
 }
 
 }  // namespace axonn

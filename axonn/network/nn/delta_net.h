@@ -25,7 +25,11 @@ namespace axonn {
 ///   out                                      (R, N·V)               x, or x and y
 ///
 /// Heads are cut as those of attention(), whose rules of y apply. No communication but that of the
-/// product. With a KeyValueCache, rows go on from the states of their slots.
+/// product, unless c ranks share sequences: then each goes through whole sequences with a c-th of
+/// the heads (HeadExchange). A rank sends and gets (c - 1)/c of the columns q, k, v, b and a of its
+/// rows, and as much of the rule's result back; backward once more, and their gradients. With fewer
+/// heads here than ranks, some of these wait. With a KeyValueCache, rows go on from the states of
+/// their slots.
 ///
 /// Source: Yang et al., "Gated delta networks: improving Mamba2 with delta rule", 2024.
 class DeltaNet {
@@ -41,7 +45,7 @@ class DeltaNet {
   /// Declares the parameters as name.q_proj.weight and so on.
   DeltaNet(ParameterGroup& group, const std::string& name, const Options& options);
 
-  /// (R, N·V). Throws Error if ranks share sequences.
+  /// (R, N·V). Throws Error for a cache of sequences that ranks share.
   Var operator()(const Context& ctx, const Var& inp) const;
 
   /// Bytes that a layer of these sizes takes on this rank in a slot of a KeyValueCache.
@@ -51,18 +55,26 @@ class DeltaNet {
   struct Columns;
   struct Made;
   struct Slopes;
+  struct Parts;
   Chunk forward(const Context& ctx, const Chunk& products) const;
   Tensor taps(const Context& ctx, const Columns& at) const;
-  Made make(const Context& ctx, const Columns& at, const Chunk& products,
+  Made make(const Context& ctx, const Columns& at, const Chunk& products, const ops::SeenRows& seen,
             const KeyValueCache::Recurrent* kept = nullptr) const;
   Tensor recall(const Context& ctx, const Columns& at, const Made& made,
                 const Tensor& states) const;
+  Tensor recall_whole(const Context& ctx, const Columns& at, const Chunk& products,
+                      const ops::SeenRows& seen) const;
+  Tensor recall_shared(const Context& ctx, const Columns& at, const Chunk& products) const;
   Tensor gated(const Context& ctx, const Columns& at, const Chunk& products,
                const Tensor& recalled) const;
   Tensor backward(const Context& ctx, const Columns& at, const Chunk& products,
                   const Tensor& recalled, const Tensor& d_out) const;
   Tensor gated_backward(const Context& ctx, const Columns& at, const Chunk& products,
                         const Tensor& recalled, const Slopes& slopes) const;
+  void recall_backward(const Context& ctx, const Columns& at, const Chunk& products,
+                       const ops::SeenRows& seen, const Slopes& slopes) const;
+  void shared_backward(const Context& ctx, const Columns& at, const Chunk& products,
+                       const Slopes& slopes) const;
   void gates_backward(const Context& ctx, const Columns& at, const Chunk& products,
                       const Made& made, const Slopes& slopes) const;
   void convolution_backward(const Context& ctx, const Columns& at, const Chunk& products,

@@ -17,6 +17,11 @@ std::optional<DType> logits_type(const TrainingConfig& training) {
   return training.logits_dtype == LogitsType::f32 ? DType::f32 : training.dtype;
 }
 
+/// The window that all layers have; 0: some see all positions before their own.
+std::int64_t window_of_all_layers(const ModelConfig& model) {
+  return model.is_llama() && model.delta_layers.empty() ? model.widest_window() : 0;
+}
+
 }  // namespace
 
 LoadedModel::LoadedModel(const PreparedRun& run, Communicator& world,
@@ -56,8 +61,7 @@ Context LoadedModel::context_on(Backend& backend) const {
       .reduce_dtype = p.reduce_dtype,
       .logits = logits_type(config_.training),
       .sequence_parallel = p.sequence_parallel,
-      .sequence_cut = {p.context_layout,
-                       config_.model.is_llama() ? config_.model.widest_window() : 0},
+      .sequence_cut = {p.context_layout, window_of_all_layers(config_.model)},
       .chunks = p.chunks,
       .recompute = recomputed_blocks(config_.activation_checkpoint),
       .keep_dispatch = config_.activation_checkpoint.keep_dispatch};

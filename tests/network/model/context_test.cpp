@@ -78,6 +78,35 @@ TEST(Context, LatentAttentionHasTheLossesOfOneRank) {
   EXPECT_EQ(difference_on_grids(run_of(model), context_grids()), "");
 }
 
+/// A gated delta net and attention; the net has this many key heads and value heads.
+ModelConfig delta_model(std::int64_t key_heads, std::int64_t value_heads) {
+  ModelConfig model = llama();
+  model.attention_gate = true;
+  model.qk_norm = QkNormKind::head;
+  model.delta_layers = {0};
+  model.delta = {
+      .key_heads = key_heads, .value_heads = value_heads, .key_dim = 5, .value_dim = 7, .taps = 3};
+  return model;
+}
+
+TEST(Context, GatedDeltaNetsHaveTheLossesOfOneRank) {
+  EXPECT_EQ(difference_on_grids(run_of(delta_model(2, 12)), context_grids()), "");
+}
+
+TEST(Context, GatedDeltaNetsOfAnyHeadsAndDocumentsHaveTheLossesOfOneRank) {
+  const std::vector<GridShape> grids = {
+      {.z = 2, .context = 2}, {.z = 4, .context = 4}, {.x = 2, .y = 2, .z = 2, .context = 2}};
+  // Fewer heads than ranks, a group of heads that ranks divide, heads that they cannot.
+  for (const auto& [key_heads, value_heads] : {std::pair{1, 1}, {1, 6}, {3, 3}, {5, 5}}) {
+    ModelConfig model = delta_model(key_heads, value_heads);
+    model.window = 100;
+    TinyRun run = run_of(model);
+    run.packed = true;
+    run.sequence_cut = {.layout = ContextLayout::balanced};
+    EXPECT_EQ(difference_on_grids(run, grids), "") << key_heads << ' ' << value_heads;
+  }
+}
+
 TEST(Context, SinksHaveTheLossesOfOneRank) {
   ModelConfig model = llama();
   model.sinks = true;

@@ -396,10 +396,6 @@ class Llama final : public Decoder {
       refuse("[parallelism] context = ", grid.shape().context,
              ": ranks cannot share sequences whose positions see their own chunk alone ",
              "(model.window_chunks); set context to 1");
-    if (!config.delta_layers.empty() && grid.shape().context > 1)
-      refuse("[parallelism] context = ", grid.shape().context,
-             ": a gated delta net (model.delta_layers) needs all positions of a sequence on a ",
-             "rank; set context to 1, and take more ranks of x");
     for (std::int64_t i = 0; i < config.layers; ++i) {
       const std::int64_t window = config.window_of(i);
       const Rope* rope = window > 0 && window_rope_ ? &*window_rope_ : &rope_;
