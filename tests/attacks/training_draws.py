@@ -68,7 +68,7 @@ def draw_model(rng, keys, grid, dtype):
         return
     for bias in ("qkv_bias", "out_bias", "mlp_bias"):
         keys[f"model.{bias}"] = rng.choice((True, False))
-    keys["model.qk_norm"] = rng.choice(("none", "head", "width", "rotated-head"))
+    keys["model.qk_norm"] = rng.choice(("none", "head", "width", "rotated-head", "rotated-plain"))
     keys["model.rope_scaling"] = rng.choice(
         ("none", "none", "llama3", "yarn", "longrope", "linear"))
     keys["model.rope_pairs"] = rng.choice(("halves", "halves", "neighbours"))
@@ -166,6 +166,41 @@ def draw_window(rng, keys, window):
         keys["model.window_rope_scaling"] = False
 
 
+def draw_differing_layers(rng, keys, grid):
+    """Options by which layers with the window, or without rotary positions, differ from others."""
+    latents, gate = "model.kv_lora_rank" in keys, "model.attention_gate" in keys
+    delta, several = "model.delta_layers" in keys, keys["model.layers"] > 1
+    if keys.get("model.window", 0) and keys.get("parallelism.context", 1) == 1:
+        keys["model.window_chunks"] = rng.random() < 0.15
+    if "model.nope_layers" in keys and not latents and rng.random() < 0.4:
+        keys |= {"model.nope_query_growth": 0.3, "model.nope_query_positions": rng.choice((3, 8))}
+    if "model.shared_ffn" in keys and keys["model.block_norm"] == "both":
+        keys["model.expert_block_norms"] = rng.random() < 0.5
+    if keys.get("model.expert_block_norms"):
+        keys["model.shared_gate"] = False
+    elif "model.experts" in keys and not keys["model.expert_bias"]:
+        keys["model.expert_input_scores"] = rng.random() < 0.15
+    keys["model.value_norm"] = not latents and rng.random() < 0.15
+    if keys["model.block_norm"] == "parallel":
+        return
+    keys["model.layer_factor"] = rng.random() < 0.15
+    if rng.random() < 0.15:
+        keys["model.layer_input"] = 6 * grid[0]
+    plain = keys["model.qk_norm"] in ("none", "head", "rotated-head")
+    if several and plain and not (latents or gate or delta) and rng.random() < 0.2:
+        keys |= {"model.shared_kv_layers": 1, "model.double_shared_ffn": rng.choice((True, False))}
+        # The last layer needs one before it that sees as many positions.
+        keys.pop("model.full_layers", None)
+    if "model.full_layers" in keys and plain and not (latents or gate) and rng.random() < 0.5:
+        keys["model.full_values_are_keys"] = rng.choice((True, False))
+        if keys["model.rope_scaling"] != "longrope":
+            keys["model.full_head_dim"] = rng.choice((8, 12))
+        keys["model.full_kv_heads"] = rng.choice((1, keys["model.heads"]))
+        if keys["model.rope_scaling"] == "none":
+            keys |= {"model.rope_scaling": "proportional", "model.rope_share": 0.5,
+                     "model.window_rope_scaling": False}  # fmt: skip
+
+
 def draw_experts(rng, keys, grid):
     experts, several = rng.choice((2, 4, 4, 6, 8)), keys["model.layers"] > 1
     keys |= {
@@ -213,6 +248,8 @@ def draw_rows(rng, keys, grid):
         piece = length // context
         borders = [b for b in (2, BLOCK, piece - BLOCK, piece, length // 2, length) if b > 1]
         draw_window(rng, keys, near(rng, *borders))
+    if keys["model.family"] == "llama":
+        draw_differing_layers(rng, keys, grid)
     documents = rng.choice(("joined", "joined", "separate", "packed", "apertus", "lines"))
     if documents == "lines":
         keys["data.jsonl"] = "lines.jsonl"
@@ -311,7 +348,7 @@ def draw_optimizer(rng, keys):
         if "lora.targets" in keys and not {"lora.dropout", "lora.dora"} & keys.keys():
             keys["lora.targets"] += rng.choice(("", ",lm_head"))
     elif kind in ("adamw", "ademamix") and rng.random() < 0.25 and not (
-        {"model.kv_lora_rank", "model.delta_layers"} & keys.keys()
+        {"model.kv_lora_rank", "model.delta_layers", "model.layer_input"} & keys.keys()
     ):
         keys["model.mup_base"] = rng.choice((8, 48))
         keys.pop("model.attention_scale", None)  # factors that muP has of its own
@@ -387,6 +424,10 @@ COUNTED = (
     "model.sinks model.score_cap model.logit_cap model.expert_bias model.router_logit_bias "
     "model.swiglu_limit model.kv_lora_rank model.q_lora_rank "
     "model.attention_gate model.delta_layers model.delta_taps model.shared_gate "
+    "model.window_chunks model.nope_query_growth model.expert_block_norms "
+    "model.expert_input_scores model.value_norm model.layer_factor model.layer_input "
+    "model.shared_kv_layers model.double_shared_ffn model.full_values_are_keys "
+    "model.full_head_dim model.full_kv_heads "
     "model.rope_scaling model.block_norm model.nope_layers model.full_layers "
     "model.window_rope_theta model.window_rope_scaling model.activation model.experts_per_token "
     "model.expert_norm model.expert_step model.dense_layers model.router model.router_scale "
@@ -411,7 +452,8 @@ COUNTED = (
 
 # Lists of layers and sizes that follow the grid, of which only counts whether there is one.
 LISTS = ("model.nope_layers", "model.full_layers", "model.shared_ffn", "model.kv_lora_rank",
-         "model.q_lora_rank", "model.delta_layers", "lora.layers")  # fmt: skip
+         "model.q_lora_rank", "model.delta_layers", "model.layer_input", "model.full_kv_heads",
+         "lora.layers")  # fmt: skip
 
 
 def window_of(keys):
