@@ -24,13 +24,15 @@ BLOCK = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k":
          "post_ffw_norm": "post_feedforward_layernorm"}
 
 
-def hugging_face_name(name):
+def hugging_face_name(name, others):
+    """`others`: names in blocks that the type has in place of BLOCK's."""
     outer = {"token_embd.weight": "model.embed_tokens.weight",
-             "output_norm.weight": "model.norm.weight", "output.weight": "lm_head.weight"}
+             "output_norm.weight": "model.norm.weight", "output.weight": "lm_head.weight",
+             "output_norm.bias": "model.norm.bias"}
     if name in outer:
         return outer[name]
     _, layer, part, kind = name.split(".")
-    return f"model.layers.{layer}.{BLOCK[part]}.{kind}"
+    return f"model.layers.{layer}.{ {**BLOCK, **others}[part]}.{kind}"
 
 
 def rotated(q, positions, theta, neighbours):
@@ -57,10 +59,11 @@ class Gguf(RunTest):
         axonn("convert", "--model", checkpoint, "--out", folder, "--dtype", dtype, "--overwrite")
         return folder, safetensors(os.path.join(folder, "model.safetensors"))
 
-    def check(self, found, want, interleaved, error=0.0):
-        self.assertEqual({hugging_face_name(name) for name in found.tensors}, set(want))
+    def check(self, found, want, interleaved, error=0.0, others=()):
+        here = {name: hugging_face_name(name, dict(others)) for name in found.tensors}
+        self.assertEqual(set(here.values()), set(want))
         for name, (kind, sizes, values) in found.tensors.items():
-            expected = np.asarray(want[hugging_face_name(name)], np.float32)
+            expected = np.asarray(want[here[name]], np.float32)
             self.assertEqual(sizes, list(expected.shape[::-1]), name)
             if expected.ndim == 1:
                 self.assertEqual(kind, 0, name)
@@ -210,6 +213,81 @@ class Gguf(RunTest):
             self.assertIn(what, axonn(
                 "convert", "--model", self.trained("run-" + name, model=model), "--to", "gguf",
                 "--out", self.path("x"), code=2))
+
+    def check_type(self, architecture, model, *more, keys=(), plus_one=False, **checks):
+        """A model with these options is of the architecture, with these further keys."""
+        run = self.trained("run-" + architecture, *more, model=model)
+        found = self.convert(run, "--dtype", "f32", name=architecture)
+        self.assertEqual(found.keys["general.architecture"], architecture)
+        for key, value in dict(keys).items():
+            self.assertAlmostEqual(found.keys[f"{architecture}.{key}"], value, places=6, msg=key)
+        want = self.as_folder(run)[1]
+        if plus_one:
+            want = {name: each + np.float32(1) if name.endswith("norm.weight") else each
+                    for name, each in want.items()}
+        self.check(found, want, **{"interleaved": False, **checks})
+        return found
+
+    def refusal(self, name, model, *more):
+        run = self.trained("run-" + name, *more, model=model)
+        return axonn("convert", "--model", run, "--to", "gguf", "--out", self.path("x"), code=2)
+
+    def test_gemma(self):
+        both = 'block_norm = "both"\nnorm_plus_one = true\nactivation = "geglu"\nembedding_scale = 8\n'
+        others = {"ffn_norm": "pre_feedforward_layernorm"}
+        second = both + 'type = "gemma2"\nscore_cap = 50\nlogit_cap = 30\nwindow = 4\n'
+        self.check_type("gemma2", second + "full_layers = [1]", plus_one=True, others=others,
+                        keys={"context_length": 8, "attention.sliding_window": 4,
+                              "attn_logit_softcapping": 50, "final_logit_softcapping": 30})
+        third = both + 'qk_norm = "head"\nwindow = 4\nfull_layers = [5]\nwindow_rope_theta = 10000\n'
+        linear = 'rope_scaling = "linear"\nrope_factor = 8\nwindow_rope_scaling = false\n'
+        found = self.check_type(
+            "gemma3", third + linear, "--model.layers", "6", plus_one=True, others=others,
+            keys={"context_length": 8, "attention.sliding_window": 4, "rope.freq_base": 5000,
+                  "rope.scaling.factor": 8})
+        self.assertEqual(found.keys["gemma3.rope.scaling.type"], "linear")
+        for name, model, layers, what in (
+                ("layers", second + "full_layers = [0]", 2, "full_layers other than the last of every 2"),
+                ("scale", second + "full_layers = [1]\nattention_scale = 0.5", 2,
+                 "attention_scale of a model of 2 layers"),
+                ("untied", second + "full_layers = [1]\ntied = false", 2, "tied = false"),
+                ("theta", third.replace("10000", "100"), 6, "window_rope_theta = 100"),
+                ("scaled", third + linear.replace("false", "true"), 6,
+                 "window_rope_scaling = true")):
+            self.assertIn(what, self.refusal(name, model, "--model.layers", layers))
+
+    def test_granite_cohere_and_exaone(self):
+        scales = "embedding_scale = 6\nresidual_scale = 0.5\nlogit_scale = 0.25\nattention_scale = 0.2"
+        self.check_type("granite", scales, interleaved=True,
+                        keys={"embedding_scale": 6, "residual_scale": 0.5, "logit_scale": 4,
+                              "attention.scale": 0.2})
+        parallel = ('block_norm = "parallel"\nnorm = "layer-without-bias"\nwindow = 4\n'
+                    'rope_pairs = "neighbours"\nlogit_scale = 0.25\n')
+        self.check_type("cohere2", parallel + "full_layers = [3]\nnope_layers = [3]",
+                        "--model.layers", "4",
+                        keys={"logit_scale": 0.25, "attention.layer_norm_epsilon": 1e-5,
+                              "context_length": 8, "attention.sliding_window": 4})
+        self.assertIn("full_layers other than each fourth", self.refusal(
+            "cohere", parallel + "full_layers = [1]\nnope_layers = [1]"))
+        norms = 'block_norm = "output"\nqk_norm = "head"\n'
+        self.check_type("exaone4", norms)
+        self.assertIn("a window in 2 layers", self.refusal(
+            "exaone", norms + "window = 4\nfull_layers = [1]\nnope_layers = [1]"))
+
+    def test_starcoder_nemotron_ernie_and_hunyuan(self):
+        biases = "qkv_bias = true\nout_bias = true\nmlp_bias = true\n"
+        mlp = {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
+        starcoder = 'norm = "layer"\nactivation = "gelu"\n'
+        self.check_type("starcoder2", starcoder + biases, others=mlp,
+                        keys={"attention.layer_norm_epsilon": 1e-5})
+        self.assertIn("qkv_bias = false", self.refusal("starcoder", starcoder))
+        nemotron = 'norm = "layer"\nactivation = "relu2"\nnorm_plus_one = true\n'
+        self.check_type("nemotron", nemotron + biases + "partial_rotary_factor = 0.5",
+                        plus_one=True, keys={"rope.dimension_count": WIDTH // 2})
+        self.check_type("ernie4_5", 'rope_pairs = "neighbours"')
+        heads = {"attn_q_norm": "self_attn.query_layernorm",
+                 "attn_k_norm": "self_attn.key_layernorm"}
+        self.check_type("hunyuan-dense", 'qk_norm = "rotated-head"', others=heads)
 
     def test_adapters_are_merged_on_the_way(self):
         base = self.trained("base", "--parallelism.grid", "1,2,1,1")

@@ -131,6 +131,8 @@ class GgufWriter {
         source_.read_slice(
             name, {.rows = rows, .cols = cols, .begin = row * cols, .end = (row + count) * cols},
             values_);
+        if (tensor.plus != 0)
+          for (float& value : values_) value += tensor.plus;
         put(tensor, tensor.interleaved > 0 ? interleaved(tensor.interleaved, cols) : values_, cols);
       }
     }

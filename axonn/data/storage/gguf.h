@@ -42,6 +42,7 @@ struct GgufTensor {
   /// j · D/2 + i of the parameter's. So rotary pairs, D/2 apart, become neighbours.
   std::int64_t interleaved = 0;
   std::vector<float> values = {};  ///< instead of a parameter, for a vector
+  float plus = 0;                  ///< added to each value
 
   std::int64_t bytes() const;
 };

@@ -60,16 +60,17 @@ struct GgufModel {
     // llama.cpp takes the factors of long sequences for short ones, too, if the context is long.
     if (model.rope.kind == RopeScalingKind::longrope)
       unsupported.emplace_back("rope_scaling = longrope");
-    if (model.rope.kind == RopeScalingKind::linear)
+    if (model.rope.kind == RopeScalingKind::linear && !type->gguf.linear_and_window_ropes)
       unsupported.emplace_back("rope_scaling = linear");
-    if (model.partial_rotary_factor != 1)
+    if (model.partial_rotary_factor != 1 && !type->gguf.partial_rotary)
       unsupported.push_back(concat("partial_rotary_factor = ", model.partial_rotary_factor));
     if (!type->gguf.biases) {
-      if (model.qkv_bias && !type->defaults.qkv_bias) unsupported.emplace_back("qkv_bias = true");
-      if (model.out_bias) unsupported.emplace_back("out_bias = true");
-      if (model.mlp_bias) unsupported.emplace_back("mlp_bias = true");
+      const ModelConfig& usual = type->defaults;
+      if (model.qkv_bias && !usual.qkv_bias) unsupported.emplace_back("qkv_bias = true");
+      if (model.out_bias && !usual.out_bias) unsupported.emplace_back("out_bias = true");
+      if (model.mlp_bias && !usual.mlp_bias) unsupported.emplace_back("mlp_bias = true");
     }
-    if (model.has_window_rope())
+    if (model.has_window_rope() && !type->gguf.linear_and_window_ropes)
       unsupported.emplace_back("other rotary frequencies in layers with the window");
     if (unsupported.empty() && type->gguf.check) type->gguf.check(model, unsupported);
     if (!unsupported.empty())
@@ -213,18 +214,26 @@ GgufKeys keys_of_sentencepiece(const std::string& path, std::int64_t count) {
 }  // namespace
 
 std::int64_t gguf_positions(const ModelConfig& model) {
-  return model.window > 0 ? std::min(model.window, model.positions) : model.positions;
+  const Family* const family = find_family(model);
+  const ModelType* const type = family ? find_type(*family, model) : nullptr;
+  const bool cut = model.window > 0 && !(type && type->gguf.windows);
+  return cut ? std::min(model.window, model.positions) : model.positions;
 }
 
 GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, GgufType type) {
-  const std::string architecture(GgufModel(model).type->gguf.architecture);
+  const GgufForm& form = GgufModel(model).type->gguf;
+  const std::string architecture(form.architecture);
   GgufKeys keys{{"general.architecture", architecture},
                 {"general.type", std::string("model")},
                 {"general.name", name},
                 {"general.file_type", file_type(type)}};
   if (type == GgufType::q8_0) keys.emplace_back("general.quantization_version", std::uint32_t{2});
-  const auto add = [&](const char* key, std::int64_t value) {
-    keys.emplace_back(concat(architecture, '.', key), static_cast<std::uint32_t>(value));
+  const auto key = [&](const char* of) { return concat(architecture, '.', of); };
+  const auto add = [&](const char* of, std::int64_t value) {
+    keys.emplace_back(key(of), static_cast<std::uint32_t>(value));
+  };
+  const auto add_number = [&](const char* of, double value) {
+    keys.emplace_back(key(of), static_cast<float>(value));
   };
   add("block_count", model.layers);
   add("context_length", gguf_positions(model));
@@ -235,11 +244,17 @@ GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, Gguf
   add("attention.head_count_kv", model.kv_heads);
   add("attention.key_length", model.head_width());
   add("attention.value_length", model.head_width());
-  add("rope.dimension_count", model.head_width());
+  add("rope.dimension_count", model.rotary_width());
   if (model.window > 0) add("attention.sliding_window", model.window);
-  keys.emplace_back(architecture + ".attention.layer_norm_rms_epsilon",
-                    static_cast<float>(model.norm_eps));
-  keys.emplace_back(architecture + ".rope.freq_base", static_cast<float>(model.rope_theta));
+  add_number(model.norm == NormKind::rms ? "attention.layer_norm_rms_epsilon"
+                                         : "attention.layer_norm_epsilon",
+             model.norm_eps);
+  add_number("rope.freq_base", model.rope_theta);
+  if (model.rope.kind == RopeScalingKind::linear) {
+    keys.emplace_back(key("rope.scaling.type"), std::string("linear"));
+    add_number("rope.scaling.factor", model.rope.factor);
+  }
+  if (form.scales) form.scales(model, [&](const char* of, double value) { add_number(of, value); });
   return keys;
 }
 
@@ -295,6 +310,7 @@ std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
     if (tensor.name.empty())
       refuse("--to gguf: llama.cpp has no name for the parameter ", spec.name);
     if (tensor.vector) tensor.type = GgufType::f32;
+    if (model.norm_plus_one && spec.name.ends_with("norm.weight")) tensor.plus = 1;
     if (tensor.type == GgufType::q8_0 && tensor.parameter.cols % 32 != 0)
       tensor.type = GgufType::f16;
     constexpr std::array kRotated = {".attn_q.weight", ".attn_k.weight", ".attn_q.bias",

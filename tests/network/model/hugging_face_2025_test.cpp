@@ -45,9 +45,13 @@ TEST(HuggingFace2025, Gemma3HasABaseOfItsOwnInLayersWithTheWindow) {
   EXPECT_EQ(newer.attention_scale, 0);
   EXPECT_THAT(to_hugging_face_config(older, {}), HasSubstr("\"query_pre_attn_scalar\": 64,"))
       << "an integer, which transformers wants";
+  const ModelConfig capped = read("gemma3_text", R"("final_logit_softcapping": 12.5,
+    "attn_logit_softcapping": null)");
+  EXPECT_EQ(capped.logit_cap, 12.5);
+  EXPECT_EQ(parse(to_hugging_face_config(resolved(capped, 0, 0), {})), resolved(capped, 0, 0));
   for (const char* const refused :
-       {R"("final_logit_softcapping": 30.0)", R"("attn_logit_softcapping": 50.0)",
-        R"("use_bidirectional_attention": true)", R"("hidden_activation": "silu")"})
+       {R"("attn_logit_softcapping": 50.0)", R"("use_bidirectional_attention": true)",
+        R"("hidden_activation": "silu")"})
     EXPECT_THROW(read("gemma3_text", refused), UsageError) << refused;
 }
 

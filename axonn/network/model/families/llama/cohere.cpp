@@ -51,6 +51,19 @@ void check_cohere(const ModelConfig& model, Unsupported& unsupported) {
   check_head_dim(model, unsupported);
 }
 
+/// In llama.cpp each fourth layer has no window, and the output layer is the embedding.
+void check_cohere_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  need_plain_rope(model, unsupported);
+  if (!model.tied) unsupported.emplace_back("tied = false");
+  if (model.window == 0 || model.full_layers != every_nth_layer(model, 4))
+    unsupported.emplace_back("full_layers other than each fourth");
+}
+
+void add_logit_scale(const ModelConfig& model,
+                     const std::function<void(const char*, double)>& add) {
+  add("logit_scale", model.logit_scale);
+}
+
 }  // namespace
 
 std::vector<ModelType> cohere_types() {
@@ -64,7 +77,11 @@ std::vector<ModelType> cohere_types() {
            .known = known_coheres,
            .read = read_cohere,
            .write = write_cohere,
-           .check = check_cohere}};
+           .check = check_cohere,
+           .gguf = {.architecture = "cohere2",
+                    .windows = true,
+                    .scales = add_logit_scale,
+                    .check = check_cohere_gguf}}};
 }
 
 }  // namespace axonn

@@ -64,6 +64,14 @@ void check_exaone(const ModelConfig& model, Unsupported& unsupported) {
   if (!model.nope_layers.empty()) unsupported.emplace_back("nope_layers without window");
 }
 
+/// llama.cpp has a window in models of 64 layers, in all but each fourth, and in no others.
+void check_exaone_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  const bool slides = model.window > 0, knows = model.layers == 64;
+  if (slides != knows || (slides && model.full_layers != every_nth_layer(model, 4)))
+    unsupported.push_back(concat(slides ? "a window" : "no window", " in ", model.layers,
+                                 " layers, or full_layers other than each fourth"));
+}
+
 }  // namespace
 
 std::vector<ModelType> exaone_types() {
@@ -77,7 +85,8 @@ std::vector<ModelType> exaone_types() {
            .known = known_exaones,
            .read = read_exaone,
            .write = write_exaone,
-           .check = check_exaone}};
+           .check = check_exaone,
+           .gguf = {.architecture = "exaone4", .windows = true, .check = check_exaone_gguf}}};
 }
 
 }  // namespace axonn

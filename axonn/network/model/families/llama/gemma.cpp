@@ -132,8 +132,9 @@ void write_gemma2(const ModelConfig& model, JsonObject& out) {
 }
 
 void read_gemma(const JsonReader& file, ModelConfig& model, Unsupported& unsupported) {
-  for (const char* const cap : {"attn_logit_softcapping", "final_logit_softcapping"})
-    if (file.find({cap})) unsupported.emplace_back(cap);
+  // transformers does not compute the other cap.
+  if (file.find({"attn_logit_softcapping"})) unsupported.emplace_back("attn_logit_softcapping");
+  model.logit_cap = read_cap(file, "final_logit_softcapping", 0);
   read_common(file, model, unsupported);
   const std::int64_t pattern =
       file.integer({"sliding_window_pattern", "_sliding_window_pattern"}, kMostLayers)
@@ -153,6 +154,7 @@ void write_gemma(const ModelConfig& model, JsonObject& out) {
   write_ropes(model, out);
   out["rope_local_base_freq"] = out["rope_parameters"]["sliding_attention"]["rope_theta"];
   out["query_pre_attn_scalar"] = scalar_of(model);  // transformers takes no fraction
+  out["final_logit_softcapping"] = cap_or_null(model.logit_cap);
 }
 
 void check_gemma(const ModelConfig& model, Unsupported& unsupported) {
@@ -165,10 +167,55 @@ void check_gemma(const ModelConfig& model, Unsupported& unsupported) {
                                  " that is not one over the root of an integer"));
 }
 
+void check_gemma3(const ModelConfig& model, Unsupported& unsupported) {
+  check_gemma(model, unsupported);
+  if (model.score_cap > 0) unsupported.push_back(concat("score_cap = ", model.score_cap));
+}
+
 void check_gemma2(const ModelConfig& model, Unsupported& unsupported) {
   check_gemma(model, unsupported);
   if (model.qk_norm != QkNormKind::none) unsupported.emplace_back("qk_norm");
   if (model.shared_ffn > 0) unsupported.push_back(concat("shared_ffn = ", model.shared_ffn));
+}
+
+/// llama.cpp divides scores by the root of the width of a head, or, in the largest model, which it
+/// knows by its layers, of the width of the model over its heads.
+void check_gguf_scale(const ModelConfig& model, std::int64_t largest, Unsupported& unsupported) {
+  const std::int64_t width =
+      model.layers == largest ? model.hidden / model.heads : model.head_width();
+  if (gemma_scale(model, static_cast<double>(width)) != model.attention_scale)
+    unsupported.push_back(concat("attention_scale of a model of ", model.layers, " layers"));
+}
+
+/// The layers without the window are there every so many.
+void check_gguf_windows(const ModelConfig& model, std::int64_t pattern, Unsupported& unsupported) {
+  if (model.window == 0 || model.full_layers != every_nth_layer(model, pattern))
+    unsupported.push_back(concat("full_layers other than the last of every ", pattern));
+}
+
+void check_gemma2_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  if (!model.tied) unsupported.emplace_back("tied = false");
+  if (model.score_cap == 0) unsupported.emplace_back("score_cap = 0");
+  if (model.logit_cap == 0) unsupported.emplace_back("logit_cap = 0");
+  need_plain_rope(model, unsupported);
+  check_gguf_windows(model, kGemma2Pattern, unsupported);
+  check_gguf_scale(model, 46, unsupported);
+}
+
+void check_gemma_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  const bool linear = model.rope.kind == RopeScalingKind::linear;
+  if (!linear) need_plain_rope(model, unsupported);
+  check_gguf_windows(model, kGemmaPattern, unsupported);
+  check_gguf_scale(model, 62, unsupported);
+  const double theta = model.window_rope_theta > 0 ? model.window_rope_theta : model.rope_theta;
+  if (theta != kGemmaWindowTheta)
+    unsupported.push_back(concat("window_rope_theta = ", theta, " other than ", kGemmaWindowTheta));
+  if (linear && model.window_rope_scaling) unsupported.emplace_back("window_rope_scaling = true");
+}
+
+void add_caps(const ModelConfig& model, const std::function<void(const char*, double)>& add) {
+  if (model.score_cap > 0) add("attn_logit_softcapping", model.score_cap);
+  if (model.logit_cap > 0) add("final_logit_softcapping", model.logit_cap);
 }
 
 }  // namespace
@@ -196,17 +243,26 @@ std::vector<ModelType> gemma_types() {
            .known = known_gemmas_2,
            .read = read_gemma2,
            .write = write_gemma2,
-           .check = check_gemma2},
+           .check = check_gemma2,
+           .gguf = {.architecture = "gemma2",
+                    .windows = true,
+                    .scales = add_caps,
+                    .check = check_gemma2_gguf}},
           {.name = "gemma3_text",
            .architecture = "Gemma3ForCausalLM",
            .defaults = defaults,
            .by_layer = {.windows = true, .ropes = true, .window_theta = "rope_local_base_freq"},
            .bias_keys = {.attention = true},
-           .scale_keys = {.embedding = true, .attention = true},
+           .scale_keys = {.embedding = true, .attention = true, .caps = true},
            .known = known_gemmas,
            .read = read_gemma,
            .write = write_gemma,
-           .check = check_gemma}};
+           .check = check_gemma3,
+           .gguf = {.architecture = "gemma3",
+                    .windows = true,
+                    .linear_and_window_ropes = true,
+                    .scales = add_caps,
+                    .check = check_gemma_gguf}}};
 }
 
 }  // namespace axonn

@@ -76,6 +76,15 @@ void rename_granite_experts(const ModelConfig&, const std::string& parameter, St
   rename_part(parameter, ".mlp.gate.weight", ".block_sparse_moe.router.layer.weight", stored);
 }
 
+/// llama.cpp divides logits by its logit_scale.
+void add_granite_scales(const ModelConfig& model,
+                        const std::function<void(const char*, double)>& add) {
+  add("embedding_scale", model.embedding_scale);
+  add("residual_scale", model.residual_scale);
+  add("logit_scale", 1 / model.logit_scale);
+  add("attention.scale", model.attention_scale > 0 ? model.attention_scale : usual_scale(model));
+}
+
 }  // namespace
 
 std::vector<ModelType> granite_types() {
@@ -90,7 +99,11 @@ std::vector<ModelType> granite_types() {
            .known = known_granites,
            .read = read_granite,
            .write = write_granite,
-           .check = check_head_dim},
+           .check = check_head_dim,
+           .gguf = {.architecture = "granite",
+                    .interleaved = true,
+                    .scales = add_granite_scales,
+                    .check = need_plain_rope}},
           {.name = "granitemoe",
            .architecture = "GraniteMoeForCausalLM",
            .defaults = moe,

@@ -28,7 +28,8 @@ std::vector<ModelType> hunyuan_types() {
            .rope_keys = {.alpha = true},
            .fits = no_layer_slides,
            .read = read_hunyuan,
-           .rename = rename_hunyuan}};
+           .rename = rename_hunyuan,
+           .gguf = {.architecture = "hunyuan-dense", .check = need_plain_rope}}};
 }
 
 }  // namespace axonn

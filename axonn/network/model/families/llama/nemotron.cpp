@@ -15,6 +15,11 @@ ModelConfig with_nemotron_options(ModelConfig model) {
   return model;
 }
 
+void check_nemotron_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  need_plain_rope(model, unsupported);
+  check_head_dim(model, unsupported);
+}
+
 }  // namespace
 
 std::vector<ModelType> nemotron_types() {
@@ -24,7 +29,11 @@ std::vector<ModelType> nemotron_types() {
            .bias_keys = {.attention = true, .mlp = true},
            .norm_key = "norm_eps",
            .rope_keys = {.part = true},
-           .fits = no_layer_slides}};
+           .fits = no_layer_slides,
+           .gguf = {.architecture = "nemotron",
+                    .biases = true,
+                    .partial_rotary = true,
+                    .check = check_nemotron_gguf}}};
 }
 
 }  // namespace axonn

@@ -39,6 +39,12 @@ void rename_mlp(const ModelConfig&, const std::string& parameter, StoredName& st
   rename_part(parameter, ".mlp.down_proj.", ".mlp.c_proj.", stored);
 }
 
+/// llama.cpp needs the biases.
+void check_starcoder_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  need_plain_rope(model, unsupported);
+  if (!model.qkv_bias) unsupported.emplace_back("qkv_bias = false");
+}
+
 }  // namespace
 
 std::vector<ModelType> starcoder_types() {
@@ -58,7 +64,8 @@ std::vector<ModelType> starcoder_types() {
            .read = read_starcoder,
            .write = write_starcoder,
            .check = check_head_dim,
-           .rename = rename_mlp}};
+           .rename = rename_mlp,
+           .gguf = {.architecture = "starcoder2", .biases = true, .check = check_starcoder_gguf}}};
 }
 
 }  // namespace axonn

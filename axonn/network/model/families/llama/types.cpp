@@ -479,48 +479,45 @@ StoredName llama_stored_name(const ModelConfig& model, const ModelType* type,
 
 std::string llama_gguf_name(const ModelConfig& model, const std::string& parameter) {
   using Names = std::array<std::string_view, 2>;
-  constexpr std::array<Names, 3> kEnds = {{{"model.embed_tokens.weight", "token_embd.weight"},
+  constexpr std::array<Names, 4> kEnds = {{{"model.embed_tokens.weight", "token_embd.weight"},
                                            {"model.norm.weight", "output_norm.weight"},
+                                           {"model.norm.bias", "output_norm.bias"},
                                            {"lm_head.weight", "output.weight"}}};
   const ModelType* const type = find_type(kLlamaFamily, model);
-  const std::string mlp_norm = concat(type ? type->gguf.mlp_norm : "ffn_norm", ".weight");
-  const std::array<Names, 2> usual_norms = {{
-      {"input_layernorm.weight", "attn_norm.weight"},
-      {"post_attention_layernorm.weight", mlp_norm},
-  }};
-  constexpr std::array<Names, 2> kOutputNorms = {{
-      {"post_attention_layernorm.weight", "post_attention_norm.weight"},
-      {"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
-  }};
-  constexpr std::array<Names, 16> kInBlock = {{
-      {"self_attn.q_proj.weight", "attn_q.weight"},
-      {"self_attn.k_proj.weight", "attn_k.weight"},
-      {"self_attn.v_proj.weight", "attn_v.weight"},
-      {"self_attn.q_proj.bias", "attn_q.bias"},
-      {"self_attn.k_proj.bias", "attn_k.bias"},
-      {"self_attn.v_proj.bias", "attn_v.bias"},
-      {"self_attn.q_norm.weight", "attn_q_norm.weight"},
-      {"self_attn.k_norm.weight", "attn_k_norm.weight"},
-      {"self_attn.o_proj.weight", "attn_output.weight"},
-      {"self_attn.o_proj.bias", "attn_output.bias"},
-      {"mlp.gate_proj.weight", "ffn_gate.weight"},
-      {"mlp.up_proj.weight", "ffn_up.weight"},
-      {"mlp.down_proj.weight", "ffn_down.weight"},
-      {"mlp.gate_proj.bias", "ffn_gate.bias"},
-      {"mlp.up_proj.bias", "ffn_up.bias"},
-      {"mlp.down_proj.bias", "ffn_down.bias"},
+  const std::array<Names, 2> usual_norms = {
+      {{"input_layernorm", "attn_norm"},
+       {"post_attention_layernorm", type ? type->gguf.mlp_norm : "ffn_norm"}}};
+  constexpr std::array<Names, 4> kOutputNorms = {
+      {{"input_layernorm", "attn_norm"},
+       {"pre_feedforward_layernorm", "ffn_norm"},
+       {"post_attention_layernorm", "post_attention_norm"},
+       {"post_feedforward_layernorm", "post_ffw_norm"}}};
+  constexpr std::array<Names, 9> kInBlock = {{
+      {"self_attn.q_proj", "attn_q"},
+      {"self_attn.k_proj", "attn_k"},
+      {"self_attn.v_proj", "attn_v"},
+      {"self_attn.q_norm", "attn_q_norm"},
+      {"self_attn.k_norm", "attn_k_norm"},
+      {"self_attn.o_proj", "attn_output"},
+      {"mlp.gate_proj", "ffn_gate"},
+      {"mlp.up_proj", "ffn_up"},
+      {"mlp.down_proj", "ffn_down"},
   }};
   for (const auto& [here, there] : kEnds)
     if (parameter == here) return std::string(there);
   constexpr std::string_view kLayers = "model.layers.";
-  const std::size_t dot = parameter.find('.', kLayers.size());
-  if (!parameter.starts_with(kLayers) || dot == parameter.npos) return {};
-  const auto& norms = model.block_norm == BlockNormKind::output ? kOutputNorms : usual_norms;
+  const std::size_t dot = parameter.find('.', kLayers.size()), kind = parameter.rfind('.');
+  if (!parameter.starts_with(kLayers) || dot == parameter.npos || kind <= dot) return {};
+  const bool at_output =
+      model.block_norm == BlockNormKind::output || model.block_norm == BlockNormKind::both;
+  const std::string_view module = std::string_view(parameter).substr(dot + 1, kind - dot - 1);
   for (const std::span<const Names> names :
-       {std::span<const Names>(norms), std::span<const Names>(kInBlock)})
+       {at_output ? std::span<const Names>(kOutputNorms) : std::span<const Names>(usual_norms),
+        std::span<const Names>(kInBlock)})
     for (const auto& [here, there] : names)
-      if (std::string_view(parameter).substr(dot + 1) == here)
-        return concat("blk.", parameter.substr(kLayers.size(), dot - kLayers.size()), '.', there);
+      if (module == here)
+        return concat("blk.", parameter.substr(kLayers.size(), dot - kLayers.size()), '.', there,
+                      parameter.substr(kind));
   return {};
 }
 
