@@ -32,6 +32,8 @@ def hugging_face_name(name, others):
     if name in outer:
         return outer[name]
     _, layer, part, kind = name.split(".")
+    if part == "exp_probs_b":
+        kind = "e_score_correction_bias"
     return f"model.layers.{layer}.{ {**BLOCK, **others}[part]}.{kind}"
 
 
@@ -288,6 +290,53 @@ class Gguf(RunTest):
         heads = {"attn_q_norm": "self_attn.query_layernorm",
                  "attn_k_norm": "self_attn.key_layernorm"}
         self.check_type("hunyuan-dense", 'qk_norm = "rotated-head"', others=heads)
+
+    def check_experts(self, architecture, model, *more, keys=(), others=()):
+        run = self.trained("run-" + architecture, *more, model=model)
+        found = self.convert(run, "--dtype", "f32", name=architecture)
+        self.assertEqual(found.keys["general.architecture"], architecture)
+        for key, value in dict(keys).items():
+            self.assertAlmostEqual(found.keys[f"{architecture}.{key}"], value, places=6, msg=key)
+        self.assertEqual(found.tensors["blk.1.ffn_gate_inp.weight"][0], 0)
+        want = dict(self.as_folder(run)[1])
+        for name in [*want]:  # the experts, each by itself
+            parts = name.split(".")
+            if "experts" not in parts[:-3]:
+                continue
+            _, _, layer, _, _, expert, matrix, _ = parts
+            kind = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down"}[matrix]
+            stacked = found.tensors[f"blk.{layer}.ffn_{kind}_exps.weight"]
+            self.assertEqual(stacked[1], [*want[name].shape[::-1], 4])
+            np.testing.assert_array_equal(stacked[2][int(expert)], want.pop(name))
+        for name in [*found.tensors]:
+            if name.endswith("_exps.weight"):
+                del found.tensors[name]
+        self.check(found, want, interleaved=False, others=others)
+
+    def test_experts(self):
+        experts = "experts = 4\nexperts_per_token = 2\nexpert_ffn = 24\ntied = false\n"
+        router = {"ffn_gate_inp": "mlp.gate"}
+        sizes = {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 24}
+        self.check_experts("qwen3moe", experts + 'qk_norm = "head"', keys=sizes, others=router)
+        shared = {f"ffn_{part}_shexp": f"mlp.shared_expert.{part}_proj"
+                  for part in ("gate", "up", "down")}
+        self.check_experts(
+            "qwen2moe", experts + "qkv_bias = true\nshared_ffn = 32\nshared_gate = true\n"
+            "expert_norm = false", keys={**sizes, "expert_shared_feed_forward_length": 32},
+            others={**router, **shared, "ffn_gate_inp_shexp": "mlp.shared_expert_gate"})
+        glm = (experts + 'type = "glm4_moe"\nrouter = "sigmoid"\nrouter_bias = true\n'
+               "shared_ffn = 48\ndense_layers = [0]\npartial_rotary_factor = 0.5\n"
+               "router_scale = 1.5\n")
+        shared = {part: name.replace("expert.", "experts.") for part, name in shared.items()}
+        self.check_experts(
+            "glm4moe", glm, others={**router, **shared, "exp_probs_b": "mlp.gate",
+                                    "post_attention_norm": "post_attention_layernorm"},
+            keys={**sizes, "expert_gating_func": 2, "expert_shared_count": 2,
+                  "leading_dense_block_count": 1, "expert_weights_scale": 1.5,
+                  "rope.dimension_count": WIDTH // 2, "feed_forward_length": 48})
+        self.assertIn("expert_groups = 2", self.refusal("groups", glm + "expert_groups = 2"))
+        self.assertIn("expert_norm = false", self.refusal(
+            "sums", experts + 'qk_norm = "head"\nexpert_norm = false'))
 
     def test_adapters_are_merged_on_the_way(self):
         base = self.trained("base", "--parallelism.grid", "1,2,1,1")

@@ -81,9 +81,10 @@ std::string gguf_header(const GgufKeys& keys, std::span<const GgufTensor> tensor
   for (const GgufTensor& tensor : tensors) {
     const auto& [name, rows, cols] = tensor.parameter;
     put_text(out, tensor.name);
-    put_number<std::uint32_t>(out, tensor.vector ? 1 : 2);
+    put_number<std::uint32_t>(out, tensor.vector ? 1 : tensor.third_dim ? 3 : 2);
     if (!tensor.vector) put_number(out, cols);
     put_number(out, rows);
+    if (tensor.third_dim) put_number(out, std::ssize(tensor.more) + 1);
     put_number(out, tensor.type);
     put_number(out, place);
     place += gguf_aligned(tensor.bytes());
@@ -118,29 +119,33 @@ class GgufWriter {
       : file_(file), source_(source), progress_(progress) {}
 
   void write(const GgufTensor& tensor) {
-    const auto& [name, rows, cols] = tensor.parameter;
     if (!tensor.values.empty()) {
-      put(tensor, tensor.values, cols);
+      put(tensor, tensor.values, tensor.parameter.cols);
     } else {
-      std::int64_t at_once = std::max<std::int64_t>(1, kGgufElementsAtOnce / cols);
-      if (const std::int64_t head = tensor.interleaved; head > 0)
-        at_once = std::max(head, at_once / head * head);
-      for (std::int64_t row = 0; row < rows; row += at_once) {
-        const std::int64_t count = std::min(at_once, rows - row);
-        values_.resize(count * cols);
-        source_.read_slice(
-            name, {.rows = rows, .cols = cols, .begin = row * cols, .end = (row + count) * cols},
-            values_);
-        if (tensor.plus != 0)
-          for (float& value : values_) value += tensor.plus;
-        put(tensor, tensor.interleaved > 0 ? interleaved(tensor.interleaved, cols) : values_, cols);
-      }
+      write(tensor, tensor.parameter);
+      for (const StoredParameter& part : tensor.more) write(tensor, part);
     }
     bytes_.assign(gguf_aligned(tensor.bytes()) - tensor.bytes(), std::byte{0});
     file_.append(bytes_);
   }
 
  private:
+  void write(const GgufTensor& tensor, const StoredParameter& part) {
+    const auto& [name, rows, cols] = part;
+    std::int64_t at_once = std::max<std::int64_t>(1, kGgufElementsAtOnce / cols);
+    if (const std::int64_t head = tensor.interleaved; head > 0)
+      at_once = std::max(head, at_once / head * head);
+    for (std::int64_t row = 0; row < rows; row += at_once) {
+      const std::int64_t count = std::min(at_once, rows - row);
+      values_.resize(count * cols);
+      source_.read_slice(
+          name, {.rows = rows, .cols = cols, .begin = row * cols, .end = (row + count) * cols},
+          values_);
+      if (tensor.plus != 0)
+        for (float& value : values_) value += tensor.plus;
+      put(tensor, tensor.interleaved > 0 ? interleaved(tensor.interleaved, cols) : values_, cols);
+    }
+  }
   /// The rows of values_, of whole heads, in the order of GgufTensor::interleaved.
   std::span<const float> interleaved(std::int64_t head, std::int64_t cols) {
     turned_.resize(values_.size());
@@ -190,7 +195,9 @@ std::int64_t row_bytes(GgufType type, std::int64_t cols) {
   return cols / kBlock * kBlockBytes;
 }
 
-std::int64_t GgufTensor::bytes() const { return parameter.rows * row_bytes(type, parameter.cols); }
+std::int64_t GgufTensor::bytes() const {
+  return (std::ssize(more) + 1) * parameter.rows * row_bytes(type, parameter.cols);
+}
 
 void write_gguf(const std::string& path, const GgufKeys& keys, std::span<const GgufTensor> tensors,
                 ParameterSource& source, const WriteProgress& progress) {

@@ -32,6 +32,11 @@ using GgufValue = std::variant<std::uint32_t, float, bool, std::string, std::vec
                                std::vector<float>, std::vector<std::string>>;
 using GgufKeys = std::vector<std::pair<std::string, GgufValue>>;
 
+/// A key whose value is a number with a fraction.
+inline std::pair<std::string, GgufValue> gguf_number(std::string key, double value) {
+  return {std::move(key), static_cast<float>(value)};
+}
+
 /// A tensor to write, and the parameter that it is filled from.
 struct GgufTensor {
   std::string name;
@@ -43,6 +48,9 @@ struct GgufTensor {
   std::int64_t interleaved = 0;
   std::vector<float> values = {};  ///< instead of a parameter, for a vector
   float plus = 0;                  ///< added to each value
+  /// Matrices alike that follow the parameter, if it has a third dim, over all of them.
+  std::vector<StoredParameter> more = {};
+  bool third_dim = false;
 
   std::int64_t bytes() const;
 };

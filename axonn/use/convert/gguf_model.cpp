@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <ranges>
 #include <string_view>
 
 #include "axonn/data/text/bpe/bpe_vocab.h"
@@ -70,6 +71,8 @@ struct GgufModel {
       if (model.out_bias && !usual.out_bias) unsupported.emplace_back("out_bias = true");
       if (model.mlp_bias && !usual.mlp_bias) unsupported.emplace_back("mlp_bias = true");
     }
+    if (model.experts > 0 && !type->gguf.experts)
+      unsupported.push_back(concat("experts = ", model.experts));
     if (model.has_window_rope() && !type->gguf.linear_and_window_ropes)
       unsupported.emplace_back("other rotary frequencies in layers with the window");
     if (unsupported.empty() && type->gguf.check) type->gguf.check(model, unsupported);
@@ -213,6 +216,28 @@ GgufKeys keys_of_sentencepiece(const std::string& path, std::int64_t count) {
 
 }  // namespace
 
+namespace {
+
+constexpr std::string_view kRouter = ".ffn_gate_inp.weight", kExperts = "_exps.weight";
+
+std::int64_t dense_layers_of(const ModelConfig& model) {
+  std::int64_t count = 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) count += !model.has_experts(layer);
+  return count;
+}
+
+/// Whether the tensor is of an expert and there is one of those before it, which takes it up.
+bool add_to_last_alike(std::vector<GgufTensor>& tensors, const GgufTensor& tensor) {
+  if (!tensor.third_dim) return false;
+  auto latest_first = std::views::reverse(tensors);
+  const auto found = std::ranges::find(latest_first, tensor.name, &GgufTensor::name);
+  if (found == latest_first.end()) return false;
+  found->more.push_back(tensor.parameter);
+  return true;
+}
+
+}  // namespace
+
 std::int64_t gguf_positions(const ModelConfig& model) {
   const Family* const family = find_family(model);
   const ModelType* const type = family ? find_type(*family, model) : nullptr;
@@ -238,7 +263,9 @@ GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, Gguf
   add("block_count", model.layers);
   add("context_length", gguf_positions(model));
   add("embedding_length", model.hidden);
-  add("feed_forward_length", model.ffn);
+  // Where all layers have experts, some architectures take it for their width.
+  const bool all_routed = model.experts > 0 && dense_layers_of(model) == 0;
+  add("feed_forward_length", all_routed ? model.expert_ffn : model.ffn);
   add("vocab_size", model.vocab);
   add("attention.head_count", model.heads);
   add("attention.head_count_kv", model.kv_heads);
@@ -254,7 +281,13 @@ GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, Gguf
     keys.emplace_back(key("rope.scaling.type"), std::string("linear"));
     add_number("rope.scaling.factor", model.rope.factor);
   }
-  if (form.scales) form.scales(model, [&](const char* of, double value) { add_number(of, value); });
+  if (model.experts > 0) {
+    add("expert_count", model.experts);
+    add("expert_used_count", model.experts_per_token);
+    add("expert_feed_forward_length", model.expert_ffn);
+  }
+  if (form.keys)
+    for (auto& [of, value] : form.keys(model)) keys.emplace_back(key(of.c_str()), std::move(value));
   return keys;
 }
 
@@ -309,7 +342,9 @@ std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
                       .vector = spec.layout.cols == 1 && !spec.decays};
     if (tensor.name.empty())
       refuse("--to gguf: llama.cpp has no name for the parameter ", spec.name);
-    if (tensor.vector) tensor.type = GgufType::f32;
+    if (tensor.vector || tensor.name.ends_with(kRouter)) tensor.type = GgufType::f32;
+    tensor.third_dim = tensor.name.ends_with(kExperts);
+    if (add_to_last_alike(tensors, tensor)) continue;
     if (model.norm_plus_one && spec.name.ends_with("norm.weight")) tensor.plus = 1;
     if (tensor.type == GgufType::q8_0 && tensor.parameter.cols % 32 != 0)
       tensor.type = GgufType::f16;

@@ -261,9 +261,16 @@ TEST(Convert, ChoosesMixtralsNamesByTheModelsType) {
   EXPECT_EQ(folder.count("model.layers.0.block_sparse_moe.gate.weight"), 1u);
   EXPECT_EQ(folder.count("model.layers.1.block_sparse_moe.experts.3.w2.weight"), 1u);
   EXPECT_EQ(folder.count("model.layers.1.mlp.experts.3.down_proj.weight"), 0u);
+}
+
+TEST(Convert, ToGgufNamesTheTypesThatItHas) {
+  const TemporaryPath path;
+  ModelConfig config = model_to_convert(ModelFamily::llama);
+  config.query_growth = 0.1;
+  save_checkpoint(path / "run", config, {});
   ConvertJob job = whole(path / "run", path / "m.gguf");
   job.to = ModelForm::gguf;
-  EXPECT_THAT(outcome(job), HasSubstr("models of the type mixtral cannot be converted"));
+  EXPECT_THAT(outcome(job), HasSubstr("models of the type ministral3 cannot be converted, those of"));
 }
 
 TEST(Convert, CheckpointsOfAllGridsGiveTheSameFolderWithTheSameLogits) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -69,11 +68,11 @@ struct GgufForm {
   std::string_view mlp_norm = "ffn_norm";  ///< the norm before the MLP
   bool windows = false;         ///< llama.cpp attends to the window alone, where the type has it
   bool partial_rotary = false;  ///< it rotates a part of a head's columns
+  bool experts = false;         ///< it has experts, all of a layer in a tensor
   /// It has linear scaling, and the rotary frequencies of Gemma 3's layers with the window.
   bool linear_and_window_ropes = false;
-  /// Calls add("logit_scale", value) for the keys of its factors, without the architecture; null:
-  /// it has none.
-  void (*scales)(const ModelConfig&, const std::function<void(const char*, double)>& add) = nullptr;
+  /// Further keys, without the architecture: "logit_scale"; null: there are none.
+  GgufKeys (*keys)(const ModelConfig&) = nullptr;
   /// Parameters with this in their names are not tensors, but keys of values().
   std::string_view kept_in_keys = {};
   GgufKeys (*values)(const ModelConfig&, ParameterSource&) = nullptr;

@@ -59,9 +59,8 @@ void check_cohere_gguf(const ModelConfig& model, Unsupported& unsupported) {
     unsupported.emplace_back("full_layers other than each fourth");
 }
 
-void add_logit_scale(const ModelConfig& model,
-                     const std::function<void(const char*, double)>& add) {
-  add("logit_scale", model.logit_scale);
+GgufKeys gguf_logit_scale(const ModelConfig& model) {
+  return {gguf_number("logit_scale", model.logit_scale)};
 }
 
 }  // namespace
@@ -80,7 +79,7 @@ std::vector<ModelType> cohere_types() {
            .check = check_cohere,
            .gguf = {.architecture = "cohere2",
                     .windows = true,
-                    .scales = add_logit_scale,
+                    .keys = gguf_logit_scale,
                     .check = check_cohere_gguf}}};
 }
 

@@ -66,6 +66,13 @@ void rename_ernie_bias(const ModelConfig&, const std::string& parameter, StoredN
   rename_part(parameter, ".gate.e_score_", ".moe_statics.e_score_", stored);
 }
 
+GgufKeys gguf_ernie_moe_keys(const ModelConfig& model) {
+  return {{"leading_dense_block_count", static_cast<std::uint32_t>(dense_layer_count(model))},
+          {"interleave_moe_layer_step", std::uint32_t{1}},
+          {"expert_shared_count", static_cast<std::uint32_t>(model.shared_ffn / model.expert_ffn)},
+          {"expert_shared_feed_forward_length", static_cast<std::uint32_t>(model.shared_ffn)}};
+}
+
 }  // namespace
 
 std::vector<ModelType> ernie_types() {
@@ -96,7 +103,11 @@ std::vector<ModelType> ernie_types() {
            .read = read_ernie_moe,
            .write = write_ernie_moe,
            .check = check_ernie_moe,
-           .rename = rename_ernie_bias}};
+           .rename = rename_ernie_bias,
+           .gguf = {.architecture = "ernie4_5-moe",
+                    .experts = true,
+                    .keys = gguf_ernie_moe_keys,
+                    .check = need_plain_rope}}};
 }
 
 }  // namespace axonn

@@ -213,9 +213,11 @@ void check_gemma_gguf(const ModelConfig& model, Unsupported& unsupported) {
   if (linear && model.window_rope_scaling) unsupported.emplace_back("window_rope_scaling = true");
 }
 
-void add_caps(const ModelConfig& model, const std::function<void(const char*, double)>& add) {
-  if (model.score_cap > 0) add("attn_logit_softcapping", model.score_cap);
-  if (model.logit_cap > 0) add("final_logit_softcapping", model.logit_cap);
+GgufKeys gguf_caps(const ModelConfig& model) {
+  GgufKeys keys;
+  if (model.score_cap > 0) keys.push_back(gguf_number("attn_logit_softcapping", model.score_cap));
+  if (model.logit_cap > 0) keys.push_back(gguf_number("final_logit_softcapping", model.logit_cap));
+  return keys;
 }
 
 }  // namespace
@@ -246,7 +248,7 @@ std::vector<ModelType> gemma_types() {
            .check = check_gemma2,
            .gguf = {.architecture = "gemma2",
                     .windows = true,
-                    .scales = add_caps,
+                    .keys = gguf_caps,
                     .check = check_gemma2_gguf}},
           {.name = "gemma3_text",
            .architecture = "Gemma3ForCausalLM",
@@ -261,7 +263,7 @@ std::vector<ModelType> gemma_types() {
            .gguf = {.architecture = "gemma3",
                     .windows = true,
                     .linear_and_window_ropes = true,
-                    .scales = add_caps,
+                    .keys = gguf_caps,
                     .check = check_gemma_gguf}}};
 }
 

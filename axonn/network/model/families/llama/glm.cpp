@@ -70,6 +70,20 @@ void check_glm_moe(const ModelConfig& model, Unsupported& unsupported) {
   check_first_layers_dense(model, unsupported);
 }
 
+GgufKeys gguf_glm_moe_keys(const ModelConfig& model) {
+  return {{"expert_gating_func", kGgufSigmoid},
+          {"expert_shared_count", static_cast<std::uint32_t>(model.shared_ffn / model.expert_ffn)},
+          {"leading_dense_block_count", static_cast<std::uint32_t>(dense_layer_count(model))},
+          {"expert_weights_norm", model.expert_norm},
+          gguf_number("expert_weights_scale", model.router_scale)};
+}
+
+void check_glm_moe_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  need_plain_rope(model, unsupported);
+  if (model.expert_groups > 1)
+    unsupported.push_back(concat("expert_groups = ", model.expert_groups));
+}
+
 }  // namespace
 
 std::vector<ModelType> glm_types() {
@@ -106,7 +120,14 @@ std::vector<ModelType> glm_types() {
            .is_named = true,
            .read = read_glm_moe,
            .write = write_glm_moe,
-           .check = check_glm_moe}};
+           .check = check_glm_moe,
+           .gguf = {.architecture = "glm4moe",
+                    .biases = true,
+                    .mlp_norm = "post_attention_norm",
+                    .partial_rotary = true,
+                    .experts = true,
+                    .keys = gguf_glm_moe_keys,
+                    .check = check_glm_moe_gguf}}};
 }
 
 }  // namespace axonn

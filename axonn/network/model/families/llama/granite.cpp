@@ -77,12 +77,12 @@ void rename_granite_experts(const ModelConfig&, const std::string& parameter, St
 }
 
 /// llama.cpp divides logits by its logit_scale.
-void add_granite_scales(const ModelConfig& model,
-                        const std::function<void(const char*, double)>& add) {
-  add("embedding_scale", model.embedding_scale);
-  add("residual_scale", model.residual_scale);
-  add("logit_scale", 1 / model.logit_scale);
-  add("attention.scale", model.attention_scale > 0 ? model.attention_scale : usual_scale(model));
+GgufKeys gguf_granite_scales(const ModelConfig& model) {
+  return {gguf_number("embedding_scale", model.embedding_scale),
+          gguf_number("residual_scale", model.residual_scale),
+          gguf_number("logit_scale", 1 / model.logit_scale),
+          gguf_number("attention.scale",
+                      model.attention_scale > 0 ? model.attention_scale : usual_scale(model))};
 }
 
 }  // namespace
@@ -102,7 +102,7 @@ std::vector<ModelType> granite_types() {
            .check = check_head_dim,
            .gguf = {.architecture = "granite",
                     .interleaved = true,
-                    .scales = add_granite_scales,
+                    .keys = gguf_granite_scales,
                     .check = need_plain_rope}},
           {.name = "granitemoe",
            .architecture = "GraniteMoeForCausalLM",
@@ -114,7 +114,12 @@ std::vector<ModelType> granite_types() {
            .read = read_granite_moe,
            .write = write_granite_moe,
            .check = check_granite_moe,
-           .rename = rename_granite_experts}};
+           .rename = rename_granite_experts,
+           .gguf = {.architecture = "granitemoe",
+                    .interleaved = true,
+                    .experts = true,
+                    .keys = gguf_granite_scales,
+                    .check = check_normalised_experts}}};
 }
 
 }  // namespace axonn

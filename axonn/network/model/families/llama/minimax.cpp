@@ -45,6 +45,13 @@ void check_minimax(const ModelConfig& model, Unsupported& unsupported) {
   check_all_routed(model, unsupported);
 }
 
+GgufKeys gguf_minimax_keys(const ModelConfig&) { return {{"expert_gating_func", kGgufSigmoid}}; }
+
+void check_minimax_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  need_plain_rope(model, unsupported);
+  if (model.tied) unsupported.emplace_back("tied = true");
+}
+
 }  // namespace
 
 std::vector<ModelType> minimax_types() {
@@ -65,7 +72,12 @@ std::vector<ModelType> minimax_types() {
            .read = read_minimax,
            .write = write_minimax,
            .check = check_minimax,
-           .rename = add_mixtral_names}};
+           .rename = add_mixtral_names,
+           .gguf = {.architecture = "minimax-m2",
+                    .partial_rotary = true,
+                    .experts = true,
+                    .keys = gguf_minimax_keys,
+                    .check = check_minimax_gguf}}};
 }
 
 }  // namespace axonn

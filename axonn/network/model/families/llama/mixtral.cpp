@@ -69,7 +69,11 @@ std::vector<ModelType> mixtral_types() {
            .read = read_mixtral,
            .write = write_mixtral,
            .check = check_mixtral,
-           .rename = add_mixtral_names}};
+           .rename = add_mixtral_names,
+           .gguf = {.architecture = "llama",
+                    .interleaved = true,
+                    .experts = true,
+                    .check = check_normalised_experts}}};
 }
 
 }  // namespace axonn

@@ -36,6 +36,16 @@ void check_olmoe(const ModelConfig& model, Unsupported& unsupported) {
   check_head_dim(model, unsupported);
 }
 
+/// llama.cpp does not divide the scores of the chosen experts by their sum, and has an output layer
+/// and as many key heads as heads.
+void check_olmoe_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  need_plain_rope(model, unsupported);
+  if (model.expert_norm) unsupported.emplace_back("expert_norm = true");
+  if (model.tied) unsupported.emplace_back("tied = true");
+  if (model.kv_heads != model.heads)
+    unsupported.push_back(concat("kv_heads = ", model.kv_heads, " other than heads"));
+}
+
 }  // namespace
 
 std::vector<ModelType> olmoe_types() {
@@ -49,7 +59,8 @@ std::vector<ModelType> olmoe_types() {
            .known = known_olmoes,
            .read = read_olmoe,
            .write = write_olmoe,
-           .check = check_olmoe}};
+           .check = check_olmoe,
+           .gguf = {.architecture = "olmoe", .experts = true, .check = check_olmoe_gguf}}};
 }
 
 }  // namespace axonn

@@ -179,6 +179,17 @@ void rename_qwen_2_moe(const ModelConfig&, const std::string& parameter, StoredN
   rename_part(parameter, ".mlp.shared_experts.", ".mlp.shared_expert.", stored);
 }
 
+GgufKeys gguf_qwen_2_moe_keys(const ModelConfig& model) {
+  return {{"expert_shared_feed_forward_length", static_cast<std::uint32_t>(model.shared_ffn)}};
+}
+
+/// llama.cpp does not divide the scores of the chosen experts by their sum.
+void check_qwen_2_moe_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  need_plain_rope(model, unsupported);
+  check_all_routed(model, unsupported);
+  if (model.expert_norm) unsupported.emplace_back("expert_norm = true");
+}
+
 }  // namespace
 
 std::vector<ModelType> qwen_types() {
@@ -192,41 +203,47 @@ std::vector<ModelType> qwen_types() {
   qwen_3.head_dim = 128;
   qwen_2.kv_heads = qwen_3.kv_heads = 32;
   moe.kv_heads = 4;
-  return {{.name = "qwen2",
-           .architecture = "Qwen2ForCausalLM",
-           .defaults = qwen_2,
-           .by_layer = {.windows = true},
-           .known = known_qwens_2,
-           .read = read_dense,
-           .write = write_dense,
-           .gguf = {.architecture = "qwen2"}},
-          {.name = "qwen3",
-           .architecture = "Qwen3ForCausalLM",
-           .defaults = qwen_3,
-           .by_layer = {.windows = true},
-           .bias_keys = {.attention = true},
-           .known = known_qwens_3,
-           .read = read_dense,
-           .write = write_dense,
-           .gguf = {.architecture = "qwen3"}},
-          {.name = "qwen2_moe",
-           .architecture = "Qwen2MoeForCausalLM",
-           .defaults = moe_2,
-           .by_layer = {.windows = true},
-           .bias_keys = {.qkv = true},
-           .known = known_qwens_2_moe,
-           .read = read_qwen_2_moe,
-           .write = write_qwen_2_moe,
-           .check = check_qwen_2_moe,
-           .rename = rename_qwen_2_moe},
-          {.name = "qwen3_moe",
-           .architecture = "Qwen3MoeForCausalLM",
-           .defaults = moe,
-           .bias_keys = {.attention = true},
-           .known = known_qwens_3_moe,
-           .read = read_moe,
-           .write = write_moe,
-           .check = check_router}};
+  return {
+      {.name = "qwen2",
+       .architecture = "Qwen2ForCausalLM",
+       .defaults = qwen_2,
+       .by_layer = {.windows = true},
+       .known = known_qwens_2,
+       .read = read_dense,
+       .write = write_dense,
+       .gguf = {.architecture = "qwen2"}},
+      {.name = "qwen3",
+       .architecture = "Qwen3ForCausalLM",
+       .defaults = qwen_3,
+       .by_layer = {.windows = true},
+       .bias_keys = {.attention = true},
+       .known = known_qwens_3,
+       .read = read_dense,
+       .write = write_dense,
+       .gguf = {.architecture = "qwen3"}},
+      {.name = "qwen2_moe",
+       .architecture = "Qwen2MoeForCausalLM",
+       .defaults = moe_2,
+       .by_layer = {.windows = true},
+       .bias_keys = {.qkv = true},
+       .known = known_qwens_2_moe,
+       .read = read_qwen_2_moe,
+       .write = write_qwen_2_moe,
+       .check = check_qwen_2_moe,
+       .rename = rename_qwen_2_moe,
+       .gguf = {.architecture = "qwen2moe",
+                .experts = true,
+                .keys = gguf_qwen_2_moe_keys,
+                .check = check_qwen_2_moe_gguf}},
+      {.name = "qwen3_moe",
+       .architecture = "Qwen3MoeForCausalLM",
+       .defaults = moe,
+       .bias_keys = {.attention = true},
+       .known = known_qwens_3_moe,
+       .read = read_moe,
+       .write = write_moe,
+       .check = check_router,
+       .gguf = {.architecture = "qwen3moe", .experts = true, .check = check_normalised_experts}}};
 }
 
 }  // namespace axonn

@@ -206,6 +206,12 @@ void check_router(const ModelConfig& model, Unsupported& unsupported) {
   if (model.router_bias) unsupported.emplace_back("router_bias = true");
 }
 
+void check_normalised_experts(const ModelConfig& model, Unsupported& unsupported) {
+  need_plain_rope(model, unsupported);
+  check_all_routed(model, unsupported);
+  if (!model.expert_norm) unsupported.emplace_back("expert_norm = false");
+}
+
 void check_all_routed(const ModelConfig& model, Unsupported& unsupported) {
   if (model.expert_step != 1) unsupported.push_back(concat("expert_step = ", model.expert_step));
   if (!model.dense_layers.empty()) unsupported.emplace_back("dense_layers");
@@ -492,7 +498,7 @@ std::string llama_gguf_name(const ModelConfig& model, const std::string& paramet
        {"pre_feedforward_layernorm", "ffn_norm"},
        {"post_attention_layernorm", "post_attention_norm"},
        {"post_feedforward_layernorm", "post_ffw_norm"}}};
-  constexpr std::array<Names, 9> kInBlock = {{
+  constexpr std::array<Names, 14> kInBlock = {{
       {"self_attn.q_proj", "attn_q"},
       {"self_attn.k_proj", "attn_k"},
       {"self_attn.v_proj", "attn_v"},
@@ -502,6 +508,11 @@ std::string llama_gguf_name(const ModelConfig& model, const std::string& paramet
       {"mlp.gate_proj", "ffn_gate"},
       {"mlp.up_proj", "ffn_up"},
       {"mlp.down_proj", "ffn_down"},
+      {"mlp.gate", "ffn_gate_inp"},
+      {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+      {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+      {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
+      {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
   }};
   for (const auto& [here, there] : kEnds)
     if (parameter == here) return std::string(there);
@@ -510,14 +521,18 @@ std::string llama_gguf_name(const ModelConfig& model, const std::string& paramet
   if (!parameter.starts_with(kLayers) || dot == parameter.npos || kind <= dot) return {};
   const bool at_output =
       model.block_norm == BlockNormKind::output || model.block_norm == BlockNormKind::both;
+  const std::string block =
+      concat("blk.", parameter.substr(kLayers.size(), dot - kLayers.size()), '.');
+  if (const auto expert = expert_name(parameter))
+    return concat(block, "ffn_", expert->matrix.substr(1, expert->matrix.find('_') - 1), "_exps",
+                  parameter.substr(kind));
+  if (parameter.ends_with("mlp.gate.e_score_correction_bias")) return block + "exp_probs_b.bias";
   const std::string_view module = std::string_view(parameter).substr(dot + 1, kind - dot - 1);
   for (const std::span<const Names> names :
        {at_output ? std::span<const Names>(kOutputNorms) : std::span<const Names>(usual_norms),
         std::span<const Names>(kInBlock)})
     for (const auto& [here, there] : names)
-      if (module == here)
-        return concat("blk.", parameter.substr(kLayers.size(), dot - kLayers.size()), '.', there,
-                      parameter.substr(kind));
+      if (module == here) return concat(block, there, parameter.substr(kind));
   return {};
 }
 

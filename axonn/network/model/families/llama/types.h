@@ -131,6 +131,11 @@ void read_experts(const JsonReader& file, ModelConfig& model, Unsupported& unsup
 void write_experts(const ModelConfig& model, double balance, JsonObject& out);
 /// Adds options of routers that no type has.
 void check_router(const ModelConfig& model, Unsupported& unsupported);
+/// llama.cpp's number of routers that score each expert alone.
+inline constexpr std::uint32_t kGgufSigmoid = 2;
+/// Adds what llama.cpp does not have in most types with experts: scores that are not divided by
+/// their sum, layers without experts, scaled rotary frequencies.
+void check_normalised_experts(const ModelConfig& model, Unsupported& unsupported);
 /// Adds options by which some layers have no experts.
 void check_all_routed(const ModelConfig& model, Unsupported& unsupported);
 /// Adds shared_ffn if it is not the width of several experts.
