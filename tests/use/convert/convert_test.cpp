@@ -270,7 +270,7 @@ TEST(Convert, ToGgufNamesTheTypesThatItHas) {
   save_checkpoint(path / "run", config, {});
   ConvertJob job = whole(path / "run", path / "m.gguf");
   job.to = ModelForm::gguf;
-  EXPECT_THAT(outcome(job), HasSubstr("models of the type ministral3 cannot be converted, those of"));
+  EXPECT_THAT(outcome(job), HasSubstr("models of the type ministral3 cannot be converted, those"));
 }
 
 TEST(Convert, CheckpointsOfAllGridsGiveTheSameFolderWithTheSameLogits) {
