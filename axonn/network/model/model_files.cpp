@@ -16,6 +16,7 @@
 #include "axonn/foundation/options/options_text.h"
 #include "axonn/network/model/families/family.h"
 #include "axonn/network/model/hugging_face.h"
+#include "axonn/network/model/merged_source.h"
 #include "axonn/network/model/peft.h"
 #include "axonn/network/model/peft_merge.h"
 #include "axonn/network/model/peft_modules.h"

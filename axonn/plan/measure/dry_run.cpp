@@ -18,6 +18,7 @@
 #include "axonn/foundation/base/utf8.h"
 #include "axonn/network/model/counts.h"
 #include "axonn/network/model/model_files.h"
+#include "axonn/network/nn/adapter.h"
 #include "axonn/plan/measure/dry_step.h"
 #include "axonn/ranks/comm/dry_world.h"
 #include "axonn/ranks/comm/launcher.h"
