@@ -3,6 +3,7 @@ import json
 import re
 import signal
 import subprocess
+import threading
 import urllib.request
 
 import numpy as np
@@ -72,6 +73,20 @@ def test_generation_is_that_of_the_command_to_the_token(run, model, tmp_path):
         assert [each.tokens for each in got] == [each["tokens"] for each in want]
         assert [each.text for each in got] == [each["text"] for each in want]
         assert [each.finish_reason for each in got] == [each["finish_reason"] for each in want]
+
+
+def test_ctrl_c_ends_a_call_and_the_next_one_has_a_new_worker(run):
+    with axonn.Model(run.folder) as model:
+        want = model.logprobs("The town")
+        before = model._worker._process
+        timer = threading.Timer(0.5, signal.pthread_kill,
+                                [threading.main_thread().ident, signal.SIGINT])
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            model.generate(["The"] * 20000, max_tokens=60, temperature=1.0)
+        timer.join()
+        assert before.returncode == -signal.SIGKILL
+        np.testing.assert_array_equal(model.logprobs("The town"), want)
 
 
 def test_generations_have_scores_copies_and_beams_if_asked(model):
