@@ -92,6 +92,7 @@ bool differs_by_block(const LoraConfig& config) {
     return names_block(std::string(parse_layer_number(entry).name));
   };
   return !config.layers.empty() || std::ranges::any_of(config.targets, names_block) ||
+         std::ranges::any_of(config.modules, names_block) ||
          std::ranges::any_of(config.rank_pattern, entry_names_block) ||
          std::ranges::any_of(config.alpha_pattern, entry_names_block);
 }

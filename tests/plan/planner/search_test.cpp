@@ -246,10 +246,14 @@ TEST(Search, StateBytesAreTheMemoryOfARankBetweenSteps) {
 TEST(Search, TheStateOfAdaptersOfSomeBlocksIsThatOfATraining) {
   Config config = resolved(tiny_llama_config());
   config.model.layers = 7;
-  config.model.lora = {.rank = 3, .layers = {1, 6}, .rank_pattern = {"layers.6.mlp.up_proj 5"}};
   config.parallelism.set_grid({2, 1, 2, 1});
   const std::int64_t rotary = config.training.seq_len * config.model.head_width() * 4;
-  EXPECT_EQ(state_bytes(config) + rotary, dry_step(config, 0).memory.live_bytes);
+  const LoraConfig some{.rank = 3, .layers = {1, 6}, .rank_pattern = {"layers.6.mlp.up_proj 5"}},
+      whole{.rank = 3, .modules = {"layers.5.mlp"}};
+  for (const LoraConfig& lora : {some, whole}) {
+    config.model.lora = lora;
+    EXPECT_EQ(state_bytes(config) + rotary, dry_step(config, 0).memory.live_bytes);
+  }
 }
 
 // Twice as many ranks that share sequences, with twice as many sequences, give each rank the same
