@@ -83,10 +83,14 @@ class ForwardingBackend : public Backend {
     OperationCall call{.name = Operation::kName, .operands = operands};
     if constexpr (requires { Operation::kKind; }) call.kind = Operation::kKind;
     const auto passes = [&] {
-      if constexpr (requires { args.passes(); })
+      if constexpr (requires { args.passes(); }) {
+        static_assert(std::tuple_size_v<decltype(args.passes())> ==
+                          std::tuple_size_v<decltype(args.operands())>,
+                      "passes() has a number for each operand");
         return args.passes();
-      else
+      } else {
         return std::array<int, 0>();
+      }
     }();
     call.passes = passes;
     if (inner_)

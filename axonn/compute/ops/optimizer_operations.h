@@ -95,7 +95,7 @@ struct AddSquares {
   static constexpr std::string_view kName = "add_squares";
   static constexpr auto kKind = OperationKind::update;
   auto operands() const { return std::array{rows, cols, gradient, scale}; }
-  auto passes() const { return std::array{2, 2, rows.data ? 2 : 1}; }
+  auto passes() const { return std::array{2, 2, rows.data ? 2 : 1, 1}; }
   void run(auto launch, const Checker& check) const;
 };
 

@@ -102,7 +102,8 @@ TEST(ServeBeams, HaveLogProbabilitiesStopsAndForms) {
   with_server({.grid = {2, 1, 1, 1}, .batch = 4}, [](const Served& served) {
     json request{{"prompt", "abc"}, {"max_tokens", 8}, {"use_beam_search", true},
                  {"n", 2},          {"best_of", 4},    {"logprobs", 2}};
-    for (const json& choice : served.answer("/v1/completions", request)["choices"]) {
+    const json scored = served.answer("/v1/completions", request)["choices"];
+    for (const json& choice : scored) {
       EXPECT_EQ(choice["logprobs"]["tokens"].size(), 8U);
       EXPECT_EQ(choice["logprobs"]["token_logprobs"].size(), 8U);
       EXPECT_EQ(choice["logprobs"]["top_logprobs"].size(), 8U);
@@ -116,7 +117,8 @@ TEST(ServeBeams, HaveLogProbabilitiesStopsAndForms) {
     }
     EXPECT_NE(formed[0]["text"], formed[1]["text"]);
     request["stop"] = "y";
-    for (const json& choice : served.answer("/v1/completions", request)["choices"])
+    const json stopped = served.answer("/v1/completions", request)["choices"];
+    for (const json& choice : stopped)
       EXPECT_THAT(choice["text"].get<std::string>(), testing::MatchesRegex("x[0-9]{3}"));
   });
 }
