@@ -229,9 +229,9 @@ double Decoder::flops_per_token(std::int64_t seq_len) {
                             (config_.tied ? config_.vocab * config_.hidden : 0),
                      inputs = layer_inputs_ ? layer_inputs_->active_parameters() : 0,
                      all = parameters_in_blocks() + head + inputs;
-  std::int64_t trained = config_.lora.rank > 0 ? 0 : all;
+  std::int64_t trained = all;
   if (config_.lora.rank > 0) {
-    trained += active_parameters(head_adapters_.whole(), routers_);
+    trained = active_parameters(head_adapters_.whole(), routers_);
     for (const auto& block : blocks_)
       trained += active_parameters(block->adapters().whole(), routers_);
   }

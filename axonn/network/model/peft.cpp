@@ -175,6 +175,11 @@ StoredName embedding_factor(StoredName stored, std::string_view parameter) {
 
 }  // namespace
 
+std::string without_peft_prefix(std::string name) {
+  if (name.starts_with(kPeftPrefix)) name.erase(0, kPeftPrefix.size());
+  return name;
+}
+
 StoredAdapterConfig parse_adapter_config(std::string_view text, const std::string& place) {
   return adapters_of(text, place);
 }
@@ -193,8 +198,8 @@ void refuse_left_out(const std::string& folder, std::string_view module) {
 namespace {
 
 /// Adds the module of a tensor that was trained whole.
-void add_whole(LoraConfig& lora, std::string module) {
-  if (module.starts_with(kPeftPrefix)) module.erase(0, kPeftPrefix.size());
+void add_whole(LoraConfig& lora, const std::string& tensor) {
+  std::string module = without_peft_prefix(tensor);
   if (module.find(".base_layer.") != module.npos) return;  // of the base model
   module.erase(module.rfind('.'));
   if (std::ranges::find(lora.modules, module) == lora.modules.end())
@@ -209,8 +214,7 @@ LoraConfig stored_adapters(const StoredAdapterConfig& stored, std::span<const st
   LoraConfig lora = stored.lora;
   lora.targets = stored.layers.targets.ends;
   for (const std::string& tensor : tensors) {
-    std::string module(adapted_module(tensor));
-    if (module.starts_with(kPeftPrefix)) module.erase(0, kPeftPrefix.size());
+    const std::string module = without_peft_prefix(std::string(adapted_module(tensor)));
     if (module.empty()) add_whole(lora, tensor);
     if (module.empty() || std::ranges::find(modules, module, &AdaptedModule::name) != modules.end())
       continue;

@@ -14,6 +14,8 @@ namespace axonn {
 
 /// The names that PEFT gives modules begin so in files.
 inline constexpr std::string_view kPeftPrefix = "base_model.model.";
+/// A name without that prefix, if it has one.
+std::string without_peft_prefix(std::string name);
 
 /// The contents of adapter_config.json.
 struct StoredAdapterConfig {

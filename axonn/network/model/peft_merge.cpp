@@ -19,12 +19,6 @@ constexpr std::string_view kWeightEnd = ".weight";
 
 std::string without_end(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
-/// A module's name in PEFT's model.
-std::string in_model(std::string module) {
-  if (module.starts_with(kPeftPrefix)) module.erase(0, kPeftPrefix.size());
-  return module;
-}
-
 /// Whether PEFT trains this parameter whole: by modules_to_save or as a bias.
 bool is_saved(const StoredAdapterConfig& stored, const std::string& parameter) {
   if (stored.bias != "none" && parameter.ends_with(".bias")) return true;
@@ -81,8 +75,8 @@ class PeftMerge {
   void add_factors(const StoredParameter& weight, const std::string& module) {
     const bool embedding = has(module + ".lora_embedding_A");
     if (!embedding && !has(module + ".lora_A.weight")) return;
-    const auto adapter = peft_adapter(stored_.layers, in_model(module));
-    if (!adapter) refuse_left_out(folder_.path(), in_model(module));
+    const auto adapter = peft_adapter(stored_.layers, without_peft_prefix(module));
+    if (!adapter) refuse_left_out(folder_.path(), without_peft_prefix(module));
     const std::string here = without_end(weight.name);
     MergedFactors found{.a = {here + ".lora_A.weight", adapter->rank, weight.cols},
                         .b = {here + ".lora_B.weight", weight.rows, adapter->rank},
@@ -139,7 +133,7 @@ namespace {
 std::string name_in_base(std::string tensor) {
   constexpr std::string_view kBase = ".base_layer";
   const std::size_t at = tensor.find(kBase);
-  return at == tensor.npos ? "" : in_model(tensor.erase(at, kBase.size()));
+  return at == tensor.npos ? "" : without_peft_prefix(tensor.erase(at, kBase.size()));
 }
 
 }  // namespace
@@ -154,7 +148,7 @@ LoraConfig adapters_to_train(const StoredAdapterConfig& stored, const Safetensor
   for (const auto& [name, tensor] : folder.tensors()) names.push_back(name);
   for (const std::string& module : stored.layers.saved)
     if (std::ranges::none_of(names, [&](const std::string& name) {
-          return without_end(in_model(name)).ends_with(module);
+          return without_end(without_peft_prefix(name)).ends_with(module);
         }))
       refuse(path, ": modules_to_save has '", module, "', but there are no tensors of it", remedy);
   for (const auto& [name, tensor] : folder.tensors()) {

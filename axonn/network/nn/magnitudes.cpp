@@ -45,6 +45,14 @@ std::shared_ptr<Magnitudes> Magnitudes::of(const Context& ctx, std::span<const A
   return made;
 }
 
+/// Divides the adapter's columns of a row (1, C) f32 by its norms; returns these columns.
+View Magnitudes::divided_by_norms(const Context& ctx, const Adapter& adapter,
+                                  const View& row) const {
+  const View own = adapter.part_of(row), column = as_column(own);
+  ctx.backend.run(ops::Multiply{column, column, adapter.rows_of(inverse_.view().col_range(1, 1))});
+  return own;
+}
+
 /// Rows of padding have no norm, and magnitudes of 0.
 void Magnitudes::find_factors(const Context& ctx) {
   inverse_ = inverse_roots(ctx, squares_, std::numeric_limits<float>::min());
@@ -53,10 +61,8 @@ void Magnitudes::find_factors(const Context& ctx) {
   ctx.backend.run(ops::AddNumber{factors_.view(), factors_.view(), 1});
   for (const Adapter& adapter : adapters_) {
     if (!adapter.magnitude()) continue;
-    const View own = adapter.part_of(factors_.view()), column = as_column(own);
-    ctx.backend.run(ops::Cast{own, adapter.magnitude()->weight()});
-    ctx.backend.run(
-        ops::Multiply{column, column, adapter.rows_of(inverse_.view().col_range(1, 1))});
+    ctx.backend.run(ops::Cast{adapter.part_of(factors_.view()), adapter.magnitude()->weight()});
+    divided_by_norms(ctx, adapter, factors_.view());
   }
 }
 
@@ -86,11 +92,8 @@ Tensor Magnitudes::backward(const Context& ctx, const Tensor& d_out) const {
                                                .stats = stats.view()});
   for (const Adapter& adapter : adapters_) {
     if (!adapter.magnitude()) continue;
-    const View own = adapter.part_of(d_factors.view()), column = as_column(own),
-               sum = adapter.magnitude()->gradient(ctx);
-    ctx.backend.run(
-        ops::Multiply{column, column, adapter.rows_of(inverse_.view().col_range(1, 1))});
-    ctx.backend.run(ops::Add{sum, sum, own});
+    const View sum = adapter.magnitude()->gradient(ctx);
+    ctx.backend.run(ops::Add{sum, sum, divided_by_norms(ctx, adapter, d_factors.view())});
   }
   Tensor d_product = ctx.like(d_out);
   ctx.backend.run(ops::LayerNorm{.out = d_product.view(),

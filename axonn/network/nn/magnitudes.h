@@ -30,6 +30,7 @@ class Magnitudes {
 
  private:
   void find_factors(const Context& ctx);
+  View divided_by_norms(const Context& ctx, const Adapter& adapter, const View& row) const;
 
   std::span<const Adapter> adapters_;
   Tensor squares_;  // (C, 2) f32: 0, and the squared norm of a row

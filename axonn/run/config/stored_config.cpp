@@ -40,7 +40,7 @@ void take_model(Config& config, std::shared_ptr<const ModelFiles> files, const O
   config.model.path = files->path();
   config.model.lora = std::move(lora);
   if (const auto& adapters = config.model_files.adapters) {
-    if (adapters->untie()) config.model.tied = false;
+    if (adapters->only_merge() && adapters->untie()) config.model.tied = false;
     if (config.model.lora.rank > 0) name_products(config.model, *adapters);
   }
   config.model_files.model = std::move(files);
@@ -146,13 +146,9 @@ Config with_stored_model(Config config, const Origins& origins) {
     return config;
   }
   const auto files = std::make_shared<const ModelFiles>(config.model.path);
-  if (config.model_files.adapters && config.model_files.adapters->only_merge()) {
+  if (config.model_files.adapters && config.model_files.adapters->only_merge())
     config.model_files.adapters =
         std::make_shared<const ModelFiles>(config.model_files.adapters->to_train(*files));
-    config.model.lora = config.model_files.adapters->config().lora;
-    config.model.lora.path = adapters;
-    config.model.lora.dropout = dropout;
-  }
   if (files->adapters())
     refuse("[model] path = '", files->path(), "' holds only adapters of the model at '",
            files->base(), "'; set path to that model and [lora] path to the adapters");

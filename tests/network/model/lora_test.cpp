@@ -188,6 +188,18 @@ std::int64_t count(const ModelConfig& model, const std::string& layer,
   return found;
 }
 
+/// Compares a grid with chunks and accumulation, with and without recomputation, with one rank.
+void expect_chunks_keep_the_losses(const ModelConfig& model) {
+  TinyRun run{.lr = kLr, .make_model = model_of(model)};
+  const TinyTrace one = run_tiny(run);
+  run.grid = {2, 2, 2, 1};
+  run.chunks = run.accumulation = 2;
+  for (const bool recompute : {false, true}) {
+    run.recompute = recompute;
+    EXPECT_EQ(difference(one, run_tiny(run), run.dtype), "") << "recompute " << recompute;
+  }
+}
+
 class Lora : public testing::TestWithParam<ModelFamily> {};
 
 }  // namespace
@@ -447,25 +459,11 @@ TEST(LoraOnGrids, OfTheEndsAndBesideWholeModulesTheLossesAreThoseOfOneRankOnTenG
 }
 
 TEST(LoraOnGrids, ChunksRecomputationAndAccumulationOfTheEndsKeepTheLosses) {
-  TinyRun run{.lr = kLr, .make_model = model_of(with_ends(tiny_config(4, true)))};
-  const TinyTrace one = run_tiny(run);
-  run.grid = {2, 2, 2, 1};
-  run.chunks = run.accumulation = 2;
-  for (const bool recompute : {false, true}) {
-    run.recompute = recompute;
-    EXPECT_EQ(difference(one, run_tiny(run), run.dtype), "") << "recompute " << recompute;
-  }
+  expect_chunks_keep_the_losses(with_ends(tiny_config(4, true)));
 }
 
 TEST(LoraOnGrids, MagnitudesChunksRecomputationAndAccumulationKeepTheLosses) {
-  TinyRun run{.lr = kLr, .make_model = model_of(with_magnitudes(tiny_llama()))};
-  const TinyTrace one = run_tiny(run);
-  run.grid = {2, 2, 2, 1};
-  run.chunks = run.accumulation = 2;
-  for (const bool recompute : {false, true}) {
-    run.recompute = recompute;
-    EXPECT_EQ(difference(one, run_tiny(run), run.dtype), "") << "recompute " << recompute;
-  }
+  expect_chunks_keep_the_losses(with_magnitudes(tiny_llama()));
 }
 
 TEST(LoraOnGrids, MagnitudesLearnInAllTypes) {
@@ -487,14 +485,7 @@ TEST(Lora, RefusesDropoutWithMagnitudes) {
 }
 
 TEST(LoraOnGrids, DropoutChunksRecomputationAndAccumulationKeepTheLosses) {
-  TinyRun run{.lr = kLr, .make_model = model_of(with_adapters(tiny_llama(), 0.3))};
-  const TinyTrace one = run_tiny(run);
-  run.grid = {2, 2, 2, 1};
-  run.chunks = run.accumulation = 2;
-  for (const bool recompute : {false, true}) {
-    run.recompute = recompute;
-    EXPECT_EQ(difference(one, run_tiny(run), run.dtype), "") << "recompute " << recompute;
-  }
+  expect_chunks_keep_the_losses(with_adapters(tiny_llama(), 0.3));
 }
 
 TEST(LoraOnGrids, DropoutChangesTheLosses) {
