@@ -440,7 +440,7 @@ COUNTED = (
     "optimizer.sgd_momentum optimizer.sgd_nesterov optimizer.nesterov optimizer.muon_scale "
     "optimizer.muon_coefficients optimizer.adafactor_form optimizer.adafactor_beta1 "
     "optimizer.relative_step optimizer.scale_parameter lr_scheduler.kind "
-    "lora.rank lora.dropout lora.dora lora.modules lora.targets lora.layers lora.rank_pattern "
+    "lora.rank lora.dropout lora.dora lora.modules lora.layers lora.rank_pattern "
     "activation_checkpoint.mode activation_checkpoint.blocks "
     "parallelism.context parallelism.context_layout parallelism.experts parallelism.chunks "
     "parallelism.overlap_input_gradients parallelism.overlap_weight_gradients "
@@ -473,8 +473,11 @@ def size_of(keys, key):
 def features(training):
     """The values of which pairs are counted."""
     keys, x = training.keys, training.grid[0]
+    targets = keys.get("lora.targets", "-")
     return {
         "grid": "".join("1" if n == 1 else "+" for n in training.grid),
+        "adapted products": targets.removesuffix(",lm_head"),
+        "adapted end": targets.endswith(",lm_head"),
         "resumed": training.other is not None,
         "mpi": training.mpi,
         "window": window_of(keys),
