@@ -332,6 +332,15 @@ inline ModelConfig small_llama4() {
   return config;
 }
 
+/// Queries that grow in heads of two widths: of layers 1 with a window, and 2 and 3 without one.
+inline ModelConfig small_llama4_of_two_widths() {
+  ModelConfig config = small_llama4();
+  config.full_head_dim = 6;
+  config.qk_norm = QkNormKind::none;
+  config.nope_layers = {1, 2, 3};
+  return config;
+}
+
 inline ModelConfig small_starcoder2() {
   ModelConfig config = small_seed_oss();
   config.norm = NormKind::layer;

@@ -1,6 +1,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -391,7 +392,6 @@ class Llama final : public Decoder {
       window_rope_ = rope_of(
           config, config.window_rope_theta > 0 ? config.window_rope_theta : config.rope_theta,
           config.window_rope_scaling ? config.rope : RopeScaling{}, config.head_width());
-    if (config.nope_query_growth > 0) nope_rope_ = growing_queries(config);
     if (config.window_chunks && grid.shape().context > 1)
       refuse("[parallelism] context = ", grid.shape().context,
              ": ranks cannot share sequences whose positions see their own chunk alone ",
@@ -399,7 +399,9 @@ class Llama final : public Decoder {
     for (std::int64_t i = 0; i < config.layers; ++i) {
       const std::int64_t window = config.window_of(i);
       const Rope* rope = window > 0 && window_rope_ ? &*window_rope_ : &rope_;
-      if (!config.has_rope(i)) rope = nope_rope_ ? &*nope_rope_ : nullptr;
+      if (!config.has_rope(i))
+        rope = config.nope_query_growth > 0 ? growing_queries(config, config.head_width(window))
+                                            : nullptr;
       std::optional<std::int64_t> number;
       if (config.has_experts(i)) number = routed();
       add(std::make_unique<LlamaBlock>(config, grid, concat("model.layers.", i),
@@ -428,21 +430,21 @@ class Llama final : public Decoder {
                  .neighbours = config.rope_pairs == RopePairs::neighbours,
                  .queries = {config.query_growth, config.rope.original_positions}});
   }
-  /// Of layers without rotary positions: angles of 0.
-  static Rope growing_queries(const ModelConfig& config) {
-    const std::int64_t width = config.head_width();
-    return Rope(std::vector<double>(width / 2),
-                {.queries = {config.nope_query_growth, config.nope_query_positions, 1}});
+  /// Of layers without rotary positions whose heads have this width: angles of 0.
+  const Rope* growing_queries(const ModelConfig& config, std::int64_t width) {
+    const Rope::Options options = {
+        .queries = {config.nope_query_growth, config.nope_query_positions, 1}};
+    return &nope_ropes_.try_emplace(width, std::vector<double>(width / 2), options).first->second;
   }
   void prepare(const Context& ctx, const Tokens& tokens) override {
     rope_.prepare(ctx, tokens.rows);
-    if (nope_rope_) nope_rope_->prepare(ctx, tokens.rows);
+    for (auto& [width, rope] : nope_ropes_) rope.prepare(ctx, tokens.rows);
     if (window_rope_) window_rope_->prepare(ctx, tokens.rows);
   }
 
   Rope rope_;
-  std::optional<Rope> nope_rope_;    // of layers without rotary positions whose queries grow
-  std::optional<Rope> window_rope_;  // of layers with a window, if theirs is another
+  std::map<std::int64_t, Rope> nope_ropes_;  // without positions, queries grow; by heads' width
+  std::optional<Rope> window_rope_;          // of layers with a window, if theirs is another
 };
 
 }  // namespace
