@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
+#include "axonn/data/corpus/files/text_reader.h"
 #include "axonn/data/corpus/synthetic/synthetic.h"
-#include "axonn/data/corpus/text_reader.h"
-#include "axonn/data/corpus/tokenize.h"
+#include "axonn/data/corpus/tokens/tokenize.h"
 #include "axonn/data/text/tokenizer.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/clock.h"

@@ -2,8 +2,8 @@
 #include <array>
 #include <cstring>
 
-#include "axonn/data/corpus/text_reader.h"
-#include "axonn/data/corpus/token_file.h"
+#include "axonn/data/corpus/files/text_reader.h"
+#include "axonn/data/corpus/tokens/token_file.h"
 #include "axonn/data/text/chat/conversation.h"
 #include "axonn/data/text/jinja/jinja_parser.h"
 #include "axonn/data/text/model_text.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "axonn/foundation/base/random.h"
+#include "axonn/network/nn/experts/routing.h"
 #include "axonn/network/nn/loss.h"
-#include "axonn/network/nn/routing.h"
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/run/config/resolve.h"
 

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "axonn/data/corpus/token_file.h"
+#include "axonn/data/corpus/tokens/token_file.h"
 #include "axonn/data/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/plan/measure/compare.h"

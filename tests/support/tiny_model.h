@@ -7,7 +7,7 @@
 
 #include "axonn/network/model/config.h"
 #include "axonn/network/model/model.h"
-#include "axonn/network/nn/routing.h"
+#include "axonn/network/nn/experts/routing.h"
 #include "axonn/ranks/comm/grid.h"
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/run/optim/gradient_norms.h"

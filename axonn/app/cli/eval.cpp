@@ -11,7 +11,7 @@
 #include "axonn/app/cli/command.h"
 #include "axonn/app/cli/flags.h"
 #include "axonn/app/cli/model_flags.h"
-#include "axonn/data/corpus/tokenize.h"
+#include "axonn/data/corpus/tokens/tokenize.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/clock.h"
 #include "axonn/foundation/base/files.h"

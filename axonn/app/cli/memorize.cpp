@@ -12,7 +12,7 @@
 #include "axonn/app/cli/stop_signals.h"
 #include "axonn/app/cli/train.h"
 #include "axonn/app/start/start_run.h"
-#include "axonn/data/corpus/tokenize.h"
+#include "axonn/data/corpus/tokens/tokenize.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/clock.h"
 #include "axonn/foundation/base/files.h"

@@ -5,15 +5,15 @@
 #include <span>
 #include <sstream>
 
-#include "axonn/data/corpus/file_notes.h"
+#include "axonn/data/corpus/files/file_notes.h"
+#include "axonn/data/corpus/files/jsonl.h"
+#include "axonn/data/corpus/files/text_reader.h"
 #include "axonn/data/corpus/goldfish.h"
-#include "axonn/data/corpus/growing_tokens.h"
-#include "axonn/data/corpus/jsonl.h"
 #include "axonn/data/corpus/preferences/answer_files.h"
 #include "axonn/data/corpus/preferences/pair_sequences.h"
 #include "axonn/data/corpus/synthetic/synthetic.h"
-#include "axonn/data/corpus/text_reader.h"
-#include "axonn/data/corpus/token_file.h"
+#include "axonn/data/corpus/tokens/growing_tokens.h"
+#include "axonn/data/corpus/tokens/token_file.h"
 #include "axonn/data/text/model_text.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"

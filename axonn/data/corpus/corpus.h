@@ -9,7 +9,7 @@
 #include "axonn/data/corpus/config.h"
 #include "axonn/data/corpus/packing.h"
 #include "axonn/data/corpus/sampler.h"
-#include "axonn/data/corpus/tokenize.h"
+#include "axonn/data/corpus/tokens/tokenize.h"
 #include "axonn/data/text/tokenizer.h"
 
 namespace axonn {

@@ -9,7 +9,7 @@
 
 #include "axonn/data/corpus/config.h"
 #include "axonn/data/corpus/sequences.h"
-#include "axonn/data/corpus/token_file.h"
+#include "axonn/data/corpus/tokens/token_file.h"
 #include "axonn/foundation/base/random.h"
 
 namespace axonn {

@@ -8,7 +8,7 @@
 #include "axonn/network/model/families/family.h"
 #include "axonn/network/model/known_models.h"
 #include "axonn/network/model/model.h"
-#include "axonn/network/nn/layer_adapters.h"
+#include "axonn/network/nn/adapters/layer_adapters.h"
 
 namespace axonn {
 

@@ -9,8 +9,8 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/counts.h"
-#include "axonn/network/nn/experts.h"
-#include "axonn/network/nn/layer_adapters.h"
+#include "axonn/network/nn/adapters/layer_adapters.h"
+#include "axonn/network/nn/experts/experts.h"
 
 namespace axonn {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "axonn/network/model/model.h"
-#include "axonn/network/nn/adapter.h"
+#include "axonn/network/nn/adapters/adapter.h"
 #include "axonn/network/nn/embedding.h"
 #include "axonn/network/nn/layer_inputs.h"
 #include "axonn/network/nn/linear.h"

@@ -20,7 +20,7 @@
 #include "axonn/network/model/peft.h"
 #include "axonn/network/model/peft_merge.h"
 #include "axonn/network/model/peft_modules.h"
-#include "axonn/network/nn/adapter.h"
+#include "axonn/network/nn/adapters/adapter.h"
 #include "axonn/ranks/comm/texts.h"
 
 namespace axonn {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "axonn/network/nn/layer_adapters.h"
+#include "axonn/network/nn/adapters/layer_adapters.h"
 
 namespace axonn {
 

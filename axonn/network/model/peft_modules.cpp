@@ -9,7 +9,7 @@
 #include "axonn/network/model/families/family.h"
 #include "axonn/network/model/model.h"
 #include "axonn/network/model/peft.h"
-#include "axonn/network/nn/layer_adapters.h"
+#include "axonn/network/nn/adapters/layer_adapters.h"
 #include "axonn/ranks/comm/self.h"
 
 namespace axonn {

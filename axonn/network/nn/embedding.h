@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "axonn/network/nn/adapter.h"
+#include "axonn/network/nn/adapters/adapter.h"
 #include "axonn/network/nn/tokens.h"
 #include "axonn/ranks/parallel/parameters.h"
 #include "axonn/ranks/parallel/var.h"

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "axonn/foundation/base/check.h"
-#include "axonn/network/nn/magnitudes.h"
+#include "axonn/network/nn/adapters/magnitudes.h"
 #include "axonn/network/nn/pointwise.h"
 #include "axonn/ranks/parallel/scheduling.h"
 

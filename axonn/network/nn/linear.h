@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "axonn/network/nn/adapter.h"
-#include "axonn/network/nn/attention.h"
+#include "axonn/network/nn/adapters/adapter.h"
+#include "axonn/network/nn/attention/attention.h"
 #include "axonn/ranks/parallel/parameters.h"
 #include "axonn/ranks/parallel/var.h"
 

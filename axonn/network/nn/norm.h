@@ -3,7 +3,7 @@
 #include <array>
 #include <string>
 
-#include "axonn/network/nn/attention.h"
+#include "axonn/network/nn/attention/attention.h"
 #include "axonn/ranks/parallel/parameters.h"
 #include "axonn/ranks/parallel/var.h"
 

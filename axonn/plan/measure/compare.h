@@ -6,7 +6,7 @@
 #include "axonn/compute/ops/backend.h"
 #include "axonn/foundation/base/log.h"
 #include "axonn/network/model/model.h"
-#include "axonn/network/nn/routing.h"
+#include "axonn/network/nn/experts/routing.h"
 #include "axonn/ranks/comm/communicator.h"
 #include "axonn/run/config/prepared_run.h"
 #include "axonn/run/optim/gradient_norms.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "axonn/data/corpus/jsonl.h"
+#include "axonn/data/corpus/files/jsonl.h"
 #include "axonn/data/corpus/preferences/answer_files.h"
 #include "axonn/data/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/foundation/base/check.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "axonn/network/nn/routing.h"
+#include "axonn/network/nn/experts/routing.h"
 #include "axonn/run/train/loss_term.h"
 
 namespace axonn {

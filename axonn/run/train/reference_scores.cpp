@@ -4,7 +4,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "axonn/data/corpus/token_cache.h"
+#include "axonn/data/corpus/tokens/token_cache.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/base/hash.h"

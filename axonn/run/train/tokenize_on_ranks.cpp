@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "axonn/data/corpus/token_file.h"
+#include "axonn/data/corpus/tokens/token_file.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/ranks/comm/texts.h"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "axonn/data/corpus/tokenize.h"
+#include "axonn/data/corpus/tokens/tokenize.h"
 #include "axonn/ranks/comm/communicator.h"
 
 namespace axonn {

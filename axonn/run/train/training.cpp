@@ -4,7 +4,7 @@
 
 #include "axonn/data/corpus/batches.h"
 #include "axonn/data/corpus/corpus.h"
-#include "axonn/data/corpus/tokenize.h"
+#include "axonn/data/corpus/tokens/tokenize.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/options/options.h"
 #include "axonn/ranks/comm/texts.h"

@@ -21,7 +21,7 @@
 #include "axonn/network/model/model_files.h"
 #include "axonn/network/model/peft.h"
 #include "axonn/network/model/peft_modules.h"
-#include "axonn/network/nn/layer_adapters.h"
+#include "axonn/network/nn/adapters/layer_adapters.h"
 #include "axonn/ranks/comm/self.h"
 #include "axonn/run/config/inputs.h"
 #include "axonn/run/config/resolve.h"

@@ -16,7 +16,7 @@
 #include "axonn/foundation/options/options.h"
 #include "axonn/network/model/families/family.h"
 #include "axonn/network/model/model.h"
-#include "axonn/network/nn/rope.h"
+#include "axonn/network/nn/attention/rope.h"
 
 namespace axonn {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <tuple>
 
-#include "axonn/network/nn/attention.h"
+#include "axonn/network/nn/attention/attention.h"
 #include "axonn/network/nn/tokens.h"
 #include "axonn/run/load/loaded_model.h"
 

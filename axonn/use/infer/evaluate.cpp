@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "axonn/data/corpus/corpus.h"
-#include "axonn/data/corpus/jsonl.h"
+#include "axonn/data/corpus/files/jsonl.h"
+#include "axonn/data/corpus/files/text_reader.h"
 #include "axonn/data/corpus/packed_stream.h"
-#include "axonn/data/corpus/text_reader.h"
-#include "axonn/data/corpus/tokenize.h"
+#include "axonn/data/corpus/tokens/tokenize.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/ranks/parallel/scheduling.h"

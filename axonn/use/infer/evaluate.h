@@ -11,8 +11,8 @@
 
 #include "axonn/data/corpus/packing.h"
 #include "axonn/data/corpus/sampler.h"
-#include "axonn/data/corpus/token_file.h"
-#include "axonn/data/corpus/tokenize.h"
+#include "axonn/data/corpus/tokens/token_file.h"
+#include "axonn/data/corpus/tokens/tokenize.h"
 #include "axonn/data/text/tokenizer.h"
 #include "axonn/run/load/loaded_model.h"
 

@@ -11,7 +11,7 @@
 #include "axonn/data/grammar/constraint.h"
 #include "axonn/data/text/stream_decoder.h"
 #include "axonn/data/text/tokenizer.h"
-#include "axonn/network/nn/attention.h"
+#include "axonn/network/nn/attention/attention.h"
 #include "axonn/use/infer/beam_search.h"
 #include "axonn/use/infer/generator.h"
 

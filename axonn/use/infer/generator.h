@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "axonn/data/text/tokenizer.h"
-#include "axonn/network/nn/attention.h"
+#include "axonn/network/nn/attention/attention.h"
 #include "axonn/run/load/loaded_model.h"
 #include "axonn/use/infer/sampling.h"
 

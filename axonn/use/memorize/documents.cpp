@@ -7,7 +7,7 @@
 #include <set>
 
 #include "axonn/data/corpus/synthetic/synthetic.h"
-#include "axonn/data/corpus/tokenize.h"
+#include "axonn/data/corpus/tokens/tokenize.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/base/random.h"

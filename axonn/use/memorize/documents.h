@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "axonn/data/corpus/sequences.h"
-#include "axonn/data/corpus/tokenize.h"
+#include "axonn/data/corpus/tokens/tokenize.h"
 #include "axonn/data/text/tokenizer.h"
 
 namespace axonn {

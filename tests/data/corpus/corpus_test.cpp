@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/data/corpus/synthetic/synthetic.h"
-#include "axonn/data/corpus/token_file.h"
+#include "axonn/data/corpus/tokens/token_file.h"
 #include "axonn/foundation/base/check.h"
 
 #include "tests/data/text/small_bpe.h"

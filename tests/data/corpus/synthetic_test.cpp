@@ -7,7 +7,7 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/data/corpus/jsonl.h"
+#include "axonn/data/corpus/files/jsonl.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/random.h"
 

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/foundation/base/check.h"
-#include "axonn/network/nn/attention.h"
+#include "axonn/network/nn/attention/attention.h"
 #include "axonn/network/nn/embedding.h"
 
 #include "tests/support/grids.h"

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "axonn/foundation/base/check.h"
-#include "axonn/network/nn/layer_adapters.h"
+#include "axonn/network/nn/adapters/layer_adapters.h"
 #include "axonn/plan/measure/dry_step.h"
 #include "axonn/run/config/resolve.h"
 

@@ -7,7 +7,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/peft_modules.h"
-#include "axonn/network/nn/layer_adapters.h"
+#include "axonn/network/nn/adapters/layer_adapters.h"
 
 using namespace axonn;
 using testing::ElementsAre;

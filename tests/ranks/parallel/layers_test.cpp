@@ -4,12 +4,12 @@
 #include <gmock/gmock.h>
 
 #include "axonn/foundation/base/check.h"
-#include "axonn/network/nn/attention.h"
+#include "axonn/network/nn/attention/attention.h"
+#include "axonn/network/nn/attention/rope.h"
 #include "axonn/network/nn/linear.h"
 #include "axonn/network/nn/loss.h"
 #include "axonn/network/nn/norm.h"
 #include "axonn/network/nn/pointwise.h"
-#include "axonn/network/nn/rope.h"
 #include "axonn/ranks/comm/self.h"
 #include "axonn/ranks/comm/threads/threads.h"
 

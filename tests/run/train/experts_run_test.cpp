@@ -5,7 +5,7 @@
 
 #include "axonn/compute/ops/forwarding_backend.h"
 #include "axonn/data/corpus/synthetic/synthetic.h"
-#include "axonn/network/nn/routing.h"
+#include "axonn/network/nn/experts/routing.h"
 #include "axonn/plan/measure/dry_step.h"
 #include "axonn/ranks/comm/threads/threads.h"
 #include "axonn/run/config/prepared_run.h"

@@ -7,7 +7,7 @@
 
 #include "axonn/data/corpus/batches.h"
 #include "axonn/data/corpus/synthetic/synthetic.h"
-#include "axonn/network/nn/routing.h"
+#include "axonn/network/nn/experts/routing.h"
 #include "axonn/plan/measure/compare.h"
 #include "axonn/ranks/comm/threads/threads.h"
 #include "axonn/run/config/config_options.h"

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "axonn/data/corpus/json_text.h"
+#include "axonn/data/corpus/files/json_text.h"
 #include "axonn/data/corpus/parquet/bytes.h"
 #include "axonn/foundation/base/utf8.h"
 

@@ -1,4 +1,4 @@
-#include "axonn/data/corpus/tables.h"
+#include "axonn/data/corpus/files/tables.h"
 #include "axonn/foundation/base/check.h"
 
 namespace axonn {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "axonn/data/corpus/files/tables.h"
 #include "axonn/data/corpus/parquet/row_reader.h"
-#include "axonn/data/corpus/tables.h"
 
 namespace axonn {
 

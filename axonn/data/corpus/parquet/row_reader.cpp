@@ -1,6 +1,6 @@
 #include "axonn/data/corpus/parquet/row_reader.h"
 
-#include "axonn/data/corpus/json_text.h"
+#include "axonn/data/corpus/files/json_text.h"
 #include "axonn/data/corpus/parquet/json_values.h"
 
 namespace axonn::parquet {

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <span>
 
+#include "axonn/data/corpus/files/text_reader.h"
 #include "axonn/data/corpus/preferences/labelled_lines.h"
 #include "axonn/data/corpus/preferences/pair_lines.h"
-#include "axonn/data/corpus/text_reader.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/host.h"
 

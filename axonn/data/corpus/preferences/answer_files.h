@@ -8,7 +8,7 @@
 
 #include "axonn/data/corpus/config.h"
 #include "axonn/data/corpus/documents.h"
-#include "axonn/data/corpus/jsonl.h"
+#include "axonn/data/corpus/files/jsonl.h"
 #include "axonn/data/corpus/preferences/answer_lines.h"
 
 namespace axonn {

@@ -4,7 +4,7 @@
 #include <array>
 #include <iterator>
 
-#include "axonn/data/corpus/line_keys.h"
+#include "axonn/data/corpus/files/line_keys.h"
 #include "axonn/data/text/jinja/jinja_print.h"
 #include "axonn/foundation/base/check.h"
 

@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "axonn/data/corpus/jsonl.h"
-#include "axonn/data/corpus/line_keys.h"
+#include "axonn/data/corpus/files/jsonl.h"
+#include "axonn/data/corpus/files/line_keys.h"
 #include "axonn/data/corpus/preferences/pair_lines.h"
 #include "axonn/foundation/base/check.h"
 

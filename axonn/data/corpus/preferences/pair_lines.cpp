@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "axonn/data/corpus/jsonl.h"
-#include "axonn/data/corpus/line_keys.h"
+#include "axonn/data/corpus/files/jsonl.h"
+#include "axonn/data/corpus/files/line_keys.h"
 #include "axonn/data/text/jinja/jinja_print.h"
 #include "axonn/foundation/base/check.h"
 

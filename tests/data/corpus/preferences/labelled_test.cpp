@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "axonn/data/corpus/file_notes.h"
+#include "axonn/data/corpus/files/file_notes.h"
 #include "axonn/data/corpus/preferences/answer_files.h"
 #include "axonn/data/corpus/preferences/labelled_lines.h"
 #include "axonn/data/corpus/preferences/pair_lines.h"
