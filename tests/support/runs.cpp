@@ -12,6 +12,7 @@
 #include "axonn/plan/measure/compare.h"
 #include "axonn/ranks/comm/threads/threads.h"
 #include "axonn/run/config/prepared_run.h"
+#include "axonn/run/config/stored_config.h"
 #include "axonn/run/optim/factors.h"
 
 namespace axonn::testing_support {
@@ -32,6 +33,8 @@ Config tiny_config(const std::string& folder) {
   config.output.dir = folder;
   return config;
 }
+
+Config stored(Config config) { return with_stored_model(std::move(config), Origins()); }
 
 Config on_grid(Config config, const GridShape& grid) {
   config.parallelism.set_grid(grid);

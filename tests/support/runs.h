@@ -17,6 +17,8 @@ namespace axonn::testing_support {
 /// at the end.
 Config tiny_config(const std::string& folder);
 
+/// What a run from the model at model.path needs besides.
+Config stored(Config config);
 /// Returns config with this grid.
 Config on_grid(Config config, const GridShape& grid);
 

@@ -31,6 +31,7 @@ int run_axonn(const Arguments& arguments);
 int run_train(const Arguments& arguments);
 int run_finetune(const Arguments& arguments);
 int run_prefer(const Arguments& arguments);
+int run_reinforce(const Arguments& arguments);
 int run_distill(const Arguments& arguments);
 int run_replay(const Arguments& arguments);
 int run_check(const Arguments& arguments);

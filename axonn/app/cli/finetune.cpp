@@ -13,6 +13,7 @@
 #include "axonn/data/corpus/files/jsonl.h"
 #include "axonn/data/corpus/files/text_reader.h"
 #include "axonn/data/corpus/packing.h"
+#include "axonn/data/corpus/rollouts/rollout_lines.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/options/options_text.h"
@@ -71,13 +72,30 @@ Examples:
 
 Exit codes: as for axonn train.)";
 
+constexpr const char* kRewardExamples =
+    R"(It is axonn train with defaults for rewards, and prints the same command of axonn train.
+Lines of DATA have a "prompt", the answer's "completion_ids" and "rewards"; rl.group lines in a
+row answer one prompt. Any key can be given as a flag.
+
+Examples:
+  axonn reinforce Qwen3-0.6B answers.jsonl
+      adapters (LoRA) by DAPO's loss, once over the answers
+  axonn reinforce Qwen3-0.6B answers.jsonl --rl.loss grpo --rl.group 16 --rl.kl 0.04 --full
+      all weights, held to the model as it was
+
+Exit codes: as for axonn train.)";
+
 /// What a model learns from: each kind has a command.
-enum class Tuning { examples, pairs, teacher };
+enum class Tuning { examples, pairs, teacher, rewards };
 
 constexpr const char* command_of(Tuning kind) {
-  constexpr const char* kCommands[] = {"axonn finetune", "axonn prefer", "axonn distill"};
+  constexpr const char* kCommands[] = {"axonn finetune", "axonn prefer", "axonn distill",
+                                       "axonn reinforce"};
   return kCommands[static_cast<int>(kind)];
 }
+
+/// Whether the data are answers, which a loss of their own compares.
+constexpr bool has_answers(Tuning kind) { return kind == Tuning::pairs || kind == Tuning::rewards; }
 
 struct FinetuneFlags {
   std::string model, data, teacher;  ///< teacher: of axonn distill
@@ -97,7 +115,7 @@ std::string data_key(const std::string& path) {
 
 /// The key of [data] for the data of a command.
 std::string data_key(const FinetuneFlags& flags) {
-  return flags.kind == Tuning::pairs ? "data.jsonl" : data_key(flags.data);
+  return has_answers(flags.kind) ? "data.jsonl" : data_key(flags.data);
 }
 
 /// "Qwen3-0.6B-chats" for the model ".../Qwen3-0.6B" and the data "chats.jsonl". A model in a run's
@@ -198,6 +216,21 @@ LengthPlan fitted(const LengthPlan& usual, const Config& config) {
   return plan;
 }
 
+/// Once over answers with rewards: sequences as long as the longest needs, and steps of whole
+/// groups, of at most 64 answers.
+LengthPlan fitted_to_answers(const LengthPlan& usual, const Config& config) {
+  constexpr std::int64_t kMostAnswers = 64, kRound = 64;
+  const std::int64_t group = config.rl.group, parts = config.rl.steps_per_generation;
+  const std::shared_ptr<const RolloutFile> file = open_corpus(config.data, {}).rollouts;
+  std::int64_t longest = 0;
+  for (const Rollout& one : file->answers)
+    longest = std::max<std::int64_t>(longest, std::ssize(one.prompt) + std::ssize(one.answer) - 1);
+  const std::int64_t most = std::min(kMostAnswers, std::ssize(file->answers) / parts);
+  return {.seq_len = std::min(usual.seq_len, (longest + kRound - 1) / kRound * kRound),
+          .batch = std::max(group, most / group * group),
+          .epochs = 1};
+}
+
 /// Fills a config that has the user's flags.
 class Defaults {
  public:
@@ -211,16 +244,17 @@ class Defaults {
     set(data_key(flags), flags.data);
     if (flags.kind == Tuning::pairs) set("preference.loss", "dpo");
     if (flags.kind == Tuning::teacher) set("distill.teacher", flags.teacher);
+    if (flags.kind == Tuning::rewards) set("rl.loss", "dapo");
     loaded_.config.data.answers = answer_data(loaded_.config);
-    if (flags.kind != Tuning::pairs) set("data.validation", "0.05");
+    if (!has_answers(flags.kind)) set("data.validation", "0.05");
     const std::int64_t positions = ModelFiles(flags.model).config().positions;
     fill_length(positions > 0 ? std::min(positions, kMostTokens) : kMostTokens);
     if (!loaded_.config.parallelism.automatic()) set("training.micro_batch", "1");
     const bool fast =
         !gpus_for(loaded_.config.parallelism.device).empty() || cpu::library_multiplies_bf16();
     set("training.dtype", fast ? "bf16" : "f32");
-    if (flags.kind == Tuning::pairs)
-      fill_pairs(flags.full);
+    if (has_answers(flags.kind))
+      fill_answers(flags.full);
     else
       set("training.eval_every", "50");
     flags.full ? fill_full() : fill_adapters();
@@ -257,7 +291,9 @@ class Defaults {
       Config config = with_stored_model(loaded_.config, loaded_.origins);
       config.training.global_batch = plan.batch;
       config.data.answers = answer_data(config);
-      plan = fitted(plan, config);
+      plan = config.data.answers.kind == AnswerData::Kind::rollouts
+                 ? fitted_to_answers(plan, config)
+                 : fitted(plan, config);
     }
     if (!is_set("training.steps")) set("training.epochs", std::to_string(plan.epochs));
     set("training.seq_len", std::to_string(plan.seq_len));
@@ -272,7 +308,7 @@ class Defaults {
   }
 
   /// Rates a tenth of those of examples, so that the model stays close to its reference.
-  void fill_pairs(bool full) {
+  void fill_answers(bool full) {
     set("optimizer.lr", full ? "1e-6" : "1e-5");
     set("optimizer.weight_decay", "0");
   }
@@ -290,13 +326,14 @@ class Defaults {
   OptionList list_;
 };
 
-/// Runs axonn finetune, axonn prefer or axonn distill.
+/// Runs axonn finetune, axonn prefer, axonn distill or axonn reinforce.
 int run_tuning(CLI::App& app, FinetuneFlags flags, const Arguments& arguments) {
   app.add_option("MODEL", flags.model, "a Hugging Face folder or checkpoints (model.path)")
       ->required()
       ->type_name("DIR");
   app.add_option("DATA", flags.data,
-                 flags.kind == Tuning::pairs
+                 flags.kind == Tuning::rewards ? "answers with rewards (data.jsonl)"
+                 : flags.kind == Tuning::pairs
                      ? "pairs of answers, or answers with labels (data.jsonl)"
                      : "conversations (.jsonl: data.jsonl), text (data.text) or tokens "
                        "(.bin: data.tokens)")
@@ -335,6 +372,12 @@ int run_prefer(const Arguments& arguments) {
   CLI::App app("Trains a model on answers of which some are better than others.", "axonn prefer");
   app.footer(kPairExamples);
   return run_tuning(app, {.kind = Tuning::pairs}, arguments);
+}
+
+int run_reinforce(const Arguments& arguments) {
+  CLI::App app("Trains a model on answers that have rewards.", "axonn reinforce");
+  app.footer(kRewardExamples);
+  return run_tuning(app, {.kind = Tuning::rewards}, arguments);
 }
 
 int run_distill(const Arguments& arguments) {

@@ -57,14 +57,16 @@ struct GoldfishConfig {
 
 struct ModelText;
 
-/// The answers of a loss of preferences (preferences/answer_lines.h).
+/// The answers of a loss of preferences (preferences/answer_lines.h), or of one of rewards
+/// (rollouts/rollout_lines.h).
 struct AnswerData {
-  enum class Kind { none, pairs, labels };
+  enum class Kind { none, pairs, labels, rollouts };
   Kind kind = Kind::none;
   /// Pairs: whether the prompt of the chosen answer is learned, too.
   bool with_prompt = false;
   /// Labels: examples in a row that have each other's answers for the estimate of a divergence.
   std::int64_t block = 0;
+  std::int64_t group = 0;  ///< rollouts: answers of a prompt
   /// The tokens of prompt and answer that are kept, from the first one on; 0: all.
   std::int64_t max_length = 0;
 
@@ -95,7 +97,7 @@ struct DataConfig {
   /// Whether all tokens of conversations and of prompts are learned, not only the answers.
   bool train_on_prompt = false;
   ExcessLength excess_length = ExcessLength::split;  ///< key: excess_length_strategy
-  /// What lines of jsonl are if [preference] has a loss, by which it is set; no key does.
+  /// What lines of jsonl are if [preference] or [rl] has a loss, by which it is set; no key does.
   AnswerData answers = {};
   /// Size of generated text, in bytes (synthetic.h).
   std::int64_t synthetic = 0;

@@ -11,6 +11,7 @@
 #include "axonn/data/corpus/goldfish.h"
 #include "axonn/data/corpus/preferences/answer_files.h"
 #include "axonn/data/corpus/preferences/pair_sequences.h"
+#include "axonn/data/corpus/rollouts/rollout_lines.h"
 #include "axonn/data/corpus/synthetic/synthetic.h"
 #include "axonn/data/corpus/tokens/growing_tokens.h"
 #include "axonn/data/corpus/tokens/token_file.h"
@@ -160,6 +161,29 @@ void add(const std::vector<std::string>& warnings, Corpus& corpus) {
   corpus.warnings.insert(corpus.warnings.end(), warnings.begin(), warnings.end());
 }
 
+/// The tokens that end an answer of the model.
+std::vector<std::int32_t> ends_of(const DataConfig& config, const Tokenizer& tokenizer) {
+  const ModelText text = with_tokenizer(config.model_text.get(), config.tokenizer);
+  std::vector<std::int32_t> ends = text.ends;
+  for (const std::optional<std::int32_t>& also : {tokenizer.end_of_text(), text.pad})
+    if (also) ends.push_back(*also);
+  return ends;
+}
+
+/// Opens data.jsonl as recorded answers with rewards.
+void open_rollouts(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
+  const std::vector<std::string> files = example_files(config.jsonl);
+  if (parse_real(config.validation).value_or(1) != 0 && !config.validation.empty())
+    refuse("data.validation = ", config.validation,
+           ": recorded answers are not held out; set it to 0");
+  AnswerFormat format{.tokenizer = corpus.tokenizer};
+  if (holds_message_rollouts(files.front()))
+    format.chat = chat_template_of(config, corpus.tokenizer);
+  corpus.answers = config.answers;
+  corpus.rollouts = std::make_shared<const RolloutFile>(read_rollouts(
+      files, format, {options.vocab, ends_of(config, *corpus.tokenizer)}, config.answers.group));
+}
+
 /// Opens data.jsonl and data.validation as the answers of a loss of preferences.
 void open_answers(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
   const std::vector<std::string> files = example_files(config.jsonl),
@@ -192,6 +216,8 @@ void open_answers(const DataConfig& config, const CorpusOptions& options, Corpus
 
 /// Opens data.jsonl, and data.validation: a fraction of data.jsonl or another JSONL file.
 void open_jsonl(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
+  if (config.answers.kind == AnswerData::Kind::rollouts)
+    return open_rollouts(config, options, corpus);
   if (config.answers.any()) return open_answers(config, options, corpus);
   const ExampleEncoder encoder =
       example_encoder(config, corpus.tokenizer, example_files(config.jsonl).front());
@@ -385,7 +411,16 @@ std::string fingerprint(const Corpus& corpus) {
       add(documents->coded(begin + spread(i, end - begin - 1)));
     }
   }
-  if (corpus.answers.any()) key += " pairs";
+  if (corpus.rollouts) {
+    key += concat(" rollouts ", corpus.answers.group);
+    for (const Rollout& one : corpus.rollouts->answers) {
+      add(one.prompt);
+      add(one.answer);
+      key += hex_of(xxh3(std::as_bytes(std::span(one.rewards))));
+    }
+  } else if (corpus.answers.any()) {
+    key += " pairs";
+  }
   for (const bool good : corpus.good) key += good ? '1' : '0';
   if (corpus.documents.mode == DocumentMode::packed) key += " packed";  // another order
   if (corpus.excess_length != ExcessLength::split)

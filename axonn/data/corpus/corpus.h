@@ -14,6 +14,8 @@
 
 namespace axonn {
 
+struct RolloutFile;
+
 /// The training and validation data of a run.
 struct Corpus {
   /// Null if it is "bytes" (the default) and the token files were made with another tokenizer. The
@@ -28,6 +30,7 @@ struct Corpus {
   ExcessLength excess_length = ExcessLength::split;   ///< of these
   AnswerData answers = {};                            ///< what they are for a loss of preferences
   std::vector<bool> good = {}, validation_good = {};  ///< AnswerDocuments::good of both
+  std::shared_ptr<const RolloutFile> rollouts = {};   ///< in place of documents, with rewards
   /// What the user should know of the files and the chat template. Only from options.cache.makes.
   std::vector<std::string> warnings = {};
 };

@@ -44,7 +44,9 @@ void check_parameters(Model& model, const std::string& family) {
 /// The output layer's input.
 Var logits_input(const Context& ctx, const LanguageModel::Head& head, const Var& x) {
   const Var normed = head.norm(ctx, x);
-  return head.scale == 1 ? normed : scale(ctx, normed, head.scale);
+  const LogitFactor* by = ctx.find<LogitFactor>();
+  const float factor = by ? head.scale * by->factor : head.scale;
+  return factor == 1 ? normed : scale(ctx, normed, factor);
 }
 
 }  // namespace
@@ -87,9 +89,7 @@ Tensor LanguageModel::target_losses(const Context& ctx, const Tokens& tokens) {
   const Head end = head();
   GatheredWeights weights(ctx, end.groups, ReadIn::held);
   const Context& inside = weights.context();
-  Var input = logits_input(inside, end, x);
-  if (const LogitFactor* by = ctx.find<LogitFactor>()) input = scale(inside, input, by->factor);
-  Tensor losses = end.output.each(inside, input, tokens.targets);
+  Tensor losses = end.output.each(inside, logits_input(inside, end, x), tokens.targets);
   weights.release();
   return losses;
 }

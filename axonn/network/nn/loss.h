@@ -26,9 +26,9 @@ struct RowWeights {
   Tensor weights;  ///< (R, 1) f32, one for each target of this rank
 };
 
-/// Attached to a pass of LanguageModel::target_losses(), multiplies all logits, which must not be
-/// capped. With factor 2, the log of the sum of all squared probabilities is the loss less twice
-/// that of factor 1.
+/// Attached to a pass of a LanguageModel, multiplies all logits, which must not be capped: those of
+/// a temperature have its inverse. With factor 2, the log of the sum of all squared probabilities
+/// is the loss less twice that of factor 1.
 struct LogitFactor {
   float factor = 1;
 };

@@ -178,6 +178,52 @@ struct PreferenceConfig {
   std::string reference = {};  ///< model that the loss compares with; empty: that at model.path
 };
 
+/// A loss of answers that have rewards; policy_loss() (policy_loss.h) has the formulas and sources.
+enum class PolicyLoss { none, grpo, dapo, dr_grpo, bnpo, gspo, cispo, sapo, luspo, rloo };
+
+inline constexpr std::array<std::string_view, 10> kPolicyLosses = {
+    "none", "grpo", "dapo", "dr_grpo", "bnpo", "gspo", "cispo", "sapo", "luspo", "rloo"};
+
+/// Whether each token or each whole answer has a ratio of policies.
+enum class RatioLevel { automatic, token, sequence };
+
+inline constexpr std::array<std::string_view, 3> kRatioLevels = {"auto", "token", "sequence"};
+
+/// Of which rewards the standard deviation divides an advantage.
+enum class RewardScale { group, batch, none };
+
+inline constexpr std::array<std::string_view, 3> kRewardScales = {"group", "batch", "none"};
+
+/// What becomes of a token, or an answer, by the ratio of the policy that is trained to that which
+/// wrote it, where the sampler's log-probabilities are known: it is weighted by the ratio, which is
+/// cut (truncate) or dropped (mask) above rl.sampler_clip.
+enum class SamplerCorrection { none, token_truncate, token_mask, sequence_truncate, sequence_mask };
+
+inline constexpr std::array<std::string_view, 5> kSamplerCorrections = {
+    "none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"};
+
+/// [rl]: how a model learns from answers of its own that have rewards.
+struct RlConfig {
+  PolicyLoss loss = PolicyLoss::none;
+  std::int64_t group = 8;  ///< answers of a prompt
+  double clip = 0.2;       ///< how far below 1 a ratio may be
+  double clip_high = 0;    ///< how far above; 0: clip
+  double delta = 0;        ///< bound of ratios that are not clipped; 0: there is none
+  double kl = -1;          ///< weight of the divergence from the reference; see kl_of()
+  bool kl_correction = true;
+  RatioLevel importance_sampling_level = RatioLevel::automatic;
+  RewardScale scale_rewards = RewardScale::group;
+  std::vector<double> reward_weights = {};  ///< empty: 1 each
+  bool mask_truncated = false;              ///< answers without an end have no loss
+  SamplerCorrection sampler_correction = SamplerCorrection::sequence_mask;
+  double sampler_clip = 3;
+  double temperature = 1;                 ///< of sampling, and of all log-probabilities
+  std::int64_t max_tokens = 512;          ///< most of an answer
+  std::int64_t iterations = 1;            ///< how often a generation's answers are trained on
+  std::int64_t steps_per_generation = 1;  ///< into which they are divided
+  std::string reference = {};             ///< empty: the model at model.path
+};
+
 /// [optimizer]
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;
@@ -321,6 +367,7 @@ struct Config {
   std::vector<StageConfig> stage;  ///< by from_step; empty: [data] holds for all steps
   TrainingConfig training;
   PreferenceConfig preference;
+  RlConfig rl;
   DistillConfig distill;
   OptimizerConfig optimizer;
   ScheduleConfig lr_scheduler;

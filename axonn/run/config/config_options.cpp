@@ -320,6 +320,7 @@ void list_options(Config& config, OptionList& list) {
                 config.stage, list_stage);
   list_training(config.training, list);
   list_preference(config.preference, list);
+  list_rl(config.rl, list);
   list_distill(config.distill, list);
   list_optimizer(config.optimizer, list);
   list_schedule(config.lr_scheduler, list);

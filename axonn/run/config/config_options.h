@@ -25,12 +25,13 @@ inline DType compute_type(std::string_view name) {
 /// from it. The list refers to config, which must outlive it.
 void list_options(Config& config, OptionList& list);
 
-/// Parts of list_options(): the sections [data], [training], [preference], [distill], [optimizer]
-/// and [lr_scheduler], and an entry of [[stage]].
+/// Parts of list_options(): the sections [data], [training], [preference], [rl], [distill],
+/// [optimizer] and [lr_scheduler], and an entry of [[stage]].
 void list_data(DataConfig& data, OptionList& list);
 void list_stage(StageConfig& stage, OptionList& list);
 void list_training(TrainingConfig& training, OptionList& list);
 void list_preference(PreferenceConfig& preference, OptionList& list);
+void list_rl(RlConfig& rl, OptionList& list);
 void list_distill(DistillConfig& distill, OptionList& list);
 void list_optimizer(OptimizerConfig& optimizer, OptionList& list);
 void list_schedule(ScheduleConfig& schedule, OptionList& list);

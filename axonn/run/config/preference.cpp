@@ -6,14 +6,12 @@
 #include <numeric>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/run/config/logistic.h"
 
 namespace axonn {
 
 namespace {
 
-double logistic(double u) {
-  return u < 0 ? std::exp(u) / (1 + std::exp(u)) : 1 / (1 + std::exp(-u));
-}
 double log_logistic(double u) { return std::min(u, 0.0) - std::log1p(std::exp(-std::abs(u))); }
 double logistic_slope(double u) { return logistic(u) * logistic(-u); }
 
@@ -198,6 +196,8 @@ bool sorts_pairs(const PreferenceConfig& config) {
 }
 
 AnswerData answer_data(const Config& config) {
+  if (config.rl.loss != PolicyLoss::none)
+    return {.kind = AnswerData::Kind::rollouts, .group = config.rl.group};
   const PreferenceLoss loss = config.preference.loss;
   if (loss == PreferenceLoss::none) return {};
   return {.kind = reads_labels(loss) ? AnswerData::Kind::labels : AnswerData::Kind::pairs,

@@ -4,6 +4,7 @@
 
 #include "axonn/data/corpus/files/jsonl.h"
 #include "axonn/data/corpus/preferences/answer_files.h"
+#include "axonn/data/corpus/rollouts/rollout_lines.h"
 #include "axonn/data/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
@@ -60,6 +61,7 @@ bool learns_conversations(const DataConfig& data) {
   if (data.jsonl.empty()) return false;
   const std::vector<std::string> files = example_files(data.jsonl);
   if (files.empty()) return false;
+  if (data.answers.kind == AnswerData::Kind::rollouts) return holds_message_rollouts(files.front());
   return data.answers.any() ? holds_message_answers(files.front(), data.answers)
                             : kind_of_examples(files.front()) == Example::Kind::messages;
 }

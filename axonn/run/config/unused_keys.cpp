@@ -12,6 +12,7 @@
 #include "axonn/network/model/model.h"
 #include "axonn/run/config/config_options.h"
 #include "axonn/run/config/optimizer_rules.h"
+#include "axonn/run/config/policy_loss.h"
 #include "axonn/run/config/preference.h"
 
 namespace axonn {
@@ -116,6 +117,27 @@ void add_unused_of_preference(const Config& config, UnusedKeys& keys) {
             "preference.loss needs no reference");
 }
 
+void add_unused_of_rl(const Config& config, UnusedKeys& keys) {
+  const RlConfig& rl = config.rl;
+  const bool none = rl.loss == PolicyLoss::none;
+  keys.when(none,
+            {"rl.group", "rl.clip", "rl.clip_high", "rl.delta", "rl.kl", "rl.kl_correction",
+             "rl.importance_sampling_level", "rl.scale_rewards", "rl.reward_weights",
+             "rl.mask_truncated", "rl.sampler_correction", "rl.sampler_clip", "rl.temperature",
+             "rl.max_tokens", "rl.iterations", "rl.steps_per_generation", "rl.reference"},
+            "rl.loss is none");
+  if (none) return;
+  keys.when(kl_of(rl) == 0, {"rl.reference", "rl.kl_correction"}, "rl.kl is 0");
+  const bool rloo = rl.loss == PolicyLoss::rloo, soft = rl.loss == PolicyLoss::sapo,
+             cispo = rl.loss == PolicyLoss::cispo;
+  keys.when(rloo, {"rl.scale_rewards", "rl.kl_correction", "rl.importance_sampling_level"},
+            "rl.loss is rloo");
+  keys.when(soft, {"rl.clip", "rl.clip_high"}, "rl.loss is sapo");
+  keys.when(soft || cispo, {"rl.delta"}, "rl.loss is sapo or cispo");
+  keys.when(rl.sampler_correction == SamplerCorrection::none, {"rl.sampler_clip"},
+            "rl.sampler_correction is none");
+}
+
 /// Of [data], and of the validation with a part of it.
 void add_unused_of_data(const Config& config, UnusedKeys& keys) {
   keys.when(config.data.jsonl.empty(),
@@ -190,6 +212,7 @@ KeyReasons unused_keys(const Config& config) {
   add_unused_of_experts(config, keys);
   add_unused_of_data(config, keys);
   add_unused_of_preference(config, keys);
+  add_unused_of_rl(config, keys);
   keys.when(config.distill.teacher.empty(), {"distill.beta", "distill.temperature"},
             "distill.teacher is not set");
   keys.when(config.samples.prompts.empty(),

@@ -14,6 +14,7 @@
 #include "axonn/run/config/batch_ramp.h"
 #include "axonn/run/config/config_options.h"
 #include "axonn/run/config/optimizer_rules.h"
+#include "axonn/run/config/policy_loss.h"
 #include "axonn/run/config/preference.h"
 #include "axonn/run/config/recompute.h"
 #include "axonn/run/config/resolve.h"
@@ -334,6 +335,47 @@ void validate_pairs(const Config& config) {
          "export --merge' and name the result as [preference] reference");
 }
 
+/// Refuses what a training on answers with rewards does not do.
+void validate_answers(const Config& config) {
+  const RlConfig& rl = config.rl;
+  if (rl.loss == PolicyLoss::none) return;
+  validate_rl(rl);
+  const auto forbid = [](bool is_set, const char* key, const auto&... why) {
+    if (is_set) refuse("[rl] loss: ", key, ' ', why...);
+  };
+  const TrainingConfig& t = config.training;
+  const LoraConfig& lora = config.model.lora;
+  const char* const whole = "chooses or weighs targets, but answers count as a whole; leave it out";
+  forbid(config.preference.loss != PreferenceLoss::none, "[preference] loss",
+         "is another loss; leave one of them out");
+  forbid(config.data.jsonl.empty() || !config.stage.empty(), "[data] jsonl",
+         "must name the answers, without [[stage]]");
+  forbid(t.global_batch * rl.steps_per_generation % rl.group != 0, "[training] global_batch", "= ",
+         t.global_batch, " answers in ", rl.steps_per_generation,
+         " steps of a generation are no whole groups of [rl] group = ", rl.group);
+  forbid(!t.batch_ramp.empty() || !t.batch_stages.empty(), "[training] global_batch",
+         "must be the same in all steps; leave batch_ramp and batch_stages out");
+  forbid(rl.temperature != 1 && config.model.logit_cap > 0, "temperature",
+         "divides logits, which this model caps; set it to 1");
+  forbid(config.parallelism.context > 1, "[parallelism] context",
+         "cuts answers among ranks, which their sums do not follow yet; set it to 1");
+  forbid(config.data.mask_history, "[data] mask_history", whole);
+  forbid(config.data.train_on_prompt, "[data] train_on_prompt", whole);
+  forbid(t.goldfish.k > 0, "[training] goldfish.k", whole);
+  forbid(t.z_loss > 0, "[training] z_loss", whole);
+  forbid(t.verify_every > 0, "[training] verify_every",
+         "repeats a pass without the weights of its answers; leave it out");
+  forbid(lora.dropout > 0 && (lora.rank > 0 || !lora.path.empty()), "[lora] dropout",
+         "would make the log-probabilities of answers random; set it to 0");
+  if (kl_of(rl) == 0 || !rl.reference.empty()) return;
+  forbid(
+      config.model.path.empty(), "[rl] reference",
+      "is not set, and [model] path names no model that could be it; set one of them, or kl = 0");
+  forbid(!lora.path.empty(), "[lora] path",
+         "continues adapters, and the reference is the model with them; merge them by 'axonn "
+         "export --merge' and name the result as [rl] reference, or set kl = 0");
+}
+
 /// Refuses what a training with a teacher does not do.
 void validate_distill(const Config& config) {
   const DistillConfig& distill = config.distill;
@@ -343,6 +385,8 @@ void validate_distill(const Config& config) {
     refuse("[distill] temperature = ", distill.temperature, "; wanted more than 0");
   if (config.preference.loss != PreferenceLoss::none)
     refuse("[distill] teacher and [preference] loss exclude each other; leave one of them out");
+  if (config.rl.loss != PolicyLoss::none)
+    refuse("[distill] teacher and [rl] loss exclude each other; leave one of them out");
   if (config.training.z_loss > 0)
     refuse("[distill] teacher: [training] z_loss is a term of the losses of tokens, which the ",
            "teacher replaces; set it to 0");
@@ -477,6 +521,7 @@ void validate(const Config& given) {
   validate_batch(config);
   validate_samples(config);
   validate_pairs(config);
+  validate_answers(config);
   validate_distill(config);
   recomputed_blocks(config.activation_checkpoint);
   if (config.output.dir.empty())

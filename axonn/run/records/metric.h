@@ -4,7 +4,8 @@
 
 namespace axonn {
 
-/// A figure of a step besides those that every run has. The views are of literals.
+/// A figure of a step besides those that every run has. The views are of literals, or of names that
+/// live as long as the terms of the loss.
 struct Metric {
   std::string_view name;  ///< its key in metrics.jsonl
   double value = 0;

@@ -23,51 +23,50 @@ class SharedBackend final : public ForwardingBackend {
   void around(const OperationCall&, const std::function<void()>& run) override { run(); }
 };
 
-LanguageModel& language_model(Model& model, const char* whose) {
+LanguageModel& language_model(Model& model, const char* key, const char* whose) {
   auto* const found = dynamic_cast<LanguageModel*>(&model);
   if (!found)
-    refuse("[distill] teacher: ", whose, " is of a family of this program that computes its loss ",
-           "itself; distillation needs the logits of a LanguageModel");
+    refuse(key, ": ", whose, " is of a family of this program that computes its loss itself; this ",
+           "needs the logits of a LanguageModel");
   return *found;
 }
 
 /// Throws UsageError unless the models read and write the same tokens.
-void check_tokens(const Config& student, const Config& teacher, const Tokenizer* tokenizer) {
-  const std::string& path = student.distill.teacher;
-  if (student.model.vocab != teacher.model.vocab)
-    refuse("[distill] teacher = \"", path, "\" has a vocabulary of ", teacher.model.vocab,
-           " tokens, and the model one of ", student.model.vocab,
-           "; a teacher needs the same tokens");
-  if (!tokenizer || teacher.data.tokenizer.empty()) return;
-  const auto others = make_tokenizer(teacher.data.tokenizer);
-  AXONN_CHECK(others, "no tokenizer at ", teacher.data.tokenizer);
+void check_tokens(const Config& own, const Config& other, const Companion& companion,
+                  const Tokenizer* tokenizer) {
+  const auto& [path, key] = companion;
+  if (own.model.vocab != other.model.vocab)
+    refuse(key, " = \"", path, "\" has a vocabulary of ", other.model.vocab,
+           " tokens, and the model one of ", own.model.vocab, "; it needs the same tokens");
+  if (!tokenizer || other.data.tokenizer.empty()) return;
+  const auto others = make_tokenizer(other.data.tokenizer);
+  AXONN_CHECK(others, "no tokenizer at ", other.data.tokenizer);
   const std::int64_t count = tokenizer->vocab_size();
   for (std::int64_t id = 0; id < count; ++id) {
     const auto token = static_cast<std::int32_t>(id);
     if (id >= others->vocab_size() || tokenizer->bytes_of(token) != others->bytes_of(token))
-      refuse("[distill] teacher = \"", path, "\": its tokenizer has another token ", id,
-             " than the model's; a teacher needs the same tokens");
+      refuse(key, " = \"", path, "\": its tokenizer has another token ", id,
+             " than the model's; it needs the same tokens");
   }
 }
 
 }  // namespace
 
-std::unique_ptr<LoadedModel> load_teacher(LoadedModel& student, Communicator& world,
-                                          const Tokenizer* tokenizer) {
-  const Config& config = student.config();
-  if (config.distill.teacher.empty()) return nullptr;
-  if (!path_exists(config.distill.teacher))
-    refuse("[distill] teacher: there is no ", config.distill.teacher,
-           "; give a Hugging Face folder or a checkpoint");
-  const PreparedRun run = model_beside(config, config.distill.teacher);
-  check_tokens(config, run.config(), tokenizer);
-  auto teacher = std::make_unique<LoadedModel>(
-      run, world, std::make_unique<SharedBackend>(student.backend()),
-      LoadedModel::Options{.trainable = false, .progress = student.progress()});
-  language_model(student.model(), "the model");
-  language_model(teacher->model(), "it");
-  if (student.backend().device().keeps_values()) teacher->initialise();
-  return teacher;
+std::unique_ptr<LoadedModel> load_beside(LoadedModel& model, const Companion& companion,
+                                         Communicator& world, const Tokenizer* tokenizer) {
+  const auto& [path, key] = companion;
+  if (path.empty()) return nullptr;
+  if (!path_exists(path))
+    refuse(key, ": there is no ", path, "; give a Hugging Face folder or a checkpoint");
+  const PreparedRun run = model_beside(model.config(), path);
+  check_tokens(model.config(), run.config(), companion, tokenizer);
+  auto other = std::make_unique<LoadedModel>(
+      run, world, std::make_unique<SharedBackend>(model.backend()),
+      LoadedModel::Options{.trainable = false, .progress = model.progress()});
+  language_model(model.model(), key, "the model");
+  language_model(other->model(), key, "it");
+  if (model.backend().device().keeps_values()) other->initialise();
+  return other;
 }
 
 std::string DistillationTerm::graph_obstacle() const {
@@ -81,12 +80,12 @@ void DistillationTerm::begin_pass(Context& ctx, const Rows&, const View& sums) {
   state_.prefetcher.begin_pass();
   Context of_teacher = teacher_.context();
   of_teacher.own_scheduling().step = &state_;
-  ctx.attach(
-      std::make_shared<Teaching>(Teaching{.teacher = &language_model(teacher_.model(), "it"),
-                                          .ctx = std::move(of_teacher),
-                                          .beta = static_cast<float>(config_.beta),
-                                          .temperature = static_cast<float>(config_.temperature),
-                                          .losses = sums}));
+  ctx.attach(std::make_shared<Teaching>(
+      Teaching{.teacher = &language_model(teacher_.model(), "[distill] teacher", "it"),
+               .ctx = std::move(of_teacher),
+               .beta = static_cast<float>(config_.beta),
+               .temperature = static_cast<float>(config_.temperature),
+               .losses = sums}));
 }
 
 std::vector<Metric> DistillationTerm::metrics(std::span<const double> sums,

@@ -12,13 +12,18 @@
 
 namespace axonn {
 
-/// The teacher of [distill], on the grid of the run and in the memory of the student's device; null
-/// without one. Its weights are read if the device keeps values. `tokenizer`: the student's, or
-/// null if it is not known. Collective over world. Throws UsageError if there is no such model, if
-/// its vocabulary or tokens are others than the student's, and if one of the two models does not
-/// end in logits that this library computes.
-std::unique_ptr<LoadedModel> load_teacher(LoadedModel& student, Communicator& world,
-                                          const Tokenizer* tokenizer);
+/// A model that a run compares its own with.
+struct Companion {
+  std::string path;
+  const char* key;  ///< that names it, such as "[distill] teacher", for messages
+};
+/// Loads one, on the grid of the run and in the memory of its model's device; null if there is no
+/// path. Its weights are read if the device keeps values. `tokenizer`: the model's, or null if it
+/// is not known. Collective over world. Throws UsageError if there is no such model, if its
+/// vocabulary or tokens are others than those of `model`, and if one of the two models does not end
+/// in logits that this library computes.
+std::unique_ptr<LoadedModel> load_beside(LoadedModel& model, const Companion& companion,
+                                         Communicator& world, const Tokenizer* tokenizer);
 
 /// The divergence of a model's distributions from those of a teacher, in place of the losses of
 /// tokens: attaches the teacher to each pass. Validation has the losses of tokens.

@@ -13,19 +13,13 @@
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/run/config/stored_config.h"
 #include "axonn/run/load/loaded_model.h"
+#include "axonn/run/train/host_values.h"
 #include "axonn/run/train/reference_scores.h"
 #include "axonn/run/train/step.h"
 
 namespace axonn {
 
 namespace {
-
-template <typename T>
-std::vector<T> values_in_host(const Context& ctx, const Tensor& tensor) {
-  std::vector<T> values(tensor.count());
-  if (!values.empty()) ctx.device().copy_to_host(values.data(), tensor.view().data, tensor.bytes());
-  return values;
-}
 
 /// The sums that the model, as the reference, has for the two answers of each sequence.
 std::vector<double> scores_of(LoadedModel& model, const PreparedRun& run,

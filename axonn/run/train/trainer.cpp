@@ -200,7 +200,7 @@ class Trainer {
     if (config_.training.tune) tune_products();
     // A run that cannot read its first batch leaves the files of an earlier one as they are.
     if (!nothing_to_do()) {
-      training_.batches->at(first_step_);
+      training_.read(first_step_);
       check_disk();
     }
     world_.barrier("first batch");
@@ -254,6 +254,7 @@ class Trainer {
     if (training_.continue_at(first_step_, state_.data, reader.folder()))
       log_.warn(concat("the training data or their order are not those of ", reader.folder(),
                        ": continuing with the first sample of the new order"));
+    training_.continue_generation(reader, first_step_);
     if (!nothing_to_do())
       for (const std::string& line :
            changed_course(reader, config_, training_.batches->consumed_before(first_step_)))
@@ -408,6 +409,7 @@ class Trainer {
     state_.optimizer = training_.optimizer.numbers();
     StateTexts texts = to_texts(state_, stored_config_text(config_, origins()));
     texts.emplace(kModelTextName, model_text_);
+    training_.add_generation(texts);
     if (origin_) texts.emplace(kOriginName, to_text(*origin_));
     return texts;
   }

@@ -9,6 +9,7 @@
 #include "axonn/foundation/options/options.h"
 #include "axonn/ranks/comm/texts.h"
 #include "axonn/run/config/batch_ramp.h"
+#include "axonn/run/config/policy_loss.h"
 #include "axonn/run/config/resolve.h"
 #include "axonn/run/config/run_text.h"
 #include "axonn/run/config/stored_config.h"
@@ -17,6 +18,7 @@
 #include "axonn/run/train/data_stages.h"
 #include "axonn/run/train/distillation_term.h"
 #include "axonn/run/train/loss_term.h"
+#include "axonn/run/train/policy_term.h"
 #include "axonn/run/train/preference_term.h"
 #include "axonn/run/train/resume.h"
 #include "axonn/run/train/state_blocks.h"
@@ -98,19 +100,57 @@ std::unique_ptr<Optimizer> rule_of(const OptimizerConfig& config, const Training
 AnswerTables tables_of_answers(const PreparedRun& run, Communicator& world,
                                const std::vector<std::shared_ptr<const Corpus>>& corpora,
                                const TrainingOptions& options) {
-  if (corpora.empty() || !corpora.front()->answers.any()) return {};
+  if (corpora.empty() || run->preference.loss == PreferenceLoss::none) return {};
   AXONN_CHECK(!options.make_sequences,
               "Training: [preference] loss wants the answers of [data] jsonl, which "
               "TrainingOptions::make_sequences replaces; leave one of them out");
   return answer_tables(run, world, *corpora.front(), options.cache_folder);
 }
 
-LossTerms loss_terms(LoadedModel& model, LoadedModel* teacher,
-                     std::shared_ptr<const AnswerTable> answers) {
+GenerationSteps generation_steps(const Config& config) {
+  return {.answers = config.training.global_batch,
+          .parts = config.rl.steps_per_generation,
+          .iterations = config.rl.iterations};
+}
+
+/// The sequences of the corpus' answers with rewards, or those that the options make.
+SequencesMaker sequences_maker(const Corpora& corpora, const TrainingOptions& options) {
+  if (corpora.empty() || !corpora.front()->rollouts) return options.make_sequences;
+  AXONN_CHECK(!options.make_sequences,
+              "Training: [rl] loss wants the answers of [data] jsonl, which "
+              "TrainingOptions::make_sequences replaces; leave one of them out");
+  return [](const Config& config, const Corpus& corpus) {
+    return std::make_unique<const RolloutSequences>(corpus.rollouts, config.training.seq_len,
+                                                    generation_steps(config));
+  };
+}
+
+/// What the models that a run compares its own with are called.
+Companion teacher_of(const Config& config) { return {config.distill.teacher, "[distill] teacher"}; }
+Companion reference_of(const Config& config) {
+  if (config.rl.loss == PolicyLoss::none || kl_of(config.rl) == 0) return {"", ""};
+  return {config.rl.reference.empty() ? config.model.path : config.rl.reference, "[rl] reference"};
+}
+
+const Tokenizer* tokenizer_of(const Corpora& corpora) {
+  return corpora.empty() ? nullptr : corpora.front()->tokenizer.get();
+}
+
+LossTerms loss_terms(LoadedModel& model, LoadedModel* teacher, LoadedModel* reference,
+                     const Corpora& corpora, std::shared_ptr<const AnswerTable> answers) {
   const Config& config = model.config();
   LossTerms terms = make_loss_terms(model.model(), config.training);
   if (config.preference.loss != PreferenceLoss::none)
     terms.push_back(std::make_unique<PreferenceTerm>(config.preference, std::move(answers)));
+  if (config.rl.loss != PolicyLoss::none) {
+    PolicyData data{.reference = reference};
+    if (!corpora.empty() && corpora.front()->rollouts) {
+      data.file = corpora.front()->rollouts;
+      data.sequences = std::make_shared<const RolloutSequences>(data.file, config.training.seq_len,
+                                                                generation_steps(config));
+    }
+    terms.push_back(std::make_unique<PolicyTerm>(config.rl, std::move(data)));
+  }
   if (teacher) terms.push_back(std::make_unique<DistillationTerm>(*teacher, config.distill));
   return terms;
 }
@@ -122,15 +162,17 @@ Training::Training(const PreparedRun& run, Communicator& world, std::unique_ptr<
     : corpora(open_data(trainable(run).config(), world, options)),
       answers(std::make_shared<AnswerTables>(tables_of_answers(run, world, corpora, options))),
       model(run, world, std::move(backend), {.progress = options.progress}),
-      teacher(
-          load_teacher(model, world, corpora.empty() ? nullptr : corpora.front()->tokenizer.get())),
+      teacher(load_beside(model, teacher_of(model.config()), world, tokenizer_of(corpora))),
+      reference(load_beside(model, reference_of(model.config()), world, tokenizer_of(corpora))),
       optimizer(model.trained(), rule_of(optimizer_of(model.config()), options),
                 model.config().optimizer.ema_decay),
-      step(model.model(), optimizer, loss_terms(model, teacher.get(), answers->training),
+      step(model.model(), optimizer,
+           loss_terms(model, teacher.get(), reference.get(), corpora, answers->training),
            LossScale(model.config().training)) {
   if (options.data) {
     batches = std::make_unique<Batches>(
-        stage_sources(model.config(), corpora, options.make_sequences), batch_options(model));
+        stage_sources(model.config(), corpora, sequences_maker(corpora, options)),
+        batch_options(model));
     validation = validation_batches(model, *corpora.front());
     if (validation) refuse_without_targets(*validation, model.grid());
     if (answers->validation)
@@ -284,11 +326,31 @@ void Training::count(std::int64_t n, const Batch& batch, StepInput& input) {
   begin_count(n + 1, next.get());
 }
 
+void Training::read(std::int64_t n) {
+  if (auto* policy = step.term<PolicyTerm>())
+    policy->begin_generation(model.context(), model.model(), *batches, n);
+  batches->at(n);
+}
+
+void Training::add_generation(std::map<std::string, std::string>& texts) const {
+  const auto* policy = step.term<PolicyTerm>();
+  if (std::string state = policy ? policy->state() : ""; !state.empty())
+    texts.emplace(kGenerationName, std::move(state));
+}
+
+void Training::continue_generation(const CheckpointReader& reader, std::int64_t n) {
+  auto* policy = step.term<PolicyTerm>();
+  if (policy && reader.has_text(kGenerationName))
+    policy->set_state(reader.text(kGenerationName), n,
+                      concat(reader.folder(), '/', kGenerationName));
+}
+
 StepInput Training::input(std::int64_t n) {
   AXONN_CHECK(batches,
               "input: there is no data, since TrainingOptions::data is false; give the "
               "step a StepInput of your own");
   AXONN_CHECK(n >= 0, "input: there is no step ", n, "; steps are counted from 0");
+  read(n);
   const std::shared_ptr<const Batch> batch = batches->at(n);
   StepInput input;
   input.step = n;
@@ -297,7 +359,7 @@ StepInput Training::input(std::int64_t n) {
   input.inputs = batch->whole.inputs;
   input.end_row = batch->end * (batches->options().seq_len / batches->source_of(n).in_one);
   if (batches->counts_by_reading()) count(n, *batch, input);
-  if (model.config().preference.loss != PreferenceLoss::none)
+  if (corpora.front()->answers.any())
     input.tokens = input.all_targets = batches->batch_of(n);  // each sequence is a unit of the loss
   input.lr = learning_rate(model.config(), n, batches->consumed_before(n));
   input.loss_scale = step.loss_scale().scale();
@@ -360,6 +422,7 @@ void save_checkpoint(Training& training, const std::string& folder, std::int64_t
                               stored_config_text(model.config(), Origins()));
   const auto tokenizer = training.corpora.empty() ? nullptr : training.corpora.front()->tokenizer;
   texts.emplace(kModelTextName, to_json(text_of_run(model.config().data, tokenizer)));
+  training.add_generation(texts);
   saver.begin(world, steps_done, state_blocks(model, training.optimizer), std::move(texts));
   saver.finish(world);
 }
@@ -369,6 +432,7 @@ std::int64_t load_checkpoint(Training& training, const std::string& path) {
   const RunState state = read_run_state(resumed.reader, training.model.config());
   training.step.set_loss_scale(state.loss_scale);
   training.continue_at(state.steps_done, state.data, resumed.reader.folder());
+  training.continue_generation(resumed.reader, state.steps_done);
   return state.steps_done;
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 namespace axonn {
 
 class Batches;
+class CheckpointReader;
 class PreferenceTerm;
 class Sequences;
 struct AnswerTables;
@@ -59,6 +61,9 @@ class Training {
   /// the next step's targets, so that only the first call waits for one. Throws Error without data,
   /// and as Batches::at().
   StepInput input(std::int64_t n);
+  /// Reads the batch of step n before its input is asked for; with an [rl] loss, begins its
+  /// generation. Collective.
+  void read(std::int64_t n);
   /// The place in the data before step n. The first call is collective.
   DataPosition place(std::int64_t n);
   /// Makes step n continue at this place of an earlier run, whose `checkpoint` a message names.
@@ -66,6 +71,10 @@ class Training {
   /// checkpoint.changed_data is restart, begins that stage with its first sample; then returns
   /// true. Collective as place(). Does nothing without data.
   bool continue_at(std::int64_t n, const DataPosition& place, const std::string& checkpoint);
+  /// Adds to the texts of a checkpoint that is made now what an [rl] generation needs to go on.
+  void add_generation(std::map<std::string, std::string>& texts) const;
+  /// Restores that of a checkpoint, before step n. Throws UsageError.
+  void continue_generation(const CheckpointReader& reader, std::int64_t n);
   /// Does step n.
   StepResult run(std::int64_t n) { return step.run(model.context(), input(n)); }
   /// Returns the mean loss over the first training.eval_batches global batches of the validation
@@ -83,9 +92,10 @@ class Training {
   /// With a [preference] loss and data; empty tables otherwise.
   std::shared_ptr<const AnswerTables> answers;
   LoadedModel model;
-  std::unique_ptr<LoadedModel> teacher;  ///< of [distill]; null without
-  std::unique_ptr<Batches> batches;      ///< null without data
-  std::unique_ptr<Batches> validation;   ///< null without validation data
+  std::unique_ptr<LoadedModel> teacher;    ///< of [distill]; null without
+  std::unique_ptr<LoadedModel> reference;  ///< of an [rl] loss with a divergence; null without
+  std::unique_ptr<Batches> batches;        ///< null without data
+  std::unique_ptr<Batches> validation;     ///< null without validation data
   OptimizerState optimizer;
   TrainStep step;  ///< destroyed first: its graphs must not outlive the groups
   /// Of the last validation, besides its loss; only with a [preference] loss.

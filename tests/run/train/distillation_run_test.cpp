@@ -42,8 +42,6 @@ Config distilled(const test::TemporaryPath& folder, const std::string& name, dou
   return config;
 }
 
-Config stored(Config config) { return with_stored_model(std::move(config), Origins()); }
-
 std::vector<double> losses_of(const Config& config) { return first_losses(stored(config)); }
 
 }  // namespace

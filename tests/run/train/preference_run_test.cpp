@@ -111,9 +111,6 @@ std::vector<ScoredPair> score_recorded(const AnswerLosses& chosen, const AnswerL
   return scored_pairs(ctx, tokens, of_rows, nullptr, ld_alpha);
 }
 
-/// What a run from a stored model needs besides.
-Config stored(Config config) { return with_stored_model(std::move(config), Origins()); }
-
 std::vector<double> losses_of_pairs(const Config& config) { return first_losses(stored(config)); }
 
 }  // namespace

@@ -1,0 +1,216 @@
+#include "axonn/data/corpus/rollouts/rollout_lines.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "axonn/data/corpus/files/jsonl.h"
+#include "axonn/data/corpus/files/line_keys.h"
+#include "axonn/data/corpus/files/text_reader.h"
+#include "axonn/foundation/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+using jinja::Dict;
+using jinja::List;
+using jinja::Value;
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr const char* kRolloutLine =
+    "a line for a loss of [rl] has \"prompt\" or \"prompt_ids\", \"completion_ids\" or "
+    "\"completion\", and \"rewards\" or \"reward\"";
+
+/// The list under one of two keys; null if there is none.
+const List* list_of(Members& line, const char* key, const char* also, const std::string& place) {
+  const Value* found = line.find(key);
+  if (!found && also) found = line.find(also);
+  if (found && !found->list()) refuse(place, ": \"", key, "\" is not a list");
+  return found ? found->list() : nullptr;
+}
+
+double number_or_none(const Value& value, const char* key, const std::string& place) {
+  if (value.is_none()) return kNone;
+  if (const double* real = value.as<double>()) return *real;
+  if (const std::int64_t* integer = value.as<std::int64_t>()) return static_cast<double>(*integer);
+  if (const bool* truth = value.as<bool>()) return *truth ? 1 : 0;
+  refuse(place, ": \"", key, "\" has a value that is neither a number nor null");
+}
+
+class LineReader {
+ public:
+  LineReader(const AnswerFormat& format, const RolloutTokens& tokens, RolloutFile& to)
+      : format_(format), tokens_(tokens), to_(to) {}
+
+  void read(const Line& line) {
+    const Value value = parse_line(line.text, line.place);
+    Members members(*value.dict());
+    Rollout rollout;
+    if (const List* ids = list_of(members, "completion_ids", nullptr, line.place)) {
+      rollout.answer = ids_of(*ids, "completion_ids", line.place);
+      rollout.prompt = prompt_of(members, line);
+    } else {
+      encode(members, line, rollout);
+    }
+    if (rollout.answer.empty() || rollout.prompt.empty())
+      refuse(line.place, ": the ", rollout.prompt.empty() ? "prompt" : "answer",
+             " has no token; leave the line out");
+    read_lists(members, line.place, rollout);
+    read_end(members, line.place, rollout);
+    read_rewards(members, line.place, rollout);
+    to_.answers.push_back(std::move(rollout));
+  }
+
+ private:
+  std::vector<std::int32_t> ids_of(const List& list, const char* key, const std::string& place) {
+    std::vector<std::int32_t> ids;
+    for (const Value& item : list.items) {
+      const std::int64_t* id = item.as<std::int64_t>();
+      if (!id || *id < 0 || *id > std::numeric_limits<std::int32_t>::max())
+        refuse(place, ": \"", key, "\" has a value that is no token");
+      if (tokens_.vocab > 0 && *id >= tokens_.vocab)
+        refuse(place, ": \"", key, "\" has the token ", *id, ", but model.vocab is ",
+               tokens_.vocab);
+      ids.push_back(static_cast<std::int32_t>(*id));
+    }
+    return ids;
+  }
+
+  std::vector<std::int32_t> prompt_of(Members& members, const Line& line) {
+    if (const List* ids = list_of(members, "prompt_ids", nullptr, line.place))
+      return ids_of(*ids, "prompt_ids", line.place);
+    const Value* prompt = members.find("prompt");
+    if (!prompt) refuse(line.place, ": there is no \"prompt\"; ", kRolloutLine);
+    if (const jinja::Text* text = prompt->text())
+      return format_.tokenizer->encode_prompt(text->bytes());
+    AXONN_CHECK(format_.chat, line.place, ": messages without a chat template");
+    std::vector<std::string> unread;
+    const MessageAnswer talk =
+        join_answer(members, messages_in_answers(members, "prompt", line.place), {},
+                    {"prompt", line.text.size(), line.place}, unread);
+    return format_.chat->prompt(talk.talk, line.place);
+  }
+
+  void encode(Members& members, const Line& line, Rollout& rollout) {
+    const Value* answer = members.peek("completion");
+    if (!answer || !members.peek("prompt"))
+      refuse(line.place, ": there is no \"", answer ? "prompt" : "completion_ids", "\"; ",
+             kRolloutLine);
+    std::vector<std::string> unread;
+    const Answer both =
+        answer->list()
+            ? Answer(join_answer(members, messages_in_answers(members, "prompt", line.place),
+                                 messages_in_answers(members, "completion", line.place),
+                                 {"completion", line.text.size(), line.place}, unread))
+            : Answer(TextAnswer{string_in_answers(members, "prompt", line.place),
+                                string_in_answers(members, "completion", line.place)});
+    const std::vector<std::int32_t> coded = encode_answer(format_, both, line.place);
+    const std::size_t border = prompt_size(coded);
+    for (std::size_t i = 0; i < coded.size(); ++i)
+      (i < border ? rollout.prompt : rollout.answer).push_back(token_of(coded[i]));
+  }
+
+  static void read_lists(Members& members, const std::string& place, Rollout& rollout) {
+    const auto check = [&](const List& list, const char* key) {
+      if (list.items.size() != rollout.answer.size())
+        refuse(place, ": \"", key, "\" has ", list.items.size(), " values, and the answer ",
+               rollout.answer.size(), " tokens");
+    };
+    rollout.counts.assign(rollout.answer.size(), 1);
+    if (const List* mask = list_of(members, "mask", "tool_mask", place)) {
+      check(*mask, "mask");
+      for (std::size_t i = 0; i < mask->items.size(); ++i) {
+        const std::optional<bool> counts = flag_of(mask->items[i]);
+        if (!counts) refuse(place, ": \"mask\" has a value that is neither 0 nor 1");
+        rollout.counts[i] = *counts ? 1 : 0;
+      }
+    }
+    if (const List* logs = list_of(members, "logprobs", "sampling_logps", place)) {
+      check(*logs, "logprobs");
+      for (const Value& item : logs->items)
+        rollout.sampler.push_back(number_or_none(item, "logprobs", place));
+      for (const double log : rollout.sampler)
+        if (log > 0) refuse(place, ": \"logprobs\" has ", log, ", which is above log 1 = 0");
+    }
+  }
+
+  void read_end(Members& members, const std::string& place, Rollout& rollout) const {
+    rollout.truncated =
+        std::ranges::find(tokens_.ends, rollout.answer.back()) == tokens_.ends.end();
+    const Value* said = members.find("truncated");
+    if (!said) return;
+    const std::optional<bool> truncated = flag_of(*said);
+    if (!truncated) refuse(place, ": \"truncated\" is neither true nor false");
+    rollout.truncated = *truncated;
+  }
+
+  void read_rewards(Members& members, const std::string& place, Rollout& rollout) {
+    std::vector<std::string> names;
+    const Value* all = members.find("rewards");
+    const Value* one = members.find("reward");
+    if (all && all->dict()) {
+      for (const auto& [name, value] : all->dict()->items()) {
+        names.push_back(name.text()->bytes());
+        rollout.rewards.push_back(number_or_none(value, "rewards", place));
+      }
+    } else if (one) {
+      names = {"reward"};
+      rollout.rewards = {number_or_none(*one, "reward", place)};
+    }
+    if (names.empty())
+      refuse(place,
+             ": there is neither \"rewards\", an object of numbers by name, nor \"reward\"; ",
+             kRolloutLine);
+    for (const double reward : rollout.rewards)
+      if (std::isinf(reward)) refuse(place, ": a reward is infinite; give a number or null");
+    if (to_.answers.empty()) to_.reward_names = names;
+    if (names != to_.reward_names)
+      refuse(place, ": the names of its rewards, or their order, are not those of the first line");
+  }
+
+  const AnswerFormat& format_;
+  const RolloutTokens& tokens_;
+  RolloutFile& to_;
+};
+
+}  // namespace
+
+RolloutFile read_rollouts(const std::vector<std::string>& files, const AnswerFormat& format,
+                          const RolloutTokens& tokens, std::int64_t group) {
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  RolloutFile all;
+  LineReader lines(format, tokens, all);
+  for (TextFiles reader(files); !reader.at_end(); reader.advance()) {
+    const std::int64_t before = reader.reader().line();
+    for (const Line& line : lines_of(reader.reader().lines(kBytes), reader.file(), before)) {
+      lines.read(line);
+      const std::size_t here = all.answers.size() - 1,
+                        first = here - here % static_cast<std::size_t>(group);
+      if (all.answers[here].prompt != all.answers[first].prompt)
+        refuse(
+            line.place, ": its prompt is not that of answer ", first + 1, ", but ", group,
+            " answers in a row are one group; set rl.group to the answers of a prompt, and keep ",
+            "these together");
+    }
+  }
+  const std::int64_t over = std::ssize(all.answers) % group;
+  if (all.answers.empty() || over > 0)
+    refuse(files.front(), ": its ", all.answers.size(),
+           " answers are no groups of rl.group = ", group, "; give whole groups");
+  return all;
+}
+
+bool holds_message_rollouts(const std::string& file) {
+  const std::vector<std::string> files{file};
+  for (TextFiles reader(files); !reader.at_end(); reader.advance())
+    for (const Line& line : lines_of(reader.reader().lines(1), file, 0)) {
+      const Value value = parse_line(line.text, line.place);
+      const Members members(*value.dict());
+      const Value* prompt = members.peek("prompt");
+      return !members.peek("prompt_ids") && prompt && prompt->list();
+    }
+  refuse(file, " has no line with an answer");
+}
+
+}  // namespace axonn

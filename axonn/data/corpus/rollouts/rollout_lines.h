@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "axonn/data/corpus/preferences/answer_lines.h"
+
+namespace axonn {
+
+/// An answer that a policy wrote, and what is known of it.
+struct Rollout {
+  std::vector<std::int32_t> prompt, answer;  ///< tokens; that which ends the answer is one of its
+  std::vector<std::uint8_t> counts;          ///< of the answer: 0 is no word of the policy
+  std::vector<double> sampler = {};  ///< log-probabilities of the answer's tokens; or not known
+  std::vector<double> rewards = {};  ///< by RolloutFile::reward_names; NaN: none
+  bool truncated = false;            ///< no token ends it
+};
+
+/// The answers of files, those to one prompt in a row.
+struct RolloutFile {
+  std::vector<std::string> reward_names;
+  std::vector<Rollout> answers;
+};
+
+/// Which tokens of a model's vocabulary a rollout may have, and which end an answer.
+struct RolloutTokens {
+  std::int64_t vocab = 0;  ///< 0: all
+  std::vector<std::int32_t> ends = {};
+};
+
+/// Reads lines of recorded answers:
+///
+///   prompt_ids, or prompt          tokens, or a text or messages that `format` encodes
+///   completion_ids, or completion  tokens, or a text or messages, as encode_answer() has them
+///   rewards, or reward             an object of numbers and nulls by name, or one number or null;
+///                                  each line has the same names
+///   mask (tool_mask)               of each token, 1, or 0 if the policy did not write it
+///   logprobs (sampling_logps)      of each token, the sampler's log-probability; null: not known
+///   truncated                      whether no token ends the answer; else its last token tells
+///
+/// Other keys have no effect. Memory: all of the files. Throws UsageError, with "FILE:LINE", for
+/// values of another type, lists that are not as long as the answer, an answer without a token, and
+/// if `group` lines in a row have not one prompt.
+RolloutFile read_rollouts(const std::vector<std::string>& files, const AnswerFormat& format,
+                          const RolloutTokens& tokens, std::int64_t group);
+
+/// Whether the prompts and answers of the first line of a file are messages.
+bool holds_message_rollouts(const std::string& file);
+
+}  // namespace axonn

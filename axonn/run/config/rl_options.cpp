@@ -1,0 +1,95 @@
+#include "axonn/foundation/options/options.h"
+#include "axonn/run/config/config_options.h"
+
+namespace axonn {
+
+namespace {
+
+void list_ratios(RlConfig& rl, OptionList& list) {
+  list.add("clip", &rl.clip,
+           {.help = "how far below 1 the ratio of the policy to the one that wrote the answer, of "
+                    "a token that shall become less likely, still has a gradient",
+            .min = 0,
+            .also = "epsilon_low cliprange clip_ratio clip_ratio_low eps_clip"});
+  list.add("clip_high", &rl.clip_high,
+           {.help = "how far above 1, of a token that shall become likelier (0.28 in DAPO); 0: "
+                    "clip; cispo: the bound of the ratio itself",
+            .min = 0,
+            .also = "epsilon_high clip_ratio_high eps_clip_high"});
+  list.add("delta", &rl.delta,
+           {.help = "largest ratio of a token that shall become less likely; 0: none",
+            .min = 0,
+            .also = "clip_ratio_c"});
+  list.add("importance_sampling_level", rl.importance_sampling_level, kRatioLevels,
+           {.help = "whether each token or each answer has a ratio; auto: each token, except with "
+                    "gspo and rloo"});
+  list.add("sampler_correction", rl.sampler_correction, kSamplerCorrections,
+           {.help = "answers whose sampler's log-probabilities are given: weight of each token, or "
+                    "of each answer, by how much likelier the policy finds it than the sampler "
+                    "did; above sampler_clip it is cut (truncate) or 0 (mask)",
+            .also = "vllm_importance_sampling_mode"});
+  list.add("sampler_clip", &rl.sampler_clip,
+           {.help = "largest such weight",
+            .min = 0,
+            .also = "vllm_importance_sampling_clip_max vllm_importance_sampling_cap"});
+}
+
+void list_rewards(RlConfig& rl, OptionList& list) {
+  list.add("scale_rewards", rl.scale_rewards, kRewardScales,
+           {.help = "of which rewards the standard deviation divides an answer's advantage over "
+                    "the mean of its group: those of the group, all of the generation, or none; "
+                    "rloo divides by none"});
+  list.add(
+      "reward_weights", &rl.reward_weights,
+      {.help = "factors of the rewards, in their order, in the sum that counts; empty: 1 each"});
+  list.add("kl", &rl.kl,
+           {.help = "weight of the divergence from the reference: in the loss, or, with rloo, in "
+                    "the reward; -1: 0.05 with rloo, else 0, and then there is no reference",
+            .min = -1,
+            .also = "kl_coef kl_loss_coef init_kl_coef"});
+  list.add("kl_correction", &rl.kl_correction,
+           {.help = "whether a token's divergence in the loss is multiplied by its ratio, which "
+                    "makes it one of the policy that is trained",
+            .also = "use_bias_correction_kl"});
+  list.add("mask_truncated", &rl.mask_truncated,
+           {.help = "whether answers that end without a token that ends them have no loss",
+            .also = "mask_truncated_completions overlong_filtering"});
+}
+
+}  // namespace
+
+void list_rl(RlConfig& rl, OptionList& list) {
+  list.section("rl",
+               "Learning from answers with rewards, in place of the losses of tokens; lines of "
+               "data.jsonl then have a prompt and an answer's tokens and rewards");
+  list.add("loss", rl.loss, kPolicyLosses,
+           {.help = "loss of an answer by its advantage over others to the same prompt; none: "
+                    "data.jsonl holds examples; gspo is grpo with ratios of whole answers",
+            .also = "advantage_estimator algorithm"});
+  list.add("group", &rl.group,
+           {.help = "answers of a prompt, which are compared",
+            .min = 2,
+            .also = "num_generations n_samples_per_prompt rollout_n"});
+  list_ratios(rl, list);
+  list_rewards(rl, list);
+  list.add("temperature", &rl.temperature,
+           {.help = "by which the logits are divided, for sampling and in all log-probabilities"});
+  list.add("max_tokens", &rl.max_tokens,
+           {.help = "most tokens of an answer; the divisor of dr_grpo's sums",
+            .min = 1,
+            .also = "max_completion_length max_new_tokens generate_max_len response_length"});
+  list.add("iterations", &rl.iterations,
+           {.help = "how often a generation's answers are trained on",
+            .min = 1,
+            .also = "num_iterations ppo_epochs"});
+  list.add("steps_per_generation", &rl.steps_per_generation,
+           {.help = "steps into which a generation's answers are divided; each has "
+                    "training.global_batch answers",
+            .min = 1});
+  list.add("reference", &rl.reference,
+           {.help = "model of the divergence, a Hugging Face folder or checkpoints, which is cut "
+                    "as the model is; empty: model.path",
+            .also = "ref_model reference_model"});
+}
+
+}  // namespace axonn

@@ -1,0 +1,421 @@
+#include "axonn/run/train/policy_term.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/data/corpus/batches.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/network/nn/loss.h"
+#include "axonn/ranks/parallel/scheduling.h"
+#include "axonn/run/train/host_values.h"
+
+namespace axonn {
+
+namespace {
+
+using Values = std::vector<std::vector<double>>;
+
+/// Sums over all ranks what one rank of each place has, and the others lack.
+void share(const Grid& grid, Values& values) {
+  std::vector<double> flat;
+  for (const std::vector<double>& one : values) flat.insert(flat.end(), one.begin(), one.end());
+  if (!grid.leads_place()) std::ranges::fill(flat, 0);
+  grid.world().all_reduce(buffer(std::span(flat)), "log-probabilities").wait();
+  auto next = flat.begin();
+  for (std::vector<double>& one : values) {
+    std::copy_n(next, one.size(), one.begin());
+    next += std::ssize(one);
+  }
+}
+
+struct Summary {
+  double mean = 0, least = 0, largest = 0, deviation = 0;  ///< with the divisor n - 1
+};
+
+/// Of the values that are numbers; all NaN if there are none.
+Summary summary_of(std::span<const double> all) {
+  std::vector<double> values;
+  std::ranges::copy_if(all, std::back_inserter(values), [](double v) { return !std::isnan(v); });
+  if (values.empty()) return {NAN, NAN, NAN, NAN};
+  const auto count = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  const auto [least, largest] = std::ranges::minmax(values);
+  return {mean, least, largest, count > 1 ? std::sqrt(squares / (count - 1)) : 0};
+}
+
+}  // namespace
+
+PolicyTerm::PolicyTerm(const RlConfig& config, PolicyData data)
+    : config_(config), data_(std::move(data)) {
+  if (!data_.file) return;
+  const std::size_t rewards = data_.file->reward_names.size(),
+                    weights = config.reward_weights.size();
+  if (weights > 0 && weights != rewards)
+    refuse("[rl] reward_weights has ", weights, " numbers for ", rewards,
+           " rewards of data.jsonl; give one for each");
+  for (const std::string& name : data_.file->reward_names)
+    reward_metrics_.push_back({"rewards/" + name + "/mean", "rewards/" + name + "/std"});
+}
+
+std::string PolicyTerm::graph_obstacle() const {
+  return "the weights of answers are only known in the step, and a graph cannot wait for them";
+}
+
+bool PolicyTerm::counts(const Rollout& rollout) const {
+  return !config_.mask_truncated || !rollout.truncated;
+}
+
+std::vector<std::uint8_t> PolicyTerm::counting(const Rollout& rollout) const {
+  return counts(rollout) ? rollout.counts : std::vector<std::uint8_t>(rollout.counts.size(), 0);
+}
+
+std::vector<std::int64_t> PolicyTerm::numbers_of(std::int64_t step) const {
+  const GenerationSteps& steps = data_.sequences->steps();
+  std::vector<std::int64_t> numbers(steps.answers);
+  std::iota(numbers.begin(), numbers.end(),
+            data_.sequences->first_of(steps.generation(step)) + steps.first(step));
+  return numbers;
+}
+
+std::vector<PolicyTerm::Answer> PolicyTerm::answers_of(const Context& ctx, Model& model,
+                                                       const Tokens& tokens) const {
+  Context pass = ctx;
+  if (config_.temperature != 1)
+    pass.attach(
+        std::make_shared<LogitFactor>(LogitFactor{static_cast<float>(1 / config_.temperature)}));
+  const Tensor losses = model.target_losses(pass, tokens);
+  if (!ctx.device().keeps_values() || !data_.file || tokens.numbers.empty()) return {};
+  const auto targets = values_in_host<std::int32_t>(ctx, tokens.targets);
+  const auto of_rows = values_in_host<float>(ctx, losses);
+  const std::int64_t length = tokens.rows.positions;
+  std::vector<Answer> answers(tokens.rows.sequences);
+  for (std::int64_t s = 0; s < tokens.rows.sequences; ++s) {
+    const auto first = targets.begin() + s * length, end = first + length;
+    const auto found = std::find_if(first, end, [](std::int32_t target) { return target >= 0; });
+    if (found == end) continue;  // padding
+    Answer& answer = answers[s];
+    answer.number = tokens.numbers[s];
+    answer.first_row = found - targets.begin();
+    for (std::size_t t = 0; t < rollout(answer.number).answer.size(); ++t)
+      answer.policy.push_back(-static_cast<double>(of_rows[2 * (answer.first_row + t)]));
+  }
+  return answers;
+}
+
+std::vector<std::vector<double>> PolicyTerm::scores(const Context& ctx, Model& model,
+                                                    Batches& batches, std::int64_t n) const {
+  const GenerationSteps& steps = data_.sequences->steps();
+  Values all(steps.of_generation());
+  for (std::size_t i = 0; i < all.size(); ++i)
+    all[i].assign(rollout(first() + static_cast<std::int64_t>(i)).answer.size(), 0);
+  StepState state;
+  Context pass = ctx;
+  pass.own_scheduling().step = &state;
+  for (std::int64_t part = 0; part < steps.parts; ++part) {
+    const std::shared_ptr<const Batch> batch = batches.at(n + part);
+    for (const MicroBatch& micro : batch->micro_batches) {
+      state.prefetcher.begin_pass();
+      state.more_micro_batches = part + 1 < steps.parts || &micro != &batch->micro_batches.back();
+      for (Answer& answer : answers_of(pass, model, make_tokens(ctx, micro)))
+        if (answer.number >= 0) all.at(answer.number - first()) = std::move(answer.policy);
+    }
+  }
+  share(ctx.grid, all);
+  return all;
+}
+
+void PolicyTerm::find_advantages() {
+  generation_.rewards.clear();
+  generation_.divergences.clear();
+  for (std::int64_t i = 0; i < data_.sequences->steps().of_generation(); ++i) {
+    const Rollout& one = rollout(first() + i);
+    double reward = reward_sum(config_, one.rewards);
+    if (config_.loss == PolicyLoss::rloo && needs_reference()) {
+      double divergence = 0;
+      for (std::size_t t = 0; t < one.answer.size(); ++t)
+        if (counting(one)[t] != 0)
+          divergence += generation_.old.at(i)[t] - generation_.reference.at(i)[t];
+      reward -= kl_of(config_) * divergence;
+      generation_.divergences.push_back(divergence);
+    }
+    generation_.rewards.push_back(reward);
+  }
+  generation_.advantages = advantages(config_, generation_.rewards);
+}
+
+void PolicyTerm::begin_generation(Context ctx, Model& model, Batches& batches, std::int64_t n) {
+  if (!data_.file) return;
+  const GenerationSteps& steps = data_.sequences->steps();
+  if (generation_.number == steps.generation(n)) return;
+  generation_ = {.number = steps.generation(n)};
+  const std::int64_t begin = n - n % steps.steps();
+  AXONN_CHECK(begin == n || !needs_old(config_), "step ", n + 1,
+              " is within a generation whose policy is not known");
+  const bool of_rewards = config_.loss == PolicyLoss::rloo && needs_reference();
+  if (needs_old(config_) || of_rewards) generation_.old = scores(ctx, model, batches, begin);
+  if (needs_reference())
+    generation_.reference =
+        scores(data_.reference->context(), data_.reference->model(), batches, begin);
+  find_advantages();
+}
+
+std::string PolicyTerm::state() const {
+  if (generation_.number < 0 || !needs_old(config_)) return "";
+  return nlohmann::json{{"generation", generation_.number},
+                        {"old", generation_.old},
+                        {"reference", generation_.reference}}
+      .dump();
+}
+
+void PolicyTerm::set_state(std::string_view json, std::int64_t n, const std::string& place) {
+  const GenerationSteps& steps = data_.sequences->steps();
+  const auto value = nlohmann::json::parse(json, nullptr, false);
+  Generation read;
+  try {
+    read.number = value.at("generation").get<std::int64_t>();
+    read.old = value.at("old").get<Values>();
+    read.reference = value.at("reference").get<Values>();
+  } catch (const nlohmann::json::exception&) {
+    refuse(place, " does not hold the log-probabilities of a generation; it is damaged");
+  }
+  if (read.number != steps.generation(n)) return;  // the next one begins
+  generation_ = std::move(read);
+  for (const Values* of : {&generation_.old, &generation_.reference}) {
+    bool fits = of->empty() || std::ssize(*of) == steps.of_generation();
+    for (std::size_t i = 0; i < of->size() && fits; ++i)
+      fits = (*of)[i].size() == rollout(first() + static_cast<std::int64_t>(i)).answer.size();
+    if (!fits)
+      refuse(place, ": its log-probabilities are not those of the answers of data.jsonl; go on ",
+             "with the same data, training.global_batch, rl.steps_per_generation and ",
+             "rl.iterations");
+  }
+  find_advantages();
+}
+
+void PolicyTerm::score(const Context& ctx, Model& model, const Tokens& tokens, int micro) {
+  if (micro == 0) micros_.clear();
+  Micro& mine = micros_.emplace_back();
+  mine.rows = tokens.rows.count();
+  mine.weights = ctx.empty(mine.rows, 1, DType::f32);
+  if (!data_.file && data_.reference) {  // made-up rows: what a generation computes
+    StepState state;
+    Context pass = data_.reference->context();
+    pass.own_scheduling().step = &state;
+    answers_of(pass, data_.reference->model(), tokens);
+  }
+  mine.answers = answers_of(ctx, model, tokens);
+}
+
+PolicyDivisors PolicyTerm::divisors(std::span<const std::int64_t> numbers) const {
+  const auto tokens_of = [&](std::int64_t number) {
+    const std::vector<std::uint8_t> counted = counting(rollout(number));
+    return static_cast<double>(std::accumulate(counted.begin(), counted.end(), std::int64_t{0}));
+  };
+  PolicyDivisors by{.answers = static_cast<double>(numbers.size())};
+  if (config_.loss == PolicyLoss::bnpo) {
+    for (const std::int64_t number : numbers) by.tokens += tokens_of(number);
+    return by;
+  }
+  const GenerationSteps& steps = data_.sequences->steps();
+  for (std::int64_t i = 0; i < steps.of_generation(); ++i) by.tokens += tokens_of(first() + i);
+  by.tokens /= static_cast<double>(steps.parts);
+  return by;
+}
+
+void PolicyTerm::add_answer(const Answer& answer, const PolicyDivisors& by, double count,
+                            std::vector<float>& weights) {
+  const Rollout& one = rollout(answer.number);
+  const std::vector<std::uint8_t> counted = counting(one);
+  const std::int64_t i = answer.number - first();
+  const auto of = [i](const Values& values) {
+    return values.empty() ? std::span<const double>() : std::span<const double>(values.at(i));
+  };
+  const std::span<const double> old =
+      needs_old(config_) ? of(generation_.old) : std::span<const double>();
+  std::vector<double> d(answer.policy.size());
+  const PolicyPart part = policy_loss(config_,
+                                      {.policy = answer.policy,
+                                       .old = old,
+                                       .reference = of(generation_.reference),
+                                       .sampler = one.sampler,
+                                       .counts = counted,
+                                       .advantage = generation_.advantages.at(i)},
+                                      by, d);
+  // The gradient of the log-probability of a target is minus that of its loss, and a step divides
+  // by its answers.
+  for (std::size_t t = 0; t < d.size(); ++t)
+    weights[answer.first_row + t] = static_cast<float>(-d[t] * count);
+  const std::span<double> figures =
+      std::span(figures_).subspan((answer.number - numbers_.front()) * kFigures, kFigures);
+  figures[kLoss] = part.loss;
+  figures[kTokens] = part.tokens;
+  figures[kKl] = part.kl;
+  figures[kLow] = part.low;
+  figures[kHigh] = part.high;
+  figures[kCorrection] = part.correction;
+  figures[kLeastCorrection] = part.tokens > 0 ? part.least_correction : 0;
+  figures[kLargestCorrection] = part.largest_correction;
+  const std::span<const double> written = old.empty() ? std::span(answer.policy) : old;
+  for (std::size_t t = 0; t < one.sampler.size(); ++t) {
+    if (counted[t] == 0 || std::isnan(one.sampler[t])) continue;
+    const double difference = std::abs(written[t] - one.sampler[t]);
+    figures[kDifference] += difference;
+    figures[kDifferenceLargest] = std::max(figures[kDifferenceLargest], difference);
+  }
+}
+
+void PolicyTerm::finish_scores(const Context& ctx, const StepInput& input) {
+  if (!ctx.device().keeps_values()) return;
+  figures_.clear();
+  numbers_.clear();
+  if (data_.file) {
+    numbers_ = numbers_of(input.step);
+    figures_.assign(numbers_.size() * kFigures, 0);
+  }
+  const PolicyDivisors by = data_.file ? divisors(numbers_) : PolicyDivisors();
+  for (const Micro& micro : micros_) {
+    std::vector<float> weights(micro.rows);
+    for (const Answer& answer : micro.answers)
+      if (answer.number >= 0) add_answer(answer, by, static_cast<double>(input.tokens), weights);
+    ctx.device().copy_from_host(micro.weights.view().data, weights.data(), micro.weights.bytes());
+  }
+  if (!ctx.grid.leads_place()) std::ranges::fill(figures_, 0);
+  ctx.grid.world().all_reduce(buffer(std::span(figures_)), "answers").wait();
+}
+
+void PolicyTerm::begin_pass(Context& ctx, const Rows&, const View&) {
+  ctx.attach(std::make_shared<RowWeights>(RowWeights{micros_.at(next_++).weights}));
+  if (config_.temperature != 1)
+    ctx.attach(
+        std::make_shared<LogitFactor>(LogitFactor{static_cast<float>(1 / config_.temperature)}));
+}
+
+std::optional<double> PolicyTerm::loss(std::span<const double>, const StepInput&) const {
+  double sum = 0;
+  for (std::size_t i = 0; i < numbers_.size(); ++i) sum += figures_of(i)[kLoss];
+  return sum;
+}
+
+void PolicyTerm::add_rewards(std::vector<Metric>& all) const {
+  std::vector<double> sums;
+  const std::int64_t count = std::ssize(generation_.rewards);
+  for (std::int64_t i = 0; i < count; ++i)
+    sums.push_back(reward_sum(config_, rollout(first() + i).rewards));
+  const Summary reward = summary_of(sums);
+  all.push_back({.name = "reward", .value = reward.mean, .in_line = "reward"});
+  all.push_back({.name = "reward_std", .value = reward.deviation});
+  for (std::size_t r = 0; r < data_.file->reward_names.size(); ++r) {
+    std::vector<double> one;
+    for (std::int64_t i = 0; i < count; ++i) one.push_back(rollout(first() + i).rewards.at(r));
+    const Summary summary = summary_of(one);
+    all.push_back({.name = reward_metrics_[r][0], .value = summary.mean});
+    all.push_back({.name = reward_metrics_[r][1], .value = summary.deviation});
+  }
+  all.push_back({.name = "frac_reward_zero_std", .value = share_without_spread(config_, sums)});
+}
+
+double PolicyTerm::divergence_of_generation() const {
+  double sum = 0, tokens = 0;
+  for (std::size_t i = 0; i < generation_.divergences.size(); ++i) {
+    const std::vector<std::uint8_t> counted = counting(rollout(first() + static_cast<int>(i)));
+    sum += generation_.divergences[i];
+    tokens += std::accumulate(counted.begin(), counted.end(), 0.0);
+  }
+  return sum / std::max(tokens, 1.0);
+}
+
+void PolicyTerm::add_ratios(std::vector<Metric>& all) const {
+  const bool whole = has_ratios_of_answers(config_);
+  double low = 0, high = 0, units = 0, kl = 0, tokens = 0;
+  std::vector<double> lows, highs;
+  for (std::size_t i = 0; i < numbers_.size(); ++i) {
+    const std::span<const double> of = figures_of(i);
+    const double unit = whole ? std::min(of[kTokens], 1.0) : of[kTokens];
+    const double share = of[kTokens] > 0 ? unit / of[kTokens] : 0;
+    low += of[kLow] * share;
+    high += of[kHigh] * share;
+    units += unit;
+    kl += of[kKl];
+    tokens += of[kTokens];
+    lows.push_back(of[kTokens] > 0 ? of[kLow] / of[kTokens] : NAN);
+    highs.push_back(of[kTokens] > 0 ? of[kHigh] / of[kTokens] : NAN);
+  }
+  units = std::max(units, 1.0);
+  if (needs_reference())
+    all.push_back({.name = "kl",
+                   .value = generation_.divergences.empty() ? kl / std::max(tokens, 1.0)
+                                                            : divergence_of_generation()});
+  if (config_.loss == PolicyLoss::cispo) {
+    all.push_back({.name = "cispo_clip_ratio", .value = high / units});
+  } else if (config_.loss != PolicyLoss::sapo) {
+    all.push_back({.name = "clip_ratio/low_mean", .value = low / units});
+    all.push_back({.name = "clip_ratio/low_min", .value = summary_of(lows).least});
+    all.push_back({.name = "clip_ratio/high_mean", .value = high / units});
+    all.push_back({.name = "clip_ratio/high_max", .value = summary_of(highs).largest});
+    all.push_back({.name = "clip_ratio/region_mean", .value = (low + high) / units});
+  }
+}
+
+void PolicyTerm::add_lengths(std::vector<Metric>& all) const {
+  std::vector<double> lengths;
+  double truncated = 0;
+  for (const std::int64_t number : numbers_) {
+    const std::vector<std::uint8_t>& counted = rollout(number).counts;
+    lengths.push_back(std::accumulate(counted.begin(), counted.end(), 0.0));
+    truncated += rollout(number).truncated ? 1 : 0;
+  }
+  const Summary length = summary_of(lengths);
+  all.push_back({.name = "completions/mean_length", .value = length.mean, .in_line = "tokens"});
+  all.push_back({.name = "completions/min_length", .value = length.least});
+  all.push_back({.name = "completions/max_length", .value = length.largest});
+  all.push_back({.name = "completions/clipped_ratio",
+                 .value = truncated / static_cast<double>(numbers_.size())});
+}
+
+void PolicyTerm::add_sampler(std::vector<Metric>& all) const {
+  const bool whole = config_.sampler_correction == SamplerCorrection::sequence_mask ||
+                     config_.sampler_correction == SamplerCorrection::sequence_truncate;
+  double difference = 0, tokens = 0, largest = 0, correction = 0, units = 0;
+  std::vector<double> least, most;
+  for (std::size_t i = 0; i < numbers_.size(); ++i) {
+    const std::span<const double> of = figures_of(i);
+    if (of[kTokens] == 0) continue;
+    difference += of[kDifference];
+    tokens += of[kTokens];
+    largest = std::max(largest, of[kDifferenceLargest]);
+    const double unit = whole ? 1 : of[kTokens];
+    correction += of[kCorrection] * unit / of[kTokens];
+    units += unit;
+    least.push_back(of[kLeastCorrection]);
+    most.push_back(of[kLargestCorrection]);
+  }
+  const auto add = [&](std::string_view name, double value) {
+    all.push_back({.name = name, .value = value});
+  };
+  add("sampling/sampling_logp_difference/mean", difference / std::max(tokens, 1.0));
+  add("sampling/sampling_logp_difference/max", largest);
+  add("sampling/importance_sampling_ratio/min", summary_of(least).least);
+  add("sampling/importance_sampling_ratio/mean", correction / std::max(units, 1.0));
+  add("sampling/importance_sampling_ratio/max", summary_of(most).largest);
+}
+
+std::vector<Metric> PolicyTerm::metrics(std::span<const double>, const StepInput&) const {
+  std::vector<Metric> all;
+  if (numbers_.empty()) return all;
+  add_rewards(all);
+  add_ratios(all);
+  add_lengths(all);
+  if (std::ranges::any_of(numbers_,
+                          [&](std::int64_t number) { return !rollout(number).sampler.empty(); }))
+    add_sampler(all);
+  return all;
+}
+
+}  // namespace axonn

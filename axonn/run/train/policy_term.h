@@ -1,0 +1,135 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "axonn/data/corpus/rollouts/rollout_sequences.h"
+#include "axonn/ranks/comm/communicator.h"
+#include "axonn/run/config/policy_loss.h"
+#include "axonn/run/load/loaded_model.h"
+#include "axonn/run/train/loss_term.h"
+#include "axonn/run/train/step.h"
+
+namespace axonn {
+
+class Batches;
+
+/// Name of the file of a checkpoint that holds PolicyTerm::state().
+inline constexpr const char* kGenerationName = "generation.json";
+
+/// The answers of [rl] as the steps of a run have them, and the reference.
+struct PolicyData {
+  std::shared_ptr<const RolloutFile> file;
+  std::shared_ptr<const RolloutSequences> sequences;
+  LoadedModel* reference = nullptr;  ///< null: there is none
+};
+
+/// The loss of answers with rewards (policy_loss()). Its gradient is that of a cross-entropy whose
+/// rows are weighted, as that of PreferenceTerm. TrainStep's losses of tokens are replaced by the
+/// loss of the step's answers, which StepInput::tokens counts.
+class PolicyTerm final : public LossTerm {
+ public:
+  /// data.file null: nothing is read, as in a dry run.
+  PolicyTerm(const RlConfig& config, PolicyData data);
+
+  /// Before the input of step n is made: finds the advantages of its generation, and, where the
+  /// loss needs them, the log-probabilities that policy and reference have now of all the
+  /// generation's answers, in a forward pass of each. Does nothing if the generation has begun.
+  /// Collective over world.
+  void begin_generation(Context ctx, Model& model, Batches& batches, std::int64_t n);
+
+  /// What a run needs to go on within a generation: the policy's log-probabilities at its begin, as
+  /// JSON; "" if there are none. The same on every rank.
+  std::string state() const;
+  /// Restores it; step n is the next one. Throws UsageError, beginning with `place`, for another
+  /// text.
+  void set_state(std::string_view json, std::int64_t n, const std::string& place);
+
+  std::int64_t count() const override { return 0; }
+  std::string graph_obstacle() const override;
+  bool scores() const override { return true; }
+  /// Without data, as in a dry run, also the reference's pass, which a generation has.
+  void score(const Context& ctx, Model& model, const Tokens& tokens, int micro) override;
+  /// All-reduces ten f64 of each of the step's answers.
+  void finish_scores(const Context& ctx, const StepInput& input) override;
+  void begin_step(const StepInput&) override { next_ = 0; }
+  void begin_pass(Context& ctx, const Rows& rows, const View& sums) override;
+  std::optional<double> loss(std::span<const double> sums, const StepInput& input) const override;
+  /// By the names of TRL.
+  std::vector<Metric> metrics(std::span<const double> sums, const StepInput& input) const override;
+
+ private:
+  /// Of one answer of a step, summed over its tokens.
+  enum Figure {
+    kLoss,
+    kTokens,
+    kKl,
+    kLow,
+    kHigh,
+    kCorrection,
+    kLeastCorrection,
+    kLargestCorrection,
+    kDifference,
+    kDifferenceLargest,
+    kFigures
+  };
+  struct Answer {
+    std::int64_t number = -1;    // of the file; -1: padding
+    std::int64_t first_row = 0;  // of the micro-batch's rows, with the answer's first target
+    std::vector<double> policy = {};
+  };
+  struct Micro {
+    Tensor weights;  // (R, 1) f32
+    std::int64_t rows = 0;
+    std::vector<Answer> answers;
+  };
+  /// Of each answer of a generation, in its order.
+  struct Generation {
+    std::int64_t number = -1;
+    std::vector<double> rewards, advantages;
+    std::vector<double> divergences;  // of whole answers, where the loss takes them from rewards
+    std::vector<std::vector<double>> old, reference;  // of tokens; empty: none
+  };
+
+  const Rollout& rollout(std::int64_t number) const { return data_.file->answers.at(number); }
+  std::int64_t first() const { return data_.sequences->first_of(generation_.number); }
+  bool needs_reference() const { return kl_of(config_) > 0; }
+  /// Whether the answer has a loss.
+  bool counts(const Rollout& rollout) const;
+  std::vector<std::uint8_t> counting(const Rollout& rollout) const;
+  /// The answers of a micro-batch, with the log-probabilities that the model has of their tokens.
+  std::vector<Answer> answers_of(const Context& ctx, Model& model, const Tokens& tokens) const;
+  /// The log-probabilities of the generation that begins with step n, of policy or reference.
+  std::vector<std::vector<double>> scores(const Context& ctx, Model& model, Batches& batches,
+                                          std::int64_t n) const;
+  void find_advantages();
+  /// Mean over tokens of what was taken from rewards.
+  double divergence_of_generation() const;
+  PolicyDivisors divisors(std::span<const std::int64_t> numbers) const;
+  /// Appends nothing but the figures of an answer, and sets the weights of its rows.
+  void add_answer(const Answer& answer, const PolicyDivisors& by, double count,
+                  std::vector<float>& weights);
+  std::vector<std::int64_t> numbers_of(std::int64_t step) const;
+  std::span<const double> figures_of(std::int64_t answer) const {
+    return std::span(figures_).subspan(answer * kFigures, kFigures);
+  }
+  void add_rewards(std::vector<Metric>& all) const;
+  void add_ratios(std::vector<Metric>& all) const;
+  void add_lengths(std::vector<Metric>& all) const;
+  void add_sampler(std::vector<Metric>& all) const;
+
+  RlConfig config_;
+  PolicyData data_;
+  std::vector<std::array<std::string, 2>> reward_metrics_;  // names of each reward's mean and std
+  Generation generation_;
+  std::vector<Micro> micros_;
+  std::vector<std::int64_t> numbers_;  // of the step's answers
+  std::vector<double> figures_;        // (answers, kFigures), over all ranks
+  std::size_t next_ = 0;               // the micro-batch of the next pass
+};
+
+}  // namespace axonn
