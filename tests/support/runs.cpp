@@ -9,6 +9,7 @@
 #include "axonn/data/corpus/tokens/token_file.h"
 #include "axonn/data/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/foundation/base/check.h"
+#include "axonn/foundation/options/options.h"
 #include "axonn/plan/measure/compare.h"
 #include "axonn/ranks/comm/threads/threads.h"
 #include "axonn/run/config/prepared_run.h"

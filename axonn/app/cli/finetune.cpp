@@ -74,14 +74,16 @@ Exit codes: as for axonn train.)";
 
 constexpr const char* kRewardExamples =
     R"(It is axonn train with defaults for rewards, and prints the same command of axonn train.
-Lines of DATA have a "prompt", the answer's "completion_ids" and "rewards"; rl.group lines in a
-row answer one prompt. Any key can be given as a flag.
+Lines of DATA have a "prompt", to which the run writes answers, or recorded ones with
+"completion_ids" and "rewards". Any key can be given as a flag.
 
 Examples:
-  axonn reinforce Qwen3-0.6B answers.jsonl
-      adapters (LoRA) by DAPO's loss, once over the answers
-  axonn reinforce Qwen3-0.6B answers.jsonl --rl.loss grpo --rl.group 16 --rl.kl 0.04 --full
-      all weights, held to the model as it was
+  axonn reinforce Qwen3-0.6B prompts.jsonl --rl.rewards number
+      adapters (LoRA) by DAPO's loss; the last number of an answer is compared with "answer"
+  axonn reinforce Qwen3-0.6B prompts.jsonl --rl.reward_program "python3 reward.py" --rl.loss grpo
+      rewards of a program
+  axonn reinforce Qwen3-0.6B answers.jsonl --rl.group 16 --rl.kl 0.04 --full
+      recorded answers, all weights, held to the model as it was
 
 Exit codes: as for axonn train.)";
 
@@ -216,16 +218,21 @@ LengthPlan fitted(const LengthPlan& usual, const Config& config) {
   return plan;
 }
 
-/// Once over answers with rewards: sequences as long as the longest needs, and steps of whole
-/// groups, of at most 64 answers.
+/// Once over answers with rewards, or prompts: sequences as long as the longest needs, and steps of
+/// whole groups, of at most 64 answers.
 LengthPlan fitted_to_answers(const LengthPlan& usual, const Config& config) {
   constexpr std::int64_t kMostAnswers = 64, kRound = 64;
   const std::int64_t group = config.rl.group, parts = config.rl.steps_per_generation;
-  const std::shared_ptr<const RolloutFile> file = open_corpus(config.data, {}).rollouts;
-  std::int64_t longest = 0;
-  for (const Rollout& one : file->answers)
-    longest = std::max<std::int64_t>(longest, std::ssize(one.prompt) + std::ssize(one.answer) - 1);
-  const std::int64_t most = std::min(kMostAnswers, std::ssize(file->answers) / parts);
+  const Corpus corpus = open_corpus(config.data, {});
+  std::int64_t longest = 0, most = kMostAnswers;
+  if (corpus.prompts)
+    for (const Prompt& one : corpus.prompts->prompts)
+      longest = std::max(longest, std::ssize(one.tokens) + config.rl.max_tokens - 1);
+  if (corpus.rollouts) {
+    most = std::min(most, std::ssize(corpus.rollouts->answers) / parts);
+    for (const Rollout& one : corpus.rollouts->answers)
+      longest = std::max(longest, std::ssize(one.prompt) + std::ssize(one.answer) - 1);
+  }
   return {.seq_len = std::min(usual.seq_len, (longest + kRound - 1) / kRound * kRound),
           .batch = std::max(group, most / group * group),
           .epochs = 1};
@@ -332,7 +339,7 @@ int run_tuning(CLI::App& app, FinetuneFlags flags, const Arguments& arguments) {
       ->required()
       ->type_name("DIR");
   app.add_option("DATA", flags.data,
-                 flags.kind == Tuning::rewards ? "answers with rewards (data.jsonl)"
+                 flags.kind == Tuning::rewards ? "prompts, or answers with rewards (data.jsonl)"
                  : flags.kind == Tuning::pairs
                      ? "pairs of answers, or answers with labels (data.jsonl)"
                      : "conversations (.jsonl: data.jsonl), text (data.text) or tokens "
@@ -375,7 +382,7 @@ int run_prefer(const Arguments& arguments) {
 }
 
 int run_reinforce(const Arguments& arguments) {
-  CLI::App app("Trains a model on answers that have rewards.", "axonn reinforce");
+  CLI::App app("Trains a model on its own answers, which have rewards.", "axonn reinforce");
   app.footer(kRewardExamples);
   return run_tuning(app, {.kind = Tuning::rewards}, arguments);
 }

@@ -50,7 +50,7 @@ std::span<const Command> commands() {
       Command{"finetune", "fine-tunes a model on a file of conversations or text", run_finetune},
       Command{"prefer", "trains a model on pairs of answers, of which one was preferred",
               run_prefer},
-      Command{"reinforce", "trains a model on answers that have rewards", run_reinforce},
+      Command{"reinforce", "trains a model on its own answers, which have rewards", run_reinforce},
       Command{"distill", "trains a model to have the distributions of a teacher", run_distill},
       Command{"board", "shows runs on a web page while they train", run_board},
       Command{"replay", "repeats a training step whose loss was NaN or infinite", run_replay},

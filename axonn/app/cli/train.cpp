@@ -21,6 +21,7 @@
 #include "axonn/run/load/launch.h"
 #include "axonn/run/train/trainer.h"
 #include "axonn/use/infer/text_sampler.h"
+#include "axonn/use/rewards/rollout_sampler.h"
 
 namespace axonn {
 
@@ -129,6 +130,7 @@ int run_training(const LoadedConfig& loaded, const TrainFlags& flags) {
                        .columns = terminal_columns(),
                        .progress = progress_of(run.config()),
                        .make_text_sampler = make_text_sampler,
+                       .make_sampler = make_rollout_sampler,
                        .stop = &catch_stop_signals()};
   std::atomic<bool> stopped = false;  // the same on all ranks
   const auto say = [](const std::string& line) { std::cerr << line << '\n'; };

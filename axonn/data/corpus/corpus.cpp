@@ -167,21 +167,28 @@ std::vector<std::int32_t> ends_of(const DataConfig& config, const Tokenizer& tok
   std::vector<std::int32_t> ends = text.ends;
   for (const std::optional<std::int32_t>& also : {tokenizer.end_of_text(), text.pad})
     if (also) ends.push_back(*also);
+  if (config.eod >= 0) ends.push_back(static_cast<std::int32_t>(config.eod));
   return ends;
 }
 
-/// Opens data.jsonl as recorded answers with rewards.
+/// Opens data.jsonl as recorded answers with rewards, or as prompts.
 void open_rollouts(const DataConfig& config, const CorpusOptions& options, Corpus& corpus) {
   const std::vector<std::string> files = example_files(config.jsonl);
   if (parse_real(config.validation).value_or(1) != 0 && !config.validation.empty())
     refuse("data.validation = ", config.validation,
-           ": recorded answers are not held out; set it to 0");
+           ": answers and prompts of [rl] are not held out; set it to 0");
   AnswerFormat format{.tokenizer = corpus.tokenizer};
   if (holds_message_rollouts(files.front()))
     format.chat = chat_template_of(config, corpus.tokenizer);
   corpus.answers = config.answers;
-  corpus.rollouts = std::make_shared<const RolloutFile>(read_rollouts(
-      files, format, {options.vocab, ends_of(config, *corpus.tokenizer)}, config.answers.group));
+  RolloutTokens tokens{options.vocab, ends_of(config, *corpus.tokenizer)};
+  if (format.chat && format.chat->end_of_turn().size() == 1)
+    tokens.ends.push_back(format.chat->end_of_turn().front());
+  if (holds_recorded_answers(files.front()))
+    corpus.rollouts = std::make_shared<const RolloutFile>(
+        read_rollouts(files, format, tokens, config.answers.group));
+  else
+    corpus.prompts = std::make_shared<const PromptFile>(read_prompts(files, format, tokens));
 }
 
 /// Opens data.jsonl and data.validation as the answers of a loss of preferences.
@@ -411,7 +418,10 @@ std::string fingerprint(const Corpus& corpus) {
       add(documents->coded(begin + spread(i, end - begin - 1)));
     }
   }
-  if (corpus.rollouts) {
+  if (corpus.prompts) {
+    key += " prompts";
+    for (const Prompt& one : corpus.prompts->prompts) add(one.tokens);
+  } else if (corpus.rollouts) {
     key += concat(" rollouts ", corpus.answers.group);
     for (const Rollout& one : corpus.rollouts->answers) {
       add(one.prompt);

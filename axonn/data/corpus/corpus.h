@@ -14,6 +14,7 @@
 
 namespace axonn {
 
+struct PromptFile;
 struct RolloutFile;
 
 /// The training and validation data of a run.
@@ -30,6 +31,7 @@ struct Corpus {
   ExcessLength excess_length = ExcessLength::split;   ///< of these
   AnswerData answers = {};                            ///< what they are for a loss of preferences
   std::vector<bool> good = {}, validation_good = {};  ///< AnswerDocuments::good of both
+  std::shared_ptr<const PromptFile> prompts = {};     ///< in place of documents, to be answered
   std::shared_ptr<const RolloutFile> rollouts = {};   ///< in place of documents, with rewards
   /// What the user should know of the files and the chat template. Only from options.cache.makes.
   std::vector<std::string> warnings = {};

@@ -222,6 +222,11 @@ struct RlConfig {
   std::int64_t iterations = 1;            ///< how often a generation's answers are trained on
   std::int64_t steps_per_generation = 1;  ///< into which they are divided
   std::string reference = {};             ///< empty: the model at model.path
+  std::vector<std::string> rewards = {};  ///< built in (make_verifier()), of answers that it writes
+  std::string reward_program = {};        ///< a shell's command (RewardProgram); empty: none
+  std::int64_t reward_workers = 1;
+  double reward_timeout = 60;  ///< seconds, of an answer
+  bool hold_weights = true;    ///< while answers are written, weights are gathered over z once
 };
 
 /// [optimizer]

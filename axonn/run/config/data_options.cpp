@@ -48,11 +48,13 @@ void list_documents(DataConfig& data, OptionList& list) {
                     "separate, and only documents longer than a sequence are cut; apertus: joined, "
                     "but without a loss on that token",
             .also = "reset_attention_mask reset_position_ids eod_mask_loss intra_doc_masking"});
-  list.add("eod", &data.eod,
-           {.help = "token that ends a document; -1: the tokenizer's end-of-text token; documents "
-                    "also end where text files, lines and the index of Megatron's files say",
-            .min = -1,
-            .also = "eod_id eod_token_id"});
+  list.add(
+      "eod", &data.eod,
+      {.help = "token that ends a document; -1: the tokenizer's end-of-text token; documents "
+               "also end where text files, lines and the index of Megatron's files say; of [rl], "
+               "it also ends an answer",
+       .min = -1,
+       .also = "eod_id eod_token_id"});
 }
 
 }  // namespace

@@ -35,6 +35,22 @@ void list_ratios(RlConfig& rl, OptionList& list) {
 }
 
 void list_rewards(RlConfig& rl, OptionList& list) {
+  list.add("rewards", &rl.rewards,
+           {.help = "rewards of answers that the run writes, of 1 or 0: exact and number compare "
+                    "with the line's \"answer\" (or \"solution\", \"ground_truth\"), format wants "
+                    "<think>...</think> and more"});
+  list.add("reward_program", &rl.reward_program,
+           {.help = "command that gives rewards: it reads a line of JSON for each answer, with the "
+                    "keys of its prompt's line, \"prompt\" and \"completion\", and writes a line "
+                    "each: a number, null, or an object of these by name",
+            .also = "reward_funcs remote_rm_url custom_reward_function"});
+  list.add("reward_workers", &rl.reward_workers,
+           {.help = "number of such programs that run at once", .min = 1});
+  list.add("reward_timeout", &rl.reward_timeout,
+           {.help = "time for an answer, after which the program is started again and the answer "
+                    "has no reward",
+            .unit = "seconds",
+            .min = 0});
   list.add("scale_rewards", rl.scale_rewards, kRewardScales,
            {.help = "of which rewards the standard deviation divides an answer's advantage over "
                     "the mean of its group: those of the group, all of the generation, or none; "
@@ -61,7 +77,8 @@ void list_rewards(RlConfig& rl, OptionList& list) {
 void list_rl(RlConfig& rl, OptionList& list) {
   list.section("rl",
                "Learning from answers with rewards, in place of the losses of tokens; lines of "
-               "data.jsonl then have a prompt and an answer's tokens and rewards");
+               "data.jsonl then have a prompt, to which the run writes answers, or a prompt and an "
+               "answer's tokens and rewards");
   list.add("loss", rl.loss, kPolicyLosses,
            {.help = "loss of an answer by its advantage over others to the same prompt; none: "
                     "data.jsonl holds examples; gspo is grpo with ratios of whole answers",
@@ -86,6 +103,9 @@ void list_rl(RlConfig& rl, OptionList& list) {
            {.help = "steps into which a generation's answers are divided; each has "
                     "training.global_batch answers",
             .min = 1});
+  list.add("hold_weights", &rl.hold_weights,
+           {.help = "whether weights are gathered over z once while answers are written, in memory "
+                    "for all of them, and not for each token"});
   list.add("reference", &rl.reference,
            {.help = "model of the divergence, a Hugging Face folder or checkpoints, which is cut "
                     "as the model is; empty: model.path",

@@ -121,10 +121,28 @@ void add_unused_of_rl(const Config& config, UnusedKeys& keys) {
   const RlConfig& rl = config.rl;
   const bool none = rl.loss == PolicyLoss::none;
   keys.when(none,
-            {"rl.group", "rl.clip", "rl.clip_high", "rl.delta", "rl.kl", "rl.kl_correction",
-             "rl.importance_sampling_level", "rl.scale_rewards", "rl.reward_weights",
-             "rl.mask_truncated", "rl.sampler_correction", "rl.sampler_clip", "rl.temperature",
-             "rl.max_tokens", "rl.iterations", "rl.steps_per_generation", "rl.reference"},
+            {"rl.group",
+             "rl.clip",
+             "rl.clip_high",
+             "rl.delta",
+             "rl.kl",
+             "rl.kl_correction",
+             "rl.importance_sampling_level",
+             "rl.scale_rewards",
+             "rl.reward_weights",
+             "rl.mask_truncated",
+             "rl.sampler_correction",
+             "rl.sampler_clip",
+             "rl.temperature",
+             "rl.max_tokens",
+             "rl.iterations",
+             "rl.steps_per_generation",
+             "rl.reference",
+             "rl.rewards",
+             "rl.reward_program",
+             "rl.reward_workers",
+             "rl.reward_timeout",
+             "rl.hold_weights"},
             "rl.loss is none");
   if (none) return;
   keys.when(kl_of(rl) == 0, {"rl.reference", "rl.kl_correction"}, "rl.kl is 0");
@@ -134,6 +152,8 @@ void add_unused_of_rl(const Config& config, UnusedKeys& keys) {
             "rl.loss is rloo");
   keys.when(soft, {"rl.clip", "rl.clip_high"}, "rl.loss is sapo");
   keys.when(soft || cispo, {"rl.delta"}, "rl.loss is sapo or cispo");
+  keys.when(rl.reward_program.empty(), {"rl.reward_workers", "rl.reward_timeout"},
+            "rl.reward_program is empty");
   keys.when(rl.sampler_correction == SamplerCorrection::none, {"rl.sampler_clip"},
             "rl.sampler_correction is none");
 }
@@ -144,7 +164,9 @@ void add_unused_of_data(const Config& config, UnusedKeys& keys) {
             {"data.chat_template", "data.chat_template_args", "data.excess_length_strategy",
              "data.mask_history", "data.train_on_prompt"},
             "data.jsonl is not set");
-  keys.when(!config.data.jsonl.empty(), {"data.documents", "data.eod"},
+  keys.when(!config.data.jsonl.empty(), {"data.documents"},
+            "documents of data.jsonl are always separate");
+  keys.when(!config.data.jsonl.empty() && config.rl.loss == PolicyLoss::none, {"data.eod"},
             "documents of data.jsonl are always separate");
   keys.when(config.data.jsonl.empty() && config.data.documents == DocumentMode::joined &&
                 config.training.goldfish.k == 0,

@@ -39,6 +39,27 @@ std::string difference_of(const DataPosition& saved, const StagePosition& was,
   return difference;
 }
 
+/// Answers of one token to the first prompts, as many as a generation has.
+std::shared_ptr<const RolloutFile> placeholders(const PromptFile& prompts, std::int64_t count,
+                                                std::int64_t group) {
+  const auto file = std::make_shared<RolloutFile>();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Prompt& prompt = prompts.prompts[i / group % std::ssize(prompts.prompts)];
+    file->answers.push_back({.prompt = prompt.tokens, .answer = {0}, .counts = {1}});
+  }
+  return file;
+}
+
+std::unique_ptr<const Sequences> own_sequences(const Config& config, const Corpus& corpus,
+                                               const SamplerOptions& options) {
+  if (!corpus.rollouts && !corpus.prompts) return training_sequences(corpus, options);
+  const GenerationSteps steps = generation_steps(config, corpus);
+  const auto answers = corpus.rollouts
+                           ? corpus.rollouts
+                           : placeholders(*corpus.prompts, steps.of_generation(), config.rl.group);
+  return std::make_unique<const RolloutSequences>(answers, options.seq_len, steps);
+}
+
 std::string name_of_stage(const Config& config, std::size_t i) {
   return config.stage.empty() ? "" : config.stage[i].name;
 }
@@ -53,6 +74,16 @@ std::vector<std::shared_ptr<const Corpus>> open_stages(const Config& config,
   return stages;
 }
 
+GenerationSteps generation_steps(const Config& config, const Corpus& corpus) {
+  GenerationSteps steps{.answers = config.training.global_batch,
+                        .parts = config.rl.steps_per_generation,
+                        .iterations = config.rl.iterations};
+  if (corpus.prompts)
+    steps.generations = std::max<std::int64_t>(
+        1, std::ssize(corpus.prompts->prompts) * config.rl.group / steps.of_generation());
+  return steps;
+}
+
 std::vector<BatchSource> stage_sources(const Config& config,
                                        const std::vector<std::shared_ptr<const Corpus>>& stages,
                                        const SequencesMaker& make_sequences) {
@@ -61,12 +92,12 @@ std::vector<BatchSource> stage_sources(const Config& config,
   for (std::size_t i = 0; i < configs.size(); ++i) {
     const Config& one = configs[i];
     const std::string name = name_of_stage(config, i);
-    auto sequences = make_sequences
-                         ? make_sequences(one, *stages[i])
-                         : training_sequences(*stages[i], {.seq_len = one.training.seq_len,
-                                                           .seed = order_seed(config, name),
-                                                           .shuffle = one.data.shuffle,
-                                                           .vocab = one.model.vocab});
+    auto sequences = make_sequences ? make_sequences(one, *stages[i])
+                                    : own_sequences(one, *stages[i],
+                                                    {.seq_len = one.training.seq_len,
+                                                     .seed = order_seed(config, name),
+                                                     .shuffle = one.data.shuffle,
+                                                     .vocab = one.model.vocab});
     AXONN_CHECK(sequences, "TrainingOptions::make_sequences returned null");
     sources.push_back(
         {.name = name,

@@ -7,6 +7,7 @@
 
 #include "axonn/data/corpus/batches.h"
 #include "axonn/data/corpus/corpus.h"
+#include "axonn/data/corpus/rollouts/rollout_sequences.h"
 #include "axonn/run/config/config.h"
 #include "axonn/run/train/training.h"
 
@@ -16,8 +17,12 @@ namespace axonn {
 std::vector<std::shared_ptr<const Corpus>> open_stages(const Config& config,
                                                        const CorpusOptions& options);
 
+/// How the answers of [rl] become steps, recorded ones or those to the prompts of the corpus.
+GenerationSteps generation_steps(const Config& config, const Corpus& corpus);
+
 /// The training sequences of each stage, whose data `stages` are. The order of a stage is a
-/// function of training.seed and its name. make_sequences empty: training_sequences().
+/// function of training.seed and its name. make_sequences empty: training_sequences(), or the
+/// answers of [rl], where prompts have an answer of one token.
 std::vector<BatchSource> stage_sources(const Config& config,
                                        const std::vector<std::shared_ptr<const Corpus>>& stages,
                                        const SequencesMaker& make_sequences = {});

@@ -54,12 +54,16 @@ Summary summary_of(std::span<const double> all) {
 
 PolicyTerm::PolicyTerm(const RlConfig& config, PolicyData data)
     : config_(config), data_(std::move(data)) {
-  if (!data_.file) return;
+  if (data_.file && !data_.sampler) name_rewards();
+}
+
+void PolicyTerm::name_rewards() {
   const std::size_t rewards = data_.file->reward_names.size(),
-                    weights = config.reward_weights.size();
+                    weights = config_.reward_weights.size();
   if (weights > 0 && weights != rewards)
     refuse("[rl] reward_weights has ", weights, " numbers for ", rewards,
-           " rewards of data.jsonl; give one for each");
+           " rewards of an answer; give one for each");
+  reward_metrics_.clear();
   for (const std::string& name : data_.file->reward_names)
     reward_metrics_.push_back({"rewards/" + name + "/mean", "rewards/" + name + "/std"});
 }
@@ -150,28 +154,42 @@ void PolicyTerm::find_advantages() {
   generation_.advantages = advantages(config_, generation_.rewards);
 }
 
-void PolicyTerm::begin_generation(Context ctx, Model& model, Batches& batches, std::int64_t n) {
-  if (!data_.file) return;
+bool PolicyTerm::begin_generation(Context ctx, Model& model, Batches& batches, std::int64_t n) {
+  if (!data_.file) return false;
   const GenerationSteps& steps = data_.sequences->steps();
-  if (generation_.number == steps.generation(n)) return;
+  if (generation_.number == steps.generation(n)) return false;
   generation_ = {.number = steps.generation(n)};
   const std::int64_t begin = n - n % steps.steps();
   AXONN_CHECK(begin == n || !needs_old(config_), "step ", n + 1,
               " is within a generation whose policy is not known");
+  if (data_.sampler) {
+    cost_ = data_.sampler->write(generation_.number, *data_.written);
+    name_rewards();
+  }
   const bool of_rewards = config_.loss == PolicyLoss::rloo && needs_reference();
   if (needs_old(config_) || of_rewards) generation_.old = scores(ctx, model, batches, begin);
   if (needs_reference())
     generation_.reference =
         scores(data_.reference->context(), data_.reference->model(), batches, begin);
   find_advantages();
+  return true;
+}
+
+std::string PolicyTerm::lines(const Tokenizer* tokenizer) const {
+  std::string text;
+  for (std::size_t i = 0; i < data_.file->answers.size(); ++i)
+    text += rollout_line(data_.file->answers[i], data_.file->reward_names,
+                         generation_.advantages.at(i), tokenizer);
+  return text;
 }
 
 std::string PolicyTerm::state() const {
   if (generation_.number < 0 || !needs_old(config_)) return "";
-  return nlohmann::json{{"generation", generation_.number},
-                        {"old", generation_.old},
-                        {"reference", generation_.reference}}
-      .dump();
+  nlohmann::json state{{"generation", generation_.number},
+                       {"old", generation_.old},
+                       {"reference", generation_.reference}};
+  if (data_.sampler) state["answers"] = lines(nullptr);
+  return state.dump();
 }
 
 void PolicyTerm::set_state(std::string_view json, std::int64_t n, const std::string& place) {
@@ -182,6 +200,8 @@ void PolicyTerm::set_state(std::string_view json, std::int64_t n, const std::str
     read.number = value.at("generation").get<std::int64_t>();
     read.old = value.at("old").get<Values>();
     read.reference = value.at("reference").get<Values>();
+    if (data_.sampler)
+      *data_.written = parse_rollouts(value.at("answers").get<std::string>(), place);
   } catch (const nlohmann::json::exception&) {
     refuse(place, " does not hold the log-probabilities of a generation; it is damaged");
   }
@@ -196,6 +216,7 @@ void PolicyTerm::set_state(std::string_view json, std::int64_t n, const std::str
              "with the same data, training.global_batch, rl.steps_per_generation and ",
              "rl.iterations");
   }
+  if (data_.sampler) name_rewards();
   find_advantages();
 }
 
@@ -372,7 +393,7 @@ void PolicyTerm::add_lengths(std::vector<Metric>& all) const {
     truncated += rollout(number).truncated ? 1 : 0;
   }
   const Summary length = summary_of(lengths);
-  all.push_back({.name = "completions/mean_length", .value = length.mean, .in_line = "tokens"});
+  all.push_back({.name = "completions/mean_length", .value = length.mean, .in_line = "length"});
   all.push_back({.name = "completions/min_length", .value = length.least});
   all.push_back({.name = "completions/max_length", .value = length.largest});
   all.push_back({.name = "completions/clipped_ratio",
@@ -410,6 +431,11 @@ std::vector<Metric> PolicyTerm::metrics(std::span<const double>, const StepInput
   std::vector<Metric> all;
   if (numbers_.empty()) return all;
   add_rewards(all);
+  if (data_.sampler) {
+    all.push_back({.name = "rewards/missing", .value = static_cast<double>(cost_.without_reward)});
+    all.push_back({.name = "sampling_s", .value = cost_.sampling_seconds, .decimals = 3});
+    all.push_back({.name = "reward_s", .value = cost_.reward_seconds, .decimals = 3});
+  }
   add_ratios(all);
   add_lengths(all);
   if (std::ranges::any_of(numbers_,

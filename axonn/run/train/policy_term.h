@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "axonn/data/corpus/rollouts/rollout_sequences.h"
@@ -12,6 +13,7 @@
 #include "axonn/run/config/policy_loss.h"
 #include "axonn/run/load/loaded_model.h"
 #include "axonn/run/train/loss_term.h"
+#include "axonn/run/train/rollout_sampler.h"
 #include "axonn/run/train/step.h"
 
 namespace axonn {
@@ -26,6 +28,10 @@ struct PolicyData {
   std::shared_ptr<const RolloutFile> file;
   std::shared_ptr<const RolloutSequences> sequences;
   LoadedModel* reference = nullptr;  ///< null: there is none
+  /// Writes the answers of each generation into `written`, which is `file`; null: these are
+  /// recorded.
+  std::shared_ptr<RolloutSampler> sampler = {};
+  std::shared_ptr<RolloutFile> written = {};
 };
 
 /// The loss of answers with rewards (policy_loss()). Its gradient is that of a cross-entropy whose
@@ -36,18 +42,25 @@ class PolicyTerm final : public LossTerm {
   /// data.file null: nothing is read, as in a dry run.
   PolicyTerm(const RlConfig& config, PolicyData data);
 
-  /// Before the input of step n is made: finds the advantages of its generation, and, where the
-  /// loss needs them, the log-probabilities that policy and reference have now of all the
-  /// generation's answers, in a forward pass of each. Does nothing if the generation has begun.
-  /// Collective over world.
-  void begin_generation(Context ctx, Model& model, Batches& batches, std::int64_t n);
+  /// Before the input of step n is made: lets the sampler write the answers of its generation,
+  /// finds their advantages, and, where the loss needs them, the log-probabilities that policy and
+  /// reference have now of all the generation's answers, in a forward pass of each. Does nothing,
+  /// and returns false, if the generation has begun. Collective over world.
+  bool begin_generation(Context ctx, Model& model, Batches& batches, std::int64_t n);
 
-  /// What a run needs to go on within a generation: the policy's log-probabilities at its begin, as
-  /// JSON; "" if there are none. The same on every rank.
+  /// The answers that the sampler wrote, a line each (rollout_line()).
+  std::string lines(const Tokenizer* tokenizer) const;
+  /// What the user should know of the current generation; empties it.
+  std::vector<std::string> take_warnings() { return std::exchange(cost_.warnings, {}); }
+
+  /// What a run needs to go on within a generation, as JSON: the policy's log-probabilities at its
+  /// begin, and the answers that the sampler wrote; "" if it needs none. The same on every rank.
   std::string state() const;
   /// Restores it; step n is the next one. Throws UsageError, beginning with `place`, for another
   /// text.
   void set_state(std::string_view json, std::int64_t n, const std::string& place);
+
+  const PolicyData& data() const { return data_; }
 
   std::int64_t count() const override { return 0; }
   std::string graph_obstacle() const override;
@@ -106,6 +119,7 @@ class PolicyTerm final : public LossTerm {
   /// The log-probabilities of the generation that begins with step n, of policy or reference.
   std::vector<std::vector<double>> scores(const Context& ctx, Model& model, Batches& batches,
                                           std::int64_t n) const;
+  void name_rewards();
   void find_advantages();
   /// Mean over tokens of what was taken from rewards.
   double divergence_of_generation() const;
@@ -126,6 +140,7 @@ class PolicyTerm final : public LossTerm {
   PolicyData data_;
   std::vector<std::array<std::string, 2>> reward_metrics_;  // names of each reward's mean and std
   Generation generation_;
+  SamplingCost cost_;
   std::vector<Micro> micros_;
   std::vector<std::int64_t> numbers_;  // of the step's answers
   std::vector<double> figures_;        // (answers, kFigures), over all ranks

@@ -106,6 +106,8 @@ class Trainer {
                   {.cache_folder = run->output.dir + "/cache",
                    .make_optimizer = options.make_optimizer,
                    .make_sequences = options.make_sequences,
+                   .make_sampler = options.make_sampler,
+                   .rollouts_folder = run->output.dir + "/rollouts",
                    .progress = options.progress}),
         config_(training_.model.config()),
         saver_({.folder = run->output.dir + "/checkpoints",
@@ -314,6 +316,7 @@ class Trainer {
     tracer_.before_step(step - first_step_);
     const StepResult result = training_.step.run(training_.model.context(), input);
     for (const std::string& remark : training_.model.backend().take_remarks()) log_.info(remark);
+    for (const std::string& warning : training_.take_warnings()) log_.warn(warning);
     tracer_.after_step(step - first_step_, training_.model.grid().describe());
     if (!result.finite && (!result.overflow || training_.step.loss_scale().exhausted())) {
       finish_saving();  // while all ranks are there

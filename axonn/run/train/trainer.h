@@ -30,6 +30,9 @@ struct TrainOptions {
   /// Writes the texts that samples.prompts ask for, such as axonn::make_text_sampler
   /// (infer/text_sampler.h).
   TextSamplerMaker make_text_sampler = {};
+  /// Writes the answers to the prompts of [rl], such as axonn::make_rollout_sampler
+  /// (rewards/rollout_sampler.h).
+  RolloutSamplerMaker make_sampler = {};
   /// Called on every rank when all steps are done and saved, also if a resumed run has none left to
   /// do.
   std::function<void(Training& training)> finished = {};

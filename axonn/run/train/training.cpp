@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "axonn/data/corpus/batches.h"
 #include "axonn/data/corpus/corpus.h"
 #include "axonn/data/corpus/tokens/tokenize.h"
 #include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/files.h"
 #include "axonn/foundation/options/options.h"
 #include "axonn/ranks/comm/texts.h"
 #include "axonn/run/config/batch_ramp.h"
@@ -107,21 +110,34 @@ AnswerTables tables_of_answers(const PreparedRun& run, Communicator& world,
   return answer_tables(run, world, *corpora.front(), options.cache_folder);
 }
 
-GenerationSteps generation_steps(const Config& config) {
-  return {.answers = config.training.global_batch,
-          .parts = config.rl.steps_per_generation,
-          .iterations = config.rl.iterations};
-}
-
-/// The sequences of the corpus' answers with rewards, or those that the options make.
-SequencesMaker sequences_maker(const Corpora& corpora, const TrainingOptions& options) {
-  if (corpora.empty() || !corpora.front()->rollouts) return options.make_sequences;
+/// The answers of a loss of [rl], recorded or to be written; none without data.
+PolicyData policy_data(LoadedModel& model, LoadedModel* reference, const Corpora& corpora,
+                       const TrainingOptions& options) {
+  const Config& config = model.config();
+  PolicyData data{.reference = reference};
+  if (config.rl.loss == PolicyLoss::none || corpora.empty()) return data;
   AXONN_CHECK(!options.make_sequences,
               "Training: [rl] loss wants the answers of [data] jsonl, which "
               "TrainingOptions::make_sequences replaces; leave one of them out");
-  return [](const Config& config, const Corpus& corpus) {
-    return std::make_unique<const RolloutSequences>(corpus.rollouts, config.training.seq_len,
-                                                    generation_steps(config));
+  const std::shared_ptr<const Corpus>& corpus = corpora.front();
+  data.file = corpus->rollouts;
+  if (corpus->prompts) {
+    AXONN_CHECK(options.make_sampler,
+                "Training: data.jsonl has prompts, to which TrainingOptions::make_sampler answers");
+    data.sampler = options.make_sampler(model, corpus);
+    data.file = data.written = std::make_shared<RolloutFile>();
+  }
+  data.sequences = std::make_shared<const RolloutSequences>(data.file, config.training.seq_len,
+                                                            generation_steps(config, *corpus));
+  return data;
+}
+
+/// The sequences of the loss's answers, if there is one, or those that the options make.
+SequencesMaker sequences_maker(const PolicyTerm* policy, const TrainingOptions& options) {
+  if (!policy || !policy->data().file) return options.make_sequences;
+  return [data = policy->data()](const Config& config, const Corpus&) {
+    return std::make_unique<const RolloutSequences>(data.file, config.training.seq_len,
+                                                    data.sequences->steps());
   };
 }
 
@@ -136,21 +152,14 @@ const Tokenizer* tokenizer_of(const Corpora& corpora) {
   return corpora.empty() ? nullptr : corpora.front()->tokenizer.get();
 }
 
-LossTerms loss_terms(LoadedModel& model, LoadedModel* teacher, LoadedModel* reference,
-                     const Corpora& corpora, std::shared_ptr<const AnswerTable> answers) {
+LossTerms loss_terms(LoadedModel& model, LoadedModel* teacher, PolicyData policy,
+                     std::shared_ptr<const AnswerTable> answers) {
   const Config& config = model.config();
   LossTerms terms = make_loss_terms(model.model(), config.training);
   if (config.preference.loss != PreferenceLoss::none)
     terms.push_back(std::make_unique<PreferenceTerm>(config.preference, std::move(answers)));
-  if (config.rl.loss != PolicyLoss::none) {
-    PolicyData data{.reference = reference};
-    if (!corpora.empty() && corpora.front()->rollouts) {
-      data.file = corpora.front()->rollouts;
-      data.sequences = std::make_shared<const RolloutSequences>(data.file, config.training.seq_len,
-                                                                generation_steps(config));
-    }
-    terms.push_back(std::make_unique<PolicyTerm>(config.rl, std::move(data)));
-  }
+  if (config.rl.loss != PolicyLoss::none)
+    terms.push_back(std::make_unique<PolicyTerm>(config.rl, std::move(policy)));
   if (teacher) terms.push_back(std::make_unique<DistillationTerm>(*teacher, config.distill));
   return terms;
 }
@@ -167,12 +176,16 @@ Training::Training(const PreparedRun& run, Communicator& world, std::unique_ptr<
       optimizer(model.trained(), rule_of(optimizer_of(model.config()), options),
                 model.config().optimizer.ema_decay),
       step(model.model(), optimizer,
-           loss_terms(model, teacher.get(), reference.get(), corpora, answers->training),
-           LossScale(model.config().training)) {
+           loss_terms(model, teacher.get(), policy_data(model, reference.get(), corpora, options),
+                      answers->training),
+           LossScale(model.config().training)),
+      rollouts_folder_(options.rollouts_folder) {
   if (options.data) {
+    const auto* policy = step.term<PolicyTerm>();
+    BatchOptions steps = batch_options(model);
+    if (policy && policy->data().sampler) steps.ahead = 0;  // its answers are not yet written
     batches = std::make_unique<Batches>(
-        stage_sources(model.config(), corpora, sequences_maker(corpora, options)),
-        batch_options(model));
+        stage_sources(model.config(), corpora, sequences_maker(policy, options)), steps);
     validation = validation_batches(model, *corpora.front());
     if (validation) refuse_without_targets(*validation, model.grid());
     if (answers->validation)
@@ -327,9 +340,21 @@ void Training::count(std::int64_t n, const Batch& batch, StepInput& input) {
 }
 
 void Training::read(std::int64_t n) {
-  if (auto* policy = step.term<PolicyTerm>())
-    policy->begin_generation(model.context(), model.model(), *batches, n);
+  auto* policy = step.term<PolicyTerm>();
+  const bool begun =
+      policy && policy->begin_generation(model.context(), model.model(), *batches, n);
+  if (begun && policy->data().sampler && !rollouts_folder_.empty() &&
+      model.grid().world().rank() == 0) {
+    make_folders(rollouts_folder_);
+    write_file_atomically(fmt::format("{}/step-{:06}.jsonl", rollouts_folder_, n + 1),
+                          policy->lines(tokenizer_of(corpora)));
+  }
   batches->at(n);
+}
+
+std::vector<std::string> Training::take_warnings() {
+  auto* policy = step.term<PolicyTerm>();
+  return policy ? policy->take_warnings() : std::vector<std::string>();
 }
 
 void Training::add_generation(std::map<std::string, std::string>& texts) const {

@@ -17,6 +17,7 @@ namespace axonn {
 class Batches;
 class CheckpointReader;
 class PreferenceTerm;
+class RolloutSampler;
 class Sequences;
 struct AnswerTables;
 struct Batch;
@@ -26,6 +27,10 @@ struct Corpus;
 /// it is in the stage (stages_of()), and the opened corpus.
 using SequencesMaker =
     std::function<std::unique_ptr<const Sequences>(const Config& config, const Corpus& corpus)>;
+
+/// See rollout_sampler.h.
+using RolloutSamplerMaker = std::function<std::unique_ptr<RolloutSampler>(
+    LoadedModel& model, std::shared_ptr<const Corpus> corpus)>;
 
 /// Whether sequences come with positions and document starts.
 bool has_packed_data(const Config& config);
@@ -40,7 +45,9 @@ struct TrainingOptions {
   std::string cache_folder = {};  ///< of tokenised text; "": tokens stay in memory
   OptimizerMaker make_optimizer = axonn::make_optimizer;
   SequencesMaker make_sequences = {};  ///< empty: training_sequences(), as losses of answers need
-  ProgressTarget progress = {};        ///< shows on rank 0 how far tokenising and loading are
+  RolloutSamplerMaker make_sampler = {};  ///< of prompts of [rl]; empty: these are refused
+  std::string rollouts_folder = {};       ///< where rank 0 writes its answers; "": nowhere
+  ProgressTarget progress = {};           ///< shows on rank 0 how far tokenising and loading are
 };
 
 /// The parts of a training run on one rank, made from its config: the model, its optimizer, the
@@ -71,6 +78,8 @@ class Training {
   /// checkpoint.changed_data is restart, begins that stage with its first sample; then returns
   /// true. Collective as place(). Does nothing without data.
   bool continue_at(std::int64_t n, const DataPosition& place, const std::string& checkpoint);
+  /// What the user should know of the answers that were written since the last call.
+  std::vector<std::string> take_warnings();
   /// Adds to the texts of a checkpoint that is made now what an [rl] generation needs to go on.
   void add_generation(std::map<std::string, std::string>& texts) const;
   /// Restores that of a checkpoint, before step n. Throws UsageError.
@@ -107,6 +116,7 @@ class Training {
   /// The loss of the validation data with the weights that the model has.
   double evaluate(const Context& ctx);
 
+  std::string rollouts_folder_;
   std::unique_ptr<PreferenceTerm> held_out_;  // of answers; null without
 
   DataPosition begin_;                   // known after the first place()

@@ -331,6 +331,8 @@ Generator::AfterRow Generator::after_row(const PassPart& part, std::int64_t ahea
   }
   std::vector<float> raw;  // without the penalty
   if (options.likeliest >= 0) raw.assign(known.begin(), known.end());
+  if (options.tempered_scores)
+    for (float& logit : raw) logit /= static_cast<float>(options.sampling.temperature);
   const auto room = options.slides ? std::numeric_limits<std::int64_t>::max()
                                    : context_ + 1 - std::ssize(sequence.tokens);
   const std::int64_t left = options.max_tokens - static_cast<std::int64_t>(sequence.produced());
@@ -401,8 +403,10 @@ std::optional<FinishReason> Generator::accept(GeneratedSequence& sequence, std::
   if (token == kNotFinite) return FinishReason::not_finite;
   if (token == kNoToken) return FinishReason::no_token;
   if (options.max_tokens == 0) return FinishReason::max_tokens;
-  if (std::ranges::find(options.stop_tokens, token) != options.stop_tokens.end())
+  if (std::ranges::find(options.stop_tokens, token) != options.stop_tokens.end()) {
+    if (options.keeps_stop_token) sequence.result.tokens.push_back(token);
     return FinishReason::stop_token;
+  }
   sequence.tokens.push_back(token);
   sequence.result.tokens.push_back(token);
   if (sequence.text) {

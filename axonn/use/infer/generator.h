@@ -50,8 +50,10 @@ struct GenerationOptions {
   /// Likeliest tokens at the prompt's places but the first. slides must be false. The prompt is
   /// computed anew, in passes of 128 tokens.
   bool score_prompt = false;
-  /// Generation ends at one of these. It is not part of the result.
+  /// Generation ends at one of these. It is not part of the result, unless keeps_stop_token.
   std::vector<std::int32_t> stop_tokens = {};
+  bool keeps_stop_token = false;  ///< the last of the tokens, with its score
+  bool tempered_scores = false;   ///< scores are of the logits divided by sampling.temperature
   std::vector<std::string> stop_strings = {};  ///< the same for texts; requires a tokenizer
   std::int64_t min_tokens = 0;                 ///< generated before a stop token may be
   std::vector<std::pair<std::int32_t, float>> logit_bias = {};  ///< added to logits, by token

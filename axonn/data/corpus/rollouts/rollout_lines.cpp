@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include <nlohmann/json.hpp>
+
 #include "axonn/data/corpus/files/jsonl.h"
 #include "axonn/data/corpus/files/line_keys.h"
 #include "axonn/data/corpus/files/text_reader.h"
@@ -38,6 +40,38 @@ double number_or_none(const Value& value, const char* key, const std::string& pl
   refuse(place, ": \"", key, "\" has a value that is neither a number nor null");
 }
 
+std::vector<std::int32_t> ids_of(const List& list, const char* key, const RolloutTokens& tokens,
+                                 const std::string& place) {
+  std::vector<std::int32_t> ids;
+  for (const Value& item : list.items) {
+    const std::int64_t* id = item.as<std::int64_t>();
+    if (!id || *id < 0 || *id > std::numeric_limits<std::int32_t>::max())
+      refuse(place, ": \"", key, "\" has a value that is no token");
+    if (tokens.vocab > 0 && *id >= tokens.vocab)
+      refuse(place, ": \"", key, "\" has the token ", *id, ", but model.vocab is ", tokens.vocab);
+    ids.push_back(static_cast<std::int32_t>(*id));
+  }
+  return ids;
+}
+
+std::vector<std::int32_t> prompt_of(Members& members, const AnswerFormat& format,
+                                    const RolloutTokens& tokens, const Line& line) {
+  if (const List* ids = list_of(members, "prompt_ids", nullptr, line.place))
+    return ids_of(*ids, "prompt_ids", tokens, line.place);
+  const Value* prompt = members.find("prompt");
+  if (!prompt) refuse(line.place, ": there is no \"prompt\"; ", kRolloutLine);
+  if (const jinja::Text* text = prompt->text())
+    return format.tokenizer->encode_prompt(text->bytes());
+  const List messages = messages_in_answers(members, "prompt", line.place);
+  if (!format.chat)
+    refuse(line.place, ": \"prompt\" is a list of messages, and that of the first line a text; ",
+           "put each kind into separate files and runs");
+  std::vector<std::string> unread;
+  const MessageAnswer talk =
+      join_answer(members, messages, {}, {"prompt", line.text.size(), line.place}, unread);
+  return format.chat->prompt(talk.talk, line.place);
+}
+
 class LineReader {
  public:
   LineReader(const AnswerFormat& format, const RolloutTokens& tokens, RolloutFile& to)
@@ -48,8 +82,8 @@ class LineReader {
     Members members(*value.dict());
     Rollout rollout;
     if (const List* ids = list_of(members, "completion_ids", nullptr, line.place)) {
-      rollout.answer = ids_of(*ids, "completion_ids", line.place);
-      rollout.prompt = prompt_of(members, line);
+      rollout.answer = ids_of(*ids, "completion_ids", tokens_, line.place);
+      rollout.prompt = prompt_of(members, format_, tokens_, line);
     } else {
       encode(members, line, rollout);
     }
@@ -63,35 +97,6 @@ class LineReader {
   }
 
  private:
-  std::vector<std::int32_t> ids_of(const List& list, const char* key, const std::string& place) {
-    std::vector<std::int32_t> ids;
-    for (const Value& item : list.items) {
-      const std::int64_t* id = item.as<std::int64_t>();
-      if (!id || *id < 0 || *id > std::numeric_limits<std::int32_t>::max())
-        refuse(place, ": \"", key, "\" has a value that is no token");
-      if (tokens_.vocab > 0 && *id >= tokens_.vocab)
-        refuse(place, ": \"", key, "\" has the token ", *id, ", but model.vocab is ",
-               tokens_.vocab);
-      ids.push_back(static_cast<std::int32_t>(*id));
-    }
-    return ids;
-  }
-
-  std::vector<std::int32_t> prompt_of(Members& members, const Line& line) {
-    if (const List* ids = list_of(members, "prompt_ids", nullptr, line.place))
-      return ids_of(*ids, "prompt_ids", line.place);
-    const Value* prompt = members.find("prompt");
-    if (!prompt) refuse(line.place, ": there is no \"prompt\"; ", kRolloutLine);
-    if (const jinja::Text* text = prompt->text())
-      return format_.tokenizer->encode_prompt(text->bytes());
-    AXONN_CHECK(format_.chat, line.place, ": messages without a chat template");
-    std::vector<std::string> unread;
-    const MessageAnswer talk =
-        join_answer(members, messages_in_answers(members, "prompt", line.place), {},
-                    {"prompt", line.text.size(), line.place}, unread);
-    return format_.chat->prompt(talk.talk, line.place);
-  }
-
   void encode(Members& members, const Line& line, Rollout& rollout) {
     const Value* answer = members.peek("completion");
     if (!answer || !members.peek("prompt"))
@@ -201,16 +206,88 @@ RolloutFile read_rollouts(const std::vector<std::string>& files, const AnswerFor
   return all;
 }
 
-bool holds_message_rollouts(const std::string& file) {
+RolloutFile parse_rollouts(std::string_view text, const std::string& place) {
+  const AnswerFormat none;
+  const RolloutTokens any;
+  RolloutFile all;
+  LineReader lines(none, any, all);
+  for (const Line& line : lines_of(text, place, 0)) lines.read(line);
+  return all;
+}
+
+PromptFile read_prompts(const std::vector<std::string>& files, const AnswerFormat& format,
+                        const RolloutTokens& tokens) {
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  PromptFile all{.prompts = {}, .ends = tokens.ends};
+  for (TextFiles reader(files); !reader.at_end(); reader.advance()) {
+    const std::int64_t before = reader.reader().line();
+    for (const Line& line : lines_of(reader.reader().lines(kBytes), reader.file(), before)) {
+      const Value value = parse_line(line.text, line.place);
+      Members members(*value.dict());
+      if (members.peek("completion_ids") || members.peek("completion"))
+        refuse(line.place, ": this line has an answer, and the first one none; put prompts and ",
+               "recorded answers into separate files and runs");
+      Prompt& prompt = all.prompts.emplace_back();
+      prompt.tokens = prompt_of(members, format, tokens, line);
+      prompt.line = line.text;
+      if (prompt.tokens.empty())
+        refuse(line.place, ": the prompt has no token; leave the line out");
+    }
+  }
+  if (all.prompts.empty()) refuse(files.front(), " has no line with a prompt");
+  return all;
+}
+
+namespace {
+
+/// Calls f for the first line of a file.
+template <typename F>
+bool of_first_line(const std::string& file, const F& f) {
   const std::vector<std::string> files{file};
   for (TextFiles reader(files); !reader.at_end(); reader.advance())
     for (const Line& line : lines_of(reader.reader().lines(1), file, 0)) {
       const Value value = parse_line(line.text, line.place);
-      const Members members(*value.dict());
-      const Value* prompt = members.peek("prompt");
-      return !members.peek("prompt_ids") && prompt && prompt->list();
+      return f(Members(*value.dict()));
     }
-  refuse(file, " has no line with an answer");
+  refuse(file, " has no line with a prompt");
+}
+
+}  // namespace
+
+bool holds_recorded_answers(const std::string& file) {
+  return of_first_line(file, [](const Members& members) {
+    return members.peek("completion_ids") || members.peek("completion");
+  });
+}
+
+bool holds_message_rollouts(const std::string& file) {
+  return of_first_line(file, [](const Members& members) {
+    const Value* prompt = members.peek("prompt");
+    return !members.peek("prompt_ids") && prompt && prompt->list();
+  });
+}
+
+std::string rollout_line(const Rollout& rollout, const std::vector<std::string>& reward_names,
+                         double advantage, const Tokenizer* tokenizer) {
+  nlohmann::ordered_json line;
+  if (tokenizer) {
+    line["prompt"] = tokenizer->decode(rollout.prompt);
+    line["completion"] = tokenizer->decode(rollout.answer);
+  }
+  const auto number = [](double value) {
+    return std::isnan(value) ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
+  };
+  line["rewards"] = nlohmann::ordered_json::object();
+  for (std::size_t i = 0; i < reward_names.size(); ++i)
+    line["rewards"][reward_names[i]] = number(rollout.rewards[i]);
+  line["advantage"] = advantage;
+  line["truncated"] = rollout.truncated;
+  line["prompt_ids"] = rollout.prompt;
+  line["completion_ids"] = rollout.answer;
+  if (std::ranges::find(rollout.counts, 0) != rollout.counts.end()) line["mask"] = rollout.counts;
+  for (const double value : rollout.sampler) line["logprobs"].push_back(number(value));
+  using Json = nlohmann::ordered_json;
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace axonn

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "axonn/data/corpus/preferences/answer_lines.h"
@@ -45,7 +46,36 @@ struct RolloutTokens {
 RolloutFile read_rollouts(const std::vector<std::string>& files, const AnswerFormat& format,
                           const RolloutTokens& tokens, std::int64_t group);
 
-/// Whether the prompts and answers of the first line of a file are messages.
+/// Reads the lines of a text with tokens alone, as rollout_line() writes them. Throws likewise,
+/// beginning with `place`.
+RolloutFile parse_rollouts(std::string_view text, const std::string& place);
+
+/// A prompt to which a run writes answers.
+struct Prompt {
+  std::vector<std::int32_t> tokens;
+  std::string line;  ///< JSON, with keys that rewards read
+};
+
+/// The prompts of files, and the tokens that end an answer.
+struct PromptFile {
+  std::vector<Prompt> prompts;
+  std::vector<std::int32_t> ends;
+};
+
+/// Reads lines with "prompt" or "prompt_ids", as those of answers. Memory: all of the files. Throws
+/// UsageError, with "FILE:LINE", for other values, for a prompt without a token, and if there is
+/// none.
+PromptFile read_prompts(const std::vector<std::string>& files, const AnswerFormat& format,
+                        const RolloutTokens& tokens);
+
+/// Whether the first line of a file has an answer, so that all are recorded ones.
+bool holds_recorded_answers(const std::string& file);
+/// Whether the prompt of the first line of a file is messages.
 bool holds_message_rollouts(const std::string& file);
+
+/// A line of a recorded answer as read_rollouts() reads it, with the texts of prompt and answer if
+/// there is a tokenizer, and its advantage.
+std::string rollout_line(const Rollout& rollout, const std::vector<std::string>& reward_names,
+                         double advantage, const Tokenizer* tokenizer);
 
 }  // namespace axonn

@@ -11,6 +11,7 @@ namespace axonn {
 RolloutSequences::RolloutSequences(std::shared_ptr<const RolloutFile> file, std::int64_t seq_len,
                                    const GenerationSteps& steps)
     : file_(std::move(file)), seq_len_(seq_len), steps_(steps) {
+  if (steps.generations > 0) return;
   for (std::size_t i = 0; i < file_->answers.size(); ++i) {
     const auto& [prompt, answer] = std::tie(file_->answers[i].prompt, file_->answers[i].answer);
     const std::int64_t rows = std::ssize(prompt) + std::ssize(answer) - 1;
@@ -26,11 +27,12 @@ RolloutSequences::RolloutSequences(std::shared_ptr<const RolloutFile> file, std:
 }
 
 std::int64_t RolloutSequences::generations() const {
+  if (steps_.generations > 0) return steps_.generations;
   return std::ssize(file_->answers) / steps_.of_generation();
 }
 
 std::int64_t RolloutSequences::first_of(std::int64_t g) const {
-  return g % generations() * steps_.of_generation();
+  return steps_.generations > 0 ? 0 : g % generations() * steps_.of_generation();
 }
 
 std::int64_t RolloutSequences::count() const {
@@ -71,7 +73,7 @@ std::string RolloutSequences::where(std::int64_t n) const {
 
 std::vector<std::string> RolloutSequences::notes() const {
   const std::int64_t over = std::ssize(file_->answers) % steps_.of_generation();
-  if (over == 0) return {};
+  if (over == 0 || steps_.generations > 0) return {};
   return {concat("the last ", format_count(over), " of ", format_count(std::ssize(file_->answers)),
                  " answers are left out: they are less than a generation of ",
                  format_count(steps_.of_generation()))};

@@ -15,6 +15,9 @@ struct GenerationSteps {
   std::int64_t answers = 0;     ///< of a step
   std::int64_t parts = 1;       ///< steps into which a generation is divided
   std::int64_t iterations = 1;  ///< times that these are done, one after the other
+  /// Of answers that the run writes: the file has those of the current generation alone. 0: of
+  /// recorded ones.
+  std::int64_t generations = 0;
 
   std::int64_t steps() const { return parts * iterations; }
   std::int64_t of_generation() const { return parts * answers; }
@@ -28,8 +31,8 @@ struct GenerationSteps {
 /// beyond its last generation are left out.
 class RolloutSequences : public Sequences {
  public:
-  /// Throws UsageError, with the answer and the remedy, for one that is longer than seq_len, and
-  /// if the file has less than a generation.
+  /// Of recorded answers: throws UsageError, with the answer and the remedy, for one that is longer
+  /// than seq_len, and if the file has less than a generation.
   RolloutSequences(std::shared_ptr<const RolloutFile> file, std::int64_t seq_len,
                    const GenerationSteps& steps);
 
@@ -41,7 +44,7 @@ class RolloutSequences : public Sequences {
   std::vector<std::string> notes() const override;
 
   const GenerationSteps& steps() const { return steps_; }
-  /// The answers of generation g, by their numbers.
+  /// The number of the first answer of generation g.
   std::int64_t first_of(std::int64_t g) const;
 
  private:

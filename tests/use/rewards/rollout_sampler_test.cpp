@@ -1,0 +1,162 @@
+// Trainings on answers that the run writes itself.
+#include "axonn/use/rewards/rollout_sampler.h"
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/run/config/prepared_run.h"
+#include "axonn/run/train/trainer.h"
+
+#include "tests/support/model_folder.h"
+#include "tests/support/runs.h"
+#include "tests/support/temporary_path.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+namespace {
+
+/// The reward is the number of letters a to m in the answer.
+constexpr const char* kCounts =
+    "while read line; do a=${line##*completion_ids}; a=${a%%]*}; "
+    "echo $a | tr -cs 0-9 '\\n' | awk '$1 >= 97 && $1 < 110 {n++} END {print n+0}'; done";
+
+Config prompt_config(const test::TemporaryPath& folder, const std::string& name) {
+  Config config = tiny_config(folder / name);
+  config.model.family = ModelFamily::llama;
+  config.model.kv_heads = 6;
+  if (!std::filesystem::exists(folder / "prompts.jsonl")) {
+    test::save_checkpoint(folder / "model", resolved(config.model, config.model.vocab, 48), {});
+    std::ofstream lines(folder / "prompts.jsonl");
+    for (int i = 0; i < 6; ++i)
+      lines << R"({"prompt": "count )" << i << R"(: ", "answer": )" << i << "}\n";
+  }
+  config.model.path = folder / "model";
+  config.training.seq_len = 24;
+  config.training.global_batch = 8;
+  config.training.steps = 6;
+  config.data = {.jsonl = {folder / "prompts.jsonl"}, .eod = 101};
+  config.rl = {.loss = PolicyLoss::grpo,
+               .group = 4,
+               .max_tokens = 8,
+               .rewards = {"number"},
+               .reward_program = kCounts};
+  return config;
+}
+
+void train_with_sampler(const Config& config) {
+  train_on_threads(stored(config), {.make_sampler = make_rollout_sampler});
+}
+
+std::vector<nlohmann::json> answers_of(const Config& config, int step) {
+  std::vector<nlohmann::json> lines;
+  std::ifstream file(concat(config.output.dir, "/rollouts/step-00000", step, ".jsonl"));
+  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+}  // namespace
+
+TEST(PromptRun, WritesAnswersWhoseProbabilitiesAreThoseOfItsPass) {
+  test::TemporaryPath folder;
+  Config config = prompt_config(folder, "run");
+  config.rl.temperature = 0.7;
+  train_with_sampler(config);
+  const auto lines = metrics_of(config);
+  ASSERT_EQ(lines.size(), 6);
+  for (const double difference : column(lines, "sampling/sampling_logp_difference/max"))
+    EXPECT_LT(difference, 1e-4);
+  for (const double clipped : column(lines, "clip_ratio/region_mean")) EXPECT_EQ(clipped, 0);
+  const auto answers = answers_of(config, 1);
+  ASSERT_EQ(answers.size(), 8);
+  double rewards = 0;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const auto& one = answers[i];
+    EXPECT_EQ(one["prompt"], answers[i / 4 * 4]["prompt"]) << "four answers to each";
+    EXPECT_LE(one["completion_ids"].size(), 8);
+    EXPECT_EQ(one["completion_ids"].size(), one["logprobs"].size());
+    EXPECT_EQ(one["truncated"], one["completion_ids"].back() != 101);
+    double letters = 0;
+    for (const int id : one["completion_ids"]) letters += id >= 97 && id < 110 ? 1 : 0;
+    EXPECT_EQ(one["rewards"]["reward"], letters);
+    rewards += letters + one["rewards"]["number"].get<double>();
+  }
+  EXPECT_DOUBLE_EQ(column(lines, "reward").front(), rewards / 8);
+}
+
+TEST(PromptRun, IsTheSameTwiceAndResumesWithinAGenerationToTheBit) {
+  test::TemporaryPath folder;
+  const auto config_of = [&](const std::string& name) {
+    Config config = prompt_config(folder, name);
+    config.rl.iterations = 3;
+    config.checkpoint.every = 1;
+    config.checkpoint.keep = 0;
+    return on_grid(config, {.x = 2, .z = 2});
+  };
+  const Config whole = config_of("whole");
+  train_with_sampler(whole);
+  for (const int done : {0, 2, 3, 5}) {
+    Config rest = config_of(concat("rest", done));
+    if (done > 0) rest.checkpoint.resume = concat(whole.output.dir, "/checkpoints/step-", done);
+    train_with_sampler(rest);
+    auto want = metrics_of(whole);
+    want.erase(want.begin(), want.begin() + done);
+    for (const char* key : {"loss", "grad_norm", "reward", "completions/mean_length"})
+      EXPECT_EQ(column(metrics_of(rest), key), column(want, key)) << key << done;
+    if (done > 3) continue;
+    EXPECT_EQ(answers_of(rest, 4), answers_of(whole, 4));
+  }
+}
+
+TEST(PromptRun, TakesEachPromptOnceAnEpoch) {
+  test::TemporaryPath folder;
+  const Config config = prompt_config(folder, "run");
+  train_with_sampler(config);
+  for (const int first : {1, 4}) {  // two of six prompts a step
+    std::set<std::string> prompts;
+    for (int step = first; step < first + 3; ++step)
+      for (const auto& one : answers_of(config, step)) prompts.insert(one["prompt"]);
+    EXPECT_EQ(prompts.size(), 6);
+  }
+}
+
+TEST(PromptRun, GoesOnWithoutTheRewardsThatItsProgramOwes) {
+  test::TemporaryPath folder;
+  Config config = prompt_config(folder, "run");
+  config.rl.rewards = {};
+  // Says nonsense of every second answer.
+  config.rl.reward_program =
+      "i=0; while read a; do i=$((i+1)); "
+      "[ $((i % 2)) = 0 ] && echo NaN || echo $i; done";
+  train_with_sampler(config);
+  for (const auto& line : metrics_of(config)) EXPECT_EQ(line["rewards/missing"], 4);
+}
+
+TEST(PromptRun, EndsIfNoAnswerHasAReward) {
+  test::TemporaryPath folder;
+  Config config = prompt_config(folder, "run");
+  config.rl.rewards = {};
+  config.rl.reward_program = "while read a; do echo no; done";
+  EXPECT_THAT([&] { train_with_sampler(config); },
+              ThrowsMessage<Error>(HasSubstr("no answer of the generation has a reward")));
+}
+
+TEST(PromptRun, RefusesPromptsWithoutRewardsAndWithoutRoom) {
+  test::TemporaryPath folder;
+  Config config = prompt_config(folder, "run");
+  config.rl.rewards = {};
+  config.rl.reward_program = "";
+  EXPECT_THAT([&] { train_with_sampler(config); },
+              ThrowsMessage<UsageError>(HasSubstr("set rl.rewards or rl.reward_program")));
+  config = prompt_config(folder, "run");
+  config.rl.max_tokens = 20;
+  EXPECT_THAT([&] { train_with_sampler(config); },
+              ThrowsMessage<UsageError>(HasSubstr("prompt 1 of data.jsonl has 9 tokens")));
+}
