@@ -291,6 +291,147 @@ class Gguf(RunTest):
                  "attn_k_norm": "self_attn.key_layernorm"}
         self.check_type("hunyuan-dense", 'qk_norm = "rotated-head"', others=heads)
 
+    def test_glm(self):
+        glm = ('block_norm = "both"\nrope_pairs = "neighbours"\npartial_rotary_factor = 0.5\n'
+               "qkv_bias = true\n")
+        names = {"ffn_up": "mlp.gate_up_proj", "ffn_norm": "post_attention_layernorm",
+                 "post_attention_norm": "post_self_attn_layernorm",
+                 "post_ffw_norm": "post_mlp_layernorm"}
+        found = self.check_type("glm4", glm, others=names,
+                                keys={"rope.dimension_count": WIDTH // 2})
+        self.assertEqual(found.tensors["blk.1.ffn_up.weight"][1], [64, 2 * 48])
+        self.assertNotIn("blk.1.ffn_gate.weight", found.tensors)
+        self.assertIn("rope_scaling = linear", self.refusal(
+            "glm", glm + 'rope_scaling = "linear"\nrope_factor = 2.0'))
+
+    def test_ministral_3(self):
+        model = ('query_growth = 0.4\nrope_scaling = "yarn"\nrope_factor = 4.0\n'
+                 "rope_original_positions = 16\nrope_beta_fast = 8.0\nrope_attention_factor = 1.0\n")
+        found = self.check_type(
+            "mistral3", model, interleaved=True,
+            keys={"attention.temperature_scale": 0.4, "rope.scaling.factor": 4,
+                  "rope.scaling.original_context_length": 16, "rope.scaling.yarn_beta_fast": 8,
+                  "rope.scaling.yarn_beta_slow": 1,
+                  # of YaRN's usual factor of cosines and sines
+                  "rope.scaling.attn_factor": 1 / (0.1 * np.log(4) + 1)})
+        self.assertEqual(found.keys["mistral3.rope.scaling.type"], "yarn")
+
+    def test_llama_4(self):
+        model = ('type = "llama4_text"\nrope_pairs = "neighbours"\nqk_norm = "rotated-plain"\n'
+                 "window = 8192\nwindow_chunks = true\nfull_layers = [3]\nnope_layers = [3]\n"
+                 'nope_query_growth = 0.1\nrouter = "sigmoid"\nexpert_norm = false\n'
+                 "expert_input_scores = true\nexperts = 4\nexperts_per_token = 1\n"
+                 "expert_ffn = 24\nshared_ffn = 24\nexpert_step = 2\ntied = false\n")
+        run = self.trained("run-llama4", "--model.layers", "4", model=model)
+        found = self.convert(run, "--dtype", "f32", name="llama4")
+        want, keys = self.as_folder(run)[1], found.keys
+        self.assertEqual(keys["llama4.interleave_moe_layer_step"], 2)
+        self.assertEqual(keys["llama4.expert_feed_forward_length"], 24)
+        both = want["model.layers.1.feed_forward.experts.gate_up_proj"]  # (experts, in, gate + up)
+        for at, part in enumerate(("gate", "up")):
+            np.testing.assert_array_equal(found.tensors[f"blk.1.ffn_{part}_exps.weight"][2],
+                                          both[..., 24 * at:24 * at + 24].swapaxes(1, 2))
+        np.testing.assert_array_equal(
+            found.tensors["blk.3.ffn_down_shexp.weight"][2],
+            want["model.layers.3.feed_forward.shared_expert.down_proj.weight"])
+        np.testing.assert_array_equal(found.tensors["blk.1.attn_q.weight"][2],
+                                      want["model.layers.1.self_attn.q_proj.weight"])
+        self.assertIn("window = 4", self.refusal(
+            "chunks", model.replace("8192", "4"), "--model.layers", "4"))
+
+    DEEPSEEK = ("kv_lora_rank = 16\nq_lora_rank = 24\nqk_nope_head_dim = 8\nqk_rope_head_dim = 4\n"
+                'v_head_dim = 6\nrope_pairs = "neighbours"\nnorm_eps = 1e-6\nexperts = 4\n'
+                "experts_per_token = 2\nexpert_ffn = 24\nshared_ffn = 48\ndense_layers = [0]\n"
+                "tied = false\n")
+
+    def check_latents(self, found, want):
+        """The tensors of latents, but for norms."""
+        attention = "model.layers.1.self_attn."
+        both = want[attention + "kv_b_proj.weight"].reshape(HEADS, 8 + 6, 16)
+        kinds = {"attn_k_b": both[:, :8].swapaxes(1, 2), "attn_v_b": both[:, 8:],
+                 **{f"attn_{part}": want[f"{attention}{part}_proj.weight"] for part in ("q_a", "q_b")},
+                 "attn_kv_a_mqa": want[attention + "kv_a_proj_with_mqa.weight"],
+                 "attn_kv_a_norm": want[attention + "kv_a_layernorm.weight"]}
+        for name, values in kinds.items():
+            _, sizes, stored = found.tensors[f"blk.1.{name}.weight"]
+            self.assertEqual(sizes, list(values.shape[::-1]), name)
+            np.testing.assert_array_equal(stored, values, name)
+
+    def test_deepseek(self):
+        sized = ("--model.kv_heads", "4", "--model.head_dim", "0")
+        third = 'type = "deepseek_v3"\nrouter = "sigmoid"\nrouter_bias = true\n' + self.DEEPSEEK
+        groups = third + "expert_groups = 2\nexpert_groups_per_token = 1\nrouter_scale = 2.5\n"
+        yarn = ('rope_scaling = "yarn"\nrope_factor = 4.0\nrope_original_positions = 32\n'
+                "rope_attention_factor = 1.0\n")
+        growth = (0.1 * 0.5 * np.log(4) + 1)**2  # of scores, by mscale_all_dim = 0.5
+        scaled = yarn + f"attention_scale = {growth / np.sqrt(12):.17g}\n"
+        run = self.trained("run-deepseek", *sized, model=groups + scaled)
+        found = self.convert(run, "--dtype", "f32", name="deepseek")
+        keys = {key.removeprefix("deepseek2."): value for key, value in found.keys.items()}
+        for key, value in {
+                "attention.head_count": HEADS, "attention.head_count_kv": 1,
+                "attention.q_lora_rank": 24, "attention.kv_lora_rank": 16,
+                "attention.key_length": 20, "attention.value_length": 16,
+                "attention.key_length_mla": 12, "attention.value_length_mla": 6,
+                "rope.dimension_count": 4, "leading_dense_block_count": 1,
+                "expert_gating_func": 2, "expert_shared_count": 2, "expert_group_count": 2,
+                "expert_group_used_count": 1, "expert_weights_norm": True}.items():
+            self.assertEqual(keys[key], value, key)
+        self.assertAlmostEqual(keys["expert_weights_scale"], 2.5)
+        self.assertAlmostEqual(keys["rope.scaling.yarn_log_multiplier"], 0.05, places=6)
+        self.assertNotIn("rope.scaling.attn_factor", keys)
+        want = self.as_folder(run)[1]
+        self.check_latents(found, want)
+        self.assertNotIn("blk.1.attn_kv_b.weight", found.tensors)
+        second = 'type = "deepseek_v2"\nexpert_norm = false\nexpert_group_best = 1\n' + self.DEEPSEEK
+        for name, model, what in (
+                ("eps", groups.replace("1e-6", "1e-5"), "norm_eps = 1e-05 other than 1e-06"),
+                ("ramp", groups + yarn, "without attention_scale"),
+                ("lite", groups.replace("q_lora_rank = 24", "q_lora_rank = 0"),
+                 "q_lora_rank = 0 of 2 layers"),
+                ("halves", groups.replace("neighbours", "halves"), "rope_pairs = halves"),
+                ("best", second + "expert_groups = 2\n", "expert_group_best = 1")):
+            self.assertIn(what, self.refusal(name, model, *sized))
+
+    def test_gpt_oss(self):
+        model = ('type = "gpt_oss"\nqkv_bias = true\nout_bias = true\nsinks = true\nwindow = 4\n'
+                 'full_layers = [1]\nactivation = "clamped-swiglu"\nrouter_logit_bias = true\n'
+                 "expert_bias = true\nexperts = 4\nexperts_per_token = 2\nexpert_ffn = 24\n"
+                 "tied = false\n")
+        run = self.trained("run-oss", model=model)
+        found = self.convert(run, "--dtype", "f32", name="oss")
+        self.assertEqual(found.keys["general.architecture"], "gpt-oss")
+        for key, value in {"attention.sliding_window": 4, "context_length": 8, "expert_count": 4,
+                           "expert_used_count": 2, "expert_feed_forward_length": 24}.items():
+            self.assertEqual(found.keys["gpt-oss." + key], value, key)
+        want = self.as_folder(run)[1]
+        block, layer = "blk.1.", "model.layers.1."
+        both = want[layer + "mlp.experts.gate_up_proj"]  # (experts, in, gate and up in turn)
+        bias = want[layer + "mlp.experts.gate_up_proj_bias"]
+        for name, values in {
+                "attn_sinks.weight": want[layer + "self_attn.sinks"],
+                "attn_q.bias": want[layer + "self_attn.q_proj.bias"],
+                "attn_output.bias": want[layer + "self_attn.o_proj.bias"],
+                "post_attention_norm.weight": want[layer + "post_attention_layernorm.weight"],
+                "ffn_gate_inp.weight": want[layer + "mlp.router.weight"],
+                "ffn_gate_inp.bias": want[layer + "mlp.router.bias"],
+                "ffn_gate_exps.weight": both[..., ::2].swapaxes(1, 2),
+                "ffn_up_exps.weight": both[..., 1::2].swapaxes(1, 2),
+                "ffn_down_exps.weight": want[layer + "mlp.experts.down_proj"].swapaxes(1, 2),
+                "ffn_gate_exps.bias": bias[..., ::2], "ffn_up_exps.bias": bias[..., 1::2],
+                "ffn_down_exps.bias": want[layer + "mlp.experts.down_proj_bias"]}.items():
+            _, sizes, stored = found.tensors[block + name]
+            self.assertEqual(sizes, list(values.shape[::-1]), name)
+            np.testing.assert_array_equal(stored, values, name)
+        found = self.convert(run, "--dtype", "f16", name="oss16")
+        self.assertEqual([found.tensors[block + name][0] for name in
+                          ("ffn_up_exps.weight", "ffn_up_exps.bias", "attn_sinks.weight")], [1, 0, 0])
+        for name, more, what in (("limit", "swiglu_limit = 1", "swiglu_limit = 1"),
+                                 ("alpha", "swiglu_alpha = 1", "swiglu_alpha = 1")):
+            self.assertIn(what, self.refusal(name, model + more))
+        self.assertIn("full_layers other than each second", self.refusal(
+            "layers", model.replace("[1]", "[0]")))
+
     def check_experts(self, architecture, model, *more, keys=(), others=()):
         run = self.trained("run-" + architecture, *more, model=model)
         found = self.convert(run, "--dtype", "f32", name=architecture)
@@ -363,8 +504,9 @@ class Gguf(RunTest):
                               "normalized": False, "single_word": False, "lstrip": False,
                               "rstrip": False} for i, (content, special) in enumerate(added)],
             "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-                {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated",
-                 "invert": False}, bytes_only]},
+                *({"type": "Split", "pattern": {"Regex": each}, "behavior": "Isolated",
+                   "invert": False} for each in ([pattern] if isinstance(pattern, str) else pattern)),
+                bytes_only]},
             "decoder": {"type": "ByteLevel"},
             "model": {"type": "BPE", "vocab": {token: i for i, token in enumerate(tokens)},
                       "merges": ["h e", "he l"], "ignore_merges": True}}))
@@ -396,8 +538,15 @@ class Gguf(RunTest):
         tekken = (f"{before}{upper}*{lower}+|{before}{upper}+{lower}*"
                   r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
         gpt2 = (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+        short = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+        gpt4o = (f"{before}{upper}*{lower}+{short}|{before}{upper}+{lower}*{short}"
+                 r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+        deepseek = [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+                    r'''[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+'''
+                    r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
+                    r"|\s*[\r\n]+|\s+(?!\S)|\s+"]
         for pattern, name in ((self.LLAMA3.replace("{1,3}", ""), "qwen2"), (tekken, "tekken"),
-                              (gpt2, "gpt-2")):
+                              (gpt2, "gpt-2"), (gpt4o, "gpt-4o"), (deepseek, "deepseek-v3")):
             other, _ = self.tokenizer(pattern, folder="other")
             keys = self.convert(run, "--tokenizer", other, "--overwrite").keys
             self.assertEqual(keys["tokenizer.ggml.pre"], name)

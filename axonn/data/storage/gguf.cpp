@@ -79,12 +79,10 @@ std::string gguf_header(const GgufKeys& keys, std::span<const GgufTensor> tensor
   }
   std::int64_t place = 0;
   for (const GgufTensor& tensor : tensors) {
-    const auto& [name, rows, cols] = tensor.parameter;
+    const std::vector<std::int64_t> sizes = tensor.sizes();
     put_text(out, tensor.name);
-    put_number<std::uint32_t>(out, tensor.vector ? 1 : tensor.third_dim ? 3 : 2);
-    if (!tensor.vector) put_number(out, cols);
-    put_number(out, rows);
-    if (tensor.third_dim) put_number(out, std::ssize(tensor.more) + 1);
+    put_number(out, static_cast<std::uint32_t>(sizes.size()));
+    for (const std::int64_t size : sizes) put_number(out, size);
     put_number(out, tensor.type);
     put_number(out, place);
     place += gguf_aligned(tensor.bytes());
@@ -121,6 +119,8 @@ class GgufWriter {
   void write(const GgufTensor& tensor) {
     if (!tensor.values.empty()) {
       put(tensor, tensor.values, tensor.parameter.cols);
+    } else if (tensor.heads.count > 0) {
+      write_heads(tensor);
     } else {
       write(tensor, tensor.parameter);
       for (const StoredParameter& part : tensor.more) write(tensor, part);
@@ -144,6 +144,25 @@ class GgufWriter {
       if (tensor.plus != 0)
         for (float& value : values_) value += tensor.plus;
       put(tensor, tensor.interleaved > 0 ? interleaved(tensor.interleaved, cols) : values_, cols);
+    }
+  }
+  /// Writes the rows of GgufTensor::heads.
+  void write_heads(const GgufTensor& tensor) {
+    const auto& [name, rows, cols] = tensor.parameter;
+    const auto& [of, first, count, transposed] = tensor.heads;
+    values_.resize(count * cols);
+    turned_.resize(values_.size());
+    for (std::int64_t row = first; row < rows; row += of) {
+      source_.read_slice(
+          name, {.rows = rows, .cols = cols, .begin = row * cols, .end = (row + count) * cols},
+          values_);
+      if (!transposed) {
+        put(tensor, values_, cols);
+        continue;
+      }
+      for (std::int64_t i = 0; i < count; ++i)
+        for (std::int64_t j = 0; j < cols; ++j) turned_[j * count + i] = values_[i * cols + j];
+      put(tensor, turned_, count);
     }
   }
   /// The rows of values_, of whole heads, in the order of GgufTensor::interleaved.
@@ -195,8 +214,25 @@ std::int64_t row_bytes(GgufType type, std::int64_t cols) {
   return cols / kBlock * kBlockBytes;
 }
 
+std::vector<std::int64_t> GgufTensor::sizes() const {
+  if (heads.count > 0) {
+    std::vector<std::int64_t> all{parameter.cols, heads.count, parameter.rows / heads.of};
+    if (heads.transposed) std::swap(all[0], all[1]);
+    return all;
+  }
+  const std::int64_t parts = std::ssize(more) + 1;
+  std::vector<std::int64_t> all;
+  if (!vector) all.push_back(parameter.cols);
+  all.push_back(stacked ? parameter.rows : parameter.rows * parts);
+  if (stacked) all.push_back(parts);
+  return all;
+}
+
 std::int64_t GgufTensor::bytes() const {
-  return (std::ssize(more) + 1) * parameter.rows * row_bytes(type, parameter.cols);
+  const std::vector<std::int64_t> all = sizes();
+  std::int64_t rows = vector ? all.front() : 1;
+  for (const std::int64_t size : std::span(all).subspan(1)) rows *= size;
+  return rows * row_bytes(type, vector ? 1 : all.front());
 }
 
 void write_gguf(const std::string& path, const GgufKeys& keys, std::span<const GgufTensor> tensors,

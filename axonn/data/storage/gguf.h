@@ -48,10 +48,18 @@ struct GgufTensor {
   std::int64_t interleaved = 0;
   std::vector<float> values = {};  ///< instead of a parameter, for a vector
   float plus = 0;                  ///< added to each value
-  /// Matrices alike that follow the parameter, if it has a third dim, over all of them.
+  /// Parameters alike that follow it: their rows, or with `stacked` a further dim over all of them.
   std::vector<StoredParameter> more = {};
-  bool third_dim = false;
+  bool stacked = false;
+  /// If count > 0: of every `of` rows of the parameter, these become a matrix of a third dim, which
+  /// may be transposed.
+  struct {
+    std::int64_t of = 0, first = 0, count = 0;
+    bool transposed = false;
+  } heads = {};
 
+  /// Its sizes, the fastest first.
+  std::vector<std::int64_t> sizes() const;
   std::int64_t bytes() const;
 };
 

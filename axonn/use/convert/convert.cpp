@@ -134,11 +134,7 @@ class Converter {
     if (job_.q8_0 && form_ != ModelForm::gguf) refuse("--dtype q8_0 is for --to gguf");
     if (form_ == ModelForm::gguf) {
       done.what = plan_gguf();
-      if (gguf_positions(config_) < config_.positions)
-        warnings_.push_back(concat(
-            "the model attends to a window of ", config_.window, " positions, but llama.cpp to ",
-            "all; so the file states a context of ", config_.window,
-            ", and longer texts (--ctx-size) ", "give other values than this model"));
+      std::ranges::copy(gguf_differences(config_), std::back_inserter(warnings_));
     } else if (form_ == ModelForm::checkpoint) {
       if (adapters)
         refuse("--to checkpoint: ", job_.model,

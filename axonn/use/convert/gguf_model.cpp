@@ -56,8 +56,9 @@ struct GgufModel {
 
   void check(const ModelConfig& model) const {
     Unsupported unsupported;
-    // Versions of llama.cpp differ in what they multiply YaRN's cosines and sines by.
-    if (model.rope.kind == RopeScalingKind::yarn) unsupported.emplace_back("rope_scaling = yarn");
+    // In others, versions of llama.cpp differ in what they multiply cosines and sines by.
+    if (model.rope.kind == RopeScalingKind::yarn && type->gguf.yarn == GgufYarn::none)
+      unsupported.emplace_back("rope_scaling = yarn");
     // llama.cpp takes the factors of long sequences for short ones, too, if the context is long.
     if (model.rope.kind == RopeScalingKind::longrope)
       unsupported.emplace_back("rope_scaling = longrope");
@@ -98,29 +99,44 @@ std::uint32_t file_type(GgufType type) {
   return 0;
 }
 
+/// DeepSeek-V3's patterns, by which a text is cut in turn.
+bool cuts_as_deepseek_3(const BpeVocab& vocab) {
+  constexpr std::array<std::string_view, 3> kPatterns = {
+      R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+",
+      R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
+      R"(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+  return std::ranges::equal(vocab.splits, kPatterns, [](const WordSplit& split, auto pattern) {
+    return split.pattern == pattern && split.spacing.empty() && !split.inverted &&
+           split.behavior == SplitBehavior::isolated;
+  });
+}
+
 /// The name under which llama.cpp knows a byte-level tokenizer's pattern.
 std::string pre_tokenizer_name(const BpeVocab& vocab) {
   constexpr std::string_view kLetters =
       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})";
   constexpr std::string_view kRest = R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-  constexpr std::string_view kTekken =
-      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
-      R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
-      R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-  const std::array<std::pair<std::string, const char*>, 4> known = {
+  constexpr std::string_view
+      kSmall = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)",
+      kLarge = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)",
+      kOther = R"(| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+      kShort = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?";
+  const std::array<std::pair<std::string, const char*>, 5> known = {
       std::pair{std::string(kGpt2Pattern), "gpt-2"},
       {concat(kLetters, "{1,3}", kRest), "llama-bpe"},
       {concat(kLetters, kRest), "qwen2"},
-      {std::string(kTekken), "tekken"}};
+      {concat(kSmall, '|', kLarge, R"(|\p{N})", kOther), "tekken"},
+      {concat(kSmall, kShort, '|', kLarge, kShort, R"(|\p{N}{1,3})", kOther), "gpt-4o"}};
   const auto found =
       std::ranges::find(known, vocab.pattern, [](const auto& pair) { return pair.first; });
   const bool composes = std::ranges::all_of(
       vocab.normalizer, [](const TextStep& step) { return step.kind == TextStep::Kind::nfc; });
-  if (found == known.end() || vocab.words != BpeWords::pattern || !vocab.spacing.empty() ||
-      !composes)
+  const bool plain = vocab.spacing.empty() && composes;
+  if (plain && vocab.words == BpeWords::splits && cuts_as_deepseek_3(vocab)) return "deepseek-v3";
+  if (found == known.end() || vocab.words != BpeWords::pattern || !plain)
     refuse("--to gguf: ", vocab.name, " cuts text into words as no tokenizer of GGUF that is ",
-           "known here does (those of GPT-2, Llama 3, Qwen and Mistral's Tekken): '", vocab.pattern,
-           "'");
+           "known here does (those of GPT-2, GPT-4o, Llama 3, Qwen, DeepSeek-V3 and Mistral's ",
+           "Tekken): '", vocab.pattern, "'");
   return found->second;
 }
 
@@ -218,7 +234,8 @@ GgufKeys keys_of_sentencepiece(const std::string& path, std::int64_t count) {
 
 namespace {
 
-constexpr std::string_view kRouter = ".ffn_gate_inp.weight", kExperts = "_exps.weight";
+constexpr std::string_view kRouter = ".ffn_gate_inp.weight", kExperts = "_exps.",
+                           kLatentHeads = ".attn_kv_b.weight";
 
 std::int64_t dense_layers_of(const ModelConfig& model) {
   std::int64_t count = 0;
@@ -226,9 +243,8 @@ std::int64_t dense_layers_of(const ModelConfig& model) {
   return count;
 }
 
-/// Whether the tensor is of an expert and there is one of those before it, which takes it up.
+/// Whether one of those before it, if it is of an expert or the rows after a gate's, takes it up.
 bool add_to_last_alike(std::vector<GgufTensor>& tensors, const GgufTensor& tensor) {
-  if (!tensor.third_dim) return false;
   auto latest_first = std::views::reverse(tensors);
   const auto found = std::ranges::find(latest_first, tensor.name, &GgufTensor::name);
   if (found == latest_first.end()) return false;
@@ -236,7 +252,68 @@ bool add_to_last_alike(std::vector<GgufTensor>& tensors, const GgufTensor& tenso
   return true;
 }
 
+/// In Q8_0 a row is blocks of 32 columns.
+GgufType type_of_columns(GgufType type, std::int64_t cols) {
+  return type == GgufType::q8_0 && cols % 32 != 0 ? GgufType::f16 : type;
+}
+
+/// A head's rows of the product that makes keys and values of a latent are a matrix of keys,
+/// transposed, and one of values.
+void add_latent_heads(const ModelConfig& model, const GgufTensor& both,
+                      std::vector<GgufTensor>& tensors) {
+  const std::string block = both.name.substr(0, both.name.size() - kLatentHeads.size());
+  const std::int64_t keys = model.qk_nope_head_dim, values = model.v_head_dim;
+  GgufTensor part = both;
+  part.name = block + ".attn_k_b.weight";
+  part.heads = {.of = keys + values, .first = 0, .count = keys, .transposed = true};
+  part.type = type_of_columns(both.type, keys);
+  tensors.push_back(part);
+  part.name = block + ".attn_v_b.weight";
+  part.heads = {.of = keys + values, .first = keys, .count = values};
+  part.type = type_of_columns(both.type, both.parameter.cols);
+  tensors.push_back(std::move(part));
+}
+
+void add_yarn(const ModelConfig& model, GgufYarn form, const std::string& architecture,
+              GgufKeys& keys) {
+  const RopeScaling& rope = model.rope;
+  const std::string scaling = architecture + ".rope.scaling.";
+  keys.emplace_back(scaling + "type", std::string("yarn"));
+  keys.push_back(gguf_number(scaling + "factor", rope.factor));
+  keys.emplace_back(scaling + "original_context_length",
+                    static_cast<std::uint32_t>(rope.original_positions));
+  keys.push_back(gguf_number(scaling + "yarn_beta_fast", rope.beta_fast));
+  keys.push_back(gguf_number(scaling + "yarn_beta_slow", rope.beta_slow));
+  RopeScaling usual = rope;
+  usual.attention_factor = 0;
+  if (form == GgufYarn::rotary)  // a factor of the usual one
+    keys.push_back(
+        gguf_number(scaling + "attn_factor", rope_magnitude(rope) / rope_magnitude(usual)));
+}
+
+void set_key(GgufKeys& keys, std::string name, GgufValue value) {
+  const auto found = std::ranges::find(keys, name, [](const auto& key) { return key.first; });
+  if (found == keys.end())
+    keys.emplace_back(std::move(name), std::move(value));
+  else
+    found->second = std::move(value);
+}
+
 }  // namespace
+
+std::vector<std::string> gguf_differences(const ModelConfig& model) {
+  std::vector<std::string> all;
+  if (gguf_positions(model) < model.positions)
+    all.push_back(concat("the model attends to a window of ", model.window,
+                         " positions, but llama.cpp to all; so the file states a context of ",
+                         model.window, ", and longer texts (--ctx-size) ",
+                         "give other values than this model"));
+  if (model.rope.kind == RopeScalingKind::yarn && !model.rope.truncate)
+    all.emplace_back(
+        "llama.cpp rounds the ends of YaRN's ramp, which this model does not (rope_truncate = "
+        "false); so it gives other values than this model");
+  return all;
+}
 
 std::int64_t gguf_positions(const ModelConfig& model) {
   const Family* const family = find_family(model);
@@ -286,8 +363,9 @@ GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, Gguf
     add("expert_used_count", model.experts_per_token);
     add("expert_feed_forward_length", model.expert_ffn);
   }
+  if (model.rope.kind == RopeScalingKind::yarn) add_yarn(model, form.yarn, architecture, keys);
   if (form.keys)
-    for (auto& [of, value] : form.keys(model)) keys.emplace_back(key(of.c_str()), std::move(value));
+    for (auto& [of, value] : form.keys(model)) set_key(keys, key(of.c_str()), std::move(value));
   return keys;
 }
 
@@ -343,11 +421,14 @@ std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
     if (tensor.name.empty())
       refuse("--to gguf: llama.cpp has no name for the parameter ", spec.name);
     if (tensor.vector || tensor.name.ends_with(kRouter)) tensor.type = GgufType::f32;
-    tensor.third_dim = tensor.name.ends_with(kExperts);
+    if (tensor.name.ends_with(kLatentHeads)) {
+      add_latent_heads(model, tensor, tensors);
+      continue;
+    }
+    tensor.stacked = tensor.name.find(kExperts) != tensor.name.npos;
     if (add_to_last_alike(tensors, tensor)) continue;
     if (model.norm_plus_one && spec.name.ends_with("norm.weight")) tensor.plus = 1;
-    if (tensor.type == GgufType::q8_0 && tensor.parameter.cols % 32 != 0)
-      tensor.type = GgufType::f16;
+    tensor.type = type_of_columns(tensor.type, tensor.parameter.cols);
     constexpr std::array kRotated = {".attn_q.weight", ".attn_k.weight", ".attn_q.bias",
                                      ".attn_k.bias"};
     if (form.interleaved &&

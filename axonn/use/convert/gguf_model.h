@@ -15,6 +15,9 @@ namespace axonn {
 /// attends to all positions in the architectures that can be written here.
 std::int64_t gguf_positions(const ModelConfig& model);
 
+/// What llama.cpp computes otherwise than a model that it reads, in sentences for users.
+std::vector<std::string> gguf_differences(const ModelConfig& model);
+
 /// The keys of a GGUF file that describe a model, as llama.cpp reads them. type: of the matrices.
 /// Throws UsageError for a model whose type has no architecture there (GgufForm).
 GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, GgufType type);

@@ -266,11 +266,15 @@ TEST(Convert, ChoosesMixtralsNamesByTheModelsType) {
 TEST(Convert, ToGgufNamesTheTypesThatItHas) {
   const TemporaryPath path;
   ModelConfig config = model_to_convert(ModelFamily::llama);
-  config.query_growth = 0.1;
+  config.norm_plus_one = true;
+  config.qk_norm = QkNormKind::head;
+  config.attention_gate = true;
+  config.partial_rotary_factor = 0.5;
   save_checkpoint(path / "run", config, {});
   ConvertJob job = whole(path / "run", path / "m.gguf");
   job.to = ModelForm::gguf;
-  EXPECT_THAT(outcome(job), HasSubstr("models of the type ministral3 cannot be converted, those"));
+  EXPECT_THAT(outcome(job),
+              HasSubstr("models of the type qwen3_5_text cannot be converted, those"));
 }
 
 TEST(Convert, CheckpointsOfAllGridsGiveTheSameFolderWithTheSameLogits) {
@@ -405,6 +409,15 @@ TEST(Convert, ToGgufSaysThatAWindowIsLostAndStatesItAsTheContext) {
         Conditional(window == 4, ElementsAre(HasSubstr("attends to a window of 4 positions")),
                     IsEmpty()));
   }
+}
+
+TEST(Convert, ToGgufSaysThatTheEndsOfARampAreRounded) {
+  ModelConfig config = model_to_convert(ModelFamily::llama);
+  config.rope = {.kind = RopeScalingKind::yarn, .factor = 4, .original_positions = 16};
+  EXPECT_THAT(gguf_differences(config), IsEmpty());
+  config.rope.truncate = false;
+  EXPECT_THAT(gguf_differences(config),
+              ElementsAre(HasSubstr("rounds the ends of YaRN's ramp, which this model does not")));
 }
 
 TEST(Convert, OverwritesOnlyModelsOnRequestAndNeverItsInput) {

@@ -60,6 +60,10 @@ struct Family {
   bool conv1d = false;  ///< files store the weights of products transposed, as GPT-2's
 };
 
+/// How llama.cpp reads YaRN in an architecture: not as files here could say it; with a factor of
+/// cosines and sines; or with DeepSeek's factor of scores, the former being 1.
+enum class GgufYarn { none, rotary, scores };
+
 /// How llama.cpp stores a type's models.
 struct GgufForm {
   std::string_view architecture = {};      ///< "" if it does not, or not as files here are written
@@ -69,9 +73,12 @@ struct GgufForm {
   bool windows = false;         ///< llama.cpp attends to the window alone, where the type has it
   bool partial_rotary = false;  ///< it rotates a part of a head's columns
   bool experts = false;         ///< it has experts, all of a layer in a tensor
+  bool gate_in_up = false;      ///< the gate's rows come before those of ffn_up, in its tensor
+  GgufYarn yarn = GgufYarn::none;
   /// It has linear scaling, and the rotary frequencies of Gemma 3's layers with the window.
   bool linear_and_window_ropes = false;
-  /// Further keys, without the architecture: "logit_scale"; null: there are none.
+  /// Further keys, and other values of those that all have, without the architecture:
+  /// "logit_scale"; null: there are none.
   GgufKeys (*keys)(const ModelConfig&) = nullptr;
   /// Parameters with this in their names are not tensors, but keys of values().
   std::string_view kept_in_keys = {};

@@ -5,6 +5,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/families/llama/types.h"
+#include "axonn/network/nn/attention/latent_attention.h"
 
 namespace axonn {
 
@@ -220,9 +221,61 @@ void check_deepseek_v3(const ModelConfig& model, Unsupported& unsupported) {
   check_deepseek(model, unsupported);
 }
 
+/// With absorbed products, llama.cpp's attention has one key-value head, whose key is the latent
+/// and the rotated columns, and its value the latent.
+GgufKeys gguf_deepseek_keys(const ModelConfig& model) {
+  const auto number = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
+  const std::int64_t rotated = model.qk_rope_head_dim;
+  GgufKeys keys{
+      {"attention.head_count_kv", number(1)},
+      {"attention.kv_lora_rank", number(model.kv_lora_rank)},
+      {"attention.key_length", number(model.kv_lora_rank + rotated)},
+      {"attention.value_length", number(model.kv_lora_rank)},
+      {"attention.key_length_mla", number(model.qk_nope_head_dim + rotated)},
+      {"attention.value_length_mla", number(model.v_head_dim)},
+      {"leading_dense_block_count", number(dense_layer_count(model))},
+      {"expert_gating_func", model.router == RouterKind::sigmoid ? kGgufSigmoid : kGgufSoftmax},
+      {"expert_shared_count", number(model.shared_ffn / model.expert_ffn)},
+      {"expert_weights_norm", model.expert_norm},
+      gguf_number("expert_weights_scale", model.router_scale)};
+  if (model.q_lora_rank > 0) keys.emplace_back("attention.q_lora_rank", number(model.q_lora_rank));
+  if (model.expert_groups > 1) {
+    keys.emplace_back("expert_group_count", number(model.expert_groups));
+    keys.emplace_back("expert_group_used_count", number(model.expert_groups_per_token));
+  }
+  if (const double growth = score_growth(model); growth != 1)
+    keys.push_back(gguf_number("rope.scaling.yarn_log_multiplier",
+                               (std::sqrt(growth) - 1) / std::log(model.rope.factor)));
+  return keys;
+}
+
+void check_deepseek_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  check_deepseek(model, unsupported);
+  if (model.rope_pairs != RopePairs::neighbours) unsupported.emplace_back("rope_pairs = halves");
+  // All norms have one eps there, here those of latents their own.
+  if (const float eps = LatentAttention::Options().eps; static_cast<float>(model.norm_eps) != eps)
+    unsupported.push_back(concat("norm_eps = ", model.norm_eps, " other than ", eps));
+  // The number of layers says whether queries have latents.
+  if (const bool none = model.layers == 26 || model.layers == 27; none != (model.q_lora_rank == 0))
+    unsupported.push_back(
+        concat("q_lora_rank = ", model.q_lora_rank, " of ", model.layers, " layers"));
+  if (model.shared_ffn == 0) unsupported.emplace_back("shared_ffn = 0");
+  if (model.expert_groups > model.expert_groups_per_token && model.expert_group_best != 2)
+    unsupported.push_back(concat("expert_group_best = ", model.expert_group_best));
+  if (model.rope.kind == RopeScalingKind::yarn &&
+      (rope_magnitude(model.rope) != 1 || score_growth(model) == 1))
+    unsupported.emplace_back(
+        "rope_scaling = yarn with an attention factor other than 1, or without attention_scale");
+}
+
 }  // namespace
 
 std::vector<ModelType> deepseek_types() {
+  const GgufForm gguf{.architecture = "deepseek2",
+                      .experts = true,
+                      .yarn = GgufYarn::scores,
+                      .keys = gguf_deepseek_keys,
+                      .check = check_deepseek_gguf};
   const ModelConfig two = deepseek_v2(with_experts(llama_defaults(), 64, 0, 1407)),
                     three = deepseek_v3(with_experts(llama_defaults(), 256, 8, 2048));
   return {{.name = "deepseek_v2",
@@ -235,7 +288,8 @@ std::vector<ModelType> deepseek_types() {
            .known = known_deepseeks_2,
            .read = read_deepseek_v2,
            .write = write_deepseek_v2,
-           .check = check_deepseek_v2},
+           .check = check_deepseek_v2,
+           .gguf = gguf},
           {.name = "deepseek_v3",
            .architecture = "DeepseekV3ForCausalLM",
            .defaults = three,
@@ -248,7 +302,8 @@ std::vector<ModelType> deepseek_types() {
            .known = known_deepseeks_3,
            .read = read_deepseek_v3,
            .write = write_deepseek_v3,
-           .check = check_deepseek_v3}};
+           .check = check_deepseek_v3,
+           .gguf = gguf}};
 }
 
 }  // namespace axonn

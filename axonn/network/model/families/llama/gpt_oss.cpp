@@ -91,6 +91,21 @@ void rename_gpt_oss(const ModelConfig& model, const std::string& parameter, Stor
                    .usual = true};
 }
 
+/// In llama.cpp these have one value each.
+void check_gpt_oss_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  check_gpt_oss(model, unsupported);
+  const ModelConfig usual = gpt_oss({});
+  if (model.tied) unsupported.emplace_back("tied = true");
+  if (!model.qkv_bias) unsupported.emplace_back("qkv_bias = false");
+  if (model.swiglu_limit != usual.swiglu_limit)
+    unsupported.push_back(concat("swiglu_limit = ", model.swiglu_limit));
+  if (model.swiglu_alpha != usual.swiglu_alpha)
+    unsupported.push_back(concat("swiglu_alpha = ", model.swiglu_alpha));
+  if (model.window == 0 || model.full_layers != every_nth_layer(model, kGptOssPattern))
+    unsupported.push_back("full_layers other than each second");
+  if (model.rope.kind != RopeScalingKind::yarn) need_plain_rope(model, unsupported);
+}
+
 }  // namespace
 
 std::vector<ModelType> gpt_oss_types() {
@@ -104,7 +119,14 @@ std::vector<ModelType> gpt_oss_types() {
            .read = read_gpt_oss,
            .write = write_gpt_oss,
            .check = check_gpt_oss,
-           .rename = rename_gpt_oss}};
+           .rename = rename_gpt_oss,
+           .gguf = {.architecture = "gpt-oss",
+                    .biases = true,
+                    .mlp_norm = "post_attention_norm",
+                    .windows = true,
+                    .experts = true,
+                    .yarn = GgufYarn::rotary,
+                    .check = check_gpt_oss_gguf}}};
 }
 
 }  // namespace axonn

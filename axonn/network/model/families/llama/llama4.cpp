@@ -142,6 +142,28 @@ void check_llama4(const ModelConfig& model, Unsupported& unsupported) {
     unsupported.push_back(concat("shared_ffn = ", model.shared_ffn, " other than expert_ffn"));
 }
 
+GgufKeys gguf_llama4_keys(const ModelConfig& model) {
+  return {{"interleave_moe_layer_step", static_cast<std::uint32_t>(model.expert_step)}};
+}
+
+/// llama.cpp has one value each of these; the number of experts says whether there are norms.
+void check_llama4_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  check_llama4(model, unsupported);
+  constexpr std::int64_t kMaverickExperts = 128;
+  const auto all = every_nth_layer(model, kRopeInterval);
+  if (model.experts == 0) unsupported.emplace_back("experts = 0");
+  if (!model.dense_layers.empty()) unsupported.emplace_back("dense_layers");
+  if (model.window != kChunkSize) unsupported.push_back(concat("window = ", model.window));
+  if (model.full_layers != all) unsupported.emplace_back("full_layers other than each fourth");
+  if (model.nope_layers != all) unsupported.emplace_back("nope_layers other than each fourth");
+  if (!all.empty() && (model.nope_query_growth != 0.1 || model.nope_query_positions != 8192))
+    unsupported.push_back(concat("nope_query_growth = ", model.nope_query_growth, " from ",
+                                 model.nope_query_positions, " positions on"));
+  if ((model.qk_norm == QkNormKind::none) != (model.experts == kMaverickExperts))
+    unsupported.push_back(concat("qk_norm = ", kQkNormKinds[static_cast<int>(model.qk_norm)],
+                                 " with ", model.experts, " experts"));
+}
+
 /// Its files have input by output, and join all experts, gate before up.
 void rename_llama4(const ModelConfig& model, const std::string& parameter, StoredName& stored) {
   rename_part(parameter, ".mlp.", ".feed_forward.", stored);
@@ -179,7 +201,12 @@ std::vector<ModelType> llama4_types() {
            .read = read_llama4,
            .write = write_llama4,
            .check = check_llama4,
-           .rename = rename_llama4}};
+           .rename = rename_llama4,
+           .gguf = {.architecture = "llama4",
+                    .windows = true,
+                    .experts = true,
+                    .keys = gguf_llama4_keys,
+                    .check = check_llama4_gguf}}};
 }
 
 }  // namespace axonn

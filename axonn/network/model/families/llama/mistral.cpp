@@ -74,6 +74,16 @@ void write_ministral_3(const ModelConfig& model, JsonObject& out) {
   out["rope_parameters"] = std::move(rope);
 }
 
+GgufKeys gguf_query_growth(const ModelConfig& model) {
+  return {gguf_number("attention.temperature_scale", model.query_growth)};
+}
+
+/// llama.cpp counts YaRN's original positions alone.
+void check_ministral_3_gguf(const ModelConfig& model, Unsupported& unsupported) {
+  if (model.rope.kind != RopeScalingKind::yarn)
+    unsupported.emplace_back("rope_scaling other than yarn");
+}
+
 void write_ministral(const ModelConfig& model, JsonObject& out) {
   write_window(model, out);
   write_layer_types(model, out);
@@ -115,7 +125,12 @@ std::vector<ModelType> mistral_types() {
            .fits = [](const ModelConfig& model) { return model.query_growth > 0; },
            .known = known_ministrals_3,
            .read = read_ministral_3,
-           .write = write_ministral_3}};
+           .write = write_ministral_3,
+           .gguf = {.architecture = "mistral3",
+                    .interleaved = true,
+                    .yarn = GgufYarn::rotary,
+                    .keys = gguf_query_growth,
+                    .check = check_ministral_3_gguf}}};
 }
 
 }  // namespace axonn

@@ -483,6 +483,34 @@ StoredName llama_stored_name(const ModelConfig& model, const ModelType* type,
   return stored;
 }
 
+namespace {
+
+/// llama.cpp's names of the modules of a block.
+constexpr std::array<std::array<std::string_view, 2>, 20> kGgufInBlock = {{
+    {"self_attn.q_proj", "attn_q"},
+    {"self_attn.q_a_proj", "attn_q_a"},
+    {"self_attn.q_a_layernorm", "attn_q_a_norm"},
+    {"self_attn.q_b_proj", "attn_q_b"},
+    {"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"},
+    {"self_attn.kv_a_layernorm", "attn_kv_a_norm"},
+    {"self_attn.kv_b_proj", "attn_kv_b"},
+    {"self_attn.k_proj", "attn_k"},
+    {"self_attn.v_proj", "attn_v"},
+    {"self_attn.q_norm", "attn_q_norm"},
+    {"self_attn.k_norm", "attn_k_norm"},
+    {"self_attn.o_proj", "attn_output"},
+    {"mlp.gate_proj", "ffn_gate"},
+    {"mlp.up_proj", "ffn_up"},
+    {"mlp.down_proj", "ffn_down"},
+    {"mlp.gate", "ffn_gate_inp"},
+    {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+    {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+    {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
+    {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
+}};
+
+}  // namespace
+
 std::string llama_gguf_name(const ModelConfig& model, const std::string& parameter) {
   using Names = std::array<std::string_view, 2>;
   constexpr std::array<Names, 4> kEnds = {{{"model.embed_tokens.weight", "token_embd.weight"},
@@ -498,22 +526,6 @@ std::string llama_gguf_name(const ModelConfig& model, const std::string& paramet
        {"pre_feedforward_layernorm", "ffn_norm"},
        {"post_attention_layernorm", "post_attention_norm"},
        {"post_feedforward_layernorm", "post_ffw_norm"}}};
-  constexpr std::array<Names, 14> kInBlock = {{
-      {"self_attn.q_proj", "attn_q"},
-      {"self_attn.k_proj", "attn_k"},
-      {"self_attn.v_proj", "attn_v"},
-      {"self_attn.q_norm", "attn_q_norm"},
-      {"self_attn.k_norm", "attn_k_norm"},
-      {"self_attn.o_proj", "attn_output"},
-      {"mlp.gate_proj", "ffn_gate"},
-      {"mlp.up_proj", "ffn_up"},
-      {"mlp.down_proj", "ffn_down"},
-      {"mlp.gate", "ffn_gate_inp"},
-      {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
-      {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
-      {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
-      {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
-  }};
   for (const auto& [here, there] : kEnds)
     if (parameter == here) return std::string(there);
   constexpr std::string_view kLayers = "model.layers.";
@@ -527,10 +539,13 @@ std::string llama_gguf_name(const ModelConfig& model, const std::string& paramet
     return concat(block, "ffn_", expert->matrix.substr(1, expert->matrix.find('_') - 1), "_exps",
                   parameter.substr(kind));
   if (parameter.ends_with("mlp.gate.e_score_correction_bias")) return block + "exp_probs_b.bias";
+  if (parameter.ends_with("self_attn.sinks")) return block + "attn_sinks.weight";
+  if (type && type->gguf.gate_in_up && parameter.ends_with("mlp.gate_proj.weight"))
+    return block + "ffn_up.weight";
   const std::string_view module = std::string_view(parameter).substr(dot + 1, kind - dot - 1);
   for (const std::span<const Names> names :
        {at_output ? std::span<const Names>(kOutputNorms) : std::span<const Names>(usual_norms),
-        std::span<const Names>(kInBlock)})
+        std::span<const Names>(kGgufInBlock)})
     for (const auto& [here, there] : names)
       if (module == here) return concat(block, there, parameter.substr(kind));
   return {};
