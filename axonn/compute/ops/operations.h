@@ -7,8 +7,8 @@
 #include <variant>
 
 #include "axonn/compute/ops/delta_operations.h"
-#include "axonn/compute/ops/divergence_operations.h"
 #include "axonn/compute/ops/expert_operations.h"
+#include "axonn/compute/ops/loss_operations.h"
 #include "axonn/compute/ops/norm_operations.h"
 #include "axonn/compute/ops/optimizer_operations.h"
 #include "axonn/compute/tensor/device.h"
@@ -37,13 +37,6 @@ struct Checker;
 /// Positions that stay together when the positions of sequences are divided among ranks: what
 /// kernels of attention compute at once, so that no result depends on the division.
 inline constexpr std::int64_t kSequenceBlock = 64;
-
-/// This rank's piece of the vocabulary: its logits are those of tokens [first, first + valid). The
-/// view's columns from `valid` on are padding.
-struct VocabularyPiece {
-  std::int64_t first = 0;
-  std::int64_t valid = 0;
-};
 
 namespace ops {
 
@@ -404,72 +397,6 @@ struct PositionsBackward {
   void run(auto launch, const Checker& check) const;
 };
 
-/// out (R, 3) f32 = maximum, sum of exp(x - maximum), and the target's logit (0 if the target is
-/// not in this piece), of logits (R, V) T. targets (1, R) i32, or empty: then out is (R, 2).
-struct SoftmaxStats {
-  View out, logits, targets;
-  VocabularyPiece piece;
-
-  static constexpr std::string_view kName = "softmax_stats";
-  auto operands() const { return std::array{out, logits, targets}; }
-  void run(auto launch, const Checker& check) const;
-};
-
-/// lse (R, 1) f32 = log-sum-exp, and loss (R, 1) f32 = lse minus the target's logit, from the
-/// stacked stats of all pieces (pieces · R, 3). Rows with a negative target have loss and lse 0.
-struct CombineSoftmax {
-  View loss, lse, stats, targets;
-
-  static constexpr std::string_view kName = "combine_softmax";
-  auto operands() const { return std::array{loss, lse, stats, targets}; }
-  void run(auto launch, const Checker& check) const;
-};
-
-/// The gradient of a piece of the logits: (softmax (1 + 2 z lse) - one hot) · scale · the row's
-/// weight, that of loss + z lse². Rows with a negative target and columns beyond piece.valid are
-/// zero.
-struct CrossEntropyBackward {
-  View d_logits;  ///< (R, V) T, may be logits if both have the same type
-  View logits;    ///< (R, V) T, may differ in type from d_logits
-  View lse;       ///< (R, 1) f32: log of the sum of exponentials over all pieces
-  View targets;   ///< (1, R) i32
-  VocabularyPiece piece;
-  float scale = 1;
-  float z = 0;
-  View weights = {};  ///< (R, 1) f32 of either sign; empty: all are 1
-
-  static constexpr std::string_view kName = "cross_entropy_backward";
-  auto operands() const { return std::array{d_logits, logits, lse, targets, weights}; }
-  void run(auto launch, const Checker& check) const;
-};
-
-/// Loss, lse and gradient of rows that are whole, in one pass over memory: the bits are those of
-/// SoftmaxStats, CombineSoftmax and CrossEntropyBackward of one piece.
-struct CrossEntropy {
-  View loss, lse;          ///< (R, 1) f32, see CombineSoftmax
-  View d_logits;           ///< (R, V) T, may be logits if both have the same type
-  View logits;             ///< (R, V) T, may differ in type from d_logits
-  View targets;            ///< (1, R) i32, each less than `valid`
-  std::int64_t valid = 0;  ///< columns that count
-  float scale = 1;
-  float z = 0;        ///< see CrossEntropyBackward
-  View weights = {};  ///< likewise; of the gradient, not of loss
-
-  static constexpr std::string_view kName = "cross_entropy";
-  auto operands() const { return std::array{d_logits, loss, lse, logits, targets, weights}; }
-  void run(auto launch, const Checker& check) const;
-};
-
-/// out (R, 1) f32 = 1 if no logit of any piece is larger than the target's, else 0, from the stats
-/// of CombineSoftmax; 0 if the target is negative.
-struct GreedyTargets {
-  View out, stats, targets;
-
-  static constexpr std::string_view kName = "greedy_targets";
-  auto operands() const { return std::array{out, stats, targets}; }
-  void run(auto launch, const Checker& check) const;
-};
-
 /// A piece of the softmax of each row: out (R, C) T = exp(inp - maximum) / sum of exponentials,
 /// over all pieces.
 struct Softmax {
@@ -585,11 +512,11 @@ using RowwiseOperation = std::variant<
     ops::ExpertFactorTerms, ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward,
     ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats,
     ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy, ops::GreedyTargets,
-    ops::DivergenceTerms, ops::DivergenceBackward, ops::Softmax, ops::RowDots, ops::SoftmaxBackward,
-    ops::Sum, ops::SquaredSum, ops::PowerSum, ops::LargestSize, ops::ClipFactor,
-    ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW, ops::AddSquares,
-    ops::AdafactorSquares, ops::Adafactor, ops::Clamp, ops::Momentum, ops::DivideByNorm,
-    ops::WeightedSum, ops::MovingAverage>;
+    ops::TokenRecord, ops::PolicyLogProbability, ops::DivergenceTerms, ops::DivergenceBackward,
+    ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum, ops::SquaredSum, ops::PowerSum,
+    ops::LargestSize, ops::ClipFactor, ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion,
+    ops::ScheduleFreeAdamW, ops::AddSquares, ops::AdafactorSquares, ops::Adafactor, ops::Clamp,
+    ops::Momentum, ops::DivideByNorm, ops::WeightedSum, ops::MovingAverage>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

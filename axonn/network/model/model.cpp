@@ -89,7 +89,10 @@ Tensor LanguageModel::target_losses(const Context& ctx, const Tokens& tokens) {
   const Head end = head();
   GatheredWeights weights(ctx, end.groups, ReadIn::held);
   const Context& inside = weights.context();
-  Tensor losses = end.output.each(inside, logits_input(inside, end, x), tokens.targets);
+  const Var input = logits_input(inside, end, x);
+  const TokenRecords* records = ctx.find<TokenRecords>();
+  Tensor losses = records ? end.output.records(inside, input, tokens.targets, *records)
+                          : end.output.each(inside, input, tokens.targets);
   weights.release();
   return losses;
 }

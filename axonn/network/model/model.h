@@ -36,9 +36,10 @@ class Model {
   /// gradient of scale · that sum.
   virtual void loss(const Context& ctx, const Tokens& tokens, float scale, const Tensor& total) = 0;
 
-  /// Returns (R, 2) f32, a row for each of this rank's targets: its loss in nats, and 1 if no token
-  /// is likelier, else 0. Both are 0 for a negative target. Ranks that differ only in x or y have
-  /// the same targets. ctx must have no tape.
+  /// Returns (R, 2) f32, a row for each of this rank's targets: its loss in nats, and 1 if greedy
+  /// decoding takes it, else 0. Both are 0 for a negative target. Ranks that differ only in x or y
+  /// have the same targets. ctx must have no tape. A LanguageModel returns TokenRecords in their
+  /// place if these are attached to ctx.
   virtual Tensor target_losses(const Context& ctx, const Tokens& tokens) = 0;
 
   /// Logits (n, V/Gx) f32 of the tokens that follow n of the rows. ctx must have no tape. With

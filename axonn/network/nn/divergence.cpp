@@ -9,7 +9,7 @@ namespace axonn {
 CrossEntropy::Distribution CrossEntropy::distribution(const Context& ctx, const View& hidden,
                                                       const View& targets) const {
   Softmax softmax{logits(ctx, hidden), {}, targets, Cut::same, 0};
-  gather_stats(ctx, softmax);
+  gather_stats(ctx, softmax, 3);
   Distribution found{.logits = softmax.logits,
                      .losses = ctx.empty(hidden.rows, 1, DType::f32),
                      .lse = ctx.empty(hidden.rows, 1, DType::f32)};

@@ -153,7 +153,7 @@ void CrossEntropy::advance(const Context& ctx, Block& block, float scale,
       return;
     case 1:
       cap(ctx, block.softmax.logits);
-      if (!one_pass(ctx)) gather_stats(ctx, block.softmax);
+      if (!one_pass(ctx)) gather_stats(ctx, block.softmax, 3);
       return;
     case 2:
       return start_gradient(ctx, block, scale, total);
@@ -171,47 +171,15 @@ CrossEntropy::Softmax CrossEntropy::start(const Context& ctx, const View& hidden
   return {std::move(scores), {}, targets.col_range(first, n), cut, first};
 }
 
-void CrossEntropy::gather_stats(const Context& ctx, Softmax& softmax) const {
+void CrossEntropy::gather_stats(const Context& ctx, Softmax& softmax, std::int64_t columns) const {
   Communicator& across = ctx.grid.along(Axis::x);
   const std::int64_t n = softmax.logits.rows();
-  softmax.stats = ctx.empty(across.size() * n, 3, DType::f32);
+  softmax.stats = ctx.empty(across.size() * n, columns, DType::f32);
   const View mine = softmax.stats.view().row_range(across.rank() * n, n);
   ctx.backend.run(ops::SoftmaxStats{mine, softmax.logits.view().col_range(0, table_.local_rows()),
                                     softmax.targets, vocabulary_piece(ctx.grid, options_.vocab)});
   softmax.stats.set_pending(
       across.all_gather(buffer_of(softmax.stats.raw_view()), buffer_of(mine), "loss"));
-}
-
-Tensor CrossEntropy::each(const Context& ctx, const Var& hidden, const Tensor& targets) const {
-  AXONN_CHECK(!ctx.tape, "CrossEntropy::each: got a tape, but these losses have no gradient");
-  const Tensor out = ctx.empty(targets.cols(), 2, DType::f32);
-  std::vector<Work> gathers;
-  std::int64_t first = 0;
-  for (const Chunk& chunk : hidden) {
-    const Tensor whole = rows_of(ctx, chunk);
-    const std::int64_t at_once = rows_at_once(ctx, whole.rows());
-    for (std::int64_t row = 0; row < whole.rows(); row += at_once) {
-      const std::int64_t n = std::min(at_once, whole.rows() - row);
-      Softmax piece =
-          start(ctx, whole.view().row_range(row, n), targets.view().col_range(first + row, n));
-      cap(ctx, piece.logits);
-      gather_stats(ctx, piece);
-      const View all = out.raw_view().row_range(first + row, n);
-      const std::int64_t here = piece.targets.cols;
-      const View mine =
-          piece.cut == Cut::rows ? all.row_range(ctx.grid.coord(Axis::y) * here, here) : all;
-      const Tensor lse = ctx.empty(here, 1, DType::f32);
-      const View stats = piece.stats.view();
-      ctx.backend.run(ops::CombineSoftmax{mine.col_range(0, 1), lse.view(), stats, piece.targets});
-      ctx.backend.run(ops::GreedyTargets{mine.col_range(1, 1), stats, piece.targets});
-      if (piece.cut == Cut::rows)
-        gathers.push_back(
-            ctx.grid.along(Axis::y).all_gather(buffer_of(all), buffer_of(mine), "loss"));
-    }
-    first += whole.rows();
-  }
-  for (Work& gather : gathers) gather.wait();
-  return out;
 }
 
 void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,6 +33,26 @@ struct RowWeights {
 /// is the loss less twice that of factor 1.
 struct LogitFactor {
   float factor = 1;
+};
+
+/// How tokens are drawn from logits; the meaning is that of ops::PolicyLogProbability.
+struct SamplingPolicy {
+  double temperature = 1;  ///< 0: greedy
+  std::int64_t top_k = 0;  ///< 0: all
+  double top_p = 1;
+
+  bool operator==(const SamplingPolicy&) const = default;
+};
+
+/// Attached to a pass of LanguageModel::target_losses(), makes its result (R, kFigures + number of
+/// policies) f32: a record of each target. The figures are those of ops::TokenRecord: log p, rank,
+/// and mean and variance of log p under p; then comes the log-probability by each policy. A record
+/// of a negative target is 0.
+struct TokenRecords {
+  static constexpr std::int64_t kFigures = 4;
+  std::vector<SamplingPolicy> policies = {};
+
+  std::int64_t columns() const { return kFigures + std::ssize(policies); }
 };
 
 /// Softmax cross-entropy of the logits hidden · tableᵀ, with the vocabulary cut over x. The logits
@@ -86,10 +108,18 @@ class CrossEntropy {
                   const Tensor& targets, float scale, const Tensor& total) const;
 
   /// Returns (R, 2) f32, a row for each target, the same on every rank of x and y: its loss in
-  /// nats, and 1 if no token is likelier, else 0. Both are 0 if the target is negative. Throws with
-  /// a tape. Communicates as the forward pass does; and if rows are cut over y, all-gathers two f32
-  /// per row there.
+  /// nats, and 1 if greedy decoding takes it (ops::GreedyTargets), else 0. Both are 0 if the target
+  /// is negative. Throws with a tape. Communicates as the forward pass does, with four f32 per row
+  /// all-gathered on x; and if rows are cut over y, all-gathers two f32 per row there.
   Tensor each(const Context& ctx, const Var& hidden, const Tensor& targets) const;
+
+  /// Returns (R, wanted.columns()) f32, the record of each target, the same on every rank of x and
+  /// y. Throws with a tape. Each rank of x computes the records of a part of the rows from their
+  /// whole logits, so that no figure depends on the cut and a policy may keep any number of tokens.
+  /// Communication for a block of r rows: the logits as in the forward pass; an all-to-all of them
+  /// (r, V/Gx) on x; the records all-gathered on x, and on y if rows are cut over it.
+  Tensor records(const Context& ctx, const Var& hidden, const Tensor& targets,
+                 const TokenRecords& wanted) const;
 
   /// Logits (R, V/Gx) f32 of rows (R, C/Gy) of hidden, summed over y. With Cut::rows, each rank of
   /// y gets those of its run of the rows.
@@ -126,7 +156,19 @@ class CrossEntropy {
   bool in_place(const Context& ctx) const;
   /// Elements from a row of a block's logits to the next.
   std::int64_t stride(const Context& ctx) const;
-  void gather_stats(const Context& ctx, Softmax& softmax) const;
+  /// columns: those of SoftmaxStats, 3, or 4 for greedy targets.
+  void gather_stats(const Context& ctx, Softmax& softmax, std::int64_t columns) const;
+  /// Some rows of hidden and their targets, of which this rank computes `count` from `first` on and
+  /// writes their results into `out`.
+  struct ScoredRows {
+    View hidden, targets;  ///< (n, C/Gy) and (1, n)
+    std::int64_t first, count;
+    View out;  ///< (count, columns) f32
+  };
+  /// Calls score for blocks of all rows, and returns its results (R, columns) of all ranks of y.
+  Tensor score_rows(const Context& ctx, const Var& hidden, const Tensor& targets,
+                    std::int64_t columns,
+                    const std::function<void(const ScoredRows& rows)>& score) const;
   /// All rows of a chunk of hidden. Throws if its columns are not cut over y alone.
   Tensor rows_of(const Context& ctx, const Chunk& chunk) const;
 

@@ -147,10 +147,13 @@ struct TargetPlace {
   std::int64_t sequence, position;  ///< of its input
 };
 
-/// Computes the sequences in batches, and calls `take` with the loss and the greedy flag of every
-/// target that this rank counts, those of a sequence in order. Collective.
+/// The figures of a target: its loss and greedy flag, or its record.
+using TakeTarget = std::function<void(TargetPlace at, std::span<const float> figures)>;
+
+/// Computes the sequences in batches, and calls `take` for every target that this rank counts,
+/// those of a sequence in order. If `records` are given, the figures are these. Collective.
 void each_target(LoadedModel& model, const ScoredSequences& sequences, const ScoreOptions& options,
-                 const std::function<void(TargetPlace at, float loss, float greedy)>& take) {
+                 const std::shared_ptr<TokenRecords>& records, const TakeTarget& take) {
   AXONN_CHECK(options.batch > 0, "score: ", options.batch,
               " sequences at a time; options.batch must be at least 1");
   AXONN_CHECK(sequences.count == 0 || sequences.at, "score: there is no function `at` that gives ",
@@ -162,6 +165,8 @@ void each_target(LoadedModel& model, const ScoredSequences& sequences, const Sco
   StepState state;
   Context ctx = model.context();
   ctx.own_scheduling().step = &state;
+  if (records) ctx.attach(records);
+  const std::int64_t columns = records ? records->columns() : 2;
   for (std::int64_t first = 0; first < sequences.count; first += round) {
     // Every rank computes in every round, because the weights are gathered over z.
     const std::int64_t mine = first + grid.batch_place() * options.batch;
@@ -173,15 +178,20 @@ void each_target(LoadedModel& model, const ScoredSequences& sequences, const Sco
                                        .starts = batch.starts,
                                        .lengths = batch.lengths,
                                        .short_sequences = model.config().model.short_sequences()});
-    const Tensor losses = model.model().target_losses(ctx, tokens);
-    std::vector<float> host(losses.count());  // the loss and the greedy flag of each row, (R, 2)
-    ctx.device().copy_to_host(host.data(), losses.view().data, losses.bytes());
+    const Tensor figures = model.model().target_losses(ctx, tokens);
+    if (figures.cols() != columns)
+      refuse(
+          "this model gives no records of tokens; its target_losses() must return TokenRecords "
+          "if they are attached, as LanguageModel does");
+    std::vector<float> host(figures.count());
+    ctx.device().copy_to_host(host.data(), figures.view().data, figures.bytes());
     if (counts)
       tokens.rows.for_each_run([&](std::int64_t begin, std::int64_t count, std::int64_t number) {
         const std::int64_t length = batch.rows.positions;
         for (std::int64_t row = begin; row < begin + count; ++row, ++number)
           if (batch.targets[number] >= 0)
-            take({mine + number / length, number % length}, host[2 * row], host[2 * row + 1]);
+            take({mine + number / length, number % length},
+                 std::span(host).subspan(row * columns, columns));
       });
     if (options.report && grid.world().rank() == 0)
       options.report(std::min(first + round, sequences.count));
@@ -194,12 +204,13 @@ std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequ
                                  const ScoreOptions& options) {
   enum Sum : std::int64_t { nats, targets, greedy, kSums };  // of each sequence
   std::vector<double> sums(sequences.count * kSums);
-  each_target(model, sequences, options, [&](TargetPlace at, float loss, float likeliest) {
-    double* sum = &sums[at.sequence * kSums];
-    sum[nats] += loss;
-    sum[targets] += 1;
-    sum[greedy] += likeliest;
-  });
+  each_target(model, sequences, options, nullptr,
+              [&](TargetPlace at, std::span<const float> figures) {
+                double* sum = &sums[at.sequence * kSums];
+                sum[nats] += figures[0];
+                sum[targets] += 1;
+                sum[greedy] += figures[1];
+              });
   // Only one rank has a sequence's sums and the others have zeros, so the order of the sum changes
   // no bit, unless ranks share sequences.
   model.grid().world().all_reduce(buffer(std::span(sums)), "scores").wait();
@@ -214,33 +225,74 @@ std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequ
   return scores;
 }
 
-std::vector<TargetScores> score_targets(LoadedModel& model, const ScoredSequences& sequences,
-                                        const ScoreOptions& options) {
-  std::vector<std::int64_t> ends(sequences.count), first(sequences.count);  // of targets, of inputs
-  std::int64_t targets = 0;
+namespace {
+
+/// The figures of all targets on every rank, those of one after another.
+struct GatheredFigures {
+  std::int64_t columns;
+  std::vector<std::int64_t> begins;  ///< first target of each sequence, and the end
+  std::vector<float> values;
+
+  std::span<const float> of(std::int64_t target) const {
+    return std::span(values).subspan(target * columns, columns);
+  }
+};
+
+GatheredFigures gather_figures(LoadedModel& model, const ScoredSequences& sequences,
+                               const ScoreOptions& options,
+                               const std::shared_ptr<TokenRecords>& records) {
+  GatheredFigures all{records ? records->columns() : 2, {0}, {}};
+  std::vector<std::int64_t> first;  // of the inputs that have targets
   for (std::int64_t n = 0; n < sequences.count; ++n) {
     const ScoredSequence one = sequences.at(n);
     AXONN_CHECK(one.divided.ids.empty(), "score_targets: sequence ", n, " has documents");
-    first[n] = std::ssize(one.tokens) - 1 - one.scored;
-    ends[n] = targets += one.scored;
+    first.push_back(std::ssize(one.tokens) - 1 - one.scored);
+    all.begins.push_back(all.begins.back() + one.scored);
   }
-  std::vector<float> all(2 * targets);  // losses, then flags
-  each_target(model, sequences, options, [&](TargetPlace at, float loss, float greedy) {
-    const std::int64_t begin = at.sequence > 0 ? ends[at.sequence - 1] : 0;
-    const std::int64_t target = begin + at.position - first[at.sequence];
-    all[target] = loss;
-    all[targets + target] = greedy;
-  });
+  all.values.resize(all.begins.back() * all.columns);
+  each_target(
+      model, sequences, options, records, [&](TargetPlace at, std::span<const float> figures) {
+        const std::int64_t target = all.begins[at.sequence] + at.position - first[at.sequence];
+        std::ranges::copy(figures, all.values.begin() + target * all.columns);
+      });
   // One rank has a target's values and the others have zeros.
-  model.grid().world().all_reduce(buffer(std::span(all)), "scores of targets").wait();
+  model.grid().world().all_reduce(buffer(std::span(all.values)), "scores of targets").wait();
+  return all;
+}
+
+}  // namespace
+
+std::vector<TargetScores> score_targets(LoadedModel& model, const ScoredSequences& sequences,
+                                        const ScoreOptions& options) {
+  const GatheredFigures all = gather_figures(model, sequences, options, nullptr);
   std::vector<TargetScores> scores(sequences.count);
-  for (std::int64_t n = 0; n < sequences.count; ++n) {
-    const auto begin = all.begin() + (n > 0 ? ends[n - 1] : 0), end = all.begin() + ends[n];
-    scores[n].losses.assign(begin, end);
-    for (auto flag = begin + targets; flag != end + targets; ++flag)
-      scores[n].greedy.push_back(*flag != 0);
-  }
+  for (std::int64_t n = 0; n < sequences.count; ++n)
+    for (std::int64_t target = all.begins[n]; target < all.begins[n + 1]; ++target) {
+      scores[n].losses.push_back(all.of(target)[0]);
+      scores[n].greedy.push_back(all.of(target)[1] != 0);
+    }
   return scores;
+}
+
+std::vector<std::vector<TargetRecord>> record_targets(LoadedModel& model,
+                                                      const ScoredSequences& sequences,
+                                                      std::span<const SamplingPolicy> policies,
+                                                      const ScoreOptions& options) {
+  const auto records = std::make_shared<TokenRecords>();
+  records->policies.assign(policies.begin(), policies.end());
+  const GatheredFigures all = gather_figures(model, sequences, options, records);
+  std::vector<std::vector<TargetRecord>> of_sequences(sequences.count);
+  for (std::int64_t n = 0; n < sequences.count; ++n)
+    for (std::int64_t target = all.begins[n]; target < all.begins[n + 1]; ++target) {
+      const std::span<const float> figures = all.of(target),
+                                   log_q = figures.subspan(TokenRecords::kFigures);
+      of_sequences[n].push_back({.log_p = figures[0],
+                                 .rank = std::llround(figures[1]),
+                                 .mean = figures[2],
+                                 .variance = figures[3],
+                                 .log_q = {log_q.begin(), log_q.end()}});
+    }
+  return of_sequences;
 }
 
 std::int64_t usual_batch(const Grid& grid, std::int64_t length, std::int64_t count) {

@@ -14,6 +14,7 @@
 #include "axonn/data/corpus/tokens/token_file.h"
 #include "axonn/data/corpus/tokens/tokenize.h"
 #include "axonn/data/text/tokenizer.h"
+#include "axonn/network/nn/loss.h"
 #include "axonn/run/load/loaded_model.h"
 
 namespace axonn {
@@ -39,7 +40,7 @@ struct ScoredSequences {
 struct SequenceScore {
   double nats = 0;  ///< sum of the losses of its targets
   std::int64_t targets = 0;
-  std::int64_t greedy = 0;  ///< targets that are the likeliest token
+  std::int64_t greedy = 0;  ///< targets that greedy decoding takes
 
   bool operator==(const SequenceScore&) const = default;
 };
@@ -64,7 +65,7 @@ std::vector<SequenceScore> score(LoadedModel& model, const ScoredSequences& sequ
 /// The scores of a sequence's targets, in their order.
 struct TargetScores {
   std::vector<float> losses;  ///< nats
-  std::vector<bool> greedy;   ///< whether it is the likeliest token
+  std::vector<bool> greedy;   ///< whether greedy decoding takes it
 };
 
 /// The scores of every target of every sequence, of whose losses score() has the sums. Collective;
@@ -72,6 +73,23 @@ struct TargetScores {
 /// sequence with ScoredSequence::divided. Communication: an all-reduce of 8 bytes per target.
 std::vector<TargetScores> score_targets(LoadedModel& model, const ScoredSequences& sequences,
                                         const ScoreOptions& options);
+
+/// The record of a target: see TokenRecords.
+struct TargetRecord {
+  double log_p = 0;          ///< nats
+  std::int64_t rank = 1;     ///< 1: greedy decoding takes it
+  double mean = 0;           ///< of log p under p
+  double variance = 0;       ///< likewise
+  std::vector<float> log_q;  ///< by policy; minus infinity: it never draws the target
+};
+
+/// The records of every target of every sequence, those of a sequence in order. Collective; throws
+/// as score_targets() does, and UsageError if the model makes no records. Memory and communication,
+/// an all-reduce: 16 bytes per target, and 4 more per policy.
+std::vector<std::vector<TargetRecord>> record_targets(LoadedModel& model,
+                                                      const ScoredSequences& sequences,
+                                                      std::span<const SamplingPolicy> policies,
+                                                      const ScoreOptions& options);
 
 /// Sequences of this length, of `count` in all, that a (z, data) coordinate computes at a time
 /// unless somebody chooses: about 2,048 rows, but no more than its share.

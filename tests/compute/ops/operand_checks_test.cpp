@@ -18,9 +18,9 @@ constexpr auto kF32 = DType::f32, kBf16 = DType::bf16;
 /// Operands with 4 rows of 6 columns and others that fit them, and some that fit nothing.
 struct Operands {
   Operand x{4, 6, kF32}, y{4, 6, kF32}, half{4, 6, kBf16}, row{1, 6, kF32}, stats{4, 2, kF32},
-      column{4, 1, kF32}, thirds{4, 3, kF32}, one{1, 1, kF32}, experts{4, 2, DType::i32},
-      copies{8, 6, kF32}, states{2, 15, kF32}, ids{std::vector<std::int32_t>(4)},
-      few{std::vector<std::int32_t>(3)};
+      column{4, 1, kF32}, thirds{4, 3, kF32}, quarters{4, 4, kF32}, one{1, 1, kF32},
+      experts{4, 2, DType::i32}, copies{8, 6, kF32}, states{2, 15, kF32},
+      ids{std::vector<std::int32_t>(4)}, few{std::vector<std::int32_t>(3)};
 };
 
 /// Operations of which one operand does not fit, with the message without the operation's name.
@@ -182,7 +182,11 @@ Refused of_losses(const Operands& o) {
                                                              .logits = o.y,
                                                              .targets = o.ids,
                                                              .valid = 6}},
-          {"stats is (4,2) f32, want (4,3)", ops::GreedyTargets{o.column, o.stats, o.ids}},
+          {"stats is (4,2) f32, want (4,4)", ops::GreedyTargets{o.column, o.stats, o.ids}},
+          {"logits is (4,6) f32, want 13 tokens in 2 pieces of at least 4 rows",
+           ops::TokenRecord{o.quarters, o.x, o.ids, 13, 2}},
+          {"logits is (4,6) f32, want 7 tokens in 1 pieces of at least 4 rows",
+           ops::PolicyLogProbability{o.column, o.x, o.ids, 7}},
           {"teacher is (4,3) f32, want (4,6)", ops::DivergenceTerms{.out = o.stats,
                                                                     .student = o.x,
                                                                     .teacher = o.thirds,
@@ -257,8 +261,7 @@ TEST(OperandChecks, OfEveryRowwiseOperationNameOperationAndOperand) {
 
 TEST(OperandChecks, WantTheStatsOfAtLeastOnePieceOfTheVocabulary) {
   const Operands o;
-  for (const RowwiseOperation& operation :
-       {RowwiseOperation(ops::CombineSoftmax{o.column, o.column, o.one, o.ids}),
-        RowwiseOperation(ops::GreedyTargets{o.column, o.one, o.ids})})
-    expect_refusal("stats is (1,1) f32, want (4,3)", operation);
+  expect_refusal("stats is (1,1) f32, want (4,3)",
+                 ops::CombineSoftmax{o.column, o.column, o.one, o.ids});
+  expect_refusal("stats is (1,1) f32, want (4,4)", ops::GreedyTargets{o.column, o.one, o.ids});
 }

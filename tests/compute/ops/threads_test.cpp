@@ -201,7 +201,12 @@ Outputs loss_and_embedding(Backend& backend, DType type) {
       ops::DivergenceBackward{diverged, student, teacher, lse, lse, ids, terms, kCols, 0.5f, 1});
   Operand greedy(kRows, 1, DType::f32), sum(1, 1, DType::f64), bad(1, 1, DType::i64),
       clip(1, 1, DType::f32);
-  backend.run(ops::GreedyTargets{greedy, stats, ids});
+  Operand tied(kRows, 4, DType::f32), record(kRows, 4, DType::f32), drawn(kRows, 1, DType::f32);
+  backend.run(ops::SoftmaxStats{tied, x, ids, {0, kCols}});
+  backend.run(ops::GreedyTargets{greedy, tied, ids, kCols});
+  backend.run(ops::TokenRecord{record, student, ids, kCols});
+  backend.run(ops::PolicyLogProbability{
+      .out = drawn, .logits = student, .targets = ids, .vocab = kCols, .top_k = 40, .top_p = 0.9});
   backend.run(ops::SquaredSum{squares, x});
   backend.run(ops::Sum{sum, x});
   backend.run(ops::CountNonfinite{bad, x});
@@ -209,8 +214,9 @@ Outputs loss_and_embedding(Backend& backend, DType type) {
   Operand powers(1, 1, DType::f64), largest(1, 1, DType::f64);
   backend.run(ops::PowerSum{powers, x, squares, 3});
   backend.run(ops::LargestSize{largest, x});
-  return outputs({&loss, &lse, &d, &whole_loss, &d_whole, &d_table, &squares, &d_positions,
-                  &embedded, &terms, &diverged, &greedy, &sum, &bad, &clip, &powers, &largest});
+  return outputs({&loss,        &lse,      &d,     &whole_loss, &d_whole, &d_table, &squares,
+                  &d_positions, &embedded, &terms, &diverged,   &greedy,  &tied,    &record,
+                  &drawn,       &sum,      &bad,   &clip,       &powers,  &largest});
 }
 
 Outputs adafactor(Backend& backend, DType type) {

@@ -1,5 +1,6 @@
 // The loss of each target, on grids; family_reference_test.cpp compares it with plain loops.
 #include <cmath>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -30,15 +31,19 @@ Tokens tokens_of(const Context& ctx, const Batch& batch, std::int64_t first, std
   return make_tokens(ctx, ids, targets, {each, batch.positions, first * batch.positions});
 }
 
-/// The losses (R, 2) of all targets in order; checks that ranks with the same targets agree.
-std::vector<float> losses_of(TinyRun run, const Batch& batch) {
-  std::vector<float> all(batch.sequences * batch.positions * 2);
+/// The losses (R, 2) of all targets in order, or their records, if given; checks that ranks with
+/// the same targets agree.
+std::vector<float> losses_of(TinyRun run, const Batch& batch,
+                             const std::shared_ptr<TokenRecords>& records = nullptr) {
+  std::vector<float> all(batch.sequences * batch.positions * (records ? records->columns() : 2));
   run.steps = 0;
   run.after = [&](const Context& ctx, Model& model) {
     const GridShape& shape = ctx.grid.shape();
     const std::int64_t each = batch.sequences / (shape.z * shape.data);
     const std::int64_t place = ctx.grid.coord(Axis::data) * shape.z + ctx.grid.coord(Axis::z);
-    const Tensor mine = model.target_losses(ctx, tokens_of(ctx, batch, place * each, each));
+    Context pass = ctx;
+    if (records) pass.attach(records);
+    const Tensor mine = model.target_losses(pass, tokens_of(ctx, batch, place * each, each));
     ASSERT_EQ(mine.rows(), each * batch.positions);
     // Read at once: a collective first could hide that some of them are still on their way.
     const auto* const first = mine.view().as<float>();
@@ -76,7 +81,52 @@ void expect_same_on_grids(TinyRun run, const Batch& batch, const std::vector<Gri
   }
 }
 
+const auto kRecords = std::make_shared<TokenRecords>(
+    TokenRecords{{{}, {.top_k = 40}, {.temperature = 0.7, .top_p = 0.9}, {.temperature = 0}}});
+
+/// Records on grids against one rank, and those of one rank against the losses.
+void expect_same_records(TinyRun run, const Batch& batch, const std::vector<GridShape>& grids) {
+  run.grid = {};
+  const std::vector<float> want = losses_of(run, batch, kRecords), losses = losses_of(run, batch);
+  const std::int64_t columns = kRecords->columns();
+  std::int64_t never = 0, drawn = 0;
+  for (std::int64_t i = 0; i < std::ssize(losses) / 2; ++i) {
+    const float* record = &want[i * columns];
+    EXPECT_NEAR(-record[0], losses[2 * i], 2e-6 * (1 + losses[2 * i])) << "target " << i;
+    EXPECT_EQ(record[1] == 1, losses[2 * i + 1] == 1) << "target " << i;
+    EXPECT_NEAR(record[4], record[0], 1e-6 * (1 - record[0])) << "target " << i;  // all tokens
+    for (std::int64_t c = 5; c < columns; ++c) (std::isinf(record[c]) ? never : drawn) += 1;
+  }
+  EXPECT_GT(never, 0);
+  EXPECT_GT(drawn, 0);
+  for (const GridShape& shape : grids) {
+    SCOPED_TRACE("grid " + to_string(shape));
+    run.grid = shape;
+    const std::vector<float> got = losses_of(run, batch, kRecords);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      if (i % columns == 1 || std::isinf(want[i]))
+        EXPECT_EQ(got[i], want[i]) << "target " << i / columns << ", column " << i % columns;
+      else
+        EXPECT_NEAR(got[i], want[i], 4e-6 * (1 + std::abs(want[i])))
+            << "target " << i / columns << ", column " << i % columns;
+    }
+  }
+}
+
 }  // namespace
+
+TEST(TokenRecords, AreThoseOfOneRankOnEveryGridOfUpToEightRanks) {
+  for (bool cut : {true, false})
+    expect_same_records({.sequence_parallel = cut, .make_model = tiny_gpt(4, true)},
+                        {.sequences = 48, .positions = 8}, every_grid());
+}
+
+TEST(TokenRecords, AreThoseOfOneRankInChunksAndWhereRowsCannotBeCut) {
+  expect_same_records({.chunks = 2, .make_model = model_of(tiny_llama())},
+                      {.sequences = 24, .positions = 8}, {{2, 2, 1, 1}, {1, 2, 2, 1}});
+  expect_same_records({.make_model = model_of(tiny_llama())}, {.sequences = 5, .positions = 7},
+                      {{2, 2, 1, 1}, {1, 2, 1, 1}, {4, 1, 1, 1}});
+}
 
 TEST(TargetLosses, AreThoseOfOneRankOnEveryGridOfUpToEightRanks) {
   // 384 rows on one rank are two blocks of logits; three ranks of y cannot cut the first evenly.

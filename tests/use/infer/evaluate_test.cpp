@@ -10,6 +10,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/random.h"
 #include "axonn/use/infer/logits.h"
+#include "axonn/use/infer/sampling.h"
 
 #include "tests/support/family_reference.h"
 #include "tests/support/runs.h"
@@ -211,6 +212,43 @@ TEST(Evaluate, LossesFollowFromTheLogitsOnEveryGrid) {
       }
       EXPECT_THAT([&] { logits_of(model, random_tokens(13)); },
                   ThrowsMessage<UsageError>(HasSubstr("has 13 tokens, more than 12")));
+    });
+}
+
+TEST(Evaluate, RecordsHaveTheProbabilitiesWithWhichTokensAreSampledOnEveryGrid) {
+  const std::vector<std::int32_t> tokens = random_tokens(11);
+  const std::vector<SamplingPolicy> policies{{},
+                                             {.temperature = 0.5, .top_k = 12},
+                                             {.temperature = 2, .top_p = 0.7},
+                                             {.top_k = 20, .top_p = 0.9},
+                                             {.temperature = 0}};
+  for (const GridShape& grid : {GridShape{}, GridShape{2, 1, 1, 1}, GridShape{2, 2, 1, 2}})
+    with_model(on_grid(small_llama(), grid), [&](LoadedModel& model) {
+      const std::vector<float> logits = logits_of(model, tokens);
+      const auto whole = [&](auto) {
+        return ScoredSequence{.tokens = tokens, .scored = 10, .positions = 10};
+      };
+      const ScoredSequences sequences{.count = 1, .at = whole};
+      const auto records = record_targets(model, sequences, policies, {});
+      const auto scores = score_targets(model, sequences, {});
+      ASSERT_EQ(records.at(0).size(), 10u);
+      for (std::size_t t = 0; t < 10; ++t) {
+        const TargetRecord& record = records[0][t];
+        EXPECT_NEAR(record.log_p, -scores[0].losses[t], 2e-5);
+        EXPECT_EQ(record.rank == 1, scores[0].greedy[t]);
+        for (std::size_t i = 0; i < policies.size(); ++i) {
+          constexpr int kDraws = 2000;  // at even distances: a share is right to two of them
+          const Sampling sampling{.temperature = policies[i].temperature,
+                                  .top_k = policies[i].top_k,
+                                  .top_p = policies[i].top_p};
+          int drawn = 0;
+          for (int draw = 0; draw < kDraws; ++draw)
+            drawn += sample(std::span(logits).subspan(t * kVocab, kVocab), sampling,
+                            (draw + 0.5) / kDraws) == tokens[t + 1];
+          EXPECT_NEAR(std::exp(record.log_q[i]), drawn / double{kDraws}, 2.0 / kDraws)
+              << "target " << t << ", policy " << i;
+        }
+      }
     });
 }
 

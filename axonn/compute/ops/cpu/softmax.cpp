@@ -3,12 +3,15 @@
 #include "axonn/compute/ops/cpu/launch.h"
 #include "axonn/compute/ops/rowwise/divergence.h"
 #include "axonn/compute/ops/rowwise/route.h"
+#include "axonn/compute/ops/rowwise/token_record.h"
 
 namespace axonn::ops {
 
 template void SoftmaxStats::run(cpu::Launch, const Checker&) const;
 template void CombineSoftmax::run(cpu::Launch, const Checker&) const;
 template void GreedyTargets::run(cpu::Launch, const Checker&) const;
+template void TokenRecord::run(cpu::Launch, const Checker&) const;
+template void PolicyLogProbability::run(cpu::Launch, const Checker&) const;
 template void CrossEntropyBackward::run(cpu::Launch, const Checker&) const;
 template void CrossEntropy::run(cpu::Launch, const Checker&) const;
 template void DivergenceTerms::run(cpu::Launch, const Checker&) const;

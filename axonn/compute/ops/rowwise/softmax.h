@@ -50,26 +50,37 @@ AXONN_DEVICE Pair<float> softmax_stats(const auto& team, const T* x, int valid) 
 
 /// out[row] = maximum, sum of exp(x - maximum), and, if there are targets, the target's logit (0 if
 /// it is not here). One team per row, one pass. Bound by memory, R · V · sizeof(T) bytes, or by an
-/// exponential per element.
+/// exponential per element. With `ties`, the equal logits before that of a target that is the
+/// maximum are counted in another pass over that part of the row.
 template <typename T>
 struct SoftmaxStatsKernel {
-  Matrix<float> out;            // (R, 3), or (R, 2) without targets
+  Matrix<float> out;            // (R, 3); (R, 2) without targets, (R, 4) with ties
   Matrix<const T> logits;       // (R, V)
   const std::int32_t* targets;  // (R) or null
   std::int64_t first;
   int valid;
+  bool ties;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
     const T* x = logits.row(row);
     const Pair<float> stats = softmax_stats(team, x, valid);
+    const std::int64_t target = targets ? targets[row] - first : -1;
+    const bool here = targets && targets[row] >= 0 && target >= 0 && target < valid;
+    const int tied = ties && here ? ties_before(team, x, static_cast<int>(target), stats.first) : 0;
     team.once([&] {
       out.row(row)[0] = stats.first;
       out.row(row)[1] = stats.second;
-      if (!targets) return;
-      const std::int64_t target = targets[row] - first;
-      const bool here = targets[row] >= 0 && target >= 0 && target < valid;
-      out.row(row)[2] = here ? get(x[target]) : 0;
+      if (targets) out.row(row)[2] = here ? get(x[target]) : 0;
+      if (ties) out.row(row)[3] = static_cast<float>(tied);
     });
+  }
+
+ private:
+  AXONN_DEVICE int ties_before(const auto& team, const T* x, int target, float most) const {
+    const float own = team.first([&] { return get(x[target]); });
+    return own < most ? 0
+                      : team.count_if(
+                            target, [own](float v) { return v == own; }, x);
   }
 };
 
@@ -106,12 +117,13 @@ struct CombineSoftmaxKernel {
   }
 };
 
-/// out[row] = 1 if no piece has a larger logit than the target's, else 0, from the same stats.
+/// out[row] = 1 if no piece has a larger logit than the target's, nor an equal one of a lower id,
+/// else 0, from the same stats with ties.
 struct GreedyTargetsKernel {
   Matrix<float> out;            // (R, 1)
-  Matrix<const float> stats;    // (pieces · R, 3)
+  Matrix<const float> stats;    // (pieces · R, 4)
   const std::int32_t* targets;  // (R)
-  std::int64_t R, pieces;
+  std::int64_t R, pieces, piece_size;
 
   AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
     team.each(tile.count, [&](int i) {
@@ -119,8 +131,11 @@ struct GreedyTargetsKernel {
       float target = 0;
       for (std::int64_t p = 0; p < pieces; ++p) target += stats.row(p * R + row)[2];
       bool greedy = targets[row] >= 0;
-      for (std::int64_t p = 0; p < pieces; ++p)
-        greedy = greedy && stats.row(p * R + row)[0] <= target;
+      const std::int64_t own = greedy ? targets[row] / piece_size : 0;
+      for (std::int64_t p = 0; p < pieces; ++p) {
+        const float* piece = stats.row(p * R + row);
+        greedy = greedy && (p < own ? piece[0] < target : piece[0] <= target) && piece[3] == 0;
+      }
       out.row(row)[0] = greedy ? 1.0f : 0.0f;
     });
   }
@@ -269,31 +284,37 @@ inline void check_logits(const Checker& check, const View& logits, const Vocabul
               ": ", piece.valid, " columns from ", piece.first, " of logits ", logits);
 }
 
-/// Checks stats (pieces · R, 3) and targets (1, R). Returns the number of pieces; 0 if R is 0.
-inline std::int64_t check_pieces(const Checker& check, const View& stats, const View& targets) {
+/// Checks stats (pieces · R, columns) and targets (1, R). Returns the pieces; 0 if R is 0.
+inline std::int64_t check_pieces(const Checker& check, const View& stats, const View& targets,
+                                 std::int64_t columns) {
   check.ids("targets", targets, targets.cols);
   if (targets.cols == 0) return 0;
   // Too few rows for one piece: the message wants those of one.
   const std::int64_t pieces = std::max<std::int64_t>(stats.rows / targets.cols, 1);
-  check.f32("stats", stats, pieces * targets.cols, 3);
+  check.f32("stats", stats, pieces * targets.cols, columns);
   return pieces;
 }
 
 void SoftmaxStats::run(auto launch, const Checker& check) const {
   check_logits(check, logits, piece);
   if (targets.rows > 0) check.ids("targets", targets, logits.rows);
-  check.f32("out", out, logits.rows, targets.rows > 0 ? 3 : 2);
+  const bool ties = targets.rows > 0 && out.cols == 4;
+  check.f32("out", out, logits.rows, ties ? 4 : targets.rows > 0 ? 3 : 2);
   with_type(logits.dtype, [&]<typename T>(T) {
     launch.rows({logits.rows, logits.cols},
-                rowwise::SoftmaxStatsKernel<T>{out, logits, address<const std::int32_t>(targets),
-                                               piece.first, static_cast<int>(piece.valid)});
+                rowwise::SoftmaxStatsKernel<T>{.out = out,
+                                               .logits = logits,
+                                               .targets = address<const std::int32_t>(targets),
+                                               .first = piece.first,
+                                               .valid = static_cast<int>(piece.valid),
+                                               .ties = ties});
   });
 }
 
 void CombineSoftmax::run(auto launch, const Checker& check) const {
   check.f32("loss", loss, targets.cols, 1);
   check.f32("lse", lse, targets.cols, 1);
-  const std::int64_t pieces = check_pieces(check, stats, targets);
+  const std::int64_t pieces = check_pieces(check, stats, targets, 3);
   if (pieces == 0) return;
   launch.tiles(1, loss.rows,
                rowwise::CombineSoftmaxKernel{loss, lse, stats, address<const std::int32_t>(targets),
@@ -302,11 +323,12 @@ void CombineSoftmax::run(auto launch, const Checker& check) const {
 
 void GreedyTargets::run(auto launch, const Checker& check) const {
   check.f32("out", out, targets.cols, 1);
-  const std::int64_t pieces = check_pieces(check, stats, targets);
+  AXONN_CHECK(piece_size >= 1, check.operation, ": pieces of ", piece_size, " tokens, want 1");
+  const std::int64_t pieces = check_pieces(check, stats, targets, 4);
   if (pieces == 0) return;
   launch.tiles(1, out.rows,
                rowwise::GreedyTargetsKernel{out, stats, address<const std::int32_t>(targets),
-                                            out.rows, pieces});
+                                            out.rows, pieces, piece_size});
 }
 
 /// Of R rows in consecutive memory, or none.
