@@ -421,39 +421,97 @@ Matrix admitted(const Matrix& x, const ModelConfig& m, const Weights& weights,
                     layer + "post_per_layer_input_norm");
 }
 
-bool counts(const RouterRows& rows, std::int64_t row) {
-  return rows.counted.empty() || rows.counted[row];
-}
+}  // namespace
 
-/// Of rows [begin, end) of one layer: how many are counted, f_i and P_i, the mean of the share that
-/// expert i has of a row's scores (DeepSeek-V3, equations 18 to 20).
-struct Use {
-  double rows = 0;
-  std::vector<double> f, p;
+namespace {
+
+/// A pass that is under way.
+struct Running {
+  const ModelConfig& m;
+  const Weights& weights;
+  const std::vector<std::int32_t>& ids;
+  std::int64_t positions;
+  const std::vector<Routing>& repeated;
+  KeysValues keys_values = KeysValues(m.layers);
+  Matrix embedded = {};
+  LlamaPass pass = {};
 };
 
-Use use_of(const Routing& routing, const RouterRows& rows, std::int64_t begin, std::int64_t end) {
-  const std::int64_t k = routing.weights.cols, E = routing.scores.cols;
-  Use use{.f = std::vector<double>(E), .p = std::vector<double>(E)};
-  for (std::int64_t r = begin; r < end; ++r) {
-    if (!counts(rows, r)) continue;
-    ++use.rows;
-    for (std::int64_t j = 0; j < k; ++j) use.f[routing.ids[r * k + j]] += 1;
-    double sum = 0;
-    for (std::int64_t i = 0; i < E; ++i) sum += routing.scores(r, i);
-    for (std::int64_t i = 0; i < E; ++i) use.p[i] += routing.scores(r, i) / sum;
-  }
-  for (std::int64_t i = 0; i < E && use.rows > 0; ++i) {
-    use.f[i] /= double(k) * use.rows;
-    use.p[i] /= use.rows;
-  }
-  return use;
+Matrix embeddings(const ModelConfig& m, const Weights& weights,
+                  const std::vector<std::int32_t>& ids) {
+  const Matrix& table = weights.at("model.embed_tokens.weight");
+  Matrix x(std::int64_t(ids.size()), m.hidden);
+  for (std::int64_t r = 0; r < x.rows; ++r)
+    for (std::int64_t c = 0; c < x.cols; ++c) x(r, c) = m.embedding_scale * table(ids[r], c);
+  return x;
 }
 
-double dot(const std::vector<double>& a, const std::vector<double>& b) {
-  double out = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) out += a[i] * b[i];
-  return out;
+/// The output of layer i.
+Matrix layer_output(Running& p, Matrix x, std::int64_t i) {
+  const ModelConfig& m = p.m;
+  const Weights& weights = p.weights;
+  const std::string layer = "model.layers." + std::to_string(i) + ".";
+  const auto norm = [&](const Matrix& of, const char* name) {
+    return block_norm(of, m, weights, layer + name + "layernorm");
+  };
+  const auto feed_forward = [&](const Matrix& of) {
+    if (!m.has_experts(i)) return mlp(of, m, weights, layer + "mlp.");
+    const std::size_t number = p.pass.routings.size();
+    p.pass.routings.push_back(p.repeated.empty() ? Routing{} : p.repeated[number]);
+    return experts({of, x}, m, weights, layer, p.pass.routings.back());
+  };
+  const auto factor = weights.find(layer + "layer_scalar");
+  const auto added = [&](Matrix to, Matrix of) {
+    for (double& value : of.values) value *= m.residual_scale;
+    return sum(std::move(to), of);
+  };
+  const auto attend = [&](const Matrix& of) {
+    if (m.has_delta(i)) return delta_net(of, m, weights, i, p.positions);
+    return m.kv_lora_rank > 0 ? latent_attention(of, m, weights, i, p.positions)
+                              : self_attention(of, m, weights, {i, p.positions, p.keys_values});
+  };
+  if (m.block_norm == BlockNormKind::parallel) {
+    const Matrix normed = norm(x, "input_");
+    x = added(x, sum(attend(normed), feed_forward(normed)));
+  } else if (m.block_norm == BlockNormKind::input) {
+    x = added(x, attend(norm(x, "input_")));
+    x = added(x, feed_forward(norm(x, "post_attention_")));
+  } else {
+    const bool both = m.block_norm == BlockNormKind::both;
+    x = added(x, norm(attend(both ? norm(x, "input_") : x), "post_attention_"));
+    x = added(x, norm(feed_forward(both ? norm(x, "pre_feedforward_") : x), "post_feedforward_"));
+  }
+  if (m.layer_input > 0)
+    x = sum(x, admitted(x, m, weights, layer, layer_input(p.embedded, m, weights, p.ids, i)));
+  for (double& value : x.values) value *= factor == weights.end() ? 1 : factor->second(0, 0);
+  return x;
+}
+
+Matrix logits_of(const ModelConfig& m, const Weights& weights, const Matrix& normed) {
+  Matrix logits =
+      product(normed, weights.at(m.tied ? "model.embed_tokens.weight" : "lm_head.weight"));
+  for (double& logit : logits.values) {
+    logit *= m.logit_scale;
+    if (m.logit_cap > 0) logit = m.logit_cap * std::tanh(logit / m.logit_cap);
+    if (m.mup_base > 0) logit *= double(m.mup_base) / double(m.hidden);
+  }
+  return logits;
+}
+
+/// The hidden state that predicts one token further than h does, whose next tokens are `ids`.
+Matrix further_hidden(Running& p, const Matrix& h, const std::vector<std::int32_t>& ids,
+                      std::int64_t i) {
+  const std::string layer = "model.layers." + std::to_string(i) + ".";
+  const Matrix e = block_norm(embeddings(p.m, p.weights, ids), p.m, p.weights, layer + "enorm"),
+               of_h = block_norm(h, p.m, p.weights, layer + "hnorm");
+  Matrix both(h.rows, 2 * h.cols);
+  for (std::int64_t r = 0; r < h.rows; ++r)
+    for (std::int64_t c = 0; c < h.cols; ++c) {
+      both(r, c) = e(r, c);
+      both(r, h.cols + c) = of_h(r, c);
+    }
+  const Matrix x = product(both, p.weights.at(layer + "eh_proj.weight"));
+  return block_norm(layer_output(p, x, i), p.m, p.weights, layer + "shared_head.norm");
 }
 
 }  // namespace
@@ -461,58 +519,20 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
 LlamaPass llama_pass(const ModelConfig& m, const Weights& weights,
                      const std::vector<std::int32_t>& ids, std::int64_t positions,
                      const std::vector<Routing>& repeated) {
-  const Matrix& table = weights.at("model.embed_tokens.weight");
-  LlamaPass pass;
-  Matrix x(std::int64_t(ids.size()), m.hidden);
-  for (std::int64_t r = 0; r < x.rows; ++r)
-    for (std::int64_t c = 0; c < x.cols; ++c) x(r, c) = m.embedding_scale * table(ids[r], c);
-  const Matrix embedded = x;
-  KeysValues keys_values(m.layers);
-  for (std::int64_t i = 0; i < m.layers; ++i) {
-    const std::string layer = "model.layers." + std::to_string(i) + ".";
-    const auto norm = [&](const Matrix& of, const char* name) {
-      return block_norm(of, m, weights, layer + name + "layernorm");
-    };
-    const auto feed_forward = [&](const Matrix& of) {
-      if (!m.has_experts(i)) return mlp(of, m, weights, layer + "mlp.");
-      const std::size_t number = pass.routings.size();
-      pass.routings.push_back(repeated.empty() ? Routing{} : repeated[number]);
-      return experts({of, x}, m, weights, layer, pass.routings.back());
-    };
-    const auto factor = weights.find(layer + "layer_scalar");
-    const auto added = [&](Matrix to, Matrix of) {
-      for (double& value : of.values) value *= m.residual_scale;
-      return sum(std::move(to), of);
-    };
-    const auto attend = [&](const Matrix& of) {
-      if (m.has_delta(i)) return delta_net(of, m, weights, i, positions);
-      return m.kv_lora_rank > 0 ? latent_attention(of, m, weights, i, positions)
-                                : self_attention(of, m, weights, {i, positions, keys_values});
-    };
-    if (m.block_norm == BlockNormKind::parallel) {
-      const Matrix normed = norm(x, "input_");
-      x = added(x, sum(attend(normed), feed_forward(normed)));
-    } else if (m.block_norm == BlockNormKind::input) {
-      x = added(x, attend(norm(x, "input_")));
-      x = added(x, feed_forward(norm(x, "post_attention_")));
-    } else {
-      const bool both = m.block_norm == BlockNormKind::both;
-      x = added(x, norm(attend(both ? norm(x, "input_") : x), "post_attention_"));
-      x = added(x, norm(feed_forward(both ? norm(x, "pre_feedforward_") : x), "post_feedforward_"));
-    }
-    if (m.layer_input > 0)
-      x = sum(x, admitted(x, m, weights, layer, layer_input(embedded, m, weights, ids, i)));
-    for (double& value : x.values) value *= factor == weights.end() ? 1 : factor->second(0, 0);
+  Running p{m, weights, ids, positions, repeated};
+  p.embedded = embeddings(m, weights, ids);
+  Matrix x = p.embedded;
+  for (std::int64_t i = 0; i < m.layers; ++i) x = layer_output(p, x, i);
+  Matrix h = block_norm(x, m, weights, "model.norm");
+  p.pass.logits = logits_of(m, weights, h);
+  std::vector<std::int32_t> next = ids;
+  for (std::int64_t i = m.layers; i < m.layers + m.mtp_layers; ++i) {
+    next.erase(next.begin());
+    next.push_back(0);
+    h = further_hidden(p, h, next, i);
+    p.pass.further.push_back(logits_of(m, weights, h));
   }
-  pass.logits = product(block_norm(x, m, weights, "model.norm"),
-                        m.tied ? table : weights.at("lm_head.weight"));
-  for (double& logit : pass.logits.values) {
-    logit *= m.logit_scale;
-    if (m.logit_cap > 0) logit = m.logit_cap * std::tanh(logit / m.logit_cap);
-  }
-  if (m.mup_base > 0)
-    for (double& logit : pass.logits.values) logit *= double(m.mup_base) / double(m.hidden);
-  return pass;
+  return p.pass;
 }
 
 Matrix llama_logits(const ModelConfig& m, const Weights& weights,
@@ -562,39 +582,6 @@ Matrix gpt_logits(const ModelConfig& m, const Weights& weights,
   }
   return product(norm(x, opt ? "model.decoder.final_layer_norm" : "ln_f"),
                  m.tied ? tokens : weights.at("lm_head.weight"));
-}
-
-double balance_loss(const std::vector<Routing>& routings, BalanceScope scope,
-                    const RouterRows& rows) {
-  const std::int64_t all = routings.front().scores.rows, E = routings.front().scores.cols,
-                     k = routings.front().weights.cols;
-  const double layers = double(routings.size());
-  const std::int64_t each = scope == BalanceScope::sequence ? rows.positions : all;
-  std::vector<double> f(E), p(E);
-  double loss = 0;
-  for (const Routing& routing : routings) {
-    const double counted = use_of(routing, rows, 0, all).rows;
-    for (std::int64_t begin = 0; begin < all; begin += each) {
-      const Use use = use_of(routing, rows, begin, begin + each);
-      loss += use.rows / counted * double(E) * dot(use.f, use.p) / layers;
-      for (std::int64_t i = 0; i < E && scope == BalanceScope::hugging_face; ++i) {
-        f[i] += use.f[i] / layers;
-        p[i] += use.p[i] / layers;
-      }
-    }
-  }
-  return scope == BalanceScope::hugging_face ? double(k * E) * dot(f, p) : loss;
-}
-
-double z_loss(const std::vector<Routing>& routings, const RouterRows& rows) {
-  double total = 0, count = 0;
-  for (const Routing& routing : routings)
-    for (std::int64_t r = 0; r < routing.log_sums.rows; ++r) {
-      if (!counts(rows, r)) continue;
-      total += routing.log_sums(r, 0) * routing.log_sums(r, 0);
-      ++count;
-    }
-  return total / count;
 }
 
 }  // namespace axonn::reference

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "axonn/foundation/base/random.h"
+#include "axonn/network/model/mtp_layer.h"
 #include "axonn/network/nn/experts/routing.h"
 #include "axonn/network/nn/loss.h"
 #include "axonn/ranks/parallel/scheduling.h"
@@ -96,7 +97,8 @@ Matrix OneRankModel::target_losses(float factor) {
 
 std::pair<double, Weights> OneRankModel::backward() {
   return backward([this](const Context& ctx) {
-    return make_tokens(ctx, ids_, targets_, {kSequences, kPositions});
+    return make_tokens(ctx, ids_, targets_, {kSequences, kPositions},
+                       {.further = static_cast<int>(config_.mtp_layers)});
   });
 }
 
@@ -122,7 +124,10 @@ std::pair<double, Weights> OneRankModel::backward(
     routing->begin_step(tokens.rows.count());
     routing->begin_pass(ctx, tokens.rows);
   }
+  const Tensor further = ctx.zeros(1, 1, DType::f64);
+  if (mtp_weight_ > 0) ctx.attach(std::make_shared<MtpLoss>(MtpLoss{mtp_weight_, further.view()}));
   model_->loss(ctx, tokens, 1, total);
+  mtp_loss_ = *further.view().as<double>();
   if (balance_) {
     routing->finish_pass(ctx);
     router_losses_ = {routing->sums().balance, routing->sums().z};

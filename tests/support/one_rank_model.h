@@ -44,6 +44,10 @@ class OneRankModel {
 
   /// Adds the losses of routers to what backward() differentiates.
   void set_balance(const BalanceConfig& balance) { balance_ = balance; }
+  /// Adds the losses of further tokens, if the model predicts some, with this weight.
+  void set_mtp(float weight) { mtp_weight_ = weight; }
+  /// The sum of the losses of further tokens of the last backward(), without the weight.
+  double mtp_loss() const { return mtp_loss_; }
   /// The balance loss and the z-loss of the last backward(), without their weights.
   std::pair<double, double> router_losses() const { return router_losses_; }
 
@@ -65,6 +69,8 @@ class OneRankModel {
   Weights weights_;
   std::optional<BalanceConfig> balance_;
   std::pair<double, double> router_losses_;
+  float mtp_weight_ = 0;
+  double mtp_loss_ = 0;
 };
 
 }  // namespace axonn::testing_support

@@ -25,7 +25,8 @@ std::int32_t random_token(const TinyRun& run, std::int64_t s, std::int64_t t) {
 }
 
 /// This rank's sequences of a micro-batch.
-Tokens random_tokens(const Context& ctx, const TinyRun& run, std::int64_t step, int micro) {
+Tokens random_tokens(const Context& ctx, const Model& model, const TinyRun& run, std::int64_t step,
+                     int micro) {
   const GridShape& shape = ctx.grid.shape();
   const std::int64_t each = run.sequences / (batch_places(shape) * run.accumulation);
   const int place = ctx.grid.batch_place();
@@ -41,7 +42,9 @@ Tokens random_tokens(const Context& ctx, const TinyRun& run, std::int64_t step, 
   }
   const Rows rows{each, run.positions, first * run.positions};
   const PackedRows packed(first, rows);
-  return make_tokens(ctx, ids, targets, rows, run.packed ? packed.places() : RowPositions{});
+  RowPositions places = run.packed ? packed.places() : RowPositions{};
+  places.further = static_cast<int>(model.mtp_layers());
+  return make_tokens(ctx, ids, targets, rows, places);
 }
 
 /// The FNV-1a hash of the bits of this rank's piece of the weights.
@@ -91,18 +94,18 @@ TinyTrace run_tiny(const TinyRun& run, Communicator& world) {
     balance->routing().set_records(run.replay, run.record);
   TinyTrace trace;
   for (int s = 0; s < run.steps; ++s) {
-    const StepResult report =
-        step.run(ctx, {.step = s,
-                       .micro_batches = run.accumulation,
-                       .tokens = run.sequences * run.positions,
-                       .inputs = run.sequences * run.positions,
-                       .lr = run.lr,
-                       .tokens_of = [&](int micro) { return random_tokens(ctx, run, s, micro); },
-                       .accept =
-                           [&](double, double) {
-                             if (s == 0) trace.parameter_norms = gradient_norms(ctx, optimizer);
-                             return true;
-                           }});
+    const StepResult report = step.run(
+        ctx, {.step = s,
+              .micro_batches = run.accumulation,
+              .tokens = run.sequences * run.positions,
+              .inputs = run.sequences * run.positions,
+              .lr = run.lr,
+              .tokens_of = [&](int micro) { return random_tokens(ctx, *model, run, s, micro); },
+              .accept =
+                  [&](double, double) {
+                    if (s == 0) trace.parameter_norms = gradient_norms(ctx, optimizer);
+                    return true;
+                  }});
     trace.losses.push_back(report.loss);
     trace.norms.push_back(report.grad_norm);
     if (step.term<ExpertBalance>())

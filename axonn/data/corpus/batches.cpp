@@ -130,6 +130,7 @@ std::shared_ptr<const Batch> Batches::read(std::int64_t n) const {
     micro.first = first;
     micro.sequences = at_once;
     micro.may_pad = may_pad_;
+    micro.further = options_.further;
     for (std::int64_t i = first; i < first + at_once; ++i) {
       read_sequence(source, i, end, one);
       batch.targets += count_targets(one.targets);

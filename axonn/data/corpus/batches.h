@@ -24,6 +24,7 @@ struct MicroBatch {
   bool may_pad = false;  ///< some micro-batch of the run has sequences of padding
   Sequence rows;         ///< ids, targets and, for packed sequences, positions and starts; (R) each
   std::vector<std::int64_t> numbers = {};  ///< Sequences::own_number of each
+  int further = 0;                         ///< so many tokens beyond the next one are predicted
 };
 
 /// The sequences that a (z, data) coordinate computes in one step.
@@ -54,6 +55,7 @@ struct BatchOptions {
   /// Batches in place of global_batch. Empty: global_batch in all steps.
   std::vector<BatchStage> stages = {};
   std::int64_t micro_batch = 0;  ///< sequences of a micro-batch
+  int further = 0;               ///< MicroBatch::further
   int place = 0, places = 1;     ///< this (z, data) coordinate and their number
   /// If positive: sequences from this number on have no targets, and steps() covers those before
   /// it. 0: steps have no end.

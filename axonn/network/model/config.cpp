@@ -286,6 +286,12 @@ void list_initialisation(ModelConfig& model, OptionList& list) {
        .min = 0,
        .also = "initializer_range init_method_std"});
   list.unused_if({});
+  list.add("mtp_layers", &model.mtp_layers,
+           {.help = "layers behind the others that each predict a further token in training, as in "
+                    "DeepSeek-V3 (multi-token prediction); of the model at model.path, which may "
+                    "have more; 0: none (llama)",
+            .min = 0,
+            .also = "num_nextn_predict_layers mtp_num_layers num_mtp_layers n_predict_tokens"});
   list.add(
       "mup_base", &model.mup_base,
       {.help = "muP: the width whose best init_std, learning rate, eps and weight decay suit this "

@@ -70,16 +70,17 @@ inline constexpr std::array<std::string_view, 2> kRopePairs = {"halves", "neighb
 /// activation to rope.
 struct ModelConfig {
   ModelFamily family = ModelFamily::gpt;
-  std::int64_t layers = 0;     ///< L
-  std::int64_t hidden = 0;     ///< C, the model width
-  std::int64_t heads = 0;      ///< H
-  std::int64_t kv_heads = 0;   ///< key-value heads; 0: heads
-  std::int64_t head_dim = 0;   ///< D; 0: hidden / heads
-  std::int64_t ffn = 0;        ///< F, the MLP width; 0: 4 hidden, or with swiglu 8/3 hidden
-  std::int64_t vocab = 0;      ///< V, unpadded; 0: the tokenizer's
-  std::int64_t positions = 0;  ///< the longest sequence; 0: training.seq_len
-  bool tied = true;            ///< the logits' weight is the embedding's
-  bool bias = true;            ///< biases in linear layers and, but for OPT, in norms
+  std::int64_t layers = 0;      ///< L
+  std::int64_t mtp_layers = 0;  ///< layers behind them, each of which predicts a further token
+  std::int64_t hidden = 0;      ///< C, the model width
+  std::int64_t heads = 0;       ///< H
+  std::int64_t kv_heads = 0;    ///< key-value heads; 0: heads
+  std::int64_t head_dim = 0;    ///< D; 0: hidden / heads
+  std::int64_t ffn = 0;         ///< F, the MLP width; 0: 4 hidden, or with swiglu 8/3 hidden
+  std::int64_t vocab = 0;       ///< V, unpadded; 0: the tokenizer's
+  std::int64_t positions = 0;   ///< the longest sequence; 0: training.seq_len
+  bool tied = true;             ///< the logits' weight is the embedding's
+  bool bias = true;             ///< biases in linear layers and, but for OPT, in norms
   double norm_eps = 1e-5;
   double init_std = 0.02;  ///< of the initial weights; projections into the residual: / sqrt(2 L)
   /// muP: the width, and the head width, that init_std and the settings of the optimizer are for.

@@ -9,6 +9,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/counts.h"
+#include "axonn/network/model/mtp_layer.h"
 #include "axonn/network/nn/adapters/layer_adapters.h"
 #include "axonn/network/nn/experts/experts.h"
 
@@ -157,9 +158,20 @@ Decoder::Decoder(const ModelConfig& config, const Grid& grid, const Ends& ends)
   head_group_.freeze();
 }
 
-void Decoder::add(std::unique_ptr<DecoderBlock> block) {
-  if (const Experts* experts = block->experts())
+Decoder::~Decoder() = default;
+
+void Decoder::count_router(const DecoderBlock& block) {
+  if (const Experts* experts = block.experts())
     routers_.biases.push_back(experts->bias() ? &experts->bias()->spec() : nullptr);
+}
+
+void Decoder::add_mtp(std::unique_ptr<MtpLayer> layer) {
+  count_router(layer->block());
+  mtp_layers_.push_back(std::move(layer));
+}
+
+void Decoder::add(std::unique_ptr<DecoderBlock> block) {
+  count_router(*block);
   for (ParameterGroup* group : block->groups())
     if (config_.lora.rank > 0 && !trains(block->adapters(), group)) group->freeze();
   blocks_.push_back(std::move(block));
@@ -190,6 +202,7 @@ std::vector<ParameterGroup*> Decoder::groups() {
   if (layer_inputs_) all.push_back(&layer_inputs_->group());
   for (const auto& block : blocks_) std::ranges::copy(block->groups(), std::back_inserter(all));
   std::ranges::copy(with_trained(head_group_, head_adapters_), std::back_inserter(all));
+  for (const auto& layer : mtp_layers_) std::ranges::copy(layer->groups(), std::back_inserter(all));
   return all;
 }
 
@@ -220,6 +233,7 @@ double Decoder::attention_columns(std::int64_t seq_len) const {
   for (std::int64_t layer = 0; layer < config_.layers; ++layer)
     if (!config_.has_delta(layer))
       columns += config_.heads * config_.head_width(config_.window_of(layer));
+  columns += mtp_layers() * config_.heads * config_.head_width();
   return static_cast<double>(columns * seq_len);
 }
 
@@ -227,8 +241,12 @@ double Decoder::flops_per_token(std::int64_t seq_len) {
   const std::int64_t head = active_parameters(head_group_, routers_) +
                             active_parameters(head_adapters_.whole(), routers_) +
                             (config_.tied ? config_.vocab * config_.hidden : 0),
-                     inputs = layer_inputs_ ? layer_inputs_->active_parameters() : 0,
-                     all = parameters_in_blocks() + head + inputs;
+                     inputs = layer_inputs_ ? layer_inputs_->active_parameters() : 0;
+  std::int64_t all = parameters_in_blocks() + head + inputs;
+  for (const auto& layer : mtp_layers_) {
+    all += head;
+    for (const ParameterGroup* group : layer->groups()) all += active_parameters(*group, routers_);
+  }
   std::int64_t trained = all;
   if (config_.lora.rank > 0) {
     trained = active_parameters(head_adapters_.whole(), routers_);
@@ -249,16 +267,53 @@ float Decoder::embedding_scale(const Context& ctx) const {
   return stored_as(ctx.dtype, static_cast<float>(config_.embedding_scale));
 }
 
-Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {
-  prepare(ctx, tokens);
+std::vector<Var> Decoder::embed(const Context& ctx, const std::vector<Tokens>& all) {
   const bool adapted = embedding_adapters_.adapts();
   GatheredWeights weights(ctx, with_trained(embedding_group_, embedding_adapters_),
                           adapted        ? ReadIn::both_passes
                           : config_.tied ? ReadIn::forward_again
                                          : ReadIn::forward);
-  Var x = embedding_(weights.context(), tokens);
+  std::vector<Var> embedded;
+  for (const Tokens& tokens : all) embedded.push_back(embedding_(weights.context(), tokens));
   weights.release();
-  if (config_.embedding_scale != 1) x = scale(ctx, x, embedding_scale(ctx));
+  if (config_.embedding_scale != 1)
+    for (Var& x : embedded) x = scale(ctx, x, embedding_scale(ctx));
+  return embedded;
+}
+
+Var Decoder::hidden(const Context& ctx, const Tokens& tokens) {
+  prepare(ctx, tokens);
+  return through_blocks(ctx, tokens, std::move(embed(ctx, {tokens}).front()));
+}
+
+void Decoder::loss(const Context& ctx, const Tokens& tokens, float scale, const Tensor& total) {
+  const MtpLoss* const mtp = ctx.find<MtpLoss>();
+  if (!mtp || mtp_layers_.empty()) return LanguageModel::loss(ctx, tokens, scale, total);
+  AXONN_CHECK(std::ssize(tokens.further) == mtp_layers(), "loss: ", tokens.further.size(),
+              " further tokens for ", mtp_layers(), " layers that predict some");
+  std::vector<Tokens> all{tokens};
+  for (const auto& [ids, targets] : tokens.further) all.push_back({ids, targets, tokens.rows});
+  prepare(ctx, tokens);
+  std::vector<Var> embedded = embed(ctx, all);
+  const Var x = through_blocks(ctx, tokens, std::exchange(embedded[0], {}));
+  const Head end = head();
+  GatheredWeights weights(ctx, end.groups, ReadIn::held);
+  const Context& inside = weights.context();
+  const auto predict = [&](const Var& normed, const Tensor& targets, float factor, const View& to) {
+    const Var input = end.scale == 1 ? normed : axonn::scale(inside, normed, end.scale);
+    end.output(inside, input, targets, factor, to);
+  };
+  Var h = end.norm(inside, x);
+  predict(h, tokens.targets, scale, total.view());
+  const float factor = scale * mtp->weight / static_cast<float>(mtp_layers());
+  for (std::int64_t i = 0; i < mtp_layers(); ++i) {
+    h = (*mtp_layers_[i])(ctx, embedded[i + 1], h, config_.layers + i);
+    predict(h, tokens.further[i].targets, factor, mtp->total);
+  }
+  weights.release();
+}
+
+Var Decoder::through_blocks(const Context& ctx, const Tokens& tokens, Var x) {
   std::vector<Var> inputs, keys(blocks_.size());
   if (layer_inputs_) inputs = (*layer_inputs_)(ctx, tokens, x);
   for (std::int64_t number = 0; number < std::ssize(blocks_); ++number) {

@@ -18,6 +18,7 @@
 namespace axonn {
 
 class Experts;
+class MtpLayer;
 
 /// The norms of attention, or of the MLP, at its input and at its output; one of them may be null.
 struct BlockNorms {
@@ -89,10 +90,14 @@ class DecoderBlock {
 /// made. Parameters have the names of Hugging Face's models.
 class Decoder : public LanguageModel {
  public:
+  ~Decoder() override;
+  /// With an MtpLoss, also of the tokens after those. Throws Error unless `tokens` has them.
+  void loss(const Context& ctx, const Tokens& tokens, float scale, const Tensor& total) override;
   std::vector<ParameterGroup*> groups() override;
   void initialise_from_others(const Context& ctx) override;
   std::int64_t vocab() const override { return config_.vocab; }
   Routers routers() const override { return routers_; }
+  std::int64_t mtp_layers() const override { return std::ssize(mtp_layers_); }
   /// Unless there are experts, whose rows the host counts, or states of slots.
   bool repeats_passes() const override { return routed() == 0 && config_.delta_layers.empty(); }
 
@@ -120,6 +125,8 @@ class Decoder : public LanguageModel {
 
   /// Adds the next block. Throws UsageError if a target of the adapters is none of its layers.
   void add(std::unique_ptr<DecoderBlock> block);
+  /// Adds the next layer that predicts further tokens.
+  void add_mtp(std::unique_ptr<MtpLayer> layer);
   /// The number of blocks so far that have experts.
   std::int64_t routed() const { return std::ssize(routers_.biases); }
 
@@ -128,6 +135,10 @@ class Decoder : public LanguageModel {
 
  private:
   Var hidden(const Context& ctx, const Tokens& tokens) override;
+  /// The embeddings of each of these tokens.
+  std::vector<Var> embed(const Context& ctx, const std::vector<Tokens>& all);
+  Var through_blocks(const Context& ctx, const Tokens& tokens, Var x);
+  void count_router(const DecoderBlock& block);
   float embedding_scale(const Context& ctx) const;
   Head head() override;
   /// Active parameters of all blocks, without adapters.
@@ -142,6 +153,7 @@ class Decoder : public LanguageModel {
   Embedding embedding_;
   std::optional<LayerInputs> layer_inputs_;
   std::vector<std::unique_ptr<DecoderBlock>> blocks_;
+  std::vector<std::unique_ptr<MtpLayer>> mtp_layers_;
   ParameterGroup head_group_;
   Adapters head_adapters_;
   Norm norm_;

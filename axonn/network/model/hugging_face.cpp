@@ -194,14 +194,27 @@ ModelConfig config_of(const nlohmann::json& json, const std::string& place,
   return model;
 }
 
-/// Whether a tensor is of a layer that the model does not have.
-bool is_beyond(std::string_view tensor, std::int64_t layers) {
-  constexpr std::string_view kLayers = "model.layers.";
-  std::int64_t layer = 0;
-  return tensor.starts_with(kLayers) &&
-         std::from_chars(tensor.data() + kLayers.size(), tensor.data() + tensor.size(), layer).ec ==
-             std::errc() &&
-         layer >= layers;
+constexpr const char* kMtpEmbedding = ".embed_tokens.weight";
+constexpr const char* kMtpHead = ".shared_head.head.weight";
+
+/// Whether a tensor of a layer that predicts further tokens is the model's embedding or output
+/// layer once more.
+bool is_shared_with_mtp(std::string_view tensor, const ModelConfig& model) {
+  return is_beyond(tensor, model.layers) &&
+         (tensor.ends_with(kMtpEmbedding) || tensor.ends_with(kMtpHead));
+}
+
+/// These tensors, and the parameters that they are.
+std::vector<std::pair<std::string, std::string>> copies_of_mtp(const Family& family,
+                                                               const ModelConfig& model) {
+  std::vector<std::pair<std::string, std::string>> all;
+  const std::string embedding(family.embedding);
+  for (std::int64_t i = model.layers; i < model.layers + model.mtp_layers; ++i) {
+    const std::string layer = concat("model.layers.", i);
+    all.emplace_back(layer + kMtpEmbedding, embedding);
+    all.emplace_back(layer + kMtpHead, model.tied ? embedding : "lm_head.weight");
+  }
+  return all;
 }
 
 /// Whether a tensor makes keys or values of a layer that uses those of another one; published files
@@ -293,13 +306,24 @@ std::string to_generation_config(const HuggingFaceDetails& details) {
   return out.dump(2) + "\n";
 }
 
+bool is_beyond(std::string_view name, std::int64_t layers) {
+  constexpr std::string_view kLayers = "model.layers.";
+  std::int64_t layer = 0;
+  return name.starts_with(kLayers) &&
+         std::from_chars(name.data() + kLayers.size(), name.data() + name.size(), layer).ec ==
+             std::errc() &&
+         layer >= layers;
+}
+
 TensorNames base_names(const ModelConfig& model) {
   const Family* const family = find_family(model);
   AXONN_CHECK(family, "base_names: a registered family has no Hugging Face format");
   const ModelType* const type = find_type(*family, model);
-  const bool further = type && type->predicts_further;
+  const bool further = type && type->further != ModelType::Further::none;
   const auto is_passed_over = [=, tied = model.tied](std::string_view tensor) {
-    if (further && (is_beyond(tensor, model.layers) || tensor.starts_with("mtp."))) return true;
+    if (further && (is_beyond(tensor, model.layers + model.mtp_layers) ||
+                    tensor.starts_with("mtp.") || is_shared_with_mtp(tensor, model)))
+      return true;
     if (makes_unused_keys(tensor, model)) return true;
     const auto begins = [&](std::string_view tower) { return tensor.starts_with(tower); };
     return (tied && std::ranges::find(kHeads, tensor) != kHeads.end()) ||
@@ -317,7 +341,19 @@ TensorNames base_names(const ModelConfig& model) {
   return {.of = name_of,
           .passed_over = is_passed_over,
           .config = "config.json",
-          .numbers = type && type->numbers ? type->numbers(model) : std::vector<StoredNumber>()};
+          .numbers = type && type->numbers ? type->numbers(model) : std::vector<StoredNumber>(),
+          .copies = copies_of_mtp(*family, model)};
+}
+
+bool has_mtp_layers(const ModelConfig& model, const SafetensorsFolder& folder) {
+  const TensorNames names = base_names(model);
+  for (std::int64_t i = model.layers; i < model.layers + model.mtp_layers; ++i) {
+    const auto spelled = names.of(concat("model.layers.", i, ".eh_proj.weight")).names;
+    if (std::ranges::none_of(
+            spelled, [&](const std::string& name) { return folder.find(name).entry != nullptr; }))
+      return false;
+  }
+  return true;
 }
 
 bool has_own_head(const ModelConfig& model, const SafetensorsFolder& folder) {

@@ -59,8 +59,13 @@ std::string to_generation_config(const HuggingFaceDetails& details);
 /// and the weight of a tied output layer, which is read where the embedding is missing.
 TensorNames base_names(const ModelConfig& model);
 
+/// Whether a tensor or parameter is of a layer with a number of `layers` or more.
+bool is_beyond(std::string_view name, std::int64_t layers);
+
 /// Whether a model that is tied by its config.json has an output layer of its own in its folder, as
 /// merged adapters of that layer have. Reads the values of both up to the first difference.
 bool has_own_head(const ModelConfig& model, const SafetensorsFolder& folder);
+/// Whether a model has its mtp_layers in its folder. transformers states them, and writes none.
+bool has_mtp_layers(const ModelConfig& model, const SafetensorsFolder& folder);
 
 }  // namespace axonn

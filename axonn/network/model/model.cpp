@@ -59,7 +59,7 @@ void LanguageModel::loss(const Context& ctx, const Tokens& tokens, float scale,
   const Head end = head();
   GatheredWeights weights(ctx, end.groups, ReadIn::held);
   const Context& inside = weights.context();
-  end.output(inside, logits_input(inside, end, x), tokens.targets, scale, total);
+  end.output(inside, logits_input(inside, end, x), tokens.targets, scale, total.view());
   weights.release();
 }
 
@@ -79,7 +79,7 @@ void LanguageModel::learn(const Context& ctx, const Teaching& teaching, const To
   end.output.divergence(
       inside, input_of(inside, end, x),
       {of_teacher.output, teachers.context(), teachers_input, teaching.beta, teaching.losses},
-      tokens.targets, scale, total);
+      tokens.targets, scale, total.view());
   weights.release();
   teachers.release();
 }

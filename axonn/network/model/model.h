@@ -65,6 +65,8 @@ class Model {
   virtual bool repeats_passes() const { return false; }
   /// Its routers, with as many biases as layers with experts; none by default.
   virtual Routers routers() const { return {}; }
+  /// The layers that predict further tokens (MtpLayer); Tokens::further has as many for them.
+  virtual std::int64_t mtp_layers() const { return 0; }
   /// Flops of one token, forward and backward, in sequences of seq_len tokens. By default 6 for
   /// each trained parameter and 4 for each frozen one.
   virtual double flops_per_token(std::int64_t seq_len);

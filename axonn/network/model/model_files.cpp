@@ -226,9 +226,13 @@ void ModelFiles::look_at_weights() {
     notes_.push_back(concat(index,
                             " is not read, because the folder has model.safetensors; remove ",
                             "the one that is not the model's"));
-  if (!config_.tied || !(path_exists(whole) || path_exists(index))) return;
+  const bool found = path_exists(whole) || path_exists(index);
+  if (!found) config_.mtp_layers = 0;
+  if (!found || (!config_.tied && config_.mtp_layers == 0)) return;
   try {
-    if (!has_own_head(config_, SafetensorsFolder(path_))) return;
+    const SafetensorsFolder folder(path_);
+    if (!has_mtp_layers(config_, folder)) config_.mtp_layers = 0;
+    if (!has_own_head(config_, folder)) return;
   } catch (const UsageError&) {
     return;  // sizes are read without weights; who needs these is told what is wrong with them
   }
@@ -268,8 +272,13 @@ std::unique_ptr<ParameterSource> ModelFiles::source(const ModelConfig& model,
                                                     std::vector<StoredParameter> parameters) const {
   if (checkpoint_) {
     const char* kind = weights_ == StoredWeights::averages ? kAveragesKind : kWeightsKind;
+    // Layers that predict further tokens, and of which fewer are wanted.
+    const auto passed_over = [&](std::string_view parameter) {
+      return model.mtp_layers < config_.mtp_layers &&
+             is_beyond(parameter, model.layers + model.mtp_layers);
+    };
     return std::make_unique<CheckpointSource>(*checkpoint_, std::move(parameters),
-                                              std::vector<std::string>{kind});
+                                              std::vector<std::string>{kind}, passed_over);
   }
   const bool peft = format_ == Format::peft;
   if (!peft && config_.tied && !model.tied) return untied_source(model, std::move(parameters));

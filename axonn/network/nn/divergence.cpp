@@ -19,7 +19,7 @@ CrossEntropy::Distribution CrossEntropy::distribution(const Context& ctx, const 
 }
 
 void CrossEntropy::diverge(const Context& ctx, const Block& block, const View& taught,
-                           const Teacher& teacher, float scale, const Tensor& total) const {
+                           const Teacher& teacher, float scale, const View& total) const {
   const Distribution own = distribution(ctx, block.hidden.view().row_range(block.row, block.count),
                                         block.targets),
                      wanted = teacher.output.distribution(teacher.ctx, taught, block.targets);
@@ -36,7 +36,7 @@ void CrossEntropy::diverge(const Context& ctx, const Block& block, const View& t
                                        .beta = teacher.beta});
   sum_over(ctx, terms, Axis::x, Cut::same, {});
   if (ctx.grid.coord(Axis::x) == 0 && ctx.grid.coord(Axis::y) == 0) {
-    ctx.backend.run(ops::Sum{total.view(), terms.view().col_range(0, 1)});
+    ctx.backend.run(ops::Sum{total, terms.view().col_range(0, 1)});
     ctx.backend.run(ops::Sum{teacher.losses.col_range(0, 1), own.losses.view()});
     ctx.backend.run(ops::Sum{teacher.losses.col_range(1, 1), wanted.losses.view()});
   }
@@ -60,7 +60,7 @@ void CrossEntropy::diverge(const Context& ctx, const Block& block, const View& t
 }
 
 void CrossEntropy::divergence(const Context& ctx, const Var& hidden, const Teacher& teacher,
-                              const Tensor& targets, float scale, const Tensor& total) const {
+                              const Tensor& targets, float scale, const View& total) const {
   AXONN_CHECK(options_.vocab == teacher.output.options_.vocab, "divergence: ", options_.vocab,
               " tokens and ", teacher.output.options_.vocab, " of the teacher, wanted as many");
   AXONN_CHECK(hidden.size() == teacher.hidden.size(), "divergence: ", hidden.size(), " chunks and ",

@@ -101,7 +101,7 @@ Tensor CrossEntropy::rows_of(const Context& ctx, const Chunk& chunk) const {
 }
 
 void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tensor& targets,
-                              float scale, const Tensor& total) const {
+                              float scale, const View& total) const {
   // A stage that waits for a collective runs after the next block has started its own.
   const RunSettings& run = ctx.scheduling().run;
   const bool overlaps = run.overlap.input_gradients;
@@ -144,8 +144,7 @@ void CrossEntropy::operator()(const Context& ctx, const Var& hidden, const Tenso
   for (int more = 0; more < after.back(); ++more) advance_all(blocks.size() + more);
 }
 
-void CrossEntropy::advance(const Context& ctx, Block& block, float scale,
-                           const Tensor& total) const {
+void CrossEntropy::advance(const Context& ctx, Block& block, float scale, const View& total) const {
   switch (block.stage++) {
     case 0:
       block.softmax =
@@ -183,7 +182,7 @@ void CrossEntropy::gather_stats(const Context& ctx, Softmax& softmax, std::int64
 }
 
 void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
-                                  const Tensor& total) const {
+                                  const View& total) const {
   const auto [scores, stats, wanted, cut, first] = std::exchange(block.softmax, {});
   const std::int64_t n = scores.rows();
   const View weights = block.weights.rows > 0 ? block.weights.row_range(first, n) : View{};
@@ -224,7 +223,7 @@ void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,
   const bool first_on_y = cut == Cut::rows || ctx.grid.coord(Axis::y) == 0;
   if (ctx.grid.coord(Axis::x) == 0 && first_on_y) {
     if (weights.rows > 0) ctx.backend.run(ops::Multiply{loss.view(), loss.view(), weights});
-    ctx.backend.run(ops::Sum{total.view(), loss.view()});
+    ctx.backend.run(ops::Sum{total, loss.view()});
     if (z_loss) ctx.backend.run(ops::SquaredSum{z_loss->total, lse.view()});
   }
   if (block.d_hidden) block.d_logits = std::make_unique<Gather>(ctx, d_piece, Axis::y, cut);

@@ -90,7 +90,7 @@ class CrossEntropy {
   /// of the table over y, if its rows are more than the columns of targets (1, R), or if there are
   /// not as many weights as targets.
   void operator()(const Context& ctx, const Var& hidden, const Tensor& targets, float scale,
-                  const Tensor& total) const;
+                  const View& total) const;
 
   /// A model from whose distributions another one learns, in a pass.
   struct Teacher {
@@ -105,7 +105,7 @@ class CrossEntropy {
   /// Communicates as operator() does, without overlap and for both models, and sums two f32 of a
   /// row over x. Throws if the vocabularies differ.
   void divergence(const Context& ctx, const Var& hidden, const Teacher& teacher,
-                  const Tensor& targets, float scale, const Tensor& total) const;
+                  const Tensor& targets, float scale, const View& total) const;
 
   /// Returns (R, 2) f32, a row for each target, the same on every rank of x and y: its loss in
   /// nats, and 1 if greedy decoding takes it (ops::GreedyTargets), else 0. Both are 0 if the target
@@ -189,11 +189,11 @@ class CrossEntropy {
   };
   Distribution distribution(const Context& ctx, const View& hidden, const View& targets) const;
   void diverge(const Context& ctx, const Block& block, const View& taught, const Teacher& teacher,
-               float scale, const Tensor& total) const;
+               float scale, const View& total) const;
   /// Adds to the gradients of a block's hidden rows and of the table.
   void add_gradients(const Context& ctx, const Block& block, const View& d_logits) const;
-  void advance(const Context& ctx, Block& block, float scale, const Tensor& total) const;
-  void start_gradient(const Context& ctx, Block& block, float scale, const Tensor& total) const;
+  void advance(const Context& ctx, Block& block, float scale, const View& total) const;
+  void start_gradient(const Context& ctx, Block& block, float scale, const View& total) const;
   void finish(const Context& ctx, Block& block) const;
 
   static constexpr int kStages = 4;  // logits, softmax statistics, d_logits, d_hidden and d_table

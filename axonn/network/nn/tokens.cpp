@@ -119,6 +119,18 @@ Tokens shared_tokens(const Context& ctx, std::span<const std::int32_t> ids,
   return {part_of(ids), part_of(targets), std::move(rows)};
 }
 
+/// Moves ids and targets one position on in each document.
+void move_on(std::vector<std::int32_t>& ids, std::vector<std::int32_t>& targets,
+             std::int64_t length, std::span<const std::int32_t> starts) {
+  const std::int64_t rows = std::ssize(ids);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const bool ends =
+        (row + 1) % length == 0 || (!starts.empty() && starts[row + 1] != starts[row]);
+    ids[row] = ends ? 0 : ids[row + 1];
+    targets[row] = ends ? -1 : targets[row + 1];
+  }
+}
+
 }  // namespace
 
 Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
@@ -128,12 +140,21 @@ Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
               rows.sequences, " sequences of ", rows.positions);
   if (places.reach > 0) rows.reach = places.reach;
   check_places(rows, places);
+  AXONN_CHECK(places.further == 0 || ctx.grid.shape().context == 1,
+              "make_tokens: ranks share sequences, and have not all of the further tokens");
   if (ctx.grid.shape().context > 1) return shared_tokens(ctx, ids, targets, rows, places);
   rows.position = ctx.on_device(places.positions);
   rows.start = ctx.on_device(places.starts);
   rows.counted = ctx.on_device(places.counted);
   rows.rotary = ctx.on_device(rotary_rows(rows, places));
-  return {ctx.on_device(ids), ctx.on_device(targets), std::move(rows)};
+  Tokens tokens{ctx.on_device(ids), ctx.on_device(targets), std::move(rows)};
+  std::vector<std::int32_t> further_ids(ids.begin(), ids.end()),
+      further_targets(targets.begin(), targets.end());
+  for (int i = 0; i < places.further; ++i) {
+    move_on(further_ids, further_targets, tokens.rows.positions, places.starts);
+    tokens.further.push_back({ctx.on_device(further_ids), ctx.on_device(further_targets)});
+  }
+  return tokens;
 }
 
 }  // namespace axonn

@@ -15,6 +15,13 @@ struct Tokens {
   Rows rows;
   /// Of each sequence, its number among its data (Sequences::own_number); or none. In host memory.
   std::vector<std::int64_t> numbers = {};
+  /// The tokens 1, 2, ... positions further on in each row's document, and their targets; for a
+  /// model that predicts further tokens (MtpLayer). There are none beyond the end of a document,
+  /// and the targets there are negative.
+  struct Further {
+    Tensor ids, targets;  ///< (1, R) i32
+  };
+  std::vector<Further> further = {};
 };
 
 /// Row positions, document starts and which rows are no padding, in host memory, for packed
@@ -28,12 +35,14 @@ struct RowPositions {
   std::span<const std::int32_t> lengths = {};
   std::int64_t short_sequences = 0;
   std::int64_t reach = 0;
+  int further = 0;  ///< the number of Tokens::further
 };
 
 /// Copies tokens to the device: ids (R), and targets (R) or none, of whole sequences. If ranks
 /// share sequences (GridShape::context), only this rank's part of each, by
 /// RunSettings::sequence_cut. Throws if the counts differ, a position is not below the reach, a
-/// start is negative or beyond its row, or sequences cannot be cut. Does not compare ids and
+/// start is negative or beyond its row, sequences cannot be cut, or ranks share sequences whose
+/// further tokens are wanted. Does not compare ids and
 /// targets with a vocabulary: an Embedding gives 0 for an id that it does not have, and the loss of
 /// a target that is not in the vocabulary means nothing.
 Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,

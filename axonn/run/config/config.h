@@ -87,6 +87,7 @@ struct TrainingConfig {
       0;  ///< skip steps whose loss or norm exceeds this multiple of the mean; 0: off
   double skip_deviations = 0;    ///< likewise, by this many standard deviations; 0: off
   std::int64_t skip_most = 100;  ///< skipped steps in a row that end the run
+  double mtp_weight = 0.3;       ///< of the losses of model.mtp_layers
   double z_loss = 0;             ///< weight of the squared log-sum-exp of the output logits
   GoldfishConfig goldfish = {};  ///< keys: goldfish.k, goldfish.h, goldfish.mask
   BalanceConfig balance = {};

@@ -36,7 +36,12 @@ void name_products(ModelConfig& model, const ModelFiles& files) {
 /// a tokenizer that the user chose.
 void take_model(Config& config, std::shared_ptr<const ModelFiles> files, const Origins& origins) {
   LoraConfig lora = std::move(config.model.lora);
+  const std::int64_t mtp_layers = config.model.mtp_layers;
   config.model = files->config();
+  if (mtp_layers > config.model.mtp_layers)
+    refuse("[model] mtp_layers = ", mtp_layers, ": the model at ", files->path(), " has ",
+           config.model.mtp_layers, "; take at most as many");
+  config.model.mtp_layers = mtp_layers;
   config.model.path = files->path();
   config.model.lora = std::move(lora);
   if (const auto& adapters = config.model_files.adapters) {
@@ -172,6 +177,7 @@ Config config_of_model(const std::string& path, const std::string& adapter, Stor
   Config config;
   if (files->checkpoint()) {
     config = stored_config_to_run(*files->checkpoint());
+    config.model.mtp_layers = 0;  // of use in training alone
     // Device and transport of the training machine may not exist on this one.
     config.parallelism.device = DeviceKind::automatic;
     config.parallelism.transport = TransportKind::automatic;

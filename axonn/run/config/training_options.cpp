@@ -135,6 +135,13 @@ void list_details(TrainingConfig& training, OptionList& list) {
                     "of h tokens, the target the last of them, as Apertus was trained",
             .also = "goldfish_strategy"});
   list_balance(training.balance, list);
+  list.add(
+      "mtp_weight", &training.mtp_weight,
+      {.help = "weight of the mean loss of the further tokens that model.mtp_layers predict; "
+               "the reported loss leaves it out; DeepSeek-V3 had 0.3, and 0.1 in the last third "
+               "of its training",
+       .above = 0,
+       .also = "mtp_loss_scaling_factor mtp_loss_weight lambda_mtp"});
   list.add("z_loss", &training.z_loss,
            {.help = "weight of the mean squared logarithm of the sum of the exponentials of the "
                     "output logits, which keeps them small, such as 1e-4; the reported loss leaves "

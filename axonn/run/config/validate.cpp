@@ -392,6 +392,26 @@ void validate_distill(const Config& config) {
            "teacher replaces; set it to 0");
 }
 
+/// Refuses what a training of layers that predict further tokens does not do.
+void validate_mtp(const Config& config) {
+  const std::int64_t layers = config.model.mtp_layers;
+  if (layers == 0) return;
+  const auto forbid = [&](bool has, const char* key, const char* why) {
+    if (has) refuse("[model] mtp_layers = ", layers, ": ", key, " ", why);
+  };
+  forbid(!config.model.is_llama(), "[model] family", "must be llama");
+  forbid(config.parallelism.context > 1, "[parallelism] context",
+         "cuts sequences, whose next tokens other ranks have; set it to 1");
+  forbid(config.preference.loss != PreferenceLoss::none, "[preference] loss",
+         "counts answers as a whole; leave it out, or set mtp_layers to 0");
+  forbid(config.rl.loss != PolicyLoss::none, "[rl] loss",
+         "weighs answers; leave it out, or set mtp_layers to 0");
+  forbid(!config.distill.teacher.empty(), "[distill] teacher",
+         "replaces the losses of tokens; leave it out, or set mtp_layers to 0");
+  forbid(config.training.z_loss > 0, "[training] z_loss",
+         "would count the logits of all layers; set it to 0");
+}
+
 void validate_batch(const Config& config) {
   const ParallelismConfig& grid = config.parallelism;
   const TrainingConfig& training = config.training;
@@ -523,6 +543,7 @@ void validate(const Config& given) {
   validate_pairs(config);
   validate_answers(config);
   validate_distill(config);
+  validate_mtp(config);
   recomputed_blocks(config.activation_checkpoint);
   if (config.output.dir.empty())
     refuse("[output] dir is empty; name the folder that the run writes to, such as \"out/run\"");

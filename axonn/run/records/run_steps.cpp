@@ -95,6 +95,7 @@ std::string series_of(const RunValue& value) {
       {"router_z_loss", "experts/router_z_loss"},
       {"max_expert_load", "experts/max_load"},
       {"output_z_loss", "loss/output_z_loss"},
+      {"mtp_loss", "loss/mtp_loss"},
       {"cross_entropy", "loss/cross_entropy"},
       {"teacher_cross_entropy", "loss/teacher_cross_entropy"},
       {"rewards/chosen", "rewards/chosen"},

@@ -157,14 +157,14 @@ std::vector<std::string> changed_course(const CheckpointReader& reader, const Co
         std::llround(static_cast<double>(config.training.steps) * epochs_then / epochs);
   else if (epochs == 0 && epochs_then == 0)
     add_lines(lines, changed.lines("training", is_one_of({"steps"})));
-  add_lines(lines,
-            changed.lines(
-                "training",
-                is_one_of({"epochs",       "seq_len",       "global_batch",    "batch_ramp",
-                           "batch_stages", "dtype",         "max_norm",        "norm_type",
-                           "clip_value",   "skip_outliers", "skip_deviations", "goldfish.k",
-                           "goldfish.h",   "goldfish.mask", "balance.scope",   "balance.weight",
-                           "balance.z",    "balance.bias",  "z_loss",          "eval_batches"})));
+  add_lines(lines, changed.lines("training",
+                                 is_one_of({"epochs",         "seq_len",         "global_batch",
+                                            "batch_ramp",     "batch_stages",    "dtype",
+                                            "max_norm",       "norm_type",       "clip_value",
+                                            "skip_outliers",  "skip_deviations", "goldfish.k",
+                                            "goldfish.h",     "goldfish.mask",   "balance.scope",
+                                            "balance.weight", "balance.z",       "balance.bias",
+                                            "z_loss",         "mtp_weight",      "eval_batches"})));
   if (then.training.steps == 0) return lines;
   const std::int64_t step = reader.step();
   const double was = learning_rate(then, step, samples), is = learning_rate(config, step, samples);

@@ -198,8 +198,9 @@ Tokens make_tokens(const Context& ctx, const MicroBatch& batch) {
   std::vector<std::int32_t> counted;
   if (!positions.empty() || batch.may_pad)  // packed sequences may have padding, too
     for (const std::int32_t target : targets) counted.push_back(target == kPaddingTarget ? 0 : 1);
-  Tokens tokens = make_tokens(ctx, ids, targets, {batch.sequences, length, batch.first * length},
-                              {.positions = positions, .starts = starts, .counted = counted});
+  Tokens tokens = make_tokens(
+      ctx, ids, targets, {batch.sequences, length, batch.first * length},
+      {.positions = positions, .starts = starts, .counted = counted, .further = batch.further});
   tokens.numbers = batch.numbers;
   return tokens;
 }

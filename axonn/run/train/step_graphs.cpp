@@ -73,6 +73,11 @@ const Tokens& StepGraphs::place(const Context& ctx, const Tokens& tokens) {
               ", captured with ", rows.sequences, " of ", rows.positions);
   put(tokens_.ids, tokens.ids);
   put(tokens_.targets, tokens.targets);
+  tokens_.further.resize(tokens.further.size());
+  for (std::size_t i = 0; i < tokens.further.size(); ++i) {
+    put(tokens_.further[i].ids, tokens.further[i].ids);
+    put(tokens_.further[i].targets, tokens.further[i].targets);
+  }
   put(rows.position, tokens.rows.position);
   put(rows.start, tokens.rows.start);
   if (rows.share) {

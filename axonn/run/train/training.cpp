@@ -56,6 +56,7 @@ BatchOptions batch_options(const LoadedModel& model) {
           .global_batch = t.global_batch,
           .stages = batch_stages(t),
           .micro_batch = t.micro_batch,
+          .further = static_cast<int>(model.config().model.mtp_layers),
           .place = model.grid().batch_place(),
           .places = model.grid().batch_places()};
 }
@@ -68,6 +69,7 @@ std::unique_ptr<Batches> validation_batches(const LoadedModel& model, const Corp
   BatchOptions options = batch_options(model);
   options.global_batch = t.micro_batch * options.places;  // one micro-batch at a time
   options.stages.clear();
+  options.further = 0;
   options.end = sequences->count();
   if (t.eval_batches > 0) options.end = std::min(options.end, t.eval_batches * t.global_batch);
   return std::make_unique<Batches>(std::move(sequences), SequenceMask(), options);
@@ -261,7 +263,10 @@ Tokens tokens_without_values(const Context& ctx, std::int64_t sequences, std::in
   }
   if (packed || may_pad(config)) rows.counted = ids();
   Tensor inputs = ids(), targets = ids();
-  return {std::move(inputs), std::move(targets), std::move(rows)};
+  Tokens tokens{std::move(inputs), std::move(targets), std::move(rows)};
+  for (std::int64_t i = 0; i < config.model.mtp_layers; ++i)
+    tokens.further.push_back({ids(), ids()});
+  return tokens;
 }
 
 /// A micro-batch of so many rows, in sequences of this length.
@@ -270,6 +275,7 @@ std::shared_ptr<const MicroBatch> made_up_batch(const Config& config, std::int64
   const auto batch = std::make_shared<MicroBatch>();
   batch->sequences = rows / length;
   batch->may_pad = may_pad(config);
+  batch->further = static_cast<int>(config.model.mtp_layers);
   auto& [ids, targets, positions, starts] = batch->rows;
   ids.resize(rows);
   // A prime, so that neighbours differ. Row i has the id i · 7919 modulo the vocab.

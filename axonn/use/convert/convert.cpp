@@ -175,6 +175,7 @@ class Converter {
     }
     config_ = model_->config();
     if (adapters_ && adapters_->untie()) config_.tied = false;
+    if (job_.to == ModelForm::gguf) config_.mtp_layers = 0;  // no text is generated with them there
     parameters_ = parameters_of(config_);
     if (adapters_ && adapters_->only_merge()) {
       std::vector<StoredParameter> all;
@@ -245,6 +246,13 @@ class Converter {
                           .vector = spec.layout.cols == 1 && !spec.decays && !as.transposed,
                           .transposed = as.transposed,
                           .depthwise = as.depthwise});
+    }
+    for (const auto& [name, parameter] : names.copies) {
+      const auto spec = std::ranges::find(parameters_, parameter, &ParameterSpec::name);
+      AXONN_CHECK(spec != parameters_.end(), name, ": there is no ", parameter);
+      tensors_.push_back({.name = prefix.empty() ? name : prefix + name,
+                          .parameter = stored(*spec),
+                          .type = type_});
     }
     for (const auto& [spellings, value] : names.numbers)
       tensors_.push_back({.name = spellings.front(),

@@ -37,10 +37,28 @@ class RandomModel : public OneRankModel {
     const reference::LlamaPass pass = reference_pass(weights);
     double sum = 0;
     for (double loss : cross_entropy(pass.logits, targets()).values) sum += loss;
+    sum += mtp_weight * mtp_loss_of(pass);
     if (balance.weight > 0)
       sum += balance.weight * balance_loss(pass.routings, balance.scope, {kPositions});
     return balance.z > 0 ? sum + balance.z * z_loss(pass.routings, {kPositions}) : sum;
   }
+
+  /// The sum over rows of the mean loss of further tokens.
+  double mtp_loss_of(const reference::LlamaPass& pass) const {
+    double sum = 0;
+    std::int64_t on = 1;
+    for (const Matrix& logits : pass.further) {
+      std::vector<std::int32_t> later(targets().begin() + on, targets().end());
+      later.resize(targets().size());
+      const Matrix losses = cross_entropy(logits, later);
+      for (std::int64_t r = 0; r < losses.rows; ++r)
+        if (r % kPositions + on < kPositions)
+          sum += losses(r, 0) / static_cast<double>(config().mtp_layers);
+      ++on;
+    }
+    return sum;
+  }
+  double mtp_weight = 0;
 
  private:
   std::vector<reference::Routing> chosen_;
@@ -114,6 +132,24 @@ TEST_P(FamilyReference, LossAndEveryParametersGradientAreThoseOfPlainLoops) {
   const auto [loss, gradients] = model.backward();
   EXPECT_NEAR(loss, model.reference_loss(model.weights()), 1e-5 * loss);
   expect_gradients(model, gradients);
+}
+
+/// Two layers that predict further tokens by latents and experts, of a tied model and another.
+TEST(FurtherTokens, AndTheirGradientsAreThoseOfPlainLoops) {
+  for (const bool tied : {false, true}) {
+    ModelConfig config = small_deepseek2();
+    config.mtp_layers = 2;
+    config.tied = tied;
+    RandomModel model(config);
+    model.set_mtp(model.mtp_weight = 0.75);
+    const auto [loss, gradients] = model.backward();
+    const reference::LlamaPass pass = model.reference_pass(model.weights());
+    ASSERT_EQ(pass.further.size(), 2u);
+    EXPECT_NEAR(model.mtp_loss() / 2, model.mtp_loss_of(pass), 1e-5 * model.mtp_loss_of(pass));
+    EXPECT_NEAR(loss + 0.75 * model.mtp_loss() / 2, model.reference_loss(model.weights()),
+                1e-5 * loss);
+    expect_gradients(model, gradients);
+  }
 }
 
 class RouterLosses : public testing::TestWithParam<BalanceScope> {};

@@ -313,11 +313,13 @@ TEST(HuggingFace2025, DeepseekV3HasLatentsAndScoresThatGrowWithYarn) {
   const double root = 0.1 * std::log(40.0) + 1;
   EXPECT_DOUBLE_EQ(model.attention_scale, root * root / std::sqrt(192.0));
   EXPECT_EQ(model.expert_groups, 8);
+  EXPECT_EQ(model.mtp_layers, 1);
   const ModelConfig whole = resolved(model, 0, 0);
   const ModelConfig again =
       parse_hugging_face_config(to_hugging_face_config(whole, {}), "config.json");
   EXPECT_NEAR(again.attention_scale, whole.attention_scale, 1e-15);
   EXPECT_EQ(again.rope, whole.rope);
+  EXPECT_EQ(again.mtp_layers, 1);
   EXPECT_THAT(
       error_of(llama_file(R"("quantization_config": {"quant_method": "fp8"})", "deepseek_v3")),
       HasSubstr("fp8 with weight_block_size [128, 128]"));

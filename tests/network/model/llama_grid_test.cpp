@@ -160,6 +160,12 @@ ModelConfig tiny_mup() {
   return config;
 }
 
+/// Layers behind the others that predict further tokens.
+ModelConfig tiny_mtp(ModelConfig config, std::int64_t layers) {
+  config.mtp_layers = layers;
+  return config;
+}
+
 /// Compares chunks, accumulation and recomputation with one rank without them.
 void expect_chunks_keep_the_losses(TinyRun run) {
   run.packed = true;
@@ -196,6 +202,26 @@ void expect_same_bits_whatever_overlaps(TinyRun run) {
 
 TEST(LlamaOnGrids, Llama31HasTheLossesOfOneRankOnEveryGridOfUpToEightRanks) {
   EXPECT_EQ(difference_on_grids({.make_model = model_of(tiny_llama31())}, every_grid()), "");
+}
+
+TEST(LlamaOnGrids, PredictionsOfFurtherTokensHaveTheLossesOfOneRankOnEveryGridOfUpToEightRanks) {
+  TinyRun run{.make_model = model_of(tiny_mtp(tiny_llama(), 2))};
+  EXPECT_EQ(difference_on_grids(run, every_grid()), "");
+  expect_chunks_keep_the_losses(run);
+  expect_same_bits_whatever_overlaps(run);
+  run.sequence_parallel = false;
+  EXPECT_EQ(difference_on_grids(run, {{2, 2, 2, 1}, {3, 1, 2, 1}}), "");
+  ModelConfig tied = tiny_mtp(tiny_llama(), 1);
+  tied.tied = true;
+  run.make_model = model_of(tied);
+  EXPECT_EQ(difference_on_grids(run, ten_grids()), "");
+}
+
+TEST(LlamaOnGrids, PredictionsOfFurtherTokensByLatentsHaveTheLossesOfOneRankOnTenGrids) {
+  TinyRun run{.make_model = model_of(tiny_mtp(tiny_latent(12), 1))};
+  EXPECT_EQ(difference_on_grids(run, ten_grids()), "");
+  run.dtype = DType::bf16;
+  EXPECT_EQ(difference_on_grids(run, {{2, 2, 2, 1}, {1, 2, 2, 2}}), "");
 }
 
 TEST(LlamaOnGrids, MistralHasTheLossesOfOneRankOnTenGrids) {

@@ -36,8 +36,9 @@ class Packed {
       while (std::ssize(ids_) - begin < T) put(0, -1, 0, std::ssize(ids_) - begin);
     }
   }
-  Tokens tokens(const Context& ctx) const {
-    return make_tokens(ctx, ids_, targets_, rows_, {.positions = positions_, .starts = starts_});
+  Tokens tokens(const Context& ctx, int further = 0) const {
+    return make_tokens(ctx, ids_, targets_, rows_,
+                       {.positions = positions_, .starts = starts_, .further = further});
   }
 
  private:
@@ -93,6 +94,25 @@ TEST(PackedDocuments, HaveTheSameLossAndGradientsAsInSequencesOfTheirOwn) {
     EXPECT_LE(largest_difference(gradients, apart_gradients), tolerance * largest_of(gradients));
     EXPECT_LE(largest_difference(gradients, other_gradients), tolerance * largest_of(gradients));
   }
+}
+
+TEST(PackedDocuments, HaveFurtherTokensOfTheirOwn) {
+  const Document a = document(1, 4), b = document(2, 6), c = document(3, 2);
+  ModelConfig config = packed_model(ModelFamily::llama);
+  config.mtp_layers = 2;
+  OneRankModel model(config);
+  model.set_mtp(0.5);
+  const auto run = [&](const std::vector<std::vector<Document>>& sequences) {
+    const Packed packed(9, sequences);
+    const auto result = model.backward([&](const Context& ctx) { return packed.tokens(ctx, 2); });
+    return std::pair(model.mtp_loss(), result.second);
+  };
+  const auto [loss, gradients] = run({{a, b, c}});
+  const auto [apart, apart_gradients] = run({{a}, {b}, {c}});
+  const double tolerance = 100 * 1.2e-7;  // as above
+  EXPECT_GT(loss, 0);
+  EXPECT_NEAR(loss, apart, tolerance * loss);
+  EXPECT_LE(largest_difference(gradients, apart_gradients), tolerance * largest_of(gradients));
 }
 
 TEST(PackedDocuments, ChangeNoBitOfAnotherDocumentsLoss) {

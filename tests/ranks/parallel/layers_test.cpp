@@ -199,7 +199,7 @@ std::function<Piece(ParameterGroup&)> cross_entropy_of(std::int64_t vocab, bool 
         table, CrossEntropy::Options{.vocab = vocab, .rows_at_once = 7});
     return [=](const Context& ctx, const PieceInput& in) {
       const Tensor& targets = in.tokens.targets;
-      (*loss)(weights ? weighted(ctx, targets) : ctx, in.x, targets, kLossScale, in.total);
+      (*loss)(weights ? weighted(ctx, targets) : ctx, in.x, targets, kLossScale, in.total.view());
       return Var{};
     };
   };

@@ -574,3 +574,25 @@ TEST(ConfigOfPairs, RefusesByNameWhatALossOfPairsDoesNotDo) {
   EXPECT_EQ(refusal_of([](Config&) {}), "accepted");
   EXPECT_EQ(refusal_of([](Config& config) { config.data.validation = "0.1"; }), "accepted");
 }
+
+TEST(ConfigOfFurtherTokens, RefusesByNameWhatTheirLayersDoNotDo) {
+  const auto refusal_with = [](const auto& change) {
+    return refusal([&](Config& config) {
+      config.model.family = ModelFamily::llama;
+      config.model.mtp_layers = 1;
+      config.training.seq_len = 256;
+      change(config);
+    });
+  };
+  EXPECT_EQ(refusal_with([](Config&) {}), "accepted");
+  EXPECT_THAT(refusal_with([](Config& c) { c.model.family = ModelFamily::gpt; }),
+              HasSubstr("mtp_layers = 1: [model] family"));
+  EXPECT_THAT(refusal_with([](Config& c) { c.distill.teacher = "teacher"; }),
+              HasSubstr("mtp_layers = 1: [distill] teacher"));
+  EXPECT_THAT(refusal_with([](Config& c) { c.training.z_loss = 1e-3; }),
+              HasSubstr("mtp_layers = 1: [training] z_loss"));
+  EXPECT_THAT(refusal_with([](Config& c) { c.parallelism.z = c.parallelism.context = 2; }),
+              HasSubstr("mtp_layers = 1: [parallelism] context"));
+  EXPECT_THAT(refusal_with([](Config& c) { c.model.window = 4; }), HasSubstr("with window"));
+  EXPECT_THAT(refusal_with([](Config& c) { c.model.lora.rank = 2; }), HasSubstr("with [lora]"));
+}

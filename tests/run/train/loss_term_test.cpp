@@ -121,3 +121,31 @@ TEST(LossTerm, SeveralHaveTheirOwnSums) {
     EXPECT_NEAR(result.metrics[1].value, std::pow(std::log(256), 2), 0.5);
   });
 }
+
+/// Metrics are sums over ranks; the first step's do not depend on the weight, its gradient does.
+TEST(LossTerm, OfFurtherTokensIsReportedBesideTheLoss) {
+  std::vector<StepResult> results;
+  for (const double weight : {0.3, 0.6}) {
+    Config config = tiny_config("unused");
+    config.model.family = ModelFamily::llama;
+    config.model.mtp_layers = 2;
+    config.training.mtp_weight = weight;
+    config.parallelism.x = config.parallelism.data = results.empty() ? 1 : 2;
+    const PreparedRun run = prepared(config);
+    std::vector<StepResult> steps(run->parallelism.grid().ranks());
+    run_ranks(run->parallelism.grid().ranks(), [&](Communicator& world) {
+      Training training(run, world, make_cpu_backend(1));
+      training.model.initialise();
+      steps[world.rank()] = training.step.run(training.model.context(), training.input(0));
+    });
+    for (const StepResult& each : steps)
+      EXPECT_EQ(each.metric("mtp_loss"), steps[0].metric("mtp_loss"));
+    results.push_back(steps[0]);
+  }
+  // Of 256 tokens, over all rows but the last one or two of each sequence.
+  const double length = tiny_config("unused").training.seq_len;
+  EXPECT_NEAR(results[0].metric("mtp_loss"), (1 - 1.5 / length) * std::log(256), 0.05);
+  EXPECT_NEAR(results[0].metric("mtp_loss"), results[1].metric("mtp_loss"), 1e-5);
+  EXPECT_NEAR(results[0].loss, results[1].loss, 1e-5);
+  EXPECT_GT(results[1].grad_norm, 1.01 * results[0].grad_norm);
+}

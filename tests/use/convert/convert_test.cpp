@@ -15,6 +15,7 @@
 #include "axonn/network/model/hugging_face.h"
 #include "axonn/network/model/model_files.h"
 #include "axonn/run/config/resolve.h"
+#include "axonn/run/config/stored_config.h"
 #include "axonn/use/convert/gguf_model.h"
 
 #include "tests/data/storage/plain_safetensors.h"
@@ -261,6 +262,68 @@ TEST(Convert, ChoosesMixtralsNamesByTheModelsType) {
   EXPECT_EQ(folder.count("model.layers.0.block_sparse_moe.gate.weight"), 1u);
   EXPECT_EQ(folder.count("model.layers.1.block_sparse_moe.experts.3.w2.weight"), 1u);
   EXPECT_EQ(folder.count("model.layers.1.mlp.experts.3.down_proj.weight"), 0u);
+}
+
+TEST(Convert, KeepsLayersThatPredictFurtherTokens) {
+  const TemporaryPath path;
+  ModelConfig config = mixtures_of_2025()[1];
+  config.vocab = 256;
+  config.expert_groups = 1;  // GGUF has no others
+  config.mtp_layers = 2;
+  save_checkpoint(path / "run", config, {1, 1, 2, 1});
+  EXPECT_EQ(outcome(whole(path / "run", path / "out")), "a Hugging Face folder (F32)");
+  const auto folder = plain_folder(path / "out");
+  for (const char* const layer : {"model.layers.3", "model.layers.4"}) {
+    for (const char* const name : {".eh_proj.weight", ".enorm.weight", ".hnorm.weight",
+                                   ".shared_head.norm.weight", ".mlp.experts.3.up_proj.weight"})
+      EXPECT_EQ(folder.count(concat(layer, name)), 1u) << layer << name;
+    EXPECT_EQ(folder.at(concat(layer, ".embed_tokens.weight")),
+              folder.at("model.embed_tokens.weight"));
+    EXPECT_EQ(folder.at(concat(layer, ".shared_head.head.weight")), folder.at("lm_head.weight"));
+  }
+  EXPECT_EQ(ModelFiles(path / "out").config().mtp_layers, 2);
+  EXPECT_EQ(outcome(whole(path / "out", path / "checkpoint")), "a checkpoint");
+  EXPECT_EQ(outcome(whole(path / "checkpoint", path / "again")), "a Hugging Face folder (F32)");
+  EXPECT_EQ(plain_folder(path / "again"), folder);
+  ConvertJob job{.model = path / "out", .out = path / "m.gguf", .to = ModelForm::gguf};
+  job.tokenizer = "bytes";
+  EXPECT_THAT(outcome(job), HasSubstr("a GGUF file"));
+  // Text is generated without them, and training has as many as it asks for.
+  for (const char* const form : {"run", "out", "checkpoint"}) {
+    EXPECT_EQ(config_of_model(path / form).model.mtp_layers, 0);
+    Config wanted;
+    wanted.model.path = path / form;
+    for (const std::int64_t layers : {0, 1, 2}) {
+      wanted.model.mtp_layers = layers;
+      EXPECT_EQ(with_stored_model(wanted, {}).model.mtp_layers, layers);
+    }
+    ModelConfig stored = config;
+    stored.mtp_layers = 0;
+    const std::vector<float> want = logits(stored, {});
+    stored.path = path / form;
+    EXPECT_EQ(logits(stored, {}), want);
+    wanted.model.mtp_layers = 3;
+    EXPECT_THROW(with_stored_model(wanted, {}), UsageError);
+  }
+}
+
+TEST(Convert, FindsNoLayersThatAConfigOnlyStates) {
+  const TemporaryPath path;
+  ModelConfig config = mixtures_of_2025()[1];
+  config.vocab = 256;
+  save_checkpoint(path / "run", config, {});
+  EXPECT_EQ(outcome(whole(path / "run", path / "out")), "a Hugging Face folder (F32)");
+  const std::string file = path / "out" + "/config.json";
+  nlohmann::json written = nlohmann::json::parse(slurp(file));
+  EXPECT_EQ(written.at("num_nextn_predict_layers"), 0);
+  written["num_nextn_predict_layers"] = 1;  // as transformers writes it, without the tensors
+  spill(file, written.dump());
+  EXPECT_EQ(ModelFiles(path / "out").config().mtp_layers, 0);
+  config = model_to_convert(ModelFamily::llama);
+  config.mtp_layers = 1;
+  save_checkpoint(path / "plain", config, {});
+  EXPECT_THAT(outcome(whole(path / "plain", path / "other")),
+              AllOf(HasSubstr("llama does not support"), HasSubstr("mtp_layers = 1")));
 }
 
 TEST(Convert, ToGgufNamesTheTypesThatItHas) {

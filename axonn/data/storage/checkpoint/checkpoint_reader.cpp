@@ -210,7 +210,8 @@ bool CheckpointReader::has_kind(std::string_view kind) const {
 
 CheckpointSource::CheckpointSource(const CheckpointReader& reader,
                                    std::vector<StoredParameter> parameters,
-                                   const std::vector<std::string>& kinds)
+                                   const std::vector<std::string>& kinds,
+                                   const std::function<bool(std::string_view)>& passed_over)
     : ParameterSource(reader.folder(), std::move(parameters)),
       index_(reader.index()),
       weights_(kinds.empty() ? kWeightsKind : kinds.front()),
@@ -235,7 +236,7 @@ CheckpointSource::CheckpointSource(const CheckpointReader& reader,
                       rows, ',', cols, ") in the model");
   }
   for (const auto& [name, rows, cols] : index_.parameters)
-    if (!known.contains(name))
+    if (!known.contains(name) && !(passed_over && passed_over(name)))
       differences.add("it has ", name, " (", rows, ',', cols, "), which the model does not have");
   differences.refuse_if_any(path() + " is not a checkpoint of this model and optimizer");
   for (std::size_t file = 0; file < index_.files.size(); ++file)

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -65,9 +66,10 @@ class CheckpointSource final : public ParameterSource {
   /// The reader must outlive it. `kinds` are those that will be read; the first is what requests
   /// for "master" get, so that averages can take the place of the weights. Throws UsageError with a
   /// list of the kinds that the checkpoint lacks and of the parameters that are missing on one side
-  /// or differ in shape.
+  /// or differ in shape. The checkpoint may have further ones that `passed_over` names; null: none.
   CheckpointSource(const CheckpointReader& reader, std::vector<StoredParameter> parameters,
-                   const std::vector<std::string>& kinds = {"master"});
+                   const std::vector<std::string>& kinds = {"master"},
+                   const std::function<bool(std::string_view parameter)>& passed_over = {});
 
   /// Before anything is read, throws UsageError if the checkpoint lacks some of the wanted elements
   /// or has them twice. While reading, throws UsageError with the file, and with the parameter if

@@ -49,6 +49,8 @@ struct TensorNames {
   std::function<bool(std::string_view tensor)> passed_over;  ///< tensors to ignore
   std::string config;  ///< file that describes which tensors there should be
   std::vector<StoredNumber> numbers = {};
+  /// Tensors that are parameters once more, with these, to write; passed over when read.
+  std::vector<std::pair<std::string, std::string>> copies = {};
 };
 
 /// Reads the tensors of a Hugging Face folder: bf16, f16, f32 or packed (packed_rows.h), of kind

@@ -126,9 +126,10 @@ struct ModelType {
     bool caps = false;  ///< ModelConfig::score_cap and logit_cap
   } scale_keys = {};
   bool groups_experts = false;  ///< n_group and topk_group: ModelConfig::expert_groups
-  /// Folders have layers beyond num_hidden_layers, which predict further tokens; as in
-  /// transformers they are passed over.
-  bool predicts_further = false;
+  /// Folders may have layers that predict further tokens, which transformers passes over: named as
+  /// those behind num_hidden_layers, num_nextn_predict_layers many (ModelConfig::mtp_layers), or in
+  /// another way, so that they are passed over here, too.
+  enum class Further { none, layers, others } further = Further::none;
   /// A model is of this type if ModelConfig::type says so; norms of queries and keys and an MLP
   /// beside experts are as it likes.
   bool is_named = false;

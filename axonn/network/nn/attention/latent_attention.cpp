@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/network/nn/gathered.h"
 
 // The columns of a head in attention: the r that rotate, the n others, zeros. The order does not
 // matter to scores, and Rope rotates the first columns.
@@ -11,56 +12,6 @@
 namespace axonn {
 
 namespace {
-
-/// A value whose columns, and maybe its rows, are cut, whole on all ranks. Its gradient must be
-/// whole, too. `runs`: of the columns.
-Var gathered(const Context& context, const Var& inp, const Runs& runs) {
-  return each_later(context, inp, [runs](const Context& ctx, const Chunk& in) {
-    const Tensor rows =
-        Gather(ctx, in.value, Axis::y, cut_over(in.placement, Axis::y)).whole(ctx, {});
-    const Tensor value = Gather(ctx, rows, Axis::x, Cut::columns).whole(ctx, runs);
-    Chunk out = make_chunk(ctx, in, value, {in.placement.rows.without(Axis::y), {}});
-    return with_backward(
-        ctx, out,
-        [ctx, runs, rows_cut = in.placement.rows.has(Axis::y),
-         to = in.gradient](const Tensor& d_out) {
-          const std::int64_t ways = ctx.grid.extent(Axis::x), at = ctx.grid.coord(Axis::x),
-                             count =
-                                 rows_cut ? d_out.rows() / ctx.grid.extent(Axis::y) : d_out.rows(),
-                             first = rows_cut ? count * ctx.grid.coord(Axis::y) : 0;
-          Tensor d_inp = ctx.empty(count, d_out.cols() / ways, d_out.dtype());
-          std::int64_t whole = 0, here = 0;
-          for (const std::int64_t run : runs) {
-            const std::int64_t part = run / ways;
-            ctx.backend.run(
-                ops::Cast{d_inp.view().col_range(here, part),
-                          d_out.view().row_range(first, count).col_range(whole + at * part, part)});
-            whole += run;
-            here += part;
-          }
-          to->add(ctx, std::move(d_inp));
-        });
-  });
-}
-
-/// This rank of y's part of the columns [first, first + width) of a whole value.
-Var columns_over_y(const Context& context, const Var& inp, std::int64_t first, std::int64_t width) {
-  return each_later(context, inp, [first, width](const Context& ctx, const Chunk& in) {
-    const std::int64_t part = width / ctx.grid.extent(Axis::y),
-                       begin = first + part * ctx.grid.coord(Axis::y);
-    Tensor value = ctx.empty(in.value.rows(), part, in.value.dtype());
-    ctx.backend.run(ops::Cast{value.view(), in.value.view().col_range(begin, part)});
-    Chunk out = make_chunk(ctx, in, value, {in.placement.rows, Axis::y});
-    return with_backward(
-        ctx, out,
-        [ctx, first, width, cols = in.value.cols(), to = in.gradient](const Tensor& d_out) {
-          const Tensor d = Gather(ctx, d_out, Axis::y, Cut::columns).whole(ctx, {width});
-          Tensor d_inp = ctx.zeros(d.rows(), cols, d.dtype());
-          ctx.backend.run(ops::Cast{d_inp.view().col_range(first, width), d.view()});
-          to->add(ctx, std::move(d_inp));
-        });
-  });
-}
 
 /// The first `width` of each head's `all` columns.
 Var first_columns(const Context& context, const Var& inp, std::int64_t all, std::int64_t width) {
@@ -135,9 +86,9 @@ LatentAttention::LatentAttention(ParameterGroup& group, const std::string& name,
 Var LatentAttention::operator()(const Context& ctx, const Var& inp, const Rope* rope) const {
   Runs runs{sizes_.key_rank + sizes_.rotated};
   if (sizes_.query_rank > 0) runs.insert(runs.begin(), sizes_.query_rank);
-  const Var latents = gathered(ctx, down_(ctx, inp), runs);
+  const Var latents = gathered(ctx, down_(ctx, inp), Axis::x, runs);
   const Var kv = key_up_(
-      ctx, key_norm_(ctx, columns_over_y(ctx, latents, sizes_.query_rank, sizes_.key_rank)));
+      ctx, key_norm_(ctx, columns_over(ctx, latents, Axis::y, sizes_.query_rank, sizes_.key_rank)));
   Var qkv = heads_of(ctx, queries(ctx, inp, latents), kv, latents);
   if (rope) qkv = (*rope)(ctx, std::move(qkv), heads_);
   return first_columns(ctx, attention(ctx, qkv, heads_), heads_.head_dim, sizes_.value);
@@ -145,7 +96,8 @@ Var LatentAttention::operator()(const Context& ctx, const Var& inp, const Rope* 
 
 Var LatentAttention::queries(const Context& ctx, const Var& inp, const Var& latents) const {
   if (!query_norm_) return query_up_(ctx, inp);
-  return query_up_(ctx, (*query_norm_)(ctx, columns_over_y(ctx, latents, 0, sizes_.query_rank)));
+  return query_up_(ctx,
+                   (*query_norm_)(ctx, columns_over(ctx, latents, Axis::y, 0, sizes_.query_rank)));
 }
 
 /// The queries, keys and values of heads, as attention() takes them.

@@ -162,7 +162,6 @@ void read_deepseek_v3(const JsonReader& file, ModelConfig& model, Unsupported& u
   model.expert_norm = file.flag("norm_topk_prob", true);
   if (!file.flag("rope_interleave", true)) model.rope_pairs = RopePairs::halves;
   read_groups(file, model, 8, 4);
-  file.find({"num_nextn_predict_layers"});  // they are passed over
 }
 
 void write_deepseek(const ModelConfig& model, JsonObject& out) {
@@ -193,7 +192,6 @@ void write_deepseek_v2(const ModelConfig& model, JsonObject& out) {
 void write_deepseek_v3(const ModelConfig& model, JsonObject& out) {
   write_deepseek(model, out);
   out["rope_interleave"] = model.rope_pairs == RopePairs::neighbours;
-  out["num_nextn_predict_layers"] = 0;
 }
 
 void check_deepseek(const ModelConfig& model, Unsupported& unsupported) {
@@ -297,7 +295,7 @@ std::vector<ModelType> deepseek_types() {
            .rope_keys = {.pairs = true},
            .scale_keys = {.attention = true},
            .groups_experts = true,
-           .predicts_further = true,
+           .further = ModelType::Further::layers,
            .is_named = true,
            .known = known_deepseeks_3,
            .read = read_deepseek_v3,

@@ -121,7 +121,7 @@ std::vector<ModelType> glm_types() {
            .bias_keys = {.qkv = true},
            .rope_keys = {.part = true},
            .groups_experts = true,
-           .predicts_further = true,
+           .further = ModelType::Further::layers,
            .is_named = true,
            .read = read_glm_moe,
            .write = write_glm_moe,

@@ -8,6 +8,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/model/decoder.h"
 #include "axonn/network/model/families/llama/llama.h"
+#include "axonn/network/model/mtp_layer.h"
 #include "axonn/network/nn/attention/delta_net.h"
 #include "axonn/network/nn/attention/gated_attention.h"
 #include "axonn/network/nn/attention/latent_attention.h"
@@ -396,27 +397,34 @@ class Llama final : public Decoder {
       refuse("[parallelism] context = ", grid.shape().context,
              ": ranks cannot share sequences whose positions see their own chunk alone ",
              "(model.window_chunks); set context to 1");
-    for (std::int64_t i = 0; i < config.layers; ++i) {
-      const std::int64_t window = config.window_of(i);
-      const Rope* rope = window > 0 && window_rope_ ? &*window_rope_ : &rope_;
-      if (!config.has_rope(i))
-        rope = config.nope_query_growth > 0 ? growing_queries(config, config.head_width(window))
-                                            : nullptr;
-      std::optional<std::int64_t> number;
-      if (config.has_experts(i)) number = routed();
-      add(std::make_unique<LlamaBlock>(config, grid, concat("model.layers.", i),
-                                       LlamaBlock::Layer{.window = window,
-                                                         .rope = rope,
-                                                         .keys_of = config.keys_of(i),
-                                                         .own_keys = config.keys_of(i) == i,
-                                                         .gives_keys = config.gives_keys(i),
-                                                         .delta = config.has_delta(i),
-                                                         .rotates = config.has_rope(i),
-                                                         .routed = number}));
-    }
+    for (std::int64_t i = 0; i < config.layers; ++i) add(block(config, grid, i));
+    for (std::int64_t i = config.layers; i < config.layers + config.mtp_layers; ++i)
+      add_mtp(std::make_unique<MtpLayer>(config, grid, name_of(i), norm_of(config),
+                                         block(config, grid, i)));
   }
 
  private:
+  static std::string name_of(std::int64_t layer) { return concat("model.layers.", layer); }
+  /// Also of layers behind the model's, which have their own keys.
+  std::unique_ptr<LlamaBlock> block(const ModelConfig& config, const Grid& grid, std::int64_t i) {
+    const std::int64_t window = config.window_of(i),
+                       keys_of = i < config.layers ? config.keys_of(i) : i;
+    const Rope* rope = window > 0 && window_rope_ ? &*window_rope_ : &rope_;
+    if (!config.has_rope(i))
+      rope = config.nope_query_growth > 0 ? growing_queries(config, config.head_width(window))
+                                          : nullptr;
+    std::optional<std::int64_t> number;
+    if (config.has_experts(i)) number = routed();
+    return std::make_unique<LlamaBlock>(config, grid, name_of(i),
+                                        LlamaBlock::Layer{.window = window,
+                                                          .rope = rope,
+                                                          .keys_of = keys_of,
+                                                          .own_keys = keys_of == i,
+                                                          .gives_keys = config.gives_keys(i),
+                                                          .delta = config.has_delta(i),
+                                                          .rotates = config.has_rope(i),
+                                                          .routed = number});
+  }
   /// Of heads of this width.
   static Rope rope_of(const ModelConfig& config, double theta, const RopeScaling& scaling,
                       std::int64_t head) {

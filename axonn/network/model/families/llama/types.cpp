@@ -411,6 +411,12 @@ std::string llama_type_options(const ModelConfig& model) {
   return join(options);
 }
 
+namespace {
+
+constexpr const char* kMtpKey = "num_nextn_predict_layers";
+
+}  // namespace
+
 ModelConfig read_llama(const JsonReader& file, const ModelType& type, Unsupported& unsupported) {
   ModelConfig model = type.defaults;
   const auto size = [&](const char* key, std::int64_t most, std::int64_t otherwise) {
@@ -442,10 +448,13 @@ ModelConfig read_llama(const JsonReader& file, const ModelType& type, Unsupporte
   const std::string activation = file.text({activation_key(model)}, activation_name(model));
   if (activation != activation_name(model))
     unsupported.push_back("hidden_act '" + activation + "'");
+  if (type.further == ModelType::Further::layers)
+    model.mtp_layers = file.zero_or(kMtpKey, kMostLayers, 0);
   return model;
 }
 
 void write_llama(const ModelConfig& model, const ModelType& type, JsonObject& out) {
+  if (type.further == ModelType::Further::layers) out[kMtpKey] = model.mtp_layers;
   out.update({{"attention_dropout", 0.0},
               {"head_dim", model.head_width()},
               {activation_key(model), activation_name(model)},
@@ -464,6 +473,8 @@ void write_llama(const ModelConfig& model, const ModelType& type, JsonObject& ou
 }
 
 void check_llama(const ModelConfig& model, const ModelType& type, Unsupported& unsupported) {
+  if (model.mtp_layers > 0 && type.further != ModelType::Further::layers)
+    unsupported.push_back(concat("mtp_layers = ", model.mtp_layers));
   if (some_layers_slide(model) && !type.by_layer.windows) unsupported.emplace_back("full_layers");
   if (model.has_window_rope() && !type.by_layer.ropes)
     unsupported.emplace_back("other rotary frequencies in layers with the window");

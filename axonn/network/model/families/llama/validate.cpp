@@ -207,6 +207,22 @@ void validate_experts(const ModelConfig& model) {
            " layers with experts; set experts = 0 for a dense model");
 }
 
+void validate_mtp(const ModelConfig& model) {
+  if (model.mtp_layers == 0) return;
+  const auto forbid = [&](bool has, const char* what) {
+    if (has)
+      refuse("[model] mtp_layers = ", model.mtp_layers, " with ", what,
+             " is not supported; leave one of them out");
+  };
+  forbid(model.window > 0, "window");
+  forbid(!model.delta_layers.empty(), "delta_layers");
+  forbid(model.full_head_dim > 0, "full_head_dim");
+  forbid(model.shared_kv_layers > 0, "shared_kv_layers");
+  forbid(model.layer_input > 0, "layer_input");
+  forbid(model.mup_base > 0, "mup_base");
+  forbid(model.lora.rank > 0 || !model.lora.path.empty(), "[lora] adapters");
+}
+
 }  // namespace
 
 void validate_llama(const ModelConfig& model) {
@@ -217,6 +233,7 @@ void validate_llama(const ModelConfig& model) {
   validate_rope(model);
   validate_kinds_of_layers(model);
   validate_experts(model);
+  validate_mtp(model);
   if (!model.type.empty()) need_type(kLlamaFamily, model);
 }
 
