@@ -88,7 +88,7 @@ def memorize(config: Config, *, progress: bool = True, **keys: Any) -> Memorizat
 
 def audit(model: PathLike, documents: Paths, control: Paths = (), **options: Any) -> Memorization:
     """Tests which documents a model can recite (`axonn memorize --audit`). options: suffix,
-    prompt_lengths, seq_len, limit, grid, ..."""
+    prompt_lengths, policies ("t=1,k=40;greedy"), seq_len, limit, grid, ..."""
     words = ["memorize", "--audit", "--model", os.fspath(model)]
     for flag, paths in (("--documents", documents), ("--control", control)):
         each = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)

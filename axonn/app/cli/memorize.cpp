@@ -55,6 +55,7 @@ struct MemorizeFlags : ModelFlags {
   std::vector<std::int64_t> prompts;
   std::int64_t suffix = 50, seq_len = 0, limit = 0, batch = 0;
   std::string json, html;
+  std::vector<std::string> policies = ReciteOptions().policies;
 };
 
 void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
@@ -77,6 +78,14 @@ void add_memorize_flags(CLI::App& app, MemorizeFlags& flags) {
   app.add_option("--suffix", flags.suffix, "number of last tokens that the model must recite")
       ->capture_default_str()
       ->check(count_from(1));
+  app.add_option(
+         "--policies", flags.policies,
+         "how a user samples, for the probability that the model writes a suffix: greedy, "
+         "or temperature, top-k and top-p as in t=0.7,k=40,p=0.9, of which each may be left "
+         "out; several, separated by ;")
+      ->type_name("POLICIES")
+      ->delimiter(';')
+      ->default_str("t=1,k=40;t=1");
   app.add_option("--seq-len", flags.seq_len,
                  "cut documents to this many tokens; default: as the model was trained, else "
                  "2,048")
@@ -145,6 +154,7 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
   if (flags.model.empty()) refuse("axonn memorize --audit: no model; give one with --model DIR");
   if (flags.documents.empty())
     refuse("axonn memorize --audit: no documents; give some with --documents FILE");
+  parse_policies(flags.policies, "--policies");
   Config config = open_model(flags);
   NamedPaths inputs = inputs_of(flags, config);
   for (const std::string& file : flags.documents) inputs.push_back({"--documents", file});
@@ -165,8 +175,10 @@ int run_audit(const MemorizeFlags& flags, const std::string& command) {
   const FoundDocuments documents = read(flags.documents);
   const FoundDocuments control = flags.control.empty() ? FoundDocuments{} : read(flags.control);
 
-  ReciteOptions asked{
-      .suffix_tokens = flags.suffix, .batch = flags.batch, .hold_weights = !flags.gather_weights};
+  ReciteOptions asked{.suffix_tokens = flags.suffix,
+                      .batch = flags.batch,
+                      .hold_weights = !flags.gather_weights,
+                      .policies = flags.policies};
   std::ranges::copy(flags.prompts, std::back_inserter(asked.prompt_lengths));
   with_model(config, [&](LoadedModel& loaded) {
     ProgressLine line(loaded.progress(), "testing", "recitations");

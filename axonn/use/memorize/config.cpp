@@ -6,6 +6,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/options/options.h"
 #include "axonn/run/config/batch_ramp.h"
+#include "axonn/use/memorize/extraction.h"
 
 namespace axonn {
 
@@ -45,6 +46,10 @@ void list_memorize(MemorizeConfig& memorize, OptionList& list) {
   list.add("losses", &memorize.losses,
            {.help = "losses to compare: standard, goldfish (with the settings of "
                     "training.goldfish), or both"});
+  list.add("policies", &memorize.policies,
+           {.help = "how a user samples, for the probability that the model writes a suffix: "
+                    "\"greedy\", or temperature, top-k and top-p as in \"t=0.7,k=40,p=0.9\", of "
+                    "which each may be left out"});
   list.add(
       "batch", &memorize.batch,
       {.help = "documents that a (z, data) coordinate recites at once; 0: as many as fit in 1 GiB",
@@ -77,6 +82,7 @@ void validate_study(const Config& config, const MemorizeConfig& memorize) {
     if (std::ranges::count(memorize.losses, loss) > 1)
       refuse("[memorize] losses names ", loss, " twice");
   }
+  parse_policies(memorize.policies, "[memorize] policies");
   if (memorize.has_goldfish() && config.training.goldfish.k == 0)
     refuse(
         "[memorize] losses has goldfish, but [training] goldfish.k is 0; set goldfish = {k = 2, "

@@ -18,6 +18,7 @@ struct MemorizeConfig {
   std::vector<std::int64_t> prompt_lengths = {};  ///< tokens, in addition to the whole document
   std::int64_t trials = 3;
   std::vector<std::string> losses = {kStandardLoss, kGoldfishLoss};
+  std::vector<std::string> policies = {"t=1,k=40", "t=1"};  ///< see parse_policy()
   std::int64_t batch = 0;    ///< documents that a (z, data) coordinate recites at a time; 0: auto
   bool hold_weights = true;  ///< keep weights gathered over z while reciting
 

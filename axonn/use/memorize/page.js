@@ -522,6 +522,12 @@ function show(report) {
   else byId("curves").append(...view.variantTexts.map((text, variant) =>
     figure({...kExactMatch, caption: text, title: ["Exact match", text].filter(Boolean).join(", ")},
       promptChart(view, variant), `exact-match-by-prompt-${variant + 1}`)));
+  if (view.suffixes.length === 0) byId("extraction").remove();
+  else byId("policies").append(...policyFigures(view));
+  if (view.matched.length === 0) byId("matched").remove();
+  else matchedTable(view, byId("matched-rates"));
+  if (view.membership.length === 0) byId("membership").remove();
+  else separationsTable(view, byId("separations"));
   cellsTable(view, byId("cells"));
   filled(byId("cells-hint"), {}, ["Means over documents and trials. Longest run: tokens of the "
     + `longest common run, of ${tokens}. Tokens right: share of positions with equal tokens. Edit `

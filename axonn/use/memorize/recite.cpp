@@ -1,6 +1,8 @@
 #include "axonn/use/memorize/recite.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -24,14 +26,22 @@ constexpr std::int64_t kShownBefore = 120;
 
 /// One document to recite from a prompt of one length.
 struct Question {
-  std::int64_t document, length;  // length: index into prompt_lengths
-  std::vector<std::int32_t> prompt;
+  std::int64_t document, length;         // length: index into prompt_lengths
+  bool whole;                            // the prompt is all that is before the suffix
+  std::span<const std::int32_t> before;  // the prompt, which gets a begin-of-text token if cut
   std::span<const std::int32_t> suffix;
+  std::span<const std::int32_t> begin;
+
+  std::vector<std::int32_t> prompt() const {
+    std::vector<std::int32_t> tokens(begin.begin(), begin.end());
+    tokens.insert(tokens.end(), before.begin(), before.end());
+    return tokens;
+  }
+  std::int64_t prompt_size() const { return std::ssize(begin) + std::ssize(before); }
 };
 
 std::vector<Question> questions_of(std::span<const StudyDocument> documents,
                                    const Tokenizer& tokenizer, const ReciteOptions& options) {
-  const std::vector<std::int32_t>& begin = tokenizer.begin_of_text();
   std::vector<Question> questions;
   for (std::size_t p = 0; p < options.prompt_lengths.size(); ++p) {
     const std::int64_t wanted = options.prompt_lengths[p];
@@ -42,31 +52,49 @@ std::vector<Question> questions_of(std::span<const StudyDocument> documents,
       if (before < std::max<std::int64_t>(taken, 1)) continue;
       Question question{.document = static_cast<std::int64_t>(d),
                         .length = static_cast<std::int64_t>(p),
-                        .prompt = {},
+                        .whole = wanted == kWholePrompt,
+                        .before = tokens.subspan(before - taken, taken),
                         .suffix = tokens.subspan(before)};
-      if (taken < before) question.prompt = begin;
-      question.prompt.insert(question.prompt.end(), tokens.begin() + before - taken,
-                             tokens.begin() + before);
-      questions.push_back(std::move(question));
+      if (taken < before) question.begin = tokenizer.begin_of_text();
+      questions.push_back(question);
     }
   }
   return questions;
 }
 
-Recitation recitation_of(const Question& question, std::span<const std::int32_t> written,
-                         const SequenceScore& suffix, const Tokenizer& tokenizer) {
+/// Decoded, after other text.
+std::string text_of(std::span<const std::int32_t> tokens, const Tokenizer& tokenizer) {
+  return tokenizer.decode(tokens, {.skip_special = true, .continues = true});
+}
+
+/// The result of a question without what the model wrote. `records`: of the prompt's last targets,
+/// if there are any, and of the suffix.
+Recitation record_of(const Question& question, std::span<const TargetRecord> records,
+                     const StudyDocument& document, const Tokenizer& tokenizer) {
+  const std::span<const TargetRecord> suffix = records.last(question.suffix.size());
+  double nats = 0;
+  for (const TargetRecord& one : suffix) nats -= one.log_p;
+  AXONN_CHECK(std::isfinite(nats), "recite: the losses of ", document.name, " add up to ", nats,
+              "; the model's parameters are damaged");
   Recitation result{.document = question.document,
                     .prompt = question.length,
-                    .loss = suffix.nats / static_cast<double>(suffix.targets)};
-  compare_tokens(question.suffix, written, result);
-  const std::span<const std::int32_t> prompt = question.prompt;
-  const auto shown = std::min<std::size_t>(prompt.size(), kShownBefore);
-  const DecodeOptions goes_on{.skip_special = true, .continues = true};
-  result.before = tokenizer.decode(prompt.last(shown),
-                                   {.skip_special = true, .continues = shown < prompt.size()});
-  result.truth = tokenizer.decode(question.suffix, goes_on);
-  result.written = tokenizer.decode(written, goes_on);
+                    .loss = nats / static_cast<double>(suffix.size()),
+                    .record = suffix_record(suffix)};
+  if (question.whole)
+    result.scores =
+        membership_scores(records, tokenizer.decode(document.tokens, {.skip_special = true}));
   return result;
+}
+
+void add_texts(const Question& question, std::span<const std::int32_t> written,
+               const Tokenizer& tokenizer, Recitation& result) {
+  compare_tokens(question.suffix, written, result);
+  const std::vector<std::int32_t> prompt = question.prompt();
+  const auto shown = std::min<std::size_t>(prompt.size(), kShownBefore);
+  result.before = tokenizer.decode(std::span(prompt).last(shown),
+                                   {.skip_special = true, .continues = shown < prompt.size()});
+  result.truth = text_of(question.suffix, tokenizer);
+  result.written = text_of(written, tokenizer);
 }
 
 std::string found_note(const char* what, const FoundDocuments& documents) {
@@ -87,25 +115,13 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
   const std::int64_t positions = model.config().model.positions;
   std::int64_t most = 1;  // positions of a question: the last token of a suffix is only a target
   for (const Question& question : questions)
-    most = std::max(most, std::ssize(question.prompt) + std::ssize(question.suffix) - 1);
+    most = std::max(most, question.prompt_size() + std::ssize(question.suffix) - 1);
   if (most > positions)
     refuse("a document has ", most + 1, " tokens, but the model has only ", positions,
            " positions; cut the documents (--seq-len, or in a study training.seq_len)");
   const std::int64_t batch =
       options.batch > 0 ? options.batch : std::max<std::int64_t>(kRowsAtOnce / most, 1);
-  // The prompts, with their true suffixes as targets.
-  const auto sequence = [&](std::int64_t n) {
-    constexpr std::int64_t kStep = 32;  // rounds up, so that products have few different shapes
-    const auto& [document, length, prompt, suffix] = questions[n];
-    ScoredSequence result{.tokens = prompt, .scored = std::ssize(suffix)};
-    result.tokens.insert(result.tokens.end(), suffix.begin(), suffix.end());
-    const std::int64_t inputs = std::ssize(result.tokens) - 1;
-    result.positions = std::min((inputs + kStep - 1) / kStep * kStep, positions);
-    return result;
-  };
-  const std::vector<SequenceScore> scores =
-      score(model, {.count = std::ssize(questions), .at = sequence}, {.batch = batch});
-
+  const std::vector<SamplingPolicy> policies = parse_policies(options.policies, "policies");
   Generator generator(model, {.batch = options.batch,
                               .context = most,
                               .hold_weights = options.hold_weights,
@@ -113,16 +129,48 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
   const std::int64_t round = 32 * batch;  // questions between progress reports
   std::vector<Recitation> all;
   for (std::int64_t first = 0; first < std::ssize(questions); first += round) {
-    const std::int64_t end = std::min(first + round, std::ssize(questions));
+    const std::span<const Question> asked =
+        std::span(questions).subspan(first, std::min(round, std::ssize(questions) - first));
+    // The prompts, with their true suffixes as targets; a whole prompt is one, too.
+    const auto sequence = [&](std::int64_t n) {
+      constexpr std::int64_t kStep = 32;  // rounds up, so that products have few different shapes
+      const Question& one = asked[n];
+      ScoredSequence result{.tokens = one.prompt(), .scored = std::ssize(one.suffix)};
+      result.tokens.insert(result.tokens.end(), one.suffix.begin(), one.suffix.end());
+      const std::int64_t inputs = std::ssize(result.tokens) - 1;
+      if (one.whole) result.scored = inputs;
+      result.positions = std::min((inputs + kStep - 1) / kStep * kStep, positions);
+      return result;
+    };
+    const auto records = record_targets(model, {.count = std::ssize(asked), .at = sequence},
+                                        policies, {.batch = batch});
     std::vector<std::vector<std::int32_t>> prompts;
-    for (std::int64_t q = first; q < end; ++q) prompts.push_back(questions[q].prompt);
+    for (const Question& one : asked) prompts.push_back(one.prompt());
     const auto written = generator.generate(prompts, {.max_tokens = options.suffix_tokens});
-    for (std::int64_t q = first; q < end; ++q)
-      all.push_back(recitation_of(questions[q], written[q - first].tokens, scores[q], tokenizer));
+    for (std::size_t q = 0; q < asked.size(); ++q) {
+      all.push_back(record_of(asked[q], records[q], documents[asked[q].document], tokenizer));
+      add_texts(asked[q], written[q].tokens, tokenizer, all.back());
+    }
     if (options.progress && model.grid().world().rank() == 0)
-      options.progress(end, std::ssize(questions));
+      options.progress(first + std::ssize(asked), std::ssize(questions));
   }
   return all;
+}
+
+void set_blind_scores(std::span<const StudyDocument> documents, std::int64_t control,
+                      std::span<Recitation> recitations) {
+  std::array<std::vector<std::span<const std::int32_t>>, 2> kinds;  // members, others
+  std::array<std::vector<MembershipScores*>, 2> to;
+  for (Recitation& r : recitations) {
+    if (!r.scores) continue;
+    const std::size_t kind = r.group == control ? 1 : 0;
+    kinds[kind].push_back(documents[r.document].tokens);
+    to[kind].push_back(&*r.scores);
+  }
+  if (kinds[0].size() < 2 || kinds[1].size() < 2) return;
+  const std::vector<double> scores = blind_scores(kinds[0], kinds[1]);
+  to[0].insert(to[0].end(), to[1].begin(), to[1].end());
+  for (std::size_t i = 0; i < scores.size(); ++i) to[0][i]->blind = scores[i];
 }
 
 MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
@@ -146,10 +194,11 @@ MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
   for (const StudyDocument& document : all) report.document_names.push_back(document.name);
 
   const double start = now_seconds();
-  RecitationRun run{.variant = "", .trial = 1, .seed = 0};
+  RecitationRun run{.variant = "", .trial = 1, .seed = 0, .policies = options.policies};
   run.recitations = recite(model, tokenizer, all, options);
   run.test_seconds = now_seconds() - start;
   for (Recitation& one : run.recitations) one.group = one.document >= report.group_sizes[0];
+  if (report.control) set_blind_scores(all, *report.control, run.recitations);
   report.runs.push_back(std::move(run));
   return report;
 }

@@ -17,14 +17,18 @@ struct ReciteOptions {
   std::vector<std::int64_t> prompt_lengths = {kWholePrompt};  ///< as in MemorizationReport
   std::int64_t batch = 0;    ///< sequences per (z, data) coordinate at a time; 0: as memory allows
   bool hold_weights = true;  ///< as in Generator::Options
+  std::vector<std::string> policies = {"t=1,k=40", "t=1"};  ///< of the records, see parse_policy()
   /// Progress: called on rank 0 with the number of finished recitations and of all.
   std::function<void(std::int64_t done, std::int64_t of)> progress = {};
 };
 
-/// Lets a model continue every document greedily, and scores the true suffix after the same prompt.
+/// Lets a model continue every document greedily, and records the tokens of the true suffix after
+/// the same prompt, with the whole prompt also those of the prompt, for the document's scores.
 /// The prompt is all tokens before the suffix, or the last of them after a begin-of-text token.
 /// Returns one recitation per document and prompt length, all documents of the first length first;
-/// skips documents that are too short for a length. The caller sets the recitations' groups.
+/// skips documents that are too short for a length. The caller sets the recitations' groups, and
+/// with set_blind_scores() that score. Memory for records does not grow with the number of
+/// documents.
 ///
 /// Collective over the model's ranks. The result is the same on every rank, and on every grid up
 /// to ties within rounding. Throws UsageError if a document has more tokens than the model has
@@ -40,6 +44,11 @@ std::vector<Recitation> recite(LoadedModel& model, const Tokenizer& tokenizer,
 MemorizationReport audit_model(LoadedModel& model, const Tokenizer& tokenizer,
                                const FoundDocuments& documents, const FoundDocuments& control,
                                const ReciteOptions& options);
+
+/// Sets MembershipScores::blind of all recitations that have scores, with the documents of the
+/// group `control` as others. Does nothing unless there are two documents of either kind.
+void set_blind_scores(std::span<const StudyDocument> documents, std::int64_t control,
+                      std::span<Recitation> recitations);
 
 /// Sets exact, longest_run, token_accuracy and edit_distance by comparing the tokens.
 void compare_tokens(std::span<const std::int32_t> truth, std::span<const std::int32_t> written,

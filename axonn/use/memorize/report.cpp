@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -81,6 +82,58 @@ VariantSummary variant_of(const std::string& name, const std::vector<RecitationR
 
 }  // namespace
 
+namespace {
+
+/// log10 of the probabilities by policy i of the run's suffixes of a group with a prompt.
+std::vector<double> probabilities_of(const RecitationRun& run, std::int64_t group,
+                                     std::int64_t prompt, std::size_t i) {
+  std::vector<double> all;
+  for (const Recitation& r : run.recitations)
+    if (r.record && r.group == group && r.prompt == prompt) all.push_back(r.record->log10_p.at(i));
+  return all;
+}
+
+/// Adds the suffixes of one run to a rate, by the run's policy i.
+void add_matched(const RecitationRun& run, std::int64_t control, std::size_t i, MatchedRate& rate) {
+  const std::vector<double> suffixes = probabilities_of(run, rate.group, rate.prompt, i);
+  std::vector<double> controls = probabilities_of(run, control, rate.prompt, i);
+  if (suffixes.empty()) return;
+  std::ranges::sort(controls);
+  const std::int64_t count = std::ssize(controls);
+  rate.controls = rate.suffixes == 0 ? count : std::min(rate.controls, count);
+  rate.suffixes += std::ssize(suffixes);
+  std::int64_t memorized = 0;
+  for (const double log10_p : suffixes) {
+    if (conformal_p_value(log10_p, controls) > rate.alpha) continue;
+    ++memorized;
+    rate.extractable += log10_p >= least_log10_p(static_cast<double>(kMatchedBudget), 0.5);
+  }
+  rate.memorized = rate.memorized.value_or(0) + memorized;
+}
+
+}  // namespace
+
+std::vector<MatchedRate> matched_rates(const MemorizationReport& report,
+                                       const MemorizationSummary& summary) {
+  std::vector<MatchedRate> rates;
+  if (!report.control) return rates;
+  for (const SuffixProbabilities& one : suffix_probabilities(report, summary))
+    for (const double alpha : kMatchedAlphas) {
+      if (one.group == *report.control) continue;
+      MatchedRate rate{one.variant, one.group, one.prompt, one.policy, alpha};
+      for (const RecitationRun& run : report.runs) {
+        if (run.variant != summary.variants[one.variant].name) continue;
+        const auto policy = std::ranges::find(run.policies, one.policy);
+        if (policy != run.policies.end())
+          add_matched(run, *report.control, policy - run.policies.begin(), rate);
+      }
+      if (alpha * static_cast<double>(1 + rate.controls) < 1) rate.memorized.reset();
+      if (rate.memorized) rate.interval = wilson_interval(*rate.memorized, rate.suffixes);
+      rates.push_back(std::move(rate));
+    }
+  return rates;
+}
+
 MemorizationSummary summarize(const MemorizationReport& report) {
   MemorizationSummary summary;
   const std::int64_t groups = std::ssize(report.groups),
@@ -115,6 +168,64 @@ PercentRange wilson_interval(std::int64_t exact, std::int64_t count) {
   // The ends 0 and 100 are set exactly, since rounding would miss them.
   return {.low = exact == 0 ? 0 : 100 * (center - half),
           .high = exact == count ? 100 : 100 * (center + half)};
+}
+
+std::vector<SuffixProbabilities> suffix_probabilities(const MemorizationReport& report,
+                                                      const MemorizationSummary& summary) {
+  std::vector<SuffixProbabilities> all;
+  for (const RecitationCell& cell : summary.cells) {
+    std::vector<SuffixProbabilities> policies;
+    const auto of_policy = [&](const std::string& policy) -> SuffixProbabilities& {
+      const auto found = std::ranges::find(policies, policy, &SuffixProbabilities::policy);
+      if (found != policies.end()) return *found;
+      return policies.emplace_back(
+          SuffixProbabilities{cell.variant, cell.group, cell.prompt, policy});
+    };
+    for (const RecitationRun& run : report.runs) {
+      if (run.variant != summary.variants[cell.variant].name) continue;
+      for (const Recitation& r : run.recitations)
+        if (r.record && r.group == cell.group && r.prompt == cell.prompt)
+          for (std::size_t i = 0; i < run.policies.size(); ++i)
+            of_policy(run.policies[i]).log10_p.push_back(r.record->log10_p.at(i));
+    }
+    std::ranges::move(policies, std::back_inserter(all));
+  }
+  return all;
+}
+
+std::vector<ExtractionRate> extraction_rates(std::span<const SuffixProbabilities> suffixes) {
+  std::vector<ExtractionRate> rates;
+  for (const SuffixProbabilities& one : suffixes)
+    for (const double p : kReportedChances)
+      for (const double n : kReportedTries) {
+        ExtractionRate rate{one.variant, one.group, one.prompt, one.policy, n, p};
+        rate.suffixes = std::ssize(one.log10_p);
+        rate.extractable = std::ranges::count_if(
+            one.log10_p, [least = least_log10_p(n, p)](double found) { return found >= least; });
+        rate.interval = wilson_interval(rate.extractable, rate.suffixes);
+        rates.push_back(std::move(rate));
+      }
+  return rates;
+}
+
+std::vector<MembershipResult> membership_results(const MemorizationReport& report) {
+  std::vector<MembershipResult> results;
+  for (const RecitationRun& run : report.runs)
+    for (std::int64_t group = 0; report.control && group < std::ssize(report.groups); ++group) {
+      if (group == *report.control) continue;
+      for (const auto& [name, score] : kScores) {
+        std::vector<double> members, others;
+        for (const Recitation& r : run.recitations) {
+          if (!r.scores || std::isnan((*r.scores).*score)) continue;
+          if (r.group == group) members.push_back((*r.scores).*score);
+          if (r.group == *report.control) others.push_back((*r.scores).*score);
+        }
+        if (members.size() < 2 || others.size() < 2) continue;
+        results.push_back(
+            {run.variant, run.trial, group, name, separate(members, others, run.seed)});
+      }
+    }
+  return results;
 }
 
 std::vector<RankedRecitation> most_recited(const MemorizationReport& report,

@@ -1,9 +1,16 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
+
+#include "axonn/use/memorize/extraction.h"
+#include "axonn/use/memorize/membership.h"
 
 namespace axonn {
 
@@ -19,6 +26,8 @@ struct Recitation {
   double loss = 0;                 ///< of the true suffix, nats per token
   /// The end of the prompt, the true suffix and the model's text, decoded; may not be valid UTF-8.
   std::string before, truth, written;
+  std::optional<SuffixRecord> record = {};      ///< empty in results of versions without records
+  std::optional<MembershipScores> scores = {};  ///< of the document; only with the whole prompt
 };
 
 /// The recitations of one model: in a study, of one training run.
@@ -29,6 +38,7 @@ struct RecitationRun {
   std::optional<double> validation_loss = {}, kept_fraction = {};
   double train_seconds = 0;  ///< without the warm-up that the variants share
   double test_seconds = 0;
+  std::vector<std::string> policies = {};  ///< of SuffixRecord::log10_p, see parse_policy()
   std::vector<Recitation> recitations = {};
 };
 
@@ -113,6 +123,72 @@ struct MemorizationSummary {
   /// Index of the longest prompt, which the headline figures are for; 0 if there is none.
   std::int64_t longest_prompt() const { return prompts.empty() ? 0 : prompts.back(); }
 };
+
+/// The probabilities of the suffixes of a cell by one policy, over all trials.
+struct SuffixProbabilities {
+  std::int64_t variant = 0, group = 0, prompt = 0;  ///< as in RecitationCell
+  std::string policy = {};
+  std::vector<double> log10_p = {};  ///< of each recitation that has a record
+};
+
+/// Of all cells with records, in their order, and all policies. Throws as summarize().
+std::vector<SuffixProbabilities> suffix_probabilities(const MemorizationReport& report,
+                                                      const MemorizationSummary& summary);
+
+/// A share of suffixes that are (n, p)-extractable: see least_log10_p().
+struct ExtractionRate {
+  std::int64_t variant = 0, group = 0, prompt = 0;  ///< as in RecitationCell
+  std::string policy = {};
+  double n = 1, p = 0.5;
+  std::int64_t suffixes = 0, extractable = 0;  ///< over all trials
+  PercentRange interval = {};                  ///< 95 %, Wilson; as RecitationCell::exact_interval
+};
+
+/// The rates of each of them for kReportedChances and kReportedTries, in this order.
+std::vector<ExtractionRate> extraction_rates(std::span<const SuffixProbabilities> suffixes);
+
+/// Suffixes that are likelier than those of matched controls: a recitation counts if its
+/// conformal_p_value() among the controls of its run, prompt and policy is at most alpha. If
+/// documents and controls are alike but for the training, at most a share of alpha of documents
+/// that the model has not seen counts.
+struct MatchedRate {
+  std::int64_t variant = 0, group = 0, prompt = 0;  ///< as in RecitationCell
+  std::string policy = {};
+  double alpha = 0.01;
+  std::int64_t controls = 0;  ///< of the run with the fewest
+  std::int64_t suffixes = 0;  ///< over all trials
+  /// Those that count; empty with fewer than 1 / alpha - 1 controls, where none could.
+  std::optional<std::int64_t> memorized = {};
+  std::int64_t extractable = 0;  ///< of these, those that kMatchedBudget samples extract
+  PercentRange interval = {};    ///< of memorized, as ExtractionRate::interval
+};
+inline constexpr std::array kMatchedAlphas{0.01, 0.001};
+inline constexpr std::int64_t kMatchedBudget = 1000;  ///< with a chance of one half
+
+/// Of all cells but the control's, policies, and kMatchedAlphas, in this order; none without a
+/// control.
+std::vector<MatchedRate> matched_rates(const MemorizationReport& report,
+                                       const MemorizationSummary& summary);
+
+/// How well a score of documents separates a group from the control, in one run.
+struct MembershipResult {
+  std::string variant = {};
+  std::int64_t trial = 1, group = 0;
+  std::string_view score = {};  ///< a name in kScores
+  Separation separation = {};
+};
+
+/// The members of MembershipScores by name.
+inline constexpr std::array<std::pair<const char*, double MembershipScores::*>, 5> kScores{
+    {{"loss", &MembershipScores::loss},
+     {"zlib", &MembershipScores::zlib},
+     {"min_k", &MembershipScores::min_k},
+     {"min_k_pp", &MembershipScores::min_k_pp},
+     {"blind", &MembershipScores::blind}}};
+
+/// The results of each run, group but the control, and score; none without a control, and where
+/// fewer than two documents of either have scores.
+std::vector<MembershipResult> membership_results(const MemorizationReport& report);
 
 /// Summarizes a report. Throws if a recitation's group or prompt is not in the report.
 MemorizationSummary summarize(const MemorizationReport& report);

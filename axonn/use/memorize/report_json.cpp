@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -40,7 +42,19 @@ void visit_recitation(R& r, const F& f) {
   f("written", r.written);
 }
 
-/// Visits the fields of a run but its recitations.
+/// Visits the values of a suffix's record but its probabilities, and the scores of its document.
+template <typename R, typename F>
+void visit_record(R& record, const F& f) {
+  f("greedy_exact", record.greedy_exact);
+  f("greedy_accuracy", record.greedy_accuracy);
+  f("extraction_strength", record.extraction_strength);
+}
+template <typename S, typename F>
+void visit_scores(S& scores, const F& f) {
+  for (const auto& [name, member] : kScores) f(concat("score_", name).c_str(), scores.*member);
+}
+
+/// Visits the fields of a run but its policies and recitations.
 template <typename R, typename F>
 void visit_run(R& run, const F& f) {
   f("variant", run.variant);
@@ -66,7 +80,13 @@ Json known(const std::optional<TrialSpread>& spread) {
 
 Json json_of(const Recitation& r) {
   Json json;
-  visit_recitation(r, [&](const char* key, const auto& value) { json[key] = value; });
+  const auto set = [&](const char* key, const auto& value) { json[key] = value; };
+  visit_recitation(r, set);
+  if (r.record) {
+    json["log10_p"] = r.record->log10_p;
+    visit_record(*r.record, set);
+  }
+  if (r.scores) visit_scores(*r.scores, set);
   return json;
 }
 
@@ -74,6 +94,7 @@ Json json_of(const Recitation& r) {
 Json facts_of(const RecitationRun& run) {
   Json json;
   visit_run(run, [&](const char* key, const auto& value) { json[key] = known(value); });
+  json["policies"] = run.policies;
   return json;
 }
 
@@ -113,6 +134,70 @@ Json json_of(const RecitationCell& cell, const MemorizationReport& report,
           {"loss", cell.loss}};
 }
 
+Json json_of(const ExtractionRate& rate, const MemorizationReport& report,
+             const MemorizationSummary& summary) {
+  const double percent =
+      100 * static_cast<double>(rate.extractable) / static_cast<double>(rate.suffixes);
+  return {{"variant", summary.variants[rate.variant].name},
+          {"group", report.groups[rate.group]},
+          {"prompt_tokens", report.prompt_lengths[rate.prompt]},
+          {"policy", rate.policy},
+          {"n", rate.n},
+          {"p", rate.p},
+          {"suffixes", rate.suffixes},
+          {"extractable", rate.extractable},
+          {"percent", percent},
+          {"percent_low", rate.interval.low},
+          {"percent_high", rate.interval.high}};
+}
+
+Json json_of(const MatchedRate& rate, const MemorizationReport& report,
+             const MemorizationSummary& summary) {
+  Json json{{"variant", summary.variants[rate.variant].name},
+            {"group", report.groups[rate.group]},
+            {"prompt_tokens", report.prompt_lengths[rate.prompt]},
+            {"policy", rate.policy},
+            {"alpha", rate.alpha},
+            {"controls", rate.controls},
+            {"suffixes", rate.suffixes}};
+  const auto measured = [&](const auto& value) { return rate.memorized ? Json(value) : Json(); };
+  json["memorized"] = measured(rate.memorized.value_or(0));
+  json["memorized_percent_low"] = measured(rate.interval.low);
+  json["memorized_percent_high"] = measured(rate.interval.high);
+  json["memorized_and_extractable"] = measured(rate.extractable);
+  return json;
+}
+
+/// A list of the shares that could be measured.
+Json json_of(const std::array<std::optional<TruePositives>, 2>& all) {
+  Json list = Json::array();
+  for (const auto& one : all)
+    if (one)
+      list.push_back({{"false_positive_rate", one->false_rate},
+                      {"true_positives", one->found},
+                      {"true_positive_rate", one->share},
+                      {"low", one->low},
+                      {"high", one->high},
+                      {"bootstrap_low", one->from},
+                      {"bootstrap_high", one->to}});
+  return list;
+}
+
+Json json_of(const MembershipResult& result, const MemorizationReport& report) {
+  const Separation& separation = result.separation;
+  return {{"variant", result.variant},
+          {"trial", result.trial},
+          {"group", report.groups[result.group]},
+          {"score", result.score},
+          {"members", separation.members},
+          {"non_members", separation.others},
+          {"auc", separation.auc},
+          {"auc_error", separation.auc_error},
+          {"auc_low", separation.low},
+          {"auc_high", separation.high},
+          {"at_false_positive_rates", json_of(separation.true_positives)}};
+}
+
 Json json_of_group(const MemorizationReport& report, std::size_t group) {
   Json json = {{"name", report.groups[group]}, {"documents", report.group_sizes[group]}};
   if (!report.group_epochs.empty()) json["epochs"] = report.group_epochs.at(group);
@@ -135,6 +220,13 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
   Json groups = Json::array(), variants = Json::array();
   for (std::size_t i = 0; i < report.groups.size(); ++i) groups.push_back(json_of_group(report, i));
   for (const VariantSummary& variant : summary.variants) variants.push_back(json_of(variant));
+  Json rates = Json::array(), matched = Json::array(), membership = Json::array();
+  for (const ExtractionRate& rate : extraction_rates(suffix_probabilities(report, summary)))
+    rates.push_back(json_of(rate, report, summary));
+  for (const MatchedRate& rate : matched_rates(report, summary))
+    matched.push_back(json_of(rate, report, summary));
+  for (const MembershipResult& result : membership_results(report))
+    membership.push_back(json_of(result, report));
   return {{"title", report.title},
           {"model", report.model},
           {"notes", report.notes},
@@ -143,6 +235,9 @@ Json overview_of(const MemorizationReport& report, const MemorizationSummary& su
           {"suffix_tokens", report.suffix_tokens},
           {"prompt_lengths", report.prompt_lengths},
           {"variants", std::move(variants)},
+          {"extraction", std::move(rates)},
+          {"matched", std::move(matched)},
+          {"membership", std::move(membership)},
           {"origin", json_of(report.origin)}};
 }
 
@@ -169,6 +264,8 @@ class Node {
     return {*found, file_, path_.empty() ? key : concat(path_, '.', key)};
   }
 
+  bool has(const char* key) const { return value_->is_object() && value_->contains(key); }
+
   void read(std::string& text) const {
     want(value_->is_string(), "a text");
     text = value_->get<std::string>();
@@ -194,12 +291,31 @@ class Node {
   void read(std::optional<double>& number) const {
     if (!value_->is_null()) read(number.emplace());
   }
+  void read(std::vector<std::string>& texts) const {
+    want(value_->is_array(), "a list");
+    for (const Json& each : *value_) Node(each, file_, path_).read(texts.emplace_back());
+  }
+  /// Logarithms, of which that of 0 is null.
+  void read(std::vector<double>& logarithms) const {
+    want(value_->is_array(), "a list");
+    for (const Json& each : *value_) {
+      double& one = logarithms.emplace_back();
+      Node(each, file_, path_).read(one);
+      if (std::isnan(one)) one = -std::numeric_limits<double>::infinity();
+    }
+  }
   void read(std::vector<Recitation>& recitations) const {
     want(value_->is_array(), "a list");
     for (const Json& each : *value_) {
       const Node node(each, file_, concat(path_, '[', recitations.size(), ']'));
-      visit_recitation(recitations.emplace_back(),
-                       [&](const char* key, auto& value) { node[key].read(value); });
+      const auto read = [&](const char* key, auto& value) { node[key].read(value); };
+      Recitation& one = recitations.emplace_back();
+      visit_recitation(one, read);
+      if (node.has("log10_p")) {
+        node["log10_p"].read(one.record.emplace().log10_p);
+        visit_record(*one.record, read);
+      }
+      if (node.has("score_loss")) visit_scores(one.scores.emplace(), read);
     }
   }
 
@@ -217,7 +333,7 @@ class Node {
 std::string page_json(const MemorizationReport& report) {
   const MemorizationSummary summary = summarize(report);
   Json json = overview_of(report, summary), cells = Json::array(), runs = Json::array(),
-       passages = Json::array();
+       passages = Json::array(), suffixes = Json::array();
   for (const RecitationCell& cell : summary.cells) cells.push_back(json_of(cell, report, summary));
   for (const RecitationRun& run : report.runs) {
     runs.push_back(facts_of(run));
@@ -226,6 +342,15 @@ std::string page_json(const MemorizationReport& report) {
   for (const VariantSummary& variant : summary.variants)
     for (std::int64_t group = 0; group < std::ssize(report.groups); ++group)
       passages.push_back(passages_of(report, variant.name, group));
+  for (SuffixProbabilities& one : suffix_probabilities(report, summary)) {
+    if (one.prompt != summary.longest_prompt()) continue;
+    std::ranges::sort(one.log10_p, std::greater());
+    suffixes.push_back({{"variant", one.variant},
+                        {"group", one.group},
+                        {"policy", one.policy},
+                        {"log10_p", std::move(one.log10_p)}});
+  }
+  json["suffixes"] = std::move(suffixes);
   json["summary"] = std::move(cells);
   json["runs"] = std::move(runs);
   json["passages"] = std::move(passages);
@@ -258,7 +383,12 @@ RecitationRun parse_run(const std::string& text, const std::string& where) {
   const Node node(json, where);
   RecitationRun run;
   visit_run(run, [&](const char* key, auto& value) { node[key].read(value); });
+  if (node.has("policies")) node["policies"].read(run.policies);
   node["recitations"].read(run.recitations);
+  for (const Recitation& r : run.recitations)
+    if (r.record && r.record->log10_p.size() != run.policies.size())
+      refuse(where, ": a recitation has ", r.record->log10_p.size(), " log10_p, but there are ",
+             run.policies.size(), " policies");
   return run;
 }
 

@@ -25,7 +25,9 @@ RecitationRun parse_run(const std::string& text, const std::string& where);
 ///
 /// The JSON is that of to_json(), but "summary" has all cells, by variant, group and prompt; seeds
 /// are texts, since JavaScript would round them; and instead of all recitations and names there are
-/// "passages": by variant and group, the best recitation of each document.
+/// "passages": by variant and group, the best recitation of each document; and "suffixes": with the
+/// longest prompt, by the indices of variant and group and by policy, log10 of the probability of
+/// each suffix, the largest first.
 std::string html_page(const MemorizationReport& report);
 
 }  // namespace axonn

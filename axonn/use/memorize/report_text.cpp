@@ -1,6 +1,7 @@
 #include "axonn/use/memorize/report_text.h"
 
 #include <algorithm>
+#include <map>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -248,6 +249,87 @@ std::string runs_table(const MemorizationReport& report, const MemorizationSumma
   return "\n" + table(rows, is_audit(report) ? 0 : 1);
 }
 
+/// The shares of suffixes that are extracted with a chance of one half in n tries, a table for each
+/// policy. Empty without records.
+std::string extraction_tables(const MemorizationReport& report,
+                              const MemorizationSummary& summary) {
+  constexpr double kChance = 0.5;
+  std::map<std::string, std::vector<Row>> tables;
+  std::vector<std::string> order;
+  for (const ExtractionRate& rate : extraction_rates(suffix_probabilities(report, summary))) {
+    if (rate.p != kChance || rate.prompt != summary.longest_prompt()) continue;
+    std::vector<Row>& rows = tables[rate.policy];
+    if (rows.empty()) {
+      order.push_back(rate.policy);
+      rows.push_back(names_of(report, "loss", "group"));
+      for (const double n : kReportedTries)
+        rows[0].push_back(format_count(static_cast<std::int64_t>(n)));
+    }
+    if (rate.n == kReportedTries.front())
+      rows.push_back(
+          names_of(report, summary.variants[rate.variant].name, report.groups[rate.group]));
+    rows.back().push_back(fmt::format("{:.1f}", 100 * static_cast<double>(rate.extractable) /
+                                                    static_cast<double>(rate.suffixes)));
+  }
+  std::string text;
+  for (const std::string& policy : order)
+    text += fmt::format("\nwritten with probability 0.5 or more in n samples ({}), %, by n\n{}",
+                        printable(policy), table(tables[policy], names_of(report, "", "").size()));
+  return text;
+}
+
+/// The shares of suffixes that are likelier than matched controls. Empty without controls.
+std::string matched_table(const MemorizationReport& report, const MemorizationSummary& summary) {
+  std::vector<Row> rows{names_of(report, "", ""), names_of(report, "loss", "group")};
+  for (const char* title : {"", "alpha", "", "memorized", "and in 1,000"}) rows[0].push_back(title);
+  for (const char* title : {"policy", "%", "controls", "%", "samples, %"}) rows[1].push_back(title);
+  for (const MatchedRate& rate : matched_rates(report, summary)) {
+    if (rate.prompt != summary.longest_prompt()) continue;
+    Row row = names_of(report, summary.variants[rate.variant].name, report.groups[rate.group]);
+    const auto percent = [&](std::int64_t count) {
+      return fmt::format("{:.1f}",
+                         100 * static_cast<double>(count) / static_cast<double>(rate.suffixes));
+    };
+    const bool measured = rate.memorized.has_value();
+    row.insert(row.end(),
+               {shortened(printable(rate.policy), kMostGroup), fmt::format("{}", 100 * rate.alpha),
+                format_count(rate.controls), measured ? percent(*rate.memorized) : "too few",
+                measured ? percent(rate.extractable) : "-"});
+    rows.push_back(std::move(row));
+  }
+  if (rows.size() == 2) return "";
+  return "\nlikelier than the suffixes of controls, of which a share of alpha would be\n" +
+         table(rows, names_of(report, "", "").size() + 1);
+}
+
+/// "0.850 ±0.259", and for each rate "75.0 (43-95)", in percent, or "not measurable".
+Row separation_texts(const Separation& separation) {
+  Row row{fmt::format("{:.3f} \u00b1{:.3f}", separation.auc, separation.auc - separation.low)};
+  for (const auto& one : separation.true_positives)
+    row.push_back(one ? fmt::format("{:.1f} ({:.0f}-{:.0f})", 100 * one->share, 100 * one->low,
+                                    100 * one->high)
+                      : "not measurable");
+  return row;
+}
+
+/// How well scores separate each group from the control, in each trial. Empty without scores.
+std::string membership_table(const MemorizationReport& report) {
+  std::vector<Row> rows{names_of(report, "", ""), names_of(report, "loss", "group")};
+  for (const char* title : {"", "", "AUC with 95 %", "TPR % at", "TPR % at"})
+    rows[0].push_back(title);
+  for (const char* title : {"score", "trial", "interval", "0.1 % FPR", "1 % FPR"})
+    rows[1].push_back(title);
+  for (const MembershipResult& result : membership_results(report)) {
+    Row row = names_of(report, result.variant, report.groups[result.group]);
+    row.insert(row.end(), {std::string(result.score), format_count(result.trial)});
+    for (std::string& text : separation_texts(result.separation)) row.push_back(std::move(text));
+    rows.push_back(std::move(row));
+  }
+  if (rows.size() == 2) return "";
+  return "\nmembership: told from the control by scores (the blind score sees no model)\n" +
+         table(rows, names_of(report, "", "").size() + 1);
+}
+
 std::string listed(const MemorizationReport& report) {
   std::string text = "\nmost recited documents\n";
   const std::vector<RankedRecitation> ranked = most_recited(report, "");
@@ -317,6 +399,8 @@ std::string to_text(const MemorizationReport& report) {
   text += wrapped(headline(report, summary), 0) + '\n';
   text += main_table(report, summary) + runs_table(report, summary);
   if (summary.prompts.size() > 1) text += prompt_tables(report, summary);
+  text += extraction_tables(report, summary) + matched_table(report, summary) +
+          membership_table(report);
   return is_audit(report) ? text + listed(report) : text;
 }
 

@@ -35,10 +35,11 @@ namespace {
 using SharedDocuments = std::shared_ptr<const std::vector<StudyDocument>>;
 
 constexpr const char* kGoldfish = MemorizeConfig::kGoldfishLoss;
+constexpr std::int64_t kControl = 0;       // its group
 constexpr const char* kWarmup = "warmup";  // stands for the variant in the shared folder's name
 
 /// The settings that may not change when a study is resumed, as JSON: all but the grid, the
-/// checkpoints, the output and those that only affect speed.
+/// checkpoints, the output, and those that only affect speed or tests.
 std::string identity_of(Config config) {
   OptionList list;
   list_options(config, list);
@@ -48,7 +49,7 @@ std::string identity_of(Config config) {
     json.erase(section);
   for (const char* key : {"micro_batch", "threads", "bind_cores", "tune", "tune_cache"})
     json["training"].erase(key);
-  for (const char* key : {"batch", "hold_weights"}) json["memorize"].erase(key);
+  for (const char* key : {"batch", "hold_weights", "policies"}) json["memorize"].erase(key);
   return json.dump(2) + "\n";
 }
 
@@ -205,6 +206,7 @@ class Study {
   bool warm_up(std::int64_t trial);
   TrainEnd train_one(const Config& config, TrainOptions options);
   void ask(Training& training, const std::vector<StudyDocument>& documents, RecitationRun& run);
+  RecitationRun finished_run(const std::string& file) const;
   MemorizationReport make_report() const;
 
   Config config_;
@@ -284,15 +286,15 @@ void Study::ask(Training& training, const std::vector<StudyDocument>& documents,
   const ReciteOptions options{.suffix_tokens = memorize_.suffix_tokens,
                               .prompt_lengths = prompt_lengths_,
                               .batch = memorize_.batch,
-                              .hold_weights = memorize_.hold_weights};
+                              .hold_weights = memorize_.hold_weights,
+                              .policies = memorize_.policies};
   origin_.machine = describe_machine(world_, &training.model.backend().device());
   const double start = now_seconds();
   run.recitations = recite(training.model, *tokenizer_, documents, options);
   run.test_seconds = now_seconds() - start;
-  for (Recitation& one : run.recitations) {
-    one.group = one.document / memorize_.bucket_size;
-    one.document += (run.trial - 1) * documents_of_trial();
-  }
+  for (Recitation& one : run.recitations) one.group = one.document / memorize_.bucket_size;
+  set_blind_scores(documents, kControl, run.recitations);
+  for (Recitation& one : run.recitations) one.document += (run.trial - 1) * documents_of_trial();
 }
 
 TrainEnd Study::train_one(const Config& config, TrainOptions options) {
@@ -313,13 +315,23 @@ bool Study::warm_up(std::int64_t trial) {
   return true;
 }
 
+/// The result of a run that ended before. One of a version without records has no policies.
+RecitationRun Study::finished_run(const std::string& file) const {
+  RecitationRun run = parse_run(read_text(file), file);
+  if (!run.policies.empty() && run.policies != memorize_.policies)
+    refuse("[memorize] policies: ", file, " holds a test with other policies (",
+           fmt::format("{}", fmt::join(run.policies, "; ")),
+           "); set these, or remove that file so that the trained model is tested again");
+  return run;
+}
+
 /// Trains and tests one model, unless its result exists. Returns false if it was asked to stop.
 bool Study::run_one(std::int64_t trial, const std::string& variant,
                     const SharedDocuments& documents) {
   Config config = config_of(trial, variant);
   const std::string file = config.output.dir + "/recitations.json";
   if (everywhere(first() && std::filesystem::exists(file))) {
-    if (first()) runs_.push_back(parse_run(read_text(file), file));
+    if (first()) runs_.push_back(finished_run(file));
     say(fmt::format("trial {}, {}: already done", trial, variant));
     return true;
   }
@@ -344,7 +356,8 @@ bool Study::run_one(std::int64_t trial, const std::string& variant,
     return std::make_unique<InjectedSequences>(std::move(others), documents, epochs, plan,
                                                made.training.seq_len);
   };
-  RecitationRun run{.variant = variant, .trial = trial, .seed = plan.seed};
+  RecitationRun run{
+      .variant = variant, .trial = trial, .seed = plan.seed, .policies = memorize_.policies};
   options.finished = [&](Training& training) { ask(training, *documents, run); };
   if (train_one(config, std::move(options)) == TrainEnd::stopped) return false;
   if (!first()) return true;
@@ -386,7 +399,7 @@ MemorizationReport Study::make_report() const {
       .groups = {},
       .group_sizes = std::vector<std::int64_t>(epochs_.size(), memorize_.bucket_size),
       .group_epochs = epochs_,
-      .control = 0,
+      .control = kControl,
       .document_names = names_,
       .suffix_tokens = memorize_.suffix_tokens,
       .prompt_lengths = prompt_lengths_,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <string>
 
 #include "axonn/use/memorize/report.h"
@@ -72,6 +73,25 @@ inline MemorizationReport small_audit() {
           .suffix_tokens = 10,
           .prompt_lengths = {kWholePrompt, 8, 32},
           .runs = {run}};
+}
+
+/// small_audit() with two policies and scores. With the first policy log10 p of the documents asked
+/// is -0.5 - 2 · (their number), of the controls -30; with the second all are 0.
+inline MemorizationReport recorded_audit() {
+  MemorizationReport report = small_audit();
+  RecitationRun& run = report.runs[0];
+  run.policies = {"t=1,k=40", "t=1"};
+  for (Recitation& r : run.recitations) {
+    const auto number = static_cast<double>(r.document);
+    r.record = SuffixRecord{.log10_p = {r.group == 0 ? -0.5 - 2 * number : -30, -INFINITY},
+                            .greedy_exact = r.exact,
+                            .greedy_accuracy = r.token_accuracy,
+                            .extraction_strength = r.token_accuracy / 2};
+    if (r.prompt == 0)
+      r.scores = MembershipScores{
+          .loss = -number, .zlib = -number / 8, .min_k = -2 * number, .min_k_pp = -3 * number};
+  }
+  return report;
 }
 
 }  // namespace axonn::testing_support

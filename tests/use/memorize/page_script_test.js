@@ -15,7 +15,7 @@ function open(page) {
   const text = fs.readFileSync(path.join(process.argv[2], page + ".html"), "utf8");
   const [, json] = text.match(/<script type="application\/json" id="report">(.*?)<\/script>/s);
   const scripts = [...text.matchAll(/<script>\n(.*?)<\/script>/gs)].map(([, script]) => script);
-  assert.equal(scripts.length, 3);  // elements.js, figure_files.js and page.js
+  assert.equal(scripts.length, 4);  // elements, figure_files, page_extraction, page
   const ids = {};
   for (const [, name, id] of text.split("<script")[0].matchAll(/<(\w+)[^>]* id="([^"]+)"/g))
     ids[id] = new Node(name, name === "svg" ? "svg" : "html");
@@ -174,6 +174,29 @@ test("tables have the figures of the summary", () => {
     ["standard loss", "1", "41", "2.750", "100.0", "1m 40s", "10.0s"]);
   assert.deepEqual(rows(open("audit").runs), [["Trial", "Seed", "Testing"], ["1", "7", "3.0s"]]);
   assert.deepEqual(rows(open("audit").cells)[1].slice(0, 4), ["asked", "8", "2", "0.0"]);
+});
+
+test("there are two charts for each policy, and a table of separations", () => {
+  const {policies, separations} = open("recorded");
+  assert.deepEqual(texts(policies.all("h4")), ["policy t=1,k=40", "policy t=1"]);
+  const [tries, survival] = policies.all("figure");
+  assert.equal(tries.all("polyline").length, 2);
+  const tips = texts(tries.all("title"));
+  for (const tip of ["asked: 0.0 % in 1 samples", "asked: 50.0 % in 10 samples",
+    "asked: 100.0 % in 1,000 samples", "controls: 0.0 % in 1,000,000 samples"])
+    assert(tips.includes(tip), tip);
+  for (const tip of ["asked: 0.0 % with 10^0 or more", "asked: 50.0 % with 10^-2 or more",
+    "controls: 100.0 % with 10^-30 or more"])
+    assert(texts(survival.all("title")).includes(tip), tip);
+  const never = texts(policies.all("figure")[2].all("title"));  // a probability of 0
+  assert(never.includes("asked: 0.0 % in 1,000,000 samples"));
+  assert.deepEqual(rows(separations)[1],
+    ["asked", "loss", "1.000", "1.000 to 1.000", "not measurable", "not measurable"]);
+  assert.equal(rows(separations).length, 5);
+  assert.deepEqual(rows(open("recorded")["matched-rates"])[1], ["asked", "t=1,k=40", "1", "2",
+    "too few controls", "-", "too few controls"]);
+  assert(open("study").extraction.removed);
+  assert(open("study").membership.removed);
 });
 
 test("an axis of any figure ends within a step of the maximum", () => {

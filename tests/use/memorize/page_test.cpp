@@ -85,10 +85,12 @@ MemorizationReport large_audit() {
 }
 
 TEST(Page, HoldsTheReportAsJson) {
-  for (const MemorizationReport& report : {small_study(), small_audit(), evil_report()}) {
+  for (const MemorizationReport& report :
+       {small_study(), small_audit(), recorded_audit(), evil_report()}) {
     json shown = report_in(html_page(report)), all = json::parse(to_json(report));
-    for (const char* key : {"title", "model", "notes", "headline", "groups", "suffix_tokens",
-                            "prompt_lengths", "variants", "summary", "origin"})
+    for (const char* key :
+         {"title", "model", "notes", "headline", "groups", "suffix_tokens", "prompt_lengths",
+          "variants", "summary", "extraction", "matched", "membership", "origin"})
       EXPECT_EQ(shown.at(key), all.at(key)) << key;
     for (std::size_t i = 0; i < report.runs.size(); ++i) {
       json run = all.at("runs").at(i);
@@ -108,6 +110,16 @@ TEST(Page, HoldsThePassagesOfEachVariantAndGroupMostRecitedFirst) {
   EXPECT_EQ(learned.at(1).at("trial"), 2);
   const json large = report_in(html_page(large_audit())).at("passages").at(0);
   EXPECT_EQ(large.size(), 120u);
+}
+
+TEST(Page, HoldsTheProbabilitiesOfSuffixesLargestFirst) {
+  const json suffixes = report_in(html_page(recorded_audit())).at("suffixes");
+  ASSERT_EQ(suffixes.size(), 2u * 2u) << "groups and policies, with the whole prompt";
+  EXPECT_EQ(
+      suffixes.at(0),
+      (json{{"variant", 0}, {"group", 0}, {"policy", "t=1,k=40"}, {"log10_p", {-0.5, -2.5}}}));
+  EXPECT_EQ(suffixes.at(3).at("log10_p"), (json{nullptr, nullptr}));
+  EXPECT_TRUE(report_in(html_page(small_study())).at("suffixes").empty());
 }
 
 TEST(Page, HasCellsWithoutRecitationsToo) {
@@ -151,8 +163,9 @@ TEST(Page, TheScriptDrawsTheReport) {
   MemorizationReport empty = small_study();
   empty.runs.clear();
   const std::pair<const char*, MemorizationReport> pages[] = {
-      {"study", small_study()}, {"audit", small_audit()}, {"evil", evil_report()},
-      {"odd", odd_study()},     {"large", large_audit()}, {"empty", empty}};
+      {"study", small_study()},      {"audit", small_audit()}, {"evil", evil_report()},
+      {"odd", odd_study()},          {"large", large_audit()}, {"empty", empty},
+      {"recorded", recorded_audit()}};
   for (const auto& [name, report] : pages)
     write_file_atomically(folder / (std::string(name) + ".html"), html_page(report));
   const std::string command = "node " + test::source_folder() +

@@ -29,6 +29,18 @@ void expect_same(const Recitation& a, const Recitation& b) {
   EXPECT_EQ(a.before, b.before);
   EXPECT_EQ(a.truth, b.truth);
   EXPECT_EQ(a.written, b.written);
+  ASSERT_EQ(a.record.has_value(), b.record.has_value());
+  if (a.record) {
+    EXPECT_EQ(a.record->log10_p, b.record->log10_p);
+    EXPECT_EQ(a.record->greedy_exact, b.record->greedy_exact);
+    EXPECT_EQ(a.record->greedy_accuracy, b.record->greedy_accuracy);
+    EXPECT_EQ(a.record->extraction_strength, b.record->extraction_strength);
+  }
+  ASSERT_EQ(a.scores.has_value(), b.scores.has_value());
+  for (const auto& [name, score] : kScores) {
+    const double one = a.scores ? (*a.scores).*score : 0, other = b.scores ? (*b.scores).*score : 0;
+    EXPECT_TRUE(one == other || (std::isnan(one) && std::isnan(other))) << name;
+  }
 }
 
 void expect_same(const RecitationRun& a, const RecitationRun& b) {
@@ -39,6 +51,7 @@ void expect_same(const RecitationRun& a, const RecitationRun& b) {
   EXPECT_EQ(a.kept_fraction, b.kept_fraction);
   EXPECT_EQ(a.train_seconds, b.train_seconds);
   EXPECT_EQ(a.test_seconds, b.test_seconds);
+  EXPECT_EQ(a.policies, b.policies);
   ASSERT_EQ(a.recitations.size(), b.recitations.size());
   for (std::size_t i = 0; i < a.recitations.size(); ++i)
     expect_same(a.recitations[i], b.recitations[i]);
@@ -74,6 +87,74 @@ TEST(ReportJson, HasEverythingOfTheReport) {
   EXPECT_EQ(json.at("prompt_lengths"), report.prompt_lengths);
   EXPECT_THAT(json.at("headline").get<std::string>(), StartsWith("Given the whole prompt, "));
   expect_same(parse_run(json.at("runs").at(0).dump(), "x"), report.runs[0]);
+}
+
+TEST(ReportJson, KeepsTheRecordsOfRecitations) {
+  const MemorizationReport report = recorded_audit();
+  const std::string text = to_json(report.runs[0]);
+  expect_same(parse_run(text, "x"), report.runs[0]);
+  auto json = nlohmann::ordered_json::parse(text);
+  EXPECT_EQ(json.at("policies"), report.runs[0].policies);
+  const auto& first = json.at("recitations").at(0);
+  EXPECT_EQ(first.at("log10_p").at(1), nullptr) << "a probability of 0";
+  EXPECT_TRUE(first.at("greedy_exact"));
+  EXPECT_EQ(first.at("score_min_k_pp"), report.runs[0].recitations[0].scores->min_k_pp);
+  json["policies"] = {"t=1"};
+  EXPECT_THAT(fault(json.dump()), HasSubstr("2 log10_p, but there are 1 policies"));
+}
+
+TEST(ReportJson, ReadsRunsOfVersionsWithoutRecords) {
+  auto json = nlohmann::ordered_json::parse(to_json(small_study().runs[0]));
+  json.erase("policies");
+  const RecitationRun run = parse_run(json.dump(), "x");
+  EXPECT_TRUE(run.policies.empty());
+  EXPECT_FALSE(run.recitations.at(0).record || run.recitations[0].scores);
+}
+
+TEST(ReportJson, HasRatesOfExtractionAndSeparations) {
+  const MemorizationReport report = recorded_audit();
+  const auto json = nlohmann::json::parse(to_json(report));
+  const auto& rates = json.at("extraction");
+  ASSERT_EQ(rates.size(), 2u * 3u * 2u * kReportedTries.size() * kReportedChances.size());
+  const auto rate = [&](const char* group, const char* policy, double n, double p) {
+    for (const auto& one : rates)
+      if (one.at("group") == group && one.at("policy") == policy && one.at("n") == n &&
+          one.at("p") == p && one.at("prompt_tokens") == 0)
+        return one.at("percent").get<double>();
+    return -1.0;
+  };
+  // log10 p of the two documents with the whole prompt: -0.5 and -2.5.
+  EXPECT_EQ(rate("asked", "t=1,k=40", 1, 0.5), 0);
+  EXPECT_EQ(rate("asked", "t=1,k=40", 10, 0.5), 50);
+  EXPECT_EQ(rate("asked", "t=1,k=40", 1000, 0.5), 100);
+  EXPECT_EQ(rate("asked", "t=1", 1e6, 0.999), 0) << "probability 0";
+  EXPECT_EQ(rate("controls", "t=1,k=40", 1e6, 0.1), 0);
+  const auto& separations = json.at("membership");
+  ASSERT_EQ(separations.size(), 4u) << "without the blind score, which is not set";
+  EXPECT_EQ(separations.at(0).at("score"), "loss");
+  EXPECT_EQ(separations.at(0).at("group"), "asked");
+  EXPECT_EQ(separations.at(0).at("auc"), 1);
+  EXPECT_EQ(separations.at(0).at("non_members"), 2);
+  EXPECT_EQ(separations.at(0).at("at_false_positive_rates"), nlohmann::json::array());
+}
+
+TEST(ReportJson, CountsSuffixesLikelierThanMatchedControls) {
+  MemorizationReport report = recorded_audit();
+  RecitationRun& run = report.runs[0];
+  const Recitation control = run.recitations[2];  // log10 p of -30
+  for (int i = 0; i < 97; ++i) run.recitations.push_back(control);
+  const auto matched = [&] { return nlohmann::json::parse(to_json(report)).at("matched"); };
+  ASSERT_EQ(matched().size(), 3u * 2u * 2u) << "prompts, policies and alphas";
+  EXPECT_EQ(matched().at(0).at("controls"), 99);
+  EXPECT_EQ(matched().at(0).at("memorized"), 2);
+  EXPECT_EQ(matched().at(0).at("memorized_and_extractable"), 2);
+  EXPECT_EQ(matched().at(1).at("alpha"), 0.001);
+  EXPECT_EQ(matched().at(1).at("memorized"), nullptr) << "needs 999";
+  EXPECT_EQ(matched().at(2).at("memorized"), 0) << "of probability 0, as all controls";
+  run.recitations.back().record->log10_p[0] = -1;  // likelier than the second document
+  EXPECT_EQ(matched().at(0).at("memorized"), 1);
+  run.recitations.pop_back();
+  EXPECT_EQ(matched().at(0).at("memorized"), nullptr) << "98 are too few";
 }
 
 TEST(ReportJson, SaysWhereTheReportComesFrom) {

@@ -75,8 +75,40 @@ most recited documents
 )");
 }
 
+TEST(ReportText, HasSharesOfExtractedSuffixesAndSeparations) {
+  const std::string text = to_text(recorded_audit());
+  EXPECT_THAT(text, HasSubstr(R"(
+written with probability 0.5 or more in n samples (t=1,k=40), %, by n
+  group       1    10   100  1,000  10,000  100,000  1,000,000
+  asked     0.0  50.0  50.0  100.0   100.0    100.0      100.0
+  controls  0.0   0.0   0.0    0.0     0.0      0.0        0.0
+)"));
+  EXPECT_THAT(text, HasSubstr("in n samples (t=1), %, by n"));
+  EXPECT_THAT(text, HasSubstr(R"(
+likelier than the suffixes of controls, of which a share of alpha would be
+                   alpha            memorized  and in 1,000
+  group  policy        %  controls          %    samples, %
+  asked  t=1,k=40      1         2    too few             -
+  asked  t=1,k=40    0.1         2    too few             -
+  asked  t=1           1         2    too few             -
+  asked  t=1         0.1         2    too few             -
+
+membership: told from the control by scores (the blind score sees no model)
+                          AUC with 95 %        TPR % at        TPR % at
+  group  score     trial       interval       0.1 % FPR         1 % FPR
+  asked  loss          1   1.000 ±0.000  not measurable  not measurable
+)"));
+}
+
 TEST(ReportText, NoLineHasMoreThanAHundredColumnsOrEndsWithASpace) {
-  MemorizationReport study = small_study(), audit = small_audit();
+  MemorizationReport study = small_study(), audit = recorded_audit();
+  for (RecitationRun& run : study.runs) {
+    run.policies = {"t=1,k=40"};
+    for (Recitation& r : run.recitations) {
+      r.record = SuffixRecord{.log10_p = {-1}};
+      r.scores = MembershipScores{};
+    }
+  }
   const std::string much(300, 'w');
   study.model = study.groups[0] = study.groups[1] = study.notes[0] = much;
   for (RecitationRun& run : study.runs) run.variant += much;

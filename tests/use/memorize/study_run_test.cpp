@@ -290,6 +290,70 @@ TEST(Audit, TestsATrainedModel) {
   });
 }
 
+TEST(Audit, GivesTheSameFiguresOnEveryGrid) {
+  test::TemporaryPath folder;
+  const StudyConfig config = study_config(folder / "study");
+  study(config);
+  Config model = config_of_model(config.output.dir + "/trial-1-standard/checkpoints");
+  const auto tokenizer = make_tokenizer("bytes");
+  const auto records = generated_documents(6, 1, *tokenizer, {.least = 51, .most = 192});
+  const auto control = generated_documents(5, 99, *tokenizer, {.least = 51, .most = 192});
+  const auto audit = [&](const GridShape& grid) {
+    model.parallelism.set_grid(grid);
+    const PreparedRun run = prepared_model(model);
+    MemorizationReport report;
+    run_ranks(grid.ranks(), [&](Communicator& world) {
+      LoadedModel loaded(run, world, make_cpu_backend(1), {.trainable = false});
+      loaded.initialise();
+      MemorizationReport mine = audit_model(loaded, *tokenizer, records, control,
+                                            {.prompt_lengths = {kWholePrompt, 20},
+                                             .policies = {"t=1,k=40", "t=0.8,p=0.9", "greedy"}});
+      if (world.rank() == 0) report = std::move(mine);
+    });
+    return report.runs.at(0).recitations;
+  };
+  const auto expect_close = [](double got, double want) {
+    if (std::isfinite(want))
+      EXPECT_NEAR(got, want, 1e-5 * (1 + std::abs(want)));  // of 50 sums of logits in f32
+    else
+      EXPECT_EQ(std::isnan(want) ? 0 : got, std::isnan(want) ? 0 : want);
+  };
+  const std::vector<Recitation> want = audit({1, 1, 1, 1});
+  ASSERT_EQ(want.size(), 22u);
+  for (const GridShape& grid : {GridShape{2, 1, 2, 1}, GridShape{1, 2, 1, 2}}) {
+    SCOPED_TRACE(to_string(grid));
+    const std::vector<Recitation> got = audit(grid);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      SCOPED_TRACE(i);
+      EXPECT_EQ(got[i].written, want[i].written);
+      expect_close(got[i].loss, want[i].loss);
+      const SuffixRecord &a = *got[i].record, &b = *want[i].record;
+      EXPECT_EQ(a.greedy_exact, b.greedy_exact);
+      EXPECT_EQ(b.greedy_exact, want[i].exact) << "all ranks are 1 if greedy decoding is right";
+      EXPECT_EQ(a.greedy_accuracy, b.greedy_accuracy);
+      EXPECT_EQ(a.extraction_strength, b.extraction_strength);
+      for (std::size_t policy = 0; policy < 3; ++policy)
+        expect_close(a.log10_p[policy], b.log10_p[policy]);
+      EXPECT_EQ(b.log10_p[2], b.greedy_exact ? 0 : -INFINITY);
+      ASSERT_EQ(want[i].scores.has_value(), want[i].prompt == 0);
+      if (want[i].scores)
+        for (const auto& [name, score] : kScores)
+          expect_close((*got[i].scores).*score, (*want[i].scores).*score);
+    }
+  }
+}
+
+TEST(Study, ThatWasTestedWithOtherPoliciesIsNotMixed) {
+  test::TemporaryPath folder;
+  StudyConfig config = study_config(folder / "study");
+  EXPECT_EQ(study(config).runs[0].policies, (std::vector<std::string>{"t=1,k=40", "t=1"}));
+  config.memorize.policies = {"greedy"};
+  EXPECT_THAT([&] { study(config); },
+              testing::ThrowsMessage<UsageError>(testing::AllOf(HasSubstr("[memorize] policies: "),
+                                                                HasSubstr("(t=1,k=40; t=1)"))));
+}
+
 TEST(ValidateStudy, NamesTheContradictingKeys) {
   EXPECT_EQ(refusal([](StudyConfig&) {}), "accepted");
   EXPECT_EQ(refusal([](StudyConfig& c) { c.memorize.prompt_lengths = {143}; }), "accepted");

@@ -1,0 +1,85 @@
+"use strict";
+
+// Figures of the memorization report that follow from records of tokens: probabilities of suffixes,
+// and how well scores separate members. Uses page.js, which draws the page.
+
+// ---- Probabilities of suffixes.
+
+// A chart of shares of the suffixes with the longest prompt, one line per group: those with at
+// least the probability of each point, {name, least: log10 of it, tip}.
+function suffixChart(view, {variant, policy, id, title, label, points, axis}) {
+  const lines = view.names.map((name, group) => {
+    const log10_p = view.suffixes.find((one) => one.variant === variant && one.group === group
+      && one.policy === policy)?.log10_p ?? [];
+    const share = (least) => 100 / log10_p.length
+      * log10_p.filter((one) => one !== null && one >= least).length;  // null: never
+    return {name, color: 2 + group, number: group, points: log10_p.length === 0 ? []
+      : points.map(({least, tip}, i) =>
+        ({i, value: share(least), tip: `${fixed(share(least), 1)} % ${tip}`}))};
+  });
+  const most = Math.max(0, ...lines.flatMap(({points}) => points.map(({value}) => value)));
+  return lineChart({id, alone: false, names: points.map(({name}) => name), title, lines,
+    label: `${label}, ${policy}`, axis: axis(most)});
+}
+
+// By the number of samples of which one is the suffix with probability 0.5 or more.
+const triesChart = (view, of) => suffixChart(view, {...of, id: "tries-" + of.id, axis: percentAxis,
+  label: "Suffixes with a probability of 0.5 or more in n samples", title: "samples n",
+  points: [1, 10, 1e2, 1e3, 1e4, 1e5, 1e6].map((n) => ({name: count(n),
+    least: Math.log10(-Math.expm1(Math.log1p(-0.5) / n)), tip: `in ${count(n)} samples`}))});
+
+const survivalChart = (view, of) => suffixChart(view, {...of, id: "survival-" + of.id,
+  label: "Suffixes with at least a probability", title: "log\u2081\u2080 of the probability",
+  axis: () => percentAxis(100), points: Array.from({length: 16}, (_, i) => ({
+    name: i ? `\u2212${2 * i}` : "0", least: -2 * i, tip: `with 10^${-2 * i} or more`}))});
+
+function policyFigures(view) {
+  const policies = [...new Set(view.suffixes.map(({policy}) => policy))];
+  return view.variantTexts.flatMap((text, variant) => policies.flatMap((policy, number) => {
+    const title = [text, `policy ${policy}`].filter(Boolean).join(", ");
+    const of = {variant, policy, id: `${variant}-${number}`};
+    const one = (caption, chart, name) => figure({caption, title: `${caption}, ${title}`,
+      unit: "% of the suffixes"}, chart, `${name}-${variant + 1}-${number + 1}`);
+    return [html("h4", {}, title), html("div", {class: "curves"},
+      one("Written with probability 0.5 in n samples, %", triesChart(view, of), "extraction"),
+      one("At least this probability, %", survivalChart(view, of), "survival"))];
+  }));
+}
+
+// The suffixes that are likelier than matched controls, with the longest prompt.
+function matchedTable(view, table) {
+  const several = view.variants.some(({name}) => name);
+  const longest = view.prompt_lengths[view.prompts.at(-1)];
+  const percent = (rate, key) => rate[key] === null ? "too few controls"
+    : fixed(100 * rate[key] / rate.suffixes, 1);
+  const range = (rate) => rate.memorized === null ? "-"
+    : ["low", "high"].map((end) => fixed(rate[`memorized_percent_${end}`], 1)).join(" to ");
+  table.append(headRow(["Group", ...several ? ["Loss"] : [], "Policy", "Alpha\u00a0%", "Controls",
+    "Memorized\u00a0%", "95\u00a0% interval", "And extractable\u00a0%"]),
+    html("tbody", {}, ...view.matched.filter((rate) => rate.prompt_tokens === longest)
+      .map((rate) => bodyRow(rate.group, [...several ? [rate.variant] : [], rate.policy,
+        `${100 * rate.alpha}`, count(rate.controls), percent(rate, "memorized"), range(rate),
+        percent(rate, "memorized_and_extractable")]))));
+}
+
+// ---- Membership.
+
+function separationsTable(view, table) {
+  const span = (low, high, factor, digits) =>
+    `${fixed(factor * low, digits)} to ${fixed(factor * high, digits)}`;
+  const found = (result, rate) => {
+    const at = result.at_false_positive_rates.find((one) => one.false_positive_rate === rate);
+    return at ? `${fixed(100 * at.true_positive_rate, 1)} (${span(at.low, at.high, 100, 1)}) `
+      + `[${span(at.bootstrap_low, at.bootstrap_high, 100, 1)}]` : "not measurable";
+  };
+  const several = view.variants.some(({name}) => name);
+  table.append(headRow(["Group", ...several ? ["Loss", "Trial"] : [], "Score", "AUC",
+    "95\u00a0% interval", "TPR\u00a0% at 0.1\u00a0% FPR", "TPR\u00a0% at 1\u00a0% FPR"]),
+    html("tbody", {}, ...view.membership.map((result) => bodyRow(result.group,
+      [...several ? [result.variant, count(result.trial)] : [], kScoreTexts[result.score],
+        fixed(result.auc, 3), span(result.auc_low, result.auc_high, 1, 3),
+        found(result, 0.001), found(result, 0.01)]))));
+}
+
+const kScoreTexts = {loss: "loss", zlib: "loss / zlib", min_k: "min-k %", min_k_pp: "min-k %++",
+  blind: "blind"};

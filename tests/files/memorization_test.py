@@ -1,0 +1,290 @@
+"""The figures of axonn memorize --audit against their definitions, in double: a forward pass, the
+records of tokens, probabilities of suffixes, and scores of documents, written here anew."""
+import bisect
+import json
+import math
+import os
+import sys
+import zlib
+
+import numpy as np
+
+from program import RunTest, axonn, main
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
+from axonn import checkpoint as reader  # noqa: E402
+
+SUFFIX = 20
+POLICIES = {"t=1,k=40": (1, 40, 1), "t=1": (1, 0, 1), "t=0.7,p=0.9": (0.7, 0, 0.9),
+            "t=1.5,k=20,p=0.8": (1.5, 20, 0.8), "greedy": (0, 0, 1)}
+HEADS, EPS, BASE = 4, 1e-5, 10000.0
+CONFIG = """
+[model]
+family = "llama"
+layers = 2
+hidden = 32
+heads = 4
+kv_heads = 4
+ffn = 64
+positions = 192
+[data]
+text = ["records.jsonl"]
+tokenizer = "bytes"
+[training]
+steps = 60
+seq_len = 192
+global_batch = 4
+threads = 1
+[optimizer]
+lr = 1e-2
+"""
+
+
+def norm(x, weight):
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + EPS) * weight
+
+
+def rotated(x):
+    """Rotary positions of (T, H, D), in halves."""
+    half = x.shape[-1] // 2
+    angles = np.outer(np.arange(len(x)), BASE ** (-np.arange(half) / half))[:, None]
+    a, b = x[..., :half], x[..., half:]
+    return np.concatenate([a * np.cos(angles) - b * np.sin(angles),
+                           b * np.cos(angles) + a * np.sin(angles)], -1)
+
+
+def logits_of(weights, tokens):
+    """Llama in double: (T, V)."""
+    x = weights["model.embed_tokens.weight"][tokens]
+    for layer in range(2):
+        def w(name):
+            return weights[f"model.layers.{layer}.{name}.weight"]
+        y = norm(x, w("input_layernorm"))
+        q, k, v = (np.reshape(y @ w(f"self_attn.{part}_proj").T, (len(y), HEADS, -1))
+                   for part in "qkv")
+        scores = np.einsum("thd,shd->hts", rotated(q), rotated(k)) / math.sqrt(q.shape[-1])
+        scores[:, np.triu(np.ones((len(y), len(y)), bool), 1)] = -np.inf
+        p = np.exp(scores - scores.max(-1, keepdims=True))
+        attended = np.einsum("hts,shd->thd", p / p.sum(-1, keepdims=True), v)
+        x = x + attended.reshape(len(y), -1) @ w("self_attn.o_proj").T
+        y = norm(x, w("post_attention_layernorm"))
+        gate = y @ w("mlp.gate_proj").T
+        x = x + (gate / (1 + np.exp(-gate)) * (y @ w("mlp.up_proj").T)) @ w("mlp.down_proj").T
+    head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
+    return norm(x, weights["model.norm.weight"]) @ head.T
+
+
+def log_q(u, target, policy):
+    """Log-probability of the target by a policy, and whether rounding could change what is kept."""
+    temperature, top_k, top_p = policy
+    order = sorted(range(len(u)), key=lambda token: (-u[token], token))
+    place, sure = order.index(target), True
+    if temperature == 0:
+        top_k = 1
+    if 0 < top_k < len(order):
+        sure = abs(u[target] - u[order[top_k if place < top_k else top_k - 1]]) > 1e-3
+        order = order[:top_k]
+    weights = [math.exp((u[token] - u[order[0]]) / (temperature or 1)) for token in order]
+    if top_p < 1:
+        wanted, total, kept = top_p * sum(weights), 0, 0
+        while total < wanted:
+            total += weights[kept]
+            kept += 1
+        sure = sure and min(total - wanted, wanted - total + weights[kept - 1]) > 1e-4 * total
+        order, weights = order[:kept], weights[:kept]
+    if target not in order:
+        return -math.inf, sure
+    return math.log(weights[order.index(target)] / sum(weights)), sure
+
+
+class Document:
+    """A document's figures, from the tokens' logits."""
+
+    def __init__(self, weights, text):
+        tokens = np.frombuffer(text.encode(), np.uint8)[:193].astype(int)
+        u, targets = logits_of(weights, tokens[:-1]), tokens[1:]
+        each = np.arange(len(targets))
+        top = u.max(1, keepdims=True)
+        log_p = u - top - np.log(np.exp(u - top).sum(1, keepdims=True))
+        p, own = np.exp(log_p), log_p[each, targets]
+        mean = (p * log_p).sum(1)
+        deviation = np.sqrt(np.maximum((p * (log_p - mean[:, None]) ** 2).sum(1), 1e-6))
+        self.ranks = [1 + sum(u[i] > u[i, t]) + sum(u[i, :t] == u[i, t])
+                      for i, t in enumerate(targets)][-SUFFIX:]
+        gaps = np.sort(np.abs(u - u[each, targets][:, None]), 1)[:, 1]
+        self.ranks_are_sure = gaps[-SUFFIX:].min() > 1e-3
+        fifth = max(len(targets) * 20 // 100, 1)
+        text = bytes(tokens.astype(np.uint8).tolist())
+        self.scores = {"loss": own.mean(), "zlib": own.mean() / len(zlib.compress(text, 6)),
+                       "min_k": np.sort(own)[:fifth].mean(),
+                       "min_k_pp": np.sort((own - mean) / deviation)[:fifth].mean()}
+        self.loss = -own[-SUFFIX:].mean()
+        self.log10_p = {}
+        for name, policy in POLICIES.items():
+            found = [log_q(u[i], targets[i], policy) for i in each[-SUFFIX:]]
+            if all(sure for _, sure in found):
+                self.log10_p[name] = sum(one for one, _ in found) / math.log(10)
+
+
+def blind_scores(members, others):
+    """Naive Bayes on bytes, ten folds."""
+    size = len(set(b"".join(members + others)))
+    scores = []
+    for kind, index, document in [*((0, i, d) for i, d in enumerate(members)),
+                                  *((1, i, d) for i, d in enumerate(others))]:
+        left = [[d for i, d in enumerate(all) if i % 10 != index % 10] for all in (members, others)]
+        score = math.log(len(left[0])) - math.log(len(left[1]))
+        joined = [b"".join(all) for all in left]
+        for byte in document:
+            shares = [(text.count(byte) + 1) / (len(text) + size) for text in joined]
+            score += math.log(shares[0] / shares[1])
+        scores.append(score)
+    return scores
+
+
+def auc(members, others):
+    wins = [[(a > b) + (a == b) / 2 for b in others] for a in members]
+    of_members, of_others = np.mean(wins, 1), np.mean(wins, 0)
+    return np.mean(wins), math.sqrt(of_members.var(ddof=1) / len(members)
+                                    + of_others.var(ddof=1) / len(others))
+
+
+def wilson(k, n, z=1.959963984540054):
+    centre, half = k / n + z * z / (2 * n), z * math.sqrt(k / n * (1 - k / n) / n
+                                                          + z * z / (4 * n * n))
+    return [(centre + sign * half) / (1 + z * z / n) for sign in (-1, 1)]
+
+
+class Memorization(RunTest):
+    def documents(self, name, seed, count):
+        axonn("data", "synthetic", "--records", count, "--seed", seed, "--out", self.path(name))
+        with open(self.path(name)) as file:
+            return [json.loads(line)["text"] for line in file]
+
+    def audit(self, run, grid):
+        out = self.path(f"audit-{grid}.json")
+        axonn("memorize", "--audit", "--model", os.path.join(run, "checkpoints"), "--documents",
+              self.path("records.jsonl"), "--control", self.path("control.jsonl"), "--suffix",
+              SUFFIX, "--seq-len", 193, "--policies", ";".join(POLICIES), "--json", out,
+              "--grid", grid)
+        with open(out) as file:
+            return json.load(file)
+
+    def check_documents(self, report, documents):
+        recitations = report["runs"][0]["recitations"]
+        self.assertEqual(len(recitations), len(documents))
+        compared = 0
+        for got, want in zip(recitations, documents):
+            self.assertAlmostEqual(got["loss"], want.loss, delta=2e-5)
+            for name, value in want.scores.items():
+                self.assertAlmostEqual(got["score_" + name], value, delta=3e-5 * (1 + abs(value)))
+            for name, value in want.log10_p.items():
+                found = got["log10_p"][list(POLICIES).index(name)]
+                if value == -math.inf:
+                    self.assertIsNone(found)
+                else:
+                    self.assertAlmostEqual(found, value, delta=3e-5 * (1 + abs(value)))
+                compared += 1
+            if want.ranks_are_sure:
+                wrong = [i + 1 for i, rank in enumerate(want.ranks) if rank > 1]
+                self.assertEqual(got["greedy_exact"], not wrong)
+                self.assertAlmostEqual(got["greedy_accuracy"], 1 - len(wrong) / SUFFIX, 12)
+                self.assertAlmostEqual(got["extraction_strength"],
+                                       1 - max([0, *wrong]) / SUFFIX, 12)
+        self.assertGreater(compared, len(documents) * len(POLICIES) // 2)
+
+    def check_rates(self, report):
+        group_of = [group["name"] for group in report["groups"]]
+        recitations = report["runs"][0]["recitations"]
+        self.assertEqual(len(report["extraction"]), 2 * len(POLICIES) * 7 * 4)
+        for rate in report["extraction"]:
+            policy = list(POLICIES).index(rate["policy"])
+            log10_p = [r["log10_p"][policy] for r in recitations
+                       if group_of[r["group"]] == rate["group"]]
+            found = sum(one is not None and
+                        -math.expm1(rate["n"] * math.log1p(-min(10 ** one, 1 - 1e-16)))
+                        >= rate["p"] for one in log10_p)
+            self.assertEqual(rate["extractable"], found, rate)
+            self.assertEqual(rate["suffixes"], len(log10_p))
+            low, high = wilson(found, len(log10_p))
+            self.assertAlmostEqual(rate["percent_low"], 100 * low, delta=1e-6)
+            self.assertAlmostEqual(rate["percent_high"], 100 * high, delta=1e-6)
+
+    def check_matched(self, report):
+        recitations = report["runs"][0]["recitations"]
+        self.assertEqual(len(report["matched"]), len(POLICIES) * 2)
+        for rate in report["matched"]:
+            policy = list(POLICIES).index(rate["policy"])
+            found = [[-math.inf if r["log10_p"][policy] is None else r["log10_p"][policy]
+                      for r in recitations if r["group"] == group] for group in (0, 1)]
+            self.assertEqual([rate["suffixes"], rate["controls"]], [len(one) for one in found])
+            if rate["alpha"] == 0.001:  # needs 999 controls
+                self.assertIsNone(rate["memorized"])
+                continue
+            flagged = [s for s in found[0]
+                       if (1 + sum(c >= s for c in found[1])) / (1 + len(found[1])) <= 0.01]
+            self.assertEqual(rate["memorized"], len(flagged))
+            least = math.log10(1 - 0.5 ** (1 / 1000))
+            self.assertEqual(rate["memorized_and_extractable"], sum(s >= least for s in flagged))
+            for got, want in zip([rate["memorized_percent_low"], rate["memorized_percent_high"]],
+                                 wilson(len(flagged), len(found[0]))):
+                self.assertAlmostEqual(got, 100 * want, delta=1e-6)
+
+    def check_membership(self, report, texts, control):
+        recitations = report["runs"][0]["recitations"]
+        cut = [[text.encode()[:193] for text in all] for all in (texts, control)]
+        blind = blind_scores(*cut)
+        for got, want in zip(recitations, blind):
+            self.assertAlmostEqual(got["score_blind"], want, delta=1e-6 * (1 + abs(want)))
+        self.assertEqual([one["score"] for one in report["membership"]],
+                         ["loss", "zlib", "min_k", "min_k_pp", "blind"])
+        for result in report["membership"]:
+            all = [r["score_" + result["score"]] for r in recitations]
+            members, others = all[:len(texts)], all[len(texts):]
+            area, error = auc(members, others)
+            self.assertAlmostEqual(result["auc"], area, delta=1e-6)
+            self.assertAlmostEqual(result["auc_error"], error, delta=1e-6)
+            [at] = result["at_false_positive_rates"]  # 0.1 % is not measurable
+            self.assertEqual(at["false_positive_rate"], 0.01)
+            ranked = sorted(others)
+            found = len(members) - bisect.bisect_right(sorted(members),
+                                                       ranked[-1 - len(others) // 100])
+            self.assertEqual(at["true_positives"], found)
+            self.assertLessEqual(at["bootstrap_low"], at["true_positive_rate"])
+            self.assertGreaterEqual(at["bootstrap_high"], at["true_positive_rate"])
+            self.check_clopper_pearson(at, len(members))
+
+    def check_clopper_pearson(self, at, count):
+        def tail(k, p):  # at least k of count
+            return sum(math.comb(count, i) * p ** i * (1 - p) ** (count - i)
+                       for i in range(k, count + 1))
+        if at["true_positives"] > 0:
+            self.assertAlmostEqual(tail(at["true_positives"], at["low"]), 0.025, delta=1e-6)
+        else:
+            self.assertEqual(at["low"], 0)
+        if at["true_positives"] < count:
+            self.assertAlmostEqual(tail(at["true_positives"] + 1, at["high"]), 0.975, delta=1e-6)
+        else:
+            self.assertEqual(at["high"], 1)
+
+    def test_figures_of_audits_on_grids_follow_from_their_definitions(self):
+        texts = self.documents("records.jsonl", 1, 30)
+        control = self.documents("control.jsonl", 2, 110)
+        config = CONFIG.replace("records.jsonl", self.path("records.jsonl"))
+        run = self.train("run", config=config)
+        axonn("convert", "--model", os.path.join(run, "checkpoints"), "--out", self.path("folder"),
+              "--dtype", "f32")
+        weights = {name: np.asarray(value, float) for name, value in
+                   reader.safetensors(self.path("folder", "model.safetensors")).items()}
+        documents = [Document(weights, text) for text in texts + control]
+        for grid in ("1,1,1,1", "2,1,2,1"):
+            with self.subTest(grid=grid):
+                report = self.audit(run, grid)
+                self.check_documents(report, documents)
+                self.check_rates(report)
+                self.check_matched(report)
+                self.check_membership(report, texts, control)
+
+
+if __name__ == "__main__":
+    main()
