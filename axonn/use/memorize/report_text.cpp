@@ -312,22 +312,24 @@ Row separation_texts(const Separation& separation) {
   return row;
 }
 
-/// How well scores separate each group from the control, in each trial. Empty without scores.
+/// How well scores separate each group from the control, in the first trial. Empty without scores.
 std::string membership_table(const MemorizationReport& report) {
   std::vector<Row> rows{names_of(report, "", ""), names_of(report, "loss", "group")};
-  for (const char* title : {"", "", "AUC with 95 %", "TPR % at", "TPR % at"})
-    rows[0].push_back(title);
-  for (const char* title : {"score", "trial", "interval", "0.1 % FPR", "1 % FPR"})
-    rows[1].push_back(title);
+  for (const char* title : {"", "AUC with 95 %", "TPR % at", "TPR % at"}) rows[0].push_back(title);
+  for (const char* title : {"score", "interval", "0.1 % FPR", "1 % FPR"}) rows[1].push_back(title);
+  bool more = false;
   for (const MembershipResult& result : membership_results(report)) {
+    more = more || result.trial != 1;
+    if (result.trial != 1) continue;
     Row row = names_of(report, result.variant, report.groups[result.group]);
-    row.insert(row.end(), {std::string(result.score), format_count(result.trial)});
+    row.emplace_back(result.score);
     for (std::string& text : separation_texts(result.separation)) row.push_back(std::move(text));
     rows.push_back(std::move(row));
   }
   if (rows.size() == 2) return "";
-  return "\nmembership: told from the control by scores (the blind score sees no model)\n" +
-         table(rows, names_of(report, "", "").size() + 1);
+  return fmt::format(
+      "\nmembership: told from the control by scores (the blind score sees no model){}\n{}",
+      more ? "; trial 1 of several" : "", table(rows, names_of(report, "", "").size() + 1));
 }
 
 std::string listed(const MemorizationReport& report) {

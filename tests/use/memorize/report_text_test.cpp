@@ -94,10 +94,14 @@ likelier than the suffixes of controls, of which a share of alpha would be
   asked  t=1         0.1         2    too few             -
 
 membership: told from the control by scores (the blind score sees no model)
-                          AUC with 95 %        TPR % at        TPR % at
-  group  score     trial       interval       0.1 % FPR         1 % FPR
-  asked  loss          1   1.000 ±0.000  not measurable  not measurable
+                   AUC with 95 %        TPR % at        TPR % at
+  group  score          interval       0.1 % FPR         1 % FPR
+  asked  loss       1.000 ±0.000  not measurable  not measurable
 )"));
+  MemorizationReport twice = recorded_audit();
+  twice.runs.push_back(twice.runs[0]);
+  twice.runs[1].trial = 2;
+  EXPECT_THAT(to_text(twice), HasSubstr("(the blind score sees no model); trial 1 of several\n"));
 }
 
 TEST(ReportText, NoLineHasMoreThanAHundredColumnsOrEndsWithASpace) {
