@@ -21,13 +21,14 @@ if TYPE_CHECKING:  # with "as", which makes them names of this module
     from .commands import evaluate as evaluate, memorize as memorize, plan as plan
     from .model import Generation as Generation, Model as Model, Tokenizer as Tokenizer
     from .runs import Run as Run, distill as distill, finetune as finetune, prefer as prefer
+    from .runs import reinforce as reinforce
     from .runs import train as train
 
 _PLACES = {"_program": ("Error", "UsageError"),
            "checkpoint": ("Checkpoint", "CheckpointError"),
            "commands": ("Memorization", "audit", "convert", "evaluate", "memorize", "plan"),
            "model": ("Generation", "Model", "Tokenizer"),
-           "runs": ("Run", "distill", "finetune", "prefer", "train")}
+           "runs": ("Run", "distill", "finetune", "prefer", "reinforce", "train")}
 __all__ = sorted(name for names in _PLACES.values() for name in names)
 
 

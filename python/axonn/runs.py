@@ -22,6 +22,7 @@ from . import _program
 from ._program import PathLike
 from .checkpoint import Checkpoint, _lines
 from .data import TokenStream, feed, write_examples
+from .rewards import Reward, serve
 
 Config = Union[PathLike, Mapping[str, Any], None]
 Metrics = Dict[str, Any]
@@ -218,8 +219,11 @@ def train(config: Config = None, data: Optional[Iterable[Any]] = None, *, progre
 
 
 def _tune(command: str, model: PathLike, data: Union[PathLike, Iterable[Any]],
-          options: Mapping[str, Any], progress: bool, keys: Mapping[str, Any]) -> Run:
+          options: Mapping[str, Any], progress: bool, keys: Mapping[str, Any],
+          reward: Optional[Reward] = None) -> Run:
     scratch = tempfile.TemporaryDirectory(prefix="axonn-")
+    if reward:
+        keys = {**keys, "rl.reward_program": serve(reward, scratch.name)}
     if not isinstance(data, (str, os.PathLike)):
         path = os.path.join(scratch.name, "data.jsonl")
         write_examples(data, path)
@@ -242,6 +246,17 @@ def prefer(model: PathLike, pairs: Union[PathLike, Iterable[Any]], *, full: bool
     """Starts axonn prefer: a training on pairs of answers (docs/preferences.md). pairs: a file, or
     an iterable of dicts as the lines of one."""
     return _tune("prefer", model, pairs, {"full": full}, progress, keys)
+
+
+def reinforce(model: PathLike, prompts: Union[PathLike, Iterable[Any]], *,
+              reward: Optional[Reward] = None, full: bool = False, progress: bool = True,
+              **keys: Any) -> Run:
+    """Starts axonn reinforce: a training on the model's own answers (docs/rewards.md). prompts: a
+    file, or an iterable of dicts as the lines of one. reward: a function of the dict of an answer,
+    with the keys of its prompt's line, "completion", "completion_ids" and "truncated", which
+    returns a number, None, or a dict of these by name; called in a thread of this interpreter,
+    in place of rl.reward_program."""
+    return _tune("reinforce", model, prompts, {"full": full}, progress, keys, reward)
 
 
 def distill(model: PathLike, data: Union[PathLike, Iterable[Any]], teacher: PathLike, *,

@@ -195,6 +195,26 @@ def test_distill_learns_from_a_teacher(run, tmp_path):
     assert abs(first["loss"]) < 1e-6 and first["teacher_cross_entropy"] > 0
 
 
+def test_reinforce_calls_a_function_for_rewards(run, tmp_path, capfd):
+    seen = []
+
+    def reward(answer):
+        seen.append(answer)
+        if len(seen) == 3:
+            raise ValueError("no reward of this one")
+        return {"short": np.float32(-len(answer["completion_ids"])), "none": None}
+
+    prompts = [{"prompt": f"The town {i}", "number": i} for i in range(4)]
+    tuned = axonn.reinforce(run.folder, prompts, reward=reward, full=True, progress=False,
+                            training={"steps": 2, "seq_len": 16, "global_batch": 4},
+                            rl={"group": 2, "max_tokens": 3}, output={"dir": tmp_path / "tuned"})
+    steps = list(tuned)
+    assert [step["rewards/missing"] for step in steps] == [1, 0]
+    assert steps[1]["reward"] == -np.mean([len(one["completion_ids"]) for one in seen[4:]])
+    assert len(seen) == 8 and seen[0]["number"] in range(4) and seen[0]["truncated"] in (0, 1)
+    assert "no reward of this one" in capfd.readouterr().err
+
+
 def test_finetune_trains_adapters_on_conversations(run, tmp_path):
     lines = [{"messages": [{"role": "user", "content": "a"},
                            {"role": "assistant", "content": "b"}]}]
