@@ -34,6 +34,6 @@ digits "1$seed" 20000 '{"prompt": "%s=", "answer": "%s"}' > "$folder/prompts.jso
 "$axonn" reinforce "$folder/warm/checkpoints" "$folder/prompts.jsonl" --full --rl.loss grpo \
   --rl.group 8 --rl.rewards exact --rl.max_tokens 8 --data.tokenizer bytes --data.eod 10 \
   --training.seq_len 14 --training.global_batch 256 --training.micro_batch 64 \
-  --training.steps 300 --training.dtype f32 --training.seed "$seed" --optimizer.lr 1e-3 \
+  --training.steps 900 --training.dtype f32 --training.seed "$seed" --optimizer.lr 1e-3 \
   --lr_scheduler.kind linear --lr_scheduler.warmup_steps 30 --output.dir "$folder/rewards" \
   --output.overwrite true "$@"

@@ -1,6 +1,8 @@
 #include "axonn/run/records/run_folder.h"
 
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <filesystem>
 
 #include <fcntl.h>
@@ -66,7 +68,7 @@ NamedPaths outputs_of(const Config& config) {
   const std::string& folder = config.output.dir;
   NamedPaths outputs;
   const auto add = [&](const std::string& path) { outputs.push_back({"output.dir", path}); };
-  for (const char* name : {"checkpoints", "logs", "config.toml", "lock"})
+  for (const char* name : {"checkpoints", "logs", "config.toml", "lock", kRolloutsFolder})
     add(concat(folder, '/', name));
   for (const std::string& step : saved_steps(folder)) add(step);
   for (const std::string& file : records(folder)) add(file);
@@ -194,7 +196,24 @@ RunFolder::RunFolder(const Config& config, Communicator& world) : folder_(config
   resumes_from_ = broadcast_text(world, resumes_from_, 0);
 }
 
+namespace {
+
+/// Removes the answers of generations after the one that begins behind these steps, which has just
+/// been written.
+void remove_rollouts(const std::string& folder, std::int64_t steps_done) {
+  std::error_code ignored;  // there may be none
+  for (const auto& file : fs::directory_iterator(concat(folder, '/', kRolloutsFolder), ignored)) {
+    const std::string name = file.path().filename();
+    std::int64_t step = 0;
+    if (std::sscanf(name.c_str(), "step-%" SCNd64 ".jsonl", &step) == 1 && step > steps_done + 1)
+      fs::remove(file.path(), ignored);
+  }
+}
+
+}  // namespace
+
 void RunFolder::remove_replaced(std::int64_t steps_done, std::int64_t best) const {
+  remove_rollouts(folder_, steps_done);
   const std::string own = own_checkpoints(folder_);
   remove_abandoned(folder_);
   remove_abandoned(own);

@@ -12,6 +12,9 @@
 
 namespace axonn {
 
+/// Name of the folder in output.dir with the answers that an [rl] run wrote, a file a generation.
+inline constexpr const char* kRolloutsFolder = "rollouts";
+
 /// A lock on a folder that one job at a time may write to: on the file DIR/lock, whose text names
 /// the process, its host and its start (run_end.h). The system releases the lock when the process
 /// ends, even if it is killed; the file stays. Linux also keeps such locks between hosts on NFS.
@@ -63,8 +66,8 @@ class RunFolder {
   std::string warning() const { return lock_ ? lock_->warning() : std::string(); }
 
   /// Removes the files and checkpoints that a killed run was writing or removing, and the run that
-  /// this one replaces, if there is one: its checkpoints, metrics, samples, chart, products of
-  /// tuning and saved steps that were not finite; or, if the run may go back to an older
+  /// this one replaces, if there is one: its checkpoints, metrics, samples, answers, chart, products
+  /// of tuning and saved steps that were not finite; or, if the run may go back to an older
   /// checkpoint, the newer ones. The best checkpoint of a run that continues after steps_done
   /// steps is that of step `best`, if it is there, and none of a later step. Call it on rank 0
   /// when the new run is ready for its first step.

@@ -107,7 +107,7 @@ class Trainer {
                    .make_optimizer = options.make_optimizer,
                    .make_sequences = options.make_sequences,
                    .make_sampler = options.make_sampler,
-                   .rollouts_folder = run->output.dir + "/rollouts",
+                   .rollouts_folder = concat(run->output.dir, '/', kRolloutsFolder),
                    .progress = options.progress}),
         config_(training_.model.config()),
         saver_({.folder = run->output.dir + "/checkpoints",

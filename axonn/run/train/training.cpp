@@ -17,6 +17,7 @@
 #include "axonn/run/config/run_text.h"
 #include "axonn/run/config/stored_config.h"
 #include "axonn/run/optim/learning_rate.h"
+#include "axonn/run/records/run_folder.h"
 #include "axonn/run/records/run_state.h"
 #include "axonn/run/train/data_stages.h"
 #include "axonn/run/train/distillation_term.h"
@@ -124,8 +125,10 @@ PolicyData policy_data(LoadedModel& model, LoadedModel* reference, const Corpora
   const std::shared_ptr<const Corpus>& corpus = corpora.front();
   data.file = corpus->rollouts;
   if (corpus->prompts) {
-    AXONN_CHECK(options.make_sampler,
-                "Training: data.jsonl has prompts, to which TrainingOptions::make_sampler answers");
+    if (!options.make_sampler)
+      refuse("[data] jsonl: its lines are prompts, to which 'axonn train' and 'axonn reinforce' ",
+             "write answers; here give recorded answers, such as those in a run's folder ",
+             kRolloutsFolder);
     data.sampler = options.make_sampler(model, corpus);
     data.file = data.written = std::make_shared<RolloutFile>();
   }

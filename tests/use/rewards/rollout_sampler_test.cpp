@@ -127,6 +127,22 @@ TEST(PromptRun, TakesEachPromptOnceAnEpoch) {
   }
 }
 
+TEST(PromptRun, RemovesTheAnswersOfTheRunThatItReplaces) {
+  test::TemporaryPath folder;
+  Config config = prompt_config(folder, "run");
+  train_with_sampler(config);
+  EXPECT_EQ(answers_of(config, 6).size(), 8);
+  config.training.steps = 3;
+  config.output.overwrite = true;
+  train_with_sampler(config);
+  EXPECT_EQ(answers_of(config, 3).size(), 8);
+  EXPECT_EQ(answers_of(config, 4).size(), 0);
+  config.data.jsonl = {config.output.dir + "/rollouts/step-000001.jsonl"};
+  EXPECT_THAT([&] { train_with_sampler(config); },
+              ThrowsMessage<UsageError>(HasSubstr("step-000001.jsonl")))
+      << "it would remove what it reads";
+}
+
 TEST(PromptRun, GoesOnWithoutTheRewardsThatItsProgramOwes) {
   test::TemporaryPath folder;
   Config config = prompt_config(folder, "run");
