@@ -123,7 +123,8 @@ struct GreedyTargetsKernel {
   Matrix<float> out;            // (R, 1)
   Matrix<const float> stats;    // (pieces · R, 4)
   const std::int32_t* targets;  // (R)
-  std::int64_t R, pieces, piece_size;
+  std::int64_t R, pieces;
+  int piece_size;
 
   AXONN_DEVICE void operator()(const auto& team, Tile tile) const {
     team.each(tile.count, [&](int i) {
@@ -131,7 +132,7 @@ struct GreedyTargetsKernel {
       float target = 0;
       for (std::int64_t p = 0; p < pieces; ++p) target += stats.row(p * R + row)[2];
       bool greedy = targets[row] >= 0;
-      const std::int64_t own = greedy ? targets[row] / piece_size : 0;
+      const int own = greedy ? targets[row] / piece_size : 0;
       for (std::int64_t p = 0; p < pieces; ++p) {
         const float* piece = stats.row(p * R + row);
         greedy = greedy && (p < own ? piece[0] < target : piece[0] <= target) && piece[3] == 0;
@@ -328,7 +329,7 @@ void GreedyTargets::run(auto launch, const Checker& check) const {
   if (pieces == 0) return;
   launch.tiles(1, out.rows,
                rowwise::GreedyTargetsKernel{out, stats, address<const std::int32_t>(targets),
-                                            out.rows, pieces, piece_size});
+                                            out.rows, pieces, static_cast<int>(piece_size)});
 }
 
 /// Of R rows in consecutive memory, or none.

@@ -23,7 +23,7 @@ struct PiecedLogits {
   int C;
   std::int64_t V;  // tokens of all pieces; the rest is padding
 
-  AXONN_DEVICE float at(std::int64_t row, std::int64_t token) const {
+  AXONN_DEVICE float at(std::int64_t row, std::int32_t token) const {
     return pieces.row(token / C * each + row)[token % C];
   }
 
