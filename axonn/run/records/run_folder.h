@@ -66,9 +66,9 @@ class RunFolder {
   std::string warning() const { return lock_ ? lock_->warning() : std::string(); }
 
   /// Removes the files and checkpoints that a killed run was writing or removing, and the run that
-  /// this one replaces, if there is one: its checkpoints, metrics, samples, answers, chart, products
-  /// of tuning and saved steps that were not finite; or, if the run may go back to an older
-  /// checkpoint, the newer ones. The best checkpoint of a run that continues after steps_done
+  /// this one replaces, if there is one: its checkpoints, metrics, samples, answers, chart,
+  /// products of tuning and saved steps that were not finite; or, if the run may go back to an
+  /// older checkpoint, the newer ones. The best checkpoint of a run that continues after steps_done
   /// steps is that of step `best`, if it is there, and none of a later step. Call it on rank 0
   /// when the new run is ready for its first step.
   void remove_replaced(std::int64_t steps_done, std::int64_t best) const;
