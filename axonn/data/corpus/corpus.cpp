@@ -178,13 +178,13 @@ void open_rollouts(const DataConfig& config, const CorpusOptions& options, Corpu
     refuse("data.validation = ", config.validation,
            ": answers and prompts of [rl] are not held out; set it to 0");
   AnswerFormat format{.tokenizer = corpus.tokenizer};
-  if (holds_message_rollouts(files.front()))
-    format.chat = chat_template_of(config, corpus.tokenizer);
+  const RolloutForm form = form_of_rollouts(files.front());
+  if (form.messages) format.chat = chat_template_of(config, corpus.tokenizer);
   corpus.answers = config.answers;
   RolloutTokens tokens{options.vocab, ends_of(config, *corpus.tokenizer)};
   if (format.chat && format.chat->end_of_turn().size() == 1)
     tokens.ends.push_back(format.chat->end_of_turn().front());
-  if (holds_recorded_answers(files.front()))
+  if (form.recorded)
     corpus.rollouts = std::make_shared<const RolloutFile>(
         read_rollouts(files, format, tokens, config.answers.group));
   else

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 
@@ -14,22 +15,6 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLeastSpread = 1e-4;  // added to a standard deviation
-
-/// Of the values that are numbers.
-struct Spread {
-  double mean = 0, deviation = 0;  ///< with the divisor n - 1
-};
-
-Spread spread_of(std::span<const double> values) {
-  double sum = 0, count = 0, squares = 0;
-  for (const double value : values)
-    if (!std::isnan(value)) sum += value, ++count;
-  if (count == 0) return {};
-  const double mean = sum / count;
-  for (const double value : values)
-    if (!std::isnan(value)) squares += (value - mean) * (value - mean);
-  return {mean, count > 1 ? std::sqrt(squares / (count - 1)) : 0};
-}
 
 /// A token's loss and its derivatives with respect to the logarithm of the ratio and to the
 /// token's own log-probability.
@@ -75,10 +60,8 @@ std::vector<double> sampler_weights(const RlConfig& config, const PolicyTokens& 
   const SamplerCorrection kind = config.sampler_correction;
   if (answer.sampler.empty() || kind == SamplerCorrection::none) return weights;
   const std::span<const double> old = answer.old.empty() ? answer.policy : answer.old;
-  const bool whole = kind == SamplerCorrection::sequence_truncate ||
-                     kind == SamplerCorrection::sequence_mask,
-             masks =
-                 kind == SamplerCorrection::token_mask || kind == SamplerCorrection::sequence_mask;
+  const bool whole = corrects_answers(config), masks = kind == SamplerCorrection::token_mask ||
+                                                       kind == SamplerCorrection::sequence_mask;
   std::vector<double> logs(count);
   for (std::size_t t = 0; t < count; ++t)
     if (answer.counts[t] != 0 && !std::isnan(answer.sampler[t]))
@@ -158,6 +141,11 @@ bool has_ratios_of_answers(const RlConfig& config) {
          config.importance_sampling_level == RatioLevel::sequence;
 }
 
+bool corrects_answers(const RlConfig& config) {
+  return config.sampler_correction == SamplerCorrection::sequence_truncate ||
+         config.sampler_correction == SamplerCorrection::sequence_mask;
+}
+
 bool needs_old(const RlConfig& config) { return steps_of_generation(config) > 1; }
 
 void validate_rl(const RlConfig& config) {
@@ -184,6 +172,18 @@ void validate_rl(const RlConfig& config) {
     want(std::isfinite(weight), "reward_weights = ", weight, "; wanted finite numbers");
 }
 
+Summary summary_of(std::span<const double> all) {
+  std::vector<double> values;
+  std::ranges::copy_if(all, std::back_inserter(values), [](double v) { return !std::isnan(v); });
+  if (values.empty()) return {0, kNone, kNone, kNone, kNone};
+  const auto count = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  const auto [least, largest] = std::ranges::minmax(values);
+  return {count, mean, count > 1 ? std::sqrt(squares / (count - 1)) : 0, least, largest};
+}
+
 double reward_sum(const RlConfig& config, std::span<const double> rewards) {
   AXONN_CHECK(config.reward_weights.empty() || config.reward_weights.size() == rewards.size(),
               "reward_sum: ", config.reward_weights.size(), " weights for ", rewards.size(),
@@ -200,13 +200,12 @@ double reward_sum(const RlConfig& config, std::span<const double> rewards) {
 std::vector<double> advantages(const RlConfig& config, std::span<const double> rewards) {
   AXONN_CHECK(std::ssize(rewards) % config.group == 0, "advantages: ", rewards.size(),
               " rewards are no groups of ", config.group);
-  const double of_all = spread_of(rewards).deviation;
+  const double of_all = summary_of(rewards).deviation;
   std::vector<double> all;
   for (std::size_t first = 0; first < rewards.size(); first += config.group) {
     const auto group = rewards.subspan(first, config.group);
-    const Spread spread = spread_of(group);
-    const auto known = static_cast<double>(
-        std::ranges::count_if(group, [](double reward) { return !std::isnan(reward); }));
+    const Summary spread = summary_of(group);
+    const double known = spread.count;
     double by = 1;
     if (config.loss == PolicyLoss::rloo)
       by = known > 1 ? (known - 1) / known : 1;
@@ -221,7 +220,7 @@ std::vector<double> advantages(const RlConfig& config, std::span<const double> r
 double share_without_spread(const RlConfig& config, std::span<const double> rewards) {
   double equal = 0, groups = 0;
   for (std::size_t first = 0; first < rewards.size(); first += config.group, ++groups)
-    equal += spread_of(rewards.subspan(first, config.group)).deviation == 0 ? 1 : 0;
+    equal += summary_of(rewards.subspan(first, config.group)).deviation > 0 ? 0 : 1;
   return groups > 0 ? equal / groups : 0;
 }
 

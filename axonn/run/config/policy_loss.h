@@ -17,6 +17,8 @@ double clip_high_of(const RlConfig& config);
 std::int64_t steps_of_generation(const RlConfig& config);
 /// Whether an answer has one ratio of policies for all its tokens.
 bool has_ratios_of_answers(const RlConfig& config);
+/// Whether the correction for the sampler is one of whole answers.
+bool corrects_answers(const RlConfig& config);
 /// Whether the loss compares with what the policy was when it wrote the answers, and not with
 /// itself: a generation serves several steps.
 bool needs_old(const RlConfig& config);
@@ -24,6 +26,14 @@ bool needs_old(const RlConfig& config);
 /// Throws UsageError, naming the key of [rl] and the remedy, for a value that the loss does not
 /// read or cannot have.
 void validate_rl(const RlConfig& config);
+
+/// Of the values that are numbers; but for their count, all NaN if there are none.
+struct Summary {
+  double count, mean;
+  double deviation;  ///< with the divisor count - 1
+  double least, largest;
+};
+Summary summary_of(std::span<const double> values);
 
 /// The weighted sum of an answer's rewards, of which NaN ones count nothing; NaN if all are.
 double reward_sum(const RlConfig& config, std::span<const double> rewards);

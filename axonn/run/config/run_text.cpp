@@ -61,7 +61,8 @@ bool learns_conversations(const DataConfig& data) {
   if (data.jsonl.empty()) return false;
   const std::vector<std::string> files = example_files(data.jsonl);
   if (files.empty()) return false;
-  if (data.answers.kind == AnswerData::Kind::rollouts) return holds_message_rollouts(files.front());
+  if (data.answers.kind == AnswerData::Kind::rollouts)
+    return form_of_rollouts(files.front()).messages;
   return data.answers.any() ? holds_message_answers(files.front(), data.answers)
                             : kind_of_examples(files.front()) == Example::Kind::messages;
 }

@@ -300,23 +300,21 @@ void validate_samples(const Config& config) {
         "chat out, and the model goes on writing the prompts");
 }
 
-/// Refuses what a training on answers does not do.
-void validate_pairs(const Config& config) {
-  const PreferenceConfig& preference = config.preference;
-  if (preference.loss == PreferenceLoss::none) return;
-  validate_preference(preference);
-  const auto forbid = [](bool is_set, const char* key, const char* why) {
-    if (is_set) refuse("[preference] loss: ", key, ' ', why);
+/// Refuses a key beside a loss of answers, such as "[rl] loss".
+template <typename... Why>
+void forbid_beside(const char* loss, bool is_set, const char* key, const Why&... why) {
+  if (is_set) refuse(loss, ": ", key, ' ', why...);
+}
+
+/// Refuses what no training on answers does.
+void validate_answers(const Config& config, const char* loss) {
+  const auto forbid = [&](bool is_set, const char* key, const char* why) {
+    forbid_beside(loss, is_set, key, why);
   };
   const LoraConfig& lora = config.model.lora;
   const char* const whole = "chooses or weighs targets, but answers count as a whole; leave it out";
   forbid(config.data.jsonl.empty() || !config.stage.empty(), "[data] jsonl",
          "must name the answers, without [[stage]]");
-  forbid(preference.loss == PreferenceLoss::kto && config.training.global_batch < 2,
-         "[training] global_batch",
-         "must be at least 2, since kto compares an answer with those of the step's others");
-  forbid(preference.use_weighting && config.model.logit_cap > 0, "use_weighting",
-         "needs logits that are not capped, and this model caps them; leave it out");
   forbid(config.parallelism.context > 1, "[parallelism] context",
          "cuts answers among ranks, which their sums do not follow yet; set it to 1");
   forbid(config.data.mask_history, "[data] mask_history", whole);
@@ -327,53 +325,56 @@ void validate_pairs(const Config& config) {
          "repeats a pass without the weights of its answers; leave it out");
   forbid(lora.dropout > 0 && (lora.rank > 0 || !lora.path.empty()), "[lora] dropout",
          "would make the scores of answers random; set it to 0");
-  if (!has_reference(preference.loss) || !preference.reference.empty()) return;
-  forbid(config.model.path.empty(), "[preference] reference",
-         "is not set, and [model] path names no model that could be it; set one of them");
-  forbid(!lora.path.empty(), "[lora] path",
-         "continues adapters, and the reference is the model with them; merge them by 'axonn "
-         "export --merge' and name the result as [preference] reference");
 }
 
-/// Refuses what a training on answers with rewards does not do.
-void validate_answers(const Config& config) {
+/// Refuses a loss that compares with the model itself if it is not there, or not without adapters.
+/// `section`: with the key `reference`; `otherwise`: how to do without one.
+void validate_own_reference(const Config& config, const std::string& section,
+                            const std::string& otherwise) {
+  const std::string loss = section + " loss", key = section + " reference";
+  forbid_beside(loss.c_str(), config.model.path.empty(), key.c_str(),
+                "is not set, and [model] path names no model that could be it; set one of them",
+                otherwise);
+  forbid_beside(loss.c_str(), !config.model.lora.path.empty(), "[lora] path",
+                "continues adapters, and the reference is the model with them; merge them by "
+                "'axonn export --merge' and name the result as ",
+                key, otherwise);
+}
+
+void validate_pairs(const Config& config) {
+  constexpr const char* kLoss = "[preference] loss";
+  const PreferenceConfig& preference = config.preference;
+  if (preference.loss == PreferenceLoss::none) return;
+  validate_preference(preference);
+  validate_answers(config, kLoss);
+  forbid_beside(kLoss, preference.loss == PreferenceLoss::kto && config.training.global_batch < 2,
+                "[training] global_batch",
+                "must be at least 2, since kto compares an answer with those of the step's others");
+  forbid_beside(kLoss, preference.use_weighting && config.model.logit_cap > 0, "use_weighting",
+                "needs logits that are not capped, and this model caps them; leave it out");
+  if (has_reference(preference.loss) && preference.reference.empty())
+    validate_own_reference(config, "[preference]", "");
+}
+
+void validate_rewards(const Config& config) {
+  constexpr const char* kLoss = "[rl] loss";
   const RlConfig& rl = config.rl;
   if (rl.loss == PolicyLoss::none) return;
   validate_rl(rl);
-  const auto forbid = [](bool is_set, const char* key, const auto&... why) {
-    if (is_set) refuse("[rl] loss: ", key, ' ', why...);
-  };
+  validate_answers(config, kLoss);
   const TrainingConfig& t = config.training;
-  const LoraConfig& lora = config.model.lora;
-  const char* const whole = "chooses or weighs targets, but answers count as a whole; leave it out";
-  forbid(config.preference.loss != PreferenceLoss::none, "[preference] loss",
-         "is another loss; leave one of them out");
-  forbid(config.data.jsonl.empty() || !config.stage.empty(), "[data] jsonl",
-         "must name the answers, without [[stage]]");
-  forbid(t.global_batch * rl.steps_per_generation % rl.group != 0, "[training] global_batch", "= ",
-         t.global_batch, " answers in ", rl.steps_per_generation,
-         " steps of a generation are no whole groups of [rl] group = ", rl.group);
-  forbid(!t.batch_ramp.empty() || !t.batch_stages.empty(), "[training] global_batch",
-         "must be the same in all steps; leave batch_ramp and batch_stages out");
-  forbid(rl.temperature != 1 && config.model.logit_cap > 0, "temperature",
-         "divides logits, which this model caps; set it to 1");
-  forbid(config.parallelism.context > 1, "[parallelism] context",
-         "cuts answers among ranks, which their sums do not follow yet; set it to 1");
-  forbid(config.data.mask_history, "[data] mask_history", whole);
-  forbid(config.data.train_on_prompt, "[data] train_on_prompt", whole);
-  forbid(t.goldfish.k > 0, "[training] goldfish.k", whole);
-  forbid(t.z_loss > 0, "[training] z_loss", whole);
-  forbid(t.verify_every > 0, "[training] verify_every",
-         "repeats a pass without the weights of its answers; leave it out");
-  forbid(lora.dropout > 0 && (lora.rank > 0 || !lora.path.empty()), "[lora] dropout",
-         "would make the log-probabilities of answers random; set it to 0");
-  if (kl_of(rl) == 0 || !rl.reference.empty()) return;
-  forbid(
-      config.model.path.empty(), "[rl] reference",
-      "is not set, and [model] path names no model that could be it; set one of them, or kl = 0");
-  forbid(!lora.path.empty(), "[lora] path",
-         "continues adapters, and the reference is the model with them; merge them by 'axonn "
-         "export --merge' and name the result as [rl] reference, or set kl = 0");
+  forbid_beside(kLoss, config.preference.loss != PreferenceLoss::none, "[preference] loss",
+                "is another loss; leave one of them out");
+  forbid_beside(kLoss, t.global_batch * rl.steps_per_generation % rl.group != 0,
+                "[training] global_batch", "= ", t.global_batch, " answers in ",
+                rl.steps_per_generation,
+                " steps of a generation are no whole groups of [rl] group = ", rl.group);
+  forbid_beside(kLoss, !t.batch_ramp.empty() || !t.batch_stages.empty(), "[training] global_batch",
+                "must be the same in all steps; leave batch_ramp and batch_stages out");
+  forbid_beside(kLoss, rl.temperature != 1 && config.model.logit_cap > 0, "temperature",
+                "divides logits, which this model caps; set it to 1");
+  if (kl_of(rl) > 0 && rl.reference.empty())
+    validate_own_reference(config, "[rl]", ", or set kl = 0");
 }
 
 /// Refuses what a training with a teacher does not do.
@@ -541,7 +542,7 @@ void validate(const Config& given) {
   validate_batch(config);
   validate_samples(config);
   validate_pairs(config);
-  validate_answers(config);
+  validate_rewards(config);
   validate_distill(config);
   validate_mtp(config);
   recomputed_blocks(config.activation_checkpoint);

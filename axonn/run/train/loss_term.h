@@ -15,6 +15,10 @@ namespace axonn {
 
 struct StepInput;
 
+/// The graph_obstacle() of a loss of answers.
+inline constexpr const char* kWeighsInStep =
+    "the weights of answers are only known in the step, and a graph cannot wait for them";
+
 /// A term of the training loss besides the losses of tokens, or anything else that a step sums over
 /// all ranks and reports. A TrainStep calls the functions in the order below, those of a pass for
 /// each micro-batch. Evaluation does without.

@@ -5,14 +5,13 @@
 #include <numeric>
 #include <utility>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "axonn/data/corpus/batches.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/nn/loss.h"
 #include "axonn/ranks/parallel/scheduling.h"
-#include "axonn/run/train/host_values.h"
+#include "axonn/ranks/parallel/stored_values.h"
 
 namespace axonn {
 
@@ -33,23 +32,6 @@ void share(const Grid& grid, Values& values) {
   }
 }
 
-struct Summary {
-  double mean = 0, least = 0, largest = 0, deviation = 0;  ///< with the divisor n - 1
-};
-
-/// Of the values that are numbers; all NaN if there are none.
-Summary summary_of(std::span<const double> all) {
-  std::vector<double> values;
-  std::ranges::copy_if(all, std::back_inserter(values), [](double v) { return !std::isnan(v); });
-  if (values.empty()) return {NAN, NAN, NAN, NAN};
-  const auto count = static_cast<double>(values.size());
-  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
-  double squares = 0;
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  const auto [least, largest] = std::ranges::minmax(values);
-  return {mean, least, largest, count > 1 ? std::sqrt(squares / (count - 1)) : 0};
-}
-
 }  // namespace
 
 PolicyTerm::PolicyTerm(const RlConfig& config, PolicyData data)
@@ -68,16 +50,22 @@ void PolicyTerm::name_rewards() {
     reward_metrics_.push_back({"rewards/" + name + "/mean", "rewards/" + name + "/std"});
 }
 
-std::string PolicyTerm::graph_obstacle() const {
-  return "the weights of answers are only known in the step, and a graph cannot wait for them";
-}
-
-bool PolicyTerm::counts(const Rollout& rollout) const {
-  return !config_.mask_truncated || !rollout.truncated;
-}
+std::string PolicyTerm::graph_obstacle() const { return kWeighsInStep; }
 
 std::vector<std::uint8_t> PolicyTerm::counting(const Rollout& rollout) const {
-  return counts(rollout) ? rollout.counts : std::vector<std::uint8_t>(rollout.counts.size(), 0);
+  const bool none = config_.mask_truncated && rollout.truncated;
+  return none ? std::vector<std::uint8_t>(rollout.counts.size(), 0) : rollout.counts;
+}
+
+double PolicyTerm::tokens_of(std::int64_t number) const {
+  const std::vector<std::uint8_t> counted = counting(rollout(number));
+  return std::accumulate(counted.begin(), counted.end(), 0.0);
+}
+
+void PolicyTerm::attach_temperature(Context& ctx) const {
+  if (config_.temperature == 1) return;
+  ctx.attach(
+      std::make_shared<LogitFactor>(LogitFactor{static_cast<float>(1 / config_.temperature)}));
 }
 
 std::vector<std::int64_t> PolicyTerm::numbers_of(std::int64_t step) const {
@@ -91,13 +79,11 @@ std::vector<std::int64_t> PolicyTerm::numbers_of(std::int64_t step) const {
 std::vector<PolicyTerm::Answer> PolicyTerm::answers_of(const Context& ctx, Model& model,
                                                        const Tokens& tokens) const {
   Context pass = ctx;
-  if (config_.temperature != 1)
-    pass.attach(
-        std::make_shared<LogitFactor>(LogitFactor{static_cast<float>(1 / config_.temperature)}));
+  attach_temperature(pass);
   const Tensor losses = model.target_losses(pass, tokens);
   if (!ctx.device().keeps_values() || !data_.file || tokens.numbers.empty()) return {};
-  const auto targets = values_in_host<std::int32_t>(ctx, tokens.targets);
-  const auto of_rows = values_in_host<float>(ctx, losses);
+  const auto targets = stored_values<std::int32_t>(ctx, tokens.targets);
+  const auto of_rows = stored_values<float>(ctx, losses);
   const std::int64_t length = tokens.rows.positions;
   std::vector<Answer> answers(tokens.rows.sequences);
   for (std::int64_t s = 0; s < tokens.rows.sequences; ++s) {
@@ -142,9 +128,10 @@ void PolicyTerm::find_advantages() {
     const Rollout& one = rollout(first() + i);
     double reward = reward_sum(config_, one.rewards);
     if (config_.loss == PolicyLoss::rloo && needs_reference()) {
+      const std::vector<std::uint8_t> counted = counting(one);
       double divergence = 0;
-      for (std::size_t t = 0; t < one.answer.size(); ++t)
-        if (counting(one)[t] != 0)
+      for (std::size_t t = 0; t < counted.size(); ++t)
+        if (counted[t] != 0)
           divergence += generation_.old.at(i)[t] - generation_.reference.at(i)[t];
       reward -= kl_of(config_) * divergence;
       generation_.divergences.push_back(divergence);
@@ -223,8 +210,7 @@ void PolicyTerm::set_state(std::string_view json, std::int64_t n, const std::str
 void PolicyTerm::score(const Context& ctx, Model& model, const Tokens& tokens, int micro) {
   if (micro == 0) micros_.clear();
   Micro& mine = micros_.emplace_back();
-  mine.rows = tokens.rows.count();
-  mine.weights = ctx.empty(mine.rows, 1, DType::f32);
+  mine.weights = ctx.empty(tokens.rows.count(), 1, DType::f32);
   if (!data_.file && data_.reference) {  // made-up rows: what a generation computes
     StepState state;
     Context pass = data_.reference->context();
@@ -235,10 +221,6 @@ void PolicyTerm::score(const Context& ctx, Model& model, const Tokens& tokens, i
 }
 
 PolicyDivisors PolicyTerm::divisors(std::span<const std::int64_t> numbers) const {
-  const auto tokens_of = [&](std::int64_t number) {
-    const std::vector<std::uint8_t> counted = counting(rollout(number));
-    return static_cast<double>(std::accumulate(counted.begin(), counted.end(), std::int64_t{0}));
-  };
   PolicyDivisors by{.answers = static_cast<double>(numbers.size())};
   if (config_.loss == PolicyLoss::bnpo) {
     for (const std::int64_t number : numbers) by.tokens += tokens_of(number);
@@ -302,7 +284,7 @@ void PolicyTerm::finish_scores(const Context& ctx, const StepInput& input) {
   }
   const PolicyDivisors by = data_.file ? divisors(numbers_) : PolicyDivisors();
   for (const Micro& micro : micros_) {
-    std::vector<float> weights(micro.rows);
+    std::vector<float> weights(micro.weights.count());
     for (const Answer& answer : micro.answers)
       if (answer.number >= 0) add_answer(answer, by, static_cast<double>(input.tokens), weights);
     ctx.device().copy_from_host(micro.weights.view().data, weights.data(), micro.weights.bytes());
@@ -313,9 +295,7 @@ void PolicyTerm::finish_scores(const Context& ctx, const StepInput& input) {
 
 void PolicyTerm::begin_pass(Context& ctx, const Rows&, const View&) {
   ctx.attach(std::make_shared<RowWeights>(RowWeights{micros_.at(next_++).weights}));
-  if (config_.temperature != 1)
-    ctx.attach(
-        std::make_shared<LogitFactor>(LogitFactor{static_cast<float>(1 / config_.temperature)}));
+  attach_temperature(ctx);
 }
 
 std::optional<double> PolicyTerm::loss(std::span<const double>, const StepInput&) const {
@@ -344,10 +324,9 @@ void PolicyTerm::add_rewards(std::vector<Metric>& all) const {
 
 double PolicyTerm::divergence_of_generation() const {
   double sum = 0, tokens = 0;
-  for (std::size_t i = 0; i < generation_.divergences.size(); ++i) {
-    const std::vector<std::uint8_t> counted = counting(rollout(first() + static_cast<int>(i)));
+  for (std::int64_t i = 0; i < std::ssize(generation_.divergences); ++i) {
     sum += generation_.divergences[i];
-    tokens += std::accumulate(counted.begin(), counted.end(), 0.0);
+    tokens += tokens_of(first() + i);
   }
   return sum / std::max(tokens, 1.0);
 }
@@ -401,8 +380,7 @@ void PolicyTerm::add_lengths(std::vector<Metric>& all) const {
 }
 
 void PolicyTerm::add_sampler(std::vector<Metric>& all) const {
-  const bool whole = config_.sampler_correction == SamplerCorrection::sequence_mask ||
-                     config_.sampler_correction == SamplerCorrection::sequence_truncate;
+  const bool whole = corrects_answers(config_);
   double difference = 0, tokens = 0, largest = 0, correction = 0, units = 0;
   std::vector<double> least, most;
   for (std::size_t i = 0; i < numbers_.size(); ++i) {

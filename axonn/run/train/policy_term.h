@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "axonn/data/corpus/rollouts/rollout_sequences.h"
-#include "axonn/ranks/comm/communicator.h"
 #include "axonn/run/config/policy_loss.h"
 #include "axonn/run/load/loaded_model.h"
 #include "axonn/run/train/loss_term.h"
@@ -97,7 +96,6 @@ class PolicyTerm final : public LossTerm {
   };
   struct Micro {
     Tensor weights;  // (R, 1) f32
-    std::int64_t rows = 0;
     std::vector<Answer> answers;
   };
   /// Of each answer of a generation, in its order.
@@ -111,9 +109,11 @@ class PolicyTerm final : public LossTerm {
   const Rollout& rollout(std::int64_t number) const { return data_.file->answers.at(number); }
   std::int64_t first() const { return data_.sequences->first_of(generation_.number); }
   bool needs_reference() const { return kl_of(config_) > 0; }
-  /// Whether the answer has a loss.
-  bool counts(const Rollout& rollout) const;
+  /// Which of an answer's tokens have a loss.
   std::vector<std::uint8_t> counting(const Rollout& rollout) const;
+  /// Their number.
+  double tokens_of(std::int64_t number) const;
+  void attach_temperature(Context& ctx) const;
   /// The answers of a micro-batch, with the log-probabilities that the model has of their tokens.
   std::vector<Answer> answers_of(const Context& ctx, Model& model, const Tokens& tokens) const;
   /// The log-probabilities of the generation that begins with step n, of policy or reference.

@@ -11,9 +11,9 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/network/nn/loss.h"
 #include "axonn/ranks/parallel/scheduling.h"
+#include "axonn/ranks/parallel/stored_values.h"
 #include "axonn/run/config/stored_config.h"
 #include "axonn/run/load/loaded_model.h"
-#include "axonn/run/train/host_values.h"
 #include "axonn/run/train/reference_scores.h"
 #include "axonn/run/train/step.h"
 
@@ -145,9 +145,9 @@ void set_weights(std::span<const float> of_rows, std::span<const float> at_twice
 
 std::vector<ScoredPair> scored_pairs(const Context& ctx, const Tokens& tokens, const Tensor& losses,
                                      const AnswerTable* table, double ld_alpha) {
-  const auto targets = values_in_host<std::int32_t>(ctx, tokens.targets),
-             starts = values_in_host<std::int32_t>(ctx, tokens.rows.start);
-  const auto of_rows = values_in_host<float>(ctx, losses);
+  const auto targets = stored_values<std::int32_t>(ctx, tokens.targets),
+             starts = stored_values<std::int32_t>(ctx, tokens.rows.start);
+  const auto of_rows = stored_values<float>(ctx, losses);
   const std::int64_t length = tokens.rows.positions;
   AXONN_CHECK(std::ssize(starts) == tokens.rows.count() && !tokens.rows.share,
               "scored_pairs: wants whole sequences of two documents");
@@ -188,9 +188,7 @@ AnswerTables answer_tables(const PreparedRun& run, Communicator& world, const Co
           .validation = table_of(corpus.validation_documents, corpus.validation_good)};
 }
 
-std::string PreferenceTerm::graph_obstacle() const {
-  return "the weights of answers are only known in the step, and a graph cannot wait for them";
-}
+std::string PreferenceTerm::graph_obstacle() const { return kWeighsInStep; }
 
 std::array<AnswerScore, 2> PreferenceTerm::answers_of(const ScoredPair& pair) const {
   std::array<AnswerScore, 2> answers = pair.answers;
@@ -239,7 +237,7 @@ std::vector<ScoredPair> PreferenceTerm::scored(const Context& ctx, Model& model,
   if (!ctx.device().keeps_values()) return {};
   std::vector<ScoredPair> pairs = scored_pairs(ctx, tokens, losses, table_.get(), config_.ld_alpha);
   if (config_.use_weighting)
-    set_weights(values_in_host<float>(ctx, losses), values_in_host<float>(ctx, at_twice), pairs);
+    set_weights(stored_values<float>(ctx, losses), stored_values<float>(ctx, at_twice), pairs);
   for (const ScoredPair& pair : pairs) {
     if (!pair.whole()) continue;
     AXONN_CHECK(pair.number >= 0 && table_, "a pair of answers has no number among its data");

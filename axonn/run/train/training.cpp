@@ -348,7 +348,7 @@ void Training::count(std::int64_t n, const Batch& batch, StepInput& input) {
   begin_count(n + 1, next.get());
 }
 
-void Training::read(std::int64_t n) {
+std::shared_ptr<const Batch> Training::read(std::int64_t n) {
   auto* policy = step.term<PolicyTerm>();
   const bool begun =
       policy && policy->begin_generation(model.context(), model.model(), *batches, n);
@@ -358,7 +358,7 @@ void Training::read(std::int64_t n) {
     write_file_atomically(fmt::format("{}/step-{:06}.jsonl", rollouts_folder_, n + 1),
                           policy->lines(tokenizer_of(corpora)));
   }
-  batches->at(n);
+  return batches->at(n);
 }
 
 std::vector<std::string> Training::take_warnings() {
@@ -384,8 +384,7 @@ StepInput Training::input(std::int64_t n) {
               "input: there is no data, since TrainingOptions::data is false; give the "
               "step a StepInput of your own");
   AXONN_CHECK(n >= 0, "input: there is no step ", n, "; steps are counted from 0");
-  read(n);
-  const std::shared_ptr<const Batch> batch = batches->at(n);
+  const std::shared_ptr<const Batch> batch = read(n);
   StepInput input;
   input.step = n;
   input.micro_batches = static_cast<int>(std::ssize(batch->micro_batches));

@@ -70,7 +70,7 @@ class Training {
   StepInput input(std::int64_t n);
   /// Reads the batch of step n before its input is asked for; with an [rl] loss, begins its
   /// generation. Collective.
-  void read(std::int64_t n);
+  std::shared_ptr<const Batch> read(std::int64_t n);
   /// The place in the data before step n. The first call is collective.
   DataPosition place(std::int64_t n);
   /// Makes step n continue at this place of an earlier run, whose `checkpoint` a message names.

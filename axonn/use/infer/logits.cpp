@@ -7,6 +7,7 @@
 #include "axonn/compute/tensor/dtype.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/ranks/parallel/scheduling.h"
+#include "axonn/ranks/parallel/stored_values.h"
 
 namespace axonn {
 
@@ -25,14 +26,10 @@ std::vector<float> gather_columns(Communicator& across, std::vector<float> mine,
 }
 
 std::vector<float> host_values(const Context& ctx, const Tensor& from) {
-  std::vector<float> values(from.count());
-  if (from.dtype() == DType::f32) {
-    ctx.device().copy_to_host(values.data(), from.view().data, from.bytes());
-    return values;
-  }
+  if (from.dtype() == DType::f32) return stored_values<float>(ctx, from);
   AXONN_CHECK(is_half(from.dtype()), "host_values: wanted f32, bf16 or f16, got ", from.view());
-  std::vector<std::uint16_t> stored(from.count());
-  ctx.device().copy_to_host(stored.data(), from.view().data, from.bytes());
+  const auto stored = stored_values<std::uint16_t>(ctx, from);
+  std::vector<float> values(from.count());
   for (std::int64_t i = 0; i < std::ssize(values); ++i)
     values[i] = float_at(stored.data(), from.dtype(), i);
   return values;

@@ -8,17 +8,16 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/utf8.h"
 
 namespace axonn {
 
 namespace {
 
-constexpr std::string_view kWhite = " \t\r\n\v\f";
-
 std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kWhite);
+  const std::size_t first = text.find_first_not_of(kWhiteSpace);
   if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(kWhite) - first + 1);
+  return text.substr(first, text.find_last_not_of(kWhiteSpace) - first + 1);
 }
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }

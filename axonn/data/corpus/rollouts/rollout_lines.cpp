@@ -72,6 +72,20 @@ std::vector<std::int32_t> prompt_of(Members& members, const AnswerFormat& format
   return format.chat->prompt(talk.talk, line.place);
 }
 
+/// Calls f for each line of the files, in order.
+template <typename F>
+void for_each_line(const std::vector<std::string>& files, const F& f) {
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  for (TextFiles reader(files); !reader.at_end(); reader.advance()) {
+    const std::int64_t before = reader.reader().line();
+    for (const Line& line : lines_of(reader.reader().lines(kBytes), reader.file(), before)) f(line);
+  }
+}
+
+bool has_answer(const Members& line) {
+  return line.peek("completion_ids") || line.peek("completion");
+}
+
 class LineReader {
  public:
   LineReader(const AnswerFormat& format, const RolloutTokens& tokens, RolloutFile& to)
@@ -183,22 +197,17 @@ class LineReader {
 
 RolloutFile read_rollouts(const std::vector<std::string>& files, const AnswerFormat& format,
                           const RolloutTokens& tokens, std::int64_t group) {
-  constexpr std::size_t kBytes = std::size_t{1} << 20;
   RolloutFile all;
   LineReader lines(format, tokens, all);
-  for (TextFiles reader(files); !reader.at_end(); reader.advance()) {
-    const std::int64_t before = reader.reader().line();
-    for (const Line& line : lines_of(reader.reader().lines(kBytes), reader.file(), before)) {
-      lines.read(line);
-      const std::size_t here = all.answers.size() - 1,
-                        first = here - here % static_cast<std::size_t>(group);
-      if (all.answers[here].prompt != all.answers[first].prompt)
-        refuse(
-            line.place, ": its prompt is not that of answer ", first + 1, ", but ", group,
-            " answers in a row are one group; set rl.group to the answers of a prompt, and keep ",
-            "these together");
-    }
-  }
+  for_each_line(files, [&](const Line& line) {
+    lines.read(line);
+    const std::size_t here = all.answers.size() - 1,
+                      first = here - here % static_cast<std::size_t>(group);
+    if (all.answers[here].prompt != all.answers[first].prompt)
+      refuse(line.place, ": its prompt is not that of answer ", first + 1, ", but ", group,
+             " answers in a row are one group; set rl.group to the answers of a prompt, and keep ",
+             "these together");
+  });
   const std::int64_t over = std::ssize(all.answers) % group;
   if (all.answers.empty() || over > 0)
     refuse(files.front(), ": its ", all.answers.size(),
@@ -217,54 +226,33 @@ RolloutFile parse_rollouts(std::string_view text, const std::string& place) {
 
 PromptFile read_prompts(const std::vector<std::string>& files, const AnswerFormat& format,
                         const RolloutTokens& tokens) {
-  constexpr std::size_t kBytes = std::size_t{1} << 20;
   PromptFile all{.prompts = {}, .ends = tokens.ends};
-  for (TextFiles reader(files); !reader.at_end(); reader.advance()) {
-    const std::int64_t before = reader.reader().line();
-    for (const Line& line : lines_of(reader.reader().lines(kBytes), reader.file(), before)) {
-      const Value value = parse_line(line.text, line.place);
-      Members members(*value.dict());
-      if (members.peek("completion_ids") || members.peek("completion"))
-        refuse(line.place, ": this line has an answer, and the first one none; put prompts and ",
-               "recorded answers into separate files and runs");
-      Prompt& prompt = all.prompts.emplace_back();
-      prompt.tokens = prompt_of(members, format, tokens, line);
-      prompt.line = line.text;
-      if (prompt.tokens.empty())
-        refuse(line.place, ": the prompt has no token; leave the line out");
-    }
-  }
+  for_each_line(files, [&](const Line& line) {
+    const Value value = parse_line(line.text, line.place);
+    Members members(*value.dict());
+    if (has_answer(members))
+      refuse(line.place, ": this line has an answer, and the first one none; put prompts and ",
+             "recorded answers into separate files and runs");
+    Prompt& prompt = all.prompts.emplace_back();
+    prompt.tokens = prompt_of(members, format, tokens, line);
+    prompt.line = line.text;
+    if (prompt.tokens.empty()) refuse(line.place, ": the prompt has no token; leave the line out");
+  });
   if (all.prompts.empty()) refuse(files.front(), " has no line with a prompt");
   return all;
 }
 
-namespace {
-
-/// Calls f for the first line of a file.
-template <typename F>
-bool of_first_line(const std::string& file, const F& f) {
+RolloutForm form_of_rollouts(const std::string& file) {
   const std::vector<std::string> files{file};
   for (TextFiles reader(files); !reader.at_end(); reader.advance())
     for (const Line& line : lines_of(reader.reader().lines(1), file, 0)) {
       const Value value = parse_line(line.text, line.place);
-      return f(Members(*value.dict()));
+      const Members members(*value.dict());
+      const Value* prompt = members.peek("prompt");
+      return {.recorded = has_answer(members),
+              .messages = !members.peek("prompt_ids") && prompt && prompt->list()};
     }
   refuse(file, " has no line with a prompt");
-}
-
-}  // namespace
-
-bool holds_recorded_answers(const std::string& file) {
-  return of_first_line(file, [](const Members& members) {
-    return members.peek("completion_ids") || members.peek("completion");
-  });
-}
-
-bool holds_message_rollouts(const std::string& file) {
-  return of_first_line(file, [](const Members& members) {
-    const Value* prompt = members.peek("prompt");
-    return !members.peek("prompt_ids") && prompt && prompt->list();
-  });
 }
 
 std::string rollout_line(const Rollout& rollout, const std::vector<std::string>& reward_names,

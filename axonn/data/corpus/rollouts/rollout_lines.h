@@ -68,10 +68,12 @@ struct PromptFile {
 PromptFile read_prompts(const std::vector<std::string>& files, const AnswerFormat& format,
                         const RolloutTokens& tokens);
 
-/// Whether the first line of a file has an answer, so that all are recorded ones.
-bool holds_recorded_answers(const std::string& file);
-/// Whether the prompt of the first line of a file is messages.
-bool holds_message_rollouts(const std::string& file);
+/// What the first line of a file says of all.
+struct RolloutForm {
+  bool recorded;  ///< they have answers
+  bool messages;  ///< their prompts are messages
+};
+RolloutForm form_of_rollouts(const std::string& file);
 
 /// A line of a recorded answer as read_rollouts() reads it, with the texts of prompt and answer if
 /// there is a tokenizer, and its advantage.
