@@ -37,8 +37,8 @@ Finished succeeded(const Arguments& arguments, const ProgramOptions& options = {
   return finished;
 }
 
-/// Expects the values of two results to be equal: fractions within kBetweenDevices, all else exactly.
-/// `where`: the path to them, for failures.
+/// Expects the values of two results to be equal: fractions within kBetweenDevices, all else
+/// exactly. `where`: the path to them, for failures.
 void expect_as_near_as_devices_are(const json& gpu, const json& cpu, const std::string& where) {
   if (cpu.is_number_float() && gpu.is_number_float()) {
     EXPECT_NEAR(gpu.get<double>(), cpu.get<double>(), kBetweenDevices) << where;

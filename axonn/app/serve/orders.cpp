@@ -12,8 +12,8 @@ namespace {
 nlohmann::json to_json(const GenerationOptions& options) {
   // Names all fields, so that a new one is an error of the compiler here.
   const auto& [max_tokens, sampling, beams, seed, random_stream, likeliest, score_prompt,
-               stop_tokens, keeps_stop_token, tempered_scores, stop_strings, min_tokens, logit_bias,
-               form, shown_tokens, slides, ends_if_not_finite, pooling, adapter] = options;
+               stop_tokens, keeps_stop_token, stop_strings, min_tokens, logit_bias, form,
+               shown_tokens, slides, ends_if_not_finite, pooling, adapter] = options;
   const auto& [temperature, top_k, top_p, penalty, min_p, presence, frequency] = sampling;
   const auto& [width, returned, length_penalty, early_stopping] = beams;
   return {{"max_tokens", max_tokens},
@@ -34,7 +34,6 @@ nlohmann::json to_json(const GenerationOptions& options) {
           {"score_prompt", score_prompt},
           {"stop_tokens", stop_tokens},
           {"keeps_stop_token", keeps_stop_token},
-          {"tempered_scores", tempered_scores},
           {"stop_strings", stop_strings},
           {"min_tokens", min_tokens},
           {"logit_bias", logit_bias},
@@ -59,7 +58,6 @@ GenerationOptions options_of(const nlohmann::json& from) {
       .score_prompt = from.at("score_prompt"),
       .stop_tokens = from.at("stop_tokens").get<std::vector<std::int32_t>>(),
       .keeps_stop_token = from.at("keeps_stop_token"),
-      .tempered_scores = from.at("tempered_scores"),
       .stop_strings = from.at("stop_strings").get<std::vector<std::string>>(),
       .min_tokens = from.at("min_tokens"),
       .logit_bias = from.at("logit_bias").get<std::vector<std::pair<std::int32_t, float>>>(),

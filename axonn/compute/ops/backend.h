@@ -241,6 +241,12 @@ class Backend {
   /// Names the device, threads, library and version, on which the fastest way depends, too.
   virtual std::string matmul_device() const = 0;
 
+  /// true: from now on a row of a product whose b is stored (N, K) and whose a is not transposed,
+  /// as in a forward pass, has the same bits whatever other rows there are, and cached_attention()
+  /// has the bits of attention() where the cached keys are those of the sequence. Products take
+  /// longer. Returns false, and changes nothing, if this backend cannot do that.
+  virtual bool set_batch_invariant(bool /*value*/) { return false; }
+
   virtual void attention(const Attention& args) = 0;
   virtual void attention_backward(const AttentionBackward& args) = 0;
   virtual void cached_attention(const CachedAttention& args) = 0;

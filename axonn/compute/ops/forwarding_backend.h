@@ -52,6 +52,9 @@ class ForwardingBackend : public Backend {
     return inner_->set_matmul_way(shape, way);
   }
   std::string matmul_device() const override { return inner_->matmul_device(); }
+  bool set_batch_invariant(bool value) override {
+    return inner_ && inner_->set_batch_invariant(value);
+  }
 
   void attention(const Attention& args) override {
     forward(args, [=, this] { inner_->attention(args); });

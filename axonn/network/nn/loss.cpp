@@ -10,6 +10,24 @@
 
 namespace axonn {
 
+namespace {
+
+/// Softmax statistics (Gx · n, columns) f32 of the rows of logits (n, V/Gx), those of each piece of
+/// the vocabulary, stacked; their all-gather over x has started. columns: as in
+/// CrossEntropy::gather_stats().
+Tensor gathered_stats(const Context& ctx, const View& logits, const View& targets,
+                      std::int64_t vocab, std::int64_t columns) {
+  Communicator& across = ctx.grid.along(Axis::x);
+  const Tensor all = ctx.empty(across.size() * logits.rows, columns, DType::f32);
+  const View mine = all.view().row_range(across.rank() * logits.rows, logits.rows);
+  ctx.backend.run(ops::SoftmaxStats{mine, logits, targets, vocabulary_piece(ctx.grid, vocab)});
+  Tensor gathered = all;
+  gathered.set_pending(across.all_gather(buffer_of(all.raw_view()), buffer_of(mine), "loss"));
+  return gathered;
+}
+
+}  // namespace
+
 CrossEntropy::CrossEntropy(const Parameter& table, const Options& options)
     : table_(table), options_(options) {
   if (options.adapters)
@@ -171,14 +189,16 @@ CrossEntropy::Softmax CrossEntropy::start(const Context& ctx, const View& hidden
 }
 
 void CrossEntropy::gather_stats(const Context& ctx, Softmax& softmax, std::int64_t columns) const {
-  Communicator& across = ctx.grid.along(Axis::x);
-  const std::int64_t n = softmax.logits.rows();
-  softmax.stats = ctx.empty(across.size() * n, columns, DType::f32);
-  const View mine = softmax.stats.view().row_range(across.rank() * n, n);
-  ctx.backend.run(ops::SoftmaxStats{mine, softmax.logits.view().col_range(0, table_.local_rows()),
-                                    softmax.targets, vocabulary_piece(ctx.grid, options_.vocab)});
-  softmax.stats.set_pending(
-      across.all_gather(buffer_of(softmax.stats.raw_view()), buffer_of(mine), "loss"));
+  softmax.stats = gathered_stats(ctx, softmax.logits.view().col_range(0, table_.local_rows()),
+                                 softmax.targets, options_.vocab, columns);
+}
+
+Tensor losses_of_logits(const Context& ctx, const Tensor& logits, const Tensor& targets,
+                        std::int64_t vocab) {
+  const Tensor stats = gathered_stats(ctx, logits.view(), targets.view(), vocab, 3),
+               losses = ctx.empty(logits.rows(), 1, DType::f32), lse = ctx.like(losses);
+  ctx.backend.run(ops::CombineSoftmax{losses.view(), lse.view(), stats.view(), targets.view()});
+  return losses;
 }
 
 void CrossEntropy::start_gradient(const Context& ctx, Block& block, float scale,

@@ -203,4 +203,10 @@ class CrossEntropy {
   std::vector<Adapter> adapters_;
 };
 
+/// Returns (n, 1) f32, the losses in nats of targets (1, n) by logits (n, V/Gx) f32 of a vocabulary
+/// of so many tokens, found as CrossEntropy::each() finds them; 0 of a negative target. Collective
+/// over x: all-gathers three f32 of each row.
+Tensor losses_of_logits(const Context& ctx, const Tensor& logits, const Tensor& targets,
+                        std::int64_t vocab);
+
 }  // namespace axonn

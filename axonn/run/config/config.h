@@ -228,6 +228,8 @@ struct RlConfig {
   std::int64_t reward_workers = 1;
   double reward_timeout = 60;  ///< seconds, of an answer
   bool hold_weights = true;    ///< while answers are written, weights are gathered over z once
+  /// Answers that the run writes have the log-probabilities of the training pass, to the bit.
+  bool batch_invariant = true;
 };
 
 /// [optimizer]

@@ -106,6 +106,10 @@ void list_rl(RlConfig& rl, OptionList& list) {
   list.add("hold_weights", &rl.hold_weights,
            {.help = "whether weights are gathered over z once while answers are written, in memory "
                     "for all of them, and not for each token"});
+  list.add("batch_invariant", &rl.batch_invariant,
+           {.help = "whether the log-probabilities of answers that the run writes are those of the "
+                    "training pass to the bit, on CPUs: a token's products then do not depend on "
+                    "how many others are computed with it, and take longer"});
   list.add("reference", &rl.reference,
            {.help = "model of the divergence, a Hugging Face folder or checkpoints, which is cut "
                     "as the model is; empty: model.path",

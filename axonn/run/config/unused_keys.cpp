@@ -142,7 +142,8 @@ void add_unused_of_rl(const Config& config, UnusedKeys& keys) {
              "rl.reward_program",
              "rl.reward_workers",
              "rl.reward_timeout",
-             "rl.hold_weights"},
+             "rl.hold_weights",
+             "rl.batch_invariant"},
             "rl.loss is none");
   if (none) return;
   keys.when(kl_of(rl) == 0, {"rl.reference", "rl.kl_correction"}, "rl.kl is 0");

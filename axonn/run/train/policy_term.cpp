@@ -151,6 +151,11 @@ bool PolicyTerm::begin_generation(Context ctx, Model& model, Batches& batches, s
               " is within a generation whose policy is not known");
   if (data_.sampler) {
     cost_ = data_.sampler->write(generation_.number, *data_.written);
+    if (config_.batch_invariant && !data_.batch_invariant && reward_metrics_.empty())
+      cost_.warnings.push_back(
+          "rl.batch_invariant: on this device a token's products depend on how many others are "
+          "computed with it, so that its log-probability in training is another one than when it "
+          "was written; sampling/sampling_logp_difference tells by how much");
     name_rewards();
   }
   const bool of_rewards = config_.loss == PolicyLoss::rloo && needs_reference();
@@ -291,6 +296,18 @@ void PolicyTerm::finish_scores(const Context& ctx, const StepInput& input) {
   }
   if (!ctx.grid.leads_place()) std::ranges::fill(figures_, 0);
   ctx.grid.world().all_reduce(buffer(std::span(figures_)), "answers").wait();
+  check_sampler();
+}
+
+void PolicyTerm::check_sampler() const {
+  if (!data_.batch_invariant) return;
+  for (std::size_t i = 0; i < numbers_.size(); ++i)
+    if (const double difference = figures_of(i)[kDifferenceLargest]; difference > 0)
+      refuse("rl.batch_invariant: a token of answer ", numbers_[i] + 1, " of the generation had ",
+             "another log-probability when it was written than it has in the training pass, by ",
+             difference, ", so that this model's layers depend on which rows are computed ",
+             "together; set rl.batch_invariant = false to train with such differences, which ",
+             "rl.sampler_correction weighs");
 }
 
 void PolicyTerm::begin_pass(Context& ctx, const Rows&, const View&) {

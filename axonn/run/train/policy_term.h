@@ -31,6 +31,8 @@ struct PolicyData {
   /// recorded.
   std::shared_ptr<RolloutSampler> sampler = {};
   std::shared_ptr<RolloutFile> written = {};
+  /// The sampler's log-probabilities are those of the training pass to the bit, or the run ends.
+  bool batch_invariant = false;
 };
 
 /// The loss of answers with rewards (policy_loss()). Its gradient is that of a cross-entropy whose
@@ -114,6 +116,9 @@ class PolicyTerm final : public LossTerm {
   /// Their number.
   double tokens_of(std::int64_t number) const;
   void attach_temperature(Context& ctx) const;
+  /// With PolicyData::batch_invariant, refuses answers whose tokens had other log-probabilities
+  /// when they were written.
+  void check_sampler() const;
   /// The answers of a micro-batch, with the log-probabilities that the model has of their tokens.
   std::vector<Answer> answers_of(const Context& ctx, Model& model, const Tokens& tokens) const;
   /// The log-probabilities of the generation that begins with step n, of policy or reference.

@@ -131,6 +131,7 @@ PolicyData policy_data(LoadedModel& model, LoadedModel* reference, const Corpora
              kRolloutsFolder);
     data.sampler = options.make_sampler(model, corpus);
     data.file = data.written = std::make_shared<RolloutFile>();
+    data.batch_invariant = config.rl.batch_invariant && model.backend().set_batch_invariant(true);
   }
   data.sequences = std::make_shared<const RolloutSequences>(data.file, config.training.seq_len,
                                                             generation_steps(config, *corpus));

@@ -10,6 +10,7 @@
 #include "axonn/foundation/base/host.h"
 #include "axonn/network/nn/adapters/adapter.h"
 #include "axonn/network/nn/attention/delta_net.h"
+#include "axonn/network/nn/loss.h"
 #include "axonn/ranks/parallel/block.h"
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/use/infer/decode_graphs.h"
@@ -82,6 +83,13 @@ struct Generator::AfterRow {
   std::vector<std::int32_t> score = {};    ///< words; empty: it was not asked for
 };
 
+/// A row with logits.
+struct Generator::RowResult {
+  const PassPart* part;
+  std::int64_t ahead;  ///< rows of the part from this one on
+  AfterRow after = {};
+};
+
 /// The results of a pass, by place.
 struct Generator::Drawn {
   std::vector<std::int32_t> tokens;  ///< of each place's slots; -1 where none was drawn
@@ -100,7 +108,9 @@ struct Generator::Rows {
   std::int64_t real = 0;             // rows of sequences, of which padding follows
   AdapterRows adapters;
 
-  void add(const PassPart& part) {
+  /// `aligned`: the part begins at a multiple of kSequenceBlock rows.
+  void add(const PassPart& part, bool aligned) {
+    if (aligned) pad((std::ssize(ids) + kSequenceBlock - 1) / kSequenceBlock * kSequenceBlock);
     const auto start = static_cast<std::int32_t>(ids.size());
     if (const std::int64_t adapter = part.sequence->options.adapter; adapter >= 0) {
       auto& runs = adapters.runs;
@@ -120,9 +130,9 @@ struct Generator::Rows {
       needed.push_back(std::ssize(ids) - i);
     real = std::ssize(ids);
   }
+  void fill_up() { pad(filled_up(std::ssize(ids))); }
   /// Pads with rows of no sequence, each of which sees only itself.
-  void fill_up() {
-    const std::int64_t count = filled_up(std::ssize(ids));
+  void pad(std::int64_t count) {
     for (std::int64_t row = std::ssize(ids); row < count; ++row)
       starts.push_back(static_cast<std::int32_t>(row));
     ids.resize(count, 0);
@@ -151,7 +161,7 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
   slots_.entries =
       slots_.window > 0 ? std::min(context_, slots_.window + kBeyondWindow - 1) : context_;
   slots_.slots = 0;
-  slots_.short_sequences = model.short_sequences();
+  slots_.short_sequences = options.trained_positions > 0 ? 0 : model.short_sequences();
   slots_.caches = loaded.model().caches();
   slots_.recurrent = !model.delta_layers.empty();
   schedule_ = std::make_unique<GenerationSchedule>(slots_);
@@ -245,6 +255,8 @@ Generator::Pass Generator::begin(const Rows& rows, std::shared_ptr<KeyValueCache
                                  KeyValueCache::Reads reads) {
   Context ctx = model_.context();
   if (cache) ctx.attach(cache);
+  if (options_.logit_factor != 1)
+    ctx.attach(std::make_shared<LogitFactor>(LogitFactor{options_.logit_factor}));
   if (adapters() > 0) ctx.attach(std::make_shared<AdapterRows>(rows.adapters));
   Scheduling& scheduling = ctx.own_scheduling();
   scheduling.run.sequence_parallel = false;  // few rows, and slots do not move between ranks
@@ -253,38 +265,50 @@ Generator::Pass Generator::begin(const Rows& rows, std::shared_ptr<KeyValueCache
   scheduling.step = state_.get();
   state_->prefetcher.begin_pass();
   if (cache) cache->begin_pass(ctx, rows.slots, rows.positions, reads);
+  std::vector<std::int32_t> lengths = rows.lengths;
+  if (options_.trained_positions > 0)
+    std::ranges::fill(lengths, static_cast<std::int32_t>(options_.trained_positions));
   Tokens tokens = make_tokens(ctx, rows.ids, {}, {1, std::ssize(rows.ids)},
                               {.positions = rows.positions,
                                .starts = rows.starts,
-                               .lengths = rows.lengths,
-                               .short_sequences = slots_.short_sequences,
+                               .lengths = lengths,
+                               .short_sequences = model_.config().model.short_sequences(),
                                .reach = context_});
   return {std::move(ctx), std::move(tokens)};
 }
 
-/// Returns the logits (n, V) of the rows that need them, the same on all ranks of x and y.
-std::vector<float> Generator::logits(const Rows& rows, KeyValueCache::Reads reads) {
+/// Returns this rank's piece of the logits, (n, V/Gx), of the rows that need them.
+Tensor Generator::logits(const Rows& rows, const Pass& pass, KeyValueCache::Reads reads) {
   const std::vector<std::int64_t> any{0};
   const auto& from = rows.needed.empty() ? any : rows.needed;
-  const Pass pass = begin(rows, cache_, reads);
   const auto compute = [&](const Tokens& tokens) {
     return model_.model().next_logits(pass.ctx, tokens, from);
   };
   const auto wanted = std::ssize(rows.needed);
   const bool decodes = reads == KeyValueCache::Reads::kept && wanted > 0 &&
                        rows.needed.back() == wanted - 1 && rows.real == wanted;
-  const Tensor mine = graphs_ && decodes
-                          ? graphs_->run(pass.ctx, *cache_, pass.tokens, wanted, compute)
-                          : compute(pass.tokens);
-  return gather_columns(model_.grid().along(Axis::x), host_values(model_.context(), mine),
-                        mine.rows(), "logits");
+  return graphs_ && decodes ? graphs_->run(pass.ctx, *cache_, pass.tokens, wanted, compute)
+                            : compute(pass.tokens);
+}
+
+/// Sets the scores of drawn tokens to minus their losses by this rank's piece of the logits.
+void Generator::score_as_trained(const Pass& pass, const Tensor& logits,
+                                 std::vector<RowResult>& rows) const {
+  std::vector<std::int32_t> targets;
+  for (const RowResult& row : rows) targets.push_back(row.after.token.value_or(-1));
+  const Tensor losses =
+      losses_of_logits(pass.ctx, logits, pass.ctx.on_device(targets), model_.model().vocab());
+  const std::vector<float> values = host_values(model_.context(), losses);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (targets[i] >= 0 && !rows[i].after.score.empty())
+      rows[i].after.score.front() = std::bit_cast<std::int32_t>(-values[i]);
 }
 
 /// Computes this place's embeddings (H): appends them to the scores of `drawn`.
 void Generator::embed(const PassPlan& plan, Drawn& drawn) {
   const auto& parts = plan.of_place[model_.grid().batch_place()];
   Rows rows;
-  for (const PassPart& part : parts) rows.add(part);
+  for (const PassPart& part : parts) rows.add(part, false);
   rows.fill_up();
   const Pass pass = begin(rows, nullptr, plan.reads);
   const Tensor states = model_.model().hidden_states(pass.ctx, pass.tokens);
@@ -331,8 +355,6 @@ Generator::AfterRow Generator::after_row(const PassPart& part, std::int64_t ahea
   }
   std::vector<float> raw;  // without the penalty
   if (options.likeliest >= 0) raw.assign(known.begin(), known.end());
-  if (options.tempered_scores)
-    for (float& logit : raw) logit /= static_cast<float>(options.sampling.temperature);
   const auto room = options.slides ? std::numeric_limits<std::int64_t>::max()
                                    : context_ + 1 - std::ssize(sequence.tokens);
   const std::int64_t left = options.max_tokens - static_cast<std::int64_t>(sequence.produced());
@@ -352,27 +374,29 @@ int Generator::host_threads(std::size_t values) const {
 void Generator::compute(const PassPlan& plan, Drawn& drawn) {
   const auto& parts = plan.of_place[model_.grid().batch_place()];
   Rows rows;
-  for (const PassPart& part : parts) rows.add(part);
+  const bool aligned =
+      options_.trained_positions > 0 && plan.reads == KeyValueCache::Reads::own_rows;
+  for (const PassPart& part : parts) rows.add(part, aligned);
   rows.fill_up();
-  std::vector<float> all = logits(rows, plan.reads);
+  const Pass pass = begin(rows, cache_, plan.reads);
+  const Tensor mine = logits(rows, pass, plan.reads);
+  std::vector<float> all = gather_columns(
+      model_.grid().along(Axis::x), host_values(model_.context(), mine), mine.rows(), "logits");
   const std::size_t each = all.size() / std::max<std::size_t>(rows.needed.size(), 1);
-  struct Row {
-    const PassPart* part;
-    std::int64_t ahead;
-    AfterRow after;
-  };
-  std::vector<Row> with_logits;
+  std::vector<RowResult> with_logits;
   for (const PassPart& part : parts)
     for (std::int64_t i = part.rows_with_logits(); i > 0; --i)
-      with_logits.push_back({.part = &part, .ahead = i, .after = {}});
+      with_logits.push_back({.part = &part, .ahead = i});
   // Rows may share a form, which keeps what it computed and is for one thread.
   const bool forms = std::ranges::any_of(
       parts, [](const PassPart& part) { return part.sequence->constraint != nullptr; });
   parallel_for(with_logits.size(), forms ? 1 : host_threads(all.size()), [&](std::size_t i) {
-    Row& row = with_logits[i];
+    RowResult& row = with_logits[i];
     row.after = after_row(*row.part, row.ahead, std::span(all).subspan(each * i, each));
   });
-  for (const Row& row : with_logits) {
+  if (options_.trained_positions > 0 && !with_logits.empty())
+    score_as_trained(pass, mine, with_logits);
+  for (const RowResult& row : with_logits) {
     if (row.after.token) drawn.tokens[row.part->slot] = *row.after.token;
     std::ranges::copy(row.after.score, std::back_inserter(drawn.scores));
   }

@@ -52,8 +52,7 @@ struct GenerationOptions {
   bool score_prompt = false;
   /// Generation ends at one of these. It is not part of the result, unless keeps_stop_token.
   std::vector<std::int32_t> stop_tokens = {};
-  bool keeps_stop_token = false;  ///< the last of the tokens, with its score
-  bool tempered_scores = false;   ///< scores are of the logits divided by sampling.temperature
+  bool keeps_stop_token = false;               ///< the last of the tokens, with its score
   std::vector<std::string> stop_strings = {};  ///< the same for texts; requires a tokenizer
   std::int64_t min_tokens = 0;                 ///< generated before a stop token may be
   std::vector<std::pair<std::int32_t, float>> logit_bias = {};  ///< added to logits, by token
@@ -183,6 +182,12 @@ class Generator {
     bool hold_weights = true;
     /// Makes texts of tokens, and limits the vocabulary to its own. Null: results have tokens only.
     const Tokenizer* tokenizer = nullptr;
+    /// Above 0: computes as training on sequences of so many positions does. The score of a
+    /// generated token is minus its loss, found as Model::target_losses() finds it, and prompts
+    /// that share a pass begin where blocks of attention do. On a backend that is batch invariant,
+    /// scores are those losses to the bit.
+    std::int64_t trained_positions = 0;
+    float logit_factor = 1;  ///< of all logits, by LogitFactor
   };
   /// Receives the new text of a prompt, as far as it can be shown, and all that was generated so
   /// far. Called on every rank after every token.
@@ -230,6 +235,7 @@ class Generator {
  private:
   struct Rows;  // of one pass, in host memory
   struct AfterRow;
+  struct RowResult;
   struct Drawn;
   struct Pass;
   struct Callbacks {
@@ -238,7 +244,8 @@ class Generator {
   };
   std::int64_t bytes_of_slot() const;
   Pass begin(const Rows& rows, std::shared_ptr<KeyValueCache> cache, KeyValueCache::Reads reads);
-  std::vector<float> logits(const Rows& rows, KeyValueCache::Reads reads);
+  Tensor logits(const Rows& rows, const Pass& pass, KeyValueCache::Reads reads);
+  void score_as_trained(const Pass& pass, const Tensor& logits, std::vector<RowResult>& rows) const;
   Drawn pass(const PassPlan& plan);
   AfterRow after_row(const PassPart& part, std::int64_t ahead, std::span<float> logits) const;
   int host_threads(std::size_t values) const;

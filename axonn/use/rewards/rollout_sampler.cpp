@@ -102,7 +102,7 @@ class RewardFinder {
   std::string text_of(const Rollout& answer) const {
     std::vector<std::int32_t> tokens = answer.answer;
     if (!answer.truncated) tokens.pop_back();
-    return tokenizer_.decode(tokens);
+    return text_of_answer(tokenizer_, std::move(tokens));
   }
 
   std::string question(const Prompt& prompt, const Rollout& answer, const std::string& text) const {
@@ -215,13 +215,15 @@ class PromptSampler final : public RolloutSampler {
     std::vector<std::vector<std::int32_t>> tokens;
     for (const Prompt* prompt : prompts) tokens.push_back(prompt->tokens);
     const GenerationOptions wanted{.max_tokens = rl.max_tokens,
-                                   .sampling = {.temperature = rl.temperature},
+                                   .sampling = {.temperature = 1},
                                    .seed = seed_of("answers", g),
                                    .likeliest = 0,
                                    .stop_tokens = corpus_->prompts->ends,
-                                   .keeps_stop_token = true,
-                                   .tempered_scores = true};
-    Generator generator(model_, {.context = context_, .hold_weights = rl.hold_weights});
+                                   .keeps_stop_token = true};
+    Generator generator(model_, {.context = context_,
+                                 .hold_weights = rl.hold_weights,
+                                 .trained_positions = model_.config().training.seq_len,
+                                 .logit_factor = static_cast<float>(1 / rl.temperature)});
     std::vector<Rollout> answers;
     for (const Generation& one : generator.generate(tokens, wanted)) {
       Rollout& answer = answers.emplace_back();

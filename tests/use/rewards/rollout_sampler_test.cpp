@@ -18,6 +18,7 @@
 
 using namespace axonn;
 using namespace axonn::testing_support;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
@@ -72,7 +73,7 @@ TEST(PromptRun, WritesAnswersWhoseProbabilitiesAreThoseOfItsPass) {
   const auto lines = metrics_of(config);
   ASSERT_EQ(lines.size(), 6);
   for (const double difference : column(lines, "sampling/sampling_logp_difference/max"))
-    EXPECT_LT(difference, 1e-4);
+    EXPECT_EQ(difference, 0);
   for (const double clipped : column(lines, "clip_ratio/region_mean")) EXPECT_EQ(clipped, 0);
   const auto answers = answers_of(config, 1);
   ASSERT_EQ(answers.size(), 8);
@@ -89,6 +90,69 @@ TEST(PromptRun, WritesAnswersWhoseProbabilitiesAreThoseOfItsPass) {
     rewards += letters + one["rewards"]["number"].get<double>();
   }
   EXPECT_DOUBLE_EQ(column(lines, "reward").front(), rewards / 8);
+}
+
+TEST(PromptRun, ComputesAnswersAsItTrainsOnThemOnEveryGrid) {
+  test::TemporaryPath folder;
+  std::ofstream lines(folder / "long.jsonl");  // several blocks of attention, some in one pass
+  for (const int length : {3, 64, 70, 150, 65, 9})
+    lines << R"({"prompt": ")" << std::string(length, 'x') << R"(", "answer": 1})" << '\n';
+  lines.close();
+  const auto config_of = [&](const GridShape& grid, DType type) {
+    Config config = prompt_config(folder, "run");
+    config.training.seq_len = 192;
+    config.model.window = 40;
+    config.model.full_layers = {0};
+    config.model.path = "";
+    if (!std::filesystem::exists(folder / "windows"))
+      test::save_checkpoint(folder / "windows", resolved(config.model, config.model.vocab, 192),
+                            {});
+    config.model.path = folder / "windows";
+    config.data.jsonl = {folder / "long.jsonl"};
+    config.rl.max_tokens = 20;
+    config.rl.temperature = 1.3;
+    config.training.dtype = type;
+    config.training.steps = 2;
+    config.output.overwrite = true;
+    return on_grid(config, grid);
+  };
+  const auto differences = [&](const Config& config) {
+    train_with_sampler(config);
+    return column(metrics_of(config), "sampling/sampling_logp_difference/max");
+  };
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const GridShape& grid : std::vector<GridShape>{
+             {}, {.x = 2, .y = 2}, {.y = 4}, {.x = 3, .z = 2}, {.z = 2, .data = 2}})
+      EXPECT_THAT(differences(config_of(grid, type)), testing::Each(0))
+          << to_string(grid) << ' ' << name_of(type);
+  Config plain = config_of({}, DType::f32);
+  plain.rl.batch_invariant = false;
+  EXPECT_THAT(differences(plain), testing::Each(AllOf(testing::Gt(0), testing::Lt(1e-4))));
+}
+
+TEST(PromptRun, EndsIfATokenHadAnotherProbabilityWhenItWasWritten) {
+  struct Off final : RolloutSampler {
+    explicit Off(std::unique_ptr<RolloutSampler> of) : inner(std::move(of)) {}
+    SamplingCost write(std::int64_t g, RolloutFile& to) override {
+      SamplingCost cost = inner->write(g, to);
+      if (g == 1) to.answers[5].sampler[0] += 1e-6;
+      return cost;
+    }
+    std::unique_ptr<RolloutSampler> inner;
+  };
+  test::TemporaryPath folder;
+  Config config = prompt_config(folder, "run");
+  const TrainOptions options{.make_sampler = [](LoadedModel& model, const auto& corpus) {
+    return std::make_unique<Off>(make_rollout_sampler(model, corpus));
+  }};
+  EXPECT_THAT([&] { train_on_threads(stored(config), options); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("rl.batch_invariant: a token of answer 6"),
+                                         HasSubstr("set rl.batch_invariant = false"))));
+  EXPECT_EQ(metrics_of(config).size(), 1) << "the first generation is trained on";
+  config.output.overwrite = true;
+  config.rl.batch_invariant = false;
+  train_on_threads(stored(config), options);
+  EXPECT_EQ(metrics_of(config).size(), 6);
 }
 
 TEST(PromptRun, IsTheSameTwiceAndResumesWithinAGenerationToTheBit) {

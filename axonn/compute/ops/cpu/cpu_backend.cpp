@@ -23,6 +23,12 @@ void CpuBackend::run(const RowwiseOperation& operation) {
       operation);
 }
 
+bool CpuBackend::set_batch_invariant(bool value) {
+  batch_invariant_ = value;
+  products_.set_order(value ? SumOrder::invariant : SumOrder::fastest);
+  return true;
+}
+
 std::string CpuBackend::matmul_device() const {
   return concat(processor_name(), ", ", threads_, threads_ == 1 ? " thread, " : " threads, ",
                 Products::library());

@@ -25,12 +25,13 @@ class CpuBackend final : public Backend {
   void product(const Matmul& args) override { products_.run(args); }
   void products(std::span<const Matmul> all) override { products_.run(all); }
   std::vector<std::string> matmul_ways(const MatmulShape& shape) const override {
-    return Products::ways(shape);
+    return products_.ways(shape);
   }
   bool set_matmul_way(const MatmulShape& shape, std::string_view way) override {
     return products_.set_way(shape, way);
   }
   std::string matmul_device() const override;
+  bool set_batch_invariant(bool value) override;
 
   void attention(const Attention& args) override;
   void attention_backward(const AttentionBackward& args) override;
@@ -42,6 +43,7 @@ class CpuBackend final : public Backend {
   Arena arena_;
   int threads_;
   Products products_;
+  bool batch_invariant_ = false;
   HostScratch scratch_;  // used by one operation at a time
 };
 

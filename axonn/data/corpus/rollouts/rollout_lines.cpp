@@ -255,12 +255,17 @@ RolloutForm form_of_rollouts(const std::string& file) {
   refuse(file, " has no line with a prompt");
 }
 
+std::string text_of_answer(const Tokenizer& tokenizer, std::vector<std::int32_t> tokens) {
+  std::erase_if(tokens, [&](std::int32_t token) { return token >= tokenizer.vocab_size(); });
+  return tokenizer.decode(tokens);
+}
+
 std::string rollout_line(const Rollout& rollout, const std::vector<std::string>& reward_names,
                          double advantage, const Tokenizer* tokenizer) {
   nlohmann::ordered_json line;
   if (tokenizer) {
     line["prompt"] = tokenizer->decode(rollout.prompt);
-    line["completion"] = tokenizer->decode(rollout.answer);
+    line["completion"] = text_of_answer(*tokenizer, rollout.answer);
   }
   const auto number = [](double value) {
     return std::isnan(value) ? nlohmann::ordered_json() : nlohmann::ordered_json(value);

@@ -75,6 +75,10 @@ struct RolloutForm {
 };
 RolloutForm form_of_rollouts(const std::string& file);
 
+/// The text of a model's tokens, without those that the tokenizer does not have: a vocabulary may
+/// have been made larger than it, and any of its tokens may be drawn.
+std::string text_of_answer(const Tokenizer& tokenizer, std::vector<std::int32_t> tokens);
+
 /// A line of a recorded answer as read_rollouts() reads it, with the texts of prompt and answer if
 /// there is a tokenizer, and its advantage.
 std::string rollout_line(const Rollout& rollout, const std::vector<std::string>& reward_names,

@@ -116,3 +116,7 @@ TEST(RolloutSequences, RefuseLongAnswersAndFewOnes) {
   EXPECT_THAT([&] { RolloutSequences(file, 8, {.answers = 4}); },
               ThrowsMessage<UsageError>(HasSubstr("a generation has 4")));
 }
+
+TEST(TextOfAnswer, LeavesOutTokensThatTheTokenizerDoesNotHave) {
+  EXPECT_EQ(text_of_answer(*make_tokenizer("bytes"), {97, 256, 98, 300}), "ab");
+}

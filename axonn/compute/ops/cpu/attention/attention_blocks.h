@@ -86,12 +86,12 @@ void prefetch_rows(const View& from, Block block) {
     Team{}.prefetch(address<const T>(from, block.row + r) + block.column, block.dim);
 }
 
-/// to (kBlock, width) = the block as floats; rows and columns beyond it are zero.
+/// to (rows, width) = the block as floats; rows and columns beyond it are zero.
 template <typename T>
-void pack(float* to, int width, const View& from, Block block) {
+void pack(float* to, int width, const View& from, Block block, int rows = kBlock) {
   const Team team;
   prefetch_rows<T>(from, block);
-  for (int r = 0; r < kBlock; ++r, to += width) {
+  for (int r = 0; r < rows; ++r, to += width) {
     const int filled = r < block.rows ? block.dim : 0;
     team.map(
         to, filled, [](auto x) { return x; }, address<const T>(from, block.row + r) + block.column);
@@ -99,17 +99,18 @@ void pack(float* to, int width, const View& from, Block block) {
   }
 }
 
-/// to (dim, kBlock) = the transpose of a packed block, whose rows are `width` words.
-inline void transpose(float* to, const float* packed, int width, int dim) {
+/// to (dim, rows) = the transpose of a packed block, whose rows are `width` words.
+template <int rows = kBlock>
+void transpose(float* to, const float* packed, int width, int dim) {
   constexpr int kEach = Floats::kEach;
-  for (int r = 0; r < kBlock; r += kEach)
+  for (int r = 0; r < rows; r += kEach)
     for (int d = 0; d < dim; d += kEach) {
       Floats::Register square[kEach];
       for (int i = 0; i < kEach; ++i)
         square[i] = *reinterpret_cast<const Floats::Unaligned*>(packed + (r + i) * width + d);
       transpose(square);
       for (int i = 0; i < kEach; ++i)
-        *reinterpret_cast<Floats::Unaligned*>(to + (d + i) * kBlock + r) = square[i];
+        *reinterpret_cast<Floats::Unaligned*>(to + (d + i) * rows + r) = square[i];
     }
 }
 
@@ -142,8 +143,8 @@ struct Operands {
   using Product = FloatProduct;
 
   /// Copies a block of a tensor, across; rows and columns beyond it are zero.
-  static void pack(float* to, int width, const View& from, Block block) {
-    cpu::pack<T>(to, width, from, block);
+  static void pack(float* to, int width, const View& from, Block block, int rows = kBlock) {
+    cpu::pack<T>(to, width, from, block, rows);
   }
   /// A block of a tensor as a left operand: packed, or where it lies if that is in words.
   static Left left(float* memory, int width, const View& from, Block block) {
@@ -154,8 +155,12 @@ struct Operands {
   }
   /// A packed block in words down: written to the first argument, or `packed` itself.
   static const float* down(float*, const float* packed, int) { return packed; }
-  /// A computed block (rows, kBlock) of floats in words down, or across, in the same way.
-  static const float* down_of(float*, const float* computed, int) { return computed; }
+  /// A computed block (rows, cols) of floats in words down, or (rows, kBlock) across, in the same
+  /// way.
+  template <int cols = kBlock>
+  static const float* down_of(float*, const float* computed, int) {
+    return computed;
+  }
   static const float* across_of(float*, const float* computed, int, int) { return computed; }
 };
 
@@ -168,10 +173,10 @@ struct Operands<T, true> {
     }
   };
 
-  static void pack(float* to, int width, const View& from, Block block) {
+  static void pack(float* to, int width, const View& from, Block block, int rows = kBlock) {
     auto* row = reinterpret_cast<bf16*>(to);
     prefetch_rows<T>(from, block);
-    for (int r = 0; r < kBlock; ++r, row += width) {
+    for (int r = 0; r < rows; ++r, row += width) {
       const int filled = r < block.rows ? block.dim : 0;
       if (filled > 0)
         std::copy_n(address<const bf16>(from, block.row + r) + block.column, filled, row);
@@ -193,12 +198,13 @@ struct Operands<T, true> {
   }
 
   /// Rows from `count` on are zero.
+  template <int cols = kBlock>
   static const float* down_of(float* memory, const float* computed, int count) {
-    constexpr float kZeros[kBlock] = {};
+    constexpr float kZeros[cols] = {};
     for (int r = 0; r < count; r += 2) {
-      const float *first = computed + r * kBlock, *second = r + 1 < count ? first + kBlock : kZeros;
-      for (int c = 0; c < kBlock; c += kLanes)
-        pair_16(memory + r / 2 * kBlock + c, first + c, second + c);
+      const float *first = computed + r * cols, *second = r + 1 < count ? first + cols : kZeros;
+      for (int c = 0; c < cols; c += kLanes)
+        pair_16(memory + r / 2 * cols + c, first + c, second + c);
     }
     return memory;
   }

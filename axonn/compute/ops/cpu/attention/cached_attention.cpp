@@ -6,6 +6,7 @@
 #include <omp.h>
 
 #include "axonn/compute/ops/cpu/attention/attention_blocks.h"
+#include "axonn/compute/ops/cpu/attention/invariant_cached_attention.h"
 #include "axonn/compute/ops/cpu/cpu_backend.h"
 #include "axonn/compute/ops/cpu/launch.h"
 #include "axonn/compute/ops/cpu/matmul/row_dots.h"
@@ -187,6 +188,7 @@ float combine(T* out, int D, const Partial* begin, const Partial* end, std::int6
 /// Processes as many rows at a time as have a few megabytes of partial results.
 void CpuBackend::cached_attention(const CachedAttention& args) {
   check_cached_attention(args);
+  if (batch_invariant_) return invariant_cached_attention(args, scratch_, threads_);
   constexpr std::int64_t kFloats = 1 << 20;
   const int D = static_cast<int>(args.head_dim), width = round_up(D, kLanes);
   const std::int64_t stretches =

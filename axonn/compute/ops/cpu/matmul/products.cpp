@@ -24,8 +24,8 @@ namespace axonn::cpu {
 
 namespace {
 
-// The ways of few_rows_matmul() and of tiled_matmul().
-constexpr std::string_view kStreamed = "streamed", kTiled = "tiles";
+// The ways of rows_matmul(), by its order of sums, and of tiled_matmul().
+constexpr std::string_view kStreamed = "streamed", kInvariant = "invariant", kTiled = "tiles";
 
 /// The panel's part of a product.
 Matmul panel_of(const Matmul& args, const ProductPlan& plan, std::int64_t i, std::int64_t j) {
@@ -373,14 +373,14 @@ void add_nothing(const Matmul& args) {
 }
 
 /// A product and the tasks into which it is cut, each for one thread: panels, or strips of
-/// few_rows_matmul() if it has no plan.
+/// rows_matmul() if it has no plan.
 struct Job {
   Matmul args;
   std::optional<ProductPlan> plan;
   RowsOf rows = RowsOf::product;
   std::int64_t first = 0;  ///< number of its first task
 
-  std::int64_t tasks() const { return plan ? plan->panels() : few_rows_strips(args); }
+  std::int64_t tasks() const { return plan ? plan->panels() : rows_strips(args); }
   /// Panels that share a packed or converted part are consecutive.
   bool rows_first() const { return !plan->pack_a; }
   bool shares() const { return plan && (plan->pack_a || plan->pack_b || plan->as_floats); }
@@ -400,18 +400,25 @@ struct Products::State {
   std::map<MatmulShape, ProductPlan> chosen;
   std::map<Key, Primitive> made;
   std::vector<ThreadMemory> memory;  // by thread
+  SumOrder order = SumOrder::fastest;
 
-  /// The default plan, or none for few_rows_matmul().
+  /// Whether the product's rows must have bits that depend on no other rows.
+  bool invariant(const MatmulShape& shape) const {
+    return order == SumOrder::invariant && !shape.a_transposed && shape.b_transposed;
+  }
+
+  /// The default plan, or none for rows_matmul().
   std::optional<ProductPlan> default_of(const MatmulShape& shape) const {
-    if (has_few_rows(shape)) return {};
+    if (has_few_rows(shape) || invariant(shape)) return {};
     if (kTilesByDefault) return tile_panels(shape, threads);
     return default_plan(shape, library_multiplies_bf16());
   }
 
   Job job_of(const Matmul& args) const {
-    const auto found = chosen.find(shape_of(args));
-    return {.args = args,
-            .plan = found == chosen.end() ? default_of(shape_of(args)) : found->second};
+    const MatmulShape shape = shape_of(args);
+    const auto found = chosen.find(shape);
+    const bool by_default = found == chosen.end() || invariant(shape);
+    return {.args = args, .plan = by_default ? default_of(shape) : found->second};
   }
 
   Key key_of(const Matmul& product, const Job& job) const {
@@ -464,7 +471,7 @@ struct Products::State {
     const auto after = std::ranges::upper_bound(jobs, task, {}, &Job::first);
     const Job& job = *(after - 1);
     task -= job.first;
-    if (!job.plan) return few_rows_strip(job.args, task);
+    if (!job.plan) return rows_strip(job.args, order, task);
     ThreadMemory& own = memory[thread];
     const auto product = static_cast<std::size_t>(after - jobs.begin());
     if (own.product != product) own.forget();
@@ -518,7 +525,7 @@ void Products::run(const Matmul& args) {
   if (args.out.count() == 0) return;
   if (args.a.count() == 0) return add_nothing(args);
   Job job = state_->job_of(args);
-  if (!job.plan) return few_rows_matmul(args, state_->threads);
+  if (!job.plan) return rows_matmul(args, state_->order, state_->threads);
   try {
     state_->run({&job, 1}, state_->threads);
   } catch (const dnnl::error& error) {
@@ -553,9 +560,12 @@ std::string Products::library() {
   return concat("oneDNN ", library_version(), " with ", library_instructions());
 }
 
-std::vector<std::string> Products::ways(const MatmulShape& shape) {
+void Products::set_order(SumOrder order) { state_->order = order; }
+
+std::vector<std::string> Products::ways(const MatmulShape& shape) const {
   AXONN_CHECK(shape.flops() > 0, "matmul_ways: got a product ", to_string(shape),
               ", want sizes above 0");
+  if (state_->invariant(shape)) return {std::string(kInvariant)};
   std::vector<std::string> names;
   if (has_few_rows(shape)) names.emplace_back(kStreamed);
   if (kTilesByDefault) names.emplace_back(kTiled);
@@ -567,6 +577,7 @@ std::vector<std::string> Products::ways(const MatmulShape& shape) {
 
 bool Products::set_way(const MatmulShape& shape, std::string_view way) {
   if (shape.flops() <= 0) return false;
+  if (state_->invariant(shape)) return way == kInvariant;
   if (has_few_rows(shape) && way == kStreamed) {
     state_->chosen.erase(shape);
     return true;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "axonn/compute/ops/backend.h"
+#include "axonn/compute/ops/cpu/matmul/row_dots.h"
 
 namespace axonn::cpu {
 
@@ -33,10 +34,14 @@ class Products {
   /// one. Does not check shapes and types.
   void run(std::span<const Matmul> all);
 
+  /// With SumOrder::invariant, products whose b is stored (N, K) and whose a is not transposed are
+  /// computed by rows_matmul(), however many rows they have.
+  void set_order(SumOrder order);
+
   /// "oneDNN 2.6.3 with AVX2": the library and the instruction set that it uses.
   static std::string library();
   /// As Backend::matmul_ways() and Backend::set_matmul_way().
-  static std::vector<std::string> ways(const MatmulShape& shape);
+  std::vector<std::string> ways(const MatmulShape& shape) const;
   bool set_way(const MatmulShape& shape, std::string_view way);
 
  private:

@@ -226,16 +226,23 @@ void row_dots(const RowPairs<T>& of, std::int64_t rows, std::int64_t cols, const
 /// step. Reading the matrix then takes longer than the arithmetic.
 bool has_few_rows(const MatmulShape& shape);
 
-/// Computes such a product; the caller has checked the arguments. Each thread reads its part of b
-/// once, as one stream.
-///
-/// The order of an element's sum depends only on K and on whether there are more than two rows, so
-/// its bits do not depend on other rows or on the number of threads. Bound by memory, N · K
-/// elements of b, up to about 8 rows; by arithmetic for more.
-void few_rows_matmul(const Matmul& args, int threads);
+/// The order of the sums of a product by row_dots.h.
+enum class SumOrder : std::uint8_t {
+  fastest,   ///< one or two rows are computed by stream_dots()
+  invariant  ///< that of row_dots() for any number of rows
+};
 
-/// The parts of such a product that few_rows_strip() computes, each on one thread.
-std::int64_t few_rows_strips(const Matmul& args);
-void few_rows_strip(const Matmul& args, std::int64_t strip);
+/// Computes a product whose matrix b is stored (N, K), of few or of many rows; the caller has
+/// checked the arguments. Each thread reads its part of b once for some hundred rows, as one
+/// stream.
+///
+/// The order of an element's sum depends only on K and, with SumOrder::fastest, on whether there
+/// are more than two rows, so its bits do not depend on other rows or on the number of threads.
+/// Bound by memory, N · K elements of b, up to about 8 rows; by arithmetic for more.
+void rows_matmul(const Matmul& args, SumOrder order, int threads);
+
+/// The parts of such a product that rows_strip() computes, each on one thread.
+std::int64_t rows_strips(const Matmul& args);
+void rows_strip(const Matmul& args, SumOrder order, std::int64_t strip);
 
 }  // namespace axonn::cpu
