@@ -203,6 +203,12 @@ enum class SamplerCorrection { none, token_truncate, token_mask, sequence_trunca
 inline constexpr std::array<std::string_view, 5> kSamplerCorrections = {
     "none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"};
 
+/// What the divergence from the reference is estimated by for a token, with g the logarithm of
+/// reference / policy: e^g - 1 - g, -g, g² / 2 (Schulman, "Approximating KL divergence", 2020).
+enum class KlEstimator { k3, k1, k2 };
+
+inline constexpr std::array<std::string_view, 3> kKlEstimators = {"k3", "k1", "k2"};
+
 /// [rl]: how a model learns from answers of its own that have rewards.
 struct RlConfig {
   PolicyLoss loss = PolicyLoss::none;
@@ -212,6 +218,7 @@ struct RlConfig {
   double delta = 0;        ///< bound of ratios that are not clipped; 0: there is none
   double kl = -1;          ///< weight of the divergence from the reference; see kl_of()
   bool kl_correction = true;
+  KlEstimator kl_estimator = KlEstimator::k3;  ///< of losses but rloo's
   RatioLevel importance_sampling_level = RatioLevel::automatic;
   RewardScale scale_rewards = RewardScale::group;
   std::vector<double> reward_weights = {};  ///< empty: 1 each
@@ -226,8 +233,10 @@ struct RlConfig {
   std::vector<std::string> rewards = {};  ///< built in (make_verifier()), of answers that it writes
   std::string reward_program = {};        ///< a shell's command (RewardProgram); empty: none
   std::int64_t reward_workers = 1;
-  double reward_timeout = 60;  ///< seconds, of an answer
-  bool hold_weights = true;    ///< while answers are written, weights are gathered over z once
+  double reward_timeout = 60;        ///< seconds, of an answer
+  std::int64_t overlong_buffer = 0;  ///< last tokens of max_tokens, which reward overlong punishes
+  std::int64_t sampling_attempts = 1;  ///< at groups whose rewards are not all equal
+  bool hold_weights = true;  ///< while answers are written, weights are gathered over z once
   /// Answers that the run writes have the log-probabilities of the training pass, to the bit.
   bool batch_invariant = true;
 };

@@ -53,6 +53,24 @@ TokenLoss token_loss(const RlConfig& config, double ratio, double advantage, dou
   return clipped(config, ratio, advantage);
 }
 
+/// A token's estimate, g as in KlEstimator, and its derivative with respect to the policy's
+/// log-probability.
+struct TokenDivergence {
+  double value, d_own;
+};
+
+TokenDivergence divergence_of_token(KlEstimator estimator, double g) {
+  switch (estimator) {
+    case KlEstimator::k1:
+      return {-g, 1};
+    case KlEstimator::k2:
+      return {g * g / 2, -g};
+    case KlEstimator::k3:
+      break;
+  }
+  return {std::expm1(g) - g, -std::expm1(g)};
+}
+
 /// The weights that correct an answer's tokens for a sampler that is not the policy.
 std::vector<double> sampler_weights(const RlConfig& config, const PolicyTokens& answer) {
   const std::size_t count = answer.policy.size();
@@ -146,6 +164,15 @@ bool corrects_answers(const RlConfig& config) {
          config.sampler_correction == SamplerCorrection::sequence_mask;
 }
 
+bool rewards_length(const RlConfig& config) {
+  return std::ranges::find(config.rewards, kOverlong) != config.rewards.end();
+}
+
+double overlong_reward(const RlConfig& config, std::int64_t tokens) {
+  const auto beyond = static_cast<double>(tokens - (config.max_tokens - config.overlong_buffer));
+  return beyond > 0 ? std::max(-1.0, -beyond / static_cast<double>(config.overlong_buffer)) : 0;
+}
+
 bool needs_old(const RlConfig& config) { return steps_of_generation(config) > 1; }
 
 void validate_rl(const RlConfig& config) {
@@ -168,8 +195,19 @@ void validate_rl(const RlConfig& config) {
            config.importance_sampling_level == RatioLevel::automatic,
        "importance_sampling_level = token, but gspo has ratios of whole answers; leave it out, or ",
        "set loss = \"grpo\"");
+  want(!rewards_length(config) ||
+           (config.overlong_buffer > 0 && config.overlong_buffer <= config.max_tokens),
+       "overlong_buffer = ", config.overlong_buffer, ", but the reward overlong falls over that ",
+       "many of the last tokens; wanted 1 to max_tokens = ", config.max_tokens);
   for (const double weight : config.reward_weights)
     want(std::isfinite(weight), "reward_weights = ", weight, "; wanted finite numbers");
+}
+
+void check_reward_names(const RlConfig& config, const std::vector<std::string>& names) {
+  const std::size_t rewards = names.size(), weights = config.reward_weights.size();
+  if (weights > 0 && weights != rewards)
+    refuse("[rl] reward_weights has ", weights, " numbers for ", rewards,
+           " rewards of an answer; give one for each");
 }
 
 Summary summary_of(std::span<const double> all) {
@@ -246,12 +284,13 @@ PolicyPart policy_loss(const RlConfig& config, const PolicyTokens& answer, const
     TokenLoss loss = token_loss(config, ratio, answer.advantage, answer.policy[t]);
     for (double* const value : {&loss.value, &loss.d_ratio, &loss.d_own}) *value *= corrections[t];
     if (adds_kl) {
-      const double g = answer.reference[t] - answer.policy[t], k3 = std::expm1(g) - g,
-                   factor = config.kl_correction ? ratio : 1;
-      loss.value += kl * factor * k3;
-      loss.d_own -= kl * factor * std::expm1(g);
-      if (config.kl_correction) loss.d_ratio += kl * ratio * k3;
-      part.kl += factor * k3;
+      const auto [value, d_own] =
+          divergence_of_token(config.kl_estimator, answer.reference[t] - answer.policy[t]);
+      const double factor = config.kl_correction ? ratio : 1;
+      loss.value += kl * factor * value;
+      loss.d_own += kl * factor * d_own;
+      if (config.kl_correction) loss.d_ratio += kl * ratio * value;
+      part.kl += factor * value;
     }
     part.loss += weight * loss.value;
     d[t] = weight * loss.d_own;

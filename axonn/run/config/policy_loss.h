@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "axonn/run/config/config.h"
@@ -23,9 +24,21 @@ bool corrects_answers(const RlConfig& config);
 /// itself: a generation serves several steps.
 bool needs_old(const RlConfig& config);
 
+/// Whether rl.rewards has kOverlong.
+bool rewards_length(const RlConfig& config);
+/// Name of the reward of overlong_reward().
+inline constexpr const char* kOverlong = "overlong";
+/// The reward of an answer of so many tokens, its end included: 0 up to max_tokens -
+/// overlong_buffer, and from there linearly down to -1 at max_tokens. Source: Yu et al., "DAPO",
+/// 2503.14476, section 3.4.
+double overlong_reward(const RlConfig& config, std::int64_t tokens);
+
 /// Throws UsageError, naming the key of [rl] and the remedy, for a value that the loss does not
 /// read or cannot have.
 void validate_rl(const RlConfig& config);
+
+/// Throws UsageError unless rl.reward_weights is empty or has a weight for each reward.
+void check_reward_names(const RlConfig& config, const std::vector<std::string>& names);
 
 /// Of the values that are numbers; but for their count, all NaN if there are none.
 struct Summary {
@@ -80,7 +93,7 @@ struct PolicyPart {
 
 /// The part of an answer in the loss of a step, and its derivative `d` (T) with respect to
 /// `policy`. With A the advantage, r the ratio of policy to old, e and f rl.clip and clip_high, g
-/// log(reference/policy), k3 = exp(g) - 1 - g, per token:
+/// log(reference/policy), per token:
 ///
 ///   grpo, gspo, dapo, dr_grpo, bnpo, luspo   -min(r A, clip(r, 1 - e, 1 + f) A); with rl.delta, r
 ///           is at most that in the first product
@@ -90,8 +103,8 @@ struct PolicyPart {
 ///
 /// r is that of the token, or, with importance_sampling_level = sequence (and gspo, Zheng et al.,
 /// 2507.18071), the exponential of the mean over the answer's tokens. The loss of a token is
-/// multiplied by the sampler's correction (rl.sampler_correction), and rl.kl · k3 is added, times r
-/// with rl.kl_correction (DeepSeek-V3.2). Tokens become a loss as
+/// multiplied by the sampler's correction (rl.sampler_correction), and rl.kl · the KlEstimator is
+/// added, times r with rl.kl_correction (DeepSeek-V3.2). Tokens become a loss as
 ///
 ///   grpo, gspo, sapo       mean over the answer's tokens, mean over answers
 ///   luspo, rloo            sum over its tokens (rloo: one value), mean over answers

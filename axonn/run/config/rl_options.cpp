@@ -38,7 +38,19 @@ void list_rewards(RlConfig& rl, OptionList& list) {
   list.add("rewards", &rl.rewards,
            {.help = "rewards of answers that the run writes, of 1 or 0: exact and number compare "
                     "with the line's \"answer\" (or \"solution\", \"ground_truth\"), format wants "
-                    "<think>...</think> and more"});
+                    "<think>...</think> and more; overlong is 0, and falls to -1 over the last "
+                    "overlong_buffer tokens"});
+  list.add("overlong_buffer", &rl.overlong_buffer,
+           {.help = "last tokens of max_tokens over which the reward overlong falls",
+            .min = 0,
+            .also = "soft_punish_cache overlong_buffer_len"});
+  list.add(
+      "sampling_attempts", &rl.sampling_attempts,
+      {.help = "how often a generation may write answers to further prompts in place of groups "
+               "whose rewards are all equal, from which nothing is learned (DAPO's dynamic "
+               "sampling); 1: it keeps all groups",
+       .min = 1,
+       .also = "max_num_gen_batches filter_groups dynamic_sampling"});
   list.add("reward_program", &rl.reward_program,
            {.help = "command that gives rewards: it reads a line of JSON for each answer, with the "
                     "keys of its prompt's line, \"prompt\" and \"completion\", and writes a line "
@@ -67,6 +79,11 @@ void list_rewards(RlConfig& rl, OptionList& list) {
            {.help = "whether a token's divergence in the loss is multiplied by its ratio, which "
                     "makes it one of the policy that is trained",
             .also = "use_bias_correction_kl"});
+  list.add("kl_estimator", rl.kl_estimator, kKlEstimators,
+           {.help = "estimate of a token's divergence in the loss: k3's gradient is that of "
+                    "KL(reference || policy), k2's that of KL(policy || reference), k1's is 0 on "
+                    "average",
+            .also = "kl_loss_type"});
   list.add("mask_truncated", &rl.mask_truncated,
            {.help = "whether answers that end without a token that ends them have no loss",
             .also = "mask_truncated_completions overlong_filtering"});

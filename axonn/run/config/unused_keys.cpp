@@ -143,14 +143,20 @@ void add_unused_of_rl(const Config& config, UnusedKeys& keys) {
              "rl.reward_workers",
              "rl.reward_timeout",
              "rl.hold_weights",
-             "rl.batch_invariant"},
+             "rl.batch_invariant",
+             "rl.kl_estimator",
+             "rl.overlong_buffer",
+             "rl.sampling_attempts"},
             "rl.loss is none");
   if (none) return;
-  keys.when(kl_of(rl) == 0, {"rl.reference", "rl.kl_correction"}, "rl.kl is 0");
+  keys.when(kl_of(rl) == 0, {"rl.reference", "rl.kl_correction", "rl.kl_estimator"}, "rl.kl is 0");
   const bool rloo = rl.loss == PolicyLoss::rloo, soft = rl.loss == PolicyLoss::sapo,
              cispo = rl.loss == PolicyLoss::cispo;
-  keys.when(rloo, {"rl.scale_rewards", "rl.kl_correction", "rl.importance_sampling_level"},
-            "rl.loss is rloo");
+  keys.when(
+      rloo,
+      {"rl.scale_rewards", "rl.kl_correction", "rl.kl_estimator", "rl.importance_sampling_level"},
+      "rl.loss is rloo");
+  keys.when(!rewards_length(rl), {"rl.overlong_buffer"}, "rl.rewards has no overlong");
   keys.when(soft, {"rl.clip", "rl.clip_high"}, "rl.loss is sapo");
   keys.when(soft || cispo, {"rl.delta"}, "rl.loss is sapo or cispo");
   keys.when(rl.reward_program.empty(), {"rl.reward_workers", "rl.reward_timeout"},

@@ -40,11 +40,7 @@ PolicyTerm::PolicyTerm(const RlConfig& config, PolicyData data)
 }
 
 void PolicyTerm::name_rewards() {
-  const std::size_t rewards = data_.file->reward_names.size(),
-                    weights = config_.reward_weights.size();
-  if (weights > 0 && weights != rewards)
-    refuse("[rl] reward_weights has ", weights, " numbers for ", rewards,
-           " rewards of an answer; give one for each");
+  check_reward_names(config_, data_.file->reward_names);
   reward_metrics_.clear();
   for (const std::string& name : data_.file->reward_names)
     reward_metrics_.push_back({"rewards/" + name + "/mean", "rewards/" + name + "/std"});
@@ -428,6 +424,11 @@ std::vector<Metric> PolicyTerm::metrics(std::span<const double>, const StepInput
   add_rewards(all);
   if (data_.sampler) {
     all.push_back({.name = "rewards/missing", .value = static_cast<double>(cost_.without_reward)});
+    if (config_.sampling_attempts > 1) {
+      all.push_back({.name = "sampling/attempts", .value = static_cast<double>(cost_.attempts)});
+      all.push_back(
+          {.name = "sampling/dropped_groups", .value = static_cast<double>(cost_.dropped_groups)});
+    }
     all.push_back({.name = "sampling_s", .value = cost_.sampling_seconds, .decimals = 3});
     all.push_back({.name = "reward_s", .value = cost_.reward_seconds, .decimals = 3});
   }

@@ -12,6 +12,8 @@ namespace axonn {
 struct SamplingCost {
   double sampling_seconds = 0, reward_seconds = 0;
   std::int64_t without_reward = 0;         ///< answers whose reward could not be found
+  std::int64_t attempts = 0;               ///< of rl.sampling_attempts
+  std::int64_t dropped_groups = 0;         ///< whose rewards were all equal
   std::vector<std::string> warnings = {};  ///< for the user
 };
 

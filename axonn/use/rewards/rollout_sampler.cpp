@@ -17,6 +17,7 @@
 #include "axonn/foundation/base/random.h"
 #include "axonn/foundation/base/utf8.h"
 #include "axonn/ranks/comm/texts.h"
+#include "axonn/run/config/policy_loss.h"
 #include "axonn/run/train/data_stages.h"
 #include "axonn/use/infer/generator.h"
 #include "axonn/use/rewards/reward_program.h"
@@ -33,7 +34,6 @@ struct Rewards {
   std::vector<std::string> names;
   std::vector<std::vector<double>> of_answers;
   std::vector<std::string> warnings;
-  std::int64_t missing = 0;  ///< answers without any
 };
 
 /// What a reply of the program says: numbers by name, or a fault.
@@ -69,9 +69,10 @@ NamedRewards parse_reply(const ProgramReply& reply) {
 /// Finds rewards; on one rank.
 class RewardFinder {
  public:
-  RewardFinder(const RlConfig& config, const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
+  RewardFinder(const RlConfig& config, const Tokenizer& tokenizer)
+      : config_(config), tokenizer_(tokenizer) {
     for (const std::string& name : config.rewards)
-      built_in_.emplace_back(name, make_verifier(name));
+      built_in_.emplace_back(name, name == kOverlong ? Verifier() : make_verifier(name));
     if (!config.reward_program.empty())
       program_.emplace(RewardProgram::Options{.command = config.reward_program,
                                               .workers = static_cast<int>(config.reward_workers),
@@ -88,13 +89,14 @@ class RewardFinder {
       all.names.push_back(name);
       for (std::size_t i = 0; i < answers.size(); ++i) {
         const auto wanted = wanted_of_line(prompts[i]->line);
-        all.of_answers[i].push_back(
-            wanted || !reads_wanted(name) ? verify(texts[i], wanted.value_or("")) : kNone);
+        if (name == kOverlong)
+          all.of_answers[i].push_back(overlong_reward(config_, std::ssize(answers[i].answer)));
+        else
+          all.of_answers[i].push_back(
+              wanted || !reads_wanted(name) ? verify(texts[i], wanted.value_or("")) : kNone);
       }
     }
     if (program_) ask(prompts, answers, texts, all);
-    for (const std::vector<double>& one : all.of_answers)
-      all.missing += std::ranges::all_of(one, [](double v) { return std::isnan(v); }) ? 1 : 0;
     return all;
   }
 
@@ -144,8 +146,9 @@ class RewardFinder {
           concat("rl.reward_program: no reward of ", faults.size() - kShown, " further answers"));
   }
 
+  const RlConfig& config_;
   const Tokenizer& tokenizer_;
-  std::vector<std::pair<std::string, Verifier>> built_in_;
+  std::vector<std::pair<std::string, Verifier>> built_in_;  // none of kOverlong
   std::optional<RewardProgram> program_;
 };
 
@@ -175,27 +178,93 @@ class PromptSampler final : public RolloutSampler {
   }
 
   SamplingCost write(std::int64_t g, RolloutFile& to) override {
-    const std::vector<const Prompt*> prompts = prompts_of(g);
+    const std::int64_t attempts = model_.config().rl.sampling_attempts,
+                       groups = generation_steps(model_.config(), *corpus_).of_generation() /
+                                model_.config().rl.group;
     SamplingCost cost;
-    double start = now_seconds();
-    to.answers = answers_to(prompts, g);
-    cost.sampling_seconds = now_seconds() - start;
-    start = now_seconds();
-    find_rewards(prompts, to, cost);
-    cost.reward_seconds = now_seconds() - start;
+    RolloutFile kept, even;  // groups whose rewards differ, and others
+    while (groups_of(kept) < groups && cost.attempts < attempts) {
+      const std::int64_t number = g * attempts + cost.attempts++;
+      divide(attempt(number, groups, groups - groups_of(kept), cost), kept, even);
+    }
+    const std::int64_t missing = (groups - groups_of(kept)) * model_.config().rl.group;
+    cost.dropped_groups = groups_of(even) - (groups - groups_of(kept));
+    kept.answers.insert(kept.answers.end(), even.answers.begin(), even.answers.begin() + missing);
+    to = std::move(kept);
+    for (const Rollout& answer : to.answers)
+      cost.without_reward +=
+          std::ranges::all_of(answer.rewards, [](double v) { return std::isnan(v); }) ? 1 : 0;
+    AXONN_CHECK(cost.without_reward < std::ssize(to.answers), "no answer of the generation has a ",
+                "reward, so there is nothing to learn",
+                cost.warnings.empty()
+                    ? ": the lines of data.jsonl say nothing that rl.rewards compares with "
+                      "(\"answer\")"
+                    : "; " + cost.warnings.front());
     return cost;
   }
 
  private:
-  /// The prompt of each answer.
-  std::vector<const Prompt*> prompts_of(std::int64_t g) const {
+  std::int64_t groups_of(const RolloutFile& file) const {
+    return std::ssize(file.answers) / model_.config().rl.group;
+  }
+
+  /// Answers to the first `count` of the `groups` prompts that attempt `number` of the run has.
+  RolloutFile attempt(std::int64_t number, std::int64_t groups, std::int64_t count,
+                      SamplingCost& cost) {
+    const std::vector<const Prompt*> prompts = prompts_from(number * groups, count);
+    RolloutFile made;
+    double start = now_seconds();
+    made.answers = answers_to(prompts, number);
+    cost.sampling_seconds += now_seconds() - start;
+    start = now_seconds();
+    find_rewards(prompts, made, cost);
+    cost.reward_seconds += now_seconds() - start;
+    return made;
+  }
+
+  /// Adds the groups of `made` to those whose rewards differ or to the others. All are kept if
+  /// there is one attempt.
+  void divide(RolloutFile made, RolloutFile& kept, RolloutFile& even) const {
+    const RlConfig& rl = model_.config().rl;
+    check_reward_names(rl, made.reward_names);
+    take_names(made, kept);
+    for (auto first = made.answers.begin(); first != made.answers.end(); first += rl.group) {
+      std::vector<double> sums;
+      for (auto answer = first; answer != first + rl.group; ++answer)
+        sums.push_back(reward_sum(rl, answer->rewards));
+      const bool keeps = rl.sampling_attempts == 1 || summary_of(sums).deviation > 0;
+      auto& to = (keeps ? kept : even).answers;
+      to.insert(to.end(), std::move_iterator(first), std::move_iterator(first + rl.group));
+    }
+  }
+
+  /// Gives the rewards of `made` the order of those of the first attempt; a reward that all answers
+  /// of this attempt lack has no value.
+  static void take_names(RolloutFile& made, RolloutFile& kept) {
+    if (kept.reward_names.empty()) kept.reward_names = made.reward_names;
+    if (kept.reward_names == made.reward_names) return;
+    for (const std::string& name : made.reward_names)
+      AXONN_CHECK(std::ranges::find(kept.reward_names, name) != kept.reward_names.end(),
+                  "rl.reward_program gives a reward \"", name, "\", which the answers before had ",
+                  "not; it must give the same names to all");
+    for (Rollout& answer : made.answers) {
+      std::vector<double> values;
+      for (const std::string& name : kept.reward_names) {
+        const auto at = std::ranges::find(made.reward_names, name) - made.reward_names.begin();
+        values.push_back(at < std::ssize(answer.rewards) ? answer.rewards[at] : kNone);
+      }
+      answer.rewards = std::move(values);
+    }
+  }
+
+  /// The prompt of each answer: `count` prompts from number `first` of all epochs on.
+  std::vector<const Prompt*> prompts_from(std::int64_t first, std::int64_t count) const {
     const Config& config = model_.config();
     const std::vector<Prompt>& all = corpus_->prompts->prompts;
-    const GenerationSteps steps = generation_steps(config, *corpus_);
-    const std::int64_t count = steps.of_generation() / config.rl.group, size = std::ssize(all);
+    const std::int64_t size = std::ssize(all);
     std::vector<const Prompt*> prompts;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t n = g * count + i, epoch = n / size;
+    for (std::int64_t n = first; n < first + count; ++n) {
+      const std::int64_t epoch = n / size;
       std::int64_t at = n % size;
       if (config.data.shuffle)
         at = static_cast<std::int64_t>(permute(static_cast<std::uint64_t>(at),
@@ -210,13 +279,13 @@ class PromptSampler final : public RolloutSampler {
     return xxh3(concat(use, ' ', model_.config().training.seed, ' ', number));
   }
 
-  std::vector<Rollout> answers_to(const std::vector<const Prompt*>& prompts, std::int64_t g) {
+  std::vector<Rollout> answers_to(const std::vector<const Prompt*>& prompts, std::int64_t number) {
     const RlConfig& rl = model_.config().rl;
     std::vector<std::vector<std::int32_t>> tokens;
     for (const Prompt* prompt : prompts) tokens.push_back(prompt->tokens);
     const GenerationOptions wanted{.max_tokens = rl.max_tokens,
                                    .sampling = {.temperature = 1},
-                                   .seed = seed_of("answers", g),
+                                   .seed = seed_of("answers", number),
                                    .likeliest = 0,
                                    .stop_tokens = corpus_->prompts->ends,
                                    .keeps_stop_token = true};
@@ -254,26 +323,17 @@ class PromptSampler final : public RolloutSampler {
     AXONN_CHECK(texts[0].empty(), texts[0]);
     const auto names = texts.begin() + 2, warnings = names + std::stol(texts[1]);
     to.reward_names.assign(names, warnings);
-    cost.warnings.assign(warnings, texts.end());
+    cost.warnings.insert(cost.warnings.end(), warnings, texts.end());
     const std::size_t each = to.reward_names.size();
-    std::vector<double> values(to.answers.size() * each + 1);
-    if (finder_) {
-      values.back() = static_cast<double>(found.missing);
+    std::vector<double> values(to.answers.size() * each);
+    if (finder_)
       for (std::size_t i = 0; i < to.answers.size(); ++i)
         std::ranges::copy(found.of_answers[i],
                           values.begin() + static_cast<std::ptrdiff_t>(i * each));
-    }
     world.broadcast(buffer(std::span(values)), 0, "rewards").wait();
     for (std::size_t i = 0; i < to.answers.size(); ++i)
       to.answers[i].rewards.assign(values.begin() + static_cast<std::ptrdiff_t>(i * each),
                                    values.begin() + static_cast<std::ptrdiff_t>((i + 1) * each));
-    cost.without_reward = static_cast<std::int64_t>(values.back());
-    AXONN_CHECK(cost.without_reward < std::ssize(to.answers), "no answer of the generation has a ",
-                "reward, so there is nothing to learn",
-                cost.warnings.empty()
-                    ? ": the lines of data.jsonl say nothing that rl.rewards compares with "
-                      "(\"answer\")"
-                    : "; " + cost.warnings.front());
   }
 
   LoadedModel& model_;

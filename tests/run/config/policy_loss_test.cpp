@@ -376,6 +376,8 @@ TEST(PolicyLossSlopes, AreThoseOfDifferences) {
         PolicyLoss::cispo, PolicyLoss::sapo, PolicyLoss::luspo, PolicyLoss::rloo})
     for (const bool whole : {false, true}) {
       RlConfig config{.loss = loss, .group = 4, .delta = 2, .kl = 0.1, .max_tokens = 8};
+      // Of an even loss k1, of an odd one k2, and k3 of single tokens.
+      if (whole) config.kl_estimator = static_cast<KlEstimator>(static_cast<int>(loss) % 2 + 1);
       config.sampler_correction = SamplerCorrection::none;
       if (whole) config.importance_sampling_level = RatioLevel::sequence;
       const Losses at = losses_of(config, kPolicy);
@@ -420,6 +422,31 @@ TEST(PolicyLossSlopes, WithoutAnOldPolicyAreMinusTheAdvantage) {
   EXPECT_THAT(d, testing::ElementsAre(-0.25, 0, -0.25));
 }
 
+TEST(KlEstimators, AreThoseOfTheirFormulas) {
+  const std::vector<double> policy{-1.2}, reference{-1.0};
+  const std::vector<std::uint8_t> counts{1};
+  for (const auto& [estimator, value, slope] :
+       {std::tuple{KlEstimator::k1, -0.2, 1.0},
+        {KlEstimator::k2, 0.02, -0.2},
+        {KlEstimator::k3, 0.0214027581601699, -0.2214027581601699}}) {
+    RlConfig config{.loss = PolicyLoss::dapo, .kl = 0.5, .kl_correction = false};
+    config.kl_estimator = estimator;
+    std::vector<double> d(1);
+    const PolicyPart part = policy_loss(
+        config, {.policy = policy, .reference = reference, .counts = counts}, {1, 1}, d);
+    EXPECT_NEAR(part.kl, value, 1e-15);
+    EXPECT_NEAR(part.loss, 0.5 * value, 1e-15);
+    EXPECT_NEAR(d[0], 0.5 * slope, 1e-15);
+  }
+}
+
+TEST(OverlongReward, FallsOverTheLastTokens) {
+  const RlConfig config{.max_tokens = 100, .rewards = {"overlong"}, .overlong_buffer = 20};
+  for (const auto& [tokens, reward] :
+       {std::pair{1, 0.0}, {80, 0.0}, {81, -0.05}, {90, -0.5}, {100, -1.0}, {120, -1.0}})
+    EXPECT_DOUBLE_EQ(overlong_reward(config, tokens), reward) << tokens;
+}
+
 TEST(PolicyLossKeys, AreRefusedWithTheRemedy) {
   const auto refused = [](RlConfig config) { validate_rl(config); };
   EXPECT_THAT([&] { refused({.loss = PolicyLoss::grpo, .group = 1}); },
@@ -430,6 +457,9 @@ TEST(PolicyLossKeys, AreRefusedWithTheRemedy) {
               ThrowsMessage<UsageError>(HasSubstr("[rl] delta = 1.1")));
   EXPECT_THAT([&] { refused({.loss = PolicyLoss::grpo, .temperature = 0}); },
               ThrowsMessage<UsageError>(HasSubstr("[rl] temperature = 0")));
+  EXPECT_THAT(
+      [&] { refused({.loss = PolicyLoss::grpo, .max_tokens = 9, .rewards = {"overlong"}}); },
+      ThrowsMessage<UsageError>(HasSubstr("[rl] overlong_buffer = 0")));
   EXPECT_THAT(
       [&] { refused({.loss = PolicyLoss::gspo, .importance_sampling_level = RatioLevel::token}); },
       ThrowsMessage<UsageError>(HasSubstr("importance_sampling_level = token")));

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -177,6 +178,55 @@ TEST(PromptRun, IsTheSameTwiceAndResumesWithinAGenerationToTheBit) {
     if (done > 3) continue;
     EXPECT_EQ(answers_of(rest, 4), answers_of(whole, 4));
   }
+}
+
+/// 0 for all answers to half of the prompts; for the others their number of letters.
+constexpr const char* kEvenForHalf =
+    "while read line; do case $line in *'\"answer\":'[024]*) echo 0;; *) "
+    "a=${line##*completion_ids}; "
+    "a=${a%%]*}; echo $a | tr -cs 0-9 '\\n' | awk '$1 >= 97 && $1 < 110 {n++} END {print n+0}';; "
+    "esac; done";
+
+TEST(PromptRun, WritesAnswersToFurtherPromptsInPlaceOfThoseWithEqualRewards) {
+  test::TemporaryPath folder;
+  const auto config_of = [&](const std::string& name, std::int64_t attempts) {
+    Config config = prompt_config(folder, name);
+    config.rl.rewards = {};
+    config.rl.reward_program = kEvenForHalf;
+    config.rl.sampling_attempts = attempts;
+    return on_grid(config, {.x = 2, .data = 2});
+  };
+  const Config all = config_of("all", 1), some = config_of("some", 20),
+               twice = config_of("twice", 20);
+  for (const Config* config : {&all, &some, &twice}) train_with_sampler(*config);
+  const auto mean = [&](const Config& config, const char* name) {
+    const std::vector<double> values = column(metrics_of(config), name);
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  };
+  EXPECT_GE(mean(all, "frac_reward_zero_std"), 0.5);
+  EXPECT_EQ(mean(some, "frac_reward_zero_std"), 0);
+  EXPECT_GE(mean(some, "sampling/attempts"), 1.5);
+  EXPECT_GE(mean(some, "sampling/dropped_groups"), 0.5);
+  for (int step = 1; step <= 6; ++step) {
+    const auto answers = answers_of(some, step);
+    ASSERT_EQ(answers.size(), 8);
+    for (const auto& one : answers)
+      EXPECT_THAT(one["prompt"].get<std::string>(), testing::ContainsRegex("count [135]"));
+    EXPECT_EQ(answers, answers_of(twice, step));
+  }
+}
+
+TEST(PromptRun, PunishesAnswersThatAreAlmostTooLong) {
+  test::TemporaryPath folder;
+  Config config = prompt_config(folder, "run");
+  config.rl.rewards = {"overlong"};
+  config.rl.overlong_buffer = 4;
+  train_with_sampler(config);
+  for (int step = 1; step <= 6; ++step)
+    for (const auto& one : answers_of(config, step)) {
+      const auto tokens = static_cast<double>(one["completion_ids"].size());
+      EXPECT_EQ(one["rewards"]["overlong"], -std::max(0.0, (tokens - 4) / 4));
+    }
 }
 
 TEST(PromptRun, TakesEachPromptOnceAnEpoch) {
