@@ -126,6 +126,19 @@ struct PolicyLogProbability {
   void run(auto launch, const Checker& check) const;
 };
 
+/// out (R, 1) f32 = -sum of p log p over a piece of the vocabulary, p the softmax of the whole row.
+struct EntropyTerms {
+  View out;
+  View logits;             ///< (R, V) f32
+  View lse;                ///< (R, 1) f32: of whole rows
+  View targets;            ///< (1, R) i32: a row with a negative one has a sum of 0
+  std::int64_t valid = 0;  ///< columns that count
+
+  static constexpr std::string_view kName = "entropy_terms";
+  auto operands() const { return std::array{out, logits, lse, targets}; }
+  void run(auto launch, const Checker& check) const;
+};
+
 /// The divergence of two softmaxes of each row, S of `student` and T of `teacher` logits, with
 /// M = (1 - beta) S + beta T, summed over a piece of the vocabulary:
 ///

@@ -35,6 +35,10 @@ struct LogitFactor {
   float factor = 1;
 };
 
+/// Attached to a pass of LanguageModel::target_losses(), makes its result (R, 3): the third column
+/// is the entropy, in nats, of the distribution of each target; 0 of a negative one.
+struct TargetEntropies {};
+
 /// How tokens are drawn from logits; the meaning is that of ops::PolicyLogProbability.
 struct SamplingPolicy {
   double temperature = 1;  ///< 0: greedy
@@ -109,8 +113,9 @@ class CrossEntropy {
 
   /// Returns (R, 2) f32, a row for each target, the same on every rank of x and y: its loss in
   /// nats, and 1 if greedy decoding takes it (ops::GreedyTargets), else 0. Both are 0 if the target
-  /// is negative. Throws with a tape. Communicates as the forward pass does, with four f32 per row
-  /// all-gathered on x; and if rows are cut over y, all-gathers two f32 per row there.
+  /// is negative. With TargetEntropies, (R, 3). Throws with a tape. Communicates as the forward
+  /// pass does, with four f32 per row all-gathered on x; and if rows are cut over y, all-gathers
+  /// the result there.
   Tensor each(const Context& ctx, const Var& hidden, const Tensor& targets) const;
 
   /// Returns (R, wanted.columns()) f32, the record of each target, the same on every rank of x and

@@ -37,7 +37,8 @@ Tensor CrossEntropy::score_rows(const Context& ctx, const Var& hidden, const Ten
 }
 
 Tensor CrossEntropy::each(const Context& ctx, const Var& hidden, const Tensor& targets) const {
-  return score_rows(ctx, hidden, targets, 2, [&](const ScoredRows& rows) {
+  const bool entropies = ctx.find<TargetEntropies>() != nullptr;
+  return score_rows(ctx, hidden, targets, entropies ? 3 : 2, [&](const ScoredRows& rows) {
     Softmax piece = start(ctx, rows.hidden, rows.targets);
     cap(ctx, piece.logits);
     gather_stats(ctx, piece, 4);
@@ -47,6 +48,16 @@ Tensor CrossEntropy::each(const Context& ctx, const Var& hidden, const Tensor& t
                                         piece.targets});
     ctx.backend.run(
         ops::GreedyTargets{rows.out.col_range(1, 1), stats, piece.targets, table_.local_rows()});
+    if (!entropies) return;
+    Tensor terms = ctx.like(lse);
+    ctx.backend.run(
+        ops::EntropyTerms{.out = terms.view(),
+                          .logits = piece.logits.view().col_range(0, table_.local_rows()),
+                          .lse = lse.view(),
+                          .targets = piece.targets,
+                          .valid = vocabulary_piece(ctx.grid, options_.vocab).valid});
+    sum_over(ctx, terms, Axis::x, Cut::same, {});
+    ctx.backend.run(ops::Cast{rows.out.col_range(2, 1), terms.view()});
   });
 }
 

@@ -89,8 +89,11 @@ std::vector<PolicyTerm::Answer> PolicyTerm::answers_of(const Context& ctx, Model
     Answer& answer = answers[s];
     answer.number = tokens.numbers[s];
     answer.first_row = found - targets.begin();
-    for (std::size_t t = 0; t < rollout(answer.number).answer.size(); ++t)
-      answer.policy.push_back(-static_cast<double>(of_rows[2 * (answer.first_row + t)]));
+    for (std::size_t t = 0; t < rollout(answer.number).answer.size(); ++t) {
+      const float* const of_row = &of_rows[losses.cols() * (answer.first_row + t)];
+      answer.policy.push_back(-static_cast<double>(of_row[0]));
+      if (losses.cols() > 2) answer.entropy.push_back(of_row[2]);
+    }
   }
   return answers;
 }
@@ -218,7 +221,9 @@ void PolicyTerm::score(const Context& ctx, Model& model, const Tokens& tokens, i
     pass.own_scheduling().step = &state;
     answers_of(pass, data_.reference->model(), tokens);
   }
-  mine.answers = answers_of(ctx, model, tokens);
+  Context own = ctx;
+  own.attach(std::make_shared<TargetEntropies>());
+  mine.answers = answers_of(own, model, tokens);
 }
 
 PolicyDivisors PolicyTerm::divisors(std::span<const std::int64_t> numbers) const {
@@ -266,6 +271,8 @@ void PolicyTerm::add_answer(const Answer& answer, const PolicyDivisors& by, doub
   figures[kCorrection] = part.correction;
   figures[kLeastCorrection] = part.tokens > 0 ? part.least_correction : 0;
   figures[kLargestCorrection] = part.largest_correction;
+  for (std::size_t t = 0; t < answer.entropy.size(); ++t)
+    figures[kEntropy] += counted[t] != 0 ? answer.entropy[t] : 0;
   const std::span<const double> written = old.empty() ? std::span(answer.policy) : old;
   for (std::size_t t = 0; t < one.sampler.size(); ++t) {
     if (counted[t] == 0 || std::isnan(one.sampler[t])) continue;
@@ -346,7 +353,7 @@ double PolicyTerm::divergence_of_generation() const {
 
 void PolicyTerm::add_ratios(std::vector<Metric>& all) const {
   const bool whole = has_ratios_of_answers(config_);
-  double low = 0, high = 0, units = 0, kl = 0, tokens = 0;
+  double low = 0, high = 0, units = 0, kl = 0, tokens = 0, entropy = 0;
   std::vector<double> lows, highs;
   for (std::size_t i = 0; i < numbers_.size(); ++i) {
     const std::span<const double> of = figures_of(i);
@@ -356,11 +363,13 @@ void PolicyTerm::add_ratios(std::vector<Metric>& all) const {
     high += of[kHigh] * share;
     units += unit;
     kl += of[kKl];
+    entropy += of[kEntropy];
     tokens += of[kTokens];
     lows.push_back(of[kTokens] > 0 ? of[kLow] / of[kTokens] : NAN);
     highs.push_back(of[kTokens] > 0 ? of[kHigh] / of[kTokens] : NAN);
   }
   units = std::max(units, 1.0);
+  all.push_back({.name = "entropy", .value = entropy / std::max(tokens, 1.0)});
   if (needs_reference())
     all.push_back({.name = "kl",
                    .value = generation_.divergences.empty() ? kl / std::max(tokens, 1.0)

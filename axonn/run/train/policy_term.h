@@ -68,7 +68,7 @@ class PolicyTerm final : public LossTerm {
   bool scores() const override { return true; }
   /// Without data, as in a dry run, also the reference's pass, which a generation has.
   void score(const Context& ctx, Model& model, const Tokens& tokens, int micro) override;
-  /// All-reduces ten f64 of each of the step's answers.
+  /// All-reduces eleven f64 of each of the step's answers.
   void finish_scores(const Context& ctx, const StepInput& input) override;
   void begin_step(const StepInput&) override { next_ = 0; }
   void begin_pass(Context& ctx, const Rows& rows, const View& sums) override;
@@ -89,12 +89,14 @@ class PolicyTerm final : public LossTerm {
     kLargestCorrection,
     kDifference,
     kDifferenceLargest,
+    kEntropy,
     kFigures
   };
   struct Answer {
     std::int64_t number = -1;    // of the file; -1: padding
     std::int64_t first_row = 0;  // of the micro-batch's rows, with the answer's first target
     std::vector<double> policy = {};
+    std::vector<double> entropy = {};  // of each token's distribution; empty: not asked for
   };
   struct Micro {
     Tensor weights;  // (R, 1) f32

@@ -157,3 +157,29 @@ TEST(Divergence, HasThePublishedValues) {
     EXPECT_NEAR(out.values()(0, 0), want, 2e-7) << beta;
   }
 }
+
+TEST(Entropy, OfPiecesAddsUpToThatOfPlainLoops) {
+  constexpr std::int64_t kR = 4, kV = 301, kFirst = 151, kCols = 160;
+  const auto backend = test_backend();
+  for (const double spread : {0.5, 20.0}) {
+    Matrix logits = random_values("logits", kR, kV, DType::f32), lse(kR, 1);
+    for (double& value : logits.values) value = static_cast<float>(value * spread);
+    for (std::int64_t r = 0; r < kR; ++r) lse(r, 0) = log_sum(logits, r);
+    const Operand of_rows(lse, DType::f32),
+        targets(std::vector<std::int32_t>{0, -1, 300, 7});  // row 1 does not count
+    std::vector<double> sums(kR);
+    for (const auto& [from, count] :
+         {std::pair<std::int64_t, std::int64_t>{0, kFirst}, {kFirst, kV - kFirst}}) {
+      const Operand piece(piece_of(logits, from, count, kCols), DType::f32, 3),
+          out(kR, 1, DType::f32, 2);
+      backend->run(ops::EntropyTerms{out, piece, of_rows, targets, count});
+      EXPECT_TRUE(out.gap_untouched());
+      for (std::int64_t r = 0; r < kR; ++r) sums[r] += out.values()(r, 0);
+    }
+    for (std::int64_t r = 0; r < kR; ++r) {
+      double want = 0;
+      for (const double p : softmax(logits, r)) want -= r == 1 ? 0 : p * std::log(p);
+      EXPECT_NEAR(sums[r], want, 4e-6 * (1 + want)) << r;
+    }
+  }
+}

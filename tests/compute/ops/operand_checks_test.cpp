@@ -187,6 +187,7 @@ Refused of_losses(const Operands& o) {
            ops::TokenRecord{o.quarters, o.x, o.ids, 13, 2}},
           {"logits is (4,6) f32, want 7 tokens in 1 pieces of at least 4 rows",
            ops::PolicyLogProbability{o.column, o.x, o.ids, 7}},
+          {"out is (4,2) f32, want (4,1)", ops::EntropyTerms{o.stats, o.x, o.column, o.ids, 6}},
           {"teacher is (4,3) f32, want (4,6)", ops::DivergenceTerms{.out = o.stats,
                                                                     .student = o.x,
                                                                     .teacher = o.thirds,

@@ -196,6 +196,8 @@ Outputs loss_and_embedding(Backend& backend, DType type) {
   Operand terms(kRows, 2, DType::f32), diverged(kRows, kCols, type);
   const Operand student = input("student", kRows, kCols, DType::f32),
                 teacher = input("teacher", kRows, kCols, DType::f32);
+  Operand entropy(kRows, 1, DType::f32);
+  backend.run(ops::EntropyTerms{entropy, student, lse, ids, kCols});
   backend.run(ops::DivergenceTerms{terms, student, teacher, lse, lse, ids, kCols, 0.5f});
   backend.run(
       ops::DivergenceBackward{diverged, student, teacher, lse, lse, ids, terms, kCols, 0.5f, 1});
@@ -216,7 +218,7 @@ Outputs loss_and_embedding(Backend& backend, DType type) {
   backend.run(ops::LargestSize{largest, x});
   return outputs({&loss,        &lse,      &d,     &whole_loss, &d_whole, &d_table, &squares,
                   &d_positions, &embedded, &terms, &diverged,   &greedy,  &tied,    &record,
-                  &drawn,       &sum,      &bad,   &clip,       &powers,  &largest});
+                  &drawn,       &sum,      &bad,   &clip,       &powers,  &largest, &entropy});
 }
 
 Outputs adafactor(Backend& backend, DType type) {

@@ -31,18 +31,25 @@ Tokens tokens_of(const Context& ctx, const Batch& batch, std::int64_t first, std
   return make_tokens(ctx, ids, targets, {each, batch.positions, first * batch.positions});
 }
 
-/// The losses (R, 2) of all targets in order, or their records, if given; checks that ranks with
-/// the same targets agree.
+/// Losses of targets with their entropies.
+constexpr std::int64_t kColumns = 3;
+
+/// The losses (R, kColumns) of all targets in order, or their records, if given; checks that ranks
+/// with the same targets agree.
 std::vector<float> losses_of(TinyRun run, const Batch& batch,
                              const std::shared_ptr<TokenRecords>& records = nullptr) {
-  std::vector<float> all(batch.sequences * batch.positions * (records ? records->columns() : 2));
+  const std::int64_t columns = records ? records->columns() : kColumns;
+  std::vector<float> all(batch.sequences * batch.positions * columns);
   run.steps = 0;
   run.after = [&](const Context& ctx, Model& model) {
     const GridShape& shape = ctx.grid.shape();
     const std::int64_t each = batch.sequences / (shape.z * shape.data);
     const std::int64_t place = ctx.grid.coord(Axis::data) * shape.z + ctx.grid.coord(Axis::z);
     Context pass = ctx;
-    if (records) pass.attach(records);
+    if (records)
+      pass.attach(records);
+    else
+      pass.attach(std::make_shared<TargetEntropies>());
     const Tensor mine = model.target_losses(pass, tokens_of(ctx, batch, place * each, each));
     ASSERT_EQ(mine.rows(), each * batch.positions);
     // Read at once: a collective first could hide that some of them are still on their way.
@@ -68,15 +75,16 @@ void expect_same_on_grids(TinyRun run, const Batch& batch, const std::vector<Gri
   run.grid = {};
   const std::vector<float> want = losses_of(run, batch);
   int counted = 0;
-  for (std::size_t i = 0; i < want.size(); i += 2) counted += want[i] > 1;
+  for (std::size_t i = 0; i < want.size(); i += kColumns) counted += want[i] > 1;
   EXPECT_EQ(counted, batch.sequences * batch.positions * 4 / 5);  // the others have no loss
   for (const GridShape& shape : grids) {
     SCOPED_TRACE("grid " + to_string(shape));
     run.grid = shape;
     const std::vector<float> got = losses_of(run, batch);
-    for (std::size_t i = 0; i < want.size(); i += 2) {
-      EXPECT_NEAR(got[i], want[i], 2e-6 * (1 + want[i])) << "target " << i / 2;
-      EXPECT_EQ(got[i + 1], want[i + 1]) << "target " << i / 2;
+    for (std::size_t i = 0; i < want.size(); i += kColumns) {
+      EXPECT_NEAR(got[i], want[i], 2e-6 * (1 + want[i])) << "target " << i / kColumns;
+      EXPECT_EQ(got[i + 1], want[i + 1]) << "target " << i / kColumns;
+      EXPECT_NEAR(got[i + 2], want[i + 2], 4e-6 * (1 + want[i + 2])) << "target " << i / kColumns;
     }
   }
 }
@@ -90,10 +98,11 @@ void expect_same_records(TinyRun run, const Batch& batch, const std::vector<Grid
   const std::vector<float> want = losses_of(run, batch, kRecords), losses = losses_of(run, batch);
   const std::int64_t columns = kRecords->columns();
   std::int64_t never = 0, drawn = 0;
-  for (std::int64_t i = 0; i < std::ssize(losses) / 2; ++i) {
-    const float* record = &want[i * columns];
-    EXPECT_NEAR(-record[0], losses[2 * i], 2e-6 * (1 + losses[2 * i])) << "target " << i;
-    EXPECT_EQ(record[1] == 1, losses[2 * i + 1] == 1) << "target " << i;
+  for (std::int64_t i = 0; i < std::ssize(losses) / kColumns; ++i) {
+    const float *record = &want[i * columns], *loss = &losses[i * kColumns];
+    EXPECT_NEAR(-record[0], loss[0], 2e-6 * (1 + loss[0])) << "target " << i;
+    EXPECT_EQ(record[1] == 1, loss[1] == 1) << "target " << i;
+    EXPECT_NEAR(-record[2], loss[2], 4e-6 * (1 + loss[2])) << "target " << i;
     EXPECT_NEAR(record[4], record[0], 1e-6 * (1 - record[0])) << "target " << i;  // all tokens
     for (std::int64_t c = 5; c < columns; ++c) (std::isinf(record[c]) ? never : drawn) += 1;
   }

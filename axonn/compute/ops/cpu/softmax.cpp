@@ -14,6 +14,7 @@ template void TokenRecord::run(cpu::Launch, const Checker&) const;
 template void PolicyLogProbability::run(cpu::Launch, const Checker&) const;
 template void CrossEntropyBackward::run(cpu::Launch, const Checker&) const;
 template void CrossEntropy::run(cpu::Launch, const Checker&) const;
+template void EntropyTerms::run(cpu::Launch, const Checker&) const;
 template void DivergenceTerms::run(cpu::Launch, const Checker&) const;
 template void DivergenceBackward::run(cpu::Launch, const Checker&) const;
 template void Softmax::run(cpu::Launch, const Checker&) const;

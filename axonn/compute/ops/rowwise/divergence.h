@@ -24,6 +24,27 @@ template <typename V>
   return most + (z + z) * p;
 }
 
+/// One team per row. Bound by memory, 4 · R · V bytes, or by an exponential per element.
+struct EntropyTermsKernel {
+  Matrix<float> out;            // (R, 1)
+  Matrix<const float> logits;   // (R, V)
+  Matrix<const float> lse;      // (R, 1)
+  const std::int32_t* targets;  // (R)
+  int valid;
+
+  AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
+    const float from = lse.row(row)[0];
+    const float sum = team.sum(
+        targets[row] >= 0 ? valid : 0,
+        [=](auto x) {
+          const auto log_p = x - from;
+          return exponential(log_p) * (0.0f - log_p);
+        },
+        logits.row(row));
+    team.once([&] { out.row(row)[0] = sum; });
+  }
+};
+
 /// A mixture of two distributions, and its two parts of a divergence: see ops::DivergenceTerms.
 struct Mixture {
   float of_student, of_teacher;          // (1 - beta) and beta
@@ -141,6 +162,17 @@ inline void check_divergence(const Checker& check, const auto& args) {
   check.ids("targets", args.targets, R);
   AXONN_CHECK(args.beta >= 0 && args.beta <= 1, check.operation, ": beta ", args.beta,
               ", want 0 to 1");
+}
+
+void EntropyTerms::run(auto launch, const Checker& check) const {
+  check_logits(check, logits, {0, valid});
+  check.f32("logits", logits, logits.rows, logits.cols);
+  check.f32("out", out, logits.rows, 1);
+  check.f32("lse", lse, logits.rows, 1);
+  check.ids("targets", targets, logits.rows);
+  launch.rows({logits.rows, logits.cols},
+              rowwise::EntropyTermsKernel{out, logits, lse, address<const std::int32_t>(targets),
+                                          static_cast<int>(valid)});
 }
 
 void DivergenceTerms::run(auto launch, const Checker& check) const {
