@@ -53,6 +53,8 @@ std::span<const Command> commands() {
       Command{"reinforce", "trains a model on its own answers, which have rewards", run_reinforce},
       Command{"distill", "trains a model to have the distributions of a teacher", run_distill},
       Command{"board", "shows runs on a web page while they train", run_board},
+      Command{"hash", "prints hashes of a checkpoint's weights and optimizer, or compares two",
+              run_hash},
       Command{"replay", "repeats a training step whose loss was NaN or infinite", run_replay},
       Command{"check", "runs the same training on several grids and compares the results",
               run_check},
