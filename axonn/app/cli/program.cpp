@@ -53,6 +53,7 @@ std::span<const Command> commands() {
       Command{"reinforce", "trains a model on its own answers, which have rewards", run_reinforce},
       Command{"distill", "trains a model to have the distributions of a teacher", run_distill},
       Command{"board", "shows runs on a web page while they train", run_board},
+      Command{"forget", "makes a run forget documents, to the bit", run_forget},
       Command{"hash", "prints hashes of a checkpoint's weights and optimizer, or compares two",
               run_hash},
       Command{"replay", "repeats a training step whose loss was NaN or infinite", run_replay},

@@ -324,9 +324,12 @@ class DryChecks {
     const RunState state = read_run_state(*checkpoint_, config_);
     std::vector<std::string> fingerprints;
     for (const auto& corpus : stages) fingerprints.push_back(fingerprint(*corpus));
-    const DataPosition here = data_begin(config_, batches.sources(), std::move(fingerprints));
+    const DataPosition here =
+        data_begin(config_, stages, batches.sources(), std::move(fingerprints));
     ContinuedData continued = continued_data(state.steps_done, state.data, here, batches.sources());
     refuse_changed_data(config_, checkpoint_->folder(), continued);
+    if (continued.difference.empty())
+      refuse_late_forgetting(config_, stages, state.data, checkpoint_->folder());
     batches.begin_at(state.steps_done, state.data.consumed, std::move(continued.done));
   }
 
