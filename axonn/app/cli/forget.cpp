@@ -47,13 +47,20 @@ struct ForgetFlags {
 
 constexpr const char* kManifestName = "forget.json";
 
+/// The config that a run has written to its folder; nothing if there is none.
+std::optional<LoadedConfig> config_in(const std::string& folder) {
+  CLI::App app("", "axonn forget");
+  const std::string file = folder + "/config.toml";
+  if (!path_exists(file)) return {};
+  return read_config(app, {"--config", file});
+}
+
 /// The config of the run with its new documents, in its new folder.
 LoadedConfig config_without(const ForgetFlags& flags) {
-  CLI::App app("", "axonn forget");
-  const std::string file = flags.run + "/config.toml";
-  if (!path_exists(file))
+  std::optional<LoadedConfig> found = config_in(flags.run);
+  if (!found)
     refuse("axonn forget: ", flags.run, " holds no config.toml; give output.dir of a run");
-  LoadedConfig loaded = *read_config(app, {"--config", file});
+  LoadedConfig loaded = *std::move(found);
   Config& config = loaded.config;
   config.data.forget.insert(config.data.forget.end(), flags.documents.begin(),
                             flags.documents.end());
@@ -114,18 +121,21 @@ void print(const ForgetPlan& plan, const ForgetFlags& flags, bool examples) {
                    : "");
 }
 
-/// Where a run goes on if its folder has checkpoints, and begins at `from` ("": anew) otherwise.
-RunPlace place_in(const std::string& folder, const std::string& from) {
-  return {folder, has_checkpoint(folder + "/checkpoints") ? "auto" : from};
+/// Where the run goes on if its folder has checkpoints of it, and begins at `from` ("": anew)
+/// otherwise; then a folder that holds another run is refused.
+RunPlace place_in(const std::string& folder, const std::string& from, const LoadedConfig& loaded) {
+  const auto there = config_in(folder);
+  const bool same = there && there->config.data.forget == loaded.config.data.forget;
+  return {folder, same && has_checkpoint(folder + "/checkpoints") ? "auto" : from};
 }
 
 /// Trains from the plan's checkpoint and, to verify, anew. Returns the exit code of train.
 int run_without(LoadedConfig loaded, const ForgetPlan& plan, const ForgetFlags& flags) {
-  const RunPlace place = place_in(flags.out, plan.checkpoint);
+  const RunPlace place = place_in(flags.out, plan.checkpoint, loaded);
   loaded.config.output.dir = place.folder;
   loaded.config.checkpoint.resume = place.resume;
   TrainFlags how;
-  if (flags.verify) how.again.push_back(place_in(verify_folder(flags), ""));
+  if (flags.verify) how.again.push_back(place_in(verify_folder(flags), "", loaded));
   return run_training(loaded, how);
 }
 

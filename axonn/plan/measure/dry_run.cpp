@@ -328,8 +328,7 @@ class DryChecks {
         data_begin(config_, stages, batches.sources(), std::move(fingerprints));
     ContinuedData continued = continued_data(state.steps_done, state.data, here, batches.sources());
     refuse_changed_data(config_, checkpoint_->folder(), continued);
-    if (continued.difference.empty())
-      refuse_late_forgetting(config_, stages, state.data, checkpoint_->folder());
+    refuse_late_forgetting(config_, stages, state.data, continued, checkpoint_->folder());
     batches.begin_at(state.steps_done, state.data.consumed, std::move(continued.done));
   }
 

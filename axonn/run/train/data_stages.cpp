@@ -188,10 +188,10 @@ std::optional<std::int64_t> first_forgetting_step(const Batches& batches, std::i
   return {};
 }
 
-void refuse_late_forgetting(const Config& config,
-                            const std::vector<std::shared_ptr<const Corpus>>& stages,
-                            const DataPosition& saved, const std::string& checkpoint) {
-  std::vector<std::shared_ptr<const Corpus>> with_new;
+std::vector<std::shared_ptr<const Corpus>> with_further_blanks(
+    const Config& config, const std::vector<std::shared_ptr<const Corpus>>& stages,
+    const DataPosition& saved) {
+  std::vector<std::shared_ptr<const Corpus>> further;
   bool any = false;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const auto was =
@@ -201,19 +201,10 @@ void refuse_late_forgetting(const Config& config,
              !std::ranges::binary_search(was->forgotten, document.hash);
     };
     any = any || std::ranges::any_of(forgotten_of(*stages[s]), is_new);
-    with_new.push_back(std::make_shared<const Corpus>(with_blanks(*stages[s], is_new)));
+    further.push_back(std::make_shared<const Corpus>(with_blanks(*stages[s], is_new)));
   }
-  if (!any) return;
-  for (const BatchSource& source : stage_sources(config, with_new)) {
-    const auto was = std::ranges::find(saved.stages, source.name, &StagePosition::name);
-    const std::int64_t done = was == saved.stages.end() ? 0 : was->samples_done;
-    for (std::int64_t i = 0; i < done; ++i)
-      if (source.sequences->forgets(i))
-        refuse("data.forget: ", checkpoint, " has learned of its documents: they are in ",
-               source.sequences->where(i), ", sequence ", i + 1, " of the ", done,
-               " that it has seen", source.name.empty() ? "" : " of stage " + source.name,
-               "; resume from a checkpoint before that, which axonn forget finds, or start anew");
-  }
+  if (!any) further.clear();
+  return further;
 }
 
 ContinuedData continued_data(std::int64_t n, const DataPosition& saved, const DataPosition& here,
@@ -245,6 +236,27 @@ void refuse_changed_data(const Config& config, const std::string& checkpoint,
            " with the samples that it has not seen: ", continued.difference,
            ", or continue with the first sample of the new order by checkpoint.changed_data = "
            "\"restart\"");
+}
+
+void refuse_late_forgetting(const Config& config,
+                            const std::vector<std::shared_ptr<const Corpus>>& stages,
+                            const DataPosition& saved, const ContinuedData& continued,
+                            const std::string& checkpoint) {
+  const auto further = with_further_blanks(config, stages, saved);
+  if (further.empty()) return;
+  if (!continued.difference.empty())
+    refuse("data.forget: whether ", checkpoint,
+           " has learned of its documents is not known: ", continued.difference, ", or start anew");
+  for (const BatchSource& source : stage_sources(config, further)) {
+    const auto was = std::ranges::find(saved.stages, source.name, &StagePosition::name);
+    const std::int64_t done = was == saved.stages.end() ? 0 : was->samples_done;
+    for (std::int64_t i = 0; i < done; ++i)
+      if (source.sequences->forgets(i))
+        refuse("data.forget: ", checkpoint, " has learned of its documents: they are in ",
+               source.sequences->where(i), ", sequence ", i + 1, " of the ", done,
+               " that it has seen", source.name.empty() ? "" : " of stage " + source.name,
+               "; resume from a checkpoint before that, which axonn forget finds, or start anew");
+  }
 }
 
 }  // namespace axonn

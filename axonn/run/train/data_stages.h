@@ -51,12 +51,11 @@ DataPosition data_begin(const Config& config,
 /// before step `steps`.
 std::optional<std::int64_t> first_forgetting_step(const Batches& batches, std::int64_t steps);
 
-/// Throws UsageError if a run that was at `saved`, at the checkpoint of this name, has read
-/// documents that `config` leaves out and the run did not: its weights would keep what they learned
-/// of them.
-void refuse_late_forgetting(const Config& config,
-                            const std::vector<std::shared_ptr<const Corpus>>& stages,
-                            const DataPosition& saved, const std::string& checkpoint);
+/// The stages with only those documents left out that the run which was at `saved` did not leave
+/// out; empty if there are none.
+std::vector<std::shared_ptr<const Corpus>> with_further_blanks(
+    const Config& config, const std::vector<std::shared_ptr<const Corpus>>& stages,
+    const DataPosition& saved);
 
 /// How a run goes on with its data where another one was.
 struct ContinuedData {
@@ -70,5 +69,12 @@ ContinuedData continued_data(std::int64_t n, const DataPosition& saved, const Da
 /// for the message.
 void refuse_changed_data(const Config& config, const std::string& checkpoint,
                          const ContinuedData& continued);
+/// Throws UsageError if a run that was at `saved`, at the checkpoint of this name, has read
+/// documents that `config` leaves out and the run did not, or may have, since its data differ: its
+/// weights would keep what they learned of them.
+void refuse_late_forgetting(const Config& config,
+                            const std::vector<std::shared_ptr<const Corpus>>& stages,
+                            const DataPosition& saved, const ContinuedData& continued,
+                            const std::string& checkpoint);
 
 }  // namespace axonn

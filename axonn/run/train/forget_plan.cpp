@@ -31,6 +31,12 @@ double step_seconds_of(const std::string& run) {
   return *middle / 1e3;
 }
 
+/// The place in the data of the newest checkpoint of the run, if it has any.
+DataPosition place_of(const std::string& run, const Config& config) {
+  if (!has_checkpoint(checkpoints_of(run))) return {};
+  return read_run_state(CheckpointReader(run), config).data;
+}
+
 /// The documents with the places of all stages.
 std::vector<ForgottenDocument> documents_of(
     const std::vector<std::shared_ptr<const Corpus>>& stages) {
@@ -80,10 +86,13 @@ ForgetPlan plan_forgetting(Config config, const std::string& run) {
                            .vocab = config.model.vocab,
                            .seed = static_cast<std::uint64_t>(config.training.seed)});
   const TrainingConfig& training = config.training;
-  const Batches batches(stage_sources(config, stages), {.seq_len = training.seq_len,
-                                                        .global_batch = training.global_batch,
-                                                        .stages = batch_stages(training),
-                                                        .micro_batch = training.micro_batch});
+  auto further = with_further_blanks(config, stages, place_of(run, config));
+  if (further.empty())
+    refuse(run, " has left out all of these documents already; there is nothing to forget");
+  const Batches batches(stage_sources(config, further), {.seq_len = training.seq_len,
+                                                         .global_batch = training.global_batch,
+                                                         .stages = batch_stages(training),
+                                                         .micro_batch = training.micro_batch});
   if (training.epochs > 0) config = with_steps(std::move(config), steps_of_epochs(config, batches));
   ForgetPlan plan{.documents = documents_of(stages),
                   .steps = training.steps,

@@ -14,8 +14,9 @@ namespace axonn {
 struct ForgetPlan {
   /// In the order of data.forget, with their places in the data of the first stage, then the next.
   std::vector<ForgottenDocument> documents;
-  std::optional<std::int64_t> first;  ///< first step that reads them, counted from 1; none does
-  std::int64_t steps = 0;             ///< of the run
+  /// The first step, counted from 1, that reads a document that the run has not left out; none.
+  std::optional<std::int64_t> first;
+  std::int64_t steps = 0;   ///< of the run
   std::string checkpoint;   ///< the newest intact one before that step; "": the run starts anew
   std::int64_t from = 0;    ///< steps that this checkpoint has done
   double step_seconds = 0;  ///< median of the run's steps; 0: not known

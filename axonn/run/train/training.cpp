@@ -427,8 +427,7 @@ bool Training::continue_at(std::int64_t n, const DataPosition& saved,
   if (!batches) return false;
   ContinuedData continued = continued_data(n, saved, place(0), batches->sources());
   refuse_changed_data(model.config(), checkpoint, continued);
-  if (continued.difference.empty())
-    refuse_late_forgetting(model.config(), corpora, saved, checkpoint);
+  refuse_late_forgetting(model.config(), corpora, saved, continued, checkpoint);
   unlisted_.clear();
   for (const StagePosition& one : saved.stages)
     if (std::ranges::find(begin_.stages, one.name, &StagePosition::name) == begin_.stages.end())

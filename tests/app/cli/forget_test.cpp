@@ -123,6 +123,9 @@ TEST(ForgetProgram, NamesDocumentsThatAreNowhereAndFoldersThatAreNoRun) {
   EXPECT_EQ(no_run.code, 2);
   EXPECT_THAT(no_run.err, HasSubstr("holds no config.toml; give output.dir of a run"));
   EXPECT_FALSE(path_exists(run.out() + "-forgot"));
+  const Finished other_run = run.forget({"--out", run.out()});
+  EXPECT_EQ(other_run.code, 2);
+  EXPECT_THAT(other_run.err, HasSubstr("newer"));
 }
 
 TEST(ForgetProgram, ForgetsOnAGridOfProcesses) {

@@ -187,22 +187,36 @@ TEST(Forget, OfFurtherDocumentsGoesOnFromTheRunThatForgotTheFirst) {
   test::TemporaryPath folder;
   const Config config = run_config(folder, "run", DocumentMode::joined);
   train_on_threads(config);
-  const auto both = used_in_the_middle(config, folder);
-  const std::string first = write_documents(folder / "first.jsonl", {both[0]}),
-                    second = write_documents(folder / "second.jsonl", {both[1]});
   const auto plan_of = [&](const Config& less, const std::string& run) {
     return plan_forgetting(prepared(less).config(), run);
   };
+  // The order of the two in time: the one that is forgotten later is read later.
+  auto both = used_in_the_middle(config, folder);
+  std::vector<std::int64_t> uses;
+  for (const std::int64_t d : both)
+    uses.push_back(
+        *plan_of(without(config, write_documents(folder / "one.jsonl", {d}), folder / "unused", ""),
+                 config.output.dir)
+             .first);
+  if (uses[0] > uses[1]) {
+    std::swap(both[0], both[1]);
+    std::swap(uses[0], uses[1]);
+  }
+  const std::string first = write_documents(folder / "first.jsonl", {both[0]}),
+                    second = write_documents(folder / "second.jsonl", {both[1]});
   Config once = without(config, first, folder / "once", "");
   once.checkpoint.resume = plan_of(once, config.output.dir).checkpoint;
   train_on_threads(once);
-  // The second request begins where neither had been read.
-  Config scratch = without(once, second, folder / "scratch", "");
+  const Config scratch = without(once, second, folder / "scratch", "");
   train_on_threads(scratch);
-  Config twice =
-      without(once, second, folder / "twice", plan_of(scratch, config.output.dir).checkpoint);
+  const ForgetPlan further = plan_of(scratch, once.output.dir);
+  EXPECT_EQ(further.first, uses[1]);
+  EXPECT_EQ(further.from, uses[1] > uses[0] ? uses[1] - 1 : 0) << "its folder begins at the first";
+  const Config twice = without(once, second, folder / "twice", further.checkpoint);
   train_on_threads(twice);
   EXPECT_EQ(hash_of(twice), hash_of(scratch));
+  EXPECT_THAT([&] { plan_of(once, once.output.dir); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("nothing to forget")));
 
   // What a run has left out stays out of the runs that go on with it.
   Config back = config;
@@ -212,6 +226,47 @@ TEST(Forget, OfFurtherDocumentsGoesOnFromTheRunThatForgotTheFirst) {
   EXPECT_THAT(failure_of(back), HasSubstr("data.forget left out documents that it does not name"));
   back.data.forget = once.data.forget;
   EXPECT_EQ(failure_of(back), "");
+}
+
+TEST(Forget, InAStageNamesTheDocumentsOfAnyAndCountsItsOwnSamples) {
+  test::TemporaryPath folder;
+  Config config = run_config(folder, "run", DocumentMode::joined);
+  std::string lines;
+  for (std::int64_t d = 0; d < 230; ++d) lines += line(document(d, true));
+  write_file_atomically(folder / "second.jsonl", lines);
+  config.stage = {{.name = "one", .text = config.data.text},
+                  {.name = "two", .from_step = 6, .text = {folder / "second.jsonl"}}};
+  config.data.text.clear();
+  config.data.shuffle = false;
+  train_on_threads(config);
+  const std::string file = write_documents(folder / "forget.jsonl", {1}, true);
+  const Config scratch = without(config, file, folder / "scratch", "");
+  const ForgetPlan plan = plan_forgetting(prepared(scratch).config(), config.output.dir);
+  EXPECT_EQ(plan.first, 6);
+  ASSERT_EQ(plan.documents.size(), 1);
+  ASSERT_EQ(plan.documents[0].places.size(), 2);
+  EXPECT_EQ(plan.documents[0].places[0].size(), 0);
+  EXPECT_EQ(plan.documents[0].places[1].size(), 1);
+  const Config forgot = without(config, file, folder / "forgot", plan.checkpoint);
+  train_on_threads(forgot);
+  train_on_threads(scratch);
+  EXPECT_EQ(hash_of(forgot), hash_of(scratch));
+  EXPECT_NE(hash_of(forgot).state, hash_of(config).state);
+  const Config late =
+      without(config, file, folder / "late", config.output.dir + "/checkpoints/step-6");
+  EXPECT_THAT(failure_of(late), HasSubstr("that it has seen of stage two"));
+}
+
+TEST(Forget, OfDataInAnotherOrderIsRefusedSinceNobodyKnowsWhatWasRead) {
+  test::TemporaryPath folder;
+  Config config = run_config(folder, "run", DocumentMode::joined);
+  train_on_threads(config);
+  Config other = without(config, write_documents(folder / "forget.jsonl", {3}), folder / "other",
+                         config.output.dir + "/checkpoints/step-1");
+  other.training.seed = 5;
+  other.checkpoint.changed_data = ChangedData::restart;
+  EXPECT_THAT(failure_of(other), AllOf(HasSubstr("has learned of its documents is not known"),
+                                       HasSubstr("training.seed was 1 and is 5")));
 }
 
 TEST(Forget, NeedsNothingForDocumentsThatNoStepReads) {
