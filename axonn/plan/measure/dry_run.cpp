@@ -218,7 +218,8 @@ class DryChecks {
     // A new checkpoint is complete before the oldest is removed. How many are due by time depends
     // on the speed.
     if (checkpoint.keep > 0 && (at_once > checkpoint.keep || checkpoint.every_minutes > 0))
-      at_once = checkpoint.keep + 1;
+      at_once = std::min(at_once, checkpoint.keep + 1) +
+                most_spaced(steps, std::max<std::int64_t>(every, 1), checkpoint.keep_factor);
     if (checkpoint.best) ++at_once;
     run_.disk_bytes = run_.checkpoint_bytes * at_once;
     run_.disk_free = free_bytes(config_.output.dir);

@@ -228,6 +228,27 @@ TEST(Forget, OfFurtherDocumentsGoesOnFromTheRunThatForgotTheFirst) {
   EXPECT_EQ(failure_of(back), "");
 }
 
+TEST(Forget, RepeatsAtMostTheFactorTimesTheStepsSinceTheFirstUse) {
+  test::TemporaryPath folder;
+  Config config = run_config(folder, "run", DocumentMode::joined);
+  config.training.steps = 30;
+  config.data.shuffle = false;
+  config.checkpoint.keep = 1;
+  config.checkpoint.keep_factor = 1.5;
+  train_on_threads(config);
+  EXPECT_LT(steps_in(config.output.dir + "/checkpoints").size(), 16);
+  for (std::int64_t d = 0; d < 200; d += 10) {
+    Config less = config;
+    less.data.forget = {write_documents(folder / "forget.jsonl", {d})};
+    const ForgetPlan plan = plan_forgetting(prepared(less).config(), config.output.dir);
+    ASSERT_TRUE(plan.first) << d;
+    const double since = static_cast<double>(30 - *plan.first + 1);
+    EXPECT_LE(static_cast<double>(plan.repeated()), 1.5 * since) << d;
+  }
+  config.checkpoint.keep_factor = 1;
+  EXPECT_THAT(failure_of(config), HasSubstr("[checkpoint] keep_factor = 1; wanted more than 1"));
+}
+
 TEST(Forget, InAStageNamesTheDocumentsOfAnyAndCountsItsOwnSamples) {
   test::TemporaryPath folder;
   Config config = run_config(folder, "run", DocumentMode::joined);
