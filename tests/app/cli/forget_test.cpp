@@ -104,11 +104,30 @@ TEST(ForgetProgram, SaysWhatItTakesForgetsVerifiesAndLeavesTheRunAsItIs) {
   const Finished other = run_program({"hash", run.out(), run.out() + "-forgot"});
   EXPECT_EQ(other.code, 1);
   EXPECT_THAT(other.out, HasSubstr("values differ, 0 of these only in the sign of zero"));
+}
 
-  // The same command again has nothing left to do.
+TEST(ForgetProgram, GoesOnAfterAKillAndHasNothingLeftToDoAfterThat) {
+  const ForgetRun run;
+  ASSERT_EQ(run.forget().code, 0);
+  const std::string out = run.out() + "-forgot";
+  const json whole = manifest_in(out);
+  // As a kill after step 6 leaves it.
+  std::filesystem::remove_all(out + "/checkpoints/step-8");
+  write_file_atomically(out + "/checkpoints/latest", "step-6\n");
+  std::filesystem::remove(out + "/forget.json");
+  const Finished on = run.forget();
+  EXPECT_EQ(on.code, 0) << on.err;
+  EXPECT_THAT(on.out, HasSubstr("resumed from " + out + "/checkpoints/step-6"));
+  EXPECT_EQ(manifest_in(out)["after"], whole["after"]);
   const Finished again = run.forget();
   EXPECT_EQ(again.code, 0) << again.err;
-  EXPECT_EQ(manifest_in(run.out() + "-forgot")["after"], manifest["after"]);
+  EXPECT_THAT(again.out, HasSubstr("nothing to do"));
+  EXPECT_EQ(manifest_in(out)["after"], whole["after"]);
+
+  // A further request takes the run that forgot, and refuses what it has left out already.
+  const Finished twice = run_program({"forget", out, "--documents", run / "forget.jsonl"});
+  EXPECT_EQ(twice.code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("has left out all of these documents already"));
 }
 
 TEST(ForgetProgram, NamesDocumentsThatAreNowhereAndFoldersThatAreNoRun) {
