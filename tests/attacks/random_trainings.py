@@ -57,6 +57,14 @@ def write_examples(path, lines):
     path.write_text("".join(json.dumps(example) + "\n" for example in examples))
 
 
+def write_forgotten(folder, lines):
+    """A few long lines, and a few of the examples, for data.forget."""
+    long = [line for line in lines if len(line) > 60][:4]
+    (folder / "forget.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in long))
+    examples = (folder / "lines.jsonl").read_text().splitlines(True)
+    (folder / "forget_lines.jsonl").write_text("".join(examples[2:12:3]))
+
+
 def words_of(keys):
     words = []
     for key, value in keys.items():
@@ -77,6 +85,7 @@ class Trial:
         self.folder.mkdir(parents=True, exist_ok=True)
         lines = write_text(self.folder / "text.txt", random.Random(7))
         write_examples(self.folder / "lines.jsonl", lines)
+        write_forgotten(self.folder, lines)
         (self.folder / "base.toml").write_text(
             '[data]\ntext = "text.txt"\nvalidation = 0\n'
             "[training]\nsteps = 6\neval_batches = 1\nthreads = 1\n[optimizer]\nlr = 1e-3\n"

@@ -258,6 +258,8 @@ def draw_rows(rng, keys, grid):
         keys |= {"data.documents": documents, "data.eod": 10}
     if rng.random() < 0.2:
         keys["data.shuffle"] = False
+    if rng.random() < 0.2:
+        keys["data.forget"] = "forget_lines.jsonl" if documents == "lines" else "forget.jsonl"
     chunks = rng.choice((1, 1, 2, 3))
     micro, places = chunks * rng.choice((1, 2)), z // context * data
     if micro * places * length > MOST_TOKENS:
@@ -432,6 +434,7 @@ COUNTED = (
     "model.window_rope_theta model.window_rope_scaling model.activation model.experts_per_token "
     "model.expert_norm model.expert_step model.dense_layers model.router model.router_scale "
     "model.router_bias model.mup_base data.documents data.excess_length_strategy data.shuffle "
+    "data.forget "
     "data.validation training.dtype training.loss_scale.fixed training.loss_scale.initial "
     "training.loss_scale.window training.loss_scale.hysteresis training.max_norm training.norm_type training.clip_value "
     "training.z_loss training.goldfish.k training.goldfish.mask "

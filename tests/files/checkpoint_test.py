@@ -2,8 +2,10 @@
 import ctypes
 import ctypes.util
 import glob
+import hashlib
 import os
 import random
+import struct
 import subprocess
 import sys
 
@@ -87,6 +89,35 @@ class Checkpoint(RunTest):
             else:
                 with self.assertRaisesRegex(KeyError, "is a vector, which has no"):
                     one.get(name, "exp_avg_sq_col")
+
+    def test_hashes_of_the_state_are_those_of_the_definition_on_every_grid(self):
+        runs = [self.train("run-" + grid, "--parallelism.grid", grid)
+                for grid in ("1,1,1,1", "2,1,2,1")]
+        runs.append(self.train("factors", "--parallelism.grid", "2,1,2,1",
+                               "--optimizer.kind", "adafactor"))
+        for run in runs:
+            checkpoint = reader.Checkpoint(run)
+            lines = []
+            for kind in sorted(checkpoint.kinds):
+                state = hashlib.sha256()
+                for name in sorted(checkpoint):
+                    shape = checkpoint.shapes[name]
+                    if kind == "exp_avg_sq_col" and len(shape) == 1:
+                        continue  # vectors have no columns
+                    rows, cols = (*shape, 1)[:2]
+                    if kind == "exp_avg_sq_row":
+                        cols = 1
+                    if kind == "exp_avg_sq_col":
+                        rows = 1
+                    values = np.asarray(checkpoint.get(name, kind), "<f4")
+                    state.update(name.encode() + b"\0" + struct.pack("<qq", rows, cols))
+                    state.update(values.tobytes())
+                lines.append(f"{kind} {state.hexdigest()}\n")
+            whole = hashlib.sha256("".join(lines).encode()).hexdigest()
+            words = [line.split() for line in axonn("hash", run).splitlines()[1:]]
+            self.assertEqual(words, [line.split() for line in lines] + [["state", whole]])
+        self.assertEqual(axonn("hash", runs[0], runs[0]).count("equal to the bit"), 3)
+        axonn("hash", runs[0], runs[1], code=1)
 
     def test_a_parameter_of_one_rank_is_mapped_and_not_copied(self):
         checkpoint = reader.Checkpoint(self.train("run"))

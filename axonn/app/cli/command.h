@@ -33,6 +33,8 @@ int run_finetune(const Arguments& arguments);
 int run_prefer(const Arguments& arguments);
 int run_reinforce(const Arguments& arguments);
 int run_distill(const Arguments& arguments);
+int run_forget(const Arguments& arguments);
+int run_hash(const Arguments& arguments);
 int run_replay(const Arguments& arguments);
 int run_check(const Arguments& arguments);
 int run_bench(const Arguments& arguments);

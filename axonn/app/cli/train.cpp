@@ -139,6 +139,14 @@ int run_training(const LoadedConfig& loaded, const TrainFlags& flags) {
                           if (world.rank() == 0)
                             refuse_too_large(agreed.config(), limits_here(agreed.config()));
                           if (train(agreed, world, options) == TrainEnd::stopped) stopped = true;
+                          for (const auto& [folder, resume] : flags.again) {
+                            if (stopped) return;
+                            Config config = agreed.config();
+                            config.output.dir = folder;
+                            config.checkpoint.resume = resume;
+                            const PreparedRun same = still_prepared(std::move(config));
+                            if (train(same, world, options) == TrainEnd::stopped) stopped = true;
+                          }
                         });
   return stopped ? kStoppedEarly : 0;
 }

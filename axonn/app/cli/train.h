@@ -1,17 +1,25 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "axonn/app/cli/config_flags.h"
 #include "axonn/run/config/prepared_run.h"
 
 namespace axonn {
 
+/// Where a run writes to, and what it resumes: values of output.dir and checkpoint.resume.
+struct RunPlace {
+  std::string folder, resume;
+};
+
 /// Flags of the commands that train: what to do instead.
 struct TrainFlags {
   bool print = false, dry = false;
   int rank = 0;           ///< whose memory a dry run reports
   std::string note = {};  ///< printed once the config has turned out to be one that can be trained
+  /// The same run again, at other places, one after the other by the same ranks.
+  std::vector<RunPlace> again = {};
 };
 void add_train_flags(CLI::App& app, TrainFlags& flags);
 

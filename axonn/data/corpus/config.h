@@ -112,6 +112,8 @@ struct DataConfig {
   /// A fraction, such as 0.1: the last 10 % of each source, which training does not see. Or a file:
   /// text or tokens; with jsonl, a JSONL file. Empty or 0: none, training sees all data.
   std::string validation = "0";
+  /// Documents that training leaves out (forget.h): files as `text`, or as `jsonl` beside that.
+  std::vector<std::string> forget = {};
   /// Whether each epoch has a different order of samples; if false, the order of the files.
   bool shuffle = true;
   /// How the model at model.path was trained to read and write text (with_stored_model()). Null for

@@ -8,6 +8,7 @@
 #include "axonn/data/corpus/files/file_notes.h"
 #include "axonn/data/corpus/files/jsonl.h"
 #include "axonn/data/corpus/files/text_reader.h"
+#include "axonn/data/corpus/forget.h"
 #include "axonn/data/corpus/goldfish.h"
 #include "axonn/data/corpus/preferences/answer_files.h"
 #include "axonn/data/corpus/preferences/pair_sequences.h"
@@ -387,6 +388,7 @@ Corpus open_corpus(const DataConfig& config, const CorpusOptions& options) {
   Corpus corpus = open_sources(config, options);
   check_growing(config, corpus);
   set_documents(config, options.vocab, corpus);
+  forget_documents(config, corpus);
   return corpus;
 }
 
@@ -411,7 +413,7 @@ std::string fingerprint(const Corpus& corpus) {
       add(tokens);
     }
   }
-  const auto& [documents, begin, end] = corpus.train_documents;
+  const auto& [documents, begin, end, blanks] = corpus.train_documents;
   if (begin < end) {
     key += concat(begin, ' ', end, ' ', documents->tokens(), ' ');
     for (std::int64_t i = 0; i < kPlaces; ++i) {

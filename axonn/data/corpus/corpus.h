@@ -14,6 +14,7 @@
 
 namespace axonn {
 
+struct ForgottenDocument;
 struct PromptFile;
 struct RolloutFile;
 
@@ -33,6 +34,8 @@ struct Corpus {
   std::vector<bool> good = {}, validation_good = {};  ///< AnswerDocuments::good of both
   std::shared_ptr<const PromptFile> prompts = {};     ///< in place of documents, to be answered
   std::shared_ptr<const RolloutFile> rollouts = {};   ///< in place of documents, with rewards
+  /// Of data.forget; null: none.
+  std::shared_ptr<const std::vector<ForgottenDocument>> forgotten = {};
   /// What the user should know of the files and the chat template. Only from options.cache.makes.
   std::vector<std::string> warnings = {};
 };

@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "axonn/data/corpus/blanks.h"
 #include "axonn/data/corpus/packing.h"
 #include "axonn/foundation/base/check.h"
 
@@ -15,7 +16,7 @@ PackedStream::PackedStream(std::vector<TokenStream> streams, std::int64_t seq_le
   AXONN_CHECK(seq_len > 0, "training.seq_len is ", seq_len, "; it must be positive");
   AXONN_CHECK(!streams_.empty(), "packed documents need at least one stream of tokens");
   for (std::int64_t s = 0; s < std::ssize(streams_); ++s) {
-    const auto& [source, begin, end, weight] = streams_[s];
+    const auto& [source, begin, end, weight, blanks] = streams_[s];
     AXONN_CHECK(source && begin >= 0 && begin <= end && end <= source->size(),
                 "packed documents: tokens ", begin, " to ", end, " are not in the source");
     AXONN_CHECK(source->has_documents(), "packed documents: ", source->name(),
@@ -24,9 +25,13 @@ PackedStream::PackedStream(std::vector<TokenStream> streams, std::int64_t seq_le
   }
   for (std::size_t run = 0; run < runs_.size(); ++run) {
     runs_[run].first = sequences_;
+    const std::vector<Piece> pieces = pieces_of(run);
     std::vector<std::int64_t> inputs;
-    for (const Piece& piece : pieces_of(run)) inputs.push_back(piece.inputs);
-    sequences_ += best_fit(inputs, seq_len_).sequences;
+    for (const Piece& piece : pieces) inputs.push_back(piece.inputs);
+    const BestFit fit = best_fit(inputs, seq_len_);
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+      if (is_blanked(run, pieces[i])) forgets_.push_back(sequences_ + fit.sequence_of[i]);
+    sequences_ += fit.sequences;
     inputs_ = std::accumulate(inputs.begin(), inputs.end(), inputs_);
   }
   if (sequences_ == 0)
@@ -34,11 +39,19 @@ PackedStream::PackedStream(std::vector<TokenStream> streams, std::int64_t seq_le
         streams_.front().source->name(),
         ": no document has two tokens, so there is nothing to learn; give more text, or another ",
         "data.validation");
+  std::ranges::sort(forgets_);
 }
+
+bool PackedStream::is_blanked(std::size_t run, const Piece& piece) const {
+  const auto& blanks = stream_of(run).blanks;
+  return blanks && blanks->touches(piece.begin, piece.begin + piece.inputs + 1);
+}
+
+bool PackedStream::forgets(std::int64_t n) const { return std::ranges::binary_search(forgets_, n); }
 
 /// Cuts a stream at the first document that begins at least the length of a run after the run does.
 void PackedStream::add_runs(std::int64_t stream) {
-  const auto& [source, begin, end, weight] = streams_[stream];
+  const auto& [source, begin, end, weight, blanks] = streams_[stream];
   const std::int64_t length = std::max(kRun, 256 * seq_len_);
   std::vector<std::int64_t> begins;
   for (std::int64_t at = begin; at < end;) {
@@ -53,13 +66,13 @@ void PackedStream::add_runs(std::int64_t stream) {
 
 std::int64_t PackedStream::end_of(std::size_t run) const {
   const bool last = run + 1 == runs_.size() || runs_[run + 1].stream != runs_[run].stream;
-  return last ? streams_[runs_[run].stream].end : runs_[run + 1].begin;
+  return last ? stream_of(run).end : runs_[run + 1].begin;
 }
 
 std::vector<PackedStream::Piece> PackedStream::pieces_of(std::size_t run) const {
   const std::int64_t end = end_of(run);
   std::vector<std::int64_t> begins{runs_[run].begin};
-  streams_[runs_[run].stream].source->document_begins(begins.front() + 1, end, begins);
+  stream_of(run).source->document_begins(begins.front() + 1, end, begins);
   begins.push_back(end);
   std::vector<Piece> pieces;
   for (std::size_t d = 0; d + 1 < begins.size(); ++d)
@@ -87,7 +100,8 @@ std::vector<PackedStream::Piece> PackedStream::pieces_in(std::int64_t n) const {
 }
 
 void PackedStream::read(std::int64_t n, Sequence& to) const {
-  const TokenSource& source = *streams_[runs_[run_of(n)].stream].source;
+  const TokenStream& stream = stream_of(run_of(n));
+  const TokenSource& source = *stream.source;
   make_padding(seq_len_, to);
   std::vector<std::int32_t> tokens;
   std::int32_t row = 0;
@@ -103,12 +117,14 @@ void PackedStream::read(std::int64_t n, Sequence& to) const {
       to.positions[row] = t;
       to.starts[row] = start;
     }
+    if (stream.blanks)
+      blank_rows(*stream.blanks, piece.begin, row - piece.inputs, piece.inputs, to);
   }
 }
 
 std::string PackedStream::where(std::int64_t n) const {
   const std::vector<Piece> pieces = pieces_in(n);
-  const TokenSource& source = *streams_[runs_[run_of(n)].stream].source;
+  const TokenSource& source = *stream_of(run_of(n)).source;
   return concat(pieces.size(), pieces.size() == 1 ? " document, from " : " documents, first ",
                 source.where(pieces.front().begin));
 }

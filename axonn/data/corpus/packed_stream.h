@@ -31,6 +31,7 @@ class PackedStream : public Sequences {
   Size size(std::int64_t) const override { return {seq_len_, seq_len_}; }
   std::string where(std::int64_t n) const override;
   bool counts_by_reading() const override { return true; }
+  bool forgets(std::int64_t n) const override;
 
   /// Inputs of all sequences that are not padding.
   std::int64_t inputs() const { return inputs_; }
@@ -53,11 +54,14 @@ class PackedStream : public Sequences {
   /// The pieces of sequence n.
   std::vector<Piece> pieces_in(std::int64_t n) const;
   void add_runs(std::int64_t stream);
+  const TokenStream& stream_of(std::size_t run) const { return streams_[runs_[run].stream]; }
+  bool is_blanked(std::size_t run, const Piece& piece) const;
 
   std::vector<TokenStream> streams_;
   std::int64_t seq_len_, vocab_;
   std::vector<Run> runs_;
   std::int64_t sequences_ = 0, inputs_ = 0;
+  std::vector<std::int64_t> forgets_;  // sequences with tokens that are left out, ascending
 };
 
 }  // namespace axonn

@@ -162,11 +162,21 @@ void PackedDocuments::pack() {
   pieces_ = std::move(sorted);
 }
 
+bool PackedDocuments::is_blanked(const Piece& piece) const {
+  return range_.blanks && range_.blanks->touches(piece.document, piece.document + 1);
+}
+
+bool PackedDocuments::forgets(std::int64_t n) const {
+  AXONN_CHECK(n >= 0 && n < count(), "sequence ", n, " of ", count(), " was asked for");
+  return std::any_of(pieces_.begin() + first_piece_[n], pieces_.begin() + first_piece_[n + 1],
+                     [&](const Piece& piece) { return is_blanked(piece); });
+}
+
 Sequences::Size PackedDocuments::size(std::int64_t n) const {
   AXONN_CHECK(n >= 0 && n < count(), "sequence ", n, " of ", count(), " was asked for");
   Size size{};
   for (std::int64_t i = first_piece_[n]; i < first_piece_[n + 1]; ++i) {
-    size.targets += pieces_[i].targets;
+    if (!is_blanked(pieces_[i])) size.targets += pieces_[i].targets;
     size.inputs += pieces_[i].inputs;
   }
   return size;
@@ -188,6 +198,7 @@ void PackedDocuments::read(std::int64_t n, Sequence& to) const {
     const Piece& piece = pieces_[i];
     coded.resize(piece.inputs + 1);
     range_.documents->read(piece.document, piece.begin, coded);
+    if (is_blanked(piece)) std::ranges::fill(coded, ~range_.blanks->filler);
     for (std::int32_t t = 0, start = row; t < piece.inputs; ++t, ++row) {
       to.ids[row] = token_of(coded[t]);
       to.targets[row] = is_learned(coded[t + 1]) ? coded[t + 1] : -1;

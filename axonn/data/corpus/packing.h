@@ -13,10 +13,13 @@
 
 namespace axonn {
 
+struct Blanks;
+
 /// Documents [begin, end) of a source.
 struct DocumentRange {
   std::shared_ptr<const Documents> documents = nullptr;
   std::int64_t begin = 0, end = 0;
+  std::shared_ptr<const Blanks> blanks = {};  ///< documents that are left out; null: none
   bool empty() const { return begin == end; }
 };
 
@@ -50,6 +53,7 @@ class PackedDocuments : public Sequences {
   std::int64_t count() const override { return std::ssize(first_piece_) - 1; }
   void read(std::int64_t n, Sequence& to) const override;
   Size size(std::int64_t n) const override;
+  bool forgets(std::int64_t n) const override;
   std::string where(std::int64_t n) const override;
   std::vector<std::string> notes() const override;
 
@@ -69,6 +73,7 @@ class PackedDocuments : public Sequences {
   };
   void cut(std::int64_t document);
   void pack();
+  bool is_blanked(const Piece& piece) const;
 
   DocumentRange range_;
   std::int64_t seq_len_, vocab_;

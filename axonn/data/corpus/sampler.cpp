@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "axonn/data/corpus/blanks.h"
 #include "axonn/foundation/base/check.h"
 
 namespace axonn {
@@ -76,7 +77,18 @@ void Windows::read(std::int64_t n, Sequence& to) const {
   to.targets.erase(to.targets.begin());
   to.positions.clear();
   to.starts.clear();
+  if (stream->blanks) blank_rows(*stream->blanks, begin, 0, seq_len_, to);
   divide_documents(*stream->source, begin, documents_, to);
+}
+
+bool Windows::counts_by_reading() const {
+  return documents_.mode != DocumentMode::joined ||
+         std::ranges::any_of(streams_, [](const TokenStream& stream) { return !!stream.blanks; });
+}
+
+bool Windows::forgets(std::int64_t n) const {
+  const auto [stream, begin] = find(n);
+  return stream->blanks && stream->blanks->touches(begin, begin + seq_len_ + 1);
 }
 
 std::string Windows::where(std::int64_t n) const {
@@ -163,6 +175,11 @@ std::vector<std::string> Sampler::notes() const {
 bool Sampler::counts_by_reading() const {
   return std::ranges::any_of(
       sources_, [](const Source& source) { return source.sequences->counts_by_reading(); });
+}
+
+bool Sampler::forgets(std::int64_t n) const {
+  const auto [sequences, m] = place(n);
+  return sequences.forgets(m);
 }
 
 Sequences::Size Sampler::size(std::int64_t n) const {

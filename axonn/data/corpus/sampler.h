@@ -14,11 +14,14 @@
 
 namespace axonn {
 
+struct Blanks;
+
 /// A part of a source, and its weight in training.
 struct TokenStream {
   std::shared_ptr<const TokenSource> source;
   std::int64_t begin = 0, end = 0;  ///< tokens of the source
   double weight = 1;
+  std::shared_ptr<const Blanks> blanks = {};  ///< tokens that are left out; null: none
 
   std::int64_t size() const { return end - begin; }
 };
@@ -54,7 +57,8 @@ class Windows : public Sequences {
   void read(std::int64_t n, Sequence& to) const override;
   Size size(std::int64_t) const override { return {seq_len_, seq_len_}; }
   std::string where(std::int64_t n) const override;
-  bool counts_by_reading() const override { return documents_.mode != DocumentMode::joined; }
+  bool counts_by_reading() const override;
+  bool forgets(std::int64_t n) const override;
 
  private:
   /// The stream of window n, and the window's first token in the stream's source.
@@ -123,6 +127,7 @@ class Sampler : public Sequences {
   Size size(std::int64_t n) const override;
   std::string where(std::int64_t n) const override;
   bool counts_by_reading() const override;
+  bool forgets(std::int64_t n) const override;
   std::vector<std::string> notes() const override;
 
  private:

@@ -44,6 +44,8 @@ class Sequences {
     std::int64_t targets, inputs;
   };
   virtual Size size(std::int64_t n) const = 0;
+  /// Whether sequence n has a token that training leaves out (forget.h).
+  virtual bool forgets(std::int64_t /*n*/) const { return false; }
   /// The origin of sequence n, for messages.
   virtual std::string where(std::int64_t n) const = 0;
   /// Which data became no sequences, or were cut: a sentence each, for the user.

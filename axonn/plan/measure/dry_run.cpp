@@ -218,7 +218,8 @@ class DryChecks {
     // A new checkpoint is complete before the oldest is removed. How many are due by time depends
     // on the speed.
     if (checkpoint.keep > 0 && (at_once > checkpoint.keep || checkpoint.every_minutes > 0))
-      at_once = checkpoint.keep + 1;
+      at_once = std::min(at_once, checkpoint.keep + 1) +
+                most_spaced(steps, std::max<std::int64_t>(every, 1), checkpoint.keep_factor);
     if (checkpoint.best) ++at_once;
     run_.disk_bytes = run_.checkpoint_bytes * at_once;
     run_.disk_free = free_bytes(config_.output.dir);
@@ -324,9 +325,11 @@ class DryChecks {
     const RunState state = read_run_state(*checkpoint_, config_);
     std::vector<std::string> fingerprints;
     for (const auto& corpus : stages) fingerprints.push_back(fingerprint(*corpus));
-    const DataPosition here = data_begin(config_, batches.sources(), std::move(fingerprints));
+    const DataPosition here =
+        data_begin(config_, stages, batches.sources(), std::move(fingerprints));
     ContinuedData continued = continued_data(state.steps_done, state.data, here, batches.sources());
     refuse_changed_data(config_, checkpoint_->folder(), continued);
+    refuse_late_forgetting(config_, stages, state.data, continued, checkpoint_->folder());
     batches.begin_at(state.steps_done, state.data.consumed, std::move(continued.done));
   }
 

@@ -340,6 +340,7 @@ struct CheckpointConfig {
   std::int64_t every = 0;     ///< steps; 0: none by their number
   double every_minutes = 30;  ///< since the start or the last one; 0: none by time
   std::int64_t keep = 2;      ///< number of newest checkpoints that stay; 0: all
+  double keep_factor = 0;     ///< of older ones, see steps_to_keep(); 0: none
   bool best = false;          ///< save after each lowest validation loss; the last one stays
   std::string resume = {};    ///< "", "auto" or a path
   ChangedData changed_data = ChangedData::refuse;

@@ -276,6 +276,14 @@ void list_output(Config& config, OptionList& list) {
             .min = 0,
             .also = "keep_latest_k save_total_limit"});
   list.add(
+      "keep_factor", &checkpoint.keep_factor,
+      {.help = "besides keep, older checkpoints stay at growing distances, such that going back "
+               "before any step, as axonn forget does, repeats at most this many times the steps "
+               "since then, and those between two checkpoints; their number grows with the "
+               "logarithm of the steps; 0: none, else above 1",
+       .min = 0,
+       .also = "keep_period keep_spaced"});
+  list.add(
       "best", &checkpoint.best,
       {.help = "whether a checkpoint is written after each validation whose loss is the lowest "
                "so far; the last of these stays whatever keep says, and the file "

@@ -86,6 +86,13 @@ void list_data(DataConfig& data, OptionList& list) {
                     "that; auto: every file must have a header",
             .also = "token_dtype dtype uint16 uint32 memmap_dtype"});
   list_examples(data, list);
+  list.add("forget", &data.forget,
+           {.help = "documents that training leaves out: files as for data.text, or as for "
+                    "data.jsonl beside that; wherever the data have exactly the tokens of one, "
+                    "these are blanked: they are not learned, and nothing is predicted from them, "
+                    "while all other text stays in its place; each must be there at least once",
+            .also = "unlearn exclude_documents",
+            .reads = Reads::texts});
   list.add("synthetic", &data.synthetic,
            {.help = "amount of text to generate and train on; it states made-up facts; 0: none",
             .unit = "bytes",

@@ -253,6 +253,7 @@ KeyReasons unused_keys(const Config& config) {
   keys.when(config.training.max_norm == 0, {"training.norm_type"}, "training.max_norm is 0");
   add_unused_of_types(config.training, keys);
   keys.when(!config.training.tune, {"training.tune_cache"}, "training.tune is false");
+  keys.when(config.checkpoint.keep == 0, {"checkpoint.keep_factor"}, "checkpoint.keep is 0: all");
   const RecomputeConfig& recompute = config.activation_checkpoint;
   keys.when(recompute.mode == RecomputeMode::none && recompute.budget == 0,
             {"activation_checkpoint.keep_dispatch"}, "activation_checkpoint.mode is none");

@@ -546,6 +546,9 @@ void validate(const Config& given) {
   validate_distill(config);
   validate_mtp(config);
   recomputed_blocks(config.activation_checkpoint);
+  if (const double factor = config.checkpoint.keep_factor; factor != 0 && !(factor > 1))
+    refuse("[checkpoint] keep_factor = ", factor,
+           "; wanted more than 1, or 0 to keep no older ones");
   if (config.output.dir.empty())
     refuse("[output] dir is empty; name the folder that the run writes to, such as \"out/run\"");
 }

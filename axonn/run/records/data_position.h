@@ -12,6 +12,8 @@ struct StagePosition {
   std::int64_t samples_done = 0;  ///< of the stage's order: the number of the next sample
   std::int64_t seq_len = 0;
   std::string fingerprint = {};  ///< of the corpus; "": unknown
+  /// The hashes of the documents that the stage leaves out (ForgottenDocument), sorted.
+  std::vector<std::string> forgotten = {};
 };
 
 /// The position of a run in its training data, and what fixes the data and the order of samples.

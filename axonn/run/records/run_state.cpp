@@ -25,11 +25,13 @@ StateTexts to_texts(const RunState& state, std::string config_toml) {
   const OutlierMeans& means = state.outliers;
   const DataPosition& data = state.data;
   auto stages = nlohmann::json::array();
-  for (const StagePosition& stage : data.stages)
+  for (const StagePosition& stage : data.stages) {
     stages.push_back({{"name", stage.name},
                       {"samples_done", stage.samples_done},
                       {"seq_len", stage.seq_len},
                       {"fingerprint", stage.fingerprint}});
+    if (!stage.forgotten.empty()) stages.back()["forgotten"] = stage.forgotten;
+  }
   nlohmann::json json = {{"steps_done", state.steps_done},
                          {"consumed", data.consumed},
                          {"tokens_seen", state.tokens_seen},
@@ -71,7 +73,8 @@ DataPosition place_of(const nlohmann::json& json, std::int64_t samples, const Co
     place.stages.push_back({.name = stage.value("name", std::string()),
                             .samples_done = samples_done,
                             .seq_len = stage.value("seq_len", config.training.seq_len),
-                            .fingerprint = stage.value("fingerprint", std::string())});
+                            .fingerprint = stage.value("fingerprint", std::string()),
+                            .forgotten = stage.value("forgotten", std::vector<std::string>())});
   };
   if (data.contains("stages"))
     for (const nlohmann::json& stage : data["stages"]) add(stage, stage.at("samples_done"));

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "axonn/data/corpus/forget.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/hash.h"
 #include "axonn/foundation/options/options.h"
@@ -32,6 +33,10 @@ std::string difference_of(const DataPosition& saved, const StagePosition& was,
   compare("training.seed", saved.seed, here.seed);
   compare(key, was.seq_len, is.seq_len);
   compare("data.shuffle", std::string(truth(saved.shuffle)), truth(here.shuffle));
+  if (difference.empty() && !std::ranges::includes(is.forgotten, was.forgotten))
+    difference =
+        concat("data.forget left out documents", is.name.empty() ? "" : " of stage " + is.name,
+               " that it does not name now; name them again");
   if (difference.empty() && !was.fingerprint.empty() && was.fingerprint != is.fingerprint)
     difference = concat("the training data", is.name.empty() ? "" : " of stage " + is.name,
                         " are others (their files, the files' order, data.tokenizer or the part "
@@ -71,6 +76,7 @@ std::vector<std::shared_ptr<const Corpus>> open_stages(const Config& config,
   std::vector<std::shared_ptr<const Corpus>> stages;
   for (const Config& one : stages_of(config))
     stages.push_back(std::make_shared<const Corpus>(open_corpus(one.data, options)));
+  refuse_unknown_documents(stages);
   return stages;
 }
 
@@ -92,6 +98,9 @@ std::vector<BatchSource> stage_sources(const Config& config,
   for (std::size_t i = 0; i < configs.size(); ++i) {
     const Config& one = configs[i];
     const std::string name = name_of_stage(config, i);
+    if (make_sequences && !one.data.forget.empty())
+      refuse("data.forget finds documents in [data], not in the sequences that this run makes of ",
+             "them itself; leave it out");
     auto sequences = make_sequences ? make_sequences(one, *stages[i])
                                     : own_sequences(one, *stages[i],
                                                     {.seq_len = one.training.seq_len,
@@ -151,15 +160,51 @@ std::vector<std::string> describe_stages(const Config& config, const Batches& ba
   return lines;
 }
 
-DataPosition data_begin(const Config& config, const std::vector<BatchSource>& sources,
+DataPosition data_begin(const Config& config,
+                        const std::vector<std::shared_ptr<const Corpus>>& stages,
+                        const std::vector<BatchSource>& sources,
                         std::vector<std::string> fingerprints) {
   const std::vector<Config> configs = stages_of(config);
   DataPosition place{.seed = config.training.seed, .shuffle = config.data.shuffle};
-  for (std::size_t s = 0; s < sources.size(); ++s)
+  for (std::size_t s = 0; s < sources.size(); ++s) {
     place.stages.push_back({.name = sources[s].name,
                             .seq_len = configs[s].training.seq_len,
                             .fingerprint = std::move(fingerprints[s])});
+    for (const ForgottenDocument& document : forgotten_of(*stages[s]))
+      place.stages.back().forgotten.push_back(document.hash);
+    std::ranges::sort(place.stages.back().forgotten);
+  }
   return place;
+}
+
+std::optional<std::int64_t> first_forgetting_step(const Batches& batches, std::int64_t steps) {
+  for (std::int64_t n = 0; n < steps; ++n) {
+    const BatchSource& source = batches.source_of(n);
+    const std::int64_t begin = batches.first_of(n),
+                       end = begin + batches.batch_of(n) * source.in_one;
+    for (std::int64_t i = begin; i < end; ++i)
+      if (source.sequences->forgets(i)) return n;
+  }
+  return {};
+}
+
+std::vector<std::shared_ptr<const Corpus>> with_further_blanks(
+    const Config& config, const std::vector<std::shared_ptr<const Corpus>>& stages,
+    const DataPosition& saved) {
+  std::vector<std::shared_ptr<const Corpus>> further;
+  bool any = false;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const auto was =
+        std::ranges::find(saved.stages, name_of_stage(config, s), &StagePosition::name);
+    const auto is_new = [&](const ForgottenDocument& document) {
+      return was == saved.stages.end() ||
+             !std::ranges::binary_search(was->forgotten, document.hash);
+    };
+    any = any || std::ranges::any_of(forgotten_of(*stages[s]), is_new);
+    further.push_back(std::make_shared<const Corpus>(with_blanks(*stages[s], is_new)));
+  }
+  if (!any) further.clear();
+  return further;
 }
 
 ContinuedData continued_data(std::int64_t n, const DataPosition& saved, const DataPosition& here,
@@ -191,6 +236,27 @@ void refuse_changed_data(const Config& config, const std::string& checkpoint,
            " with the samples that it has not seen: ", continued.difference,
            ", or continue with the first sample of the new order by checkpoint.changed_data = "
            "\"restart\"");
+}
+
+void refuse_late_forgetting(const Config& config,
+                            const std::vector<std::shared_ptr<const Corpus>>& stages,
+                            const DataPosition& saved, const ContinuedData& continued,
+                            const std::string& checkpoint) {
+  const auto further = with_further_blanks(config, stages, saved);
+  if (further.empty()) return;
+  if (!continued.difference.empty())
+    refuse("data.forget: whether ", checkpoint,
+           " has learned of its documents is not known: ", continued.difference, ", or start anew");
+  for (const BatchSource& source : stage_sources(config, further)) {
+    const auto was = std::ranges::find(saved.stages, source.name, &StagePosition::name);
+    const std::int64_t done = was == saved.stages.end() ? 0 : was->samples_done;
+    for (std::int64_t i = 0; i < done; ++i)
+      if (source.sequences->forgets(i))
+        refuse("data.forget: ", checkpoint, " has learned of its documents: they are in ",
+               source.sequences->where(i), ", sequence ", i + 1, " of the ", done,
+               " that it has seen", source.name.empty() ? "" : " of stage " + source.name,
+               "; resume from a checkpoint before that, which axonn forget finds, or start anew");
+  }
 }
 
 }  // namespace axonn

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,20 @@ std::int64_t steps_of_epochs(const Config& config, const Batches& batches);
 
 /// The place of a run in its data before the first sample. `fingerprints`: of the data of each
 /// stage, or "" if not known.
-DataPosition data_begin(const Config& config, const std::vector<BatchSource>& sources,
+DataPosition data_begin(const Config& config,
+                        const std::vector<std::shared_ptr<const Corpus>>& stages,
+                        const std::vector<BatchSource>& sources,
                         std::vector<std::string> fingerprints);
+
+/// The first step, counted from 0, that reads a token of a document that its stage leaves out; none
+/// before step `steps`.
+std::optional<std::int64_t> first_forgetting_step(const Batches& batches, std::int64_t steps);
+
+/// The stages with only those documents left out that the run which was at `saved` did not leave
+/// out; empty if there are none.
+std::vector<std::shared_ptr<const Corpus>> with_further_blanks(
+    const Config& config, const std::vector<std::shared_ptr<const Corpus>>& stages,
+    const DataPosition& saved);
 
 /// How a run goes on with its data where another one was.
 struct ContinuedData {
@@ -56,5 +69,12 @@ ContinuedData continued_data(std::int64_t n, const DataPosition& saved, const Da
 /// for the message.
 void refuse_changed_data(const Config& config, const std::string& checkpoint,
                          const ContinuedData& continued);
+/// Throws UsageError if a run that was at `saved`, at the checkpoint of this name, has read
+/// documents that `config` leaves out and the run did not, or may have, since its data differ: its
+/// weights would keep what they learned of them.
+void refuse_late_forgetting(const Config& config,
+                            const std::vector<std::shared_ptr<const Corpus>>& stages,
+                            const DataPosition& saved, const ContinuedData& continued,
+                            const std::string& checkpoint);
 
 }  // namespace axonn

@@ -112,6 +112,7 @@ class Trainer {
         config_(training_.model.config()),
         saver_({.folder = run->output.dir + "/checkpoints",
                 .keep = run->checkpoint.keep,
+                .keep_factor = run->checkpoint.keep_factor,
                 .async = run->checkpoint.async,
                 .progress = training_.model.progress()}) {}
 

@@ -411,7 +411,7 @@ DataPosition Training::place(std::int64_t n) {
     std::vector<std::string> fingerprints;
     for (const auto& corpus : corpora)
       fingerprints.push_back(world.rank() == 0 ? fingerprint(*corpus) : "");
-    begin_ = data_begin(model.config(), batches->sources(),
+    begin_ = data_begin(model.config(), corpora, batches->sources(),
                         broadcast_texts(world, std::move(fingerprints)));
   }
   DataPosition place = begin_;
@@ -427,6 +427,7 @@ bool Training::continue_at(std::int64_t n, const DataPosition& saved,
   if (!batches) return false;
   ContinuedData continued = continued_data(n, saved, place(0), batches->sources());
   refuse_changed_data(model.config(), checkpoint, continued);
+  refuse_late_forgetting(model.config(), corpora, saved, continued, checkpoint);
   unlisted_.clear();
   for (const StagePosition& one : saved.stages)
     if (std::ranges::find(begin_.stages, one.name, &StagePosition::name) == begin_.stages.end())

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <unordered_map>
@@ -111,24 +112,48 @@ void remove_leftovers(const std::string& folder) {
   for (const fs::path& path : leftovers) fs::remove_all(path, error);
 }
 
-/// Removes older checkpoints so that `keep` remain, counting `step` itself, and the best one; 0
-/// removes none. Checkpoints of later steps, which a run has skipped as damaged, stay. Returns one
-/// warning for each checkpoint that could not be removed.
-std::vector<std::string> prune(const std::string& folder, std::int64_t step, std::int64_t keep) {
+/// Removes older checkpoints but for steps_to_keep(), counting `step` itself, and the best one.
+/// Checkpoints of later steps, which a run has skipped as damaged, stay. Returns one warning for
+/// each checkpoint that could not be removed.
+std::vector<std::string> prune(std::int64_t step, const SaverOptions& options) {
+  const std::string& folder = options.folder;
   std::vector<std::string> warnings;
-  if (keep == 0) return warnings;
   auto steps = steps_in(folder);
   std::erase_if(steps, [&](std::int64_t other) { return other > step; });
+  const std::vector<std::int64_t> stay = steps_to_keep(steps, options.keep, options.keep_factor);
   const std::int64_t best = best_step(folder);
-  for (std::size_t i = static_cast<std::size_t>(keep); i < steps.size(); ++i) {
-    if (steps[i] == best) continue;
-    std::string fault = fault_of([&] { remove_folder(concat(folder, '/', step_name(steps[i]))); });
+  for (const std::int64_t one : steps) {
+    if (one == best || std::ranges::binary_search(stay, one)) continue;
+    std::string fault = fault_of([&] { remove_folder(concat(folder, '/', step_name(one))); });
     if (!fault.empty()) warnings.push_back(std::move(fault));
   }
   return warnings;
 }
 
 }  // namespace
+
+std::vector<std::int64_t> steps_to_keep(std::vector<std::int64_t> steps, std::int64_t keep,
+                                        double factor) {
+  std::ranges::sort(steps);
+  if (keep == 0 || std::ssize(steps) <= keep) return steps;
+  std::vector<std::int64_t> stay(steps.end() - keep, steps.end());
+  if (factor <= 1) return stay;
+  const auto newest = static_cast<double>(steps.back());
+  std::vector<std::int64_t> older;
+  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < steps.size(); ++i) {
+    const std::int64_t before = older.empty() ? 0 : older.back(), next = steps[i + 1];
+    if (static_cast<double>(next - before) > (factor - 1) * (newest - static_cast<double>(next)))
+      older.push_back(steps[i]);
+  }
+  stay.insert(stay.begin(), older.begin(), older.end());
+  return stay;
+}
+
+std::int64_t most_spaced(std::int64_t steps, std::int64_t every, double factor) {
+  if (factor <= 1 || steps <= every) return 0;
+  const double intervals = static_cast<double>(steps) / static_cast<double>(every);
+  return 2 + static_cast<std::int64_t>(std::ceil(2 * std::log(intervals) / std::log(factor)));
+}
 
 /// At its end the saver is ready for another begin(), also after an error.
 struct CheckpointSaver::Forget {
@@ -262,7 +287,7 @@ SaveCost CheckpointSaver::publish(CheckpointIndex whole) {
   write_file_atomically(concat(options_.folder, '/', kLatestName), step_name(step_) + "\n");
   if (best_ == step_)
     write_file_atomically(concat(options_.folder, '/', kBestName), step_name(step_) + "\n");
-  cost.warnings = prune(options_.folder, step_, options_.keep);
+  cost.warnings = prune(step_, options_);
   return cost;
 }
 

@@ -52,9 +52,21 @@ struct StateBlock {
   Device* device = nullptr;  ///< device whose memory holds the buffers; null: host
 };
 
+/// Of the steps of a run's checkpoints, in any order, those that stay, ascending: the `keep` newest
+/// (0: all) and, if factor is above 1, older ones. Let T be the newest. A step that is left out
+/// lies between two that stay, c (or 0) and n, with n - c <= (factor - 1) (T - n). So going back
+/// before any step repeats at most `factor` times the steps since then, or those and the distance
+/// of two checkpoints as they were written. If a run applies this after each checkpoint, at most
+/// most_spaced() stay beside the `keep` newest.
+std::vector<std::int64_t> steps_to_keep(std::vector<std::int64_t> steps, std::int64_t keep,
+                                        double factor);
+/// 2 + 2 log(steps / every) / log(factor); 0 if factor is not above 1.
+std::int64_t most_spaced(std::int64_t steps, std::int64_t every, double factor);
+
 struct SaverOptions {
   std::string folder = {};       ///< DIR; created with the first checkpoint
   std::int64_t keep = 2;         ///< number of newest checkpoints to keep; 0: all
+  double keep_factor = 0;        ///< of older ones: see steps_to_keep()
   bool async = true;             ///< write in a background thread while training continues
   ProgressTarget progress = {};  ///< shows how far this rank's file is while training waits for it
 };
