@@ -10,7 +10,7 @@ namespace {
 
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
-    {"foundation", 5100}, {"compute", 20400}, {"ranks", 9500}, {"data", 28950}, {"network", 18150},
+    {"foundation", 5100}, {"compute", 20750}, {"ranks", 9800}, {"data", 29250}, {"network", 18300},
     {"run", 15000},       {"use", 9250},      {"plan", 6900},  {"app", 13100}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {

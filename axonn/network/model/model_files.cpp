@@ -357,12 +357,14 @@ LoadCost load(const Context& ctx, std::span<const Destination> destinations,
   std::vector<SliceRequest> wanted;
   std::vector<const Destination*> destination_of;
   std::int64_t total = 0, done = 0, bytes = 0;  // elements, but `bytes`: of those that are done
-  for (const Destination& to : destinations)
+  for (const Destination& to : destinations) {
+    if (to.group->quantization() != Quantization::none) continue;
     for (const auto& parameter : to.group->parameters()) {
       wanted.push_back(request_for(ctx, to, parameter->spec()));
       destination_of.push_back(&to);
       for (const Slice& slice : wanted.back().slices) total += slice.count();
     }
+  }
   std::vector<float> floats;
   const auto take = [&](std::size_t i, std::int64_t offset, StoredType type,
                         std::span<const std::byte> values) {
@@ -377,6 +379,14 @@ LoadCost load(const Context& ctx, std::span<const Destination> destinations,
   std::string fault;
   try {
     cost.bytes = source.read(wanted, take);
+    for (const Destination& to : destinations)
+      if (to.group->quantization() != Quantization::none) {
+        to.group->quantize_values(
+            ctx, [&](const ParameterSpec& spec, const Slice& slice, std::span<float> out) {
+              cost.bytes += source.read_slice(spec.name, slice, out);
+              ctx.grid.world().note_progress();
+            });
+      }
   } catch (const UsageError& error) {  // the files are at fault; other errors end all ranks anyway
     fault = error.what();
   }

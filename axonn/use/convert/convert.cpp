@@ -21,6 +21,7 @@
 #include "axonn/network/model/model_files.h"
 #include "axonn/network/model/peft.h"
 #include "axonn/network/model/peft_modules.h"
+#include "axonn/network/model/quantized_source.h"
 #include "axonn/network/nn/adapters/layer_adapters.h"
 #include "axonn/ranks/comm/self.h"
 #include "axonn/run/config/inputs.h"
@@ -212,6 +213,12 @@ class Converter {
   void merge() {
     ModelConfig config = adapters_->checkpoint() ? adapters_->config() : model_->config();
     config.lora = adapters_->adapters_of(config);
+    if (config.quantize != Quantization::none) {
+      source_ = quantized_source(std::move(source_), config);
+      warnings_.push_back(concat("the adapters were trained beside weights in ",
+                                 kQuantizations[static_cast<int>(config.quantize)],
+                                 ", so they are merged into the values that those stand for"));
+    }
     source_ =
         with_adapters(std::move(source_), source_of(*adapters_, config), config.lora, job_.threads);
   }

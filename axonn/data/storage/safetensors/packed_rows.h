@@ -73,7 +73,7 @@ std::shared_ptr<const PackedRows> find_fp8(const SafetensorsFolder& folder, cons
 ///   NAME                  n / 2 bytes of any type  codes, the first value in the higher 4 bits
 ///   NAME.quant_map        (16) f32                 the value of each code
 ///   NAME.absmax           (n / B) f32              the factor of each block; nested: u8
-///   NAME.nested_quant_map (256) f32, NAME.nested_absmax (n / B / B') f32   if nested: the factor is
+///   NAME.nested_quant_map (256) f32, NAME.nested_absmax (n / B / B') f32   nested: the factor is
 ///                                                  map[code] · nested_absmax + nested_offset
 ///   NAME.quant_state.bitsandbytes__nf4 (or fp4)    u8, JSON: B, B', the shape, the offset
 ///
