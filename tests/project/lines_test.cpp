@@ -10,7 +10,7 @@ namespace {
 
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
-    {"foundation", 5100}, {"compute", 20750}, {"ranks", 9800}, {"data", 29250}, {"network", 18300},
+    {"foundation", 5450}, {"compute", 20750}, {"ranks", 9800}, {"data", 29900}, {"network", 18900},
     {"run", 15000},       {"use", 9250},      {"plan", 6900},  {"app", 13100}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {

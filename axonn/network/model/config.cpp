@@ -348,13 +348,12 @@ void list_options(ModelConfig& model, OptionList& list) {
   list_initialisation(model, list);
   for (const Family* const family : families()) family->list_options(model, list);
   list.unused_if({});
-  list.add(
-      "path", &model.path,
-      {.help =
-           "checkpoint, run's output.dir or Hugging Face folder to read sizes and weights from; "
-           "empty: a new model",
-       .also = "init_from load base_model model_name_or_path pretrained_model_name_or_path",
-       .reads = Reads::files});
+  list.add("path", &model.path,
+           {.help = "checkpoint, run's output.dir, Hugging Face folder or GGUF file to read sizes "
+                    "and weights from; "
+                    "empty: a new model",
+            .also = "init_from load base_model model_name_or_path pretrained_model_name_or_path",
+            .reads = Reads::files});
   list_quantize(model, list);
   list_lora_options(model.lora, list);
   list_own_options(model, list);
