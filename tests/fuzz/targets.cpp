@@ -19,13 +19,17 @@ constexpr std::int64_t kDecompression = 2100 * kMiB;
 }  // namespace
 
 std::span<const Target> targets() {
-  // Tokenizers have word caches, and SentencePiece and PCRE2 have their own tables; the last target
-  // keeps six tokenizers.
+  // Tokenizers have word caches, and SentencePiece and PCRE2 tables; the last keeps six tokenizers.
   static const std::array kTargets{
       Target{.name = "safetensors_file", .run = safetensors_file, .seeds = safetensors_seeds},
       Target{.name = "safetensors_folder",
              .run = safetensors_folder,
              .seeds = safetensors_folder_seeds},
+      Target{.name = "gguf_file",
+             .run = gguf_file,
+             .base_bytes = 8 * kMiB,
+             .bytes_per_byte = 512,
+             .seeds = gguf_seeds},
       Target{.name = "checkpoint_index", .run = checkpoint_index, .seeds = checkpoint_index_seeds},
       Target{.name = "model_config", .run = model_config, .seeds = model_config_seeds},
       Target{.name = "toml_config", .run = toml_config, .bytes_per_byte = 512},
@@ -56,10 +60,7 @@ std::span<const Target> targets() {
              .base_bytes = 8 * kMiB,
              .bytes_per_byte = 512,
              .seeds = vocab_and_merges_seeds},
-      Target{.name = "encode_and_decode",
-             .run = encode_and_decode,
-             .base_bytes = 64 * kMiB,
-             .bytes_per_byte = 512},
+      Target{"encode_and_decode", encode_and_decode, 64 * kMiB, 512},
       // Rendering may take 16 MiB of values, and half as much again for their nodes and copies.
       Target{.name = "chat_template",
              .run = chat_template,

@@ -36,6 +36,7 @@ void run(const Target& target, std::string_view input);
 // targets_*.cpp
 void safetensors_file(std::string_view input);
 void safetensors_folder(std::string_view input);
+void gguf_file(std::string_view input);
 void checkpoint_index(std::string_view input);
 void model_config(std::string_view input);
 void toml_config(std::string_view input);
@@ -57,6 +58,7 @@ void http_request(std::string_view input);
 
 std::vector<std::string> safetensors_seeds();
 std::vector<std::string> safetensors_folder_seeds();
+std::vector<std::string> gguf_seeds();
 std::vector<std::string> checkpoint_index_seeds();
 std::vector<std::string> model_config_seeds();
 std::vector<std::string> llmc_seeds();

@@ -4,7 +4,9 @@
 
 #include "axonn/data/storage/checkpoint/checkpoint_index.h"
 #include "axonn/data/storage/safetensors/safetensors.h"
+#include "axonn/data/text/gguf_text.h"
 #include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/gguf_file.h"
 #include "axonn/foundation/base/hash.h"
 #include "axonn/foundation/options/options_text.h"
 #include "axonn/network/model/hugging_face.h"
@@ -37,6 +39,38 @@ std::string file_of(const std::string& header, const std::string& data) {
 }
 
 }  // namespace
+
+void gguf_file(std::string_view input) {
+  const test::TempFolder folder;
+  const GgufFile file(folder.file("a.gguf", std::string(input)));
+  read_gguf_text(file);
+  if (has_tokenizer(file)) read_gguf_vocab(file);
+}
+
+std::vector<std::string> gguf_seeds() {
+  const auto word = [](std::uint64_t value, std::size_t bytes) {
+    return std::string(reinterpret_cast<const char*>(&value), bytes);
+  };
+  const auto text = [&](const std::string& of) { return word(of.size(), 8) + of; };
+  const auto list = [&](std::uint32_t type, std::uint64_t count) {
+    return word(9, 4) + word(type, 4) + word(count, 8);
+  };
+  const std::string begin = "GGUF" + word(3, 4),
+                    tokens = text("tokenizer.ggml.tokens") + list(8, 2) + text("a") + text("b"),
+                    model = text("tokenizer.ggml.model") + word(8, 4) + text("gpt2"),
+                    words = text("tokenizer.ggml.pre") + word(8, 4) + text("gpt-2"),
+                    end = text("tokenizer.ggml.eos_token_id") + word(4, 4) + word(1, 4),
+                    tensor = text("w") + word(1, 4) + word(32, 8) + word(8, 4) + word(0, 8);
+  const std::string whole =
+      begin + word(1, 8) + word(4, 8) + tokens + model + words + end + tensor + std::string(64, 0);
+  return {whole,
+          begin + word(0, 8) + word(0, 8),
+          begin + word(~0ULL, 8) + word(1, 8),
+          begin + word(0, 8) + word(1, 8) + text("k") + list(8, ~0ULL),
+          begin + word(0, 8) + word(1, 8) + text("k") + list(9, 1) + word(9, 4),
+          "GGUF" + word(1, 4),
+          "GG"};
+}
 
 void safetensors_file(std::string_view input) {
   const test::TempFolder folder;

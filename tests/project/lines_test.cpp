@@ -10,8 +10,8 @@ namespace {
 
 /// Lines of C++, CUDA, JavaScript and HTML on a floor at most.
 const std::map<std::string, std::int64_t> kMost = {
-    {"foundation", 5210}, {"compute", 20400}, {"ranks", 9500}, {"data", 29650}, {"network", 18150},
-    {"run", 15250},       {"use", 9250},      {"plan", 6900},  {"app", 13400}};
+    {"foundation", 5560}, {"compute", 20750}, {"ranks", 9800}, {"data", 30600}, {"network", 18900},
+    {"run", 15300},       {"use", 9250},      {"plan", 6900},  {"app", 13400}};
 
 std::map<std::string, std::int64_t> lines_of_floors(const std::vector<SourceFile>& files) {
   std::map<std::string, std::int64_t> lines;

@@ -60,8 +60,9 @@ struct ConvertedType {
 };
 
 void add_convert_flags(CLI::App& app, ConvertJob& job, std::optional<ConvertedType>& dtype) {
-  app.add_option("--model", job.model,
-                 "a Hugging Face folder, a checkpoint, or a run's folder (its newest one)")
+  app.add_option(
+         "--model", job.model,
+         "a Hugging Face folder, a GGUF file, a checkpoint, or a run's folder (its newest one)")
       ->required()
       ->type_name("DIR");
   app.add_option("--out", job.out, "the folder to create; for gguf the file")

@@ -22,7 +22,7 @@ namespace axonn {
 void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--model", flags.model,
                  "a checkpoint, a run's folder (its newest one), the file best in its checkpoints, "
-                 "or a Hugging Face folder")
+                 "a Hugging Face folder or a GGUF file")
       ->type_name("DIR");
   app.add_option("--adapter", flags.adapter,
                  "adapters of that model: a PEFT folder or a checkpoint of adapters")

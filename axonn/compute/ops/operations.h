@@ -346,6 +346,17 @@ struct Cast {
   void run(auto launch, const Checker& check) const;
 };
 
+/// out (1, n) T = the values of records (QuantizedForm), n a multiple of kMostUnit.
+struct Dequantize {
+  View out;      ///< (1, n) T
+  View records;  ///< (1, form.bytes(n)) u8
+  QuantizedForm form;
+
+  static constexpr std::string_view kName = "dequantize";
+  auto operands() const { return std::array{out, records}; }
+  void run(auto launch, const Checker& check) const;
+};
+
 /// out (1, C) f32 += sum over rows of inp (R, C) T.
 struct ColumnSum {
   View out, inp;
@@ -507,17 +518,17 @@ using RowwiseOperation = std::variant<
     ops::ChunkStarts, ops::CopyHeads, ops::AddSinks, ops::SinkTerms, ops::OrderBlocks, ops::Swiglu,
     ops::SwigluBackward, ops::Xielu, ops::XieluBackward, ops::Dropout, ops::Gelu, ops::GeluBackward,
     ops::Add, ops::Activation, ops::ActivationBackward, ops::Multiply, ops::Scale, ops::AddNumber,
-    ops::ScaleByNumber, ops::SoftCap, ops::SoftCapBackward, ops::Cast, ops::ColumnSum, ops::Route,
-    ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder, ops::ExpertFactors,
-    ops::ExpertFactorTerms, ops::SpreadRows, ops::CombineRows, ops::CombineRowsBackward,
-    ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward, ops::SoftmaxStats,
-    ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy, ops::GreedyTargets,
-    ops::TokenRecord, ops::PolicyLogProbability, ops::EntropyTerms, ops::DivergenceTerms,
-    ops::DivergenceBackward, ops::Softmax, ops::RowDots, ops::SoftmaxBackward, ops::Sum,
-    ops::SquaredSum, ops::PowerSum, ops::LargestSize, ops::ClipFactor, ops::CountNonfinite,
-    ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW, ops::AddSquares, ops::AdafactorSquares,
-    ops::Adafactor, ops::Clamp, ops::Momentum, ops::DivideByNorm, ops::WeightedSum,
-    ops::MovingAverage>;
+    ops::ScaleByNumber, ops::SoftCap, ops::SoftCapBackward, ops::Cast, ops::Dequantize,
+    ops::ColumnSum, ops::Route, ops::RouteBackward, ops::RouteCounts, ops::ExpertOrder,
+    ops::ExpertFactors, ops::ExpertFactorTerms, ops::SpreadRows, ops::CombineRows,
+    ops::CombineRowsBackward, ops::Embedding, ops::EmbeddingBackward, ops::PositionsBackward,
+    ops::SoftmaxStats, ops::CombineSoftmax, ops::CrossEntropyBackward, ops::CrossEntropy,
+    ops::GreedyTargets, ops::TokenRecord, ops::PolicyLogProbability, ops::EntropyTerms,
+    ops::DivergenceTerms, ops::DivergenceBackward, ops::Softmax, ops::RowDots, ops::SoftmaxBackward,
+    ops::Sum, ops::SquaredSum, ops::PowerSum, ops::LargestSize, ops::ClipFactor,
+    ops::CountNonfinite, ops::AdamW, ops::Sgd, ops::Lion, ops::ScheduleFreeAdamW, ops::AddSquares,
+    ops::AdafactorSquares, ops::Adafactor, ops::Clamp, ops::Momentum, ops::DivideByNorm,
+    ops::WeightedSum, ops::MovingAverage>;
 
 /// The names of all row-wise operations.
 inline constexpr auto kRowwiseNames =

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <string_view>
@@ -184,5 +185,45 @@ template <>
 inline constexpr DType dtype_of<std::int64_t> = DType::i64;
 template <>
 inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
+
+/// How frozen weights are kept: in the compute type, or as codes and a factor for each block of a
+/// matrix (out, in).
+///
+///   nf4   64 values after one another, row after row: f32 absmax, codes of 4 bits of 16 values
+///         that follow a normal distribution
+///   fp4   the same with the values of a float of 4 bits
+///   int8  a row: f32 absmax, value = code · absmax / 127
+///   q8_0  32 values of a row: f16 factor, value = factor · code
+///
+/// Sources: Dettmers et al., "QLoRA: efficient finetuning of quantized LLMs", 2023, and
+/// bitsandbytes 0.50 (nf4, fp4); Dettmers et al., "LLM.int8()", 2022; ggml (q8_0).
+enum class Quantization : std::uint8_t { none, nf4, fp4, int8, q8_0 };
+
+inline constexpr std::array<std::string_view, 5> kQuantizations = {"none", "nf4", "fp4", "int8",
+                                                                   "q8_0"};
+
+/// Values in memory: records of `unit` values, each a factor and then the codes. A unit is a whole
+/// block, or a part of it where a grid cuts blocks; then each part has the block's factor.
+struct QuantizedForm {
+  Quantization kind = Quantization::none;
+  std::int64_t unit = 1;  ///< a power of two, at least 2, and at most kMostUnit
+
+  static constexpr std::int64_t kMostUnit = 64;
+
+  /// The largest unit of a kind.
+  static constexpr std::int64_t most_unit(Quantization kind) {
+    return kind == Quantization::q8_0 ? 32 : kMostUnit;
+  }
+  AXONN_DEVICE std::int64_t factor_bytes() const { return kind == Quantization::q8_0 ? 2 : 4; }
+  /// Whether codes have 4 bits; the first of two is in the higher ones.
+  AXONN_DEVICE bool half_bytes() const {
+    return kind == Quantization::nf4 || kind == Quantization::fp4;
+  }
+  AXONN_DEVICE std::int64_t record_bytes() const {
+    return factor_bytes() + (half_bytes() ? unit / 2 : unit);
+  }
+  /// Bytes of so many values, a multiple of the unit.
+  std::int64_t bytes(std::int64_t count) const { return count / unit * record_bytes(); }
+};
 
 }  // namespace axonn

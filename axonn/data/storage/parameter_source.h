@@ -57,14 +57,14 @@ class ParameterSource {
   /// at fault, Error if there is no such parameter.
   virtual std::int64_t read(std::span<const SliceRequest> wanted, const TakeValues& take) = 0;
 
-  /// Fills out (slice.count()) with the elements of one slice; slice.offset is ignored. Throws as
-  /// read() does.
-  void read_slice(const std::string& parameter, Slice slice, std::span<float> out) {
+  /// Fills out (slice.count()) with the elements of one slice; slice.offset is ignored. Returns the
+  /// bytes read, and throws, as read() does.
+  std::int64_t read_slice(const std::string& parameter, Slice slice, std::span<float> out) {
     AXONN_CHECK(slice.count() == std::ssize(out), parameter, ": ", out.size(), " elements for ",
                 slice.count());
     slice.offset = 0;
     const SliceRequest wanted{.parameter = parameter, .slices = {slice}};
-    read({&wanted, 1}, [&](std::size_t, std::int64_t offset, StoredType type, auto values) {
+    return read({&wanted, 1}, [&](std::size_t, std::int64_t offset, StoredType type, auto values) {
       to_floats(type, values, out.subspan(offset, values.size() / bytes_of(type)));
     });
   }

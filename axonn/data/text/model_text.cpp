@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "axonn/data/text/gguf_text.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/base/json_node.h"
@@ -111,6 +112,7 @@ ModelText read_generation(const std::string& path) {
 }
 
 ModelText text_beside(const std::string& tokenizer) {
+  if (is_gguf(tokenizer)) return read_gguf_text(GgufFile(tokenizer));
   ModelText text;
   if (!tokenizer.empty() && tokenizer != "bytes")
     text = read_model_text(tokenizer_folder(tokenizer));

@@ -6,6 +6,7 @@
 
 #include "axonn/data/text/bpe/bpe_tokenizer.h"
 #include "axonn/data/text/bpe/bpe_vocab.h"
+#include "axonn/data/text/gguf_text.h"
 #include "axonn/data/text/hub.h"
 #include "axonn/data/text/sentencepiece/sentencepiece_tokenizer.h"
 #include "axonn/foundation/base/check.h"
@@ -144,6 +145,7 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& bytes_or_path
   if (path.filename() == "vocab.json" || path.filename() == "merges.txt")
     return tokenizer_of(read_bpe_vocab(path.parent_path().string()));
   if (path.extension() == ".json") return tokenizer_of(read_tokenizer_json(bytes_or_path));
+  if (is_gguf(bytes_or_path)) return tokenizer_of(read_gguf_vocab(GgufFile(bytes_or_path)));
   if (path.extension() == ".model") return make_sentencepiece_tokenizer(bytes_or_path);
   refuse("tokenizer '", bytes_or_path, "' is not a tokenizer's file; expected \"bytes\", ", kWanted,
          ", or one of these files");

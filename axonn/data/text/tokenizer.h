@@ -139,8 +139,8 @@ std::string tokenizer_folder(const std::string& tokenizer);
 
 /// Opens a tokenizer. "bytes": each of the 256 bytes is a token, and none ends a text. Otherwise a
 /// folder with tokenizer.json (preferred), with vocab.json and merges.txt, or with tokenizer.model;
-/// or one such file. Files that define the tokenizer "bytes", as convert writes them, give that.
-/// Throws UsageError with the file, the place in it, and the fault.
+/// or one such file; or a GGUF file. Files that define the tokenizer "bytes", as convert writes
+/// them, give that. Throws UsageError with the file, the place in it, and the fault.
 std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& bytes_or_path);
 
 }  // namespace axonn

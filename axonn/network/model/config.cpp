@@ -92,8 +92,28 @@ std::vector<std::string> missing_keys(const ModelConfig& model) {
   return missing;
 }
 
+namespace {
+
+void validate_quantize(const ModelConfig& model) {
+  if (model.quantize == Quantization::none) return;
+  const std::string key =
+      concat("[model] quantize = ", kQuantizations[static_cast<int>(model.quantize)]);
+  if (model.lora.rank == 0 && model.lora.path.empty())
+    refuse(key, " keeps frozen weights, but without adapters all weights are trained: set [lora] ",
+           "rank, such as 16, or leave quantize out");
+  if (const Architecture* const own = architecture_of(model.family))
+    refuse(key, ": models of the family ", own->name, " are not quantized; leave it out");
+  if (model.mtp_layers > 0)
+    refuse(key, ": layers that predict further tokens are not quantized; set mtp_layers to 0");
+  if (model.experts > 0 && model.expert_bias)
+    refuse(key, ": experts with biases are not quantized; leave it out");
+}
+
+}  // namespace
+
 void validate(const ModelConfig& model) {
   validate(model.lora);
+  validate_quantize(model);
   if (model.lora.dropout >= 1)
     refuse("[lora] dropout = ", model.lora.dropout, " is not below 1; common values are 0 to 0.1");
   const Architecture* const own = architecture_of(model.family);
@@ -308,6 +328,15 @@ void list_initialisation(ModelConfig& model, OptionList& list) {
             .also = "mup_base_head_size"});
 }
 
+void list_quantize(ModelConfig& model, OptionList& list) {
+  list.add(
+      "quantize", model.quantize, kQuantizations,
+      {.help = "how the frozen matrices of the blocks are kept under adapters (QLoRA): nf4 and "
+               "fp4 of bitsandbytes, 4.5 bits a weight; int8, a factor for each row, and q8_0 "
+               "of GGUF, 8.5 bits; none: in training.dtype",
+       .also = "load_in_4bit load_in_8bit quantization bnb_4bit_quant_type quant_type"});
+}
+
 }  // namespace
 
 void list_options(ModelConfig& model, OptionList& list) {
@@ -319,13 +348,13 @@ void list_options(ModelConfig& model, OptionList& list) {
   list_initialisation(model, list);
   for (const Family* const family : families()) family->list_options(model, list);
   list.unused_if({});
-  list.add(
-      "path", &model.path,
-      {.help =
-           "checkpoint, run's output.dir or Hugging Face folder to read sizes and weights from; "
-           "empty: a new model",
-       .also = "init_from load base_model model_name_or_path pretrained_model_name_or_path",
-       .reads = Reads::files});
+  list.add("path", &model.path,
+           {.help = "checkpoint, run's output.dir, Hugging Face folder or GGUF file to read sizes "
+                    "and weights from; "
+                    "empty: a new model",
+            .also = "init_from load base_model model_name_or_path pretrained_model_name_or_path",
+            .reads = Reads::files});
+  list_quantize(model, list);
   list_lora_options(model.lora, list);
   list_own_options(model, list);
 }

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "axonn/compute/tensor/dtype.h"
 #include "axonn/foundation/options/own_values.h"
 #include "axonn/network/nn/options.h"
 
@@ -159,7 +160,9 @@ struct ModelConfig {
   std::string type = {};
   std::string name = {};  ///< a published model, whose sizes are the defaults of the fields above
   std::string path = {};  ///< a checkpoint or Hugging Face folder, instead of the sizes above
-  LoraConfig lora = {};   ///< the section [lora]
+  /// How the matrices of the blocks' products are kept under adapters.
+  Quantization quantize = Quantization::none;
+  LoraConfig lora = {};  ///< the section [lora]
 
   /// Hyperparameters of registered families, by "family.key"; one that is missing has its default.
   OwnValues own_values = {};

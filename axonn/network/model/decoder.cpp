@@ -72,6 +72,7 @@ bool trains(const Adapters& adapters, const ParameterGroup* group) {
 DecoderBlock::DecoderBlock(const ModelConfig& config, const Grid& grid, const std::string& name,
                            std::int64_t window)
     : parameters_(name, grid),
+      quantized_(name + " (quantized)", grid),
       adapters_(parameters_, config.lora),
       heads_{.heads = config.heads,
              .kv_heads = config.kv_heads_of(window),
@@ -83,9 +84,18 @@ DecoderBlock::DecoderBlock(const ModelConfig& config, const Grid& grid, const st
              .cap = config.score_cap},
       residual_scale_(static_cast<float>(config.residual_scale)) {
   parameters_.set_rate(1 / config.width_factor());  // vectors keep the rate of the base
+  if (config.quantize == Quantization::none) return;
+  quantized_.quantize(config.quantize);
+  parameters_.divert(quantized_, [](const ParameterSpec& spec) {
+    return spec.hidden && spec.layout.row_axis && spec.layout.col_axis;  // not a router
+  });
 }
 
-std::vector<ParameterGroup*> DecoderBlock::groups() { return with_trained(parameters_, adapters_); }
+std::vector<ParameterGroup*> DecoderBlock::groups() {
+  std::vector<ParameterGroup*> all = with_trained(parameters_, adapters_);
+  if (!quantized_.parameters().empty()) all.push_back(&quantized_);
+  return all;
+}
 
 double DecoderBlock::init_std(const ModelConfig& config) {
   return config.init_std / std::sqrt(config.width_factor());

@@ -32,7 +32,8 @@ struct BlockInputs {
   Var keys_values = {};  ///< of another layer, if the block has no keys of its own
 };
 
-/// A block of a Decoder: parameters, and adapters if the config has any. It computes x + s f(x), f
+/// A block of a Decoder: parameters, of which the products' matrices may be quantized
+/// (ModelConfig::quantize), and adapters if the config has any. It computes x + s f(x), f
 /// being attention, then the MLP, each with its norms, and s residual_scale.
 class DecoderBlock {
  public:
@@ -78,6 +79,7 @@ class DecoderBlock {
                                    bool bias);
 
   ParameterGroup parameters_;
+  ParameterGroup quantized_;  // of parameters_, the matrices of products; empty unless quantized
   Adapters adapters_;
   const Heads heads_;
 

@@ -162,9 +162,10 @@ void read_quantization(const JsonReader& file, Unsupported& unsupported,
   const std::string method = config->is_object() ? config->value("quant_method", "") : "";
   const bool blocks = method == "fp8" && config->value("weight_block_size", nlohmann::json()) ==
                                              nlohmann::json{128, 128};
-  if (method != "mxfp4" && !blocks)
+  if (method != "mxfp4" && method != "bitsandbytes" && !blocks)
     return unsupported.push_back(concat("quantization_config with quant_method '", method,
-                                        "' (mxfp4 is, and fp8 with weight_block_size [128, 128])"));
+                                        "' (mxfp4 and bitsandbytes are, and fp8 with ",
+                                        "weight_block_size [128, 128])"));
   if (notes)
     notes->push_back(concat(file.place(), ": weights in ", method, " are read as the values that ",
                             "they stand for; they are trained and written as other weights"));

@@ -9,12 +9,15 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/data/storage/safetensors/safetensors_source.h"
+#include "axonn/data/text/gguf_text.h"
 #include "axonn/data/text/hub.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/clock.h"
 #include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/gguf_file.h"
 #include "axonn/foundation/options/options_text.h"
 #include "axonn/network/model/families/family.h"
+#include "axonn/network/model/gguf_source.h"
 #include "axonn/network/model/hugging_face.h"
 #include "axonn/network/model/merged_source.h"
 #include "axonn/network/model/peft.h"
@@ -38,7 +41,8 @@ bool is_peft(const std::string& path) { return path_exists(path + "/adapter_conf
 /// Throws UsageError if there is no such path, which may be a name on Hugging Face's hub.
 void need_path(const std::string& path) {
   if (path_exists(path)) return;
-  refuse("there is no ", path, "; give a checkpoint, a run's folder or a Hugging Face folder",
+  refuse("there is no ", path,
+         "; give a checkpoint, a run's folder, a Hugging Face folder or a GGUF file",
          download_hint(path));
 }
 
@@ -157,9 +161,10 @@ void list_tokens(StageTokens& stage, OptionList& list) {
 
 ModelFiles::ModelFiles(std::string path, StoredWeights weights)
     : ModelFiles(path,
-                 is_hugging_face(path) ? Format::hugging_face
-                 : is_peft(path)       ? Format::peft
-                                       : Format::checkpoint,
+                 is_gguf(path)           ? Format::gguf
+                 : is_hugging_face(path) ? Format::hugging_face
+                 : is_peft(path)         ? Format::peft
+                                         : Format::checkpoint,
                  weights) {}
 
 ModelFiles ModelFiles::of_adapters(std::string path) {
@@ -178,6 +183,10 @@ ModelFiles::ModelFiles(std::string path, Format format, StoredWeights weights)
   if (format == Format::hugging_face) {
     config_ = resolved(read_hugging_face_config(path_, &notes_), 0, 0);
     if (is_folder(path_)) look_at_weights();
+  } else if (format == Format::gguf) {
+    gguf_ = std::make_shared<const GgufFile>(path_);
+    config_ = resolved(read_gguf_config(*gguf_), 0, 0);
+    if (has_tokenizer(*gguf_)) tokenizer_ = path_;
   } else if (format == Format::peft) {
     StoredAdapterConfig stored = read_adapter_config(path_);
     const std::vector<std::string> tensors = adapter_tensors(path_);
@@ -254,6 +263,7 @@ std::optional<ModelFiles::Form> ModelFiles::origin() const {
     form.prefix = origin.value("prefix", "");
     return form;
   }
+  if (gguf_) return form;
   const SafetensorsFolder folder(path_, format_ == Format::peft ? kAdapterStem : "model");
   std::set<StoredType> types;
   for (const auto& [name, tensor] : folder.tensors()) {
@@ -281,6 +291,7 @@ std::unique_ptr<ParameterSource> ModelFiles::source(const ModelConfig& model,
                                               std::vector<std::string>{kind}, passed_over);
   }
   const bool peft = format_ == Format::peft;
+  if (gguf_ && config_.tied == model.tied) return gguf_source(gguf_, model, std::move(parameters));
   if (!peft && config_.tied && !model.tied) return untied_source(model, std::move(parameters));
   if (!is_folder(path_))
     refuse(path_, " gives only sizes; to read weights, give the path of their folder");
@@ -357,12 +368,14 @@ LoadCost load(const Context& ctx, std::span<const Destination> destinations,
   std::vector<SliceRequest> wanted;
   std::vector<const Destination*> destination_of;
   std::int64_t total = 0, done = 0, bytes = 0;  // elements, but `bytes`: of those that are done
-  for (const Destination& to : destinations)
+  for (const Destination& to : destinations) {
+    if (to.group->quantization() != Quantization::none) continue;
     for (const auto& parameter : to.group->parameters()) {
       wanted.push_back(request_for(ctx, to, parameter->spec()));
       destination_of.push_back(&to);
       for (const Slice& slice : wanted.back().slices) total += slice.count();
     }
+  }
   std::vector<float> floats;
   const auto take = [&](std::size_t i, std::int64_t offset, StoredType type,
                         std::span<const std::byte> values) {
@@ -377,6 +390,14 @@ LoadCost load(const Context& ctx, std::span<const Destination> destinations,
   std::string fault;
   try {
     cost.bytes = source.read(wanted, take);
+    for (const Destination& to : destinations)
+      if (to.group->quantization() != Quantization::none) {
+        to.group->quantize_values(
+            ctx, [&](const ParameterSpec& spec, const Slice& slice, std::span<float> out) {
+              cost.bytes += source.read_slice(spec.name, slice, out);
+              ctx.grid.world().note_progress();
+            });
+      }
   } catch (const UsageError& error) {  // the files are at fault; other errors end all ranks anyway
     fault = error.what();
   }

@@ -15,6 +15,7 @@
 
 namespace axonn {
 
+class GgufFile;
 struct StoredAdapterConfig;
 
 /// Which weights of a checkpoint: those that were trained, or their running averages
@@ -22,14 +23,14 @@ struct StoredAdapterConfig;
 enum class StoredWeights { trained, averages };
 
 /// A model on disk, or the adapters of one, in any format: a Hugging Face folder, a folder in
-/// PEFT's format, or a checkpoint. Nothing else tells these formats apart. Reads configs and the
-/// index of a checkpoint, and values only to see whether a tied model has a head of its own; the
-/// ranks of a process share one.
+/// PEFT's format, a GGUF file, or a checkpoint. Nothing else tells these formats apart. Reads
+/// configs and the index of a checkpoint, and values only to see whether a tied model has a head of
+/// its own; the ranks of a process share one.
 class ModelFiles {
  public:
-  /// path: one of these folders; the config.json of a Hugging Face folder, which gives sizes alone;
-  /// or a folder of checkpoints, of which the newest intact one is taken. A folder with both a
-  /// model and adapters is a model. Throws UsageError as the readers of the configs and
+  /// path: one of these; the config.json of a Hugging Face folder, which gives sizes alone; or a
+  /// folder of checkpoints, of which the newest intact one is taken. A folder with both a model and
+  /// adapters is a model. Throws UsageError as the readers of the configs and
   /// CheckpointReader do, and if averages are wanted of files that have none.
   explicit ModelFiles(std::string path, StoredWeights weights = StoredWeights::trained);
   /// Opens adapters: a folder with both a model and adapters is one of adapters. Also throws
@@ -85,7 +86,7 @@ class ModelFiles {
                                           std::vector<StoredParameter> parameters) const;
 
  private:
-  enum class Format { hugging_face, peft, checkpoint };
+  enum class Format { hugging_face, peft, gguf, checkpoint };
   ModelFiles(std::string path, Format format, StoredWeights weights = StoredWeights::trained);
   void look_at_weights();
   std::unique_ptr<ParameterSource> untied_source(const ModelConfig& model,
@@ -95,6 +96,7 @@ class ModelFiles {
   Format format_;
   StoredWeights weights_;
   std::optional<CheckpointReader> checkpoint_;
+  std::shared_ptr<const GgufFile> gguf_;
   ModelConfig config_;
   std::shared_ptr<const StoredAdapterConfig> merge_;  // of adapters that are only merged
   std::string base_, tokenizer_;

@@ -123,7 +123,7 @@ std::int64_t state_of(const Config& config, const Grid& grid, std::int64_t block
   std::int64_t bytes = 0;
   for (const ParameterGroup* group : model->groups()) {
     const FlatSizes sizes = group->sizes();
-    bytes += group->frozen() ? sizes.shard * bytes_of(type)
+    bytes += group->frozen() ? group->shard_bytes(type)
                              : sizes.shard * shard + sizes.piece * (master + state);
     if (factors && !group->frozen()) bytes += f32 * FactorLayout(*group).piece();
   }

@@ -8,9 +8,6 @@ namespace axonn {
 
 namespace {
 
-// Elements: blocks, shards and pieces begin on 64 bytes in bf16, and so in f32.
-constexpr std::int64_t kAlign = 32;
-
 std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
 }  // namespace
@@ -35,16 +32,16 @@ FlatSizes FlatLayout::sizes(const Coords& at) const {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const auto& [spec, follows] = parameters_[i];
       if (spec->decays != decays) continue;
-      if (!follows) end = round_up(end, kAlign);
+      if (!follows) end = round_up(end, align_);
       sizes.offsets[i] = end;
       end += room(spec->layout, at);
     }
-    end = round_up(end, kAlign);
+    end = round_up(end, align_);
     if (decays) sizes.decayed = end;
   }
   const std::int64_t z = holders_ == Holders::all_of_z ? shape_.z : shape_.z / shape_.experts,
                      data = shape_.data;
-  sizes.flat = round_up(end, z * data * kAlign);
+  sizes.flat = round_up(end, z * data * align_);
   sizes.shard = sizes.flat / z;
   sizes.piece = sizes.shard / data;
   return sizes;

@@ -57,6 +57,9 @@ class FlatLayout {
  public:
   FlatLayout(const GridShape& shape, Holders holders) : shape_(shape), holders_(holders) {}
 
+  /// Lets blocks, shards and pieces begin at multiples of so many elements, a multiple of 32.
+  void align_to(std::int64_t elements) { align_ = elements; }
+
   /// Adds a parameter, which must outlive this. `follows`: its block begins where that of the one
   /// added before it ends.
   void add(const ParameterSpec& spec, bool follows) { parameters_.push_back({&spec, follows}); }
@@ -82,6 +85,7 @@ class FlatLayout {
 
   GridShape shape_;
   Holders holders_;
+  std::int64_t align_ = 32;  // 64 bytes in bf16, and so in f32
   std::vector<Slot> parameters_;
 };
 

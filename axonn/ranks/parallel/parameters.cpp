@@ -71,13 +71,19 @@ Parameter& ParameterGroup::declare(ParameterSpec spec, bool follows) {
   return added;
 }
 
-void ParameterGroup::divert(ParameterGroup& other, std::function<bool(const std::string&)> takes) {
-  diverted_to_ = &other;
-  diverts_ = std::move(takes);
+void ParameterGroup::divert(ParameterGroup& other,
+                            std::function<bool(const ParameterSpec&)> takes) {
+  diversions_.push_back({&other, std::move(takes)});
+}
+
+ParameterGroup* ParameterGroup::diverted_to(const ParameterSpec& spec) const {
+  for (const Diversion& one : diversions_)
+    if (one.takes(spec)) return one.to;
+  return nullptr;
 }
 
 Parameter& ParameterGroup::add(ParameterSpec spec) {
-  if (diverts(spec.name)) return diverted_to_->add(std::move(spec));
+  if (ParameterGroup* const other = diverted_to(spec)) return other->add(std::move(spec));
   Parameter& parameter = declare(std::move(spec), false);
   operands_.push_back(&parameter);
   return parameter;
@@ -85,11 +91,10 @@ Parameter& ParameterGroup::add(ParameterSpec spec) {
 
 const Parameter& ParameterGroup::add_joined(std::string name, std::vector<ParameterSpec> parts) {
   AXONN_CHECK(!parts.empty(), name, ": no parameters to join");
-  const auto diverted = [this](const ParameterSpec& part) { return diverts(part.name); };
-  if (std::ranges::all_of(parts, diverted))
-    return diverted_to_->add_joined(std::move(name), std::move(parts));
-  if (std::ranges::any_of(parts, diverted))
+  ParameterGroup* const other = diverted_to(parts.front());
+  if (std::ranges::any_of(parts, [&](const auto& part) { return diverted_to(part) != other; }))
     refuse(name, " is one product: train all of its parts whole, or none");
+  if (other) return other->add_joined(std::move(name), std::move(parts));
   ParameterSpec all = parts.front();
   all.name = std::move(name);
   all.layout.rows = 0;
@@ -118,6 +123,7 @@ const Parameter& ParameterGroup::add_joined(std::string name, std::vector<Parame
 /// Says where the blocks lie.
 void ParameterGroup::arrange() {
   sizes_ = sizes();
+  form_ = form_on(sizes_);
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->offset_ = sizes_.offsets[i];
   for (const Joined& joined : joined_) joined.whole->offset_ = joined.first->offset_;
   std::ranges::sort(operands_, {}, &Parameter::offset_);
@@ -129,6 +135,10 @@ void ParameterGroup::arrange() {
 void ParameterGroup::allocate(const Context& ctx) {
   AXONN_CHECK(compute_.empty(), name_, ": allocated twice");
   arrange();
+  if (quantized()) {
+    compute_ = ctx.zeros(1, stored(sizes_.shard), DType::u8, MemoryUse::parameters);
+    return;
+  }
   compute_ = ctx.zeros(1, sizes_.shard, ctx.dtype, MemoryUse::parameters);
   if (ctx.dtype == DType::f32)
     master_ = piece_of(compute_);
@@ -137,7 +147,15 @@ void ParameterGroup::allocate(const Context& ctx) {
 }
 
 void ParameterGroup::start_gather(const Context& ctx) {
-  if (!gathered_.empty()) return;
+  if (!gathered_.empty() || !records_.empty()) return;
+  if (quantized()) {
+    records_ = compute_;
+    if (holders().size() == 1) return;
+    records_ = ctx.empty(1, stored(sizes_.flat), DType::u8, MemoryUse::gathered);
+    records_.set_pending(
+        holders().all_gather(buffer_of(records_.raw_view()), buffer_of(compute_.view()), name_));
+    return;
+  }
   if (stays()) {  // the shard is the whole block: nothing to gather
     gathered_ = compute_;
     return;
@@ -157,9 +175,19 @@ void ParameterGroup::acquire(const Context& ctx) {
   ParameterGroup* next = scheduling.step ? scheduling.step->prefetcher.after(*this) : nullptr;
   if (!scheduling.run.overlap.weights) {
     gathered_.wait();
+    records_.wait();
   } else if (next) {
     next->start_gather(ctx);
   }
+  make_values(ctx);
+}
+
+/// Of a quantized group, from the gathered codes.
+void ParameterGroup::make_values(const Context& ctx) {
+  if (records_.empty()) return;
+  gathered_ = ctx.empty(1, sizes_.flat, ctx.dtype, MemoryUse::gathered);
+  ctx.backend.run(ops::Dequantize{gathered_.view(), records_.view(), form_});
+  records_ = Tensor();
 }
 
 void ParameterGroup::release(Gathered then) {
@@ -259,7 +287,7 @@ void ParameterGroup::reduce_over_data(const Context& ctx) {
 
 void ParameterGroup::publish(const Context& ctx) {
   check_allocated("publish");
-  if (users_ == 0) gathered_ = Tensor();  // what was kept or prefetched is stale now
+  if (users_ == 0) gathered_ = records_ = Tensor();  // what was kept or prefetched is stale now
   const View shard = compute_.view();
   compute_.set_pending(
       grid_.along(Axis::data).all_gather(buffer_of(shard), buffer_of(piece_of_compute()), name_));
@@ -313,26 +341,39 @@ void ParameterGroup::sum_shared(const Context& ctx, const Tensor& flat) {
   for (const Part& p : parts) ctx.device().copy(mine + p.local, sums + p.in_union, p.count * 4);
 }
 
+namespace {
+
+/// The initial values of a slice's elements from `first` on.
+void fill_initial(const ParameterSpec& spec, const Slice& at, std::int64_t first,
+                  std::uint64_t seed, std::span<float> out) {
+  const Random random(seed, spec.name);
+  const std::int64_t width = spec.layout.cols;
+  const double mean = spec.init_mean, std = spec.init_std;
+#pragma omp parallel for
+  for (std::int64_t e = first; e < first + std::ssize(out); ++e) {
+    const std::int64_t index = (at.row + e / at.cols) * width + at.col + e % at.cols;
+    out[e - first] = static_cast<float>(std == 0 ? mean : mean + std * random.normal(index));
+  }
+}
+
+}  // namespace
+
 void ParameterGroup::initialise(const Context& ctx, std::uint64_t seed) {
   check_allocated("initialise");
   constexpr std::int64_t kAtOnce = 1 << 20;  // elements in host memory
-  std::vector<float> host;
-  for (const auto& [spec, slice] : piece_slices_) {
-    const Random random(seed, spec->name);
-    const std::int64_t width = spec->layout.cols;
-    const double mean = spec->init_mean, std = spec->init_std;
-    const Slice at = slice;
-    for (std::int64_t first = at.begin; first < at.end; first += kAtOnce) {
-      host.resize(std::min(kAtOnce, at.end - first));
-      float* out = host.data();
-#pragma omp parallel for
-      for (std::int64_t e = first; e < first + std::ssize(host); ++e) {
-        const std::int64_t index = (at.row + e / at.cols) * width + at.col + e % at.cols;
-        out[e - first] = static_cast<float>(std == 0 ? mean : mean + std * random.normal(index));
-      }
-      set_values(ctx, at.offset + first - at.begin, host);
-    }
+  if (quantized()) {
+    quantize_values(ctx, [&](const ParameterSpec& spec, const Slice& slice, std::span<float> out) {
+      fill_initial(spec, slice, slice.begin, seed, out);
+    });
+    return publish_values(ctx);
   }
+  std::vector<float> host;
+  for (const auto& [spec, slice] : piece_slices_)
+    for (std::int64_t first = slice.begin; first < slice.end; first += kAtOnce) {
+      host.resize(std::min(kAtOnce, slice.end - first));
+      fill_initial(*spec, slice, first, seed, host);
+      set_values(ctx, slice.offset + first - slice.begin, host);
+    }
   publish_values(ctx);
 }
 

@@ -14,6 +14,10 @@ namespace axonn {
 
 class ParameterGroup;
 
+/// Reads the elements of a slice of a parameter, whose offset does not count.
+using ReadSlice =
+    std::function<void(const ParameterSpec&, const Slice&, std::span<float> elements)>;
+
 /// One parameter of a group; gives operations views of this rank's block of it.
 class Parameter {
  public:
@@ -75,7 +79,9 @@ class Parameter {
 ///   gradient     S, f32   F, f32; its sum over z is added to the shard
 ///   master       P, f32   (part of the compute copy if that is f32)
 ///
-/// A frozen group has only its compute copy.
+/// A frozen group has only its compute copy. Of a quantized one S is kept as codes and factors
+/// (QuantizedForm), which are gathered over z; F is made of them each time a pass needs it. Blocks
+/// are those of the global matrix, so every grid has the same values.
 ///
 /// Communication: acquire() all-gathers F over z; reduce() reduce-scatters F over z; once a step
 /// reduce_over_data() reduce-scatters S over data and publish() all-gathers it.
@@ -93,12 +99,18 @@ class ParameterGroup {
   void freeze();
   bool frozen() const { return frozen_; }
 
+  /// Freezes the group and keeps its parameters, all of them matrices, as codes. Throws after
+  /// add().
+  void quantize(Quantization kind);
+  Quantization quantization() const { return form_.kind; }
+
   /// Sets the factor of the learning rate for the parameters with weight decay: 1 / m with muP.
   void set_rate(double rate) { rate_ = rate; }
   double rate() const { return rate_; }
 
-  /// From now on parameters with names that `takes` accepts are declared in `other`.
-  void divert(ParameterGroup& other, std::function<bool(const std::string&)> takes);
+  /// From now on parameters that `takes` accepts are declared in `other`, unless they are in the
+  /// group of an earlier call.
+  void divert(ParameterGroup& other, std::function<bool(const ParameterSpec&)> takes);
 
   /// Declares a parameter. Throws UsageError if the grid cannot cut it, Error if it has no name or
   /// no elements, or after allocate().
@@ -114,6 +126,8 @@ class ParameterGroup {
   const FlatLayout& layout() const { return layout_; }
   /// The sizes of this rank's buffers, also before allocate().
   FlatSizes sizes() const { return layout_.sizes(grid_.coords()); }
+  /// The bytes of the shard S of compute copies of `dtype`, or of codes; also before allocate().
+  std::int64_t shard_bytes(DType dtype) const;
 
   /// Lays out the blocks and allocates the compute and master copies, not yet initialised.
   void allocate(const Context& ctx);
@@ -130,8 +144,9 @@ class ParameterGroup {
   /// released otherwise or the parameters change.
   enum class Gathered : std::uint8_t { freed, kept };
   void release(Gathered then = Gathered::freed);
-  /// Whether the parameters stay available after release(), because z has extent 1.
-  bool stays() const { return holders().size() == 1; }
+  /// Whether the parameters stay available after release(), because z has extent 1 and they are
+  /// not quantized.
+  bool stays() const { return holders().size() == 1 && !quantized(); }
 
   /// Announces one more reduce() in this micro-batch: a group may be used in several places.
   void expect_reduce() { ++expected_; }
@@ -160,6 +175,10 @@ class ParameterGroup {
   bool takes(DType dtype) const { return master_.empty() && compute_.dtype() == dtype; }
   /// Sets this rank's piece of the elements of a parameter's block (local_rows · local_cols).
   void set_block(const Context& ctx, const Parameter& parameter, std::span<const float> values);
+  /// Sets this rank's piece of a quantized group from the values that `read` gives, of whole blocks
+  /// that the piece has a part of. Throws UsageError, with the parameter, for a value that has no
+  /// code, and what `read` throws. Call publish_values() then.
+  void quantize_values(const Context& ctx, const ReadSlice& read);
   void publish_values(const Context& ctx);
 
   /// (1, P) views of this rank's piece. The master copy may be part of the compute copy, which an
@@ -171,7 +190,7 @@ class ParameterGroup {
     return master_.view();
   }
   /// (1, S), the compute copy: the same bits on all ranks of data; and this rank's piece (1, P) of
-  /// it. Both throw Error before allocate().
+  /// it; records of codes, u8, if the group is quantized. Both throw Error before allocate().
   View shard() const {
     check_allocated("shard");
     return compute_.view();
@@ -191,7 +210,14 @@ class ParameterGroup {
  private:
   friend class Parameter;
   Parameter& declare(ParameterSpec spec, bool follows);
-  bool diverts(const std::string& name) const { return diverted_to_ && diverts_(name); }
+  ParameterGroup* diverted_to(const ParameterSpec& spec) const;
+  bool quantized() const { return form_.kind != Quantization::none; }
+  /// The elements of `count` values as the compute copy has them.
+  std::int64_t stored(std::int64_t count) const { return quantized() ? form_.bytes(count) : count; }
+  std::int64_t unit_of(const Parameter& parameter, std::int64_t offset) const;
+  QuantizedForm form_on(const FlatSizes& sizes) const;
+  void quantize_slice(const Context& ctx, const NamedSlice& piece, const ReadSlice& read);
+  void make_values(const Context& ctx);
   void check_allocated(const char* function) const {
     AXONN_CHECK(!compute_.empty(), name_, ": ", function, "() before allocate()");
   }
@@ -202,7 +228,8 @@ class ParameterGroup {
   /// This rank's piece of a View or Tensor (1, S).
   template <typename Shard>
   Shard piece_of(const Shard& shard) const {
-    return shard.col_range(grid_.coord(Axis::data) * sizes_.piece, sizes_.piece);
+    const std::int64_t piece = stored(sizes_.piece);
+    return shard.col_range(grid_.coord(Axis::data) * piece, piece);
   }
   void start_gather(const Context& ctx);
   void clear_unused(const Context& ctx);
@@ -214,8 +241,12 @@ class ParameterGroup {
   const Holders holders_;
   bool frozen_ = false;
   double rate_ = 1;
-  ParameterGroup* diverted_to_ = nullptr;
-  std::function<bool(const std::string&)> diverts_;
+  QuantizedForm form_;
+  struct Diversion {
+    ParameterGroup* to;
+    std::function<bool(const ParameterSpec&)> takes;
+  };
+  std::vector<Diversion> diversions_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
   struct Joined {
     std::unique_ptr<Parameter> whole;
@@ -229,9 +260,10 @@ class ParameterGroup {
   Ranges gaps_, owned_ranges_;
   std::vector<NamedSlice> piece_slices_;
 
-  Tensor compute_;         // (1, S)
+  Tensor compute_;         // (1, S), or its codes
   Tensor master_;          // (1, P), a part of compute_ in f32
   Tensor gathered_;        // (1, F) while acquired
+  Tensor records_;         // the codes of F, until gathered_ is made of them
   Tensor gradient_;        // (1, F) f32 during backward; is shard_gradient_ where Gz is 1
   Tensor shard_gradient_;  // (1, S) f32
   Tensor arriving_;        // (1, S) of a later micro-batch, in flight

@@ -8,6 +8,7 @@
 #include "axonn/data/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/gguf_file.h"
 #include "axonn/network/model/model_files.h"
 #include "axonn/run/config/stored_config.h"
 
@@ -47,6 +48,8 @@ ModelText text_of_one(const ModelFiles& files) {
                ? parse_model_text(checkpoint->text(kModelTextName),
                                   concat(checkpoint->folder(), '/', kModelTextName))
                : text_of_older(*checkpoint, files.tokenizer());
+  } else if (is_gguf(files.path())) {
+    text = text_beside(files.path());
   } else if (is_folder(files.path())) {
     text = read_model_text(files.path());
     if (files.adapters()) text.forms = forms_beside(files.path());

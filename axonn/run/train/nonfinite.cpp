@@ -169,11 +169,13 @@ std::string find_nonfinite(Training& training, StepInput input,
   const LoadedModel& model = training.model;
   const std::string here = model.grid().describe();
   NonfiniteSearch search(model.context());
-  for (const ParameterGroup* group : training.model.model().groups())
+  for (const ParameterGroup* group : training.model.model().groups()) {
+    if (group->quantization() != Quantization::none) continue;  // of finite values alone
     for (const auto& [spec, slice] : group->piece_slices())
       search.look(-1, group->piece_of_compute().col_range(slice.offset, slice.count()), [&] {
         return concat("in the weights of ", spec->name, ", before the step, on ", here);
       });
+  }
   const bool learned = search.found();
 
   std::size_t passes = 0;

@@ -11,6 +11,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/clock.h"
 #include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/gguf_file.h"
 #include "axonn/foundation/options/options.h"
 #include "axonn/network/model/counts.h"
 #include "axonn/network/model/hugging_face.h"
@@ -71,7 +72,7 @@ std::string stragglers(const Grid& grid, double seconds) {
 std::vector<std::string> unread_keys_of_model(const Config& config) {
   std::vector<std::string> notes;
   const ModelFiles* const files = config.model_files.model.get();
-  if (!files || files->checkpoint()) return notes;
+  if (!files || files->checkpoint() || is_gguf(files->path())) return notes;
   const UnreadTrainingKeys unread = read_unread_training_keys(files->path());
   if (!unread.dropout.empty())
     notes.push_back(concat("config.json has ", join(unread.dropout),

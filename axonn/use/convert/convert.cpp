@@ -15,12 +15,14 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/clock.h"
 #include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/gguf_file.h"
 #include "axonn/network/model/families/family.h"
 #include "axonn/network/model/hugging_face.h"
 #include "axonn/network/model/merged_source.h"
 #include "axonn/network/model/model_files.h"
 #include "axonn/network/model/peft.h"
 #include "axonn/network/model/peft_modules.h"
+#include "axonn/network/model/quantized_source.h"
 #include "axonn/network/nn/adapters/layer_adapters.h"
 #include "axonn/ranks/comm/self.h"
 #include "axonn/run/config/inputs.h"
@@ -45,14 +47,6 @@ std::string torch_name(StoredType type) {
 bool looks_like_a_model(const std::string& folder) {
   const auto has = [&](std::string_view file) { return fs::exists(fs::path(folder) / file); };
   return has("config.json") || has("adapter_config.json") || has(kIndexName);
-}
-
-bool is_gguf(const std::string& path) {
-  if (!is_plain_file(path)) return false;
-  const InputFile file(path);
-  std::string begin(std::min<std::int64_t>(file.bytes(), 4), '\0');
-  file.read(0, std::as_writable_bytes(std::span(begin)));
-  return begin == "GGUF";
 }
 
 GgufType gguf_type(StoredType type) {
@@ -212,6 +206,12 @@ class Converter {
   void merge() {
     ModelConfig config = adapters_->checkpoint() ? adapters_->config() : model_->config();
     config.lora = adapters_->adapters_of(config);
+    if (config.quantize != Quantization::none) {
+      source_ = quantized_source(std::move(source_), config);
+      warnings_.push_back(concat("the adapters were trained beside weights in ",
+                                 kQuantizations[static_cast<int>(config.quantize)],
+                                 ", so they are merged into the values that those stand for"));
+    }
     source_ =
         with_adapters(std::move(source_), source_of(*adapters_, config), config.lora, job_.threads);
   }
@@ -221,7 +221,7 @@ class Converter {
     claim_output({"--out", job_.out}, inputs, job_.overwrite);
     std::error_code ignored;
     if (!fs::exists(job_.out, ignored) || fs::is_empty(job_.out, ignored)) return;
-    if (job_.to == ModelForm::gguf ? !is_gguf(job_.out) : !looks_like_a_model(job_.out))
+    if (job_.to == ModelForm::gguf ? !begins_as_gguf(job_.out) : !looks_like_a_model(job_.out))
       refuse("--out ", job_.out, " exists and holds no model; it is not replaced");
   }
 

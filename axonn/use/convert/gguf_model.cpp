@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "axonn/data/text/bpe/bpe_vocab.h"
+#include "axonn/data/text/gguf_text.h"
 #include "axonn/data/text/sentencepiece/sentencepiece_model.h"
 #include "axonn/data/text/tokenizer.h"
 #include "axonn/data/text/tokenizer_config.h"
@@ -26,63 +27,6 @@ namespace fs = std::filesystem;
 
 // The kinds of tokens in tokenizer.ggml.token_type, which are those of SentencePiece.
 constexpr std::int32_t kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5;
-
-/// The model's family and type. Throws UsageError if llama.cpp's format has no such models.
-struct GgufModel {
-  explicit GgufModel(const ModelConfig& model) {
-    family = find_family(model);
-    type = family ? &need_type(*family, model) : nullptr;
-    if (type && !type->gguf.architecture.empty())
-      check(model);
-    else
-      refuse_type(model);
-  }
-
-  const Family* family;
-  const ModelType* type;
-
- private:
-  [[noreturn]] void refuse_type(const ModelConfig& model) const {
-    std::vector<std::string_view> names;
-    for (const Family* const one : families())
-      for (const ModelType& known : one->types())
-        if (!known.gguf.architecture.empty()) names.push_back(known.name);
-    refuse("--to gguf: models of ",
-           type ? concat("the type ", type->name)
-                : concat("family ", model_families()[static_cast<int>(model.family)]),
-           " cannot be converted, those of the types ", join(names), " can",
-           type ? "; convert the Hugging Face folder with llama.cpp's own script" : "");
-  }
-
-  void check(const ModelConfig& model) const {
-    Unsupported unsupported;
-    // In others, versions of llama.cpp differ in what they multiply cosines and sines by.
-    if (model.rope.kind == RopeScalingKind::yarn && type->gguf.yarn == GgufYarn::none)
-      unsupported.emplace_back("rope_scaling = yarn");
-    // llama.cpp takes the factors of long sequences for short ones, too, if the context is long.
-    if (model.rope.kind == RopeScalingKind::longrope)
-      unsupported.emplace_back("rope_scaling = longrope");
-    if (model.rope.kind == RopeScalingKind::linear && !type->gguf.linear_and_window_ropes)
-      unsupported.emplace_back("rope_scaling = linear");
-    if (model.partial_rotary_factor != 1 && !type->gguf.partial_rotary)
-      unsupported.push_back(concat("partial_rotary_factor = ", model.partial_rotary_factor));
-    if (!type->gguf.biases) {
-      const ModelConfig& usual = type->defaults;
-      if (model.qkv_bias && !usual.qkv_bias) unsupported.emplace_back("qkv_bias = true");
-      if (model.out_bias && !usual.out_bias) unsupported.emplace_back("out_bias = true");
-      if (model.mlp_bias && !usual.mlp_bias) unsupported.emplace_back("mlp_bias = true");
-    }
-    if (model.experts > 0 && !type->gguf.experts)
-      unsupported.push_back(concat("experts = ", model.experts));
-    if (model.has_window_rope() && !type->gguf.linear_and_window_ropes)
-      unsupported.emplace_back("other rotary frequencies in layers with the window");
-    if (unsupported.empty() && type->gguf.check) type->gguf.check(model, unsupported);
-    if (!unsupported.empty())
-      refuse("--to gguf: of models of the type ", type->name,
-             " these cannot be converted: ", join(unsupported),
-             "; convert the Hugging Face folder with llama.cpp's own script");
-  }
-};
 
 /// llama.cpp's code for the type of most tensors of a file.
 std::uint32_t file_type(GgufType type) {
@@ -113,31 +57,16 @@ bool cuts_as_deepseek_3(const BpeVocab& vocab) {
 
 /// The name under which llama.cpp knows a byte-level tokenizer's pattern.
 std::string pre_tokenizer_name(const BpeVocab& vocab) {
-  constexpr std::string_view kLetters =
-      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})";
-  constexpr std::string_view kRest = R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-  constexpr std::string_view
-      kSmall = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)",
-      kLarge = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)",
-      kOther = R"(| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-      kShort = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?";
-  const std::array<std::pair<std::string, const char*>, 5> known = {
-      std::pair{std::string(kGpt2Pattern), "gpt-2"},
-      {concat(kLetters, "{1,3}", kRest), "llama-bpe"},
-      {concat(kLetters, kRest), "qwen2"},
-      {concat(kSmall, '|', kLarge, R"(|\p{N})", kOther), "tekken"},
-      {concat(kSmall, kShort, '|', kLarge, kShort, R"(|\p{N}{1,3})", kOther), "gpt-4o"}};
-  const auto found =
-      std::ranges::find(known, vocab.pattern, [](const auto& pair) { return pair.first; });
+  const auto found = std::ranges::find(gguf_words(), vocab.pattern, &GgufWords::pattern);
   const bool composes = std::ranges::all_of(
       vocab.normalizer, [](const TextStep& step) { return step.kind == TextStep::Kind::nfc; });
   const bool plain = vocab.spacing.empty() && composes;
   if (plain && vocab.words == BpeWords::splits && cuts_as_deepseek_3(vocab)) return "deepseek-v3";
-  if (found == known.end() || vocab.words != BpeWords::pattern || !plain)
+  if (found == gguf_words().end() || vocab.words != BpeWords::pattern || !plain)
     refuse("--to gguf: ", vocab.name, " cuts text into words as no tokenizer of GGUF that is ",
            "known here does (those of GPT-2, GPT-4o, Llama 3, Qwen, DeepSeek-V3 and Mistral's ",
            "Tekken): '", vocab.pattern, "'");
-  return found->second;
+  return found->name;
 }
 
 /// Tokens as the keys list them.
@@ -234,44 +163,10 @@ GgufKeys keys_of_sentencepiece(const std::string& path, std::int64_t count) {
 
 namespace {
 
-constexpr std::string_view kRouter = ".ffn_gate_inp.weight", kExperts = "_exps.",
-                           kLatentHeads = ".attn_kv_b.weight";
-
 std::int64_t dense_layers_of(const ModelConfig& model) {
   std::int64_t count = 0;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) count += !model.has_experts(layer);
   return count;
-}
-
-/// Whether one of those before it, if it is of an expert or the rows after a gate's, takes it up.
-bool add_to_last_alike(std::vector<GgufTensor>& tensors, const GgufTensor& tensor) {
-  auto latest_first = std::views::reverse(tensors);
-  const auto found = std::ranges::find(latest_first, tensor.name, &GgufTensor::name);
-  if (found == latest_first.end()) return false;
-  found->more.push_back(tensor.parameter);
-  return true;
-}
-
-/// In Q8_0 a row is blocks of 32 columns.
-GgufType type_of_columns(GgufType type, std::int64_t cols) {
-  return type == GgufType::q8_0 && cols % 32 != 0 ? GgufType::f16 : type;
-}
-
-/// A head's rows of the product that makes keys and values of a latent are a matrix of keys,
-/// transposed, and one of values.
-void add_latent_heads(const ModelConfig& model, const GgufTensor& both,
-                      std::vector<GgufTensor>& tensors) {
-  const std::string block = both.name.substr(0, both.name.size() - kLatentHeads.size());
-  const std::int64_t keys = model.qk_nope_head_dim, values = model.v_head_dim;
-  GgufTensor part = both;
-  part.name = block + ".attn_k_b.weight";
-  part.heads = {.of = keys + values, .first = 0, .count = keys, .transposed = true};
-  part.type = type_of_columns(both.type, keys);
-  tensors.push_back(part);
-  part.name = block + ".attn_v_b.weight";
-  part.heads = {.of = keys + values, .first = keys, .count = values};
-  part.type = type_of_columns(both.type, both.parameter.cols);
-  tensors.push_back(std::move(part));
 }
 
 void add_yarn(const ModelConfig& model, GgufYarn form, const std::string& architecture,
@@ -385,11 +280,15 @@ GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab) {
     const BpeVocab written = read_tokenizer_json(json);
     return written.characters.empty() && !written.unigram;
   };
-  const bool is_bpe = path_exists(json) && is_byte_level();
-  GgufKeys keys = !is_bpe && path_exists(sentencepiece)
-                      ? keys_of_sentencepiece(sentencepiece, vocab)
-                  : path_exists(json) ? keys_of_bpe(read_tokenizer_json(json), vocab)
-                                      : keys_of_bpe(read_bpe_vocab(folder), vocab);
+  const bool from_gguf = is_gguf(tokenizer), is_json = !from_gguf && path_exists(json),
+             is_bpe = is_json && is_byte_level();
+  const bool is_sentencepiece = !from_gguf && !is_bpe && path_exists(sentencepiece);
+  const auto read_vocab = [&] {
+    if (from_gguf) return read_gguf_vocab(GgufFile(tokenizer));
+    return is_json ? read_tokenizer_json(json) : read_bpe_vocab(folder);
+  };
+  GgufKeys keys = is_sentencepiece ? keys_of_sentencepiece(sentencepiece, vocab)
+                                   : keys_of_bpe(read_vocab(), vocab);
   const auto add = [&](const char* key, std::optional<std::int32_t> token) {
     if (token) keys.emplace_back(key, static_cast<std::uint32_t>(*token));
   };
@@ -397,55 +296,14 @@ GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab) {
   if (begin.size() > 1)
     refuse("the tokenizer ", read->name(), " puts ", begin.size(),
            " tokens before a text, and GGUF has a place for one");
+  const TokenizerConfig config =
+      from_gguf ? read_gguf_tokenizer(GgufFile(tokenizer)).config : read_tokenizer_config(folder);
   add("tokenizer.ggml.bos_token_id",
-      begin.empty() ? read->added_token(read_tokenizer_config(folder).begin_of_text) : begin[0]);
+      begin.empty() ? read->added_token(config.begin_of_text) : begin[0]);
   add("tokenizer.ggml.eos_token_id", read->end_of_text());
   keys.emplace_back("tokenizer.ggml.add_bos_token", !begin.empty());
   keys.emplace_back("tokenizer.ggml.add_eos_token", false);
   return keys;
-}
-
-std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
-                                     std::span<const ParameterSpec> parameters, GgufType type) {
-  const GgufModel known(model);
-  const GgufForm& form = known.type->gguf;
-  std::vector<GgufTensor> tensors;
-  for (const ParameterSpec& spec : parameters) {
-    const bool in_keys =
-        !form.kept_in_keys.empty() && spec.name.find(form.kept_in_keys) != spec.name.npos;
-    if (in_keys) continue;  // gguf_values()
-    GgufTensor tensor{.name = known.family->gguf_name(model, spec.name),
-                      .parameter = {spec.name, spec.layout.rows, spec.layout.cols},
-                      .type = type,
-                      .vector = spec.layout.cols == 1 && !spec.decays};
-    if (tensor.name.empty())
-      refuse("--to gguf: llama.cpp has no name for the parameter ", spec.name);
-    if (tensor.vector || tensor.name.ends_with(kRouter)) tensor.type = GgufType::f32;
-    if (tensor.name.ends_with(kLatentHeads)) {
-      add_latent_heads(model, tensor, tensors);
-      continue;
-    }
-    tensor.stacked = tensor.name.find(kExperts) != tensor.name.npos;
-    if (add_to_last_alike(tensors, tensor)) continue;
-    if (model.norm_plus_one && spec.name.ends_with("norm.weight")) tensor.plus = 1;
-    tensor.type = type_of_columns(tensor.type, tensor.parameter.cols);
-    constexpr std::array kRotated = {".attn_q.weight", ".attn_k.weight", ".attn_q.bias",
-                                     ".attn_k.bias"};
-    if (form.interleaved &&
-        std::ranges::any_of(kRotated, [&](const char* end) { return tensor.name.ends_with(end); }))
-      tensor.interleaved = model.head_width();
-    tensors.push_back(std::move(tensor));
-  }
-  if (model.rope.kind == RopeScalingKind::llama3) {
-    const auto plain = rope_frequencies(model.head_width(), model.rope_theta, {}),
-               scaled = rope_frequencies(model.head_width(), model.rope_theta, model.rope);
-    GgufTensor factors{
-        .name = "rope_freqs.weight", .parameter = {"", std::ssize(plain), 1}, .vector = true};
-    for (std::size_t i = 0; i < plain.size(); ++i)
-      factors.values.push_back(static_cast<float>(plain[i] / scaled[i]));
-    tensors.push_back(std::move(factors));
-  }
-  return tensors;
 }
 
 }  // namespace axonn

@@ -7,6 +7,7 @@
 #include "axonn/data/storage/gguf.h"
 #include "axonn/data/storage/parameter_source.h"
 #include "axonn/network/model/config.h"
+#include "axonn/network/model/gguf_tensors.h"
 #include "axonn/ranks/parallel/parameters.h"
 
 namespace axonn {
@@ -32,11 +33,5 @@ GgufKeys gguf_values(const ModelConfig& model, ParameterSource& source);
 /// "bytes" is one without merges, whose end is a byte that no text has. tokenizer.model with BPE is
 /// of the kind "llama". Throws UsageError for any other tokenizer, with the reason.
 GgufKeys gguf_tokenizer_keys(const std::string& tokenizer, std::int64_t vocab);
-
-/// The tensors: the model's parameters under llama.cpp's names, vectors in F32. In architecture
-/// "llama", the rows of queries and keys are interleaved. In Q8_0 a matrix whose rows are not
-/// multiples of 32 is stored in F16. Llama 3.1's scaled frequencies are a tensor of their own.
-std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
-                                     std::span<const ParameterSpec> parameters, GgufType type);
 
 }  // namespace axonn

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/data/text/bpe/write_bpe.h"
+#include "axonn/data/text/gguf_text.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/network/model/model_files.h"
@@ -104,6 +105,18 @@ void write_tokenizer(const BpeVocab& vocab, const std::string& to) {
     write_text(path, to_tokenizer_config(vocab));
 }
 
+/// Writes the files of a tokenizer that was read from GGUF.
+void write_tokenizer(const GgufTokenizer& tokenizer, const std::string& to) {
+  write_text(to + "/tokenizer.json", tokenizer.json);
+  Json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
+              {"add_bos_token", tokenizer.config.adds_begin.value_or(false)},
+              {"clean_up_tokenization_spaces", false}};
+  for (const auto& [key, token] : {std::pair{"bos_token", &tokenizer.config.begin_of_text},
+                                   {"eos_token", &tokenizer.config.end_of_text}})
+    if (!token->empty()) config[key] = *token;
+  write_text(to + "/tokenizer_config.json", config.dump(2) + '\n');
+}
+
 void write_forms(const Forms& forms, const std::string& to) {
   for (const ChatFormat::Form& form : forms) {
     if (form.name == "default") {
@@ -146,6 +159,10 @@ void copy_tokenizer(const ModelText& text, const Forms& forms, const std::string
   if (text.tokenizer.empty()) return write_forms(forms, to);
   if (text.tokenizer == "bytes") {
     write_tokenizer(bytes_as_bpe(), to);
+    return write_forms(forms, to);
+  }
+  if (is_gguf(text.tokenizer)) {
+    write_tokenizer(read_gguf_tokenizer(GgufFile(text.tokenizer)), to);
     return write_forms(forms, to);
   }
   const fs::path from = tokenizer_folder(text.tokenizer);

@@ -1,4 +1,5 @@
 // axonn convert as a user runs it: conversions keep the model, and full disks do no harm.
+#include <cmath>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -89,6 +90,27 @@ TEST_F(ConvertCommand, AdaptersAreWrittenLoadedTrainedFurtherAndMerged) {
                   "--training.steps", "1", "--optimizer.lr", "1e-9"}));
   fs::remove_all(adapter);
   EXPECT_EQ(text(run_ / "more" + "/checkpoints"), want) << "a step with a tiny learning rate";
+}
+
+TEST_F(ConvertCommand, AdaptersBesideQuantizedWeightsAreMergedIntoTheValuesOfTheirCodes) {
+  const std::string folder = run_ / "folder", merged = run_ / "merged", lora = run_ / "lora";
+  run({"convert", "--model", checkpoints(), "--out", folder});
+  run(run_.train({"--model.path", folder, "--output.dir", lora, "--lora.rank", "4",
+                  "--model.quantize", "nf4", "--optimizer.lr", "0.1"}));
+  run({"convert", "--model", lora + "/checkpoints", "--out", merged, "--merge"});
+  test::spill(run_ / "text.txt", "Once there was a town by the river, and it was small.");
+  const auto loss = [&](const std::string& model, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"eval", "--model", model, "--data", run_ / "text.txt", "--seq-len",
+                               "8", "--json", run_ / "scores.json"});
+    run(more);
+    return nlohmann::json::parse(test::slurp(run_ / "scores.json")).at("loss").get<double>();
+  };
+  const double want = loss(lora + "/checkpoints");
+  EXPECT_NEAR(loss(merged), want, 2e-6) << "rounded sums of weight and change";
+  const std::string adapter = run_ / "adapter";
+  run({"convert", "--model", lora + "/checkpoints", "--out", adapter});
+  EXPECT_GT(std::abs(loss(folder, {"--adapter", adapter}) - want), 1e-5)
+      << "the same adapters over weights that are not quantized";
 }
 
 TEST_F(ConvertCommand, AveragesOfTheWeightsAreExportedAndScoredInTheirPlace) {

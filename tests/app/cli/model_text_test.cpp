@@ -203,6 +203,24 @@ TEST_F(ModelTextOfRuns, IsInAGgufFile) {
   EXPECT_THAT(bytes, Not(HasSubstr(kBaseTemplate)));
 }
 
+TEST_F(ModelTextOfRuns, IsReadFromAGgufFileInEveryCommand) {
+  const std::string tuned = tune("tuned"), file = convert(tuned, "tuned.gguf", {"--to", "gguf"}),
+                    folder = convert(file, "folder", {"--to", "hf"}),
+                    again = convert(file, "again.gguf", {"--to", "gguf"});
+  expect_files(folder);
+  const double want = loss({"--model", tuned});
+  for (const std::string& model : {file, folder, again}) {
+    expect_own(model);
+    EXPECT_EQ(loss({"--model", model}), want) << model;
+    EXPECT_EQ(answer({"--model", model}), answer({"--model", tuned})) << model;
+  }
+  run({"train", "--model.path", file, "--data.jsonl", run_ / "chats.jsonl", "--training.steps", "1",
+       "--training.seq_len", "32", "--training.global_batch", "4", "--training.threads", "1",
+       "--optimizer.lr", "1e-9", "--lora.rank", "2", "--output.dir", run_ / "more"});
+  expect_own(run_ / "more");
+  EXPECT_NEAR(loss({"--model", run_ / "more"}), want, 1e-5) << "a step with a tiny learning rate";
+}
+
 TEST_F(ModelTextOfRuns, TheLastLineOfFinetuneWorksWhenTyped) {
   const std::string folder = run_ / "it's new";
   for (const bool full : {false, true}) {

@@ -35,7 +35,7 @@ double load(const View& view, std::int64_t r, std::int64_t c) {
     case DType::i64:
       return static_cast<double>(view.row<std::int64_t>(r)[c]);
     case DType::u8:
-      break;
+      return view.row<std::uint8_t>(r)[c];
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
@@ -61,6 +61,7 @@ void store(const View& view, std::int64_t r, std::int64_t c, double value) {
       view.row<std::int64_t>(r)[c] = static_cast<std::int64_t>(value);
       break;
     case DType::u8:
+      view.row<std::uint8_t>(r)[c] = static_cast<std::uint8_t>(value);
       break;
   }
 }

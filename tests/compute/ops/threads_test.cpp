@@ -303,7 +303,15 @@ Outputs elements(Backend& backend, DType type) {
   backend.run(ops::Cast{copy, a});
   backend.run(ops::Dropout{.out = dropped, .inp = b, .probability = 0.3f, .key = 5});
   backend.run(ops::ColumnSum{columns, b});
-  return outputs({&activated, &d, &sum, &copy, &dropped, &columns});
+  const QuantizedForm form{Quantization::nf4, 32};
+  const std::int64_t count = 300 * QuantizedForm::kMostUnit;
+  reference::Matrix bytes(1, form.bytes(count));
+  const std::vector<std::int32_t> random = random_ids("records", form.bytes(count), 256);
+  bytes.values.assign(random.begin(), random.end());
+  const Operand records(bytes, DType::u8);
+  Operand dequantized(1, count, type);
+  backend.run(ops::Dequantize{dequantized, records, form});
+  return outputs({&activated, &d, &sum, &copy, &dropped, &columns, &dequantized});
 }
 
 Outputs arithmetic(Backend& backend, DType type) {

@@ -358,7 +358,7 @@ TEST(HuggingFace2025, GptOssHasWindowsInTurnAndItsPublishedKeysAreRead) {
   EXPECT_THAT(error_of(llama_file(published + R"(, "quantization_config":
                                   {"quant_method": "awq"})",
                                   "gpt_oss")),
-              HasSubstr("quantization_config with quant_method 'awq' (mxfp4 is, and fp8"));
+              HasSubstr("quantization_config with quant_method 'awq' (mxfp4 and bitsandbytes"));
   ModelConfig other = resolved(model, 0, 0);
   other.sinks = false;
   EXPECT_THAT([&] { to_hugging_face_config(other, {}); },

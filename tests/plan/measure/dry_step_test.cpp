@@ -232,6 +232,19 @@ TEST(DryStep, PeakEqualsARealRunsForALlama) {
     }
 }
 
+TEST(DryStep, PeakEqualsARealRunsOverQuantizedWeights) {
+  for (const GridShape grid : {GridShape{}, GridShape{2, 2, 1, 1}, GridShape{1, 1, 2, 2}})
+    for (const Quantization kind : {Quantization::nf4, Quantization::int8}) {
+      Config config = on_grid(tiny(), grid);
+      config.model.family = ModelFamily::llama;
+      config.model.tied = false;
+      config.model.quantize = kind;
+      config.model.lora.rank = 2;
+      config.training.dtype = DType::bf16;
+      expect_dry_peak(prepared(config));
+    }
+}
+
 TEST(DryStep, PeakEqualsARealRunsInStagesThatAreAllShorterThanTheConfigsSequences) {
   Config config = on_grid(tiny(), {2, 1, 2, 1});
   config.model.family = ModelFamily::llama;  // has a table of rotary positions

@@ -1,5 +1,6 @@
 #include "axonn/compute/ops/cpu/launch.h"
 #include "axonn/compute/ops/rowwise/adafactor.h"
+#include "axonn/compute/ops/rowwise/dequantize.h"
 #include "axonn/compute/ops/rowwise/embedding.h"
 #include "axonn/compute/ops/rowwise/experts.h"
 #include "axonn/compute/ops/rowwise/heads.h"
@@ -9,6 +10,7 @@
 
 namespace axonn::ops {
 
+template void Dequantize::run(cpu::Launch, const Checker&) const;
 template void Embedding::run(cpu::Launch, const Checker&) const;
 template void EmbeddingBackward::run(cpu::Launch, const Checker&) const;
 template void PositionsBackward::run(cpu::Launch, const Checker&) const;

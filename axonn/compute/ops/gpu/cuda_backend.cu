@@ -9,6 +9,7 @@
 #include "axonn/compute/ops/operand_checks.h"
 #include "axonn/compute/ops/rowwise/adafactor.h"
 #include "axonn/compute/ops/rowwise/delta.h"
+#include "axonn/compute/ops/rowwise/dequantize.h"
 #include "axonn/compute/ops/rowwise/divergence.h"
 #include "axonn/compute/ops/rowwise/elementwise.h"
 #include "axonn/compute/ops/rowwise/embedding.h"

@@ -20,7 +20,10 @@ constexpr std::array<float, 16> kFp4 = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
 class Mxfp4Rows final : public PackedRows {
  public:
   Mxfp4Rows(SafetensorsFolder::Tensor blocks, SafetensorsFolder::Tensor scales, std::int64_t cols)
-      : blocks_(blocks), scales_(scales), each_(cols / kMxBlock) {}
+      : PackedRows({blocks.entry->name, scales.entry->name}),
+        blocks_(blocks),
+        scales_(scales),
+        each_(cols / kMxBlock) {}
 
   StoredType type() const override { return StoredType::bf16; }
 
@@ -60,7 +63,10 @@ float from_e4m3(unsigned bits) {
 class Fp8Rows final : public PackedRows {
  public:
   Fp8Rows(SafetensorsFolder::Tensor values, SafetensorsFolder::Tensor scales, std::int64_t cols)
-      : values_(values), scales_(scales), cols_(cols) {
+      : PackedRows({values.entry->name, scales.entry->name}),
+        values_(values),
+        scales_(scales),
+        cols_(cols) {
     for (unsigned bits = 0; bits < table_.size(); ++bits) table_[bits] = from_e4m3(bits);
   }
 
@@ -91,12 +97,20 @@ class Fp8Rows final : public PackedRows {
 
 }  // namespace
 
-std::shared_ptr<const PackedRows> find_fp8(const SafetensorsFolder& folder,
-                                           const SafetensorsFolder::Tensor& tensor,
+std::shared_ptr<const PackedRows> find_packed(const SafetensorsFolder& folder,
+                                              const std::string& name, const PackedShape& shape,
+                                              Differences& differences) {
+  for (const auto find : {find_mxfp4, find_fp8, find_four_bits, find_int8})
+    if (auto rows = find(folder, name, shape, differences)) return rows;
+  return nullptr;
+}
+
+std::shared_ptr<const PackedRows> find_fp8(const SafetensorsFolder& folder, const std::string& name,
                                            const PackedShape& shape, Differences& differences) {
-  const std::string& name = tensor.entry->name;
-  const auto scales = folder.find(name + "_scale_inv");
-  if (tensor.entry->type != StoredType::f8_e4m3 || !scales.entry) return nullptr;
+  const auto tensor = folder.find(name), scales = folder.find(name + "_scale_inv");
+  if (!tensor.entry || tensor.entry->type != StoredType::f8_e4m3 || !scales.entry ||
+      shape.transposed || shape.outer > 0)
+    return nullptr;
   const auto blocks = [](std::int64_t count) { return (count + kFp8Block - 1) / kFp8Block; };
   if (tensor.entry->shape != Shape{shape.rows, shape.cols} ||
       scales.entry->type != StoredType::f32 ||

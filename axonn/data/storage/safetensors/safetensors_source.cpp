@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "axonn/foundation/base/check.h"
 
@@ -188,20 +189,21 @@ void place_alone(Stored& stored, bool transposed) {
   stored.col_step = transposed ? stored.rows : 1;
 }
 
+/// Says where its rows lie among those of a joined one, each of so many elements.
+void place_rows(Stored& stored, const StoredName::Joined& joined, std::int64_t row) {
+  stored.first = joined.first * row;
+  stored.row_step = joined.step * row;
+  if (joined.turns == 1) return;
+  stored.run = stored.rows / joined.turns;
+  stored.next_run = joined.rows / joined.turns * row;
+}
+
 /// Says where it lies in a joined one.
 void place_joined(Stored& stored, const StoredName::Joined& joined) {
   const std::int64_t cols = stored.cols;
   // The elements of a column with others between them are read together.
   stored.by_columns = joined.transposed || (cols == 1 && joined.step > 1);
-  if (!joined.transposed || cols == 1) {
-    stored.first = joined.first * cols;
-    stored.row_step = joined.step * cols;
-    if (joined.turns > 1) {
-      stored.run = stored.rows / joined.turns;
-      stored.next_run = joined.rows / joined.turns * cols;
-    }
-    return;
-  }
+  if (!joined.transposed || cols == 1) return place_rows(stored, joined, cols);
   stored.first = joined.first / joined.rows * joined.rows * cols + joined.first % joined.rows;
   stored.row_step = joined.step;
   stored.col_step = joined.rows;
@@ -241,7 +243,7 @@ SafetensorsSource::SafetensorsSource(SafetensorsFolder folder,
                                      const TensorNames& names)
     : ParameterSource(folder.path(), std::move(parameters)), folder_(std::move(folder)) {
   Differences differences;
-  KnownTensors known;
+  std::set<std::string, std::less<>> known;
   for (const auto& [parameter, rows, cols] : this->parameters()) {
     const StoredName name = names.of(parameter);
     Stored& stored = stored_[parameter];
@@ -251,10 +253,11 @@ SafetensorsSource::SafetensorsSource(SafetensorsFolder folder,
         if (!stored.tensor.entry) stored.tensor = folder_.find(one);
       return stored.tensor.entry != nullptr;
     };
-    const bool alone = find(name.names);
-    if (alone ? find_fp8(stored, name, differences, known)
-              : find_mxfp4(stored, name.joined, differences, known))
+    if (find_packed(stored, name, differences)) {
+      known.insert(stored.packed->tensors().begin(), stored.packed->tensors().end());
       continue;
+    }
+    const bool alone = find(name.names);
     if (!alone && !find(name.joined.names)) {
       differences.add("there is no ", (name.joined.usual ? name.joined.names : name.names).front());
       continue;
@@ -275,30 +278,22 @@ SafetensorsSource::SafetensorsSource(SafetensorsFolder folder,
       concat(path(), " does not hold the tensors that its ", names.config, " describes"));
 }
 
-/// Whether the tensor of the parameter alone is packed.
-bool SafetensorsSource::find_fp8(Stored& stored, const StoredName& name, Differences& differences,
-                                 KnownTensors& known) const {
-  if (name.transposed) return false;
-  stored.packed =
-      axonn::find_fp8(folder_, stored.tensor, {0, stored.rows, stored.cols}, differences);
-  if (!stored.packed) return false;
-  const std::string& tensor = stored.tensor.entry->name;
-  known.insert({tensor, tensor + "_scale_inv"});
-  return true;
-}
-
-/// Whether the folder has the joined tensor as a packed one.
-bool SafetensorsSource::find_mxfp4(Stored& stored, const StoredName::Joined& joined,
-                                   Differences& differences, KnownTensors& known) const {
-  for (const std::string& name : joined.names) {
-    stored.packed =
-        axonn::find_mxfp4(folder_, name, {joined.outer, joined.rows, stored.cols}, differences);
-    if (!stored.packed) continue;
-    stored.first = joined.first;
-    stored.row_step = joined.step;
-    for (const char* const part : {"_blocks", "_scales"}) known.insert(name + part);
-    return true;
-  }
+/// Whether the folder has the parameter, alone or joined with others, in packed tensors.
+bool SafetensorsSource::find_packed(Stored& stored, const StoredName& name,
+                                    Differences& differences) const {
+  const PackedShape alone{.rows = stored.rows, .cols = stored.cols, .transposed = name.transposed};
+  for (const std::string& one : name.names)
+    if ((stored.packed = axonn::find_packed(folder_, one, alone, differences))) {
+      stored.row_step = 1;
+      return true;
+    }
+  const StoredName::Joined& joined = name.joined;
+  const PackedShape whole{.outer = joined.outer, .rows = joined.rows, .cols = stored.cols};
+  for (const std::string& one : joined.names)
+    if ((stored.packed = axonn::find_packed(folder_, one, whole, differences))) {
+      place_rows(stored, joined, 1);
+      return true;
+    }
   return false;
 }
 

@@ -3,7 +3,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,14 +13,14 @@
 
 namespace axonn {
 
-/// How a folder stores a parameter.
+/// How a folder stores a parameter. In place of any tensor there may be packed ones
+/// (packed_rows.h).
 struct StoredName {
   std::vector<std::string> names;  ///< the usual one first; a folder has one of them
   bool transposed = false;         ///< stored as (in, out), as in GPT-2's Conv1D
   bool depthwise = false;          ///< stored as (rows, 1, cols): a convolution of each row alone
   /// A tensor (outer, rows, cols) that may hold the parameter instead, as some of its outer · rows
-  /// rows, such as the matrices of all experts of a layer. In its place there may be NAME_blocks
-  /// and NAME_scales, whose values are in MXFP4 (packed_rows.h).
+  /// rows, such as the matrices of all experts of a layer.
   struct Joined {
     std::vector<std::string> names = {};  ///< empty: there is no such tensor
     std::int64_t outer = 0;               ///< 0: the tensor is (rows, cols)
@@ -82,11 +81,7 @@ class SafetensorsSource final : public ParameterSource {
   };
 
  private:
-  using KnownTensors = std::set<std::string, std::less<>>;
-  bool find_fp8(Stored& stored, const StoredName& name, Differences& differences,
-                KnownTensors& known) const;
-  bool find_mxfp4(Stored& stored, const StoredName::Joined& joined, Differences& differences,
-                  KnownTensors& known) const;
+  bool find_packed(Stored& stored, const StoredName& name, Differences& differences) const;
 
   SafetensorsFolder folder_;
   std::map<std::string, Stored, std::less<>> stored_;  // by parameter

@@ -459,12 +459,18 @@ BpeVocab read_bpe_vocab(const std::string& folder) {
 
 BpeVocab read_tokenizer_json(const std::string& path) {
   const TextFile file(path);
-  const JsonNode root = JsonNode::parse(file.text(), path);
+  return parse_tokenizer_json(
+      file.text(), path, read_tokenizer_config(std::filesystem::path(path).parent_path().string()));
+}
+
+BpeVocab parse_tokenizer_json(std::string_view text, const std::string& place,
+                              const TokenizerConfig& config) {
+  const JsonNode root = JsonNode::parse(text, place);
   if (!root.is_object()) root.reject("wanted an object with \"model\"");
   check_model(root["model"]);
 
   BpeVocab vocab;
-  vocab.name = concat("BPE (", path, ')');
+  vocab.name = concat("BPE (", place, ')');
   const TextParts parts = read_text_parts(root, vocab);
   const JsonNode model = root["model"];
   const bool unigram = model["type"].text_or("BPE") == "Unigram";
@@ -472,7 +478,7 @@ BpeVocab read_tokenizer_json(const std::string& path) {
       unigram ? read_unigram(model, parts, vocab) : read_token_ids(model["vocab"]);
   TokenIds ids = model_ids;
   read_added_tokens(root["added_tokens"], ids, vocab);
-  vocab.tokens.resize(count_ids(ids, path));
+  vocab.tokens.resize(count_ids(ids, place));
   if (!unigram) read_merged(model, model_ids, parts, vocab);
   set_tokens(model_ids, parts, vocab);
   for (const AddedToken& token : vocab.added_tokens) {
@@ -482,8 +488,6 @@ BpeVocab read_tokenizer_json(const std::string& path) {
                          : token.content);
     vocab.tokens[token.id] = shown_token(content, parts);
   }
-  const TokenizerConfig config =
-      read_tokenizer_config(std::filesystem::path(path).parent_path().string());
   vocab.notes.insert(vocab.notes.end(), config.notes.begin(), config.notes.end());
   if (const bool puts = !vocab.spacing.empty();
       parts.byte_level && config.prefix_space.value_or(puts) != puts)
@@ -497,8 +501,8 @@ BpeVocab read_tokenizer_json(const std::string& path) {
     root.reject("not supported: ", unread, "; these keys may change tokens. Remove them if ",
                 "they do not, or save the tokenizer with a version of its library that has none");
   vocab.fingerprint =
-      hash_text(concat("tokenizer.json ", hash_text(file.text()), ' ', list_of(vocab.begin_of_text),
-                       ' ', vocab.end_of_text.value_or(-1), ' ', kUnicodeVersion));
+      hash_text(concat("tokenizer.json ", hash_text(text), ' ', list_of(vocab.begin_of_text), ' ',
+                       vocab.end_of_text.value_or(-1), ' ', kUnicodeVersion));
   return vocab;
 }
 

@@ -16,6 +16,8 @@
 
 namespace axonn {
 
+struct TokenizerConfig;
+
 /// Joins two neighbouring tokens into one.
 struct BpeMerge {
   std::int32_t left, right, result;
@@ -101,5 +103,9 @@ BpeVocab read_bpe_vocab(const std::string& folder);
 /// file and the place in it ("tokenizer.json: pre_tokenizer.pretokenizers[0].behavior"); also for a
 /// key that it does not know, unless it is null, false or empty.
 BpeVocab read_tokenizer_json(const std::string& path);
+/// The same of a text, which `place` names in messages; `config` is what its tokenizer_config.json
+/// says.
+BpeVocab parse_tokenizer_json(std::string_view text, const std::string& place,
+                              const TokenizerConfig& config);
 
 }  // namespace axonn

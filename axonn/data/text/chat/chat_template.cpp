@@ -6,6 +6,7 @@
 
 #include "axonn/data/text/chat/named_templates.h"
 #include "axonn/data/text/chat/turns.h"
+#include "axonn/data/text/gguf_text.h"
 #include "axonn/data/text/jinja/jinja_parser.h"
 #include "axonn/data/text/jinja/jinja_print.h"
 #include "axonn/foundation/base/check.h"
@@ -165,6 +166,7 @@ std::vector<std::string> roles_of(const Conversation& conversation) {
 ChatFormat chat_format_in(const std::string& tokenizer) {
   if (tokenizer.empty()) return {};
   if (tokenizer == "bytes") return find_chat_format("chatml", tokenizer);
+  if (is_gguf(tokenizer)) return {.forms = read_gguf_text(GgufFile(tokenizer)).forms};
   return format_of_folder(tokenizer_folder(tokenizer));
 }
 

@@ -197,7 +197,8 @@ Adapters::Adapters(ParameterGroup& block, LoraConfig config)
       groups_(std::max<std::size_t>(config_.choices.size(), 1)) {
   AXONN_CHECK(config_.rank >= 0, block_, ": adapters of rank ", config_.rank, ", want at least 0");
   if (config_.rank > 0 && !config_.modules.empty())
-    block.divert(whole_, [this](const std::string& name) { return trains_whole(config_, name); });
+    block.divert(whole_,
+                 [this](const ParameterSpec& spec) { return trains_whole(config_, spec.name); });
 }
 
 std::vector<ParameterGroup*> Adapters::groups() {

@@ -48,6 +48,7 @@ constexpr Family kGptFamily{
     .stored_name = gpt2_stored_name,
     .embedding = "wte.weight",
     .prefix = "transformer.",
+    .gguf_name = gpt2_gguf_name,
     .conv1d = true};
 
 }  // namespace axonn

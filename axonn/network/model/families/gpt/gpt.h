@@ -16,6 +16,7 @@ extern const Family kGptFamily;
 std::span<const ModelType> gpt_types();
 ModelConfig read_gpt2(const JsonReader& file, const ModelType& type, Unsupported& unsupported);
 void write_gpt2(const ModelConfig& model, const ModelType& type, JsonObject& out);
+std::string gpt2_gguf_name(const ModelConfig& model, const std::string& parameter);
 StoredName gpt2_stored_name(const ModelConfig& model, const ModelType* type,
                             const std::string& parameter);
 

@@ -101,4 +101,29 @@ StoredName gpt2_stored_name(const ModelConfig&, const ModelType*, const std::str
   return {.names = {parameter, concat(kGptFamily.prefix, parameter)}, .transposed = conv1d};
 }
 
+std::string gpt2_gguf_name(const ModelConfig&, const std::string& parameter) {
+  using Names = std::array<std::string_view, 2>;
+  constexpr std::array<Names, 3> kEnds = {{{"wte.weight", "token_embd.weight"},
+                                           {"wpe.weight", "position_embd.weight"},
+                                           {"lm_head.weight", "output.weight"}}};
+  constexpr std::array<Names, 6> kModules = {{{"ln_1", "attn_norm"},
+                                              {"attn.c_attn", "attn_qkv"},
+                                              {"attn.c_proj", "attn_output"},
+                                              {"ln_2", "ffn_norm"},
+                                              {"mlp.c_fc", "ffn_up"},
+                                              {"mlp.c_proj", "ffn_down"}}};
+  for (const auto& [here, there] : kEnds)
+    if (parameter == here) return std::string(there);
+  constexpr std::string_view kNorm = "ln_f.", kLayers = "h.";
+  if (parameter.starts_with(kNorm)) return concat("output_norm.", parameter.substr(kNorm.size()));
+  const std::size_t dot = parameter.find('.', kLayers.size()), kind = parameter.rfind('.');
+  if (!parameter.starts_with(kLayers) || dot == parameter.npos || kind <= dot) return {};
+  const std::string_view module = std::string_view(parameter).substr(dot + 1, kind - dot - 1);
+  for (const auto& [here, there] : kModules)
+    if (module == here)
+      return concat("blk.", parameter.substr(kLayers.size(), dot - kLayers.size()), '.', there,
+                    parameter.substr(kind));
+  return {};
+}
+
 }  // namespace axonn

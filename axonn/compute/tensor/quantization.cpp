@@ -1,0 +1,134 @@
+#include "axonn/compute/tensor/quantization.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "axonn/foundation/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr std::int64_t kFourBitBlock = 64, kEightBitBlock = 32;
+constexpr float kMostCode = 127;
+
+/// The codes of a kind in the order of their values, and what lies halfway between two of them.
+struct OrderedCodes {
+  std::array<std::uint8_t, 16> codes;
+  std::array<float, 15> thresholds;
+
+  std::uint8_t nearest(float x) const {
+    int below = 0;
+    for (const float threshold : thresholds) below += x > threshold ? 1 : 0;
+    return codes[below];
+  }
+};
+
+template <typename Value>
+OrderedCodes ordered(const std::array<std::uint8_t, 16>& codes, Value value) {
+  OrderedCodes all{codes, {}};
+  for (std::size_t i = 0; i + 1 < codes.size(); ++i)
+    all.thresholds[i] = (value(codes[i]) + value(codes[i + 1])) / 2;
+  return all;
+}
+
+const OrderedCodes& codes_of(Quantization kind) {
+  static const OrderedCodes kNf4 =
+      ordered({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, FourBitValues::nf4);
+  // Code 8 is -0, but above 0: so the library has it.
+  static const OrderedCodes kFp4 =
+      ordered({11, 10, 13, 12, 15, 14, 9, 0, 8, 1, 6, 7, 4, 5, 2, 3}, FourBitValues::fp4);
+  return kind == Quantization::nf4 ? kNf4 : kFp4;
+}
+
+float largest_size(std::span<const float> values) {
+  float most = 0;
+  for (const float value : values) {
+    if (!std::isfinite(value)) refuse("a weight is ", value, ", which cannot be quantized");
+    most = std::max(most, std::abs(value));
+  }
+  return most;
+}
+
+/// Returns the factor.
+float quantize_four_bits(const OrderedCodes& to, bool whole, std::span<const float> values,
+                         std::uint8_t* codes) {
+  // As the library does: of smaller values the inverse is no larger, and a block that is not whole
+  // is divided.
+  constexpr float kLeast = 1e-38f;
+  const float most = largest_size(values), divisor = std::max(most, kLeast),
+              inverse = 1.0f / divisor;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    codes[i] = to.nearest(whole ? values[i] * inverse : values[i] / divisor);
+  return most;
+}
+
+float quantize_int8(std::span<const float> values, std::uint8_t* codes) {
+  const float most = largest_size(values), scale = most == 0 ? 0.0f : kMostCode / most;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float code = std::clamp(std::nearbyint(values[i] * scale), -kMostCode, kMostCode);
+    codes[i] = static_cast<std::uint8_t>(static_cast<std::int8_t>(code));
+  }
+  return most;
+}
+
+float quantize_q8_0(std::span<const float> values, std::uint8_t* codes) {
+  const float most = largest_size(values), factor = most / kMostCode,
+              inverse = factor == 0 ? 0.0f : 1.0f / factor;
+  f16 half;
+  put(half, factor);
+  if (!std::isfinite(get(half)))
+    refuse("a weight is ", most, ", of which q8_0 has no factor in f16");
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float code = std::clamp(std::round(values[i] * inverse), -kMostCode, kMostCode);
+    codes[i] = static_cast<std::uint8_t>(static_cast<std::int8_t>(code));
+  }
+  return get(half);
+}
+
+}  // namespace
+
+std::int64_t block_of(Quantization kind, std::int64_t cols) {
+  if (kind == Quantization::int8) return cols;
+  return kind == Quantization::q8_0 ? kEightBitBlock : kFourBitBlock;
+}
+
+void quantize(Quantization kind, std::int64_t block, std::span<const float> values,
+              QuantizedValues& out) {
+  out.codes.resize(values.size());
+  out.factors.resize((std::ssize(values) + block - 1) / block);
+  for (std::int64_t i = 0; i < std::ssize(out.factors); ++i) {
+    const std::int64_t first = i * block;
+    const auto part = values.subspan(first, std::min(block, std::ssize(values) - first));
+    std::uint8_t* const codes = out.codes.data() + first;
+    if (kind == Quantization::int8)
+      out.factors[i] = quantize_int8(part, codes);
+    else if (kind == Quantization::q8_0)
+      out.factors[i] = quantize_q8_0(part, codes);
+    else
+      out.factors[i] = quantize_four_bits(codes_of(kind), std::ssize(part) == block, part, codes);
+  }
+}
+
+float QuantizedValues::value(Quantization kind, std::int64_t i, std::int64_t block) const {
+  return dequantized(kind, codes[i], factors[i / block]);
+}
+
+void write_record(const QuantizedForm& form, std::span<const std::uint8_t> codes, float factor,
+                  std::byte* out) {
+  if (form.factor_bytes() == sizeof factor) {
+    std::memcpy(out, &factor, sizeof factor);
+  } else {
+    f16 half;
+    put(half, factor);
+    std::memcpy(out, &half, sizeof half);
+  }
+  out += form.factor_bytes();
+  std::fill_n(out, form.record_bytes() - form.factor_bytes(), std::byte{});
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    out[form.half_bytes() ? i / 2 : i] |=
+        std::byte(form.half_bytes() && i % 2 == 0 ? codes[i] << 4 : codes[i]);
+}
+
+}  // namespace axonn

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "axonn/compute/tensor/dtype.h"
+
+namespace axonn {
+
+/// The values of the codes of nf4, and of fp4.
+struct FourBitValues {
+  AXONN_DEVICE static float nf4(unsigned code) {
+    constexpr float kValues[] = {-1.0f,
+                                 -0.6961928009986877f,
+                                 -0.5250730514526367f,
+                                 -0.39491748809814453f,
+                                 -0.28444138169288635f,
+                                 -0.18477343022823334f,
+                                 -0.09105003625154495f,
+                                 0.0f,
+                                 0.07958029955625534f,
+                                 0.16093020141124725f,
+                                 0.24611230194568634f,
+                                 0.33791524171829224f,
+                                 0.44070982933044434f,
+                                 0.5626170039176941f,
+                                 0.7229568362236023f,
+                                 1.0f};
+    return kValues[code];
+  }
+  AXONN_DEVICE static float fp4(unsigned code) {
+    constexpr float kValues[] = {
+        0.0f,  0.0625f / 12,  8.0f / 12,  1.0f,  4.0f / 12,  0.5f,  2.0f / 12,  3.0f / 12,
+        -0.0f, -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -0.5f, -2.0f / 12, -3.0f / 12};
+    return kValues[code];
+  }
+};
+
+/// The value of a code.
+AXONN_DEVICE inline float dequantized(Quantization kind, unsigned code, float factor) {
+  if (kind == Quantization::nf4) return FourBitValues::nf4(code) * factor;
+  if (kind == Quantization::fp4) return FourBitValues::fp4(code) * factor;
+  const auto number = static_cast<float>(static_cast<std::int8_t>(code));
+  return kind == Quantization::int8 ? number * factor / 127.0f : number * factor;
+}
+
+/// The values in a block of a matrix with rows of so many values.
+std::int64_t block_of(Quantization kind, std::int64_t cols);
+
+/// Values as codes, and the factor of each block.
+struct QuantizedValues {
+  std::vector<std::uint8_t> codes;  ///< one a value; of int8 and q8_0 two's complement
+  std::vector<float> factors;
+
+  float value(Quantization kind, std::int64_t i, std::int64_t block) const;
+};
+
+/// Quantizes blocks of so many values; the last one may have fewer. Throws UsageError for a value
+/// that is not finite, and for one that a factor in f16 cannot hold.
+void quantize(Quantization kind, std::int64_t block, std::span<const float> values,
+              QuantizedValues& out);
+
+/// Writes codes, of at most a unit, and their factor as a record; the others are 0.
+void write_record(const QuantizedForm& form, std::span<const std::uint8_t> codes, float factor,
+                  std::byte* out);
+
+}  // namespace axonn

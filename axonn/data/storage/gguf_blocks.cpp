@@ -1,0 +1,240 @@
+#include "axonn/data/storage/gguf_blocks.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "axonn/compute/tensor/dtype.h"
+
+namespace axonn {
+
+namespace {
+
+using GgufBlock = const std::byte*;
+
+constexpr std::int64_t kSmallBlock = 32, kLargeBlock = 256;  // values of a block
+
+unsigned byte_at(GgufBlock block, std::int64_t i) { return std::to_integer<unsigned>(block[i]); }
+
+int signed_byte_at(GgufBlock block, std::int64_t i) {
+  return static_cast<std::int8_t>(byte_at(block, i));
+}
+
+unsigned word_at(GgufBlock block, std::int64_t i) {
+  return byte_at(block, i) | byte_at(block, i + 1) << 8;
+}
+
+float half_at(GgufBlock block, std::int64_t i) {
+  return get(f16{static_cast<std::uint16_t>(word_at(block, i))});
+}
+
+float product(float a, float b) { return a * b; }
+
+/// a · b ± c, rounded twice, which a fused operation would not be.
+float product_plus(float a, float b, float c) {
+  return static_cast<float>(static_cast<double>(a) * b) + c;
+}
+
+void read_f32(GgufBlock block, float* out) {
+  *out = std::bit_cast<float>(word_at(block, 0) | word_at(block, 2) << 16);
+}
+
+void read_f16(GgufBlock block, float* out) { *out = half_at(block, 0); }
+
+void read_bf16(GgufBlock block, float* out) {
+  *out = get(bf16{static_cast<std::uint16_t>(word_at(block, 0))});
+}
+
+void read_q8_0(GgufBlock block, float* out) {
+  const float scale = half_at(block, 0);
+  for (int i = 0; i < kSmallBlock; ++i)
+    out[i] = product(scale, static_cast<float>(signed_byte_at(block, 2 + i)));
+}
+
+/// The codes of 4 bits from byte `first` on: the lower halves of 16 bytes, then the higher ones.
+unsigned half_byte(GgufBlock block, std::int64_t first, int i) {
+  const unsigned both = byte_at(block, first + i % 16);
+  return i < 16 ? both & 15 : both >> 4;
+}
+
+/// The fifth bit of value i, of 32 from byte `first` on.
+unsigned fifth_bit(GgufBlock block, std::int64_t first, int i) {
+  return byte_at(block, first + i / 8) >> i % 8 & 1;
+}
+
+void read_q4_0(GgufBlock block, float* out) {
+  const float scale = half_at(block, 0);
+  for (int i = 0; i < kSmallBlock; ++i)
+    out[i] = product(scale, static_cast<float>(static_cast<int>(half_byte(block, 2, i)) - 8));
+}
+
+void read_q4_1(GgufBlock block, float* out) {
+  const float scale = half_at(block, 0), least = half_at(block, 2);
+  for (int i = 0; i < kSmallBlock; ++i)
+    out[i] = product_plus(scale, static_cast<float>(half_byte(block, 4, i)), least);
+}
+
+void read_q5_0(GgufBlock block, float* out) {
+  const float scale = half_at(block, 0);
+  for (int i = 0; i < kSmallBlock; ++i) {
+    const unsigned code = half_byte(block, 6, i) | fifth_bit(block, 2, i) << 4;
+    out[i] = product(scale, static_cast<float>(static_cast<int>(code) - 16));
+  }
+}
+
+void read_q5_1(GgufBlock block, float* out) {
+  const float scale = half_at(block, 0), least = half_at(block, 2);
+  for (int i = 0; i < kSmallBlock; ++i) {
+    const unsigned code = half_byte(block, 8, i) | fifth_bit(block, 4, i) << 4;
+    out[i] = product_plus(scale, static_cast<float>(code), least);
+  }
+}
+
+/// A scale of 8 bits with a bias of 128; codes as in MXFP4 with doubled values.
+void read_mxfp4(GgufBlock block, float* out) {
+  constexpr std::array<float, 16> kValues = {0, 1,  2,  3,  4,  6,  8,  12,
+                                             0, -1, -2, -3, -4, -6, -8, -12};
+  const int exponent = static_cast<int>(byte_at(block, 0)) - 128;
+  for (int i = 0; i < kSmallBlock; ++i)
+    out[i] = std::ldexp(kValues[half_byte(block, 1, i)], exponent);
+}
+
+constexpr std::array<float, 16> kNonLinear = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                              1,    13,   25,  38,  53,  69,  89,  113};
+
+void read_iq4_nl(GgufBlock block, float* out) {
+  const float scale = half_at(block, 0);
+  for (int i = 0; i < kSmallBlock; ++i) out[i] = product(scale, kNonLinear[half_byte(block, 2, i)]);
+}
+
+/// 8 sub-blocks with scales of 6 bits: 4 in scales_l, 2 in scales_h.
+void read_iq4_xs(GgufBlock block, float* out) {
+  const float scale = half_at(block, 0);
+  for (int sub = 0; sub < 8; ++sub) {
+    const unsigned low = byte_at(block, 4 + sub / 2) >> 4 * (sub % 2) & 15,
+                   high = word_at(block, 2) >> 2 * sub & 3;
+    const float own = product(scale, static_cast<float>(static_cast<int>(low | high << 4) - 32));
+    for (int i = 0; i < kSmallBlock; ++i)
+      out[sub * kSmallBlock + i] = product(own, kNonLinear[half_byte(block, 8 + 16 * sub, i)]);
+  }
+}
+
+/// Two bits of value i of 256 from byte `first` on: a byte has those of values 32 apart.
+unsigned two_bits(GgufBlock block, std::int64_t first, int i) {
+  return byte_at(block, first + i / 128 * 32 + i % 32) >> 2 * (i % 128 / 32) & 3;
+}
+
+/// 16 sub-blocks, each with a scale and a least value of 4 bits.
+void read_q2_k(GgufBlock block, float* out) {
+  const float scale = half_at(block, 80), least = half_at(block, 82);
+  for (int i = 0; i < kLargeBlock; ++i) {
+    const unsigned both = byte_at(block, i / 16);
+    out[i] = product_plus(product(scale, static_cast<float>(both & 15)),
+                          static_cast<float>(two_bits(block, 16, i)),
+                          -product(least, static_cast<float>(both >> 4)));
+  }
+}
+
+/// 16 sub-blocks with scales of 6 bits; a third bit of each value, which is 4 less if it is 0.
+void read_q3_k(GgufBlock block, float* out) {
+  constexpr std::int64_t kScales = 96;
+  const float scale = half_at(block, 108);
+  for (int i = 0; i < kLargeBlock; ++i) {
+    const int sub = i / 16;
+    const unsigned low = byte_at(block, kScales + sub % 8) >> (sub < 8 ? 0 : 4) & 15,
+                   high = byte_at(block, kScales + 8 + sub % 4) >> 2 * (sub / 4) & 3,
+                   third = byte_at(block, i % 32) >> i / 32 & 1;
+    const float own = product(scale, static_cast<float>(static_cast<int>(low | high << 4) - 32));
+    const int code = static_cast<int>(two_bits(block, 32, i)) - (third != 0 ? 0 : 4);
+    out[i] = product(own, static_cast<float>(code));
+  }
+}
+
+/// The scale and the least value of a sub-block of 32, of 6 bits each, in 12 bytes.
+struct SixBits {
+  SixBits(GgufBlock bytes, int sub) {
+    const auto at = [&](int i) { return byte_at(bytes, i); };
+    if (sub < 4) {
+      scale = at(sub) & 63;
+      least = at(sub + 4) & 63;
+    } else {
+      scale = (at(sub + 4) & 15) | at(sub - 4) >> 6 << 4;
+      least = at(sub + 4) >> 4 | at(sub) >> 6 << 4;
+    }
+  }
+  unsigned scale, least;
+};
+
+/// The codes of 4 bits of 256 values from byte `first` on: 32 bytes have 64 values, the lower
+/// halves first.
+unsigned half_of_large(GgufBlock block, std::int64_t first, int i) {
+  const unsigned both = byte_at(block, first + i / 64 * 32 + i % 32);
+  return i % 64 < 32 ? both & 15 : both >> 4;
+}
+
+/// Q4_K, and Q5_K, whose values have a fifth bit.
+template <bool fifth>
+void read_q45_k(GgufBlock block, float* out) {
+  constexpr std::int64_t kFifth = 16, kCodes = fifth ? 48 : 16;
+  const float scale = half_at(block, 0), least = half_at(block, 2);
+  for (int i = 0; i < kLargeBlock; ++i) {
+    const SixBits own(block + 4, i / 32);
+    unsigned code = half_of_large(block, kCodes, i);
+    if (fifth) code |= (byte_at(block, kFifth + i % 32) >> i / 32 & 1) << 4;
+    out[i] = product_plus(product(scale, static_cast<float>(own.scale)), static_cast<float>(code),
+                          -product(least, static_cast<float>(own.least)));
+  }
+}
+
+/// 16 sub-blocks with scales of 8 bits; codes of 4 bits, and 2 bits of each in further bytes.
+void read_q6_k(GgufBlock block, float* out) {
+  const float scale = half_at(block, 208);
+  for (int i = 0; i < kLargeBlock; ++i) {
+    const int half = i / 128, in = i % 128;
+    const unsigned both = byte_at(block, half * 64 + in % 64),
+                   low = in < 64 ? both & 15 : both >> 4;
+    const int code = static_cast<int>(low | two_bits(block, 128, i) << 4) - 32;
+    out[i] = product(product(scale, static_cast<float>(signed_byte_at(block, 192 + i / 16))),
+                     static_cast<float>(code));
+  }
+}
+
+constexpr std::array kGgufBlockTypes = {
+    GgufBlocks{0, "F32", 1, 4, read_f32},
+    GgufBlocks{1, "F16", 1, 2, read_f16},
+    GgufBlocks{2, "Q4_0", kSmallBlock, 18, read_q4_0},
+    GgufBlocks{3, "Q4_1", kSmallBlock, 20, read_q4_1},
+    GgufBlocks{6, "Q5_0", kSmallBlock, 22, read_q5_0},
+    GgufBlocks{7, "Q5_1", kSmallBlock, 24, read_q5_1},
+    GgufBlocks{8, "Q8_0", kSmallBlock, 34, read_q8_0},
+    GgufBlocks{10, "Q2_K", kLargeBlock, 84, read_q2_k},
+    GgufBlocks{11, "Q3_K", kLargeBlock, 110, read_q3_k},
+    GgufBlocks{12, "Q4_K", kLargeBlock, 144, read_q45_k<false>},
+    GgufBlocks{13, "Q5_K", kLargeBlock, 176, read_q45_k<true>},
+    GgufBlocks{14, "Q6_K", kLargeBlock, 210, read_q6_k},
+    GgufBlocks{20, "IQ4_NL", kSmallBlock, 18, read_iq4_nl},
+    GgufBlocks{23, "IQ4_XS", kLargeBlock, 136, read_iq4_xs},
+    GgufBlocks{30, "BF16", 1, 2, read_bf16},
+    GgufBlocks{39, "MXFP4", kSmallBlock, 17, read_mxfp4},
+};
+
+}  // namespace
+
+std::span<const GgufBlocks> gguf_block_types() { return kGgufBlockTypes; }
+
+const GgufBlocks* find_gguf_blocks(std::uint32_t number) {
+  const auto found = std::ranges::find(kGgufBlockTypes, number, &GgufBlocks::number);
+  return found == kGgufBlockTypes.end() ? nullptr : &*found;
+}
+
+std::string gguf_block_names() {
+  std::string names;
+  for (const GgufBlocks& type : kGgufBlockTypes) {
+    if (!names.empty()) names += ", ";
+    names += type.name;
+  }
+  return names;
+}
+
+}  // namespace axonn

@@ -1,0 +1,91 @@
+// Groups of parameters that are kept as codes. A piece of one consists of records, each of a part
+// of one block of a global matrix; the ranks that have parts of a block all read and quantize it.
+#include <algorithm>
+#include <numeric>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/ranks/parallel/parameters.h"
+#include "axonn/ranks/parallel/quantized_run.h"
+
+namespace axonn {
+
+void ParameterGroup::quantize(Quantization kind) {
+  AXONN_CHECK(parameters_.empty(), name_, ": quantized after add()");
+  freeze();
+  form_.kind = kind;
+  layout_.align_to(QuantizedForm::kMostUnit);
+}
+
+/// The largest unit with which no record of the parameter, whose block begins at `offset` in F, has
+/// values of two blocks.
+std::int64_t ParameterGroup::unit_of(const Parameter& parameter, std::int64_t offset) const {
+  const Layout& layout = parameter.spec().layout;
+  std::int64_t unit = std::gcd(QuantizedForm::most_unit(form_.kind), offset);
+  if (form_.kind == Quantization::int8) unit = std::gcd(unit, layout.cols);
+  for (const Slice& slice : layout.slices(grid_.shape(), grid_.coords())) {
+    unit = std::gcd(unit, slice.offset);
+    if (slice.cols == layout.cols)
+      unit = std::gcd(unit, slice.row * layout.cols + slice.begin);
+    else
+      unit = std::gcd(std::gcd(unit, layout.cols), std::gcd(slice.col, slice.cols));
+  }
+  return unit;
+}
+
+QuantizedForm ParameterGroup::form_on(const FlatSizes& sizes) const {
+  QuantizedForm form{form_.kind, QuantizedForm::most_unit(form_.kind)};
+  if (!quantized()) return form;
+  const std::string_view kind = kQuantizations[static_cast<int>(form.kind)];
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& [name, layout, mean, std, decays, hidden] = parameters_[i]->spec();
+    if (form.kind == Quantization::q8_0 && layout.cols % form.unit != 0)
+      refuse("[model] quantize = ", kind, ": the ", layout.cols, " columns of ", name,
+             " are no multiple of ", form.unit, "; take nf4 or int8");
+    const std::int64_t unit = unit_of(*parameters_[i], sizes.offsets[i]);
+    if (unit < 2)
+      refuse("[model] quantize = ", kind, ": a rank of ", grid_.describe(),
+             " would have an odd number of columns of ", name,
+             "; take other extents of x and y, or leave quantize out");
+    form.unit = std::min(form.unit, unit);
+  }
+  return form;
+}
+
+std::int64_t ParameterGroup::shard_bytes(DType dtype) const {
+  const FlatSizes all = sizes();
+  return quantized() ? form_on(all).bytes(all.shard) : all.shard * bytes_of(dtype);
+}
+
+void ParameterGroup::quantize_values(const Context& ctx, const ReadSlice& read) {
+  check_allocated("quantize_values");
+  gathered_.wait();
+  records_.wait();
+  for (const NamedSlice& piece : piece_slices_) quantize_slice(ctx, piece, read);
+}
+
+void ParameterGroup::quantize_slice(const Context& ctx, const NamedSlice& piece,
+                                    const ReadSlice& read) {
+  const ParameterSpec& spec = *piece.parameter;
+  const std::int64_t cols = spec.layout.cols, unit = form_.unit, bytes = form_.record_bytes();
+  const QuantizedMatrix matrix{form_.kind, spec.name, spec.layout.rows, cols};
+  QuantizedRun run;
+  std::vector<std::byte> records;
+  const auto read_of = [&](const Slice& slice, std::span<float> out) { read(spec, slice, out); };
+  for_quantizable_parts(matrix, piece.slice, [&](const Slice& part) {
+    quantize_blocks(matrix, part, read_of, run);
+    const std::int64_t units = (part.count() + unit - 1) / unit;
+    records.resize(units * bytes);
+    const std::span<const std::uint8_t> codes = run.values.codes;
+#pragma omp parallel for
+    for (std::int64_t i = 0; i < units; ++i) {
+      const std::int64_t e = part.begin + i * unit,
+                         at = (part.row + e / part.cols) * cols + part.col + e % part.cols;
+      write_record(form_, codes.subspan(at - run.begin, std::min(unit, part.end - e)),
+                   run.factor(at), records.data() + i * bytes);
+    }
+    const View to = piece_of_compute().col_range(form_.bytes(part.offset), std::ssize(records));
+    ctx.device().copy_from_host(to.data, records.data(), std::ssize(records));
+  });
+}
+
+}  // namespace axonn

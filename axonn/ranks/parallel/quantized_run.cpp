@@ -1,0 +1,53 @@
+#include "axonn/ranks/parallel/quantized_run.h"
+
+#include <algorithm>
+
+#include "axonn/foundation/base/check.h"
+
+namespace axonn {
+
+namespace {
+
+constexpr std::int64_t kAtOnce = 1 << 20;  // values of whole rows in memory
+
+}  // namespace
+
+void quantize_blocks(const QuantizedMatrix& matrix, const Slice& slice,
+                     const std::function<void(const Slice&, std::span<float>)>& read,
+                     QuantizedRun& out) {
+  const std::int64_t cols = matrix.cols, first = slice.row + slice.begin / slice.cols,
+                     last = slice.row + (slice.end - 1) / slice.cols;
+  out.block = matrix.block();
+  out.begin = first * cols / out.block * out.block;
+  const std::int64_t blocks = ((last + 1) * cols - out.begin + out.block - 1) / out.block,
+                     end = std::min(out.begin + blocks * out.block, matrix.rows * cols),
+                     row = out.begin / cols;
+  std::vector<float> values(end - out.begin);
+  read({.row = row,
+        .rows = (end + cols - 1) / cols - row,
+        .cols = cols,
+        .begin = out.begin - row * cols,
+        .end = end - row * cols},
+       values);
+  try {
+    quantize(matrix.kind, out.block, values, out.values);
+  } catch (const UsageError& error) {
+    refuse("[model] quantize = ", kQuantizations[static_cast<int>(matrix.kind)], ": ", matrix.name,
+           ": ", error.what());
+  }
+}
+
+void for_quantizable_parts(const QuantizedMatrix& matrix, const Slice& slice,
+                           const std::function<void(const Slice& part)>& f) {
+  constexpr std::int64_t kUnit = QuantizedForm::kMostUnit;
+  const std::int64_t at_once = std::max(kUnit, kAtOnce / matrix.cols * slice.cols / kUnit * kUnit);
+  for (std::int64_t at = slice.begin; at < slice.end; at += at_once) {
+    Slice part = slice;
+    part.begin = at;
+    part.end = std::min(slice.end, at + at_once);
+    part.offset += at - slice.begin;
+    f(part);
+  }
+}
+
+}  // namespace axonn

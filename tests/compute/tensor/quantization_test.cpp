@@ -1,0 +1,173 @@
+// Codes and factors of quantized values: those of bitsandbytes and ggml, to the bit.
+#include "axonn/compute/tensor/quantization.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "axonn/foundation/base/check.h"
+
+using namespace axonn;
+using testing::HasSubstr;
+
+namespace {
+
+/// 64 multiples of 1/1024, which f32 and bf16 hold exactly.
+std::vector<float> example() {
+  std::vector<float> values;
+  for (int i = 0; i < 64; ++i) values.push_back(static_cast<float>((29 * i + 5) % 111 - 55) / 1024);
+  return values;
+}
+
+QuantizedValues quantized(Quantization kind, std::int64_t block, std::span<const float> values) {
+  QuantizedValues out;
+  quantize(kind, block, values, out);
+  return out;
+}
+
+/// The bytes of a record, the factor's first.
+std::string record_of(Quantization kind, const QuantizedValues& values) {
+  const QuantizedForm form{kind, std::ssize(values.codes)};
+  std::vector<std::byte> bytes(form.record_bytes());
+  write_record(form, values.codes, values.factors[0], bytes.data());
+  std::string text;
+  for (const std::byte byte : bytes)
+    for (const unsigned digit :
+         {std::to_integer<unsigned>(byte) >> 4, std::to_integer<unsigned>(byte) & 15})
+      text += "0123456789abcdef"[digit];
+  return text;
+}
+
+std::vector<int> signed_codes(const QuantizedValues& values) {
+  std::vector<int> codes;
+  for (const std::uint8_t code : values.codes) codes.push_back(static_cast<std::int8_t>(code));
+  return codes;
+}
+
+}  // namespace
+
+TEST(Quantization, ABlockOfNf4HasTheBytesOfBitsandbytes) {
+  const std::vector<float> values = example();
+  const QuantizedValues out = quantized(Quantization::nf4, 64, values);
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(out.factors[0]), 0x3d580000);
+  EXPECT_EQ(record_of(Quantization::nf4, out),
+            "0000583d"
+            "039e14ae15bf16cf27d028d039e14ae15bf16cf27d038d039e14ae15bf16cf27");
+  double squares = 0;
+  for (int i = 0; i < 64; ++i) {
+    const double off = double{out.value(Quantization::nf4, i, 64)} - values[i];
+    squares += off * off;
+  }
+  EXPECT_NEAR(squares, 0.00047506957168079824, 1e-12);
+}
+
+TEST(Quantization, ATieOfNf4TakesTheLowerCode) {
+  // Halfway between the values of codes i and i + 1, as CUDA's kernels have them.
+  constexpr std::array<std::uint32_t, 15> kThresholds = {
+      0xbf591cd8, 0xbf1c5270, 0xbeeb8480, 0xbeadea76, 0xbe703cec,
+      0xbe0d38bc, 0xbd3a7871, 0x3d22faff, 0x3df64862, 0x3e5067e0,
+      0x3e9582d4, 0x3ec753f9, 0x3f006d04, 0x3f248daf, 0x3f5c89da};
+  for (int i = 0; i < 15; ++i) {
+    const auto at = std::bit_cast<float>(kThresholds[i]);
+    std::vector<float> values(64, 1.0f);  // so that the factor is 1
+    values[1] = at;
+    values[2] = std::nextafter(at, 2.0f);
+    values[3] = std::nextafter(at, -2.0f);
+    const QuantizedValues out = quantized(Quantization::nf4, 64, values);
+    EXPECT_THAT(std::vector(out.codes.begin(), out.codes.begin() + 4),
+                testing::ElementsAre(15, i, i + 1, i))
+        << i;
+  }
+}
+
+TEST(Quantization, Fp4TakesTheNearestOfItsValues) {
+  std::vector<float> values(64, 0.0f);
+  const std::array sizes{0.0f, 0.003f, 0.08f, 0.09f, 0.2f, 0.28f,
+                         0.3f, 0.45f,  0.6f,  0.8f,  0.9f, 1.0f};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    values[2 * i] = 3 * sizes[i];
+    values[2 * i + 1] = -3 * sizes[i];
+  }
+  const QuantizedValues out = quantized(Quantization::fp4, 64, values);
+  EXPECT_EQ(out.factors[0], 3);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    float least = 9;
+    for (unsigned code = 0; code < 16; ++code)
+      least = std::min(least, std::abs(3 * FourBitValues::fp4(code) - values[i]));
+    EXPECT_NEAR(
+        std::abs(out.value(Quantization::fp4, static_cast<std::int64_t>(i), 64) - values[i]), least,
+        1e-7)
+        << i;
+  }
+}
+
+TEST(Quantization, Q8HasTheBytesOfGgml) {
+  const std::vector<float> values = example();
+  const QuantizedValues out = quantized(Quantization::q8_0, 32, std::span(values).first(32));
+  EXPECT_THAT(signed_codes(out),
+              testing::ElementsAre(-118, -49, 19, 87, -106, -38, 31, 99, -94, -26, 42, 111, -82,
+                                   -14, 54, 122, -71, -2, 66, -127, -59, 9, 78, -115, -47, 21, 89,
+                                   -103, -35, 33, 101, -92));
+  EXPECT_EQ(record_of(Quantization::q8_0, out).substr(0, 4), "ce0e");
+}
+
+TEST(Quantization, Int8RoundsTiesToEvenAndHasAFactorForEachRow) {
+  const std::vector<float> rows{127, 0.5f, 1.5f, -2.5f, 12.7f, 1.0f, -3.0f, 0.0f};
+  const QuantizedValues out = quantized(Quantization::int8, 4, rows);
+  EXPECT_THAT(out.factors, testing::ElementsAre(127, 12.7f));
+  EXPECT_THAT(signed_codes(out), testing::ElementsAre(127, 0, 2, -2, 127, 10, -30, 0));
+  EXPECT_EQ(out.value(Quantization::int8, 6, 4), -30 * 12.7f / 127);
+}
+
+TEST(Quantization, ABlockOfZerosStaysZero) {
+  const std::vector<float> zeros(64);
+  for (const Quantization kind :
+       {Quantization::nf4, Quantization::fp4, Quantization::int8, Quantization::q8_0}) {
+    const QuantizedValues out = quantized(kind, 32, zeros);
+    EXPECT_THAT(out.factors, testing::Each(0));
+    EXPECT_EQ(out.value(kind, 5, 32), 0);
+  }
+  EXPECT_THAT(quantized(Quantization::nf4, 64, zeros).codes, testing::Each(7));
+}
+
+TEST(Quantization, DenormalValuesOfNf4AreDividedByNoLessThanTheLibraryDoes) {
+  std::vector<float> values(64, 0.0f);  // codes recorded from bitsandbytes 0.50
+  const std::array denormal{-1e-39f, 4.1639e-40f, 3.69e-40f, -4.458e-40f, -4.788e-40f, 9.3e-40f};
+  std::ranges::copy(denormal, values.begin());
+  const QuantizedValues out = quantized(Quantization::nf4, 64, values);
+  EXPECT_EQ(out.factors[0], 1e-39f);
+  EXPECT_THAT(std::vector(out.codes.begin(), out.codes.begin() + 7),
+              testing::ElementsAre(6, 8, 7, 7, 6, 8, 7));
+}
+
+TEST(Quantization, TheLastBlockMayBeShort) {
+  std::vector<float> values(70, 0.5f);
+  values[69] = -0.25f;
+  const QuantizedValues out = quantized(Quantization::nf4, 64, values);
+  EXPECT_THAT(out.factors, testing::ElementsAre(0.5f, 0.5f));
+  EXPECT_EQ(out.value(Quantization::nf4, 69, 64), -0.5250730514526367f * 0.5f);
+  const QuantizedForm form{Quantization::nf4, 8};
+  std::vector<std::byte> record(form.record_bytes(), std::byte{255});
+  write_record(form, std::span(out.codes).subspan(65, 5), 0.5f, record.data());
+  EXPECT_THAT(
+      std::vector(record.begin() + 4, record.end()),
+      testing::ElementsAre(std::byte{0xff}, std::byte{0xff}, std::byte{0x20}, std::byte{0}));
+}
+
+TEST(Quantization, RefusesValuesWithoutACode) {
+  for (const Quantization kind :
+       {Quantization::nf4, Quantization::fp4, Quantization::int8, Quantization::q8_0})
+    for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+      std::vector<float> values(32, 1.0f);
+      values[30] = bad;
+      EXPECT_THAT([&] { quantized(kind, 32, values); },
+                  testing::ThrowsMessage<UsageError>(HasSubstr("cannot be quantized")));
+    }
+  EXPECT_THAT([] { quantized(Quantization::q8_0, 32, std::vector<float>(32, 1e8f)); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("q8_0 has no factor in f16")));
+}

@@ -1,0 +1,159 @@
+// Groups that are kept as codes have the values of the quantized global matrices on every grid.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "axonn/compute/tensor/quantization.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/random.h"
+#include "axonn/network/nn/linear.h"
+#include "axonn/ranks/comm/threads/threads.h"
+#include "axonn/ranks/parallel/parameters.h"
+
+#include "tests/support/grids.h"
+
+using namespace axonn;
+using namespace axonn::testing_support;
+using testing::HasSubstr;
+
+namespace {
+
+constexpr std::uint64_t kInitialSeed = 5;
+constexpr std::array kKinds{Quantization::nf4, Quantization::fp4, Quantization::int8,
+                            Quantization::q8_0};
+
+/// Matrices that are cut both ways, in heads, joined, and padded. Of 96 columns blocks of 64 are
+/// parts of two rows.
+void declare_products(ParameterGroup& group) {
+  const Heads heads{24, 4, 4};
+  const Linear qkv(group, "qkv",
+                   {.in = 96, .out = heads.qkv_width(), .bias = false, .heads = heads});
+  const Linear gate_up(group, "mlp",
+                       {.in = 96,
+                        .out = 96,
+                        .bias = false,
+                        .segments = {{.rows = 48}, {.rows = 48}},
+                        .parts = {"gate", "up"}});
+  const Linear down(group, "down",
+                    {.in = 96, .out = 48, .orientation = Orientation::transposed, .bias = false});
+}
+
+float initial(const ParameterSpec& spec, std::int64_t i) {
+  return static_cast<float>(spec.init_std * Random(kInitialSeed, spec.name).normal(i));
+}
+
+/// The values that the codes of the whole matrix stand for.
+std::vector<float> quantized_values(const ParameterSpec& spec, Quantization kind) {
+  std::vector<float> all(spec.layout.count());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = initial(spec, static_cast<std::int64_t>(i));
+  QuantizedValues codes;
+  const std::int64_t block = block_of(kind, spec.layout.cols);
+  quantize(kind, block, all, codes);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    all[i] = codes.value(kind, static_cast<std::int64_t>(i), block);
+  return all;
+}
+
+/// Runs f(ctx, group) on all ranks of a grid with a group of products, which is allocated.
+void on_ranks(const GridShape& shape, Quantization kind, const auto& f) {
+  run_ranks(shape.ranks(), [&](Communicator& world) {
+    const auto backend = make_cpu_backend(1);
+    Arena arena(backend->device());
+    const Grid grid(world, shape);
+    const Context ctx(*backend, arena, grid);
+    ParameterGroup group("all", grid);
+    group.quantize(kind);
+    declare_products(group);
+    group.allocate(ctx);
+    f(ctx, group);
+  });
+}
+
+}  // namespace
+
+TEST(QuantizedGroup, HasTheValuesOfTheQuantizedMatricesOnEveryGrid) {
+  for (const Quantization kind : kKinds) {
+    std::map<std::string, std::vector<float>> want;
+    on_ranks({}, kind, [&](const Context&, const ParameterGroup& group) {
+      for (const auto& parameter : group.parameters())
+        want[parameter->spec().name] = quantized_values(parameter->spec(), kind);
+    });
+    EXPECT_EQ(want.size(), 4);
+    std::vector<GridShape> grids = every_grid();
+    grids.push_back({});
+    for (const GridShape& shape : grids)
+      on_ranks(shape, kind, [&](const Context& ctx, ParameterGroup& group) {
+        group.initialise(ctx, kInitialSeed);
+        for (int pass = 0; pass < 2; ++pass) {
+          group.acquire(ctx);
+          for (const auto& parameter : group.parameters()) {
+            const ParameterSpec& spec = parameter->spec();
+            const float* const here = parameter->weight().as<float>();
+            for (const Slice& slice : spec.layout.slices(shape, group.grid().coords()))
+              for (std::int64_t e = slice.begin; e < slice.end; ++e) {
+                const std::int64_t at =
+                    (slice.row + e / slice.cols) * spec.layout.cols + slice.col + e % slice.cols;
+                ASSERT_EQ(here[slice.offset + e - slice.begin], want.at(spec.name)[at])
+                    << spec.name << ' ' << at << ", " << group.grid().describe() << ", "
+                    << kQuantizations[static_cast<int>(kind)];
+              }
+          }
+          group.release();
+        }
+      });
+  }
+}
+
+TEST(QuantizedGroup, KeepsCodesAloneWhileNoPassNeedsItsValues) {
+  on_ranks({}, Quantization::nf4, [](const Context& ctx, ParameterGroup& group) {
+    group.initialise(ctx, kInitialSeed);
+    std::int64_t weights = 0;
+    for (const auto& parameter : group.parameters()) weights += parameter->spec().layout.count();
+    EXPECT_EQ(group.shard_bytes(ctx.dtype), weights / 2 + weights / 64 * 4);
+    EXPECT_EQ(group.shard().count(), group.shard_bytes(ctx.dtype));
+    const std::int64_t kept = ctx.arena().stats().live_bytes;
+    group.acquire(ctx);
+    EXPECT_GE(ctx.arena().stats().live_bytes, kept + weights * 4);
+    group.release();
+    EXPECT_EQ(ctx.arena().stats().live_bytes, kept);
+    EXPECT_FALSE(group.stays());
+    EXPECT_TRUE(group.frozen());
+  });
+}
+
+TEST(QuantizedGroup, RefusesValuesAndCutsThatHaveNoCodes) {
+  on_ranks({}, Quantization::int8, [](const Context& ctx, ParameterGroup& group) {
+    const auto read = [](const ParameterSpec& spec, const Slice&, std::span<float> out) {
+      std::ranges::fill(out, spec.name == "down.weight" ? std::nanf("") : 1.0f);
+    };
+    EXPECT_THAT([&] { group.quantize_values(ctx, read); },
+                testing::ThrowsMessage<UsageError>(testing::AllOf(
+                    HasSubstr("[model] quantize = int8: down.weight"), HasSubstr("nan"))));
+  });
+  const auto refusal = [](Quantization kind, std::int64_t in) {
+    std::string message;
+    run_ranks(1, [&](Communicator& world) {
+      const auto backend = make_cpu_backend(1);
+      Arena arena(backend->device());
+      const Grid grid(world, {});
+      ParameterGroup group("all", grid);
+      group.quantize(kind);
+      const Linear product(group, "p", {.in = in, .out = 4, .bias = false});
+      try {
+        group.allocate(Context(*backend, arena, grid));
+      } catch (const UsageError& error) {
+        message = error.what();
+      }
+    });
+    return message;
+  };
+  EXPECT_THAT(refusal(Quantization::int8, 33), HasSubstr("an odd number of columns of p.weight"));
+  EXPECT_THAT(refusal(Quantization::q8_0, 48),
+              HasSubstr("the 48 columns of p.weight are no multiple of 32; take nf4 or int8"));
+  EXPECT_EQ(refusal(Quantization::nf4, 33), "") << "blocks go on from row to row";
+}

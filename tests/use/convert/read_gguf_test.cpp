@@ -1,0 +1,175 @@
+// Models are read from GGUF files as the models that these were written from.
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "axonn/compute/tensor/quantization.h"
+#include "axonn/foundation/base/check.h"
+#include "axonn/run/config/resolve.h"
+#include "axonn/use/convert/convert.h"
+
+#include "tests/data/storage/plain_safetensors.h"
+#include "tests/support/model_folder.h"
+
+using namespace axonn;
+using namespace axonn::test;
+using testing::AllOf;
+using testing::HasSubstr;
+
+namespace {
+
+ModelConfig small_llama() {
+  return resolved({.family = ModelFamily::llama,
+                   .layers = 2,
+                   .hidden = 64,
+                   .heads = 8,
+                   .kv_heads = 4,
+                   .head_dim = 8,
+                   .ffn = 96,
+                   .vocab = 256,
+                   .positions = 8,
+                   .tied = false},
+                  0, 0);
+}
+
+/// llama with the frequencies of Llama 3.1, tied; qwen2; qwen3; Mixtral; qwen3_moe; olmoe.
+std::vector<ModelConfig> models_in_gguf() {
+  std::vector<ModelConfig> all(6, small_llama());
+  all[0].rope = {.kind = RopeScalingKind::llama3};
+  all[0].tied = true;
+  all[1].qkv_bias = true;
+  all[2].qk_norm = QkNormKind::head;
+  for (std::size_t i = 3; i < all.size(); ++i) {
+    all[i].experts = 4;
+    all[i].experts_per_token = 2;
+    all[i].expert_ffn = all[i].ffn;
+  }
+  all[4].qk_norm = QkNormKind::head;
+  all[4].expert_ffn = 32;
+  all[5].qk_norm = QkNormKind::width;
+  all[5].expert_norm = false;
+  all[5].kv_heads = all[5].heads;
+  return all;
+}
+
+/// Converts, and returns the message of the UsageError, or "".
+std::string refusal_of(const ConvertJob& job) {
+  try {
+    convert(job);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Converts a model and returns the path of the new one.
+std::string made(const std::string& model, const std::string& out, ModelForm form,
+                 bool q8_0 = false) {
+  ConvertJob job{.model = model, .out = out, .to = form, .tokenizer = "bytes"};
+  job.q8_0 = q8_0;
+  convert(job);
+  return out;
+}
+
+/// The config.json of a folder, without the width of dense MLPs if all have experts.
+nlohmann::json sizes_in(const std::string& folder) {
+  auto json = nlohmann::json::parse(slurp(folder + "/config.json"));
+  if (json.contains("moe_intermediate_size")) json.erase("intermediate_size");
+  return json;
+}
+
+std::vector<float> floats_of(const std::string& folder, const std::string& name) {
+  const PlainTensor tensor = plain_safetensors(folder + "/model.safetensors").at(name);
+  std::vector<float> values(tensor.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  return values;
+}
+
+}  // namespace
+
+TEST(ReadGguf, GivesTheModelThatTheFileWasWrittenFrom) {
+  const TemporaryPath path;
+  int number = 0;
+  for (const ModelConfig& config : models_in_gguf()) {
+    SCOPED_TRACE(++number);
+    const std::string run = concat(path / "run", number);
+    save_checkpoint(run, config, {});
+    const std::string gguf = made(run, run + ".gguf", ModelForm::gguf),
+                      want = made(run, run + "-hf", ModelForm::hugging_face),
+                      got = made(gguf, run + "-back", ModelForm::hugging_face);
+    EXPECT_EQ(slurp(got + "/model.safetensors"), slurp(want + "/model.safetensors"));
+    EXPECT_EQ(sizes_in(got), sizes_in(want));
+  }
+}
+
+TEST(ReadGguf, GivesTheValuesOfBlocks) {
+  const TemporaryPath path;
+  save_checkpoint(path / "run", small_llama(), {});
+  const std::string gguf = made(path / "run", path / "m.gguf", ModelForm::gguf, true),
+                    want = made(path / "run", path / "hf", ModelForm::hugging_face),
+                    got = made(gguf, path / "back", ModelForm::hugging_face);
+  for (const std::string name : {"model.layers.1.self_attn.k_proj.weight", "lm_head.weight"}) {
+    const std::vector<float> exact = floats_of(want, name), values = floats_of(got, name);
+    QuantizedValues codes;
+    quantize(Quantization::q8_0, 32, exact, codes);
+    ASSERT_EQ(values.size(), exact.size());
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(values[i], codes.value(Quantization::q8_0, static_cast<std::int64_t>(i), 32)) << i;
+  }
+}
+
+TEST(ReadGguf, HasTheLogitsOfTheModelOnEveryGrid) {
+  const TemporaryPath path;
+  ModelConfig config = small_llama();
+  save_checkpoint(path / "run", config, {});
+  const std::string gguf = made(path / "run", path / "m.gguf", ModelForm::gguf);
+  config.path = path / "run";
+  const std::vector<float> want = logits(config, {});
+  config.path = gguf;
+  EXPECT_EQ(logits(config, {}), want);
+  for (const GridShape& grid : {GridShape{2, 2, 1, 1}, GridShape{1, 1, 2, 2}})
+    EXPECT_THAT(logits(config, grid), testing::Pointwise(testing::FloatNear(1e-5), want));
+}
+
+TEST(ReadGguf, RefusesDamagedFilesAndOtherModelsByName) {
+  const TemporaryPath path;
+  save_checkpoint(path / "run", small_llama(), {});
+  const std::string damaged = path / "damaged.gguf",
+                    whole = slurp(made(path / "run", path / "m.gguf", ModelForm::gguf));
+  const auto refusal = [&](const std::string& bytes) {
+    spill(damaged, bytes);
+    return refusal_of({.model = damaged,
+                       .out = path / "out",
+                       .to = ModelForm::hugging_face,
+                       .tokenizer = "bytes",
+                       .overwrite = true});
+  };
+  EXPECT_THAT(refusal(whole.substr(0, whole.size() - 100)), HasSubstr("is cut short"));
+  for (std::size_t size = 0; size < 4000; size += 61)
+    EXPECT_THAT(refusal(whole.substr(0, size)), HasSubstr("damaged.gguf")) << size;
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string bytes = whole;
+    const std::size_t at = bytes.find(from);
+    EXPECT_NE(at, bytes.npos) << from;
+    return refusal(bytes.replace(at, from.size(), to));
+  };
+  EXPECT_THAT(with("llama.attention.head_count_kv", "llama.attention.head_count_kw"),
+              HasSubstr("may change the model: llama.attention.head_count_kw"));
+  EXPECT_THAT(with("blk.1.ffn_up.weight", "blk.1.ffn_xx.weight"),
+              AllOf(HasSubstr("there is no blk.1.ffn_up.weight"),
+                    HasSubstr("blk.1.ffn_xx.weight is not known")));
+  std::string other = whole;
+  const std::string name = "blk.1.ffn_up.weight";
+  constexpr std::size_t kSizes = 4 + 2 * 8;  // their number, and two
+  other[other.find(name) + name.size() + kSizes] = 16;
+  EXPECT_THAT(refusal(other), AllOf(HasSubstr("blk.1.ffn_up.weight is of type 16 of ggml"),
+                                    HasSubstr("Q4_K, Q5_K, Q6_K")));
+  other = whole;
+  other.replace(other.find("llama", other.find("general.architecture")), 5, "mamba");
+  EXPECT_THAT(refusal(other), HasSubstr("models of the architecture 'mamba' are not read"));
+  spill(damaged, "no model");
+  EXPECT_THAT(refusal("no model"), HasSubstr("damaged.gguf is no GGUF file"));
+}
