@@ -11,6 +11,20 @@ namespace axonn {
 
 /// The values of the codes of nf4, and of fp4.
 struct FourBitValues {
+  /// values[code]. A GPU chooses among registers; an array with an index that is not known to the
+  /// compiler would lie in memory there.
+  AXONN_DEVICE static float chosen(const float (&values)[16], unsigned code) {
+#if AXONN_GPU_CODE
+    float eight[8], four[4];
+    for (int i = 0; i < 8; ++i) eight[i] = (code & 8) != 0 ? values[i + 8] : values[i];
+    for (int i = 0; i < 4; ++i) four[i] = (code & 4) != 0 ? eight[i + 4] : eight[i];
+    const float low = (code & 2) != 0 ? four[2] : four[0],
+                high = (code & 2) != 0 ? four[3] : four[1];
+    return (code & 1) != 0 ? high : low;
+#else
+    return values[code];
+#endif
+  }
   AXONN_DEVICE static float nf4(unsigned code) {
     constexpr float kValues[] = {-1.0f,
                                  -0.6961928009986877f,
@@ -28,13 +42,13 @@ struct FourBitValues {
                                  0.5626170039176941f,
                                  0.7229568362236023f,
                                  1.0f};
-    return kValues[code];
+    return chosen(kValues, code);
   }
   AXONN_DEVICE static float fp4(unsigned code) {
     constexpr float kValues[] = {
         0.0f,  0.0625f / 12,  8.0f / 12,  1.0f,  4.0f / 12,  0.5f,  2.0f / 12,  3.0f / 12,
         -0.0f, -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -0.5f, -2.0f / 12, -3.0f / 12};
-    return kValues[code];
+    return chosen(kValues, code);
   }
 };
 

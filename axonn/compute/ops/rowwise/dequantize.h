@@ -16,15 +16,16 @@ template <Quantization kind, typename T>
 struct DequantizeKernel {
   T* out;                       // (R · kMostUnit)
   const std::uint8_t* records;  // (R · kMostUnit / unit) records
-  std::int64_t unit;
+  int unit;
 
   static constexpr int kRow = QuantizedForm::kMostUnit;
 
   AXONN_DEVICE void operator()(const auto& team, std::int64_t row) const {
     const QuantizedForm form{kind, unit};
-    const auto each = static_cast<int>(unit);
-    const std::int64_t bytes = form.record_bytes(), header = form.factor_bytes();
-    const std::uint8_t* const first = records + row * (kRow / unit) * bytes;
+    const int each = unit;
+    const auto bytes = static_cast<int>(form.record_bytes()),
+               header = static_cast<int>(form.factor_bytes());
+    const std::uint8_t* const first = records + row * (kRow / each * bytes);
     T* const y = out + row * kRow;
     team.each(kRow / 2, [=](int pair) {  // both values have codes in one unit
       const int at = 2 * pair, in = at % each;
@@ -77,9 +78,10 @@ void Dequantize::run(auto launch, const Checker& check) const {
   check.typed("records", records, DType::u8, 1, form.bytes(out.cols));
   with_quantization(form.kind, [&](auto kind) {
     with_type(out.dtype, [&]<typename T>(T) {
-      launch.rows({out.cols / kRow, kRow},
-                  rowwise::DequantizeKernel<kind(), T>{
-                      address<T>(out), address<const std::uint8_t>(records), form.unit});
+      launch.rows(
+          {out.cols / kRow, kRow},
+          rowwise::DequantizeKernel<kind(), T>{
+              address<T>(out), address<const std::uint8_t>(records), static_cast<int>(form.unit)});
     });
   });
 }
