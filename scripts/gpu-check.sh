@@ -400,7 +400,8 @@ step_rates() {
   local quick=''  # sizes for processors, which only show the time to start a kernel on a GPU
   ((rehearse)) && config=configs/tiny.toml keys='' quick=--quick
   # shellcheck disable=SC2086
-  check "probe" 60 "$axonn" probe $quick --ranks 2 --device cuda --out "$out/machine.toml" --overwrite
+  check "probe" 60 "$axonn" probe $quick --ranks 2 --device cuda --out "$out/machine.toml" \
+    --overwrite
   # shellcheck disable=SC2086
   check "tune" 40 "$axonn" tune $config --parallelism.device cuda --training.dtype bf16 $keys \
     --data.synthetic 1MB --training.tune_cache "$out/products.json" --output.dir "$work/tune" &&
