@@ -38,6 +38,8 @@ NORMS = {"f32": 1e-3, "bf16": 0.3, "f16": 0.05}
 # What a failure says if losses or norms differ, which rounding alone may do for some first weights.
 GROWN, OTHER_SEEDS = ("the grids do NOT agree", "exit code 0\nstep "), (11, 12)
 CERTAIN = ("first parameter: ", "replicas differ")
+# One rank adds gradients in f32, so that 16 bits of range may not suffice on another grid alone.
+OVERFLOW = "the gradients of the first step overflow on one grid alone"
 COMPARED = ("loss", "val_loss", "val_loss_ema", "output_z_loss", "balance_loss", "router_z_loss",
             "goldfish_kept", "lr", "tokens", "grad_norm")  # fmt: skip
 
@@ -159,6 +161,9 @@ class Trial:
         """As difference(). Where only losses or norms of later steps differ, other first weights
         must do so too: some optimizers enlarge rounding where a gradient should be 0."""
         failure, code = self.difference(training)
+        if failure and OVERFLOW in failure and training.keys.get("parallelism.reduce_dtype") == "f16":
+            wide = {**training.keys, "parallelism.reduce_dtype": "f32"}
+            return self.fault(replace(training, keys=wide))
         if failure and any(map(failure.count, GROWN)) and not any(map(failure.count, CERTAIN)):
             for seed in OTHER_SEEDS:
                 again, _ = self.difference(
