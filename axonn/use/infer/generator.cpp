@@ -107,6 +107,7 @@ struct Generator::Rows {
   std::vector<std::int64_t> needed;  // rows whose logits are needed
   std::int64_t real = 0;             // rows of sequences, of which padding follows
   AdapterRows adapters;
+  std::int64_t trained_positions = 0;  // as Options::trained_positions
 
   /// `aligned`: the part begins at a multiple of kSequenceBlock rows.
   void add(const PassPart& part, bool aligned) {
@@ -124,7 +125,9 @@ struct Generator::Rows {
       positions.push_back(static_cast<std::int32_t>(position));
       slots.push_back(part.slot);
       starts.push_back(start);
-      lengths.push_back(static_cast<std::int32_t>(part.sequence->in_context()));
+      const auto length = static_cast<std::int64_t>(part.sequence->in_context());
+      lengths.push_back(
+          static_cast<std::int32_t>(trained_positions > 0 ? trained_positions : length));
     }
     for (std::int64_t i = part.rows_with_logits(); i > 0; --i)
       needed.push_back(std::ssize(ids) - i);
@@ -265,13 +268,10 @@ Generator::Pass Generator::begin(const Rows& rows, std::shared_ptr<KeyValueCache
   scheduling.step = state_.get();
   state_->prefetcher.begin_pass();
   if (cache) cache->begin_pass(ctx, rows.slots, rows.positions, reads);
-  std::vector<std::int32_t> lengths = rows.lengths;
-  if (options_.trained_positions > 0)
-    std::ranges::fill(lengths, static_cast<std::int32_t>(options_.trained_positions));
   Tokens tokens = make_tokens(ctx, rows.ids, {}, {1, std::ssize(rows.ids)},
                               {.positions = rows.positions,
                                .starts = rows.starts,
-                               .lengths = lengths,
+                               .lengths = rows.lengths,
                                .short_sequences = model_.config().model.short_sequences(),
                                .reach = context_});
   return {std::move(ctx), std::move(tokens)};
@@ -307,7 +307,7 @@ void Generator::score_as_trained(const Pass& pass, const Tensor& logits,
 /// Computes this place's embeddings (H): appends them to the scores of `drawn`.
 void Generator::embed(const PassPlan& plan, Drawn& drawn) {
   const auto& parts = plan.of_place[model_.grid().batch_place()];
-  Rows rows;
+  Rows rows{.trained_positions = options_.trained_positions};
   for (const PassPart& part : parts) rows.add(part, false);
   rows.fill_up();
   const Pass pass = begin(rows, nullptr, plan.reads);
@@ -373,7 +373,7 @@ int Generator::host_threads(std::size_t values) const {
 /// Computes this place's parts: appends its tokens and scores to those of `drawn`.
 void Generator::compute(const PassPlan& plan, Drawn& drawn) {
   const auto& parts = plan.of_place[model_.grid().batch_place()];
-  Rows rows;
+  Rows rows{.trained_positions = options_.trained_positions};
   const bool aligned =
       options_.trained_positions > 0 && plan.reads == KeyValueCache::Reads::own_rows;
   for (const PassPart& part : parts) rows.add(part, aligned);

@@ -26,6 +26,12 @@ HeadRange heads_of(const auto& args, std::int64_t kv_head) {
           std::clamp<std::int64_t>(begin + args.group, 0, args.heads)};
 }
 
+/// The position of the first key that a row at this position sees.
+inline std::int64_t first_key(const CachedAttention& args, std::int64_t at) {
+  if (args.chunks) return at / args.window * args.window;
+  return args.window > 0 ? std::max<std::int64_t>(0, at + 1 - args.window) : 0;
+}
+
 /// The blocks of queries of one sequence, and the blocks of positions at which they lie.
 struct QueryBlocks {
   std::int64_t rows, first_row;  // of the sequence in q

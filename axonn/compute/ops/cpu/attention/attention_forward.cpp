@@ -1,6 +1,4 @@
 #include <cmath>
-#include <limits>
-#include <vector>
 
 #include <omp.h>
 
@@ -35,33 +33,8 @@ struct Task {
   int query_block;
 };
 
-/// One thread's memory for a task.
-struct Workspace {
-  float *qt, *o, *m, *l;        // per head: (D, kBlock), (kBlock, width), (kBlock) twice
-  float *k, *v, *v_down;        // (kBlock, width) each
-  float *s, *p_down, *rescale;  // (kBlock, kBlock) twice, (kBlock)
-
-  static std::int64_t count(int width, std::int64_t group) {
-    return kBlock * (group * (2 * width + 2) + 3 * width + 2 * kBlock + 1);
-  }
-
-  Workspace(float* memory, int width, std::int64_t group) {
-    const auto take = [&](std::int64_t count) { return std::exchange(memory, memory + count); };
-    qt = take(group * kBlock * width);
-    o = take(group * kBlock * width);
-    m = take(group * kBlock);
-    l = take(group * kBlock);
-    k = take(kBlock * width);
-    v = take(kBlock * width);
-    v_down = take(kBlock * width);
-    s = take(kBlock * kBlock);
-    p_down = take(kBlock * kBlock);
-    rescale = take(kBlock);
-  }
-};
-
 template <typename T>
-void forward_task(const Attention& args, Task task, const Workspace& work) {
+void forward_task(const Attention& args, Task task, const SoftmaxWorkspace<kBlock>& work) {
   using Ops = Operands<T>;
   const int D = static_cast<int>(args.head_dim), width = round_up(D, 2 * kLanes);
   const int words = (D + Ops::kPack - 1) / Ops::kPack, row_words = width / Ops::kPack;
@@ -77,9 +50,7 @@ void forward_task(const Attention& args, Task task, const Workspace& work) {
     Ops::pack(work.k, width, args.q, {first_row, (heads.begin + g) * D, rows, D});
     transpose(work.qt + g * head_size, work.k, row_words, words);
   }
-  std::fill_n(work.o, group * head_size, 0.0f);
-  std::fill_n(work.l, group * kBlock, 0.0f);
-  std::fill_n(work.m, group * kBlock, -std::numeric_limits<float>::infinity());
+  work.begin(width, group);
 
   const FirstKeys first(args, {first_row, 0, rows, D});
   const int first_block = std::max(first.first_block(), place - blocks_back(args));
@@ -124,7 +95,7 @@ void CpuBackend::attention(const Attention& args) {
   const std::int64_t sequences = args.sequences(), kv_heads = args.k.cols / args.head_dim;
   const std::int64_t blocks = QueryBlocks(args, 0).count;
   const int width = round_up(static_cast<int>(args.head_dim), 2 * kLanes);
-  const std::int64_t each = Workspace::count(width, args.group);
+  const std::int64_t each = SoftmaxWorkspace<kBlock>::count(width, args.group);
   float* memory = scratch_.take<float>(each * threads_);
   with_type(args.q.dtype, [&]<typename T>(T) {
 #pragma omp parallel for num_threads(threads_) schedule(dynamic)
@@ -132,7 +103,7 @@ void CpuBackend::attention(const Attention& args) {
       const std::int64_t kv_head = i / blocks % kv_heads, sequence = i / blocks / kv_heads;
       const int block = static_cast<int>(blocks - 1 - i % blocks);  // the longest tasks first
       forward_task<T>(args, {sequence, kv_head, block},
-                      Workspace(memory + each * omp_get_thread_num(), width, args.group));
+                      {memory + each * omp_get_thread_num(), width, args.group});
     }
   });
 }

@@ -100,9 +100,7 @@ struct Seen {
 
   Seen(const CachedAttention& args, const Task& task) {
     const std::int64_t at = address<std::int32_t>(args.positions)[task.row];
-    std::int64_t first = args.window > 0 ? std::max<std::int64_t>(0, at + 1 - args.window) : 0;
-    if (args.chunks) first = at / args.window * args.window;
-    begin = std::max(first, task.stretch * kStretch);
+    begin = std::max(first_key(args, at), task.stretch * kStretch);
     end = std::min(at + 1, (task.stretch + 1) * kStretch);
   }
 };

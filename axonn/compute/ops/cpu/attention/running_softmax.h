@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "axonn/compute/ops/cpu/attention/attention_blocks.h"
 #include "axonn/compute/ops/rowwise/math.h"
@@ -13,6 +14,39 @@
 // bit of a query's results depends on it or on the other queries.
 
 namespace axonn::cpu {
+
+/// One thread's memory for `parts` times kQueries queries.
+template <int kQueries>
+struct SoftmaxWorkspace {
+  float *qt, *o, *m, *l;        // per part: (D, kQueries), (kQueries, width), (kQueries) twice
+  float *k, *v, *v_down;        // (kBlock, width) each; k also takes queries to transpose
+  float *s, *p_down, *rescale;  // (kBlock, kQueries) twice, (kQueries)
+
+  static std::int64_t count(int width, std::int64_t parts) {
+    return kQueries * (parts * (2 * width + 2) + 2 * kBlock + 1) + 3 * kBlock * width;
+  }
+
+  SoftmaxWorkspace(float* memory, int width, std::int64_t parts) {
+    const auto take = [&](std::int64_t count) { return std::exchange(memory, memory + count); };
+    qt = take(parts * kQueries * width);
+    o = take(parts * kQueries * width);
+    m = take(parts * kQueries);
+    l = take(parts * kQueries);
+    k = take(kBlock * width);
+    v = take(kBlock * width);
+    v_down = take(kBlock * width);
+    s = take(kBlock * kQueries);
+    p_down = take(kBlock * kQueries);
+    rescale = take(kQueries);
+  }
+
+  /// Sets maximum, sum and result to those before any key.
+  void begin(int width, std::int64_t parts) const {
+    std::fill_n(o, parts * kQueries * width, 0.0f);
+    std::fill_n(l, parts * kQueries, 0.0f);
+    std::fill_n(m, parts * kQueries, -std::numeric_limits<float>::infinity());
+  }
+};
 
 /// s (keys, queries) = scale · k · qᵀ, summed over size.k words, and capped. On the diagonal only
 /// for the queries at or after the first key of a strip of keys.
