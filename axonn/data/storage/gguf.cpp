@@ -6,6 +6,7 @@
 
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
+#include "axonn/foundation/base/gguf_file.h"
 
 namespace axonn {
 
@@ -30,39 +31,38 @@ void put_text(std::string& out, const std::string& text) {
   out += text;
 }
 
-/// The codes of the types of values.
-constexpr std::uint32_t kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8, kArray = 9;
-
 struct ValueWriter {
   std::string& out;
 
-  void operator()(std::uint32_t value) const { both(kU32, value); }
-  void operator()(float value) const { both(kF32, value); }
-  void operator()(bool value) const { both(kBool, static_cast<char>(value)); }
+  void operator()(std::uint32_t value) const { both(GgufValueType::u32, value); }
+  void operator()(float value) const { both(GgufValueType::f32, value); }
+  void operator()(bool value) const { both(GgufValueType::boolean, static_cast<char>(value)); }
   void operator()(const std::string& value) const {
-    put_number(out, kString);
+    put_number(out, GgufValueType::text);
     put_text(out, value);
   }
-  void operator()(const std::vector<std::int32_t>& values) const { array(kI32, values); }
-  void operator()(const std::vector<float>& values) const { array(kF32, values); }
+  void operator()(const std::vector<std::int32_t>& values) const {
+    array(GgufValueType::i32, values);
+  }
+  void operator()(const std::vector<float>& values) const { array(GgufValueType::f32, values); }
   void operator()(const std::vector<std::string>& values) const {
-    begin_array(kString, values.size());
+    begin_array(GgufValueType::text, values.size());
     for (const std::string& value : values) put_text(out, value);
   }
 
  private:
   template <typename T>
-  void both(std::uint32_t type, T value) const {
+  void both(GgufValueType type, T value) const {
     put_number(out, type);
     put_number(out, value);
   }
-  void begin_array(std::uint32_t type, std::uint64_t count) const {
-    put_number(out, kArray);
+  void begin_array(GgufValueType type, std::uint64_t count) const {
+    put_number(out, GgufValueType::list);
     put_number(out, type);
     put_number(out, count);
   }
   template <typename T>
-  void array(std::uint32_t type, const std::vector<T>& values) const {
+  void array(GgufValueType type, const std::vector<T>& values) const {
     begin_array(type, values.size());
     for (const T value : values) put_number(out, value);
   }

@@ -16,23 +16,6 @@ namespace {
 constexpr std::int64_t kMostExtent = std::int64_t{1} << 40;  // so that products of two fit
 constexpr std::size_t kMostDims = 4;
 
-/// The format's numbers of types of values.
-enum class ValueType : std::uint32_t {
-  u8,
-  i8,
-  u16,
-  i16,
-  u32,
-  i32,
-  f32,
-  boolean,
-  text,
-  list,
-  u64,
-  i64,
-  f64
-};
-
 /// Reads the front of the file piece by piece.
 class GgufReader {
  public:
@@ -64,10 +47,10 @@ class GgufReader {
 
   std::int64_t at() const { return at_; }
 
-  GgufFile::Value take_value(ValueType type) {
-    if (type == ValueType::text) return take_text();
-    if (type == ValueType::list) return take_list();
-    if (type == ValueType::f32 || type == ValueType::f64) return take_number(type);
+  GgufFile::Value take_value(GgufValueType type) {
+    if (type == GgufValueType::text) return take_text();
+    if (type == GgufValueType::list) return take_list();
+    if (type == GgufValueType::f32 || type == GgufValueType::f64) return take_number(type);
     return take_integer(type);
   }
 
@@ -91,45 +74,45 @@ class GgufReader {
     }
   }
 
-  std::int64_t take_integer(ValueType type) {
+  std::int64_t take_integer(GgufValueType type) {
     switch (type) {
-      case ValueType::u8:
-      case ValueType::boolean:
+      case GgufValueType::u8:
+      case GgufValueType::boolean:
         return take<std::uint8_t>();
-      case ValueType::i8:
+      case GgufValueType::i8:
         return take<std::int8_t>();
-      case ValueType::u16:
+      case GgufValueType::u16:
         return take<std::uint16_t>();
-      case ValueType::i16:
+      case GgufValueType::i16:
         return take<std::int16_t>();
-      case ValueType::u32:
+      case GgufValueType::u32:
         return take<std::uint32_t>();
-      case ValueType::i32:
+      case GgufValueType::i32:
         return take<std::int32_t>();
-      case ValueType::u64:
-      case ValueType::i64:
+      case GgufValueType::u64:
+      case GgufValueType::i64:
         return take<std::int64_t>();
       default:
         refuse_file("there is no type of values ", static_cast<std::uint32_t>(type));
     }
   }
 
-  double take_number(ValueType type) {
-    return type == ValueType::f32 ? double{take<float>()} : take<double>();
+  double take_number(GgufValueType type) {
+    return type == GgufValueType::f32 ? double{take<float>()} : take<double>();
   }
 
   GgufFile::Value take_list() {
-    const auto type = static_cast<ValueType>(take<std::uint32_t>());
+    const auto type = static_cast<GgufValueType>(take<std::uint32_t>());
     const std::size_t count = count_of(take<std::uint64_t>(), 1);
     const auto all = [&](auto list, const auto& take_one) {
       for (std::size_t i = 0; i < count; ++i) list.push_back(take_one());
       return list;
     };
-    if (type == ValueType::text)
+    if (type == GgufValueType::text)
       return all(std::vector<std::string>(), [&] { return take_text(); });
-    if (type == ValueType::f32 || type == ValueType::f64)
+    if (type == GgufValueType::f32 || type == GgufValueType::f64)
       return all(std::vector<double>(), [&] { return take_number(type); });
-    if (type == ValueType::list) refuse_file("a list of lists, which no known key has");
+    if (type == GgufValueType::list) refuse_file("a list of lists, which no known key has");
     return all(std::vector<std::int64_t>(), [&] { return take_integer(type); });
   }
 
@@ -163,7 +146,7 @@ GgufFile::GgufFile(const std::string& path) : file_(path) {
                     keys = reader.count_of(reader.take<std::uint64_t>(), kLeastKey);
   for (std::size_t i = 0; i < keys; ++i) {
     std::string key = reader.take_text();
-    Value value = reader.take_value(static_cast<ValueType>(reader.take<std::uint32_t>()));
+    Value value = reader.take_value(static_cast<GgufValueType>(reader.take<std::uint32_t>()));
     if (!keys_.emplace(key, std::move(value)).second) reader.refuse_file("a second key ", key);
   }
   for (std::size_t i = 0; i < tensors; ++i) {

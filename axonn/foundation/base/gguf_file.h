@@ -14,6 +14,23 @@
 
 namespace axonn {
 
+/// The types of the values of keys; the numbers are the format's.
+enum class GgufValueType : std::uint32_t {
+  u8,
+  i8,
+  u16,
+  i16,
+  u32,
+  i32,
+  f32,
+  boolean,
+  text,
+  list,
+  u64,
+  i64,
+  f64
+};
+
 /// A GGUF file to read, of version 2 or 3: its keys with their values, and where its tensors lie.
 /// Source: ggml-org/ggml, docs/gguf.md.
 class GgufFile {

@@ -191,19 +191,20 @@ std::optional<std::int64_t> first_forgetting_step(const Batches& batches, std::i
 std::vector<std::shared_ptr<const Corpus>> with_further_blanks(
     const Config& config, const std::vector<std::shared_ptr<const Corpus>>& stages,
     const DataPosition& saved) {
-  std::vector<std::shared_ptr<const Corpus>> further;
-  bool any = false;
-  for (std::size_t s = 0; s < stages.size(); ++s) {
+  /// Whether the run did not leave out a document of stage s.
+  const auto is_new = [&](std::size_t s, const ForgottenDocument& document) {
     const auto was =
         std::ranges::find(saved.stages, name_of_stage(config, s), &StagePosition::name);
-    const auto is_new = [&](const ForgottenDocument& document) {
-      return was == saved.stages.end() ||
-             !std::ranges::binary_search(was->forgotten, document.hash);
-    };
-    any = any || std::ranges::any_of(forgotten_of(*stages[s]), is_new);
-    further.push_back(std::make_shared<const Corpus>(with_blanks(*stages[s], is_new)));
-  }
-  if (!any) further.clear();
+    return was == saved.stages.end() || !std::ranges::binary_search(was->forgotten, document.hash);
+  };
+  bool any = false;
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    any = any || std::ranges::any_of(forgotten_of(*stages[s]),
+                                     [&](const auto& document) { return is_new(s, document); });
+  std::vector<std::shared_ptr<const Corpus>> further;
+  for (std::size_t s = 0; any && s < stages.size(); ++s)
+    further.push_back(std::make_shared<const Corpus>(
+        with_blanks(*stages[s], [&](const auto& document) { return is_new(s, document); })));
   return further;
 }
 
