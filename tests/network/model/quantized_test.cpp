@@ -73,11 +73,11 @@ TEST(QuantizedModel, ItsCodesChangeTheLossesAndStay) {
                 .lr = 1e-2,
                 .repeat_batch = true,
                 .make_model = model_of(quantized_llama(Quantization::nf4))};
-    int quantized = 0;
+    int quantized = 0;  // groups, as rank 0 counts them
     run.after = [&](const Context& ctx, Model& model) {
       for (ParameterGroup* group : model.groups()) {
         if (group->quantization() == Quantization::none) continue;
-        quantized += ctx.grid.world().rank() == 0 ? 1 : 0;
+        if (ctx.grid.world().rank() == 0) ++quantized;
         const auto bits = [&] {
           const View records = group->piece_of_compute();
           return std::string(static_cast<const char*>(records.data), records.count());
