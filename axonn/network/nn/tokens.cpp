@@ -140,9 +140,10 @@ Tokens make_tokens(const Context& ctx, std::span<const std::int32_t> ids,
               rows.sequences, " sequences of ", rows.positions);
   if (places.reach > 0) rows.reach = places.reach;
   check_places(rows, places);
-  AXONN_CHECK(places.further == 0 || ctx.grid.shape().context == 1,
+  const bool shared = ctx.grid.shape().context > 1 && !places.whole;
+  AXONN_CHECK(places.further == 0 || !shared,
               "make_tokens: ranks share sequences, and have not all of the further tokens");
-  if (ctx.grid.shape().context > 1) return shared_tokens(ctx, ids, targets, rows, places);
+  if (shared) return shared_tokens(ctx, ids, targets, rows, places);
   rows.position = ctx.on_device(places.positions);
   rows.start = ctx.on_device(places.starts);
   rows.counted = ctx.on_device(places.counted);

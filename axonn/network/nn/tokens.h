@@ -35,7 +35,8 @@ struct RowPositions {
   std::span<const std::int32_t> lengths = {};
   std::int64_t short_sequences = 0;
   std::int64_t reach = 0;
-  int further = 0;  ///< the number of Tokens::further
+  int further = 0;     ///< the number of Tokens::further
+  bool whole = false;  ///< each rank has sequences of its own, even if GridShape::context is not 1
 };
 
 /// Copies tokens to the device: ids (R), and targets (R) or none, of whole sequences. If ranks

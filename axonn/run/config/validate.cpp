@@ -291,9 +291,6 @@ void validate_samples(const Config& config) {
     if (samples.prompts[i].empty())
       refuse("[samples] prompts: prompt ", i + 1, " is empty; give at least one character");
   if (samples.prompts.empty()) return;
-  if (config.parallelism.context > 1)
-    refuse("[samples] prompts: with [parallelism] context = ", config.parallelism.context,
-           " no rank has whole sequences, which generation needs; leave one of them out");
   if (samples.chat && config.data.jsonl.empty())
     refuse(
         "[samples] chat = true needs the chat template of [data] jsonl, which is not set; leave ",
@@ -315,8 +312,6 @@ void validate_answers(const Config& config, const char* loss) {
   const char* const whole = "chooses or weighs targets, but answers count as a whole; leave it out";
   forbid(config.data.jsonl.empty() || !config.stage.empty(), "[data] jsonl",
          "must name the answers, without [[stage]]");
-  forbid(config.parallelism.context > 1, "[parallelism] context",
-         "cuts answers among ranks, which their sums do not follow yet; set it to 1");
   forbid(config.data.mask_history, "[data] mask_history", whole);
   forbid(config.data.train_on_prompt, "[data] train_on_prompt", whole);
   forbid(config.training.goldfish.k > 0, "[training] goldfish.k", whole);

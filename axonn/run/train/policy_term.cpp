@@ -12,6 +12,7 @@
 #include "axonn/network/nn/loss.h"
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/ranks/parallel/stored_values.h"
+#include "axonn/ranks/parallel/whole_rows.h"
 
 namespace axonn {
 
@@ -78,9 +79,10 @@ std::vector<PolicyTerm::Answer> PolicyTerm::answers_of(const Context& ctx, Model
   attach_temperature(pass);
   const Tensor losses = model.target_losses(pass, tokens);
   if (!ctx.device().keeps_values() || !data_.file || tokens.numbers.empty()) return {};
-  const auto targets = stored_values<std::int32_t>(ctx, tokens.targets);
-  const auto of_rows = stored_values<float>(ctx, losses);
-  const std::int64_t length = tokens.rows.positions;
+  const WholeRows whole(ctx, tokens.rows);
+  const auto targets = whole.gather(stored_values<std::int32_t>(ctx, tokens.targets));
+  const auto of_rows = whole.gather(stored_values<float>(ctx, losses), losses.cols());
+  const std::int64_t length = whole.positions();
   std::vector<Answer> answers(tokens.rows.sequences);
   for (std::int64_t s = 0; s < tokens.rows.sequences; ++s) {
     const auto first = targets.begin() + s * length, end = first + length;
@@ -224,6 +226,7 @@ void PolicyTerm::score(const Context& ctx, Model& model, const Tokens& tokens, i
   Context own = ctx;
   own.attach(std::make_shared<TargetEntropies>());
   mine.answers = answers_of(own, model, tokens);
+  if (!mine.answers.empty()) mine.rows = WholeRows(ctx, tokens.rows);
 }
 
 PolicyDivisors PolicyTerm::divisors(std::span<const std::int64_t> numbers) const {
@@ -292,10 +295,12 @@ void PolicyTerm::finish_scores(const Context& ctx, const StepInput& input) {
   }
   const PolicyDivisors by = data_.file ? divisors(numbers_) : PolicyDivisors();
   for (const Micro& micro : micros_) {
-    std::vector<float> weights(micro.weights.count());
+    std::vector<float> weights(micro.answers.size() * micro.rows.positions());
     for (const Answer& answer : micro.answers)
       if (answer.number >= 0) add_answer(answer, by, static_cast<double>(input.tokens), weights);
-    ctx.device().copy_from_host(micro.weights.view().data, weights.data(), micro.weights.bytes());
+    const std::vector<float> own =
+        micro.answers.empty() ? std::vector<float>(micro.weights.count()) : micro.rows.own(weights);
+    ctx.device().copy_from_host(micro.weights.view().data, own.data(), micro.weights.bytes());
   }
   if (!ctx.grid.leads_place()) std::ranges::fill(figures_, 0);
   ctx.grid.world().all_reduce(buffer(std::span(figures_)), "answers").wait();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "axonn/data/corpus/rollouts/rollout_sequences.h"
+#include "axonn/ranks/parallel/whole_rows.h"
 #include "axonn/run/config/policy_loss.h"
 #include "axonn/run/load/loaded_model.h"
 #include "axonn/run/train/loss_term.h"
@@ -94,12 +95,13 @@ class PolicyTerm final : public LossTerm {
   };
   struct Answer {
     std::int64_t number = -1;    // of the file; -1: padding
-    std::int64_t first_row = 0;  // of the micro-batch's rows, with the answer's first target
+    std::int64_t first_row = 0;  // of the micro-batch's whole rows, with the answer's first target
     std::vector<double> policy = {};
     std::vector<double> entropy = {};  // of each token's distribution; empty: not asked for
   };
   struct Micro {
     Tensor weights;  // (R, 1) f32
+    WholeRows rows;
     std::vector<Answer> answers;
   };
   /// Of each answer of a generation, in its order.

@@ -12,6 +12,7 @@
 #include "axonn/network/nn/loss.h"
 #include "axonn/ranks/parallel/scheduling.h"
 #include "axonn/ranks/parallel/stored_values.h"
+#include "axonn/ranks/parallel/whole_rows.h"
 #include "axonn/run/config/stored_config.h"
 #include "axonn/run/load/loaded_model.h"
 #include "axonn/run/train/reference_scores.h"
@@ -145,21 +146,21 @@ void set_weights(std::span<const float> of_rows, std::span<const float> at_twice
 
 std::vector<ScoredPair> scored_pairs(const Context& ctx, const Tokens& tokens, const Tensor& losses,
                                      const AnswerTable* table, double ld_alpha) {
-  const auto targets = stored_values<std::int32_t>(ctx, tokens.targets),
-             starts = stored_values<std::int32_t>(ctx, tokens.rows.start);
-  const auto of_rows = stored_values<float>(ctx, losses);
-  const std::int64_t length = tokens.rows.positions;
-  AXONN_CHECK(std::ssize(starts) == tokens.rows.count() && !tokens.rows.share,
-              "scored_pairs: wants whole sequences of two documents");
+  const WholeRows whole(ctx, tokens.rows);
+  const auto targets = whole.gather(stored_values<std::int32_t>(ctx, tokens.targets)),
+             places = whole.gather(stored_values<std::int32_t>(ctx, tokens.rows.position));
+  const auto of_rows = whole.gather(stored_values<float>(ctx, losses), losses.cols());
+  const std::int64_t length = whole.positions();
   std::vector<ScoredPair> pairs(tokens.rows.sequences);
   for (std::int64_t s = 0; s < tokens.rows.sequences; ++s) {
     ScoredPair& pair = pairs[s];
     if (!tokens.numbers.empty()) pair.number = tokens.numbers[s];
     const std::int64_t prompt = table && pair.number >= 0 ? table->at(pair.number).prompt_rows : 0;
     pair.rows.assign(length, RowOf::nothing);
+    bool second = false;
     for (std::int64_t r = 0; r < length; ++r) {
+      second = second || (r > 0 && places[s * length + r] == 0);
       if (targets[s * length + r] < 0) continue;
-      const bool second = starts[s * length + r] > 0;
       pair.rows[r] = second ? RowOf::second : r < prompt ? RowOf::prompt : RowOf::first;
       if (pair.rows[r] != RowOf::prompt) ++pair.answers[second].tokens;
     }
@@ -236,8 +237,11 @@ std::vector<ScoredPair> PreferenceTerm::scored(const Context& ctx, Model& model,
   const Tensor losses = model.target_losses(ctx, tokens);
   if (!ctx.device().keeps_values()) return {};
   std::vector<ScoredPair> pairs = scored_pairs(ctx, tokens, losses, table_.get(), config_.ld_alpha);
-  if (config_.use_weighting)
-    set_weights(stored_values<float>(ctx, losses), stored_values<float>(ctx, at_twice), pairs);
+  if (config_.use_weighting) {
+    const WholeRows whole(ctx, tokens.rows);
+    set_weights(whole.gather(stored_values<float>(ctx, losses), losses.cols()),
+                whole.gather(stored_values<float>(ctx, at_twice), at_twice.cols()), pairs);
+  }
   for (const ScoredPair& pair : pairs) {
     if (!pair.whole()) continue;
     AXONN_CHECK(pair.number >= 0 && table_, "a pair of answers has no number among its data");
@@ -257,6 +261,7 @@ void PreferenceTerm::score(const Context& ctx, Model& model, const Tokens& token
   MicroPairs& mine = micros_.emplace_back();
   mine.weights = ctx.empty(tokens.rows.count(), 1, DType::f32);
   mine.pairs = scored(ctx, model, tokens);
+  if (!mine.pairs.empty()) mine.rows = WholeRows(ctx, tokens.rows);
 }
 
 StepResult PreferenceTerm::evaluate(Context ctx, Model& model, Batches& batches) {
@@ -345,8 +350,9 @@ void PreferenceTerm::finish_scores(const Context& ctx, const StepInput& input) {
       const bool sorted = pair.whole() && next != of_step.sorted.end();
       append_weights(pair, of_step, sorted ? *next++ : PairLoss(), weights);
     }
-    if (!weights.empty())
-      ctx.device().copy_from_host(micro.weights.view().data, weights.data(), micro.weights.bytes());
+    if (weights.empty()) continue;
+    const std::vector<float> own = micro.rows.own(weights);
+    ctx.device().copy_from_host(micro.weights.view().data, own.data(), micro.weights.bytes());
   }
 }
 

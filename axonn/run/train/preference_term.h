@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "axonn/ranks/comm/communicator.h"
+#include "axonn/ranks/parallel/whole_rows.h"
 #include "axonn/run/config/preference.h"
 #include "axonn/run/config/prepared_run.h"
 #include "axonn/run/train/loss_term.h"
@@ -61,7 +62,8 @@ struct ScoredPair {
 /// The pairs of a micro-batch, in the order of its sequences, from the losses (R, 2) f32 of its
 /// targets (Model::target_losses). A target in the first answer's prompt (AnswerTable; null: none
 /// is) counts for none of the scores, and one beyond the length of the shorter answer by ld_alpha.
-/// Sums are f64, in the order of rows. Waits for the device.
+/// Sums are f64, in the order of rows. Waits for the device. Collective over the ranks that share
+/// the sequences.
 std::vector<ScoredPair> scored_pairs(const Context& ctx, const Tokens& tokens, const Tensor& losses,
                                      const AnswerTable* table, double ld_alpha = 1);
 
@@ -109,6 +111,7 @@ class PreferenceTerm final : public LossTerm {
   };
   struct MicroPairs {
     Tensor weights;  ///< (R, 1) f32
+    WholeRows rows;
     std::vector<ScoredPair> pairs;
   };
   /// What a step's losses have in common.

@@ -153,13 +153,11 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
               ", a context of ", options.context);
   if (context_ > model.positions)
     refuse("a context of ", context_, " tokens, but the model has ", model.positions, " positions");
-  if (loaded.grid().shape().context > 1)
-    refuse("[parallelism] context = ", loaded.grid().shape().context,
-           ": generation needs whole sequences on each rank; set context to 1");
   vocab_ = loaded.model().vocab();
   if (options.tokenizer) vocab_ = std::min(vocab_, options.tokenizer->vocab_size());
   heads_ = {model.heads, model.kv_heads, model.head_width(), model.widest_window()};
-  slots_.places = loaded.grid().batch_places();
+  const GridShape& shape = loaded.grid().shape();
+  slots_.places = std::int64_t{shape.z} * shape.data;
   slots_.window = heads_.window < context_ ? heads_.window : 0;
   slots_.entries =
       slots_.window > 0 ? std::min(context_, slots_.window + kBeyondWindow - 1) : context_;
@@ -173,6 +171,11 @@ Generator::Generator(LoadedModel& loaded, const Options& options)
 }
 
 Generator::~Generator() = default;
+
+std::int64_t Generator::place() const {
+  const Grid& grid = model_.grid();
+  return std::int64_t{grid.coord(Axis::data)} * grid.extent(Axis::z) + grid.coord(Axis::z);
+}
 
 /// Bytes that all layers keep for a slot.
 std::int64_t Generator::bytes_of_slot() const {
@@ -273,7 +276,8 @@ Generator::Pass Generator::begin(const Rows& rows, std::shared_ptr<KeyValueCache
                                .starts = rows.starts,
                                .lengths = rows.lengths,
                                .short_sequences = model_.config().model.short_sequences(),
-                               .reach = context_});
+                               .reach = context_,
+                               .whole = true});
   return {std::move(ctx), std::move(tokens)};
 }
 
@@ -306,7 +310,7 @@ void Generator::score_as_trained(const Pass& pass, const Tensor& logits,
 
 /// Computes this place's embeddings (H): appends them to the scores of `drawn`.
 void Generator::embed(const PassPlan& plan, Drawn& drawn) {
-  const auto& parts = plan.of_place[model_.grid().batch_place()];
+  const auto& parts = plan.of_place[place()];
   Rows rows{.trained_positions = options_.trained_positions};
   for (const PassPart& part : parts) rows.add(part, false);
   rows.fill_up();
@@ -372,7 +376,7 @@ int Generator::host_threads(std::size_t values) const {
 
 /// Computes this place's parts: appends its tokens and scores to those of `drawn`.
 void Generator::compute(const PassPlan& plan, Drawn& drawn) {
-  const auto& parts = plan.of_place[model_.grid().batch_place()];
+  const auto& parts = plan.of_place[place()];
   Rows rows{.trained_positions = options_.trained_positions};
   const bool aligned =
       options_.trained_positions > 0 && plan.reads == KeyValueCache::Reads::own_rows;
@@ -408,7 +412,7 @@ Generator::Drawn Generator::pass(const PassPlan& plan) {
   // experts for other ranks' rows.
   const Grid& grid = model_.grid();
   const bool others_need_it = !options_.hold_weights || grid.shape().experts > 1;
-  if (others_need_it || !plan.of_place[grid.batch_place()].empty())
+  if (others_need_it || !plan.of_place[place()].empty())
     plan.embeds ? embed(plan, drawn) : compute(plan, drawn);
   std::size_t words = 0;
   for (const auto& parts : plan.of_place)

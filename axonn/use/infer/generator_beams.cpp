@@ -118,7 +118,7 @@ void Generator::move_beams(GeneratedSequence& sequence, std::int64_t place) {
     if (stayed[parent]) {
       const std::int32_t from = std::exchange(text.slot, free.back());
       free.pop_back();
-      if (cache_ && place == model_.grid().batch_place())
+      if (cache_ && place == this->place())
         cache_->copy_slot(model_.context(), from, text.slot,
                           static_cast<std::int64_t>(sequence.cached));
     }

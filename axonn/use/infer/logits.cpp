@@ -57,9 +57,10 @@ std::vector<float> logits_of(LoadedModel& model, std::span<const std::int32_t> t
   scheduling.step = &state;
   state.prefetcher.begin_pass();
   const std::vector<std::int32_t> lengths(count, static_cast<std::int32_t>(count));
-  const Tokens rows =
-      make_tokens(ctx, tokens, {}, {1, count},
-                  {.lengths = lengths, .short_sequences = model.config().model.short_sequences()});
+  const Tokens rows = make_tokens(ctx, tokens, {}, {1, count},
+                                  {.lengths = lengths,
+                                   .short_sequences = model.config().model.short_sequences(),
+                                   .whole = true});
   std::vector<std::int64_t> all(count);
   std::iota(all.begin(), all.end(), 0);
   const Tensor mine = model.model().next_logits(ctx, rows, all);

@@ -126,10 +126,6 @@ TEST(ContextRuns, WhatCannotBeCutIsRefusedWithARemedy) {
   EXPECT_THAT([&] { validate(config); },
               testing::ThrowsMessage<Error>(HasSubstr("the next length that can is 512")));
   config.training.seq_len = 512;
-  config.samples.prompts = {"Once"};
-  EXPECT_THAT([&] { validate(config); },
-              testing::ThrowsMessage<Error>(HasSubstr("[samples] prompts: with [parallelism]")));
-  config.samples.prompts = {};
   config.parallelism.context = 3;
   EXPECT_THAT([&] { validate(config); },
               testing::ThrowsMessage<Error>(HasSubstr("context = 3 does not divide z = 4")));

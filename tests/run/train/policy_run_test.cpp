@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <utility>
 
 #include <gmock/gmock.h>
 
@@ -23,11 +24,11 @@ using testing::HasSubstr;
 
 namespace {
 
-/// Answers of 1 to 6 letters to prompts, four each. Words of a have the larger reward.
-void write_answers(const std::string& file, int count) {
+/// Answers of 1 to 6 times `longer` letters to prompts, four each. Words of a have larger rewards.
+void write_answers(const std::string& file, int count, int longer = 1) {
   std::ofstream lines(file);
   for (int i = 0; i < count; ++i) {
-    const int letters = 1 + i * 5 % 6;
+    const int letters = longer * (1 + i * 5 % 6);
     lines << R"({"prompt": "count )" << i / 4 << R"(: ", "completion_ids": [)";
     for (int t = 0; t < letters; ++t) lines << (t > 0 ? ", " : "") << 97 + (i + t) % 3;
     lines << R"(], "mask": [)";
@@ -114,6 +115,28 @@ TEST(PolicyRun, HasTheLossesOfOneRankOnEveryGridAndForEveryMicroBatch) {
   }
 }
 
+TEST(PolicyRun, HasTheLossesOfOneRankWhereRanksShareTheSequences) {
+  test::TemporaryPath folder;
+  Config config = long_generations(folder, "run", PolicyLoss::grpo);
+  config.training.seq_len = 256;
+  config.rl.max_tokens = 200;
+  const std::string path = std::exchange(config.model.path, "");
+  for (const char* key : {"model", "reference"}) {
+    config.model.init_std *= 1.5;
+    test::save_checkpoint(folder / key, resolved(config.model, config.model.vocab, 256), {});
+  }
+  config.model.init_std = ModelConfig().init_std;
+  config.model.path = path;
+  write_answers(folder / "answers.jsonl", 32, 30);
+  const std::vector<double> one = losses_of_answers(config);
+  for (const GridShape grid :
+       {GridShape{.z = 2, .context = 2}, GridShape{.x = 2, .z = 4, .context = 2}}) {
+    const std::vector<double> got = losses_of_answers(on_grid(config, grid));
+    for (std::size_t i = 0; i < one.size(); ++i)
+      EXPECT_NEAR(got[i], one[i], 2e-5 * (0.1 + std::abs(one[i]))) << i << with_factors(grid);
+  }
+}
+
 TEST(PolicyRun, ResumesWithinAGenerationToTheBit) {
   test::TemporaryPath folder;
   for (const PolicyLoss loss : {PolicyLoss::dapo, PolicyLoss::rloo}) {
@@ -179,8 +202,6 @@ TEST(PolicyRun, RefusesWhatItDoesNotDoByItsKey) {
               HasSubstr("no whole groups of [rl] group = 4"));
   EXPECT_THAT(refusal([](Config& c) { c.preference.loss = PreferenceLoss::dpo; }),
               HasSubstr("[preference] loss"));
-  EXPECT_THAT(refusal([](Config& c) { c.parallelism.z = c.parallelism.context = 2; }),
-              HasSubstr("[parallelism] context"));
   EXPECT_THAT(refusal([](Config& c) { c.training.batch_ramp = "4 4 16"; }),
               HasSubstr("batch_ramp"));
   EXPECT_THAT(refusal([](Config& c) { c.training.z_loss = 1e-4; }), HasSubstr("z_loss"));

@@ -95,6 +95,7 @@ std::vector<ScoredPair> score_recorded(const AnswerLosses& chosen, const AnswerL
       for (const float logp : *answer) {
         targets[row] = 1;
         starts[row] = start;
+        positions[row] = static_cast<std::int32_t>(row - pair * kLength) - start;
         losses[2 * row++] = -logp;
       }
     }
@@ -313,6 +314,40 @@ TEST(PreferenceRun, HasTheLossesOfOneRankWhereTheGridDoesNotDivideTheBatch) {
   }
 }
 
+// Answers of 100 letters and more begin and end within blocks, and lie on several ranks.
+TEST(PreferenceRun, HasTheLossesOfOneRankWhereRanksShareTheSequences) {
+  test::TemporaryPath folder;
+  Config config = labelled_config(folder, "run");
+  config.training.seq_len = 512;
+  config.training.steps = 4;
+  config.training.global_batch = 3;
+  config.model.path = "";
+  test::save_checkpoint(folder / "long", resolved(config.model, config.model.vocab, 512), {});
+  config.model.path = folder / "long";
+  std::ofstream lines(folder / "labelled.jsonl");
+  for (int i = 0; i < 12; ++i)
+    lines << R"({"prompt": "count )" << i << R"(: ", "chosen": ")" << std::string(100 + 13 * i, 'a')
+          << R"(", "rejected": ")" << std::string(7 + 19 * i, 'b') << "\"}\n";
+  lines.close();
+  for (const PreferenceConfig& preference :
+       {PreferenceConfig{.loss = PreferenceLoss::dpo, .ld_alpha = 0.5, .use_weighting = true},
+        PreferenceConfig{.loss = PreferenceLoss::orpo},
+        PreferenceConfig{.loss = PreferenceLoss::aot},
+        PreferenceConfig{.loss = PreferenceLoss::kto}}) {
+    config.preference = preference;
+    const std::vector<double> one = losses_of_pairs(config);
+    for (const ContextLayout layout : {ContextLayout::zigzag, ContextLayout::balanced})
+      for (const GridShape grid :
+           {GridShape{.z = 2, .context = 2}, GridShape{.x = 2, .z = 4, .context = 2}}) {
+        Config cut = on_grid(config, grid);
+        cut.parallelism.context_layout = layout;
+        EXPECT_LE(largest_difference(losses_of_pairs(cut), one), 2e-5)
+            << kPreferenceLosses[static_cast<std::size_t>(preference.loss)] << ' '
+            << with_factors(grid);
+      }
+  }
+}
+
 TEST(PreferenceRun, ValidatesHeldOutAnswersWithTheLossOfTraining) {
   test::TemporaryPath folder;
   for (const PreferenceLoss loss : {PreferenceLoss::dpo, PreferenceLoss::orpo, PreferenceLoss::kto})
@@ -468,8 +503,6 @@ TEST(PreferenceRun, RefusesWhatItDoesNotDoByItsKey) {
                 c.training.global_batch = 1;
               }),
               HasSubstr("[training] global_batch must be at least 2"));
-  EXPECT_THAT(refusal([](Config& c) { c.parallelism.z = c.parallelism.context = 2; }),
-              HasSubstr("[parallelism] context"));
   EXPECT_THAT(refusal([](Config& c) { c.training.goldfish.k = 4; }), HasSubstr("goldfish.k"));
   EXPECT_THAT(refusal([](Config& c) { c.training.z_loss = 1e-4; }), HasSubstr("z_loss"));
   EXPECT_THAT(refusal([](Config& c) {

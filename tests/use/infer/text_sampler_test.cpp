@@ -101,6 +101,18 @@ TEST(TextSampler, ChangesNoBitOfTheTrainingOnAnyGrid) {
     }
 }
 
+TEST(TextSampler, WritesTheSameTextsWhereRanksShareTheSequencesOfTraining) {
+  test::TemporaryPath folder;
+  Config one = sampled(folder / "one");
+  one.training.seq_len = 256;
+  one.training.steps = 3;
+  Config cut = on_grid(one, GridShape{.z = 2, .context = 2});
+  cut.output.dir = folder / "cut";
+  train_on_threads(one, kSamples);
+  train_on_threads(cut, kSamples);
+  EXPECT_EQ(texts_of(samples_of(cut)), texts_of(samples_of(one)));
+}
+
 TEST(TextSampler, WritesWhatTheGeneratorWritesOfTheSameWeights) {
   test::TemporaryPath folder;
   Config config = sampled(folder / "run", {2, 1, 2, 1});

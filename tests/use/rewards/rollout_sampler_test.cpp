@@ -131,6 +131,29 @@ TEST(PromptRun, ComputesAnswersAsItTrainsOnThemOnEveryGrid) {
   EXPECT_THAT(differences(plain), testing::Each(AllOf(testing::Gt(0), testing::Lt(1e-4))));
 }
 
+TEST(PromptRun, WritesWholeAnswersWhereRanksShareTheSequencesOfTraining) {
+  test::TemporaryPath folder;
+  Config config = prompt_config(folder, "run");
+  config.training.seq_len = 256;
+  config.model.path = "";
+  test::save_checkpoint(folder / "longer", resolved(config.model, config.model.vocab, 256), {});
+  config.model.path = folder / "longer";
+  config.rl.max_tokens = 150;
+  config.rl.temperature = 0.7;
+  config.training.steps = 2;
+  for (const GridShape grid :
+       {GridShape{.z = 2, .context = 2}, GridShape{.x = 3, .z = 4, .context = 2}}) {
+    config = on_grid(config, grid);
+    config.output.overwrite = true;
+    train_with_sampler(config);
+    EXPECT_THAT(column(metrics_of(config), "sampling/sampling_logp_difference/max"),
+                testing::Each(0))
+        << with_factors(grid);
+    EXPECT_GT(column(metrics_of(config), "completions/max_length").front(), 128);
+    EXPECT_EQ(answers_of(config, 1).size(), 8);
+  }
+}
+
 TEST(PromptRun, EndsIfATokenHadAnotherProbabilityWhenItWasWritten) {
   struct Off final : RolloutSampler {
     explicit Off(std::unique_ptr<RolloutSampler> of) : inner(std::move(of)) {}
