@@ -39,6 +39,8 @@ int run_replay(const Arguments& arguments);
 int run_check(const Arguments& arguments);
 int run_bench(const Arguments& arguments);
 int run_plan(const Arguments& arguments);
+/// `axonn plan --published`.
+int run_published_plans(const Arguments& arguments);
 int run_probe(const Arguments& arguments);
 int run_tune(const Arguments& arguments);
 int run_generate(const Arguments& arguments);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 
@@ -47,7 +48,9 @@ Examples:
   axonn plan configs/tiny.toml --machine mine.toml --devices 8 --json plan.json
       a machine file that axonn probe wrote
   axonn plan configs/tiny.toml --machine mine.toml --devices 2 --measure 3
-      the best three plans, run here: predicted and measured times)";
+      the best three plans, run here: predicted and measured times
+  axonn plan --published
+      steps that other trainers published, beside what this predicts for them)";
 
 struct PlanFlags {
   std::string model, machine, tokens, batch_tokens, strategy = "4d", scaling = "strong",
@@ -306,6 +309,9 @@ void measure_plans(const PlanReport& report, int count) {
 }  // namespace
 
 int run_plan(const Arguments& given) {
+  if (std::ranges::any_of(given,
+                          [](const std::string& one) { return one.starts_with("--published"); }))
+    return run_published_plans(given);
   CLI::App app("Ranks the grids of a machine's devices for a model, without running the model.",
                "axonn plan");
   app.footer(kPlanExamples);

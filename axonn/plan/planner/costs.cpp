@@ -62,6 +62,7 @@ const GroupRate* measured(const Machine& machine, const GroupShape& group,
   const GroupRate* found = nullptr;
   for (const GroupRate& rate : machine.groups) {
     if (rate.inner != group.inner || rate.size != group.size) continue;
+    if (rate.form != CollectivesKind::automatic) continue;
     const bool any = rate.operation.empty(), have = found && !found->operation.empty();
     if (rate.operation == operation || (any && !have)) found = &rate;
   }
@@ -85,7 +86,49 @@ CollectiveCost interpolated(const GroupRate& rate, std::int64_t bytes) {
   const double part =
       real(bytes - rate.bytes[next - 1]) / real(rate.bytes[next] - rate.bytes[next - 1]);
   const double time = std::lerp(seconds(next - 1), seconds(next), part);
-  return {.latency_s = latency, .link_s = std::max(0.0, time - latency)};
+  return {.latency_s = std::min(latency, time), .link_s = std::max(0.0, time - latency)};
+}
+
+double time_of(const CollectiveCost& cost) { return cost.latency_s + cost.link_s; }
+
+/// Of a group whose size lies between two that were measured in this form, or is one of them: the
+/// logarithm of the time is taken to grow in a straight line with that of the size.
+std::optional<CollectiveCost> between_sizes(const Machine& machine, const GroupShape& group,
+                                            const Recording::Start& start, CollectivesKind form) {
+  const GroupRate *below = nullptr, *above = nullptr;
+  for (const GroupRate& rate : machine.groups) {
+    if (rate.form != form || rate.inner != group.inner || rate.operation != start.operation)
+      continue;
+    if (rate.size <= group.size && (!below || rate.size > below->size)) below = &rate;
+    if (rate.size >= group.size && (!above || rate.size < above->size)) above = &rate;
+  }
+  if (!below || !above) return std::nullopt;
+  const CollectiveCost few = interpolated(*below, start.bytes),
+                       many = interpolated(*above, start.bytes);
+  if (below == above) return few;
+  const double part =
+      std::log(real(group.size) / below->size) / std::log(real(above->size) / below->size);
+  const auto between = [part](double a, double b) {
+    return std::exp(std::lerp(std::log(a), std::log(b), part));
+  };
+  const double time = between(time_of(few), time_of(many)),
+               latency = std::min(between(few.latency_s, many.latency_s), time);
+  return CollectiveCost{.latency_s = latency, .link_s = time - latency};
+}
+
+/// As between_sizes(); of a sum those of its two halves.
+std::optional<CollectiveCost> measured_in_form(const Machine& machine, const GroupShape& group,
+                                               const Recording::Start& start,
+                                               CollectivesKind form) {
+  if (start.operation != "all_reduce") return between_sizes(machine, group, start, form);
+  Recording::Start half = start;
+  half.operation = "reduce_scatter";
+  const auto scatter = between_sizes(machine, group, half, form);
+  half.operation = "all_gather";
+  const auto gather = between_sizes(machine, group, half, form);
+  if (!scatter || !gather) return std::nullopt;
+  return CollectiveCost{.latency_s = scatter->latency_s + gather->latency_s,
+                        .link_s = scatter->link_s + gather->link_s};
 }
 
 Link link_of(const Machine& machine, const GroupShape& group, bool leaves_node,
@@ -112,8 +155,6 @@ Link link_of(const Machine& machine, const GroupShape& group, bool leaves_node,
   }
   return measured_or(machine, group, operation, link);
 }
-
-double time_of(const CollectiveCost& cost) { return cost.latency_s + cost.link_s; }
 
 /// The expected maximum of n values of the standard normal distribution, by Blom's approximation:
 /// the quantile of (n − 0.375) / (n + 0.25).
@@ -163,10 +204,14 @@ double MachineCosts::mean_s(const Recording::Compute& op) const {
   }
   const auto [rate, added] = rowwise_rates_.try_emplace(op.operation);
   if (added) rate->second = rowwise_rate(machine_, op.operation);
-  return machine_.launch_s + bytes / rate->second;
+  return machine_.launch_s + machine_.program.rowwise_passes * bytes / rate->second;
 }
 
-CollectiveCost MachineCosts::collective(const Recording::Start& start) const {
+CollectiveCost MachineCosts::collective(const Recording::Start& given) const {
+  Recording::Start start = given;
+  const bool of_weights = start.group == name_of(Axis::z) || start.group == name_of(Axis::data);
+  if (of_weights && start.operation == "reduce_scatter")  // of gradients, in f32
+    start.bytes = std::llround(machine_.program.gradient_bytes / 4 * real(start.bytes));
   GroupShape group{.inner = 1, .size = start.ranks};  // the world
   for (const Axis axis : kAxes)
     if (start.group == name_of(axis)) group = group_along(grid_, axis);
@@ -176,10 +221,10 @@ CollectiveCost MachineCosts::collective(const Recording::Start& start) const {
   if (start.group == "same experts")
     group = {.inner = neighbours * grid_.experts, .size = grid_.z / grid_.experts};
   CollectiveCost cost = flat(group, start);
-  if (collectives_ != CollectivesKind::flat && machine_.program.empty())
+  if (collectives_ != CollectivesKind::flat && machine_.program.name.empty())
     if (const auto two = two_level(group, start))
       if (collectives_ == CollectivesKind::two_level || time_of(*two) < time_of(cost)) cost = *two;
-  cost.collectives = start.group == name_of(Axis::z) ? machine_.weight_collectives : 1;
+  cost.collectives = start.group == name_of(Axis::z) ? machine_.program.weight_collectives : 1;
   cost.latency_s *= cost.collectives;
   return cost;
 }
@@ -193,7 +238,12 @@ CollectiveCost MachineCosts::flat(const GroupShape& group, const Recording::Star
     return cost;
   }
   const Link link = link_of(machine_, group, leaves, start.operation);
-  std::optional<CollectiveCost> least;
+  std::optional<CollectiveCost> least =
+      measured_in_form(machine_, group, start, CollectivesKind::flat);
+  if (least) {
+    least->leaves_node = leaves;
+    return *least;
+  }
   for (const auto& [hops, bytes, ring] : algorithms_of(start.operation, group.size, start.bytes)) {
     const CollectiveCost cost{.latency_s = hops * (ring ? link.ring_latency_s : link.latency_s),
                               .link_s = bytes / link.bytes_per_s,
@@ -214,6 +264,10 @@ std::optional<CollectiveCost> MachineCosts::two_level(const GroupShape& group,
   if (group.size <= inside.size || group.size % inside.size != 0) return std::nullopt;
   // A measured rate is that of the form which a run chooses.
   if (measured(machine_, group, start.operation)) return std::nullopt;
+  if (auto cost = measured_in_form(machine_, group, start, CollectivesKind::two_level)) {
+    cost->leaves_node = true;
+    return cost;
+  }
   const GroupShape across{.inner = node, .size = group.size / inside.size};
 
   // Each member exchanges its part with those of the same place on other nodes; all members of a

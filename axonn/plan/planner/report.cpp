@@ -66,7 +66,7 @@ std::string range_text(const Machine& machine) {
 
 /// "axonn; a step is expected to take 20 % less to 70 % more".
 std::string program_text(const Machine& machine) {
-  return (machine.program.empty() ? "axonn" : machine.program) +
+  return (machine.program.name.empty() ? "axonn" : machine.program.name) +
          (machine.error > 0 ? "; a step is expected to take " + range_text(machine)
                             : "; how far times may be off is unknown");
 }
@@ -321,7 +321,7 @@ Json all_of(const PlanReport& r) {
                {"parameters", parameter_count(r.config.model)},
                {"active_parameters", active_parameter_count(r.config.model)},
                {"machine", r.machine.name},
-               {"program", r.machine.program.empty() ? "axonn" : r.machine.program},
+               {"program", r.machine.program.name.empty() ? "axonn" : r.machine.program.name},
                {"error", known(r.machine.error)},
                {"slower", known(r.machine.slower > 0 ? r.machine.slower : r.machine.error)},
                {"figures", {{"source", r.machine.source}, {"fitted", stated(r.machine.fitted)}}},
@@ -380,7 +380,7 @@ std::vector<Saving> savings(const Config& config, const Machine& machine, const 
     add(fmt::format("keep_weights = {}", name_of(keep)), other, true);
     other = base;
   }
-  if (base.parallelism.collectives != CollectivesKind::flat && machine.program.empty() &&
+  if (base.parallelism.collectives != CollectivesKind::flat && machine.program.name.empty() &&
       grid.ranks() > machine.devices_per_node && machine.devices_per_node > 1) {
     other.parallelism.collectives = CollectivesKind::flat;
     add("collectives", other, true);

@@ -17,7 +17,6 @@ namespace axonn {
 namespace {
 
 constexpr std::string_view kTransportKinds[] = {"auto", "threads", "mpi", "nccl"};
-constexpr std::string_view kCollectivesKinds[] = {"auto", "flat", "two-level"};
 
 /// Largest extent of one axis: more ranks than any machine has.
 constexpr double kMostRanks = 1 << 20;

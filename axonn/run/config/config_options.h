@@ -21,6 +21,9 @@ inline DType compute_type(std::string_view name) {
   return static_cast<DType>(std::ranges::find(kComputeTypes, name) - kComputeTypes);
 }
 
+/// Names of CollectivesKind.
+inline constexpr std::string_view kCollectivesKinds[] = {"auto", "flat", "two-level"};
+
 /// Adds every key to list, with its description: parsing, help, printing and documents are made
 /// from it. The list refers to config, which must outlive it.
 void list_options(Config& config, OptionList& list);

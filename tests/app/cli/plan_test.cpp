@@ -139,6 +139,36 @@ TEST(PlanCommand, SeveralNumbersOfDevicesGiveATableAndACurve) {
   EXPECT_THAT(test::slurp(svg), StartsWith("<svg"));
 }
 
+TEST(PlanCommand, PublishedStepsAreShownBesideTheirPredictions) {
+  const SmallRun run;
+  test::spill(run / "steps.toml", R"([[model]]
+name = "gpt2"
+family = "gpt"
+layers = 12
+hidden = 768
+ffn = 3072
+heads = 12
+vocab = 50304
+[[program]]
+name = "another"
+[[step]]
+program = "another"
+model = "gpt2"
+machine = "dgx-a100"
+grid = "1,1,1,8"
+seq_len = 1024
+micro_batch = 64
+global_batch = 512
+tokens_per_s = 200000
+)");
+  const Finished searched = plan_succeeds({"plan", "--published", run / "steps.toml"});
+  EXPECT_THAT(searched.out, AllOf(HasSubstr("| dgx-a100 | another | gpt2 | 1,1,1,8 | 200,000 | "),
+                                  HasSubstr(" | 1,1,1,8 | "), HasSubstr("1 steps: mean error")));
+  const Finished shown = plan_succeeds({"plan", "--published", "--without-search"});
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("| dgx-h100 | LLMQ | "), HasSubstr("mean error")));
+  expect_refused({"plan", "--published", run / "none.toml"}, HasSubstr("none.toml"));
+}
+
 TEST(PlanCommand, InvalidArgumentsAreRefusedInOneLine) {
   expect_refused(plan({"--devices", "0"}), HasSubstr("--devices 0"));
   expect_refused(plan({}), HasSubstr("--devices"));

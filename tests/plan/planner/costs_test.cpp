@@ -191,7 +191,7 @@ TEST(Costs, RanksWaitForTheLatestOfManyAtEveryCollective) {
 
 TEST(Costs, AProgramThatStartsMoreCollectivesForWeightsPaysTheirLatencies) {
   Machine machine = round_machine();
-  machine.weight_collectives = 4;
+  machine.program.weight_collectives = 4;
   const auto along = [&](const GridShape& grid, const char* group, int ranks) {
     return MachineCosts(machine, grid).collective(collective(group, ranks, "all_gather", 1000000));
   };

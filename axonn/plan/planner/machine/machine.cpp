@@ -12,6 +12,7 @@
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/options/options.h"
 #include "axonn/foundation/options/options_text.h"
+#include "axonn/run/config/config_options.h"
 
 namespace axonn {
 
@@ -109,11 +110,7 @@ void list_options(Machine& machine, OptionList& list) {
   list_products(machine.bf16, list, "products_bf16", "Matrix products in bf16, or f16");
   list_products(machine.f32, list, "products_f32", "Matrix products in f32");
   list_links(machine, list);
-  list.section("program", "The program whose steps the figures describe");
-  list.add("name", &machine.program, {.help = "its name; empty: axonn"});
-  list.add("weight_collectives", &machine.weight_collectives,
-           {.help = "collectives that it starts for each gather or scatter of a block's weights",
-            .min = 1});
+  list_options(machine.program, list);
   add_figure(list, "error", machine.error,
              "a step is expected to take at most so much less than predicted, as a fraction; 0: "
              "unknown");
@@ -138,12 +135,15 @@ void list_options(GroupRate& group, OptionList& list) {
                   },
                   [&group](int i) { group.operation = kGroupOperations[i]; }},
            {.help = "the collective; empty: all"});
+  list.add("form", group.form, kCollectivesKinds,
+           {.help = "the form that was measured; auto: the one that a run chooses"});
   list.add("inner", &group.inner,
            {.help = "ranks from one member to the next", .min = 1, .required = true});
   list.add("size", &group.size, {.help = "number of members", .min = 2, .required = true});
   add_figure(list, "latency_s", group.latency_s, "latency of one hop", "s");
-  list.add("bytes_per_s", &group.bytes_per_s,
-           {.help = "rate of one member's ring", .unit = "bytes/s", .above = 0, .required = true});
+  list.add(
+      "bytes_per_s", &group.bytes_per_s,
+      {.help = "rate of one member's ring; needed without a form", .unit = "bytes/s", .min = 0});
   list.add("bytes", &group.bytes, {.help = "sizes of measured collectives, ascending"});
   list.add("nanoseconds", &group.nanoseconds, {.help = "their times, one for each size"});
 }
@@ -170,7 +170,9 @@ void validate(const Machine& machine, const std::string& place) {
                                }),
        "the bandwidth between devices of a node is missing; set [links] device_bytes_per_s");
   for (const GroupRate& group : machine.groups) {
-    need(group.bytes_per_s > 0, "a [[group]] has no bytes_per_s");
+    const bool has_form = group.form != CollectivesKind::automatic;
+    need(group.bytes_per_s > 0 || has_form, "a [[group]] has no bytes_per_s");
+    need(!has_form || !group.bytes.empty(), "a [[group]] with a form has no measured bytes");
     need(group.bytes.size() == group.nanoseconds.size() &&
              std::ranges::adjacent_find(group.bytes, std::greater_equal()) == group.bytes.end(),
          "a [[group]] needs as many nanoseconds as bytes, and bytes in ascending order");
@@ -214,6 +216,19 @@ std::string read_over(Machine& machine, const std::string& name_or_file) {
 }
 
 }  // namespace
+
+void list_options(OtherProgram& program, OptionList& list) {
+  list.section("program", "The program whose steps the figures describe");
+  list.add("name", &program.name, {.help = "its name; empty: axonn"});
+  list.add("weight_collectives", &program.weight_collectives,
+           {.help = "collectives that it starts for each gather or scatter of a block's weights",
+            .min = 1});
+  list.add(
+      "rowwise_passes", &program.rowwise_passes,
+      {.help = "bytes that its row-wise operations move for each byte of axonn's", .above = 0});
+  list.add("gradient_bytes", &program.gradient_bytes,
+           {.help = "bytes of an element of the gradients that are summed over ranks", .above = 0});
+}
 
 GroupShape group_along(const GridShape& grid, Axis axis) {
   GroupShape group{.inner = 1, .size = grid.extent(axis)};

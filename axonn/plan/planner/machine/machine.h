@@ -9,6 +9,7 @@
 
 #include "axonn/compute/tensor/dtype.h"
 #include "axonn/foundation/grid/grid_shape.h"
+#include "axonn/run/config/config.h"
 
 namespace axonn {
 
@@ -46,15 +47,35 @@ std::vector<CollectiveAlgorithm> algorithms_of(std::string_view operation, int s
 /// latency and the rate that fit them, or only these.
 struct GroupRate {
   std::string operation = {};  ///< "all_gather"; "": every operation
-  int inner = 1;               ///< p: ranks from one member of the group to the next
-  int size = 2;                ///< g: members
-  double latency_s = 0;        ///< of one hop
-  double bytes_per_s = 0;      ///< of one member's ring
+  /// Which form was measured, CollectivesKind::flat or two_level; automatic: the one that a run
+  /// chooses.
+  CollectivesKind form = CollectivesKind::automatic;
+  int inner = 1;           ///< p: ranks from one member of the group to the next
+  int size = 2;            ///< g: members
+  double latency_s = 0;    ///< of one hop
+  double bytes_per_s = 0;  ///< of one member's ring
   /// Measured times, or none: a collective of bytes[i], of the larger buffer, took nanoseconds[i].
   std::vector<std::int64_t> bytes = {}, nanoseconds = {};
 
   bool operator==(const GroupRate&) const = default;
 };
+
+/// What another program's step does otherwise than this one's, where a machine file describes its
+/// steps.
+struct OtherProgram {
+  std::string name;  ///< "": this program
+  /// Collectives for each gather or scatter of a block's weights by this program.
+  double weight_collectives = 1;
+  /// Bytes that its row-wise operations move for each byte that those of this program move.
+  double rowwise_passes = 1;
+  double gradient_bytes = 4;  ///< of an element, where gradients are summed over ranks
+
+  bool operator==(const OtherProgram&) const = default;
+};
+
+class OptionList;
+/// Adds the keys of [program].
+void list_options(OtherProgram& program, OptionList& list);
 
 /// The figures of a machine that plans use. Plain data; SI units, per device unless stated
 /// otherwise.
@@ -93,10 +114,7 @@ struct Machine {
   /// node_bytes_per_s of the paper's communication model, if it is another; else 0.
   double paper_node_bytes_per_s = 0;
   std::vector<GroupRate> groups;
-  /// The program whose steps the figures describe; "": this one.
-  std::string program;
-  /// Collectives of that program for each gather or scatter of a block's weights by this one.
-  double weight_collectives = 1;
+  OtherProgram program;  ///< whose steps the figures describe
   /// A step is expected to take at most so much less than predicted, as a fraction; 0: unknown.
   double error = 0;
   double slower = 0;  ///< and at most so much more; 0: as `error`

@@ -1,0 +1,185 @@
+#include "axonn/plan/planner/published/published.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/foundation/base/log.h"
+#include "axonn/foundation/options/options.h"
+#include "axonn/foundation/options/options_text.h"
+#include "axonn/plan/planner/estimate.h"
+#include "axonn/run/config/resolve.h"
+
+namespace axonn {
+
+/// The text of machines/published/steps.toml. Defined in machine_files.cpp, which CMake writes.
+std::string_view published_steps_file();
+
+namespace {
+
+void list_model(PublishedModel& model, OptionList& list) {
+  list.section("model", "A model of published steps");
+  ModelConfig& c = model.config;
+  list.add("name", &model.name, {.help = "its name", .required = true});
+  list.add("family", c.family, model_families(), {.help = "as in a configuration"});
+  const auto size = [&](std::string_view name, std::int64_t& value, bool required) {
+    list.add(name, &value,
+             {.help = "as in a configuration", .min = required ? 1.0 : 0.0, .required = required});
+  };
+  size("layers", c.layers, true);
+  size("hidden", c.hidden, true);
+  size("ffn", c.ffn, true);
+  size("heads", c.heads, true);
+  size("kv_heads", c.kv_heads, false);
+  size("vocab", c.vocab, true);
+  list.add("activation", c.activation, kMlpKinds, {.help = "as in a configuration"});
+  list.add("tied", &c.tied, {.help = "as in a configuration"});
+  list.add("qkv_bias", &c.qkv_bias, {.help = "as in a configuration"});
+}
+
+void list_step(PublishedStep& step, OptionList& list) {
+  list.section("step", "A published step");
+  const auto name = [&](std::string_view key, std::string& value, std::string_view help) {
+    list.add(key, &value, {.help = help, .required = true});
+  };
+  name("program", step.program, "a [[program]]");
+  name("model", step.model, "a [[model]]");
+  name("machine", step.machine, "a machine's name or file");
+  name("grid", step.grid, "x,y,z,data: tensor parallelism as x, shards of weights as z");
+  const auto number = [&](std::string_view key, std::int64_t& value, std::string_view help) {
+    list.add(key, &value, {.help = help, .min = 1, .required = true});
+  };
+  number("seq_len", step.seq_len, "tokens of a sequence");
+  number("micro_batch", step.micro_batch, "sequences of a pass of a (z, data) coordinate");
+  number("global_batch", step.batch, "sequences of a step");
+  list.add("tokens_per_s", &step.tokens_per_s,
+           {.help = "published speed of each device", .above = 0, .required = true});
+  list.add("source", &step.source, {.help = "where it was published"});
+  list.add("recompute", step.recompute, kRecomputeModes, {.help = "as activation_checkpoint.mode"});
+  list.add("values", &step.values, {.help = "as activation_checkpoint.values"});
+  list.add("chunks", &step.chunks, {.help = "as parallelism.chunks", .min = 1});
+  list.add("sequence_parallel", &step.sequence_parallel,
+           {.help = "as parallelism.sequence_parallel"});
+  list.add("devices_per_node", &step.devices_per_node,
+           {.help = "of this run, where it differs from the machine", .min = 0});
+  list.add("node_bytes_per_s", &step.node_bytes_per_s,
+           {.help = "of this run, where it differs from the machine", .min = 0});
+}
+
+/// The entry of this name, which must be there.
+template <typename Entry>
+const Entry& named(const std::vector<Entry>& entries, const char* kind, const std::string& name) {
+  const auto found = std::ranges::find(entries, name, [](const Entry& one) { return one.name; });
+  if (found == entries.end())
+    refuse("a [[step]] names the ", kind, " '", name, "', of which there is no [[", kind, "]]");
+  return *found;
+}
+
+}  // namespace
+
+const PublishedModel& PublishedSteps::model_of(const PublishedStep& step) const {
+  return named(models, "model", step.model);
+}
+
+const OtherProgram& PublishedSteps::program_of(const PublishedStep& step) const {
+  return named(programs, "program", step.program);
+}
+
+PublishedSteps read_published_steps(const std::string& file) {
+  PublishedSteps all;
+  OptionList list;
+  list.repeated("model", "Models of published steps", all.models, list_model);
+  list.repeated("program", "Programs whose steps were published", all.programs, list_options);
+  list.repeated("step", "Published steps", all.steps, list_step);
+  Origins origins;
+  if (file.empty())
+    read_toml_text(list, published_steps_file(), "machines/published/steps.toml", origins);
+  else
+    read_toml(list, file, origins);
+  for (const PublishedStep& step : all.steps) {
+    all.model_of(step);
+    all.program_of(step);
+    parse_grid(step.grid);
+  }
+  return all;
+}
+
+Config PublishedSteps::config_of(const PublishedStep& step) const {
+  Config config;
+  config.model = model_of(step).config;
+  config.model.bias = config.model.family != ModelFamily::gpt;
+  config.training = {.steps = 1, .seq_len = step.seq_len, .global_batch = step.batch};
+  config.training.micro_batch = step.micro_batch;
+  config.training.dtype = DType::bf16;
+  config.parallelism.set_grid(parse_grid(step.grid));
+  config.parallelism.chunks = step.chunks;
+  config.parallelism.sequence_parallel = step.sequence_parallel;
+  config.activation_checkpoint.mode = step.recompute;
+  config.activation_checkpoint.values = step.values;
+  return resolved(config);
+}
+
+Machine PublishedSteps::machine_of(const PublishedStep& step) const {
+  Machine machine = read_machine(step.machine);
+  machine.program = program_of(step);
+  if (step.devices_per_node > 0) machine.devices_per_node = step.devices_per_node;
+  if (step.node_bytes_per_s > 0) machine.node_bytes_per_s = step.node_bytes_per_s;
+  return machine;
+}
+
+PredictedStep predict(const PublishedSteps& all, const PublishedStep& step) {
+  const Machine machine = all.machine_of(step);
+  const double seconds = estimate(all.config_of(step), machine).time.step_s;
+  return {.seconds = seconds,
+          .error = seconds / step.seconds() - 1,
+          .range = machine.range_of(seconds)};
+}
+
+std::optional<Plan> best_plan(const PublishedSteps& all, const PublishedStep& step) {
+  Config config = all.config_of(step);
+  config.parallelism = {};
+  config.training.micro_batch = 0;
+  config.activation_checkpoint = {};
+  Machine machine = all.machine_of(step);
+  machine.program = {};
+  const auto plans = search(resolved(config), machine, {.devices = step.devices(), .top = 1}).plans;
+  if (plans.empty()) return std::nullopt;
+  return plans.front();
+}
+
+namespace {
+
+/// Tokens per second of each device.
+std::string rate(const PublishedStep& step, double seconds) {
+  return format_count(std::llround(step.tokens_per_s * step.seconds() / seconds));
+}
+
+}  // namespace
+
+std::string table_head() {
+  return "| machine | program | model | grid | published, tokens/s a device | predicted | off by | "
+         "range | best grid | predicted |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | "
+         "--- |\n";
+}
+
+std::string table_key(const PublishedStep& step) {
+  return fmt::format("| {} | {} | {} | {} | ", step.machine, step.program, step.model, step.grid);
+}
+
+std::string table_row(const PublishedStep& step, const PredictedStep& predicted) {
+  return table_key(step) + fmt::format("{} | {} | {:+.1f} % | {} to {} |",
+                                       format_count(std::llround(step.tokens_per_s)),
+                                       rate(step, predicted.seconds), 100 * predicted.error,
+                                       rate(step, predicted.range.second),
+                                       rate(step, predicted.range.first));
+}
+
+std::string best_cells(const PublishedStep& step, const std::optional<Plan>& best) {
+  if (!best) return " none fits | |";
+  return fmt::format(" {} | {} |", with_factors(best->grid), rate(step, best->time.step_s));
+}
+
+}  // namespace axonn

@@ -1,0 +1,179 @@
+// Compares predictions with the speeds that others published. docs/planning-model.md has the table;
+// `axonn plan --published` writes it.
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include <gmock/gmock.h>
+
+#include "axonn/foundation/base/check.h"
+#include "axonn/plan/planner/estimate.h"
+#include "axonn/plan/planner/published/published.h"
+
+#include "tests/project/source_tree.h"
+#include "tests/support/temporary_path.h"
+
+using namespace axonn;
+using testing::HasSubstr;
+
+namespace {
+
+const PublishedSteps& published() {
+  static const PublishedSteps all = read_published_steps();
+  return all;
+}
+
+const std::vector<PredictedStep>& predictions() {
+  static const std::vector<PredictedStep> all = [] {
+    std::vector<PredictedStep> predicted;
+    for (const PublishedStep& step : published().steps)
+      predicted.push_back(predict(published(), step));
+    return predicted;
+  }();
+  return all;
+}
+
+const PublishedStep& published_step(std::string_view program, std::string_view model, int devices) {
+  const auto found = std::ranges::find_if(published().steps, [&](const PublishedStep& step) {
+    return step.program == program && step.model == model && step.devices() == devices;
+  });
+  AXONN_CHECK(found != published().steps.end(), "no step of ", program, " with ", model, " on ",
+              devices);
+  return *found;
+}
+
+std::string refusal_of(const std::string& text) {
+  test::TemporaryPath folder;
+  std::ofstream(folder / "steps.toml") << text;
+  try {
+    read_published_steps(folder / "steps.toml");
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST(PublishedSteps, ArePredictedAsWellAsTheDocumentationSays) {
+  double mean = 0, worst = 0, bias = 0;
+  const auto count = static_cast<double>(published().steps.size());
+  for (std::size_t i = 0; i < published().steps.size(); ++i) {
+    const PredictedStep& one = predictions()[i];
+    const double seconds = published().steps[i].seconds();
+    EXPECT_GE(seconds, one.range.first) << table_row(published().steps[i], one);
+    EXPECT_LE(seconds, one.range.second) << table_row(published().steps[i], one);
+    mean += std::abs(one.error) / count;
+    bias += one.error / count;
+    worst = std::max(worst, std::abs(one.error));
+  }
+  EXPECT_GE(count, 46);
+  EXPECT_LE(mean, 0.08);
+  EXPECT_LE(worst, 0.22);
+  EXPECT_LE(std::abs(bias), 0.03);
+}
+
+TEST(PublishedSteps, LieInTheRangeOfPlansThatComputeNothingAgain) {
+  // torchtitan's steps of 8B on 500 W and 2.4 TB/s, as DGX H100 and its own machine are planned.
+  for (const int devices : {8, 128})
+    for (const char* const machine : {"dgx-h100", "grand-teton"}) {
+      PublishedStep step = published_step("torchtitan, eager", "llama-3-8b", devices);
+      step.machine = machine;
+      step.recompute = RecomputeMode::none;
+      step.values = {};
+      const Config config = published().config_of(step);
+      Machine planned = published().machine_of(step);
+      planned.program = {};
+      const auto [least, most] = planned.range_of(estimate(config, planned).time.step_s);
+      for (const double tokens : {5605.0, 5762.0, 6667.0, 7000.0}) {
+        step.tokens_per_s = tokens;
+        EXPECT_GE(step.seconds(), least) << machine << ' ' << devices;
+        EXPECT_LE(step.seconds(), most) << machine << ' ' << devices;
+      }
+    }
+}
+
+TEST(PublishedSteps, TheJitterOfDgxIsFittedToThreeThatGrowWithTheDevices) {
+  struct Growth {
+    const char *program, *model;
+    int from, to;
+  };
+  constexpr Growth kGrowths[] = {{"NeMo 24.12", "nemotron4-15b", 16, 1024},
+                                 {"torchtitan, eager", "llama-3-8b", 8, 128},
+                                 {"llm-foundry", "mpt-7b", 8, 512}};
+  const auto squares = [&](double jitter_times) {
+    const auto seconds = [&](const PublishedStep& step) {
+      Machine machine = published().machine_of(step);
+      machine.jitter_s *= jitter_times;
+      return estimate(published().config_of(step), machine).time.step_s;
+    };
+    double sum = 0;
+    for (const auto& [program, model, from, to] : kGrowths) {
+      PublishedStep few = published_step(program, model, to), many = few;
+      for (const PublishedStep& step : published().steps)
+        if (step.program == program && step.model == model && step.devices() == from &&
+            step.seq_len == many.seq_len)
+          few = step;
+      sum += std::pow(seconds(many) / seconds(few) - many.seconds() / few.seconds(), 2);
+    }
+    return sum;
+  };
+  EXPECT_LT(squares(1), squares(3));
+  EXPECT_LT(squares(1), squares(1.0 / 3));
+}
+
+TEST(PublishedSteps, TakeLongerWithTheHabitsOfTheirPrograms) {
+  const PublishedStep& step = published_step("torchtitan, eager", "llama-3-8b", 8);
+  const Config config = published().config_of(step);
+  const auto seconds = [&](const OtherProgram& habits) {
+    Machine machine = published().machine_of(step);
+    machine.program = habits;
+    return estimate(config, machine).time;
+  };
+  const StepTime own = seconds({}), thrice = seconds({.name = "another", .rowwise_passes = 3});
+  EXPECT_GT(thrice.step_s, 1.05 * own.step_s);
+  EXPECT_LT(seconds({.gradient_bytes = 2}).exposed_s(), own.exposed_s());
+}
+
+TEST(PublishedSteps, HaveAPlanWhereOneFits) {
+  const PublishedStep& step = published_step("llm.c", "gpt2-124m", 8);
+  const auto best = best_plan(published(), step);
+  ASSERT_TRUE(best);
+  EXPECT_EQ(best->grid.ranks(), 8);
+  EXPECT_THAT(best_cells(step, best), HasSubstr(to_string(best->grid)));
+  PublishedStep large = step;
+  large.model = "llama-3.1-405b";
+  EXPECT_THAT(best_cells(large, best_plan(published(), large)), HasSubstr("none fits"));
+}
+
+TEST(PublishedSteps, OfAFileAreRefusedByTheNameThatIsNotThere) {
+  const std::string step =
+      "[[step]]\nprogram = \"p\"\nmodel = \"m\"\nmachine = \"alps\"\ngrid = \"1,1,1,4\"\n"
+      "seq_len = 64\nmicro_batch = 1\nglobal_batch = 4\ntokens_per_s = 10\n";
+  EXPECT_THAT(refusal_of(step), HasSubstr("the model 'm'"));
+  const std::string model =
+      "[[model]]\nname = \"m\"\nfamily = \"gpt\"\nlayers = 2\nhidden = 64\nffn = 256\n"
+      "heads = 4\nvocab = 100\n";
+  EXPECT_THAT(refusal_of(model + step), HasSubstr("the program 'p'"));
+  EXPECT_EQ(refusal_of(model + "[[program]]\nname = \"p\"\n" + step), "");
+  EXPECT_THAT(refusal_of(model + "[[program]]\nname = \"p\"\npasses = 2\n" + step),
+              HasSubstr("passes"));
+}
+
+TEST(PublishedSteps, TheTableInTheDocsHasThem) {
+  constexpr double kAsGood = 0.02;
+  const std::vector<std::string> lines = read_source("docs/planning-model.md").lines;
+  for (std::size_t i = 0; i < published().steps.size(); ++i) {
+    const PublishedStep& step = published().steps[i];
+    const std::string row = table_row(step, predictions()[i]),
+                      key = row.substr(0, row.find('|', table_key(step).size()) + 1);
+    const auto line =
+        std::ranges::find_if(lines, [&](const std::string& text) { return text.starts_with(key); });
+    ASSERT_NE(line, lines.end()) << "docs/planning-model.md has no row " << row;
+    std::string predicted = line->substr(key.size());
+    std::erase(predicted, ',');
+    const double seconds = step.tokens_per_s * step.seconds() / std::stod(predicted);
+    EXPECT_NEAR(seconds, predictions()[i].seconds, kAsGood * predictions()[i].seconds)
+        << "docs/planning-model.md has " << *line << ", but the prediction is " << row;
+  }
+}
