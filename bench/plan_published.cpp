@@ -38,7 +38,7 @@ Chart::Line line(double factor, const char* color, bool dashed, const char* name
 /// The figures that are fitted to published steps: rates of products, the half sizes, and what
 /// programs move in multiples of this program's fused operations.
 struct Fitted {
-  double h100 = 720e12, a100 = 250e12, half = 64, library = 1.25, eager = 3.5;
+  double h100 = 720e12, a100 = 250e12, half = 64, library = 2, eager = 4;
 };
 
 /// The step's error with these figures in place of those of the files.
@@ -83,8 +83,8 @@ Fitted fitted_to_others(const PublishedSteps& all, const std::string& source) {
     try_all(&Fitted::h100, {680e12, 700e12, 720e12, 740e12, 760e12});
     try_all(&Fitted::a100, {240e12, 250e12, 260e12, 270e12, 280e12});
     try_all(&Fitted::half, {32, 64, 96, 128});
-    try_all(&Fitted::library, {1, 1.25, 1.5, 2});
-    try_all(&Fitted::eager, {2, 2.5, 3, 3.5, 4});
+    try_all(&Fitted::library, {1, 1.25, 1.5, 2, 2.5});
+    try_all(&Fitted::eager, {2, 2.5, 3, 3.5, 4, 5});
   }
   return best;
 }

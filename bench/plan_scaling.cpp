@@ -62,6 +62,7 @@ PlanReport plans_of(const Place& place, const GridShape& fixed) {
   config.training.dtype = DType::bf16;
   config = resolved(config);
   asked.machine = read_machine(place.machine);
+  config.parallelism.device = asked.machine.backend;
   asked.options = {.devices = place.devices, .fixed = fixed};
   return make_plans(std::move(asked));
 }

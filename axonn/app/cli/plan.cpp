@@ -330,6 +330,7 @@ int run_plan(const Arguments& given) {
                    .options = options_of(config, loaded->origins, flags),
                    .result = {},
                    .assumed = assumed};
+  asked.config.parallelism.device = asked.machine.backend;
   keep_freed_memory();  // recordings of dry steps, thousands of times
   if (!flags.tokens.empty()) asked.tokens = count_of("tokens", flags.tokens);
   const auto kind = value_of<ScalingKind>(flags.scaling, kScalingKinds);

@@ -57,8 +57,7 @@ Plan best_choice(const Config& config, const Machine& machine, Communicator& wor
   const int ranks = world.size();
   SearchOptions options{
       .devices = ranks, .progress = progress, .note_progress = [&] { world.note_progress(); }};
-  if (config.parallelism.context > 1 || !config.samples.prompts.empty())
-    options.fixed.context = config.parallelism.context;
+  if (config.parallelism.context > 1) options.fixed.context = config.parallelism.context;
   if (config.parallelism.experts > 1) options.fixed.experts = config.parallelism.experts;
   if (config.activation_checkpoint.mode != RecomputeMode::none)
     options.recompute = config.activation_checkpoint.mode;
@@ -128,6 +127,7 @@ PreparedRun with_chosen_grid(Config config, Communicator& world, const Report& r
   const Machine machine = machine_of(config, world, report, progress);
   // A resumed run, too, chooses its collectives by them.
   if (world.size() > 1) use_link_rates(world, config.parallelism, machine);
+  const DeviceKind device = choose_device(config, world).device;
   std::optional<Plan> choice = first ? earlier_choice(config, world.size()) : std::nullopt;
   if (choice) {
     report(fmt::format("grid: {}, from the run that this one resumes", with_factors(choice->grid)));
@@ -135,7 +135,9 @@ PreparedRun with_chosen_grid(Config config, Communicator& world, const Report& r
     choice = plan_of(config);
     choice->grid = {};
   } else if (first) {
-    choice = best_choice(config, machine, world, report, progress);
+    Config there = config;
+    there.parallelism.device = device;
+    choice = best_choice(there, machine, world, report, progress);
   }
   config = planned(config, broadcast(world, choice.value_or(plan_of(config))));
   return prepared(with_recomputation_of_rank_0(std::move(config), world).config());

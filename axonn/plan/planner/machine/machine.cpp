@@ -52,6 +52,8 @@ void list_devices(Machine& machine, OptionList& list) {
   list.add("source", &machine.source, {.help = "origin of the figures"});
   list.add("fitted", &machine.fitted,
            {.help = "figures that were fitted, and to what; \"nothing\" if none was"});
+  list.add("backend", machine.backend, kDeviceKinds,
+           {.help = "parallelism.device of the steps that plans predict; auto: a processor"});
   list.add("devices_per_node", &machine.devices_per_node,
            {.help = "ranks that share a node's links", .min = 1, .also = "gpus_per_node"});
   add_figure(list, "memory_bytes", machine.memory_bytes, "memory of a device", "bytes");

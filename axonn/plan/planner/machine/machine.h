@@ -83,6 +83,9 @@ struct Machine {
   std::string name, device;
   std::string source;  ///< origin of the figures: publications, data sheets or a probe
   std::string fitted;  ///< figures that were fitted, and to what; "nothing"; "": unknown
+  /// On which plans are made: a GPU computes more rows at once than a processor, and keeps logits
+  /// in the compute type. automatic: a processor.
+  DeviceKind backend = DeviceKind::automatic;
   int devices_per_node = 1;
   double memory_bytes = 0;            ///< of a device
   double reserve_bytes = 0;           ///< of those, for what is not in a rank's arena

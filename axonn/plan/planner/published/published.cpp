@@ -115,6 +115,7 @@ Config PublishedSteps::config_of(const PublishedStep& step) const {
   config.training.micro_batch = step.micro_batch;
   config.training.dtype = DType::bf16;
   config.parallelism.set_grid(parse_grid(step.grid));
+  config.parallelism.device = machine_of(step).backend;
   config.parallelism.chunks = step.chunks;
   config.parallelism.sequence_parallel = step.sequence_parallel;
   config.activation_checkpoint.mode = step.recompute;
@@ -140,7 +141,7 @@ PredictedStep predict(const PublishedSteps& all, const PublishedStep& step) {
 
 std::optional<Plan> best_plan(const PublishedSteps& all, const PublishedStep& step) {
   Config config = all.config_of(step);
-  config.parallelism = {};
+  config.parallelism = {.device = config.parallelism.device};
   config.training.micro_batch = 0;
   config.activation_checkpoint = {};
   Machine machine = all.machine_of(step);
