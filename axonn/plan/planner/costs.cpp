@@ -189,6 +189,13 @@ double MachineCosts::lateness_s(double computed_s, double collectives) const {
   return latest_ * std::sqrt(machine_.jitter_s * computed_s * collectives);
 }
 
+double MachineCosts::conversion_s(const Recording::Compute& op, BlockProducts type) const {
+  if (type == BlockProducts::bf16) return 0;
+  const double written = type == BlockProducts::fp8 ? 0.5 : 0.25;  // of the bytes that are read
+  const double bytes = real(op.operands.at(1).bytes() + op.operands.at(2).bytes());
+  return real(op.count) * (1 + written) * bytes / rowwise_rate(machine_, "copy");
+}
+
 double MachineCosts::mean_s(const Recording::Compute& op) const {
   const double bytes = real(op.bytes());
   if (op.kind == OperationKind::attention)
@@ -197,10 +204,15 @@ double MachineCosts::mean_s(const Recording::Compute& op) const {
     const Recording::Matrix &out = op.operands.at(0), &a = op.operands.at(1);
     const double count = real(op.count), m = real(out.rows), n = real(out.cols),
                  k = op.flops / (2 * count * m * n);
-    const ProductRate& rate = machine_.products(a.dtype);
+    const bool narrow = is_half(a.dtype) && op.layer != "loss";
+    const BlockProducts type = narrow ? machine_.program.products : BlockProducts::bf16;
+    const ProductRate& rate = type == BlockProducts::fp8   ? machine_.fp8
+                              : type == BlockProducts::fp4 ? machine_.fp4
+                                                           : machine_.products(a.dtype);
     const double arithmetic = op.flops / rate.flops_per_s * (1 + rate.half_m / m) *
                               (1 + rate.half_n / n) * (1 + rate.half_k / k);
-    return count * machine_.launch_s + std::max(arithmetic, bytes / machine_.memory_bytes_per_s);
+    return count * machine_.launch_s + conversion_s(op, type) +
+           std::max(arithmetic, bytes / machine_.memory_bytes_per_s);
   }
   const auto [rate, added] = rowwise_rates_.try_emplace(op.operation);
   if (added) rate->second = rowwise_rate(machine_, op.operation);
@@ -212,6 +224,8 @@ CollectiveCost MachineCosts::collective(const Recording::Start& given) const {
   const bool of_weights = start.group == name_of(Axis::z) || start.group == name_of(Axis::data);
   if (of_weights && start.operation == "reduce_scatter")  // of gradients, in f32
     start.bytes = std::llround(machine_.program.gradient_bytes / 4 * real(start.bytes));
+  if (start.group == name_of(Axis::z) && start.operation == "all_gather")  // of weights, in bf16
+    start.bytes = std::llround(machine_.program.gather_bytes / 2 * real(start.bytes));
   GroupShape group{.inner = 1, .size = start.ranks};  // the world
   for (const Axis axis : kAxes)
     if (start.group == name_of(axis)) group = group_along(grid_, axis);

@@ -35,6 +35,8 @@ class MachineCosts final : public Costs {
   std::optional<CollectiveCost> two_level(const GroupShape& group,
                                           const Recording::Start& start) const;
   double mean_s(const Recording::Compute& operation) const;
+  /// Of a product's operands from bf16 to this type.
+  double conversion_s(const Recording::Compute& product, BlockProducts type) const;
 
   const Machine& machine_;
   const GridShape grid_;

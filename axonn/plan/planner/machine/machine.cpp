@@ -111,6 +111,8 @@ void list_options(Machine& machine, OptionList& list) {
   list_devices(machine, list);
   list_products(machine.bf16, list, "products_bf16", "Matrix products in bf16, or f16");
   list_products(machine.f32, list, "products_f32", "Matrix products in f32");
+  list_products(machine.fp8, list, "products_fp8", "Matrix products of 8-bit floats");
+  list_products(machine.fp4, list, "products_fp4", "Matrix products of 4-bit floats");
   list_links(machine, list);
   list_options(machine.program, list);
   add_figure(list, "error", machine.error,
@@ -228,6 +230,10 @@ void list_options(OtherProgram& program, OptionList& list) {
   list.add(
       "rowwise_passes", &program.rowwise_passes,
       {.help = "bytes that its row-wise operations move for each byte of axonn's", .above = 0});
+  list.add("gather_bytes", &program.gather_bytes,
+           {.help = "bytes of an element of weights that are gathered over z", .above = 0});
+  list.add("products", program.products, kBlockProducts,
+           {.help = "type in which it multiplies inside blocks"});
   list.add("gradient_bytes", &program.gradient_bytes,
            {.help = "bytes of an element of the gradients that are summed over ranks", .above = 0});
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -60,6 +61,10 @@ struct GroupRate {
   bool operator==(const GroupRate&) const = default;
 };
 
+/// Types in which another program multiplies inside blocks; logits and attention stay in bf16.
+enum class BlockProducts : std::uint8_t { bf16, fp8, fp4 };
+inline constexpr std::array<std::string_view, 3> kBlockProducts = {"bf16", "fp8", "fp4"};
+
 /// What another program's step does otherwise than this one's, where a machine file describes its
 /// steps.
 struct OtherProgram {
@@ -69,6 +74,9 @@ struct OtherProgram {
   /// Bytes that its row-wise operations move for each byte that those of this program move.
   double rowwise_passes = 1;
   double gradient_bytes = 4;  ///< of an element, where gradients are summed over ranks
+  double gather_bytes = 2;    ///< of an element of weights that are gathered over z
+  /// Each operand of such a product is read in bf16 and written in this type before it.
+  BlockProducts products = BlockProducts::bf16;
 
   bool operator==(const OtherProgram&) const = default;
 };
@@ -91,6 +99,7 @@ struct Machine {
   double reserve_bytes = 0;           ///< of those, for what is not in a rank's arena
   double advertised_flops_per_s = 0;  ///< in bf16, dense; 0: unknown
   ProductRate bf16, f32;
+  ProductRate fp8, fp4;  ///< of OtherProgram::products; 0: unknown
   /// f16 has the rate of bf16, as it does on GPUs that multiply both; a machine whose GPUs have no
   /// bf16 states that of f16 as bf16.
   const ProductRate& products(DType dtype) const { return is_half(dtype) ? bf16 : f32; }

@@ -524,8 +524,7 @@ Machine probe(Communicator& world, const ProbeOptions& options) {
                    .parts = 8 + std::ssize(group_shapes(world.size()))};
   for (const std::string& remark : backend->take_remarks()) ctx.report("note: " + remark);
   Machine machine{.name = options.name, .device = ctx.on_gpu() ? device.name() : processor_name()};
-  if (ctx.on_gpu())
-    machine.backend = gpu_platform() == &kHip ? DeviceKind::hip : DeviceKind::cuda;
+  if (ctx.on_gpu()) machine.backend = gpu_platform() == &kHip ? DeviceKind::hip : DeviceKind::cuda;
   machine.devices_per_node =
       options.devices_per_node > 0 ? options.devices_per_node : ranks_of_host(world);
   const int nodes = world.size() / machine.devices_per_node;

@@ -61,6 +61,7 @@ void list_step(PublishedStep& step, OptionList& list) {
   list.add("recompute", step.recompute, kRecomputeModes, {.help = "as activation_checkpoint.mode"});
   list.add("values", &step.values, {.help = "as activation_checkpoint.values"});
   list.add("chunks", &step.chunks, {.help = "as parallelism.chunks", .min = 1});
+  list.add("context", &step.context, {.help = "as parallelism.context", .min = 1});
   list.add("sequence_parallel", &step.sequence_parallel,
            {.help = "as parallelism.sequence_parallel"});
   list.add("devices_per_node", &step.devices_per_node,
@@ -117,6 +118,7 @@ Config PublishedSteps::config_of(const PublishedStep& step) const {
   config.parallelism.set_grid(parse_grid(step.grid));
   config.parallelism.device = machine_of(step).backend;
   config.parallelism.chunks = step.chunks;
+  config.parallelism.context = step.context;
   config.parallelism.sequence_parallel = step.sequence_parallel;
   config.activation_checkpoint.mode = step.recompute;
   config.activation_checkpoint.values = step.values;

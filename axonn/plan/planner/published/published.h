@@ -18,7 +18,7 @@ struct PublishedModel {
   ModelConfig config = {.family = ModelFamily::llama};
 };
 
-/// A step that another trainer's authors or users published, in bf16, and the settings of the run.
+/// A step that another trainer's authors or users published, and the settings of the run.
 struct PublishedStep {
   std::string program, model, machine, grid;
   std::string source;                                    ///< a key of the documentation's list
@@ -27,6 +27,7 @@ struct PublishedStep {
   RecomputeMode recompute = RecomputeMode::none;
   std::vector<std::string> values = {};  ///< that backward computes again, of mode `values`
   int chunks = 1;                        ///< 2: it overlaps tensor parallelism
+  int context = 1;
   bool sequence_parallel = true;
   int devices_per_node = 0;     ///< 0: as in the machine file
   double node_bytes_per_s = 0;  ///< likewise
