@@ -16,6 +16,7 @@
 #include "axonn/compute/ops/rowwise/embedding.h"
 #include "axonn/compute/ops/rowwise/experts.h"
 #include "axonn/compute/ops/rowwise/heads.h"
+#include "axonn/compute/ops/rowwise/moments.h"
 #include "axonn/compute/ops/rowwise/norm.h"
 #include "axonn/compute/ops/rowwise/optimizer.h"
 #include "axonn/compute/ops/rowwise/order.h"

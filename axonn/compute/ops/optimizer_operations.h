@@ -213,5 +213,50 @@ struct MovingAverage {
   void run(auto launch, const Checker& check) const;
 };
 
+/// (1, n) values as codes of 8 bits, in blocks of DynamicMap::kBlock from the first value on.
+struct DynamicBlocks {
+  View codes;   ///< (1, n) u8
+  View absmax;  ///< (1, blocks) f32, the largest size of a value in each block
+  View table;   ///< (1, DynamicMap::kTable) f32: DynamicMap::table()
+};
+
+/// Makes the codes of inp (1, n) f32, and the absmax of their blocks.
+struct EncodeDynamic {
+  DynamicBlocks blocks;
+  View inp;
+  bool is_signed = true;  ///< whether the table is that of the signed map
+
+  static constexpr std::string_view kName = "encode_dynamic";
+  static constexpr auto kKind = OperationKind::update;
+  auto operands() const { return std::array{blocks.codes, blocks.absmax, inp, blocks.table}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// out (1, n) f32 = the values of codes.
+struct DecodeDynamic {
+  View out;
+  DynamicBlocks blocks;
+
+  static constexpr std::string_view kName = "decode_dynamic";
+  static constexpr auto kKind = OperationKind::update;
+  auto operands() const { return std::array{out, blocks.codes, blocks.absmax, blocks.table}; }
+  void run(auto launch, const Checker& check) const;
+};
+
+/// Rounds a part of a matrix to one of the two nearest bf16, the nearer one more often, so that the
+/// mean over many keys is the value. The choice depends only on the key and on the element's place.
+struct RoundAtRandom {
+  View out;                    ///< (R, C) bf16
+  View inp;                    ///< (R, C) f32
+  std::uint64_t key = 0;       ///< a different key makes a different choice
+  std::int64_t first_row = 0;  ///< of element (0, 0) in the whole matrix
+  std::int64_t first_col = 0;
+
+  static constexpr std::string_view kName = "round_at_random";
+  static constexpr auto kKind = OperationKind::update;
+  auto operands() const { return std::array{out, inp}; }
+  void run(auto launch, const Checker& check) const;
+};
+
 }  // namespace ops
 }  // namespace axonn

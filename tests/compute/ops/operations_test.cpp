@@ -184,7 +184,8 @@ TEST(RowwiseOperations, OfTheUpdateAreMarkedSo) {
   });
   EXPECT_THAT(updates,
               testing::ElementsAre("adafactor", "adafactor_squares", "adamw", "add_squares",
-                                   "clamp", "clip_factor", "divide_by_norm", "largest_size", "lion",
-                                   "momentum", "moving_average", "power_sum", "schedule_free_adamw",
-                                   "sgd", "squared_sum", "weighted_sum"));
+                                   "clamp", "clip_factor", "decode_dynamic", "divide_by_norm",
+                                   "encode_dynamic", "largest_size", "lion", "momentum",
+                                   "moving_average", "power_sum", "round_at_random",
+                                   "schedule_free_adamw", "sgd", "squared_sum", "weighted_sum"));
 }

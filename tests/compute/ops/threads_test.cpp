@@ -9,6 +9,7 @@
 
 #include "axonn/compute/ops/backend.h"
 #include "axonn/compute/ops/forwarding_backend.h"
+#include "axonn/compute/tensor/dynamic_map.h"
 
 #include "tests/compute/ops/harness.h"
 
@@ -240,6 +241,19 @@ Outputs adafactor(Backend& backend, DType type) {
   return outputs({&rows, &cols, &steps, &weights, &by_adafactor});
 }
 
+Outputs small_states(Backend& backend, DType) {
+  const std::int64_t n = 100'000;  // 391 blocks
+  const Operand inp = input("m", 1, n, DType::f32),
+                table = input("t", 1, DynamicMap::kTable, DType::f32);
+  Operand codes(1, n, DType::u8), absmax(1, 391, DType::f32), rounded(1, n, DType::bf16);
+  const ops::DynamicBlocks blocks{codes, absmax, table};
+  backend.run(ops::EncodeDynamic{blocks, inp});
+  Operand out(1, n, DType::f32);
+  backend.run(ops::DecodeDynamic{out, blocks});
+  backend.run(ops::RoundAtRandom{rounded, inp, 3});
+  return outputs({&codes, &absmax, &out, &rounded});
+}
+
 Outputs optimizers(Backend& backend, DType type) {
   const std::int64_t n = 100'000;
   const Operand gradient = input("g", 1, n, DType::f32);
@@ -392,6 +406,7 @@ constexpr std::pair<const char*, Outputs (*)(Backend&, DType)> kRowwise[] = {
     {"experts", experts},
     {"loss_and_embedding", loss_and_embedding},
     {"optimizers", optimizers},
+    {"small states", small_states},
     {"adafactor", adafactor},
     {"elements", elements},
     {"arithmetic", arithmetic}};

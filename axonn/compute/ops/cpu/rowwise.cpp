@@ -4,6 +4,7 @@
 #include "axonn/compute/ops/rowwise/embedding.h"
 #include "axonn/compute/ops/rowwise/experts.h"
 #include "axonn/compute/ops/rowwise/heads.h"
+#include "axonn/compute/ops/rowwise/moments.h"
 #include "axonn/compute/ops/rowwise/optimizer.h"
 #include "axonn/compute/ops/rowwise/order.h"
 #include "axonn/compute/ops/rowwise/reduce.h"
@@ -39,6 +40,9 @@ template void Momentum::run(cpu::Launch, const Checker&) const;
 template void DivideByNorm::run(cpu::Launch, const Checker&) const;
 template void WeightedSum::run(cpu::Launch, const Checker&) const;
 template void MovingAverage::run(cpu::Launch, const Checker&) const;
+template void EncodeDynamic::run(cpu::Launch, const Checker&) const;
+template void DecodeDynamic::run(cpu::Launch, const Checker&) const;
+template void RoundAtRandom::run(cpu::Launch, const Checker&) const;
 template void Sum::run(cpu::Launch, const Checker&) const;
 template void SquaredSum::run(cpu::Launch, const Checker&) const;
 template void PowerSum::run(cpu::Launch, const Checker&) const;
