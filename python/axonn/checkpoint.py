@@ -15,12 +15,13 @@ format; python3 -m axonn.checkpoint --help has the commands for a shell.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import re
 import struct
 import sys
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +29,12 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Path = Union[str, "os.PathLike[str]"]
 Bytes = Union[bytes, Array]
-_Place = Tuple["_File", int, int, int, int, int, int, int]
+_Place = Tuple[Callable[[int], Array], int, int, int, int, int, int]
 
 PIECE_BYTES = 4 << 20  # of a file, that one checksum covers
 # Kinds of a matrix's factored second moment: a number for each row, and for each column.
 _ROWS, _COLUMNS = "exp_avg_sq_row", "exp_avg_sq_col"
+_BLOCK_OF_CODES = 256  # values with one absmax
 _TAIL = re.compile(rb',\n"xxh3": "([0-9a-f]{16})"}\n?\Z')
 
 
@@ -178,6 +180,16 @@ def xxh3(data: Bytes) -> int:
 # --- Checkpoints ---
 
 
+def _dynamic_map(signed: bool) -> Array:
+    """The values of the 256 codes of an optimizer's state in 8 bits (docs/checkpoints.md)."""
+    values = [0.0, 1.0]
+    for decade in range(7):
+        parts = 2 ** (decade if signed else decade + 1)
+        steps = [10.0 ** (decade - 6) * (0.1 + 0.9 * (j + 0.5) / parts) for j in range(parts)]
+        values += steps + ([-each for each in steps] if signed else [])
+    return np.sort(np.array(values)).astype(np.float32)
+
+
 class _File:
     """A file of a checkpoint, mapped; its pieces are verified when they are first read."""
 
@@ -214,6 +226,22 @@ class _File:
     def floats(self, offset: int, count: int) -> Array:
         self.verify(offset, offset + 4 * count)
         return self.data[offset : offset + 4 * count].view("<f4")
+
+    def values(self, code: str, offset: int, absmax: int, first: int, count: int) -> Array:
+        """Values from the first-th of a kind on; those of codes begin where a block does."""
+        if code == "f32":
+            return self.floats(offset + 4 * first, count)
+        size = 2 if code == "bf16" else 1
+        begin, end = offset + size * first, offset + size * (first + count)
+        self.verify(begin, end)
+        if code == "bf16":
+            halves = self.data[begin:end].view("<u2").astype(np.uint32)
+            return (halves << np.uint32(16)).view(np.float32)
+        blocks = -(-count // _BLOCK_OF_CODES)
+        most = self.floats(absmax + 4 * (first // _BLOCK_OF_CODES), blocks)
+        table = _dynamic_map(code == "dynamic")
+        found: Array = table[self.data[begin:end]] * np.repeat(most, _BLOCK_OF_CODES)[:count]
+        return found
 
 
 def find_checkpoint(path: Path) -> str:
@@ -261,19 +289,24 @@ class Checkpoint(Mapping[str, Array]):
         if not tail or (self._verify and xxh3(text[: tail.start()]) != int(tail[1], 16)):
             raise CheckpointError(f"{path} is altered or cut short")
         index: Dict[str, Any] = json.loads(text)
-        if index.get("format") != "axonn checkpoint" or index.get("version") != 1:
-            raise CheckpointError(f"{path} is not an index of version 1")
+        if index.get("format") != "axonn checkpoint" or index.get("version") not in (1, 2):
+            raise CheckpointError(f"{path} is not an index of version 1 or 2")
         return index
 
     def _add_block(self, file: _File, block: Dict[str, Any]) -> None:
-        count, numbers = 0, block["slices"]
+        count, blocks, numbers = 0, 0, block["slices"]
+        coded = block.get("coded", {})  # the kinds that are not float32
         for i in range(0, len(numbers), 7):
             parameter, row, rows, col, cols, begin, end = numbers[i : i + 7]
             name = self.index["parameters"][parameter][0]
             for kind, offset in block["offsets"].items():
+                code, absmax = coded.get(kind, ("f32", 0))
+                first = count if code == "f32" else blocks * _BLOCK_OF_CODES
+                values = functools.partial(file.values, code, offset, absmax, first)
                 self._places.setdefault((name, kind), []).append(
-                    (file, offset + 4 * count, row, rows, col, cols, begin, end))
+                    (values, row, rows, col, cols, begin, end))
             count += end - begin
+            blocks += -(-(end - begin) // _BLOCK_OF_CODES)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.shapes)
@@ -305,13 +338,13 @@ class Checkpoint(Mapping[str, Array]):
         elif kind == _COLUMNS:
             all_rows, shape = 1, (all_cols,)
         if len(places) == 1:
-            file, offset, _, rows, _, cols, begin, end = places[0]
+            read, _, rows, _, cols, begin, end = places[0]
             if (rows, cols, begin, end) == (all_rows, all_cols, 0, rows * cols):
-                return file.floats(offset, end).reshape(shape)
+                return read(end).reshape(shape)
         found = np.empty((all_rows, all_cols), np.float32)
         filled = 0
-        for file, offset, row, rows, col, cols, begin, end in places:
-            values = file.floats(offset, end - begin)
+        for read, row, rows, col, cols, begin, end in places:
+            values = read(end - begin)
             filled += len(values)
             part = found[row : row + rows, col : col + cols]
             while begin < end:  # the rest of a row, then whole rows

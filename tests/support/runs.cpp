@@ -111,7 +111,8 @@ std::map<std::string, std::vector<float>> weights_of(const std::string& checkpoi
   CheckpointSource(reader, reader.index().parameters, {kind})
       .read(wanted, [&](std::size_t i, std::int64_t offset, StoredType type, auto values) {
         to_floats(type, values,
-                  std::span(weights[wanted[i].parameter]).subspan(offset, values.size() / 4));
+                  std::span(weights[wanted[i].parameter])
+                      .subspan(offset, values.size() / bytes_of(type)));
       });
   return weights;
 }

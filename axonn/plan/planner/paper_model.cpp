@@ -9,7 +9,7 @@ namespace axonn {
 
 namespace {
 
-constexpr double kElementBytes = 2;  // bf16
+constexpr double kPaperElementBytes = 2;  // bf16
 
 /// One product of a block.
 struct Product {
@@ -30,7 +30,7 @@ std::array<Product, 4> products_of(const ModelConfig& model) {
 
 /// Seconds for each element that a member of the axis' ring sends; 0 for a group of one.
 double per_element(const Machine& machine, const GridShape& grid, Axis axis) {
-  return grid.extent(axis) == 1 ? 0 : kElementBytes / paper_bandwidth(machine, grid, axis);
+  return grid.extent(axis) == 1 ? 0 : kPaperElementBytes / paper_bandwidth(machine, grid, axis);
 }
 
 /// (g−1)/g

@@ -35,8 +35,16 @@ std::string resealed(std::string text) {
   return text + ",\n\"xxh3\": \"" + hex_of(xxh3(text)) + "\"}\n";
 }
 
-std::string replaced(const std::string& from, const std::string& to) {
-  std::string text = to_text(example());
+/// The same with codes of 8 bits: of 95 and 7 values, so of two blocks.
+CheckpointIndex coded_example() {
+  CheckpointIndex index = example();
+  index.files[0].blocks[0].coded = {{"exp_avg", {ValueCode::dynamic, 4096}}};
+  return index;
+}
+
+std::string replaced(const std::string& from, const std::string& to,
+                     const CheckpointIndex& index = example()) {
+  std::string text = to_text(index);
   const std::size_t at = text.find(from);
   EXPECT_NE(at, text.npos) << from;
   return resealed(text.replace(at, from.size(), to));
@@ -47,6 +55,26 @@ std::string replaced(const std::string& from, const std::string& to) {
 TEST(CheckpointIndex, ReadsWhatItWrote) {
   EXPECT_EQ(parse_index(to_text(example()), "index.json"), example());
   EXPECT_EQ(parse_index(to_text({}), "index.json"), CheckpointIndex());
+  EXPECT_EQ(parse_index(to_text(coded_example()), "index.json"), coded_example());
+}
+
+TEST(CheckpointIndex, HasAnotherVersionOnlyIfItHasCodes) {
+  EXPECT_THAT(to_text(example()), HasSubstr("\"version\": 1,"));
+  EXPECT_THAT(to_text(coded_example()), HasSubstr("\"version\": 2,"));
+}
+
+TEST(CheckpointIndex, WithInconsistentCodesIsRefusedWithTheReason) {
+  const std::vector<std::array<std::string, 3>> cases = {
+      {"[\"dynamic\",4096]", "[\"unknown\",4096]", "it has values of type \"unknown\""},
+      {"[\"dynamic\",4096]", "[\"dynamic\",4194300]", "is too short for its slices of exp_avg"},
+      {"[\"dynamic\",4096]", "[\"dynamic\",4098]", "does not begin at a multiple of 4 bytes"},
+      {"[\"dynamic\",4096]", "[\"dynamic\"]", "its JSON does not have"},
+      {"\"exp_avg\":672", "\"exp_avg\":4193800", "is too short for its slices of exp_avg"},
+      {"\"coded\":{\"exp_avg\"", "\"coded\":{\"other\"", "other in rank-00000.safetensors has a"}};
+  for (const auto& [from, to, reason] : cases)
+    EXPECT_THAT(([&, text = replaced(from, to, coded_example())] { parse_index(text, "F"); }),
+                ThrowsMessage<UsageError>(HasSubstr(reason)))
+        << to;
 }
 
 TEST(CheckpointIndex, IsRefusedIfAnyByteIsChangedOrCutOff) {
@@ -63,7 +91,8 @@ TEST(CheckpointIndex, IsRefusedIfAnyByteIsChangedOrCutOff) {
 
 TEST(CheckpointIndex, WithARightChecksumButInconsistentContentsIsRefusedWithTheReason) {
   const std::vector<std::array<std::string, 3>> cases = {
-      {"\"version\": 1", "\"version\": 2", "it has version 2, but this program reads version 1"},
+      {"\"version\": 1", "\"version\": 3",
+       "it has version 3, but this program reads versions 1 and 2"},
       {"axonn checkpoint", "another format", "its \"format\" is not \"axonn checkpoint\""},
       {"\"step\": 200", "\"step\": -200", "found -200, expected a count"},
       {"\"step\": 200", "\"step\": 99999999999999999999", "expected a count of 0 or more"},

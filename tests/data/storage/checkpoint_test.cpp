@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "axonn/compute/tensor/dynamic_map.h"
 #include "axonn/data/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/data/storage/safetensors/safetensors.h"
 #include "axonn/foundation/base/check.h"
@@ -53,6 +54,50 @@ struct OneMatrix {
     CheckpointSaver saver(options);
     saver.begin(*world, 1, {&block, 1}, {});
     return saver.finish(*world);
+  }
+};
+
+/// A checkpoint of one matrix (40, 10) whose state is codes and bf16, of two slices of 300 and 100
+/// values, which end within blocks of 256.
+struct CodedMatrix {
+  static constexpr std::int64_t kRows = 40, kCols = 10, kAll = 400, kFirst = 300;
+  std::vector<float> master = std::vector<float>(kAll), absmax = {2, 0.5F, 3};
+  std::vector<std::uint8_t> codes = std::vector<std::uint8_t>(3 * kCodeBlock);
+  std::vector<bf16> halves = std::vector<bf16>(3 * kCodeBlock);
+
+  CodedMatrix() {
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      codes[i] = static_cast<std::uint8_t>(i * 7);
+      put(halves[i], static_cast<float>(i));
+    }
+  }
+  static StoredParameter weight() { return {"weight", kRows, kCols}; }
+  static Slice part(std::int64_t begin, std::int64_t end, std::int64_t offset) {
+    Slice slice = OneMatrix::whole(kRows, kCols);
+    slice.begin = begin;
+    slice.end = end;
+    slice.offset = offset;
+    return slice;
+  }
+  /// Where value i lies in the buffers.
+  static std::int64_t place(std::int64_t i) { return i < kFirst ? i : i - kFirst + 2 * kCodeBlock; }
+  void save(const std::string& folder) {
+    const std::vector<Slice> slices = {part(0, kFirst, 0), part(kFirst, kAll, 2 * kCodeBlock)};
+    const std::vector<StateBlock> blocks = {
+        {.name = "block",
+         .count = kAll,
+         .parameters = {{weight(), {part(0, kAll, 0)}}},
+         .buffers = {{"master", master.data()}}},
+        {.name = "block.small",
+         .count = 3 * kCodeBlock,
+         .parameters = {{weight(), slices}},
+         .buffers = {{"codes", codes.data(), ValueCode::dynamic, absmax.data()},
+                     {"squares", codes.data(), ValueCode::dynamic_unsigned, absmax.data()},
+                     {"halves", halves.data(), ValueCode::bf16}}}};
+    const auto world = make_self();
+    CheckpointSaver saver({.folder = folder});
+    saver.begin(*world, 1, blocks, {});
+    saver.finish(*world);
   }
 };
 
@@ -287,6 +332,39 @@ TEST(Checkpoint, IsReadAcrossPiecesAndOnlyWhereElementsAreWanted) {
   EXPECT_LE(load_blocks(reader, {&block, 1}), 2 * (std::int64_t{4} << 20));
   EXPECT_EQ(values[5], 4000 * cols + 100);
   EXPECT_EQ(values[1004], 4000 * cols + 1099);
+}
+
+TEST(Checkpoint, ReadsCodesAsValuesAndTheAbsmaxOfTheirBlocks) {
+  const TemporaryPath folder;
+  CodedMatrix matrix;
+  matrix.save(folder.path());
+  const CheckpointReader reader(folder.path());
+  CheckpointSource source(reader, {matrix.weight()}, {"master", "codes", "squares", "halves"});
+  const auto read = [&](const std::string& kind, std::int64_t begin, std::int64_t end) {
+    std::vector<float> values(static_cast<std::size_t>(end - begin));
+    const SliceRequest wanted{
+        .parameter = "weight", .kind = kind, .slices = {CodedMatrix::part(begin, end, 0)}};
+    source.read({&wanted, 1}, [&](std::size_t, std::int64_t at, StoredType type, auto bytes) {
+      to_floats(type, bytes, std::span(values).subspan(at, bytes.size() / bytes_of(type)));
+    });
+    return values;
+  };
+  for (const auto& [begin, end] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {0, 400}, {250, 310}, {299, 301}, {399, 400}}) {
+    const auto values = read("codes", begin, end), squares = read("squares", begin, end),
+               half = read("halves", begin, end), most = read(absmax_of("codes"), begin, end),
+               none = read(absmax_of("halves"), begin, end);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t at = CodedMatrix::place(i);
+      const std::uint8_t code = matrix.codes[at];
+      const float largest = matrix.absmax[at / kCodeBlock];
+      ASSERT_EQ(values[i - begin], DynamicMap::of_signed().value(code) * largest) << i;
+      ASSERT_EQ(squares[i - begin], DynamicMap::of_unsigned().value(code) * largest) << i;
+      ASSERT_EQ(half[i - begin], get(matrix.halves[at])) << i;
+      ASSERT_EQ(most[i - begin], largest) << i;
+      ASSERT_EQ(none[i - begin], 0) << i;
+    }
+  }
 }
 
 TEST(Checkpoint, WithAnElementThatNoRankOwnsIsRefusedWithParameterAndRange) {

@@ -40,7 +40,7 @@ void for_each_element(const std::vector<StateBlock>& blocks, Visit visit) {
         for (std::int64_t i = s.begin; i < s.end; ++i)
           for (std::size_t kind = 0; kind < block.buffers.size(); ++kind)
             visit(kind, number, (s.row + i / s.cols) * parameter.stored.cols + s.col + i % s.cols,
-                  block.buffers[kind].data[s.offset + i - s.begin]);
+                  static_cast<float*>(block.buffers[kind].data)[s.offset + i - s.begin]);
     }
 }
 
@@ -153,7 +153,7 @@ std::int64_t load_blocks(const CheckpointReader& reader, std::span<const StateBl
       kinds.push_back(buffer.kind);
       for (const auto& [stored, slices] : block.parameters) {
         wanted.push_back({.parameter = stored.name, .kind = buffer.kind, .slices = slices});
-        buffers.push_back(buffer.data);
+        buffers.push_back(static_cast<float*>(buffer.data));
       }
     }
   }

@@ -63,8 +63,10 @@ void run_steps(Training& training, int rank, const Between& between, Outcome& ou
     if (between) between(training, step);
   }
   for (const StateBlock& block : state_blocks(training.model, training.optimizer))
-    for (const auto& [kind, data] : block.buffers)
-      outcome.state[rank].emplace_back(data, data + block.count);
+    for (const StateBuffer& buffer : block.buffers) {
+      const auto* const values = static_cast<const float*>(buffer.data);
+      outcome.state[rank].emplace_back(values, values + block.count);
+    }
 }
 
 Outcome room_for(const Config& config) {

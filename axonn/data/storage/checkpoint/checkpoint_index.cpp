@@ -22,7 +22,8 @@ using nlohmann::json;
 
 constexpr std::string_view kStep = "step-";
 constexpr std::string_view kFormat = "axonn checkpoint";
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 1, kVersionOfCodes = 2;
+constexpr std::string_view kValueCodes[] = {"f32", "bf16", "dynamic", "dynamic_unsigned"};
 constexpr std::string_view kTailBegin = ",\n\"xxh3\": \"", kTailEnd = "\"}\n";
 constexpr std::size_t kTailBytes = kTailBegin.size() + 16 + kTailEnd.size();
 constexpr std::size_t kNumbersOfASlice = 7;
@@ -38,13 +39,23 @@ json to_json(const StoredFile& file) {
     for (const auto& [parameter, s] : block.slices)
       for (std::int64_t n : {parameter, s.row, s.rows, s.col, s.cols, s.begin, s.end})
         numbers.push_back(n);
-    out["blocks"].push_back({{"offsets", block.offsets}, {"slices", std::move(numbers)}});
+    json entry = {{"offsets", block.offsets}, {"slices", std::move(numbers)}};
+    for (const auto& [kind, coded] : block.coded)
+      entry["coded"][kind] = {kValueCodes[static_cast<std::size_t>(coded.code)], coded.absmax};
+    out["blocks"].push_back(std::move(entry));
   }
   return out;
 }
 
 std::string dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::int64_t version_of(const CheckpointIndex& index) {
+  for (const StoredFile& file : index.files)
+    for (const StoredBlock& block : file.blocks)
+      if (!block.coded.empty()) return kVersionOfCodes;
+  return kVersion;
 }
 
 // The functions below throw UsageError for a fault; parse_index() adds the path.
@@ -70,6 +81,12 @@ std::string file_name(const json& value) {
   return name;
 }
 
+StoredBlock::Coded coded_of(const json& value) {
+  const auto found = std::ranges::find(kValueCodes, text(value.at(0)));
+  if (found == std::end(kValueCodes)) refuse("it has values of type ", dump(value.at(0)));
+  return {static_cast<ValueCode>(found - std::begin(kValueCodes)), number(value.at(1))};
+}
+
 std::uint64_t checksum(const json& value) {
   const auto sum = parse_hex(text(value));
   if (!sum) refuse("a checksum is not 16 hex digits");
@@ -85,6 +102,9 @@ StoredFile file_of(const json& object) {
     StoredBlock& block = file.blocks.emplace_back();
     for (const auto& [kind, offset] : from.at("offsets").items())
       block.offsets[kind] = number(offset);
+    if (from.contains("coded"))
+      for (const auto& [kind, coded] : from.at("coded").items())
+        block.coded[kind] = coded_of(coded);
     const json& numbers = from.at("slices");
     if (!numbers.is_array() || numbers.size() % kNumbersOfASlice != 0)
       refuse("a list of slices does not have seven numbers for each slice");
@@ -98,7 +118,7 @@ StoredFile file_of(const json& object) {
 }
 
 void check_block(const CheckpointIndex& index, const StoredFile& file, const StoredBlock& block) {
-  std::int64_t count = 0;
+  std::int64_t count = 0, blocks = 0;
   for (const auto& [place, slice] : block.slices) {
     if (place >= std::ssize(index.parameters))
       refuse("a slice belongs to a parameter that is not listed");
@@ -106,12 +126,24 @@ void check_block(const CheckpointIndex& index, const StoredFile& file, const Sto
     if (!lies_in(slice, parameter.rows, parameter.cols) ||
         __builtin_add_overflow(count, slice.count(), &count))
       refuse("a slice of ", parameter.name, " in ", file.name, " exceeds the parameter's shape");
+    if (slice.count() > file.bytes) refuse(file.name, " is too short for its slices");
+    blocks += code_blocks(slice.count());
   }
-  for (const auto& [kind, offset] : block.offsets) {
+  const auto check_extent = [&](const std::string& kind, std::int64_t offset, std::int64_t values,
+                                std::int64_t each) {
     if (offset % kElementBytes != 0)
       refuse(kind, " in ", file.name, " does not begin at a multiple of 4 bytes");
-    if (offset > file.bytes || count > (file.bytes - offset) / kElementBytes)
+    if (offset > file.bytes || values > (file.bytes - offset) / each)
       refuse(file.name, " is too short for its slices of ", kind);
+  };
+  for (const auto& [kind, offset] : block.offsets) {
+    const ValueCode code = block.code_of(kind);
+    check_extent(kind, offset, code == ValueCode::f32 ? count : blocks * kCodeBlock,
+                 bytes_of(code));
+  }
+  for (const auto& [kind, coded] : block.coded) {
+    if (!block.offsets.contains(kind)) refuse(kind, " in ", file.name, " has a type but no values");
+    if (has_absmax(coded.code)) check_extent(kind, coded.absmax, blocks, kElementBytes);
   }
 }
 
@@ -140,9 +172,10 @@ CheckpointIndex index_of(std::string_view body) {
   };
   const json root = json::parse(concat(body, "}"), take_files);
   if (text(root.at("format")) != kFormat) refuse("its \"format\" is not \"axonn checkpoint\"");
-  if (number(root.at("version")) != kVersion)
-    refuse("it has version ", root.at("version").dump(), ", but this program reads version ",
-           kVersion);
+  const std::int64_t version = number(root.at("version"));
+  if (version != kVersion && version != kVersionOfCodes)
+    refuse("it has version ", version, ", but this program reads versions ", kVersion, " and ",
+           kVersionOfCodes);
   index.step = number(root.at("step"));
   index.ranks = number(root.at("ranks"));
   for (const json& kind : root.at("kinds")) index.kinds.push_back(text(kind));
@@ -202,8 +235,8 @@ std::string to_text(const CheckpointIndex& index) {
   for (const auto& [name, stored] : index.texts)
     texts.push_back({name, stored.bytes, hex_of(stored.checksum)});
   std::string out = concat(
-      "{\"format\": \"", kFormat, "\", \"version\": ", kVersion, ", \"step\": ", index.step,
-      ", \"ranks\": ", index.ranks, ",\n\"kinds\": ", dump(index.kinds),
+      "{\"format\": \"", kFormat, "\", \"version\": ", version_of(index),
+      ", \"step\": ", index.step, ", \"ranks\": ", index.ranks, ",\n\"kinds\": ", dump(index.kinds),
       ",\n\"parameters\": ", dump(parameters), ",\n\"texts\": ", dump(texts), ",\n\"files\": [");
   for (const StoredFile& file : index.files) {
     out += &file == index.files.data() ? "\n" : ",\n";

@@ -10,8 +10,22 @@
 
 namespace axonn {
 
-/// Checkpoints hold f32.
+/// Checkpoints hold f32, but for an optimizer's state in few bits.
 inline constexpr std::int64_t kElementBytes = sizeof(float);
+
+/// How a block holds the values of a kind. Those that are not f32 lie slice after slice, each
+/// filled up to a multiple of kCodeBlock values; the codes of a DynamicMap are followed elsewhere
+/// by an absmax in f32 for each kCodeBlock of them.
+enum class ValueCode : std::uint8_t { f32, bf16, dynamic, dynamic_unsigned };
+inline constexpr std::int64_t kCodeBlock = 256;
+inline bool has_absmax(ValueCode code) { return code >= ValueCode::dynamic; }
+/// Bytes of a value, without its absmax.
+inline std::int64_t bytes_of(ValueCode code) {
+  return code == ValueCode::f32 ? kElementBytes : code == ValueCode::bf16 ? 2 : 1;
+}
+inline std::int64_t code_blocks(std::int64_t values) {
+  return (values + kCodeBlock - 1) / kCodeBlock;
+}
 
 inline constexpr std::string_view kIndexName = "index.json", kLatestName = "latest",
                                   kBestName = "best";
@@ -55,6 +69,16 @@ struct StoredSlice {
 struct StoredBlock {
   std::vector<StoredSlice> slices;
   std::map<std::string, std::int64_t> offsets;  ///< kind -> offset in the file, in bytes
+  struct Coded {
+    ValueCode code = ValueCode::f32;
+    std::int64_t absmax = 0;  ///< offset of their absmax; 0 without
+    bool operator==(const Coded&) const = default;
+  };
+  std::map<std::string, Coded> coded = {};  ///< of the kinds that are not f32
+  ValueCode code_of(const std::string& kind) const {
+    const auto found = coded.find(kind);
+    return found == coded.end() ? ValueCode::f32 : found->second.code;
+  }
   bool operator==(const StoredBlock&) const = default;
 };
 
@@ -82,6 +106,9 @@ struct StoredText {
 ///               "blocks": [{"offsets": {"master": 264, ...},
 ///                           "slices": [parameter, row, rows, col, cols, begin, end, ...]}]}],
 ///    "xxh3": "0123456789abcdef"}
+///
+/// The version is 2 if a block has "coded": {"exp_avg": ["dynamic", offset of absmax], ...}, the
+/// kinds that are not f32.
 struct CheckpointIndex {
   std::int64_t step = 0;
   std::int64_t ranks = 0;

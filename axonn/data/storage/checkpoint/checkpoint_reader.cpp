@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "axonn/compute/tensor/dynamic_map.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/hash.h"
 #include "axonn/ranks/comm/self.h"
@@ -18,6 +19,7 @@ namespace fs = std::filesystem;
 
 // 10,000 ranks with 300 slices each make an index of about 150 MB.
 constexpr std::int64_t kMostIndexBytes = std::int64_t{8} << 30;
+constexpr std::string_view kAbsmax = ".absmax";
 
 std::string last_name(const std::string& path) {
   fs::path at(path);
@@ -208,6 +210,8 @@ bool CheckpointReader::has_kind(std::string_view kind) const {
   return std::ranges::find(index_.kinds, kind) != index_.kinds.end();
 }
 
+std::string absmax_of(const std::string& kind) { return concat(kind, kAbsmax); }
+
 CheckpointSource::CheckpointSource(const CheckpointReader& reader,
                                    std::vector<StoredParameter> parameters,
                                    const std::vector<std::string>& kinds,
@@ -241,11 +245,12 @@ CheckpointSource::CheckpointSource(const CheckpointReader& reader,
   differences.refuse_if_any(path() + " is not a checkpoint of this model and optimizer");
   for (std::size_t file = 0; file < index_.files.size(); ++file)
     for (const StoredBlock& block : index_.files[file].blocks) {
-      std::int64_t first = 0;
+      std::int64_t first = 0, blocks = 0;
       for (const StoredSlice& slice : block.slices) {
         locations_[slice.parameter].push_back(
-            {&slice, &block, static_cast<std::int64_t>(file), first});
+            {&slice, &block, static_cast<std::int64_t>(file), first, blocks});
         first += slice.part.count();
+        blocks += code_blocks(slice.part.count());
       }
     }
 }
@@ -257,7 +262,11 @@ void CheckpointSource::add_runs(const SliceRequest& wanted, const Slice& slice, 
   AXONN_CHECK(place != places_.end(), path(), " has no ", wanted.parameter);
   const auto& stored = index_.parameters[place->second];
   const auto& locations = locations_[place->second];
-  const std::string& kind = wanted.kind == kWeightsKind ? weights_ : wanted.kind;
+  const bool of_absmax = wanted.kind.ends_with(kAbsmax);
+  const std::string kind =
+      wanted.kind == kWeightsKind
+          ? weights_
+          : wanted.kind.substr(0, wanted.kind.size() - (of_absmax ? kAbsmax.size() : 0));
   AXONN_CHECK(lies_in(slice, stored.rows, stored.cols), "a slice of ", stored.name,
               " reaches beyond its shape (", stored.rows, ',', stored.cols, ')');
   std::vector<Overlap> overlaps;
@@ -267,12 +276,19 @@ void CheckpointSource::add_runs(const SliceRequest& wanted, const Slice& slice, 
   check_cover(slice, overlaps, stored, path());
   for (const Overlap& overlap : overlaps) {
     const Location& at = locations[overlap.source];
-    const std::int64_t element = at.first + overlap.stored - at.slice->part.begin;
-    runs.push_back({.file = at.file,
-                    .offset = at.block->offsets.at(kind) + element * kElementBytes,
-                    .count = overlap.count,
-                    .request = request,
-                    .to = slice.offset + overlap.wanted - slice.begin});
+    const ValueCode code = at.block->code_of(kind);
+    const std::int64_t within = overlap.stored - at.slice->part.begin,
+                       before = code == ValueCode::f32 ? at.first : at.first_blocks * kCodeBlock;
+    Run run{.file = at.file,
+            .offset = at.block->offsets.at(kind) + (before + within) * bytes_of(code),
+            .count = overlap.count,
+            .code = code,
+            .at = before + within,
+            .of_absmax = of_absmax,
+            .request = request,
+            .to = slice.offset + overlap.wanted - slice.begin};
+    if (has_absmax(code)) run.absmax = at.block->coded.at(kind).absmax;
+    runs.push_back(run);
   }
 }
 
@@ -284,14 +300,63 @@ std::int64_t CheckpointSource::read(std::span<const SliceRequest> wanted, const 
   std::ranges::sort(runs, {}, [](const Run& run) { return std::pair(run.file, run.offset); });
   for (const Run& run : runs) {
     open(run.file);
-    const std::int64_t end = run.offset + run.count * kElementBytes;
-    for (std::int64_t at = run.offset, next = 0; at < end; at = next) {
-      next = std::min(end, (at / kPieceBytes + 1) * kPieceBytes);
-      take(run.request, run.to + (at - run.offset) / kElementBytes, StoredType::f32,
-           bytes_at(at, next - at, wanted[run.request].parameter));
-    }
+    const std::string& parameter = wanted[run.request].parameter;
+    if (has_absmax(run.code) || run.of_absmax)
+      read_codes(run, parameter, take);
+    else
+      read_run(run, parameter, take);
   }
   return bytes_read_ - before;
+}
+
+void CheckpointSource::read_run(const Run& run, const std::string& parameter,
+                                const TakeValues& take) {
+  const std::int64_t each = axonn::bytes_of(run.code), end = run.offset + run.count * each;
+  const StoredType type = run.code == ValueCode::bf16 ? StoredType::bf16 : StoredType::f32;
+  for (std::int64_t at = run.offset, next = 0; at < end; at = next) {
+    next = std::min(end, (at / kPieceBytes + 1) * kPieceBytes);
+    take(run.request, run.to + (at - run.offset) / each, type, bytes_at(at, next - at, parameter));
+  }
+}
+
+/// Hands on the values of codes, or the absmax of their blocks.
+void CheckpointSource::read_codes(const Run& run, const std::string& parameter,
+                                  const TakeValues& take) {
+  constexpr std::int64_t kAtOnce = std::int64_t{1} << 18;
+  const DynamicMap& map =
+      run.code == ValueCode::dynamic ? DynamicMap::of_signed() : DynamicMap::of_unsigned();
+  std::vector<std::byte> codes;
+  std::vector<float> absmax, values;
+  for (std::int64_t done = 0, count = 0; done < run.count; done += count) {
+    count = std::min(kAtOnce, run.count - done);
+    values.assign(count, 0.0F);
+    const std::int64_t first = run.at + done, block = first / kCodeBlock;
+    if (has_absmax(run.code)) {
+      absmax.resize((first + count - 1) / kCodeBlock - block + 1);
+      read_bytes(run.absmax + block * kElementBytes, std::as_writable_bytes(std::span(absmax)),
+                 parameter);
+      if (!run.of_absmax) {
+        codes.resize(count);
+        read_bytes(run.offset + done, codes, parameter);
+      }
+      for (std::int64_t i = 0; i < count; ++i) {
+        const float most = absmax[(first + i) / kCodeBlock - block];
+        values[i] =
+            run.of_absmax ? most : map.value(std::to_integer<std::uint8_t>(codes[i])) * most;
+      }
+    }
+    take(run.request, run.to + done, StoredType::f32, std::as_bytes(std::span(values)));
+  }
+}
+
+void CheckpointSource::read_bytes(std::int64_t at, std::span<std::byte> to,
+                                  const std::string& parameter) {
+  while (!to.empty()) {
+    const std::int64_t count = std::min(std::ssize(to), kPieceBytes - at % kPieceBytes);
+    std::ranges::copy(bytes_at(at, count, parameter), to.begin());
+    to = to.subspan(count);
+    at += count;
+  }
 }
 
 /// Bytes of one piece of the open file. A verified piece that is no longer held is not read whole.

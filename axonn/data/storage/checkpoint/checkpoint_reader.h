@@ -57,7 +57,12 @@ class CheckpointReader {
   bool one_of_several_ = false;
 };
 
-/// Reads the parameters of a checkpoint, of any kind that it holds, written on any grid. Verifies
+/// The kind of a request for the absmax of the block of each value of `kind`, in f32; 0 where the
+/// values are not codes.
+std::string absmax_of(const std::string& kind);
+
+/// Reads the parameters of a checkpoint, of any kind that it holds, written on any grid. Codes are
+/// handed on as their values in f32. Verifies
 /// every byte that it uses: the first run of elements in a piece of kPieceBytes reads and verifies
 /// the whole piece. Each read() goes through every file once, front to back, only where the file
 /// holds wanted elements. Not collective. Holds one piece.
@@ -82,19 +87,26 @@ class CheckpointSource final : public ParameterSource {
     const StoredSlice* slice = nullptr;
     const StoredBlock* block = nullptr;
     std::int64_t file = 0;
-    std::int64_t first = 0;  // elements of the block's earlier slices
+    std::int64_t first = 0;         // elements of the block's earlier slices
+    std::int64_t first_blocks = 0;  // of kCodeBlock, of these slices
   };
   /// Elements that are contiguous both in a file and in the caller's buffer.
   struct Run {
     std::int64_t file = 0;    // index into CheckpointIndex::files
     std::int64_t offset = 0;  // in the file, in bytes
-    std::int64_t count = 0;   // elements, f32
+    std::int64_t count = 0;   // elements
+    ValueCode code = ValueCode::f32;
+    std::int64_t absmax = 0, at = 0;  // of codes: offset of the absmax, and the first code's number
+    bool of_absmax = false;           // whether that is wanted
     std::size_t request = 0;
     std::int64_t to = 0;  // element of the request's buffer
   };
 
   void add_runs(const SliceRequest& wanted, const Slice& slice, std::size_t request,
                 std::vector<Run>& runs) const;
+  void read_run(const Run& run, const std::string& parameter, const TakeValues& take);
+  void read_codes(const Run& run, const std::string& parameter, const TakeValues& take);
+  void read_bytes(std::int64_t at, std::span<std::byte> to, const std::string& parameter);
   void open(std::int64_t file);
   void verify(std::int64_t piece, const std::string& parameter);
   std::span<const std::byte> bytes_at(std::int64_t at, std::int64_t count,

@@ -42,21 +42,64 @@ StoredBlock owned_of(const StateBlock& block, Places& places, CheckpointIndex& p
   return out;
 }
 
+/// The values that a block's file has of a slice.
+std::int64_t stored_count(const Slice& slice, ValueCode code) {
+  return code == ValueCode::f32 ? slice.count() : code_blocks(slice.count()) * kCodeBlock;
+}
+
+/// Calls f(from, bytes) for the owned parts of a buffer, in the order of the file; of codes, first
+/// their absmax.
+void for_owned(const StateBlock& block, const StateBuffer& buffer, const auto& f) {
+  const auto each = [&](const void* data, std::int64_t bytes, std::int64_t per, auto count) {
+    for (const StateParameter& parameter : block.parameters)
+      for (const Slice& s : parameter.slices)
+        if (s.owned)
+          f(static_cast<const std::byte*>(data) + s.offset / per * bytes, count(s) * bytes);
+  };
+  if (has_absmax(buffer.code))
+    each(buffer.absmax, kElementBytes, kCodeBlock,
+         [](const Slice& s) { return code_blocks(s.count()); });
+  each(buffer.data, bytes_of(buffer.code), 1,
+       [&](const Slice& s) { return stored_count(s, buffer.code); });
+}
+
 /// Copies the owned elements of every buffer: block after block, and kind after kind.
-void copy_owned(std::span<const StateBlock> blocks, std::vector<float>& data) {
-  float* to = data.data();
+void copy_owned(std::span<const StateBlock> blocks, std::vector<std::byte>& data) {
+  std::byte* to = data.data();
   for (const StateBlock& block : blocks)
     for (const StateBuffer& buffer : block.buffers)
-      for (const StateParameter& parameter : block.parameters)
-        for (const Slice& s : parameter.slices)
-          if (s.owned) {
-            const float* from = buffer.data + s.offset;
-            if (block.device)
-              block.device->copy_to_host(to, from, s.count() * kElementBytes);
-            else
-              std::copy_n(from, s.count(), to);
-            to += s.count();
-          }
+      for_owned(block, buffer, [&](const std::byte* from, std::int64_t bytes) {
+        if (block.device)
+          block.device->copy_to_host(to, from, bytes);
+        else
+          std::copy_n(from, bytes, to);
+        to += bytes;
+      });
+}
+
+/// Adds the places of a kind's values in the data, from byte `at` on, and their entries in the
+/// header. Returns where they end.
+std::int64_t place_kind(const StateBlock& block, const StateBuffer& buffer, std::int64_t at,
+                        StoredBlock& stored, std::vector<SafetensorsEntry>& entries) {
+  const std::string name = concat(block.name, '.', buffer.kind);
+  std::int64_t count = 0, blocks = 0;
+  for (const StoredSlice& slice : stored.slices) {
+    count += stored_count(slice.part, buffer.code);
+    blocks += code_blocks(slice.part.count());
+  }
+  if (has_absmax(buffer.code)) {
+    entries.push_back({.name = name + ".absmax", .type = StoredType::f32, .shape = {blocks}});
+    stored.coded[buffer.kind] = {buffer.code, at};
+    at += blocks * kElementBytes;
+  } else if (buffer.code != ValueCode::f32) {
+    stored.coded[buffer.kind] = {buffer.code};
+  }
+  const StoredType type = buffer.code == ValueCode::f32    ? StoredType::f32
+                          : buffer.code == ValueCode::bf16 ? StoredType::bf16
+                                                           : StoredType::u8;
+  entries.push_back({.name = name, .type = type, .shape = {count}});
+  stored.offsets[buffer.kind] = at;
+  return at + count * bytes_of(buffer.code);
 }
 
 /// Throws Error, naming the parameter, if slices reach beyond its shape or the block's buffers.
@@ -81,7 +124,7 @@ void check_blocks(std::span<const StateBlock> blocks) {
   std::unordered_set<std::string> entries, parameters;
   std::unordered_map<std::string, StoredParameter> stored;
   for (const StateBlock& block : blocks) {
-    for (const auto& [kind, data] : block.buffers) {
+    for (const auto& [kind, data, code, absmax] : block.buffers) {
       AXONN_CHECK(entries.insert(concat(block.name, '.', kind)).second, "two buffers are named ",
                   block.name, '.', kind);
       AXONN_CHECK(data != nullptr || block.count == 0, "block ", block.name, " has no ", kind);
@@ -178,7 +221,7 @@ void CheckpointSaver::take_snapshot(std::span<const StateBlock> blocks, int rank
   file.name = fmt::format("rank-{:05}.safetensors", rank);
   std::vector<SafetensorsEntry> entries;
   Places places;
-  std::int64_t total = 0;
+  std::int64_t total = 0;  // bytes
   for (const StateBlock& block : blocks) {
     for (const StateBuffer& buffer : block.buffers)
       if (std::ranges::find(part_.kinds, buffer.kind) == part_.kinds.end())
@@ -187,22 +230,20 @@ void CheckpointSaver::take_snapshot(std::span<const StateBlock> blocks, int rank
     std::int64_t count = 0;
     for (const StoredSlice& slice : owned.slices) count += slice.part.count();
     if (count == 0) continue;
-    for (const StateBuffer& buffer : block.buffers) {
-      entries.push_back({.name = concat(block.name, '.', buffer.kind),
-                         .type = StoredType::f32,
-                         .shape = {count}});
-      owned.offsets[buffer.kind] = total * kElementBytes;
-      total += count;
-    }
+    for (const StateBuffer& buffer : block.buffers)
+      total = place_kind(block, buffer, total, owned, entries);
     file.blocks.push_back(std::move(owned));
   }
   header_ = make_safetensors_header(entries);
   const auto begin = std::ssize(header_);
-  for (StoredBlock& block : file.blocks)
+  for (StoredBlock& block : file.blocks) {
     for (auto& [kind, offset] : block.offsets) offset += begin;
+    for (auto& [kind, coded] : block.coded)
+      if (has_absmax(coded.code)) coded.absmax += begin;
+  }
   data_.resize(total);
   copy_owned(blocks, data_);
-  file.bytes = begin + total * kElementBytes;
+  file.bytes = begin + total;
   // A rank that owns nothing writes nothing.
   if (total > 0) part_.files.push_back(std::move(file));
 }
@@ -250,7 +291,7 @@ void CheckpointSaver::write(Communicator& world) {
     OutputFile file(unfinished_ + '/' + part_.files.front().name);
     PieceHasher hasher;
     std::int64_t synced = 0;
-    for (auto rest : {std::as_bytes(std::span(header_)), std::as_bytes(std::span(data_))})
+    for (auto rest : {std::as_bytes(std::span(header_)), std::span<const std::byte>(data_)})
       while (!rest.empty()) {
         const auto piece = rest.first(std::min<std::size_t>(rest.size(), kPieceBytes));
         hasher.append(piece);

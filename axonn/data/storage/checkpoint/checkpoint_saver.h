@@ -36,8 +36,12 @@ struct StateParameter {
 
 /// One flat buffer of a block; not owned.
 struct StateBuffer {
-  std::string kind;       ///< "master", "exp_avg", "exp_avg_sq"
-  float* data = nullptr;  ///< (StateBlock::count)
+  std::string kind;      ///< "master", "exp_avg", "exp_avg_sq"
+  void* data = nullptr;  ///< (StateBlock::count)
+  /// If it is not f32, each slice begins at a multiple of kCodeBlock values, and what is left of
+  /// its last block belongs to it.
+  ValueCode code = ValueCode::f32;
+  const float* absmax = nullptr;  ///< (StateBlock::count / kCodeBlock), if has_absmax(code)
 };
 
 /// A rank's piece of a parameter group: one buffer for each kind, all with the same length and
@@ -148,7 +152,7 @@ class CheckpointSaver {
 
   // This rank's file: its header, its data, and its part of the index.
   std::string header_;
-  std::vector<float> data_;  // kept from one checkpoint to the next
+  std::vector<std::byte> data_;  // kept from one checkpoint to the next
   CheckpointIndex part_;
 
   StateTexts texts_;                          // rank 0
