@@ -311,6 +311,8 @@ def draw_optimizer(rng, keys):
         keys["lr_scheduler." + rng.choice(("warmup_steps", "warmup_samples"))] = 2
     if not schedule_free and rng.random() < 0.3:
         keys["optimizer.ema_decay"] = 0.9
+    if kind not in ("schedule_free_adamw", "adafactor") and rng.random() < 0.3:
+        keys["optimizer.moments"] = rng.choice(("bf16", "8bit"))
     if kind == "lion":  # a sum in another order may turn the sign of a mean near 0
         keys["optimizer.lr"] = 1e-5
     if kind == "sgd" and rng.random() < 0.7:
@@ -439,7 +441,8 @@ COUNTED = (
     "training.loss_scale.window training.loss_scale.hysteresis training.max_norm training.norm_type training.clip_value "
     "training.z_loss training.goldfish.k training.goldfish.mask "
     "training.balance.scope training.balance.weight training.balance.bias training.balance.z "
-    "optimizer.kind optimizer.weight_decay optimizer.ema_decay optimizer.beta3_warmup "
+    "optimizer.kind optimizer.weight_decay optimizer.ema_decay optimizer.moments "
+    "optimizer.beta3_warmup "
     "optimizer.sgd_momentum optimizer.sgd_nesterov optimizer.nesterov optimizer.muon_scale "
     "optimizer.muon_coefficients optimizer.adafactor_form optimizer.adafactor_beta1 "
     "optimizer.relative_step optimizer.scale_parameter lr_scheduler.kind "

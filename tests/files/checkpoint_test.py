@@ -73,6 +73,20 @@ class Checkpoint(RunTest):
                     self.assertLess(np.linalg.norm(got - want), 1e-2 * np.linalg.norm(want),
                                     (grid, name, kind))
 
+    def test_the_optimizers_state_in_few_bits_is_near_to_that_in_f32(self):
+        one = reader.Checkpoint(self.train("f32"))
+        for moments, allowed in (("bf16", 2e-2), ("8bit", 5e-2)):
+            for grid in ("1,1,1,1", "2,1,2,1"):
+                other = reader.Checkpoint(self.train(f"{moments}-{grid}", "--parallelism.grid", grid,
+                                                     "--optimizer.moments", moments))
+                self.assertEqual(other.index["version"], 2)
+                self.assertEqual(other.kinds, one.kinds)
+                for name in one:
+                    for kind in one.kinds[1:]:
+                        want, got = one.get(name, kind), other.get(name, kind)
+                        self.assertLess(np.linalg.norm(got - want), allowed * np.linalg.norm(want),
+                                        (moments, grid, name, kind))
+
     def test_factors_of_rows_and_columns_have_one_dim_and_are_those_of_one_rank(self):
         adafactor = ("--optimizer.kind", "adafactor")
         one = reader.Checkpoint(self.train("one", *adafactor))

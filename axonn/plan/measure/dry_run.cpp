@@ -183,8 +183,7 @@ class DryChecks {
     run_.place = grid_->describe();
     model_ = make_model(config_.model, *grid_);
     trained_ = trained_groups(*model_);
-    const StoredState state{.kinds = std::ssize(state_kinds(config_.optimizer)),
-                            .factors = keeps_factors(config_.optimizer)};
+    const StateForm state = state_form(config_.optimizer);
     run_.snapshot_bytes = piece_bytes(trained_, state);
     // A model's files have no adapters, and no padding.
     for (const ParameterGroup* group : model_->groups())

@@ -116,17 +116,13 @@ Prediction simulated(const Config& config, int micro_batches, const Costs& costs
 std::int64_t state_of(const Config& config, const Grid& grid, std::int64_t blocks) {
   const auto model = make_model(with_blocks(config, blocks).model, grid);
   const DType type = config.training.dtype;
-  const std::int64_t f32 = bytes_of(DType::f32), shard = bytes_of(type) + f32,
-                     master = type == DType::f32 ? 0 : f32,
-                     state = f32 * (std::ssize(state_kinds(config.optimizer)) - 1);
-  const bool factors = keeps_factors(config.optimizer);
+  const std::int64_t f32 = bytes_of(DType::f32), shard = bytes_of(type) + f32;
+  StateForm form = state_form(config.optimizer);
+  if (type == DType::f32) --form.f32;  // the master copy is part of the compute copy
   std::int64_t bytes = 0;
-  for (const ParameterGroup* group : model->groups()) {
-    const FlatSizes sizes = group->sizes();
+  for (const ParameterGroup* group : model->groups())
     bytes += group->frozen() ? group->shard_bytes(type)
-                             : sizes.shard * shard + sizes.piece * (master + state);
-    if (factors && !group->frozen()) bytes += f32 * FactorLayout(*group).piece();
-  }
+                             : group->sizes().shard * shard + piece_bytes(*group, form);
   return bytes;
 }
 

@@ -28,6 +28,8 @@ enum class MuonScale { rms, shape };
 enum class AdafactorForm { paper, pytorch };
 /// The coefficients of Muon's Newton-Schulz steps.
 enum class MuonCoefficients { keller, schedule };
+/// How an optimizer's running means are kept.
+enum class MomentType { f32, bf16, eight_bits };
 enum class ScheduleKind { constant, linear, cosine, wsd };
 /// The curve of wsd's decay.
 enum class DecayShape { linear, cosine, one_minus_sqrt };
@@ -248,8 +250,9 @@ struct OptimizerConfig {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double weight_decay = 0.1;  ///< of matrices only
   double ema_decay = 0;       ///< of the running averages of the weights; 0: there are none
-  double beta3 = 0.9999;      ///< AdEMAMix: decay rate of the slow mean of gradients
-  double alpha = 8;           ///< AdEMAMix: weight of the slow mean
+  MomentType moments = MomentType::f32;
+  double beta3 = 0.9999;  ///< AdEMAMix: decay rate of the slow mean of gradients
+  double alpha = 8;       ///< AdEMAMix: weight of the slow mean
   std::int64_t alpha_warmup = 0, beta3_warmup = 0;  ///< AdEMAMix: steps; 0: none
   double momentum = 0.95;                           ///< Muon: of its matrices
   bool nesterov = true;

@@ -11,9 +11,25 @@ namespace {
 
 constexpr std::string_view kMuonScales[] = {"rms", "shape"};
 constexpr std::string_view kMuonCoefficients[] = {"keller", "schedule"};
+constexpr std::string_view kMomentTypes[] = {"f32", "bf16", "8bit"};
 constexpr std::string_view kAdafactorForms[] = {"paper", "pytorch"};
 constexpr std::string_view kScheduleKinds[] = {"constant", "linear", "cosine", "wsd"};
 constexpr std::string_view kDecayShapes[] = {"linear", "cosine", "1-sqrt"};
+
+void list_state(OptimizerConfig& optimizer, OptionList& list) {
+  list.add("ema_decay", &optimizer.ema_decay,
+           {.help = "decay rate of running averages of the weights, which are saved, validated "
+                    "(val_loss_ema) and exported (convert --ema); 0: none",
+            .min = 0,
+            .below = 1,
+            .also = "ema ema_rate"});
+  list.add(
+      "moments", optimizer.moments, kMomentTypes,
+      {.help = "how the running means of gradients and of their squares are kept, in 4, 2 or "
+               "about 1 byte for each weight and mean; bf16: rounded at random; 8bit: as 8-bit "
+               "Adam in bitsandbytes, but for vectors and matrices of less than 4096 elements",
+       .also = "optim_bits state_bits"});
+}
 
 void list_ademamix(OptimizerConfig& optimizer, OptionList& list) {
   list.add("beta3", &optimizer.beta3,
@@ -180,12 +196,7 @@ void list_optimizer(OptimizerConfig& optimizer, OptionList& list) {
                     "if it is not set",
             .min = 0,
             .also = "wd"});
-  list.add("ema_decay", &optimizer.ema_decay,
-           {.help = "decay rate of running averages of the weights, which are saved, validated "
-                    "(val_loss_ema) and exported (convert --ema); 0: none",
-            .min = 0,
-            .below = 1,
-            .also = "ema ema_rate"});
+  list_state(optimizer, list);
   list_ademamix(optimizer, list);
   list_muon(optimizer, list);
   list_sgd(optimizer, list);

@@ -78,7 +78,8 @@ void add_unused_of_optimizer(const OptimizerConfig& optimizer, UnusedKeys& keys)
   keys.when(!sgd, {"optimizer.sgd_momentum", "optimizer.sgd_nesterov", "optimizer.sgd_dampening"},
             "optimizer.kind is not sgd");
   keys.when(sgd && optimizer.sgd_momentum == 0,
-            {"optimizer.sgd_nesterov", "optimizer.sgd_dampening"}, "optimizer.sgd_momentum is 0");
+            {"optimizer.sgd_nesterov", "optimizer.sgd_dampening", "optimizer.moments"},
+            "optimizer.sgd_momentum is 0");
   keys.when(sgd, {"optimizer.momentum", "optimizer.nesterov"},
             "optimizer.kind is sgd, whose keys are sgd_momentum and sgd_nesterov");
   keys.when(

@@ -241,6 +241,12 @@ void validate_optimizer(const Config& config) {
     if (optimizer.ema_decay > 0)
       refuse("[optimizer] kind = \"schedule_free_adamw\"", averages, "set ema_decay = 0");
   }
+  const bool keeps_moments = optimizer.kind != OptimizerKind::schedule_free_adamw &&
+                             optimizer.kind != OptimizerKind::adafactor && !own;
+  if (optimizer.moments != MomentType::f32 && !keeps_moments)
+    refuse("[optimizer] kind = \"", optimizer_kinds()[static_cast<std::size_t>(optimizer.kind)],
+           "\" keeps all of its state in f32; set moments = \"f32\", or kind to adamw, ademamix, "
+           "muon, lion or sgd");
   const bool adam =
       optimizer.kind == OptimizerKind::adamw || optimizer.kind == OptimizerKind::ademamix;
   if (config.model.mup_base > 0 && !adam)

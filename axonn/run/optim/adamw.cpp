@@ -20,27 +20,30 @@ SlowMean slow_mean(const OptimizerConfig& config, std::int64_t step) {
 
 void update_adamw(const Context& ctx, const OptimizerConfig& config, const ParameterGroup& group,
                   const Optimizer::Update& update, const UpdateRange& range) {
-  const auto part = [&](const View& piece) { return piece.col_range(range.begin, range.count); };
-  ops::AdamW step{.master = part(group.master()),
-                  .first = part(update.state[0]),
-                  .second = part(update.state[update.state.size() - 1]),
-                  .gradient = part(group.gradient()),
-                  .out = part(group.piece_of_compute()),
-                  .scale = update.scale,
-                  .lr = static_cast<float>(update.lr * range.rate),
-                  .beta1 = static_cast<float>(config.beta1),
-                  .beta2 = static_cast<float>(config.beta2),
-                  .eps = static_cast<float>(config.eps),
-                  .weight_decay = static_cast<float>(config.weight_decay / range.rate),
-                  .step = update.step + 1,
-                  .decayed = range.decayed};
-  if (config.kind == OptimizerKind::ademamix) {
-    const SlowMean slow = slow_mean(config, update.step);
-    step.slow = part(update.state[1]);
-    step.beta3 = slow.beta3;
-    step.alpha = static_cast<float>(slow.alpha);
-  }
-  ctx.backend.run(step);
+  const bool slow = config.kind == OptimizerKind::ademamix;
+  for_parts(ctx, update.state, range, slow ? 3 : 2, [&](const UpdateRange& at, Views states) {
+    const auto part = [&](const View& piece) { return piece.col_range(at.begin, at.count); };
+    ops::AdamW step{.master = part(group.master()),
+                    .first = states.front(),
+                    .second = states.back(),
+                    .gradient = part(group.gradient()),
+                    .out = part(group.piece_of_compute()),
+                    .scale = update.scale,
+                    .lr = static_cast<float>(update.lr * at.rate),
+                    .beta1 = static_cast<float>(config.beta1),
+                    .beta2 = static_cast<float>(config.beta2),
+                    .eps = static_cast<float>(config.eps),
+                    .weight_decay = static_cast<float>(config.weight_decay / at.rate),
+                    .step = update.step + 1,
+                    .decayed = at.decayed};
+    if (slow) {
+      const SlowMean mean = slow_mean(config, update.step);
+      step.slow = states[1];
+      step.beta3 = mean.beta3;
+      step.alpha = static_cast<float>(mean.alpha);
+    }
+    ctx.backend.run(step);
+  });
 }
 
 namespace {
@@ -52,6 +55,11 @@ class AdamW final : public Optimizer {
   std::vector<std::string> state_names() const override {
     if (config_.kind == OptimizerKind::ademamix) return {"exp_avg", "exp_avg_slow", "exp_avg_sq"};
     return {"exp_avg", "exp_avg_sq"};
+  }
+  std::vector<StateSign> state_signs() const override {
+    std::vector<StateSign> signs(state_names().size(), StateSign::any);
+    signs.back() = StateSign::non_negative;
+    return signs;
   }
   void update(const Context& ctx, const ParameterGroup& group,
               const Update& update) const override {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "axonn/run/optim/optimizer.h"
+#include "axonn/run/optim/small_state.h"
 
 namespace axonn {
 
@@ -11,12 +12,6 @@ namespace axonn {
 /// gradients. Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019,
 /// arXiv:1711.05101, algorithm 2.
 std::unique_ptr<Optimizer> make_adamw(const OptimizerConfig& config);
-
-/// A run of elements of a group's piece. Weight decay applies to the first `decayed` of them.
-struct UpdateRange {
-  std::int64_t begin = 0, count = 0, decayed = 0;
-  double rate = 1;  ///< factor of the learning rate, but not of what weight decay takes in a step
-};
 
 /// Does a step of AdamW, or of AdEMAMix if that is config.kind, on a range of the group's piece.
 /// The state is that of the rule: exp_avg, for AdEMAMix exp_avg_slow, and last exp_avg_sq.

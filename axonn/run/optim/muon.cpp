@@ -168,6 +168,9 @@ class Muon final : public Optimizer {
       : config_(config), steps_(newton_schulz_steps(config)) {}
 
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
+  std::vector<StateSign> state_signs() const override {
+    return {StateSign::any, StateSign::non_negative};
+  }
 
   void prepare(const Context& ctx, std::span<ParameterGroup* const> groups) override {
     groups_.assign(groups.begin(), groups.end());
@@ -175,7 +178,7 @@ class Muon final : public Optimizer {
   }
 
   void update_together(const Context& ctx, const Update& update,
-                       std::span<const std::vector<View>> states) const override {
+                       std::span<const StateViews> states) const override {
     ctx.backend.mark(kMuonLayer);
     const bool ahead = ctx.scheduling().run.overlap.data;
     Tensor next;
@@ -206,21 +209,24 @@ class Muon final : public Optimizer {
   /// Adds the gradients to the momentum of the round's matrices, and starts the way of U to the
   /// owners. Returns what arrives here.
   Tensor send(const Context& ctx, const MuonRound& round, const Update& update,
-              std::span<const std::vector<View>> states) const {
+              std::span<const StateViews> states) const {
     const std::int64_t sent = sum_of(round.u_to), arriving = sum_of(round.u_from);
     // Behind the elements to send: U of elements that another rank sends, which only make momentum.
     const Tensor out = buffer_for(ctx, sum_of(round.x_from), DType::f32);
     std::int64_t at = 0, behind = sent;
     for (const HeldSlice& held : round.held) {
       std::int64_t& place = held.owned ? at : behind;
-      const auto part = [&](const View& piece) { return piece.col_range(held.offset, held.count); };
-      ctx.backend.run(ops::Momentum{.momentum = part(states[held.group].front()),
-                                    .gradient = part(groups_[held.group]->gradient()),
-                                    .out = out.raw_view().col_range(place, held.count),
-                                    .scale = update.scale,
-                                    .beta = static_cast<float>(config_.momentum),
-                                    .nesterov = config_.nesterov});
-      place += held.count;
+      const UpdateRange range{.begin = held.offset, .count = held.count};
+      for_parts(ctx, states[held.group], range, 1, [&](const UpdateRange& piece, Views momentum) {
+        ctx.backend.run(ops::Momentum{
+            .momentum = momentum.front(),
+            .gradient = groups_[held.group]->gradient().col_range(piece.begin, piece.count),
+            .out = out.raw_view().col_range(place, piece.count),
+            .scale = update.scale,
+            .beta = static_cast<float>(config_.momentum),
+            .nesterov = config_.nesterov});
+        place += piece.count;
+      });
     }
     Tensor u = buffer_for(ctx, arriving, DType::f32);
     Work work = ctx.grid.world().all_to_all(buffer_of(u.raw_view().col_range(0, arriving)),

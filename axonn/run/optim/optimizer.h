@@ -13,6 +13,11 @@
 
 namespace axonn {
 
+class SmallState;
+
+/// Whether values of a rule's state may be negative.
+enum class StateSign : std::uint8_t { any, non_negative };
+
 /// The buffers that a rule keeps of a group, in the order of its state_names(). Does not own them.
 class StateViews {
  public:
@@ -20,14 +25,19 @@ class StateViews {
   StateViews(Views views) : views_(views) {}                     // NOLINT: a list of views is one
   StateViews(const std::vector<View>& views) : views_(views) {}  // NOLINT
 
+  StateViews(const SmallState& small) : small_(&small) {}  // NOLINT: so is this, in few bits
+
   /// (1, P) f32. Throws Error, with the number of buffers, if there is no i-th.
   const View& operator[](std::size_t i) const;
   std::size_t size() const { return views_.size(); }
   auto begin() const { return views_.begin(); }
   auto end() const { return views_.end(); }
+  /// The state in few bits, of a rule with state_signs(); null: it is f32. See for_parts().
+  const SmallState* small() const { return small_; }
 
  private:
   Views views_;
+  const SmallState* small_ = nullptr;
 };
 
 /// An update rule. It names the buffers that it needs beside the weights, and updates one group of
@@ -42,6 +52,10 @@ class Optimizer {
   /// {"exp_avg", "exp_avg_sq"}; not "master" or "ema". They are f32, start at zero and lie as the
   /// master weights do, cut over x, y, z and data.
   virtual std::vector<std::string> state_names() const = 0;
+
+  /// The sign of each of state_names(), of a rule whose updates take the state from for_parts()
+  /// (small_state.h), so that optimizer.moments may keep it in few bits. Empty: it is f32.
+  virtual std::vector<StateSign> state_signs() const { return {}; }
 
   /// Whether it keeps factored second moments: one f32 for each row of each parameter, and one for
   /// each column of a matrix. They start at zero, are cut over all ranks (FactorLayout), and
@@ -77,7 +91,7 @@ class Optimizer {
   /// groups or other ranks. `states` has the state of each group of prepare(); that of `update` is
   /// empty.
   virtual void update_together(const Context& /*ctx*/, const Update& /*update*/,
-                               std::span<const std::vector<View>> /*states*/) const {}
+                               std::span<const StateViews> /*states*/) const {}
   /// Computes this rank's piece (P elements) of the group's new weights from group.gradient(), and
   /// stores it in group.master() and, in the compute type, in group.piece_of_compute(). Dry runs
   /// and plans call it on a device without values: code of the host belongs in Backend::on_host().
@@ -88,6 +102,19 @@ class Optimizer {
 /// The kinds of f32 values that a run keeps of each trained weight, as checkpoints call them: the
 /// weight itself, the rule's state, and its average if there is one.
 std::vector<std::string> state_kinds(const OptimizerConfig& config);
+
+/// What a run keeps of the trained weights in memory and in checkpoints.
+struct StateForm {
+  std::int64_t f32 = 1;    ///< values of each element: the weight, the rule's state, the average
+  bool factors = false;    ///< and those of FactorLayout
+  std::int64_t small = 0;  ///< states of the rule in few bits (SmallLayout)
+  MomentType type = MomentType::f32;  ///< of these
+};
+StateForm state_form(const OptimizerConfig& config);
+/// Bytes of a rank's buffers of a group, and of a checkpoint of it: of all ranks' files, without
+/// their headers. Sizes alone count.
+std::int64_t piece_bytes(const ParameterGroup& group, const StateForm& form);
+std::int64_t checkpoint_bytes(const ParameterGroup& group, const StateForm& form);
 
 /// Whether the rule keeps factors of the trained weights beside state_kinds().
 bool keeps_factors(const OptimizerConfig& config);

@@ -6,12 +6,13 @@
 
 #include "axonn/data/storage/checkpoint/checkpoint_index.h"
 #include "axonn/foundation/base/check.h"
+#include "axonn/run/optim/small_state.h"
 
 namespace axonn {
 
 OptimizerState::OptimizerState(std::vector<ParameterGroup*> groups,
-                               std::unique_ptr<Optimizer> optimizer, double ema_decay)
-    : groups_(std::move(groups)), optimizer_(std::move(optimizer)), ema_decay_(ema_decay) {
+                               std::unique_ptr<Optimizer> optimizer, const Options& options)
+    : groups_(std::move(groups)), optimizer_(std::move(optimizer)), options_(options) {
   AXONN_CHECK(optimizer_, "OptimizerState: there is no optimizer; make_optimizer() makes one");
   std::set<std::string> kinds{kWeightsKind, kAveragesKind};
   kinds.insert(kFactorKinds.begin(), kFactorKinds.end());
@@ -25,11 +26,19 @@ OptimizerState::OptimizerState(std::vector<ParameterGroup*> groups,
                            training != kAveragesKind && !optimizer_->number_names().empty()),
       "OptimizerState: training_weights() is '", training,
       "'; wanted one of state_names(), of a rule with number_names()");
+  AXONN_CHECK(
+      options.moments == MomentType::f32 || !optimizer_->state_signs().empty(),
+      "OptimizerState: the rule has no state_signs(), so its state cannot be kept in 8 bits "
+      "or in bf16; set optimizer.moments = \"f32\"");
 }
 
+OptimizerState::~OptimizerState() = default;
+
 void OptimizerState::allocate(const Context& ctx) {
-  const std::size_t names = optimizer_->state_names().size();
+  const bool is_small = options_.moments != MomentType::f32;
+  const std::size_t names = is_small ? 0 : optimizer_->state_names().size();
   for (const ParameterGroup* group : groups_) {
+    if (is_small) small_.emplace_back(ctx, *group, options_.moments, optimizer_->state_signs());
     std::vector<Tensor>& buffers = state_.emplace_back();
     for (std::size_t i = 0; i < names; ++i)
       buffers.push_back(ctx.zeros(1, group->piece_size(), DType::f32, MemoryUse::optimizer));
@@ -38,7 +47,7 @@ void OptimizerState::allocate(const Context& ctx) {
       Tensor piece = ctx.zeros(1, layout.piece(), DType::f32, MemoryUse::optimizer);
       factors_.push_back({std::move(layout), std::move(piece)});
     }
-    if (ema_decay_ > 0)
+    if (options_.ema_decay > 0)
       averages_.push_back(ctx.zeros(1, group->piece_size(), DType::f32, MemoryUse::optimizer));
   }
   optimizer_->prepare(ctx, groups_);
@@ -85,9 +94,13 @@ void OptimizerState::clip_values(const Context& ctx, double limit) const {
 
 void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, const View& scale) {
   check_allocated("update");
-  std::vector<std::vector<View>> states(groups_.size());
-  for (std::size_t i = 0; i < groups_.size(); ++i)
-    for (const Tensor& buffer : state_[i]) states[i].push_back(buffer.view());
+  std::vector<std::vector<View>> views(groups_.size());
+  std::vector<StateViews> states;
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    for (const Tensor& buffer : state_[i]) views[i].push_back(buffer.view());
+    if (!small_.empty()) small_[i].begin(options_.seed, step);
+    states.push_back(small_.empty() ? StateViews(views[i]) : StateViews(small_[i]));
+  }
   numbers_.resize(optimizer_->number_names().size());
   Optimizer::Update now{.step = step, .lr = lr, .scale = scale};
   optimizer_->change_numbers(now, numbers_);
@@ -102,16 +115,17 @@ void OptimizerState::update(const Context& ctx, std::int64_t step, double lr, co
       now.factor_layout = &factors_[i].layout;
     }
     optimizer_->update(ctx, group, now);
-    if (ema_decay_ > 0) update_average(ctx, i);
+    if (options_.ema_decay > 0) update_average(ctx, i);
     group.publish(ctx);
   }
-  has_averages_ = ema_decay_ > 0;
+  has_averages_ = options_.ema_decay > 0;
 }
 
 void OptimizerState::update_average(const Context& ctx, std::size_t i) const {
   const View average = averages_[i].view(), weights = groups_[i]->master();
   if (has_averages_)
-    ctx.backend.run(ops::MovingAverage{average, weights, static_cast<float>(1 - ema_decay_)});
+    ctx.backend.run(
+        ops::MovingAverage{average, weights, static_cast<float>(1 - options_.ema_decay)});
   else
     ctx.backend.run(ops::Cast{average, weights});
 }
@@ -175,9 +189,25 @@ std::vector<std::pair<std::string, View>> OptimizerState::buffers(std::size_t i)
   AXONN_CHECK(i < groups_.size(), "buffers: there is no group ", i, " of ", groups_.size());
   std::vector<std::pair<std::string, View>> all{{kWeightsKind, groups_[i]->master()}};
   const std::vector<std::string> names = optimizer_->state_names();
-  for (std::size_t k = 0; k < names.size(); ++k) all.emplace_back(names[k], state_[i][k].view());
+  for (std::size_t k = 0; k < state_[i].size(); ++k)
+    all.emplace_back(names[k], state_[i][k].view());
   if (const auto k = evaluated()) std::swap(all.front().second, all[*k + 1].second);
   if (has_averages_) all.emplace_back(kAveragesKind, averages_[i].view());
+  return all;
+}
+
+const SmallState* OptimizerState::small(std::size_t i) const {
+  check_allocated("small");
+  AXONN_CHECK(i < groups_.size(), "small: there is no group ", i, " of ", groups_.size());
+  return small_.empty() ? nullptr : &small_[i];
+}
+
+std::vector<std::string> OptimizerState::kinds() const {
+  std::vector<std::string> all;
+  for (const auto& [kind, data] : buffers(0)) all.push_back(kind);
+  if (small(0))
+    for (const std::string& name : state_names()) all.push_back(name);
+  for (const auto& [kind, piece, slices] : factors(0)) all.push_back(kind);
   return all;
 }
 

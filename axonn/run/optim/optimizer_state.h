@@ -19,10 +19,19 @@ namespace axonn {
 /// (1 - ema_decay) · (w - e), in f32. They lie as the master weights do, cut over x, y, z and data.
 class OptimizerState {
  public:
-  /// ema_decay 0: there are no averages. Throws Error without an optimizer, or if two of its
-  /// buffers would have one name in checkpoints.
+  struct Options {
+    double ema_decay = 0;  ///< 0: there are no averages
+    /// How the rule's state is kept: but for f32, of rules with Optimizer::state_signs() alone.
+    MomentType moments = MomentType::f32;
+    std::uint64_t seed = 0;  ///< of the random numbers that bf16 is rounded with
+  };
+  /// Throws Error without an optimizer, if two of its buffers would have one name in checkpoints,
+  /// or if it cannot keep its state so.
   OptimizerState(std::vector<ParameterGroup*> groups, std::unique_ptr<Optimizer> optimizer,
-                 double ema_decay = 0);
+                 const Options& options);
+  OptimizerState(std::vector<ParameterGroup*> groups, std::unique_ptr<Optimizer> optimizer)
+      : OptimizerState(std::move(groups), std::move(optimizer), Options()) {}
+  ~OptimizerState();
 
   /// Allocates the buffers, which are zero. The groups must have been allocated.
   void allocate(const Context& ctx);
@@ -47,9 +56,17 @@ class OptimizerState {
 
   const std::vector<ParameterGroup*>& groups() const { return groups_; }
   /// Buffers of group i in a checkpoint, (1, P) f32 each: ("master", ...), those of the optimizer's
-  /// state_names(), and ("ema", ...) if has_averages(). "master" are the weights to evaluate: see
-  /// Optimizer::training_weights(). Throws Error before allocate(), or if there is no group i.
+  /// state_names() unless they are small(), and ("ema", ...) if has_averages(). "master" are the
+  /// weights to evaluate: see Optimizer::training_weights(). Throws Error before allocate(), or if
+  /// there is no group i.
   std::vector<std::pair<std::string, View>> buffers(std::size_t i) const;
+
+  /// The state of group i in few bits, in the order of the optimizer's state_names(); null if it is
+  /// f32. Throws as buffers() does.
+  const SmallState* small(std::size_t i) const;
+  std::vector<std::string> state_names() const { return optimizer_->state_names(); }
+  /// All kinds of a group's values in a checkpoint.
+  std::vector<std::string> kinds() const;
 
   /// Factors of group i in a checkpoint: of each of kFactorKinds the parts in this rank's piece,
   /// and the piece, (1, N / ranks) f32. Empty if the rule keeps none. Throws as buffers() does.
@@ -76,7 +93,7 @@ class OptimizerState {
   bool has_averages() const { return has_averages_; }
   /// Called before buffers() are loaded: whether the checkpoint has averages. If not, the next
   /// update begins them. Has no effect if ema_decay is 0.
-  void expect_averages(bool stored) { has_averages_ = stored && ema_decay_ > 0; }
+  void expect_averages(bool stored) { has_averages_ = stored && options_.ema_decay > 0; }
   /// Exchanges the weights and their averages, for an evaluation of the averages. A second call
   /// restores all bits. Collective: gathers the compute copies over data. Requires has_averages().
   void exchange_averages(const Context& ctx);
@@ -94,15 +111,16 @@ class OptimizerState {
 
   std::vector<ParameterGroup*> groups_;
   std::unique_ptr<Optimizer> optimizer_;
-  double ema_decay_;
-  std::vector<std::vector<Tensor>> state_;  // for each group a (1, P) of each name
+  Options options_;
+  std::vector<std::vector<Tensor>> state_;  // for each group a (1, P) of each name; empty if small
+  std::vector<SmallState> small_;           // for each group; empty if the state is f32
   struct FactorState {
     FactorLayout layout;
     Tensor piece;  // (1, N / ranks)
   };
   std::vector<FactorState> factors_;  // for each group; empty if the rule keeps none
   std::vector<double> numbers_;       // empty before the first update
-  std::vector<Tensor> averages_;      // for each group a (1, P); empty if ema_decay_ is 0
+  std::vector<Tensor> averages_;      // for each group a (1, P); empty if ema_decay is 0
   bool has_averages_ = false;
 };
 

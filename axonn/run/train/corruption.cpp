@@ -10,6 +10,7 @@
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/hash.h"
 #include "axonn/ranks/comm/texts.h"
+#include "axonn/run/optim/small_state.h"
 #include "axonn/run/train/watching_backend.h"
 
 namespace axonn {
@@ -150,19 +151,29 @@ std::vector<Replica> state_replicas(Training& training) {
     add("the weights of " + group->name(), Axis::data,
         [&](const auto& take) { take(group->shard()); });
   const auto& trained = training.optimizer.groups();
-  for (std::size_t i = 0; i < trained.size(); ++i)
-    for (const auto& [kind, data] : training.optimizer.buffers(i))
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    const auto add_state = [&](const std::string& kind, const View& values,
+                               const std::vector<NamedSlice>& slices) {
       for (const auto& parameter : trained[i]->parameters()) {
         const ParameterSpec& spec = parameter->spec();
         AxisSet axes = {Axis::x, Axis::y};
         for (const auto& cut : {spec.layout.row_axis, spec.layout.col_axis})
           if (cut) axes = axes.without(*cut);
-        const View& values = data;
         add(concat(kind, " of ", spec.name), axes, [&](const auto& take) {
-          for (const auto& [of, slice] : trained[i]->piece_slices())
+          for (const auto& [of, slice] : slices)
             if (of == &spec) take(values.col_range(slice.offset, slice.count()));
         });
       }
+    };
+    for (const auto& [kind, data] : training.optimizer.buffers(i))
+      add_state(kind, data, trained[i]->piece_slices());
+    const SmallState* const small = training.optimizer.small(i);
+    const std::vector<std::string> names = training.optimizer.state_names();
+    for (std::size_t k = 0; small && k < small->size(); ++k) {
+      add_state(names[k], (*small)[k].small.view(), small->layout().slices(true));
+      add_state(names[k], (*small)[k].full.view(), small->layout().slices(false));
+    }
+  }
   return replicas;
 }
 

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "axonn/compute/tensor/address.h"
 #include "axonn/data/corpus/batches.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/ranks/comm/texts.h"
@@ -215,11 +214,15 @@ void save_step(Training& training, const StepInput& input, const std::string& fo
       fmt::format("{{\"step\": {}, \"tokens\": {}, \"loss_scale\": {}, \"samples\": [\n{}]}}\n",
                   input.step, input.tokens, input.loss_scale, samples);
   std::vector<StateBlock> blocks = state_blocks(training.model, training.optimizer);
-  for (std::size_t i = 0; i < blocks.size(); ++i) {  // the weights with which the step computed
-    const float* weights = address<float>(training.optimizer.groups()[i]->master());
-    std::erase_if(blocks[i].buffers, [&](const StateBuffer& each) { return each.data != weights; });
-    blocks[i].buffers.front().kind = kWeightsKind;
+  for (StateBlock& block : blocks) {  // the weights with which the step computed
+    std::erase_if(block.buffers, [&](const StateBuffer& each) {
+      return std::ranges::none_of(training.optimizer.groups(), [&](const ParameterGroup* group) {
+        return group->master().data == each.data;
+      });
+    });
+    for (StateBuffer& buffer : block.buffers) buffer.kind = kWeightsKind;
   }
+  std::erase_if(blocks, [](const StateBlock& block) { return block.buffers.empty(); });
   CheckpointSaver saver({.folder = folder, .keep = 1, .async = false});
   saver.begin(world, input.step, blocks, texts);
   saver.finish(world);

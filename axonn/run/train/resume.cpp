@@ -20,17 +20,41 @@
 #include "axonn/run/config/stored_config.h"
 #include "axonn/run/config/unused_keys.h"
 #include "axonn/run/optim/learning_rate.h"
+#include "axonn/run/optim/small_state.h"
 #include "axonn/run/records/run_state.h"
 
 namespace axonn {
 
 namespace {
 
-std::vector<std::string> kinds_of(const OptimizerState& optimizer) {
-  std::vector<std::string> kinds;
-  for (const auto& [kind, data] : optimizer.buffers(0)) kinds.push_back(kind);
-  for (const auto& [kind, piece, slices] : optimizer.factors(0)) kinds.push_back(kind);
-  return kinds;
+/// Reads the state in few bits, one buffer at a time. Collective. Throws as load() does.
+void load_small(const LoadedModel& model, const OptimizerState& optimizer,
+                CheckpointSource& source) {
+  const Context& ctx = model.context();
+  const std::vector<std::string> names = optimizer.state_names();
+  std::vector<float> values, absmax;
+  const auto read = [&](const std::string& kind, const SmallLayout& layout,
+                        std::vector<float>& to) {
+    std::vector<SliceRequest> wanted;
+    for (const auto& [spec, slice] : layout.slices(true))
+      wanted.push_back({.parameter = spec->name, .kind = kind, .slices = {slice}});
+    to.assign(layout.count(true), 0.0F);
+    source.read(wanted, [&](std::size_t, std::int64_t at, StoredType type, auto bytes) {
+      to_floats(type, bytes, std::span(to).subspan(at, bytes.size() / bytes_of(type)));
+      ctx.grid.world().note_progress();
+    });
+  };
+  agree(ctx.grid.world(), "loading " + source.path(), fault_of([&] {
+          for (std::size_t i = 0; i < model.trained().size(); ++i) {
+            const SmallState& state = *optimizer.small(i);
+            if (state.layout().count(true) == 0) continue;
+            for (std::size_t k = 0; k < state.size(); ++k) {
+              read(names[k], state.layout(), values);
+              read(absmax_of(names[k]), state.layout(), absmax);
+              state.set(ctx, k, values, absmax);
+            }
+          }
+        }));
 }
 
 LoadCost load_state(const LoadedModel& model, OptimizerState& optimizer,
@@ -41,10 +65,16 @@ LoadCost load_state(const LoadedModel& model, OptimizerState& optimizer,
       to.push_back({model.trained()[i], kind, address<float>(data)});
     for (const auto& [kind, piece, slices] : optimizer.factors(i))
       to.push_back({model.trained()[i], kind, address<float>(piece), slices});
+    const SmallState* const small = optimizer.small(i);
+    for (std::size_t k = 0; small && k < small->size(); ++k)
+      to.push_back({model.trained()[i], optimizer.state_names()[k],
+                    address<float>((*small)[k].full.view()), &small->layout().slices(false)});
   }
-  CheckpointSource source(reader, stored_parameters(model.trained()), kinds_of(optimizer));
+  CheckpointSource source(reader, stored_parameters(model.trained()), optimizer.kinds());
   ProgressLine line(model.progress(), kLoading);
-  return load(model.context(), to, source, std::ref(line));
+  const LoadCost cost = load(model.context(), to, source, std::ref(line));
+  if (optimizer.small(0)) load_small(model, optimizer, source);
+  return cost;
 }
 
 /// Finds keys whose values differ from those of a checkpoint. There are none if the checkpoint's
@@ -136,7 +166,7 @@ std::vector<std::string> check_continues(const CheckpointReader& reader, const C
 std::vector<std::string> check_continues(const CheckpointReader& reader, const LoadedModel& model,
                                          const OptimizerState& optimizer) {
   return check_continues(reader, model.config(), stored_parameters(model.trained()),
-                         kinds_of(optimizer));
+                         optimizer.kinds());
 }
 
 std::vector<std::string> changed_course(const CheckpointReader& reader, const Config& config,

@@ -10,15 +10,10 @@
 
 namespace axonn {
 
-/// What a checkpoint holds of each group that is trained.
-struct StoredState {
-  std::int64_t kinds = 1;  ///< values of each element: weights, optimizer's state, averages
-  bool factors = false;    ///< and those of FactorLayout
-};
 /// Bytes of a checkpoint of these groups: of all ranks' files, without their headers.
-std::int64_t checkpoint_bytes(std::span<ParameterGroup* const> trained, const StoredState& state);
+std::int64_t checkpoint_bytes(std::span<ParameterGroup* const> trained, const StateForm& form);
 /// Bytes of a rank's buffers of these.
-std::int64_t piece_bytes(std::span<ParameterGroup* const> trained, const StoredState& state);
+std::int64_t piece_bytes(std::span<ParameterGroup* const> trained, const StateForm& form);
 
 /// This rank's part of the trained parameters and the optimizer's state, as CheckpointSaver takes
 /// it.

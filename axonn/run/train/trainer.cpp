@@ -217,12 +217,9 @@ class Trainer {
   /// Throws Error on rank 0 if the checkpoint of the run's end has no room.
   void check_disk() const {
     if (world_.rank() != 0) return;
-    const OptimizerState& optimizer = training_.optimizer;
-    const bool begins_averages = config_.optimizer.ema_decay > 0 && !optimizer.has_averages();
-    const std::int64_t kinds = std::ssize(optimizer.buffers(0)) + (begins_averages ? 1 : 0);
-    const StoredState state{.kinds = kinds, .factors = !optimizer.factors(0).empty()};
+    StateForm form = state_form(config_.optimizer);
     const std::string fault =
-        disk_fault(config_, checkpoint_bytes(training_.model.trained(), state));
+        disk_fault(config_, checkpoint_bytes(training_.model.trained(), form));
     AXONN_CHECK(fault.empty(), fault);
   }
 

@@ -170,6 +170,12 @@ LossTerms loss_terms(LoadedModel& model, LoadedModel* teacher, PolicyData policy
   return terms;
 }
 
+OptimizerState::Options state_options(const Config& config) {
+  return {.ema_decay = config.optimizer.ema_decay,
+          .moments = config.optimizer.moments,
+          .seed = static_cast<std::uint64_t>(config.training.seed)};
+}
+
 }  // namespace
 
 Training::Training(const PreparedRun& run, Communicator& world, std::unique_ptr<Backend> backend,
@@ -180,7 +186,7 @@ Training::Training(const PreparedRun& run, Communicator& world, std::unique_ptr<
       teacher(load_beside(model, teacher_of(model.config()), world, tokenizer_of(corpora))),
       reference(load_beside(model, reference_of(model.config()), world, tokenizer_of(corpora))),
       optimizer(model.trained(), rule_of(optimizer_of(model.config()), options),
-                model.config().optimizer.ema_decay),
+                state_options(model.config())),
       step(model.model(), optimizer,
            loss_terms(model, teacher.get(), policy_data(model, reference.get(), corpora, options),
                       answers->training),

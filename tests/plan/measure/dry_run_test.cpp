@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "axonn/data/storage/checkpoint/checkpoint_reader.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/host.h"
 #include "axonn/foundation/options/options.h"
@@ -73,6 +74,26 @@ TEST(DryRun, ReportsMemoryEvenIfTheDiskIsTooSmall) {
   EXPECT_NEAR(static_cast<double>(run.share), parameters / 128.0, 0.01 * parameters / 128);
   EXPECT_GT(run.memory.peak_bytes, parameters / 128 * (2 + 4 + 4 + 8));
   EXPECT_THAT(run.fault, HasSubstr("a checkpoint takes 4.43TiB"));
+}
+
+TEST(DryRun, CountsTheStateInFewBitsOfACheckpoint) {
+  test::TemporaryPath folder;
+  for (const MomentType moments : {MomentType::bf16, MomentType::eight_bits}) {
+    Config config =
+        on_grid(tiny_config(folder / std::to_string(static_cast<int>(moments))), {.x = 2, .z = 2});
+    config.model.hidden = 96;
+    config.optimizer.moments = moments;
+    const std::int64_t stated = dry_run(prepared(config), 0).checkpoint_bytes;
+    train_on_threads(config);
+    std::int64_t written = 0, headers = 0;
+    const CheckpointReader reader(config.output.dir + "/checkpoints");
+    for (const StoredFile& file : reader.index().files) {
+      written += file.bytes;
+      headers += 4096;
+    }
+    EXPECT_LE(stated, written);
+    EXPECT_GE(stated, written - headers);
+  }
 }
 
 TEST(DryRun, OneRankReadsAllParametersOfTheModelAndNoneOfTheAdapters) {

@@ -167,6 +167,24 @@ TEST(DryStep, PeakEqualsARealRunsForAdEMAMixAndMuon) {
         }
 }
 
+TEST(DryStep, PeakEqualsARealRunsForStateInFewBits) {
+  for (const GridShape grid : {GridShape{2, 2, 1, 1}, GridShape{1, 1, 2, 2}})
+    for (const MomentType moments : {MomentType::bf16, MomentType::eight_bits})
+      for (const OptimizerKind kind :
+           {OptimizerKind::adamw, OptimizerKind::muon, OptimizerKind::sgd}) {
+        Config config = on_grid(tiny(), grid);
+        config.model.hidden = 240;
+        config.training.dtype = DType::bf16;
+        config.optimizer.kind = kind;
+        config.optimizer.moments = moments;
+        config.optimizer.sgd_momentum = 0.9;
+        expect_dry_peak(prepared(config));
+        const std::int64_t peak = dry_step(resolved(config), 0).memory.peak_bytes;
+        config.optimizer.moments = MomentType::f32;
+        EXPECT_LT(peak, dry_step(resolved(config), 0).memory.peak_bytes);
+      }
+}
+
 TEST(DryStep, PeakEqualsARealRunsForSgdWithMomentumLionScheduleFreeAdamWAndAdafactor) {
   for (const GridShape grid : {GridShape{2, 2, 1, 1}, GridShape{1, 1, 2, 2}})
     for (const DType dtype : {DType::f32, DType::bf16})
