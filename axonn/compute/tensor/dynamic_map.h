@@ -48,9 +48,10 @@ AXONN_DEVICE inline unsigned dynamic_code(const float* middles, float x, float a
                                           bool is_signed) {
   const float share = absmax > 0 ? x / absmax : 0.0f;
   unsigned code = 0;
-  for (unsigned step = 128; step > 0; step /= 2)
-    code += middles[code + step - 1] < share ? step : 0u;
-  return !is_signed && code == 0 && x > 0 ? 1u : code;
+  // Without a branch, whose direction no processor could predict.
+  for (unsigned bit = 8; bit-- > 0;)
+    code += static_cast<unsigned>(middles[code + (1u << bit) - 1] < share) << bit;
+  return code + static_cast<unsigned>(!is_signed & (code == 0) & (x > 0));
 }
 
 }  // namespace axonn
