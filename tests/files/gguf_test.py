@@ -607,13 +607,13 @@ class Gguf(RunTest):
         out = self.write("notes.txt", "mine")
         refused("exists already", "--to", "gguf", "--out", out)
         refused("holds no model", "--to", "gguf", "--out", out, "--overwrite")
-        refused("q8_0 is for --to gguf", "--out", self.path("x"), "--dtype", "q8_0")
+        refused("Q8_0 is for --to gguf", "--out", self.path("x"), "--dtype", "q8_0")
         self.convert(run)
         refused("exists already", "--to", "gguf", "--out", self.path("model.gguf"))
         self.convert(run, "--overwrite")
         gpt = os.path.join(self.train("gpt"), "checkpoints")
         error = axonn("convert", "--model", gpt, "--to", "gguf", "--out", self.path("y"), code=2)
-        self.assertIn("models of the type gpt2 cannot be converted", error)
+        self.assertIn("models of the type gpt2 can be neither read nor written", error)
         self.assertEqual([name for name in os.listdir(self.folder) if name[0] in "xy"], [])
 
 

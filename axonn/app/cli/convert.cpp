@@ -13,6 +13,7 @@
 #include "axonn/app/cli/command.h"
 #include "axonn/app/cli/flags.h"
 #include "axonn/app/cli/standard_output.h"
+#include "axonn/data/storage/gguf.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/host.h"
 #include "axonn/foundation/base/log.h"
@@ -53,10 +54,11 @@ void add_choice(CLI::App& app, const char* flag, std::optional<T>& to,
   app.add_option_function<std::string>(flag, set, help)->type_name("NAME");
 }
 
-/// A value of --dtype: a type, or q8_0, which is one of GGUF alone.
+/// A value of --dtype: a type, or blocks of codes, which GGUF alone has.
 struct ConvertedType {
   std::optional<StoredType> type = {};
-  bool q8_0 = false;
+  std::optional<GgufType> blocks = {};
+  bool nf4 = false;
 };
 
 void add_convert_flags(CLI::App& app, ConvertJob& job, std::optional<ConvertedType>& dtype) {
@@ -79,9 +81,19 @@ void add_convert_flags(CLI::App& app, ConvertJob& job, std::optional<ConvertedTy
       {{"f32", {StoredType::f32}},
        {"bf16", {StoredType::bf16}},
        {"f16", {StoredType::f16}},
-       {"q8_0", {.q8_0 = true}}},
-      "f32, bf16 or f16, for a Hugging Face folder or GGUF, or q8_0 for GGUF; default: the type of "
-      "the folder that the model came from, or of its training");
+       {"nf4", {.nf4 = true}},
+       {"q4_0", {.blocks = GgufType::q4_0}},
+       {"q4_1", {.blocks = GgufType::q4_1}},
+       {"q5_0", {.blocks = GgufType::q5_0}},
+       {"q5_1", {.blocks = GgufType::q5_1}},
+       {"q8_0", {.blocks = GgufType::q8_0}},
+       {"q4_k", {.blocks = GgufType::q4_k}},
+       {"q6_k", {.blocks = GgufType::q6_k}},
+       {"mxfp4", {.blocks = GgufType::mxfp4}}},
+      "f32, bf16 or f16, for a Hugging Face folder or GGUF; for a folder also nf4, the 4 bits of "
+      "bitsandbytes for linear layers but the head; or for GGUF q4_0, q4_1, q5_0, q5_1, "
+      "q8_0, q4_k, q6_k or mxfp4; default: the type of the folder that the model came from, or of "
+      "its training");
   app.add_flag("--ema", job.ema,
                "the running averages of the checkpoint's weights (optimizer.ema_decay)");
   app.add_option("--max-shard-size", job.most_bytes,
@@ -113,7 +125,8 @@ int run_convert(const Arguments& arguments) {
   if (!parse_flags(app, arguments)) return 0;
   if (dtype) {
     job.type = dtype->type;
-    job.q8_0 = dtype->q8_0;
+    job.blocks = dtype->blocks;
+    job.nf4 = dtype->nf4;
   }
   Converted done;
   {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "axonn/data/storage/gguf_blocks.h"
+#include "axonn/data/storage/gguf_quantize.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/base/gguf_file.h"
@@ -13,7 +15,7 @@ namespace axonn {
 namespace {
 
 constexpr std::uint32_t kGgufVersion = 3;
-constexpr std::int64_t kGgufAlignment = 32, kBlock = 32, kBlockBytes = 34;
+constexpr std::int64_t kGgufAlignment = 32;
 // As for safetensors: large compared with a checkpoint's pieces, which are read whole.
 constexpr std::int64_t kGgufElementsAtOnce = 32 << 20;
 
@@ -91,20 +93,6 @@ std::string gguf_header(const GgufKeys& keys, std::span<const GgufTensor> tensor
   return out;
 }
 
-/// Q8_0's blocks: the scale is the largest magnitude / 127.
-void quantize(std::span<const float> values, std::span<std::byte> out) {
-  for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
-    const auto block = values.subspan(begin, kBlock);
-    float largest = 0;
-    for (const float value : block) largest = std::max(largest, std::abs(value));
-    const float scale = largest / 127, inverse = scale > 0 ? 1 / scale : 0;
-    from_floats(StoredType::f16, {&scale, 1}, out.first(2));
-    for (std::size_t i = 0; i < block.size(); ++i)
-      out[2 + i] = static_cast<std::byte>(static_cast<std::int8_t>(std::round(block[i] * inverse)));
-    out = out.subspan(kBlockBytes);
-  }
-}
-
 StoredType plain_type(GgufType type) {
   if (type == GgufType::bf16) return StoredType::bf16;
   return type == GgufType::f16 ? StoredType::f16 : StoredType::f32;
@@ -178,25 +166,26 @@ class GgufWriter {
   }
 
   void put(const GgufTensor& tensor, std::span<const float> values, std::int64_t cols) {
-    const bool quantized = tensor.type == GgufType::q8_0;
     check_range(tensor, values);
     bytes_.resize(std::ssize(values) / cols * row_bytes(tensor.type, cols));
-    if (quantized)
-      quantize(values, bytes_);
+    if (is_quantized(tensor.type))
+      find_gguf_quantizer(static_cast<std::uint32_t>(tensor.type))(values, bytes_);
     else
       from_floats(plain_type(tensor.type), values, bytes_);
     file_.append(bytes_);
     if (progress_) progress_(std::ssize(bytes_));
   }
 
+  /// A scale of blocks is an f16, and some types have the least value as one.
   static void check_range(const GgufTensor& tensor, std::span<const float> values) {
-    if (tensor.type != GgufType::f16 && tensor.type != GgufType::q8_0) return;
+    const bool quantized = is_quantized(tensor.type);
+    if (tensor.type != GgufType::f16 && !quantized) return;
     // 65520, halfway from 65504 to 2^16, rounds to infinity.
-    const float most = tensor.type == GgufType::f16 ? 65520.f : 65520.f * 127;
+    const float most = tensor.type == GgufType::q8_0 ? 65520.f * 127 : 65520.f;
     for (const float value : values)
-      if (!(std::abs(value) < most) && (tensor.type == GgufType::q8_0 || std::isfinite(value)))
-        refuse(tensor.name, " has the value ", value, ", which ",
-               tensor.type == GgufType::f16 ? "F16" : "Q8_0", " cannot hold; use bf16 or f32");
+      if (!(std::abs(value) < most) && (quantized || std::isfinite(value)))
+        refuse(tensor.name, " has the value ", value, ", which ", name_of(tensor.type),
+               " cannot hold; use bf16 or f32");
   }
 
   AtomicFile& file_;
@@ -208,10 +197,30 @@ class GgufWriter {
 
 }  // namespace
 
+namespace {
+
+const GgufBlocks& blocks_of(GgufType type) {
+  return *find_gguf_blocks(static_cast<std::uint32_t>(type));
+}
+
+}  // namespace
+
+bool is_quantized(GgufType type) { return blocks_of(type).values > 1; }
+
+std::string_view name_of(GgufType type) { return blocks_of(type).name; }
+
+GgufType type_for_rows(GgufType type, std::int64_t cols) {
+  if (cols % blocks_of(type).values == 0) return type;
+  if (type == GgufType::q4_k) return type_for_rows(GgufType::q5_0, cols);
+  if (type == GgufType::q6_k) return type_for_rows(GgufType::q8_0, cols);
+  return GgufType::f16;
+}
+
 std::int64_t row_bytes(GgufType type, std::int64_t cols) {
-  if (type != GgufType::q8_0) return cols * bytes_of(plain_type(type));
-  AXONN_CHECK(cols % kBlock == 0, "Q8_0: ", cols, " columns are not blocks of ", kBlock);
-  return cols / kBlock * kBlockBytes;
+  const GgufBlocks& blocks = blocks_of(type);
+  AXONN_CHECK(cols % blocks.values == 0, blocks.name, ": ", cols, " columns are not blocks of ",
+              blocks.values);
+  return cols / blocks.values * blocks.bytes;
 }
 
 std::vector<std::int64_t> GgufTensor::sizes() const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -13,7 +14,7 @@
 /// The GGUF file, version 3, little-endian: "GGUF", the version, the numbers of tensors and of
 /// keys; the keys with their types and values; for each tensor its name, sizes (the fastest first),
 /// type and place in the data; then the data, each tensor at a multiple of 32 bytes. Source:
-/// ggml-org/ggml, docs/gguf.md; the blocks of Q8_0: ggml/src/ggml-common.h.
+/// ggml-org/ggml, docs/gguf.md.
 
 namespace axonn {
 
@@ -21,11 +22,25 @@ namespace axonn {
 enum class GgufType : std::uint32_t {
   f32 = 0,
   f16 = 1,
-  q8_0 = 8,  ///< blocks of 32 values of a row: an f16 scale, then 32 i8, to be multiplied by it
-  bf16 = 30
+  q4_0 = 2,
+  q4_1 = 3,
+  q5_0 = 6,
+  q5_1 = 7,
+  q8_0 = 8,
+  q4_k = 12,
+  q6_k = 14,
+  bf16 = 30,
+  mxfp4 = 39
 };
 
-/// The bytes of a row of `cols` columns. Q8_0 needs a multiple of 32.
+/// Whether its values are blocks of codes (GgufBlocks).
+bool is_quantized(GgufType type);
+/// Its name, as llama.cpp has it: "Q4_K".
+std::string_view name_of(GgufType type);
+/// The type of a matrix whose rows have `cols` values, where blocks of `type` are not whole: as in
+/// llama-quantize Q5_0 for Q4_K and Q8_0 for Q6_K, and F16 for types of blocks of 32 values.
+GgufType type_for_rows(GgufType type, std::int64_t cols);
+/// The bytes of a row of `cols` columns, which are whole blocks.
 std::int64_t row_bytes(GgufType type, std::int64_t cols);
 
 using GgufValue = std::variant<std::uint32_t, float, bool, std::string, std::vector<std::int32_t>,

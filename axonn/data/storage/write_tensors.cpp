@@ -1,11 +1,14 @@
 #include "axonn/data/storage/write_tensors.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "axonn/compute/tensor/quantization.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/foundation/base/files.h"
 #include "axonn/foundation/base/hash.h"
@@ -28,6 +31,34 @@ std::vector<std::int64_t> shape_of(const PlannedTensor& tensor) {
   return shape;
 }
 
+constexpr std::int64_t kNf4Block = 64, kNf4Values = 16;
+constexpr std::uint8_t kCodeOfZero = 7;
+
+std::int64_t blocks_of_nf4(std::int64_t values) { return (values + kNf4Block - 1) / kNf4Block; }
+
+/// What bitsandbytes says of the codes, in its own spelling.
+std::string nf4_state(const PlannedTensor& tensor) {
+  const char* const type = tensor.type == StoredType::bf16  ? "bfloat16"
+                           : tensor.type == StoredType::f16 ? "float16"
+                                                            : "float32";
+  return fmt::format(
+      R"({{"quant_type": "nf4", "blocksize": {}, "dtype": "{}", "shape": [{}, {}]}})", kNf4Block,
+      type, tensor.rows(), tensor.parameter.cols);
+}
+
+/// The tensors of the file for a planned one, in their order.
+std::vector<SafetensorsEntry> entries_of(const PlannedTensor& tensor) {
+  if (!tensor.nf4) return {{.name = tensor.name, .type = tensor.type, .shape = shape_of(tensor)}};
+  const std::int64_t count = tensor.rows() * tensor.parameter.cols;
+  const auto entry = [&](const char* end, StoredType type, std::vector<std::int64_t> shape) {
+    return SafetensorsEntry{.name = tensor.name + end, .type = type, .shape = std::move(shape)};
+  };
+  return {entry("", StoredType::u8, {(count + 1) / 2, 1}),
+          entry(".absmax", StoredType::f32, {blocks_of_nf4(count)}),
+          entry(".quant_map", StoredType::f32, {kNf4Values}),
+          entry(".quant_state.bitsandbytes__nf4", StoredType::u8, {std::ssize(nf4_state(tensor))})};
+}
+
 /// Whether a finite number becomes infinite in F16: 65520, halfway from 65504 to 2^16, rounds up.
 bool beyond_f16(float value) { return std::abs(value) >= 65520 && std::isfinite(value); }
 
@@ -44,6 +75,7 @@ class TensorWriter {
 
   void write(const PlannedTensor& tensor) {
     if (tensor.number) return put(tensor, {&*tensor.number, 1});
+    if (tensor.nf4) return write_nf4(tensor);
     std::vector<StoredParameter> all{tensor.parameter};
     all.insert(all.end(), tensor.more.begin(), tensor.more.end());
     AXONN_CHECK(std::ssize(all) % tensor.together == 0, tensor.name, " has ", all.size(),
@@ -67,6 +99,40 @@ class TensorWriter {
   }
 
  private:
+  /// Blocks are counted over all rows, so they are read as one run of values.
+  void write_nf4(const PlannedTensor& tensor) {
+    AXONN_CHECK(tensor.more.empty() && tensor.turns == 1 && tensor.outer == 0 && !tensor.vector &&
+                    !tensor.transposed,
+                tensor.name, " is not one matrix, which NF4 wants");
+    const auto& [name, rows, cols] = tensor.parameter;
+    std::vector<float> absmax;
+    QuantizedValues quantized;
+    for (std::int64_t begin = 0; begin < rows * cols; begin += kElementsOfStrip) {
+      const std::int64_t count = std::min(kElementsOfStrip, rows * cols - begin);
+      values_.resize(count);
+      source_.read_slice(name, {.rows = rows, .cols = cols, .begin = begin, .end = begin + count},
+                         values_);
+      try {
+        quantize(Quantization::nf4, kNf4Block, values_, quantized);
+      } catch (const UsageError& error) {
+        refuse(tensor.name, ": ", error.what());
+      }
+      absmax.insert(absmax.end(), quantized.factors.begin(), quantized.factors.end());
+      if (count % 2 == 1) quantized.codes.push_back(kCodeOfZero);
+      bytes_.resize(quantized.codes.size() / 2);
+      for (std::size_t i = 0; i < bytes_.size(); ++i)
+        bytes_[i] =
+            static_cast<std::byte>(quantized.codes[2 * i] << 4 | quantized.codes[2 * i + 1]);
+      put_bytes(bytes_);
+    }
+    std::array<float, kNf4Values> map;
+    for (unsigned code = 0; code < map.size(); ++code) map[code] = FourBitValues::nf4(code);
+    const std::string state = nf4_state(tensor);
+    put_bytes(std::as_bytes(std::span(absmax)));
+    put_bytes(std::as_bytes(std::span(map)));
+    put_bytes(std::as_bytes(std::span(state)));
+  }
+
   /// Writes the rows of a parameter's turn.
   void write_rows(const PlannedTensor& tensor, const StoredParameter& parameter,
                   std::int64_t turn) {
@@ -118,8 +184,12 @@ class TensorWriter {
       refuse(tensor.name, " has values beyond 65504, which F16 cannot hold; use BF16 or F32");
     bytes_.resize(values.size() * static_cast<std::size_t>(bytes_of(tensor.type)));
     from_floats(tensor.type, values, bytes_);
-    append(bytes_);
-    if (progress_) progress_(std::ssize(bytes_));
+    put_bytes(bytes_);
+  }
+
+  void put_bytes(std::span<const std::byte> bytes) {
+    append(bytes);
+    if (progress_) progress_(std::ssize(bytes));
   }
 
   OutputFile file_;
@@ -137,7 +207,7 @@ void write_weights_index(const std::string& path,
   auto map = nlohmann::ordered_json::object();
   for (std::size_t i = 0; i < files.size(); ++i)
     for (const PlannedTensor& tensor : files[i]) {
-      map[tensor.name] = names[i];
+      for (const SafetensorsEntry& entry : entries_of(tensor)) map[entry.name] = names[i];
       total += tensor.bytes();
     }
   const nlohmann::ordered_json index = {{"metadata", {{"total_size", total}}},
@@ -147,15 +217,25 @@ void write_weights_index(const std::string& path,
 
 }  // namespace
 
+std::int64_t PlannedTensor::bytes() const {
+  const std::int64_t count = rows() * parameter.cols;
+  if (!nf4) return count * bytes_of(type);
+  return (count + 1) / 2 + (blocks_of_nf4(count) + kNf4Values) * bytes_of(StoredType::f32) +
+         std::ssize(nf4_state(*this));
+}
+
 WrittenFile write_tensors(const std::string& path, std::span<const PlannedTensor> tensors,
                           ParameterSource& source, const WriteProgress& progress) {
   std::vector<SafetensorsEntry> entries;
-  for (const PlannedTensor& tensor : tensors)
-    entries.push_back({.name = tensor.name, .type = tensor.type, .shape = shape_of(tensor)});
+  std::vector<std::size_t> first;  // entry of each tensor
+  for (const PlannedTensor& tensor : tensors) {
+    first.push_back(entries.size());
+    std::ranges::move(entries_of(tensor), std::back_inserter(entries));
+  }
   const std::string header = make_safetensors_header(entries);
   WrittenFile written;
-  for (const SafetensorsEntry& entry : entries)
-    written.data_begins.push_back(std::ssize(header) + entry.begin);
+  for (const std::size_t i : first)
+    written.data_begins.push_back(std::ssize(header) + entries[i].begin);
   TensorWriter writer(path, source, progress);
   writer.append(std::as_bytes(std::span(header)));
   for (const PlannedTensor& tensor : tensors) writer.write(tensor);

@@ -29,13 +29,16 @@ struct PlannedTensor {
   bool transposed = false;            ///< stored as (cols, rows), or (outer, cols, rows / outer)
   bool depthwise = false;             ///< stored as (rows, 1, cols)
   std::optional<float> number = {};   ///< stored as (); parameter is (1, 1) without a name
+  /// Stored as NF4 of bitsandbytes, in tensors of several names (find_four_bits()); `type` is what
+  /// they say of the values. Not with together, turns, outer, vector or transposed.
+  bool nf4 = false;
 
   std::int64_t rows() const {
     std::int64_t sum = parameter.rows;
     for (const StoredParameter& next : more) sum += next.rows;
     return sum;
   }
-  std::int64_t bytes() const { return rows() * parameter.cols * bytes_of(type); }
+  std::int64_t bytes() const;
 };
 
 struct WrittenFile {

@@ -26,11 +26,6 @@ bool add_to_last_alike(std::vector<GgufTensor>& tensors, const GgufTensor& tenso
   return true;
 }
 
-/// In Q8_0 a row is blocks of 32 columns.
-GgufType type_of_columns(GgufType type, std::int64_t cols) {
-  return type == GgufType::q8_0 && cols % 32 != 0 ? GgufType::f16 : type;
-}
-
 /// A head's rows of the product that makes keys and values of a latent are a matrix of keys,
 /// transposed, and one of values.
 void add_latent_heads(const ModelConfig& model, const GgufTensor& both,
@@ -40,11 +35,11 @@ void add_latent_heads(const ModelConfig& model, const GgufTensor& both,
   GgufTensor part = both;
   part.name = block + ".attn_k_b.weight";
   part.heads = {.of = keys + values, .first = 0, .count = keys, .transposed = true};
-  part.type = type_of_columns(both.type, keys);
+  part.type = type_for_rows(both.type, keys);
   tensors.push_back(part);
   part.name = block + ".attn_v_b.weight";
   part.heads = {.of = keys + values, .first = keys, .count = values};
-  part.type = type_of_columns(both.type, both.parameter.cols);
+  part.type = type_for_rows(both.type, both.parameter.cols);
   tensors.push_back(std::move(part));
 }
 
@@ -53,10 +48,10 @@ void add_latent_heads(const ModelConfig& model, const GgufTensor& both,
   for (const Family* const one : families())
     for (const ModelType& known : one->types())
       if (!known.gguf.architecture.empty()) names.push_back(known.name);
-  refuse("--to gguf: models of ",
+  refuse("in GGUF files models of ",
          type ? concat("the type ", type->name)
               : concat("family ", model_families()[static_cast<int>(model.family)]),
-         " cannot be converted, those of the types ", join(names), " can",
+         " can be neither read nor written, those of the types ", join(names), " can",
          type ? "; convert the Hugging Face folder with llama.cpp's own script" : "");
 }
 
@@ -84,8 +79,8 @@ void check_type(const ModelConfig& model, const ModelType* type) {
     unsupported.emplace_back("other rotary frequencies in layers with the window");
   if (unsupported.empty() && type->gguf.check) type->gguf.check(model, unsupported);
   if (!unsupported.empty())
-    refuse("--to gguf: of models of the type ", type->name,
-           " these cannot be converted: ", join(unsupported),
+    refuse("in GGUF files models of the type ", type->name,
+           " can be neither read nor written with ", join(unsupported),
            "; convert the Hugging Face folder with llama.cpp's own script");
 }
 
@@ -111,7 +106,7 @@ std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
                       .type = type,
                       .vector = spec.layout.cols == 1 && !spec.decays};
     if (tensor.name.empty())
-      refuse("--to gguf: llama.cpp has no name for the parameter ", spec.name);
+      refuse("in GGUF files llama.cpp has no name for the parameter ", spec.name);
     if (tensor.vector || tensor.name.ends_with(kRouter)) tensor.type = GgufType::f32;
     if (tensor.name.ends_with(kLatentHeads)) {
       add_latent_heads(model, tensor, tensors);
@@ -120,7 +115,7 @@ std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
     tensor.stacked = tensor.name.find(kExperts) != tensor.name.npos;
     if (add_to_last_alike(tensors, tensor)) continue;
     if (model.norm_plus_one && spec.name.ends_with("norm.weight")) tensor.plus = 1;
-    tensor.type = type_of_columns(tensor.type, tensor.parameter.cols);
+    tensor.type = type_for_rows(tensor.type, tensor.parameter.cols);
     constexpr std::array kRotated = {".attn_q.weight", ".attn_k.weight", ".attn_q.bias",
                                      ".attn_k.bias"};
     if (form.interleaved &&

@@ -22,8 +22,8 @@ struct GgufModel {
 };
 
 /// The tensors: the model's parameters under llama.cpp's names, vectors in F32. In architecture
-/// "llama", the rows of queries and keys are interleaved. In Q8_0 a matrix whose rows are not
-/// multiples of 32 is stored in F16. Llama 3.1's scaled frequencies are a tensor of their own.
+/// "llama", the rows of queries and keys are interleaved. A matrix whose rows are no whole blocks
+/// has another type (type_for_rows()). Llama 3.1's scaled frequencies are a tensor of their own.
 std::vector<GgufTensor> gguf_tensors(const ModelConfig& model,
                                      std::span<const ParameterSpec> parameters, GgufType type);
 

@@ -106,6 +106,21 @@ JsonObject common_config(const ModelConfig& model, const HuggingFaceDetails& det
           {"vocab_size", model.vocab}};
 }
 
+/// The key by which transformers reads layers as bitsandbytes stored them.
+nlohmann::json nf4_config(const HuggingFaceDetails& details) {
+  return {{"quant_method", "bitsandbytes"},
+          {"load_in_4bit", true},
+          {"load_in_8bit", false},
+          {"_load_in_4bit", true},
+          {"_load_in_8bit", false},
+          {"bnb_4bit_quant_type", "nf4"},
+          {"bnb_4bit_use_double_quant", false},
+          {"bnb_4bit_quant_storage", "uint8"},
+          {"bnb_4bit_compute_dtype", details.type},
+          {"llm_int8_skip_modules", nullptr},
+          {"llm_int8_threshold", 6.0}};
+}
+
 struct FoundType {
   const Family& family;
   const ModelType& type;
@@ -296,6 +311,7 @@ std::string to_hugging_face_config(const ModelConfig& given, const HuggingFaceDe
   JsonObject out = common_config(model, details, type);
   family->write_config(model, type, out);
   if (type.write) type.write(model, out);
+  if (details.nf4) out["quantization_config"] = nf4_config(details);
   return out.dump(2) + "\n";
 }
 

@@ -43,6 +43,7 @@ UnreadTrainingKeys read_unread_training_keys(const std::string& path);
 /// The contents of a Hugging Face config.json that are not sizes.
 struct HuggingFaceDetails {
   std::string type = "float32";  ///< of the tensors, as PyTorch names it
+  bool nf4 = false;              ///< whether linear layers are in NF4 of bitsandbytes
   std::optional<std::int64_t> begin_of_text = {}, pad = {};  ///< tokens
   std::vector<std::int64_t> ends = {};                       ///< the tokens that end an answer
 };

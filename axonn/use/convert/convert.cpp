@@ -125,7 +125,10 @@ class Converter {
       config_ = without_mup(config_);
     }
     Converted done;
-    if (job_.q8_0 && form_ != ModelForm::gguf) refuse("--dtype q8_0 is for --to gguf");
+    if (job_.nf4 && (form_ != ModelForm::hugging_face || adapters))
+      refuse("--dtype nf4 is for a model as a Hugging Face folder: --to hf");
+    if (job_.blocks && form_ != ModelForm::gguf)
+      refuse("--dtype ", name_of(*job_.blocks), " is for --to gguf");
     if (form_ == ModelForm::gguf) {
       done.what = plan_gguf();
       std::ranges::copy(gguf_differences(config_), std::back_inserter(warnings_));
@@ -141,7 +144,7 @@ class Converter {
       type_ = job_.type.value_or(adapters ? StoredType::f32 : model_->form().type);
       plan_tensors();
       done.what = concat(adapters ? "adapters in PEFT's format (" : "a Hugging Face folder (",
-                         name_of(type_), ')');
+                         job_.nf4 ? "NF4, " : "", name_of(type_), ')');
     }
     write();
     for (const auto* files : {model_ ? &*model_ : nullptr, adapters_ ? &*adapters_ : nullptr})
@@ -246,7 +249,9 @@ class Converter {
                           .vector = spec.layout.cols == 1 && !spec.decays && !as.transposed,
                           .transposed = as.transposed,
                           .depthwise = as.depthwise});
+      if (job_.nf4 && spec.hidden) tensors_.back().nf4 = true;
     }
+    if (job_.nf4) check_nf4();
     for (const auto& [name, parameter] : names.copies) {
       const auto spec = std::ranges::find(parameters_, parameter, &ParameterSpec::name);
       AXONN_CHECK(spec != parameters_.end(), name, ": there is no ", parameter);
@@ -260,6 +265,18 @@ class Converter {
                           .type = type_,
                           .number = static_cast<float>(value)});
     for (const PlannedTensor& tensor : tensors_) total_ += tensor.bytes();
+  }
+
+  /// transformers reads neither experts nor GPT-2's transposed matrices in NF4.
+  void check_nf4() const {
+    const bool whole = std::ranges::all_of(tensors_, [](const PlannedTensor& tensor) {
+      return tensor.more.empty() && tensor.outer == 0 && !(tensor.nf4 && tensor.transposed);
+    });
+    if (config_.experts > 0 || !whole)
+      refuse(
+          "--dtype nf4 is for models whose linear layers are each a matrix of its own, (out, in), "
+          "in a Hugging Face folder, without experts; convert this one with --dtype bf16, and "
+          "train adapters with model.quantize = \"nf4\"");
   }
 
   void plan_adapters() {
@@ -310,20 +327,21 @@ class Converter {
     if (model_->adapters())
       refuse("--to gguf: ", job_.model, " holds adapters; merge them into their base with --merge");
     const ModelConfig config = resolved(config_, 0, 0);
-    type_ = job_.type.value_or(job_.q8_0 ? StoredType::f32 : model_->form().type);
-    const GgufType type = job_.q8_0 ? GgufType::q8_0 : gguf_type(type_);
+    type_ = job_.type.value_or(job_.blocks ? StoredType::f32 : model_->form().type);
+    const GgufType type = job_.blocks.value_or(gguf_type(type_));
     gguf_keys_ = gguf_model_keys(config, fs::path(job_.out).stem().string(), type);
     for (auto& key : gguf_values(config, *source_)) gguf_keys_.push_back(std::move(key));
     for (auto& key : gguf_text_keys(text_, config.vocab, warnings_))
       gguf_keys_.push_back(std::move(key));
     gguf_tensors_ = gguf_tensors(config, parameters_, type);
     for (const GgufTensor& tensor : gguf_tensors_) total_ += tensor.bytes();
-    return concat("a GGUF file (", job_.q8_0 ? "Q8_0" : name_of(type_), ')');
+    return concat("a GGUF file (", job_.blocks ? name_of(*job_.blocks) : name_of(type_), ')');
   }
 
   void write_folder(const std::string& to) {
     HuggingFaceDetails details = write_text_files(text_, to, warnings_);
     details.type = torch_name(type_);
+    details.nf4 = job_.nf4;
     write_text(to + "/config.json", to_hugging_face_config(config_, details));
   }
 

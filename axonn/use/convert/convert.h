@@ -9,6 +9,7 @@
 
 namespace axonn {
 
+enum class GgufType : std::uint32_t;
 enum class ModelForm { hugging_face, checkpoint, gguf };
 
 /// Which model to convert, and to what.
@@ -18,7 +19,8 @@ struct ConvertJob {
   std::optional<ModelForm> to = {};     ///< empty: the form that the model does not have
   std::optional<StoredType> type = {};  ///< of a folder's tensors; empty: as stored or trained
   bool ema = false;                     ///< the averages of a checkpoint's weights in their place
-  bool q8_0 = false;                    ///< for GGUF, instead of a type
+  bool nf4 = false;                     ///< of a folder's linear layers but the head
+  std::optional<GgufType> blocks = {};  ///< for GGUF, instead of a type: one of blocks of codes
   std::string adapters = {};  ///< to merge into the model: PEFT's folder or a checkpoint of them
   bool merge = false;         ///< model is a checkpoint of adapters: merge it into its base
   std::string base = {};  ///< base model of a checkpoint of adapters; "": the one it was trained on

@@ -35,10 +35,24 @@ std::uint32_t file_type(GgufType type) {
       return 0;
     case GgufType::f16:
       return 1;
+    case GgufType::q4_0:
+      return 2;
+    case GgufType::q4_1:
+      return 3;
     case GgufType::q8_0:
       return 7;
+    case GgufType::q5_0:
+      return 8;
+    case GgufType::q5_1:
+      return 9;
+    case GgufType::q4_k:
+      return 14;
+    case GgufType::q6_k:
+      return 18;
     case GgufType::bf16:
       return 32;
+    case GgufType::mxfp4:
+      return 38;
   }
   return 0;
 }
@@ -224,7 +238,7 @@ GgufKeys gguf_model_keys(const ModelConfig& model, const std::string& name, Gguf
                 {"general.type", std::string("model")},
                 {"general.name", name},
                 {"general.file_type", file_type(type)}};
-  if (type == GgufType::q8_0) keys.emplace_back("general.quantization_version", std::uint32_t{2});
+  if (is_quantized(type)) keys.emplace_back("general.quantization_version", std::uint32_t{2});
   const auto key = [&](const char* of) { return concat(architecture, '.', of); };
   const auto add = [&](const char* of, std::int64_t value) {
     keys.emplace_back(key(of), static_cast<std::uint32_t>(value));

@@ -43,7 +43,7 @@ inline PlainTensors plain_safetensors(const std::string& path) {
     if (name == "__metadata__") continue;
     need(entry.size() == 3, name + " has other keys");
     PlainTensor tensor{entry.at("dtype"), entry.at("shape"), {}};
-    std::size_t bytes = tensor.dtype == "F32" ? 4 : 2;
+    std::size_t bytes = tensor.dtype == "F32" ? 4 : tensor.dtype == "U8" ? 1 : 2;
     for (std::int64_t extent : tensor.shape) bytes *= static_cast<std::size_t>(extent);
     const std::size_t begin = entry.at("data_offsets").at(0), end = entry.at("data_offsets").at(1);
     need(begin <= end && end <= data.size() && end - begin == bytes, name + " has bad offsets");

@@ -337,7 +337,7 @@ TEST(Convert, ToGgufNamesTheTypesThatItHas) {
   ConvertJob job = whole(path / "run", path / "m.gguf");
   job.to = ModelForm::gguf;
   EXPECT_THAT(outcome(job),
-              HasSubstr("models of the type qwen3_5_text cannot be converted, those"));
+              HasSubstr("models of the type qwen3_5_text can be neither read nor written, those"));
 }
 
 TEST(Convert, CheckpointsOfAllGridsGiveTheSameFolderWithTheSameLogits) {

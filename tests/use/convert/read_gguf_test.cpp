@@ -1,5 +1,7 @@
 // Models are read from GGUF files as the models that these were written from.
+#include <cmath>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "axonn/compute/tensor/quantization.h"
+#include "axonn/data/storage/gguf.h"
 #include "axonn/foundation/base/check.h"
 #include "axonn/run/config/resolve.h"
 #include "axonn/use/convert/convert.h"
@@ -67,9 +70,9 @@ std::string refusal_of(const ConvertJob& job) {
 
 /// Converts a model and returns the path of the new one.
 std::string made(const std::string& model, const std::string& out, ModelForm form,
-                 bool q8_0 = false) {
+                 std::optional<GgufType> blocks = {}) {
   ConvertJob job{.model = model, .out = out, .to = form, .tokenizer = "bytes"};
-  job.q8_0 = q8_0;
+  job.blocks = blocks;
   convert(job);
   return out;
 }
@@ -108,7 +111,7 @@ TEST(ReadGguf, GivesTheModelThatTheFileWasWrittenFrom) {
 TEST(ReadGguf, GivesTheValuesOfBlocks) {
   const TemporaryPath path;
   save_checkpoint(path / "run", small_llama(), {});
-  const std::string gguf = made(path / "run", path / "m.gguf", ModelForm::gguf, true),
+  const std::string gguf = made(path / "run", path / "m.gguf", ModelForm::gguf, GgufType::q8_0),
                     want = made(path / "run", path / "hf", ModelForm::hugging_face),
                     got = made(gguf, path / "back", ModelForm::hugging_face);
   for (const std::string name : {"model.layers.1.self_attn.k_proj.weight", "lm_head.weight"}) {
@@ -119,6 +122,92 @@ TEST(ReadGguf, GivesTheValuesOfBlocks) {
     for (std::size_t i = 0; i < values.size(); ++i)
       ASSERT_EQ(values[i], codes.value(Quantization::q8_0, static_cast<std::int64_t>(i), 32)) << i;
   }
+}
+
+TEST(ReadGguf, GivesValuesNearToThoseThatEachTypeWasWrittenFrom) {
+  const TemporaryPath path;
+  ModelConfig config = small_llama();
+  config.hidden = 256;  // blocks of 256 in all matrices but down_proj, whose rows have 96 values
+  config.head_dim = 32;
+  save_checkpoint(path / "run", config, {});
+  const std::string want = made(path / "run", path / "hf", ModelForm::hugging_face);
+  const std::vector<std::pair<GgufType, double>> types = {{GgufType::q4_0, 0.12},
+                                                          {GgufType::q5_1, 0.05},
+                                                          {GgufType::q4_k, 0.10},
+                                                          {GgufType::q6_k, 0.03}};
+  for (const auto& [type, allowed] : types) {
+    const std::string name(name_of(type)), file = path / (name + ".gguf");
+    const std::string got =
+        made(made(path / "run", file, ModelForm::gguf, type), path / name, ModelForm::hugging_face);
+    for (const std::string matrix :
+         {"model.layers.1.self_attn.k_proj.weight", "model.layers.0.mlp.down_proj.weight"}) {
+      const std::vector<float> exact = floats_of(want, matrix), values = floats_of(got, matrix);
+      double off = 0, size = 0;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        off += std::pow(double{values[i]} - exact[i], 2);
+        size += std::pow(double{exact[i]}, 2);
+      }
+      EXPECT_LT(std::sqrt(off / size), allowed) << name << ' ' << matrix;
+      EXPECT_GT(off, 0) << name << ' ' << matrix;
+    }
+  }
+}
+
+TEST(Nf4Folder, HasTheCodesOfItsMatricesAndIsReadAsTheirValues) {
+  const TemporaryPath path;
+  ModelConfig config = small_llama();
+  config.ffn = 99;  // rows of down_proj end within blocks
+  save_checkpoint(path / "run", config, {});
+  const std::string want = made(path / "run", path / "hf", ModelForm::hugging_face);
+  convert({.model = path / "run",
+           .out = path / "nf4",
+           .to = ModelForm::hugging_face,
+           .nf4 = true,
+           .tokenizer = "bytes"});
+  const auto stated = nlohmann::json::parse(slurp(path / "nf4/config.json"));
+  EXPECT_EQ(stated.at("quantization_config").at("bnb_4bit_quant_type"), "nf4");
+  convert({.model = path / "nf4",
+           .out = path / "back",
+           .to = ModelForm::hugging_face,
+           .type = StoredType::f32,
+           .tokenizer = "bytes"});
+  const PlainTensors packed = plain_safetensors(path / "nf4/model.safetensors");
+  for (const auto& [name, tensor] : plain_safetensors(want + "/model.safetensors")) {
+    const std::vector<float> exact = floats_of(want, name), values = floats_of(path / "back", name);
+    if (!name.ends_with("_proj.weight")) {
+      EXPECT_EQ(values, exact) << name;
+      continue;
+    }
+    QuantizedValues codes;
+    quantize(Quantization::nf4, 64, exact, codes);
+    for (std::size_t i = 0; i < exact.size(); ++i)
+      ASSERT_EQ(values[i], codes.value(Quantization::nf4, static_cast<std::int64_t>(i), 64)) << i;
+    const std::string& bytes = packed.at(name).bytes;
+    ASSERT_EQ(bytes.size(), (exact.size() + 1) / 2);
+    EXPECT_EQ(static_cast<std::uint8_t>(bytes[1]), codes.codes[2] << 4 | codes.codes[3]);
+    EXPECT_EQ(packed.at(name + ".absmax").bytes.size(), 4 * codes.factors.size());
+    const nlohmann::json state =
+        nlohmann::json::parse(packed.at(name + ".quant_state.bitsandbytes__nf4").bytes);
+    EXPECT_EQ(state, (nlohmann::json{{"quant_type", "nf4"},
+                                     {"blocksize", 64},
+                                     {"dtype", "float32"},
+                                     {"shape", tensor.shape}}));
+  }
+}
+
+TEST(Nf4Folder, IsRefusedForModelsThatTransformersDoesNotReadSo) {
+  const TemporaryPath path;
+  ModelConfig experts = small_llama();
+  experts.experts = 4;
+  experts.experts_per_token = 2;
+  experts.expert_ffn = experts.ffn;
+  save_checkpoint(path / "experts", experts, {});
+  const auto job = [&](const char* model, ModelForm to) {
+    return ConvertJob{
+        .model = path / model, .out = path / "out", .to = to, .nf4 = true, .tokenizer = "bytes"};
+  };
+  EXPECT_THAT(refusal_of(job("experts", ModelForm::hugging_face)), HasSubstr("without experts"));
+  EXPECT_THAT(refusal_of(job("experts", ModelForm::gguf)), HasSubstr("--to hf"));
 }
 
 TEST(ReadGguf, HasTheLogitsOfTheModelOnEveryGrid) {
