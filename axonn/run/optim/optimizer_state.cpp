@@ -26,8 +26,10 @@ OptimizerState::OptimizerState(std::vector<ParameterGroup*> groups,
                            training != kAveragesKind && !optimizer_->number_names().empty()),
       "OptimizerState: training_weights() is '", training,
       "'; wanted one of state_names(), of a rule with number_names()");
+  if (optimizer_->state_names().empty() && !optimizer_->keeps_factors())
+    options_.moments = MomentType::f32;  // the rule keeps nothing
   AXONN_CHECK(
-      options.moments == MomentType::f32 || !optimizer_->state_signs().empty(),
+      options_.moments == MomentType::f32 || !optimizer_->state_signs().empty(),
       "OptimizerState: the rule has no state_signs(), so its state cannot be kept in 8 bits "
       "or in bf16; set optimizer.moments = \"f32\"");
 }

@@ -277,6 +277,14 @@ TEST(SmallState, RefusesRulesWithOtherState) {
       testing::ThrowsMessage<Error>(HasSubstr("set optimizer.moments = \"f32\"")));
 }
 
+TEST(SmallState, OfARuleWithoutStateIsNone) {
+  const OptimizerConfig config{.kind = OptimizerKind::sgd};
+  MatrixAndVector small(config, MomentType::bf16), plain(config, MomentType::f32);
+  for (MatrixAndVector* one : {&small, &plain})
+    one->step(0, [](std::int64_t i) { return gradient_of(i, 0); });
+  for (std::int64_t i = 0; i < kElements; ++i) ASSERT_EQ(small.weight(i), plain.weight(i));
+}
+
 TEST(SmallLayout, HasOneByteForEachValueOfLargeMatricesAndFourForOthers) {
   const auto world = make_self();
   const Grid grid(*world, {});
