@@ -4,16 +4,19 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <mutex>
 #include <numeric>
+#include <sstream>
 #include <thread>
 #include <utility>
 
 #include <malloc.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 namespace axonn {
@@ -37,13 +40,53 @@ std::string host_name() {
   return name.c_str();
 }
 
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string text; std::getline(file, text);)
-    if (text.starts_with("model name"))
-      if (const auto colon = text.find(": "); colon != std::string::npos)
-        return text.substr(colon + 2);
+namespace {
+
+/// A core by the numbers that its designer gave it. Source: Linux,
+/// arch/arm64/include/asm/cputype.h.
+struct ArmCore {
+  unsigned designer, part;
+  const char* name;
+};
+constexpr ArmCore kArmCores[] = {
+    {0x41, 0xd08, "Cortex-A72"},  {0x41, 0xd0b, "Cortex-A76"},  {0x41, 0xd0c, "Neoverse N1"},
+    {0x41, 0xd40, "Neoverse V1"}, {0x41, 0xd49, "Neoverse N2"}, {0x41, 0xd4f, "Neoverse V2"},
+    {0x41, 0xd84, "Neoverse V3"}, {0x41, 0xd8e, "Neoverse N3"}, {0x43, 0x0af, "ThunderX2"},
+    {0x46, 0x001, "A64FX"},       {0x48, 0xd01, "Kunpeng 920"}, {0x4e, 0x004, "Carmel"},
+    {0x50, 0x000, "X-Gene"},      {0xc0, 0xac3, "AmpereOne"},   {0xc0, 0xac4, "AmpereOne A"},
+};
+
+std::string arm_core(unsigned designer, unsigned part) {
+  for (const ArmCore& core : kArmCores)
+    if (core.designer == designer && core.part == part) return core.name;
+  std::ostringstream name;
+  name << std::hex << "ARM core 0x" << part << " of designer 0x" << designer;
+  return name.str();
+}
+
+}  // namespace
+
+std::string processor_name(const std::string& root) {
+  std::ifstream file(root + "/proc/cpuinfo");
+  unsigned designer = 0;
+  for (std::string text; std::getline(file, text);) {
+    const auto colon = text.find(": ");
+    if (colon == std::string::npos) continue;
+    const std::string value = text.substr(colon + 2);
+    if (text.starts_with("model name")) return value;
+    const auto number = [&] {
+      return static_cast<unsigned>(std::strtoul(value.c_str(), nullptr, 0));
+    };
+    if (text.starts_with("CPU implementer")) designer = number();
+    if (text.starts_with("CPU part")) return arm_core(designer, number());
+  }
   return "unknown processor";
+}
+
+std::string machine_name() {
+  utsname names{};
+  ::uname(&names);
+  return names.machine;
 }
 
 namespace {

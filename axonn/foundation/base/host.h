@@ -7,8 +7,13 @@
 
 namespace axonn {
 
-/// The processor's model name as the system reports it: "AMD EPYC 9654 96-Core Processor".
-std::string processor_name();
+/// The processor's model name as the system reports it, "AMD EPYC 9654 96-Core Processor", or, of
+/// 64-bit ARM, whose registers tell numbers alone, the core's name: "Neoverse V2". `root` is the
+/// folder of /proc; tests set it.
+std::string processor_name(const std::string& root = "");
+
+/// The machine as the system names its architecture: "x86_64", "aarch64".
+std::string machine_name();
 
 /// The name of this machine in its network.
 std::string host_name();

@@ -23,12 +23,14 @@ class AbortFlag {
       const std::lock_guard lock(mutex_);
       if (set_) return false;
       reason_ = reason;
-      set_.store(true, std::memory_order_release);
+      set_.store(true, std::memory_order_release);  // a thread that sees it must see the reason
     }
     if (wake_) wake_();
     return true;
   }
 
+  /// Acquires what set() released: the reason. No order with other memory is needed, and waits ask
+  /// often.
   explicit operator bool() const { return set_.load(std::memory_order_acquire); }
 
   /// Throws Aborted with the reason if the world has ended.

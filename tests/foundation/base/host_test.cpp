@@ -58,3 +58,16 @@ TEST(AvailableMemory, IsTheRestOfAContainersLimitWithoutCachedFiles) {
     EXPECT_EQ(available_memory(system.root()), 50000);
   }
 }
+
+TEST(ProcessorName, IsThatOfTheSystemOrOfAnArmCore) {
+  const System system;
+  const auto name_of = [&](const std::string& text) {
+    system.write("/proc/cpuinfo", text);
+    return processor_name(system.root());
+  };
+  EXPECT_EQ(name_of("processor\t: 0\nmodel name\t: AMD EPYC 9654\n"), "AMD EPYC 9654");
+  const std::string arm = "processor\t: 0\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\n";
+  EXPECT_EQ(name_of(arm + "CPU architecture: 8\nCPU part\t: 0xd4f\n"), "Neoverse V2");
+  EXPECT_EQ(name_of(arm + "CPU part\t: 0xfff\n"), "ARM core 0xfff of designer 0x41");
+  EXPECT_EQ(name_of(""), "unknown processor");
+}
